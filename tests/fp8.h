@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* E4M3 and E5M2 by their definition, in double: an independent way from and to their codes. */
+/* E4M3 and E5M2 by their definition, in double: an independent conversion from and to their codes. */
 #ifndef QDR_TESTS_FP8_H
 #define QDR_TESTS_FP8_H
 
@@ -24,18 +24,23 @@ static inline double fp8_value(qdri_rounding rounding, int code)
     return sign * ldexp(fraction + (1 << n_fraction), fp8_lowest(rounding) + exponent - 1);
 }
 
-/* The number nearest to x, of two the one of even code: by a look at all of them. */
+/* The number nearest to x, of two the one of even code: codes grow with what they mean. */
 static inline double fp8_nearest(qdri_rounding rounding, double x)
 {
-    int best = 0;
+    const double size = fabs(x);
+    int below = 0, above = 0x7f;
     if (!isfinite(x)) return rounding == QDRI_E5M2 ? x : (double)NAN;
-    if (fabs(x) > fp8_most(rounding)) return copysign(fp8_most(rounding), x);
-    for (int code = 1; code < 0x7f; code++) {
-        const double error = fabs(fp8_value(rounding, code) - fabs(x)),
-                     least = fabs(fp8_value(rounding, best) - fabs(x));
-        if (error < least || (error == least && code % 2 == 0)) best = code;
+    if (size > fp8_most(rounding)) return copysign(fp8_most(rounding), x);
+    while (above - below > 1) {
+        const int middle = (below + above) / 2;
+        if (fp8_value(rounding, middle) <= size)
+            below = middle;
+        else
+            above = middle;
     }
-    return copysign(fp8_value(rounding, best), x);
+    const double low = fp8_value(rounding, below), high = fp8_value(rounding, above);
+    const int is_above = high - size < size - low || (high - size == size - low && above % 2 == 0);
+    return copysign(is_above ? high : low, x);
 }
 
 /* The largest power of two that keeps `most` within the format; 2^100 at most. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF16 and F16 by their definition, in double: an independent way from and to their bits. */
+/* BF16 and F16 by their definition, in double: an independent conversion from and to their bits. */
 #ifndef QDR_TESTS_NARROW_H
 #define QDR_TESTS_NARROW_H
 

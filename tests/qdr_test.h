@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every test shares: cmocka with its includes, checks of statuses, and seeds that can be repeated. */
+/* Shared by all tests: cmocka with its includes, checks of statuses, and reproducible seeds. */
 #ifndef QDR_TEST_H
 #define QDR_TEST_H
 

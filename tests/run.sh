@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# All tests: sh tests/run.sh [--full]. Installs what is missing (Debian, Ubuntu), builds, runs; --full adds the long suites.
-# One line per stage; the log of each stage is build-logs/STAGE.log; the last line counts.
+# All tests: sh tests/run.sh [--full]. Installs what is missing (Debian, Ubuntu), builds and runs; --full adds the long
+# suites. Prints one line per stage; the log of each stage is build-logs/STAGE.log; the last line has the totals.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tools/setup.sh
@@ -17,10 +17,11 @@ logs=build-logs
 passed=0 failed=0 skipped=0
 began=$(date +%s)
 export PYTHONDONTWRITEBYTECODE=1
-# One BLAS thread per rank unless a test asks for more; threads beside ranks only fight.
+# One BLAS thread per rank unless a test requests more; otherwise ranks and threads compete for the cores.
 export OPENBLAS_NUM_THREADS=1
-# Failing allocations are tested: an impossible size is an error to report, not to die of.
-export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1
+# Failing allocations are tested: an impossible size must be reported as an error, not end the program.
+# yield.c is loaded before the sanitizer; it allocates nothing.
+export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:verify_asan_link_order=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1
 
@@ -29,13 +30,13 @@ count() {
     passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
 }
 
-# The numbers of a meson log: what passed (as expected, too), what did not, what was skipped.
+# The numbers of a Meson log: passed (including expected failures), failed, skipped.
 meson_counts() {
     awk '/^(Ok|Expected Fail):/ { p += $NF } /^(Fail|Unexpected Pass|Timeout):/ { f += $NF } /^Skipped:/ { s += $NF }
          END { print p + 0, f + 0, s + 0 }' "$1"
 }
 
-# stage NAME COMMAND...: runs it into its log. It counts as a test itself, beside the tests it ran.
+# stage NAME COMMAND...: runs it with output to its log. It counts as one test in addition to those it runs.
 stage() {
     name=$1
     shift
@@ -64,13 +65,14 @@ stage() {
     return 0
 }
 
-# suites FOLDER OPTION...: the tests of a build, without the long ones unless --full. Those under mpiexec run one after another,
-# and wait for time-outs much of the time; the others use the cores meanwhile.
+# suites FOLDER OPTION...: the tests of a build, without the long ones unless --full. Those under mpiexec run one at a
+# time, and spend much of it waiting for time-outs; the others use the cores meanwhile (tests/support/yield.c).
 suites() {
     folder=$1 mpi_log=$logs/$name-mpi.log
     shift
     [ -n "$full" ] || set -- "$@" --no-suite long
-    meson test -C "$folder" --no-rebuild --print-errorlogs --logbase mpi --suite mpi "$@" >"$mpi_log" 2>&1 &
+    LD_PRELOAD=$(ls "$PWD/$folder/tests/support/libtest_yield.so" 2>/dev/null) \
+        meson test -C "$folder" --no-rebuild --print-errorlogs --logbase mpi --suite mpi "$@" >"$mpi_log" 2>&1 &
     mpi_tests=$!
     meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes "$(processes)" --no-suite mpi "$@"
     code=$?
@@ -79,13 +81,13 @@ suites() {
     return $code
 }
 
-# The same under a sanitizer, which needs longer: without the large ones unless --full.
+# The same with a sanitizer, which takes longer: without the large tests unless --full.
 sanitized() {
     [ -n "$full" ] || set -- "$@" --no-suite large
     suites "$@" --no-suite headers
 }
 
-# Tests start several ranks each: no more of them at once than there are cores.
+# Tests start several ranks each: no more tests at once than there are cores.
 processes() { nproc 2>/dev/null || echo 2; }
 
 packages() {
@@ -106,10 +108,14 @@ manuals() { sh tests/tools/check_manuals.sh; }
 absent() { sh tests/tools/absent.sh; }
 consumer() { python3 tests/tools/check_recipe.py && sh tests/tools/check_install.sh build; }
 debian() { sh tests/tools/check_debian.sh; }
-release() { build_in build -Dtests=true && suites build; }
+# Kernels for one kind of GPU, which compile in half the time.
+release() {
+    if [ -n "$full" ]; then build_in build -Dtests=true; else build_in build -Dtests=true -Dgpu_architectures=90; fi &&
+        suites build
+}
 addresses() {
-    # With -O2 compiling takes twice as long; with -O1 gcc warns of what cannot be, as it does not in the release.
-    build_in build-asan --buildtype=debugoptimized -Doptimization=1 -Dwerror=false -Db_sanitize=address,undefined \
+    # With -O2 compiling takes twice as long.
+    build_in build-asan --buildtype=debugoptimized -Doptimization=1 -Db_sanitize=address,undefined \
         -Dcuda=disabled &&
         sanitized build-asan --timeout-multiplier 5 --no-suite netlab
 }
@@ -120,7 +126,7 @@ threads() {
         -Dexamples=false -Dcuda=disabled -Donednn=disabled &&
         sanitized build-tsan --timeout-multiplier 10 --no-suite threadless # the model is arithmetic
 }
-# As on a machine where nothing is installed. Builds what these suites need, no more.
+# As on a machine where nothing is installed. Builds only what these suites need.
 no_mpi() {
     configure_in build-nompi --buildtype=release -Dmpi=none -Dhwloc=disabled -Dblas=disabled -Dcuda=disabled \
         -Dexamples=false &&

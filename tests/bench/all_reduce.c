@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All-reduce (sum of F32, in place) beside MPI's own, in turn in one run.
+/* All-reduce (sum of F32, in place) compared with MPI's own, alternating in one run.
  *
  *   mpiexec -n P all_reduce [BYTES [ROUNDS]]
  *
- * Each way runs twice in a row and the second time counts, as in a loop of the same call. Prints the slowest rank's
- * medians and the medians of the ratios by round: MPI_Allreduce, the library in its own memory (qdr_mem_alloc), the
- * library in the caller's (malloc). Then how many bytes the library has counted as sent to other nodes by all ranks.
- * Options before the numbers: -l leaves MPI's out, so that links carry the library's bytes only. */
+ * Each variant runs twice in a row and the second time counts, as in a loop of the same call. Prints the medians on the
+ * slowest rank and the medians of the ratios by round: MPI_Allreduce, the library in its own memory (qdr_mem_alloc),
+ * the library in the caller's (malloc). Then the number of bytes that the library has counted as sent to other nodes by
+ * all ranks. Options before the numbers: -l omits MPI's own, so that links carry only the library's bytes. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

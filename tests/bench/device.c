@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the CPU device costs: products through it against the same cblas calls, and the kernels' speed. Prints one line
- * per case: median, least and 90th percentile of the times in µs, and a rate at the median. */
+/* The overhead of the CPU device: products through it compared with the same cblas calls, and the speed of kernels.
+ * Prints one line per case: median, minimum and 90th percentile of the times in µs, and the rate at the median. */
 #include <cblas.h>
 #include <stdint.h>
 #include <stdio.h>

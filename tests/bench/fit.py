@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fits constants of machines to measured runs, and judges them on models that were left out.
+"""Fits constants of machines to measured runs, and evaluates them on models that were left out.
 
 usage: fit.py QUADRILLE RUNS.csv [--leave-one-out]
 
-Each part below names the rows that it is fitted to and the constants that it may move; the others stay as their files have
-them. Least squares on the logarithm of predicted / measured time, with weights that let go of rows far away, by
-Levenberg and Marquardt's method. With --leave-one-out every model is judged by constants that were fitted without any
-of its rows on that machine. Prints constants and the table of `quadrille predict`. Standard library only.
+Each part below names the rows that it is fitted to and the constants that it may change; all others keep the values of
+their files. Least squares on the logarithm of predicted / measured time by the Levenberg-Marquardt method, with weights
+that reduce the influence of outliers. With --leave-one-out every model is evaluated with constants that were fitted
+without any of its rows on that machine. Prints the constants and the errors by source. Standard library only.
 """
 import csv
 import math
@@ -16,10 +16,13 @@ import subprocess
 import sys
 import tempfile
 
-# name, sources (beginnings), scale of the error beyond which a row counts less, constants: (name, first value, where it goes)
+# name, sources (prefixes, each with its weight), the error beyond which a row counts less,
+# constants: (name, initial value, keys that it sets)
 PARTS = [
-    ("A100 of vTrain and Selene", [("VIA-Research/vTrain data/ground_truth_single", 0.25), ("VIA-Research/vTrain data/ground_truth_multi", 1.0),
-                                   ("arXiv 2205.05198 (Korthikanti) Tables", 1.5), ("arXiv 2104.04473 (Narayanan SC21) Table 1", 1.0)], 0.03, [
+    ("A100 of vTrain and Selene", [("VIA-Research/vTrain data/ground_truth_single", 0.25),
+                                   ("VIA-Research/vTrain data/ground_truth_multi", 1.0),
+                                   ("arXiv 2205.05198 (Korthikanti) Tables", 1.5),
+                                   ("arXiv 2104.04473 (Narayanan SC21) Table 1", 1.0)], 0.03, [
         ("most", 0.856, ["vtrain-node:bf16.most", "vtrain-cluster:bf16.most", "selene-2022:bf16.most"]),
         ("most_2021", 0.805, ["selene-2021:bf16.most"]),
         ("memory_vtrain", 0.718, ["vtrain-node:memory_efficiency", "vtrain-cluster:memory_efficiency"]),
@@ -46,7 +49,7 @@ PARTS = [
     ]),
 ]
 AT_MOST_ONE = ("most", "memory_efficiency", "odd_factor")
-PRIOR = 0.05  # of a constant's logarithm: keeps those that no row decides where they were
+PRIOR = 0.05  # weight of the initial value, on the logarithm: constants that no row determines keep it
 
 
 class Runs:
@@ -95,7 +98,7 @@ class Runs:
 
 
 def measured_secs(row, predicted):
-    """The measured time as the command understood it: from its rates, where the table has no time."""
+    """The measured time as the command understands it: computed from the rate if the table has no time."""
     if row["iter_time_s"]:
         return float(row["iter_time_s"])
     if predicted["predicted_time_s"] and row["tflops_per_gpu"]:
@@ -116,7 +119,7 @@ def settings_of(constants, logs):
 
 
 def solve(matrix, right):
-    """Gauss's elimination with pivots."""
+    """Gaussian elimination with partial pivoting."""
     n = len(right)
     a = [row[:] + [right[i]] for i, row in enumerate(matrix)]
     for i in range(n):
@@ -157,9 +160,10 @@ def fit(runs, constants, scale, left_out=()):
             slopes.append([(b - a) / step if a is not None and b is not None else 0.0 for a, b in zip(logs, near)])
         weights = {i: runs.weights[i] ** 2 / (scale ** 2 + logs[i] ** 2) for i in use if logs[i] is not None}
         n = len(x)
-        matrix = [[sum(w * slopes[a][i] * slopes[b][i] for i, w in weights.items()) for b in range(n)] for a in range(n)]
-        right = [-sum(w * slopes[a][i] * logs[i] for i, w in weights.items()) - (x[a] - first[a]) * PRIOR ** 2 / scale ** 2
-                 for a in range(n)]
+        matrix = [[sum(w * slopes[a][i] * slopes[b][i] for i, w in weights.items()) for b in range(n)]
+                  for a in range(n)]
+        right = [-sum(w * slopes[a][i] * logs[i] for i, w in weights.items())
+                 - (x[a] - first[a]) * PRIOR ** 2 / scale ** 2 for a in range(n)]
         for a in range(n):
             matrix[a][a] += PRIOR ** 2 / scale ** 2
         for _ in range(6):
@@ -176,14 +180,14 @@ def fit(runs, constants, scale, left_out=()):
     return x
 
 
-# ---- judging ----
+# ---- evaluation ----
 
 def group_of(row):
     return tuple(row[k] for k in ("source", "model", "n_gpus", "layers", "hidden", "batch", "seq"))
 
 
 def model_of(row):
-    """What is left out together: the rows of one model on one machine, or of one shape where it has no name."""
+    """Rows with the same key are left out together: one model on one machine, or one shape if the model has no name."""
     return (row["source"].split(" L")[0], row["model"] or (row["layers"], row["hidden"]))
 
 
@@ -220,12 +224,13 @@ def judge(runs, logs, title):
         for row, log, secs in rows:
             groups.setdefault(group_of(row), []).append((secs * math.exp(log), secs))
         groups = [g for g in groups.values() if len(g) >= 4]
-        line = f"{title:14} {source[:56]:56} n {len(rows):4}  MAPE {100 * sum(errors) / len(errors):5.1f}%  max {100 * max(errors):5.1f}%"
+        line = (f"{title:14} {source[:56]:56} n {len(rows):4}  MAPE {100 * sum(errors) / len(errors):5.1f}%"
+                f"  max {100 * max(errors):5.1f}%")
         if groups:
             rho = [spearman([p for p, _ in g], [m for _, m in g]) for g in groups]
             regret = [min(g)[1] / min(m for _, m in g) - 1 for g in groups]
-            line += (f"  groups {len(groups):2}  Spearman {sum(rho) / len(rho):.3f}  regret {100 * sum(regret) / len(regret):.1f}%"
-                     f"  max {100 * max(regret):.1f}%")
+            line += (f"  groups {len(groups):2}  Spearman {sum(rho) / len(rho):.3f}"
+                     f"  regret {100 * sum(regret) / len(regret):.1f}%  max {100 * max(regret):.1f}%")
         print(line, flush=True)
 
 

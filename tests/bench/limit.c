@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast examples/train_gpt could be if it did nothing but its layers' products: all of one step (forward, dX, dW),
- * on P threads with one BLAS thread each, every matrix in memory of its own. limit [P [SECONDS]]; prints tokens per
- * second, and GFLOP/s per thread. */
+/* An upper limit for the speed of examples/train_gpt: only the products of its layers, all those of one step (forward,
+ * dX, dW), on P threads with one BLAS thread each, every matrix in its own memory. limit [P [SECONDS]]; prints tokens
+ * per second, and GFLOP/s per thread. */
 #include <cblas.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,11 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The figures of docs/model.md: the model against runs and collectives that others measured, published facts, and speed.
+# The figures of docs/model.md: the model compared with runs and collectives that others measured, published facts, and
+# its speed.
 #
 #   sh tests/bench/model.sh [-w] [-l] MEASURED [BUILD]
 #
-# MEASURED holds training_runs.csv and collectives.csv; BUILD is a build folder (default: build). -w writes the figures into
-# docs/model.md instead of printing them; -l adds the judgement of models that were left out of the fit (half an hour).
+# MEASURED holds training_runs.csv and collectives.csv; BUILD is a build folder (default: build). -w writes the figures
+# into docs/model.md instead of printing them; -l adds the evaluation of models that were left out of the fit (half an
+# hour).
 set -eu
 write='' left_out=''
 while getopts wl option; do
@@ -16,16 +18,16 @@ while getopts wl option; do
     esac
 done
 shift $((OPTIND - 1))
-[ $# -ge 1 ] || { sed -n '5,9p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '6,10p' "$0" >&2; exit 2; }
 measured=$1 build=${2:-build}
 quadrille=$build/src/quadrille
 [ -x "$quadrille" ] || { echo "model.sh: no $quadrille; build first" >&2; exit 2; }
 
-say() { printf '\n%s\n\n' "$*"; }
+say() { printf '\n%s\n\n' "$*" | fold -s -w 120 | sed 's/ *$//'; }
 told() { printf '    $ quadrille %s\n' "$*"; }
 of() { "$quadrille" "$@" 2>/dev/null; }
 
-# weak_scaling: each size's share of the peak beside that on 512 GCDs.
+# weak_scaling: each size's share of the peak relative to that on 512 GCDs.
 weak_scaling() {
     first=''
     for pair in 512:5b 8192:80b 16384:160b 32768:320b; do
@@ -34,13 +36,15 @@ weak_scaling() {
             awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "peak_share") c = i } NR == 2 { print $c }')
         first=${first:-$share}
         awk -v n="$n" -v m="$model" -v r="$share" -v f="$first" \
-            'BEGIN { printf "    %6d GCDs %-11s %5.1f %% of peak without recomputation, %5.1f %% of 512\n", n, m, 100 * r, 100 * r / f }'
+            'BEGIN { printf "    %6d GCDs %-11s %5.1f %% of peak without recomputation, %5.1f %% of 512\n",
+                n, m, 100 * r, 100 * r / f }'
     done
 }
 
 # secs_of PLAN...: the seconds of a step of the first plan.
 secs_of() {
-    of plan "$@" --top 1 --csv | awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "secs") c = i } NR == 2 { print $c }'
+    of plan "$@" --top 1 --csv |
+        awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "secs") c = i } NR == 2 { print $c }'
 }
 
 overlap_on_off() {
@@ -63,36 +67,42 @@ three_levels() {
 }
 
 figures() {
-    say "Runs of others, with the constants of the machine files:"
+    say 'Runs measured by others, with the constants of the machine files:'
     told predict training_runs.csv
-    of predict "$measured/training_runs.csv" | sed -n '/^source /,/^all /p' | grep -v ' 0  *[0-9]*  *-  *-  *0 ' | sed 's/^/    /'
+    of predict "$measured/training_runs.csv" | sed -n '/^source /,/^all /p' |
+        grep -v ' 0  *[0-9]*  *-  *-  *0 ' | sed 's/^/    /'
     if [ -n "$left_out" ]; then
-        say 'Every model judged by constants that were fitted without it (tests/bench/fit.py --leave-one-out):'
+        say 'Every model evaluated with constants that were fitted without it (tests/bench/fit.py --leave-one-out):'
         python3 tests/bench/fit.py "$quadrille" "$measured/training_runs.csv" --leave-one-out | sed 's/^/    /'
     fi
-    say "Collectives of others:"
+    say 'Collectives measured by others:'
     told predict collectives.csv
     of predict "$measured/collectives.csv" | sed -n '/^machine /,/^all /p' | sed 's/^/    /'
-    say 'AxoNN, 80B on 1,024 A100 of Perlmutter: published 57 % of peak, with recomputation in the flops, which is 4/3 of "of peak" here.' \
-        'The batch of those runs is not known here; assumed: 1,024 sequences of 2,048 tokens a step (2 million), everything recomputed.'
+    say 'AxoNN, 80B on 1,024 A100 of Perlmutter: published 57 % of peak, counting the flops of recomputation, which' \
+        'is 4/3 of "of peak" here. The batch of those runs is not known; assumed: 1,024 sequences of 2,048 tokens per' \
+        'step (2 million), with full recomputation.'
     told plan axonn-80b -n 1024 --machine perlmutter --batch 1024 --recompute full --top 1
-    of plan axonn-80b -n 1024 --machine perlmutter --batch 1024 --recompute full --top 1 | sed -n '/^plan/p;/^1 /p' | sed 's/^/    /'
+    of plan axonn-80b -n 1024 --machine perlmutter --batch 1024 --recompute full --top 1 |
+        sed -n '/^plan/p;/^1 /p' | sed 's/^/    /'
     echo
     for batch in 512 1024 2048 4096; do
         of plan axonn-80b -n 1024 --machine perlmutter --batch $batch --recompute full --top 1 --csv |
             awk -F, -v b=$batch 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "peak_share") c = i }
-                NR == 2 { printf "    %4d sequences: %.1f %% of peak as published shares count\n", b, 400 / 3 * $c }'
+                NR == 2 { printf "    %4d sequences: %.1f %% of peak, counted as in the publication\n",
+                    b, 400 / 3 * $c }'
     done
-    say 'Frontier, weak scaling against 512 GCDs: published 88.3 % at 8,192, 79.0 % at 16,384, 53.5 % at 32,768. Assumed: 8,192 sequences' \
-        'of 2,048 tokens a step whatever the size, everything recomputed, no grid given.'
+    say 'Frontier, weak scaling relative to 512 GCDs: published 88.3 % at 8,192, 79.0 % at 16,384, 53.5 % at 32,768.' \
+        'Assumed: 8,192 sequences of 2,048 tokens per step at every size, full recomputation, any grid.'
     weak_scaling
-    say 'AxoNN, 20B on Perlmutter, communication beside products and not: published nearly 53 % more. Assumed: 256 A100, 512 sequences of' \
-        '2,048 tokens, everything recomputed; order, layout and micro-batch are the best of each grid both times.'
+    say 'AxoNN, 20B on Perlmutter, with and without overlap of communication and products: published a gain of nearly' \
+        '53 %. Assumed: 256 A100, 512 sequences of 2,048 tokens, full recomputation; order, layout and micro-batch' \
+        'are the best for each grid in both cases.'
     overlap_on_off
-    say 'Three levels of parts on 384 GCDs of Frontier, a 20B GPT on 1,536 sequences of 2,048 tokens, micro-batches of one: weights over a' \
-        'package (2), gradients over a node (8), optimizer state over all, beside ZeRO-3 over all; published: 1.71 times ZeRO++.'
+    say 'Three levels of partitioning on 384 GCDs of Frontier, a 20B GPT on 1,536 sequences of 2,048 tokens,' \
+        'micro-batches of one: weights over a package (2), gradients over a node (8), optimizer state over all,' \
+        'compared with ZeRO-3 over all; published: 1.71 times as fast as ZeRO++.'
     three_levels
-    say 'A whole search, P = 4,096, with the start of the program:'
+    say 'A complete search for P = 4,096, including the start of the program:'
     told plan llama-3.1-405b -n 4096 --machine dgx-h100 --batch 2048
     start=$(date +%s%N)
     of plan llama-3.1-405b -n 4096 --machine dgx-h100 --batch 2048 --top 1 | grep ' plans, of which' | sed 's/^/    /'
@@ -100,10 +110,10 @@ figures() {
     say 'Its parts, on one core (tests/bench/model_speed):'
     "$build/tests/bench/model_speed" | sed 's/^/    /'
     if [ -x "$build/tests/referee/referee" ]; then
-        say 'The simulation beside SimGrid (tests/referee):'
+        say 'The simulation compared with SimGrid (tests/referee):'
         "$build/tests/referee/referee" 2>/dev/null | sed 's/^/    /'
     fi
-    say 'Memory beside that of the runtime, 12 grids, two layouts, f32 and bf16 (tests/unit/plan_memory):'
+    say 'Memory compared with that of the runtime, 12 grids, two layouts, f32 and bf16 (tests/unit/plan_memory):'
     "$build/tests/unit/unit_plan_memory" 2>&1 | grep '%' | sed 's/^/    /'
 }
 

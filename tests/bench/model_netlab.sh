@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The model against measured layers on a wire, as Markdown: sh tests/bench/model_netlab.sh [BUILD [ROUNDS [OPTION...]]]. Calibrates
-# four nodes with two ranks each (network namespaces, links of 200 Mbit/s), then times a transformer layer (`quadrille bench layer`
-# with OPTIONs) on all 20 grids in both layouts, ROUNDS times over (default 3), and compares the medians with what the calibrated
-# model says. NODES, RANKS and RATE in the environment change the network; NODES=1 needs none: ranks of one node. About ten minutes
-# a round; needs root; use a quiet machine.
+# The model compared with measured layers over a network, as Markdown: sh tests/bench/model_netlab.sh [BUILD [ROUNDS
+# [OPTION...]]]. Calibrates four nodes with two ranks each (network namespaces, links of 200 Mbit/s), then times a
+# transformer layer (`quadrille bench layer` with OPTIONs) on all 20 grids in both layouts, ROUNDS times (default 3),
+# and compares the medians with the times predicted after calibration. NODES, RANKS and RATE in the environment change
+# the network; NODES=1 needs no network: all ranks are on one node. About ten minutes per round; needs root; use an idle
+# machine.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
@@ -23,15 +24,16 @@ start() {
     fi
 }
 
-echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores, $nodes nodes of $ranks ranks, $rate; $rounds" \
-    "rounds of $*; load before: $(cut -d ' ' -f 1-3 /proc/loadavg)"
+echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores, $nodes nodes of $ranks ranks," \
+    "$rate; $rounds rounds of $*; load before: $(cut -d ' ' -f 1-3 /proc/loadavg)"
 echo
 echo '```'
 start calibrate -o "$work/machine.json"
 echo '```'
 for round in $(seq "$rounds"); do
     for layout in replicated scattered; do
-        start bench layer --grid all --layout "$layout" --machine "$work/machine.json" --csv "$@" >"$work/$round-$layout.csv"
+        start bench layer --grid all --layout "$layout" --machine "$work/machine.json" --csv "$@" \
+            >"$work/$round-$layout.csv"
     done
 done
 python3 - "$work"/*.csv <<'EOP'
@@ -63,7 +65,8 @@ def figures(pairs):
     chosen = min(range(len(said)), key=said.__getitem__)
     mape = statistics.mean(abs(s / m - 1) for m, s in pairs)
     return (f"Spearman {spearman(measured, said):.3f}, MAPE {100 * mape:.1f} %, median of model / measured "
-            f"{statistics.median(s / m for m, s in pairs):.3f}, regret {100 * (measured[chosen] / min(measured) - 1):.1f} %")
+            f"{statistics.median(s / m for m, s in pairs):.3f}, "
+            f"regret {100 * (measured[chosen] / min(measured) - 1):.1f} %")
 
 
 def medians(key, measured, said):

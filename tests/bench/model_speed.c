@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast the model is, on one core: closed-form bounds and simulated layers a second. Templates are made before the
- * clock starts, as they are for all but the first of many questions. */
+/* The speed of the model on one core: closed-form bounds and simulated layers per second. Templates are built before
+ * the timing starts, as they are for all but the first of many queries. */
 #include <quadrille/plan.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static int time_searches(qdr_model *model, int n_ranks, qdr_search_result *found
         secs[i] = now_secs() - start;
     }
     qsort(secs, N_RUNS, sizeof *secs, by_size);
-    printf("search of %d ranks: %lld bounds and %lld simulations in %.0f ms, %.2f million bounds a "
+    printf("search of %d ranks: %lld bounds and %lld simulations in %.0f ms, %.2f million bounds per "
            "second (median of %d)\n",
            n_ranks, (long long)found->n_bounded, (long long)found->n_simulated, 1e3 * secs[N_RUNS / 2],
            1e-6 * (double)found->n_bounded / secs[N_RUNS / 2], N_RUNS);
@@ -60,8 +60,8 @@ static int time_simulations(qdr_model *model, const qdr_search_result *found)
         secs[run] = now_secs() - start;
     }
     qsort(secs, N_RUNS, sizeof *secs, by_size);
-    printf("%d predictions in %.0f ms: %.0f layers a second, each forward and backward, the latter "
-           "once more where there are micro-batches (median of %d)\n",
+    printf("%d predictions in %.0f ms: %.0f layers per second, each forward and backward, with a second "
+           "backward if there are micro-batches (median of %d)\n",
            N_PREDICTED, 1e3 * secs[N_RUNS / 2], N_PREDICTED * LAYERS / secs[N_RUNS / 2], N_RUNS);
     return 0;
 }

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What overlap and panels are worth on a wire, as Markdown: sh tests/bench/netlab.sh [BUILD [RATE [OPTION...]]]. One transformer layer
-# (examples/transformer_layer with OPTIONs) on four nodes that are network namespaces, one rank and one BLAS thread each, links of RATE
-# (default 1gbit). Milliseconds of forward and backward together, median of 6 iterations. Needs root; use a quiet machine.
+# The gain of overlap and panels over a network, as Markdown: sh tests/bench/netlab.sh [BUILD [RATE [OPTION...]]]. One
+# transformer layer (examples/transformer_layer with OPTIONs) on four nodes that are network namespaces, one rank and
+# one BLAS thread each, links of RATE (default 1gbit). Milliseconds of forward and backward together, median of 6
+# iterations. Needs root; use an idle machine.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
@@ -10,9 +11,10 @@ rate=${2:-1gbit}
 [ $# -gt 2 ] && shift 2 || set -- --hidden 2048 --ctx 64 --batch 4
 ninja -C "$build" examples/transformer_layer >/dev/null
 
-# step OPTION...: milliseconds, or the line that says why there are none
+# step OPTION...: milliseconds, or the line that states why there are none
 step() {
-    sh tests/netlab/netlab.sh -q -n 4 -r "$rate" -- "$build/examples/transformer_layer" --threads 1 --iterations 6 --json "$@" 2>&1 |
+    sh tests/netlab/netlab.sh -q -n 4 -r "$rate" -- \
+        "$build/examples/transformer_layer" --threads 1 --iterations 6 --json "$@" 2>&1 |
         python3 -c 'import json, sys; text = sys.stdin.read(); r = json.loads(text[text.index("{"):])
 print("%.1f" % (1e3 * (r["forward_secs"] + r["backward_secs"])))' 2>/dev/null || echo failed
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one rank pays for the library: forward and backward of a layer against the same three cblas calls, in turn, f32.
- * one_rank [M N K [SAMPLES]]; default 4096 4096 1024 7. Prints medians and the median of the ratios pair by pair. */
+/* The overhead of the library on one rank: forward and backward of a layer compared with the same three cblas calls,
+ * alternating, f32. one_rank [M N K [SAMPLES]]; default 4096 4096 1024 7. Prints medians and the median of the ratios
+ * of pairs. */
 #include <cblas.h>
 #include <quadrille/quadrille.h>
 #include <stdio.h>

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hiding collectives behind products is worth: transformer layers forward and backward, with all overlaps, without
- * any, and without each of them, in turn in one run.
+/* The benefit of overlapping collectives with products: transformer layers forward and backward, with all overlaps,
+ * without any, and without each of them, alternating in one run.
  *
  *   mpiexec -n P overlap [-g GRID] [-s] [-l LAYERS] [-h HIDDEN] [-a HEADS] [-c CONTEXT]
  *                        [-b SEQUENCES] [-p PANELS] [-q BATCH_PARTS] [-f PREFETCH] [-n ROUNDS] [-o]
  *
- * -o: nothing but the steps with all overlaps, for a profiler or a trace.
+ * -o: only the steps with all overlaps, for a profiler or a trace.
  *
  * Times are those of the slowest rank. `compute` and `communication`: the same lists of tasks without the collectives,
- * and without all else. The critical path is the end of the task list if every task took as long as alone, when all
- * ranks begin it at the same time, if streams run in order and a rank's collectives share one wire. `processors` is the
- * time that all processes together were on a processor: with fewer cores than ranks no step is shorter than that over
- * the cores. */
+ * and with nothing else. The critical path is the end of the task list if every task takes as long as alone, all ranks
+ * begin it at the same time, streams run in order and a rank's collectives share one link. `processors` is the total
+ * CPU time of all processes: with fewer cores than ranks, no step can be shorter than that divided by the number of
+ * cores. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

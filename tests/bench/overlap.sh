@@ -1,16 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What hiding collectives is worth on a wire: sh tests/bench/overlap.sh [BUILD [ROUNDS]]. Stacks of four transformer layers on nodes
-# that are network namespaces with links of 200 Mbit/s, whose waiting costs no core; sizes at which products and collectives take
-# about as long (on two cores of 70 to 90 GFLOP/s). Each case prints the table of tests/bench/overlap.c. Needs root; use a quiet
-# machine: half an hour with three rounds.
+# The gain of overlapping collectives over a network: sh tests/bench/overlap.sh [BUILD [ROUNDS]]. Stacks of four
+# transformer layers on nodes that are network namespaces with links of 200 Mbit/s, where waiting occupies no core;
+# sizes at which products and collectives take about as long (on two cores of 70 to 90 GFLOP/s). Each case prints the
+# table of tests/bench/overlap.c. Needs root; use an idle machine: half an hour with three rounds.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
 rounds=${2:-3}
 ninja -C "$build" tests/bench/overlap >/dev/null
 export OPENBLAS_NUM_THREADS=1
-echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores; load before: $(cut -d ' ' -f 1-3 /proc/loadavg)"
+echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores; load before:" \
+    "$(cut -d ' ' -f 1-3 /proc/loadavg)"
 overlap() { # overlap RANKS_PER_NODE OPTION...
     per_node=$1
     shift

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PDGEMM of ScaLAPACK as a peer: C[m,n] = A[m,k] · B[n,k]ᵀ on a grid of processes. mpiexec -n P pdgemm M N K f32|f64
- * PROCESS_ROWS BLOCK ITERATIONS; prints seconds of each iteration after one to warm up, those of the slowest
- * process. */
+/* PDGEMM of ScaLAPACK, for comparison: C[m,n] = A[m,k] · B[n,k]ᵀ on a grid of processes. mpiexec -n P pdgemm M N K
+ * f32|f64 PROCESS_ROWS BLOCK ITERATIONS; prints the seconds of each iteration on the slowest process, after one warm-up
+ * iteration. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Quadrille beside PDGEMM (Debian's ScaLAPACK), as Markdown: sh tests/bench/peers.sh [BUILD [ROUNDS]]. Each line is one shape on
-# P ranks with one BLAS thread each; both run in turn, ROUNDS times (default 7), and the ratio is the median over the rounds.
-# PDGEMM gets the best of several process grids and block sizes, Quadrille the grid that is named. Use a quiet machine.
+# Quadrille compared with PDGEMM (Debian's ScaLAPACK), as Markdown: sh tests/bench/peers.sh [BUILD [ROUNDS]]. Each line
+# is one shape on P ranks with one BLAS thread each; both run alternately, ROUNDS times (default 7), and the ratio is
+# the median over the rounds. PDGEMM gets the best of several process grids and block sizes, Quadrille the given grid.
+# Use an idle machine.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The figures of docs/benchmarks.md, as Markdown on standard output: sh tests/bench/run.sh [BUILD]. Takes about five minutes;
-# use a quiet machine. BUILD is a release build, by default build/.
+# The figures of docs/benchmarks.md, as Markdown on standard output: sh tests/bench/run.sh [BUILD]. Takes about five
+# minutes; use an idle machine. BUILD is a release build, by default build/.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
@@ -18,8 +18,8 @@ echo
 echo
 echo "### Training, tokens per second"
 echo
-echo "The GPT of examples/run.sh, 400 steps of 512 tokens, no validation; three runs each, in turn. The limit is what its layers'"
-echo "products allow if nothing else is done, on as many threads."
+echo "The GPT of examples/run.sh, 400 steps of 512 tokens, no validation; three runs each, in turn. The limit is what"
+echo "its layers' products allow if nothing else is done, on as many threads."
 echo
 speed() { # speed NAME COMMAND...
     name=$1

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`quadrille bench` from outside: all formats, all grids, numbers that must fit each other, planted errors, bad input.
+"""`quadrille bench` as its users run it: all formats, all grids, numbers that must be consistent, planted errors, bad
+input.
 
 usage: bench_test.py QUADRILLE PLANTED [--mpiexec PROGRAM]
 PLANTED is the same command with collectives that spoil one element of each rank.
@@ -33,7 +34,7 @@ def bus_factor(kind, n):
 
 class Case(unittest.TestCase):
     def rows(self, *words, **how):
-        """The whole JSON object, and its rows."""
+        """The JSON object of the output, and its rows."""
         done = run(*words, "--json", **how)
         self.assertEqual((done.returncode, done.err), (0, ""))
         result = json.loads(done.out)
@@ -61,14 +62,16 @@ class Coll(Case):
         self.assertEqual(row["wrong"], 0, row)
 
     def test_every_grid_kind_and_axis(self):
-        result, rows = self.rows("coll", "--local", "4", "--grid", "all", "--kind", "all", "-b", "4", "-e", "1K", "-f", "16", *SHORT)
+        result, rows = self.rows("coll", "--local", "4", "--grid", "all", "--kind", "all", "-b", "4", "-e", "1K",
+                                 "-f", "16", *SHORT)
         self.assertEqual((result["ranks"], result["memory"]), (4, "library"))
         self.assertEqual(len({row["grid"] for row in rows}), 10)
         want = []
         for grid in dict.fromkeys(row["grid"] for row in rows):
             for axis, size in zip("xyzd", map(int, grid.split("x"))):
                 want += [(grid, axis, size, kind, count) for kind in KINDS if size > 1 for count in (1, 16, 256)]
-        self.assertEqual([tuple(row[name] for name in ("grid", "axis", "members", "kind", "count")) for row in rows], want)
+        self.assertEqual([tuple(row[name] for name in ("grid", "axis", "members", "kind", "count")) for row in rows],
+                         want)
         for row in rows:
             self.check(row)
             self.assertEqual(row["samples"], 4)
@@ -76,7 +79,8 @@ class Coll(Case):
     def test_types_and_memory(self):
         for dtype, elem_bytes in (("f64", 8), ("bf16", 2), ("f16", 2)):
             for memory in ("library", "caller"):
-                words = ["--local", "3", "--grid", "1x3x1x1", "--kind", "all", "--dtype", dtype, "--memory", memory, "-b", "1", "-e", "1000"]
+                words = ["--local", "3", "--grid", "1x3x1x1", "--kind", "all", "--dtype", dtype,
+                         "--memory", memory, "-b", "1", "-e", "1000"]
                 result, rows = self.rows("coll", *words, *SHORT)
                 self.assertEqual(result["memory"], memory)
                 self.assertEqual(sorted({row["size_bytes"] for row in rows})[0], elem_bytes)
@@ -100,18 +104,20 @@ class Coll(Case):
     def test_csv_and_table(self):
         words = ["coll", "--local", "2", "--kind", "all-to-all", "-b", "1M", "-e", "1M", *SHORT]
         (row,) = csv.DictReader(run(*words, "--csv").out.splitlines())
-        self.assertEqual([row[name] for name in ("ranks", "memory", "grid", "axis", "members", "kind", "count", "type", "wrong", "samples")],
+        self.assertEqual([row[name] for name in ("ranks", "memory", "grid", "axis", "members", "kind", "count", "type",
+                                                 "wrong", "samples")],
                          ["2", "library", "1x1x1x2", "d", "2", "all-to-all", "262144", "f32", "0", "4"])
         self.assert_near(float(row["busbw_gbps"]), 0.5 * float(row["algbw_gbps"]), 1e-8)
         cells = self.table(*words)[-1].split()
-        self.assertEqual(cells[:7] + cells[-2:], ["1x1x1x2", "d", "2", "all-to-all", "1048576", "262144", "f32", "0", "4"])
+        self.assertEqual(cells[:7] + cells[-2:],
+                         ["1x1x1x2", "d", "2", "all-to-all", "1048576", "262144", "f32", "0", "4"])
         self.assertLessEqual(abs(float(cells[-3]) - 0.5 * float(cells[-4])), 1e-3)
         self.assertLessEqual(abs(float(cells[-4]) - 1e-3 * 1048576 / float(cells[7])), 1e-3)
 
     def test_planted_errors_are_counted(self):
         for dtype in ("f32", "f64", "bf16", "f16"):
-            done = run("coll", "--local", "4", "--grid", "2x1x2x1", "--kind", "all", "--dtype", dtype, "-b", "64", "-e", "4K", *SHORT, "--json",
-                       program=ARGUMENTS.planted)
+            done = run("coll", "--local", "4", "--grid", "2x1x2x1", "--kind", "all", "--dtype", dtype, "-b", "64",
+                       "-e", "4K", *SHORT, "--json", program=ARGUMENTS.planted)
             rows = json.loads(done.out)["rows"]
             self.assertEqual([row["wrong"] for row in rows], [4] * (2 * len(KINDS) * 4))
             self.assertEqual(done.returncode, 4)
@@ -162,7 +168,7 @@ class Products(Case):
         return [row[axis + "_bytes"] for axis in "xyzd"]
 
     def test_linear_counts_what_each_axis_sends(self):
-        """f32 and everything divides: the table of docs/design.md, for M=24, N=20, K=16."""
+        """f32, all sizes divisible: the table of docs/design.md, for M=24, N=20, K=16."""
         result, rows = self.rows("linear", *SHAPE, "--local", "4", "--grid", "all")
         self.assertEqual((result["m"], result["transposed"], result["bias"]), (24, 0, 0))
         self.assertEqual(len(rows), 20)
@@ -177,7 +183,8 @@ class Products(Case):
             else:
                 want = [0, 2 * (y - 1) / y * 4 * m * k, 2 * (z - 1) / z * w, 2 * (d - 1) / d * w / z]
             for got, exact in zip(self.bytes_of(row), want):
-                # parts of a sum, and of a shard, are of whole elements; the rank that sends most may send a few more
+                # parts of a sum, and of a shard, consist of whole elements; the rank that sends most may send a few
+                # more
                 self.assertLessEqual(abs(got - exact), 64, row)
             for axis, got in zip("xyzd", self.bytes_of(row)):
                 self.assertEqual(row[axis + "_secs"] > 0, got > 0)
@@ -185,7 +192,8 @@ class Products(Case):
 
     def test_linear_transposed(self):
         for grid, transposed in (("2x1x1x1", 0), ("1x2x1x1", 1)):
-            _, rows = self.rows("linear", *SHAPE, "--local", "2", "--grid", grid, "--bias", *["--transposed"] * transposed)
+            _, rows = self.rows("linear", *SHAPE, "--local", "2", "--grid", grid, "--bias",
+                                *["--transposed"] * transposed)
             self.assertEqual([(row["local_n"], row["local_k"]) for row in rows], [(20, 8)] * 2)
             self.assertEqual(max(self.bytes_of(rows[0])), 4 * 24 * 20)
             self.assertEqual(self.bytes_of(rows[0])[transposed], 4 * 24 * 20)
@@ -209,45 +217,53 @@ class Products(Case):
 class Layer(Case):
     def test_every_grid(self):
         result, rows = self.rows("layer", *LAYER, "--local", "4", "--grid", "all")
-        self.assertEqual([result[name] for name in ("hidden", "heads", "context", "sequences", "layers", "ranks")], [24, 6, 5, 4, 1, 4])
+        self.assertEqual([result[name] for name in ("hidden", "heads", "context", "sequences", "layers", "ranks")],
+                         [24, 6, 5, 4, 1, 4])
         self.assertEqual(len({row["grid"] for row in rows}), 10)
         self.assertEqual([row["pass"] for row in rows], ["forward", "backward", "together"] * 10)
         for row in rows:
             self.assert_times(row)
             self.assert_times(row, "serial_")
             self.assert_near(row["tokens_per_sec"] * row["median_secs"], 4 * 5)
-            self.assertTrue(row["gain"] > 0 and row["share"] > 0 and row["limit_median_secs"] > 0 and row["samples"] == 4, row)
+            self.assertTrue(row["gain"] > 0 and row["share"] > 0 and row["limit_median_secs"] > 0
+                            and row["samples"] == 4, row)
         for forward, backward, together in zip(rows[::3], rows[1::3], rows[2::3]):
             self.assertGreaterEqual(together["min_secs"], 0.999999 * (forward["min_secs"] + backward["min_secs"]))
 
     def test_layers_types_and_panels(self):
         for dtype, layout in (("f64", "scattered"), ("bf16", "replicated"), ("f16", "scattered")):
-            words = ["layer", *LAYER, "--local", "2", "--grid", "1x2x1x1", "--layers", "3", "--dtype", dtype, "--layout", layout, "--panels", "2",
-                     "--batch-parts", "2"]
+            words = ["layer", *LAYER, "--local", "2", "--grid", "1x2x1x1", "--layers", "3",
+                     "--dtype", dtype, "--layout", layout, "--panels", "2", "--batch-parts", "2"]
             rows = list(csv.DictReader(run(*words, "--csv").out.splitlines()))
-            self.assertEqual([(row["layers"], row["batch_parts"], row["dtype"], row["layout"]) for row in rows], [("3", "2", dtype, layout)] * 3)
+            self.assertEqual([(row["layers"], row["batch_parts"], row["dtype"], row["layout"]) for row in rows],
+                             [("3", "2", dtype, layout)] * 3)
             table = self.table(*words)
             self.assertIn("3 transformer layers, hidden 24, 6 heads, 4 sequences of 5 tokens", table[0])
             self.assertRegex(table[-1], r"^1x2x1x1 +together( +[0-9.]+){10} +4$")
 
     @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
     def test_under_mpi(self):
-        _, rows = self.rows("layer", *LAYER, "--grid", "2x1x1x1", "--layout", "scattered", before=[ARGUMENTS.mpiexec, "-n", "2"])
+        _, rows = self.rows("layer", *LAYER, "--grid", "2x1x1x1", "--layout", "scattered",
+                            before=[ARGUMENTS.mpiexec, "-n", "2"])
         self.assertEqual(len(rows), 3)
 
 
 class Words(Case):
     def test_wrong_words(self):
-        for words, says in (((), "use coll, gemm, layer or linear"), (("coal",), "coal"), (("gemm", "-m", "-1"), "rows"),
-                            (("gemm", "-k", "0"), "inputs"), (("gemm", "--local", "2", "--grid", "2x2x1x1"), "--local 4"),
+        for words, says in (((), "use coll, gemm, layer or linear"), (("coal",), "coal"),
+                            (("gemm", "-m", "-1"), "rows"), (("gemm", "-k", "0"), "inputs"),
+                            (("gemm", "--local", "2", "--grid", "2x2x1x1"), "--local 4"),
                             (("gemm", "--dtype", "int8"), "int8"), (("gemm", "--layout", "round"), "round"),
-                            (("gemm", "--iterations", "0"), "iterations"), (("gemm", "--kind", "all"), "bench gemm --help"),
-                            (("linear", "--backward"), "--backward"), (("linear", "-n", "none"), "outputs"),
-                            (("coll", "--kind", "gather"), "reduce-scatter"), (("coll", "--axis", "w"), "'w'"), (("coll", "--axis", ""), "axis"),
-                            (("coll", "-b", "0"), "min-bytes"), (("coll", "-e", "1T"), "1T"), (("coll", "-e", "9999999999G"), "max-bytes"),
-                            (("coll", "-b", "2K", "-e", "1K"), "2048"), (("coll", "-f", "1"), "factor"), (("coll", "--memory", "ours"), "ours"),
-                            (("coll", "--threads", "1"), "--threads"), (("layer", "--heads", "7"), "518"), (("layer", "--hidden", "0"), "hidden"),
-                            (("layer", "--sequences", "x"), "sequences"), (("layer", "--layers", "0"), "layers"), (("layer", "more"), "more")):
+                            (("gemm", "--iterations", "0"), "iterations"),
+                            (("gemm", "--kind", "all"), "bench gemm --help"), (("linear", "--backward"), "--backward"),
+                            (("linear", "-n", "none"), "outputs"), (("coll", "--kind", "gather"), "reduce-scatter"),
+                            (("coll", "--axis", "w"), "'w'"), (("coll", "--axis", ""), "axis"),
+                            (("coll", "-b", "0"), "min-bytes"), (("coll", "-e", "1T"), "1T"),
+                            (("coll", "-e", "9999999999G"), "max-bytes"), (("coll", "-b", "2K", "-e", "1K"), "2048"),
+                            (("coll", "-f", "1"), "factor"), (("coll", "--memory", "ours"), "ours"),
+                            (("coll", "--threads", "1"), "--threads"), (("layer", "--heads", "7"), "518"),
+                            (("layer", "--hidden", "0"), "hidden"), (("layer", "--sequences", "x"), "sequences"),
+                            (("layer", "--layers", "0"), "layers"), (("layer", "more"), "more")):
             done = run(*words)
             self.assertEqual((done.returncode, done.out), (2, ""), words)
             self.assertIn(says, done.err)
@@ -267,7 +283,8 @@ class Words(Case):
             self.assertRegex(overview, rf"(?m)^  {name} +\w")
             text = run(name, "--help").out
             self.assertIn(f"usage: quadrille bench {name} ", text)
-            self.assertEqual(text, subprocess.run([ARGUMENTS.quadrille, "help", "bench", name], capture_output=True).stdout.decode())
+            self.assertEqual(text, subprocess.run([ARGUMENTS.quadrille, "help", "bench", name],
+                                                  capture_output=True).stdout.decode())
 
 
 def main():

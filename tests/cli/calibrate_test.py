@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`quadrille calibrate` from outside: the file is whole and read by other commands, no file is lost, bad input.
+"""`quadrille calibrate` as its users run it: the file is complete and other commands read it, no file is lost, bad
+input.
 
 usage: calibrate_test.py QUADRILLE [--mpiexec PROGRAM]
 """
@@ -19,7 +20,8 @@ QUICK = ("--quick", "--threads", "1")
 
 
 def run(*words, before=()):
-    done = subprocess.run([*before, ARGUMENTS.quadrille, *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+    done = subprocess.run([*before, ARGUMENTS.quadrille, *words], stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=120)
     done.out, done.err = done.stdout.decode(), done.stderr.decode()
     return done
 
@@ -59,8 +61,8 @@ class Calibrate(unittest.TestCase):
         done = run("plan", "gpt2", "-n", "2", "--machine", self.file, "--dtype", "f32", "--mem", "64G", "--json")
         self.assertEqual((done.returncode, done.err), (0, ""))
         json.loads(done.out)
-        done = run("bench", "layer", "--local", "2", "--grid", "all", "--hidden", "64", "--context", "32", "--machine", self.file,
-                   "--iterations", "2", "--csv")
+        done = run("bench", "layer", "--local", "2", "--grid", "all", "--hidden", "64", "--context", "32",
+                   "--machine", self.file, "--iterations", "2", "--csv")
         self.assertEqual((done.returncode, done.err), (0, ""))
         rows = list(csv.DictReader(io.StringIO(done.out)))
         self.assertEqual(len(rows), 3 * 4)
@@ -86,11 +88,11 @@ class Calibrate(unittest.TestCase):
 
     @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
     def test_ranks_not_node_by_node(self):
-        """Six ranks in four faked nodes, the last ones with one rank each."""
+        """Six ranks in four simulated nodes, the last ones with one rank each."""
         cliques = ["env", "MPIR_CVAR_NUM_CLIQUES=4", "MPIR_CVAR_CLIQUES_BY_BLOCK=1"]
         done = self.calibrate(before=[*cliques, ARGUMENTS.mpiexec, "-n", "6"])
         self.assertEqual((done.returncode, done.out, len(done.err.strip().splitlines())), (2, "", 1), done.err)
-        self.assertIn("equally many", done.err)
+        self.assertIn("the same number of ranks on each node", done.err)
         self.assertEqual(os.listdir(self.folder.name), [])
 
     def test_nothing_is_replaced_without_force(self):
@@ -110,11 +112,13 @@ class Calibrate(unittest.TestCase):
     def test_refused(self):
         for words, says in ((("--name", ""), "--name"), (("--name", "x" * 64), "63"), (("--local", "0"), "local"),
                             (("--threads", "x"), "threads"), (("--slow",), "calibrate --help"), (("more",), "more"),
-                            (("-o",), "-o"), (("-o", os.path.join(self.folder.name, "no", "x.json")), "folder that exists")):
+                            (("-o",), "-o"),
+                            (("-o", os.path.join(self.folder.name, "no", "x.json")), "folder that exists")):
             done = run("calibrate", "--quick", *words)
             self.assertEqual((done.returncode, done.out, len(done.err.splitlines())), (2, "", 1), words)
             self.assertIn(says, done.err)
-        for words, says in ((("--machine", "no-such"), "no-such"), (("--machine", "dgx-a100", "--panels", "2"), "--panels"),
+        for words, says in ((("--machine", "no-such"), "no-such"),
+                            (("--machine", "dgx-a100", "--panels", "2"), "--panels"),
                             (("--machine", "dgx-a100", "--batch-parts", "2"), "--batch-parts")):
             done = run("bench", "layer", *words)
             self.assertEqual((done.returncode, done.out, len(done.err.splitlines())), (2, "", 1), words)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Completions: bash and fish are asked what would follow a command line, zsh whether it understands its file. All commands and
-options of --help are offered, and names of machines and models.
+"""Completions: bash and fish are asked what would follow a command line, zsh whether it accepts its file. All commands
+and options of --help are offered, and the names of machines and models.
 
 usage: completions_test.py QUADRILLE
 """
@@ -17,7 +17,8 @@ QUADRILLE = None
 
 
 def run(*command, **more):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL, **more)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
+                          **more)
     assert done.returncode == 0, (command, done.stdout, done.stderr)
     return done.stdout
 
@@ -27,24 +28,26 @@ def environment():
 
 
 def words_of_bash(line):
-    """As readline parts them: at blanks, and = is a word of its own."""
+    """Split as readline does: at blanks, with = as a word of its own."""
     words = re.findall(r"=|[^\s=]+", line)
     return words if line and not line.endswith((" ", "=")) else words + ([""] if not line.endswith("=") else [])
 
 
 def ask_bash(script, line):
     words = words_of_bash(line)
-    text = f'. {script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() {{ :; }}; _quadrille; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    text = (f'. {script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() {{ :; }}; _quadrille; '
+            'printf "%s\\n" "${COMPREPLY[@]}"')
     return set(run("bash", "-c", text, "bash", *words, env=environment()).split())
 
 
 def ask_fish(script, line):
     text = f"source {script}; complete -C '{line}'"
-    return {answer.split("\t")[0].split("=")[-1] for answer in run("fish", "--no-config", "-c", text, env=environment()).splitlines()}
+    return {answer.split("\t")[0].split("=")[-1]
+            for answer in run("fish", "--no-config", "-c", text, env=environment()).splitlines()}
 
 
 def commands_of_help():
-    """{"bench gemm": {"--rows", ...}}, by what --help says."""
+    """{"bench gemm": {"--rows", ...}}, from the output of --help."""
     def section(text, name):
         match = re.search(rf"^{name}:\n((?:  .*\n)+)", text, re.M)
         return match.group(1) if match else ""
@@ -78,7 +81,7 @@ class Completions(unittest.TestCase):
                 file.write(run(QUADRILLE, "completions", shell))
 
     def ask(self, line):
-        """What each shell that is here offers; they offer the same words, but files."""
+        """The words that each installed shell offers; they offer the same words, apart from files."""
         yield "bash", ask_bash(self.script["bash"], line)
         if shutil.which("fish"):
             yield "fish", ask_fish(self.script["fish"], line)
@@ -126,7 +129,8 @@ class Completions(unittest.TestCase):
                 run(shell, "-n", self.script[shell])
 
     def test_unknown_shells_are_refused(self):
-        done = subprocess.run([QUADRILLE, "completions", "csh"], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([QUADRILLE, "completions", "csh"], capture_output=True, text=True, timeout=60,
+                              check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("bash, zsh, fish", done.stderr)
 

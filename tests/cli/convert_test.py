@@ -25,14 +25,14 @@ def convert(library, name, source, to_type):
 
 
 def as_bfloat16(values):
-    """To nearest even; NaN quiet, with its upper bits."""
+    """To nearest even; NaN becomes quiet and keeps its upper bits."""
     bits = values.view(np.uint32)
     rounded = (bits.astype(np.uint64) + 0x7FFF + (bits >> 16 & 1) >> 16).astype(np.uint16)
     return np.where(np.isnan(values), (bits >> 16 | 0x40).astype(np.uint16), rounded)
 
 
 def as_float16(values):
-    """NumPy's; but a NaN is quiet and keeps its upper bits, of which NumPy keeps others."""
+    """NumPy's result; but a NaN becomes quiet and keeps its upper bits, where NumPy keeps others."""
     bits = values.view(np.uint32)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         rounded = values.astype(np.float16).view(np.uint16)
@@ -58,12 +58,12 @@ def main():
     wide_bf = convert(library, "qdr_f32_from_bf16", ALL, np.float32)
     check("bf16 widened", wide_bf.view(np.uint32), ALL.astype(np.uint32) << 16, ALL)
 
-    # Every upper half of a float32 with lower halves at, and next to, what decides the rounding, and others at random.
+    # Every upper half of a float32, with lower halves at and next to those that decide the rounding, and random ones.
     random = np.random.default_rng(seed)
     lows = np.array([0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x2000, 0x7FFF, 0x8000, 0x8001, 0xFFFF,
                      *random.integers(0, 1 << 16, 21)], np.uint32)
     values = ((ALL.astype(np.uint32) << 16)[:, None] | lows).ravel().view(np.float32)
-    # And what is halfway between halves below 2^-14, whose steps are 2^-24.
+    # And the midpoints between halves below 2^-14, whose steps are 2^-24.
     steps = np.arange(1 << 12, dtype=np.float64) * 2.0**-26
     values = np.concatenate([values, steps.astype(np.float32), -steps.astype(np.float32)])
     check("bf16 narrowed", convert(library, "qdr_bf16_from_f32", values, np.uint16), as_bfloat16(values), values)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The examples and the doctor on GPUs, in plain device memory: on the plugin that was built on the fake CUDA, and on the
-real one where there is no driver.
+"""The examples and the doctor on GPUs, in ordinary device memory: on the plugin built on the fake CUDA, and, where
+there is no driver, on the real one.
 
-usage: device_test.py BUILD_DIR --fake FAKE_PLUGIN [--listener LISTENER] [--cudnn FAKE_CUDNN] [--plugin REAL_PLUGIN] [--full]
+usage: device_test.py BUILD_DIR --fake FAKE_PLUGIN [--listener LISTENER] [--cudnn FAKE_CUDNN]
+                      [--plugin REAL_PLUGIN] [--full]
 """
 import argparse
 import json
@@ -15,10 +16,10 @@ import unittest
 
 ARGUMENTS = None
 NAMES = ("QDR_", "NCCL_", "CUDA_", "FAKE_")
-SIZE = ["--layers", "2", "--hidden", "16", "--heads", "2", "--ctx", "8", "--batch", "4", "--steps", "3", "--val-windows", "3",
-        "--sample", "8"]
+SIZE = ["--layers", "2", "--hidden", "16", "--heads", "2", "--ctx", "8", "--batch", "4",
+        "--steps", "3", "--val-windows", "3", "--sample", "8"]
 BLOCK = ["--hidden", "16", "--heads", "2", "--ctx", "8", "--batch", "4", "--iterations", "2"]
-# Of losses after a few steps: docs/numerics.md, "Training losses".
+# for losses after a few steps: docs/numerics.md, "Training losses".
 ALLOWED = {"f64": 1e-9, "f32": 1e-4, "bf16": 2e-2}
 
 
@@ -31,16 +32,16 @@ def ranks_of(grid):
 
 def start(program, *words, **environment):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(NAMES)}
-    done = subprocess.run([os.path.join(ARGUMENTS.build, program), *words], stdin=subprocess.DEVNULL, capture_output=True,
-                          timeout=300, env={**clean, "FAKE_CUDA_DELAY_US": "5", "QDR_CUDA_PLUGIN": ARGUMENTS.fake,
-                                            **environment})
+    done = subprocess.run([os.path.join(ARGUMENTS.build, program), *words], stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=300,
+                          env={**clean, "FAKE_CUDA_DELAY_US": "5", "QDR_CUDA_PLUGIN": ARGUMENTS.fake, **environment})
     done.out, done.err = done.stdout.decode(), done.stderr.decode()
     return done
 
 
 def layer(*words, grid="1x1x1x1", device="cuda", **environment):
-    return start("examples/transformer_layer", *BLOCK, "--grid", grid, "--local", str(ranks_of(grid)), "--device", device,
-                 *words, **environment)
+    return start("examples/transformer_layer", *BLOCK, "--grid", grid, "--local", str(ranks_of(grid)),
+                 "--device", device, *words, **environment)
 
 
 class Case(unittest.TestCase):
@@ -65,8 +66,8 @@ class Losses(Case):
         text, log = self.path("text.txt"), self.path("run.jsonl")
         with open(text, "w", encoding="ascii") as file:
             file.writelines(f"{i}: {i * i}\n" for i in range(200))
-        done = start("examples/train_gpt", text, *SIZE, "--dtype", dtype, "--grid", grid, "--local", str(ranks_of(grid)),
-                     "--device", device, "--log", log, *words, **environment)
+        done = start("examples/train_gpt", text, *SIZE, "--dtype", dtype, "--grid", grid,
+                     "--local", str(ranks_of(grid)), "--device", device, "--log", log, *words, **environment)
         self.assertEqual(done.returncode, 0, done.err)
         with open(log, encoding="ascii") as file:
             return [json.loads(line) for line in file]
@@ -78,7 +79,8 @@ class Losses(Case):
         self.assertGreaterEqual(len(got), 3)
         for line, other in zip(got, expected):
             for key in {"loss", "val_loss"} & set(other):
-                self.assertLessEqual(abs(line[key] - other[key]), ALLOWED[dtype] * other[key], (grid, dtype, line, other))
+                self.assertLessEqual(abs(line[key] - other[key]), ALLOWED[dtype] * other[key],
+                                     (grid, dtype, line, other))
 
     def test_types(self):
         for dtype in ALLOWED:
@@ -107,14 +109,15 @@ class Losses(Case):
         self.assertIn("local ranks meet on the host", done.err)
 
     def test_gpu_each(self):
-        """By NCCL, and local ranks that reach each other's memory."""
+        """With NCCL, and with local ranks that access each other's memory."""
         self.compare("2x1x1x1", "f32", FAKE_CUDA_GPUS="2", QDR_CUDA_COMM="nccl")
         self.compare("1x2x1x1", "f32", FAKE_CUDA_GPUS="2")
 
 
 class Block(Case):
     def test_grids(self):
-        for grid, *words in [("1x1x1x1",), ("2x2x1x1", "--panels", "2"), ("2x1x2x1", "--layout", "scattered", "--panels", "3"),
+        for grid, *words in [("1x1x1x1",), ("2x2x1x1", "--panels", "2"),
+                             ("2x1x2x1", "--layout", "scattered", "--panels", "3"),
                              ("1x2x1x2", "--dtype", "bf16"), ("2x1x1x1", "--batch-parts", "2")]:
             with self.subTest(grid):
                 result = json.loads(self.assert_done(layer("--json", *words, grid=grid)))
@@ -136,7 +139,7 @@ class Block(Case):
         self.assertIn("as graphs", self.assert_done(layer("--graph", "on")))
 
     def test_trace(self):
-        """Times of each stream increase, and the command reads what was written."""
+        """Times of each stream increase, and the command reads the file."""
         name = self.path("run.json")
         self.assert_done(layer(grid="2x1x1x1", QDR_TRACE=name))
         for rank in range(2):
@@ -155,7 +158,7 @@ class Block(Case):
 
 
 class Ranges(Case):
-    """What a profiler hears of NVTX: a range for each task, called as in the trace."""
+    """The NVTX ranges that a profiler receives: one for each task, named as in the trace."""
 
     def setUp(self):
         super().setUp()
@@ -164,19 +167,22 @@ class Ranges(Case):
 
     def test_names(self):
         name = self.path("run.json")
-        self.assert_done(layer(QDR_TRACE=name, NVTX_INJECTION64_PATH=ARGUMENTS.listener, LISTENER_FILE=self.path("ranges")))
+        self.assert_done(layer(QDR_TRACE=name, NVTX_INJECTION64_PATH=ARGUMENTS.listener,
+                               LISTENER_FILE=self.path("ranges")))
         with open(f"{name}.0", encoding="utf-8") as file:
             events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
         traced = {f"{event['name']}: {event['cat']} #{event['args']['task']}" for event in events}
-        products = {f"{event['name']}: product #{event['args']['task']}" for event in events if event["cat"] == "product"}
+        products = {f"{event['name']}: product #{event['args']['task']}" for event in events
+                    if event["cat"] == "product"}
         with open(self.path("ranges"), encoding="utf-8") as file:
             ranges = {line.rstrip("\n") for line in file if line.startswith("block")}
         self.assertGreater(len(ranges), 20)
-        self.assertLessEqual(ranges, traced)  # biases and GELU may be done with a product
+        self.assertLessEqual(ranges, traced)  # biases and GELU may be fused with a product
         self.assertLessEqual(products, ranges)
 
     def kinds(self, *words, grid="1x1x1x1", **environment):
-        """Names and kinds of what runs by itself, of a block whose layers are wide enough to be multiplied at once."""
+        """Names and kinds of the tasks that run separately, of a block whose layers are wide enough to be multiplied at
+        once."""
         ranges = self.path("ranges")
         self.assert_done(layer(*words, "--hidden", "32", grid=grid, NVTX_INJECTION64_PATH=ARGUMENTS.listener,
                                LISTENER_FILE=ranges, **environment))
@@ -184,7 +190,7 @@ class Ranges(Case):
             return {line.split(" #")[0].removeprefix("block0.") for line in file if line.startswith("block")}
 
     def test_fused(self):
-        """GELU and the gradient through it are done with the product in front of them, where its sum needs no other rank."""
+        """GELU and the gradient through it are fused with the preceding product, if its sum involves no other rank."""
         gelu = {"gelu: forward", "gelu: backward"}
         biases = {f"{name}: bias-add" for name in ("qkv", "proj", "fc", "fc2")}
         bf16 = ("--dtype", "bf16")
@@ -232,7 +238,7 @@ class Doctor(Case):
         self.assertIn("no GPU 9", text)
 
     def find(self, code, name, program="src/quadrille", **environment):
-        """Findings of that name, as (state, text and remedy)."""
+        """Findings with that name, as (state, text and remedy)."""
         done = start(program, "doctor", "--json", **environment)
         self.assertEqual((done.returncode, done.err), (code, ""), done.out)
         self.report = json.loads(done.out)
@@ -305,11 +311,12 @@ class Doctor(Case):
         self.assertEqual(self.find(1, "NCCL", FAKE_CUDA_GPUS="2", FAKE_NCCL_VERSIONS="22501")[0], "note")
 
     def test_wrong_numbers(self):
-        """By collectives that err: what is said to be run next computes where they were wrong."""
-        for name, next_run in (("all-reduce, CPU", "run quadrille verify,"), ("all-reduce, cuda", "run sh tests/gpu/run.sh build ")):
+        """With collectives that produce errors: the command that doctor recommends next finds where they are wrong."""
+        for name, next_run in (("all-reduce, CPU", "run quadrille verify,"),
+                               ("all-reduce, cuda", "run sh tests/gpu/run.sh build ")):
             state, text = self.find(1, name, program="tests/cli/quadrille_planted", QDR_CUDA_MEMORY="managed")
             self.assertEqual(state, "broken")
-            self.assertIn("1 numbers of", text)
+            self.assertIn("1 numbers in", text)
             self.assertIn(next_run, text)
 
     def test_text(self):
@@ -319,7 +326,7 @@ class Doctor(Case):
 
 
 class Complaints(Case):
-    """What cannot be: one sentence, the exit code of docs, nothing on standard output."""
+    """Impossible requests: one message, the documented exit code, nothing on standard output."""
 
     def complain(self, code, says, *words, device="cuda", grid="2x1x1x1", **environment):
         done = layer(*words, device=device, grid=grid, **environment)
@@ -361,7 +368,7 @@ class Complaints(Case):
                       FAKE_CUDA_CAPABILITY="86")
 
     def test_real_plugin(self):
-        """The plugin that was built for GPUs, on a machine without: started, and no more than that."""
+        """The plugin built for GPUs, on a machine without any: it is only started."""
         if not ARGUMENTS.plugin or not os.path.exists(ARGUMENTS.plugin):
             self.skipTest("the plugin was not built")
         if os.path.exists("/proc/driver/nvidia/version"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""quadrille doctor: this machine under limits of all kinds, made-up GPUs, variables, what is refused.
+"""quadrille doctor: this machine under limits of all kinds, made-up GPUs, environment variables, refusals.
 
 usage: doctor_test.py QUADRILLE --plugin FAKE_PLUGIN [--nvml FOLDER_OF_FAKE_NVML]
 """
@@ -15,20 +15,20 @@ import unittest
 ARGUMENTS = None
 NAMES = ("QDR_", "NCCL_", "CUDA_", "FAKE_", "HWLOC_", "OMP_", "MPICH_", "UCX_")
 NO_PLUGIN = {"QDR_CUDA_PLUGIN": "/no/plugin.so"}
-NO_GPU = {**NO_PLUGIN, "CUDA_VISIBLE_DEVICES": ""}  # whatever this machine has
+NO_GPU = {**NO_PLUGIN, "CUDA_VISIBLE_DEVICES": ""}  # for any machine
 LIMITS = {"-l": (resource.RLIMIT_MEMLOCK, 1024), "-n": (resource.RLIMIT_NOFILE, 1), "-u": (resource.RLIMIT_NPROC, 1),
           "-s": (resource.RLIMIT_STACK, 1024), "-v": (resource.RLIMIT_AS, 1024)}
 GROUPS = ["build", "GPU", "machine", "limits", "works"]
 
 
 def set_limit(option, value):
-    """What ulimit does; not every shell's knows all of these."""
+    """The limits of ulimit; not every shell's ulimit knows all of these."""
     which, unit = LIMITS[option]
     resource.setrlimit(which, (int(value) * unit, resource.getrlimit(which)[1]))
 
 
 def doctor(*words, limit=None, environment=NO_GPU, more=()):
-    """limit: of ulimit, "-l 64"."""
+    """limit: arguments of ulimit, such as "-l 64"."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(NAMES)}
     folders = [folder for folder in clean.get("LD_LIBRARY_PATH", "").split(":") if folder != ARGUMENTS.nvml]
     clean["LD_LIBRARY_PATH"] = ":".join(folders)
@@ -83,7 +83,7 @@ class ThisMachine(Case):
             if finding["group"] == "build":
                 self.assertIn(finding["text"], done.out)
         self.assertTrue(done.out.startswith(report["host"] + "\n"))
-        self.assertIn("all that is here works", done.out.splitlines()[-1])
+        self.assertIn("everything found here works", done.out.splitlines()[-1])
 
     def test_no_gpu_is_not_broken(self):
         self.assertEqual(self.read()["gpu_status"], "QDR_ERR_UNSUPPORTED")
@@ -149,8 +149,8 @@ class Limits(Case):
 
 class Environment(Case):
     def test_variables(self):
-        report = self.read(environment={**NO_GPU, "OMP_NUM_THREADS": "3", "NCCL_P2P_DISABLE": "1", "OMPLETE": "x", "QDR_CHECK": "1",
-                                        "MPICH_ASYNC_PROGRESS": "0", "UCX_TLS": "tcp,self"})
+        report = self.read(environment={**NO_GPU, "OMP_NUM_THREADS": "3", "NCCL_P2P_DISABLE": "1", "OMPLETE": "x",
+                                        "QDR_CHECK": "1", "MPICH_ASYNC_PROGRESS": "0", "UCX_TLS": "tcp,self"})
         self.assertLessEqual({"OMP_NUM_THREADS": "3", "NCCL_P2P_DISABLE": "1", "UCX_TLS": "tcp,self", **NO_GPU}.items(),
                              report["environment"].items())
         self.assertNotIn("OMPLETE", report["environment"])
@@ -187,14 +187,15 @@ class Environment(Case):
 
 
 class MadeUpGpus(Case):
-    """By a plugin that makes no devices, so that what was found does not work."""
+    """With a plugin that cannot create devices, so that what was found does not work."""
 
     def with_gpus(self, mode="", nvml=None, **more):
         environment = {"QDR_CUDA_PLUGIN": ARGUMENTS.plugin, "FAKE_PLUGIN": mode, **more.pop("environment", {})}
         if nvml is not None:
             if not ARGUMENTS.nvml:
                 self.skipTest("no fake NVML (cmocka is missing)")
-            environment.update(LD_LIBRARY_PATH=ARGUMENTS.nvml + ":" + os.environ.get("LD_LIBRARY_PATH", ""), FAKE_NVML=nvml)
+            environment.update(LD_LIBRARY_PATH=ARGUMENTS.nvml + ":" + os.environ.get("LD_LIBRARY_PATH", ""),
+                               FAKE_NVML=nvml)
         return self.read(environment=environment, **more)
 
     def test_two_gpus_that_do_not_work(self):
@@ -202,7 +203,8 @@ class MadeUpGpus(Case):
         self.assertEqual(report["gpu_status"], "QDR_OK")
         self.assertEqual([gpu["bus"] for gpu in report["gpus"]], ["ffff:a0:00.0", "ffff:a1:00.0"])
         self.assertEqual(report["gpus"][0]["capability"], [9, 0])
-        self.assertIn("Fake 0, 80 GiB (79 GiB free), 132 multiprocessors, capability 9.0", self.find(report, "cuda:0")["text"])
+        self.assertIn("Fake 0, 80 GiB (79 GiB free), 132 multiprocessors, capability 9.0",
+                      self.find(report, "cuda:0")["text"])
         self.assertEqual(self.find(report, "cuda:1")["state"], "ok")
         self.assertEqual((report["versions"]["cudnn"], self.find(report, "cuDNN")["text"]), (91900, "9.19.0"))
         self.assertEqual((report["versions"]["cublaslt"], report["versions"]["nccl"]), (130101, 22809))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`quadrille env`: the table of variables, what it says of wrong and unknown ones, and the manual page against it.
+"""`quadrille env`: the table of variables, its messages about wrong and unknown ones, and the comparison with the
+manual page.
 
 usage: env_test.py QUADRILLE MAN_PAGE
 """
@@ -47,7 +48,7 @@ class Env(unittest.TestCase):
         self.assertRegex(run("env", QDR_TIMEOUT="60").stdout, r"QDR_TIMEOUT +60  \(environment\)")
 
     def test_wrong_values(self):
-        """Refused by the table, and in the same words by a command that makes a context."""
+        """Refused by the table, and with the same message by a command that creates a context."""
         wrong = {"QDR_REPORT": "yes", "QDR_CHECK": "yes", "QDR_DEBUG": "abc", "QDR_TF32": "2", "QDR_DEVICE": "gpu"}
         for name, value in wrong.items():
             variables, _ = table(code=2, **{name: value})
@@ -61,7 +62,7 @@ class Env(unittest.TestCase):
     def test_unknown_names(self):
         _, unknown = table(QDR_REPROT="1", QDR_TEST_SEED="3", QDRX="1")
         self.assertEqual(len(unknown), 1)
-        self.assertIn("QDR_REPROT is not a variable of Quadrille; did you mean QDR_REPORT;", unknown[0])
+        self.assertIn("QDR_REPROT is not a variable of Quadrille; did you mean QDR_REPORT? See", unknown[0])
         self.assertIn("did you mean QDR_REPORT", run("env", QDR_REPROT="1").stdout)
         done = run("linear", "--help", QDR_REPROT="1")
         self.assertEqual((done.returncode, done.stderr), (0, ""))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The example programs from outside: complaints, logs, pictures, and equal numbers on all grids.
+"""The example programs as their users run them: errors, logs, pictures, and the same numbers on all grids.
 
 usage: examples_test.py EXAMPLES_DIR [--mpiexec PROGRAM] [--full]
 """
@@ -24,10 +24,7 @@ FULL_GRIDS = ["2x2x2x1", "1x2x2x2", "2x1x2x2", "2x2x1x2", "8x1x1x1", "1x8x1x1", 
 
 
 def ranks_of(grid):
-    product = 1
-    for side in grid.split("x"):
-        product *= int(side)
-    return product
+    return math.prod(map(int, grid.split("x")))
 
 
 def run(program, *words, before=()):
@@ -38,22 +35,19 @@ def run(program, *words, before=()):
 class Case(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
         self.text = self.path("text.txt")
         with open(self.text, "w", encoding="ascii") as file:
-            for i in range(300):
-                file.write(f"{i}: {i * i} and {i * 7919 % 1000}\n")
-
-    def tearDown(self):
-        self.folder.cleanup()
+            file.writelines(f"{i}: {i * i} and {i * 7919 % 1000}\n" for i in range(300))
 
     def path(self, name):
         return os.path.join(self.folder.name, name)
 
     def plan(self, **changes):
-        """A plan of two ranks, as `quadrille plan -o` writes it."""
+        """A plan for two ranks, in the format of `quadrille plan -o`."""
         plan = {"quadrille_plan": 1, "network": "gpt2", "machine": "laptop", "ranks": 2, "grid": [2, 1, 1, 1],
-                "order": "yxzd", "layout": "scattered", "recompute": "none", "dtype": "f64", "batch": 5, "micro_batch": 2,
-                "sequence": 8, "predicted_secs": 1.5, **changes}
+                "order": "yxzd", "layout": "scattered", "recompute": "none", "dtype": "f64", "batch": 5,
+                "micro_batch": 2, "sequence": 8, "predicted_secs": 1.5, **changes}
         path = self.path("plan.json")
         with open(path, "w", encoding="ascii") as file:
             json.dump(plan, file)
@@ -77,7 +71,7 @@ class Case(unittest.TestCase):
 
 
 class Complaints(Case):
-    """Bad input: exit code 2, one sentence with the numbers, no file left behind."""
+    """Bad input: exit code 2, one message with the numbers, no file left behind."""
 
     def complain(self, program, *words, says, before=()):
         done = run(program, *words, before=before)
@@ -91,8 +85,8 @@ class Complaints(Case):
         self.assertEqual(os.listdir(self.folder.name), ["text.txt"])
 
     def test_grid_and_ranks_differ(self):
-        outputs = ["--log", self.path("a.jsonl"), "--plot", self.path("a.svg")]
-        self.complain("train_gpt", self.text, "--local", "3", "--grid", "2x2x1x1", *outputs, says=["4", "3", "--local 4"])
+        files = ["--log", self.path("a.jsonl"), "--plot", self.path("a.svg")]
+        self.complain("train_gpt", self.text, "--local", "3", "--grid", "2x2x1x1", *files, says=["4", "3", "--local 4"])
         self.complain("transformer_layer", "--grid", "2x1x1x1", says=["2 ranks", "--local 2"])
 
     def test_values(self):
@@ -167,11 +161,11 @@ class Complaints(Case):
         self.complain("train_gpt", self.text, "--local", "2", "--late", "2:1", says=["2:1", "RANK:SECONDS"])
 
     def test_local_ranks_in_each_process(self):
-        """Said once under mpiexec, and in any case where a launcher says that it started several."""
+        """Printed once under mpiexec, and always if a launcher indicates that it started several processes."""
         if ARGUMENTS.mpiexec:
-            for program, *words in (["train_gpt", self.text, "--local", "2", "--log", self.path("log")],
-                                    ["transformer_layer", "--local", "2"]):
-                self.complain(program, *words, says=["2 processes", "2 local ranks"], before=(ARGUMENTS.mpiexec, "-n", "2"))
+            for words in (["train_gpt", self.text, "--local", "2", "--log", self.path("log")],
+                          ["transformer_layer", "--local", "2"]):
+                self.complain(*words, says=["2 processes", "2 local ranks"], before=(ARGUMENTS.mpiexec, "-n", "2"))
         before = ("env", "OMPI_COMM_WORLD_SIZE=3")
         for program in ("linear", "replace_matmul"):
             self.complain(program, says=["Open MPI", "3 processes", "4 local ranks"], before=before)
@@ -187,11 +181,11 @@ class Complaints(Case):
 
 class Help(Case):
     def test_options_are_listed(self):
-        for program, options in (("train_gpt", ["grid", "plan", "machine", "layout", "order", "layers", "hidden", "heads", "ctx", "batch",
-                                                "micro-batch", "steps", "lr", "seed", "dtype", "overlap", "log", "plot",
-                                                "local", "late"]),
-                                 ("transformer_layer", ["grid", "plan", "machine", "layout", "dtype", "iterations", "order", "local",
-                                                        "json"])):
+        for program, options in (("train_gpt", ["grid", "plan", "machine", "layout", "order", "layers", "hidden",
+                                                "heads", "ctx", "batch", "micro-batch", "steps", "lr", "seed", "dtype",
+                                                "overlap", "log", "plot", "local", "late"]),
+                                 ("transformer_layer", ["grid", "plan", "machine", "layout", "dtype", "iterations",
+                                                        "order", "local", "json"])):
             done = run(program, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertEqual(done.stderr, b"")
@@ -200,15 +194,15 @@ class Help(Case):
 
 
 class Plans(Case):
-    """Grids that a plan or the model names: the numbers are those of the same grid given by hand."""
+    """Grids chosen by a plan or by the model: the numbers are those of the same grid given by hand."""
 
     chosen = re.compile(r"^grid auto: (\d+x\d+x\d+x\d+), order ([xyzd]{4}), (replicated|scattered), micro-batch (\d+): "
                         r"(\S+) s per step predicted on (\S+); \S.*$", re.MULTILINE)
 
     def train_by_plan(self, *words, before=()):
         log = self.path("run.jsonl")
-        done = run("train_gpt", self.text, "--layers", "2", "--hidden", "24", "--heads", "3", "--steps", "3", "--val-windows",
-                   "7", "--sample", "0", "--log", log, *words, before=before)
+        done = run("train_gpt", self.text, "--layers", "2", "--hidden", "24", "--heads", "3", "--steps", "3",
+                   "--val-windows", "7", "--sample", "0", "--log", log, *words, before=before)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         with open(log, encoding="ascii") as file:
             return [json.loads(line) for line in file], done.stderr.decode()
@@ -237,7 +231,8 @@ class Plans(Case):
     def test_what_a_plan_leaves_out(self):
         path = self.path("plan.json")
         with open(path, "w", encoding="ascii") as file:
-            json.dump({"quadrille_plan": 1, "grid": [1, 1, 2, 1], "batch": 3, "layout": "replicated", "dtype": "f32"}, file)
+            json.dump({"quadrille_plan": 1, "grid": [1, 1, 2, 1], "batch": 3, "layout": "replicated", "dtype": "f32"},
+                      file)
         _, talk = self.train_by_plan("--plan", path, "--local", "2")
         self.assertIn("context 128", talk)
         self.assertIn("3 steps of 384 tokens", talk)
@@ -245,8 +240,9 @@ class Plans(Case):
     def test_a_plan_of_the_command(self):
         path = self.path("plan.json")
         command = os.path.join(ARGUMENTS.examples_dir, "..", "src", "quadrille")
-        subprocess.run([command, "plan", "gpt2", "-n", "4", "--machine", "laptop", "--batch", "8", "--seq", "16", "--dtype",
-                        "f32", "--recompute", "none", "-o", path], check=True, capture_output=True, timeout=60)
+        subprocess.run([command, "plan", "gpt2", "-n", "4", "--machine", "laptop", "--batch", "8", "--seq", "16",
+                        "--dtype", "f32", "--recompute", "none", "-o", path],
+                       check=True, capture_output=True, timeout=60)
         _, talk = self.train_by_plan("--plan", path, "--local", "4")
         with open(path, encoding="ascii") as file:
             self.assertIn("grid " + "x".join(map(str, json.load(file)["grid"])), talk)
@@ -272,8 +268,8 @@ class Plans(Case):
         self.assertEqual((order, micro), ("dxzy", "2"))
 
     def test_auto_of_a_layer(self):
-        done = run("transformer_layer", "--grid", "auto", "--local", "4", "--hidden", "64", "--ctx", "16", "--iterations",
-                   "1", "--json", before=("env", "QDR_MACHINE=dgx-h100"))
+        done = run("transformer_layer", "--grid", "auto", "--local", "4", "--hidden", "64", "--ctx", "16",
+                   "--iterations", "1", "--json", before=("env", "QDR_MACHINE=dgx-h100"))
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         grid, order, _, _, _, named = self.chosen.search(done.stderr.decode()).groups()
         result = json.loads(done.stdout)
@@ -290,7 +286,7 @@ class Plans(Case):
 
 
 class Reports(Case):
-    """QDR_REPORT=1: rank 0 says what each kind of task took, and what the model says of it."""
+    """QDR_REPORT=1: rank 0 prints the time of each kind of task, and the model's prediction of it."""
 
     def report(self, *words, before=(), machine="laptop"):
         done = run("train_gpt", self.text, *TINY, "--sample", "0", "--micro-batch", "1", *words,
@@ -299,7 +295,7 @@ class Reports(Case):
         return done.stderr.decode()
 
     def rows_of(self, talk, heading):
-        """{kind: [numbers]} of the part of a table; one ratio may be a dash."""
+        """{kind: [numbers]} of one section of a table; one ratio may be a dash."""
         lines = talk.splitlines()
         begin = [i for i, line in enumerate(lines) if line.startswith(heading)]
         self.assertEqual(len(begin), 1, talk)
@@ -314,8 +310,8 @@ class Reports(Case):
     def check(self, talk, machine, grid, kinds):
         self.assertIn(f"predicted for {machine} and measured on rank 0 of {ranks_of(grid)}, grid {grid}: ", talk)
         rows = self.rows_of(talk, "kind of task")
-        always = {"product NN", "product NT", "product TN", "bias-add", "column-sum", "embed", "embed-sum", "position-add",
-                  "position-sum", "residual forward", "cross-entropy forward", "cross-entropy backward"}
+        always = {"product NN", "product NT", "product TN", "bias-add", "column-sum", "embed", "embed-sum",
+                  "position-add", "position-sum", "residual forward", "cross-entropy forward", "cross-entropy backward"}
         for name in ("norm", "attention", "gelu"):
             always |= {name + " forward", name + " backward"}
         self.assertLessEqual(always | set(kinds), set(rows))
@@ -376,7 +372,7 @@ class Training(Case):
         self.assertEqual(len(done.stdout), 1 + 12 + 1, done.stdout)  # the prompt, the sample, a newline
 
     def test_learning_rate(self):
-        """A straight line up, then half a cosine down to 2 % of the highest."""
+        """A linear rise, then half a cosine down to 2 % of the maximum."""
         lines, _ = self.train("--steps", "24", "--warmup", "4", "--lr", "0.01")
         for line in lines:
             up, down = line["step"] / 4, (line["step"] - 5) / 20
@@ -437,7 +433,7 @@ class Training(Case):
         os.mkdir(deep)
         os.symlink("loss.svg", self.path("deep/second.svg"))
         os.symlink("deep/second.svg", link)
-        for _ in range(2):  # the file that the links lead to is made, then replaced
+        for _ in range(2):  # the file to which the links lead is created, then replaced
             self.train("--plot", link)
             self.assertTrue(os.path.islink(link))
             self.assertFalse(os.path.islink(picture))
@@ -459,7 +455,7 @@ class Training(Case):
         self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
 
     def test_full_device(self):
-        full = self.path("full")  # one of our own: the system's is not for experiments
+        full = self.path("full")  # a device of our own: the system's is not for experiments
         try:
             os.mknod(full, 0o666 | stat.S_IFCHR, os.stat("/dev/full").st_rdev)
             with open(full, "wb"):
@@ -476,24 +472,26 @@ class Training(Case):
 
     def test_f16(self):
         reference, _ = self.train()
-        for grid, words in (("1x1x1x1", ()), ("2x1x2x1", ("--layout", "scattered")), ("1x2x1x1", ("--loss-scale", "4096"))):
+        for grid, words in (("1x1x1x1", ()), ("2x1x2x1", ("--layout", "scattered")),
+                            ("1x2x1x1", ("--loss-scale", "4096"))):
             self.assert_same_losses(self.train("--dtype", "f16", *words, grid=grid)[0], reference, 2.5e-3)
-        lines, done = self.train("--dtype", "f16", "--loss-scale", "1e9", grid="1x2x2x1")  # gradients overflow: nothing is learnt
+        lines, done = self.train("--dtype", "f16", "--loss-scale", "1e9", grid="1x2x2x1")  # overflow: no update happens
         self.assertIn(f"{len(lines)} steps were skipped", done.stderr.decode())
         self.assert_same_losses(lines, self.train("--dtype", "f16", "--lr", "0", grid="1x2x2x1")[0], 0)
 
     def test_memory_is_as_asked(self):
         for grid, words in (("1x1x1x1", ()), ("2x2x1x1", ()), ("1x1x2x2", ()), ("1x1x1x1", ("--dtype", "bf16")),
-                            ("2x1x2x1", ("--dtype", "bf16")), ("2x1x2x1", ("--dtype", "f16")), ("2x2x1x1", ("--late", "1:0.1"))):
+                            ("2x1x2x1", ("--dtype", "bf16")), ("2x1x2x1", ("--dtype", "f16")),
+                            ("2x2x1x1", ("--late", "1:0.1"))):
             _, done = self.train(*words, grid=grid)
             line = [line for line in done.stderr.decode().splitlines() if line.startswith("memory of rank 0")][0]
             words = line.split()
             asked = int(words[words.index("bytes") - 1])
-            peak = int(words[words.index("bytes", words.index("bytes") + 1) - 1])
+            peak = int(words[words.index("at") - 1])
             self.assertEqual(asked, peak, line)
 
     def test_sample_is_text(self):
-        for seed in range(1, 4):  # so hot that any byte may come
+        for seed in range(1, 4):  # at this temperature any byte may be generated
             _, done = self.train("--sample", "3000", "--temperature", "100", "--seed", str(seed), "--steps", "1")
             self.assertIn("2 layers, ", done.stderr.decode())
             self.assertIn("1 step of 40 tokens", done.stderr.decode())
@@ -567,7 +565,8 @@ class OtherPrograms(Case):
             for layout in ("replicated", "scattered"):
                 with self.subTest(grid=grid, layout=layout):
                     done = run("transformer_layer", "--local", str(ranks_of(grid)), "--grid", grid, "--layout", layout,
-                               "--hidden", "64", "--heads", "4", "--ctx", "8", "--batch", "8", "--iterations", "2", "--json")
+                               "--hidden", "64", "--heads", "4", "--ctx", "8", "--batch", "8", "--iterations", "2",
+                               "--json")
                     self.assertEqual(done.returncode, 0, done.stderr.decode())
                     result = json.loads(done.stdout)
                     self.assertEqual(result["grid"], grid)
@@ -584,7 +583,8 @@ class OtherPrograms(Case):
         self.assertIn("tokens/s", done.stdout.decode())
 
     def test_products_in_fp8(self):
-        small = ("--hidden", "32", "--heads", "4", "--ctx", "8", "--batch", "2", "--iterations", "1", "--products", "fp8", "--dtype")
+        small = ("--hidden", "32", "--heads", "4", "--ctx", "8", "--batch", "2", "--iterations", "1",
+                 "--products", "fp8", "--dtype")
         said = run("transformer_layer", *small, "bf16").stdout.decode()
         self.assertIn("bf16 with fp8 products", said)
         self.assertIn("Y NT fp8 dX NN fp8 dW TN fp8", said)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The files that all programs read and write, and how to start a program with some of them. Used by files_test.py and output_test.py."""
+"""The files that all programs read and write, and how to start a program with some of them. Used by files_test.py and
+output_test.py."""
 import argparse
 import hashlib
 import json
@@ -13,14 +14,14 @@ import tempfile
 import unittest
 
 ARGUMENTS = argparse.Namespace(quadrille=None, machines=None, examples=None)
-SECONDS = 60  # none of the runs waits for anything
+SECONDS = 60  # no run waits for anything
 READ, WRITTEN = "read", "written"
 TINY = ["--layers", "1", "--hidden", "8", "--heads", "1", "--ctx", "4", "--batch", "1", "--steps", "3", "--sample", "4",
         "--val-windows", "1", "--local", "1", "--threads", "1"]
 
 
 class Slot:
-    """A file of a program: what names it in sentences, and the words that name it on the command line."""
+    """A file of a program: its name in messages, and the options that name it on the command line."""
 
     def __init__(self, option, use, words=None, file=None, environment=None):
         self.option, self.use = option, use
@@ -34,13 +35,13 @@ def operand(name):
 
 
 def ranks(slot, number):
-    """A file of one rank: the option has its name without the number."""
+    """A file of one rank: the option is given its name without the number."""
     slot.file = lambda path: f"{path}.{number}"
     return slot
 
 
-def variable(name, number=None):
-    slot = Slot(name, WRITTEN, lambda path: [], environment=lambda path: {name: path})
+def variable(name, number=None, use=WRITTEN):
+    slot = Slot(name, use, lambda path: [], environment=lambda path: {name: path})
     return slot if number is None else ranks(slot, number)
 
 
@@ -50,24 +51,27 @@ def result(name):
 
 RESULTS = [result(name + ".npy") for name in ("y", "dx", "dw", "db")]
 ARRAYS = [Slot(option, READ) for option in ("--x", "--w", "--b", "--dy")]
-ENVIRONMENT = [variable("QDR_TUNE"), variable("QDR_TRACE", 0)]
+ENVIRONMENT = [variable("QDR_TUNE"), variable("QDR_TRACE", 0), variable("QDR_CUDA_PLUGIN", use=READ),
+               variable("QDR_CUDNN", use=READ), variable("QDR_MACHINE", use=READ)]
+WITHOUT_MACHINE = ENVIRONMENT[:-1]  # it may measure QDR_MACHINE anew
 MACHINE = Slot("--machine", READ)
-# Each with the words that it needs besides; a default takes the place of a file that a pair does not name.
+# Each with the options that it also needs; a default is used for a file that a pair does not name.
 PROGRAMS = {
     "quadrille bench layer": ([], [MACHINE], {}),
-    "quadrille calibrate": (["--local", "1", "--quick", "--force"], [Slot("--out", WRITTEN), *ENVIRONMENT], {}),
+    "quadrille calibrate": (["--local", "1", "--quick", "--force"], [Slot("--out", WRITTEN), *WITHOUT_MACHINE], {}),
     "quadrille linear": (["--grid", "1x1x1x1", "--local", "1"], [*ARRAYS, *RESULTS, *ENVIRONMENT],
                          {"--x": "x.npy", "--w": "w.npy", "--dy": "dy.npy", "--out": "result"}),
     "quadrille mem": ([], [operand("the model"), MACHINE], {}),
-    "quadrille plan": (["-n", "2", "--top", "1"], [operand("the model"), MACHINE, Slot("--svg", WRITTEN), Slot("--out", WRITTEN)],
+    "quadrille plan": (["-n", "2", "--top", "1"],
+                       [operand("the model"), MACHINE, Slot("--svg", WRITTEN), Slot("--out", WRITTEN)],
                        {"the model": "model.json", "--machine": "machine.json"}),
     "quadrille predict": ([], [operand("the table"), MACHINE, Slot("--assume", READ), Slot("--output", WRITTEN)],
                           {"the table": "runs.csv"}),
     "quadrille topo": ([], [Slot("--xml", READ), Slot("--svg", WRITTEN)], {}),
     "quadrille trace": ([], [ranks(operand("the trace"), 0), ranks(operand("the trace"), 1), Slot("--merge", WRITTEN),
                              Slot("--svg", WRITTEN)], {"the trace": "run"}),
-    "train_gpt": (TINY, [operand("the text"), MACHINE, Slot("--plan", READ), Slot("--log", WRITTEN), Slot("--plot", WRITTEN),
-                         *ENVIRONMENT], {"the text": "text.txt"}),
+    "train_gpt": (TINY, [operand("the text"), MACHINE, Slot("--plan", READ), Slot("--log", WRITTEN),
+                         Slot("--plot", WRITTEN), *ENVIRONMENT], {"the text": "text.txt"}),
     "transformer_layer": (["--local", "1"], [MACHINE, Slot("--plan", READ), *ENVIRONMENT], {}),
 }
 
@@ -134,24 +138,26 @@ class Case(unittest.TestCase):
         return os.path.join(self.folder.name, name)
 
     def names(self):
-        """Of all files, and digests of what they hold."""
+        """Of all files, with digests of their contents."""
         found = {}
         for folder, _, files in os.walk(self.folder.name):
             for name in files:
                 path = os.path.join(folder, name)
                 is_file = stat.S_ISREG(os.stat(path).st_mode) if os.path.exists(path) else False
-                found[os.path.relpath(path, self.folder.name)] = hashlib.sha256(read(path)).hexdigest() if is_file else None
+                digest = hashlib.sha256(read(path)).hexdigest() if is_file else None
+                found[os.path.relpath(path, self.folder.name)] = digest
         return found
 
     def words(self, program, *named):
-        """The command line and the environment of a run in which slots have these paths."""
+        """The command line and the environment of a run in which the slots have these paths."""
         words, _, defaults = PROGRAMS[program]
         line, environment, seen = [*words], {}, set()
         for slot, path in named:
             if slot.environment("x"):
                 environment.update(slot.environment(path))
             else:
-                line = [*slot.words(path), *line] if not slot.words("x")[0].startswith("-") else [*line, *slot.words(path)]
+                is_operand = not slot.words("x")[0].startswith("-")
+                line = [*slot.words(path), *line] if is_operand else [*line, *slot.words(path)]
             seen.add(slot.option)
         for option, name in defaults.items():
             if option not in seen:
@@ -160,9 +166,10 @@ class Case(unittest.TestCase):
         return line, environment
 
     def run_program(self, program, *words, environment=None, stdout=subprocess.PIPE, seconds=SECONDS, **keys):
-        variables = {name: value for name, value in os.environ.items() if not name.startswith(("QDR_TUNE", "QDR_TRACE"))}
-        done = subprocess.run([*command_of(program), *words], stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
-                              timeout=seconds, env={**variables, **(environment or {})}, **keys)
+        variables = {name: value for name, value in os.environ.items()
+                     if name not in [slot.option for slot in ENVIRONMENT]}
+        done = subprocess.run([*command_of(program), *words], stdin=subprocess.DEVNULL, stdout=stdout,
+                              stderr=subprocess.PIPE, timeout=seconds, env={**variables, **(environment or {})}, **keys)
         done.err = done.stderr.decode()
         return done
 
@@ -172,10 +179,11 @@ class Case(unittest.TestCase):
 
 
 def outputs():
-    """Programs with one of their regular outputs each, and that slot."""
+    """Each program with one of its regular outputs, and that slot."""
     for program in programs():
         for slot in PROGRAMS[program][1]:
-            if slot.use == WRITTEN and not slot.environment("x") and program != "quadrille calibrate" and slot.option != "--log":
+            if (slot.use == WRITTEN and not slot.environment("x") and program != "quadrille calibrate"
+                    and slot.option != "--log"):
                 yield program, slot
 
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No file of any program replaces another one.
+"""No program's file replaces another file.
 
 usage: files_test.py QUADRILLE MACHINES [--examples FOLDER]
 
-Which options there are is taken from --help of every command, so that a new one that names a file fails here until it is in PROGRAMS.
-MACHINES is a folder of machine files.
+The options are taken from --help of every command, so that a new one that names a file fails here until it is in
+PROGRAMS. MACHINES is a folder of machine files.
 """
 import itertools
+import json
 import os
 import re
 import shutil
@@ -15,25 +16,28 @@ import stat
 import subprocess
 import unittest
 
-from file_programs import ARGUMENTS, PROGRAMS, READ, SECONDS, WRITTEN, Case, command_of, main, programs, read, write
+from file_programs import (ARGUMENTS, ENVIRONMENT, PROGRAMS, READ, SECONDS, WRITTEN, Case, command_of, main, programs,
+                           read, write)
 
-# What options take that name no file. Anything else is a file, and must be in PROGRAMS.
-NO_FILES = {"2x2x1x1", "AXES", "AXIS", "AXIS=N", "B", "BYTES", "GP,OP", "GRID", "GXxGYxGZxGD", "GXxGYxGZxGD|auto", "K", "KEY=NUMBER",
-            "KEY=VALUE", "KIND", "LAYOUT", "N", "NAME", "NORM", "ORDER", "P", "R", "RANK:SECONDS", "RATE", "S", "STDDEV", "TEXT", "TYPE",
-            "WHAT", "WHOSE", "X", "cpu|cuda|cuda:N", "f32|f64|bf16|f16", "off|on", "on|off", "replicated|scattered", "stored|fp8"}
-NO_FILE_OPTIONS = {("--rows", "M")}  # whose arguments are called as files are elsewhere
+# Arguments of options that name no file. All others are files, and must be in PROGRAMS.
+NO_FILES = {"2x2x1x1", "AXES", "AXIS", "AXIS=N", "B", "BYTES", "GP,OP", "GRID", "GXxGYxGZxGD", "GXxGYxGZxGD|auto", "K",
+            "KEY=NUMBER", "KEY=VALUE", "KIND", "LAYOUT", "N", "NAME", "NORM", "ORDER", "P", "R", "RANK:SECONDS", "RATE",
+            "S", "STDDEV", "TEXT", "TYPE", "WHAT", "WHOSE", "X", "cpu|cuda|cuda:N", "f32|f64|bf16|f16", "off|on",
+            "on|off", "replicated|scattered", "stored|fp8"}
+NO_FILE_OPTIONS = {("--rows", "M")}  # their arguments have the same names as files elsewhere
 
 
 class Options(unittest.TestCase):
     """The table above is complete."""
 
     def help_of(self, program):
-        done = subprocess.run([*command_of(program), "--help"], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS,
-                              check=True, text=True, encoding="utf-8")
+        done = subprocess.run([*command_of(program), "--help"], stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=SECONDS, check=True, text=True, encoding="utf-8")
         return done.stdout
 
     def all_programs(self):
-        commands = re.findall(r"^  (\w+) {2,}", self.help_of("quadrille").split("Commands:")[1].split("Options:")[0], re.M)
+        commands = re.findall(r"^  (\w+) {2,}", self.help_of("quadrille").split("Commands:")[1].split("Options:")[0],
+                              re.M)
         self.assertGreater(len(commands), 8)
         for name in commands:
             if name == "help":
@@ -49,16 +53,26 @@ class Options(unittest.TestCase):
         found = set()
         for program in self.all_programs():
             for option, argument in re.findall(r"^ +(?:-\w, )?(--[\w-]+) (\S+)", self.help_of(program), re.M):
-                if argument in NO_FILES or (option, argument) in NO_FILE_OPTIONS or not re.search(rf"{option} {re.escape(argument)}\s", self.help_of(program)):
+                if (argument in NO_FILES or (option, argument) in NO_FILE_OPTIONS
+                        or not re.search(rf"{option} {re.escape(argument)}\s", self.help_of(program))):
                     continue
                 if re.match(r"^[a-z]", argument):
-                    continue  # a word of the help: the option takes nothing
+                    continue  # a word of the help text: the option has no argument
                 with self.subTest(program=program, option=option, argument=argument):
                     slots = [slot.option for slot in PROGRAMS.get(program, ([], [], {}))[1]]
-                    self.assertIn(option, slots, f"does {argument} name a file? then name it in PROGRAMS, else in NO_FILES")
+                    self.assertIn(option, slots,
+                                  f"does {argument} name a file? then name it in PROGRAMS, else in NO_FILES")
                 found.add((program, option))
-        listed = {(program, slot.option) for program in programs() for slot in PROGRAMS[program][1] if slot.option.startswith("--")}
+        listed = {(program, slot.option) for program in programs() for slot in PROGRAMS[program][1]
+                  if slot.option.startswith("--")}
         self.assertEqual(found, listed)
+
+    def test_every_variable_that_names_a_file_is_in_the_table(self):
+        done = subprocess.run([*command_of("quadrille"), "env", "--json"], stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=SECONDS, check=True)
+        found = {variable["name"] for variable in json.loads(done.stdout)["variables"]
+                 if re.search(r"\bfile\b", variable["values"])}
+        self.assertEqual(found, {slot.option for slot in ENVIRONMENT})
 
 
 class Conflicts(Case):
@@ -71,10 +85,7 @@ class Conflicts(Case):
         self.assertIn("same file", done.err)
         for slot, _ in named:
             self.assertIn(slot.option, done.err)
-        after = self.names()
-        if "QDR_TRACE" in (slot.option for slot, _ in named):  # the library writes it at the end, where it replaces nothing
-            after = {name: digest for name, digest in after.items() if name in before}
-        self.assertEqual(after, before)
+        self.assertEqual(self.names(), before)
 
     def pairs(self):
         for program in programs():
@@ -83,7 +94,7 @@ class Conflicts(Case):
                     yield program, a, b
 
     def place(self, slot, name):
-        """A path for the slot, such that its file is, or may be called, `name` in the folder `made`; makes folders."""
+        """A path for the slot, such that its file is, or may be, `name` in the folder `made`; creates folders."""
         made = self.path("made")
         os.makedirs(made, exist_ok=True)
         file = slot.file("STEM")
@@ -114,19 +125,20 @@ class Conflicts(Case):
                     self.assert_refused(program, (a, one), (b, other))
                 else:
                     self.assert_refused(program, (a, one), (b, other.replace("/made", "/./made/../made")))
-                    write(file, "precious")  # also what a refused run may have traced
+                    write(file, "precious")
                     self.assert_refused(program, (a, one), (b, other))
                 n += 1
             shutil.rmtree(self.path("made"))
         self.assertGreater(n, 30 if ARGUMENTS.examples else 15)
 
     def fill(self, slot, file):
-        """What a program reads before it looks at its outputs must be right."""
-        source = {"the model": "model.json", "--machine": "machine.json"}.get(slot.option, "text.txt")
+        """A file that a program reads before it checks its outputs must be valid."""
+        source = {"the model": "model.json", "--machine": "machine.json",
+                  "QDR_MACHINE": "machine.json"}.get(slot.option, "text.txt")
         shutil.copy(self.path(source), file)
 
     def test_links(self):
-        """Both slots have paths of their own, one a link to the other."""
+        """Both slots have paths of their own, one of which is a link to the other."""
         for link in (os.link, os.symlink):
             for program, a, b in self.pairs():
                 if a.file("x") != "x" and not a.file("x").startswith("x.") or b.file("x") != "x":
@@ -148,7 +160,7 @@ class Conflicts(Case):
         self.assert_refused("quadrille plan", (svg, self.path("shallow/a")), (out, self.path("deep/a")))
 
     def test_standard_output(self):
-        """A file that standard output is added to, and that is named as well."""
+        """A file to which standard output is appended, and which is also named."""
         for program in ("quadrille plan", "quadrille topo", "quadrille predict"):
             slot = [slot for slot in PROGRAMS[program][1] if slot.use == WRITTEN][0]
             file = self.path("both")
@@ -165,8 +177,57 @@ class Conflicts(Case):
         self.assertEqual((done.returncode, done.err), (0, ""))
         self.assertTrue(stat.S_ISCHR(os.lstat("/dev/null").st_mode))
 
+    def data(self, kind, name, source):
+        """A file that is found by its name in QDR_DATA_PATH. Returns its path, and the variable."""
+        folder = self.path("own")
+        os.makedirs(os.path.join(folder, kind), exist_ok=True)
+        file = os.path.join(folder, kind, name + ".json")
+        shutil.copy(self.path(source), file)
+        return file, folder
+
+    def assert_data_kept(self, program, slot, file, folder, **variables):
+        before = self.names()
+        line, _ = self.words(program, (slot, file))
+        done = self.run_program(program, *line, environment={"QDR_DATA_PATH": folder, **variables})
+        self.assertEqual(done.returncode, 2, done.err)
+        self.assertIn("same file", done.err)
+        self.assertEqual(self.names(), before)
+
+    def test_data_files_found_by_name(self):
+        """Named by a variable, by default, in a table, or perhaps by another machine's file."""
+        file, folder = self.data("machines", "laptop", "machine.json")
+        model, _ = self.data("models", "mine", "model.json")
+        link = self.path("own/machines/linked.json")
+        os.symlink("../../machine.json", link)
+        for program, option in (("quadrille plan", "--svg"), ("quadrille predict", "--output"),
+                                ("quadrille topo", "--svg"), ("quadrille trace", "--merge"), ("train_gpt", "--plot"),
+                                ("train_gpt", "--log")):
+            if program == "train_gpt" and not ARGUMENTS.examples:
+                continue
+            slot = [slot for slot in PROGRAMS[program][1] if slot.option == option][0]
+            with self.subTest(program=program, option=option):
+                self.assert_data_kept(program, slot, file, folder)
+                self.assert_data_kept(program, slot, model, folder)
+                if program == "train_gpt":
+                    self.assert_data_kept(program, slot, self.path("machine.json"), folder, QDR_MACHINE="linked")
+
+    def test_machines_may_be_measured_anew(self):
+        file, folder = self.data("machines", "laptop", "machine.json")
+        for machine in ("laptop", file):
+            done = self.run_program("quadrille calibrate", "--local", "1", "--quick", "--force", "--out", file,
+                                    environment={"QDR_DATA_PATH": folder, "QDR_MACHINE": machine})
+            self.assertEqual(done.returncode, 0, done.err)
+
+    def test_refused_command_lines_leave_no_trace(self):
+        before = self.names()
+        for program in ("train_gpt", "transformer_layer") if ARGUMENTS.examples else ():
+            for word, code in (("--unknown", 2), ("--help", 0)):
+                done = self.run_program(program, word, environment={"QDR_TRACE": self.path("trace")})
+                self.assertEqual(done.returncode, code, done.err)
+        self.assertEqual(self.names(), before)
+
     def test_older_logs_are_not_overwritten(self):
-        """The log's older file would become log.1, which is the picture's name."""
+        """The older log would be renamed to log.1, which is the picture's name."""
         if not ARGUMENTS.examples:
             self.skipTest("no examples in this build")
         write(self.path("log"), "older")

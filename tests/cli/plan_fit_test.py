@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What quadrille plan and quadrille mem say where nothing fits, and of options that a plan cannot follow.
+"""The messages of quadrille plan and quadrille mem if nothing fits, and about options that a plan cannot follow.
 
 usage: plan_fit_test.py QUADRILLE
 """
@@ -30,7 +30,8 @@ CONFIG = {"model_type": "gpt2", "n_layer": 6, "n_embd": 768, "n_head": 12, "n_po
 
 
 def run(*words, timeout=120):
-    return subprocess.run([ARGUMENTS.quadrille, *words], capture_output=True, timeout=timeout, text=True, encoding="utf-8")
+    return subprocess.run([ARGUMENTS.quadrille, *words], capture_output=True, timeout=timeout, text=True,
+                          encoding="utf-8")
 
 
 class Case(unittest.TestCase):
@@ -77,14 +78,16 @@ class FewestRanks(Case):
         return int(found.group(1))
 
     def test_least_and_none_fewer(self):
-        """Every number between is tried by the search itself."""
+        """The search itself tries every number in between."""
         toy = [self.model, "--machine", self.machine]
         for words, ranks, expected in (
                 (["llama-3.1-405b", *DGX], 100, 110), (["llama-2-70b", *DGX], 15, 16),
-                (["llama-2-70b", *DGX, "--recompute", "none"], 18, 20), (["llama-2-70b", *DGX, "--layout", "replicated"], 13, None),
-                ([*toy, "--mem", "0.1G"], 2, None), ([*toy, "--mem", "0.2G", "--levels", "zero2"], 2, None),
-                ([*toy, "--mem", "0.15G", "--levels", "4,all"], 4, None), ([*toy, "--mem", "0.3G", "--fix", "x=2"], 2, None),
-                ([*toy, "--mem", "0.12G", "--batch", "6"], 6, None), ([*toy, "--mem", "0.3G", "--fix", "d=1,y=1"], 2, None),
+                (["llama-2-70b", *DGX, "--recompute", "none"], 18, 20),
+                (["llama-2-70b", *DGX, "--layout", "replicated"], 13, None), ([*toy, "--mem", "0.1G"], 2, None),
+                ([*toy, "--mem", "0.2G", "--levels", "zero2"], 2, None),
+                ([*toy, "--mem", "0.15G", "--levels", "4,all"], 4, None),
+                ([*toy, "--mem", "0.3G", "--fix", "x=2"], 2, None), ([*toy, "--mem", "0.12G", "--batch", "6"], 6, None),
+                ([*toy, "--mem", "0.3G", "--fix", "d=1,y=1"], 2, None),
                 ([*toy, "--mem", "0.2G", "--micro-batch", "2", "--batch", "64", "--recompute", "none"], 3, None),
                 ([*toy, "--mem", "0.3G", "--dtype", "f32"], 1, None)):
             with self.subTest(words=words, ranks=ranks):
@@ -92,16 +95,19 @@ class FewestRanks(Case):
                 self.assertEqual(found, expected or found)
                 self.assertEqual(run("plan", words[0], "-n", str(found), *words[1:], "--top", "1").returncode, 0)
                 for fewer in range(ranks, found):
-                    self.assertNotEqual(run("plan", words[0], "-n", str(fewer), *words[1:], "--top", "1").returncode, 0, fewer)
+                    self.assertNotEqual(run("plan", words[0], "-n", str(fewer), *words[1:], "--top", "1").returncode,
+                                        0, fewer)
 
     def test_none_in_any_number(self):
         self.nothing(self.toy("--mem", "1K"), "no larger number of ranks up to 1048576 fits")
-        self.nothing(self.toy("--fix", "x=2,y=2,z=2,d=1", "--mem", "0.01G"), "no larger number of ranks up to 1048576 fits")
+        self.nothing(self.toy("--fix", "x=2,y=2,z=2,d=1", "--mem", "0.01G"),
+                     "no larger number of ranks up to 1048576 fits")
 
     def test_too_many_to_try(self):
-        """A batch of one leaves only x and y, over which a sequence this long is parted badly."""
+        """A batch of one leaves only x and y, over which so long a sequence cannot be split well."""
         said = self.nothing(run("plan", "llama-2-70b", "-n", "8", *DGX, "--seq", "100000000", "--batch", "1"))
-        self.assertRegex(said, r"at most \d+ ranks are needed|no larger number|neither \d+ to \d+ ranks fit|are the fewest")
+        self.assertRegex(said,
+                         r"at most \d+ ranks are needed|no larger number|neither \d+ to \d+ ranks fit|are the fewest")
 
 
 class Causes(Case):
@@ -110,12 +116,13 @@ class Causes(Case):
                      "no larger number of ranks")
 
     def test_sequence(self):
-        said = self.nothing(run("plan", "gpt2", "-n", "8", *DGX, "--seq", "1000000000"), "of one sequence of 1000000000 tokens need",
-                            "so use a smaller --seq")
+        said = self.nothing(run("plan", "gpt2", "-n", "8", *DGX, "--seq", "1000000000"),
+                            "of one sequence of 1000000000 tokens need", "so use a smaller --seq")
         shorter = re.search(r"this would help: --seq (\d+) \((\S+)\)", said)
         self.assertIsNotNone(shorter, said)
         self.assertEqual(run("plan", "gpt2", "-n", "8", *DGX, "--seq", shorter.group(1), "--top", "1").returncode, 0)
-        self.assertEqual(run("plan", "gpt2", "-n", "8", *DGX, "--seq", str(2 * int(shorter.group(1)) + 1)).returncode, 3)
+        self.assertEqual(run("plan", "gpt2", "-n", "8", *DGX, "--seq", str(2 * int(shorter.group(1)) + 1)).returncode,
+                         3)
 
     def test_bytes_without_a_letter(self):
         self.refused(self.toy("--mem", "80"), "--mem 80 is 80 bytes; is 80G meant?")
@@ -131,11 +138,12 @@ class NothingFits(Case):
     def test_why_not(self):
         done = self.toy(*self.WORDS, "--why-not", "1x1x1x8")
         self.nothing(done)
-        self.assertRegex(done.stdout, r"^1x1x1x8 \(.*\) needs least memory of this grid, and [\d.]+ GiB too much: [\d.]+ of 0.5 GiB, "
-                                      r"of which optimizer [\d.]+ GiB, .*\.\n$")
+        self.assertRegex(done.stdout,
+                         r"^1x1x1x8 \(.*\) needs the least memory of all plans of this grid, and still [\d.]+ GiB too "
+                         r"much: [\d.]+ of 0.5 GiB, of which optimizer [\d.]+ GiB, .*\.\n$")
         done = self.toy(*self.WORDS, "--why-not", "1x8x1x1")
         self.nothing(done)
-        self.assertRegex(done.stdout, r"^1x8x1x1 \(.*\) takes .* and fits: what was asked for leaves it out\.\n$")
+        self.assertRegex(done.stdout, r"^1x8x1x1 \(.*\) takes .* and fits, but the given options exclude it\.\n$")
 
     def test_json(self):
         done = self.toy(*self.WORDS, "--json", "--why-not", "1x1x1x8")
@@ -182,16 +190,18 @@ class Comparison(Case):
                     self.assertGreaterEqual(row["secs"], answer["plans"][0]["secs"] * (1 - 1e-9))
 
     def test_equal_plans(self):
-        """What differs by less than 0.1 % is no difference; the table says which one it is."""
+        """A difference of less than 0.1 % counts as none; the table says so."""
         seen = set()
         for machine, ranks in (("laptop", "64"), ("laptop", "16"), ("dgx-a100", "8")):
-            answer = json.loads(self.good(run("plan", "gpt2", "-n", ranks, "--machine", machine, "--json", "--top", "2")))
+            answer = json.loads(self.good(run("plan", "gpt2", "-n", ranks, "--machine", machine, "--json",
+                                              "--top", "2")))
             first, second = answer["plans"]
             is_equal = second["secs"] / first["secs"] < 1.001
             grids = [first["grid"], second["grid"]]
             if is_equal:
                 self.assertEqual(answer["why"], "{} and {} are equally fast according to the model.".format(*grids))
-                answer = json.loads(self.good(run("plan", "gpt2", "-n", ranks, "--machine", machine, "--json", "--why-not", grids[1])))
+                answer = json.loads(self.good(run("plan", "gpt2", "-n", ranks, "--machine", machine,
+                                                  "--json", "--why-not", grids[1])))
                 self.assertIn("according to the model nothing is faster, not even " + grids[0], answer["why_not"])
             else:
                 self.assertRegex(answer["why"], "^{} beats {} by [\\d.]+ %: ".format(*grids))
@@ -219,7 +229,8 @@ class Notes(Case):
 
     def test_key_heads(self):
         said = lambda *words: self.good(run("mem", *words))
-        self.assertIn("\n8 key heads over y = 16: 8 ranks have one each and 8 none, and all keys and values are gathered over y.\n",
+        self.assertIn("\n8 key heads over y = 16: 8 ranks have one each and 8 none, "
+                      "and all keys and values are gathered over y.\n",
                       said("llama-2-70b", "--grid", "1x16x1x1"))
         self.assertNotIn("key head", said("llama-2-70b", "--grid", "1x8x1x1"))
         self.assertIn("8 key heads over y = 6: padded to 12", said("llama-2-70b", "--grid", "1x6x1x1"))
@@ -227,7 +238,8 @@ class Notes(Case):
 
     def test_heads_of_a_network(self):
         odd = self.save("odd.json", {"model_type": "llama", "hidden_size": 100, "num_attention_heads": 8})
-        self.assertIn("8 heads do not divide 100 hidden columns: a head has 12, and attention 96", self.good(run("mem", odd)))
+        self.assertIn("8 heads do not divide 100 hidden columns: a head has 12, and attention 96",
+                      self.good(run("mem", odd)))
         odd = self.save("odd.json", {"model_type": "llama", "num_attention_heads": 32, "num_key_value_heads": 5})
         self.refused(run("mem", odd), "'num_key_value_heads' is 5", "32 heads")
 
@@ -240,7 +252,9 @@ class Notes(Case):
         flat = self.save("flat.json", {**MACHINE, "links": MACHINE["links"][:1]})
         done = run("plan", self.model, "-n", "8", "--machine", flat, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stderr, r"^quadrille: warning: machine toy has no link between nodes .*8 ranks are priced as one node of 8\n$")
+        self.assertRegex(done.stderr,
+                         r"^quadrille: warning: machine toy has no link between nodes .*"
+                         r"8 ranks are priced as one node of 8\n$")
         self.assertEqual(json.loads(done.stdout)["notes"], [done.stderr[len("quadrille: warning: "):-1]])
         self.good(run("plan", self.model, "-n", "4", "--machine", flat))
         self.good(self.toy())
@@ -248,13 +262,14 @@ class Notes(Case):
 
 class Explain(Case):
     def test_bytes_of_all_flows(self):
-        """A sum over d of 8 ranks on two nodes: 2 (g - 1) / g of the gradients go out, whatever the adapters."""
+        """A sum over d of 8 ranks on two nodes: 2 (g - 1) / g of the gradients leave the node, for any number of
+        adapters."""
         sent = []
         for adapters in (1, 4):
             links = [MACHINE["links"][0], {**MACHINE["links"][1], "adapters": adapters, "adapter_GBps": 40 / adapters}]
             machine = self.save("other.json", {**MACHINE, "links": links})
-            text = self.good(run("plan", self.model, "-n", "8", "--machine", machine, "--fix", "d=8", "--explain", "--recompute",
-                                 "none", "--micro-batch", "1", "--top", "1"))
+            text = self.good(run("plan", self.model, "-n", "8", "--machine", machine, "--fix", "d=8", "--explain",
+                                 "--recompute", "none", "--micro-batch", "1", "--top", "1"))
             self.assertIn("what each rank sends in all / its rate", text)
             line = next(line for line in text.splitlines() if "over d, 8 ranks" in line and "W(qkv)" in line)
             sent.append(tuple(float(x) for x in re.search(r"then ([\d.e+]+) MB at ([\d.e+]+) GB/s", line).groups()))
@@ -263,18 +278,20 @@ class Explain(Case):
         self.assertAlmostEqual(sent[0][1] / sent[1][1], 1, delta=1e-3)
 
     def test_small_gradients(self):
-        words = ["-n", "8", "--machine", self.machine, "--fix", "x=2,y=2,z=2", "--layout", "scattered", "--explain", "--top", "1"]
+        words = ["-n", "8", "--machine", self.machine, "--fix", "x=2,y=2,z=2", "--layout", "scattered",
+                 "--explain", "--top", "1"]
         text = self.good(run("plan", self.model, *words))
         self.assertRegex(text, r"over z, 2 ranks on \S+, biases, norms and positions: ")
         self.assertRegex(text, r"over y, 2 ranks on \S+, norms and positions: ")
-        llama = self.save("llama.json", {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8,
-                                         "intermediate_size": 1024, "vocab_size": 5000, "max_position_embeddings": 512})
+        llama = self.save("llama.json", {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 512,
+                                         "num_attention_heads": 8, "intermediate_size": 1024, "vocab_size": 5000,
+                                         "max_position_embeddings": 512})
         self.assertRegex(self.good(run("plan", llama, *words)), r"over z, 2 ranks on \S+, norms: ")
 
 
 class Progress(Case):
     def test_terminal_only(self):
-        """Many divisors: it says how far it is where a person waits, and clears the line."""
+        """Many divisors: progress is shown on a terminal only, and its line is cleared."""
         words = [ARGUMENTS.quadrille, "plan", "gpt2", "-n", "720720", *DGX, "--top", "1"]
         first, second = pty.openpty()
         with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=second) as child:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""quadrille plan and quadrille mem from outside: tables, JSON, CSV, pictures, files, and every refusal.
+"""quadrille plan and quadrille mem as their users run them: tables, JSON, CSV, pictures, files, and every refusal.
 
 usage: plan_test.py QUADRILLE
 """
@@ -80,7 +80,8 @@ class Case(unittest.TestCase):
 class Table(Case):
     def rows(self, text):
         lines = text.split("\n\n")[0].splitlines()
-        self.assertTrue(lines[0].startswith("# small on 8 ranks of toy, 4 a node: 8 sequences of 512 tokens a step, bf16"), text)
+        title = "# small on 8 ranks of toy, 4 a node: 8 sequences of 512 tokens a step, bf16"
+        self.assertTrue(lines[0].startswith(title), text)
         self.assertTrue(lines[2].startswith("plan "), text)
         return lines[3:]
 
@@ -89,7 +90,8 @@ class Table(Case):
         rows = self.rows(text)
         self.assertEqual([row.split()[0] for row in rows], [str(i) for i in range(1, 11)] + KNOWN_METHODS)
         for row in rows:
-            self.assertRegex(row, r"^\S+ +\d+x\d+x\d+x\d+ +[xyzd]{4} +(replicated|scattered) +(none|attention|full) +\d+ ")
+            self.assertRegex(row,
+                             r"^\S+ +\d+x\d+x\d+x\d+ +[xyzd]{4} +(replicated|scattered) +(none|attention|full) +\d+ ")
         steps = [float(row.split()[6]) for row in rows[:10]]
         self.assertEqual(steps, sorted(steps))
         self.assertRegex(text, r"\n\d+ plans, of which \d+ fit in 4 GiB; \d+ were bounded, \d+ simulated\.\n")
@@ -126,7 +128,8 @@ class Table(Case):
     def test_explain(self):
         text = self.good("--explain", "--fix", "x=2,y=2,z=2")
         for part in ("Rows: 8 sequences over z*d = 2 cells are 4 for each", "H/x = 768/2 = 384", "GFLOP at",
-                     "over z, 2 ranks on between", "\nTime of a step\n", "waiting for collectives over x", "\nMemory of a rank\n"):
+                     "over z, 2 ranks on between", "\nTime of a step\n", "waiting for collectives over x",
+                     "\nMemory of a rank\n"):
             self.assertIn(part, text)
         self.assertNotIn("nan", text)
         part = text.split("Time of a step\n")[1].split("\n\n")[0]
@@ -166,14 +169,15 @@ class Json(Case):
                              (["--recompute", "attention"], lambda plan: plan["recompute"] == "attention"),
                              (["--micro-batch", "1"], lambda plan: plan["micro_batch"] == 1),
                              (["--levels", "zero3"], lambda plan: plan["grid"].endswith("x1")),
-                             (["--levels", "4,all"], lambda plan: (plan["gradient_parts"], 4 % int(plan["grid"][4])) == (4, 0)),
+                             (["--levels", "4,all"],
+                              lambda plan: (plan["gradient_parts"], 4 % int(plan["grid"][4])) == (4, 0)),
                              (["--levels", "8,8"], lambda plan: plan["grid"].startswith("1x1x"))):
             with self.subTest(words=words):
                 plans = self.answer(*words)["plans"]
                 self.assertTrue(plans and all(check(plan) for plan in plans), plans)
 
     def test_levels_with_numbers_find_the_best_of_all(self):
-        """All parts of 2 at once are the best of each grid where parts of 2 suit."""
+        """With all levels 2 at once, the plans are the best of each grid for which levels of 2 are possible."""
         together = self.answer("--levels", "2,2", "--top", "64")["plans"]
         times = [plan["secs"] for plan in together]
         self.assertEqual(times, sorted(times))
@@ -228,7 +232,8 @@ class WhyNot(Case):
         return self.good("--why-not", grid, *words).splitlines()[-1]
 
     def test_slower(self):
-        self.assertRegex(self.said("8x1x1x1"), r"^8x1x1x1 \(.*\) takes .*, [\d.]+ % more than .*: .* more waiting for x")
+        self.assertRegex(self.said("8x1x1x1"),
+                         r"^8x1x1x1 \(.*\) takes .*, [\d.]+ % more than .*: .* more waiting for x")
 
     def test_the_best_itself(self):
         best = self.answer()["plans"][0]["grid"]
@@ -236,7 +241,9 @@ class WhyNot(Case):
 
     def test_memory(self):
         said = self.said("1x1x1x8", "--mem", "0.5G")
-        self.assertRegex(said, r"^1x1x1x8 \(.*\) needs least memory of this grid, and [\d.]+ GiB too much: [\d.]+ of 0.5 GiB")
+        self.assertRegex(said,
+                         r"^1x1x1x8 \(.*\) needs the least memory of all plans of this grid, and still [\d.]+ GiB too "
+                         r"much: [\d.]+ of 0.5 GiB")
         self.assertIn("optimizer", said)
 
     def test_few_sequences(self):
@@ -316,7 +323,8 @@ class NothingFits(Case):
 
 class Refusals(Case):
     def test_names(self):
-        self.assert_refused(run("plan", "gpt2-xll", "-n", "8", "--machine", self.machine), "gpt2-xll", "nearest: gpt2-xl (")
+        self.assert_refused(run("plan", "gpt2-xll", "-n", "8", "--machine", self.machine), "gpt2-xll",
+                            "nearest: gpt2-xl (")
         self.assert_refused(run("plan", "gpt2", "-n", "8", "--machine", "dgx-a10"), "dgx-a10", "dgx-a100")
         self.assert_refused(run("plan", "gpt2", "-n", "8"), "--machine is missing", "dgx-a100")
         self.assert_refused(run("plan", "gpt2", "--machine", self.machine), "-n (the number of ranks) is missing")
@@ -333,7 +341,8 @@ class Refusals(Case):
                     file.write(text)
                 self.assert_refused(self.plan(), part)
         self.save(self.model, CONFIG)
-        for change, part in (({"memory_GiB": -1}, "'memory_GiB'"), ({"links": []}, "links"), ({"memory_GBps": 0}, "memory_GBps")):
+        for change, part in (({"memory_GiB": -1}, "'memory_GiB'"), ({"links": []}, "links"),
+                             ({"memory_GBps": 0}, "memory_GBps")):
             with self.subTest(change=change):
                 self.save(self.machine, {**MACHINE, **change})
                 self.assert_refused(self.plan(), part)
@@ -343,12 +352,13 @@ class Refusals(Case):
             with self.subTest(ranks=ranks):
                 self.assert_refused(run("plan", self.model, "-n", ranks, "--machine", self.machine), ranks, "1048576")
         for words in (["--batch", "0"], ["--seq", "-5"], ["--gpus-per-node", "0"], ["--mem", "0"], ["--mem", "80X"],
-                      ["--mem", "80GB"], ["--mem", "nan"], ["--mem", "1e300"], ["--fix", "w=2"], ["--fix", "z"], ["--fix", "z=0"],
-                      ["--fix", "z=2,"], ["--fix", "z=2;x=2"], ["--fix", ""], ["--order", "xyz"], ["--layout", "both"],
-                      ["--recompute", "some"], ["--levels", "zero4"], ["--levels", "1"], ["--levels", "0,1"],
+                      ["--mem", "80GB"], ["--mem", "nan"], ["--mem", "1e300"], ["--fix", "w=2"],
+                      ["--fix", "z"], ["--fix", "z=0"], ["--fix", "z=2,"], ["--fix", "z=2;x=2"],
+                      ["--fix", ""], ["--order", "xyz"], ["--layout", "both"], ["--recompute", "some"],
+                      ["--levels", "zero4"], ["--levels", "1"], ["--levels", "0,1"],
                       ["--levels", "1,x"], ["--micro-batch", "0"], ["--dtype", "i32"], ["--top", "65"], ["--top", "0"],
-                      ["--why-not", "2x2x2"], ["--why-not", "2x2x2x2x2"], ["--set", "=1"], ["--set", "memory_GiB=x"],
-                      ["--set", "memory_GiB"]):
+                      ["--why-not", "2x2x2"], ["--why-not", "2x2x2x2x2"], ["--set", "=1"],
+                      ["--set", "memory_GiB=x"], ["--set", "memory_GiB"]):
             self.assert_plan_refused(words, f"'{words[1]}'", words[0])
         self.assert_plan_refused(["--set", "memry_GiB=1"], "memory_GiB")
         self.assert_plan_refused(["--set", "memory_GiB=-1"], "memory_GiB")
@@ -386,7 +396,8 @@ class Mem(Case):
             self.assertEqual(sum(answer["params_by_part"].values()), params)
             self.assertEqual(set(answer["memory"]), MEMORY)
             self.assertAlmostEqual(sum(answer["memory"].values()), answer["memory_bytes"], delta=8)
-            self.assertEqual((answer["ranks"], answer["grid"], answer["batch"], answer["dtype"]), (1, "1x1x1x1", 1, "bf16"))
+            self.assertEqual((answer["ranks"], answer["grid"], answer["batch"], answer["dtype"]),
+                             (1, "1x1x1x1", 1, "bf16"))
             self.assertAlmostEqual(answer["memory"]["parameters"] / (2 * params), 1, places=3)
             self.assertEqual(answer["memory"]["reserve"], 0)
         self.assertEqual(self.mem("gpt2")["sequence"], 1024)
@@ -422,8 +433,9 @@ class Mem(Case):
         self.assertIn("GiB are left", run("mem", *words, "--machine", self.machine).stdout)
 
     def test_refusals(self):
-        for words, parts in ((["gpt2-xll"], ["gpt2-xl"]), ([], ["the model is missing"]), (["gpt2", "-n", "0"], ["'0'"]),
-                             (["gpt2", "-n", "1000000000"], ["'1000000000'"]), (["gpt2", "--grid", "2x2"], ["'2x2'"]),
+        for words, parts in ((["gpt2-xll"], ["gpt2-xl"]), ([], ["the model is missing"]),
+                             (["gpt2", "-n", "0"], ["'0'"]), (["gpt2", "-n", "1000000000"], ["'1000000000'"]),
+                             (["gpt2", "--grid", "2x2"], ["'2x2'"]),
                              (["gpt2", "-n", "3", "--grid", "2x1x1x1"], ["2 ranks", "-n is 3"]),
                              (["gpt2", "--machine", "laptopp"], ["laptopp"]), (["gpt2", "--levels", "2,2"], ["2"]),
                              (["gpt2", "--grid", "1x1x1x2", "--levels", "zero3"], ["zero3"]),

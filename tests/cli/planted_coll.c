@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives that err: the linker puts them between the command and the library, and each spoils the first element of
- * what its member receives. So `quadrille bench coll` must count one wrong element on each rank. */
+/* Faulty collectives: the linker places them between the command and the library, and each corrupts the first element
+ * that its member receives. So `quadrille bench coll` must count one wrong element on each rank. */
 #include <quadrille/coll.h>
 
 static void spoil(void *recv) { *(unsigned char *)recv ^= 1; }

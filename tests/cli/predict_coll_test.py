@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`quadrille predict` of tables of collectives: times in closed form, what it prints and writes, and what it refuses.
+"""`quadrille predict` with tables of collectives: times in closed form, output on the terminal and in files, and
+refusals.
 
 usage: predict_coll_test.py QUADRILLE DATA
 
-DATA is the folder of machines/ and data/. Tables of measured collectives are looked for in the folder that QDR_TEST_MEASURED
-names, else in ../shared/measured beside the repository.
+DATA is the folder of machines/ and data/. Tables of measured collectives are looked for in the folder that
+QDR_TEST_MEASURED names, else in ../shared/measured next to the repository.
 """
 import csv
 import io
@@ -28,7 +29,8 @@ MIB = 2 ** 20
 
 
 def row(collective="all_gather", gpus=8, size=64 * MIB, **more):
-    return {"machine": "Quux", "gpu": "V9", "collective": collective, "gpus": gpus, "bytes": size, "busbw_GBps": 100, **more}
+    return {"machine": "Quux", "gpu": "V9", "collective": collective, "gpus": gpus, "bytes": size,
+            "busbw_GBps": 100, **more}
 
 
 def as_csv(rows):
@@ -96,7 +98,7 @@ class Rows(Case):
         self.assertAlmostEqual(float(got["predicted_busbw_GBps"]), 100, places=3)
 
     def test_switch_or_ring(self):
-        # Into the switch: 1 + 1/8 passes at 200 GB/s; of a ring there would be 2·7/8.
+        # In the switch: 1 + 1/8 passes at 200 GB/s; a ring there would need 2·7/8.
         self.assertAlmostEqual(self.busbw(collective="all_reduce"), 1.75 * 200 / 1.125, places=2)
         self.assertAlmostEqual(self.busbw(collective="all_reduce", algo="Ring"), 100, places=3)
         self.assertAlmostEqual(self.busbw(collective="all_reduce", gpus=2), 100, places=3)
@@ -110,12 +112,15 @@ class Rows(Case):
 
     def test_groups_share_adapters(self):
         for gpus, rate in ((8, 20), (4, 10), (2, 5)):
-            self.assertAlmostEqual(self.busbw(collective=f"all_gather group {gpus} strided", gpus=gpus, nodes=2), rate, places=3)
-            self.assertAlmostEqual(self.busbw(collective=f"all_gather group {gpus} consec", gpus=gpus, nodes=2), 100, places=3)
+            self.assertAlmostEqual(self.busbw(collective=f"all_gather group {gpus} strided", gpus=gpus, nodes=2), rate,
+                                   places=3)
+            self.assertAlmostEqual(self.busbw(collective=f"all_gather group {gpus} consec", gpus=gpus, nodes=2), 100,
+                                   places=3)
 
     def test_assumed_sizes(self):
         assumed = {"entries": [{"source": "s1", "bytes": MIB, "reason": "said elsewhere"},
-                               {"source": "s2", "bytes": MIB, "bytes_most": 4 * MIB, "alone": 1, "reason": "its script"}]}
+                               {"source": "s2", "bytes": MIB, "bytes_most": 4 * MIB, "alone": 1,
+                                "reason": "its script"}]}
         words = ("--assume", self.write("assumed.json", json.dumps(assumed)), "--set", "collectives.start_us=10")
         secs = lambda size: 7 / 8 * size / 100e9 + 10e-6
         one = self.busbw(*words, source="s1", size="")
@@ -123,13 +128,14 @@ class Rows(Case):
         mean = sum(7 / 8 * MIB * k / secs(MIB * k) / 1e9 for k in (1, 2, 4)) / 3
         self.assertAlmostEqual(self.busbw(*words, source="s2", size=""), mean, places=3)
         alone = self.busbw(*words, source="s2", collective="all_gather group 2 strided", gpus=2, nodes=2, size="")
-        self.assertAlmostEqual(alone, sum(MIB * k / 2 / (MIB * k / 2 / 10e9 + 10e-6) / 1e9 for k in (1, 2, 4)) / 3, places=3)
+        self.assertAlmostEqual(alone, sum(MIB * k / 2 / (MIB * k / 2 / 10e9 + 10e-6) / 1e9 for k in (1, 2, 4)) / 3,
+                               places=3)
 
     def test_rows_that_are_none(self):
         self.assertIn("'broadcast'", self.why(collective="broadcast"))
         self.assertIn("bytes is missing", self.why(size=""))
         self.assertIn("below 2", self.why(gpus=1))
-        self.assertIn("nothing is measured", self.why(busbw_GBps=""))
+        self.assertIn("nothing was measured", self.why(busbw_GBps=""))
         self.assertIn("'gpus'", self.why(gpus="many"))
         self.assertIn("whole", self.why(gpus=2.5))
         self.assertIn("'time_us': '-4'", self.why(time_us=-4))
@@ -140,18 +146,21 @@ class Rows(Case):
         self.assertIn("gpus is 32, but 2 nodes of test-quux have 16", self.why(gpus=32, nodes=2))
         self.assertIn("gpus is 9, which 2 nodes cannot share", self.why(gpus=9, nodes=2))
         self.assertIn("gpus is 2, which 4 nodes cannot share", self.why(gpus=2, nodes=4))
-        self.assertIn("'all_gather group 4 strided', but gpus is 8", self.why(collective="all_gather group 4 strided", nodes=2))
+        self.assertIn("'all_gather group 4 strided', but gpus is 8",
+                      self.why(collective="all_gather group 4 strided", nodes=2))
         self.assertIn("but 1 nodes", self.why(collective="all_gather group 16", gpus=16, nodes=1))
         for word in ("banana", "stridden", "-- con"):
-            self.assertIn("consecutive, contiguous or strided", self.why(collective=f"all_gather group 8 {word}", nodes=2), word)
+            self.assertIn("consecutive, contiguous or strided",
+                          self.why(collective=f"all_gather group 8 {word}", nodes=2), word)
         for word in ("", " consec", " consecutive", " Contiguous", ", contiguous"):
             self.assertAlmostEqual(self.busbw(collective=f"all_gather group 8{word}", nodes=2), 100, places=3)
 
     def test_machine_or_gpu(self):
-        """Either column may name the machine, the first of both, machine and GPU that does."""
+        """Either column may name the machine: the first that does, machine before GPU."""
         want = self.busbw()
-        for columns in ({"machine": "test-quux", "gpu": "H100"}, {"machine": "TEST-QUUX"}, {"machine": "lab", "gpu": "Quux"},
-                        {"machine": "", "gpu": "Quux"}, {"machine": "test-quux", "gpu": "dgx-a100"}):
+        for columns in ({"machine": "test-quux", "gpu": "H100"}, {"machine": "TEST-QUUX"},
+                        {"machine": "lab", "gpu": "Quux"}, {"machine": "", "gpu": "Quux"},
+                        {"machine": "test-quux", "gpu": "dgx-a100"}):
             self.assertEqual(self.busbw(**columns), want, columns)
         self.assertIn('"lab V9"', self.why(machine="lab"))
         self.assertIn("machine is missing", self.why(machine="", gpu=""))
@@ -169,11 +178,12 @@ class Rows(Case):
 
 class Reports(Case):
     def test_scores(self):
-        rows = [row(busbw_GBps=measured) for measured in (100, 50, 200, 125)] + [row(collective="all_reduce"), row(gpus=1)]
+        rows = ([row(busbw_GBps=measured) for measured in (100, 50, 200, 125)]
+                + [row(collective="all_reduce"), row(gpus=1)])
         _, report = self.predicted(self.write("in.csv", as_csv(rows)))
         gathers, reduces = report["groups"]
         self.assertEqual((gathers["collective"], gathers["n"], gathers["skipped"]), ("all-gather", 4, 1))
-        # predicted / measured of the times: 1, 0.5, 2, 1.25
+        # predicted / measured times: 1, 0.5, 2, 1.25
         self.assertAlmostEqual(gathers["median_error"], 0.375, places=6)
         self.assertAlmostEqual(gathers["mean_error"], (0 + 0.5 + 1 + 0.25) / 4, places=6)
         self.assertAlmostEqual(gathers["worst_error"], 1, places=6)
@@ -189,15 +199,17 @@ class Reports(Case):
             self.assertIn(part, done.out)
 
     def test_refused(self):
-        for text, part in (("collective,gpus\nall_gather,8\n", "busbw_GBps, separated by commas; there are only 'collective', 'gpus'"), (as_csv([]), "no rows"),
-                           (as_csv([row(gpus=1)]), "no row could be predicted")):
+        for text, part in (("collective,gpus\nall_gather,8\n",
+                            "busbw_GBps, separated by commas; there are only 'collective', 'gpus'"),
+                           (as_csv([]), "no rows"), (as_csv([row(gpus=1)]), "no row could be predicted")):
             done = self.run_file(self.write("in.csv", text))
             self.assertIn(done.returncode, (1, 2))
             self.assertEqual(done.err.count("\n"), 1)
             self.assertIn(part, done.err)
 
 
-NCCL = """# nThread 1 nGpus {ranks} minBytes 1048576 maxBytes 4194304 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
+NCCL = """# nThread 1 nGpus {ranks} minBytes 1048576 maxBytes 4194304 step: 2(factor) warmup iters: 5 iters: 20 \
+agg iters: 1
 #
 # Using devices
 {devices}#
@@ -213,19 +225,22 @@ NCCL = """# nThread 1 nGpus {ranks} minBytes 1048576 maxBytes 4194304 step: 2(fa
 
 
 class Nccl(Case):
-    """What nccl-tests print."""
+    """The output of nccl-tests."""
     times = [7 / 8 * size / 100e9 * 1e6 for size in (MIB, 2 * MIB, 4 * MIB)]
 
     def text(self, begin="", ranks=8, times=None):
-        devices = "".join(f"#  Rank {rank:2} Group  0 Pid  77{rank} on  node device {rank} [0x07] V9\n" for rank in range(ranks))
+        devices = "".join(f"#  Rank {rank:2} Group  0 Pid  77{rank} on  node device {rank} [0x07] V9\n"
+                          for rank in range(ranks))
         return begin + NCCL.format(*(times or self.times), ranks=ranks, devices=devices)
 
     def read(self, text, *words):
         return self.predicted(self.write("nccl.txt", text), *words, "--machine", "test-quux")
 
     def test_out_of_place_times(self):
-        for begin in ("# Collective test starting: all_gather_perf\n", "$ ./build/all_gather_perf -b 1M -e 4M -f 2 -g 8\n",
-                      "host:1:2 [0] NCCL INFO all well\r\n# nccl-tests version 2.13.8\n# Collective test starting: all_gather_perf\n"):
+        for begin in ("# Collective test starting: all_gather_perf\n",
+                      "$ ./build/all_gather_perf -b 1M -e 4M -f 2 -g 8\n",
+                      "host:1:2 [0] NCCL INFO all well\r\n# nccl-tests version 2.13.8\n"
+                      "# Collective test starting: all_gather_perf\n"):
             rows, report = self.read(self.text(begin))
             self.assertEqual([(each["collective"], each["gpus"], each["bytes"]) for each in rows],
                              [("all_gather", "8", str(size * MIB)) for size in (1, 2, 4)])
@@ -240,7 +255,7 @@ class Nccl(Case):
             self.assertEqual((done.returncode, done.err.count("\n")), (2, 1), done.err)
             self.assertIn(part, done.err)
         rows, report = self.read(self.text(ranks=0), "--collective", "all_gather")
-        self.assertEqual({each["gpus"] for each in rows}, {"8"})  # a node's
+        self.assertEqual({each["gpus"] for each in rows}, {"8"})  # the ranks of a node
         self.assertLess(report["all"]["worst_error"], 1e-3)
         said = self.text("# Collective test starting: all_gather_perf\n")
         rows, _ = self.read(said, "--ranks", "4", "--collective", "all_reduce")
@@ -249,26 +264,28 @@ class Nccl(Case):
         self.assertEqual({each["gpus"] for each in rows}, {"4"})
 
     def test_several_and_lines(self):
-        """One text may have several tests; rows lie on the lines that they have in it."""
-        text = self.text("# Collective test starting: all_gather_perf\n") + self.text("# Collective test starting: sendrecv_perf\n", 2)
+        """One text may contain several tests; rows have the line numbers of that text."""
+        text = (self.text("# Collective test starting: all_gather_perf\n")
+                + self.text("# Collective test starting: sendrecv_perf\n", 2))
         rows, _ = self.read(text)
-        self.assertEqual([(each["collective"], each["gpus"]) for each in rows], [("all_gather", "8")] * 3 + [("sendrecv", "2")] * 3)
+        self.assertEqual([(each["collective"], each["gpus"]) for each in rows],
+                         [("all_gather", "8")] * 3 + [("sendrecv", "2")] * 3)
         done = self.run_file(self.path("nccl.txt"), "--machine", "test-quux", "--groups")
         line = next(number for number, words in enumerate(text.split("\n"), 1) if words.strip().startswith("1048576"))
         self.assertIn(f"\n# {line:4d}       8 ", done.out)
 
     def test_any_bytes(self):
-        """Cut and damaged texts are read, or refused in one sentence."""
+        """Truncated and damaged texts are read, or refused with one message."""
         whole = self.text("# Collective test starting: all_gather_perf\n")
-        for text in [whole[:end] for end in range(300, len(whole), 97)] + [whole.replace("4194304 ", "4194304," * 99), whole + "7" * 5000,
-                                                                           whole.replace("float", '"flo"'), whole.replace(" 0 ", "\0")]:
+        for text in [*(whole[:end] for end in range(300, len(whole), 97)), whole.replace("4194304 ", "4194304," * 99),
+                     whole + "7" * 5000, whole.replace("float", '"flo"'), whole.replace(" 0 ", "\0")]:
             done = self.run_file(self.write("nccl.txt", text), "--machine", "test-quux")
             self.assertIn(done.returncode, (0, 1, 2), text)
             self.assertEqual(done.err.count("\n"), int(done.returncode != 0), done.err)
 
 
 class Measured(Case):
-    """What others measured, where it is."""
+    """Collectives measured by others, if their tables are available."""
 
     def find(self, name):
         root = os.path.dirname(os.path.abspath(ARGUMENTS[1]))

@@ -4,8 +4,8 @@
 
 usage: predict_test.py QUADRILLE DATA
 
-DATA is the folder of machines/ and data/. Tables of measured runs are looked for in the folder that QDR_TEST_MEASURED names,
-else in ../shared/measured beside the repository.
+DATA is the folder of machines/ and data/. Tables of measured runs are looked for in the folder that QDR_TEST_MEASURED
+names, else in ../shared/measured next to the repository.
 """
 import csv
 import io
@@ -21,8 +21,8 @@ import unittest
 
 ARGUMENTS = sys.argv[1:3]
 ADDED = ["predicted_time_s", "predicted_tflops_per_gpu", "predicted_mem_GB", "why_skipped"]
-COLUMNS = ["source", "machine", "n_gpus", "model", "layers", "hidden", "heads", "seq", "vocab", "batch", "tp", "pp", "dp",
-           "other_parallelism", "tflops_per_gpu", "iter_time_s", "notes"]
+COLUMNS = ["source", "machine", "n_gpus", "model", "layers", "hidden", "heads", "seq", "vocab", "batch", "tp",
+           "pp", "dp", "other_parallelism", "tflops_per_gpu", "iter_time_s", "notes"]
 GPT = {"source": "here", "machine": "Quux 8x", "n_gpus": 8, "model": "small", "layers": 24, "hidden": 2048, "heads": 16,
        "seq": 1024, "vocab": 51200, "batch": 64, "tp": 1, "pp": 1, "dp": 8, "iter_time_s": 1, "notes": "microbatch 4"}
 MACHINE = {"name": "test-quux", "based_on": "dgx-a100", "aliases": ["Quux"], "attention_efficiency": 0}
@@ -65,14 +65,14 @@ class Case(unittest.TestCase):
         return run(self.write("runs.csv", text), *words, data=self.folder.name)
 
     def predicted(self, text, *words):
-        """The table as it was written behind, and the report."""
+        """The rows of the table that it wrote, and the report."""
         done = self.run_table(text, "-o", self.path("out.csv"), "--json", *words)
         self.assertEqual((done.returncode, done.err), (0, ""), done.err)
         with open(self.path("out.csv"), newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file)), json.loads(done.out)
 
     def predict(self, *changes, words=()):
-        """The rows that the changes make of GPT."""
+        """Rows that differ from GPT by the changes."""
         return self.predicted(as_csv([{**GPT, **change} for change in changes]), *words)[0]
 
     def secs(self, **change):
@@ -81,7 +81,7 @@ class Case(unittest.TestCase):
         return float(row["predicted_time_s"])
 
     def why(self, **change):
-        """Why the row is skipped; another one is not."""
+        """Why the row is skipped; a second row is not."""
         row, other = self.predict(change, {})
         self.assertEqual([row[name] for name in ADDED[:3]], ["", "", ""])
         self.assertEqual(other["why_skipped"], "")
@@ -116,8 +116,9 @@ class Rows(Case):
         split = {"tp": 4, "dp": 2}
         others = [{"notes": "microbatch 4; full recompute"}, {"notes": "microbatch 1"}, split,
                   {**split, "other_parallelism": "sequence parallel"}, {"pp": 4, "dp": 2},
-                  {"pp": 4, "dp": 2, "other_parallelism": "interleave 3"}, {"pp": 4, "dp": 2, "other_parallelism": "VP2"},
-                  {"other_parallelism": "ZeRO-1"}, {"other_parallelism": "ZeRO-2"}, {"other_parallelism": "ZeRO-3"},
+                  {"pp": 4, "dp": 2, "other_parallelism": "interleave 3"},
+                  {"pp": 4, "dp": 2, "other_parallelism": "VP2"}, {"other_parallelism": "ZeRO-1"},
+                  {"other_parallelism": "ZeRO-2"}, {"other_parallelism": "ZeRO-3"},
                   {"notes": "microbatch 4; selective recompute"}]
         rows = self.predict(*others)
         self.assertEqual([row["why_skipped"] for row in rows], [""] * len(others))
@@ -139,7 +140,7 @@ class Rows(Case):
             self.assertEqual(len({(row["predicted_time_s"], row["predicted_mem_GB"]) for row in rows}), 1, rows)
 
     def test_measured_time_from_notes(self):
-        """All of these took half a second; a row's time shows in the error."""
+        """All of these took half a second; the error shows which time a row was given."""
         flops = 3 * 64 * 1024 * (24 * (24 * 2048 ** 2 + 4 * 1024 * 2048) + 2 * 51200 * 2048)
         again = flops + 64 * 1024 * 24 * (24 * 2048 ** 2 + 4 * 1024 * 2048)
         each = {"iter_time_s": "", "notes": "mbs 4"}
@@ -193,18 +194,19 @@ class Rows(Case):
 
 class Tables(Case):
     def test_any_shape_of_table(self):
-        """Order of columns, others than known ones, line ends, a byte order mark, quotes."""
+        """Order of columns, unknown columns, line ends, a byte order mark, quotes."""
         rows = [{**GPT, "more, of it": 'says "so"\ntwice'}, {**GPT, "tp": 2, "dp": 4, "more, of it": "ü"}]
         want, _ = self.predicted(as_csv(rows, COLUMNS + ["more, of it"]))
         self.assertEqual([row["more, of it"] for row in want], ['says "so"\ntwice', "ü"])
         self.assertEqual(list(want[0]), COLUMNS + ["more, of it"] + ADDED)
         text = as_csv(rows, ["more, of it"] + COLUMNS[::-1], quoting=csv.QUOTE_ALL)
-        for changed in (text, "\ufeff" + text, text.replace("\n", "\r\n").replace("so\"\"\r\n", "so\"\"\n"), text.rstrip("\n")):
+        for changed in (text, "\ufeff" + text, text.replace("\n", "\r\n").replace("so\"\"\r\n", "so\"\"\n"),
+                        text.rstrip("\n")):
             got, _ = self.predicted(changed)
             self.assertEqual(got, [{key: row[key] for key in got[0]} for row in want])
 
     def test_again(self):
-        """What was written is a table of runs; what was predicted takes the place of what was."""
+        """The file written is again a table of runs; new predictions replace those in it."""
         rows, report = self.predicted(as_csv([GPT, {**GPT, "tp": 3}]))
         with open(self.path("out.csv"), encoding="utf-8") as file:
             text = file.read()
@@ -225,7 +227,8 @@ class Tables(Case):
         for column in ("n_gpus", "batch"):
             done = self.run_table(as_csv([{}], [name for name in COLUMNS if name != column]))
             self.assert_refused(done, f"no column '{column}'", "'source', 'machine', ", "and 11 more", "commas")
-        self.assert_refused(self.run_table("n_gpus,batch\n1,2\n"), "nothing is measured", "iter_time_s", "'n_gpus', 'batch'")
+        self.assert_refused(self.run_table("n_gpus,batch\n1,2\n"), "nothing was measured", "iter_time_s",
+                            "'n_gpus', 'batch'")
         self.assert_refused(self.run_table("n_gpus;b\u00e4tch\n1;2\n"), "only 'n_gpus;b??tch'; ", "commas between")
 
     def test_names_of_columns(self):
@@ -250,7 +253,7 @@ class Tables(Case):
         path = self.write("runs.csv", as_csv([GPT]))
         os.symlink(path, self.path("link.csv"))
         for name in ("runs.csv", "link.csv"):
-            self.assert_refused(self.run_table(as_csv([GPT]), "-o", self.path(name)), "name another file")
+            self.assert_refused(self.run_table(as_csv([GPT]), "-o", self.path(name)), "name the same file")
         with open(path, encoding="utf-8") as file:
             self.assertEqual(file.read(), as_csv([GPT]))
         done = self.run_table(as_csv([GPT]), "-o", "-")
@@ -262,9 +265,11 @@ class Tables(Case):
         for words, parts in (([], ["--help"]), ([good, "--colour"], ["--colour"]), ([self.path("no.csv")], ["no.csv"]),
                              ([good, "more"], ["'more'"]), ([good, "--set", "x"], ["KEY=VALUE"]),
                              ([good, "--set", "bf16.most=much"], ["KEY=VALUE"]), ([good, "--set", "=1"], ["KEY=VALUE"]),
-                             ([good, "--set", "bf16.mots=1"], ["bf16.most"]), ([good, "--set", "bf16.most=7"], ["bf16.most"]),
-                             ([good, "-m", "dgx-a10"], ["dgx-a100"]), ([good, "-m", self.path("no.json")], ["no.json"]),
-                             ([good, "-o", self.path("no/out.csv")], ["no/out.csv"]), ([self.folder.name], [self.folder.name])):
+                             ([good, "--set", "bf16.mots=1"], ["bf16.most"]),
+                             ([good, "--set", "bf16.most=7"], ["bf16.most"]), ([good, "-m", "dgx-a10"], ["dgx-a100"]),
+                             ([good, "-m", self.path("no.json")], ["no.json"]),
+                             ([good, "-o", self.path("no/out.csv")], ["no/out.csv"]),
+                             ([self.folder.name], [self.folder.name])):
             self.assert_refused(run(*words, data=self.folder.name), *parts)
 
     def test_help(self):
@@ -284,8 +289,8 @@ class Assumed(Case):
                             {"source": "there", "vocab": 9, "reason": "c"})
         rows, report = self.predicted(as_csv([{**GPT, "vocab": ""}]), *words)
         self.assertEqual(float(rows[0]["predicted_time_s"]), self.secs())
-        self.assertEqual(report["assumed"], [{"source": "here", "model": "Small", "values": "vocab 51200", "reason": "a",
-                                              "rows": 1}])
+        self.assertEqual(report["assumed"],
+                         [{"source": "here", "model": "Small", "values": "vocab 51200", "reason": "a", "rows": 1}])
 
     def test_what_replaces(self):
         words = self.assume({"source": "here", "layers": 12, "replaces": True, "reason": "a typing error"})
@@ -295,9 +300,10 @@ class Assumed(Case):
     def test_fields_change_predictions(self):
         text = as_csv([{**GPT, "tp": 4, "dp": 2}, {**GPT, "notes": "", "pp": 2, "dp": 4}])
         base = self.predicted(text, *self.assume())[0]
-        for field, value in (("kv_heads", 4), ("head_size", 64), ("ffn", 2048), ("gated", 1), ("tied", 0), ("norm", "rms"),
-                             ("biases", 0), ("learned_positions", 0), ("micro_batch", 2), ("interleave", 2), ("zero", 3),
-                             ("recompute", "full"), ("layout", "scattered"), ("overlap", "none"), ("machine", "dgx-a100")):
+        for field, value in (("kv_heads", 4), ("head_size", 64), ("ffn", 2048), ("gated", 1), ("tied", 0),
+                             ("norm", "rms"), ("biases", 0), ("learned_positions", 0), ("micro_batch", 2),
+                             ("interleave", 2), ("zero", 3), ("recompute", "full"), ("layout", "scattered"),
+                             ("overlap", "none"), ("machine", "dgx-a100")):
             entry = {"source": "", field: value, "reason": "why not", "replaces": field == "machine"}
             rows, report = self.predicted(text, *self.assume(entry))
             self.assertEqual(len(report["assumed"]), 1, field)
@@ -307,7 +313,8 @@ class Assumed(Case):
 
     def test_networks_by_name(self):
         words = self.assume({"source": "here", "network": "gpt2", "reason": "its name"})
-        rows, _ = self.predicted(as_csv([{**GPT, "layers": "", "hidden": "", "heads": "", "vocab": "", "iter_time_s": 0.1}]),
+        rows, _ = self.predicted(as_csv([{**GPT, "layers": "", "hidden": "", "heads": "", "vocab": "",
+                                          "iter_time_s": 0.1}]),
                                  *words)
         self.assertEqual(float(rows[0]["predicted_time_s"]), self.secs(layers=12, hidden=768, heads=12, vocab=50257,
                                                                         iter_time_s=0.1))
@@ -324,16 +331,19 @@ class Assumed(Case):
                               ([{"source": "", "vocab": "3", "reason": "x"}], "entry 1: key 'vocab'"),
                               ([{"source": "", "vocab": 0, "reason": "x"}], "key 'vocab'"),
                               ([{"source": "", "overlap": "some", "reason": "x"}], "key 'overlap'"),
-                              ([{"source": "", "network": "gpt2-huge", "reason": "x"}], "gpt2-large"), ([3], "entry 1")):
+                              ([{"source": "", "network": "gpt2-huge", "reason": "x"}], "gpt2-large"),
+                              ([3], "entry 1")):
             self.assert_refused(self.run_table(as_csv([GPT]), *self.assume(*entries)), part)
         for text, part in (("{", "line 1"), ("{}", "'entries'")):
-            self.assert_refused(self.run_table(as_csv([GPT]), "--assume", self.write("mine.json", text)), "mine.json", part)
+            self.assert_refused(self.run_table(as_csv([GPT]), "--assume", self.write("mine.json", text)),
+                                "mine.json", part)
 
 
-# ---- what the scores should be ----
+# ---- expected scores ----
 
 def ranks(values):
-    return [sum(other < value for other in values) + (1 + sum(other == value for other in values)) / 2 for value in values]
+    return [sum(other < value for other in values) + (1 + sum(other == value for other in values)) / 2
+            for value in values]
 
 
 def spearman(a, b):
@@ -402,10 +412,11 @@ class Scores(Case):
         self.compare(report["all"], {**scores_of(list(groups.values())), "skipped": 1})
         for source in report["sources"]:
             self.compare(source, scores_of([group for key, group in groups.items() if key[0] == source["source"]]))
-        self.assertEqual({source["source"]: source["skipped"] for source in report["sources"]}, {"here": 0, "there": 1, "yonder": 0})
+        self.assertEqual({source["source"]: source["skipped"] for source in report["sources"]},
+                         {"here": 0, "there": 1, "yonder": 0})
         self.assertEqual(len(report["groups"]), 3)
         for group in report["groups"]:
-            key = tuple(str(group[name]) for name in ("source", "model")) + ("8", "24", "2048", str(group["batch"]), "1024")
+            key = (*(str(group[name]) for name in ("source", "model")), "8", "24", "2048", str(group["batch"]), "1024")
             self.compare(group, scores_of([groups[key]]))
 
     def test_memory(self):
@@ -421,13 +432,14 @@ class Scores(Case):
         done = self.run_table(as_csv(self.runs()), "--groups")
         self.assertEqual((done.returncode, done.err), (0, ""))
         lines = [line for line in done.out.splitlines() if line and not line.startswith("#")]
-        self.assertEqual([line.split()[0] for line in lines if not line.startswith(" ")], ["source", "here", "yonder", "there", "all"])
+        self.assertEqual([line.split()[0] for line in lines if not line.startswith(" ")],
+                         ["source", "here", "yonder", "there", "all"])
         self.assertIn("1 row: tp is missing", done.out)
         self.assertEqual(done.out.count("# group "), 3)
 
 
 class Measured(Case):
-    """The runs that others measured, where they are."""
+    """The runs measured by others, if their tables are available."""
 
     def test_training_runs(self):
         root = os.path.dirname(os.path.abspath(ARGUMENTS[1]))

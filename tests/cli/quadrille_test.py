@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The command quadrille from outside: results against NumPy on many grids, bad input, help, versions, the man page.
+"""The command quadrille as its users run it: results compared with NumPy on many grids, bad input, help, versions, the
+man page.
 
 usage: quadrille_test.py QUADRILLE MAN_PAGE [--mpiexec PROGRAM] [--full]
 Exits with 77 (skipped) where there is no NumPy.
@@ -71,7 +72,7 @@ class Case(unittest.TestCase):
         np.save(self.path(name + ".npy"), array)
 
     def make(self, shape, dtype, bias=True):
-        """Writes inputs of a layer; returns them and the options that name them."""
+        """Writes the inputs of a layer; returns them and the options that name them."""
         m, k, n = shape
         arrays = [self.random.uniform(-1, 1, size).astype(dtype) for size in ((m, k), (n, k), (n,), (m, n))]
         if not bias:
@@ -93,7 +94,7 @@ class Case(unittest.TestCase):
             got = np.load(os.path.join(self.out, name + ".npy"))
             stored = np.float32 if x.dtype == np.float16 and name in ("dw", "db") else x.dtype
             self.assertEqual((got.dtype, got.shape), (stored, values[name].shape), where)
-            # docs/numerics.md, with room for 64 ranks; NumPy's own error is 2^-11 (longdouble) or 2^-29 of it
+            # docs/numerics.md, with a margin for 64 ranks; NumPy's own error is 2^-11 (longdouble) or 2^-29 of it
             depth = (lengths[name] + 66) * unit
             bound = 1.001 * depth / (1 - depth) * magnitudes[name]
             if stored == np.float16: # partial sums, their sum and the bias are rounded
@@ -128,10 +129,11 @@ class Linear(Case):
         shapes = SHAPES + ([(40, 33, 27), (64, 64, 64)] if ARGUMENTS.full else [])
         for i, grid in enumerate(grids):
             for j, (layout, transposed) in enumerate(itertools.product(("replicated", "scattered"), (0, 1))):
-                picked = shapes if ARGUMENTS.full else [shapes[(i + j) % len(shapes)], shapes[(i + j + 3) % len(shapes)]]
+                picked = shapes if ARGUMENTS.full else [shapes[k % len(shapes)] for k in (i + j, i + j + 3)]
                 for k, shape in enumerate(picked):
                     with self.subTest(grid=grid, layout=layout, transposed=transposed, shape=shape):
-                        self.check(shape, ("f4", "f8", "f2")[(i + j + k) % 3], grid, layout, transposed, bias=(i + k) % 3 > 0)
+                        self.check(shape, ("f4", "f8", "f2")[(i + j + k) % 3], grid, layout, transposed,
+                                   bias=(i + k) % 3 > 0)
 
     def test_orders(self):
         for order in ("dzyx", "yzxd", "zxdy"):
@@ -197,7 +199,7 @@ class Linear(Case):
 
 
 class BadInput(Case):
-    """Every mistake: exit code 2, one sentence, no files."""
+    """Every mistake: exit code 2, one message, no files."""
 
     def refuse(self, words, *parts, grid="2x1x1x1", local="2"):
         words = [*words, "--grid", grid, "--local", local]
@@ -228,8 +230,9 @@ class BadInput(Case):
         with open(self.path("w.npy"), "rb") as file:
             whole = file.read()
         for data, part in ((whole[:-1], "truncated"), (whole + b"\0", "1 bytes too many"), (b"", "is empty"),
-                           (b"hello, world", "not a NumPy file"), (b"PK\3\4" + whole, "archive"), (whole[:40], "header"),
-                           (whole[:8] + b"\xff\xff" + whole[10:], "65535"), (whole[:6] + b"\x09" + whole[7:], "version 9")):
+                           (b"hello, world", "not a NumPy file"), (b"PK\3\4" + whole, "archive"),
+                           (whole[:40], "header"), (whole[:8] + b"\xff\xff" + whole[10:], "65535"),
+                           (whole[:6] + b"\x09" + whole[7:], "version 9")):
             with self.subTest(part=part):
                 with open(self.path("w.npy"), "wb") as file:
                     file.write(data)
@@ -247,10 +250,12 @@ class BadInput(Case):
             os.unlink(os.path.join(self.out, name + ".npy"))
         for bad, *parts in ((["--grid", "2x2"], "2x2", "GXxGYxGZxGD"), (["--grid", "0x1x1x2"], "0x1x1x2"),
                             (["--grid", "-1x-2x1x1"], "-1x-2x1x1"), (["--grid", "2x1x1x1x1"], "2x1x1x1x1"),
-                            (["--grid", "99999999999999999999x1x1x1"], "1024"), (["--grid", "2x2x1x1"], "--local 2", "--local 4"),
-                            (["--order", "xyz"], "xyz"), (["--order", "xxyz"], "xxyz"), (["--layout", "diagonal"], "diagonal"),
-                            (["--local", "0"], "'0'"), (["--local", "two"], "'two'"), (["--colour", "red"], "--colour", "--help"),
-                            (["--transposed=1"], "takes no value"), (["-q"], "-q"), (["extra"], "extra"), (["--x"], "needs a value"),
+                            (["--grid", "99999999999999999999x1x1x1"], "1024"),
+                            (["--grid", "2x2x1x1"], "--local 2", "--local 4"), (["--order", "xyz"], "xyz"),
+                            (["--order", "xxyz"], "xxyz"), (["--layout", "diagonal"], "diagonal"),
+                            (["--local", "0"], "'0'"), (["--local", "two"], "'two'"),
+                            (["--colour", "red"], "--colour", "--help"), (["--transposed=1"], "takes no value"),
+                            (["-q"], "-q"), (["extra"], "extra"), (["--x"], "needs a value"),
                             (["--out", ""], "--out"), (["--out", self.path("x.npy")], "not a folder"),
                             (["--out", self.path("x.npy/out")], "cannot be reached")):
             with self.subTest(bad=bad):
@@ -342,16 +347,25 @@ class Command(Case):
     def test_unknown_names(self):
         for command, words, says in (("plan", ["llama-70b", "-n", "4", "--machine", "laptop"],
                                       "nearest: llama-2-70b, llama-3-70b"),
-                                     ("plan", ["gpt2", "-n", "4", "--machine", "H100"], "nearest: dgx-h100, grand-teton"),
+                                     ("plan", ["gpt2", "-n", "4", "--machine", "H100"],
+                                      "nearest: dgx-h100, grand-teton"),
                                      ("mem", ["gtp2"], "nearest: gpt2 (")):
             with self.subTest(words=words):
                 self.assert_refused(run(command, *words), says)
         done = run("plan", "gpt2", "-n", "4", "--machine", "nope")
-        self.assert_refused(done, '"nope"')
+        self.assert_refused(done, '"nope"', "quadrille list machines")
         self.assertNotIn("nearest", done.err)
+        self.assert_refused(run("mem", "bert"), '"bert"', "quadrille list models")
+        setting = ["plan", "gpt2", "-n", "4", "--machine", "laptop", "--set"]
+        self.assert_refused(run(*setting, "f32.mots=1"), "did you mean 'f32.most'?")
+        done = run(*setting, "foo=1")
+        self.assert_refused(done, "no key 'foo'; docs/model.md")
+        self.assertNotIn("did you mean", done.err)
+        self.assert_refused(run("bench"), "no benchmark is named", "coll, gemm, layer or linear")
+        self.assert_refused(run("bench", "foo"), "unknown benchmark 'foo'", "coll, gemm, layer or linear")
 
     def test_machine_based_on_an_unknown_one(self):
-        """Looking for near machines meets the same file again."""
+        """The search for similar names of machines finds the same file again."""
         os.mkdir(self.path("machines"))
         with open(self.path("machines/mine.json"), "w", encoding="ascii") as file:
             file.write('{"based_on": "nothing-known"}')
@@ -400,7 +414,7 @@ class Command(Case):
         self.assertEqual(run("verify", "-n", "4", "--cases", "2", "--seed", "5").out, done.out)
 
     def test_little_address_space(self):
-        """Where there is too little for BLAS, which asks for ever, a sentence says so before it is asked."""
+        """If memory is too small for BLAS, which retries forever, an error is reported before BLAS is called."""
         limit = ("sh", "-c", 'ulimit -v "$0" && exec "$@"')
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
         if run("--version", before=(*limit, str(64 << 20))).returncode:
@@ -416,7 +430,8 @@ class Command(Case):
         self.assertEqual((codes[0], codes[-1]), (3, 0))
 
     def test_verify_refuses(self):
-        for bad in (["-n", "0"], ["-n", "65"], ["-n", "x"], ["--seed", "-1"], ["--dtype", "f8"], ["--cases", "0"], ["more"]):
+        for bad in (["-n", "0"], ["-n", "65"], ["-n", "x"], ["--seed", "-1"], ["--dtype", "f8"], ["--cases", "0"],
+                    ["more"]):
             with self.subTest(bad=bad):
                 self.assert_refused(run("verify", *bad), bad[-1])
 
@@ -424,8 +439,8 @@ class Command(Case):
         with open(ARGUMENTS.man_page, encoding="ascii") as file:
             page = file.read().replace("\\-", "-").replace("\\~", " ")
         sections = dict(re.findall(r"^\.SH (.+?)\n(.*?)(?=^\.SH |\Z)", page, re.S | re.M))
-        for section in ("OPTIONS", "BENCH", "BENCH COLL", "BENCH GEMM", "BENCH LAYER", "BENCH LINEAR", "CALIBRATE", "DOCTOR", "ENV", "LINEAR",
-                        "LIST", "PREDICT", "TOPO", "TRACE", "VERIFY"):
+        for section in ("OPTIONS", "BENCH", "BENCH COLL", "BENCH GEMM", "BENCH LAYER", "BENCH LINEAR", "CALIBRATE",
+                        "DOCTOR", "ENV", "LINEAR", "LIST", "PREDICT", "TOPO", "TRACE", "VERIFY"):
             words = [] if section == "OPTIONS" else section.lower().split()
             text = sections[section] + (sections["BENCH"] if section.startswith("BENCH ") else "")
             in_help = re.findall(r"^  (?:-\w, |    )--([\w-]+)", run(*words, "--help").out.split("Examples:")[0], re.M)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""quadrille topo: text, JSON and SVG of this machine, of made-up ones and of recorded ones; ranks; what is refused.
+"""quadrille topo: text, JSON and SVG of this machine, of synthetic ones and of recorded ones; ranks; refusals.
 
 usage: topo_test.py QUADRILLE [--mpiexec MPIEXEC]
-Machines that hwloc recorded are looked for in the folder QDR_TEST_TOPOLOGIES.
+Recorded machines of hwloc are searched for in the folder QDR_TEST_TOPOLOGIES.
 """
 import argparse
 import json
@@ -18,7 +18,7 @@ ARGUMENTS = None
 MACHINES = {"tioga-8xMI250X": (8, "tioga29"), "lassen-4xV100": (4, "lassen28"), "corona-epyc": (4, "corona145"),
             "dgx2-16xV100": (16, "NVIDIA DGX-2H"), "power8-gpu-pairs": (4, "drac-12.grenoble.grid5000.fr")}
 FOLDER = os.environ.get("QDR_TEST_TOPOLOGIES", "")
-MADE_UP = {"HWLOC_SYNTHETIC": "pack:2 numa:2 l3:1 core:2 pu:1"}  # 8 cores, 2 under each cache
+MADE_UP = {"HWLOC_SYNTHETIC": "pack:2 numa:2 l3:1 core:2 pu:1"}  # 8 cores, 2 per cache
 AXES = ["x", "y", "z", "d"]
 
 
@@ -72,7 +72,7 @@ class Case(unittest.TestCase):
             self.assertIn(part, done.err)
 
     def draw(self, *words, **more):
-        """The texts of the picture; each shape lies inside it."""
+        """The texts of the picture; each shape is inside it."""
         path = self.path("picture.svg")
         self.good("--svg", path, *words, **more)
         root = xml.etree.ElementTree.parse(path).getroot()
@@ -164,7 +164,8 @@ class Machines(Case):
         """hwloc's API version is older than its release: 2.8 in hwloc 2.9.0."""
         done = topo("--xml", self.path("other.xml", b"8 GPUs"))
         try:
-            release = subprocess.run(["hwloc-info", "--version"], capture_output=True, check=True).stdout.decode().split()[-1]
+            release = subprocess.run(["hwloc-info", "--version"], capture_output=True,
+                                     check=True).stdout.decode().split()[-1]
         except (FileNotFoundError, subprocess.CalledProcessError):
             release = json.loads(subprocess.run([ARGUMENTS.quadrille, "--version", "--json"], capture_output=True,
                                                 check=True).stdout)["hwloc"]
@@ -201,8 +202,8 @@ class Grids(Case):
         self.assertIn("grid 2x2x2x1, order xyzd: 8 ranks on 2 nodes, 4 on each, in order on their cores", text)
         rows = [line.split() for line in text.splitlines() if line[:2] in ("x ", "y ", "z ", "d ")]
         self.assertEqual([row[:6] for row in rows],
-                         [["x", "2", "1", "1", "2", "2"], ["y", "2", "2", "1", "2", "2"], ["z", "2", "4", "2", "1", "4"],
-                          ["d", "1", "8", "1", "1", "0"]])
+                         [["x", "2", "1", "1", "2", "2"], ["y", "2", "2", "1", "2", "2"],
+                          ["z", "2", "4", "2", "1", "4"], ["d", "1", "8", "1", "1", "0"]])
         labels = self.draw(*words, environment=MADE_UP)
         for word in ("package", "between packages", "network", "none"):
             self.assertIn(word, labels)
@@ -259,7 +260,7 @@ class Refusals(Case):
 
 class Ranks(Case):
     def test_mpi_is_not_started_alone(self):
-        """What MPI would need is not there."""
+        """A resource that MPI would need is missing."""
         environment = {"PMI_FD": "99", "PMI_RANK": "0", "PMI_SIZE": "1"}
         self.assertIsNone(self.read(environment=environment)["ranks"])
 
@@ -286,7 +287,7 @@ class Ranks(Case):
         self.assertIn("rank 3, node 0", self.draw(before=before))
         self.refused(topo("--grid", "3x1x1x1", before=before), "mpiexec -n 3")
         self.refused(topo("--tiger", before=before), "--tiger")
-        no_gpu = {"QDR_DEVICE": "cuda", "QDR_CUDA_PLUGIN": "/no/plugin.so"}  # nothing is computed
+        no_gpu = {"QDR_DEVICE": "cuda", "QDR_CUDA_PLUGIN": "/no/plugin.so"}  # no computation happens
         self.assertEqual(self.good("--grid", "2x2x1x1", before=before, environment=no_gpu), text)
         self.refused(topo("--tiger", before=before, environment=no_gpu), "--tiger")
         planned = self.read("--grid", "4x2x1x1", "--ranks-per-node", "4", before=before)["layout"]

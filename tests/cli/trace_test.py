@@ -80,7 +80,8 @@ class Case(unittest.TestCase):
 
 class Table(Case):
     def test_hidden_and_exposed(self):
-        """Rank 0 sums for 4 ms, of which 1 + 2 lie beside products; rank 1 for 2 ms beside nothing, and begins 2 ms late."""
+        """Rank 0 sums for 4 ms, of which 1 + 2 overlap with products; rank 1 for 2 ms without overlap, and begins 2 ms
+        late."""
         self.write(0, [event("product", "compute", 0, 3000), event("all-reduce", "x reduce", 2000, 4000, 8e6),
                        event("product", "compute", 4000, 2000)])
         self.write(1, [event("product", "compute", 0, 1000), event("all-reduce", "x reduce", 4000, 2000, 8e6)])
@@ -92,30 +93,34 @@ class Table(Case):
         self.assertEqual(set(rows(out)), {"x reduce", "all"})
 
     def test_axes(self):
-        """An axis with two directions of use has a row for both together."""
+        """An axis that is used in two directions has one row for both."""
         self.write(0, [event("all-reduce", "x reduce", 0, 1000, 3e6), event("all-gather", "z gather", 0, 1000, 1e6),
-                       event("reduce-scatter", "z reduce", 500, 1000, 2e6), event("product", "compute", 0, 750)], ranks=1)
+                       event("reduce-scatter", "z reduce", 500, 1000, 2e6), event("product", "compute", 0, 750)],
+                   ranks=1)
         found = rows(self.assert_done(trace(self.name)))
         self.assertEqual(set(found), {"x reduce", "z gather", "z reduce", "z", "all"})
         self.assertEqual(found["z"], [2.0, 3.0, 2.0, 1.0, 1.0, 50.0, 0.0, 1.5])
         self.assertEqual(found["all"][:4], [3.0, 6.0, 3.0, 1.75])
 
     def test_last(self):
-        self.write(0, [event("all-reduce", "x reduce", 0, 5000, 8e6), event("all-reduce", "x reduce", 9000, 1000, 1e6, run=1)],
-                   ranks=1)
+        self.write(0, [event("all-reduce", "x reduce", 0, 5000, 8e6),
+                       event("all-reduce", "x reduce", 9000, 1000, 1e6, run=1)], ranks=1)
         self.assertEqual(rows(self.assert_done(trace(self.name, "--last", "1")))["x reduce"][:3], [1.0, 1.0, 1.0])
         self.assertEqual(rows(self.assert_done(trace(self.name)))["x reduce"][:3], [2.0, 9.0, 6.0])
 
     def test_clocks(self):
-        """Rank 1's clock is 7 s ahead when it begins and gains 2 ms in 1 s; in rank 0's time both do the same."""
+        """Rank 1's clock is 7 s ahead at the beginning and gains 2 ms in 1 s; converted to rank 0's time both are the
+        same."""
         self.write(0, [event("product", "compute", 0, 3000), event("product", "compute", 990000, 10000)])
         clocks = [{"at": 7000000000, "ahead": 7000000000, "bound": 1500},
                   {"at": 8002000000, "ahead": 7002000000, "bound": 2500}]
-        self.write(1, [event("product", "compute", 7000000, 3006), event("product", "compute", 7991980, 10020)], clock=clocks)
+        self.write(1, [event("product", "compute", 7000000, 3006), event("product", "compute", 7991980, 10020)],
+                   clock=clocks)
         out = self.assert_done(trace(self.name, "--merge", self.path("all.json")))
         self.assertIn("off by 2.5 us at most", out)
         self.assertIn("# 1000.000 ms from", out)
-        ends = {(e["pid"], e["ts"] + e["dur"]) for e in json.loads(self.read("all.json"))["traceEvents"] if e["ph"] == "X"}
+        ends = {(e["pid"], e["ts"] + e["dur"]) for e in json.loads(self.read("all.json"))["traceEvents"]
+                if e["ph"] == "X"}
         for end, (pid, got) in zip([3000, 1000000] * 2, sorted(ends)):
             self.assertAlmostEqual(got, end, delta=0.01, msg=pid)
 
@@ -125,16 +130,18 @@ class Table(Case):
         self.assertIn("1 clock could not be compared", self.assert_done(trace(self.name)))
 
     def test_late(self):
-        """On a grid of 2x2 ranks 0 and 1, 2 and 3 sum over x, 0 and 2 over y; who sends to one rank waits for no other."""
+        """On a grid of 2x2 ranks 0 and 1, 2 and 3 sum over x, 0 and 2 over y; the sender of a message to one rank waits
+        for no other rank."""
         begins = [0, 300, 100, 500]
         for rank, begin in enumerate(begins):
-            self.write(rank, [event("all-reduce", "x reduce", begin, 1000 - begin), event("all-reduce", "x reduce", 1000, 10),
-                              event("send-recv", "y gather", begin, 1000), event("all-gather", "y gather", 2000 + begin, 50),
+            self.write(rank, [event("all-reduce", "x reduce", begin, 1000 - begin),
+                              event("all-reduce", "x reduce", 1000, 10), event("send-recv", "y gather", begin, 1000),
+                              event("all-gather", "y gather", 2000 + begin, 50),
                               event("all-reduce", "x reduce", 5000, 10 + begin, run=1)],
                        ranks=4, grid=[2, 2, 1, 1], place=[rank % 2, rank // 2, 0, 0])
         found = rows(self.assert_done(trace(self.name)))
         self.assertEqual(found["x reduce"][6], round((300 + 400) / 4 / 1000, 3))
-        self.assertEqual(found["y gather"][6], round((50 + 50) / 4 / 1000, 3))  # no longer than it lasted
+        self.assertEqual(found["y gather"][6], round((50 + 50) / 4 / 1000, 3))  # no longer than the run
         self.write(3, [event("all-reduce", "x reduce", 500, 500)], ranks=4, grid=[1, 4, 1, 1], place=[0, 3, 0, 0])
         self.assertEqual(rows(self.assert_done(trace(self.name)))["all"][6], 0)
 
@@ -155,16 +162,19 @@ class Files(Case):
         picture = self.read("run.svg")
         texts = list(xml.etree.ElementTree.fromstring(picture).itertext())
         for text in ("rank 1", "x1 y0 z0 d0", "compute", "x reduce", "0 ms", "2 ranks, grid 2x1x1x1: 6 ms",
-                     "a <\"&b\u00fc: product, 3 ms (task 1 of schedule 0)", "fc: all-reduce, 2 ms, 8 MB sent (task 1 of schedule 0)"):
+                     "a <\"&b\u00fc: product, 3 ms (task 1 of schedule 0)",
+                     "fc: all-reduce, 2 ms, 8 MB sent (task 1 of schedule 0)"):
             self.assertIn(text, texts)
-        # 1 box in the key, then 2 pieces beside products; 1 in the key, then 2 collectives in full.
+        # 1 box in the key, then 2 pieces that overlap with products; 1 in the key, then 2 whole collectives.
         self.assertEqual((picture.count(HIDDEN), picture.count(EXPOSED)), (1 + 2, 1 + 2))
 
     def test_picture_of_a_long_run(self):
-        """The last two schedules of at most eight ranks, unless --last says otherwise; microseconds where they fit."""
+        """The last two schedules of at most eight ranks, unless --last says otherwise; microseconds if they are
+        suitable."""
         for rank in range(9):
             self.write(rank, [event("all-reduce", "x reduce", 1e6 * run, 100, run=run) for run in range(5)], ranks=9)
-        for words, n_collectives, title in (((), 2, "the last 2 of 5 schedules: 1000 ms"), (("--last", "1"), 1, "5 schedules: 100 \u00b5s"),
+        for words, n_collectives, title in (((), 2, "the last 2 of 5 schedules: 1000 ms"),
+                                            (("--last", "1"), 1, "5 schedules: 100 \u00b5s"),
                                             (("--last", "9"), 5, "Ranks 0 to 7 of 9, grid 9x1x1x1: 4 s")):
             self.assert_done(trace(self.name, "--svg", self.path("run.svg"), *words))
             picture = self.read("run.svg")
@@ -176,14 +186,15 @@ class Files(Case):
         self.assert_done(trace(self.name, "--merge", self.path("all.json")))
         merged = json.loads(self.read("all.json"))
         events = [e for e in merged["traceEvents"] if e["ph"] == "X"]
-        names = {(e["pid"], e["tid"], e["name"]): e["args"].get("name") for e in merged["traceEvents"] if e["ph"] == "M"}
+        names = {(e["pid"], e["tid"], e["name"]): e["args"].get("name") for e in merged["traceEvents"]
+                 if e["ph"] == "M"}
         self.assertEqual(names[1, 0, "process_name"], "rank 1 (x1 y0 z0 d0)")
         self.assertEqual(names[1, 1, "thread_name"], "x reduce")
         self.assertEqual([e["pid"] for e in events], [0, 0, 0, 1, 1])
         self.assertEqual((events[0]["ts"], events[0]["dur"], events[0]["name"]), (0, 3000, "a <\"&b\u00fc"))
         self.assertEqual((events[1]["ts"], events[1]["tid"]), (2000, 1))
-        self.assertEqual(events[1]["args"], {"stream": "x reduce", "axis": "x", "task": 1, "run": 0, "bytes": 8000000, "flops": 0.0,
-                                             "late_us": 2000})
+        self.assertEqual(events[1]["args"], {"stream": "x reduce", "axis": "x", "task": 1, "run": 0, "bytes": 8000000,
+                                             "flops": 0.0, "late_us": 2000})
         self.assertEqual(merged["otherData"]["ranks"], 2)
 
     def test_merged_last(self):
@@ -205,7 +216,7 @@ class Files(Case):
 
 
 class Refused(Case):
-    """One sentence each, exit code 2, nothing on standard output."""
+    """One message each, exit code 2, nothing on standard output."""
 
     def test_files(self):
         self.assert_refused("run.json.0 could not be opened (No such file")
@@ -239,13 +250,15 @@ class Refused(Case):
             self.write(rank, [event("product", "compute", 0, 1)])
         before = self.read("run.json.1")
         for option in ("--merge", "--svg"):
-            self.assert_refused(f"{option} {self.name}.1 and the trace {self.name}.N are the same file", option, self.name + ".1")
+            self.assert_refused(f"{option} {self.name}.1 and the trace {self.name}.N name the same file", option,
+                                self.name + ".1")
         self.assertEqual(self.read("run.json.1"), before)
 
     def test_headers(self):
         for key, value in (("id", 5), ("rank", "0"), ("ranks", None), ("grid", [1, 1, 1]), ("place", {}), ("clock", 0),
                            ("clock", [{}]),
-                           ("clock", [{"at": 0, "ahead": 1e300, "bound": 0}]), ("clock", [{"at": 0, "ahead": 0, "bound": -1}]),
+                           ("clock", [{"at": 0, "ahead": 1e300, "bound": 0}]),
+                           ("clock", [{"at": 0, "ahead": 0, "bound": -1}]),
                            ("clock", [{"at": 0, "ahead": 0, "bound": 0}] * 3), ("lost", "x")):
             self.write(0, [event("product", "compute", 0, 1)], **{key: value})
             self.assert_refused("its description of the run is damaged")
@@ -259,11 +272,14 @@ class Refused(Case):
             self.assert_refused("invalid rank count")
 
     def test_events(self):
-        for change, says in (({"ts": None}, "not found: ts"), ({"dur": "1"}, "got string"), ({"dur": -1}, "no time"), ({"ts": 1e300}, "no time"),
-                             ({"tid": 8}, "tid is not a stream"), ({"tid": -1}, "tid is not a stream"), ({"name": None}, "not found: name"),
-                             ({"cat": 3}, "Expected string"), ({"args": {}}, "not found: task"), ({"args": []}, "Expected object"), ({"ph": None}, "no ph")):
+        for change, says in (({"ts": None}, "not found: ts"), ({"dur": "1"}, "got string"), ({"dur": -1}, "no time"),
+                             ({"ts": 1e300}, "no time"), ({"tid": 8}, "tid is not a stream"),
+                             ({"tid": -1}, "tid is not a stream"), ({"name": None}, "not found: name"),
+                             ({"cat": 3}, "Expected string"), ({"args": {}}, "not found: task"),
+                             ({"args": []}, "Expected object"), ({"ph": None}, "no ph")):
             changed = {**event("product", "compute", 0, 1), **change}
-            self.write(0, [event("product", "compute", 0, 1), {k: v for k, v in changed.items() if v is not None}], ranks=1)
+            self.write(0, [event("product", "compute", 0, 1), {k: v for k, v in changed.items() if v is not None}],
+                       ranks=1)
             self.assert_refused("event 2 of 2: ")
             self.assert_refused(says)
         for run in (-1, 2 ** 31 - 1):
@@ -294,11 +310,11 @@ class Refused(Case):
 
 
 class Runs(Case):
-    BENCH = ["bench", "gemm", "-m", "64", "-n", "32", "-k", "16", "--iterations", "3", "--warmup", "0", "--threads", "1",
-             "--backward", "--local", "4", "--grid", "2x2x1x1"]
+    BENCH = ["bench", "gemm", "-m", "64", "-n", "32", "-k", "16", "--iterations", "3", "--warmup", "0",
+             "--threads", "1", "--backward", "--local", "4", "--grid", "2x2x1x1"]
 
     def test_bytes(self):
-        """Every collective of the schedules is there, with the bytes that the closed form has."""
+        """Every collective of the schedules is there, with the bytes of the closed form."""
         self.assert_done(start(ARGUMENTS.quadrille, *self.BENCH, environment={"QDR_TRACE": self.name}))
         out = self.assert_done(trace(self.name))
         self.assertIn("# 4 ranks, grid 2x2x1x1", out)
@@ -307,7 +323,8 @@ class Runs(Case):
         for name, columns in (("x reduce", 16), ("y reduce", 8)):
             self.assertEqual(rows(out)[name][0], 3)
             self.assertAlmostEqual(rows(out)[name][1], round(3e-6 * 64 * columns * 4, 3), delta=1e-9)
-        names = [e["args"]["name"] for e in json.loads(self.read("run.json.2"))["traceEvents"] if e["name"] == "process_name"]
+        names = [e["args"]["name"] for e in json.loads(self.read("run.json.2"))["traceEvents"]
+                 if e["name"] == "process_name"]
         self.assertEqual(names, ["rank 2 (x0 y1 z0 d0)"])
 
     def test_runs_do_not_mix(self):
@@ -324,9 +341,11 @@ class Runs(Case):
 
 
 def collectives(events, groups):
-    """{(stream, group, run, number of the call): [(begin, end) of each member]}; no member ends one before all began it."""
+    """{(stream, group, run, number of the call): [(begin, end) of each member]}; no member ends one before all have
+    begun it."""
     found, counts = {}, {}
-    for e in sorted((e for e in events if e["ph"] == "X" and e["tid"] > 0), key=lambda e: (e["pid"], e["tid"], e["ts"])):
+    for e in sorted((e for e in events if e["ph"] == "X" and e["tid"] > 0),
+                    key=lambda e: (e["pid"], e["tid"], e["ts"])):
         stream, run = e["args"]["stream"], e["args"]["run"]
         count = counts[e["pid"], stream, run] = counts.get((e["pid"], stream, run), 0) + 1
         key = stream, groups(e["pid"], stream[0]), run, count
@@ -339,12 +358,13 @@ def worst_gap(found):
 
 
 class Clocks(Case):
-    """Ranks whose clocks are seconds apart and run at speeds that differ by tenths."""
+    """Ranks whose clocks differ by seconds and run at speeds that differ by tenths."""
 
     def run_program(self, environment=()):
         if not ARGUMENTS.program:
             self.skipTest("no MPI")
-        environment = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CLIQUES_BY_BLOCK": "1", "OPENBLAS_NUM_THREADS": "1", **environment}
+        environment = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CLIQUES_BY_BLOCK": "1", "OPENBLAS_NUM_THREADS": "1",
+                       **environment}
         done = start(ARGUMENTS.mpiexec, "-n", "4", ARGUMENTS.program, environment=environment)
         if done.returncode == 77:
             self.skipTest(done.out)
@@ -356,7 +376,8 @@ class Clocks(Case):
     def test_aligned(self):
         self.run_program({"QDR_TRACE": self.name})
         parts = [json.loads(self.read(f"run.json.{rank}")) for rank in range(4)]
-        if any(len(part["quadrille"]["clock"]) == 1 and part["quadrille"]["clock"][0]["bound"] == 0 for part in parts[1:]):
+        if any(len(part["quadrille"]["clock"]) == 1 and part["quadrille"]["clock"][0]["bound"] == 0
+               for part in parts[1:]):
             self.skipTest("this MPI takes all ranks for one node")
         raw = collectives([e for part in parts for e in part["traceEvents"]], self.groups)
         self.assertGreater(len(raw), 40)
@@ -372,10 +393,11 @@ class Clocks(Case):
         self.assertLessEqual(worst_gap(aligned), bound)
 
     def test_rank_0_asks(self):
-        """Where only rank 0 has the variable, as with launchers that do not pass it on, all ranks are traced."""
+        """If only rank 0 has the variable, as with launchers that do not pass it on, all ranks are traced."""
         if not ARGUMENTS.program:
             self.skipTest("no MPI")
-        words = [ARGUMENTS.mpiexec, "-n", "1", "env", "QDR_TRACE=" + self.name, ARGUMENTS.program, ":", "-n", "3", ARGUMENTS.program]
+        words = [ARGUMENTS.mpiexec, "-n", "1", "env", "QDR_TRACE=" + self.name, ARGUMENTS.program, ":", "-n", "3",
+                 ARGUMENTS.program]
         done = start(*words, environment={"OPENBLAS_NUM_THREADS": "1"})
         if done.returncode == 77:
             self.skipTest(done.out)

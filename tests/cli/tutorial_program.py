@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The program that the C blocks of docs/tutorial.md are, in order, followed by a main that compares it with plain loops.
+"""The program formed by the C blocks of docs/tutorial.md, in order, followed by a main that compares it with plain
+loops.
 
 usage: tutorial_program.py TUTORIAL TAIL OUTPUT
 """

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes after the C blocks of docs/tutorial.md (tutorial_program.py): plain loops to compare with, and main. */
+/* The part that follows the C blocks of docs/tutorial.md (tutorial_program.py): plain loops for comparison, and
+ * main. */
 #include <stdio.h>
 
 #define EXPECT(condition, ...)                                                                                         \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One body of tests for all communicators: results bit for bit, bytes sent, groups, agreement.
+/* One set of tests for all communicators: results bit for bit, bytes sent, groups, agreement.
  *
- *   conform_comm [--local P | --messages] [SEED]     else mpiexec's ranks; --messages: no shared memory */
+ *   conform_comm [--local P | --messages] [SEED]     without --local: mpiexec's ranks; --messages: no shared memory */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,9 +297,8 @@ static int n_trials(const member *self, int n) { return self->is_local || self->
 
 static int test_random(member self)
 {
-    for (int i = 0; i < n_trials(&self, 300); i++) {
+    for (int i = 0; i < n_trials(&self, 300); i++)
         if (run_trial(self, hash(self.seed + (uint64_t)i), i % 2)) return 1;
-    }
     return 0;
 }
 
@@ -416,22 +415,23 @@ static int test_in_flight(member self)
 /* Groups of odd and even ranks, in falling order; a rank may be in none. */
 static int test_split(member self)
 {
-    qdri_comm *part = NULL, *none = NULL;
+    qdri_comm *part = NULL, *deep = NULL, *none = NULL;
     OK(qdri_comm_split(self.comm, self.rank % 2, -self.rank, &part));
     const int size = (self.size + 1 - self.rank % 2) / 2;
     CHECK(qdri_comm_size(part) == size, "%d", qdri_comm_size(part));
     CHECK(qdri_comm_rank(part) == size - 1 - self.rank / 2, "%d", qdri_comm_rank(part));
     CHECK(qdri_comm_node_size(part) >= 1 && qdri_comm_node_size(part) <= size, "node");
     member inner = self;
-    inner.comm = part;
-    inner.rank = qdri_comm_rank(part);
-    inner.size = size;
-    for (int i = 0; i < 20; i++) {
-        if (run_trial(inner, hash(self.seed + 1000 + (uint64_t)i), 0)) return 1;
-    }
+    inner.comm = part, inner.rank = qdri_comm_rank(part), inner.size = size;
+    for (uint64_t i = 0; i < 20; i++)
+        if (run_trial(inner, hash(self.seed + 1000 + i), 0)) return 1;
+    if (self.rank % 2) OK(qdri_comm_split(part, 0, 0, &deep)); /* the others know nothing of it */
     OK(qdri_comm_split(self.comm, self.rank == 0 ? -1 : 3, 0, &none));
     CHECK((none == NULL) == (self.rank == 0), "colour -1");
     if (none) CHECK(qdri_comm_rank(none) == self.rank - 1, "equal keys keep the order");
+    inner.comm = none, inner.rank = self.rank - 1, inner.size = self.size - 1;
+    if (none && run_trial(inner, hash(self.seed + 2000), 0)) return 1;
+    qdri_comm_destroy(&deep);
     qdri_comm_destroy(&none);
     qdri_comm_destroy(&part);
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers that every rank can compute for every other, and what comes of their sums, for comm.c. */
+/* Numbers that every rank can compute for every other rank, and the results of reducing them, for comm.c. */
 #ifndef TESTS_CONFORM_COMM_VALUES_H
 #define TESTS_CONFORM_COMM_VALUES_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the conformance tests of devices share: a device (the CPU's, or with QDR_DEVICE=cuda and QDR_CUDA_MEMORY=managed
+/* Shared by the conformance tests of devices: a device (the CPU's, or with QDR_DEVICE=cuda and QDR_CUDA_MEMORY=managed
  * a GPU's), arrays of any type, and checks against long double references with bounds derived from the unit roundoff u:
- * γ(n) = n·u / (1 - n·u) bounds n roundings after each other. */
+ * γ(n) = n·u / (1 - n·u) bounds n successive roundings. */
 #ifndef QDR_TESTS_CONFORM_DEVICE_H
 #define QDR_TESTS_CONFORM_DEVICE_H
 

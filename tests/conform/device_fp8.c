@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products whose factors are rounded to fp8: the rounding itself against a search of all codes, the products against
- * long double sums of factors that were rounded by that search. */
+/* Products whose factors are rounded to fp8: the rounding itself is compared with a search over all codes, the products
+ * with long double sums of factors rounded by that search. */
 #include "dev/cpu/fp8.h"
 #include "device.h"
 #include "fp8.h"
@@ -31,7 +31,7 @@ static void codes_stay_what_they_are(void **state)
         }
 }
 
-/* The middles between neighbours, and the floats beside them. */
+/* The midpoints between neighbours, and the floats next to them. */
 static void middles_go_to_the_even_one(void **state)
 {
     (void)state;

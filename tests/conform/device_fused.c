@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products with a bias, with GELU and with the gradient through it, as far as the device does them at once, against the
- * same one after the other and against a long double triple loop. */
+/* Products with a bias, with GELU and with the gradient through GELU, as far as the device fuses them, compared with
+ * the same operations one after the other and with a long double triple loop. */
 #include "device.h"
 
 enum { BIAS = 1, GELU = 2, GELU_OF = 4 };
@@ -15,7 +15,7 @@ typedef struct fused_case {
     array a, b, c, bias, gelu, gelu_of;
 } fused_case;
 
-/* An array that begins `shift` elements behind a boundary of 16 bytes: element first_of(). */
+/* An array that begins `shift` elements after a boundary of 16 bytes: element first_of(). */
 static array make_at(qdr_dtype dtype, int64_t n, int is_random)
 {
     return is_random ? make_random(dtype, n + 32, 1.5) : make(dtype, n + 32);
@@ -136,7 +136,7 @@ static void fill_nan(array *a)
     for (int64_t i = 0; i < a->n; i++) set(a, i, (double)NAN);
 }
 
-/* Elements before and behind stay as they were. */
+/* Elements before and after it are unchanged. */
 static void check_around(const array *a, int64_t n)
 {
     const int64_t first = first_of(a, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens and targets beyond the vocabulary fail the kernels that read them; negative ones do not. */
+/* Tokens and targets outside the vocabulary fail the kernels that read them; negative ones do not. */
 #include "device.h"
 
 enum { N_ROWS = 37, N_COLS = 3, VOCAB = 10, BEGIN = 4, END = 7 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of layer norm, one by one and as a whole: moments of parts, their merge, apply, and the gradient, which
+/* The kernels of layer norm, one by one and together: moments of parts, their merge, apply, and the gradient, which
  * must agree with finite differences. */
 #include "device.h"
 

@@ -42,6 +42,9 @@ static adamw_arrays arrays_make(qdr_dtype dtype, int64_t n)
     adamw_arrays a = {make_random(dtype, n, 1), make_random(sums, n, 1), make_random(sums, n, 1),
                       make_random(sums, n, 1), make(sums, n)};
     for (int64_t i = 0; i < n; i++) set(&a.v, i, uniform(0, 1));
+    for (int64_t i = 0; i < n; i++) { /* the others were written since the last step */
+        if (is_narrow(dtype) && test_between(&seed, 0, 2)) set(&a.p, i, (double)get(&a.master, i));
+    }
     return a;
 }
 
@@ -56,6 +59,17 @@ static void arrays_drop(adamw_arrays *a)
     for (int i = 0; i < N_ARRAYS; i++) drop(all[i]);
 }
 
+/* Where a step starts: a parameter that is not its rounded master was written since the last one. */
+static ref value_before(const adamw_arrays *old, int64_t i)
+{
+    if (!is_narrow(old->p.dtype)) return get(&old->p, i);
+    array rounded = make(old->p.dtype, 1);
+    set(&rounded, 0, (double)get(&old->master, i));
+    const int is_kept = get(&rounded, 0) == get(&old->p, i);
+    drop(&rounded);
+    return get(is_kept ? &old->master : &old->p, i);
+}
+
 static void check_step(const qdri_kernel *k, const adamw_arrays *old, const adamw_arrays *now, double t)
 {
     const ref limit = (ref)k->u.adamw.clip_norm, grad_scale = (ref)k->u.adamw.grad_scale;
@@ -65,7 +79,7 @@ static void check_step(const qdri_kernel *k, const adamw_arrays *old, const adam
     const int has_master = is_narrow(k->dtype);
     for (int64_t i = 0; i < k->u.adamw.n; i++) {
         const ref g = factor * get(&old->g, i);
-        const ref p = get(has_master && t > 1 ? &old->master : &old->p, i);
+        const ref p = value_before(old, i);
         const ref m = beta1 * get(&old->m, i) + (1 - beta1) * g;
         const ref v = beta2 * get(&old->v, i) + (1 - beta2) * g * g;
         const ref root = sqrtl(v / (1 - powl(beta2, (ref)t))) + (ref)k->u.adamw.epsilon;

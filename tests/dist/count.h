@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts allocations of the whole process. A program that uses it links with count_dep, so that calls of the library
- * and of the test are seen, those inside other libraries are not. */
+/* Counts allocations in the whole process. A program that uses it links with count_dep, so that calls by the library
+ * and by the test are counted, but not those inside other libraries. */
 #ifndef TEST_DIST_COUNT_H
 #define TEST_DIST_COUNT_H
 

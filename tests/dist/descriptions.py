@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Each member of each description in the public headers, and each number that a call on a grid, a stack, a layer or an
-optimizer takes, is varied on one rank by test_same, or excused there with a reason.
+optimizer takes, is varied on one rank by test_same, or exempted there with a reason.
 
 usage: descriptions.py TEST_SAME HEADERS
 """
@@ -13,7 +13,8 @@ import sys
 STRUCT = re.compile(r"typedef struct (qdr_\w+) \{(.*?)\n\} \1;", re.S)
 FUNCTION = re.compile(r"QDR_API (?:QDR_NODISCARD )?(?:qdr_status|void)\s+(qdr_\w+)\(([^)]*)\);", re.S)
 OBJECT = re.compile(r"qdr_(?:grid|stack|linear|adamw) \*\w+$")
-NUMBER = re.compile(r"(?:int|int64_t|uint64_t|size_t|double|qdr_edge|qdr_layout|qdr_dtype|qdr_axis|const char \*)\s*(\w+)$")
+NUMBER = re.compile(r"(?:int|int64_t|uint64_t|size_t|double|qdr_edge|qdr_layout|qdr_dtype|qdr_axis|const char \*)\s*"
+                    r"(\w+)$")
 CALLS_OF = ("stack.h", "linear.h", "optim.h", "matrix.h")
 
 
@@ -34,7 +35,7 @@ def members_of(body):
 
 
 def descriptions(folder):
-    """The structs that begin with a version: what callers fill."""
+    """The structs that begin with a version, which callers fill."""
     for name in sorted(os.listdir(folder)):
         with open(os.path.join(folder, name), encoding="utf-8") as file:
             text = without_comments(file.read())

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The harness of tests on ranks. */
+/* The harness for tests on ranks. */
 #include "dist.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that run on ranks: threads of one process (--local P), or what mpiexec started. The first failed check prints
- * where and on which rank, and ends the process, so that no other rank waits for it. */
+/* Tests that run on ranks: threads of one process (--local P), or processes started by mpiexec. The first failed check
+ * prints its location and rank, and ends the process, so that no other rank waits for it. */
 #ifndef TEST_DIST_H
 #define TEST_DIST_H
 
@@ -56,8 +56,8 @@ void dist_fill_edge_along(const qdr_stack *stack, qdr_edge edge, void *data, uin
                           uint64_t direction);
 /* One forward and backward: the input x and the gradient of y are filled from seeds. Waits. */
 void dist_step(qdr_stack *stack, qdr_edge x, uint64_t x_seed, qdr_edge y, uint64_t y_seed, int flags);
-/* All gradients of parameters, whole and one behind the other, of the stack's type of gradients.
- * @return how many numbers */
+/* All gradients of parameters, whole and one after the other, of the stack's type of gradients.
+ * @return their number of elements */
 int64_t dist_gather_gradients(qdr_stack *stack, void *gradients);
 void dist_synchronize(qdr_context *ctx);
 

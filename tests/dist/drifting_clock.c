@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program to be traced, under mpiexec: a layer, forward and backward, on ranks whose clocks show different times and
- * run at different speeds, as those of different machines do. The linker puts this file's clock_gettime() in place of
- * the system's; MPI keeps its own. */
+ * run at different speeds, as those of different machines do. The linker replaces the system's clock_gettime() by the
+ * one in this file; MPI keeps the original. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

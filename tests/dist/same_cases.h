@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rank 1 passes in test_same.c: one line for each member of each description and each argument. */
+/* The values that rank 1 passes in test_same.c: one line for each member of each description and each argument. */
 #ifndef TEST_DIST_SAME_CASES_H
 #define TEST_DIST_SAME_CASES_H
 
@@ -96,6 +96,7 @@
     X(qdr_stack_gather_parameter, index, s->index = 1, "qdr_stack_gather_parameter has index 0 on rank 0 and 1", 0)    \
     X(qdr_stack_gather_parameter, which, s->which = 1, "qdr_stack_gather_parameter has which 0 on rank 0 and 1", 0)    \
     X(qdr_stack_backward, flags, s->backward_flags = QDR_ACCUMULATE, "flags 0 on rank 0 and 1 on rank 1", 0)           \
+    X(qdr_stack_backward, deferring, s->backward_flags = QDR_DEFER_SYNC, "flags 0 on rank 0 and 2 on rank 1", 0)       \
     X(qdr_stack_backward, loss_scale, s->loss_scale = 2, "loss_scale 1 on rank 0 and 2 on rank 1", 0)                  \
     X(qdr_stack_load_parameter, index, s->load_index = 1, "qdr_stack_load_parameter has index 0 on rank 0 and 1", 1)   \
     X(qdr_stack_load_parameter, full, s->loaded = 2, "fc.weight has a full value of digest", 1)                        \

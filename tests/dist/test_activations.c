@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks whose activations are the caller's (caller_activations): the same bits as without, no memory for edges, to the
- * byte and as allocated; and what cannot run without them. */
+/* Stacks with caller_activations: they compute the same bits as others, and need no memory for edges, both by the size
+ * queries and as allocated; and calls that are impossible with them. */
 #include <stdlib.h>
 #include <string.h>
 

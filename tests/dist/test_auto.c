@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grids that the model chooses: all ranks get the same, whatever they ask, and it can be made. */
+/* Grids chosen by the model: all ranks get the same one, whatever they request, and it can be created. */
 #include <string.h>
 
 #include "dist.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The collectives that each rank calls for one linear layer (channel, kind, type, elements, and which ranks of the
- * world take part) against the table of docs/design.md, "The algorithm", written down here once more for shapes that
- * every grid divides. Nothing of the library's own schedule is used: coordinates follow from the order, extents from
- * the table. Who takes part is learned by an all-gather of rank numbers over each channel.
+/* Checks which collectives each rank calls for one linear layer: channel, kind, type, elements, and the participating
+ * ranks of the world. They are compared with the table in docs/design.md, "One layer", which is written down again here
+ * for shapes that every grid divides evenly. The test uses no part of the library's own schedule: coordinates are
+ * computed from the order, extents from the table. The participants are found by an all-gather of rank numbers over
+ * each channel.
  *
- * On every grid of P ranks, each in another order, normal and transposed, both layouts of both edges, X kept and
- * gathered again, all types:
+ * On every grid of P ranks, each in a different order; normal and transposed layers; both layouts of both edges; X kept
+ * and gathered again; all types:
  *
  *   test_calls [--local P]     mpiexec -n P test_calls */
 #include <quadrille/launch.h>

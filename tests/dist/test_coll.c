@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives along an axis: every kind, uneven and empty parts, in place, on streams, calls that are wrong or do not
- * fit each other. */
+/* Collectives along an axis: every kind, uneven and empty parts, in place, on streams; calls that are invalid or do not
+ * match each other. */
 #include <stdio.h>
 #include <string.h>
 
@@ -83,7 +83,7 @@ static double sum(const trial *t, int64_t i)
     return all;
 }
 
-/* Room for n elements and a guard behind them, all 0xff. */
+/* Space for n elements and a guard after them, all 0xff. */
 static void *room(const trial *t, int64_t n) { return dist_memory(t->ctx, n + GUARD_ELEMS, t->dtype); }
 
 static void fill(const trial *t, void *data, int64_t begin, int64_t n)
@@ -96,7 +96,7 @@ static void check_guard(const trial *t, const void *data, int64_t n)
     const size_t bytes = qdr_dtype_bytes(t->dtype);
     const unsigned char *guard = (const unsigned char *)data + (size_t)n * bytes;
     for (size_t i = 0; i < GUARD_ELEMS * bytes; i++)
-        DIST_CHECK(guard[i] == 0xff, "byte %d behind %d elements", (int)i, (int)n);
+        DIST_CHECK(guard[i] == 0xff, "byte %d after %d elements", (int)i, (int)n);
 }
 
 static void check_element(const trial *t, const void *data, int64_t i, double want)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Overlap changes no bit, on every grid of the ranks and in both layouts, also when the tasks of all streams begin late
- * by random times: a wait that is missing shows as another number. Other panel counts stay within rounding. */
+/* Overlap changes no bit, on every grid of the ranks and in both layouts, even if the tasks of all streams are delayed
+ * by random times: a missing wait would show as a different number. Other numbers of panels stay within rounding. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -123,7 +123,7 @@ static void nearly_same(const outcome *a, const outcome *b)
                    (long long)i, b->numbers[i], a->numbers[i]);
 }
 
-/* The plan without overlap, which gives `plain` up to rounding, and beside delays: bit for bit. */
+/* The plan without overlap, which gives `plain` up to rounding, and with delays: bit for bit. */
 static void run_late(qdr_grid *grid, plan how, const outcome *plain, uint64_t seed, const char *what)
 {
     how.overlap = QDR_OVERLAP_NONE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GELU between linear layers, on every grid of the ranks, where a device may do it with a product and where it may not:
- * near what a caller's operation gives in F64, and bit for bit the same with overlap and without. */
+/* GELU between linear layers, on every grid of the ranks, in cases where a device may fuse it with a product and where
+ * it may not: close to the result of a caller's operation in F64, and bit for bit the same with overlap and without. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

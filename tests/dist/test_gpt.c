@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPT of examples/common on every grid of p local ranks and in both layouts, against one process with plain loops:
+/* The GPT of examples/common on every grid of p local ranks and in both layouts, compared with one process that uses
+ * plain loops:
  *   f64   the loss of each AdamW step within 1e-9 relative, every gradient of step 0 within its rounding bound
  *   f32   the loss of each step within 1e-4 relative
- *   bf16  the loss of each step within 2 % (parameters have 8 bits; this checks the plumbing only)
+ *   bf16  the loss of each step within 2 % (parameters have 8 bits; this only checks that everything is connected)
  *   f16   gradients scaled by 1024, the loss of each step within 0.25 %: it has three bits more
  * Initial weights are drawn on each grid and must be the same on all.
  *

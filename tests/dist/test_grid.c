@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grids: coordinates, groups, sums over axes, traffic, options that do not fit. */
+/* Grids: coordinates, groups, sums over axes, traffic, invalid options. */
 #include <stdio.h>
 #include <string.h>
 

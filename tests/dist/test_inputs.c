@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each operation right behind an input of the stack: whether the input's gradient is wanted changes no bit of what
- * comes after it, forward and backward. */
+/* Each operation directly after an input of the stack: whether the input's gradient is wanted changes no bit of later
+ * results, forward and backward. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects are destroyed in any order: for each two of them, the one is destroyed, then the other, while all that are
- * left are used; then these, parents first. Where something is freed too early, or never, the address sanitizer says
- * so.
+/* Objects are destroyed in any order: for each pair of objects, one is destroyed, then the other, while all remaining
+ * ones are used; then these are destroyed, parents first. If something is freed too early, or never, the address
+ * sanitizer reports it.
  *
  *   test_lives local N       N ranks in threads
  *   test_lives mpi           under mpiexec

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory, in both layouts. Of making and initialising a stack, on every grid of p ranks that splits matrices: no
- * allocation is as large as a full matrix, and all that is held at once is what the size queries said. Of a whole
- * training step: the peak of the library's allocations equals what the size queries said, to the byte, and a rank holds
- * its share of the parameters. Of a second stack: it takes its own room.
+/* Memory, in both layouts. For creating and initialising a stack, on every grid of p ranks that splits matrices: no
+ * allocation is as large as a full matrix, and the total is what the size queries reported. For a whole training step:
+ * the peak of the library's allocations equals what the size queries reported, to the byte, and a rank holds its share
+ * of the parameters. For a second stack: it allocates its own memory.
  *
  *   test_memory                  8 local ranks
  *   mpiexec -n P test_memory mpi each process a rank */
@@ -68,8 +68,8 @@ static int steps(gpt *model, qdr_adamw *optimizer)
     return 0;
 }
 
-/* A larger stack of the same grid, whose staging is taken beside the first one's. What grows with neither rows nor
- * columns is shared. */
+/* A larger stack of the same grid, whose staging is allocated in addition to the first one's. Memory that depends
+ * neither on rows nor on columns is shared. */
 static int check_second(qdr_context *ctx, const gpt *first, const qdr_stack_sizes *taken)
 {
     gpt_config config = first->config;

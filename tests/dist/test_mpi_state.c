@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MPI in a state that does not do: not initialised, too few threads, finalised, another launcher; and a communicator of
- * the program's own. One process, no mpiexec. */
+/* MPI in an unsuitable state: not initialised, insufficient thread level, finalised, another launcher; and
+ * communicators created by the program. One process, no mpiexec. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm with its features cut at random over any axis, in all types, against plain loops in f64, within bounds
- * that follow from the order of the operations; and its gradient by differences through the distributed forward.
+/* Layer norm with its features split at random over any axis, in all types, compared with plain loops in f64, within
+ * bounds that follow from the order of the operations; and its gradient compared with differences of the distributed
+ * forward pass.
  *
- * Bounds: u is the roundoff of the sums' type, t that of the stored type, n the features, g the parts, X = max|x|. A
- * mean of n terms errs by e = (n + 4g + 8)·u·X at most. Squared deviations sum to within (2n + 8g + 16)·u of
- * themselves, plus what a wrong mean adds: 2·g·e/s + (e/s)² of them, s² = var + epsilon. Half of that is the relative
- * error of 1/s, v. So x̂ errs by h = e/s + |x̂|·(v + 4u). */
+ * Bounds: u is the roundoff of the sums' type, t that of the stored type, n the number of features, g that of the
+ * parts, X = max|x|. The error of a mean of n terms is at most e = (n + 4g + 8)·u·X. The relative error of a sum of
+ * squared deviations is at most (2n + 8g + 16)·u, plus the effect of an inexact mean: 2·g·e/s + (e/s)², s² = var +
+ * epsilon. Half of that is the relative error of 1/s, v. So the error of x̂ is h = e/s + |x̂|·(v + 4u). */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW and the gradient norm on a stack with parameters of every kind, on random grids, against plain loops in f64.
+/* AdamW and the gradient norm on a stack with parameters of every kind, on random grids, compared with plain loops in
+ * f64.
  *
  * Gradients are multiples of 2^-6 below 1, so Σg² is exact in any order and the norm must be right to the last bit.
- * Bounds of a parameter: with u the roundoff of the moments' type, the scaled gradient errs by 2u, relatively; t steps
- * of a moment by (4t + 2)·u (v: (4t + 4)·u) of the same recursion on absolute values; m̂/(sqrt(v̂) + ε) by that of m,
- * half that of v and 6u more. Each step rounds lr, the decay and the parameter, 4u of their sizes. BF16 and F16 round
- * what they store, not its master. Dividing by a scale of the loss is exact. */
+ * Bounds for a parameter, with u the roundoff of the moments' type: the relative error of the scaled gradient is 2u;
+ * the error after t steps of a moment is (4t + 2)·u (v: (4t + 4)·u) of the same recursion on absolute values; that of
+ * m̂/(sqrt(v̂) + ε) is that of m, plus half that of v, plus 6u. Each step rounds lr, the decay and the parameter, 4u of
+ * their sizes. BF16 and F16 round what they store, but not the master copy, which loading replaces. Dividing by a
+ * scale of the loss is exact. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,6 +247,26 @@ static void one_step(optim_case *c, qdr_adamw *optimizer, uint64_t seed, int ste
     for (int i = 0; i < c->n_parameters; i++) check_parameter(c, i);
 }
 
+/* What replaces an element of a parameter, and how far its master may then be from it: not at all, unless the master
+ * rounds to the new value, too, and stays. */
+static void load_element(const optim_case *c, serial *s, int64_t j, double value)
+{
+    const double apart = fabs(s->p[j] - value) + s->error[j];
+    const double rounded = dist_roundoff(c->dtype) * fabs(value) + dist_least(c->dtype) + 2 * s->error[j];
+    s->error[j] = is_narrow(c->dtype) && apart <= rounded ? apart : 0;
+    s->p[j] = value;
+}
+
+/* New values for the stack and its serial copy, before the first step or between two. */
+static void load_all(optim_case *c, uint64_t seed)
+{
+    for (int i = 0; i < c->n_parameters; i++) {
+        serial *s = &c->parameters[i];
+        for (int64_t j = 0; j < s->n; j++) load_element(c, s, j, dist_value(seed, i, j));
+        load(c, i, s->p);
+    }
+}
+
 static void steps(qdr_context *ctx, uint64_t seed)
 {
     for (int round = 0, n = dist_rounds(12); round < n; round++) {
@@ -257,11 +279,9 @@ static void steps(qdr_context *ctx, uint64_t seed)
         DIST_OK(qdr_adamw_create(c.stack, &c.opts, &optimizer));
         qdr_mem_usage(ctx, &after, &peak);
         DIST_CHECK(after - before == bytes, "took %zu bytes, not %zu", after - before, bytes);
-        for (int i = 0; i < c.n_parameters; i++) {
-            for (int64_t j = 0; j < c.parameters[i].n; j++) c.parameters[i].p[j] = dist_value(data_seed, i, j);
-            load(&c, i, c.parameters[i].p);
-        }
+        load_all(&c, data_seed);
         for (int step = 1; step <= N_STEPS; step++) {
+            if (step == N_STEPS) load_all(&c, data_seed + N_STEPS + 1);
             if (c.dtype == QDR_F16) bad_step(&c, optimizer, data_seed + (uint64_t)step);
             one_step(&c, optimizer, data_seed + (uint64_t)step, step);
         }

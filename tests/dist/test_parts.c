@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of the batch: a stack whose gradients are shared, copied and added to, on every grid of the ranks, gives what
- * it gives in one part, up to rounding, with overlap and without. */
+/* Parts of the batch: a stack whose gradients are shared, copied and added to gives, on every grid of the ranks, the
+ * same results as in one part, up to rounding, with overlap and without; and losses of cells with fewer sequences than
+ * parts, as plain loops. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "dist.h"
 
-enum { WIDTH = 12, UNIT = 2, MOST = 4096 };
+enum { WIDTH = 12, UNIT = 2, MOST = 4096, VOCAB = 11 };
 
 /* Two layers read x. Residuals share their gradient with the edges they read, of which e and r are read by a layer,
  * too, that adds to it. */
@@ -94,8 +95,99 @@ static void every_grid(qdr_context *ctx, uint64_t seed)
     free(memory);
 }
 
+/* ---- losses ---- */
+
+typedef struct loss_case {
+    qdr_axis axis; /* of the logits' columns */
+    qdr_layout layout;
+    int n_parts;
+    int64_t n_rows;
+} loss_case;
+
+/* -1, no target, in about one row of VOCAB + 1. */
+static int32_t target_of(uint64_t seed, int64_t row)
+{
+    uint64_t state = seed + 1000 * (uint64_t)row;
+    return (int32_t)dist_below(&state, VOCAB + 1) - 1;
+}
+
+/* Of all rows, by plain loops. */
+static double wanted_loss(int64_t n_rows, uint64_t seed, int64_t *n_valid)
+{
+    double loss = 0;
+    *n_valid = 0;
+    for (int64_t row = 0; row < n_rows; row++) {
+        const int32_t target = target_of(seed, row);
+        double sum = 0;
+        if (target < 0) continue;
+        for (int64_t col = 0; col < VOCAB; col++) sum += exp(dist_value(seed, row, col));
+        loss += log(sum) - dist_value(seed, row, target);
+        ++*n_valid;
+    }
+    return loss;
+}
+
+static void fill(const qdr_stack *stack, qdr_edge logits, qdr_edge targets, uint64_t seed)
+{
+    void *values;
+    int32_t *ids;
+    qdr_owned owned;
+    DIST_OK(qdr_stack_edge_value(stack, logits, &values));
+    dist_fill_edge(stack, logits, values, seed);
+    DIST_OK(qdr_stack_edge_value(stack, targets, (void **)&ids));
+    DIST_OK(qdr_stack_edge_owned(stack, targets, &owned));
+    for (int64_t i = 0; i < owned.n_rows; i++) ids[i] = target_of(seed, owned.rows.begin + i);
+}
+
+/* Two forwards of other numbers; each loss is asked for twice. */
+static void check_losses(qdr_grid *grid, const loss_case *c, uint64_t seed)
+{
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = c->n_rows, .row_unit = UNIT, .dtype = QDR_F64,
+                                 .batch_parts = c->n_parts};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{VOCAB, 1}}, .col_axis = c->axis, .layout = c->layout};
+    qdr_stack *stack;
+    qdr_edge logits, targets;
+    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    DIST_OK(qdr_stack_add_input(stack, "logits", &input, 0, &logits));
+    DIST_OK(qdr_stack_add_cross_entropy(stack, "loss", logits, &targets));
+    DIST_OK(qdr_stack_build(stack));
+    for (int i = 0; i < 4; i++) {
+        int64_t n_valid, n_wanted;
+        double loss;
+        const double wanted = wanted_loss(c->n_rows, seed + (uint64_t)(i / 2), &n_wanted);
+        if (i % 2 == 0) {
+            fill(stack, logits, targets, seed + (uint64_t)(i / 2));
+            DIST_OK(qdr_stack_forward(stack));
+        }
+        DIST_OK(qdr_stack_loss(stack, &loss, &n_valid));
+        DIST_CHECK(
+            n_valid == n_wanted && fabs(loss - wanted) <= 1e-12 * (1 + wanted),
+            "grid %dx%dx%dx%d, logits over axis %d, layout %d, %d parts of %lld rows, call %d: %.17g of %lld rows, "
+            "not %.17g of %lld",
+            qdr_grid_size(grid, QDR_X), qdr_grid_size(grid, QDR_Y), qdr_grid_size(grid, QDR_Z),
+            qdr_grid_size(grid, QDR_D), (int)c->axis, (int)c->layout, c->n_parts, (long long)c->n_rows, i, loss,
+            (long long)n_valid, wanted, (long long)n_wanted);
+    }
+    qdr_stack_destroy(&stack);
+}
+
+/* Some cells have a sequence more than others, some may have none. */
+static void losses_on(qdr_grid *grid, void *seed)
+{
+    const int64_t n_cells = (int64_t)qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
+    for (int i = 0; i < 10; i++) {
+        const loss_case c = {.axis = i % 2 ? QDR_X : QDR_Y,
+                             .layout = i < 2 ? QDR_SCATTERED : QDR_REPLICATED,
+                             .n_parts = i / 2,
+                             .n_rows = UNIT * (1 + dist_below(seed, 3 * n_cells))};
+        check_losses(grid, &c, dist_random(seed));
+    }
+}
+
+static void losses(qdr_context *ctx, uint64_t seed) { dist_every_grid(ctx, losses_on, &seed); }
+
 int main(int argc, char **argv)
 {
-    static const dist_test tests[] = {{"every grid, in parts", every_grid}};
-    return dist_main(argc, argv, tests, 1);
+    static const dist_test tests[] = {{"every grid, in parts", every_grid}, {"losses", losses}};
+    return dist_main(argc, argv, tests, 2);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far ahead weights are gathered: as told, or as memory allows. */
+/* How far ahead weights are gathered: as requested, or as memory allows. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redistribution between random layouts: every element arrives, there and back is the identity, errors reach all
+/* Redistribution between random layouts: every element arrives, a round trip is the identity, errors reach all
  * ranks. */
 #include <string.h>
 
@@ -87,6 +87,29 @@ static void there_and_back(qdr_context *ctx, uint64_t seed)
     DIST_CHECK(before == after, "%zu bytes are left of %zu", after, before);
 }
 
+/* What stays on its rank is copied directly: it needs no staging for messages. */
+static void what_stays_is_not_staged(qdr_context *ctx, uint64_t seed)
+{
+    qdr_grid *grid = dist_random_grid(ctx, &seed);
+    const qdr_matrix rows = {QDR_OPTS_INIT, .n_rows = 1024 * qdr_context_size(ctx), .cols = {{64, 1}},
+                             .spread = QDR_SPREAD_RANKS};
+    part source = part_of(grid, &rows, QDR_F32), target = part_of(grid, &rows, QDR_F32);
+    const size_t bytes = (size_t)(source.owned.n_rows * source.owned.n_cols) * sizeof(float);
+    size_t before = 0, now = 0, peak = 0;
+    use_device(ctx);
+    for_each_byte(&source.owned, source.data, 4, set_byte);
+    qdr_mem_reset_peak(ctx);
+    qdr_mem_usage(ctx, &before, &peak);
+    DIST_OK(qdr_redistribute(grid, &rows, source.data, &rows, target.data, QDR_F32, NULL));
+    dist_synchronize(ctx);
+    qdr_mem_usage(ctx, &now, &peak);
+    for_each_byte(&target.owned, target.data, 4, check_byte);
+    DIST_CHECK(peak - before < bytes, "%zu bytes are allocated to move nothing", peak - before);
+    qdr_mem_free(ctx, &source.data);
+    qdr_mem_free(ctx, &target.data);
+    qdr_grid_destroy(&grid);
+}
+
 /* One rank's mistake is everybody's error, and the next call works. */
 static void errors_reach_all(qdr_context *ctx, uint64_t seed)
 {
@@ -134,8 +157,9 @@ int main(int argc, char **argv)
 {
     static const dist_test tests[] = {
         {"there and back", there_and_back},
+        {"what stays is not staged", what_stays_is_not_staged},
         {"errors reach all", errors_reach_all},
         {"what a rank owns, refused", owned_refusals},
     };
-    return dist_main(argc, argv, tests, 3);
+    return dist_main(argc, argv, tests, 4);
 }

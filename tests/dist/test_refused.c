@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that would compute something else than what was meant: values that are not whole, and buffers that overlap. */
+/* Calls that would compute something other than intended: values that are not whole numbers, and buffers that
+ * overlap. */
 #include <string.h>
 
 #include "dist.h"
@@ -83,6 +84,7 @@ typedef struct place {
     qdr_context *ctx;
     qdr_linear *layer; /* of COLS × COLS, on a grid of one */
     qdr_stack *stack;
+    void *value; /* of the layer's output */
     char *memory;
     const char *x; /* at its begin; y: some bytes on */
     char *y;
@@ -184,7 +186,13 @@ static void check_own(const place *p)
     DIST_FAILS(qdr_linear_forward(p->layer, p->memory, w.gradient, 0, NULL), QDR_ERR_ARGUMENT, "the stack's gradients");
     DIST_FAILS(qdr_linear_backward(p->layer, w.gradient, p->memory, far(p, 0), 0, NULL), QDR_ERR_ARGUMENT,
                "the stack's gradients");
-    DIST_FAILS(qdr_stack_gather_parameter(p->stack, 0, 0, w.data), QDR_ERR_ARGUMENT, "overlap");
+    void *const values[] = {w.data, (float *)w.data + 1, w.gradient, p->value};
+    for (int i = 0; i < 4; i++) {
+        DIST_FAILS(qdr_stack_gather_parameter(p->stack, 0, 0, values[i]), QDR_ERR_ARGUMENT, "gather: full");
+        DIST_FAILS(qdr_stack_load_parameter(p->stack, 0, values[i]), QDR_ERR_ARGUMENT, "load: full");
+        dist_sentence("overlap", __FILE__, __LINE__);
+    }
+    DIST_OK(qdr_stack_load_parameter(p->stack, 0, p->memory));
 }
 
 static void check_bind(const place *p)
@@ -221,6 +229,7 @@ static void overlaps_are_refused(qdr_context *ctx, uint64_t seed)
     DIST_OK(qdr_stack_add_input(p.stack, "x", &input, 0, &x));
     DIST_OK(qdr_stack_add_linear(p.stack, &fc, x, &y, &p.layer));
     DIST_OK(qdr_stack_build(p.stack));
+    DIST_OK(qdr_stack_edge_value(p.stack, y, &p.value));
     memory = dist_memory(p.ctx, BYTES, QDR_U8);
     p.memory = memory;
     memset(memory, 0, BYTES);

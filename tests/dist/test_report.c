@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports of stacks: every kind of task is there as often as the lists have it, numbers are numbers, and measuring
- * changes no result. Nothing is asserted about times but that there are some. */
+/* Reports of stacks: every kind of task occurs as often as in the lists, numbers are numbers, and measuring changes no
+ * result. The only assertion about times is that there are some. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,7 +172,7 @@ static void test_every_grid(qdr_context *ctx, uint64_t seed)
     dist_every_grid(ctx, check_grid, &machine);
 }
 
-/* More runs than are kept. */
+/* More runs than are kept, and a list whose only run does not count. */
 static void test_long(qdr_context *ctx, uint64_t seed)
 {
     qdr_grid *grid;
@@ -184,6 +184,8 @@ static void test_long(qdr_context *ctx, uint64_t seed)
     create(grid, QDR_REPLICATED, &model);
     if (qdr_context_rank(ctx) == 0) DIST_OK(qdr_stack_measure(model.stack)); /* others need not */
     (void)train(&model, 40);
+    DIST_OK(qdr_stack_forward(model.stack));
+    DIST_OK(qdr_stack_backward(model.stack, 0, 1));
     if (qdr_context_rank(ctx) == 0) {
         char *text = text_of(model.stack, NULL);
         DIST_CHECK(strstr(text, "medians of 32 runs") != NULL, "%s", text);

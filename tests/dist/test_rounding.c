@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of bf16 activations over P ranks round once, and not at each rank on the way: docs/numerics.md has r = 2,
- * whatever P. Rows in which one rank has 1 and the others the largest number that bf16 drops when it is added to 1: a
- * sum that is rounded hop by hop, beginning at that rank, loses all of them, (P - 1)·v of a bound of about 2·v. Each
- * rank is that one in some row of each part. Y forward and dX backward, over x and over y, both layouts. From four
- * ranks on it can fail. */
+/* Sums of bf16 activations over P ranks are rounded once, and not at each rank on the way: docs/numerics.md has r = 2,
+ * for any P. In each tested row one rank has 1 and the others have the largest number that bf16 drops when it is added
+ * to 1: a sum that is rounded hop by hop, beginning at that rank, loses all of them, (P - 1)·v compared with a bound of
+ * about 2·v. Each rank has the 1 in some row of each part. Y forward and dX backward, over x and over y, both layouts.
+ * The test can fail from four ranks on. */
 #include <math.h>
 
 #include "dist.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where shards lie: the runs of a parameter make up this rank's elements, those of all ranks the whole parameter, each
- * element once; and values that are put and read by runs are those that gathering and loading mean. */
+/* The location of shards: the runs of a parameter together contain exactly this rank's elements, those of all ranks
+ * contain the whole parameter, each element once; and values written and read by runs agree with loading and
+ * gathering. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 1 passes something else than the others: for each member of each description, and each argument of the calls
- * that make, fill and train a stack, all ranks fail with one sentence, which names it. descriptions.py holds the list
- * against the public headers, so that a new member is varied here, or excused.
+/* Rank 1 passes something different from the others: for each member of each description, and each argument of the
+ * calls that create, fill and train a stack, all ranks fail with one message, which names it. descriptions.py compares
+ * the list with the public headers, so that a new member must be varied here, or excused.
  *
  *   test_same [--local P] [--seed N]     mpiexec -n P test_same
  *   test_same --list                     what is varied, and what is not and why

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks that share parameters: while the owner trains, a stack with other numbers of rows gives, bit for bit, what a
- * stack with a whole copy of the parameters gives; its sizes; what it refuses; any order of destroying. And stacks
- * whose activations are the caller's. */
+/* Stacks that share parameters: while the owner trains, a stack with a different number of rows gives, bit for bit, the
+ * results of a stack with its own copy of the parameters; its sizes; what it refuses; destroying in any order. And
+ * stacks with caller_activations. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ typedef struct model {
 typedef struct variant {
     int64_t n_sequences;
     qdr_layout layout;
-    qdr_storage storage;
+    qdr_storage storage[2]; /* of up and down */
     int panels, batch_parts, caller_memory;
     qdr_dtype dtype;
 } variant;
@@ -37,12 +37,17 @@ static void describe(qdr_grid *grid, const variant *v, model *m)
     const qdr_embedding_desc table = {
         QDR_OPTS_INIT,      .name = "table",    .vocab = {VOCABULARY, 1}, .features = {HIDDEN, HEAD},
         .context = CONTEXT, .layout = v->layout};
-    const qdr_linear_desc up = {
-        QDR_OPTS_INIT,           .name = "up",         .in = {{HIDDEN, HEAD}}, .out = {{INNER, 1}, {8, 4}}, .bias = 1,
-        .out_layout = v->layout, .storage = v->storage};
-    const qdr_linear_desc down = {QDR_OPTS_INIT,           .name = "down", .in = {{INNER, 1}, {8, 4}},
-                                  .out = {{HIDDEN, HEAD}}, .bias = 1,      .out_layout = v->layout,
-                                  .transposed = 1};
+    const qdr_linear_desc up = {QDR_OPTS_INIT,
+                                .name = "up",
+                                .in = {{HIDDEN, HEAD}},
+                                .out = {{INNER, 1}, {8, 4}},
+                                .bias = 1,
+                                .out_layout = v->layout,
+                                .storage = v->storage[0]};
+    /* Without a bias, so that a W is the last of all parameters. */
+    const qdr_linear_desc down = {QDR_OPTS_INIT,           .name = "down",          .in = {{INNER, 1}, {8, 4}},
+                                  .out = {{HIDDEN, HEAD}}, .out_layout = v->layout, .transposed = 1,
+                                  .storage = v->storage[1]};
     qdr_linear *embedding;
     qdr_edge edge, residual;
     DIST_OK(qdr_stack_create(grid, &opts, &m->stack));
@@ -158,12 +163,12 @@ static void check_grid(qdr_grid *grid, void *user)
     variant of_owner = random_variant(seed, dtype), other = random_variant(seed, dtype);
     model owner, shared, copy;
     qdr_adamw *optimizer = NULL;
-    of_owner.storage = dist_below(seed, 2) ? QDR_IN_OUT : QDR_OUT_IN;
+    for (int i = 0; i < 2; i++) of_owner.storage[i] = dist_below(seed, 2) ? QDR_IN_OUT : QDR_OUT_IN;
     make(grid, &of_owner, NULL, &owner);
     DIST_OK(qdr_stack_init(owner.stack, 5, 0.3));
     double before = NAN;
     make(grid, &other, owner.stack, &shared); /* no parameter becomes zero */
-    other.storage = of_owner.storage;
+    memcpy(other.storage, of_owner.storage, sizeof other.storage);
     make(grid, &other, NULL, &copy);
     check_sizes(&shared, &copy);
     DIST_OK(qdr_adamw_create(owner.stack, NULL, &optimizer));
@@ -215,18 +220,18 @@ static void forward_only(const model *shared)
 
 static void others_are_refused(qdr_grid *grid, const model *owner, const model *shared)
 {
-    static const variant unlike = {.n_sequences = 3, .storage = QDR_IN_OUT, .dtype = QDR_F32};
-    static const variant other_type = {.n_sequences = 3, .storage = QDR_OUT_IN, .dtype = QDR_F64};
+    static const variant unlike = {.n_sequences = 3, .storage = {QDR_IN_OUT}, .dtype = QDR_F32};
+    static const variant other_type = {.n_sequences = 3, .storage = {QDR_OUT_IN}, .dtype = QDR_F64};
     model m;
     describe(grid, &unlike, &m);
     DIST_FAILS(qdr_stack_share_parameters(m.stack, NULL), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_stack_share_parameters(NULL, owner->stack), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_stack_share_parameters(m.stack, m.stack), QDR_ERR_STATE, "not built");
-    DIST_FAILS(qdr_stack_share_parameters(m.stack, shared->stack), QDR_ERR_STATE, "third one's");
+    DIST_FAILS(qdr_stack_share_parameters(m.stack, shared->stack), QDR_ERR_STATE, "those of a third one");
     DIST_FAILS(qdr_stack_share_parameters(shared->stack, owner->stack), QDR_ERR_STATE, "already built");
     DIST_OK(qdr_stack_share_parameters(m.stack, owner->stack));
     DIST_FAILS(qdr_stack_share_parameters(m.stack, owner->stack), QDR_ERR_STATE, "already");
-    DIST_FAILS(qdr_stack_build(m.stack), QDR_ERR_SHAPE, "up.weight is stored another way");
+    DIST_FAILS(qdr_stack_build(m.stack), QDR_ERR_SHAPE, "up.weight is stored differently");
     qdr_stack_destroy(&m.stack);
     describe(grid, &other_type, &m);
     DIST_OK(qdr_stack_share_parameters(m.stack, owner->stack));
@@ -273,7 +278,7 @@ static void differences_are_named(qdr_grid *grid)
 
 static void what_cannot_be_is_refused(qdr_context *ctx, uint64_t seed)
 {
-    static const variant of_owner = {.n_sequences = 4, .storage = QDR_OUT_IN, .dtype = QDR_F32};
+    static const variant of_owner = {.n_sequences = 4, .storage = {QDR_OUT_IN}, .dtype = QDR_F32};
     qdr_grid *grid = dist_random_grid(ctx, &seed), *another = dist_random_grid(ctx, &seed);
     model owner, shared, elsewhere;
     make(grid, &of_owner, NULL, &owner);
@@ -294,7 +299,7 @@ static void what_cannot_be_is_refused(qdr_context *ctx, uint64_t seed)
 static void callers_memory(qdr_context *ctx, uint64_t seed)
 {
     static _Alignas(64) char any_memory[64];
-    static const variant of_owner = {.n_sequences = 4, .storage = QDR_OUT_IN, .dtype = QDR_F32};
+    static const variant of_owner = {.n_sequences = 4, .storage = {QDR_OUT_IN}, .dtype = QDR_F32};
     variant other = {.n_sequences = 2, .dtype = QDR_F32, .caller_memory = 1};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     qdr_stack_memory memory = {.version = QDR_OPTS_INIT};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks on random grids: gradients of a graph with shared edges against finite differences, overlap on and off bit for
- * bit, micro-batches, caller's memory, wrong descriptions. */
+/* Stacks on random grids: gradients of a graph with shared edges compared with finite differences, overlap on and off
+ * bit for bit, micro-batches, caller's memory, invalid descriptions. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +79,7 @@ typedef struct variant {
     int batch_parts;
     int key_heads; /* 0: as many as query heads */
     int whole_groups; /* the queries of a key head stay together */
+    int turned; /* x for y and y for x: the first layer is transposed, the second is not */
 } variant;
 
 typedef struct graph {
@@ -91,31 +92,46 @@ typedef struct graph {
     void *memory[4];
 } graph;
 
-/* qkv is read by two attentions, x by a norm and by both sides of a residual, p by a product and by a GELU. */
+/* qkv is read by two attentions, x by a norm and by both sides of a residual, p by a product and by a GELU. `second` is
+ * read by a GELU and by a residual: backward, the GELU adds to a gradient that `first` shares and still needs. */
 static void add_nodes(graph *g, const variant *v)
 {
     const int key_heads = v->key_heads ? v->key_heads : HEADS;
     const qdr_block features[QDR_MAX_BLOCKS] = {{HIDDEN, HEAD_SIZE}};
     const qdr_block keys = {key_heads * HEAD_SIZE, HEAD_SIZE};
     const qdr_block queries = {HIDDEN, v->whole_groups ? HEADS / key_heads * HEAD_SIZE : HEAD_SIZE};
-    qdr_edge normed, qkv, first, second, both, p, doubled, product, bent;
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{HIDDEN, HEAD_SIZE}}, .col_axis = QDR_X, .layout = v->layout};
+    qdr_edge normed, qkv, first, second, both, aside, p, q, doubled, product, bent;
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{HIDDEN, HEAD_SIZE}}, .col_axis = v->turned ? QDR_Y : QDR_X,
+                                 .layout = v->layout};
     DIST_OK(qdr_stack_add_input(g->stack, "x", &input, 1, &g->x));
     DIST_OK(qdr_stack_add_layer_norm(g->stack, "norm", 0, g->x, &normed));
-    qdr_linear_desc desc = {QDR_OPTS_INIT,           .name = "qkv",           .bias = 1,
-                            .out_layout = v->layout, .out_row_unit = CONTEXT, .drop_gathered = v->drop_gathered};
+    qdr_linear_desc desc = {QDR_OPTS_INIT,
+                            .name = "qkv",
+                            .bias = 1,
+                            .transposed = v->turned,
+                            .out_layout = v->layout,
+                            .out_row_unit = CONTEXT,
+                            .drop_gathered = v->drop_gathered};
     memcpy(desc.in, features, sizeof features);
     desc.out[0] = queries;
     desc.out[1] = desc.out[2] = keys;
     DIST_OK(qdr_stack_add_linear(g->stack, &desc, normed, &qkv, NULL));
     DIST_OK(qdr_stack_add_attention(g->stack, "first", HEAD_SIZE, CONTEXT, qkv, &first));
     DIST_OK(qdr_stack_add_attention(g->stack, "second", HEAD_SIZE, CONTEXT, qkv, &second));
+    DIST_OK(qdr_stack_add_gelu(g->stack, "aside", second, &aside));
     DIST_OK(qdr_stack_add_residual(g->stack, "both", first, second, &both));
-    qdr_linear_desc back = {QDR_OPTS_INIT,   .name = "proj",          .bias = 1,
-                            .transposed = 1, .out_layout = v->layout, .drop_gathered = v->drop_gathered};
+    qdr_linear_desc back = {QDR_OPTS_INIT,
+                            .name = "proj",
+                            .bias = 1,
+                            .transposed = !v->turned,
+                            .out_layout = v->layout,
+                            .drop_gathered = v->drop_gathered};
     back.in[0] = queries;
     memcpy(back.out, features, sizeof features);
     DIST_OK(qdr_stack_add_linear(g->stack, &back, both, &p, NULL));
+    back.name = "proj aside";
+    DIST_OK(qdr_stack_add_linear(g->stack, &back, aside, &q, NULL));
+    DIST_OK(qdr_stack_add_residual(g->stack, "projected", p, q, &p));
     DIST_OK(qdr_stack_add_residual(g->stack, "doubled", g->x, g->x, &doubled));
     const qdr_op_desc op = {QDR_OPTS_INIT,      .name = "product",          .n_in = 2,
                             .in = {doubled, p}, .forward = product_forward, .backward = product_backward,
@@ -275,11 +291,12 @@ static qdr_grid *some_grid(qdr_context *ctx, uint64_t *seed)
     return grid;
 }
 
-/* All ranks on y: more of them than key heads, and with many of them than heads. */
-static qdr_grid *tall_grid(qdr_context *ctx)
+/* All ranks on the axis of the heads: more of them than key heads, and with many of them than heads. */
+static qdr_grid *tall_grid(qdr_context *ctx, int turned)
 {
     qdr_grid *grid = NULL;
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = qdr_context_size(ctx), .z = 1, .d = 1};
+    const int n = qdr_context_size(ctx);
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = turned ? n : 1, .y = turned ? 1 : n, .z = 1, .d = 1};
     DIST_OK(qdr_grid_create(ctx, &opts, &grid));
     return grid;
 }
@@ -288,7 +305,8 @@ static void gradients_are_slopes(qdr_context *ctx, uint64_t seed)
 {
     static const int key_heads[] = {0, 0, 0, 0, 1, 2, 2, 3};
     for (int i = 0; i < 8; i++) {
-        qdr_grid *grid = i / 2 == 2 ? tall_grid(ctx) : some_grid(ctx, &seed);
+        const int turned = (int)dist_below(&seed, 2);
+        qdr_grid *grid = i / 2 == 2 ? tall_grid(ctx, turned) : some_grid(ctx, &seed);
         graph g;
         open_graph(&g, grid,
                    &(variant){.layout = i % 2 ? QDR_SCATTERED : QDR_REPLICATED,
@@ -296,7 +314,8 @@ static void gradients_are_slopes(qdr_context *ctx, uint64_t seed)
                               .panels = 1 + i / 2,
                               .drop_gathered = i / 2 % 2,
                               .batch_parts = 1 + i / 4,
-                              .key_heads = key_heads[i]});
+                              .key_heads = key_heads[i],
+                              .turned = turned});
         check_gradients(&g);
         close_graph(&g);
         qdr_grid_destroy(&grid);
@@ -336,13 +355,14 @@ static void overlap_changes_no_bit(qdr_context *ctx, uint64_t seed)
     DIST_CHECK(first != NULL, "no memory");
     for (int round = 0; round < 5; round++) {
         qdr_grid *grid = some_grid(ctx, &seed);
-        const int layout = round % 2, key_heads = layout ? 0 : 2;
+        const int layout = round % 2, key_heads = layout ? 0 : 2, turned = (int)dist_below(&seed, 2);
         int64_t n = 0;
         for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
             graph g;
             variant v = variants[i];
             v.layout = layout ? QDR_SCATTERED : QDR_REPLICATED;
             v.key_heads = key_heads;
+            v.turned = turned;
             v.panels = round / 2 ? 3 : 1;
             v.batch_parts = round / 4 ? 2 : 1;
             open_graph(&g, grid, &v);
@@ -391,12 +411,13 @@ static double keep_gradients(graph *g, double *full)
 
 /* Key heads are sent only where a rank's queries need them, and then once: two attentions of one head, of which rank 0
  * has all rows. */
-static void heads_are_sent_if_needed(qdr_context *ctx)
+static void heads_are_sent_if_needed(qdr_context *ctx, int turned)
 {
-    qdr_grid *grid = tall_grid(ctx);
+    qdr_grid *grid = tall_grid(ctx, turned);
+    const qdr_channel channel = turned ? QDR_CHANNEL_X_STAT : QDR_CHANNEL_Y_STAT;
     const int p = qdr_context_size(ctx);
     for (int i = 0; i < 3; i++) {
-        const variant v = {.dtype = QDR_F64, .key_heads = i ? 1 : 0, .whole_groups = i == 1};
+        const variant v = {.dtype = QDR_F64, .key_heads = i ? 1 : 0, .whole_groups = i == 1, .turned = turned};
         const int has_it = i == 2 && qdr_context_rank(ctx) == 0;
         const size_t head_bytes = 2 * CONTEXT * HEAD_SIZE * sizeof(double); /* two sequences */
         const int64_t wanted = has_it ? (int64_t)(2 * 2 * head_bytes) * (p - 1) : 0;
@@ -405,12 +426,12 @@ static void heads_are_sent_if_needed(qdr_context *ctx)
         qdr_grid_reset_traffic(grid);
         DIST_OK(qdr_stack_forward(g.stack));
         dist_synchronize(ctx);
-        const qdr_traffic sent = qdr_grid_traffic(grid, QDR_CHANNEL_Y_STAT, QDR_ALL_GATHER);
+        const qdr_traffic sent = qdr_grid_traffic(grid, channel, QDR_ALL_GATHER);
         /* Of all ranks: on several nodes some pass on what others have. */
         double *bytes = dist_memory(ctx, 2, QDR_F64);
         bytes[0] = (double)sent.bytes_sent;
         bytes[1] = (double)wanted;
-        DIST_OK(qdr_all_reduce(grid, QDR_Y, QDR_SUM, bytes, 2, QDR_F64, NULL));
+        DIST_OK(qdr_all_reduce(grid, qdr_channel_axis(channel), QDR_SUM, bytes, 2, QDR_F64, NULL));
         dist_synchronize(ctx);
         DIST_CHECK(sent.n_calls == (i == 2 && p > 1 ? 2 : 0) && bytes[0] == bytes[1], "%d calls, %g bytes, not %g",
                    (int)sent.n_calls, bytes[0], bytes[1]);
@@ -425,16 +446,18 @@ static void heads_are_sent_if_needed(qdr_context *ctx)
 static void grouped_as_on_one_rank(qdr_context *ctx, uint64_t seed)
 {
     qdr_context *self = NULL;
-    heads_are_sent_if_needed(ctx);
+    for (int turned = 0; turned < 2; turned++) heads_are_sent_if_needed(ctx, turned);
     double *alone = malloc(8 * MAX_FULL * sizeof *alone);
     DIST_CHECK(alone != NULL, "no memory");
     DIST_OK(qdr_context_create_self(NULL, &self));
     for (int i = 0; i < 12; i++) {
-        qdr_grid *grid = i % 2 ? some_grid(ctx, &seed) : tall_grid(ctx), *one = tall_grid(self);
+        const int turned = i / 2 % 2 != i / 4 % 2;
+        qdr_grid *grid = i % 2 ? some_grid(ctx, &seed) : tall_grid(ctx, turned), *one = tall_grid(self, 0);
         const variant v = {.layout = i / 2 % 2 ? QDR_SCATTERED : QDR_REPLICATED,
                            .dtype = QDR_F64,
                            .batch_parts = 1 + i % 3,
-                           .key_heads = 1 + i / 4};
+                           .key_heads = 1 + i / 4,
+                           .turned = turned};
         variant whole = v;
         whole.whole_groups = 1;
         graph g, reference;
@@ -469,7 +492,8 @@ static void micro_batches_add_up(qdr_context *ctx, uint64_t seed)
         open_graph(&g, grid,
                    &(variant){.layout = layout ? QDR_SCATTERED : QDR_REPLICATED,
                               .dtype = QDR_F64,
-                              .key_heads = layout ? 2 : 0});
+                              .key_heads = layout ? 2 : 0,
+                              .turned = (int)dist_below(&seed, 2)});
         loss(&g, 0);
         backward(&g, 0);
         for (int i = 0; i < qdr_stack_n_parameters(g.stack); i++) {

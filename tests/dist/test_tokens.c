@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Embedding and cross-entropy with their vocabulary cut at random, in all types: embedding bit by bit, cross-entropy
- * within bounds against f64, its gradient by differences.
+/* Embedding and cross-entropy with their vocabulary split at random, in all types: embedding bit by bit, cross-entropy
+ * within bounds of f64, its gradient compared with differences.
  *
- * Bounds of cross-entropy: u is the roundoff of the sums' type, t that of the logits', V the vocabulary, g the parts, R
- * the largest |logit - max|. exp is right to 4u, its argument to u·R, so a sum of V is right to (V + g + R + 5)·u,
- * relatively. With the log (4u) and the two differences a row's loss errs by w = u·(V + g + R + 5 + 5·|log Σ| +
- * 2·R). */
+ * Bounds for cross-entropy: u is the roundoff of the sums' type, t that of the logits', V the size of the vocabulary, g
+ * the number of parts, R the largest |logit - max|. The error of exp is 4u, that of its argument u·R, so the relative
+ * error of a sum of V is (V + g + R + 5)·u. With the log (4u) and the two differences, the error of a row's loss is w =
+ * u·(V + g + R + 5 + 5·|log Σ| + 2·R). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How W is stored: a turned W holds the same numbers elsewhere, all ranks take the same choices from QDR_TUNE's file or
- * measure them together, and without it nothing changes. That products of a turned W are right is shown by test_linear,
- * whose cases have either storage. */
+/* How W is stored: with the other storage W has the same numbers in other places, all ranks take the same choices from
+ * QDR_TUNE's file or measure them together, and without it nothing changes. That products with either storage are right
+ * is shown by test_linear. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* First values of parameters: their distribution, that the grid does not change them, which of them decay; and what is
- * refused. */
+/* Initial values of parameters: their distribution, that they do not depend on the grid, which of them decay; and what
+ * is refused. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each kernel reads and writes: lib/dev/kernels.h in addresses. Reads come before writes, since results may be
- * inputs. */
+/* The memory that each kernel reads and writes: lib/dev/kernels.h in terms of addresses. Reads come before writes,
+ * since results may be inputs. */
 #include "accesses.h"
 
 #include "core/dtype.h"
@@ -274,7 +274,7 @@ static void adamw(const qdri_kernel *kernel, list *l)
     sums(l, kernel->u.adamw.m, n, bytes, 1);
     sums(l, kernel->u.adamw.v, n, bytes, 1);
     if (qdri_is_narrow(kernel->dtype)) sums(l, kernel->u.adamw.master, n, bytes, 1);
-    sums(l, kernel->u.adamw.p, n, elem_bytes(kernel), 1); /* read in the first step, if not in all */
+    sums(l, kernel->u.adamw.p, n, elem_bytes(kernel), 1); /* read where it has a master */
 }
 
 /* Bytes are moved, written or not. */

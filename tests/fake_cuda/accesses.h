@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each kernel reads and writes. */
+/* The memory that each kernel reads and writes. */
 #ifndef FAKE_CUDA_ACCESSES_H
 #define FAKE_CUDA_ACCESSES_H
 

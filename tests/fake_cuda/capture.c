@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Capturing streams: what would be enqueued becomes a script of lanes, marks and waits, in the order of the calls,
- * which is one in which it may be enqueued again. */
+/* Capturing streams: what would be enqueued becomes a script of lanes, marks and waits, in the order of the calls, in
+ * which it can be enqueued again. */
 #include <string.h>
 
 #include "capture.h"

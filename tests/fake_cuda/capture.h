@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A capture that goes on. */
+/* A capture in progress. */
 #ifndef FAKE_CUDA_CAPTURE_H
 #define FAKE_CUDA_CAPTURE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vector clocks, and the slots in them, which streams take and give back. */
+/* Vector clocks, and their slots, which streams allocate and free. */
 #include <string.h>
 
 #include "internal.h"

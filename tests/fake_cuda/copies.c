@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies and fills. From pageable memory of the host the bytes are taken at once; to it the host waits until they have
- * come. */
+/* Copies and fills. From pageable host memory, the bytes are read immediately; to it, the host waits until they have
+ * arrived. */
 #include <string.h>
 
 #include "internal.h"
 
 typedef struct copy {
     void *to;
-    const void *from; /* NULL: the bytes lie behind this */
+    const void *from; /* NULL: the bytes follow this structure */
     size_t to_stride, from_stride, row_bytes, n_rows;
 } copy;
 
@@ -26,7 +26,7 @@ static void run_copy(void *args)
 
 static int is_pageable(const void *pointer) { return !fake_in_region(pointer) && !fake_find_block(pointer); }
 
-/* The bytes travel behind the description, packed. */
+/* The bytes are copied after the description, packed. */
 static void submit_staged(fake_stream *stream, const copy *c)
 {
     copy *staged = fake_new(sizeof *staged + c->row_bytes * c->n_rows);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happened how often, for tests that look at a plugin from outside. */
+/* Counters of events, for tests that observe a plugin from outside. */
 #include <string.h>
 
 #include "internal.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs: how many, which is current, what they are, who reaches whose memory. */
+/* GPUs: their number, the current one, their properties, and peer access. */
 #include <stdio.h>
 #include <string.h>
 
@@ -52,8 +52,9 @@ cudaError_t cudaGetDeviceCount(int *n)
 
 cudaError_t cudaSetDevice(int device)
 {
-    const cudaError_t error = check_number(device);
+    cudaError_t error = check_number(device);
     fake_check_taken("cudaSetDevice");
+    if (error == cudaSuccess && fake_take_failure("device")) error = cudaErrorDevicesUnavailable;
     if (error == cudaSuccess) current_device = device;
     return fake_note(error);
 }

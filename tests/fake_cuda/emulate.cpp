@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads of a block as fibers. Between two meetings of the block each warp runs as far as it gets, warps and lanes in
- * ascending and descending order in turn, so that a missing meeting shows. */
+/* The threads of a block as fibers. Between two barriers of the block, each warp runs as far as it can, with warps and
+ * lanes in ascending and descending order alternately, so that a missing barrier shows. */
 #include "emulate.h"
 
 #include <cstdio>

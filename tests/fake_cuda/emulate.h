@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CUDA C++ for g++: included before a .cu file, it makes its kernels functions of the host. The blocks of a grid run
- * one after the other on the thread of the stream, every other grid's from the last to the first; the threads of a
- * block are fibers, which take turns where the block or a warp waits for all of its threads. */
+/* CUDA C++ for g++: if included before a .cu file, it turns the kernels into host functions. The blocks of a grid run
+ * one after the other on the stream's thread, in every other grid from the last to the first; the threads of a block
+ * are fibers, which take turns whenever the block or a warp waits for all of its threads. */
 #ifndef FAKE_CUDA_EMULATE_H
 #define FAKE_CUDA_EMULATE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Errors in words, as CUDA says them. */
+/* CUDA's error messages. */
 #include "internal.h"
 
 typedef struct words {

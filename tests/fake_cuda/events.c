@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events. Each record makes a moment; a wait is for the moment that was the last when the wait was enqueued, whatever
- * becomes of the event. */
+/* Events. Each record creates a moment; a wait is for the latest moment at the time when the wait is enqueued, whatever
+ * happens to the event later. */
 #include <string.h>
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that are to fail. */
+/* Calls that are made to fail. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A CUDA that runs on threads of the host: what its own parts (emulated kernels, NCCL) and tests may ask of it beside
- * the entry points of cudart and cublasLt. Device memory is not the host's: a device address lies in a region that
- * nobody may touch, its bytes at a constant distance.
+/* A CUDA that runs on host threads: functions for its own parts (emulated kernels, NCCL) and for tests, in addition to
+ * the entry points of cudart and cublasLt. Device memory is not host memory: a device address is in a region without
+ * access, and its bytes are at a constant distance.
  *
- * Races: what a thread of the host has waited for, another knows if the two have met since, at mutexes, barriers, or
- * where threads begin and end; that is seen where libfake_watch.so is loaded first (LD_PRELOAD, see watch.h). Else, and
- * with sanitizers, all threads know it at once. Order by atomics alone is not seen, nor what a collective of NCCL tells
- * of other ranks.
+ * Races: what one host thread has waited for, another knows if the two have synchronised since, by mutexes, barriers,
+ * or the beginning and end of threads; this is detected if libfake_watch.so is loaded first (LD_PRELOAD, see watch.h).
+ * Otherwise, and with sanitizers, all threads are assumed to know it immediately. Order established by atomics alone is
+ * not detected, nor what an NCCL collective implies about other ranks.
  *
  * Environment: FAKE_CUDA_GPUS (1), FAKE_CUDA_DRIVER (13000; 0: none), FAKE_CUDA_MEMORY (bytes per GPU, 2 GiB),
  * FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_SMS (8), FAKE_CUDA_PEERS (1), FAKE_CUDA_MANAGED (1: the host may use managed
- * memory while the GPU works), FAKE_CUDA_SEED (random), FAKE_CUDA_DELAY_US (the longest delay of a stream's work, 50),
- * FAKE_CUDA_REPORT ("abort", "count"), FAKE_CUDA_LEAKS (1: looked for at the end), FAKE_CUDA_FAIL ("malloc:3,launch:5";
- * graphs' launches are "graph"). Read once, at the first call. FAKE_CUDA_NO_FP8: cublasLt has no products of codes;
- * FAKE_CUDA_REFUSED: algorithms that it offers and refuses (products.c). */
+ * memory while the GPU works), FAKE_CUDA_SEED (random), FAKE_CUDA_DELAY_US (maximum delay of a stream's work, 50),
+ * FAKE_CUDA_REPORT ("abort", "count"), FAKE_CUDA_LEAKS (1: leaks are checked at the end), FAKE_CUDA_FAIL
+ * ("malloc:3,launch:5"; graph launches are "graph"). Read once, at the first call. FAKE_CUDA_NO_FP8: cublasLt has no
+ * products of codes; FAKE_CUDA_REFUSED: algorithms that are offered but refused (products.c). */
 #ifndef FAKE_CUDA_FAKE_H
 #define FAKE_CUDA_FAKE_H
 
@@ -79,7 +79,7 @@ typedef struct fake_access {
 
 /* The work that is enqueued next on the stream will make these accesses. Checks them all: memory that is no more or
  * never was, ends of allocations, the GPU, bytes that nobody wrote, races. To be called by the thread that enqueues the
- * work, before it. name: of the operation, lives for ever. Memory of the host that CUDA does not know is an error, what
+ * work, before it. name: of the operation, lives forever. Memory of the host that CUDA does not know is an error, what
  * is empty is nothing. A FAKE_READ_COPY and a FAKE_WRITE of the same rows in front are a copy: what is unwritten stays
  * so at its new place.
  * @return cudaSuccess, or what a GPU would say; the work must not be enqueued then */
@@ -125,7 +125,7 @@ uint64_t fake_seed(void);
  * "urgent", on a stream of the greatest priority, and the "unordered", "shared" and "asynchronous", in no order of the
  * host's, of a communicator that shares another's resources or does not block; a "product", and the "urgent product"
  * and the "confined product", which is told how many SMs to take; a "timed event", recorded; a "blocking stream", made.
- * The most of "CTAs" of a launch, of "SMs" of a confined product. `what` lives for ever. The plugin on the fake exports
+ * The most of "CTAs" of a launch, of "SMs" of a confined product. `what` lives forever. The plugin on the fake exports
  * fake_counted(). */
 void fake_count(const char *what);
 void fake_count_most(const char *what, int64_t n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of kernels, whose accesses are booked before the kernel is enqueued. The launchers themselves are compiled
- * with -Dqdri_cuda_launch=qdri_cuda_launch_body, and likewise qdri_cuda_round. */
+/* Kernel launches, whose memory accesses are recorded before the kernel is enqueued. The launchers themselves are
+ * compiled with -Dqdri_cuda_launch=qdri_cuda_launch_body, and the same for qdri_cuda_round. */
 #include "accesses.h"
 #include "dev/cuda/kernels/launch.h"
 #include "internal.h"

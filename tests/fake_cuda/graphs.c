@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs: a launch enqueues the script again, the first lane on the stream that launches, the others on streams of the
- * graph's own. */
+/* Graphs: a launch enqueues the script again, the first lane on the launching stream, the others on the graph's own
+ * streams. */
 #include "capture.h"
 
 #define GRAPH_MAGIC 0x66616b6567726170u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clocks of the host's threads. A thread learns what work is done where it waits for streams, and what other threads
- * know where they meet: at mutexes, barriers, where threads begin and end. Orders that only atomics make are not
- * seen. */
+/* Clocks of host threads. A thread learns which work is complete when it waits for streams, and what other threads know
+ * when it synchronises with them: by mutexes, barriers, or the beginning and end of threads. Order established only by
+ * atomics is not detected. */
 #include "hosts.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each thread of the host has waited for, and the fake's own locks. */
+/* What each host thread has waited for, and the fake's own locks. */
 #ifndef FAKE_CUDA_HOSTS_H
 #define FAKE_CUDA_HOSTS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the fake share. One lock guards all books (clocks, blocks, captures, lists of handles); a stream's
- * queue and a moment have their own, so that work runs without it. Books are kept when work is enqueued, never when it
- * runs: what is found does not depend on time. */
+/* Shared by the files of the fake. One lock protects all records (clocks, blocks, captures, lists of handles); a
+ * stream's queue and a moment have their own locks, so that work runs without it. Records are updated when work is
+ * enqueued, never when it runs: what is detected does not depend on timing. */
 #ifndef FAKE_CUDA_INTERNAL_H
 #define FAKE_CUDA_INTERNAL_H
 

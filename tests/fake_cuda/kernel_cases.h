@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One small kernel of each kind and way, with its memory in one piece. */
+/* One small kernel of each kind and variant, with its memory in one block. */
 #ifndef FAKE_CUDA_KERNEL_CASES_H
 #define FAKE_CUDA_KERNEL_CASES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles and descriptions of cublasLt. */
+/* Handles and descriptors of cublasLt. */
 #include <stddef.h>
 #include <string.h>
 

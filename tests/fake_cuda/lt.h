@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lies in the descriptions of cublasLt, and a product as a stream runs it. */
+/* The contents of cublasLt's descriptors, and a product as run by a stream. */
 #ifndef FAKE_CUDA_LT_H
 #define FAKE_CUDA_LT_H
 

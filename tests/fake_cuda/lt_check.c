@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which products there are, and the algorithms that are offered for one. */
+/* Which products are supported, and the algorithms offered for each. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Managed memory has two views: the host's, at its address, and that of work, where the bytes of device memory are. So
- * the kernel's page tables tell which pages the host has touched in its own, by itself or by a call of the system; what
- * it has not, and no work has written, is unwritten. Only pages are told apart, and a page that was read counts as
- * written.
+/* Managed memory has two views: the host's, at its address, and that of GPU work, in the same place as the bytes of
+ * device memory. So the kernel's page tables tell which pages the host has accessed in its view, itself or by a system
+ * call; a page that neither the host nor work has written is uninitialised. The granularity is a page, and a page that
+ * was read counts as written.
  *
- * Sanitizers check the host's accesses and kernels' against each other, where they are at one address: with them there
- * is one view, and unwritten bytes are not looked for. */
+ * Sanitizers check the host's accesses against those of kernels if both are at the same address: with sanitizers there
+ * is only one view, and uninitialised bytes are not detected. */
 #define _GNU_SOURCE 1
 #include <fcntl.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of memory: the GPUs', managed, pinned. */
+/* Blocks of memory: of GPUs, managed, pinned. */
 #include <string.h>
 
 #include "internal.h"
@@ -31,7 +31,7 @@ static int n_up_to(uintptr_t at)
     return low;
 }
 
-/* A block of pages has them alone, so that what is read behind its end is found. */
+/* A block of pages has them alone, so that reads beyond its end are detected. */
 static uintptr_t end_of(const fake_block *block)
 {
     return block->page_bytes ? block->pages + block->page_bytes : block->begin + block->bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of the fake NCCL: groups, checks, and how they come onto a stream. */
+/* Calls of the fake NCCL: groups, checks, and enqueuing on a stream. */
 #include <stdlib.h>
 #include <string.h>
 

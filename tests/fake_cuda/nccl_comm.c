@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators of the fake NCCL: how they are made, split and ended. */
+/* Communicators of the fake NCCL: creating, splitting and destroying them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

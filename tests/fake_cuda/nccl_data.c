@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What collectives of the fake NCCL do to memory: sums in rank order, in fp32 (f64 for doubles), rounded once. */
+/* The effect of the fake NCCL's collectives on memory: sums in rank order, in fp32 (f64 for doubles), rounded once. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the fake NCCL share. One lock guards everything, one condition says that something has changed. */
+/* Shared by the files of the fake NCCL. One lock protects everything, one condition signals any change. */
 #ifndef FAKE_CUDA_NCCL_INTERNAL_H
 #define FAKE_CUDA_NCCL_INTERNAL_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Four local ranks on GPUs, joined by NCCL, and what goes wrong there: each rank gets a status and
- * a sentence, nobody hangs, and the CPU goes on working.
+/* Four local ranks on GPUs, connected by NCCL, and their failures: each rank gets a status and a message, no rank
+ * hangs, and the CPU remains usable.
  *
- *   nccl_ranks CASE STATUS [WORDS]    each rank's first failure has this status (or QDR_ERR_PEER), and its sentence
+ *   nccl_ranks CASE STATUS [WORDS]    each rank's first failure has this status (or QDR_ERR_PEER), and its message
  *                                     contains the words */
 #include <pthread.h>
 #include <stdatomic.h>

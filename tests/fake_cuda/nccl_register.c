@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the fake NCCL, and what its communicators know of memory. Stricter than NCCL, which counts what is
- * registered twice, and believes that members register the same. */
+/* Memory of the fake NCCL, and its registration with communicators. Stricter than NCCL, which counts repeated
+ * registrations, and assumes that members register the same. */
 #include <stdlib.h>
 
 #include "nccl_internal.h"

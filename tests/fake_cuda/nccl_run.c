@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of the fake NCCL on their streams: members meet, sends find their receives. */
+/* Collectives of the fake NCCL on their streams: members meet, sends are matched with receives. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which kernels of the fake NCCL run: the order of their GPU, its SMs, and what can never end. */
+/* Which kernels of the fake NCCL run: the order on their GPU, its SMs, and deadlocks. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of few bits, rounded to nearest even. */
+/* Narrow number types, rounded to nearest even. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where device memory lies: a region per GPU whose addresses nobody may touch, as far behind them the pages with the
- * bytes, and once more as far those with the shadow. Managed memory lies there, too; its addresses the host may touch.
- * A place is given again as late as can be, so that what was freed stays unreadable. */
+/* The location of device memory: for each GPU a region without access, then at a constant distance the pages with the
+ * bytes, and at the same distance after those the pages with the shadow. Managed memory is there, too; the host may
+ * access its addresses. Addresses are reused as late as possible, so that freed memory stays inaccessible. */
 #define _GNU_SOURCE 1
 #include <string.h>
 #include <sys/mman.h>
@@ -57,7 +57,7 @@ static int n_before(int device, uintptr_t at)
     return low;
 }
 
-/* The first place behind the cursor; `after`: the block that ends before it. */
+/* The first place after the cursor; `after`: the block that ends before it. */
 static uintptr_t find_gap(int device, uintptr_t from, size_t bytes)
 {
     const uintptr_t end = fake_region.begin + (uintptr_t)(device + 1) * GPU_BYTES;

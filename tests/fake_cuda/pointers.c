@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What CUDA says about addresses and how much memory there is. */
+/* CUDA's queries about addresses and about the amount of memory. */
 #include "internal.h"
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools: memory that is taken and freed where a stream comes there. What a pool gives lies nowhere else, so that reuse
- * is ordered as CUDA promises; that others use it before the stream has taken it or after the stream has freed it, is a
- * race. */
+/* Pools: memory that is allocated and freed when a stream reaches that point. Pool memory overlaps no other memory, so
+ * that reuse is ordered as CUDA guarantees; use by others before the stream has allocated it, or after the stream has
+ * freed it, is a race. */
 #include "internal.h"
 
 #define POOL_MAGIC 0x66616b65706f6f6cu

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes a product, column-major: op(A) and op(B) unpacked to rows of fp32 (f64), sums in the same, k in as many
- * parts as the algorithm says, then the epilogue. */
+/* Computes a product, column-major: op(A) and op(B) unpacked to rows of fp32 (f64), sums in the same type, k divided
+ * into as many parts as the algorithm requires, then the epilogue. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cublasLtMatmul: what a product reads and writes, and its way to the stream. */
+/* cublasLtMatmul: the memory that a product reads and writes, and enqueuing it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Races: two accesses to the same bytes, one of them a write, that nothing orders. The history of a block keeps what a
- * later access may still race with. */
+/* Races: two unordered accesses to the same bytes, one of them a write. The history of a block keeps the accesses with
+ * which a later one may still race. */
 #include "internal.h"
 
 static int writes(const fake_access *access) { return access->kind == FAKE_WRITE || access->kind == FAKE_SCRATCH; }

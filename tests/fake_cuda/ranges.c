@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether accesses in rows meet. */
+/* Whether strided accesses overlap. */
 #include "internal.h"
 
 static intptr_t first_byte(const fake_access *a) { return (intptr_t)a->begin; }
@@ -21,8 +21,8 @@ static int multiple_between(intptr_t begin, intptr_t end, intptr_t stride, intpt
     return k <= high && k * stride < end;
 }
 
-/* Row i of a, row j of b meet if b's begin lies less than b's length before and less than a's behind a's; only j - i
- * matters. */
+/* Row i of a and row j of b overlap if b begins less than b's length before and less than a's length after a's begin;
+ * only j - i matters. */
 static int overlap_equal_strides(const fake_access *a, const fake_access *b)
 {
     const intptr_t apart = first_byte(b) - first_byte(a);

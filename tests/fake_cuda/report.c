@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports, the lock of the books, and the last error of a thread. */
+/* Reports, the lock of the records, and the last error of a thread. */
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the fake's plugin shows to libraries that are opened beside it, such as the fake cuDNN. */
+/* The fake's functions for other libraries that the plugin opens, such as the fake cuDNN. */
 #ifndef FAKE_CUDA_SERVICES_H
 #define FAKE_CUDA_SERVICES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the environment asks for. */
+/* Settings from the environment. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What streams say about themselves, and functions of the host on them. */
+/* Queries about streams, and host functions on them. */
 #include "internal.h"
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)

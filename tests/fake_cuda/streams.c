@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams: a thread each, which runs what is queued in order, now and then after a delay. */
+/* Streams: each has a thread that runs the queued work in order, occasionally after a delay. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

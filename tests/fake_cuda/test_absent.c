@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A machine without a driver, with one that is too old, without a GPU: the error that is the argument. The environment
- * is set by meson. */
+/* A machine without a driver, with one that is too old, or without a GPU: the argument is the expected error. The
+ * environment is set by meson. */
 #include <cublasLt.h>
 
 #include "test_fake.h"

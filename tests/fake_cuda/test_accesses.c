@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernels read and write, against what the CPU's kernels do: bytes that change are written, and results depend on
- * nothing but what is read. */
+/* The recorded accesses of kernels compared with what the CPU's kernels do: bytes that change are recorded as written,
+ * and results depend only on what is recorded as read. */
 #include "test_fake.h"
 
 #include "accesses.h"

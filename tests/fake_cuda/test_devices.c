@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two GPUs: which is current, whose memory is reached. The environment is set by meson. */
+/* Two GPUs: the current one, and access to each other's memory. The environment is set by meson. */
 #include "test_fake.h"
 
 static void test_facts(void **state)

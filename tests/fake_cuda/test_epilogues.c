@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What products do beside multiplying, against a triple loop. */
+/* Operations fused with products, compared with a triple loop. */
 #include "test_products.h"
 
 static void set_epilogue(const product *p, cublasLtEpilogue_t epilogue, const void *bias, const matrix *aux)

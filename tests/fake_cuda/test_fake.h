@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of the fake share. */
+/* Shared by the tests of the fake. */
 #ifndef FAKE_CUDA_TEST_FAKE_H
 #define FAKE_CUDA_TEST_FAKE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Capture, replay, and what may not be done meanwhile. */
+/* Capture, replay, and what is not allowed during a capture. */
 #include <pthread.h>
 
 #include "test_fake.h"

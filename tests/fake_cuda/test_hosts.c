@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one thread of the host has waited for, another knows only if the two have met since. */
+/* What one host thread has waited for, another knows only if the two have synchronised since. */
 #include "internal.h"
 #include "test_fake.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Managed memory: one content in two views, and reads of what neither host nor work has written. */
+/* Managed memory: the same contents in two views, and reads of what neither host nor work has written. */
 #include <unistd.h>
 
 #include "internal.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory: addresses, pools, what is detected. */
+/* Memory: addresses, pools, detected errors. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

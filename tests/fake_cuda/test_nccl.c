@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake NCCL: what it computes, and that it catches what would hang or corrupt on GPUs. Two ranks, threads of this
+/* The fake NCCL: its results, and that it detects what would hang or corrupt data on GPUs. Two ranks, threads of this
  * program, on two GPUs with 8 SMs each. */
 #include <nccl.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The algorithms that are offered for a product, and what they were offered for. */
+/* The algorithms that are offered for a product, and the properties for which they are offered. */
 #include "test_products.h"
 
 /* Scratch is a race when two streams share it; with a limit of 0 none is needed. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin's own sources on the fake, where the rest of CUDA can be called beside them. */
+/* The plugin's own sources on the fake, where the rest of CUDA can be called, too. */
 #include "dev/cuda/cuda.h"
 #include "test_fake.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products against a triple loop, with the types of few bits written down a second time. */
+/* Products compared with a triple loop, with a second implementation of the narrow types. */
 #include "test_products.h"
 
 static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of the fake's products share: a scene, matrices, one product. */
+/* Shared by the tests of the fake's products: a setup, matrices, one product. */
 #ifndef FAKE_CUDA_TEST_PRODUCTS_H
 #define FAKE_CUDA_TEST_PRODUCTS_H
 

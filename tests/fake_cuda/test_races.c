@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Races are found where nothing orders two accesses, and nowhere else, whenever the work runs. */
+/* Races are detected if two accesses are unordered, and only then, whenever the work runs. */
 #include "internal.h"
 #include "test_fake.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What work does to memory, checked and booked when it is enqueued: whatever is ordered before it was enqueued before
- * it, so the shadow is then as the work will find it. */
+/* The effect of work on memory, checked and recorded when it is enqueued: everything that is ordered before it has been
+ * enqueued before it, so the shadow is then as the work will find it. */
 #include <string.h>
 
 #include "internal.h"
@@ -48,7 +48,7 @@ static cudaError_t check_block(const fake_stream *stream, const char *name, cons
     }
     if (at + span(a) > block->bytes) {
         fake_report(FAKE_OUT_OF_BOUNDS,
-                    "\"%s\" on stream %d uses %zu bytes at %p, %zu behind the begin of a block of %zu", name,
+                    "\"%s\" on stream %d uses %zu bytes at %p, %zu after the begin of a block of %zu", name,
                     stream->number, span(a), a->begin, at, block->bytes);
         return cudaErrorIllegalAddress;
     }

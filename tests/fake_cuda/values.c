@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers that streams wait for and write: functions of the driver, asked for by name. What a stream wrote before a
- * number is ordered before who waits for it, if the wait is enqueued later. */
+/* Memory words that streams wait for and write: functions of the driver, looked up by name. What a stream did before
+ * writing a word is ordered before streams that wait for it, if the wait is enqueued later. */
 #include <cuda.h>
 #include <string.h>
 #include <time.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands before pthreads: tells the watcher, and does what was asked. Not seen are locks with a time limit, locks of
- * readers, and semaphores, which nothing here uses. */
+/* Wraps pthreads: informs the watcher, then calls the original. Locks with a time limit, read-write locks and
+ * semaphores are not observed; nothing here uses them. */
 #define _GNU_SOURCE 1
 #pragma GCC visibility push(default) /* what stands before others must be seen */
 #include "watch.h"
@@ -32,7 +32,7 @@ void **fake_watch_own(void) { return &own; }
 
 void fake_watch_threads(const fake_watcher *hears) { atomic_store(&the_watcher, hears ? hears : &nobody); }
 
-/* ---- the functions behind these ---- */
+/* ---- the functions that these wrap ---- */
 
 static struct functions {
     __typeof__(&pthread_mutex_lock) mutex_lock;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the threads of a program order what they do, for whoever wants to know: a library that is loaded before all
- * others (LD_PRELOAD), or linked, so that the calls of pthreads come to it first. Order by atomics alone stays
- * unseen. */
+/* How the threads of a program synchronise, for any observer: a library that is loaded before all others (LD_PRELOAD),
+ * or linked, so that it receives the calls of pthreads first. Order established by atomics alone is not observed. */
 #ifndef FAKE_CUDA_WATCH_H
 #define FAKE_CUDA_WATCH_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A caller's operation that does not return QDR_OK on rank 1: the pass fails on all ranks, and each is told which
- * operation it was, on which rank, and what it returned.
+/* A caller's operation that does not return QDR_OK on rank 1: the pass fails on all ranks, each with a message that
+ * names the operation, the rank and the returned value.
  *
- *   fault_callback [--local P] CASE     without --local: the ranks that mpiexec started */
+ *   fault_callback [--local P] CASE     without --local: the ranks started by mpiexec */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

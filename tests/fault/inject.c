@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The wrapped functions. They count before they fail, so that a run without failure tells how many places there are. */
+/* The wrapped functions. They count before they fail, so that a run without failures shows how many calls there are. */
 #include "fault/inject.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Failures on demand: the n-th allocation or thread creation of the code under test fails, once or from then on.
+/* Failures on request: the n-th allocation or thread creation of the code under test fails, once or from then on.
  *
- * A program that uses it links with -Wl,--wrap=... (fault_link_args in meson.build), so calls of the library and of the
- * test are seen, those inside other libraries are not. One counter for the process; any thread may call. */
+ * A program that uses it links with -Wl,--wrap=... (fault_link_args in meson.build), so that calls by the library and
+ * by the test are counted, but not those inside other libraries. One counter for the process; any thread may call. */
 #ifndef QDR_TEST_INJECT_H
 #define QDR_TEST_INJECT_H
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# killed.sh MPIEXEC PROGRAM WORD...: rank 1 of 3 dies by SIGKILL while the others wait for it; the job ends within ten seconds, says
-# so, and leaves no process behind.
+# killed.sh MPIEXEC PROGRAM WORD...: rank 1 of 3 is killed by SIGKILL while the others wait for it; the job ends within
+# ten seconds, says so, and leaves no process behind.
 mpiexec=$1
 shift
 timeout 10 "$mpiexec" -n 3 "$@" </dev/null

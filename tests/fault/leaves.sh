@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# leaves.sh MPIEXEC COMMAND...: ranks that talk over TCP all come out of MPI_Finalize, each of ten times. A rank that begins to
-# close its connections late hangs there with MPICH 4.0, four times in ten.
+# leaves.sh MPIEXEC COMMAND...: all ranks that communicate over TCP return from MPI_Finalize, in each of ten runs. With
+# MPICH 4.0, a rank that begins to close its connections late hangs there in four of ten runs.
 mpiexec=$1
 shift
 for round in 1 2 3 4 5 6 7 8 9 10; do

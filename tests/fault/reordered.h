@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A communicator whose ranks are not in the order of MPI_COMM_WORLD: even ranks first. Where halves of the world are
- * two nodes, neighbours of this one are on different nodes. */
+/* A communicator whose ranks are not in the order of MPI_COMM_WORLD: even ranks first. If each half of the world is a
+ * node, neighbours in this communicator are on different nodes. */
 #ifndef QDR_TEST_REORDERED_H
 #define QDR_TEST_REORDERED_H
 

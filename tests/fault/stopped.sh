@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# stopped.sh MPIEXEC PROGRAM WORD...: rank 1 of 3 is stopped for good; the others name it, and the job ends.
+# stopped.sh MPIEXEC PROGRAM WORD...: rank 1 of 3 is stopped forever; the others name it, and the job ends.
 mpiexec=$1
 shift
 output=$(timeout 60 "$mpiexec" -n 3 "$@" 2>&1 </dev/null)

@@ -1,17 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# stopped_first.sh MPIEXEC COMMAND...: rank 0 of 3, which speaks for all otherwise, is stopped for good while they work; the
-# others name it, and the job ends. The command must run for long.
+# stopped_first.sh MPIEXEC COMMAND...: rank 0 of 3, which otherwise speaks for all, is stopped forever during their
+# work; the others name it, and the job ends. The command must run for a long time.
 mpiexec=$1
 shift
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 mark=stopped-first-$$
 
-# The process of rank 0 of this job; nothing while there is none.
+# The process of this job's rank 0; empty as long as there is none.
 first_rank() {
     for folder in /proc/[0-9]*; do
-        cat "$folder/environ" 2>/dev/null | tr '\0' '\n' | grep -Fxc -e "MARK=$mark" -e PMI_RANK=0 | grep -qx 2 && echo "${folder#/proc/}"
+        cat "$folder/environ" 2>/dev/null | tr '\0' '\n' | grep -Fxc -e "MARK=$mark" -e PMI_RANK=0 | grep -qx 2 &&
+            echo "${folder#/proc/}"
     done
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank calls something else (QDR_CHECK), or does not come (QDR_TIMEOUT): all ranks, or all
- * others, fail with a sentence that names it.
+/* One rank makes a different call (QDR_CHECK), or does not arrive (QDR_TIMEOUT): all ranks, or all others, fail with a
+ * message that names it.
  *
- *   fault_stuck [--local P | --messages | --reordered] CASE     without --local: the ranks that mpiexec started;
- *                                                               --messages: no memory that they share;
+ *   fault_stuck [--local P | --messages | --reordered] CASE     without --local: the ranks started by mpiexec;
+ *                                                               --messages: no shared memory;
  *                                                               --reordered: fault/reordered.h */
 #include <signal.h>
 #include <stdio.h>
@@ -222,7 +222,8 @@ static int case_late_pair(const stuck *s)
 static int case_late_barrier(const stuck *s)
 {
     if (s->rank == 1) sleep_ms(LATE_MS);
-    return EXPECT(qdr_barrier(s->ctx), QDR_ERR_TIMEOUT, "world", "has waited 2 s in an agreement", "for rank 1; ");
+    return EXPECT(qdr_barrier(s->ctx), QDR_ERR_TIMEOUT, "world", "has waited 2 s in an agreement",
+                  "for rank 1; find out what rank 1 is doing");
 }
 
 /* What ranks make together. */
@@ -299,7 +300,7 @@ static void tell(int level, const char *line, void *user)
 {
     const stuck *s = user;
     (void)level;
-    if (strstr(line, "has waited 2 s in the destruction of contexts for rank 1; "))
+    if (strstr(line, "has waited 2 s in the destruction of contexts for rank 1; find out what rank 1 is doing"))
         fprintf(stderr, "rank %d named rank 1\n", s->rank);
     else
         fprintf(stderr, "%s\n", line);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `quadrille linear` on two local ranks while the n-th allocation or thread creation fails, for many n (every n with
- * the argument `each`): it ends with exit code 0, or 3 (memory) or 1 (threads) and one sentence, and either all results
- * are there or none. */
+ * the argument `each`): it ends with exit code 0, or with 3 (memory) or 1 (threads) and one message, and writes either
+ * all results or none. */
 #include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts and grids on local ranks while the n-th allocation, or the n-th thread, fails, for every n: each time all
- * ranks get the same error, nobody waits for ever, and nothing is lost (leak checkers watch). */
+/* Contexts and grids on local ranks while the n-th allocation, or the n-th thread creation, fails, for every n: all
+ * ranks get the same error, none waits forever, and nothing is leaked (leak checkers are active). */
 #include "fault/inject.h"
 #include "qdr_test.h"
 #include "quadrille/quadrille.h"

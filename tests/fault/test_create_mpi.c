@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts on MPI, and parts of their worlds, while the n-th allocation of one rank fails, for every n: each time all
- * ranks get the same error, nobody waits for ever, and nothing is lost (leak checkers watch).
+/* Contexts on MPI, and parts of their worlds, while the n-th allocation of one rank fails, for every n: all ranks get
+ * the same error, none waits forever, and nothing is leaked (leak checkers are active).
  *
  *   fault_create_mpi [--reordered] [--messages]     under mpiexec. --reordered: fault/reordered.h; --messages: no
- *                                                   memory that ranks share */
+ *                                                   shared memory */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void complain(int number)
 {
     char text[160];
     (void)number;
-    const int length = snprintf(text, sizeof text, "allocation %ld of rank %d: rank %d waits for ever\n", current->n,
+    const int length = snprintf(text, sizeof text, "allocation %ld of rank %d: rank %d waits forever\n", current->n,
                                 current->failing_rank, current->rank);
     if (write(STDERR_FILENO, text, (size_t)length) == length) _exit(1);
     _exit(2);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device whose allocations and threads fail, one after the other: each failure is reported, nothing is lost, nothing
- * hangs. */
+/* A device whose allocations and thread creations fail, one after the other: each failure is reported, nothing is
+ * leaked, nothing hangs. */
 #include "dev/dev.h"
 #include "fault/inject.h"
 #include "qdr_test.h"

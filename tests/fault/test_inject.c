@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The harness itself: the call asked for fails, no other, and the library's calls are seen. */
+/* The harness itself: exactly the requested call fails, and the library's calls are counted. */
 #include <errno.h>
 #include <pthread.h>
 

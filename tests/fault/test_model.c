@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machines and models while the n-th allocation fails: QDR_ERR_MEMORY, no results, nothing left behind, and the model
- * still good for the next call. */
+/* Machines and models while the n-th allocation fails: QDR_ERR_MEMORY, no results, no leaks, and the model can still be
+ * used for the next call. */
 #include "fault/inject.h"
 #include "qdr_test.h"
 #include "quadrille/plan.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Races of ranks that meet in a node's memory, played by one thread: the other member comes at a chosen moment, in the
- * middle of a step of this one. */
+/* Races between ranks that meet in a node's memory, simulated by one thread: the other member arrives at a chosen
+ * moment, in the middle of a step of this one. */
 #include <stdlib.h>
 
 #include "comm/mpi_internal.h"

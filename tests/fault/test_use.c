@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stacks, redistribution, operations and an optimizer on local ranks while the n-th allocation fails, for every n: all
- * ranks get the same error from the same call, with a sentence, nobody waits for ever, and nothing is lost (leak
- * checkers watch). */
+ * ranks get the same error from the same call, with a message, none waits forever, and nothing is leaked (leak
+ * checkers are active). */
 #include <pthread.h>
 
 #include "fault/inject.h"

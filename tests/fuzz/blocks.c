@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a list of blocks: refused with a sentence, or cut into parts that cover the width
- * and whose columns can be found again. Bytes: width and unit of four blocks, then the number of
- * parts. */
+/* Arbitrary bytes as a list of blocks: refused with a message, or divided into parts that cover the width and whose
+ * columns can be found again. Bytes: width and unit of four blocks, then the number of parts. */
 #include "core/block.h"
 #include "fuzz.h"
 

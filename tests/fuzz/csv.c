@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a table: refused in one sentence, or read; what is read can be written, and read again with the same
- * cells. */
+/* Arbitrary bytes as a table: refused with one message, or read; what is read can be written, and read again with the
+ * same cells. */
 #include "csv.h"
 #include "fuzz.h"
 

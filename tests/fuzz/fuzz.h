@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What fuzz targets share. */
+/* Shared by the fuzz targets. */
 #ifndef QUADRILLE_TESTS_FUZZ_H
 #define QUADRILLE_TESTS_FUZZ_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a machine file: refused with one printable sentence, or taken; what is taken is a machine on which a
- * plan has a time, and which survives being written. */
+/* Arbitrary bytes as a machine file: refused with one printable message, or accepted; an accepted machine gives a plan
+ * a time, and survives being written. */
 #include <math.h>
 
 #include "core/status.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a fuzz target where no fuzzing engine is linked. usage:
+/* Runs a fuzz target without a fuzzing engine. usage:
  *
- *   TARGET FOLDER...             replays each file: whole, cut short at every length up to 256, and with each of its
+ *   TARGET FOLDER...             replays each file: whole, truncated to every length up to 256, and with each of its
  *                                first 256 bytes changed
  *   TARGET --random N FOLDER...  runs N random changes of these files; QDR_TEST_SEED repeats them, QDR_TEST_FIRST skips
  *
- * An input that takes more than a second of processor time, or that does not return at all, fails like a crash does;
- * its number is printed. */
+ * An input that takes more than a second of CPU time, or that does not return at all, is a failure, like a crash; its
+ * number is printed. */
 #include "fuzz.h"
 
 #include <dirent.h>

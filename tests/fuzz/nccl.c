@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as what nccl-tests print: refused in one sentence, or a table that can be read. */
+/* Arbitrary bytes as the output of nccl-tests: refused with one message, or converted to a readable table. */
 #include "csv.h"
 #include "fuzz.h"
 #include "predict_nccl.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as the config.json of a network: refused with one printable sentence that names the
- * file, or taken; what is taken can be counted. */
+/* Arbitrary bytes as the config.json of a network: refused with one printable message that names the file, or accepted;
+ * the parameters of an accepted network can be counted. */
 #include "quadrille/network.h"
 
 #include "core/status.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a NumPy file: the reader takes them or refuses them in one sentence, and never reads beyond them. */
+/* Arbitrary bytes as a NumPy file: the reader accepts them or refuses them with one message, and never reads beyond
+ * them. */
 #include "npy.h"
 #include "fuzz.h"
 

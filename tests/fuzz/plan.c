@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a plan file: refused with one printable sentence that names the file, or taken; what is taken can be
- * stored, and read again with the same numbers. */
+/* Arbitrary bytes as a plan file: refused with one printable message that names the file, or accepted; an accepted plan
+ * can be stored, and read again with the same numbers. */
 #include "quadrille/plan.h"
 #include "core/status.h"
 #include "fuzz.h"

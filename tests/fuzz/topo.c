@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a machine that hwloc recorded: refused with one printable sentence, or taken; then every index of the
- * tables names something that is there. */
+/* Arbitrary bytes as a machine recorded by hwloc: refused with one printable message, or accepted; then every index in
+ * the tables is valid. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include <hwloc.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as the trace of rank 0: refused with one sentence, or taken; then its times are in order and sums are
- * finite. */
+/* Arbitrary bytes as the trace of rank 0: refused with one message, or accepted; then its times are in order and sums
+ * are finite. */
 #include "trace.h"
 
 #include <float.h>

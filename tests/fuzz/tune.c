@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a file of choices: refused with one printable sentence, or taken; what is taken can be written, and read
- * again. */
+/* Arbitrary bytes as a file of choices: refused with one printable message, or accepted; accepted choices can be
+ * written, and read again. */
 #include "core/tune.h"
 #include "fuzz.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transformer layer, forward and backward, and its attention alone, in turn; layer_torch.py does the same. With
- * QDR_FUSE_GELU=0 GELU runs in kernels of its own. block [HIDDEN HEADS CONTEXT SEQUENCES]; default: 4096 32 2048 4.
+/* A transformer layer, forward and backward, and its attention alone, alternating; layer_torch.py does the same. With
+ * QDR_FUSE_GELU=0, GELU runs in separate kernels. block [HIDDEN HEADS CONTEXT SEQUENCES]; default: 4096 32 2048 4.
  * bf16. */
 #include "block.h"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# sh tests/gpu/build.sh FOLDER [NCCL]: what run.sh runs, built in FOLDER; NCCL: the folder of its include and lib. One file that
-# does not compile costs its own program only.
+# sh tests/gpu/build.sh FOLDER [NCCL]: builds the programs of run.sh in FOLDER; NCCL: the folder of its include and lib.
+# A file that does not compile affects only its own program.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 build=$1 nccl_home=${2:-}
@@ -18,7 +18,11 @@ tests/gpu/gpu_linear tests/gpu/gpu_host_cost tests/gpu/gpu_block tests/gpu/gpu_g
 ninja -C "$build" -t targets all | cut -d: -f1 >"$build/gpu-targets"
 targets=
 for target in $wanted; do
-    if grep -qx "$target" "$build/gpu-targets"; then targets="$targets $target"; else echo "there is no target $target"; fi
+    if grep -qx "$target" "$build/gpu-targets"; then
+        targets="$targets $target"
+    else
+        echo "there is no target $target"
+    fi
 done
 # shellcheck disable=SC2086 # words
 ninja -C "$build" -k 0 $targets

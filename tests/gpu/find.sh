@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
-# Read by run.sh, from the repository's top: finds what CUDA, NCCL and other libraries there are, and makes the compiler and the
-# loader find them, too. Nothing is installed.
+# Read by run.sh, from the repository's top folder: finds CUDA, NCCL and the other libraries, and lets the compiler and
+# the loader find them, too. Installs nothing.
 #
 #   use_folder FOLDER   Debian packages that were unpacked there (usr/include, usr/lib/...)
 #   find_cuda FOLDER    sets CUDA_HOME, nccl_home, library_path; FOLDER: a place for links, where CUDA lies in several
@@ -15,7 +15,7 @@ missing() {
 }
 n_missing=0
 
-# python_folder NAME: where a Python package lies; nothing where it is not installed.
+# python_folder NAME: the folder of a Python package; nothing if it is not installed.
 python_folder() {
     python3 -c '
 import importlib.util, sys
@@ -43,11 +43,11 @@ use_folder() {
         CPLUS_INCLUDE_PATH=$(with_folder "$include" "${CPLUS_INCLUDE_PATH:-}")
     done
     export LIBRARY_PATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH
-    # Only these: another's paths would get the prefix, too.
+    # Only these folders: the paths of other packages would get the prefix, too.
     export PKG_CONFIG_LIBDIR="$pkg_config_dirs" PKG_CONFIG_SYSROOT_DIR="$deps"
 }
 
-# first_file PATTERN...: the first that is there.
+# first_file PATTERN...: the first that exists.
 first_file() {
     for file; do
         [ ! -e "$file" ] || { printf '%s' "$file" && return 0; }
@@ -55,7 +55,7 @@ first_file() {
     return 1
 }
 
-# What the Python packages are called: CUDA 12 has a folder for each, later ones a common folder.
+# Folders of the Python packages: CUDA 12 has one for each, later versions a common one.
 name_wheels() {
     case $("$nvcc" --version) in
     *"release 12."*) wheels="nvidia.cuda_runtime nvidia.cublas nvidia.nvtx" wheels_cuda=12 ;;
@@ -64,7 +64,7 @@ name_wheels() {
 }
 wheels='' wheels_cuda=13
 
-# in_wheels NAME: the first file of the Python packages whose path begins so.
+# in_wheels NAME: the first file of the Python packages whose path begins with NAME.
 in_wheels() {
     for wheel in $wheels; do
         first_file "$(python_folder "$wheel")/$1"* && return 0
@@ -72,7 +72,7 @@ in_wheels() {
     return 1
 }
 
-# link_library NAME: lib64/libNAME.so in the folder of links, to the first that is found.
+# link_library NAME: links lib64/libNAME.so in the folder of links to the first one found.
 link_library() {
     file=$(first_file "$CUDA_HOME"/lib64/lib"$1".so* "$CUDA_HOME"/lib/lib"$1".so* \
         "$CUDA_HOME"/targets/*/lib/lib"$1".so* || in_wheels "lib/lib$1.so") || return 1
@@ -80,7 +80,7 @@ link_library() {
     library_path=$(with_folder "$(dirname "$file")" "$library_path")
 }
 
-# link_headers FOLDER...: what is in them and was not in those before.
+# link_headers FOLDER...: links the headers in them that earlier folders did not have.
 link_headers() {
     for folder; do
         for file in "$folder"/*; do
@@ -90,7 +90,7 @@ link_headers() {
     done
 }
 
-# Headers and libraries of the toolkit, and what is missing there from the Python packages, as one folder.
+# Headers and libraries of the toolkit, supplemented by the Python packages, as one folder.
 link_cuda() {
     links=$1
     rm -rf "$links"
@@ -130,8 +130,11 @@ find_sanitizer() {
             /usr/local/cuda*/bin/compute-sanitizer
 }
 
-# What the compiler makes of a header, here of that in the toolkit or of NCCL's package if they have it.
-read_header() { printf '#include <%s>\n' "$1" | cc -E -dM -I"${nccl_home:-$CUDA_HOME}/include" -I"$CUDA_HOME/include" -x c - 2>/dev/null; }
+# The compiler's output for a header, here one of the toolkit or of NCCL's package if they have it.
+read_header() {
+    printf '#include <%s>\n' "$1" |
+        cc -E -dM -I"${nccl_home:-$CUDA_HOME}/include" -I"$CUDA_HOME/include" -x c - 2>/dev/null
+}
 has_header() { read_header "$1" >/dev/null; }
 nccl_version() {
     read_header nccl.h | awk '$2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ { at[$2] = $3 }
@@ -140,12 +143,15 @@ nccl_version() {
 
 need_all() {
     for command in cc c++ meson ninja python3; do
-        command -v "$command" >/dev/null 2>&1 || missing "$command" "install it with the system's package manager, or meson and ninja with pip"
+        command -v "$command" >/dev/null 2>&1 ||
+            missing "$command" "install it with the system's package manager, or meson and ninja with pip"
     done
     [ -x "$nvcc" ] || missing nvcc "install CUDA's toolkit 12.8 or later, or set CUDA_HOME"
-    has_header jansson.h || missing jansson "unpack libjansson-dev and libjansson4 into a folder and name it in QDR_TEST_DEPS"
-    [ ! -x "$nvcc" ] || cuda_is_whole || missing "cublasLt, cudart or NVTX" \
-        "install CUDA's toolkit whole, or with pip nvidia-cublas, nvidia-cuda-runtime and nvidia-nvtx (of CUDA 12 all with -cu12)"
+    has_header jansson.h ||
+        missing jansson "unpack libjansson-dev and libjansson4 into a folder and name it in QDR_TEST_DEPS"
+    pip_names="nvidia-cublas, nvidia-cuda-runtime and nvidia-nvtx (of CUDA 12 all with -cu12)"
+    [ ! -x "$nvcc" ] || cuda_is_whole ||
+        missing "cublasLt, cudart or NVTX" "install CUDA's toolkit whole, or with pip $pip_names"
     [ ! -x "$nvcc" ] || has_header nccl.h || missing NCCL "install libnccl-dev, or with pip nvidia-nccl-cu$wheels_cuda"
     return $((n_missing > 0))
 }

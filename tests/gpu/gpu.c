@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the measurements on a GPU share. */
+/* Shared by the measurements on a GPU. */
 #include "gpu.h"
 
 #include <math.h>

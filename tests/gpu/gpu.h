@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the measurements on a GPU share: they leave with a sentence at the first error, use random numbers, time with
- * events on the library's stream, and print one JSON object for each case. */
+/* Shared by the measurements on a GPU: they exit with a message at the first error, use random numbers, measure times
+ * with events on the library's stream, and print one JSON object for each case. */
 #ifndef QDR_TESTS_GPU_GPU_H
 #define QDR_TESTS_GPU_GPU_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transformer block's step recorded as a graph: the bits of a step that was not, and the time of both, in turn. graph
- * [--check]: the bits alone, of a small block. */
+/* A transformer block's step recorded as a graph: it gives the same bits as an enqueued step; and the time of both,
+ * alternating. graph [--check]: only the bits, with a small block. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

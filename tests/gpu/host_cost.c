@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What enqueueing costs the host: the forward of one unpanelled layer, and each further task, as the slope over stacks
- * of 1 and of N_LAYERS layers. Small products, so that the GPU keeps up. */
+/* The host's cost of enqueuing: the forward pass of one layer without panels, and each further task, as the slope over
+ * stacks of 1 and of N_LAYERS layers. Products are small, so that the GPU is never behind. */
 #include <stdio.h>
 #include <string.h>
 

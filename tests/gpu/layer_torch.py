@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A transformer layer in PyTorch, eager, bf16, forward and backward: what block.c measures, by the same means.
+"""A transformer layer in PyTorch, eager, bf16, forward and backward: the same as block.c measures, by the same method.
 
 usage: layer_torch.py [HIDDEN HEADS CONTEXT SEQUENCES]    (default: 4096 32 2048 4)
        layer_torch.py --version
 
-Prints one JSON object. Attention is F.scaled_dot_product_attention between the output of qkv and the input of proj, with all
-that it takes to bring its operands into shape. "all but attention" is the layer less its attention alone; "without attention"
-is a layer in which proj reads the values as they are. PyTorch writes gradients of weights in bf16, the library in fp32.
+Prints one JSON object. Attention is F.scaled_dot_product_attention between the output of qkv and the input of proj,
+including the reshaping of its operands. "all but attention" is the time of the layer minus that of its attention;
+"without attention" is a layer in which proj reads the values directly. PyTorch writes gradients of weights in bf16, the
+library in fp32.
 """
 import json
 import sys
@@ -19,7 +20,8 @@ SAMPLES, WARM_SAMPLES = 15, 5
 
 
 def make_parameters(hidden):
-    shapes = {"qkv": (3 * hidden, hidden), "proj": (hidden, hidden), "fc": (4 * hidden, hidden), "fc2": (hidden, 4 * hidden)}
+    shapes = {"qkv": (3 * hidden, hidden), "proj": (hidden, hidden), "fc": (4 * hidden, hidden),
+              "fc2": (hidden, 4 * hidden)}
     made = {}
     for name, shape in shapes.items():
         made[name] = torch.randn(shape, device="cuda", dtype=torch.bfloat16).mul_(0.02).requires_grad_()
@@ -60,7 +62,7 @@ def backend_name(qkv, heads, context):
         q, k, v = split_heads(qkv.detach(), heads, context)
         choice = torch._fused_sdp_choice(q.requires_grad_(), k, v, is_causal=True)
         return torch.nn.attention.SDPBackend(choice).name.lower()
-    except Exception as problem:  # another PyTorch has it elsewhere
+    except Exception as problem:  # another PyTorch has it in another place
         return f"scaled_dot_product_attention ({type(problem).__name__})"
 
 
@@ -114,11 +116,13 @@ def measure(hidden, heads, context, sequences):
     x, dy = (torch.randn(rows, hidden, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     qkv = torch.randn(rows, 3 * hidden, device="cuda", dtype=torch.bfloat16).requires_grad_()
     x.requires_grad_()
-    names = ("layer, ms", "forward, ms", "backward, ms", "attention, ms", "all but attention, ms", "without attention, ms")
+    names = ("layer, ms", "forward, ms", "backward, ms", "attention, ms", "all but attention, ms",
+             "without attention, ms")
     values = {name: [] for name in names}
     for _ in range(WARM_SAMPLES + SAMPLES):
         take_sample(x, dy, qkv, parameters, heads, context, values)
-    return {"benchmark": "layer, PyTorch", "case": f"hidden {hidden}, {heads} heads, {sequences}x{context} tokens, bf16",
+    return {"benchmark": "layer, PyTorch",
+            "case": f"hidden {hidden}, {heads} heads, {sequences}x{context} tokens, bf16",
             "values": {name: samples[WARM_SAMPLES:] for name, samples in values.items()}, "bars": {}, "limits": {},
             "words": {"attention": backend_name(qkv, heads, context), "PyTorch": torch.__version__}}
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A linear layer on 1x1x1x1, bf16, forward and backward, against the fastest algorithm of cuBLASLt for each of its
- * three products (dW in fp32, as the library has it), in turn in one process. With QDR_TUNE the library times
- * algorithms, too, when the layer is made. linear [M N K]...; default: the two shapes that the bar is about. */
+/* A linear layer on 1x1x1x1, bf16, forward and backward, compared with cuBLASLt's fastest algorithm for each of its
+ * three products (dW in fp32, as in the library), alternating in one process. With QDR_TUNE the library also times
+ * algorithms when the layer is created. linear [M N K]...; default: the two shapes of the performance target. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Losses of one training run on two devices, step by step, beside a run in float64.
+"""Losses of one training run on two devices, step by step, compared with a run in float64.
 
 usage: losses.py TITLE GPU-LOG CPU-LOG FLOAT64-LOG    (logs of train_gpt)
 
-tests/dist/test_gpt.c holds float32 to losses within 1e-4 of float64, relatively, at each of 50 steps, on every grid: both
-devices must keep that, so they are within 2e-4 of each other. Prints one JSON object. Exit code 1: they are not.
+tests/dist/test_gpt.c requires the losses of float32 to be within 1e-4 of float64, relatively, at each of 50 steps, on
+every grid: so must both devices, so they are within 2e-4 of each other. Prints one JSON object. Exit code 1: they are
+not.
 """
 import json
 import math
 import sys
 
-TOLERANCE = 1e-4  # to float64
+TOLERANCE = 1e-4  # relative to float64
 
 
 def read_losses(path):
@@ -20,7 +21,7 @@ def read_losses(path):
 
 
 def largest_difference(ours, others):
-    """Relative; infinite where a step is missing or a loss is no number."""
+    """Relative; infinite if a step is missing or a loss is not a number."""
     if len(ours) != len(others) or not ours or None in ours or None in others:
         return float("inf")
     return max(abs(a - b) / abs(b) for a, b in zip(ours, others))
@@ -44,7 +45,8 @@ def main():
         print(__doc__, file=sys.stderr)
         return 2
     result = compare(sys.argv[1], *(read_losses(path) for path in sys.argv[2:]))
-    printed = {name: [one if math.isfinite(one) else None for one in samples] for name, samples in result["values"].items()}
+    printed = {name: [one if math.isfinite(one) else None for one in samples]
+               for name, samples in result["values"].items()}
     print(json.dumps({**result, "values": printed}, allow_nan=False))
     return 0 if all(result["values"][name][0] <= limit for name, limit in result["limits"].items()) else 1
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products straight from cuBLASLt. */
+/* Products computed directly by cuBLASLt. */
 #include "lt.h"
 
 enum { N_RUNS = 5 };

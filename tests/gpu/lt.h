@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products straight from cuBLASLt: every algorithm that its heuristic names is timed. */
+/* Products computed directly by cuBLASLt: every algorithm listed by its heuristic is timed. */
 #ifndef QDR_TESTS_GPU_LT_H
 #define QDR_TESTS_GPU_LT_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the library takes for granted of NCCL, with one rank, which is all that one GPU gives: a communicator that does
- * not block is split into ones that do, they run plain and recorded, end, and are aborted as a group by another thread,
- * while a graph holds them. Linked to no library of ours. */
+/* Properties of NCCL on which the library relies, with one rank, since one GPU allows no more: a non-blocking
+ * communicator is split into blocking ones; these run collectives directly and recorded, are destroyed, and are aborted
+ * as a group by another thread while a graph holds them. Linked without the library. */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <pthread.h>

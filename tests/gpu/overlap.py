@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the collectives' time lies beside products, in the traces of one program's ranks.
+"""The share of the collectives' time that overlaps with products, in the traces of one program's ranks.
 
-usage: overlap.py TITLE TRACE...    (the files that QDR_TRACE made; the first two runs are left out)
-Prints one JSON object. Exit code 1: no collective ran beside a product.
+usage: overlap.py TITLE TRACE...    (the files written for QDR_TRACE; the first two runs are left out)
+Prints one JSON object. Exit code 1: no collective overlapped with a product.
 """
 import json
 import sys
@@ -29,7 +29,7 @@ def read_spans(path):
 
 
 def union(spans):
-    """The same time in spans that do not touch, from the first to the last."""
+    """The same time as disjoint spans, in order."""
     joined = []
     for begin, end in sorted(spans):
         if joined and begin <= joined[-1][1]:
@@ -61,13 +61,13 @@ def evaluate(title, ranks):
         time += length(collectives)
     values = {
         "collectives": [n],
-        "collectives beside a product of their rank": [n_beside],
+        "collectives overlapping a product of their rank": [n_beside],
         "time of collectives, ms": [time / 1e3],
-        "share beside products of their rank": [beside / time if time else 0.0],
-        "share beside products of any rank": [beside_any / time if time else 0.0],
+        "share overlapping products of their rank": [beside / time if time else 0.0],
+        "share overlapping products of any rank": [beside_any / time if time else 0.0],
     }
     return {"benchmark": "overlap", "case": title, "values": values,
-            "bars": {"collectives beside a product of their rank": 1}, "limits": {}, "words": {}}
+            "bars": {"collectives overlapping a product of their rank": 1}, "limits": {}, "words": {}}
 
 
 def main():
@@ -76,7 +76,7 @@ def main():
         return 2
     result = evaluate(sys.argv[1], [read_spans(path) for path in sys.argv[2:]])
     print(json.dumps(result))
-    return 0 if result["values"]["collectives beside a product of their rank"][0] > 0 else 1
+    return 0 if result["values"]["collectives overlapping a product of their rank"][0] > 0 else 1
 
 
 if __name__ == "__main__":

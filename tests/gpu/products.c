@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of the GPU against those of the CPU device: every type, transposed or not, with gaps between rows, on odd
- * addresses, with a bias, with GELU, added to what is there. products [SEED]
+/* Products of the GPU compared with those of the CPU device: every type, transposed or not, with gaps between rows, at
+ * odd addresses, with a bias, with GELU, added to existing values. products [SEED]
  *
- * Either side errs by γ(k + 3)·(|alpha|·Σ|a·b| + |beta·c| + |bias|) and its storing; on the GPU a matrix unit cuts
- * instead of rounding, which doubles its u. What goes through GELU or its slope keeps its error times 1.13 at most, and
- * errs by what a GPU's instruction for tanh does, 2⁻¹⁰. */
+ * The error of either side is at most γ(k + 3)·(|alpha|·Σ|a·b| + |beta·c| + |bias|) plus that of storing; on the GPU a
+ * matrix unit truncates instead of rounding, which doubles its u. After GELU or its slope the error is at most 1.13
+ * times as large, plus that of a GPU's instruction for tanh, 2⁻¹⁰. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the record of a run of tests/gpu/run.sh: a Markdown file and a JSON file of the same name.
+"""Creates the record of a run of tests/gpu/run.sh: a Markdown file and a JSON file of the same name.
 
 usage: record.py WORK-FOLDER OUTPUT-FOLDER
 
-Reads, in the work folder: info.json (what gpu_info prints), facts (NAME<tab>VALUE lines), parts (NAME<tab>RESULT<tab>SECONDS
-<tab>NOTE lines), and results of measurements: one JSON object a line in *.jsonl. Prints the names of the files. A record that is
-there already is left alone: exit code 1. What could not be measured is null.
+Reads, in the work folder: info.json (what gpu_info prints), facts (NAME<tab>VALUE lines), parts
+(NAME<tab>RESULT<tab>SECONDS<tab>NOTE lines), and results of measurements: one JSON object a line in *.jsonl. Prints
+the names of the files. A record that is there already is left alone: exit code 1. What could not be measured is null.
 """
 import glob
 import json
@@ -30,7 +30,7 @@ def read_facts(folder):
     facts = dict(line.split("\t", 1) for line in read_lines(os.path.join(folder, "facts")) if "\t" in line)
     for line in read_lines(os.path.join(folder, "info.json"))[:1]:
         info = json.loads(line)
-        if facts.get("GPU", "unknown") == "unknown":  # as run.sh has it where there is no nvidia-smi
+        if facts.get("GPU", "unknown") == "unknown":  # as run.sh writes it if there is no nvidia-smi
             facts["GPU"] = info["gpu"]
         facts["GPU memory, bytes"] = info["bytes"]
         facts["multiprocessors"] = info["sms"]
@@ -60,7 +60,7 @@ def read_parts(folder):
 
 
 def read_results(folder):
-    """All objects; a line that is none was cut off with its program."""
+    """All objects; a line that is not one was cut off when its program ended."""
     results = []
     for path in sorted(glob.glob(os.path.join(folder, "*.jsonl"))):
         for line in read_lines(path):
@@ -81,7 +81,8 @@ def medians(results, benchmark, name):
 
 
 def compare_layers(results, ours, benchmark_name, bars):
-    """Round by round, the library's layer with PyTorch's: of its two figures without attention the faster one."""
+    """Round by round, compares the library's layer with PyTorch's: with the faster of its two figures without
+    attention."""
     rest = [min(pair) for pair in zip(medians(results, THEIRS, "all but attention, ms"),
                                       medians(results, THEIRS, "without attention, ms"))]
     whole, attention = medians(results, THEIRS, "layer, ms"), medians(results, THEIRS, "attention, ms")
@@ -100,12 +101,12 @@ def compare_layers(results, ours, benchmark_name, bars):
 
 
 def median_of(samples):
-    """None where one is no number."""
+    """None if one is not a number."""
     return statistics.median(samples) if is_whole(samples) else None
 
 
 def judge(result, name):
-    """(what is wanted, whether it is so); ("", None) where nothing is."""
+    """(the requirement, whether it is met); ("", None) if there is none."""
     median = median_of(result["values"][name])
     if name in result["bars"]:
         return f"≥ {result['bars'][name]:g}", median is not None and median >= result["bars"][name]
@@ -116,7 +117,7 @@ def judge(result, name):
 
 def missed(results):
     return [f"{result['benchmark']}, {result['case']}: {name} is {number_text(median_of(result['values'][name]))}, "
-            f"wanted {judge(result, name)[0]}"
+            f"required {judge(result, name)[0]}"
             for result in results for name in result["values"] if judge(result, name)[1] is False]
 
 
@@ -138,8 +139,8 @@ def row_of(result, name):
 
 
 def result_text(result):
-    lines = [f"### {result['benchmark']}: {result['case']}", "", "| figure | median | quartiles | samples | wanted | met |",
-             "| --- | --- | --- | --- | --- | --- |"]
+    lines = [f"### {result['benchmark']}: {result['case']}", "",
+             "| figure | median | quartiles | samples | required | met |", "| --- | --- | --- | --- | --- | --- |"]
     lines += [row_of(result, name) for name in result["values"]]
     lines += [""] + [f"- {name}: {word}" for name, word in result["words"].items()] + ([""] if result["words"] else [])
     return lines
@@ -148,8 +149,8 @@ def result_text(result):
 def markdown(record):
     facts = record["facts"]
     lines = [f"# {facts.get('GPU', 'No GPU')}, {facts.get('date', 'no date')}", "",
-             "Written by `sh tests/gpu/run.sh`, as measured. README.md beside this file says what each figure means.", "",
-             "| | |", "| --- | --- |"]
+             "Written by `sh tests/gpu/run.sh`, as measured. README.md in this folder explains the figures.",
+             "", "| | |", "| --- | --- |"]
     lines += [f"| {name} | {value} |" for name, value in facts.items()]
     lines += ["", "## Parts", "", "| part | result | seconds | |", "| --- | --- | --- | --- |"]
     lines += [f"| {part['part']} | {part['result']} | {part['secs']} | {part['note']} |" for part in record["parts"]]
@@ -159,12 +160,12 @@ def markdown(record):
     if not record["results"]:
         lines += ["None were measured.", ""]
     if record["missed"]:
-        lines += ["## Not as wanted", ""] + [f"- {line}" for line in record["missed"]] + [""]
+        lines += ["## Requirements not met", ""] + [f"- {line}" for line in record["missed"]] + [""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def file_name(facts):
-    """The GPU, the day, the minute."""
+    """The GPU, the date and the minute."""
     words = f"{facts.get('GPU', 'no gpu')} {facts.get('date', 'no date')[:16]}"
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
 
@@ -179,7 +180,7 @@ def make_record(folder):
 
 
 def without_infinities(value):
-    """JSON has none."""
+    """JSON does not have them."""
     if isinstance(value, dict):
         return {name: without_infinities(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -205,7 +206,7 @@ def main():
             file.write(text)
         print(path + ending)
     for line in record["missed"]:
-        print(f"not as wanted: {line}")
+        print(f"requirement not met: {line}")
     return 0
 
 

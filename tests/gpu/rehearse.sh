@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# sh tests/gpu/rehearse.sh BUILD PLUGIN: `run.sh kernels` with what BUILD has, on a CUDA that needs no GPU, for GPUs of several
-# compute capabilities. Exit code 77: there is a GPU, on which run.sh would run.
+# sh tests/gpu/rehearse.sh BUILD PLUGIN: `run.sh kernels` with the programs of BUILD, on a CUDA that needs no GPU, for
+# GPUs of several compute capabilities. Exit code 77: there is a GPU, on which run.sh would run.
 set -u
 build=$(cd "$1" && pwd -P) plugin=$2
 if nvidia-smi -L >/dev/null 2>&1 || [ -e /dev/nvidia0 ]; then exit 77; fi

@@ -1,37 +1,39 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# All that needs a GPU: builds, checks, measures, and writes a record of it, within eight minutes. See usage below.
+# Everything that needs a GPU: builds, checks, measures, and writes a record, within eight minutes. See usage below.
 set -u
 usage() {
     cat <<'END'
 usage: sh tests/gpu/run.sh [-o FOLDER] [-b BUILD] [PART...]
 
-Builds what needs a GPU, checks it, measures it, and writes a record: a Markdown and a JSON file named after the GPU, the day and
-the minute, which replace none. Takes eight minutes at most, and goes on after a failure. Exit code 1 if a part failed; figures
-that are not as wanted are named at the end, and are no failure. A signal ends what runs, too, and leaves no record.
+Builds everything that needs a GPU, checks it, measures it, and writes a record: a Markdown and a JSON file named after
+the GPU, the date and the minute, which never replace others. Takes eight minutes at most, and continues after a
+failure. Exit code 1 if a part failed; figures that do not meet their requirement are listed at the end, and are not
+failures. A signal also ends the running parts, and then there is no record.
 
   -o FOLDER   where the record goes (default: docs/benchmarks/gpu)
   -b BUILD    where to build (default: build-gpu); logs go to BUILD/gpu-run
 
 parts, all of them by default, in this order:
   build       the plugin, tests, examples and programs of tests/gpu
-  kernels     products and kernels of the GPU against the CPU's
-  graph       a recorded step has the bits of one that is enqueued; the time of both
-  nccl        what is taken for granted of NCCL, with one rank
+  kernels     products and kernels of the GPU compared with the CPU's
+  graph       the bits of a recorded step compared with an enqueued one; the time of both
+  nccl        the library's assumptions about NCCL, with one rank
   correct     communicators, layers on all grids of 8, GPT, stack, norm, optimizer, ... with 8 ranks on one GPU
   sanitize    compute-sanitizer's memcheck and racecheck on a small training run
   losses      losses of a training run on the GPU, on the CPU, and in float64
-  linear      a linear layer against the fastest algorithms of cuBLASLt
-  host        what enqueueing costs the host
-  layer       a transformer layer against PyTorch, with own attention and with cuDNN's where it is found
-  overlap     collectives beside products, in a trace
+  linear      a linear layer compared with the fastest algorithms of cuBLASLt
+  host        the host's time for enqueueing
+  layer       a transformer layer compared with PyTorch's, with own attention, and with cuDNN's if it is found
+  overlap     overlap of collectives with products, in a trace
 
-Needs a GPU of compute capability 8.0 or later, its driver, CUDA's toolkit (nvcc, cudart, cublasLt, NVTX; CUDA_HOME), NCCL (the
-toolkit's, the system's, or nvidia-nccl of pip), jansson, meson, ninja, python3, a C and a C++ compiler; cmocka for most of
-`kernels`. MPI, hwloc and OpenBLAS may be absent. Without root: QDR_TEST_DEPS names a folder of unpacked Debian packages
-(libjansson-dev, libjansson4, libcmocka-dev, libcmocka0). QDR_CUDNN names cuDNN's file, if it is not found. Of several GPUs the
-first that CUDA_VISIBLE_DEVICES names is used. Without a GPU nothing runs, unless QDR_CUDA_PLUGIN names a plugin that needs
-none: then the checks run, nothing is measured, and the record goes to BUILD/gpu-run/record.
+Needs a GPU of compute capability 8.0 or later, its driver, CUDA's toolkit (nvcc, cudart, cublasLt, NVTX; CUDA_HOME),
+NCCL (the toolkit's, the system's, or nvidia-nccl of pip), jansson, meson, ninja, python3, a C and a C++ compiler;
+cmocka for most of `kernels`. MPI, hwloc and OpenBLAS may be absent. Without root: QDR_TEST_DEPS names a folder of
+unpacked Debian packages (libjansson-dev, libjansson4, libcmocka-dev, libcmocka0). QDR_CUDNN names cuDNN's file, if it
+is not found. Of several GPUs the first one in CUDA_VISIBLE_DEVICES is used. Without a GPU nothing runs, unless
+QDR_CUDA_PLUGIN names a plugin that needs none: then the checks run, nothing is measured, and the record goes to
+BUILD/gpu-run/record.
 END
 }
 caller=$PWD
@@ -40,7 +42,7 @@ absolute() { case $1 in /*) printf '%s' "$1" ;; *) printf '%s' "$caller/$1" ;; e
 # shellcheck source=tests/gpu/find.sh
 . tests/gpu/find.sh
 
-# Checks come first: what there is no time for is not run.
+# Checks come first: parts for which no time remains are not run.
 all_parts="build kernels graph nccl correct sanitize losses linear host layer overlap"
 measured="graph nccl linear host layer overlap sanitize" # they make no sense without a GPU
 output=docs/benchmarks/gpu build=build-gpu secs_in_all=470 library_path=
@@ -69,7 +71,8 @@ running='' n_running=0 most_running=4
 
 secs_left() { echo $((secs_in_all - $(date +%s) + began)); }
 
-# run_one NAME SECONDS COMMAND...: its output goes to NAME.log, its standard output, if it measures, to *.jsonl. One line.
+# run_one NAME SECONDS COMMAND...: its output goes to NAME.log, its standard output, if it measures, to *.jsonl. Prints
+# one line.
 run_one() {
     name=$1 limit=$2 start=$(date +%s) left=$(secs_left) result=ok note=
     shift 2
@@ -90,7 +93,7 @@ run_one() {
     [ "$result" = ok ] || [ ! -f "$work/$name.log" ] || tail -n 12 "$work/$name.log" | cut -c 1-300 | sed 's/^/    /'
 }
 
-# The same beside others; join waits for all of them.
+# The same in the background; join waits for all of them.
 start() {
     (
         trap 'stop 143' HUP TERM
@@ -104,7 +107,8 @@ join() {
     running='' n_running=0
 }
 
-# stop CODE: leaves, when what runs has ended. A signal to `timeout` is one to the program and to all that it has started.
+# stop CODE: exits after the running parts have ended. `timeout` passes a signal on to the program and to everything
+# that it has started.
 stop() {
     trap '' HUP INT TERM
     # shellcheck disable=SC2086 # numbers
@@ -113,12 +117,13 @@ stop() {
     exit "$1"
 }
 
-# measure NAME SECONDS COMMAND...: alone on the GPU; what it prints are results.
+# measure NAME SECONDS COMMAND...: alone on the GPU; its standard output are results.
 measure() {
     name=$1 limit=$2
     shift 2
     # shellcheck disable=SC2016 # for the inner shell
-    run_one "$name" "$limit" sh -c 'file=$1; shift; "$@" >"$file" || { cat "$file" >&2; exit 1; }' - "$work/$name.jsonl" "$@"
+    run_one "$name" "$limit" sh -c 'file=$1; shift; "$@" >"$file" || { cat "$file" >&2; exit 1; }' - \
+        "$work/$name.jsonl" "$@"
 }
 
 skip() {
@@ -142,7 +147,8 @@ part_kernels() {
         else
             attention=own aligned=
             [ $name != cudnn ] || attention=cudnn aligned=QDR_TEST_ALIGNED=1
-            start "kernels-$name" 60 env QDR_DEVICE=$device QDR_CUDA_MEMORY=managed QDR_ATTENTION=$attention $aligned "$program"
+            start "kernels-$name" 60 env QDR_DEVICE=$device QDR_CUDA_MEMORY=managed QDR_ATTENTION=$attention $aligned \
+                "$program"
         fi
     done
     join
@@ -161,7 +167,8 @@ part_correct() {
     unset QDR_CUDA_MEMORY # what follows reads nothing in place
     head -c 20000 "$text" >"$work/short.txt"
     # shellcheck disable=SC2086 # words
-    start device-train 60 "$build/examples/train_gpt" "$work/short.txt" --local 8 --grid 2x2x2x1 $tiny --batch 8 --steps 3
+    start device-train 60 "$build/examples/train_gpt" "$work/short.txt" --local 8 --grid 2x2x2x1 $tiny \
+        --batch 8 --steps 3
     start device-layer 60 "$build/examples/transformer_layer" --local 8 --grid 2x2x1x2 --layout scattered --dtype bf16 \
         --hidden 128 --heads 4 --ctx 64 --batch 8 --iterations 2
     start own-operation 60 "$build/examples/own_operation_gpu" 2x2x2x1
@@ -179,21 +186,23 @@ part_sanitize() {
         only= # racecheck reports what cuBLAS's kernels do with their own barriers, too; ours are in no named namespace
         [ $tool = memcheck ] || only="--kernel-name kns=_GLOBAL__N_"
         # shellcheck disable=SC2086 # words
-        start sanitize-$tool 100 "$sanitizer" --tool $tool $only --error-exitcode 9 "$build/examples/train_gpt" "$work/tiny.txt" \
+        start sanitize-$tool 100 "$sanitizer" --tool $tool $only --error-exitcode 9 \
+            "$build/examples/train_gpt" "$work/tiny.txt" \
             --device cuda --local 2 --grid 2x1x1x1 --layers 1 --hidden 256 --heads 4 --ctx 64 --dtype bf16 --batch 2 \
             --steps 1 --sample 0 --val-windows 2
     done
     join
 }
 
-# Beside the fastest algorithms: the library's with those that it takes by itself, and with those that it finds by measuring.
+# Compared with the fastest algorithms: the library with those that it uses by default, and with those that it finds by
+# measuring.
 part_linear() {
     measure linear 60 "$build/tests/gpu/gpu_linear"
     measure linear-tuned 90 env QDR_TUNE="$work/tune.json" "$build/tests/gpu/gpu_linear"
 }
 part_host() { measure host-cost 30 "$build/tests/gpu/gpu_host_cost"; }
 
-# In turn, so that both see the same GPU.
+# Alternately, so that both run in the same state of the GPU.
 part_layer() {
     measure layer-not-tuned 60 "$build/tests/gpu/gpu_block"
     measure layer-gelu-by-kernels 60 env QDR_FUSE_GELU=0 "$build/tests/gpu/gpu_block"
@@ -212,8 +221,10 @@ part_overlap() {
     for grid in 2x1x1x1 1x1x2x1; do
         rm -f "$work/trace-$grid".*
         QDR_TRACE=$work/trace-$grid run_one trace-$grid 60 "$build/examples/transformer_layer" --device cuda --local 2 \
-            --grid $grid --layout scattered --panels 4 --hidden 4096 --heads 32 --ctx 2048 --batch 4 --dtype bf16 --iterations 4
-        measure overlap-$grid 30 python3 tests/gpu/overlap.py "$grid scattered, 4 panels, layer of hidden 4096, 2 ranks on one GPU" \
+            --grid $grid --layout scattered --panels 4 --hidden 4096 --heads 32 --ctx 2048 --batch 4 --dtype bf16 \
+            --iterations 4
+        measure overlap-$grid 30 python3 tests/gpu/overlap.py \
+            "$grid scattered, 4 panels, layer of hidden 4096, 2 ranks on one GPU" \
             "$work/trace-$grid.0" "$work/trace-$grid.1"
     done
 }
@@ -227,14 +238,15 @@ part_losses() {
     done
     join
     for run in cuda-f32 cuda-f32-on; do
-        measure losses-$run 20 python3 tests/gpu/losses.py "GPT of 2 layers, hidden 128, 50 steps, $run (on: steps recorded)" \
+        measure losses-$run 20 python3 tests/gpu/losses.py \
+            "GPT of 2 layers, hidden 128, 50 steps, $run (on: steps recorded)" \
             "$work/train-$run.losses" "$work/train-cpu-f32.losses" "$work/train-cpu-f64.losses"
     done
 }
 
 # ---- the run ----
 
-# fact NAME COMMAND...: what the command says in its first line.
+# fact NAME COMMAND...: the first line of the command's output.
 fact() {
     name=$1
     shift
@@ -285,16 +297,17 @@ say "CUDA: $CUDA_HOME; NCCL $(nccl_version)${nccl_home:+: $nccl_home}"
 library_path=$library_path${caller_library_path:+:$caller_library_path}
 export LD_LIBRARY_PATH="$library_path"
 
-# Without a GPU the checks run on a plugin that QDR_CUDA_PLUGIN names and that needs none, and nothing is measured: a rehearsal.
+# Without a GPU the checks run on the plugin named by QDR_CUDA_PLUGIN, which needs none, and nothing is measured: a
+# rehearsal.
 fake=
 if ! nvidia-smi -L >/dev/null 2>&1 && [ ! -e /dev/nvidia0 ]; then
     [ -n "${QDR_CUDA_PLUGIN:-}" ] || { say "there is no GPU here (nvidia-smi -L finds none); nothing was run"; exit 1; }
     fake=1 output=$work/record
 fi
-# One GPU, of however many, and the one that nvidia-smi means by that number.
+# One GPU, of any number, with the same number as in nvidia-smi.
 gpu=${CUDA_VISIBLE_DEVICES:-0} gpu=${gpu%%,*}
 [ -n "$fake" ] || export CUDA_VISIBLE_DEVICES="$gpu" CUDA_DEVICE_ORDER=PCI_BUS_ID
-# runs PART: whether it was asked for, and can be run here.
+# runs PART: whether it was requested, and can run here.
 runs() {
     case $parts in *" $1 "*) ;; *) return 1 ;; esac
     case $fake" $measured " in 1*" $1 "*) skip "$1" "no GPU" && return 1 ;; esac
@@ -310,5 +323,6 @@ done
 
 n_failed=$(awk -F '\t' '$2 == "FAILED" { n++ } END { print n + 0 }' "$work/parts")
 python3 tests/gpu/record.py "$work" "$output" || n_failed=$((n_failed + 1))
-printf 'total %d s, %d parts, %d failed; logs: %s\n' $(($(date +%s) - began)) "$(grep -c . "$work/parts")" "$n_failed" "$work"
+printf 'total %d s, %d parts, %d failed; logs: %s\n' $(($(date +%s) - began)) "$(grep -c . "$work/parts")" \
+    "$n_failed" "$work"
 [ "$n_failed" = 0 ]

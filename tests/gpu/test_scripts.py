@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts that evaluate measurements on a GPU, with made-up ones."""
+"""The scripts that evaluate measurements on a GPU, with made-up measurements."""
 import json
 import os
 import re
@@ -26,7 +26,8 @@ def write(folder, name, text):
 
 
 def event(tid, cat, begin, duration, run=9):
-    return {"ph": "X", "name": "layer", "cat": cat, "pid": 0, "tid": tid, "ts": begin, "dur": duration, "args": {"run": run}}
+    return {"ph": "X", "name": "layer", "cat": cat, "pid": 0, "tid": tid, "ts": begin, "dur": duration,
+            "args": {"run": run}}
 
 
 def result(benchmark, values, **more):
@@ -45,13 +46,13 @@ class Overlap(unittest.TestCase):
              event(0, "gelu", 12, 100), event(3, "all-reduce", 0, 50, run=1), {"ph": "M", "name": "thread_name"}],
             [event(0, "product", 14, 4), event(5, "all-gather", 20, 10)])
         self.assertEqual(values["collectives"], [2])
-        self.assertEqual(values["collectives beside a product of their rank"], [1])
+        self.assertEqual(values["collectives overlapping a product of their rank"], [1])
         self.assertEqual(values["time of collectives, ms"], [0.02])
-        self.assertAlmostEqual(values["share beside products of their rank"][0], 6 / 20)
-        self.assertAlmostEqual(values["share beside products of any rank"][0], 8 / 20)
+        self.assertAlmostEqual(values["share overlapping products of their rank"][0], 6 / 20)
+        self.assertAlmostEqual(values["share overlapping products of any rank"][0], 8 / 20)
 
     def test_nothing_travels(self):
-        self.assertEqual(self.evaluate([event(0, "product", 0, 10)])["share beside products of any rank"], [0.0])
+        self.assertEqual(self.evaluate([event(0, "product", 0, 10)])["share overlapping products of any rank"], [0.0])
 
 
 class Losses(unittest.TestCase):
@@ -85,27 +86,30 @@ class Record(unittest.TestCase):
     def test_facts(self):
         info = {"gpu": "NVIDIA H9 80GB", "bus": "0", "sms": 3, "major": 9, "minor": 0, "bytes": 5, "driver": 13010,
                 "runtime": 13000, "cublaslt": 130100, "nccl": 22809}
-        for gpu, name in (("", "nvidia-h9-80gb"), ("GPU\tunknown\n", "nvidia-h9-80gb"), ("GPU\tNVIDIA H9\n", "nvidia-h9")):
-            facts = self.make(info_json=json.dumps(info) + "\n", facts=gpu + "date\t2030-01-02 10:00\ncommit\tabc\n")["facts"]
-            self.assertEqual((facts["CUDA of the driver"], facts["cuBLASLt"], facts["NCCL"]), ("13.1", "13.1.0", "2.28.9"))
+        for gpu, name in (("", "nvidia-h9-80gb"), ("GPU\tunknown\n", "nvidia-h9-80gb"),
+                          ("GPU\tNVIDIA H9\n", "nvidia-h9")):
+            facts = self.make(info_json=json.dumps(info) + "\n",
+                              facts=gpu + "date\t2030-01-02 10:00\ncommit\tabc\n")["facts"]
+            self.assertEqual((facts["CUDA of the driver"], facts["cuBLASLt"], facts["NCCL"]),
+                             ("13.1", "13.1.0", "2.28.9"))
             self.assertEqual(record.file_name(facts), name + "-2030-01-02-10-00")
 
     def test_bars(self):
         good = result("linear", {"ratio": [0.9, 0.98, 0.99]}, bars={"ratio": 0.97})
         bad = result("host", {"us": [30.0, 10.0, 40.0], "other": [1.0]}, limits={"us": 20})
         made = self.make(a_jsonl=json.dumps(good) + "\n{cut off\n", b_jsonl=json.dumps(bad) + "\n")
-        self.assertEqual(made["missed"], ["host, small: us is 30, wanted ≤ 20"])
+        self.assertEqual(made["missed"], ["host, small: us is 30, required ≤ 20"])
         text = record.markdown(made)
         self.assertIn("| ratio | 0.98 | 0.9 – 0.99 | 3 | ≥ 0.97 | yes |", text)
         self.assertIn("| us | 30 | 10 – 40 | 3 | ≤ 20 | **no** |", text)
         self.assertIn("| other | 1 |  | 1 |  |  |", text)
 
     def test_no_numbers(self):
-        """Infinities, null, and no sample at all miss every bar and limit, and are null in JSON."""
+        """Infinities, null, and missing samples fail every bar and limit, and are null in JSON."""
         values = {"a": [float("inf")], "b": [1.0, None], "c": [], "d": [float("nan"), 2.0]}
         bad = result("losses", values, limits={"a": 1, "b": 1}, bars={"c": 1, "d": 1})
         made = self.make(a_jsonl=json.dumps(bad) + "\n")
-        self.assertEqual(made["missed"], [f"losses, small: {name} is no number, wanted {sign} 1" for name, sign in
+        self.assertEqual(made["missed"], [f"losses, small: {name} is no number, required {sign} 1" for name, sign in
                                           (("a", "≤"), ("b", "≤"), ("c", "≥"), ("d", "≥"))])
         self.assertIn("| a | no number |  | 1 | ≤ 1 | **no** |", record.markdown(made))
         self.assertEqual(record.without_infinities(made)["results"][0]["values"]["d"], [None, 2.0])
@@ -136,14 +140,17 @@ class Record(unittest.TestCase):
 
     def test_layers(self):
         ours = {"layer, ms": [20.0], "attention, ms": [5.0], "all but attention, ms": [15.0]}
-        theirs = {"layer, ms": [18.0], "attention, ms": [2.0], "all but attention, ms": [16.5], "without attention, ms": [18.0]}
-        lines = [result("layer", ours, words={"attention": "own"}), result("layer, PyTorch", theirs, words={"attention": "flash"})]
+        theirs = {"layer, ms": [18.0], "attention, ms": [2.0], "all but attention, ms": [16.5],
+                  "without attention, ms": [18.0]}
+        lines = [result("layer", ours, words={"attention": "own"}),
+                 result("layer, PyTorch", theirs, words={"attention": "flash"})]
         made = self.make(a_jsonl="".join(json.dumps(line) + "\n" for line in lines * 2))
         self.assertEqual(made["results"][-1]["values"], {"all but attention, PyTorch/library": [1.1, 1.1],
                                                          "attention, PyTorch/library": [0.4, 0.4],
                                                          "whole layer, PyTorch/library": [0.9, 0.9]})
         self.assertEqual(made["missed"], [])
-        lines.append(result("layer, attention of cuDNN", dict(ours, **{"attention, ms": [1.0]}), words={"attention": "cuDNN"}))
+        lines.append(result("layer, attention of cuDNN", dict(ours, **{"attention, ms": [1.0]}),
+                            words={"attention": "cuDNN"}))
         both = self.make(a_jsonl="".join(json.dumps(line) + "\n" for line in lines))["results"][-2:]
         self.assertEqual([one["values"]["attention, PyTorch/library"] for one in both], [[0.4], [2.0]])
         self.assertEqual([one["words"]["attention of the library"] for one in both], ["own", "cuDNN"])
@@ -155,27 +162,31 @@ class Record(unittest.TestCase):
 
 
 class Find(unittest.TestCase):
-    """A toolkit of nvcc alone, and Python packages with the rest of it."""
+    """A toolkit with nvcc only, and Python packages with the rest of it."""
     FOLDERS = {12: ("cuda_runtime", "cublas", "nvtx"), 13: ("cu13", "cu13", "cu13")}
 
     def find(self, major, headers):
         here = os.path.dirname(os.path.abspath(__file__))
         runtime, cublas, nvtx = self.FOLDERS[major]
-        files = {f"{runtime}/include/cuda_runtime_api.h", f"{runtime}/lib/libcudart.so.{major}", f"{cublas}/include/cublasLt.h",
-                 f"{cublas}/lib/libcublasLt.so.{major}"} | {f"{nvtx}/include/{header}" for header in headers}
+        files = {f"{runtime}/include/cuda_runtime_api.h", f"{runtime}/lib/libcudart.so.{major}",
+                 f"{cublas}/include/cublasLt.h", f"{cublas}/lib/libcublasLt.so.{major}",
+                 *(f"{nvtx}/include/{header}" for header in headers)}
         with tempfile.TemporaryDirectory() as folder:
             for name in {f"py/nvidia/{file}" for file in files} | {"toolkit/bin/nvcc", "toolkit/include/cuda_fp16.h"}:
                 os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
                 write(folder, name, f"#!/bin/sh\necho 'Cuda compilation tools, release {major}.8, V{major}.8.93'\n")
             os.chmod(f"{folder}/toolkit/bin/nvcc", 0o755)
             path = f"{folder}/toolkit/bin:{os.environ['PATH']}"
-            env = {name: value for name, value in os.environ.items() if name != "CUDA_HOME"} | {"PATH": path, "PYTHONPATH": f"{folder}/py"}
-            script = f'library_path=; . "{here}/find.sh"; find_cuda "{folder}/links" && cuda_is_whole && ls "$CUDA_HOME/include"'
+            env = {name: value for name, value in os.environ.items() if name != "CUDA_HOME"}
+            env.update(PATH=path, PYTHONPATH=f"{folder}/py")
+            script = (f'library_path=; . "{here}/find.sh"; find_cuda "{folder}/links" && cuda_is_whole && '
+                      'ls "$CUDA_HOME/include"')
             return subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True).stdout.split()
 
     def test_packages(self):
         for major in self.FOLDERS:
-            self.assertEqual(self.find(major, ["nvtx3/nvToolsExt.h"]), ["cublasLt.h", "cuda_fp16.h", "cuda_runtime_api.h", "nvtx3"])
+            self.assertEqual(self.find(major, ["nvtx3/nvToolsExt.h"]),
+                             ["cublasLt.h", "cuda_fp16.h", "cuda_runtime_api.h", "nvtx3"])
 
     def test_no_nvtx(self):
         for major in self.FOLDERS:
@@ -184,7 +195,7 @@ class Find(unittest.TestCase):
 
 class Usage(unittest.TestCase):
     def test_parts(self):
-        """What is told of parts is what there is."""
+        """The parts in the help text are those that exist."""
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
         with open(script, encoding="utf-8") as file:
             text = file.read()
@@ -196,11 +207,11 @@ class Usage(unittest.TestCase):
 
 
 class Interrupted(unittest.TestCase):
-    """A signal to run.sh ends what runs, too, and what that has started. Here these are sleepers."""
+    """A signal to run.sh also ends the running parts, and the processes that they started. Here these are sleepers."""
     SLEEPER = '#!/bin/sh\nsleep 600 &\necho $! >"$0.$$"\nmv "$0.$$" "$0.$$.pid"\nwait\n'
 
     def wait_for(self, what, process):
-        """What it gives, once that is something; None when the process has ended before."""
+        """The function's result, once there is one; None if the process has ended before."""
         while not (found := what()):
             if process.poll() is not None:
                 return None
@@ -216,7 +227,7 @@ class Interrupted(unittest.TestCase):
 
     @staticmethod
     def as_in_a_terminal():
-        """A shell cannot trap what it was started to ignore, as by nohup."""
+        """A shell cannot trap a signal that was ignored when it was started, as by nohup."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
 
@@ -226,8 +237,9 @@ class Interrupted(unittest.TestCase):
             place, name = os.path.split(os.path.join(folder, program))
             os.makedirs(place)
             os.chmod(write(place, name, self.SLEEPER), 0o755)
-            with subprocess.Popen([shell, script, "-b", folder, part], env=dict(os.environ, QDR_CUDA_PLUGIN="/no/plugin.so"),
-                                  start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            with subprocess.Popen([shell, script, "-b", folder, part],
+                                  env=dict(os.environ, QDR_CUDA_PLUGIN="/no/plugin.so"), start_new_session=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                   preexec_fn=self.as_in_a_terminal) as run:
 
                 def sleepers():
@@ -243,7 +255,7 @@ class Interrupted(unittest.TestCase):
                 self.assertTrue(all(map(self.is_running, pids)))
                 os.killpg(run.pid, number)
                 self.assertEqual(run.wait(), 128 + number, run.stdout.read())
-                # Signalled before run.sh ended; on a busy machine their end may come a little later.
+                # They were signalled before run.sh ended; on a busy machine they may end a little later.
                 until = time.monotonic() + 20
                 while any(map(self.is_running, pids)) and time.monotonic() < until:
                     time.sleep(0.02)
@@ -251,8 +263,9 @@ class Interrupted(unittest.TestCase):
 
     def test_signals(self):
         alone, beside = ("kernels", "tests/gpu/gpu_products", 1), ("correct", "tests/conform/conform_comm", 4)
-        for shell, number, part in (("sh", signal.SIGINT, alone), ("sh", signal.SIGINT, beside), ("sh", signal.SIGTERM, beside),
-                                    ("sh", signal.SIGHUP, beside), ("bash", signal.SIGINT, beside), ("bash", signal.SIGTERM, alone)):
+        for shell, number, part in (("sh", signal.SIGINT, alone), ("sh", signal.SIGINT, beside),
+                                    ("sh", signal.SIGTERM, beside), ("sh", signal.SIGHUP, beside),
+                                    ("bash", signal.SIGINT, beside), ("bash", signal.SIGTERM, alone)):
             if shutil.which(shell):
                 with self.subTest(shell=shell, number=number, part=part):
                     self.interrupt(shell, number, *part)

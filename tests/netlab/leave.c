@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loaded before a program that runs on the lab's nodes: lets it leave.
+/* Loaded before a program that runs on the lab's nodes: lets it exit.
  *
- * MPI_Finalize of MPICH 4.0 over UCX lets each rank close its connections and then wait for the others in a barrier of
- * the process manager. A rank in that barrier answers nobody, so that one which still closes waits for it for ever
- * (pmodels/mpich, pull request 6596, mends it in later versions). Here the wait for the process manager drives UCX as
- * well. */
+ * In MPI_Finalize of MPICH 4.0 over UCX, each rank closes its connections and then waits for the others in a barrier of
+ * the process manager. A rank in that barrier answers no other rank, so that one that is still closing waits for it for
+ * ever (pmodels/mpich, pull request 6596, fixes this in later versions). Here the wait for the process manager lets UCX
+ * make progress as well. */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include <dlfcn.h>
 #include <poll.h>

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A network on one machine: nodes are network namespaces on a bridge, each behind a link of a given rate. Starts PROGRAM there
-# with mpiexec.mpich, says what each link has carried, and takes everything down again, also after an interrupt.
+# A network on one machine: nodes are network namespaces on a bridge, each connected by a link of a given rate. Starts
+# PROGRAM there with mpiexec.mpich, prints the bytes that each link carried, and removes everything again, also after an
+# interrupt.
 set -u
 
 usage() {
@@ -70,7 +71,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 lab=qdrlab$$
 work=$(mktemp -d) || exit 1
 
-# Namespaces outlive the process that made them: those of a lab whose process is gone are taken down, too.
+# Namespaces outlive the process that created them: those of labs whose process no longer exists are removed, too.
 remove_lab() {
     for space in $(ip netns list 2>/dev/null | sed -n "s/^\($1[hn][0-9]*\)\( .*\)*$/\1/p"); do
         for process in $(ip netns pids "$space" 2>/dev/null); do kill -9 "$process" 2>/dev/null; done
@@ -90,7 +91,7 @@ for old in $(ip netns list 2>/dev/null | sed -n 's/^qdrlab\([0-9]*\)h.*/\1/p'); 
     kill -0 "$old" 2>/dev/null || remove_lab "qdrlab$old"
 done
 
-# The bridge stands in a namespace of its own, and mpiexec with it: it talks to its nodes over the same links.
+# The bridge is in a namespace of its own, together with mpiexec, which reaches its nodes over the same links.
 hub=${lab}h
 build_lab() {
     ip netns add "$hub" &&
@@ -140,6 +141,7 @@ result=$?
 running=
 for k in $(seq "$nodes"); do
     [ -z "$quiet" ] || break
-    say "node $k sent $(($(carried "$k" tx) - $(cat "$work/tx$k"))) bytes, received $(($(carried "$k" rx) - $(cat "$work/rx$k")))"
+    say "node $k sent $(($(carried "$k" tx) - $(cat "$work/tx$k"))) bytes," \
+        "received $(($(carried "$k" rx) - $(cat "$work/rx$k")))"
 done
 exit "$result"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# test_netlab.sh PROGRAM: the lab runs PROGRAM (fault/peer.c) on its nodes, passes exit codes on, counts what the wire
-# carries, refuses wrong words, and leaves nothing behind, also after an interrupt. 77: no namespaces here.
+# test_netlab.sh PROGRAM: the lab runs PROGRAM (fault/peer.c) on its nodes, returns its exit code, counts the bytes that
+# the links carry, refuses wrong arguments, and leaves nothing behind, also after an interrupt. 77: no namespaces here.
 set -u
 lab=$(dirname "$0")/netlab.sh
 program=$1
@@ -14,14 +14,15 @@ wrong() {
     sed 's/^/    /' "$output"
     failed=1
 }
-# expect CODE WORDS COMMAND...: the command ends with that code, and WORDS are in its output.
+# expect CODE WORDS COMMAND...: the command ends with that code, and its output contains WORDS.
 expect() {
     code=$1 words=$2
     shift 2
     timeout 100 "$@" >"$output" 2>&1 </dev/null
     got=$?
     [ $got = 77 ] && tail -n 1 "$output" && exit 77
-    [ $got = "$code" ] && { [ -z "$words" ] || grep -q -e "$words" "$output"; } || wrong "code $got, not $code with '$words': $*"
+    [ $got = "$code" ] && { [ -z "$words" ] || grep -q -e "$words" "$output"; } ||
+        wrong "code $got, not $code with '$words': $*"
 }
 nothing_left() {
     sleep 1
@@ -42,14 +43,17 @@ expect 2 '999999' sh "$lab" -r 9999999gbit true
 expect 0 'examples:' sh "$lab" -h
 
 for signal in INT TERM; do
-    setsid sh -c 'trap - INT; exec sh "$0" -q -n 2 -- sleep 60' "$lab" >"$output" 2>&1 &
+    # A shell starts what runs in the background with SIGINT ignored, and no shell can undo that.
+    env --default-signal=INT setsid sh "$lab" -q -n 2 -- sleep 60 >"$output" 2>&1 &
     running=$!
     sleep 3
     kill -s $signal $running
     wait $running
+    got=$?
+    [ $got -gt 128 ] || wrong "SIG$signal ended the lab with code $got"
     nothing_left "SIG$signal"
 done
-# A lab whose process was killed is taken down by the next one.
+# A lab whose process was killed is removed by the next one.
 setsid sh "$lab" -q -n 2 -- sleep 60 >"$output" 2>&1 &
 running=$!
 sleep 3

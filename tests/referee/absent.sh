@@ -1,5 +1,5 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Says why the referee is not asked.
+# Prints why the referee is not run.
 echo "$1"
 exit 77

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model's virtual time against SimGrid's, list by list: forward, backward, and the two backwards of a step with
- * several micro-batches. In the model one rank stands for all, and a collective is a number of bytes on a few shares of
- * links; in SimGrid every rank has streams and links of its own, and every collective is made of rings of flows or
- * messages between ranks.
+/* The model's simulated time compared with SimGrid's, list by list: forward, backward, and the two backward lists of a
+ * step with several micro-batches. In the model one rank represents all, and a collective is a number of bytes on a few
+ * shares of links; in SimGrid every rank has its own streams and links, and every collective consists of rings of flows
+ * or messages between ranks.
  *
  * usage: referee [--long]    (64 and 256 ranks; or 1,024) */
 #include <math.h>
@@ -20,31 +20,30 @@ typedef struct scene {
     int x, y, z, d;
     const char *order;
     int layout;
-    int sequences; /* of a cell */
-    int messages; /* one by one */
+    int sequences; /* per cell */
+    int messages; /* single messages instead of flows */
     double limit; /* on |model / referee - 1| */
 } scene;
 
 enum { R = (int)QDR_REPLICATED, S = (int)QDR_SCATTERED };
 
-/* 1 % where collectives have links for themselves, 5 % where several share them. Exact is what is expected of flows; 5
- * % is left to adapters that two ranks share and to messages one by one; 10 % where nodes cut groups unequally, so that
- * ranks are not alike. */
+/* Limits: 1 % where the model should agree with flows exactly; 5 % where two ranks share an adapter, for single
+ * messages, and in two cases of 1,024 ranks; 10 % where nodes divide groups unequally, so that ranks differ. */
 static const scene ordinary[] = {
-    {"d leaves", 8, 1, 50, 1, 8, 1, 8, "xyzd", R, 2, 0, 0.01},
-    {"z leaves", 8, 1, 50, 8, 1, 8, 1, "xyzd", R, 2, 0, 0.01},
-    {"x leaves", 8, 1, 50, 8, 2, 4, 1, "yzxd", S, 2, 0, 0.01},
+    {"d across nodes", 8, 1, 50, 1, 8, 1, 8, "xyzd", R, 2, 0, 0.01},
+    {"z across nodes", 8, 1, 50, 8, 1, 8, 1, "xyzd", R, 2, 0, 0.01},
+    {"x across nodes", 8, 1, 50, 8, 2, 4, 1, "yzxd", S, 2, 0, 0.01},
     {"one node each", 8, 8, 25, 2, 4, 8, 1, "xyzd", S, 8, 0, 0.01},
-    {"fat links", 8, 1, 5000, 4, 4, 2, 2, "xyzd", S, 8, 0, 0.01},
+    {"fast links", 8, 1, 5000, 4, 4, 2, 2, "xyzd", S, 8, 0, 0.01},
     {"no powers of two", 6, 1, 100, 3, 4, 2, 2, "xyzd", S, 2, 0, 0.01},
     {"y and z share", 8, 1, 50, 4, 4, 4, 1, "xyzd", R, 2, 0, 0.01},
     {"y and z share, scattered", 8, 1, 50, 4, 4, 4, 1, "xyzd", S, 2, 0, 0.01},
-    {"x, y leave", 8, 1, 50, 2, 2, 4, 4, "zdxy", S, 8, 0, 0.01},
+    {"x, y across nodes", 8, 1, 50, 2, 2, 4, 4, "zdxy", S, 8, 0, 0.01},
     {"all share", 4, 1, 50, 2, 4, 4, 2, "zyxd", S, 4, 0, 0.01},
-    {"an adapter each", 8, 8, 25, 4, 4, 4, 1, "xyzd", R, 2, 0, 0.01},
-    {"an adapter each", 8, 8, 25, 2, 8, 2, 2, "xyzd", R, 2, 0, 0.01},
-    {"two ranks an adapter", 8, 4, 25, 2, 4, 4, 2, "yzxd", S, 2, 0, 0.05},
-    {"nodes cut groups", 6, 1, 50, 4, 4, 4, 1, "xyzd", R, 2, 0, 0.1},
+    {"one adapter per rank", 8, 8, 25, 4, 4, 4, 1, "xyzd", R, 2, 0, 0.01},
+    {"one adapter per rank", 8, 8, 25, 2, 8, 2, 2, "xyzd", R, 2, 0, 0.01},
+    {"two ranks per adapter", 8, 4, 25, 2, 4, 4, 2, "yzxd", S, 2, 0, 0.05},
+    {"nodes divide groups", 6, 1, 50, 4, 4, 4, 1, "xyzd", R, 2, 0, 0.1},
     {"256 ranks", 8, 1, 100, 4, 4, 4, 4, "xyzd", R, 2, 0, 0.01},
     {"256 ranks, adapters", 8, 8, 25, 4, 4, 8, 2, "yxzd", S, 2, 0, 0.01},
     {"messages, y and z share", 8, 1, 50, 4, 4, 4, 1, "xyzd", R, 2, 1, 0.05},
@@ -52,11 +51,11 @@ static const scene ordinary[] = {
 };
 static const scene large[] = {
     {"1024 ranks", 8, 1, 100, 8, 8, 4, 4, "xyzd", R, 2, 0, 0.05},
-    {"1024 ranks, z leaves", 8, 1, 100, 2, 4, 128, 1, "xyzd", R, 2, 0, 0.01},
+    {"1024 ranks, z inter-node", 8, 1, 100, 2, 4, 128, 1, "xyzd", R, 2, 0, 0.01},
     {"1024 ranks, adapters", 8, 8, 25, 4, 8, 8, 4, "xyzd", S, 2, 0, 0.05},
 };
 
-/* One protocol, no trees, nothing that slows anything down. */
+/* One protocol, no trees, no slowdowns. */
 static qdr_machine machine_of(const scene *s)
 {
     qdr_machine m = {.version = QDR_OPTS_INIT,
@@ -78,7 +77,7 @@ static qdr_machine machine_of(const scene *s)
     return m;
 }
 
-/* About GPT-3 6.7B, with any number of layers. */
+/* Similar to GPT-3 6.7B; the number of layers does not matter. */
 static qdr_network network_of(void)
 {
     return (qdr_network){.version = QDR_OPTS_INIT,
@@ -98,7 +97,7 @@ static qdr_network network_of(void)
                          .norms_per_layer = 2};
 }
 
-/* The referee in a process of its own. */
+/* Runs the referee in a separate process. */
 static double ask(const qdr_machine *machine, const qdr_plan *plan, const referee_list *list, int messages)
 {
     double secs = -1;
@@ -117,7 +116,7 @@ static double ask(const qdr_machine *machine, const qdr_plan *plan, const refere
     return secs;
 }
 
-/* Of all lists of the scene; infinite where one failed. */
+/* The worst error of all lists of the case; infinite if one failed. */
 static double worst_error(const scene *s, double errors[REFEREE_LISTS], double *first_secs)
 {
     const qdr_machine machine = machine_of(s);
@@ -155,7 +154,7 @@ static int judge(const scene *s)
            "%+7.2f %%  (%.0f %%)%s\n",
            s->what, s->x, s->y, s->z, s->d, s->order, s->layout == S ? 'S' : 'R', s->ranks_per_node, s->n_adapters,
            s->adapter_GBps, secs * 1e3, errors[0] * 100, errors[1] * 100, errors[2] * 100, errors[3] * 100,
-           s->limit * 100, worst <= s->limit ? "" : "  TOO FAR");
+           s->limit * 100, worst <= s->limit ? "" : "  BEYOND THE LIMIT");
     return worst <= s->limit;
 }
 
@@ -165,9 +164,9 @@ int main(int argc, char **argv)
     const scene *scenes = is_long ? large : ordinary;
     const size_t n = is_long ? sizeof large / sizeof *large : sizeof ordinary / sizeof *ordinary;
     int n_wrong = 0;
-    puts("grid, order, layout; links; the referee's forward; the model beside it: forward, "
+    puts("grid, order, layout; links; the referee's forward; the model's difference: forward, "
          "backward alone, before others, after others (limit)");
     for (size_t i = 0; i < n; i++) n_wrong += !judge(&scenes[i]);
-    printf("%zu scenes, %d too far\n", n, n_wrong);
+    printf("%zu cases, %d beyond the limit\n", n, n_wrong);
     return n_wrong > 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists out of a template. */
+/* Lists from a template. */
 #include "lists.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the referee is told: the machine, the grid, and the task lists of a training step, with the time of what runs on
- * a processor and the bytes of what travels. How long transfers take is for the referee to say. */
+/* The input of the referee: the machine, the grid, and the task lists of a training step, with the times of work on a
+ * processor and the bytes of transfers. The referee determines how long transfers take. */
 #ifndef QDR_TEST_LISTS_H
 #define QDR_TEST_LISTS_H
 

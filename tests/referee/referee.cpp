@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A machine as a platform, a list on all its ranks as a graph of activities. Flows share links max-min fairly
- * (SimGrid's CM02: no factors, no cross-traffic). A ring whose members have several adapters is parted over as many
- * rings, which leave a node at different members. */
+/* A machine as a SimGrid platform, and a list on all its ranks as a graph of activities. Flows share links max-min
+ * fairly (SimGrid's CM02: no factors, no cross-traffic). A ring whose members have several adapters is divided into as
+ * many rings, which leave a node from different members. */
 #include "referee.h"
 
 #include <simgrid/s4u.hpp>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The referee: SimGrid runs a list on every rank of a machine, each with links of its own. */
+/* The referee: SimGrid runs a list on every rank of a machine, each with its own links. */
 #ifndef QDR_TEST_REFEREE_H
 #define QDR_TEST_REFEREE_H
 

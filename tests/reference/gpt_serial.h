@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPT on one process in f64 with plain loops: the oracle for the distributed one. It shares no code with the library.
  *
- * Beside each number it carries the variance of its rounding error (running error analysis: Wilkinson; Higham 2002,
- * section 3.3; with roundings as independent random numbers of mean zero: Higham and Mary, SIAM J. Sci. Comput. 41,
- * 2019). It is of first order in the unit roundoff and holds for any order of the sums, fused or not. Bounds that add
- * absolute values instead are true and useless here: through two blocks and back they grow to a thousand times the
- * gradient. */
+ * Together with each number it computes the variance of its rounding error (running error analysis: Wilkinson; Higham
+ * 2002, section 3.3; with roundings as independent random numbers of mean zero: Higham and Mary, SIAM J. Sci. Comput.
+ * 41, 2019). It is of first order in the unit roundoff and holds for any order of the sums, fused or not. Bounds that
+ * add absolute values instead are correct but useless here: through two blocks and back they grow to a thousand times
+ * the gradient. */
 #ifndef TESTS_REFERENCE_GPT_SERIAL_H
 #define TESTS_REFERENCE_GPT_SERIAL_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain loops with the variance of their rounding errors. A sum of n terms, in any order, makes at most n + 2 roundings
- * of numbers no larger than Σ|terms|: variance (n + 2)·u²·(Σ|terms|)². A function is assumed to be right to 4 units in
- * the last place (8u). */
+/* Plain loops with the variance of their rounding errors. A sum of n terms, in any order, has at most n + 2 roundings
+ * of numbers no larger than Σ|terms|: variance (n + 2)·u²·(Σ|terms|)². The error of a function is assumed to be at most
+ * 4 units in the last place (8u). */
 #include "serial_ops.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linked into every program of an address-sanitized build: what hwloc loses when it looks at PCI devices is not our
- * leak (Debian's plugin for it, 1016 bytes each time, in a module it unloads). Leaks of ours are still found:
- * planted_leak.c. */
+/* Linked into every program of an address-sanitized build: suppresses a leak of hwloc when it examines PCI devices
+ * (Debian's plugin for that leaks 1016 bytes each time, in a module that it unloads). Leaks of the library are still
+ * found: planted_leak.c. */
 #define _GNU_SOURCE 1
 #include <dlfcn.h>
 #include <hwloc.h>

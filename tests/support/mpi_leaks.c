@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linked into every program of an address-sanitized build: what MPI itself loses at its start and end is not our leak
- * (MPICH 4.0: 1016 bytes per rank, in a module it unloads, so that no suppression by name fits). Leaks of ours are
- * still found: tests/support/planted_leak.c. */
+/* Linked into every program of an address-sanitized build: suppresses the leaks of MPI itself at its start and end
+ * (MPICH 4.0: 1016 bytes per rank, in a module that it unloads, so that no suppression by name works). Leaks of the
+ * library are still found: tests/support/planted_leak.c. */
 #include <mpi.h>
 #include <sanitizer/lsan_interface.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Must fail in an address-sanitized build: shows that leaks are looked for, beside MPI too ("mpi" as argument). */
+/* Must fail in an address-sanitized build: shows that leaks are detected, also with MPI ("mpi" as argument). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Must fail in a thread-sanitized build: two threads write one number. */
+/* Must fail in a thread-sanitized build: two threads write the same number. */
 #include <pthread.h>
 #include <stdio.h>
 

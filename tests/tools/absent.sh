@@ -1,28 +1,42 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# absent.sh [SOURCE [CASE...]]: every optional package is missing once, alone, and then all are. SOURCE (default: this
-# repository) must then configure with its tests, build the programs that README names, and train for 20 steps. Packages are
-# removed from an overlay over /usr in a mount namespace of its own; another one over SOURCE takes what is built.
-# 77: there is no right to mount here.
+# absent.sh [SOURCE [CASE...]]: each optional package is missing once, alone, and then all are. SOURCE (default: this
+# repository) must then configure with its tests, build the programs that README names, and train for 20 steps. Packages
+# are removed from an overlay over /usr in a separate mount namespace; another one over SOURCE receives the build.
+# 77: no permission to mount here.
 set -u
 tools=$(cd "$(dirname "$0")" && pwd -P)
 . "$tools/setup.sh"
 
-cases="cmocka cuda nvcc nccl cudnn hwloc onednn openblas mpich mpiexec bible numpy c++ simgrid scalapack pkg-config jansson all user order"
+cases="cmocka cuda nvcc nccl cudnn hwloc onednn openblas mpich mpiexec bible numpy c++ simgrid scalapack pkg-config
+jansson all user order"
 build_targets="examples/train_gpt examples/transformer_layer examples/linear src/quadrille"
 
-# What a case is without: needs as setup.sh has them, Debian's packages, and files that no package may own.
+# What is missing in a case: needs as in setup.sh, Debian packages, and files that belong to no package.
 describe() {
     packages='' files=''
     case $1 in
     cmocka) needs=library:cmocka packages=libcmocka-dev ;;
-    cuda) needs="library:cublasLt command:nvcc" files="/usr/local/cuda* /usr/lib/cuda* /opt/cuda* /usr/local/bin/nvcc /usr/bin/nvcc" ;;
+    cuda)
+        needs="library:cublasLt command:nvcc"
+        files="/usr/local/cuda* /usr/lib/cuda* /opt/cuda* /usr/local/bin/nvcc /usr/bin/nvcc"
+        ;;
     nvcc) needs=command:nvcc files="/usr/local/cuda*/bin/nvcc /usr/local/bin/nvcc /usr/bin/nvcc" ;;
-    nccl) needs=library:nccl files="/usr/local/cuda*/include/nccl* /usr/local/cuda*/lib*/libnccl* /usr/include/nccl* /usr/local/include/nccl*" ;;
-    cudnn) needs=library:cudnn files="/usr/local/cuda*/include/cudnn* /usr/include/cudnn* /usr/include/*/cudnn* /usr/local/include/cudnn*" ;;
+    nccl)
+        needs=library:nccl
+        files="/usr/local/cuda*/include/nccl* /usr/local/cuda*/lib*/libnccl* /usr/include/nccl*
+/usr/local/include/nccl*"
+        ;;
+    cudnn)
+        needs=library:cudnn
+        files="/usr/local/cuda*/include/cudnn* /usr/include/cudnn* /usr/include/*/cudnn* /usr/local/include/cudnn*"
+        ;;
     hwloc) needs=library:hwloc packages=libhwloc-dev ;;
     onednn) needs=library:dnnl packages=libdnnl-dev ;;
-    openblas) needs=module:openblas packages="libopenblas-dev libopenblas-pthread-dev libopenblas-openmp-dev libopenblas-serial-dev" ;;
+    openblas)
+        needs=module:openblas
+        packages="libopenblas-dev libopenblas-pthread-dev libopenblas-openmp-dev libopenblas-serial-dev"
+        ;;
     mpich) needs="module:mpich command:mpiexec.mpich" packages="libmpich-dev mpich" ;;
     mpiexec) needs=command:mpiexec.mpich packages=mpich ;;
     bible) needs=command:bible packages="bible-kjv bible-kjv-text" ;;
@@ -36,20 +50,22 @@ describe() {
     esac
 }
 
-# overlay FOLDER: what is changed there from here on is lost.
+# overlay FOLDER: all later changes there are discarded.
 overlay() {
     n_overlays=$((n_overlays + 1))
     mkdir "$scratch/upper$n_overlays" "$scratch/work$n_overlays" &&
-        mount -t overlay overlay -o "lowerdir=$1,upperdir=$scratch/upper$n_overlays,workdir=$scratch/work$n_overlays" "$1"
+        mount -t overlay overlay \
+            -o "lowerdir=$1,upperdir=$scratch/upper$n_overlays,workdir=$scratch/work$n_overlays" "$1"
 }
 
 remove() {
     describe "$1"
     # shellcheck disable=SC2086 # words and patterns
     {
-        [ -z "$packages" ] || dpkg -L $packages 2>/dev/null | sed -n 's,^/lib/,/usr/lib/,; \,^/usr/,p' | while read -r file; do
-            { [ -d "$file" ] && [ ! -L "$file" ]; } || rm -f "$file"
-        done
+        [ -z "$packages" ] || dpkg -L $packages 2>/dev/null | sed -n 's,^/lib/,/usr/lib/,; \,^/usr/,p' |
+            while read -r file; do
+                { [ -d "$file" ] && [ ! -L "$file" ]; } || rm -f "$file"
+            done
         rm -rf $files
     }
     [ "$1" != numpy ] || for python in python3 /usr/bin/python3; do # it may be there from elsewhere
@@ -64,7 +80,7 @@ remove() {
     done
 }
 
-# What README tells to do, by hand. Objects that were compiled before serve again; what meson found out does not.
+# The steps of README by hand. Objects compiled before are reused; what Meson detected is not.
 by_hand() {
     rm -rf build/meson-private build/meson-info build/build.ninja
     # shellcheck disable=SC2086 # words
@@ -72,15 +88,16 @@ by_hand() {
         build/examples/train_gpt --grid 2x2x1x1 --local 4 --steps 20 --val-windows 4 --sample 8 --log out/absent.jsonl
 }
 
-# examples/run.sh as somebody who can install nothing, in a folder that is as new: what it says, and whether it leaves.
+# examples/run.sh without the right to install anything, in a clean folder: its output, and whether it exits.
 as_user() {
-    rm -rf out build-logs && mkdir out build-logs && mount -t tmpfs tmpfs "$PWD/build" && chown 65534:65534 . build out build-logs &&
+    rm -rf out build-logs && mkdir out build-logs && mount -t tmpfs tmpfs "$PWD/build" &&
+        chown 65534:65534 . build out build-logs &&
         mount --rbind "$PWD" /mnt && cd /mnt && # where nobody may go, which the folders above need not be
         setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$PWD/out" PATH=/usr/bin:/bin \
             sh examples/run.sh --steps 20 --val-windows 4 --sample 8 2>&1 </dev/null | tee out.txt
 }
 
-# says WORD...: the words are in one line of what the run said.
+# says WORD...: one line of the run's output contains the words.
 says() {
     line=$(grep 'apt-get install' out.txt)
     for word; do
@@ -89,7 +106,8 @@ says() {
     [ "$(printf '%s\n' "$line" | wc -l)" = 1 ]
 }
 
-# examples/run.sh configures without tests; tests/run.sh then adds them in the same folder, and examples/run.sh leaves them there.
+# examples/run.sh configures without tests; tests/run.sh then adds them in the same folder, and examples/run.sh keeps
+# them there.
 in_order() {
     mount -t tmpfs tmpfs "$PWD/build" || return 1
     (
@@ -144,7 +162,8 @@ trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/mount" "$scratch/lower" || exit 1
 # shellcheck disable=SC2016 # the inner shell's
 unshare -m sh -c 'mount -t tmpfs tmpfs "$0/mount" && mkdir "$0/mount/upper" "$0/mount/work" &&
-    mount -t overlay overlay -o "lowerdir=/usr,upperdir=$0/mount/upper,workdir=$0/mount/work" "$0/lower"' "$scratch" 2>/dev/null ||
+    mount -t overlay overlay -o "lowerdir=/usr,upperdir=$0/mount/upper,workdir=$0/mount/work" "$0/lower"' \
+    "$scratch" 2>/dev/null ||
     { echo "no right to mount an overlay here" && exit 77; }
 
 cd "$source" || exit 1
@@ -162,7 +181,7 @@ one() {
         : >"$scratch/failed"
     fi
 }
-# Half of them beside the other half.
+# One half of them in parallel with the other half.
 # shellcheck disable=SC2086 # cases are words
 set -- $cases
 odd='' even=''

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A change of a public header needs a line in CHANGELOG.md: no declaration differs from what it was when CHANGELOG.md
-last changed. Comments and blanks are free. 77: there is no history here to see it.
+"""A change of a public header needs a line in CHANGELOG.md: no declaration differs from its state when CHANGELOG.md was
+last changed. Comments and blanks may change. 77: there is no history here.
 
 usage: check_changelog.py [FOLDER]    (the repository; default: the working directory)
 """
@@ -37,7 +37,7 @@ def last_change(folder):
 
 
 def declarations(text):
-    """A header without comments and blanks. Strings hold no comment signs here."""
+    """A header without comments and blanks. Its strings contain no comment signs."""
     return re.sub(r"/\*.*?\*/|//[^\n]*|\s+", " ", text, flags=re.DOTALL).split()
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Functions in which ranks meet: before the last meeting nobody leaves, or stays out of one, because of what happened on
-this rank alone; the others would wait for it for ever. Failures go through an agreement first.
+"""Functions in which ranks synchronize: before the last synchronization no rank leaves, or skips one, because of an
+event on this rank alone; the others would wait for it forever. Failures are agreed upon first.
 
-A statement that is the same on all ranks says so in a comment: /* the same on all ranks */. A failing MPI call is not
-counted: nobody can agree over a broken MPI.
+A statement that is the same on all ranks says so in a comment: /* the same on all ranks */. A failing MPI call does not
+count: ranks cannot agree with a broken MPI.
 
 usage: check_collective.py [FOLDER]    (the repository; default: the working directory)
 """
@@ -15,18 +15,20 @@ import sys
 from tracked_files import tracked_files
 
 ROOMS = ("lib/comm/", "lib/grid/")
-# Where ranks meet. In the first all of them get the same status.
-AGREEING = {"qdri_comm_agree", "qdri_comm_agree_same", "qdri_comm_any", "qdri_comm_broadcast", "qdri_comm_split", "qdri_mpi_agree",
-            "qdri_mpi_exchange", "qdri_mpi_broadcast", "qdri_meeting_join", "qdri_meeting_agree", "qdri_meeting_exchange",
-            "qdri_meeting_broadcast", "boot_agree", "boot_exchange", "qdri_local_world_agree",
-            "qdri_boot_barrier"}
+# Calls in which ranks synchronize. The first set returns the same status on all of them.
+AGREEING = {"qdri_comm_agree", "qdri_comm_agree_same", "qdri_comm_any", "qdri_comm_broadcast", "qdri_comm_split",
+            "qdri_mpi_agree", "qdri_mpi_exchange", "qdri_mpi_broadcast",
+            "qdri_meeting_join", "qdri_meeting_agree", "qdri_meeting_exchange", "qdri_meeting_broadcast", "boot_agree",
+            "boot_exchange", "qdri_local_world_agree", "qdri_boot_barrier"}
 MEETING = {"MPI_Comm_split", "MPI_Comm_split_type", "MPI_Comm_idup", "MPI_Bcast", "MPI_Allreduce", "MPI_Allgather",
            "MPI_Ibarrier"}
 # What says it in words, a NULL of the caller's, and the error of a device that has told all ranks already.
 SAME = re.compile(r"the same (on all ranks|everywhere)|\bNULL\b|MPI_SUCCESS|rank < 0|qdri_dev_raise|check_context\(")
-FUNCTION = re.compile(r"^(?!typedef|enum|struct|static const)([A-Za-z_][^\n;={}]*?)\b(\w+)\([^;{}]*?\)(?:\n\{\n(.*?)^\}| \{ (.*?) \}$)", re.M | re.S)
+FUNCTION = re.compile(r"^(?!typedef|enum|struct|static const)([A-Za-z_][^\n;={}]*?)\b(\w+)\([^;{}]*?\)"
+                      r"(?:\n\{\n(.*?)^\}| \{ (.*?) \}$)", re.M | re.S)
 # Public calls and the work of streams are not creating functions.
-CREATING = re.compile(r"create|split|join|make|prepare|greet|begin|build|wrap|check_same|find_nodes|hand_out|map_block|pair|init|abandon")
+CREATING = re.compile(r"create|split|join|make|prepare|greet|begin|build|wrap|check_same|find_nodes|hand_out|map_block|"
+                      r"pair|init|abandon")
 CALL = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 # What may end a function early, or set a status: the text of the expression.
 LEAVE = re.compile(r"\bQDR_TRY(?:_OUT)?\((?:status, )?(.*)\);|\breturn (QDR_FAIL\(.*)|\breturn (\w+);|\bgoto out;")
@@ -113,12 +115,12 @@ class Source:
 def problems(folder):
     files = []
     for path in tracked_files(folder):
-        # NCCL's ranks join within a limit, and hear of each other's failures meanwhile.
-        if path.startswith(ROOMS) and path.endswith(".c") and not os.path.basename(path).startswith("nccl"):
+        if path.startswith(ROOMS) and path.endswith(".c"):
             with open(os.path.join(folder, path), encoding="utf-8") as file:
                 files.append((path, file.read()))
     source = Source(files)
-    return [problem for path, name, body, _ in source.bodies if CREATING.search(name) for problem in source.check(path, body)]
+    return [problem for path, name, body, _ in source.bodies if CREATING.search(name)
+            for problem in source.check(path, body)]
 
 
 def main():

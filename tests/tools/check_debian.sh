@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_debian.sh: builds the packages of packaging/debian out of a copy of the tree, asks lintian, installs them into copies of this
-# system's folders (overlays, seen by this process only), uses them, and removes them again. 77: it cannot be done here.
+# check_debian.sh: builds the packages of packaging/debian from a copy of the tree, runs lintian, installs them into
+# copies of this system's folders (overlays that only this process sees), uses them, and removes them again.
+# 77: not possible here.
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 
@@ -17,7 +18,7 @@ skip() {
 
 # ---- second half: as root in a mount namespace, with the packages in $1 ----
 
-# What is on this system apart from what dpkg itself writes: caches, logs, its list of what there is.
+# The files of this system except those that dpkg itself writes: caches, logs, its list of packages.
 list_files() {
     find /usr /etc \( -path /usr/share/man -prune \) -o -print | grep -v '^/etc/ld.so.cache$' | sort
 }
@@ -41,7 +42,8 @@ use_packages() {
     cc -o linear linear.c $(pkg-config --cflags --libs quadrille)
     ./linear | grep -q 'rank 3 of 4 owns' || fail "linear"
     # shellcheck disable=SC2046
-    cc -o linear_static linear.c $(pkg-config --static --cflags --libs quadrille | sed 's/-lquadrille\>/-l:libquadrille.a/')
+    cc -o linear_static linear.c \
+        $(pkg-config --static --cflags --libs quadrille | sed 's/-lquadrille\>/-l:libquadrille.a/')
     ./linear_static | grep -q 'rank 3 of 4 owns' || fail "linear, static"
     ! readelf -d /usr/bin/quadrille linear | grep -q 'R.*PATH' || fail "a search path in what a system's folders hold"
     if command -v cmake >/dev/null 2>&1; then
@@ -82,7 +84,7 @@ if [ "${1:-}" = --installed ]; then
     exit
 fi
 
-# ---- first half: build, and look at what was built ----
+# ---- first half: build, and check the packages ----
 
 for tool in dpkg-buildpackage dh lintian fakeroot; do
     command -v $tool >/dev/null 2>&1 || skip "no $tool"
@@ -92,11 +94,10 @@ trap 'rm -rf "$scratch"' EXIT
 version=$(sed -n '1s/.*(\(.*\)-.*/\1/p' "$top/packaging/debian/changelog")
 tree=$scratch/quadrille-$version
 mkdir "$tree"
-# What a release would hold: tracked files as they are now, and no folder of a build.
+# The files of a release: tracked files as they are now, and no build folder.
 cd "$top"
-if git -c safe.directory='*' ls-files -z --cached --others --exclude-standard >"$scratch/files" 2>/dev/null; then :; else
+git -c safe.directory='*' ls-files -z --cached --others --exclude-standard >"$scratch/files" 2>/dev/null ||
     find . -type f -not -path './build*' -not -path './.git/*' -print0 >"$scratch/files"
-fi
 tar --null --ignore-failed-read -T "$scratch/files" -cf - 2>/dev/null | tar -C "$tree" -xf -
 tar -C "$scratch" -czf "$scratch/quadrille_$version.orig.tar.gz" "quadrille-$version"
 cp -R "$top/packaging/debian" "$tree/debian"

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_install.sh BUILD: installs into a folder with a blank in its name and uses that as a stranger would: the commands, and the
-# same C and the same C++ program through pkg-config, CMake and Meson, shared and static; then everything again after the
-# tree was moved. Nothing is told where the library is: neither LD_LIBRARY_PATH nor ldconfig. Also the lines of README.md.
+# check_install.sh BUILD: installs into a folder with a blank in its name and uses that as a new user would: the
+# commands, and the same C and the same C++ program through pkg-config, CMake and Meson, shared and static; then
+# everything again after the tree was moved. Neither LD_LIBRARY_PATH nor ldconfig tells where the library is. Also the
+# commands and the code of README.md.
 set -eu
 command -v pkg-config >/dev/null 2>&1 || { echo "no pkg-config" && exit 77; }
 build=$(cd "$1" && pwd)
@@ -20,7 +21,7 @@ fail() {
     exit 1
 }
 
-# expect WORDS NUMBER COMMAND...: the output of the command has so many lines with the words.
+# expect WORDS NUMBER COMMAND...: NUMBER lines of the command's output contain the words.
 expect() {
     words=$1 wanted=$2
     shift 2
@@ -31,7 +32,7 @@ expect() {
 # quietly COMMAND...: shows its output only if it fails.
 quietly() { "$@" >"$scratch/output" 2>&1 </dev/null || fail "$*"; }
 
-# compile NAME FLAGS: warnings are errors. The flags are as pkg-config quotes them for a shell.
+# compile NAME FLAGS: warnings are errors. The flags are quoted for a shell, as by pkg-config.
 compile() {
     case $1 in
     *.cpp) compiler="${CXX:-c++} -std=c++17 -o '$scratch/made'" ;;
@@ -62,7 +63,7 @@ int main(void)
 }
 C
 
-# The lines of README.md in a function that has what they speak of.
+# The lines of README.md in a function that declares what they use.
 lines=$(awk '/^```c$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' "$top/README.md")
 cat >"$scratch/lines.c" <<C
 #include <quadrille/quadrille.h>
@@ -71,7 +72,8 @@ enum { M = 8, K = 6, N = 4 };
 #define CHECK(call) do { if ((call) < 0) goto out; } while (0)
 static int run_rank(qdr_context *ctx, void *user)
 {
-    static _Thread_local float x_part[M * K / 2] = {1, 2, 3, 4}, y_part[M * N / 2], dy_part[M * N / 2], dx_part[M * K / 2];
+    static _Thread_local float x_part[M * K / 2] = {1, 2, 3, 4}, y_part[M * N / 2];
+    static _Thread_local float dy_part[M * N / 2], dx_part[M * K / 2];
     qdr_grid *grid = NULL;
     qdr_stack *net = NULL;
     qdr_linear *fc;
@@ -115,7 +117,7 @@ int main(int argc, char **argv)
 }
 C
 
-# runs FOLDER: what the three build systems made there, all of it, and which library each program uses.
+# runs FOLDER: runs everything that the three build systems built there, and checks which library each program uses.
 runs() {
     for kind in shared static; do
         expect 'of 4 owns' 4 "$1/linear_$kind"
@@ -138,7 +140,8 @@ try_pkg_config() {
     shared=$(pkg-config --cflags --libs quadrille)
     for kind in shared static; do
         flags=$shared
-        # The same words, with the archive by its own name: the linker would take the shared library, which lies beside it.
+        # The same flags, with the archive named in full: the linker would take the shared library, which is in the same
+        # folder.
         [ $kind = shared ] ||
             flags=$(pkg-config --static --cflags --libs quadrille | sed 's/-lquadrille\>/-l:libquadrille.a/')
         compile linear.c "$flags"
@@ -191,7 +194,7 @@ try_cmake() {
     runs "$scratch/by cmake"
 }
 
-# One project for both: dependency() finds the installed library, or else takes the subproject.
+# One project for both: dependency() finds the installed library, or else uses the subproject.
 mkdir -p "$scratch/by meson/subprojects"
 ln -s "$top" "$scratch/by meson/subprojects/quadrille"
 cat >"$scratch/by meson/meson.build" <<'C'
@@ -200,7 +203,8 @@ options = ['warning_level=3', 'cuda=disabled']
 has_cpp = add_languages('cpp', native: false, required: false)
 foreach kind : ['shared', 'static']
   is_static = kind == 'static'
-  quadrille = dependency('quadrille', version: '>=0.1', static: is_static, fallback: 'quadrille', default_options: options)
+  quadrille = dependency('quadrille', version: '>=0.1', static: is_static, fallback: 'quadrille',
+    default_options: options)
   perf = dependency('quadrille_perf', static: is_static, fallback: 'quadrille')
   executable('linear_' + kind, 'linear.c', dependencies: quadrille)
   executable('model_' + kind, 'model.c', dependencies: perf)
@@ -240,7 +244,7 @@ try_mpi() {
 
 # ---- the tree ----
 
-# check_tree: the programs, and that data and the plugin are those of this tree, by files that no other tree has.
+# check_tree: the programs, and that data and plugin are those of this tree, recognised by files that no other tree has.
 check_tree() {
     data="$prefix/share/quadrille"
     expect "^quadrille  *$version\$" 1 "$prefix/bin/quadrille" --version
@@ -249,36 +253,41 @@ check_tree() {
     cp "$data/models/gpt2.json" "$data/models/only-here.json"
     expect 'only-here on grid' 1 "$prefix/bin/quadrille" mem only-here -n 4 --machine perlmutter
     sed 's/"gpt2"/"only-here"/' "$scratch/model.c" >"$scratch/only.c"
-    compile only.c "$(pkg-config --static --cflags --libs quadrille_perf | sed 's/-lquadrille_perf\>/-l:libquadrille_perf.a/')"
+    compile only.c \
+        "$(pkg-config --static --cflags --libs quadrille_perf | sed 's/-lquadrille_perf\>/-l:libquadrille_perf.a/')"
     mv "$scratch/made" "$prefix/bin/only"
     expect 'gpt2 has 124439808 parameters' 1 "$prefix/bin/only"
     expect 'gpt2 has 124439808 parameters' 1 env PATH="$prefix/bin:$PATH" only
     rm "$data/models/only-here.json" "$prefix/bin/only"
 }
 
-# A plugin of no bytes cannot be loaded, and the loader says which file it tried.
+# An empty plugin cannot be loaded, and the loader reports which file it tried.
 check_plugin() {
     rm -f "$lib/libquadrille_cuda.so"
     : >"$lib/libquadrille_cuda.so"
     (cd / && "$prefix/bin/quadrille" doctor) >"$scratch/output" 2>&1 </dev/null || :
-    grep -q "$prefix/.*/libquadrille_cuda.so: file too short" "$scratch/output" || fail "the plugin of the tree is not found"
+    grep -q "$prefix/.*/libquadrille_cuda.so: file too short" "$scratch/output" ||
+        fail "the plugin of the tree is not found"
 }
 
 check_versions() {
     [ "$(pkg-config --modversion quadrille)" = "$version" ] || fail "the version of quadrille.pc is not $version"
-    grep -q "set(PACKAGE_VERSION \"$version\")" "$lib/cmake/quadrille/quadrilleConfigVersion.cmake" || fail "CMake's version"
+    grep -q "set(PACKAGE_VERSION \"$version\")" "$lib/cmake/quadrille/quadrilleConfigVersion.cmake" ||
+        fail "CMake's version"
     grep -q "QDR_VERSION_STRING \"$version\"" "$prefix/include/quadrille/types.h" || fail "the version of types.h"
     head -n 1 "$top/packaging/debian/changelog" | grep -q "($version-" || fail "Debian's version is not $version"
     readelf -d "$lib/libquadrille.so" | grep -q 'SONAME.*\[libquadrille\.so\.0\]' || fail "the soname"
     [ "$(readlink "$lib/libquadrille.so.0")" = "libquadrille.so.$version" ] || fail "the file of the soname"
 }
 
-# Nothing that is installed names a folder of the build; what is read has what it links to.
+# No installed file contains the path of a build folder; links in the documentation lead to installed files.
 check_files() {
-    for name in LICENSE README.md CHANGELOG.md docs/tutorial.md docs/images/loss.svg examples/linear.c examples/common/gpt.c; do
+    for name in LICENSE README.md CHANGELOG.md docs/tutorial.md docs/images/loss.svg examples/linear.c \
+        examples/common/gpt.c; do
         cmp "$top/$name" "$prefix/share/doc/quadrille/$name"
     done
-    for name in bash-completion/completions/quadrille zsh/site-functions/_quadrille fish/vendor_completions.d/quadrille.fish; do
+    for name in bash-completion/completions/quadrille zsh/site-functions/_quadrille \
+        fish/vendor_completions.d/quadrille.fish; do
         [ -s "$prefix/share/$name" ] || fail "no $name"
     done
     for folder in models machines data; do

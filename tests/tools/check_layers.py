@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Layers: lower rooms never include higher ones, each foreign header has one home, and one file reads the environment.
+"""Layers: lower modules never include higher ones, each foreign header is included in one place, and one file reads the
+environment.
 
 usage: check_layers.py [FOLDER]    (the repository; default: the working directory)
 """
@@ -12,18 +13,19 @@ from tracked_files import tracked_files
 
 ROOMS = ["core", "files", "topo", "dev", "codec", "comm", "grid", "tensor", "ops", "linear", "optim"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-# Headers of C and of POSIX, which need no home.
+# Headers of C and of POSIX, which may be included anywhere.
 STANDARD = {"assert", "ctype", "errno", "fenv", "float", "inttypes", "limits", "locale", "math", "setjmp", "signal",
             "stdarg", "stdatomic", "stdbool", "stddef", "stdint", "stdio", "stdlib", "string", "tgmath", "time",
             "dirent", "dlfcn", "fcntl", "getopt", "glob", "libgen", "poll", "pthread", "sched", "strings", "unistd",
             "immintrin"}
-# A pure room computes: no threads, no clock, no files. Files have one home in it; self.c asks the loader where the library lies.
+# A pure module computes: no threads, no clock, no files. Files have one place in it; self.c asks the loader for the
+# library's path.
 PURE = ("lib/core/", "perfmodel/")
 FILES = ("lib/core/input.c", "lib/core/self.c")
 IMPURE = {"pthread.h", "sched.h", "time.h", "unistd.h", "fcntl.h", "poll.h", "dlfcn.h", "signal.h"}
-# What a public header may take from outside.
+# Foreign headers that a public header may include.
 PUBLIC = {"stddef.h", "stdint.h", "stdio.h"}
-# Where foreign headers may be included: beginnings of paths. Tests may include anything.
+# Where foreign headers may be included: prefixes of paths. Tests may include anything.
 HOMES = {
     "cblas.h": ["lib/dev/cpu/"],
     "dnnl": ["lib/dev/cpu/"],
@@ -39,7 +41,8 @@ HOMES = {
     "nccl": ["lib/comm/nccl"],
     "zfp": ["lib/codec/"],
 }
-# One table names the variables of the environment. A literal name of somebody else's is free; here names are computed.
+# One table names the environment variables. Literal names of other software's variables are allowed; here names are
+# computed.
 GETENV = re.compile(r'\b(?:secure_)?getenv\s*\((?!\s*"(?!QDR_))')
 GETENV_HOMES = ("lib/core/environment.c", "lib/comm/launcher.c", "lib/comm/nccl_join.c", "lib/dev/cuda/cudnn.c")
 
@@ -52,7 +55,7 @@ def home_of(header):
 
 
 def check_foreign(path, header, angled):
-    if path.startswith("include/") and not angled:  # our own, whatever its name
+    if path.startswith("include/") and not angled:  # our own, under any name
         return
     home = home_of(header)
     if home is not None:
@@ -77,7 +80,7 @@ def room_number(name):
 
 
 def check_room(path, header):
-    """Includes of files of lib/ from lib/."""
+    """Includes of files of lib/ by files of lib/."""
     own, target = path.split("/")[1], header.split("/")[0]
     if ".." in header.split("/"):
         yield f'"{header}": name it from lib/, as "room/file.h"'
@@ -109,7 +112,8 @@ def problems(folder):
             for number, line in enumerate(file, 1):
                 match = INCLUDE.match(line)
                 if GETENV.search(line) and not path.startswith(("tests/", *GETENV_HOMES)):
-                    yield f"{path}:{number}: only lib/core/environment.c reads variables of Quadrille; see quadrille/environment.h"
+                    yield (f"{path}:{number}: only lib/core/environment.c reads variables of Quadrille; "
+                           "see quadrille/environment.h")
                 if match:
                     for problem in check_include(path, match.group(2), match.group(1) == "<"):
                         yield f"{path}:{number}: {problem}"

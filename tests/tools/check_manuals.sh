@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Manual pages: groff has nothing to complain about. (tests/cli/quadrille_test.py compares them with --help.)
+# Manual pages: groff prints no warnings. (tests/cli/quadrille_test.py compares them with --help.)
 set -u
 failed=0
 found=

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Spack recipe: it runs with stand-ins for what Spack gives it, its options are those of meson_options.txt, and its
-version is the project's. Where Spack itself is installed, its own audit looks at it as well.
+"""The Spack recipe: it runs with stand-ins for Spack's interface, its options are those of meson_options.txt, and its
+version is the project's. If Spack itself is installed, its own audit checks it, too.
 
 usage: check_recipe.py [FOLDER]    (the repository; default: the working directory)
 """
@@ -29,7 +29,7 @@ class Spec:
 
 
 def load(path):
-    """The recipe's class, and the directives it gave: [(name, positional arguments)]."""
+    """The recipe's class, and the directives that it called: [(name, positional arguments)]."""
     given = []
 
     def directive(name):
@@ -66,7 +66,7 @@ def problems(folder):
 
 
 def audit(folder):
-    """What Spack's own audit says; nothing where there is no Spack."""
+    """The findings of Spack's own audit; nothing if Spack is not installed."""
     spack = shutil.which("spack")
     if not spack:
         print("no Spack here: its audit of the recipe was not run")

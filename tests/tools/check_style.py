@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Style: clang-format, blanks, one licence line per file, sizes of files and functions.
+"""Style: clang-format, blanks, one licence line per file, lengths of lines, sizes of files and functions.
 
 usage: check_style.py [FOLDER]    (the repository; default: the working directory)
 """
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -16,7 +17,12 @@ from tracked_files import tracked_files
 FILE_LINES, FUNCTION_LINES, COLUMNS = 600, 100, 120
 C_ENDINGS = (".c", ".h", ".cpp", ".cu", ".cuh")
 LICENSED = C_ENDINGS + (".py", ".sh", "meson.build", "meson_options.txt", ".clang-format", ".clang-tidy")
-TEXT = LICENSED + (".md", ".in", ".json", ".1", ".3", ".7", ".txt", ".gitignore")
+PROSE = (".md", ".in", ".1", ".3", ".7", ".txt", ".gitignore")
+TEXT = LICENSED + PROSE + (".json",)
+# Data has lines of any length.
+LIMITED = LICENSED + PROSE + (".map", ".yaml", ".ci/run", "debian/control", "debian/rules")
+LIST_ITEM = re.compile(r"\s*([-*+]|\d+[.)]) ")
+UNBREAKABLE = re.compile(r"\s*(\||([-*+] |\d+[.)] |\[[^\]]+\]: |> )?\S+$)")  # a row of a table; one word
 
 
 def functions(lines):
@@ -45,6 +51,29 @@ def check_text(path, text):
             yield f"{path}:{number}: blanks at the end of the line"
 
 
+def markdown_lines(lines):
+    """The numbers and lines that can be broken: not rows of tables, words such as links, and the output of programs,
+    which is indented, or fenced without the name of a language."""
+    fence, in_list, indented, before = None, False, False, ""
+    for number, line in enumerate(lines, 1):
+        if line.lstrip().startswith("```"):
+            fence = line.strip("` ") or "output" if fence is None else None
+        elif fence is None and line:
+            in_list = bool(LIST_ITEM.match(line)) or in_list and line.startswith(" ")
+            indented = line.startswith("    ") and not in_list and (indented or not before)
+        if fence != "output" and not (fence is None and indented) and not UNBREAKABLE.match(line):
+            yield number, line
+        before = line
+
+
+def check_columns(path, text):
+    lines = text.split("\n")
+    for number, line in markdown_lines(lines) if path.endswith(".md") else enumerate(lines, 1):
+        columns = sum(not unicodedata.combining(character) for character in line)
+        if columns > COLUMNS:
+            yield f"{path}:{number}: {columns} columns, more than {COLUMNS}"
+
+
 def check_source(path, text, lengths):
     lines = text.split("\n")
     if not any("SPDX-License-Identifier: Apache-2.0" in line for line in lines[:3]):
@@ -54,9 +83,6 @@ def check_source(path, text, lengths):
     if not path.endswith(C_ENDINGS):
         return
     for number, line in enumerate(lines, 1):
-        columns = sum(not unicodedata.combining(character) for character in line)
-        if columns > COLUMNS:
-            yield f"{path}:{number}: {columns} columns, more than {COLUMNS}"
         if path.startswith("lib/") and path.endswith((".cu", ".cuh")) and "<<<" in line:
             yield f"{path}:{number}: <<< launches by statics that nothing guards; use launch() of launch.cuh"
     for begin, length in functions(lines):
@@ -70,6 +96,8 @@ def check_format(folder, paths):
     if not program:
         yield "clang-format-14 is missing: apt-get install clang-format-14"
         return
+    if not paths:
+        return
     done = subprocess.run([program, "--dry-run", "-Werror", "--ferror-limit=3", *paths], cwd=folder,
                           capture_output=True, text=True)
     if done.returncode:
@@ -81,11 +109,14 @@ def problems(folder):
     paths, lengths = tracked_files(folder), []
     found = []
     for path in paths:
-        if not path.endswith(TEXT):
+        if not path.endswith(TEXT + LIMITED):
             continue
         with open(os.path.join(folder, path), encoding="utf-8", newline="") as file:
             text = file.read()
-        found += check_text(path, text)
+        if path.endswith(TEXT):
+            found += check_text(path, text)
+        if path.endswith(LIMITED):
+            found += check_columns(path, text)
         if path.endswith(LICENSED):
             found += check_source(path, text, lengths)
     found += check_format(folder, [path for path in paths if path.endswith(C_ENDINGS)])

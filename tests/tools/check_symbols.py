@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Symbols: a shared library exports names that begin with qdr_ and nothing else, and lacks none of its own; what it takes from
-others is in libraries that it names itself, not in some that those happen to bring.
+"""Symbols: a shared library exports only names that begin with qdr_, and defines all of its own; those that it uses
+from others are in libraries that it names itself, not in libraries that those happen to load.
 
 usage: check_symbols.py [--needs NAMES] LIBRARY...    --needs: what it is linked with besides the C library
 """
@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 
-# What linkers add by themselves.
+# Symbols that linkers add.
 LINKER = {"_init", "_fini", "__bss_start", "_edata", "_end"}
 
 
@@ -39,16 +39,18 @@ def needs(library):
 
 
 def orphans(library):
-    """Symbols that no library has of those that this one names."""
+    """Undefined symbols that none of the named libraries has."""
     listed = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
-    files = {os.path.basename(line.split()[0]): line.split(" (")[0].split()[-1] for line in listed.splitlines() if "/" in line}
+    files = {os.path.basename(line.split()[0]): line.split(" (")[0].split()[-1] for line in listed.splitlines()
+             if "/" in line}
     found = set()
     for name in needs(library):
         if name in files:
             found.update(names(files[name], "--defined-only"))
         else:
             yield f"{library}: needs {name}, which is not here"
-    listed = subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True,
+                            check=True).stdout
     for kind, name in (line.split() for line in listed.splitlines()):
         name = name.split("@")[0]
         if kind == "U" and name not in found and not name.startswith(("qdr_", "qdri_")):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""clang-tidy with the checks of .clang-tidy over what is not tests; a finding is an error. 77: no clang-tidy 14 here.
+"""clang-tidy with the checks of .clang-tidy on everything but tests; a finding is an error. 77: no clang-tidy 14 here.
 
 usage: check_tidy.py BUILD-FOLDER [--full]    (configured by meson; --full lets the analyser look as long as it wants)
 """
@@ -12,12 +12,13 @@ import subprocess
 import sys
 
 FOLDERS = ("lib", "perfmodel", "src", "examples")
-# How many states of a function the analyser looks at, at most (its default is 225000, and takes three times as long).
+# Maximum number of states of a function that the analyser visits (its default is 225000, and takes three times as
+# long).
 STATES = 50000
 
 
 def find_program():
-    """Other versions find other things, so that a clean tree would fail on another machine."""
+    """Other versions have other findings, so that a clean tree would fail on another machine."""
     for name in ("clang-tidy-14", "clang-tidy"):
         program = shutil.which(name)
         if program:
@@ -28,11 +29,11 @@ def find_program():
 
 
 def sources(build, top):
-    """Each file once, though it may be compiled several times."""
+    """Each file once, even if it is compiled several times."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         commands = json.load(file)
     paths = {os.path.relpath(os.path.join(command["directory"], command["file"]), top) for command in commands}
-    # CUDA is another language, and its headers are newer than this clang.
+    # CUDA is another language, and its headers are newer than this version of clang.
     return sorted(path for path in paths if path.split(os.sep)[0] in FOLDERS and not path.endswith(".cu"))
 
 

@@ -9,8 +9,8 @@
 
 required_needs="command:gcc:gcc file:/usr/include/stdio.h:libc6-dev command:python3:python3 command:meson:meson
 command:ninja:ninja-build library:jansson:libjansson-dev"
-wanted_needs="command:pkg-config:pkg-config module:mpich:libmpich-dev command:mpiexec.mpich:mpich module:hwloc:libhwloc-dev
-module:openblas:libopenblas-dev library:dnnl:libdnnl-dev"
+wanted_needs="command:pkg-config:pkg-config module:mpich:libmpich-dev command:mpiexec.mpich:mpich
+module:hwloc:libhwloc-dev module:openblas:libopenblas-dev library:dnnl:libdnnl-dev"
 test_needs="command:g++:g++ library:cmocka:libcmocka-dev python:numpy:python3-numpy module:simgrid:libsimgrid-dev
 command:ccache:ccache command:clang-14:clang-14 package:libclang-rt-14-dev:libclang-rt-14-dev
 command:clang-format-14:clang-format-14 command:clang-tidy-14:clang-tidy-14 command:nm:binutils command:groff:groff
@@ -19,8 +19,8 @@ debian_needs="command:dpkg-buildpackage:dpkg-dev command:dh:debhelper command:li
 
 say() { printf '%s\n' "$*" >&2; }
 
-# watch_log LOG: until unwatch_log, standard error shows how far the command that writes LOG has come: in one line that
-# rewrites itself on a terminal, elsewhere now and then. It ends with this shell, too.
+# watch_log LOG: until unwatch_log, standard error shows the progress of the command that writes LOG: on a terminal in
+# one line that is rewritten, otherwise now and then. It also ends with this shell.
 watch_log() {
     : >"$1"
     show_log "$1" &
@@ -45,8 +45,8 @@ show_log() {
     done
 }
 
-# have KIND NAME: whether a command, a pkg-config module, a library (as a module or as a header), a file, a Python module or a
-# Debian package is there.
+# have KIND NAME: whether a command, a pkg-config module, a library (as a module or as a header), a file, a Python
+# module or a Debian package exists.
 have() {
     case $1 in
     command) command -v "$2" >/dev/null 2>&1 ;;
@@ -66,7 +66,7 @@ missing_packages() {
     done
 }
 
-# Whether packages can be installed here: as_root is what goes before apt-get then.
+# Whether packages can be installed here; as_root is then the prefix of apt-get.
 can_install() {
     command -v apt-get >/dev/null 2>&1 || return 1
     if [ "$(id -u)" = 0 ]; then
@@ -78,7 +78,7 @@ can_install() {
     fi
 }
 
-# All packages at once; one at a time where that fails, since some systems do not have them all.
+# All packages at once; one at a time if that fails, since some systems do not have all of them.
 apt_install() {
     options="-y -q --no-install-recommends -o DPkg::Lock::Timeout=300"
     # shellcheck disable=SC2086 # words
@@ -89,8 +89,8 @@ apt_install() {
     done
 }
 
-# install_needs LOG REQUIRED WANTED: what could not be installed is named in one sentence, with the command that installs it, and
-# left in missing; leaves if any of it is required.
+# install_needs LOG REQUIRED WANTED: what could not be installed is named in one message, with the command that installs
+# it, and stays in missing; exits if any of it is required.
 install_needs() {
     # shellcheck disable=SC2086 # needs are words
     missing=$(missing_packages $2 $3)
@@ -117,15 +117,15 @@ install_needs() {
     say "going on without$missing; $remedy"
 }
 
-# Whether FOLDER was configured, from this very place.
+# Whether FOLDER was configured at its present path.
 configured() {
     [ -f "$1/build.ninja" ] && grep -q "\"source\": \"$(pwd -P)\"" "$1/meson-info/meson-info.json" 2>/dev/null
 }
 
-# The options that this script configured FOLDER with.
+# The options with which this script configured FOLDER.
 recorded_options() { sed 's/ *without.*//' "$1/setup.state" 2>/dev/null; }
 
-# Configures a new folder, and again one that was configured with other options, or before packages came or went.
+# Configures a new folder; again if the options have changed, or packages were installed or removed since.
 configure_in() {
     folder=$1
     shift
@@ -146,7 +146,7 @@ build_in() {
     ninja -C "$1" ${build_targets:-}
 }
 
-# Old mesons do not know what the build files say.
+# Old versions of Meson do not understand the build files.
 check_meson() {
     version=$(meson --version)
     case $version in

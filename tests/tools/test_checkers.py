@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each checker is tried against planted faults: a check that cannot fail checks nothing."""
+"""Each checker is run on planted errors: a check that cannot fail checks nothing."""
 import json
 import os
 import shutil
@@ -48,16 +48,19 @@ class Layers(Case):
             self.assertEqual(self.check(path, line), [], line)
 
     def test_faults(self):
-        for path, line in (("lib/core/a.c", '#include "grid/internal.h"'), ("lib/comm/b.c", '#include "linear/internal.h"'),
+        for path, line in (("lib/core/a.c", '#include "grid/internal.h"'),
+                           ("lib/comm/b.c", '#include "linear/internal.h"'),
                            ("lib/grid/c.c", "#include <mpi.h>"), ("lib/grid/d.c", '#include "quadrille/mpi.h"'),
                            ("lib/dev/e.c", "#include <cblas.h>"), ("lib/ops/f.c", "#  include <hwloc.h>"),
                            ("lib/dev/g.c", "#include <dnnl_types.h>"), ("src/h.c", '#include "core/status.h"'),
-                           ("examples/i.c", '#include "../lib/core/status.h"'), ("perfmodel/j.c", '#include "dev/dev.h"'),
+                           ("examples/i.c", '#include "../lib/core/status.h"'),
+                           ("perfmodel/j.c", '#include "dev/dev.h"'),
                            ("perfmodel/k.c", "#include <time.h>"), ("lib/core/l.c", "#include <pthread.h>"),
                            ("lib/ops/m.c", "#include <boost.h>"), ("include/quadrille/n.h", "#include <pthread.h>"),
-                           ("lib/core/o.c", '#include "../grid/internal.h"'), ("lib/linear/p.c", "#include <jansson.h>"),
-                           ("lib/grid/q.c", 'x = getenv("QDR_CHECK");'), ("src/r.c", 'x = secure_getenv( "QDR_CHECK");'),
-                           ("examples/s.c", "x = getenv(name);"), ("perfmodel/t.c", "x = getenv (NAME);")):
+                           ("lib/core/o.c", '#include "../grid/internal.h"'),
+                           ("lib/linear/p.c", "#include <jansson.h>"), ("lib/grid/q.c", 'x = getenv("QDR_CHECK");'),
+                           ("src/r.c", 'x = secure_getenv( "QDR_CHECK");'), ("examples/s.c", "x = getenv(name);"),
+                           ("perfmodel/t.c", "x = getenv (NAME);")):
             with self.subTest(line=line, path=path):
                 self.assertEqual(len(self.check(path, line)), 1)
                 os.remove(os.path.join(self.folder, path))
@@ -79,22 +82,30 @@ static qdr_status both(comm *member) { return qdri_comm_agree(member, join(membe
         return check_collective.problems(self.folder)
 
     def test_clean(self):
-        for lines in ("    qdr_status status = alone(member);\n    QDR_TRY(qdri_comm_agree(member, status));\n    return join(member);\n",
-                      "    const qdr_status made = alone(member);\n    const qdr_status joined = join(member);\n    return made;\n",
-                      "    QDR_TRY(both(member));\n    QDR_TRY(qdri_comm_agree(member, alone(member)));\n    return join(member);\n",
+        for lines in ("    qdr_status status = alone(member);\n    QDR_TRY(qdri_comm_agree(member, status));\n"
+                      "    return join(member);\n",
+                      "    const qdr_status made = alone(member);\n    const qdr_status joined = join(member);\n"
+                      "    return made;\n",
+                      "    QDR_TRY(both(member));\n    QDR_TRY(qdri_comm_agree(member, alone(member)));\n"
+                      "    return join(member);\n",
                       "    QDR_TRY(alone(member)); /* the same on all ranks */\n    return join(member);\n",
                       "    QDR_TRY(qdri_comm_agree(member, QDR_OK));\n    return alone(member);\n"):
             with self.subTest(lines=lines):
                 self.assertEqual(self.check(lines), [])
 
     def test_faults(self):
-        for lines in ("    qdr_status status = alone(member);\n    if (status == QDR_OK) status = join(member);\n    return status;\n",
+        for lines in ("    qdr_status status = alone(member);\n    if (status == QDR_OK) status = join(member);\n"
+                      "    return status;\n",
                       "    QDR_TRY(alone(member));\n    return join(member);\n",
                       "    QDR_TRY(alone(member));\n    return both(member);\n",
-                      "    QDR_TRY(QDRI_NEW(1, \"a communicator\",\n                     &made));\n    return join(member);\n",
-                      "    if (made(member) != QDR_OK) return QDR_FAIL(QDR_ERR_MEMORY, \"none\");\n    return join(member);\n",
-                      "    qdr_status status = alone(member);\n    if (status != QDR_OK) return status;\n    return join(member);\n",
-                      "    qdr_status status = alone(member);\n    QDR_TRY_OUT(status, status);\n    return join(member);\n"):
+                      "    QDR_TRY(QDRI_NEW(1, \"a communicator\",\n                     &made));\n"
+                      "    return join(member);\n",
+                      "    if (made(member) != QDR_OK) return QDR_FAIL(QDR_ERR_MEMORY, \"none\");\n"
+                      "    return join(member);\n",
+                      "    qdr_status status = alone(member);\n    if (status != QDR_OK) return status;\n"
+                      "    return join(member);\n",
+                      "    qdr_status status = alone(member);\n    QDR_TRY_OUT(status, status);\n"
+                      "    return join(member);\n"):
             with self.subTest(lines=lines):
                 self.assertEqual(len(self.check(lines)), 1)
 
@@ -109,16 +120,42 @@ class Style(Case):
 
     def test_faults(self):
         body = "    one();\n"
-        for text in ("int one(void);\n", SPDX + "int one(void);\n\n", SPDX + "int one(void); \n", SPDX + "int\tone(void);\n",
-                     SPDX + "int one(void);", SPDX + "int one (void);\n", SPDX + "int one(void);\r\n",
-                     SPDX + "int x;\n" * 600, SPDX + "void two(void)\n{\n" + body * 99 + "}\n",
-                     SPDX + "/* " + "x" * 120 + " */\n", SPDX + "int *a, * b;\n", SPDX + "int* a;\n"):
+        for text in ("int one(void);\n", SPDX + "int one(void);\n\n", SPDX + "int one(void); \n",
+                     SPDX + "int\tone(void);\n", SPDX + "int one(void);", SPDX + "int one (void);\n",
+                     SPDX + "int one(void);\r\n", SPDX + "int x;\n" * 600,
+                     SPDX + "void two(void)\n{\n" + body * 99 + "}\n", SPDX + "/* " + "x" * 120 + " */\n",
+                     SPDX + "int *a, * b;\n", SPDX + "int* a;\n"):
             with self.subTest(text=text[:80]):
                 self.assertNotEqual(self.check(text), [])
 
     def test_launches(self):
         self.assertEqual(self.check(SPDX + "void one(void) { two<<<1, 1>>>(); }\n", "examples/a.cu"), [])
-        self.assertEqual(len(self.check(SPDX + "void one(void) { two<<<1, 1>>>(); }\n", "lib/dev/cuda/kernels/a.cu")), 1)
+        self.assertEqual(len(self.check(SPDX + "void one(void) { two<<<1, 1>>>(); }\n", "lib/dev/cuda/kernels/a.cu")),
+                         1)
+
+    def test_columns(self):
+        most, spdx = "# " + "x " * 58 + "x", "# SPDX-License-Identifier: Apache-2.0\n"
+        prose = ("a.md", "docs/a.md", "docs/man/a.1", "a.cmake.in", "packaging/debian/control", ".gitignore")
+        for path in ("a.py", "a.sh", "b/meson.build", "meson_options.txt", "lib/.clang-tidy", *prose):
+            begin, number = ("", 1) if path in prose else (spdx, 2)
+            with self.subTest(path=path):
+                self.assertEqual(self.check(f"{begin}{most}x\n", path), [])
+                self.assertEqual(self.check(f"{begin}{most}xx\n", path),
+                                 [f"{path}:{number}: 121 columns, more than 120"])
+                os.remove(os.path.join(self.folder, path))
+        self.assertEqual(self.check(f"{most}xx\n", "a.json"), [])
+
+    def test_columns_of_markdown(self):
+        long, word = "x " * 60 + "x\n", "x" * 121
+        for text in ("| " + long, "```\n" + long + "```\n", "a:\n\n    " + long + "\n    " + long,
+                     "- a\n\nb:\n\n    " + long, word + "\n", f"- [a]({word})\n", f"![{word}](a.svg)\n",
+                     f"[a]: {word}\n"):
+            with self.subTest(text=text[:20]):
+                self.assertEqual(self.check(text, "a.md"), [])
+        for text in (long, "```c\n" + long + "```\n", "```\na\n```\n" + long, "- a\n\n    " + long, "a\n    " + long,
+                     "    a\n\n" + long, f"[a b]({word})\n", f"see {word}\n", "1. " + long):
+            with self.subTest(text=text[:20]):
+                self.assertEqual(len(self.check(text, "a.md")), 1)
 
     def test_limits_are_exact(self):
         self.assertEqual(self.check(SPDX + "int x;\n" * 599), [])

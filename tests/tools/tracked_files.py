@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that belong to the repository: what git tracks, or everything outside build folders where git is not used."""
+"""The files that belong to the repository: those tracked by git, or everything outside build folders if git is not
+used."""
 import os
 import shutil
 import subprocess

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OpenBLAS's number of threads is the program's: the same after each call of the library as before. */
+/* OpenBLAS's number of threads belongs to the program: it is the same after each call of the library as before. */
 #include <cblas.h>
 
 #include "dev/cpu/gemm.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks: parts cover everything once, in order, and differ by at most a unit; errors propose remedies. */
+/* Blocks: parts cover everything exactly once, in order, and differ by at most one unit; errors propose remedies. */
 #include "core/block.h"
 
 #include "qdr_test.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of train_gpt: what of it is trained on and what is kept, and what of the Bible's program is no text. */
+/* The text of train_gpt: which parts are used for training and validation, and which output of the bible program is not
+ * text. */
 #include "../../examples/common/corpus.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Comma-separated values: what is read, what is refused and in which words, and what is written. */
+/* Comma-separated values: what is read, what is refused and with which message, and what is written. */
 #include "csv.h"
 
 #include <math.h>

@@ -413,6 +413,31 @@ static void begun_work_finishes_on_a_poisoned_device(void **state)
     qdri_dev_destroy(&dev);
 }
 
+/* Items that ran before leave nothing in the slots of the ring that makes new work seem begun. */
+static void waiting_work_of_a_used_ring_never_begins(void **state)
+{
+    static list done;
+    qdri_dev *dev = make_device();
+    qdr_stream *stream = make_stream(dev, QDRI_STREAM_COMM);
+    atomic_int n_calls[2] = {0, 0};
+    atomic_int finish = 0;
+    (void)state;
+    done.n = 0;
+    for (int i = 0; i < 3000; i++) enqueue_append(stream, &done, i);
+    for (int i = 0; i < 2; i++) {
+        const begun args = {&n_calls[i], &finish};
+        OK(qdri_work(stream, begun_run, &args, sizeof args));
+    }
+    while (!atomic_load(&n_calls[0])) {}
+    qdri_dev_poison(dev, QDR_ERR_PEER, "from outside");
+    atomic_store(&finish, 1);
+    assert_int_equal(qdri_stream_synchronize(stream), QDR_ERR_PEER);
+    assert_int_equal(done.n, 3000);
+    assert_int_equal(atomic_load(&n_calls[1]), 0);
+    qdri_stream_destroy(&stream);
+    qdri_dev_destroy(&dev);
+}
+
 static double cpu_secs(void)
 {
     struct timespec now;
@@ -538,6 +563,7 @@ int main(void)
         cmocka_unit_test(events_ping_pong),
         cmocka_unit_test(failed_work_poisons_the_device),
         cmocka_unit_test(begun_work_finishes_on_a_poisoned_device),
+        cmocka_unit_test(waiting_work_of_a_used_ring_never_begins),
         cmocka_unit_test(waiting_uses_little_cpu),
         cmocka_unit_test(memory_is_counted_and_aligned),
         cmocka_unit_test(copies_and_fills_are_work),

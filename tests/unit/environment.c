@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The variables of the environment: each is understood or refused, in one form. */
+/* The environment variables: each value is accepted or refused, in the same form. */
 #include "core/environment.h"
 
 #include "core/log.h"
@@ -137,8 +137,8 @@ static void unknown_ones_get_a_warning(void **state)
     set("QDR_TEST_ANYTHING", "1");
     make_context();
     assert_int_equal(heard.n, 1);
-    assert_string_equal(heard.lines[0], "environment: QDR_CHEK is not a variable of Quadrille; did you mean QDR_CHECK; "
-                                        "see quadrille env");
+    assert_string_equal(heard.lines[0], "environment: QDR_CHEK is not a variable of Quadrille; did you mean QDR_CHECK? "
+                                        "See quadrille env");
     make_context(); /* said already */
     assert_int_equal(heard.n, 0);
     set("QDR_ZZZZZZ", "1");
@@ -174,7 +174,7 @@ static void one_rank_warns(void **state)
     CHECK_OK(qdr_local_run(3, make_one, NULL, &result));
     assert_int_equal(result, 0);
     assert_int_equal(heard.n, 1);
-    assert_non_null(strstr(heard.lines[0], "did you mean QDR_TRACE;"));
+    assert_non_null(strstr(heard.lines[0], "did you mean QDR_TRACE?"));
     assert_int_equal(unsetenv("QDR_TRACES"), 0);
     qdr_set_log(NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stand-in for libnvidia-ml.so.1, with four GPUs that are in no machine: 0 and 1 have four links to each other, 2 and
- * 3 six to switches; 1 and 2 are under one PCI switch, 0 and 3 on two packages. FAKE_NVML=broken: its driver does not
- * run; old: it does not say what is at the end of a link. */
+/* A stand-in for libnvidia-ml.so.1, with four GPUs that are in no machine: 0 and 1 are connected by four links, 2 and 3
+ * have six links to switches; 1 and 2 are under one PCI switch, 0 and 3 on two packages. FAKE_NVML=broken: its driver
+ * does not work; old: it does not report the other ends of links. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stand-in for libquadrille_cuda.so: it answers questions, and makes no devices. FAKE_PLUGIN says what it finds:
- * "none" (no driver), "hidden" (no GPU), "lost" (of two GPUs one cannot be asked), else two GPUs. */
+/* A stand-in for libquadrille_cuda.so: it answers queries, but creates no devices. FAKE_PLUGIN says what it finds:
+ * "none" (no driver), "hidden" (no GPU), "lost" (two GPUs, one of which cannot be queried), else two GPUs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

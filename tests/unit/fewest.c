@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans by memory alone: the least memory and the fewest ranks are those of whole searches. */
+/* Plans by memory alone: the least memory and the smallest number of ranks are those of complete searches. */
 #include <math.h>
 
 #include "random_model.h"

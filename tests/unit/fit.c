@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constants that were planted come out of samples again; machines survive their files; layers alone agree with
- * steps. */
+/* The constants from which samples were generated are recovered; machines survive being written; layers alone agree
+ * with steps. */
 #include <math.h>
 #include <quadrille/calibrate.h>
 #include <quadrille/plan.h>
@@ -133,7 +133,7 @@ static set *all_samples(const qdr_machine *machine, double noise)
     const int first = s->n;
     add(s, (qdr_sample){.kind = QDR_SAMPLE_TOGETHER, .product_secs = 1, .coll_secs = 0.5});
     add(s, (qdr_sample){.kind = QDR_SAMPLE_TOGETHER, .product_secs = 1, .coll_secs = 2});
-    /* the shorter one runs beside the other all the time, and the longer one alone behind it */
+    /* the shorter one overlaps with the other all the time; then the longer one runs alone */
     s->samples[first].coll_end_secs = 0.75;
     s->samples[first].secs = 0.75 + 1 - 0.75 / 1.25;
     s->samples[first + 1].secs = 1.25;
@@ -233,7 +233,7 @@ static void few_samples(void **state)
     }
 }
 
-/* On a busy machine what ran beside the other may have come to nothing. */
+/* On a busy machine the overlapped work may have made no progress. */
 static void stalled(void **state)
 {
     qdr_machine got = blank();

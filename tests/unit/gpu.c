@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said of GPUs, by a stand-in for the plugin (fake_plugin.c) or without one, as QDR_CUDA_PLUGIN has it. */
+/* Reports about GPUs, from a stand-in for the plugin (fake_plugin.c) or without one, according to QDR_CUDA_PLUGIN. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files read within bounds: what is too large, grows, never ends, or never begins is refused in one sentence. */
+/* Files read within limits: what is too large, grows, never ends, or never begins is refused with one message. */
 #include "core/input.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON documents: reading, places, values, and every sentence. */
+/* JSON documents: reading, places, values, and every message. */
 #include "core/json.h"
 
 #include <math.h>

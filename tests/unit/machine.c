@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where axes lie on machines made by hand; this machine; files that are none. */
+/* The links of axes on machines made by hand; this machine; invalid files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,7 +85,7 @@ static void an_order_moves_the_axes(void **state)
     assert_int_equal(axes[QDR_X].stride, 4);
 }
 
-/* An axis of 8 over two nodes of 4; beside it, one of 2 over four nodes. */
+/* An axis of 8 over two nodes of 4; and one of 2 over four nodes. */
 static void an_axis_may_be_wider_than_a_node(void **state)
 {
     qdr_topo_axis axes[4];

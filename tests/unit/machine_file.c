@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machine files: every number in and out again, and what is refused: line, key and what is needed. */
+/* Machine files: every number is read and written, and invalid files are refused with line, key and the required
+ * value. */
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -106,7 +107,7 @@ static void bad_values_are_refused(void **state)
     CHECK_FAILS(qdr_machine_get(&machine, "links[2].rank_GBps", &value), QDR_ERR_ARGUMENT, "links[0].rank_GBps");
     assert_true(value == 0);
     CHECK_FAILS(qdr_machine_set(NULL, "units", 1), QDR_ERR_ARGUMENT, "NULL");
-    CHECK_FAILS(qdr_machine_get(&machine, "units", NULL), QDR_ERR_ARGUMENT, "no place");
+    CHECK_FAILS(qdr_machine_get(&machine, "units", NULL), QDR_ERR_ARGUMENT, "value pointer is NULL");
 }
 
 /* A machine that was filled by hand has the same ranges. */
@@ -175,6 +176,8 @@ static void wrong_files_are_refused(void **state)
         {"{" MEMORY PEAK "\"links\": [7]}", "links[0]", "line 1"},
         {"{" MEMORY PEAK "\n\"links\": [\n{\"ranks\": -1, \"rank_GBps\": 1}]}", "links[0].ranks", "line 3"},
         {"{" MEMORY PEAK "\"links\": [{\"ranks\": 0}]}", "links[0].rank_GBps", "missing"},
+        {"{" MEMORY PEAK "\"links\": [{\"ranks\": 0, \"rank_GBps\": 1e-310}]}", "links[0].rank_GBps",
+         "0 or a number from 1e-06"},
         {"{" MEMORY PEAK "\"links\": [{\"ranks\": 4, \"rank_GBps\": 1}, {\"ranks\": 0}]}", "links[1].adapters",
          "missing"},
         {"{" MEMORY PEAK "\"links\": [{\"ranks\": 4, \"rank_GBps\": 1}, {\"ranks\": 0, \"adapters\": 1}]}",

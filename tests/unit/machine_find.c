@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machines by the names that tables give them, in a folder of data files that the test writes. */
+/* Machines by the names used in tables, in a folder of data files that the test writes. */
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -140,6 +140,44 @@ static void by_hand(void **state)
     assert_int_equal(owned.n_cols, 4);
 }
 
+/* What rank `index` of n_parts owns when the rows are split one way; all other axes have one rank. */
+static qdr_range rows_of(const qdr_matrix *matrix, int axis, int n_parts, int index)
+{
+    qdri_rank_place place = {.at = {{1, 1, 1, 1}, {0, 0, 0, 0}}, .rank = index, .n_ranks = n_parts};
+    qdr_owned owned;
+    place.at.size[axis] = n_parts;
+    place.at.coordinate[axis] = index;
+    qdri_matrix_part(matrix, &place, &owned);
+    return owned.rows;
+}
+
+/* As callers may count on, who divide the rows of their own files: parts differ by one unit at most, larger ones come
+ * first. */
+static void larger_parts_come_first(void **state)
+{
+    enum { UNIT = 2 };
+    const qdr_matrix splits[] = {{.spread = QDR_SPREAD_RANKS, .row_unit = UNIT},
+                                 {.scatter_rows = 1, .scatter_axis = QDR_X, .scatter_unit = UNIT},
+                                 {.scatter_rows = 1, .scatter_axis = QDR_Y, .scatter_unit = UNIT},
+                                 {.split_cells = 1, .row_unit = UNIT},
+                                 {.split_cells = 1, .row_unit = UNIT}};
+    static const int axes[] = {QDR_X, QDR_X, QDR_Y, QDR_Z, QDR_D};
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        for (int n_parts = 1; n_parts <= 7; n_parts++)
+            for (int64_t n_units = 0; n_units <= 20; n_units++) {
+                qdr_matrix matrix = splits[i];
+                matrix.n_rows = UNIT * n_units;
+                matrix.cols[0] = (qdr_block){1, 1};
+                for (int64_t index = 0, at = 0; index < n_parts; index++) {
+                    const qdr_range rows = rows_of(&matrix, axes[i], n_parts, (int)index);
+                    assert_int_equal(rows.begin, at);
+                    at += UNIT * (n_units / n_parts + (index < n_units % n_parts));
+                    assert_int_equal(rows.end, at);
+                }
+            }
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -179,6 +217,7 @@ int main(void)
         cmocka_unit_test_prestate(every_element_is_owned, state),
         cmocka_unit_test_prestate(every_owner_is_served_once, state),
         cmocka_unit_test(by_hand),
+        cmocka_unit_test(larger_parts_come_first),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that processes share through /proc: what another process sees, and what cannot be had. */
+/* Memory that processes share through /proc: what another process sees, and what is impossible. */
 #define _GNU_SOURCE /* memfd_create */
 #include "comm/memory_file.h"
 

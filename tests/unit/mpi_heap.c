@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that ranks of one node map from each other: two heaps of one process stand for two ranks. */
+/* Memory that ranks of a node map from each other: two heaps in one process represent two ranks. */
 #include "comm/mpi_heap.h"
 
 #include <dirent.h>
@@ -60,7 +60,7 @@ static void memory_that_is_freed_and_taken_again_is_mapped_anew(void **state)
     (void)state;
     two_ranks_make(&t);
     for (int round = 0; round < N_ROUNDS; round++) {
-        char *blocks[N_BLOCKS], text[16];
+        char *blocks[N_BLOCKS], text[32];
         for (int i = 0; i < N_BLOCKS; i++) {
             blocks[i] = t.source.alloc(t.source.user, BYTES);
             assert_non_null(blocks[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF16 and F16 to fp32 and back, against their definition in double: all bits, all middles between neighbours, and
- * random numbers; one by one, and in every set of kernels. */
+/* BF16 and F16 to fp32 and back, compared with their definition in double: all bit patterns, all midpoints between
+ * neighbours, and random numbers; one by one, and with every kernel set. */
 #include "dev/cpu/narrow.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ static void check_rounding(qdr_dtype dtype, float value)
     check_bits(dtype, value, got, narrow_bits(dtype, (double)value));
 }
 
-/* Halfway between neighbours, and next to it on both sides; behind the largest is Inf. */
+/* Halfway between neighbours, and next to it on both sides; after the largest comes Inf. */
 static void middles_go_to_even(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names that were meant by what was typed. */
+/* Suggestions for mistyped names. */
 #include "core/nearest.h"
 
 #include "qdr_test.h"

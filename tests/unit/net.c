@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small GPT as a net, on grids that are numbers only: sizes against closed forms, calls against the table of the
- * design, descriptions that are refused. */
+/* A small GPT as a net, on grids that are only numbers: sizes compared with closed forms, calls compared with the table
+ * in the design document, descriptions that are refused. */
 #include "qdr_test.h"
 
 #include "core/op_bytes.h"

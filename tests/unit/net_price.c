@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A net's own tasks cost what the roles of the template for the same network cost, task by task. */
+/* The price of a net's own tasks equals that of the roles in the template for the same network, task by task. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Networks: exact counts of known models, defaults of the classes, and every refusal. Linked with the model's library
- * alone. */
+/* Networks: exact counts for known models, defaults of the classes, and every refusal. Linked with the model's library
+ * only. */
 #include "quadrille/network.h"
 
 #include <math.h>
@@ -447,8 +447,8 @@ static void unknown_names(void **state)
     char longer[300];
     (void)state;
     CHECK_FAILS(qdr_network_load("gtp2", &net), QDR_ERR_ARGUMENT,
-                "models is named \"gtp2\"; nearest: gpt2 (the name of a file has a slash or "
-                "ends in .json)");
+                "models is named \"gtp2\"; nearest: gpt2 (see quadrille list models; the name of a file has a "
+                "slash or ends in .json)");
     check_sentence("network: none of the ", __FILE__, __LINE__);
     CHECK_FAILS(qdr_network_load("GPT2XL", &net), QDR_ERR_ARGUMENT, "nearest: gpt2-xl, gpt2 (");
     CHECK_FAILS(qdr_network_load("llama-3", &net), QDR_ERR_ARGUMENT, "nearest: llama-3-70b, llama-3-8b, llama-3");

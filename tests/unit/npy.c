@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NumPy files: what is read, what is refused and in which words, and that writing leaves a whole file or none. */
+/* NumPy files: what is read, what is refused and with which message, and that writing leaves a complete file or
+ * none. */
 #include "npy.h"
 
 #include <dirent.h>
@@ -122,17 +123,17 @@ static void refuses_damaged_headers(void **state)
     (void)state;
     expect_header_refused("", "does not begin with {");
     expect_header_refused("{'descr': '<f4', 'fortran_order': False}", "is missing");
-    expect_header_refused("{'descr': '<f4', 'descr': '<f4', 'shape': (3, 4)}", "comes twice");
-    expect_header_refused("{'descr': '<f4', 'order': False, 'shape': (3, 4)}", "a key is none of");
+    expect_header_refused("{'descr': '<f4', 'descr': '<f4', 'shape': (3, 4)}", "occurs twice");
+    expect_header_refused("{'descr': '<f4', 'order': False, 'shape': (3, 4)}", "a key is not descr");
     expect_header_refused("{'descr': '<f4', 'fortran_order': 0, 'shape': (3, 4)}", "True or False");
     expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': 12}", "not a tuple");
     expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (12)}", "not a tuple");
     expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (-3, 4)}", "not a whole number");
     expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3 4)}", "a comma is missing");
     expect_header_refused("{'descr': '<f4' 'fortran_order': False, 'shape': (3, 4)}", "a comma is missing");
-    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)", "the dictionary has no end");
-    expect_header_refused("{'descr': '<f4", "a string has no end");
-    expect_header_refused("{'descr': [('a', '<f4')", "a list has no end");
+    expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)", "the dictionary is not closed");
+    expect_header_refused("{'descr': '<f4", "a string is not closed");
+    expect_header_refused("{'descr': [('a', '<f4')", "a list is not closed");
     expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)} x", "something follows");
     expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,)}", "beyond 2^63");
 }

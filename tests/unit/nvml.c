@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs that NVML names, of a stand-in for it (fake_nvml.c), which the loader finds first. */
+/* GPUs reported by NVML, using a stand-in for it (fake_nvml.c), which the loader finds first. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

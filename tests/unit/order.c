@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders of axes: each letter once; strides are what one step along an axis adds to a rank. */
+/* Orders of axes: each letter once; strides are the rank distance of one step along an axis. */
 #include "core/order.h"
 #include "grid/shape.h"
 #include "qdr_test.h"

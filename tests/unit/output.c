@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that appear whole or not at all: what stays when something fails, what is never replaced, what is refused. */
+/* Files that appear completely or not at all: what remains after a failure, what is never replaced, what is refused. */
 #define _XOPEN_SOURCE 700 /* mknod */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -155,6 +156,39 @@ static void late_failures_are_told(void **state)
         assert_text("a", "old");
         assert_int_equal(count_files(), 1);
     }
+}
+
+static volatile sig_atomic_t n_signals;
+static void count_signal(int number) { n_signals += number == SIGXFSZ; }
+
+/* A program's own handling of SIGXFSZ does not notice the library's writes, and is as before afterwards. */
+static void limits_on_files_are_told(void **state)
+{
+    (void)state;
+    struct rlimit old, one = {.rlim_cur = 1};
+    sigset_t mask;
+    qdr_output *output;
+    put("a", "old");
+    void (*const before)(int) = signal(SIGXFSZ, count_signal);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    one.rlim_max = old.rlim_max;
+    CHECK_OK(qdr_output_open("--out", "a", QDR_OUTPUT_REPLACE, &output));
+    fputs("new", qdr_output_file(output));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &one), 0);
+    const int flushed = fflush(qdr_output_file(output)); /* its error is the one that is told */
+    const qdr_status status = qdr_output_commit(&output);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_int_equal(flushed, EOF);
+    CHECK_FAILS(status, QDR_ERR_IO, "--out a: could not be written");
+    check_sentence(strerror(EFBIG), __FILE__, __LINE__);
+    assert_int_equal(n_signals, 0);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, NULL, &mask), 0);
+    assert_int_equal(sigismember(&mask, SIGXFSZ), 0);
+    assert_int_equal(raise(SIGXFSZ), 0);
+    assert_int_equal(n_signals, 1);
+    signal(SIGXFSZ, before);
+    assert_text("a", "old");
+    assert_int_equal(count_files(), 1);
 }
 
 /* Plans are one of the writers, with a check of their own in front. */
@@ -354,7 +388,7 @@ static void refusals(void **state)
 
 /* ---- processes that were killed ---- */
 
-/* Begins an output and tells that it has; returns the process, which then waits for ever. */
+/* Begins an output and tells that it has; returns the process, which then waits forever. */
 static pid_t begin_in_child(const char *name)
 {
     int ends[2];
@@ -405,6 +439,7 @@ int main(void)
         IN_FOLDER(is_there_when_it_is_whole),
         IN_FOLDER(permissions_are_those_of_new_files),
         IN_FOLDER(late_failures_are_told),
+        IN_FOLDER(limits_on_files_are_told),
         IN_FOLDER(plans_tell_late_failures),
         IN_FOLDER(a_write_that_failed_is_not_forgotten),
         IN_FOLDER(new_ones_replace_nothing),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The closed forms of traffic and flops, against tables made by hand. */
+/* The closed forms of traffic and flops, compared with tables made by hand. */
 #include "quadrille/perf.h"
 
 #include <math.h>

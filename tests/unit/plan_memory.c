@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that the model says against what the runtime allocates for the same network: parameters and gradients within 1
+/* The model's memory compared with what the runtime allocates for the same network: parameters and gradients within 1
  * %, activations within 3 %. */
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers in notes, as the tables of others have them. */
+/* Numbers in notes, as they occur in published tables. */
 #include "predict_text.h"
 
 #include <math.h>

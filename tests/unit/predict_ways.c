@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words for ways of running, in texts that end with them. */
+/* Words for methods of parallelism and recomputation, in texts that end with them. */
 #include "predict_ways.h"
 
 #include <quadrille/plan.h>

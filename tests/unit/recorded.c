@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machines that hwloc recorded elsewhere: what is found on them, and where axes lie. QDR_TEST_TOPOLOGIES names the
+/* Machines recorded elsewhere by hwloc: what is found on them, and the links of axes. QDR_TEST_TOPOLOGIES names the
  * folder of their XML files; without it the test is skipped. */
 #include <setjmp.h>
 #include <stdarg.h>

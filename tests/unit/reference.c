@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The judge is judged: rounding, bounds and shares of the serial reference, and the list of grids. */
+/* Tests of the reference itself: rounding, bounds and error fractions of the serial reference, and the list of
+ * grids. */
 #include "reference.h"
 
 #include <math.h>

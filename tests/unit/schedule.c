@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules: derived waits, weights gathered ahead, layers' tasks against the table of the design. */
+/* Schedules: derived waits, prefetched weights, tasks of layers compared with the table in the design document. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -134,7 +134,7 @@ static void only_the_same_bytes_are_waited_for(void **state)
     }
 }
 
-/* Without the overlap of a class its tasks stand in line with those before and behind. */
+/* Without the overlap of a class its tasks run in order with those before and after. */
 static void classes_can_stand_in_line(void **state)
 {
     (void)state;
@@ -277,7 +277,7 @@ static void scattered_layers_send_what_the_table_says(void **state)
     drop(&b);
 }
 
-/* The dW product does not wait for the sum of dX, which is thereby hidden behind it. */
+/* The dW product does not wait for the sum of dX, which thereby overlaps with it. */
 static void dx_is_summed_beside_the_dw_product(void **state)
 {
     (void)state;
@@ -295,7 +295,7 @@ static void dx_is_summed_beside_the_dw_product(void **state)
     drop(&b);
 }
 
-/* Where dX needs no sum it comes last, and the sum of dW over z runs beside it, in line or not. */
+/* If dX needs no sum it comes last, and the sum of dW over z overlaps with it, in order or not. */
 static void dw_comes_first_where_dx_is_not_summed(void **state)
 {
     static const qdri_place alone = {{2, 1, 2, 2}, {0, 0, 1, 0}};
@@ -485,7 +485,7 @@ static void panels_are_chosen_by_cost(void **state)
             assert_true(qdri_panels_secs(&costs[i], n) <= qdri_panels_secs(&costs[i], other));
         assert_int_equal(n, chosen[i]);
     }
-    /* What comes before a product and what comes behind it count together. */
+    /* Transfers before a product and after it count together. */
     const qdri_panel_cost both[] = {{1, 1, 1, 1e-3, 1000}, {1, 1, 8, 1e-3, 1000}};
     assert_int_equal(qdri_panels_choose(both, 2), 1);
     assert_int_equal(qdri_panels_choose(both, 1), 16);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Virtual time against closed forms, and against a clock that ticks. */
+/* Simulated time compared with closed forms, and with a simulation in small time steps. */
 #include "../../perfmodel/simulate.h"
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "qdr_test.h"
 
@@ -96,6 +97,20 @@ static void links(void **state)
     qdri_share_links(2, unlike, rates); /* the slow one is at its most when a still grows */
     near(rates[1], 1);
     near(rates[0], 0.6);
+}
+
+/* A flow that links cannot be divided by: no machine has it, and sharing ends all the same. */
+static void ends(void **state)
+{
+    (void)state;
+    const qdri_price slow = {.flow_bytes_per_sec = 1e-310, .use = {0.6}},
+                     fast = {.flow_bytes_per_sec = 1, .use = {0.6}};
+    const qdri_price *const both[] = {&slow, &fast};
+    double rates[2];
+    alarm(60);
+    qdri_share_links(2, both, rates);
+    alarm(0);
+    for (int i = 0; i < 2; i++) assert_true(rates[i] >= 0 && rates[i] <= 1);
 }
 
 /* The same by a clock with small ticks, and rates by water-filling in small steps. */
@@ -228,8 +243,8 @@ static void exposed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streams),      cmocka_unit_test(slowdown), cmocka_unit_test(links),
-        cmocka_unit_test(random_lists), cmocka_unit_test(exposed),
+        cmocka_unit_test(streams), cmocka_unit_test(slowdown),     cmocka_unit_test(links),
+        cmocka_unit_test(ends),    cmocka_unit_test(random_lists), cmocka_unit_test(exposed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

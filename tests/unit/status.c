@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names and texts of statuses; the thread's sentence. */
+/* Names and texts of statuses; the thread's message. */
 #include "core/status.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Templates against nets: what a role says of a task's extents is what the builders say of the same network at its own
- * size; and few layers stand for many. */
+/* Templates compared with nets: the extents that a role gives for a task are those that the builders give for the same
+ * network at its own size; and few layers represent many. */
 #include "../../perfmodel/template.h"
 
 #include <math.h>
@@ -284,7 +284,7 @@ static void layers(void **state)
                           network.gated ? " gated" : "", network.tied ? " tied" : "", error * 100);
         qdr_model_destroy(&model);
     }
-    /* Where gradients pile up behind slow links, four layers have not come to a steady state. Of 6600 trials (110
+    /* If gradients pile up on slow links, four layers do not reach a steady state. Of 6600 trials (110
      * seeds) the worst was off by 12.6 %; of half of them 8 % were off by more than 1 %, and 0.3 % by more than 8 %. */
     print_message("%d of %d off by more than 1 %%, %d by more than 8 %%, the worst by %.2f %%\n", n_off, N_TRIALS,
                   n_far, worst * 100);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One layer over time agrees with the step that it is of; plans are explained. */
+/* The timeline of one layer agrees with the step to which it belongs; plans are explained. */
 #include <math.h>
 
 #include "qdr_test.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cores this process may use. */
+/* The cores that this process may use. */
 #define _GNU_SOURCE 1
 #include <sched.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces: clocks of different ranks brought together, and what of a stretch of time was computed. */
+/* Traces: converting the clocks of different ranks, and how much of an interval was computation. */
 #include "trace.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which attributes each kind of descriptor has: kind, name, type of value, fewest and most values. */
+/* The attributes of each kind of descriptor: kind, name, type of value, minimum and maximum number of values. */
 #define HAS(kind, name, type, least, most)                                                                             \
     {                                                                                                                  \
         QDRI_CUDNN_##kind, QDRI_CUDNN_##name, QDRI_CUDNN_OF_##type, least, most                                        \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention where cuDNN is asked for and does not come, or fails: what is logged, what the call says, and that the
+/* Attention when cuDNN is requested and is missing, or fails: what is logged, what the call returns, and that the
  * results are right.
  *
  *   cases STATUS WORDS…     forward and backward, twice; WORDS are in the log or the last error
- *   cases mixed             forward by cuDNN, backward by the own kernels, and the other way round
+ *   cases mixed             forward by cuDNN, backward by the library's own kernels, and vice versa
  *   cases many              more shapes than there are plans for */
 #include <math.h>
 #include <stdio.h>

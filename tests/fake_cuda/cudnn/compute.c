@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes a graph of [a, b, c, d] tensors as it says, in double, each result rounded to the type of its tensor. */
+/* Computes a graph of [a, b, c, d] tensors, in double, with each result rounded to the type of its tensor. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors: made, filled, finalised, destroyed; each step checked. */
+/* Descriptors: created, set, finalised, destroyed; each step is checked. */
 #include "descriptors.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors of the fake cuDNN, and what was set of them. */
+/* Descriptors of the fake cuDNN, and their attributes. */
 #ifndef FAKE_CUDNN_DESCRIPTORS_H
 #define FAKE_CUDNN_DESCRIPTORS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As much of a driver as cuDNN needs to load code that it has compiled, on a machine without one: code is taken and not
- * looked at, and nothing runs. */
+/* As much of a driver as cuDNN needs to load the code that it has compiled, on a machine without a driver: code is
+ * accepted unchecked, and nothing runs. */
 #define SHOWN __attribute__((visibility("default")))
 
 enum { SUCCESS = 0, STUB_LIBRARY = 34 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles, engines and plans: what is proposed for a graph, and its execution on a stream. Three configurations are
+/* Handles, engines and plans: the proposals for a graph, and its execution on a stream. Three configurations are
  * proposed: the first is not deterministic, the second cannot be finalised. */
 #define _GNU_SOURCE /* RTLD_NOLOAD */
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The entry points of the fake cuDNN, which is all that the library shows. */
+/* The entry points of the fake cuDNN, the only symbols that the library exports. */
 #ifndef FAKE_CUDNN_ENTRY_H
 #define FAKE_CUDNN_ENTRY_H
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cuDNN for tests, a library of its own: the backend API, checked call by call, and graphs computed operation by
- * operation on the fake CUDA's streams. What is called wrongly ends the process. It knows cuDNN by the plugin's header,
+/* A cuDNN for tests, a separate library: the backend API, with every call checked, and graphs computed operation by
+ * operation on the fake CUDA's streams. An invalid call ends the process. It uses the constants in the plugin's header,
  * which test_numbers.c compares with NVIDIA's.
  *
  * Environment: FAKE_CUDNN="old" (9.15), "none" (no engines), "random" (no deterministic one), "large" (a workspace of 3
- * GiB), "handle" (no handle), "execute" (every execution fails). FAKE_CUDNN_RUNS=N: at its end the process must have
+ * GiB), "handle" (no handle), "execute" (every execution fails). FAKE_CUDNN_RUNS=N: when it ends, the process must have
  * executed N plans or more ("0": none). */
 #ifndef FAKE_CUDNN_H
 #define FAKE_CUDNN_H
@@ -26,7 +26,7 @@ typedef struct fake_op {
 } fake_op;
 
 typedef struct fake_graph {
-    struct fake_graph *next; /* of all, for ever */
+    struct fake_graph *next; /* of all, forever */
     fake_tensor tensors[TENSORS_MOST];
     fake_op ops[OPS_MOST];
     int n_tensors, n_ops;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs: operations in an order in which they can be computed, shapes that fit. */
+/* Graphs: operations in a computable order, consistent shapes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,7 +131,7 @@ static void check_op(const fake_graph *g, const fake_op *op, int number)
 
 fake_graph *fake_cudnn_read_graph(const descriptor *graph)
 {
-    static fake_graph *all; /* for ever: what was recorded may use it */
+    static fake_graph *all; /* forever: what was recorded may use it */
     descriptor *ops[OPS_MOST];
     const attribute *list = fake_cudnn_find(graph, QDRI_CUDNN_GRAPH_OPS);
     fake_graph *g = calloc(1, sizeof *g);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the real cuDNN says of our graphs, where it is installed; no GPU is needed. It is told of a GPU by a
- * description, as for compiling ahead of time, finds its fused kernels for the graphs, and compiles them with NVRTC; a
- * driver for tests takes the code and does not look at it.
+/* How the real cuDNN, if it is installed, handles our graphs; no GPU is needed. It gets a description of a GPU, as for
+ * compiling ahead of time, finds its fused kernels for the graphs, and compiles them with NVRTC; a driver for tests
+ * accepts the code unchecked.
  *
  *   real DRIVER     77: there is no cuDNN, or no NVRTC */
 #include <dlfcn.h>

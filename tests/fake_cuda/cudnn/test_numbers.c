@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin's numbers of cuDNN's backend API are NVIDIA's: compiling this is the test. */
+/* The plugin's constants of cuDNN's backend API equal NVIDIA's: compiling this is the test. */
 #include <cudnn_graph.h>
 
 #include "dev/cuda/cudnn.h"

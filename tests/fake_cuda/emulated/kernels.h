@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of CUDA's kernels share: a kernel runs on the CPU device, twice on the (emulated) GPU, where its bits
- * are the same both times, and once more with arrays on odd addresses. All are near the CPU's. */
+/* Shared by the tests of CUDA kernels: a kernel runs on the CPU device, twice on the (emulated) GPU, where both runs
+ * give the same bits, and once more with arrays at odd addresses. All results are close to the CPU's. */
 #ifndef FAKE_CUDA_EMULATED_KERNELS_H
 #define FAKE_CUDA_EMULATED_KERNELS_H
 
@@ -160,7 +160,7 @@ static inline void move_bytes(void *to, const void *from, size_t bytes)
     CHECK_CUDA(cudaStreamSynchronize(place.stream));
 }
 
-/* Before and behind each array nothing may change. */
+/* Nothing may change before and after each array. */
 static inline void check_guards(const char *bytes, size_t before, size_t n, size_t all)
 {
     for (size_t i = 0; i < all; i++)

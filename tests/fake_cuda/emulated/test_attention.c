@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CUDA's attention against the CPU's: forward, and backward of the same forward. */
+/* CUDA's attention compared with the CPU's: forward, and the backward pass of the same forward pass. */
 #include "kernels.h"
 
 typedef struct heads {

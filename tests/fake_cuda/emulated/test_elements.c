@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CUDA's kernels on elements and rows, AdamW, copies and reductions, against the CPU's. */
+/* CUDA's element-wise and row kernels, AdamW, copies and reductions, compared with the CPU's. */
 #include "kernels.h"
 
 enum { N_ROUNDS = 40 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the emulation says of kernels that a GPU would hang on, or worse: each in a process of its own, which must end
- * with the sentence. */
+/* What the emulation reports about kernels that would hang a GPU, or worse: each runs in its own process, which must
+ * end with the message. */
 #include <sys/wait.h>
 #include <unistd.h>
 

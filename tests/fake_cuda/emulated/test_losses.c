@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CUDA's kernels of norms, embedding and cross-entropy against the CPU's; ids that no vocabulary has; reductions. */
+/* CUDA's kernels for norms, embedding and cross-entropy compared with the CPU's; ids outside the vocabulary;
+ * reductions. */
 #include "kernels.h"
 
 enum { N_ROUNDS = 40 };

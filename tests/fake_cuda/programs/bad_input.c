@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What callers and machines get wrong: each gives a status and a sentence, and leaves contexts, on the CPU at least,
- * that work.
+/* Mistakes of callers and machines: each gives a status and a message, and afterwards contexts, at least on the CPU,
+ * work.
  *
- *   bad_input context STATUS WORDS…     making a context fails so
- *   bad_input memory TERM               two ranks, of which one has too little for this term
- *   bad_input staging                   the same, for what NCCL's sums of uneven parts need
+ *   bad_input context STATUS WORDS…     creating a context fails in this way
+ *   bad_input memory TERM               two ranks, one of which has too little memory for this term
+ *   bad_input staging                   the same, for the memory that NCCL's sums of uneven parts need
  *   bad_input odd                       arrays that begin within an element
  *   bad_input foreign                   arrays of the host, and of another GPU, and its streams
  *                                       (FAKE_CUDA_GPUS=2)
  *
- *   bad_input apart WORDS…              local ranks on GPUs that do not reach each other
+ *   bad_input apart WORDS…              local ranks on GPUs without peer access
  *   bad_input launch DEVICE STATUS WORDS…    ranks of mpiexec, this one on this device
  *
- * WORDS are all in the sentence. FAKE_CUDA_MEMORY is to be MEMORY_BYTES. */
+ * The message contains all WORDS. FAKE_CUDA_MEMORY must be MEMORY_BYTES. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

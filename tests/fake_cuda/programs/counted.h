@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the plugin's fake has counted (fake.h). */
+/* Counters of the plugin's fake (fake.h). */
 #ifndef FAKE_CUDA_PROGRAMS_COUNTED_H
 #define FAKE_CUDA_PROGRAMS_COUNTED_H
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program on the fake CUDA again and again, each time with another call of CUDA that fails, and demands each time that
-the program leaves in order: with an exit code of its own, one sentence that names the cause, no leak, no race, no hang.
+"""Runs a program on the fake CUDA repeatedly, each time with another call of CUDA that fails, and checks each time that
+the program ends in an orderly way: with an exit code of its own, one message that names the cause, no leak, no race, no
+hang.
 
     failures.py [--every] PROGRAM ARGUMENT...
 
---every tries each call, else calls ever further apart. Each kind's calls are tried until the program does not come to them.
-FAIL_ALSO=KIND,…: these kinds, too. FAIL_ONLY=KIND: that one alone.
+--every tries each call, otherwise calls at growing distances. The calls of each kind are tried until the program no
+longer reaches them. FAIL_ALSO=KIND,…: these kinds, too. FAIL_ONLY=KIND: only that one.
 """
 import os
 import subprocess
@@ -16,11 +17,11 @@ import time
 KINDS = ["malloc", "create", "host", "copy", "launch", "product", "sync"]
 LEFT = (1, 2, 3)  # the programs' exit codes: something failed, the input cannot be run here, memory is short
 WAIT_SECS = 120
-ENOUGH, FIRST = 3, 40  # so many runs that end well, one after another, from here on: there are no more such calls
+ENOUGH, FIRST = 3, 40  # after this many successive successful runs, from this call on, there are no more such calls
 
 
 def complaint(code, lines, program):
-    """What is wrong with a run, or None. It may end well where the library can do without the call."""
+    """What is wrong with a run, or None. It may succeed if the library can do without the call."""
     told = [line for line in lines if line.startswith(program + ": ")]
     found = [line for line in lines if line.startswith("fake cuda: ")]
     if found:
@@ -78,7 +79,7 @@ def main(arguments):
     for kind in kinds:
         n_failed, n_wrong = try_kind(kind, every, seed, command)
         print(f"{kind}: {n_failed} failed, {n_wrong} of them not as they should", flush=True)
-        wrongs += n_wrong + (n_failed == 0)  # it never came to such a call: nothing was tried
+        wrongs += n_wrong + (n_failed == 0)  # it never reached such a call: nothing was tried
     return wrongs != 0
 
 

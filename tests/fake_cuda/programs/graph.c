@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recorded steps of a small GPT: the bits of the step itself, with whatever input; and where nothing can be recorded,
- * that this is said and the step goes on running.
+/* Recorded steps of a small GPT: they give the same bits as the step itself, for any input; and if recording is not
+ * possible, that is reported and the step continues to run.
  *
  *   graph replay N            on N local ranks (0: those of mpiexec)
  *   graph refused N WORDS…    beginning fails with QDR_ERR_UNSUPPORTED and these words
- *   graph measured N          QDR_REPORT=1: the report is of the runs that are not recorded
- *   graph left N              the context goes while it records */
+ *   graph measured N          QDR_REPORT=1: the report covers the runs that are not recorded
+ *   graph left N              the context is destroyed while it records */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,7 +121,7 @@ static qdr_status record(rank *self, qdr_graph **graph)
     return status < 0 ? status : ended;
 }
 
-/* Whatever the stream, what the context's is given before comes before, and what it is given then comes behind. */
+/* On any stream, the work that the context's stream was given before runs before, and later work runs after. */
 static qdr_status replay(rank *self, qdr_graph *graph, int input, qdr_stream *stream)
 {
     TRY(small_gpt_fill(&self->model, input));
@@ -191,7 +191,7 @@ static qdr_status misuse(rank *self)
     return QDR_OK;
 }
 
-/* A record that is lost: what comes behind is refused, and nothing else. */
+/* A record that is lost: only the calls after it are refused. */
 static qdr_status spoil(rank *self)
 {
     enum { N = 64 };
@@ -275,14 +275,14 @@ static qdr_status spoil_inside(rank *self)
     return status;
 }
 
-/* With the step it shares the context's workspace and nothing else, and comes behind it. */
+/* It shares only the context's workspace with the step, and runs after it. */
 static qdr_status run_beside(rank *self, qdr_stack *stack, qdr_graph *graph, qdr_stream *stream)
 {
     TRY(small_gpt_fill(&self->model, 1));
     TRY(qdr_graph_launch(graph, stream));
     TRY(qdr_stack_forward(stack));
     TRY(read_result(self, &self->got));
-    check(self, is_same(self, &self->got, &self->expected[1]), "other bits beside a product");
+    check(self, is_same(self, &self->got, &self->expected[1]), "other bits with a product at the same time");
     return QDR_OK;
 }
 

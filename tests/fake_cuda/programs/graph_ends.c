@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a context says while it records, and what ends its record: the stack, its optimizer or the grid goes, with work
- * on the way. Then there is no record, and the context works on.
+/* What a context reports while it records, and what ends its recording: the stack, its optimizer or the grid is
+ * destroyed, with work in progress. Then there is no recording, and the context continues to work.
  *
  *   graph_ends N    N ranks */
 #include <stdio.h>
@@ -54,7 +54,7 @@ static void expect_no_waits(scene *s)
     expect(s, "a parameter to gather", qdr_stack_gather_parameter(stack, 0, 0, full), QDR_ERR_STATE);
 }
 
-/* The record goes on beside what is refused, and is the whole step. */
+/* The record continues despite the refusals, and is the whole step. */
 static qdr_status refuse(scene *s)
 {
     qdr_graph *graph = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a recorded step that nobody holds but the library: it stays where it is, whatever the context does between
- * two runs. So does that of work on the way.
+/* Memory of a recorded step that only the library holds: it stays at the same address, whatever the context does
+ * between two runs. So does that of work in progress.
  *
- *   graph_memory redistribute               on two ranks
- *   graph_memory stacks GRID stored|fp8     a larger stack is built beside the recorded one */
+ *   graph_memory redistribute               on two ranks; the grid is destroyed before its record runs
+ *   graph_memory stacks GRID stored|fp8     a larger stack is built after the recorded one */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static qdr_status record_move(exchange *e)
     return status < 0 ? status : ended;
 }
 
-/* Between: others of the kind, and someone who takes what has been freed. */
+/* Between: others of the kind, the end of the grid, and someone who takes what has been freed. */
 static qdr_status exchange_and_compare(exchange *e)
 {
     const float zeros[N_ELEMS] = {0};
@@ -78,6 +78,7 @@ static qdr_status exchange_and_compare(exchange *e)
     TRY(record_move(e));
     TRY(move(e));
     TRY(set(e, e->y, zeros));
+    qdr_grid_destroy(&e->grid);
     for (int i = 0; i < N_OTHERS; i++) {
         TRY(qdr_mem_alloc(e->ctx, sizeof zeros, &e->others[i]));
         TRY(set(e, e->others[i], zeros));
@@ -176,7 +177,7 @@ static qdr_status record_step(pair *p)
     return status < 0 ? status : ended;
 }
 
-/* The larger one's room is all taken beside the other's; for fp8 it may be more than was said. */
+/* The larger one's space is all allocated in addition to the other's; for fp8 it may be more than predicted. */
 static qdr_status check_room(const pair *p, size_t before)
 {
     qdr_stack_sizes small, large;

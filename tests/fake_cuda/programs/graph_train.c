@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training whose whole step is recorded, AdamW and all, against training whose steps are enqueued: the same bits of
- * losses, norms and parameters, with another rate and another input in each step, from the first step on.
+/* Training with completely recorded steps, including AdamW, compared with training with enqueued steps: the same bits
+ * of losses, norms and parameters, with a different rate and a different input in each step, from the first step on.
  *
- *   graph_train GRID f32|bf16|f16 SCALE    SCALE: of the loss; where it is too large for f16, all
+ *   graph_train GRID f32|bf16|f16 SCALE    SCALE: of the loss; if it is too large for f16, all
  *                                          steps are skipped, and counted */
 #include <stdio.h>
 #include <stdlib.h>

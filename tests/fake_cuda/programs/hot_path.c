@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the library asks of CUDA and NCCL for the sake of speed, and so that nothing waits for ever: no result tells.
- * Steps of a small GPT, between which nobody waits for the GPU, so that all order is the streams' own; then the fake
- * says what it was asked for.
+/* The library's calls to CUDA and NCCL that are made for speed, or so that nothing waits forever: results do not show
+ * them. Runs steps of a small GPT, between which nothing waits for the GPU, so that only the streams determine the
+ * order; then checks the fake's counters.
  *
  *   hot_path GRID local|nccl|unordered CTAS    CTAS of each communicator; unordered: nccl, and the
  *                                              user wants no order of launches */
@@ -66,7 +66,7 @@ static int check_streams(void)
     return is("timed event", 0) + is("blocking stream", 0) + some("product") + is("urgent product", 0);
 }
 
-/* Each communicator has room on the GPU beside the others, and products leave it to one of them. */
+/* Each communicator has space on the GPU in addition to the others, and products leave it to one of them. */
 static int check_nccl(int n_ctas, int is_ordered)
 {
     return some("urgent") + (is_ordered ? is("unordered", 0) : some("unordered")) + is("shared", 0) +

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is destroyed while its work is on the way: the fake tells when memory goes before the work that uses it has been
- * waited for, or when two streams share what is not to be shared. And a stack that nobody has given a value computes
- * with zeros.
+/* Objects that are destroyed while their work is in progress: the fake reports memory that is freed before the work
+ * that uses it has been waited for, and memory shared by two streams that must not share it. And a stack whose values
+ * have not been set computes with zeros.
  *
- *   lifetimes workspaces|stream|grid|stack|zeros */
+ *   lifetimes workspaces|stream|staging|grid|stack|zeros */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "dev/plugin.h"
 #include "small_gpt.h"
 
-enum { SIZE = 16, UNEVEN = 3 };
+enum { SIZE = 16, UNEVEN = 3, N_IN_FLIGHT = 200 };
 
 /* ---- products ---- */
 
@@ -76,8 +76,8 @@ static qdr_status run_products(int n_streams)
 
 /* ---- grids and stacks ---- */
 
-/* Uneven, so that it meets in staging. */
-static qdr_status launch_collective(qdr_context *ctx, qdr_grid **grid, void **x, void **y)
+/* Uneven, so that they meet in staging. */
+static qdr_status launch_collectives(qdr_context *ctx, int n, qdr_grid **grid, void **x, void **y)
 {
     const int64_t counts[] = {1, UNEVEN - 1};
     const float values[UNEVEN] = {1, 2, 3};
@@ -87,16 +87,18 @@ static qdr_status launch_collective(qdr_context *ctx, qdr_grid **grid, void **x,
     TRY(qdr_mem_alloc(ctx, sizeof values, y));
     TRY(qdr_copy(ctx, *x, values, sizeof values, NULL));
     TRY(qdr_stream_synchronize(qdr_context_stream(ctx)));
-    return qdr_reduce_scatter(*grid, QDR_X, QDR_SUM, *x, *y, counts[qdr_grid_coordinate(*grid, QDR_X)], counts, QDR_F32,
-                              NULL);
+    for (int i = 0; i < n; i++)
+        TRY(qdr_reduce_scatter(*grid, QDR_X, QDR_SUM, *x, *y, counts[qdr_grid_coordinate(*grid, QDR_X)], counts,
+                               QDR_F32, NULL));
+    return QDR_OK;
 }
 
+/* Each of many collectives in flight frees the staging of those that are done, wherever the next one is just then. */
 static int end_grid(qdr_context *ctx, void *user)
 {
     qdr_grid *grid = NULL;
     void *x = NULL, *y = NULL;
-    (void)user;
-    const qdr_status status = launch_collective(ctx, &grid, &x, &y);
+    const qdr_status status = launch_collectives(ctx, *(const int *)user ? N_IN_FLIGHT : 1, &grid, &x, &y);
     if (status < 0) fprintf(stderr, "%s\n", qdr_last_error());
     qdr_grid_destroy(&grid);
     const qdr_status ended = qdr_stream_synchronize(qdr_context_stream(ctx));
@@ -123,10 +125,10 @@ static int end_stack(qdr_context *ctx, void *user)
     return exit_code;
 }
 
-static qdr_status run_ranks(int (*fn)(qdr_context *ctx, void *user), int is_zero)
+static qdr_status run_ranks(int (*fn)(qdr_context *ctx, void *user), int is_other)
 {
     int exit_code = 1;
-    TRY(qdr_launch(2, NULL, fn, &is_zero, &exit_code));
+    TRY(qdr_launch(2, NULL, fn, &is_other, &exit_code));
     return exit_code ? QDR_ERR_STATE : QDR_OK;
 }
 
@@ -136,6 +138,7 @@ int main(int argc, char **argv)
     qdr_status status = QDR_ERR_ARGUMENT;
     if (strcmp(which, "workspaces") == 0) status = run_products(2);
     if (strcmp(which, "stream") == 0) status = run_products(1);
+    if (strcmp(which, "staging") == 0) status = run_ranks(end_grid, 1);
     if (strcmp(which, "grid") == 0) status = run_ranks(end_grid, 0);
     if (strcmp(which, "stack") == 0) status = run_ranks(end_stack, 0);
     if (strcmp(which, "zeros") == 0) status = run_ranks(end_stack, 1);

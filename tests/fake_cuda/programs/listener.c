@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A profiler that listens to NVTX (NVTX_INJECTION64_PATH) and writes each range that begins, one a line, to the file
- * that LISTENER_FILE names; ranges that end without a begin are "lost". */
+/* A profiler attached to NVTX (NVTX_INJECTION64_PATH): writes each range that begins, one per line, to the file named
+ * by LISTENER_FILE; ranges that end without having begun are "lost". */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>

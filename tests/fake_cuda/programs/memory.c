@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that training a small GPT takes on a GPU against what the size queries said: by the library's count the same
- * to the byte; on the GPU, by its own count, the same but for arrays of nothing, each of which takes a byte.
+/* The memory that training a small GPT needs on a GPU, compared with the size queries: by the library's count, equal to
+ * the byte; by the GPU's own count, equal except for empty arrays, each of which needs one byte.
  *
  *   memory GRID LAYOUT f32|bf16 stored|fp8 HIDDEN */
 #include <pthread.h>

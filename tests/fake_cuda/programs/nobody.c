@@ -1,4 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library that is no plugin. */
+/* A library that is not a plugin. */
 extern int quadrille_test_nobody;
 int quadrille_test_nobody = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin of another build, of which nothing else may be used. */
+/* A plugin from a different build, of which nothing else may be used. */
 #include "dev/plugin.h"
 
 QDR_API extern const qdri_plugin qdr_cuda_plugin;

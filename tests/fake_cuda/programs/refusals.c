@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What cuBLASLt has not is asked for once: a product that runs in another way, or not at all. */
+/* A product that cuBLASLt does not support is requested only once: afterwards it runs in another way, or fails. */
 #include "../../conform/device.h"
 #include "counted.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small GPT on local ranks joined by NCCL, first without registered memory, then with it: the
- * same bits, and collectives of registered memory where there should be some.
+/* A small GPT on local ranks connected by NCCL, first without registered memory, then with it: the same bits, and
+ * collectives on registered memory where expected.
  *
  *   registered GRID LAYOUT PANELS all|none|fails    all: each rank can register memory; none: one cannot;
- *                                                   fails: it fails later, and all ranks hear why */
+ *                                                   fails: it fails later, and all ranks are told why */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

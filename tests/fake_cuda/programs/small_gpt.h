@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPT of one layer on any grid, and steps of it on a text of its own. */
+/* A GPT of one layer on any grid, and training steps on its own text. */
 #ifndef FAKE_CUDA_PROGRAMS_SMALL_GPT_H
 #define FAKE_CUDA_PROGRAMS_SMALL_GPT_H
 

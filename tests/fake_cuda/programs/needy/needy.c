@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file of the plugin's name that needs a library that is not there. */
+/* A file with the plugin's name that needs a missing library. */
 extern int quadrille_test_absent;
 extern int *quadrille_test_needy;
 int *quadrille_test_needy = &quadrille_test_absent;
