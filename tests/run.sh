@@ -61,8 +61,16 @@ stage() {
         result=FAILED
     fi
     printf '%-10s %s, %d s%s\n' "$name" "$result" "$(($(date +%s) - start))" "$tests"
-    [ "$result" = FAILED ] && tail -n 60 "$logs/$name.log" | sed 's/^/    /'
+    [ "$result" = FAILED ] && failures "$logs/$name.log" | sed 's/^/    /'
     return 0
+}
+
+# What is worth seeing of the log of a stage that failed: the output of its first failed tests, and the end.
+failures() {
+    awk '/ (FAIL|TIMEOUT|ERROR|UNEXPECTEDPASS) / { shown = 1 } /^ *[0-9]+\/[0-9]+ .* (OK|SKIP|EXPECTEDFAIL) / { shown = 0 }
+         shown' "$1" | head -n 120
+    echo ...
+    tail -n 60 "$1"
 }
 
 # suites FOLDER OPTION...: the tests of a build, without the long ones unless --full. Those under mpiexec run one at a
@@ -76,8 +84,7 @@ suites() {
     mpi_tests=$!
     meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes "$(processes)" --no-suite mpi "$@"
     code=$?
-    wait $mpi_tests || code=1
-    cat "$mpi_log"
+    if wait $mpi_tests; then tail -n 10 "$mpi_log"; else cat "$mpi_log" && code=1; fi
     return $code
 }
 
