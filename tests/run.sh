@@ -67,8 +67,7 @@ stage() {
 
 # What is worth seeing of the log of a stage that failed: the output of its first failed tests, and the end.
 failures() {
-    awk '/ (FAIL|TIMEOUT|ERROR|UNEXPECTEDPASS) / { shown = 1 } /^ *[0-9]+\/[0-9]+ .* (OK|SKIP|EXPECTEDFAIL) / { shown = 0 }
-         shown' "$1" | head -n 120
+    awk '/^ *[0-9]+\/[0-9]+ / { shown = / (FAIL|TIMEOUT|ERROR|UNEXPECTEDPASS) / } shown' "$1" | head -n 120
     echo ...
     tail -n 60 "$1"
 }
