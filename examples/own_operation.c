@@ -300,9 +300,10 @@ int main(int argc, char **argv)
     const int n = sscanf(grid, "%dx%dx%dx%d%n", &shape.x, &shape.y, &shape.z, &shape.d, &end);
     if (n_words > 1 || n != 4 || grid[end] || shape.x < 1 || shape.y < 1 || shape.z < 1 || shape.d < 1) {
         const int help = argc == 2 && strcmp(argv[1], "--help") == 0;
-        fputs("usage: own_operation [GRID]         ranks as threads; GRID: 2x2x1x1, the default, or another\n"
-              "       mpiexec.mpich -n 4 own_operation --mpi [GRID]\n",
-              help ? stdout : stderr);
+        fprintf(help ? stdout : stderr,
+                "usage: %s [GRID]         ranks as threads; GRID: 2x2x1x1, the default, or another\n"
+                "       mpiexec.mpich -n 4 %s --mpi [GRID]\n",
+                argv[0], argv[0]);
         if (!help) return 2;
         if (fflush(stdout) == 0) return 0;
         perror("own_operation: standard output");

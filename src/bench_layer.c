@@ -33,7 +33,7 @@ static const option_spec specs[] = {
     {"sequences", 0, "N", "sequences over all ranks; default 4"},
     {"layers", 0, "N", "number of transformer layers; default 1"},
     {"batch-parts", 0, "N", "parts of a rank's sequences (needs x or y > 1, rows replicated); default 1"},
-    {"machine", 0, "FILE", "a machine's name or file: also print the predicted time"},
+    {"machine", 0, "M", "a machine's name or file: also print the predicted time"},
     BENCH_PRODUCT_SPECS,
 };
 
@@ -335,8 +335,8 @@ const command command_bench_layer = {
     .summary = "transformer layers with and without overlap, tokens per second",
     .usage = "quadrille bench layer [OPTION]...",
     .text = "Times forward and backward of transformer layers (norm, qkv, attention, proj; norm, fc, gelu, fc2)\n"
-            "on a grid, alternating with the same schedule without overlap and with the products of every rank\n"
-            "alone, without norms, attention or communication.",
+            "on a grid, alternating with two references: the same schedule without overlap, and each rank's\n"
+            "products alone (no norms, attention or communication).",
     .options = specs,
     .examples = "  quadrille bench layer --local 4 --grid all --hidden 1024 --heads 16\n"
                 "  mpiexec.mpich -n 4 quadrille bench layer --grid 2x2x1x1 --layout scattered --json\n"

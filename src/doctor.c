@@ -142,8 +142,8 @@ const command command_doctor = {
     .summary = "check this machine and say how to fix what does not work",
     .usage = "quadrille doctor [OPTION]...",
     .text = "Lists the components of this build, GPUs and the links between them, cores, memory, limits and the\n"
-            "environment; then checks a small product against a triple loop, and a sum of two ranks, on the CPU, on\n"
-            "each GPU and with NCCL. Each finding is ok, a note (it works but could be better) or broken (it exists\n"
+            "environment; then runs a small product and a sum over two ranks on the CPU, on each GPU and with NCCL,\n"
+            "and checks the results. Each finding is ok, a note (it works but could be better) or broken (it exists\n"
             "but does not work), with a remedy. Exits with 1 if anything is broken; having no GPU is fine. MPI is\n"
             "not initialised: under a launcher each process reports on its own node.",
     .options = specs,

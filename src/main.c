@@ -38,7 +38,7 @@ static int print_help(void)
          "Matrix products of neural-network training on a 4D grid of processes.\n\n"
          "Commands:");
     for (int i = 0; i < N_COMMANDS; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    printf("  %-10s %s\n", "help", "this help, or that of a command");
+    printf("  %-10s %s\n", "help", "print this help or that of a command");
     options_print(main_options);
     puts("\nExit codes: 0 ok, 1 failed, 2 usage or bad input, 3 nothing fits, 4 verification "
          "failed.\n"
@@ -141,7 +141,7 @@ static const command *find_words(int *argc, char ***argv)
 
 static int run_help(int argc, char **argv)
 {
-    if (argc < 2) return print_help();
+    if (argc < 2 || strcmp(argv[1], "--help") == 0) return print_help();
     argc--;
     argv++;
     const command *which = find_words(&argc, &argv);

@@ -25,12 +25,16 @@ static const option_spec specs[] = {
     {"ranks", 'n', "P", "number of ranks, 1 to 1048576; default: that of the grid, or 1"},
     {"grid", 0, "GRID", "GXxGYxGZxGD; default 1x1x1xP"},
     {"batch", 0, "B", "sequences per step, over all ranks; default: one per rank"},
-    {"micro-batch", 0, "N", "sequences per forward pass in each (z, d) cell; default: all"},
+    {"micro-batch", 0, "N",
+     "sequences per forward pass in each group of ranks with the same z and d; "
+     "default: all"},
     {"seq", 0, "S", "tokens per sequence; default: the model's context"},
     {"dtype", 0, "TYPE", "f32, f64, bf16 (default) or f16"},
     {"layout", 0, "LAYOUT", "replicated (default) or scattered"},
     {"recompute", 0, "WHAT", "none (default), attention or full"},
-    {"levels", 0, "GP,OP", "partitions of gradients and optimizer state; or zero1, zero2, zero3"},
+    {"levels", 0, "GP,OP",
+     "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, such as 8,all; or none (the "
+     "default), zero1, zero2, zero3"},
     {"machine", 0, "M", "include this machine's reserve and attention, and say whether it fits"},
     {"json", 0, NULL, "print one JSON object"},
     {"help", 'h', NULL, "print this help"},
@@ -237,12 +241,13 @@ static int run(int argc, char **argv)
 
 const command command_mem = {
     .name = "mem",
-    .summary = "print a model's parameters and the memory of a rank by term",
+    .summary = "print a model's parameter counts and break down the memory of one rank",
     .usage = "quadrille mem MODEL [OPTION]...",
     .text = "Prints the memory that one rank needs to train the model: parameters, gradients, optimizer state,\n"
-            "activations, gathered weights, workspace. MODEL is a name (see quadrille list models), a config.json\n"
-            "of Hugging Face, or - for standard input. Without options: one rank, one sequence of the model's\n"
-            "context, no particular machine (fused attention, no reserve). Starts no ranks and no MPI.",
+            "activations, gathered weights, workspace. MODEL is a name (see quadrille list models), a Hugging Face\n"
+            "config.json, or - for standard input. Without options: one rank, one sequence of the model's context,\n"
+            "no particular machine (fused attention, no memory reserved for drivers and libraries). Starts no ranks "
+            "and no MPI.",
     .options = specs,
     .examples = "  quadrille mem gpt2\n"
                 "  quadrille mem llama-2-70b --grid 1x8x8x1 --batch 64 --recompute full --json\n"

@@ -16,7 +16,7 @@ enum {
     OPTION_MACHINE,
     OPTION_BATCH,
     OPTION_SEQ,
-    OPTION_GPUS_PER_NODE,
+    OPTION_RANKS_PER_NODE,
     OPTION_MEM,
     OPTION_SET,
     OPTION_FIX,
@@ -42,15 +42,19 @@ static const option_spec specs[] = {
     {"machine", 0, "M", "a machine's name (see quadrille list machines) or file"},
     {"batch", 0, "B", "sequences per step, over all ranks; default: one per rank"},
     {"seq", 0, "S", "tokens per sequence; default: the model's context"},
-    {"gpus-per-node", 0, "N", "ranks per node; default: the machine's"},
+    {"ranks-per-node", 0, "N", "ranks per node; default: the machine's"},
     {"mem", 0, "BYTES", "memory per rank, such as 80G; default: the machine's"},
-    {"set", 0, "KEY=NUMBER", "override another constant of the machine; can be repeated"},
+    {"set", 0, "KEY=NUMBER", "override another constant of the machine (docs/model.md lists them); can be repeated"},
     {"fix", 0, "AXIS=N", "fix the ranks along axes, such as z=8 or x=2,y=4; can be repeated"},
     {"order", 0, "ORDER", "axis order, fastest first, such as xyzd; default: the best"},
     {"layout", 0, "LAYOUT", "replicated or scattered; default: the best"},
     {"recompute", 0, "WHAT", "none, attention or full; default: the best"},
-    {"levels", 0, "GP,OP", "partitions of gradients and optimizer state; or zero1, zero2, zero3"},
-    {"micro-batch", 0, "N", "sequences per forward pass in each (z, d) cell; default: the best"},
+    {"levels", 0, "GP,OP",
+     "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, such as 8,all; or none (the "
+     "default), zero1, zero2, zero3"},
+    {"micro-batch", 0, "N",
+     "sequences per forward pass in each group of ranks with the same z and d; "
+     "default: the best"},
     {"overlap", 0, "on|off", "overlap collectives with products; default: on"},
     {"dtype", 0, "TYPE", "f32, f64, bf16 or f16; default: bf16 if the machine supports it"},
     {"top", 0, "N", "number of grids to show, 1 to 64; default 10"},
@@ -59,7 +63,7 @@ static const option_spec specs[] = {
     {"json", 0, NULL, "print one JSON object"},
     {"csv", 0, NULL, "print comma-separated values"},
     {"svg", 0, "FILE", "draw the best ten plans, and one layer of the best"},
-    {"out", 'o', "FILE", "write the best plan to a file that programs can run"},
+    {"out", 'o', "FILE", "write the best plan to FILE, for train_gpt --plan and other programs"},
     {"help", 'h', NULL, "print this help"},
     {NULL, 0, NULL, NULL},
 };
@@ -153,7 +157,8 @@ static int take_option(int index, const char *value, void *user, failure *why)
     case OPTION_MACHINE: options->asked.machine = value; return EXIT_OK;
     case OPTION_BATCH: return take_whole("batch", value, 1 << 30, &options->search.batch, why);
     case OPTION_SEQ: return take_whole("seq", value, 1 << 30, &options->search.sequence, why);
-    case OPTION_GPUS_PER_NODE: return take_whole("gpus-per-node", value, 1 << 20, &options->asked.ranks_per_node, why);
+    case OPTION_RANKS_PER_NODE:
+        return take_whole("ranks-per-node", value, 1 << 20, &options->asked.ranks_per_node, why);
     case OPTION_MEM: return option_memory("mem", value, &options->asked.memory_bytes, why);
     case OPTION_SET: return subject_set(&options->asked, value, why);
     case OPTION_WHY_NOT:
@@ -340,7 +345,7 @@ const command command_plan = {
     .text = "Searches all grids of P ranks, with every axis order, layout, recomputation and micro-batch, for the\n"
             "fastest that fit in memory, and prints them with the exposed time of each axis. FSDP (1x1xPx1),\n"
             "Megatron-1D (1xTx1xD, T the ranks of a node) and DDP (1x1x1xP) follow for comparison, whether they\n"
-            "fit or not. MODEL is a name (see quadrille list models), a config.json of Hugging Face, or - for\n"
+            "fit or not. MODEL is a name (see quadrille list models), a Hugging Face config.json, or - for\n"
             "standard input. Starts no ranks and no MPI. Exits with 3 if nothing fits.",
     .options = specs,
     .examples = "  quadrille plan gpt3-175b -n 1024 --machine dgx-a100 --batch 1536\n"

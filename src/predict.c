@@ -23,9 +23,9 @@ enum {
 
 static const option_spec specs[] = {
     {"machine", 'm', "M", "machine of all rows: a name or file; default: column 'machine'"},
-    {"output", 'o', "FILE", "write the table with the predictions added to each row"},
+    {"out", 'o', "FILE", "write the table with the predictions added to each row"},
     {"set", 0, "KEY=VALUE", "set a constant of all machines, or of one (NAME:KEY=VALUE); can be repeated"},
-    {"assume", 0, "FILE", "values that rows leave out; default: assumed_shapes, as installed"},
+    {"assume", 0, "FILE", "JSON file of values that rows leave out; default: the installed assumed_shapes.json"},
     {"collective", 0, "NAME", "the collective that nccl-tests measured, if their output lacks it"},
     {"ranks", 0, "N", "ranks used by nccl-tests; default: from their output, else those of a node"},
     {"groups", 0, NULL, "also print each group of runs, or each collective"},
@@ -96,7 +96,7 @@ static int check_files(const predict_options *options, failure *why)
         {"the table", options->path, QDR_FILE_READ},
         {"--machine", files_find("machines", options->predictor.machine_name, machine), QDR_FILE_READ},
         {"--assume", files_find("data", options->assume, assume), QDR_FILE_READ},
-        {"--output", options->output, QDR_FILE_WRITTEN},
+        {"--out", options->output, QDR_FILE_WRITTEN},
     };
     return fail_status(why, qdr_files_check(uses, sizeof uses / sizeof *uses, 0));
 }
@@ -265,16 +265,16 @@ const command command_predict = {
     .text =
         "Reads a table of measured runs (- is standard input), predicts the time and memory of each, and prints\n"
         "how well prediction and measurement agree: the errors, and whether the model finds the fastest way to run a\n"
-        "network. The first line names the columns: n_gpus, batch and iter_time_s (or tflops_per_gpu, pct_peak, or '… "
-        "tokens/s' in "
-        "notes)\n"
-        "are required; source, machine, model, layers, hidden, heads, seq, vocab, tp, pp, dp, other_parallelism and\n"
-        "params are used if present. Missing values are assumed and printed. Starts no ranks and no MPI.\n"
+        "network. The first line names the columns. Required are n_gpus, batch and iter_time_s (or tflops_per_gpu,\n"
+        "pct_peak, or a text such as '1200 tokens/s' in the column notes); source, machine, model, layers, hidden,\n"
+        "heads, seq, vocab, tp, pp, dp, other_parallelism and params are used if present. Missing values are assumed\n"
+        "and printed. Starts no ranks and no MPI.\n"
         "\n"
         "A table with a column 'collective' contains collectives instead, as measured by nccl-tests: gpus (of a\n"
         "group) and time_us or busbw_GBps are required; machine, gpu, nodes, bytes and algo are used if present.\n"
-        "'all_reduce group 4 strided' is an all-reduce in groups of 4 ranks as far apart as possible, all groups at\n"
-        "once. The output of all_reduce_perf and the other nccl-tests programs is accepted as well.",
+        "In that column, 'all_reduce group 4 strided' means an all-reduce in groups of 4 ranks that are as far apart\n"
+        "as possible, all groups at once. The output of all_reduce_perf and the other nccl-tests programs is accepted\n"
+        "as well.",
     .options = specs,
     .examples = "  quadrille predict runs.csv\n"
                 "  quadrille predict collectives.csv --groups\n"

@@ -211,7 +211,7 @@ static void write_kept(FILE *file, const csv_table *table, const added_columns *
 int table_save(const csv_table *table, const added_columns *added, const char *path, failure *why)
 {
     qdr_output *output;
-    if (fail_status(why, qdr_output_open("--output", path, QDR_OUTPUT_REPLACE, &output))) return why->code;
+    if (fail_status(why, qdr_output_open("--out", path, QDR_OUTPUT_REPLACE, &output))) return why->code;
     FILE *file = qdr_output_file(output);
     write_kept(file, table, added, -1);
     for (int i = 0; i < added->n; i++) fprintf(file, "%s%c", added->names[i], i < added->n - 1 ? ',' : '\n');

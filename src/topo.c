@@ -193,8 +193,8 @@ const command command_topo = {
     .usage = "quadrille topo [OPTION]...",
     .text = "Prints packages, NUMA nodes, caches, GPUs, network adapters and the links between them, of this\n"
             "machine or a recorded one. Under mpiexec it also prints where each rank may run; with --grid, the\n"
-            "slowest link between the ranks of each axis' groups, and how many groups share it. MPI is initialised\n"
-            "only if mpiexec started several processes, or with --ranks.",
+            "slowest link between the ranks of the groups of each axis, and how many groups share it. MPI is\n"
+            "initialised only if mpiexec started several processes, or with --ranks.",
     .options = specs,
     .examples = "  quadrille topo --svg machine.svg\n"
                 "  quadrille topo --xml frontier.xml --grid 2x4x2x1 --svg plan.svg\n"

@@ -12,9 +12,9 @@ enum { OPTION_LAST, OPTION_MERGE, OPTION_SVG, OPTION_HELP };
 enum { DRAWN_RUNS = 2 }; /* one forward and one backward pass */
 
 static const option_spec specs[] = {
-    {"last", 0, "N", "use only each rank's last N schedules (a forward, a backward …); default: all"},
-    {"merge", 0, "FILE", "write one trace of all ranks, on one clock, for Perfetto"},
-    {"svg", 0, "FILE", "draw the first eight ranks; without --last, their last two schedules"},
+    {"last", 0, "N", "use only the last N passes of each rank (a forward or a backward pass each); default: all"},
+    {"merge", 0, "FILE", "write one trace of all ranks, on a common clock, for Perfetto"},
+    {"svg", 0, "FILE", "draw the first eight ranks; without --last, their last two passes"},
     {"help", 'h', NULL, "print this help"},
     {NULL, 0, NULL, NULL},
 };
@@ -162,12 +162,12 @@ static int run(int argc, char **argv)
 
 const command command_trace = {
     .name = "trace",
-    .summary = "show how much communication of a run was hidden",
+    .summary = "show how much of a run's communication was hidden",
     .usage = "quadrille trace FILE [OPTION]...",
     .text = "Reads FILE.0, FILE.1, …, written by the ranks of a program that runs with QDR_TRACE=FILE, and prints\n"
-            "the time of the collectives of each axis and direction of use, and how much of it overlapped with\n"
-            "computation. FILE.0 … can be opened in Perfetto or chrome://tracing, and so can the file that --merge\n"
-            "writes for all ranks.",
+            "for each axis the time of its gathers and of its reductions, and how much of it overlapped with\n"
+            "computation. The sums inside norms, attention and the loss count as computation. FILE.0 … can be\n"
+            "opened in Perfetto or chrome://tracing, and so can the file that --merge writes for all ranks.",
     .options = specs,
     .examples = "  QDR_TRACE=run.json build/examples/transformer_layer --local 4 --grid 2x2x1x1\n"
                 "  quadrille trace run.json --last 2 --svg run.svg\n"

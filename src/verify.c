@@ -15,7 +15,7 @@
 enum { OPTION_N, OPTION_SEED, OPTION_DTYPE, OPTION_CASES, OPTION_HELP };
 
 static const option_spec specs[] = {
-    {"ranks", 'n', "P", "number of local ranks; every grid of P is tried; 1 to 64, default 4"},
+    {"ranks", 'n', "P", "number of local ranks; every grid of P ranks is tried; 1 to 64, default 4"},
     {"seed", 0, "S", "seed of shapes and values; default 1"},
     {"dtype", 0, "TYPE", "f32, f64, bf16, f16 or all (default)"},
     {"cases", 0, "N", "random layers per grid, layout and type; default 8"},
@@ -176,7 +176,7 @@ const command command_verify = {
     .name = "verify",
     .summary = "check every grid of P ranks against a float64 reference",
     .usage = "quadrille verify [-n P] [OPTION]...",
-    .text = "Runs random layers of uneven shapes (every second one so small that some ranks own nothing),\n"
+    .text = "Runs random layers of uneven shapes (every other one so small that some ranks own nothing),\n"
             "forward and backward, on every grid of P local ranks in both layouts, and compares Y, dX, dW\n"
             "and db with a serial float64 reference. The error bounds are derived in docs/numerics.md.\n"
             "Exits with 4 if one is exceeded.",

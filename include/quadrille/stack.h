@@ -389,7 +389,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int 
 /** Writes the schedule of "forward" or "backward" as text, one task per line; "storage": how each layer's W is stored,
  * why, and what was measured, one layer per line. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file);
-/** Elements and flops that the schedule plans for this rank. */
+/** What the schedule plans for this rank: the number of collectives and the bytes that they send. */
 typedef struct qdr_planned {
     int64_t n_calls;
     int64_t bytes_sent;

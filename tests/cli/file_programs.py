@@ -65,7 +65,7 @@ PROGRAMS = {
     "quadrille plan": (["-n", "2", "--top", "1"],
                        [operand("the model"), MACHINE, Slot("--svg", WRITTEN), Slot("--out", WRITTEN)],
                        {"the model": "model.json", "--machine": "machine.json"}),
-    "quadrille predict": ([], [operand("the table"), MACHINE, Slot("--assume", READ), Slot("--output", WRITTEN)],
+    "quadrille predict": ([], [operand("the table"), MACHINE, Slot("--assume", READ), Slot("--out", WRITTEN)],
                           {"the table": "runs.csv"}),
     "quadrille topo": ([], [Slot("--xml", READ), Slot("--svg", WRITTEN)], {}),
     "quadrille trace": ([], [ranks(operand("the trace"), 0), ranks(operand("the trace"), 1), Slot("--merge", WRITTEN),

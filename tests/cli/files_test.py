@@ -199,7 +199,7 @@ class Conflicts(Case):
         model, _ = self.data("models", "mine", "model.json")
         link = self.path("own/machines/linked.json")
         os.symlink("../../machine.json", link)
-        for program, option in (("quadrille plan", "--svg"), ("quadrille predict", "--output"),
+        for program, option in (("quadrille plan", "--svg"), ("quadrille predict", "--out"),
                                 ("quadrille topo", "--svg"), ("quadrille trace", "--merge"), ("train_gpt", "--plot"),
                                 ("train_gpt", "--log")):
             if program == "train_gpt" and not ARGUMENTS.examples:

@@ -198,8 +198,8 @@ class Json(Case):
         words = ["--fix", "y=8", "--recompute", "none", "--micro-batch", "8", "--layout", "replicated"]
         best = lambda *more: self.answer(*words, *more)["plans"][0]
         self.assertGreater(best("--set", "links[1].adapter_GBps=1")["secs"], best()["secs"])
-        self.assertLess(best("--gpus-per-node", "8")["exposed_secs"]["y"], best()["exposed_secs"]["y"])
-        self.assertGreater(best("--gpus-per-node", "1")["secs"], 0)
+        self.assertLess(best("--ranks-per-node", "8")["exposed_secs"]["y"], best()["exposed_secs"]["y"])
+        self.assertGreater(best("--ranks-per-node", "1")["secs"], 0)
         self.assertEqual(self.answer("--mem", "2.5G")["memory_bytes"], 2.5 * GIB)
         self.assertEqual(self.answer("--dtype", "f32")["dtype"], "f32")
         bf16, f16 = self.answer(), self.answer("--dtype", "f16")
@@ -351,7 +351,7 @@ class Refusals(Case):
         for ranks in ("0", "-1", "x", "1000000000", "1048577", "99999999999999999999"):
             with self.subTest(ranks=ranks):
                 self.assert_refused(run("plan", self.model, "-n", ranks, "--machine", self.machine), ranks, "1048576")
-        for words in (["--batch", "0"], ["--seq", "-5"], ["--gpus-per-node", "0"], ["--mem", "0"], ["--mem", "80X"],
+        for words in (["--batch", "0"], ["--seq", "-5"], ["--ranks-per-node", "0"], ["--mem", "0"], ["--mem", "80X"],
                       ["--mem", "80GB"], ["--mem", "nan"], ["--mem", "1e300"], ["--fix", "w=2"],
                       ["--fix", "z"], ["--fix", "z=0"], ["--fix", "z=2,"], ["--fix", "z=2;x=2"],
                       ["--fix", ""], ["--order", "xyz"], ["--layout", "both"], ["--recompute", "some"],

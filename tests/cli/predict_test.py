@@ -257,7 +257,7 @@ class Tables(Case):
         with open(path, encoding="utf-8") as file:
             self.assertEqual(file.read(), as_csv([GPT]))
         done = self.run_table(as_csv([GPT]), "-o", "-")
-        self.assert_refused(done, "--output -", "name a file")
+        self.assert_refused(done, "--out -", "name a file")
         self.assertEqual(done.out, "")
 
     def test_usage(self):

@@ -99,11 +99,12 @@ cd "$top"
 git -c safe.directory='*' ls-files -z --cached --others --exclude-standard >"$scratch/files" 2>/dev/null ||
     find . -type f -not -path './build*' -not -path './.git/*' -print0 >"$scratch/files"
 tar --null --ignore-failed-read -T "$scratch/files" -cf - 2>/dev/null | tar -C "$tree" -xf -
-tar -C "$scratch" -czf "$scratch/quadrille_$version.orig.tar.gz" "quadrille-$version"
-cp -R "$top/packaging/debian" "$tree/debian"
 cd "$tree"
-dpkg-checkbuilddeps 2>"$scratch/needs" || skip "$(cat "$scratch/needs")"
-DEB_BUILD_OPTIONS="parallel=$(nproc)" dpkg-buildpackage -us -uc
+dpkg-checkbuilddeps packaging/debian/control 2>"$scratch/needs" || skip "$(cat "$scratch/needs")"
+# As docs/install.md says.
+sed -n '/^    tar -C/,/^    dpkg-buildpackage/s/^    //p' docs/install.md >"$scratch/build.sh"
+grep -q '^dpkg-buildpackage' "$scratch/build.sh" || fail "no commands in docs/install.md"
+DEB_BUILD_OPTIONS="parallel=$(nproc)" sh -eux "$scratch/build.sh"
 cd "$scratch"
 lintian --fail-on error --profile debian --allow-root ./*.changes || fail "lintian"
 cat >"$scratch/wanted" <<'W'
