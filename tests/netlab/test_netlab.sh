@@ -32,6 +32,14 @@ nothing_left() {
         kill -0 "$process" 2>/dev/null || wrong "namespaces are left after $*"
     done
 }
+# wait_for_program PROCESS: until that lab runs its program on the last of two nodes.
+wait_for_program() {
+    for _ in $(seq 100); do
+        [ -n "$(ip netns pids "qdrlab${1}n2" 2>/dev/null)" ] && return
+        sleep 0.3
+    done
+    wrong "the program did not start"
+}
 
 expect 0 'node 2 sent [0-9]* bytes' sh "$lab" -n 2 -r 1gbit -- "$program" late
 expect 0 'node 2 sent [0-9]* bytes' sh "$lab" -n 2 -p 2 -r 200mbit -- "$program" wrong-token
@@ -50,7 +58,7 @@ for signal in INT TERM; do
     # A shell starts what runs in the background with SIGINT ignored, and no shell can undo that.
     env --default-signal=INT setsid sh "$lab" -q -n 2 -- sleep 60 >"$output" 2>&1 &
     running=$!
-    sleep 3
+    wait_for_program $running
     kill -s $signal $running
     wait $running
     got=$?
@@ -60,8 +68,9 @@ done
 # A lab whose process was killed is removed by the next one.
 setsid sh "$lab" -q -n 2 -- sleep 60 >"$output" 2>&1 &
 running=$!
-sleep 3
+wait_for_program $running
 kill -s KILL $running
+wait $running # until then its process exists
 expect 0 '' sh "$lab" -q -n 1 true
 nothing_left "SIGKILL, and another lab"
 exit $failed
