@@ -20,6 +20,8 @@ typedef struct failure {
 int fail(failure *why, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The same for a status of the library, with the library's message. QDR_OK is no failure. */
 int fail_status(failure *why, qdr_status status);
+/* The same where all but running out of memory is the fault of a name or file that the user gave. */
+int fail_loading(failure *why, qdr_status status);
 /* Gives all ranks the failure of the lowest rank that has one; returns its code. Collective. */
 int fail_together(failure *why, qdr_context *ctx);
 /* Prints "quadrille: sentence" to standard error. Returns the code. */

@@ -1,31 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Failures of the library, and of other ranks. */
+/* Failures of other ranks. */
 #include "failure.h"
 
 #include <quadrille/launch.h>
 #include <stdlib.h>
-
-static int exit_code_of(qdr_status status)
-{
-    switch (status) {
-    case QDR_ERR_ARGUMENT:
-    case QDR_ERR_SHAPE:
-    case QDR_ERR_DTYPE: return EXIT_USAGE;
-    case QDR_ERR_MEMORY: return EXIT_NOTHING_FITS;
-    default: return EXIT_FAILED;
-    }
-}
-
-int fail_status(failure *why, qdr_status status)
-{
-    if (status == QDR_OK) return EXIT_OK;
-    const char *sentence = qdr_last_error();
-    if (!why->code) {
-        why->is_peers = status == QDR_ERR_PEER;
-        why->is_timeout = status == QDR_ERR_TIMEOUT;
-    }
-    return fail(why, exit_code_of(status), "%s", *sentence ? sentence : qdr_status_text(status));
-}
 
 int fail_together(failure *why, qdr_context *ctx)
 {

@@ -40,18 +40,13 @@ static int write_all(FILE *file, const npy_array *array)
     return fwrite(header, 1, sizeof header, file) == sizeof header && fwrite(array->data, 1, bytes, file) == bytes;
 }
 
-static int fail_output(failure *why, qdr_status status)
-{
-    return status == QDR_OK ? EXIT_OK : fail(why, EXIT_FAILED, "%s", qdr_last_error());
-}
-
 int npy_stage(qdr_output **output, const char *dir, const char *name, const npy_array *array, failure *why)
 {
     char path[4096];
     *output = NULL;
     if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
         return fail(why, EXIT_USAGE, "--out: the folder's name has over 4,000 characters");
-    if (fail_output(why, qdr_output_open("--out", path, QDR_OUTPUT_REPLACE, output))) return why->code;
+    if (fail_status(why, qdr_output_open("--out", path, QDR_OUTPUT_REPLACE, output))) return why->code;
     (void)write_all(qdr_output_file(*output), array); /* errors are reported when the output is finished */
-    return fail_output(why, qdr_output_finish(*output));
+    return fail_status(why, qdr_output_finish(*output));
 }

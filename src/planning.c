@@ -9,13 +9,6 @@
 
 /* ---- the network and the machine ---- */
 
-/* A name that cannot be loaded is a usage error. */
-static int fail_loading(failure *why, qdr_status status)
-{
-    if (status == QDR_OK) return EXIT_OK;
-    return fail(why, status == QDR_ERR_MEMORY ? EXIT_NOTHING_FITS : EXIT_USAGE, "%s", qdr_last_error());
-}
-
 int subject_set(subject *asked, const char *setting, failure *why)
 {
     if (asked->n_settings == MAX_SETTINGS)

@@ -103,7 +103,7 @@ static int check_files(const predict_options *options, failure *why)
 
 static int no_memory(const csv_table *table, failure *why)
 {
-    return fail(why, EXIT_FAILED, "%.300s: out of memory for %lld rows", table->name, (long long)table->n_rows);
+    return fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory for %lld rows", table->name, (long long)table->n_rows);
 }
 
 /* ---- runs ---- */
@@ -213,8 +213,7 @@ static int load_nccl(const char *bytes, size_t n_bytes, const predict_options *o
     qdr_machine machine;
     char *text = NULL;
     size_t text_bytes = 0;
-    if (machine_name && qdr_machine_load(machine_name, &machine) != QDR_OK)
-        return fail(why, EXIT_USAGE, "%s", qdr_last_error());
+    if (machine_name && fail_loading(why, qdr_machine_load(machine_name, &machine))) return why->code;
     if (machine_name) told.machine_ranks = machine.ranks_per_node;
     if (!nccl_table(bytes, n_bytes, &told, &text, &text_bytes, why)) csv_parse(text, text_bytes, told.name, table, why);
     free(text);

@@ -138,7 +138,7 @@ static int read_entries(const char *path, assumptions *all, failure *why)
     if (!json_is_array(list)) return fail(why, EXIT_USAGE, "%.300s: key 'entries' is not a list of objects", path);
     all->n = json_array_size(list);
     all->entries = calloc(all->n ? all->n : 1, sizeof *all->entries);
-    if (!all->entries) return fail(why, EXIT_FAILED, "%.300s: out of memory for its entries", path);
+    if (!all->entries) return fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory for its entries", path);
     for (size_t i = 0; i < all->n; i++) {
         char where[400];
         snprintf(where, sizeof where, "%.300s: entry %zu", path, i + 1);

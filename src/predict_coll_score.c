@@ -42,7 +42,7 @@ int coll_scores_make(const measured_coll *colls, int64_t n, coll_scores *out, fa
     double *numbers = calloc((size_t)n, sizeof *numbers);
     *out = (coll_scores){.groups = calloc((size_t)n, sizeof *out->groups)};
     if (!numbers || !out->groups) {
-        fail(why, EXIT_FAILED, "predict: out of memory for the scores of %lld rows", (long long)n);
+        fail(why, EXIT_NOTHING_FITS, "predict: out of memory for the scores of %lld rows", (long long)n);
     } else {
         out->all = score_rows(colls, n, NULL, numbers);
         for (int64_t i = 0; i < n; i++) {

@@ -32,7 +32,7 @@ static void *add_item(void *items, size_t *n, size_t bytes_each, failure *why)
 {
     char *more = realloc(items, (*n + 1) * bytes_each);
     if (!more) {
-        fail(why, EXIT_FAILED, "predict: out of memory for another model");
+        fail(why, EXIT_NOTHING_FITS, "predict: out of memory for another model");
         return NULL;
     }
     memset(more + *n * bytes_each, 0, bytes_each);
@@ -97,9 +97,7 @@ int predictor_check_settings(const predictor *all, failure *why)
 static int load_machine(const predictor *all, known_machine *known, failure *why)
 {
     if (all->machine_name) {
-        const qdr_status status = qdr_machine_load(all->machine_name, &known->machine);
-        if (status == QDR_ERR_IO) return fail(why, EXIT_USAGE, "%s", qdr_last_error());
-        if (fail_status(why, status)) return why->code;
+        if (fail_loading(why, qdr_machine_load(all->machine_name, &known->machine))) return why->code;
     } else if (!*known->text) {
         snprintf(known->sentence, sizeof known->sentence, "machine is missing; name one with --machine");
         return EXIT_OK;

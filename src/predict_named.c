@@ -70,7 +70,7 @@ int assumed_load_models(assumptions *all, failure *why)
     if (fail_status(why, qdr_network_list(add_name, &list))) return why->code;
     all->models = calloc(all->n_models ? all->n_models : 1, sizeof *all->models);
     if (!all->models || list.has_failed)
-        return fail(why, EXIT_FAILED, "predict: out of memory for the names of models");
+        return fail(why, EXIT_NOTHING_FITS, "predict: out of memory for the names of models");
     return EXIT_OK;
 }
 

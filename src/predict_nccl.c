@@ -150,13 +150,13 @@ int nccl_table(const char *bytes, size_t n_bytes, const nccl_told *told, char **
     nccl_reader r = {.at = bytes, .end = bytes + n_bytes, .told = told, .why = why};
     *table = NULL;
     r.table = open_memstream(table, table_bytes);
-    if (!r.table) return fail(why, EXIT_FAILED, "%.300s: out of memory for its rows", told->name);
+    if (!r.table) return fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory for its rows", told->name);
     fputs("collective,gpus,bytes,time_us", r.table);
     for (int is_first = 1; !why->code && next_line(&r); is_first = 0) {
         if (!is_first) putc('\n', r.table);
         read_line(&r);
     }
     putc('\n', r.table);
-    if (fclose(r.table) != 0) return fail(why, EXIT_FAILED, "%.300s: out of memory for its rows", told->name);
+    if (fclose(r.table) != 0) return fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory for its rows", told->name);
     return why->code;
 }

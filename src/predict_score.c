@@ -164,7 +164,7 @@ int scores_make(const measured_run *runs, int64_t n_runs, scores *out, failure *
         score_all(order, n, &spare, out);
     }
     if (!order || !memory || !out->groups || !out->sources || !all_known(out))
-        fail(why, EXIT_FAILED, "predict: out of memory for the scores of %zu rows", n);
+        fail(why, EXIT_NOTHING_FITS, "predict: out of memory for the scores of %zu rows", n);
     free(order);
     free(memory);
     return why->code;

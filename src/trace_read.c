@@ -189,7 +189,7 @@ static int read_text(const char *path, int number, int n_ranks, char **text, siz
 {
     const qdr_status status = qdr_input_read(path, MAX_BYTES, text, bytes);
     if (status == QDR_OK) return EXIT_OK;
-    if (status == QDR_ERR_MEMORY) return fail(why, EXIT_NOTHING_FITS, "%s", qdr_last_error());
+    if (status == QDR_ERR_MEMORY) return fail_loading(why, status);
     if (number == 0)
         return fail(why, EXIT_USAGE,
                     "%s; run the program with QDR_TRACE set to this name without its number, and let it end",

@@ -301,6 +301,17 @@ class BadInput(Case):
         os.unlink(self.path("dy.npy"))
         self.assert_refused(run("linear", *words, "--grid", "3x1x1x1", before=before), "dy.npy")
 
+    @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
+    def test_file_that_one_rank_lacks(self):
+        """As on a node without the shared folder: rank 0 prints the words of the rank that failed."""
+        _, words = self.make((6, 5, 4), "f4")
+        lacking = [word.replace("x.npy", "elsewhere.npy") for word in words]
+        for ranks in (2, 3):
+            command = ["linear", *words, "--grid", f"{ranks}x1x1x1"]
+            before = [ARGUMENTS.mpiexec, "-n", str(ranks - 1), ARGUMENTS.quadrille, *command, ":", "-n", "1"]
+            done = run("linear", *lacking, "--grid", f"{ranks}x1x1x1", before=before)
+            self.assert_refused(done, "elsewhere.npy")
+
     @unittest.skipIf(os.geteuid() == 0, "root may write anywhere")
     def test_folder_that_cannot_be_written(self):
         _, words = self.make((6, 5, 4), "f4")

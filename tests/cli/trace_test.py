@@ -145,6 +145,13 @@ class Table(Case):
         self.write(3, [event("all-reduce", "x reduce", 500, 500)], ranks=4, grid=[1, 4, 1, 1], place=[0, 3, 0, 0])
         self.assertEqual(rows(self.assert_done(trace(self.name)))["all"][6], 0)
 
+    def test_late_in_three_groups(self):
+        """On a grid of 2x2x3 two neighbours sum over x: the first of each pair waits 100 us for the second."""
+        for rank in range(12):
+            self.write(rank, [event("all-reduce", "x reduce", 100 * rank, 5000 - 100 * rank)],
+                       ranks=12, grid=[2, 2, 3, 1], place=[rank % 2, rank // 2 % 2, rank // 4, 0])
+        self.assertEqual(rows(self.assert_done(trace(self.name)))["x reduce"][6], 0.05)
+
     def test_lost(self):
         self.write(0, [event("product", "compute", 0, 3000)], ranks=1, lost=5)
         self.assertIn("5 events were lost", self.assert_done(trace(self.name)))

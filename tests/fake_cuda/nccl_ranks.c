@@ -62,8 +62,10 @@ static int boot_broadcast(void *data, size_t bytes, int root, void *user)
 static qdr_status make_context(rank *self)
 {
     const qdr_boot boot = {boot_broadcast, boot_barrier, self};
+    const int is_other = strcmp(self->trial->name, "boot, one on the CPU") == 0 && self->number == 2;
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .device = is_other ? "cpu" : NULL};
     if (strncmp(self->trial->name, "boot", 4) == 0)
-        return qdr_context_create_boot(self->number, RANKS, &boot, NULL, &self->ctx);
+        return qdr_context_create_boot(self->number, RANKS, &boot, &opts, &self->ctx);
     return qdr_context_create_local(self->world, self->number, NULL, &self->ctx);
 }
 

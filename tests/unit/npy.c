@@ -213,7 +213,7 @@ static void discarding_leaves_nothing(void **state)
     qdr_output_discard(&output);
     assert_int_equal(count_files(dir), 0);
     rmdir(dir);
-    assert_int_equal(npy_stage(&output, dir, "a.npy", &array, &why), EXIT_FAILED);
+    assert_int_equal(npy_stage(&output, dir, "a.npy", &array, &why), EXIT_USAGE);
     assert_non_null(strstr(why.sentence, "No such file"));
     qdr_output_discard(&output);
 }
