@@ -56,8 +56,8 @@ static void check_devices(const qdr_topo *topo)
 }
 
 /* hwloc 2.9 itself crashes on some files that are well-formed and make no sense. Such inputs are counted, and do not
- * fail: ours is what runs once hwloc has taken the file. So a process of its own reads one input after the other, and is
- * replaced when it dies. */
+ * fail: ours is what runs once hwloc has taken the file. So a process of its own reads the inputs, and is replaced when
+ * it dies. */
 static struct reader {
     pid_t process; /* 0: none */
     int asks, answers; /* a byte for each input, and for each one that was read */
