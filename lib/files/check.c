@@ -24,6 +24,9 @@ enum {
     N_STANDARD = 2
 };
 
+/* Uses that are not in the caller's list. All inputs that the environment names are one use: they may be one file. */
+enum { USE_STANDARD_ERROR = -5, USE_STANDARD_OUTPUT, USE_INPUTS, USE_TRACE, USE_TUNE };
+
 /* Whether the last check refused its run. */
 static atomic_int is_refused;
 
@@ -41,7 +44,7 @@ typedef struct file_key {
 
 typedef struct claim {
     const char *option, *path;
-    int use; /* index in the list of files */
+    int use; /* index in the list of files, or below 0 */
     int is_written, is_standard; /* is_standard: standard output or error, which the program has open */
     int numbers; /* PATH.0, PATH.1, … instead of PATH itself */
     int is_data; /* a data file: QDR_MACHINE's, or one that is written to be that */
@@ -205,7 +208,7 @@ static void add_use(claim *claims, int *n, int index, const qdr_file_use *use)
 /* A library for the loader, which looks for names without a slash in its own folders. */
 static void add_library(claim *claims, int *n, const char *option, const char *path)
 {
-    if (path && strchr(path, '/')) add(claims, n, -6, option, path, QDR_FILE_READ);
+    if (path && strchr(path, '/')) add(claims, n, USE_INPUTS, option, path, QDR_FILE_READ);
 }
 
 /* hwloc reads the file named by HWLOC_XMLFILE. */
@@ -213,13 +216,13 @@ static void add_environment(claim *claims, int *n, const char *machine)
 {
     const char *tune = qdri_environment_text(QDRI_VARIABLE_TUNE), *trace = qdri_environment_text(QDRI_VARIABLE_TRACE);
     const char *topology = getenv("HWLOC_XMLFILE");
-    if (tune && strcasecmp(tune, "off") != 0) add(claims, n, -1, "QDR_TUNE", tune, QDR_FILE_WRITTEN);
-    if (trace) add(claims, n, -2, "QDR_TRACE", trace, QDR_FILE_WRITTEN_RANKS);
-    if (topology && *topology) add(claims, n, -6, "HWLOC_XMLFILE", topology, QDR_FILE_READ);
+    if (tune && strcasecmp(tune, "off") != 0) add(claims, n, USE_TUNE, "QDR_TUNE", tune, QDR_FILE_WRITTEN);
+    if (trace) add(claims, n, USE_TRACE, "QDR_TRACE", trace, QDR_FILE_WRITTEN_RANKS);
+    if (topology && *topology) add(claims, n, USE_INPUTS, "HWLOC_XMLFILE", topology, QDR_FILE_READ);
     add_library(claims, n, "QDR_CUDA_PLUGIN", qdri_environment_text(QDRI_VARIABLE_CUDA_PLUGIN));
     add_library(claims, n, "QDR_CUDNN", qdri_environment_text(QDRI_VARIABLE_CUDNN));
     if (!*machine) return;
-    add(claims, n, -6, "QDR_MACHINE", machine, QDR_FILE_READ);
+    add(claims, n, USE_INPUTS, "QDR_MACHINE", machine, QDR_FILE_READ);
     claims[*n - 1].is_data = 1;
 }
 
@@ -229,7 +232,8 @@ static void add_standard(claim *claims, int *n)
     static const char *const names[] = {"standard output", "standard error"};
     for (int i = 0; i < N_STANDARD; i++) {
         claim *made = &claims[*n];
-        *made = (claim){.option = names[i], .path = "", .use = -3 - i, .is_written = 1, .is_standard = 1};
+        *made = (claim){
+            .option = names[i], .path = "", .use = USE_STANDARD_OUTPUT - i, .is_written = 1, .is_standard = 1};
         find_open_key(i ? STDERR_FILENO : STDOUT_FILENO, &made->key);
         *n += S_ISREG(made->key.mode);
     }
