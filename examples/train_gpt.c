@@ -167,12 +167,13 @@ static qdr_status after_step(training *run, progress *line, int64_t step, double
         if (run->n_points < MAX_POINTS) run->points[run->n_points++] = (chart_point){step + 1, validation};
     }
     run->losses[step] = loss;
-    qdr_status status = QDR_OK;
     const run_log_line logged = {step + 1, loss, tokens_per_s, learning_rate(set, step), validation};
-    if (run->log && !run_log_step(run->log, &logged)) {
-        snprintf(run->sentence, PROBLEM_BYTES, "--log %.300s: could not be written; is the disk full?", set->log);
-        status = QDR_ERR_IO;
+    /* The first failure ends the log; all ranks hear of it at the next validation. */
+    if (run->log && !*run->sentence && !run_log_step(run->log, &logged)) {
+        const int is_told = qdr_output_finish(run->log) < 0;
+        snprintf(run->sentence, PROBLEM_BYTES, "%s", is_told ? qdr_last_error() : "--log: out of memory for a line");
     }
+    const qdr_status status = *run->sentence ? QDR_ERR_IO : QDR_OK;
     if (measured) TRY(qdr_agree(run->ctx, status));
     if (run->talks) {
         const double newest = run->n_points ? run->points[run->n_points - 1].loss : NAN;

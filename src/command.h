@@ -13,6 +13,7 @@ typedef struct command {
     const struct command *const *parts; /* subcommands named "NAME PART", ending with NULL; or NULL */
     const option_spec *options;
     const char *examples; /* one per line */
+    int is_local; /* makes no context, which would check the environment */
     int (*run)(int argc, char **argv); /* argv[0] is the name; returns the exit code */
 } command;
 

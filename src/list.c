@@ -167,5 +167,6 @@ const command command_list = {
     .options = specs,
     .examples = "  quadrille list models\n"
                 "  quadrille list machines --json\n",
+    .is_local = 1,
     .run = run,
 };

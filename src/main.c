@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The `quadrille` command: finds the subcommand and runs it; help and versions. */
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
+#include <quadrille/environment.h>
+#include <quadrille/launch.h>
 #include <quadrille/version.h>
 #include <signal.h>
 #include <stdio.h>
@@ -148,13 +151,24 @@ static int run_help(int argc, char **argv)
     return which ? print_command_help(which) : fail_unknown(argv[0]);
 }
 
+static int check_environment(void)
+{
+    char sentence[512];
+    failure why = {0};
+    if (fail_status(&why, qdr_environment_check())) return fail_print(&why);
+    for (int i = 0; qdr_environment_unknown(i, sentence, sizeof sentence) > 0; i++)
+        fprintf(stderr, "warning: %s\n", sentence);
+    return EXIT_OK;
+}
+
 static int run_command(int argc, char **argv)
 {
     const command *which = find_words(&argc, &argv);
     if (!which) return fail_unknown(argv[0]);
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return print_command_help(which);
-    return which->run(argc, argv);
+    const int code = which->is_local && qdr_launched() < 2 ? check_environment() : EXIT_OK;
+    return code ? code : which->run(argc, argv);
 }
 
 static int dispatch(int argc, char **argv)
@@ -196,6 +210,14 @@ static void keep_running(int number)
     if (sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL) (void)sigaction(number, &handler, NULL);
 }
 
+/* Opens standard streams that are closed, so that no file, pipe or socket takes their numbers. Reading from standard
+ * input and writing to the others still fails. */
+static void occupy_standard(void)
+{
+    for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++)
+        if (fcntl(number, F_GETFD) < 0) (void)open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 /* Where the first failure was inside a printf(), stdio has forgotten its cause; another write fails for the same one.
  * The text is incomplete already, so that an end of line does no harm if it does not fail. */
 static void complain_of_output(int error)
@@ -207,6 +229,7 @@ static void complain_of_output(int error)
 
 int main(int argc, char **argv)
 {
+    occupy_standard();
     keep_running(SIGPIPE);
     keep_running(SIGXFSZ);
     qdr_set_log(print_log, NULL);

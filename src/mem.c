@@ -252,5 +252,6 @@ const command command_mem = {
     .examples = "  quadrille mem gpt2\n"
                 "  quadrille mem llama-2-70b --grid 1x8x8x1 --batch 64 --recompute full --json\n"
                 "  quadrille mem gpt3-175b -n 64 --levels zero3 --machine dgx-a100\n",
+    .is_local = 1,
     .run = run,
 };

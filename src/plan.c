@@ -355,5 +355,6 @@ const command command_plan = {
                 "--svg plan.svg\n"
                 "  quadrille plan gpt2-xl -n 16 --machine dgx-a100 --levels zero1 --explain "
                 "-o plan.json\n",
+    .is_local = 1,
     .run = run,
 };

@@ -281,5 +281,6 @@ const command command_predict = {
                 "  quadrille predict runs.csv -o predicted.csv --json\n"
                 "  quadrille predict runs.csv -m dgx-a100 --set bf16.most=0.85 --set "
                 "software.host_us=10\n",
+    .is_local = 1,
     .run = run,
 };

@@ -200,5 +200,6 @@ const command command_topo = {
                 "  quadrille topo --xml frontier.xml --grid 2x4x2x1 --svg plan.svg\n"
                 "  quadrille topo --grid 2x2x2x1 --order zyxd --ranks-per-node 4 --on cores\n"
                 "  mpiexec.mpich -n 4 -bind-to core quadrille topo --grid 2x2x1x1 --json\n",
+    .is_local = 1,
     .run = run,
 };

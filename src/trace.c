@@ -172,5 +172,6 @@ const command command_trace = {
     .examples = "  QDR_TRACE=run.json build/examples/transformer_layer --local 4 --grid 2x2x1x1\n"
                 "  quadrille trace run.json --last 2 --svg run.svg\n"
                 "  quadrille trace run.json --merge all.json\n",
+    .is_local = 1,
     .run = run,
 };

@@ -3,6 +3,7 @@
 #include "program.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,6 +138,14 @@ static void keep_running(int number)
     if (sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL) (void)sigaction(number, &handler, NULL);
 }
 
+/* Opens standard streams that are closed, so that no file, pipe or socket takes their numbers. Reading from standard
+ * input and writing to the others still fails. */
+static void occupy_standard(void)
+{
+    for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++)
+        if (fcntl(number, F_GETFD) < 0) (void)open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 /* Checks that everything printed was written. Where the first failure was inside a printf(), stdio has forgotten its
  * cause; another write fails for the same one. The text is incomplete already, so that an end of line does no harm if
  * it does not fail. */
@@ -155,6 +164,7 @@ int program_start(const usage_text *usage, int argc, char **argv, const int64_t 
                   program_fn fn, const void *settings)
 {
     struct rlimit limit;
+    occupy_standard();
     keep_running(SIGPIPE);
     keep_running(SIGXFSZ);
     const int exit_code = end_output(usage->program, run(usage, argc, argv, n_local, n_threads, fn, settings));

@@ -5,9 +5,8 @@
  * A variable that is empty counts as not set, and in a setuid program none is read. The library reads a variable when
  * it needs it, most of them when a context is made, and keeps no copy: a program may set them before that. A value that
  * is not understood makes the creation of any context fail with QDR_ERR_ARGUMENT. A variable that begins with QDR_ and
- * is not in
- * the table gets a warning (qdr_set_log()) when a context is made, from rank 0, once until such names
- * change; those that begin with QDR_TEST_ are left to test programs.
+ * is not in the table gets a warning (qdr_set_log()) when a context is made, from rank 0, once until such names change;
+ * those that begin with QDR_TEST_ are left to test programs.
  *
  * Part of libquadrille_perf. All functions are local, and thread-safe while nobody changes the environment. */
 #ifndef QUADRILLE_ENVIRONMENT_H

@@ -26,7 +26,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_measure(qdr_stack *stack);
 /** Writes, for one forward and one backward (the mean over kinds of backward, as often as each ran):
  *
  *    each kind of task   how many there are; the sum of the times that the model predicts for each alone; the sum of
- * the measured medians; and the ratio of the two. A collective is timed from the moment its own
+ *                        the measured medians; and the ratio of the two. A collective is timed from the moment its own
  *                        rank's data is ready, so its time includes how late the other ranks were
  *    forward, backward   the simulated end, where tasks overlap, and the median time from the begin of the first task
  *                        to the end of the last

@@ -22,7 +22,7 @@ struct qdr_output {
     int folder; /* -1: written directly, and nothing is moved into place */
     qdr_output_kind kind;
     int has_failed;
-    char what[48], path[QDRI_PATH_BYTES], kept[QDRI_PATH_BYTES + 16];
+    char what[48], path[QDRI_PATH_BYTES], kept[QDRI_PATH_BYTES + QDRI_NAME_BYTES + 16];
     char name[QDRI_NAME_BYTES], draft[QDRI_NAME_BYTES]; /* in the folder; draft "": none */
 };
 
@@ -88,6 +88,16 @@ static int open_standard(const struct stat *info)
         if (fstat(number, &open_file) == 0 && open_file.st_dev == info->st_dev && open_file.st_ino == info->st_ino)
             return fcntl(number, F_DUPFD_CLOEXEC, 0);
     return -1;
+}
+
+/* In a process without standard output, what it prints would otherwise go into the file. */
+static int above_standard(int number)
+{
+    if (number < 0 || number > STDERR_FILENO) return number;
+    const int above = fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), error = errno;
+    close(number);
+    errno = error;
+    return above;
 }
 
 /* A FIFO is opened once it has a reader; an open that waits for one might wait forever. */
@@ -168,6 +178,18 @@ static int rename_old(int folder, const char *name, const char *to)
     return renameat(folder, name, folder, to) == 0 ? 0 : errno;
 }
 
+/* How the user finds the older file: below the place that a link led to. */
+static void set_kept(qdr_output *output, const char *name)
+{
+    struct stat info;
+    qdri_place place;
+    const int is_link = lstat(output->path, &info) == 0 && S_ISLNK(info.st_mode);
+    if (is_link && qdri_place_find(output->path, &place) == 0)
+        snprintf(output->kept, sizeof output->kept, "%s/%s", place.folder, name);
+    else
+        snprintf(output->kept, sizeof output->kept, "%s%s", output->path, strrchr(name, '.'));
+}
+
 static int keep_old(qdr_output *output)
 {
     char to[QDRI_NAME_BYTES + 16];
@@ -175,7 +197,7 @@ static int keep_old(qdr_output *output)
         snprintf(to, sizeof to, "%s.%d", output->name, i);
         const int error = rename_old(output->folder, output->name, to);
         if (error == EEXIST) continue;
-        if (!error) snprintf(output->kept, sizeof output->kept, "%s.%d", output->path, i);
+        if (!error) set_kept(output, to);
         return error;
     }
     return EEXIST;
@@ -201,7 +223,7 @@ static int open_any(qdr_output *output)
     int error = look_at(output->path, &info, &is_direct);
     if (error) return error;
     if (info.st_mode && !is_direct && output->kind == QDR_OUTPUT_NEW) return EEXIST;
-    const int number = is_direct ? open_directly(output->path, &info) : open_draft(output, &info);
+    const int number = above_standard(is_direct ? open_directly(output->path, &info) : open_draft(output, &info));
     if (number < 0) return errno;
     output->file = qdri_stream_open(&output->stream, number);
     if (!output->file) {

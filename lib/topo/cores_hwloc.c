@@ -2,8 +2,10 @@
 /* The cores that this process may use, and the processor's name, according to hwloc. */
 #include <hwloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "topo/topo.h"
+#include "topo/xml_hwloc.h"
 
 /* Cores with at least one hardware thread in the process's binding. */
 static int cores_by_binding(hwloc_topology_t topology, hwloc_bitmap_t bound)
@@ -29,6 +31,8 @@ static qdr_status topology_load(hwloc_topology_t *topology)
     hwloc_topology_set_all_types_filter(*topology, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_type_filter(*topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
     hwloc_topology_set_type_filter(*topology, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
+    const char *xml = getenv("HWLOC_XMLFILE");
+    if (xml && *xml) return qdri_topo_load_xml(*topology, xml);
     if (hwloc_topology_load(*topology) != 0) {
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "topology: hwloc could not read this machine; set "
                                              "the number of threads in the options");
@@ -65,10 +69,10 @@ qdr_status qdri_topo_cpu_model(char *text, size_t capacity)
 {
     hwloc_topology_t topology = NULL;
     *text = '\0';
-    QDR_TRY(topology_load(&topology));
-    snprintf(text, capacity, "%s", model_of(topology));
-    hwloc_topology_destroy(topology);
-    return QDR_OK;
+    const qdr_status status = topology_load(&topology);
+    if (status == QDR_OK) snprintf(text, capacity, "%s", model_of(topology));
+    if (topology) hwloc_topology_destroy(topology);
+    return status;
 }
 
 const char *qdri_topo_hwloc_version(void)

@@ -7,13 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/input.h"
 #include "core/size.h"
 #include "topo/topo.h"
+#include "topo/xml_hwloc.h"
 
 static const hwloc_obj_type_t cache_types[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE,
                                                HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE};
-enum { MOST_XML_BYTES = 256 << 20 };
 enum { N_CACHE_TYPES = sizeof cache_types / sizeof *cache_types };
 
 /* ---- opening ---- */
@@ -24,42 +23,11 @@ static void set_filters(hwloc_topology_t hwloc)
     hwloc_topology_set_icache_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
 }
 
-/* hwloc itself does not report what is wrong with a file, and may read this machine instead. */
-static qdr_status read_xml(const char *path, char **text, size_t *bytes)
-{
-    if (qdr_input_read(path, MOST_XML_BYTES, text, bytes) != QDR_OK) {
-        char why[QDRI_ERROR_BYTES];
-        snprintf(why, sizeof why, "%s", qdr_last_error());
-        return QDR_FAIL(QDR_ERR_IO, "topology: %s", why);
-    }
-    if (*bytes) return QDR_OK;
-    free(*text);
-    *text = NULL;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: %.300s is empty; write one with 'lstopo FILE.xml' there", path);
-}
-
-static qdr_status load_xml(hwloc_topology_t hwloc, const char *path, const char *text, size_t bytes)
-{
-    /* hwloc counts the zero byte at the end. */
-    if (hwloc_topology_set_xmlbuffer(hwloc, text, (int)bytes + 1) != 0 || hwloc_topology_load(hwloc) != 0)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "topology: %.300s is not a machine that hwloc %s can read; write one with "
-                        "'lstopo FILE.xml' there (lstopo --export-xml-flags v2 with hwloc 3)",
-                        path, qdri_topo_hwloc_version());
-    if (hwloc_topology_is_thissystem(hwloc))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: hwloc treats %.300s as this machine; unset HWLOC_THISSYSTEM",
-                        path);
-    return QDR_OK;
-}
-
 static qdr_status open_xml(hwloc_topology_t hwloc, const char *path)
 {
-    char *text;
-    size_t bytes;
-    QDR_TRY(read_xml(path, &text, &bytes));
-    const qdr_status status = load_xml(hwloc, path, text, bytes);
-    free(text);
-    return status;
+    QDR_TRY(qdri_topo_load_xml(hwloc, path));
+    if (!hwloc_topology_is_thissystem(hwloc)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: hwloc treats %.300s as this machine; unset HWLOC_THISSYSTEM", path);
 }
 
 static qdr_status open_machine(const char *xml, topo_loader *loader)

@@ -67,6 +67,16 @@ class Env(unittest.TestCase):
         done = run("linear", "--help", QDR_REPROT="1")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
+    def test_commands_without_a_context(self):
+        for words in (["plan", "gpt2", "-n", "2", "--machine", "laptop"], ["mem", "gpt2"], ["list", "models"], ["topo"],
+                      ["predict", "/dev/null"], ["trace", "none"]):
+            with self.subTest(command=words[0]):
+                self.assertIn("warning: QDR_DATAPATH is not a variable of Quadrille; did you mean QDR_DATA_PATH?",
+                              run(*words, QDR_DATAPATH="x").stderr)
+                done = run(*words, QDR_TIMEOUT="nan")
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn('QDR_TIMEOUT is "nan"; use', done.stderr)
+
     def test_manual(self):
         with open(MAN_PAGE, encoding="ascii") as file:
             section = re.search(r"^\.SH ENVIRONMENT\n(.*?)^\.SH ", file.read(), re.S | re.M).group(1)

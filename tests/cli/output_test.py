@@ -286,6 +286,20 @@ class StandardOutput(Case):
                 self.assertIn("standard output", done.err)
                 self.assertNotIn("Input/output", done.err)
 
+    def test_closed_streams(self):
+        """A file of the run gets the number of a closed stream, but not what is printed there."""
+        if not ARGUMENTS.examples:
+            self.skipTest("no examples in this build")
+        log = self.path("log")
+        for closed, code in (("<&- >&-", 1), ("<&- 2>&-", 0), ("<&- >&- 2>&-", 1)):
+            with self.subTest(closed=closed):
+                done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *command_of("train_gpt"),
+                                       self.path("text.txt"), *TINY, "--log", log],
+                                      capture_output=True, timeout=SECONDS)
+                self.assertEqual(done.returncode, code, done.stderr)
+                for line in read(log).splitlines():
+                    json.loads(line)
+
     def test_closed_pipe(self):
         for program, words in self.commands():
             if program.split()[0] in ("linear", "replace_matmul", "link_from_cxx"):

@@ -239,6 +239,10 @@ class Refusals(Case):
                 path = self.path(name + ".xml", content)
                 self.refused(topo("--xml", path), path, "lstopo")
                 self.refused(topo(environment={"HWLOC_XMLFILE": path}), path)
+        endless = subprocess.run([ARGUMENTS.quadrille, "verify", "-n", "1", "--cases", "1"], capture_output=True,
+                                 text=True, timeout=60, env={**os.environ, "HWLOC_XMLFILE": "/dev/zero"})
+        self.assertNotEqual(endless.returncode, 0)
+        self.assertIn("/dev/zero is a device", endless.stderr)
         self.refused(topo("--xml", self.path("absent.xml")), "absent.xml", "No such file")
         self.refused(topo("--xml", self.folder.name), self.folder.name)
 

@@ -119,7 +119,7 @@ install_needs() {
 
 # Whether FOLDER was configured at its present path.
 configured() {
-    [ -f "$1/build.ninja" ] && grep -q "\"source\": \"$(pwd -P)\"" "$1/meson-info/meson-info.json" 2>/dev/null
+    [ -f "$1/build.ninja" ] && grep -qF "\"source\": \"$(pwd -P)\"" "$1/meson-info/meson-info.json" 2>/dev/null
 }
 
 # The options with which this script configured FOLDER.
@@ -132,7 +132,9 @@ configure_in() {
     # shellcheck disable=SC2086 # needs are words
     state="$* without$(missing_packages $wanted_needs $test_needs)"
     if ! configured "$folder"; then
-        rm -rf "$folder"
+        # What is not Meson's or Ninja's stays.
+        rm -rf "$folder/meson-private" "$folder/meson-info" "$folder/build.ninja" "$folder/.ninja_deps" \
+            "$folder/.ninja_log"
         meson setup "$folder" "$@" || return 1
     elif [ "$state" != "$(cat "$folder/setup.state" 2>/dev/null)" ]; then
         meson configure --clearcache "$folder" >/dev/null && meson setup --reconfigure "$folder" "$@" || return 1

@@ -239,6 +239,28 @@ class Changelog(Case):
 
 
 @unittest.skipUnless(check_tidy.find_program(), "clang-tidy 14 is not installed")
+class Setup(Case):
+    """setup.sh, which run.sh of the tests and of the examples read."""
+
+    def test_configures_once_and_removes_nothing(self):
+        top = os.path.join(self.folder, "a [1] folder")
+        os.makedirs(os.path.join(top, "build"))
+        for name, text in (("meson.build", "project('p')\n"), ("build/results.csv", "mine\n")):
+            with open(os.path.join(top, name), "w") as file:
+                file.write(text)
+        script = f". '{REPOSITORY}/tests/tools/setup.sh'; test_needs=; wanted_needs=; configure_in build"
+        for is_first in (True, False):
+            done = subprocess.run(["sh", "-c", script], cwd=top, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual("Build type" in done.stdout, is_first, done.stdout)
+            self.assertTrue(os.path.exists(os.path.join(top, "build/results.csv")))
+        moved = os.path.join(self.folder, "moved")
+        os.rename(top, moved)
+        done = subprocess.run(["sh", "-c", script], cwd=moved, capture_output=True, text=True)
+        self.assertIn("Build type", done.stdout, done.stderr)
+        self.assertTrue(os.path.exists(os.path.join(moved, "build/results.csv")))
+
+
 class Tidy(Case):
     def check(self, text, path="lib/core/a.c"):
         shutil.copy(os.path.join(REPOSITORY, ".clang-tidy"), self.folder)

@@ -265,6 +265,10 @@ static void logs_grow_and_older_ones_stay(void **state)
     qdr_output_discard(&output); /* as far as it was written */
     assert_text("empty", "");
     assert_int_equal(count_files(), 4);
+    assert_int_equal(symlink("log", "link"), 0);
+    CHECK_OK(qdr_output_open("--log", "link", QDR_OUTPUT_LOG, &output));
+    assert_string_equal(qdr_output_kept(output), "./log.3"); /* where it is */
+    qdr_output_discard(&output);
 }
 
 /* ---- what is no regular file ---- */
