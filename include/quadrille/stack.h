@@ -14,8 +14,9 @@
  * QDR_ERR_ARGUMENT, and the sentence names the entry, the option, two ranks and both values. What may differ between
  * ranks is not compared: the functions and `user` of an operation, its saved_bytes and cost, and memory. The arguments
  * of a step (flags, loss_scale, the layer; the rate of an optimizer) are compared only with QDR_CHECK=1 (context.h), by
- * each call, which then waits for all ranks; without it, the flags and loss_scale of the last backward are compared by
- * the functions that read its gradients: qdr_stack_gather_parameter() and qdr_grad_norm(). */
+ * each call, which then waits for all ranks; without it, the flags and loss_scale of the last backward, of the stack or
+ * of single layers, are compared by the functions that read its gradients: qdr_stack_gather_parameter() and
+ * qdr_grad_norm(). */
 #ifndef QUADRILLE_STACK_H
 #define QUADRILLE_STACK_H
 
@@ -232,9 +233,11 @@ typedef struct qdr_op_desc {
     qdr_block out[QDR_MAX_BLOCKS]; /**< columns of the output; all zero: as in[0] */
     size_t saved_bytes;
     qdr_op_cost cost;
-    /** Called on the host, in execution order. Any status but QDR_OK fails the pass on all ranks and poisons the
-     * context; the sentence names the operation, the rank and the status, and ends with the function's own, if a call
-     * of the library left one. A status > 0, such as QDR_PENDING, becomes QDR_ERR_ARGUMENT. */
+    /** Called on the host, in execution order. Any status but QDR_OK fails the pass and poisons the context, on other
+     * ranks with QDR_ERR_PEER from their next collective on: in this pass if it has one for them, else in a later call,
+     * such as qdr_barrier(). Until then they may get QDR_OK from the pass, qdr_stream_synchronize() and
+     * qdr_context_status(). The sentence names the operation, the rank and the status, and ends with the function's
+     * own, if a call of the library left one. A status > 0, such as QDR_PENDING, becomes QDR_ERR_ARGUMENT. */
     qdr_op_fn forward, backward;
     void *user;
 } qdr_op_desc;
@@ -293,11 +296,13 @@ typedef struct qdr_stack_memory {
     void *parameters, *gradients, *activations, *workspace;
 } qdr_stack_memory;
 /** Gives the stack its memory, and sets parameters and gradients to zero. Collective, agrees; after an error nothing is
- * bound, and it may be called again.
+ * bound, and it may be called again. Stacks may have the same memory for activations and workspace, if none runs
+ * between the forward and the backward of another; parameters and gradients are a stack's own until it is destroyed.
  *  @retval QDR_ERR_MEMORY    too little for one of them; the sentence states which, how much it needs, and on a GPU how
  *                            much is free
- *  @retval QDR_ERR_ARGUMENT  memory that is not aligned; members that overlap; on a GPU memory of the host or another
- *                            GPU
+ *  @retval QDR_ERR_ARGUMENT  memory that is not aligned; members that overlap; parameters or gradients that overlap
+ *                            memory of another stack of the context, or other members that overlap that stack's
+ *                            parameters or gradients; on a GPU memory of the host or another GPU
  *  @retval QDR_ERR_STATE     not built, or bound already */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory);
 
@@ -376,14 +381,14 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter_runs(const qdr_stack *stack
 /** Gathers a parameter (which = 0) or its gradient (which = 1) as it is on one process: [N,K], [V,H], [context,H] or
  * [n], in the type of the data, to host memory `full` on every rank that passes non-NULL. Collective, blocking, agrees.
  *  @retval QDR_ERR_ARGUMENT  ranks pass another index or `which`, or for a gradient passed different arguments to the
- *                            last backward; `full` overlaps memory of the stack
+ *                            last backward; `full` overlaps memory of the stack, or of one with the same parameters
  *  @retval QDR_ERR_STATE     the gradient lacks sums, as the last backward had QDR_DEFER_SYNC: it would differ between
  *                            ranks */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full);
 /** Sets a parameter from its full value in host memory, type of the stack. Blocking; each rank takes its part. Local,
  * but with QDR_CHECK=1 collective: ranks then compare the index and a digest of the value.
- *  @retval QDR_ERR_ARGUMENT  NULL, no such parameter; `full` overlaps memory of the stack; with QDR_CHECK=1 ranks load
- *                            something else */
+ *  @retval QDR_ERR_ARGUMENT  NULL, no such parameter; `full` overlaps memory of the stack, or of one with the same
+ *                            parameters; with QDR_CHECK=1 ranks load something else */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full);
 
 /** Writes the schedule of "forward" or "backward" as text, one task per line; "storage": how each layer's W is stored,

@@ -248,6 +248,7 @@ void qdri_context_leave(qdr_context **ctx)
 qdri_life *qdri_context_life(qdr_context *ctx) { return &ctx->life; }
 qdri_dev *qdri_context_dev(const qdr_context *ctx) { return ctx->dev; }
 qdri_comm *qdri_context_world(const qdr_context *ctx) { return ctx->world; }
+qdr_stack **qdri_context_stacks(qdr_context *ctx) { return &ctx->stacks; }
 
 int qdr_context_rank(const qdr_context *ctx) { return ctx ? qdri_comm_rank(ctx->world) : -1; }
 int qdr_context_size(const qdr_context *ctx) { return ctx ? qdri_comm_size(ctx->world) : 0; }

@@ -41,6 +41,7 @@ struct qdr_context {
     qdri_life **recorded; /* objects that the recording needs */
     int n_recorded, recorded_capacity;
     qdri_mem_piece *pieces;
+    qdr_stack *stacks; /* the first of those that have memory */
 };
 
 /* context_trace.c: after the world has been created, and before it is destroyed. Collective. */

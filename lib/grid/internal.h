@@ -19,6 +19,8 @@ int qdri_context_is_recording(const qdr_context *ctx); /* a step, by qdr_graph_b
 QDR_NODISCARD qdr_status qdri_context_check_runs(const qdr_context *ctx, const char *who);
 /* While the context is recording: the recording needs this object, so the graph keeps it alive. */
 QDR_NODISCARD qdr_status qdri_context_record_needs(qdr_context *ctx, qdri_life *life);
+/* The list of the context's stacks that have memory, which lib/linear keeps. */
+qdr_stack **qdri_context_stacks(qdr_context *ctx);
 /* Agrees over the context's world like qdr_agree(), and compares facts: see qdri_comm_agree_same(). */
 QDR_NODISCARD qdr_status qdri_context_agree_same(const qdr_context *ctx, qdr_status mine, const qdri_facts *facts,
                                                  const char *what, const char *rule);

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/ranges.h"
 #include "core/size.h"
 #include "linear/describe.h"
 
@@ -120,21 +119,10 @@ static qdr_status bind_owners(qdr_stack *stack, void *const callers[QDRI_CALLER]
     return QDR_OK;
 }
 
-static qdr_status check_apart(const qdr_stack *stack, void *const callers[QDRI_CALLER])
-{
-    qdri_range ranges[QDRI_CALLER];
-    for (int region = 0; region < (int)QDRI_CALLER; region++)
-        ranges[region] = (qdri_range){.what = region_names[region],
-                                      .begin = callers[region],
-                                      .bytes = callers[region] ? stack->net.buffers.region_bytes[region] : 0,
-                                      .writes = 1};
-    return qdri_ranges_check("bind", ranges, (int)QDRI_CALLER);
-}
-
 static qdr_status bind_all(qdr_stack *stack, void *const callers[QDRI_CALLER], const int owned_by_all[QDRI_CALLER])
 {
-    QDR_TRY(check_apart(stack, callers));
     if (stack->owner) QDR_TRY(bind_owners(stack, callers));
+    QDR_TRY(qdri_stack_check_bind(stack, callers));
     for (int region = stack->owner ? QDRI_ACTIVATIONS : QDRI_PARAMETERS; region < (int)QDRI_CALLER; region++)
         QDR_TRY(bind_region(stack, (qdri_region)region, callers[region], owned_by_all[region]));
     return QDR_OK;
@@ -165,6 +153,7 @@ qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory)
     qdr_status status = qdr_agree(ctx, is_open ? bind_all(stack, callers, owned_by_all) : fail_bind(stack));
     if (status == QDR_OK) status = qdr_agree(ctx, prepare(stack));
     if (is_open && status != QDR_OK) unbind(stack);
+    if (status == QDR_OK) qdri_stack_enlist(stack);
     stack->bound |= status == QDR_OK;
     return status;
 }

@@ -25,8 +25,9 @@ void qdri_describe_attention(qdr_stack *stack, const char *name, int64_t head_si
 void qdri_describe_operation(qdr_stack *stack, const char *kind, const char *name, int n_in, const qdr_edge *in);
 void qdri_describe_op(qdr_stack *stack, const qdr_op_desc *desc);
 
-/* The arguments of the last backward pass, and which gradients lack sums, for calls that read the gradients: they
- * refuse gradients that lack sums only when ranks have agreed on this, and so all or none do. */
+/* The arguments of the last backward pass, or of those of single layers, and which gradients lack sums, for calls that
+ * read the gradients: they refuse gradients that lack sums only when ranks have agreed on this, and so all or none
+ * do. */
 void qdri_describe_backward(qdri_facts *facts, const qdr_stack *stack);
 
 #endif

@@ -4,6 +4,7 @@
 #define QDRI_LINEAR_INTERNAL_H
 
 #include "core/net.h"
+#include "core/ranges.h"
 #include "grid/internal.h"
 #include "linear/life.h"
 #include "linear/measures.h"
@@ -24,6 +25,7 @@ typedef struct qdri_attached {
     struct {
         const char *name; /* "node.weight" */
         int deferred; /* 1: the gradient lacks sums that QDR_DEFER_SYNC postponed */
+        int flags; /* of the last backward that wrote the gradient */
     } parameters[2];
     qdr_linear *layer;
     qdr_op_fn forward, backward; /* of the caller's operations */
@@ -32,6 +34,7 @@ typedef struct qdri_attached {
 
 struct qdr_stack {
     qdri_life life;
+    qdr_stack *next; /* in the context's list of stacks that have memory */
     qdr_grid *grid;
     qdr_stack *owner; /* the stack whose parameters it uses; NULL: its own */
     qdri_net net;
@@ -53,6 +56,7 @@ struct qdr_stack {
     qdr_event *start, *done[QDRI_N_STREAMS];
     double loss_scale; /* of the last backward pass, as are its flags */
     int backward_flags;
+    int layers_ran; /* since then: backward passes of single layers, whose flags the parameters remember */
     int has_values; /* a forward pass of the whole stack has been enqueued */
     qdri_measures *measures; /* NULL: not measured */
     int reports; /* prints a report when it is destroyed */
@@ -80,6 +84,20 @@ QDR_NODISCARD qdr_status qdri_stack_share(qdr_stack *stack);
 /* Checks that the stack may write its parameters, and has their gradients. */
 QDR_NODISCARD qdr_status qdri_stack_owns(const qdr_stack *stack, const char *who);
 
+/* apart.c */
+/* Adds a stack to the context's list, once it has memory; removes it, if it is there. */
+void qdri_stack_enlist(qdr_stack *stack);
+void qdri_stack_strike_out(const qdr_stack *stack);
+/* What a call does with a region of its stack. */
+typedef enum qdri_use { QDRI_IGNORED, QDRI_READ, QDRI_WRITTEN } qdri_use;
+/* Checks that memory which the caller passes to a call overlaps no region of the stack, or of a stack with the same
+ * parameters, unless both are only read. */
+QDR_NODISCARD qdr_status qdri_stack_check_apart(const qdr_stack *stack, const char *who, const qdri_range *callers,
+                                                const qdri_use uses[QDRI_CALLER]);
+/* Checks memory that the stack is to be bound to: the members do not overlap, nor do parameters and gradients of this
+ * stack or of others in the context overlap anything else. */
+QDR_NODISCARD qdr_status qdri_stack_check_bind(const qdr_stack *stack, void *const callers[QDRI_CALLER]);
+
 /* needs.c: determines what the lists need, and reserves the staging. */
 QDR_NODISCARD qdr_status qdri_stack_reserve_staging(qdr_stack *stack);
 
@@ -99,6 +117,7 @@ void qdri_attached_free(qdr_stack *stack);
 /* parameters.c */
 const char *qdri_parameter_name(const qdr_stack *stack, int index);
 int *qdri_parameter_deferred(const qdr_stack *stack, int index);
+int *qdri_parameter_flags(const qdr_stack *stack, int index);
 
 /* values.c */
 QDR_NODISCARD qdr_status qdri_parameter_init(qdr_stack *stack, int index, uint64_t seed, double stddev);

@@ -9,6 +9,12 @@ int *qdri_parameter_deferred(const qdr_stack *stack, int index)
     return &stack->attached[p->node].parameters[p->slot].deferred;
 }
 
+int *qdri_parameter_flags(const qdr_stack *stack, int index)
+{
+    const qdri_parameter *p = &stack->net.parameters[index];
+    return &stack->attached[p->node].parameters[p->slot].flags;
+}
+
 const char *qdri_parameter_name(const qdr_stack *stack, int index)
 {
     const qdri_parameter *p = &stack->net.parameters[index];

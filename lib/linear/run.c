@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/ranges.h"
 #include "linear/describe.h"
 
 /* How a backward pass adds its gradients to existing ones, which may or may not lack sums. */
@@ -107,9 +106,13 @@ qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
     QDR_TRY(compare_call(stack, status, "qdr_stack_backward", "all", flags, find_loss(stack) ? loss_scale : 0));
     const int deferred = (flags & QDR_DEFER_SYNC) != 0;
     const qdri_gradient_mode mode = mode_of(flags, stack->net.n_parameters && *qdri_parameter_deferred(stack, 0));
-    for (int i = 0; i < stack->net.n_parameters; i++) *qdri_parameter_deferred(stack, i) = deferred;
+    for (int i = 0; i < stack->net.n_parameters; i++) {
+        *qdri_parameter_deferred(stack, i) = deferred;
+        *qdri_parameter_flags(stack, i) = flags;
+    }
     stack->loss_scale = loss_scale;
     stack->backward_flags = flags;
+    stack->layers_ran = 0;
     return qdri_execute(stack, &stack->lists.backward[2 * (int)mode + deferred],
                         qdr_context_stream(qdr_grid_context(stack->grid)));
 }
@@ -178,30 +181,17 @@ static qdri_range range_of(const qdr_linear *layer, const void *memory, int edge
                         .writes = writes};
 }
 
-static qdri_range region_of(const qdr_linear *layer, qdri_region region, const char *what, int writes)
-{
-    const qdr_stack *stack = layer->stack;
-    return (qdri_range){.what = what,
-                        .begin = stack->memory[region],
-                        .bytes = stack->memory[region] ? stack->net.buffers.region_bytes[region] : 0,
-                        .writes = writes};
-}
-
 /* Checks the caller's arrays for overlaps with each other, and with what else the layer reads and writes. */
 static qdr_status check_apart(const qdr_linear *layer, qdri_range first, qdri_range second, qdri_range third)
 {
     const int backward = third.what != NULL;
+    const qdri_use uses[QDRI_CALLER] = {[QDRI_PARAMETERS] = QDRI_READ,
+                                        [QDRI_GRADIENTS] = backward ? QDRI_WRITTEN : QDRI_READ,
+                                        [QDRI_WORKSPACE] = QDRI_WRITTEN};
     const char *who = qdri_linear_name(layer);
-    /* Each array is checked separately against the regions, which may all be in one block of the caller's memory. */
     QDR_TRY(QDRI_RANGES_CHECK(who, first, second, third));
     const qdri_range callers[] = {first, second, third};
-    for (int i = 0; i < 3; i++)
-        QDR_TRY(QDRI_RANGES_CHECK(who, callers[i], region_of(layer, QDRI_PARAMETERS, "the stack's parameters", 0)));
-    for (int i = 0; i < 3; i++)
-        QDR_TRY(
-            QDRI_RANGES_CHECK(who, callers[i], region_of(layer, QDRI_GRADIENTS, "the stack's gradients", backward)));
-    for (int i = 0; i < 3; i++)
-        QDR_TRY(QDRI_RANGES_CHECK(who, callers[i], region_of(layer, QDRI_WORKSPACE, "the stack's workspace", 1)));
+    for (int i = 0; i < 3; i++) QDR_TRY(qdri_stack_check_apart(layer->stack, who, &callers[i], uses));
     return QDR_OK;
 }
 
@@ -232,11 +222,16 @@ qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int fla
 }
 
 /* The sum over d of a tied W is part of its last use, that by the embedding. */
-static void note_deferred(const qdr_linear *layer, int deferred)
+static void note_backward(const qdr_linear *layer, int flags)
 {
     const qdri_layer *l = qdri_linear_layer(layer);
-    *qdri_parameter_deferred(layer->stack, l->weight) = deferred || l->shares_first;
-    if (l->bias >= 0) *qdri_parameter_deferred(layer->stack, l->bias) = deferred;
+    qdr_stack *stack = layer->stack;
+    const int deferred = (flags & QDR_DEFER_SYNC) != 0;
+    *qdri_parameter_deferred(stack, l->weight) = deferred || l->shares_first;
+    *qdri_parameter_flags(stack, l->weight) = flags;
+    if (l->bias >= 0) *qdri_parameter_deferred(stack, l->bias) = deferred;
+    if (l->bias >= 0) *qdri_parameter_flags(stack, l->bias) = flags;
+    stack->layers_ran = 1;
 }
 
 static qdr_status check_linear_backward(const qdr_linear *layer, const void *dy, const void *x, const void *dx,
@@ -268,7 +263,7 @@ qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x,
     stack->caller_memory[QDRI_CALLER_DX] = dx;
     const qdri_gradient_mode mode = mode_of(flags, *qdri_parameter_deferred(stack, qdri_linear_layer(layer)->weight));
     QDR_TRY(qdri_give_up(stack, qdri_net_layer_backward(&stack->net, layer->node, flags, mode, &stack->lists.single)));
-    note_deferred(layer, (flags & QDR_DEFER_SYNC) != 0);
+    note_backward(layer, flags);
     return qdri_execute(stack, &stack->lists.single, qdri_stream_or_default(stack->grid, stream));
 }
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/block.h"
-#include "core/ranges.h"
 #include "core/size.h"
 #include "dev/cpu/narrow.h"
 #include "linear/describe.h"
@@ -164,15 +163,10 @@ static qdr_status check_index(const qdr_stack *stack, int index)
  * not wanted. */
 static qdr_status check_full(const qdr_stack *stack, int index, qdr_dtype dtype, const void *full, const char *who)
 {
-    static const char *const names[] = {"the stack's parameters", "the stack's gradients", "the stack's activations",
-                                        "the stack's workspace"};
+    static const qdri_use uses[QDRI_CALLER] = {QDRI_READ, QDRI_READ, QDRI_READ, QDRI_READ};
     const size_t bytes = (size_t)stack->net.parameters[index].n_global * qdr_dtype_bytes(dtype);
-    for (int region = 0; region < (int)QDRI_CALLER; region++)
-        QDR_TRY(QDRI_RANGES_CHECK(who, {.what = "full", .begin = full, .bytes = full ? bytes : 0, .writes = 1},
-                                  {.what = names[region],
-                                   .begin = stack->memory[region],
-                                   .bytes = stack->memory[region] ? stack->net.buffers.region_bytes[region] : 0}));
-    return QDR_OK;
+    const qdri_range whole = {.what = "full", .begin = full, .bytes = full ? bytes : 0, .writes = 1};
+    return qdri_stack_check_apart(stack, who, &whole, uses);
 }
 
 static qdr_status load(qdr_stack *stack, int index, const void *full)

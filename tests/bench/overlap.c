@@ -106,22 +106,23 @@ static void describe(bench *b, variant *v)
     if (v == &b->variants[COMMUNICATION]) leave_out(v->stack, 0);
 }
 
-/* All variants use the same memory: only one runs at a time. */
+/* All variants use the same memory for what does not last: only one runs at a time. */
 static void bind(bench *b)
 {
-    size_t most[4] = {0};
-    void *memory[4];
+    size_t activations = 0, workspace = 0;
+    qdr_stack_memory memory = {.version = QDR_OPTS_INIT};
     for (int i = 0; i < N_VARIANTS; i++) {
         qdr_stack_sizes sizes;
         check(qdr_stack_get_sizes(b->variants[i].stack, &sizes));
-        const size_t bytes[4] = {sizes.parameters, sizes.gradients, sizes.activations, sizes.workspace};
-        for (int k = 0; k < 4; k++) most[k] = bytes[k] > most[k] ? bytes[k] : most[k];
+        activations = sizes.activations > activations ? sizes.activations : activations;
+        workspace = sizes.workspace > workspace ? sizes.workspace : workspace;
     }
-    for (int k = 0; k < 4; k++) check(qdr_mem_alloc(b->ctx, most[k] + 64, &memory[k]));
-    for (int i = 0; i < N_VARIANTS; i++)
-        check(qdr_stack_bind(b->variants[i].stack,
-                             &(qdr_stack_memory){QDR_OPTS_INIT, memory[0], memory[1], memory[2], memory[3]}));
-    check(qdr_stack_init(b->variants[0].stack, 1, 0.02));
+    check(qdr_mem_alloc(b->ctx, activations + 64, &memory.activations));
+    check(qdr_mem_alloc(b->ctx, workspace + 64, &memory.workspace));
+    for (int i = 0; i < N_VARIANTS; i++) {
+        check(qdr_stack_bind(b->variants[i].stack, &memory));
+        check(qdr_stack_init(b->variants[i].stack, 1, 0.02));
+    }
 }
 
 static void fill(variant *v, qdr_edge edge, int gradient)

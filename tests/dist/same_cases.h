@@ -102,6 +102,7 @@
     X(qdr_stack_load_parameter, full, s->loaded = 2, "fc.weight has a full value of digest", 1)                        \
     X(qdr_linear_forward, flags, s->forward_flags = QDR_Y_ACCUMULATE, "qdr_linear_forward has flags 0 on rank 0", 1)   \
     X(qdr_linear_backward, flags, s->linear_backward_flags = QDR_NO_DX, "qdr_linear_backward has flags 0", 1)          \
+    X(qdr_linear_backward, adding, s->linear_backward_flags = QDR_ACCUMULATE, "flags 0 on rank 0 and 1 on rank 1", 0)  \
     X(qdr_adamw_step, lr, s->lr = 1, "the step has learning rate 0.125 on rank 0 and 1 on rank 1", 1)                  \
     X(qdr_adamw_set_rate, lr, s->set_lr = 1, "the step has learning rate 0.25 on rank 0 and 1 on rank 1", 1)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that would compute something other than intended: values that are not whole numbers, and buffers that
- * overlap. */
+/* Calls that would compute something other than intended: values that are not whole numbers, gradients that ranks
+ * computed differently, and buffers that overlap. */
 #include <string.h>
 
 #include "dist.h"
@@ -10,7 +10,7 @@ enum { ROWS = 16, COLS = 8, BYTES = 1 << 16 };
 /* ---- values that are not whole ---- */
 
 /* x, a layer with a bias, a norm, logits, and a loss if wanted. */
-static qdr_stack *make_stack(qdr_grid *grid, int with_loss, qdr_edge *x, qdr_edge *last)
+static qdr_stack *make_stack(qdr_grid *grid, int with_loss, qdr_edge *x, qdr_edge *last, qdr_linear **layer)
 {
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{COLS, 1}}, .col_axis = QDR_X};
     const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}, .bias = 1};
@@ -18,7 +18,7 @@ static qdr_stack *make_stack(qdr_grid *grid, int with_loss, qdr_edge *x, qdr_edg
     qdr_edge y;
     DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F64}, &stack));
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, x));
-    DIST_OK(qdr_stack_add_linear(stack, &fc, *x, &y, NULL));
+    DIST_OK(qdr_stack_add_linear(stack, &fc, *x, &y, layer));
     DIST_OK(qdr_stack_add_layer_norm(stack, "norm", 0, y, last));
     if (with_loss) DIST_OK(qdr_stack_add_cross_entropy(stack, "loss", *last, &y));
     DIST_OK(qdr_stack_build(stack));
@@ -42,7 +42,7 @@ static void on_grid(qdr_grid *grid, void *user)
 {
     double norm;
     qdr_edge x, y;
-    qdr_stack *stack = make_stack(grid, 0, &x, &y);
+    qdr_stack *stack = make_stack(grid, 0, &x, &y, NULL);
     (void)user;
     each_gathers(stack, QDR_OK, "");
     dist_step(stack, x, 1, y, 2, QDR_DEFER_SYNC);
@@ -65,13 +65,49 @@ static void nothing_before_a_forward(qdr_context *ctx, uint64_t seed)
     int64_t n_valid;
     qdr_edge x, y;
     qdr_grid *grid = dist_random_grid(ctx, &seed);
-    qdr_stack *stack = make_stack(grid, 1, &x, &y);
+    qdr_stack *stack = make_stack(grid, 1, &x, &y, NULL);
     DIST_FAILS(qdr_stack_loss(stack, &sum, &n_valid), QDR_ERR_STATE, "no forward");
     DIST_FAILS(qdr_stack_backward(stack, 0, 1), QDR_ERR_STATE, "no forward");
     DIST_OK(qdr_stack_forward(stack));
     DIST_OK(qdr_stack_loss(stack, &sum, &n_valid));
     DIST_OK(qdr_stack_backward(stack, 0, 1));
     dist_synchronize(ctx);
+    qdr_stack_destroy(&stack);
+    qdr_grid_destroy(&grid);
+}
+
+/* ---- flags that differ ---- */
+
+/* Rank 1 alone adds to the gradients of a layer. */
+static void flags_of_layers_are_compared(qdr_context *ctx, uint64_t seed)
+{
+    static const char words[] = "the last backward of fc.weight has flags";
+    const int size = qdr_context_size(ctx), rank = qdr_context_rank(ctx);
+    double norm, full[COLS * COLS];
+    qdr_grid *grid = NULL;
+    qdr_linear *fc;
+    qdr_edge x, y;
+    (void)seed;
+    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = size}, &grid));
+    qdr_stack *stack = make_stack(grid, 0, &x, &y, &fc);
+    void *memory = dist_memory(ctx, (int64_t)2 * ROWS * COLS, QDR_F64);
+    memset(memory, 0, sizeof(double) * 2 * ROWS * COLS);
+    const double *dy = (const double *)memory + ROWS * COLS;
+    DIST_OK(qdr_linear_backward(fc, dy, memory, NULL, QDR_NO_DX, NULL));
+    each_gathers(stack, QDR_OK, "");
+    DIST_OK(qdr_linear_backward(fc, dy, memory, NULL, QDR_NO_DX | (rank == 1 ? QDR_ACCUMULATE : 0), NULL));
+    if (size > 1) {
+        DIST_FAILS(qdr_stack_gather_parameter(stack, 0, 1, full), QDR_ERR_ARGUMENT, words);
+        DIST_FAILS(qdr_grad_norm(stack, &norm), QDR_ERR_ARGUMENT, words);
+        DIST_OK(qdr_stack_gather_parameter(stack, 0, 0, full));
+    }
+    DIST_OK(qdr_linear_backward(fc, dy, memory, NULL, QDR_NO_DX | QDR_ACCUMULATE, NULL));
+    each_gathers(stack, QDR_OK, "");
+    DIST_OK(qdr_linear_backward(fc, dy, memory, NULL, QDR_NO_DX | (rank == 1 ? QDR_ACCUMULATE : 0), NULL));
+    dist_step(stack, x, 1, y, 2, 0); /* writes all of them anew */
+    each_gathers(stack, QDR_OK, "");
+    DIST_OK(qdr_grad_norm(stack, &norm));
+    qdr_mem_free(ctx, &memory);
     qdr_stack_destroy(&stack);
     qdr_grid_destroy(&grid);
 }
@@ -195,21 +231,83 @@ static void check_own(const place *p)
     DIST_OK(qdr_stack_load_parameter(p->stack, 0, p->memory));
 }
 
-static void check_bind(const place *p)
+/* A stack of one layer, described; owner: may be NULL. */
+static qdr_stack *describe_layer(const place *p, int caller_memory, qdr_stack *owner, qdr_linear **layer, qdr_edge *y)
 {
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{COLS, 1}}, .col_axis = QDR_X};
     const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}};
-    qdr_stack_memory memory = {QDR_OPTS_INIT, .parameters = p->memory, .gradients = p->memory + 64};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 4, .caller_memory = caller_memory};
     qdr_stack *stack = NULL;
     qdr_edge x;
-    DIST_OK(qdr_stack_create(p->grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 4, .caller_memory = 1}, &stack));
+    DIST_OK(qdr_stack_create(p->grid, &opts, &stack));
+    if (owner) DIST_OK(qdr_stack_share_parameters(stack, owner));
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
-    DIST_OK(qdr_stack_add_linear(stack, &fc, x, &x, NULL));
+    DIST_OK(qdr_stack_add_linear(stack, &fc, x, y, layer));
     DIST_OK(qdr_stack_build(stack));
+    return stack;
+}
+
+/* The memory of a stack that exists. */
+static void check_bind_others(const place *p, qdr_stack **first, const qdr_stack_memory *firsts)
+{
+    qdr_edge y;
+    qdr_parameter w;
+    qdr_stack *stack = describe_layer(p, 1, NULL, NULL, &y);
+    qdr_stack_memory memory = {QDR_OPTS_INIT, .gradients = firsts->parameters};
+    DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "another stack's parameters");
+    DIST_OK(qdr_stack_parameter(p->stack, 0, &w));
+    memory = (qdr_stack_memory){QDR_OPTS_INIT, .gradients = w.data};
+    DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "another stack's parameters");
+    memory = (qdr_stack_memory){QDR_OPTS_INIT, .parameters = firsts->parameters};
+    DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "another stack's parameters");
+    memory = (qdr_stack_memory){QDR_OPTS_INIT, .parameters = firsts->activations};
+    DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "another stack's activations");
+    memory = (qdr_stack_memory){QDR_OPTS_INIT, .activations = (char *)firsts->gradients + 64};
+    DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "another stack's gradients");
+    memory.activations = firsts->activations; /* in turn */
+    memory.parameters = p->memory + BYTES / 8;
+    DIST_OK(qdr_stack_bind(stack, &memory));
+    qdr_stack_destroy(&stack);
+    qdr_stack_destroy(first);
+    stack = describe_layer(p, 1, NULL, NULL, &y);
+    DIST_OK(qdr_stack_bind(stack, firsts));
+    qdr_stack_destroy(&stack);
+}
+
+static void check_bind(const place *p)
+{
+    qdr_stack_memory memory = {QDR_OPTS_INIT, .parameters = p->memory, .gradients = p->memory + 64,
+                               .activations = p->memory + BYTES / 4};
+    qdr_edge y;
+    qdr_stack *stack = describe_layer(p, 1, NULL, NULL, &y);
     DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "parameters");
     DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "overlap");
     memory.gradients = p->memory + BYTES / 2;
     DIST_OK(qdr_stack_bind(stack, &memory));
+    check_bind_others(p, &stack, &memory);
+}
+
+/* The memory of the stack that owns the parameters, also after it was destroyed. */
+static void check_sharing(place *p)
+{
+    qdr_linear *layer;
+    qdr_parameter w;
+    qdr_edge y;
+    void *value;
+    qdr_stack *stack = describe_layer(p, 0, p->stack, &layer, &y);
+    DIST_OK(qdr_stack_parameter(p->stack, 0, &w));
+    DIST_OK(qdr_stack_edge_value(stack, y, &value));
+    DIST_FAILS(qdr_linear_forward(layer, p->memory, w.data, 0, NULL), QDR_ERR_ARGUMENT, "the stack's parameters");
+    DIST_FAILS(qdr_linear_forward(layer, p->memory, w.gradient, 0, NULL), QDR_ERR_ARGUMENT,
+               "another stack's gradients");
+    DIST_FAILS(qdr_stack_gather_parameter(stack, 0, 0, w.data), QDR_ERR_ARGUMENT, "the stack's parameters");
+    DIST_FAILS(qdr_stack_gather_parameter(stack, 0, 0, w.gradient), QDR_ERR_ARGUMENT, "another stack's gradients");
+    DIST_FAILS(qdr_stack_gather_parameter(stack, 0, 0, p->value), QDR_ERR_ARGUMENT, "another stack's activations");
+    DIST_FAILS(qdr_stack_gather_parameter(p->stack, 0, 0, value), QDR_ERR_ARGUMENT, "another stack's activations");
+    DIST_OK(qdr_linear_forward(layer, w.gradient, p->memory, 0, NULL)); /* reading is right */
+    dist_synchronize(p->ctx);
+    qdr_stack_destroy(&p->stack);
+    DIST_FAILS(qdr_linear_forward(layer, p->memory, w.data, 0, NULL), QDR_ERR_ARGUMENT, "the stack's parameters");
     qdr_stack_destroy(&stack);
 }
 
@@ -218,17 +316,12 @@ static void overlaps_are_refused(qdr_context *ctx, uint64_t seed)
 {
     place p = {.memory = NULL};
     void *memory;
-    qdr_edge x, y;
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{COLS, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}};
+    qdr_edge y;
     (void)ctx;
     (void)seed;
     DIST_OK(qdr_context_create_self(NULL, &p.ctx));
     DIST_OK(qdr_grid_create(p.ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1}, &p.grid));
-    DIST_OK(qdr_stack_create(p.grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 4}, &p.stack));
-    DIST_OK(qdr_stack_add_input(p.stack, "x", &input, 0, &x));
-    DIST_OK(qdr_stack_add_linear(p.stack, &fc, x, &y, &p.layer));
-    DIST_OK(qdr_stack_build(p.stack));
+    p.stack = describe_layer(&p, 0, NULL, &p.layer, &y);
     DIST_OK(qdr_stack_edge_value(p.stack, y, &p.value));
     memory = dist_memory(p.ctx, BYTES, QDR_U8);
     p.memory = memory;
@@ -236,6 +329,7 @@ static void overlaps_are_refused(qdr_context *ctx, uint64_t seed)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(&p, &cases[i]);
     check_own(&p);
     check_bind(&p);
+    check_sharing(&p);
     qdr_mem_free(p.ctx, &memory);
     qdr_stack_destroy(&p.stack);
     qdr_grid_destroy(&p.grid);
@@ -247,6 +341,7 @@ int main(int argc, char **argv)
     static const dist_test tests[] = {
         {"deferred gradients are not gathered", deferred_gradients_are_not_gathered},
         {"nothing before a forward", nothing_before_a_forward},
+        {"flags of layers are compared", flags_of_layers_are_compared},
         {"overlaps are refused", overlaps_are_refused},
     };
     return dist_main(argc, argv, tests, sizeof tests / sizeof tests[0]);

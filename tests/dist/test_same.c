@@ -207,6 +207,8 @@ static qdr_status layer_alone(const subject *s, const small *m)
         status = qdr_linear_backward(m->fc, memory[2], memory[0], memory[3], s->linear_backward_flags, NULL);
     /* A forward may be running when the backward was refused. */
     const qdr_status finished = qdr_stream_synchronize(qdr_context_stream(ctx));
+    float full[MOST_ELEMS];
+    if (status == QDR_OK) status = qdr_stack_gather_parameter(m->stack, 0, 1, full);
     for (int i = 0; i < 4; i++) qdr_mem_free(ctx, &memory[i]);
     return status != QDR_OK ? status : finished;
 }

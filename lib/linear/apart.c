@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory of stacks, and whether that of a caller overlaps it. */
+#include "linear/internal.h"
+
+static const char *const names[][QDRI_CALLER] = {
+    {"the stack's parameters", "the stack's gradients", "the stack's activations", "the stack's workspace"},
+    {"another stack's parameters", "another stack's gradients", "another stack's activations",
+     "another stack's workspace"},
+};
+
+void qdri_stack_enlist(qdr_stack *stack)
+{
+    qdr_stack **first = qdri_context_stacks(qdr_grid_context(stack->grid));
+    stack->next = *first;
+    *first = stack;
+}
+
+void qdri_stack_strike_out(const qdr_stack *stack)
+{
+    qdr_stack **link = qdri_context_stacks(qdr_grid_context(stack->grid));
+    while (*link && *link != stack) link = &(*link)->next;
+    if (*link) *link = stack->next;
+}
+
+static qdr_stack *first_stack(const qdr_stack *stack) { return *qdri_context_stacks(qdr_grid_context(stack->grid)); }
+
+/* Parameters that it shares are those of its owner, even after that was destroyed. */
+static qdri_range region_of(const qdr_stack *stack, int region, int is_other)
+{
+    const qdr_stack *of = region == (int)QDRI_PARAMETERS && stack->owner ? stack->owner : stack;
+    return (qdri_range){.what = names[is_other][region],
+                        .begin = of->memory[region],
+                        .bytes = of->memory[region] ? of->net.buffers.region_bytes[region] : 0};
+}
+
+static qdr_status compare(const qdr_stack *stack, int is_other, const char *who, const qdri_range *callers,
+                          const qdri_use uses[QDRI_CALLER])
+{
+    for (int region = 0; region < (int)QDRI_CALLER; region++) {
+        if (uses[region] == QDRI_IGNORED) continue;
+        qdri_range own = region_of(stack, region, is_other);
+        own.writes = !is_other && uses[region] == QDRI_WRITTEN;
+        QDR_TRY(QDRI_RANGES_CHECK(who, *callers, own));
+    }
+    return QDR_OK;
+}
+
+static const qdr_stack *owner_of(const qdr_stack *stack) { return stack->owner ? stack->owner : stack; }
+
+qdr_status qdri_stack_check_apart(const qdr_stack *stack, const char *who, const qdri_range *callers,
+                                  const qdri_use uses[QDRI_CALLER])
+{
+    QDR_TRY(compare(stack, 0, who, callers, uses));
+    for (const qdr_stack *other = first_stack(stack); other; other = other->next)
+        if (other != stack && owner_of(other) == owner_of(stack)) QDR_TRY(compare(other, 1, who, callers, uses));
+    return QDR_OK;
+}
+
+/* Parameters and gradients last, and binding clears them; the rest holds nothing between passes. */
+static qdr_status check_other(const qdri_range *mine, int region, const qdr_stack *other)
+{
+    const int last = region < (int)QDRI_ACTIVATIONS ? (int)QDRI_CALLER : (int)QDRI_ACTIVATIONS;
+    for (int i = 0; i < last; i++) QDR_TRY(QDRI_RANGES_CHECK("bind", *mine, region_of(other, i, 1)));
+    return QDR_OK;
+}
+
+qdr_status qdri_stack_check_bind(const qdr_stack *stack, void *const callers[QDRI_CALLER])
+{
+    static const char *const members[] = {"parameters", "gradients", "activations", "workspace"};
+    qdri_range mine[QDRI_CALLER];
+    for (int region = 0; region < (int)QDRI_CALLER; region++)
+        mine[region] = (qdri_range){.what = members[region],
+                                    .begin = callers[region],
+                                    .bytes = callers[region] ? stack->net.buffers.region_bytes[region] : 0,
+                                    .writes = 1};
+    if (stack->owner) mine[QDRI_PARAMETERS] = region_of(stack, (int)QDRI_PARAMETERS, 0);
+    QDR_TRY(qdri_ranges_check("bind", mine, (int)QDRI_CALLER));
+    for (const qdr_stack *other = first_stack(stack); other; other = other->next)
+        for (int region = 0; region < (int)QDRI_CALLER; region++)
+            if (callers[region]) QDR_TRY(check_other(&mine[region], region, other));
+    return QDR_OK;
+}
