@@ -30,6 +30,9 @@ typedef struct launch {
     char sentence[QDRI_ERROR_BYTES];
 } launch;
 
+/* Of other codes, systems pass on the lowest eight bits: 256 would be a success. */
+static int portable_code(int code) { return code >= 0 && code <= 255 ? code : 1; }
+
 static void note_failure(launch *shared, int rank, qdr_status status)
 {
     pthread_mutex_lock(&shared->mutex);
@@ -50,7 +53,7 @@ static int run_local_rank(qdr_local_world *world, int rank, void *user)
         note_failure(shared, rank, status);
         return 1;
     }
-    const int exit_code = shared->fn(ctx, shared->user);
+    const int exit_code = portable_code(shared->fn(ctx, shared->user));
     qdri_context_leave(&ctx);
     pthread_mutex_lock(&shared->mutex);
     if (exit_code > shared->exit_code) shared->exit_code = exit_code;
@@ -58,7 +61,7 @@ static int run_local_rank(qdr_local_world *world, int rank, void *user)
     return 0;
 }
 
-static qdr_status launch_local(int n, const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
+static qdr_status run_local(int n, const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
 {
     launch shared = {.opts = opts, .fn = fn, .user = user, .failed_rank = -1};
     pthread_mutex_init(&shared.mutex, NULL);
@@ -69,16 +72,6 @@ static qdr_status launch_local(int n, const qdr_context_opts *opts, qdr_main_fn 
     if (shared.failed_rank >= 0) qdri_set_last_error(shared.sentence);
     return shared.failed_rank < 0 ? QDR_OK : shared.status;
 }
-
-#if !QDRI_HAVE_MPI
-/* A world of one rank, so that it is traced in the same way as under MPI. */
-static qdr_status launch_alone(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
-{
-    QDR_TRY(
-        qdri_launcher_check(1, "this build of Quadrille has no MPI; rebuild it with -Dmpi=mpich, or use local ranks"));
-    return launch_local(1, opts, fn, user, exit_code);
-}
-#endif
 
 /* A process with MPI running knows its rank, and may run local ranks in addition. */
 static qdr_status check_local(int n)
@@ -96,6 +89,34 @@ static qdr_status check_local(int n)
     return QDR_OK;
 }
 
+/* Invalid options are refused before anything is started. */
+static qdr_status launch_local(int n, const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
+{
+    qdri_watch_opts watch;
+    QDR_TRY(qdri_context_check_opts(opts, &watch));
+    QDR_TRY(check_local(n));
+    return run_local(n, opts, fn, user, exit_code);
+}
+
+#if QDRI_HAVE_MPI
+/* Options may be invalid on one rank only, for which the others would wait: they are refused when contexts are made. */
+static qdr_status launch_processes(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
+{
+    qdri_log_read_level();
+    return qdri_launch_mpi(opts, fn, user, exit_code);
+}
+#else
+/* A world of one rank, so that it is traced in the same way as under MPI. */
+static qdr_status launch_processes(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
+{
+    qdri_watch_opts watch;
+    QDR_TRY(qdri_context_check_opts(opts, &watch));
+    QDR_TRY(
+        qdri_launcher_check(1, "this build of Quadrille has no MPI; rebuild it with -Dmpi=mpich, or use local ranks"));
+    return run_local(1, opts, fn, user, exit_code);
+}
+#endif
+
 qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
 {
     int unused;
@@ -103,15 +124,10 @@ qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn,
     *code = 1;
     if (!fn) return QDR_FAIL(QDR_ERR_ARGUMENT, "launch: the function is NULL");
     if (n_local < 0) return QDR_FAIL(QDR_ERR_ARGUMENT, "launch: %d local ranks; use 1 or more, or 0 for MPI", n_local);
-    qdri_watch_opts watch;
-    QDR_TRY(qdri_context_check_opts(opts, &watch)); /* before anything is started */
-    if (n_local > 0) QDR_TRY(check_local(n_local));
-    if (n_local > 0) return launch_local(n_local, opts, fn, user, code);
-#if QDRI_HAVE_MPI
-    return qdri_launch_mpi(opts, fn, user, code);
-#else
-    return launch_alone(opts, fn, user, code);
-#endif
+    const qdr_status status = n_local > 0 ? launch_local(n_local, opts, fn, user, code)
+                                          : launch_processes(opts, fn, user, code);
+    *code = portable_code(*code);
+    return status;
 }
 
 int qdr_launched(void)

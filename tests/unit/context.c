@@ -232,6 +232,22 @@ static int code_of_rank(qdr_context *ctx, void *user)
     return qdr_context_size(ctx) == *(const int *)user ? 2 * qdr_context_rank(ctx) : 99;
 }
 
+static int first_is(qdr_context *ctx, void *user) { return qdr_context_rank(ctx) == 0 ? *(const int *)user : 0; }
+
+/* A shell would take the last three for 255, 0 and 1. */
+static void what_is_no_exit_code_counts_as_1(void **state)
+{
+    static const struct {
+        int returned, passed_on;
+    } codes[] = {{0, 0}, {1, 1}, {255, 255}, {-1, 1}, {256, 1}, {257, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        int code = -1;
+        CHECK_OK(qdr_launch(2, NULL, first_is, (void *)(uintptr_t)&codes[i].returned, &code));
+        assert_int_equal(code, codes[i].passed_on);
+    }
+}
+
 static void launch_on_threads(void **state)
 {
     (void)state;
@@ -315,6 +331,7 @@ int main(void)
         cmocka_unit_test(contexts_follow_one_another),
         cmocka_unit_test(a_rank_that_never_comes),
         cmocka_unit_test(launch_on_threads),
+        cmocka_unit_test(what_is_no_exit_code_counts_as_1),
         cmocka_unit_test(launchers_and_libraries_that_differ),
         cmocka_unit_test(shapes_propose_others),
         cmocka_unit_test(pictures),
