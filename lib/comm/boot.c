@@ -54,7 +54,7 @@ static qdr_status boot_exchange(qdri_comm *base, qdri_verdict *verdict)
         if (j == 0)
             *verdict = theirs;
         else
-            qdri_verdict_add(verdict, &theirs);
+            qdri_verdict_add(verdict, &theirs, j);
     }
     if (whose < 0) return QDR_OK;
     if (whose == base->rank) memcpy(verdict->sentence, mine.sentence, sizeof mine.sentence);

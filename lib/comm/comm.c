@@ -122,10 +122,10 @@ qdri_verdict qdri_verdict_of(qdr_status mine, uint64_t digest)
     return verdict;
 }
 
-void qdri_verdict_add(qdri_verdict *all, const qdri_verdict *next)
+void qdri_verdict_add(qdri_verdict *all, const qdri_verdict *next, int next_rank)
 {
     all->differs |= next->differs || all->digest != next->digest;
-    all->is_mixed |= next->is_mixed || !all->digest != !next->digest;
+    if (all->odd == 0 && !all->digest != !next->digest) all->odd = next_rank;
     if (all->status != QDR_OK || next->status == QDR_OK) return;
     all->status = next->status;
     memcpy(all->sentence, next->sentence, sizeof all->sentence);
@@ -134,6 +134,17 @@ void qdri_verdict_add(qdri_verdict *all, const qdri_verdict *next)
 qdr_status qdri_comm_exchange(qdri_comm *comm, qdri_verdict *verdict)
 {
     return comm->size > 1 ? comm->table->agree(comm, verdict) : QDR_OK;
+}
+
+static qdr_status fail_mixed(const qdri_comm *comm, int odd)
+{
+    char first[QDRI_MEMBER_BYTES], other[QDRI_MEMBER_BYTES];
+    qdri_comm_name_member(comm, 0, first, sizeof first);
+    qdri_comm_name_member(comm, odd, other, sizeof other);
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "comm: %s: %s and %s are in different calls; all %d ranks must call the same functions in the same "
+                    "order",
+                    qdri_comm_name(comm), first, other, comm->size);
 }
 
 qdr_status qdri_comm_agree_on(qdri_comm *comm, qdr_status mine, uint64_t digest, int *differs)
@@ -147,11 +158,7 @@ qdr_status qdri_comm_agree_on(qdri_comm *comm, qdr_status mine, uint64_t digest,
         qdri_set_last_error(verdict.sentence);
         return (qdr_status)verdict.status;
     }
-    if (!verdict.is_mixed) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "comm: %s: the %d ranks are in different calls; all must call the same functions "
-                    "in the same order",
-                    qdri_comm_name(comm), comm->size);
+    return verdict.odd ? fail_mixed(comm, verdict.odd) : QDR_OK;
 }
 
 qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine)

@@ -52,7 +52,7 @@ typedef struct qdri_coll {
 typedef struct qdri_verdict {
     int status; /* QDR_OK, or the error of the lowest rank that passes one */
     int differs; /* not all digests were the same */
-    int is_mixed; /* some members passed a digest and others did not: they are in different calls */
+    int odd; /* the first member in another call than member 0: only one of the two passed a digest; 0: none */
     uint64_t digest; /* of what must be the same on all members; 0: nothing is compared */
     char sentence[QDRI_ERROR_BYTES]; /* message of the error */
 } qdri_verdict;

@@ -232,7 +232,7 @@ static qdr_status split(qdri_meeting *meeting, int rank, int colour, int key, qd
                         qdri_comm **part)
 {
     const qdri_seat *seats;
-    qdri_seat seat = {.colour = colour, .key = key, .runs_work = qdri_dev_runs_work(dev)};
+    qdri_seat seat = {.purpose = QDRI_TO_SPLIT, .colour = colour, .key = key, .runs_work = qdri_dev_runs_work(dev)};
     local_comm *member = NULL;
     local_group *group = NULL;
     int size, part_rank, leader;

@@ -102,6 +102,28 @@ static qdr_status fail_left(const qdri_meeting *meeting)
                     *why ? ": " : "", why, left);
 }
 
+/* The first member that came for another purpose than member 0; 0: none. */
+static int find_stranger(const qdri_meeting *meeting, const qdri_seat *seats)
+{
+    for (int j = 1; j < meeting->size; j++)
+        if (seats[j].purpose != seats[0].purpose) return j;
+    return 0;
+}
+
+/* All members find the same. */
+static qdr_status compare_purposes(const qdri_meeting *meeting, const qdri_seat *seats)
+{
+    static const char *const names[] = {[QDRI_TO_AGREE] = "an agreement",
+                                        [QDRI_TO_BROADCAST] = "a broadcast",
+                                        [QDRI_TO_SPLIT] = "the creation of groups",
+                                        [QDRI_TO_RUN] = "a collective"};
+    const int j = find_stranger(meeting, seats);
+    if (j == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "comm: rank 0 is in %s, rank %d in %s; all %d ranks must call the same functions in the same order",
+                    names[seats[0].purpose], j, names[seats[j].purpose], meeting->size);
+}
+
 /* The mutex must be held. */
 static void sit_down(qdri_meeting *meeting, int rank, const qdri_seat *mine)
 {
@@ -115,7 +137,7 @@ static void sit_down(qdri_meeting *meeting, int rank, const qdri_seat *mine)
     if (meeting->given_up || ++meeting->n_here < meeting->size) return;
     meeting->n_here = 0;
     meeting->generation++;
-    meeting->is_held = mine->holds;
+    meeting->is_held = mine->holds && find_stranger(meeting, meeting->seats[(meeting->generation - 1) & 1]) == 0;
     pthread_cond_broadcast(&meeting->changed);
 }
 
@@ -132,6 +154,8 @@ qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *c
         status = fail_timeout(meeting, rank, comm, mine->where);
     else if (meeting->generation == generation)
         status = fail_left(meeting);
+    else
+        status = compare_purposes(meeting, *seats);
     pthread_mutex_unlock(&meeting->mutex);
     return status;
 }
@@ -142,7 +166,7 @@ qdr_status qdri_meeting_exchange(qdri_meeting *meeting, int rank, const qdri_com
     const qdri_seat seat = {.verdict = *verdict};
     QDR_TRY(qdri_meeting_join(meeting, rank, comm, &seat, &seats));
     *verdict = seats[0].verdict;
-    for (int j = 1; j < meeting->size; j++) qdri_verdict_add(verdict, &seats[j].verdict);
+    for (int j = 1; j < meeting->size; j++) qdri_verdict_add(verdict, &seats[j].verdict, j);
     return QDR_OK;
 }
 
@@ -154,7 +178,8 @@ qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *
     return (qdr_status)verdict.status;
 }
 
-/* The root waits for all others, even if the meeting is given up meanwhile: they may read its data until then. */
+/* The root waits for all others, even if the meeting is given up meanwhile: they may read its data until then. It needs
+ * no time limit, since all others have arrived with the same root, and only copy. */
 static void end_reading(qdri_meeting *meeting, int is_root)
 {
     pthread_mutex_lock(&meeting->mutex);
@@ -164,20 +189,29 @@ static void end_reading(qdri_meeting *meeting, int is_root)
     pthread_mutex_unlock(&meeting->mutex);
 }
 
+/* All members find the same. */
+static qdr_status compare_broadcasts(const qdri_meeting *meeting, const qdri_seat *seats)
+{
+    for (int j = 1; j < meeting->size; j++) {
+        if (seats[j].root == seats[0].root && seats[j].bytes == seats[0].bytes) continue;
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "broadcast: %zu bytes from root %d on rank 0, %zu bytes from root %d on rank %d; pass the same "
+                        "on all ranks",
+                        seats[0].bytes, seats[0].root, seats[j].bytes, seats[j].root, j);
+    }
+    return QDR_OK;
+}
+
 qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm, int root, void *data, size_t bytes)
 {
     const int rank = comm->rank;
     const qdri_seat *seats;
-    const qdri_seat seat = {.data = data, .bytes = bytes};
-    qdr_status status = QDR_OK;
+    const qdri_seat seat = {.purpose = QDRI_TO_BROADCAST, .data = data, .bytes = bytes, .root = root};
     QDR_TRY(qdri_meeting_join(meeting, rank, comm, &seat, &seats));
-    if (seats[root].bytes != bytes)
-        status = QDR_FAIL(QDR_ERR_SHAPE, "broadcast: rank %d sends %zu bytes, rank %d expects %zu", root,
-                          seats[root].bytes, rank, bytes);
-    else if (rank != root && bytes > 0)
-        memcpy(data, seats[root].data, bytes);
+    QDR_TRY(compare_broadcasts(meeting, seats));
+    if (rank != root && bytes > 0) memcpy(data, seats[root].data, bytes);
     end_reading(meeting, rank == root);
-    return qdri_meeting_agree(meeting, rank, comm, status);
+    return qdri_meeting_agree(meeting, rank, comm, QDR_OK);
 }
 
 qdr_status qdri_meeting_look(qdri_meeting *meeting)

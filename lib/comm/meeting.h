@@ -8,8 +8,12 @@
 
 #include "comm/internal.h"
 
+/* What a meeting is for: the same for all members. */
+typedef enum qdri_purpose { QDRI_TO_AGREE = 0, QDRI_TO_BROADCAST, QDRI_TO_SPLIT, QDRI_TO_RUN } qdri_purpose;
+
 /* What one rank contributes to a meeting. */
 typedef struct qdri_seat {
+    qdri_purpose purpose;
     qdri_verdict verdict;
     int colour, key;
     int runs_work; /* copied from the table of its device */
@@ -19,6 +23,7 @@ typedef struct qdri_seat {
                 * if the meeting is given up meanwhile */
     const void *data;
     size_t bytes;
+    int root;
 } qdri_seat;
 
 typedef struct qdri_meeting {
@@ -26,7 +31,7 @@ typedef struct qdri_meeting {
     pthread_cond_t changed;
     int size, n_here, given_up, is_held;
     int64_t limit_ns; /* for members without a communicator; 0: no limit */
-    int n_reading; /* members that are still copying the data of a broadcast's root */
+    int n_reading; /* members that are still copying the data of a broadcast's root, and wait for nobody meanwhile */
     char why[QDRI_ERROR_BYTES]; /* "": no error */
     char leaver[QDRI_MEMBER_BYTES]; /* the rank that left, if that was why; otherwise "" */
     unsigned generation;
@@ -40,8 +45,9 @@ void qdri_meeting_set_limit(qdri_meeting *meeting, int64_t limit_ns);
 /* Joins the meeting and waits for all other members. comm: the communicator of the members, which supplies names and
  * the time limit; NULL: none. *seats: the contributions of all members, valid until this rank has joined the meeting
  * after the next.
- * @retval QDR_ERR_PEER     a member gave up
- * @retval QDR_ERR_TIMEOUT  a member is missing; the meeting is given up */
+ * @retval QDR_ERR_PEER      a member gave up
+ * @retval QDR_ERR_TIMEOUT   a member is missing; the meeting is given up
+ * @retval QDR_ERR_ARGUMENT  on all members: they came for different purposes */
 QDR_NODISCARD qdr_status qdri_meeting_join(qdri_meeting *meeting, int rank, const qdri_comm *comm,
                                            const qdri_seat *mine, const qdri_seat **seats);
 /* *verdict: in: this rank's; out: that of all ranks. */
@@ -49,7 +55,8 @@ QDR_NODISCARD qdr_status qdri_meeting_exchange(qdri_meeting *meeting, int rank, 
                                                qdri_verdict *verdict);
 /* Returns the status and the message of the lowest rank that passes an error. */
 QDR_NODISCARD qdr_status qdri_meeting_agree(qdri_meeting *meeting, int rank, const qdri_comm *comm, qdr_status mine);
-/* After it returns, with or without success, no member reads the root's data any more. */
+/* After it returns, with or without success, no member reads the root's data any more.
+ * @retval QDR_ERR_ARGUMENT  on all members: they passed different roots or sizes */
 QDR_NODISCARD qdr_status qdri_meeting_broadcast(qdri_meeting *meeting, const qdri_comm *comm, int root, void *data,
                                                 size_t bytes);
 /* Fails if the meeting was given up because of an error. Any thread. */

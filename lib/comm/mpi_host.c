@@ -94,7 +94,7 @@ qdr_status qdri_mpi_exchange(qdri_comm *base, qdri_verdict *verdict)
     for (int rank = 1; rank < base->size; rank++) {
         qdri_verdict theirs;
         QDR_TRY(receive_from(comm, rank, TAG_AGREE, &theirs, sizeof theirs, where));
-        qdri_verdict_add(verdict, &theirs);
+        qdri_verdict_add(verdict, &theirs, rank);
     }
     for (int rank = 1; rank < base->size; rank++)
         QDR_TRY(send_to(comm, rank, TAG_AGREE, verdict, sizeof *verdict, where));

@@ -284,13 +284,24 @@ qdr_status qdr_agree(qdr_context *ctx, qdr_status mine)
     return qdri_comm_agree(ctx->world, mine);
 }
 
-qdr_status qdr_broadcast(qdr_context *ctx, int root, void *data, size_t bytes)
+static qdr_status check_broadcast(int size, int root, const void *data, size_t bytes)
 {
-    QDR_TRY(check_context(ctx, "broadcast"));
-    const int size = qdri_comm_size(ctx->world);
     if (root < 0 || root >= size)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "broadcast: root %d is not in 0 … %d", root, size - 1);
     if (!data && bytes > 0) return QDR_FAIL(QDR_ERR_ARGUMENT, "broadcast: data is NULL for %zu bytes", bytes);
+    return QDR_OK;
+}
+
+/* Ranks also agree: a message of another length, or from elsewhere, would be taken by the wrong call. */
+qdr_status qdr_broadcast(qdr_context *ctx, int root, void *data, size_t bytes)
+{
+    char text[160];
+    qdri_facts facts = {.text = text, .capacity = sizeof text}; /* long enough: no memory is needed */
+    QDR_TRY(check_context(ctx, "broadcast"));
+    const qdr_status status = check_broadcast(qdri_comm_size(ctx->world), root, data, bytes);
+    qdri_facts_add_int(&facts, "the call", "root", root);
+    qdri_facts_add_int(&facts, "the call", "bytes", (int64_t)bytes);
+    QDR_TRY(qdri_comm_agree_same(ctx->world, status, &facts, "broadcast", "pass the same on all ranks"));
     return qdri_comm_broadcast(ctx->world, root, data, bytes);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank makes a different call (QDR_CHECK), or does not arrive (QDR_TIMEOUT): all ranks, or all others, fail with a
+/* One rank makes a different call (QDR_CHECK, or in a broadcast of the context), or does not arrive (QDR_TIMEOUT): all ranks, or all others, fail with a
  * message that names it.
  *
  *   fault_stuck [--local P | --messages | --reordered] CASE     without --local: the ranks started by mpiexec;
@@ -184,6 +184,49 @@ static int case_stack(const stuck *s)
                   "layer 'fc2' on rank 1", "describe the same stack on every rank");
 }
 
+/* ---- broadcasts of the context ---- */
+
+/* All ranks fail, and go on. */
+static int fails_together(const stuck *s, qdr_status got, const char *words, const char *other_words)
+{
+    int value = s->rank;
+    const int last = s->size - 1, result = EXPECT(got, QDR_ERR_ARGUMENT, words, other_words);
+    if (result != AS_EXPECTED || got != QDR_ERR_ARGUMENT) return WRONG;
+    if (qdr_broadcast(s->ctx, last, &value, sizeof value) != QDR_OK || value != last) return WRONG;
+    return qdr_barrier(s->ctx) == QDR_OK ? AS_EXPECTED : WRONG;
+}
+
+static int case_broadcast_root(const stuck *s)
+{
+    int values[4] = {0};
+    return fails_together(s, qdr_broadcast(s->ctx, s->rank == 1, values, sizeof values),
+                          "broadcast: ", "root 0 on rank 0 and 1 on rank 1");
+}
+
+static int case_broadcast_bytes(const stuck *s)
+{
+    int values[4] = {0};
+    return fails_together(s, qdr_broadcast(s->ctx, 0, values, s->rank == 1 ? 4 : 16),
+                          "broadcast: ", "bytes 16 on rank 0 and 4 on rank 1");
+}
+
+static int case_broadcast_invalid(const stuck *s)
+{
+    int values[4] = {0};
+    if (fails_together(s, qdr_broadcast(s->ctx, s->rank == 1 ? s->size : 0, values, sizeof values), "broadcast: root",
+                       "is not in 0") == WRONG)
+        return WRONG;
+    return fails_together(s, qdr_broadcast(s->ctx, 0, s->rank == 1 ? NULL : values, sizeof values), "data is NULL",
+                          "16 bytes");
+}
+
+static int case_broadcast_barrier(const stuck *s)
+{
+    int values[4] = {0};
+    return fails_together(s, s->rank == 1 ? qdr_barrier(s->ctx) : qdr_broadcast(s->ctx, 0, values, sizeof values),
+                          "rank 0 and rank 1 are in different calls", "the same order");
+}
+
 /* ---- one rank does not come ---- */
 
 /* What rank 1 gets: its call may have all it needs from ranks that have given up since. */
@@ -365,6 +408,10 @@ static const struct {
     {"peers", case_peers, "1", NULL},
     {"counts", case_counts, "1", NULL},
     {"stack", case_stack, "1", NULL},
+    {"broadcast-root", case_broadcast_root, NULL, "5"},
+    {"broadcast-bytes", case_broadcast_bytes, NULL, "5"},
+    {"broadcast-invalid", case_broadcast_invalid, NULL, "5"},
+    {"broadcast-barrier", case_broadcast_barrier, NULL, "5"},
     {"late", case_late, NULL, "2"},
     {"late-checked", case_late, "1", "2"},
     {"late-pair", case_late_pair, "0", "2.0"},

@@ -86,6 +86,64 @@ static void a_broadcast_given_up_lets_nobody_read_what_the_root_writes_next(void
     }
 }
 
+/* ---- members that do not do the same ---- */
+
+typedef struct stray {
+    qdri_meeting *meeting;
+    qdri_comm comm;
+    int root; /* -1: agrees */
+    size_t bytes;
+    qdr_status status;
+    char sentence[QDRI_ERROR_BYTES];
+} stray;
+
+static void *do_as_told(void *user)
+{
+    stray *m = user;
+    int data[4] = {m->comm.rank};
+    m->status = m->root < 0 ? qdri_meeting_agree(m->meeting, m->comm.rank, &m->comm, QDR_OK)
+                            : qdri_meeting_broadcast(m->meeting, &m->comm, m->root, data, m->bytes);
+    strncpy(m->sentence, qdr_last_error(), sizeof m->sentence - 1);
+    if (m->status == QDR_ERR_ARGUMENT && qdri_meeting_agree(m->meeting, m->comm.rank, &m->comm, QDR_OK) != QDR_OK)
+        m->status = QDR_ERR_STATE; /* they could not go on */
+    return NULL;
+}
+
+/* Member 2 does something else than the others, which broadcast 16 bytes from member 0. */
+static void expect_all_told(int root, size_t bytes, const char *words)
+{
+    qdri_meeting meeting;
+    assert_int_equal(qdri_meeting_init(&meeting, N_MEMBERS), QDR_OK);
+    stray members[N_MEMBERS];
+    pthread_t threads[N_MEMBERS];
+    for (int j = 0; j < N_MEMBERS; j++) {
+        members[j] = (stray){&meeting, {.rank = j, .size = N_MEMBERS}, j == 2 ? root : 0, j == 2 ? bytes : 16, QDR_OK,
+                             ""};
+        members[j].comm.root = &members[j].comm;
+    }
+    for (int j = 0; j < N_MEMBERS; j++) assert_int_equal(pthread_create(&threads[j], NULL, do_as_told, &members[j]), 0);
+    for (int j = 0; j < N_MEMBERS; j++) {
+        pthread_join(threads[j], NULL);
+        assert_int_equal(members[j].status, QDR_ERR_ARGUMENT);
+        assert_non_null(strstr(members[j].sentence, words));
+    }
+    qdri_meeting_free(&meeting);
+}
+
+static void a_broadcast_that_differs_fails_on_all(void **state)
+{
+    (void)state;
+    expect_all_told(1, 16, "from root 0 on rank 0, 16 bytes from root 1 on rank 2");
+    expect_all_told(2, 16, "from root 0 on rank 0, 16 bytes from root 2 on rank 2");
+    expect_all_told(0, 4, "16 bytes from root 0 on rank 0, 4 bytes");
+}
+
+static void a_broadcast_meets_no_agreement(void **state)
+{
+    (void)state;
+    expect_all_told(-1, 0, "rank 0 is in a broadcast, rank 2 in an agreement");
+}
+
 static int take_memory(void **state)
 {
     static unsigned char *data[N_MEMBERS];
@@ -109,6 +167,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_have_what_the_root_sent),
         cmocka_unit_test(a_broadcast_given_up_lets_nobody_read_what_the_root_writes_next),
+        cmocka_unit_test(a_broadcast_that_differs_fails_on_all),
+        cmocka_unit_test(a_broadcast_meets_no_agreement),
     };
     return cmocka_run_group_tests(tests, take_memory, give_memory_back);
 }
