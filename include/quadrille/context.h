@@ -116,10 +116,10 @@ QDR_API QDR_NODISCARD qdr_status qdr_barrier(qdr_context *ctx);
 /** Makes all ranks return the same status: if any rank passes an error, all ranks return the status and the sentence of
  * the lowest such rank. Collective, blocking. */
 QDR_API QDR_NODISCARD qdr_status qdr_agree(qdr_context *ctx, qdr_status mine);
-/** Copies `bytes` bytes at `data` (host memory) from rank `root` to all ranks. Collective, blocking. For small data: the
- * ranks first agree, with or without QDR_CHECK.
- *  @retval QDR_ERR_ARGUMENT  on all ranks, and nothing is copied: `root` or `bytes` differ between ranks, or are invalid
- *                            on one of them, or another rank is in qdr_barrier() or qdr_agree() */
+/** Copies `bytes` bytes at `data` (host memory) from rank `root` to all ranks. Collective, blocking. The ranks first
+ * agree, with or without QDR_CHECK.
+ *  @retval QDR_ERR_ARGUMENT  on all ranks, and nothing is copied: an argument is invalid on one of them, `root` or
+ *                            `bytes` differ, or another rank is in qdr_barrier() or in qdr_agree() with QDR_OK */
 QDR_API QDR_NODISCARD qdr_status qdr_broadcast(qdr_context *ctx, int root, void *data, size_t bytes);
 
 /** Allocates device memory of this context, aligned to 64 bytes and counted by qdr_mem_usage(). bytes = 0 gives a valid

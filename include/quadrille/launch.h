@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 /** What one rank runs, with its context ready; its result is the exit code of that rank: 0 … 255, and any other value
- * counts as 1. When it returns, the context is destroyed with all of its remaining objects: they may not be used or destroyed afterwards. Ranks that wait for one
- * that has returned fail with QDR_ERR_PEER. */
+ * counts as 1. When it returns, the context is destroyed with all of its remaining objects: they may not be used or
+ * destroyed afterwards. Ranks that wait for one that has returned fail with QDR_ERR_PEER. */
 typedef int (*qdr_main_fn)(qdr_context *ctx, void *user);
 
 /** Runs `fn` once on each rank and waits.
@@ -19,9 +19,9 @@ typedef int (*qdr_main_fn)(qdr_context *ctx, void *user);
  * library was built without MPI.
  *  @param[out] exit_code  the highest exit code of any local rank; under MPI this process's own, or 1 if its context
  *                         failed
- *  @retval QDR_ERR_ARGUMENT  on all ranks: the options or the environment of a rank are invalid; on this one, before
- *                            anything is started: n_local > 0 in one of several processes that a launcher started, unless the
- *                            program has initialised MPI
+ *  @retval QDR_ERR_ARGUMENT  on all ranks: the options or the environment of one of them are invalid; also n_local > 0
+ *                            in one of several processes that a launcher started, unless the program has initialised
+ *                            MPI
  *  @retval QDR_ERR_MPI  mpiexec started several ranks but each believes it is alone: the launcher and the MPI library
  *                       do not match */
 QDR_API QDR_NODISCARD qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn, void *user,

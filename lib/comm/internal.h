@@ -88,8 +88,8 @@ qdri_counter *qdri_counter_of(qdri_comm *comm, const qdri_coll *coll);
 /* Counts elements that this member has sent for the collective. */
 void qdri_count_sent(qdri_comm *comm, const qdri_coll *coll, int64_t n_elems);
 
-/* comm.c: the contribution of one member; combining it with the next one's, of member `next_rank`; the agreement of a member that is alone or
- * delegates. */
+/* comm.c: the contribution of one member; combining it with the next one's, of member `next_rank`; the agreement of a
+ * member that is alone or delegates. */
 qdri_verdict qdri_verdict_of(qdr_status mine, uint64_t digest);
 void qdri_verdict_add(qdri_verdict *all, const qdri_verdict *next, int next_rank);
 QDR_NODISCARD qdr_status qdri_comm_exchange(qdri_comm *comm, qdri_verdict *verdict);

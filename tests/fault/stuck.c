@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank makes a different call (QDR_CHECK, or in a broadcast of the context), or does not arrive (QDR_TIMEOUT): all ranks, or all others, fail with a
- * message that names it.
+/* One rank makes a different call (QDR_CHECK; broadcasts also without), or does not arrive (QDR_TIMEOUT): all ranks, or
+ * all others, fail with a message that names it.
  *
  *   fault_stuck [--local P | --messages | --reordered] CASE     without --local: the ranks started by mpiexec;
  *                                                               --messages: no shared memory;
