@@ -100,7 +100,7 @@ static double processor_secs(void)
 /* hwloc would spend its time on bitmaps of gigabytes for processors with numbers near 2^32. */
 static void limit_memory(void)
 {
-    long n_pages;
+    long n_pages = 0;
     FILE *file = fopen("/proc/self/statm", "r");
     require(file && fscanf(file, "%ld", &n_pages) == 1 && fclose(file) == 0);
     const rlim_t n_bytes = (rlim_t)n_pages * (rlim_t)sysconf(_SC_PAGESIZE) + MEMORY_BYTES;
