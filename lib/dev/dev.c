@@ -206,6 +206,16 @@ static qdr_status stream_check(const qdr_stream *stream)
     return qdri_dev_raise(stream->dev);
 }
 
+/* Passes on the result of enqueuing work. If the device has failed, the other ranks are told why, since their collectives
+ * wait for those of this one, and memory is freed only when earlier work has ended. */
+static qdr_status taken(qdr_stream *stream, qdr_status status)
+{
+    const qdri_dev_table *table = stream->dev->table;
+    if (status < QDR_OK && table->is_failure && table->is_failure(stream, status))
+        qdri_dev_poison(stream->dev, status, qdr_last_error());
+    return status;
+}
+
 static qdr_status pair_check(const qdr_stream *stream, const qdr_event *event)
 {
     if (!event) return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the event is NULL");
@@ -262,13 +272,13 @@ void qdri_unpin(qdri_dev *dev, void *memory) { dev->table->unpin(dev, memory); }
 qdr_status qdri_flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t value)
 {
     QDR_TRY(stream_check(stream));
-    return stream->dev->table->flag_raise(stream, flag, value);
+    return taken(stream, stream->dev->table->flag_raise(stream, flag, value));
 }
 
 qdr_status qdri_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value)
 {
     QDR_TRY(stream_check(stream));
-    return stream->dev->table->flag_wait(stream, flag, value);
+    return taken(stream, stream->dev->table->flag_wait(stream, flag, value));
 }
 
 qdr_status qdri_record_begin(qdr_stream *stream)
@@ -305,7 +315,7 @@ qdr_status qdri_record_check(qdr_stream *stream)
 qdr_status qdri_record_run(qdr_stream *stream, void *record)
 {
     QDR_TRY(stream_check(stream));
-    return stream->dev->table->record_run(stream, record);
+    return taken(stream, stream->dev->table->record_run(stream, record));
 }
 
 void qdri_record_free(qdri_dev *dev, void *record)
@@ -356,19 +366,19 @@ void qdri_event_keep(qdr_event *event, qdri_life *needs) { event->needs = qdri_l
 qdr_status qdri_event_record(qdr_event *event, qdr_stream *stream)
 {
     QDR_TRY(pair_check(stream, event));
-    return stream->dev->table->event_record(event, stream);
+    return taken(stream, stream->dev->table->event_record(event, stream));
 }
 
 qdr_status qdri_stream_wait(qdr_stream *stream, qdr_event *event)
 {
     QDR_TRY(pair_check(stream, event));
-    return stream->dev->table->stream_wait(stream, event);
+    return taken(stream, stream->dev->table->stream_wait(stream, event));
 }
 
 qdr_status qdri_stream_wait_across(qdr_stream *stream, qdr_event *event)
 {
     QDR_TRY(stream_check(stream));
-    return stream->dev->table->stream_wait(stream, event);
+    return taken(stream, stream->dev->table->stream_wait(stream, event));
 }
 
 int qdri_event_reached(qdr_event *event) { return event->dev->table->event_reached(event); }
@@ -376,7 +386,7 @@ int qdri_event_reached(qdr_event *event) { return event->dev->table->event_reach
 qdr_status qdri_stamp(qdr_stream *stream, int64_t *nanosecs)
 {
     QDR_TRY(stream_check(stream));
-    return stream->dev->table->stamp(stream, nanosecs);
+    return taken(stream, stream->dev->table->stamp(stream, nanosecs));
 }
 
 qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
@@ -388,7 +398,7 @@ qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size
     if (bytes > QDRI_WORK_BYTES) {
         return QDR_FAIL(QDR_ERR_ARGUMENT, "work: %zu bytes of arguments, at most %d fit", bytes, QDRI_WORK_BYTES);
     }
-    return stream->dev->table->work(stream, fn, args, bytes);
+    return taken(stream, stream->dev->table->work(stream, fn, args, bytes));
 }
 
 qdr_status qdri_dev_check_rounding(const qdri_dev *dev)
@@ -416,14 +426,14 @@ qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm)
             "product: the %s cannot fuse this bias or GELU with a product of %s; run a separate kernel after it",
             stream->dev->table->name, qdr_dtype_name(gemm->dtype));
     if (gemm->round_a) QDR_TRY(qdri_dev_check_rounding(stream->dev));
-    return stream->dev->table->gemm(stream, gemm);
+    return taken(stream, stream->dev->table->gemm(stream, gemm));
 }
 
 qdr_status qdri_kernel_run(qdr_stream *stream, const qdri_kernel *kernel)
 {
     QDR_TRY(stream_check(stream));
     QDR_TRY(qdri_kernel_check(kernel));
-    return stream->dev->table->kernel(stream, kernel);
+    return taken(stream, stream->dev->table->kernel(stream, kernel));
 }
 
 qdr_status qdri_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes)
@@ -431,7 +441,7 @@ qdr_status qdri_copy(qdr_stream *stream, void *dst, const void *src, size_t byte
     QDR_TRY(stream_check(stream));
     if (bytes == 0 || dst == src) return QDR_OK;
     if (!dst || !src) return QDR_FAIL(QDR_ERR_ARGUMENT, "copy: %zu bytes from or to NULL", bytes);
-    return stream->dev->table->copy(stream, dst, src, bytes);
+    return taken(stream, stream->dev->table->copy(stream, dst, src, bytes));
 }
 
 qdr_status qdri_fill_zero(qdr_stream *stream, void *dst, size_t bytes)
@@ -439,5 +449,5 @@ qdr_status qdri_fill_zero(qdr_stream *stream, void *dst, size_t bytes)
     QDR_TRY(stream_check(stream));
     if (bytes == 0) return QDR_OK;
     if (!dst) return QDR_FAIL(QDR_ERR_ARGUMENT, "fill: %zu bytes at NULL", bytes);
-    return stream->dev->table->fill_zero(stream, dst, bytes);
+    return taken(stream, stream->dev->table->fill_zero(stream, dst, bytes));
 }

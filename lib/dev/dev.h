@@ -64,6 +64,8 @@ typedef struct qdri_dev_table {
     qdr_status (*event_record)(qdr_event *event, qdr_stream *stream);
     qdr_status (*stream_wait)(qdr_stream *stream, qdr_event *event);
     int (*event_reached)(qdr_event *event);
+    /* Whether the device has failed if it did not accept work because of this; optional: it has not. */
+    int (*is_failure)(qdr_stream *stream, qdr_status status);
     qdr_status (*stamp)(qdr_stream *stream, int64_t *nanosecs);
     qdr_status (*work)(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
     qdr_status (*copy)(qdr_stream *stream, void *dst, const void *src, size_t bytes);

@@ -151,6 +151,7 @@ static cudaError_t record(cudaEvent_t event, fake_stream *stream, unsigned flags
 {
     const cudaError_t error = check_record(event, stream);
     if (error != cudaSuccess) return error;
+    if (fake_take_failure("event")) return cudaErrorLaunchFailure;
     if (!(event->flags & cudaEventDisableTiming)) fake_count("timed event");
     if (stream->capture && (flags & cudaEventRecordExternal)) {
         fake_capture_event(stream, FAKE_COMMAND_RECORD_EVENT, event);
@@ -185,6 +186,7 @@ static cudaError_t enqueue_wait(fake_stream *stream, cudaEvent_t event, unsigned
     cudaError_t error = check(event, "cudaStreamWaitEvent");
     if (error == cudaSuccess) error = fake_capture_check(stream);
     if (error != cudaSuccess) return error;
+    if (fake_take_failure("event")) return cudaErrorLaunchFailure;
     if (stream->capture && (flags & cudaEventWaitExternal)) {
         fake_capture_event(stream, FAKE_COMMAND_WAIT_EVENT, event);
         return cudaSuccess;

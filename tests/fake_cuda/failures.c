@@ -29,7 +29,7 @@ void fake_plan_failures(const char *text)
     fake_mutex_unlock(&lock);
 }
 
-void fake_fail(const char *text)
+__attribute__((visibility("default"))) void fake_fail(const char *text)
 {
     (void)fake_get_settings(); /* which plans, too */
     fake_plan_failures(text);

@@ -52,7 +52,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, void *user)
     const host_call call = {fn, user};
     fake_lock();
     fake_stream *stream = fake_find_stream(handle, "cudaLaunchHostFunc");
-    const cudaError_t error = stream ? fake_capture_check(stream) : cudaErrorInvalidResourceHandle;
+    cudaError_t error = stream ? fake_capture_check(stream) : cudaErrorInvalidResourceHandle;
+    if (error == cudaSuccess && fake_take_failure("launch")) error = cudaErrorLaunchFailure;
     fake_managed_be_unsure();
     if (error == cudaSuccess) fake_submit(stream, fake_run_host_call, &call, sizeof call);
     fake_unlock();

@@ -120,9 +120,7 @@ qdr_status qdri_cuda_stream_wrap(qdri_dev *dev, void *native, qdr_stream **strea
 void *qdri_cuda_stream_native(qdr_stream *stream);
 void qdri_cuda_stream_destroy(qdr_stream *stream);
 qdr_status qdri_cuda_stream_synchronize(qdr_stream *stream);
-/* Passes on the result of enqueuing work on the stream. If the GPU rejected it, the device has failed: the other ranks
- * are told why, and memory is freed only when earlier work has ended. */
-qdr_status qdri_cuda_taken(qdr_stream *stream, qdr_status status);
+int qdri_cuda_is_failure(qdr_stream *stream, qdr_status status);
 qdr_status qdri_cuda_event_create(qdri_dev *dev, qdr_event **event);
 void qdri_cuda_event_destroy(qdr_event *event);
 qdr_status qdri_cuda_event_record(qdr_event *event, qdr_stream *stream);

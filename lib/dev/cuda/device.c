@@ -47,6 +47,7 @@ static const qdri_dev_table cuda_table = {
     .event_record = qdri_cuda_event_record,
     .stream_wait = qdri_cuda_stream_wait,
     .event_reached = qdri_cuda_event_reached,
+    .is_failure = qdri_cuda_is_failure,
     .stamp = qdri_cuda_stamp,
     .work = qdri_cuda_work,
     .copy = qdri_cuda_copy,

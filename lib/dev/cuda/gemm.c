@@ -395,8 +395,7 @@ static qdr_status multiply(qdr_stream *stream, qdri_cuda_product *p, const qdri_
                                p->a, is_double ? (const void *)&g->beta : &beta, result, p->c, result, p->c,
                                &p->algorithms[0], workspace, QDRI_CUDA_WORKSPACE_BYTES, qdri_cuda_handle(stream));
     } while (is_refusal(error) && drop_algorithm(p));
-    return is_refusal(error) ? check_algorithm(dev, p)
-                             : qdri_cuda_taken(stream, qdri_cublas_status(dev, error, "cublasLtMatmul"));
+    return is_refusal(error) ? check_algorithm(dev, p) : qdri_cublas_status(dev, error, "cublasLtMatmul");
 }
 
 static qdr_status find_or_make(qdri_cuda_dev *dev, const qdri_gemm *gemm, qdri_cuda_product **product)

@@ -119,14 +119,13 @@ static qdr_status run(const qdri_cuda_dev *dev, const record *recorded, cudaStre
     return order(dev, recorded, handle, recorded->origin);
 }
 
-/* If a run is rejected, all ranks must know: their collectives wait for those of this one. */
 qdr_status qdri_cuda_record_run(qdr_stream *stream, void *recorded)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     if (dev->recording)
         return QDR_FAIL(QDR_ERR_STATE, "graph: the context is recording, and a recorded step cannot be part of "
                                        "another; call qdr_graph_end() first");
-    return qdri_cuda_taken(stream, run(dev, recorded, qdri_cuda_handle(stream)));
+    return run(dev, recorded, qdri_cuda_handle(stream));
 }
 
 void qdri_cuda_record_free(qdri_dev *dev, void *data)

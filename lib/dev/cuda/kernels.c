@@ -31,7 +31,7 @@ qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel)
     if (error == cudaErrorNotSupported)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: there is no kernel %d for %s", (int)kernel->kind,
                         qdr_dtype_name(kernel->dtype));
-    return qdri_cuda_taken(stream, qdri_cuda_status(dev, error, "a kernel's launch"));
+    return qdri_cuda_status(dev, error, "a kernel's launch");
 }
 
 void qdri_cuda_look_for_fault(qdri_cuda_dev *dev)

@@ -236,7 +236,7 @@ qdr_status qdri_cuda_copy(qdr_stream *stream, void *dst, const void *src, size_t
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     QDR_TRY(qdri_cuda_enter(dev));
     const cudaError_t error = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, qdri_cuda_handle(stream));
-    return qdri_cuda_taken(stream, qdri_cuda_status(dev, error, "cudaMemcpyAsync"));
+    return qdri_cuda_status(dev, error, "cudaMemcpyAsync");
 }
 
 qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes)
@@ -244,7 +244,7 @@ qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes)
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     QDR_TRY(qdri_cuda_enter(dev));
     const cudaError_t error = cudaMemsetAsync(dst, 0, bytes, qdri_cuda_handle(stream));
-    return qdri_cuda_taken(stream, qdri_cuda_status(dev, error, "cudaMemsetAsync"));
+    return qdri_cuda_status(dev, error, "cudaMemsetAsync");
 }
 
 static qdr_status make_once(qdr_stream *stream, size_t bytes, void **memory)

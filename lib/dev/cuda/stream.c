@@ -89,10 +89,10 @@ static qdr_status poison(qdri_dev *dev, qdr_status status)
     return status;
 }
 
-qdr_status qdri_cuda_taken(qdr_stream *stream, qdr_status status)
+/* A recording is not waited for by other ranks. */
+int qdri_cuda_is_failure(qdr_stream *stream, qdr_status status)
 {
-    const int is_lost = status == QDR_ERR_DEVICE || status == QDR_ERR_MEMORY;
-    return is_lost && !qdri_cuda_is_recording(stream) ? poison(stream->dev, status) : status;
+    return (status == QDR_ERR_DEVICE || status == QDR_ERR_MEMORY) && !qdri_cuda_is_recording(stream);
 }
 
 qdr_status qdri_cuda_stream_synchronize(qdr_stream *stream)
