@@ -206,8 +206,8 @@ static qdr_status stream_check(const qdr_stream *stream)
     return qdri_dev_raise(stream->dev);
 }
 
-/* Passes on the result of enqueuing work. If the device has failed, the other ranks are told why, since their collectives
- * wait for those of this one, and memory is freed only when earlier work has ended. */
+/* Passes on the result of enqueuing work. If the device has failed, the other ranks are told why, since their
+ * collectives wait for those of this one, and memory is freed only when earlier work has ended. */
 static qdr_status taken(qdr_stream *stream, qdr_status status)
 {
     const qdri_dev_table *table = stream->dev->table;
