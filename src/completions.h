@@ -3,7 +3,7 @@
 #ifndef QUADRILLE_SRC_COMPLETIONS_H
 #define QUADRILLE_SRC_COMPLETIONS_H
 
-#include "command.h"
+#include "common/command.h"
 
 /* Everything that can be completed. */
 typedef struct command_tables {

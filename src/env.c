@@ -4,7 +4,7 @@
 #include <quadrille/environment.h>
 #include <stdio.h>
 
-#include "command.h"
+#include "common/command.h"
 
 enum { OPTION_JSON };
 static const option_spec specs[] = {

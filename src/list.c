@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "command.h"
+#include "common/command.h"
 
 enum { OPTION_JSON, OPTION_HELP };
 

@@ -3,7 +3,7 @@
 #ifndef TEST_GPT_NET_H
 #define TEST_GPT_NET_H
 
-#include "core/net.h"
+#include "schedule/net.h"
 
 enum { GPT_NET_LAYERS = 2 };
 

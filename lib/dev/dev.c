@@ -18,12 +18,12 @@ void qdri_dev_init(qdri_dev *dev, const qdri_dev_table *table)
     dev->sentence[0] = '\0';
     dev->on_poison = NULL;
     dev->on_poison_user = NULL;
-    memset(dev->own_bells, 0, sizeof dev->own_bells);
-    dev->bells = dev->own_bells;
+    memset(dev->own_wake_events, 0, sizeof dev->own_wake_events);
+    dev->wake_events = dev->own_wake_events;
     dev->source = (qdri_mem_source){0};
 }
 
-void qdri_dev_use_bells(qdri_dev *dev, qdri_bell *bells) { dev->bells = bells; }
+void qdri_dev_use_wake_events(qdri_dev *dev, qdri_wake_event *wake_events) { dev->wake_events = wake_events; }
 
 void qdri_dev_use_memory(qdri_dev *dev, qdri_mem_source source) { dev->source = source; }
 

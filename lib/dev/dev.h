@@ -9,8 +9,8 @@
 #include "core/dtype.h"
 #include "core/life.h"
 #include "core/status.h"
-#include "dev/bell.h"
 #include "dev/kernels.h"
+#include "dev/wake_event.h"
 
 typedef struct qdri_dev qdri_dev;
 
@@ -116,14 +116,14 @@ typedef struct qdri_dev_table {
 /* Whether a limit on address space (ulimit -v), if there is one, leaves enough for n_devices more CPU devices of one
  * BLAS thread each. Must be called first: hwloc crashes if nothing is left.
  * @retval QDR_ERR_MEMORY  no; the message has the numbers */
-QDR_NODISCARD qdr_status qdri_dev_check_room(int n_devices);
+QDR_NODISCARD qdr_status qdri_dev_check_address_space(int n_devices);
 
 /* Creates the CPU device. n_threads: BLAS threads. The device is used by one host thread and its own workers. */
 QDR_NODISCARD qdr_status qdri_dev_create_cpu(int n_threads, qdri_dev **dev);
-/* Makes the device's threads sleep on these bells, QDRI_DEV_BELLS of them, instead of its own: other processes may ring
- * them. Call it before the device has streams; the bells must outlive those. */
-void qdri_dev_use_bells(qdri_dev *dev, qdri_bell *bells);
-#define QDRI_DEV_BELLS 8
+/* Makes the device's threads sleep on these wake events, QDRI_DEV_WAKE_EVENTS of them, instead of its own: other
+ * processes may signal them. Call it before the device has streams; the events must outlive those. */
+void qdri_dev_use_wake_events(qdri_dev *dev, qdri_wake_event *wake_events);
+#define QDRI_DEV_WAKE_EVENTS 8
 /* Where a device takes memory from before it uses the C library. */
 typedef struct qdri_mem_source {
     void *(*alloc)(void *user, size_t bytes); /* zeroed, aligned to 64 bytes; NULL: not available here */
@@ -253,13 +253,13 @@ typedef struct qdri_waker qdri_waker;
 qdri_waker *qdri_current_waker(void);
 /* Makes the waker's thread check its pending work again; any thread may call it. */
 void qdri_wake(qdri_waker *waker);
-/* The index of the waker's bell among the device's. */
-int qdri_waker_bell(const qdri_waker *waker);
+/* The index of the waker's wake event among the device's. */
+int qdri_waker_wake_event(const qdri_waker *waker);
 /* Called by work that returns QDR_PENDING and that nothing will wake: the thread polls, with growing pauses (it yields
  * at first, and later sleeps up to 0.5 ms), instead of sleeping until it is woken. */
 void qdri_poll_again(void);
 /* Called by work that returns QDR_PENDING but has made progress: the pauses start again at the shortest. */
-void qdri_got_on(void);
+void qdri_progressed(void);
 /* Called by work that returns QDR_PENDING and that may miss a wake-up: the thread checks again after this time at the
  * latest. */
 void qdri_look_within(int64_t ns);

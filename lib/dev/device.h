@@ -18,8 +18,8 @@ struct qdri_dev {
     void (*on_poison)(void *user);
     void *on_poison_user;
     qdri_mem_source source; /* alloc = NULL: none */
-    qdri_bell *bells; /* for its threads */
-    qdri_bell own_bells[QDRI_DEV_BELLS];
+    qdri_wake_event *wake_events; /* for its threads */
+    qdri_wake_event own_wake_events[QDRI_DEV_WAKE_EVENTS];
 };
 
 struct qdr_stream {

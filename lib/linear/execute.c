@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "core/block.h"
-#include "core/trace.h"
 #include "linear/operations.h"
+#include "schedule/trace.h"
 
 void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref)
 {

@@ -3,7 +3,6 @@
 #ifndef QDRI_LINEAR_INTERNAL_H
 #define QDRI_LINEAR_INTERNAL_H
 
-#include "core/net.h"
 #include "core/ranges.h"
 #include "grid/internal.h"
 #include "linear/life.h"
@@ -11,6 +10,7 @@
 #include "quadrille/coll.h"
 #include "quadrille/linear.h"
 #include "quadrille/ops.h"
+#include "schedule/net.h"
 
 struct qdr_linear {
     qdr_stack *stack;
@@ -98,7 +98,7 @@ QDR_NODISCARD qdr_status qdri_stack_check_apart(const qdr_stack *stack, const ch
  * stack or of others in the context overlap anything else. */
 QDR_NODISCARD qdr_status qdri_stack_check_bind(const qdr_stack *stack, void *const callers[QDRI_CALLER]);
 
-/* needs.c: determines what the lists need, and reserves the staging. */
+/* workspace.c: determines what the lists need, and reserves the staging. */
 QDR_NODISCARD qdr_status qdri_stack_reserve_staging(qdr_stack *stack);
 
 /* report.c: measurements and output for QDR_REPORT. */

@@ -3,7 +3,7 @@
 #ifndef QDRI_LINEAR_MEASURES_H
 #define QDRI_LINEAR_MEASURES_H
 
-#include "core/net.h"
+#include "schedule/net.h"
 
 enum { QDRI_KEPT_RUNS = 32, QDRI_N_LISTS = 1 + QDRI_N_BACKWARDS };
 

@@ -18,9 +18,9 @@ typedef struct qdri_op_run {
  * not wanted). */
 qdr_status qdri_run_op(const qdri_op_run *run);
 
-/* grouped.c: attention with gathered key heads */
-qdr_status qdri_run_grouped_forward(const qdri_op_run *run);
-qdr_status qdri_run_grouped_backward(const qdri_op_run *run);
+/* gqa.c: attention with gathered key heads */
+qdr_status qdri_run_gqa_forward(const qdri_op_run *run);
+qdr_status qdri_run_gqa_backward(const qdri_op_run *run);
 /* The collective that gathers all heads (QDR_ALL_GATHER) or sums their gradients (QDR_REDUCE_SCATTER), without its
  * memory; and its communicator. */
 qdri_coll qdri_key_heads_coll(const qdr_attention *local, const qdri_key_heads *keys, qdr_coll_kind kind);

@@ -7,10 +7,10 @@
 
 #include "core/environment.h"
 #include "core/log.h"
-#include "core/net_price.h"
 #include "core/size.h"
 #include "linear/internal.h"
 #include "quadrille/auto.h"
+#include "schedule/net_price.h"
 
 enum { MAX_KINDS = 96, LABEL_BYTES = 32 };
 

@@ -73,7 +73,7 @@ static qdr_status norm_backward(const qdri_op_run *run)
 static qdr_status attention_forward(const qdri_op_run *run)
 {
     const qdr_attention attention = attention_of(run);
-    if (run->node->u.attention.keys.gathered) return qdri_run_grouped_forward(run);
+    if (run->node->u.attention.keys.gathered) return qdri_run_gqa_forward(run);
     return qdr_attention_forward(context(run), &attention, input(run, 0), output(run), saved(run), work(run),
                                  run->stream);
 }
@@ -81,7 +81,7 @@ static qdr_status attention_forward(const qdri_op_run *run)
 static qdr_status attention_backward(const qdri_op_run *run)
 {
     const qdr_attention attention = attention_of(run);
-    if (run->node->u.attention.keys.gathered) return qdri_run_grouped_backward(run);
+    if (run->node->u.attention.keys.gathered) return qdri_run_gqa_backward(run);
     return qdr_attention_backward(context(run), &attention, input(run, 0), output(run), saved(run), d_output(run),
                                   d_input(run, 0), work(run), run->stream);
 }

@@ -2,8 +2,8 @@
 /* How each W is stored, and the output about it. */
 #include <string.h>
 
-#include "core/tune.h"
 #include "linear/internal.h"
+#include "schedule/tune.h"
 
 void qdri_layer_set_storage(qdr_linear *layer, qdr_storage storage, qdr_storage_reason reason)
 {

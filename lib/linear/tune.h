@@ -3,8 +3,8 @@
 #ifndef QDRI_LINEAR_TUNE_H
 #define QDRI_LINEAR_TUNE_H
 
-#include "core/tune.h"
 #include "linear/internal.h"
+#include "schedule/tune.h"
 
 /* tune.c */
 /* A name for the processor and the library that computes products, in characters that any file can contain. */

@@ -3,10 +3,10 @@
 #ifndef QDRI_OPS_OPS_H
 #define QDRI_OPS_OPS_H
 
-#include "core/op_bytes.h"
 #include "core/ranges.h"
 #include "grid/internal.h"
 #include "quadrille/ops.h"
+#include "schedule/op_bytes.h"
 
 /* Checks; the message begins with `who`. */
 QDR_NODISCARD qdr_status qdri_check_object(const char *who, const void *object, const char *what);

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/op_bytes.h"
 #include "dev/dev.h"
+#include "schedule/op_bytes.h"
 
 enum { N_TRIALS = 15, ROWS = 512, COLS = 512, CONTEXT = 128, HEADS = 4, HEAD_SIZE = 32 };
 

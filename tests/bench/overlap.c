@@ -19,7 +19,7 @@
 
 #include "common/gpt.h"
 #include "common/meter.h"
-#include "grid/context.h"
+#include "context/context.h"
 #include "linear/internal.h"
 
 enum { MAX_ROUNDS = 100, MAX_LAYERS = 16 };

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "comm/comm.h"
-#include "comm/local.h"
-#include "comm/mpi.h"
+#include "comm/local/local.h"
+#include "comm/mpi/mpi.h"
 #include "config.h"
 #include "conform/comm_values.h"
 #include "core/block.h"

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/layer_case.h"
 #include "grid/internal.h"
-#include "layer_case.h"
 
 enum { MAX_RANKS = 16, MAX_CALLS = 32, MAX_GRIDS = 256 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear layers on every grid of P ranks against the serial reference of src/reference.h, in both layouts of both
- * edges:
+/* Linear layers on every grid of P ranks against the serial reference of src/common/reference.h, in both layouts of
+ * both edges:
  *
  *   sweep     f32, f64, bf16 and f16, random uneven shapes, some of which leave ranks with nothing, normal and
  *             transposed: y, dx, dw, db within their bounds, and bytes sent equal to the bytes planned
@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/layer_case.h"
 #include "grid/internal.h"
-#include "layer_case.h"
 
 typedef struct test_settings {
     int64_t n_ranks, n_cases, seed;

@@ -6,8 +6,8 @@
  * The test can fail from four ranks on. */
 #include <math.h>
 
+#include "common/reference.h"
 #include "dist.h"
-#include "reference.h"
 
 #define HALF_UNIT 0x1p-8
 static const double small = HALF_UNIT * (1 - HALF_UNIT);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fault/reordered.h"
 
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 #include "core/status.h"
 
 #if QDRI_HAVE_MPI

@@ -15,7 +15,7 @@
 #include "config.h"
 #include "quadrille/quadrille.h"
 #if QDRI_HAVE_MPI
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 #include "quadrille/mpi.h"
 #endif
 

@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "comm/comm.h"
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 #include "config.h"
 #include "fault/reordered.h"
 #include "grid/internal.h"

@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "command.h"
+#include "common/command.h"
+#include "common/npy.h"
 #include "fault/inject.h"
-#include "npy.h"
 #include "qdr_test.h"
 
 enum { MOST_CALLS = 20000 };

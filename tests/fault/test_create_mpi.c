@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 #include "fault/inject.h"
 #include "fault/reordered.h"
 #include "grid/internal.h"

@@ -3,7 +3,7 @@
  * moment, in the middle of a step of this one. */
 #include <stdlib.h>
 
-#include "comm/mpi_internal.h"
+#include "comm/mpi/internal.h"
 #include "qdr_test.h"
 
 /* When the other member comes. */
@@ -19,7 +19,7 @@ static pair *current;
 static moment comes;
 static int given_up;
 
-/* What the other member writes and says, as mpi_node_coll.c does. */
+/* What the other member writes and says, as lib/comm/mpi/node_coll.c does. */
 static void other_comes(moment now)
 {
     if (comes != now) return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arbitrary bytes as a table: refused with one message, or read; what is read can be written, and read again with the
  * same cells. */
-#include "csv.h"
+#include "common/csv.h"
 #include "fuzz.h"
 
 static void check_sentence(const char *sentence)

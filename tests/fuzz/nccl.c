@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arbitrary bytes as the output of nccl-tests: refused with one message, or converted to a readable table. */
-#include "csv.h"
+#include "predict/nccl.h"
+#include "common/csv.h"
 #include "fuzz.h"
-#include "predict_nccl.h"
 
 static void check_table(const char *text, size_t n_bytes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arbitrary bytes as a NumPy file: the reader accepts them or refuses them with one message, and never reads beyond
  * them. */
-#include "npy.h"
+#include "common/npy.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)

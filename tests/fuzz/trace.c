@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arbitrary bytes as the trace of rank 0: refused with one message, or accepted; then its times are in order and sums
  * are finite. */
-#include "trace.h"
+#include "trace/trace.h"
 
 #include <float.h>
 #include <math.h>

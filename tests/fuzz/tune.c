@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arbitrary bytes as a file of choices: refused with one printable message, or accepted; accepted choices can be
  * written, and read again. */
-#include "core/tune.h"
+#include "schedule/tune.h"
 #include "fuzz.h"
 
 static void check_again(const qdri_tune_table *table)

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "../../perfmodel/price.h"
 #include "core/size.h"
+#include "price/price.h"
 
 static double vector_bytes(const qdri_pricing *p, const qdri_role *role, int n_ranks)
 {

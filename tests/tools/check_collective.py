@@ -14,13 +14,13 @@ import sys
 
 from tracked_files import tracked_files
 
-ROOMS = ("lib/comm/", "lib/grid/")
+ROOMS = ("lib/comm/", "lib/context/", "lib/grid/")
 # Calls in which ranks synchronize. The first set returns the same status on all of them.
 AGREEING = {"qdri_comm_agree", "qdri_comm_agree_same", "qdri_comm_any", "qdri_comm_broadcast", "qdri_comm_split",
             "qdri_mpi_agree", "qdri_mpi_exchange", "qdri_mpi_broadcast",
-            "qdri_meeting_join", "qdri_meeting_agree", "qdri_meeting_exchange", "qdri_meeting_broadcast", "boot_agree",
+            "qdri_barrier_join", "qdri_barrier_agree", "qdri_barrier_exchange", "qdri_barrier_broadcast", "boot_agree",
             "boot_exchange", "qdri_local_world_agree", "qdri_boot_barrier"}
-MEETING = {"MPI_Comm_split", "MPI_Comm_split_type", "MPI_Comm_idup", "MPI_Bcast", "MPI_Allreduce", "MPI_Allgather",
+WAITING = {"MPI_Comm_split", "MPI_Comm_split_type", "MPI_Comm_idup", "MPI_Bcast", "MPI_Allreduce", "MPI_Allgather",
            "MPI_Ibarrier"}
 # What says it in words, a NULL of the caller's, and the error of a device that has told all ranks already.
 SAME = re.compile(r"the same (on all ranks|everywhere)|\bNULL\b|MPI_SUCCESS|rank < 0|qdri_dev_raise|check_context\(")
@@ -64,7 +64,7 @@ class Source:
         self.bodies = [(path, name, list(statements(body, line)), static)
                        for path, text in files for name, body, line, static in functions(path, text)]
         self.own = {(path, name) for path, name, _, static in self.bodies if static}
-        self.meets = {(None, name) for name in AGREEING | MEETING}
+        self.meets = {(None, name) for name in AGREEING | WAITING}
         before = -1
         while before != len(self.meets):
             before = len(self.meets)

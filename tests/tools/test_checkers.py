@@ -40,11 +40,15 @@ class Layers(Case):
 
     def test_clean(self):
         for path, line in (("lib/grid/a.c", '#include "comm/comm.h"'), ("lib/dev/cpu/b.c", "#include <cblas.h>"),
-                           ("lib/comm/mpi_send.c", "#include <mpi.h>"), ("src/c.c", "#include <quadrille/grid.h>"),
+                           ("lib/comm/mpi/send.c", "#include <mpi.h>"), ("src/c.c", "#include <quadrille/grid.h>"),
                            ("perfmodel/d.c", '#include "core/status.h"'), ("tests/e.c", "#include <cmocka.h>"),
                            ("lib/dev/f.c", "#include <pthread.h>"), ("lib/dev/g.c", '#include "dev/dev.h"'),
                            ("lib/grid/h.c", 'x = getenv("PMI_RANK");'), ("tests/i.c", 'x = getenv("QDR_TEST_SEED");'),
-                           ("lib/core/environment.c", "x = secure_getenv(name);")):
+                           ("lib/core/environment.c", "x = secure_getenv(name);"),
+                           ("src/plan/j.c", '#include "common/options.h"'),
+                           ("lib/schedule/k.c", "#include <jansson.h>"),
+                           ("perfmodel/price/l.c", '#include "files/data.h"'),
+                           ("lib/comm/mpi/m.c", '#include "comm/comm.h"'), ("lib/dev/n.cuh", "#include <utility>")):
             self.assertEqual(self.check(path, line), [], line)
 
     def test_faults(self):
@@ -60,10 +64,39 @@ class Layers(Case):
                            ("lib/core/o.c", '#include "../grid/internal.h"'),
                            ("lib/linear/p.c", "#include <jansson.h>"), ("lib/grid/q.c", 'x = getenv("QDR_CHECK");'),
                            ("src/r.c", 'x = secure_getenv( "QDR_CHECK");'), ("examples/s.c", "x = getenv(name);"),
-                           ("perfmodel/t.c", "x = getenv (NAME);")):
+                           ("perfmodel/t.c", "x = getenv (NAME);"),
+                           ("src/common/u.c", '#include "plan/plan.h"'), ("src/topo/v.c", '#include "trace/trace.h"'),
+                           ("perfmodel/machine/w.c", '#include "price/price.h"'),
+                           ("lib/comm/x.c", '#include "comm/nccl/internal.h"'),
+                           ("lib/comm/mpi/y.c", '#include "comm/nccl/internal.h"'),
+                           ("lib/context/z.c", '#include "grid/internal.h"'),
+                           ("lib/core/za.c", '#include "schedule/net.h"'), ("src/new/zb.c", '#include "common/svg.h"'),
+                           ("lib/dev/cuda/zc.cu", '#include "comm/comm.h"')):
             with self.subTest(line=line, path=path):
                 self.assertEqual(len(self.check(path, line)), 1)
                 os.remove(os.path.join(self.folder, path))
+
+    def link(self, sources):
+        """What the objects of these sources have to complain of."""
+        commands = []
+        for path, text in sources.items():
+            made = os.path.join("lib/libquadrille.a.p", path.replace("/", "_") + ".o")
+            os.makedirs(os.path.join(self.folder, "build", os.path.dirname(made)), exist_ok=True)
+            subprocess.run(["cc", "-c", self.plant(path, text), "-o", os.path.join(self.folder, "build", made)],
+                           check=True)
+            commands.append({"directory": os.path.join(self.folder, "build"), "file": "../" + path, "output": made})
+        with open(os.path.join(self.folder, "build/compile_commands.json"), "w", encoding="utf-8") as file:
+            json.dump(commands, file)
+        return list(check_layers.check_objects(os.path.join(self.folder, "build")))
+
+    def test_objects(self):
+        calls, called = "void below(void);\nvoid above(void) { below(); }\n", "void below(void) {}\n"
+        self.assertEqual(self.link({"lib/comm/a.c": calls, "lib/dev/b.c": called}), [])
+        self.assertEqual(self.link({"lib/comm/mpi/a.c": calls, "lib/comm/b.c": called}), [])
+        for above, below in (("lib/dev/a.c", "lib/comm/b.c"), ("lib/comm/a.c", "lib/comm/mpi/b.c"),
+                             ("lib/core/a.c", "perfmodel/price/b.c"), ("lib/comm/mpi/a.c", "lib/comm/nccl/b.c")):
+            with self.subTest(above=above, below=below):
+                self.assertEqual(len(self.link({above: calls, below: called})), 1)
 
 
 class Collective(Case):

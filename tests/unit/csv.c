@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Comma-separated values: what is read, what is refused and with which message, and what is written. */
-#include "csv.h"
+#include "common/csv.h"
 
 #include <math.h>
 

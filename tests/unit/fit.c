@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../perfmodel/least.h"
+#include "price/nnls.h"
 #include "qdr_test.h"
 
 enum { MOST = 512 };
@@ -279,16 +279,16 @@ static void least(void **state)
     const qdri_equation signs[] = {{{1, 1}, 2, 1}, {{1, -1}, 4, 1}};
     double unknowns[2];
     (void)state;
-    qdri_least(signs, 2, 2, unknowns);
+    qdri_nnls(signs, 2, 2, unknowns);
     assert_true(unknowns[0] >= 2 && unknowns[0] <= 4 && unknowns[1] == 0);
     /* an unknown that is nowhere */
     const qdri_equation one[] = {{{3, 0}, 6, 1}};
-    qdri_least(one, 1, 2, unknowns);
+    qdri_nnls(one, 1, 2, unknowns);
     near(unknowns[0], 2, 1e-9, "x");
     assert_true(unknowns[1] == 0);
     /* the median, not the mean */
     const qdri_equation far[] = {{{1}, 1, 1}, {{1}, 1, 1}, {{1}, 1.01, 1}, {{1}, 50, 1}};
-    qdri_least(far, 4, 1, unknowns);
+    qdri_nnls(far, 4, 1, unknowns);
     near(unknowns[0], 1, 0.02, "x");
 }
 

@@ -4,7 +4,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "../../perfmodel/collective.h"
+#include "price/collective.h"
 #include "random_model.h"
 
 static const char *const machines[] = {"dgx-a100", "perlmutter",  "frontier",       "summit",

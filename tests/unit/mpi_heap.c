@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that ranks of a node map from each other: two heaps in one process represent two ranks. */
-#include "comm/mpi_heap.h"
+#include "comm/mpi/heap.h"
 
 #include <dirent.h>
 #include <stdlib.h>

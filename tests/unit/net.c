@@ -3,9 +3,9 @@
  * in the design document, descriptions that are refused. */
 #include "qdr_test.h"
 
-#include "core/op_bytes.h"
 #include "core/size.h"
 #include "gpt_net.h"
+#include "schedule/op_bytes.h"
 
 /* Every axis below divides everything, so that all ranks have the same sizes. */
 enum {

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../perfmodel/price.h"
-#include "core/net_price.h"
+#include "price/price.h"
 #include "qdr_test.h"
+#include "schedule/net_price.h"
 
 enum { CONTEXT = 64 };
 

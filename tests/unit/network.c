@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "core/json.h"
-#include "data.h"
+#include "files/data.h"
 #include "qdr_test.h"
 
 static qdr_network network_of(const char *text)
@@ -114,7 +114,7 @@ static void all_have_sources(void **state)
         qdri_json *document;
         qdri_json_node root;
         const char *source;
-        CHECK_OK(qdri_data_resolve("test", "model", "models", names.names[i], path));
+        CHECK_OK(qdri_data_resolve("test", "model", "models", names.names[i], NULL, path));
         CHECK_OK(qdri_json_load(path, &document));
         CHECK_OK(qdri_json_root(document, &root));
         CHECK_OK(qdri_json_string(qdri_json_get(&root, "source"), 0, &source));

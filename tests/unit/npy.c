@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NumPy files: what is read, what is refused and with which message, and that writing leaves a complete file or
  * none. */
-#include "npy.h"
+#include "common/npy.h"
 
 #include <dirent.h>
 #include <setjmp.h>

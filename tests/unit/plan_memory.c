@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "describe.h"
+#include "network/describe.h"
 #include "quadrille/plan.h"
 
 #include "qdr_test.h"

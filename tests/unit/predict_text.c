@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers in notes, as they occur in published tables. */
-#include "predict_text.h"
+#include "predict/text.h"
 
 #include <math.h>
 

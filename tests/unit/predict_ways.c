@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Words for methods of parallelism and recomputation, in texts that end with them. */
-#include "predict_ways.h"
+#include "predict/ways.h"
 
 #include <quadrille/plan.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of the reference itself: rounding, bounds and error fractions of the serial reference, and the list of
  * grids. */
-#include "reference.h"
+#include "common/reference.h"
 
 #include <math.h>
 
-#include "layer_case.h"
+#include "common/layer_case.h"
 #include "qdr_test.h"
 
 static double through(qdr_dtype dtype, double value)

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "core/panels.h"
-#include "core/schedule_linear.h"
 #include "quadrille/stack.h"
+#include "schedule/linear.h"
+#include "schedule/panels.h"
 
 enum { COMPUTE = QDRI_STREAM_OF_COMPUTE };
 

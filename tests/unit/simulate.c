@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulated time compared with closed forms, and with a simulation in small time steps. */
-#include "../../perfmodel/simulate.h"
+#include "price/simulate.h"
 
 #include <math.h>
 #include <string.h>

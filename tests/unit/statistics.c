@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rank correlations, errors and regret: values worked out by hand, and pairs counted one by one. */
-#include "statistics.h"
+#include "common/statistics.h"
 
 #include <math.h>
 

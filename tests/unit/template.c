@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Templates compared with nets: the extents that a role gives for a task are those that the builders give for the same
  * network at its own size; and few layers represent many. */
-#include "../../perfmodel/template.h"
+#include "price/template.h"
 
 #include <math.h>
 
-#include "../../perfmodel/price.h"
+#include "price/price.h"
 #include "quadrille/perf.h"
 #include "random_model.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Traces: converting the clocks of different ranks, and how much of an interval was computation. */
-#include "trace.h"
+#include "trace/trace.h"
 
 #include <math.h>
 
 #include "core/clock_offset.h"
-#include "core/trace.h"
 #include "qdr_test.h"
+#include "schedule/trace.h"
 
 /* ---- two clocks ---- */
 

@@ -3,7 +3,7 @@
 #ifndef QDRI_DEV_CPU_CPU_H
 #define QDRI_DEV_CPU_CPU_H
 
-#include "dev/cpu/room.h"
+#include "dev/cpu/address_space.h"
 #include "dev/device.h"
 
 #define QDRI_RING_ITEMS 1024u /* per stream; when it is full, enqueueing waits */
@@ -43,9 +43,9 @@ struct qdri_waker {
     qdri_cpu_dev *dev;
     qdri_waker *next; /* in the device's list */
     uint64_t bit; /* its bit in masks of waiting executors; executors 64 apart share one */
-    qdri_bell *bell; /* may be shared with another executor */
+    qdri_wake_event *wake_event; /* may be shared with another executor */
     pthread_t thread;
-    qdri_room room; /* of an executor of products, until its first product */
+    qdri_address_space room; /* of an executor of products, until its first product */
     atomic_int quit;
     pthread_mutex_t streams_lock; /* locked for a whole round */
     qdri_cpu_stream *streams;
@@ -54,9 +54,9 @@ struct qdri_waker {
 };
 
 /* executor.c; room: reserved address space, which it takes over; given back in any case */
-QDR_NODISCARD qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_room room, qdri_waker **executor);
+QDR_NODISCARD qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_address_space room, qdri_waker **executor);
 /* Called before a product: gives back the calling executor's reserved address space, which BLAS will now use. */
-void qdri_executor_use_room(void);
+void qdri_executor_use_address_space(void);
 void qdri_executor_destroy(qdri_waker *executor); /* it must have no streams, or none that are used again */
 void qdri_executor_attach(qdri_waker *executor, qdri_cpu_stream *stream);
 void qdri_executor_detach(qdri_waker *executor, qdri_cpu_stream *stream);

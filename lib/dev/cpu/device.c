@@ -104,7 +104,7 @@ static void drain(qdri_dev *dev)
             (void)qdri_cpu_stream_synchronize(&stream->base);
 }
 
-/* The threads sleep on bells that belong to the device, or are in memory that ranks share. */
+/* The threads sleep on wake events that belong to the device, or are in memory that ranks share. */
 static void stop(qdri_dev *dev)
 {
     qdri_cpu_dev *self = (qdri_cpu_dev *)dev;

@@ -20,9 +20,9 @@ static _Thread_local qdri_waker *current;
 
 qdri_waker *qdri_current_waker(void) { return current; }
 
-void qdri_executor_use_room(void)
+void qdri_executor_use_address_space(void)
 {
-    if (current && current->room.start) qdri_room_give_back(&current->room);
+    if (current && current->room.start) qdri_address_space_give_back(&current->room);
 }
 
 void qdri_poll_again(void)
@@ -30,7 +30,7 @@ void qdri_poll_again(void)
     if (current) current->poll_wanted = 1;
 }
 
-void qdri_got_on(void)
+void qdri_progressed(void)
 {
     if (current) current->n_polls = 0;
 }
@@ -42,10 +42,10 @@ void qdri_look_within(int64_t ns)
 
 void qdri_wake(qdri_waker *waker)
 {
-    if (waker) qdri_bell_ring(waker->bell);
+    if (waker) qdri_wake_event_signal(waker->wake_event);
 }
 
-int qdri_waker_bell(const qdri_waker *waker) { return (int)(waker->bell - waker->dev->base.bells); }
+int qdri_waker_wake_event(const qdri_waker *waker) { return (int)(waker->wake_event - waker->dev->base.wake_events); }
 
 void qdri_executors_wake(qdri_cpu_dev *dev, uint64_t mask)
 {
@@ -69,7 +69,7 @@ static void executor_pause(qdri_waker *executor, unsigned seen)
     int64_t pause_ns = waited_ns / 4;
     if (pause_ns < PAUSE_MIN_NS) pause_ns = PAUSE_MIN_NS;
     if (pause_ns > PAUSE_MAX_NS) pause_ns = PAUSE_MAX_NS;
-    qdri_bell_sleep(executor->bell, seen, now + pause_ns);
+    qdri_wake_event_wait(executor->wake_event, seen, now + pause_ns);
 }
 
 /* Lets each stream make as much progress as it can; returns 1 if any did. */
@@ -90,9 +90,9 @@ static void *executor_main(void *argument)
 {
     qdri_waker *executor = argument;
     current = executor;
-    qdri_room_settle();
+    qdri_address_space_settle();
     for (;;) {
-        const unsigned seen = atomic_load(&executor->bell->n_rings);
+        const unsigned seen = atomic_load(&executor->wake_event->n_signals);
         if (atomic_load(&executor->quit)) return NULL;
         if (executor_round(executor)) {
             executor->n_polls = 0;
@@ -101,7 +101,7 @@ static void *executor_main(void *argument)
         } else {
             const int64_t within_ns = executor->look_within_ns;
             executor->n_polls = 0;
-            qdri_bell_sleep(executor->bell, seen, within_ns == INT64_MAX ? 0 : qdri_now_ns() + within_ns);
+            qdri_wake_event_wait(executor->wake_event, seen, within_ns == INT64_MAX ? 0 : qdri_now_ns() + within_ns);
         }
     }
 }
@@ -111,14 +111,14 @@ static void executor_init(qdri_waker *executor, qdri_cpu_dev *dev)
     const int number = dev->executors_made++;
     executor->dev = dev;
     executor->bit = UINT64_C(1) << (number % 64);
-    executor->bell = &dev->base.bells[number % QDRI_DEV_BELLS];
+    executor->wake_event = &dev->base.wake_events[number % QDRI_DEV_WAKE_EVENTS];
     atomic_init(&executor->quit, 0);
     pthread_mutex_init(&executor->streams_lock, NULL);
 }
 
 static void executor_free(qdri_waker *executor)
 {
-    qdri_room_give_back(&executor->room);
+    qdri_address_space_give_back(&executor->room);
     pthread_mutex_destroy(&executor->streams_lock);
     free(executor);
 }
@@ -134,12 +134,12 @@ static int start_thread(qdri_waker *executor)
     return failure;
 }
 
-qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_room room, qdri_waker **executor)
+qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_address_space room, qdri_waker **executor)
 {
     qdri_waker *made = NULL;
     *executor = NULL;
     const qdr_status status = QDRI_NEW(1, "a thread of the device", &made);
-    if (status != QDR_OK) qdri_room_give_back(&room);
+    if (status != QDR_OK) qdri_address_space_give_back(&room);
     QDR_TRY(status);
     executor_init(made, dev);
     made->room = room;

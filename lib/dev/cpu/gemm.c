@@ -48,7 +48,7 @@ static qdr_status gemm_run(void *args)
         gemm_scale(&self->gemm);
         return QDR_OK;
     }
-    qdri_executor_use_room();
+    qdri_executor_use_address_space();
     if (self->gemm.dtype == QDR_BF16 && !is_converted(&self->gemm))
         return qdri_gemm_onednn(&self->gemm, self->dev->n_threads);
     qdri_blas_begin(self->dev->n_threads);

@@ -112,7 +112,7 @@ static qdr_status kernel_run(void *args)
     const qdri_kernel_kind kind = self->kernel.kind;
     QDR_TRY(kernel_ids_check(&self->kernel));
     if (kind == QDRI_K_ATTENTION_FORWARD || kind == QDRI_K_ATTENTION_BACKWARD) {
-        qdri_executor_use_room();
+        qdri_executor_use_address_space();
         qdri_blas_begin(self->n_threads);
         self->run(&self->kernel);
         qdri_blas_end();

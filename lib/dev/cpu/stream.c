@@ -96,9 +96,9 @@ qdr_status qdri_cpu_stream_synchronize(qdr_stream *stream)
 /* The executor of a new stream: a new one, or the one shared by all COMM streams. */
 static qdr_status executor_for(qdri_cpu_dev *dev, qdri_stream_kind kind, qdri_waker **executor)
 {
-    qdri_room room = {NULL, 0};
+    qdri_address_space room = {NULL, 0};
     if (kind == QDRI_STREAM_COMPUTE) {
-        QDR_TRY(qdri_room_take(dev->n_threads, &room));
+        QDR_TRY(qdri_address_space_take(dev->n_threads, &room));
         return qdri_executor_create(dev, room, executor);
     }
     if (!dev->comm) QDR_TRY(qdri_executor_create(dev, room, &dev->comm));

@@ -18,7 +18,7 @@ static const char *products(const qdri_dev *dev) { return ((const qdri_cuda_dev 
 
 static int gpu(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->opts.number; }
 
-/* Host threads that wait do so in a meeting of ranks, which the hook gives up. */
+/* Host threads that wait do so in a barrier of ranks, which the hook gives up. */
 static void wake_all(qdri_dev *dev) { (void)dev; }
 
 static void destroy(qdri_dev *dev)

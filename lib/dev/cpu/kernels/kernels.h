@@ -3,9 +3,9 @@
 #ifndef QDRI_DEV_CPU_KERNELS_KERNELS_H
 #define QDRI_DEV_CPU_KERNELS_KERNELS_H
 
-#include "core/op_bytes.h"
 #include "dev/dev.h"
 #include "dev/kernels.h"
+#include "schedule/op_bytes.h"
 
 typedef void (*qdri_kernel_fn)(const qdri_kernel *kernel);
 

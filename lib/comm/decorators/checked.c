@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The decorator `checked`: before each collective, the members exchange records of what they are about to call, on the
+ * same stream, and compare them. If a member calls something else, all members fail with a message that names it,
+ * instead of hanging or receiving bytes that belong elsewhere. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/decorators/decorator.h"
+#include "core/size.h"
+#include "dev/clock.h"
+
+/* A call as the other members see it. */
+typedef struct record {
+    int64_t total; /* -1: counts differ between members */
+    int64_t count, recv_count; /* for a send-recv */
+    uint64_t parts, label; /* hashes: of all members' counts, of the caller's label */
+    int32_t kind, dtype, op, peer, peer2;
+    char text[QDRI_CALL_BYTES];
+} record;
+
+typedef struct checked_comm {
+    qdri_comm base;
+    record *records; /* by member */
+    int64_t *counts; /* for an all-to-all, by member: what it sends to each and expects from each; allocated at the
+                      * first all-to-all */
+} checked_comm;
+
+/* ---- a record ---- */
+
+static uint64_t hash(uint64_t seed, const void *data, size_t n_bytes)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < n_bytes; i++) seed = (seed ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return seed;
+}
+
+static const uint64_t hash_begin = UINT64_C(0xcbf29ce484222325);
+
+static uint64_t hash_parts(const qdri_coll *coll, int size)
+{
+    uint64_t parts = hash_begin;
+    if (coll->kind != QDR_ALL_GATHER && coll->kind != QDR_REDUCE_SCATTER) return 0;
+    for (int j = 0; j < size; j++) {
+        int64_t begin, n;
+        qdri_coll_part(coll, size, j, &begin, &n);
+        parts = hash(parts, &n, sizeof n);
+    }
+    return parts;
+}
+
+static record record_of(const qdri_comm *comm, const qdri_coll *coll)
+{
+    const int pairs = coll->kind == QDR_SEND_RECV, has_peer = pairs || coll->kind == QDR_BROADCAST;
+    record made = {.total = qdri_coll_total(coll, comm->size),
+                   .count = pairs && coll->peer >= 0 ? coll->count : 0,
+                   .recv_count = pairs && coll->peer2 >= 0 ? coll->recv_count : 0,
+                   .parts = hash_parts(coll, comm->size),
+                   .kind = (int32_t)coll->kind,
+                   .dtype = (int32_t)coll->dtype,
+                   .op = qdri_coll_reduces(coll) ? (int32_t)coll->op : 0,
+                   .peer = has_peer ? coll->peer : 0,
+                   .peer2 = pairs ? coll->peer2 : 0};
+    if (coll->label) made.label = hash(hash_begin, coll->label, strlen(coll->label));
+    qdri_coll_describe(coll, comm->size, made.text);
+    return made;
+}
+
+/* ---- comparing ---- */
+
+/* The peers of a send-recv may differ. */
+static int is_same(const record *a, const record *b)
+{
+    return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->total == b->total &&
+           a->parts == b->parts && a->label == b->label && (a->kind != QDR_BROADCAST || a->peer == b->peer);
+}
+
+/* The first member that makes the most frequent call. */
+static int find_usual(const checked_comm *checked)
+{
+    int usual = 0, most = 0;
+    for (int j = 0; j < checked->base.size; j++) {
+        int n_same = 0;
+        for (int i = 0; i < checked->base.size; i++) n_same += is_same(&checked->records[j], &checked->records[i]);
+        if (n_same > most) usual = j;
+        if (n_same > most) most = n_same;
+    }
+    return usual;
+}
+
+static qdr_status fail_calls(const checked_comm *checked, int a, int b, const char *rule)
+{
+    const record *first = &checked->records[a], *other = &checked->records[b];
+    const int only_parts = strcmp(first->text, other->text) == 0;
+    char who[QDRI_MEMBER_BYTES], who_else[QDRI_MEMBER_BYTES];
+    qdri_comm_name_member(&checked->base, a, who, sizeof who);
+    qdri_comm_name_member(&checked->base, b, who_else, sizeof who_else);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "comm: %s: %s calls %s, %s calls %s%s; %s", qdri_comm_name(&checked->base), who,
+                    first->text, who_else, other->text, only_parts ? " in other parts" : "", rule);
+}
+
+/* What j sends must be what its peer expects, and vice versa. */
+static qdr_status compare_pairs(const checked_comm *checked)
+{
+    static const char rule[] = "what one sends, the other must expect";
+    for (int j = 0; j < checked->base.size; j++) {
+        const record *mine = &checked->records[j];
+        const record *to = mine->peer < 0 ? NULL : &checked->records[mine->peer];
+        const record *from = mine->peer2 < 0 ? NULL : &checked->records[mine->peer2];
+        if (to && (to->peer2 != j || to->recv_count != mine->count)) return fail_calls(checked, j, mine->peer, rule);
+        if (from && from->peer != j) return fail_calls(checked, j, mine->peer2, rule);
+    }
+    return QDR_OK;
+}
+
+static qdr_status compare_calls(const checked_comm *checked)
+{
+    const record *records = checked->records;
+    for (int j = 1; j < checked->base.size; j++) {
+        if (is_same(&records[0], &records[j])) continue;
+        const int usual = find_usual(checked);
+        int other = 0;
+        while (is_same(&records[usual], &records[other])) other++;
+        return fail_calls(checked, usual, other, "all must call the same");
+    }
+    return records[0].kind == QDR_SEND_RECV ? compare_pairs(checked) : QDR_OK;
+}
+
+static qdr_status compare_counts(const checked_comm *checked)
+{
+    const int size = checked->base.size;
+    for (int i = 0; i < size * size; i++) {
+        const int from = i / size, to = i % size;
+        const int64_t sent = checked->counts[(int64_t)from * 2 * size + to];
+        const int64_t expected = checked->counts[(int64_t)to * 2 * size + size + from];
+        if (sent == expected) continue;
+        char who[QDRI_MEMBER_BYTES], who_else[QDRI_MEMBER_BYTES];
+        qdri_comm_name_member(&checked->base, from, who, sizeof who);
+        qdri_comm_name_member(&checked->base, to, who_else, sizeof who_else);
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "comm: %s: in %s, %s sends %" PRId64 " elements to %s, which expects "
+                        "%" PRId64,
+                        qdri_comm_name(&checked->base), checked->records[from].text, who, sent, who_else, expected);
+    }
+    return QDR_OK;
+}
+
+/* ---- work on the stream ---- */
+
+typedef struct comparison {
+    const checked_comm *checked;
+    qdr_status (*compare)(const checked_comm *checked);
+    int64_t found_ns; /* time when a difference was found; 0: none */
+} comparison;
+
+enum { GRACE_NS = 200000000 };
+
+/* A member that finds a difference first gives the others time to find it, too, before they learn that this rank has
+ * failed. */
+static qdr_status run_comparison(void *args)
+{
+    comparison *self = args;
+    const qdr_status status = self->compare(self->checked);
+    if (status == QDR_OK) return QDR_OK;
+    const int64_t now = qdri_now_ns();
+    if (self->found_ns == 0) self->found_ns = now;
+    if (now - self->found_ns >= GRACE_NS) return status;
+    qdri_look_within(GRACE_NS - (now - self->found_ns));
+    return QDR_PENDING;
+}
+
+typedef struct writing {
+    checked_comm *checked;
+    record mine;
+} writing;
+
+static qdr_status write_record(void *args)
+{
+    const writing *self = args;
+    self->checked->records[self->checked->base.rank] = self->mine;
+    return QDR_OK;
+}
+
+typedef struct counting {
+    checked_comm *checked;
+    qdri_coll coll;
+} counting;
+
+static qdr_status write_counts(void *args)
+{
+    const counting *self = args;
+    const int size = self->checked->base.size;
+    int64_t *mine = self->checked->counts + (int64_t)self->checked->base.rank * 2 * size, begin;
+    for (int j = 0; j < size; j++) {
+        qdri_coll_outgoing(&self->coll, j, &begin, &mine[j]);
+        qdri_coll_incoming(&self->coll, j, &begin, &mine[size + j]);
+    }
+    return QDR_OK;
+}
+
+/* Gathers n_bytes from every member, one after the other, and then runs the comparison. */
+static qdr_status exchange(checked_comm *checked, void *data, size_t n_bytes,
+                           qdr_status (*compare)(const checked_comm *checked), qdr_stream *stream)
+{
+    const comparison self = {checked, compare, 0};
+    const qdri_coll coll = {.kind = QDR_ALL_GATHER,
+                            .dtype = QDR_U8,
+                            .recv = data,
+                            .count = (int64_t)n_bytes,
+                            .label = checked->records[checked->base.rank].text,
+                            .is_check = 1};
+    QDR_TRY(qdri_comm_launch(checked->base.inner, &coll, stream));
+    return qdri_work(stream, run_comparison, &self, sizeof self);
+}
+
+static qdr_status exchange_counts(checked_comm *checked, const qdri_coll *coll, qdr_stream *stream)
+{
+    const size_t size = (size_t)checked->base.size;
+    const counting self = {checked, *coll};
+    if (!checked->counts) QDR_TRY(QDRI_NEW(2 * size * size, "counts of an all-to-all", &checked->counts));
+    QDR_TRY(qdri_work(stream, write_counts, &self, sizeof self));
+    return exchange(checked, checked->counts, 2 * size * sizeof(int64_t), compare_counts, stream);
+}
+
+/* ---- if streams run no host work: on the calling thread, before the launch ---- */
+
+static qdr_status exchange_on_host(const checked_comm *checked, void *data, size_t n_bytes)
+{
+    for (int j = 0; j < checked->base.size; j++)
+        QDR_TRY(qdri_comm_broadcast(checked->base.inner, j, (char *)data + (size_t)j * n_bytes, n_bytes));
+    return QDR_OK;
+}
+
+static qdr_status check_on_host(checked_comm *checked, const qdri_coll *coll)
+{
+    const size_t size = (size_t)checked->base.size;
+    checked->records[checked->base.rank] = record_of(&checked->base, coll);
+    QDR_TRY(exchange_on_host(checked, checked->records, sizeof(record)));
+    QDR_TRY(compare_calls(checked));
+    if (coll->kind != QDR_ALL_TO_ALL) return QDR_OK;
+    counting self = {checked, *coll};
+    if (!checked->counts) QDR_TRY(QDRI_NEW(2 * size * size, "counts of an all-to-all", &checked->counts));
+    QDR_TRY(write_counts(&self));
+    QDR_TRY(exchange_on_host(checked, checked->counts, 2 * size * sizeof(int64_t)));
+    return compare_counts(checked);
+}
+
+/* Here, too, a difference is an asynchronous error. */
+static qdr_status launch_from_host(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
+{
+    const qdr_status status = check_on_host((checked_comm *)comm, coll);
+    if (status == QDR_OK) return qdri_comm_launch(comm->inner, coll, stream);
+    qdri_dev_poison(comm->dev, status, qdr_last_error());
+    return QDR_OK;
+}
+
+/* After a difference the device drops all later work. */
+static qdr_status checked_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
+{
+    checked_comm *checked = (checked_comm *)comm;
+    if (!qdri_dev_runs_work(comm->dev)) return launch_from_host(comm, coll, stream);
+    const writing self = {checked, record_of(comm, coll)};
+    _Static_assert(sizeof self <= QDRI_WORK_BYTES, "a record must fit into work of a stream");
+    QDR_TRY(qdri_work(stream, write_record, &self, sizeof self));
+    QDR_TRY(exchange(checked, checked->records, sizeof(record), compare_calls, stream));
+    if (coll->kind == QDR_ALL_TO_ALL) QDR_TRY(exchange_counts(checked, coll, stream));
+    return qdri_comm_launch(comm->inner, coll, stream);
+}
+
+/* ---- delegated to the inner communicator ---- */
+
+static void checked_free(checked_comm *checked)
+{
+    if (!checked) return;
+    free(checked->records);
+    free(checked->counts);
+    free(checked);
+}
+
+static void checked_destroy(qdri_comm *comm)
+{
+    qdri_comm_destroy(&comm->inner);
+    checked_free((checked_comm *)comm);
+}
+
+static qdr_status checked_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
+
+static const qdri_comm_table checked_table = {
+    .name = "checked",
+    .unrecorded = "QDR_CHECK compares calls on the host; unset it",
+    .launch = checked_launch,
+    .scratch_bytes = qdri_inner_scratch_bytes,
+    .split = checked_split,
+    .agree = qdri_inner_agree,
+    .broadcast = qdri_inner_broadcast,
+    .summed_first = qdri_inner_summed_first,
+    .compare_clocks = qdri_inner_compare_clocks,
+    .abort = qdri_inner_abort,
+    .destroy = checked_destroy,
+};
+
+static qdr_status checked_create(int size, checked_comm **checked)
+{
+    checked_comm *made = NULL;
+    *checked = NULL;
+    qdr_status status = QDRI_NEW(1, "a checked communicator", &made);
+    QDR_TRY_OUT(status, status);
+    QDR_TRY_OUT(status, QDRI_NEW(size, "records of calls", &made->records));
+    *checked = made;
+    return QDR_OK;
+out:
+    checked_free(made);
+    return status;
+}
+
+/* Wraps a part of `world`, or of its parent: all ranks of it take part. */
+static qdr_status wrap(qdri_comm *world, qdri_comm *parent, qdri_comm **comm)
+{
+    qdri_comm *inner = *comm;
+    checked_comm *made = NULL;
+    qdr_status status = inner && inner->size > 1 ? checked_create(inner->size, &made) : QDR_OK;
+    status = qdri_comm_agree(world, status);
+    if (status != QDR_OK) {
+        checked_free(made);
+        return status;
+    }
+    if (!made) return QDR_OK;
+    qdri_decorate(&made->base, &checked_table, inner->dev, inner, parent);
+    *comm = &made->base;
+    return QDR_OK;
+}
+
+static qdr_status checked_split(qdri_comm *comm, int colour, int key, qdri_comm **part)
+{
+    qdri_comm *made = NULL;
+    QDR_TRY(qdri_comm_split(comm->inner, colour, key, &made));
+    const qdr_status status = wrap(comm->inner, comm, &made);
+    if (status != QDR_OK) qdri_comm_destroy(&made);
+    *part = made;
+    return status;
+}
+
+qdr_status qdri_comm_check(qdri_comm **comm) { return wrap(*comm, NULL, comm); }

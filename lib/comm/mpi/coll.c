@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives of the `mpi` backend: pairwise messages that a stream's thread starts and tests, without ever waiting
+ * inside MPI. Sums are computed here, in rank order, because MPI guarantees neither an order nor equal bits on all
+ * members. */
+#include <string.h>
+
+#include "comm/mpi/internal.h"
+#include "comm/mpi/mpi.h"
+#include "dev/clock.h"
+
+/* ---- messages ---- */
+
+static qdr_status start_send(qdri_run *run, int peer, const void *data, int64_t n_elems)
+{
+    const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(run->coll.dtype);
+    qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);
+    if (bytes == 0) return QDR_OK;
+    QDR_TRY(qdri_mpi_start_message((mpi_comm *)run->comm, 1, peer, (void *)(uintptr_t)data, bytes));
+    atomic_fetch_add(&counter->bytes_sent, (int64_t)bytes);
+    if (qdri_mpi_is_off_node((mpi_comm *)run->comm, peer)) atomic_fetch_add(&counter->bytes_off_node, (int64_t)bytes);
+    return QDR_OK;
+}
+
+static qdr_status start_receive(qdri_run *run, int peer, void *data, int64_t n_elems)
+{
+    const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(run->coll.dtype);
+    return bytes == 0 ? QDR_OK : qdri_mpi_start_message((mpi_comm *)run->comm, 0, peer, data, bytes);
+}
+
+static void copy_own(const qdri_coll *coll, void *dst, const void *src, int64_t n_elems)
+{
+    if (dst != src && src && n_elems > 0) memcpy(dst, src, (size_t)n_elems * qdr_dtype_bytes(coll->dtype));
+}
+
+/* ---- starting the messages of each kind ---- */
+
+/* The i-th member after this one. Each member begins with its own neighbour, so that no member is the first of all. */
+static int member_at(const qdri_comm *comm, int i) { return (comm->rank + i) % comm->size; }
+
+/* Between two members an all-reduce is an exchange of the whole vector: as many bytes as in two phases, in a single
+ * one. */
+static int exchanges_whole(const qdri_comm *comm, const qdri_coll *coll)
+{
+    return coll->kind == QDR_ALL_REDUCE && comm->size == 2;
+}
+
+/* The part that member j sums. */
+static void summed_part(const qdri_comm *comm, const qdri_coll *coll, int j, int64_t *begin, int64_t *n)
+{
+    *begin = 0;
+    *n = coll->count;
+    if (!exchanges_whole(comm, coll)) qdri_coll_part(coll, comm->size, j, begin, n);
+}
+
+/* Receives the other members' versions of this member's part into the staging memory, in rank order. */
+static qdr_status start_sums(qdri_run *run)
+{
+    const qdri_comm *comm = run->comm;
+    const qdri_coll *coll = &run->coll;
+    const void *source = qdri_coll_source(coll);
+    int64_t begin, n, n_mine;
+    summed_part(comm, coll, comm->rank, &begin, &n_mine);
+    for (int i = 1; i < comm->size; i++) {
+        const int j = member_at(comm, i), place = j < comm->rank ? j : j - 1;
+        QDR_TRY(start_receive(run, j, qdri_at_mutable(run->staging, place * n_mine, coll->dtype), n_mine));
+    }
+    for (int i = 1; i < comm->size; i++) {
+        const int j = member_at(comm, i);
+        summed_part(comm, coll, j, &begin, &n);
+        QDR_TRY(start_send(run, j, qdri_at(source, begin, coll->dtype), n));
+    }
+    return QDR_OK;
+}
+
+static void finish_sums(qdri_run *run)
+{
+    mpi_comm *comm = (mpi_comm *)run->comm;
+    const qdri_coll *coll = &run->coll;
+    const void *source = qdri_coll_source(coll);
+    int64_t begin, n;
+    summed_part(run->comm, coll, run->comm->rank, &begin, &n);
+    for (int j = 0; j < run->comm->size; j++) {
+        const int place = j < run->comm->rank ? j : j - 1;
+        comm->sources[j] = j == run->comm->rank ? qdri_at(source, begin, coll->dtype)
+                                                : qdri_at(run->staging, place * n, coll->dtype);
+    }
+    void *dst = coll->kind == QDR_ALL_REDUCE ? qdri_at_mutable(coll->recv, begin, coll->dtype) : coll->recv;
+    qdri_reduce(coll->dtype, coll->op, dst, comm->sources, run->comm->size, n);
+}
+
+/* The root of a broadcast already has all of it. */
+static int lacks_parts(const qdri_coll *coll, int j) { return coll->kind != QDR_BROADCAST || j != coll->peer; }
+
+/* This member's part is in send, or in its place in recv. */
+static qdr_status start_gather(qdri_run *run)
+{
+    const qdri_comm *comm = run->comm;
+    const qdri_coll *coll = &run->coll;
+    int64_t begin, n;
+    for (int i = 1; i < comm->size && lacks_parts(coll, comm->rank); i++) {
+        qdri_coll_part(coll, comm->size, member_at(comm, i), &begin, &n);
+        QDR_TRY(start_receive(run, member_at(comm, i), qdri_at_mutable(coll->recv, begin, coll->dtype), n));
+    }
+    qdri_coll_part(coll, comm->size, comm->rank, &begin, &n);
+    void *place = qdri_at_mutable(coll->recv, begin, coll->dtype);
+    const void *own = coll->kind == QDR_ALL_GATHER && coll->send ? coll->send : place;
+    for (int i = 1; i < comm->size; i++)
+        if (lacks_parts(coll, member_at(comm, i))) QDR_TRY(start_send(run, member_at(comm, i), own, n));
+    copy_own(coll, place, own, n);
+    return QDR_OK;
+}
+
+/* A long broadcast is sent in parts, which all members then gather, each sending its own part: otherwise the root would
+ * send the vector over its link once per member. The total number of bytes is the same. */
+static int broadcasts_parts(const qdri_run *run)
+{
+    const qdri_coll *coll = &run->coll;
+    return coll->kind == QDR_BROADCAST && run->comm->size > 2 &&
+           coll->count * (int64_t)qdr_dtype_bytes(coll->dtype) >= run->comm->size * (int64_t)qdri_mpi_piece_bytes;
+}
+
+/* What member j receives from the root in the first of the two steps. */
+static qdr_status start_from_root(qdri_run *run, int j)
+{
+    const qdri_coll *coll = &run->coll;
+    int64_t begin = 0, n = coll->count;
+    if (broadcasts_parts(run)) qdri_coll_part(coll, run->comm->size, j, &begin, &n);
+    void *at = qdri_at_mutable(coll->recv, begin, coll->dtype);
+    return j == run->comm->rank ? start_receive(run, coll->peer, at, n) : start_send(run, j, at, n);
+}
+
+static qdr_status start_broadcast(qdri_run *run)
+{
+    const qdri_comm *comm = run->comm;
+    if (comm->rank != run->coll.peer) return start_from_root(run, comm->rank);
+    for (int i = 1; i < comm->size; i++) QDR_TRY(start_from_root(run, member_at(comm, i)));
+    return QDR_OK;
+}
+
+static qdr_status start_all_to_all(qdri_run *run)
+{
+    const qdri_comm *comm = run->comm;
+    const qdri_coll *coll = &run->coll;
+    int64_t begin, n, own_begin;
+    for (int i = 1; i < comm->size; i++) {
+        qdri_coll_incoming(coll, member_at(comm, i), &begin, &n);
+        QDR_TRY(start_receive(run, member_at(comm, i), qdri_at_mutable(coll->recv, begin, coll->dtype), n));
+    }
+    for (int i = 1; i < comm->size; i++) {
+        qdri_coll_outgoing(coll, member_at(comm, i), &begin, &n);
+        QDR_TRY(start_send(run, member_at(comm, i), qdri_at(coll->send, begin, coll->dtype), n));
+    }
+    qdri_coll_outgoing(coll, comm->rank, &begin, &n);
+    qdri_coll_incoming(coll, comm->rank, &own_begin, &n);
+    copy_own(coll, qdri_at_mutable(coll->recv, own_begin, coll->dtype), qdri_at(coll->send, begin, coll->dtype), n);
+    return QDR_OK;
+}
+
+static qdr_status start_send_recv(qdri_run *run)
+{
+    const qdri_coll *coll = &run->coll;
+    const int self = run->comm->rank;
+    if (coll->peer == self) copy_own(coll, coll->recv, coll->send, coll->count);
+    if (coll->peer2 >= 0 && coll->peer2 != self) QDR_TRY(start_receive(run, coll->peer2, coll->recv, coll->recv_count));
+    if (coll->peer >= 0 && coll->peer != self) QDR_TRY(start_send(run, coll->peer, coll->send, coll->count));
+    return QDR_OK;
+}
+
+static qdr_status start_kind(qdri_run *run)
+{
+    switch (run->coll.kind) {
+    case QDR_ALL_GATHER: return start_gather(run);
+    case QDR_BROADCAST: return start_broadcast(run);
+    case QDR_ALL_TO_ALL: return start_all_to_all(run);
+    case QDR_SEND_RECV: return start_send_recv(run);
+    default: return start_sums(run);
+    }
+}
+
+/* ---- a collective, step by step ---- */
+
+enum { BEGIN, FIRST, LAST, DRAIN };
+enum { POLLS_PER_LOOK = 32, LOOKS_AFTER_LEAVING = 8 }; /* a last message may arrive after the note */
+
+static int waits_for_who_left(const mpi_comm *comm)
+{
+    for (int i = 0; i < comm->n_messages; i++)
+        if (qdri_mpi_is_open(comm, i) && qdri_mpi_has_left(comm, comm->messages[i].peer)) return 1;
+    return 0;
+}
+
+static qdr_status look_at_peers(qdri_run *run)
+{
+    mpi_comm *comm = (mpi_comm *)run->comm;
+    int given_up = atomic_load(&comm->given_up);
+    if (!given_up && ++run->n_looks % POLLS_PER_LOOK == 0) {
+        given_up = qdri_mpi_given_up(comm);
+        run->n_left_looks += waits_for_who_left(comm);
+    }
+    if (given_up || run->n_left_looks == LOOKS_AFTER_LEAVING)
+        return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
+    return QDR_OK;
+}
+
+static qdr_status await(qdri_run *run)
+{
+    mpi_comm *comm = (mpi_comm *)run->comm;
+    int all_done = 0;
+    QDR_TRY(qdri_mpi_test(comm, &all_done));
+    if (all_done) return QDR_OK;
+    QDR_TRY(look_at_peers(run));
+    qdri_mpi_look_again(comm, qdri_now_ns() - run->begin_nanosecs);
+    return QDR_PENDING;
+}
+
+/* Each member then has one part of the result. */
+static int gathers_after(const qdri_run *run)
+{
+    return broadcasts_parts(run) || (run->coll.kind == QDR_ALL_REDUCE && !exchanges_whole(run->comm, &run->coll));
+}
+
+static qdr_status advance(qdri_run *run)
+{
+    if (run->phase == BEGIN) {
+        QDR_TRY(start_kind(run));
+        run->phase = FIRST;
+    }
+    QDR_TRY(await(run));
+    if (run->phase == LAST) return QDR_OK;
+    if (qdri_coll_reduces(&run->coll)) finish_sums(run);
+    if (!gathers_after(run)) return QDR_OK;
+    run->phase = LAST;
+    run->is_later_stage = 1;
+    QDR_TRY(start_gather(run));
+    return await(run);
+}
+
+/* Gives up: notifies the others and cancels receives. Memory that others may still be reading is kept for a while. */
+static void begin_drain(qdri_run *run, qdr_status status)
+{
+    mpi_comm *comm = (mpi_comm *)run->comm;
+    strncpy(comm->sentence, qdr_last_error(), sizeof comm->sentence - 1);
+    run->status = status;
+    run->phase = DRAIN;
+    run->drain_secs = qdri_mpi_now_secs();
+    qdri_comm_abort(run->comm);
+    qdri_mpi_take_back(comm);
+}
+
+static qdr_status drain(qdri_run *run)
+{
+    mpi_comm *comm = (mpi_comm *)run->comm;
+    int all_done = 0;
+    const qdr_status tested = qdri_mpi_test(comm, &all_done);
+    if (tested == QDR_OK && !all_done && qdri_mpi_now_secs() - run->drain_secs < QDRI_MPI_DRAIN_SECS) {
+        qdri_poll_again();
+        return QDR_PENDING;
+    }
+    qdri_mpi_forget(comm);
+    qdri_set_last_error(comm->sentence);
+    return run->status;
+}
+
+static qdr_status step(qdri_run *run)
+{
+    if (run->phase != DRAIN) {
+        const qdr_status status = advance(run);
+        if (status >= 0) return status;
+        begin_drain(run, status);
+    }
+    return drain(run);
+}
+
+size_t qdri_mpi_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
+{
+    const mpi_comm *mine = (const mpi_comm *)comm;
+    int64_t begin, n;
+    if (qdri_mpi_node_takes(mine, coll)) return 0;
+    if (qdri_mpi_levels_take(mine, coll)) return qdri_mpi_levels_scratch_bytes(comm, coll);
+    if (coll->kind != QDR_REDUCE_SCATTER && coll->kind != QDR_ALL_REDUCE) return 0;
+    summed_part(comm, coll, comm->rank, &begin, &n);
+    return (size_t)n * (size_t)(comm->size - 1) * qdr_dtype_bytes(coll->dtype);
+}
+
+qdri_mpi_step qdri_mpi_step_of(const qdri_comm *comm, const qdri_coll *coll)
+{
+    const mpi_comm *mine = (const mpi_comm *)comm;
+    if (qdri_mpi_node_takes(mine, coll)) return qdri_mpi_node_step;
+    return qdri_mpi_levels_take(mine, coll) ? qdri_mpi_levels_step : step;
+}
+
+qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
+{
+    QDR_TRY(qdri_mpi_check_runs());
+    return qdri_comm_enqueue(comm, coll, stream, qdri_mpi_step_of(comm, coll), qdri_mpi_scratch_bytes(comm, coll));
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of the `mpi` backend that the ranks of a node map from each other. */
+#include "comm/mpi/heap.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "comm/mpi/mpi.h"
+#include "core/size.h"
+
+int qdri_mpi_map_memory = 1;
+
+typedef struct heap_map {
+    uint64_t generation; /* of the mapped block; 0: none */
+    void *at;
+    memory_file file;
+} heap_map;
+
+struct mpi_heap {
+    pthread_mutex_t mutex;
+    heap_share *share; /* NULL: the node's memory has been freed */
+    uint64_t n_made;
+    int n_blocks; /* own blocks that have not been freed */
+    int has_left;
+    heap_map own[HEAP_BLOCKS];
+    int n_peers;
+    heap_map *peers[]; /* by rank; NULL: nothing mapped yet */
+};
+
+qdr_status qdri_mpi_heap_create(heap_share *share, int n_peers, mpi_heap **heap)
+{
+    void *made = NULL;
+    *heap = NULL;
+    QDR_TRY(
+        qdri_calloc(1, sizeof(mpi_heap) + (size_t)n_peers * sizeof(heap_map *), "the memory that ranks share", &made));
+    *heap = made;
+    pthread_mutex_init(&(*heap)->mutex, NULL);
+    (*heap)->share = share;
+    (*heap)->n_peers = n_peers;
+    return QDR_OK;
+}
+
+/* Frees the heap after its last block has been freed and its rank has left. Unlocks it otherwise. */
+static void unlock_and_free(mpi_heap *heap)
+{
+    const int is_last = heap->has_left && heap->n_blocks == 0;
+    pthread_mutex_unlock(&heap->mutex);
+    if (!is_last) return;
+    pthread_mutex_destroy(&heap->mutex);
+    free(heap);
+}
+
+static void unmap(heap_map *map)
+{
+    if (map->generation) munmap(map->at, map->file.bytes);
+    *map = (heap_map){0};
+}
+
+void qdri_mpi_heap_leave(mpi_heap *heap)
+{
+    if (!heap) return;
+    pthread_mutex_lock(&heap->mutex);
+    for (int peer = 0; peer < heap->n_peers; peer++) {
+        for (int i = 0; heap->peers[peer] && i < HEAP_BLOCKS; i++) unmap(&heap->peers[peer][i]);
+        free(heap->peers[peer]);
+        heap->peers[peer] = NULL;
+    }
+    heap->share = NULL;
+    heap->has_left = 1;
+    unlock_and_free(heap);
+}
+
+/* ---- blocks of this rank ---- */
+
+static void *heap_alloc(void *user, size_t bytes)
+{
+    mpi_heap *heap = user;
+    int place = 0;
+    if (bytes < HEAP_MIN_BYTES) return NULL;
+    pthread_mutex_lock(&heap->mutex);
+    while (place < HEAP_BLOCKS && heap->own[place].generation) place++;
+    heap_map made = {0};
+    if (heap->share && place < HEAP_BLOCKS) made.at = qdri_memory_file_create(bytes, &made.file);
+    if (made.at) {
+        made.generation = ++heap->n_made;
+        heap->own[place] = made;
+        heap->share->blocks[place] = (heap_block){made.generation, made.file};
+        heap->n_blocks++;
+    }
+    pthread_mutex_unlock(&heap->mutex);
+    return made.at;
+}
+
+/* Peers may still have it mapped. */
+static void heap_free(void *user, void *at)
+{
+    mpi_heap *heap = user;
+    int place = 0;
+    pthread_mutex_lock(&heap->mutex);
+    while (!heap->own[place].generation || heap->own[place].at != at) place++;
+    if (heap->share) heap->share->blocks[place].generation = 0;
+    qdri_memory_file_empty(&heap->own[place].file);
+    qdri_memory_file_close(&heap->own[place].file);
+    unmap(&heap->own[place]);
+    heap->n_blocks--;
+    unlock_and_free(heap);
+}
+
+qdri_mem_source qdri_mpi_heap_source(mpi_heap *heap) { return (qdri_mem_source){heap_alloc, heap_free, heap}; }
+
+heap_place qdri_mpi_heap_find(mpi_heap *heap, const void *p, size_t bytes)
+{
+    heap_place place = {0};
+    const uintptr_t begin = (uintptr_t)p;
+    pthread_mutex_lock(&heap->mutex);
+    for (int i = 0; heap->n_blocks > 0 && i < HEAP_BLOCKS; i++) {
+        const heap_map *own = &heap->own[i];
+        const uintptr_t at = (uintptr_t)own->at;
+        if (!own->generation || begin < at || begin - at > own->file.bytes) continue;
+        if (bytes > own->file.bytes - (begin - at)) continue;
+        place = (heap_place){own->generation, i, begin - at};
+        break;
+    }
+    pthread_mutex_unlock(&heap->mutex);
+    return place;
+}
+
+/* ---- blocks of others ---- */
+
+static void map_block(heap_map *map, const heap_block *block)
+{
+    void *at = qdri_memory_file_map(&block->file);
+    if (at) *map = (heap_map){block->generation, at, block->file};
+}
+
+void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const heap_place *place)
+{
+    void *at = NULL;
+    pthread_mutex_lock(&heap->mutex);
+    if (qdri_mpi_map_memory && !heap->peers[peer]) heap->peers[peer] = calloc(HEAP_BLOCKS, sizeof(heap_map));
+    if (qdri_mpi_map_memory && heap->peers[peer]) {
+        heap_map *map = &heap->peers[peer][place->block];
+        if (map->generation != place->generation) {
+            unmap(map);
+            map_block(map, &share->blocks[place->block]);
+        }
+        if (map->generation == place->generation) at = (char *)map->at + place->offset;
+    }
+    pthread_mutex_unlock(&heap->mutex);
+    return at;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of the MPI backend. */
+#ifndef QDRI_COMM_MPI_INTERNAL_H
+#define QDRI_COMM_MPI_INTERNAL_H
+
+#include <mpi.h>
+
+#include "comm/internal.h"
+#include "comm/mpi/mpi.h"
+#include "comm/mpi/node.h"
+
+enum { TAG_COLLECTIVE = 0, TAG_AGREE, TAG_BROADCAST, TAG_NOTE, TAG_CLOCK, TAG_INNER, TAG_OUTER };
+
+/* The levels of a communicator whose members are numbered node by node, per_node on each: see levels.c. */
+typedef struct mpi_levels {
+    int per_node, n_nodes; /* per_node = 0: no levels */
+    mpi_comm *inner, *outer; /* the members on this node; this member and its counterparts on other nodes */
+    int64_t *counts; /* one per node, followed by one per member of a node */
+    qdri_run run; /* the current stage */
+    int stage;
+    int64_t sent_before; /* by the stage's group before the stage */
+} mpi_levels;
+
+/* A note that a rank sends to all others, at most once per kind. */
+enum { NOTE_LEFT = 0, NOTE_FAILED };
+typedef struct mpi_note {
+    int kind;
+    char why[QDRI_ERROR_BYTES];
+} mpi_note;
+
+/* The maximum number of pieces of one message that are in flight at the same time. */
+#define QDRI_MPI_PIECES 16
+
+typedef struct mpi_message {
+    char *data;
+    size_t bytes, begun; /* total; in pieces that have been started */
+    int peer, is_send; /* peer: a member's number */
+    int piece_bytes;
+} mpi_message;
+
+/* Byte counts of the messages that are sent in pieces: total, started, received. What has been received determines how
+ * much more may be sent. */
+typedef struct qdri_mpi_flow {
+    int n_sends; /* outgoing messages */
+    int64_t to_send, to_receive, sent, received;
+    int64_t ahead; /* bytes that may be sent before anything is received */
+    int64_t heard_ns; /* time of the last receipt */
+} qdri_mpi_flow;
+
+struct mpi_comm {
+    qdri_comm base;
+    MPI_Comm handle; /* this communicator's own, or that of the communicator of which this is a level */
+    int owns_handle, tag; /* tag: for collectives */
+    int *handle_ranks; /* by member, the rank in the handle */
+    int *world_ranks; /* by member, the rank in the root */
+    int *nodes; /* root only: by rank, the lowest rank on the same node */
+    int reads_remotely; /* root only: all nodes have adapters that read remote memory */
+    /* The current collective, if any: at most one message to and one from each member. */
+    mpi_message *messages;
+    MPI_Request *requests; /* QDRI_MPI_PIECES per message, like the next two arrays */
+    MPI_Status *statuses;
+    int *indices;
+    int n_messages, n_open; /* n_open: pieces in flight */
+    int64_t pause_ns; /* between tests for completion */
+    qdri_mpi_flow flow;
+    const void **sources; /* room for one pointer per member */
+    char sentence[QDRI_ERROR_BYTES];
+    /* Notes from other ranks; root only: */
+    atomic_int given_up; /* a rank has failed; in other communicators: this one was given up */
+    atomic_int n_left;
+    atomic_char *left; /* by rank */
+    mpi_note told[2]; /* by this rank; MPI may read them until the requests complete */
+    MPI_Request *notes; /* their requests, by kind and rank */
+    int leaves, all_leave; /* this rank will launch nothing more; nor will any other */
+    mpi_node node;
+    mpi_levels levels;
+};
+
+/* shm.c: called before MPI is started. */
+void qdri_mpi_warn_of_shm(void);
+/* Converts an MPI error code to a status, with MPI's error text. */
+qdr_status qdri_mpi_fail(int code, const char *what);
+#define QDR_MPI(call)                                                                                                  \
+    do {                                                                                                               \
+        const int mpi_code_ = (call);                                                                                  \
+        if (mpi_code_ != MPI_SUCCESS) return qdri_mpi_fail(mpi_code_, #call);                                          \
+    } while (0)
+
+/* 1: MPI is finalised, and must not be called any more. */
+int qdri_mpi_is_over(void);
+/* @retval QDR_ERR_STATE  MPI is finalised */
+QDR_NODISCARD qdr_status qdri_mpi_check_runs(void);
+/* Reads the notes that have arrived. Cheap, but not free. @return 1: this rank, or another one of its world, has
+ * failed */
+int qdri_mpi_given_up(mpi_comm *comm);
+/* 1: member `peer` has left, and will not send what it has not sent yet. 0 for all members once all ranks are
+ * leaving. */
+int qdri_mpi_has_left(const mpi_comm *comm, int peer);
+QDR_NODISCARD qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *where);
+/* Sends a note to all other ranks of the world; a rank may send both kinds. why: "" if there is no reason. */
+void qdri_mpi_send_notes(mpi_comm *root, int kind, const char *why);
+/* 1: all notes of this rank have been sent. */
+int qdri_mpi_notes_sent(mpi_comm *root);
+/* Declares that this rank will launch nothing more. For the root: waits until all ranks have done so; the result is in
+ * all_leave. */
+void qdri_mpi_leave(mpi_comm *comm);
+/* How long a rank that gives up keeps its memory available for transfers that others may have started. */
+#define QDRI_MPI_DRAIN_SECS 0.5
+double qdri_mpi_now_secs(void);
+/* Pauses; the pause grows with n_polls. */
+void qdri_mpi_pause(int n_polls);
+
+QDR_NODISCARD qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
+int qdri_mpi_has_come(const qdri_run *run, int member);
+size_t qdri_mpi_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
+/* The step function of a collective that has that many bytes of staging. */
+typedef qdr_status (*qdri_mpi_step)(qdri_run *run);
+qdri_mpi_step qdri_mpi_step_of(const qdri_comm *comm, const qdri_coll *coll);
+
+/* mpi.c: a subset of a communicator that uses its handle: member j is member first + j·step of `comm`. Not
+ * collective. */
+QDR_NODISCARD qdr_status qdri_mpi_make_level(mpi_comm *comm, int first, int step, int size, int tag, mpi_comm **level);
+
+/* levels.c: creates the levels of a communicator, if its members allow it. Not collective. */
+QDR_NODISCARD qdr_status qdri_mpi_levels_create(mpi_comm *comm);
+void qdri_mpi_levels_destroy(mpi_comm *comm);
+/* 1 if this collective is performed level by level. The same on all members. */
+int qdri_mpi_levels_take(const mpi_comm *comm, const qdri_coll *coll);
+size_t qdri_mpi_levels_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
+qdr_status qdri_mpi_levels_step(qdri_run *run);
+/* messages.c: the messages of the current collective. */
+int qdri_mpi_is_off_node(const mpi_comm *comm, int peer);
+/* bytes must be at least 1. */
+QDR_NODISCARD qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int peer, void *data, size_t bytes);
+/* Continues messages whose earlier pieces are complete. When all messages are complete, their numbers start at 0
+ * again. */
+QDR_NODISCARD qdr_status qdri_mpi_test(mpi_comm *comm, int *all_done);
+/* Called by pending work: lets its thread test again after a pause. If little data is outstanding, the pause is at most
+ * a quarter of the time waited so far, which bounds the delay until completion is noticed. */
+void qdri_mpi_look_again(const mpi_comm *comm, int64_t waited_ns);
+/* 1: message `number` is not complete. */
+int qdri_mpi_is_open(const mpi_comm *comm, int number);
+/* Cancels pending receives, and starts nothing more. */
+void qdri_mpi_take_back(mpi_comm *comm);
+/* Drops all messages; requests in flight complete on their own. */
+void qdri_mpi_forget(mpi_comm *comm);
+/* These run on the host thread, which sleeps while it waits. */
+QDR_NODISCARD qdr_status qdri_mpi_exchange(qdri_comm *comm, qdri_verdict *verdict);
+QDR_NODISCARD qdr_status qdri_mpi_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);
+QDR_NODISCARD qdr_status qdri_mpi_look(qdri_comm *comm);
+QDR_NODISCARD qdr_status qdri_mpi_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
+
+#endif

@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The `mpi` backend: creating and destroying communicators, giving up. */
+#include "comm/mpi/mpi.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/launcher.h"
+#include "comm/mpi/internal.h"
+#include "core/log.h"
+#include "core/size.h"
+
+qdr_status qdri_mpi_fail(int code, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    return QDR_FAIL(QDR_ERR_MPI, "MPI: %.40s: %.300s", what, text);
+}
+
+/* ---- starting and stopping MPI ---- */
+
+int qdri_mpi_is_initialised(void)
+{
+    int initialised = 0;
+    return MPI_Initialized(&initialised) == MPI_SUCCESS && initialised;
+}
+
+int qdri_mpi_is_over(void)
+{
+    int finalised = 0;
+    return MPI_Finalized(&finalised) == MPI_SUCCESS && finalised;
+}
+
+qdr_status qdri_mpi_check_runs(void)
+{
+    if (!qdri_mpi_is_over()) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_STATE,
+                    "MPI: it is finalised, and the context can only be destroyed; call MPI_Finalize after "
+                    "the last use of a context");
+}
+
+qdr_status qdri_mpi_start(int *started)
+{
+    int initialised = 0, finalised = 0, provided = MPI_THREAD_SINGLE;
+    *started = 0;
+    QDR_MPI(MPI_Initialized(&initialised));
+    QDR_MPI(MPI_Finalized(&finalised));
+    if (finalised)
+        return QDR_FAIL(QDR_ERR_STATE, "launch: MPI is already finalised and cannot be initialised again; launch once "
+                                       "per program, or use local ranks");
+    if (initialised) return QDR_OK;
+    qdri_mpi_warn_of_shm();
+    const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
+    if (code != MPI_SUCCESS) return qdri_mpi_fail(code, "MPI_Init_thread");
+    *started = 1;
+    return QDR_OK;
+}
+
+/* A rank did not arrive at the end of a world that had been given up. */
+static atomic_int somebody_is_missing;
+
+#define LEAST_STILL_SECS 0.02
+#define MOST_STILL_SECS 0.9
+enum { LEAVING_TAG = 0x1ea, TIMED_BARRIERS = 4 };
+
+/* In MPICH 4.0 over UCX, a rank that has closed its connections waits in the process manager and answers no other rank
+ * (pmodels/mpich, pull request 6596): a rank that still needs an answer then waits for it forever. Two kinds of answers
+ * are needed, and each has its remedy:
+ * - to be connected. Two ranks connect when one first sends to the other, at the latest when they close. So each rank
+ *   sends one byte to each other rank first.
+ * - to close. A rank has its answers before others lose theirs only if all begin to close at about the same time, and
+ *   nothing lets MPI make progress between the last barrier and MPI_Finalize: that would answer ranks that have begun.
+ *   So each rank waits until the last one must have left that barrier: several times what a barrier takes, which is
+ *   long where ranks share cores. */
+static void begin_leaving_together(void)
+{
+    const char sent = 0;
+    char received = 0;
+    int rank = 0, n_ranks = 0;
+    double slowest_secs = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
+    for (int step = 1; step < n_ranks; step++) {
+        const int to = (rank + step) % n_ranks, from = (rank + n_ranks - step) % n_ranks;
+        if (MPI_Sendrecv(&sent, 1, MPI_CHAR, to, LEAVING_TAG, &received, 1, MPI_CHAR, from, LEAVING_TAG, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return;
+    }
+    for (int round = 0; round <= TIMED_BARRIERS; round++) {
+        const double begin = qdri_mpi_now_secs();
+        if (MPI_Barrier(MPI_COMM_WORLD) != MPI_SUCCESS) return;
+        const double secs = qdri_mpi_now_secs() - begin;
+        if (round > 0 && secs > slowest_secs) slowest_secs = secs; /* the first one waits for late ranks */
+    }
+    if (MPI_Allreduce(MPI_IN_PLACE, &slowest_secs, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD) != MPI_SUCCESS) return;
+    if (MPI_Barrier(MPI_COMM_WORLD) != MPI_SUCCESS) return;
+    double still_secs = 4 * slowest_secs;
+    if (still_secs < LEAST_STILL_SECS) still_secs = LEAST_STILL_SECS;
+    if (still_secs > MOST_STILL_SECS) still_secs = MOST_STILL_SECS;
+    nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * still_secs)}, NULL);
+}
+
+void qdri_mpi_stop(void)
+{
+    if (atomic_load(&somebody_is_missing)) return;
+    begin_leaving_together();
+    MPI_Finalize();
+}
+
+static qdr_status check_state(void)
+{
+    int initialised = 0, finalised = 0, provided = MPI_THREAD_SINGLE, size = 0;
+    QDR_MPI(MPI_Initialized(&initialised));
+    QDR_MPI(MPI_Finalized(&finalised));
+    if (!initialised || finalised)
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "MPI: it is %s; call MPI_Init_thread(…, MPI_THREAD_MULTIPLE, …) before creating a context, and "
+                        "MPI_Finalize after destroying it",
+                        initialised ? "finalised" : "not initialised");
+    QDR_MPI(MPI_Query_thread(&provided));
+    if (provided < MPI_THREAD_MULTIPLE)
+        return QDR_FAIL(
+            QDR_ERR_STATE,
+            "MPI: thread level %d is provided, but MPI_THREAD_MULTIPLE (%d) is needed; request it in MPI_Init_thread",
+            provided, MPI_THREAD_MULTIPLE);
+    QDR_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "", why[256];
+    int length = 0;
+    QDR_MPI(MPI_Get_library_version(version, &length));
+    version[strcspn(version, "\n")] = '\0';
+    for (char *c = version; *c; c++) {
+        if (*c == '\t') *c = ' ';
+    }
+    snprintf(why, sizeof why, "the program uses %.100s; start it with that library's mpiexec", version);
+    return qdri_launcher_check(size, why);
+}
+
+/* ---- creating and destroying ---- */
+
+#define LEAVE_SECS 3.0 /* for ranks that arrive late in a world that was given up */
+enum { MISSING_BYTES = 300 };
+#define TELL_AFTER_SECS 0.2 /* a rank that leaves waits this long for the others before it sends notes */
+
+static void member_free(mpi_comm *member)
+{
+    if (!member) return;
+    free(member->messages);
+    free(member->requests);
+    free(member->statuses);
+    free(member->indices);
+    free(member->world_ranks);
+    free(member->left);
+    free(member->notes);
+    free(member->sources);
+    qdri_mpi_heap_leave(member->node.heap);
+    free(member->node.shares);
+    free(member->node.areas);
+    free(member->node.targets);
+    free(member->node.chunks);
+    free(member->nodes);
+    free(member);
+}
+
+static qdr_status member_create(int size, mpi_comm **member)
+{
+    mpi_comm *made = NULL;
+    qdr_status status = QDRI_NEW(1, "a communicator", &made);
+    QDR_TRY_OUT(status, status);
+    made->handle = MPI_COMM_NULL;
+    const int n_pieces = 2 * size * QDRI_MPI_PIECES;
+    QDR_TRY_OUT(status, QDRI_NEW(2 * size, "messages of a communicator", &made->messages));
+    QDR_TRY_OUT(status, QDRI_NEW(n_pieces, "requests of a communicator", &made->requests));
+    QDR_TRY_OUT(status, QDRI_NEW(n_pieces, "statuses of a communicator", &made->statuses));
+    QDR_TRY_OUT(status, QDRI_NEW(n_pieces, "indices of a communicator", &made->indices));
+    made->owns_handle = 1;
+    made->tag = TAG_COLLECTIVE;
+    QDR_TRY_OUT(status, QDRI_NEW(2 * size, "ranks of a communicator", &made->world_ranks));
+    made->handle_ranks = made->world_ranks + size;
+    for (int j = 0; j < size; j++) made->handle_ranks[j] = j;
+    QDR_TRY_OUT(status, QDRI_NEW(size, "notes of a communicator", &made->left));
+    QDR_TRY_OUT(status, QDRI_NEW(2 * size, "notes of a communicator", &made->notes));
+    for (int i = 0; i < 2 * size; i++) made->notes[i] = MPI_REQUEST_NULL;
+    QDR_TRY_OUT(status, QDRI_NEW(size, "sources of a communicator", &made->sources));
+    QDR_TRY_OUT(status, QDRI_NEW(size, "shares of a node's memory", &made->node.shares));
+    QDR_TRY_OUT(status, QDRI_NEW(size, "areas of a communicator", &made->node.areas));
+    QDR_TRY_OUT(status, QDRI_NEW(size, "targets of a communicator", &made->node.targets));
+    QDR_TRY_OUT(status, QDRI_NEW(size, "chunks of a communicator", &made->node.chunks));
+    *member = made;
+    return QDR_OK;
+out:
+    member_free(made);
+    return status;
+}
+
+static int has_not_left(const void *user, int member) { return !atomic_load(&((const mpi_comm *)user)->left[member]); }
+
+/* Written to the log: there is no status, and the last error must not change. */
+static void report_missing(const mpi_comm *root)
+{
+    char sentence[QDRI_ERROR_BYTES], missing[MISSING_BYTES];
+    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    const int n = qdri_comm_name_missing(&root->base, has_not_left, root, missing, sizeof missing);
+    if (n == 0) snprintf(missing, sizeof missing, "ranks that were there a moment ago");
+    (void)qdri_comm_fail_timeout(&root->base, "the destruction of contexts", missing, n);
+    qdri_log(QDRI_LOG_WARNING, "%s", qdr_last_error());
+    qdri_set_last_error(sentence);
+}
+
+/* The time limit applies here, too, plus some time for ranks that were late. *reported: the missing ranks have been
+ * logged; in a world that was given up that happened earlier. */
+static int is_too_long(mpi_comm *root, double secs, int *reported)
+{
+    const double limit_secs = 1e-9 * (double)qdri_comm_timeout_ns(&root->base);
+    if (limit_secs == 0 || secs < limit_secs) return 0;
+    const int given_up = qdri_mpi_given_up(root); /* also reads which ranks have left */
+    if (!given_up && !*reported) report_missing(root);
+    *reported = 1;
+    if (secs < limit_secs + LEAVE_SECS) return 0;
+    atomic_store(&somebody_is_missing, 1);
+    return 1;
+}
+
+/* Waits until all ranks have arrived. tell: sends notes to ranks that may be waiting for this one. */
+static int barrier(mpi_comm *root, int tell)
+{
+    const double begin = qdri_mpi_now_secs();
+    MPI_Request request;
+    int done = 0, reported = 0;
+    if (MPI_Ibarrier(root->handle, &request) != MPI_SUCCESS) return 0;
+    for (int n_polls = 0;; n_polls++) {
+        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return 0;
+        if (done) return 1;
+        if (tell && qdri_mpi_now_secs() - begin > TELL_AFTER_SECS) {
+            qdri_mpi_send_notes(root, NOTE_LEFT, "");
+            tell = 0;
+        }
+        if (is_too_long(root, qdri_mpi_now_secs() - begin, &reported)) return 0;
+        qdri_mpi_pause(n_polls);
+    }
+}
+
+/* No rank continues while a note is in flight: connecting to a rank for the first time needs that rank's cooperation,
+ * and MPI_Finalize would wait for it forever. After that, the memory that ranks share can be freed. */
+static void await_leaving(mpi_comm *root)
+{
+    if (!root->all_leave) return;
+    for (int n_polls = 0; !qdri_mpi_notes_sent(root); n_polls++) qdri_mpi_pause(n_polls);
+    if (!barrier(root, 0)) return;
+    (void)qdri_mpi_given_up(root); /* reads the notes */
+    qdri_mpi_node_destroy(root);
+}
+
+void qdri_mpi_leave(mpi_comm *comm)
+{
+    if (comm->leaves) return;
+    comm->leaves = 1;
+    qdri_mpi_node_leave(comm);
+    if (comm->base.root == &comm->base && comm->handle != MPI_COMM_NULL) comm->all_leave = barrier(comm, 1);
+}
+
+/* Frees what is left of a communicator after MPI was finalised: memory. MPI has no operations in progress then. */
+static void destroy_after_mpi(mpi_comm *comm)
+{
+    if (comm->base.root == &comm->base) qdri_mpi_node_destroy(comm);
+    member_free(comm);
+}
+
+/* If a rank is missing, MPI still has messages to it, and keeps their buffers. */
+static void mpi_destroy(qdri_comm *comm)
+{
+    mpi_comm *mine = (mpi_comm *)comm;
+    if (qdri_mpi_is_over()) {
+        destroy_after_mpi(mine);
+        return;
+    }
+    qdri_mpi_leave(mine);
+    if (comm->root == comm) await_leaving(mine);
+    if (comm->root == comm && atomic_load(&somebody_is_missing)) return;
+    if (mine->owns_handle && mine->handle != MPI_COMM_NULL) MPI_Comm_free(&mine->handle);
+    member_free(mine);
+}
+
+/* For the whole family; the root notifies all other ranks. */
+static void mpi_abort(qdri_comm *comm)
+{
+    mpi_comm *mine = (mpi_comm *)comm;
+    if (!atomic_exchange(&mine->given_up, 1) && comm->root == comm && mine->notes && !qdri_mpi_is_over())
+        qdri_mpi_send_notes(mine, NOTE_FAILED, qdr_last_error());
+}
+
+static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
+static void mpi_destroy_parts(qdri_comm *comm) { qdri_mpi_levels_destroy((mpi_comm *)comm); }
+
+static int mpi_summed_first(const qdri_comm *comm, const qdri_coll *coll)
+{
+    const mpi_comm *mine = (const mpi_comm *)comm;
+    return qdri_mpi_levels_take(mine, coll) ? mine->levels.per_node : 1;
+}
+
+static const qdri_comm_table mpi_table = {
+    .name = "mpi",
+    .launch = qdri_mpi_launch,
+    .has_come = qdri_mpi_has_come,
+    .scratch_bytes = qdri_mpi_scratch_bytes,
+    .split = mpi_split,
+    .agree = qdri_mpi_exchange,
+    .broadcast = qdri_mpi_broadcast,
+    .look = qdri_mpi_look,
+    .summed_first = mpi_summed_first,
+    .compare_clocks = qdri_mpi_compare_clocks,
+    .abort = mpi_abort,
+    .destroy_parts = mpi_destroy_parts,
+    .destroy = mpi_destroy,
+};
+
+/* Initialises a member whose handle is valid. */
+static qdr_status member_init(mpi_comm *member, qdri_dev *dev, qdri_comm *parent)
+{
+    int rank, size;
+    QDR_MPI(MPI_Comm_set_errhandler(member->handle, MPI_ERRORS_RETURN));
+    QDR_MPI(MPI_Comm_rank(member->handle, &rank));
+    QDR_MPI(MPI_Comm_size(member->handle, &size));
+    qdri_comm_init(&member->base, &mpi_table, dev, rank, size, parent);
+    return QDR_OK;
+}
+
+/* The members' ranks in the root, and how many of them are on this rank's node. */
+static qdr_status find_members(mpi_comm *member)
+{
+    MPI_Group mine, world;
+    const int size = member->base.size;
+    for (int j = 0; j < size; j++) member->indices[j] = j;
+    QDR_MPI(MPI_Comm_group(member->handle, &mine));
+    QDR_MPI(MPI_Comm_group(((mpi_comm *)member->base.root)->handle, &world));
+    QDR_MPI(MPI_Group_translate_ranks(mine, size, member->indices, world, member->world_ranks));
+    QDR_MPI(MPI_Group_free(&mine));
+    QDR_MPI(MPI_Group_free(&world));
+    member->base.node_size = 0;
+    for (int j = 0; j < size; j++) member->base.node_size += !qdri_mpi_is_off_node(member, j);
+    return QDR_OK;
+}
+
+/* Creates its levels and its areas. mine: this rank's status so far; other members wait for it in the second step, even
+ * if something has failed here. */
+static qdr_status join_groups(mpi_comm *member, qdr_status mine)
+{
+    const qdr_status made = mine == QDR_OK ? qdri_mpi_levels_create(member) : mine;
+    const qdr_status joined = qdri_mpi_node_join(member, made);
+    return made != QDR_OK ? made : joined;
+}
+
+/* For a communicator that MPI has split off. Collective over it. */
+static qdr_status join_part(mpi_comm *member, qdri_comm *parent)
+{
+    QDR_TRY(member_init(member, parent->dev, parent)); /* the same on all ranks: MPI works, or does not */
+    return join_groups(member, find_members(member));
+}
+
+static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **part)
+{
+    mpi_comm *parent = (mpi_comm *)comm, *member = NULL;
+    qdr_status status = member_create(comm->size, &member);
+    status = qdri_comm_agree(comm, status);
+    QDR_TRY_OUT(status, status);
+    const int code = MPI_Comm_split(parent->handle, colour < 0 ? MPI_UNDEFINED : colour, key, &member->handle);
+    if (code != MPI_SUCCESS) status = qdri_mpi_fail(code, "MPI_Comm_split");
+    if (status == QDR_OK && member->handle != MPI_COMM_NULL)
+        status = join_part(member, comm); /* also the same on all ranks */
+    QDR_TRY_OUT(status, qdri_comm_agree(comm, status));
+    if (member->handle == MPI_COMM_NULL) goto out;
+    *part = &member->base;
+    return QDR_OK;
+out:
+    if (member && member->base.root) {
+        qdri_comm *made = &member->base;
+        qdri_comm_destroy(&made);
+    } else {
+        member_free(member);
+    }
+    return status;
+}
+
+qdr_status qdri_mpi_make_level(mpi_comm *comm, int first, int step, int size, int tag, mpi_comm **level)
+{
+    QDR_TRY(member_create(size, level));
+    mpi_comm *made = *level;
+    made->handle = comm->handle;
+    made->owns_handle = 0;
+    made->tag = tag;
+    for (int j = 0; j < size; j++) {
+        made->handle_ranks[j] = first + j * step;
+        made->world_ranks[j] = comm->world_ranks[first + j * step];
+    }
+    qdri_comm_init(&made->base, &mpi_table, comm->base.dev, (comm->base.rank - first) / step, size, &comm->base);
+    return QDR_OK;
+}
+
+static int is_predefined(MPI_Errhandler handler)
+{
+#ifdef MPI_ERRORS_ABORT /* MPI 4 */
+    if (handler == MPI_ERRORS_ABORT) return 1;
+#endif
+    return handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_RETURN;
+}
+
+/* Errors of an invalid handle go to the error handlers of MPI_COMM_WORLD or MPI_COMM_SELF, which abort the program
+ * unless it has set others. For this one call they are made to return. */
+static int test_inter(MPI_Comm comm, int *is_inter)
+{
+    const MPI_Comm asked[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
+    MPI_Errhandler before[2];
+    for (int i = 0; i < 2; i++) {
+        MPI_Comm_get_errhandler(asked[i], &before[i]);
+        MPI_Comm_set_errhandler(asked[i], MPI_ERRORS_RETURN);
+    }
+    const int code = MPI_Comm_test_inter(comm, is_inter);
+    for (int i = 0; i < 2; i++) {
+        MPI_Comm_set_errhandler(asked[i], before[i]);
+        if (!is_predefined(before[i])) MPI_Errhandler_free(&before[i]);
+    }
+    return code;
+}
+
+static qdr_status check_handle(MPI_Comm comm)
+{
+    int is_inter = 0;
+    if (comm == MPI_COMM_NULL)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "context: the communicator is MPI_COMM_NULL; pass one that this rank belongs to, "
+                        "such as MPI_COMM_WORLD");
+    if (test_inter(comm, &is_inter) != MPI_SUCCESS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "context: MPI does not know the communicator; make the context before it is freed");
+    if (is_inter)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the communicator is an intercommunicator; merge its two groups by "
+                                          "MPI_Intercomm_merge first");
+    return QDR_OK;
+}
+
+/* MPI does not say which ranks are missing. */
+static qdr_status fail_late(MPI_Comm original, double limit_secs)
+{
+    int rank = -1, size = 0;
+    MPI_Comm_rank(original, &rank);
+    MPI_Comm_size(original, &size);
+    atomic_store(&somebody_is_missing, 1);
+    return QDR_FAIL(QDR_ERR_TIMEOUT,
+                    "comm: rank %d has waited %g s in the creation of contexts for others of the %d ranks; find out "
+                    "what they do, or allow more than QDR_TIMEOUT=%g",
+                    rank, limit_secs, size, limit_secs);
+}
+
+/* MPI_Comm_dup that sleeps while it waits for late ranks; limit_secs 0: no limit. */
+static qdr_status duplicate(MPI_Comm original, double limit_secs, MPI_Comm *copy)
+{
+    const struct timespec pause = {.tv_nsec = 200000};
+    const double begin = qdri_mpi_now_secs();
+    MPI_Request request;
+    int done = 0;
+    QDR_MPI(MPI_Comm_idup(original, copy, &request));
+    while (1) {
+        QDR_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        if (done) return QDR_OK;
+        if (limit_secs > 0 && qdri_mpi_now_secs() - begin > limit_secs) return fail_late(original, limit_secs);
+        nanosleep(&pause, NULL);
+    }
+}
+
+qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, double timeout_secs, qdri_comm **comm)
+{
+    const MPI_Comm original = *(const MPI_Comm *)comm_handle;
+    mpi_comm *member = NULL, boot = {.handle = MPI_COMM_NULL};
+    int size = 0;
+    *comm = NULL;
+    QDR_TRY(check_state()); /* the same on all ranks; without MPI there is no agreement */
+    QDR_TRY(check_handle(original)); /* the same on all ranks that have the communicator */
+    QDR_MPI(MPI_Comm_size(original, &size));
+    const qdr_status created = member_create(size, &member);
+    /* After a timeout MPI may still write to the handle, so the member is not freed. */
+    MPI_Comm *handle = member ? &member->handle : &boot.handle;
+    QDR_TRY(duplicate(original, member ? timeout_secs : 0, handle));
+    boot.handle = *handle;
+    qdr_status status = member_init(&boot, NULL, NULL);
+    qdri_comm_set_timeout(&boot.base, timeout_secs);
+    if (status == QDR_OK) /* the same on all ranks: MPI works */
+        status = qdri_comm_agree(&boot.base, mine != QDR_OK ? mine : created);
+    if (status != QDR_OK) {
+        MPI_Comm_free(&boot.handle);
+        member_free(member);
+        return status;
+    }
+    qdri_comm_init(&member->base, &mpi_table, NULL, boot.base.rank, size, NULL);
+    qdri_comm_set_timeout(&member->base, timeout_secs);
+    for (int j = 0; j < size; j++) member->world_ranks[j] = j;
+    status = join_groups(member, qdri_mpi_node_create(member));
+    *comm = &member->base;
+    status = qdri_comm_agree(*comm, status);
+    if (status != QDR_OK) qdri_comm_destroy(comm);
+    return status;
+}
+
+void qdri_comm_bind(qdri_comm *comm, qdri_dev *dev)
+{
+    mpi_heap *heap = ((mpi_comm *)comm)->node.heap;
+    mpi_levels *levels = &((mpi_comm *)comm)->levels;
+    comm->dev = dev;
+    if (levels->inner) levels->inner->base.dev = levels->outer->base.dev = dev;
+    if (heap) qdri_dev_use_memory(dev, qdri_mpi_heap_source(heap));
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The node memory of the `mpi` backend: one block for each node and world, and its areas. */
+#include <sys/mman.h>
+
+#include "comm/mpi/internal.h"
+#include "core/size.h"
+#include "topo/topo.h"
+
+int qdri_mpi_use_node_memory = 1;
+int qdri_mpi_slot_bytes = NODE_SLOT_BYTES;
+
+/* The node's zeroed block, at *memory; NULL: none. The same for all ranks of the node. */
+static qdr_status map_block(MPI_Comm on_node, size_t bytes, void **memory)
+{
+    memory_file file = {0};
+    void *at = NULL;
+    int rank;
+    QDR_MPI(MPI_Comm_rank(on_node, &rank));
+    if (rank == 0 && qdri_mpi_use_node_memory) at = qdri_memory_file_create(bytes, &file);
+    const int is_made = at != NULL;
+    int code = MPI_Bcast(&file, sizeof file, MPI_BYTE, 0, on_node);
+    if (rank != 0 && code == MPI_SUCCESS && file.bytes > 0) at = qdri_memory_file_map(&file);
+    int works = at != NULL;
+    if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &works, 1, MPI_INT, MPI_MIN, on_node);
+    if (is_made) qdri_memory_file_close(&file);
+    if (code == MPI_SUCCESS && works) {
+        *memory = at;
+        return QDR_OK;
+    }
+    if (at) munmap(at, bytes);
+    return code == MPI_SUCCESS ? QDR_OK : qdri_mpi_fail(code, "MPI_Allreduce");
+}
+
+/* Sets each rank's share, in the order of the ranks on the node. */
+static qdr_status hand_out(mpi_comm *root, MPI_Comm on_node, int n_on_node)
+{
+    node_share *shares = root->node.memory;
+    QDR_MPI(MPI_Allgather(&root->base.rank, 1, MPI_INT, root->indices, 1, MPI_INT, on_node));
+    for (int i = 0; i < n_on_node; i++) root->node.shares[root->indices[i]] = &shares[i];
+    heap_share *mine = &root->node.shares[root->base.rank]->heap;
+    return qdri_mpi_heap_create(mine, root->base.size, &root->node.heap);
+}
+
+/* Determines which ranks of the world share a node, and how nodes exchange data. */
+static qdr_status find_nodes(mpi_comm *root, MPI_Comm on_node)
+{
+    int first = root->base.rank;
+    qdr_status status = QDRI_NEW(root->base.size, "the nodes of all ranks", &root->nodes);
+    QDR_TRY(qdri_comm_agree(&root->base, status));
+    root->reads_remotely = qdri_topo_reads_remotely();
+    QDR_MPI(MPI_Allreduce(MPI_IN_PLACE, &root->reads_remotely, 1, MPI_INT, MPI_MIN, root->handle));
+    QDR_MPI(MPI_Bcast(&first, 1, MPI_INT, 0, on_node));
+    QDR_MPI(MPI_Allgather(&first, 1, MPI_INT, root->nodes, 1, MPI_INT, root->handle));
+    root->base.nodes = root->nodes;
+    return QDR_OK;
+}
+
+qdr_status qdri_mpi_node_create(mpi_comm *root)
+{
+    MPI_Comm on_node;
+    int n_on_node = 0;
+    QDR_MPI(MPI_Comm_split_type(root->handle, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &on_node));
+    MPI_Comm_set_errhandler(on_node, MPI_ERRORS_RETURN);
+    MPI_Comm_size(on_node, &n_on_node);
+    root->base.node_size = n_on_node;
+    qdr_status status = find_nodes(root, on_node);
+    if (status == QDR_OK && n_on_node > 1) {
+        root->node.bytes = (size_t)n_on_node * sizeof(node_share);
+        status = map_block(on_node, root->node.bytes, &root->node.memory);
+    }
+    if (status == QDR_OK && root->node.memory) /* the same on all ranks of the node */
+        status = hand_out(root, on_node, n_on_node);
+    MPI_Comm_free(&on_node);
+    return status;
+}
+
+void qdri_mpi_node_destroy(mpi_comm *root)
+{
+    qdri_mpi_heap_leave(root->node.heap);
+    root->node.heap = NULL;
+    if (root->node.memory) munmap(root->node.memory, root->node.bytes);
+    root->node.memory = NULL;
+}
+
+/* ---- areas ---- */
+
+/* Initialises this rank's first free area and returns its number; -1: none. */
+static int take_area(node_share *share, int n_members)
+{
+    for (int i = 0; share && i < NODE_AREAS; i++) {
+        node_area *area = &share->areas[i];
+        if (area->n_members > 0 && atomic_load(&area->n_left) < area->n_members) continue;
+        area->n_members = n_members;
+        atomic_store(&area->n_left, 0);
+        atomic_store(&area->n_entered, 0);
+        atomic_store(&area->n_own, 0);
+        atomic_store(&area->waiting, 0);
+        return i;
+    }
+    return -1;
+}
+
+/* Sets the group's areas to those that its members, from number `first` on, have taken, if all have one. */
+static void join_areas(mpi_comm *group, const int *taken)
+{
+    const mpi_comm *root = (const mpi_comm *)group->base.root;
+    const int size = group->base.size;
+    node_share *mine = root->node.shares[group->world_ranks[group->base.rank]];
+    for (int j = 0; j < size; j++) {
+        if (taken[j] >= 0) continue;
+        if (taken[group->base.rank] >= 0) mine->areas[taken[group->base.rank]].n_members = 0;
+        return;
+    }
+    for (int j = 0; j < size; j++) group->node.areas[j] = &root->node.shares[group->world_ranks[j]]->areas[taken[j]];
+    group->node.in_use = 1;
+}
+
+qdr_status qdri_mpi_node_join(mpi_comm *comm, qdr_status mine)
+{
+    const mpi_comm *root = (const mpi_comm *)comm->base.root;
+    const int first = comm->levels.inner ? comm->levels.inner->handle_ranks[0] : 0;
+    mpi_comm *group = comm->levels.inner ? comm->levels.inner : comm;
+    const int size = group->base.size;
+    int all_here = mine == QDR_OK && size > 1 && size <= NODE_SLOT_BYTES / 64;
+    for (int j = 0; j < size; j++) all_here &= root->node.shares[group->world_ranks[j]] != NULL;
+    node_share *share = root->node.shares[group->world_ranks[group->base.rank]];
+    const int taken = all_here ? take_area(share, size) : -1;
+    QDR_MPI(MPI_Allgather(&taken, 1, MPI_INT, comm->indices, 1, MPI_INT, comm->handle));
+    join_areas(group, comm->indices + first);
+    return QDR_OK;
+}
+
+void qdri_mpi_node_leave(mpi_comm *comm)
+{
+    for (int j = 0; comm->node.in_use && j < comm->base.size; j++) atomic_fetch_add(&comm->node.areas[j]->n_left, 1);
+}
+
+qdri_wake_event *qdri_mpi_wake_events(const qdri_comm *comm)
+{
+    const mpi_comm *mine = (const mpi_comm *)comm;
+    node_share *share = mine->node.shares[comm->rank];
+    return share ? share->wake_events : NULL;
+}

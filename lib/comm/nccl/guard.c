@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The guard of a family of `nccl` communicators: a thread that detects what the host would not notice while it waits
+ * for the GPU (errors of NCCL, ranks that gave up, collectives that take too long), poisons the device, and aborts
+ * communicators. */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "comm/nccl/internal.h"
+#include "core/log.h"
+#include "core/size.h"
+#include "dev/clock.h"
+
+#define LOOK_NS INT64_C(20000000)
+#define CALLS_NS INT64_C(500000000) /* a launch gets this long to return before it is aborted */
+/* When a kernel is aborted, its stream continues with the next collective, using data that never arrived: by then the
+ * other ranks should know of the failure and discard their results. */
+#define GRACE_NS (5 * LOOK_NS)
+#define HANG_NS INT64_C(10000000000) /* NCCL is considered to hang */
+enum { MOST_AT_ONCE = 64, NS_PER_S = 1000000000 };
+
+struct nccl_guard {
+    nccl_comm *root;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed; /* on CLOCK_MONOTONIC */
+    int wants_stop, wants_abort, has_aborted, has_ended, hangs, is_left;
+};
+
+static struct timespec after(int64_t now_ns, int64_t ns)
+{
+    return (struct timespec){.tv_sec = (now_ns + ns) / NS_PER_S, .tv_nsec = (now_ns + ns) % NS_PER_S};
+}
+
+/* ---- aborting ---- */
+
+static void take(ncclComm_t handle, ncclComm_t *handles, int *n)
+{
+    if (handle) handles[(*n)++] = handle;
+}
+
+/* Takes the communicator's NCCL handles. A launch that has not returned by now is waiting for other ranks; aborting
+ * ends that wait. */
+static void take_from(nccl_comm *comm, ncclComm_t *handles, int *n)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until = after((int64_t)until.tv_sec * NS_PER_S + until.tv_nsec, CALLS_NS);
+    const int is_held = pthread_mutex_timedlock(&comm->calls, &until) == 0;
+    take(atomic_exchange(&comm->handle, NULL), handles, n);
+    take(comm->stem, handles, n);
+    comm->stem = NULL;
+    if (is_held) pthread_mutex_unlock(&comm->calls);
+}
+
+static int take_some(nccl_comm *root, ncclComm_t handles[MOST_AT_ONCE])
+{
+    int n = 0;
+    pthread_mutex_lock(&root->base.family_mutex);
+    for (qdri_comm *each = &root->base; each && n <= MOST_AT_ONCE - 2; each = each->next) {
+        nccl_comm *comm = qdri_nccl_of(each);
+        if (comm && (atomic_load(&comm->handle) || comm->stem)) take_from(comm, handles, &n);
+    }
+    pthread_mutex_unlock(&root->base.family_mutex);
+    return n;
+}
+
+static int is_left(nccl_guard *guard)
+{
+    pthread_mutex_lock(&guard->mutex);
+    const int left = guard->is_left;
+    pthread_mutex_unlock(&guard->mutex);
+    return left;
+}
+
+/* Aborts them as a group: a kernel that waits behind another communicator's kernel ends only after that one. */
+static void abort_family(nccl_guard *guard)
+{
+    ncclComm_t handles[MOST_AT_ONCE];
+    for (int n = 1; n > 0 && !is_left(guard);) {
+        n = take_some(guard->root, handles);
+        (void)ncclGroupStart();
+        for (int i = 0; i < n; i++) (void)ncclCommAbort(handles[i]);
+        (void)ncclGroupEnd();
+    }
+}
+
+/* ---- looking ---- */
+
+static qdr_status look_at(nccl_comm *comm)
+{
+    ncclComm_t handle = atomic_load(&comm->handle);
+    ncclResult_t state = ncclSuccess;
+    if (!handle) return QDR_OK;
+    if (ncclCommGetAsyncError(handle, &state) == ncclSuccess && state != ncclInProgress)
+        QDR_TRY(qdri_nccl_status(handle, state, "a collective"));
+    return qdri_nccl_watch_look(comm);
+}
+
+static qdr_status look_at_family(nccl_comm *root)
+{
+    qdr_status status = QDR_OK;
+    pthread_mutex_lock(&root->base.family_mutex);
+    for (qdri_comm *each = &root->base; each && status == QDR_OK; each = each->next) {
+        nccl_comm *comm = qdri_nccl_of(each);
+        if (comm) status = look_at(comm);
+    }
+    pthread_mutex_unlock(&root->base.family_mutex);
+    if (status != QDR_OK || !root->host->table->look) return status;
+    return root->host->table->look(root->host);
+}
+
+/* The device's hook aborts the world, including this family; the explicit abort is for a device without a hook. */
+static void look(nccl_comm *root)
+{
+    if (qdri_dev_status(root->base.dev) != QDR_OK) return;
+    const qdr_status status = look_at_family(root);
+    if (status == QDR_OK) return;
+    qdri_dev_poison(root->base.dev, status, qdr_last_error());
+    qdri_comm_abort(&root->base);
+}
+
+/* ---- the thread ---- */
+
+/* Returns whether it slept for the whole time. The mutex must be held. */
+static int sleep_for(nccl_guard *guard, int64_t ns)
+{
+    const struct timespec until = after(qdri_now_ns(), ns);
+    return pthread_cond_timedwait(&guard->changed, &guard->mutex, &until) == ETIMEDOUT;
+}
+
+/* The mutex must be held. */
+static void turn(nccl_guard *guard)
+{
+    const int aborts = guard->wants_abort && !guard->has_aborted;
+    if (!aborts && (!sleep_for(guard, LOOK_NS) || guard->has_aborted)) return;
+    for (const int64_t begin_ns = qdri_now_ns(); aborts && qdri_now_ns() - begin_ns < GRACE_NS;)
+        (void)sleep_for(guard, GRACE_NS - (qdri_now_ns() - begin_ns));
+    pthread_mutex_unlock(&guard->mutex);
+    if (aborts)
+        abort_family(guard);
+    else
+        look(guard->root);
+    pthread_mutex_lock(&guard->mutex);
+    guard->has_aborted |= aborts;
+    pthread_cond_broadcast(&guard->changed);
+}
+
+static void *run(void *user)
+{
+    nccl_guard *guard = user;
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    const qdr_status status = qdri_cuda_enter((const qdri_cuda_dev *)guard->root->base.dev);
+    (void)status; /* what is queried and aborted knows its GPU */
+    (void)cudaThreadExchangeStreamCaptureMode(&mode); /* querying events must not invalidate captures */
+    pthread_mutex_lock(&guard->mutex);
+    while (!guard->wants_stop || (guard->wants_abort && !guard->has_aborted)) turn(guard);
+    guard->has_ended = 1;
+    pthread_cond_broadcast(&guard->changed);
+    pthread_mutex_unlock(&guard->mutex);
+    return NULL;
+}
+
+static void guard_free(nccl_guard *guard)
+{
+    pthread_cond_destroy(&guard->changed);
+    pthread_mutex_destroy(&guard->mutex);
+    free(guard);
+}
+
+qdr_status qdri_nccl_guard_start(nccl_comm *root)
+{
+    nccl_guard *made = NULL;
+    pthread_condattr_t monotonic;
+    QDR_TRY(QDRI_NEW(1, "the guard of NCCL's communicators", &made));
+    made->root = root;
+    pthread_mutex_init(&made->mutex, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&made->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    root->guard = made;
+    if (pthread_create(&made->thread, NULL, run, made) == 0) return QDR_OK;
+    root->guard = NULL;
+    guard_free(made);
+    return QDR_FAIL(QDR_ERR_THREAD, "nccl: the guard's thread could not be started; raise the "
+                                    "limit on threads (ulimit -u)");
+}
+
+void qdri_nccl_guard_abort(nccl_guard *guard)
+{
+    if (!guard) return;
+    pthread_mutex_lock(&guard->mutex);
+    guard->wants_abort = 1;
+    pthread_cond_broadcast(&guard->changed);
+    pthread_mutex_unlock(&guard->mutex);
+}
+
+/* The mutex must be held. */
+static int wait_until(nccl_guard *guard, const int *is_done)
+{
+    const int64_t until_ns = qdri_now_ns() + HANG_NS;
+    while (!*is_done && !guard->hangs) guard->hangs = sleep_for(guard, until_ns - qdri_now_ns()) && !*is_done;
+    return *is_done;
+}
+
+int qdri_nccl_guard_wait(nccl_guard *guard)
+{
+    pthread_mutex_lock(&guard->mutex);
+    const int done = !guard->wants_abort || wait_until(guard, &guard->has_aborted);
+    pthread_mutex_unlock(&guard->mutex);
+    return done;
+}
+
+int qdri_nccl_guard_stop(nccl_guard *guard)
+{
+    if (!guard) return 1;
+    pthread_mutex_lock(&guard->mutex);
+    guard->wants_stop = 1;
+    pthread_cond_broadcast(&guard->changed);
+    const int ended = wait_until(guard, &guard->has_ended);
+    guard->is_left = !ended;
+    pthread_mutex_unlock(&guard->mutex);
+    if (ended) {
+        pthread_join(guard->thread, NULL);
+        guard_free(guard);
+        return 1;
+    }
+    pthread_detach(guard->thread);
+    qdri_log(QDRI_LOG_WARNING, "nccl: ncclCommAbort hangs; its thread is abandoned");
+    return 0;
+}

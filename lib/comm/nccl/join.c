@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How ranks create NCCL communicators: what is compared first, the stem, splitting; and the time limits. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/nccl/internal.h"
+#include "core/environment.h"
+#include "core/log.h"
+#include "core/size.h"
+#include "dev/clock.h"
+
+#define LOOK_NS INT64_C(20000000) /* interval at which the host is asked whether other ranks gave up */
+#define LONGEST_PAUSE_NS INT64_C(1000000)
+enum { NS_PER_S = 1000000000, BUS_BYTES = 24 };
+/* Communicators of a rank that may run collectives at the same time: those of a grid (for bulk data, each on its own
+ * stream; for statistics, on any stream of the caller's), and that of the world for redistributions. The CTAs of all
+ * fit on the GPU with some SMs to spare, so that no collective waits for an SM that is held by another one which waits
+ * for it. */
+enum { TOGETHER = (int)QDR_N_CHANNELS + 1, SMS_SPARED = 4, DEFAULT_MOST_CTAS = 16, MOST_CTAS = 64 };
+enum { LEAST_VERSION = 22600 }; /* the first that keeps the order of launches */
+
+/* ---- NCCL's errors ---- */
+
+static const char *remedy_of(ncclResult_t result)
+{
+    switch (result) {
+    case ncclRemoteError: return "another rank or its network failed; see the message of that rank";
+    case ncclSystemError: return "see what NCCL_DEBUG=WARN says of the network, shared memory (/dev/shm) and limits";
+    case ncclUnhandledCudaError: return "an earlier kernel may have failed; see NCCL_DEBUG=WARN";
+    default: return "see what NCCL_DEBUG=WARN says";
+    }
+}
+
+qdr_status qdri_nccl_status(ncclComm_t handle, ncclResult_t result, const char *call)
+{
+    if (result == ncclSuccess) return QDR_OK;
+    const char *last = ncclGetLastError(handle);
+    const char *more = last && *last ? last : "no more is known";
+    if (result == ncclRemoteError)
+        return QDR_FAIL(QDR_ERR_PEER, "nccl: %.60s failed: %s (%.160s); %s", call, ncclGetErrorString(result), more,
+                        remedy_of(result));
+    return QDR_FAIL(QDR_ERR_DEVICE, "nccl: %.60s failed: %s (%.160s); %s", call, ncclGetErrorString(result), more,
+                    remedy_of(result));
+}
+
+/* ---- comparing ranks ---- */
+
+/* How ranks that share a GPU can communicate instead. */
+static const char *other_way(const qdri_comm *host)
+{
+    if (strcmp(host->table->name, "local") == 0) return ", or use QDR_CUDA_COMM=local";
+    return strcmp(host->table->name, "mpi") == 0 ? ", or use QDR_CUDA_COMM=mpi" : "";
+}
+
+/* The members of a node tell each other which GPUs they use. */
+static qdr_status compare_buses(qdri_comm *node, const int *ranks, const char *bus)
+{
+    char theirs[BUS_BYTES];
+    qdr_status status = QDR_OK;
+    for (int j = 0; j < node->size; j++) {
+        memcpy(theirs, bus, BUS_BYTES);
+        QDR_TRY(qdri_comm_broadcast(node, j, theirs, sizeof theirs));
+        if (status != QDR_OK || j >= node->rank || strcmp(theirs, bus) != 0) continue;
+        if (node->nodes && node->nodes[j] != node->nodes[node->rank]) continue;
+        status = QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                          "nccl: ranks %d and %d of one node are both on the GPU at %s, but NCCL supports one rank per "
+                          "GPU; start one rank per GPU%s",
+                          ranks[j], ranks[node->rank], bus, other_way(node));
+    }
+    return status;
+}
+
+static qdr_status compare_on_node(qdri_comm *node, int rank, const char *bus)
+{
+    int *ranks = NULL;
+    qdr_status status = qdri_comm_agree(node, QDRI_NEW(node->size, "ranks of a node", &ranks));
+    for (int j = 0; j < node->size && status == QDR_OK; j++) {
+        ranks[j] = rank;
+        status = qdri_comm_broadcast(node, j, &ranks[j], sizeof ranks[j]);
+    }
+    if (status == QDR_OK) status = compare_buses(node, ranks, bus);
+    free(ranks);
+    return status;
+}
+
+/* If a host communicator's parts cannot communicate, all ranks are compared with all. */
+static qdr_status open_node(qdri_comm *host, qdri_comm **node)
+{
+    *node = host;
+    if (!host->nodes || host->table->is_only_world) return QDR_OK;
+    return qdri_comm_split(host, host->nodes[host->rank], host->rank, node);
+}
+
+static qdr_status find_version(const qdri_cuda_dev *dev, int *version)
+{
+    QDR_TRY(qdri_cuda_enter(dev));
+    QDR_TRY(qdri_nccl_status(NULL, ncclGetVersion(version), "ncclGetVersion"));
+    if (*version >= LEAST_VERSION) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "nccl: this is NCCL %d.%d.%d, but %d.%d or later is needed, which starts kernels in launch order; "
+                    "put a newer libnccl.so.2 first in LD_LIBRARY_PATH",
+                    *version / 10000, *version / 100 % 100, *version % 100, LEAST_VERSION / 10000,
+                    LEAST_VERSION / 100 % 100);
+}
+
+qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev)
+{
+    int version;
+    char where[BUS_BYTES + 8];
+    qdri_comm *node = NULL;
+    memset(where, 0, sizeof where);
+    QDR_TRY(qdri_comm_agree(host, find_version((const qdri_cuda_dev *)dev, &version)));
+    QDR_TRY(open_node(host, &node));
+    snprintf(where, BUS_BYTES, "%s", ((const qdri_cuda_dev *)dev)->gpu.bus);
+    const qdr_status status = compare_on_node(node, host->rank, where);
+    if (node != host) qdri_comm_destroy(&node);
+    return qdri_comm_agree(host, status);
+}
+
+/* CTAs for each of the communicators that may run together; one on the smallest GPU partitions. */
+static int room_for_ctas(const qdri_cuda_dev *dev)
+{
+    const int room = (dev->gpu.n_sms - SMS_SPARED) / TOGETHER;
+    return room < 1 ? 1 : room > MOST_CTAS ? MOST_CTAS : room;
+}
+
+static qdr_status read_max_ctas(const qdri_cuda_dev *dev, int *max_ctas)
+{
+    double wanted = 0;
+    const int room = room_for_ctas(dev);
+    QDR_TRY(qdri_environment_number(QDRI_VARIABLE_NCCL_MAX_CTAS, &wanted));
+    *max_ctas = wanted > 0 ? (int)wanted : room > DEFAULT_MOST_CTAS ? DEFAULT_MOST_CTAS : room;
+    return QDR_OK;
+}
+
+/* Rank 0 has chosen the number, and the GPUs of other ranks may be smaller. */
+static qdr_status check_max_ctas(const qdri_cuda_dev *dev, int rank, int max_ctas)
+{
+    const int room = room_for_ctas(dev);
+    if (max_ctas <= room) return QDR_OK;
+    return QDR_FAIL(
+        QDR_ERR_ARGUMENT,
+        "nccl: %d communicators of %d thread blocks each (QDR_NCCL_MAX_CTAS, or rank 0's choice) may run together, too "
+        "many for the %d SMs of rank %d's GPU: they could deadlock; use QDR_NCCL_MAX_CTAS=%d or less",
+        TOGETHER, max_ctas, dev->gpu.n_sms, rank, room);
+}
+
+/* Makes NCCL's kernels start in the order in which the host launches them. Otherwise two communicators whose kernels do
+ * not fit together could wait for each other on two GPUs. */
+static void set_order(void)
+{
+    static const char name[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
+    const char *value = getenv(name);
+    if (!value) (void)setenv(name, "1", 0);
+    if (value && strcmp(value, "0") == 0)
+        qdri_log(QDRI_LOG_WARNING, "nccl: %s is 0, so communicators may deadlock; unset it", name);
+}
+
+typedef struct greeting {
+    int version, max_ctas;
+} greeting;
+
+static qdr_status greet(const qdri_cuda_dev *dev, greeting *mine)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_order);
+    QDR_TRY(find_version(dev, &mine->version));
+    return read_max_ctas(dev, &mine->max_ctas);
+}
+
+static qdr_status compare_versions(int rank, int mine, int first)
+{
+    if (mine == first) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "nccl: rank %d has NCCL %d.%d.%d, rank 0 has %d.%d.%d; make all ranks load the same libnccl.so.2 "
+                    "(LD_LIBRARY_PATH)",
+                    rank, mine / 10000, mine / 100 % 100, mine % 100, first / 10000, first / 100 % 100, first % 100);
+}
+
+qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas)
+{
+    greeting mine = {0};
+    QDR_TRY(qdri_comm_agree(host, greet((const qdri_cuda_dev *)dev, &mine)));
+    greeting first = mine;
+    QDR_TRY(qdri_comm_broadcast(host, 0, &first, sizeof first));
+    *max_ctas = first.max_ctas;
+    qdr_status status = compare_versions(host->rank, mine.version, first.version);
+    if (status == QDR_OK) status = check_max_ctas((const qdri_cuda_dev *)dev, host->rank, first.max_ctas);
+    return qdri_comm_agree(host, status);
+}
+
+/* ---- waiting ---- */
+
+static qdr_status fail_late(const qdri_comm *talker, const char *call, double secs)
+{
+    return QDR_FAIL(QDR_ERR_TIMEOUT,
+                    "nccl: rank %d of %d has waited %g s in %s; check that all ranks are running, that "
+                    "NCCL_SOCKET_IFNAME names a network that all nodes share and no firewall blocks, and what "
+                    "NCCL_DEBUG=INFO says; or allow more with QDR_TIMEOUT",
+                    talker->rank, talker->size, secs, call);
+}
+
+static ncclResult_t state_of(ncclComm_t handle, const ncclComm_t *place)
+{
+    ncclResult_t state = ncclInProgress;
+    const ncclResult_t asked = ncclCommGetAsyncError(handle, &state);
+    if (asked != ncclSuccess) return asked;
+    if (state != ncclSuccess || !place) return state;
+    ncclComm_t made = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+    return made ? state_of(made, NULL) : ncclInProgress;
+}
+
+qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm_t *place, const char *call)
+{
+    const int64_t set_ns = qdri_comm_timeout_ns(talker), begin_ns = qdri_now_ns();
+    const int64_t limit_ns = set_ns > 0 ? set_ns : INT64_C(1000000000) * QDRI_NCCL_JOIN_SECS;
+    int64_t looked_ns = begin_ns, pause_ns = 10000;
+    for (;;) {
+        const ncclResult_t state = state_of(handle, place);
+        if (state != ncclInProgress) return qdri_nccl_status(handle, state, call);
+        const int64_t now_ns = qdri_now_ns();
+        if (now_ns - begin_ns > limit_ns) return fail_late(talker, call, 1e-9 * (double)limit_ns);
+        if (now_ns - looked_ns > LOOK_NS) {
+            looked_ns = now_ns;
+            if (talker->dev) QDR_TRY(qdri_dev_raise(talker->dev)); /* before the guard aborts */
+            if (talker->table->look) QDR_TRY(talker->table->look(talker));
+        }
+        nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
+        if (pause_ns < LONGEST_PAUSE_NS) pause_ns *= 2;
+    }
+}
+
+/* ---- stems, and splitting ---- */
+
+static qdr_status share_id(qdri_comm *host, ncclUniqueId *id)
+{
+    qdr_status status = QDR_OK;
+    memset(id, 0, sizeof *id);
+    if (host->rank == 0) status = qdri_nccl_status(NULL, ncclGetUniqueId(id), "ncclGetUniqueId");
+    QDR_TRY(qdri_comm_agree(host, status));
+    return qdri_comm_broadcast(host, 0, id, sizeof *id);
+}
+
+static qdr_status started(ncclComm_t handle, ncclResult_t result, const char *call)
+{
+    return result == ncclInProgress ? QDR_OK : qdri_nccl_status(handle, result, call);
+}
+
+qdr_status qdri_nccl_open_stem(qdri_comm *host, ncclComm_t *stem)
+{
+    static const char call[] = "ncclCommInitRankConfig";
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    *stem = NULL;
+    if (host->size == 1) return QDR_OK;
+    config.blocking = 0;
+    QDR_TRY(share_id(host, &id));
+    const ncclResult_t result = ncclCommInitRankConfig(stem, host->size, id, host->rank, &config);
+    qdr_status status = qdri_comm_agree(host, started(NULL, result, call));
+    if (status == QDR_OK) status = qdri_nccl_settle(host, *stem, NULL, call);
+    status = qdri_comm_agree(host, status);
+    if (status == QDR_OK) return QDR_OK;
+    if (*stem) qdri_nccl_close(*stem, 1);
+    *stem = NULL;
+    return status;
+}
+
+qdr_status qdri_nccl_split_off(qdri_comm *talker, ncclComm_t stem, int colour, nccl_comm *comm)
+{
+    static const char call[] = "ncclCommSplit";
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    const int is_in = colour >= 0 && comm->host->size > 1;
+    config.blocking = 1;
+    config.maxCTAs = comm->max_ctas;
+    config.splitShare = 0; /* communicators that share resources take turns */
+    const ncclResult_t result = ncclCommSplit(stem, is_in ? colour : NCCL_SPLIT_NOCOLOR, is_in ? comm->host->rank : 0,
+                                              &comm->place, &config);
+    QDR_TRY(qdri_comm_agree(talker, started(stem, result, call)));
+    const qdr_status status = qdri_nccl_settle(talker, stem, is_in ? &comm->place : NULL, call);
+    if (status == QDR_OK && is_in) atomic_store(&comm->handle, __atomic_load_n(&comm->place, __ATOMIC_ACQUIRE));
+    return qdri_comm_agree(talker, status);
+}

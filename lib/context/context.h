@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How contexts are created; for the files that create them. */
+#ifndef QDRI_CONTEXT_CONTEXT_H
+#define QDRI_CONTEXT_CONTEXT_H
+
+#include "comm/comm.h"
+#include "context/device.h"
+#include "quadrille/context.h"
+#include "quadrille/launch.h"
+
+/* The trace requested by rank 0's QDR_TRACE. */
+typedef struct qdri_tracing {
+    uint64_t id; /* of the run, the same on all ranks; 0: no trace */
+    struct qdri_trace *trace; /* NULL: none, or out of memory */
+    char path[2048];
+} qdri_tracing;
+
+/* Environment settings for checking calls and limiting waits. */
+typedef struct qdri_watch_opts {
+    int check; /* QDR_CHECK */
+    double timeout_secs; /* QDR_TIMEOUT; 0: none */
+} qdri_watch_opts;
+
+/* A block of memory from qdr_mem_alloc(). */
+typedef struct qdri_mem_piece {
+    void *data;
+    struct qdri_mem_piece *next;
+} qdri_mem_piece;
+
+struct qdr_context {
+    qdri_life life;
+    qdr_context *next; /* in the list of all contexts */
+    qdri_dev *dev;
+    qdri_dev *host_dev; /* drives MPI for a GPU; NULL: dev itself does */
+    qdri_comm *world;
+    qdr_stream *stream; /* the default one */
+    int n_threads;
+    qdri_tracing tracing;
+    qdri_watch_opts watch; /* after the ranks have communicated: rank 0's */
+    int is_recording; /* between qdr_graph_begin() and qdr_graph_end() */
+    qdri_life **recorded; /* objects that the recording needs */
+    int n_recorded, recorded_capacity;
+    qdri_mem_piece *pieces;
+    qdr_stack *stacks; /* the first of those that have memory */
+};
+
+/* context_trace.c: after the world has been created, and before it is destroyed. Collective. */
+void qdri_context_trace_begin(qdr_context *ctx);
+void qdri_context_trace_end(qdr_context *ctx);
+
+/* context_watch.c: @retval QDR_ERR_ARGUMENT  a variable has an invalid value */
+QDR_NODISCARD qdr_status qdri_watch_opts_read(qdri_watch_opts *opts);
+/* The first communication between ranks that have their devices: sets the time limit of `world` from rank 0's
+ * environment, stores the settings in ctx->watch, and compares the kinds of devices. Collective: fails on all ranks or
+ * on none.
+ * @retval QDR_ERR_ARGUMENT  some ranks compute on CPUs, others on GPUs */
+QDR_NODISCARD qdr_status qdri_context_greet(qdr_context *ctx, qdri_comm *world);
+/* Names the world, and applies the settings agreed by qdri_context_greet(). Collective, like that. */
+QDR_NODISCARD qdr_status qdri_context_watch_begin(qdr_context *ctx);
+
+/* Also reads the environment.
+ * @retval QDR_ERR_ARGUMENT  wrong version of opts, n_threads < 0, or an invalid value in the environment */
+QDR_NODISCARD qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts *watch);
+/* Creates everything in a context except its world, on this rank alone. n_node_ranks: number of ranks on this machine;
+ * node_rank: the number of this one among them. wake_events: for a CPU device; NULL: its own. */
+QDR_NODISCARD qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, int node_rank,
+                                              qdri_wake_event *wake_events, qdr_context **ctx);
+/* Sets the context's world. Collective: fails on all ranks, and then the caller keeps the world, or on none. */
+QDR_NODISCARD qdr_status qdri_context_join(qdr_context *ctx, qdri_comm *world);
+/* Frees what prepare created, and the world if the context has not joined it: the world before the device to which it
+ * is bound, but after the stream, whose thread may be asleep on the world's wake events. Both may be NULL. */
+void qdri_context_abandon(qdr_context **ctx, qdri_comm **world);
+/* Frees what prepare created. Accepts NULL. */
+void qdri_context_discard(qdr_context **ctx);
+
+/* Ends the context of a rank that is done: everything left of it is no longer used or destroyed by anyone. Accepts
+ * NULL. */
+void qdri_context_leave(qdr_context **ctx);
+
+/* qdr_launch() with n_local = 0, in builds with MPI. */
+QDR_NODISCARD qdr_status qdri_launch_mpi(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts of ranks that provide their own broadcast and barrier. */
+#include "comm/boot.h"
+#include "context/context.h"
+#include "context/pairing.h"
+
+static qdr_status check(int rank, int size, const qdr_boot *boot)
+{
+    if (size < 1 || rank < 0 || rank >= size)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: rank %d of %d; use 0 … size-1", rank, size);
+    if (!boot || !boot->broadcast || !boot->barrier)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: boot needs both callbacks, broadcast and barrier");
+    return QDR_OK;
+}
+
+/* Callbacks cannot run collectives: those need NCCL. */
+static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_context **ctx)
+{
+    QDR_TRY(qdri_context_prepare(opts, qdri_comm_node_size(world), qdri_comm_node_rank(world), NULL, ctx));
+    if (qdri_comm_size(world) == 1) return QDR_OK;
+    if (qdri_dev_runs_work((*ctx)->dev))
+        return QDR_FAIL(
+            QDR_ERR_UNSUPPORTED,
+            "context: %d ranks with callbacks need GPUs connected by NCCL; use device \"cuda\", or use MPI or "
+            "local ranks for CPUs",
+            qdri_comm_size(world));
+    if ((*ctx)->watch.check)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "context: QDR_CHECK needs subgroups of ranks that can communicate, which "
+                                             "callbacks cannot provide; unset it, or use MPI");
+    return QDR_OK;
+}
+
+static qdr_status join(qdr_context *ctx, qdri_comm **world)
+{
+    qdri_pairing pairing;
+    qdri_boot_bind(*world, ctx->dev);
+    QDR_TRY(qdri_boot_barrier(*world));
+    QDR_TRY(qdri_context_greet(ctx, *world));
+    if (qdri_comm_size(*world) > 1) QDR_TRY(qdri_pair(world, ctx->dev, QDRI_PAIR_AUTO, QDRI_PAIR_NCCL, &pairing));
+    return qdri_context_join(ctx, *world);
+}
+
+qdr_status qdr_context_create_boot(int rank, int size, const qdr_boot *boot, const qdr_context_opts *opts,
+                                   qdr_context **ctx)
+{
+    qdri_comm *world = NULL;
+    qdr_context *made = NULL;
+    qdri_watch_opts watch;
+    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the result pointer is NULL");
+    *ctx = NULL;
+    QDR_TRY(check(rank, size, boot)); /* the same on all ranks; without it there is no way to communicate */
+    qdr_status status = qdri_context_check_opts(opts, &watch);
+    QDR_TRY(qdri_comm_create_boot(boot, rank, size, status, &world));
+    status = prepare(opts, world, &made);
+    QDR_TRY_OUT(status, qdri_comm_agree(world, status));
+    QDR_TRY_OUT(status, join(made, &world));
+    *ctx = made;
+    return QDR_OK;
+out:
+    qdri_context_abandon(&made, &world);
+    return status;
+}

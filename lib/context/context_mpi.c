@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts on MPI, and programs under mpiexec. */
+#include "comm/decorators/staged.h"
+#include "comm/mpi/mpi.h"
+#include "context/context.h"
+#include "context/pairing.h"
+#include "quadrille/mpi.h"
+
+/* This rank's device and, if it is a GPU, the one that drives MPI. */
+static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_context **ctx)
+{
+    qdri_wake_event *wake_events = qdri_mpi_wake_events(world);
+    QDR_TRY(qdri_context_prepare(opts, qdri_comm_node_size(world), qdri_comm_node_rank(world), wake_events, ctx));
+    if (qdri_dev_runs_work((*ctx)->dev)) return QDR_OK;
+    QDR_TRY(qdri_dev_create_cpu(1, &(*ctx)->host_dev));
+    if (wake_events) qdri_dev_use_wake_events((*ctx)->host_dev, wake_events);
+    return QDR_OK;
+}
+
+static qdr_status pair(qdr_context *ctx, qdri_comm **world)
+{
+    qdri_pairing pairing;
+    QDR_TRY(qdri_pair(world, ctx->dev, QDRI_PAIR_MPI, QDRI_PAIR_NCCL, &pairing));
+    if (pairing != QDRI_PAIR_MPI) return QDR_OK;
+    return qdri_comm_stage(world, ctx->host_dev, ctx->dev);
+}
+
+static qdr_status join(qdr_context *ctx, qdri_comm **world)
+{
+    qdri_comm_bind(*world, ctx->host_dev ? ctx->host_dev : ctx->dev);
+    QDR_TRY(qdri_context_greet(ctx, *world));
+    if (ctx->host_dev) QDR_TRY(pair(ctx, world));
+    return qdri_context_join(ctx, *world);
+}
+
+qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, qdr_context **ctx)
+{
+    qdri_comm *world = NULL;
+    qdr_context *made = NULL;
+    qdri_watch_opts watch = {0};
+    qdr_status status = qdri_context_check_opts(opts, &watch); /* before any rank waits */
+    if (ctx) *ctx = NULL;
+    if (!ctx) status = QDR_FAIL(QDR_ERR_ARGUMENT, "context: the result pointer is NULL");
+    QDR_TRY(qdri_comm_create_mpi(&comm, status, watch.timeout_secs, &world));
+    status = prepare(opts, world, &made);
+    QDR_TRY_OUT(status, qdri_comm_agree(world, status));
+    QDR_TRY_OUT(status, join(made, &world));
+    *ctx = made;
+    return QDR_OK;
+out:
+    qdri_context_abandon(&made, &world);
+    return status;
+}
+
+static qdr_status run_rank(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
+{
+    qdr_context *ctx = NULL;
+    QDR_TRY(qdr_context_create_mpi(MPI_COMM_WORLD, opts, &ctx));
+    *exit_code = fn(ctx, user);
+    qdri_context_leave(&ctx);
+    return QDR_OK;
+}
+
+qdr_status qdri_launch_mpi(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
+{
+    int started = 0;
+    QDR_TRY(qdri_mpi_start(&started));
+    const qdr_status status = run_rank(opts, fn, user, exit_code);
+    if (started) qdri_mpi_stop();
+    return status;
+}

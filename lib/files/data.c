@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds data files, and suggests names close to an unknown one. */
+#include "files/data.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "core/environment.h"
+#include "core/input.h"
+#include "core/json.h"
+#include "core/nearest.h"
+#include "core/self.h"
+#include "core/size.h"
+#include "quadrille/names.h"
+
+#define ENDING ".json"
+#define ENDING_BYTES (sizeof ENDING - 1)
+enum { MAX_NEAREST = 3 };
+
+/* ---- folders ---- */
+
+/* Copies the next folder of a colon-separated list; 0 at its end. */
+static int next_of_list(const char **list, char folder[QDRI_DATA_PATH_BYTES])
+{
+    while (*list && **list) {
+        const size_t bytes = strcspn(*list, ":");
+        const char *begin = *list;
+        *list += bytes + (begin[bytes] == ':');
+        if (bytes == 0 || bytes >= QDRI_DATA_PATH_BYTES) continue;
+        memcpy(folder, begin, bytes);
+        folder[bytes] = '\0';
+        return 1;
+    }
+    return 0;
+}
+
+/* Iterates over the data folders. */
+typedef struct walk {
+    const char *list; /* the rest of QDR_DATA_PATH */
+    int n_known; /* number of built-in folders already returned */
+} walk;
+
+static walk walk_begin(void) { return (walk){.list = qdri_environment_text(QDRI_VARIABLE_DATA_PATH)}; }
+
+/* The n-th built-in folder; "" if there is none. A moved installation finds its own files before those of the prefix
+ * for which it was built. */
+static void known_folder(int n, char folder[QDRI_DATA_PATH_BYTES])
+{
+    static const char *const known[] = {QDRI_DATA_FROM_LIB, QDRI_DATA_FROM_BIN, QDRI_DATA_DIR, QDRI_SOURCE_DATA_DIR};
+    char own[QDRI_FOLDER_BYTES] = "";
+    folder[0] = '\0';
+    if (known[n][0] != '/') qdri_own_folder(own, sizeof own);
+    if (known[n][0] && (known[n][0] == '/' || own[0])) snprintf(folder, QDRI_DATA_PATH_BYTES, "%s%s", own, known[n]);
+}
+
+static int walk_next(walk *w, char folder[QDRI_DATA_PATH_BYTES])
+{
+    enum { N_KNOWN = 4 };
+    if (next_of_list(&w->list, folder)) return 1;
+    while (w->n_known < N_KNOWN) {
+        known_folder(w->n_known++, folder);
+        if (folder[0]) return 1;
+    }
+    return 0;
+}
+
+/* The path of a data file, if there is one. */
+static int find_file(const char *kind, const char *name, char path[QDRI_DATA_PATH_BYTES])
+{
+    char folder[QDRI_DATA_PATH_BYTES];
+    for (walk w = walk_begin(); walk_next(&w, folder);) {
+        const int bytes = snprintf(path, QDRI_DATA_PATH_BYTES, "%s/%s/%s" ENDING, folder, kind, name);
+        if (bytes < QDRI_DATA_PATH_BYTES && qdri_input_is_there(path)) return 1;
+    }
+    return 0;
+}
+
+/* ---- names ---- */
+
+static int ends_in_json(const char *name)
+{
+    const size_t bytes = strlen(name);
+    return bytes > ENDING_BYTES && strcmp(name + bytes - ENDING_BYTES, ENDING) == 0;
+}
+
+static int has_name(const qdri_data_names *names, const char *name)
+{
+    for (int i = 0; i < names->n; i++)
+        if (strcmp(names->names[i], name) == 0) return 1;
+    return 0;
+}
+
+static qdr_status add_file(qdri_data_names *names, const char *file)
+{
+    char name[QDRI_DATA_NAME_BYTES];
+    const size_t bytes = strlen(file) - ENDING_BYTES;
+    if (bytes >= sizeof name) return QDR_OK; /* no name is that long */
+    memcpy(name, file, bytes);
+    name[bytes] = '\0';
+    if (has_name(names, name)) return QDR_OK;
+    QDR_TRY(qdri_list_grow((void **)&names->names, names->n, &names->capacity, sizeof *names->names,
+                           "names of data files"));
+    memcpy(names->names[names->n++], name, sizeof name);
+    return QDR_OK;
+}
+
+static qdr_status add_folder(qdri_data_names *names, const char *folder, const char *kind)
+{
+    char path[QDRI_DATA_PATH_BYTES];
+    qdr_status status = QDR_OK;
+    if (snprintf(path, sizeof path, "%s/%s", folder, kind) >= (int)sizeof path) return QDR_OK;
+    DIR *dir = opendir(path);
+    if (!dir) return QDR_OK;
+    for (struct dirent *entry; status == QDR_OK && (entry = readdir(dir)) != NULL;)
+        if (entry->d_name[0] != '.' && ends_in_json(entry->d_name)) status = add_file(names, entry->d_name);
+    closedir(dir);
+    return status;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(a, b); }
+
+qdr_status qdri_data_list(const char *kind, qdri_data_names *names)
+{
+    char folder[QDRI_DATA_PATH_BYTES];
+    *names = (qdri_data_names){.n = 0};
+    for (walk w = walk_begin(); walk_next(&w, folder);) {
+        const qdr_status status = add_folder(names, folder, kind);
+        if (status == QDR_OK) continue;
+        qdri_data_names_free(names);
+        return status;
+    }
+    if (names->n) qsort(names->names, (size_t)names->n, sizeof *names->names, by_name);
+    return QDR_OK;
+}
+
+void qdri_data_names_free(qdri_data_names *names)
+{
+    free(names->names);
+    *names = (qdri_data_names){.n = 0};
+}
+
+/* ---- suggestions ---- */
+
+/* The first names of a list, as "a, b, c". */
+static void join(const char *const *list, int n, char *text, size_t bytes)
+{
+    size_t used = 0;
+    for (int i = 0; i < n && i < MAX_NEAREST; i++) {
+        snprintf(text + used, bytes - used, "%s%s", i ? ", " : "", list[i]);
+        used += strlen(text + used);
+    }
+}
+
+/* "; nearest: a, b", or "" where no name is close. */
+static qdr_status print_nearest(const qdri_data_names *names, const char *name, qdri_data_prefer_fn prefer, char *text,
+                                size_t bytes)
+{
+    static const char intro[] = "; nearest: ";
+    char *const end = text + sizeof intro - 1;
+    const size_t left = bytes - sizeof intro + 1;
+    const char **list = NULL;
+    QDR_TRY(QDRI_NEW(names->n, "names of data files", &list));
+    for (int i = 0; i < names->n; i++) list[i] = names->names[i];
+    memcpy(text, intro, sizeof intro);
+    const int n_near = prefer ? prefer(name, list, names->n) : 0;
+    if (n_near)
+        join(list, n_near, end, left);
+    else if (!qdr_names_nearest(name, list, names->n, MAX_NEAREST, end, left))
+        text[0] = '\0';
+    free(list);
+    return QDR_OK;
+}
+
+static qdr_status unknown_name(const char *room, const char *noun, const char *kind, const char *name,
+                               qdri_data_prefer_fn prefer)
+{
+    char shown[QDRI_DATA_NAME_BYTES], nearest[3 * QDRI_DATA_NAME_BYTES + 32];
+    qdri_data_names names;
+    QDR_TRY(qdri_data_list(kind, &names));
+    const int n = names.n;
+    const qdr_status status = print_nearest(&names, name, prefer, nearest, sizeof nearest);
+    qdri_data_names_free(&names);
+    QDR_TRY(status);
+    qdri_json_printable(name, shown, sizeof shown);
+    if (n == 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s: no %s is named \"%s\", and no data files are installed; set QDR_DATA_PATH to a folder "
+                        "that contains %s/NAME.json, or name a file",
+                        room, noun, shown, kind);
+    const int is_listed = strcmp(kind, "models") == 0 || strcmp(kind, "machines") == 0;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s: none of the %d %ss is named \"%s\"%s (%s%s%sthe name of a file has a slash or ends in .json)",
+                    room, n, noun, shown, nearest, is_listed ? "see quadrille list " : "", is_listed ? kind : "",
+                    is_listed ? "; " : "");
+}
+
+qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kind, const char *name_or_path,
+                             qdri_data_prefer_fn prefer, char path[QDRI_DATA_PATH_BYTES])
+{
+    const int is_path = strcmp(name_or_path, "-") == 0 || strchr(name_or_path, '/') || ends_in_json(name_or_path);
+    if (!is_path)
+        return name_or_path[0] && find_file(kind, name_or_path, path)
+                   ? QDR_OK
+                   : unknown_name(room, noun, kind, name_or_path, prefer);
+    if (strlen(name_or_path) >= QDRI_DATA_PATH_BYTES)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the path has %zu bytes; the maximum is %d", room, strlen(name_or_path),
+                        QDRI_DATA_PATH_BYTES - 1);
+    memcpy(path, name_or_path, strlen(name_or_path) + 1);
+    return QDR_OK;
+}

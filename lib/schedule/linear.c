@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tasks of a linear layer. */
+#include "schedule/rows.h"
+
+static size_t bytes_of(int64_t n_elems, qdr_dtype dtype) { return (size_t)n_elems * qdr_dtype_bytes(dtype); }
+
+void qdri_set_product(qdri_task *task, qdri_product_kind kind, qdr_storage storage, int64_t m, int64_t n, int64_t k)
+{
+    const int turned = storage == QDR_IN_OUT;
+    task->m = m;
+    task->n = kind == QDRI_PRODUCT_Y ? n : k;
+    task->k = kind == QDRI_PRODUCT_Y ? k : n;
+    task->trans_b = kind == QDRI_PRODUCT_Y ? !turned : turned;
+    if (kind == QDRI_PRODUCT_DW) {
+        task->m = turned ? k : n;
+        task->n = turned ? n : k;
+        task->k = m;
+        task->trans_a = 1;
+        task->trans_b = 0;
+    }
+    task->flops = 2.0 * (double)m * (double)n * (double)k;
+}
+
+void qdri_set_rounding(qdri_task *task, qdri_product_kind kind, const qdri_layer_shape *shape)
+{
+    const int is_gradient_last = kind == QDRI_PRODUCT_DW && shape->storage == QDR_IN_OUT;
+    if (!shape->rounds) return;
+    task->round_a = kind == QDRI_PRODUCT_Y || is_gradient_last ? QDRI_E4M3 : QDRI_E5M2;
+    task->round_b = is_gradient_last ? QDRI_E5M2 : QDRI_E4M3;
+}
+
+static qdri_rows input_rows(const qdri_layer_shape *shape)
+{
+    return (qdri_rows){shape->out_axis, shape->in_scattered, shape->k, shape->in_unit};
+}
+
+static qdri_rows output_rows(const qdri_layer_shape *shape)
+{
+    return (qdri_rows){shape->in_axis, shape->out_scattered, shape->n, shape->out_unit};
+}
+
+/* The layer restricted to one part of the rows. */
+static qdri_layer_shape shape_of_part(const qdri_builder *builder, const qdri_layer_shape *shape, int part)
+{
+    const int n = builder->n_parts;
+    qdri_layer_shape cut = *shape;
+    int64_t begin, end;
+    if (n == 1) return cut;
+    qdri_part_rows(builder, part, shape->m, &begin, &end);
+    cut.m = cut.in_rows = cut.out_rows = end - begin;
+    cut.first_row += begin;
+    cut.forward_panels = (shape->forward_panels + n - 1) / n;
+    cut.backward_panels = (shape->backward_panels + n - 1) / n;
+    return cut;
+}
+
+/* The rows of a matrix that belong to one part. */
+static qdri_ref part_of(const qdri_builder *builder, int part, qdri_ref matrix, int64_t n_rows, int64_t n_cols,
+                        qdr_dtype dtype)
+{
+    int64_t begin, end;
+    if (builder->n_parts == 1) return matrix;
+    qdri_part_rows(builder, part, n_rows, &begin, &end);
+    return qdri_rows_ref(matrix, begin, end, n_cols, dtype);
+}
+
+static qdri_layer_refs refs_of_part(const qdri_builder *builder, const qdri_layer_shape *shape,
+                                    const qdri_layer_refs *refs, int part)
+{
+    qdri_layer_refs cut = *refs;
+    cut.x = part_of(builder, part, refs->x, shape->m, shape->k, shape->dtype);
+    cut.y = part_of(builder, part, refs->y, shape->m, shape->n, shape->dtype);
+    cut.dx = part_of(builder, part, refs->dx, shape->m, shape->k, shape->dtype);
+    cut.dy = part_of(builder, part, refs->dy, shape->m, shape->n, shape->dtype);
+    return cut;
+}
+
+static qdri_summed output_of(const qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref y, int accumulate)
+{
+    return (qdri_summed){.in = input_rows(shape),
+                         .out = output_rows(shape),
+                         .n_panels = shape->forward_panels,
+                         .local_rows = shape->out_rows,
+                         .target = y,
+                         .accumulate = accumulate,
+                         .active = builder->place.size[shape->in_axis] > 1};
+}
+
+/* X with all rows of the cell: x itself, or gathered into `whole`. */
+static qdri_ref whole_input(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                            qdri_ref whole, int n_panels)
+{
+    const qdri_rows rows = input_rows(shape);
+    if (!shape->in_scattered) return refs->x;
+    qdri_gather_rows(builder, shape, &rows, refs->x, whole, n_panels);
+    return whole;
+}
+
+void qdri_linear_forward_product(qdri_builder *builder, const qdri_layer_shape *whole,
+                                 const qdri_layer_refs *whole_refs, int part, qdri_ref w, int accumulate_y)
+{
+    const qdri_layer_shape shape = shape_of_part(builder, whole, part);
+    const qdri_layer_refs refs = refs_of_part(builder, whole, whole_refs, part);
+    const qdri_ref temporary = qdri_take_rows(builder, shape.in_scattered && shape.drop_gathered, shape.m, shape.k,
+                                              shape.dtype);
+    const qdri_ref x = whole_input(builder, &shape, &refs, shape.drop_gathered ? temporary : refs.gathered,
+                                   shape.forward_panels);
+    qdri_summed y = output_of(builder, &shape, refs.y, accumulate_y);
+    qdri_begin_summed(builder, &shape, &y);
+    qdri_add_summed(builder, &shape, &y, QDRI_PRODUCT_Y, x, w);
+    qdri_end_summed(builder, &shape, &y);
+    qdri_buffers_give(builder->buffers, temporary);
+}
+
+void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *whole, const qdri_layer_refs *whole_refs,
+                              int part, int accumulate_y)
+{
+    const qdri_layer_shape shape = shape_of_part(builder, whole, part);
+    const qdri_layer_refs refs = refs_of_part(builder, whole, whole_refs, part);
+    const qdri_summed y = output_of(builder, &shape, refs.y, accumulate_y);
+    int64_t begin, end;
+    for (int i = 0; shape.bias && qdri_rows_arriving(builder, &shape, &y, i, &begin, &end); i++) {
+        if (i > 0 && begin == end) continue;
+        qdri_task task = qdri_layer_task(&shape, QDRI_TASK_BIAS_ADD, refs.b, QDRI_NO_REF,
+                                         qdri_rows_ref(y.target, begin, end, shape.n, shape.dtype));
+        task.m = end - begin;
+        task.n = shape.n;
+        qdri_schedule_add(builder, &task);
+    }
+}
+
+/* The place of a whole dW before it is summed over z: two slots used alternately, so that a product need not wait for
+ * the sum of the previous layer. */
+static qdri_ref gradient_slot(qdri_builder *builder, const qdri_layer_shape *shape)
+{
+    const int turn = builder->next_gradient_slot;
+    builder->next_gradient_slot = 1 - turn;
+    const size_t bytes = (size_t)builder->place.size[QDR_Z] * bytes_of(shape->shard_elems, shape->grad_dtype);
+    qdri_ref *slot = &builder->gradient_slots[turn];
+    if (slot->buffer < 0)
+        *slot = qdri_buffers_take(builder->buffers, bytes);
+    else if (builder->buffers->items[slot->buffer].bytes < bytes)
+        builder->buffers->items[slot->buffer].bytes = bytes;
+    return *slot;
+}
+
+static qdri_ref gradient_temp(qdri_builder *builder, const qdri_layer_shape *shape)
+{
+    const size_t bytes = bytes_of(shape->shard_elems, shape->grad_dtype);
+    qdri_ref *temp = &builder->gradient_temp;
+    if (temp->buffer < 0)
+        *temp = qdri_buffers_take(builder->buffers, bytes);
+    else if (builder->buffers->items[temp->buffer].bytes < bytes)
+        builder->buffers->items[temp->buffer].bytes = bytes;
+    return *temp;
+}
+
+/* Sums a whole dW over z into the shard, and the shard over d. The addition to old values runs on the stream of the
+ * sum. */
+static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref whole, qdri_ref dw,
+                         const qdri_backward_mode *mode)
+{
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLLECTIVE, whole, QDRI_NO_REF, dw);
+    task.overlap_class = QDRI_CLASS_GRADIENTS;
+    task.dtype = task.out_dtype = shape->grad_dtype;
+    task.count = shape->shard_elems;
+    if (builder->place.size[QDR_Z] > 1) {
+        if (mode->accumulate_dw) task.writes[0] = gradient_temp(builder, shape);
+        task.coll = QDR_REDUCE_SCATTER;
+        task.channel = QDR_CHANNEL_Z_REDUCE;
+        qdri_add_collective(builder, &task);
+        if (mode->accumulate_dw) {
+            qdri_task addition = qdri_layer_task(shape, QDRI_TASK_ADD, task.writes[0], QDRI_NO_REF, dw);
+            addition.overlap_class = QDRI_CLASS_GRADIENTS;
+            addition.stream = QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_Z_REDUCE);
+            addition.dtype = addition.out_dtype = shape->grad_dtype;
+            addition.accumulate = 1;
+            addition.m = 1;
+            addition.n = shape->shard_elems;
+            qdri_schedule_add(builder, &addition);
+        }
+    }
+    if (mode->keep_for_later) return;
+    task.reads[0] = QDRI_NO_REF;
+    task.writes[0] = dw;
+    task.coll = QDR_ALL_REDUCE;
+    task.channel = QDR_CHANNEL_D_REDUCE;
+    qdri_add_collective(builder, &task);
+}
+
+/* dW of one part of the rows; later parts add to that of the first. */
+static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs, int part,
+                            qdri_ref whole, const qdri_backward_mode *mode)
+{
+    const int gz = builder->place.size[QDR_Z];
+    const int turned = shape->storage == QDR_IN_OUT;
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, turned ? refs->x : refs->dy, turned ? refs->dy : refs->x,
+                                     whole);
+    task.accumulate = part > 0 || (gz == 1 && mode->accumulate_dw);
+    task.out_dtype = shape->grad_dtype;
+    if (gz > 1 && part == 0)
+        task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
+    qdri_set_product(&task, QDRI_PRODUCT_DW, shape->storage, shape->m, shape->n, shape->k);
+    task.algorithm = shape->algorithms[QDRI_PRODUCT_DW];
+    qdri_set_rounding(&task, QDRI_PRODUCT_DW, shape);
+    qdri_schedule_add(builder, &task);
+}
+
+static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs, int part,
+                          const qdri_backward_mode *mode)
+{
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLUMN_SUM, refs->dy, QDRI_NO_REF, refs->db);
+    task.out_dtype = shape->grad_dtype;
+    task.accumulate = part > 0 || mode->accumulate_db;
+    task.m = shape->m;
+    task.n = shape->n;
+    if (shape->bias) qdri_schedule_add(builder, &task);
+}
+
+/* dX of all parts. */
+static void input_gradients(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                            int accumulate, qdri_ref w, qdri_summed *dx)
+{
+    for (int part = 0; part < builder->n_parts; part++) {
+        const qdri_layer_shape cut = shape_of_part(builder, shape, part);
+        const qdri_layer_refs cut_refs = refs_of_part(builder, shape, refs, part);
+        dx[part] = (qdri_summed){.in = output_rows(shape),
+                                 .out = input_rows(shape),
+                                 .n_panels = cut.backward_panels,
+                                 .local_rows = cut.in_rows,
+                                 .target = cut_refs.dx,
+                                 .accumulate = accumulate};
+        builder->part = part;
+        qdri_begin_summed(builder, &cut, &dx[part]);
+        qdri_add_summed(builder, &cut, &dx[part], QDRI_PRODUCT_DX, cut_refs.dy, w);
+    }
+}
+
+/* dX is computed first if its own sum overlaps with the product of dW, or if it uses the rows of dY as they arrive.
+ * Otherwise dW is first: its sum begins earlier, W has more time to arrive, and the operations on dX directly follow
+ * its product, so that a device may fuse both. */
+static int is_dx_first(const qdri_builder *builder, const qdri_layer_shape *shape)
+{
+    return builder->place.size[shape->out_axis] > 1 || (shape->out_scattered && shape->backward_panels > 1);
+}
+
+void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                                const qdri_backward_mode *mode)
+{
+    const int regather = shape->in_scattered && shape->drop_gathered;
+    const int with_dx = refs->dx.buffer >= 0;
+    const qdri_rows rows = output_rows(shape);
+    const qdri_ref dy_whole = qdri_take_rows(builder, shape->out_scattered, shape->m, shape->n, shape->dtype);
+    const qdri_ref x_whole = qdri_take_rows(builder, regather, shape->m, shape->k, shape->dtype);
+    qdri_layer_refs whole = *refs;
+    qdri_summed dx[QDRI_MAX_BATCH_PARTS];
+    if (shape->out_scattered) {
+        qdri_gather_rows(builder, shape, &rows, refs->dy, dy_whole, with_dx ? shape->backward_panels : 1);
+        whole.dy = dy_whole;
+    }
+    if (shape->in_scattered) whole.x = refs->gathered;
+    if (regather) whole.x = whole_input(builder, shape, refs, x_whole, 1);
+    builder->part = QDRI_BEFORE_PARTS;
+    const qdri_ref w = with_dx ? qdri_next_weight(builder) : QDRI_NO_REF;
+    const qdri_ref dw = builder->place.size[QDR_Z] > 1 ? gradient_slot(builder, shape) : refs->dw;
+    const int dx_first = is_dx_first(builder, shape);
+    if (with_dx && dx_first) input_gradients(builder, shape, &whole, mode->accumulate_dx, w, dx);
+    for (int part = 0; part < builder->n_parts; part++) {
+        const qdri_layer_shape cut = shape_of_part(builder, shape, part);
+        const qdri_layer_refs cut_refs = refs_of_part(builder, shape, &whole, part);
+        builder->part = part;
+        weight_gradient(builder, &cut, &cut_refs, part, dw, mode);
+        bias_gradient(builder, &cut, &cut_refs, part, mode);
+    }
+    builder->part = QDRI_AFTER_PARTS;
+    sum_gradient(builder, shape, dw, refs->dw, mode);
+    if (with_dx && !dx_first) input_gradients(builder, shape, &whole, mode->accumulate_dx, w, dx);
+    builder->part = QDRI_AFTER_PARTS;
+    for (int part = 0; with_dx && part < builder->n_parts; part++) {
+        const qdri_layer_shape cut = shape_of_part(builder, shape, part);
+        qdri_end_summed(builder, &cut, &dx[part]);
+    }
+    qdri_buffers_give(builder->buffers, dy_whole);
+    qdri_buffers_give(builder->buffers, x_whole);
+}
+
+void qdri_embedding_forward_lookup(qdri_builder *builder, const qdri_layer_shape *whole, const qdri_layer_refs *refs,
+                                   int part, qdri_ref e)
+{
+    const qdri_layer_shape shape = shape_of_part(builder, whole, part);
+    const qdri_ref tokens = part_of(builder, part, refs->x, whole->m, 1, QDR_I32);
+    qdri_summed y = output_of(builder, &shape, part_of(builder, part, refs->y, whole->m, whole->n, whole->dtype), 0);
+    y.n_panels = 1;
+    qdri_begin_summed(builder, &shape, &y);
+    qdri_task task = qdri_layer_task(&shape, QDRI_TASK_EMBED, tokens, e, y.partial);
+    task.m = shape.m;
+    task.n = shape.n;
+    qdri_schedule_add(builder, &task);
+    if (y.active) qdri_sum_whole(builder, &shape, &y);
+    qdri_end_summed(builder, &shape, &y);
+}
+
+void qdri_embedding_forward_positions(qdri_builder *builder, const qdri_layer_shape *whole, const qdri_layer_refs *refs,
+                                      int part)
+{
+    const qdri_layer_shape shape = shape_of_part(builder, whole, part);
+    const qdri_ref y = part_of(builder, part, refs->y, whole->m, whole->n, whole->dtype);
+    qdri_task task = qdri_layer_task(&shape, QDRI_TASK_POSITION_ADD, refs->b, QDRI_NO_REF, y);
+    task.m = shape.out_rows;
+    task.n = shape.n;
+    task.k = shape.first_row;
+    task.context = shape.context;
+    if (shape.context) qdri_schedule_add(builder, &task);
+}
+
+void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                                   const qdri_backward_mode *mode)
+{
+    const qdri_rows rows = output_rows(shape);
+    const qdri_ref dy_whole = qdri_take_rows(builder, shape->out_scattered, shape->m, shape->n, shape->dtype);
+    if (shape->out_scattered) qdri_gather_rows(builder, shape, &rows, refs->dy, dy_whole, 1);
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_POSITION_SUM, refs->dy, QDRI_NO_REF, refs->db);
+    task.out_dtype = shape->grad_dtype;
+    task.accumulate = mode->accumulate_db;
+    task.m = shape->out_rows;
+    task.n = shape->n;
+    task.k = shape->first_row;
+    task.context = shape->context;
+    if (shape->context) qdri_schedule_add(builder, &task);
+    const int gz = builder->place.size[QDR_Z];
+    const qdri_ref whole = gz > 1 ? gradient_slot(builder, shape) : refs->dw;
+    task = qdri_layer_task(shape, QDRI_TASK_EMBED_SUM, refs->x, shape->out_scattered ? dy_whole : refs->dy, whole);
+    task.out_dtype = shape->grad_dtype;
+    task.accumulate = gz == 1 && mode->accumulate_dw;
+    task.m = shape->m;
+    task.n = shape->n;
+    task.k = shape->k;
+    if (gz > 1) task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
+    qdri_schedule_add(builder, &task);
+    sum_gradient(builder, shape, whole, refs->dw, mode);
+    qdri_buffers_give(builder->buffers, dy_whole);
+}
+
+void qdri_small_gradient_task(qdri_builder *builder, qdr_axis axis, qdri_ref gradients, int64_t n_elems,
+                              qdr_dtype dtype)
+{
+    qdri_add_collective(builder, &(qdri_task){.coll = QDR_ALL_REDUCE,
+                                              .overlap_class = QDRI_CLASS_GRADIENTS,
+                                              .channel = qdri_reduce_channel(axis),
+                                              .node = -1,
+                                              .name = "small gradients",
+                                              .n_writes = 1,
+                                              .writes = {gradients},
+                                              .n_reads = 0,
+                                              .count = n_elems,
+                                              .dtype = dtype,
+                                              .out_dtype = dtype});
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stack as data: its nodes, edges and parameters on one rank, their places in memory, and the resulting task lists.
+ * No grid, device or rank is needed: a place on a grid is a pair of numbers for each axis. The runtime executes these
+ * lists on memory of these sizes, the model prices them.
+ *
+ *   qdri_net_begin → qdri_net_add_… in order of execution → qdri_net_build → sizes and lists
+ *
+ * Names are not copied: none may be NULL, and they must live as long as the net. A function that adds something returns
+ * its node (the last one), or fails: after an error the net is unchanged, and results are undefined. */
+#ifndef QDRI_SCHEDULE_NET_H
+#define QDRI_SCHEDULE_NET_H
+
+#include "schedule/key_heads.h"
+#include "schedule/linear.h"
+
+/* A parameter: rows × columns, each split over at most one of x and y; matrices are flat over z. */
+typedef struct qdri_parameter {
+    int node, slot; /* node: its owner; slot: 0 or 1, its number in that node */
+    const char *what; /* "weight", "bias", … */
+    qdr_block rows[QDR_MAX_BLOCKS], cols[QDR_MAX_BLOCKS]; /* global */
+    int row_parts, row_part, col_parts, col_part; /* this rank's part of the rows and of the columns */
+    int64_t n_rows, n_cols; /* of the local block */
+    int64_t n_global;
+    int flat_over_z; /* a matrix: this rank stores one of gz equal parts of the block */
+    qdr_storage storage; /* of the block; AUTO: not chosen yet, which schedules treat as OUT_IN */
+    int64_t shard_elems; /* stored, with padding */
+    int64_t shard_begin, n_elems; /* elements of the block that this rank stores */
+    int extra_sum; /* for small ones: 1 + axis over which gradients are summed in addition to z and d; 0: none */
+    int decay, counted, first_copy;
+    qdri_ref data, gradient;
+} qdri_parameter;
+
+typedef struct qdri_edge {
+    const char *name;
+    qdr_matrix matrix;
+    qdr_owned owned;
+    qdr_dtype dtype;
+    int with_gradient;
+    int n_uses;
+    int keeps_gradient; /* visible to the caller: has its own memory */
+    qdri_ref value, gradient;
+    qdri_ref d; /* while a backward pass is built: the location of the gradient, or QDRI_NO_REF */
+} qdri_edge;
+
+typedef enum qdri_node_kind {
+    QDRI_NODE_LINEAR,
+    QDRI_NODE_EMBEDDING,
+    QDRI_NODE_NORM, /* this and the following ones are operations */
+    QDRI_NODE_ATTENTION,
+    QDRI_NODE_GELU,
+    QDRI_NODE_RESIDUAL,
+    QDRI_NODE_CROSS_ENTROPY,
+    QDRI_NODE_USER,
+    QDRI_N_NODE_KINDS
+} qdri_node_kind;
+
+/* A linear layer or an embedding. */
+typedef struct qdri_layer {
+    int weight, bias; /* indices of parameters; bias -1: none; embedding: bias is P */
+    int shares_first, shares_last; /* tied W: this use's gradient is computed first, or last */
+    qdri_layer_shape shape;
+    qdri_ref gathered;
+    int64_t vocab_begin, vocab_end; /* embedding */
+} qdri_layer;
+
+typedef struct qdri_node {
+    qdri_node_kind kind;
+    const char *name;
+    int n_in, in[QDR_MAX_OP_INPUTS];
+    int out; /* edge; -1: none */
+    /* For operations: */
+    int passes_gradient; /* residual: the gradient of every input is that of the output */
+    int overwrites_only; /* backward cannot accumulate */
+    int in_place; /* backward may write the input's gradient over the output's */
+    int needs_all_rows; /* in one call, not part by part */
+    int parameter, n_parameters; /* norms */
+    size_t saved_bytes, work_bytes;
+    qdri_ref saved;
+    qdr_op_cost cost;
+    union {
+        qdri_layer layer;
+        qdr_layer_norm norm;
+        struct {
+            qdr_attention local; /* as the kernel sees it, including gathered heads */
+            qdri_key_heads keys;
+        } attention;
+        qdr_cross_entropy cross_entropy;
+    } u;
+} qdri_node;
+
+typedef struct qdri_net {
+    qdri_place place;
+    qdr_stack_opts opts; /* with defaults filled in; prefetch: set by qdri_net_build() */
+    int node_members[QDR_N_AXES];
+    qdr_dtype grad_dtype;
+    int64_t cell_rows;
+    qdri_edge *edges;
+    int n_edges, edge_capacity;
+    qdri_node *nodes;
+    int n_nodes, node_capacity;
+    qdri_parameter *parameters;
+    int n_parameters, parameter_capacity;
+    qdri_buffers buffers; /* region_bytes: set by qdri_net_build() */
+    qdri_hazards hazards; /* of the list being built */
+    qdri_ref caller[4]; /* x, y, dx, dy of single-layer calls */
+    int shares_parameters; /* those of another net: forward only, without gradients */
+    qdri_ref op_work, small_gradients;
+    qdri_ref loss; /* {sum, rows} for each part of the rows, and space to add them up over ranks */
+    int n_loss_parts; /* number of parts of this rank's rows */
+    int64_t n_small, small_begin[3], small_end[3]; /* classes: no further sum, over x, over y */
+} qdri_net;
+
+enum { QDRI_CALLER_X = 0, QDRI_CALLER_Y, QDRI_CALLER_DX, QDRI_CALLER_DY };
+
+/* ---- describing: net.c, net_layers.c, net_operations.c ---- */
+
+/* Begins a description. *net is zeroed, or an older net, whose lists are reused. node_members[axis]: if groups of the
+ * axis span nodes, the number of members on the same node; 0: no group spans nodes (for choosing panels by cost). NULL:
+ * no group of any axis does. */
+QDR_NODISCARD qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const int node_members[QDR_N_AXES],
+                                        const qdr_stack_opts *opts);
+void qdri_net_free(qdri_net *net);
+
+/* Like qdr_stack_add_…(); no argument may be NULL. */
+QDR_NODISCARD qdr_status qdri_net_add_input(qdri_net *net, const char *name, const qdr_edge_desc *desc,
+                                            int with_gradient, qdr_edge *edge);
+QDR_NODISCARD qdr_status qdri_net_add_tokens(qdri_net *net, const char *name, qdr_edge *edge);
+QDR_NODISCARD qdr_status qdri_net_add_linear(qdri_net *net, const qdr_linear_desc *desc, qdr_edge in, qdr_edge *out);
+QDR_NODISCARD qdr_status qdri_net_add_embedding(qdri_net *net, const qdr_embedding_desc *desc, qdr_edge tokens,
+                                                qdr_edge *out);
+/* table: the embedding's node; others are refused. */
+QDR_NODISCARD qdr_status qdri_net_add_tied_head(qdri_net *net, const char *name, int table, qdr_layout out_layout,
+                                                qdr_edge in, qdr_edge *out);
+QDR_NODISCARD qdr_status qdri_net_add_layer_norm(qdri_net *net, const char *name, double epsilon, qdr_edge in,
+                                                 qdr_edge *out);
+QDR_NODISCARD qdr_status qdri_net_add_attention(qdri_net *net, const char *name, int64_t head_size, int64_t context,
+                                                qdr_edge in, qdr_edge *out);
+QDR_NODISCARD qdr_status qdri_net_add_gelu(qdri_net *net, const char *name, qdr_edge in, qdr_edge *out);
+QDR_NODISCARD qdr_status qdri_net_add_residual(qdri_net *net, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out);
+QDR_NODISCARD qdr_status qdri_net_add_cross_entropy(qdri_net *net, const char *name, qdr_edge logits,
+                                                    qdr_edge *targets);
+/* The kind and cost of the operation; its functions are not used. */
+QDR_NODISCARD qdr_status qdri_net_add_op(qdri_net *net, const qdr_op_desc *desc, qdr_edge *out);
+/* Sets how a layer's W is stored; call it before qdri_net_build(). */
+void qdri_net_set_storage(qdri_net *net, int node, qdr_storage storage);
+/* Sets which of the device's algorithms its three products use; call it before qdri_net_build(). */
+void qdri_net_set_algorithms(qdri_net *net, int node, const int algorithms[QDRI_N_PRODUCTS]);
+
+/* Makes the net use the parameters of `owner`, a net that is built, with the same storage of each W; call it before
+ * qdri_net_build().
+ * @retval QDR_ERR_SHAPE, QDR_ERR_DTYPE  they differ; nothing has changed */
+QDR_NODISCARD qdr_status qdri_net_share(qdri_net *net, const qdri_net *owner);
+
+/* ---- what was described ---- */
+
+QDR_NODISCARD qdr_status qdri_edge_check(const qdri_net *net, qdr_edge edge, const char *who);
+static inline int64_t qdri_edge_elems(const qdri_edge *edge) { return edge->owned.n_rows * edge->owned.n_cols; }
+static inline size_t qdri_edge_bytes(const qdri_edge *edge)
+{
+    return (size_t)qdri_edge_elems(edge) * qdr_dtype_bytes(edge->dtype);
+}
+/* Rows [begin, end) of `ref`, a value or gradient of the edge. */
+qdri_ref qdri_edge_rows(const qdri_edge *edge, qdri_ref ref, int64_t begin, int64_t end);
+/* Whether its rows are divided over a group of more than one rank. */
+int qdri_edge_scattered(const qdri_net *net, const qdri_edge *edge);
+static inline int qdri_node_is_layer(const qdri_node *node)
+{
+    return node->kind == QDRI_NODE_LINEAR || node->kind == QDRI_NODE_EMBEDDING;
+}
+/* The state that an operation saves for rows [begin, end). */
+qdri_ref qdri_saved_rows(const qdri_net *net, const qdri_node *node, int64_t begin, int64_t end);
+/* A layer's extents on the rank where they are largest; equal on all ranks. */
+void qdri_layer_largest(const qdri_net *net, const qdri_layer *layer, int64_t *m, int64_t *n, int64_t *k);
+/* The number of parts into which the stack's rows are divided, if a cell has enough rows; equal on all ranks. */
+int qdri_net_batch_parts(const qdri_net *net);
+
+/* The rectangles of the whole parameter that this rank stores. @return their number */
+int qdri_parameter_runs(const qdri_parameter *p, qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS]);
+
+/* ---- memory and task lists: net_build.c, net_schedules.c ---- */
+
+/* How gradients of parameters are added. Index of a backward schedule = 2 · mode + deferred. */
+typedef enum qdri_gradient_mode {
+    QDRI_GRADIENT_OVERWRITE = 0,
+    QDRI_GRADIENT_ADD_TO_PARTIAL, /* existing values still lack sums: every copy adds */
+    QDRI_GRADIENT_ADD_TO_COMPLETE /* existing values are complete: one copy adds, the others overwrite */
+} qdri_gradient_mode;
+#define QDRI_N_BACKWARDS 6
+
+/* All lists of a net; zeroed, or older ones, whose memory is reused. */
+typedef struct qdri_net_lists {
+    qdri_schedule forward, backward[QDRI_N_BACKWARDS]; /* empty if the stack cannot be run as a whole */
+    qdri_schedule single; /* of the last single-layer call */
+} qdri_net_lists;
+void qdri_net_lists_free(qdri_net_lists *lists);
+
+/* Ends the description: assigns everything a place in a region, builds all lists, and thereby determines the sizes of
+ * all regions. */
+QDR_NODISCARD qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists);
+/* Builds one list again, exactly as qdri_net_build() did. */
+QDR_NODISCARD qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule);
+QDR_NODISCARD qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferred,
+                                           qdri_schedule *schedule);
+/* A linear layer alone, on the caller's memory. flags: QDR_DEFER_SYNC, QDR_DX_ACCUMULATE, QDR_NO_DX. */
+QDR_NODISCARD qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule);
+QDR_NODISCARD qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode,
+                                                 qdri_schedule *schedule);
+
+#endif

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adding operations to a net: the library's own and the caller's. */
+#include <string.h>
+
+#include "core/block.h"
+#include "schedule/net_parts.h"
+#include "schedule/op_bytes.h"
+
+/* Checks that the edges exist and contain features. */
+static qdr_status check_inputs(const qdri_net *net, const char *who, int n_in, const qdr_edge *in)
+{
+    for (int i = 0; i < n_in; i++) {
+        QDR_TRY(qdri_edge_check(net, in[i], who));
+        if (net->edges[in[i]].dtype == QDR_I32)
+            return QDR_FAIL(QDR_ERR_DTYPE, "%s: the input '%s' holds tokens, not features", who,
+                            net->edges[in[i]].name);
+    }
+    return QDR_OK;
+}
+
+/* Adds a node that creates an edge. The remaining steps cannot fail, or are undone. */
+static qdr_status add_node(qdri_net *net, const char *who, qdri_node_kind kind, const qdr_matrix *out_matrix,
+                           qdr_edge *out, qdri_node **node)
+{
+    QDR_TRY(qdri_node_add(net, who, kind, node));
+    return qdri_edge_add(net, who, out_matrix, net->opts.dtype, out);
+}
+
+static qdr_status add_norm_parameters(qdri_net *net, qdri_node *node, const qdri_edge *edge)
+{
+    const int extra_sum = edge->matrix.scatter_rows ? 1 + (int)edge->matrix.scatter_axis : 0;
+    qdri_parameter_desc desc = {.what = "gamma",
+                                .cols = edge->matrix.cols,
+                                .col_split = 1 + (int)edge->matrix.col_axis,
+                                .extra_sum = extra_sum};
+    int beta = 0;
+    QDR_TRY(qdri_parameter_add(net, &desc, &node->parameter));
+    desc.what = "beta";
+    node->n_parameters = 1;
+    QDR_TRY(qdri_parameter_add(net, &desc, &beta));
+    node->n_parameters = 2;
+    return QDR_OK;
+}
+
+static qdr_status add_layer_norm(qdri_net *net, const char *who, double epsilon, qdr_edge in, qdr_edge *out)
+{
+    qdri_node *node = NULL;
+    QDR_TRY(check_inputs(net, who, 1, &in));
+    if (!(epsilon >= 0))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: epsilon %g; use a number ≥ 0, 0 means 1e-5", who, epsilon);
+    const qdr_matrix matrix = net->edges[in].matrix;
+    QDR_TRY(add_node(net, who, QDRI_NODE_NORM, &matrix, out, &node));
+    const qdri_edge *edge = &net->edges[in];
+    node->u.norm = (qdr_layer_norm){.version = QDR_OPTS_INIT,
+                                    .n_rows = edge->owned.n_rows,
+                                    .n_cols = edge->owned.n_cols,
+                                    .n_features = qdri_blocks_width(edge->matrix.cols),
+                                    .axis = edge->matrix.col_axis,
+                                    .epsilon = epsilon,
+                                    .dtype = net->opts.dtype};
+    const double elems = (double)qdri_edge_elems(edge), bytes = (double)qdri_edge_bytes(edge);
+    node->cost = (qdr_op_cost){8 * elems, 14 * elems, 3 * bytes, 5 * bytes};
+    QDR_TRY(
+        qdri_norm_bytes(&node->u.norm, net->place.size[edge->matrix.col_axis], &node->saved_bytes, &node->work_bytes));
+    QDR_TRY(add_norm_parameters(net, node, edge));
+    qdri_node_connect(net, node, 1, &in, *out);
+    return QDR_OK;
+}
+
+qdr_status qdri_net_add_layer_norm(qdri_net *net, const char *name, double epsilon, qdr_edge in, qdr_edge *out)
+{
+    const qdri_net_mark before = qdri_net_mark_of(net);
+    return qdri_net_keep(net, &before, add_layer_norm(net, name, epsilon, in, out));
+}
+
+static qdr_status check_attention(const qdri_net *net, const char *who, int64_t head_size, int64_t context,
+                                  const qdri_edge *edge)
+{
+    const qdr_block *b = edge->matrix.cols;
+    if (head_size < 1 || context < 1 || net->opts.row_unit % context)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "%s: head size %" PRId64 ", context %" PRId64
+                        ": both must be ≥ 1, and the stack's row_unit %" PRId64 " a multiple of the context",
+                        who, head_size, context, net->opts.row_unit);
+    if (qdri_blocks_count(b) != 3 || b[0].unit < 1 || b[0].unit % head_size || b[1].unit != head_size ||
+        b[2].unit != head_size)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "%s: the input '%s' must have three blocks: queries in a unit of whole "
+                        "heads, keys and values in units of the head size %" PRId64,
+                        who, edge->name, head_size);
+    if (b[1].width != b[2].width || b[0].width % b[1].width)
+        return QDR_FAIL(
+            QDR_ERR_SHAPE,
+            "%s: %" PRId64 " query heads, %" PRId64 " key heads, %" PRId64
+            " value heads: there must be as many keys as values, and their number must divide that of the queries",
+            who, b[0].width / head_size, b[1].width / head_size, b[2].width / head_size);
+    if (qdri_edge_scattered(net, edge) && edge->matrix.scatter_unit % context)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "%s: rows of '%s' are scattered in units of %" PRId64
+                        "; set its out_row_unit to the context %" PRId64,
+                        who, edge->name, edge->matrix.scatter_unit, context);
+    return QDR_OK;
+}
+
+static qdr_status add_attention(qdri_net *net, const char *who, int64_t head_size, int64_t context, qdr_edge in,
+                                qdr_edge *out)
+{
+    qdri_node *node = NULL;
+    QDR_TRY(check_inputs(net, who, 1, &in));
+    QDR_TRY(check_attention(net, who, head_size, context, &net->edges[in]));
+    qdr_matrix matrix = net->edges[in].matrix;
+    memset(&matrix.cols[1], 0, (QDR_MAX_BLOCKS - 1) * sizeof matrix.cols[0]);
+    QDR_TRY(add_node(net, who, QDRI_NODE_ATTENTION, &matrix, out, &node));
+    const qdri_edge *edge = &net->edges[in];
+    const qdr_axis axis = edge->matrix.col_axis;
+    qdr_attention *local = &node->u.attention.local;
+    qdri_key_heads *keys = &node->u.attention.keys;
+    *local = (qdr_attention){.version = QDR_OPTS_INIT,
+                             .n_rows = edge->owned.n_rows,
+                             .context = context,
+                             .head_size = head_size,
+                             .dtype = net->opts.dtype};
+    qdri_key_heads_plan(edge->matrix.cols, &edge->owned, axis, net->place.size[axis], local, keys);
+    node->needs_all_rows = keys->gathered;
+    node->overwrites_only = 1;
+    const double products = 2.0 * (double)edge->owned.n_rows * (double)context * (double)(local->n_heads * head_size);
+    const double bytes = (double)qdri_edge_bytes(edge);
+    node->cost = (qdr_op_cost){products, 2.5 * products, 1.5 * bytes, 3 * bytes}; /* causal: half of the 2·2·T·T·hs */
+    QDR_TRY(qdri_key_heads_sizes(local, keys, &node->saved_bytes, &node->work_bytes));
+    qdri_node_connect(net, node, 1, &in, *out);
+    return QDR_OK;
+}
+
+qdr_status qdri_net_add_attention(qdri_net *net, const char *name, int64_t head_size, int64_t context, qdr_edge in,
+                                  qdr_edge *out)
+{
+    const qdri_net_mark before = qdri_net_mark_of(net);
+    return qdri_net_keep(net, &before, add_attention(net, name, head_size, context, in, out));
+}
+
+static qdr_status add_gelu(qdri_net *net, const char *who, qdr_edge in, qdr_edge *out)
+{
+    qdri_node *node = NULL;
+    QDR_TRY(check_inputs(net, who, 1, &in));
+    const qdr_matrix matrix = net->edges[in].matrix;
+    QDR_TRY(add_node(net, who, QDRI_NODE_GELU, &matrix, out, &node));
+    const double elems = (double)qdri_edge_elems(&net->edges[in]), bytes = (double)qdri_edge_bytes(&net->edges[in]);
+    node->cost = (qdr_op_cost){12 * elems, 20 * elems, 2 * bytes, 3 * bytes};
+    node->in_place = 1;
+    qdri_node_connect(net, node, 1, &in, *out);
+    return QDR_OK;
+}
+
+qdr_status qdri_net_add_gelu(qdri_net *net, const char *name, qdr_edge in, qdr_edge *out)
+{
+    const qdri_net_mark before = qdri_net_mark_of(net);
+    return qdri_net_keep(net, &before, add_gelu(net, name, in, out));
+}
+
+static int same_layout(const qdr_matrix *a, const qdr_matrix *b)
+{
+    return a->split_cols == b->split_cols && a->col_axis == b->col_axis && a->scatter_rows == b->scatter_rows &&
+           a->scatter_unit == b->scatter_unit;
+}
+
+static qdr_status add_residual(qdri_net *net, const char *who, const qdr_edge in[2], qdr_edge *out)
+{
+    qdri_node *node = NULL;
+    QDR_TRY(check_inputs(net, who, 2, in));
+    const qdri_edge *first = &net->edges[in[0]], *second = &net->edges[in[1]];
+    if (!qdri_blocks_equal(first->matrix.cols, second->matrix.cols) || !same_layout(&first->matrix, &second->matrix))
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "%s: edges '%s' (%" PRId64 " features) and '%s' (%" PRId64
+                        ") differ in blocks, axis or layout; both must be alike",
+                        who, first->name, qdri_blocks_width(first->matrix.cols), second->name,
+                        qdri_blocks_width(second->matrix.cols));
+    const qdr_matrix matrix = first->matrix;
+    QDR_TRY(add_node(net, who, QDRI_NODE_RESIDUAL, &matrix, out, &node));
+    node->passes_gradient = 1;
+    const double elems = (double)qdri_edge_elems(&net->edges[in[0]]),
+                 bytes = (double)qdri_edge_bytes(&net->edges[in[0]]);
+    node->cost = (qdr_op_cost){elems, 0, 3 * bytes, 0};
+    qdri_node_connect(net, node, 2, in, *out);
+    return QDR_OK;
+}
+
+qdr_status qdri_net_add_residual(qdri_net *net, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out)
+{
+    const qdri_net_mark before = qdri_net_mark_of(net);
+    const qdr_edge in[2] = {a, b};
+    return qdri_net_keep(net, &before, add_residual(net, name, in, out));
+}
+
+static qdr_status add_cross_entropy(qdri_net *net, const char *who, qdr_edge logits, qdr_edge *targets)
+{
+    qdri_node *node = NULL;
+    QDR_TRY(check_inputs(net, who, 1, &logits));
+    if (qdri_blocks_count(net->edges[logits].matrix.cols) != 1 || net->edges[logits].n_uses)
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: '%s' must be one block of logits that nothing else reads", who,
+                        net->edges[logits].name);
+    qdr_matrix matrix = net->edges[logits].matrix;
+    memset(matrix.cols, 0, sizeof matrix.cols);
+    matrix.cols[0] = (qdr_block){1, 1};
+    matrix.split_cols = 0;
+    QDR_TRY(qdri_edge_add(net, who, &matrix, QDR_I32, targets));
+    QDR_TRY(qdri_node_add(net, who, QDRI_NODE_CROSS_ENTROPY, &node));
+    const qdri_edge *edge = &net->edges[logits];
+    node->u.cross_entropy = (qdr_cross_entropy){.version = QDR_OPTS_INIT,
+                                                .n_rows = edge->owned.n_rows,
+                                                .n_cols = edge->owned.n_cols,
+                                                .vocab_begin = edge->owned.cols[0].begin,
+                                                .axis = edge->matrix.col_axis,
+                                                .dtype = net->opts.dtype,
+                                                .vocab = edge->matrix.cols[0].width};
+    node->overwrites_only = 1;
+    const double elems = (double)qdri_edge_elems(edge), bytes = (double)qdri_edge_bytes(edge);
+    node->cost = (qdr_op_cost){5 * elems, 4 * elems, 2 * bytes, 2 * bytes};
+    QDR_TRY(qdri_cross_entropy_bytes(&node->u.cross_entropy, &node->saved_bytes, &node->work_bytes));
+    qdri_node_connect(net, node, 2, (const qdr_edge[]){logits, *targets}, -1);
+    return QDR_OK;
+}
+
+qdr_status qdri_net_add_cross_entropy(qdri_net *net, const char *name, qdr_edge logits, qdr_edge *targets)
+{
+    const qdri_net_mark before = qdri_net_mark_of(net);
+    return qdri_net_keep(net, &before, add_cross_entropy(net, name, logits, targets));
+}
+
+static qdr_status check_op(const qdri_net *net, const qdr_op_desc *desc, const char *who)
+{
+    if (desc->n_in < 1 || desc->n_in > QDR_MAX_OP_INPUTS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d inputs; an operation reads 1 to %d edges", who, desc->n_in,
+                        QDR_MAX_OP_INPUTS);
+    for (int i = 0; i < desc->n_in; i++) {
+        QDR_TRY(qdri_edge_check(net, desc->in[i], who));
+        if (!same_layout(&net->edges[desc->in[0]].matrix, &net->edges[desc->in[i]].matrix))
+            return QDR_FAIL(QDR_ERR_SHAPE, "%s: inputs '%s' and '%s' differ in axis or layout", who,
+                            net->edges[desc->in[0]].name, net->edges[desc->in[i]].name);
+    }
+    return check_inputs(net, who, desc->n_in, desc->in);
+}
+
+static qdr_status add_op(qdri_net *net, const qdr_op_desc *desc, const char *who, qdr_edge *out)
+{
+    qdri_node *node = NULL;
+    QDR_TRY(check_op(net, desc, who));
+    qdr_matrix matrix = net->edges[desc->in[0]].matrix;
+    if (qdri_blocks_count(desc->out)) {
+        QDR_TRY(qdri_blocks_check(desc->out, who));
+        memcpy(matrix.cols, desc->out, sizeof matrix.cols);
+    }
+    QDR_TRY(add_node(net, who, QDRI_NODE_USER, &matrix, out, &node));
+    node->needs_all_rows = 1;
+    node->saved_bytes = desc->saved_bytes;
+    node->cost = desc->cost;
+    qdri_node_connect(net, node, desc->n_in, desc->in, *out);
+    return QDR_OK;
+}
+
+qdr_status qdri_net_add_op(qdri_net *net, const qdr_op_desc *desc, qdr_edge *out)
+{
+    const qdri_net_mark before = qdri_net_mark_of(net);
+    return qdri_net_keep(net, &before, add_op(net, desc, desc->name, out));
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parameters: which part of each this rank stores, and where. */
+#include <string.h>
+
+#include "core/block.h"
+#include "core/size.h"
+#include "schedule/net_parts.h"
+
+/* Parts of a flat block that are communicated are aligned to 16 bytes. */
+enum { SHARD_ALIGN_BYTES = 16 };
+
+static const qdr_block one_row[QDR_MAX_BLOCKS] = {{1, 1}};
+
+static int64_t shard_elems(const qdri_net *net, int64_t elems, int n_parts)
+{
+    const int64_t align = SHARD_ALIGN_BYTES / (int64_t)qdr_dtype_bytes(net->opts.dtype);
+    return qdri_round_up(qdri_ceil_div(elems, n_parts), align);
+}
+
+static void find_shard(const qdri_net *net, qdri_parameter *p)
+{
+    const int64_t elems = p->n_rows * p->n_cols;
+    p->shard_elems = shard_elems(net, elems, p->flat_over_z ? net->place.size[QDR_Z] : 1);
+    p->shard_begin = p->flat_over_z ? p->shard_elems * net->place.coordinate[QDR_Z] : 0;
+    p->n_elems = elems - p->shard_begin;
+    if (p->n_elems > p->shard_elems) p->n_elems = p->shard_elems;
+    if (p->n_elems < 0) p->n_elems = 0;
+    if (!p->flat_over_z) p->shard_elems = elems;
+}
+
+/* Copies exist along the axes that split nothing: which copy is counted, and which is the first of all. */
+static void find_copies(const qdri_net *net, const qdri_parameter_desc *desc, qdri_parameter *p)
+{
+    const int *at = net->place.coordinate;
+    p->counted = 1;
+    for (int axis = QDR_X; axis <= QDR_Z; axis++) {
+        const int split = desc->row_split == 1 + axis || desc->col_split == 1 + axis ||
+                          (axis == QDR_Z && desc->flat_over_z);
+        if (!split && at[axis] > 0) p->counted = 0;
+    }
+    p->first_copy = at[QDR_D] == 0 && (desc->flat_over_z || at[QDR_Z] == 0);
+    if (desc->extra_sum && at[desc->extra_sum - 1] > 0) p->first_copy = 0;
+}
+
+qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, int *index)
+{
+    size_t bytes = 0;
+    QDR_TRY(qdri_list_grow((void **)&net->parameters, net->n_parameters, &net->parameter_capacity,
+                           sizeof *net->parameters, "a parameter of the stack"));
+    qdri_parameter *p = &net->parameters[net->n_parameters];
+    const int node = net->n_nodes - 1;
+    const int is_second = net->n_parameters > 0 && p[-1].node == node;
+    *p = (qdri_parameter){.node = node,
+                          .slot = is_second,
+                          .what = desc->what,
+                          .flat_over_z = desc->flat_over_z,
+                          .extra_sum = desc->extra_sum,
+                          .decay = desc->flat_over_z,
+                          .storage = QDR_OUT_IN,
+                          .data = QDRI_NO_REF,
+                          .gradient = QDRI_NO_REF};
+    memcpy(p->rows, desc->rows ? desc->rows : one_row, sizeof p->rows);
+    memcpy(p->cols, desc->cols, sizeof p->cols);
+    p->row_parts = desc->row_split ? net->place.size[desc->row_split - 1] : 1;
+    p->row_part = desc->row_split ? net->place.coordinate[desc->row_split - 1] : 0;
+    p->col_parts = desc->col_split ? net->place.size[desc->col_split - 1] : 1;
+    p->col_part = desc->col_split ? net->place.coordinate[desc->col_split - 1] : 0;
+    p->n_rows = qdri_blocks_part(p->rows, p->row_parts, p->row_part);
+    p->n_cols = qdri_blocks_part(p->cols, p->col_parts, p->col_part);
+    QDR_TRY(qdri_mul_elems(qdri_blocks_width(p->rows), qdri_blocks_width(p->cols), &p->n_global));
+    QDR_TRY(qdri_elems_bytes(p->n_global, QDR_F64, &bytes));
+    find_shard(net, p);
+    find_copies(net, desc, p);
+    *index = net->n_parameters++;
+    return QDR_OK;
+}
+
+/* Part 0 of a split is the largest. */
+size_t qdri_largest_gathered_bytes(const qdri_net *net)
+{
+    const int gz = net->place.size[QDR_Z];
+    int64_t most = 0;
+    for (int i = 0; i < net->n_parameters; i++) {
+        const qdri_parameter *p = &net->parameters[i];
+        const int64_t elems = qdri_blocks_part(p->rows, p->row_parts, 0) * qdri_blocks_part(p->cols, p->col_parts, 0);
+        const int64_t gathered = p->flat_over_z ? gz * shard_elems(net, elems, gz) : 0;
+        if (gathered > most) most = gathered;
+    }
+    return (size_t)most * qdr_dtype_bytes(net->opts.dtype);
+}
+
+/* The gradients of small parameters are stored contiguously, by class, so that one collective sums a class, and one
+ * sums all. */
+void qdri_parameters_place(qdri_net *net)
+{
+    const size_t grad_bytes = qdr_dtype_bytes(net->grad_dtype);
+    for (int i = 0; i < net->n_parameters; i++) {
+        qdri_parameter *p = &net->parameters[i];
+        const size_t elems = (size_t)p->shard_elems;
+        p->data = qdri_buffers_add(&net->buffers, QDRI_PARAMETERS, elems * qdr_dtype_bytes(net->opts.dtype));
+        if (p->flat_over_z && !net->shares_parameters)
+            p->gradient = qdri_buffers_add(&net->buffers, QDRI_GRADIENTS, elems * grad_bytes);
+    }
+    if (net->shares_parameters) return;
+    for (int class = 0; class < 3; class ++) {
+        net->small_begin[class] = net->n_small;
+        for (int i = 0; i < net->n_parameters; i++) {
+            qdri_parameter *p = &net->parameters[i];
+            if (p->flat_over_z || p->extra_sum != class) continue;
+            p->gradient.offset = (size_t)net->n_small * grad_bytes;
+            p->gradient.bytes = (size_t)p->n_elems * grad_bytes;
+            net->n_small += p->n_elems;
+        }
+        net->small_end[class] = net->n_small;
+    }
+    net->small_gradients = qdri_buffers_add(&net->buffers, QDRI_GRADIENTS, (size_t)net->n_small * grad_bytes);
+    for (int i = 0; i < net->n_parameters; i++)
+        if (!net->parameters[i].flat_over_z) net->parameters[i].gradient.buffer = net->small_gradients.buffer;
+}
+
+/* ---- sharing ---- */
+
+static const char *node_name(const qdri_net *net, const qdri_parameter *p) { return net->nodes[p->node].name; }
+
+static int same_storage(const qdri_parameter *p, const qdri_parameter *q)
+{
+    return p->storage == QDR_STORAGE_AUTO || p->storage == q->storage;
+}
+
+/* Both nets are on the same grid. */
+static qdr_status check_same(const qdri_net *net, const qdri_net *owner, int index)
+{
+    const qdri_parameter *p = &net->parameters[index], *q = &owner->parameters[index];
+    if (strcmp(node_name(net, p), node_name(owner, q)) != 0 || strcmp(p->what, q->what) != 0)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "share parameters: number %d is %s.%s here and %s.%s in the stack that owns them; add the same "
+                        "layers with the same names, in the same order",
+                        index, node_name(net, p), p->what, node_name(owner, q), q->what);
+    if (!qdri_blocks_equal(p->rows, q->rows) || !qdri_blocks_equal(p->cols, q->cols) || p->row_parts != q->row_parts ||
+        p->row_part != q->row_part || p->col_parts != q->col_parts || p->col_part != q->col_part)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "share parameters: %s.%s is %" PRId64 "x%" PRId64 " here and %" PRId64 "x%" PRId64
+                        " in the stack that owns it, or its blocks, units or axes differ; give its layer the same",
+                        node_name(net, p), p->what, qdri_blocks_width(p->rows), qdri_blocks_width(p->cols),
+                        qdri_blocks_width(q->rows), qdri_blocks_width(q->cols));
+    if (same_storage(p, q)) return QDR_OK;
+    return QDR_FAIL(
+        QDR_ERR_SHAPE,
+        "share parameters: %s.%s is stored differently in the stack that owns it; request the same storage, "
+        "or QDR_STORAGE_AUTO, which takes the owner's",
+        node_name(net, p), p->what);
+}
+
+qdr_status qdri_net_share(qdri_net *net, const qdri_net *owner)
+{
+    if (net->opts.dtype != owner->opts.dtype)
+        return QDR_FAIL(QDR_ERR_DTYPE, "share parameters: a stack of %s cannot use those of a stack of %s",
+                        qdr_dtype_name(net->opts.dtype), qdr_dtype_name(owner->opts.dtype));
+    for (int i = 0; i < net->n_parameters && i < owner->n_parameters; i++) QDR_TRY(check_same(net, owner, i));
+    if (net->n_parameters != owner->n_parameters)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "share parameters: the stack has %d and the one that owns them %d; add the same layers",
+                        net->n_parameters, owner->n_parameters);
+    for (int i = 0; i < net->n_parameters; i++)
+        if (net->parameters[i].storage == QDR_STORAGE_AUTO)
+            qdri_net_set_storage(net, net->parameters[i].node, owner->parameters[i].storage);
+    net->shares_parameters = 1;
+    return QDR_OK;
+}

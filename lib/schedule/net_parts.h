@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files that implement a net. */
+#ifndef QDRI_SCHEDULE_NET_PARTS_H
+#define QDRI_SCHEDULE_NET_PARTS_H
+
+#include "schedule/net.h"
+
+/* net.c */
+/* The current numbers of items, so that a description that fails halfway can be undone. */
+typedef struct qdri_net_mark {
+    int n_edges, n_nodes, n_parameters;
+} qdri_net_mark;
+qdri_net_mark qdri_net_mark_of(const qdri_net *net);
+/* Passes `status` on; after an error, restores the net to its state at the mark. */
+QDR_NODISCARD qdr_status qdri_net_keep(qdri_net *net, const qdri_net_mark *mark, qdr_status status);
+/* Adds a node without inputs or output; *node is valid until the next one is added. */
+QDR_NODISCARD qdr_status qdri_node_add(qdri_net *net, const char *name, qdri_node_kind kind, qdri_node **node);
+/* Sets the node's inputs and marks them as used. */
+void qdri_node_connect(qdri_net *net, qdri_node *node, int n_in, const qdr_edge *in, qdr_edge out);
+QDR_NODISCARD qdr_status qdri_edge_add(qdri_net *net, const char *name, const qdr_matrix *matrix, qdr_dtype dtype,
+                                       qdr_edge *edge);
+/* The matrix of an edge whose columns are split over col_axis (x or y). */
+qdr_matrix qdri_edge_matrix(const qdri_net *net, const qdr_block cols[QDR_MAX_BLOCKS], qdr_axis col_axis,
+                            qdr_layout layout, int64_t scatter_unit);
+static inline qdr_axis qdri_other_axis(qdr_axis axis) { return axis == QDR_X ? QDR_Y : QDR_X; }
+
+/* net_parameters.c */
+/* The description of a parameter, before this rank's share of it is known. */
+typedef struct qdri_parameter_desc {
+    const char *what;
+    const qdr_block *rows, *cols; /* NULL: one row */
+    int row_split, col_split; /* 1 + axis; 0: whole */
+    int flat_over_z;
+    int extra_sum; /* 1 + axis; 0: none */
+} qdri_parameter_desc;
+/* Adds a parameter to the last node. */
+QDR_NODISCARD qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, int *index);
+/* Bytes of the largest whole W on any rank; the same on all ranks. */
+size_t qdri_largest_gathered_bytes(const qdri_net *net);
+/* Assigns buffers to all parameters. */
+void qdri_parameters_place(qdri_net *net);
+
+/* net_layers.c */
+QDR_NODISCARD qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype, const char *who);
+
+/* net_panels.c */
+/* Sets the number of row panels of the layer's products: `wanted`, or, if 0, according to the net's options. */
+void qdri_layer_set_panels(const qdri_net *net, qdri_layer *layer, int wanted);
+
+#endif

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From nodes to schedules: forward in order of execution, backward in reverse order, with gradients in workspace slots.
+ * If the rows are divided into parts, these run one after the other from one sum across ranks to the next, so that the
+ * sum of one part overlaps with the work of the others. */
+#include "quadrille/linear.h"
+#include "schedule/net_parts.h"
+
+/* One layer. */
+static void begin(qdri_builder *builder, qdri_net *net, qdri_schedule *schedule)
+{
+    qdri_builder_begin(builder, schedule, &net->buffers, &net->hazards, &net->place,
+                       net->opts.overlap & QDR_OVERLAP_ALL, net->opts.prefetch);
+}
+
+static void begin_whole(qdri_builder *builder, qdri_net *net, qdri_schedule *schedule)
+{
+    begin(builder, net, schedule);
+    qdri_builder_cut_rows(builder, net->cell_rows, net->opts.row_unit, qdri_net_batch_parts(net));
+}
+
+static void plan_weight(qdri_builder *builder, const qdri_net *net, const qdri_layer *layer)
+{
+    const qdri_parameter *w = &net->parameters[layer->weight];
+    qdri_plan_weight(builder, layer->shape.node, layer->shape.name, w->data, w->shard_elems, layer->shape.dtype);
+}
+
+static qdri_layer_refs layer_refs(const qdri_net *net, const qdri_node *node)
+{
+    const qdri_layer *layer = &node->u.layer;
+    qdri_layer_refs refs = {.x = net->edges[node->in[0]].value,
+                            .y = net->edges[node->out].value,
+                            .dx = QDRI_NO_REF,
+                            .dy = QDRI_NO_REF,
+                            .b = QDRI_NO_REF,
+                            .db = QDRI_NO_REF,
+                            .gathered = layer->gathered};
+    refs.w = net->parameters[layer->weight].data;
+    refs.dw = net->parameters[layer->weight].gradient;
+    if (layer->bias >= 0) {
+        refs.b = net->parameters[layer->bias].data;
+        refs.db = net->parameters[layer->bias].gradient;
+    }
+    return refs;
+}
+
+qdri_ref qdri_saved_rows(const qdri_net *net, const qdri_node *node, int64_t begin, int64_t end)
+{
+    const int64_t n_rows = net->edges[node->in[0]].owned.n_rows;
+    if (node->saved.buffer < 0 || end - begin == n_rows) return node->saved;
+    const size_t row_bytes = node->saved_bytes / (size_t)n_rows;
+    return (qdri_ref){node->saved.buffer, (size_t)begin * row_bytes, (size_t)(end - begin) * row_bytes};
+}
+
+/* Two numbers. */
+static qdri_ref loss_of_part(const qdri_net *net, int part)
+{
+    const size_t bytes = 2 * sizeof(double);
+    return (qdri_ref){net->loss.buffer, (size_t)part * bytes, bytes};
+}
+
+/* The rows of a part, if the operation can be run in parts. */
+static void op_rows(const qdri_builder *builder, const qdri_net *net, const qdri_node *node, int part, int64_t *begin,
+                    int64_t *end)
+{
+    *begin = 0;
+    *end = net->edges[node->in[0]].owned.n_rows;
+    if (!node->needs_all_rows) qdri_part_rows(builder, part, *end, begin, end);
+}
+
+/* An operation on rows [begin, end), with its share of the flops. */
+static qdri_task op_task(const qdri_net *net, int number, qdri_task_kind kind, int64_t begin, int64_t end)
+{
+    const qdri_node *node = &net->nodes[number];
+    const double flops = kind == QDRI_TASK_FORWARD ? node->cost.forward_flops : node->cost.backward_flops;
+    const int64_t n_rows = net->edges[node->in[0]].owned.n_rows;
+    return (qdri_task){.kind = kind,
+                       .node = number,
+                       .name = node->name,
+                       .m = end - begin,
+                       .k = begin,
+                       .flops = n_rows ? flops * (double)(end - begin) / (double)n_rows : 0};
+}
+
+static void add_op_forward(qdri_builder *builder, const qdri_net *net, int number, int part)
+{
+    const qdri_node *node = &net->nodes[number];
+    int64_t begin, end;
+    op_rows(builder, net, node, part, &begin, &end);
+    qdri_task task = op_task(net, number, QDRI_TASK_FORWARD, begin, end);
+    task.n_reads = node->n_in;
+    for (int i = 0; i < node->n_in; i++) {
+        const qdri_edge *edge = &net->edges[node->in[i]];
+        task.reads[i] = qdri_edge_rows(edge, edge->value, begin, end);
+    }
+    task.n_writes = 2;
+    task.writes[0] = node->out >= 0 ? qdri_edge_rows(&net->edges[node->out], net->edges[node->out].value, begin, end)
+                                    : loss_of_part(net, part);
+    task.writes[1] = qdri_saved_rows(net, node, begin, end);
+    qdri_schedule_add(builder, &task);
+}
+
+/* The operations on a node's output after it has been summed. */
+static void end_node(qdri_builder *builder, const qdri_net *net, int number, int part)
+{
+    const qdri_node *node = &net->nodes[number];
+    if (!qdri_node_is_layer(node)) return;
+    const qdri_layer_refs refs = layer_refs(net, node);
+    if (node->kind == QDRI_NODE_EMBEDDING)
+        qdri_embedding_forward_positions(builder, &node->u.layer.shape, &refs, part);
+    else
+        qdri_linear_forward_bias(builder, &node->u.layer.shape, &refs, part, 0);
+}
+
+static void begin_node(qdri_builder *builder, const qdri_net *net, int number, int part, qdri_ref w)
+{
+    const qdri_node *node = &net->nodes[number];
+    if (!qdri_node_is_layer(node)) {
+        add_op_forward(builder, net, number, part);
+        return;
+    }
+    const qdri_layer_refs refs = layer_refs(net, node);
+    if (node->kind == QDRI_NODE_EMBEDDING)
+        qdri_embedding_forward_lookup(builder, &node->u.layer.shape, &refs, part, w);
+    else
+        qdri_linear_forward_product(builder, &node->u.layer.shape, &refs, part, w, 0);
+}
+
+static int is_summed(const qdri_net *net, qdr_axis axis) { return net->place.size[axis] > 1; }
+
+/* A segment, in which the parts pass through all nodes one after the other, ends with a layer whose result is summed
+ * across ranks; with each layer whose W is gathered, since there is a slot for one only; and at nodes that need all
+ * parts at once. */
+static int ends_segment(const qdri_net *net, int number, int next, int backward)
+{
+    const qdri_node *node = &net->nodes[number];
+    if (node->needs_all_rows || (next >= 0 && next < net->n_nodes &&
+                                 (net->nodes[next].needs_all_rows || net->nodes[next].kind == QDRI_NODE_EMBEDDING)))
+        return 1;
+    if (!qdri_node_is_layer(node)) return 0;
+    const qdri_layer_shape *shape = &node->u.layer.shape;
+    return node->kind == QDRI_NODE_EMBEDDING || is_summed(net, QDR_Z) ||
+           is_summed(net, backward ? shape->out_axis : shape->in_axis);
+}
+
+/* Node `number` of a forward pass for all parts; preceded by the operations on the sums of the previous node. */
+static void add_node(qdri_builder *builder, const qdri_net *net, int number)
+{
+    const qdri_node *node = &net->nodes[number];
+    const qdri_ref w = qdri_node_is_layer(node) ? qdri_next_weight(builder) : QDRI_NO_REF;
+    for (int part = 0; part < builder->n_parts; part++) {
+        builder->part = part;
+        if (number > 0) end_node(builder, net, number - 1, part);
+        if (!node->needs_all_rows) begin_node(builder, net, number, part, w);
+    }
+    builder->part = QDRI_AFTER_PARTS;
+    if (node->needs_all_rows) begin_node(builder, net, number, 0, w);
+    builder->part = QDRI_BEFORE_PARTS;
+}
+
+qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule)
+{
+    qdri_builder builder;
+    begin_whole(&builder, net, schedule);
+    for (int i = 0; i < net->n_nodes; i++)
+        if (qdri_node_is_layer(&net->nodes[i])) plan_weight(&builder, net, &net->nodes[i].u.layer);
+    net->n_loss_parts = builder.n_parts;
+    qdri_builder_hold(&builder);
+    for (int i = 0; i < net->n_nodes; i++) {
+        add_node(&builder, net, i);
+        if (!ends_segment(net, i, i + 1, 0)) continue;
+        qdri_builder_release(&builder);
+        qdri_builder_hold(&builder);
+    }
+    qdri_builder_release(&builder);
+    for (int part = 0; part < builder.n_parts; part++) end_node(&builder, net, net->n_nodes - 1, part);
+    return qdri_builder_end(&builder);
+}
+
+/* Adds b, of the size of an edge, to a, or copies it there. */
+static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int number, const char *name, qdri_ref a,
+                          qdri_ref b, int accumulate)
+{
+    const int part_before = builder->part;
+    for (int part = 0; part < builder->n_parts; part++) {
+        int64_t begin, end;
+        qdri_part_rows(builder, part, edge->owned.n_rows, &begin, &end);
+        if (part_before != QDRI_AFTER_PARTS) builder->part = part;
+        qdri_schedule_add(builder, &(qdri_task){.kind = QDRI_TASK_ADD,
+                                                .node = number,
+                                                .name = name,
+                                                .n_reads = 1,
+                                                .reads = {qdri_edge_rows(edge, b, begin, end)},
+                                                .n_writes = 1,
+                                                .writes = {qdri_edge_rows(edge, a, begin, end)},
+                                                .accumulate = accumulate,
+                                                .m = end - begin,
+                                                .n = edge->owned.n_cols,
+                                                .dtype = edge->dtype,
+                                                .out_dtype = edge->dtype});
+    }
+    builder->part = part_before;
+}
+
+static qdri_ref take_edge(qdri_builder *builder, const qdri_edge *edge)
+{
+    return qdri_buffers_take(builder->buffers, qdri_edge_bytes(edge));
+}
+
+/* Where a node writes the gradient of one of its inputs; *accumulate is set if another node has written it before. A
+ * gradient that is shared with another edge is copied before it is added to. */
+static qdri_ref gradient_target(qdri_builder *builder, qdri_net *net, int input, int number, int *accumulate)
+{
+    qdri_edge *edge = &net->edges[input];
+    *accumulate = edge->d.buffer >= 0;
+    if (!edge->with_gradient) return QDRI_NO_REF;
+    if (!*accumulate) {
+        edge->d = edge->keeps_gradient ? edge->gradient : take_edge(builder, edge);
+    } else if (!edge->keeps_gradient && builder->buffers->status == QDR_OK &&
+               builder->buffers->items[edge->d.buffer].busy > 1) {
+        const qdri_ref copy = take_edge(builder, edge);
+        add_edge_task(builder, edge, number, net->nodes[number].name, copy, edge->d, 0);
+        qdri_builder_give(builder, edge->d);
+        edge->d = copy;
+    }
+    return edge->d;
+}
+
+/* Whether only the node that reads the edge's gradient next needs it. */
+static int is_only_user(const qdri_builder *builder, const qdri_edge *edge)
+{
+    return !edge->keeps_gradient && edge->d.buffer >= 0 && builder->buffers->status == QDR_OK &&
+           builder->buffers->items[edge->d.buffer].busy == 1;
+}
+
+/* The same for an operation. If nothing else needs the output's gradient, that of the input replaces it. */
+static qdri_ref op_gradient_target(qdri_builder *builder, qdri_net *net, int number, int i, int *accumulate)
+{
+    const qdri_node *node = &net->nodes[number];
+    qdri_edge *edge = &net->edges[node->in[i]];
+    if (!node->in_place || !edge->with_gradient || edge->keeps_gradient || edge->d.buffer >= 0 ||
+        !is_only_user(builder, &net->edges[node->out]))
+        return gradient_target(builder, net, node->in[i], number, accumulate);
+    const qdri_edge *out = &net->edges[node->out];
+    edge->d = out->d;
+    qdri_buffers_share(builder->buffers, out->d);
+    *accumulate = 0;
+    return edge->d;
+}
+
+/* Called when a node's output gradient has been used. */
+static void release_gradient(qdri_builder *builder, qdri_edge *edge)
+{
+    if (!edge->keeps_gradient) qdri_builder_give(builder, edge->d);
+    edge->d = QDRI_NO_REF;
+}
+
+/* Residual: each input's gradient is that of the output. The first one shares its memory. */
+static void pass_gradient(qdri_builder *builder, qdri_net *net, int number)
+{
+    const qdri_node *node = &net->nodes[number];
+    const qdri_edge *out = &net->edges[node->out];
+    for (int i = 0; i < node->n_in; i++) {
+        qdri_edge *edge = &net->edges[node->in[i]];
+        if (!edge->with_gradient) continue;
+        if (edge->d.buffer < 0 && !edge->keeps_gradient && !out->keeps_gradient) {
+            edge->d = out->d;
+            qdri_buffers_share(builder->buffers, out->d);
+            continue;
+        }
+        int accumulate = 0;
+        const qdri_ref target = gradient_target(builder, net, node->in[i], number, &accumulate);
+        add_edge_task(builder, edge, number, node->name, target, out->d, accumulate);
+    }
+}
+
+/* The library's own operations write the gradients of features even if they are not wanted (for an input of the stack):
+ * to memory that is reused. */
+static int must_write(const qdri_net *net, const qdri_node *node, int i)
+{
+    const qdri_edge *edge = &net->edges[node->in[i]];
+    return !edge->with_gradient && edge->dtype != QDR_I32 && node->kind != QDRI_NODE_USER;
+}
+
+/* The gradients of inputs go to `writes`; bits of `accumulates` as in qdri_task. */
+static void add_op_backward_part(qdri_builder *builder, const qdri_net *net, int number, int part,
+                                 const qdri_ref *writes, int accumulates)
+{
+    const qdri_node *node = &net->nodes[number];
+    int64_t begin, end;
+    op_rows(builder, net, node, part, &begin, &end);
+    qdri_task task = op_task(net, number, QDRI_TASK_BACKWARD, begin, end);
+    task.accumulate = accumulates;
+    task.n_writes = node->n_in;
+    task.n_reads = 1 + node->n_in;
+    task.reads[0] = node->out >= 0 ? qdri_edge_rows(&net->edges[node->out], net->edges[node->out].d, begin, end)
+                                   : QDRI_NO_REF;
+    for (int i = 0; i < node->n_in; i++) {
+        const qdri_edge *edge = &net->edges[node->in[i]];
+        task.reads[1 + i] = qdri_edge_rows(edge, edge->value, begin, end);
+        task.writes[i] = qdri_edge_rows(edge, writes[i], begin, end);
+    }
+    for (int j = 0; j < node->n_parameters; j++)
+        task.writes[task.n_writes++] = net->parameters[node->parameter + j].gradient;
+    qdri_schedule_add(builder, &task);
+}
+
+static void add_op_backward(qdri_builder *builder, qdri_net *net, int number, int accumulate_parameters)
+{
+    const qdri_node *node = &net->nodes[number];
+    qdri_ref late[QDR_MAX_OP_INPUTS], unwanted[QDR_MAX_OP_INPUTS], writes[QDR_MAX_OP_INPUTS];
+    int accumulates = accumulate_parameters << QDR_MAX_OP_INPUTS;
+    for (int i = 0; i < node->n_in; i++) {
+        int accumulate = 0;
+        writes[i] = op_gradient_target(builder, net, number, i, &accumulate);
+        late[i] = QDRI_NO_REF;
+        unwanted[i] = QDRI_NO_REF;
+        if (must_write(net, node, i)) {
+            unwanted[i] = writes[i] = take_edge(builder, &net->edges[node->in[i]]);
+        } else if (accumulate && node->overwrites_only) {
+            late[i] = writes[i];
+            writes[i] = take_edge(builder, &net->edges[node->in[i]]);
+        } else {
+            accumulates |= accumulate << i;
+        }
+    }
+    for (int part = 0; part < (node->needs_all_rows ? 1 : builder->n_parts); part++) {
+        if (!node->needs_all_rows) builder->part = part;
+        add_op_backward_part(builder, net, number, part, writes, accumulates);
+        accumulates |= 1 << QDR_MAX_OP_INPUTS; /* those of parameters: added to those of earlier parts */
+    }
+    for (int i = 0; i < node->n_in; i++) {
+        qdri_builder_give(builder, unwanted[i]);
+        if (late[i].buffer < 0) continue;
+        add_edge_task(builder, &net->edges[node->in[i]], number, node->name, late[i], writes[i], 1);
+        qdri_builder_give(builder, writes[i]);
+    }
+}
+
+/* How one layer's gradients are written in a mode. */
+static qdri_backward_mode layer_mode(const qdri_net *net, const qdri_layer *layer, qdri_gradient_mode mode,
+                                     int deferred)
+{
+    const int partial = mode == QDRI_GRADIENT_ADD_TO_PARTIAL, complete = mode == QDRI_GRADIENT_ADD_TO_COMPLETE;
+    const int small_first = layer->bias >= 0 && net->parameters[layer->bias].first_copy;
+    return (qdri_backward_mode){
+        .accumulate_dw = layer->shares_last || partial || (complete && net->place.coordinate[QDR_D] == 0),
+        .accumulate_db = partial || (complete && small_first),
+        .keep_for_later = deferred || layer->shares_first,
+    };
+}
+
+static void add_layer_backward(qdri_builder *builder, qdri_net *net, int number, qdri_gradient_mode mode, int deferred)
+{
+    const qdri_node *node = &net->nodes[number];
+    qdri_layer_refs refs = layer_refs(net, node);
+    qdri_backward_mode how = layer_mode(net, &node->u.layer, mode, deferred);
+    refs.dy = net->edges[node->out].d;
+    if (node->kind == QDRI_NODE_EMBEDDING) {
+        qdri_embedding_backward_tasks(builder, &node->u.layer.shape, &refs, &how);
+        return;
+    }
+    refs.dx = gradient_target(builder, net, node->in[0], number, &how.accumulate_dx);
+    qdri_linear_backward_tasks(builder, &node->u.layer.shape, &refs, &how);
+}
+
+/* Gradients of biases, norms and positions: summed over the axes that hold copies, all together. */
+static void sum_small_gradients(qdri_builder *builder, const qdri_net *net)
+{
+    const size_t bytes = qdr_dtype_bytes(net->grad_dtype);
+    for (int axis = QDR_X; axis <= QDR_Y; axis++) {
+        const int64_t begin_elem = net->small_begin[1 + axis], n = net->small_end[1 + axis] - begin_elem;
+        const qdri_ref part = {net->small_gradients.buffer, (size_t)begin_elem * bytes, (size_t)n * bytes};
+        if (n > 0) qdri_small_gradient_task(builder, (qdr_axis)axis, part, n, net->grad_dtype);
+    }
+    if (net->n_small == 0) return;
+    qdri_small_gradient_task(builder, QDR_Z, net->small_gradients, net->n_small, net->grad_dtype);
+    qdri_small_gradient_task(builder, QDR_D, net->small_gradients, net->n_small, net->grad_dtype);
+}
+
+static int norm_accumulates(const qdri_net *net, const qdri_node *node, qdri_gradient_mode mode)
+{
+    if (!node->n_parameters) return 0;
+    return mode == QDRI_GRADIENT_ADD_TO_PARTIAL ||
+           (mode == QDRI_GRADIENT_ADD_TO_COMPLETE && net->parameters[node->parameter].first_copy);
+}
+
+qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferred, qdri_schedule *schedule)
+{
+    qdri_builder builder;
+    begin_whole(&builder, net, schedule);
+    for (int i = 0; i < net->n_edges; i++)
+        net->edges[i].d = net->edges[i].keeps_gradient && net->edges[i].n_uses == 0 ? net->edges[i].gradient
+                                                                                    : QDRI_NO_REF;
+    for (int i = net->n_nodes - 1; i >= 0; i--) {
+        const qdri_node *node = &net->nodes[i];
+        if (node->kind == QDRI_NODE_LINEAR && net->edges[node->in[0]].with_gradient)
+            plan_weight(&builder, net, &node->u.layer);
+    }
+    qdri_builder_hold(&builder);
+    for (int i = net->n_nodes - 1; i >= 0; i--) {
+        const qdri_node *node = &net->nodes[i];
+        builder.part = node->needs_all_rows ? QDRI_AFTER_PARTS : QDRI_BEFORE_PARTS;
+        if (node->passes_gradient)
+            pass_gradient(&builder, net, i);
+        else if (!qdri_node_is_layer(node))
+            add_op_backward(&builder, net, i, norm_accumulates(net, node, mode));
+        else
+            add_layer_backward(&builder, net, i, mode, deferred);
+        if (node->out >= 0) release_gradient(&builder, &net->edges[node->out]);
+        if (!ends_segment(net, i, i - 1, 1)) continue;
+        qdri_builder_release(&builder);
+        qdri_builder_hold(&builder);
+    }
+    qdri_builder_release(&builder);
+    if (!deferred) sum_small_gradients(&builder, net);
+    return qdri_builder_end(&builder);
+}
+
+qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule)
+{
+    const qdri_layer *layer = &net->nodes[node].u.layer;
+    qdri_builder builder;
+    qdri_layer_refs refs = layer_refs(net, &net->nodes[node]);
+    refs.x = net->caller[QDRI_CALLER_X];
+    refs.y = net->caller[QDRI_CALLER_Y];
+    begin(&builder, net, schedule);
+    plan_weight(&builder, net, layer);
+    qdri_linear_forward_product(&builder, &layer->shape, &refs, 0, qdri_next_weight(&builder), accumulate_y);
+    qdri_linear_forward_bias(&builder, &layer->shape, &refs, 0, accumulate_y);
+    return qdri_builder_end(&builder);
+}
+
+static void sum_bias_gradient(qdri_builder *builder, const qdri_net *net, const qdri_layer *layer)
+{
+    const qdri_parameter *b = &net->parameters[layer->bias];
+    if (b->n_elems == 0) return; /* empty on the other copies, too */
+    qdri_small_gradient_task(builder, QDR_Z, b->gradient, b->n_elems, net->grad_dtype);
+    qdri_small_gradient_task(builder, QDR_D, b->gradient, b->n_elems, net->grad_dtype);
+}
+
+qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode, qdri_schedule *schedule)
+{
+    const qdri_layer *layer = &net->nodes[node].u.layer;
+    qdri_builder builder;
+    qdri_layer_refs refs = layer_refs(net, &net->nodes[node]);
+    qdri_backward_mode how = layer_mode(net, layer, mode, (flags & QDR_DEFER_SYNC) != 0);
+    how.accumulate_dx = (flags & QDR_DX_ACCUMULATE) != 0;
+    refs.x = net->caller[QDRI_CALLER_X];
+    refs.dy = net->caller[QDRI_CALLER_DY];
+    if (!(flags & QDR_NO_DX)) refs.dx = net->caller[QDRI_CALLER_DX];
+    begin(&builder, net, schedule);
+    if (!(flags & QDR_NO_DX)) plan_weight(&builder, net, layer);
+    qdri_linear_backward_tasks(&builder, &layer->shape, &refs, &how);
+    if (layer->shape.bias && !how.keep_for_later) sum_bias_gradient(&builder, net, layer);
+    return qdri_builder_end(&builder);
+}

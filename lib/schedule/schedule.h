@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The schedule: lists of tasks {kind, stream, dependencies, operands, flops, bytes}, built by pure functions of sizes
+ * and coordinates. The runtime executes the list, the model prices it, tests print it.
+ *
+ * A task names the bytes of buffers that it reads and writes; what it must wait for follows from them (the last writer
+ * of what it reads, the last readers and writer of what it writes), so no builder states a dependency by hand and none
+ * can be forgotten. */
+#ifndef QDRI_SCHEDULE_SCHEDULE_H
+#define QDRI_SCHEDULE_SCHEDULE_H
+
+#include <stdio.h>
+
+#include "core/dtype.h"
+#include "core/layout.h"
+#include "schedule/hazard.h"
+
+typedef enum qdri_task_kind {
+    QDRI_TASK_PRODUCT = 0, /* reads A, B; writes C */
+    QDRI_TASK_COLLECTIVE, /* reads send (none: in place); writes recv */
+    QDRI_TASK_BIAS_ADD, /* reads b; writes y */
+    QDRI_TASK_COLUMN_SUM, /* reads x; writes p */
+    QDRI_TASK_ADD, /* reads b; writes a += b (or a = b) */
+    QDRI_TASK_SUM_PARTS, /* reads k blocks of m rows; writes their sum, in that order */
+    QDRI_TASK_EMBED, /* reads tokens, E; writes y */
+    QDRI_TASK_EMBED_SUM, /* reads tokens, dy; writes dE */
+    QDRI_TASK_POSITION_ADD, /* reads P; writes y */
+    QDRI_TASK_POSITION_SUM, /* reads dy; writes dP */
+    QDRI_TASK_FORWARD, /* an operation of the stack: reads inputs; writes output, saved state */
+    QDRI_TASK_BACKWARD
+} qdri_task_kind;
+
+/* The class of a task, by which overlap can be switched off. Values as in QDR_OVERLAP_…; products have no class. */
+typedef enum qdri_task_class {
+    QDRI_CLASS_NONE = 0,
+    QDRI_CLASS_WEIGHTS = 1,
+    QDRI_CLASS_ROWS = 2,
+    QDRI_CLASS_GRADIENTS = 4
+} qdri_task_class;
+
+#define QDRI_MAX_OPERANDS 10
+#define QDRI_MAX_BATCH_PARTS 16
+
+typedef struct qdri_task {
+    qdri_task_kind kind;
+    qdri_task_class overlap_class;
+    int stream;
+    int node; /* index of the layer or operation in the stack */
+    const char *name; /* of that node; not owned */
+    int n_reads, n_writes;
+    qdri_ref reads[QDRI_MAX_OPERANDS], writes[QDRI_MAX_OPERANDS];
+    int accumulate; /* add to writes[0]; operations: bit i: add to the gradient of input i, bit QDR_MAX_OP_INPUTS: to
+                     * those of parameters */
+    qdr_dtype dtype, out_dtype;
+    int64_t m, n, k; /* product: extents; others: rows m, columns n; position tasks: first row k */
+    int64_t context; /* position tasks: rows of P */
+    int trans_a, trans_b;
+    int algorithm; /* product: as in qdri_gemm */
+    qdri_rounding round_a, round_b; /* product: as in qdri_gemm */
+    size_t zero_tail; /* bytes after the m·n elements of a product's C that are set to zero */
+    qdr_coll_kind coll;
+    qdr_channel channel;
+    int64_t count; /* total elements (all-reduce, or with split_unit), else elements of each member's part */
+    int64_t split_unit; /* > 0: member j's part is qdri_split(count, split_unit, size, j) */
+    int64_t recv_count; /* send-recv: count goes to `peer`, recv_count comes from `peer2` */
+    int peer, peer2;
+    double flops;
+    int64_t bytes_sent;
+    /* Set by qdri_schedule_add(): */
+    int n_waits;
+    int waits[QDRI_N_STREAMS]; /* tasks on other streams to wait for, at most one per stream */
+    int signals; /* a task on another stream waits for this one */
+} qdri_task;
+
+typedef struct qdri_schedule {
+    qdri_task *tasks;
+    int n_tasks, capacity;
+} qdri_schedule;
+
+/* Builds one schedule. The first failure is kept in `status`; later calls do nothing. */
+typedef struct qdri_builder {
+    qdri_schedule *schedule;
+    qdri_buffers *buffers;
+    qdri_place place;
+    int overlap; /* the QDR_OVERLAP_… classes that may overlap with other tasks */
+    qdr_status status;
+    qdri_hazards *hazards;
+    /* The cell's rows in parts, each of which passes through the schedule after the other: part p begins at
+     * part_begin[p]. */
+    int n_parts;
+    int64_t part_begin[QDRI_MAX_BATCH_PARTS + 1];
+    int part; /* the part to which new tasks belong, or one of the two constants below */
+    int holds;
+    struct qdri_held_task *held;
+    int n_held, held_capacity;
+    qdri_ref *given; /* slots that are returned together with the held tasks */
+    int n_given, given_capacity;
+    int last_on_stream[QDRI_N_STREAMS];
+    int waited[QDRI_N_STREAMS][QDRI_N_STREAMS]; /* waited[s][t]: last task on stream t for which stream s has waited */
+    /* Gathered weights: uses in order of execution, and the slots that they use in rotation. */
+    struct qdri_weight_use *uses;
+    int n_uses, n_gathered, next_use;
+    int prefetch;
+    qdri_ref *slots;
+    int n_slots;
+    qdri_ref gradient_slots[2]; /* used alternately for a whole dW before its reduce-scatter */
+    qdri_ref gradient_temp; /* a reduced shard before it is added */
+    int next_gradient_slot;
+} qdri_builder;
+
+/* Starts an empty schedule; all workspace slots are free. `hazards` belong to the buffers, and may be used for several
+ * schedules in sequence. */
+void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, qdri_hazards *hazards,
+                        const qdri_place *place, int overlap, int prefetch);
+/* Divides the cell's rows into up to n_parts nonempty parts of whole `unit`s. Before this call there is one part. */
+void qdri_builder_cut_rows(qdri_builder *builder, int64_t n_rows, int64_t unit, int n_parts);
+/* Rows [begin, end) of a part; all n_rows if there is one part. */
+void qdri_part_rows(const qdri_builder *builder, int part, int64_t n_rows, int64_t *begin, int64_t *end);
+/* Between hold and release, tasks are held back, and then appended part by part: those of BEFORE_PARTS, those of part 0
+ * in the order in which they were added, …, those of AFTER_PARTS. Slots returned meanwhile stay in use until then. If
+ * there is only one part, nothing is held back. */
+#define QDRI_BEFORE_PARTS (-1)
+#define QDRI_AFTER_PARTS QDRI_MAX_BATCH_PARTS
+void qdri_builder_hold(qdri_builder *builder);
+void qdri_builder_release(qdri_builder *builder);
+/* Returns a workspace slot. */
+void qdri_builder_give(qdri_builder *builder, qdri_ref slot);
+/* Appends a task, and determines what it must wait for. */
+void qdri_schedule_add(qdri_builder *builder, const qdri_task *task);
+/* Frees the builder's memory. @return the first failure */
+QDR_NODISCARD qdr_status qdri_builder_end(qdri_builder *builder);
+void qdri_schedule_free(qdri_schedule *schedule);
+
+/* The channel of an axis: sums (QDR_X: QDR_CHANNEL_X_REDUCE) and gathers. */
+qdr_channel qdri_reduce_channel(qdr_axis axis);
+qdr_channel qdri_gather_channel(qdr_axis axis);
+
+/* Appends a collective over `channel`; does nothing if the group has one member. */
+void qdri_add_collective(qdri_builder *builder, const qdri_task *task);
+
+/* Announces, in order of execution, that a whole W will be needed: shard_elems per member of z. */
+void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_ref shard, int64_t shard_elems,
+                      qdr_dtype dtype);
+/* The whole W of the next announced use; adds tasks that gather it and the next `prefetch` ones. Valid until the
+ * following call. */
+qdri_ref qdri_next_weight(qdri_builder *builder);
+
+/* The name of a task: the kind of its collective, or of its work. */
+const char *qdri_task_name(const qdri_task *task);
+/* How a product reads its operands: "NN", "NT" or "TN"; "NN fp8" etc. if it rounds them. */
+const char *qdri_product_mode(const qdri_task *task);
+/* Writes one task per line. */
+void qdri_schedule_print(const qdri_schedule *schedule, FILE *file);
+
+#endif

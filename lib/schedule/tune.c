@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of choices, and its text format. */
+#include "schedule/tune.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/dtype.h"
+#include "core/size.h"
+
+#define LEAST_GAIN 0.05 /* smaller gains may be noise */
+
+const char *qdri_storage_name(qdr_storage storage) { return storage == QDR_IN_OUT ? "in-out" : "out-in"; }
+
+static double sum(const double secs[QDRI_N_PRODUCTS])
+{
+    return secs[QDRI_PRODUCT_Y] + secs[QDRI_PRODUCT_DX] + secs[QDRI_PRODUCT_DW];
+}
+
+void qdri_tune_choose(qdri_tune_choice *choice)
+{
+    const double out_in = sum(choice->secs[0]), in_out = sum(choice->secs[1]);
+    choice->storage = in_out <= (1 - LEAST_GAIN) * out_in ? QDR_IN_OUT : QDR_OUT_IN;
+}
+
+/* ---- the table ---- */
+
+qdr_status qdri_tune_add(qdri_tune_table *table, const qdri_tune_choice *choice)
+{
+    if (table->n == table->capacity) {
+        const int capacity = table->capacity ? 2 * table->capacity : 16;
+        qdri_tune_choice *larger = NULL;
+        QDR_TRY(QDRI_NEW(capacity, "choices of storage", &larger));
+        if (table->n) memcpy(larger, table->choices, (size_t)table->n * sizeof *larger);
+        free(table->choices);
+        table->choices = larger;
+        table->capacity = capacity;
+    }
+    table->choices[table->n++] = *choice;
+    return QDR_OK;
+}
+
+static int same_key(const qdri_tune_key *a, const qdri_tune_key *b)
+{
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->dtype == b->dtype && a->n_threads == b->n_threads &&
+           strcmp(a->machine, b->machine) == 0;
+}
+
+const qdri_tune_choice *qdri_tune_find(const qdri_tune_table *table, const qdri_tune_key *key)
+{
+    for (int i = 0; i < table->n; i++)
+        if (same_key(&table->choices[i].key, key)) return &table->choices[i];
+    return NULL;
+}
+
+void qdri_tune_free(qdri_tune_table *table)
+{
+    free(table->choices);
+    *table = (qdri_tune_table){0};
+}
+
+/* ---- reading ---- */
+
+static int storage_of(const char *name, qdr_storage *storage)
+{
+    if (strcmp(name, "out-in") == 0) *storage = QDR_OUT_IN;
+    if (strcmp(name, "in-out") == 0) *storage = QDR_IN_OUT;
+    return *storage != QDR_STORAGE_AUTO;
+}
+
+/* Values of the right types, which may still be invalid. */
+typedef struct words {
+    const char *machine, *dtype, *storage;
+} words;
+
+static int unpack(json_t *item, qdri_tune_choice *choice, words *w, json_error_t *error)
+{
+    json_int_t m, n, k;
+    double *a = choice->secs[0], *b = choice->secs[1];
+    if (json_unpack_ex(item, error, 0, "{s:s, s:i, s:s, s:I, s:I, s:I, s:s, s?{s:F, s:F, s:F}, s?{s:F, s:F, s:F}}",
+                       "machine", &w->machine, "threads", &choice->key.n_threads, "dtype", &w->dtype, "m", &m, "n", &n,
+                       "k", &k, "storage", &w->storage, "out-in", "y", &a[QDRI_PRODUCT_Y], "dx", &a[QDRI_PRODUCT_DX],
+                       "dw", &a[QDRI_PRODUCT_DW], "in-out", "y", &b[QDRI_PRODUCT_Y], "dx", &b[QDRI_PRODUCT_DX], "dw",
+                       &b[QDRI_PRODUCT_DW]) != 0)
+        return 0;
+    choice->key.m = m;
+    choice->key.n = n;
+    choice->key.k = k;
+    return 1;
+}
+
+/* The algorithms of either storage: only those of the chosen one are required. */
+static int unpack_algorithms(json_t *item, qdri_tune_choice *choice, json_error_t *error)
+{
+    int *a = choice->algorithms[0];
+    json_t *list = json_object_get(item, "algorithms");
+    if (!list) return 1;
+    if (json_unpack_ex(list, error, 0, "[i, i, i!]", &a[0], &a[1], &a[2]) != 0) return 0;
+    memcpy(choice->algorithms[1], a, sizeof choice->algorithms[1]);
+    for (int i = 0; i < QDRI_N_PRODUCTS; i++) {
+        if (a[i] >= 0) continue;
+        snprintf(error->text, sizeof error->text, "algorithm %d; none is below 0", a[i]);
+        return 0;
+    }
+    return 1;
+}
+
+static qdr_status read_choice(json_t *item, size_t number, const char *name, qdri_tune_choice *choice)
+{
+    json_error_t error;
+    words w;
+    *choice = (qdri_tune_choice){0};
+    if (!unpack(item, choice, &w, &error) || !unpack_algorithms(item, choice, &error))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "tune: choice %zu of %.200s: %.100s; remove it, or set QDR_TUNE to another "
+                        "file",
+                        number + 1, name, error.text);
+    if (!qdri_float_named(w.dtype, &choice->key.dtype))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "tune: choice %zu of %.200s: dtype \"%.20s\"; use " QDRI_FLOAT_NAMES,
+                        number + 1, name, w.dtype);
+    if (!storage_of(w.storage, &choice->storage))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "tune: choice %zu of %.200s: storage \"%.20s\"; use out-in or in-out",
+                        number + 1, name, w.storage);
+    if (strlen(w.machine) >= sizeof choice->key.machine)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "tune: choice %zu of %.200s: the machine's name has %zu bytes; the maximum is %d", number + 1,
+                        name, strlen(w.machine), QDRI_TUNE_MACHINE_BYTES - 1);
+    memcpy(choice->key.machine, w.machine, strlen(w.machine));
+    return QDR_OK;
+}
+
+static qdr_status read_all(json_t *root, const char *name, qdri_tune_table *table)
+{
+    json_t *list = NULL, *item;
+    json_error_t error;
+    int version = 0;
+    size_t i;
+    if (json_unpack_ex(root, &error, 0, "{s:i, s:o}", "quadrille_tune", &version, "choices", &list) != 0 ||
+        !json_is_array(list))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "tune: %.200s is not a tuning file; set QDR_TUNE to an earlier tuning file, or to a new one",
+                        name);
+    if (version != QDRI_TUNE_VERSION)
+        return QDR_FAIL(
+            QDR_ERR_ARGUMENT,
+            "tune: %.200s has version %d, not %d; remove it to measure again, or set QDR_TUNE to another file", name,
+            version, QDRI_TUNE_VERSION);
+    json_array_foreach(list, i, item)
+    {
+        qdri_tune_choice choice;
+        QDR_TRY(read_choice(item, i, name, &choice));
+        QDR_TRY(qdri_tune_add(table, &choice));
+    }
+    return QDR_OK;
+}
+
+qdr_status qdri_tune_read(const char *text, size_t bytes, const char *name, qdri_tune_table *table)
+{
+    json_error_t error;
+    if (bytes == 0) return QDR_OK;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!root)
+        return QDR_FAIL(
+            QDR_ERR_ARGUMENT,
+            "tune: %.200s, line %d: %.100s; it is not a tuning file: remove it, or set QDR_TUNE to another one", name,
+            error.line, error.text);
+    const qdr_status status = read_all(root, name, table);
+    json_decref(root);
+    return status;
+}
+
+/* ---- writing ---- */
+
+static json_t *secs_json(const double secs[QDRI_N_PRODUCTS])
+{
+    return json_pack("{s:f, s:f, s:f}", "y", secs[QDRI_PRODUCT_Y], "dx", secs[QDRI_PRODUCT_DX], "dw",
+                     secs[QDRI_PRODUCT_DW]);
+}
+
+/* Added only if they are not all the first choice. */
+static int add_algorithms(json_t *object, const int algorithms[QDRI_N_PRODUCTS])
+{
+    if (algorithms[0] == 0 && algorithms[1] == 0 && algorithms[2] == 0) return 1;
+    return json_object_set_new(object, "algorithms",
+                               json_pack("[i, i, i]", algorithms[QDRI_PRODUCT_Y], algorithms[QDRI_PRODUCT_DX],
+                                         algorithms[QDRI_PRODUCT_DW])) == 0;
+}
+
+static json_t *choice_json(const qdri_tune_choice *c)
+{
+    const qdri_tune_key *key = &c->key;
+    json_t *object = json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:s}", "machine", key->machine, "threads",
+                               key->n_threads, "dtype", qdr_dtype_name(key->dtype), "m", (json_int_t)key->m, "n",
+                               (json_int_t)key->n, "k", (json_int_t)key->k, "storage", qdri_storage_name(c->storage));
+    const int timed = sum(c->secs[0]) > 0 && sum(c->secs[1]) > 0;
+    if (object && timed &&
+        (json_object_set_new(object, "out-in", secs_json(c->secs[0])) != 0 ||
+         json_object_set_new(object, "in-out", secs_json(c->secs[1])) != 0)) {
+        json_decref(object);
+        return NULL;
+    }
+    if (object && !add_algorithms(object, c->algorithms[c->storage == QDR_IN_OUT])) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+static int write_choice(const qdri_tune_choice *choice, int is_first, FILE *file)
+{
+    json_t *object = choice_json(choice);
+    const int good = fputs(is_first ? "\n" : ",\n", file) >= 0 && object &&
+                     json_dumpf(object, file, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(4)) == 0;
+    json_decref(object);
+    return good;
+}
+
+int qdri_tune_write(const qdri_tune_table *table, FILE *file)
+{
+    int good = fprintf(file, "{\"quadrille_tune\": %d, \"choices\": [", QDRI_TUNE_VERSION) > 0;
+    for (int i = 0; good && i < table->n; i++) good = write_choice(&table->choices[i], i == 0, file);
+    return good && fputs("\n]}\n", file) >= 0;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading machine files. */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/json.h"
+#include "core/nearest.h"
+#include "files/data.h"
+#include "machine/machine_table.h"
+
+enum { MOST_BASES = 4 };
+
+/* ---- reading ---- */
+
+/* A number under an unknown key is a mistake; other values are notes. */
+static qdr_status check_keys(const qdri_json_node *object, const qdri_machine_field *fields)
+{
+    for (const char *key = NULL; (key = qdri_json_next_key(object, key)) != NULL;) {
+        const qdri_json_node node = qdri_json_get(object, key);
+        const char *nearest = "";
+        int least = INT_MAX, is_known = 0;
+        if (qdri_json_kind_of(node) != QDRI_JSON_NUMBER) continue;
+        for (const qdri_machine_field *f = fields; f->key && !is_known; f++) {
+            const int distance = qdri_edit_distance(key, f->key);
+            is_known = strcasecmp(key, f->key) == 0;
+            if (distance >= least || !qdri_name_is_near(key, f->key)) continue;
+            nearest = f->key;
+            least = distance;
+        }
+        if (is_known) continue;
+        if (!*nearest)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is unknown; docs/model.md lists the keys",
+                            qdri_json_where(node).text);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is unknown; did you mean '%s'?", qdri_json_where(node).text, nearest);
+    }
+    return QDR_OK;
+}
+
+static qdr_status read_fields(const qdri_json_node *object, const qdri_machine_field *fields, void *place)
+{
+    QDR_TRY(check_keys(object, fields));
+    for (const qdri_machine_field *f = fields; f->key; f++) {
+        const qdri_json_node node = qdri_json_get(object, f->key);
+        double value = 0;
+        int64_t whole = 0;
+        if (!qdri_json_has(node)) continue;
+        if (f->is_int) {
+            QDR_TRY(qdri_json_int(node, (int64_t)f->least, (int64_t)f->most, &whole));
+            value = (double)whole;
+        } else {
+            QDR_TRY(qdri_json_number(node, f->least, f->most, &value));
+        }
+        qdri_machine_set_number(place, f, value);
+    }
+    return QDR_OK;
+}
+
+static qdr_status read_name(const qdri_json_node *object, const char *key, char name[QDR_MAX_NAME])
+{
+    const char *text = NULL;
+    QDR_TRY(qdri_json_string_or(qdri_json_get(object, key), QDR_MAX_NAME, NULL, &text));
+    if (text) snprintf(name, QDR_MAX_NAME, "%s", text);
+    return QDR_OK;
+}
+
+static qdr_status read_item(const qdri_json_node *list, size_t index, const qdri_machine_list *which, char *place)
+{
+    const qdri_json_node node = qdri_json_at(list, index);
+    qdri_json_node item;
+    memset(place, 0, which->item_bytes);
+    QDR_TRY(qdri_json_object(node, &item));
+    if (which == &qdri_machine_lists[QDRI_LINKS_LIST])
+        QDR_TRY(read_name(&item, "name", ((qdr_machine_link *)(void *)place)->name));
+    return read_fields(&item, which->fields, place);
+}
+
+/* A type of products that occurs in a file must have a peak, there or in the base. */
+static qdr_status check_peak(const qdri_json_node *object, const qdri_machine_section *section,
+                             const qdr_machine *machine)
+{
+    const qdri_machine_field *f = section->fields;
+    const qdri_json_node node = qdri_json_get(object, "peak_TFLOPS");
+    while (f->key && strcmp(f->key, "peak_TFLOPS") != 0) f++;
+    if (!f->key || qdri_json_has(node) || qdri_machine_get_number((const char *)machine + section->offset, f) > 0)
+        return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; a peak is needed, or 0 for none", qdri_json_where(node).text);
+}
+
+/* A list replaces that of the base. */
+static qdr_status read_list(const qdri_json_node *root, const qdri_machine_list *which, qdr_machine *machine)
+{
+    const qdri_json_node node = qdri_json_get(root, which->key);
+    char *at = (char *)machine;
+    qdri_json_node list;
+    size_t n = 0;
+    if (!qdri_json_has(node)) return QDR_OK;
+    QDR_TRY(qdri_json_list(node, &list, &n));
+    if (n < 1 || n > (size_t)which->most)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %zu entries; 1 to %d are possible", qdri_json_where(node).text, n,
+                        which->most);
+    for (size_t i = 0; i < n; i++) QDR_TRY(read_item(&list, i, which, at + which->offset + i * which->item_bytes));
+    *(int *)(void *)(at + which->count_offset) = (int)n;
+    return QDR_OK;
+}
+
+static qdr_status read_sections(const qdri_json_node *root, qdr_machine *machine)
+{
+    QDR_TRY(read_name(root, "name", machine->name));
+    QDR_TRY(read_name(root, "device", machine->device));
+    for (int i = 0; i < QDRI_N_SECTIONS; i++) {
+        qdri_json_node object = *root;
+        if (qdri_machine_sections[i].key) {
+            const qdri_json_node node = qdri_json_get(root, qdri_machine_sections[i].key);
+            if (!qdri_json_has(node)) continue;
+            QDR_TRY(qdri_json_object(node, &object));
+        }
+        QDR_TRY(
+            read_fields(&object, qdri_machine_sections[i].fields, (char *)machine + qdri_machine_sections[i].offset));
+        QDR_TRY(check_peak(&object, &qdri_machine_sections[i], machine));
+    }
+    for (int i = 0; i < QDRI_N_LISTS; i++) QDR_TRY(read_list(root, &qdri_machine_lists[i], machine));
+    return QDR_OK;
+}
+
+/* Defaults for what a file may leave out. */
+static void set_neutral(qdr_machine *machine)
+{
+    qdr_machine_products *types[] = {&machine->f64, &machine->f32, &machine->bf16};
+    *machine = (qdr_machine){.version = QDR_OPTS_INIT, .memory_efficiency = 1, .n_units = 1, .wave_power = 1};
+    for (int i = 0; i < 3; i++) *types[i] = (qdr_machine_products){.most = 1, .factor = {1, 1, 1}, .odd_factor = 1};
+    machine->collectives.n_protocols = 1;
+    machine->collectives.protocols[0] = (qdr_machine_protocol){1, 1};
+}
+
+static qdr_status load(const char *name_or_path, int depth, qdr_machine *machine);
+
+static qdr_status read_document(const qdri_json *document, int depth, qdr_machine *machine)
+{
+    qdri_json_node root;
+    const char *base = NULL;
+    QDR_TRY(qdri_json_root(document, &root));
+    const qdri_json_node based_on = qdri_json_get(&root, "based_on");
+    QDR_TRY(qdri_json_string_or(based_on, QDR_MAX_NAME, NULL, &base));
+    if (base && depth == MOST_BASES)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: more than %d files are based on one another; do they form a cycle?",
+                        qdri_json_where(based_on).text, MOST_BASES);
+    if (base) QDR_TRY(load(base, depth + 1, machine));
+    return read_sections(&root, machine);
+}
+
+static qdr_status load(const char *name_or_path, int depth, qdr_machine *machine)
+{
+    char path[QDRI_DATA_PATH_BYTES];
+    qdri_json *document = NULL;
+    QDR_TRY(qdri_data_resolve("machine", "machine", "machines", name_or_path, qdri_machine_prefer, path));
+    QDR_TRY(qdri_json_load(path, &document));
+    const qdr_status status = read_document(document, depth, machine);
+    qdri_json_free(&document);
+    return status;
+}
+
+/* ---- required values ---- */
+
+static qdr_status missing(const char *name, const char *key, const char *what)
+{
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' is missing or 0; %s is needed", name, key, what);
+}
+
+static qdr_status check_link(const qdr_machine *machine, int level, const char *name)
+{
+    const qdr_machine_link *link = &machine->links[level];
+    const int below = level ? machine->links[level - 1].n_ranks : 1;
+    const int last = level == machine->n_links - 1;
+    char key[32];
+    snprintf(key, sizeof key, "links[%d].%s", level,
+             level == 0         ? "rank_GBps"
+             : link->n_adapters ? "adapter_GBps"
+                                : "adapters");
+    if (level == 0 ? !(link->rank_bytes_per_sec > 0) : !(link->n_adapters > 0 && link->adapter_bytes_per_sec > 0))
+        return missing(name, key, "what the link carries");
+    if (last ? link->n_ranks != 0 && link->n_ranks <= below : link->n_ranks <= below)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s: key 'links[%d].ranks' is %d; it must exceed the %d of the level below (on the last level, "
+                        "0 means any number)",
+                        name, level, link->n_ranks, below);
+    if (last || machine->links[level + 1].n_ranks == 0 || link->n_ranks == 0) return QDR_OK;
+    if (machine->links[level + 1].n_ranks % link->n_ranks == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key 'links[%d].ranks' is %d, not a multiple of the %d of the level below",
+                    name, level + 1, machine->links[level + 1].n_ranks, link->n_ranks);
+}
+
+qdr_status qdr_machine_check(const qdr_machine *machine, const char *name)
+{
+    if (!machine || machine->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: it is NULL or was not read by qdr_machine_load");
+    if (machine->ranks_per_node < 1) return missing(name, "ranks_per_node", "a number of ranks");
+    if (!(machine->memory_bytes > 0)) return missing(name, "memory_GiB", "the memory of a rank");
+    if (!(machine->memory_bytes_per_sec > 0)) return missing(name, "memory_GBps", "the memory's speed");
+    if (!(machine->f32.peak_flops > 0) && !(machine->bf16.peak_flops > 0))
+        return missing(name, "bf16.peak_TFLOPS", "a peak of bf16 or f32");
+    if (machine->n_links < 1) return missing(name, "links", "a list of at least one level");
+    QDR_TRY(qdri_machine_check_numbers(machine, name));
+    for (int l = 0; l < machine->n_links; l++) QDR_TRY(check_link(machine, l, name));
+    return QDR_OK;
+}
+
+/* ---- public functions ---- */
+
+static qdr_status finish(qdr_status status, const char *name, qdr_machine *machine)
+{
+    if (status == QDR_OK) status = qdr_machine_check(machine, name);
+    if (status != QDR_OK) *machine = (qdr_machine){0};
+    return status;
+}
+
+qdr_status qdr_machine_load(const char *name_or_path, qdr_machine *machine)
+{
+    if (!name_or_path || !machine) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the name or the result pointer is NULL");
+    set_neutral(machine);
+    return finish(load(name_or_path, 0, machine), name_or_path, machine);
+}
+
+qdr_status qdr_machine_parse(const char *text, size_t bytes, const char *name, qdr_machine *machine)
+{
+    qdri_json *document = NULL;
+    if (!text || !name || !machine)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the text, its name or the result pointer is NULL");
+    set_neutral(machine);
+    qdr_status status = qdri_json_parse(text, bytes, name, &document);
+    if (status == QDR_OK) status = read_document(document, 0, machine);
+    qdri_json_free(&document);
+    return finish(status, name, machine);
+}
+
+qdr_status qdr_machine_list(qdr_name_fn each, void *user)
+{
+    qdri_data_names names = {0};
+    if (!each) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the function to call is NULL");
+    QDR_TRY(qdri_data_list("machines", &names));
+    for (int i = 0; i < names.n; i++) each(names.names[i], user);
+    qdri_data_names_free(&names);
+    return QDR_OK;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table. */
+#include "machine/machine_table.h"
+
+#define GIB 1073741824.0
+#define MIB 1048576.0
+#define NUMBER(key, type, member, unit, least, most)                                                                   \
+    {                                                                                                                  \
+        key, offsetof(type, member), unit, least, most, 0, 0                                                           \
+    }
+/* Something is divided by it; 0: there is none, or its limit is not known. */
+#define RATE(key, type, member, unit, most)                                                                            \
+    {                                                                                                                  \
+        key, offsetof(type, member), unit, 0, most, 0, QDRI_LEAST_RATE                                                 \
+    }
+#define WHOLE(key, type, member, least, most)                                                                          \
+    {                                                                                                                  \
+        key, offsetof(type, member), 1, least, most, 1, 0                                                              \
+    }
+#define END                                                                                                            \
+    {                                                                                                                  \
+        NULL, 0, 0, 0, 0, 0, 0                                                                                         \
+    }
+
+static const qdri_machine_field machine_fields[] = {
+    WHOLE("ranks_per_node", qdr_machine, ranks_per_node, 1, 1 << 20),
+    NUMBER("memory_GiB", qdr_machine, memory_bytes, GIB, 1e-9, 1e9),
+    NUMBER("memory_GBps", qdr_machine, memory_bytes_per_sec, 1e9, 1e-6, 1e9),
+    NUMBER("memory_efficiency", qdr_machine, memory_efficiency, 1, 1e-6, 1),
+    RATE("kernel_GFLOPS", qdr_machine, kernel_flops, 1e9, 1e9),
+    WHOLE("units", qdr_machine, n_units, 1, 1 << 20),
+    NUMBER("wave_power", qdr_machine, wave_power, 1, 0, 1),
+    RATE("attention_efficiency", qdr_machine, attention_efficiency, 1, 1),
+    NUMBER("processor_slowdown", qdr_machine, processor_slowdown, 1, 0, QDRI_MOST_SLOWDOWN),
+    NUMBER("transfer_slowdown", qdr_machine, transfer_slowdown, 1, 0, QDRI_MOST_SLOWDOWN),
+    END,
+};
+
+static const qdri_machine_field products_fields[] = {
+    RATE("peak_TFLOPS", qdr_machine_products, peak_flops, 1e12, 1e9),
+    NUMBER("most", qdr_machine_products, most, 1, 1e-6, 1),
+    NUMBER("half_m", qdr_machine_products, half_m, 1, 0, 1e9),
+    NUMBER("half_n", qdr_machine_products, half_n, 1, 0, 1e9),
+    NUMBER("half_k", qdr_machine_products, half_k, 1, 0, 1e9),
+    NUMBER("NN", qdr_machine_products, factor[0], 1, 1e-6, 100),
+    NUMBER("NT", qdr_machine_products, factor[1], 1, 1e-6, 100),
+    NUMBER("TN", qdr_machine_products, factor[2], 1, 1e-6, 100),
+    NUMBER("odd_factor", qdr_machine_products, odd_factor, 1, 1e-6, 1),
+    END,
+};
+
+static const qdri_machine_field link_fields[] = {
+    WHOLE("ranks", qdr_machine_link, n_ranks, 0, 1 << 20),
+    RATE("rank_GBps", qdr_machine_link, rank_bytes_per_sec, 1e9, 1e9),
+    WHOLE("adapters", qdr_machine_link, n_adapters, 0, 1 << 20),
+    RATE("adapter_GBps", qdr_machine_link, adapter_bytes_per_sec, 1e9, 1e9),
+    NUMBER("step_us", qdr_machine_link, step_secs, 1e-6, 0, 1e9),
+    NUMBER("wait_us", qdr_machine_link, wait_secs, 1e-6, 0, 1e9),
+    NUMBER("wait_us_per_MiB", qdr_machine_link, wait_secs_per_byte, 1e-6 / MIB, 0, 1e9),
+    NUMBER("ring_wait_factor", qdr_machine_link, ring_wait_factor, 1, 0, 1000),
+    RATE("switch_GBps", qdr_machine_link, switch_bytes_per_sec, 1e9, 1e9),
+    END,
+};
+
+static const qdri_machine_field tile_fields[] = {
+    NUMBER("m", qdr_machine_tile, m, 1, 1, 1e6),
+    NUMBER("n", qdr_machine_tile, n, 1, 1, 1e6),
+    NUMBER("efficiency", qdr_machine_tile, efficiency, 1, 1e-6, 1),
+    END,
+};
+
+static const qdri_machine_field protocol_fields[] = {
+    NUMBER("step_factor", qdr_machine_protocol, step_factor, 1, 0, 1e6),
+    NUMBER("rate_factor", qdr_machine_protocol, rate_factor, 1, 1e-6, 1e6),
+    END,
+};
+
+static const qdri_machine_field collectives_fields[] = {
+    NUMBER("start_us", qdr_machine_collectives, start_secs, 1e-6, 0, 1e9),
+    NUMBER("fill_us", qdr_machine_collectives, fill_secs, 1e-6, 0, 1e9),
+    WHOLE("has_tree", qdr_machine_collectives, has_tree, 0, 1),
+    WHOLE("by_level", qdr_machine_collectives, by_level, 0, 1),
+    END,
+};
+
+static const qdri_machine_field software_fields[] = {
+    NUMBER("launch_us", qdr_machine_software, launch_secs, 1e-6, 0, 1e9),
+    NUMBER("host_us", qdr_machine_software, host_secs, 1e-6, 0, 1e9),
+    NUMBER("host_power", qdr_machine_software, host_power, 1, 0, 100),
+    NUMBER("microbatch_us", qdr_machine_software, microbatch_secs, 1e-6, 0, 1e12),
+    NUMBER("step_us", qdr_machine_software, step_secs, 1e-6, 0, 1e12),
+    WHOLE("fused_biases", qdr_machine_software, fused_biases, 0, 1),
+    NUMBER("score_bytes", qdr_machine_software, score_bytes, 1, 0, 1e6),
+    NUMBER("logit_bytes", qdr_machine_software, logit_bytes, 1, 0, 1e6),
+    NUMBER("weight_gradient_bytes", qdr_machine_software, weight_gradient_bytes, 1, 0, 1e6),
+    NUMBER("gradient_bytes", qdr_machine_software, gradient_bytes, 1, 0, 16),
+    NUMBER("optimizer_bytes", qdr_machine_software, optimizer_bytes, 1, 0, 1e6),
+    NUMBER("collective_host_us", qdr_machine_software, collective_host_secs, 1e-6, 0, 1e9),
+    NUMBER("collective_rank_us", qdr_machine_software, collective_rank_secs, 1e-6, 0, 1e9),
+    NUMBER("staged_rank_us", qdr_machine_software, staged_rank_secs, 1e-6, 0, 1e9),
+    NUMBER("stall_us", qdr_machine_software, stall_secs, 1e-6, 0, 1e12),
+    NUMBER("stall_memory_share", qdr_machine_software, stall_memory_share, 1, 0, 10),
+    WHOLE("stall_nodes", qdr_machine_software, stall_nodes, 0, 1 << 20),
+    WHOLE("gathers_again", qdr_machine_software, gathers_again, 0, 1),
+    WHOLE("balanced_stages", qdr_machine_software, balanced_stages, 0, 1),
+    NUMBER("saved_ffn", qdr_machine_software, saved_ffn, 1, 0, 100),
+    NUMBER("live_hidden", qdr_machine_software, live_hidden, 1, 0, 100),
+    NUMBER("logit_memory_bytes", qdr_machine_software, logit_memory_bytes, 1, 0, 1000),
+    NUMBER("bucket_MiB", qdr_machine_software, bucket_bytes, MIB, 0, 1e9),
+    NUMBER("send_bytes", qdr_machine_software, send_bytes, 1, 0, 100),
+    NUMBER("fixed_GiB", qdr_machine_software, fixed_bytes, GIB, 0, 1e9),
+    NUMBER("fragment_share", qdr_machine_software, fragment_share, 1, 0, 10),
+    END,
+};
+
+const qdri_machine_section qdri_machine_sections[QDRI_N_SECTIONS] = {
+    {NULL, 0, machine_fields},
+    {"f64", offsetof(qdr_machine, f64), products_fields},
+    {"f32", offsetof(qdr_machine, f32), products_fields},
+    {"bf16", offsetof(qdr_machine, bf16), products_fields},
+    {"collectives", offsetof(qdr_machine, collectives), collectives_fields},
+    {"software", offsetof(qdr_machine, software), software_fields},
+};
+
+const qdri_machine_list qdri_machine_lists[QDRI_N_LISTS] = {
+    {"tiles", offsetof(qdr_machine, tiles), sizeof(qdr_machine_tile), offsetof(qdr_machine, n_tiles), 0, QDR_MAX_TILES,
+     tile_fields},
+    {"links", offsetof(qdr_machine, links), sizeof(qdr_machine_link), offsetof(qdr_machine, n_links), 1, QDR_MAX_LINKS,
+     link_fields},
+    {"protocols", offsetof(qdr_machine, collectives.protocols), sizeof(qdr_machine_protocol),
+     offsetof(qdr_machine, collectives.n_protocols), 1, QDR_MAX_PROTOCOLS, protocol_fields},
+};
+
+double qdri_machine_get_number(const void *place, const qdri_machine_field *f)
+{
+    const char *at = (const char *)place + f->offset;
+    return f->is_int ? *(const int *)at : *(const double *)at / f->unit;
+}
+
+void qdri_machine_set_number(void *place, const qdri_machine_field *f, double value)
+{
+    char *at = (char *)place + f->offset;
+    if (f->is_int)
+        *(int *)at = (int)value;
+    else
+        *(double *)at = value * f->unit;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The nodes of a transformer, in order of execution. Every product that writes to the residual stream is transposed: it
+ * reads what a normal layer wrote. */
+#include "network/describe.h"
+
+typedef struct description {
+    qdri_net *net;
+    const qdr_network *network;
+    int64_t context;
+    qdr_layout layout;
+    int layer; /* being described */
+    int *layer_of;
+    int n_noted; /* number of nodes whose layer is known */
+} description;
+
+static void note(description *d)
+{
+    for (; d->n_noted < d->net->n_nodes; d->n_noted++) d->layer_of[d->n_noted] = d->layer;
+}
+
+/* Query heads that share a key head stay together if there is a key head for each rank. */
+static int64_t query_unit(const description *d)
+{
+    const qdr_network *n = d->network;
+    const int y = d->net->place.size[QDR_Y];
+    return n->kv_heads >= y && n->heads % n->kv_heads == 0 ? n->head_size * (n->heads / n->kv_heads) : n->head_size;
+}
+
+static double local_elems(const description *d, qdr_edge edge) { return (double)qdri_edge_elems(&d->net->edges[edge]); }
+
+/* An element-wise operation for which the library has no node: bytes per element of its output. */
+static qdr_status add_elementwise(description *d, const char *name, qdr_edge in, const qdr_block *to, double out_elems,
+                                  const double bytes[2], qdr_edge *out)
+{
+    const double elem_bytes = (double)qdr_dtype_bytes(d->net->opts.dtype);
+    qdr_op_desc desc = {QDR_OPTS_INIT, .name = name, .n_in = 1, .in = {in}};
+    desc.cost = (qdr_op_cost){4 * out_elems, 6 * out_elems, bytes[0] * out_elems * elem_bytes,
+                              bytes[1] * out_elems * elem_bytes};
+    for (int i = 0; to && i < QDR_MAX_BLOCKS && to[i].width; i++) desc.out[i] = to[i];
+    return qdri_net_add_op(d->net, &desc, out);
+}
+
+static qdr_status add_attention_half(description *d, qdr_edge in, qdr_edge *out)
+{
+    const qdr_network *n = d->network;
+    const int64_t unit = query_unit(d), q = n->heads * n->head_size, kv = n->kv_heads * n->head_size;
+    const qdr_linear_desc qkv_desc = {QDR_OPTS_INIT,
+                                      .name = "qkv",
+                                      .in = {{n->hidden, 1}},
+                                      .out = {{q, unit}, {kv, n->head_size}, {kv, n->head_size}},
+                                      .bias = n->qkv_bias,
+                                      .out_layout = d->layout,
+                                      .out_row_unit = d->context};
+    const qdr_linear_desc proj_desc = {QDR_OPTS_INIT,           .name = "proj",      .in = {{q, unit}},
+                                       .out = {{n->hidden, 1}}, .bias = n->out_bias, .transposed = 1,
+                                       .out_layout = d->layout};
+    qdr_edge norm, qkv, mixed;
+    QDR_TRY(qdri_net_add_layer_norm(d->net, "norm1", 0, in, &norm));
+    QDR_TRY(qdri_net_add_linear(d->net, &qkv_desc, norm, &qkv));
+    if (!n->positions) {
+        static const double bytes[] = {2, 2};
+        QDR_TRY(add_elementwise(d, "rotate", qkv, NULL, local_elems(d, qkv), bytes, &qkv));
+    }
+    QDR_TRY(qdri_net_add_attention(d->net, "attention", n->head_size, d->context, qkv, &mixed));
+    return qdri_net_add_linear(d->net, &proj_desc, mixed, out);
+}
+
+static qdr_status add_activation(description *d, qdr_edge wide, qdr_edge *bent)
+{
+    const qdr_network *n = d->network;
+    static const double bytes[] = {3, 5}; /* gate, up → out; gate, up, dout → both */
+    const qdr_block narrow[] = {{n->ffn, 1}, {0, 0}};
+    if (!n->gated) return qdri_net_add_gelu(d->net, "gelu", wide, bent);
+    return add_elementwise(d, "gate", wide, narrow, local_elems(d, wide) / 2, bytes, bent);
+}
+
+static qdr_status add_mlp_half(description *d, qdr_edge in, qdr_edge *out)
+{
+    const qdr_network *n = d->network;
+    qdr_linear_desc up_desc = {QDR_OPTS_INIT,        .name = "up",        .in = {{n->hidden, 1}},
+                               .out = {{n->ffn, 1}}, .bias = n->mlp_bias, .out_layout = d->layout};
+    if (n->gated) up_desc.out[1] = up_desc.out[0];
+    const qdr_linear_desc down_desc = {QDR_OPTS_INIT,           .name = "down",      .in = {{n->ffn, 1}},
+                                       .out = {{n->hidden, 1}}, .bias = n->mlp_bias, .transposed = 1,
+                                       .out_layout = d->layout};
+    qdr_edge norm, wide, bent;
+    QDR_TRY(qdri_net_add_layer_norm(d->net, "norm2", 0, in, &norm));
+    QDR_TRY(qdri_net_add_linear(d->net, &up_desc, norm, &wide));
+    QDR_TRY(add_activation(d, wide, &bent));
+    return qdri_net_add_linear(d->net, &down_desc, bent, out);
+}
+
+static qdr_status add_layer(description *d, qdr_edge *stream)
+{
+    const qdr_edge before = *stream;
+    qdr_edge attended, added, fed;
+    QDR_TRY(add_attention_half(d, before, &attended));
+    QDR_TRY(qdri_net_add_residual(d->net, "residual1", before, attended, &added));
+    QDR_TRY(add_mlp_half(d, d->network->parallel_residual ? before : added, &fed));
+    return qdri_net_add_residual(d->net, "residual2", added, fed, stream);
+}
+
+static qdr_status add_embedding(description *d, qdr_edge *stream)
+{
+    const qdr_network *n = d->network;
+    const qdr_embedding_desc desc = {QDR_OPTS_INIT,
+                                     .name = "embedding",
+                                     .vocab = {n->vocab, 1},
+                                     .features = {n->hidden, 1},
+                                     .context = n->positions ? d->context : 0,
+                                     .layout = d->layout};
+    qdr_edge tokens;
+    QDR_TRY(qdri_net_add_tokens(d->net, "tokens", &tokens));
+    return qdri_net_add_embedding(d->net, &desc, tokens, stream);
+}
+
+static qdr_status add_head(description *d, qdr_edge stream)
+{
+    const qdr_network *n = d->network;
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "head", .in = {{n->hidden, 1}}, .out = {{n->vocab, 1}},
+                                  .out_layout = d->layout};
+    qdr_edge norm, logits, targets;
+    QDR_TRY(qdri_net_add_layer_norm(d->net, "norm", 0, stream, &norm));
+    QDR_TRY(n->tied ? qdri_net_add_tied_head(d->net, "head", 0, d->layout, norm, &logits)
+                    : qdri_net_add_linear(d->net, &desc, norm, &logits));
+    return qdri_net_add_cross_entropy(d->net, "loss", logits, &targets);
+}
+
+qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_place *place, const qdr_stack_opts *opts,
+                         int64_t context, qdr_layout layout, int n_layers, int *layer_of)
+{
+    description d = {.net = net,
+                     .network = network,
+                     .context = context,
+                     .layout = layout,
+                     .layer = QDRI_LAYER_FIRST,
+                     .layer_of = layer_of};
+    qdr_edge stream;
+    QDR_TRY(qdri_net_begin(net, place, NULL, opts));
+    QDR_TRY(add_embedding(&d, &stream));
+    note(&d);
+    for (d.layer = 0; d.layer < n_layers; d.layer++) {
+        QDR_TRY(add_layer(&d, &stream));
+        note(&d);
+    }
+    d.layer = QDRI_LAYER_LAST;
+    QDR_TRY(add_head(&d, stream));
+    note(&d);
+    return QDR_OK;
+}
+
+qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const qdri_place *place,
+                                const int node_members[QDR_N_AXES], const qdr_stack_opts *opts, int64_t context,
+                                qdr_layout layout, int n_layers)
+{
+    description d = {.net = net, .network = network, .context = context, .layout = layout};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{network->hidden, 1}}, .col_axis = QDR_X, .layout = layout};
+    qdr_edge stream;
+    QDR_TRY(qdri_net_begin(net, place, node_members, opts));
+    QDR_TRY(qdri_net_add_input(net, "x", &input, 1, &stream));
+    for (d.layer = 0; d.layer < n_layers; d.layer++) QDR_TRY(add_layer(&d, &stream));
+    return QDR_OK;
+}

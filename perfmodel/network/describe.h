@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A transformer as a net: the nodes whose task lists the runtime would execute for it. */
+#ifndef QDRI_PERFMODEL_NETWORK_DESCRIBE_H
+#define QDRI_PERFMODEL_NETWORK_DESCRIBE_H
+
+#include "quadrille/plan.h"
+#include "schedule/net.h"
+
+/* Layers are counted from 0; embedding, last norm, head and loss are not layers. */
+enum { QDRI_LAYER_FIRST = -1, QDRI_LAYER_LAST = -2 };
+
+/* Describes embedding, n_layers layers, last norm, head and loss on the rank at `place`, with n_rows rows (whole
+ * sequences) over all ranks; call qdri_net_build() afterwards. layer_of[node] is the layer to which a node belongs; it
+ * has QDRI_NODES_OF(n_layers) elements. Operations that the library lacks (gates, rotary positions) are described as
+ * operations with a cost. */
+#define QDRI_NODES_OF(n_layers) (12 * (n_layers) + 4)
+QDR_NODISCARD qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_place *place,
+                                       const qdr_stack_opts *opts, int64_t context, qdr_layout layout, int n_layers,
+                                       int *layer_of);
+/* Only the layers, from an input with gradient to their output. node_members: as for qdri_net_begin(). */
+QDR_NODISCARD qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const qdri_place *place,
+                                              const int node_members[QDR_N_AXES], const qdr_stack_opts *opts,
+                                              int64_t context, qdr_layout layout, int n_layers);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parameters and flops of a network, from its shape. */
+#include "network/network.h"
+
+/* ---- checks ---- */
+
+static qdr_status out_of_range(const qdr_network *net, const char *what, int64_t n, int64_t least)
+{
+    return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %s %" PRId64 "; from %" PRId64 " to %d", net->name, what, n,
+                    least, QDRI_NETWORK_MOST);
+}
+
+static qdr_status check_sizes(const qdr_network *net)
+{
+    const struct {
+        const char *what;
+        int64_t n, least;
+    } sizes[] = {
+        {"layers", net->layers, 1},
+        {"hidden", net->hidden, 1},
+        {"heads", net->heads, 1},
+        {"kv_heads", net->kv_heads, 1},
+        {"head_size", net->head_size, 1},
+        {"ffn", net->ffn, 1},
+        {"vocab", net->vocab, 1},
+        {"context", net->context, 1},
+        {"positions", net->positions, 0},
+        {"window", net->window, 0},
+        {"window_layers", net->window_layers, 0},
+        {"norms_per_layer", net->norms_per_layer, 0},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].n < sizes[i].least || sizes[i].n > QDRI_NETWORK_MOST)
+            return out_of_range(net, sizes[i].what, sizes[i].n, sizes[i].least);
+    return QDR_OK;
+}
+
+static qdr_status check(const qdr_network *net)
+{
+    if (!net) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the network is NULL");
+    if (net->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "network: version is %u; begin the description with QDR_OPTS_INIT",
+                        net->version);
+    QDR_TRY(check_sizes(net));
+    if (net->kv_heads > net->heads)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "network: %.63s has %" PRId64 " key heads for %" PRId64 " heads; at most one each", net->name,
+                        net->kv_heads, net->heads);
+    if (net->window_layers > net->layers)
+        return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %" PRId64 " layers with a window, but %" PRId64 " layers",
+                        net->name, net->window_layers, net->layers);
+    return QDR_OK;
+}
+
+/* ---- parameters ---- */
+
+/* Sums of products that record an overflow. */
+typedef struct sum {
+    int64_t n;
+    int too_large;
+} sum;
+
+static void add(sum *s, int64_t a, int64_t b)
+{
+    int64_t product = 0;
+    s->too_large |= __builtin_mul_overflow(a, b, &product);
+    s->too_large |= __builtin_add_overflow(s->n, product, &s->n);
+}
+
+static sum attention_params(const qdr_network *net)
+{
+    sum s = {0, 0};
+    const int64_t q = net->heads * net->head_size, kv = net->kv_heads * net->head_size;
+    add(&s, net->hidden, q);
+    add(&s, 2 * net->hidden, kv);
+    add(&s, q, net->hidden);
+    if (net->qkv_bias) add(&s, 1, q);
+    if (net->qkv_bias) add(&s, 2, kv);
+    if (net->out_bias) add(&s, 1, net->hidden);
+    return s;
+}
+
+static sum mlp_params(const qdr_network *net)
+{
+    sum s = {0, 0};
+    const int64_t n_up = net->gated ? 2 : 1;
+    add(&s, n_up * net->hidden, net->ffn);
+    add(&s, net->ffn, net->hidden);
+    if (net->mlp_bias) add(&s, n_up, net->ffn);
+    if (net->mlp_bias) add(&s, 1, net->hidden);
+    return s;
+}
+
+qdr_status qdr_network_params(const qdr_network *network, qdr_network_counts *counts)
+{
+    if (!counts) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the result is NULL");
+    *counts = (qdr_network_counts){.total = 0};
+    QDR_TRY(check(network));
+    const int64_t norm = network->hidden * (network->norm == QDR_NORM_LAYER ? 2 : 1);
+    const sum attention = attention_params(network), mlp = mlp_params(network);
+    sum layer = {0, attention.too_large || mlp.too_large};
+    add(&layer, 1, attention.n);
+    add(&layer, 1, mlp.n);
+    add(&layer, network->norms_per_layer, norm);
+    sum total = {0, layer.too_large};
+    add(&total, network->vocab, network->tied ? network->hidden : 2 * network->hidden);
+    add(&total, network->positions, network->hidden);
+    add(&total, network->layers, layer.n);
+    add(&total, 1, norm);
+    if (total.too_large)
+        return QDR_FAIL(QDR_ERR_SHAPE, "network: the parameters of %.63s are too many for 63 bits; check its sizes",
+                        network->name);
+    *counts = (qdr_network_counts){
+        .embedding = network->vocab * network->hidden,
+        .positions = network->positions * network->hidden,
+        .attention = attention.n,
+        .mlp = mlp.n,
+        .norms = network->norms_per_layer * norm,
+        .layer = layer.n,
+        .final_norm = norm,
+        .head = network->tied ? 0 : network->vocab * network->hidden,
+        .total = total.n,
+    };
+    return QDR_OK;
+}
+
+/* ---- flops ---- */
+
+/* The average number of positions that the tokens of a sequence attend to, at most `window` each. */
+static double mean_seen(double sequence, double window)
+{
+    const double w = window < sequence ? window : sequence;
+    return w - w * (w - 1) / (2 * sequence);
+}
+
+qdr_status qdr_network_flops_per_token(const qdr_network *network, int64_t sequence, qdr_network_flops *flops)
+{
+    if (!flops) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the result is NULL");
+    *flops = (qdr_network_flops){.linear = 0};
+    qdr_network_counts counts;
+    QDR_TRY(qdr_network_params(network, &counts));
+    if (sequence < 1)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "network: a sequence of %" PRId64 " tokens; 1 at least", sequence);
+    const double layers = (double)network->layers, hidden = (double)network->hidden;
+    const double q = (double)network->heads * (double)network->head_size;
+    const double kv = (double)network->kv_heads * (double)network->head_size;
+    const double n_mlp = network->gated ? 3 : 2, s = (double)sequence;
+    const double windows = network->window ? (double)network->window_layers : 0;
+    const double window = network->window && network->window < sequence ? (double)network->window : s;
+    flops->linear = 2 * layers * hidden * (2 * q + 2 * kv + n_mlp * (double)network->ffn);
+    flops->head = 2 * (double)network->vocab * hidden;
+    flops->attention = 4 * q * ((layers - windows) * s + windows * window);
+    flops->attention_causal = 4 * q * ((layers - windows) * mean_seen(s, s) + windows * mean_seen(s, window));
+    return QDR_OK;
+}

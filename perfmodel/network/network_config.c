@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A network from the config.json of a model. The defaults of absent keys, and which tensors have biases, are those of
+ * the configuration classes of transformers (GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, Qwen2Config). */
+#include <stdio.h>
+#include <string.h>
+
+#include "network/network.h"
+
+#define KNOWN "gpt2, gpt_neox, llama, mistral and qwen2"
+
+/* A key, and its default. */
+typedef struct size_key {
+    const char *key;
+    const char *alias; /* used instead of the key, if present */
+    int64_t otherwise;
+} size_key;
+
+typedef struct family {
+    qdr_network shape; /* properties without a key */
+    size_key layers, hidden, heads, ffn, vocab, context;
+    int64_t kv_heads; /* default if the key is absent; 0: same as heads; -1: there is no such key */
+    const char *activation_key, *activation;
+    const char *attention_bias, *mlp_bias; /* keys that determine biases; NULL: fixed */
+    int64_t window; /* default if the key is absent; 0: there is no such key */
+    int some_windows; /* 1: windows depend on use_sliding_window and max_window_layers */
+} family;
+
+static const family families[] = {
+    {.shape = {.architecture = "gpt2",
+               .qkv_bias = 1,
+               .out_bias = 1,
+               .mlp_bias = 1,
+               .norm = QDR_NORM_LAYER,
+               .tied = 1,
+               .positions = 1},
+     .layers = {"n_layer", "num_hidden_layers", 12},
+     .hidden = {"n_embd", "hidden_size", 768},
+     .heads = {"n_head", "num_attention_heads", 12},
+     .ffn = {"n_inner", NULL, 0},
+     .vocab = {"vocab_size", NULL, 50257},
+     .context = {"n_positions", "max_position_embeddings", 1024},
+     .kv_heads = -1,
+     .activation_key = "activation_function",
+     .activation = "gelu_new"},
+    {.shape = {.architecture = "gpt_neox",
+               .qkv_bias = 1,
+               .out_bias = 1,
+               .mlp_bias = 1,
+               .norm = QDR_NORM_LAYER,
+               .parallel_residual = 1},
+     .layers = {"num_hidden_layers", NULL, 44},
+     .hidden = {"hidden_size", NULL, 6144},
+     .heads = {"num_attention_heads", NULL, 64},
+     .ffn = {"intermediate_size", NULL, 24576},
+     .vocab = {"vocab_size", NULL, 50432},
+     .context = {"max_position_embeddings", NULL, 2048},
+     .kv_heads = -1,
+     .activation_key = "hidden_act",
+     .activation = "gelu",
+     .attention_bias = "attention_bias"},
+    {.shape = {.architecture = "llama", .gated = 1, .norm = QDR_NORM_RMS},
+     .layers = {"num_hidden_layers", NULL, 32},
+     .hidden = {"hidden_size", NULL, 4096},
+     .heads = {"num_attention_heads", NULL, 32},
+     .ffn = {"intermediate_size", NULL, 11008},
+     .vocab = {"vocab_size", NULL, 32000},
+     .context = {"max_position_embeddings", NULL, 2048},
+     .activation_key = "hidden_act",
+     .activation = "silu",
+     .attention_bias = "attention_bias",
+     .mlp_bias = "mlp_bias"},
+    {.shape = {.architecture = "mistral", .gated = 1, .norm = QDR_NORM_RMS},
+     .layers = {"num_hidden_layers", NULL, 32},
+     .hidden = {"hidden_size", NULL, 4096},
+     .heads = {"num_attention_heads", NULL, 32},
+     .ffn = {"intermediate_size", NULL, 14336},
+     .vocab = {"vocab_size", NULL, 32000},
+     .context = {"max_position_embeddings", NULL, 131072},
+     .kv_heads = 8,
+     .activation_key = "hidden_act",
+     .activation = "silu",
+     .window = 4096},
+    {.shape = {.architecture = "qwen2", .gated = 1, .norm = QDR_NORM_RMS, .qkv_bias = 1},
+     .layers = {"num_hidden_layers", NULL, 32},
+     .hidden = {"hidden_size", NULL, 4096},
+     .heads = {"num_attention_heads", NULL, 32},
+     .ffn = {"intermediate_size", NULL, 22016},
+     .vocab = {"vocab_size", NULL, 151936},
+     .context = {"max_position_embeddings", NULL, 32768},
+     .kv_heads = 32,
+     .activation_key = "hidden_act",
+     .activation = "silu",
+     .window = 4096,
+     .some_windows = 1},
+};
+
+/* ---- the kind of network ---- */
+
+static int is_mixture(const char *type)
+{
+    static const char *const types[] = {"mixtral", "dbrx",   "jamba",   "deepseek_v2",
+                                        "arctic",  "llama4", "gpt_oss", "deepseek_v3"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(type, types[i]) == 0) return 1;
+    return strstr(type, "moe") != NULL;
+}
+
+static qdr_status refuse_experts(const qdri_json_node *root)
+{
+    static const char *const keys[] = {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const qdri_json_node node = qdri_json_get(root, keys[i]);
+        int64_t n;
+        QDR_TRY(qdri_json_int_or(node, 0, QDRI_NETWORK_MOST, 0, &n));
+        if (n > 0)
+            return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                            "%s is %" PRId64 ": a mixture of experts; only dense networks are known",
+                            qdri_json_where(node).text, n);
+    }
+    return QDR_OK;
+}
+
+static qdr_status find_family(const qdri_json_node *root, const family **found)
+{
+    const qdri_json_node node = qdri_json_get(root, "model_type");
+    const char *type;
+    char shown[40];
+    if (!qdri_json_has(node))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; known are " KNOWN, qdri_json_where(node).text);
+    QDR_TRY(qdri_json_string(node, 0, &type));
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (strcmp(type, families[i].shape.architecture) == 0) {
+            *found = &families[i];
+            return refuse_experts(root);
+        }
+    qdri_json_printable(type, shown, sizeof shown);
+    if (is_mixture(type))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "%s is \"%s\", a mixture of experts; only dense networks are known: " KNOWN,
+                        qdri_json_where(node).text, shown);
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is \"%s\"; known are " KNOWN, qdri_json_where(node).text, shown);
+}
+
+/* ---- its sizes ---- */
+
+static qdri_json_node size_node(const qdri_json_node *root, const size_key *key)
+{
+    const qdri_json_node alias = qdri_json_get(root, key->alias ? key->alias : key->key);
+    return qdri_json_has(alias) ? alias : qdri_json_get(root, key->key);
+}
+
+static qdr_status read_size(const qdri_json_node *root, const size_key *key, int64_t *size)
+{
+    return qdri_json_int_or(size_node(root, key), 1, QDRI_NETWORK_MOST, key->otherwise, size);
+}
+
+static qdr_status read_sizes(const qdri_json_node *root, const family *f, qdr_network *net)
+{
+    QDR_TRY(read_size(root, &f->layers, &net->layers));
+    QDR_TRY(read_size(root, &f->hidden, &net->hidden));
+    QDR_TRY(read_size(root, &f->heads, &net->heads));
+    QDR_TRY(read_size(root, &f->vocab, &net->vocab));
+    QDR_TRY(read_size(root, &f->context, &net->context));
+    QDR_TRY(read_size(root, &f->ffn, &net->ffn));
+    if (net->ffn == 0) net->ffn = 4 * net->hidden; /* gpt2 */
+    if (net->positions) net->positions = net->context; /* gpt2 */
+    return QDR_OK;
+}
+
+/* The classes of gpt2 and gpt_neox divide the hidden columns into heads; others accept any head size. */
+static qdr_status check_head_size(const qdri_json_node *root, const family *f, const qdr_network *net)
+{
+    if (f->kv_heads >= 0 || net->heads * net->head_size == net->hidden) return QDR_OK;
+    if (qdri_json_has(qdri_json_get(root, "head_dim"))) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s is %" PRId64 ", which does not divide the %" PRId64
+                    " features of a token; %s needs heads of one size",
+                    qdri_json_where(size_node(root, &f->heads)).text, net->heads, net->hidden, net->architecture);
+}
+
+static qdr_status read_head_size(const qdri_json_node *root, const family *f, qdr_network *net)
+{
+    QDR_TRY(qdri_json_int_or(qdri_json_get(root, "head_dim"), 1, QDRI_NETWORK_MOST, net->hidden / net->heads,
+                             &net->head_size));
+    if (net->head_size > 0) return check_head_size(root, f, net);
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s is %" PRId64 ", more than the %" PRId64 " features of a token; use fewer, or give head_dim",
+                    qdri_json_where(size_node(root, &f->heads)).text, net->heads, net->hidden);
+}
+
+/* Each key head must serve the same number of heads. */
+static qdr_status check_groups(qdri_json_node node, const qdr_network *net, int is_absent)
+{
+    if (net->heads % net->kv_heads == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s is %s%" PRId64 ", which does not divide the %" PRId64
+                    " heads; each key head serves equally many",
+                    qdri_json_where(node).text, is_absent ? "missing, and means " : "", net->kv_heads, net->heads);
+}
+
+static qdr_status read_kv_heads(const qdri_json_node *root, const family *f, qdr_network *net)
+{
+    const qdri_json_node node = qdri_json_get(root, "num_key_value_heads");
+    const int is_absent = qdri_json_kind_of(node) == QDRI_JSON_ABSENT;
+    net->kv_heads = net->heads;
+    if (f->kv_heads < 0) return QDR_OK;
+    if (is_absent && f->kv_heads)
+        net->kv_heads = f->kv_heads;
+    else
+        QDR_TRY(qdri_json_int_or(node, 1, QDRI_NETWORK_MOST, net->heads, &net->kv_heads));
+    if (net->kv_heads <= net->heads) return check_groups(node, net, is_absent);
+    if (is_absent)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s is missing, and the %" PRId64 " of %s are more than the %" PRId64 " heads; give it",
+                        qdri_json_where(node).text, net->kv_heads, net->architecture, net->heads);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %" PRId64 "; at most the %" PRId64 " heads are needed",
+                    qdri_json_where(node).text, net->kv_heads, net->heads);
+}
+
+static qdr_status read_windows(const qdri_json_node *root, const family *f, qdr_network *net)
+{
+    int some = 0;
+    int64_t first = 0;
+    const qdri_json_node node = qdri_json_get(root, "sliding_window");
+    const int is_absent = qdri_json_kind_of(node) == QDRI_JSON_ABSENT;
+    if (f->window == 0) return QDR_OK;
+    if (f->some_windows) {
+        QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "use_sliding_window"), 0, &some));
+        QDR_TRY(qdri_json_int_or(qdri_json_get(root, "max_window_layers"), 0, QDRI_NETWORK_MOST, 28, &first));
+        if (!some) return QDR_OK;
+    }
+    QDR_TRY(qdri_json_int_or(node, 1, QDRI_NETWORK_MOST, is_absent ? f->window : 0, &net->window));
+    net->window_layers = net->window && first < net->layers ? net->layers - first : 0;
+    if (net->window_layers == 0) net->window = 0;
+    return QDR_OK;
+}
+
+/* ---- its options ---- */
+
+static qdr_status read_biases(const qdri_json_node *root, const family *f, qdr_network *net)
+{
+    if (f->attention_bias) {
+        QDR_TRY(qdri_json_flag_or(qdri_json_get(root, f->attention_bias), net->qkv_bias, &net->qkv_bias));
+        net->out_bias = net->qkv_bias;
+    }
+    if (!f->mlp_bias) return QDR_OK;
+    return qdri_json_flag_or(qdri_json_get(root, f->mlp_bias), net->mlp_bias, &net->mlp_bias);
+}
+
+static qdr_status read_choices(const qdri_json_node *root, const family *f, qdr_network *net)
+{
+    const char *activation;
+    int crossed;
+    QDR_TRY(qdri_json_string_or(qdri_json_get(root, f->activation_key), sizeof net->activation, f->activation,
+                                &activation));
+    snprintf(net->activation, sizeof net->activation, "%s", activation);
+    QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "tie_word_embeddings"), net->tied, &net->tied));
+    if (net->parallel_residual)
+        QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "use_parallel_residual"), 1, &net->parallel_residual));
+    QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "add_cross_attention"), 0, &crossed));
+    if (crossed)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is true; only attention of a sequence to itself is known",
+                        qdri_json_where(qdri_json_get(root, "add_cross_attention")).text);
+    return QDR_OK;
+}
+
+qdr_status qdri_network_read(const qdri_json *document, const char *name, qdr_network *network)
+{
+    qdri_json_node root;
+    const family *f = NULL;
+    qdr_network_counts counts;
+    QDR_TRY(qdri_json_root(document, &root));
+    QDR_TRY(find_family(&root, &f));
+    qdr_network net = f->shape;
+    net.version = QDR_OPTS_INIT;
+    net.norms_per_layer = 2;
+    snprintf(net.name, sizeof net.name, "%s", name);
+    QDR_TRY(read_sizes(&root, f, &net));
+    QDR_TRY(read_head_size(&root, f, &net));
+    QDR_TRY(read_kv_heads(&root, f, &net));
+    QDR_TRY(read_windows(&root, f, &net));
+    QDR_TRY(read_biases(&root, f, &net));
+    QDR_TRY(read_choices(&root, f, &net));
+    QDR_TRY(qdr_network_params(&net, &counts)); /* checks that they can be counted */
+    *network = net;
+    return QDR_OK;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The extents that occur in the tasks of a transformer's lists, for one network and plan: those of the rank with the
+ * largest. */
+#ifndef QDRI_PERFMODEL_NETWORK_SIZES_H
+#define QDRI_PERFMODEL_NETWORK_SIZES_H
+
+#include "quadrille/plan.h"
+
+/* Rows first, then columns, then elements of shards and small gradients. */
+typedef enum qdri_size {
+    QDRI_SIZE_ONE = 0,
+    QDRI_SIZE_ROWS, /* of a (z, d) cell in one forward pass */
+    QDRI_SIZE_ROWS_X, /* scattered over x */
+    QDRI_SIZE_ROWS_Y,
+    QDRI_SIZE_SEQUENCES_X, /* the same in whole sequences, or all if these are too few: attention */
+    QDRI_SIZE_POSITIONS, /* rows of P */
+    QDRI_SIZE_HIDDEN, /* columns: H/x */
+    QDRI_SIZE_QUERIES, /* heads·head_size/y */
+    QDRI_SIZE_QKV,
+    QDRI_SIZE_UP, /* for the first product of the MLP: F/y, twice that if gated */
+    QDRI_SIZE_FFN,
+    QDRI_SIZE_VOCAB, /* V/y */
+    QDRI_SIZE_SHARD_QKV, /* elements per member of z */
+    QDRI_SIZE_SHARD_PROJ,
+    QDRI_SIZE_SHARD_UP,
+    QDRI_SIZE_SHARD_DOWN,
+    QDRI_SIZE_SHARD_VOCAB,
+    QDRI_SIZE_SMALL, /* gradients of biases, norms and positions */
+    QDRI_SIZE_SMALL_X, /* those that are also summed over x */
+    QDRI_SIZE_SMALL_Y,
+    QDRI_N_SIZES
+} qdri_size;
+
+typedef struct qdri_sizes {
+    double of[QDRI_N_SIZES];
+    double sequences; /* of a forward pass, in a cell */
+    double heads, kv_heads; /* on this rank */
+    double context; /* tokens of a sequence */
+    double seen; /* average number of positions that a token attends to */
+    double elem_bytes, gradient_bytes;
+} qdri_sizes;
+
+/* n_layers: of the stage, for small gradients. */
+void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_layers, qdri_sizes *sizes);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The time of a collective on a machine's links. */
+#ifndef QDRI_PERFMODEL_PRICE_COLLECTIVE_H
+#define QDRI_PERFMODEL_PRICE_COLLECTIVE_H
+
+#include "price/group.h"
+#include "price/simulate.h"
+#include "quadrille/grid.h"
+
+/* One way to perform a collective: affine in the bytes of the whole vector. */
+typedef struct qdri_way {
+    double latency_secs, secs_per_byte;
+} qdri_way;
+
+enum { QDRI_MAX_WAYS = 2 * QDR_MAX_PROTOCOLS + 1 };
+
+/* The ways of one group, while all groups of its axis do the same: for one pass over the vector (all-gather,
+ * reduce-scatter) and for two (all-reduce). */
+typedef struct qdri_ways {
+    int n_ranks;
+    double start_secs; /* added once, whatever the way */
+    int n_once, n_twice;
+    qdri_way once[QDRI_MAX_WAYS], twice[QDRI_MAX_WAYS];
+    qdri_way message; /* from one rank to another */
+    double full_rate[QDR_MAX_LINKS]; /* the rate at which the group's flow saturates each level; 0: not used */
+    double n_flows; /* number of flows that share it: one for each adapter near the members of a unit */
+} qdri_ways;
+
+qdri_ways qdri_ways_make(const qdr_machine *machine, const qdri_group *group);
+/* A collective of a kind over n_bytes in total (for an all-gather or reduce-scatter: the parts of all members
+ * together): the fastest way when it runs alone. Zero for a group of one. See docs/model.md. */
+qdri_price qdri_coll_price(const qdri_ways *ways, qdr_coll_kind kind, double n_bytes);
+/* The sum of its latency_secs and work_secs. */
+double qdri_coll_secs(const qdri_ways *ways, qdr_coll_kind kind, double n_bytes);
+
+#endif

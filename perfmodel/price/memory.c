@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory, term by term: in closed form what lib/schedule/net.h computes for the same network. */
+#include "price/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/dtype.h"
+
+/* Elements of one layer's edges and of the gathered inputs that products keep. */
+static double layer_edges(const qdri_pricing *p, const qdr_network *network)
+{
+    const double *of = p->sizes.of;
+    const qdr_plan *plan = p->plan;
+    const int scattered = plan->layout == QDR_SCATTERED;
+    const double stream = of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS];
+    const double heads = of[scattered ? QDRI_SIZE_SEQUENCES_X : QDRI_SIZE_ROWS];
+    const double wide = of[scattered ? QDRI_SIZE_ROWS_X : QDRI_SIZE_ROWS];
+    const double rows = of[QDRI_SIZE_ROWS], hidden = of[QDRI_SIZE_HIDDEN];
+    const int rotates = network->positions == 0;
+    double elems = 6 * stream * hidden + heads * ((1 + rotates) * of[QDRI_SIZE_QKV] + of[QDRI_SIZE_QUERIES]) +
+                   wide * (of[QDRI_SIZE_UP] + (1 + p->machine->software.saved_ffn) * of[QDRI_SIZE_FFN]);
+    if (scattered && plan->y > 1 && !p->gathers_again) elems += 2 * rows * hidden;
+    if (scattered && plan->x > 1 && !p->gathers_again)
+        elems += (heads < rows ? rows * of[QDRI_SIZE_QUERIES] : 0) + rows * of[QDRI_SIZE_FFN];
+    return elems;
+}
+
+/* Bytes that operations keep per layer: two numbers per row and norm, one per row and head; scores if attention is not
+ * fused: softmax, mask and the masked result (Korthikanti et al. 2022). */
+static double layer_saved(const qdri_pricing *p, int with_scores)
+{
+    const double *of = p->sizes.of;
+    const int scattered = p->plan->layout == QDR_SCATTERED;
+    const double stream = of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS];
+    const double heads = of[scattered ? QDRI_SIZE_SEQUENCES_X : QDRI_SIZE_ROWS] * p->sizes.heads;
+    const double number = fmax(4, p->sizes.elem_bytes);
+    const int unfused = p->machine->software.score_bytes > 0;
+    const double scores = unfused && with_scores ? heads * p->sizes.context * (2 * p->sizes.elem_bytes + 1) : 0;
+    return 4 * stream * number + heads * number + scores;
+}
+
+/* Edges of embedding and head. */
+static double end_edges(const qdri_pricing *p, int is_first, int is_last)
+{
+    const double *of = p->sizes.of;
+    const int scattered = p->plan->layout == QDR_SCATTERED;
+    const double stream = of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS];
+    const double wide = of[scattered ? QDRI_SIZE_ROWS_X : QDRI_SIZE_ROWS];
+    const double gathered = scattered && p->plan->y > 1 ? of[QDRI_SIZE_ROWS] : 0;
+    const int by_bytes = p->machine->software.logit_memory_bytes > 0;
+    return is_first * stream * of[QDRI_SIZE_HIDDEN] +
+           is_last * ((stream + gathered) * of[QDRI_SIZE_HIDDEN] + (by_bytes ? 0 : wide * of[QDRI_SIZE_VOCAB]));
+}
+
+/* For one micro-batch: the edges of all layers, or those that recomputation keeps plus one whole layer. */
+static double activation_bytes(const qdri_pricing *p, const qdr_network *network, double n_layers, double n_in_flight)
+{
+    const double each = p->sizes.elem_bytes, edges = layer_edges(p, network) * each;
+    const int scattered = p->plan->layout == QDR_SCATTERED;
+    const double stream = p->sizes.of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS];
+    switch (p->plan->recompute) {
+    case QDR_RECOMPUTE_FULL:
+        return n_in_flight * n_layers * stream * p->sizes.of[QDRI_SIZE_HIDDEN] * each + edges + layer_saved(p, 1);
+    case QDR_RECOMPUTE_ATTENTION:
+        return n_in_flight * n_layers * (edges + layer_saved(p, 0)) + (layer_saved(p, 1) - layer_saved(p, 0));
+    case QDR_RECOMPUTE_NONE: break;
+    }
+    return n_in_flight * n_layers * (edges + layer_saved(p, 1));
+}
+
+/* Weights and gradients of one product, as a whole. */
+static double largest_shard(const qdri_pricing *p)
+{
+    const double *of = p->sizes.of;
+    const double layer = fmax(fmax(of[QDRI_SIZE_SHARD_QKV], of[QDRI_SIZE_SHARD_PROJ]),
+                              fmax(of[QDRI_SIZE_SHARD_UP], of[QDRI_SIZE_SHARD_DOWN]));
+    return fmax(layer, of[QDRI_SIZE_SHARD_VOCAB]);
+}
+
+/* Gradients of activations that are alive at the same time, and logits with their gradient. */
+static double workspace_bytes(const qdri_pricing *p, int is_last)
+{
+    const double *of = p->sizes.of, each = p->sizes.elem_bytes, rows = of[QDRI_SIZE_ROWS];
+    const double per_logit = p->machine->software.logit_memory_bytes;
+    const double live = p->plan->y > 1 ? p->machine->software.live_hidden : 0;
+    const double layer = rows * (2 * of[QDRI_SIZE_HIDDEN] + of[QDRI_SIZE_UP] + of[QDRI_SIZE_FFN]);
+    const double logits = rows * of[QDRI_SIZE_VOCAB];
+    const double head = per_logit > 0 ? logits * per_logit : (logits + 2 * rows * of[QDRI_SIZE_HIDDEN]) * each;
+    return fmax(layer * each, is_last * head) + live * rows * of[QDRI_SIZE_HIDDEN] * each;
+}
+
+static double parameter_elems(const qdri_pricing *p, const qdr_network *network, double n_layers, int is_first,
+                              int is_last)
+{
+    const double *of = p->sizes.of;
+    const double layer = of[QDRI_SIZE_SHARD_QKV] + of[QDRI_SIZE_SHARD_PROJ] + of[QDRI_SIZE_SHARD_UP] +
+                         of[QDRI_SIZE_SHARD_DOWN];
+    const int n_tables = is_first + (is_last && !(network->tied && is_first));
+    return n_layers * layer + n_tables * of[QDRI_SIZE_SHARD_VOCAB] + of[QDRI_SIZE_SMALL];
+}
+
+static double state_bytes(qdr_dtype dtype) { return dtype == QDR_F64 ? 16 : qdri_is_narrow(dtype) ? 12 : 8; }
+
+/* The factor by which a state is partitioned over more ranks than z. */
+static double parts(int wanted, int z) { return wanted > z ? (double)wanted / z : 1; }
+
+/* One stage: its number of layers, and which ends it has. */
+typedef struct stage {
+    double n_layers, n_in_flight;
+    int is_first, is_last;
+} stage;
+
+static void stage_memory(const qdri_pricing *p, const qdr_network *network, const stage *at,
+                         double m[QDR_N_MEMORY_TERMS])
+{
+    const qdr_plan *plan = p->plan;
+    const qdr_machine_software *software = &p->machine->software;
+    const double n_elems = parameter_elems(p, network, at->n_layers, at->is_first, at->is_last);
+    const double whole = largest_shard(p) * plan->z;
+    m[QDR_MEMORY_PARAMETERS] = n_elems * p->sizes.elem_bytes;
+    m[QDR_MEMORY_GRADIENTS] = n_elems * (p->sizes.gradient_bytes / parts(plan->gradient_parts, plan->z) +
+                                         (plan->d > 1 ? software->send_bytes : 0));
+    m[QDR_MEMORY_OPTIMIZER] = n_elems * state_bytes(plan->dtype) / parts(plan->optimizer_parts, plan->z);
+    m[QDR_MEMORY_ACTIVATIONS] = activation_bytes(p, network, at->n_layers, at->n_in_flight) +
+                                end_edges(p, at->is_first, at->is_last) * p->sizes.elem_bytes;
+    m[QDR_MEMORY_GATHERED] = plan->z > 1 ? 2 * whole * (p->sizes.elem_bytes + p->sizes.gradient_bytes) : 0;
+    m[QDR_MEMORY_WORKSPACE] = workspace_bytes(p, at->is_last);
+    m[QDR_MEMORY_RESERVE] = software->fixed_bytes + software->fragment_share * m[QDR_MEMORY_ACTIVATIONS];
+}
+
+/* A later stage keeps fewer micro-batches until their backward pass; the last stage keeps one. */
+void qdri_memory(const qdri_pricing *p, const qdr_network *network, const qdri_stages *stages, double n_micro,
+                 qdr_plan_result *result)
+{
+    const int n = stages->n;
+    const stage ends[2] = {{stages->first, fmin(n_micro, n), 1, n == 1}, {stages->last, 1, n == 1, 1}};
+    result->memory_bytes = 0;
+    for (int i = 0; i < (n > 1 ? 2 : 1); i++) {
+        double m[QDR_N_MEMORY_TERMS], sum = 0;
+        stage_memory(p, network, &ends[i], m);
+        for (int t = 0; t < QDR_N_MEMORY_TERMS; t++) sum += m[t];
+        if (sum <= result->memory_bytes) continue;
+        result->memory_bytes = sum;
+        memcpy(result->memory, m, sizeof m);
+    }
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model: checks a plan, finds its template, prices it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/dtype.h"
+#include "core/order.h"
+#include "core/size.h"
+#include "network/network.h"
+#include "price/gemm.h"
+#include "price/memory.h"
+#include "price/model.h"
+
+qdr_status qdr_model_create(const qdr_machine *machine, const qdr_network *network, qdr_model **model)
+{
+    qdr_network_counts counts;
+    if (!model) return QDR_FAIL(QDR_ERR_ARGUMENT, "model: the result pointer is NULL");
+    *model = NULL;
+    QDR_TRY(qdr_machine_check(machine, machine ? machine->name : "machine"));
+    QDR_TRY(qdr_network_params(network, &counts));
+    QDR_TRY(QDRI_NEW(1, "a model", model));
+    (*model)->machine = *machine;
+    (*model)->network = *network;
+    return QDR_OK;
+}
+
+void qdr_model_destroy(qdr_model **model)
+{
+    if (!model || !*model) return;
+    for (int i = 0; i < (*model)->n_templates; i++) qdri_template_free((*model)->templates[i]);
+    free((*model)->templates);
+    qdri_step_work_free(&(*model)->work);
+    free(*model);
+    *model = NULL;
+}
+
+/* ---- plans ---- */
+
+int qdri_parts_nest(int parts, int inner, int most)
+{
+    return parts == 0 || (parts >= inner && parts % inner == 0 && most % parts == 0);
+}
+
+static qdr_status check_parts(const qdr_plan *plan, const char *what, int parts, int inner)
+{
+    const int most = plan->z * plan->d;
+    if (qdri_parts_nest(parts, inner, most)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: %s in %d parts; use a multiple of %d that divides z·d = %d", what, parts,
+                    inner, most);
+}
+
+static qdr_status check_grid(const qdr_plan *plan, const qdr_model *model)
+{
+    if (plan->x < 1 || plan->y < 1 || plan->z < 1 || plan->d < 1)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: grid %dx%dx%dx%d; every axis must be ≥ 1", plan->x, plan->y, plan->z,
+                        plan->d);
+    const double n_ranks = (double)plan->x * plan->y * plan->z * plan->d * fmax(1, plan->pipeline);
+    if (n_ranks > INT32_MAX)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: %.0f ranks; at most 2147483647 are possible", n_ranks);
+    if (plan->order[0] && !qdri_is_order(plan->order))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: order '%.7s' must be a permutation of xyzd", plan->order);
+    const qdr_network *network = &model->network;
+    const int may_be_empty = model->machine.software.balanced_stages; /* the last stage may have only the head */
+    if (plan->pipeline < 0 || plan->interleave < 0 || plan->pipeline > network->layers * (1 + may_be_empty))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "plan: %d stages with %d parts each for %" PRId64
+                        " layers; use between 1 stage and one per layer",
+                        plan->pipeline, plan->interleave, network->layers);
+    QDR_TRY(check_parts(plan, "gradients", plan->gradient_parts, plan->z));
+    return check_parts(plan, "optimizer state", plan->optimizer_parts,
+                       plan->gradient_parts ? plan->gradient_parts : plan->z);
+}
+
+qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
+{
+    if (plan->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: version is %u; begin the plan with QDR_OPTS_INIT", plan->version);
+    QDR_TRY(check_grid(plan, model));
+    if (plan->batch < 1 || plan->micro_batch < 0 || plan->sequence < 0)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "plan: batch %" PRId64 ", micro-batch %" PRId64 ", sequence %" PRId64
+                        "; the batch must be ≥ 1, the others ≥ 0",
+                        plan->batch, plan->micro_batch, plan->sequence);
+    if ((int)plan->recompute < 0 || plan->recompute > QDR_RECOMPUTE_FULL ||
+        (plan->layout != QDR_REPLICATED && plan->layout != QDR_SCATTERED))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "plan: recompute %d, layout %d; use QDR_RECOMPUTE_… and QDR_REPLICATED or "
+                        "QDR_SCATTERED",
+                        (int)plan->recompute, (int)plan->layout);
+    if (!qdri_is_float(plan->dtype))
+        return QDR_FAIL(QDR_ERR_DTYPE, "plan: type %d; use " QDRI_FLOAT_NAMES, (int)plan->dtype);
+    if (!(qdri_machine_products(&model->machine, plan->dtype)->peak_flops > 0))
+        return QDR_FAIL(QDR_ERR_DTYPE, "plan: %s has no peak for %s", model->machine.name, qdr_dtype_name(plan->dtype));
+    return QDR_OK;
+}
+
+/* ---- templates ---- */
+
+qdr_status qdri_model_template(qdr_model *model, const qdr_plan *plan, const qdri_template **found)
+{
+    const qdri_structure wanted = qdri_structure_of(&model->network, plan);
+    for (int i = 0; i < model->n_templates; i++) {
+        *found = model->templates[i];
+        if (memcmp(&(*found)->structure, &wanted, sizeof wanted) == 0) return QDR_OK;
+    }
+    QDR_TRY(qdri_list_grow((void **)&model->templates, model->n_templates, &model->capacity, sizeof *model->templates,
+                           "templates"));
+    QDR_TRY(qdri_template_make(&wanted, &model->templates[model->n_templates]));
+    *found = model->templates[model->n_templates++];
+    return QDR_OK;
+}
+
+/* ---- prediction ---- */
+
+static qdr_status set_rates(const qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
+{
+    const int64_t sequence = plan->sequence ? plan->sequence : model->network.context;
+    const double tokens = (double)plan->batch * (double)sequence;
+    const double n_ranks = (double)plan->x * plan->y * plan->z * plan->d * fmax(1, plan->pipeline);
+    qdr_network_flops flops;
+    QDR_TRY(qdr_network_flops_per_token(&model->network, sequence, &flops));
+    result->flops = 3 * tokens * (flops.linear + flops.head + flops.attention);
+    result->tokens_per_sec = tokens / result->secs;
+    result->peak_share = result->flops /
+                         (result->secs * n_ranks * qdri_machine_products(&model->machine, plan->dtype)->peak_flops);
+    return QDR_OK;
+}
+
+qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing,
+                             qdr_plan_result *result)
+{
+    const qdri_stages stages = qdri_stages_make(&model->machine, &model->network, plan);
+    qdri_pricing_make(&model->machine, &model->network, plan, stages.first, pricing);
+    result->n_micro = qdri_micro_batches(plan, &pricing->sizes);
+    qdri_memory(pricing, &model->network, &stages, result->n_micro, result);
+    if (result->memory_bytes > model->machine.memory_bytes && !pricing->gathers_again) {
+        qdri_pricing_gather_again(pricing);
+        qdri_memory(pricing, &model->network, &stages, result->n_micro, result);
+    }
+    return stages;
+}
+
+static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
+{
+    const qdri_template *template = NULL;
+    qdri_pricing pricing;
+    QDR_TRY(qdri_plan_check(model, plan));
+    QDR_TRY(qdri_model_template(model, plan, &template));
+    const qdri_stages stages = qdri_model_price(model, plan, &pricing, result);
+    QDR_TRY(qdri_step_time(template, &pricing, &stages, &model->work, result));
+    return set_rates(model, plan, result);
+}
+
+qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
+{
+    if (!model || !plan || !result)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "model: the model, the plan or the result pointer is NULL");
+    memset(result, 0, sizeof *result);
+    const qdr_status status = predict(model, plan, result);
+    if (status != QDR_OK) memset(result, 0, sizeof *result);
+    return status;
+}
+
+const char *qdr_time_term_name(qdr_time_term term)
+{
+    static const char *const names[] = {"products", "attention", "kernels", "recompute", "ends",   "optimizer",
+                                        "x",        "y",         "z",       "d",         "bubble", "host"};
+    return term >= 0 && term < QDR_N_TIME_TERMS ? names[term] : "?";
+}
+
+const char *qdr_memory_term_name(qdr_memory_term term)
+{
+    static const char *const names[] = {"parameters", "gradients", "optimizer", "activations",
+                                        "gathered",   "workspace", "reserve"};
+    return term >= 0 && term < QDR_N_MEMORY_TERMS ? names[term] : "?";
+}

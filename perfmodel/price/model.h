@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The implementation of a model. */
+#ifndef QDRI_PERFMODEL_PRICE_MODEL_H
+#define QDRI_PERFMODEL_PRICE_MODEL_H
+
+#include "price/step.h"
+
+struct qdr_model {
+    qdr_machine machine;
+    qdr_network network;
+    qdri_template **templates;
+    int n_templates, capacity;
+    qdri_step_work work;
+};
+
+/* Partitions of gradients or optimizer state over at most `most` ranks, of what is in `inner` parts already; 0: the
+ * same number. */
+int qdri_parts_nest(int parts, int inner, int most);
+/* Checks that the plan can be priced. */
+QDR_NODISCARD qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan);
+/* The template for the plan's structure, created if it is the first. */
+QDR_NODISCARD qdr_status qdri_model_template(qdr_model *model, const qdr_plan *plan, const qdri_template **found);
+/* Prices of a plan that was checked, with gathered rows kept if they fit, and its stages; sets n_micro and memory of
+ * the result. */
+qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing,
+                             qdr_plan_result *result);
+
+#endif

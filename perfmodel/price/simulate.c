@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Simulated time, event by event. */
+#include "price/simulate.h"
+
+#include <float.h>
+#include <string.h>
+
+void qdri_sim_list_make(const qdri_schedule *schedule, int *next, qdri_sim_list *list)
+{
+    int last[QDRI_N_STREAMS];
+    *list = (qdri_sim_list){.n_tasks = schedule->n_tasks, .tasks = schedule->tasks, .next = next};
+    for (int s = 0; s < QDRI_N_STREAMS; s++) list->first[s] = last[s] = -1;
+    for (int i = 0; i < schedule->n_tasks; i++) {
+        const int s = schedule->tasks[i].stream;
+        next[i] = -1;
+        if (last[s] < 0)
+            list->first[s] = i;
+        else
+            next[last[s]] = i;
+        last[s] = i;
+    }
+}
+
+/* ---- links ---- */
+
+/* How many more bytes per second each growing flow can get before a link is full; *full: that link. */
+static double room_on_links(int n, const qdri_price *const transfers[], const double rates[], const int grows[],
+                            int *full)
+{
+    double least = DBL_MAX;
+    for (int link = 0; link < QDR_MAX_LINKS; link++) {
+        double taken = 0, growing = 0;
+        for (int i = 0; i < n; i++) {
+            const double use = transfers[i]->use[link];
+            taken += rates[i] * use;
+            if (grows[i]) growing += use / transfers[i]->flow_bytes_per_sec;
+        }
+        if (!(growing > 0 && (1 - taken) / growing < least)) continue;
+        least = (1 - taken) / growing;
+        *full = link;
+    }
+    return least > 0 ? least : 0;
+}
+
+/* Each round stops at least the transfer, or those on the link, that allowed it no more: whatever the rounding of the
+ * rates, there are no more rounds than transfers. */
+void qdri_share_links(int n, const qdri_price *const transfers[], double rates[])
+{
+    int grows[QDRI_N_STREAMS], n_growing = n;
+    for (int i = 0; i < n; i++) {
+        rates[i] = 0;
+        grows[i] = 1;
+    }
+    while (n_growing > 0) {
+        int full = -1, fastest = -1;
+        double step = room_on_links(n, transfers, rates, grows, &full);
+        for (int i = 0; i < n; i++) {
+            const double left = (1 - rates[i]) * transfers[i]->flow_bytes_per_sec;
+            if (!grows[i] || left >= step) continue;
+            step = left;
+            fastest = i;
+        }
+        n_growing = 0;
+        for (int i = 0; i < n; i++) {
+            if (!grows[i]) continue;
+            rates[i] += step / transfers[i]->flow_bytes_per_sec;
+            const int stops = fastest >= 0 ? i == fastest : full < 0 || transfers[i]->use[full] > 0;
+            if (stops || rates[i] >= 1 - 1e-12) grows[i] = 0;
+            n_growing += grows[i];
+        }
+    }
+}
+
+/* ---- streams ---- */
+
+typedef struct simulation {
+    const qdri_sim_list *list;
+    const qdri_price *prices;
+    const qdri_sim_slowdown *slowdown;
+    double now;
+    int next[QDRI_N_STREAMS]; /* task that is waiting to start; -1: none */
+    int finished[QDRI_N_STREAMS]; /* last finished task; -1: none */
+    int n_active, active[QDRI_N_STREAMS]; /* streams with a running task */
+    int running[QDRI_N_STREAMS];
+    double latency[QDRI_N_STREAMS], work[QDRI_N_STREAMS]; /* what remains of the running task */
+    double rate[QDRI_N_STREAMS];
+    qdri_sim_times *times;
+    qdri_sim_span *spans;
+} simulation;
+
+static int may_start(const simulation *sim, const qdri_task *task)
+{
+    for (int i = 0; i < task->n_waits; i++) {
+        const int other = task->waits[i];
+        if (sim->finished[sim->list->tasks[other].stream] < other) return 0;
+    }
+    return 1;
+}
+
+static int start_ready(simulation *sim)
+{
+    int n_started = 0;
+    for (int s = 0; s < QDRI_N_STREAMS; s++) {
+        const int i = sim->next[s];
+        if (i < 0 || sim->running[s] >= 0 || !may_start(sim, &sim->list->tasks[i])) continue;
+        sim->running[s] = i;
+        sim->next[s] = sim->list->next[i];
+        sim->latency[s] = sim->prices[i].latency_secs;
+        sim->work[s] = sim->prices[i].work_secs;
+        sim->active[sim->n_active++] = s;
+        if (sim->spans) sim->spans[i].start_secs = sim->now;
+        n_started++;
+    }
+    return n_started;
+}
+
+/* The rates at which the work of all running tasks progresses; latency passes at rate 1. */
+static void set_rates(simulation *sim)
+{
+    const qdri_price *transfers[QDRI_N_STREAMS];
+    double rates[QDRI_N_STREAMS];
+    int streams[QDRI_N_STREAMS], n = 0;
+    for (int a = 0; a < sim->n_active; a++) {
+        const int s = sim->active[a];
+        const qdri_price *price = &sim->prices[sim->running[s]];
+        if (!(price->flow_bytes_per_sec > 0) || sim->latency[s] > 0) continue;
+        transfers[n] = price;
+        streams[n++] = s;
+    }
+    const double beside_transfers = n ? 1 / (1 + sim->slowdown->processor) : 1;
+    for (int a = 0; a < sim->n_active; a++) sim->rate[sim->active[a]] = beside_transfers;
+    rates[0] = 1;
+    if (n > 1) qdri_share_links(n, transfers, rates);
+    const int computes = sim->running[QDRI_STREAM_OF_COMPUTE] >= 0;
+    const double slowed = computes ? 1 / (1 + sim->slowdown->transfer) : 1;
+    for (int i = 0; i < n; i++) sim->rate[streams[i]] = rates[i] * slowed;
+}
+
+/* The time until the next task ends, or its work begins. */
+static double next_event_secs(const simulation *sim)
+{
+    double secs = DBL_MAX;
+    for (int a = 0; a < sim->n_active; a++) {
+        const int s = sim->active[a];
+        const double left = sim->latency[s] > 0 ? sim->latency[s] : sim->work[s] / sim->rate[s];
+        if (left < secs) secs = left;
+    }
+    return secs;
+}
+
+static void count_exposed(simulation *sim, double secs)
+{
+    const double share = secs / (sim->n_active ? sim->n_active : 1);
+    if (sim->running[QDRI_STREAM_OF_COMPUTE] >= 0) return;
+    for (int a = 0; a < sim->n_active; a++) sim->times->exposed[sim->active[a]] += share;
+}
+
+static void finish(simulation *sim, int a)
+{
+    const int s = sim->active[a], i = sim->running[s];
+    sim->finished[s] = i;
+    sim->running[s] = -1;
+    sim->active[a] = sim->active[--sim->n_active];
+    sim->times->stream_end[s] = sim->now;
+    if (sim->spans) sim->spans[i].end_secs = sim->now;
+}
+
+static void advance(simulation *sim, double secs)
+{
+    count_exposed(sim, secs);
+    sim->now += secs;
+    for (int a = 0; a < sim->n_active; a++) {
+        const int s = sim->active[a];
+        sim->times->busy[s] += secs;
+        if (sim->latency[s] > 0) {
+            sim->latency[s] -= secs;
+            if (sim->latency[s] < 1e-15) sim->latency[s] = 0;
+        } else {
+            sim->work[s] -= secs * sim->rate[s];
+        }
+    }
+    for (int a = sim->n_active - 1; a >= 0; a--) {
+        const int s = sim->active[a];
+        if (sim->latency[s] <= 0 && sim->work[s] <= 1e-15) finish(sim, a);
+    }
+}
+
+void qdri_simulate(const qdri_sim_list *list, const qdri_price *prices, const qdri_sim_slowdown *slowdown,
+                   qdri_sim_times *times, qdri_sim_span *spans)
+{
+    simulation sim = {.list = list, .prices = prices, .slowdown = slowdown, .times = times, .spans = spans};
+    memset(times, 0, sizeof *times);
+    memcpy(sim.next, list->first, sizeof sim.next);
+    for (int s = 0; s < QDRI_N_STREAMS; s++) sim.finished[s] = sim.running[s] = -1;
+    while (start_ready(&sim) || sim.n_active) {
+        set_rates(&sim);
+        advance(&sim, next_event_secs(&sim));
+    }
+    times->end_secs = sim.now;
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A step: forward and backward passes of micro-batches, stages of a pipeline, the optimizer.
+ *
+ * A list of few layers is simulated. From the third on, each of its layers takes as long as the one before, so a list
+ * of L layers ends L - 4 layer times after this one. A stream that falls further behind the processor with every layer
+ * (such as sums of gradients on a slow network) may end last instead, according to its own time per layer. */
+#include "price/step.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+#include "network/stages.h"
+
+void qdri_step_work_free(qdri_step_work *work)
+{
+    free(work->prices);
+    free(work->spans);
+    *work = (qdri_step_work){.capacity = 0};
+}
+
+static qdr_status work_reserve(qdri_step_work *work, int n_tasks)
+{
+    if (work->capacity >= n_tasks) return QDR_OK;
+    qdri_step_work_free(work);
+    QDR_TRY(QDRI_NEW(n_tasks, "a simulation", &work->prices));
+    QDR_TRY(QDRI_NEW(n_tasks, "a simulation", &work->spans));
+    work->capacity = n_tasks;
+    return QDR_OK;
+}
+
+/* ---- one list ---- */
+
+/* One forward or backward pass of a stage's parts; the terms of each part add up to its time. */
+typedef struct phase {
+    double layer_secs; /* of each layer */
+    double first_secs, last_secs; /* of embedding, and of head and loss, in addition to the layers */
+    double time[3][QDR_N_TIME_TERMS]; /* of a layer, of the embedding, of the head */
+    double busy[3][QDR_N_AXES];
+    double host_secs[3];
+} phase;
+
+enum { OF_LAYER, OF_FIRST, OF_LAST };
+
+typedef struct simulated {
+    qdri_sim_times times;
+    const qdri_sim_span *spans;
+} simulated;
+
+static double end_of(const simulated *sim, int task) { return task < 0 ? 0 : sim->spans[task].end_secs; }
+
+/* The time from one layer to the next on a stream: between the two middle layers. */
+static double growth(const qdri_template_list *list, const simulated *sim, int stream, int backward)
+{
+    const int from = backward ? list->last_of_layer[2][stream] : list->last_of_layer[1][stream];
+    const int to = backward ? list->last_of_layer[1][stream] : list->last_of_layer[2][stream];
+    return from < 0 || to < 0 ? 0 : end_of(sim, to) - end_of(sim, from);
+}
+
+/* Adds the times of roles, by term, for a layer, for the first and for the last part. */
+static void add_up_roles(const qdri_template *template, const qdri_template_list *list, const qdri_role_price *roles,
+                         phase *p)
+{
+    for (int r = 0; r < template->n_roles; r++) {
+        const qdri_role *role = &template->roles[r];
+        const double n[3] = {list->n_in_layer[r], list->n_in_first[r], list->n_in_last[r]};
+        for (int part = 0; part < 3; part++) {
+            p->host_secs[part] += n[part] * roles[r].host_secs;
+            if (role->kind == QDRI_TASK_COLLECTIVE)
+                p->busy[part][qdr_channel_axis(role->channel)] += n[part] * roles[r].secs;
+            else if (role->on_processor)
+                p->time[part][qdri_role_term(role)] += n[part] * roles[r].secs;
+        }
+    }
+}
+
+static double sum_of(const double *terms)
+{
+    double sum = 0;
+    for (int t = 0; t < QDR_N_TIME_TERMS; t++) sum += terms[t];
+    return sum;
+}
+
+/* The time of a part beyond its work on the processor was spent waiting, or on work slowed down by transfers. */
+static void add_waiting(const simulated *sim, double secs, double *terms)
+{
+    double all = 0, by_axis[QDR_N_AXES] = {0};
+    const double left = secs - sum_of(terms);
+    for (int s = 1; s < QDRI_N_STREAMS; s++) {
+        by_axis[qdr_channel_axis((qdr_channel)(s - 1))] += sim->times.exposed[s];
+        all += sim->times.exposed[s];
+    }
+    if (!(all > 0)) {
+        terms[QDR_TIME_PRODUCTS] += left;
+        return;
+    }
+    for (int axis = 0; axis < QDR_N_AXES; axis++) terms[QDR_TIME_X + axis] += left * by_axis[axis] / all;
+}
+
+static void simulate_list(const qdri_template *template, qdri_list_kind kind, const qdri_pricing *pricing,
+                          qdri_step_work *work, simulated *sim)
+{
+    const qdri_template_list *list = &template->lists[kind];
+    const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(pricing->machine);
+    for (int i = 0; i < list->sim.n_tasks; i++) work->prices[i] = work->roles[list->role[i]].price;
+    sim->spans = work->spans;
+    qdri_simulate(&list->sim, work->prices, &slowdown, &sim->times, work->spans);
+}
+
+/* The times at a list's beginning and end, in addition to the layers. */
+static void set_ends(const qdri_template_list *list, const simulated *sim, int backward, phase *p)
+{
+    const double all = sim->times.end_secs - QDRI_TEMPLATE_LAYERS * p->layer_secs;
+    const int begin = backward ? list->last_of_last : list->last_of_first;
+    double at_begin = fmin(end_of(sim, begin), all);
+    if (at_begin < 0) at_begin = 0;
+    p->first_secs = backward ? all - at_begin : at_begin;
+    p->last_secs = backward ? at_begin : all - at_begin;
+}
+
+static void make_phase(const qdri_template *template, qdri_list_kind kind, double n_layers, const qdri_pricing *pricing,
+                       qdri_step_work *work, phase *p)
+{
+    const qdri_template_list *list = &template->lists[kind];
+    const int backward = kind != QDRI_LIST_FORWARD;
+    simulated sim;
+    memset(p, 0, sizeof *p);
+    simulate_list(template, kind, pricing, work, &sim);
+    p->layer_secs = growth(list, &sim, QDRI_STREAM_OF_COMPUTE, backward);
+    add_up_roles(template, list, work->roles, p);
+    set_ends(list, &sim, backward, p);
+    /* A stream that falls behind ends last if there are enough layers. Only sums of gradients can do so: for everything
+     * else the processor waits, and what is gathered ahead of the first layers, for which it has not waited yet, says
+     * nothing about later layers. */
+    const double by_processor = sim.times.end_secs + (n_layers - QDRI_TEMPLATE_LAYERS) * p->layer_secs;
+    static const qdr_channel sums[] = {QDR_CHANNEL_Z_REDUCE, QDR_CHANNEL_D_REDUCE};
+    for (int i = 0; i < 2; i++) {
+        const int s = QDRI_STREAM_OF_CHANNEL(sums[i]);
+        const double more = growth(list, &sim, s, backward);
+        const double late = sim.times.stream_end[s] + (n_layers - QDRI_TEMPLATE_LAYERS) * more - by_processor;
+        if (more > p->layer_secs && late > 0)
+            p->layer_secs = fmax(p->layer_secs, (by_processor + late - p->first_secs - p->last_secs) / n_layers);
+    }
+    add_waiting(&sim, p->layer_secs, p->time[OF_LAYER]);
+    add_waiting(&sim, p->first_secs, p->time[OF_FIRST]);
+    add_waiting(&sim, p->last_secs, p->time[OF_LAST]);
+}
+
+/* ---- a stage ---- */
+
+/* The time of a phase on a stage, including the host that enqueues it. */
+typedef struct amount {
+    double secs, time[QDR_N_TIME_TERMS], busy[QDR_N_AXES];
+} amount;
+
+static void add_part(const phase *p, int part, double times, amount *sum, double *host_secs)
+{
+    const double secs = part == OF_LAYER ? p->layer_secs : part == OF_FIRST ? p->first_secs : p->last_secs;
+    sum->secs += times * secs;
+    for (int t = 0; t < QDR_N_TIME_TERMS; t++) sum->time[t] += times * p->time[part][t];
+    for (int axis = 0; axis < QDR_N_AXES; axis++) sum->busy[axis] += times * p->busy[part][axis];
+    *host_secs += times * p->host_secs[part];
+}
+
+/* Host and device work at the same time; if both take about as long, neither alone determines the time. */
+static void add_host(const qdr_machine_software *software, double host_secs, amount *a)
+{
+    if (!(software->host_power > 0) || !(host_secs > 0)) return;
+    const double power = fmax(software->host_power, 1); /* 1: one after the other, the slowest case */
+    const double most = fmax(host_secs, a->secs);
+    const double secs = most * pow(pow(host_secs / most, power) + pow(a->secs / most, power), 1 / power);
+    a->time[QDR_TIME_HOST] += secs - a->secs;
+    a->secs = secs;
+}
+
+static amount stage_phase(const phase *p, const qdr_machine_software *software, double n_layers, int is_first,
+                          int is_last)
+{
+    amount a = {.secs = 0};
+    double host_secs = 0;
+    add_part(p, OF_LAYER, n_layers, &a, &host_secs);
+    if (is_first) add_part(p, OF_FIRST, 1, &a, &host_secs);
+    if (is_last) add_part(p, OF_LAST, 1, &a, &host_secs);
+    add_host(software, host_secs, &a);
+    return a;
+}
+
+static void add_amount(const amount *a, double times, amount *sum)
+{
+    sum->secs += times * a->secs;
+    for (int t = 0; t < QDR_N_TIME_TERMS; t++) sum->time[t] += times * a->time[t];
+    for (int axis = 0; axis < QDR_N_AXES; axis++) sum->busy[axis] += times * a->busy[axis];
+}
+
+/* Adds a time that belongs to one term. */
+static void add_secs(double secs, qdr_time_term term, amount *sum)
+{
+    sum->secs += secs;
+    sum->time[term] += secs;
+}
+
+/* The priced lists of one micro-batch. */
+typedef struct phases {
+    phase forward, before, last;
+    double n_micro;
+} phases;
+
+/* Recomputation: the forward pass of the layers again, or of their attention. */
+static void add_recompute(const qdri_template *template, const qdri_pricing *pricing, const qdri_step_work *work,
+                          const phase *forward, phase *backward)
+{
+    double secs = 0;
+    if (pricing->plan->recompute == QDR_RECOMPUTE_FULL) {
+        secs = forward->layer_secs;
+        backward->host_secs[OF_LAYER] += forward->host_secs[OF_LAYER];
+        for (int axis = 0; axis < QDR_N_AXES; axis++) backward->busy[OF_LAYER][axis] += forward->busy[OF_LAYER][axis];
+    } else if (pricing->plan->recompute == QDR_RECOMPUTE_ATTENTION) {
+        for (int r = 0; r < template->n_roles; r++) {
+            const qdri_role *role = &template->roles[r];
+            if (role->kind != QDRI_TASK_FORWARD || role->node_kind != QDRI_NODE_ATTENTION) continue;
+            secs += work->roles[r].secs;
+            backward->host_secs[OF_LAYER] += work->roles[r].host_secs;
+        }
+    }
+    backward->layer_secs += secs;
+    backward->time[OF_LAYER][QDR_TIME_RECOMPUTE] += secs;
+}
+
+double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes)
+{
+    const double cells = (double)plan->z * plan->d;
+    return ceil(ceil((double)plan->batch / cells) / sizes->sequences);
+}
+
+static void price_roles(const qdri_template *template, const qdri_pricing *pricing, qdri_step_work *work)
+{
+    for (int r = 0; r < template->n_roles; r++) work->roles[r] = qdri_role_price_of(pricing, &template->roles[r]);
+}
+
+qdri_list_kind qdri_before_list(const qdri_pricing *pricing)
+{
+    return pricing->d_parts > 1 ? QDRI_LIST_BACKWARD_LAST : QDRI_LIST_BACKWARD_BEFORE;
+}
+
+static void make_phases(const qdri_template *template, double n_layers, const qdri_pricing *pricing,
+                        qdri_step_work *work, phases *all)
+{
+    price_roles(template, pricing, work);
+    all->n_micro = qdri_micro_batches(pricing->plan, &pricing->sizes);
+    make_phase(template, QDRI_LIST_FORWARD, n_layers, pricing, work, &all->forward);
+    make_phase(template, all->n_micro > 1 ? QDRI_LIST_BACKWARD_LAST : QDRI_LIST_BACKWARD_ONLY, n_layers, pricing, work,
+               &all->last);
+    add_recompute(template, pricing, work, &all->forward, &all->last);
+    all->before = all->last;
+    if (all->n_micro == 1) return;
+    if (pricing->d_parts > 1) {
+        qdri_pricing before = *pricing;
+        qdri_pricing_before_last(&before);
+        price_roles(template, &before, work);
+    }
+    make_phase(template, qdri_before_list(pricing), n_layers, pricing, work, &all->before);
+    add_recompute(template, pricing, work, &all->forward, &all->before);
+}
+
+/* One forward and one backward pass of a stage. */
+static amount slot_of(const phases *all, const phase *backward, const qdr_machine_software *software, double n_layers,
+                      int is_first, int is_last)
+{
+    amount slot = stage_phase(&all->forward, software, n_layers, is_first, is_last);
+    const amount back = stage_phase(backward, software, n_layers, is_first, is_last);
+    add_amount(&back, 1, &slot);
+    if (software->host_power > 0) add_secs(software->microbatch_secs, QDR_TIME_HOST, &slot);
+    return slot;
+}
+
+/* ---- the pipeline ---- */
+
+/* Messages between stages for one micro-batch: activations forward, their gradients back. If a stage's ranks have
+ * copies, each sends a part, and the parts are gathered by the receivers (Narayanan et al. 2021, 4.1). */
+static double send_secs(const qdri_pricing *pricing)
+{
+    const qdr_plan *plan = pricing->plan;
+    const int in_stage = plan->x * plan->y * plan->z * plan->d;
+    const qdri_group group = qdri_group_make(pricing->machine, 2, in_stage, in_stage * plan->pipeline);
+    const qdri_ways ways = qdri_ways_make(pricing->machine, &group);
+    const double whole = pricing->sizes.of[QDRI_SIZE_ROWS] * pricing->sizes.of[QDRI_SIZE_HIDDEN] *
+                         pricing->sizes.elem_bytes;
+    const double gather = plan->layout == QDR_SCATTERED ? 0
+                                                        : qdri_coll_secs(&pricing->ways[QDR_Y], QDR_ALL_GATHER, whole);
+    return 2 * (qdri_coll_secs(&ways, QDR_SEND_RECV, whole / plan->y) + gather);
+}
+
+/* For a stage and its neighbours, per micro-batch. */
+static double stall_secs(const qdri_pricing *pricing, int n_neighbours, double memory_bytes)
+{
+    const qdr_machine *machine = pricing->machine;
+    const qdr_machine_software *software = &machine->software;
+    const double nodes = qdri_job_nodes(machine, pricing->plan);
+    const int many = software->stall_nodes > 0 && nodes >= software->stall_nodes;
+    const int full = software->stall_memory_share > 0 &&
+                     memory_bytes > software->stall_memory_share * machine->memory_bytes;
+    return many || full ? n_neighbours * software->stall_secs : 0;
+}
+
+/* Stages of a pipeline: a slot is one forward and one backward pass. */
+typedef struct pipe {
+    amount first, middle, last;
+} pipe;
+
+static pipe make_pipe(const phases *all, const phase *backward, const qdri_pricing *pricing, const qdri_stages *stages,
+                      double memory_bytes)
+{
+    const qdr_machine_software *software = &pricing->machine->software;
+    pipe p = {.first = slot_of(all, backward, software, stages->first, 1, 0),
+              .middle = slot_of(all, backward, software, stages->middle, 0, 0),
+              .last = slot_of(all, backward, software, stages->last, 0, 1)};
+    add_secs(stall_secs(pricing, 1, memory_bytes), QDR_TIME_BUBBLE, &p.first);
+    add_secs(stall_secs(pricing, 2, memory_bytes), QDR_TIME_BUBBLE, &p.middle);
+    add_secs(stall_secs(pricing, 1, memory_bytes), QDR_TIME_BUBBLE, &p.last);
+    return p;
+}
+
+static const amount *slowest_of(const pipe *p, int n_stages)
+{
+    const amount *slowest = p->first.secs > p->last.secs ? &p->first : &p->last;
+    return n_stages > 2 && p->middle.secs > slowest->secs ? &p->middle : slowest;
+}
+
+/* The slowest stage is always busy, except while the others fill and drain (Narayanan et al. 2021, 2.2). */
+static void run_pipeline(const phases *all, const qdri_pricing *pricing, const qdri_stages *stages, double memory_bytes,
+                         amount *step)
+{
+    const int v = pricing->plan->interleave > 1 ? pricing->plan->interleave : 1;
+    const double sends = send_secs(pricing) * v;
+    const pipe before = make_pipe(all, &all->before, pricing, stages, memory_bytes),
+               end = make_pipe(all, &all->last, pricing, stages, memory_bytes);
+    const amount *slowest = slowest_of(&before, stages->n);
+    const double others = before.first.secs + before.last.secs - slowest->secs + (stages->n - 2) * before.middle.secs +
+                          (stages->n - 1) * sends;
+    add_amount(slowest, all->n_micro - 1, step);
+    add_amount(slowest_of(&end, stages->n), 1, step);
+    add_secs(all->n_micro * sends + others / v, QDR_TIME_BUBBLE, step);
+}
+
+/* ---- the optimizer ---- */
+
+/* Elements of a rank's parameters: shards over z. */
+static double shard_elems(const qdri_pricing *pricing, double n_layers, int with_ends)
+{
+    const double *of = pricing->sizes.of;
+    return n_layers * (of[QDRI_SIZE_SHARD_QKV] + of[QDRI_SIZE_SHARD_PROJ] + of[QDRI_SIZE_SHARD_UP] +
+                       of[QDRI_SIZE_SHARD_DOWN]) +
+           with_ends * of[QDRI_SIZE_SHARD_VOCAB] + of[QDRI_SIZE_SMALL];
+}
+
+/* The number of ranks of d over which optimizer state is partitioned. */
+static double state_parts(const qdr_plan *plan)
+{
+    return plan->optimizer_parts > plan->z ? (double)plan->optimizer_parts / plan->z : 1;
+}
+
+double qdri_optimizer_secs(const qdri_pricing *pricing, double n_layers)
+{
+    const qdr_machine *machine = pricing->machine;
+    const double n_elems = shard_elems(pricing, n_layers, 1) / state_parts(pricing->plan);
+    const double each = machine->software.optimizer_bytes > 0 ? machine->software.optimizer_bytes
+                                                              : 8 * pricing->sizes.gradient_bytes;
+    return qdri_kernel_secs(machine, n_elems * each, 12 * n_elems);
+}
+
+/* If the state is partitioned, new parameters are gathered: first over the ranks of d that do not share a gradient,
+ * then over those that do. */
+static double return_secs(const qdri_pricing *pricing, double n_layers)
+{
+    const qdr_plan *plan = pricing->plan;
+    const int gradient_parts = plan->z * pricing->d_parts;
+    const double bytes = shard_elems(pricing, n_layers, 1) * pricing->sizes.elem_bytes;
+    const double far = plan->optimizer_parts > gradient_parts
+                           ? qdri_coll_secs(&pricing->d_far, QDR_ALL_GATHER, bytes / pricing->d_parts)
+                           : 0;
+    return far + qdri_coll_secs(&pricing->d_near, QDR_ALL_GATHER, bytes);
+}
+
+static void add_optimizer(const qdri_pricing *pricing, double n_layers, amount *step)
+{
+    add_secs(qdri_optimizer_secs(pricing, n_layers), QDR_TIME_OPTIMIZER, step);
+    add_secs(pricing->machine->software.step_secs, QDR_TIME_HOST, step);
+    if (state_parts(pricing->plan) <= 1) return;
+    const double secs = return_secs(pricing, n_layers);
+    add_secs(secs, QDR_TIME_D, step);
+    step->busy[QDR_D] += secs;
+}
+
+qdr_status qdri_step_time(const qdri_template *template, const qdri_pricing *pricing, const qdri_stages *stages,
+                          qdri_step_work *work, qdr_plan_result *result)
+{
+    const qdr_machine_software *software = &pricing->machine->software;
+    amount step = {.secs = 0};
+    phases all;
+    int most = 0;
+    for (int i = 0; i < QDRI_N_LIST_KINDS; i++)
+        most = template->lists[i].sim.n_tasks > most ? template->lists[i].sim.n_tasks : most;
+    QDR_TRY(work_reserve(work, most));
+    make_phases(template, stages->first, pricing, work, &all);
+    if (stages->n > 1) {
+        run_pipeline(&all, pricing, stages, result->memory_bytes, &step);
+    } else {
+        const amount slot = slot_of(&all, &all.before, software, stages->first, 1, 1),
+                     end = slot_of(&all, &all.last, software, stages->first, 1, 1);
+        add_amount(&slot, all.n_micro - 1, &step);
+        add_amount(&end, 1, &step);
+    }
+    add_optimizer(pricing, stages->first, &step);
+    result->secs = step.secs;
+    memcpy(result->time, step.time, sizeof result->time);
+    memcpy(result->busy, step.busy, sizeof result->busy);
+    return QDR_OK;
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The smallest number of ranks that fits, by memory alone. Most numbers are skipped by a lower bound that decreases
+ * with the number of ranks: parameters and their state partitioned over all ranks, and the minimum of the rest over all
+ * x and y. */
+#include <math.h>
+#include <string.h>
+
+#include "price/memory.h"
+#include "price/model.h"
+#include "search/search.h"
+
+/* Number of memory computations after which a scan gives up; that takes about 0.3 s. */
+enum { MOST_CASES = 1500000, N_LAYOUTS = 2, N_RECOMPUTES = 3 };
+
+typedef struct hunt {
+    const qdr_model *model;
+    qdr_search_opts opts;
+    double limit;
+    double state_bytes; /* of parameters, gradients and optimizer, over all ranks */
+    qdr_planned_grid *least;
+    int64_t n_cases;
+} hunt;
+
+/* ---- one grid ---- */
+
+static qdr_plan plan_of(const hunt *h, const int size[QDR_N_AXES], int64_t micro_batch)
+{
+    return (qdr_plan){.version = QDR_OPTS_INIT,
+                      .x = size[QDR_X],
+                      .y = size[QDR_Y],
+                      .z = size[QDR_Z],
+                      .d = size[QDR_D],
+                      .dtype = h->opts.dtype,
+                      .batch = h->opts.batch,
+                      .micro_batch = micro_batch,
+                      .sequence = h->opts.sequence,
+                      .overlap = h->opts.overlap};
+}
+
+typedef void (*case_fn)(hunt *h, const qdr_plan *plan, const qdr_plan_result *result, void *user);
+
+/* Each requested layout and kind of recomputation. */
+static void each_case(hunt *h, qdr_plan *plan, int gathers_again, case_fn each, void *user)
+{
+    const qdr_network *network = &h->model->network;
+    const qdri_stages stages = qdri_stages_make(&h->model->machine, network, plan);
+    const int one_layout = plan->x == 1 && plan->y == 1;
+    for (int layout = 0; layout < (one_layout ? 1 : N_LAYOUTS); layout++) {
+        qdri_pricing pricing;
+        if (!(h->opts.layouts >> layout & 1) && !one_layout) continue;
+        plan->layout = (qdr_layout)layout;
+        qdri_pricing_sizes(&h->model->machine, network, plan, (double)network->layers, &pricing);
+        pricing.gathers_again |= gathers_again;
+        for (int r = 0; r < N_RECOMPUTES; r++) {
+            qdr_plan_result result = {.secs = 0};
+            if (!(h->opts.recomputes >> r & 1)) continue;
+            plan->recompute = (qdr_recompute)r;
+            qdri_memory(&pricing, network, &stages, 1, &result);
+            h->n_cases++;
+            each(h, plan, &result, user);
+        }
+    }
+}
+
+static void keep_least(hunt *h, const qdr_plan *plan, const qdr_plan_result *result, void *user)
+{
+    qdr_planned_grid *least = h->least;
+    (void)user;
+    if (least->result.memory_bytes > 0 && result->memory_bytes >= least->result.memory_bytes) return;
+    least->plan = *plan;
+    least->result = *result;
+}
+
+/* One sequence at a time needs the least memory. */
+static void try_grid(const int size[QDR_N_AXES], void *user)
+{
+    hunt *h = user;
+    const int64_t cells = (int64_t)size[QDR_Z] * size[QDR_D];
+    const int64_t all = (h->opts.batch + cells - 1) / cells;
+    const int64_t wanted = h->opts.micro_batch > 0 ? h->opts.micro_batch : 1;
+    if (h->opts.batch < cells) return;
+    qdr_plan plan = plan_of(h, size, wanted < all ? wanted : all);
+    plan.gradient_parts = qdri_search_parts(h->opts.gradient_parts, &plan);
+    plan.optimizer_parts = qdri_search_parts(h->opts.optimizer_parts, &plan);
+    if (!qdri_parts_nest(plan.gradient_parts, plan.z, (int)cells) ||
+        !qdri_parts_nest(plan.optimizer_parts, plan.gradient_parts ? plan.gradient_parts : plan.z, (int)cells))
+        return;
+    each_case(h, &plan, 0, keep_least, NULL);
+}
+
+/* ---- bounds ---- */
+
+static void keep_least_rest(hunt *h, const qdr_plan *plan, const qdr_plan_result *result, void *user)
+{
+    double *least = user;
+    (void)h;
+    (void)plan;
+    *least = fmin(*least, result->memory[QDR_MEMORY_ACTIVATIONS] + result->memory[QDR_MEMORY_WORKSPACE] +
+                              result->memory[QDR_MEMORY_RESERVE]);
+}
+
+/* A lower bound for the memory that neither z nor d changes: for one sequence, with everything dropped that may be
+ * dropped. */
+static double rest_of(hunt *h, int x, int y)
+{
+    qdr_plan plan = plan_of(h, (const int[QDR_N_AXES]){x, y, 1, 1}, 1);
+    double least = INFINITY;
+    each_case(h, &plan, 1, keep_least_rest, &least);
+    return least;
+}
+
+/* The largest size in [first, 2·first) that an axis may have; 0: none. */
+static int largest_from(int first, int fixed)
+{
+    if (!fixed) return 2 * first - 1;
+    return fixed >= first && fixed < 2 * first ? fixed : 0;
+}
+
+/* The minimum of the rest over all grids of at most this many ranks: a larger axis never needs more memory. But size 1
+ * differs from 2, where copies are kept, and is an interval of its own. */
+static double least_rest(hunt *h, int most)
+{
+    double least = INFINITY;
+    for (int x = 1; x <= most; x *= 2)
+        for (int y = 1; y <= most / x; y *= 2) {
+            const int largest_x = largest_from(x, h->opts.size[QDR_X]),
+                      largest_y = largest_from(y, h->opts.size[QDR_Y]);
+            if (largest_x && largest_y) least = fmin(least, rest_of(h, largest_x, largest_y));
+        }
+    return least;
+}
+
+/* The first number of ranks for which the bound allows a plan. */
+static int first_possible(hunt *h, int from, int most)
+{
+    for (int64_t at = from, end = 1; at <= most; at = end) {
+        while (end <= at) end *= 2;
+        const double left = h->limit - least_rest(h, (int)end - 1);
+        const double needed = left > 0 ? ceil(h->state_bytes / left) : INFINITY;
+        if (needed < (double)end) return needed > (double)at ? (int)needed : (int)at;
+    }
+    return most + 1;
+}
+
+/* Without padding, which increases the memory of a single rank. */
+static void set_state_bytes(hunt *h)
+{
+    qdr_planned_grid one = {.result = {.secs = 0}};
+    hunt plain = *h;
+    plain.least = &one;
+    plain.opts.gradient_parts = plain.opts.optimizer_parts = 0;
+    plain.opts.batch = plain.opts.micro_batch = 1;
+    try_grid((const int[QDR_N_AXES]){1, 1, 1, 1}, &plain);
+    h->state_bytes = (1 - 1e-6) * (one.result.memory[QDR_MEMORY_PARAMETERS] + one.result.memory[QDR_MEMORY_GRADIENTS] +
+                                   one.result.memory[QDR_MEMORY_OPTIMIZER]);
+}
+
+/* ---- numbers of ranks ---- */
+
+static void set_ranks(hunt *h, int n_ranks, const qdr_search_opts *asked)
+{
+    h->opts.n_ranks = n_ranks;
+    h->opts.batch = asked->batch ? asked->batch : n_ranks;
+}
+
+static int have_fit(const hunt *h)
+{
+    return h->least->result.memory_bytes > 0 && h->least->result.memory_bytes <= h->limit;
+}
+
+static void try_cells(hunt *h, int x, int y)
+{
+    int z[QDRI_MAX_DIVISORS];
+    const int cells = h->opts.n_ranks / x / y, fixed_d = h->opts.size[QDR_D];
+    const int n_z = qdri_search_sizes(cells, h->opts.size[QDR_Z], z);
+    for (int k = 0; k < n_z && !have_fit(h); k++)
+        if (!fixed_d || cells / z[k] == fixed_d) try_grid((const int[QDR_N_AXES]){x, y, z[k], cells / z[k]}, h);
+}
+
+/* Whether a plan for this number of ranks fits: grids whose x and y leave no memory are skipped. */
+static int any_fits(hunt *h)
+{
+    int x[QDRI_MAX_DIVISORS], y[QDRI_MAX_DIVISORS];
+    const int n = h->opts.n_ranks, n_x = qdri_search_sizes(n, h->opts.size[QDR_X], x);
+    const double state = h->state_bytes / n;
+    memset(h->least, 0, sizeof *h->least);
+    h->n_cases += 8; /* the cost of finding divisors */
+    for (int i = 0; i < n_x; i++) {
+        const int n_y = qdri_search_sizes(n / x[i], h->opts.size[QDR_Y], y);
+        for (int j = 0; j < n_y; j++) {
+            if (rest_of(h, x[i], y[j]) + state <= h->limit) try_cells(h, x[i], y[j]);
+            if (have_fit(h)) return 1;
+        }
+    }
+    return 0;
+}
+
+/* Some number of ranks that fits, not necessarily the smallest: doublings, then the largest power of two. */
+static int some_ranks(hunt *h, const qdr_search_opts *asked, int first, int most)
+{
+    for (int64_t n = 2 * (int64_t)asked->n_ranks; n <= most; n *= 2) {
+        set_ranks(h, (int)n, asked);
+        if (n >= first && any_fits(h)) return (int)n;
+    }
+    int last = 1;
+    while (last <= most / 2) last *= 2;
+    set_ranks(h, last, asked);
+    return last >= first && any_fits(h) ? last : 0;
+}
+
+static void find_fewest(hunt *h, const qdr_search_opts *asked, int most, qdr_fewest_ranks *fewest)
+{
+    int step = 1, n_fixed = 0;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        if (asked->size[axis]) step *= asked->size[axis];
+        n_fixed += asked->size[axis] > 0;
+    }
+    fewest->tried_to = most;
+    if (n_fixed == QDR_N_AXES) return; /* no other number of ranks has this grid */
+    const int first = first_possible(h, asked->n_ranks + 1, most);
+    fewest->n_ranks = first <= most ? some_ranks(h, asked, first, most) : 0;
+    const int end = fewest->n_ranks ? fewest->n_ranks : most + 1;
+    h->n_cases = 0;
+    fewest->tried_to = first - 1;
+    for (int64_t n = ((int64_t)first + step - 1) / step * step; n < end; n += step) {
+        if (h->n_cases > MOST_CASES) return;
+        set_ranks(h, (int)n, asked);
+        fewest->tried_to = (int)n - 1;
+        if (!any_fits(h)) continue;
+        fewest->n_ranks = (int)n;
+        return;
+    }
+    fewest->tried_to = end - 1;
+}
+
+/* ---- public functions ---- */
+
+static qdr_status begin(hunt *h, qdr_model *model, const qdr_search_opts *opts, qdr_planned_grid *least)
+{
+    QDR_TRY(qdri_search_check(opts));
+    *h = (hunt){.model = model, .opts = *opts, .least = least};
+    qdri_search_defaults(&h->opts);
+    h->limit = opts->memory_bytes > 0 ? opts->memory_bytes : model->machine.memory_bytes;
+    const qdr_plan any = plan_of(h, (const int[QDR_N_AXES]){1, 1, 1, 1}, opts->micro_batch);
+    return qdri_plan_check(model, &any);
+}
+
+qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts, qdr_planned_grid *least)
+{
+    hunt h;
+    if (!model || !opts || !least)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the result pointer is NULL");
+    memset(least, 0, sizeof *least);
+    QDR_TRY(begin(&h, model, opts, least));
+    qdri_search_grids(opts->n_ranks, opts->size, try_grid, &h);
+    return QDR_OK;
+}
+
+qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts, int most, qdr_fewest_ranks *fewest)
+{
+    hunt h;
+    if (!model || !opts || !fewest)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the result pointer is NULL");
+    memset(fewest, 0, sizeof *fewest);
+    if (most < 1 || most > QDR_MAX_SEARCH_RANKS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: up to %d ranks; use 1 to %d", most, QDR_MAX_SEARCH_RANKS);
+    QDR_TRY(begin(&h, model, opts, &fewest->least));
+    set_state_bytes(&h);
+    find_fewest(&h, opts, most, fewest);
+    memset(&fewest->least, 0, sizeof fewest->least);
+    if (fewest->n_ranks == 0) return QDR_OK;
+    set_ranks(&h, fewest->n_ranks, opts);
+    qdri_search_grids(fewest->n_ranks, opts->size, try_grid, &h);
+    return QDR_OK;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans as files. */
+#include <math.h>
+#include <quadrille/output.h>
+#include <string.h>
+
+#include "core/dtype.h"
+#include "core/json.h"
+#include "core/order.h"
+#include "price/model.h"
+
+enum { FORMAT_VERSION = 1 };
+static const char format_key[] = "quadrille_plan";
+
+static const char *const layout_words[] = {"replicated", "scattered"};
+static const char *const recompute_words[] = {"none", "attention", "full"};
+
+/* ---- writing ---- */
+
+static void put_string(FILE *file, const char *key, const char *text)
+{
+    char printable[QDR_MAX_NAME];
+    qdri_json_printable(text, printable, sizeof printable);
+    fprintf(file, ",\n  \"%s\": \"", key);
+    for (const char *at = printable; *at; at++) fprintf(file, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+    fputc('"', file);
+}
+
+static void put_whole(FILE *file, const char *key, int64_t value)
+{
+    fprintf(file, ",\n  \"%s\": %" PRId64, key, value);
+}
+
+static void put_ratios(FILE *file, const double ratio[QDR_N_AXES])
+{
+    fprintf(file, ",\n  \"axis_bytes_ratio\": [%.17g, %.17g, %.17g, %.17g]", ratio[QDR_X], ratio[QDR_Y], ratio[QDR_Z],
+            ratio[QDR_D]);
+}
+
+static int64_t n_ranks_of(const qdr_plan *plan)
+{
+    return (int64_t)plan->x * plan->y * plan->z * plan->d * (plan->pipeline ? plan->pipeline : 1);
+}
+
+static void put_plan(FILE *file, const qdr_stored_plan *stored)
+{
+    const qdr_plan *plan = &stored->plan;
+    int has_ratio = 0;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) has_ratio |= plan->axis_bytes_ratio[axis] > 0;
+    fprintf(file, "{\n  \"%s\": %d", format_key, FORMAT_VERSION);
+    put_string(file, "network", stored->network);
+    put_string(file, "machine", stored->machine);
+    put_whole(file, "ranks", n_ranks_of(plan));
+    fprintf(file, ",\n  \"grid\": [%d, %d, %d, %d]", plan->x, plan->y, plan->z, plan->d);
+    put_string(file, "order", plan->order[0] ? plan->order : QDRI_USUAL_ORDER);
+    put_string(file, "layout", layout_words[plan->layout == QDR_SCATTERED]);
+    put_string(file, "recompute", recompute_words[plan->recompute]);
+    put_string(file, "dtype", qdr_dtype_name(plan->dtype));
+    put_whole(file, "batch", plan->batch);
+    put_whole(file, "micro_batch", plan->micro_batch);
+    put_whole(file, "sequence", plan->sequence);
+    put_whole(file, "gradient_parts", plan->gradient_parts);
+    put_whole(file, "optimizer_parts", plan->optimizer_parts);
+    if (plan->overlap) put_whole(file, "overlap", plan->overlap);
+    if (plan->pipeline) put_whole(file, "pipeline", plan->pipeline);
+    if (plan->interleave) put_whole(file, "interleave", plan->interleave);
+    if (has_ratio) put_ratios(file, plan->axis_bytes_ratio);
+    fprintf(file, ",\n  \"predicted_secs\": %.17g,\n  \"predicted_memory_bytes\": %.17g\n}\n", stored->secs,
+            stored->memory_bytes);
+}
+
+/* Of regular files, only an older plan is replaced. Reading anything else, such as a FIFO, would wait for its
+ * writer. */
+static qdr_status check_old(const char *path)
+{
+    qdri_json *document;
+    qdri_json_node root;
+    if (!qdr_output_replaces(path)) return QDR_OK;
+    int is_plan = qdri_json_load(path, &document) == QDR_OK;
+    is_plan = is_plan && qdri_json_root(document, &root) == QDR_OK && qdri_json_has(qdri_json_get(&root, format_key));
+    qdri_json_free(&document);
+    if (is_plan) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: %.300s exists and is not a plan file; not overwritten: name another file",
+                    path);
+}
+
+static int is_known(const qdr_plan *plan)
+{
+    return (unsigned)plan->recompute <= QDR_RECOMPUTE_FULL && qdri_is_float(plan->dtype) && plan->x > 0 &&
+           plan->y > 0 && plan->z > 0 && plan->d > 0 && plan->batch > 0 &&
+           (!plan->order[0] || (!plan->order[4] && qdri_is_order(plan->order)));
+}
+
+qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path)
+{
+    if (!stored || !path || stored->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the plan or the path is NULL, or the plan does not begin with "
+                                          "QDR_OPTS_INIT");
+    if (!is_known(&stored->plan))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "plan: grid, order, batch or type is invalid; store a plan that qdr_model_predict() accepts");
+    qdr_output *output;
+    QDR_TRY(check_old(path));
+    QDR_TRY(qdr_output_open("plan", path, QDR_OUTPUT_REPLACE, &output));
+    put_plan(qdr_output_file(output), stored);
+    return qdr_output_commit(&output);
+}
+
+/* ---- reading ---- */
+
+static qdr_status read_int(const qdri_json_node *root, const char *key, int *value)
+{
+    int64_t wide;
+    QDR_TRY(qdri_json_int_or(qdri_json_get(root, key), 0, INT32_MAX, 0, &wide));
+    *value = (int)wide;
+    return QDR_OK;
+}
+
+static qdr_status read_long(const qdri_json_node *root, const char *key, int64_t *value)
+{
+    return qdri_json_int_or(qdri_json_get(root, key), 0, INT64_MAX, 0, value);
+}
+
+/* One of n words; number `otherwise` if absent. */
+static qdr_status read_word(const qdri_json_node *root, const char *key, const char *const *words, int n, int otherwise,
+                            int *word)
+{
+    const qdri_json_node node = qdri_json_get(root, key);
+    *word = otherwise;
+    return qdri_json_has(node) ? qdri_json_word(node, words, n, word) : QDR_OK;
+}
+
+static qdr_status read_name(const qdri_json_node *root, const char *key, char *name, size_t bytes)
+{
+    const char *text;
+    QDR_TRY(qdri_json_string_or(qdri_json_get(root, key), bytes, "", &text));
+    qdri_json_printable(text, name, bytes);
+    return QDR_OK;
+}
+
+static qdr_status read_order(const qdri_json_node *root, char order[8])
+{
+    const char *text;
+    const qdri_json_node node = qdri_json_get(root, "order");
+    QDR_TRY(qdri_json_string_or(node, 0, QDRI_USUAL_ORDER, &text));
+    if (!qdri_is_order(text))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s must be a permutation of xyzd", qdri_json_where(node).text);
+    memcpy(order, text, 5);
+    return QDR_OK;
+}
+
+static qdr_status read_grid(const qdri_json_node *root, qdr_plan *plan)
+{
+    int *const axes[] = {&plan->x, &plan->y, &plan->z, &plan->d};
+    const qdri_json_node node = qdri_json_get(root, "grid");
+    qdri_json_node list;
+    double n_ranks = 1;
+    size_t n;
+    QDR_TRY(qdri_json_list(node, &list, &n));
+    if (n != QDR_N_AXES)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %zu numbers; a grid is [x, y, z, d]", qdri_json_where(node).text, n);
+    for (size_t axis = 0; axis < n; axis++) {
+        int64_t size;
+        QDR_TRY(qdri_json_int(qdri_json_at(&list, axis), 1, INT32_MAX, &size));
+        *axes[axis] = (int)size;
+        n_ranks *= (double)size;
+    }
+    if (n_ranks <= INT32_MAX) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %.0f ranks; at most 2147483647 are possible", qdri_json_where(node).text,
+                    n_ranks);
+}
+
+static qdr_status check_ranks(const qdri_json_node *root, const qdr_plan *plan)
+{
+    const qdri_json_node node = qdri_json_get(root, "ranks");
+    int64_t n_ranks;
+    QDR_TRY(qdri_json_int_or(node, 1, INT64_MAX, n_ranks_of(plan), &n_ranks));
+    if (n_ranks == n_ranks_of(plan)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %" PRId64 ", but the grid has %" PRId64, qdri_json_where(node).text,
+                    n_ranks, n_ranks_of(plan));
+}
+
+static qdr_status read_ratios(const qdri_json_node *root, double ratio[QDR_N_AXES])
+{
+    const qdri_json_node node = qdri_json_get(root, "axis_bytes_ratio");
+    qdri_json_node list;
+    size_t n;
+    if (!qdri_json_has(node)) return QDR_OK;
+    QDR_TRY(qdri_json_list(node, &list, &n));
+    for (size_t axis = 0; axis < QDR_N_AXES; axis++)
+        QDR_TRY(qdri_json_number(qdri_json_at(&list, axis), 0, 1e6, &ratio[axis]));
+    return QDR_OK;
+}
+
+static qdr_status read_dtype(const qdri_json_node *root, qdr_dtype *dtype)
+{
+    const char *text;
+    const qdri_json_node node = qdri_json_get(root, "dtype");
+    QDR_TRY(qdri_json_string_or(node, 0, qdr_dtype_name(QDR_BF16), &text));
+    if (qdri_float_named(text, dtype)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is none of " QDRI_FLOAT_NAMES, qdri_json_where(node).text);
+}
+
+static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
+{
+    int layout, recompute;
+    QDR_TRY(read_word(root, "layout", layout_words, 2, 0, &layout));
+    QDR_TRY(read_word(root, "recompute", recompute_words, 3, 0, &recompute));
+    QDR_TRY(read_dtype(root, &plan->dtype));
+    plan->layout = (qdr_layout)layout;
+    plan->recompute = (qdr_recompute)recompute;
+    QDR_TRY(qdri_json_int(qdri_json_get(root, "batch"), 1, INT64_MAX, &plan->batch));
+    QDR_TRY(read_long(root, "micro_batch", &plan->micro_batch));
+    QDR_TRY(read_long(root, "sequence", &plan->sequence));
+    QDR_TRY(read_int(root, "gradient_parts", &plan->gradient_parts));
+    QDR_TRY(read_int(root, "optimizer_parts", &plan->optimizer_parts));
+    QDR_TRY(read_int(root, "overlap", &plan->overlap));
+    QDR_TRY(read_int(root, "pipeline", &plan->pipeline));
+    QDR_TRY(read_int(root, "interleave", &plan->interleave));
+    return read_ratios(root, plan->axis_bytes_ratio);
+}
+
+static qdr_status read_plan(const qdri_json *document, qdr_stored_plan *stored)
+{
+    qdri_json_node root;
+    int64_t format;
+    QDR_TRY(qdri_json_root(document, &root));
+    QDR_TRY(qdri_json_int(qdri_json_get(&root, format_key), FORMAT_VERSION, FORMAT_VERSION, &format));
+    stored->version = stored->plan.version = QDR_OPTS_INIT;
+    QDR_TRY(read_name(&root, "network", stored->network, sizeof stored->network));
+    QDR_TRY(read_name(&root, "machine", stored->machine, sizeof stored->machine));
+    QDR_TRY(read_grid(&root, &stored->plan));
+    QDR_TRY(read_order(&root, stored->plan.order));
+    QDR_TRY(read_choices(&root, &stored->plan));
+    QDR_TRY(check_ranks(&root, &stored->plan));
+    QDR_TRY(qdri_json_number_or(qdri_json_get(&root, "predicted_secs"), 0, INFINITY, 0, &stored->secs));
+    return qdri_json_number_or(qdri_json_get(&root, "predicted_memory_bytes"), 0, INFINITY, 0, &stored->memory_bytes);
+}
+
+qdr_status qdr_plan_load(const char *path, qdr_stored_plan *stored)
+{
+    qdri_json *document;
+    if (!stored) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the result pointer is NULL");
+    memset(stored, 0, sizeof *stored);
+    if (!path) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the path is NULL");
+    QDR_TRY(qdri_json_load(path, &document));
+    const qdr_status status = read_plan(document, stored);
+    qdri_json_free(&document);
+    if (status != QDR_OK) memset(stored, 0, sizeof *stored);
+    return status;
+}

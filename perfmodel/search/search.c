@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search: all plans are bounded from below, grid by grid; then the most promising ones are simulated until no
+ * remaining bound could win. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/order.h"
+#include "core/size.h"
+#include "price/memory.h"
+#include "price/model.h"
+#include "search/bound.h"
+#include "search/search.h"
+
+enum { N_ORDERS = 24 };
+
+/* A grid with everything that is chosen before the order. */
+typedef struct candidate {
+    double bound_secs; /* the minimum over all orders */
+    int x, y, z, d;
+    int64_t micro_batch;
+    unsigned char layout, recompute;
+} candidate;
+
+typedef struct search {
+    qdr_model *model;
+    qdr_search_opts opts;
+    qdr_search_result *result;
+    char orders[N_ORDERS][8];
+    int n_orders;
+    candidate *candidates;
+    int n, capacity;
+    int64_t n_grids, n_grids_done; /* of those with the fixed sizes */
+    qdr_status status;
+} search;
+
+/* ---- orders ---- */
+
+static void list_orders(search *s)
+{
+    static const char names[] = QDRI_USUAL_ORDER;
+    if (s->opts.order) {
+        snprintf(s->orders[s->n_orders++], sizeof s->orders[0], "%s", s->opts.order);
+        return;
+    }
+    for (int code = 0; code < 256; code++) {
+        char order[8] = {names[code & 3], names[code >> 2 & 3], names[code >> 4 & 3], names[code >> 6 & 3]};
+        if (qdri_is_order(order)) memcpy(s->orders[s->n_orders++], order, sizeof order);
+    }
+}
+
+/* Whether this order is the first of those that are the same when axes of one rank are ignored. */
+static int is_first_of_alike(const search *s, const int size[QDR_N_AXES], int number)
+{
+    char wide[N_ORDERS][8];
+    for (int i = 0; i <= number; i++) {
+        int n = 0;
+        for (int j = 0; j < QDR_N_AXES; j++)
+            if (size[qdri_axis_of(s->orders[i][j])] > 1) wide[i][n++] = s->orders[i][j];
+        wide[i][n] = '\0';
+    }
+    for (int i = 0; i < number; i++)
+        if (strcmp(wide[i], wide[number]) == 0) return 0;
+    return 1;
+}
+
+/* Numbers of the orders that differ on this grid. */
+static int distinct_orders(const search *s, const int size[QDR_N_AXES], int numbers[N_ORDERS])
+{
+    int n = 0;
+    for (int i = 0; i < s->n_orders; i++)
+        if (is_first_of_alike(s, size, i)) numbers[n++] = i;
+    return n;
+}
+
+/* ---- bounds ---- */
+
+static qdr_plan plan_of(const search *s, const candidate *c)
+{
+    qdr_plan plan = {.version = QDR_OPTS_INIT,
+                     .x = c->x,
+                     .y = c->y,
+                     .z = c->z,
+                     .d = c->d,
+                     .layout = (qdr_layout)c->layout,
+                     .recompute = (qdr_recompute)c->recompute,
+                     .dtype = s->opts.dtype,
+                     .batch = s->opts.batch,
+                     .micro_batch = c->micro_batch,
+                     .sequence = s->opts.sequence,
+                     .overlap = s->opts.overlap};
+    plan.gradient_parts = qdri_search_parts(s->opts.gradient_parts, &plan);
+    plan.optimizer_parts = qdri_search_parts(s->opts.optimizer_parts, &plan);
+    return plan;
+}
+
+static void note_memory(search *s, const qdr_plan *plan, const qdr_plan_result *result)
+{
+    qdr_planned_grid *least = &s->result->least_memory;
+    if (least->result.memory_bytes > 0 && result->memory_bytes >= least->result.memory_bytes) return;
+    least->plan = *plan;
+    least->result = *result;
+}
+
+static double memory_limit(const search *s)
+{
+    return s->opts.memory_bytes > 0 ? s->opts.memory_bytes : s->model->machine.memory_bytes;
+}
+
+/* Kinds of recomputation with which a grid, layout and micro-batch fits, one bit for each. */
+static int fitting_recomputes(search *s, candidate c, int n_orders)
+{
+    const qdr_plan any = plan_of(s, &c);
+    const qdri_stages stages = qdri_stages_make(&s->model->machine, &s->model->network, &any);
+    const double n_layers = (double)s->model->network.layers;
+    qdri_pricing pricing;
+    int fitting = 0;
+    qdri_pricing_sizes(&s->model->machine, &s->model->network, &any, n_layers, &pricing);
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) {
+        qdr_plan_result result = {.secs = 0};
+        if (!(s->opts.recomputes >> r & 1)) continue;
+        c.recompute = (unsigned char)r;
+        const qdr_plan plan = plan_of(s, &c);
+        pricing.plan = &plan;
+        qdri_memory(&pricing, &s->model->network, &stages, qdri_micro_batches(&plan, &pricing.sizes), &result);
+        s->result->n_candidates += n_orders;
+        note_memory(s, &plan, &result);
+        if (result.memory_bytes > memory_limit(s)) continue;
+        s->result->n_fitting += n_orders;
+        fitting |= 1 << r;
+    }
+    return fitting;
+}
+
+/* The minimum bound over all orders, for each kind of recomputation that fits. */
+static void bound_orders(search *s, qdri_bounds *bounds, int fitting, const int *numbers, int n_orders,
+                         double least[QDRI_N_RECOMPUTES])
+{
+    double secs[QDRI_N_RECOMPUTES];
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = INFINITY;
+    for (int i = 0; i < n_orders; i++) {
+        qdri_bound_secs(bounds, s->orders[numbers[i]], secs);
+        for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = fmin(least[r], secs[r]);
+    }
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) s->result->n_bounded += fitting >> r & 1 ? n_orders : 0;
+}
+
+/* The bounds for a plan's grid, layout and micro-batch, whatever its order and recomputation; both results point to the
+ * plan. */
+static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing, qdri_bounds *bounds)
+{
+    const qdri_template *template = NULL;
+    const double n_layers = (double)model->network.layers;
+    QDR_TRY(qdri_plan_check(model, plan));
+    QDR_TRY(qdri_model_template(model, plan, &template));
+    qdri_pricing_make(&model->machine, &model->network, plan, n_layers, pricing);
+    qdri_bounds_make(template, pricing, n_layers, bounds);
+    return QDR_OK;
+}
+
+/* One grid, layout and micro-batch with each kind of recomputation: those that fit are bounded and kept. */
+static void bound_case(search *s, candidate c, const int *numbers, int n_orders)
+{
+    const qdr_plan plan = plan_of(s, &c);
+    qdri_pricing pricing;
+    qdri_bounds bounds;
+    double least[QDRI_N_RECOMPUTES];
+    s->status = qdri_plan_check(s->model, &plan);
+    const int fitting = s->status == QDR_OK ? fitting_recomputes(s, c, n_orders) : 0;
+    if (!fitting) return;
+    s->status = make_bounds(s->model, &plan, &pricing, &bounds);
+    if (s->status != QDR_OK) return;
+    bound_orders(s, &bounds, fitting, numbers, n_orders, least);
+    for (int r = 0; r < QDRI_N_RECOMPUTES && s->status == QDR_OK; r++) {
+        if (!(fitting >> r & 1)) continue;
+        c.recompute = (unsigned char)r;
+        c.bound_secs = least[r];
+        s->status = qdri_list_grow((void **)&s->candidates, s->n, &s->capacity, sizeof c, "plans");
+        if (s->status == QDR_OK) s->candidates[s->n++] = c;
+    }
+}
+
+static void bound_layouts(search *s, candidate c, const int *numbers, int n_orders)
+{
+    const int one_layout = c.x == 1 && c.y == 1; /* scattered over one rank is replicated */
+    for (int layout = 0; layout < 2 && s->status == QDR_OK; layout++) {
+        if (!(s->opts.layouts >> layout & 1) && !one_layout) continue;
+        if (one_layout && layout > 0) break;
+        c.layout = (unsigned char)layout;
+        bound_case(s, c, numbers, n_orders);
+    }
+}
+
+static void bound_grid(search *s, const int size[QDR_N_AXES])
+{
+    candidate c = {.x = size[QDR_X], .y = size[QDR_Y], .z = size[QDR_Z], .d = size[QDR_D]};
+    int numbers[N_ORDERS];
+    const int64_t cells = (int64_t)c.z * c.d;
+    if (s->opts.batch < cells) return; /* some cells would have nothing to do */
+    const int n_orders = distinct_orders(s, size, numbers);
+    const int64_t all = (s->opts.batch + cells - 1) / cells;
+    if (s->opts.micro_batch > 0) {
+        c.micro_batch = s->opts.micro_batch < all ? s->opts.micro_batch : all;
+        bound_layouts(s, c, numbers, n_orders);
+        return;
+    }
+    for (int64_t micro = 1; s->status == QDR_OK; micro = 2 * micro < all ? 2 * micro : all) {
+        c.micro_batch = micro;
+        bound_layouts(s, c, numbers, n_orders);
+        if (micro == all) break;
+    }
+}
+
+static void tell(const search *s, double bounded)
+{
+    if (s->opts.progress) s->opts.progress(bounded, s->result->n_simulated, s->opts.progress_user);
+}
+
+static void count_grid(const int size[QDR_N_AXES], void *user)
+{
+    (void)size;
+    ((search *)user)->n_grids++;
+}
+
+static void bound_next_grid(const int size[QDR_N_AXES], void *user)
+{
+    search *s = user;
+    if (s->status != QDR_OK) return;
+    tell(s, (double)s->n_grids_done++ / (double)s->n_grids);
+    bound_grid(s, size);
+}
+
+static int divisors_of(int n, int divisors[QDRI_MAX_DIVISORS])
+{
+    int n_found = 0, n_small = 0;
+    for (int i = 1; (int64_t)i * i <= n; i++)
+        if (n % i == 0) divisors[n_small++] = i;
+    n_found = n_small;
+    for (int i = n_small - 1; i >= 0; i--)
+        if (n / divisors[i] != divisors[i]) divisors[n_found++] = n / divisors[i];
+    return n_found;
+}
+
+int qdri_search_sizes(int n, int fixed, int sizes[QDRI_MAX_DIVISORS])
+{
+    if (!fixed) return divisors_of(n, sizes);
+    sizes[0] = fixed;
+    return n % fixed == 0;
+}
+
+void qdri_search_grids(int n_ranks, const int fixed[QDR_N_AXES], qdri_grid_fn each, void *user)
+{
+    int x[QDRI_MAX_DIVISORS], y[QDRI_MAX_DIVISORS], z[QDRI_MAX_DIVISORS];
+    const int n_x = qdri_search_sizes(n_ranks, fixed[QDR_X], x);
+    for (int i = 0; i < n_x; i++) {
+        const int n_y = qdri_search_sizes(n_ranks / x[i], fixed[QDR_Y], y);
+        for (int j = 0; j < n_y; j++) {
+            const int cells = n_ranks / x[i] / y[j];
+            const int n_z = qdri_search_sizes(cells, fixed[QDR_Z], z);
+            for (int k = 0; k < n_z; k++)
+                if (!fixed[QDR_D] || cells / z[k] == fixed[QDR_D])
+                    each((int[QDR_N_AXES]){x[i], y[j], z[k], cells / z[k]}, user);
+        }
+    }
+}
+
+/* All factorisations of n_ranks that have the fixed sizes. */
+static void bound_all(search *s)
+{
+    qdri_search_grids(s->opts.n_ranks, s->opts.size, count_grid, s);
+    qdri_search_grids(s->opts.n_ranks, s->opts.size, bound_next_grid, s);
+}
+
+/* ---- simulation ---- */
+
+static int same_grid(const qdr_plan *a, const qdr_plan *b)
+{
+    return a->x == b->x && a->y == b->y && a->z == b->z && a->d == b->d;
+}
+
+/* The time that a plan for this grid must beat to become one of the results. */
+static double secs_to_beat(const search *s, const qdr_plan *plan)
+{
+    const qdr_search_result *r = s->result;
+    for (int i = 0; i < r->n_best; i++)
+        if (same_grid(&r->best[i].plan, plan)) return r->best[i].result.secs;
+    return r->n_best < s->opts.n_best ? INFINITY : r->best[r->n_best - 1].result.secs;
+}
+
+/* Inserts a plan in order; replaces an earlier one of the same grid, or the last. */
+static void insert(search *s, const qdr_plan *plan, const qdr_plan_result *found)
+{
+    qdr_search_result *r = s->result;
+    int at = 0;
+    while (at < r->n_best && !same_grid(&r->best[at].plan, plan)) at++;
+    if (at == r->n_best && r->n_best < s->opts.n_best) r->n_best++;
+    if (at == r->n_best) at--;
+    for (; at > 0 && r->best[at - 1].result.secs > found->secs; at--) r->best[at] = r->best[at - 1];
+    r->best[at] = (qdr_planned_grid){*plan, *found};
+}
+
+static void simulate_orders(search *s, const candidate *c)
+{
+    const int size[QDR_N_AXES] = {c->x, c->y, c->z, c->d};
+    int numbers[N_ORDERS];
+    const int n_orders = distinct_orders(s, size, numbers);
+    const qdr_plan any_order = plan_of(s, c);
+    qdri_pricing pricing;
+    qdri_bounds bounds;
+    s->status = make_bounds(s->model, &any_order, &pricing, &bounds);
+    for (int i = 0; i < n_orders && s->status == QDR_OK; i++) {
+        qdr_plan plan = any_order;
+        qdr_plan_result result;
+        double bound_secs[QDRI_N_RECOMPUTES];
+        memcpy(plan.order, s->orders[numbers[i]], sizeof plan.order);
+        qdri_bound_secs(&bounds, plan.order, bound_secs);
+        if (!s->opts.exhaustive && bound_secs[plan.recompute] >= secs_to_beat(s, &plan)) continue;
+        s->status = qdr_model_predict(s->model, &plan, &result);
+        s->result->n_simulated++;
+        if (s->status == QDR_OK && result.secs < secs_to_beat(s, &plan)) insert(s, &plan, &result);
+    }
+}
+
+static int by_bound(const void *a, const void *b)
+{
+    const candidate *p = a, *q = b;
+    return (p->bound_secs > q->bound_secs) - (p->bound_secs < q->bound_secs);
+}
+
+static void simulate_best(search *s)
+{
+    if (s->n) qsort(s->candidates, (size_t)s->n, sizeof *s->candidates, by_bound);
+    for (int i = 0; i < s->n && s->status == QDR_OK; i++) {
+        const candidate *c = &s->candidates[i];
+        const qdr_plan plan = plan_of(s, c);
+        tell(s, 1);
+        if (s->opts.exhaustive || c->bound_secs < secs_to_beat(s, &plan)) simulate_orders(s, c);
+    }
+}
+
+/* ---- public functions ---- */
+
+static qdr_status check_sizes(const qdr_search_opts *opts)
+{
+    int64_t product = 1;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        if (opts->size[axis] < 0 || opts->size[axis] > opts->n_ranks)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %c = %d; use 1 to %d, or 0 for any", QDRI_USUAL_ORDER[axis],
+                            opts->size[axis], opts->n_ranks);
+        if (opts->size[axis]) product *= opts->size[axis];
+        if (opts->n_ranks % product)
+            return QDR_FAIL(QDR_ERR_ARGUMENT,
+                            "search: the product of the fixed axes, %" PRId64
+                            ", does not divide %d ranks; fix axes whose "
+                            "product divides %d, or plan for %" PRId64 " ranks",
+                            product, opts->n_ranks, opts->n_ranks, product * ((opts->n_ranks + product - 1) / product));
+    }
+    return QDR_OK;
+}
+
+qdr_status qdri_search_check(const qdr_search_opts *opts)
+{
+    if (opts->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: version is %u; begin the options with QDR_OPTS_INIT", opts->version);
+    if (opts->n_ranks < 1 || opts->n_ranks > QDR_MAX_SEARCH_RANKS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %d ranks; use 1 to %d", opts->n_ranks, QDR_MAX_SEARCH_RANKS);
+    if (opts->order && !qdri_is_order(opts->order))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: order '%.16s' must be a permutation of xyzd", opts->order);
+    if (opts->n_best < 0 || opts->n_best > QDR_MAX_BEST || opts->batch < 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "search: %d best plans of a batch of %" PRId64 "; use 1 to %d, and a batch ≥ 1", opts->n_best,
+                        opts->batch, QDR_MAX_BEST);
+    return check_sizes(opts);
+}
+
+void qdri_search_defaults(qdr_search_opts *opts)
+{
+    if (opts->batch == 0) opts->batch = opts->n_ranks;
+    if (opts->layouts == 0) opts->layouts = 3;
+    if (opts->recomputes == 0) opts->recomputes = 7;
+}
+
+int qdri_search_parts(int wanted, const qdr_plan *plan) { return wanted < 0 ? plan->z * plan->d : wanted; }
+
+qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *result)
+{
+    if (!model || !opts || !result)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the result pointer is NULL");
+    memset(result, 0, sizeof *result);
+    QDR_TRY(qdri_search_check(opts));
+    search s = {.model = model, .opts = *opts, .result = result};
+    if (s.opts.n_best == 0) s.opts.n_best = 10;
+    qdri_search_defaults(&s.opts);
+    list_orders(&s);
+    bound_all(&s);
+    if (s.status == QDR_OK) simulate_best(&s);
+    free(s.candidates);
+    if (s.status != QDR_OK) memset(result, 0, sizeof *result);
+    return s.status;
+}
+
+qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs)
+{
+    qdri_pricing pricing;
+    qdri_bounds bounds;
+    double each[QDRI_N_RECOMPUTES];
+    if (!model || !plan || !secs)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "bound: the model, the plan or the result pointer is NULL");
+    *secs = 0;
+    QDR_TRY(make_bounds(model, plan, &pricing, &bounds));
+    qdri_bound_secs(&bounds, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, each);
+    *secs = each[plan->recompute];
+    return QDR_OK;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille bench`: what grids cost on this machine. Options common to all benchmarks, and the loop over grids. */
+#include "bench/bench.h"
+
+#include <quadrille/launch.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/layer_case.h"
+#include "common/planning.h"
+
+#define MAX_GRIDS 4096
+
+/* ---- options ---- */
+
+enum { SHARED_DTYPE, SHARED_GRID, SHARED_LOCAL, SHARED_ITERATIONS, SHARED_WARMUP, SHARED_CSV, SHARED_JSON };
+enum { PRODUCT_LAYOUT, PRODUCT_PANELS, PRODUCT_THREADS, PRODUCT_SHARED };
+
+static int take_grid(const char *value, bench_options *options, failure *why)
+{
+    options->all_grids = strcmp(value, "all") == 0;
+    return options->all_grids ? EXIT_OK : option_grid("grid", value, &options->grid, why);
+}
+
+int bench_take(int index, const char *value, bench_options *options, failure *why)
+{
+    switch (index) {
+    case SHARED_DTYPE: return option_compute_dtype("dtype", value, &options->dtype, why);
+    case SHARED_GRID: return take_grid(value, options, why);
+    case SHARED_LOCAL: return option_integer("local", value, 1, 1024, &options->n_local, why);
+    case SHARED_ITERATIONS: return option_integer("iterations", value, 1, 1000000, &options->n_iterations, why);
+    case SHARED_WARMUP: return option_integer("warmup", value, 0, 1000000, &options->n_warmup, why);
+    case SHARED_CSV: options->format = FORMAT_CSV; break;
+    case SHARED_JSON: options->format = FORMAT_JSON; break;
+    default: break;
+    }
+    return EXIT_OK;
+}
+
+int bench_take_product(int index, const char *value, bench_options *options, failure *why)
+{
+    switch (index) {
+    case PRODUCT_LAYOUT: return option_layout("layout", value, &options->layout, why);
+    case PRODUCT_PANELS: return option_integer("panels", value, 1, 1024, &options->n_panels, why);
+    case PRODUCT_THREADS: return option_integer("threads", value, 1, 1024, &options->n_threads, why);
+    default: return bench_take(index - PRODUCT_SHARED, value, options, why);
+    }
+}
+
+const char *bench_layout_text(qdr_layout layout) { return layout == QDR_SCATTERED ? "scattered" : "replicated"; }
+
+/* ---- the loop over grids ---- */
+
+/* Passed to every rank of a benchmark. */
+typedef struct bench_start {
+    const bench_kind *kind;
+    const bench_options *options;
+} bench_start;
+
+void bench_grid_text(grid_size size, char text[64])
+{
+    snprintf(text, 64, "%dx%dx%dx%d", size.x, size.y, size.z, size.d);
+}
+
+qdr_status bench_make_grid(qdr_context *ctx, grid_size size, qdr_grid **grid)
+{
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d};
+    return qdr_grid_create(ctx, &opts, grid);
+}
+
+void bench_row(bench_run *run, const bench_value *values)
+{
+    if (qdr_context_rank(run->ctx) == 0) bench_print_row(&run->table, values);
+}
+
+static int run_grids(bench_run *run, const bench_start *start, failure *why)
+{
+    static _Thread_local grid_size sizes[MAX_GRIDS];
+    const bench_options *options = start->options;
+    const int n_ranks = qdr_context_size(run->ctx);
+    int n_sizes = 1;
+    sizes[0] = options->grid.x ? options->grid : (grid_size){1, 1, 1, n_ranks};
+    if (options->all_grids) n_sizes = list_grids(n_ranks, sizes, MAX_GRIDS);
+    for (int i = 0; i < n_sizes; i++)
+        if (start->kind->run_grid(run, options, sizes[i], why)) return why->code;
+    if (qdr_context_rank(run->ctx) == 0) bench_print_end(&run->table);
+    if (run->n_wrong)
+        fail(why, EXIT_MISMATCH, "%s: %lld results are wrong, see the rows above", start->kind->command->name,
+             (long long)run->n_wrong);
+    return why->code;
+}
+
+static int run_rank(qdr_context *ctx, void *user)
+{
+    const bench_start *start = user;
+    const bench_options *options = start->options;
+    bench_run run = {.ctx = ctx, .table = {.columns = start->kind->columns, .format = options->format}};
+    failure why = {0};
+    start->kind->write_title(options, qdr_context_size(ctx), run.title, sizeof run.title);
+    run.table.title = run.title;
+    if (options->all_grids || !options->grid.x ||
+        !grid_check_ranks("bench", options->grid, qdr_context_size(ctx), &why))
+        run_grids(&run, start, &why);
+    if (why.code) fail_print_rank(&why, ctx);
+    return why.code;
+}
+
+int bench_main(const bench_kind *kind, bench_options *options, int argc, char **argv)
+{
+    char name[32];
+    failure why = {0};
+    int code = EXIT_FAILED;
+    snprintf(name, sizeof name, "%s", kind->command->name);
+    argv[0] = name;
+    if (options_read(argc, argv, kind->command->options, kind->take, options, &why) ||
+        (kind->check && kind->check(options, &why)))
+        return fail_print_once(&why);
+    bench_start start = {kind, options};
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)options->n_threads, .device = "cpu"};
+    const qdr_status status = qdr_launch((int)options->n_local, &opts, run_rank, &start, &code);
+    if (fail_status(&why, status)) return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
+    return code;
+}
+
+/* ---- the command ---- */
+
+static const command *const benches[] = {&command_bench_coll, &command_bench_gemm, &command_bench_layer,
+                                         &command_bench_linear, NULL};
+
+/* Runs only if no benchmark was named. */
+static int run(int argc, char **argv)
+{
+    failure why = {0};
+    if (argc < 2)
+        fail(&why, EXIT_USAGE,
+             "bench: no benchmark is named; use coll, gemm, layer or linear (see quadrille bench --help)");
+    else
+        fail(&why, EXIT_USAGE,
+             "bench: unknown benchmark '%s'; use coll, gemm, layer or linear (see quadrille bench --help)", argv[1]);
+    return fail_print_once(&why);
+}
+
+static const option_spec specs[] = {BENCH_SPECS};
+
+const command command_bench = {
+    .name = "bench",
+    .summary = "measure collectives, products and layers on grids",
+    .usage = "quadrille bench BENCHMARK [OPTION]...",
+    .text = "Each benchmark prints the median, minimum and 90th percentile of the times of the slowest rank for\n"
+            "each grid and, if there is one, a lower bound on the time. Ranks are started by mpiexec, or are threads\n"
+            "with --local.",
+    .parts = benches,
+    .options = specs,
+    .examples = "  quadrille bench coll --local 4 --kind all --axis x --grid 4x1x1x1\n"
+                "  quadrille bench gemm --local 2 --grid all -m 4096 -n 4096 -k 1024 --backward\n"
+                "  mpiexec.mpich -n 4 quadrille bench layer --grid 2x2x1x1 --threads 1 --csv\n",
+    .run = run,
+};

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille bench coll`: collectives along the axes of grids, in the terms of nccl-tests, with a check of their
+ * results. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/coll.h"
+
+#define MAX_BYTES ((int64_t)1 << 40)
+enum { ANY_AXIS = -1, ANY_KIND = -1 };
+
+typedef struct coll_options {
+    bench_options shared;
+    int64_t min_bytes, max_bytes, factor;
+    int kind, axis; /* ANY_…: all kinds; all axes that split the grid */
+    int caller_memory;
+} coll_options;
+
+enum { OPTION_KIND, OPTION_AXIS, OPTION_MIN_BYTES, OPTION_MAX_BYTES, OPTION_FACTOR, OPTION_MEMORY, OPTION_SHARED };
+
+static const option_spec specs[] = {
+    {"kind", 0, "KIND", "all-reduce (default), all-gather, reduce-scatter, broadcast, all-to-all, send-recv or all"},
+    {"axis", 0, "AXIS", "x, y, z or d; default: each axis with more than one rank"},
+    {"min-bytes", 'b', "BYTES", "first size, such as 8 or 64K; default 1K"},
+    {"max-bytes", 'e', "BYTES", "last size; default 16M"},
+    {"factor", 'f', "N", "factor from each size to the next; default 4"},
+    {"memory", 0, "WHOSE", "buffers from library (default, qdr_mem_alloc) or caller (malloc)"},
+    BENCH_SPECS,
+};
+
+/* ---- options ---- */
+
+static int take_kind(const char *value, int *kind, failure *why)
+{
+    *kind = ANY_KIND;
+    if (strcmp(value, "all") == 0) return EXIT_OK;
+    for (*kind = 0; *kind < QDR_N_COLL_KINDS; ++*kind)
+        if (strcmp(value, qdr_coll_kind_name((qdr_coll_kind)*kind)) == 0) return EXIT_OK;
+    return fail(why, EXIT_USAGE,
+                "--kind '%s': a kind is all-reduce, all-gather, reduce-scatter, broadcast, "
+                "all-to-all, send-recv or all",
+                value);
+}
+
+static int take_axis(const char *value, int *axis, failure *why)
+{
+    const char *place = *value && !value[1] ? strchr("xyzd", *value) : NULL;
+    if (!place) return fail(why, EXIT_USAGE, "--axis '%s': an axis is x, y, z or d", value);
+    *axis = (int)(place - "xyzd");
+    return EXIT_OK;
+}
+
+static int take_memory(const char *value, int *is_callers, failure *why)
+{
+    *is_callers = strcmp(value, "caller") == 0;
+    if (*is_callers || strcmp(value, "library") == 0) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "--memory '%s': use library or caller", value);
+}
+
+static int take_option(int index, const char *value, void *user, failure *why)
+{
+    coll_options *options = user;
+    switch (index) {
+    case OPTION_KIND: return take_kind(value, &options->kind, why);
+    case OPTION_AXIS: return take_axis(value, &options->axis, why);
+    case OPTION_MIN_BYTES: return option_bytes("min-bytes", value, MAX_BYTES, &options->min_bytes, why);
+    case OPTION_MAX_BYTES: return option_bytes("max-bytes", value, MAX_BYTES, &options->max_bytes, why);
+    case OPTION_FACTOR: return option_integer("factor", value, 2, 1 << 20, &options->factor, why);
+    case OPTION_MEMORY: return take_memory(value, &options->caller_memory, why);
+    default: return bench_take(index - OPTION_SHARED, value, &options->shared, why);
+    }
+}
+
+static int check_options(const void *user, failure *why)
+{
+    const coll_options *options = user;
+    if (options->min_bytes <= options->max_bytes) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "bench coll: --min-bytes %lld is more than --max-bytes %lld",
+                (long long)options->min_bytes, (long long)options->max_bytes);
+}
+
+/* ---- rows ---- */
+
+static const bench_column columns[] = {
+    BENCH_SETTING("ranks", VALUE_WHOLE),
+    BENCH_SETTING("memory", VALUE_TEXT),
+    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
+    {"axis", "axis", "", VALUE_TEXT, 4, 0, 0},
+    {"members", "members", "", VALUE_WHOLE, 7, 1, 0},
+    {"kind", "kind", "", VALUE_TEXT, 14, 0, 0},
+    {"size_bytes", "size", "(B)", VALUE_WHOLE, 11, 1, 0},
+    {"count", "count", "(elements)", VALUE_WHOLE, 10, 1, 0},
+    {"type", "type", "", VALUE_TEXT, 5, 0, 0},
+    BENCH_TIME_COLUMNS("", "(us)", 1e6),
+    {"algbw_gbps", "algbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
+    {"busbw_gbps", "busbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
+    {"wrong", "wrong", "", VALUE_WHOLE, 7, 1, 0},
+    {"samples", "samples", "", VALUE_WHOLE, 8, 1, 0},
+    BENCH_LAST_COLUMN,
+};
+
+static const char *memory_text(const coll_options *options) { return options->caller_memory ? "caller" : "library"; }
+
+static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
+{
+    const coll_options *options = user;
+    snprintf(title, capacity,
+             "# collectives along an axis, all its groups at once, %d rank%s, memory of the %s\n"
+             "# size: the whole vector, or what one member sends in all; times of the slowest "
+             "rank; algbw: size / median\n"
+             "# busbw: algbw x what a member must send or receive of the size; wrong: elements, "
+             "over all ranks\n",
+             n_ranks, n_ranks == 1 ? "" : "s", memory_text(options));
+}
+
+static void print_case(bench_run *run, const coll_options *options, const char *grid, const coll_case *the_case,
+                       const bench_samples *samples)
+{
+    static const char *const axes[QDR_N_AXES] = {"x", "y", "z", "d"};
+    const bench_times times = bench_times_of(samples, 0);
+    const double bytes = (double)the_case->n * (double)qdr_dtype_bytes(the_case->dtype);
+    /* a single rank moves no data */
+    const double algbw = the_case->size > 1 && times.median > 0 ? 1e-9 * bytes / times.median : NAN;
+    const bench_value values[] = {
+        BENCH_NUMBER(qdr_context_size(run->ctx)),
+        BENCH_TEXT(memory_text(options)),
+        BENCH_TEXT(grid),
+        BENCH_TEXT(axes[the_case->axis]),
+        BENCH_NUMBER(the_case->size),
+        BENCH_TEXT(qdr_coll_kind_name(the_case->kind)),
+        BENCH_NUMBER(bytes),
+        BENCH_NUMBER(the_case->n),
+        BENCH_TEXT(qdr_dtype_name(the_case->dtype)),
+        BENCH_TIME_VALUES(times),
+        BENCH_NUMBER(algbw),
+        BENCH_NUMBER(algbw * coll_bus_factor(the_case->kind, the_case->size)),
+        BENCH_NUMBER(the_case->n_wrong),
+        BENCH_NUMBER(samples->n),
+    };
+    BENCH_ROW(run, columns, values);
+}
+
+/* ---- one grid ---- */
+
+static int run_size(bench_run *run, const coll_options *options, const char *grid, coll_case *the_case, failure *why)
+{
+    const bench_subject subject = {coll_case_call, NULL, the_case};
+    bench_samples samples = {0};
+    double n_wrong = 0;
+    coll_case_clear(the_case);
+    if (!bench_measure(run->ctx, &options->shared, &subject, 1, 0, &samples, why)) {
+        qdr_status status = coll_case_check(the_case);
+        n_wrong = (double)the_case->n_wrong;
+        if (status >= 0) status = bench_all_ranks(run->ctx, FOLD_SUM, &n_wrong, 1);
+        fail_status(why, status);
+    }
+    the_case->n_wrong = (int64_t)n_wrong;
+    run->n_wrong += the_case->n_wrong;
+    if (!why->code) print_case(run, options, grid, the_case, &samples);
+    bench_free(&samples);
+    return why->code;
+}
+
+/* All sizes of one kind; each is at least one element, and no size is repeated. */
+static int run_kind(bench_run *run, const coll_options *options, const char *grid, coll_case *the_case, failure *why)
+{
+    const int64_t elem_bytes = (int64_t)qdr_dtype_bytes(the_case->dtype);
+    int64_t n_before = 0;
+    for (int64_t bytes = options->min_bytes; bytes <= options->max_bytes && !why->code; bytes *= options->factor) {
+        const int64_t n = bytes < elem_bytes ? 1 : bytes / elem_bytes;
+        if (n == n_before) continue;
+        n_before = n;
+        coll_case_size(the_case, n);
+        run_size(run, options, grid, the_case, why);
+    }
+    return why->code;
+}
+
+static int run_axis(bench_run *run, const coll_options *options, grid_size size, qdr_grid *grid, qdr_axis axis,
+                    failure *why)
+{
+    coll_case the_case = {.grid = grid, .axis = axis, .dtype = options->shared.dtype};
+    const int64_t elem_bytes = (int64_t)qdr_dtype_bytes(the_case.dtype);
+    const int64_t most = options->max_bytes < elem_bytes ? 1 : options->max_bytes / elem_bytes;
+    char text[64];
+    bench_grid_text(size, text);
+    coll_case_create(&the_case, most, options->caller_memory, why);
+    for (int kind = 0; kind < QDR_N_COLL_KINDS && !why->code; kind++) {
+        if (options->kind != ANY_KIND && options->kind != kind) continue;
+        the_case.kind = (qdr_coll_kind)kind;
+        run_kind(run, options, text, &the_case, why);
+    }
+    coll_case_destroy(&the_case);
+    return why->code;
+}
+
+/* Without --axis, the axes that split the grid; for a grid of one rank, d. */
+static int is_chosen(const coll_options *options, const qdr_grid *grid, int axis)
+{
+    if (options->axis != ANY_AXIS) return axis == options->axis;
+    return qdr_grid_size(grid, (qdr_axis)axis) > 1 || (axis == QDR_D && qdr_context_size(qdr_grid_context(grid)) == 1);
+}
+
+static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)
+{
+    const coll_options *options = user;
+    qdr_grid *grid = NULL;
+    if (fail_status(why, bench_make_grid(run->ctx, size, &grid))) return why->code;
+    for (int axis = 0; axis < QDR_N_AXES && !why->code; axis++)
+        if (is_chosen(options, grid, axis)) run_axis(run, options, size, grid, (qdr_axis)axis, why);
+    qdr_grid_destroy(&grid);
+    return why->code;
+}
+
+static const bench_kind kind = {
+    .command = &command_bench_coll,
+    .take = take_option,
+    .columns = columns,
+    .check = check_options,
+    .write_title = write_title,
+    .run_grid = run_grid,
+};
+
+static int run(int argc, char **argv)
+{
+    coll_options options = {.shared = {.n_iterations = 20, .n_warmup = 5},
+                            .min_bytes = 1 << 10,
+                            .max_bytes = 16 << 20,
+                            .factor = 4,
+                            .kind = QDR_ALL_REDUCE,
+                            .axis = ANY_AXIS};
+    return bench_main(&kind, &options.shared, argc, argv);
+}
+
+const command command_bench_coll = {
+    .name = "bench coll",
+    .summary = "collectives along an axis: time, bandwidth, correctness",
+    .usage = "quadrille bench coll [OPTION]...",
+    .text = "Times collectives along the axes of a grid, in all groups of an axis at once, and compares the results\n"
+            "on every rank with the exact ones. Sizes and bandwidths are defined as in nccl-tests: algbw is size /\n"
+            "time; busbw is algbw times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter and\n"
+            "all-to-all, 1 for broadcast and send-recv. Exits with 4 if an element is wrong.",
+    .options = specs,
+    .examples = "  quadrille bench coll --local 4 --kind all --axis x --grid 4x1x1x1\n"
+                "  mpiexec.mpich -n 4 quadrille bench coll --grid all -b 8 -e 64M -f 2 --csv\n",
+    .run = run,
+};

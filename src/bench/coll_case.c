@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One collective of one size along an axis, with its data and its exact result. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/coll.h"
+#include "common/reference.h"
+
+/* ---- memory ---- */
+
+static qdr_context *context_of(const coll_case *the_case) { return qdr_grid_context(the_case->grid); }
+
+static int allocate(const coll_case *made, void **memory, failure *why)
+{
+    const size_t bytes = (size_t)made->capacity * qdr_dtype_bytes(made->dtype);
+    if (!made->is_callers) return fail_status(why, qdr_mem_alloc(context_of(made), bytes, memory));
+    *memory = malloc(bytes);
+    if (*memory) return EXIT_OK;
+    return fail(why, EXIT_NOTHING_FITS, "bench coll: malloc cannot provide %zu bytes; use a smaller --max-bytes",
+                bytes);
+}
+
+static void release(const coll_case *gone, void **memory)
+{
+    if (!gone->is_callers) qdr_mem_free(context_of(gone), memory);
+    if (gone->is_callers) free(*memory);
+    *memory = NULL;
+}
+
+int coll_case_create(coll_case *made, int64_t most_elems, int caller_memory, failure *why)
+{
+    made->size = qdr_grid_size(made->grid, made->axis);
+    made->rank = qdr_grid_coordinate(made->grid, made->axis);
+    made->is_callers = caller_memory;
+    made->capacity = most_elems + made->size; /* all-to-all: n parts as large as the largest */
+    made->counts = calloc((size_t)made->size, sizeof *made->counts);
+    made->recv_counts = calloc((size_t)made->size, sizeof *made->recv_counts);
+    if (!made->counts || !made->recv_counts)
+        fail(why, EXIT_NOTHING_FITS, "bench coll: out of memory for %d counts", made->size);
+    if (!why->code && !allocate(made, &made->send, why)) allocate(made, &made->recv, why);
+    return fail_together(why, context_of(made));
+}
+
+void coll_case_destroy(coll_case *gone)
+{
+    release(gone, &gone->send);
+    release(gone, &gone->recv);
+    free(gone->counts);
+    free(gone->recv_counts);
+}
+
+/* ---- sizes ---- */
+
+/* Where member j's part of the n elements begins. */
+static int64_t begin_of(const coll_case *the_case, int j)
+{
+    const int64_t each = the_case->n / the_case->size, more = the_case->n % the_case->size;
+    return j * each + (j < more ? j : more);
+}
+
+void coll_case_size(coll_case *sized, int64_t n_elems)
+{
+    sized->n = n_elems;
+    for (int j = 0; j < sized->size; j++) sized->counts[j] = begin_of(sized, j + 1) - begin_of(sized, j);
+    for (int j = 0; j < sized->size; j++) sized->recv_counts[j] = sized->counts[sized->rank];
+}
+
+static int next_of(const coll_case *the_case) { return (the_case->rank + 1) % the_case->size; }
+static int previous_of(const coll_case *the_case) { return (the_case->rank + the_case->size - 1) % the_case->size; }
+
+/* Number of elements that this member sends, and that it receives. */
+static int64_t n_sent(const coll_case *the_case)
+{
+    return the_case->kind == QDR_ALL_GATHER ? the_case->counts[the_case->rank] : the_case->n;
+}
+
+static int64_t n_received(const coll_case *the_case)
+{
+    const int64_t own = the_case->counts[the_case->rank];
+    if (the_case->kind == QDR_REDUCE_SCATTER) return own;
+    return the_case->kind == QDR_ALL_TO_ALL ? own * the_case->size : the_case->n;
+}
+
+/* These operate on recv alone. */
+static int is_in_place(qdr_coll_kind kind) { return kind == QDR_ALL_REDUCE || kind == QDR_BROADCAST; }
+
+double coll_bus_factor(qdr_coll_kind kind, int size)
+{
+    const double others = (double)(size - 1) / size;
+    switch (kind) {
+    case QDR_ALL_REDUCE: return 2 * others;
+    case QDR_ALL_GATHER:
+    case QDR_REDUCE_SCATTER:
+    case QDR_ALL_TO_ALL: return others;
+    default: return 1;
+    }
+}
+
+/* ---- the call ---- */
+
+static qdr_status launch(const coll_case *c)
+{
+    const int64_t own = c->counts[c->rank];
+    switch (c->kind) {
+    case QDR_ALL_REDUCE: return qdr_all_reduce(c->grid, c->axis, QDR_SUM, c->recv, c->n, c->dtype, NULL);
+    case QDR_ALL_GATHER: return qdr_all_gather(c->grid, c->axis, c->send, c->recv, own, c->counts, c->dtype, NULL);
+    case QDR_REDUCE_SCATTER:
+        return qdr_reduce_scatter(c->grid, c->axis, QDR_SUM, c->send, c->recv, own, c->counts, c->dtype, NULL);
+    case QDR_BROADCAST: return qdr_grid_broadcast(c->grid, c->axis, 0, c->recv, c->n, c->dtype, NULL);
+    case QDR_ALL_TO_ALL:
+        return qdr_all_to_all(c->grid, c->axis, c->send, c->counts, c->recv, c->recv_counts, 0, c->dtype, NULL);
+    default:
+        return qdr_send_recv(c->grid, c->axis, next_of(c), c->send, c->n, previous_of(c), c->recv, c->n, c->dtype,
+                             NULL);
+    }
+}
+
+qdr_status coll_case_call(void *user, int series)
+{
+    const coll_case *called = user;
+    (void)series;
+    const qdr_status status = launch(called);
+    return status < 0 ? status : qdr_stream_synchronize(qdr_context_stream(context_of(called)));
+}
+
+void coll_case_clear(coll_case *cleared)
+{
+    const size_t bytes = (size_t)cleared->capacity * qdr_dtype_bytes(cleared->dtype);
+    memset(cleared->send, 0, bytes);
+    memset(cleared->recv, 0, bytes);
+}
+
+/* ---- data whose result is known ---- */
+
+/* Whole numbers up to 256 are exact in every type, so all values, or all sums over the members, stay below that. */
+static int64_t n_values(const coll_case *the_case)
+{
+    const int sums = the_case->kind == QDR_ALL_REDUCE || the_case->kind == QDR_REDUCE_SCATTER;
+    const int64_t most = sums ? 256 / the_case->size : 251;
+    return most < 1 ? 1 : most;
+}
+
+/* Initial element i of the n elements of member j. */
+static double value_of(const coll_case *the_case, int j, int64_t i)
+{
+    return 1 + (double)((i + 31 * (int64_t)j) % n_values(the_case));
+}
+
+static double sum_of(const coll_case *the_case, int64_t i)
+{
+    double sum = 0;
+    for (int j = 0; j < the_case->size; j++) sum += value_of(the_case, j, i);
+    return sum;
+}
+
+/* Element i of this member's result. */
+static double expected(const coll_case *c, int64_t i)
+{
+    const int64_t own = c->counts[c->rank];
+    switch (c->kind) {
+    case QDR_ALL_REDUCE: return sum_of(c, i);
+    case QDR_REDUCE_SCATTER: return sum_of(c, begin_of(c, c->rank) + i);
+    case QDR_BROADCAST: return value_of(c, 0, i);
+    case QDR_ALL_TO_ALL: return value_of(c, (int)(i / own), begin_of(c, c->rank) + i % own);
+    case QDR_SEND_RECV: return value_of(c, previous_of(c), i);
+    default: break;
+    }
+    int j = 0; /* the member whose part of a gathered vector contains the element */
+    while (i >= begin_of(c, j + 1)) j++;
+    return value_of(c, j, i - begin_of(c, j));
+}
+
+static void fill(coll_case *filled)
+{
+    const size_t bytes = (size_t)filled->capacity * qdr_dtype_bytes(filled->dtype);
+    const int64_t n = n_sent(filled);
+    void *data = is_in_place(filled->kind) ? filled->recv : filled->send;
+    memset(filled->recv, 0xff, bytes); /* NaN: elements that are never written count as wrong */
+    if (filled->kind == QDR_BROADCAST && filled->rank != 0) return;
+    for (int64_t i = 0; i < n; i++) element_write(filled->dtype, data, i, value_of(filled, filled->rank, i));
+}
+
+qdr_status coll_case_check(coll_case *checked)
+{
+    fill(checked);
+    checked->n_wrong = 0;
+    qdr_status status = qdr_barrier(context_of(checked));
+    if (status >= 0) status = coll_case_call(checked, 0);
+    const int64_t n = n_received(checked);
+    for (int64_t i = 0; status >= 0 && i < n; i++)
+        checked->n_wrong += element_read(checked->dtype, checked->recv, i) != expected(checked, i);
+    return status;
+}

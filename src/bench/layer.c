@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille bench layer`: transformer layers on grids, alternately with and without overlap, compared with their
+ * products alone. */
+#include <math.h>
+#include <quadrille/plan.h>
+#include <stdio.h>
+
+#include "bench/product.h"
+#include "bench/transformer.h"
+
+typedef struct layer_options {
+    bench_options shared;
+    int64_t hidden, n_heads, context, n_sequences, n_layers, n_batch_parts;
+    const char *machine_name; /* NULL: no prediction */
+    qdr_machine machine;
+} layer_options;
+
+enum {
+    OPTION_HIDDEN,
+    OPTION_HEADS,
+    OPTION_CONTEXT,
+    OPTION_SEQUENCES,
+    OPTION_LAYERS,
+    OPTION_BATCH_PARTS,
+    OPTION_MACHINE,
+    OPTION_SHARED
+};
+
+static const option_spec specs[] = {
+    {"hidden", 0, "N", "hidden size; the MLP is four times as wide; default 512"},
+    {"heads", 0, "N", "attention heads; must divide --hidden; default 8"},
+    {"context", 0, "N", "tokens per sequence; default 256"},
+    {"sequences", 0, "N", "sequences over all ranks; default 4"},
+    {"layers", 0, "N", "number of transformer layers; default 1"},
+    {"batch-parts", 0, "N", "parts of a rank's sequences (needs x or y > 1, rows replicated); default 1"},
+    {"machine", 0, "M", "a machine's name or file: also print the predicted time"},
+    BENCH_PRODUCT_SPECS,
+};
+
+static int take_option(int index, const char *value, void *user, failure *why)
+{
+    layer_options *options = user;
+    switch (index) {
+    case OPTION_HIDDEN: return option_integer("hidden", value, 1, 1 << 20, &options->hidden, why);
+    case OPTION_HEADS: return option_integer("heads", value, 1, 1 << 16, &options->n_heads, why);
+    case OPTION_CONTEXT: return option_integer("context", value, 1, 1 << 20, &options->context, why);
+    case OPTION_SEQUENCES: return option_integer("sequences", value, 1, 1 << 20, &options->n_sequences, why);
+    case OPTION_LAYERS: return option_integer("layers", value, 1, 1024, &options->n_layers, why);
+    case OPTION_BATCH_PARTS: return option_integer("batch-parts", value, 1, 16, &options->n_batch_parts, why);
+    case OPTION_MACHINE:
+        options->machine_name = value;
+        return fail_status(why, qdr_machine_load(value, &options->machine));
+    default: return bench_take_product(index - OPTION_SHARED, value, &options->shared, why);
+    }
+}
+
+static int check_options(const void *user, failure *why)
+{
+    const layer_options *options = user;
+    const int64_t hidden = options->hidden, n_heads = options->n_heads;
+    if (options->machine_name && (options->shared.n_panels || options->n_batch_parts != 1))
+        return fail(why, EXIT_USAGE,
+                    "bench layer: --machine predicts panels that are chosen by cost, and one part "
+                    "of the batch; leave --panels and --batch-parts out");
+    if (hidden % n_heads == 0) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "bench layer: %lld heads do not divide --hidden %lld; use %lld", (long long)n_heads,
+                (long long)hidden, (long long)((hidden / n_heads + 1) * n_heads));
+}
+
+/* ---- rows ---- */
+
+#define COMMON_COLUMNS                                                                                                 \
+    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0}, {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},                             \
+        BENCH_SETTING("hidden", VALUE_WHOLE), BENCH_SETTING("heads", VALUE_WHOLE),                                     \
+        BENCH_SETTING("context", VALUE_WHOLE), BENCH_SETTING("sequences", VALUE_WHOLE),                                \
+        BENCH_SETTING("layers", VALUE_WHOLE), BENCH_SETTING("batch_parts", VALUE_WHOLE),                               \
+        BENCH_SETTING("dtype", VALUE_TEXT), BENCH_SETTING("layout", VALUE_TEXT), BENCH_SETTING("ranks", VALUE_WHOLE),  \
+        BENCH_TIME_COLUMNS("", "(ms)", 1e3), BENCH_TIME_COLUMNS("serial_", "serial", 1e3),                             \
+        {"gain", "gain", "", VALUE_REAL, 6, 1, 3}, {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 10, 1e3, 3},     \
+        {"share", "share", "", VALUE_REAL, 6, 1, 3}, {"tokens_per_sec", "tokens/s", "", VALUE_REAL, 10, 1, 0},         \
+    {                                                                                                                  \
+        "samples", "samples", "", VALUE_WHOLE, 7, 1, 0                                                                 \
+    }
+
+static const bench_column plain_columns[] = {COMMON_COLUMNS, BENCH_LAST_COLUMN};
+/* With --machine: the columns above and these. */
+static const bench_column columns[] = {
+    COMMON_COLUMNS,
+    {"predicted_secs", "model", "(ms)", VALUE_REAL, 9, 1e3, 3},
+    {"serial_predicted_secs", "model", "serial", VALUE_REAL, 9, 1e3, 3},
+    {"error", "error", "", VALUE_REAL, 7, 1, 3},
+    BENCH_LAST_COLUMN,
+};
+
+static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
+{
+    const layer_options *options = user;
+    snprintf(title, capacity,
+             "# %lld transformer layer%s, hidden %lld, %lld heads, %lld sequences of %lld tokens, "
+             "%s, %s, %d rank%s\n"
+             "# times of the slowest rank: with overlap; serial: without; gain: median of serial / "
+             "time\n"
+             "# limit: each rank's products alone, alternating; share: median of limit / time\n"
+             "%s",
+             (long long)options->n_layers, options->n_layers == 1 ? "" : "s", (long long)options->hidden,
+             (long long)options->n_heads, (long long)options->n_sequences, (long long)options->context,
+             qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout), n_ranks,
+             n_ranks == 1 ? "" : "s",
+             options->machine_name ? "# model: what --machine says of both; error: model / median - 1\n" : "");
+}
+
+/* ---- what is measured ---- */
+
+/* The series of one pass. The series of the two passes are followed by those of both together. */
+enum { OVERLAPPED, SERIAL, LIMIT, N_VARIANTS };
+enum { N_SERIES = N_PASSES * N_VARIANTS, PASS_TOGETHER = N_PASSES };
+
+typedef struct layer_bench {
+    qdr_context *ctx, *alone;
+    qdr_grid *grid;
+    transformer stacks[LIMIT]; /* with overlap, and without */
+    product limits[N_LAYER_PRODUCTS]; /* of one layer, on this rank alone */
+    int64_t n_layers;
+} layer_bench;
+
+static qdr_status make_limits(layer_bench *bench, const bench_options *options)
+{
+    qdr_status status = QDR_OK;
+    for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++) {
+        product_desc own = {.dtype = options->dtype, .n_panels = 1, .bias = 1};
+        status = product_own_shape(bench->grid, bench->stacks[0].products[i], &own.m, &own.n, &own.k);
+        if (status >= 0) status = product_create(bench->alone, (grid_size){1, 1, 1, 1}, &own, &bench->limits[i]);
+    }
+    return status;
+}
+
+static qdr_status prepare(layer_bench *bench, const layer_options *options, grid_size size)
+{
+    qdr_status status = bench_make_grid(bench->ctx, size, &bench->grid);
+    for (int i = 0; status >= 0 && i < LIMIT; i++) {
+        const transformer_desc desc = {
+            .hidden = options->hidden,
+            .n_heads = options->n_heads,
+            .context = options->context,
+            .n_sequences = options->n_sequences,
+            .n_layers = options->n_layers,
+            .dtype = options->shared.dtype,
+            .layout = options->shared.layout,
+            .n_panels = (int)options->shared.n_panels,
+            .n_batch_parts = (int)options->n_batch_parts,
+            .overlap = i == SERIAL ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
+        };
+        status = transformer_create(bench->grid, &desc, &bench->stacks[i]);
+    }
+    if (status >= 0) status = context_alone(bench->ctx, &bench->alone);
+    return status < 0 ? status : qdr_agree(bench->ctx, make_limits(bench, &options->shared));
+}
+
+static void release(layer_bench *bench)
+{
+    for (int i = 0; i < N_LAYER_PRODUCTS; i++) product_destroy(&bench->limits[i]);
+    qdr_context_destroy(&bench->alone);
+    for (int i = 0; i < LIMIT; i++) qdr_stack_destroy(&bench->stacks[i].stack);
+    qdr_grid_destroy(&bench->grid);
+}
+
+static qdr_status run_limit(const layer_bench *bench, product_pass pass)
+{
+    qdr_status status = QDR_OK;
+    for (int64_t layer = 0; layer < bench->n_layers; layer++)
+        for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++) status = product_run(&bench->limits[i], pass);
+    return status;
+}
+
+static qdr_status call(void *user, int series)
+{
+    const layer_bench *bench = user;
+    const int variant = series % N_VARIANTS;
+    const product_pass pass = (product_pass)(series / N_VARIANTS);
+    if (variant == LIMIT) return run_limit(bench, pass);
+    qdr_stack *stack = bench->stacks[variant].stack;
+    const qdr_status status = pass == PASS_BACKWARD ? qdr_stack_backward(stack, 0, 1) : qdr_stack_forward(stack);
+    return status < 0 ? status : qdr_stream_synchronize(qdr_context_stream(bench->ctx));
+}
+
+/* A backward pass follows its forward pass and overwrites the gradient that it starts from. */
+static void fill_gradients(void *user, int series, int64_t iteration)
+{
+    const layer_bench *bench = user;
+    (void)iteration;
+    if (series < LIMIT) transformer_fill_gradient(&bench->stacks[series]);
+}
+
+/* ---- predictions of the model ---- */
+
+/* For each pass and for both together, with and without overlap; NAN without a machine. */
+typedef struct prediction {
+    double secs[N_PASSES + 1][2];
+} prediction;
+
+static qdr_network network_of(const layer_options *options)
+{
+    const int64_t hidden = options->hidden, n_heads = options->n_heads;
+    return (qdr_network){.version = QDR_OPTS_INIT,
+                         .name = "layers",
+                         .layers = options->n_layers,
+                         .hidden = hidden,
+                         .heads = n_heads,
+                         .kv_heads = n_heads,
+                         .head_size = hidden / n_heads,
+                         .ffn = 4 * hidden,
+                         .vocab = 1,
+                         .context = options->context,
+                         .positions = options->context, /* no rotation in the layers */
+                         .qkv_bias = 1,
+                         .out_bias = 1,
+                         .mlp_bias = 1,
+                         .norms_per_layer = 2};
+}
+
+static qdr_status predict_with(const qdr_model *model, const layer_options *options, grid_size size, int overlap,
+                               double secs[N_PASSES])
+{
+    const qdr_plan plan = {.version = QDR_OPTS_INIT,
+                           .x = size.x,
+                           .y = size.y,
+                           .z = size.z,
+                           .d = size.d,
+                           .layout = options->shared.layout,
+                           .dtype = options->shared.dtype,
+                           .batch = options->n_sequences,
+                           .sequence = options->context,
+                           .overlap = overlap};
+    return qdr_model_layers_time(model, &plan, (int)options->n_layers, &secs[0], &secs[1]);
+}
+
+static qdr_status predict(const layer_options *options, grid_size size, prediction *said)
+{
+    static const int overlaps[] = {QDR_OVERLAP_ALL, QDR_OVERLAP_NONE};
+    const qdr_network network = network_of(options);
+    qdr_model *model = NULL;
+    for (int i = 0; i < 2; i++)
+        for (int pass = 0; pass <= N_PASSES; pass++) said->secs[pass][i] = NAN;
+    if (!options->machine_name) return QDR_OK;
+    qdr_status status = qdr_model_create(&options->machine, &network, &model);
+    for (int i = 0; i < 2 && status >= 0; i++) {
+        double secs[N_PASSES];
+        status = predict_with(model, options, size, overlaps[i], secs);
+        for (int pass = 0; pass < N_PASSES; pass++) said->secs[pass][i] = secs[pass];
+        said->secs[PASS_TOGETHER][i] = secs[0] + secs[1];
+    }
+    qdr_model_destroy(&model);
+    return status;
+}
+
+/* ---- one grid ---- */
+
+static void print_pass(bench_run *run, const layer_options *options, const char *grid, const bench_samples *samples,
+                       const prediction *said, int pass)
+{
+    const int first = N_VARIANTS * pass;
+    const bench_times overlapped = bench_times_of(samples, first + OVERLAPPED);
+    const bench_times serial = bench_times_of(samples, first + SERIAL);
+    const double n_tokens = (double)options->n_sequences * (double)options->context;
+    const bench_value values[] = {
+        BENCH_TEXT(grid),
+        BENCH_TEXT(pass == PASS_TOGETHER ? "together" : product_pass_text((product_pass)pass)),
+        BENCH_NUMBER(options->hidden),
+        BENCH_NUMBER(options->n_heads),
+        BENCH_NUMBER(options->context),
+        BENCH_NUMBER(options->n_sequences),
+        BENCH_NUMBER(options->n_layers),
+        BENCH_NUMBER(options->n_batch_parts),
+        BENCH_TEXT(qdr_dtype_name(options->shared.dtype)),
+        BENCH_TEXT(bench_layout_text(options->shared.layout)),
+        BENCH_NUMBER(qdr_context_size(run->ctx)),
+        BENCH_TIME_VALUES(overlapped),
+        BENCH_TIME_VALUES(serial),
+        BENCH_NUMBER(bench_ratio(samples, first + SERIAL, first + OVERLAPPED)),
+        BENCH_NUMBER(bench_times_of(samples, first + LIMIT).median),
+        BENCH_NUMBER(bench_ratio(samples, first + LIMIT, first + OVERLAPPED)),
+        BENCH_NUMBER(n_tokens / overlapped.median),
+        BENCH_NUMBER(samples->n),
+        BENCH_NUMBER(said->secs[pass][0]),
+        BENCH_NUMBER(said->secs[pass][1]),
+        BENCH_NUMBER(said->secs[pass][0] / overlapped.median - 1),
+    };
+    BENCH_ROW(run, columns, values);
+}
+
+static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)
+{
+    const layer_options *options = user;
+    layer_bench bench = {.ctx = run->ctx, .n_layers = options->n_layers};
+    const bench_subject subject = {call, fill_gradients, &bench};
+    bench_samples samples = {0};
+    prediction said;
+    char grid[64];
+    bench_grid_text(size, grid);
+    if (!options->machine_name) run->table.columns = plain_columns;
+    if (!fail_status(why, predict(options, size, &said)) && !fail_status(why, prepare(&bench, options, size)))
+        bench_measure(run->ctx, &options->shared, &subject, N_SERIES, N_VARIANTS, &samples, why);
+    for (int variant = 0; !why->code && variant < N_VARIANTS; variant++)
+        bench_add(&samples, variant, N_VARIANTS + variant, N_SERIES + variant);
+    for (int pass = 0; !why->code && pass <= PASS_TOGETHER; pass++)
+        print_pass(run, options, grid, &samples, &said, pass);
+    bench_free(&samples);
+    release(&bench);
+    return why->code;
+}
+
+static const bench_kind kind = {
+    .command = &command_bench_layer,
+    .take = take_option,
+    .columns = columns,
+    .check = check_options,
+    .write_title = write_title,
+    .run_grid = run_grid,
+};
+
+static int run(int argc, char **argv)
+{
+    layer_options options = {.shared = {.n_iterations = 10, .n_warmup = 2},
+                             .hidden = 512,
+                             .n_heads = 8,
+                             .context = 256,
+                             .n_sequences = 4,
+                             .n_layers = 1,
+                             .n_batch_parts = 1};
+    return bench_main(&kind, &options.shared, argc, argv);
+}
+
+const command command_bench_layer = {
+    .name = "bench layer",
+    .summary = "transformer layers with and without overlap, tokens per second",
+    .usage = "quadrille bench layer [OPTION]...",
+    .text = "Times forward and backward of transformer layers (norm, qkv, attention, proj; norm, fc, gelu, fc2)\n"
+            "on a grid, alternating with two references: the same schedule without overlap, and each rank's\n"
+            "products alone (no norms, attention or communication).",
+    .options = specs,
+    .examples = "  quadrille bench layer --local 4 --grid all --hidden 1024 --heads 16\n"
+                "  mpiexec.mpich -n 4 quadrille bench layer --grid 2x2x1x1 --layout scattered --json\n"
+                "  mpiexec.mpich -n 4 quadrille bench layer --grid all --machine cluster.json\n",
+    .run = run,
+};

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Times of alternating calls, on all ranks, and their statistics. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/bench.h"
+
+static double now_secs(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* mine, theirs: memory for the n values of this rank and of another one. */
+static qdr_status fold_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n, double *mine, double *theirs)
+{
+    const size_t bytes = (size_t)n * sizeof *values;
+    memcpy(mine, values, bytes);
+    for (int rank = 0; rank < qdr_context_size(ctx); rank++) {
+        memcpy(theirs, mine, bytes);
+        const qdr_status status = qdr_broadcast(ctx, rank, theirs, bytes);
+        if (status < 0) return status;
+        for (int64_t i = 0; i < n; i++) {
+            const double with = fold == FOLD_SUM ? values[i] + theirs[i] : fmax(values[i], theirs[i]);
+            values[i] = rank == 0 ? theirs[i] : with;
+        }
+    }
+    return QDR_OK;
+}
+
+qdr_status bench_all_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n)
+{
+    double *work = malloc(2 * (size_t)n * sizeof *work);
+    qdr_status status = qdr_agree(ctx, work ? QDR_OK : QDR_ERR_MEMORY);
+    if (work && status >= 0) status = fold_ranks(ctx, fold, values, n, work, work + n);
+    free(work);
+    return status;
+}
+
+static qdr_status measure(qdr_context *ctx, int64_t n_warmup, const bench_subject *subject,
+                          const bench_samples *samples)
+{
+    for (int64_t i = -n_warmup; i < samples->n; i++)
+        for (int series = 0; series < samples->n_series; series++) {
+            qdr_status status = qdr_barrier(ctx);
+            const double began = now_secs();
+            if (status >= 0) status = subject->call(subject->user, series);
+            if (status < 0) return status;
+            if (i >= 0) samples->secs[series * samples->n + i] = now_secs() - began;
+            if (subject->after) subject->after(subject->user, series, i);
+        }
+    return QDR_OK;
+}
+
+int bench_measure(qdr_context *ctx, const bench_options *options, const bench_subject *subject, int n_series,
+                  int n_more, bench_samples *samples, failure *why)
+{
+    const int64_t n = options->n_iterations;
+    *samples = (bench_samples){.n_series = n_series, .n = n};
+    samples->secs = calloc((size_t)(n * (n_series + n_more)), sizeof *samples->secs);
+    samples->work = calloc((size_t)n, sizeof *samples->work);
+    if (!samples->secs || !samples->work)
+        fail(why, EXIT_NOTHING_FITS, "bench: out of memory for the times of %lld iterations", (long long)n);
+    if (fail_together(why, ctx) || !samples->secs) return why->code;
+    qdr_status status = measure(ctx, options->n_warmup, subject, samples);
+    if (status >= 0) status = bench_all_ranks(ctx, FOLD_MAX, samples->secs, n * n_series);
+    return fail_status(why, status);
+}
+
+void bench_free(bench_samples *samples)
+{
+    free(samples->secs);
+    free(samples->work);
+    *samples = (bench_samples){0};
+}
+
+/* ---- statistics ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double at_share(const double *sorted, int64_t n, double share)
+{
+    const double place = share * (double)(n - 1);
+    const int64_t below = (int64_t)place;
+    return sorted[below] + (below + 1 < n ? (place - (double)below) * (sorted[below + 1] - sorted[below]) : 0);
+}
+
+/* Statistics of the times in `work`, which is sorted. */
+static bench_times times_of_work(const bench_samples *samples)
+{
+    double *work = samples->work;
+    qsort(work, (size_t)samples->n, sizeof *work, by_value);
+    return (bench_times){at_share(work, samples->n, 0.5), work[0], at_share(work, samples->n, 0.9)};
+}
+
+static const double *series_of(const bench_samples *samples, int series) { return samples->secs + series * samples->n; }
+
+bench_times bench_times_of(const bench_samples *samples, int series)
+{
+    memcpy(samples->work, series_of(samples, series), (size_t)samples->n * sizeof *samples->work);
+    return times_of_work(samples);
+}
+
+double bench_ratio(const bench_samples *samples, int a, int b)
+{
+    const double *above = series_of(samples, a), *below = series_of(samples, b);
+    for (int64_t i = 0; i < samples->n; i++) samples->work[i] = above[i] / below[i];
+    return times_of_work(samples).median;
+}
+
+double bench_difference(const bench_samples *samples, int a, int b)
+{
+    const double *more = series_of(samples, a), *less = series_of(samples, b);
+    for (int64_t i = 0; i < samples->n; i++) samples->work[i] = more[i] - less[i];
+    return times_of_work(samples).median;
+}
+
+void bench_add(const bench_samples *samples, int a, int b, int sum)
+{
+    for (int64_t i = 0; i < samples->n; i++)
+        samples->secs[sum * samples->n + i] = series_of(samples, a)[i] + series_of(samples, b)[i];
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of a benchmark as a readable table, as comma-separated values, or as JSON. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "bench/bench.h"
+
+/* ---- the table ---- */
+
+/* Text is left-aligned, numbers are right-aligned. */
+static void print_words(const bench_column *column, int is_first, const char *words)
+{
+    const int width = column->kind == VALUE_TEXT ? -column->width : column->width;
+    printf("%s%*s", is_first ? "" : " ", width, words);
+}
+
+static void print_cell(const bench_column *column, int is_first, const bench_value *value)
+{
+    char words[64];
+    const int n_digits = column->kind == VALUE_WHOLE ? 0 : column->n_digits;
+    const double scale = column->kind == VALUE_WHOLE ? 1 : column->scale;
+    snprintf(words, sizeof words, "%.*f", n_digits, scale * value->number);
+    print_words(column, is_first, value->text ? value->text : isnan(value->number) ? "-" : words);
+}
+
+static void print_table_head(const bench_table *table)
+{
+    fputs(table->title, stdout);
+    for (int line = 0; line < 2; line++) {
+        int n = 0;
+        for (const bench_column *column = table->columns; column->name; column++)
+            if (column->title) print_words(column, n++ == 0, line ? column->unit : column->title);
+        putchar('\n');
+    }
+}
+
+static void print_table_row(const bench_table *table, const bench_value *values)
+{
+    int n = 0;
+    for (const bench_column *column = table->columns; column->name; column++, values++)
+        if (column->title) print_cell(column, n++ == 0, values);
+    putchar('\n');
+}
+
+/* ---- comma-separated values ---- */
+
+static void print_csv_head(const bench_table *table)
+{
+    for (const bench_column *column = table->columns; column->name; column++)
+        printf("%s%s", column == table->columns ? "" : ",", column->name);
+    putchar('\n');
+}
+
+static void print_csv_row(const bench_table *table, const bench_value *values)
+{
+    for (const bench_column *column = table->columns; column->name; column++, values++) {
+        if (column != table->columns) putchar(',');
+        if (values->text)
+            fputs(values->text, stdout);
+        else if (!isnan(values->number))
+            printf("%.*g", column->kind == VALUE_WHOLE ? 17 : 9, values->number);
+    }
+    putchar('\n');
+}
+
+/* ---- JSON ---- */
+
+static json_t *json_of(const bench_column *column, const bench_value *value)
+{
+    if (value->text) return json_string(value->text);
+    if (isnan(value->number)) return json_null();
+    return column->kind == VALUE_WHOLE ? json_integer((json_int_t)value->number) : json_real(value->number);
+}
+
+/* The settings (are_settings), or the values that differ from row to row. */
+static json_t *json_row(const bench_table *table, const bench_value *values, int are_settings)
+{
+    json_t *object = json_object();
+    for (const bench_column *column = table->columns; column->name; column++, values++)
+        if (are_settings == !column->title) json_object_set_new(object, column->name, json_of(column, values));
+    return object;
+}
+
+static void dump(json_t *object, size_t flags)
+{
+    if (object) json_dumpf(object, stdout, JSON_PRESERVE_ORDER | flags);
+    json_decref(object);
+}
+
+static void print_json_head(const bench_table *table, const bench_value *values)
+{
+    putchar('{');
+    dump(json_row(table, values, 1), JSON_EMBED);
+    puts(", \"rows\": [");
+}
+
+/* ---- all formats ---- */
+
+static void print_head(const bench_table *table, const bench_value *values)
+{
+    switch (table->format) {
+    case FORMAT_TABLE: print_table_head(table); break;
+    case FORMAT_CSV: print_csv_head(table); break;
+    case FORMAT_JSON: print_json_head(table, values); break;
+    }
+}
+
+void bench_print_row(bench_table *table, const bench_value *values)
+{
+    if (table->n_rows == 0) print_head(table, values);
+    switch (table->format) {
+    case FORMAT_TABLE: print_table_row(table, values); break;
+    case FORMAT_CSV: print_csv_row(table, values); break;
+    case FORMAT_JSON:
+        if (table->n_rows) puts(",");
+        dump(json_row(table, values, 0), 0);
+        break;
+    }
+    table->n_rows++;
+    fflush(stdout);
+}
+
+void bench_print_end(const bench_table *table)
+{
+    if (table->format == FORMAT_JSON) puts("\n]}");
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Linear layers for benchmarks. */
+#include "bench/product.h"
+
+#include <string.h>
+
+#include "common/reference.h"
+
+#define MAX_EXTENT ((int64_t)1 << 40)
+
+int product_take_extent(int index, const char *value, product_extents *extents, failure *why)
+{
+    switch (index) {
+    case 0: return option_integer("rows", value, 0, MAX_EXTENT, &extents->m, why);
+    case 1: return option_integer("outputs", value, 1, MAX_EXTENT, &extents->n, why);
+    default: return option_integer("inputs", value, 1, MAX_EXTENT, &extents->k, why);
+    }
+}
+
+void product_fill(void *data, int64_t n_elems, qdr_dtype dtype)
+{
+    for (int64_t i = 0; i < n_elems; i++) element_write(dtype, data, i, (double)(i % 7 + 1) * 0.125);
+}
+
+static qdr_status describe(product *made, const product_desc *desc)
+{
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = desc->m, .dtype = desc->dtype, .panels = desc->n_panels};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{desc->k, 1}}, .col_axis = desc->transposed ? QDR_Y : QDR_X,
+                                 .layout = desc->layout};
+    const qdr_linear_desc linear = {QDR_OPTS_INIT,
+                                    .name = "product",
+                                    .in = {{desc->k, 1}},
+                                    .out = {{desc->n, 1}},
+                                    .bias = desc->bias,
+                                    .transposed = desc->transposed,
+                                    .out_layout = desc->layout,
+                                    .storage = desc->storage};
+    qdr_status status = qdr_stack_create(made->grid, &opts, &made->stack);
+    if (status < 0) return status;
+    status = qdr_stack_add_input(made->stack, "x", &input, 1, &made->in);
+    if (status >= 0) status = qdr_stack_add_linear(made->stack, &linear, made->in, &made->out, &made->layer);
+    status = qdr_agree(qdr_grid_context(made->grid), status); /* adding is local */
+    return status < 0 ? status : qdr_stack_build(made->stack);
+}
+
+static qdr_status fill_edges(product *made, qdr_dtype dtype)
+{
+    qdr_owned in, out;
+    qdr_status status = qdr_linear_init(made->layer, 1, 0.5);
+    if (status >= 0) status = qdr_stack_edge_owned(made->stack, made->in, &in);
+    if (status >= 0) status = qdr_stack_edge_owned(made->stack, made->out, &out);
+    if (status >= 0) status = qdr_stack_edge_value(made->stack, made->in, &made->x);
+    if (status >= 0) status = qdr_stack_edge_value(made->stack, made->out, &made->y);
+    if (status >= 0) status = qdr_stack_edge_gradient(made->stack, made->in, &made->dx);
+    if (status >= 0) status = qdr_stack_edge_gradient(made->stack, made->out, &made->dy);
+    if (status < 0) return status;
+    product_fill(made->x, in.n_rows * in.n_cols, dtype);
+    product_fill(made->dy, out.n_rows * out.n_cols, dtype);
+    return QDR_OK;
+}
+
+qdr_status product_create(qdr_context *ctx, grid_size size, const product_desc *desc, product *made)
+{
+    qdr_status status = bench_make_grid(ctx, size, &made->grid);
+    if (status >= 0) status = describe(made, desc);
+    return status < 0 ? status : qdr_agree(ctx, fill_edges(made, desc->dtype));
+}
+
+void product_destroy(product *gone)
+{
+    qdr_stack_destroy(&gone->stack);
+    qdr_grid_destroy(&gone->grid);
+}
+
+const char *product_pass_text(product_pass pass) { return pass == PASS_BACKWARD ? "backward" : "forward"; }
+
+qdr_status product_run(const product *ran, product_pass pass)
+{
+    const qdr_status status = pass == PASS_BACKWARD ? qdr_linear_backward(ran->layer, ran->dy, ran->x, ran->dx, 0, NULL)
+                                                    : qdr_linear_forward(ran->layer, ran->x, ran->y, 0, NULL);
+    if (status < 0) return status;
+    return qdr_stream_synchronize(qdr_context_stream(qdr_grid_context(ran->grid)));
+}
+
+/* Scattered rows are gathered for the product, so it has all rows of the cell. */
+qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int64_t *m, int64_t *n, int64_t *k)
+{
+    const int rank = qdr_context_rank(qdr_grid_context(grid));
+    qdr_matrix in, out;
+    qdr_owned part;
+    qdr_status status = qdr_linear_in_matrix(layer, &in);
+    if (status >= 0) status = qdr_linear_out_matrix(layer, &out);
+    if (status < 0) return status;
+    in.scatter_rows = 0;
+    status = qdr_matrix_owned(grid, &in, rank, &part);
+    *m = part.n_rows;
+    *k = part.n_cols;
+    if (status >= 0) status = qdr_matrix_owned(grid, &out, rank, &part);
+    *n = part.n_cols;
+    return status;
+}
+
+double product_flops(int64_t m, int64_t n, int64_t k, product_pass pass)
+{
+    return (pass == PASS_BACKWARD ? 4.0 : 2.0) * (double)m * (double)n * (double)k;
+}
+
+qdr_status context_alone(qdr_context *ctx, qdr_context **alone)
+{
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = qdr_context_threads(ctx), .device = "cpu"};
+    return qdr_agree(ctx, qdr_context_create_self(&opts, alone));
+}
+
+/* ---- the layer and its limit ---- */
+
+static const grid_size one_rank = {1, 1, 1, 1};
+
+static qdr_status make_limit(product_pair *pair, const product_desc *desc)
+{
+    product_desc own = {.dtype = desc->dtype, .n_panels = desc->n_panels, .bias = desc->bias};
+    const qdr_status status = product_own_shape(pair->on_grid.grid, pair->on_grid.layer, &own.m, &own.n, &own.k);
+    if (own.n == 0 || own.k == 0) return status; /* no products, which take no time */
+    return status < 0 ? status : product_create(pair->alone, one_rank, &own, &pair->limit);
+}
+
+qdr_status product_pair_create(qdr_context *ctx, grid_size size, const product_desc *desc, product_pair *pair)
+{
+    pair->ctx = ctx;
+    qdr_status status = product_create(ctx, size, desc, &pair->on_grid);
+    if (status >= 0) status = context_alone(ctx, &pair->alone);
+    return status < 0 ? status : qdr_agree(ctx, make_limit(pair, desc));
+}
+
+void product_pair_destroy(product_pair *pair)
+{
+    product_destroy(&pair->limit);
+    qdr_context_destroy(&pair->alone);
+    product_destroy(&pair->on_grid);
+}
+
+qdr_status product_pair_call(void *user, int series)
+{
+    const product_pair *pair = user;
+    const product *ran = series % 2 ? &pair->limit : &pair->on_grid;
+    return ran->stack ? product_run(ran, (product_pass)(series / 2)) : QDR_OK;
+}

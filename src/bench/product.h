@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Linear layers for benchmarks: on a grid, and the same products of each rank alone. */
+#ifndef QUADRILLE_SRC_BENCH_PRODUCT_H
+#define QUADRILLE_SRC_BENCH_PRODUCT_H
+
+#include "bench/bench.h"
+
+/* Extents of a global product: rows of X and Y, columns of Y, columns of X. */
+typedef struct product_extents {
+    int64_t m, n, k;
+} product_extents;
+#define PRODUCT_DEFAULT_EXTENTS                                                                                        \
+    {                                                                                                                  \
+        4096, 4096, 4096                                                                                               \
+    }
+/* The first entries of an option table, and the function that reads them: *value may be NULL, index is 0 to 2. */
+#define PRODUCT_EXTENT_SPECS                                                                                           \
+    {"rows", 'm', "M", "rows of X and Y, over all ranks; default 4096"},                                               \
+        {"outputs", 'n', "N", "columns of Y; default 4096"},                                                           \
+    {                                                                                                                  \
+        "inputs", 'k', "K", "columns of X; default 4096"                                                               \
+    }
+enum { N_PRODUCT_EXTENTS = 3 };
+int product_take_extent(int index, const char *value, product_extents *extents, failure *why);
+#define PRODUCT_EXTENT_COLUMNS                                                                                         \
+    BENCH_SETTING("m", VALUE_WHOLE), BENCH_SETTING("n", VALUE_WHOLE), BENCH_SETTING("k", VALUE_WHOLE)
+#define PRODUCT_EXTENT_VALUES(extents) BENCH_NUMBER((extents).m), BENCH_NUMBER((extents).n), BENCH_NUMBER((extents).k)
+
+typedef struct product_desc {
+    int64_t m, n, k; /* global */
+    qdr_dtype dtype;
+    qdr_layout layout; /* of X and Y */
+    int n_panels, transposed, bias;
+    qdr_storage storage; /* of W */
+} product_desc;
+
+/* A layer and the memory of its edges. */
+typedef struct product {
+    qdr_grid *grid;
+    qdr_stack *stack;
+    qdr_linear *layer;
+    qdr_edge in, out;
+    void *x, *y, *dx, *dy;
+} product;
+
+/* Creates the layer and fills it with numbers. Collective over ctx; destroy it in any case. */
+qdr_status product_create(qdr_context *ctx, grid_size size, const product_desc *desc, product *made);
+/* Accepts a zeroed struct. Collective. */
+void product_destroy(product *gone);
+typedef enum product_pass { PASS_FORWARD, PASS_BACKWARD, N_PASSES } product_pass;
+/* "forward", "backward". */
+const char *product_pass_text(product_pass pass);
+/* Returns when its work is complete. */
+qdr_status product_run(const product *ran, product_pass pass);
+/* Rows, outputs and inputs of this rank's own product in a layer. */
+qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int64_t *m, int64_t *n, int64_t *k);
+double product_flops(int64_t m, int64_t n, int64_t k, product_pass pass);
+/* Fills n elements with numbers of ordinary magnitude, so that products meet no subnormal ones. */
+void product_fill(void *data, int64_t n_elems, qdr_dtype dtype);
+
+/* A context of this rank alone, with as many BLAS threads as the given one. Collective over ctx. */
+qdr_status context_alone(qdr_context *ctx, qdr_context **alone);
+
+/* A layer on a grid, and its limit: the same products of every rank without communication. In the samples, pass p of
+ * the layer is series 2p and pass p of the limit is series 2p + 1. */
+typedef struct product_pair {
+    qdr_context *ctx, *alone;
+    product on_grid, limit;
+} product_pair;
+enum { N_PAIR_SERIES = 2 * N_PASSES };
+/* Collective over ctx, with the same result on all ranks; destroy it in any case. */
+qdr_status product_pair_create(qdr_context *ctx, grid_size size, const product_desc *desc, product_pair *pair);
+void product_pair_destroy(product_pair *pair);
+/* The call of a bench_subject; user is the pair. */
+qdr_status product_pair_call(void *user, int series);
+
+#endif

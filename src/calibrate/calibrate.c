@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille calibrate`: measures what the model's constants are derived from, fits them, writes a machine file. */
+#include "calibrate/calibrate.h"
+
+#include <quadrille/launch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/product.h"
+#include "common/files.h"
+
+typedef struct calibrate_options {
+    const char *path, *name;
+    int64_t n_local, n_threads;
+    int is_quick, may_replace;
+    bench_format format;
+} calibrate_options;
+
+enum { OPTION_OUT, OPTION_FORCE, OPTION_NAME, OPTION_QUICK, OPTION_LOCAL, OPTION_THREADS, OPTION_JSON, OPTION_HELP };
+
+static const option_spec specs[] = {
+    {"out", 'o', "FILE", "the machine file to write; default machine.json"},
+    {"force", 0, NULL, "replace FILE if it exists"},
+    {"name", 0, "NAME", "the machine's name; default: the file's name without .json"},
+    {"quick", 0, NULL, "few and small samples: takes seconds, gives rough constants"},
+    {"local", 0, "P", "run P ranks as threads of one process, without MPI"},
+    {"threads", 0, "N", "BLAS threads per rank; default: cores / ranks"},
+    {"json", 0, NULL, "print all samples and errors as one JSON object"},
+    {"help", 'h', NULL, "print this help"},
+    {NULL, 0, NULL, NULL},
+};
+
+static int take_option(int index, const char *value, void *user, failure *why)
+{
+    calibrate_options *options = user;
+    switch (index) {
+    case OPTION_OUT: options->path = value; break;
+    case OPTION_FORCE: options->may_replace = 1; break;
+    case OPTION_NAME: options->name = value; break;
+    case OPTION_QUICK: options->is_quick = 1; break;
+    case OPTION_LOCAL: return option_integer("local", value, 1, 1024, &options->n_local, why);
+    case OPTION_THREADS: return option_integer("threads", value, 1, 1024, &options->n_threads, why);
+    case OPTION_JSON: options->format = FORMAT_JSON; break;
+    default: break;
+    }
+    return EXIT_OK;
+}
+
+/* ---- the machine before measuring ---- */
+
+/* The processor's name in Linux. */
+static void find_device(char device[QDR_MAX_NAME])
+{
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    snprintf(device, QDR_MAX_NAME, "CPU");
+    while (file && fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
+        line[strcspn(line, "\n")] = 0;
+        snprintf(device, QDR_MAX_NAME, "%.60s", colon + 2);
+        break;
+    }
+    if (file) fclose(file);
+}
+
+/* The file's name without its folder and ".json". */
+static void set_name(const calibrate_options *options, char name[QDR_MAX_NAME])
+{
+    const char *slash = strrchr(options->path, '/');
+    snprintf(name, QDR_MAX_NAME, "%s", options->name ? options->name : slash ? slash + 1 : options->path);
+    char *end = strrchr(name, '.');
+    if (!options->name && end && strcmp(end, ".json") == 0) *end = 0;
+}
+
+static void add_link(qdr_machine *machine, const char *name, int n_ranks)
+{
+    qdr_machine_link *link = &machine->links[machine->n_links++];
+    *link = (qdr_machine_link){.n_ranks = n_ranks, .step_secs = 1e-5};
+    snprintf(link->name, sizeof link->name, "%s", name);
+    if (machine->n_links == 1) {
+        link->rank_bytes_per_sec = 1e9;
+        return;
+    }
+    link->n_adapters = 1;
+    link->adapter_bytes_per_sec = 1e8;
+}
+
+/* Levels of links: inside nodes if they have several ranks, and between nodes. */
+static void begin_machine(const calibration *c, const calibrate_options *options, qdr_machine *machine)
+{
+    const double pages = (double)sysconf(_SC_PHYS_PAGES), page = (double)sysconf(_SC_PAGESIZE);
+    *machine = (qdr_machine){.version = QDR_OPTS_INIT,
+                             .ranks_per_node = c->ranks_per_node,
+                             .memory_bytes = pages * page / c->ranks_per_node,
+                             .memory_bytes_per_sec = 1e10,
+                             .memory_efficiency = 1,
+                             .n_units = 1,
+                             .wave_power = 1,
+                             .f32 = {.peak_flops = 1e10}};
+    qdr_machine_products *types[] = {&machine->f64, &machine->f32, &machine->bf16};
+    for (int i = 0; i < 3; i++) {
+        types[i]->most = types[i]->odd_factor = 1;
+        for (int mode = 0; mode < 3; mode++) types[i]->factor[mode] = 1;
+    }
+    machine->collectives.by_level = 1; /* as in lib/comm */
+    machine->collectives.n_protocols = 1;
+    machine->collectives.protocols[0] = (qdr_machine_protocol){1, 1};
+    set_name(options, machine->name);
+    find_device(machine->device);
+    if (c->n_nodes == 1 || c->ranks_per_node > 1) add_link(machine, "node", c->n_nodes > 1 ? c->ranks_per_node : 0);
+    if (c->n_nodes > 1) add_link(machine, "network", 0);
+}
+
+/* ---- one rank ---- */
+
+/* Nodes must have the same number of ranks each, numbered node by node. */
+static int find_nodes(calibration *c, failure *why)
+{
+    const int n = qdr_context_size(c->ctx);
+    int per_node = 1;
+    while (per_node < n && qdr_context_node(c->ctx, per_node) == 0) per_node++;
+    c->ranks_per_node = per_node;
+    c->n_nodes = n / per_node;
+    for (int rank = 0; rank < n; rank++)
+        if (n % per_node || qdr_context_node(c->ctx, rank) != rank - rank % per_node)
+            return fail(why, EXIT_USAGE,
+                        "calibrate: rank %d is not on the node of its neighbours; start the same "
+                        "number of ranks on each node, node by node (mpiexec -ppn %d)",
+                        rank, per_node);
+    return EXIT_OK;
+}
+
+static int prepare(calibration *c, failure *why)
+{
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1};
+    if (find_nodes(c, why) || fail_status(why, context_alone(c->ctx, &c->alone))) return why->code;
+    fail_status(why, qdr_grid_create(c->alone, &opts, &c->self));
+    return fail_together(why, c->ctx);
+}
+
+static int measure(calibration *c, failure *why)
+{
+    if (calibrate_kernels(c, why) || calibrate_products(c, why) || calibrate_together(c, why)) return why->code;
+    return calibrate_collectives(c, why);
+}
+
+/* Rounds constants to four digits: the samples are not more accurate. */
+static void round_number(const char *key, void *user)
+{
+    double value;
+    char text[32];
+    if (qdr_machine_get(user, key, &value) < 0) return;
+    snprintf(text, sizeof text, "%.4g", value);
+    if (qdr_machine_set(user, key, strtod(text, NULL)) < 0) return; /* keeps the old value */
+}
+
+/* Only rank 0 has an output file. */
+static int finish(const calibration *c, const calibrate_options *options, qdr_output **output, failure *why)
+{
+    static _Thread_local calibrate_errors errors;
+    qdr_machine machine;
+    begin_machine(c, options, &machine);
+    if (fail_status(why, qdr_machine_fit(&machine, c->samples, c->n_samples))) return why->code;
+    qdr_machine_keys(&machine, round_number, &machine);
+    if (calibrate_compare(c, &machine, &errors, why)) return why->code;
+    char *notes = calibrate_notes(c, &errors);
+    if (!notes) return fail(why, EXIT_NOTHING_FITS, "calibrate: out of memory for the residuals");
+    fail_status(why, qdr_machine_write(&machine, notes + strspn(notes, " \n"), qdr_output_file(*output)));
+    free(notes);
+    if (!files_end(output, 1, why)) calibrate_print(c, &machine, &errors, options->format);
+    return why->code;
+}
+
+static int open_output(const calibrate_options *options, int n_ranks, qdr_output **output, failure *why)
+{
+    const qdr_file_use use = {"--out", options->path, QDR_FILE_WRITTEN_DATA};
+    if (!options->may_replace && qdr_output_replaces(options->path))
+        return fail(why, EXIT_USAGE, "calibrate: %.300s exists; give --force to replace it, or another name with -o",
+                    options->path);
+    if (fail_status(why, qdr_files_check(&use, 1, n_ranks))) return why->code;
+    const qdr_output_kind kind = options->may_replace ? QDR_OUTPUT_REPLACE : QDR_OUTPUT_NEW;
+    return fail_status(why, qdr_output_open("--out", options->path, kind, output));
+}
+
+static int run_rank(qdr_context *ctx, void *user)
+{
+    const calibrate_options *options = user;
+    const int is_first = qdr_context_rank(ctx) == 0;
+    calibration *c = calloc(1, sizeof *c);
+    qdr_output *output = NULL;
+    failure why = {0};
+    if (!c) fail(&why, EXIT_NOTHING_FITS, "calibrate: out of memory for %d samples", MAX_SAMPLES);
+    if (is_first && !why.code) open_output(options, qdr_context_size(ctx), &output, &why);
+    if (!fail_together(&why, ctx) && c) {
+        c->ctx = ctx;
+        c->is_quick = options->is_quick;
+        c->shows = is_first && isatty(STDERR_FILENO);
+        if (!prepare(c, &why)) measure(c, &why);
+        calibrate_show_end(c);
+        qdr_grid_destroy(&c->self);
+        if (is_first && !why.code) finish(c, options, &output, &why);
+        fail_together(&why, ctx);
+        qdr_context_destroy(&c->alone);
+    }
+    qdr_output_discard(&output);
+    free(c);
+    if (why.code) fail_print_rank(&why, ctx);
+    return why.code;
+}
+
+static int run(int argc, char **argv)
+{
+    calibrate_options options = {.path = "machine.json"};
+    failure why = {0};
+    int code = EXIT_FAILED;
+    if (options_read(argc, argv, specs, take_option, &options, &why)) return fail_print_once(&why);
+    if (options.name && (!*options.name || strlen(options.name) >= QDR_MAX_NAME)) {
+        fail(&why, EXIT_USAGE, "calibrate: --name '%s': use a name of 1 to %d characters", options.name,
+             QDR_MAX_NAME - 1);
+        return fail_print_once(&why);
+    }
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)options.n_threads, .device = "cpu"};
+    const qdr_status status = qdr_launch((int)options.n_local, &opts, run_rank, &options, &code);
+    if (fail_status(&why, status)) return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
+    return code;
+}
+
+const command command_calibrate = {
+    .name = "calibrate",
+    .summary = "measure this machine and write a machine file for plan",
+    .usage = "quadrille calibrate [OPTION]...",
+    .text = "Measures products, kernels, attention and collectives on all ranks at once, as in training, fits the\n"
+            "model's constants to the measurements, and writes a machine file for plan and predict. Prints how\n"
+            "far the model is off. Ranks are started by mpiexec, or are threads with --local. Takes a few minutes.",
+    .options = specs,
+    .examples = "  mpiexec.mpich -n 8 quadrille calibrate -o cluster.json\n"
+                "  quadrille calibrate --local 2 --quick -o rough.json --force\n",
+    .run = run,
+};

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the measurements of `quadrille calibrate`. All ranks measure at the same time, as in training, and all get
+ * the same samples. */
+#ifndef QUADRILLE_SRC_CALIBRATE_CALIBRATE_H
+#define QUADRILLE_SRC_CALIBRATE_CALIBRATE_H
+
+#include <quadrille/calibrate.h>
+
+#include "bench/bench.h"
+
+enum { MAX_SAMPLES = 1024, MAX_WORST = 10 };
+
+typedef struct calibration {
+    qdr_context *ctx;
+    qdr_context *alone; /* of this rank only, with the same number of threads */
+    qdr_grid *self; /* of alone */
+    int is_quick;
+    int n_nodes, ranks_per_node;
+    int n_samples;
+    qdr_sample samples[MAX_SAMPLES];
+    /* progress */
+    int shows; /* rank 0's standard error is a terminal */
+    const char *stage;
+} calibration;
+
+/* ---- measure.c ---- */
+
+/* Seconds of one call, on the slowest rank: the median of several rounds, each with enough calls to take a measurable
+ * time (at most n_most; 1: single calls). call() enqueues, end() waits for what was enqueued. Collective, with the same
+ * result on all ranks. */
+typedef struct calibrate_work {
+    qdr_status (*call)(void *user);
+    qdr_status (*end)(void *user);
+    void *user;
+    int n_most;
+    double round_secs; /* length of a round; 0: suitable for the processor's clock */
+} calibrate_work;
+int calibrate_time(calibration *c, const calibrate_work *work, double *secs, failure *why);
+/* Adds a sample. No communication, but all ranks must add the same one. */
+void calibrate_add(calibration *c, const qdr_sample *sample);
+void calibrate_show(calibration *c, const char *stage);
+/* Erases what calibrate_show() wrote. */
+void calibrate_show_end(const calibration *c);
+
+/* ---- the measurements; collective, with the same result on all ranks ---- */
+
+int calibrate_kernels(calibration *c, failure *why); /* launches, memory, kernels, attention */
+int calibrate_products(calibration *c, failure *why);
+int calibrate_collectives(calibration *c, failure *why);
+int calibrate_together(calibration *c, failure *why);
+
+/* ---- report.c ---- */
+
+/* Errors of the samples of a group: |model / measured - 1|. */
+typedef struct group_error {
+    const char *group;
+    int n_samples;
+    double median, most;
+} group_error;
+typedef struct calibrate_errors {
+    int n_groups;
+    group_error groups[64];
+    int n_worst;
+    int worst[MAX_WORST]; /* samples, largest error first */
+    double secs[MAX_SAMPLES]; /* predicted by the model */
+} calibrate_errors;
+int calibrate_compare(const calibration *c, const qdr_machine *machine, calibrate_errors *errors, failure *why);
+/* Describes a sample in words. */
+void calibrate_words(const qdr_sample *sample, char words[96]);
+void calibrate_print(const calibration *c, const qdr_machine *machine, const calibrate_errors *errors,
+                     bench_format format);
+/* The "calibration" member of the machine file, to be freed. NULL: out of memory. */
+char *calibrate_notes(const calibration *c, const calibrate_errors *errors);
+
+/* ---- calibrate_file.c ---- */
+
+#endif

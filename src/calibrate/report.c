@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How well the fitted constants predict the samples: errors by group and the worst samples, as a table and as JSON. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "calibrate/calibrate.h"
+
+/* ---- errors ---- */
+
+static double error_of(const calibration *c, const calibrate_errors *errors, int i)
+{
+    return errors->secs[i] / c->samples[i].secs - 1;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void add_group(const calibration *c, const char *name, calibrate_errors *errors)
+{
+    double list[MAX_SAMPLES];
+    int n = 0;
+    for (int i = 0; i < c->n_samples; i++)
+        if (strcmp(c->samples[i].group, name) == 0) list[n++] = fabs(error_of(c, errors, i));
+    qsort(list, (size_t)n, sizeof *list, by_value);
+    errors->groups[errors->n_groups++] = (group_error){
+        name, n, n % 2 ? list[n / 2] : (list[n / 2 - 1] + list[n / 2]) / 2, list[n - 1]};
+}
+
+static int is_known(const calibrate_errors *errors, const char *name)
+{
+    for (int i = 0; i < errors->n_groups; i++)
+        if (strcmp(errors->groups[i].group, name) == 0) return 1;
+    return 0;
+}
+
+/* Inserts a sample into the sorted list of the worst. */
+static void rank_sample(const calibration *c, int sample, calibrate_errors *errors)
+{
+    const double error = fabs(error_of(c, errors, sample));
+    int at = errors->n_worst;
+    while (at > 0 && error > fabs(error_of(c, errors, errors->worst[at - 1]))) at--;
+    if (at == MAX_WORST) return;
+    if (errors->n_worst < MAX_WORST) errors->n_worst++;
+    for (int i = errors->n_worst - 1; i > at; i--) errors->worst[i] = errors->worst[i - 1];
+    errors->worst[at] = sample;
+}
+
+int calibrate_compare(const calibration *c, const qdr_machine *machine, calibrate_errors *errors, failure *why)
+{
+    const int most = sizeof errors->groups / sizeof *errors->groups;
+    errors->n_groups = errors->n_worst = 0;
+    for (int i = 0; i < c->n_samples; i++)
+        if (fail_status(why, qdr_sample_secs(machine, &c->samples[i], &errors->secs[i]))) return why->code;
+    for (int i = 0; i < c->n_samples; i++) {
+        const char *name = c->samples[i].group;
+        if (errors->n_groups < most && !is_known(errors, name)) add_group(c, name, errors);
+        rank_sample(c, i, errors);
+    }
+    return EXIT_OK;
+}
+
+void calibrate_words(const qdr_sample *s, char words[96])
+{
+    switch (s->kind) {
+    case QDR_SAMPLE_PRODUCT: snprintf(words, 96, "%s %.0fx%.0fx%.0f", s->group, s->m, s->n, s->k); break;
+    case QDR_SAMPLE_COLLECTIVE:
+        snprintf(words, 96, "%s of %d, %d apart, %.0f KiB", s->group, s->n_ranks, s->stride, s->bytes / 1024);
+        break;
+    case QDR_SAMPLE_TOGETHER:
+        snprintf(words, 96, "product overlapping %s, %.0f KiB", qdr_coll_kind_name(s->coll), s->bytes / 1024);
+        break;
+    case QDR_SAMPLE_LAUNCH: snprintf(words, 96, "%s", s->group); break;
+    default: snprintf(words, 96, "%s, %.0f KiB", s->group, s->bytes / 1024); break;
+    }
+}
+
+/* ---- the table ---- */
+
+static void print_machine(const qdr_machine *m)
+{
+    printf("# %s: %s, %d rank%s a node; products f32 %.4g, f64 %.4g, bf16 %.4g GFLOP/s a rank\n", m->name, m->device,
+           m->ranks_per_node, m->ranks_per_node == 1 ? "" : "s", 1e-9 * m->f32.peak_flops, 1e-9 * m->f64.peak_flops,
+           1e-9 * m->bf16.peak_flops);
+    printf("# memory %.4g GB/s, kernels %.4g GFLOP/s, attention %.3g of the products' speed, "
+           "launch %.3g us\n",
+           1e-9 * m->memory_bytes_per_sec, 1e-9 * m->kernel_flops, m->attention_efficiency,
+           1e6 * m->software.launch_secs);
+    for (int l = 0; l < m->n_links; l++)
+        printf("# %s: %.4g GB/s a %s, step %.3g us\n", m->links[l].name,
+               1e-9 * (l ? m->links[l].adapter_bytes_per_sec : m->links[l].rank_bytes_per_sec), l ? "node" : "rank",
+               1e6 * m->links[l].step_secs);
+    printf("# overlapping: products take %.3g times as long, collectives %.3g times\n", 1 + m->processor_slowdown,
+           1 + m->transfer_slowdown);
+}
+
+static void print_table(const calibration *c, const qdr_machine *machine, const calibrate_errors *errors)
+{
+    print_machine(machine);
+    printf("%-32s %7s %8s %8s\n%-32s %7s %8s %8s\n", "measured", "samples", "median", "largest", "", "", "error",
+           "error");
+    for (int i = 0; i < errors->n_groups; i++) {
+        const group_error *g = &errors->groups[i];
+        printf("%-32s %7d %7.1f%% %7.1f%%\n", g->group, g->n_samples, 100 * g->median, 100 * g->most);
+    }
+    printf("\n%-48s %12s %12s %8s\n", "worst", "measured, us", "model, us", "error");
+    for (int i = 0; i < errors->n_worst; i++) {
+        const int at = errors->worst[i];
+        char words[96];
+        calibrate_words(&c->samples[at], words);
+        printf("%-48s %12.1f %12.1f %+7.1f%%\n", words, 1e6 * c->samples[at].secs, 1e6 * errors->secs[at],
+               100 * error_of(c, errors, at));
+    }
+}
+
+/* ---- JSON ---- */
+
+static json_t *json_sample(const calibration *c, const calibrate_errors *errors, int i)
+{
+    char words[96];
+    calibrate_words(&c->samples[i], words);
+    return json_pack("{s:s, s:f, s:f, s:f}", "sample", words, "measured_us", 1e6 * c->samples[i].secs, "model_us",
+                     1e6 * errors->secs[i], "error", error_of(c, errors, i));
+}
+
+static json_t *json_groups(const calibrate_errors *errors)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < errors->n_groups; i++) {
+        const group_error *g = &errors->groups[i];
+        json_array_append_new(list, json_pack("{s:s, s:i, s:f, s:f}", "group", g->group, "samples", g->n_samples,
+                                              "median_error", g->median, "largest_error", g->most));
+    }
+    return list;
+}
+
+static json_t *json_worst(const calibration *c, const calibrate_errors *errors)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < errors->n_worst; i++) json_array_append_new(list, json_sample(c, errors, errors->worst[i]));
+    return list;
+}
+
+static json_t *json_all(const calibration *c, const calibrate_errors *errors)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < c->n_samples; i++) json_array_append_new(list, json_sample(c, errors, i));
+    return list;
+}
+
+static json_t *json_facts(const calibration *c, const calibrate_errors *errors)
+{
+    const qdr_versions v = qdr_get_versions();
+    return json_pack("{s:{s:s, s:s, s:s, s:s, s:s, s:s}, s:i, s:i, s:i, s:i, s:o, s:o}", "versions", "quadrille",
+                     v.quadrille, "compiler", v.compiler, "mpi", v.mpi, "blas", v.blas, "onednn", v.onednn, "hwloc",
+                     v.hwloc, "ranks", qdr_context_size(c->ctx), "nodes", c->n_nodes, "threads_per_rank",
+                     qdr_context_threads(c->ctx), "samples", c->n_samples, "residuals", json_groups(errors), "worst",
+                     json_worst(c, errors));
+}
+
+char *calibrate_notes(const calibration *c, const calibrate_errors *errors)
+{
+    json_t *object = json_pack("{s:o}", "calibration", json_facts(c, errors));
+    char *text = object ? json_dumps(object, JSON_EMBED | JSON_PRESERVE_ORDER | JSON_INDENT(2) | JSON_REAL_PRECISION(6))
+                        : NULL;
+    json_decref(object);
+    return text;
+}
+
+void calibrate_print(const calibration *c, const qdr_machine *machine, const calibrate_errors *errors,
+                     bench_format format)
+{
+    if (format == FORMAT_TABLE) {
+        print_table(c, machine, errors);
+        return;
+    }
+    json_t *object = json_facts(c, errors);
+    if (object) {
+        json_object_set_new(object, "machine", json_string(machine->name));
+        json_object_set_new(object, "all", json_all(c, errors));
+        json_dumpf(object, stdout, JSON_PRESERVE_ORDER | JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+        putchar('\n');
+    }
+    json_decref(object);
+}

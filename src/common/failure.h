@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What went wrong in a command: an exit code and one sentence with the numbers and a remedy. */
+#ifndef QUADRILLE_SRC_COMMON_FAILURE_H
+#define QUADRILLE_SRC_COMMON_FAILURE_H
+
+#include <quadrille/context.h>
+
+/* Exit codes of all commands. */
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOTHING_FITS = 3, EXIT_MISMATCH = 4 };
+
+typedef struct failure {
+    int code; /* EXIT_OK while nothing has failed */
+    int is_shared; /* known to all ranks: none is left waiting */
+    int is_peers; /* only says that another rank failed, whose own message says more */
+    int is_timeout; /* ranks are missing */
+    char sentence[768];
+} failure;
+
+/* Records the first failure only (later ones follow from it) and returns its code. */
+int fail(failure *why, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same for a status of the library, with the library's message. QDR_OK is no failure. */
+int fail_status(failure *why, qdr_status status);
+/* The same where all but running out of memory is the fault of a name or file that the user gave. */
+int fail_loading(failure *why, qdr_status status);
+/* Gives all ranks the failure of the lowest rank that has one; returns its code. Collective. */
+int fail_together(failure *why, qdr_context *ctx);
+/* Prints "quadrille: sentence" to standard error. Returns the code. */
+int fail_print(const failure *why);
+/* The same, printed by rank 0 for all ranks; printed by each rank if ranks are missing, since rank 0 may be one of
+ * them. */
+int fail_print_rank(const failure *why, qdr_context *ctx);
+/* The same for a failure that every process of a launcher has with the same text: rank 0 prints it. */
+int fail_print_once(failure *why);
+
+#endif

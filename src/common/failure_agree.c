@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Failures of other ranks. */
+#include "common/failure.h"
+
+#include <quadrille/launch.h>
+#include <stdlib.h>
+
+int fail_together(failure *why, qdr_context *ctx)
+{
+    /* The cheap agreement comes first: messages are sent only if some rank has one. */
+    const qdr_status all = qdr_agree(ctx, why->code ? QDR_ERR_STATE : QDR_OK);
+    if (all == QDR_OK) return EXIT_OK;
+    for (int rank = 0; rank < qdr_context_size(ctx); rank++) {
+        failure theirs = *why;
+        const qdr_status status = qdr_broadcast(ctx, rank, &theirs, sizeof theirs);
+        if (status != QDR_OK) return fail_status(why, status);
+        if (!theirs.code) continue;
+        *why = theirs;
+        why->is_shared = 1;
+        return why->code;
+    }
+    return fail_status(why, all);
+}
+
+int fail_print_rank(const failure *why, qdr_context *ctx)
+{
+    const int is_late = why->is_timeout && !why->is_shared;
+    return is_late || qdr_context_rank(ctx) == 0 ? fail_print(why) : why->code;
+}
+
+static int print_on_root(qdr_context *ctx, void *user)
+{
+    if (qdr_context_rank(ctx) == 0) fail_print(user);
+    return EXIT_OK; /* so that the launcher does not report this rank */
+}
+
+int fail_print_once(failure *why)
+{
+    int code;
+    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
+    unsetenv("QDR_TRACE"); /* a refused run writes nothing */
+    if (qdr_launch(0, &on_cpu, print_on_root, why, &code) != QDR_OK) return fail_print(why);
+    return why->code;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files that a command reads and writes. */
+#ifndef QUADRILLE_SRC_COMMON_FILES_H
+#define QUADRILLE_SRC_COMMON_FILES_H
+
+#include <quadrille/output.h>
+
+#include "common/failure.h"
+
+#define FILES_PATH_BYTES 4096
+
+/* Ends an output: moves it into place if all of it was written and nothing has failed; otherwise discards it and
+ * replaces nothing. */
+int files_end(qdr_output **output, int is_whole, failure *why);
+
+/* Path of the file of a machine, model or table that is given by name or path; NULL if there is none, which is reported
+ * later. `kind` is as in qdr_data_find(). */
+const char *files_find(const char *kind, const char *name_or_path, char path[FILES_PATH_BYTES]);
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads NumPy files. Every kind of bad file has its own message: what is wrong, with numbers, and the remedy. */
+#include "common/npy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/npy_header.h"
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "NumPy files are read as they lie in memory: this needs a little-endian machine"
+#endif
+
+static const unsigned char magic[] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
+
+/* The text of the header and the start of the data, checked against the size of the file. */
+typedef struct frame {
+    const char *header;
+    size_t header_bytes, data_offset;
+} frame;
+
+static int check_magic(const unsigned char *bytes, size_t n_bytes, const char *name, failure *why)
+{
+    if (n_bytes == 0) return fail(why, EXIT_USAGE, "%s: is empty; save the array with np.save", name);
+    if (n_bytes >= 2 && bytes[0] == 'P' && bytes[1] == 'K')
+        return fail(why, EXIT_USAGE, "%s: is an archive (.npz or zip); save one array with np.save", name);
+    const size_t n_known = n_bytes < sizeof magic ? n_bytes : sizeof magic;
+    if (memcmp(bytes, magic, n_known) != 0)
+        return fail(why, EXIT_USAGE,
+                    "%s: is not a NumPy file: it begins with byte 0x%02x, not with \\x93NUMPY; "
+                    "save the array with np.save",
+                    name, bytes[0]);
+    return EXIT_OK;
+}
+
+static size_t read_little_endian(const unsigned char *bytes, int n_bytes)
+{
+    size_t value = 0;
+    for (int i = n_bytes; i-- > 0;) value = value << 8 | bytes[i];
+    return value;
+}
+
+static int find_frame(const unsigned char *bytes, size_t n_bytes, const char *name, frame *parts, failure *why)
+{
+    if (check_magic(bytes, n_bytes, name, why)) return why->code;
+    if (n_bytes < 10)
+        return fail(why, EXIT_USAGE,
+                    "%s: is truncated: it has %zu bytes, but a NumPy file has at least 10; save it again", name,
+                    n_bytes);
+    const int major = bytes[6], minor = bytes[7];
+    if (major < 1 || major > 3)
+        return fail(
+            why, EXIT_USAGE,
+            "%s: has version %d.%d of the NumPy format, but only versions 1 to 3 are supported; save it with np.save",
+            name, major, minor);
+    const int length_bytes = major == 1 ? 2 : 4;
+    parts->data_offset = 8 + (size_t)length_bytes;
+    if (n_bytes < parts->data_offset)
+        return fail(why, EXIT_USAGE, "%s: is truncated after %zu bytes, inside its header; save it again", name,
+                    n_bytes);
+    parts->header_bytes = read_little_endian(bytes + 8, length_bytes);
+    if (parts->header_bytes > n_bytes - parts->data_offset)
+        return fail(why, EXIT_USAGE, "%s: claims a header of %zu bytes, but only %zu follow; save it again", name,
+                    parts->header_bytes, n_bytes - parts->data_offset);
+    parts->header = (const char *)bytes + parts->data_offset;
+    parts->data_offset += parts->header_bytes;
+    return EXIT_OK;
+}
+
+/* Element types come from the file: only printable characters are copied into a message. */
+static void make_printable(char *text)
+{
+    for (; *text; text++)
+        if (*text < ' ' || *text > '~') *text = '?';
+}
+
+static int take_dtype(npy_header *header, const char *name, qdr_dtype *dtype, failure *why)
+{
+    make_printable(header->descr);
+    const char *descr = header->descr;
+    static const qdr_dtype types[] = {QDR_F16, QDR_F32, QDR_F64};
+    const char *sizes = "248", *size = strlen(descr) == 3 ? strchr(sizes, descr[2]) : NULL;
+    if (size && strncmp(descr, "<f", 2) == 0) {
+        *dtype = types[size - sizes];
+        return EXIT_OK;
+    }
+    if (size && strncmp(descr, ">f", 2) == 0)
+        return fail(
+            why, EXIT_USAGE,
+            "%s: contains big-endian elements ('%s'), but only little-endian ones are supported; save a.astype('<f%c')",
+            name, descr, descr[2]);
+    return fail(why, EXIT_USAGE,
+                "%s: contains elements of type '%s', but only float16 ('<f2'), float32 ('<f4') and float64 ('<f8') are "
+                "supported; save a.astype(np.float32)",
+                name, descr);
+}
+
+static int take_extents(const npy_header *header, const char *name, npy_array *array, failure *why)
+{
+    if (header->n_dims == 0)
+        return fail(why, EXIT_USAGE,
+                    "%s: contains a single number without dimensions; save a vector or a matrix, np.atleast_2d(a)",
+                    name);
+    if (header->n_dims > NPY_MAX_DIMS)
+        return fail(why, EXIT_USAGE, "%s: has %d dimensions, but a matrix has 2; save a.reshape(-1, a.shape[-1])", name,
+                    header->n_dims);
+    if (header->is_fortran && header->n_dims > 1)
+        return fail(why, EXIT_USAGE,
+                    "%s: is stored column by column (Fortran order), but rows are needed; save np.ascontiguousarray(a)",
+                    name);
+    array->n_dims = header->n_dims;
+    memcpy(array->shape, header->shape, sizeof array->shape);
+    return EXIT_OK;
+}
+
+/* The number of bytes that the shape requires must be exactly the number that follows the header. */
+static int check_length(const npy_array *array, size_t data_bytes, const char *name, failure *why)
+{
+    char text[64];
+    size_t needed = qdr_dtype_bytes(array->dtype);
+    for (int i = 0; i < array->n_dims; i++)
+        if (__builtin_mul_overflow(needed, (size_t)array->shape[i], &needed))
+            return fail(why, EXIT_USAGE, "%s: has shape %s, more than memory can address; save it again", name,
+                        npy_shape_text(array, text, sizeof text));
+    npy_shape_text(array, text, sizeof text);
+    if (data_bytes < needed)
+        return fail(why, EXIT_USAGE,
+                    "%s: is truncated: shape %s of %s needs %zu bytes, but only %zu follow the header; save it again",
+                    name, text, qdr_dtype_name(array->dtype), needed, data_bytes);
+    if (data_bytes > needed)
+        return fail(why, EXIT_USAGE,
+                    "%s: has %zu bytes too many: shape %s of %s needs %zu bytes, but %zu follow the "
+                    "header; save one array per file",
+                    name, data_bytes - needed, text, qdr_dtype_name(array->dtype), needed, data_bytes);
+    return EXIT_OK;
+}
+
+/* Points to the data, or copies them if they are unaligned. */
+static int place_data(const char *data, size_t bytes, const char *name, npy_array *array, failure *why)
+{
+    array->data = data;
+    if ((uintptr_t)data % qdr_dtype_bytes(array->dtype) == 0) return EXIT_OK;
+    array->copy = malloc(bytes ? bytes : 1);
+    if (!array->copy) return fail(why, EXIT_NOTHING_FITS, "%s: out of memory for %zu bytes", name, bytes);
+    memcpy(array->copy, data, bytes);
+    array->data = array->copy;
+    return EXIT_OK;
+}
+
+int npy_parse(const void *bytes, size_t n_bytes, const char *name, npy_array *array, failure *why)
+{
+    frame parts = {0};
+    npy_header header;
+    size_t at;
+    memset(array, 0, sizeof *array);
+    if (find_frame(bytes, n_bytes, name, &parts, why)) return why->code;
+    const char *wrong = npy_header_parse(parts.header, parts.header_bytes, &header, &at);
+    if (wrong)
+        return fail(why, EXIT_USAGE, "%s: has a damaged header: %s (byte %zu); save it again with np.save", name, wrong,
+                    parts.data_offset - parts.header_bytes + at);
+    if (take_dtype(&header, name, &array->dtype, why)) return why->code;
+    if (take_extents(&header, name, array, why)) return why->code;
+    const size_t data_bytes = n_bytes - parts.data_offset;
+    if (check_length(array, data_bytes, name, why)) return why->code;
+    return place_data((const char *)bytes + parts.data_offset, data_bytes, name, array, why);
+}
+
+/* Maps a whole regular file. An empty file gives no map and no bytes. */
+static int map_file(const char *path, void **map, size_t *bytes, failure *why)
+{
+    struct stat info;
+    *map = NULL;
+    *bytes = 0;
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
+        return fail(why, EXIT_USAGE, "%s: cannot be opened (%s); name a readable .npy file", path, strerror(errno));
+    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
+        close(file);
+        return fail(why, EXIT_USAGE, "%s: is not a regular file; name a .npy file", path);
+    }
+    const size_t n_bytes = (size_t)info.st_size;
+    void *mapped = n_bytes ? mmap(NULL, n_bytes, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
+    const int error = errno;
+    close(file);
+    if (mapped == MAP_FAILED)
+        return fail(why, error == ENOMEM ? EXIT_NOTHING_FITS : EXIT_FAILED, "%s: its %zu bytes cannot be mapped (%s)",
+                    path, n_bytes, strerror(error));
+    *map = mapped;
+    *bytes = n_bytes;
+    return EXIT_OK;
+}
+
+int npy_open(const char *path, npy_array *array, failure *why)
+{
+    void *map;
+    size_t bytes;
+    memset(array, 0, sizeof *array);
+    if (map_file(path, &map, &bytes, why)) return why->code;
+    const int code = npy_parse(map, bytes, path, array, why);
+    array->map = map;
+    array->map_bytes = bytes;
+    if (code) npy_close(array);
+    return code;
+}
+
+void npy_close(npy_array *array)
+{
+    if (array->map) munmap(array->map, array->map_bytes);
+    free(array->copy);
+    memset(array, 0, sizeof *array);
+}
+
+const char *npy_shape_text(const npy_array *array, char *text, size_t capacity)
+{
+    if (array->n_dims == 1)
+        snprintf(text, capacity, "[%lld]", (long long)array->shape[0]);
+    else
+        snprintf(text, capacity, "[%lld, %lld]", (long long)array->shape[0], (long long)array->shape[1]);
+    return text;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Networks and machines named on the command line, and times and grids in words. */
+#include "common/planning.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the network and the machine ---- */
+
+int subject_set(subject *asked, const char *setting, failure *why)
+{
+    if (asked->n_settings == MAX_SETTINGS)
+        return fail(why, EXIT_USAGE, "--set: more than %d settings; write a machine file", MAX_SETTINGS);
+    asked->settings[asked->n_settings++] = setting;
+    return EXIT_OK;
+}
+
+int subject_network(const subject *asked, const char *command, qdr_network *network, failure *why)
+{
+    if (!asked->network)
+        return fail(why, EXIT_USAGE,
+                    "%s: the model is missing: give a name such as gpt2-xl, a config.json, or - for standard input; "
+                    "see quadrille %s --help",
+                    command, command);
+    return fail_loading(why, qdr_network_load(asked->network, network));
+}
+
+typedef struct name_list {
+    char text[400];
+} name_list;
+
+static void add_name(const char *name, void *user)
+{
+    name_list *list = user;
+    const size_t used = strlen(list->text);
+    snprintf(list->text + used, sizeof list->text - used, "%s%s", used ? ", " : "", name);
+}
+
+/* "KEY=VALUE" */
+static int apply_setting(const char *setting, const char *command, qdr_machine *machine, failure *why)
+{
+    char key[128], *end;
+    const char *equals = strchr(setting, '=');
+    const double value = equals ? strtod(equals + 1, &end) : 0;
+    if (!equals || equals == setting || equals - setting >= (int)sizeof key || end == equals + 1 || *end)
+        return fail(why, EXIT_USAGE, "%s: --set '%s': KEY=NUMBER is needed, such as links[1].adapter_GBps=25", command,
+                    setting);
+    snprintf(key, sizeof key, "%.*s", (int)(equals - setting), setting);
+    return fail_loading(why, qdr_machine_set(machine, key, value));
+}
+
+/* Changes the level of links that had the ranks of a node. A level of single ranks is removed; each rank then has all
+ * adapters of its node. */
+static void set_ranks_per_node(qdr_machine *machine, int n_ranks)
+{
+    int level = 0;
+    while (level < machine->n_links && machine->links[level].n_ranks != machine->ranks_per_node) level++;
+    machine->ranks_per_node = n_ranks;
+    if (level == machine->n_links) return;
+    machine->links[level].n_ranks = n_ranks;
+    if (n_ranks > 1 || level > 0 || machine->n_links < 2) return;
+    qdr_machine_link *next = &machine->links[1];
+    const double rate = next->n_adapters * next->adapter_bytes_per_sec;
+    if (!(next->rank_bytes_per_sec > 0) || next->rank_bytes_per_sec > rate) next->rank_bytes_per_sec = rate;
+    memmove(machine->links, next, (size_t)--machine->n_links * sizeof *next);
+}
+
+int subject_machine(const subject *asked, const char *command, qdr_machine *machine, failure *why)
+{
+    if (!asked->machine) {
+        name_list list = {""};
+        if (qdr_machine_list(add_name, &list) != QDR_OK) list.text[0] = '\0';
+        return fail(why, EXIT_USAGE, "%s: --machine is missing; use a machine file or one of %s", command, list.text);
+    }
+    if (fail_loading(why, qdr_machine_load(asked->machine, machine))) return why->code;
+    if (asked->ranks_per_node) set_ranks_per_node(machine, (int)asked->ranks_per_node);
+    if (asked->memory_bytes > 0) machine->memory_bytes = asked->memory_bytes;
+    for (int i = 0; i < asked->n_settings; i++)
+        if (apply_setting(asked->settings[i], command, machine, why)) return why->code;
+    return fail_loading(why, qdr_machine_check(machine, machine->name));
+}
+
+/* ---- words of the command line ---- */
+
+int option_memory(const char *name, const char *value, double *bytes, failure *why)
+{
+    static const char letters[] = "KMGT";
+    char *end;
+    const double number = strtod(value, &end);
+    const char *letter = *end ? strchr(letters, *end) : NULL;
+    const int power = letter ? (int)(letter - letters) + 1 : 0;
+    *bytes = number * pow(1024, power);
+    if (end != value && !*end && *bytes >= 1 && *bytes < 0x1p20)
+        return fail(why, EXIT_USAGE, "--%s %s is %s byte%s; is %sG meant?", name, value, value, *bytes > 1 ? "s" : "",
+                    value);
+    if (end != value && (!*end || (letter && !end[1])) && *bytes >= 1 && *bytes <= 0x1p60) return EXIT_OK;
+    return fail(why, EXIT_USAGE,
+                "--%s '%s': a number of bytes is needed, optionally with the suffix K, M, G or T (2^10 to 2^40), such "
+                "as 80G or 79.15G",
+                name, value);
+}
+
+static const char *const recompute_words[] = {"none", "attention", "full"};
+
+int option_recompute(const char *name, const char *value, qdr_recompute *recompute, failure *why)
+{
+    for (int i = 0; i <= QDR_RECOMPUTE_FULL; i++) {
+        *recompute = (qdr_recompute)i;
+        if (strcmp(value, recompute_words[i]) == 0) return EXIT_OK;
+    }
+    return fail(why, EXIT_USAGE, "--%s '%s': use none, attention or full", name, value);
+}
+
+const char *recompute_word(qdr_recompute recompute) { return recompute_words[recompute]; }
+
+const char *layout_word(qdr_layout layout) { return layout == QDR_SCATTERED ? "scattered" : "replicated"; }
+
+const qdr_dtype compute_dtypes[N_COMPUTE_DTYPES] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+
+int option_compute_dtype(const char *name, const char *value, qdr_dtype *dtype, failure *why)
+{
+    for (int i = 0; i < N_COMPUTE_DTYPES; i++) {
+        *dtype = compute_dtypes[i];
+        if (strcmp(value, qdr_dtype_name(compute_dtypes[i])) == 0) return EXIT_OK;
+    }
+    return fail(why, EXIT_USAGE, "--%s '%s': a type is f32, f64, bf16 or f16", name, value);
+}
+
+/* A number of ranks or "all", ending at `end`. 0: neither. */
+static int read_parts(const char *text, const char *end)
+{
+    char *stop;
+    if (end - text == 3 && strncmp(text, "all", 3) == 0) return -1;
+    if (*text < '0' || *text > '9') return 0;
+    errno = 0;
+    const long number = strtol(text, &stop, 10);
+    return stop == end && !errno && number <= QDR_MAX_SEARCH_RANKS ? (int)number : 0;
+}
+
+int option_levels(const char *name, const char *value, levels *parts, failure *why)
+{
+    static const struct {
+        const char *word;
+        levels parts;
+    } words[] = {{"none", {0, 0, 0}}, {"zero1", {0, -1, 0}}, {"zero2", {-1, -1, 0}}, {"zero3", {0, 0, 1}}};
+    for (int i = 0; i < 4; i++) {
+        *parts = words[i].parts;
+        if (strcmp(value, words[i].word) == 0) return EXIT_OK;
+    }
+    const char *comma = strchr(value, ',');
+    *parts = (levels){0, 0, 0};
+    if (comma) {
+        parts->gradient = read_parts(value, comma);
+        parts->optimizer = read_parts(comma + 1, value + strlen(value));
+    }
+    if (parts->gradient && parts->optimizer) return EXIT_OK;
+    return fail(why, EXIT_USAGE,
+                "--%s '%s': levels are the numbers of ranks over which gradients and optimizer state are partitioned, "
+                "GP,OP, each a number or all, such as 8,all; or none, zero1, zero2, zero3",
+                name, value);
+}
+
+/* ---- results ---- */
+
+time_unit time_unit_of(double secs)
+{
+    static const time_unit units[] = {{"s", 1, 0}, {"ms", 1e-3, 0}, {"us", 1e-6, 0}};
+    int i = 0;
+    while (i < 2 && secs < units[i].secs) i++;
+    time_unit unit = units[i];
+    unit.n_digits = secs < 10 * unit.secs ? 3 : secs < 100 * unit.secs ? 2 : 1;
+    return unit;
+}
+
+time_text time_in_words(double secs)
+{
+    static const char *const names[] = {"s", "ms", "us"};
+    double number = secs;
+    time_text words;
+    int i = 0;
+    for (; i < 2 && fabs(number) < 0.9995; i++) number *= 1e3;
+    const int n_digits = fabs(number) < 9.995 ? 2 : fabs(number) < 99.95 ? 1 : 0;
+    snprintf(words.text, sizeof words.text, "%.*f %s", n_digits, number, names[i]);
+    return words;
+}
+
+grid_text grid_in_words(const qdr_plan *plan)
+{
+    grid_text words;
+    snprintf(words.text, sizeof words.text, "%dx%dx%dx%d", plan->x, plan->y, plan->z, plan->d);
+    return words;
+}
+
+int64_t plan_sequence(const qdr_network *network, const qdr_plan *plan)
+{
+    return plan->sequence ? plan->sequence : network->context;
+}

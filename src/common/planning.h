@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the commands that query the model: networks and machines by name, the vocabulary of plans. None of them
+ * starts ranks. */
+#ifndef QUADRILLE_SRC_COMMON_PLANNING_H
+#define QUADRILLE_SRC_COMMON_PLANNING_H
+
+#include <quadrille/plan.h>
+#include <stdio.h>
+
+#include "common/options.h"
+
+enum { MAX_SETTINGS = 64 };
+
+/* The subject of a query, as given on the command line. */
+typedef struct subject {
+    const char *network, *machine; /* names or paths; NULL: not given */
+    int64_t ranks_per_node; /* 0: the machine's */
+    double memory_bytes; /* of a rank; 0: the machine's */
+    const char *settings[MAX_SETTINGS]; /* "KEY=VALUE" of the machine */
+    int n_settings;
+} subject;
+
+/* Stores a setting, which is checked once the machine is known. */
+int subject_set(subject *asked, const char *setting, failure *why);
+/* Loads the network; error messages begin with `command`. */
+int subject_network(const subject *asked, const char *command, qdr_network *network, failure *why);
+/* Loads the machine and applies the requested changes. */
+int subject_machine(const subject *asked, const char *command, qdr_machine *machine, failure *why);
+
+/* ---- words ---- */
+
+/* "80G" or "79.15G": K, M, G and T are 2^10 to 2^40. */
+int option_memory(const char *name, const char *value, double *bytes, failure *why);
+/* "none", "attention" or "full". */
+int option_recompute(const char *name, const char *value, qdr_recompute *recompute, failure *why);
+const char *recompute_word(qdr_recompute recompute);
+/* The types that layers compute in: "f32", "f64", "bf16" or "f16". */
+enum { N_COMPUTE_DTYPES = 4 };
+extern const qdr_dtype compute_dtypes[N_COMPUTE_DTYPES];
+int option_compute_dtype(const char *name, const char *value, qdr_dtype *dtype, failure *why);
+const char *layout_word(qdr_layout layout);
+
+/* Numbers of ranks over which gradients and optimizer state are partitioned; -1: z·d, 0: z. */
+typedef struct levels {
+    int gradient, optimizer;
+    int is_zero3; /* weights are partitioned over the same ranks: d is 1 */
+} levels;
+/* "GP,OP", each a number or "all"; "none", "zero1", "zero2" or "zero3". */
+int option_levels(const char *name, const char *value, levels *parts, failure *why);
+
+/* ---- results ---- */
+
+/* The unit in which a time is at least 1, and a sensible number of digits. */
+typedef struct time_unit {
+    const char *name;
+    double secs;
+    int n_digits; /* after the decimal point */
+} time_unit;
+time_unit time_unit_of(double secs);
+/* "12.3 ms" */
+typedef struct time_text {
+    char text[32];
+} time_text;
+time_text time_in_words(double secs);
+/* "2x2x4x1" */
+typedef struct grid_text {
+    char text[64];
+} grid_text;
+grid_text grid_in_words(const qdr_plan *plan);
+/* Sequence length of a plan. */
+int64_t plan_sequence(const qdr_network *network, const qdr_plan *plan);
+
+/* A sentence for each size that the grid does not divide, with the padded size, and for key heads that not every rank
+ * has. */
+typedef void (*note_fn)(const char *sentence, void *user);
+void plan_padding(const qdr_network *network, const qdr_plan *plan, note_fn each, void *user);
+/* A sentence for each choice that differs from the request or from the network: the micro-batch (asked: 0, none),
+ * learned positions, heads. */
+void plan_notes(const qdr_network *network, const qdr_plan *plan, int64_t asked_micro_batch, note_fn each, void *user);
+/* A sentence if ranks of several nodes are priced as if they were on one. */
+void plan_machine_notes(const qdr_machine *machine, int n_ranks, note_fn each, void *user);
+
+#define GIB 1073741824.0
+
+#endif

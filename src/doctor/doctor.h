@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The findings of `quadrille doctor`: a list of results, each with a remedy if one is needed. */
+#ifndef QUADRILLE_SRC_DOCTOR_DOCTOR_H
+#define QUADRILLE_SRC_DOCTOR_DOCTOR_H
+
+#include <quadrille/environment.h>
+#include <quadrille/gpu.h>
+#include <quadrille/topo.h>
+#include <stdio.h>
+
+typedef enum doctor_state {
+    DOCTOR_GOOD, /* nothing to do */
+    DOCTOR_NOTE, /* works, but could be better */
+    DOCTOR_BROKEN /* present on this machine, but does not work */
+} doctor_state;
+
+typedef struct doctor_finding {
+    const char *group; /* defined in doctor_*.c */
+    char name[40];
+    doctor_state state;
+    char text[640], remedy[512]; /* remedy "": none */
+    double secs; /* of what was tried; < 0: nothing was tried */
+} doctor_finding;
+
+typedef struct doctor_report {
+    int n, capacity;
+    int is_short; /* out of memory: findings are missing */
+    doctor_finding *findings;
+    qdr_gpu_report gpus;
+    qdr_topo *topo; /* NULL: cannot be read */
+    char **variables; /* "NAME=VALUE" at the start of the doctor, sorted by name, ending with NULL */
+} doctor_report;
+
+/* Adds a finding without a time. The pointer is valid until the next finding is added. If out of memory, returns a
+ * dummy that is never shown. */
+doctor_finding *doctor_add(doctor_report *report, const char *group, const char *name, doctor_state state,
+                           const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* Sets the remedy. Returns the finding. */
+doctor_finding *doctor_advise(doctor_finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a message of the library: what follows its first semicolon is the remedy. */
+doctor_finding *doctor_add_sentence(doctor_report *report, const char *group, const char *name, doctor_state state,
+                                    const char *sentence);
+
+/* build.c: components of this build. */
+void doctor_find_build(doctor_report *report);
+/* gpus.c: driver, GPUs, links, libraries. */
+void doctor_find_gpus(doctor_report *report);
+/* machine.c: cores, memory, limits. */
+void doctor_find_machine(doctor_report *report);
+/* environment.c: environment variables. */
+void doctor_find_environment(doctor_report *report);
+/* try.c: small products and sums. */
+void doctor_try_all(doctor_report *report);
+/* Tries a sum of two ranks. @return whether it was tried and is right */
+int doctor_try_sum(doctor_report *report, const char *device, const char *name);
+/* nccl.c: two ranks with a GPU each. Replaces the library's log function. */
+void doctor_try_nccl(doctor_report *report);
+
+/* Whether the library can compute on the GPU with this number. */
+int doctor_can_use(const qdr_gpu_report *gpus, int number);
+
+/* A resource limit of this process. */
+typedef struct doctor_limit {
+    const char *name, *text; /* JSON key; descriptive text */
+    int resource; /* for getrlimit() */
+    double unit; /* the unit of `ulimit`; 1: a count */
+    double least; /* a smaller limit gets a remedy */
+    const char *remedy;
+} doctor_limit;
+extern const doctor_limit doctor_limits[]; /* ends with name = NULL */
+/* The current limit; INFINITY: none; < 0: unknown. */
+double doctor_limit_now(const doctor_limit *limit);
+
+/* Calls `see` for each relevant variable that was found, in alphabetical order. */
+void doctor_for_variables(const doctor_report *report, void (*see)(const char *name, const char *value, void *user),
+                          void *user);
+
+/* text.c, json.c. Return whether everything could be written. */
+int doctor_print(FILE *file, const doctor_report *report);
+int doctor_write_json(FILE *file, const doctor_report *report);
+int doctor_count(const doctor_report *report, doctor_state state);
+const char *doctor_state_name(doctor_state state); /* "ok", "note", "broken" */
+/* "80.0 GiB", "64 KiB"; without decimals if it is whole. */
+void doctor_bytes_text(double bytes, char text[24]);
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small product and a small sum, on the CPU and on GPUs. Their numbers are small whole numbers, so results are exact
+ * in any order of summation and in any type. */
+#define _POSIX_C_SOURCE 200809L
+#include <quadrille/coll.h>
+#include <quadrille/launch.h>
+#include <quadrille/linear.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/failure.h"
+#include "doctor/doctor.h"
+
+#define GROUP "works"
+enum { ROWS = 48, IN = 64, OUT = 40, N_SUMMED = 1000, N_RANKS = 2 };
+
+/* One test, run by the ranks of one process. */
+typedef struct attempt {
+    int n_wrong; /* elements; of rank 0 */
+    double secs; /* of the second run */
+    failure why;
+} attempt;
+
+static double now_secs(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Copies host memory to the device or back; complete when it returns. */
+static qdr_status copy_now(qdr_context *ctx, void *dst, const void *src, size_t bytes)
+{
+    const qdr_status status = qdr_copy(ctx, dst, src, bytes, NULL);
+    return status == QDR_OK ? qdr_stream_synchronize(qdr_context_stream(ctx)) : status;
+}
+
+/* ---- a product ---- */
+
+typedef struct product {
+    float x[ROWS * IN], w[OUT * IN], y[ROWS * OUT];
+    void *x_there, *y_there;
+    qdr_grid *grid;
+    qdr_stack *stack;
+    qdr_linear *layer;
+} product;
+
+/* -2 to 2 */
+static void fill(float *values, int n, int step)
+{
+    for (int i = 0; i < n; i++) values[i] = (float)(i * step % 11 % 5 - 2);
+}
+
+static qdr_status build(qdr_context *ctx, product *p)
+{
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{IN, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "product", .in = {{IN, 1}}, .out = {{OUT, 1}}};
+    qdr_edge x, y;
+    qdr_status status = qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1}, &p->grid);
+    if (status == QDR_OK)
+        status = qdr_stack_create(p->grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32},
+                                  &p->stack);
+    if (status == QDR_OK) status = qdr_stack_add_input(p->stack, "x", &input, 0, &x);
+    if (status == QDR_OK) status = qdr_stack_add_linear(p->stack, &desc, x, &y, &p->layer);
+    if (status == QDR_OK) status = qdr_stack_build(p->stack);
+    if (status == QDR_OK) status = qdr_stack_load_parameter(p->stack, qdr_linear_weight_index(p->layer), p->w);
+    return status;
+}
+
+static qdr_status compute(qdr_context *ctx, product *p, double *secs)
+{
+    const double begin = now_secs();
+    qdr_status status = qdr_linear_forward(p->layer, p->x_there, p->y_there, 0, NULL);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    *secs = now_secs() - begin;
+    return status;
+}
+
+static int count_wrong(const product *p)
+{
+    int n_wrong = 0;
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < OUT; j++) {
+            double sum = 0;
+            for (int l = 0; l < IN; l++) sum += (double)p->x[i * IN + l] * (double)p->w[j * IN + l];
+            const double y = (double)p->y[i * OUT + j];
+            n_wrong += !(y >= sum && y <= sum); /* a NaN is wrong, too */
+        }
+    return n_wrong;
+}
+
+static int try_product(qdr_context *ctx, void *user)
+{
+    attempt *self = user;
+    product p = {.grid = NULL};
+    fill(p.x, ROWS * IN, 7);
+    fill(p.w, OUT * IN, 3);
+    qdr_status status = build(ctx, &p);
+    if (status == QDR_OK) status = qdr_mem_alloc(ctx, sizeof p.x, &p.x_there);
+    if (status == QDR_OK) status = qdr_mem_alloc(ctx, sizeof p.y, &p.y_there);
+    if (status == QDR_OK) status = copy_now(ctx, p.x_there, p.x, sizeof p.x);
+    for (int i = 0; i < 2 && status == QDR_OK; i++) status = compute(ctx, &p, &self->secs);
+    if (status == QDR_OK) status = copy_now(ctx, p.y, p.y_there, sizeof p.y);
+    fail_status(&self->why, status);
+    self->n_wrong = count_wrong(&p);
+    qdr_mem_free(ctx, &p.x_there);
+    qdr_mem_free(ctx, &p.y_there);
+    qdr_stack_destroy(&p.stack);
+    qdr_grid_destroy(&p.grid);
+    return self->why.code;
+}
+
+/* ---- a sum over ranks ---- */
+
+static qdr_status sum(qdr_context *ctx, qdr_grid *grid, void *there, float *values, double *secs)
+{
+    const size_t bytes = N_SUMMED * sizeof *values;
+    for (int i = 0; i < N_SUMMED; i++) values[i] = (float)(i % 5 + qdr_context_rank(ctx));
+    qdr_status status = copy_now(ctx, there, values, bytes);
+    if (status == QDR_OK) status = qdr_barrier(ctx);
+    const double begin = now_secs();
+    if (status == QDR_OK) status = qdr_all_reduce(grid, QDR_D, QDR_SUM, there, N_SUMMED, QDR_F32, NULL);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    *secs = now_secs() - begin;
+    return status == QDR_OK ? copy_now(ctx, values, there, bytes) : status;
+}
+
+static int try_sum(qdr_context *ctx, void *user)
+{
+    attempt *shared = user, mine = {.n_wrong = 0};
+    float values[N_SUMMED];
+    void *there = NULL;
+    qdr_grid *grid = NULL;
+    qdr_status status = qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = N_RANKS},
+                                        &grid);
+    if (status == QDR_OK) status = qdr_agree(ctx, qdr_mem_alloc(ctx, N_SUMMED * sizeof *values, &there));
+    for (int i = 0; i < 2 && status == QDR_OK; i++) status = sum(ctx, grid, there, values, &mine.secs);
+    for (int i = 0; i < N_SUMMED && status == QDR_OK; i++) {
+        const float expected = (float)(2 * (i % 5) + 1);
+        mine.n_wrong += !(values[i] >= expected && values[i] <= expected);
+    }
+    fail_status(&mine.why, status);
+    fail_together(&mine.why, ctx);
+    qdr_mem_free(ctx, &there);
+    qdr_grid_destroy(&grid);
+    if (qdr_context_rank(ctx) == 0) *shared = mine;
+    return mine.why.code || mine.n_wrong;
+}
+
+/* ---- both tests ---- */
+
+/* What to run to learn more about wrong numbers: on the CPU a command, for GPUs a script in the sources. */
+static const char *next_of(const char *device)
+{
+    if (device && strcmp(device, "cpu") == 0) return "quadrille verify";
+    return "sh tests/gpu/run.sh build kernels correct, in Quadrille's sources";
+}
+
+static void report_try(doctor_report *report, const char *device, const char *name, const char *what, attempt *tried)
+{
+    if (tried->why.code) {
+        doctor_add_sentence(report, GROUP, name, DOCTOR_BROKEN, tried->why.sentence);
+        return;
+    }
+    if (tried->n_wrong)
+        doctor_advise(
+            doctor_add(report, GROUP, name, DOCTOR_BROKEN, "%d numbers in %s are wrong", tried->n_wrong, what),
+            "do not train here; run %s, and send its output and that of quadrille doctor --json to the maintainers of "
+            "Quadrille",
+            next_of(device));
+    else
+        doctor_add(report, GROUP, name, DOCTOR_GOOD, "%s is right", what)->secs = tried->secs;
+}
+
+/* Runs alone in its process, or on local ranks, which the other processes of a launcher can run as well. */
+static qdr_status start(int n_ranks, const char *device, qdr_main_fn fn, attempt *tried, int *code)
+{
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1, .device = device};
+    qdr_context *ctx = NULL;
+    if (n_ranks > 1) return qdr_launch(n_ranks, &opts, fn, tried, code);
+    const qdr_status status = qdr_context_create_self(&opts, &ctx);
+    if (status != QDR_OK) return status;
+    *code = fn(ctx, tried);
+    qdr_context_destroy(&ctx);
+    return QDR_OK;
+}
+
+static void try_on(doctor_report *report, const char *device, const char *name, int n_ranks)
+{
+    char what[64];
+    attempt tried = {.n_wrong = 0};
+    int code = 0;
+    if (n_ranks > 1)
+        snprintf(what, sizeof what, "the sum of %d ranks (%d numbers)", n_ranks, N_SUMMED);
+    else
+        snprintf(what, sizeof what, "a product of %d x %d x %d", ROWS, OUT, IN);
+    const qdr_status status = start(n_ranks, device, n_ranks > 1 ? try_sum : try_product, &tried, &code);
+    if (status != QDR_OK) fail_status(&tried.why, status);
+    if (code && !tried.n_wrong && !tried.why.code)
+        fail(&tried.why, code, "%s: a rank found wrong numbers; run %s", what, next_of(device));
+    report_try(report, device, name, what, &tried);
+}
+
+int doctor_try_sum(doctor_report *report, const char *device, const char *name)
+{
+    const int n_launched = qdr_launched(), n_broken = doctor_count(report, DOCTOR_BROKEN);
+    if (n_launched > 1)
+        doctor_add(report, GROUP, name, DOCTOR_GOOD, "not tried: this is one of %d processes of a launcher",
+                   n_launched);
+    else
+        try_on(report, device, name, N_RANKS);
+    return n_launched <= 1 && doctor_count(report, DOCTOR_BROKEN) == n_broken;
+}
+
+/* The device of programs that select none. */
+static void try_default(doctor_report *report)
+{
+    if (strcmp(qdr_environment_value("QDR_DEVICE"), "cpu") != 0) try_on(report, NULL, "product, QDR_DEVICE", 1);
+}
+
+void doctor_try_all(doctor_report *report)
+{
+    try_on(report, "cpu", "product, CPU", 1);
+    doctor_try_sum(report, "cpu", "all-reduce, CPU");
+    try_default(report);
+    if (report->gpus.n_gpus == 0) return;
+    int n_used = 0;
+    for (int i = 0; i < report->gpus.n_gpus; i++) {
+        char device[20], name[32];
+        if (!doctor_can_use(&report->gpus, i)) continue;
+        snprintf(device, sizeof device, "cuda:%d", i);
+        snprintf(name, sizeof name, "product, %s", device);
+        try_on(report, device, name, 1);
+        n_used++;
+    }
+    if (n_used == report->gpus.n_gpus) doctor_try_sum(report, "cuda", "all-reduce, cuda");
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille verify`: every grid of P local ranks, both layouts, random uneven layers, compared with one thread in
+ * float64. */
+#include <math.h>
+#include <quadrille/launch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/command.h"
+#include "common/layer_case.h"
+#include "common/planning.h"
+#include "common/reference.h"
+
+enum { OPTION_N, OPTION_SEED, OPTION_DTYPE, OPTION_CASES, OPTION_HELP };
+
+static const option_spec specs[] = {
+    {"ranks", 'n', "P", "number of local ranks; every grid of P ranks is tried; 1 to 64, default 4"},
+    {"seed", 0, "S", "seed of shapes and values; default 1"},
+    {"dtype", 0, "TYPE", "f32, f64, bf16, f16 or all (default)"},
+    {"cases", 0, "N", "random layers per grid, layout and type; default 8"},
+    {"help", 'h', NULL, "print this help"},
+    {NULL, 0, NULL, NULL},
+};
+
+#define MAX_GRIDS 1024 /* more than any number of up to 64 ranks has */
+
+typedef struct verify_options {
+    int64_t n_ranks, seed, n_cases;
+    int use_dtype[N_COMPUTE_DTYPES];
+    int n_sizes;
+    grid_size sizes[MAX_GRIDS];
+    /* One element for each rank's worst error: ranks are threads, and the check should not rely on what it checks. */
+    double *worst;
+    int n_wrong; /* rows of the table that failed; written by rank 0 */
+} verify_options;
+
+static int take_dtype(const char *value, verify_options *options, failure *why)
+{
+    int is_known = 0;
+    for (int i = 0; i < N_COMPUTE_DTYPES; i++) {
+        options->use_dtype[i] = strcmp(value, "all") == 0 || strcmp(value, qdr_dtype_name(compute_dtypes[i])) == 0;
+        is_known |= options->use_dtype[i];
+    }
+    return is_known ? EXIT_OK : fail(why, EXIT_USAGE, "--dtype '%s': a type is f32, f64, bf16, f16 or all", value);
+}
+
+static int take_option(int index, const char *value, void *user, failure *why)
+{
+    verify_options *options = user;
+    if (index == OPTION_N) return option_integer("ranks", value, 1, 64, &options->n_ranks, why);
+    if (index == OPTION_SEED) return option_integer("seed", value, 0, INT64_MAX, &options->seed, why);
+    if (index == OPTION_CASES) return option_integer("cases", value, 1, 1000000, &options->n_cases, why);
+    return index == OPTION_DTYPE ? take_dtype(value, options, why) : EXIT_OK;
+}
+
+/* One row of the table. */
+typedef struct table_row {
+    grid_size size;
+    int grid_index;
+    qdr_layout layout;
+    qdr_dtype dtype;
+    double worst;
+    layer_case worst_case;
+} table_row;
+
+static void print_row(const table_row *row, int64_t n_cases)
+{
+    char grid[64], worst[32], text[512];
+    snprintf(grid, sizeof grid, "%dx%dx%dx%d", row->size.x, row->size.y, row->size.z, row->size.d);
+    snprintf(worst, sizeof worst, isinf(row->worst) ? "wrong" : "%.3f", row->worst);
+    printf("%-12s %-10s %-5s %6lld %8s  %s\n", grid, row->layout ? "scattered" : "replicated",
+           qdr_dtype_name(row->dtype), (long long)n_cases, worst, row->worst <= 1 ? "ok" : "FAIL");
+    if (row->worst > 1) {
+        layer_case_text(&row->worst_case, text, sizeof text);
+        printf("             worst case: %s\n", text);
+    }
+    fflush(stdout);
+}
+
+/* The largest error of all ranks, on each rank. Collective. */
+static int worst_of_ranks(qdr_context *ctx, verify_options *options, double *worst, failure *why)
+{
+    const int n_ranks = qdr_context_size(ctx);
+    options->worst[qdr_context_rank(ctx)] = *worst;
+    if (fail_status(why, qdr_barrier(ctx))) return why->code;
+    for (int rank = 0; rank < n_ranks; rank++) *worst = fmax(*worst, options->worst[rank]);
+    return fail_status(why, qdr_barrier(ctx)); /* no rank writes again before all have read */
+}
+
+/* Different shapes on each grid; every second case so small that some ranks own nothing. */
+static void draw_case(const verify_options *options, const table_row *row, int64_t i, layer_case *drawn)
+{
+    layer_case_draw((uint64_t)options->seed * 1000003u + (uint64_t)row->grid_index * 4099u + (uint64_t)i, drawn);
+    drawn->dtype = row->dtype;
+    drawn->in_layout = drawn->out_layout = row->layout;
+    drawn->is_exact = i % 4 >= 2; /* half of them round, half must be exact */
+    if (i % 2) layer_case_shrink(drawn, (layer_small)(i / 2 % N_SMALL), row->size);
+}
+
+static int run_row(qdr_grid *grid, verify_options *options, table_row *row, failure *why)
+{
+    qdr_context *ctx = qdr_grid_context(grid);
+    for (int64_t i = 0; i < options->n_cases && !why->code; i++) {
+        layer_case drawn;
+        layer_errors errors;
+        draw_case(options, row, i, &drawn);
+        if (layer_case_run(grid, &drawn, NULL, NULL, &errors, why)) break;
+        double worst = layer_errors_worst(&errors);
+        if (worst_of_ranks(ctx, options, &worst, why)) break;
+        if (worst > row->worst || i == 0) row->worst_case = drawn;
+        row->worst = fmax(row->worst, worst);
+    }
+    if (why->code || qdr_context_rank(ctx) != 0) return why->code;
+    print_row(row, options->n_cases);
+    options->n_wrong += row->worst > 1;
+    return EXIT_OK;
+}
+
+static int run_grid(qdr_context *ctx, verify_options *options, int index, failure *why)
+{
+    const grid_size size = options->sizes[index];
+    qdr_grid *grid;
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d};
+    if (fail_status(why, qdr_grid_create(ctx, &opts, &grid))) return why->code;
+    for (int type = 0; type < N_COMPUTE_DTYPES; type++)
+        for (int layout = 0; layout < 2 && options->use_dtype[type] && !why->code; layout++) {
+            table_row row = {
+                .size = size, .grid_index = index, .layout = (qdr_layout)layout, .dtype = compute_dtypes[type]};
+            run_row(grid, options, &row, why);
+        }
+    qdr_grid_destroy(&grid);
+    return why->code;
+}
+
+static int run_rank(qdr_context *ctx, void *user)
+{
+    verify_options *options = user;
+    failure why = {0};
+    if (qdr_context_rank(ctx) == 0)
+        printf("%-12s %-10s %-5s %6s %8s  (worst error as a share of its bound; seed %lld)\n", "grid", "layout", "type",
+               "cases", "worst", (long long)options->seed);
+    for (int i = 0; i < options->n_sizes && !why.code; i++) run_grid(ctx, options, i, &why);
+    if (why.code) fail_print_rank(&why, ctx);
+    return why.code;
+}
+
+static int run_all(verify_options *options, failure *why)
+{
+    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
+    int code = EXIT_FAILED;
+    options->n_sizes = list_grids((int)options->n_ranks, options->sizes, MAX_GRIDS);
+    options->worst = calloc((size_t)options->n_ranks, sizeof *options->worst);
+    if (!options->worst)
+        return fail(why, EXIT_NOTHING_FITS, "verify: out of memory for %lld numbers", (long long)options->n_ranks);
+    const qdr_status status = qdr_launch((int)options->n_ranks, &on_cpu, run_rank, options, &code);
+    free(options->worst);
+    if (status != QDR_OK) return fail_status(why, status);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    verify_options options = {.n_ranks = 4, .seed = 1, .n_cases = 8, .use_dtype = {1, 1, 1, 1}};
+    failure why = {0};
+    if (options_read(argc, argv, specs, take_option, &options, &why)) return fail_print(&why);
+    const int code = run_all(&options, &why);
+    if (why.code) return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
+    if (code) return code;
+    if (options.n_wrong)
+        fprintf(stderr, "quadrille: verify: %d rows of the table exceed their bound\n", options.n_wrong);
+    return options.n_wrong ? EXIT_MISMATCH : EXIT_OK;
+}
+
+const command command_verify = {
+    .name = "verify",
+    .summary = "check every grid of P ranks against a float64 reference",
+    .usage = "quadrille verify [-n P] [OPTION]...",
+    .text = "Runs random layers of uneven shapes (every other one so small that some ranks own nothing),\n"
+            "forward and backward, on every grid of P local ranks in both layouts, and compares Y, dX, dW\n"
+            "and db with a serial float64 reference. The error bounds are derived in docs/numerics.md.\n"
+            "Exits with 4 if one is exceeded.",
+    .options = specs,
+    .examples = "  quadrille verify -n 4\n"
+                "  quadrille verify -n 12 --dtype bf16 --seed 7 --cases 50\n",
+    .run = run,
+};

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The picture of an answer: a bar for each of the best ten grids, made of the terms of its time, and below them one
+ * layer of the first over time. */
+#include <math.h>
+#include <string.h>
+
+#include "common/svg.h"
+#include "plan/plan.h"
+
+enum {
+    MAX_BARS = 10,
+    TOP = 132, /* top of the first bar */
+    ROW = 34,
+    BAR = 18,
+    BETWEEN_PARTS = 16, /* between the best plans and the known methods */
+    LEFT = 290,
+    RIGHT = 250,
+    PEAK = 150, /* distance from the right edge */
+    AXIS = 34,
+    N_TICKS = 8,
+    KEY_ROW = 18
+};
+
+/* Computing is blue, waiting is red. */
+static const struct {
+    qdr_time_term term;
+    const char *colour, *text;
+} terms[] = {
+    {QDR_TIME_PRODUCTS, SVG_PRODUCT, "products"},   {QDR_TIME_ATTENTION, "#5b93cf", "attention"},
+    {QDR_TIME_KERNELS, SVG_WORK, "other kernels"},  {QDR_TIME_ENDS, "#c9dff2", "embedding, head, loss"},
+    {QDR_TIME_RECOMPUTE, "#7a6bb0", "recomputing"}, {QDR_TIME_OPTIMIZER, "#5a5a5a", "optimizer"},
+    {QDR_TIME_X, "#8c2d04", "waiting for x"},       {QDR_TIME_Y, SVG_EXPOSED, "waiting for y"},
+    {QDR_TIME_Z, "#f08c42", "waiting for z"},       {QDR_TIME_D, "#f9c48c", "waiting for d"},
+    {QDR_TIME_BUBBLE, "#d0d0d0", "bubble"},         {QDR_TIME_HOST, "#a0a0a0", "waiting for the host"},
+};
+enum { N_TERMS = sizeof terms / sizeof *terms };
+
+/* The rows that are drawn, and their scale. */
+typedef struct bars {
+    const plan_answer *answer;
+    const plan_row *rows[MAX_BARS + MAX_KNOWN_METHODS];
+    int n, n_best;
+    double most_secs;
+} bars;
+
+static bars bars_of(const plan_answer *answer)
+{
+    bars all = {.answer = answer};
+    for (int i = 0; i < answer->n_rows; i++) {
+        const plan_row *row = &answer->rows[i];
+        if (!row->is_known_method && all.n_best == MAX_BARS) continue;
+        all.rows[all.n++] = row;
+        all.n_best += !row->is_known_method;
+        all.most_secs = fmax(all.most_secs, row->planned.result.secs);
+    }
+    return all;
+}
+
+static double width_of(const bars *all, double secs) { return (PICTURE_WIDTH - LEFT - RIGHT) * secs / all->most_secs; }
+
+static double row_top(const bars *all, int row) { return TOP + ROW * row + (row >= all->n_best ? BETWEEN_PARTS : 0); }
+
+static double bars_bottom(const bars *all) { return row_top(all, all->n - 1) + ROW; }
+
+static int is_used(const bars *all, qdr_time_term term)
+{
+    for (int i = 0; i < all->n; i++)
+        if (all->rows[i]->planned.result.time[term] > 1e-4 * all->most_secs) return 1;
+    return 0;
+}
+
+/* ---- around the bars ---- */
+
+static void draw_title(FILE *file, const plan_answer *answer)
+{
+    const qdr_search_opts *asked = &answer->options->search;
+    const qdr_plan *best = &answer->rows[0].planned.plan;
+    fprintf(file, "<text x=\"%d\" y=\"26\" font-size=\"17\" font-weight=\"bold\">", PICTURE_MARGIN);
+    svg_put_text(file, answer->network->name);
+    fprintf(file, " on %d ranks of ", asked->n_ranks);
+    svg_put_text(file, answer->machine->name);
+    fprintf(file,
+            "</text>\n<text x=\"%d\" y=\"46\" fill=\"#666666\">A step of %lld sequence%s of %lld "
+            "tokens in %s; %lld plans on all grids, %lld of them fit in %.4g GiB</text>\n",
+            PICTURE_MARGIN, (long long)best->batch, best->batch == 1 ? "" : "s",
+            (long long)plan_sequence(answer->network, best), qdr_dtype_name(best->dtype),
+            (long long)answer->found.n_candidates, (long long)answer->found.n_fitting,
+            answer->machine->memory_bytes / GIB);
+}
+
+static void draw_key_item(FILE *file, double *x, double *y, const char *colour, const char *text, double height)
+{
+    const double width = 34 + 6.5 * (double)strlen(text);
+    if (*x + width > PICTURE_WIDTH - PICTURE_MARGIN) {
+        *x = PICTURE_MARGIN;
+        *y += KEY_ROW;
+    }
+    fprintf(file,
+            "<rect x=\"%.0f\" y=\"%.1f\" width=\"12\" height=\"%.0f\" fill=\"%s\"/>\n"
+            "<text x=\"%.0f\" y=\"%.0f\">%s</text>\n",
+            *x, *y - 4 - height / 2, height, colour, *x + 17, *y, text);
+    *x += width;
+}
+
+static void draw_key(FILE *file, const bars *all)
+{
+    double x = PICTURE_MARGIN, y = 72;
+    for (int i = 0; i < N_TERMS; i++)
+        if (is_used(all, terms[i].term)) draw_key_item(file, &x, &y, terms[i].colour, terms[i].text, 12);
+    draw_key_item(file, &x, &y, SVG_HIDDEN, "collectives hidden behind computation", 4);
+}
+
+static void draw_axis(FILE *file, const bars *all)
+{
+    const double step = svg_tick_secs(all->most_secs, N_TICKS), bottom = bars_bottom(all);
+    const svg_unit u = svg_unit_of(all->most_secs);
+    for (int i = 0; i * step <= all->most_secs; i++) {
+        const double x = LEFT + width_of(all, i * step);
+        fprintf(file,
+                "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#dddddd\"/>\n"
+                "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"#666666\">%g%s%s"
+                "</text>\n",
+                x, TOP - 6, x, bottom, x, bottom + 14, i * step / u.secs, i ? "" : " ", i ? "" : u.name);
+    }
+}
+
+static void draw_head(FILE *file)
+{
+    fprintf(file,
+            "<g font-weight=\"bold\" font-size=\"11\" fill=\"#444444\">\n"
+            "<text x=\"%d\" y=\"%d\">grid x, y, z, d</text>\n"
+            "<text x=\"%d\" y=\"%d\">one step</text>\n"
+            "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">of peak</text>\n"
+            "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">memory of a rank</text>\n</g>\n",
+            PICTURE_MARGIN, TOP - 12, LEFT, TOP - 12, PICTURE_WIDTH - PEAK, TOP - 12, PICTURE_WIDTH - PICTURE_MARGIN,
+            TOP - 12);
+}
+
+/* ---- a bar ---- */
+
+static void draw_names(FILE *file, const plan_row *row, double y)
+{
+    const qdr_plan *plan = &row->planned.plan;
+    fprintf(file,
+            "<text x=\"%d\" y=\"%.1f\"><tspan font-weight=\"bold\">%s</tspan> %s%s</text>\n"
+            "<text x=\"%d\" y=\"%.1f\" fill=\"#666666\" font-size=\"10\">%s, %s, recompute %s, "
+            "micro-batch %lld</text>\n",
+            PICTURE_MARGIN, y + 10, grid_in_words(plan).text, row->is_known_method ? row->name : "",
+            !row->has_enough ? ", batch too small"
+            : row->fits      ? ""
+                             : ", does not fit",
+            PICTURE_MARGIN, y + 22, plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout),
+            recompute_word(plan->recompute), (long long)plan->micro_batch);
+}
+
+static void draw_numbers(FILE *file, const bars *all, const plan_row *row, double y)
+{
+    const qdr_plan_result *result = &row->planned.result;
+    const double limit = all->answer->machine->memory_bytes;
+    fprintf(file,
+            "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n"
+            "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.1f %%</text>\n"
+            "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\"%s>%.1f of %.1f GiB</text>\n",
+            LEFT + width_of(all, result->secs) + 6, y + 13, time_in_words(result->secs).text, PICTURE_WIDTH - PEAK,
+            y + 13, 100 * result->peak_share, PICTURE_WIDTH - PICTURE_MARGIN, y + 13,
+            result->memory_bytes > limit ? " fill=\"#b00000\"" : "", result->memory_bytes / GIB, limit / GIB);
+}
+
+static void draw_terms(FILE *file, const bars *all, const plan_row *row, double y)
+{
+    const qdr_plan_result *result = &row->planned.result;
+    double x = LEFT;
+    fprintf(file, "<rect x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"white\"/>\n", LEFT, y,
+            width_of(all, result->secs), BAR);
+    for (int i = 0; i < N_TERMS; i++) {
+        const double secs = result->time[terms[i].term], width = width_of(all, fmax(0, secs));
+        if (width <= 0) continue;
+        fprintf(file,
+                "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"%s><title>%s: "
+                "%s, %.1f %%</title></rect>\n",
+                x, y, width, BAR, terms[i].colour, row->fits ? "" : " fill-opacity=\"0.45\"", terms[i].text,
+                time_in_words(secs).text, 100 * secs / result->secs);
+        x += width;
+    }
+}
+
+static void draw_hidden(FILE *file, const bars *all, const plan_row *row, double y)
+{
+    const qdr_plan_result *result = &row->planned.result;
+    double secs = 0;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) secs += fmax(0, result->busy[axis] - result->time[QDR_TIME_X + axis]);
+    if (secs <= 0) return;
+    fprintf(file,
+            "<rect x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"4\" fill=\"%s\"><title>collectives "
+            "hidden behind computation: %s</title></rect>\n",
+            LEFT, y + BAR + 2, width_of(all, fmin(secs, all->most_secs)), SVG_HIDDEN, time_in_words(secs).text);
+}
+
+static void draw_bar(FILE *file, const bars *all, int number)
+{
+    const plan_row *row = all->rows[number];
+    const double y = row_top(all, number);
+    draw_names(file, row, y);
+    draw_terms(file, all, row, y);
+    draw_hidden(file, all, row, y);
+    draw_numbers(file, all, row, y);
+}
+
+int plan_draw(FILE *file, plan_answer *answer, failure *why)
+{
+    const bars all = bars_of(answer);
+    const double layer_top = bars_bottom(&all) + AXIS;
+    layer_picture picture;
+    if (layer_picture_make(answer, &picture, why)) return why->code;
+    svg_begin(file, PICTURE_WIDTH, layer_top + layer_picture_height(&picture));
+    draw_title(file, answer);
+    draw_key(file, &all);
+    draw_head(file);
+    draw_axis(file, &all);
+    for (int i = 0; i < all.n; i++) draw_bar(file, &all, i);
+    layer_picture_draw(file, answer, &picture, layer_top);
+    fputs("</svg>\n", file);
+    layer_picture_free(&picture);
+    return EXIT_OK;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille mem`: the memory of a rank, term by term, and the parameters of a model. Starts no ranks. */
+#include <jansson.h>
+#include <string.h>
+
+#include "common/command.h"
+#include "common/planning.h"
+
+enum {
+    OPTION_RANKS,
+    OPTION_GRID,
+    OPTION_BATCH,
+    OPTION_MICRO_BATCH,
+    OPTION_SEQ,
+    OPTION_DTYPE,
+    OPTION_LAYOUT,
+    OPTION_RECOMPUTE,
+    OPTION_LEVELS,
+    OPTION_MACHINE,
+    OPTION_JSON,
+    OPTION_HELP
+};
+
+static const option_spec specs[] = {
+    {"ranks", 'n', "P", "number of ranks, 1 to 1048576; default: that of the grid, or 1"},
+    {"grid", 0, "GRID", "GXxGYxGZxGD; default 1x1x1xP"},
+    {"batch", 0, "B", "sequences per step, over all ranks; default: one per rank"},
+    {"micro-batch", 0, "N",
+     "sequences per forward pass in each group of ranks with the same z and d; "
+     "default: all"},
+    {"seq", 0, "S", "tokens per sequence; default: the model's context"},
+    {"dtype", 0, "TYPE", "f32, f64, bf16 (default) or f16"},
+    {"layout", 0, "LAYOUT", "replicated (default) or scattered"},
+    {"recompute", 0, "WHAT", "none (default), attention or full"},
+    {"levels", 0, "GP,OP",
+     "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, such as 8,all; or none (the "
+     "default), zero1, zero2, zero3"},
+    {"machine", 0, "M", "include this machine's reserve and attention, and say whether it fits"},
+    {"json", 0, NULL, "print one JSON object"},
+    {"help", 'h', NULL, "print this help"},
+    {NULL, 0, NULL, NULL},
+};
+
+typedef struct mem_options {
+    subject asked;
+    int64_t n_ranks;
+    int has_grid, as_json;
+    grid_size grid;
+    levels parts;
+    qdr_plan plan;
+} mem_options;
+
+static int take_option(int index, const char *value, void *user, failure *why)
+{
+    mem_options *options = user;
+    qdr_plan *plan = &options->plan;
+    switch (index) {
+    case OPTION_RANKS: return option_integer("ranks", value, 1, QDR_MAX_SEARCH_RANKS, &options->n_ranks, why);
+    case OPTION_GRID:
+        options->has_grid = 1;
+        return option_large_grid("grid", value, QDR_MAX_SEARCH_RANKS, &options->grid, why);
+    case OPTION_BATCH: return option_integer("batch", value, 1, 1 << 30, &plan->batch, why);
+    case OPTION_MICRO_BATCH: return option_integer("micro-batch", value, 1, 1 << 30, &plan->micro_batch, why);
+    case OPTION_SEQ: return option_integer("seq", value, 1, 1 << 30, &plan->sequence, why);
+    case OPTION_DTYPE: return option_compute_dtype("dtype", value, &plan->dtype, why);
+    case OPTION_LAYOUT: return option_layout("layout", value, &plan->layout, why);
+    case OPTION_RECOMPUTE: return option_recompute("recompute", value, &plan->recompute, why);
+    case OPTION_LEVELS: return option_levels("levels", value, &options->parts, why);
+    case OPTION_MACHINE: options->asked.machine = value; return EXIT_OK;
+    default: options->as_json = 1; return EXIT_OK;
+    }
+}
+
+/* The grid and everything derived from it. */
+static int make_plan(mem_options *options, failure *why)
+{
+    qdr_plan *plan = &options->plan;
+    const int zero3 = options->parts.is_zero3;
+    const int n_ranks = (int)(options->n_ranks ? options->n_ranks : 1);
+    if (!options->has_grid) options->grid = zero3 ? (grid_size){1, 1, n_ranks, 1} : (grid_size){1, 1, 1, n_ranks};
+    const int n_grid = grid_ranks(options->grid);
+    if (options->n_ranks && n_grid != options->n_ranks)
+        return fail(why, EXIT_USAGE, "mem: --grid %dx%dx%dx%d has %d ranks, but -n is %lld; leave one of them out",
+                    options->grid.x, options->grid.y, options->grid.z, options->grid.d, n_grid,
+                    (long long)options->n_ranks);
+    if (zero3 && options->grid.d > 1)
+        return fail(why, EXIT_USAGE, "mem: --levels zero3 has d = 1, but --grid says d = %d", options->grid.d);
+    plan->x = options->grid.x;
+    plan->y = options->grid.y;
+    plan->z = options->grid.z;
+    plan->d = options->grid.d;
+    plan->gradient_parts = options->parts.gradient < 0 ? plan->z * plan->d : options->parts.gradient;
+    plan->optimizer_parts = options->parts.optimizer < 0 ? plan->z * plan->d : options->parts.optimizer;
+    if (plan->batch == 0) plan->batch = n_grid;
+    return EXIT_OK;
+}
+
+/* No reserve and fused attention: the minimum of any machine. Its speed does not matter. */
+static const char any_machine[] =
+    "{\"name\": \"any machine\", \"ranks_per_node\": 1, \"memory_GiB\": 1e9, \"memory_GBps\": 1, "
+    "\"attention_efficiency\": 1, \"bf16\": {\"peak_TFLOPS\": 1}, \"f32\": {\"peak_TFLOPS\": 1}, "
+    "\"f64\": {\"peak_TFLOPS\": 1}, \"links\": [{\"name\": \"any\", \"ranks\": 0, \"rank_GBps\": "
+    "1}]}";
+
+static int load_machine(const mem_options *options, qdr_machine *machine, failure *why)
+{
+    if (options->asked.machine) return subject_machine(&options->asked, "mem", machine, why);
+    return fail_status(why, qdr_machine_parse(any_machine, sizeof any_machine - 1, "any machine", machine));
+}
+
+/* ---- printing ---- */
+
+typedef struct mem_answer {
+    const mem_options *options;
+    qdr_network network;
+    qdr_machine machine;
+    qdr_network_counts counts;
+    qdr_plan_result result;
+} mem_answer;
+
+typedef struct part {
+    const char *name;
+    int64_t n;
+} part;
+enum { N_PARTS = 5 };
+
+static void parts_of(const mem_answer *answer, part parts[N_PARTS])
+{
+    const qdr_network_counts *c = &answer->counts;
+    const int64_t layers = answer->network.layers;
+    const part all[N_PARTS] = {{"embedding", c->embedding + c->positions},
+                               {"attention", layers * c->attention},
+                               {"mlp", layers * c->mlp},
+                               {"norms", layers * c->norms + c->final_norm},
+                               {"head", c->head}};
+    memcpy(parts, all, sizeof all);
+}
+
+static void print_note(const char *sentence, void *user)
+{
+    (void)user;
+    printf("%s.\n", sentence);
+}
+
+static void print_table(const mem_answer *answer)
+{
+    const qdr_plan *plan = &answer->options->plan;
+    const qdr_plan_result *result = &answer->result;
+    part parts[N_PARTS];
+    parts_of(answer, parts);
+    printf("# %s on grid %s: %lld sequence%s of %lld tokens a step, %s, %s, recompute %s\n", answer->network.name,
+           grid_in_words(plan).text, (long long)plan->batch, plan->batch == 1 ? "" : "s",
+           (long long)plan_sequence(&answer->network, plan), qdr_dtype_name(plan->dtype), layout_word(plan->layout),
+           recompute_word(plan->recompute));
+    printf("%-12s %22s\n", "params", "of the whole model");
+    for (int i = 0; i < N_PARTS; i++) printf("%-12s %22lld\n", parts[i].name, (long long)parts[i].n);
+    printf("%-12s %22lld\n\n", "sum", (long long)answer->counts.total);
+    printf("%-12s %22s %10s\n", "memory", "bytes of a rank", "GiB");
+    for (int i = 0; i < QDR_N_MEMORY_TERMS; i++)
+        printf("%-12s %22.0f %10.2f\n", qdr_memory_term_name((qdr_memory_term)i), result->memory[i],
+               result->memory[i] / GIB);
+    printf("%-12s %22.0f %10.2f\n", "sum", result->memory_bytes, result->memory_bytes / GIB);
+    if (answer->options->asked.machine)
+        printf("%s has %.4g GiB a rank: %.4g GiB %s.\n", answer->machine.name, answer->machine.memory_bytes / GIB,
+               (answer->machine.memory_bytes >= result->memory_bytes ? 1 : -1) *
+                   (answer->machine.memory_bytes - result->memory_bytes) / GIB,
+               answer->machine.memory_bytes >= result->memory_bytes ? "are left" : "are missing");
+    plan_padding(&answer->network, plan, print_note, NULL);
+    plan_notes(&answer->network, plan, plan->micro_batch, print_note, NULL);
+}
+
+static void append_note(const char *sentence, void *user) { json_array_append_new(user, json_string(sentence)); }
+
+static json_t *json_of_answer(const mem_answer *answer)
+{
+    const qdr_plan *plan = &answer->options->plan;
+    part parts[N_PARTS];
+    json_t *params = json_object(), *memory = json_object(), *padding = json_array(), *notes = json_array();
+    parts_of(answer, parts);
+    for (int i = 0; i < N_PARTS; i++) json_object_set_new(params, parts[i].name, json_integer(parts[i].n));
+    for (int i = 0; i < QDR_N_MEMORY_TERMS; i++)
+        json_object_set_new(memory, qdr_memory_term_name((qdr_memory_term)i),
+                            json_integer((json_int_t)answer->result.memory[i]));
+    plan_padding(&answer->network, plan, append_note, padding);
+    plan_notes(&answer->network, plan, plan->micro_batch, append_note, notes);
+    return json_pack("{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:o, s:I, "
+                     "s:o, s:o}",
+                     "model", answer->network.name, "params", (json_int_t)answer->counts.total, "params_by_part",
+                     params, "ranks", grid_ranks(answer->options->grid), "grid", grid_in_words(plan).text, "batch",
+                     (json_int_t)plan->batch, "micro_batch", (json_int_t)plan->micro_batch, "sequence",
+                     (json_int_t)plan_sequence(&answer->network, plan), "dtype", qdr_dtype_name(plan->dtype), "layout",
+                     layout_word(plan->layout), "recompute", recompute_word(plan->recompute), "gradient_parts",
+                     plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
+                     plan->optimizer_parts ? plan->optimizer_parts : plan->z, "memory", memory, "memory_bytes",
+                     (json_int_t)answer->result.memory_bytes, "padding", padding, "notes", notes);
+}
+
+static int print_json(const mem_answer *answer, failure *why)
+{
+    json_t *object = json_of_answer(answer);
+    if (object && answer->options->asked.machine) {
+        json_object_set_new(object, "machine", json_string(answer->machine.name));
+        json_object_set_new(object, "headroom_bytes",
+                            json_integer((json_int_t)(answer->machine.memory_bytes - answer->result.memory_bytes)));
+    }
+    if (!object || json_dumpf(object, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER) != 0)
+        fail(why, EXIT_FAILED, "mem: the answer could not be written as JSON");
+    else
+        putchar('\n');
+    json_decref(object);
+    return why->code;
+}
+
+static int make_answer(mem_options *options, failure *why)
+{
+    mem_answer answer = {.options = options};
+    qdr_model *model = NULL;
+    if (subject_network(&options->asked, "mem", &answer.network, why) || make_plan(options, why) ||
+        load_machine(options, &answer.machine, why) ||
+        fail_status(why, qdr_network_params(&answer.network, &answer.counts)) ||
+        fail_status(why, qdr_model_create(&answer.machine, &answer.network, &model)))
+        return why->code;
+    if (!fail_status(why, qdr_model_predict(model, &options->plan, &answer.result))) {
+        if (options->as_json)
+            print_json(&answer, why);
+        else
+            print_table(&answer);
+    }
+    qdr_model_destroy(&model);
+    return why->code;
+}
+
+static int run(int argc, char **argv)
+{
+    mem_options options = {.plan = {.version = QDR_OPTS_INIT, .dtype = QDR_BF16}};
+    failure why = {0};
+    if (!options_read_word(argc, argv, specs, take_option, &options, &options.asked.network, &why))
+        make_answer(&options, &why);
+    return why.code ? fail_print(&why) : EXIT_OK;
+}
+
+const command command_mem = {
+    .name = "mem",
+    .summary = "print a model's parameter counts and break down the memory of one rank",
+    .usage = "quadrille mem MODEL [OPTION]...",
+    .text = "Prints the memory that one rank needs to train the model: parameters, gradients, optimizer state,\n"
+            "activations, gathered weights, workspace. MODEL is a name (see quadrille list models), a Hugging Face\n"
+            "config.json, or - for standard input. Without options: one rank, one sequence of the model's context,\n"
+            "no particular machine (fused attention, no memory reserved for drivers and libraries). Starts no ranks "
+            "and no MPI.",
+    .options = specs,
+    .examples = "  quadrille mem gpt2\n"
+                "  quadrille mem llama-2-70b --grid 1x8x8x1 --batch 64 --recompute full --json\n"
+                "  quadrille mem gpt3-175b -n 64 --levels zero3 --machine dgx-a100\n",
+    .is_local = 1,
+    .run = run,
+};

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille plan`: the question, the answer, and its output. */
+#ifndef QUADRILLE_SRC_PLAN_PLAN_H
+#define QUADRILLE_SRC_PLAN_PLAN_H
+
+#include "common/planning.h"
+
+typedef enum plan_format { PLAN_TABLE, PLAN_CSV, PLAN_JSON } plan_format;
+
+typedef struct plan_options {
+    subject asked;
+    qdr_search_opts search;
+    int has_dtype, is_zero3;
+    int batch_follows; /* no batch was given: it equals the number of ranks */
+    char order[8];
+    plan_format format;
+    int has_why_not, explains;
+    grid_size why_not;
+    const char *svg, *out;
+} plan_options;
+
+/* A plan with a name: its rank, or the name of a known method. */
+typedef struct plan_row {
+    char name[16];
+    int is_known_method;
+    int fits;
+    int has_enough; /* enough sequences for all its cells */
+    qdr_planned_grid planned;
+} plan_row;
+
+enum { MAX_KNOWN_METHODS = 3 };
+
+typedef struct plan_answer {
+    const plan_options *options;
+    const qdr_network *network;
+    const qdr_machine *machine;
+    qdr_model *model;
+    qdr_search_result found;
+    int n_rows; /* the best plans, then the known methods */
+    plan_row rows[QDR_MAX_BEST + MAX_KNOWN_METHODS];
+} plan_answer;
+
+/* Changes that would help if nothing fits. */
+enum { MAX_HELPS = 8 };
+typedef struct plan_help {
+    char words[40]; /* "--recompute full" */
+    qdr_planned_grid planned; /* a plan that fits with the change; without times */
+} plan_help;
+typedef struct plan_none {
+    qdr_fewest_ranks fewest;
+    int is_sequence; /* only a shorter sequence helps */
+    int n_helps;
+    plan_help helps[MAX_HELPS];
+} plan_none;
+
+/* ---- search.c ---- */
+
+/* Like qdr_model_search(), but gradients and optimizer state may have numbers of parts that do not suit every grid. */
+int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why);
+/* The best plans, and the known methods whether they fit or not, as rows. If nothing fits, only the plan with the least
+ * memory; of zero bytes if there is none. */
+int plan_find(plan_answer *answer, failure *why);
+
+/* ---- none.c ---- */
+
+/* Fails with EXIT_NOTHING_FITS: what is missing, what fits, what would help. Also prints other output that was
+ * requested. */
+int plan_nothing_fits(plan_answer *answer, failure *why);
+
+/* ---- why.c ---- */
+
+/* Why the best plan beats the second. */
+void plan_print_why(FILE *file, const plan_answer *answer);
+/* Why a grid is not the best. */
+int plan_print_why_not(FILE *file, plan_answer *answer, grid_size size, failure *why);
+/* The number of plans. */
+void plan_print_counts(FILE *file, const plan_answer *answer);
+
+/* ---- print.c ---- */
+
+void plan_print_table(const plan_answer *answer);
+void plan_print_csv(const plan_answer *answer);
+/* The answer if nothing fits, as JSON; `sentence` is the same in words. */
+void plan_print_none_json(plan_answer *answer, const plan_none *none, const char *sentence);
+/* @return EXIT_FAILED: out of memory */
+int plan_print_json(plan_answer *answer, failure *why);
+
+/* ---- draw.c ---- */
+
+/* The best ten plans, and one layer of the first, as SVG. */
+int plan_draw(FILE *file, plan_answer *answer, failure *why);
+
+/* ---- draw_layer.c ---- */
+
+/* One layer of the best plan over time. */
+typedef struct layer_picture {
+    qdr_timeline_span *spans;
+    int n, capacity, failed;
+    double secs[QDR_N_PASSES];
+    int lane_of[1 + QDR_N_CHANNELS]; /* of the processor, and of the channels; -1: not used */
+    int n_lanes;
+} layer_picture;
+
+int layer_picture_make(plan_answer *answer, layer_picture *picture, failure *why);
+void layer_picture_free(layer_picture *picture);
+double layer_picture_height(const layer_picture *picture);
+void layer_picture_draw(FILE *file, const plan_answer *answer, const layer_picture *picture, double top);
+
+enum { PICTURE_WIDTH = 1280, PICTURE_MARGIN = 14 };
+
+#endif

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans as a readable table, as comma-separated values, or as JSON. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan.h"
+
+static const char axis_names[] = "xyzd";
+
+static double hidden_secs(const qdr_plan_result *result, int axis)
+{
+    const double secs = result->busy[axis] - result->time[QDR_TIME_X + axis];
+    return secs > 0 ? secs : 0;
+}
+
+static double exposed_secs(const qdr_plan_result *result, int axis) { return result->time[QDR_TIME_X + axis]; }
+
+static double headroom(const plan_answer *answer, const plan_row *row)
+{
+    return answer->machine->memory_bytes - row->planned.result.memory_bytes;
+}
+
+/* ---- the table ---- */
+
+static void print_title(const plan_answer *answer)
+{
+    const qdr_search_opts *asked = &answer->options->search;
+    const qdr_plan *best = &answer->rows[0].planned.plan;
+    printf("# %s on %d rank%s of %s, %d a node: %lld sequence%s of %lld tokens a step, %s, %.4g GiB "
+           "a rank\n",
+           answer->network->name, asked->n_ranks, asked->n_ranks == 1 ? "" : "s", answer->machine->name,
+           answer->machine->ranks_per_node, (long long)best->batch, best->batch == 1 ? "" : "s",
+           (long long)plan_sequence(answer->network, best), qdr_dtype_name(asked->dtype),
+           answer->machine->memory_bytes / GIB);
+    printf("# x, y, z, d: collectives over each axis, hidden by computation + exposed%s\n",
+           asked->overlap == QDR_OVERLAP_NONE ? "; nothing overlaps (--overlap off)" : "");
+}
+
+static void print_head(time_unit unit)
+{
+    char step[16];
+    snprintf(step, sizeof step, "step (%s)", unit.name);
+    printf("%-11s %-15s %-5s %-10s %-9s %5s %9s %7s %9s", "plan", "grid", "order", "layout", "recompute", "micro", step,
+           "of peak", "tokens/s");
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
+        printf(" %8c (%s)%*s", axis_names[axis], unit.name, 4 - (int)strlen(unit.name), "");
+    printf(" %9s %9s\n", "GiB", "headroom");
+}
+
+static void print_row(const plan_answer *answer, const plan_row *row, time_unit unit)
+{
+    const qdr_plan *plan = &row->planned.plan;
+    const qdr_plan_result *result = &row->planned.result;
+    printf("%-11s %-15s %-5s %-10s %-9s %5lld %9.*f %6.1f%% %9.0f", row->name, grid_in_words(plan).text,
+           plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
+           (long long)plan->micro_batch, unit.n_digits, result->secs / unit.secs, 100 * result->peak_share,
+           result->tokens_per_sec);
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const double hidden = hidden_secs(result, axis), exposed = exposed_secs(result, axis);
+        if (hidden + exposed > 0)
+            printf(" %6.*f+%-7.*f", unit.n_digits, hidden / unit.secs, unit.n_digits, exposed / unit.secs);
+        else
+            printf(" %6s %-7s", "-", "");
+    }
+    printf(" %9.2f %9.2f%s\n", result->memory_bytes / GIB, headroom(answer, row) / GIB,
+           row->has_enough ? row->fits ? "" : "  does not fit" : "  batch too small");
+}
+
+static void print_note(const char *sentence, void *user)
+{
+    (void)user;
+    printf("%s.\n", sentence);
+}
+
+void plan_print_table(const plan_answer *answer)
+{
+    const time_unit unit = time_unit_of(answer->rows[0].planned.result.secs);
+    print_title(answer);
+    print_head(unit);
+    for (int i = 0; i < answer->n_rows; i++) print_row(answer, &answer->rows[i], unit);
+    putchar('\n');
+    plan_print_counts(stdout, answer);
+    putchar('\n');
+    plan_print_why(stdout, answer);
+    putchar('\n');
+    plan_padding(answer->network, &answer->rows[0].planned.plan, print_note, NULL);
+    plan_notes(answer->network, &answer->rows[0].planned.plan, answer->options->search.micro_batch, print_note, NULL);
+}
+
+/* ---- comma-separated values ---- */
+
+static void print_csv_head(void)
+{
+    printf("plan,grid,order,layout,recompute,micro_batch,gradient_parts,optimizer_parts,secs,"
+           "peak_share,tokens_per_sec");
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
+        printf(",%c_hidden_secs,%c_exposed_secs", axis_names[axis], axis_names[axis]);
+    for (int i = 0; i < QDR_N_TIME_TERMS; i++)
+        if (i < QDR_TIME_X || i > QDR_TIME_D) printf(",%s_secs", qdr_time_term_name((qdr_time_term)i));
+    printf(",memory_bytes,headroom_bytes");
+    for (int i = 0; i < QDR_N_MEMORY_TERMS; i++) printf(",%s_bytes", qdr_memory_term_name((qdr_memory_term)i));
+    puts(",fits,enough_sequences");
+}
+
+void plan_print_csv(const plan_answer *answer)
+{
+    print_csv_head();
+    for (int r = 0; r < answer->n_rows; r++) {
+        const plan_row *row = &answer->rows[r];
+        const qdr_plan *plan = &row->planned.plan;
+        const qdr_plan_result *result = &row->planned.result;
+        printf("%s,%s,%s,%s,%s,%lld,%d,%d,%.9g,%.9g,%.9g", row->name, grid_in_words(plan).text,
+               plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
+               (long long)plan->micro_batch, plan->gradient_parts ? plan->gradient_parts : plan->z,
+               plan->optimizer_parts ? plan->optimizer_parts : plan->z, result->secs, result->peak_share,
+               result->tokens_per_sec);
+        for (int axis = 0; axis < QDR_N_AXES; axis++)
+            printf(",%.9g,%.9g", hidden_secs(result, axis), exposed_secs(result, axis));
+        for (int i = 0; i < QDR_N_TIME_TERMS; i++)
+            if (i < QDR_TIME_X || i > QDR_TIME_D) printf(",%.9g", result->time[i]);
+        printf(",%.0f,%.0f", result->memory_bytes, headroom(answer, row));
+        for (int i = 0; i < QDR_N_MEMORY_TERMS; i++) printf(",%.0f", result->memory[i]);
+        printf(",%d,%d\n", row->fits, row->has_enough);
+    }
+}
+
+/* ---- JSON ---- */
+
+static json_t *json_of_axes(const qdr_plan_result *result, double (*secs)(const qdr_plan_result *, int))
+{
+    return json_pack("{s:f, s:f, s:f, s:f}", "x", secs(result, QDR_X), "y", secs(result, QDR_Y), "z",
+                     secs(result, QDR_Z), "d", secs(result, QDR_D));
+}
+
+static json_t *json_of_times(const qdr_plan_result *result)
+{
+    json_t *object = json_object();
+    for (int i = 0; i < QDR_N_TIME_TERMS; i++)
+        json_object_set_new(object, qdr_time_term_name((qdr_time_term)i), json_real(result->time[i]));
+    return object;
+}
+
+static json_t *json_of_memory(const qdr_plan_result *result)
+{
+    json_t *object = json_object();
+    for (int i = 0; i < QDR_N_MEMORY_TERMS; i++)
+        json_object_set_new(object, qdr_memory_term_name((qdr_memory_term)i), json_real(result->memory[i]));
+    return object;
+}
+
+static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
+{
+    const qdr_plan *plan = &row->planned.plan;
+    const qdr_plan_result *result = &row->planned.result;
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, s:o, "
+        "s:b, s:b}",
+        "plan", row->name, "grid", grid_in_words(plan).text, "order", plan->order[0] ? plan->order : "xyzd", "layout",
+        layout_word(plan->layout), "recompute", recompute_word(plan->recompute), "micro_batch",
+        (json_int_t)plan->micro_batch, "gradient_parts", plan->gradient_parts ? plan->gradient_parts : plan->z,
+        "optimizer_parts", plan->optimizer_parts ? plan->optimizer_parts : plan->z, "secs", result->secs, "peak_share",
+        result->peak_share, "tokens_per_sec", result->tokens_per_sec, "hidden_secs", json_of_axes(result, hidden_secs),
+        "exposed_secs", json_of_axes(result, exposed_secs), "terms_secs", json_of_times(result), "memory_bytes",
+        result->memory_bytes, "headroom_bytes", headroom(answer, row), "memory", json_of_memory(result), "fits",
+        row->fits, "enough_sequences", row->has_enough);
+}
+
+static json_t *json_of_rows(const plan_answer *answer, int are_known_methods)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < answer->n_rows; i++)
+        if (answer->rows[i].is_known_method == are_known_methods)
+            json_array_append_new(list, json_of_row(answer, &answer->rows[i]));
+    return list;
+}
+
+static void append_note(const char *sentence, void *user) { json_array_append_new(user, json_string(sentence)); }
+
+/* The output of `print` as a list with one string per line. */
+static json_t *json_of_lines(char *text)
+{
+    json_t *list = json_array();
+    for (char *line = text; line && *line;) {
+        char *end = strchr(line, '\n');
+        if (end) *end++ = '\0';
+        json_array_append_new(list, json_string(line));
+        line = end;
+    }
+    return list;
+}
+
+/* Sentences that the text output prints, captured as text. */
+typedef struct sentences {
+    char *why, *why_not, *explained;
+} sentences;
+
+static int write_sentences(plan_answer *answer, sentences *all, failure *why)
+{
+    char **texts[] = {&all->why, &all->why_not, &all->explained};
+    const int wanted[] = {1, answer->options->has_why_not, answer->options->explains};
+    for (int i = 0; i < 3 && !why->code; i++) {
+        size_t bytes;
+        FILE *file = wanted[i] ? open_memstream(texts[i], &bytes) : NULL;
+        if (!wanted[i]) continue;
+        if (!file) return fail(why, EXIT_NOTHING_FITS, "plan: out of memory for a sentence");
+        if (i == 0) plan_print_why(file, answer);
+        if (i == 1) plan_print_why_not(file, answer, answer->options->why_not, why);
+        if (i == 2) fail_status(why, qdr_model_explain(answer->model, &answer->found.best[0].plan, file));
+        fclose(file);
+    }
+    return why->code;
+}
+
+static json_t *json_of_answer(const plan_answer *answer, const sentences *all)
+{
+    const qdr_search_opts *asked = &answer->options->search;
+    const qdr_search_result *found = &answer->found;
+    const qdr_plan *best = &found->best[0].plan;
+    json_t *padding = json_array(), *notes = json_array();
+    plan_padding(answer->network, best, append_note, padding);
+    plan_notes(answer->network, best, asked->micro_batch, append_note, notes);
+    plan_machine_notes(answer->machine, asked->n_ranks, append_note, notes);
+    json_t *object = json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:s, s:o, "
+                               "s:o}",
+                               "model", answer->network->name, "machine", answer->machine->name, "ranks",
+                               asked->n_ranks, "ranks_per_node", answer->machine->ranks_per_node, "batch",
+                               (json_int_t)best->batch, "sequence", (json_int_t)plan_sequence(answer->network, best),
+                               "dtype", qdr_dtype_name(asked->dtype), "memory_bytes", answer->machine->memory_bytes,
+                               "counts", "plans", (json_int_t)found->n_candidates, "fitting",
+                               (json_int_t)found->n_fitting, "bounded", (json_int_t)found->n_bounded, "simulated",
+                               (json_int_t)found->n_simulated, "plans", json_of_rows(answer, 0), "known_methods",
+                               json_of_rows(answer, 1), "why", all->why, "padding", padding, "notes", notes);
+    if (object && all->why_not) json_object_set_new(object, "why_not", json_string(all->why_not));
+    if (object && all->explained) json_object_set_new(object, "explain", json_of_lines(all->explained));
+    return object;
+}
+
+/* ---- JSON where nothing fits ---- */
+
+/* Without times: they were not computed. */
+static json_t *json_of_least(const qdr_planned_grid *planned)
+{
+    const qdr_plan *plan = &planned->plan;
+    return json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:o}", "grid", grid_in_words(plan).text, "layout",
+                     layout_word(plan->layout), "recompute", recompute_word(plan->recompute), "micro_batch",
+                     (json_int_t)plan->micro_batch, "gradient_parts",
+                     plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
+                     plan->optimizer_parts ? plan->optimizer_parts : plan->z, "memory_bytes",
+                     planned->result.memory_bytes, "memory", json_of_memory(&planned->result));
+}
+
+static json_t *json_of_fewest(const qdr_fewest_ranks *fewest)
+{
+    if (fewest->n_ranks == 0) return json_null();
+    return json_pack("{s:i, s:b, s:o}", "ranks", fewest->n_ranks, "none_fewer", fewest->tried_to >= fewest->n_ranks - 1,
+                     "plan", json_of_least(&fewest->least));
+}
+
+static json_t *json_of_none(plan_answer *answer, const plan_none *none, const char *sentence)
+{
+    const qdr_search_opts *asked = &answer->options->search;
+    const qdr_plan *least = &answer->found.least_memory.plan;
+    json_t *helps = json_array(), *notes = json_array();
+    for (int i = 0; i < none->n_helps; i++)
+        json_array_append_new(helps, json_pack("{s:s, s:o}", "change", none->helps[i].words, "plan",
+                                               json_of_least(&none->helps[i].planned)));
+    plan_notes(answer->network, least, asked->micro_batch, append_note, notes);
+    plan_machine_notes(answer->machine, asked->n_ranks, append_note, notes);
+    return json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:b, s:s, s:[], s:o, s:o, s:o, s:o}", "model",
+                     answer->network->name, "machine", answer->machine->name, "ranks", asked->n_ranks, "ranks_per_node",
+                     answer->machine->ranks_per_node, "batch", (json_int_t)asked->batch, "sequence",
+                     (json_int_t)plan_sequence(answer->network, least), "dtype", qdr_dtype_name(asked->dtype),
+                     "memory_bytes", answer->machine->memory_bytes, "fits", 0, "why_nothing_fits", sentence, "plans",
+                     "least_memory", json_of_least(&answer->found.least_memory), "fewest_ranks",
+                     json_of_fewest(&none->fewest), "helps", helps, "notes", notes);
+}
+
+void plan_print_none_json(plan_answer *answer, const plan_none *none, const char *sentence)
+{
+    json_t *object = json_of_none(answer, none, sentence);
+    char *text = NULL;
+    size_t bytes;
+    FILE *file = object && answer->options->has_why_not ? open_memstream(&text, &bytes) : NULL;
+    if (file) {
+        failure why = {0};
+        plan_print_why_not(file, answer, answer->options->why_not, &why);
+        fclose(file);
+        json_object_set_new(object, "why_not", json_string(why.code ? why.sentence : text));
+        free(text);
+    }
+    if (object && json_dumpf(object, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER) == 0) putchar('\n');
+    json_decref(object);
+}
+
+/* ---- the object ---- */
+
+int plan_print_json(plan_answer *answer, failure *why)
+{
+    sentences all = {NULL, NULL, NULL};
+    if (!write_sentences(answer, &all, why)) {
+        json_t *object = json_of_answer(answer, &all);
+        if (!object || json_dumpf(object, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER) != 0)
+            fail(why, EXIT_FAILED, "plan: the answer could not be written as JSON");
+        else
+            putchar('\n');
+        json_decref(object);
+    }
+    free(all.why);
+    free(all.why_not);
+    free(all.explained);
+    return why->code;
+}

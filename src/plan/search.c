@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Searches: for the best plans, and for known methods to compare them with. */
+#include <math.h>
+#include <string.h>
+
+#include "plan/plan.h"
+
+/* ---- levels given as numbers ---- */
+
+static int nests(int inner, int parts, int outer) { return parts <= 0 || (parts % inner == 0 && outer % parts == 0); }
+
+/* Merges the results of another search, which has different grids. */
+static void merge(qdr_search_result *all, const qdr_search_result *more, int n_best)
+{
+    for (int i = 0; i < more->n_best; i++) {
+        const qdr_planned_grid *new = &more->best[i];
+        int at = all->n_best;
+        if (at == n_best && new->result.secs >= all->best[at - 1].result.secs) break;
+        if (at < n_best) all->n_best++;
+        if (at == n_best) at--;
+        for (; at > 0 && all->best[at - 1].result.secs > new->result.secs; at--) all->best[at] = all->best[at - 1];
+        all->best[at] = *new;
+    }
+    all->n_candidates += more->n_candidates;
+    all->n_fitting += more->n_fitting;
+    all->n_bounded += more->n_bounded;
+    all->n_simulated += more->n_simulated;
+    const double least = all->least_memory.result.memory_bytes, new_least = more->least_memory.result.memory_bytes;
+    if (new_least > 0 && (!(least > 0) || new_least < least)) all->least_memory = more->least_memory;
+}
+
+/* One search for each z and d that allow these parts. */
+static int search_nested(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why)
+{
+    const int p = opts->n_ranks, gradient = opts->gradient_parts, state = opts->optimizer_parts;
+    int fixed = 1, n_suitable = 0;
+    for (int axis = QDR_X; axis <= QDR_Y; axis++) fixed *= opts->size[axis] ? opts->size[axis] : 1;
+    memset(found, 0, sizeof *found);
+    for (int z = 1; z <= p; z++) {
+        if (p % z || (opts->size[QDR_Z] && opts->size[QDR_Z] != z)) continue;
+        for (int d = 1; d <= p / z; d++) {
+            if (p / z % d || p / z / d % fixed || (opts->size[QDR_D] && opts->size[QDR_D] != d)) continue;
+            if (!nests(z, gradient, z * d) || !nests(gradient > 0 ? gradient : gradient < 0 ? z * d : z, state, z * d))
+                continue;
+            qdr_search_opts some = *opts;
+            qdr_search_result more;
+            some.size[QDR_Z] = z;
+            some.size[QDR_D] = d;
+            if (fail_status(why, qdr_model_search(model, &some, &more))) return why->code;
+            merge(found, &more, opts->n_best ? opts->n_best : 10);
+            n_suitable++;
+        }
+    }
+    if (n_suitable) return EXIT_OK;
+    return fail(why, EXIT_USAGE,
+                "plan: --levels: no grid of %d ranks allows gradients in %d parts and optimizer state in %d: parts "
+                "must be multiples of z that divide z*d",
+                p, gradient, state);
+}
+
+int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why)
+{
+    if (opts->gradient_parts > 0 || opts->optimizer_parts > 0) return search_nested(model, opts, found, why);
+    return fail_status(why, qdr_model_search(model, opts, found));
+}
+
+/* ---- known methods ---- */
+
+/* The number of ranks of a node, or a smaller one that divides the number of ranks. */
+static int ranks_of_node(const plan_answer *answer)
+{
+    const int p = answer->options->search.n_ranks;
+    int n = answer->machine->ranks_per_node < p ? answer->machine->ranks_per_node : p;
+    while (p % n) n--;
+    return n;
+}
+
+/* The best plan of one grid, among those that fit if any does; with fewer sequences than cells, one sequence per
+ * cell. */
+static int find_method(plan_answer *answer, const char *name, const int size[QDR_N_AXES], failure *why)
+{
+    qdr_search_result found;
+    plan_row *row = &answer->rows[answer->n_rows];
+    qdr_search_opts opts = answer->options->search;
+    memcpy(opts.size, size, sizeof opts.size);
+    opts.n_best = 1;
+    opts.gradient_parts = opts.optimizer_parts = 0;
+    snprintf(row->name, sizeof row->name, "%s", name);
+    row->is_known_method = 1;
+    if (plan_search(answer->model, &opts, &found, why)) return why->code;
+    row->fits = found.n_best > 0;
+    if (found.n_best == 0) {
+        opts.memory_bytes = 0x1p100;
+        if (plan_search(answer->model, &opts, &found, why)) return why->code;
+    }
+    answer->n_rows++;
+    row->has_enough = answer->options->search.batch >= (int64_t)size[QDR_Z] * size[QDR_D];
+    if (found.n_best > 0) {
+        row->planned = found.best[0];
+        return EXIT_OK;
+    }
+    const int fixed_layout = opts.layouts == 1 << QDR_SCATTERED;
+    row->planned.plan = (qdr_plan){.version = QDR_OPTS_INIT,
+                                   .x = size[QDR_X],
+                                   .y = size[QDR_Y],
+                                   .z = size[QDR_Z],
+                                   .d = size[QDR_D],
+                                   .layout = fixed_layout ? QDR_SCATTERED : QDR_REPLICATED,
+                                   .dtype = opts.dtype,
+                                   .batch = opts.batch,
+                                   .micro_batch = 1,
+                                   .sequence = opts.sequence,
+                                   .overlap = opts.overlap};
+    if (fail_status(why, qdr_model_predict(answer->model, &row->planned.plan, &row->planned.result))) return why->code;
+    row->fits = row->planned.result.memory_bytes <= answer->machine->memory_bytes;
+    return EXIT_OK;
+}
+
+static void number_rows(plan_answer *answer)
+{
+    answer->n_rows = answer->found.n_best;
+    for (int i = 0; i < answer->n_rows; i++) {
+        answer->rows[i].planned = answer->found.best[i];
+        answer->rows[i].fits = answer->rows[i].has_enough = 1;
+        snprintf(answer->rows[i].name, sizeof answer->rows[i].name, "%d", i + 1);
+    }
+}
+
+/* The least memory of any plan, which is known immediately; 0: no plan, or a failure. */
+static double find_least(plan_answer *answer, failure *why)
+{
+    qdr_search_result *found = &answer->found;
+    if (fail_status(why, qdr_model_least_memory(answer->model, &answer->options->search, &found->least_memory)))
+        return 0;
+    return found->least_memory.result.memory_bytes;
+}
+
+int plan_find(plan_answer *answer, failure *why)
+{
+    const int p = answer->options->search.n_ranks, t = ranks_of_node(answer);
+    if (find_least(answer, why) > answer->machine->memory_bytes) return EXIT_OK;
+    if (why->code) return why->code;
+    if (plan_search(answer->model, &answer->options->search, &answer->found, why)) return why->code;
+    if (answer->found.n_best == 0) return EXIT_OK;
+    number_rows(answer);
+    find_method(answer, "FSDP", (const int[]){1, 1, p, 1}, why);
+    find_method(answer, "Megatron-1D", (const int[]){1, t, 1, p / t}, why);
+    return find_method(answer, "DDP", (const int[]){1, 1, 1, p}, why);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A machine, its ranks and the axes of a grid as text. */
+#include <string.h>
+
+#include "topo/topo.h"
+
+static const char *ending(int n) { return n == 1 ? "" : "s"; }
+
+/* ---- the machine ---- */
+
+static void print_heading(FILE *file, const qdr_topo *topo)
+{
+    char text[256];
+    fprintf(file, "%s%s%s%s\n", *topo->host ? topo->host : "unnamed machine", *topo->product ? ", " : "", topo->product,
+            topo->is_this_machine ? "" : " (recorded, not this machine)");
+    topo_counts_text(topo, text, sizeof text);
+    fprintf(file, "%s\n", text);
+    topo_caches_text(topo, text, sizeof text);
+    fprintf(file, "%s%s", text, *text ? "\n" : "");
+}
+
+static void print_numa(FILE *file, const qdr_topo *topo, int index)
+{
+    const qdr_topo_numa *numa = &topo->numas[index];
+    char bytes[24], list[512];
+    topo_bytes_text(numa->bytes, bytes);
+    fprintf(file, "  NUMA node %d: %s, %d core%s", index, bytes, numa->n_cores, ending(numa->n_cores));
+    const int n_gpus = topo_list_gpus(topo, index, list, sizeof list);
+    if (n_gpus) fprintf(file, "; GPU%s %s", ending(n_gpus), list);
+    const int n_nics = topo_list_nics(topo, index, list, sizeof list);
+    if (n_nics) fprintf(file, "; adapter%s %s", ending(n_nics), list);
+    fputc('\n', file);
+}
+
+static void print_packages(FILE *file, const qdr_topo *topo)
+{
+    for (int package = -1; package < topo->n_packages; package++) {
+        if (package >= 0) {
+            const qdr_topo_package *p = &topo->packages[package];
+            fprintf(file, "package %d: %s, %d core%s\n", package, *p->model ? p->model : "unknown processor",
+                    p->n_cores, ending(p->n_cores));
+        }
+        for (int i = 0; i < topo->n_numas; i++)
+            if (topo->numas[i].package == package) print_numa(file, topo, i);
+    }
+}
+
+/* ---- devices ---- */
+
+/* An index, or a dash. */
+static const char *index_text(int index, char text[24])
+{
+    if (index < 0)
+        snprintf(text, 24, "-");
+    else
+        snprintf(text, 24, "%d", index);
+    return text;
+}
+
+static void print_gpus(FILE *file, const qdr_topo *topo)
+{
+    fprintf(file, "\nGPUs: %s\n", topo->gpu_source);
+    if (!topo->n_gpus) return;
+    fprintf(file, "%3s  %-10s %10s %8s %5s %11s  %-13s %s\n", "GPU", "name", "memory", "package", "NUMA", "PCI (GB/s)",
+            "address", "model");
+    for (int i = 0; i < topo->n_gpus; i++) {
+        const qdr_topo_gpu *gpu = &topo->gpus[i];
+        char bytes[24], rate[24], package[24], numa[24];
+        topo_bytes_text(gpu->bytes, bytes);
+        topo_rate_text(gpu->pci_rate, 0, rate);
+        fprintf(file, "%3d  %-10s %10s %8s %5s %11s  %-13s %s\n", i, gpu->name, bytes,
+                index_text(gpu->package, package), index_text(gpu->numa, numa), rate, *gpu->bus ? gpu->bus : "-",
+                gpu->model);
+    }
+}
+
+static void print_host_links(FILE *file, const qdr_topo *topo)
+{
+    for (int i = 0; i < topo->n_gpus; i++) {
+        const qdr_topo_gpu *gpu = &topo->gpus[i];
+        char rate[24];
+        if (gpu->host_rate <= 0) continue;
+        topo_rate_text(gpu->host_rate, 0, rate);
+        fprintf(file, "GPU %d has NVLink to its package: %s GB/s\n", i, rate);
+    }
+}
+
+static void print_key(FILE *file, const qdr_topo *topo)
+{
+    fputs("XM XGMI in a module, NV NVLink, XG XGMI, SW NVSwitch, PCI a PCI switch; through the "
+          "host: NUMA one\nNUMA node, pkg one package, node two packages\n",
+          file);
+    if (topo_has_assumed(topo)) fprintf(file, "%s\n", TOPO_ASSUMED);
+    if (topo_has_apart(topo)) fputs(TOPO_APART_1 " " TOPO_APART_2 "\n", file);
+}
+
+static void print_matrix(FILE *file, const qdr_topo *topo)
+{
+    if (topo->n_gpus < 2) return;
+    fputs("\nGPU links (GB/s in each direction)\n    ", file);
+    for (int j = 0; j < topo->n_gpus; j++) fprintf(file, "%8d", j);
+    fputc('\n', file);
+    for (int i = 0; i < topo->n_gpus; i++) {
+        fprintf(file, "%4d", i);
+        for (int j = 0; j < topo->n_gpus; j++) {
+            char text[24] = ".";
+            if (i != j) topo_pair_text(topo, i, j, text);
+            fprintf(file, "%8s", text);
+        }
+        fputc('\n', file);
+    }
+    print_key(file, topo);
+}
+
+static void print_nics(FILE *file, const qdr_topo *topo)
+{
+    if (!topo->n_nics) return;
+    fprintf(file, "\n%-12s %12s %11s %8s %5s  %s\n", "adapter", "line (GB/s)", "PCI (GB/s)", "package", "NUMA",
+            "address");
+    for (int i = 0; i < topo->n_nics; i++) {
+        const qdr_topo_nic *nic = &topo->nics[i];
+        char line[24], pci[24], package[24], numa[24];
+        topo_rate_text(nic->rate, 0, line);
+        topo_rate_text(nic->pci_rate, 0, pci);
+        fprintf(file, "%-12s %12s %11s %8s %5s  %s\n", nic->name, line, pci, index_text(nic->package, package),
+                index_text(nic->numa, numa), *nic->bus ? nic->bus : "-");
+    }
+}
+
+/* ---- ranks and axes ---- */
+
+static int is_like(const topo_rank *a, const topo_rank *b)
+{
+    return strcmp(a->product, b->product) == 0 && a->n_packages == b->n_packages && a->n_numas == b->n_numas &&
+           a->n_cores == b->n_cores && a->n_gpus == b->n_gpus && a->n_nics == b->n_nics;
+}
+
+/* A rank is confined to a core, a cache, a NUMA node, a package, or not at all. */
+static void print_place(FILE *file, const qdr_topo_place *place)
+{
+    if (place->core >= 0)
+        fprintf(file, "core %d", place->core);
+    else if (place->cache >= 0)
+        fputs("cores of one cache", file);
+    else if (place->numa >= 0)
+        fprintf(file, "NUMA node %d", place->numa);
+    else if (place->package >= 0)
+        fprintf(file, "package %d", place->package);
+    else
+        fputs("several packages", file);
+}
+
+static void print_node(FILE *file, const topo_report *report, int node, int first)
+{
+    const topo_rank *ranks = report->ranks;
+    int n = 0;
+    for (int i = 0; i < report->n_ranks; i++) n += ranks[i].place.node == node;
+    fprintf(file, "\nnode %d: %s, %d rank%s%s\n", node, ranks[first].host, n, ending(n),
+            is_like(&ranks[first], &ranks[0]) ? "" : "; differs from the machine above");
+    for (int i = 0; i < report->n_ranks; i++) {
+        if (ranks[i].place.node != node) continue;
+        fprintf(file, "  rank %d: cpus %s (", i, *ranks[i].cpus ? ranks[i].cpus : "unknown");
+        print_place(file, &ranks[i].place);
+        fputs(")\n", file);
+    }
+}
+
+static void print_ranks(FILE *file, const topo_report *report)
+{
+    int node = 0;
+    for (int i = 0; i < report->n_ranks; i++)
+        if (report->ranks[i].place.node == node) print_node(file, report, node++, i);
+}
+
+static const char *link_text(qdr_link link) { return link == QDR_LINK_NONE ? "-" : qdr_link_name(link); }
+
+static void print_axis(FILE *file, const char *name, const qdr_topo_axis *axis)
+{
+    char rate[24], inner_rate[24];
+    topo_rate_text(axis->rate, axis->is_assumed, rate);
+    topo_rate_text(axis->inner_rate, axis->inner_is_assumed, inner_rate);
+    fprintf(file, "%-4s %6d %7d %6d %8d %9d  %-16s %6s  %-16s %6s\n", name, axis->n_ranks, axis->stride, axis->n_nodes,
+            axis->n_on_node, axis->n_siblings, link_text(axis->link), rate, link_text(axis->inner), inner_rate);
+}
+
+static void print_layout(FILE *file, const topo_report *report)
+{
+    static const char *const names[] = {"x", "y", "z", "d"};
+    char text[256];
+    topo_layout_text(&report->layout, text, sizeof text);
+    fprintf(file, "\n%s\n%-4s %6s %7s %6s %8s %9s  %-16s %6s  %-16s %6s\n", text, "axis", "ranks", "stride", "nodes",
+            "on node", "siblings", "slowest link", "GB/s", "inside a node", "GB/s");
+    for (int i = 0; i < QDR_N_AXES; i++) print_axis(file, names[i], &report->layout.axes[i]);
+    fputs("ranks: in a group; stride: from one to the next; nodes: spanned by a group; on node: ranks of a group on\n"
+          "one node; siblings: groups of the axis that share one node's link of that kind\n",
+          file);
+    if (topo_has_assumed(report->topo)) fprintf(file, "%s\n", TOPO_ASSUMED);
+    if (topo_has_apart(report->topo))
+        fputs("NVSwitch without a rate: some of its GPUs share no switch, and the links between their switches are not "
+              "reported\n",
+              file);
+}
+
+int topo_print(FILE *file, const topo_report *report)
+{
+    print_heading(file, report->topo);
+    fputc('\n', file);
+    print_packages(file, report->topo);
+    print_gpus(file, report->topo);
+    print_host_links(file, report->topo);
+    print_matrix(file, report->topo);
+    print_nics(file, report->topo);
+    if (report->ranks) print_ranks(file, report);
+    if (report->layout.size.x) print_layout(file, report);
+    return !ferror(file);
+}

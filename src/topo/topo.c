@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille topo`: machines, their links, and which link each axis of a grid uses. */
+#include "topo/topo.h"
+
+#include <quadrille/launch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/command.h"
+#include "common/files.h"
+
+#define MAX_GRID (1 << 16)
+
+enum { OPTION_XML, OPTION_RANKS, OPTION_GRID, OPTION_ORDER, OPTION_RANKS_PER_NODE, OPTION_ON, OPTION_JSON, OPTION_SVG };
+
+static const option_spec specs[] = {
+    {"xml", 0, "FILE", "a machine that hwloc recorded (lstopo FILE.xml); default: this one"},
+    {"ranks", 0, NULL, "initialise MPI and list ranks and their binding; default under mpiexec"},
+    {"grid", 0, "GRID", "print which links the axes of GXxGYxGZxGD use"},
+    {"order", 0, "ORDER", "axis order, fastest first; default xyzd"},
+    {"ranks-per-node", 0, "R", "place the grid on nodes of R ranks; default: one per GPU, or per core"},
+    {"on", 0, "WHAT", "place ranks on gpus or cores; default: gpus, or cores if there are none or under mpiexec"},
+    {"json", 0, NULL, "print one JSON object"},
+    {"svg", 0, "FILE", "also draw it"},
+    {"help", 'h', NULL, "print this help"},
+    {NULL, 0, NULL, NULL},
+};
+
+typedef enum placing { ON_DEFAULT, ON_GPUS, ON_CORES } placing;
+
+typedef struct topo_options {
+    const char *xml, *svg, *order;
+    grid_size grid;
+    int64_t n_on_node;
+    placing on;
+    int wants_ranks, is_json;
+} topo_options;
+
+static int take_on(const char *value, placing *on, failure *why)
+{
+    *on = strcmp(value, "gpus") == 0 ? ON_GPUS : ON_CORES;
+    if (*on == ON_GPUS || strcmp(value, "cores") == 0) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "--on '%s': ranks are on gpus or on cores", value);
+}
+
+static int take_option(int index, const char *value, void *user, failure *why)
+{
+    topo_options *options = user;
+    switch (index) {
+    case OPTION_XML: options->xml = value; break;
+    case OPTION_RANKS: options->wants_ranks = 1; break;
+    case OPTION_GRID: return option_large_grid("grid", value, MAX_GRID, &options->grid, why);
+    case OPTION_ORDER: options->order = value; return option_order("order", value, why);
+    case OPTION_RANKS_PER_NODE: return option_integer("ranks-per-node", value, 1, 1024, &options->n_on_node, why);
+    case OPTION_ON: return take_on(value, &options->on, why);
+    case OPTION_JSON: options->is_json = 1; break;
+    case OPTION_SVG: options->svg = value; break;
+    default: break;
+    }
+    return EXIT_OK;
+}
+
+static int check_options(const topo_options *options, failure *why)
+{
+    const int has_layout = options->order || options->n_on_node || options->on;
+    if (has_layout && !options->grid.x)
+        return fail(why, EXIT_USAGE, "topo: --%s needs --grid, such as --grid 2x2x2x1",
+                    options->order       ? "order"
+                    : options->n_on_node ? "ranks-per-node"
+                                         : "on");
+    if (options->xml && options->wants_ranks)
+        return fail(why, EXIT_USAGE, "topo: ranks do not run on the machine of --xml; leave out --ranks or --xml");
+    return EXIT_OK;
+}
+
+/* ---- the report ---- */
+
+/* Running ranks are on cores, as this library's are; a plan uses GPUs if there are any. */
+static int check_layout(const topo_options *options, const topo_report *report, failure *why)
+{
+    const qdr_topo *topo = report->topo;
+    const int n_needed = grid_ranks(options->grid);
+    if (options->on == ON_GPUS && !topo->n_gpus)
+        return fail(why, EXIT_USAGE, "topo: there are no GPUs for --on gpus (%s); use --on cores", topo->gpu_source);
+    if (report->ranks && !options->n_on_node && report->n_ranks != n_needed)
+        return fail(why, EXIT_USAGE,
+                    "topo: the grid has %d ranks, but %d %s started: use mpiexec -n %d, or give the ranks per node "
+                    "with --ranks-per-node",
+                    n_needed, report->n_ranks, report->n_ranks == 1 ? "was" : "were", n_needed);
+    return EXIT_OK;
+}
+
+static int lay(const topo_options *options, topo_report *report, failure *why)
+{
+    if (!options->grid.x || check_layout(options, report, why)) return why->code;
+    const int is_live = report->ranks && !options->n_on_node;
+    report->layout = (topo_layout){
+        .size = options->grid,
+        .order = options->order ? options->order : "xyzd",
+        .n_on_node = (int)options->n_on_node,
+        .on_gpus = options->on == ON_GPUS || (options->on == ON_DEFAULT && !is_live && report->topo->n_gpus > 0),
+    };
+    return topo_lay(report->topo, report->ranks, report->n_ranks, &report->layout, why);
+}
+
+static int draw(const char *path, const topo_report *report, failure *why)
+{
+    qdr_output *output;
+    if (fail_status(why, qdr_output_open("--svg", path, QDR_OUTPUT_REPLACE, &output))) return why->code;
+    const int is_whole = topo_draw(qdr_output_file(output), report);
+    return files_end(&output, is_whole, why);
+}
+
+/* The picture comes first, so that no error follows the printed text. */
+static int write_report(const topo_options *options, topo_report *report, failure *why)
+{
+    if (!lay(options, report, why) && (!options->svg || !draw(options->svg, report, why))) {
+        const int good = options->is_json ? topo_write_json(stdout, report) : topo_print(stdout, report);
+        if (!good) fail(why, EXIT_FAILED, "topo: standard output cannot be written");
+    }
+    free(report->layout.places);
+    return why->code;
+}
+
+/* hwloc reads the file named by HWLOC_XMLFILE if no other is given. */
+static int check_files(const topo_options *options, int n_ranks, failure *why)
+{
+    const char *named = getenv("HWLOC_XMLFILE");
+    const qdr_file_use uses[] = {
+        {options->xml ? "--xml" : "HWLOC_XMLFILE", options->xml ? options->xml : named, QDR_FILE_READ},
+        {"--svg", options->svg, QDR_FILE_WRITTEN},
+    };
+    return fail_status(why, qdr_files_check(uses, sizeof uses / sizeof *uses, n_ranks));
+}
+
+static int load(const topo_options *options, qdr_topo **topo, failure *why)
+{
+    const qdr_topo_opts opts = {QDR_OPTS_INIT, .xml = options->xml};
+    const qdr_status status = qdr_topo_load(&opts, topo);
+    fail_status(why, status);
+    if (status == QDR_ERR_IO) why->code = EXIT_USAGE; /* the user named the file */
+    return why->code;
+}
+
+/* ---- starting ---- */
+
+static int run_alone(const topo_options *options, failure *why)
+{
+    qdr_topo *topo = NULL;
+    if (!check_files(options, 0, why) && !load(options, &topo, why) && topo)
+        write_report(options, &(topo_report){.topo = topo}, why);
+    qdr_topo_destroy(&topo);
+    return why->code;
+}
+
+/* For a recorded machine, only rank 0 prints. */
+static int run_rank(qdr_context *ctx, void *user)
+{
+    const topo_options *options = user;
+    const int is_first = qdr_context_rank(ctx) == 0;
+    qdr_topo *topo = NULL;
+    topo_report report = {.n_ranks = qdr_context_size(ctx)};
+    failure why = {0};
+    if (!is_first || !check_files(options, report.n_ranks, &why)) load(options, &topo, &why);
+    if (!fail_together(&why, ctx) && topo) {
+        report.topo = topo;
+        if (topo->is_this_machine) topo_gather(ctx, topo, &report.ranks, &why);
+        if (!why.code && is_first) write_report(options, &report, &why);
+        fail_together(&why, ctx);
+    }
+    free(report.ranks);
+    qdr_topo_destroy(&topo);
+    return why.code ? fail_print_rank(&why, ctx) : EXIT_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    topo_options options = {0};
+    failure why = {0};
+    int code = EXIT_FAILED;
+    const int is_launched = qdr_launched() > 1;
+    if (options_read(argc, argv, specs, take_option, &options, &why) || check_options(&options, &why))
+        return is_launched ? fail_print_once(&why) : fail_print(&why);
+    if (!is_launched && !options.wants_ranks) return run_alone(&options, &why) ? fail_print(&why) : EXIT_OK;
+    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"}; /* it computes nothing */
+    if (fail_status(&why, qdr_launch(0, &on_cpu, run_rank, &options, &code))) return fail_print(&why);
+    return code;
+}
+
+const command command_topo = {
+    .name = "topo",
+    .summary = "print a machine's topology, and which links a grid uses",
+    .usage = "quadrille topo [OPTION]...",
+    .text = "Prints packages, NUMA nodes, caches, GPUs, network adapters and the links between them, of this\n"
+            "machine or a recorded one. Under mpiexec it also prints where each rank may run; with --grid, the\n"
+            "slowest link between the ranks of the groups of each axis, and how many groups share it. MPI is\n"
+            "initialised only if mpiexec started several processes, or with --ranks.",
+    .options = specs,
+    .examples = "  quadrille topo --svg machine.svg\n"
+                "  quadrille topo --xml frontier.xml --grid 2x4x2x1 --svg plan.svg\n"
+                "  quadrille topo --grid 2x2x2x1 --order zyxd --ranks-per-node 4 --on cores\n"
+                "  mpiexec.mpich -n 4 -bind-to core quadrille topo --grid 2x2x1x1 --json\n",
+    .is_local = 1,
+    .run = run,
+};

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which ranks waited for others: the ranks of a group begin a collective at different times, and none can end it before
+ * the last one has begun. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/trace.h"
+
+/* One rank's part in a collective; the other members of its group have the same numbers. */
+typedef struct share {
+    int stream, group, run, number; /* number: of the collective on its stream in that schedule */
+    trace_event *event;
+} share;
+
+typedef struct share_list {
+    share *items;
+    size_t n;
+} share_list;
+
+/* Kinds in which each member needs data from each other member. */
+static int meets(const trace_event *event)
+{
+    static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER, QDR_ALL_REDUCE};
+    for (size_t i = 0; event->stream > 0 && i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(event->kind, qdr_coll_kind_name(kinds[i])) == 0) return 1;
+    return 0;
+}
+
+/* A number shared by the ranks that differ in this axis only. */
+static int group_of(const trace_rank *rank, int axis)
+{
+    int group = 0;
+    for (int other = 0; other < QDR_N_AXES; other++)
+        if (other != axis) group = group * rank->grid[other] + rank->place[other];
+    return group;
+}
+
+static void add_shares(trace_rank *rank, share_list *list)
+{
+    int run[N_TRACE_STREAMS], number[N_TRACE_STREAMS] = {0};
+    for (int stream = 0; stream < N_TRACE_STREAMS; stream++) run[stream] = -1;
+    for (int64_t i = 0; i < rank->n_events; i++) {
+        trace_event *event = &rank->events[i];
+        const int s = event->stream;
+        if (!meets(event)) continue;
+        number[s] = event->run == run[s] ? number[s] + 1 : 0;
+        run[s] = event->run;
+        list->items[list->n++] = (share){s, group_of(rank, trace_stream_axis(s)), run[s], number[s], event};
+    }
+}
+
+static int by_collective(const void *a, const void *b)
+{
+    const share *x = a, *y = b;
+    if (x->stream != y->stream) return x->stream < y->stream ? -1 : 1;
+    if (x->group != y->group) return x->group < y->group ? -1 : 1;
+    if (x->run != y->run) return x->run < y->run ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+static void note_late(const share *shares, size_t n)
+{
+    double last = -INFINITY;
+    for (size_t i = 0; i < n; i++) last = fmax(last, shares[i].event->begin);
+    for (size_t i = 0; i < n; i++) {
+        trace_event *event = shares[i].event;
+        event->late = fmin(last, event->end) - event->begin;
+    }
+}
+
+/* Times are comparable, and all ranks were in the same grid. */
+static int can_compare(const trace_file *trace)
+{
+    const trace_rank *ranks = trace->ranks;
+    for (int r = 0; r < trace->n_ranks; r++)
+        if (!ranks[r].n_clocks || memcmp(ranks[r].grid, ranks[0].grid, sizeof ranks[0].grid) != 0) return 0;
+    return 1;
+}
+
+int trace_find_late(trace_file *trace, failure *why)
+{
+    share_list list = {0};
+    size_t most = 1;
+    if (!can_compare(trace)) return EXIT_OK;
+    for (int r = 0; r < trace->n_ranks; r++) most += (size_t)trace->ranks[r].n_events;
+    list.items = malloc(most * sizeof *list.items);
+    if (!list.items) return fail(why, EXIT_NOTHING_FITS, "trace: out of memory for %zu events", most);
+    for (int r = 0; r < trace->n_ranks; r++) add_shares(&trace->ranks[r], &list);
+    qsort(list.items, list.n, sizeof *list.items, by_collective);
+    for (size_t begin = 0, end; begin < list.n; begin = end) {
+        const share *first = &list.items[begin];
+        for (end = begin + 1; end < list.n && by_collective(first, &list.items[end]) == 0;) end++;
+        if ((int)(end - begin) == trace->ranks[0].grid[trace_stream_axis(first->stream)]) note_late(first, end - begin);
+    }
+    free(list.items);
+    return EXIT_OK;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the traces of all ranks of one run, and rejects files that do not belong together. */
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <quadrille/input.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/trace.h"
+
+enum { VERSION = 2, MAX_RANKS = 1 << 20, MAX_NAME = 4096, MAX_BYTES = 1 << 30 };
+#define MOST_MICROSECS 1e15 /* about thirty years */
+#define MOST 1e18 /* the same in nanoseconds; also the limit for bytes */
+
+const char *trace_stream_name(int stream)
+{
+    return stream == 0 ? "compute" : qdr_channel_name((qdr_channel)(stream - 1));
+}
+
+int trace_stream_axis(int stream)
+{
+    static const char axes[] = "xyzd";
+    return stream == 0 ? -1 : (int)(strchr(axes, *trace_stream_name(stream)) - axes);
+}
+
+static int fail_content(failure *why, const char *path, const char *what)
+{
+    return fail(why, EXIT_USAGE, "%.300s: %s; use a file that a program wrote with QDR_TRACE set, after it has ended",
+                path, what);
+}
+
+/* ---- events ---- */
+
+/* Truncates between characters. */
+static void take_text(char *text, size_t capacity, const char *from)
+{
+    size_t n = strlen(from);
+    if (n >= capacity)
+        for (n = capacity - 1; n > 0 && ((unsigned char)from[n] & 0xc0) == 0x80;) n--;
+    memcpy(text, from, n);
+    text[n] = '\0';
+}
+
+/* @return NULL, or what is wrong with the event, which may be in *error */
+static const char *take_event(json_t *object, const trace_rank *rank, trace_event *event, json_error_t *error)
+{
+    const char *name, *kind;
+    double ts = 0, dur = 0;
+    *event = (trace_event){0};
+    if (json_unpack_ex(object, error, 0, "{s:s,s:s,s:i,s:F,s:F,s:{s:i,s:i,s:F,s:F}}", "name", &name, "cat", &kind,
+                       "tid", &event->stream, "ts", &ts, "dur", &dur, "args", "task", &event->task, "run", &event->run,
+                       "bytes", &event->bytes, "flops", &event->flops))
+        return error->text;
+    if (event->stream < 0 || event->stream >= N_TRACE_STREAMS) return "its tid is not a stream";
+    if (event->run < 0 || event->run == INT_MAX) return "its run is not the number of a schedule";
+    if (!(event->bytes >= 0 && event->bytes <= MOST)) return "invalid byte count";
+    if (!(fabs(ts) <= MOST_MICROSECS && dur >= 0 && dur <= MOST_MICROSECS)) return "it has no time";
+    take_text(event->name, sizeof event->name, name);
+    take_text(event->kind, sizeof event->kind, kind);
+    event->begin = trace_align(rank->clocks, rank->n_clocks, 1e-6 * ts);
+    event->end = fmax(event->begin, trace_align(rank->clocks, rank->n_clocks, 1e-6 * (ts + dur))); /* rounding */
+    return NULL;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const double x = ((const trace_event *)a)->begin, y = ((const trace_event *)b)->begin;
+    return (x > y) - (x < y);
+}
+
+static int take_events(const json_t *list, const char *path, trace_file *trace, trace_rank *rank, failure *why)
+{
+    const size_t n = json_array_size(list);
+    if (!json_is_array(list)) return fail_content(why, path, "it has no list of events");
+    rank->events = calloc(n + 1, sizeof *rank->events);
+    rank->work = calloc(n + 1, sizeof *rank->work);
+    if (!rank->events || !rank->work)
+        return fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory for %zu events", path, n);
+    for (size_t i = 0; i < n; i++) {
+        json_t *object = json_array_get(list, i);
+        const char *phase = json_string_value(json_object_get(object, "ph"));
+        trace_event *event = &rank->events[rank->n_events];
+        json_error_t error;
+        if (phase && strcmp(phase, "X") != 0) continue; /* names */
+        const char *wrong = phase ? take_event(object, rank, event, &error) : "it has no ph";
+        if (wrong)
+            return fail(why, EXIT_USAGE,
+                        "%.300s: event %zu of %zu: %.150s; an event has ph, name, cat, tid, ts, "
+                        "dur, and args with task, run, bytes and flops",
+                        path, i + 1, n, wrong);
+        if (event->run >= trace->n_runs) trace->n_runs = event->run + 1;
+        rank->n_events++;
+    }
+    qsort(rank->events, (size_t)rank->n_events, sizeof *rank->events, by_begin);
+    return EXIT_OK;
+}
+
+/* ---- the run and rank of a file ---- */
+
+/* Sizes of a grid of all ranks and coordinates in it, or zeros if no schedule ran. */
+static int is_place(const trace_rank *rank, int n_ranks)
+{
+    int64_t product = 1;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const int size = rank->grid[axis], at = rank->place[axis];
+        if (rank->grid[0] == 0 && (size != 0 || at != 0)) return 0;
+        if (rank->grid[0] == 0) continue;
+        if (size < 1 || size > n_ranks || at < 0 || at >= size) return 0;
+        product *= size;
+        if (product > n_ranks) return 0;
+    }
+    return rank->grid[0] == 0 || product == n_ranks;
+}
+
+static int take_clocks(const json_t *list, trace_rank *rank)
+{
+    const size_t n = json_array_size(list), most = sizeof rank->clocks / sizeof rank->clocks[0];
+    if (!json_is_array(list) || n > most) return 0;
+    for (size_t i = 0; i < n; i++) {
+        double at = 0, ahead = 0, bound = 0;
+        if (json_unpack(json_array_get(list, i), "{s:F,s:F,s:F}", "at", &at, "ahead", &ahead, "bound", &bound) ||
+            fabs(at) > MOST || fabs(ahead) > MOST || !(bound >= 0 && bound <= MOST))
+            return 0;
+        rank->clocks[rank->n_clocks++] = (trace_clock){1e-9 * at, 1e-9 * ahead, 1e-9 * bound};
+    }
+    if (n < 2) return 1;
+    /* Nobody's time runs backwards. */
+    const trace_clock *first = &rank->clocks[0], *last = &rank->clocks[n - 1];
+    return last->at <= first->at || last->ahead - first->ahead < last->at - first->at;
+}
+
+/* The description in FILE.0 applies to all files. */
+static int take_first(const char *path, int n_ranks, const char *id, trace_file *trace, failure *why)
+{
+    if (n_ranks < 1 || n_ranks > MAX_RANKS) return fail_content(why, path, "invalid rank count");
+    trace->n_ranks = n_ranks;
+    take_text(trace->id, sizeof trace->id, id);
+    trace->ranks = calloc((size_t)n_ranks, sizeof *trace->ranks);
+    if (!trace->ranks) return fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory for %d ranks", path, n_ranks);
+    return EXIT_OK;
+}
+
+static int take_header(json_t *root, const char *path, int number, trace_file *trace, failure *why)
+{
+    trace_rank found = {0};
+    int version = 0, n_ranks = 0, its_rank = -1, *g = found.grid, *p = found.place;
+    const char *id = "";
+    json_t *clocks = NULL, *header = json_object_get(root, "quadrille");
+    json_int_t n_lost = 0;
+    if (!header || json_unpack(header, "{s:i}", "version", &version))
+        return fail_content(why, path, "it is not a Quadrille trace");
+    if (version != VERSION)
+        return fail(why, EXIT_USAGE,
+                    "%.300s: it is a trace of version %d, this command reads version %d; use the "
+                    "command that came with the library",
+                    path, version, VERSION);
+    if (json_unpack(header, "{s:s,s:i,s:i,s:[i,i,i,i],s:[i,i,i,i],s:o,s:I}", "id", &id, "rank", &its_rank, "ranks",
+                    &n_ranks, "grid", &g[0], &g[1], &g[2], &g[3], "place", &p[0], &p[1], &p[2], &p[3], "clock", &clocks,
+                    "lost", &n_lost) ||
+        !take_clocks(clocks, &found))
+        return fail_content(why, path, "its description of the run is damaged");
+    if (number == 0 && take_first(path, n_ranks, id, trace, why)) return why->code;
+    if (!is_place(&found, n_ranks)) return fail_content(why, path, "its coordinates are outside the grid of its ranks");
+    if (n_ranks != trace->n_ranks || its_rank != number)
+        return fail(why, EXIT_USAGE,
+                    "%.300s: it belongs to rank %d of %d, not to rank %d of %d; files of different runs are mixed: "
+                    "trace again into another folder",
+                    path, its_rank, n_ranks, number, trace->n_ranks);
+    if (strcmp(id, trace->id) != 0)
+        return fail(why, EXIT_USAGE,
+                    "%.300s: it belongs to run %.24s, rank 0's file to run %.24s; files of different runs are mixed: "
+                    "trace again into another folder",
+                    path, id, trace->id);
+    found.n_lost = n_lost;
+    trace->ranks[number] = found;
+    return EXIT_OK;
+}
+
+/* ---- files ---- */
+
+/* Each rank has its own file. */
+static void name_file(char name[MAX_NAME], const char *path, int number)
+{
+    snprintf(name, MAX_NAME, "%s.%d", path, number);
+}
+
+static int read_text(const char *path, int number, int n_ranks, char **text, size_t *bytes, failure *why)
+{
+    const qdr_status status = qdr_input_read(path, MAX_BYTES, text, bytes);
+    if (status == QDR_OK) return EXIT_OK;
+    if (status == QDR_ERR_MEMORY) return fail_loading(why, status);
+    if (number == 0)
+        return fail(why, EXIT_USAGE,
+                    "%s; run the program with QDR_TRACE set to this name without its number, and let it end",
+                    qdr_last_error());
+    return fail(why, EXIT_USAGE, "%s; the run had %d ranks: bring the files of all of them into one folder",
+                qdr_last_error(), n_ranks);
+}
+
+static json_t *load(const char *path, int number, int n_ranks, failure *why)
+{
+    json_error_t error;
+    char *text;
+    size_t bytes;
+    if (read_text(path, number, n_ranks, &text, &bytes, why)) return NULL;
+    json_t *root = json_loadb(text, bytes, 0, &error);
+    free(text);
+    if (!root)
+        fail(why, EXIT_USAGE,
+             "%.300s: line %d: %.150s; the file is truncated or damaged: let the program end, or trace again", path,
+             error.line, error.text);
+    return root;
+}
+
+static int read_rank(const char *path, int number, trace_file *trace, failure *why)
+{
+    char name[MAX_NAME];
+    name_file(name, path, number);
+    json_t *root = load(name, number, trace->n_ranks, why);
+    if (!root) return why->code;
+    if (!take_header(root, name, number, trace, why))
+        take_events(json_object_get(root, "traceEvents"), name, trace, &trace->ranks[number], why);
+    json_decref(root);
+    return why->code;
+}
+
+int trace_read(const char *path, trace_file *trace, failure *why)
+{
+    *trace = (trace_file){0};
+    read_rank(path, 0, trace, why);
+    for (int i = 1; i < trace->n_ranks && !why->code; i++) read_rank(path, i, trace, why);
+    if (why->code) return why->code;
+    trace_keep_last(trace, 0);
+    if (!(trace->end > trace->begin)) return fail_content(why, path, "nothing ran in it");
+    return trace_find_late(trace, why);
+}
+
+void trace_free(trace_file *trace)
+{
+    for (int i = 0; trace->ranks && i < trace->n_ranks; i++) {
+        free(trace->ranks[i].events);
+        free(trace->ranks[i].work);
+    }
+    free(trace->ranks);
+    *trace = (trace_file){0};
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `quadrille trace`: what collectives cost in a traced run, and how much of that was hidden. */
+#include "trace/trace.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/command.h"
+#include "common/files.h"
+
+enum { OPTION_LAST, OPTION_MERGE, OPTION_SVG, OPTION_HELP };
+enum { DRAWN_RUNS = 2 }; /* one forward and one backward pass */
+
+static const option_spec specs[] = {
+    {"last", 0, "N", "use only the last N passes of each rank (a forward or a backward pass each); default: all"},
+    {"merge", 0, "FILE", "write one trace of all ranks, on a common clock, for Perfetto"},
+    {"svg", 0, "FILE", "draw the first eight ranks; without --last, their last two passes"},
+    {"help", 'h', NULL, "print this help"},
+    {NULL, 0, NULL, NULL},
+};
+
+typedef struct trace_options {
+    const char *path;
+    int64_t n_runs;
+    const char *merge, *svg;
+} trace_options;
+
+static int take_option(int index, const char *value, void *user, failure *why)
+{
+    trace_options *options = user;
+    if (index == OPTION_LAST) return option_integer("last", value, 1, 1 << 30, &options->n_runs, why);
+    if (index == OPTION_MERGE) options->merge = value;
+    if (index == OPTION_SVG) options->svg = value;
+    return EXIT_OK;
+}
+
+/* ---- the table ---- */
+
+static void print_heading(const trace_file *trace)
+{
+    trace_sum compute = {0};
+    const double secs = trace->end - trace->begin, bound = trace_clock_bound(trace);
+    const int *grid = trace->ranks[0].grid;
+    int64_t n_lost = 0;
+    int n_unknown = 0;
+    trace_add_stream(trace, 0, &compute);
+    for (int r = 0; r < trace->n_ranks; r++) {
+        n_lost += trace->ranks[r].n_lost;
+        n_unknown += trace->ranks[r].n_clocks == 0;
+    }
+    printf("# %d rank%s", trace->n_ranks, trace->n_ranks == 1 ? "" : "s");
+    if (grid[0]) printf(", grid %dx%dx%dx%d", grid[QDR_X], grid[QDR_Y], grid[QDR_Z], grid[QDR_D]);
+    printf("; numbers are the mean over all of them\n"
+           "# %.3f ms from the first task to the last; computing: %.3f ms (%.1f%%)\n"
+           "# hidden: while the rank computed; exposed: while it did not; late: until the last "
+           "rank began\n",
+           1e3 * secs, 1e3 * compute.secs, 100 * compute.secs / secs);
+    if (bound > 0)
+        printf("# the ranks' clocks differ and are aligned: times of two ranks are off by %.1f us "
+               "at most\n",
+               1e6 * bound);
+    if (n_unknown)
+        printf("# %d clock%s could not be compared with that of rank 0: do not compare times of "
+               "different ranks\n",
+               n_unknown, n_unknown == 1 ? "" : "s");
+    if (n_lost) printf("# %lld events were lost because memory ran out\n", (long long)n_lost);
+}
+
+static void print_sum(const char *name, const trace_sum *sum, int n_ranks)
+{
+    const double busy_secs = sum->secs - sum->late_secs; /* while data could move */
+    printf("%-10s %9.1f %11.3f %11.3f %11.3f %12.3f %7.1f%% %11.3f %9.3f\n", name, (double)sum->n_events / n_ranks,
+           1e-6 * sum->bytes, 1e3 * sum->secs, 1e3 * sum->hidden_secs, 1e3 * (sum->secs - sum->hidden_secs),
+           sum->secs > 0 ? 100 * sum->hidden_secs / sum->secs : 0, 1e3 * sum->late_secs,
+           busy_secs > 0 ? 1e-9 * sum->bytes / busy_secs : 0);
+}
+
+/* A row for the streams of one axis (-1: of all), if there are at least n_least. */
+static void print_axis(const trace_file *trace, int axis, int n_least, const char *name)
+{
+    trace_sum sum = {0};
+    int n = 0;
+    for (int stream = 1; stream < N_TRACE_STREAMS; stream++) {
+        if (!trace->is_used[stream]) continue;
+        if (axis >= 0 && trace_stream_axis(stream) != axis) continue;
+        trace_add_stream(trace, stream, &sum);
+        n++;
+    }
+    if (n >= n_least) print_sum(name, &sum, trace->n_ranks);
+}
+
+static void print_table(const trace_file *trace)
+{
+    static const char *const axes[] = {"x", "y", "z", "d"};
+    print_heading(trace);
+    printf("%-10s %9s %11s %11s %11s %12s %8s %11s %9s\n", "stream", "calls", "sent (MB)", "total (ms)", "hidden (ms)",
+           "exposed (ms)", "hidden", "late (ms)", "(GB/s)");
+    for (int stream = 1; stream < N_TRACE_STREAMS; stream++) {
+        trace_sum sum = {0};
+        trace_add_stream(trace, stream, &sum);
+        if (trace->is_used[stream]) print_sum(trace_stream_name(stream), &sum, trace->n_ranks);
+    }
+    for (int i = 0; i < QDR_N_AXES; i++) print_axis(trace, i, 2, axes[i]);
+    print_axis(trace, -1, 0, "all");
+}
+
+/* ---- files ---- */
+
+void trace_place(const trace_rank *rank, char *text, size_t capacity)
+{
+    const int *at = rank->place;
+    *text = '\0';
+    if (rank->grid[0]) snprintf(text, capacity, "x%d y%d z%d d%d", at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
+}
+
+static int check_files(const trace_options *options, failure *why)
+{
+    const qdr_file_use uses[] = {
+        {"the trace", options->path, QDR_FILE_READ_RANKS},
+        {"--merge", options->merge, QDR_FILE_WRITTEN},
+        {"--svg", options->svg, QDR_FILE_WRITTEN},
+    };
+    return fail_status(why, qdr_files_check(uses, sizeof uses / sizeof *uses, 0));
+}
+
+static int save(const trace_file *trace, const char *option, const char *path,
+                int (*write)(FILE *file, const trace_file *trace), failure *why)
+{
+    qdr_output *output;
+    if (fail_status(why, qdr_output_open(option, path, QDR_OUTPUT_REPLACE, &output))) return why->code;
+    const int is_whole = write(qdr_output_file(output), trace);
+    return files_end(&output, is_whole, why);
+}
+
+static void report(trace_file *trace, const trace_options *options, failure *why)
+{
+    trace_keep_last(trace, options->n_runs);
+    print_table(trace);
+    if (options->merge) save(trace, "--merge", options->merge, trace_merge, why);
+    if (!options->svg) return;
+    if (!options->n_runs) trace_keep_last(trace, DRAWN_RUNS);
+    save(trace, "--svg", options->svg, trace_draw, why);
+}
+
+static int run(int argc, char **argv)
+{
+    trace_options options = {0};
+    trace_file trace = {0};
+    failure why = {0};
+    if (argc > 1 && argv[1][0] != '-') {
+        options.path = argv[1];
+        argv[1] = argv[0];
+        if (!options_read(argc - 1, argv + 1, specs, take_option, &options, &why) && !check_files(&options, &why) &&
+            !trace_read(options.path, &trace, &why))
+            report(&trace, &options, &why);
+    } else {
+        fail(&why, EXIT_USAGE, "trace: FILE, the value of QDR_TRACE, is missing; see quadrille trace --help");
+    }
+    trace_free(&trace);
+    return why.code ? fail_print(&why) : EXIT_OK;
+}
+
+const command command_trace = {
+    .name = "trace",
+    .summary = "show how much of a run's communication was hidden",
+    .usage = "quadrille trace FILE [OPTION]...",
+    .text = "Reads FILE.0, FILE.1, …, written by the ranks of a program that runs with QDR_TRACE=FILE, and prints\n"
+            "for each axis the time of its gathers and of its reductions, and how much of it overlapped with\n"
+            "computation. The sums inside norms, attention and the loss count as computation. FILE.0 … can be\n"
+            "opened in Perfetto or chrome://tracing, and so can the file that --merge writes for all ranks.",
+    .options = specs,
+    .examples = "  QDR_TRACE=run.json build/examples/transformer_layer --local 4 --grid 2x2x1x1\n"
+                "  quadrille trace run.json --last 2 --svg run.svg\n"
+                "  quadrille trace run.json --merge all.json\n",
+    .is_local = 1,
+    .run = run,
+};

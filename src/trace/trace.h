@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Traces of all ranks in memory, on one clock, and their evaluation, for `quadrille trace`. */
+#ifndef QUADRILLE_SRC_TRACE_TRACE_H
+#define QUADRILLE_SRC_TRACE_TRACE_H
+
+#include <quadrille/grid.h>
+#include <stdio.h>
+
+#include "common/failure.h"
+
+/* 0 is the compute stream; the others are channels, from 1 on. */
+enum { N_TRACE_STREAMS = 1 + QDR_CHANNEL_X_STAT };
+const char *trace_stream_name(int stream);
+/* The qdr_axis of a channel; -1: the compute stream. */
+int trace_stream_axis(int stream);
+
+typedef struct trace_event {
+    int stream, run, task; /* run: number of the schedule, from 0 */
+    char kind[24], name[40]; /* UTF-8 */
+    double begin, end; /* seconds on rank 0's clock */
+    double late; /* seconds from its begin until the last rank of its group had begun, or until it ended */
+    double bytes, flops;
+} trace_event;
+
+/* Offset of a rank's clock from rank 0's, in seconds. */
+typedef struct trace_clock {
+    double at, ahead, bound; /* at: on the rank's clock; bound: of the error of `ahead` */
+} trace_clock;
+
+/* An interval in which the compute stream was never idle, and the total busy time before it. */
+typedef struct trace_work {
+    double begin, end, before;
+} trace_work;
+
+typedef struct trace_rank {
+    trace_event *events; /* sorted by begin */
+    int64_t n_events, n_lost;
+    int grid[QDR_N_AXES], place[QDR_N_AXES]; /* grid: 0x0x0x0 if no schedule ran */
+    trace_clock clocks[2]; /* when its context was created, and destroyed */
+    int n_clocks;
+    trace_work *work; /* sorted by begin, disjoint */
+    int64_t n_work;
+} trace_rank;
+
+typedef struct trace_file {
+    int n_ranks, n_runs; /* runs: before any were dropped */
+    trace_rank *ranks;
+    char id[24]; /* of the program's run */
+    int is_used[N_TRACE_STREAMS];
+    double begin, end; /* of all events */
+} trace_file;
+
+/* Reads PATH.0, PATH.1, …; PATH.0 states the number of ranks. */
+int trace_read(const char *path, trace_file *trace, failure *why);
+void trace_free(trace_file *trace);
+
+/* ---- times: time.c ---- */
+
+/* The time on rank 0's clock when this rank's clock shows `secs`: between two comparisons, and beyond them, clocks
+ * drift linearly. Without a comparison it is `secs`. */
+double trace_align(const trace_clock *clocks, int n_clocks, double secs);
+/* The largest possible error when times of two ranks are compared. */
+double trace_clock_bound(const trace_file *trace);
+/* Drops all but the last n_runs schedules of each rank (0: keeps all), and computes the sums of the rest. */
+void trace_keep_last(trace_file *trace, int64_t n_runs);
+/* Index of the first work interval that ends after `time`. */
+int64_t trace_find_work(const trace_rank *rank, double time);
+/* How long the rank had computed before `time`. */
+double trace_worked_before(const trace_rank *rank, double time);
+
+/* Totals of some streams, averaged over the ranks. */
+typedef struct trace_sum {
+    int64_t n_events; /* over all ranks */
+    double secs, hidden_secs, late_secs, bytes; /* hidden: while the rank computed */
+} trace_sum;
+void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum);
+
+/* Sets `late` of all collectives, if the ranks' clocks are comparable: late.c. */
+int trace_find_late(trace_file *trace, failure *why);
+
+/* ---- files ---- */
+
+/* Writes "x0 y1 z0 d0" to `text`, or nothing if no schedule ran. */
+void trace_place(const trace_rank *rank, char *text, size_t capacity);
+/* The first ranks' streams over time, as SVG. @return 0: could not be written completely */
+int trace_draw(FILE *file, const trace_file *trace);
+/* One Chrome trace of all ranks, whose first event is at 0. @return 0: could not be written completely */
+int trace_merge(FILE *file, const trace_file *trace);
+
+#endif
