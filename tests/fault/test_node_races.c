@@ -32,8 +32,8 @@ static void other_comes(moment now)
 }
 
 /* Called between the look at who has come and the sleep. */
-int __wrap_qdri_waker_bell(const qdri_waker *waker);
-int __wrap_qdri_waker_bell(const qdri_waker *waker)
+int __wrap_qdri_waker_wake_event(const qdri_waker *waker);
+int __wrap_qdri_waker_wake_event(const qdri_waker *waker)
 {
     (void)waker;
     other_comes(BEFORE_SLEEPING);

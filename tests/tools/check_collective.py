@@ -69,10 +69,10 @@ class Source:
         while before != len(self.meets):
             before = len(self.meets)
             for path, name, body, static in self.bodies:
-                if any(self.first_meeting(path, text) for _, text in body):
+                if any(self.first_wait(path, text) for _, text in body):
                     self.meets.add((path if static else None, name))
 
-    def first_meeting(self, path, text):
+    def first_wait(self, path, text):
         """Static functions of other files may have the same name."""
         for call in calls(text):
             if (path if (path, call) in self.own else None, call) in self.meets:
@@ -83,23 +83,23 @@ class Source:
         return any(call in AGREEING for call in calls(text))
 
     def check(self, path, body):
-        meetings = [number for number, (_, text) in enumerate(body) if self.first_meeting(path, text)]
+        waits = [number for number, (_, text) in enumerate(body) if self.first_wait(path, text)]
         alone = set()  # variables with a status of this rank alone
         for number, (line, text) in enumerate(body):
-            later = meetings and number < meetings[-1]
+            later = waits and number < waits[-1]
             code = re.sub(r"/\*.*?\*/", "", text)
-            meeting = self.first_meeting(path, code)
+            wait = self.first_wait(path, code)
             condition = re.match(r"if \((.*?)\) ", code)
-            if meeting and condition and not SAME.search(text):
+            if wait and condition and not SAME.search(text):
                 for name in alone & set(re.findall(r"\w+", condition.group(1))):
-                    yield f"{path}:{line}: others wait in {meeting}() for a rank whose `{name}` is an error"
+                    yield f"{path}:{line}: others wait in {wait}() for a rank whose `{name}` is an error"
             leave = LEAVE.search(code)
             if leave and later and not SAME.search(text):
                 what = next((group for group in leave.groups() if group), "goto")
                 names = set(re.findall(r"\w+", what))
-                local = bool(calls(what)) and not self.first_meeting(path, what) and not what.startswith("MPI_")
-                if local or (not self.first_meeting(path, code) and names & alone):
-                    then = self.first_meeting(path, body[next(m for m in meetings if m > number)][1])
+                local = bool(calls(what)) and not self.first_wait(path, what) and not what.startswith("MPI_")
+                if local or (not self.first_wait(path, code) and names & alone):
+                    then = self.first_wait(path, body[next(m for m in waits if m > number)][1])
                     yield f"{path}:{line}: this rank alone may leave here, and others wait in {then}()"
             assign = ASSIGN.search(code)
             if assign:
