@@ -213,12 +213,16 @@ qdr_channel qdri_gather_channel(qdr_axis axis)
     return channels[axis];
 }
 
+int qdri_task_counts_part(const qdri_task *task)
+{
+    return (task->coll == QDR_ALL_GATHER || task->coll == QDR_REDUCE_SCATTER) && task->split_unit == 0;
+}
+
 /* Elements that this rank sends: pairwise exchange of parts, all-reduce in two steps. */
 static int64_t elems_sent(const qdri_task *task, int g, int rank)
 {
     if (task->coll == QDR_SEND_RECV) return task->count;
-    const int whole = task->coll == QDR_ALL_REDUCE || task->split_unit > 0;
-    const int64_t total = whole ? task->count : task->count * g;
+    const int64_t total = qdri_task_counts_part(task) ? task->count * g : task->count;
     int64_t begin, end;
     qdri_split(total, task->split_unit > 0 ? task->split_unit : 1, g, rank, &begin, &end);
     const int64_t own = end - begin, scattered = total - own, gathered = own * (g - 1);

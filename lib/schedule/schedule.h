@@ -59,7 +59,8 @@ typedef struct qdri_task {
     size_t zero_tail; /* bytes after the m·n elements of a product's C that are set to zero */
     qdr_coll_kind coll;
     qdr_channel channel;
-    int64_t count; /* total elements (all-reduce, or with split_unit), else elements of each member's part */
+    int64_t count; /* total elements (all-reduce, or with split_unit); send-recv: elements sent; else elements of each
+                    * member's part */
     int64_t split_unit; /* > 0: member j's part is qdri_split(count, split_unit, size, j) */
     int64_t recv_count; /* send-recv: count goes to `peer`, recv_count comes from `peer2` */
     int peer, peer2;
@@ -144,6 +145,8 @@ void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_re
  * following call. */
 qdri_ref qdri_next_weight(qdri_builder *builder);
 
+/* Whether a collective's count is each member's part, and not the total, or what this rank sends. */
+int qdri_task_counts_part(const qdri_task *task);
 /* The name of a task: the kind of its collective, or of its work. */
 const char *qdri_task_name(const qdri_task *task);
 /* How a product reads its operands: "NN", "NT" or "TN"; "NN fp8" etc. if it rounds them. */

@@ -35,7 +35,7 @@ static qdri_price price_of(const qdri_net *net, const qdri_task *task, qdri_pric
         role.coll = task->coll;
         role.channel = task->channel;
         role.m = QDRI_SIZE_ONE;
-        role.per_member = task->split_unit == 0 && (task->coll == QDR_ALL_GATHER || task->coll == QDR_REDUCE_SCATTER);
+        role.per_member = qdri_task_counts_part(task);
         of[place_n] = (double)task->count;
     }
     return qdri_role_price_of(pricing, &role).price;

@@ -124,7 +124,7 @@ static qdri_price collective_price(const pricing_net *p, const qdri_task *task)
     const qdri_role role = {.kind = task->kind,
                             .coll = task->coll,
                             .channel = task->channel,
-                            .per_member = task->coll != QDR_ALL_REDUCE && task->split_unit == 0,
+                            .per_member = qdri_task_counts_part(task),
                             .m = QDRI_SIZE_ONE,
                             .n = of_n};
     pricing.sizes.of[QDRI_SIZE_ONE] = 1;

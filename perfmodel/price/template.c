@@ -172,7 +172,7 @@ static qdr_status make_role(const making *m, const qdri_task *task, qdri_role *r
         role->coll = task->coll;
         role->channel = task->channel;
         role->overlap_class = task->overlap_class;
-        role->per_member = task->coll != QDR_ALL_REDUCE && task->split_unit == 0;
+        role->per_member = qdri_task_counts_part(task);
     }
     if (set_extents(task, &m->sizes, role)) return QDR_OK;
     return QDR_FAIL(QDR_ERR_STATE,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The price of a net's own tasks equals that of the roles in the template for the same network, task by task. */
+/* The price of a net's own tasks equals that of the roles in the template for the same network, task by task; and what
+ * is sent costs its bytes over the rate of the link, in however many panels. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +118,70 @@ static void tasks_cost_what_roles_cost(void **state)
     }
 }
 
+/* ---- panels ---- */
+
+enum { N_ROWS = 4032, N_IN = 2048, N_OUT = 1536 };
+
+/* A layer whose output is summed over x, and whose input is on no more than one rank of y. */
+static void describe_layer(int g, qdr_layout layout, qdr_dtype dtype, int panels, qdri_net *net, qdri_net_lists *lists)
+{
+    const qdri_place place = {.size = {g, 1, 1, 1}};
+    const qdr_stack_opts opts = {
+        .version = QDR_OPTS_INIT, .n_rows = N_ROWS, .row_unit = 1, .dtype = dtype, .panels = panels};
+    const qdr_edge_desc input = {.version = QDR_OPTS_INIT, .cols = {{N_IN, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc layer = {
+        .version = QDR_OPTS_INIT, .name = "fc", .in = {{N_IN, 1}}, .out = {{N_OUT, 1}}, .out_layout = layout};
+    qdr_edge x, y;
+    assert_int_equal(qdri_net_begin(net, &place, NULL, &opts), QDR_OK);
+    assert_int_equal(qdri_net_add_input(net, "x", &input, 1, &x), QDR_OK);
+    assert_int_equal(qdri_net_add_linear(net, &layer, x, &y), QDR_OK);
+    assert_int_equal(qdri_net_build(net, lists), QDR_OK);
+}
+
+/* Of all collectives of a list. */
+static double collective_secs(const qdri_net *net, const qdr_machine *machine, const qdri_schedule *schedule)
+{
+    double *secs = calloc((size_t)schedule->n_tasks, sizeof *secs), end_secs, sum = 0;
+    assert_int_equal(qdri_net_price(net, "xyzd", machine, schedule, secs, &end_secs), QDR_OK);
+    for (int i = 0; i < schedule->n_tasks; i++)
+        if (schedule->tasks[i].kind == QDRI_TASK_COLLECTIVE) sum += secs[i];
+    free(secs);
+    return sum;
+}
+
+static void assert_secs(double secs, double expected, int g, int panels)
+{
+    if (fabs(secs - expected) > 1e-9 * expected)
+        fail_msg("%d ranks, %d panels: %.9g s instead of %.9g s", g, panels, secs, expected);
+}
+
+/* A rank sends (g - 1)/g of what is scattered or gathered, twice that of what is summed for all. */
+static void panels_cost_their_bytes(void **state)
+{
+    static const int groups[] = {2, 3, 4, 8}, all_panels[] = {1, 2, 4, 8};
+    static const qdr_dtype types[] = {QDR_F32, QDR_BF16};
+    (void)state;
+    for (int i = 0; i < 4 * 4 * 2 * 2; i++) {
+        const int g = groups[i % 4], panels = all_panels[i / 4 % 4];
+        const qdr_layout layout = i / 16 % 2 ? QDR_SCATTERED : QDR_REPLICATED;
+        const qdr_dtype dtype = types[i / 32];
+        qdr_machine machine = machine_of("dgx-h100");
+        qdri_net net = {0};
+        qdri_net_lists lists = {.single = {0}};
+        machine.collectives = (qdr_machine_collectives){.n_protocols = 1, .protocols = {{1, 1}}};
+        machine.links[0].step_secs = machine.links[0].switch_bytes_per_sec = 0;
+        const double part_secs = (g - 1.0) / g * N_ROWS * N_OUT * (double)qdr_dtype_bytes(dtype) /
+                                 machine.links[0].rank_bytes_per_sec;
+        describe_layer(g, layout, dtype, panels, &net, &lists);
+        assert_secs(collective_secs(&net, &machine, &lists.forward),
+                    layout == QDR_SCATTERED ? part_secs : 2 * part_secs, g, panels);
+        assert_secs(collective_secs(&net, &machine, &lists.backward[0]), layout == QDR_SCATTERED ? part_secs : 0, g,
+                    panels);
+        qdri_net_lists_free(&lists);
+        qdri_net_free(&net);
+    }
+}
+
 /* A machine without the type, or without numbers. */
 static void refusals(void **state)
 {
@@ -140,6 +205,7 @@ static void refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tasks_cost_what_roles_cost), cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tasks_cost_what_roles_cost),
+                                       cmocka_unit_test(panels_cost_their_bytes), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
