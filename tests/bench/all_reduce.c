@@ -7,38 +7,16 @@
  * slowest rank and the medians of the ratios by round: MPI_Allreduce, the library in its own memory (qdr_mem_alloc),
  * the library in the caller's (malloc). Then the number of bytes that the library has counted as sent to other nodes by
  * all ranks. Options before the numbers: -l omits MPI's own, so that links carry only the library's bytes. */
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "comm/comm.h"
 #include "dev/clock.h"
 #include "grid/internal.h"
 #include "quadrille/mpi.h"
-#include "quadrille/quadrille.h"
+#include "with_mpi.h"
 
 enum { N_WAYS = 3, MAX_ROUNDS = 1000 };
 static const char *const names[N_WAYS] = {"MPI_Allreduce", "library memory", "caller's memory"};
-
-static void check(qdr_status status)
-{
-    if (status == QDR_OK) return;
-    fprintf(stderr, "all_reduce: %s\n", qdr_last_error());
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof *values, compare);
-    return values[n / 2];
-}
 
 /* The largest value of all ranks; a barrier that does not spin, as MPI's does, on cores that other ranks need. */
 static double most(qdr_context *ctx, double value)

@@ -5,34 +5,11 @@
  *
  * In each round each way makes CALLS calls of one size, one after the other, and waits after each. Prints for each size
  * the median time of a call on the slowest rank, and the median of the ratios by round. */
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "dev/clock.h"
 #include "quadrille/mpi.h"
-#include "quadrille/quadrille.h"
+#include "with_mpi.h"
 
 enum { CALLS = 200, WARM_UP = 20, MAX_ROUNDS = 1000, MOST_BYTES = 1 << 20 };
-
-static void check(qdr_status status)
-{
-    if (status == QDR_OK) return;
-    fprintf(stderr, "latency: %s\n", qdr_last_error());
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof *values, compare);
-    return values[n / 2];
-}
 
 static void call(qdr_grid *grid, int is_mpi, float *data, int64_t n)
 {

@@ -173,11 +173,10 @@ def objects(build):
         commands = json.load(file)
     units = {}
     for command in commands:
-        folder = os.path.join(build, command.get("directory", "")) if not os.path.isabs(command["directory"]) else \
-            command["directory"]
+        folder = os.path.join(build, command["directory"])
         source = os.path.relpath(os.path.join(folder, command["file"]), os.path.join(build, ".."))
         target = os.path.dirname(command["output"])
-        if place_of(source) and not source.startswith("tests/") and target.startswith(("lib/", "src/")):
+        if place_of(source) and target.startswith(("lib/", "src/")):
             unit = "the plugin" if "cuda" in target else "src" if target.startswith("src/") else "the library"
             units.setdefault(unit, {})[source] = os.path.join(folder, command["output"])
     return units
