@@ -16,7 +16,6 @@
 #include "common/gpt.h"
 #include "common/gpt_step.h"
 #include "common/meter.h"
-#include "common/program.h"
 #include "common/progress.h"
 #include "common/run_log.h"
 #include "common/sample.h"
@@ -26,10 +25,9 @@
 #define VALIDATION_WINDOWS 256 /* during training; at the end all windows */
 
 typedef struct settings {
-    choice how; /* grid, order, layout, overlap, type; context, batch, micro-batch */
-    const char *file, *log, *plot, *prompt, *late, *device;
-    int tied, recorded;
-    int64_t n_local, n_threads, n_panels, n_batch_parts;
+    choice how; /* must be first; grid, order, layout, overlap, type; context, batch, micro-batch */
+    const char *file, *log, *plot, *prompt, *late;
+    int tied;
     int64_t n_layers, hidden, n_heads;
     int64_t n_steps, warmup, seed;
     int64_t validate_every, n_windows, n_sample;
@@ -146,8 +144,8 @@ static qdr_status late_step(training *run, int64_t step, double *loss)
     if (status >= 0 && run->talks) {
         fprintf(stderr,
                 "rank %d was %g s late for step %lld, which took %.2f s; processor seconds of the %s:", run->late_rank,
-                run->late_secs, (long long)step + 1, meter_secs() - began, run->set->n_local ? "process" : "ranks");
-        for (int i = 0; i < (run->set->n_local ? 1 : p); i++) fprintf(stderr, " %.2f", cpu[i]);
+                run->late_secs, (long long)step + 1, meter_secs() - began, run->set->how.n_local ? "process" : "ranks");
+        for (int i = 0; i < (run->set->how.n_local ? 1 : p); i++) fprintf(stderr, " %.2f", cpu[i]);
         fputc('\n', stderr);
     }
     free(cpu);
@@ -258,7 +256,7 @@ static qdr_status draw_chart(training *run)
              grid_text(run, grid));
     snprintf(subtitle, sizeof subtitle, "%s, %s parameters, %d rank%s, %s, %s, %.0f tokens/s", run->text.name,
              progress_count((double)gpt_n_parameters(&run->model), count), p, PLURAL(p),
-             set->how.layout ? "scattered" : "replicated", qdr_dtype_name((qdr_dtype)set->how.dtype),
+             layout_word((qdr_layout)set->how.layout), qdr_dtype_name((qdr_dtype)set->how.dtype),
              (double)(set->n_steps * set->how.batch * set->how.context) / run->train_secs);
     const loss_chart chart = {title, subtitle, run->losses, set->n_steps, run->points, run->n_points};
     return chart_write(&chart, set->plot, run->sentence) ? QDR_OK : QDR_ERR_IO;
@@ -282,7 +280,7 @@ static qdr_status report_memory(training *run, size_t peak)
                 "%.1f MB%s\n",
                 asked, sizes.parameters, sizes.gradients, optimizer, sizes.activations, sizes.workspace,
                 sizes.communication, sizes.device, meter, peak, 1e-6 * (meter_memory_peak() - run->memory_before),
-                run->set->n_local > 1 ? " (all ranks)" : "");
+                run->set->how.n_local > 1 ? " (all ranks)" : "");
     return QDR_OK;
 }
 
@@ -320,8 +318,8 @@ static void announce(const training *run)
     char grid[64], count[24];
     fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s%s); text: %s, %.2f MB\n", p, PLURAL(p),
             qdr_context_threads(run->ctx), PLURAL(qdr_context_threads(run->ctx)), grid_text(run, grid),
-            set->how.layout ? "scattered" : "replicated", qdr_dtype_name((qdr_dtype)set->how.dtype),
-            set->how.serial ? "off" : "on", set->recorded ? ", as graphs" : "", run->text.name,
+            layout_word((qdr_layout)set->how.layout), qdr_dtype_name((qdr_dtype)set->how.dtype),
+            set->how.serial ? "off" : "on", set->how.recorded ? ", as graphs" : "", run->text.name,
             1e-6 * (double)run->text.n_bytes);
     fprintf(stderr,
             "%lld layer%s, hidden %lld, %lld head%s, context %lld: %s parameters; %lld step%s of "
@@ -388,7 +386,7 @@ static qdr_status prepare(training *run)
     TRY(check(run));
     TRY(choose(run));
     if (set->loss_scale == 0) run->own.loss_scale = set->how.dtype == QDR_F16 ? 1024 : 1;
-    TRY(program_make_grid(run->ctx, &set->how.grid, set->how.order, run->sentence, &run->grid));
+    TRY(choice_make_grid(run->ctx, &set->how, run->sentence, &run->grid));
     TRY(corpus_read(run->ctx, set->file, set->how.context, &run->text, run->sentence));
     run->memory_before = meter_memory_now();
     qdr_mem_reset_peak(run->ctx);
@@ -408,8 +406,8 @@ static qdr_status prepare(training *run)
         .layout = (qdr_layout)set->how.layout,
         .dtype = (qdr_dtype)set->how.dtype,
         .overlap = set->how.serial ? QDR_OVERLAP_NONE : set->how.overlap,
-        .panels = (int)set->n_panels,
-        .batch_parts = (int)set->n_batch_parts,
+        .panels = (int)set->how.n_panels,
+        .batch_parts = (int)set->how.n_batch_parts,
     };
     TRY(gpt_create(run->grid, &config, &run->model));
     TRY(gpt_init(&run->model, (uint64_t)set->seed, set->stddev));
@@ -419,7 +417,7 @@ static qdr_status prepare(training *run)
     TRY(qdr_adamw_create(run->model.stack, &opts, &run->optimizer));
     run->step = (gpt_step){&run->model, run->optimizer,
                            .loss_scale = set->loss_scale / (double)(set->how.batch * set->how.context),
-                           .is_recorded = set->recorded};
+                           .is_recorded = set->how.recorded};
     run->starts = program_new(run->ctx, config.n_sequences, sizeof *run->starts);
     run->losses = program_new(run->ctx, set->n_steps, sizeof *run->losses);
     if (!run->starts || !run->losses) return QDR_ERR_MEMORY;
@@ -473,86 +471,67 @@ static settings given = {
     .temperature = 0.8,
 };
 
-static const option_row rows[] = {
-    {OPTION_GROUP, "ranks and grid", 0, 0, 0, 0, 0},
-    {OPTION_GRID, "grid", "GXxGYxGZxGD|auto", &given.how.grid, 0, 0,
-     "ranks along x, y, z, d (default 1x1x1xP, data parallel); auto: chosen by the model"},
-    {OPTION_MACHINE, "machine", "NAME|FILE", &given.how.machine, 0, 0,
-     "machine that --grid auto plans for (default: $QDR_MACHINE, else laptop)"},
-    {OPTION_INPUT, "plan", "FILE", &given.how.plan, 0, 0,
-     "run a plan written by `quadrille plan -o FILE`; other options override it"},
-    {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024, "run P ranks as threads of one process, without MPI"},
-    {OPTION_TEXT, "device", "cpu|cuda|cuda:N", &given.device, 0, 0,
-     "device to compute on (default: $QDR_DEVICE, else cpu)"},
-    {OPTION_CHOICE, "layout", "replicated|scattered", &given.how.layout, 0, 0, "layout of activations"},
-    {OPTION_TEXT, "order", "AXES", &given.how.order, 0, 0, "axis order, fastest first (default xyzd)"},
-    {OPTION_CHOICE, "overlap", "on|off", &given.how.serial, 0, 0,
-     "overlap communication with products; results stay bitwise the same"},
-    {OPTION_COUNT, "panels", "N", &given.n_panels, 1, 1024,
-     "row panels of a product; one is communicated while the next is computed (default: by estimated cost)"},
-    {OPTION_COUNT, "batch-parts", "N", &given.n_batch_parts, 1, 16,
-     "split each rank's sequences into N parts; reductions of one overlap products of the next (default 1)"},
-    {OPTION_CHOICE, "graph", "off|on", &given.recorded, 0, 0, "on a GPU: record the step as a graph and replay it"},
-    {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024, "BLAS threads per rank (default: cores / ranks)"},
-    {OPTION_GROUP, "model", 0, 0, 0, 0, 0},
-    {OPTION_COUNT, "layers", "N", &given.n_layers, 1, 1024, "transformer blocks"},
-    {OPTION_COUNT, "hidden", "N", &given.hidden, 1, 1 << 20, "features"},
-    {OPTION_COUNT, "heads", "N", &given.n_heads, 1, 1 << 16, "attention heads; must divide --hidden"},
-    {OPTION_COUNT, "ctx", "N", &given.how.context, 1, 1 << 20, "bytes per sequence (default 128)"},
-    {OPTION_TYPE, "dtype", "f32|f64|bf16|f16", &given.how.dtype, 0, 0, "type of parameters and activations"},
-    {OPTION_FLAG, "tie", NULL, &given.tied, 0, 0, "share the embedding's weights with the head"},
-    {OPTION_REAL, "init", "STDDEV", &given.stddev, 0, 10, "standard deviation of the initial weights"},
-    {OPTION_GROUP, "training", 0, 0, 0, 0, 0},
-    {OPTION_COUNT, "steps", "N", &given.n_steps, 1, 100000000, "optimizer steps"},
-    {OPTION_COUNT, "batch", "N", &given.how.batch, 1, 1 << 24,
-     "sequences per optimizer step, over all ranks (default 4)"},
-    {OPTION_COUNT, "micro-batch", "N", &given.how.micro_batch, 1, 1 << 24,
-     "sequences per forward pass in each (z,d) cell (default: all)"},
-    {OPTION_REAL, "lr", "RATE", &given.lr, 0, 10, "peak learning rate"},
-    {OPTION_COUNT, "warmup", "N", &given.warmup, 0, 100000000,
-     "warm-up steps to the peak rate, at most a quarter of all steps"},
-    {OPTION_REAL, "weight-decay", "X", &given.weight_decay, 0, 10, "weight decay, for matrices only"},
-    {OPTION_REAL, "loss-scale", "S", &given.loss_scale, 0, 1e12,
-     "loss scale in the backward pass (default 1024 for f16, else 1)"},
-    {OPTION_REAL, "clip", "NORM", &given.clip, 0, 1e9, "maximum gradient norm; 0: no clipping"},
-    {OPTION_COUNT, "seed", "N", &given.seed, 0, 1e15,
-     "seed of weights, batches and sample; it gives the same batches on every grid"},
-    {OPTION_GROUP, "output", 0, 0, 0, 0, 0},
-    {OPTION_LOG, "log", "FILE", &given.log, 0, 0,
-     "JSON Lines, one object per step; an older file is kept as FILE.1, FILE.2 ..."},
-    {OPTION_OUTPUT, "plot", "FILE", &given.plot, 0, 0, "draw the loss curve as SVG"},
-    {OPTION_COUNT, "val-every", "N", &given.validate_every, 1, 1e8,
-     "steps between validations (default: a tenth of --steps)"},
-    {OPTION_COUNT, "val-windows", "N", &given.n_windows, 1, 1 << 24,
-     "sequences per validation (default: 256, and the whole validation text at the end)"},
-    {OPTION_COUNT, "sample", "N", &given.n_sample, 0, 1 << 24, "bytes of text to generate at the end"},
-    {OPTION_TEXT, "prompt", "TEXT", &given.prompt, 0, 0, "text that the sample continues (default: a newline)"},
-    {OPTION_REAL, "temperature", "X", &given.temperature, 0.01, 100, "sampling temperature"},
-    {OPTION_TEXT, "late", "RANK:SECONDS", &given.late, 0, 0,
-     "diagnostic: delay one rank once, halfway through the steps"},
+#define AT(member) .at = offsetof(settings, member)
+
+static const option_spec specs[] = {
+    CHOICE_SPECS,
+    {"model", .kind = OPTION_HEADING},
+    {"layers", 0, "N", "transformer blocks (default 4)", OPTION_COUNT, AT(n_layers), 1, 1024},
+    {"hidden", 0, "N", "features (default 128)", OPTION_COUNT, AT(hidden), 1, 1 << 20},
+    {"heads", 0, "N", "attention heads; must divide --hidden (default 4)", OPTION_COUNT, AT(n_heads), 1, 1 << 16},
+    {"ctx", 0, "N", "bytes per sequence (default 128)", OPTION_COUNT, AT(how.context), 1, 1 << 20},
+    {"dtype", 0, "f32|f64|bf16|f16", "type of parameters and activations (default f32)", OPTION_DTYPE, AT(how.dtype)},
+    {"tie", 0, NULL, "share the embedding's weights with the head", OPTION_FLAG, AT(tied)},
+    {"init", 0, "STDDEV", "standard deviation of the initial weights (default 0.08)", OPTION_REAL, AT(stddev), 0, 10},
+    {"training", .kind = OPTION_HEADING},
+    {"steps", 0, "N", "optimizer steps (default 2000)", OPTION_COUNT, AT(n_steps), 1, 100000000},
+    {"batch", 0, "N", "sequences per optimizer step, over all ranks (default 4)", OPTION_COUNT, AT(how.batch), 1,
+     1 << 24},
+    {"micro-batch", 0, "N", "sequences per forward pass in each (z,d) cell (default: all)", OPTION_COUNT,
+     AT(how.micro_batch), 1, 1 << 24},
+    {"lr", 0, "RATE", "peak learning rate (default 0.003)", OPTION_REAL, AT(lr), 0, 10},
+    {"warmup", 0, "N", "warm-up steps to the peak rate, at most a quarter of all steps (default 100)", OPTION_COUNT,
+     AT(warmup), 0, 100000000},
+    {"weight-decay", 0, "X", "weight decay, for matrices only (default 0.3)", OPTION_REAL, AT(weight_decay), 0, 10},
+    {"loss-scale", 0, "S", "loss scale in the backward pass (default 1024 for f16, else 1)", OPTION_REAL,
+     AT(loss_scale), 0, 1e12},
+    {"clip", 0, "NORM", "maximum gradient norm; 0: no clipping (default 1)", OPTION_REAL, AT(clip), 0, 1e9},
+    {"seed", 0, "N", "seed of weights, batches and sample; it gives the same batches on every grid (default 1)",
+     OPTION_COUNT, AT(seed), 0, 1e15},
+    {"output", .kind = OPTION_HEADING},
+    {"log", 0, "FILE", "JSON Lines, one object per step; an older file is kept as FILE.1, FILE.2 ...", OPTION_LOG,
+     AT(log)},
+    {"plot", 0, "FILE", "draw the loss curve as SVG", OPTION_OUTPUT, AT(plot)},
+    {"val-every", 0, "N", "steps between validations (default: a tenth of --steps)", OPTION_COUNT, AT(validate_every),
+     1, 1e8},
+    {"val-windows", 0, "N", "sequences per validation (default: 256, and the whole validation text at the end)",
+     OPTION_COUNT, AT(n_windows), 1, 1 << 24},
+    {"sample", 0, "N", "bytes of text to generate at the end (default 400)", OPTION_COUNT, AT(n_sample), 0, 1 << 24},
+    {"prompt", 0, "TEXT", "text that the sample continues (default: a newline)", OPTION_TEXT, AT(prompt)},
+    {"temperature", 0, "X", "sampling temperature (default 0.8)", OPTION_REAL, AT(temperature), 0.01, 100},
+    {"late", 0, "RANK:SECONDS", "diagnostic: delay one rank once, halfway through the steps", OPTION_TEXT, AT(late)},
+    OPTIONS_END,
 };
 
 int main(int argc, char **argv)
 {
-    const usage_text usage = {
-        .program = "train_gpt",
-        .synopsis = "[FILE] [options]        or: mpiexec.mpich -n P train_gpt [FILE] [options]",
-        .purpose = "Trains a small GPT on the bytes of FILE on a 4D grid of ranks. Without FILE it uses the King James "
-                   "Bible if the\n"
-                   "package bible-kjv is installed, else the licences in /usr/share/common-licenses. The last tenth of "
-                   "the text is\n"
-                   "used for validation. Afterwards it writes a sample of text to standard output; messages go to "
-                   "standard error.",
-        .rows = rows,
-        .n_rows = (int)(sizeof rows / sizeof rows[0]),
+    const program about = {
+        .name = "train_gpt",
+        .usage = "train_gpt [FILE] [options]        or: mpiexec.mpich -n P train_gpt [FILE] [options]",
+        .text = "Trains a small GPT on the bytes of FILE on a 4D grid of ranks. Without FILE it uses the King James "
+                "Bible if the\n"
+                "package bible-kjv is installed, else the licences in /usr/share/common-licenses. The last tenth of "
+                "the text is\n"
+                "used for validation. Afterwards it writes a sample of text to standard output; messages go to "
+                "standard error.",
+        .options = specs,
         .operand = &given.file,
-        .device = &given.device,
-        .machine = &given.how.machine,
         .examples = "  train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg\n"
                     "  mpiexec.mpich -n 2 train_gpt --grid 1x1x1x2 --layers 2 --steps 10000 "
                     "--log run.jsonl\n"
                     "  train_gpt --local 4 --grid auto --machine laptop\n"
                     "  train_gpt poems.txt --local 2 --ctx 64 --layout scattered --grid 2x1x1x1\n",
+        .run = run_rank,
     };
-    return program_start(&usage, argc, argv, &given.n_local, &given.n_threads, run_rank, &given);
+    return program_start(&about, argc, argv, &given.how);
 }

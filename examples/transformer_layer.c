@@ -13,15 +13,13 @@
 #include "common/gpt.h"
 #include "common/meter.h"
 #include "common/numbers.h"
-#include "common/program.h"
 
 #define WARM_ITERATIONS 2
 
 typedef struct settings {
-    choice how; /* grid, order, layout, overlap, type; context, batch */
-    const char *device;
-    int json, products, recorded; /* products: 1 in fp8 */
-    int64_t n_local, n_threads, n_panels, n_batch_parts, hidden, n_heads, n_iterations;
+    choice how; /* must be first; grid, order, layout, overlap, type; context, batch */
+    int json, products; /* products: 1 in fp8 */
+    int64_t hidden, n_heads, n_iterations;
 } settings;
 
 typedef struct block_driver {
@@ -95,8 +93,8 @@ static qdr_status build(block_driver *driver)
         .row_unit = set->how.context,
         .dtype = (qdr_dtype)set->how.dtype,
         .overlap = set->how.serial ? QDR_OVERLAP_NONE : set->how.overlap,
-        .panels = (int)set->n_panels,
-        .batch_parts = (int)set->n_batch_parts,
+        .panels = (int)set->how.n_panels,
+        .batch_parts = (int)set->how.n_batch_parts,
         .product_type = set->products == 1 ? QDR_PRODUCT_FP8 : QDR_PRODUCT_AS_STORED,
     };
     qdr_linear *residual[2];
@@ -166,7 +164,7 @@ static qdr_status measure(block_driver *driver)
     double forward, backward;
     for (int i = 0; i < WARM_ITERATIONS; i++) TRY(iterate(driver, &forward, &backward));
     qdr_grid_reset_traffic(driver->grid);
-    if (driver->set->recorded) TRY(record_both(driver));
+    if (driver->set->how.recorded) TRY(record_both(driver));
     for (int64_t i = 0; i < n; i++) TRY(iterate(driver, &driver->forward_secs[i], &driver->backward_secs[i]));
     return QDR_OK;
 }
@@ -174,7 +172,7 @@ static qdr_status measure(block_driver *driver)
 static int read_traffic(const block_driver *driver, traffic_row rows[QDR_N_CHANNELS * QDR_N_COLL_KINDS])
 {
     /* Recorded work is enqueued, and counted, once. */
-    const double n = driver->set->recorded ? 1 : (double)driver->set->n_iterations;
+    const double n = driver->set->how.recorded ? 1 : (double)driver->set->n_iterations;
     int n_rows = 0;
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
@@ -243,9 +241,9 @@ static void print_table(const block_driver *driver, const block_result *result)
     printf("transformer block, hidden %lld, %lld heads, %lld sequences of %lld tokens\n", (long long)set->hidden,
            (long long)set->n_heads, (long long)set->how.batch, (long long)set->how.context);
     printf("grid %s, order %s, %s, %s%s, %s%d BLAS threads per rank, median of %lld iterations\n\n",
-           grid_text(driver, grid), set->how.order, set->how.layout ? "scattered" : "replicated",
+           grid_text(driver, grid), set->how.order, layout_word((qdr_layout)set->how.layout),
            qdr_dtype_name((qdr_dtype)set->how.dtype), set->products ? " with fp8 products" : "",
-           set->recorded ? "as graphs, " : "", qdr_context_threads(driver->ctx), (long long)set->n_iterations);
+           set->how.recorded ? "as graphs, " : "", qdr_context_threads(driver->ctx), (long long)set->n_iterations);
     if (qdr_stack_print(driver->stack, "storage", stdout) == QDR_OK) putchar('\n');
     printf("forward   %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->forward_secs, result->forward_gflops);
     printf("backward  %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->backward_secs, result->backward_gflops);
@@ -288,14 +286,14 @@ static void print_json(const block_driver *driver, const block_result *result)
         "{s:s, s:s, s:s, s:s, s:s, s:b, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, "
         "s:f, "
         "s:o}",
-        "grid", grid_text(driver, grid), "order", set->how.order, "layout",
-        set->how.layout ? "scattered" : "replicated", "dtype", qdr_dtype_name((qdr_dtype)set->how.dtype), "products",
-        set->products ? "fp8" : "stored", "graph", set->recorded, "ranks", qdr_context_size(driver->ctx),
-        "threads_per_rank", qdr_context_threads(driver->ctx), "hidden", (json_int_t)set->hidden, "heads",
-        (json_int_t)set->n_heads, "ctx", (json_int_t)set->how.context, "batch", (json_int_t)set->how.batch,
-        "iterations", (json_int_t)set->n_iterations, "forward_secs", result->forward_secs, "backward_secs",
-        result->backward_secs, "forward_gflops", result->forward_gflops, "backward_gflops", result->backward_gflops,
-        "tokens_per_s", result->tokens_per_s, "traffic", traffic_json(result));
+        "grid", grid_text(driver, grid), "order", set->how.order, "layout", layout_word((qdr_layout)set->how.layout),
+        "dtype", qdr_dtype_name((qdr_dtype)set->how.dtype), "products", set->products ? "fp8" : "stored", "graph",
+        set->how.recorded, "ranks", qdr_context_size(driver->ctx), "threads_per_rank", qdr_context_threads(driver->ctx),
+        "hidden", (json_int_t)set->hidden, "heads", (json_int_t)set->n_heads, "ctx", (json_int_t)set->how.context,
+        "batch", (json_int_t)set->how.batch, "iterations", (json_int_t)set->n_iterations, "forward_secs",
+        result->forward_secs, "backward_secs", result->backward_secs, "forward_gflops", result->forward_gflops,
+        "backward_gflops", result->backward_gflops, "tokens_per_s", result->tokens_per_s, "traffic",
+        traffic_json(result));
     if (all != NULL) json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     putchar('\n');
     json_decref(all);
@@ -330,7 +328,7 @@ static qdr_status drive(block_driver *driver)
         return QDR_ERR_ARGUMENT;
     }
     TRY(choose(driver));
-    TRY(program_make_grid(driver->ctx, &set->how.grid, set->how.order, driver->sentence, &driver->grid));
+    TRY(choice_make_grid(driver->ctx, &set->how, driver->sentence, &driver->grid));
     driver->forward_secs = program_new(driver->ctx, set->n_iterations, sizeof(double));
     driver->backward_secs = program_new(driver->ctx, set->n_iterations, sizeof(double));
     driver->all = program_new(driver->ctx, qdr_context_size(driver->ctx), sizeof(double));
@@ -362,56 +360,40 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
 static settings given = {
     .how = {.layout = -1, .dtype = -1, .serial = -1}, .hidden = 512, .n_heads = 8, .n_iterations = 20};
 
-static const option_row rows[] = {
-    {OPTION_GROUP, "ranks and grid", 0, 0, 0, 0, 0},
-    {OPTION_GRID, "grid", "GXxGYxGZxGD|auto", &given.how.grid, 0, 0,
-     "ranks along x, y, z, d (default 1x1x1xP); auto: chosen by the model"},
-    {OPTION_MACHINE, "machine", "NAME|FILE", &given.how.machine, 0, 0,
-     "machine that --grid auto plans for (default: $QDR_MACHINE, else laptop)"},
-    {OPTION_INPUT, "plan", "FILE", &given.how.plan, 0, 0,
-     "run a plan written by `quadrille plan -o FILE`; other options override it"},
-    {OPTION_COUNT, "local", "P", &given.n_local, 1, 1024, "run P ranks as threads of one process, without MPI"},
-    {OPTION_TEXT, "device", "cpu|cuda|cuda:N", &given.device, 0, 0,
-     "device to compute on (default: $QDR_DEVICE, else cpu)"},
-    {OPTION_CHOICE, "layout", "replicated|scattered", &given.how.layout, 0, 0, "layout of activations"},
-    {OPTION_TEXT, "order", "AXES", &given.how.order, 0, 0, "axis order, fastest first (default xyzd)"},
-    {OPTION_CHOICE, "overlap", "on|off", &given.how.serial, 0, 0, "overlap communication with products"},
-    {OPTION_COUNT, "panels", "N", &given.n_panels, 1, 1024,
-     "row panels of a product; one is communicated while the next is computed (default: by estimated cost)"},
-    {OPTION_COUNT, "batch-parts", "N", &given.n_batch_parts, 1, 16,
-     "split each rank's sequences into N parts; reductions of one overlap products of the next (default 1)"},
-    {OPTION_CHOICE, "graph", "off|on", &given.recorded, 0, 0,
-     "on a GPU: record forward and backward as graphs and launch these"},
-    {OPTION_COUNT, "threads", "N", &given.n_threads, 1, 1024, "BLAS threads per rank (default: cores / ranks)"},
-    {OPTION_GROUP, "shape", 0, 0, 0, 0, 0},
-    {OPTION_COUNT, "hidden", "N", &given.hidden, 1, 1 << 20, "hidden size; the MLP is four times as wide"},
-    {OPTION_COUNT, "heads", "N", &given.n_heads, 1, 1 << 16, "attention heads; must divide --hidden"},
-    {OPTION_COUNT, "ctx", "N", &given.how.context, 1, 1 << 20, "tokens per sequence (default 256)"},
-    {OPTION_COUNT, "batch", "N", &given.how.batch, 1, 1 << 24, "sequences over all ranks (default 4)"},
-    {OPTION_TYPE, "dtype", "f32|f64|bf16|f16", &given.how.dtype, 0, 0, "type of parameters and activations"},
-    {OPTION_CHOICE, "products", "stored|fp8", &given.products, 0, 0,
-     "operands of products: as stored, or rounded to fp8 first (needs --dtype f32 or bf16)"},
-    {OPTION_GROUP, "measurement", 0, 0, 0, 0, 0},
-    {OPTION_COUNT, "iterations", "N", &given.n_iterations, 1, 1000000,
-     "measured iterations, after two warm-up iterations"},
-    {OPTION_FLAG, "json", NULL, &given.json, 0, 0, "print one JSON object instead of a table"},
+#define AT(member) .at = offsetof(settings, member)
+
+static const option_spec specs[] = {
+    CHOICE_SPECS,
+    {"shape", .kind = OPTION_HEADING},
+    {"hidden", 0, "N", "hidden size; the MLP is four times as wide (default 512)", OPTION_COUNT, AT(hidden), 1,
+     1 << 20},
+    {"heads", 0, "N", "attention heads; must divide --hidden (default 8)", OPTION_COUNT, AT(n_heads), 1, 1 << 16},
+    {"ctx", 0, "N", "tokens per sequence (default 256)", OPTION_COUNT, AT(how.context), 1, 1 << 20},
+    {"batch", 0, "N", "sequences over all ranks (default 4)", OPTION_COUNT, AT(how.batch), 1, 1 << 24},
+    {"dtype", 0, "f32|f64|bf16|f16", "type of parameters and activations (default f32)", OPTION_DTYPE, AT(how.dtype)},
+    {"products", 0, "stored|fp8",
+     "operands of products: as stored (default), or rounded to fp8 first (needs --dtype f32 or bf16)", OPTION_CHOICE,
+     AT(products)},
+    {"measurement", .kind = OPTION_HEADING},
+    {"iterations", 0, "N", "measured iterations, after two warm-up iterations (default 20)", OPTION_COUNT,
+     AT(n_iterations), 1, 1000000},
+    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, AT(json)},
+    OPTIONS_END,
 };
 
 int main(int argc, char **argv)
 {
-    const usage_text usage = {
-        .program = "transformer_layer",
-        .synopsis = "[options]        or: mpiexec.mpich -n P transformer_layer [options]",
-        .purpose = "Times one transformer block (norm, qkv, attention, proj, norm, fc, gelu, fc2) on a 4D grid, "
-                   "forward and backward,\n"
-                   "and prints the bytes that each kind of collective sent, beside the bytes planned.",
-        .rows = rows,
-        .n_rows = (int)(sizeof rows / sizeof rows[0]),
-        .device = &given.device,
-        .machine = &given.how.machine,
+    const program about = {
+        .name = "transformer_layer",
+        .usage = "transformer_layer [options]        or: mpiexec.mpich -n P transformer_layer [options]",
+        .text = "Times one transformer block (norm, qkv, attention, proj, norm, fc, gelu, fc2) on a 4D grid, "
+                "forward and backward,\n"
+                "and prints the bytes that each kind of collective sent, beside the bytes planned.",
+        .options = specs,
         .examples = "  transformer_layer --local 2 --grid 1x2x1x1\n"
                     "  mpiexec.mpich -n 4 transformer_layer --grid 2x2x1x1 --layout scattered "
                     "--hidden 1024 --json\n",
+        .run = run_rank,
     };
-    return program_start(&usage, argc, argv, &given.n_local, &given.n_threads, run_rank, &given);
+    return program_start(&about, argc, argv, &given.how);
 }

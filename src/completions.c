@@ -2,68 +2,30 @@
 /* What can follow an option or a command, derived from the tables of --help; the names of machines and models. */
 #include "completions.h"
 
-#include <ctype.h>
 #include <quadrille/machine.h>
 #include <quadrille/network.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The words that an option may accept; a command offers those that its help text names. */
-typedef struct vocabulary {
-    const char *option, *words;
-} vocabulary;
-
-static const vocabulary vocabularies[] = {
-    {"axis", "x y z d"},
-    {"dtype", "f32 f64 bf16 f16 all"},
-    {"kind", "all-reduce all-gather reduce-scatter broadcast all-to-all send-recv all"},
-    {"layout", "replicated scattered"},
-    {"levels", "zero1 zero2 zero3"},
-    {"memory", "library caller"},
-    {"on", "gpus cores"},
-    {"recompute", "none attention full"},
-    {NULL, NULL},
-};
-
-static int is_word_letter(char c) { return isalnum((unsigned char)c) || c == '-' || c == '_'; }
-
-/* Whether the text contains `word` as a whole word. */
-static int names_word(const char *text, const char *word, size_t length)
-{
-    for (const char *at = text; (at = strstr(at, word)) != NULL; at++) {
-        if ((at == text || !is_word_letter(at[-1])) && !is_word_letter(at[length])) return 1;
-    }
-    return 0;
-}
-
-static void add_word(completion *c, const char *word)
+static void add_word(completion *c, const char *word, size_t length)
 {
     const size_t used = strlen(c->words);
-    snprintf(c->words + used, sizeof c->words - used, "%s%s", used ? " " : "", word);
+    snprintf(c->words + used, sizeof c->words - used, "%s%.*s", used ? " " : "", (int)length, word);
     c->kind = VALUE_WORDS;
-}
-
-/* Splits `text` at any of `separators`; adds the words that occur in `help`, or all if it is NULL. */
-static void add_words(completion *c, const char *text, const char *separators, const char *help)
-{
-    while (*text) {
-        char word[32];
-        const size_t length = strcspn(text, separators);
-        snprintf(word, sizeof word, "%.*s", (int)length, text);
-        if (!help || names_word(help, word, length)) add_word(c, word);
-        text += length + (text[length] != '\0');
-    }
 }
 
 completion complete_option(const option_spec *option)
 {
     completion c = {VALUE_ANY, ""};
     if (!option->argument) return c;
-    if (strchr(option->argument, '|')) add_words(&c, option->argument, "|", NULL);
-    for (const vocabulary *v = vocabularies; v->option; v++)
-        if (strcmp(v->option, option->name) == 0) add_words(&c, v->words, " ", option->help);
-    if (c.kind == VALUE_WORDS) return c;
-    if (strcmp(option->name, "machine") == 0)
+    const char *words = option->words ? option->words : strchr(option->argument, '|') ? option->argument : NULL;
+    if (words && option->kind != OPTION_GRID)
+        for (; *words; words += strspn(words, "|")) {
+            const size_t length = strcspn(words, "|");
+            add_word(&c, words, length);
+            words += length;
+        }
+    else if (option->kind == OPTION_MACHINE)
         c.kind = VALUE_MACHINE;
     else if (strstr(option->argument, "FILE"))
         c.kind = VALUE_FILE;
@@ -76,7 +38,10 @@ completion complete_option(const option_spec *option)
 completion complete_operand(const command *which)
 {
     completion c = {VALUE_ANY, ""};
-    for (const command *const *part = which->parts; part && *part; part++) add_word(&c, strchr((*part)->name, ' ') + 1);
+    for (const command *const *part = which->parts; part && *part; part++) {
+        const char *name = strchr((*part)->name, ' ') + 1;
+        add_word(&c, name, strlen(name));
+    }
     if (c.kind == VALUE_WORDS) return c;
     const char *at = strstr(which->usage, which->name);
     at = at ? at + strlen(which->name) : "";

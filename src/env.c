@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `quadrille env`: the environment variables that the library reads, and their current values. */
-#include <jansson.h>
 #include <quadrille/environment.h>
 #include <stdio.h>
 
 #include "common/command.h"
-
-enum { OPTION_JSON };
-static const option_spec specs[] = {
-    {"json", 0, NULL, "print one JSON object"},
-    {"help", 'h', NULL, "print this help"},
-    {NULL, 0, NULL, NULL},
-};
+#include "common/json.h"
 
 static const char *origin(const qdr_variable *variable)
 {
@@ -58,26 +51,14 @@ static int print_json(failure *why)
     }
     for (int i = 0; qdr_environment_unknown(i, sentence, sizeof sentence); i++)
         json_array_append_new(unknown, json_string(sentence));
-    json_t *object = json_pack("{so so}", "variables", variables, "unknown", unknown);
-    if (!why->code && (!object || json_dumpf(object, stdout, JSON_INDENT(2)) != 0))
-        fail(why, EXIT_FAILED, "env: the table could not be printed");
-    json_decref(object);
-    if (!why->code) putchar('\n');
-    return why->code;
-}
-
-static int take_option(int index, const char *value, void *user, failure *why)
-{
-    (void)value, (void)why;
-    if (index == OPTION_JSON) *(int *)user = 1;
-    return EXIT_OK;
+    return write_json(json_pack("{so so}", "variables", variables, "unknown", unknown), JSON_INDENT(2), "env", why);
 }
 
 static int run(int argc, char **argv)
 {
     int is_json = 0;
     failure why = {0};
-    if (!options_read(argc, argv, specs, take_option, &is_json, &why)) {
+    if (!options_read(argc, argv, json_option, &is_json, NULL, &why)) {
         if (is_json)
             print_json(&why);
         else
@@ -94,7 +75,7 @@ const command command_env = {
     .text = "Lists each environment variable: its value, whether that comes from the environment or is the\n"
             "default, the part of the library that reads it, and its meaning. Unknown variables that begin\n"
             "with QDR_ follow. Exits with 2 if a value is invalid.",
-    .options = specs,
+    .options = json_option,
     .examples = "  quadrille env\n"
                 "  QDR_TIMEOUT=60 quadrille env --json\n",
     .run = run,

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `quadrille list`: the names known to the other commands and to the library. */
-#include <jansson.h>
 #include <quadrille/machine.h>
 #include <quadrille/network.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/command.h"
-
-enum { OPTION_JSON, OPTION_HELP };
+#include "common/json.h"
 
 static const option_spec specs[] = {
-    {"json", 0, NULL, "print JSON: a list of objects"},
-    {"help", 'h', NULL, "print this help"},
-    {NULL, 0, NULL, NULL},
+    {"json", 0, NULL, "print JSON: a list of objects", .kind = OPTION_FLAG},
+    OPTIONS_END,
 };
 
 /* The state of one list: a table on standard output, or JSON. */
@@ -113,28 +110,13 @@ static qdr_status list_operations(list *made)
 
 /* ---- the command ---- */
 
-static int take_option(int index, const char *value, void *user, failure *why)
-{
-    (void)value, (void)why;
-    if (index == OPTION_JSON) *(int *)user = 1;
-    return EXIT_OK;
-}
-
-static int print_json(list *made, failure *why)
-{
-    const int failed = json_dumpf(made->rows, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF;
-    return failed ? fail(why, EXIT_FAILED, "list: standard output cannot be written") : EXIT_OK;
-}
-
 static int print_list(qdr_status (*write)(list *), int as_json, failure *why)
 {
     list made = {.rows = as_json ? json_array() : NULL};
     if (as_json && !made.rows) return fail(why, EXIT_NOTHING_FITS, "list: out of memory");
     const qdr_status status = write(&made);
     fail_status(why, status != QDR_OK ? status : made.status);
-    if (!why->code && as_json) print_json(&made, why);
-    json_decref(made.rows);
-    return why->code;
+    return as_json ? write_json(made.rows, JSON_INDENT(2), "list", why) : why->code;
 }
 
 static int run(int argc, char **argv)
@@ -146,7 +128,7 @@ static int run(int argc, char **argv)
     char meant[SUGGESTION_BYTES];
     int as_json = 0;
     failure why = {0};
-    if (options_read_word(argc, argv, specs, take_option, &as_json, &word, &why)) return fail_print(&why);
+    if (options_read(argc, argv, specs, &as_json, &word, &why)) return fail_print(&why);
     for (int i = 0; word && i < N_LISTS; i++)
         if (strcmp(word, names[i]) == 0) return print_list(write[i], as_json, &why) ? fail_print(&why) : EXIT_OK;
     suggest(word, names, N_LISTS, meant, sizeof meant);

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The `quadrille` command: finds the subcommand and runs it; help and versions. */
-#include <errno.h>
-#include <fcntl.h>
-#include <jansson.h>
 #include <quadrille/environment.h>
 #include <quadrille/launch.h>
 #include <quadrille/version.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
+#include "common/json.h"
+#include "common/process.h"
 #include "completions.h"
 
 static const command *const commands[] = {&command_bench,   &command_calibrate, &command_doctor, &command_env,
@@ -20,12 +16,16 @@ static const command *const commands[] = {&command_bench,   &command_calibrate, 
                                           &command_predict, &command_topo,      &command_trace,  &command_verify};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
-enum { MAIN_HELP, MAIN_VERSION, MAIN_JSON };
+typedef struct main_given {
+    int help, version, json;
+} main_given;
+#define AT(member) OPTION_FLAG, .at = offsetof(main_given, member)
+
 static const option_spec main_options[] = {
-    {"help", 'h', NULL, "print this help"},
-    {"version", 'V', NULL, "print the versions of Quadrille and its components"},
-    {"json", 0, NULL, "with --version: print JSON"},
-    {NULL, 0, NULL, NULL},
+    {"help", 'h', NULL, "print this help", AT(help)},
+    {"version", 'V', NULL, "print the versions of Quadrille and its components", AT(version)},
+    {"json", 0, NULL, "with --version: print JSON", AT(json)},
+    {.name = NULL},
 };
 
 static const command *find_command(const char *name)
@@ -80,14 +80,12 @@ typedef struct named_version {
 
 static int print_versions_json(const named_version *parts)
 {
+    failure why = {0};
     json_t *object = json_object();
-    int failed = !object;
-    for (; parts->name && !failed; parts++)
-        failed = json_object_set_new(object, parts->name, json_string(parts->version)) != 0;
-    if (!failed) failed = json_dumpf(object, stdout, JSON_INDENT(2)) != 0;
-    json_decref(object);
-    if (!failed) putchar('\n');
-    return failed ? EXIT_FAILED : EXIT_OK;
+    for (; parts->name; parts++)
+        if (json_object_set_new(object, parts->name, json_string(parts->version)) != 0)
+            fail(&why, EXIT_FAILED, "%s: its version is not UTF-8, or memory ran out", parts->name);
+    return write_json(object, JSON_INDENT(2), "--version", &why) ? fail_print(&why) : EXIT_OK;
 }
 
 static int print_versions(int as_json)
@@ -107,24 +105,14 @@ static int print_versions(int as_json)
     return EXIT_OK;
 }
 
-static int take_main_option(int index, const char *value, void *user, failure *why)
-{
-    (void)value, (void)why;
-    ((int *)user)[index] = 1;
-    return EXIT_OK;
-}
-
 /* quadrille --help, --version [--json] */
 static int run_options(int argc, char **argv)
 {
-    int given[MAIN_JSON + 1] = {0};
+    main_given given = {0};
     failure why = {0};
-    if (options_read(argc, argv, main_options, take_main_option, given, &why)) {
-        fprintf(stderr, "%s\n", why.sentence);
-        return why.code;
-    }
-    if (given[MAIN_HELP]) return print_help();
-    if (given[MAIN_VERSION]) return print_versions(given[MAIN_JSON]);
+    if (options_read(argc, argv, main_options, &given, NULL, &why)) return fail_print(&why);
+    if (given.help) return print_help();
+    if (given.version) return print_versions(given.json);
     fputs("quadrille: --json needs --version; see quadrille --help\n", stderr);
     return EXIT_USAGE;
 }
@@ -165,8 +153,7 @@ static int run_command(int argc, char **argv)
 {
     const command *which = find_words(&argc, &argv);
     if (!which) return fail_unknown(argv[0]);
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return print_command_help(which);
+    if (options_want_help(argc, argv)) return print_command_help(which);
     const int code = which->is_local && qdr_launched() < 2 ? check_environment() : EXIT_OK;
     return code ? code : which->run(argc, argv);
 }
@@ -186,60 +173,8 @@ static int dispatch(int argc, char **argv)
     return run_command(argc - 1, argv + 1);
 }
 
-static void print_log(int level, const char *line, void *user)
-{
-    (void)user;
-    fprintf(stderr, "%s%s\n", level == 1 ? "warning: " : "", line);
-}
-
-/* With a limit on address space (ulimit -v), OpenBLAS's own threads may wait for memory forever, and exit() for
- * them. */
-static int is_limited(void)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-}
-
-static void take_no_notice(int number) { (void)number; }
-
-/* A file at its size limit (ulimit -f) and a closed pipe are reported as write errors; by default their signals end the
- * process. A handler is used because programs started from here then have the default action again. */
-static void keep_running(int number)
-{
-    struct sigaction old, handler = {.sa_handler = take_no_notice, .sa_flags = SA_RESTART};
-    if (sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL) (void)sigaction(number, &handler, NULL);
-}
-
-/* Opens standard streams that are closed, so that no file, pipe or socket takes their numbers. Reading from standard
- * input and writing to the others still fails. */
-static void occupy_standard(void)
-{
-    for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++)
-        if (fcntl(number, F_GETFD) < 0) (void)open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-}
-
-/* Where the first failure was inside a printf(), stdio has forgotten its cause; another write fails for the same one.
- * The text is incomplete already, so that an end of line does no harm if it does not fail. */
-static void complain_of_output(int error)
-{
-    if (!error && write(STDOUT_FILENO, "\n", 1) < 0) error = errno;
-    fprintf(stderr, "quadrille: standard output cannot be written%s%s%s\n", error ? " (" : "",
-            error ? strerror(error) : "", error ? ")" : "");
-}
-
 int main(int argc, char **argv)
 {
-    occupy_standard();
-    keep_running(SIGPIPE);
-    keep_running(SIGXFSZ);
-    qdr_set_log(print_log, NULL);
-    int code = dispatch(argc, argv);
-    /* A full disk or a closed pipe must not look like success. */
-    errno = 0;
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        complain_of_output(errno);
-        code = code ? code : EXIT_FAILED;
-    }
-    if (is_limited()) _Exit(code);
-    return code;
+    process_begin("quadrille");
+    return process_end(dispatch(argc, argv));
 }

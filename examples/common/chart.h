@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "options.h"
+#include "program.h"
 
 typedef struct chart_point {
     int64_t step; /* from 1 */

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "program.h"
-
 static qdr_status complain(char sentence[PROBLEM_BYTES], const char *words)
 {
     snprintf(sentence, PROBLEM_BYTES, "%s", words);
@@ -15,10 +13,10 @@ static qdr_status complain(char sentence[PROBLEM_BYTES], const char *words)
 
 static qdr_status check_given(const choice *given, char sentence[PROBLEM_BYTES])
 {
-    if (given->plan && (given->grid.is_auto || given->grid.x > 0 || given->order))
+    if (given->plan && (given->grid.x || given->order))
         return complain(sentence, given->order ? "--plan and --order both give the axis order; leave one of them out"
                                                : "--plan and --grid both give the grid; leave one of them out");
-    if (given->machine && !given->grid.is_auto)
+    if (given->machine && given->grid.x >= 0)
         return complain(sentence, "--machine is only used by --grid auto; give both or neither");
     return QDR_OK;
 }
@@ -40,7 +38,7 @@ static void take(choice *made, const qdr_plan *plan)
 {
     memcpy(made->order_text, plan->order[0] ? plan->order : "xyzd", 5);
     if (made->serial < 0) made->overlap = plan->overlap;
-    const choice planned = {.grid = {plan->x, plan->y, plan->z, plan->d, 0},
+    const choice planned = {.grid = {plan->x, plan->y, plan->z, plan->d},
                             .order = made->order_text,
                             .layout = plan->layout == QDR_SCATTERED,
                             .dtype = (int)plan->dtype,
@@ -48,7 +46,7 @@ static void take(choice *made, const qdr_plan *plan)
                             .context = plan->sequence,
                             .batch = plan->batch,
                             .micro_batch = plan->micro_batch};
-    if (made->grid.is_auto) made->grid = (grid_shape){0};
+    if (made->grid.x < 0) made->grid.x = 0;
     complete(made, &planned);
 }
 
@@ -115,9 +113,8 @@ static void tell_choice(const qdr_auto_plan *chosen)
 {
     const qdr_plan *plan = &chosen->best.plan;
     fprintf(stderr, "grid auto: %dx%dx%dx%d, order %s, %s, micro-batch %lld: %.4g s per step predicted on %s", plan->x,
-            plan->y, plan->z, plan->d, plan->order[0] ? plan->order : "xyzd",
-            plan->layout == QDR_SCATTERED ? "scattered" : "replicated", (long long)plan->micro_batch,
-            chosen->best.result.secs, chosen->machine);
+            plan->y, plan->z, plan->d, plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout),
+            (long long)plan->micro_batch, chosen->best.result.secs, chosen->machine);
     tell_why(chosen);
 }
 
@@ -149,7 +146,7 @@ qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usua
     *made = *given;
     TRY(check_given(given, sentence));
     if (given->plan) TRY(take_plan(ctx, network, made));
-    if (given->grid.is_auto) {
+    if (given->grid.x < 0) {
         const choice sizes = {
             .layout = -1, .serial = -1, .dtype = usual->dtype, .context = usual->context, .batch = usual->batch};
         complete(made, &sizes); /* the sizes that the model needs */
@@ -157,4 +154,16 @@ qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usua
     }
     complete(made, usual);
     return QDR_OK;
+}
+
+qdr_status choice_make_grid(qdr_context *ctx, const choice *made, char sentence[PROBLEM_BYTES], qdr_grid **grid)
+{
+    const int p = qdr_context_size(ctx);
+    const grid_size size = made->grid.x ? made->grid : (grid_size){1, 1, 1, p};
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y,
+                                .z = size.z,   .d = size.d, .order = made->order};
+    failure why = {0};
+    if (!grid_check_ranks("", size, p, &why)) return qdr_grid_create(ctx, &opts, grid);
+    snprintf(sentence, PROBLEM_BYTES, "%s", why.sentence);
+    return QDR_ERR_ARGUMENT;
 }

@@ -6,22 +6,64 @@
 
 #include <quadrille/quadrille.h>
 
-#include "options.h"
+#include "program.h"
+#include "src/common/options.h"
 
+/* The settings of each program begin with one. */
 typedef struct choice {
     const char *plan, *machine; /* a file; a name or a file. NULL: not given */
-    grid_shape grid; /* all zero: not given */
+    grid_size grid; /* x = 0: not given; -1: auto */
     const char *order; /* NULL: not given */
     int layout, dtype, serial; /* qdr_layout, qdr_dtype, 0 or 1; -1: not given */
     int64_t context, batch, micro_batch; /* 0: not given */
     int overlap; /* made: sum of QDR_OVERLAP_…; 0: all */
     char order_text[8]; /* made: `order` may point here */
+    /* always as given */
+    const char *device; /* NULL: $QDR_DEVICE */
+    int64_t n_local, n_threads, n_panels, n_batch_parts; /* 0: the default */
+    int recorded; /* as graphs */
 } choice;
+
+/* The first options of each program. */
+#define CHOICE_AT(kind, member) kind, .at = offsetof(choice, member)
+#define CHOICE_GRID CHOICE_AT(OPTION_GRID, grid), .max = 1 << 20, .words = "auto"
+#define CHOICE_LAYOUT CHOICE_AT(OPTION_CHOICE, layout), .words = LAYOUT_WORDS
+#define CHOICE_COUNT(member, max) CHOICE_AT(OPTION_COUNT, member), 1, max
+#define CHOICE_SPECS                                                                                                   \
+    {"ranks and grid", .kind = OPTION_HEADING},                                                                        \
+        {"grid", 0, "GXxGYxGZxGD|auto",                                                                                \
+         "ranks along x, y, z, d (default 1x1x1xP, data parallel); auto: chosen by the model", CHOICE_GRID},           \
+        {"machine", 0, "NAME|FILE", "machine that --grid auto plans for (default: $QDR_MACHINE, else laptop)",         \
+         CHOICE_AT(OPTION_MACHINE, machine)},                                                                          \
+        {"plan", 0, "FILE", "run a plan written by `quadrille plan -o FILE`; other options override it",               \
+         CHOICE_AT(OPTION_INPUT, plan)},                                                                               \
+        {"local", 0, "P", "run P ranks as threads of one process, without MPI", CHOICE_COUNT(n_local, 1024)},          \
+        {"device", 0, "cpu|cuda|cuda:N", "device to compute on (default: $QDR_DEVICE, else cpu)",                      \
+         CHOICE_AT(OPTION_TEXT, device)},                                                                              \
+        {"layout", 0, "LAYOUT", "layout of activations: replicated (default) or scattered", CHOICE_LAYOUT},            \
+        {"order", 0, "AXES", "axis order, fastest first (default xyzd)", CHOICE_AT(OPTION_ORDER, order)},              \
+        {"overlap", 0, "on|off", "overlap communication with products; results stay bitwise the same (default on)",    \
+         CHOICE_AT(OPTION_CHOICE, serial)},                                                                            \
+        {"panels", 0, "N",                                                                                             \
+         "row panels of a product; one is communicated while the next is computed (default: by estimated cost)",       \
+         CHOICE_COUNT(n_panels, 1024)},                                                                                \
+        {"batch-parts", 0, "N",                                                                                        \
+         "split each rank's sequences into N parts; reductions of one overlap products of the next (default 1)",       \
+         CHOICE_COUNT(n_batch_parts, 16)},                                                                             \
+        {"graph", 0, "off|on", "on a GPU: record the work as graphs and launch these (default off)",                   \
+         CHOICE_AT(OPTION_CHOICE, recorded)},                                                                          \
+    {                                                                                                                  \
+        "threads", 0, "N", "BLAS threads per rank (default: cores / ranks)", CHOICE_COUNT(n_threads, 1024)             \
+    }
 
 /* Completes the given choices: they take precedence over a plan and over the model's choice; everything else is as in
  * `usual`, whose micro_batch is also the one that the model must use (0: any). network: for the model; its context is
  * not used. Collective, ranks agree; rank 0 prints in one line what was chosen, and why. */
 qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usual, const qdr_network *network,
                        choice *made, char sentence[PROBLEM_BYTES]);
+
+/* Creates the grid, which must have as many ranks as were started; otherwise says how to start them. The same result on
+ * all ranks. */
+qdr_status choice_make_grid(qdr_context *ctx, const choice *made, char sentence[PROBLEM_BYTES], qdr_grid **grid);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include <quadrille/context.h>
 
-#include "options.h"
+#include "program.h"
 
 typedef struct corpus {
     uint8_t *bytes; /* allocated with malloc */

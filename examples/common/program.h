@@ -5,10 +5,7 @@
 
 #include <quadrille/quadrille.h>
 
-#include "options.h"
-
-/* Exit codes, the same for all programs of Quadrille. */
-enum { LEAVE_OK = 0, LEAVE_FAILED = 1, LEAVE_BAD_INPUT = 2, LEAVE_NOTHING_FITS = 3 };
+#define PROBLEM_BYTES 768
 
 /* Leaves the calling function with the status of a failed call. */
 #define TRY(call)                                                                                                      \
@@ -21,17 +18,22 @@ enum { LEAVE_OK = 0, LEAVE_FAILED = 1, LEAVE_BAD_INPUT = 2, LEAVE_NOTHING_FITS =
  * `sentence` is set. */
 typedef qdr_status (*program_fn)(qdr_context *ctx, const void *settings, char sentence[PROBLEM_BYTES]);
 
-/* Reads the command line, starts the ranks (threads of this process if *n_local > 0, otherwise those of mpiexec), runs
- * `fn` on each of them, prints on rank 0 what went wrong, and returns the exit code. */
-int program_start(const usage_text *usage, int argc, char **argv, const int64_t *n_local, const int64_t *n_threads,
-                  program_fn fn, const void *settings);
+typedef struct program {
+    const char *name, *usage; /* usage: one line, or two */
+    const char *text; /* what it does */
+    const struct option_spec *options;
+    const char **operand; /* where the name of the text to read is stored; NULL: no operand is allowed */
+    const char *examples; /* one per line */
+    program_fn run;
+} program;
+
+struct choice;
+/* Reads the command line into the settings, which begin with `given`; starts the ranks (threads of this process with
+ * --local, otherwise those of mpiexec), calls `run` on each of them, prints on rank 0 what went wrong, and returns the
+ * exit code. */
+int program_start(const program *about, int argc, char **argv, struct choice *given);
 
 /* Allocates zeroed memory, to be freed: on every rank, or NULL on all of them (QDR_ERR_MEMORY). Collective. */
 void *program_new(qdr_context *ctx, int64_t n_items, size_t item_bytes);
-
-/* Creates a grid, which must have as many ranks as were started; otherwise says how to start them. The same result on
- * all ranks. */
-qdr_status program_make_grid(qdr_context *ctx, const grid_shape *shape, const char *order, char sentence[PROBLEM_BYTES],
-                             qdr_grid **grid);
 
 #endif

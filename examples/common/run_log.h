@@ -6,7 +6,7 @@
 #include <quadrille/output.h>
 #include <stdint.h>
 
-#include "options.h"
+#include "program.h"
 
 /* Begins a new file, which can be read while it grows, and which contains whole lines even after Ctrl-C. An older one
  * is kept under another name, which is printed on standard error. NULL and a sentence if it cannot be written. The

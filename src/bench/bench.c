@@ -11,44 +11,6 @@
 
 #define MAX_GRIDS 4096
 
-/* ---- options ---- */
-
-enum { SHARED_DTYPE, SHARED_GRID, SHARED_LOCAL, SHARED_ITERATIONS, SHARED_WARMUP, SHARED_CSV, SHARED_JSON };
-enum { PRODUCT_LAYOUT, PRODUCT_PANELS, PRODUCT_THREADS, PRODUCT_SHARED };
-
-static int take_grid(const char *value, bench_options *options, failure *why)
-{
-    options->all_grids = strcmp(value, "all") == 0;
-    return options->all_grids ? EXIT_OK : option_grid("grid", value, &options->grid, why);
-}
-
-int bench_take(int index, const char *value, bench_options *options, failure *why)
-{
-    switch (index) {
-    case SHARED_DTYPE: return option_compute_dtype("dtype", value, &options->dtype, why);
-    case SHARED_GRID: return take_grid(value, options, why);
-    case SHARED_LOCAL: return option_integer("local", value, 1, 1024, &options->n_local, why);
-    case SHARED_ITERATIONS: return option_integer("iterations", value, 1, 1000000, &options->n_iterations, why);
-    case SHARED_WARMUP: return option_integer("warmup", value, 0, 1000000, &options->n_warmup, why);
-    case SHARED_CSV: options->format = FORMAT_CSV; break;
-    case SHARED_JSON: options->format = FORMAT_JSON; break;
-    default: break;
-    }
-    return EXIT_OK;
-}
-
-int bench_take_product(int index, const char *value, bench_options *options, failure *why)
-{
-    switch (index) {
-    case PRODUCT_LAYOUT: return option_layout("layout", value, &options->layout, why);
-    case PRODUCT_PANELS: return option_integer("panels", value, 1, 1024, &options->n_panels, why);
-    case PRODUCT_THREADS: return option_integer("threads", value, 1, 1024, &options->n_threads, why);
-    default: return bench_take(index - PRODUCT_SHARED, value, options, why);
-    }
-}
-
-const char *bench_layout_text(qdr_layout layout) { return layout == QDR_SCATTERED ? "scattered" : "replicated"; }
-
 /* ---- the loop over grids ---- */
 
 /* Passed to every rank of a benchmark. */
@@ -80,7 +42,7 @@ static int run_grids(bench_run *run, const bench_start *start, failure *why)
     const int n_ranks = qdr_context_size(run->ctx);
     int n_sizes = 1;
     sizes[0] = options->grid.x ? options->grid : (grid_size){1, 1, 1, n_ranks};
-    if (options->all_grids) n_sizes = list_grids(n_ranks, sizes, MAX_GRIDS);
+    if (options->grid.x < 0) n_sizes = list_grids(n_ranks, sizes, MAX_GRIDS);
     for (int i = 0; i < n_sizes; i++)
         if (start->kind->run_grid(run, options, sizes[i], why)) return why->code;
     if (qdr_context_rank(run->ctx) == 0) bench_print_end(&run->table);
@@ -98,8 +60,7 @@ static int run_rank(qdr_context *ctx, void *user)
     failure why = {0};
     start->kind->write_title(options, qdr_context_size(ctx), run.title, sizeof run.title);
     run.table.title = run.title;
-    if (options->all_grids || !options->grid.x ||
-        !grid_check_ranks("bench", options->grid, qdr_context_size(ctx), &why))
+    if (options->grid.x <= 0 || !grid_check_ranks("bench", options->grid, qdr_context_size(ctx), &why))
         run_grids(&run, start, &why);
     if (why.code) fail_print_rank(&why, ctx);
     return why.code;
@@ -112,7 +73,7 @@ int bench_main(const bench_kind *kind, bench_options *options, int argc, char **
     int code = EXIT_FAILED;
     snprintf(name, sizeof name, "%s", kind->command->name);
     argv[0] = name;
-    if (options_read(argc, argv, kind->command->options, kind->take, options, &why) ||
+    if (options_read(argc, argv, kind->command->options, options, NULL, &why) ||
         (kind->check && kind->check(options, &why)))
         return fail_print_once(&why);
     bench_start start = {kind, options};

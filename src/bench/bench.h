@@ -15,8 +15,7 @@ typedef enum bench_format { FORMAT_TABLE, FORMAT_CSV, FORMAT_JSON } bench_format
 /* Each benchmark's own option struct begins with this one. */
 typedef struct bench_options {
     int64_t n_local, n_iterations, n_warmup;
-    grid_size grid; /* x = 0: all ranks along d */
-    int all_grids;
+    grid_size grid; /* x = 0: all ranks along d; -1: every grid */
     qdr_dtype dtype;
     bench_format format;
     /* for products */
@@ -24,30 +23,27 @@ typedef struct bench_options {
     qdr_layout layout;
 } bench_options;
 
-/* The last entries of each benchmark's option table, and the function that reads them; index counts from the first of
- * these entries. */
+/* The last entries of each benchmark's option table. */
+#define BENCH_AT(kind, member) kind, .at = offsetof(bench_options, member)
+#define BENCH_COUNT(member, min, max) BENCH_AT(OPTION_COUNT, member), min, max
+#define BENCH_DTYPE BENCH_AT(OPTION_DTYPE, dtype), .words = DTYPE_WORDS
+#define BENCH_GRID BENCH_AT(OPTION_GRID, grid), .max = 1024, .words = "all"
+#define BENCH_LAYOUT BENCH_AT(OPTION_CHOICE, layout), .words = LAYOUT_WORDS
 #define BENCH_SPECS                                                                                                    \
-    {"dtype", 0, "TYPE", "f32 (default), f64, bf16 or f16"},                                                           \
-        {"grid", 0, "GRID", "GXxGYxGZxGD, or all (every grid of the ranks); default 1x1x1xP"},                         \
-        {"local", 0, "P", "run P ranks as threads of one process, without MPI"},                                       \
-        {"iterations", 0, "N", "measured iterations; default 10, for coll 20"},                                        \
-        {"warmup", 0, "N", "warm-up iterations; default 2, for coll 5"},                                               \
-        {"csv", 0, NULL, "print comma-separated values"}, {"json", 0, NULL, "print one JSON object"},                  \
-        {"help", 'h', NULL, "print this help"},                                                                        \
-    {                                                                                                                  \
-        NULL, 0, NULL, NULL                                                                                            \
-    }
-int bench_take(int index, const char *value, bench_options *options, failure *why);
+    {"dtype", 0, "TYPE", "f32 (default), f64, bf16 or f16", BENCH_DTYPE},                                              \
+        {"grid", 0, "GRID", "GXxGYxGZxGD, or all (every grid of the ranks); default 1x1x1xP", BENCH_GRID},             \
+        {"local", 0, "P", "run P ranks as threads of one process, without MPI", BENCH_COUNT(n_local, 1, 1024)},        \
+        {"iterations", 0, "N", "measured iterations; default 10, for coll 20", BENCH_COUNT(n_iterations, 1, 1000000)}, \
+        {"warmup", 0, "N", "warm-up iterations; default 2, for coll 5", BENCH_COUNT(n_warmup, 0, 1000000)},            \
+        {"csv", 0, NULL, "print comma-separated values", BENCH_AT(OPTION_VALUE, format), FORMAT_CSV},                  \
+        {"json", 0, NULL, "print one JSON object", BENCH_AT(OPTION_VALUE, format), FORMAT_JSON}, OPTIONS_END
 
-/* The same for benchmarks of products, which have these entries before the common ones. */
+/* The same for benchmarks of products. */
 #define BENCH_PRODUCT_SPECS                                                                                            \
-    {"layout", 0, "LAYOUT", "replicated (default) or scattered"},                                                      \
-        {"panels", 0, "N", "row panels of each product; default: chosen by cost"},                                     \
-        {"threads", 0, "N", "BLAS threads per rank; default: cores / ranks"}, BENCH_SPECS
-int bench_take_product(int index, const char *value, bench_options *options, failure *why);
-
-/* "replicated" or "scattered". */
-const char *bench_layout_text(qdr_layout layout);
+    {"layout", 0, "LAYOUT", "replicated (default) or scattered", BENCH_LAYOUT},                                        \
+        {"panels", 0, "N", "row panels of each product; default: chosen by cost", BENCH_COUNT(n_panels, 1, 1024)},     \
+        {"threads", 0, "N", "BLAS threads per rank; default: cores / ranks", BENCH_COUNT(n_threads, 1, 1024)},         \
+        BENCH_SPECS
 
 /* ---- printing ---- */
 
@@ -110,10 +106,9 @@ typedef struct bench_run {
 
 typedef struct bench_kind {
     const command *command;
-    option_taker take;
     const bench_column *columns;
-    /* Checks all options before anything starts; may be NULL. */
-    int (*check)(const void *options, failure *why);
+    /* Checks and completes the options before anything starts; may be NULL. */
+    int (*check)(void *options, failure *why);
     void (*write_title)(const void *options, int n_ranks, char *title, size_t capacity);
     /* Measures one grid and passes rows to BENCH_ROW(). Collective, with the same result on all ranks. */
     int (*run_grid)(bench_run *run, const void *options, grid_size size, failure *why);

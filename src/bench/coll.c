@@ -9,7 +9,7 @@
 #include "bench/coll.h"
 
 #define MAX_BYTES ((int64_t)1 << 40)
-enum { ANY_AXIS = -1, ANY_KIND = -1 };
+enum { ANY_AXIS = -1, ANY_KIND = QDR_N_COLL_KINDS };
 
 typedef struct coll_options {
     bench_options shared;
@@ -18,62 +18,25 @@ typedef struct coll_options {
     int caller_memory;
 } coll_options;
 
-enum { OPTION_KIND, OPTION_AXIS, OPTION_MIN_BYTES, OPTION_MAX_BYTES, OPTION_FACTOR, OPTION_MEMORY, OPTION_SHARED };
+#define AT(member) .at = offsetof(coll_options, member)
+/* In the order of qdr_coll_kind; then ANY_KIND. */
+#define KIND_WORDS "all-gather|reduce-scatter|all-reduce|broadcast|all-to-all|send-recv|all"
 
 static const option_spec specs[] = {
-    {"kind", 0, "KIND", "all-reduce (default), all-gather, reduce-scatter, broadcast, all-to-all, send-recv or all"},
-    {"axis", 0, "AXIS", "x, y, z or d; default: each axis with more than one rank"},
-    {"min-bytes", 'b', "BYTES", "first size, such as 8 or 64K; default 1K"},
-    {"max-bytes", 'e', "BYTES", "last size; default 16M"},
-    {"factor", 'f', "N", "factor from each size to the next; default 4"},
-    {"memory", 0, "WHOSE", "buffers from library (default, qdr_mem_alloc) or caller (malloc)"},
+    {"kind", 0, "KIND", "all-reduce (default), all-gather, reduce-scatter, broadcast, all-to-all, send-recv or all",
+     OPTION_CHOICE, AT(kind), .words = KIND_WORDS},
+    {"axis", 0, "AXIS", "x, y, z or d; default: each axis with more than one rank", OPTION_CHOICE, AT(axis),
+     .words = "x|y|z|d"},
+    {"min-bytes", 'b', "BYTES", "first size, such as 8 or 64K; default 1K", OPTION_BYTES, AT(min_bytes),
+     .max = MAX_BYTES},
+    {"max-bytes", 'e', "BYTES", "last size; default 16M", OPTION_BYTES, AT(max_bytes), .max = MAX_BYTES},
+    {"factor", 'f', "N", "factor from each size to the next; default 4", OPTION_COUNT, AT(factor), 2, 1 << 20},
+    {"memory", 0, "WHOSE", "buffers from library (default, qdr_mem_alloc) or caller (malloc)", OPTION_CHOICE,
+     AT(caller_memory), .words = "library|caller"},
     BENCH_SPECS,
 };
 
-/* ---- options ---- */
-
-static int take_kind(const char *value, int *kind, failure *why)
-{
-    *kind = ANY_KIND;
-    if (strcmp(value, "all") == 0) return EXIT_OK;
-    for (*kind = 0; *kind < QDR_N_COLL_KINDS; ++*kind)
-        if (strcmp(value, qdr_coll_kind_name((qdr_coll_kind)*kind)) == 0) return EXIT_OK;
-    return fail(why, EXIT_USAGE,
-                "--kind '%s': a kind is all-reduce, all-gather, reduce-scatter, broadcast, "
-                "all-to-all, send-recv or all",
-                value);
-}
-
-static int take_axis(const char *value, int *axis, failure *why)
-{
-    const char *place = *value && !value[1] ? strchr("xyzd", *value) : NULL;
-    if (!place) return fail(why, EXIT_USAGE, "--axis '%s': an axis is x, y, z or d", value);
-    *axis = (int)(place - "xyzd");
-    return EXIT_OK;
-}
-
-static int take_memory(const char *value, int *is_callers, failure *why)
-{
-    *is_callers = strcmp(value, "caller") == 0;
-    if (*is_callers || strcmp(value, "library") == 0) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "--memory '%s': use library or caller", value);
-}
-
-static int take_option(int index, const char *value, void *user, failure *why)
-{
-    coll_options *options = user;
-    switch (index) {
-    case OPTION_KIND: return take_kind(value, &options->kind, why);
-    case OPTION_AXIS: return take_axis(value, &options->axis, why);
-    case OPTION_MIN_BYTES: return option_bytes("min-bytes", value, MAX_BYTES, &options->min_bytes, why);
-    case OPTION_MAX_BYTES: return option_bytes("max-bytes", value, MAX_BYTES, &options->max_bytes, why);
-    case OPTION_FACTOR: return option_integer("factor", value, 2, 1 << 20, &options->factor, why);
-    case OPTION_MEMORY: return take_memory(value, &options->caller_memory, why);
-    default: return bench_take(index - OPTION_SHARED, value, &options->shared, why);
-    }
-}
-
-static int check_options(const void *user, failure *why)
+static int check_options(void *user, failure *why)
 {
     const coll_options *options = user;
     if (options->min_bytes <= options->max_bytes) return EXIT_OK;
@@ -216,7 +179,6 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 
 static const bench_kind kind = {
     .command = &command_bench_coll,
-    .take = take_option,
     .columns = columns,
     .check = check_options,
     .write_title = write_title,

@@ -11,23 +11,11 @@ typedef struct gemm_options {
     int backward;
 } gemm_options;
 
-enum { OPTION_BACKWARD = N_PRODUCT_EXTENTS, OPTION_SHARED };
-
 static const option_spec specs[] = {
-    PRODUCT_EXTENT_SPECS,
-    {"backward", 0, NULL, "also time dX and dW"},
+    PRODUCT_EXTENT_SPECS(gemm_options),
+    {"backward", 0, NULL, "also time dX and dW", OPTION_FLAG, .at = offsetof(gemm_options, backward)},
     BENCH_PRODUCT_SPECS,
 };
-
-static int take_option(int index, const char *value, void *user, failure *why)
-{
-    gemm_options *options = user;
-    if (index < N_PRODUCT_EXTENTS) return product_take_extent(index, value, &options->extents, why);
-    switch (index) {
-    case OPTION_BACKWARD: options->backward = 1; return EXIT_OK;
-    default: return bench_take_product(index - OPTION_SHARED, value, &options->shared, why);
-    }
-}
 
 static const bench_column columns[] = {
     {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
@@ -52,7 +40,7 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
              "# times of the slowest rank; limit: each rank's products alone, alternating with the "
              "others; share: median of limit / time\n",
              (long long)options->extents.m, (long long)options->extents.n, (long long)options->extents.k,
-             qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout), n_ranks,
+             qdr_dtype_name(options->shared.dtype), layout_word(options->shared.layout), n_ranks,
              n_ranks == 1 ? "" : "s");
 }
 
@@ -67,7 +55,7 @@ static void print_pass(bench_run *run, const gemm_options *options, const char *
         BENCH_TEXT(product_pass_text(pass)),
         PRODUCT_EXTENT_VALUES(options->extents),
         BENCH_TEXT(qdr_dtype_name(options->shared.dtype)),
-        BENCH_TEXT(bench_layout_text(options->shared.layout)),
+        BENCH_TEXT(layout_word(options->shared.layout)),
         BENCH_NUMBER(qdr_context_size(run->ctx)),
         BENCH_TIME_VALUES(times),
         BENCH_NUMBER(1e-9 * flops / times.median),
@@ -105,7 +93,6 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 
 static const bench_kind kind = {
     .command = &command_bench_gemm,
-    .take = take_option,
     .columns = columns,
     .write_title = write_title,
     .run_grid = run_grid,

@@ -15,56 +15,33 @@ typedef struct layer_options {
     qdr_machine machine;
 } layer_options;
 
-enum {
-    OPTION_HIDDEN,
-    OPTION_HEADS,
-    OPTION_CONTEXT,
-    OPTION_SEQUENCES,
-    OPTION_LAYERS,
-    OPTION_BATCH_PARTS,
-    OPTION_MACHINE,
-    OPTION_SHARED
-};
+#define AT(member) .at = offsetof(layer_options, member)
 
 static const option_spec specs[] = {
-    {"hidden", 0, "N", "hidden size; the MLP is four times as wide; default 512"},
-    {"heads", 0, "N", "attention heads; must divide --hidden; default 8"},
-    {"context", 0, "N", "tokens per sequence; default 256"},
-    {"sequences", 0, "N", "sequences over all ranks; default 4"},
-    {"layers", 0, "N", "number of transformer layers; default 1"},
-    {"batch-parts", 0, "N", "parts of a rank's sequences (needs x or y > 1, rows replicated); default 1"},
-    {"machine", 0, "M", "a machine's name or file: also print the predicted time"},
+    {"hidden", 0, "N", "hidden size; the MLP is four times as wide; default 512", OPTION_COUNT, AT(hidden), 1, 1 << 20},
+    {"heads", 0, "N", "attention heads; must divide --hidden; default 8", OPTION_COUNT, AT(n_heads), 1, 1 << 16},
+    {"context", 0, "N", "tokens per sequence; default 256", OPTION_COUNT, AT(context), 1, 1 << 20},
+    {"sequences", 0, "N", "sequences over all ranks; default 4", OPTION_COUNT, AT(n_sequences), 1, 1 << 20},
+    {"layers", 0, "N", "number of transformer layers; default 1", OPTION_COUNT, AT(n_layers), 1, 1024},
+    {"batch-parts", 0, "N", "parts of a rank's sequences (needs x or y > 1, rows replicated); default 1", OPTION_COUNT,
+     AT(n_batch_parts), 1, 16},
+    {"machine", 0, "M", "a machine's name or file: also print the predicted time", OPTION_MACHINE, AT(machine_name)},
     BENCH_PRODUCT_SPECS,
 };
 
-static int take_option(int index, const char *value, void *user, failure *why)
+static int check_options(void *user, failure *why)
 {
     layer_options *options = user;
-    switch (index) {
-    case OPTION_HIDDEN: return option_integer("hidden", value, 1, 1 << 20, &options->hidden, why);
-    case OPTION_HEADS: return option_integer("heads", value, 1, 1 << 16, &options->n_heads, why);
-    case OPTION_CONTEXT: return option_integer("context", value, 1, 1 << 20, &options->context, why);
-    case OPTION_SEQUENCES: return option_integer("sequences", value, 1, 1 << 20, &options->n_sequences, why);
-    case OPTION_LAYERS: return option_integer("layers", value, 1, 1024, &options->n_layers, why);
-    case OPTION_BATCH_PARTS: return option_integer("batch-parts", value, 1, 16, &options->n_batch_parts, why);
-    case OPTION_MACHINE:
-        options->machine_name = value;
-        return fail_status(why, qdr_machine_load(value, &options->machine));
-    default: return bench_take_product(index - OPTION_SHARED, value, &options->shared, why);
-    }
-}
-
-static int check_options(const void *user, failure *why)
-{
-    const layer_options *options = user;
     const int64_t hidden = options->hidden, n_heads = options->n_heads;
     if (options->machine_name && (options->shared.n_panels || options->n_batch_parts != 1))
         return fail(why, EXIT_USAGE,
                     "bench layer: --machine predicts panels that are chosen by cost, and one part "
                     "of the batch; leave --panels and --batch-parts out");
-    if (hidden % n_heads == 0) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "bench layer: %lld heads do not divide --hidden %lld; use %lld", (long long)n_heads,
-                (long long)hidden, (long long)((hidden / n_heads + 1) * n_heads));
+    if (hidden % n_heads != 0)
+        return fail(why, EXIT_USAGE, "bench layer: %lld heads do not divide --hidden %lld; use %lld",
+                    (long long)n_heads, (long long)hidden, (long long)((hidden / n_heads + 1) * n_heads));
+    return options->machine_name ? fail_status(why, qdr_machine_load(options->machine_name, &options->machine))
+                                 : EXIT_OK;
 }
 
 /* ---- rows ---- */
@@ -104,7 +81,7 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
              "%s",
              (long long)options->n_layers, options->n_layers == 1 ? "" : "s", (long long)options->hidden,
              (long long)options->n_heads, (long long)options->n_sequences, (long long)options->context,
-             qdr_dtype_name(options->shared.dtype), bench_layout_text(options->shared.layout), n_ranks,
+             qdr_dtype_name(options->shared.dtype), layout_word(options->shared.layout), n_ranks,
              n_ranks == 1 ? "" : "s",
              options->machine_name ? "# model: what --machine says of both; error: model / median - 1\n" : "");
 }
@@ -272,7 +249,7 @@ static void print_pass(bench_run *run, const layer_options *options, const char 
         BENCH_NUMBER(options->n_layers),
         BENCH_NUMBER(options->n_batch_parts),
         BENCH_TEXT(qdr_dtype_name(options->shared.dtype)),
-        BENCH_TEXT(bench_layout_text(options->shared.layout)),
+        BENCH_TEXT(layout_word(options->shared.layout)),
         BENCH_NUMBER(qdr_context_size(run->ctx)),
         BENCH_TIME_VALUES(overlapped),
         BENCH_TIME_VALUES(serial),
@@ -311,7 +288,6 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 
 static const bench_kind kind = {
     .command = &command_bench_layer,
-    .take = take_option,
     .columns = columns,
     .check = check_options,
     .write_title = write_title,

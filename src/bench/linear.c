@@ -11,25 +11,12 @@ typedef struct linear_options {
     int transposed, bias;
 } linear_options;
 
-enum { OPTION_TRANSPOSED = N_PRODUCT_EXTENTS, OPTION_BIAS, OPTION_SHARED };
-
 static const option_spec specs[] = {
-    PRODUCT_EXTENT_SPECS,
-    {"transposed", 0, NULL, "swap x and y"},
-    {"bias", 0, NULL, "add a bias"},
+    PRODUCT_EXTENT_SPECS(linear_options),
+    {"transposed", 0, NULL, "swap x and y", OPTION_FLAG, .at = offsetof(linear_options, transposed)},
+    {"bias", 0, NULL, "add a bias", OPTION_FLAG, .at = offsetof(linear_options, bias)},
     BENCH_PRODUCT_SPECS,
 };
-
-static int take_option(int index, const char *value, void *user, failure *why)
-{
-    linear_options *options = user;
-    if (index < N_PRODUCT_EXTENTS) return product_take_extent(index, value, &options->extents, why);
-    switch (index) {
-    case OPTION_TRANSPOSED: options->transposed = 1; return EXIT_OK;
-    case OPTION_BIAS: options->bias = 1; return EXIT_OK;
-    default: return bench_take_product(index - OPTION_SHARED, value, &options->shared, why);
-    }
-}
 
 #define TRAFFIC_COLUMNS(axis)                                                                                          \
     {axis "_bytes", axis " sends", "(MB)", VALUE_REAL, 9, 1e-6, 3},                                                    \
@@ -72,9 +59,8 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
              "# an axis sends: per pass, the rank that sends most; takes: its collectives, hidden "
              "or not\n",
              options->bias ? " + b" : "", (long long)options->extents.m, (long long)options->extents.n,
-             (long long)options->extents.k, qdr_dtype_name(options->shared.dtype),
-             bench_layout_text(options->shared.layout), options->transposed ? ", transposed" : "", n_ranks,
-             n_ranks == 1 ? "" : "s");
+             (long long)options->extents.k, qdr_dtype_name(options->shared.dtype), layout_word(options->shared.layout),
+             options->transposed ? ", transposed" : "", n_ranks, n_ranks == 1 ? "" : "s");
 }
 
 /* ---- what each axis sends ---- */
@@ -123,7 +109,7 @@ static void print_pass(bench_run *run, const linear_options *options, const char
         BENCH_TEXT(product_pass_text(pass)),
         PRODUCT_EXTENT_VALUES(options->extents),
         BENCH_TEXT(qdr_dtype_name(options->shared.dtype)),
-        BENCH_TEXT(bench_layout_text(options->shared.layout)),
+        BENCH_TEXT(layout_word(options->shared.layout)),
         BENCH_NUMBER(options->transposed),
         BENCH_NUMBER(options->bias),
         BENCH_NUMBER(qdr_context_size(run->ctx)),
@@ -187,7 +173,6 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 
 static const bench_kind kind = {
     .command = &command_bench_linear,
-    .take = take_option,
     .columns = columns,
     .write_title = write_title,
     .run_grid = run_grid,

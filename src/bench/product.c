@@ -6,17 +6,6 @@
 
 #include "common/reference.h"
 
-#define MAX_EXTENT ((int64_t)1 << 40)
-
-int product_take_extent(int index, const char *value, product_extents *extents, failure *why)
-{
-    switch (index) {
-    case 0: return option_integer("rows", value, 0, MAX_EXTENT, &extents->m, why);
-    case 1: return option_integer("outputs", value, 1, MAX_EXTENT, &extents->n, why);
-    default: return option_integer("inputs", value, 1, MAX_EXTENT, &extents->k, why);
-    }
-}
-
 void product_fill(void *data, int64_t n_elems, qdr_dtype dtype)
 {
     for (int64_t i = 0; i < n_elems; i++) element_write(dtype, data, i, (double)(i % 7 + 1) * 0.125);

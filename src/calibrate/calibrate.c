@@ -18,35 +18,18 @@ typedef struct calibrate_options {
     bench_format format;
 } calibrate_options;
 
-enum { OPTION_OUT, OPTION_FORCE, OPTION_NAME, OPTION_QUICK, OPTION_LOCAL, OPTION_THREADS, OPTION_JSON, OPTION_HELP };
+#define AT(member) .at = offsetof(calibrate_options, member)
 
 static const option_spec specs[] = {
-    {"out", 'o', "FILE", "the machine file to write; default machine.json"},
-    {"force", 0, NULL, "replace FILE if it exists"},
-    {"name", 0, "NAME", "the machine's name; default: the file's name without .json"},
-    {"quick", 0, NULL, "few and small samples: takes seconds, gives rough constants"},
-    {"local", 0, "P", "run P ranks as threads of one process, without MPI"},
-    {"threads", 0, "N", "BLAS threads per rank; default: cores / ranks"},
-    {"json", 0, NULL, "print all samples and errors as one JSON object"},
-    {"help", 'h', NULL, "print this help"},
-    {NULL, 0, NULL, NULL},
+    {"out", 'o', "FILE", "the machine file to write; default machine.json", OPTION_TEXT, AT(path)},
+    {"force", 0, NULL, "replace FILE if it exists", OPTION_FLAG, AT(may_replace)},
+    {"name", 0, "NAME", "the machine's name; default: the file's name without .json", OPTION_TEXT, AT(name)},
+    {"quick", 0, NULL, "few and small samples: takes seconds, gives rough constants", OPTION_FLAG, AT(is_quick)},
+    {"local", 0, "P", "run P ranks as threads of one process, without MPI", OPTION_COUNT, AT(n_local), 1, 1024},
+    {"threads", 0, "N", "BLAS threads per rank; default: cores / ranks", OPTION_COUNT, AT(n_threads), 1, 1024},
+    {"json", 0, NULL, "print all samples and errors as one JSON object", OPTION_VALUE, AT(format), FORMAT_JSON},
+    OPTIONS_END,
 };
-
-static int take_option(int index, const char *value, void *user, failure *why)
-{
-    calibrate_options *options = user;
-    switch (index) {
-    case OPTION_OUT: options->path = value; break;
-    case OPTION_FORCE: options->may_replace = 1; break;
-    case OPTION_NAME: options->name = value; break;
-    case OPTION_QUICK: options->is_quick = 1; break;
-    case OPTION_LOCAL: return option_integer("local", value, 1, 1024, &options->n_local, why);
-    case OPTION_THREADS: return option_integer("threads", value, 1, 1024, &options->n_threads, why);
-    case OPTION_JSON: options->format = FORMAT_JSON; break;
-    default: break;
-    }
-    return EXIT_OK;
-}
 
 /* ---- the machine before measuring ---- */
 
@@ -216,8 +199,8 @@ static int run(int argc, char **argv)
     calibrate_options options = {.path = "machine.json"};
     failure why = {0};
     int code = EXIT_FAILED;
-    if (options_read(argc, argv, specs, take_option, &options, &why)) return fail_print_once(&why);
-    if (options.name && (!*options.name || strlen(options.name) >= QDR_MAX_NAME)) {
+    if (options_read(argc, argv, specs, &options, NULL, &why)) return fail_print_once(&why);
+    if (options.name && strlen(options.name) >= QDR_MAX_NAME) {
         fail(&why, EXIT_USAGE, "calibrate: --name '%s': use a name of 1 to %d characters", options.name,
              QDR_MAX_NAME - 1);
         return fail_print_once(&why);

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+const char *program_name = "quadrille";
+
 int fail(failure *why, int code, const char *format, ...)
 {
     if (why->code) return why->code;
@@ -16,14 +18,14 @@ int fail(failure *why, int code, const char *format, ...)
     return code;
 }
 
-static int exit_code_of(qdr_status status)
+int exit_code_of(qdr_status status)
 {
     switch (status) {
     case QDR_ERR_ARGUMENT:
     case QDR_ERR_SHAPE:
     case QDR_ERR_DTYPE: return EXIT_USAGE;
     case QDR_ERR_MEMORY: return EXIT_NOTHING_FITS;
-    default: return EXIT_FAILED;
+    default: return status < 0 ? EXIT_FAILED : EXIT_OK;
     }
 }
 
@@ -46,6 +48,6 @@ int fail_loading(failure *why, qdr_status status)
 
 int fail_print(const failure *why)
 {
-    fprintf(stderr, "quadrille: %s\n", why->sentence);
+    fprintf(stderr, "%s: %s\n", program_name, why->sentence);
     return why->code;
 }

@@ -22,8 +22,12 @@ int fail(failure *why, int code, const char *format, ...) __attribute__((format(
 int fail_status(failure *why, qdr_status status);
 /* The same where all but running out of memory is the fault of a name or file that the user gave. */
 int fail_loading(failure *why, qdr_status status);
+/* The exit code for a status. */
+int exit_code_of(qdr_status status);
 /* Gives all ranks the failure of the lowest rank that has one; returns its code. Collective. */
 int fail_together(failure *why, qdr_context *ctx);
+/* How this program is named in messages: "quadrille", unless it is set. */
+extern const char *program_name;
 /* Prints "quadrille: sentence" to standard error. Returns the code. */
 int fail_print(const failure *why);
 /* The same, printed by rank 0 for all ranks; printed by each rank if ranks are missing, since rank 0 may be one of

@@ -1,16 +1,153 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads and prints option tables; numbers, grids and orders as text. */
+/* Reads and prints option tables. */
 #include "common/options.h"
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
+#include <quadrille/data.h>
 #include <quadrille/names.h>
+#include <quadrille/types.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SUGGESTED = 3 };
+enum { MAX_SUGGESTED = 3, MAX_FILES = 8, PATH_BYTES = 4096 };
 #define FIRST_CODE 1000 /* getopt's codes for long options: larger than any character */
+
+const option_spec json_option[] = {{"json", 0, NULL, "print one JSON object", .kind = OPTION_FLAG}, OPTIONS_END};
+
+/* ---- values ---- */
+
+static int take_whole(const option_spec *spec, const char *value, int64_t *number, failure *why)
+{
+    char *end;
+    errno = 0;
+    *number = strtoll(value, &end, 10);
+    if (end != value && !*end && !errno && (double)*number >= spec->min && (double)*number <= spec->max) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "--%s '%s': a whole number from %.0f to %.0f is needed", spec->name, value, spec->min,
+                spec->max);
+}
+
+static int take_int(const option_spec *spec, const char *value, int *number, failure *why)
+{
+    int64_t wide;
+    if (take_whole(spec, value, &wide, why)) return why->code;
+    *number = (int)wide;
+    return EXIT_OK;
+}
+
+static int take_real(const option_spec *spec, const char *value, double *number, failure *why)
+{
+    char *end;
+    *number = strtod(value, &end);
+    if (end != value && !*end && *number >= spec->min && *number <= spec->max) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "--%s '%s': a number from %g to %g is needed", spec->name, value, spec->min,
+                spec->max);
+}
+
+static int take_bytes(const option_spec *spec, const char *value, int64_t *bytes, failure *why)
+{
+    static const char letters[] = "KMG";
+    char *end;
+    errno = 0;
+    const int64_t number = strtoll(value, &end, 10), max = (int64_t)spec->max;
+    const char *letter = *end ? strchr(letters, *end) : NULL;
+    const int shift = letter ? 10 * (int)(letter - letters + 1) : 0;
+    if (end == value || errno || (*end && (!letter || end[1])) || number < 1 || number > max >> shift)
+        return fail(why, EXIT_USAGE, "--%s '%s': a number of bytes from 1 to %lldG is needed, such as 8, 64K or 16M",
+                    spec->name, value, (long long)(max >> 30));
+    *bytes = number << shift;
+    return EXIT_OK;
+}
+
+static const char *words_of(const option_spec *spec) { return spec->words ? spec->words : spec->argument; }
+
+static int take_choice(const option_spec *spec, const char *value, int *chosen, failure *why)
+{
+    char text[160] = "";
+    const char *word = words_of(spec);
+    for (int i = 0;; i++) {
+        const size_t length = strcspn(word, "|"), used = strlen(text);
+        *chosen = i;
+        if (strlen(value) == length && strncmp(value, word, length) == 0) return EXIT_OK;
+        const int is_last = !word[length];
+        snprintf(text + used, sizeof text - used, "%s%.*s", !i ? "" : is_last ? " or " : ", ", (int)length, word);
+        if (is_last) return fail(why, EXIT_USAGE, "--%s '%s': use %s", spec->name, value, text);
+        word += length + 1;
+    }
+}
+
+static int take_dtype(const option_spec *spec, const char *value, qdr_dtype *dtype, failure *why)
+{
+    int chosen, type = 0;
+    if (take_choice(spec, value, &chosen, why)) return why->code;
+    while (strcmp(value, qdr_dtype_name((qdr_dtype)type)) != 0) type++;
+    *dtype = (qdr_dtype)type;
+    return EXIT_OK;
+}
+
+static int take_grid(const option_spec *spec, const char *value, grid_size *size, failure *why)
+{
+    int axes[4];
+    const char *at = value;
+    int64_t n_ranks = 1, max = (int64_t)spec->max;
+    *size = (grid_size){-1, 0, 0, 0};
+    if (spec->words && strcmp(value, spec->words) == 0) return EXIT_OK;
+    for (int i = 0; i < 4; i++) {
+        char *end;
+        errno = 0;
+        const long long number = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : -1;
+        if (number < 1 || number > max || errno || *end != (i < 3 ? 'x' : 0) || (n_ranks *= number) > max)
+            return fail(why, EXIT_USAGE,
+                        "--%s '%s': a grid is GXxGYxGZxGD, four numbers from 1 whose product is at most %lld, such as "
+                        "2x2x1x1%s%s",
+                        spec->name, value, (long long)max, spec->words ? ", or " : "", spec->words ? spec->words : "");
+        axes[i] = (int)number;
+        at = end + 1;
+    }
+    *size = (grid_size){axes[0], axes[1], axes[2], axes[3]};
+    return EXIT_OK;
+}
+
+static int take_text(const option_spec *spec, const char *value, const char **text, failure *why)
+{
+    *text = value;
+    return *value ? EXIT_OK : fail(why, EXIT_USAGE, "--%s: its %s is empty", spec->name, spec->argument);
+}
+
+static int take_order(const option_spec *spec, const char *value, const char **order, failure *why)
+{
+    int is_permutation = strlen(value) == 4;
+    for (const char *axis = "xyzd"; *axis; axis++) is_permutation &= strchr(value, *axis) != NULL;
+    *order = value;
+    if (is_permutation) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "--%s '%s': must be a permutation of xyzd, fastest axis first", spec->name, value);
+}
+
+static int take_value(const option_spec *spec, const char *value, void *user, failure *why)
+{
+    void *to = (char *)user + spec->at;
+    switch (spec->kind) {
+    case OPTION_VALUE: *(int *)to = (int)spec->min; break;
+    case OPTION_INT: return take_int(spec, value, to, why);
+    case OPTION_COUNT: return take_whole(spec, value, to, why);
+    case OPTION_REAL: return take_real(spec, value, to, why);
+    case OPTION_BYTES: return take_bytes(spec, value, to, why);
+    case OPTION_CHOICE: return take_choice(spec, value, to, why);
+    case OPTION_DTYPE: return take_dtype(spec, value, to, why);
+    case OPTION_GRID: return take_grid(spec, value, to, why);
+    case OPTION_ORDER: return take_order(spec, value, to, why);
+    case OPTION_OTHER: return spec->take(value, user, why);
+    case OPTION_FLAG: *(int *)to = 1; break;
+    case OPTION_HELP:
+    case OPTION_HEADING: break;
+    default: return take_text(spec, value, to, why);
+    }
+    return EXIT_OK;
+}
+
+/* ---- reading ---- */
 
 /* The two tables for getopt_long. */
 typedef struct getopt_tables {
@@ -20,12 +157,13 @@ typedef struct getopt_tables {
 
 static void make_tables(const option_spec *specs, getopt_tables *tables)
 {
-    size_t n_letters = 0;
+    size_t n_options = 0, n_letters = 0;
     memset(tables, 0, sizeof *tables);
     tables->letters[n_letters++] = ':';
     for (int i = 0; specs[i].name && i < MAX_OPTIONS; i++) {
+        if (specs[i].kind == OPTION_HEADING) continue;
         const int has_argument = specs[i].argument ? required_argument : no_argument;
-        tables->options[i] = (struct option){specs[i].name, has_argument, NULL, FIRST_CODE + i};
+        tables->options[n_options++] = (struct option){specs[i].name, has_argument, NULL, FIRST_CODE + i};
         if (!specs[i].letter) continue;
         tables->letters[n_letters++] = specs[i].letter;
         if (specs[i].argument) tables->letters[n_letters++] = ':';
@@ -38,14 +176,6 @@ static int index_of(const option_spec *specs, int code)
     int index = 0;
     while (specs[index].letter != code) index++;
     return index;
-}
-
-/* The command line that prints this command's help. */
-static const char *help_words(const char *command, char words[64])
-{
-    const int is_main = strcmp(command, "quadrille") == 0;
-    snprintf(words, 64, "quadrille %s%s--help", is_main ? "" : command, is_main ? "" : " ");
-    return words;
 }
 
 void suggest(const char *typed, const char *const names[], int n_names, char *text, size_t bytes)
@@ -64,31 +194,46 @@ static void suggest_option(const option_spec *specs, const char *typed, char *te
     const char *names[MAX_OPTIONS];
     int n = 0;
     snprintf(word, sizeof word, "%.*s", (int)strcspn(typed, "="), typed);
-    for (; specs[n].name && n < MAX_OPTIONS; n++) {
-        snprintf(dashed[n], NAME_BYTES, "--%s", specs[n].name);
+    for (; specs->name && n < MAX_OPTIONS; specs++) {
+        if (specs->kind == OPTION_HEADING) continue;
+        snprintf(dashed[n], NAME_BYTES, "--%s", specs->name);
         names[n] = dashed[n];
+        n++;
     }
     suggest(word, names, n, text, bytes);
 }
 
-/* Reports what getopt rejected: a missing argument, an unexpected argument, or an unknown option. */
-static int fail_option(char **argv, int code, const option_spec *specs, failure *why)
+/* Fails with "COMMAND: what 'text'...; see PROGRAM COMMAND --help"; a program without commands is not named twice. */
+static int refuse(const char *command, const char *what, const char *text, const char *more, failure *why)
 {
-    char words[64];
-    const char *text = argv[optind - 1];
-    help_words(argv[0], words);
-    if (code == ':') return fail(why, EXIT_USAGE, "%s: option '%s' needs a value; see %s", argv[0], text, words);
-    if (optopt >= FIRST_CODE)
-        return fail(why, EXIT_USAGE, "%s: option '--%s' takes no value; see %s", argv[0],
-                    specs[optopt - FIRST_CODE].name, words);
-    if (optopt) return fail(why, EXIT_USAGE, "%s: unknown option '-%c'; see %s", argv[0], optopt, words);
-    char meant[SUGGESTION_BYTES];
-    suggest_option(specs, text, meant, sizeof meant);
-    return fail(why, EXIT_USAGE, "%s: unknown or ambiguous option '%s'%s; see %s", argv[0], text, meant, words);
+    const int is_program = strcmp(command, program_name) == 0;
+    return fail(why, EXIT_USAGE, "%s%s%s '%s'%s; see %s%s%s --help", is_program ? "" : command, is_program ? "" : ": ",
+                what, text, more, program_name, is_program ? "" : " ", is_program ? "" : command);
 }
 
-int options_read_word(int argc, char **argv, const option_spec *specs, option_taker take, void *user, const char **word,
-                      failure *why)
+/* Reports what getopt rejected: a missing argument, an unexpected argument, or an unknown option. */
+static int refuse_option(char **argv, int code, const option_spec *specs, failure *why)
+{
+    char meant[SUGGESTION_BYTES];
+    const char *text = argv[optind - 1];
+    if (code == ':') return refuse(argv[0], "option", text, " needs a value", why);
+    if (optopt >= FIRST_CODE) {
+        snprintf(meant, sizeof meant, "--%s", specs[optopt - FIRST_CODE].name);
+        return refuse(argv[0], "option", meant, " takes no value", why);
+    }
+    if (optopt) return refuse(argv[0], "unknown option", (char[]){'-', (char)optopt, '\0'}, "", why);
+    suggest_option(specs, text, meant, sizeof meant);
+    return refuse(argv[0], "unknown or ambiguous option", text, meant, why);
+}
+
+int options_want_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return 1;
+    return 0;
+}
+
+int options_read(int argc, char **argv, const option_spec *specs, void *user, const char **operand, failure *why)
 {
     getopt_tables tables;
     make_tables(specs, &tables);
@@ -97,26 +242,24 @@ int options_read_word(int argc, char **argv, const option_spec *specs, option_ta
     for (;;) {
         const int code = getopt_long(argc, argv, tables.letters, tables.options, NULL);
         if (code == -1) break;
-        if (code == '?' || code == ':') return fail_option(argv, code, specs, why);
-        if (take(index_of(specs, code), optarg, user, why)) return why->code;
+        if (code == '?' || code == ':') return refuse_option(argv, code, specs, why);
+        if (take_value(&specs[index_of(specs, code)], optarg, user, why)) return why->code;
     }
-    if (word && optind < argc) *word = argv[optind++];
-    if (optind == argc) return EXIT_OK;
-    char words[64];
-    return fail(why, EXIT_USAGE, "%s: unexpected argument '%s'; see %s", argv[0], argv[optind],
-                help_words(argv[0], words));
+    if (operand && optind < argc) *operand = argv[optind++];
+    return optind == argc ? EXIT_OK : refuse(argv[0], "unexpected argument", argv[optind], "", why);
 }
 
-int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user, failure *why)
-{
-    return options_read_word(argc, argv, specs, take, user, NULL, why);
-}
+/* ---- help ---- */
 
 void options_print(const option_spec *specs)
 {
-    puts("\nOptions:");
+    if (specs->kind != OPTION_HEADING) puts("\nOptions:");
     for (; specs->name; specs++) {
         char left[64], letter[8] = "    ";
+        if (specs->kind == OPTION_HEADING) {
+            printf("\n%s:\n", specs->name);
+            continue;
+        }
         if (specs->letter) snprintf(letter, sizeof letter, "-%c, ", specs->letter);
         snprintf(left, sizeof left, "%s--%s%s%s", letter, specs->name, specs->argument ? " " : "",
                  specs->argument ? specs->argument : "");
@@ -124,83 +267,56 @@ void options_print(const option_spec *specs)
     }
 }
 
-int option_integer(const char *name, const char *value, int64_t min, int64_t max, int64_t *number, failure *why)
+/* ---- words ---- */
+
+const char *layout_word(qdr_layout layout) { return layout == QDR_SCATTERED ? "scattered" : "replicated"; }
+
+/* ---- files ---- */
+
+/* A file named on the command line. */
+typedef struct named_file {
+    char option[64], path[PATH_BYTES];
+} named_file;
+
+/* The file that an option names, and its use. 0: none. A machine's name that is unknown is reported later. */
+static int file_use(const option_spec *spec, const void *user, named_file *file, qdr_file_use *use)
 {
-    char *end;
-    errno = 0;
-    const long long parsed = strtoll(value, &end, 10);
-    if (end == value || *end || errno || parsed < min || parsed > max)
-        return fail(why, EXIT_USAGE, "--%s '%s': a whole number from %lld to %lld is needed", name, value,
-                    (long long)min, (long long)max);
-    *number = parsed;
-    return EXIT_OK;
+    if (spec->kind < OPTION_MACHINE || spec->kind > OPTION_LOG) return 0;
+    const char *value = *(const char *const *)((const char *)user + spec->at);
+    if (!value) return 0;
+    const int is_machine = spec->kind == OPTION_MACHINE;
+    if (is_machine && qdr_data_find("machines", value, file->path, PATH_BYTES) != QDR_OK) return 0;
+    snprintf(file->option, sizeof file->option, "--%s", spec->name);
+    *use = (qdr_file_use){file->option, is_machine ? file->path : value,
+                          spec->kind == OPTION_OUTPUT ? QDR_FILE_WRITTEN
+                          : spec->kind == OPTION_LOG  ? QDR_FILE_LOG
+                                                      : QDR_FILE_READ};
+    return 1;
 }
 
-int option_bytes(const char *name, const char *value, int64_t max, int64_t *bytes, failure *why)
+int options_check_files(const option_spec *specs, const void *user, const qdr_file_use *operand, int n_ranks,
+                        failure *why)
 {
-    static const char letters[] = "KMG";
-    char *end;
-    errno = 0;
-    const long long parsed = strtoll(value, &end, 10);
-    const char *letter = *end ? strchr(letters, *end) : NULL;
-    const int shift = letter ? 10 * (int)(letter - letters + 1) : 0;
-    if (end == value || errno || (*end && (!letter || end[1])) || parsed < 1 || parsed > max >> shift)
-        return fail(why, EXIT_USAGE, "--%s '%s': a number of bytes from 1 to %lldG is needed, such as 8, 64K or 16M",
-                    name, value, (long long)(max >> 30));
-    *bytes = parsed << shift;
-    return EXIT_OK;
+    qdr_file_use uses[MAX_FILES + 1];
+    named_file files[MAX_FILES];
+    int n = 0;
+    if (operand && operand->path) uses[n++] = *operand;
+    for (int n_files = 0; specs->name && n_files < MAX_FILES; specs++)
+        if (file_use(specs, user, &files[n_files], &uses[n])) n_files++, n++;
+    return fail_status(why, qdr_files_check(uses, n, n_ranks));
 }
 
-int option_grid(const char *name, const char *value, grid_size *size, failure *why)
-{
-    return option_large_grid(name, value, 1024, size, why);
-}
-
-int option_large_grid(const char *name, const char *value, int64_t max, grid_size *size, failure *why)
-{
-    int axes[4];
-    const char *at = value;
-    int64_t n_ranks = 1;
-    for (int i = 0; i < 4; i++) {
-        char *end;
-        errno = 0;
-        const long long number = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : -1;
-        if (number < 1 || number > max || errno || *end != (i < 3 ? 'x' : 0) || (n_ranks *= number) > max)
-            return fail(why, EXIT_USAGE,
-                        "--%s '%s': a grid is GXxGYxGZxGD, four numbers from 1 whose product is at "
-                        "most %lld, such as 2x2x1x1",
-                        name, value, (long long)max);
-        axes[i] = (int)number;
-        at = end + 1;
-    }
-    *size = (grid_size){axes[0], axes[1], axes[2], axes[3]};
-    return EXIT_OK;
-}
+/* ---- grids ---- */
 
 int grid_ranks(grid_size size) { return size.x * size.y * size.z * size.d; }
-
-int option_order(const char *name, const char *value, failure *why)
-{
-    int is_permutation = strlen(value) == 4;
-    for (const char *axis = "xyzd"; *axis; axis++) is_permutation &= strchr(value, *axis) != NULL;
-    if (is_permutation) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "--%s '%s': must be a permutation of xyzd, fastest axis first", name, value);
-}
 
 int grid_check_ranks(const char *command, grid_size size, int n_ranks, failure *why)
 {
     const int n_needed = grid_ranks(size);
     if (n_ranks == n_needed) return EXIT_OK;
     return fail(why, EXIT_USAGE,
-                "%s: grid %dx%dx%dx%d has %d ranks, but %d %s started: use mpiexec -n %d, or "
+                "%s%sgrid %dx%dx%dx%d has %d ranks, but %d %s started: use mpiexec -n %d, or "
                 "--local %d",
-                command, size.x, size.y, size.z, size.d, n_needed, n_ranks, n_ranks == 1 ? "was" : "were", n_needed,
-                n_needed);
-}
-
-int option_layout(const char *name, const char *value, qdr_layout *layout, failure *why)
-{
-    *layout = strcmp(value, "scattered") == 0 ? QDR_SCATTERED : QDR_REPLICATED;
-    if (*layout == QDR_SCATTERED || strcmp(value, "replicated") == 0) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "--%s '%s': a layout is replicated or scattered", name, value);
+                command, *command ? ": " : "", size.x, size.y, size.z, size.d, n_needed, n_ranks,
+                n_ranks == 1 ? "was" : "were", n_needed, n_needed);
 }

@@ -1,56 +1,84 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Command line: one table of options per command, which getopt reads, --help prints and a test compares with the man
- * page. */
+ * page. The examples use it, too. */
 #ifndef QUADRILLE_SRC_COMMON_OPTIONS_H
 #define QUADRILLE_SRC_COMMON_OPTIONS_H
 
 #include <quadrille/matrix.h>
+#include <quadrille/output.h>
+#include <stddef.h>
 
 #include "common/failure.h"
+
+/* How a value is read, and the type of the member that takes it. */
+typedef enum option_kind {
+    OPTION_HELP, /* nothing: main() looks for it first */
+    OPTION_FLAG, /* int: 1 if given */
+    OPTION_VALUE, /* int: `min` if given */
+    OPTION_INT, /* int from min to max */
+    OPTION_COUNT, /* int64_t from min to max */
+    OPTION_REAL, /* double from min to max */
+    OPTION_BYTES, /* int64_t from 1 to max; the suffixes K, M and G multiply it by 2^10, 2^20 and 2^30 */
+    OPTION_CHOICE, /* int, or an enum from 0: the position among `words` */
+    OPTION_DTYPE, /* qdr_dtype: its name, one of `words` */
+    OPTION_GRID, /* grid_size with at most `max` ranks; or `words`, a single one: x is -1 */
+    OPTION_ORDER, /* const char *: a permutation of xyzd */
+    OPTION_TEXT, /* const char * */
+    OPTION_MACHINE, /* const char *: a machine's name, or its file */
+    OPTION_INPUT, /* const char *: a file that is read */
+    OPTION_OUTPUT, /* const char *: a file that is written */
+    OPTION_LOG, /* const char *: a file as by QDR_OUTPUT_LOG */
+    OPTION_OTHER, /* what `take` stores */
+    OPTION_HEADING /* no option: `name` is printed above the options that follow */
+} option_kind;
 
 typedef struct option_spec {
     const char *name; /* long name; NULL ends the table */
     char letter; /* short name; 0: none */
     const char *argument; /* "FILE"; NULL: takes none */
     const char *help; /* one line */
+    option_kind kind;
+    size_t at; /* offset of the member in the options' struct */
+    double min, max;
+    const char *words; /* "first|second"; NULL: those of `argument` */
+    int (*take)(const char *value, void *user, failure *why);
 } option_spec;
 
-#define MAX_OPTIONS 24
+/* The last entries of a table. */
+#define OPTIONS_END                                                                                                    \
+    {"help", 'h', NULL, "print this help", .kind = OPTION_HELP}, { .name = NULL }
 
-/* Receives one option; index is its position in the table. */
-typedef int (*option_taker)(int index, const char *value, void *user, failure *why);
+/* The table of a command whose only option is --json; its struct is an int. */
+extern const option_spec json_option[];
 
-/* Reads all arguments of the command argv[0]. Only options are allowed. Returns 0 or EXIT_USAGE. */
-int options_read(int argc, char **argv, const option_spec *specs, option_taker take, void *user, failure *why);
-/* The same, but allows one operand in any position; without one, *word stays unchanged. */
-int options_read_word(int argc, char **argv, const option_spec *specs, option_taker take, void *user, const char **word,
-                      failure *why);
+#define MAX_OPTIONS 48
+/* Words of a qdr_layout, and of the types that layers compute in. */
+#define LAYOUT_WORDS "replicated|scattered"
+const char *layout_word(qdr_layout layout);
+#define DTYPE_WORDS "f32|f64|bf16|f16"
+
+/* Whether --help or -h is among the arguments. */
+int options_want_help(int argc, char **argv);
+/* Reads all arguments of the command argv[0] into the struct `user`. One operand is allowed in any position, unless
+ * `operand` is NULL; without one, *operand stays unchanged. Returns 0 or EXIT_USAGE. */
+int options_read(int argc, char **argv, const option_spec *specs, void *user, const char **operand, failure *why);
+/* Prints the table to standard output. */
+void options_print(const option_spec *specs);
+/* Checks that no file named by an option is written where another, or `operand` (NULL: none), is used. n_ranks as for
+ * qdr_files_check(). */
+int options_check_files(const option_spec *specs, const void *user, const qdr_file_use *operand, int n_ranks,
+                        failure *why);
+
 /* " (did you mean a, b?)" with the names closest to what was typed; "" if none is close. */
 enum { SUGGESTION_BYTES = 160 };
 void suggest(const char *typed, const char *const names[], int n_names, char *text, size_t bytes);
-/* Prints the table to standard output. */
-void options_print(const option_spec *specs);
-
-/* A whole number from min to max. `name` is the option's name. */
-int option_integer(const char *name, const char *value, int64_t min, int64_t max, int64_t *number, failure *why);
-
-/* A number of bytes from 1 to max; the suffixes K, M and G multiply it by 2^10, 2^20 and 2^30. */
-int option_bytes(const char *name, const char *value, int64_t max, int64_t *bytes, failure *why);
 
 /* The ranks along x, y, z and d. */
 typedef struct grid_size {
     int x, y, z, d;
 } grid_size;
-/* "2x2x1x1", each from 1 to 1024, and the product too. */
-int option_grid(const char *name, const char *value, grid_size *size, failure *why);
-/* The same for ranks that need not be started: the product is at most `max`. */
-int option_large_grid(const char *name, const char *value, int64_t max, grid_size *size, failure *why);
 int grid_ranks(grid_size size);
-/* Checks that as many ranks were started as the grid has; the message begins with `command`. */
+/* Checks that as many ranks were started as the grid has; the message begins with `command`, unless that is empty. */
 int grid_check_ranks(const char *command, grid_size size, int n_ranks, failure *why);
-/* "replicated" or "scattered". */
-int option_layout(const char *name, const char *value, qdr_layout *layout, failure *why);
-/* A permutation of xyzd. */
-int option_order(const char *name, const char *value, failure *why);
 
 #endif

@@ -9,12 +9,32 @@
 
 /* ---- the network and the machine ---- */
 
-int subject_set(subject *asked, const char *setting, failure *why)
+int subject_set(const char *setting, void *user, failure *why)
 {
+    subject *asked = user;
     if (asked->n_settings == MAX_SETTINGS)
         return fail(why, EXIT_USAGE, "--set: more than %d settings; write a machine file", MAX_SETTINGS);
     asked->settings[asked->n_settings++] = setting;
     return EXIT_OK;
+}
+
+int subject_set_memory(const char *value, void *user, failure *why)
+{
+    double *bytes = &((subject *)user)->memory_bytes;
+    static const char letters[] = "KMGT";
+    char *end;
+    const double number = strtod(value, &end);
+    const char *letter = *end ? strchr(letters, *end) : NULL;
+    const int power = letter ? (int)(letter - letters) + 1 : 0;
+    *bytes = number * pow(1024, power);
+    if (end != value && !*end && *bytes >= 1 && *bytes < 0x1p20)
+        return fail(why, EXIT_USAGE, "--mem %s is %s byte%s; is %sG meant?", value, value, *bytes > 1 ? "s" : "",
+                    value);
+    if (end != value && (!*end || (letter && !end[1])) && *bytes >= 1 && *bytes <= 0x1p60) return EXIT_OK;
+    return fail(why, EXIT_USAGE,
+                "--mem '%s': a number of bytes is needed, optionally with the suffix K, M, G or T (2^10 to 2^40), such "
+                "as 80G or 79.15G",
+                value);
 }
 
 int subject_network(const subject *asked, const char *command, qdr_network *network, failure *why)
@@ -84,49 +104,13 @@ int subject_machine(const subject *asked, const char *command, qdr_machine *mach
 
 /* ---- words of the command line ---- */
 
-int option_memory(const char *name, const char *value, double *bytes, failure *why)
+const char *recompute_word(qdr_recompute recompute)
 {
-    static const char letters[] = "KMGT";
-    char *end;
-    const double number = strtod(value, &end);
-    const char *letter = *end ? strchr(letters, *end) : NULL;
-    const int power = letter ? (int)(letter - letters) + 1 : 0;
-    *bytes = number * pow(1024, power);
-    if (end != value && !*end && *bytes >= 1 && *bytes < 0x1p20)
-        return fail(why, EXIT_USAGE, "--%s %s is %s byte%s; is %sG meant?", name, value, value, *bytes > 1 ? "s" : "",
-                    value);
-    if (end != value && (!*end || (letter && !end[1])) && *bytes >= 1 && *bytes <= 0x1p60) return EXIT_OK;
-    return fail(why, EXIT_USAGE,
-                "--%s '%s': a number of bytes is needed, optionally with the suffix K, M, G or T (2^10 to 2^40), such "
-                "as 80G or 79.15G",
-                name, value);
+    static const char *const words[] = {"none", "attention", "full"};
+    return words[recompute];
 }
-
-static const char *const recompute_words[] = {"none", "attention", "full"};
-
-int option_recompute(const char *name, const char *value, qdr_recompute *recompute, failure *why)
-{
-    for (int i = 0; i <= QDR_RECOMPUTE_FULL; i++) {
-        *recompute = (qdr_recompute)i;
-        if (strcmp(value, recompute_words[i]) == 0) return EXIT_OK;
-    }
-    return fail(why, EXIT_USAGE, "--%s '%s': use none, attention or full", name, value);
-}
-
-const char *recompute_word(qdr_recompute recompute) { return recompute_words[recompute]; }
-
-const char *layout_word(qdr_layout layout) { return layout == QDR_SCATTERED ? "scattered" : "replicated"; }
 
 const qdr_dtype compute_dtypes[N_COMPUTE_DTYPES] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
-
-int option_compute_dtype(const char *name, const char *value, qdr_dtype *dtype, failure *why)
-{
-    for (int i = 0; i < N_COMPUTE_DTYPES; i++) {
-        *dtype = compute_dtypes[i];
-        if (strcmp(value, qdr_dtype_name(compute_dtypes[i])) == 0) return EXIT_OK;
-    }
-    return fail(why, EXIT_USAGE, "--%s '%s': a type is f32, f64, bf16 or f16", name, value);
-}
 
 /* A number of ranks or "all", ending at `end`. 0: neither. */
 static int read_parts(const char *text, const char *end)
@@ -139,7 +123,7 @@ static int read_parts(const char *text, const char *end)
     return stop == end && !errno && number <= QDR_MAX_SEARCH_RANKS ? (int)number : 0;
 }
 
-int option_levels(const char *name, const char *value, levels *parts, failure *why)
+int levels_read(const char *value, levels *parts, failure *why)
 {
     static const struct {
         const char *word;
@@ -156,10 +140,11 @@ int option_levels(const char *name, const char *value, levels *parts, failure *w
         parts->optimizer = read_parts(comma + 1, value + strlen(value));
     }
     if (parts->gradient && parts->optimizer) return EXIT_OK;
-    return fail(why, EXIT_USAGE,
-                "--%s '%s': levels are the numbers of ranks over which gradients and optimizer state are partitioned, "
-                "GP,OP, each a number or all, such as 8,all; or none, zero1, zero2, zero3",
-                name, value);
+    return fail(
+        why, EXIT_USAGE,
+        "--levels '%s': levels are the numbers of ranks over which gradients and optimizer state are partitioned, "
+        "GP,OP, each a number or all, such as 8,all; or none, zero1, zero2, zero3",
+        value);
 }
 
 /* ---- results ---- */

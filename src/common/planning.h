@@ -20,8 +20,10 @@ typedef struct subject {
     int n_settings;
 } subject;
 
-/* Stores a setting, which is checked once the machine is known. */
-int subject_set(subject *asked, const char *setting, failure *why);
+/* Takers of options, whose struct begins with a subject: --set, which is checked once the machine is known, and --mem,
+ * such as "80G" or "79.15G", where K, M, G and T are 2^10 to 2^40. */
+int subject_set(const char *setting, void *user, failure *why);
+int subject_set_memory(const char *value, void *user, failure *why);
 /* Loads the network; error messages begin with `command`. */
 int subject_network(const subject *asked, const char *command, qdr_network *network, failure *why);
 /* Loads the machine and applies the requested changes. */
@@ -29,16 +31,12 @@ int subject_machine(const subject *asked, const char *command, qdr_machine *mach
 
 /* ---- words ---- */
 
-/* "80G" or "79.15G": K, M, G and T are 2^10 to 2^40. */
-int option_memory(const char *name, const char *value, double *bytes, failure *why);
-/* "none", "attention" or "full". */
-int option_recompute(const char *name, const char *value, qdr_recompute *recompute, failure *why);
+/* Words of a qdr_recompute. */
+#define RECOMPUTE_WORDS "none|attention|full"
 const char *recompute_word(qdr_recompute recompute);
 /* The types that layers compute in: "f32", "f64", "bf16" or "f16". */
 enum { N_COMPUTE_DTYPES = 4 };
 extern const qdr_dtype compute_dtypes[N_COMPUTE_DTYPES];
-int option_compute_dtype(const char *name, const char *value, qdr_dtype *dtype, failure *why);
-const char *layout_word(qdr_layout layout);
 
 /* Numbers of ranks over which gradients and optimizer state are partitioned; -1: z·d, 0: z. */
 typedef struct levels {
@@ -46,7 +44,11 @@ typedef struct levels {
     int is_zero3; /* weights are partitioned over the same ranks: d is 1 */
 } levels;
 /* "GP,OP", each a number or "all"; "none", "zero1", "zero2" or "zero3". */
-int option_levels(const char *name, const char *value, levels *parts, failure *why);
+#define LEVELS_WORDS "zero1|zero2|zero3"
+#define LEVELS_HELP                                                                                                    \
+    "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, such as 8,all; or none (the "       \
+    "default), zero1, zero2, zero3"
+int levels_read(const char *value, levels *parts, failure *why);
 
 /* ---- results ---- */
 

@@ -8,13 +8,6 @@
 
 #include "common/command.h"
 
-enum { OPTION_JSON };
-static const option_spec specs[] = {
-    {"json", 0, NULL, "print one JSON object"},
-    {"help", 'h', NULL, "print this help"},
-    {NULL, 0, NULL, NULL},
-};
-
 /* ---- findings ---- */
 
 static doctor_finding *next_finding(doctor_report *report)
@@ -112,22 +105,17 @@ static int find_all(doctor_report *report, failure *why)
     return why->code;
 }
 
-static int take_option(int index, const char *value, void *user, failure *why)
-{
-    (void)value, (void)why;
-    if (index == OPTION_JSON) *(int *)user = 1;
-    return EXIT_OK;
-}
-
 static int run(int argc, char **argv)
 {
     static doctor_report report; /* static because it is large */
     int is_json = 0;
     failure why = {0};
-    if (options_read(argc, argv, specs, take_option, &is_json, &why)) return fail_print(&why);
+    if (options_read(argc, argv, json_option, &is_json, NULL, &why)) return fail_print(&why);
     if (!find_all(&report, &why)) {
-        const int good = is_json ? doctor_write_json(stdout, &report) : doctor_print(stdout, &report);
-        if (!good) fail(&why, EXIT_FAILED, "doctor: standard output cannot be written");
+        if (is_json)
+            doctor_print_json(&report, &why);
+        else
+            doctor_print(stdout, &report);
     }
     const int n_broken = doctor_count(&report, DOCTOR_BROKEN);
     free(report.findings);
@@ -146,7 +134,7 @@ const command command_doctor = {
             "and checks the results. Each finding is ok, a note (it works but could be better) or broken (it exists\n"
             "but does not work), with a remedy. Exits with 1 if anything is broken; having no GPU is fine. MPI is\n"
             "not initialised: under a launcher each process reports on its own node.",
-    .options = specs,
+    .options = json_option,
     .examples = "  quadrille doctor\n"
                 "  quadrille doctor --json > doctor.json\n"
                 "  srun -N 2 --ntasks-per-node=1 quadrille doctor\n",

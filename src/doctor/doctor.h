@@ -8,6 +8,8 @@
 #include <quadrille/topo.h>
 #include <stdio.h>
 
+#include "common/failure.h"
+
 typedef enum doctor_state {
     DOCTOR_GOOD, /* nothing to do */
     DOCTOR_NOTE, /* works, but could be better */
@@ -75,9 +77,9 @@ double doctor_limit_now(const doctor_limit *limit);
 void doctor_for_variables(const doctor_report *report, void (*see)(const char *name, const char *value, void *user),
                           void *user);
 
-/* text.c, json.c. Return whether everything could be written. */
-int doctor_print(FILE *file, const doctor_report *report);
-int doctor_write_json(FILE *file, const doctor_report *report);
+/* text.c, json.c */
+void doctor_print(FILE *file, const doctor_report *report);
+int doctor_print_json(const doctor_report *report, failure *why);
 int doctor_count(const doctor_report *report, doctor_state state);
 const char *doctor_state_name(doctor_state state); /* "ok", "note", "broken" */
 /* "80.0 GiB", "64 KiB"; without decimals if it is whole. */

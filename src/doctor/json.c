@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Findings and the underlying numbers as one JSON object: null for what is unknown or unlimited. */
-#include <jansson.h>
 #include <math.h>
 #include <quadrille/version.h>
 
+#include "common/json.h"
 #include "doctor/doctor.h"
 
 /* Text from the environment and from drivers need not be UTF-8. */
@@ -82,7 +82,7 @@ static void set_variable(const char *name, const char *value, void *object)
     json_object_set_new(object, name, text(value));
 }
 
-int doctor_write_json(FILE *file, const doctor_report *report)
+int doctor_print_json(const doctor_report *report, failure *why)
 {
     const int n_broken = doctor_count(report, DOCTOR_BROKEN);
     json_t *environment = json_object();
@@ -92,7 +92,5 @@ int doctor_write_json(FILE *file, const doctor_report *report)
                                "gpu_status", qdr_status_name(report->gpus.status), "versions", versions(&report->gpus),
                                "gpus", gpus(&report->gpus), "gpu_links", links(report->topo), "limits", limits(),
                                "environment", environment, "findings", findings(report));
-    const int good = object && json_dumpf(object, file, JSON_INDENT(1)) == 0 && fputc('\n', file) != EOF;
-    json_decref(object);
-    return good;
+    return write_json(object, JSON_INDENT(1), "doctor", why);
 }

@@ -23,7 +23,7 @@ static void print_total(FILE *file, const doctor_report *report)
     fprintf(file, "; %d note%s\n", n_notes, n_notes == 1 ? "" : "s");
 }
 
-int doctor_print(FILE *file, const doctor_report *report)
+void doctor_print(FILE *file, const doctor_report *report)
 {
     const char *group = "";
     if (report->topo) fprintf(file, "%s\n", report->topo->host);
@@ -33,5 +33,4 @@ int doctor_print(FILE *file, const doctor_report *report)
         print_finding(file, &report->findings[i]);
     }
     print_total(file, report);
-    return !ferror(file);
 }

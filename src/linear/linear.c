@@ -10,35 +10,6 @@
 #include "linear/files.h"
 #include "linear/results.h"
 
-enum {
-    OPTION_X,
-    OPTION_W,
-    OPTION_B,
-    OPTION_DY,
-    OPTION_GRID,
-    OPTION_LAYOUT,
-    OPTION_TRANSPOSED,
-    OPTION_ORDER,
-    OPTION_LOCAL,
-    OPTION_OUT,
-    OPTION_HELP
-};
-
-static const option_spec specs[] = {
-    {"x", 0, "FILE", "input X, [M, K]: NumPy, little-endian float16, float32 or float64, C order"},
-    {"w", 0, "FILE", "weight W, [N, K], as in PyTorch: Y = X W^T + b"},
-    {"b", 0, "FILE", "bias b, [N]; default: zero"},
-    {"dy", 0, "FILE", "gradient of Y, [M, N]"},
-    {"grid", 0, "GXxGYxGZxGD", "ranks along x, y, z and d, such as 2x2x1x1"},
-    {"layout", 0, "LAYOUT", "rows of X and Y: replicated (default) or scattered"},
-    {"transposed", 0, NULL, "swap x and y: K over y, N over x"},
-    {"order", 0, "ORDER", "axis order, fastest first; default xyzd"},
-    {"local", 0, "P", "run P ranks as threads instead of under mpiexec"},
-    {"out", 0, "DIR", "folder for y.npy, dx.npy, dw.npy and db.npy; created if needed"},
-    {"help", 'h', NULL, "print this help"},
-    {NULL, 0, NULL, NULL},
-};
-
 typedef struct linear_options {
     const char *paths[N_FILES];
     grid_size grid;
@@ -47,29 +18,27 @@ typedef struct linear_options {
     const char *order, *out;
     int64_t n_local; /* 0: ranks are started by mpiexec */
 } linear_options;
+#define AT(member) .at = offsetof(linear_options, member)
 
-static int take_option(int index, const char *value, void *user, failure *why)
-{
-    linear_options *options = user;
-    switch (index) {
-    case OPTION_X: options->paths[FILE_X] = value; break;
-    case OPTION_W: options->paths[FILE_W] = value; break;
-    case OPTION_B: options->paths[FILE_B] = value; break;
-    case OPTION_DY: options->paths[FILE_DY] = value; break;
-    case OPTION_GRID: return option_grid("grid", value, &options->grid, why);
-    case OPTION_LAYOUT: return option_layout("layout", value, &options->layout, why);
-    case OPTION_TRANSPOSED: options->transposed = 1; break;
-    case OPTION_ORDER: options->order = value; return option_order("order", value, why);
-    case OPTION_LOCAL: return option_integer("local", value, 1, 1024, &options->n_local, why);
-    case OPTION_OUT: options->out = value; break;
-    default: break;
-    }
-    return EXIT_OK;
-}
+static const option_spec specs[] = {
+    {"x", 0, "FILE", "input X, [M, K]: NumPy, little-endian float16, float32 or float64, C order", OPTION_INPUT,
+     AT(paths[FILE_X])},
+    {"w", 0, "FILE", "weight W, [N, K], as in PyTorch: Y = X W^T + b", OPTION_INPUT, AT(paths[FILE_W])},
+    {"b", 0, "FILE", "bias b, [N]; default: zero", OPTION_INPUT, AT(paths[FILE_B])},
+    {"dy", 0, "FILE", "gradient of Y, [M, N]", OPTION_INPUT, AT(paths[FILE_DY])},
+    {"grid", 0, "GXxGYxGZxGD", "ranks along x, y, z and d, such as 2x2x1x1", OPTION_GRID, AT(grid), .max = 1024},
+    {"layout", 0, "LAYOUT", "rows of X and Y: replicated (default) or scattered", OPTION_CHOICE, AT(layout),
+     .words = LAYOUT_WORDS},
+    {"transposed", 0, NULL, "swap x and y: K over y, N over x", OPTION_FLAG, AT(transposed)},
+    {"order", 0, "ORDER", "axis order, fastest first; default xyzd", OPTION_ORDER, AT(order)},
+    {"local", 0, "P", "run P ranks as threads instead of under mpiexec", OPTION_COUNT, AT(n_local), 1, 1024},
+    {"out", 0, "DIR", "folder for y.npy, dx.npy, dw.npy and db.npy; created if needed", OPTION_TEXT, AT(out)},
+    OPTIONS_END,
+};
 
 static int read_options(int argc, char **argv, linear_options *options, failure *why)
 {
-    if (options_read(argc, argv, specs, take_option, options, why)) return why->code;
+    if (options_read(argc, argv, specs, options, NULL, why)) return why->code;
     const struct {
         int is_given;
         const char *name;

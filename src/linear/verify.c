@@ -12,22 +12,11 @@
 #include "common/planning.h"
 #include "common/reference.h"
 
-enum { OPTION_N, OPTION_SEED, OPTION_DTYPE, OPTION_CASES, OPTION_HELP };
-
-static const option_spec specs[] = {
-    {"ranks", 'n', "P", "number of local ranks; every grid of P ranks is tried; 1 to 64, default 4"},
-    {"seed", 0, "S", "seed of shapes and values; default 1"},
-    {"dtype", 0, "TYPE", "f32, f64, bf16, f16 or all (default)"},
-    {"cases", 0, "N", "random layers per grid, layout and type; default 8"},
-    {"help", 'h', NULL, "print this help"},
-    {NULL, 0, NULL, NULL},
-};
-
 #define MAX_GRIDS 1024 /* more than any number of up to 64 ranks has */
 
 typedef struct verify_options {
     int64_t n_ranks, seed, n_cases;
-    int use_dtype[N_COMPUTE_DTYPES];
+    int dtype; /* position in compute_dtypes; past the last: all */
     int n_sizes;
     grid_size sizes[MAX_GRIDS];
     /* One element for each rank's worst error: ranks are threads, and the check should not rely on what it checks. */
@@ -35,24 +24,16 @@ typedef struct verify_options {
     int n_wrong; /* rows of the table that failed; written by rank 0 */
 } verify_options;
 
-static int take_dtype(const char *value, verify_options *options, failure *why)
-{
-    int is_known = 0;
-    for (int i = 0; i < N_COMPUTE_DTYPES; i++) {
-        options->use_dtype[i] = strcmp(value, "all") == 0 || strcmp(value, qdr_dtype_name(compute_dtypes[i])) == 0;
-        is_known |= options->use_dtype[i];
-    }
-    return is_known ? EXIT_OK : fail(why, EXIT_USAGE, "--dtype '%s': a type is f32, f64, bf16, f16 or all", value);
-}
+#define AT(member) .at = offsetof(verify_options, member)
 
-static int take_option(int index, const char *value, void *user, failure *why)
-{
-    verify_options *options = user;
-    if (index == OPTION_N) return option_integer("ranks", value, 1, 64, &options->n_ranks, why);
-    if (index == OPTION_SEED) return option_integer("seed", value, 0, INT64_MAX, &options->seed, why);
-    if (index == OPTION_CASES) return option_integer("cases", value, 1, 1000000, &options->n_cases, why);
-    return index == OPTION_DTYPE ? take_dtype(value, options, why) : EXIT_OK;
-}
+static const option_spec specs[] = {
+    {"ranks", 'n', "P", "number of local ranks; every grid of P ranks is tried; 1 to 64, default 4", OPTION_COUNT,
+     AT(n_ranks), 1, 64},
+    {"seed", 0, "S", "seed of shapes and values; default 1", OPTION_COUNT, AT(seed), 0, 1e18},
+    {"dtype", 0, "TYPE", "f32, f64, bf16, f16 or all (default)", OPTION_CHOICE, AT(dtype), .words = DTYPE_WORDS "|all"},
+    {"cases", 0, "N", "random layers per grid, layout and type; default 8", OPTION_COUNT, AT(n_cases), 1, 1000000},
+    OPTIONS_END,
+};
 
 /* One row of the table. */
 typedef struct table_row {
@@ -117,6 +98,11 @@ static int run_row(qdr_grid *grid, verify_options *options, table_row *row, fail
     return EXIT_OK;
 }
 
+static int is_chosen(const verify_options *options, int type)
+{
+    return options->dtype == type || options->dtype == N_COMPUTE_DTYPES;
+}
+
 static int run_grid(qdr_context *ctx, verify_options *options, int index, failure *why)
 {
     const grid_size size = options->sizes[index];
@@ -124,7 +110,7 @@ static int run_grid(qdr_context *ctx, verify_options *options, int index, failur
     const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d};
     if (fail_status(why, qdr_grid_create(ctx, &opts, &grid))) return why->code;
     for (int type = 0; type < N_COMPUTE_DTYPES; type++)
-        for (int layout = 0; layout < 2 && options->use_dtype[type] && !why->code; layout++) {
+        for (int layout = 0; layout < 2 && is_chosen(options, type) && !why->code; layout++) {
             table_row row = {
                 .size = size, .grid_index = index, .layout = (qdr_layout)layout, .dtype = compute_dtypes[type]};
             run_row(grid, options, &row, why);
@@ -161,9 +147,9 @@ static int run_all(verify_options *options, failure *why)
 
 static int run(int argc, char **argv)
 {
-    verify_options options = {.n_ranks = 4, .seed = 1, .n_cases = 8, .use_dtype = {1, 1, 1, 1}};
+    verify_options options = {.n_ranks = 4, .seed = 1, .n_cases = 8, .dtype = N_COMPUTE_DTYPES};
     failure why = {0};
-    if (options_read(argc, argv, specs, take_option, &options, &why)) return fail_print(&why);
+    if (options_read(argc, argv, specs, &options, NULL, &why)) return fail_print(&why);
     const int code = run_all(&options, &why);
     if (why.code) return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
     if (code) return code;

@@ -1,88 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `quadrille mem`: the memory of a rank, term by term, and the parameters of a model. Starts no ranks. */
-#include <jansson.h>
 #include <string.h>
 
 #include "common/command.h"
+#include "common/json.h"
 #include "common/planning.h"
-
-enum {
-    OPTION_RANKS,
-    OPTION_GRID,
-    OPTION_BATCH,
-    OPTION_MICRO_BATCH,
-    OPTION_SEQ,
-    OPTION_DTYPE,
-    OPTION_LAYOUT,
-    OPTION_RECOMPUTE,
-    OPTION_LEVELS,
-    OPTION_MACHINE,
-    OPTION_JSON,
-    OPTION_HELP
-};
-
-static const option_spec specs[] = {
-    {"ranks", 'n', "P", "number of ranks, 1 to 1048576; default: that of the grid, or 1"},
-    {"grid", 0, "GRID", "GXxGYxGZxGD; default 1x1x1xP"},
-    {"batch", 0, "B", "sequences per step, over all ranks; default: one per rank"},
-    {"micro-batch", 0, "N",
-     "sequences per forward pass in each group of ranks with the same z and d; "
-     "default: all"},
-    {"seq", 0, "S", "tokens per sequence; default: the model's context"},
-    {"dtype", 0, "TYPE", "f32, f64, bf16 (default) or f16"},
-    {"layout", 0, "LAYOUT", "replicated (default) or scattered"},
-    {"recompute", 0, "WHAT", "none (default), attention or full"},
-    {"levels", 0, "GP,OP",
-     "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, such as 8,all; or none (the "
-     "default), zero1, zero2, zero3"},
-    {"machine", 0, "M", "include this machine's reserve and attention, and say whether it fits"},
-    {"json", 0, NULL, "print one JSON object"},
-    {"help", 'h', NULL, "print this help"},
-    {NULL, 0, NULL, NULL},
-};
 
 typedef struct mem_options {
     subject asked;
-    int64_t n_ranks;
-    int has_grid, as_json;
+    int n_ranks;
+    int as_json;
     grid_size grid;
     levels parts;
     qdr_plan plan;
 } mem_options;
 
-static int take_option(int index, const char *value, void *user, failure *why)
+static int take_levels(const char *value, void *user, failure *why)
 {
-    mem_options *options = user;
-    qdr_plan *plan = &options->plan;
-    switch (index) {
-    case OPTION_RANKS: return option_integer("ranks", value, 1, QDR_MAX_SEARCH_RANKS, &options->n_ranks, why);
-    case OPTION_GRID:
-        options->has_grid = 1;
-        return option_large_grid("grid", value, QDR_MAX_SEARCH_RANKS, &options->grid, why);
-    case OPTION_BATCH: return option_integer("batch", value, 1, 1 << 30, &plan->batch, why);
-    case OPTION_MICRO_BATCH: return option_integer("micro-batch", value, 1, 1 << 30, &plan->micro_batch, why);
-    case OPTION_SEQ: return option_integer("seq", value, 1, 1 << 30, &plan->sequence, why);
-    case OPTION_DTYPE: return option_compute_dtype("dtype", value, &plan->dtype, why);
-    case OPTION_LAYOUT: return option_layout("layout", value, &plan->layout, why);
-    case OPTION_RECOMPUTE: return option_recompute("recompute", value, &plan->recompute, why);
-    case OPTION_LEVELS: return option_levels("levels", value, &options->parts, why);
-    case OPTION_MACHINE: options->asked.machine = value; return EXIT_OK;
-    default: options->as_json = 1; return EXIT_OK;
-    }
+    return levels_read(value, &((mem_options *)user)->parts, why);
 }
+
+#define AT(member) .at = offsetof(mem_options, member)
+
+static const option_spec specs[] = {
+    {"ranks", 'n', "P", "number of ranks, 1 to 1048576; default: that of the grid, or 1", OPTION_INT, AT(n_ranks), 1,
+     QDR_MAX_SEARCH_RANKS},
+    {"grid", 0, "GRID", "GXxGYxGZxGD; default 1x1x1xP", OPTION_GRID, AT(grid), .max = QDR_MAX_SEARCH_RANKS},
+    {"batch", 0, "B", "sequences per step, over all ranks; default: one per rank", OPTION_COUNT, AT(plan.batch), 1,
+     1 << 30},
+    {"micro-batch", 0, "N",
+     "sequences per forward pass in each group of ranks with the same z and d; "
+     "default: all",
+     OPTION_COUNT, AT(plan.micro_batch), 1, 1 << 30},
+    {"seq", 0, "S", "tokens per sequence; default: the model's context", OPTION_COUNT, AT(plan.sequence), 1, 1 << 30},
+    {"dtype", 0, "TYPE", "f32, f64, bf16 (default) or f16", OPTION_DTYPE, AT(plan.dtype), .words = DTYPE_WORDS},
+    {"layout", 0, "LAYOUT", "replicated (default) or scattered", OPTION_CHOICE, AT(plan.layout), .words = LAYOUT_WORDS},
+    {"recompute", 0, "WHAT", "none (default), attention or full", OPTION_CHOICE, AT(plan.recompute),
+     .words = RECOMPUTE_WORDS},
+    {"levels", 0, "GP,OP", LEVELS_HELP, OPTION_OTHER, .take = take_levels, .words = LEVELS_WORDS},
+    {"machine", 0, "M", "include this machine's reserve and attention, and say whether it fits", OPTION_MACHINE,
+     AT(asked.machine)},
+    {"json", 0, NULL, "print one JSON object", OPTION_FLAG, AT(as_json)},
+    OPTIONS_END,
+};
 
 /* The grid and everything derived from it. */
 static int make_plan(mem_options *options, failure *why)
 {
     qdr_plan *plan = &options->plan;
     const int zero3 = options->parts.is_zero3;
-    const int n_ranks = (int)(options->n_ranks ? options->n_ranks : 1);
-    if (!options->has_grid) options->grid = zero3 ? (grid_size){1, 1, n_ranks, 1} : (grid_size){1, 1, 1, n_ranks};
+    const int n_ranks = options->n_ranks ? options->n_ranks : 1;
+    if (!options->grid.x) options->grid = zero3 ? (grid_size){1, 1, n_ranks, 1} : (grid_size){1, 1, 1, n_ranks};
     const int n_grid = grid_ranks(options->grid);
     if (options->n_ranks && n_grid != options->n_ranks)
-        return fail(why, EXIT_USAGE, "mem: --grid %dx%dx%dx%d has %d ranks, but -n is %lld; leave one of them out",
-                    options->grid.x, options->grid.y, options->grid.z, options->grid.d, n_grid,
-                    (long long)options->n_ranks);
+        return fail(why, EXIT_USAGE, "mem: --grid %dx%dx%dx%d has %d ranks, but -n is %d; leave one of them out",
+                    options->grid.x, options->grid.y, options->grid.z, options->grid.d, n_grid, options->n_ranks);
     if (zero3 && options->grid.d > 1)
         return fail(why, EXIT_USAGE, "mem: --levels zero3 has d = 1, but --grid says d = %d", options->grid.d);
     plan->x = options->grid.x;
@@ -198,17 +170,12 @@ static json_t *json_of_answer(const mem_answer *answer)
 static int print_json(const mem_answer *answer, failure *why)
 {
     json_t *object = json_of_answer(answer);
-    if (object && answer->options->asked.machine) {
+    if (answer->options->asked.machine) {
         json_object_set_new(object, "machine", json_string(answer->machine.name));
         json_object_set_new(object, "headroom_bytes",
                             json_integer((json_int_t)(answer->machine.memory_bytes - answer->result.memory_bytes)));
     }
-    if (!object || json_dumpf(object, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER) != 0)
-        fail(why, EXIT_FAILED, "mem: the answer could not be written as JSON");
-    else
-        putchar('\n');
-    json_decref(object);
-    return why->code;
+    return write_json(object, JSON_INDENT(2), "mem", why);
 }
 
 static int make_answer(mem_options *options, failure *why)
@@ -234,8 +201,7 @@ static int run(int argc, char **argv)
 {
     mem_options options = {.plan = {.version = QDR_OPTS_INIT, .dtype = QDR_BF16}};
     failure why = {0};
-    if (!options_read_word(argc, argv, specs, take_option, &options, &options.asked.network, &why))
-        make_answer(&options, &why);
+    if (!options_read(argc, argv, specs, &options, &options.asked.network, &why)) make_answer(&options, &why);
     return why.code ? fail_print(&why) : EXIT_OK;
 }
 

@@ -176,9 +176,9 @@ static int fail_none(const plan_answer *answer, const plan_none *none, failure *
 static void print_none(plan_answer *answer, const plan_none *none, const failure *why)
 {
     failure another = {0};
-    if (answer->options->format == PLAN_JSON) {
+    if (answer->options->as_json) {
         plan_print_none_json(answer, none, why->sentence);
-    } else if (answer->options->has_why_not) {
+    } else if (answer->options->why_not.x) {
         if (plan_print_why_not(stdout, answer, answer->options->why_not, &another)) fputs(another.sentence, stdout);
         putchar('\n');
     }

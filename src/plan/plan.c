@@ -11,67 +11,10 @@
 #include "common/command.h"
 #include "common/files.h"
 
-enum {
-    OPTION_RANKS,
-    OPTION_MACHINE,
-    OPTION_BATCH,
-    OPTION_SEQ,
-    OPTION_RANKS_PER_NODE,
-    OPTION_MEM,
-    OPTION_SET,
-    OPTION_FIX,
-    OPTION_ORDER,
-    OPTION_LAYOUT,
-    OPTION_RECOMPUTE,
-    OPTION_LEVELS,
-    OPTION_MICRO_BATCH,
-    OPTION_OVERLAP,
-    OPTION_DTYPE,
-    OPTION_TOP,
-    OPTION_WHY_NOT,
-    OPTION_EXPLAIN,
-    OPTION_JSON,
-    OPTION_CSV,
-    OPTION_SVG,
-    OPTION_OUT,
-    OPTION_HELP
-};
-
-static const option_spec specs[] = {
-    {"ranks", 'n', "P", "number of ranks to plan for, 1 to 1048576"},
-    {"machine", 0, "M", "a machine's name (see quadrille list machines) or file"},
-    {"batch", 0, "B", "sequences per step, over all ranks; default: one per rank"},
-    {"seq", 0, "S", "tokens per sequence; default: the model's context"},
-    {"ranks-per-node", 0, "N", "ranks per node; default: the machine's"},
-    {"mem", 0, "BYTES", "memory per rank, such as 80G; default: the machine's"},
-    {"set", 0, "KEY=NUMBER", "override another constant of the machine (docs/model.md lists them); can be repeated"},
-    {"fix", 0, "AXIS=N", "fix the ranks along axes, such as z=8 or x=2,y=4; can be repeated"},
-    {"order", 0, "ORDER", "axis order, fastest first, such as xyzd; default: the best"},
-    {"layout", 0, "LAYOUT", "replicated or scattered; default: the best"},
-    {"recompute", 0, "WHAT", "none, attention or full; default: the best"},
-    {"levels", 0, "GP,OP",
-     "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, such as 8,all; or none (the "
-     "default), zero1, zero2, zero3"},
-    {"micro-batch", 0, "N",
-     "sequences per forward pass in each group of ranks with the same z and d; "
-     "default: the best"},
-    {"overlap", 0, "on|off", "overlap collectives with products; default: on"},
-    {"dtype", 0, "TYPE", "f32, f64, bf16 or f16; default: bf16 if the machine supports it"},
-    {"top", 0, "N", "number of grids to show, 1 to 64; default 10"},
-    {"why-not", 0, "GRID", "explain why this grid is not the best"},
-    {"explain", 0, NULL, "print the terms of the best plan with their formulas"},
-    {"json", 0, NULL, "print one JSON object"},
-    {"csv", 0, NULL, "print comma-separated values"},
-    {"svg", 0, "FILE", "draw the best ten plans, and one layer of the best"},
-    {"out", 'o', "FILE", "write the best plan to FILE, for train_gpt --plan and other programs"},
-    {"help", 'h', NULL, "print this help"},
-    {NULL, 0, NULL, NULL},
-};
-
 /* ---- options ---- */
 
 /* "z=8" or "x=2,y=4" */
-static int take_fixed(const char *value, int size[QDR_N_AXES], failure *why)
+static int read_fixed(const char *value, int size[QDR_N_AXES], failure *why)
 {
     static const char axes[] = "xyzd";
     for (const char *at = value;;) {
@@ -91,103 +34,75 @@ static int take_fixed(const char *value, int size[QDR_N_AXES], failure *why)
     }
 }
 
-static int take_whole(const char *name, const char *value, int64_t most, int64_t *number, failure *why)
+static int take_fixed(const char *value, void *user, failure *why)
 {
-    return option_integer(name, value, 1, most, number, why);
+    return read_fixed(value, ((plan_options *)user)->search.size, why);
 }
 
-static int take_int(const char *name, const char *value, int most, int *number, failure *why)
+static int take_levels(const char *value, void *user, failure *why)
 {
-    int64_t wide;
-    if (option_integer(name, value, 1, most, &wide, why)) return why->code;
-    *number = (int)wide;
-    return EXIT_OK;
+    return levels_read(value, &((plan_options *)user)->parts, why);
 }
 
-/* Options that determine what is searched. */
-static int take_search(int index, const char *value, plan_options *options, failure *why)
-{
-    qdr_search_opts *search = &options->search;
-    qdr_layout layout;
-    qdr_recompute recompute;
-    levels parts;
-    switch (index) {
-    case OPTION_FIX: return take_fixed(value, search->size, why);
-    case OPTION_ORDER:
-        if (option_order("order", value, why)) return why->code;
-        memcpy(options->order, value, 5);
-        return EXIT_OK;
-    case OPTION_LAYOUT:
-        if (option_layout("layout", value, &layout, why)) return why->code;
-        search->layouts = 1 << layout;
-        return EXIT_OK;
-    case OPTION_RECOMPUTE:
-        if (option_recompute("recompute", value, &recompute, why)) return why->code;
-        search->recomputes = 1 << recompute;
-        return EXIT_OK;
-    case OPTION_LEVELS:
-        if (option_levels("levels", value, &parts, why)) return why->code;
-        search->gradient_parts = parts.gradient;
-        search->optimizer_parts = parts.optimizer;
-        options->is_zero3 = parts.is_zero3;
-        return EXIT_OK;
-    case OPTION_MICRO_BATCH: return take_whole("micro-batch", value, 1 << 30, &search->micro_batch, why);
-    case OPTION_OVERLAP:
-        search->overlap = strcmp(value, "off") == 0 ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL;
-        if (strcmp(value, "off") == 0 || strcmp(value, "on") == 0) return EXIT_OK;
-        return fail(why, EXIT_USAGE, "--overlap '%s': use on or off", value);
-    case OPTION_DTYPE: options->has_dtype = 1; return option_compute_dtype("dtype", value, &search->dtype, why);
-    default: return take_int("top", value, QDR_MAX_BEST, &search->n_best, why);
-    }
-}
+#define AT(member) .at = offsetof(plan_options, member)
 
-static int take_format(plan_format format, plan_options *options, failure *why)
-{
-    if (options->format != PLAN_TABLE && options->format != format)
-        return fail(why, EXIT_USAGE, "plan: --json and --csv exclude each other; use one of them");
-    options->format = format;
-    return EXIT_OK;
-}
-
-static int take_option(int index, const char *value, void *user, failure *why)
-{
-    plan_options *options = user;
-    switch (index) {
-    case OPTION_RANKS: return take_int("ranks", value, QDR_MAX_SEARCH_RANKS, &options->search.n_ranks, why);
-    case OPTION_MACHINE: options->asked.machine = value; return EXIT_OK;
-    case OPTION_BATCH: return take_whole("batch", value, 1 << 30, &options->search.batch, why);
-    case OPTION_SEQ: return take_whole("seq", value, 1 << 30, &options->search.sequence, why);
-    case OPTION_RANKS_PER_NODE:
-        return take_whole("ranks-per-node", value, 1 << 20, &options->asked.ranks_per_node, why);
-    case OPTION_MEM: return option_memory("mem", value, &options->asked.memory_bytes, why);
-    case OPTION_SET: return subject_set(&options->asked, value, why);
-    case OPTION_WHY_NOT:
-        options->has_why_not = 1;
-        return option_large_grid("why-not", value, QDR_MAX_SEARCH_RANKS, &options->why_not, why);
-    case OPTION_EXPLAIN: options->explains = 1; return EXIT_OK;
-    case OPTION_JSON: return take_format(PLAN_JSON, options, why);
-    case OPTION_CSV: return take_format(PLAN_CSV, options, why);
-    case OPTION_SVG: options->svg = value; return EXIT_OK;
-    case OPTION_OUT: options->out = value; return EXIT_OK;
-    default: return take_search(index, value, options, why);
-    }
-}
+static const option_spec specs[] = {
+    {"ranks", 'n', "P", "number of ranks to plan for, 1 to 1048576", OPTION_INT, AT(search.n_ranks), 1,
+     QDR_MAX_SEARCH_RANKS},
+    {"machine", 0, "M", "a machine's name (see quadrille list machines) or file", OPTION_MACHINE, AT(asked.machine)},
+    {"batch", 0, "B", "sequences per step, over all ranks; default: one per rank", OPTION_COUNT, AT(search.batch), 1,
+     1 << 30},
+    {"seq", 0, "S", "tokens per sequence; default: the model's context", OPTION_COUNT, AT(search.sequence), 1, 1 << 30},
+    {"ranks-per-node", 0, "N", "ranks per node; default: the machine's", OPTION_COUNT, AT(asked.ranks_per_node), 1,
+     1 << 20},
+    {"mem", 0, "BYTES", "memory per rank, such as 80G; default: the machine's", OPTION_OTHER,
+     .take = subject_set_memory},
+    {"set", 0, "KEY=NUMBER", "override another constant of the machine (docs/model.md lists them); can be repeated",
+     OPTION_OTHER, .take = subject_set},
+    {"fix", 0, "AXIS=N", "fix the ranks along axes, such as z=8 or x=2,y=4; can be repeated", OPTION_OTHER,
+     .take = take_fixed},
+    {"order", 0, "ORDER", "axis order, fastest first, such as xyzd; default: the best", OPTION_ORDER, AT(search.order)},
+    {"layout", 0, "LAYOUT", "replicated or scattered; default: the best", OPTION_CHOICE, AT(layout),
+     .words = LAYOUT_WORDS},
+    {"recompute", 0, "WHAT", "none, attention or full; default: the best", OPTION_CHOICE, AT(recompute),
+     .words = RECOMPUTE_WORDS},
+    {"levels", 0, "GP,OP", LEVELS_HELP, OPTION_OTHER, .take = take_levels, .words = LEVELS_WORDS},
+    {"micro-batch", 0, "N",
+     "sequences per forward pass in each group of ranks with the same z and d; "
+     "default: the best",
+     OPTION_COUNT, AT(search.micro_batch), 1, 1 << 30},
+    {"overlap", 0, "on|off", "overlap collectives with products; default: on", OPTION_CHOICE, AT(is_serial)},
+    {"dtype", 0, "TYPE", "f32, f64, bf16 or f16; default: bf16 if the machine supports it", OPTION_CHOICE, AT(dtype),
+     .words = DTYPE_WORDS},
+    {"top", 0, "N", "number of grids to show, 1 to 64; default 10", OPTION_INT, AT(search.n_best), 1, QDR_MAX_BEST},
+    {"why-not", 0, "GRID", "explain why this grid is not the best", OPTION_GRID, AT(why_not),
+     .max = QDR_MAX_SEARCH_RANKS},
+    {"explain", 0, NULL, "print the terms of the best plan with their formulas", OPTION_FLAG, AT(explains)},
+    {"json", 0, NULL, "print one JSON object", OPTION_FLAG, AT(as_json)},
+    {"csv", 0, NULL, "print comma-separated values", OPTION_FLAG, AT(as_csv)},
+    {"svg", 0, "FILE", "draw the best ten plans, and one layer of the best", OPTION_OUTPUT, AT(svg)},
+    {"out", 'o', "FILE", "write the best plan to FILE, for train_gpt --plan and other programs", OPTION_OUTPUT,
+     AT(out)},
+    OPTIONS_END,
+};
 
 /* Checks of options that depend on each other. */
 static int check_options(plan_options *options, failure *why)
 {
     const int p = options->search.n_ranks;
     if (p == 0) return fail(why, EXIT_USAGE, "plan: -n (the number of ranks) is missing; see quadrille plan --help");
-    if (options->has_why_not && (int64_t)grid_ranks(options->why_not) != p)
+    if (options->as_json && options->as_csv)
+        return fail(why, EXIT_USAGE, "plan: --json and --csv exclude each other; use one of them");
+    if (options->why_not.x && grid_ranks(options->why_not) != p)
         return fail(why, EXIT_USAGE, "plan: --why-not %dx%dx%dx%d has %d ranks, but -n is %d; name a grid of %d",
                     options->why_not.x, options->why_not.y, options->why_not.z, options->why_not.d,
                     grid_ranks(options->why_not), p, p);
-    if (options->format == PLAN_CSV && (options->has_why_not || options->explains))
+    if (options->as_csv && (options->why_not.x || options->explains))
         return fail(why, EXIT_USAGE, "plan: --csv cannot be combined with --why-not or --explain; use --json");
-    if (options->is_zero3 && options->search.size[QDR_D] > 1)
+    if (options->parts.is_zero3 && options->search.size[QDR_D] > 1)
         return fail(why, EXIT_USAGE, "plan: --levels zero3 has d = 1, but --fix says d=%d",
                     options->search.size[QDR_D]);
-    if (options->is_zero3) options->search.size[QDR_D] = 1;
+    if (options->parts.is_zero3) options->search.size[QDR_D] = 1;
     options->batch_follows = options->search.batch == 0;
     if (options->batch_follows) options->search.batch = p;
     return EXIT_OK;
@@ -195,14 +110,9 @@ static int check_options(plan_options *options, failure *why)
 
 static int check_files(const plan_options *options, failure *why)
 {
-    char network[FILES_PATH_BYTES], machine[FILES_PATH_BYTES];
-    const qdr_file_use uses[] = {
-        {"the model", files_find("models", options->asked.network, network), QDR_FILE_READ},
-        {"--machine", files_find("machines", options->asked.machine, machine), QDR_FILE_READ},
-        {"--svg", options->svg, QDR_FILE_WRITTEN},
-        {"--out", options->out, QDR_FILE_WRITTEN},
-    };
-    return fail_status(why, qdr_files_check(uses, sizeof uses / sizeof *uses, 0));
+    char path[FILES_PATH_BYTES];
+    const qdr_file_use model = {"the model", files_find("models", options->asked.network, path), QDR_FILE_READ};
+    return options_check_files(specs, options, &model, 0, why);
 }
 
 /* ---- progress of the search ---- */
@@ -280,13 +190,13 @@ static int save_plan(const plan_answer *answer, failure *why)
 static int print_answer(plan_answer *answer, failure *why)
 {
     const plan_options *options = answer->options;
-    if (options->format == PLAN_JSON) return plan_print_json(answer, why);
-    if (options->format == PLAN_CSV) {
+    if (options->as_json) return plan_print_json(answer, why);
+    if (options->as_csv) {
         plan_print_csv(answer);
         return EXIT_OK;
     }
     plan_print_table(answer);
-    if (options->has_why_not) {
+    if (options->why_not.x) {
         if (plan_print_why_not(stdout, answer, options->why_not, why)) return why->code;
         putchar('\n');
     }
@@ -305,6 +215,20 @@ static int answer_all(plan_answer *answer, failure *why)
     return print_answer(answer, why);
 }
 
+/* What the options say of the search in other words. */
+static void complete_search(plan_options *options, const qdr_machine *machine)
+{
+    qdr_search_opts *search = &options->search;
+    if (options->layout >= 0) search->layouts = 1 << options->layout;
+    if (options->recompute >= 0) search->recomputes = 1 << options->recompute;
+    search->gradient_parts = options->parts.gradient;
+    search->optimizer_parts = options->parts.optimizer;
+    if (options->is_serial) search->overlap = QDR_OVERLAP_NONE;
+    search->dtype = options->dtype >= 0            ? compute_dtypes[options->dtype]
+                    : machine->bf16.peak_flops > 0 ? QDR_BF16
+                                                   : QDR_F32;
+}
+
 static int make_answer(plan_options *options, failure *why)
 {
     static plan_answer answer; /* static because it is large */
@@ -314,8 +238,7 @@ static int make_answer(plan_options *options, failure *why)
     if (subject_network(&options->asked, "plan", &network, why) || check_options(options, why) ||
         subject_machine(&options->asked, "plan", &machine, why) || check_files(options, why))
         return why->code;
-    if (!options->has_dtype) options->search.dtype = machine.bf16.peak_flops > 0 ? QDR_BF16 : QDR_F32;
-    options->search.order = *options->order ? options->order : NULL;
+    complete_search(options, &machine);
     answer.options = options;
     answer.network = &network;
     answer.machine = &machine;
@@ -331,10 +254,9 @@ static int make_answer(plan_options *options, failure *why)
 
 static int run(int argc, char **argv)
 {
-    plan_options options = {.search = {.version = QDR_OPTS_INIT}};
+    plan_options options = {.search = {.version = QDR_OPTS_INIT}, .layout = -1, .recompute = -1, .dtype = -1};
     failure why = {0};
-    if (!options_read_word(argc, argv, specs, take_option, &options, &options.asked.network, &why))
-        make_answer(&options, &why);
+    if (!options_read(argc, argv, specs, &options, &options.asked.network, &why)) make_answer(&options, &why);
     return why.code ? fail_print(&why) : EXIT_OK;
 }
 

@@ -5,17 +5,15 @@
 
 #include "common/planning.h"
 
-typedef enum plan_format { PLAN_TABLE, PLAN_CSV, PLAN_JSON } plan_format;
-
 typedef struct plan_options {
     subject asked;
     qdr_search_opts search;
-    int has_dtype, is_zero3;
+    levels parts;
+    int layout, recompute, dtype; /* dtype: position in compute_dtypes; -1: not given */
+    int is_serial;
     int batch_follows; /* no batch was given: it equals the number of ranks */
-    char order[8];
-    plan_format format;
-    int has_why_not, explains;
-    grid_size why_not;
+    int as_json, as_csv, explains;
+    grid_size why_not; /* x = 0: not given */
     const char *svg, *out;
 } plan_options;
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans as a readable table, as comma-separated values, or as JSON. */
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "plan/plan.h"
 
 static const char axis_names[] = "xyzd";
@@ -199,7 +199,7 @@ typedef struct sentences {
 static int write_sentences(plan_answer *answer, sentences *all, failure *why)
 {
     char **texts[] = {&all->why, &all->why_not, &all->explained};
-    const int wanted[] = {1, answer->options->has_why_not, answer->options->explains};
+    const int wanted[] = {1, answer->options->why_not.x > 0, answer->options->explains};
     for (int i = 0; i < 3 && !why->code; i++) {
         size_t bytes;
         FILE *file = wanted[i] ? open_memstream(texts[i], &bytes) : NULL;
@@ -279,19 +279,18 @@ static json_t *json_of_none(plan_answer *answer, const plan_none *none, const ch
 
 void plan_print_none_json(plan_answer *answer, const plan_none *none, const char *sentence)
 {
+    failure why = {0}, unused = {0};
     json_t *object = json_of_none(answer, none, sentence);
     char *text = NULL;
     size_t bytes;
-    FILE *file = object && answer->options->has_why_not ? open_memstream(&text, &bytes) : NULL;
+    FILE *file = object && answer->options->why_not.x ? open_memstream(&text, &bytes) : NULL;
     if (file) {
-        failure why = {0};
         plan_print_why_not(file, answer, answer->options->why_not, &why);
         fclose(file);
         json_object_set_new(object, "why_not", json_string(why.code ? why.sentence : text));
         free(text);
     }
-    if (object && json_dumpf(object, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER) == 0) putchar('\n');
-    json_decref(object);
+    write_json(object, JSON_INDENT(2), "plan", &unused);
 }
 
 /* ---- the object ---- */
@@ -299,14 +298,7 @@ void plan_print_none_json(plan_answer *answer, const plan_none *none, const char
 int plan_print_json(plan_answer *answer, failure *why)
 {
     sentences all = {NULL, NULL, NULL};
-    if (!write_sentences(answer, &all, why)) {
-        json_t *object = json_of_answer(answer, &all);
-        if (!object || json_dumpf(object, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER) != 0)
-            fail(why, EXIT_FAILED, "plan: the answer could not be written as JSON");
-        else
-            putchar('\n');
-        json_decref(object);
-    }
+    if (!write_sentences(answer, &all, why)) write_json(json_of_answer(answer, &all), JSON_INDENT(2), "plan", why);
     free(all.why);
     free(all.why_not);
     free(all.explained);

@@ -10,30 +10,6 @@
 #include "predict/coll.h"
 #include "predict/nccl.h"
 
-enum {
-    OPTION_MACHINE,
-    OPTION_OUTPUT,
-    OPTION_SET,
-    OPTION_ASSUME,
-    OPTION_COLLECTIVE,
-    OPTION_RANKS,
-    OPTION_GROUPS,
-    OPTION_JSON
-};
-
-static const option_spec specs[] = {
-    {"machine", 'm', "M", "machine of all rows: a name or file; default: column 'machine'"},
-    {"out", 'o', "FILE", "write the table with the predictions added to each row"},
-    {"set", 0, "KEY=VALUE", "set a constant of all machines, or of one (NAME:KEY=VALUE); can be repeated"},
-    {"assume", 0, "FILE", "JSON file of values that rows leave out; default: the installed assumed_shapes.json"},
-    {"collective", 0, "NAME", "the collective that nccl-tests measured, if their output lacks it"},
-    {"ranks", 0, "N", "ranks used by nccl-tests; default: from their output, else those of a node"},
-    {"groups", 0, NULL, "also print each group of runs, or each collective"},
-    {"json", 0, NULL, "print JSON"},
-    {"help", 'h', NULL, "print this help"},
-    {NULL, 0, NULL, NULL},
-};
-
 typedef struct predict_options {
     const char *path, *output, *assume, *collective;
     char keys[MAX_SETTINGS][64];
@@ -42,8 +18,9 @@ typedef struct predict_options {
     predictor predictor;
 } predict_options;
 
-static int take_setting(const char *text, predict_options *options, failure *why)
+static int take_setting(const char *text, void *user, failure *why)
 {
+    predict_options *options = user;
     predictor *all = &options->predictor;
     const char *equals = strchr(text, '=');
     double value = 0;
@@ -59,35 +36,32 @@ static int take_setting(const char *text, predict_options *options, failure *why
     return EXIT_OK;
 }
 
-static int take_ranks(const char *text, predict_options *options, failure *why)
-{
-    int64_t ranks = 0;
-    if (option_integer("ranks", text, 2, 1000000, &ranks, why)) return why->code;
-    options->ranks = (int)ranks;
-    return EXIT_OK;
-}
-
-static int take_collective(const char *text, predict_options *options, failure *why)
+static int take_collective(const char *text, void *user, failure *why)
 {
     if (strpbrk(text, ",\"\n\r"))
         return fail(why, EXIT_USAGE, "--collective '%.80s': a name such as all_reduce or all_gather is needed", text);
-    options->collective = text;
+    ((predict_options *)user)->collective = text;
     return EXIT_OK;
 }
 
-static int take_option(int index, const char *value, void *user, failure *why)
-{
-    predict_options *options = user;
-    if (index == OPTION_MACHINE) options->predictor.machine_name = value;
-    if (index == OPTION_OUTPUT) options->output = value;
-    if (index == OPTION_SET) return take_setting(value, options, why);
-    if (index == OPTION_ASSUME) options->assume = value;
-    if (index == OPTION_COLLECTIVE) return take_collective(value, options, why);
-    if (index == OPTION_RANKS) return take_ranks(value, options, why);
-    if (index == OPTION_GROUPS) options->with_groups = 1;
-    if (index == OPTION_JSON) options->as_json = 1;
-    return EXIT_OK;
-}
+#define AT(member) .at = offsetof(predict_options, member)
+
+static const option_spec specs[] = {
+    {"machine", 'm', "M", "machine of all rows: a name or file; default: column 'machine'", OPTION_MACHINE,
+     AT(predictor.machine_name)},
+    {"out", 'o', "FILE", "write the table with the predictions added to each row", OPTION_OUTPUT, AT(output)},
+    {"set", 0, "KEY=VALUE", "set a constant of all machines, or of one (NAME:KEY=VALUE); can be repeated", OPTION_OTHER,
+     .take = take_setting},
+    {"assume", 0, "FILE", "JSON file of values that rows leave out; default: the installed assumed_shapes.json",
+     OPTION_TEXT, AT(assume)},
+    {"collective", 0, "NAME", "the collective that nccl-tests measured, if their output lacks it", OPTION_OTHER,
+     .take = take_collective},
+    {"ranks", 0, "N", "ranks used by nccl-tests; default: from their output, else those of a node", OPTION_INT,
+     AT(ranks), 2, 1000000},
+    {"groups", 0, NULL, "also print each group of runs, or each collective", OPTION_FLAG, AT(with_groups)},
+    {"json", 0, NULL, "print JSON", OPTION_FLAG, AT(as_json)},
+    OPTIONS_END,
+};
 
 static int check_files(const predict_options *options, failure *why)
 {
@@ -245,7 +219,7 @@ static int run(int argc, char **argv)
     if (argc > 1 && (argv[1][0] != '-' || argv[1][1] == '\0')) {
         options.path = argv[1];
         argv[1] = argv[0];
-        if (!options_read(argc - 1, argv + 1, specs, take_option, &options, &why) && !check_files(&options, &why) &&
+        if (!options_read(argc - 1, argv + 1, specs, &options, NULL, &why) && !check_files(&options, &why) &&
             !assumed_load(options.assume, &assumed, &why) && !load_table(&options, &table, &why))
             predict_table(&table, &assumed, &options, &why);
     } else {

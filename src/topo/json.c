@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A machine, its ranks and the axes of a grid as one JSON object: bytes, bytes per second, null for what is unknown. */
-#include <jansson.h>
 
+#include "common/json.h"
 #include "topo/topo.h"
 
 /* ---- values ---- */
@@ -122,7 +122,7 @@ static json_t *layout(const topo_report *report)
                      list(report, QDR_N_AXES, axis), "places", list(report, l->n_ranks, rank_place));
 }
 
-int topo_write_json(FILE *file, const topo_report *report)
+int topo_print_json(const topo_report *report, failure *why)
 {
     const qdr_topo *t = report->topo;
     json_t *object = json_pack(
@@ -133,9 +133,8 @@ int topo_write_json(FILE *file, const topo_report *report)
         list(report, t->n_caches, cache), "cores", list(report, t->n_cores, core), "gpus", list(report, t->n_gpus, gpu),
         "gpu_links", list(report, t->n_gpu_links, gpu_link), "adapters", list(report, t->n_nics, nic), "ranks",
         report->ranks ? list(report, report->n_ranks, rank) : json_null());
-    int good = object && json_object_set_new(object, "layout", layout(report)) == 0 &&
-               json_object_set_new(object, "network_rate", rate_or_null(qdr_topo_network_rate(t))) == 0;
-    good = good && json_dumpf(object, file, JSON_INDENT(1)) == 0 && fputc('\n', file) != EOF;
-    json_decref(object);
-    return good;
+    if (json_object_set_new(object, "layout", layout(report)) != 0 ||
+        json_object_set_new(object, "network_rate", rate_or_null(qdr_topo_network_rate(t))) != 0)
+        fail(why, EXIT_NOTHING_FITS, "topo: out of memory for the report");
+    return write_json(object, JSON_INDENT(1), "topo", why);
 }

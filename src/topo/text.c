@@ -201,7 +201,7 @@ static void print_layout(FILE *file, const topo_report *report)
               file);
 }
 
-int topo_print(FILE *file, const topo_report *report)
+void topo_print(FILE *file, const topo_report *report)
 {
     print_heading(file, report->topo);
     fputc('\n', file);
@@ -212,5 +212,4 @@ int topo_print(FILE *file, const topo_report *report)
     print_nics(file, report->topo);
     if (report->ranks) print_ranks(file, report);
     if (report->layout.size.x) print_layout(file, report);
-    return !ferror(file);
 }

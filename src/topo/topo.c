@@ -9,24 +9,7 @@
 #include "common/command.h"
 #include "common/files.h"
 
-#define MAX_GRID (1 << 16)
-
-enum { OPTION_XML, OPTION_RANKS, OPTION_GRID, OPTION_ORDER, OPTION_RANKS_PER_NODE, OPTION_ON, OPTION_JSON, OPTION_SVG };
-
-static const option_spec specs[] = {
-    {"xml", 0, "FILE", "a machine that hwloc recorded (lstopo FILE.xml); default: this one"},
-    {"ranks", 0, NULL, "initialise MPI and list ranks and their binding; default under mpiexec"},
-    {"grid", 0, "GRID", "print which links the axes of GXxGYxGZxGD use"},
-    {"order", 0, "ORDER", "axis order, fastest first; default xyzd"},
-    {"ranks-per-node", 0, "R", "place the grid on nodes of R ranks; default: one per GPU, or per core"},
-    {"on", 0, "WHAT", "place ranks on gpus or cores; default: gpus, or cores if there are none or under mpiexec"},
-    {"json", 0, NULL, "print one JSON object"},
-    {"svg", 0, "FILE", "also draw it"},
-    {"help", 'h', NULL, "print this help"},
-    {NULL, 0, NULL, NULL},
-};
-
-typedef enum placing { ON_DEFAULT, ON_GPUS, ON_CORES } placing;
+typedef enum placing { ON_DEFAULT = -1, ON_GPUS, ON_CORES } placing;
 
 typedef struct topo_options {
     const char *xml, *svg, *order;
@@ -36,33 +19,26 @@ typedef struct topo_options {
     int wants_ranks, is_json;
 } topo_options;
 
-static int take_on(const char *value, placing *on, failure *why)
-{
-    *on = strcmp(value, "gpus") == 0 ? ON_GPUS : ON_CORES;
-    if (*on == ON_GPUS || strcmp(value, "cores") == 0) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "--on '%s': ranks are on gpus or on cores", value);
-}
+#define AT(member) .at = offsetof(topo_options, member)
 
-static int take_option(int index, const char *value, void *user, failure *why)
-{
-    topo_options *options = user;
-    switch (index) {
-    case OPTION_XML: options->xml = value; break;
-    case OPTION_RANKS: options->wants_ranks = 1; break;
-    case OPTION_GRID: return option_large_grid("grid", value, MAX_GRID, &options->grid, why);
-    case OPTION_ORDER: options->order = value; return option_order("order", value, why);
-    case OPTION_RANKS_PER_NODE: return option_integer("ranks-per-node", value, 1, 1024, &options->n_on_node, why);
-    case OPTION_ON: return take_on(value, &options->on, why);
-    case OPTION_JSON: options->is_json = 1; break;
-    case OPTION_SVG: options->svg = value; break;
-    default: break;
-    }
-    return EXIT_OK;
-}
+static const option_spec specs[] = {
+    {"xml", 0, "FILE", "a machine that hwloc recorded (lstopo FILE.xml); default: this one", OPTION_TEXT, AT(xml)},
+    {"ranks", 0, NULL, "initialise MPI and list ranks and their binding; default under mpiexec", OPTION_FLAG,
+     AT(wants_ranks)},
+    {"grid", 0, "GRID", "print which links the axes of GXxGYxGZxGD use", OPTION_GRID, AT(grid), .max = 1 << 16},
+    {"order", 0, "ORDER", "axis order, fastest first; default xyzd", OPTION_ORDER, AT(order)},
+    {"ranks-per-node", 0, "R", "place the grid on nodes of R ranks; default: one per GPU, or per core", OPTION_COUNT,
+     AT(n_on_node), 1, 1024},
+    {"on", 0, "WHAT", "place ranks on gpus or cores; default: gpus, or cores if there are none or under mpiexec",
+     OPTION_CHOICE, AT(on), .words = "gpus|cores"},
+    {"json", 0, NULL, "print one JSON object", OPTION_FLAG, AT(is_json)},
+    {"svg", 0, "FILE", "also draw it", OPTION_OUTPUT, AT(svg)},
+    OPTIONS_END,
+};
 
 static int check_options(const topo_options *options, failure *why)
 {
-    const int has_layout = options->order || options->n_on_node || options->on;
+    const int has_layout = options->order || options->n_on_node || options->on != ON_DEFAULT;
     if (has_layout && !options->grid.x)
         return fail(why, EXIT_USAGE, "topo: --%s needs --grid, such as --grid 2x2x2x1",
                     options->order       ? "order"
@@ -115,8 +91,10 @@ static int draw(const char *path, const topo_report *report, failure *why)
 static int write_report(const topo_options *options, topo_report *report, failure *why)
 {
     if (!lay(options, report, why) && (!options->svg || !draw(options->svg, report, why))) {
-        const int good = options->is_json ? topo_write_json(stdout, report) : topo_print(stdout, report);
-        if (!good) fail(why, EXIT_FAILED, "topo: standard output cannot be written");
+        if (options->is_json)
+            topo_print_json(report, why);
+        else
+            topo_print(stdout, report);
     }
     free(report->layout.places);
     return why->code;
@@ -125,12 +103,9 @@ static int write_report(const topo_options *options, topo_report *report, failur
 /* hwloc reads the file named by HWLOC_XMLFILE if no other is given. */
 static int check_files(const topo_options *options, int n_ranks, failure *why)
 {
-    const char *named = getenv("HWLOC_XMLFILE");
-    const qdr_file_use uses[] = {
-        {options->xml ? "--xml" : "HWLOC_XMLFILE", options->xml ? options->xml : named, QDR_FILE_READ},
-        {"--svg", options->svg, QDR_FILE_WRITTEN},
-    };
-    return fail_status(why, qdr_files_check(uses, sizeof uses / sizeof *uses, n_ranks));
+    const qdr_file_use xml = {options->xml ? "--xml" : "HWLOC_XMLFILE",
+                              options->xml ? options->xml : getenv("HWLOC_XMLFILE"), QDR_FILE_READ};
+    return options_check_files(specs, options, &xml, n_ranks, why);
 }
 
 static int load(const topo_options *options, qdr_topo **topo, failure *why)
@@ -175,11 +150,11 @@ static int run_rank(qdr_context *ctx, void *user)
 
 static int run(int argc, char **argv)
 {
-    topo_options options = {0};
+    topo_options options = {.on = ON_DEFAULT};
     failure why = {0};
     int code = EXIT_FAILED;
     const int is_launched = qdr_launched() > 1;
-    if (options_read(argc, argv, specs, take_option, &options, &why) || check_options(&options, &why))
+    if (options_read(argc, argv, specs, &options, NULL, &why) || check_options(&options, &why))
         return is_launched ? fail_print_once(&why) : fail_print(&why);
     if (!is_launched && !options.wants_ranks) return run_alone(&options, &why) ? fail_print(&why) : EXIT_OK;
     const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"}; /* it computes nothing */

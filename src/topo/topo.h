@@ -39,9 +39,10 @@ int topo_gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failu
  * on_gpus. */
 int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_layout *layout, failure *why);
 
-/* Each writes a whole report. Returns 0 if the file could not be written. */
-int topo_print(FILE *file, const topo_report *report);
-int topo_write_json(FILE *file, const topo_report *report);
+/* Each writes a whole report. */
+void topo_print(FILE *file, const topo_report *report);
+int topo_print_json(const topo_report *report, failure *why);
+/* 0: the file could not be written. */
 int topo_draw(FILE *file, const topo_report *report);
 
 /* "125.9 GiB", "512 KiB"; "?" for 0. */

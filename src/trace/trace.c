@@ -8,31 +8,22 @@
 #include "common/command.h"
 #include "common/files.h"
 
-enum { OPTION_LAST, OPTION_MERGE, OPTION_SVG, OPTION_HELP };
 enum { DRAWN_RUNS = 2 }; /* one forward and one backward pass */
-
-static const option_spec specs[] = {
-    {"last", 0, "N", "use only the last N passes of each rank (a forward or a backward pass each); default: all"},
-    {"merge", 0, "FILE", "write one trace of all ranks, on a common clock, for Perfetto"},
-    {"svg", 0, "FILE", "draw the first eight ranks; without --last, their last two passes"},
-    {"help", 'h', NULL, "print this help"},
-    {NULL, 0, NULL, NULL},
-};
 
 typedef struct trace_options {
     const char *path;
     int64_t n_runs;
     const char *merge, *svg;
 } trace_options;
+#define AT(member) .at = offsetof(trace_options, member)
 
-static int take_option(int index, const char *value, void *user, failure *why)
-{
-    trace_options *options = user;
-    if (index == OPTION_LAST) return option_integer("last", value, 1, 1 << 30, &options->n_runs, why);
-    if (index == OPTION_MERGE) options->merge = value;
-    if (index == OPTION_SVG) options->svg = value;
-    return EXIT_OK;
-}
+static const option_spec specs[] = {
+    {"last", 0, "N", "use only the last N passes of each rank (a forward or a backward pass each); default: all",
+     OPTION_COUNT, AT(n_runs), 1, 1 << 30},
+    {"merge", 0, "FILE", "write one trace of all ranks, on a common clock, for Perfetto", OPTION_OUTPUT, AT(merge)},
+    {"svg", 0, "FILE", "draw the first eight ranks; without --last, their last two passes", OPTION_OUTPUT, AT(svg)},
+    OPTIONS_END,
+};
 
 /* ---- the table ---- */
 
@@ -113,16 +104,6 @@ void trace_place(const trace_rank *rank, char *text, size_t capacity)
     if (rank->grid[0]) snprintf(text, capacity, "x%d y%d z%d d%d", at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
 }
 
-static int check_files(const trace_options *options, failure *why)
-{
-    const qdr_file_use uses[] = {
-        {"the trace", options->path, QDR_FILE_READ_RANKS},
-        {"--merge", options->merge, QDR_FILE_WRITTEN},
-        {"--svg", options->svg, QDR_FILE_WRITTEN},
-    };
-    return fail_status(why, qdr_files_check(uses, sizeof uses / sizeof *uses, 0));
-}
-
 static int save(const trace_file *trace, const char *option, const char *path,
                 int (*write)(FILE *file, const trace_file *trace), failure *why)
 {
@@ -147,15 +128,12 @@ static int run(int argc, char **argv)
     trace_options options = {0};
     trace_file trace = {0};
     failure why = {0};
-    if (argc > 1 && argv[1][0] != '-') {
-        options.path = argv[1];
-        argv[1] = argv[0];
-        if (!options_read(argc - 1, argv + 1, specs, take_option, &options, &why) && !check_files(&options, &why) &&
-            !trace_read(options.path, &trace, &why))
-            report(&trace, &options, &why);
-    } else {
+    options_read(argc, argv, specs, &options, &options.path, &why);
+    if (!options.path)
         fail(&why, EXIT_USAGE, "trace: FILE, the value of QDR_TRACE, is missing; see quadrille trace --help");
-    }
+    const qdr_file_use read = {"the trace", options.path, QDR_FILE_READ_RANKS};
+    if (!why.code && !options_check_files(specs, &options, &read, 0, &why) && !trace_read(options.path, &trace, &why))
+        report(&trace, &options, &why);
     trace_free(&trace);
     return why.code ? fail_print(&why) : EXIT_OK;
 }

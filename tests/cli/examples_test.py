@@ -90,14 +90,16 @@ class Complaints(Case):
         self.complain("transformer_layer", "--grid", "2x1x1x1", says=["2 ranks", "--local 2"])
 
     def test_values(self):
-        for words in (["--grid", "2x2"], ["--grid", "0x1x1x1"], ["--grid", "2x2x1x1x1"], ["--grid", "-1x1x1x1"],
-                      ["--steps", "0"], ["--steps", "-5"], ["--hidden", "12.5"], ["--lr", "fast"], ["--lr", "nan"],
-                      ["--layout", "both"], ["--dtype", "f8"], ["--overlap", "yes"], ["--local", "0"],
-                      ["--batch", "0"], ["--micro-batch", "0"], ["--ctx", "0"], ["--heads", "99999999999999999999"]):
-            self.complain("train_gpt", self.text, *words, says=[words[0], words[1], "give"])
+        for text, remedy in (("--grid 2x2 --grid 0x1x1x1 --grid 2x2x1x1x1 --grid -1x1x1x1", "such as 2x2x1x1, or auto"),
+                             ("--lr fast --lr nan", "a number from 0 to 10"), ("--dtype f8", "f32, f64, bf16 or f16"),
+                             ("--layout both", "replicated or scattered"), ("--overlap yes", "on or off"),
+                             ("--steps 0 --steps -5 --hidden 12.5 --local 0 --batch 0 --micro-batch 0 --ctx 0 "
+                              "--heads 99999999999999999999", "a whole number from 1 to ")):
+            for option, value in zip(text.split()[::2], text.split()[1::2]):
+                self.complain("train_gpt", self.text, option, value, says=[f"{option} '{value}': ", remedy])
 
     def test_words(self):
-        self.complain("train_gpt", "--setps=3", says=["--setps=3 (did you mean --steps?)", "--help"])
+        self.complain("train_gpt", "--setps=3", says=["'--setps=3' (did you mean --steps?)", "--help"])
         self.complain("train_gpt", "--steps", says=["--steps", "value"])
         self.complain("train_gpt", self.text, "more", says=["more"])
         self.complain("transformer_layer", "word", says=["word"])
@@ -176,20 +178,18 @@ class Complaints(Case):
         before = (ARGUMENTS.mpiexec, "-n", "2")
         done = run("train_gpt", self.text, "--steps", "0", before=before)
         self.assertNotEqual(done.returncode, 0)
-        self.assertEqual(done.stderr.decode().count("--steps 0"), 1)
+        self.assertEqual(done.stderr.decode().count("--steps '0'"), 1)
 
 
 class Help(Case):
     def test_options_are_listed(self):
-        for program, options in (("train_gpt", ["grid", "plan", "machine", "layout", "order", "layers", "hidden",
-                                                "heads", "ctx", "batch", "micro-batch", "steps", "lr", "seed", "dtype",
-                                                "overlap", "log", "plot", "local", "late"]),
-                                 ("transformer_layer", ["grid", "plan", "machine", "layout", "dtype", "iterations",
-                                                        "order", "local", "json"])):
+        for program, options in (("train_gpt", "grid plan machine layout order layers hidden heads ctx batch "
+                                               "micro-batch steps lr seed dtype overlap log plot local late"),
+                                 ("transformer_layer", "grid plan machine layout dtype iterations order local json")):
             done = run(program, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertEqual(done.stderr, b"")
-            self.assertEqual([option for option in options if "--" + option not in done.stdout.decode()], [])
+            self.assertEqual([option for option in options.split() if "--" + option not in done.stdout.decode()], [])
             self.assertNotRegex(done.stdout.decode(), r"\(default.*\(default")
 
 

@@ -18,9 +18,9 @@
 #include <string.h>
 
 #include "../../examples/common/gpt.h"
-#include "../../examples/common/options.h"
 #include "../narrow.h"
 #include "../reference/gpt_serial.h"
+#include "common/options.h"
 
 /* Nothing divides anything: 5 sequences, 3 heads, a vocabulary of 37. */
 static const serial_config shape = {
@@ -34,11 +34,12 @@ static const serial_config shape = {
  * a softmax), so standard deviations are taken tenfold, where 9 would already leave one element in 10^18. */
 #define CONFIDENCE 10
 
-static struct {
+typedef struct settings {
     int64_t ranks, steps, per_forward, batch_parts;
     int dtype, tied, serial, oracle;
-    grid_shape grid;
-} set = {.ranks = 8, .steps = 50, .dtype = QDR_F64};
+    grid_size grid; /* x = 0: all grids */
+} settings;
+static settings set = {.ranks = 8, .steps = 50, .dtype = QDR_F64};
 
 /* What the serial run gave. */
 static struct {
@@ -380,32 +381,27 @@ static void free_oracle(void)
     }
 }
 
+#define AT(member) .at = offsetof(settings, member)
+
+static const option_spec specs[] = {
+    {"ranks", 0, "P", "local ranks", OPTION_COUNT, AT(ranks), 1, 64},
+    {"steps", 0, "N", "optimizer steps", OPTION_COUNT, AT(steps), 1, MAX_STEPS},
+    {"batch-parts", 0, "N", "parts of a rank's sequences that follow one another", OPTION_COUNT, AT(batch_parts), 1,
+     16},
+    {"micro-batch", 0, "N", "sequences of one forward over all ranks", OPTION_COUNT, AT(per_forward), 1, MAX_TOKENS},
+    {"dtype", 0, DTYPE_WORDS, "of the model", OPTION_DTYPE, AT(dtype)},
+    {"overlap", 0, "on|off", "of the schedule", OPTION_CHOICE, AT(serial)},
+    {"tie", 0, NULL, "head and embedding", OPTION_FLAG, AT(tied)},
+    {"oracle", 0, NULL, "check the oracle itself by finite differences", OPTION_FLAG, AT(oracle)},
+    {"grid", 0, "GXxGYxGZxGD", "only this grid", OPTION_GRID, AT(grid), .max = 64},
+    OPTIONS_END,
+};
+
 int main(int argc, char **argv)
 {
-    const option_row rows[] = {
-        {OPTION_COUNT, "ranks", "P", &set.ranks, 1, 64, "local ranks"},
-        {OPTION_COUNT, "steps", "N", &set.steps, 1, MAX_STEPS, "optimizer steps"},
-        {OPTION_COUNT, "batch-parts", "N", &set.batch_parts, 1, 16,
-         "parts of a rank's sequences that follow one another"},
-        {OPTION_COUNT, "micro-batch", "N", &set.per_forward, 1, MAX_TOKENS, "sequences of one forward over all ranks"},
-        {OPTION_TYPE, "dtype", "f32|f64|bf16|f16", &set.dtype, 0, 0, "of the model"},
-        {OPTION_CHOICE, "overlap", "on|off", &set.serial, 0, 0, "of the schedule"},
-        {OPTION_FLAG, "tie", NULL, &set.tied, 0, 0, "head and embedding"},
-        {OPTION_FLAG, "oracle", NULL, &set.oracle, 0, 0, "check the oracle itself by finite differences"},
-        {OPTION_GRID, "grid", "GXxGYxGZxGD", &set.grid, 0, 0, "only this grid"},
-    };
-    const usage_text usage = {.program = "test_gpt",
-                              .synopsis = "[options]",
-                              .purpose = "Compares the GPT on grids with a serial one.",
-                              .rows = rows,
-                              .n_rows = sizeof rows / sizeof rows[0],
-                              .examples = ""};
-    char problem[PROBLEM_BYTES];
-    const options_result parsed = options_parse(&usage, argc, argv, problem);
-    if (parsed != OPTIONS_OK) {
-        fprintf(stderr, "test_gpt: %s\n", parsed == OPTIONS_BAD ? problem : "see the top of tests/dist/test_gpt.c");
-        return 2;
-    }
+    failure why = {0};
+    program_name = "test_gpt";
+    if (options_read(argc, argv, specs, &set, NULL, &why)) return fail_print(&why);
     int exit_code = 1;
     if (!make_oracle())
         fputs("test_gpt: no memory for the oracle\n", stderr);

@@ -139,6 +139,8 @@ def check_include(path, header, angled):
     if header.startswith("quadrille/") or angled:
         return
     inside = header.split("/")[0] in ROOMS
+    if path.startswith("examples/") and header.startswith("src/") and not header.startswith("src/common/"):
+        yield f'"{header}": examples share src/common only'
     of_src = path.startswith("src/") and any(header.split("/")[0] in names for names in FOLDERS["src"])
     if header == "config.h" and path.startswith(("lib/", "perfmodel/")):
         return

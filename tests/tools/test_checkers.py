@@ -46,6 +46,7 @@ class Layers(Case):
                            ("lib/grid/h.c", 'x = getenv("PMI_RANK");'), ("tests/i.c", 'x = getenv("QDR_TEST_SEED");'),
                            ("lib/core/environment.c", "x = secure_getenv(name);"),
                            ("src/plan/j.c", '#include "common/options.h"'),
+                           ("examples/o.c", '#include "src/common/svg.h"'),
                            ("lib/schedule/k.c", "#include <jansson.h>"),
                            ("perfmodel/price/l.c", '#include "files/data.h"'),
                            ("lib/comm/mpi/m.c", '#include "comm/comm.h"'), ("lib/dev/n.cuh", "#include <utility>")):
@@ -71,6 +72,7 @@ class Layers(Case):
                            ("lib/comm/mpi/y.c", '#include "comm/nccl/internal.h"'),
                            ("lib/context/z.c", '#include "grid/internal.h"'),
                            ("lib/core/za.c", '#include "schedule/net.h"'), ("src/new/zb.c", '#include "common/svg.h"'),
+                           ("examples/zd.c", '#include "src/plan/plan.h"'),
                            ("lib/dev/cuda/zc.cu", '#include "comm/comm.h"')):
             with self.subTest(line=line, path=path):
                 self.assertEqual(len(self.check(path, line)), 1)

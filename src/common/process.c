@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a program starts and ends. */
+#include "common/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <quadrille/status.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "common/failure.h"
+
+static void print_log(int level, const char *line, void *user)
+{
+    (void)user;
+    fprintf(stderr, "%s%s\n", level == 1 ? "warning: " : "", line);
+}
+
+static void take_no_notice(int number) { (void)number; }
+
+/* A file at its size limit (ulimit -f) and a closed pipe are reported as write errors; by default their signals end the
+ * process. A handler is used because programs started from here then have the default action again. */
+static void keep_running(int number)
+{
+    struct sigaction old, handler = {.sa_handler = take_no_notice, .sa_flags = SA_RESTART};
+    if (sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL) (void)sigaction(number, &handler, NULL);
+}
+
+/* Opens standard streams that are closed, so that no file, pipe or socket takes their numbers. Reading from standard
+ * input and writing to the others still fails. */
+static void occupy_standard(void)
+{
+    for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++)
+        if (fcntl(number, F_GETFD) < 0) (void)open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+void process_begin(const char *name)
+{
+    program_name = name;
+    occupy_standard();
+    keep_running(SIGPIPE);
+    keep_running(SIGXFSZ);
+    qdr_set_log(print_log, NULL);
+}
+
+/* Where the first failure was inside a printf(), stdio has forgotten its cause; another write fails for the same one.
+ * The text is incomplete already, so that an end of line does no harm if it does not fail. */
+static void complain_of_output(int error)
+{
+    if (!error && write(STDOUT_FILENO, "\n", 1) < 0) error = errno;
+    fprintf(stderr, "%s: standard output cannot be written%s%s%s\n", program_name, error ? " (" : "",
+            error ? strerror(error) : "", error ? ")" : "");
+}
+
+int process_end(int code)
+{
+    struct rlimit limit;
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout)) { /* a full disk or a closed pipe must not look like success */
+        complain_of_output(errno);
+        code = code ? code : EXIT_FAILED;
+    }
+    /* With a limit on address space (ulimit -v), OpenBLAS's own threads may wait for memory forever, and exit() for
+     * them. */
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        fflush(NULL);
+        _Exit(code);
+    }
+    return code;
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first and last steps of a program: signals, standard streams, the library's log. */
+#ifndef QUADRILLE_SRC_COMMON_PROCESS_H
+#define QUADRILLE_SRC_COMMON_PROCESS_H
+
+/* To be called first. `name` is printed in messages and stays in use. */
+void process_begin(const char *name);
+/* Checks that everything printed was written. Returns the exit code, EXIT_FAILED instead of EXIT_OK if not. */
+int process_end(int code);
+
+#endif
