@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by all pictures: colours with the same meaning everywhere, text, and time axes. */
+/* Pictures: shapes, text, keys and axes, and colours with the same meaning everywhere. The examples use it, too.
+ *
+ * Nothing is drawn if the file is NULL: the same calls then measure the space needed. */
 #ifndef QUADRILLE_SRC_COMMON_SVG_H
 #define QUADRILLE_SRC_COMMON_SVG_H
 
@@ -11,18 +13,56 @@
 #define SVG_EXPOSED "#d9541e" /* a collective that computation waits for */
 #define SVG_LATE "#f4b183"
 
-/* The head of a picture on white. */
-void svg_begin(FILE *file, int width, double height);
-/* Text from the user, escaped for XML. */
-void svg_put_text(FILE *file, const char *text);
+/* A lane without work: fill and style. */
+#define SVG_LANE "black", "fill-opacity=\"0.05\""
 
-/* The unit of a time axis. */
+/* Attributes of text. */
+#define SVG_TITLE "font-size=\"17\" font-weight=\"bold\""
+#define SVG_HEADING "font-size=\"15\" font-weight=\"bold\""
+#define SVG_STRONG "font-weight=\"bold\""
+#define SVG_GREY "fill=\"#666666\""
+#define SVG_SMALL "font-size=\"11\" fill=\"#555555\""
+#define SVG_MIDDLE "text-anchor=\"middle\""
+#define SVG_END "text-anchor=\"end\""
+
+/* A picture on white. */
+void svg_begin(FILE *file, double width, double height);
+void svg_end(FILE *file);
+/* fill: a colour; style: more attributes, or "". */
+void svg_box(FILE *file, double x, double y, double width, double height, const char *fill, const char *style);
+void svg_line(FILE *file, double x1, double y1, double x2, double y2, const char *style);
+/* The text is as for printf; XML's special characters are escaped. */
+void svg_text(FILE *file, double x, double y, const char *style, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+/* What is drawn between the two has a tooltip. */
+void svg_begin_tip(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void svg_end_tip(FILE *file);
+
+/* Items of a key from left to right, and in rows. */
+typedef struct svg_key {
+    double left, right; /* of a row */
+    double x, y; /* of the next item; y: of its text */
+} svg_key;
+void svg_key_item(FILE *file, svg_key *key, const char *colour, double height, const char *text);
+
+/* 1, 2 or 5 times a power of ten, so that about n of them fill the range. */
+double svg_tick(double range, int n);
+
+/* A unit, such as that of times. */
 typedef struct svg_unit {
     const char *name;
-    double secs;
+    double size;
 } svg_unit;
 svg_unit svg_unit_of(double secs);
-/* 1, 2 or 5 times a power of ten, so that `secs` have about n_ticks. */
-double svg_tick_secs(double secs, int n_ticks);
+
+/* A horizontal axis from 0: a line and a number at each tick. */
+typedef struct svg_axis {
+    double left, width; /* on the page */
+    double most, step; /* at the right end; between ticks */
+    svg_unit unit; /* of the numbers */
+    double top, bottom; /* of the lines; numbers are below, with is_framed also above */
+    int is_framed;
+} svg_axis;
+void svg_draw_axis(FILE *file, const svg_axis *axis);
 
 #endif

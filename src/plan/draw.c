@@ -17,8 +17,7 @@ enum {
     RIGHT = 250,
     PEAK = 150, /* distance from the right edge */
     AXIS = 34,
-    N_TICKS = 8,
-    KEY_ROW = 18
+    N_TICKS = 8
 };
 
 /* Computing is blue, waiting is red. */
@@ -73,67 +72,44 @@ static int is_used(const bars *all, qdr_time_term term)
 
 static void draw_title(FILE *file, const plan_answer *answer)
 {
-    const qdr_search_opts *asked = &answer->options->search;
     const qdr_plan *best = &answer->rows[0].planned.plan;
-    fprintf(file, "<text x=\"%d\" y=\"26\" font-size=\"17\" font-weight=\"bold\">", PICTURE_MARGIN);
-    svg_put_text(file, answer->network->name);
-    fprintf(file, " on %d ranks of ", asked->n_ranks);
-    svg_put_text(file, answer->machine->name);
-    fprintf(file,
-            "</text>\n<text x=\"%d\" y=\"46\" fill=\"#666666\">A step of %lld sequence%s of %lld "
-            "tokens in %s; %lld plans on all grids, %lld of them fit in %.4g GiB</text>\n",
-            PICTURE_MARGIN, (long long)best->batch, best->batch == 1 ? "" : "s",
-            (long long)plan_sequence(answer->network, best), qdr_dtype_name(best->dtype),
-            (long long)answer->found.n_candidates, (long long)answer->found.n_fitting,
-            answer->machine->memory_bytes / GIB);
-}
-
-static void draw_key_item(FILE *file, double *x, double *y, const char *colour, const char *text, double height)
-{
-    const double width = 34 + 6.5 * (double)strlen(text);
-    if (*x + width > PICTURE_WIDTH - PICTURE_MARGIN) {
-        *x = PICTURE_MARGIN;
-        *y += KEY_ROW;
-    }
-    fprintf(file,
-            "<rect x=\"%.0f\" y=\"%.1f\" width=\"12\" height=\"%.0f\" fill=\"%s\"/>\n"
-            "<text x=\"%.0f\" y=\"%.0f\">%s</text>\n",
-            *x, *y - 4 - height / 2, height, colour, *x + 17, *y, text);
-    *x += width;
+    svg_text(file, PICTURE_MARGIN, 26, SVG_TITLE, "%s on %d ranks of %s", answer->network->name,
+             answer->options->search.n_ranks, answer->machine->name);
+    svg_text(file, PICTURE_MARGIN, 46, SVG_GREY,
+             "A step of %lld sequence%s of %lld tokens in %s; %lld plans on all grids, %lld of them fit in %.4g GiB",
+             (long long)best->batch, best->batch == 1 ? "" : "s", (long long)plan_sequence(answer->network, best),
+             qdr_dtype_name(best->dtype), (long long)answer->found.n_candidates, (long long)answer->found.n_fitting,
+             answer->machine->memory_bytes / GIB);
 }
 
 static void draw_key(FILE *file, const bars *all)
 {
-    double x = PICTURE_MARGIN, y = 72;
+    svg_key key = {PICTURE_MARGIN, PICTURE_WIDTH - PICTURE_MARGIN, PICTURE_MARGIN, 72};
     for (int i = 0; i < N_TERMS; i++)
-        if (is_used(all, terms[i].term)) draw_key_item(file, &x, &y, terms[i].colour, terms[i].text, 12);
-    draw_key_item(file, &x, &y, SVG_HIDDEN, "collectives hidden behind computation", 4);
+        if (is_used(all, terms[i].term)) svg_key_item(file, &key, terms[i].colour, 12, terms[i].text);
+    svg_key_item(file, &key, SVG_HIDDEN, 4, "collectives hidden behind computation");
 }
 
 static void draw_axis(FILE *file, const bars *all)
 {
-    const double step = svg_tick_secs(all->most_secs, N_TICKS), bottom = bars_bottom(all);
-    const svg_unit u = svg_unit_of(all->most_secs);
-    for (int i = 0; i * step <= all->most_secs; i++) {
-        const double x = LEFT + width_of(all, i * step);
-        fprintf(file,
-                "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#dddddd\"/>\n"
-                "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"#666666\">%g%s%s"
-                "</text>\n",
-                x, TOP - 6, x, bottom, x, bottom + 14, i * step / u.secs, i ? "" : " ", i ? "" : u.name);
-    }
+    const svg_axis axis = {.left = LEFT,
+                           .width = width_of(all, all->most_secs),
+                           .most = all->most_secs,
+                           .step = svg_tick(all->most_secs, N_TICKS),
+                           .unit = svg_unit_of(all->most_secs),
+                           .top = TOP - 6,
+                           .bottom = bars_bottom(all)};
+    svg_draw_axis(file, &axis);
 }
 
 static void draw_head(FILE *file)
 {
-    fprintf(file,
-            "<g font-weight=\"bold\" font-size=\"11\" fill=\"#444444\">\n"
-            "<text x=\"%d\" y=\"%d\">grid x, y, z, d</text>\n"
-            "<text x=\"%d\" y=\"%d\">one step</text>\n"
-            "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">of peak</text>\n"
-            "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">memory of a rank</text>\n</g>\n",
-            PICTURE_MARGIN, TOP - 12, LEFT, TOP - 12, PICTURE_WIDTH - PEAK, TOP - 12, PICTURE_WIDTH - PICTURE_MARGIN,
-            TOP - 12);
+#define HEAD "font-weight=\"bold\" font-size=\"11\" fill=\"#444444\""
+    svg_text(file, PICTURE_MARGIN, TOP - 12, HEAD, "grid x, y, z, d");
+    svg_text(file, LEFT, TOP - 12, HEAD, "one step");
+    svg_text(file, PICTURE_WIDTH - PEAK, TOP - 12, HEAD " " SVG_END, "of peak");
+    svg_text(file, PICTURE_WIDTH - PICTURE_MARGIN, TOP - 12, HEAD " " SVG_END, "memory of a rank");
+#undef HEAD
 }
 
 /* ---- a bar ---- */
@@ -141,45 +117,38 @@ static void draw_head(FILE *file)
 static void draw_names(FILE *file, const plan_row *row, double y)
 {
     const qdr_plan *plan = &row->planned.plan;
-    fprintf(file,
-            "<text x=\"%d\" y=\"%.1f\"><tspan font-weight=\"bold\">%s</tspan> %s%s</text>\n"
-            "<text x=\"%d\" y=\"%.1f\" fill=\"#666666\" font-size=\"10\">%s, %s, recompute %s, "
-            "micro-batch %lld</text>\n",
-            PICTURE_MARGIN, y + 10, grid_in_words(plan).text, row->is_known_method ? row->name : "",
+    fprintf(file, "<text x=\"%d\" y=\"%.1f\"><tspan font-weight=\"bold\">%s</tspan> %s%s</text>\n", PICTURE_MARGIN,
+            y + 10, grid_in_words(plan).text, row->is_known_method ? row->name : "",
             !row->has_enough ? ", batch too small"
             : row->fits      ? ""
-                             : ", does not fit",
-            PICTURE_MARGIN, y + 22, plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout),
-            recompute_word(plan->recompute), (long long)plan->micro_batch);
+                             : ", does not fit");
+    svg_text(file, PICTURE_MARGIN, y + 22, SVG_GREY " font-size=\"10\"", "%s, %s, recompute %s, micro-batch %lld",
+             plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
+             (long long)plan->micro_batch);
 }
 
 static void draw_numbers(FILE *file, const bars *all, const plan_row *row, double y)
 {
     const qdr_plan_result *result = &row->planned.result;
     const double limit = all->answer->machine->memory_bytes;
-    fprintf(file,
-            "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n"
-            "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.1f %%</text>\n"
-            "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\"%s>%.1f of %.1f GiB</text>\n",
-            LEFT + width_of(all, result->secs) + 6, y + 13, time_in_words(result->secs).text, PICTURE_WIDTH - PEAK,
-            y + 13, 100 * result->peak_share, PICTURE_WIDTH - PICTURE_MARGIN, y + 13,
-            result->memory_bytes > limit ? " fill=\"#b00000\"" : "", result->memory_bytes / GIB, limit / GIB);
+    svg_text(file, LEFT + width_of(all, result->secs) + 6, y + 13, "", "%s", time_in_words(result->secs).text);
+    svg_text(file, PICTURE_WIDTH - PEAK, y + 13, SVG_END, "%.1f %%", 100 * result->peak_share);
+    svg_text(file, PICTURE_WIDTH - PICTURE_MARGIN, y + 13,
+             result->memory_bytes > limit ? SVG_END " fill=\"#b00000\"" : SVG_END, "%.1f of %.1f GiB",
+             result->memory_bytes / GIB, limit / GIB);
 }
 
 static void draw_terms(FILE *file, const bars *all, const plan_row *row, double y)
 {
     const qdr_plan_result *result = &row->planned.result;
     double x = LEFT;
-    fprintf(file, "<rect x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"white\"/>\n", LEFT, y,
-            width_of(all, result->secs), BAR);
+    svg_box(file, LEFT, y, width_of(all, result->secs), BAR, "white", "");
     for (int i = 0; i < N_TERMS; i++) {
         const double secs = result->time[terms[i].term], width = width_of(all, fmax(0, secs));
         if (width <= 0) continue;
-        fprintf(file,
-                "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"%s><title>%s: "
-                "%s, %.1f %%</title></rect>\n",
-                x, y, width, BAR, terms[i].colour, row->fits ? "" : " fill-opacity=\"0.45\"", terms[i].text,
-                time_in_words(secs).text, 100 * secs / result->secs);
+        svg_begin_tip(file, "%s: %s, %.1f %%", terms[i].text, time_in_words(secs).text, 100 * secs / result->secs);
+        svg_box(file, x, y, width, BAR, terms[i].colour, row->fits ? "" : "fill-opacity=\"0.45\"");
+        svg_end_tip(file);
         x += width;
     }
 }
@@ -190,10 +159,9 @@ static void draw_hidden(FILE *file, const bars *all, const plan_row *row, double
     double secs = 0;
     for (int axis = 0; axis < QDR_N_AXES; axis++) secs += fmax(0, result->busy[axis] - result->time[QDR_TIME_X + axis]);
     if (secs <= 0) return;
-    fprintf(file,
-            "<rect x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"4\" fill=\"%s\"><title>collectives "
-            "hidden behind computation: %s</title></rect>\n",
-            LEFT, y + BAR + 2, width_of(all, fmin(secs, all->most_secs)), SVG_HIDDEN, time_in_words(secs).text);
+    svg_begin_tip(file, "collectives hidden behind computation: %s", time_in_words(secs).text);
+    svg_box(file, LEFT, y + BAR + 2, width_of(all, fmin(secs, all->most_secs)), 4, SVG_HIDDEN, "");
+    svg_end_tip(file);
 }
 
 static void draw_bar(FILE *file, const bars *all, int number)
@@ -219,7 +187,7 @@ int plan_draw(FILE *file, plan_answer *answer, failure *why)
     draw_axis(file, &all);
     for (int i = 0; i < all.n; i++) draw_bar(file, &all, i);
     layer_picture_draw(file, answer, &picture, layer_top);
-    fputs("</svg>\n", file);
+    svg_end(file);
     layer_picture_free(&picture);
     return EXIT_OK;
 }

@@ -98,9 +98,8 @@ static void draw_box(FILE *file, const layer_picture *picture, int pass, double 
                      const char *colour)
 {
     const double x = x_of(picture, pass, begin), width = x_of(picture, pass, end) - x;
-    fprintf(file, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"", x, y,
-            fmax(width, LEAST_WIDTH), LANE, colour);
-    fputs(width > 4 ? " stroke=\"white\" stroke-width=\"0.6\"/>\n" : "/>\n", file);
+    svg_box(file, x, y, fmax(width, LEAST_WIDTH), LANE, colour,
+            width > 4 ? "stroke=\"white\" stroke-width=\"0.6\"" : "");
 }
 
 /* The part of a collective that overlaps with computation is drawn again on top. */
@@ -112,8 +111,7 @@ static void draw_collective(FILE *file, const layer_picture *picture, const qdr_
         const double begin = fmax(work->begin_secs, span->begin_secs), end = fmin(work->end_secs, span->end_secs);
         if (work->channel >= 0 || work->pass != span->pass || begin >= end) continue;
         const double x = x_of(picture, (int)span->pass, begin);
-        fprintf(file, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x, y,
-                x_of(picture, (int)span->pass, end) - x + 0.05, LANE, SVG_HIDDEN);
+        svg_box(file, x, y, x_of(picture, (int)span->pass, end) - x + 0.05, LANE, SVG_HIDDEN, "");
     }
 }
 
@@ -124,24 +122,22 @@ static void draw_name(FILE *file, const layer_picture *picture, const qdr_timeli
                  end = x_of(picture, (int)span->pass, span->end_secs);
     const int is_dark = span->channel >= 0 || span->is_product;
     if (end - x < LETTER * (double)strlen(span->name) + 4) return;
-    fprintf(file,
-            "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" font-size=\"11\" fill=\"%s\">%s"
-            "</text>\n",
-            (x + end) / 2, y + LANE - 7, is_dark ? "white" : "#1a1a1a", span->name);
+    svg_text(file, (x + end) / 2, y + LANE - 7,
+             is_dark ? SVG_MIDDLE " font-size=\"11\" fill=\"white\"" : SVG_MIDDLE " font-size=\"11\"", "%s",
+             span->name);
 }
 
 static void draw_span(FILE *file, const layer_picture *picture, const qdr_timeline_span *span, double top)
 {
     const double y = y_of(picture, span->channel, top);
-    fprintf(file, "<g><title>%s: %s, %s</title>\n", span->name, span->kind,
-            time_in_words(span->end_secs - span->begin_secs).text);
+    svg_begin_tip(file, "%s: %s, %s", span->name, span->kind, time_in_words(span->end_secs - span->begin_secs).text);
     if (span->channel >= 0)
         draw_collective(file, picture, span, y);
     else
         draw_box(file, picture, (int)span->pass, span->begin_secs, span->end_secs, y,
                  span->is_product ? SVG_PRODUCT : SVG_WORK);
     draw_name(file, picture, span, y);
-    fputs("</g>\n", file);
+    svg_end_tip(file);
 }
 
 /* ---- around them ---- */
@@ -151,14 +147,11 @@ static void draw_lanes(FILE *file, const layer_picture *picture, double top)
     for (int channel = -1; channel < QDR_N_CHANNELS; channel++) {
         if (picture->lane_of[channel + 1] < 0) continue;
         const double y = y_of(picture, channel, top);
-        fprintf(file, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT - 8, y + LANE - 7,
-                channel < 0 ? "processor" : qdr_channel_name((qdr_channel)channel));
+        svg_text(file, LEFT - 8, y + LANE - 7, SVG_END, "%s",
+                 channel < 0 ? "processor" : qdr_channel_name((qdr_channel)channel));
         for (int pass = 0; pass < QDR_N_PASSES; pass++)
             if (picture->secs[pass] > 0)
-                fprintf(file,
-                        "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" "
-                        "fill-opacity=\"0.05\"/>\n",
-                        x_of(picture, pass, 0), y, scale_of(picture) * picture->secs[pass], LANE);
+                svg_box(file, x_of(picture, pass, 0), y, scale_of(picture) * picture->secs[pass], LANE, SVG_LANE);
     }
 }
 
@@ -168,48 +161,33 @@ static void draw_pass(FILE *file, const layer_picture *picture, int pass, double
     static const char *const names[] = {"forward", "forward again", "backward"};
     const double all = picture->secs[QDR_PASS_FORWARD] + picture->secs[QDR_PASS_RECOMPUTE] +
                        picture->secs[QDR_PASS_BACKWARD];
-    const double step = svg_tick_secs(all, N_TICKS);
-    const double bottom = top + TITLE + picture->n_lanes * (LANE + GAP);
-    const svg_unit u = svg_unit_of(all);
     const int is_narrow = scale_of(picture) * picture->secs[pass] < NARROW;
-    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" font-weight=\"bold\" font-size=\"11\">%s, %s</text>\n",
-            x_of(picture, pass, 0), top + TITLE - (is_narrow ? 22 : 8), names[pass],
-            time_in_words(picture->secs[pass]).text);
-    for (int i = 0; i * step <= picture->secs[pass] && !is_narrow; i++) {
-        const double x = x_of(picture, pass, i * step);
-        fprintf(file,
-                "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#cccccc\"/>\n"
-                "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"#666666\">%g%s%s"
-                "</text>\n",
-                x, top + TITLE - 3, x, bottom, x, bottom + 14, i * step / u.secs, i ? "" : " ", i ? "" : u.name);
-    }
+    const svg_axis axis = {.left = x_of(picture, pass, 0),
+                           .width = scale_of(picture) * picture->secs[pass],
+                           .most = picture->secs[pass],
+                           .step = svg_tick(all, N_TICKS),
+                           .unit = svg_unit_of(all),
+                           .top = top + TITLE - 3,
+                           .bottom = top + TITLE + picture->n_lanes * (LANE + GAP)};
+    svg_text(file, axis.left, top + TITLE - (is_narrow ? 22 : 8), SVG_STRONG " font-size=\"11\"", "%s, %s", names[pass],
+             time_in_words(picture->secs[pass]).text);
+    if (!is_narrow) svg_draw_axis(file, &axis);
 }
 
 static void draw_title(FILE *file, const plan_answer *answer, double top)
 {
     const plan_row *best = &answer->rows[0];
-    const double n_micro = best->planned.result.n_micro;
-    static const struct {
-        const char *colour, *text;
-    } keys[] = {{SVG_PRODUCT, "product"},
-                {SVG_WORK, "other computation"},
-                {SVG_HIDDEN, "collective, hidden"},
-                {SVG_EXPOSED, "collective, exposed"}};
-    double x = PICTURE_WIDTH - 540;
-    fprintf(file,
-            "<text x=\"%d\" y=\"%.1f\" font-size=\"15\" font-weight=\"bold\">One layer of %s"
-            "</text>\n<text x=\"%d\" y=\"%.1f\" fill=\"#666666\">of %lld, simulated",
-            PICTURE_MARGIN, top + 20, grid_in_words(&best->planned.plan).text, PICTURE_MARGIN + 250, top + 20,
-            (long long)answer->network->layers);
-    if (n_micro > 1) fprintf(file, "; the last of %.0f micro-batches", n_micro);
-    fputs("</text>\n", file);
-    for (int i = 0; i < 4; i++) {
-        fprintf(file,
-                "<rect x=\"%.0f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n"
-                "<text x=\"%.0f\" y=\"%.1f\">%s</text>\n",
-                x, top + 10, keys[i].colour, x + 17, top + 20, keys[i].text);
-        x += 34 + 6.5 * (double)strlen(keys[i].text);
-    }
+    char last[48] = "";
+    svg_key key = {PICTURE_WIDTH - 540, PICTURE_WIDTH, PICTURE_WIDTH - 540, top + 20};
+    if (best->planned.result.n_micro > 1)
+        snprintf(last, sizeof last, "; the last of %.0f micro-batches", (double)best->planned.result.n_micro);
+    svg_text(file, PICTURE_MARGIN, top + 20, SVG_HEADING, "One layer of %s", grid_in_words(&best->planned.plan).text);
+    svg_text(file, PICTURE_MARGIN + 250, top + 20, SVG_GREY, "of %lld, simulated%s", (long long)answer->network->layers,
+             last);
+    svg_key_item(file, &key, SVG_PRODUCT, 12, "product");
+    svg_key_item(file, &key, SVG_WORK, 12, "other computation");
+    svg_key_item(file, &key, SVG_HIDDEN, 12, "collective, hidden");
+    svg_key_item(file, &key, SVG_EXPOSED, 12, "collective, exposed");
 }
 
 void layer_picture_draw(FILE *file, const plan_answer *answer, const layer_picture *picture, double top)

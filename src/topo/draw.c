@@ -5,12 +5,12 @@
 
 #include "topo/draw.h"
 
-#define STYLE_PACKAGE "fill=\"#f4f5f7\" stroke=\"#9aa3af\""
-#define STYLE_NUMA "fill=\"#ffffff\" stroke=\"#c3c9d2\""
-#define STYLE_CACHE "fill=\"#e8eef7\" stroke=\"#b7c6de\""
-#define STYLE_CORE "fill=\"#7d9cc9\""
-#define STYLE_GPU "fill=\"#d9efd4\" stroke=\"#6aa85e\""
-#define STYLE_NIC "fill=\"#f6e6d0\" stroke=\"#c69a5c\""
+#define STYLE_PACKAGE "#f4f5f7", "rx=\"3\" stroke=\"#9aa3af\""
+#define STYLE_NUMA "#ffffff", "rx=\"3\" stroke=\"#c3c9d2\""
+#define STYLE_CACHE "#e8eef7", "rx=\"3\" stroke=\"#b7c6de\""
+#define STYLE_CORE "#7d9cc9", "rx=\"3\""
+#define STYLE_GPU "#d9efd4", "rx=\"3\" stroke=\"#6aa85e\""
+#define STYLE_NIC "#f6e6d0", "rx=\"3\" stroke=\"#c69a5c\""
 
 enum { CORE = 14, CORE_GAP = 2, CORES_WIDE = 8, PAD = 8, LABEL = 16, CHIP = 36 };
 enum { LABELLED_CACHES = 4 }; /* more caches in one NUMA node leave no room for labels */
@@ -29,17 +29,17 @@ static void draw_cache(const page *p, flow *f, int first, int n, int is_labelled
     char bytes[24] = "";
     flow_next(f, width, height, &x, &y);
     if (index >= 0) topo_bytes_text(topo->caches[index].bytes, bytes);
-    page_begin_title(p, "cores %d to %d, L%d cache of %s", first, first + n - 1,
-                     index >= 0 ? topo->caches[index].level : 0, bytes);
-    page_box(p, x, y, width, height, STYLE_CACHE);
-    if (is_labelled)
-        page_text(p, x + 5, y + 12, "font-size=\"10\" fill=\"#44536b\"", "L%d %s",
+    svg_begin_tip(p->file, "cores %d to %d, L%d cache of %s", first, first + n - 1,
                   index >= 0 ? topo->caches[index].level : 0, bytes);
+    svg_box(p->file, x, y, width, height, STYLE_CACHE);
+    if (is_labelled)
+        svg_text(p->file, x + 5, y + 12, "font-size=\"10\" fill=\"#44536b\"", "L%d %s",
+                 index >= 0 ? topo->caches[index].level : 0, bytes);
     for (int i = 0; i < n; i++) {
         const int row = i / CORES_WIDE;
-        page_box(p, x + 4 + (i % CORES_WIDE) * step, y + top + row * step, CORE, CORE, STYLE_CORE);
+        svg_box(p->file, x + 4 + (i % CORES_WIDE) * step, y + top + row * step, CORE, CORE, STYLE_CORE);
     }
-    page_end_title(p);
+    svg_end_tip(p->file);
 }
 
 /* The next cores in a NUMA node that share a cache: how many; 0: none. */
@@ -74,11 +74,11 @@ static void draw_gpu(const page *p, flow *f, int index)
     double x, y;
     flow_next(f, 82, CHIP, &x, &y);
     topo_bytes_text(gpu->bytes, bytes);
-    page_begin_title(p, "%s, %s, %s", gpu->model, gpu->name, gpu->bus);
-    page_box(p, x, y, 82, CHIP, STYLE_GPU);
-    page_text(p, x + 41, y + 15, "text-anchor=\"middle\" font-weight=\"bold\"", "GPU %d", index);
-    page_text(p, x + 41, y + 29, STYLE_TINY, "%s", gpu->bytes ? bytes : gpu->name);
-    page_end_title(p);
+    svg_begin_tip(p->file, "%s, %s, %s", gpu->model, gpu->name, gpu->bus);
+    svg_box(p->file, x, y, 82, CHIP, STYLE_GPU);
+    svg_text(p->file, x + 41, y + 15, SVG_MIDDLE " " SVG_STRONG, "GPU %d", index);
+    svg_text(p->file, x + 41, y + 29, STYLE_TINY, "%s", gpu->bytes ? bytes : gpu->name);
+    svg_end_tip(p->file);
 }
 
 static void draw_nic(const page *p, flow *f, int index)
@@ -90,11 +90,11 @@ static void draw_nic(const page *p, flow *f, int index)
     const double width = fmax(92, 16 + 7 * (double)strlen(nic->name));
     flow_next(f, width, CHIP, &x, &y);
     topo_rate_text(is_line ? nic->rate : nic->pci_rate, 0, rate);
-    page_begin_title(p, "network adapter %s, %s", nic->name, nic->bus);
-    page_box(p, x, y, width, CHIP, STYLE_NIC);
-    page_text(p, x + width / 2, y + (has_rate ? 15 : 22), "text-anchor=\"middle\"", "%s", nic->name);
-    if (has_rate) page_text(p, x + width / 2, y + 29, STYLE_TINY, "%s%s GB/s", is_line ? "" : "PCI ", rate);
-    page_end_title(p);
+    svg_begin_tip(p->file, "network adapter %s, %s", nic->name, nic->bus);
+    svg_box(p->file, x, y, width, CHIP, STYLE_NIC);
+    svg_text(p->file, x + width / 2, y + (has_rate ? 15 : 22), SVG_MIDDLE, "%s", nic->name);
+    if (has_rate) svg_text(p->file, x + width / 2, y + 29, STYLE_TINY, "%s%s GB/s", is_line ? "" : "PCI ", rate);
+    svg_end_tip(p->file);
 }
 
 /* The devices in a NUMA node; numa -1: those of this package that are in none. */
@@ -124,9 +124,9 @@ static void draw_numa(const page *p, int index, double x, double y, double width
     const qdr_topo_numa *numa = &p->report->topo->numas[index];
     char bytes[24];
     topo_bytes_text(numa->bytes, bytes);
-    page_box(p, x, y, width, height, STYLE_NUMA);
-    page_text(p, x + PAD, y + 15, "font-size=\"12\"", "NUMA node %d: %s, %d core%s", index, bytes, numa->n_cores,
-              numa->n_cores == 1 ? "" : "s");
+    svg_box(p->file, x, y, width, height, STYLE_NUMA);
+    svg_text(p->file, x + PAD, y + 15, "font-size=\"12\"", "NUMA node %d: %s, %d core%s", index, bytes, numa->n_cores,
+             numa->n_cores == 1 ? "" : "s");
     const double cores = draw_cores(p, index, x + PAD, y + LABEL + 6, width - 2 * PAD);
     draw_devices(p, -1, index, x + PAD, cores + 7, width - 2 * PAD);
 }
@@ -156,8 +156,8 @@ static double draw_numas(const page *p, int package, double x, double y, double 
 static double draw_package(const page *p, int index, double x, double y, double width)
 {
     const qdr_topo_package *package = &p->report->topo->packages[index];
-    page_text(p, x + PAD, y + 18, "font-weight=\"bold\"", "package %d", index);
-    page_text(p, x + PAD + 74, y + 18, STYLE_SMALL, "%.60s, %d cores", package->model, package->n_cores);
+    svg_text(p->file, x + PAD, y + 18, SVG_STRONG, "package %d", index);
+    svg_text(p->file, x + PAD + 74, y + 18, SVG_SMALL, "%.60s, %d cores", package->model, package->n_cores);
     double bottom = draw_numas(p, index, x + PAD, y + 28, width - 2 * PAD);
     const double devices = draw_devices(p, index, -1, x + PAD, bottom, width - 2 * PAD);
     if (devices > bottom) bottom = devices + PAD;
@@ -175,7 +175,7 @@ static double draw_packages(const page *p, double y)
         for (int j = i; j < n && j < i + n_wide; j++) bottom = fmax(bottom, draw_package(&blank, j, 0, y, each));
         for (int j = i; j < n && j < i + n_wide; j++) {
             const double x = PAGE_MARGIN + (j - i) * (each + gap);
-            page_box(p, x, y, each, bottom - y, STYLE_PACKAGE);
+            svg_box(p->file, x, y, each, bottom - y, STYLE_PACKAGE);
             draw_package(p, j, x, y, each);
         }
         y = bottom + gap;
@@ -189,16 +189,16 @@ static void draw_summary(const page *p, double y)
 {
     char text[256];
     topo_counts_text(p->report->topo, text, sizeof text);
-    page_text(p, PAGE_MARGIN, y, STYLE_SMALL, "%s", text);
+    svg_text(p->file, PAGE_MARGIN, y, SVG_SMALL, "%s", text);
     topo_caches_text(p->report->topo, text, sizeof text);
-    page_text(p, PAGE_MARGIN, y + 16, STYLE_SMALL, "%s", text);
+    svg_text(p->file, PAGE_MARGIN, y + 16, SVG_SMALL, "%s", text);
 }
 
 double draw_machine(const page *p, double y)
 {
     const qdr_topo *topo = p->report->topo;
-    page_text(p, PAGE_MARGIN, y + 20, "font-size=\"18\" font-weight=\"bold\"", "%s%s%s%s", topo->host,
-              *topo->host && *topo->product ? ", " : "", topo->product, topo->is_this_machine ? "" : " (recorded)");
+    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_TITLE, "%s%s%s%s", topo->host, *topo->host && *topo->product ? ", " : "",
+             topo->product, topo->is_this_machine ? "" : " (recorded)");
     draw_summary(p, y + 40);
     return draw_packages(p, y + 68);
 }
@@ -217,12 +217,8 @@ int topo_draw(FILE *file, const topo_report *report)
 {
     const page blank = {NULL, report}, real = {file, report};
     const double height = draw_all(&blank) + 8;
-    fprintf(file,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 "
-            "%d %.0f\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#222222\">\n"
-            "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-            PAGE_WIDTH, height, PAGE_WIDTH, height);
+    svg_begin(file, PAGE_WIDTH, height);
     draw_all(&real);
-    fputs("</svg>\n", file);
+    svg_end(file);
     return !ferror(file);
 }

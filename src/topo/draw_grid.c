@@ -22,19 +22,20 @@ double draw_ranks(const page *p, double y)
     const topo_report *report = p->report;
     flow f = flow_begin(PAGE_MARGIN, y + 32, PAGE_WIDTH - 2 * PAGE_MARGIN, 6);
     if (!report->ranks) return y;
-    page_text(p, PAGE_MARGIN, y + 20, STYLE_HEADING, "Running ranks");
+    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_HEADING, "Running ranks");
     const int n = report->n_ranks < MAX_DRAWN_RANKS ? report->n_ranks : MAX_DRAWN_RANKS;
     if (n < report->n_ranks)
-        page_text(p, PAGE_MARGIN + 126, y + 20, STYLE_SMALL, "the first %d of %d", n, report->n_ranks);
+        svg_text(p->file, PAGE_MARGIN + 126, y + 20, SVG_SMALL, "the first %d of %d", n, report->n_ranks);
     for (int i = 0; i < n; i++) {
         const topo_rank *rank = &report->ranks[i];
         double x, top;
         flow_next(&f, 130, 36, &x, &top);
-        page_begin_title(p, "rank %d on %s, cpus %s", i, rank->host, rank->cpus);
-        page_box(p, x, top, 130, 36, "fill=\"#eef0f3\" stroke=\"#b9bfc8\"");
-        page_text(p, x + 65, top + 15, "text-anchor=\"middle\"", "rank %d, node %d", i, rank->place.node);
-        page_text(p, x + 65, top + 29, STYLE_TINY, "cpus %.18s%s", rank->cpus, strlen(rank->cpus) > 18 ? "..." : "");
-        page_end_title(p);
+        svg_begin_tip(p->file, "rank %d on %s, cpus %s", i, rank->host, rank->cpus);
+        svg_box(p->file, x, top, 130, 36, "#eef0f3", "rx=\"3\" stroke=\"#b9bfc8\"");
+        svg_text(p->file, x + 65, top + 15, SVG_MIDDLE, "rank %d, node %d", i, rank->place.node);
+        svg_text(p->file, x + 65, top + 29, STYLE_TINY, "cpus %.18s%s", rank->cpus,
+                 strlen(rank->cpus) > 18 ? "..." : "");
+        svg_end_tip(p->file);
     }
     return f.bottom + 12;
 }
@@ -52,12 +53,10 @@ static void draw_rank(const page *p, const qdr_topo_axis *axis, int rank, double
     static const char *const colours[] = {"#9ecae1", "#fdd0a2", "#a1d99b", "#dadaeb", "#fcbba1", "#d9d98c",
                                           "#a8ddd0", "#f2b6d8", "#c7b299", "#b8c4e8", "#d0e89a", "#e3b3b3"};
     const int group = group_of(axis, rank);
-    char style[64];
-    snprintf(style, sizeof style, "fill=\"%s\"", axis->n_ranks > 1 ? colours[group % 12] : "#eeeeee");
-    page_begin_title(p, "rank %d, group %d of this axis", rank, group);
-    page_box(p, x, y, CELL - 2, CELL - 2, style);
-    page_text(p, x + CELL / 2.0 - 1, y + 13, "font-size=\"9\" text-anchor=\"middle\"", "%d", rank);
-    page_end_title(p);
+    svg_begin_tip(p->file, "rank %d, group %d of this axis", rank, group);
+    svg_box(p->file, x, y, CELL - 2, CELL - 2, axis->n_ranks > 1 ? colours[group % 12] : "#eeeeee", "rx=\"3\"");
+    svg_text(p->file, x + CELL / 2.0 - 1, y + 13, "font-size=\"9\" text-anchor=\"middle\"", "%d", rank);
+    svg_end_tip(p->file);
 }
 
 static int ranks_on(const topo_layout *layout, int node)
@@ -74,8 +73,8 @@ static void draw_node(const page *p, const qdr_topo_axis *axis, int node, int n,
     int index = 0;
     double x, y;
     flow_next(f, n_wide * CELL - 2 + 2 * FRAME, n_rows * CELL - 2 + 2 * FRAME, &x, &y);
-    page_box(p, x, y, n_wide * CELL - 2 + 2 * FRAME, n_rows * CELL - 2 + 2 * FRAME,
-             "fill=\"#ffffff\" stroke=\"#9aa3af\"");
+    svg_box(p->file, x, y, n_wide * CELL - 2 + 2 * FRAME, n_rows * CELL - 2 + 2 * FRAME, "#ffffff",
+            "rx=\"3\" stroke=\"#9aa3af\"");
     for (int rank = 0; rank < layout->n_ranks && index < n; rank++) {
         if (layout->places[rank].node != node) continue;
         const int row = index / CELLS_WIDE;
@@ -97,7 +96,7 @@ static double draw_nodes(const page *p, const qdr_topo_axis *axis, double y)
         n_drawn += n < left ? n : left;
     }
     if (n_drawn == layout->n_ranks) return f.bottom;
-    page_text(p, LEFT, f.bottom + 15, STYLE_SMALL, "... and %d more ranks", layout->n_ranks - n_drawn);
+    svg_text(p->file, LEFT, f.bottom + 15, SVG_SMALL, "... and %d more ranks", layout->n_ranks - n_drawn);
     return f.bottom + 20;
 }
 
@@ -106,17 +105,16 @@ static double draw_link(const page *p, const qdr_topo_axis *axis, double y)
 {
     const double x = LINK;
     char style[80], rate[24];
-    snprintf(style, sizeof style, "fill=\"%s\"", link_colour(axis->link));
-    page_box(p, x, y, 134, 26, style);
+    svg_box(p->file, x, y, 134, 26, link_colour(axis->link), "rx=\"3\"");
     snprintf(style, sizeof style, "text-anchor=\"middle\" font-weight=\"bold\" fill=\"%s\"", link_ink(axis->link));
-    page_text(p, x + 67, y + 17, style, "%s", qdr_link_name(axis->link));
+    svg_text(p->file, x + 67, y + 17, style, "%s", qdr_link_name(axis->link));
     if (axis->link == QDR_LINK_NONE) return y + 28;
     topo_rate_text(axis->rate, axis->is_assumed, rate);
-    if (axis->rate > 0) page_text(p, x + 142, y + 11, "font-size=\"11\"", "%s GB/s", rate);
-    page_text(p, x + 142, y + (axis->rate > 0 ? 24 : 17), STYLE_SMALL, "%d group%s on a node", axis->n_siblings,
-              axis->n_siblings == 1 ? "" : "s");
+    if (axis->rate > 0) svg_text(p->file, x + 142, y + 11, "font-size=\"11\"", "%s GB/s", rate);
+    svg_text(p->file, x + 142, y + (axis->rate > 0 ? 24 : 17), SVG_SMALL, "%d group%s on a node", axis->n_siblings,
+             axis->n_siblings == 1 ? "" : "s");
     if (axis->link != QDR_LINK_NETWORK || axis->inner == QDR_LINK_NONE) return y + 28;
-    page_text(p, x, y + 40, STYLE_SMALL, "inside a node: %s", qdr_link_name(axis->inner));
+    svg_text(p->file, x, y + 40, SVG_SMALL, "inside a node: %s", qdr_link_name(axis->inner));
     return y + 42;
 }
 
@@ -124,10 +122,11 @@ static double draw_axis(const page *p, int index, double y)
 {
     static const char *const names[] = {"x", "y", "z", "d"};
     const qdr_topo_axis *axis = &p->report->layout.axes[index];
-    page_text(p, PAGE_MARGIN, y + 20, "font-size=\"18\" font-weight=\"bold\"", "%s", names[index]);
-    page_text(p, PAGE_MARGIN + 24, y + 13, "font-size=\"11\"", "%d rank%s, stride %d", axis->n_ranks,
-              axis->n_ranks == 1 ? "" : "s", axis->stride);
-    page_text(p, PAGE_MARGIN + 24, y + 27, STYLE_SMALL, "over %d node%s", axis->n_nodes, axis->n_nodes == 1 ? "" : "s");
+    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_TITLE, "%s", names[index]);
+    svg_text(p->file, PAGE_MARGIN + 24, y + 13, "font-size=\"11\"", "%d rank%s, stride %d", axis->n_ranks,
+             axis->n_ranks == 1 ? "" : "s", axis->stride);
+    svg_text(p->file, PAGE_MARGIN + 24, y + 27, SVG_SMALL, "over %d node%s", axis->n_nodes,
+             axis->n_nodes == 1 ? "" : "s");
     const double bottom = draw_nodes(p, axis, y);
     return fmax(bottom, draw_link(p, axis, y)) + 12;
 }
@@ -137,10 +136,10 @@ double draw_layout(const page *p, double y)
     char text[256];
     if (!p->report->layout.size.x) return y;
     topo_layout_text(&p->report->layout, text, sizeof text);
-    page_text(p, PAGE_MARGIN, y + 20, STYLE_HEADING, "%s", text);
-    page_text(p, PAGE_MARGIN, y + 37, STYLE_SMALL,
-              "The link of each axis: the slowest between two ranks of a group, and how many groups share "
-              "it. A frame is a node, a square a rank; ranks of a group have the same colour.");
+    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_HEADING, "%s", text);
+    svg_text(p->file, PAGE_MARGIN, y + 37, SVG_SMALL,
+             "The link of each axis: the slowest between two ranks of a group, and how many groups share "
+             "it. A frame is a node, a square a rank; ranks of a group have the same colour.");
     y += 50;
     for (int axis = 0; axis < QDR_N_AXES; axis++) y = draw_axis(p, axis, y);
     return y;

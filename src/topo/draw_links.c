@@ -11,26 +11,25 @@ static void draw_cell(const page *p, double x, double y, double width, int a, in
     const qdr_topo *topo = p->report->topo;
     char style[64], text[24];
     if (a == b) {
-        page_box(p, x, y, width - 2, CELL_HEIGHT - 2, "fill=\"#f2f2f2\"");
+        svg_box(p->file, x, y, width - 2, CELL_HEIGHT - 2, "#f2f2f2", "rx=\"3\"");
         return;
     }
     const qdr_link link = topo_pair(topo, a, b, NULL, NULL);
-    snprintf(style, sizeof style, "fill=\"%s\"", link_colour(link));
-    page_begin_title(p, "GPU %d and GPU %d: %s", a, b, qdr_link_name(link));
-    page_box(p, x, y, width - 2, CELL_HEIGHT - 2, style);
+    svg_begin_tip(p->file, "GPU %d and GPU %d: %s", a, b, qdr_link_name(link));
+    svg_box(p->file, x, y, width - 2, CELL_HEIGHT - 2, link_colour(link), "rx=\"3\"");
     topo_pair_text(topo, a, b, text);
     snprintf(style, sizeof style, "font-size=\"10\" text-anchor=\"middle\" fill=\"%s\"", link_ink(link));
-    if (width >= 40) page_text(p, x + width / 2 - 1, y + 15, style, "%s", text);
-    page_end_title(p);
+    if (width >= 40) svg_text(p->file, x + width / 2 - 1, y + 15, style, "%s", text);
+    svg_end_tip(p->file);
 }
 
 static double draw_matrix(const page *p, double y, double width)
 {
     const int n = p->report->topo->n_gpus;
-    for (int j = 0; j < n; j++) page_text(p, LEFT + (j + 0.5) * width, y + 10, STYLE_TINY, "%d", j);
+    for (int j = 0; j < n; j++) svg_text(p->file, LEFT + (j + 0.5) * width, y + 10, STYLE_TINY, "%d", j);
     y += 16;
     for (int i = 0; i < n; i++) {
-        page_text(p, LEFT - 8, y + 15, "text-anchor=\"end\" font-size=\"11\"", "GPU %d", i);
+        svg_text(p->file, LEFT - 8, y + 15, "text-anchor=\"end\" font-size=\"11\"", "GPU %d", i);
         for (int j = 0; j < n; j++) draw_cell(p, LEFT + j * width, y, width, i, j);
         y += CELL_HEIGHT;
     }
@@ -60,21 +59,19 @@ static double draw_key(const page *p, double x, double y)
         [QDR_LINK_NODE] = "node: through the host, two packages",
     };
     for (int link = 0; link < QDR_N_LINKS; link++) {
-        char style[64];
         if (!words[link] || !is_used(p->report->topo, (qdr_link)link)) continue;
-        snprintf(style, sizeof style, "fill=\"%s\"", link_colour((qdr_link)link));
-        page_box(p, x, y, 14, 14, style);
-        page_text(p, x + 20, y + 11, "font-size=\"11\"", "%s", words[link]);
+        svg_box(p->file, x, y, 14, 14, link_colour((qdr_link)link), "rx=\"3\"");
+        svg_text(p->file, x + 20, y + 11, "font-size=\"11\"", "%s", words[link]);
         y += 20;
     }
     if (topo_has_apart(p->report->topo)) {
-        page_text(p, x, y + 11, STYLE_SMALL, TOPO_APART_1);
-        page_text(p, x, y + 26, STYLE_SMALL, TOPO_APART_2);
+        svg_text(p->file, x, y + 11, SVG_SMALL, TOPO_APART_1);
+        svg_text(p->file, x, y + 26, SVG_SMALL, TOPO_APART_2);
         y += 34;
     }
     if (!topo_has_assumed(p->report->topo)) return y;
-    page_text(p, x, y + 11, STYLE_SMALL, "?: hwloc reports 100 GB/s for every");
-    page_text(p, x, y + 26, STYLE_SMALL, "XGMI link, whatever its rate");
+    svg_text(p->file, x, y + 11, SVG_SMALL, "?: hwloc reports 100 GB/s for every");
+    svg_text(p->file, x, y + 26, SVG_SMALL, "XGMI link, whatever its rate");
     return y + 34;
 }
 
@@ -84,8 +81,8 @@ double draw_links(const page *p, double y)
     if (n < 2) return y;
     const double room = PAGE_WIDTH - LEFT - PAGE_MARGIN - KEY_WIDTH;
     const double width = fmin(CELL_WIDTH, room / n);
-    page_text(p, PAGE_MARGIN, y + 20, STYLE_HEADING, "GPU links");
-    page_text(p, PAGE_MARGIN + 126, y + 20, STYLE_SMALL, "GB/s in each direction; %s", p->report->topo->gpu_source);
+    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_HEADING, "GPU links");
+    svg_text(p->file, PAGE_MARGIN + 126, y + 20, SVG_SMALL, "GB/s in each direction; %s", p->report->topo->gpu_source);
     const double matrix = draw_matrix(p, y + 30, width);
     const double key = draw_key(p, LEFT + n * width + 20, y + 48);
     return fmax(matrix, key) + 12;

@@ -1,58 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes and text in the picture of a machine. */
+/* Places and colours in the picture of a machine. */
 #include <math.h>
-#include <stdarg.h>
 
 #include "topo/draw.h"
-
-void page_box(const page *p, double x, double y, double width, double height, const char *style)
-{
-    if (p->file)
-        fprintf(p->file, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"3\" %s/>\n", x, y, width,
-                height, style);
-}
-
-/* Names come from files: XML's special characters are escaped, and non-ASCII characters are left out. */
-static void put_words(FILE *file, const char *format, va_list arguments)
-{
-    char text[512];
-    vsnprintf(text, sizeof text, format, arguments);
-    for (const char *at = text; *at; at++) {
-        if (*at == '<')
-            fputs("&lt;", file);
-        else if (*at == '&')
-            fputs("&amp;", file);
-        else if (*at >= ' ' && *at <= '~')
-            fputc(*at, file);
-    }
-}
-
-void page_text(const page *p, double x, double y, const char *style, const char *format, ...)
-{
-    va_list arguments;
-    if (!p->file) return;
-    fprintf(p->file, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, style);
-    va_start(arguments, format);
-    put_words(p->file, format, arguments);
-    va_end(arguments);
-    fputs("</text>\n", p->file);
-}
-
-void page_begin_title(const page *p, const char *format, ...)
-{
-    va_list arguments;
-    if (!p->file) return;
-    fputs("<g><title>", p->file);
-    va_start(arguments, format);
-    put_words(p->file, format, arguments);
-    va_end(arguments);
-    fputs("</title>\n", p->file);
-}
-
-void page_end_title(const page *p)
-{
-    if (p->file) fputs("</g>\n", p->file);
-}
 
 flow flow_begin(double left, double top, double width, double gap)
 {
