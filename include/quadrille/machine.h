@@ -133,7 +133,7 @@ typedef struct qdr_machine {
  * other.
  *  @param[out] machine  all zero after an error
  *  @retval QDR_ERR_ARGUMENT  NULL, an unknown name (the sentence lists the nearest ones), invalid JSON, or a key that
- *                            is missing or out of range (file, line and key)
+ *                            is missing or out of range (file and key)
  *  @retval QDR_ERR_IO        the file cannot be read
  *  @retval QDR_ERR_MEMORY    out of memory */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_load(const char *name_or_path, qdr_machine *machine);

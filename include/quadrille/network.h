@@ -58,7 +58,7 @@ typedef struct qdr_network {
  * divide another.
  *  @param[out] network  all zero after an error
  *  @retval QDR_ERR_ARGUMENT     NULL; an unknown name (the sentence lists the nearest ones); invalid JSON, or a value
- *                               of the wrong type or out of range (file, line and key)
+ *                               of the wrong type or out of range (file and key)
  *  @retval QDR_ERR_IO           the file cannot be read
  *  @retval QDR_ERR_MEMORY       out of memory
  *  @retval QDR_ERR_UNSUPPORTED  another model_type; a mixture of experts; cross-attention */

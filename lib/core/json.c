@@ -11,12 +11,10 @@
 #include "core/input.h"
 #include "core/size.h"
 
-enum { NAME_BYTES = 200 };
+enum { NAME_BYTES = 200, MOST_STEPS = 32 };
 
 struct qdri_json {
     json_t *root;
-    char *text;
-    size_t bytes;
     char name[NAME_BYTES];
 };
 
@@ -29,59 +27,33 @@ void qdri_json_printable(const char *text, char *printable, size_t bytes)
     printable[i] = '\0';
 }
 
-static qdr_status too_large(const char *name)
-{
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %d MiB, the limit for JSON files", name,
-                    QDRI_JSON_MAX_BYTES >> 20);
-}
-
-static qdr_status not_json(const qdri_json *document, const json_error_t *error)
+static qdr_status not_json(const char *name, const json_error_t *error)
 {
     char why[120], line[32] = "";
     qdri_json_printable(error->text, why, sizeof why);
     if (error->line > 0) snprintf(line, sizeof line, ", line %d", error->line);
     if (json_error_code(error) == json_error_out_of_memory)
-        return QDR_FAIL(QDR_ERR_MEMORY, "out of memory for the JSON of %s", document->name);
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s: %s; this is not JSON", document->name, line, why);
+        return QDR_FAIL(QDR_ERR_MEMORY, "out of memory for the JSON of %s", name);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s: %s; this is not JSON", name, line, why);
 }
 
-static qdr_status parse_text(qdri_json *document)
+static qdr_status parse_text(const char *text, size_t bytes, qdri_json *document)
 {
     json_error_t error;
-    if (document->bytes > QDRI_JSON_MAX_BYTES) return too_large(document->name);
-    const int line = qdri_json_too_deep(document->text, document->bytes, QDRI_JSON_MAX_DEPTH);
-    if (line)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s, line %d: more than %d levels of objects and lists", document->name, line,
-                        QDRI_JSON_MAX_DEPTH);
-    document->root = json_loadb(document->text, document->bytes, JSON_REJECT_DUPLICATES, &error);
-    return document->root ? QDR_OK : not_json(document, &error);
-}
-
-/* Takes ownership of `text`, also after an error. */
-static qdr_status make(const char *name, char *text, size_t bytes, qdri_json **document)
-{
-    qdri_json *made = NULL;
-    const qdr_status status = QDRI_NEW(1, "a JSON document", &made);
-    if (status != QDR_OK) {
-        free(text);
-        return status;
-    }
-    made->text = text;
-    made->bytes = bytes;
-    qdri_input_name(name, made->name, sizeof made->name);
-    const qdr_status parsed = parse_text(made);
-    if (parsed != QDR_OK) qdri_json_free(&made);
-    *document = made;
-    return parsed;
+    if (bytes > QDRI_JSON_MAX_BYTES)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %d MiB, the limit for JSON files", document->name,
+                        QDRI_JSON_MAX_BYTES >> 20);
+    document->root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    return document->root ? QDR_OK : not_json(document->name, &error);
 }
 
 qdr_status qdri_json_parse(const char *text, size_t bytes, const char *name, qdri_json **document)
 {
-    char *copy = NULL;
-    *document = NULL;
-    QDR_TRY(QDRI_NEW(bytes, "a JSON text", &copy));
-    if (bytes) memcpy(copy, text, bytes);
-    return make(name, copy, bytes, document);
+    QDR_TRY(QDRI_NEW(1, "a JSON document", document));
+    qdri_input_name(name, (*document)->name, sizeof(*document)->name);
+    const qdr_status status = parse_text(text, bytes, *document);
+    if (status != QDR_OK) qdri_json_free(document);
+    return status;
 }
 
 qdr_status qdri_json_load(const char *path, qdri_json **document)
@@ -90,14 +62,15 @@ qdr_status qdri_json_load(const char *path, qdri_json **document)
     size_t bytes;
     *document = NULL;
     QDR_TRY(qdr_input_read(path, QDRI_JSON_MAX_BYTES, &text, &bytes));
-    return make(path, text, bytes, document);
+    const qdr_status status = qdri_json_parse(text, bytes, path, document);
+    free(text);
+    return status;
 }
 
 void qdri_json_free(qdri_json **document)
 {
     if (!*document) return;
     json_decref((*document)->root);
-    free((*document)->text);
     free(*document);
     *document = NULL;
 }
@@ -153,46 +126,27 @@ int qdri_json_has(qdri_json_node node) { return qdri_json_kind_of(node) > QDRI_J
 
 /* ---- sentences ---- */
 
-/* Steps from the root to the node; returns their number. */
-static int steps_to(const qdri_json_node *node, qdri_json_step steps[QDRI_JSON_MAX_DEPTH])
+/* a.b[2].c; truncated if too long, and after n_most steps: a node may have been stored inside its parent by mistake.
+ * Returns its length. */
+static size_t print_path(const qdri_json_node *node, int n_most, char path[QDRI_JSON_PATH_BYTES])
 {
-    int n = 0;
-    for (const qdri_json_node *at = node; at->parent; at = at->parent)
-        if (++n > QDRI_JSON_MAX_DEPTH) return 0; /* a node was stored inside one of its parents */
-    for (int i = n; node->parent; node = node->parent) steps[--i] = (qdri_json_step){node->key, node->index};
-    return n;
-}
-
-/* a.b[2].c; truncated if too long. */
-static void print_path(const qdri_json_step *steps, int n, char path[QDRI_JSON_PATH_BYTES])
-{
-    size_t used = 0;
     path[0] = '\0';
-    for (int i = 0; i < n && used < QDRI_JSON_PATH_BYTES - 1; i++) {
-        char *to = path + used;
-        const size_t room = QDRI_JSON_PATH_BYTES - used;
-        if (steps[i].key)
-            snprintf(to, room, "%s%s", i ? "." : "", steps[i].key);
-        else
-            snprintf(to, room, "[%zu]", steps[i].index);
-        used += strlen(to);
-    }
+    if (!node->parent || n_most == 0) return 0;
+    const size_t used = print_path(node->parent, n_most - 1, path), room = QDRI_JSON_PATH_BYTES - used;
+    if (node->key)
+        snprintf(path + used, room, "%s%s", used ? "." : "", node->key);
+    else
+        snprintf(path + used, room, "[%zu]", node->index);
+    return used + strlen(path + used);
 }
 
 qdri_json_place qdri_json_where(qdri_json_node node)
 {
     qdri_json_place place;
-    qdri_json_step steps[QDRI_JSON_MAX_DEPTH];
-    char path[QDRI_JSON_PATH_BYTES], shown[QDRI_JSON_PATH_BYTES], line[32] = "";
-    const qdri_json *document = node.document;
-    const int n = steps_to(&node, steps);
-    /* An absent value is reported for the object that lacks it. */
-    const int n_there = node.value ? n : n - 1;
-    const int number = n_there > 0 ? qdri_json_line(document->text, document->bytes, steps, n_there) : 0;
-    if (number) snprintf(line, sizeof line, ", line %d", number);
-    print_path(steps, n, path);
+    char path[QDRI_JSON_PATH_BYTES], shown[QDRI_JSON_PATH_BYTES];
+    (void)print_path(&node, MOST_STEPS, path);
     qdri_json_printable(path, shown, sizeof shown);
-    snprintf(place.text, sizeof place.text, "%s%s: key '%s'", document->name, line, shown);
+    snprintf(place.text, sizeof place.text, "%s: key '%s'", node.document->name, shown);
     return place;
 }
 

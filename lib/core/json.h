@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON files written by people: machines and networks. A document is read as a whole; its values are then read one by
- * one, each with the required type and range, and errors are reported in one sentence with the file, the line and the
- * key:
+ * one, each with the required type and range, and errors are reported in one sentence with the file and the key:
  *
- *   my.json, line 7: key 'num_hidden_layers' is -3; a whole number >= 1 is needed
+ *   my.json: key 'links[1].latency_us' is -3; a number >= 0 is needed
  *
  *   qdri_json_node root, level;
  *   QDR_TRY(qdri_json_root(document, &root));
@@ -12,13 +11,13 @@
  *   QDR_TRY(qdri_json_number_or(qdri_json_get(&level, "secs"), 0, 1, 1e-6, &secs));
  *
  * Keys that are never read are allowed; a key that occurs twice in one object is not. null counts as absent. A text has
- * at most 16 MiB and 64 levels. Messages are printable ASCII. */
+ * at most 16 MiB and jansson's 2048 levels. Messages are printable ASCII. */
 #ifndef QDRI_CORE_JSON_H
 #define QDRI_CORE_JSON_H
 
 #include "core/status.h"
 
-enum { QDRI_JSON_MAX_BYTES = 16 << 20, QDRI_JSON_MAX_DEPTH = 64, QDRI_JSON_PATH_BYTES = 96 };
+enum { QDRI_JSON_MAX_BYTES = 16 << 20, QDRI_JSON_PATH_BYTES = 96 };
 
 typedef struct qdri_json qdri_json;
 
@@ -86,22 +85,12 @@ QDR_NODISCARD qdr_status qdri_json_string_or(qdri_json_node node, size_t max_byt
 /* One of n words. */
 QDR_NODISCARD qdr_status qdri_json_word(qdri_json_node node, const char *const *words, int n, int *word);
 
-/* "FILE, line 7: key 'a.b[2]'", for messages of callers that check a value further. */
+/* "FILE: key 'a.b[2]'", for messages of callers that check a value further. */
 typedef struct qdri_json_place {
     char text[352];
 } qdri_json_place;
 qdri_json_place qdri_json_where(qdri_json_node node);
 /* `text` with '?' for everything but printable ASCII, at most `bytes` including its terminating zero. For messages. */
 void qdri_json_printable(const char *text, char *printable, size_t bytes);
-
-/* json_line.c: the line number of the value at a path in a JSON text; 0: not found. A step is a key, or the index of an
- * item if the key is NULL. Keys with escapes are not found. */
-typedef struct qdri_json_step {
-    const char *key;
-    size_t index;
-} qdri_json_step;
-int qdri_json_line(const char *text, size_t bytes, const qdri_json_step *steps, int n_steps);
-/* The line on which a text, JSON or not, nests objects and lists deeper than max_depth; 0: none. */
-int qdri_json_too_deep(const char *text, size_t bytes, int max_depth);
 
 #endif

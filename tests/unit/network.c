@@ -369,19 +369,19 @@ static void refusals(void **state)
          "a.json: key 'model_type' is missing; known are gpt2, gpt_neox, llama, mistral and qwen2"},
         {"{\"model_type\": 3}", QDR_ERR_ARGUMENT, "key 'model_type' is 3; a string is needed"},
         {"{\n\"model_type\": \"bert\"}", QDR_ERR_UNSUPPORTED,
-         "a.json, line 2: key 'model_type' is \"bert\"; known are gpt2, gpt_neox, llama, mistral "
+         "a.json: key 'model_type' is \"bert\"; known are gpt2, gpt_neox, llama, mistral "
          "and qwen2"},
         {"{\"model_type\": \"mixtral\"}", QDR_ERR_UNSUPPORTED,
          "key 'model_type' is \"mixtral\", a mixture of experts; only dense networks are known: "
          "gpt2,"},
         {"{\"model_type\": \"qwen2_moe\"}", QDR_ERR_UNSUPPORTED, "\"qwen2_moe\", a mixture of experts"},
         {"{\"model_type\": \"llama\",\n\n\"num_local_experts\": 8}", QDR_ERR_UNSUPPORTED,
-         "a.json, line 3: key 'num_local_experts' is 8: a mixture of experts; only dense networks "
+         "a.json: key 'num_local_experts' is 8: a mixture of experts; only dense networks "
          "are known"},
         {"{\"model_type\": \"llama\", \"n_routed_experts\": \"x\"}", QDR_ERR_ARGUMENT,
          "key 'n_routed_experts' is \"x\"; a whole number >= 0 is needed"},
         {"{\"model_type\": \"llama\",\n\"num_hidden_layers\": -3}", QDR_ERR_ARGUMENT,
-         "a.json, line 2: key 'num_hidden_layers' is -3; a whole number >= 1 is needed"},
+         "a.json: key 'num_hidden_layers' is -3; a whole number >= 1 is needed"},
         {"{\"model_type\": \"llama\", \"hidden_size\": 2147483648}", QDR_ERR_ARGUMENT,
          "key 'hidden_size' is 2147483648; a whole number from 1 to 2147483647 is needed"},
         {"{\"model_type\": \"gpt2\", \"n_embd\": \"768\"}", QDR_ERR_ARGUMENT,
@@ -390,12 +390,12 @@ static void refusals(void **state)
         {"{\"model_type\": \"gpt2\", \"n_embd\": 600000000}", QDR_ERR_SHAPE,
          "network: a.json has ffn 2400000000; from 1 to 2147483647"},
         {"{\"model_type\": \"gpt2\",\n\"n_head\": 800}", QDR_ERR_ARGUMENT,
-         "a.json, line 2: key 'n_head' is 800, more than the 768 features of a token; use fewer, "
+         "a.json: key 'n_head' is 800, more than the 768 features of a token; use fewer, "
          "or give head_dim"},
         {"{\"model_type\": \"llama\", \"num_key_value_heads\": 33}", QDR_ERR_ARGUMENT,
          "key 'num_key_value_heads' is 33; at most the 32 heads are needed"},
         {"{\"model_type\": \"llama\",\n\"num_key_value_heads\": 5}", QDR_ERR_ARGUMENT,
-         "a.json, line 2: key 'num_key_value_heads' is 5, which does not divide the 32 heads; each "
+         "a.json: key 'num_key_value_heads' is 5, which does not divide the 32 heads; each "
          "key head serves equally many"},
         {"{\"model_type\": \"mistral\", \"num_attention_heads\": 12}", QDR_ERR_ARGUMENT,
          "a.json: key 'num_key_value_heads' is missing, and means 8, which does not divide the 12 "

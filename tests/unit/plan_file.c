@@ -120,7 +120,7 @@ static const struct {
     {HEAD ", \"order\": \"xyz\"}", "permutation"},
     {HEAD ", \"order\": \"xyzz\"}", "permutation"},
     {HEAD ", \"layout\": \"both\"}", "'layout'"},
-    {HEAD ",\n \"recompute\": 1}", "line 2: key 'recompute'"},
+    {HEAD ",\n \"recompute\": 1}", "key 'recompute'"},
     {HEAD ", \"dtype\": \"i32\"}", "'dtype'"},
     {HEAD ", \"micro_batch\": -1}", "'micro_batch'"},
     {HEAD ", \"gradient_parts\": 4294967296}", "'gradient_parts'"},
