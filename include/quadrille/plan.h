@@ -256,7 +256,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_plan_store(const qdr_stored_plan *stored, c
 /** Reads such a file; "-" is standard input. The keys quadrille_plan, grid and batch are required, the others have the
  * defaults of qdr_plan, except that dtype defaults to "bf16".
  *  @param[out] stored  all zero after an error
- *  @retval QDR_ERR_ARGUMENT  NULL, invalid JSON, not a plan, or a value of the wrong type or out of range (file, line
+ *  @retval QDR_ERR_ARGUMENT  NULL, invalid JSON, not a plan, or a value of the wrong type or out of range (file
  *                            and key)
  *  @retval QDR_ERR_IO        it cannot be read */
 QDR_API QDR_NODISCARD qdr_status qdr_plan_load(const char *path, qdr_stored_plan *stored);

@@ -10,6 +10,7 @@
 #include "common/planning.h"
 
 #define MAX_GRIDS 4096
+#define MAX_COLUMNS 40
 
 /* ---- the loop over grids ---- */
 
@@ -30,9 +31,13 @@ qdr_status bench_make_grid(qdr_context *ctx, grid_size size, qdr_grid **grid)
     return qdr_grid_create(ctx, &opts, grid);
 }
 
-void bench_row(bench_run *run, const bench_value *values)
+void bench_row(bench_run *run, const bench_column *columns, const bench_value *values)
 {
-    if (qdr_context_rank(run->ctx) == 0) bench_print_row(&run->table, values);
+    bench_value shown[MAX_COLUMNS];
+    const bench_column *column = run->table.columns;
+    for (; column->name; columns++, values++)
+        if (strcmp(columns->name, column->name) == 0) shown[column++ - run->table.columns] = *values;
+    if (qdr_context_rank(run->ctx) == 0) bench_print_row(&run->table, shown);
 }
 
 static int run_grids(bench_run *run, const bench_start *start, failure *why)

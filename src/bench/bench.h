@@ -116,14 +116,15 @@ typedef struct bench_kind {
 
 /* The whole command; argv[0] is its name. Returns the exit code. */
 int bench_main(const bench_kind *kind, bench_options *options, int argc, char **argv);
-/* Prints a row. values: an array with one value for each entry of the array of columns. */
+/* Prints a row. values: an array with one value for each entry of the array of columns, of which the table has all or
+ * some, in the same order. */
 #define BENCH_ROW(run, columns, values)                                                                                \
     do {                                                                                                               \
         _Static_assert(sizeof(values) / sizeof *(values) + 1 == sizeof(columns) / sizeof *(columns),                   \
                        "a value for each column");                                                                     \
-        bench_row(run, values);                                                                                        \
+        bench_row(run, columns, values);                                                                               \
     } while (0)
-void bench_row(bench_run *run, const bench_value *values);
+void bench_row(bench_run *run, const bench_column *columns, const bench_value *values);
 /* Creates a grid of this size. Its text is like "2x1x1x1". */
 qdr_status bench_make_grid(qdr_context *ctx, grid_size size, qdr_grid **grid);
 void bench_grid_text(grid_size size, char text[64]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille bench linear`: one layer on grids, and where its time goes: products, bytes sent over each axis, exposed
+/* `quadrille bench gemm` and `bench linear`: a layer's products on grids, compared with the same products alone; the
+ * difference is the cost of communication. `linear` also says where the time goes: bytes sent over each axis, exposed
  * communication. */
 #include <stdio.h>
 
@@ -7,14 +8,29 @@
 
 typedef struct linear_options {
     bench_options shared;
-    product_extents extents;
-    int transposed, bias;
+    product_desc desc; /* without what is in `shared` */
+    int backward;
+    const char *notes; /* comment lines of the title */
 } linear_options;
 
-static const option_spec specs[] = {
-    PRODUCT_EXTENT_SPECS(linear_options),
-    {"transposed", 0, NULL, "swap x and y", OPTION_FLAG, .at = offsetof(linear_options, transposed)},
-    {"bias", 0, NULL, "add a bias", OPTION_FLAG, .at = offsetof(linear_options, bias)},
+#define MAX_EXTENT ((int64_t)1 << 40)
+#define AT(kind, member) kind, .at = offsetof(linear_options, member)
+#define EXTENT_SPECS                                                                                                   \
+    {"rows", 'm', "M", "rows of X and Y, over all ranks; default 4096", AT(OPTION_COUNT, desc.m), 0, MAX_EXTENT},      \
+        {"outputs", 'n', "N", "columns of Y; default 4096", AT(OPTION_COUNT, desc.n), 1, MAX_EXTENT},                  \
+    {                                                                                                                  \
+        "inputs", 'k', "K", "columns of X; default 4096", AT(OPTION_COUNT, desc.k), 1, MAX_EXTENT                      \
+    }
+
+static const option_spec gemm_specs[] = {
+    EXTENT_SPECS,
+    {"backward", 0, NULL, "also time dX and dW", AT(OPTION_FLAG, backward)},
+    BENCH_PRODUCT_SPECS,
+};
+static const option_spec linear_specs[] = {
+    EXTENT_SPECS,
+    {"transposed", 0, NULL, "swap x and y", AT(OPTION_FLAG, desc.transposed)},
+    {"bias", 0, NULL, "add a bias", AT(OPTION_FLAG, desc.bias)},
     BENCH_PRODUCT_SPECS,
 };
 
@@ -24,12 +40,24 @@ static const option_spec specs[] = {
         axis "_secs", axis " takes", "(ms)", VALUE_REAL, 8, 1e3, 3                                                     \
     }
 
-static const bench_column columns[] = {
-    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
-    {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
-    PRODUCT_EXTENT_COLUMNS,
-    BENCH_SETTING("dtype", VALUE_TEXT),
-    BENCH_SETTING("layout", VALUE_TEXT),
+#define FIRST_COLUMNS                                                                                                  \
+    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0}, {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},                             \
+        BENCH_SETTING("m", VALUE_WHOLE), BENCH_SETTING("n", VALUE_WHOLE), BENCH_SETTING("k", VALUE_WHOLE),             \
+        BENCH_SETTING("dtype", VALUE_TEXT), BENCH_SETTING("layout", VALUE_TEXT)
+
+static const bench_column gemm_columns[] = {
+    FIRST_COLUMNS,
+    BENCH_SETTING("ranks", VALUE_WHOLE),
+    BENCH_TIME_COLUMNS("", "(ms)", 1e3),
+    {"gflops", "rate", "(GFLOP/s)", VALUE_REAL, 10, 1, 1},
+    {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 11, 1e3, 3},
+    {"share", "share", "", VALUE_REAL, 7, 1, 3},
+    {"samples", "samples", "", VALUE_WHOLE, 8, 1, 0},
+    BENCH_LAST_COLUMN,
+};
+/* A superset. */
+static const bench_column linear_columns[] = {
+    FIRST_COLUMNS,
     BENCH_SETTING("transposed", VALUE_WHOLE),
     BENCH_SETTING("bias", VALUE_WHOLE),
     BENCH_SETTING("ranks", VALUE_WHOLE),
@@ -52,15 +80,12 @@ static const bench_column columns[] = {
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
 {
     const linear_options *options = user;
+    const product_desc *desc = &options->desc;
     snprintf(title, capacity,
-             "# Y = X·Wᵀ%s with m=%lld n=%lld k=%lld, %s, %s%s, %d rank%s\n"
-             "# times of the slowest rank; limit: each rank's products alone, alternating; share: "
-             "median of limit / time; exposed: of time - limit\n"
-             "# an axis sends: per pass, the rank that sends most; takes: its collectives, hidden "
-             "or not\n",
-             options->bias ? " + b" : "", (long long)options->extents.m, (long long)options->extents.n,
-             (long long)options->extents.k, qdr_dtype_name(options->shared.dtype), layout_word(options->shared.layout),
-             options->transposed ? ", transposed" : "", n_ranks, n_ranks == 1 ? "" : "s");
+             "# Y = X·Wᵀ%s with m=%lld n=%lld k=%lld, %s, %s%s, %d rank%s\n# times of the slowest rank; %s",
+             desc->bias ? " + b" : "", (long long)desc->m, (long long)desc->n, (long long)desc->k,
+             qdr_dtype_name(options->shared.dtype), layout_word(options->shared.layout),
+             desc->transposed ? ", transposed" : "", n_ranks, n_ranks == 1 ? "" : "s", options->notes);
 }
 
 /* ---- what each axis sends ---- */
@@ -92,32 +117,30 @@ static void count_traffic(void *user, int series, int64_t iteration)
 
 /* ---- one grid ---- */
 
-typedef struct local_shape {
-    int64_t m, n, k;
-} local_shape;
-
 static void print_pass(bench_run *run, const linear_options *options, const char *grid, const bench_samples *samples,
-                       const local_shape *local, product_pass pass, const axis_traffic traffic[QDR_N_AXES])
+                       const product_desc *local, product_pass pass, const axis_traffic traffic[QDR_N_AXES])
 {
     const int on_grid = 2 * (int)pass, limit = on_grid + 1;
+    const product_desc *desc = &options->desc;
     const bench_times times = bench_times_of(samples, on_grid);
-    const double flops = product_flops(options->extents.m, options->extents.n, options->extents.k, pass);
     const double n = (double)samples->n;
 #define AXIS(axis) BENCH_NUMBER(traffic[axis].bytes / n), BENCH_NUMBER(traffic[axis].secs / n)
     const bench_value values[] = {
         BENCH_TEXT(grid),
         BENCH_TEXT(product_pass_text(pass)),
-        PRODUCT_EXTENT_VALUES(options->extents),
+        BENCH_NUMBER(desc->m),
+        BENCH_NUMBER(desc->n),
+        BENCH_NUMBER(desc->k),
         BENCH_TEXT(qdr_dtype_name(options->shared.dtype)),
         BENCH_TEXT(layout_word(options->shared.layout)),
-        BENCH_NUMBER(options->transposed),
-        BENCH_NUMBER(options->bias),
+        BENCH_NUMBER(desc->transposed),
+        BENCH_NUMBER(desc->bias),
         BENCH_NUMBER(qdr_context_size(run->ctx)),
         BENCH_NUMBER(local->m),
         BENCH_NUMBER(local->n),
         BENCH_NUMBER(local->k),
         BENCH_TIME_VALUES(times),
-        BENCH_NUMBER(1e-9 * flops / times.median),
+        BENCH_NUMBER(1e-9 * product_flops(desc->m, desc->n, desc->k, pass) / times.median),
         BENCH_NUMBER(bench_times_of(samples, limit).median),
         BENCH_NUMBER(bench_ratio(samples, limit, on_grid)),
         BENCH_NUMBER(bench_difference(samples, on_grid, limit)),
@@ -128,25 +151,26 @@ static void print_pass(bench_run *run, const linear_options *options, const char
         BENCH_NUMBER(samples->n),
     };
 #undef AXIS
-    BENCH_ROW(run, columns, values);
+    BENCH_ROW(run, linear_columns, values);
 }
 
 static int measure(bench_run *run, const linear_options *options, grid_size size, linear_bench *bench,
                    bench_samples *samples, failure *why)
 {
     const bench_subject subject = {product_pair_call, count_traffic, bench};
-    local_shape local = {0, 0, 0};
+    const int n_passes = 1 + options->backward;
+    product_desc local = {0};
     char grid[64];
     bench_grid_text(size, grid);
     qdr_grid_reset_traffic(bench->pair.on_grid.grid);
-    if (bench_measure(run->ctx, &options->shared, &subject, N_PAIR_SERIES, 0, samples, why)) return why->code;
+    if (bench_measure(run->ctx, &options->shared, &subject, 2 * n_passes, 0, samples, why)) return why->code;
     qdr_status status = product_own_shape(bench->pair.on_grid.grid, bench->pair.on_grid.layer, &local.m, &local.n,
                                           &local.k); /* rank 0's, which are the largest */
     if (status >= 0)
         status = bench_all_ranks(run->ctx, FOLD_MAX, &bench->traffic[0][0].bytes,
                                  sizeof bench->traffic / sizeof(double));
     if (fail_status(why, status)) return why->code;
-    for (int pass = 0; pass < N_PASSES; pass++)
+    for (int pass = 0; pass < n_passes; pass++)
         print_pass(run, options, grid, samples, &local, (product_pass)pass, bench->traffic[pass]);
     return EXIT_OK;
 }
@@ -154,16 +178,12 @@ static int measure(bench_run *run, const linear_options *options, grid_size size
 static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)
 {
     const linear_options *options = user;
-    const product_desc desc = {.m = options->extents.m,
-                               .n = options->extents.n,
-                               .k = options->extents.k,
-                               .dtype = options->shared.dtype,
-                               .layout = options->shared.layout,
-                               .n_panels = (int)options->shared.n_panels,
-                               .transposed = options->transposed,
-                               .bias = options->bias};
+    product_desc desc = options->desc;
     linear_bench bench = {0};
     bench_samples samples = {0};
+    desc.dtype = options->shared.dtype;
+    desc.layout = options->shared.layout;
+    desc.n_panels = (int)options->shared.n_panels;
     if (!fail_status(why, product_pair_create(run->ctx, size, &desc, &bench.pair)))
         measure(run, options, size, &bench, &samples, why);
     bench_free(&samples);
@@ -171,18 +191,45 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     return why->code;
 }
 
-static const bench_kind kind = {
-    .command = &command_bench_linear,
-    .columns = columns,
-    .write_title = write_title,
-    .run_grid = run_grid,
-};
+/* ---- the commands ---- */
 
-static int run(int argc, char **argv)
+static int run_kind(const command *which, const bench_column *columns, linear_options *options, int argc, char **argv)
 {
-    linear_options options = {.shared = {.n_iterations = 10, .n_warmup = 2}, .extents = PRODUCT_DEFAULT_EXTENTS};
-    return bench_main(&kind, &options.shared, argc, argv);
+    const bench_kind kind = {.command = which, .columns = columns, .write_title = write_title, .run_grid = run_grid};
+    options->shared.n_iterations = 10;
+    options->shared.n_warmup = 2;
+    options->desc.m = options->desc.n = options->desc.k = 4096;
+    return bench_main(&kind, &options->shared, argc, argv);
 }
+
+static int run_gemm(int argc, char **argv)
+{
+    linear_options options = {.notes = "limit: each rank's products alone, alternating with the others; share: median "
+                                       "of limit / time\n"};
+    return run_kind(&command_bench_gemm, gemm_columns, &options, argc, argv);
+}
+
+static int run_linear(int argc, char **argv)
+{
+    linear_options options = {
+        .backward = 1,
+        .notes = "limit: each rank's products alone, alternating; share: median of limit / time; exposed: of time - "
+                 "limit\n"
+                 "# an axis sends: per pass, the rank that sends most; takes: its collectives, hidden or not\n"};
+    return run_kind(&command_bench_linear, linear_columns, &options, argc, argv);
+}
+
+const command command_bench_gemm = {
+    .name = "bench gemm",
+    .summary = "a layer's products on grids, compared with the products alone",
+    .usage = "quadrille bench gemm [OPTION]...",
+    .text = "Times Y = X·Wᵀ on a grid of ranks, forward and (with --backward) dX and dW, alternating with the\n"
+            "same products of every rank without communication, a lower bound on the time.",
+    .options = gemm_specs,
+    .examples = "  quadrille bench gemm --local 2 --grid all -m 4096 -n 4096 -k 1024 --backward\n"
+                "  mpiexec.mpich -n 4 quadrille bench gemm --grid 2x2x1x1 --threads 1 --csv\n",
+    .run = run_gemm,
+};
 
 const command command_bench_linear = {
     .name = "bench linear",
@@ -191,9 +238,9 @@ const command command_bench_linear = {
     .text = "Times forward and backward (dX and dW) of one linear layer on a grid, alternating with the same\n"
             "products of every rank alone. Prints how much each axis sends, how long its collectives take, and how\n"
             "much time the products do not hide (exposed: the median of the time minus that of the products).",
-    .options = specs,
+    .options = linear_specs,
     .examples = "  quadrille bench linear --local 4 --grid all -m 2048 -n 2048 -k 2048\n"
                 "  mpiexec.mpich -n 4 quadrille bench linear --grid 2x1x2x1 --layout scattered "
                 "--json\n",
-    .run = run,
+    .run = run_linear,
 };

@@ -5,27 +5,6 @@
 
 #include "bench/bench.h"
 
-/* Extents of a global product: rows of X and Y, columns of Y, columns of X. */
-typedef struct product_extents {
-    int64_t m, n, k;
-} product_extents;
-#define PRODUCT_DEFAULT_EXTENTS                                                                                        \
-    {                                                                                                                  \
-        4096, 4096, 4096                                                                                               \
-    }
-/* The first entries of the option table of `type`, whose member `extents` takes them. */
-#define MAX_EXTENT ((int64_t)1 << 40)
-#define EXTENT_AT(type, member) OPTION_COUNT, .at = offsetof(type, extents.member)
-#define PRODUCT_EXTENT_SPECS(type)                                                                                     \
-    {"rows", 'm', "M", "rows of X and Y, over all ranks; default 4096", EXTENT_AT(type, m), 0, MAX_EXTENT},            \
-        {"outputs", 'n', "N", "columns of Y; default 4096", EXTENT_AT(type, n), 1, MAX_EXTENT},                        \
-    {                                                                                                                  \
-        "inputs", 'k', "K", "columns of X; default 4096", EXTENT_AT(type, k), 1, MAX_EXTENT                            \
-    }
-#define PRODUCT_EXTENT_COLUMNS                                                                                         \
-    BENCH_SETTING("m", VALUE_WHOLE), BENCH_SETTING("n", VALUE_WHOLE), BENCH_SETTING("k", VALUE_WHOLE)
-#define PRODUCT_EXTENT_VALUES(extents) BENCH_NUMBER((extents).m), BENCH_NUMBER((extents).n), BENCH_NUMBER((extents).k)
-
 typedef struct product_desc {
     int64_t m, n, k; /* global */
     qdr_dtype dtype;
