@@ -240,20 +240,13 @@ static qdr_status write_sample(training *run)
     return status;
 }
 
-static const char *grid_text(const training *run, char text[64])
-{
-    snprintf(text, 64, "%dx%dx%dx%d", qdr_grid_size(run->grid, QDR_X), qdr_grid_size(run->grid, QDR_Y),
-             qdr_grid_size(run->grid, QDR_Z), qdr_grid_size(run->grid, QDR_D));
-    return text;
-}
-
 static qdr_status draw_chart(training *run)
 {
     const settings *set = run->set;
-    char title[160], subtitle[320], grid[64], count[24];
+    char title[160], subtitle[320], count[24];
     const int p = qdr_context_size(run->ctx);
     snprintf(title, sizeof title, "Loss of a %lld-layer GPT on a %s grid", (long long)set->n_layers,
-             grid_text(run, grid));
+             grid_words(set->how.grid).text);
     snprintf(subtitle, sizeof subtitle, "%s, %s parameters, %d rank%s, %s, %s, %.0f tokens/s", run->text.name,
              progress_count((double)gpt_n_parameters(&run->model), count), p, PLURAL(p),
              layout_word((qdr_layout)set->how.layout), qdr_dtype_name((qdr_dtype)set->how.dtype),
@@ -315,9 +308,9 @@ static void announce(const training *run)
     const settings *set = run->set;
     const int p = qdr_context_size(run->ctx);
     const int64_t n_tokens = set->how.batch * set->how.context;
-    char grid[64], count[24];
+    char count[24];
     fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s%s); text: %s, %.2f MB\n", p, PLURAL(p),
-            qdr_context_threads(run->ctx), PLURAL(qdr_context_threads(run->ctx)), grid_text(run, grid),
+            qdr_context_threads(run->ctx), PLURAL(qdr_context_threads(run->ctx)), grid_words(set->how.grid).text,
             layout_word((qdr_layout)set->how.layout), qdr_dtype_name((qdr_dtype)set->how.dtype),
             set->how.serial ? "off" : "on", set->how.recorded ? ", as graphs" : "", run->text.name,
             1e-6 * (double)run->text.n_bytes);
@@ -386,7 +379,7 @@ static qdr_status prepare(training *run)
     TRY(check(run));
     TRY(choose(run));
     if (set->loss_scale == 0) run->own.loss_scale = set->how.dtype == QDR_F16 ? 1024 : 1;
-    TRY(choice_make_grid(run->ctx, &set->how, run->sentence, &run->grid));
+    TRY(choice_make_grid(run->ctx, &run->own.how, run->sentence, &run->grid));
     TRY(corpus_read(run->ctx, set->file, set->how.context, &run->text, run->sentence));
     run->memory_before = meter_memory_now();
     qdr_mem_reset_peak(run->ctx);

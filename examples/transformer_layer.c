@@ -227,21 +227,13 @@ static qdr_status conclude(block_driver *driver, block_result *result)
     return QDR_OK;
 }
 
-static const char *grid_text(const block_driver *driver, char text[64])
-{
-    snprintf(text, 64, "%dx%dx%dx%d", qdr_grid_size(driver->grid, QDR_X), qdr_grid_size(driver->grid, QDR_Y),
-             qdr_grid_size(driver->grid, QDR_Z), qdr_grid_size(driver->grid, QDR_D));
-    return text;
-}
-
 static void print_table(const block_driver *driver, const block_result *result)
 {
     const settings *set = driver->set;
-    char grid[64];
     printf("transformer block, hidden %lld, %lld heads, %lld sequences of %lld tokens\n", (long long)set->hidden,
            (long long)set->n_heads, (long long)set->how.batch, (long long)set->how.context);
     printf("grid %s, order %s, %s, %s%s, %s%d BLAS threads per rank, median of %lld iterations\n\n",
-           grid_text(driver, grid), set->how.order, layout_word((qdr_layout)set->how.layout),
+           grid_words(set->how.grid).text, set->how.order, layout_word((qdr_layout)set->how.layout),
            qdr_dtype_name((qdr_dtype)set->how.dtype), set->products ? " with fp8 products" : "",
            set->how.recorded ? "as graphs, " : "", qdr_context_threads(driver->ctx), (long long)set->n_iterations);
     if (qdr_stack_print(driver->stack, "storage", stdout) == QDR_OK) putchar('\n');
@@ -281,19 +273,18 @@ static json_t *traffic_json(const block_result *result)
 static void print_json(const block_driver *driver, const block_result *result)
 {
     const settings *set = driver->set;
-    char grid[64];
     json_t *all = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:b, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, "
         "s:f, "
         "s:o}",
-        "grid", grid_text(driver, grid), "order", set->how.order, "layout", layout_word((qdr_layout)set->how.layout),
-        "dtype", qdr_dtype_name((qdr_dtype)set->how.dtype), "products", set->products ? "fp8" : "stored", "graph",
-        set->how.recorded, "ranks", qdr_context_size(driver->ctx), "threads_per_rank", qdr_context_threads(driver->ctx),
-        "hidden", (json_int_t)set->hidden, "heads", (json_int_t)set->n_heads, "ctx", (json_int_t)set->how.context,
-        "batch", (json_int_t)set->how.batch, "iterations", (json_int_t)set->n_iterations, "forward_secs",
-        result->forward_secs, "backward_secs", result->backward_secs, "forward_gflops", result->forward_gflops,
-        "backward_gflops", result->backward_gflops, "tokens_per_s", result->tokens_per_s, "traffic",
-        traffic_json(result));
+        "grid", grid_words(set->how.grid).text, "order", set->how.order, "layout",
+        layout_word((qdr_layout)set->how.layout), "dtype", qdr_dtype_name((qdr_dtype)set->how.dtype), "products",
+        set->products ? "fp8" : "stored", "graph", set->how.recorded, "ranks", qdr_context_size(driver->ctx),
+        "threads_per_rank", qdr_context_threads(driver->ctx), "hidden", (json_int_t)set->hidden, "heads",
+        (json_int_t)set->n_heads, "ctx", (json_int_t)set->how.context, "batch", (json_int_t)set->how.batch,
+        "iterations", (json_int_t)set->n_iterations, "forward_secs", result->forward_secs, "backward_secs",
+        result->backward_secs, "forward_gflops", result->forward_gflops, "backward_gflops", result->backward_gflops,
+        "tokens_per_s", result->tokens_per_s, "traffic", traffic_json(result));
     if (all != NULL) json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     putchar('\n');
     json_decref(all);
@@ -328,7 +319,7 @@ static qdr_status drive(block_driver *driver)
         return QDR_ERR_ARGUMENT;
     }
     TRY(choose(driver));
-    TRY(choice_make_grid(driver->ctx, &set->how, driver->sentence, &driver->grid));
+    TRY(choice_make_grid(driver->ctx, &driver->own.how, driver->sentence, &driver->grid));
     driver->forward_secs = program_new(driver->ctx, set->n_iterations, sizeof(double));
     driver->backward_secs = program_new(driver->ctx, set->n_iterations, sizeof(double));
     driver->all = program_new(driver->ctx, qdr_context_size(driver->ctx), sizeof(double));

@@ -90,6 +90,8 @@ static qdr_status take_plan(qdr_context *ctx, const qdr_network *network, choice
 
 /* ---- the model's choice ---- */
 
+static grid_text grid_of(const qdr_plan *plan) { return grid_words((grid_size){plan->x, plan->y, plan->z, plan->d}); }
+
 /* The term in which the second plan loses most, in words. */
 static void tell_why(const qdr_auto_plan *chosen)
 {
@@ -104,16 +106,16 @@ static void tell_why(const qdr_auto_plan *chosen)
             chosen->second.result.time[most] - chosen->best.result.time[most])
             most = term;
     const int waits = most >= QDR_TIME_X && most <= QDR_TIME_D;
-    fprintf(stderr, "; %dx%dx%dx%d would take %.2g %% longer, mostly in %s%s\n", second->x, second->y, second->z,
-            second->d, 100 * (chosen->second.result.secs / chosen->best.result.secs - 1), waits ? "waiting for " : "",
+    fprintf(stderr, "; %s would take %.2g %% longer, mostly in %s%s\n", grid_of(second).text,
+            100 * (chosen->second.result.secs / chosen->best.result.secs - 1), waits ? "waiting for " : "",
             qdr_time_term_name((qdr_time_term)most));
 }
 
 static void tell_choice(const qdr_auto_plan *chosen)
 {
     const qdr_plan *plan = &chosen->best.plan;
-    fprintf(stderr, "grid auto: %dx%dx%dx%d, order %s, %s, micro-batch %lld: %.4g s per step predicted on %s", plan->x,
-            plan->y, plan->z, plan->d, plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout),
+    fprintf(stderr, "grid auto: %s, order %s, %s, micro-batch %lld: %.4g s per step predicted on %s",
+            grid_of(plan).text, plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout),
             (long long)plan->micro_batch, chosen->best.result.secs, chosen->machine);
     tell_why(chosen);
 }
@@ -156,10 +158,11 @@ qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usua
     return QDR_OK;
 }
 
-qdr_status choice_make_grid(qdr_context *ctx, const choice *made, char sentence[PROBLEM_BYTES], qdr_grid **grid)
+qdr_status choice_make_grid(qdr_context *ctx, choice *made, char sentence[PROBLEM_BYTES], qdr_grid **grid)
 {
     const int p = qdr_context_size(ctx);
-    const grid_size size = made->grid.x ? made->grid : (grid_size){1, 1, 1, p};
+    if (!made->grid.x) made->grid = (grid_size){1, 1, 1, p};
+    const grid_size size = made->grid;
     const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y,
                                 .z = size.z,   .d = size.d, .order = made->order};
     failure why = {0};

@@ -62,8 +62,8 @@ typedef struct choice {
 qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usual, const qdr_network *network,
                        choice *made, char sentence[PROBLEM_BYTES]);
 
-/* Creates the grid, which must have as many ranks as were started; otherwise says how to start them. The same result on
- * all ranks. */
-qdr_status choice_make_grid(qdr_context *ctx, const choice *made, char sentence[PROBLEM_BYTES], qdr_grid **grid);
+/* Creates the grid, by default 1x1x1xP, which must have as many ranks as were started; otherwise says how to start
+ * them. The same result on all ranks. */
+qdr_status choice_make_grid(qdr_context *ctx, choice *made, char sentence[PROBLEM_BYTES], qdr_grid **grid);
 
 #endif

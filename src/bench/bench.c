@@ -2,7 +2,6 @@
 /* `quadrille bench`: what grids cost on this machine. Options common to all benchmarks, and the loop over grids. */
 #include "bench/bench.h"
 
-#include <quadrille/launch.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,11 +18,6 @@ typedef struct bench_start {
     const bench_kind *kind;
     const bench_options *options;
 } bench_start;
-
-void bench_grid_text(grid_size size, char text[64])
-{
-    snprintf(text, 64, "%dx%dx%dx%d", size.x, size.y, size.z, size.d);
-}
 
 qdr_status bench_make_grid(qdr_context *ctx, grid_size size, qdr_grid **grid)
 {
@@ -75,17 +69,13 @@ int bench_main(const bench_kind *kind, bench_options *options, int argc, char **
 {
     char name[32];
     failure why = {0};
-    int code = EXIT_FAILED;
     snprintf(name, sizeof name, "%s", kind->command->name);
     argv[0] = name;
     if (options_read(argc, argv, kind->command->options, options, NULL, &why) ||
         (kind->check && kind->check(options, &why)))
         return fail_print_once(&why);
     bench_start start = {kind, options};
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)options->n_threads, .device = "cpu"};
-    const qdr_status status = qdr_launch((int)options->n_local, &opts, run_rank, &start, &code);
-    if (fail_status(&why, status)) return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
-    return code;
+    return run_on_ranks(options->n_local, options->n_threads, run_rank, &start);
 }
 
 /* ---- the command ---- */

@@ -147,13 +147,11 @@ static int run_axis(bench_run *run, const coll_options *options, grid_size size,
     coll_case the_case = {.grid = grid, .axis = axis, .dtype = options->shared.dtype};
     const int64_t elem_bytes = (int64_t)qdr_dtype_bytes(the_case.dtype);
     const int64_t most = options->max_bytes < elem_bytes ? 1 : options->max_bytes / elem_bytes;
-    char text[64];
-    bench_grid_text(size, text);
     coll_case_create(&the_case, most, options->caller_memory, why);
     for (int kind = 0; kind < QDR_N_COLL_KINDS && !why->code; kind++) {
         if (options->kind != ANY_KIND && options->kind != kind) continue;
         the_case.kind = (qdr_coll_kind)kind;
-        run_kind(run, options, text, &the_case, why);
+        run_kind(run, options, grid_words(size).text, &the_case, why);
     }
     coll_case_destroy(&the_case);
     return why->code;

@@ -272,15 +272,13 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     const bench_subject subject = {call, fill_gradients, &bench};
     bench_samples samples = {0};
     prediction said;
-    char grid[64];
-    bench_grid_text(size, grid);
     if (!options->machine_name) run->table.columns = plain_columns;
     if (!fail_status(why, predict(options, size, &said)) && !fail_status(why, prepare(&bench, options, size)))
         bench_measure(run->ctx, &options->shared, &subject, N_SERIES, N_VARIANTS, &samples, why);
     for (int variant = 0; !why->code && variant < N_VARIANTS; variant++)
         bench_add(&samples, variant, N_VARIANTS + variant, N_SERIES + variant);
     for (int pass = 0; !why->code && pass <= PASS_TOGETHER; pass++)
-        print_pass(run, options, grid, &samples, &said, pass);
+        print_pass(run, options, grid_words(size).text, &samples, &said, pass);
     bench_free(&samples);
     release(&bench);
     return why->code;

@@ -160,8 +160,6 @@ static int measure(bench_run *run, const linear_options *options, grid_size size
     const bench_subject subject = {product_pair_call, count_traffic, bench};
     const int n_passes = 1 + options->backward;
     product_desc local = {0};
-    char grid[64];
-    bench_grid_text(size, grid);
     qdr_grid_reset_traffic(bench->pair.on_grid.grid);
     if (bench_measure(run->ctx, &options->shared, &subject, 2 * n_passes, 0, samples, why)) return why->code;
     qdr_status status = product_own_shape(bench->pair.on_grid.grid, bench->pair.on_grid.layer, &local.m, &local.n,
@@ -171,7 +169,7 @@ static int measure(bench_run *run, const linear_options *options, grid_size size
                                  sizeof bench->traffic / sizeof(double));
     if (fail_status(why, status)) return why->code;
     for (int pass = 0; pass < n_passes; pass++)
-        print_pass(run, options, grid, samples, &local, (product_pass)pass, bench->traffic[pass]);
+        print_pass(run, options, grid_words(size).text, samples, &local, (product_pass)pass, bench->traffic[pass]);
     return EXIT_OK;
 }
 

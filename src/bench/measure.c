@@ -3,16 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "bench/bench.h"
-
-static double now_secs(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+#include "common/process.h"
+#include "common/statistics.h"
 
 /* mine, theirs: memory for the n values of this rank and of another one. */
 static qdr_status fold_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n, double *mine, double *theirs)
@@ -46,10 +40,10 @@ static qdr_status measure(qdr_context *ctx, int64_t n_warmup, const bench_subjec
     for (int64_t i = -n_warmup; i < samples->n; i++)
         for (int series = 0; series < samples->n_series; series++) {
             qdr_status status = qdr_barrier(ctx);
-            const double began = now_secs();
+            const double began = process_secs();
             if (status >= 0) status = subject->call(subject->user, series);
             if (status < 0) return status;
-            if (i >= 0) samples->secs[series * samples->n + i] = now_secs() - began;
+            if (i >= 0) samples->secs[series * samples->n + i] = process_secs() - began;
             if (subject->after) subject->after(subject->user, series, i);
         }
     return QDR_OK;
@@ -79,25 +73,12 @@ void bench_free(bench_samples *samples)
 
 /* ---- statistics ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double at_share(const double *sorted, int64_t n, double share)
-{
-    const double place = share * (double)(n - 1);
-    const int64_t below = (int64_t)place;
-    return sorted[below] + (below + 1 < n ? (place - (double)below) * (sorted[below + 1] - sorted[below]) : 0);
-}
-
 /* Statistics of the times in `work`, which is sorted. */
 static bench_times times_of_work(const bench_samples *samples)
 {
     double *work = samples->work;
-    qsort(work, (size_t)samples->n, sizeof *work, by_value);
-    return (bench_times){at_share(work, samples->n, 0.5), work[0], at_share(work, samples->n, 0.9)};
+    const double median = statistics_median(work, (size_t)samples->n);
+    return (bench_times){median, work[0], statistics_percentile(work, (size_t)samples->n, 0.9)};
 }
 
 static const double *series_of(const bench_samples *samples, int series) { return samples->secs + series * samples->n; }

@@ -2,7 +2,6 @@
 /* `quadrille calibrate`: measures what the model's constants are derived from, fits them, writes a machine file. */
 #include "calibrate/calibrate.h"
 
-#include <quadrille/launch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,17 +197,13 @@ static int run(int argc, char **argv)
 {
     calibrate_options options = {.path = "machine.json"};
     failure why = {0};
-    int code = EXIT_FAILED;
     if (options_read(argc, argv, specs, &options, NULL, &why)) return fail_print_once(&why);
     if (options.name && strlen(options.name) >= QDR_MAX_NAME) {
         fail(&why, EXIT_USAGE, "calibrate: --name '%s': use a name of 1 to %d characters", options.name,
              QDR_MAX_NAME - 1);
         return fail_print_once(&why);
     }
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)options.n_threads, .device = "cpu"};
-    const qdr_status status = qdr_launch((int)options.n_local, &opts, run_rank, &options, &code);
-    if (fail_status(&why, status)) return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
-    return code;
+    return run_on_ranks(options.n_local, options.n_threads, run_rank, &options);
 }
 
 const command command_calibrate = {

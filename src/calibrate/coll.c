@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives of several sizes, for contiguous and strided groups, one at a time and all at once; and collectives that
  * overlap with products. */
-#include <time.h>
 
 #include "bench/coll.h"
 #include "bench/product.h"
 #include "calibrate/calibrate.h"
+#include "common/process.h"
 
 static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER, QDR_ALL_REDUCE};
 enum { N_KINDS = 3, MOST_CALLS = 256 };
@@ -137,14 +137,7 @@ enum {
 };
 enum { ROUNDS = 7, QUICK_ROUNDS = 3 };
 
-static double now_secs(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static void stamp(void *user) { *(double *)user = now_secs(); }
+static void stamp(void *user) { *(double *)user = process_secs(); }
 
 static qdr_status start_products(beside *b)
 {
@@ -177,7 +170,7 @@ static qdr_status call_series(void *user, int series)
 {
     beside *b = user;
     qdr_status status = QDR_OK;
-    b->began = b->ends[0] = b->ends[1] = now_secs();
+    b->began = b->ends[0] = b->ends[1] = process_secs();
     if (series != PRODUCTS) status = start_collective(b);
     if (series != COLLECTIVE && status >= 0) status = start_products(b);
     if (status >= 0) status = qdr_stream_synchronize(b->stream);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "calibrate/calibrate.h"
+#include "common/statistics.h"
 
 /* ---- errors ---- */
 
@@ -15,21 +16,14 @@ static double error_of(const calibration *c, const calibrate_errors *errors, int
     return errors->secs[i] / c->samples[i].secs - 1;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void add_group(const calibration *c, const char *name, calibrate_errors *errors)
 {
     double list[MAX_SAMPLES];
     int n = 0;
     for (int i = 0; i < c->n_samples; i++)
         if (strcmp(c->samples[i].group, name) == 0) list[n++] = fabs(error_of(c, errors, i));
-    qsort(list, (size_t)n, sizeof *list, by_value);
-    errors->groups[errors->n_groups++] = (group_error){
-        name, n, n % 2 ? list[n / 2] : (list[n / 2 - 1] + list[n / 2]) / 2, list[n - 1]};
+    const double median = statistics_median(list, (size_t)n); /* sorts them */
+    errors->groups[errors->n_groups++] = (group_error){name, n, median, list[n - 1]};
 }
 
 static int is_known(const calibrate_errors *errors, const char *name)

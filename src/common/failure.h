@@ -3,7 +3,7 @@
 #ifndef QUADRILLE_SRC_COMMON_FAILURE_H
 #define QUADRILLE_SRC_COMMON_FAILURE_H
 
-#include <quadrille/context.h>
+#include <quadrille/launch.h>
 
 /* Exit codes of all commands. */
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOTHING_FITS = 3, EXIT_MISMATCH = 4 };
@@ -35,5 +35,8 @@ int fail_print(const failure *why);
 int fail_print_rank(const failure *why, qdr_context *ctx);
 /* The same for a failure that every process of a launcher has with the same text: rank 0 prints it. */
 int fail_print_once(failure *why);
+/* Calls `run` on n_local ranks that are threads, or on those of mpiexec (0), on the CPU with n_threads each (0: the
+ * cores divided by the ranks). Prints why ranks could not be started. Returns the exit code. */
+int run_on_ranks(int64_t n_local, int64_t n_threads, qdr_main_fn run, void *user);
 
 #endif

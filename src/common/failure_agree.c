@@ -2,7 +2,6 @@
 /* Failures of other ranks. */
 #include "common/failure.h"
 
-#include <quadrille/launch.h>
 #include <stdlib.h>
 
 int fail_together(failure *why, qdr_context *ctx)
@@ -41,4 +40,13 @@ int fail_print_once(failure *why)
     unsetenv("QDR_TRACE"); /* a refused run writes nothing */
     if (qdr_launch(0, &on_cpu, print_on_root, why, &code) != QDR_OK) return fail_print(why);
     return why->code;
+}
+
+int run_on_ranks(int64_t n_local, int64_t n_threads, qdr_main_fn run, void *user)
+{
+    failure why = {0};
+    int code = EXIT_FAILED;
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)n_threads, .device = "cpu"};
+    if (!fail_status(&why, qdr_launch((int)n_local, &opts, run, user, &code))) return code;
+    return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
 }

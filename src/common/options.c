@@ -310,13 +310,18 @@ int options_check_files(const option_spec *specs, const void *user, const qdr_fi
 
 int grid_ranks(grid_size size) { return size.x * size.y * size.z * size.d; }
 
+grid_text grid_words(grid_size size)
+{
+    grid_text words;
+    snprintf(words.text, sizeof words.text, "%dx%dx%dx%d", size.x, size.y, size.z, size.d);
+    return words;
+}
+
 int grid_check_ranks(const char *command, grid_size size, int n_ranks, failure *why)
 {
     const int n_needed = grid_ranks(size);
     if (n_ranks == n_needed) return EXIT_OK;
-    return fail(why, EXIT_USAGE,
-                "%s%sgrid %dx%dx%dx%d has %d ranks, but %d %s started: use mpiexec -n %d, or "
-                "--local %d",
-                command, *command ? ": " : "", size.x, size.y, size.z, size.d, n_needed, n_ranks,
-                n_ranks == 1 ? "was" : "were", n_needed, n_needed);
+    return fail(why, EXIT_USAGE, "%s%sgrid %s has %d ranks, but %d %s started: use mpiexec -n %d, or --local %d",
+                command, *command ? ": " : "", grid_words(size).text, n_needed, n_ranks, n_ranks == 1 ? "was" : "were",
+                n_needed, n_needed);
 }

@@ -78,6 +78,11 @@ typedef struct grid_size {
     int x, y, z, d;
 } grid_size;
 int grid_ranks(grid_size size);
+/* "2x2x4x1" */
+typedef struct grid_text {
+    char text[64];
+} grid_text;
+grid_text grid_words(grid_size size);
 /* Checks that as many ranks were started as the grid has; the message begins with `command`, unless that is empty. */
 int grid_check_ranks(const char *command, grid_size size, int n_ranks, failure *why);
 

@@ -171,12 +171,7 @@ time_text time_in_words(double secs)
     return words;
 }
 
-grid_text grid_in_words(const qdr_plan *plan)
-{
-    grid_text words;
-    snprintf(words.text, sizeof words.text, "%dx%dx%dx%d", plan->x, plan->y, plan->z, plan->d);
-    return words;
-}
+grid_text grid_in_words(const qdr_plan *plan) { return grid_words((grid_size){plan->x, plan->y, plan->z, plan->d}); }
 
 int64_t plan_sequence(const qdr_network *network, const qdr_plan *plan)
 {

@@ -64,10 +64,6 @@ typedef struct time_text {
     char text[32];
 } time_text;
 time_text time_in_words(double secs);
-/* "2x2x4x1" */
-typedef struct grid_text {
-    char text[64];
-} grid_text;
 grid_text grid_in_words(const qdr_plan *plan);
 /* Sequence length of a plan. */
 int64_t plan_sequence(const qdr_network *network, const qdr_plan *plan);

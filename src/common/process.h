@@ -7,5 +7,7 @@
 void process_begin(const char *name);
 /* Checks that everything printed was written. Returns the exit code, EXIT_FAILED instead of EXIT_OK if not. */
 int process_end(int code);
+/* Seconds since some point in the past. */
+double process_secs(void);
 
 #endif

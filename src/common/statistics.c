@@ -152,6 +152,13 @@ double statistics_median(double *values, size_t n)
     return 0.5 * (values[(n - 1) / 2] + values[n / 2]);
 }
 
+double statistics_percentile(const double *sorted, size_t n, double share)
+{
+    const double place = share * (double)(n - 1);
+    const size_t below = (size_t)place;
+    return sorted[below] + (below + 1 < n ? (place - (double)below) * (sorted[below + 1] - sorted[below]) : 0);
+}
+
 statistics_choice statistics_choose(const double *predicted, const double *measured, size_t n)
 {
     statistics_choice choice = {NAN, NAN};

@@ -14,6 +14,8 @@ double statistics_kendall(const double *a, const double *b, size_t n);
 double statistics_mape(const double *predicted, const double *measured, size_t n);
 /* The median (mean of the two middle numbers if n is even); NAN if n is 0. Sorts the values. */
 double statistics_median(double *values, size_t n);
+/* The value below which a share of n > 0 sorted values lie, interpolated. */
+double statistics_percentile(const double *sorted, size_t n, double share);
 
 /* The cost of trusting the prediction. If it has several fastest rows, the mean over them. */
 typedef struct statistics_choice {

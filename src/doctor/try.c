@@ -7,9 +7,9 @@
 #include <quadrille/linear.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/failure.h"
+#include "common/process.h"
 #include "doctor/doctor.h"
 
 #define GROUP "works"
@@ -21,13 +21,6 @@ typedef struct attempt {
     double secs; /* of the second run */
     failure why;
 } attempt;
-
-static double now_secs(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* Copies host memory to the device or back; complete when it returns. */
 static qdr_status copy_now(qdr_context *ctx, void *dst, const void *src, size_t bytes)
@@ -70,10 +63,10 @@ static qdr_status build(qdr_context *ctx, product *p)
 
 static qdr_status compute(qdr_context *ctx, product *p, double *secs)
 {
-    const double begin = now_secs();
+    const double begin = process_secs();
     qdr_status status = qdr_linear_forward(p->layer, p->x_there, p->y_there, 0, NULL);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
-    *secs = now_secs() - begin;
+    *secs = process_secs() - begin;
     return status;
 }
 
@@ -119,10 +112,10 @@ static qdr_status sum(qdr_context *ctx, qdr_grid *grid, void *there, float *valu
     for (int i = 0; i < N_SUMMED; i++) values[i] = (float)(i % 5 + qdr_context_rank(ctx));
     qdr_status status = copy_now(ctx, there, values, bytes);
     if (status == QDR_OK) status = qdr_barrier(ctx);
-    const double begin = now_secs();
+    const double begin = process_secs();
     if (status == QDR_OK) status = qdr_all_reduce(grid, QDR_D, QDR_SUM, there, N_SUMMED, QDR_F32, NULL);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
-    *secs = now_secs() - begin;
+    *secs = process_secs() - begin;
     return status == QDR_OK ? copy_now(ctx, values, there, bytes) : status;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `quadrille linear`: one layer forward and backward on a grid, from NumPy files to NumPy files, so that anyone can
  * compare Quadrille with a framework of their own. */
-#include <quadrille/launch.h>
 #include <quadrille/linear.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -52,9 +51,8 @@ static int read_options(int argc, char **argv, linear_options *options, failure 
             return fail(why, EXIT_USAGE, "linear: --%s is missing; see quadrille linear --help", needed[i].name);
     const int n_ranks = grid_ranks(options->grid);
     if (options->n_local && options->n_local != n_ranks)
-        return fail(why, EXIT_USAGE, "linear: --local %lld does not match grid %dx%dx%dx%d: use --local %d",
-                    (long long)options->n_local, options->grid.x, options->grid.y, options->grid.z, options->grid.d,
-                    n_ranks);
+        return fail(why, EXIT_USAGE, "linear: --local %lld does not match grid %s: use --local %d",
+                    (long long)options->n_local, grid_words(options->grid).text, n_ranks);
     return results_check_folder(options->out, why);
 }
 
@@ -185,7 +183,6 @@ static void release(linear_job *job)
 /* What one launch runs, and its result. */
 typedef struct launch {
     linear_options options;
-    failure usage; /* a mistake in the command line: nothing was run */
     int code; /* of a failure known to all ranks */
     atomic_int is_told; /* local ranks share one `launch`, and one message is enough */
 } launch;
@@ -215,16 +212,11 @@ static int run_rank(qdr_context *ctx, void *user)
 static int run(int argc, char **argv)
 {
     launch launched = {.options = {.order = "xyzd"}};
-    failure *usage = &launched.usage;
-    int code = EXIT_FAILED;
-    read_options(argc, argv, &launched.options, usage);
-    const int n_local = (int)launched.options.n_local;
-    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
-    if (usage->code) return n_local ? fail_print(usage) : fail_print_once(usage);
-    const qdr_status status = qdr_launch(n_local, &on_cpu, run_rank, &launched, &code);
-    if (status == QDR_OK) return code ? code : launched.code;
-    fail_status(usage, status);
-    return usage->code == EXIT_USAGE ? fail_print_once(usage) : fail_print(usage);
+    failure why = {0};
+    if (read_options(argc, argv, &launched.options, &why))
+        return launched.options.n_local ? fail_print(&why) : fail_print_once(&why);
+    const int code = run_on_ranks(launched.options.n_local, 0, run_rank, &launched);
+    return code ? code : launched.code;
 }
 
 const command command_linear = {

@@ -2,7 +2,6 @@
 /* `quadrille verify`: every grid of P local ranks, both layouts, random uneven layers, compared with one thread in
  * float64. */
 #include <math.h>
-#include <quadrille/launch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,10 +46,9 @@ typedef struct table_row {
 
 static void print_row(const table_row *row, int64_t n_cases)
 {
-    char grid[64], worst[32], text[512];
-    snprintf(grid, sizeof grid, "%dx%dx%dx%d", row->size.x, row->size.y, row->size.z, row->size.d);
+    char worst[32], text[512];
     snprintf(worst, sizeof worst, isinf(row->worst) ? "wrong" : "%.3f", row->worst);
-    printf("%-12s %-10s %-5s %6lld %8s  %s\n", grid, row->layout ? "scattered" : "replicated",
+    printf("%-12s %-10s %-5s %6lld %8s  %s\n", grid_words(row->size).text, layout_word(row->layout),
            qdr_dtype_name(row->dtype), (long long)n_cases, worst, row->worst <= 1 ? "ok" : "FAIL");
     if (row->worst > 1) {
         layer_case_text(&row->worst_case, text, sizeof text);
@@ -131,27 +129,17 @@ static int run_rank(qdr_context *ctx, void *user)
     return why.code;
 }
 
-static int run_all(verify_options *options, failure *why)
-{
-    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
-    int code = EXIT_FAILED;
-    options->n_sizes = list_grids((int)options->n_ranks, options->sizes, MAX_GRIDS);
-    options->worst = calloc((size_t)options->n_ranks, sizeof *options->worst);
-    if (!options->worst)
-        return fail(why, EXIT_NOTHING_FITS, "verify: out of memory for %lld numbers", (long long)options->n_ranks);
-    const qdr_status status = qdr_launch((int)options->n_ranks, &on_cpu, run_rank, options, &code);
-    free(options->worst);
-    if (status != QDR_OK) return fail_status(why, status);
-    return code;
-}
-
 static int run(int argc, char **argv)
 {
     verify_options options = {.n_ranks = 4, .seed = 1, .n_cases = 8, .dtype = N_COMPUTE_DTYPES};
     failure why = {0};
     if (options_read(argc, argv, specs, &options, NULL, &why)) return fail_print(&why);
-    const int code = run_all(&options, &why);
-    if (why.code) return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
+    options.n_sizes = list_grids((int)options.n_ranks, options.sizes, MAX_GRIDS);
+    options.worst = calloc((size_t)options.n_ranks, sizeof *options.worst);
+    if (!options.worst)
+        fail(&why, EXIT_NOTHING_FITS, "verify: out of memory for %lld numbers", (long long)options.n_ranks);
+    const int code = why.code ? fail_print(&why) : run_on_ranks(options.n_ranks, 0, run_rank, &options);
+    free(options.worst);
     if (code) return code;
     if (options.n_wrong)
         fprintf(stderr, "quadrille: verify: %d rows of the table exceed their bound\n", options.n_wrong);

@@ -53,8 +53,8 @@ static int make_plan(mem_options *options, failure *why)
     if (!options->grid.x) options->grid = zero3 ? (grid_size){1, 1, n_ranks, 1} : (grid_size){1, 1, 1, n_ranks};
     const int n_grid = grid_ranks(options->grid);
     if (options->n_ranks && n_grid != options->n_ranks)
-        return fail(why, EXIT_USAGE, "mem: --grid %dx%dx%dx%d has %d ranks, but -n is %d; leave one of them out",
-                    options->grid.x, options->grid.y, options->grid.z, options->grid.d, n_grid, options->n_ranks);
+        return fail(why, EXIT_USAGE, "mem: --grid %s has %d ranks, but -n is %d; leave one of them out",
+                    grid_words(options->grid).text, n_grid, options->n_ranks);
     if (zero3 && options->grid.d > 1)
         return fail(why, EXIT_USAGE, "mem: --levels zero3 has d = 1, but --grid says d = %d", options->grid.d);
     plan->x = options->grid.x;

@@ -5,11 +5,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/command.h"
 #include "common/files.h"
+#include "common/process.h"
 
 /* ---- options ---- */
 
@@ -94,9 +94,8 @@ static int check_options(plan_options *options, failure *why)
     if (options->as_json && options->as_csv)
         return fail(why, EXIT_USAGE, "plan: --json and --csv exclude each other; use one of them");
     if (options->why_not.x && grid_ranks(options->why_not) != p)
-        return fail(why, EXIT_USAGE, "plan: --why-not %dx%dx%dx%d has %d ranks, but -n is %d; name a grid of %d",
-                    options->why_not.x, options->why_not.y, options->why_not.z, options->why_not.d,
-                    grid_ranks(options->why_not), p, p);
+        return fail(why, EXIT_USAGE, "plan: --why-not %s has %d ranks, but -n is %d; name a grid of %d",
+                    grid_words(options->why_not).text, grid_ranks(options->why_not), p, p);
     if (options->as_csv && (options->why_not.x || options->explains))
         return fail(why, EXIT_USAGE, "plan: --csv cannot be combined with --why-not or --explain; use --json");
     if (options->parts.is_zero3 && options->search.size[QDR_D] > 1)
@@ -123,17 +122,10 @@ typedef struct progress {
     int is_shown;
 } progress;
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void show_progress(double bounded_share, int64_t n_simulated, void *user)
 {
     progress *p = user;
-    const double secs = now();
+    const double secs = process_secs();
     if (secs < p->next_secs) return;
     p->next_secs = secs + 0.2;
     p->is_shown = 1;
@@ -146,7 +138,7 @@ static void show_progress(double bounded_share, int64_t n_simulated, void *user)
 
 static void find_with_progress(plan_answer *answer, plan_options *options, failure *why)
 {
-    progress shown = {.next_secs = now() + 0.5};
+    progress shown = {.next_secs = process_secs() + 0.5};
     if (isatty(STDERR_FILENO)) {
         options->search.progress = show_progress;
         options->search.progress_user = &shown;

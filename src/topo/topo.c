@@ -152,14 +152,11 @@ static int run(int argc, char **argv)
 {
     topo_options options = {.on = ON_DEFAULT};
     failure why = {0};
-    int code = EXIT_FAILED;
     const int is_launched = qdr_launched() > 1;
     if (options_read(argc, argv, specs, &options, NULL, &why) || check_options(&options, &why))
         return is_launched ? fail_print_once(&why) : fail_print(&why);
     if (!is_launched && !options.wants_ranks) return run_alone(&options, &why) ? fail_print(&why) : EXIT_OK;
-    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"}; /* it computes nothing */
-    if (fail_status(&why, qdr_launch(0, &on_cpu, run_rank, &options, &code))) return fail_print(&why);
-    return code;
+    return run_on_ranks(0, 0, run_rank, &options);
 }
 
 const command command_topo = {

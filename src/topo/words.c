@@ -143,10 +143,10 @@ int topo_list_nics(const qdr_topo *topo, int numa, char *text, size_t capacity)
 
 void topo_layout_text(const topo_layout *layout, char *text, size_t capacity)
 {
-    const grid_size g = layout->size;
     const int even = layout->n_ranks == layout->n_nodes * layout->n_on_node;
-    snprintf(text, capacity, "grid %dx%dx%dx%d, order %s: %d rank%s on %d node%s, ", g.x, g.y, g.z, g.d, layout->order,
-             layout->n_ranks, layout->n_ranks == 1 ? "" : "s", layout->n_nodes, layout->n_nodes == 1 ? "" : "s");
+    snprintf(text, capacity, "grid %s, order %s: %d rank%s on %d node%s, ", grid_words(layout->size).text,
+             layout->order, layout->n_ranks, layout->n_ranks == 1 ? "" : "s", layout->n_nodes,
+             layout->n_nodes == 1 ? "" : "s");
     if (layout->n_nodes > 1) append(text, capacity, "%s%d on each, ", even ? "" : "up to ", layout->n_on_node);
     if (layout->is_live && !layout->on_gpus)
         append(text, capacity, "where these ranks run");
