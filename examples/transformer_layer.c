@@ -5,6 +5,7 @@
  *
  * Times are medians over iterations on the slowest rank. Bytes and calls are rank 0's, per iteration. */
 #include <jansson.h>
+#include <math.h>
 #include <quadrille/quadrille.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,8 @@
 #include "common/choice.h"
 #include "common/gpt.h"
 #include "common/meter.h"
-#include "common/numbers.h"
+#include "src/common/reference.h"
+#include "src/common/statistics.h"
 
 #define WARM_ITERATIONS 2
 
@@ -43,11 +45,17 @@ typedef struct traffic_row {
     double n_calls, bytes, planned_bytes, secs; /* secs: 0 on GPUs, where it is not measured */
 } traffic_row;
 
-static qdr_status add_input(block_driver *driver, const gpt_config *config)
+/* Random numbers from -1 to 1: a product of regular ones could look faster than it is. */
+static qdr_status fill(qdr_context *ctx, void *data, int64_t n, qdr_dtype dtype)
 {
-    const qdr_edge_desc desc = {QDR_OPTS_INIT, .cols = {{config->hidden, 1}}, .col_axis = QDR_X,
-                                .layout = config->layout};
-    return qdr_stack_add_input(driver->stack, "x", &desc, 1, &driver->in);
+    const size_t bytes = (size_t)n * qdr_dtype_bytes(dtype);
+    void *host = malloc(bytes ? bytes : 1);
+    if (!host) return QDR_ERR_MEMORY;
+    for (int64_t i = 0; i < n; i++) element_write(dtype, host, i, draw_value(1, 0, i, 0, dtype));
+    qdr_status status = qdr_copy(ctx, data, host, bytes, NULL);
+    if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    free(host);
+    return status;
 }
 
 /* Because of the norms, the values of the input matter little, but they must not all be the same. */
@@ -57,7 +65,7 @@ static qdr_status fill_input(const block_driver *driver)
     void *value;
     TRY(qdr_stack_edge_owned(driver->stack, driver->in, &owned));
     TRY(qdr_stack_edge_value(driver->stack, driver->in, &value));
-    return numbers_fill(driver->ctx, value, owned.n_rows * owned.n_cols, (qdr_dtype)driver->set->how.dtype);
+    return fill(driver->ctx, value, owned.n_rows * owned.n_cols, (qdr_dtype)driver->set->how.dtype);
 }
 
 /* Values for the output's gradient, whose memory a step may reuse. */
@@ -68,7 +76,7 @@ static qdr_status make_gradient(block_driver *driver)
     TRY(qdr_stack_edge_owned(driver->stack, driver->out, &owned));
     driver->gradient_bytes = (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(dtype);
     TRY(qdr_mem_alloc(driver->ctx, driver->gradient_bytes, &driver->gradient));
-    return numbers_fill(driver->ctx, driver->gradient, owned.n_rows * owned.n_cols, dtype);
+    return fill(driver->ctx, driver->gradient, owned.n_rows * owned.n_cols, dtype);
 }
 
 static qdr_status set_gradient(const block_driver *driver)
@@ -99,7 +107,9 @@ static qdr_status build(block_driver *driver)
     };
     qdr_linear *residual[2];
     TRY(qdr_stack_create(driver->grid, &opts, &driver->stack));
-    qdr_status added = add_input(driver, &config);
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{config.hidden, 1}}, .col_axis = QDR_X,
+                                 .layout = config.layout};
+    qdr_status added = qdr_stack_add_input(driver->stack, "x", &input, 1, &driver->in);
     if (added == QDR_OK) added = gpt_add_block(driver->stack, &config, 0, driver->in, &driver->out, residual);
     TRY(qdr_agree(driver->ctx, added)); /* adding is local */
     TRY(qdr_stack_build(driver->stack));
@@ -108,11 +118,15 @@ static qdr_status build(block_driver *driver)
     return qdr_agree(driver->ctx, make_gradient(driver));
 }
 
-static qdr_status slowest(block_driver *driver, double secs, double *most)
+/* The sum of a number over all ranks, and the largest. */
+static qdr_status over_ranks(block_driver *driver, double mine, double *sum, double *most)
 {
-    TRY(meter_all(driver->grid, secs, driver->all));
-    *most = 0;
-    for (int i = 0; i < qdr_context_size(driver->ctx); i++) *most = driver->all[i] > *most ? driver->all[i] : *most;
+    TRY(meter_all(driver->grid, mine, driver->all));
+    *sum = *most = 0;
+    for (int i = 0; i < qdr_context_size(driver->ctx); i++) {
+        *sum += driver->all[i];
+        *most = fmax(*most, driver->all[i]);
+    }
     return QDR_OK;
 }
 
@@ -132,12 +146,6 @@ static qdr_status record(const block_driver *driver, qdr_status (*run)(const blo
     const qdr_status status = run(driver);
     const qdr_status ended = qdr_graph_end(driver->ctx, graph);
     return status < 0 ? status : ended;
-}
-
-static qdr_status record_both(block_driver *driver)
-{
-    TRY(record(driver, run_forward, &driver->forward));
-    return record(driver, run_backward, &driver->backward);
 }
 
 /* Both directions, each from a common start to the end of this rank's work. */
@@ -164,7 +172,10 @@ static qdr_status measure(block_driver *driver)
     double forward, backward;
     for (int i = 0; i < WARM_ITERATIONS; i++) TRY(iterate(driver, &forward, &backward));
     qdr_grid_reset_traffic(driver->grid);
-    if (driver->set->how.recorded) TRY(record_both(driver));
+    if (driver->set->how.recorded) {
+        TRY(record(driver, run_forward, &driver->forward));
+        TRY(record(driver, run_backward, &driver->backward));
+    }
     for (int64_t i = 0; i < n; i++) TRY(iterate(driver, &driver->forward_secs[i], &driver->backward_secs[i]));
     return QDR_OK;
 }
@@ -198,29 +209,20 @@ typedef struct block_result {
     int n_rows;
 } block_result;
 
-/* Sums the flops of all ranks: in the replicated layout, norms and residuals are computed, and counted, more than
- * once. */
-static qdr_status all_flops(block_driver *driver, const char *which, double *flops)
-{
-    TRY(meter_all(driver->grid, qdr_stack_flops(driver->stack, which), driver->all));
-    *flops = 0;
-    for (int i = 0; i < qdr_context_size(driver->ctx); i++) *flops += driver->all[i];
-    return QDR_OK;
-}
-
 static qdr_status conclude(block_driver *driver, block_result *result)
 {
     const settings *set = driver->set;
-    double forward_flops, backward_flops;
+    double forward_flops, backward_flops, unused;
     result->n_rows = read_traffic(driver, result->rows); /* before this function's own collectives */
     for (int64_t i = 0; i < set->n_iterations; i++) {
-        TRY(slowest(driver, driver->forward_secs[i], &driver->forward_secs[i]));
-        TRY(slowest(driver, driver->backward_secs[i], &driver->backward_secs[i]));
+        TRY(over_ranks(driver, driver->forward_secs[i], &unused, &driver->forward_secs[i]));
+        TRY(over_ranks(driver, driver->backward_secs[i], &unused, &driver->backward_secs[i]));
     }
-    TRY(all_flops(driver, "forward", &forward_flops));
-    TRY(all_flops(driver, "backward", &backward_flops));
-    result->forward_secs = meter_median(driver->forward_secs, set->n_iterations);
-    result->backward_secs = meter_median(driver->backward_secs, set->n_iterations);
+    /* In the replicated layout, norms and residuals are computed, and counted, more than once. */
+    TRY(over_ranks(driver, qdr_stack_flops(driver->stack, "forward"), &forward_flops, &unused));
+    TRY(over_ranks(driver, qdr_stack_flops(driver->stack, "backward"), &backward_flops, &unused));
+    result->forward_secs = statistics_median(driver->forward_secs, (size_t)set->n_iterations);
+    result->backward_secs = statistics_median(driver->backward_secs, (size_t)set->n_iterations);
     result->forward_gflops = 1e-9 * forward_flops / result->forward_secs;
     result->backward_gflops = 1e-9 * backward_flops / result->backward_secs;
     result->tokens_per_s = (double)(set->how.batch * set->how.context) / (result->forward_secs + result->backward_secs);

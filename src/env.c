@@ -6,36 +6,21 @@
 #include "common/command.h"
 #include "common/json.h"
 
-static const char *origin(const qdr_variable *variable)
-{
-    if (!variable->is_set) return "default";
-    return variable->is_understood ? "environment" : "environment, not understood";
-}
-
-static void print_variable(const qdr_variable *v)
-{
-    printf("%-19s  %s  (%s)\n", v->name, *v->value ? v->value : "-", origin(v));
-    printf("%-19s  %s: %s; default %s\n", "", v->room, v->meaning, *v->initial ? v->initial : "none");
-    printf("%-19s  %s\n", "", v->values);
-}
-
 static int print_text(failure *why)
 {
     char sentence[256];
     for (int i = 0; i < qdr_environment_size(); i++) {
-        qdr_variable variable;
-        if (fail_status(why, qdr_environment_variable(i, &variable))) return why->code;
-        print_variable(&variable);
+        qdr_variable v;
+        if (fail_status(why, qdr_environment_variable(i, &v))) return why->code;
+        printf("%-19s  %s  (%s)\n", v.name, *v.value ? v.value : "-",
+               !v.is_set         ? "default"
+               : v.is_understood ? "environment"
+                                 : "environment, not understood");
+        printf("%-19s  %s: %s; default %s\n", "", v.room, v.meaning, *v.initial ? v.initial : "none");
+        printf("%-19s  %s\n", "", v.values);
     }
     for (int i = 0; qdr_environment_unknown(i, sentence, sizeof sentence); i++) printf("\nunknown: %s\n", sentence);
     return EXIT_OK;
-}
-
-static json_t *json_of(const qdr_variable *v)
-{
-    return json_pack("{ss ss ss ss ss ss sb sb}", "name", v->name, "value", v->value, "default", v->initial, "values",
-                     v->values, "room", v->room, "meaning", v->meaning, "is_set", v->is_set, "is_understood",
-                     v->is_understood);
 }
 
 static int print_json(failure *why)
@@ -43,11 +28,13 @@ static int print_json(failure *why)
     char sentence[256];
     json_t *variables = json_array(), *unknown = json_array();
     for (int i = 0; i < qdr_environment_size(); i++) {
-        qdr_variable variable;
-        if (fail_status(why, qdr_environment_variable(i, &variable))) break;
-        if (json_array_append_new(variables, json_of(&variable)) != 0)
-            fail(why, EXIT_FAILED, "env: %s is \"%.40s\", which is not UTF-8, or memory ran out", variable.name,
-                 variable.value);
+        qdr_variable v;
+        if (fail_status(why, qdr_environment_variable(i, &v))) break;
+        json_t *object = json_pack("{ss ss ss ss ss ss sb sb}", "name", v.name, "value", v.value, "default", v.initial,
+                                   "values", v.values, "room", v.room, "meaning", v.meaning, "is_set", v.is_set,
+                                   "is_understood", v.is_understood);
+        if (json_array_append_new(variables, object) != 0)
+            fail(why, EXIT_FAILED, "env: %s is \"%.40s\", which is not UTF-8, or memory ran out", v.name, v.value);
     }
     for (int i = 0; qdr_environment_unknown(i, sentence, sizeof sentence); i++)
         json_array_append_new(unknown, json_string(sentence));

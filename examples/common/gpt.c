@@ -3,6 +3,7 @@
 #include "gpt.h"
 
 #include <math.h>
+#include <quadrille/convert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,23 +187,12 @@ qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts)
     return copy_column(model, model->targets, targets, model->logits_part.n_rows);
 }
 
-/* f16: 5 bits of exponent, 10 of fraction; steps of 2^-24 below 2^-14. */
-static float from_f16(uint16_t bits)
-{
-    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    const float finite = exponent ? ldexpf((float)(1024 + fraction), exponent - 25) : ldexpf((float)fraction, -24);
-    const float size = exponent < 31 ? finite : fraction ? NAN : INFINITY;
-    return bits >> 15 ? -size : size;
-}
-
 static float to_float(const void *values, int64_t i, qdr_dtype dtype)
 {
+    float value = 0;
     if (dtype == QDR_F64) return (float)((const double *)values)[i];
     if (dtype == QDR_F32) return ((const float *)values)[i];
-    if (dtype == QDR_F16) return from_f16(((const uint16_t *)values)[i]);
-    const uint32_t bits = (uint32_t)((const uint16_t *)values)[i] << 16; /* bf16 is the upper half of f32 */
-    float value;
-    memcpy(&value, &bits, sizeof value);
+    (dtype == QDR_F16 ? qdr_f32_from_f16 : qdr_f32_from_bf16)(&value, (const uint16_t *)values + i, 1);
     return value;
 }
 

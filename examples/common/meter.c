@@ -65,15 +65,3 @@ qdr_status meter_all(qdr_grid *grid, double value, double *all)
     qdr_mem_free(ctx, &shared);
     return status;
 }
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double meter_median(double *values, int64_t n)
-{
-    qsort(values, (size_t)n, sizeof *values, by_value);
-    return n == 0 ? 0 : 0.5 * (values[(n - 1) / 2] + values[n / 2]);
-}

@@ -12,6 +12,5 @@ double meter_memory_peak(void); /* their maximum so far */
 void meter_sleep(double secs);
 /* all[r] = rank r's value, for every rank of the grid. Collective, blocking. */
 qdr_status meter_all(qdr_grid *grid, double value, double *all);
-double meter_median(double *values, int64_t n); /* sorts them */
 
 #endif

@@ -33,6 +33,8 @@ void coll_case_destroy(coll_case *gone);
 void coll_case_size(coll_case *sized, int64_t n_elems);
 /* Fills the data with zeros for measuring: repeated sums in place stay finite. */
 void coll_case_clear(coll_case *cleared);
+/* Enqueues the collective. */
+qdr_status coll_case_start(const coll_case *started, qdr_stream *stream);
 /* The call of a bench_subject; user is the case. */
 qdr_status coll_case_call(void *user, int series);
 /* Runs the collective once more on whole numbers whose sums are exact in every type, and counts the wrong elements on

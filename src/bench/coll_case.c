@@ -99,20 +99,20 @@ double coll_bus_factor(qdr_coll_kind kind, int size)
 
 /* ---- the call ---- */
 
-static qdr_status launch(const coll_case *c)
+qdr_status coll_case_start(const coll_case *c, qdr_stream *stream)
 {
     const int64_t own = c->counts[c->rank];
     switch (c->kind) {
-    case QDR_ALL_REDUCE: return qdr_all_reduce(c->grid, c->axis, QDR_SUM, c->recv, c->n, c->dtype, NULL);
-    case QDR_ALL_GATHER: return qdr_all_gather(c->grid, c->axis, c->send, c->recv, own, c->counts, c->dtype, NULL);
+    case QDR_ALL_REDUCE: return qdr_all_reduce(c->grid, c->axis, QDR_SUM, c->recv, c->n, c->dtype, stream);
+    case QDR_ALL_GATHER: return qdr_all_gather(c->grid, c->axis, c->send, c->recv, own, c->counts, c->dtype, stream);
     case QDR_REDUCE_SCATTER:
-        return qdr_reduce_scatter(c->grid, c->axis, QDR_SUM, c->send, c->recv, own, c->counts, c->dtype, NULL);
-    case QDR_BROADCAST: return qdr_grid_broadcast(c->grid, c->axis, 0, c->recv, c->n, c->dtype, NULL);
+        return qdr_reduce_scatter(c->grid, c->axis, QDR_SUM, c->send, c->recv, own, c->counts, c->dtype, stream);
+    case QDR_BROADCAST: return qdr_grid_broadcast(c->grid, c->axis, 0, c->recv, c->n, c->dtype, stream);
     case QDR_ALL_TO_ALL:
-        return qdr_all_to_all(c->grid, c->axis, c->send, c->counts, c->recv, c->recv_counts, 0, c->dtype, NULL);
+        return qdr_all_to_all(c->grid, c->axis, c->send, c->counts, c->recv, c->recv_counts, 0, c->dtype, stream);
     default:
         return qdr_send_recv(c->grid, c->axis, next_of(c), c->send, c->n, previous_of(c), c->recv, c->n, c->dtype,
-                             NULL);
+                             stream);
     }
 }
 
@@ -120,7 +120,7 @@ qdr_status coll_case_call(void *user, int series)
 {
     const coll_case *called = user;
     (void)series;
-    const qdr_status status = launch(called);
+    const qdr_status status = coll_case_start(called, NULL);
     return status < 0 ? status : qdr_stream_synchronize(qdr_context_stream(context_of(called)));
 }
 

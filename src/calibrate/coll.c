@@ -150,19 +150,7 @@ static qdr_status start_products(beside *b)
 
 static qdr_status start_collective(beside *b)
 {
-    const coll_case *of = &b->coll;
-    const int64_t part = of->counts[of->rank];
-    qdr_status status;
-    switch (of->kind) {
-    case QDR_ALL_GATHER:
-        status = qdr_all_gather(of->grid, of->axis, of->send, of->recv, part, of->counts, of->dtype, b->stream);
-        break;
-    case QDR_REDUCE_SCATTER:
-        status = qdr_reduce_scatter(of->grid, of->axis, QDR_SUM, of->send, of->recv, part, of->counts, of->dtype,
-                                    b->stream);
-        break;
-    default: status = qdr_all_reduce(of->grid, of->axis, QDR_SUM, of->send, of->n, of->dtype, b->stream); break;
-    }
+    const qdr_status status = coll_case_start(&b->coll, b->stream);
     return status < 0 ? status : qdr_stream_call(b->stream, stamp, &b->ends[1]);
 }
 

@@ -121,6 +121,7 @@ typedef struct measured_kernel {
 } measured_kernel;
 
 static const measured_kernel kernels[] = {
+    {"launch", call_nothing, 0, 0, QDR_SAMPLE_LAUNCH, 1}, /* at one size */
     {"copy", call_copy, 2, 0, QDR_SAMPLE_MEMORY, 1},
     {"add", call_add, 3, 0, QDR_SAMPLE_MEMORY, 1},
     {"gelu", call_gelu, 2, 12, QDR_SAMPLE_KERNEL, 1},
@@ -130,19 +131,11 @@ static const measured_kernel kernels[] = {
 };
 enum { N_KERNELS = sizeof kernels / sizeof *kernels };
 
-static int measure_launch(kernel *k, failure *why)
-{
-    const calibrate_work work = {call_nothing, end, k, 1024, 0};
-    qdr_sample s = {.kind = QDR_SAMPLE_LAUNCH, .group = "launch", .n_kernels = 1};
-    if (!calibrate_time(k->c, &work, &s.secs, why)) calibrate_add(k->c, &s);
-    return why->code;
-}
-
 static int measure_kernels(kernel *k, failure *why)
 {
-    for (int i = 0; i < N_KERNELS && !why->code; i++) {
+    for (int i = k->c->n_samples ? 1 : 0; i < N_KERNELS && !why->code; i++) {
         const measured_kernel *of = &kernels[i];
-        const calibrate_work work = {of->call, end, k, 64, 0};
+        const calibrate_work work = {of->call, end, k, of->kind == QDR_SAMPLE_LAUNCH ? 1024 : 64, 0};
         const double n = (double)n_elems(k);
         qdr_sample s = {.kind = of->kind,
                         .group = of->group,
@@ -193,8 +186,6 @@ static int measure_size(calibration *c, int64_t n_rows, int64_t n_cols, int64_t 
     if (!fail_together(why, c->ctx) && !allocate(&k, bytes + (size_t)n_cols * 16, why)) {
         if (context)
             measure_attention(&k, why);
-        else if (!c->n_samples && measure_launch(&k, why))
-            ;
         else
             measure_kernels(&k, why);
     }

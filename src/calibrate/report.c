@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How well the fitted constants predict the samples: errors by group and the worst samples, as a table and as JSON. */
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "calibrate/calibrate.h"
+#include "common/json.h"
 #include "common/statistics.h"
 
 /* ---- errors ---- */
@@ -133,17 +133,11 @@ static json_t *json_groups(const calibrate_errors *errors)
     return list;
 }
 
-static json_t *json_worst(const calibration *c, const calibrate_errors *errors)
+/* indices NULL: all samples */
+static json_t *json_samples(const calibration *c, const calibrate_errors *errors, const int *indices, int n)
 {
     json_t *list = json_array();
-    for (int i = 0; i < errors->n_worst; i++) json_array_append_new(list, json_sample(c, errors, errors->worst[i]));
-    return list;
-}
-
-static json_t *json_all(const calibration *c, const calibrate_errors *errors)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < c->n_samples; i++) json_array_append_new(list, json_sample(c, errors, i));
+    for (int i = 0; i < n; i++) json_array_append_new(list, json_sample(c, errors, indices ? indices[i] : i));
     return list;
 }
 
@@ -154,7 +148,7 @@ static json_t *json_facts(const calibration *c, const calibrate_errors *errors)
                      v.quadrille, "compiler", v.compiler, "mpi", v.mpi, "blas", v.blas, "onednn", v.onednn, "hwloc",
                      v.hwloc, "ranks", qdr_context_size(c->ctx), "nodes", c->n_nodes, "threads_per_rank",
                      qdr_context_threads(c->ctx), "samples", c->n_samples, "residuals", json_groups(errors), "worst",
-                     json_worst(c, errors));
+                     json_samples(c, errors, errors->worst, errors->n_worst));
 }
 
 char *calibrate_notes(const calibration *c, const calibrate_errors *errors)
@@ -173,12 +167,9 @@ void calibrate_print(const calibration *c, const qdr_machine *machine, const cal
         print_table(c, machine, errors);
         return;
     }
+    failure unused = {0};
     json_t *object = json_facts(c, errors);
-    if (object) {
-        json_object_set_new(object, "machine", json_string(machine->name));
-        json_object_set_new(object, "all", json_all(c, errors));
-        json_dumpf(object, stdout, JSON_PRESERVE_ORDER | JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-        putchar('\n');
-    }
-    json_decref(object);
+    json_object_set_new(object, "machine", json_string(machine->name));
+    json_object_set_new(object, "all", json_samples(c, errors, NULL, c->n_samples));
+    write_json(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9), "calibrate", &unused);
 }

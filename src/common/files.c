@@ -21,3 +21,11 @@ const char *files_find(const char *kind, const char *name_or_path, char path[FIL
 {
     return name_or_path && qdr_data_find(kind, name_or_path, path, FILES_PATH_BYTES) == QDR_OK ? path : NULL;
 }
+
+int files_write(const char *option, const char *path, files_writer write, const void *user, failure *why)
+{
+    qdr_output *output;
+    if (fail_status(why, qdr_output_open(option, path, QDR_OUTPUT_REPLACE, &output))) return why->code;
+    const int is_whole = write(qdr_output_file(output), user);
+    return files_end(&output, is_whole, why);
+}

@@ -13,6 +13,10 @@
  * replaces nothing. */
 int files_end(qdr_output **output, int is_whole, failure *why);
 
+/* Writes a whole file, for an option: `write` returns 0 if it failed. */
+typedef int (*files_writer)(FILE *file, const void *user);
+int files_write(const char *option, const char *path, files_writer write, const void *user, failure *why);
+
 /* Path of the file of a machine, model or table that is given by name or path; NULL if there is none, which is reported
  * later. `kind` is as in qdr_data_find(). */
 const char *files_find(const char *kind, const char *name_or_path, char path[FILES_PATH_BYTES]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints JSON. */
+/* JSON that commands print. */
 #ifndef QUADRILLE_SRC_COMMON_JSON_H
 #define QUADRILLE_SRC_COMMON_JSON_H
 
@@ -7,8 +7,10 @@
 
 #include "common/failure.h"
 
-/* Prints an object or a list, and a newline, to standard output, and frees it. NULL, which an earlier failure in
- * building it left, is one. flags: of jansson. The message begins with `command`. */
+/* Prints an object or a list, and a newline, to standard output, and frees it. NULL, which running out of memory while
+ * it was built left, is a failure, whose message begins with `command`. flags: of jansson. */
 int write_json(json_t *object, size_t flags, const char *command, failure *why);
+/* The text, or "" if it is not UTF-8, as text from files, drivers and the environment may be. */
+json_t *json_text(const char *text);
 
 #endif

@@ -71,6 +71,8 @@ int64_t plan_sequence(const qdr_network *network, const qdr_plan *plan);
 /* A sentence for each size that the grid does not divide, with the padded size, and for key heads that not every rank
  * has. */
 typedef void (*note_fn)(const char *sentence, void *user);
+void note_print(const char *sentence, void *unused); /* to standard output */
+void note_append(const char *sentence, void *list); /* to a json_t */
 void plan_padding(const qdr_network *network, const qdr_plan *plan, note_fn each, void *user);
 /* A sentence for each choice that differs from the request or from the network: the micro-batch (asked: 0, none),
  * learned positions, heads. */

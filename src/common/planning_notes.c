@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The notes below a plan: what is padded, and what differs from the request. */
+#include <jansson.h>
+
 #include "common/planning.h"
+
+void note_print(const char *sentence, void *unused)
+{
+    (void)unused;
+    printf("%s.\n", sentence);
+}
+
+void note_append(const char *sentence, void *list) { json_array_append_new(list, json_string(sentence)); }
 
 static void say_padding(const char *what, int64_t n, int64_t parts, const char *axis, note_fn each, void *user)
 {

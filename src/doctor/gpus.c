@@ -27,13 +27,6 @@ static int has_hardware(const doctor_report *report)
     return access("/dev/nvidia0", F_OK) == 0;
 }
 
-/* Whether the user has hidden all GPUs. */
-static int is_hidden(void)
-{
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    return visible && (*visible == '\0' || *visible == '-');
-}
-
 static void add_driver(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
@@ -45,20 +38,19 @@ static void add_driver(doctor_report *report)
         doctor_add(report, GROUP, "driver", DOCTOR_GOOD, "%s", source);
 }
 
-/* A driver supports all CUDA versions of its major version. */
-static int is_old(int driver, int runtime) { return driver / 1000 < runtime / 1000; }
-
 static void add_status(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    /* A driver supports all CUDA versions of its major version. */
+    const int is_old = gpus->driver / 1000 < gpus->runtime / 1000;
     if (gpus->status == QDR_OK) return;
-    if (is_hidden())
+    if (visible && (*visible == '\0' || *visible == '-'))
         doctor_add(report, GROUP, "use", DOCTOR_GOOD, "CUDA_VISIBLE_DEVICES hides all GPUs");
     else if (has_hardware(report))
         doctor_add_sentence(report, GROUP, "use", DOCTOR_BROKEN, gpus->sentence);
     else if (gpus->driver) /* not all GPUs are on PCI or in /dev: see WSL */
-        doctor_add_sentence(report, GROUP, "use", is_old(gpus->driver, gpus->runtime) ? DOCTOR_BROKEN : DOCTOR_NOTE,
-                            gpus->sentence);
+        doctor_add_sentence(report, GROUP, "use", is_old ? DOCTOR_BROKEN : DOCTOR_NOTE, gpus->sentence);
     else
         doctor_add(report, GROUP, "use", DOCTOR_GOOD, "there is no NVIDIA GPU; everything runs on the CPU");
 }

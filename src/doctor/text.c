@@ -12,25 +12,19 @@ static void print_finding(FILE *file, const doctor_finding *finding)
     if (*finding->remedy) fprintf(file, "         -> %s\n", finding->remedy);
 }
 
-static void print_total(FILE *file, const doctor_report *report)
-{
-    const int n_broken = doctor_count(report, DOCTOR_BROKEN);
-    const int n_notes = doctor_count(report, DOCTOR_NOTE);
-    if (n_broken)
-        fprintf(file, "\n%d of %d findings %s broken", n_broken, report->n, n_broken == 1 ? "is" : "are");
-    else
-        fputs("\neverything found here works", file);
-    fprintf(file, "; %d note%s\n", n_notes, n_notes == 1 ? "" : "s");
-}
-
 void doctor_print(FILE *file, const doctor_report *report)
 {
     const char *group = "";
+    const int n_broken = doctor_count(report, DOCTOR_BROKEN), n_notes = doctor_count(report, DOCTOR_NOTE);
     if (report->topo) fprintf(file, "%s\n", report->topo->host);
     for (int i = 0; i < report->n; i++) {
         if (strcmp(group, report->findings[i].group) != 0) fprintf(file, "\n%s\n", report->findings[i].group);
         group = report->findings[i].group;
         print_finding(file, &report->findings[i]);
     }
-    print_total(file, report);
+    if (n_broken)
+        fprintf(file, "\n%d of %d findings %s broken", n_broken, report->n, n_broken == 1 ? "is" : "are");
+    else
+        fputs("\neverything found here works", file);
+    fprintf(file, "; %d note%s\n", n_notes, n_notes == 1 ? "" : "s");
 }

@@ -206,17 +206,12 @@ int doctor_try_sum(doctor_report *report, const char *device, const char *name)
     return n_launched <= 1 && doctor_count(report, DOCTOR_BROKEN) == n_broken;
 }
 
-/* The device of programs that select none. */
-static void try_default(doctor_report *report)
-{
-    if (strcmp(qdr_environment_value("QDR_DEVICE"), "cpu") != 0) try_on(report, NULL, "product, QDR_DEVICE", 1);
-}
-
 void doctor_try_all(doctor_report *report)
 {
     try_on(report, "cpu", "product, CPU", 1);
     doctor_try_sum(report, "cpu", "all-reduce, CPU");
-    try_default(report);
+    if (strcmp(qdr_environment_value("QDR_DEVICE"), "cpu") != 0) /* the device of programs that select none */
+        try_on(report, NULL, "product, QDR_DEVICE", 1);
     if (report->gpus.n_gpus == 0) return;
     int n_used = 0;
     for (int i = 0; i < report->gpus.n_gpus; i++) {

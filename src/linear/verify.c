@@ -96,11 +96,6 @@ static int run_row(qdr_grid *grid, verify_options *options, table_row *row, fail
     return EXIT_OK;
 }
 
-static int is_chosen(const verify_options *options, int type)
-{
-    return options->dtype == type || options->dtype == N_COMPUTE_DTYPES;
-}
-
 static int run_grid(qdr_context *ctx, verify_options *options, int index, failure *why)
 {
     const grid_size size = options->sizes[index];
@@ -108,7 +103,8 @@ static int run_grid(qdr_context *ctx, verify_options *options, int index, failur
     const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d};
     if (fail_status(why, qdr_grid_create(ctx, &opts, &grid))) return why->code;
     for (int type = 0; type < N_COMPUTE_DTYPES; type++)
-        for (int layout = 0; layout < 2 && is_chosen(options, type) && !why->code; layout++) {
+        for (int layout = 0; layout < 2 && !why->code; layout++) {
+            if (options->dtype != type && options->dtype != N_COMPUTE_DTYPES) continue;
             table_row row = {
                 .size = size, .grid_index = index, .layout = (qdr_layout)layout, .dtype = compute_dtypes[type]};
             run_row(grid, options, &row, why);

@@ -74,12 +74,6 @@ static const char any_machine[] =
     "\"f64\": {\"peak_TFLOPS\": 1}, \"links\": [{\"name\": \"any\", \"ranks\": 0, \"rank_GBps\": "
     "1}]}";
 
-static int load_machine(const mem_options *options, qdr_machine *machine, failure *why)
-{
-    if (options->asked.machine) return subject_machine(&options->asked, "mem", machine, why);
-    return fail_status(why, qdr_machine_parse(any_machine, sizeof any_machine - 1, "any machine", machine));
-}
-
 /* ---- printing ---- */
 
 typedef struct mem_answer {
@@ -108,12 +102,6 @@ static void parts_of(const mem_answer *answer, part parts[N_PARTS])
     memcpy(parts, all, sizeof all);
 }
 
-static void print_note(const char *sentence, void *user)
-{
-    (void)user;
-    printf("%s.\n", sentence);
-}
-
 static void print_table(const mem_answer *answer)
 {
     const qdr_plan *plan = &answer->options->plan;
@@ -137,11 +125,9 @@ static void print_table(const mem_answer *answer)
                (answer->machine.memory_bytes >= result->memory_bytes ? 1 : -1) *
                    (answer->machine.memory_bytes - result->memory_bytes) / GIB,
                answer->machine.memory_bytes >= result->memory_bytes ? "are left" : "are missing");
-    plan_padding(&answer->network, plan, print_note, NULL);
-    plan_notes(&answer->network, plan, plan->micro_batch, print_note, NULL);
+    plan_padding(&answer->network, plan, note_print, NULL);
+    plan_notes(&answer->network, plan, plan->micro_batch, note_print, NULL);
 }
-
-static void append_note(const char *sentence, void *user) { json_array_append_new(user, json_string(sentence)); }
 
 static json_t *json_of_answer(const mem_answer *answer)
 {
@@ -153,8 +139,8 @@ static json_t *json_of_answer(const mem_answer *answer)
     for (int i = 0; i < QDR_N_MEMORY_TERMS; i++)
         json_object_set_new(memory, qdr_memory_term_name((qdr_memory_term)i),
                             json_integer((json_int_t)answer->result.memory[i]));
-    plan_padding(&answer->network, plan, append_note, padding);
-    plan_notes(&answer->network, plan, plan->micro_batch, append_note, notes);
+    plan_padding(&answer->network, plan, note_append, padding);
+    plan_notes(&answer->network, plan, plan->micro_batch, note_append, notes);
     return json_pack("{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:o, s:I, "
                      "s:o, s:o}",
                      "model", answer->network.name, "params", (json_int_t)answer->counts.total, "params_by_part",
@@ -183,7 +169,9 @@ static int make_answer(mem_options *options, failure *why)
     mem_answer answer = {.options = options};
     qdr_model *model = NULL;
     if (subject_network(&options->asked, "mem", &answer.network, why) || make_plan(options, why) ||
-        load_machine(options, &answer.machine, why) ||
+        (options->asked.machine ? subject_machine(&options->asked, "mem", &answer.machine, why)
+                                : fail_status(why, qdr_machine_parse(any_machine, sizeof any_machine - 1, "any machine",
+                                                                     &answer.machine))) ||
         fail_status(why, qdr_network_params(&answer.network, &answer.counts)) ||
         fail_status(why, qdr_model_create(&answer.machine, &answer.network, &model)))
         return why->code;

@@ -68,12 +68,6 @@ static void print_row(const plan_answer *answer, const plan_row *row, time_unit 
            row->has_enough ? row->fits ? "" : "  does not fit" : "  batch too small");
 }
 
-static void print_note(const char *sentence, void *user)
-{
-    (void)user;
-    printf("%s.\n", sentence);
-}
-
 void plan_print_table(const plan_answer *answer)
 {
     const time_unit unit = time_unit_of(answer->rows[0].planned.result.secs);
@@ -85,8 +79,8 @@ void plan_print_table(const plan_answer *answer)
     putchar('\n');
     plan_print_why(stdout, answer);
     putchar('\n');
-    plan_padding(answer->network, &answer->rows[0].planned.plan, print_note, NULL);
-    plan_notes(answer->network, &answer->rows[0].planned.plan, answer->options->search.micro_batch, print_note, NULL);
+    plan_padding(answer->network, &answer->rows[0].planned.plan, note_print, NULL);
+    plan_notes(answer->network, &answer->rows[0].planned.plan, answer->options->search.micro_batch, note_print, NULL);
 }
 
 /* ---- comma-separated values ---- */
@@ -176,8 +170,6 @@ static json_t *json_of_rows(const plan_answer *answer, int are_known_methods)
     return list;
 }
 
-static void append_note(const char *sentence, void *user) { json_array_append_new(user, json_string(sentence)); }
-
 /* The output of `print` as a list with one string per line. */
 static json_t *json_of_lines(char *text)
 {
@@ -219,9 +211,9 @@ static json_t *json_of_answer(const plan_answer *answer, const sentences *all)
     const qdr_search_result *found = &answer->found;
     const qdr_plan *best = &found->best[0].plan;
     json_t *padding = json_array(), *notes = json_array();
-    plan_padding(answer->network, best, append_note, padding);
-    plan_notes(answer->network, best, asked->micro_batch, append_note, notes);
-    plan_machine_notes(answer->machine, asked->n_ranks, append_note, notes);
+    plan_padding(answer->network, best, note_append, padding);
+    plan_notes(answer->network, best, asked->micro_batch, note_append, notes);
+    plan_machine_notes(answer->machine, asked->n_ranks, note_append, notes);
     json_t *object = json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:s, s:o, "
                                "s:o}",
                                "model", answer->network->name, "machine", answer->machine->name, "ranks",
@@ -266,8 +258,8 @@ static json_t *json_of_none(plan_answer *answer, const plan_none *none, const ch
     for (int i = 0; i < none->n_helps; i++)
         json_array_append_new(helps, json_pack("{s:s, s:o}", "change", none->helps[i].words, "plan",
                                                json_of_least(&none->helps[i].planned)));
-    plan_notes(answer->network, least, asked->micro_batch, append_note, notes);
-    plan_machine_notes(answer->machine, asked->n_ranks, append_note, notes);
+    plan_notes(answer->network, least, asked->micro_batch, note_append, notes);
+    plan_machine_notes(answer->machine, asked->n_ranks, note_append, notes);
     return json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:b, s:s, s:[], s:o, s:o, s:o, s:o}", "model",
                      answer->network->name, "machine", answer->machine->name, "ranks", asked->n_ranks, "ranks_per_node",
                      answer->machine->ranks_per_node, "batch", (json_int_t)asked->batch, "sequence",

@@ -126,22 +126,15 @@ static void number_rows(plan_answer *answer)
     }
 }
 
-/* The least memory of any plan, which is known immediately; 0: no plan, or a failure. */
-static double find_least(plan_answer *answer, failure *why)
-{
-    qdr_search_result *found = &answer->found;
-    if (fail_status(why, qdr_model_least_memory(answer->model, &answer->options->search, &found->least_memory)))
-        return 0;
-    return found->least_memory.result.memory_bytes;
-}
-
 int plan_find(plan_answer *answer, failure *why)
 {
     const int p = answer->options->search.n_ranks, t = ranks_of_node(answer);
-    if (find_least(answer, why) > answer->machine->memory_bytes) return EXIT_OK;
-    if (why->code) return why->code;
-    if (plan_search(answer->model, &answer->options->search, &answer->found, why)) return why->code;
-    if (answer->found.n_best == 0) return EXIT_OK;
+    qdr_search_result *found = &answer->found;
+    const qdr_search_opts *asked = &answer->options->search;
+    /* The least memory of any plan is known immediately. */
+    if (fail_status(why, qdr_model_least_memory(answer->model, asked, &found->least_memory))) return why->code;
+    if (found->least_memory.result.memory_bytes > answer->machine->memory_bytes) return EXIT_OK;
+    if (plan_search(answer->model, asked, found, why) || found->n_best == 0) return why->code;
     number_rows(answer);
     find_method(answer, "FSDP", (const int[]){1, 1, p, 1}, why);
     find_method(answer, "Megatron-1D", (const int[]){1, t, 1, p / t}, why);

@@ -213,7 +213,7 @@ static double draw_all(const page *p)
     return draw_layout(p, y);
 }
 
-int topo_draw(FILE *file, const topo_report *report)
+int topo_draw(FILE *file, const void *report)
 {
     const page blank = {NULL, report}, real = {file, report};
     const double height = draw_all(&blank) + 8;

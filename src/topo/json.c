@@ -9,13 +9,6 @@
 static json_t *index_or_null(int index) { return index < 0 ? json_null() : json_integer(index); }
 static json_t *rate_or_null(double rate) { return rate > 0 ? json_real(rate) : json_null(); }
 static json_t *bytes_or_null(int64_t bytes) { return bytes > 0 ? json_integer(bytes) : json_null(); }
-/* Text in a file need not be UTF-8. */
-static json_t *text(const char *value)
-{
-    json_t *string = json_string(value);
-    return string ? string : json_string("");
-}
-
 /* A list of n items; NULL if out of memory. Steals the items that `make` returns. */
 typedef json_t *(*item_maker)(const topo_report *report, int index);
 static json_t *list(const topo_report *report, int n, item_maker make)
@@ -34,7 +27,7 @@ static json_t *list(const topo_report *report, int n, item_maker make)
 static json_t *package(const topo_report *report, int index)
 {
     const qdr_topo_package *p = &report->topo->packages[index];
-    return json_pack("{s:o, s:i}", "model", text(p->model), "cores", p->n_cores);
+    return json_pack("{s:o, s:i}", "model", json_text(p->model), "cores", p->n_cores);
 }
 
 static json_t *numa(const topo_report *report, int index)
@@ -60,10 +53,10 @@ static json_t *core(const topo_report *report, int index)
 static json_t *gpu(const topo_report *report, int index)
 {
     const qdr_topo_gpu *g = &report->topo->gpus[index];
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", text(g->name), "model", text(g->model),
-                     "bus", text(g->bus), "module", text(g->module), "package", index_or_null(g->package), "numa",
-                     index_or_null(g->numa), "bytes", bytes_or_null(g->bytes), "pci_rate", rate_or_null(g->pci_rate),
-                     "host_rate", rate_or_null(g->host_rate));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", json_text(g->name), "model",
+                     json_text(g->model), "bus", json_text(g->bus), "module", json_text(g->module), "package",
+                     index_or_null(g->package), "numa", index_or_null(g->numa), "bytes", bytes_or_null(g->bytes),
+                     "pci_rate", rate_or_null(g->pci_rate), "host_rate", rate_or_null(g->host_rate));
 }
 
 static json_t *gpu_link(const topo_report *report, int index)
@@ -78,7 +71,7 @@ static json_t *gpu_link(const topo_report *report, int index)
 static json_t *nic(const topo_report *report, int index)
 {
     const qdr_topo_nic *n = &report->topo->nics[index];
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name", text(n->name), "bus", text(n->bus), "package",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name", json_text(n->name), "bus", json_text(n->bus), "package",
                      index_or_null(n->package), "numa", index_or_null(n->numa), "rate", rate_or_null(n->rate),
                      "pci_rate", rate_or_null(n->pci_rate));
 }
@@ -95,8 +88,8 @@ static json_t *place(const qdr_topo_place *p)
 static json_t *rank(const topo_report *report, int index)
 {
     const topo_rank *r = &report->ranks[index];
-    return json_pack("{s:i, s:o, s:o, s:o}", "rank", index, "host", text(r->host), "cpus", text(r->cpus), "place",
-                     place(&r->place));
+    return json_pack("{s:i, s:o, s:o, s:o}", "rank", index, "host", json_text(r->host), "cpus", json_text(r->cpus),
+                     "place", place(&r->place));
 }
 
 static json_t *rank_place(const topo_report *report, int index) { return place(&report->layout.places[index]); }
@@ -126,9 +119,9 @@ int topo_print_json(const topo_report *report, failure *why)
 {
     const qdr_topo *t = report->topo;
     json_t *object = json_pack(
-        "{s:o, s:o, s:b, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "host", text(t->host), "product",
-        text(t->product), "this_machine", t->is_this_machine, "bytes", bytes_or_null(t->bytes), "cores_in_all",
-        t->n_cores, "threads", t->n_threads, "gpu_source", text(t->gpu_source), "packages",
+        "{s:o, s:o, s:b, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "host", json_text(t->host),
+        "product", json_text(t->product), "this_machine", t->is_this_machine, "bytes", bytes_or_null(t->bytes),
+        "cores_in_all", t->n_cores, "threads", t->n_threads, "gpu_source", json_text(t->gpu_source), "packages",
         list(report, t->n_packages, package), "numa_nodes", list(report, t->n_numas, numa), "caches",
         list(report, t->n_caches, cache), "cores", list(report, t->n_cores, core), "gpus", list(report, t->n_gpus, gpu),
         "gpu_links", list(report, t->n_gpu_links, gpu_link), "adapters", list(report, t->n_nics, nic), "ranks",

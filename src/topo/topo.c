@@ -79,18 +79,10 @@ static int lay(const topo_options *options, topo_report *report, failure *why)
     return topo_lay(report->topo, report->ranks, report->n_ranks, &report->layout, why);
 }
 
-static int draw(const char *path, const topo_report *report, failure *why)
-{
-    qdr_output *output;
-    if (fail_status(why, qdr_output_open("--svg", path, QDR_OUTPUT_REPLACE, &output))) return why->code;
-    const int is_whole = topo_draw(qdr_output_file(output), report);
-    return files_end(&output, is_whole, why);
-}
-
 /* The picture comes first, so that no error follows the printed text. */
 static int write_report(const topo_options *options, topo_report *report, failure *why)
 {
-    if (!lay(options, report, why) && (!options->svg || !draw(options->svg, report, why))) {
+    if (!lay(options, report, why) && (!options->svg || !files_write("--svg", options->svg, topo_draw, report, why))) {
         if (options->is_json)
             topo_print_json(report, why);
         else

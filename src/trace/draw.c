@@ -124,8 +124,9 @@ static void draw_title(FILE *file, const trace_file *trace, int n_ranks)
     svg_text(file, 12, 22, SVG_TITLE, "%s%s%s: %.4g %s", ranks, on, last, (trace->end - trace->begin) / u.size, u.name);
 }
 
-int trace_draw(FILE *file, const trace_file *trace)
+int trace_draw(FILE *file, const void *user)
 {
+    const trace_file *trace = user;
     const int n_ranks = trace->n_ranks < MAX_DRAWN_RANKS ? trace->n_ranks : MAX_DRAWN_RANKS;
     int n_streams = 0;
     for (int stream = 0; stream < N_TRACE_STREAMS; stream++) n_streams += trace->is_used[stream];

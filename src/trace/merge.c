@@ -50,8 +50,9 @@ static int put_event(FILE *file, const trace_file *trace, int number, const trac
                                (json_int_t)event->bytes, "flops", event->flops, "late_us", 1e6 * event->late));
 }
 
-int trace_merge(FILE *file, const trace_file *trace)
+int trace_merge(FILE *file, const void *user)
 {
+    const trace_file *trace = user;
     int good = fputs("{\"traceEvents\":[\n", file) >= 0;
     for (int r = 0; good && r < trace->n_ranks; r++) {
         const trace_rank *rank = &trace->ranks[r];

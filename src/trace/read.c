@@ -179,12 +179,6 @@ static int take_header(json_t *root, const char *path, int number, trace_file *t
 
 /* ---- files ---- */
 
-/* Each rank has its own file. */
-static void name_file(char name[MAX_NAME], const char *path, int number)
-{
-    snprintf(name, MAX_NAME, "%s.%d", path, number);
-}
-
 static int read_text(const char *path, int number, int n_ranks, char **text, size_t *bytes, failure *why)
 {
     const qdr_status status = qdr_input_read(path, MAX_BYTES, text, bytes);
@@ -216,7 +210,7 @@ static json_t *load(const char *path, int number, int n_ranks, failure *why)
 static int read_rank(const char *path, int number, trace_file *trace, failure *why)
 {
     char name[MAX_NAME];
-    name_file(name, path, number);
+    snprintf(name, sizeof name, "%s.%d", path, number);
     json_t *root = load(name, number, trace->n_ranks, why);
     if (!root) return why->code;
     if (!take_header(root, name, number, trace, why))

@@ -104,23 +104,14 @@ void trace_place(const trace_rank *rank, char *text, size_t capacity)
     if (rank->grid[0]) snprintf(text, capacity, "x%d y%d z%d d%d", at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
 }
 
-static int save(const trace_file *trace, const char *option, const char *path,
-                int (*write)(FILE *file, const trace_file *trace), failure *why)
-{
-    qdr_output *output;
-    if (fail_status(why, qdr_output_open(option, path, QDR_OUTPUT_REPLACE, &output))) return why->code;
-    const int is_whole = write(qdr_output_file(output), trace);
-    return files_end(&output, is_whole, why);
-}
-
 static void report(trace_file *trace, const trace_options *options, failure *why)
 {
     trace_keep_last(trace, options->n_runs);
     print_table(trace);
-    if (options->merge) save(trace, "--merge", options->merge, trace_merge, why);
+    if (options->merge) files_write("--merge", options->merge, trace_merge, trace, why);
     if (!options->svg) return;
     if (!options->n_runs) trace_keep_last(trace, DRAWN_RUNS);
-    save(trace, "--svg", options->svg, trace_draw, why);
+    files_write("--svg", options->svg, trace_draw, trace, why);
 }
 
 static int run(int argc, char **argv)

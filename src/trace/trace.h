@@ -78,13 +78,13 @@ void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum);
 /* Sets `late` of all collectives, if the ranks' clocks are comparable: late.c. */
 int trace_find_late(trace_file *trace, failure *why);
 
-/* ---- files ---- */
+/* ---- files: writers of a trace_file ---- */
 
 /* Writes "x0 y1 z0 d0" to `text`, or nothing if no schedule ran. */
 void trace_place(const trace_rank *rank, char *text, size_t capacity);
 /* The first ranks' streams over time, as SVG. @return 0: could not be written completely */
-int trace_draw(FILE *file, const trace_file *trace);
+int trace_draw(FILE *file, const void *trace);
 /* One Chrome trace of all ranks, whose first event is at 0. @return 0: could not be written completely */
-int trace_merge(FILE *file, const trace_file *trace);
+int trace_merge(FILE *file, const void *trace);
 
 #endif

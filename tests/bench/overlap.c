@@ -19,6 +19,7 @@
 
 #include "common/gpt.h"
 #include "common/meter.h"
+#include "common/statistics.h"
 #include "context/context.h"
 #include "linear/internal.h"
 
@@ -250,7 +251,8 @@ static double critical_path(bench *b)
 {
     const qdr_stack *stack = b->variants[ALL].stack;
     double *secs = allocate((size_t)b->n_tasks, sizeof *secs);
-    for (int i = 0; i < b->n_tasks; i++) secs[i] = meter_median(&b->alone_secs[i * MAX_ROUNDS], b->set->n_rounds);
+    for (int i = 0; i < b->n_tasks; i++)
+        secs[i] = statistics_median(&b->alone_secs[i * MAX_ROUNDS], (size_t)b->set->n_rounds);
     const double forward = walk(&stack->lists.forward, secs, 0);
     const double path = walk(&stack->lists.backward[0], secs + stack->lists.forward.n_tasks, forward);
     free(secs);
@@ -261,14 +263,14 @@ static double middle(const double *secs, int n)
 {
     double sorted[MAX_ROUNDS];
     memcpy(sorted, secs, sizeof sorted);
-    return meter_median(sorted, n);
+    return statistics_median(sorted, (size_t)n);
 }
 
 static double ratio(const variant *over, const variant *under, int n)
 {
     double ratios[MAX_ROUNDS];
     for (int i = 0; i < n; i++) ratios[i] = over->secs[i] / under->secs[i];
-    return meter_median(ratios, n);
+    return statistics_median(ratios, (size_t)n);
 }
 
 static void report(bench *b)
