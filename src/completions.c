@@ -43,7 +43,7 @@ completion complete_operand(const command *which)
         add_word(&c, name, strlen(name));
     }
     if (c.kind == VALUE_WORDS) return c;
-    const char *at = strstr(which->usage, which->name);
+    const char *at = which->usage ? strstr(which->usage, which->name) : NULL;
     at = at ? at + strlen(which->name) : "";
     if (strncmp(at, " MODEL", 6) == 0)
         c.kind = VALUE_MODEL;

@@ -58,7 +58,6 @@ static int run(int argc, char **argv)
 const command command_env = {
     .name = "env",
     .summary = "list the environment variables that the library reads, with their values",
-    .usage = "quadrille env [OPTION]...",
     .text = "Lists each environment variable: its value, whether that comes from the environment or is the\n"
             "default, the part of the library that reads it, and its meaning. Unknown variables that begin\n"
             "with QDR_ follow. Exits with 2 if a value is invalid.",

@@ -54,7 +54,10 @@ static const char *part_name(const command *part) { return strchr(part->name, ' 
 
 static int print_command_help(const command *which)
 {
-    printf("usage: %s\n%s\n", which->usage, which->text);
+    if (which->usage)
+        printf("usage: %s\n%s\n", which->usage, which->text);
+    else
+        printf("usage: quadrille %s [OPTION]...\n%s\n", which->name, which->text);
     for (const command *const *part = which->parts; part && *part; part++)
         printf("%s  %-10s %s\n", part == which->parts ? "\n" : "", part_name(*part), (*part)->summary);
     options_print(which->options);
@@ -74,35 +77,21 @@ static int fail_unknown(const char *name)
     return EXIT_USAGE;
 }
 
-typedef struct named_version {
-    const char *name, *version;
-} named_version;
-
-static int print_versions_json(const named_version *parts)
-{
-    failure why = {0};
-    json_t *object = json_object();
-    for (; parts->name; parts++)
-        if (json_object_set_new(object, parts->name, json_string(parts->version)) != 0)
-            fail(&why, EXIT_FAILED, "%s: its version is not UTF-8, or memory ran out", parts->name);
-    return write_json(object, JSON_INDENT(2), "--version", &why) ? fail_print(&why) : EXIT_OK;
-}
-
 static int print_versions(int as_json)
 {
     const qdr_versions versions = qdr_get_versions();
-    const named_version parts[] = {
-        {"quadrille", versions.quadrille},
-        {"mpi", versions.mpi},
-        {"blas", versions.blas},
-        {"onednn", versions.onednn},
-        {"hwloc", versions.hwloc},
-        {"compiler", versions.compiler},
-        {NULL, NULL},
-    };
-    if (as_json) return print_versions_json(parts);
-    for (const named_version *part = parts; part->name; part++) printf("%-10s %s\n", part->name, part->version);
-    return EXIT_OK;
+    const struct {
+        const char *name, *version;
+    } parts[] = {{"quadrille", versions.quadrille}, {"mpi", versions.mpi},     {"blas", versions.blas},
+                 {"onednn", versions.onednn},       {"hwloc", versions.hwloc}, {"compiler", versions.compiler}};
+    failure why = {0};
+    json_t *object = as_json ? json_object() : NULL;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!as_json)
+            printf("%-10s %s\n", parts[i].name, parts[i].version);
+        else if (json_object_set_new(object, parts[i].name, json_string(parts[i].version)) != 0)
+            fail(&why, EXIT_FAILED, "%s: its version is not UTF-8, or memory ran out", parts[i].name);
+    return as_json && write_json(object, JSON_INDENT(2), "--version", &why) ? fail_print(&why) : EXIT_OK;
 }
 
 /* quadrille --help, --version [--json] */

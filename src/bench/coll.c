@@ -197,7 +197,6 @@ static int run(int argc, char **argv)
 const command command_bench_coll = {
     .name = "bench coll",
     .summary = "collectives along an axis: time, bandwidth, correctness",
-    .usage = "quadrille bench coll [OPTION]...",
     .text = "Times collectives along the axes of a grid, in all groups of an axis at once, and compares the results\n"
             "on every rank with the exact ones. Sizes and bandwidths are defined as in nccl-tests: algbw is size /\n"
             "time; busbw is algbw times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter and\n"

@@ -220,7 +220,6 @@ static int run_linear(int argc, char **argv)
 const command command_bench_gemm = {
     .name = "bench gemm",
     .summary = "a layer's products on grids, compared with the products alone",
-    .usage = "quadrille bench gemm [OPTION]...",
     .text = "Times Y = X·Wᵀ on a grid of ranks, forward and (with --backward) dX and dW, alternating with the\n"
             "same products of every rank without communication, a lower bound on the time.",
     .options = gemm_specs,
@@ -232,7 +231,6 @@ const command command_bench_gemm = {
 const command command_bench_linear = {
     .name = "bench linear",
     .summary = "one layer: products, bytes and time of each axis, exposed time",
-    .usage = "quadrille bench linear [OPTION]...",
     .text = "Times forward and backward (dX and dW) of one linear layer on a grid, alternating with the same\n"
             "products of every rank alone. Prints how much each axis sends, how long its collectives take, and how\n"
             "much time the products do not hide (exposed: the median of the time minus that of the products).",

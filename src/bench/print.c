@@ -45,13 +45,6 @@ static void print_table_row(const bench_table *table, const bench_value *values)
 
 /* ---- comma-separated values ---- */
 
-static void print_csv_head(const bench_table *table)
-{
-    for (const bench_column *column = table->columns; column->name; column++)
-        printf("%s%s", column == table->columns ? "" : ",", column->name);
-    putchar('\n');
-}
-
 static void print_csv_row(const bench_table *table, const bench_value *values)
 {
     for (const bench_column *column = table->columns; column->name; column++, values++) {
@@ -88,36 +81,28 @@ static void dump(json_t *object, size_t flags)
     json_decref(object);
 }
 
-static void print_json_head(const bench_table *table, const bench_value *values)
-{
-    putchar('{');
-    dump(json_row(table, values, 1), JSON_EMBED);
-    puts(", \"rows\": [");
-}
-
 /* ---- all formats ---- */
-
-static void print_head(const bench_table *table, const bench_value *values)
-{
-    switch (table->format) {
-    case FORMAT_TABLE: print_table_head(table); break;
-    case FORMAT_CSV: print_csv_head(table); break;
-    case FORMAT_JSON: print_json_head(table, values); break;
-    }
-}
 
 void bench_print_row(bench_table *table, const bench_value *values)
 {
-    if (table->n_rows == 0) print_head(table, values);
+    const int is_first = table->n_rows++ == 0;
     switch (table->format) {
-    case FORMAT_TABLE: print_table_row(table, values); break;
-    case FORMAT_CSV: print_csv_row(table, values); break;
+    case FORMAT_TABLE:
+        if (is_first) print_table_head(table);
+        print_table_row(table, values);
+        break;
+    case FORMAT_CSV:
+        for (const bench_column *column = table->columns; is_first && column->name; column++)
+            printf("%s%s", column->name, column[1].name ? "," : "\n");
+        print_csv_row(table, values);
+        break;
     case FORMAT_JSON:
-        if (table->n_rows) puts(",");
+        if (is_first) putchar('{');
+        if (is_first) dump(json_row(table, values, 1), JSON_EMBED);
+        puts(is_first ? ", \"rows\": [" : ",");
         dump(json_row(table, values, 0), 0);
         break;
     }
-    table->n_rows++;
     fflush(stdout);
 }
 

@@ -209,7 +209,6 @@ static int run(int argc, char **argv)
 const command command_calibrate = {
     .name = "calibrate",
     .summary = "measure this machine and write a machine file for plan",
-    .usage = "quadrille calibrate [OPTION]...",
     .text = "Measures products, kernels, attention and collectives on all ranks at once, as in training, fits the\n"
             "model's constants to the measurements, and writes a machine file for plan and predict. Prints how\n"
             "far the model is off. Ranks are started by mpiexec, or are threads with --local. Takes a few minutes.",

@@ -8,7 +8,7 @@
 typedef struct command {
     const char *name;
     const char *summary; /* one line in the list of commands */
-    const char *usage; /* one line */
+    const char *usage; /* one line; NULL: "quadrille NAME [OPTION]..." */
     const char *text; /* what it does */
     const struct command *const *parts; /* subcommands named "NAME PART", ending with NULL; or NULL */
     const option_spec *options;

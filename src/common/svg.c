@@ -91,6 +91,14 @@ void svg_key_item(FILE *file, svg_key *key, const char *colour, double height, c
     key->x += width;
 }
 
+void svg_key_tasks(FILE *file, svg_key *key)
+{
+    svg_key_item(file, key, SVG_PRODUCT, 12, "product");
+    svg_key_item(file, key, SVG_WORK, 12, "other computation");
+    svg_key_item(file, key, SVG_HIDDEN, 12, "collective, hidden");
+    svg_key_item(file, key, SVG_EXPOSED, 12, "collective, exposed");
+}
+
 double svg_tick(double range, int n)
 {
     const double rough = range / n, power = pow(10, floor(log10(rough))), digit = rough / power;

@@ -44,6 +44,8 @@ typedef struct svg_key {
     double x, y; /* of the next item; y: of its text */
 } svg_key;
 void svg_key_item(FILE *file, svg_key *key, const char *colour, double height, const char *text);
+/* The items of the first four colours. */
+void svg_key_tasks(FILE *file, svg_key *key);
 
 /* 1, 2 or 5 times a power of ten, so that about n of them fill the range. */
 double svg_tick(double range, int n);

@@ -128,7 +128,6 @@ static int run(int argc, char **argv)
 const command command_doctor = {
     .name = "doctor",
     .summary = "check this machine and say how to fix what does not work",
-    .usage = "quadrille doctor [OPTION]...",
     .text = "Lists the components of this build, GPUs and the links between them, cores, memory, limits and the\n"
             "environment; then runs a small product and a sum over two ranks on the CPU, on each GPU and with NCCL,\n"
             "and checks the results. Each finding is ok, a note (it works but could be better) or broken (it exists\n"

@@ -97,14 +97,6 @@ static qdr_status build(linear_job *job)
     return status == QDR_OK ? qdr_stack_build(job->stack) : status;
 }
 
-static qdr_status load_parameters(linear_job *job)
-{
-    const int weight = qdr_linear_weight_index(job->layer);
-    const qdr_status status = qdr_stack_load_parameter(job->stack, weight, job->files.arrays[FILE_W].data);
-    if (status != QDR_OK || !job->options->paths[FILE_B]) return status;
-    return qdr_stack_load_parameter(job->stack, weight + 1, job->files.arrays[FILE_B].data);
-}
-
 /* Copies the rows and columns that this rank owns from the file. */
 static void copy_part(const npy_array *array, const qdr_owned *part, void *memory)
 {
@@ -135,7 +127,10 @@ static qdr_status take_part(linear_job *job, const qdr_matrix *matrix, const npy
 
 static qdr_status fill(linear_job *job)
 {
-    qdr_status status = load_parameters(job);
+    const int weight = qdr_linear_weight_index(job->layer);
+    qdr_status status = qdr_stack_load_parameter(job->stack, weight, job->files.arrays[FILE_W].data);
+    if (status == QDR_OK && job->options->paths[FILE_B])
+        status = qdr_stack_load_parameter(job->stack, weight + 1, job->files.arrays[FILE_B].data);
     if (status == QDR_OK) status = qdr_linear_in_matrix(job->layer, &job->in);
     if (status == QDR_OK) status = qdr_linear_out_matrix(job->layer, &job->out);
     if (status == QDR_OK) status = take_part(job, &job->in, &job->files.arrays[FILE_X], &job->x, &job->dx);

@@ -184,10 +184,7 @@ static void draw_title(FILE *file, const plan_answer *answer, double top)
     svg_text(file, PICTURE_MARGIN, top + 20, SVG_HEADING, "One layer of %s", grid_in_words(&best->planned.plan).text);
     svg_text(file, PICTURE_MARGIN + 250, top + 20, SVG_GREY, "of %lld, simulated%s", (long long)answer->network->layers,
              last);
-    svg_key_item(file, &key, SVG_PRODUCT, 12, "product");
-    svg_key_item(file, &key, SVG_WORK, 12, "other computation");
-    svg_key_item(file, &key, SVG_HIDDEN, 12, "collective, hidden");
-    svg_key_item(file, &key, SVG_EXPOSED, 12, "collective, exposed");
+    svg_key_tasks(file, &key);
 }
 
 void layer_picture_draw(FILE *file, const plan_answer *answer, const layer_picture *picture, double top)

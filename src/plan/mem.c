@@ -141,27 +141,22 @@ static json_t *json_of_answer(const mem_answer *answer)
                             json_integer((json_int_t)answer->result.memory[i]));
     plan_padding(&answer->network, plan, note_append, padding);
     plan_notes(&answer->network, plan, plan->micro_batch, note_append, notes);
-    return json_pack("{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:o, s:I, "
-                     "s:o, s:o}",
-                     "model", answer->network.name, "params", (json_int_t)answer->counts.total, "params_by_part",
-                     params, "ranks", grid_ranks(answer->options->grid), "grid", grid_in_words(plan).text, "batch",
-                     (json_int_t)plan->batch, "micro_batch", (json_int_t)plan->micro_batch, "sequence",
-                     (json_int_t)plan_sequence(&answer->network, plan), "dtype", qdr_dtype_name(plan->dtype), "layout",
-                     layout_word(plan->layout), "recompute", recompute_word(plan->recompute), "gradient_parts",
-                     plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
-                     plan->optimizer_parts ? plan->optimizer_parts : plan->z, "memory", memory, "memory_bytes",
-                     (json_int_t)answer->result.memory_bytes, "padding", padding, "notes", notes);
-}
-
-static int print_json(const mem_answer *answer, failure *why)
-{
-    json_t *object = json_of_answer(answer);
+    json_t *object = json_pack(
+        "{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:o, s:I, "
+        "s:o, s:o}",
+        "model", answer->network.name, "params", (json_int_t)answer->counts.total, "params_by_part", params, "ranks",
+        grid_ranks(answer->options->grid), "grid", grid_in_words(plan).text, "batch", (json_int_t)plan->batch,
+        "micro_batch", (json_int_t)plan->micro_batch, "sequence", (json_int_t)plan_sequence(&answer->network, plan),
+        "dtype", qdr_dtype_name(plan->dtype), "layout", layout_word(plan->layout), "recompute",
+        recompute_word(plan->recompute), "gradient_parts", plan->gradient_parts ? plan->gradient_parts : plan->z,
+        "optimizer_parts", plan->optimizer_parts ? plan->optimizer_parts : plan->z, "memory", memory, "memory_bytes",
+        (json_int_t)answer->result.memory_bytes, "padding", padding, "notes", notes);
     if (answer->options->asked.machine) {
         json_object_set_new(object, "machine", json_string(answer->machine.name));
         json_object_set_new(object, "headroom_bytes",
                             json_integer((json_int_t)(answer->machine.memory_bytes - answer->result.memory_bytes)));
     }
-    return write_json(object, JSON_INDENT(2), "mem", why);
+    return object;
 }
 
 static int make_answer(mem_options *options, failure *why)
@@ -177,7 +172,7 @@ static int make_answer(mem_options *options, failure *why)
         return why->code;
     if (!fail_status(why, qdr_model_predict(model, &options->plan, &answer.result))) {
         if (options->as_json)
-            print_json(&answer, why);
+            write_json(json_of_answer(&answer), JSON_INDENT(2), "mem", why);
         else
             print_table(&answer);
     }

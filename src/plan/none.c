@@ -145,15 +145,6 @@ static void say_helps(const plan_none *none, char *words, size_t capacity)
                                  grid_in_words(&none->helps[i].planned.plan).text);
 }
 
-static int fail_few_sequences(const plan_answer *answer, failure *why)
-{
-    const qdr_search_opts *opts = &answer->options->search;
-    return fail(why, EXIT_USAGE,
-                "plan: a batch of %lld is less than the z*d cells of every grid of %d ranks with the axes of --fix; "
-                "use --batch %d or more, or fix fewer axes",
-                (long long)opts->batch, opts->n_ranks, opts->n_ranks);
-}
-
 static int fail_none(const plan_answer *answer, const plan_none *none, failure *why)
 {
     char ranks[160], cause[200], helps[320];
@@ -189,7 +180,11 @@ int plan_nothing_fits(plan_answer *answer, failure *why)
     static plan_none none; /* large */
     qdr_search_opts opts = answer->options->search;
     memset(&none, 0, sizeof none);
-    if (!(answer->found.least_memory.result.memory_bytes > 0)) return fail_few_sequences(answer, why);
+    if (!(answer->found.least_memory.result.memory_bytes > 0))
+        return fail(why, EXIT_USAGE,
+                    "plan: a batch of %lld is less than the z*d cells of every grid of %d ranks with the axes of "
+                    "--fix; use --batch %d or more, or fix fewer axes",
+                    (long long)opts.batch, opts.n_ranks, opts.n_ranks);
     if (answer->options->batch_follows) opts.batch = 0;
     if (fail_status(why, qdr_model_fewest_ranks(answer->model, &opts, QDR_MAX_SEARCH_RANKS, &none.fewest)))
         return why->code;

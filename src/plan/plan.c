@@ -179,9 +179,13 @@ static int save_plan(const plan_answer *answer, failure *why)
     return fail_status(why, qdr_plan_store(&stored, answer->options->out));
 }
 
-static int print_answer(plan_answer *answer, failure *why)
+static int put_out(plan_answer *answer, failure *why)
 {
     const plan_options *options = answer->options;
+    if (answer->found.n_best == 0) return plan_nothing_fits(answer, why);
+    /* Files come first: a file that cannot be written is reported before much is printed. */
+    if (options->out && save_plan(answer, why)) return why->code;
+    if (options->svg && save_svg(answer, why)) return why->code;
     if (options->as_json) return plan_print_json(answer, why);
     if (options->as_csv) {
         plan_print_csv(answer);
@@ -195,16 +199,6 @@ static int print_answer(plan_answer *answer, failure *why)
     if (!options->explains) return EXIT_OK;
     putchar('\n');
     return fail_status(why, qdr_model_explain(answer->model, &answer->found.best[0].plan, stdout));
-}
-
-static int answer_all(plan_answer *answer, failure *why)
-{
-    const plan_options *options = answer->options;
-    if (answer->found.n_best == 0) return plan_nothing_fits(answer, why);
-    /* Files come first: a file that cannot be written is reported before much is printed. */
-    if (options->out && save_plan(answer, why)) return why->code;
-    if (options->svg && save_svg(answer, why)) return why->code;
-    return print_answer(answer, why);
 }
 
 /* What the options say of the search in other words. */
@@ -237,7 +231,7 @@ static int make_answer(plan_options *options, failure *why)
     plan_machine_notes(&machine, options->search.n_ranks, warn, NULL);
     if (!fail_status(why, qdr_model_create(&machine, &network, &answer.model))) {
         find_with_progress(&answer, options, why);
-        if (!why->code) answer_all(&answer, why);
+        if (!why->code) put_out(&answer, why);
     }
     qdr_model_destroy(&answer.model);
     memset(&answer, 0, sizeof answer); /* the data it points to are freed here */

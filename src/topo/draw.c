@@ -185,21 +185,16 @@ static double draw_packages(const page *p, double y)
     return devices > y ? devices + gap : y;
 }
 
-static void draw_summary(const page *p, double y)
-{
-    char text[256];
-    topo_counts_text(p->report->topo, text, sizeof text);
-    svg_text(p->file, PAGE_MARGIN, y, SVG_SMALL, "%s", text);
-    topo_caches_text(p->report->topo, text, sizeof text);
-    svg_text(p->file, PAGE_MARGIN, y + 16, SVG_SMALL, "%s", text);
-}
-
 double draw_machine(const page *p, double y)
 {
     const qdr_topo *topo = p->report->topo;
+    char text[256];
     svg_text(p->file, PAGE_MARGIN, y + 20, SVG_TITLE, "%s%s%s%s", topo->host, *topo->host && *topo->product ? ", " : "",
              topo->product, topo->is_this_machine ? "" : " (recorded)");
-    draw_summary(p, y + 40);
+    topo_counts_text(topo, text, sizeof text);
+    svg_text(p->file, PAGE_MARGIN, y + 40, SVG_SMALL, "%s", text);
+    topo_caches_text(topo, text, sizeof text);
+    svg_text(p->file, PAGE_MARGIN, y + 56, SVG_SMALL, "%s", text);
     return draw_packages(p, y + 68);
 }
 

@@ -42,17 +42,12 @@ double draw_ranks(const page *p, double y)
 
 /* ---- strips ---- */
 
-/* The group of the axis to which a rank belongs; groups are counted in the order of their first ranks. */
-static int group_of(const qdr_topo_axis *axis, int rank)
-{
-    return rank / (axis->stride * axis->n_ranks) * axis->stride + rank % axis->stride;
-}
-
 static void draw_rank(const page *p, const qdr_topo_axis *axis, int rank, double x, double y)
 {
     static const char *const colours[] = {"#9ecae1", "#fdd0a2", "#a1d99b", "#dadaeb", "#fcbba1", "#d9d98c",
                                           "#a8ddd0", "#f2b6d8", "#c7b299", "#b8c4e8", "#d0e89a", "#e3b3b3"};
-    const int group = group_of(axis, rank);
+    /* Groups are counted in the order of their first ranks. */
+    const int group = rank / (axis->stride * axis->n_ranks) * axis->stride + rank % axis->stride;
     svg_begin_tip(p->file, "rank %d, group %d of this axis", rank, group);
     svg_box(p->file, x, y, CELL - 2, CELL - 2, axis->n_ranks > 1 ? colours[group % 12] : "#eeeeee", "rx=\"3\"");
     svg_text(p->file, x + CELL / 2.0 - 1, y + 13, "font-size=\"9\" text-anchor=\"middle\"", "%d", rank);

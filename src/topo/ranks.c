@@ -97,14 +97,6 @@ static void count_nodes(topo_layout *layout)
     }
 }
 
-static void take_live(const qdr_topo *topo, const topo_rank *ranks, topo_layout *layout)
-{
-    layout->is_live = 1;
-    for (int rank = 0; rank < layout->n_ranks; rank++) layout->places[rank] = ranks[rank].place;
-    count_nodes(layout);
-    if (layout->on_gpus) put_on_gpus(topo, layout);
-}
-
 int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_layout *layout, failure *why)
 {
     const grid_size size = layout->size;
@@ -112,9 +104,13 @@ int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_lay
     layout->n_ranks = grid_ranks(size);
     layout->places = calloc((size_t)layout->n_ranks, sizeof *layout->places);
     if (!layout->places) return fail(why, EXIT_NOTHING_FITS, "topo: out of memory for %d ranks", layout->n_ranks);
-    if (ranks && n_ranks == layout->n_ranks && !layout->n_on_node)
-        take_live(topo, ranks, layout);
-    else
+    layout->is_live = ranks && n_ranks == layout->n_ranks && !layout->n_on_node;
+    if (layout->is_live) {
+        for (int rank = 0; rank < n_ranks; rank++) layout->places[rank] = ranks[rank].place;
+        count_nodes(layout);
+        if (layout->on_gpus) put_on_gpus(topo, layout);
+    } else {
         spread(topo, layout);
+    }
     return fail_status(why, qdr_topo_map(topo, sizes, layout->order, layout->places, layout->axes));
 }

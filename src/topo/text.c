@@ -85,15 +85,6 @@ static void print_host_links(FILE *file, const qdr_topo *topo)
     }
 }
 
-static void print_key(FILE *file, const qdr_topo *topo)
-{
-    fputs("XM XGMI in a module, NV NVLink, XG XGMI, SW NVSwitch, PCI a PCI switch; through the "
-          "host: NUMA one\nNUMA node, pkg one package, node two packages\n",
-          file);
-    if (topo_has_assumed(topo)) fprintf(file, "%s\n", TOPO_ASSUMED);
-    if (topo_has_apart(topo)) fputs(TOPO_APART_1 " " TOPO_APART_2 "\n", file);
-}
-
 static void print_matrix(FILE *file, const qdr_topo *topo)
 {
     if (topo->n_gpus < 2) return;
@@ -109,7 +100,11 @@ static void print_matrix(FILE *file, const qdr_topo *topo)
         }
         fputc('\n', file);
     }
-    print_key(file, topo);
+    fputs("XM XGMI in a module, NV NVLink, XG XGMI, SW NVSwitch, PCI a PCI switch; through the "
+          "host: NUMA one\nNUMA node, pkg one package, node two packages\n",
+          file);
+    if (topo_has_assumed(topo)) fprintf(file, "%s\n", TOPO_ASSUMED);
+    if (topo_has_apart(topo)) fputs(TOPO_APART_1 " " TOPO_APART_2 "\n", file);
 }
 
 static void print_nics(FILE *file, const qdr_topo *topo)
@@ -165,32 +160,22 @@ static void print_node(FILE *file, const topo_report *report, int node, int firs
     }
 }
 
-static void print_ranks(FILE *file, const topo_report *report)
-{
-    int node = 0;
-    for (int i = 0; i < report->n_ranks; i++)
-        if (report->ranks[i].place.node == node) print_node(file, report, node++, i);
-}
-
 static const char *link_text(qdr_link link) { return link == QDR_LINK_NONE ? "-" : qdr_link_name(link); }
-
-static void print_axis(FILE *file, const char *name, const qdr_topo_axis *axis)
-{
-    char rate[24], inner_rate[24];
-    topo_rate_text(axis->rate, axis->is_assumed, rate);
-    topo_rate_text(axis->inner_rate, axis->inner_is_assumed, inner_rate);
-    fprintf(file, "%-4s %6d %7d %6d %8d %9d  %-16s %6s  %-16s %6s\n", name, axis->n_ranks, axis->stride, axis->n_nodes,
-            axis->n_on_node, axis->n_siblings, link_text(axis->link), rate, link_text(axis->inner), inner_rate);
-}
 
 static void print_layout(FILE *file, const topo_report *report)
 {
-    static const char *const names[] = {"x", "y", "z", "d"};
-    char text[256];
+    char text[256], rate[24], inner_rate[24];
     topo_layout_text(&report->layout, text, sizeof text);
     fprintf(file, "\n%s\n%-4s %6s %7s %6s %8s %9s  %-16s %6s  %-16s %6s\n", text, "axis", "ranks", "stride", "nodes",
             "on node", "siblings", "slowest link", "GB/s", "inside a node", "GB/s");
-    for (int i = 0; i < QDR_N_AXES; i++) print_axis(file, names[i], &report->layout.axes[i]);
+    for (int i = 0; i < QDR_N_AXES; i++) {
+        const qdr_topo_axis *axis = &report->layout.axes[i];
+        topo_rate_text(axis->rate, axis->is_assumed, rate);
+        topo_rate_text(axis->inner_rate, axis->inner_is_assumed, inner_rate);
+        fprintf(file, "%-4c %6d %7d %6d %8d %9d  %-16s %6s  %-16s %6s\n", "xyzd"[i], axis -> n_ranks, axis -> stride,
+                axis -> n_nodes, axis -> n_on_node, axis -> n_siblings, link_text(axis->link), rate,
+                link_text(axis->inner), inner_rate);
+    }
     fputs("ranks: in a group; stride: from one to the next; nodes: spanned by a group; on node: ranks of a group on\n"
           "one node; siblings: groups of the axis that share one node's link of that kind\n",
           file);
@@ -210,6 +195,7 @@ void topo_print(FILE *file, const topo_report *report)
     print_host_links(file, report->topo);
     print_matrix(file, report->topo);
     print_nics(file, report->topo);
-    if (report->ranks) print_ranks(file, report);
+    for (int i = 0, node = 0; report->ranks && i < report->n_ranks; i++)
+        if (report->ranks[i].place.node == node) print_node(file, report, node++, i);
     if (report->layout.size.x) print_layout(file, report);
 }

@@ -154,7 +154,6 @@ static int run(int argc, char **argv)
 const command command_topo = {
     .name = "topo",
     .summary = "print a machine's topology, and which links a grid uses",
-    .usage = "quadrille topo [OPTION]...",
     .text = "Prints packages, NUMA nodes, caches, GPUs, network adapters and the links between them, of this\n"
             "machine or a recorded one. Under mpiexec it also prints where each rank may run; with --grid, the\n"
             "slowest link between the ranks of the groups of each axis, and how many groups share it. MPI is\n"

@@ -82,16 +82,6 @@ static void draw_rank(FILE *file, const trace_file *trace, int number, double y)
 
 /* ---- around them ---- */
 
-static void draw_key(FILE *file)
-{
-    svg_key key = {LEFT, WIDTH, LEFT, 48};
-    svg_key_item(file, &key, SVG_PRODUCT, 12, "product");
-    svg_key_item(file, &key, SVG_WORK, 12, "other computation");
-    svg_key_item(file, &key, SVG_HIDDEN, 12, "collective, hidden behind computation");
-    svg_key_item(file, &key, SVG_EXPOSED, 12, "collective, exposed");
-    svg_key_item(file, &key, SVG_LATE, 12, "exposed, and waiting for a late rank");
-}
-
 static void draw_axis(FILE *file, const trace_file *trace, double bottom)
 {
     const double secs = trace->end - trace->begin;
@@ -128,6 +118,7 @@ int trace_draw(FILE *file, const void *user)
 {
     const trace_file *trace = user;
     const int n_ranks = trace->n_ranks < MAX_DRAWN_RANKS ? trace->n_ranks : MAX_DRAWN_RANKS;
+    svg_key key = {LEFT, WIDTH, LEFT, 48};
     int n_streams = 0;
     for (int stream = 0; stream < N_TRACE_STREAMS; stream++) n_streams += trace->is_used[stream];
     if (n_streams < 2) n_streams = 2; /* room for the rank's coordinates */
@@ -135,7 +126,8 @@ int trace_draw(FILE *file, const void *user)
     const double bottom = TOP + n_ranks * rank_height - BETWEEN_RANKS + GAP;
     svg_begin(file, WIDTH, bottom + 26);
     draw_title(file, trace, n_ranks);
-    draw_key(file);
+    svg_key_tasks(file, &key);
+    svg_key_item(file, &key, SVG_LATE, 12, "exposed, and waiting for a late rank");
     draw_axis(file, trace, bottom);
     for (int r = 0; r < n_ranks; r++) draw_rank(file, trace, r, TOP + r * rank_height);
     svg_end(file);
