@@ -330,19 +330,15 @@ static qdr_status check(training *run)
     const int64_t h = set->hidden, heads = set->n_heads;
     char rest = 0;
     if (h % heads != 0) {
-        snprintf(run->sentence, PROBLEM_BYTES,
-                 "--hidden %lld is not divisible by --heads %lld; use --hidden %lld, or %s%lld", (long long)h,
-                 (long long)heads, (long long)((h / heads + 1) * heads), h < heads ? "at most --heads " : "--hidden ",
-                 (long long)(h < heads ? h : h / heads * heads));
-        return QDR_ERR_ARGUMENT;
+        return REFUSE(run->sentence, "--hidden %lld is not divisible by --heads %lld; use --hidden %lld, or %s%lld",
+                      (long long)h, (long long)heads, (long long)((h / heads + 1) * heads),
+                      h < heads ? "at most --heads " : "--hidden ", (long long)(h < heads ? h : h / heads * heads));
     }
     if (set->late &&
         (sscanf(set->late, "%d:%lf%c", &run->late_rank, &run->late_secs, &rest) != 2 || run->late_rank < 0 ||
          run->late_rank >= qdr_context_size(run->ctx) || !(run->late_secs > 0 && run->late_secs <= 60))) {
-        snprintf(run->sentence, PROBLEM_BYTES,
-                 "--late %.100s: give RANK:SECONDS with a rank from 0 to %d and 0 to 60 seconds", set->late,
-                 qdr_context_size(run->ctx) - 1);
-        return QDR_ERR_ARGUMENT;
+        return REFUSE(run->sentence, "--late %.100s: give RANK:SECONDS with a rank from 0 to %d and 0 to 60 seconds",
+                      set->late, qdr_context_size(run->ctx) - 1);
     }
     return QDR_OK;
 }

@@ -315,10 +315,9 @@ static qdr_status drive(block_driver *driver)
     const settings *set = driver->set;
     block_result result = {0};
     if (set->hidden % set->n_heads != 0) {
-        snprintf(driver->sentence, PROBLEM_BYTES, "--hidden %lld is not divisible by --heads %lld; use --hidden %lld",
-                 (long long)set->hidden, (long long)set->n_heads,
-                 (long long)((set->hidden / set->n_heads + 1) * set->n_heads));
-        return QDR_ERR_ARGUMENT;
+        return REFUSE(driver->sentence, "--hidden %lld is not divisible by --heads %lld; use --hidden %lld",
+                      (long long)set->hidden, (long long)set->n_heads,
+                      (long long)((set->hidden / set->n_heads + 1) * set->n_heads));
     }
     TRY(choose(driver));
     TRY(choice_make_grid(driver->ctx, &driver->own.how, driver->sentence, &driver->grid));

@@ -17,6 +17,15 @@ static void visit(const command_tables *tables, void (*each)(const command *whic
     }
 }
 
+/* The names of all commands that belong to another. */
+static void print_parts(const command_tables *tables, const char *separator)
+{
+    const char *before = "";
+    for (int i = 0; i < tables->n_commands; i++)
+        for (const command *const *part = tables->commands[i]->parts; part && *part; part++, before = separator)
+            printf("%s'%s'", before, (*part)->name);
+}
+
 /* Prints text inside single quotes; the characters in `escaped` get a backslash. */
 static void print_quoted(const char *text, const char *escaped)
 {
@@ -95,10 +104,7 @@ void completions_bash(const command_tables *tables)
                  "    ((COMP_CWORD > 1)) && command=${COMP_WORDS[1]}\n"
                  "    ((COMP_CWORD > 2)) && case \"$command ${COMP_WORDS[2]}\" in\n    ",
           stdout);
-    const char *bar = "";
-    for (int i = 0; i < tables->n_commands; i++)
-        for (const command *const *part = tables->commands[i]->parts; part && *part; part++, bar = " | ")
-            printf("%s'%s'", bar, (*part)->name);
+    print_parts(tables, " | ");
     fputs(") command+=\" ${COMP_WORDS[2]}\" ;;\n    esac\n    COMPREPLY=()\n    case \"$command $previous\" in\n",
           stdout);
     visit(tables, print_bash_command);
@@ -180,10 +186,7 @@ void completions_zsh(const command_tables *tables)
           "    fi\n"
           "    ((CURRENT > 2)) && case \"$command $words[2]\" in\n    (",
           stdout);
-    const char *bar = "";
-    for (int i = 0; i < tables->n_commands; i++)
-        for (const command *const *part = tables->commands[i]->parts; part && *part; part++, bar = "|")
-            printf("%s'%s'", bar, (*part)->name);
+    print_parts(tables, "|");
     fputs(")\n        command+=\" $words[2]\"\n        shift words\n        ((CURRENT--)) ;;\n    esac\n    case "
           "$command in\n",
           stdout);
@@ -249,11 +252,9 @@ void completions_fish(const command_tables *tables)
     fputs(HEADER "# Whether the words typed so far begin with this command: bench, or bench gemm.\n"
                  "function __quadrille_is\n"
                  "    set -l typed (commandline -opc)[2..-1]\n"
-                 "    set -l parts",
+                 "    set -l parts ",
           stdout);
-    for (int i = 0; i < tables->n_commands; i++)
-        for (const command *const *part = tables->commands[i]->parts; part && *part; part++)
-            printf(" '%s'", (*part)->name);
+    print_parts(tables, " ");
     fputs("\n    set -l command $typed[1]\n"
           "    if contains -- \"$typed[1..2]\" $parts\n"
           "        set command $typed[1..2]\n"

@@ -5,19 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static qdr_status complain(char sentence[PROBLEM_BYTES], const char *words)
-{
-    snprintf(sentence, PROBLEM_BYTES, "%s", words);
-    return QDR_ERR_ARGUMENT;
-}
-
 static qdr_status check_given(const choice *given, char sentence[PROBLEM_BYTES])
 {
     if (given->plan && (given->grid.x || given->order))
-        return complain(sentence, given->order ? "--plan and --order both give the axis order; leave one of them out"
-                                               : "--plan and --grid both give the grid; leave one of them out");
+        return REFUSE(sentence, given->order ? "--plan and --order both give the axis order; leave one of them out"
+                                             : "--plan and --grid both give the grid; leave one of them out");
     if (given->machine && given->grid.x >= 0)
-        return complain(sentence, "--machine is only used by --grid auto; give both or neither");
+        return REFUSE(sentence, "--machine is only used by --grid auto; give both or neither");
     return QDR_OK;
 }
 
@@ -167,6 +161,5 @@ qdr_status choice_make_grid(qdr_context *ctx, choice *made, char sentence[PROBLE
                                 .z = size.z,   .d = size.d, .order = made->order};
     failure why = {0};
     if (!grid_check_ranks("", size, p, &why)) return qdr_grid_create(ctx, &opts, grid);
-    snprintf(sentence, PROBLEM_BYTES, "%s", why.sentence);
-    return QDR_ERR_ARGUMENT;
+    return REFUSE(sentence, "%s", why.sentence);
 }

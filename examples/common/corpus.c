@@ -95,10 +95,9 @@ static qdr_status read_file(const char *path, corpus *text, char sentence[PROBLE
     size_t n_bytes;
     const char *slash = strrchr(path, '/');
     if (qdr_input_read(path, MAX_BYTES, &bytes, &n_bytes) != QDR_OK) {
-        snprintf(sentence, PROBLEM_BYTES,
-                 "text %s; give a readable file of at most 2 GiB, or no file to train on an installed text",
-                 qdr_last_error());
-        return QDR_ERR_ARGUMENT;
+        return REFUSE(sentence,
+                      "text %s; give a readable file of at most 2 GiB, or no file to train on an installed text",
+                      qdr_last_error());
     }
     text->bytes = (uint8_t *)bytes;
     text->n_bytes = (int64_t)n_bytes;
@@ -114,11 +113,11 @@ static qdr_status read_on_root(const char *path, int64_t context, corpus *text, 
         read_licenses(text);
     const int64_t needed = 10 * (context + 1);
     if (text->n_bytes < needed) {
-        snprintf(sentence, PROBLEM_BYTES,
-                 "text %s has %lld bytes, but --ctx %lld needs %lld: the last tenth, used for validation, must hold "
-                 "one context plus one byte; use a longer text or a shorter context",
-                 path ? path : text->name, (long long)text->n_bytes, (long long)context, (long long)needed);
-        return QDR_ERR_ARGUMENT;
+        return REFUSE(
+            sentence,
+            "text %s has %lld bytes, but --ctx %lld needs %lld: the last tenth, used for validation, must hold "
+            "one context plus one byte; use a longer text or a shorter context",
+            path ? path : text->name, (long long)text->n_bytes, (long long)context, (long long)needed);
     }
     return QDR_OK;
 }

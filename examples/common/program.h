@@ -4,6 +4,7 @@
 #define EXAMPLES_PROGRAM_H
 
 #include <quadrille/quadrille.h>
+#include <stdio.h>
 
 #define PROBLEM_BYTES 768
 
@@ -13,6 +14,9 @@
         const qdr_status try_status_ = (call);                                                                         \
         if (try_status_ < 0) return try_status_;                                                                       \
     } while (0)
+
+/* Sets the sentence, as printf does; gives QDR_ERR_ARGUMENT. */
+#define REFUSE(sentence, ...) ((void)snprintf(sentence, PROBLEM_BYTES, __VA_ARGS__), QDR_ERR_ARGUMENT)
 
 /* The function that each rank runs. All ranks return the same status. If a failure does not come from the library,
  * `sentence` is set. */

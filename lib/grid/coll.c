@@ -34,11 +34,16 @@ qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *da
     return launch(grid, axis, &coll, stream);
 }
 
+static qdri_coll coll_of(qdr_coll_kind kind, const void *send, void *recv, int64_t count, qdr_dtype dtype)
+{
+    return (qdri_coll){.kind = kind, .dtype = dtype, .send = send, .recv = recv, .count = count};
+}
+
 qdr_status qdr_all_gather(qdr_grid *grid, qdr_axis axis, const void *send, void *recv, int64_t n_elems,
                           const int64_t *counts, qdr_dtype dtype, qdr_stream *stream)
 {
-    const qdri_coll coll = {
-        .kind = QDR_ALL_GATHER, .dtype = dtype, .send = send, .recv = recv, .count = n_elems, .counts = counts};
+    qdri_coll coll = coll_of(QDR_ALL_GATHER, send, recv, n_elems, dtype);
+    coll.counts = counts;
     QDR_TRY(check_own(grid, axis, coll.kind, n_elems, counts));
     return launch(grid, axis, &coll, stream);
 }
@@ -46,13 +51,9 @@ qdr_status qdr_all_gather(qdr_grid *grid, qdr_axis axis, const void *send, void 
 qdr_status qdr_reduce_scatter(qdr_grid *grid, qdr_axis axis, qdr_reduce op, const void *send, void *recv,
                               int64_t n_elems, const int64_t *counts, qdr_dtype dtype, qdr_stream *stream)
 {
-    const qdri_coll coll = {.kind = QDR_REDUCE_SCATTER,
-                            .dtype = dtype,
-                            .op = op,
-                            .send = send,
-                            .recv = recv,
-                            .count = n_elems,
-                            .counts = counts};
+    qdri_coll coll = coll_of(QDR_REDUCE_SCATTER, send, recv, n_elems, dtype);
+    coll.op = op;
+    coll.counts = counts;
     QDR_TRY(check_own(grid, axis, coll.kind, n_elems, counts));
     return launch(grid, axis, &coll, stream);
 }
@@ -67,13 +68,9 @@ qdr_status qdr_grid_broadcast(qdr_grid *grid, qdr_axis axis, int root, void *dat
 qdr_status qdr_all_to_all(qdr_grid *grid, qdr_axis axis, const void *send, const int64_t *send_counts, void *recv,
                           const int64_t *recv_counts, int64_t n_elems, qdr_dtype dtype, qdr_stream *stream)
 {
-    const qdri_coll coll = {.kind = QDR_ALL_TO_ALL,
-                            .dtype = dtype,
-                            .send = send,
-                            .recv = recv,
-                            .count = n_elems,
-                            .counts = send_counts,
-                            .recv_counts = recv_counts};
+    qdri_coll coll = coll_of(QDR_ALL_TO_ALL, send, recv, n_elems, dtype);
+    coll.counts = send_counts;
+    coll.recv_counts = recv_counts;
     if (!send_counts != !recv_counts)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "all-to-all: only %s are given; pass both lists of counts or neither",
                         send_counts ? "send_counts" : "recv_counts");
@@ -83,13 +80,9 @@ qdr_status qdr_all_to_all(qdr_grid *grid, qdr_axis axis, const void *send, const
 qdr_status qdr_send_recv(qdr_grid *grid, qdr_axis axis, int to, const void *send, int64_t n_send, int from, void *recv,
                          int64_t n_recv, qdr_dtype dtype, qdr_stream *stream)
 {
-    const qdri_coll coll = {.kind = QDR_SEND_RECV,
-                            .dtype = dtype,
-                            .send = send,
-                            .recv = recv,
-                            .count = n_send,
-                            .recv_count = n_recv,
-                            .peer = to,
-                            .peer2 = from};
+    qdri_coll coll = coll_of(QDR_SEND_RECV, send, recv, n_send, dtype);
+    coll.recv_count = n_recv;
+    coll.peer = to;
+    coll.peer2 = from;
     return launch(grid, axis, &coll, stream);
 }

@@ -195,26 +195,19 @@ static qdr_network network_of(const layer_options *options)
                          .norms_per_layer = 2};
 }
 
-static qdr_status predict_with(const qdr_model *model, const layer_options *options, grid_size size, int overlap,
-                               double secs[N_PASSES])
-{
-    const qdr_plan plan = {.version = QDR_OPTS_INIT,
-                           .x = size.x,
-                           .y = size.y,
-                           .z = size.z,
-                           .d = size.d,
-                           .layout = options->shared.layout,
-                           .dtype = options->shared.dtype,
-                           .batch = options->n_sequences,
-                           .sequence = options->context,
-                           .overlap = overlap};
-    return qdr_model_layers_time(model, &plan, (int)options->n_layers, &secs[0], &secs[1]);
-}
-
 static qdr_status predict(const layer_options *options, grid_size size, prediction *said)
 {
     static const int overlaps[] = {QDR_OVERLAP_ALL, QDR_OVERLAP_NONE};
     const qdr_network network = network_of(options);
+    qdr_plan plan = {.version = QDR_OPTS_INIT,
+                     .x = size.x,
+                     .y = size.y,
+                     .z = size.z,
+                     .d = size.d,
+                     .layout = options->shared.layout,
+                     .dtype = options->shared.dtype,
+                     .batch = options->n_sequences,
+                     .sequence = options->context};
     qdr_model *model = NULL;
     for (int i = 0; i < 2; i++)
         for (int pass = 0; pass <= N_PASSES; pass++) said->secs[pass][i] = NAN;
@@ -222,7 +215,8 @@ static qdr_status predict(const layer_options *options, grid_size size, predicti
     qdr_status status = qdr_model_create(&options->machine, &network, &model);
     for (int i = 0; i < 2 && status >= 0; i++) {
         double secs[N_PASSES];
-        status = predict_with(model, options, size, overlaps[i], secs);
+        plan.overlap = overlaps[i];
+        status = qdr_model_layers_time(model, &plan, (int)options->n_layers, &secs[0], &secs[1]);
         for (int pass = 0; pass < N_PASSES; pass++) said->secs[pass][i] = secs[pass];
         said->secs[PASS_TOGETHER][i] = secs[0] + secs[1];
     }

@@ -147,18 +147,17 @@ static qdr_status compute(linear_job *job)
 /* After each step all ranks know whether all of them succeeded. */
 static int work(linear_job *job, failure *why)
 {
+    static qdr_status (*const steps[])(linear_job *) = {build, fill, compute};
     const linear_options *options = job->options;
     const int n_ranks = qdr_context_size(job->ctx);
     grid_check_ranks("linear", options->grid, n_ranks, why);
     if (!why->code && qdr_context_rank(job->ctx) == 0) results_check_files(options->paths, options->out, n_ranks, why);
     if (!why->code) linear_files_open(options->paths, &job->files, why);
     if (fail_together(why, job->ctx)) return why->code;
-    fail_status(why, build(job));
-    if (fail_together(why, job->ctx)) return why->code;
-    fail_status(why, fill(job));
-    if (fail_together(why, job->ctx)) return why->code;
-    fail_status(why, compute(job));
-    if (fail_together(why, job->ctx)) return why->code;
+    for (int i = 0; i < 3; i++) {
+        fail_status(why, steps[i](job));
+        if (fail_together(why, job->ctx)) return why->code;
+    }
     const layer_results results = {job->grid,        job->stack, qdr_linear_weight_index(job->layer),
                                    job->files.dtype, &job->in,   &job->out,
                                    job->dx,          job->y,     job->files.n,

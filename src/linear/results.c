@@ -35,7 +35,6 @@ int results_check_folder(const char *dir, failure *why)
     if (strlen(dir) > 3900)
         return fail(why, EXIT_USAGE, "--out: the folder's name has %zu characters; at most 3,900 are allowed",
                     strlen(dir));
-    if (!*dir) return fail(why, EXIT_USAGE, "--out '': name a folder, such as result");
     if (stat(dir, &info) != 0 && errno == ENOENT) return EXIT_OK; /* it will be created */
     if (stat(dir, &info) != 0)
         return fail(why, EXIT_USAGE, "--out %s: cannot be reached (%s); name another folder", dir, strerror(errno));
