@@ -194,6 +194,8 @@ typedef struct qdri_net_lists {
 } qdri_net_lists;
 void qdri_net_lists_free(qdri_net_lists *lists);
 
+/* Ends the description, without building lists: they can then be built one by one, for their tasks alone. */
+QDR_NODISCARD qdr_status qdri_net_place(qdri_net *net);
 /* Ends the description: assigns everything a place in a region, builds all lists, and thereby determines the sizes of
  * all regions. */
 QDR_NODISCARD qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists);

@@ -106,13 +106,18 @@ static void choose_prefetch(qdri_net *net)
     net->opts.prefetch = n_slots < 2 ? 1 : (int)(n_slots < most ? n_slots : most) - 1;
 }
 
-qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists)
+qdr_status qdri_net_place(qdri_net *net)
 {
     choose_prefetch(net);
     qdri_parameters_place(net);
     place_edges(net);
     place_nodes(net);
-    QDR_TRY(net->buffers.status);
+    return net->buffers.status;
+}
+
+qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists)
+{
+    QDR_TRY(qdri_net_place(net));
     lists->forward.n_tasks = 0;
     for (int i = 0; i < QDRI_N_BACKWARDS; i++) lists->backward[i].n_tasks = 0;
     QDR_TRY(make_schedules(net, lists));

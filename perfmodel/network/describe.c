@@ -28,13 +28,13 @@ static int64_t query_unit(const description *d)
 
 static double local_elems(const description *d, qdr_edge edge) { return (double)qdri_edge_elems(&d->net->edges[edge]); }
 
-/* An element-wise operation for which the library has no node: bytes per element of its output. */
+/* An element-wise operation for which the library has no node: flops and bytes per element of its output. */
 static qdr_status add_elementwise(description *d, const char *name, qdr_edge in, const qdr_block *to, double out_elems,
-                                  const double bytes[2], qdr_edge *out)
+                                  const double flops[2], const double bytes[2], qdr_edge *out)
 {
     const double elem_bytes = (double)qdr_dtype_bytes(d->net->opts.dtype);
     qdr_op_desc desc = {QDR_OPTS_INIT, .name = name, .n_in = 1, .in = {in}};
-    desc.cost = (qdr_op_cost){4 * out_elems, 6 * out_elems, bytes[0] * out_elems * elem_bytes,
+    desc.cost = (qdr_op_cost){flops[0] * out_elems, flops[1] * out_elems, bytes[0] * out_elems * elem_bytes,
                               bytes[1] * out_elems * elem_bytes};
     for (int i = 0; to && i < QDR_MAX_BLOCKS && to[i].width; i++) desc.out[i] = to[i];
     return qdri_net_add_op(d->net, &desc, out);
@@ -58,8 +58,8 @@ static qdr_status add_attention_half(description *d, qdr_edge in, qdr_edge *out)
     QDR_TRY(qdri_net_add_layer_norm(d->net, "norm1", 0, in, &norm));
     QDR_TRY(qdri_net_add_linear(d->net, &qkv_desc, norm, &qkv));
     if (!n->positions) {
-        static const double bytes[] = {2, 2};
-        QDR_TRY(add_elementwise(d, "rotate", qkv, NULL, local_elems(d, qkv), bytes, &qkv));
+        static const double flops[] = {6, 6}, bytes[] = {2, 2};
+        QDR_TRY(add_elementwise(d, "rotate", qkv, NULL, local_elems(d, qkv), flops, bytes, &qkv));
     }
     QDR_TRY(qdri_net_add_attention(d->net, "attention", n->head_size, d->context, qkv, &mixed));
     return qdri_net_add_linear(d->net, &proj_desc, mixed, out);
@@ -68,10 +68,10 @@ static qdr_status add_attention_half(description *d, qdr_edge in, qdr_edge *out)
 static qdr_status add_activation(description *d, qdr_edge wide, qdr_edge *bent)
 {
     const qdr_network *n = d->network;
-    static const double bytes[] = {3, 5}; /* gate, up → out; gate, up, dout → both */
+    static const double flops[] = {12, 20}, bytes[] = {3, 5}; /* gate, up → out; gate, up, dout → both */
     const qdr_block narrow[] = {{n->ffn, 1}, {0, 0}};
     if (!n->gated) return qdri_net_add_gelu(d->net, "gelu", wide, bent);
-    return add_elementwise(d, "gate", wide, narrow, local_elems(d, wide) / 2, bytes, bent);
+    return add_elementwise(d, "gate", wide, narrow, local_elems(d, wide) / 2, flops, bytes, bent);
 }
 
 static qdr_status add_mlp_half(description *d, qdr_edge in, qdr_edge *out)
@@ -150,13 +150,12 @@ qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_p
 }
 
 qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const qdri_place *place,
-                                const int node_members[QDR_N_AXES], const qdr_stack_opts *opts, int64_t context,
-                                qdr_layout layout, int n_layers)
+                                const qdr_stack_opts *opts, int64_t context, qdr_layout layout, int n_layers)
 {
     description d = {.net = net, .network = network, .context = context, .layout = layout};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{network->hidden, 1}}, .col_axis = QDR_X, .layout = layout};
     qdr_edge stream;
-    QDR_TRY(qdri_net_begin(net, place, node_members, opts));
+    QDR_TRY(qdri_net_begin(net, place, NULL, opts));
     QDR_TRY(qdri_net_add_input(net, "x", &input, 1, &stream));
     for (d.layer = 0; d.layer < n_layers; d.layer++) QDR_TRY(add_layer(&d, &stream));
     return QDR_OK;

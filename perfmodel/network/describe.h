@@ -17,9 +17,9 @@ enum { QDRI_LAYER_FIRST = -1, QDRI_LAYER_LAST = -2 };
 QDR_NODISCARD qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_place *place,
                                        const qdr_stack_opts *opts, int64_t context, qdr_layout layout, int n_layers,
                                        int *layer_of);
-/* Only the layers, from an input with gradient to their output. node_members: as for qdri_net_begin(). */
+/* Only the layers, from an input with gradient to their output. */
 QDR_NODISCARD qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const qdri_place *place,
-                                              const int node_members[QDR_N_AXES], const qdr_stack_opts *opts,
-                                              int64_t context, qdr_layout layout, int n_layers);
+                                              const qdr_stack_opts *opts, int64_t context, qdr_layout layout,
+                                              int n_layers);
 
 #endif

@@ -8,27 +8,7 @@
 #include "core/order.h"
 #include "price/gemm.h"
 
-enum { NAME_BYTES = 64, N_SHOWN_LISTS = 2 };
-
-static const char *const size_names[QDRI_N_SIZES] = {
-    [QDRI_SIZE_ONE] = "1",
-    [QDRI_SIZE_ROWS] = "rows",
-    [QDRI_SIZE_ROWS_X] = "rows/x",
-    [QDRI_SIZE_ROWS_Y] = "rows/y",
-    [QDRI_SIZE_SEQUENCES_X] = "sequences/x",
-    [QDRI_SIZE_POSITIONS] = "positions",
-    [QDRI_SIZE_HIDDEN] = "H/x",
-    [QDRI_SIZE_QUERIES] = "heads/y",
-    [QDRI_SIZE_QKV] = "qkv/y",
-    [QDRI_SIZE_UP] = "up/y",
-    [QDRI_SIZE_FFN] = "F/y",
-    [QDRI_SIZE_VOCAB] = "V/y",
-    [QDRI_SIZE_SHARD_QKV] = "W(qkv)/z",
-    [QDRI_SIZE_SHARD_PROJ] = "W(proj)/z",
-    [QDRI_SIZE_SHARD_UP] = "W(up)/z",
-    [QDRI_SIZE_SHARD_DOWN] = "W(down)/z",
-    [QDRI_SIZE_SHARD_VOCAB] = "W(head)/z",
-};
+enum { NAME_BYTES = 64 };
 
 qdri_secs_text qdri_secs_in_words(double secs)
 {
@@ -41,22 +21,6 @@ qdri_secs_text qdri_secs_in_words(double secs)
     else
         snprintf(words.text, sizeof words.text, "%.1f us", 1e6 * secs);
     return words;
-}
-
-/* What the small gradients belong to, as in set_small() of sizes.c. */
-static const char *small_name(const qdr_network *n, int with_biases)
-{
-    const int has_biases = with_biases && (n->qkv_bias || n->out_bias || n->mlp_bias);
-    if (n->positions) return has_biases ? "biases, norms and positions" : "norms and positions";
-    return has_biases ? "biases and norms" : "norms";
-}
-
-/* The size called up/y is F/y if there are no gates. */
-static const char *name_of(const qdri_explained *all, qdri_size size)
-{
-    if (size == QDRI_SIZE_SMALL) return small_name(&all->model->network, 1);
-    if (size == QDRI_SIZE_SMALL_X || size == QDRI_SIZE_SMALL_Y) return small_name(&all->model->network, 0);
-    return size_names[size == QDRI_SIZE_UP && !all->model->network.gated ? QDRI_SIZE_FFN : size];
 }
 
 /* ---- the extents of a rank ---- */
@@ -82,40 +46,58 @@ static void explain_share(const qdri_explained *all)
             of[QDRI_SIZE_FFN], n->vocab, plan->y, of[QDRI_SIZE_VOCAB]);
 }
 
-/* ---- roles ---- */
+/* ---- tasks ---- */
 
-/* The nodes with tasks of this role: "norm1+norm2". */
-static void names_of(const qdri_template_list *list, int role, char names[NAME_BYTES])
+typedef enum section { OF_PRODUCTS, OF_OPERATIONS, OF_COLLECTIVES } section;
+
+static section section_of(const qdri_task *task)
 {
-    names[0] = '\0';
-    for (int i = 0; i < list->sim.n_tasks; i++) {
-        const char *name = list->schedule.tasks[i].name;
-        if (list->role[i] != role || !name || strstr(names, name)) continue;
-        const size_t used = strlen(names);
-        snprintf(names + used, NAME_BYTES - used, "%s%s", used ? "+" : "", name);
+    return task->kind == QDRI_TASK_PRODUCT      ? OF_PRODUCTS
+           : task->kind == QDRI_TASK_COLLECTIVE ? OF_COLLECTIVES
+                                                : OF_OPERATIONS;
+}
+
+/* A list with the part of it that is shown: one of the middle layers, or embedding and head. */
+typedef struct shown_list {
+    const qdri_explained *all;
+    const qdri_list *list;
+    int of_layer, is_backward;
+} shown_list;
+
+static int is_shown(const shown_list *s, int number)
+{
+    const int layer = qdri_lists_layer(s->all->lists, &s->list->schedule.tasks[number]);
+    return s->of_layer ? layer == 1 : layer < 0;
+}
+
+/* Whether two tasks do the same on different memory. */
+static int are_alike(const qdri_list *list, int i, int j)
+{
+    const qdri_task *a = &list->schedule.tasks[i], *b = &list->schedule.tasks[j];
+    return a->kind == b->kind && a->m == b->m && a->n == b->n && a->k == b->k && a->trans_a == b->trans_a &&
+           a->trans_b == b->trans_b && a->coll == b->coll && a->channel == b->channel && a->count == b->count &&
+           a->overlap_class == b->overlap_class && fabs(list->prices[i].secs - list->prices[j].secs) < 1e-12;
+}
+
+/* What an extent of a layer's product is: rows, or features split over an axis. */
+static void explain_product(const shown_list *s, const qdri_task *task, const qdri_task_price *price)
+{
+    const qdri_layer_shape *shape = &s->all->lists->net.nodes[task->node].u.layer.shape;
+    const double peak = qdri_machine_products(&s->all->model->machine, s->all->plan->dtype)->peak_flops;
+    char in[] = "in/x", out[] = "out/x";
+    in[3] = QDRI_USUAL_ORDER[shape->in_axis];
+    out[4] = QDRI_USUAL_ORDER[shape->out_axis];
+    const int turned = task->trans_a ? shape->storage == QDR_IN_OUT : s->is_backward;
+    const char *m = "rows", *n = turned ? in : out, *k = turned ? out : in;
+    if (task->trans_a) {
+        m = turned ? in : out;
+        n = turned ? out : in;
+        k = "rows";
     }
-}
-
-static const qdri_task *task_of(const qdri_template_list *list, int role)
-{
-    for (int i = 0; i < list->sim.n_tasks; i++)
-        if (list->role[i] == role) return &list->schedule.tasks[i];
-    return NULL;
-}
-
-static void explain_product(const qdri_explained *all, const qdri_role *role, const qdri_role_price *price)
-{
-    const double *of = all->pricing.sizes.of;
-    const double flops = 2 * of[role->m] * of[role->n] * of[role->k];
-    const double peak = qdri_machine_products(&all->model->machine, all->plan->dtype)->peak_flops;
-    fprintf(all->file,
-            "%s: m = %.0f (%s), n = %.0f (%s), k = %.0f (%s): %.4g GFLOP at %.1f %% of "
-            "peak",
-            role->trans_a   ? "TN"
-            : role->trans_b ? "NT"
-                            : "NN",
-            of[role->m], name_of(all, role->m), of[role->n], name_of(all, role->n), of[role->k], name_of(all, role->k),
-            1e-9 * flops, 100 * flops / (peak * price->price.work_secs));
+    fprintf(s->all->file,
+            "%s: m = %" PRId64 " (%s), n = %" PRId64 " (%s), k = %" PRId64 " (%s): %.4g GFLOP at %.1f %% of peak",
+            qdri_product_mode(task), task->m, m, task->n, n, task->k, k, 1e-9 * task->flops,
+            100 * task->flops / (peak * price->price.work_secs));
 }
 
 /* The highest level of links that a group uses. */
@@ -127,61 +109,51 @@ static const char *link_of(const qdri_explained *all, const qdri_ways *ways)
     return all->model->machine.links[top].name;
 }
 
-static void explain_collective(const qdri_explained *all, const qdri_role *role, const qdri_role_price *price)
+static void explain_collective(const qdri_explained *all, const qdri_task *task, const qdri_task_price *price)
 {
-    const qdr_axis axis = qdr_channel_axis(role->channel);
+    const qdr_axis axis = qdr_channel_axis(task->channel);
     const qdri_ways *ways = &all->pricing.ways[axis];
     fprintf(all->file, "over %c, %d ranks on %s", QDRI_USUAL_ORDER[axis], ways->n_ranks, link_of(all, ways));
-    if (axis == QDR_D && role->is_gradient && all->pricing.d_parts > 1)
+    if (axis == QDR_D && task->overlap_class == QDRI_CLASS_GRADIENTS && all->pricing.d_parts > 1)
         fprintf(all->file, " (reduce-scattered over %d near ones in each micro-batch%s)", all->pricing.d_parts,
                 all->pricing.d_far.n_ranks > 1 ? ", over the others in the last" : "");
-    fprintf(all->file, role->m == QDRI_SIZE_ONE ? ", %s%s" : ", %s * %s",
-            role->m == QDRI_SIZE_ONE ? "" : name_of(all, role->m), name_of(all, role->n));
-    fprintf(all->file, ": %s, then %.4g MB at %.4g GB/s", qdri_secs_in_words(price->price.latency_secs).text,
-            1e-6 * price->bytes_sent, 1e-9 * price->bytes_sent / price->price.work_secs);
+    fprintf(all->file, ", %.4g M elements: %s, then %.4g MB at %.4g GB/s",
+            1e-6 * (double)task->count * (qdri_task_counts_part(task) ? ways->n_ranks : 1),
+            qdri_secs_in_words(price->price.latency_secs).text, 1e-6 * price->bytes_sent,
+            1e-9 * price->bytes_sent / price->price.work_secs);
 }
 
-static void explain_role(const qdri_explained *all, const qdri_template_list *list, int number, int n_times)
+/* The task and all later ones like it, once: their number and the nodes that they belong to, "norm1+norm2". */
+static void explain_alike(const shown_list *s, int number)
 {
-    const qdri_role *role = &all->template->roles[number];
-    const qdri_role_price *price = &all->roles[number];
-    const int is_backward = list != &all->template->lists[QDRI_LIST_FORWARD];
-    const qdri_task *task = task_of(list, number);
-    const int is_operation = role->kind == QDRI_TASK_FORWARD || role->kind == QDRI_TASK_BACKWARD;
-    char names[NAME_BYTES];
-    if (!task || !(price->secs > 0)) return;
-    const char *what = is_operation ? "operation" : qdri_task_name(task);
-    names_of(list, number, names);
-    fprintf(all->file, "  %-8s %-14s %-19s %2d * %8s  ", is_backward ? "backward" : "forward", what, names, n_times,
-            qdri_secs_in_words(price->secs).text);
-    if (role->kind == QDRI_TASK_PRODUCT) explain_product(all, role, price);
-    if (role->kind == QDRI_TASK_COLLECTIVE) explain_collective(all, role, price);
-    fputc('\n', all->file);
-}
-
-/* ---- sections ---- */
-
-/* Kinds of tasks in a section. */
-typedef enum section { OF_PRODUCTS, OF_OPERATIONS, OF_COLLECTIVES } section;
-
-static section section_of(const qdri_role *role)
-{
-    return role->kind == QDRI_TASK_PRODUCT      ? OF_PRODUCTS
-           : role->kind == QDRI_TASK_COLLECTIVE ? OF_COLLECTIVES
-                                                : OF_OPERATIONS;
+    const qdri_task *task = &s->list->schedule.tasks[number];
+    const qdri_task_price *price = &s->list->prices[number];
+    char names[NAME_BYTES] = "";
+    int n_times = 0;
+    for (int i = 0; i < number; i++)
+        if (is_shown(s, i) && are_alike(s->list, i, number)) return;
+    for (int i = number; i < s->list->schedule.n_tasks; i++) {
+        const char *name = s->list->schedule.tasks[i].name;
+        const size_t used = strlen(names);
+        if (!is_shown(s, i) || !are_alike(s->list, number, i)) continue;
+        n_times++;
+        if (name && !strstr(names, name)) snprintf(names + used, NAME_BYTES - used, "%s%s", used ? "+" : "", name);
+    }
+    fprintf(s->all->file, "  %-8s %-14s %-19s %2d * %8s  ", s->is_backward ? "backward" : "forward",
+            qdri_task_name(task), names, n_times, qdri_secs_in_words(price->secs).text);
+    if (task->kind == QDRI_TASK_PRODUCT) explain_product(s, task, price);
+    if (task->kind == QDRI_TASK_COLLECTIVE) explain_collective(s->all, task, price);
+    fputc('\n', s->all->file);
 }
 
 static void explain_lists(const qdri_explained *all, int of_layer, int which)
 {
-    const int is_one = all->result.n_micro <= 1;
-    const qdri_list_kind kinds[N_SHOWN_LISTS] = {QDRI_LIST_FORWARD,
-                                                 is_one ? QDRI_LIST_BACKWARD_ONLY : QDRI_LIST_BACKWARD_LAST};
-    for (int i = 0; i < N_SHOWN_LISTS; i++) {
-        const qdri_template_list *list = &all->template->lists[kinds[i]];
-        for (int r = 0; r < all->template->n_roles; r++) {
-            const int n = of_layer ? list->n_in_layer[r] : list->n_in_first[r] + list->n_in_last[r];
-            const int is_in = which < 0 || section_of(&all->template->roles[r]) == (section)which;
-            if (n > 0 && is_in) explain_role(all, list, r, n);
+    const qdri_list_kind kinds[] = {QDRI_LIST_FORWARD, qdri_last_list(all->lists)};
+    for (int k = 0; k < 2; k++) {
+        const shown_list shown = {all, &all->lists->of[kinds[k]], of_layer, k};
+        for (int i = 0; i < shown.list->schedule.n_tasks; i++) {
+            const int is_in = which < 0 || section_of(&shown.list->schedule.tasks[i]) == (section)which;
+            if (is_in && is_shown(&shown, i) && shown.list->prices[i].secs > 0) explain_alike(&shown, i);
         }
     }
 }
@@ -217,10 +189,9 @@ qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file)
     qdri_explained all = {.model = model, .plan = plan, .file = file};
     if (!model || !plan || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "explain: the model, the plan or the file is NULL");
     QDR_TRY(qdr_model_predict(model, plan, &all.result));
-    QDR_TRY(qdri_model_template(model, plan, &all.template));
+    all.lists = &model->lists;
     all.n_layers = qdri_model_price(model, plan, &all.pricing, &all.result).first;
-    for (int r = 0; r < all.template->n_roles; r++)
-        all.roles[r] = qdri_role_price_of(&all.pricing, &all.template->roles[r]);
+    for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) qdri_list_price(all.lists, &all.pricing, (qdri_list_kind)kind);
     explain_share(&all);
     explain_tasks(&all);
     qdri_explain_time(&all);

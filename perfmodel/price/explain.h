@@ -11,10 +11,9 @@
 typedef struct qdri_explained {
     const qdr_model *model;
     const qdr_plan *plan;
-    const qdri_template *template;
+    const qdri_lists *lists;
     qdri_pricing pricing;
     double n_layers; /* of a stage */
-    qdri_role_price roles[QDRI_MAX_ROLES];
     qdr_plan_result result;
     FILE *file;
 } qdri_explained;

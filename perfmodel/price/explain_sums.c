@@ -13,12 +13,14 @@
 /* For one layer in one list, or for embedding and head. */
 static double term_in_list(const qdri_explained *all, qdri_list_kind kind, qdr_time_term term)
 {
-    const qdri_template_list *list = &all->template->lists[kind];
+    const qdri_list *list = &all->lists->of[kind];
     double secs = 0;
-    for (int r = 0; r < all->template->n_roles; r++) {
-        const qdri_role *role = &all->template->roles[r];
-        const int n = list->n_in_layer[r] + list->n_in_first[r] + list->n_in_last[r];
-        if (role->on_processor && qdri_role_term(role) == term) secs += n * all->roles[r].secs;
+    for (int i = 0; i < list->schedule.n_tasks; i++) {
+        const qdri_task *task = &list->schedule.tasks[i];
+        const int layer = qdri_lists_layer(all->lists, task);
+        const int computes = task->stream == QDRI_STREAM_OF_COMPUTE && task->kind != QDRI_TASK_COLLECTIVE;
+        if (computes && (layer == 1 || layer < 0) && qdri_task_term(all->lists, task) == term)
+            secs += list->prices[i].secs;
     }
     return secs;
 }
@@ -26,11 +28,8 @@ static double term_in_list(const qdri_explained *all, qdri_list_kind kind, qdr_t
 /* The backward pass averaged over the micro-batches; the last one sums over d. */
 static double mean_backward(const qdri_explained *all, qdr_time_term term)
 {
-    const double n = all->result.n_micro;
-    if (n <= 1) return term_in_list(all, QDRI_LIST_BACKWARD_ONLY, term);
-    return ((n - 1) * term_in_list(all, qdri_before_list(&all->pricing), term) +
-            term_in_list(all, QDRI_LIST_BACKWARD_LAST, term)) /
-           n;
+    const double n = all->result.n_micro, last = term_in_list(all, qdri_last_list(all->lists), term);
+    return n <= 1 ? last : ((n - 1) * term_in_list(all, qdri_before_list(&all->pricing), term) + last) / n;
 }
 
 static void explain_work(const qdri_explained *all, qdr_time_term term)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model: checks a plan, finds its template, prices it. */
+/* A model: checks a plan, builds its lists, prices them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +28,8 @@ qdr_status qdr_model_create(const qdr_machine *machine, const qdr_network *netwo
 void qdr_model_destroy(qdr_model **model)
 {
     if (!model || !*model) return;
-    for (int i = 0; i < (*model)->n_templates; i++) qdri_template_free((*model)->templates[i]);
-    free((*model)->templates);
+    qdri_lists_free(&(*model)->lists);
+    qdri_lists_free(&(*model)->one_layer);
     qdri_step_work_free(&(*model)->work);
     free(*model);
     *model = NULL;
@@ -95,22 +95,6 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
     return QDR_OK;
 }
 
-/* ---- templates ---- */
-
-qdr_status qdri_model_template(qdr_model *model, const qdr_plan *plan, const qdri_template **found)
-{
-    const qdri_structure wanted = qdri_structure_of(&model->network, plan);
-    for (int i = 0; i < model->n_templates; i++) {
-        *found = model->templates[i];
-        if (memcmp(&(*found)->structure, &wanted, sizeof wanted) == 0) return QDR_OK;
-    }
-    QDR_TRY(qdri_list_grow((void **)&model->templates, model->n_templates, &model->capacity, sizeof *model->templates,
-                           "templates"));
-    QDR_TRY(qdri_template_make(&wanted, &model->templates[model->n_templates]));
-    *found = model->templates[model->n_templates++];
-    return QDR_OK;
-}
-
 /* ---- prediction ---- */
 
 static qdr_status set_rates(const qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
@@ -143,12 +127,11 @@ qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_
 
 static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
 {
-    const qdri_template *template = NULL;
     qdri_pricing pricing;
     QDR_TRY(qdri_plan_check(model, plan));
-    QDR_TRY(qdri_model_template(model, plan, &template));
     const qdri_stages stages = qdri_model_price(model, plan, &pricing, result);
-    QDR_TRY(qdri_step_time(template, &pricing, &stages, &model->work, result));
+    QDR_TRY(qdri_lists_make(&model->network, plan, QDRI_FEW_LAYERS, stages.first, &model->lists));
+    QDR_TRY(qdri_step_time(&model->lists, &pricing, &stages, &model->work, result));
     return set_rates(model, plan, result);
 }
 

@@ -8,8 +8,7 @@
 struct qdr_model {
     qdr_machine machine;
     qdr_network network;
-    qdri_template **templates;
-    int n_templates, capacity;
+    qdri_lists lists, one_layer; /* of the last plan, whose memory is reused: of few layers, and of one for bounds */
     qdri_step_work work;
 };
 
@@ -18,9 +17,7 @@ struct qdr_model {
 int qdri_parts_nest(int parts, int inner, int most);
 /* Checks that the plan can be priced. */
 QDR_NODISCARD qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan);
-/* The template for the plan's structure, created if it is the first. */
-QDR_NODISCARD qdr_status qdri_model_template(qdr_model *model, const qdr_plan *plan, const qdri_template **found);
-/* Prices of a plan that was checked, with gathered rows kept if they fit, and its stages; sets n_micro and memory of
+/* Where the ranks of a checked plan are, with gathered rows kept if they fit, and its stages; sets n_micro and memory of
  * the result. */
 qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing,
                              qdr_plan_result *result);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prices of roles: products and collectives have their own files, everything else is limited by memory. The bytes moved
+/* Prices of tasks: products and collectives have their own files, everything else is limited by memory. The bytes moved
  * count each operand once; additional traffic of a library is part of the machine's constants. */
 #include "price/price.h"
 
@@ -48,6 +48,27 @@ static void part_gradients(qdri_pricing *pricing, int stride, int n_ranks_all)
     pricing->d_far = qdri_ways_make(pricing->machine, &far);
 }
 
+void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing *pricing)
+{
+    const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
+    const int n_ranks = plan->x * plan->y * plan->z * plan->d;
+    const int stages = plan->pipeline > 0 ? plan->pipeline : 1;
+    int stride[QDR_N_AXES];
+    pricing->machine = machine;
+    pricing->plan = plan;
+    pricing->seen_share = 1;
+    pricing->gathers_again = machine->software.gathers_again ||
+                             (can_gather_again(machine) && qdri_is_staged(machine, plan));
+    qdri_order_strides(size, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, stride);
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const qdri_group group = qdri_group_make(machine, size[axis], stride[axis], n_ranks * stages);
+        pricing->ways[axis] = qdri_ways_make(machine, &group);
+        pricing->coll_host_secs[axis] = coll_host_secs(machine, &group);
+    }
+    part_gradients(pricing, stride[QDR_D], n_ranks * stages);
+    if (qdri_is_staged(machine, plan)) qdri_pricing_gather_again(pricing);
+}
+
 void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan, double n_layers,
                         qdri_pricing *pricing)
 {
@@ -61,116 +82,114 @@ void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, 
 void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan, double n_layers,
                        qdri_pricing *pricing)
 {
-    const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
-    const int n_ranks = plan->x * plan->y * plan->z * plan->d;
-    const int stages = plan->pipeline > 0 ? plan->pipeline : 1;
-    int stride[QDR_N_AXES];
-    qdri_pricing_sizes(machine, network, plan, n_layers, pricing);
-    qdri_order_strides(size, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, stride);
-    for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        const qdri_group group = qdri_group_make(machine, size[axis], stride[axis], n_ranks * stages);
-        pricing->ways[axis] = qdri_ways_make(machine, &group);
-        pricing->coll_host_secs[axis] = coll_host_secs(machine, &group);
-    }
-    part_gradients(pricing, stride[QDR_D], n_ranks * stages);
-    if (qdri_is_staged(machine, plan)) qdri_pricing_gather_again(pricing);
+    qdri_pricing_place(machine, plan, pricing);
+    qdri_sizes_make(network, plan, n_layers, &pricing->sizes);
+    pricing->seen_share = 2 * pricing->sizes.seen / (pricing->sizes.context + 1);
 }
 
 /* ---- kernels ---- */
 
-/* Work of an element-wise role: elements and flops per element of m·n. */
-typedef struct work {
-    double elems, flops; /* per element */
-    int n_kernels;
-} work;
-
-static qdri_role_price kernel_price(const qdri_pricing *p, double bytes, double flops, int n_kernels)
+static qdri_task_price kernel_price(const qdri_pricing *p, double bytes, double flops, int n_kernels)
 {
-    qdri_role_price result = {.n_kernels = n_kernels};
+    qdri_task_price result = {.n_kernels = n_kernels};
     result.price.latency_secs = n_kernels * p->machine->software.launch_secs;
     result.price.work_secs = qdri_kernel_secs(p->machine, bytes, flops);
     result.secs = result.price.latency_secs + result.price.work_secs;
     return result;
 }
 
-static qdri_role_price elementwise(const qdri_pricing *p, double n_elems, work w)
+/* Moves `times` the m·n elements of the task, with one flop each. */
+static qdri_task_price elementwise(const qdri_pricing *p, const qdri_task *task, int times)
 {
-    return kernel_price(p, n_elems * w.elems * p->sizes.elem_bytes, n_elems * w.flops, w.n_kernels);
+    const double n_elems = (double)task->m * (double)task->n;
+    return kernel_price(p, n_elems * times * (double)qdr_dtype_bytes(task->dtype), n_elems, 1);
 }
 
 /* The small sums over an axis inside an operation, during which nothing else runs. */
 static void add_statistics(const qdri_pricing *p, qdr_axis axis, qdr_coll_kind kind, double n_elems,
-                           qdri_role_price *price)
+                           qdri_task_price *price)
 {
-    const double bytes = n_elems * (p->sizes.elem_bytes > 4 ? 8 : 4);
+    const double bytes = n_elems * (p->plan->dtype == QDR_F64 ? 8 : 4);
     const double secs = qdri_coll_secs(&p->ways[axis], kind, bytes);
     price->price.latency_secs += secs;
     price->secs += secs;
     price->n_kernels += secs > 0;
 }
 
-static qdri_role_price norm(const qdri_pricing *p, double rows, int backward)
+/* An operation on `share` of its rows. */
+typedef struct operation {
+    const qdri_net *net;
+    const qdri_node *node;
+    double rows, share, flops;
+    int backward;
+} operation;
+
+static qdri_task_price norm(const qdri_pricing *p, const operation *op)
 {
-    const double elems = rows * p->sizes.of[QDRI_SIZE_HIDDEN];
-    const int fused = p->machine->software.fused_biases;
-    qdri_role_price price = backward ? elementwise(p, elems, (work){5, 14, 2})
-                                     : elementwise(p, elems, (work){fused ? 2 : 3, 8, 1});
-    if (backward)
-        add_statistics(p, QDR_X, QDR_ALL_REDUCE, 2 * rows, &price);
+    const double moved = op->backward                        ? op->node->cost.backward_bytes
+                         : p->machine->software.fused_biases ? 2.0 / 3 * op->node->cost.forward_bytes
+                                                             : op->node->cost.forward_bytes;
+    const qdr_axis axis = op->node->u.norm.axis;
+    qdri_task_price price = kernel_price(p, moved * op->share, op->flops, op->backward ? 2 : 1);
+    if (op->backward)
+        add_statistics(p, axis, QDR_ALL_REDUCE, 2 * op->rows, &price);
     else
-        add_statistics(p, QDR_X, QDR_ALL_GATHER, 3 * rows * p->plan->x, &price);
+        add_statistics(p, axis, QDR_ALL_GATHER, 3 * op->rows * p->ways[axis].n_ranks, &price);
     return price;
 }
 
-static qdri_role_price loss(const qdri_pricing *p, double rows, int backward)
+static qdri_task_price loss(const qdri_pricing *p, const operation *op)
 {
-    const double logits = rows * p->sizes.of[QDRI_SIZE_VOCAB];
+    const double logits = op->rows * (double)op->net->edges[op->node->in[0]].owned.n_cols;
     const double moved = p->machine->software.logit_bytes;
-    const double bytes = moved > 0 ? moved / 2 : 2 * p->sizes.elem_bytes;
-    qdri_role_price price = kernel_price(p, logits * bytes, logits * (backward ? 4 : 5), moved > 0 ? 6 : 1);
-    if (backward) return price;
-    add_statistics(p, QDR_Y, QDR_ALL_REDUCE, rows, &price);
-    add_statistics(p, QDR_Y, QDR_ALL_REDUCE, 2 * rows, &price);
+    const double bytes = op->backward ? op->node->cost.backward_bytes : op->node->cost.forward_bytes;
+    const qdr_axis axis = op->node->u.cross_entropy.axis;
+    qdri_task_price price = moved > 0 ? kernel_price(p, logits * moved / 2, op->flops, 6)
+                                      : kernel_price(p, bytes * op->share, op->flops, 1);
+    if (op->backward) return price;
+    add_statistics(p, axis, QDR_ALL_REDUCE, op->rows, &price);
+    add_statistics(p, axis, QDR_ALL_REDUCE, 2 * op->rows, &price);
     return price;
 }
 
 /* ---- attention ---- */
 
-static double score_product_secs(const qdri_pricing *p, double n_heads, int values)
+static double score_product_secs(const qdri_pricing *p, const qdr_attention *local, double n_heads, int values)
 {
-    const double context = p->sizes.context, head = p->sizes.of[QDRI_SIZE_QUERIES] / p->sizes.heads;
+    const double context = (double)local->context, head = (double)local->head_size;
     const qdri_product product = {.m = context,
                                   .n = values ? head : context,
                                   .k = values ? context : head,
                                   .n_products = n_heads,
                                   .dtype = p->plan->dtype,
                                   .mode = values ? QDRI_MODE_NN : QDRI_MODE_NT,
-                                  .out_bytes = p->sizes.elem_bytes};
+                                  .out_bytes = (double)qdr_dtype_bytes(local->dtype)};
     return qdri_product_secs(p->machine, &product);
 }
 
 /* Scores are written and read: products of whole squares, with softmax between them. */
-static qdri_role_price unfused_attention(const qdri_pricing *p, double rows, int backward)
+static qdri_task_price unfused_attention(const qdri_pricing *p, const qdr_attention *local, double rows, int backward)
 {
-    const double n_heads = rows / p->sizes.context * p->sizes.heads;
-    const double scores = n_heads * p->sizes.context * p->sizes.context;
-    const double moved = p->machine->software.score_bytes;
+    const double context = (double)local->context, n_heads = rows / context * (double)local->n_heads;
+    const double scores = n_heads * context * context;
     const double share = backward ? 0.55 : 0.45; /* softmax reads once more in backward */
     const int times = backward ? 2 : 1;
-    qdri_role_price price = kernel_price(p, scores * share * moved, 0, backward ? 6 : 4);
-    const double secs = times * (score_product_secs(p, n_heads, 0) + score_product_secs(p, n_heads, 1));
+    qdri_task_price price = kernel_price(p, scores * share * p->machine->software.score_bytes, 0, backward ? 6 : 4);
+    const double secs = times * (score_product_secs(p, local, n_heads, 0) + score_product_secs(p, local, n_heads, 1));
     price.price.work_secs += secs;
     price.secs += secs;
     return price;
 }
 
-static qdri_role_price fused_attention(const qdri_pricing *p, double rows, int backward)
+static qdri_task_price fused_attention(const qdri_pricing *p, const qdr_attention *local, double rows, double columns,
+                                       int backward)
 {
     const qdr_machine_products *type = qdri_machine_products(p->machine, p->plan->dtype);
-    const double flops = 4 * rows * p->sizes.seen * p->sizes.of[QDRI_SIZE_QUERIES] * (backward ? 2.5 : 1);
-    const double bytes = rows * p->sizes.elem_bytes * (p->sizes.of[QDRI_SIZE_QKV] + p->sizes.of[QDRI_SIZE_QUERIES]) *
-                         (backward ? 2 : 1);
-    qdri_role_price price = kernel_price(p, bytes, 0, backward ? 3 : 1);
+    const double queries = (double)(local->n_heads * local->head_size);
+    const double seen = p->seen_share * ((double)local->context + 1) / 2;
+    const double flops = 4 * rows * seen * queries * (backward ? 2.5 : 1);
+    const double bytes = rows * (double)qdr_dtype_bytes(local->dtype) * (columns + queries) * (backward ? 2 : 1);
+    qdri_task_price price = kernel_price(p, bytes, 0, backward ? 3 : 1);
     const double secs = flops / (type->peak_flops * p->machine->attention_efficiency);
     if (secs <= price.price.work_secs) return price;
     price.secs += secs - price.price.work_secs;
@@ -178,59 +197,63 @@ static qdri_role_price fused_attention(const qdri_pricing *p, double rows, int b
     return price;
 }
 
-static qdri_role_price attention(const qdri_pricing *p, double rows, int backward, int gathers)
+static qdri_task_price attention(const qdri_pricing *p, const operation *op)
 {
-    qdri_role_price price = p->machine->attention_efficiency > 0 ? fused_attention(p, rows, backward)
-                                                                 : unfused_attention(p, rows, backward);
-    if (!gathers) return price;
-    const double key_columns = p->sizes.of[QDRI_SIZE_QKV] - p->sizes.of[QDRI_SIZE_QUERIES];
-    const double bytes = rows * key_columns * p->plan->y * p->sizes.elem_bytes;
-    const double secs = qdri_coll_secs(&p->ways[QDR_Y], backward ? QDR_REDUCE_SCATTER : QDR_ALL_GATHER, bytes);
+    const qdr_attention *local = &op->node->u.attention.local;
+    const qdri_key_heads *keys = &op->node->u.attention.keys;
+    const double columns = (double)op->net->edges[op->node->in[0]].owned.n_cols;
+    if (local->n_heads == 0) return (qdri_task_price){.secs = 0};
+    qdri_task_price price = p->machine->attention_efficiency > 0
+                                ? fused_attention(p, local, op->rows, columns, op->backward)
+                                : unfused_attention(p, local, op->rows, op->backward);
+    if (!keys->gathered) return price;
+    const double key_columns = columns - (double)(local->n_heads * local->head_size);
+    const double bytes = op->rows * key_columns * p->ways[keys->axis].n_ranks * (double)qdr_dtype_bytes(local->dtype);
+    const double secs = qdri_coll_secs(&p->ways[keys->axis], op->backward ? QDR_REDUCE_SCATTER : QDR_ALL_GATHER, bytes);
     price.price.latency_secs += secs;
     price.secs += secs;
     price.n_kernels++;
     return price;
 }
 
-static qdri_role_price operation(const qdri_pricing *p, const qdri_role *role)
+static qdri_task_price operation_price(const qdri_pricing *p, const qdri_net *net, const qdri_task *task)
 {
-    const int backward = role->kind == QDRI_TASK_BACKWARD;
-    const double rows = p->sizes.of[role->m];
-    const int gathers = role->gathers_keys;
-    switch (role->node_kind) {
-    case QDRI_NODE_NORM: return norm(p, rows, backward);
-    case QDRI_NODE_ATTENTION: return attention(p, rows, backward, gathers);
-    case QDRI_NODE_GELU:
-        return elementwise(p, rows * p->sizes.of[QDRI_SIZE_FFN], backward ? (work){3, 20, 1} : (work){2, 12, 1});
-    case QDRI_NODE_RESIDUAL: return elementwise(p, rows * p->sizes.of[QDRI_SIZE_HIDDEN], (work){3, 1, 1});
-    case QDRI_NODE_CROSS_ENTROPY: return loss(p, rows, backward);
-    case QDRI_NODE_USER:
-        if (role->is_gate)
-            return elementwise(p, rows * p->sizes.of[QDRI_SIZE_FFN], backward ? (work){5, 20, 1} : (work){3, 12, 1});
-        return elementwise(p, rows * p->sizes.of[QDRI_SIZE_QKV], (work){2, 6, 1});
-    case QDRI_NODE_LINEAR:
-    case QDRI_NODE_EMBEDDING:
-    case QDRI_N_NODE_KINDS: break;
-    }
-    return (qdri_role_price){.secs = 0};
+    const qdri_node *node = &net->nodes[task->node];
+    const double all = (double)net->edges[node->in[0]].owned.n_rows;
+    const operation op = {.net = net,
+                          .node = node,
+                          .rows = (double)task->m,
+                          .share = all > 0 ? (double)task->m / all : 0,
+                          .flops = task->flops,
+                          .backward = task->kind == QDRI_TASK_BACKWARD};
+    if (node->kind == QDRI_NODE_NORM) return norm(p, &op);
+    if (node->kind == QDRI_NODE_ATTENTION) return attention(p, &op);
+    if (node->kind == QDRI_NODE_CROSS_ENTROPY) return loss(p, &op);
+    return kernel_price(p, op.share * (op.backward ? node->cost.backward_bytes : node->cost.forward_bytes), op.flops,
+                        1);
 }
 
 /* ---- products, collectives, and others ---- */
 
-static qdri_role_price product(const qdri_pricing *p, const qdri_role *role)
+static int is_gradient(const qdri_task *task)
 {
-    const qdri_product what = {.m = p->sizes.of[role->m],
-                               .n = p->sizes.of[role->n],
-                               .k = p->sizes.of[role->k],
+    return task->overlap_class == QDRI_CLASS_GRADIENTS || (task->kind == QDRI_TASK_PRODUCT && task->trans_a);
+}
+
+static qdri_task_price product(const qdri_pricing *p, const qdri_task *task)
+{
+    const qdri_product what = {.m = (double)task->m,
+                               .n = (double)task->n,
+                               .k = (double)task->k,
                                .n_products = 1,
                                .dtype = p->plan->dtype,
-                               .mode = role->trans_a   ? QDRI_MODE_TN
-                                       : role->trans_b ? QDRI_MODE_NT
+                               .mode = task->trans_a   ? QDRI_MODE_TN
+                                       : task->trans_b ? QDRI_MODE_NT
                                                        : QDRI_MODE_NN,
-                               .out_bytes = role->is_gradient ? p->sizes.gradient_bytes : p->sizes.elem_bytes,
-                               .accumulate = role->accumulate};
-    qdri_role_price price = kernel_price(
-        p, role->is_gradient ? what.m * what.n * p->machine->software.weight_gradient_bytes : 0, 0, 1);
+                               .out_bytes = (double)qdr_dtype_bytes(task->out_dtype),
+                               .accumulate = task->accumulate != 0};
+    qdri_task_price price = kernel_price(
+        p, is_gradient(task) ? what.m * what.n * p->machine->software.weight_gradient_bytes : 0, 0, 1);
     const double secs = qdri_product_secs(p->machine, &what);
     price.price.work_secs += secs;
     price.secs += secs;
@@ -276,24 +299,23 @@ static qdri_price sum_over_d(const qdri_pricing *p, double bytes, double *sent)
     return in_turn(&near, &far);
 }
 
-static qdri_role_price collective(const qdri_pricing *p, const qdri_role *role)
+static qdri_task_price collective(const qdri_pricing *p, const qdri_task *task)
 {
-    const qdr_axis axis = qdr_channel_axis(role->channel);
+    const qdr_axis axis = qdr_channel_axis(task->channel);
     const qdri_ways *ways = &p->ways[axis];
-    const double n_elems = p->sizes.of[role->m] * p->sizes.of[role->n] * (role->per_member ? ways->n_ranks : 1);
+    const double n_elems = (double)task->count * (qdri_task_counts_part(task) ? ways->n_ranks : 1);
+    const int sums_gradients = is_gradient(task);
     const double gradient = p->machine->software.gradient_bytes;
-    const double elem_bytes = !role->is_gradient ? p->sizes.elem_bytes
-                              : gradient > 0     ? gradient
-                                                 : p->sizes.gradient_bytes;
+    const double elem_bytes = sums_gradients && gradient > 0 ? gradient : (double)qdr_dtype_bytes(task->dtype);
     const double bytes = n_elems * ratio_of(p->plan, axis) * elem_bytes;
-    qdri_role_price price = {.n_kernels = 1};
+    qdri_task_price price = {.n_kernels = 1};
     const double bucket = p->machine->software.bucket_bytes;
-    const int in_bucket = bucket > bytes && axis == QDR_D && role->is_gradient;
+    const int in_bucket = bucket > bytes && axis == QDR_D && sums_gradients;
     const double share = in_bucket ? bytes / bucket : 1; /* of the sum of one whole bucket */
-    if (axis == QDR_D && role->is_gradient) {
+    if (axis == QDR_D && sums_gradients) {
         price.price = sum_over_d(p, in_bucket ? bucket : bytes, &price.bytes_sent);
     } else {
-        price.price = qdri_coll_price(ways, role->coll, bytes);
+        price.price = qdri_coll_price(ways, task->coll, bytes);
         price.bytes_sent = bytes_sent(&price.price, ways);
     }
     price.bytes_sent *= share;
@@ -303,47 +325,32 @@ static qdri_role_price collective(const qdri_pricing *p, const qdri_role *role)
     return price;
 }
 
-static qdri_role_price addition(const qdri_pricing *p, const qdri_role *role, double n_elems)
+static qdri_task_price price_of(const qdri_pricing *p, const qdri_net *net, const qdri_task *task)
 {
-    const double bytes = role->is_gradient ? p->sizes.gradient_bytes : p->sizes.elem_bytes;
-    return kernel_price(p, n_elems * bytes * (role->accumulate ? 3 : 2), n_elems, 1);
-}
-
-static qdri_role_price price_of(const qdri_pricing *p, const qdri_role *role)
-{
-    const double n_elems = p->sizes.of[role->m] * p->sizes.of[role->n];
-    switch (role->kind) {
-    case QDRI_TASK_PRODUCT: return product(p, role);
-    case QDRI_TASK_COLLECTIVE: return collective(p, role);
+    switch (task->kind) {
+    case QDRI_TASK_PRODUCT: return product(p, task);
+    case QDRI_TASK_COLLECTIVE: return collective(p, task);
     case QDRI_TASK_FORWARD:
-    case QDRI_TASK_BACKWARD: return operation(p, role);
+    case QDRI_TASK_BACKWARD: return operation_price(p, net, task);
     case QDRI_TASK_BIAS_ADD:
         if (p->machine->software.fused_biases) break;
-        return elementwise(p, n_elems, (work){2, 1, 1});
+        return elementwise(p, task, 2);
     case QDRI_TASK_COLUMN_SUM:
-    case QDRI_TASK_POSITION_SUM: return elementwise(p, n_elems, (work){1, 1, 1});
-    case QDRI_TASK_ADD: return addition(p, role, n_elems);
+    case QDRI_TASK_POSITION_SUM: return elementwise(p, task, 1);
+    case QDRI_TASK_ADD: return elementwise(p, task, task->accumulate ? 3 : 2);
     case QDRI_TASK_EMBED:
     case QDRI_TASK_POSITION_ADD:
-    case QDRI_TASK_SUM_PARTS: return elementwise(p, n_elems, (work){2, 1, 1});
-    case QDRI_TASK_EMBED_SUM: return elementwise(p, n_elems, (work){3, 1, 1});
+    case QDRI_TASK_SUM_PARTS: return elementwise(p, task, 2);
+    case QDRI_TASK_EMBED_SUM: return elementwise(p, task, 3);
     }
-    return (qdri_role_price){.secs = 0};
+    return (qdri_task_price){.secs = 0};
 }
 
-qdri_role_price qdri_role_price_of(const qdri_pricing *p, const qdri_role *role)
+qdri_task_price qdri_task_price_of(const qdri_pricing *p, const qdri_net *net, const qdri_task *task)
 {
-    qdri_role_price price = price_of(p, role);
+    qdri_task_price price = price_of(p, net, task);
     price.host_secs = price.n_kernels * p->machine->software.host_secs;
-    if (role->kind == QDRI_TASK_COLLECTIVE && role->overlap_class == QDRI_CLASS_ROWS && price.secs > 0)
-        price.host_secs += p->coll_host_secs[qdr_channel_axis(role->channel)];
+    if (task->kind == QDRI_TASK_COLLECTIVE && task->overlap_class == QDRI_CLASS_ROWS && price.secs > 0)
+        price.host_secs += p->coll_host_secs[qdr_channel_axis(task->channel)];
     return price;
-}
-
-qdr_time_term qdri_role_term(const qdri_role *role)
-{
-    if (role->whose != QDRI_OF_LAYER) return QDR_TIME_ENDS;
-    if (role->kind == QDRI_TASK_PRODUCT) return QDR_TIME_PRODUCTS;
-    const int runs = role->kind == QDRI_TASK_FORWARD || role->kind == QDRI_TASK_BACKWARD;
-    return runs && role->node_kind == QDRI_NODE_ATTENTION ? QDR_TIME_ATTENTION : QDR_TIME_KERNELS;
 }

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cost of each role of a template, for one network, plan and machine. */
+/* The price of a task: the only place that turns a task into seconds and bytes. It depends on the task's own numbers,
+ * the machine, and where the ranks of the grid are; whether the task is one of a plan or of a stack makes no
+ * difference. */
 #ifndef QDRI_PERFMODEL_PRICE_PRICE_H
 #define QDRI_PERFMODEL_PRICE_PRICE_H
 
+#include "network/sizes.h"
 #include "price/collective.h"
-#include "price/template.h"
+#include "price/simulate.h"
+#include "schedule/net.h"
 
 /* Everything on which prices depend. */
 typedef struct qdri_pricing {
     const qdr_machine *machine;
     const qdr_plan *plan;
-    qdri_sizes sizes;
+    qdri_sizes sizes; /* of the plan's network; not used for tasks */
+    double seen_share; /* the share of the earlier positions to which a token attends; 1: all */
     qdri_ways ways[QDR_N_AXES];
     /* If gradients are partitioned over more ranks than z, those of each micro-batch are reduce-scattered over d_parts
      * consecutive ranks of d; in the last micro-batch, sums continue over the other ranks. */
@@ -20,16 +25,17 @@ typedef struct qdri_pricing {
     double coll_host_secs[QDR_N_AXES]; /* for a collective of activations, in addition to host_secs */
 } qdri_pricing;
 
-/* A role's price, and other data for the result. */
-typedef struct qdri_role_price {
+typedef struct qdri_task_price {
     qdri_price price;
     double secs; /* when it runs alone */
     double bytes_sent; /* by each rank over all its links; for collectives */
     int n_kernels;
     double host_secs; /* for enqueuing them */
-} qdri_role_price;
+} qdri_task_price;
 
-/* n_layers: of the stage. */
+/* Sets the machine, and where the ranks of the plan's grid are. */
+void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing *pricing);
+/* The same, and the sizes of a stage with n_layers. */
 void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan, double n_layers,
                        qdri_pricing *pricing);
 /* Sets only what memory depends on. */
@@ -39,9 +45,7 @@ void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, 
 void qdri_pricing_before_last(qdri_pricing *pricing);
 /* From now on gathered rows are not kept, as in a framework that lacks the memory for them. */
 void qdri_pricing_gather_again(qdri_pricing *pricing);
-qdri_role_price qdri_role_price_of(const qdri_pricing *pricing, const qdri_role *role);
-/* The term to which the role's time on the processor belongs. */
-qdr_time_term qdri_role_term(const qdri_role *role);
+qdri_task_price qdri_task_price_of(const qdri_pricing *pricing, const qdri_net *net, const qdri_task *task);
 
 /* Memory-bound work: bytes moved, flops, kernels. */
 double qdri_kernel_secs(const qdr_machine *machine, double bytes, double flops);

@@ -17,15 +17,17 @@ void qdri_step_work_free(qdri_step_work *work)
 {
     free(work->prices);
     free(work->spans);
+    free(work->next);
     *work = (qdri_step_work){.capacity = 0};
 }
 
-static qdr_status work_reserve(qdri_step_work *work, int n_tasks)
+qdr_status qdri_step_work_reserve(qdri_step_work *work, int n_tasks)
 {
     if (work->capacity >= n_tasks) return QDR_OK;
     qdri_step_work_free(work);
     QDR_TRY(QDRI_NEW(n_tasks, "a simulation", &work->prices));
     QDR_TRY(QDRI_NEW(n_tasks, "a simulation", &work->spans));
+    QDR_TRY(QDRI_NEW(n_tasks, "a simulation", &work->next));
     work->capacity = n_tasks;
     return QDR_OK;
 }
@@ -51,27 +53,35 @@ typedef struct simulated {
 static double end_of(const simulated *sim, int task) { return task < 0 ? 0 : sim->spans[task].end_secs; }
 
 /* The time from one layer to the next on a stream: between the two middle layers. */
-static double growth(const qdri_template_list *list, const simulated *sim, int stream, int backward)
+static double growth(const qdri_list *list, const simulated *sim, int stream, int backward)
 {
     const int from = backward ? list->last_of_layer[2][stream] : list->last_of_layer[1][stream];
     const int to = backward ? list->last_of_layer[1][stream] : list->last_of_layer[2][stream];
     return from < 0 || to < 0 ? 0 : end_of(sim, to) - end_of(sim, from);
 }
 
-/* Adds the times of roles, by term, for a layer, for the first and for the last part. */
-static void add_up_roles(const qdri_template *template, const qdri_template_list *list, const qdri_role_price *roles,
-                         phase *p)
+/* The term to which a task's time on the processor belongs. */
+qdr_time_term qdri_task_term(const qdri_lists *lists, const qdri_task *task)
 {
-    for (int r = 0; r < template->n_roles; r++) {
-        const qdri_role *role = &template->roles[r];
-        const double n[3] = {list->n_in_layer[r], list->n_in_first[r], list->n_in_last[r]};
-        for (int part = 0; part < 3; part++) {
-            p->host_secs[part] += n[part] * roles[r].host_secs;
-            if (role->kind == QDRI_TASK_COLLECTIVE)
-                p->busy[part][qdr_channel_axis(role->channel)] += n[part] * roles[r].secs;
-            else if (role->on_processor)
-                p->time[part][qdri_role_term(role)] += n[part] * roles[r].secs;
-        }
+    const int runs = task->kind == QDRI_TASK_FORWARD || task->kind == QDRI_TASK_BACKWARD;
+    if (qdri_lists_layer(lists, task) < 0) return QDR_TIME_ENDS;
+    if (task->kind == QDRI_TASK_PRODUCT) return QDR_TIME_PRODUCTS;
+    return runs && lists->net.nodes[task->node].kind == QDRI_NODE_ATTENTION ? QDR_TIME_ATTENTION : QDR_TIME_KERNELS;
+}
+
+/* Adds the times of tasks, by term, for one of the middle layers, for the first and for the last part. */
+static void add_up_tasks(const qdri_lists *lists, const qdri_list *list, phase *p)
+{
+    for (int i = 0; i < list->schedule.n_tasks; i++) {
+        const qdri_task *task = &list->schedule.tasks[i];
+        const int layer = qdri_lists_layer(lists, task);
+        const int part = layer == QDRI_LAYER_FIRST ? OF_FIRST : layer == QDRI_LAYER_LAST ? OF_LAST : OF_LAYER;
+        if (part == OF_LAYER && layer != 1) continue;
+        p->host_secs[part] += list->prices[i].host_secs;
+        if (task->kind == QDRI_TASK_COLLECTIVE)
+            p->busy[part][qdr_channel_axis(task->channel)] += list->prices[i].secs;
+        else if (task->stream == QDRI_STREAM_OF_COMPUTE)
+            p->time[part][qdri_task_term(lists, task)] += list->prices[i].secs;
     }
 }
 
@@ -98,20 +108,23 @@ static void add_waiting(const simulated *sim, double secs, double *terms)
     for (int axis = 0; axis < QDR_N_AXES; axis++) terms[QDR_TIME_X + axis] += left * by_axis[axis] / all;
 }
 
-static void simulate_list(const qdri_template *template, qdri_list_kind kind, const qdri_pricing *pricing,
-                          qdri_step_work *work, simulated *sim)
+static qdr_status simulate_list(const qdri_list *list, const qdri_pricing *pricing, qdri_step_work *work,
+                                simulated *sim)
 {
-    const qdri_template_list *list = &template->lists[kind];
     const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(pricing->machine);
-    for (int i = 0; i < list->sim.n_tasks; i++) work->prices[i] = work->roles[list->role[i]].price;
+    qdri_sim_list order;
+    QDR_TRY(qdri_step_work_reserve(work, list->schedule.n_tasks));
+    for (int i = 0; i < list->schedule.n_tasks; i++) work->prices[i] = list->prices[i].price;
     sim->spans = work->spans;
-    qdri_simulate(&list->sim, work->prices, &slowdown, &sim->times, work->spans);
+    qdri_sim_list_make(&list->schedule, work->next, &order);
+    qdri_simulate(&order, work->prices, &slowdown, &sim->times, work->spans);
+    return QDR_OK;
 }
 
 /* The times at a list's beginning and end, in addition to the layers. */
-static void set_ends(const qdri_template_list *list, const simulated *sim, int backward, phase *p)
+static void set_ends(const qdri_list *list, const simulated *sim, int backward, phase *p)
 {
-    const double all = sim->times.end_secs - QDRI_TEMPLATE_LAYERS * p->layer_secs;
+    const double all = sim->times.end_secs - QDRI_FEW_LAYERS * p->layer_secs;
     const int begin = backward ? list->last_of_last : list->last_of_first;
     double at_begin = fmin(end_of(sim, begin), all);
     if (at_begin < 0) at_begin = 0;
@@ -119,32 +132,34 @@ static void set_ends(const qdri_template_list *list, const simulated *sim, int b
     p->last_secs = backward ? at_begin : all - at_begin;
 }
 
-static void make_phase(const qdri_template *template, qdri_list_kind kind, double n_layers, const qdri_pricing *pricing,
-                       qdri_step_work *work, phase *p)
+static qdr_status make_phase(const qdri_lists *lists, qdri_list_kind kind, double n_layers, const qdri_pricing *pricing,
+                             qdri_step_work *work, phase *p)
 {
-    const qdri_template_list *list = &template->lists[kind];
+    const qdri_list *list = &lists->of[kind];
     const int backward = kind != QDRI_LIST_FORWARD;
     simulated sim;
     memset(p, 0, sizeof *p);
-    simulate_list(template, kind, pricing, work, &sim);
+    qdri_list_price(lists, pricing, kind);
+    QDR_TRY(simulate_list(list, pricing, work, &sim));
     p->layer_secs = growth(list, &sim, QDRI_STREAM_OF_COMPUTE, backward);
-    add_up_roles(template, list, work->roles, p);
+    add_up_tasks(lists, list, p);
     set_ends(list, &sim, backward, p);
     /* A stream that falls behind ends last if there are enough layers. Only sums of gradients can do so: for everything
      * else the processor waits, and what is gathered ahead of the first layers, for which it has not waited yet, says
      * nothing about later layers. */
-    const double by_processor = sim.times.end_secs + (n_layers - QDRI_TEMPLATE_LAYERS) * p->layer_secs;
+    const double by_processor = sim.times.end_secs + (n_layers - QDRI_FEW_LAYERS) * p->layer_secs;
     static const qdr_channel sums[] = {QDR_CHANNEL_Z_REDUCE, QDR_CHANNEL_D_REDUCE};
     for (int i = 0; i < 2; i++) {
         const int s = QDRI_STREAM_OF_CHANNEL(sums[i]);
         const double more = growth(list, &sim, s, backward);
-        const double late = sim.times.stream_end[s] + (n_layers - QDRI_TEMPLATE_LAYERS) * more - by_processor;
+        const double late = sim.times.stream_end[s] + (n_layers - QDRI_FEW_LAYERS) * more - by_processor;
         if (more > p->layer_secs && late > 0)
             p->layer_secs = fmax(p->layer_secs, (by_processor + late - p->first_secs - p->last_secs) / n_layers);
     }
     add_waiting(&sim, p->layer_secs, p->time[OF_LAYER]);
     add_waiting(&sim, p->first_secs, p->time[OF_FIRST]);
     add_waiting(&sim, p->last_secs, p->time[OF_LAST]);
+    return QDR_OK;
 }
 
 /* ---- a stage ---- */
@@ -207,60 +222,40 @@ typedef struct phases {
 } phases;
 
 /* Recomputation: the forward pass of the layers again, or of their attention. */
-static void add_recompute(const qdri_template *template, const qdri_pricing *pricing, const qdri_step_work *work,
-                          const phase *forward, phase *backward)
+static void add_recompute(const qdri_lists *lists, const qdri_pricing *pricing, const phase *forward, phase *backward)
 {
+    const qdri_list *list = &lists->of[QDRI_LIST_FORWARD];
     double secs = 0;
     if (pricing->plan->recompute == QDR_RECOMPUTE_FULL) {
         secs = forward->layer_secs;
         backward->host_secs[OF_LAYER] += forward->host_secs[OF_LAYER];
         for (int axis = 0; axis < QDR_N_AXES; axis++) backward->busy[OF_LAYER][axis] += forward->busy[OF_LAYER][axis];
     } else if (pricing->plan->recompute == QDR_RECOMPUTE_ATTENTION) {
-        for (int r = 0; r < template->n_roles; r++) {
-            const qdri_role *role = &template->roles[r];
-            if (role->kind != QDRI_TASK_FORWARD || role->node_kind != QDRI_NODE_ATTENTION) continue;
-            secs += work->roles[r].secs;
-            backward->host_secs[OF_LAYER] += work->roles[r].host_secs;
+        for (int i = 0; i < list->schedule.n_tasks; i++) {
+            const qdri_task *task = &list->schedule.tasks[i];
+            if (qdri_lists_layer(lists, task) != 1 || qdri_task_term(lists, task) != QDR_TIME_ATTENTION) continue;
+            secs += list->prices[i].secs;
+            backward->host_secs[OF_LAYER] += list->prices[i].host_secs;
         }
     }
     backward->layer_secs += secs;
     backward->time[OF_LAYER][QDR_TIME_RECOMPUTE] += secs;
 }
 
-double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes)
+static qdr_status make_phases(const qdri_lists *lists, double n_layers, const qdri_pricing *pricing,
+                              qdri_step_work *work, phases *all)
 {
-    const double cells = (double)plan->z * plan->d;
-    return ceil(ceil((double)plan->batch / cells) / sizes->sequences);
-}
-
-static void price_roles(const qdri_template *template, const qdri_pricing *pricing, qdri_step_work *work)
-{
-    for (int r = 0; r < template->n_roles; r++) work->roles[r] = qdri_role_price_of(pricing, &template->roles[r]);
-}
-
-qdri_list_kind qdri_before_list(const qdri_pricing *pricing)
-{
-    return pricing->d_parts > 1 ? QDRI_LIST_BACKWARD_LAST : QDRI_LIST_BACKWARD_BEFORE;
-}
-
-static void make_phases(const qdri_template *template, double n_layers, const qdri_pricing *pricing,
-                        qdri_step_work *work, phases *all)
-{
-    price_roles(template, pricing, work);
-    all->n_micro = qdri_micro_batches(pricing->plan, &pricing->sizes);
-    make_phase(template, QDRI_LIST_FORWARD, n_layers, pricing, work, &all->forward);
-    make_phase(template, all->n_micro > 1 ? QDRI_LIST_BACKWARD_LAST : QDRI_LIST_BACKWARD_ONLY, n_layers, pricing, work,
-               &all->last);
-    add_recompute(template, pricing, work, &all->forward, &all->last);
+    all->n_micro = lists->n_micro;
+    QDR_TRY(make_phase(lists, QDRI_LIST_FORWARD, n_layers, pricing, work, &all->forward));
+    QDR_TRY(make_phase(lists, qdri_last_list(lists), n_layers, pricing, work, &all->last));
+    add_recompute(lists, pricing, &all->forward, &all->last);
     all->before = all->last;
-    if (all->n_micro == 1) return;
-    if (pricing->d_parts > 1) {
-        qdri_pricing before = *pricing;
-        qdri_pricing_before_last(&before);
-        price_roles(template, &before, work);
-    }
-    make_phase(template, qdri_before_list(pricing), n_layers, pricing, work, &all->before);
-    add_recompute(template, pricing, work, &all->forward, &all->before);
+    if (all->n_micro <= 1) return QDR_OK;
+    qdri_pricing before = *pricing;
+    if (pricing->d_parts > 1) qdri_pricing_before_last(&before);
+    QDR_TRY(make_phase(lists, qdri_before_list(pricing), n_layers, &before, work, &all->before));
+    add_recompute(lists, pricing, &all->forward, &all->before);
+    return QDR_OK;
 }
 
 /* One forward and one backward pass of a stage. */
@@ -392,17 +387,13 @@ static void add_optimizer(const qdri_pricing *pricing, double n_layers, amount *
     step->busy[QDR_D] += secs;
 }
 
-qdr_status qdri_step_time(const qdri_template *template, const qdri_pricing *pricing, const qdri_stages *stages,
+qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pricing *pricing, const qdri_stages *stages,
                           qdri_step_work *work, qdr_plan_result *result)
 {
     const qdr_machine_software *software = &pricing->machine->software;
     amount step = {.secs = 0};
     phases all;
-    int most = 0;
-    for (int i = 0; i < QDRI_N_LIST_KINDS; i++)
-        most = template->lists[i].sim.n_tasks > most ? template->lists[i].sim.n_tasks : most;
-    QDR_TRY(work_reserve(work, most));
-    make_phases(template, stages->first, pricing, work, &all);
+    QDR_TRY(make_phases(lists, stages->first, pricing, work, &all));
     if (stages->n > 1) {
         run_pipeline(&all, pricing, stages, result->memory_bytes, &step);
     } else {

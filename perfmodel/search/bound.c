@@ -9,60 +9,51 @@
 #include "core/order.h"
 #include "price/step.h"
 
-/* The number of times a role occurs in a list. */
-static double times_of(const qdri_bounds *b, const qdri_template_list *list, int role)
+/* How often a task of the lists, which have one layer, occurs. */
+static double times_of(const qdri_bounds *b, const qdri_task *task)
 {
-    return b->n_layers * list->n_in_layer[role] + list->n_in_first[role] + list->n_in_last[role];
+    return qdri_lists_layer(b->lists, task) >= 0 ? b->n_layers : 1;
 }
 
 /* Whether only gradients of parameters need it: nothing in the same list waits for it except the end. */
-static int is_off_chain(const qdri_role *role)
+static int is_off_chain(const qdri_task *task)
 {
-    switch (role->kind) {
-    case QDRI_TASK_PRODUCT: return role->trans_a;
+    switch (task->kind) {
+    case QDRI_TASK_PRODUCT: return task->trans_a;
     case QDRI_TASK_COLUMN_SUM:
     case QDRI_TASK_EMBED_SUM:
     case QDRI_TASK_POSITION_SUM: return 1;
-    case QDRI_TASK_ADD: return role->is_gradient;
+    case QDRI_TASK_ADD: return task->overlap_class == QDRI_CLASS_GRADIENTS;
     default: return 0;
     }
 }
 
-static void add_processor(qdri_bounds *b, const qdri_role_price *roles)
+static void add_processor(qdri_bounds *b, qdri_list_kind kind)
 {
-    const qdri_template *t = b->template;
-    for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++)
-        for (int r = 0; r < t->n_roles; r++) {
-            if (!t->roles[r].on_processor) continue;
-            const double secs = times_of(b, &t->lists[kind], r) * roles[r].secs;
-            b->sums[kind].processor += secs;
-            if (!is_off_chain(&t->roles[r])) b->sums[kind].chain += secs;
-        }
-    const qdri_template_list *forward = &t->lists[QDRI_LIST_FORWARD];
-    for (int r = 0; r < t->n_roles; r++) {
-        if (!t->roles[r].on_processor) continue;
-        const double secs = b->n_layers * forward->n_in_layer[r] * roles[r].secs;
+    const qdri_schedule *list = &b->lists->of[kind].schedule;
+    for (int i = 0; i < list->n_tasks; i++) {
+        const qdri_task *task = &list->tasks[i];
+        if (task->stream != QDRI_STREAM_OF_COMPUTE || task->kind == QDRI_TASK_COLLECTIVE) continue;
+        const double secs = times_of(b, task) * qdri_task_price_of(&b->pricing, &b->lists->net, task).secs;
+        b->sums[kind].processor += secs;
+        if (!is_off_chain(task)) b->sums[kind].chain += secs;
+        if (kind != QDRI_LIST_FORWARD || qdri_lists_layer(b->lists, task) < 0) continue;
         b->forward_layers_secs += secs;
-        if (t->roles[r].node_kind == QDRI_NODE_ATTENTION && t->roles[r].kind == QDRI_TASK_FORWARD)
-            b->attention_secs += secs;
+        if (qdri_task_term(b->lists, task) == QDR_TIME_ATTENTION) b->attention_secs += secs;
     }
 }
 
-void qdri_bounds_make(const qdri_template *template, const qdri_pricing *pricing, double n_layers, qdri_bounds *b)
+void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, double n_layers, qdri_bounds *b)
 {
-    qdri_role_price roles[QDRI_MAX_ROLES];
     memset(b, 0, sizeof *b);
-    b->template = template;
+    b->lists = lists;
     b->pricing = *pricing;
     b->n_layers = n_layers;
-    b->n_micro = qdri_micro_batches(pricing->plan, &pricing->sizes);
     b->optimizer_secs = qdri_optimizer_secs(pricing, n_layers);
     /* The sums inside operations use links; with groups of one rank they are left out. */
     for (int axis = 0; axis < QDR_N_AXES; axis++) b->pricing.ways[axis] = (qdri_ways){.n_ranks = 1};
     b->pricing.d_near = b->pricing.d_far = (qdri_ways){.n_ranks = 1};
-    for (int r = 0; r < template->n_roles; r++)
-        if (template->roles[r].on_processor) roles[r] = qdri_role_price_of(&b->pricing, &template->roles[r]);
-    add_processor(b, roles);
+    for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) add_processor(b, (qdri_list_kind)kind);
 }
 
 /* ---- transfers ---- */
@@ -70,24 +61,23 @@ void qdri_bounds_make(const qdri_template *template, const qdri_pricing *pricing
 static void sum_axis(qdri_bounds *b, qdr_axis axis, int stride, qdri_axis_sums *sums)
 {
     const qdr_plan *plan = b->pricing.plan;
-    const qdri_template *t = b->template;
     const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
     const qdri_group group = qdri_group_make(b->pricing.machine, size[axis], stride,
                                              plan->x * plan->y * plan->z * plan->d);
     b->pricing.ways[axis] = qdri_ways_make(b->pricing.machine, &group);
     memset(sums, 0, QDRI_N_LIST_KINDS * sizeof *sums);
-    for (int r = 0; r < t->n_roles; r++) {
-        const qdri_role *role = &t->roles[r];
-        if (role->kind != QDRI_TASK_COLLECTIVE || qdr_channel_axis(role->channel) != axis) continue;
-        const double secs = qdri_role_price_of(&b->pricing, role).secs;
-        for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) {
-            const double all = times_of(b, &t->lists[kind], r) * secs;
-            if (role->overlap_class == QDRI_CLASS_ROWS)
-                sums[kind].rows += all;
-            else if (role->overlap_class == QDRI_CLASS_WEIGHTS)
-                sums[kind].weights += all;
+    for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) {
+        const qdri_schedule *list = &b->lists->of[kind].schedule;
+        for (int i = 0; i < list->n_tasks; i++) {
+            const qdri_task *task = &list->tasks[i];
+            if (task->kind != QDRI_TASK_COLLECTIVE || qdr_channel_axis(task->channel) != axis) continue;
+            const double secs = times_of(b, task) * qdri_task_price_of(&b->pricing, &b->lists->net, task).secs;
+            if (task->overlap_class == QDRI_CLASS_GRADIENTS)
+                sums[kind].gradients += secs;
+            else if (task->overlap_class == QDRI_CLASS_WEIGHTS)
+                sums[kind].weights += secs;
             else
-                sums[kind].gradients += all;
+                sums[kind].rows += secs;
         }
     }
     b->pricing.ways[axis] = (qdri_ways){.n_ranks = 1};
@@ -143,7 +133,7 @@ static double recompute_secs(const qdri_bounds *b, qdr_recompute recompute)
 
 static double list_secs(const qdri_bounds *b, const order_sums *all, qdri_list_kind kind)
 {
-    const int has_chain = !b->template->structure.parallel;
+    const int has_chain = !b->lists->branches;
     const double chain = has_chain ? b->sums[kind].chain + all->rows[kind] : 0;
     return fmax(fmax(b->sums[kind].processor, chain), all->stream[kind]);
 }
@@ -153,11 +143,11 @@ void qdri_bound_secs(qdri_bounds *b, const char *order, double secs[QDRI_N_RECOM
     const order_sums all = sum_order(b, order);
     const double forward = list_secs(b, &all, QDRI_LIST_FORWARD);
     double rest = b->optimizer_secs;
-    if (b->n_micro <= 1)
+    if (b->lists->n_micro <= 1)
         rest += list_secs(b, &all, QDRI_LIST_BACKWARD_ONLY);
     else
-        rest += (b->n_micro - 1) * list_secs(b, &all, QDRI_LIST_BACKWARD_BEFORE) +
+        rest += (b->lists->n_micro - 1) * list_secs(b, &all, QDRI_LIST_BACKWARD_BEFORE) +
                 list_secs(b, &all, QDRI_LIST_BACKWARD_LAST);
     for (int r = 0; r < QDRI_N_RECOMPUTES; r++)
-        secs[r] = b->n_micro * (forward + recompute_secs(b, (qdr_recompute)r)) + rest;
+        secs[r] = b->lists->n_micro * (forward + recompute_secs(b, (qdr_recompute)r)) + rest;
 }

@@ -5,7 +5,7 @@
 #ifndef QDRI_PERFMODEL_SEARCH_BOUND_H
 #define QDRI_PERFMODEL_SEARCH_BOUND_H
 
-#include "price/price.h"
+#include "price/step.h"
 
 /* Times of one list, in seconds. */
 typedef struct qdri_bound_sums {
@@ -20,9 +20,9 @@ typedef struct qdri_axis_sums {
 /* All bounds for one grid, layout and micro-batch: the processor's part once, that of transfers once for each position
  * that an axis can have in an order. */
 typedef struct qdri_bounds {
-    const qdri_template *template;
+    const qdri_lists *lists; /* of one layer */
     qdri_pricing pricing; /* its ways and order are not used */
-    double n_layers, n_micro;
+    double n_layers;
     qdri_bound_sums sums[QDRI_N_LIST_KINDS];
     double forward_layers_secs, attention_secs; /* processor time that recomputation repeats */
     qdri_axis_sums axis[QDR_N_AXES][16][QDRI_N_LIST_KINDS]; /* by the set of faster axes */
@@ -30,7 +30,7 @@ typedef struct qdri_bounds {
     double optimizer_secs;
 } qdri_bounds;
 
-void qdri_bounds_make(const qdri_template *template, const qdri_pricing *pricing, double n_layers, qdri_bounds *bounds);
+void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, double n_layers, qdri_bounds *bounds);
 enum { QDRI_N_RECOMPUTES = 3 };
 /* The bound for each kind of recomputation. */
 void qdri_bound_secs(qdri_bounds *bounds, const char *order, double secs[QDRI_N_RECOMPUTES]);

@@ -150,12 +150,11 @@ static void bound_orders(search *s, qdri_bounds *bounds, int fitting, const int 
  * plan. */
 static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing, qdri_bounds *bounds)
 {
-    const qdri_template *template = NULL;
     const double n_layers = (double)model->network.layers;
     QDR_TRY(qdri_plan_check(model, plan));
-    QDR_TRY(qdri_model_template(model, plan, &template));
+    QDR_TRY(qdri_lists_make(&model->network, plan, 1, n_layers, &model->one_layer));
     qdri_pricing_make(&model->machine, &model->network, plan, n_layers, pricing);
-    qdri_bounds_make(template, pricing, n_layers, bounds);
+    qdri_bounds_make(&model->one_layer, pricing, n_layers, bounds);
     return QDR_OK;
 }
 

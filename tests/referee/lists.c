@@ -1,68 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists from a template. */
+/* The lists of a plan, of a few layers. */
 #include "lists.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/size.h"
-#include "price/price.h"
+#include "price/lists.h"
 
-static double vector_bytes(const qdri_pricing *p, const qdri_role *role, int n_ranks)
+static referee_task task_of(const qdr_plan *plan, const qdri_task *task, const qdri_task_price *price)
 {
-    const double parts = role->per_member ? n_ranks : 1;
-    return p->sizes.of[role->m] * p->sizes.of[role->n] * parts *
-           (role->is_gradient ? p->sizes.gradient_bytes : p->sizes.elem_bytes);
-}
-
-static referee_task task_of(const qdri_pricing *p, const qdri_task *task, const qdri_role *role)
-{
-    const qdr_plan *plan = p->plan;
     const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
     referee_task out = {.stream = task->stream, .n_waits = task->n_waits, .axis = -1};
     for (int i = 0; i < task->n_waits; i++) out.waits[i] = task->waits[i];
-    if (role->kind != QDRI_TASK_COLLECTIVE) {
-        out.secs = qdri_role_price_of(p, role).secs;
+    if (task->kind != QDRI_TASK_COLLECTIVE) {
+        out.secs = price->secs;
         return out;
     }
-    out.axis = (int)qdr_channel_axis(role->channel);
-    out.n_turns = role->coll == QDR_ALL_REDUCE ? 2 : 1;
-    out.bytes = vector_bytes(p, role, size[out.axis]);
+    out.axis = (int)qdr_channel_axis(task->channel);
+    out.n_turns = task->coll == QDR_ALL_REDUCE ? 2 : 1;
+    out.bytes = (double)task->count * (qdri_task_counts_part(task) ? size[out.axis] : 1) *
+                (double)qdr_dtype_bytes(task->dtype);
     return out;
 }
 
-static qdr_status make_list(const qdri_template *made, int kind, const qdri_pricing *p, referee_list *out)
+static qdr_status make_list(const qdri_list *list, const qdr_plan *plan, referee_list *out)
 {
-    const qdri_template_list *list = &made->lists[kind];
     const qdri_sim_slowdown none = {0, 0};
     qdri_price *prices = NULL;
+    int *next = NULL;
+    qdri_sim_list order;
     qdri_sim_times times;
-    out->n_tasks = list->sim.n_tasks;
+    out->n_tasks = list->schedule.n_tasks;
     QDR_TRY(QDRI_NEW(out->n_tasks, "a list", &out->tasks));
-    QDR_TRY(QDRI_NEW(out->n_tasks, "prices", &prices));
-    for (int i = 0; i < out->n_tasks; i++) {
-        const qdri_role *role = &made->roles[list->role[i]];
-        out->tasks[i] = task_of(p, &list->sim.tasks[i], role);
-        prices[i] = qdri_role_price_of(p, role).price;
+    qdr_status status = QDRI_NEW(out->n_tasks, "prices", &prices);
+    if (status == QDR_OK) status = QDRI_NEW(out->n_tasks, "prices", &next);
+    for (int i = 0; i < out->n_tasks && status == QDR_OK; i++) {
+        out->tasks[i] = task_of(plan, &list->schedule.tasks[i], &list->prices[i]);
+        prices[i] = list->prices[i].price;
     }
-    qdri_simulate(&list->sim, prices, &none, &times, NULL);
-    out->model_secs = times.end_secs;
+    if (status == QDR_OK) {
+        qdri_sim_list_make(&list->schedule, next, &order);
+        qdri_simulate(&order, prices, &none, &times, NULL);
+        out->model_secs = times.end_secs;
+    }
     free(prices);
-    return QDR_OK;
+    free(next);
+    return status;
+}
+
+/* One list of a step: with one micro-batch, or with two of the same size. */
+static qdr_status make_kind(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
+                            qdri_list_kind kind, referee_list *out)
+{
+    qdr_plan step = *plan;
+    qdri_lists made;
+    qdri_pricing pricing;
+    memset(&made, 0, sizeof made);
+    if (kind == QDRI_LIST_BACKWARD_BEFORE || kind == QDRI_LIST_BACKWARD_LAST) {
+        step.micro_batch = plan->batch / plan->z / plan->d;
+        step.batch = 2 * plan->batch;
+    }
+    qdri_pricing_make(machine, network, &step, QDRI_FEW_LAYERS, &pricing);
+    qdr_status status = qdri_lists_make(network, &step, QDRI_FEW_LAYERS, QDRI_FEW_LAYERS, &made);
+    if (status == QDR_OK) {
+        qdri_list_price(&made, &pricing, kind);
+        status = make_list(&made.of[kind], &step, out);
+    }
+    qdri_lists_free(&made);
+    return status;
 }
 
 qdr_status referee_lists_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
                               referee_list lists[REFEREE_LISTS])
 {
-    const qdri_structure structure = qdri_structure_of(network, plan);
-    qdri_template *made = NULL;
-    qdri_pricing pricing;
-    qdr_status status = qdri_template_make(&structure, &made);
+    qdr_status status = QDR_OK;
     for (int kind = 0; kind < REFEREE_LISTS; kind++) lists[kind] = (referee_list){.tasks = NULL};
-    if (status != QDR_OK) return status;
-    qdri_pricing_make(machine, network, plan, QDRI_TEMPLATE_LAYERS, &pricing);
     for (int kind = 0; kind < REFEREE_LISTS && status == QDR_OK; kind++)
-        status = make_list(made, kind, &pricing, &lists[kind]);
-    qdri_template_free(made);
+        status = make_kind(machine, network, plan, (qdri_list_kind)kind, &lists[kind]);
     if (status != QDR_OK) referee_lists_free(lists);
     return status;
 }

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The price of a net's own tasks equals that of the roles in the template for the same network, task by task; and what
- * is sent costs its bytes over the rate of the link, in however many panels. */
+/* What is sent costs its bytes over the rate of the link, in however many panels. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "price/price.h"
+#include "network/describe.h"
 #include "qdr_test.h"
 #include "schedule/net_price.h"
 
-enum { CONTEXT = 64 };
+enum { CONTEXT = 64, N_LAYERS = 3 };
 
 static qdr_network network_of(int tied, int few_keys)
 {
     return (qdr_network){.version = QDR_OPTS_INIT,
                          .name = "three layers",
-                         .layers = QDRI_TEMPLATE_LAYERS,
+                         .layers = N_LAYERS,
                          .hidden = 768,
                          .heads = 12,
                          .kv_heads = few_keys ? 1 : 12,
@@ -42,80 +41,15 @@ static qdr_machine machine_of(const char *name)
 
 static void describe(const qdr_network *network, const qdr_plan *plan, qdri_net *net, qdri_net_lists *lists)
 {
-    int layer_of[QDRI_NODES_OF(QDRI_TEMPLATE_LAYERS)];
+    int layer_of[QDRI_NODES_OF(N_LAYERS)];
     const qdri_place place = {.size = {plan->x, plan->y, plan->z, plan->d}};
     const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
                                  .n_rows = plan->batch * CONTEXT,
                                  .row_unit = CONTEXT,
                                  .dtype = plan->dtype,
                                  .panels = 1};
-    assert_int_equal(qdri_describe(net, network, &place, &opts, CONTEXT, plan->layout, QDRI_TEMPLATE_LAYERS, layer_of),
-                     QDR_OK);
+    assert_int_equal(qdri_describe(net, network, &place, &opts, CONTEXT, plan->layout, N_LAYERS, layer_of), QDR_OK);
     assert_int_equal(qdri_net_build(net, lists), QDR_OK);
-}
-
-static void compare_list(const qdri_net *net, const qdri_schedule *schedule, const qdri_template *made,
-                         qdri_list_kind kind, const qdri_pricing *pricing)
-{
-    const qdri_template_list *list = &made->lists[kind];
-    const qdri_sim_slowdown slowdown = {pricing->machine->processor_slowdown, pricing->machine->transfer_slowdown};
-    const int n = schedule->n_tasks;
-    double *secs = calloc((size_t)n, sizeof *secs), end_secs;
-    qdri_price *prices = calloc((size_t)n, sizeof *prices);
-    qdri_sim_times times;
-    assert_int_equal(list->sim.n_tasks, n);
-    assert_int_equal(qdri_net_price(net, pricing->plan->order, pricing->machine, schedule, secs, &end_secs), QDR_OK);
-    for (int i = 0; i < n; i++) {
-        const qdri_role_price role = qdri_role_price_of(pricing, &made->roles[list->role[i]]);
-        prices[i] = role.price;
-        if (fabs(secs[i] - role.secs) > 1e-9 * role.secs)
-            fail_msg("%s of %s: %.17g s, as a role %.17g s", qdri_task_name(&schedule->tasks[i]),
-                     schedule->tasks[i].name, secs[i], role.secs);
-    }
-    qdri_simulate(&list->sim, prices, &slowdown, &times, NULL);
-    assert_true(fabs(times.end_secs - end_secs) <= 1e-9 * end_secs);
-    free(secs);
-    free(prices);
-}
-
-static void compare(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan)
-{
-    const qdri_structure structure = qdri_structure_of(network, plan);
-    qdri_template *made = NULL;
-    qdri_pricing pricing;
-    qdri_net net = {0};
-    qdri_net_lists lists = {.single = {0}};
-    assert_int_equal(qdri_template_make(&structure, &made), QDR_OK);
-    qdri_pricing_make(machine, network, plan, QDRI_TEMPLATE_LAYERS, &pricing);
-    describe(network, plan, &net, &lists);
-    compare_list(&net, &lists.forward, made, QDRI_LIST_FORWARD, &pricing);
-    compare_list(&net, &lists.backward[0], made, QDRI_LIST_BACKWARD_ONLY, &pricing);
-    qdri_net_lists_free(&lists);
-    qdri_net_free(&net);
-    qdri_template_free(made);
-}
-
-static void tasks_cost_what_roles_cost(void **state)
-{
-    static const int grids[][4] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1},
-                                   {1, 1, 1, 2}, {2, 3, 2, 2}, {4, 2, 1, 2}, {2, 4, 4, 1}};
-    static const char *const names[] = {"dgx-a100", "laptop"};
-    (void)state;
-    for (int i = 0; i < 8 * 2 * 2 * 2; i++) {
-        const int *grid = grids[i / 8];
-        const qdr_machine machine = machine_of(names[i % 2]);
-        const qdr_network network = network_of(i / 2 % 2, i / 4 % 2);
-        const qdr_plan plan = {.version = QDR_OPTS_INIT,
-                               .x = grid[0],
-                               .y = grid[1],
-                               .z = grid[2],
-                               .d = grid[3],
-                               .order = "yzxd",
-                               .layout = i / 4 % 2 ? QDR_SCATTERED : QDR_REPLICATED,
-                               .dtype = QDR_F32,
-                               .batch = (int64_t)12 * grid[2] * grid[3]};
-        compare(&machine, &network, &plan);
-    }
 }
 
 /* ---- panels ---- */
@@ -205,7 +139,6 @@ static void refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tasks_cost_what_roles_cost),
-                                       cmocka_unit_test(panels_cost_their_bytes), cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(panels_cost_their_bytes), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

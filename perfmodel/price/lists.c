@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Building and pricing the lists of a plan. */
+#include "price/lists.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+
+int qdri_lists_layer(const qdri_lists *lists, const qdri_task *task)
+{
+    /* The sums of all small gradients belong to no node; they end a backward list, as the embedding does. */
+    return task->node < 0 ? QDRI_LAYER_FIRST : lists->layer_of[task->node];
+}
+
+double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes)
+{
+    const double cells = (double)plan->z * plan->d;
+    return ceil(ceil((double)plan->batch / cells) / sizes->sequences);
+}
+
+qdri_list_kind qdri_before_list(const qdri_pricing *pricing)
+{
+    return pricing->d_parts > 1 ? QDRI_LIST_BACKWARD_LAST : QDRI_LIST_BACKWARD_BEFORE;
+}
+
+static qdr_status describe(const qdr_network *network, const qdr_plan *plan, qdri_lists *lists)
+{
+    qdri_sizes sizes;
+    qdri_sizes_make(network, plan, lists->n_layers, &sizes);
+    lists->n_micro = qdri_micro_batches(plan, &sizes);
+    lists->branches = network->parallel_residual;
+    const int64_t context = (int64_t)sizes.context;
+    const qdri_place place = {.size = {plan->x, plan->y, plan->z, plan->d}};
+    const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
+                                 .n_rows = (int64_t)sizes.sequences * context * plan->z * plan->d,
+                                 .row_unit = context,
+                                 .dtype = plan->dtype,
+                                 .overlap = plan->overlap,
+                                 .panels = 1};
+    QDR_TRY(
+        qdri_describe(&lists->net, network, &place, &opts, context, plan->layout, lists->n_layers, lists->layer_of));
+    return qdri_net_place(&lists->net);
+}
+
+static void note_last(const qdri_lists *lists, qdri_list *list)
+{
+    memset(list->last_of_layer, -1, sizeof list->last_of_layer);
+    list->last_of_first = list->last_of_last = -1;
+    for (int i = 0; i < list->schedule.n_tasks; i++) {
+        const qdri_task *task = &list->schedule.tasks[i];
+        const int layer = qdri_lists_layer(lists, task), computes = task->stream == QDRI_STREAM_OF_COMPUTE;
+        if (layer >= 0)
+            list->last_of_layer[layer][task->stream] = i;
+        else if (computes && layer == QDRI_LAYER_FIRST)
+            list->last_of_first = i;
+        else if (computes)
+            list->last_of_last = i;
+    }
+}
+
+/* Elements of small parameters in one layer: of those that are also summed over x (class 1) or y (2), or of all (0). */
+static int64_t small_of_layer(const qdri_lists *lists, int class)
+{
+    int64_t n_elems = 0;
+    for (int i = 0; i < lists->net.n_parameters; i++) {
+        const qdri_parameter *p = &lists->net.parameters[i];
+        const int counts = !p->flat_over_z && (class == 0 || p->extra_sum == class);
+        if (counts && lists->layer_of[p->node] == 0) n_elems += p->n_elems;
+    }
+    return n_elems;
+}
+
+/* Small gradients of all layers are summed together, at the end. */
+static void deepen_small_sums(const qdri_lists *lists, double n_stage_layers, qdri_list *list)
+{
+    for (int i = 0; i < list->schedule.n_tasks; i++) {
+        qdri_task *task = &list->schedule.tasks[i];
+        const qdr_axis axis = qdr_channel_axis(task->channel);
+        if (task->node >= 0) continue;
+        const int64_t each = small_of_layer(lists, axis == QDR_X || axis == QDR_Y ? 1 + (int)axis : 0);
+        task->count += (int64_t)((n_stage_layers - lists->n_layers) * (double)each);
+    }
+}
+
+static qdr_status build(qdri_lists *lists, qdri_list_kind kind, double n_stage_layers)
+{
+    static const qdri_gradient_mode modes[] = {[QDRI_LIST_BACKWARD_ONLY] = QDRI_GRADIENT_OVERWRITE,
+                                               [QDRI_LIST_BACKWARD_BEFORE] = QDRI_GRADIENT_ADD_TO_PARTIAL,
+                                               [QDRI_LIST_BACKWARD_LAST] = QDRI_GRADIENT_ADD_TO_PARTIAL};
+    qdri_list *list = &lists->of[kind];
+    QDR_TRY(kind == QDRI_LIST_FORWARD
+                ? qdri_net_forward(&lists->net, &list->schedule)
+                : qdri_net_backward(&lists->net, modes[kind], kind == QDRI_LIST_BACKWARD_BEFORE, &list->schedule));
+    deepen_small_sums(lists, n_stage_layers, list);
+    note_last(lists, list);
+    if (list->capacity >= list->schedule.n_tasks) return QDR_OK;
+    free(list->prices);
+    list->prices = NULL;
+    list->capacity = 0;
+    QDR_TRY(QDRI_NEW(list->schedule.n_tasks, "prices of tasks", &list->prices));
+    list->capacity = list->schedule.n_tasks;
+    return QDR_OK;
+}
+
+qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int n_layers, double n_stage_layers,
+                           qdri_lists *lists)
+{
+    lists->n_layers = n_layers;
+    for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) lists->of[kind].schedule.n_tasks = 0;
+    QDR_TRY(describe(network, plan, lists));
+    QDR_TRY(build(lists, QDRI_LIST_FORWARD, n_stage_layers));
+    if (lists->n_micro <= 1) return build(lists, QDRI_LIST_BACKWARD_ONLY, n_stage_layers);
+    QDR_TRY(build(lists, QDRI_LIST_BACKWARD_BEFORE, n_stage_layers));
+    return build(lists, QDRI_LIST_BACKWARD_LAST, n_stage_layers);
+}
+
+void qdri_lists_free(qdri_lists *lists)
+{
+    for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) {
+        qdri_schedule_free(&lists->of[kind].schedule);
+        free(lists->of[kind].prices);
+    }
+    qdri_net_free(&lists->net);
+    *lists = (qdri_lists){.n_layers = 0};
+}
+
+void qdri_list_price(const qdri_lists *lists, const qdri_pricing *pricing, qdri_list_kind kind)
+{
+    const qdri_list *list = &lists->of[kind];
+    for (int i = 0; i < list->schedule.n_tasks; i++)
+        list->prices[i] = qdri_task_price_of(pricing, &lists->net, &list->schedule.tasks[i]);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The task lists of a plan, with the price of each task: built by the builders that the runtime uses, for the rank that
+ * has most, with all extents as in the run. Only the number of layers is smaller: the layers of a transformer are
+ * alike, so a few of them stand for all. */
+#ifndef QDRI_PERFMODEL_PRICE_LISTS_H
+#define QDRI_PERFMODEL_PRICE_LISTS_H
+
+#include "network/describe.h"
+#include "price/price.h"
+
+/* The lists of which a step consists: one forward and one backward for each micro-batch. */
+typedef enum qdri_list_kind {
+    QDRI_LIST_FORWARD,
+    QDRI_LIST_BACKWARD_ONLY, /* of a step with a single micro-batch */
+    QDRI_LIST_BACKWARD_BEFORE, /* adds to the gradients, without sums over d */
+    QDRI_LIST_BACKWARD_LAST, /* adds, and sums over all ranks */
+    QDRI_N_LIST_KINDS
+} qdri_list_kind;
+
+/* In few layers, the times of a layer settle: the middle ones are like those of many. */
+enum { QDRI_FEW_LAYERS = 4 };
+
+typedef struct qdri_list {
+    qdri_schedule schedule;
+    qdri_task_price *prices; /* of its tasks; not set by qdri_lists_make() */
+    int capacity;
+    int last_of_layer[QDRI_FEW_LAYERS][QDRI_N_STREAMS]; /* the last task of each layer on each stream; -1: none */
+    int last_of_first, last_of_last; /* on the compute stream, of embedding and head; -1: none */
+} qdri_list;
+
+/* Zeroed, or the lists of another plan, whose memory is reused. */
+typedef struct qdri_lists {
+    qdri_net net;
+    int n_layers; /* in the lists */
+    int layer_of[QDRI_NODES_OF(QDRI_FEW_LAYERS)]; /* by node */
+    double n_micro; /* forward passes of a step in each cell */
+    int branches; /* the halves of a layer do not wait for each other */
+    qdri_list of[QDRI_N_LIST_KINDS]; /* BACKWARD_ONLY, or else BEFORE and LAST; the others are empty */
+} qdri_lists;
+
+/* Builds the lists with n_layers, at most QDRI_FEW_LAYERS; the sums of small gradients are those of n_stage_layers. */
+QDR_NODISCARD qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int n_layers,
+                                         double n_stage_layers, qdri_lists *lists);
+void qdri_lists_free(qdri_lists *lists);
+
+/* The part of the network to which a task belongs: the number of a layer, QDRI_LAYER_FIRST or QDRI_LAYER_LAST. */
+int qdri_lists_layer(const qdri_lists *lists, const qdri_task *task);
+/* The backward list of the last micro-batch, and that of the others. */
+static inline qdri_list_kind qdri_last_list(const qdri_lists *lists)
+{
+    return lists->n_micro > 1 ? QDRI_LIST_BACKWARD_LAST : QDRI_LIST_BACKWARD_ONLY;
+}
+qdri_list_kind qdri_before_list(const qdri_pricing *pricing);
+/* Number of forward passes of a step in each cell. */
+double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes);
+/* Sets the prices of a list. */
+void qdri_list_price(const qdri_lists *lists, const qdri_pricing *pricing, qdri_list_kind kind);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lists of a plan: every network and grid has them, their extents are those of the closed forms, and few layers
+ * represent many. */
+#include "price/lists.h"
+
+#include <math.h>
+
+#include "quadrille/perf.h"
+#include "random_model.h"
+#include "schedule/net_price.h"
+
+/* ---- every network has lists ---- */
+
+static void check_lists(const qdri_lists *lists, const qdr_plan *plan)
+{
+    const int is_one = lists->n_micro <= 1;
+    assert_true(is_one == (plan->micro_batch == 0 || plan->micro_batch * plan->z * plan->d >= plan->batch));
+    for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) {
+        const qdri_list *list = &lists->of[kind];
+        const int is_used = kind == QDRI_LIST_FORWARD || (kind == QDRI_LIST_BACKWARD_ONLY) == is_one;
+        if (!is_used) {
+            assert_int_equal(list->schedule.n_tasks, 0);
+            continue;
+        }
+        assert_true(list->schedule.n_tasks > 10);
+        for (int layer = 0; layer < QDRI_FEW_LAYERS; layer++)
+            assert_true(list->last_of_layer[layer][QDRI_STREAM_OF_COMPUTE] >= 0);
+        assert_true(list->last_of_first >= 0 && list->last_of_last >= 0);
+    }
+}
+
+/* ---- the closed forms ---- */
+
+static const qdri_edge *edge_of(const qdri_net *net, const char *name)
+{
+    for (int i = 0; i < net->n_edges; i++)
+        if (strcmp(net->edges[i].name, name) == 0) return &net->edges[i];
+    fail_msg("no edge %s", name);
+    return NULL;
+}
+
+static double shard_of(const qdri_net *net, const char *name)
+{
+    for (int i = 0; i < net->n_parameters; i++) {
+        const qdri_parameter *p = &net->parameters[i];
+        if (p->flat_over_z && strcmp(net->nodes[p->node].name, name) == 0) return (double)p->shard_elems;
+    }
+    fail_msg("no weight of %s", name);
+    return 0;
+}
+
+static void expect(const char *what, double expected, double found)
+{
+    if (expected != found) fail_msg("%s: %.17g in closed form, %.17g in the net", what, expected, found);
+}
+
+static void check_sizes(const qdr_network *network, const qdr_plan *plan, const qdri_net *net)
+{
+    const int scattered = plan->layout == QDR_SCATTERED;
+    qdri_sizes s;
+    qdri_sizes_make(network, plan, QDRI_FEW_LAYERS, &s);
+    expect("rows", s.of[QDRI_SIZE_ROWS], (double)net->cell_rows);
+    expect("rows of norms", s.of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS],
+           (double)edge_of(net, "norm1")->owned.n_rows);
+    expect("rows of up", s.of[scattered ? QDRI_SIZE_ROWS_X : QDRI_SIZE_ROWS], (double)edge_of(net, "up")->owned.n_rows);
+    expect("rows of attention", s.of[scattered ? QDRI_SIZE_SEQUENCES_X : QDRI_SIZE_ROWS],
+           (double)edge_of(net, "attention")->owned.n_rows);
+    expect("columns of norms", s.of[QDRI_SIZE_HIDDEN], (double)edge_of(net, "norm1")->owned.n_cols);
+    expect("columns of qkv", s.of[QDRI_SIZE_QKV], (double)edge_of(net, "qkv")->owned.n_cols);
+    expect("columns of attention", s.of[QDRI_SIZE_QUERIES], (double)edge_of(net, "attention")->owned.n_cols);
+    expect("columns of up", s.of[QDRI_SIZE_UP], (double)edge_of(net, "up")->owned.n_cols);
+    expect("shard of qkv", s.of[QDRI_SIZE_SHARD_QKV], shard_of(net, "qkv"));
+    expect("shard of proj", s.of[QDRI_SIZE_SHARD_PROJ], shard_of(net, "proj"));
+    expect("shard of up", s.of[QDRI_SIZE_SHARD_UP], shard_of(net, "up"));
+    expect("shard of down", s.of[QDRI_SIZE_SHARD_DOWN], shard_of(net, "down"));
+    expect("shard of the embedding", s.of[QDRI_SIZE_SHARD_VOCAB], shard_of(net, "embedding"));
+    expect("small gradients", s.of[QDRI_SIZE_SMALL], (double)net->n_small);
+}
+
+static void lists_of_all(void **state)
+{
+    (void)state;
+    const int n_trials = getenv("QDR_TEST_LONG") ? 20000 : 2000;
+    uint64_t seed = test_seed();
+    qdri_lists lists;
+    memset(&lists, 0, sizeof lists);
+    for (int trial = 0; trial < n_trials; trial++) {
+        const qdr_network network = random_network(&seed, QDRI_FEW_LAYERS);
+        qdr_plan plan = random_grid(&seed);
+        plan.overlap = random_flag(&seed) ? 0 : (int)test_between(&seed, 1, QDR_OVERLAP_ALL | QDR_OVERLAP_NONE);
+        plan.micro_batch = random_flag(&seed) ? 0 : test_between(&seed, 1, 4);
+        CHECK_OK(qdri_lists_make(&network, &plan, QDRI_FEW_LAYERS, QDRI_FEW_LAYERS, &lists));
+        check_lists(&lists, &plan);
+        check_sizes(&network, &plan, &lists.net);
+    }
+    qdri_lists_free(&lists);
+}
+
+/* ---- many layers ---- */
+
+enum { N_LAYERS = 12, N_TRIALS = 60 };
+
+/* A network of usual proportions. */
+static qdr_network usual_network(uint64_t *seed)
+{
+    static const int64_t hidden[] = {1536, 3072, 6144};
+    qdr_network n = {.version = QDR_OPTS_INIT, .name = "usual", .layers = N_LAYERS};
+    n.hidden = random_of(seed, hidden, 3);
+    n.heads = 24;
+    n.kv_heads = random_flag(seed) ? 24 : 12;
+    n.head_size = n.hidden / 24;
+    n.gated = random_flag(seed);
+    n.ffn = n.gated ? n.hidden / 24 * 64 : 4 * n.hidden;
+    n.vocab = random_flag(seed) ? 50304 : 128256;
+    n.context = 2048;
+    n.positions = random_flag(seed) ? n.context : 0;
+    n.tied = random_flag(seed);
+    n.parallel_residual = random_flag(seed);
+    n.qkv_bias = n.out_bias = n.mlp_bias = random_flag(seed);
+    n.norms_per_layer = 2;
+    return n;
+}
+
+/* A step of all layers, list by list. */
+static double exact_secs(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan)
+{
+    int layer_of[QDRI_NODES_OF(N_LAYERS)];
+    const qdri_place place = {.size = {plan->x, plan->y, plan->z, plan->d}};
+    const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
+                                 .n_rows = plan->batch * network->context,
+                                 .row_unit = network->context,
+                                 .dtype = plan->dtype,
+                                 .panels = 1};
+    qdri_net net;
+    qdri_net_lists lists = {.single = {0}};
+    double forward_secs = 0, backward_secs = 0;
+    memset(&net, 0, sizeof net);
+    CHECK_OK(qdri_describe(&net, network, &place, &opts, network->context, plan->layout, N_LAYERS, layer_of));
+    CHECK_OK(qdri_net_build(&net, &lists));
+    CHECK_OK(qdri_net_price(&net, plan->order, machine, &lists.forward, NULL, &forward_secs));
+    CHECK_OK(qdri_net_price(&net, plan->order, machine, &lists.backward[0], NULL, &backward_secs));
+    qdri_net_lists_free(&lists);
+    qdri_net_free(&net);
+    return forward_secs + backward_secs;
+}
+
+static void layers(void **state)
+{
+    (void)state;
+    static const char *const machines[] = {"dgx-a100", "perlmutter", "laptop"};
+    uint64_t seed = test_seed();
+    double worst = 0;
+    int n_off = 0, n_far = 0;
+    for (int trial = 0; trial < N_TRIALS; trial++) {
+        const qdr_network network = usual_network(&seed);
+        qdr_plan plan = random_grid(&seed);
+        qdr_machine machine;
+        qdr_model *model = NULL;
+        qdr_plan_result result;
+        CHECK_OK(qdr_machine_load(machines[trial % 3], &machine));
+        machine.software = (qdr_machine_software){.launch_secs = 4e-6};
+        if (machine.bf16.peak_flops > 0)
+            plan.dtype = QDR_BF16;
+        else
+            plan.dtype = QDR_F32;
+        random_order(&seed, plan.order);
+        CHECK_OK(qdr_model_create(&machine, &network, &model));
+        CHECK_OK(qdr_model_predict(model, &plan, &result));
+        const double exact = exact_secs(&machine, &network, &plan);
+        const double error = (result.secs - result.time[QDR_TIME_OPTIMIZER]) / exact - 1;
+        if (fabs(error) > worst) worst = fabs(error);
+        n_off += fabs(error) > 0.01;
+        n_far += fabs(error) > 0.08;
+        if (fabs(error) > 0.01)
+            print_message("%s %dx%dx%dx%d %s %s hidden %d%s%s: %+.2f %%\n", machines[trial % 3], plan.x, plan.y, plan.z,
+                          plan.d, plan.order, plan.layout ? "S" : "R", (int)network.hidden,
+                          network.gated ? " gated" : "", network.tied ? " tied" : "", error * 100);
+        qdr_model_destroy(&model);
+    }
+    /* If gradients pile up on slow links, four layers do not reach a steady state. Of 6600 trials (110
+     * seeds) the worst was off by 12.6 %; of half of them 8 % were off by more than 1 %, and 0.3 % by more than 8 %. */
+    print_message("%d of %d off by more than 1 %%, %d by more than 8 %%, the worst by %.2f %%\n", n_off, N_TRIALS,
+                  n_far, worst * 100);
+    assert_true(n_off <= N_TRIALS / 4);
+    assert_true(n_far <= N_TRIALS / 20);
+    assert_true(worst <= 0.15);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lists_of_all), cmocka_unit_test(layers)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
