@@ -36,6 +36,8 @@ typedef struct qdr_plan {
     int64_t micro_batch; /**< sequences of one forward, in each (z, d) cell; 0: all of them */
     int64_t sequence; /**< tokens of a sequence; 0: the network's context */
     int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
+    int panels; /**< row panels of a layer's products, as in qdr_stack_opts; 0: the best of 1, 2, 4, 8 and 16 */
+    int batch_parts; /**< parts of the rows of a micro-batch, as in qdr_stack_opts; 0: the best of 1 and 2 */
     /** Ranks over which gradients and optimizer state are partitioned: multiples of z up to z·d; 0: z. If gradients
      * have more than z parts, those of each micro-batch are reduce-scattered over the nearest ranks of d, and those of
      * the last one over the others, too. */
@@ -83,6 +85,7 @@ typedef struct qdr_plan_result {
     double peak_share; /**< flops / (secs · peak of all ranks) */
     double tokens_per_sec;
     double n_micro; /**< forwards of a step in each cell */
+    int panels, batch_parts; /**< the plan's, or those that were chosen */
     double memory_bytes; /**< the sum of memory[] */
     double memory[QDR_N_MEMORY_TERMS];
 } qdr_plan_result;
@@ -105,9 +108,9 @@ QDR_API void qdr_model_destroy(qdr_model **model);
  *  @retval QDR_ERR_MEMORY    of this process */
 QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result);
 /** Predicts the time of one forward and one backward of n_layers layers without embedding and head: the simulated end
- * of the same lists that a stack of these layers runs, on the rank that has most, with panels chosen by cost. For
- * comparison with a measured stack. Of the plan only grid, order, layout, type, overlap, batch (all sequences at once)
- * and sequence are used.
+ * of the same lists that a stack of these layers runs, on the rank that has most. For
+ * comparison with a measured stack. Of the plan only grid, order, layout, type, overlap, panels, parts, batch (all
+ * sequences at once) and sequence are used.
  *  @param[out] forward_secs, backward_secs  0 after an error
  *  @retval QDR_ERR_ARGUMENT  also n_layers out of 1 to 1024
  *  @retval others            as qdr_model_predict() */
@@ -135,7 +138,7 @@ typedef struct qdr_search_opts {
     qdr_dtype dtype;
     double memory_bytes; /**< of a rank; 0: the machine's */
     int gradient_parts, optimizer_parts; /**< as in qdr_plan; -1: z·d */
-    int overlap; /**< as in qdr_plan */
+    int overlap, panels, batch_parts; /**< as in qdr_plan */
     int n_best; /**< answers wanted, 1 to QDR_MAX_BEST; 0: 10 */
     int exhaustive; /**< 1: simulate all that fit, to check the bounds */
     qdr_search_progress_fn progress; /**< NULL: none */
@@ -160,7 +163,9 @@ typedef struct qdr_search_result {
 } qdr_search_result;
 
 /** Finds the fastest plans that fit in memory; n_best = 0 if none does. A plan is simulated only if a closed-form lower
- * bound of its time is less than the times found so far: the answer is the same as if all were simulated.
+ * bound of its time is less than the times found so far: the answer is the same as if all were simulated. Panels and
+ * parts that are not fixed are 1 while grids are compared, and are then chosen for the fastest plan of each of the best
+ * grids, of which more are kept than are wanted.
  *  @retval QDR_ERR_ARGUMENT  NULL, n_ranks out of range, fixed sizes whose product does not divide n_ranks, an order
  *                            that is not a permutation of xyzd
  *  @retval others            as qdr_model_predict() */

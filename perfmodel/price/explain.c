@@ -186,11 +186,15 @@ static void explain_tasks(const qdri_explained *all)
 
 qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file)
 {
-    qdri_explained all = {.model = model, .plan = plan, .file = file};
+    qdr_plan chosen;
+    qdri_explained all = {.model = model, .plan = &chosen, .file = file};
     if (!model || !plan || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "explain: the model, the plan or the file is NULL");
-    QDR_TRY(qdr_model_predict(model, plan, &all.result));
+    chosen = *plan;
+    QDR_TRY(qdri_model_choose(model, &chosen, &all.result));
+    QDR_TRY(qdri_lists_make(&model->network, &chosen, QDRI_FEW_LAYERS,
+                            qdri_stages_make(&model->machine, &model->network, &chosen).first, &model->lists));
     all.lists = &model->lists;
-    all.n_layers = qdri_model_price(model, plan, &all.pricing, &all.result).first;
+    all.n_layers = qdri_model_price(model, &chosen, &all.pricing, &all.result).first;
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) qdri_list_price(all.lists, &all.pricing, (qdri_list_kind)kind);
     explain_share(&all);
     explain_tasks(&all);

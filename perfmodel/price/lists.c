@@ -38,7 +38,8 @@ static qdr_status describe(const qdr_network *network, const qdr_plan *plan, qdr
                                  .row_unit = context,
                                  .dtype = plan->dtype,
                                  .overlap = plan->overlap,
-                                 .panels = 1};
+                                 .panels = plan->panels ? plan->panels : 1,
+                                 .batch_parts = plan->batch_parts};
     QDR_TRY(
         qdri_describe(&lists->net, network, &place, &opts, context, plan->layout, lists->n_layers, lists->layer_of));
     return qdri_net_place(&lists->net);

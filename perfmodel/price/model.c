@@ -11,6 +11,7 @@
 #include "price/gemm.h"
 #include "price/memory.h"
 #include "price/model.h"
+#include "schedule/panel_search.h"
 
 qdr_status qdr_model_create(const qdr_machine *machine, const qdr_network *network, qdr_model **model)
 {
@@ -77,6 +78,11 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
     if (plan->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: version is %u; begin the plan with QDR_OPTS_INIT", plan->version);
     QDR_TRY(check_grid(plan, model));
+    if (plan->panels < 0 || plan->batch_parts < 0 || plan->batch_parts > QDRI_MAX_BATCH_PARTS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "plan: %d panels and %d parts of the batch; use 1 or more panels and 1 to %d parts, or 0 to "
+                        "have them chosen",
+                        plan->panels, plan->batch_parts, QDRI_MAX_BATCH_PARTS);
     if (plan->batch < 1 || plan->micro_batch < 0 || plan->sequence < 0)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "plan: batch %" PRId64 ", micro-batch %" PRId64 ", sequence %" PRId64
@@ -125,6 +131,7 @@ qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_
     return stages;
 }
 
+/* With the panels and parts of the plan, or one. */
 static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
 {
     qdri_pricing pricing;
@@ -132,7 +139,26 @@ static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_resul
     const qdri_stages stages = qdri_model_price(model, plan, &pricing, result);
     QDR_TRY(qdri_lists_make(&model->network, plan, QDRI_FEW_LAYERS, stages.first, &model->lists));
     QDR_TRY(qdri_step_time(&model->lists, &pricing, &stages, &model->work, result));
+    result->panels = plan->panels ? plan->panels : 1;
+    result->batch_parts = plan->batch_parts ? plan->batch_parts : 1;
     return set_rates(model, plan, result);
+}
+
+qdr_status qdri_model_choose(qdr_model *model, qdr_plan *plan, qdr_plan_result *result)
+{
+    const int sums = plan->x > 1 || plan->y > 1;
+    qdri_panel_search search;
+    qdri_panel_search_begin(&search, plan->panels, plan->batch_parts, sums, plan->layout == QDR_SCATTERED);
+    while (qdri_panel_search_next(&search)) {
+        qdr_plan_result one = {.secs = 0};
+        plan->panels = search.panels;
+        plan->batch_parts = search.batch_parts;
+        QDR_TRY(predict(model, plan, &one));
+        if (qdri_panel_search_note(&search, one.secs)) *result = one;
+    }
+    plan->panels = search.best_panels;
+    plan->batch_parts = search.best_batch_parts;
+    return QDR_OK;
 }
 
 qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
@@ -140,7 +166,8 @@ qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_re
     if (!model || !plan || !result)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "model: the model, the plan or the result pointer is NULL");
     memset(result, 0, sizeof *result);
-    const qdr_status status = predict(model, plan, result);
+    qdr_plan whole = *plan;
+    const qdr_status status = qdri_model_choose(model, &whole, result);
     if (status != QDR_OK) memset(result, 0, sizeof *result);
     return status;
 }

@@ -61,6 +61,8 @@ static void put_plan(FILE *file, const qdr_stored_plan *stored)
     put_whole(file, "sequence", plan->sequence);
     put_whole(file, "gradient_parts", plan->gradient_parts);
     put_whole(file, "optimizer_parts", plan->optimizer_parts);
+    put_whole(file, "panels", plan->panels);
+    put_whole(file, "batch_parts", plan->batch_parts);
     if (plan->overlap) put_whole(file, "overlap", plan->overlap);
     if (plan->pipeline) put_whole(file, "pipeline", plan->pipeline);
     if (plan->interleave) put_whole(file, "interleave", plan->interleave);
@@ -214,6 +216,8 @@ static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
     QDR_TRY(read_long(root, "sequence", &plan->sequence));
     QDR_TRY(read_int(root, "gradient_parts", &plan->gradient_parts));
     QDR_TRY(read_int(root, "optimizer_parts", &plan->optimizer_parts));
+    QDR_TRY(read_int(root, "panels", &plan->panels));
+    QDR_TRY(read_int(root, "batch_parts", &plan->batch_parts));
     QDR_TRY(read_int(root, "overlap", &plan->overlap));
     QDR_TRY(read_int(root, "pipeline", &plan->pipeline));
     QDR_TRY(read_int(root, "interleave", &plan->interleave));

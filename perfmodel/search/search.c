@@ -89,7 +89,9 @@ static qdr_plan plan_of(const search *s, const candidate *c)
                      .batch = s->opts.batch,
                      .micro_batch = c->micro_batch,
                      .sequence = s->opts.sequence,
-                     .overlap = s->opts.overlap};
+                     .overlap = s->opts.overlap,
+                     .panels = s->opts.panels ? s->opts.panels : 1,
+                     .batch_parts = s->opts.batch_parts ? s->opts.batch_parts : 1};
     plan.gradient_parts = qdri_search_parts(s->opts.gradient_parts, &plan);
     plan.optimizer_parts = qdri_search_parts(s->opts.optimizer_parts, &plan);
     return plan;
@@ -338,6 +340,30 @@ static void simulate_best(search *s)
     }
 }
 
+/* ---- panels and parts ---- */
+
+static int by_secs(const void *a, const void *b)
+{
+    const double p = ((const qdr_planned_grid *)a)->result.secs, q = ((const qdr_planned_grid *)b)->result.secs;
+    return (p > q) - (p < q);
+}
+
+/* Which grids gain how much by panels is known only now, so some of those that follow the wanted ones are compared,
+ * too. */
+static void choose_panels(search *s, int n_wanted)
+{
+    qdr_search_result *r = s->result;
+    for (int i = 0; i < r->n_best && s->status == QDR_OK; i++) {
+        qdr_planned_grid *one = &r->best[i];
+        one->plan.panels = s->opts.panels;
+        one->plan.batch_parts = s->opts.batch_parts;
+        s->status = qdri_model_choose(s->model, &one->plan, &one->result);
+    }
+    qsort(r->best, (size_t)r->n_best, sizeof *r->best, by_secs);
+    for (int i = n_wanted; i < r->n_best; i++) memset(&r->best[i], 0, sizeof r->best[i]);
+    if (r->n_best > n_wanted) r->n_best = n_wanted;
+}
+
 /* ---- public functions ---- */
 
 static qdr_status check_sizes(const qdr_search_opts *opts)
@@ -366,6 +392,11 @@ qdr_status qdri_search_check(const qdr_search_opts *opts)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %d ranks; use 1 to %d", opts->n_ranks, QDR_MAX_SEARCH_RANKS);
     if (opts->order && !qdri_is_order(opts->order))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "search: order '%.16s' must be a permutation of xyzd", opts->order);
+    if (opts->panels < 0 || opts->batch_parts < 0 || opts->batch_parts > QDRI_MAX_BATCH_PARTS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "search: %d panels and %d parts of the batch; use 1 or more panels and 1 to "
+                        "%d parts, or 0 to have them chosen",
+                        opts->panels, opts->batch_parts, QDRI_MAX_BATCH_PARTS);
     if (opts->n_best < 0 || opts->n_best > QDR_MAX_BEST || opts->batch < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "search: %d best plans of a batch of %" PRId64 "; use 1 to %d, and a batch ≥ 1", opts->n_best,
@@ -391,9 +422,12 @@ qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_s
     search s = {.model = model, .opts = *opts, .result = result};
     if (s.opts.n_best == 0) s.opts.n_best = 10;
     qdri_search_defaults(&s.opts);
+    const int n_wanted = s.opts.n_best, n_kept = 2 * n_wanted + 6;
+    s.opts.n_best = n_kept < QDR_MAX_BEST ? n_kept : QDR_MAX_BEST;
     list_orders(&s);
     bound_all(&s);
     if (s.status == QDR_OK) simulate_best(&s);
+    if (s.status == QDR_OK) choose_panels(&s, n_wanted);
     free(s.candidates);
     if (s.status != QDR_OK) memset(result, 0, sizeof *result);
     return s.status;

@@ -124,7 +124,7 @@ static void explained(void **state)
     static char text[65536];
     static const char *const words[] = {"Rows: 16 sequences over z*d = 4 cells are 4 for each",
                                         "H/x = 1024/2 = 512",
-                                        "m = 2048 (rows), n = 1536 (qkv/y), k = 512 (H/x)",
+                                        "m = 2048 (rows), n = 1536 (out/y), k = 512 (in/x)",
                                         "over z, 2 ranks on",
                                         "Time of a step",
                                         "waiting for collectives over y",

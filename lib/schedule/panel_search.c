@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All powers of two, unless two in a row gained nothing. */
+#include "schedule/panel_search.h"
+
+#define LEAST_GAIN 0.005
+
+void qdri_panel_search_begin(qdri_panel_search *search, int panels, int batch_parts, int sums, int scattered)
+{
+    *search = (qdri_panel_search){.best_panels = panels ? panels : 1,
+                                  .best_batch_parts = batch_parts ? batch_parts : 1,
+                                  .fixed_panels = panels || sums ? panels : 1,
+                                  .fixed_parts = batch_parts || (sums && !scattered) ? batch_parts : 1};
+}
+
+int qdri_panel_search_next(qdri_panel_search *search)
+{
+    if (search->panels == 0) {
+        search->panels = search->fixed_panels ? search->fixed_panels : 1;
+        search->batch_parts = search->fixed_parts ? search->fixed_parts : 1;
+        return 1;
+    }
+    if (!search->fixed_panels && search->panels < QDRI_MOST_CHOSEN_PANELS && search->n_worse < 2) {
+        search->panels *= 2;
+        return 1;
+    }
+    if (search->fixed_parts || search->batch_parts >= QDRI_MOST_CHOSEN_PARTS) return 0;
+    search->panels = search->fixed_panels ? search->fixed_panels : 1;
+    search->batch_parts *= 2;
+    search->n_worse = 0;
+    return 1;
+}
+
+int qdri_panel_search_note(qdri_panel_search *search, double secs)
+{
+    const int is_first = !(search->best_secs > 0);
+    search->n_worse++;
+    if (!is_first && secs > search->best_secs * (1 - LEAST_GAIN)) return 0;
+    search->n_worse = 0;
+    search->best_secs = secs;
+    search->best_panels = search->panels;
+    search->best_batch_parts = search->batch_parts;
+    return 1;
+}
