@@ -30,7 +30,7 @@ static qdr_status describe(const qdr_network *network, const qdr_plan *plan, qdr
     qdri_sizes sizes;
     qdri_sizes_make(network, plan, lists->n_layers, &sizes);
     lists->n_micro = qdri_micro_batches(plan, &sizes);
-    lists->branches = network->parallel_residual;
+    lists->is_chain = !network->parallel_residual && plan->panels == 1 && plan->batch_parts == 1;
     const int64_t context = (int64_t)sizes.context;
     const qdri_place place = {.size = {plan->x, plan->y, plan->z, plan->d}};
     const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,

@@ -34,7 +34,7 @@ typedef struct qdri_lists {
     int n_layers; /* in the lists */
     int layer_of[QDRI_NODES_OF(QDRI_FEW_LAYERS)]; /* by node */
     double n_micro; /* forward passes of a step in each cell */
-    int branches; /* the halves of a layer do not wait for each other */
+    int is_chain; /* each operation waits for the one before: no halves of a layer side by side, panels or parts */
     qdri_list of[QDRI_N_LIST_KINDS]; /* BACKWARD_ONLY, or else BEFORE and LAST; the others are empty */
 } qdri_lists;
 

@@ -133,7 +133,7 @@ static double recompute_secs(const qdri_bounds *b, qdr_recompute recompute)
 
 static double list_secs(const qdri_bounds *b, const order_sums *all, qdri_list_kind kind)
 {
-    const int has_chain = !b->lists->branches;
+    const int has_chain = b->lists->is_chain;
     const double chain = has_chain ? b->sums[kind].chain + all->rows[kind] : 0;
     return fmax(fmax(b->sums[kind].processor, chain), all->stream[kind]);
 }

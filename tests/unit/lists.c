@@ -164,6 +164,7 @@ static void layers(void **state)
         else
             plan.dtype = QDR_F32;
         random_order(&seed, plan.order);
+        plan.panels = plan.batch_parts = 1;
         CHECK_OK(qdr_model_create(&machine, &network, &model));
         CHECK_OK(qdr_model_predict(model, &plan, &result));
         const double exact = exact_secs(&machine, &network, &plan);

@@ -40,6 +40,9 @@ static qdr_plan random_plan(uint64_t *seed, qdr_dtype dtype)
     plan.recompute = (qdr_recompute)test_between(seed, 0, 2);
     plan.dtype = dtype;
     random_order(seed, plan.order);
+    plan.panels = (int)random_of(seed, (const int64_t[]){1, 1, 1, 1, 1, 2, 4, 8}, 8);
+    plan.batch_parts = (int)random_of(seed, (const int64_t[]){1, 1, 1, 2}, 4);
+    if (test_between(seed, 0, 31) == 0) plan.panels = plan.batch_parts = 0;
     if (random_flag(seed)) {
         plan.gradient_parts = plan.z * random_divisor(seed, plan.d);
         plan.optimizer_parts = plan.gradient_parts * random_divisor(seed, plan.z * plan.d / plan.gradient_parts);
@@ -49,9 +52,10 @@ static qdr_plan random_plan(uint64_t *seed, qdr_dtype dtype)
 
 static void say(const char *machine, const char *network, const qdr_plan *p)
 {
-    print_message("%s, %s: %dx%dx%dx%d %s %c recompute %d batch %d micro %d overlap %d parts %d %d\n", machine, network,
-                  p->x, p->y, p->z, p->d, p->order, p->layout == QDR_SCATTERED ? 'S' : 'R', (int)p->recompute,
-                  (int)p->batch, (int)p->micro_batch, p->overlap, p->gradient_parts, p->optimizer_parts);
+    print_message("%s, %s: %dx%dx%dx%d %s %c recompute %d batch %d micro %d overlap %d panels %d, %d parts %d %d\n",
+                  machine, network, p->x, p->y, p->z, p->d, p->order, p->layout == QDR_SCATTERED ? 'S' : 'R',
+                  (int)p->recompute, (int)p->batch, (int)p->micro_batch, p->overlap, p->panels, p->batch_parts,
+                  p->gradient_parts, p->optimizer_parts);
 }
 
 static qdr_dtype type_of(const char *machine) { return strcmp(machine, "laptop") == 0 ? QDR_F32 : QDR_BF16; }

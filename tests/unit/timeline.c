@@ -30,8 +30,15 @@ static qdr_model *model_of(int n_layers)
 
 static qdr_plan plan_of(int x, int y, int z, int d)
 {
-    return (qdr_plan){
-        .version = QDR_OPTS_INIT, .x = x, .y = y, .z = z, .d = d, .dtype = QDR_BF16, .batch = 4 * (int64_t)z * d};
+    return (qdr_plan){.version = QDR_OPTS_INIT,
+                      .x = x,
+                      .y = y,
+                      .z = z,
+                      .d = d,
+                      .dtype = QDR_BF16,
+                      .batch = 4 * (int64_t)z * d,
+                      .panels = 1,
+                      .batch_parts = 1};
 }
 
 enum { MAX_SPANS = 400 };
