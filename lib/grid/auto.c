@@ -9,12 +9,26 @@
 #include "core/environment.h"
 #include "core/order.h"
 #include "core/size.h"
+#include "grid/internal.h"
 
 #define GIB 1073741824.0
 
 qdr_status qdr_machine_here(qdr_machine *machine)
 {
     return qdr_machine_load(qdr_environment_value("QDR_MACHINE"), machine);
+}
+
+qdr_status qdri_grid_machine(const qdr_grid *grid, qdr_machine *machine)
+{
+    const qdri_comm *world = qdri_context_world(qdr_grid_context(grid));
+    const int n_node_ranks = qdri_comm_node_size(world);
+    QDR_TRY(qdr_machine_here(machine));
+    if (n_node_ranks == qdri_comm_size(world)) return QDR_OK; /* a node may have room for more */
+    for (int l = 0; l < machine->n_links - 1; l++)
+        if (machine->links[l].n_ranks == machine->ranks_per_node || machine->links[l].n_ranks > n_node_ranks)
+            machine->links[l].n_ranks = n_node_ranks;
+    machine->ranks_per_node = n_node_ranks;
+    return QDR_OK;
 }
 
 /* ---- what this runtime supports ---- */

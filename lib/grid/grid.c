@@ -21,7 +21,6 @@ struct qdr_grid {
     qdr_context *ctx;
     qdri_grid_shape shape;
     int coordinates[QDR_N_AXES]; /* of this rank */
-    int node_members[QDR_N_AXES];
     qdri_comm *comms[QDR_N_CHANNELS];
     channel_names names[QDR_N_CHANNELS];
     qdr_stream *streams[QDR_N_CHANNELS]; /* NULL for statistics */
@@ -74,17 +73,6 @@ static qdr_status create_alone(qdr_grid *grid)
     return QDR_OK;
 }
 
-/* For groups that span nodes: the largest power of two that is at most the number of members that one of them has on a
- * node. The same on all ranks; if agreeing fails, which counts as yes, the size of the groups ends the loop. */
-static int node_members(const qdri_comm *comm, qdri_comm *world)
-{
-    const int mine = qdri_comm_node_size(comm) < qdri_comm_size(comm) ? qdri_comm_node_size(comm) : 0;
-    if (!qdri_comm_any(world, mine > 0)) return 0;
-    int members = 1;
-    while (2 * members < qdri_comm_size(comm) && qdri_comm_any(world, mine >= 2 * members)) members *= 2;
-    return members;
-}
-
 /* Ranks that differ only in the channel's axis form a group, ordered by that coordinate. */
 static qdr_status create_together(qdr_grid *grid, qdri_comm *world)
 {
@@ -97,9 +85,6 @@ static qdr_status create_together(qdr_grid *grid, qdri_comm *world)
         QDR_TRY(qdri_comm_split(world, qdri_shape_rank(&grid->shape, first), grid->coordinates[axis],
                                 &grid->comms[channel]));
     }
-    for (int axis = 0; axis < QDR_N_AXES; axis++)
-        if (grid->shape.sizes[axis] > 1)
-            grid->node_members[axis] = node_members(grid->comms[QDR_CHANNEL_X_STAT + axis], world);
     return QDR_OK;
 }
 
@@ -171,8 +156,6 @@ void qdr_grid_destroy(qdr_grid **grid)
 qdri_life *qdri_grid_life(qdr_grid *grid) { return &grid->life; }
 
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel) { return grid->comms[channel]; }
-
-int qdri_grid_node_members(const qdr_grid *grid, qdr_axis axis) { return grid->node_members[axis]; }
 
 qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel) { return grid->streams[channel]; }
 

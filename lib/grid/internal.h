@@ -5,18 +5,18 @@
 
 #include "context/internal.h"
 #include "quadrille/grid.h"
+#include "quadrille/machine.h"
 
 /* The lifetime of a grid, which lasts until its children have been destroyed. */
 qdri_life *qdri_grid_life(qdr_grid *grid);
 /* The channel's communicator; a group of one if the axis has size 1. */
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel);
-/* For groups of this axis that span nodes: the largest power of two that is at most the number of members on one node;
- * 0: no group spans nodes. Equal on all ranks. */
-int qdri_grid_node_members(const qdr_grid *grid, qdr_axis axis);
 /* The stream that runs a channel's bulk collectives (created with the grid, kind COMM). */
 qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel);
 /* stream, or the context's if it is NULL. */
 qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream);
+/* The machine in force, with the number of ranks on a node that this world has: qdr_machine_here(). */
+QDR_NODISCARD qdr_status qdri_grid_machine(const qdr_grid *grid, qdr_machine *machine);
 const char *qdri_grid_order(const qdr_grid *grid); /* fastest axis first, "xyzd" */
 /* Coordinates of `rank`, without checks. */
 void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES]);

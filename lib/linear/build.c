@@ -5,6 +5,7 @@
 
 #include "core/size.h"
 #include "linear/describe.h"
+#include "schedule/net_price.h"
 
 static int largest(int a, int b) { return a > b ? a : b; }
 
@@ -30,6 +31,31 @@ static qdr_status check_products(const qdr_stack *stack)
     return QDR_OK;
 }
 
+/* The machine of rank 0 decides, since other ranks may have other files. */
+static qdr_status choose_here(qdr_stack *stack)
+{
+    qdr_machine machine;
+    QDR_TRY(qdri_grid_machine(stack->grid, &machine));
+    QDR_TRY(qdri_net_place(&stack->net));
+    return qdri_net_choose_panels(&stack->net, qdri_grid_order(stack->grid), &machine);
+}
+
+/* Panels of products and parts of the batch that the options leave open. Collective, agrees. */
+static qdr_status choose_panels(qdr_stack *stack)
+{
+    qdr_context *ctx = qdr_grid_context(stack->grid);
+    const qdr_stack_opts *opts = &stack->net.opts;
+    int chosen[2] = {opts->panels ? opts->panels : 1, opts->batch_parts ? opts->batch_parts : 1};
+    if ((!opts->panels || !opts->batch_parts) && qdri_net_sums(&stack->net)) {
+        QDR_TRY(qdr_agree(ctx, qdr_context_rank(ctx) == 0 ? choose_here(stack) : QDR_OK));
+        chosen[0] = opts->panels;
+        chosen[1] = opts->batch_parts;
+        QDR_TRY(qdr_broadcast(ctx, 0, chosen, sizeof chosen));
+    }
+    qdri_net_set_panels(&stack->net, chosen[0], chosen[1]);
+    return QDR_OK;
+}
+
 static qdr_status build(qdr_stack *stack)
 {
     QDR_TRY(check_products(stack));
@@ -46,6 +72,7 @@ qdr_status qdr_stack_build(qdr_stack *stack)
         qdri_context_agree_same(qdr_grid_context(stack->grid), QDR_OK, &stack->described, "stack", QDRI_SAME_STACK));
     QDR_TRY(qdri_stack_share(stack));
     QDR_TRY(qdri_stack_choose_storage(stack));
+    QDR_TRY(choose_panels(stack));
     QDR_TRY(qdr_agree(qdr_grid_context(stack->grid), build(stack)));
     stack->built = 1;
     qdri_facts_free(&stack->described);

@@ -45,7 +45,7 @@ void qdri_describe_opts(qdri_facts *facts, const qdr_grid *grid, const qdr_stack
     qdri_facts_add_int(facts, who, "caller_memory", opts->caller_memory != 0);
     qdri_facts_add_int(facts, who, "caller_activations", opts->caller_activations != 0);
     qdri_facts_add_int(facts, who, "prefetch_bytes", (int64_t)opts->prefetch_bytes);
-    qdri_facts_add_int(facts, who, "batch_parts", or_one(opts->batch_parts));
+    qdri_facts_add_int(facts, who, "batch_parts", opts->batch_parts);
     qdri_facts_add(facts, who, "product_type",
                    product_type_name(opts->product_type ? opts->product_type : QDR_PRODUCT_AS_STORED));
 }

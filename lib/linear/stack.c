@@ -33,13 +33,11 @@ static qdr_status make_events(qdr_stack *stack)
 static qdr_status begin_net(qdr_stack *stack, const qdr_stack_opts *opts)
 {
     qdri_place place;
-    int node_members[QDR_N_AXES];
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         place.size[axis] = qdr_grid_size(stack->grid, (qdr_axis)axis);
         place.coordinate[axis] = qdr_grid_coordinate(stack->grid, (qdr_axis)axis);
-        node_members[axis] = qdri_grid_node_members(stack->grid, (qdr_axis)axis);
     }
-    return qdri_net_begin(&stack->net, &place, node_members, opts);
+    return qdri_net_begin(&stack->net, &place, opts);
 }
 
 /* Its work has ended: every object that needs it has waited for that. */

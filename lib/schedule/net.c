@@ -38,8 +38,8 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: panels %d must not be negative; 0 chooses by cost, 1 means none",
                         opts->panels);
     if (opts->batch_parts < 0 || opts->batch_parts > QDRI_MAX_BATCH_PARTS)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: batch_parts %d; use 1 (or 0) to %d", opts->batch_parts,
-                        QDRI_MAX_BATCH_PARTS);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: batch_parts %d; use 1 to %d, or 0 to have them chosen",
+                        opts->batch_parts, QDRI_MAX_BATCH_PARTS);
     return qdri_check_product_type(opts->product_type, opts->dtype, "stack");
 }
 static int64_t cell_rows(const qdri_place *place, int64_t n_rows, int64_t unit)
@@ -64,8 +64,7 @@ static void empty(qdri_net *net)
                       .hazards = old.hazards};
 }
 
-qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const int node_members[QDR_N_AXES],
-                          const qdr_stack_opts *opts)
+qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const qdr_stack_opts *opts)
 {
     QDR_TRY(check_opts(opts));
     empty(net);
@@ -73,7 +72,6 @@ qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const int node
     net->opts = *opts;
     if (net->opts.row_unit == 0) net->opts.row_unit = 1;
     if (net->opts.overlap == 0) net->opts.overlap = QDR_OVERLAP_ALL;
-    for (int axis = 0; node_members && axis < QDR_N_AXES; axis++) net->node_members[axis] = node_members[axis];
     net->grad_dtype = qdri_sum_type(opts->dtype);
     net->cell_rows = cell_rows(place, net->opts.n_rows, net->opts.row_unit);
     for (int i = 0; i < 4; i++) net->caller[i] = qdri_buffers_add(&net->buffers, QDRI_CALLER, 0);

@@ -60,6 +60,7 @@ typedef struct qdri_layer {
     int shares_first, shares_last; /* tied W: this use's gradient is computed first, or last */
     qdri_layer_shape shape;
     qdri_ref gathered;
+    int panels; /* as requested for this layer; 0: the net's */
     int64_t vocab_begin, vocab_end; /* embedding */
 } qdri_layer;
 
@@ -91,7 +92,6 @@ typedef struct qdri_node {
 typedef struct qdri_net {
     qdri_place place;
     qdr_stack_opts opts; /* with defaults filled in; prefetch: set by qdri_net_build() */
-    int node_members[QDR_N_AXES];
     qdr_dtype grad_dtype;
     int64_t cell_rows;
     qdri_edge *edges;
@@ -106,6 +106,7 @@ typedef struct qdri_net {
     int shares_parameters; /* those of another net: forward only, without gradients */
     qdri_ref op_work, small_gradients;
     qdri_ref loss; /* {sum, rows} for each part of the rows, and space to add them up over ranks */
+    int is_placed; /* qdri_net_place() */
     int n_loss_parts; /* number of parts of this rank's rows */
     int64_t n_small, small_begin[3], small_end[3]; /* classes: no further sum, over x, over y */
 } qdri_net;
@@ -114,11 +115,8 @@ enum { QDRI_CALLER_X = 0, QDRI_CALLER_Y, QDRI_CALLER_DX, QDRI_CALLER_DY };
 
 /* ---- describing: net.c, net_layers.c, net_operations.c ---- */
 
-/* Begins a description. *net is zeroed, or an older net, whose lists are reused. node_members[axis]: if groups of the
- * axis span nodes, the number of members on the same node; 0: no group spans nodes (for choosing panels by cost). NULL:
- * no group of any axis does. */
-QDR_NODISCARD qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const int node_members[QDR_N_AXES],
-                                        const qdr_stack_opts *opts);
+/* Begins a description. *net is zeroed, or an older net, whose lists are reused. */
+QDR_NODISCARD qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const qdr_stack_opts *opts);
 void qdri_net_free(qdri_net *net);
 
 /* Like qdr_stack_add_…(); no argument may be NULL. */
@@ -171,8 +169,16 @@ static inline int qdri_node_is_layer(const qdri_node *node)
 qdri_ref qdri_saved_rows(const qdri_net *net, const qdri_node *node, int64_t begin, int64_t end);
 /* A layer's extents on the rank where they are largest; equal on all ranks. */
 void qdri_layer_largest(const qdri_net *net, const qdri_layer *layer, int64_t *m, int64_t *n, int64_t *k);
+/* Whether it can be run as a whole: it has its own activations, and each of them but the last is read at least once. */
+int qdri_net_runs_whole(const qdri_net *net);
 /* The number of parts into which the stack's rows are divided, if a cell has enough rows; equal on all ranks. */
 int qdri_net_batch_parts(const qdri_net *net);
+/* Whether activations are summed over several ranks; whether rows are scattered, which cannot be divided into parts. */
+int qdri_net_sums(const qdri_net *net);
+int qdri_net_scatters(const qdri_net *net);
+/* Sets the number of row panels of all layers that do not request their own, and of the batch's parts, before lists are
+ * built. Ranks that exchange rows must divide them in the same way. */
+void qdri_net_set_panels(qdri_net *net, int panels, int batch_parts);
 
 /* The rectangles of the whole parameter that this rank stores. @return their number */
 int qdri_parameter_runs(const qdri_parameter *p, qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS]);
@@ -194,7 +200,8 @@ typedef struct qdri_net_lists {
 } qdri_net_lists;
 void qdri_net_lists_free(qdri_net_lists *lists);
 
-/* Ends the description, without building lists: they can then be built one by one, for their tasks alone. */
+/* Ends the description, without building lists: they can then be built one by one, for their tasks alone. A second call
+ * does nothing. */
 QDR_NODISCARD qdr_status qdri_net_place(qdri_net *net);
 /* Ends the description: assigns everything a place in a region, builds all lists, and thereby determines the sizes of
  * all regions. */

@@ -16,8 +16,7 @@ static qdr_status try_layer_calls(qdri_net *net, int node, qdri_schedule *single
     return QDR_OK;
 }
 
-/* A stack can be run as a whole if it has its own activations, and each of them but the last is read at least once. */
-static int runs_whole(const qdri_net *net)
+int qdri_net_runs_whole(const qdri_net *net)
 {
     if (net->opts.caller_activations) return 0;
     for (int i = 0; i < net->n_nodes; i++) {
@@ -53,8 +52,9 @@ static void place_operations(qdri_net *net)
         if (node->work_bytes > work_bytes) work_bytes = node->work_bytes;
     }
     net->op_work = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, work_bytes);
+    const int n_parts = qdri_net_batch_parts(net); /* at least 2, which may be chosen later */
     net->loss = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS,
-                                 (size_t)qdri_net_batch_parts(net) * 4 * sizeof(double));
+                                 (size_t)(n_parts > 2 ? n_parts : 2) * 4 * sizeof(double));
 }
 
 /* A gathered X is kept for dW. */
@@ -76,7 +76,7 @@ static qdr_status make_schedules_once(qdri_net *net, qdri_net_lists *lists)
 {
     for (int i = 0; i < net->n_nodes; i++)
         if (net->nodes[i].kind == QDRI_NODE_LINEAR) QDR_TRY(try_layer_calls(net, i, &lists->single));
-    if (!runs_whole(net)) return QDR_OK;
+    if (!qdri_net_runs_whole(net)) return QDR_OK;
     QDR_TRY(qdri_net_forward(net, &lists->forward));
     for (int i = 0; i < QDRI_N_BACKWARDS && !net->shares_parameters; i++)
         QDR_TRY(qdri_net_backward(net, (qdri_gradient_mode)(i / 2), i % 2, &lists->backward[i]));
@@ -108,6 +108,8 @@ static void choose_prefetch(qdri_net *net)
 
 qdr_status qdri_net_place(qdri_net *net)
 {
+    if (net->is_placed) return QDR_OK;
+    net->is_placed = 1;
     choose_prefetch(net);
     qdri_parameters_place(net);
     place_edges(net);

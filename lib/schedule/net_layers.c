@@ -141,7 +141,8 @@ static qdr_status add_linear(qdri_net *net, const qdr_linear_desc *desc, qdr_edg
     const qdr_matrix matrix = qdri_edge_matrix(net, desc->out, out_axis, desc->out_layout, desc->out_row_unit);
     QDR_TRY(qdri_edge_add(net, who, &matrix, net->opts.dtype, out));
     connect(net, node, in_axis, in, *out);
-    qdri_layer_set_panels(net, layer, desc->panels);
+    layer->panels = desc->panels;
+    qdri_layer_set_panels(net, layer);
     qdri_net_set_storage(net, net->n_nodes - 1, desc->storage);
     return QDR_OK;
 }

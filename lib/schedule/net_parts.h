@@ -44,7 +44,7 @@ void qdri_parameters_place(qdri_net *net);
 QDR_NODISCARD qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype, const char *who);
 
 /* net_panels.c */
-/* Sets the number of row panels of the layer's products: `wanted`, or, if 0, according to the net's options. */
-void qdri_layer_set_panels(const qdri_net *net, qdri_layer *layer, int wanted);
+/* Sets the number of row panels of the layer's products: the layer's own, else the net's. */
+void qdri_layer_set_panels(const qdri_net *net, qdri_layer *layer);
 
 #endif

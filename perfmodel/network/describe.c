@@ -136,7 +136,7 @@ qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_p
                      .layer = QDRI_LAYER_FIRST,
                      .layer_of = layer_of};
     qdr_edge stream;
-    QDR_TRY(qdri_net_begin(net, place, NULL, opts));
+    QDR_TRY(qdri_net_begin(net, place, opts));
     QDR_TRY(add_embedding(&d, &stream));
     note(&d);
     for (d.layer = 0; d.layer < n_layers; d.layer++) {
@@ -155,7 +155,7 @@ qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const
     description d = {.net = net, .network = network, .context = context, .layout = layout};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{network->hidden, 1}}, .col_axis = QDR_X, .layout = layout};
     qdr_edge stream;
-    QDR_TRY(qdri_net_begin(net, place, NULL, opts));
+    QDR_TRY(qdri_net_begin(net, place, opts));
     QDR_TRY(qdri_net_add_input(net, "x", &input, 1, &stream));
     for (d.layer = 0; d.layer < n_layers; d.layer++) QDR_TRY(add_layer(&d, &stream));
     return QDR_OK;

@@ -153,6 +153,7 @@ qdri_ways qdri_ways_make(const qdr_machine *machine, const qdri_group *group)
     if (group->n_ranks < 2) return ways;
     const int top = top_level(machine, group);
     ways.n_flows = near_adapters(machine, group, top);
+    ways.slowdown = machine->links[top].slowdown;
     add_rings(machine, group, top, &ways);
     if (top > 0 && machine->collectives.has_tree) add_trees(machine, group, top, &ways);
     if (top == 0 && group->n_ranks > 2 && machine->links[0].switch_bytes_per_sec > 0)
@@ -188,6 +189,7 @@ qdri_price qdri_coll_price(const qdri_ways *ways, qdr_coll_kind kind, double n_b
     const double g = ways->n_ranks, share = kind == QDR_SEND_RECV ? 1 : (g - 1) / g;
     const double rate = (1 + twice) * share / way.secs_per_byte;
     price.flow_bytes_per_sec = rate / ways->n_flows;
+    price.slowdown = ways->slowdown;
     for (int l = 0; l < QDR_MAX_LINKS; l++)
         if (ways->full_rate[l] > 0) price.use[l] = fmin(1, rate / ways->full_rate[l]);
     return price;

@@ -23,6 +23,7 @@ typedef struct qdri_ways {
     qdri_way once[QDRI_MAX_WAYS], twice[QDRI_MAX_WAYS];
     qdri_way message; /* from one rank to another */
     double full_rate[QDR_MAX_LINKS]; /* the rate at which the group's flow saturates each level; 0: not used */
+    double slowdown; /* of the top level's link */
     double n_flows; /* number of flows that share it: one for each adapter near the members of a unit */
 } qdri_ways;
 

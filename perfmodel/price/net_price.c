@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/order.h"
 #include "core/size.h"
 #include "network/describe.h"
 #include "price/gemm.h"
 #include "price/model.h"
+#include "schedule/panel_search.h"
 
 static qdr_status check(const qdri_net *net, const qdr_machine *machine)
 {
@@ -39,21 +41,92 @@ static qdr_status price_list(const qdri_net *net, const qdri_pricing *pricing, c
     return status;
 }
 
+/* The pricing points to the plan. */
+static void pricing_of_net(const qdri_net *net, const char *order, const qdr_machine *machine, qdr_plan *plan,
+                           qdri_pricing *pricing)
+{
+    const int *size = net->place.size;
+    *plan = (qdr_plan){.version = QDR_OPTS_INIT,
+                       .x = size[QDR_X],
+                       .y = size[QDR_Y],
+                       .z = size[QDR_Z],
+                       .d = size[QDR_D],
+                       .dtype = net->opts.dtype};
+    memcpy(plan->order, order, 4);
+    qdri_pricing_place(machine, plan, pricing);
+}
+
 qdr_status qdri_net_price(const qdri_net *net, const char *order, const qdr_machine *machine,
                           const qdri_schedule *schedule, double *secs, double *end_secs)
 {
-    const int *size = net->place.size;
-    qdr_plan plan = {.version = QDR_OPTS_INIT,
-                     .x = size[QDR_X],
-                     .y = size[QDR_Y],
-                     .z = size[QDR_Z],
-                     .d = size[QDR_D],
-                     .dtype = net->opts.dtype};
+    qdr_plan plan;
     qdri_pricing pricing;
     QDR_TRY(check(net, machine));
-    memcpy(plan.order, order, 4);
-    qdri_pricing_place(machine, &plan, &pricing);
+    pricing_of_net(net, order, machine, &plan, &pricing);
     return price_list(net, &pricing, schedule, secs, end_secs);
+}
+
+/* ---- panels and parts ---- */
+
+/* Nodes are alike after the first layers: of a long net only so many are priced. */
+enum { MOST_PRICED_NODES = 64 };
+
+/* One forward and one backward pass, or the calls of all layers. */
+static qdr_status net_secs(qdri_net *net, const qdri_pricing *pricing, qdri_schedule *schedule, double *sum)
+{
+    double secs = 0;
+    *sum = 0;
+    if (qdri_net_runs_whole(net)) {
+        QDR_TRY(qdri_net_forward(net, schedule));
+        QDR_TRY(price_list(net, pricing, schedule, NULL, sum));
+        if (net->shares_parameters) return QDR_OK;
+        QDR_TRY(qdri_net_backward(net, QDRI_GRADIENT_OVERWRITE, 0, schedule));
+        QDR_TRY(price_list(net, pricing, schedule, NULL, &secs));
+        *sum += secs;
+        return QDR_OK;
+    }
+    for (int i = 0; i < net->n_nodes; i++) {
+        if (net->nodes[i].kind != QDRI_NODE_LINEAR) continue;
+        QDR_TRY(qdri_net_layer_forward(net, i, 0, schedule));
+        QDR_TRY(price_list(net, pricing, schedule, NULL, &secs));
+        *sum += secs;
+        if (net->shares_parameters) continue;
+        QDR_TRY(qdri_net_layer_backward(net, i, 0, QDRI_GRADIENT_OVERWRITE, schedule));
+        QDR_TRY(price_list(net, pricing, schedule, NULL, &secs));
+        *sum += secs;
+    }
+    return QDR_OK;
+}
+
+static qdr_status choose(qdri_net *net, const qdri_pricing *pricing, qdri_schedule *schedule)
+{
+    qdri_panel_search search;
+    double secs = 0;
+    qdri_panel_search_begin(&search, net->opts.panels, net->opts.batch_parts, qdri_net_sums(net),
+                            qdri_net_scatters(net));
+    while (qdri_panel_search_next(&search)) {
+        qdri_net_set_panels(net, search.panels, search.batch_parts);
+        QDR_TRY(net_secs(net, pricing, schedule, &secs));
+        (void)qdri_panel_search_note(&search, secs);
+    }
+    qdri_net_set_panels(net, search.best_panels, search.best_batch_parts);
+    return QDR_OK;
+}
+
+qdr_status qdri_net_choose_panels(qdri_net *net, const char *order, const qdr_machine *machine)
+{
+    const int n_nodes = net->n_nodes;
+    qdr_plan plan;
+    qdri_pricing pricing;
+    qdri_schedule schedule = {0};
+    QDR_TRY(qdr_machine_check(machine, machine->name));
+    pricing_of_net(net, order, machine, &plan, &pricing);
+    if (n_nodes > 2 * MOST_PRICED_NODES) net->n_nodes = MOST_PRICED_NODES;
+    const qdr_status status = choose(net, &pricing, &schedule);
+    net->n_nodes = n_nodes;
+    qdri_net_set_panels(net, net->opts.panels, net->opts.batch_parts); /* of all nodes */
+    qdri_schedule_free(&schedule);
+    return status;
 }
 
 /* ---- layers alone ---- */
@@ -67,7 +140,9 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
                                  .n_rows = plan->batch * context,
                                  .row_unit = context,
                                  .dtype = plan->dtype,
-                                 .overlap = plan->overlap};
+                                 .overlap = plan->overlap,
+                                 .panels = plan->panels,
+                                 .batch_parts = plan->batch_parts};
     qdr_plan whole = *plan; /* all sequences at once */
     qdri_pricing pricing;
     whole.micro_batch = 0;
@@ -75,6 +150,7 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
     qdri_pricing_make(&model->machine, &model->network, &whole, n_layers, &pricing);
     QDR_TRY(qdri_describe_layers(net, &model->network, &place, &opts, context, plan->layout, n_layers));
     QDR_TRY(qdri_net_place(net));
+    QDR_TRY(qdri_net_choose_panels(net, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, &model->machine));
     QDR_TRY(qdri_net_forward(net, schedule));
     QDR_TRY(price_list(net, &pricing, schedule, NULL, &secs[0]));
     QDR_TRY(qdri_net_backward(net, QDRI_GRADIENT_OVERWRITE, 0, schedule));

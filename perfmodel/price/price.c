@@ -271,6 +271,7 @@ static qdri_price in_turn(const qdri_price *a, const qdri_price *b)
     qdri_price both = {.latency_secs = a->latency_secs + b->latency_secs, .work_secs = a->work_secs + b->work_secs};
     if (!(both.work_secs > 0)) return both;
     const double share = a->work_secs / both.work_secs;
+    both.slowdown = share * a->slowdown + (1 - share) * b->slowdown;
     both.flow_bytes_per_sec = share * a->flow_bytes_per_sec + (1 - share) * b->flow_bytes_per_sec;
     for (int l = 0; l < QDR_MAX_LINKS; l++) both.use[l] = share * a->use[l] + (1 - share) * b->use[l];
     return both;

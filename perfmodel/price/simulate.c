@@ -120,20 +120,22 @@ static void set_rates(simulation *sim)
     const qdri_price *transfers[QDRI_N_STREAMS];
     double rates[QDRI_N_STREAMS];
     int streams[QDRI_N_STREAMS], n = 0;
+    double slowdown = 0;
     for (int a = 0; a < sim->n_active; a++) {
         const int s = sim->active[a];
         const qdri_price *price = &sim->prices[sim->running[s]];
         if (!(price->flow_bytes_per_sec > 0) || sim->latency[s] > 0) continue;
+        slowdown += price->slowdown;
         transfers[n] = price;
         streams[n++] = s;
     }
-    const double beside_transfers = n ? 1 / (1 + sim->slowdown->processor) : 1;
+    const double beside_transfers = n ? 1 / (1 + sim->slowdown->processor + slowdown) : 1;
     for (int a = 0; a < sim->n_active; a++) sim->rate[sim->active[a]] = beside_transfers;
     rates[0] = 1;
     if (n > 1) qdri_share_links(n, transfers, rates);
     const int computes = sim->running[QDRI_STREAM_OF_COMPUTE] >= 0;
-    const double slowed = computes ? 1 / (1 + sim->slowdown->transfer) : 1;
-    for (int i = 0; i < n; i++) sim->rate[streams[i]] = rates[i] * slowed;
+    for (int i = 0; i < n; i++)
+        sim->rate[streams[i]] = rates[i] / (computes ? 1 + sim->slowdown->transfer + transfers[i]->slowdown : 1);
 }
 
 /* The time until the next task ends, or its work begins. */

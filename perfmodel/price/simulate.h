@@ -18,6 +18,7 @@ typedef struct qdri_price {
     /* For a transfer: the rate of one of its flows alone, and the fraction of each link that all its flows then use, 0
      * to 1. Zero for work on the processor. */
     double flow_bytes_per_sec;
+    double slowdown; /* of processor and transfer while both run, in addition to the machine's */
     double use[QDR_MAX_LINKS];
 } qdri_price;
 

@@ -7,7 +7,7 @@
 #include "../../examples/common/gpt.h"
 #include "dist.h"
 #include "gpt_net.h"
-#include "grid/internal.h"
+#include "linear/internal.h"
 
 static char *text_of_stack(const qdr_stack *stack, const char *which)
 {
@@ -54,12 +54,11 @@ static void compare(const qdr_stack *stack, const qdri_net *net, const qdri_net_
 }
 
 /* What a net must know of this rank. */
-static void locate(const qdr_grid *grid, qdri_place *place, int node_members[QDR_N_AXES])
+static void locate(const qdr_grid *grid, qdri_place *place)
 {
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         place->size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
         place->coordinate[axis] = qdr_grid_coordinate(grid, (qdr_axis)axis);
-        node_members[axis] = qdri_grid_node_members(grid, (qdr_axis)axis);
     }
 }
 
@@ -81,10 +80,11 @@ static void check_model(qdr_grid *grid, const gpt_net *described)
     qdri_net net = {0};
     qdri_net_lists lists = {0};
     qdri_place place;
-    int node_members[QDR_N_AXES];
-    locate(grid, &place, node_members);
+    locate(grid, &place);
     DIST_OK(gpt_create(grid, &config, &model));
-    DIST_OK(gpt_net_describe(&net, described, &place, node_members));
+    DIST_OK(gpt_net_describe(&net, described, &place));
+    DIST_OK(qdri_net_place(&net));
+    qdri_net_set_panels(&net, model.stack->net.opts.panels, model.stack->net.opts.batch_parts);
     DIST_OK(qdri_net_build(&net, &lists));
     compare(model.stack, &net, &lists);
     qdri_net_lists_free(&lists);

@@ -54,7 +54,7 @@ typedef struct built {
 static void build(built *b, const gpt_net *g, const int sizes[QDR_N_AXES], int rank)
 {
     const qdri_place place = place_of(sizes, rank);
-    CHECK_OK(gpt_net_describe(&b->net, g, &place, NULL));
+    CHECK_OK(gpt_net_describe(&b->net, g, &place));
     CHECK_OK(qdri_net_build(&b->net, &b->lists));
 }
 
@@ -253,31 +253,6 @@ static void lists_are_functions_of_the_description(void **state)
     drop(&used);
 }
 
-/* A sum that crosses nodes is cut into panels where cost decides and the message is long; rows that stay scattered are
- * not where several members of a node would each send their slices. */
-static void panels_depend_on_nodes(void **state)
-{
-    (void)state;
-    const qdri_place place = {{2, 2, 1, 1}, {0, 0, 0, 0}};
-    gpt_net gpt = {.hidden = 32, /* a product takes about as long as its sum */
-                   .n_heads = 4,
-                   .context = 1024,
-                   .vocab = 256,
-                   .n_sequences = 4096,
-                   .dtype = QDR_F32};
-    built b = {0};
-    for (int scattered = 0; scattered < 2; scattered++)
-        for (int members = 0; members <= 8; members += members ? members : 1) {
-            const int all[QDR_N_AXES] = {members, members, members, members};
-            gpt.layout = scattered ? QDR_SCATTERED : QDR_REPLICATED;
-            CHECK_OK(gpt_net_describe(&b.net, &gpt, &place, all));
-            const qdri_layer_shape *qkv = &b.net.nodes[2].u.layer.shape;
-            assert_string_equal(qkv->name, "block0.qkv");
-            assert_int_equal(qkv->forward_panels > 1, members == 1 || (members && !scattered));
-        }
-    drop(&b);
-}
-
 /* The sentence names what is wrong, and the net is as before. */
 static void refused_nodes_leave_nothing(void **state)
 {
@@ -289,9 +264,8 @@ static void refused_nodes_leave_nothing(void **state)
     qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc", .in = {{12, 4}}, .out = {{18, 4}}, .bias = 1};
     qdri_net net = {0};
     qdr_edge x, y;
-    CHECK_FAILS(qdri_net_begin(&net, &place, NULL, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = -1}), QDR_ERR_SHAPE,
-                "-1");
-    CHECK_OK(qdri_net_begin(&net, &place, NULL, &opts));
+    CHECK_FAILS(qdri_net_begin(&net, &place, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = -1}), QDR_ERR_SHAPE, "-1");
+    CHECK_OK(qdri_net_begin(&net, &place, &opts));
     CHECK_OK(qdri_net_add_input(&net, "x", &input, 0, &x));
     CHECK_FAILS(qdri_net_add_linear(&net, &desc, x, &y), QDR_ERR_SHAPE, "18");
     desc.out[0] = (qdr_block){wide, 1}; /* parameters fit, the output does not */
@@ -313,7 +287,7 @@ static void an_embedding_is_tied_once(void **state)
     const char *const words = "not tied yet";
     qdri_net net = {0};
     qdr_edge y;
-    CHECK_OK(gpt_net_describe(&net, &gpt, &place, NULL));
+    CHECK_OK(gpt_net_describe(&net, &gpt, &place));
     for (int table = -1; table <= net.n_nodes; table++) /* among them the one that is tied */
         CHECK_FAILS(qdri_net_add_tied_head(&net, "again", table, QDR_REPLICATED, 1, &y), QDR_ERR_ARGUMENT, words);
     qdri_net_free(&net);
@@ -326,7 +300,6 @@ int main(void)
         cmocka_unit_test(parameters_are_whole),
         cmocka_unit_test(replicated_calls_are_those_of_the_table),
         cmocka_unit_test(lists_are_functions_of_the_description),
-        cmocka_unit_test(panels_depend_on_nodes),
         cmocka_unit_test(refused_nodes_leave_nothing),
         cmocka_unit_test(an_embedding_is_tied_once),
     };

@@ -66,7 +66,7 @@ static void describe_layer(int g, qdr_layout layout, qdr_dtype dtype, int panels
     const qdr_linear_desc layer = {
         .version = QDR_OPTS_INIT, .name = "fc", .in = {{N_IN, 1}}, .out = {{N_OUT, 1}}, .out_layout = layout};
     qdr_edge x, y;
-    assert_int_equal(qdri_net_begin(net, &place, NULL, &opts), QDR_OK);
+    assert_int_equal(qdri_net_begin(net, &place, &opts), QDR_OK);
     assert_int_equal(qdri_net_add_input(net, "x", &input, 1, &x), QDR_OK);
     assert_int_equal(qdri_net_add_linear(net, &layer, x, &y), QDR_OK);
     assert_int_equal(qdri_net_build(net, lists), QDR_OK);
@@ -116,6 +116,78 @@ static void panels_cost_their_bytes(void **state)
     }
 }
 
+/* ---- the choice ---- */
+
+/* A layer forward and backward with given panels and parts. */
+typedef struct priced_layer {
+    int64_t n_rows, n_in, n_out;
+    qdr_layout layout;
+    int n_copies; /* of the grid, fastest: they fill the nodes, so that x crosses them */
+} priced_layer;
+
+static double layer_secs(const qdr_machine *machine, const priced_layer *l, int *panels, int *parts)
+{
+    const qdri_place place = {.size = {4, 1, 1, l->n_copies}};
+    const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
+                                 .n_rows = l->n_rows * l->n_copies,
+                                 .row_unit = 1,
+                                 .dtype = machine->bf16.peak_flops > 0 ? QDR_BF16 : QDR_F32,
+                                 .panels = *panels,
+                                 .batch_parts = *parts};
+    const qdr_edge_desc input = {.version = QDR_OPTS_INIT, .cols = {{l->n_in, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc layer = {
+        .version = QDR_OPTS_INIT, .name = "fc", .in = {{l->n_in, 1}}, .out = {{l->n_out, 1}}, .out_layout = l->layout};
+    qdri_net net = {0};
+    qdri_net_lists lists = {.single = {0}};
+    double forward_secs, backward_secs;
+    qdr_edge x, y;
+    assert_int_equal(qdri_net_begin(&net, &place, &opts), QDR_OK);
+    assert_int_equal(qdri_net_add_input(&net, "x", &input, 1, &x), QDR_OK);
+    assert_int_equal(qdri_net_add_linear(&net, &layer, x, &y), QDR_OK);
+    assert_int_equal(qdri_net_place(&net), QDR_OK);
+    if (*panels == 0) assert_int_equal(qdri_net_choose_panels(&net, "dxyz", machine), QDR_OK);
+    *panels = net.opts.panels;
+    *parts = net.opts.batch_parts;
+    assert_int_equal(qdri_net_build(&net, &lists), QDR_OK);
+    assert_int_equal(qdri_net_price(&net, "dxyz", machine, &lists.forward, NULL, &forward_secs), QDR_OK);
+    assert_int_equal(qdri_net_price(&net, "dxyz", machine, &lists.backward[0], NULL, &backward_secs), QDR_OK);
+    qdri_net_lists_free(&lists);
+    qdri_net_free(&net);
+    return forward_secs + backward_secs;
+}
+
+/* Against all combinations. */
+static void the_choice_is_the_best(void **state)
+{
+    static const char *const names[] = {"perlmutter", "frontier", "dgx-h100", "dgx-a100", "alps", "summit", "laptop"};
+    static const int64_t shapes[][3] = {
+        {8192, 8192, 8192}, {2048, 4096, 16384}, {16384, 12288, 4096}, {512, 1024, 1024}};
+    int n_divided = 0, n_parts = 0;
+    (void)state;
+    for (int i = 0; i < 7 * 2 * 4 * 2; i++) {
+        qdr_machine machine;
+        assert_int_equal(qdr_machine_load(names[i % 7], &machine), QDR_OK);
+        const int64_t *shape = shapes[i / 14 % 4];
+        const priced_layer layer = {shape[0], shape[1], shape[2], i / 56 ? QDR_SCATTERED : QDR_REPLICATED,
+                                    i / 7 % 2 ? machine.ranks_per_node : 1};
+        int panels = 0, parts = 0;
+        const double chosen = layer_secs(&machine, &layer, &panels, &parts);
+        n_divided += panels > 1;
+        n_parts += parts > 1;
+        for (int p = 1; p <= 16; p *= 2)
+            for (int n = 1; n <= 2; n++) {
+                int all_panels = p, all_parts = n;
+                const double secs = layer_secs(&machine, &layer, &all_panels, &all_parts);
+                if (chosen > 1.02 * secs)
+                    fail_msg("%s, %d copies, layout %d, %dx%dx%d: %.4g ms with %d panels, %d parts; %.4g with %d, %d",
+                             names[i % 7], layer.n_copies, (int)layer.layout, (int)shape[0], (int)shape[1],
+                             (int)shape[2], 1e3 * chosen, panels, parts, 1e3 * secs, p, n);
+            }
+    }
+    print_message("%d of %d layers in panels, %d in parts\n", n_divided, 7 * 2 * 4 * 2, n_parts);
+    assert_true(n_divided > 0 && n_divided < 7 * 2 * 4 * 2);
+}
+
 /* A machine without the type, or without numbers. */
 static void refusals(void **state)
 {
@@ -139,6 +211,7 @@ static void refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(panels_cost_their_bytes), cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(panels_cost_their_bytes),
+                                       cmocka_unit_test(the_choice_is_the_best), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,6 @@
 
 #include "quadrille/stack.h"
 #include "schedule/linear.h"
-#include "schedule/panels.h"
 
 enum { COMPUTE = QDRI_STREAM_OF_COMPUTE };
 
@@ -469,32 +468,6 @@ static void panels_are_sent_to_their_owner(void **state)
     drop(&b);
 }
 
-/* Against all candidates; as many panels as a long wire pays for, none where nothing travels. */
-static void panels_are_chosen_by_cost(void **state)
-{
-    (void)state;
-    const qdri_panel_cost costs[] = {
-        {1, 0, 0, 1e-3, 1000},    {1, 1, 1, 1e-3, 1000},     {1, 1, 1, 0.01, 1000}, {1, 0.1, 0.1, 0.01, 1000},
-        {1e-3, 1, 1, 1e-4, 1000}, {1, 1, 1, 1e-3, 3},        {1, 1, 1, 1e-3, 1},    {0, 0, 0, 1e-3, 0},
-        {1, 1, 2, 1e-3, 1000},    {1, 0.2, 0.4, 0.01, 1000},
-    };
-    const int chosen[] = {1, 16, 8, 4, 4, 2, 1, 1, 1, 8};
-    for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
-        const int n = qdri_panels_choose(&costs[i], 1);
-        for (int other = 1; other <= 16 && other <= costs[i].n_rows; other *= 2)
-            assert_true(qdri_panels_secs(&costs[i], n) <= qdri_panels_secs(&costs[i], other));
-        assert_int_equal(n, chosen[i]);
-    }
-    /* Transfers before a product and after it count together. */
-    const qdri_panel_cost both[] = {{1, 1, 1, 1e-3, 1000}, {1, 1, 8, 1e-3, 1000}};
-    assert_int_equal(qdri_panels_choose(both, 2), 1);
-    assert_int_equal(qdri_panels_choose(both, 1), 16);
-    assert_int_equal(qdri_panels_choose(both, 0), 1);
-    /* Equal stages in n panels: n + 1 steps instead of 2n. */
-    const qdri_panel_cost even = {1, 1, 1, 0, 8};
-    assert_float_equal(qdri_panels_secs(&even, 4), 5.0 / 4, 1e-12);
-}
-
 static void slots_are_shared_and_given_back(void **state)
 {
     (void)state;
@@ -529,7 +502,6 @@ int main(void)
         cmocka_unit_test(dw_comes_first_where_dx_is_not_summed),
         cmocka_unit_test(panels_are_summed_beside_products),
         cmocka_unit_test(panels_are_sent_to_their_owner),
-        cmocka_unit_test(panels_are_chosen_by_cost),
         cmocka_unit_test(slots_are_shared_and_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
