@@ -46,7 +46,11 @@ static qdr_status choose_panels(qdr_stack *stack)
     qdr_context *ctx = qdr_grid_context(stack->grid);
     const qdr_stack_opts *opts = &stack->net.opts;
     int chosen[2] = {opts->panels ? opts->panels : 1, opts->batch_parts ? opts->batch_parts : 1};
-    if ((!opts->panels || !opts->batch_parts) && qdri_net_sums(&stack->net)) {
+    if (stack->owner) { /* the same sums, in the same order */
+        const qdr_stack_opts *owners = &stack->owner->net.opts;
+        chosen[0] = opts->panels ? opts->panels : owners->panels;
+        chosen[1] = opts->batch_parts ? opts->batch_parts : owners->batch_parts;
+    } else if ((!opts->panels || !opts->batch_parts) && qdri_net_sums(&stack->net)) {
         QDR_TRY(qdr_agree(ctx, qdr_context_rank(ctx) == 0 ? choose_here(stack) : QDR_OK));
         chosen[0] = opts->panels;
         chosen[1] = opts->batch_parts;

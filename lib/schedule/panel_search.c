@@ -2,19 +2,17 @@
 /* All powers of two, unless two in a row gained nothing. */
 #include "schedule/panel_search.h"
 
-#define LEAST_GAIN 0.005
+#define LEAST_GAIN 0.015
 
 void qdri_panel_search_begin(qdri_panel_search *search, int panels, int batch_parts, int sums, int scattered)
 {
-    *search = (qdri_panel_search){.best_panels = panels ? panels : 1,
-                                  .best_batch_parts = batch_parts ? batch_parts : 1,
-                                  .fixed_panels = panels || sums ? panels : 1,
+    *search = (qdri_panel_search){.fixed_panels = panels || sums ? panels : 1,
                                   .fixed_parts = batch_parts || (sums && !scattered) ? batch_parts : 1};
 }
 
 int qdri_panel_search_next(qdri_panel_search *search)
 {
-    if (search->panels == 0) {
+    if (search->n_tried == 0) {
         search->panels = search->fixed_panels ? search->fixed_panels : 1;
         search->batch_parts = search->fixed_parts ? search->fixed_parts : 1;
         return 1;
@@ -30,14 +28,17 @@ int qdri_panel_search_next(qdri_panel_search *search)
     return 1;
 }
 
-int qdri_panel_search_note(qdri_panel_search *search, double secs)
+void qdri_panel_search_note(qdri_panel_search *search, double secs)
 {
-    const int is_first = !(search->best_secs > 0);
-    search->n_worse++;
-    if (!is_first && secs > search->best_secs * (1 - LEAST_GAIN)) return 0;
-    search->n_worse = 0;
-    search->best_secs = secs;
-    search->best_panels = search->panels;
-    search->best_batch_parts = search->batch_parts;
-    return 1;
+    const int is_first = search->n_tried == 0;
+    search->tried[search->n_tried++] = (qdri_panel_trial){search->panels, search->batch_parts, secs};
+    search->n_worse = is_first || secs < search->least_secs ? 0 : search->n_worse + 1;
+    if (is_first || secs < search->least_secs) search->least_secs = secs;
+}
+
+qdri_panel_trial qdri_panel_search_best(const qdri_panel_search *search)
+{
+    int i = 0;
+    while (search->tried[i].secs * (1 - LEAST_GAIN) > search->least_secs) i++;
+    return search->tried[i];
 }

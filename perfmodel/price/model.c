@@ -150,15 +150,16 @@ qdr_status qdri_model_choose(qdr_model *model, qdr_plan *plan, qdr_plan_result *
     qdri_panel_search search;
     qdri_panel_search_begin(&search, plan->panels, plan->batch_parts, sums, plan->layout == QDR_SCATTERED);
     while (qdri_panel_search_next(&search)) {
-        qdr_plan_result one = {.secs = 0};
         plan->panels = search.panels;
         plan->batch_parts = search.batch_parts;
-        QDR_TRY(predict(model, plan, &one));
-        if (qdri_panel_search_note(&search, one.secs)) *result = one;
+        QDR_TRY(predict(model, plan, result));
+        qdri_panel_search_note(&search, result->secs);
     }
-    plan->panels = search.best_panels;
-    plan->batch_parts = search.best_batch_parts;
-    return QDR_OK;
+    const qdri_panel_trial best = qdri_panel_search_best(&search);
+    if (search.n_tried == 1) return QDR_OK;
+    plan->panels = best.panels;
+    plan->batch_parts = best.batch_parts;
+    return predict(model, plan, result);
 }
 
 qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)

@@ -107,15 +107,16 @@ static qdr_status choose(qdri_net *net, const qdri_pricing *pricing, qdri_schedu
     while (qdri_panel_search_next(&search)) {
         qdri_net_set_panels(net, search.panels, search.batch_parts);
         QDR_TRY(net_secs(net, pricing, schedule, &secs));
-        (void)qdri_panel_search_note(&search, secs);
+        qdri_panel_search_note(&search, secs);
     }
-    qdri_net_set_panels(net, search.best_panels, search.best_batch_parts);
+    const qdri_panel_trial best = qdri_panel_search_best(&search);
+    qdri_net_set_panels(net, best.panels, best.batch_parts);
     return QDR_OK;
 }
 
 qdr_status qdri_net_choose_panels(qdri_net *net, const char *order, const qdr_machine *machine)
 {
-    const int n_nodes = net->n_nodes;
+    const int n_nodes = net->n_nodes, n_buffers = net->buffers.n;
     qdr_plan plan;
     qdri_pricing pricing;
     qdri_schedule schedule = {0};
@@ -124,6 +125,7 @@ qdr_status qdri_net_choose_panels(qdri_net *net, const char *order, const qdr_ma
     if (n_nodes > 2 * MOST_PRICED_NODES) net->n_nodes = MOST_PRICED_NODES;
     const qdr_status status = choose(net, &pricing, &schedule);
     net->n_nodes = n_nodes;
+    net->buffers.n = n_buffers; /* without the workspace of what was tried */
     qdri_net_set_panels(net, net->opts.panels, net->opts.batch_parts); /* of all nodes */
     qdri_schedule_free(&schedule);
     return status;

@@ -56,7 +56,8 @@ static qdr_status build(layer_run *run)
 {
     const layer_case *c = run->the_case;
     const qdr_stack_opts opts = {QDR_OPTS_INIT,     .n_rows = c->m,        .row_unit = c->row_unit,
-                                 .dtype = c->dtype, .overlap = c->overlap, .panels = c->panels};
+                                 .dtype = c->dtype, .overlap = c->overlap, .panels = c->panels ? c->panels : 1,
+                                 .batch_parts = 1};
     qdr_status status = qdr_stack_create(run->grid, &opts, &run->stack);
     if (status == QDR_OK) status = qdr_agree(run->ctx, add_layer(run)); /* adding is local */
     return status == QDR_OK ? qdr_stack_build(run->stack) : status;

@@ -29,7 +29,7 @@
     X(qdr_stack_opts, caller_memory, s->stack.caller_memory = 1, "caller_memory 0 on rank 0 and 1 on rank 1")          \
     X(qdr_stack_opts, caller_activations, s->stack.caller_activations = 1, "caller_activations 0 on rank 0 and 1")     \
     X(qdr_stack_opts, prefetch_bytes, s->stack.prefetch_bytes = 4096, "prefetch_bytes 0 on rank 0 and 4096")           \
-    X(qdr_stack_opts, batch_parts, s->stack.batch_parts = 2, "batch_parts 1 on rank 0 and 2 on rank 1")                \
+    X(qdr_stack_opts, batch_parts, s->stack.batch_parts = 2, "batch_parts 0 on rank 0 and 2 on rank 1")                \
     X(qdr_stack_opts, product_type, s->stack.product_type = QDR_PRODUCT_FP8, "QDR_PRODUCT_FP8 on rank 1")              \
     X(qdr_edge_desc, cols, s->input.cols[0].unit = 1, "input 'a' has cols 8/2 on rank 0 and 8/1 on rank 1")            \
     X(qdr_edge_desc, col_axis, s->input.col_axis = QDR_Y, "input 'a' has col_axis QDR_X on rank 0 and QDR_Y")          \

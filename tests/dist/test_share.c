@@ -149,8 +149,8 @@ static variant random_variant(uint64_t *seed, qdr_dtype dtype)
 {
     return (variant){.n_sequences = 1 + dist_below(seed, 9),
                      .layout = (qdr_layout)dist_below(seed, 2),
-                     .panels = (int)dist_below(seed, 3),
-                     .batch_parts = (int)dist_below(seed, 3),
+                     .panels = 1 + (int)dist_below(seed, 2),
+                     .batch_parts = 1 + (int)dist_below(seed, 2),
                      .dtype = dtype};
 }
 
