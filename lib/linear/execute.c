@@ -2,8 +2,7 @@
 /* Executing a schedule: every task is enqueued on its stream, after the tasks it waits for. */
 #include <stdio.h>
 
-#include "core/block.h"
-#include "linear/operations.h"
+#include "linear/internal.h"
 #include "schedule/trace.h"
 
 void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref)
@@ -24,7 +23,7 @@ qdri_coll qdri_task_coll(const qdri_task *task)
 {
     return (qdri_coll){.kind = task->coll,
                        .dtype = task->dtype,
-                       .op = QDR_SUM,
+                       .op = task->reduce,
                        .count = task->count,
                        .recv_count = task->recv_count,
                        .split_unit = task->split_unit,
@@ -61,134 +60,38 @@ typedef struct run {
     qdri_stamps *stamps; /* NULL: not measured */
 } run;
 
-static void *reads(const run *r, int i) { return qdri_stack_pointer(r->stack, r->task->reads[i]); }
-static void *writes(const run *r, int i) { return qdri_stack_pointer(r->stack, r->task->writes[i]); }
-
 /* The padding at the end of a whole dW is communicated as zeros. */
-static qdr_status zero_tail(const run *r)
+qdr_status qdri_zero_tail(const qdr_stack *stack, const qdri_task *task, int64_t n_elems, qdr_stream *stream)
 {
-    const qdri_task *task = r->task;
-    const int is_product = task->kind == QDRI_TASK_PRODUCT;
-    const size_t elems = (size_t)(is_product ? task->m * task->n : task->k * task->n);
+    char *whole = qdri_stack_pointer(stack, task->writes[0]);
     if (!task->zero_tail) return QDR_OK;
-    return qdri_fill_zero(r->stream, (char *)writes(r, 0) + elems * qdr_dtype_bytes(task->out_dtype), task->zero_tail);
+    return qdri_fill_zero(stream, whole + (size_t)n_elems * qdr_dtype_bytes(task->out_dtype), task->zero_tail);
 }
 
 static qdr_status run_product(const run *r)
 {
     QDR_TRY(qdri_gemm_run(r->stream, &r->gemm));
-    return zero_tail(r);
+    return qdri_zero_tail(r->stack, r->task, r->task->m * r->task->n, r->stream);
 }
 
 static qdr_status run_collective(const run *r)
 {
     qdri_coll coll = qdri_task_coll(r->task);
-    coll.send = r->task->n_reads ? reads(r, 0) : NULL;
-    coll.recv = writes(r, 0);
+    coll.send = r->task->n_reads ? qdri_stack_pointer(r->stack, r->task->reads[0]) : NULL;
+    coll.recv = qdri_stack_pointer(r->stack, r->task->writes[0]);
     return qdri_comm_launch(qdri_grid_comm(r->stack->grid, r->task->channel), &coll, r->stream);
 }
 
-static qdr_status run_rows(const run *r, qdri_kernel_kind kind, const void *x, void *y, void *p)
+static qdr_status run_by_kind(const run *r)
 {
-    const qdri_task *task = r->task;
-    qdri_kernel kernel = {.kind = kind, .dtype = task->dtype};
-    kernel.u.rows.n_rows = task->m;
-    kernel.u.rows.n_cols = task->n;
-    kernel.u.rows.row0 = task->k;
-    kernel.u.rows.context = task->context;
-    kernel.u.rows.x = x;
-    kernel.u.rows.y = y;
-    kernel.u.rows.p = p;
-    kernel.u.rows.accumulate = task->accumulate;
-    return qdri_kernel_run(r->stream, &kernel);
-}
-
-static qdr_status run_bias_add(const run *r) { return run_rows(r, QDRI_K_BIAS_ADD, NULL, writes(r, 0), reads(r, 0)); }
-static qdr_status run_column_sum(const run *r)
-{
-    return run_rows(r, QDRI_K_COLUMN_SUM, reads(r, 0), NULL, writes(r, 0));
-}
-static qdr_status run_position_add(const run *r)
-{
-    return run_rows(r, QDRI_K_POSITION_ADD, NULL, writes(r, 0), reads(r, 0));
-}
-static qdr_status run_position_sum(const run *r)
-{
-    return run_rows(r, QDRI_K_POSITION_SUM, reads(r, 0), NULL, writes(r, 0));
-}
-
-static qdr_status run_add(const run *r)
-{
-    const qdri_task *task = r->task;
-    const int64_t n = task->m * task->n;
-    if (!task->accumulate)
-        return qdri_copy(r->stream, writes(r, 0), reads(r, 0), (size_t)n * qdr_dtype_bytes(task->dtype));
-    qdri_kernel kernel = {.kind = QDRI_K_ADD, .dtype = task->dtype};
-    kernel.u.binary.n = n;
-    kernel.u.binary.a = writes(r, 0);
-    kernel.u.binary.b = reads(r, 0);
-    kernel.u.binary.y = writes(r, 0);
-    kernel.u.binary.dtype2 = task->dtype;
-    return qdri_kernel_run(r->stream, &kernel);
-}
-
-static qdr_status run_sum_parts(const run *r)
-{
-    qdri_kernel kernel = {.kind = QDRI_K_SUM_PARTS, .dtype = r->task->dtype};
-    kernel.u.parts.n = r->task->m * r->task->n;
-    kernel.u.parts.n_parts = (int)r->task->k;
-    kernel.u.parts.x = reads(r, 0);
-    kernel.u.parts.y = writes(r, 0);
-    return qdri_kernel_run(r->stream, &kernel);
-}
-
-static qdr_status run_embed(const run *r)
-{
-    const qdri_layer *table = &r->stack->net.nodes[r->task->node].u.layer;
-    const int forward = r->task->kind == QDRI_TASK_EMBED;
-    qdri_kernel kernel = {.kind = forward ? QDRI_K_EMBED_FORWARD : QDRI_K_EMBED_BACKWARD, .dtype = r->task->dtype};
-    kernel.u.embed.n_rows = r->task->m;
-    kernel.u.embed.n_cols = r->task->n;
-    kernel.u.embed.begin = table->vocab_begin;
-    kernel.u.embed.end = table->vocab_end;
-    kernel.u.embed.vocab = qdri_blocks_width(r->stack->net.parameters[table->weight].rows);
-    kernel.u.embed.tokens = reads(r, 0);
-    kernel.u.embed.accumulate = r->task->accumulate;
-    if (forward) {
-        kernel.u.embed.e = reads(r, 1);
-        kernel.u.embed.y = writes(r, 0);
-    } else {
-        kernel.u.embed.dy = reads(r, 1);
-        kernel.u.embed.de = writes(r, 0);
+    switch (r->task->kind) {
+    case QDRI_TASK_PRODUCT: return run_product(r);
+    case QDRI_TASK_COLLECTIVE: return run_collective(r);
+    case QDRI_TASK_CALLER_FORWARD:
+    case QDRI_TASK_CALLER_BACKWARD: return qdri_run_caller(r->stack, r->task, r->stream);
+    default: return qdri_run_kernel(r->stack, r->task, r->stream);
     }
-    QDR_TRY(qdri_kernel_run(r->stream, &kernel));
-    return forward ? QDR_OK : zero_tail(r);
 }
-
-static qdr_status run_operation(const run *r)
-{
-    const qdri_node *node = &r->stack->net.nodes[r->task->node];
-    const qdri_op_run op = {.stack = r->stack, .node = node, .task = r->task, .stream = r->stream};
-    qdri_grid_set_label(r->stack->grid, node->name);
-    const qdr_status status = qdri_run_op(&op);
-    qdri_grid_set_label(r->stack->grid, NULL);
-    return status;
-}
-
-static qdr_status (*const runners[])(const run *r) = {
-    [QDRI_TASK_PRODUCT] = run_product,
-    [QDRI_TASK_COLLECTIVE] = run_collective,
-    [QDRI_TASK_BIAS_ADD] = run_bias_add,
-    [QDRI_TASK_COLUMN_SUM] = run_column_sum,
-    [QDRI_TASK_ADD] = run_add,
-    [QDRI_TASK_SUM_PARTS] = run_sum_parts,
-    [QDRI_TASK_EMBED] = run_embed,
-    [QDRI_TASK_EMBED_SUM] = run_embed,
-    [QDRI_TASK_POSITION_ADD] = run_position_add,
-    [QDRI_TASK_POSITION_SUM] = run_position_sum,
-    [QDRI_TASK_FORWARD] = run_operation,
-    [QDRI_TASK_BACKWARD] = run_operation,
-};
 
 static qdr_stream *stream_of(const qdr_stack *stack, int stream, qdr_stream *compute)
 {
@@ -202,10 +105,10 @@ static qdr_status run_named(const run *r, int number)
 {
     qdri_dev *dev = qdri_stream_dev(r->stream);
     char name[128];
-    if (!qdri_dev_wants_ranges(dev)) return runners[r->task->kind](r);
+    if (!qdri_dev_wants_ranges(dev)) return run_by_kind(r);
     snprintf(name, sizeof name, "%s: %s #%d", r->task->name ? r->task->name : "", qdri_task_name(r->task), number);
     qdri_range_begin(dev, name);
-    const qdr_status status = runners[r->task->kind](r);
+    const qdr_status status = run_by_kind(r);
     qdri_range_end(dev);
     return status;
 }

@@ -15,26 +15,19 @@ static int adds_bias(const qdri_task *product, const qdri_task *next)
     return next->kind == QDRI_TASK_BIAS_ADD && is_result(product, next->writes[0], next->m, next->n);
 }
 
-static int is_gelu(const qdr_stack *stack, const qdri_task *product, const qdri_task *next, qdri_task_kind kind)
-{
-    const qdri_node *node = &stack->net.nodes[next->node];
-    return next->kind == kind && node->kind == QDRI_NODE_GELU &&
-           is_result(product, next->reads[0], next->m, stack->net.edges[node->in[0]].owned.n_cols);
-}
-
 /* Whether the task computes GELU of the result, without overwriting what the product reads. */
-static int gives_gelu(const qdr_stack *stack, const qdri_task *product, const qdri_task *next)
+static int gives_gelu(const qdri_task *product, const qdri_task *next)
 {
     const int to = next->writes[0].buffer;
-    return is_gelu(stack, product, next, QDRI_TASK_FORWARD) && to != product->reads[0].buffer &&
-           to != product->reads[1].buffer;
+    return next->kind == QDRI_TASK_GELU && is_result(product, next->reads[0], next->m, next->n) &&
+           to != product->reads[0].buffer && to != product->reads[1].buffer;
 }
 
 /* Whether the task computes the gradient through GELU, in place: nothing else can see the product's result. */
-static int passes_gelu(const qdr_stack *stack, const qdri_task *product, const qdri_task *next)
+static int passes_gelu(const qdri_task *product, const qdri_task *next)
 {
-    return is_gelu(stack, product, next, QDRI_TASK_BACKWARD) && next->writes[0].buffer == next->reads[0].buffer &&
-           next->writes[0].offset == next->reads[0].offset;
+    return next->kind == QDRI_TASK_GELU_BACKWARD && is_result(product, next->reads[0], next->m, next->n) &&
+           next->writes[0].buffer == next->reads[0].buffer && next->writes[0].offset == next->reads[0].offset;
 }
 
 /* 1: the task is fused with the product, and *gemm includes it. */
@@ -44,9 +37,9 @@ static int take(const qdr_stack *stack, const qdri_task *product, const qdri_tas
     if (gemm->gelu || gemm->gelu_of) return 0;
     if (adds_bias(product, next)) {
         with.bias = qdri_stack_pointer(stack, next->reads[0]);
-    } else if (gives_gelu(stack, product, next)) {
+    } else if (gives_gelu(product, next)) {
         with.gelu = qdri_stack_pointer(stack, next->writes[0]);
-    } else if (passes_gelu(stack, product, next)) {
+    } else if (passes_gelu(product, next)) {
         with.gelu_of = qdri_stack_pointer(stack, next->reads[1]);
     } else {
         return 0;

@@ -143,6 +143,16 @@ qdri_gemm qdri_task_gemm(const qdri_task *task);
 qdr_status qdri_give_up(const qdr_stack *stack, qdr_status status);
 QDR_NODISCARD qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *stream);
 
+/* Sets what follows the n_elems of a whole dW to zero. */
+QDR_NODISCARD qdr_status qdri_zero_tail(const qdr_stack *stack, const qdri_task *task, int64_t n_elems,
+                                        qdr_stream *stream);
+
+/* kernels.c */
+QDR_NODISCARD qdr_status qdri_run_kernel(const qdr_stack *stack, const qdri_task *task, qdr_stream *stream);
+
+/* caller.c */
+QDR_NODISCARD qdr_status qdri_run_caller(const qdr_stack *stack, const qdri_task *task, qdr_stream *stream);
+
 /* fuse.c: adds to *gemm, the product of a task with its memory, the work of the tasks that directly follow it, as far
  * as the device can perform it as part of the product.
  * @return the last task included; `number`: no other */

@@ -36,29 +36,22 @@ qdr_status qdr_stack_measure(qdr_stack *stack)
 
 /* ---- kinds ---- */
 
-static void label_of(const qdri_net *net, const qdri_task *task, char label[LABEL_BYTES])
+static void label_of(const qdri_task *task, char label[LABEL_BYTES])
 {
-    static const char *const operations[QDRI_N_NODE_KINDS] = {
-        [QDRI_NODE_NORM] = "norm",          [QDRI_NODE_ATTENTION] = "attention",
-        [QDRI_NODE_GELU] = "gelu",          [QDRI_NODE_RESIDUAL] = "residual",
-        [QDRI_NODE_USER] = "own operation", [QDRI_NODE_CROSS_ENTROPY] = "cross-entropy"};
-    const int runs = task->kind == QDRI_TASK_FORWARD || task->kind == QDRI_TASK_BACKWARD;
-    const char *first = runs ? operations[net->nodes[task->node].kind] : qdri_task_name(task);
-    const char *second = "";
-    if (task->kind == QDRI_TASK_PRODUCT)
-        second = qdri_product_mode(task);
-    else if (task->kind == QDRI_TASK_COLLECTIVE)
+    const char *second = "", *third = "";
+    if (task->kind == QDRI_TASK_PRODUCT) second = qdri_product_mode(task);
+    if (task->kind == QDRI_TASK_COLLECTIVE) {
         second = (const char *[]){"x", "y", "z", "d"}[qdr_channel_axis(task->channel)];
-    else if (runs)
-        second = qdri_task_name(task);
-    snprintf(label, LABEL_BYTES, "%s%s%s", first ? first : "?", *second ? " " : "", second);
+        if (qdri_is_statistics(task->channel)) third = " stat";
+    }
+    snprintf(label, LABEL_BYTES, "%s%s%s%s", qdri_task_name(task), *second ? " " : "", second, third);
 }
 
 /* The row for a task's kind; if there are too many kinds, the last row. */
 static kind_row *row_of(report *r, const qdri_task *task)
 {
     char label[LABEL_BYTES];
-    label_of(&r->stack->net, task, label);
+    label_of(task, label);
     int i = 0;
     while (i < r->n_rows && strcmp(r->rows[i].label, label) != 0) i++;
     if (i == MAX_KINDS) return &r->rows[MAX_KINDS - 1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a stack's lists need in addition to its regions: staging of collectives, memory of products. */
-#include "linear/operations.h"
+#include "linear/internal.h"
 
 /* An address aligned like the operand's; arrays of the caller's are assumed to be aligned. */
 static void *stand_in(const qdr_stack *stack, qdri_ref ref)
@@ -34,31 +34,14 @@ static void measure_list(qdr_stack *stack, const qdri_schedule *schedule)
     }
 }
 
-/* Statistics: at most two numbers per row, and the sums of losses and gradient norms. */
-static void measure_statistics(qdr_stack *stack)
+/* The sums of losses and of gradient norms, which are no tasks. */
+static void measure_sums(qdr_stack *stack)
 {
-    const int64_t n_few = 2 * (int64_t)qdri_net_batch_parts(&stack->net);
-    const int64_t n_elems = 2 * stack->net.cell_rows > n_few ? 2 * stack->net.cell_rows : n_few;
-    const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_elems};
-    const qdri_coll few = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_few};
+    const qdri_coll coll = {
+        .kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = 2 * (int64_t)qdri_net_batch_parts(&stack->net)};
     for (int channel = QDR_CHANNEL_X_STAT; channel <= (int)QDR_CHANNEL_D_STAT; channel++) {
-        const int rows = channel == (int)QDR_CHANNEL_X_STAT || channel == (int)QDR_CHANNEL_Y_STAT;
-        const qdri_comm *comm = qdri_grid_comm(stack->grid, (qdr_channel)channel);
-        stack->staging_bytes[channel] = qdri_comm_scratch_bytes(comm, rows ? &coll : &few);
-    }
-}
-
-/* Key heads use the statistics channel, between statistics. */
-static void measure_key_heads(qdr_stack *stack, const qdri_node *node)
-{
-    const qdri_key_heads *keys = &node->u.attention.keys;
-    static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER};
-    if (node->kind != QDRI_NODE_ATTENTION || !keys->gathered) return;
-    for (int i = 0; i < 2; i++) {
-        const qdri_coll coll = qdri_key_heads_coll(&node->u.attention.local, keys, kinds[i]);
-        const size_t bytes = qdri_comm_scratch_bytes(qdri_key_heads_comm(stack->grid, keys), &coll);
-        size_t *most = &stack->staging_bytes[(int)QDR_CHANNEL_X_STAT + (int)keys->axis];
-        if (bytes > *most) *most = bytes;
+        const size_t bytes = qdri_comm_scratch_bytes(qdri_grid_comm(stack->grid, (qdr_channel)channel), &coll);
+        if (bytes > stack->staging_bytes[channel]) stack->staging_bytes[channel] = bytes;
     }
 }
 
@@ -77,8 +60,7 @@ qdr_status qdri_stack_reserve_staging(qdr_stack *stack)
     }
     measure_list(stack, &stack->lists.forward);
     measure_list(stack, &stack->lists.backward[0]);
-    measure_statistics(stack);
-    for (int i = 0; i < stack->net.n_nodes; i++) measure_key_heads(stack, &stack->net.nodes[i]);
+    measure_sums(stack);
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         QDR_TRY(qdri_comm_reserve(qdri_grid_comm(stack->grid, (qdr_channel)channel), stack->staging_bytes[channel]));
     return QDR_OK;

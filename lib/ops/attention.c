@@ -2,6 +2,7 @@
 /* Causal attention of the local heads. */
 #include "core/size.h"
 #include "ops/ops.h"
+#include "ops/steps.h"
 
 static const char who[] = "attention";
 
@@ -62,6 +63,29 @@ static qdri_kernel attention_kernel(const qdr_attention *a, qdri_kernel_kind kin
     return kernel;
 }
 
+qdri_kernel qdri_attention_forward(const qdr_attention *attention, const void *qkv, void *y, void *saved, void *work)
+{
+    qdri_kernel kernel = attention_kernel(attention, QDRI_K_ATTENTION_FORWARD);
+    kernel.u.attention.qkv = qkv;
+    kernel.u.attention.out = y;
+    kernel.u.attention.saved = saved;
+    kernel.u.attention.work = work;
+    return kernel;
+}
+
+qdri_kernel qdri_attention_backward(const qdr_attention *attention, const void *dy, const void *qkv, const void *y,
+                                    const void *saved, void *dqkv, void *work)
+{
+    qdri_kernel kernel = attention_kernel(attention, QDRI_K_ATTENTION_BACKWARD);
+    kernel.u.attention.dy = dy;
+    kernel.u.attention.qkv = qkv;
+    kernel.u.attention.y = y;
+    kernel.u.attention.saved = (void *)(uintptr_t)saved; /* only read here */
+    kernel.u.attention.out = dqkv;
+    kernel.u.attention.work = work;
+    return kernel;
+}
+
 qdr_status qdr_attention_forward(qdr_context *ctx, const qdr_attention *attention, const void *qkv, void *y,
                                  void *saved, void *work, qdr_stream *stream)
 {
@@ -77,11 +101,7 @@ qdr_status qdr_attention_forward(qdr_context *ctx, const qdr_attention *attentio
     QDR_TRY(QDRI_RANGES_CHECK(who, qdri_read("qkv", qkv, n_qkv, attention->dtype),
                               qdri_write("y", y, n_y, attention->dtype), qdri_write_bytes("saved", saved, saved_bytes),
                               qdri_write_bytes("work", work, work_bytes)));
-    qdri_kernel kernel = attention_kernel(attention, QDRI_K_ATTENTION_FORWARD);
-    kernel.u.attention.qkv = qkv;
-    kernel.u.attention.out = y;
-    kernel.u.attention.saved = saved;
-    kernel.u.attention.work = work;
+    const qdri_kernel kernel = qdri_attention_forward(attention, qkv, y, saved, work);
     return qdri_kernel_run(stream ? stream : qdr_context_stream(ctx), &kernel);
 }
 
@@ -103,12 +123,6 @@ qdr_status qdr_attention_backward(qdr_context *ctx, const qdr_attention *attenti
         who, qdri_read("qkv", qkv, n_qkv, attention->dtype), qdri_read("y", y, n_y, attention->dtype),
         qdri_read_bytes("saved", saved, saved_bytes), qdri_read("dy", dy, n_y, attention->dtype),
         qdri_write("dqkv", dqkv, n_qkv, attention->dtype), qdri_write_bytes("work", work, work_bytes)));
-    qdri_kernel kernel = attention_kernel(attention, QDRI_K_ATTENTION_BACKWARD);
-    kernel.u.attention.qkv = qkv;
-    kernel.u.attention.y = y;
-    kernel.u.attention.dy = dy;
-    kernel.u.attention.out = dqkv;
-    kernel.u.attention.saved = (void *)(uintptr_t)saved; /* only read here */
-    kernel.u.attention.work = work;
+    const qdri_kernel kernel = qdri_attention_backward(attention, dy, qkv, y, saved, dqkv, work);
     return qdri_kernel_run(stream ? stream : qdr_context_stream(ctx), &kernel);
 }

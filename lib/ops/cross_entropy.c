@@ -3,6 +3,7 @@
  * it. */
 #include "core/size.h"
 #include "ops/ops.h"
+#include "ops/steps.h"
 
 static const char who[] = "cross-entropy";
 
@@ -30,9 +31,10 @@ qdr_status qdr_cross_entropy_sizes(const qdr_grid *grid, const qdr_cross_entropy
     return qdri_cross_entropy_bytes(ce, saved_bytes, work_bytes);
 }
 
-static qdri_kernel ce_kernel(const qdr_cross_entropy *ce, const void *logits, const int32_t *targets)
+static qdri_kernel ce_kernel(const qdr_cross_entropy *ce, qdri_kernel_kind kind, const void *logits,
+                             const int32_t *targets)
 {
-    qdri_kernel kernel = {.dtype = ce->dtype};
+    qdri_kernel kernel = {.kind = kind, .dtype = ce->dtype};
     kernel.u.ce.n_rows = ce->n_rows;
     kernel.u.ce.n_cols = ce->n_cols;
     kernel.u.ce.begin = ce->vocab_begin;
@@ -42,11 +44,47 @@ static qdri_kernel ce_kernel(const qdr_cross_entropy *ce, const void *logits, co
     return kernel;
 }
 
-static qdr_status run(qdri_kernel *kernel, qdri_kernel_kind kind, qdr_stream *stream)
+/* The kernel's maxima, sums and saved state are not const, because other steps write them. */
+static void *only_read(const void *data) { return (void *)(uintptr_t)data; }
+
+qdri_kernel qdri_loss_max(const qdr_cross_entropy *ce, const void *logits, void *maxima)
 {
-    kernel->kind = kind;
-    return qdri_kernel_run(stream, kernel);
+    qdri_kernel kernel = ce_kernel(ce, QDRI_K_CE_MAX, logits, NULL);
+    kernel.u.ce.work = maxima;
+    return kernel;
 }
+
+qdri_kernel qdri_loss_sums(const qdr_cross_entropy *ce, const void *logits, const int32_t *targets, const void *maxima,
+                           void *sums)
+{
+    qdri_kernel kernel = ce_kernel(ce, QDRI_K_CE_SUMS, logits, targets);
+    kernel.u.ce.work = only_read(maxima);
+    kernel.u.ce.work2 = sums;
+    return kernel;
+}
+
+qdri_kernel qdri_loss(const qdr_cross_entropy *ce, const int32_t *targets, const void *maxima, const void *sums,
+                      double *result, void *saved)
+{
+    qdri_kernel kernel = ce_kernel(ce, QDRI_K_CE_LOSS, NULL, targets);
+    kernel.u.ce.work = only_read(maxima);
+    kernel.u.ce.work2 = only_read(sums);
+    kernel.u.ce.result = result;
+    kernel.u.ce.saved = saved;
+    return kernel;
+}
+
+qdri_kernel qdri_loss_backward(const qdr_cross_entropy *ce, const void *logits, const int32_t *targets,
+                               const void *saved, double scale, void *dlogits)
+{
+    qdri_kernel kernel = ce_kernel(ce, QDRI_K_CE_BACKWARD, logits, targets);
+    kernel.u.ce.saved = only_read(saved);
+    kernel.u.ce.scale = scale;
+    kernel.u.ce.dlogits = dlogits;
+    return kernel;
+}
+
+static qdr_status run(qdri_kernel kernel, qdr_stream *stream) { return qdri_kernel_run(stream, &kernel); }
 
 qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce, const void *logits,
                                      const int32_t *targets, double result[2], void *saved, void *work,
@@ -68,16 +106,11 @@ qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce
     const qdr_dtype sum_type = qdri_sum_type(ce->dtype);
     void *sums = work ? (char *)work + qdri_cross_entropy_sums(ce) : NULL;
     stream = qdri_stream_or_default(grid, stream);
-    qdri_kernel kernel = ce_kernel(ce, logits, targets);
-    kernel.u.ce.work = work;
-    kernel.u.ce.work2 = sums;
-    kernel.u.ce.saved = saved;
-    kernel.u.ce.result = result;
-    QDR_TRY(run(&kernel, QDRI_K_CE_MAX, stream));
+    QDR_TRY(run(qdri_loss_max(ce, logits, work), stream));
     QDR_TRY(qdri_axis_reduce(grid, who, ce->axis, QDR_MAX, work, ce->n_rows, sum_type, stream));
-    QDR_TRY(run(&kernel, QDRI_K_CE_SUMS, stream));
+    QDR_TRY(run(qdri_loss_sums(ce, logits, targets, work, sums), stream));
     QDR_TRY(qdri_axis_reduce(grid, who, ce->axis, QDR_SUM, sums, 2 * ce->n_rows, sum_type, stream));
-    return run(&kernel, QDRI_K_CE_LOSS, stream);
+    return run(qdri_loss(ce, targets, work, sums, result, saved), stream);
 }
 
 qdr_status qdr_cross_entropy_backward(qdr_grid *grid, const qdr_cross_entropy *ce, const void *logits,
@@ -95,9 +128,5 @@ qdr_status qdr_cross_entropy_backward(qdr_grid *grid, const qdr_cross_entropy *c
     QDR_TRY(QDRI_RANGES_CHECK(
         who, qdri_read("logits", logits, n_elems, ce->dtype), qdri_read("targets", targets, ce->n_rows, QDR_I32),
         qdri_read_bytes("saved", saved, saved_bytes), qdri_write_in_place("dlogits", dlogits, n_elems, ce->dtype)));
-    qdri_kernel kernel = ce_kernel(ce, logits, targets);
-    kernel.u.ce.saved = (void *)(uintptr_t)saved; /* only read here */
-    kernel.u.ce.dlogits = dlogits;
-    kernel.u.ce.scale = scale;
-    return run(&kernel, QDRI_K_CE_BACKWARD, qdri_stream_or_default(grid, stream));
+    return run(qdri_loss_backward(ce, logits, targets, saved, scale, dlogits), qdri_stream_or_default(grid, stream));
 }

@@ -2,6 +2,7 @@
 /* Layer norm over features that are split over an axis: local moments, merged in rank order. */
 #include "core/size.h"
 #include "ops/ops.h"
+#include "ops/steps.h"
 
 static const char who[] = "layer norm";
 
@@ -36,9 +37,11 @@ qdr_status qdr_layer_norm_sizes(const qdr_grid *grid, const qdr_layer_norm *norm
     return qdri_norm_bytes(norm, qdri_axis_size(grid, norm->axis), stats_bytes, work_bytes);
 }
 
-static qdri_kernel norm_kernel(const qdr_layer_norm *norm)
+/* ---- steps ---- */
+
+static qdri_kernel norm_kernel(const qdr_layer_norm *norm, qdri_kernel_kind kind)
 {
-    qdri_kernel kernel = {.dtype = norm->dtype};
+    qdri_kernel kernel = {.kind = kind, .dtype = norm->dtype};
     kernel.u.norm.n_rows = norm->n_rows;
     kernel.u.norm.n_cols = norm->n_cols;
     kernel.u.norm.n_features = norm->n_features;
@@ -46,11 +49,72 @@ static qdri_kernel norm_kernel(const qdr_layer_norm *norm)
     return kernel;
 }
 
-static qdr_status run(qdri_kernel *kernel, qdri_kernel_kind kind, qdr_stream *stream)
+/* The kernel's statistics and work are not const, because other steps write them. */
+static void *only_read(const void *data) { return (void *)(uintptr_t)data; }
+
+qdri_kernel qdri_norm_moments(const qdr_layer_norm *norm, const void *x, void *own_moments)
 {
-    kernel->kind = kind;
-    return qdri_kernel_run(stream, kernel);
+    qdri_kernel kernel = norm_kernel(norm, QDRI_K_NORM_MOMENTS);
+    kernel.u.norm.x = x;
+    kernel.u.norm.work = own_moments;
+    return kernel;
 }
+
+qdri_kernel qdri_norm_merge(const qdr_layer_norm *norm, int n_parts, const void *moments, void *stats)
+{
+    qdri_kernel kernel = norm_kernel(norm, QDRI_K_NORM_MERGE);
+    kernel.u.norm.n_parts = n_parts;
+    kernel.u.norm.work = only_read(moments);
+    kernel.u.norm.stats = stats;
+    return kernel;
+}
+
+qdri_kernel qdri_norm_apply(const qdr_layer_norm *norm, const void *x, const void *stats, const void *gamma,
+                            const void *beta, void *y)
+{
+    qdri_kernel kernel = norm_kernel(norm, QDRI_K_NORM_APPLY);
+    kernel.u.norm.x = x;
+    kernel.u.norm.stats = only_read(stats);
+    kernel.u.norm.gamma = gamma;
+    kernel.u.norm.beta = beta;
+    kernel.u.norm.y = y;
+    return kernel;
+}
+
+static qdri_kernel backward_kernel(const qdr_layer_norm *norm, qdri_kernel_kind kind, const qdri_norm_inputs *in)
+{
+    qdri_kernel kernel = norm_kernel(norm, kind);
+    kernel.u.norm.dy = in->dy;
+    kernel.u.norm.x = in->x;
+    kernel.u.norm.stats = only_read(in->stats);
+    kernel.u.norm.gamma = in->gamma;
+    return kernel;
+}
+
+qdri_kernel qdri_norm_sums(const qdr_layer_norm *norm, const qdri_norm_inputs *in, void *sums, void *dgamma,
+                           void *dbeta, int accumulate)
+{
+    qdri_kernel kernel = backward_kernel(norm, QDRI_K_NORM_SUMS, in);
+    kernel.u.norm.work = sums;
+    kernel.u.norm.dgamma = dgamma;
+    kernel.u.norm.dbeta = dbeta;
+    kernel.u.norm.accumulate_params = accumulate;
+    return kernel;
+}
+
+qdri_kernel qdri_norm_backward(const qdr_layer_norm *norm, const qdri_norm_inputs *in, const void *sums, void *dx,
+                               int accumulate)
+{
+    qdri_kernel kernel = backward_kernel(norm, QDRI_K_NORM_BACKWARD, in);
+    kernel.u.norm.work = only_read(sums);
+    kernel.u.norm.dx = dx;
+    kernel.u.norm.accumulate_dx = accumulate;
+    return kernel;
+}
+
+static qdr_status run(qdri_kernel kernel, qdr_stream *stream) { return qdri_kernel_run(stream, &kernel); }
+
+/* ---- calls ---- */
 
 /* The moments of the local columns are stored at this rank's place among those of the group. */
 static qdr_status statistics(qdr_grid *grid, const qdr_layer_norm *norm, const void *x, void *stats, void *work,
@@ -59,15 +123,9 @@ static qdr_status statistics(qdr_grid *grid, const qdr_layer_norm *norm, const v
     const qdr_dtype sum_type = qdri_sum_type(norm->dtype);
     const size_t part_bytes = (size_t)norm->n_rows * 3 * qdr_dtype_bytes(sum_type);
     const size_t rank = (size_t)qdri_axis_rank(grid, norm->axis);
-    qdri_kernel kernel = norm_kernel(norm);
-    kernel.u.norm.x = x;
-    kernel.u.norm.work = work ? (char *)work + rank * part_bytes : NULL;
-    QDR_TRY(run(&kernel, QDRI_K_NORM_MOMENTS, stream));
+    QDR_TRY(run(qdri_norm_moments(norm, x, work ? (char *)work + rank * part_bytes : NULL), stream));
     QDR_TRY(qdri_axis_gather(grid, who, norm->axis, work, 3 * norm->n_rows, sum_type, stream));
-    kernel.u.norm.work = work;
-    kernel.u.norm.stats = stats;
-    kernel.u.norm.n_parts = qdri_axis_size(grid, norm->axis);
-    return run(&kernel, QDRI_K_NORM_MERGE, stream);
+    return run(qdri_norm_merge(norm, qdri_axis_size(grid, norm->axis), work, stats), stream);
 }
 
 qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x, const void *gamma,
@@ -89,13 +147,7 @@ qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, co
         qdri_write_bytes("stats", stats, stats_bytes), qdri_write_bytes("work", work, work_bytes)));
     stream = qdri_stream_or_default(grid, stream);
     QDR_TRY(statistics(grid, norm, x, stats, work, stream));
-    qdri_kernel kernel = norm_kernel(norm);
-    kernel.u.norm.x = x;
-    kernel.u.norm.gamma = gamma;
-    kernel.u.norm.beta = beta;
-    kernel.u.norm.stats = stats;
-    kernel.u.norm.y = y;
-    return run(&kernel, QDRI_K_NORM_APPLY, stream);
+    return run(qdri_norm_apply(norm, x, stats, gamma, beta, y), stream);
 }
 
 static qdr_status backward_check(const qdr_grid *grid, const qdr_layer_norm *norm, const void *x, const void *gamma,
@@ -139,19 +191,9 @@ qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, c
     }
     QDR_TRY(backward_ranges_check(grid, norm, x, gamma, dy, stats, dx, dgamma, dbeta, work));
     stream = qdri_stream_or_default(grid, stream);
-    qdri_kernel kernel = norm_kernel(norm);
-    kernel.u.norm.x = x;
-    kernel.u.norm.gamma = gamma;
-    kernel.u.norm.dy = dy;
-    kernel.u.norm.stats = (void *)(uintptr_t)stats; /* only read here */
-    kernel.u.norm.dx = dx;
-    kernel.u.norm.dgamma = dgamma;
-    kernel.u.norm.dbeta = dbeta;
-    kernel.u.norm.work = work;
-    kernel.u.norm.accumulate_dx = accumulate_dx;
-    kernel.u.norm.accumulate_params = accumulate_params;
-    QDR_TRY(run(&kernel, QDRI_K_NORM_SUMS, stream));
+    const qdri_norm_inputs in = {.dy = dy, .x = x, .stats = stats, .gamma = gamma};
+    QDR_TRY(run(qdri_norm_sums(norm, &in, work, dgamma, dbeta, accumulate_params), stream));
     QDR_TRY(
         qdri_axis_reduce(grid, who, norm->axis, QDR_SUM, work, 2 * norm->n_rows, qdri_sum_type(norm->dtype), stream));
-    return run(&kernel, QDRI_K_NORM_BACKWARD, stream);
+    return run(qdri_norm_backward(norm, &in, work, dx, accumulate_dx), stream);
 }

@@ -2,6 +2,39 @@
 /* GELU and residual: element by element, no communication. */
 #include "core/size.h"
 #include "ops/ops.h"
+#include "ops/steps.h"
+
+qdri_kernel qdri_gelu_forward(int64_t n_elems, qdr_dtype dtype, const void *x, void *y)
+{
+    qdri_kernel kernel = {.kind = QDRI_K_GELU_FORWARD, .dtype = dtype};
+    kernel.u.binary.n = n_elems;
+    kernel.u.binary.a = x;
+    kernel.u.binary.y = y;
+    return kernel;
+}
+
+qdri_kernel qdri_gelu_backward(int64_t n_elems, qdr_dtype dtype, const void *dy, const void *x, void *dx,
+                               int accumulate)
+{
+    qdri_kernel kernel = {.kind = QDRI_K_GELU_BACKWARD, .dtype = dtype};
+    kernel.u.binary.n = n_elems;
+    kernel.u.binary.a = x;
+    kernel.u.binary.b = dy;
+    kernel.u.binary.y = dx;
+    kernel.u.binary.accumulate = accumulate;
+    return kernel;
+}
+
+qdri_kernel qdri_sum_of_two(int64_t n_elems, qdr_dtype dtype, const void *a, const void *b, void *y)
+{
+    qdri_kernel kernel = {.kind = QDRI_K_ADD, .dtype = dtype};
+    kernel.u.binary.n = n_elems;
+    kernel.u.binary.a = a;
+    kernel.u.binary.b = b;
+    kernel.u.binary.y = y;
+    kernel.u.binary.dtype2 = dtype;
+    return kernel;
+}
 
 /* Performs the common checks and enqueues the kernel. */
 static qdr_status binary_run(const char *who, qdr_context *ctx, const qdri_kernel *kernel, int reads_b,
@@ -26,33 +59,20 @@ static qdr_status binary_run(const char *who, qdr_context *ctx, const qdri_kerne
 qdr_status qdr_gelu_forward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *x, void *y,
                             qdr_stream *stream)
 {
-    qdri_kernel kernel = {.kind = QDRI_K_GELU_FORWARD, .dtype = dtype};
-    kernel.u.binary.n = n_elems;
-    kernel.u.binary.a = x;
-    kernel.u.binary.y = y;
+    const qdri_kernel kernel = qdri_gelu_forward(n_elems, dtype, x, y);
     return binary_run("gelu", ctx, &kernel, 0, stream);
 }
 
 qdr_status qdr_gelu_backward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *x, const void *dy,
                              void *dx, int accumulate, qdr_stream *stream)
 {
-    qdri_kernel kernel = {.kind = QDRI_K_GELU_BACKWARD, .dtype = dtype};
-    kernel.u.binary.n = n_elems;
-    kernel.u.binary.a = x;
-    kernel.u.binary.b = dy;
-    kernel.u.binary.y = dx;
-    kernel.u.binary.accumulate = accumulate;
+    const qdri_kernel kernel = qdri_gelu_backward(n_elems, dtype, dy, x, dx, accumulate);
     return binary_run("gelu", ctx, &kernel, 1, stream);
 }
 
 qdr_status qdr_add(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *a, const void *b, void *y,
                    qdr_stream *stream)
 {
-    qdri_kernel kernel = {.kind = QDRI_K_ADD, .dtype = dtype};
-    kernel.u.binary.n = n_elems;
-    kernel.u.binary.a = a;
-    kernel.u.binary.b = b;
-    kernel.u.binary.y = y;
-    kernel.u.binary.dtype2 = dtype;
+    const qdri_kernel kernel = qdri_sum_of_two(n_elems, dtype, a, b, y);
     return binary_run("add", ctx, &kernel, 1, stream);
 }

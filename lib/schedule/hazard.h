@@ -10,7 +10,7 @@
 /* Streams: 0 is the compute stream, 1 + channel runs that channel's collectives. */
 #define QDRI_STREAM_OF_COMPUTE 0
 #define QDRI_STREAM_OF_CHANNEL(channel) (1 + (int)(channel))
-#define QDRI_N_STREAMS (1 + (int)QDR_CHANNEL_X_STAT)
+#define QDRI_N_STREAMS (1 + (int)QDR_N_CHANNELS)
 
 /* Task numbers; -1: none. */
 typedef struct qdri_span {

@@ -77,7 +77,7 @@ typedef struct qdri_node {
     int parameter, n_parameters; /* norms */
     size_t saved_bytes, work_bytes;
     qdri_ref saved;
-    qdr_op_cost cost;
+    qdr_op_cost cost; /* of the caller's operation */
     union {
         qdri_layer layer;
         qdr_layer_norm norm;
@@ -165,8 +165,6 @@ static inline int qdri_node_is_layer(const qdri_node *node)
 {
     return node->kind == QDRI_NODE_LINEAR || node->kind == QDRI_NODE_EMBEDDING;
 }
-/* The state that an operation saves for rows [begin, end). */
-qdri_ref qdri_saved_rows(const qdri_net *net, const qdri_node *node, int64_t begin, int64_t end);
 /* A layer's extents on the rank where they are largest; equal on all ranks. */
 void qdri_layer_largest(const qdri_net *net, const qdri_layer *layer, int64_t *m, int64_t *n, int64_t *k);
 /* Whether it can be run as a whole: it has its own activations, and each of them but the last is read at least once. */

@@ -58,8 +58,6 @@ static qdr_status add_layer_norm(qdri_net *net, const char *who, double epsilon,
                                     .axis = edge->matrix.col_axis,
                                     .epsilon = epsilon,
                                     .dtype = net->opts.dtype};
-    const double elems = (double)qdri_edge_elems(edge), bytes = (double)qdri_edge_bytes(edge);
-    node->cost = (qdr_op_cost){8 * elems, 14 * elems, 3 * bytes, 5 * bytes};
     QDR_TRY(
         qdri_norm_bytes(&node->u.norm, net->place.size[edge->matrix.col_axis], &node->saved_bytes, &node->work_bytes));
     QDR_TRY(add_norm_parameters(net, node, edge));
@@ -123,9 +121,6 @@ static qdr_status add_attention(qdri_net *net, const char *who, int64_t head_siz
     qdri_key_heads_plan(edge->matrix.cols, &edge->owned, axis, net->place.size[axis], local, keys);
     node->needs_all_rows = keys->gathered;
     node->overwrites_only = 1;
-    const double products = 2.0 * (double)edge->owned.n_rows * (double)context * (double)(local->n_heads * head_size);
-    const double bytes = (double)qdri_edge_bytes(edge);
-    node->cost = (qdr_op_cost){products, 2.5 * products, 1.5 * bytes, 3 * bytes}; /* causal: half of the 2·2·T·T·hs */
     QDR_TRY(qdri_key_heads_sizes(local, keys, &node->saved_bytes, &node->work_bytes));
     qdri_node_connect(net, node, 1, &in, *out);
     return QDR_OK;
@@ -144,8 +139,6 @@ static qdr_status add_gelu(qdri_net *net, const char *who, qdr_edge in, qdr_edge
     QDR_TRY(check_inputs(net, who, 1, &in));
     const qdr_matrix matrix = net->edges[in].matrix;
     QDR_TRY(add_node(net, who, QDRI_NODE_GELU, &matrix, out, &node));
-    const double elems = (double)qdri_edge_elems(&net->edges[in]), bytes = (double)qdri_edge_bytes(&net->edges[in]);
-    node->cost = (qdr_op_cost){12 * elems, 20 * elems, 2 * bytes, 3 * bytes};
     node->in_place = 1;
     qdri_node_connect(net, node, 1, &in, *out);
     return QDR_OK;
@@ -177,9 +170,6 @@ static qdr_status add_residual(qdri_net *net, const char *who, const qdr_edge in
     const qdr_matrix matrix = first->matrix;
     QDR_TRY(add_node(net, who, QDRI_NODE_RESIDUAL, &matrix, out, &node));
     node->passes_gradient = 1;
-    const double elems = (double)qdri_edge_elems(&net->edges[in[0]]),
-                 bytes = (double)qdri_edge_bytes(&net->edges[in[0]]);
-    node->cost = (qdr_op_cost){elems, 0, 3 * bytes, 0};
     qdri_node_connect(net, node, 2, in, *out);
     return QDR_OK;
 }
@@ -213,8 +203,6 @@ static qdr_status add_cross_entropy(qdri_net *net, const char *who, qdr_edge log
                                                 .dtype = net->opts.dtype,
                                                 .vocab = edge->matrix.cols[0].width};
     node->overwrites_only = 1;
-    const double elems = (double)qdri_edge_elems(edge), bytes = (double)qdri_edge_bytes(edge);
-    node->cost = (qdr_op_cost){5 * elems, 4 * elems, 2 * bytes, 2 * bytes};
     QDR_TRY(qdri_cross_entropy_bytes(&node->u.cross_entropy, &node->saved_bytes, &node->work_bytes));
     qdri_node_connect(net, node, 2, (const qdr_edge[]){logits, *targets}, -1);
     return QDR_OK;

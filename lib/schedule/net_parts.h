@@ -43,6 +43,14 @@ void qdri_parameters_place(qdri_net *net);
 /* net_layers.c */
 QDR_NODISCARD qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype, const char *who);
 
+/* net_op_tasks.c */
+/* Adds the tasks of an operation for one part of its rows; for all rows if it needs them at once. */
+void qdri_op_forward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part);
+/* d_in: where the gradients of the inputs go. accumulates: bit i: add to that of input i, bit QDR_MAX_OP_INPUTS: to
+ * those of parameters. */
+void qdri_op_backward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part, const qdri_ref *d_in,
+                            int accumulates);
+
 /* net_panels.c */
 /* Sets the number of row panels of the layer's products: the layer's own, else the net's. */
 void qdri_layer_set_panels(const qdri_net *net, qdri_layer *layer);

@@ -43,62 +43,6 @@ static qdri_layer_refs layer_refs(const qdri_net *net, const qdri_node *node)
     return refs;
 }
 
-qdri_ref qdri_saved_rows(const qdri_net *net, const qdri_node *node, int64_t begin, int64_t end)
-{
-    const int64_t n_rows = net->edges[node->in[0]].owned.n_rows;
-    if (node->saved.buffer < 0 || end - begin == n_rows) return node->saved;
-    const size_t row_bytes = node->saved_bytes / (size_t)n_rows;
-    return (qdri_ref){node->saved.buffer, (size_t)begin * row_bytes, (size_t)(end - begin) * row_bytes};
-}
-
-/* Two numbers. */
-static qdri_ref loss_of_part(const qdri_net *net, int part)
-{
-    const size_t bytes = 2 * sizeof(double);
-    return (qdri_ref){net->loss.buffer, (size_t)part * bytes, bytes};
-}
-
-/* The rows of a part, if the operation can be run in parts. */
-static void op_rows(const qdri_builder *builder, const qdri_net *net, const qdri_node *node, int part, int64_t *begin,
-                    int64_t *end)
-{
-    *begin = 0;
-    *end = net->edges[node->in[0]].owned.n_rows;
-    if (!node->needs_all_rows) qdri_part_rows(builder, part, *end, begin, end);
-}
-
-/* An operation on rows [begin, end), with its share of the flops. */
-static qdri_task op_task(const qdri_net *net, int number, qdri_task_kind kind, int64_t begin, int64_t end)
-{
-    const qdri_node *node = &net->nodes[number];
-    const double flops = kind == QDRI_TASK_FORWARD ? node->cost.forward_flops : node->cost.backward_flops;
-    const int64_t n_rows = net->edges[node->in[0]].owned.n_rows;
-    return (qdri_task){.kind = kind,
-                       .node = number,
-                       .name = node->name,
-                       .m = end - begin,
-                       .k = begin,
-                       .flops = n_rows ? flops * (double)(end - begin) / (double)n_rows : 0};
-}
-
-static void add_op_forward(qdri_builder *builder, const qdri_net *net, int number, int part)
-{
-    const qdri_node *node = &net->nodes[number];
-    int64_t begin, end;
-    op_rows(builder, net, node, part, &begin, &end);
-    qdri_task task = op_task(net, number, QDRI_TASK_FORWARD, begin, end);
-    task.n_reads = node->n_in;
-    for (int i = 0; i < node->n_in; i++) {
-        const qdri_edge *edge = &net->edges[node->in[i]];
-        task.reads[i] = qdri_edge_rows(edge, edge->value, begin, end);
-    }
-    task.n_writes = 2;
-    task.writes[0] = node->out >= 0 ? qdri_edge_rows(&net->edges[node->out], net->edges[node->out].value, begin, end)
-                                    : loss_of_part(net, part);
-    task.writes[1] = qdri_saved_rows(net, node, begin, end);
-    qdri_schedule_add(builder, &task);
-}
-
 /* The operations on a node's output after it has been summed. */
 static void end_node(qdri_builder *builder, const qdri_net *net, int number, int part)
 {
@@ -115,7 +59,7 @@ static void begin_node(qdri_builder *builder, const qdri_net *net, int number, i
 {
     const qdri_node *node = &net->nodes[number];
     if (!qdri_node_is_layer(node)) {
-        add_op_forward(builder, net, number, part);
+        qdri_op_forward_tasks(builder, net, number, part);
         return;
     }
     const qdri_layer_refs refs = layer_refs(net, node);
@@ -281,29 +225,6 @@ static int must_write(const qdri_net *net, const qdri_node *node, int i)
     return !edge->with_gradient && edge->dtype != QDR_I32 && node->kind != QDRI_NODE_USER;
 }
 
-/* The gradients of inputs go to `writes`; bits of `accumulates` as in qdri_task. */
-static void add_op_backward_part(qdri_builder *builder, const qdri_net *net, int number, int part,
-                                 const qdri_ref *writes, int accumulates)
-{
-    const qdri_node *node = &net->nodes[number];
-    int64_t begin, end;
-    op_rows(builder, net, node, part, &begin, &end);
-    qdri_task task = op_task(net, number, QDRI_TASK_BACKWARD, begin, end);
-    task.accumulate = accumulates;
-    task.n_writes = node->n_in;
-    task.n_reads = 1 + node->n_in;
-    task.reads[0] = node->out >= 0 ? qdri_edge_rows(&net->edges[node->out], net->edges[node->out].d, begin, end)
-                                   : QDRI_NO_REF;
-    for (int i = 0; i < node->n_in; i++) {
-        const qdri_edge *edge = &net->edges[node->in[i]];
-        task.reads[1 + i] = qdri_edge_rows(edge, edge->value, begin, end);
-        task.writes[i] = qdri_edge_rows(edge, writes[i], begin, end);
-    }
-    for (int j = 0; j < node->n_parameters; j++)
-        task.writes[task.n_writes++] = net->parameters[node->parameter + j].gradient;
-    qdri_schedule_add(builder, &task);
-}
-
 static void add_op_backward(qdri_builder *builder, qdri_net *net, int number, int accumulate_parameters)
 {
     const qdri_node *node = &net->nodes[number];
@@ -325,7 +246,7 @@ static void add_op_backward(qdri_builder *builder, qdri_net *net, int number, in
     }
     for (int part = 0; part < (node->needs_all_rows ? 1 : builder->n_parts); part++) {
         if (!node->needs_all_rows) builder->part = part;
-        add_op_backward_part(builder, net, number, part, writes, accumulates);
+        qdri_op_backward_tasks(builder, net, number, part, writes, accumulates);
         accumulates |= 1 << QDR_MAX_OP_INPUTS; /* those of parameters: added to those of earlier parts */
     }
     for (int i = 0; i < node->n_in; i++) {

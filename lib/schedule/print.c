@@ -4,9 +4,38 @@
 
 #include "schedule/schedule.h"
 
-static const char *const task_names[] = {"product",      "collective",   "bias-add", "column-sum",
-                                         "add",          "sum-parts",    "embed",    "embed-sum",
-                                         "position-add", "position-sum", "forward",  "backward"};
+static const char *const task_names[QDRI_N_TASK_KINDS] = {
+    [QDRI_TASK_PRODUCT] = "product",
+    [QDRI_TASK_COLLECTIVE] = "collective",
+    [QDRI_TASK_CALLER_FORWARD] = "forward",
+    [QDRI_TASK_CALLER_BACKWARD] = "backward",
+    [QDRI_TASK_BIAS_ADD] = "bias-add",
+    [QDRI_TASK_COLUMN_SUM] = "column-sum",
+    [QDRI_TASK_ADD] = "add",
+    [QDRI_TASK_SUM_PARTS] = "sum-parts",
+    [QDRI_TASK_EMBED] = "embed",
+    [QDRI_TASK_EMBED_SUM] = "embed-sum",
+    [QDRI_TASK_POSITION_ADD] = "position-add",
+    [QDRI_TASK_POSITION_SUM] = "position-sum",
+    [QDRI_TASK_RESIDUAL] = "residual",
+    [QDRI_TASK_GELU] = "gelu",
+    [QDRI_TASK_GELU_BACKWARD] = "gelu-backward",
+    [QDRI_TASK_NORM_MOMENTS] = "norm-moments",
+    [QDRI_TASK_NORM_MERGE] = "norm-merge",
+    [QDRI_TASK_NORM_APPLY] = "norm-apply",
+    [QDRI_TASK_NORM_SUMS] = "norm-sums",
+    [QDRI_TASK_NORM_BACKWARD] = "norm-backward",
+    [QDRI_TASK_ATTENTION] = "attention",
+    [QDRI_TASK_ATTENTION_BACKWARD] = "attention-backward",
+    [QDRI_TASK_KEYS_PACK] = "keys-pack",
+    [QDRI_TASK_KEYS_ASSEMBLE] = "keys-assemble",
+    [QDRI_TASK_KEYS_SPREAD] = "keys-spread",
+    [QDRI_TASK_KEYS_UNPACK] = "keys-unpack",
+    [QDRI_TASK_LOSS_MAX] = "loss-max",
+    [QDRI_TASK_LOSS_SUMS] = "loss-sums",
+    [QDRI_TASK_LOSS] = "loss",
+    [QDRI_TASK_LOSS_BACKWARD] = "loss-backward",
+};
 
 const char *qdri_task_name(const qdri_task *task)
 {
@@ -28,9 +57,9 @@ static void print_refs(const char *label, const qdri_ref *refs, int n, FILE *fil
 
 static void print_task(const qdri_task *task, int number, FILE *file)
 {
-    const int on_channel = task->stream != QDRI_STREAM_OF_COMPUTE;
+    const int row = qdri_task_row(task);
     fprintf(file, "%4d %-9s %-14s %-16s", number,
-            on_channel ? qdr_channel_name((qdr_channel)(task->stream - 1)) : "compute", qdri_task_name(task),
+            row == QDRI_STREAM_OF_COMPUTE ? "compute" : qdr_channel_name((qdr_channel)(row - 1)), qdri_task_name(task),
             task->name);
     if (task->kind == QDRI_TASK_PRODUCT)
         fprintf(file, " %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " flops=%.0f", qdri_product_mode(task), task->m,

@@ -213,6 +213,19 @@ qdr_channel qdri_gather_channel(qdr_axis axis)
     return channels[axis];
 }
 
+qdr_channel qdri_statistics_channel(qdr_axis axis) { return (qdr_channel)((int)QDR_CHANNEL_X_STAT + (int)axis); }
+
+/* Statistics are small, and the next kernel needs them: they run between kernels. */
+static int stream_of_collective(qdr_channel channel)
+{
+    return qdri_is_statistics(channel) ? QDRI_STREAM_OF_COMPUTE : QDRI_STREAM_OF_CHANNEL(channel);
+}
+
+int qdri_task_row(const qdri_task *task)
+{
+    return task->kind == QDRI_TASK_COLLECTIVE ? QDRI_STREAM_OF_CHANNEL(task->channel) : task->stream;
+}
+
 int qdri_task_counts_part(const qdri_task *task)
 {
     return (task->coll == QDR_ALL_GATHER || task->coll == QDR_REDUCE_SCATTER) && task->split_unit == 0;
@@ -237,7 +250,7 @@ void qdri_add_collective(qdri_builder *builder, const qdri_task *task)
     if (g == 1) return;
     qdri_task added = *task;
     added.kind = QDRI_TASK_COLLECTIVE;
-    added.stream = QDRI_STREAM_OF_CHANNEL(task->channel);
+    added.stream = stream_of_collective(task->channel);
     added.bytes_sent = elems_sent(task, g, builder->place.coordinate[axis]) * (int64_t)qdr_dtype_bytes(task->dtype);
     qdri_schedule_add(builder, &added);
 }

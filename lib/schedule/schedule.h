@@ -17,6 +17,9 @@
 typedef enum qdri_task_kind {
     QDRI_TASK_PRODUCT = 0, /* reads A, B; writes C */
     QDRI_TASK_COLLECTIVE, /* reads send (none: in place); writes recv */
+    QDRI_TASK_CALLER_FORWARD, /* the caller's operation: reads inputs; writes output, saved state */
+    QDRI_TASK_CALLER_BACKWARD, /* reads dy, inputs, output, saved state; writes the gradients of inputs */
+    /* The following ones are kernels. */
     QDRI_TASK_BIAS_ADD, /* reads b; writes y */
     QDRI_TASK_COLUMN_SUM, /* reads x; writes p */
     QDRI_TASK_ADD, /* reads b; writes a += b (or a = b) */
@@ -25,8 +28,25 @@ typedef enum qdri_task_kind {
     QDRI_TASK_EMBED_SUM, /* reads tokens, dy; writes dE */
     QDRI_TASK_POSITION_ADD, /* reads P; writes y */
     QDRI_TASK_POSITION_SUM, /* reads dy; writes dP */
-    QDRI_TASK_FORWARD, /* an operation of the stack: reads inputs; writes output, saved state */
-    QDRI_TASK_BACKWARD
+    QDRI_TASK_RESIDUAL, /* reads a, b; writes a + b */
+    QDRI_TASK_GELU, /* reads x; writes y */
+    QDRI_TASK_GELU_BACKWARD, /* reads dy, x; writes dx */
+    QDRI_TASK_NORM_MOMENTS, /* reads x; writes the moments of its columns */
+    QDRI_TASK_NORM_MERGE, /* reads the moments of k ranks; writes the statistics */
+    QDRI_TASK_NORM_APPLY, /* reads x, statistics, γ, β; writes y */
+    QDRI_TASK_NORM_SUMS, /* reads dy, x, statistics, γ; writes the sums of its columns, dγ, dβ */
+    QDRI_TASK_NORM_BACKWARD, /* reads dy, x, statistics, γ, sums; writes dx */
+    QDRI_TASK_ATTENTION, /* reads q, k, v; writes y, saved state, work */
+    QDRI_TASK_ATTENTION_BACKWARD, /* reads dy, q, k, v, y, saved state; writes dq, dk, dv, work */
+    QDRI_TASK_KEYS_PACK, /* reads q, k, v; writes this rank's key heads, each in one piece */
+    QDRI_TASK_KEYS_ASSEMBLE, /* reads q, k, v and all key heads; writes q, k, v as this rank's attention needs them */
+    QDRI_TASK_KEYS_SPREAD, /* reads the gradient of what was assembled; writes that of all key heads, dq, work */
+    QDRI_TASK_KEYS_UNPACK, /* reads the gradients of this rank's key heads; writes dk, dv */
+    QDRI_TASK_LOSS_MAX, /* reads logits; writes the maxima of its columns */
+    QDRI_TASK_LOSS_SUMS, /* reads logits, targets, maxima; writes the sums of its columns */
+    QDRI_TASK_LOSS, /* reads targets, maxima, sums; writes the loss, saved state */
+    QDRI_TASK_LOSS_BACKWARD, /* reads logits, targets, saved state; writes dlogits */
+    QDRI_N_TASK_KINDS
 } qdri_task_kind;
 
 /* The class of a task, by which overlap can be switched off. Values as in QDR_OVERLAP_…; products have no class. */
@@ -48,16 +68,18 @@ typedef struct qdri_task {
     const char *name; /* of that node; not owned */
     int n_reads, n_writes;
     qdri_ref reads[QDRI_MAX_OPERANDS], writes[QDRI_MAX_OPERANDS];
-    int accumulate; /* add to writes[0]; operations: bit i: add to the gradient of input i, bit QDR_MAX_OP_INPUTS: to
-                     * those of parameters */
+    int accumulate; /* add to writes[0]; NORM_SUMS: to dγ and dβ; CALLER_BACKWARD: bit i: to the gradient of input i */
     qdr_dtype dtype, out_dtype;
-    int64_t m, n, k; /* product: extents; others: rows m, columns n; position tasks: first row k */
-    int64_t context; /* position tasks: rows of P */
+    int64_t m, n, k; /* product: extents; others: rows m, columns n; position tasks: first row k. Collectives state
+                      * their rows and columns if they are statistics, else 0 */
+    int64_t context; /* position tasks: rows of P; attention: rows of a sequence */
+    int64_t heads; /* attention: of queries; n is their columns, k all columns of its input */
     int trans_a, trans_b;
     int algorithm; /* product: as in qdri_gemm */
     qdri_rounding round_a, round_b; /* product: as in qdri_gemm */
     size_t zero_tail; /* bytes after the m·n elements of a product's C that are set to zero */
     qdr_coll_kind coll;
+    qdr_reduce reduce; /* collective: how elements are combined */
     qdr_channel channel;
     int64_t count; /* total elements (all-reduce, or with split_unit); send-recv: elements sent; else elements of each
                     * member's part */
@@ -65,6 +87,7 @@ typedef struct qdri_task {
     int64_t recv_count; /* send-recv: count goes to `peer`, recv_count comes from `peer2` */
     int peer, peer2;
     double flops;
+    double bytes_moved; /* operations: to and from memory */
     int64_t bytes_sent;
     /* Set by qdri_schedule_add(): */
     int n_waits;
@@ -131,9 +154,11 @@ void qdri_schedule_add(qdri_builder *builder, const qdri_task *task);
 QDR_NODISCARD qdr_status qdri_builder_end(qdri_builder *builder);
 void qdri_schedule_free(qdri_schedule *schedule);
 
-/* The channel of an axis: sums (QDR_X: QDR_CHANNEL_X_REDUCE) and gathers. */
+/* The channel of an axis: sums (QDR_X: QDR_CHANNEL_X_REDUCE), gathers, and statistics. */
 qdr_channel qdri_reduce_channel(qdr_axis axis);
 qdr_channel qdri_gather_channel(qdr_axis axis);
+qdr_channel qdri_statistics_channel(qdr_axis axis);
+static inline int qdri_is_statistics(qdr_channel channel) { return channel >= QDR_CHANNEL_X_STAT; }
 
 /* Appends a collective over `channel`; does nothing if the group has one member. */
 void qdri_add_collective(qdri_builder *builder, const qdri_task *task);
@@ -145,6 +170,8 @@ void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_re
  * following call. */
 qdri_ref qdri_next_weight(qdri_builder *builder);
 
+/* The stream to which a task belongs in a picture: a collective to its channel's, wherever it runs. */
+int qdri_task_row(const qdri_task *task);
 /* Whether a collective's count is each member's part, and not the total, or what this rank sends. */
 int qdri_task_counts_part(const qdri_task *task);
 /* The name of a task: the kind of its collective, or of its work. */

@@ -81,7 +81,7 @@ qdri_trace_event *qdri_trace_add(qdri_trace *trace, const qdri_task *task, int n
     if (!event) return NULL;
     snprintf(event->name, sizeof event->name, "%s", task->name ? task->name : "");
     event->kind = qdri_task_name(task);
-    event->stream = task->stream;
+    event->stream = qdri_task_row(task);
     event->task = number;
     event->run = trace->run;
     event->bytes_sent = task->bytes_sent;

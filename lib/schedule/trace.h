@@ -17,7 +17,7 @@
 typedef struct qdri_trace_event {
     char name[QDRI_TRACE_NAME_BYTES]; /* of the layer or operation */
     const char *kind; /* static: "product", "all-reduce", … */
-    int stream; /* numbered as in schedules */
+    int stream; /* numbered as in schedules; of a collective: its channel's */
     int task, run; /* number of the task in the schedule; number of schedules executed before this one */
     int64_t bytes_sent;
     double flops;

@@ -131,5 +131,5 @@ void qdri_list_price(const qdri_lists *lists, const qdri_pricing *pricing, qdri_
 {
     const qdri_list *list = &lists->of[kind];
     for (int i = 0; i < list->schedule.n_tasks; i++)
-        list->prices[i] = qdri_task_price_of(pricing, &lists->net, &list->schedule.tasks[i]);
+        list->prices[i] = qdri_task_price_of(pricing, &list->schedule.tasks[i]);
 }

@@ -19,8 +19,7 @@ static qdr_status check(const qdri_net *net, const qdr_machine *machine)
     return QDR_FAIL(QDR_ERR_DTYPE, "price: %s has no peak for %s", machine->name, qdr_dtype_name(net->opts.dtype));
 }
 
-static qdr_status price_list(const qdri_net *net, const qdri_pricing *pricing, const qdri_schedule *schedule,
-                             double *secs, double *end_secs)
+static qdr_status price_list(const qdri_pricing *pricing, const qdri_schedule *schedule, double *secs, double *end_secs)
 {
     const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(pricing->machine);
     qdri_step_work work = {.capacity = 0};
@@ -29,7 +28,7 @@ static qdr_status price_list(const qdri_net *net, const qdri_pricing *pricing, c
     const qdr_status status = qdri_step_work_reserve(&work, schedule->n_tasks);
     if (status == QDR_OK) {
         for (int i = 0; i < schedule->n_tasks; i++) {
-            const qdri_task_price price = qdri_task_price_of(pricing, net, &schedule->tasks[i]);
+            const qdri_task_price price = qdri_task_price_of(pricing, &schedule->tasks[i]);
             work.prices[i] = price.price;
             if (secs) secs[i] = price.secs;
         }
@@ -63,7 +62,7 @@ qdr_status qdri_net_price(const qdri_net *net, const char *order, const qdr_mach
     qdri_pricing pricing;
     QDR_TRY(check(net, machine));
     pricing_of_net(net, order, machine, &plan, &pricing);
-    return price_list(net, &pricing, schedule, secs, end_secs);
+    return price_list(&pricing, schedule, secs, end_secs);
 }
 
 /* ---- panels and parts ---- */
@@ -78,21 +77,21 @@ static qdr_status net_secs(qdri_net *net, const qdri_pricing *pricing, qdri_sche
     *sum = 0;
     if (qdri_net_runs_whole(net)) {
         QDR_TRY(qdri_net_forward(net, schedule));
-        QDR_TRY(price_list(net, pricing, schedule, NULL, sum));
+        QDR_TRY(price_list(pricing, schedule, NULL, sum));
         if (net->shares_parameters) return QDR_OK;
         QDR_TRY(qdri_net_backward(net, QDRI_GRADIENT_OVERWRITE, 0, schedule));
-        QDR_TRY(price_list(net, pricing, schedule, NULL, &secs));
+        QDR_TRY(price_list(pricing, schedule, NULL, &secs));
         *sum += secs;
         return QDR_OK;
     }
     for (int i = 0; i < net->n_nodes; i++) {
         if (net->nodes[i].kind != QDRI_NODE_LINEAR) continue;
         QDR_TRY(qdri_net_layer_forward(net, i, 0, schedule));
-        QDR_TRY(price_list(net, pricing, schedule, NULL, &secs));
+        QDR_TRY(price_list(pricing, schedule, NULL, &secs));
         *sum += secs;
         if (net->shares_parameters) continue;
         QDR_TRY(qdri_net_layer_backward(net, i, 0, QDRI_GRADIENT_OVERWRITE, schedule));
-        QDR_TRY(price_list(net, pricing, schedule, NULL, &secs));
+        QDR_TRY(price_list(pricing, schedule, NULL, &secs));
         *sum += secs;
     }
     return QDR_OK;
@@ -154,9 +153,9 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
     QDR_TRY(qdri_net_place(net));
     QDR_TRY(qdri_net_choose_panels(net, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, &model->machine));
     QDR_TRY(qdri_net_forward(net, schedule));
-    QDR_TRY(price_list(net, &pricing, schedule, NULL, &secs[0]));
+    QDR_TRY(price_list(&pricing, schedule, NULL, &secs[0]));
     QDR_TRY(qdri_net_backward(net, QDRI_GRADIENT_OVERWRITE, 0, schedule));
-    return price_list(net, &pricing, schedule, NULL, &secs[1]);
+    return price_list(&pricing, schedule, NULL, &secs[1]);
 }
 
 qdr_status qdr_model_layers_time(const qdr_model *model, const qdr_plan *plan, int n_layers, double *forward_secs,

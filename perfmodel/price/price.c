@@ -105,90 +105,70 @@ static qdri_task_price elementwise(const qdri_pricing *p, const qdri_task *task,
     return kernel_price(p, n_elems * times * (double)qdr_dtype_bytes(task->dtype), n_elems, 1);
 }
 
-/* The small sums over an axis inside an operation, during which nothing else runs. */
-static void add_statistics(const qdri_pricing *p, qdr_axis axis, qdr_coll_kind kind, double n_elems,
-                           qdri_task_price *price)
+/* What the task itself states. */
+static qdri_task_price stated(const qdri_pricing *p, const qdri_task *task, int n_kernels)
 {
-    const double bytes = n_elems * (p->plan->dtype == QDR_F64 ? 8 : 4);
-    const double secs = qdri_coll_secs(&p->ways[axis], kind, bytes);
-    price->price.latency_secs += secs;
-    price->secs += secs;
-    price->n_kernels += secs > 0;
+    return kernel_price(p, task->bytes_moved, task->flops, n_kernels);
 }
 
-/* An operation on `share` of its rows. */
-typedef struct operation {
-    const qdri_net *net;
-    const qdri_node *node;
-    double rows, share, flops;
-    int backward;
-} operation;
-
-static qdri_task_price norm(const qdri_pricing *p, const operation *op)
+/* A framework that fuses biases reads the input of a norm once. A norm is one launch forward and two backward, all of
+ * them with the first step. */
+static qdri_task_price norm(const qdri_pricing *p, const qdri_task *task)
 {
-    const double moved = op->backward                        ? op->node->cost.backward_bytes
-                         : p->machine->software.fused_biases ? 2.0 / 3 * op->node->cost.forward_bytes
-                                                             : op->node->cost.forward_bytes;
-    const qdr_axis axis = op->node->u.norm.axis;
-    qdri_task_price price = kernel_price(p, moved * op->share, op->flops, op->backward ? 2 : 1);
-    if (op->backward)
-        add_statistics(p, axis, QDR_ALL_REDUCE, 2 * op->rows, &price);
-    else
-        add_statistics(p, axis, QDR_ALL_GATHER, 3 * op->rows * p->ways[axis].n_ranks, &price);
-    return price;
+    const int fused = p->machine->software.fused_biases;
+    switch (task->kind) {
+    case QDRI_TASK_NORM_MOMENTS: return fused ? (qdri_task_price){.secs = 0} : stated(p, task, 1);
+    case QDRI_TASK_NORM_APPLY: return stated(p, task, fused);
+    case QDRI_TASK_NORM_SUMS: return stated(p, task, 2);
+    default: return stated(p, task, 0);
+    }
 }
 
-static qdri_task_price loss(const qdri_pricing *p, const operation *op)
+/* Forward, the logits are read twice, but counted as one launch. */
+static qdri_task_price loss(const qdri_pricing *p, const qdri_task *task)
 {
-    const double logits = op->rows * (double)op->net->edges[op->node->in[0]].owned.n_cols;
-    const double moved = p->machine->software.logit_bytes;
-    const double bytes = op->backward ? op->node->cost.backward_bytes : op->node->cost.forward_bytes;
-    const qdr_axis axis = op->node->u.cross_entropy.axis;
-    qdri_task_price price = moved > 0 ? kernel_price(p, logits * moved / 2, op->flops, 6)
-                                      : kernel_price(p, bytes * op->share, op->flops, 1);
-    if (op->backward) return price;
-    add_statistics(p, axis, QDR_ALL_REDUCE, op->rows, &price);
-    add_statistics(p, axis, QDR_ALL_REDUCE, 2 * op->rows, &price);
-    return price;
+    const double moved = p->machine->software.logit_bytes * (double)task->m * (double)task->n / 2;
+    const int is_sums = task->kind == QDRI_TASK_LOSS_SUMS, is_backward = task->kind == QDRI_TASK_LOSS_BACKWARD;
+    if (task->kind == QDRI_TASK_LOSS) return (qdri_task_price){.secs = 0};
+    if (!(moved > 0)) return stated(p, task, is_sums ? 0 : 1);
+    return kernel_price(p, is_backward ? moved : moved / 2, task->flops, is_sums ? 0 : 6);
 }
 
 /* ---- attention ---- */
 
-static double score_product_secs(const qdri_pricing *p, const qdr_attention *local, double n_heads, int values)
+static double score_product_secs(const qdri_pricing *p, const qdri_task *task, double n_heads, int values)
 {
-    const double context = (double)local->context, head = (double)local->head_size;
+    const double context = (double)task->context, head = (double)task->n / (double)task->heads;
     const qdri_product product = {.m = context,
                                   .n = values ? head : context,
                                   .k = values ? context : head,
                                   .n_products = n_heads,
                                   .dtype = p->plan->dtype,
                                   .mode = values ? QDRI_MODE_NN : QDRI_MODE_NT,
-                                  .out_bytes = (double)qdr_dtype_bytes(local->dtype)};
+                                  .out_bytes = (double)qdr_dtype_bytes(task->dtype)};
     return qdri_product_secs(p->machine, &product);
 }
 
 /* Scores are written and read: products of whole squares, with softmax between them. */
-static qdri_task_price unfused_attention(const qdri_pricing *p, const qdr_attention *local, double rows, int backward)
+static qdri_task_price unfused_attention(const qdri_pricing *p, const qdri_task *task, int backward)
 {
-    const double context = (double)local->context, n_heads = rows / context * (double)local->n_heads;
+    const double context = (double)task->context, n_heads = (double)task->m / context * (double)task->heads;
     const double scores = n_heads * context * context;
     const double share = backward ? 0.55 : 0.45; /* softmax reads once more in backward */
     const int times = backward ? 2 : 1;
     qdri_task_price price = kernel_price(p, scores * share * p->machine->software.score_bytes, 0, backward ? 6 : 4);
-    const double secs = times * (score_product_secs(p, local, n_heads, 0) + score_product_secs(p, local, n_heads, 1));
+    const double secs = times * (score_product_secs(p, task, n_heads, 0) + score_product_secs(p, task, n_heads, 1));
     price.price.work_secs += secs;
     price.secs += secs;
     return price;
 }
 
-static qdri_task_price fused_attention(const qdri_pricing *p, const qdr_attention *local, double rows, double columns,
-                                       int backward)
+static qdri_task_price fused_attention(const qdri_pricing *p, const qdri_task *task, int backward)
 {
     const qdr_machine_products *type = qdri_machine_products(p->machine, p->plan->dtype);
-    const double queries = (double)(local->n_heads * local->head_size);
-    const double seen = p->seen_share * ((double)local->context + 1) / 2;
-    const double flops = 4 * rows * seen * queries * (backward ? 2.5 : 1);
-    const double bytes = rows * (double)qdr_dtype_bytes(local->dtype) * (columns + queries) * (backward ? 2 : 1);
+    const double rows = (double)task->m, seen = p->seen_share * ((double)task->context + 1) / 2;
+    const double flops = 4 * rows * seen * (double)task->n * (backward ? 2.5 : 1);
+    const double bytes = rows * (double)qdr_dtype_bytes(task->dtype) * (double)(task->k + task->n) * (backward ? 2 : 1);
     qdri_task_price price = kernel_price(p, bytes, 0, backward ? 3 : 1);
     const double secs = flops / (type->peak_flops * p->machine->attention_efficiency);
     if (secs <= price.price.work_secs) return price;
@@ -197,40 +177,11 @@ static qdri_task_price fused_attention(const qdri_pricing *p, const qdr_attentio
     return price;
 }
 
-static qdri_task_price attention(const qdri_pricing *p, const operation *op)
+static qdri_task_price attention(const qdri_pricing *p, const qdri_task *task, int backward)
 {
-    const qdr_attention *local = &op->node->u.attention.local;
-    const qdri_key_heads *keys = &op->node->u.attention.keys;
-    const double columns = (double)op->net->edges[op->node->in[0]].owned.n_cols;
-    if (local->n_heads == 0) return (qdri_task_price){.secs = 0};
-    qdri_task_price price = p->machine->attention_efficiency > 0
-                                ? fused_attention(p, local, op->rows, columns, op->backward)
-                                : unfused_attention(p, local, op->rows, op->backward);
-    if (!keys->gathered) return price;
-    const double key_columns = columns - (double)(local->n_heads * local->head_size);
-    const double bytes = op->rows * key_columns * p->ways[keys->axis].n_ranks * (double)qdr_dtype_bytes(local->dtype);
-    const double secs = qdri_coll_secs(&p->ways[keys->axis], op->backward ? QDR_REDUCE_SCATTER : QDR_ALL_GATHER, bytes);
-    price.price.latency_secs += secs;
-    price.secs += secs;
-    price.n_kernels++;
-    return price;
-}
-
-static qdri_task_price operation_price(const qdri_pricing *p, const qdri_net *net, const qdri_task *task)
-{
-    const qdri_node *node = &net->nodes[task->node];
-    const double all = (double)net->edges[node->in[0]].owned.n_rows;
-    const operation op = {.net = net,
-                          .node = node,
-                          .rows = (double)task->m,
-                          .share = all > 0 ? (double)task->m / all : 0,
-                          .flops = task->flops,
-                          .backward = task->kind == QDRI_TASK_BACKWARD};
-    if (node->kind == QDRI_NODE_NORM) return norm(p, &op);
-    if (node->kind == QDRI_NODE_ATTENTION) return attention(p, &op);
-    if (node->kind == QDRI_NODE_CROSS_ENTROPY) return loss(p, &op);
-    return kernel_price(p, op.share * (op.backward ? node->cost.backward_bytes : node->cost.forward_bytes), op.flops,
-                        1);
+    if (task->heads == 0) return (qdri_task_price){.secs = 0};
+    return p->machine->attention_efficiency > 0 ? fused_attention(p, task, backward)
+                                                : unfused_attention(p, task, backward);
 }
 
 /* ---- products, collectives, and others ---- */
@@ -326,13 +277,37 @@ static qdri_task_price collective(const qdri_pricing *p, const qdri_task *task)
     return price;
 }
 
-static qdri_task_price price_of(const qdri_pricing *p, const qdri_net *net, const qdri_task *task)
+/* A collective on the compute stream, during which nothing else runs there: all its time is latency. */
+static qdri_task_price waited_for(const qdri_pricing *p, const qdri_task *task)
+{
+    qdri_task_price price = collective(p, task);
+    price.n_kernels = price.secs > 0;
+    price.price = (qdri_price){.latency_secs = price.secs};
+    return price;
+}
+
+static qdri_task_price price_of(const qdri_pricing *p, const qdri_task *task)
 {
     switch (task->kind) {
     case QDRI_TASK_PRODUCT: return product(p, task);
-    case QDRI_TASK_COLLECTIVE: return collective(p, task);
-    case QDRI_TASK_FORWARD:
-    case QDRI_TASK_BACKWARD: return operation_price(p, net, task);
+    case QDRI_TASK_COLLECTIVE:
+        return task->stream == QDRI_STREAM_OF_COMPUTE ? waited_for(p, task) : collective(p, task);
+    case QDRI_TASK_CALLER_FORWARD:
+    case QDRI_TASK_CALLER_BACKWARD:
+    case QDRI_TASK_GELU:
+    case QDRI_TASK_GELU_BACKWARD:
+    case QDRI_TASK_RESIDUAL: return stated(p, task, 1);
+    case QDRI_TASK_NORM_MOMENTS:
+    case QDRI_TASK_NORM_MERGE:
+    case QDRI_TASK_NORM_APPLY:
+    case QDRI_TASK_NORM_SUMS:
+    case QDRI_TASK_NORM_BACKWARD: return norm(p, task);
+    case QDRI_TASK_LOSS_MAX:
+    case QDRI_TASK_LOSS_SUMS:
+    case QDRI_TASK_LOSS:
+    case QDRI_TASK_LOSS_BACKWARD: return loss(p, task);
+    case QDRI_TASK_ATTENTION: return attention(p, task, 0);
+    case QDRI_TASK_ATTENTION_BACKWARD: return attention(p, task, 1);
     case QDRI_TASK_BIAS_ADD:
         if (p->machine->software.fused_biases) break;
         return elementwise(p, task, 2);
@@ -343,13 +318,18 @@ static qdri_task_price price_of(const qdri_pricing *p, const qdri_net *net, cons
     case QDRI_TASK_POSITION_ADD:
     case QDRI_TASK_SUM_PARTS: return elementwise(p, task, 2);
     case QDRI_TASK_EMBED_SUM: return elementwise(p, task, 3);
+    case QDRI_TASK_KEYS_PACK: /* small beside the attention */
+    case QDRI_TASK_KEYS_ASSEMBLE:
+    case QDRI_TASK_KEYS_SPREAD:
+    case QDRI_TASK_KEYS_UNPACK:
+    case QDRI_N_TASK_KINDS: break;
     }
     return (qdri_task_price){.secs = 0};
 }
 
-qdri_task_price qdri_task_price_of(const qdri_pricing *p, const qdri_net *net, const qdri_task *task)
+qdri_task_price qdri_task_price_of(const qdri_pricing *p, const qdri_task *task)
 {
-    qdri_task_price price = price_of(p, net, task);
+    qdri_task_price price = price_of(p, task);
     price.host_secs = price.n_kernels * p->machine->software.host_secs;
     if (task->kind == QDRI_TASK_COLLECTIVE && task->overlap_class == QDRI_CLASS_ROWS && price.secs > 0)
         price.host_secs += p->coll_host_secs[qdr_channel_axis(task->channel)];

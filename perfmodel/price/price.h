@@ -8,7 +8,7 @@
 #include "network/sizes.h"
 #include "price/collective.h"
 #include "price/simulate.h"
-#include "schedule/net.h"
+#include "schedule/schedule.h"
 
 /* Everything on which prices depend. */
 typedef struct qdri_pricing {
@@ -45,7 +45,7 @@ void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, 
 void qdri_pricing_before_last(qdri_pricing *pricing);
 /* From now on gathered rows are not kept, as in a framework that lacks the memory for them. */
 void qdri_pricing_gather_again(qdri_pricing *pricing);
-qdri_task_price qdri_task_price_of(const qdri_pricing *pricing, const qdri_net *net, const qdri_task *task);
+qdri_task_price qdri_task_price_of(const qdri_pricing *pricing, const qdri_task *task);
 
 /* Memory-bound work: bytes moved, flops, kernels. */
 double qdri_kernel_secs(const qdr_machine *machine, double bytes, double flops);

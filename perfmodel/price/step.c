@@ -60,13 +60,18 @@ static double growth(const qdri_list *list, const simulated *sim, int stream, in
     return from < 0 || to < 0 ? 0 : end_of(sim, to) - end_of(sim, from);
 }
 
-/* The term to which a task's time on the processor belongs. */
 qdr_time_term qdri_task_term(const qdri_lists *lists, const qdri_task *task)
 {
-    const int runs = task->kind == QDRI_TASK_FORWARD || task->kind == QDRI_TASK_BACKWARD;
+    if (task->kind == QDRI_TASK_COLLECTIVE)
+        return (qdr_time_term)((int)QDR_TIME_X + (int)qdr_channel_axis(task->channel));
     if (qdri_lists_layer(lists, task) < 0) return QDR_TIME_ENDS;
     if (task->kind == QDRI_TASK_PRODUCT) return QDR_TIME_PRODUCTS;
-    return runs && lists->net.nodes[task->node].kind == QDRI_NODE_ATTENTION ? QDR_TIME_ATTENTION : QDR_TIME_KERNELS;
+    return lists->net.nodes[task->node].kind == QDRI_NODE_ATTENTION ? QDR_TIME_ATTENTION : QDR_TIME_KERNELS;
+}
+
+int qdri_is_attention(const qdri_lists *lists, const qdri_task *task)
+{
+    return qdri_lists_layer(lists, task) == 1 && lists->net.nodes[task->node].kind == QDRI_NODE_ATTENTION;
 }
 
 /* Adds the times of tasks, by term, for one of the middle layers, for the first and for the last part. */
@@ -78,10 +83,8 @@ static void add_up_tasks(const qdri_lists *lists, const qdri_list *list, phase *
         const int part = layer == QDRI_LAYER_FIRST ? OF_FIRST : layer == QDRI_LAYER_LAST ? OF_LAST : OF_LAYER;
         if (part == OF_LAYER && layer != 1) continue;
         p->host_secs[part] += list->prices[i].host_secs;
-        if (task->kind == QDRI_TASK_COLLECTIVE)
-            p->busy[part][qdr_channel_axis(task->channel)] += list->prices[i].secs;
-        else if (task->stream == QDRI_STREAM_OF_COMPUTE)
-            p->time[part][qdri_task_term(lists, task)] += list->prices[i].secs;
+        if (task->kind == QDRI_TASK_COLLECTIVE) p->busy[part][qdr_channel_axis(task->channel)] += list->prices[i].secs;
+        if (task->stream == QDRI_STREAM_OF_COMPUTE) p->time[part][qdri_task_term(lists, task)] += list->prices[i].secs;
     }
 }
 
@@ -233,7 +236,7 @@ static void add_recompute(const qdri_lists *lists, const qdri_pricing *pricing, 
     } else if (pricing->plan->recompute == QDR_RECOMPUTE_ATTENTION) {
         for (int i = 0; i < list->schedule.n_tasks; i++) {
             const qdri_task *task = &list->schedule.tasks[i];
-            if (qdri_lists_layer(lists, task) != 1 || qdri_task_term(lists, task) != QDR_TIME_ATTENTION) continue;
+            if (!qdri_is_attention(lists, task)) continue;
             secs += list->prices[i].secs;
             backward->host_secs[OF_LAYER] += list->prices[i].host_secs;
         }

@@ -21,7 +21,9 @@ void qdri_step_work_free(qdri_step_work *work);
 QDR_NODISCARD qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pricing *pricing, const qdri_stages *stages,
                                         qdri_step_work *work, qdr_plan_result *result);
 
-/* The term to which a task's time on the processor belongs. */
+/* Whether the task belongs to the attention of a middle layer. */
+int qdri_is_attention(const qdri_lists *lists, const qdri_task *task);
+/* The term to which a task's time on the compute stream belongs. */
 qdr_time_term qdri_task_term(const qdri_lists *lists, const qdri_task *task);
 /* The time of the optimizer's work on a rank's shards. */
 double qdri_optimizer_secs(const qdri_pricing *pricing, double n_layers);

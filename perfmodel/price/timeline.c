@@ -23,7 +23,8 @@ static qdr_timeline_span span_of(const qdri_task *task, qdr_timeline_pass pass)
     qdr_timeline_span span = {.pass = pass, .channel = -1, .name = task->name};
     span.kind = qdri_task_name(task);
     span.is_product = task->kind == QDRI_TASK_PRODUCT;
-    if (task->stream != QDRI_STREAM_OF_COMPUTE) span.channel = task->stream - 1;
+    if (task->kind == QDRI_TASK_COLLECTIVE || task->stream != QDRI_STREAM_OF_COMPUTE)
+        span.channel = task->kind == QDRI_TASK_COLLECTIVE ? (int)task->channel : task->stream - 1;
     return span;
 }
 
@@ -72,7 +73,7 @@ static void show_attention_again(timeline *t)
     double *now = &t->secs[QDR_PASS_RECOMPUTE];
     for (int i = 0; i < list->schedule.n_tasks; i++) {
         const qdri_task *task = &list->schedule.tasks[i];
-        if (qdri_lists_layer(t->lists, task) != 1 || qdri_task_term(t->lists, task) != QDR_TIME_ATTENTION) continue;
+        if (!qdri_is_attention(t->lists, task)) continue;
         const qdri_sim_span when = {*now, *now + list->prices[i].secs};
         show(t, task, &when, 0, INFINITY, QDR_PASS_RECOMPUTE);
         *now = when.end_secs;

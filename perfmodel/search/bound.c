@@ -34,7 +34,7 @@ static void add_processor(qdri_bounds *b, qdri_list_kind kind)
     for (int i = 0; i < list->n_tasks; i++) {
         const qdri_task *task = &list->tasks[i];
         if (task->stream != QDRI_STREAM_OF_COMPUTE || task->kind == QDRI_TASK_COLLECTIVE) continue;
-        const double secs = times_of(b, task) * qdri_task_price_of(&b->pricing, &b->lists->net, task).secs;
+        const double secs = times_of(b, task) * qdri_task_price_of(&b->pricing, task).secs;
         b->sums[kind].processor += secs;
         if (!is_off_chain(task)) b->sums[kind].chain += secs;
         if (kind != QDRI_LIST_FORWARD || qdri_lists_layer(b->lists, task) < 0) continue;
@@ -71,7 +71,7 @@ static void sum_axis(qdri_bounds *b, qdr_axis axis, int stride, qdri_axis_sums *
         for (int i = 0; i < list->n_tasks; i++) {
             const qdri_task *task = &list->tasks[i];
             if (task->kind != QDRI_TASK_COLLECTIVE || qdr_channel_axis(task->channel) != axis) continue;
-            const double secs = times_of(b, task) * qdri_task_price_of(&b->pricing, &b->lists->net, task).secs;
+            const double secs = times_of(b, task) * qdri_task_price_of(&b->pricing, task).secs;
             if (task->overlap_class == QDRI_CLASS_GRADIENTS)
                 sums[kind].gradients += secs;
             else if (task->overlap_class == QDRI_CLASS_WEIGHTS)

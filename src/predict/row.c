@@ -291,6 +291,8 @@ static void set_grid(row_reader *r)
     const int dp = replicas_of(r, run->n_gpus, tp, pp);
     const int stage = zero_stage(r);
     *plan = (qdr_plan){.version = QDR_OPTS_INIT,
+                       .panels = 1, /* no framework of the tables has them */
+                       .batch_parts = 1,
                        .x = 1,
                        .y = tp,
                        .z = 1,

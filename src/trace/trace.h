@@ -9,7 +9,7 @@
 #include "common/failure.h"
 
 /* 0 is the compute stream; the others are channels, from 1 on. */
-enum { N_TRACE_STREAMS = 1 + QDR_CHANNEL_X_STAT };
+enum { N_TRACE_STREAMS = 1 + QDR_N_CHANNELS };
 const char *trace_stream_name(int stream);
 /* The qdr_axis of a channel; -1: the compute stream. */
 int trace_stream_axis(int stream);

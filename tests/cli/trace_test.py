@@ -280,7 +280,7 @@ class Refused(Case):
 
     def test_events(self):
         for change, says in (({"ts": None}, "not found: ts"), ({"dur": "1"}, "got string"), ({"dur": -1}, "no time"),
-                             ({"ts": 1e300}, "no time"), ({"tid": 8}, "tid is not a stream"),
+                             ({"ts": 1e300}, "no time"), ({"tid": 12}, "tid is not a stream"),
                              ({"tid": -1}, "tid is not a stream"), ({"name": None}, "not found: name"),
                              ({"cat": 3}, "Expected string"), ({"args": {}}, "not found: task"),
                              ({"args": []}, "Expected object"), ({"ph": None}, "no ph")):

@@ -116,15 +116,15 @@ static double count_of(const table *read, const char *kind)
 static void check_counts(const qdr_stack *stack, const table *read)
 {
     static const char *const axes[] = {"x", "y", "z"};
-    static const char *const once[] = {"cross-entropy forward", "cross-entropy backward", "embed", "embed-sum"};
+    static const char *const once[] = {"loss", "loss-backward", "embed", "embed-sum"};
     double n_products = 0;
     for (int i = 0; i < read->n_rows; i++)
         n_products += strncmp(read->rows[i].kind, "product", 7) == 0 ? read->rows[i].count : 0;
     /* nine layers, and each of them three times; panels may cut them */
     DIST_CHECK(n_products >= 3 * 9, "%g products", n_products);
-    DIST_CHECK(count_of(read, "attention forward") == 2, "attention");
-    DIST_CHECK(count_of(read, "norm backward") == 5, "norms");
-    DIST_CHECK(count_of(read, "gelu backward") == 2, "gelu");
+    DIST_CHECK(count_of(read, "attention") == 2, "attention");
+    DIST_CHECK(count_of(read, "norm-backward") == 5, "norms");
+    DIST_CHECK(count_of(read, "gelu-backward") == 2, "gelu");
     for (int i = 0; i < 4; i++) DIST_CHECK(count_of(read, once[i]) == 1, "%s", once[i]);
     for (int axis = 0; axis < 3; axis++) {
         char kind[32];

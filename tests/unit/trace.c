@@ -163,12 +163,14 @@ static void write_trace(const qdri_trace *trace, char *text, size_t capacity)
     fclose(file);
 }
 
-static void add_event(qdri_trace *trace, const char *name, int64_t begin_ns, int64_t end_ns)
+static void add_event(qdri_trace *trace, const char *name, qdr_channel channel, int stream, int64_t begin_ns,
+                      int64_t end_ns)
 {
     const qdri_task task = {.kind = QDRI_TASK_COLLECTIVE,
                             .coll = QDR_ALL_REDUCE,
                             .name = name,
-                            .stream = 1 + QDR_CHANNEL_Y_REDUCE,
+                            .channel = channel,
+                            .stream = stream,
                             .bytes_sent = 64};
     qdri_trace_event *event = qdri_trace_add(trace, &task, 7);
     assert_non_null(event);
@@ -193,10 +195,13 @@ static void a_file_says_it_all(void **state)
     for (int i = 0; i < 3; i++) /* the third is one too many */
         qdri_trace_add_clock(trace, &(qdri_clock_offset){.at_ns = i, .ahead_ns = -5, .bound_ns = 2});
     qdri_trace_next_run(trace, &(qdri_place){{2, 2, 1, 1}, {1, 0, 0, 0}});
-    add_event(trace, "a \"quoted\" layer", 1000, 2500);
-    add_event(trace, "latin \xfc", 3000, 4000);
-    add_event(trace, "one that is cut within its last letter\xc3\xbc", 5000, 6000);
-    add_event(trace, "one that never ended", 7000, 0);
+    const qdr_channel sums = QDR_CHANNEL_Y_REDUCE;
+    const int stream = QDRI_STREAM_OF_CHANNEL(sums);
+    add_event(trace, "a \"quoted\" layer", sums, stream, 1000, 2500);
+    add_event(trace, "latin \xfc", sums, stream, 3000, 4000);
+    add_event(trace, "one that is cut within its last letter\xc3\xbc", sums, stream, 5000, 6000);
+    add_event(trace, "one that never ended", sums, stream, 7000, 0);
+    add_event(trace, "norm", QDR_CHANNEL_X_STAT, QDRI_STREAM_OF_COMPUTE, 8000, 9000);
     write_trace(trace, text, sizeof text);
     expect(text, "\"rank 1 (x1 y0 z0 d0)\"");
     expect(text, "\"name\":\"a \\\"quoted\\\" layer\",\"cat\":\"all-reduce\",\"pid\":1,\"tid\":3,");
@@ -204,6 +209,9 @@ static void a_file_says_it_all(void **state)
     expect(text, "\"latin ?\"");
     expect(text, "\"one that is cut within its last letter?\"");
     assert_null(strstr(text, "never ended"));
+    expect(text, "\"pid\":1,\"tid\":8,\"args\":{\"name\":\"x stat\"}");
+    expect(text, "\"name\":\"norm\",\"cat\":\"all-reduce\",\"pid\":1,\"tid\":8,"); /* wherever it ran */
+    expect(text, "\"ts\":8.0,\"dur\":1.0,\"args\":{\"stream\":\"x stat\",\"axis\":\"x\",");
     expect(text, "\"id\":\"0000000000000abc\",\"rank\":1,\"ranks\":4,\"grid\":[2,2,1,1]");
     expect(text, "\"clock\":[{\"at\":0,\"ahead\":-5,\"bound\":2},{\"at\":1,\"ahead\":-5,\"bound\":2}]");
     qdri_trace_free(&trace);
