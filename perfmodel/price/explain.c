@@ -117,10 +117,12 @@ static void explain_collective(const qdri_explained *all, const qdri_task *task,
     if (axis == QDR_D && task->overlap_class == QDRI_CLASS_GRADIENTS && all->pricing.d_parts > 1)
         fprintf(all->file, " (reduce-scattered over %d near ones in each micro-batch%s)", all->pricing.d_parts,
                 all->pricing.d_far.n_ranks > 1 ? ", over the others in the last" : "");
-    fprintf(all->file, ", %.4g M elements: %s, then %.4g MB at %.4g GB/s",
+    fprintf(all->file, ", %.4g M elements: %s",
             1e-6 * (double)task->count * (qdri_task_counts_part(task) ? ways->n_ranks : 1),
-            qdri_secs_in_words(price->price.latency_secs).text, 1e-6 * price->bytes_sent,
-            1e-9 * price->bytes_sent / price->price.work_secs);
+            qdri_secs_in_words(price->price.latency_secs).text);
+    if (price->price.work_secs > 0)
+        fprintf(all->file, ", then %.4g MB at %.4g GB/s", 1e-6 * price->bytes_sent,
+                1e-9 * price->bytes_sent / price->price.work_secs);
 }
 
 /* The task and all later ones like it, once: their number and the nodes that they belong to, "norm1+norm2". */
