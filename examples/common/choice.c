@@ -26,6 +26,8 @@ static void complete(choice *made, const choice *other)
     if (!made->context) made->context = other->context;
     if (!made->batch) made->batch = other->batch;
     if (!made->micro_batch) made->micro_batch = other->micro_batch;
+    if (!made->n_panels) made->n_panels = other->n_panels;
+    if (!made->n_batch_parts) made->n_batch_parts = other->n_batch_parts;
 }
 
 static void take(choice *made, const qdr_plan *plan)
@@ -39,7 +41,9 @@ static void take(choice *made, const qdr_plan *plan)
                             .serial = made->serial,
                             .context = plan->sequence,
                             .batch = plan->batch,
-                            .micro_batch = plan->micro_batch};
+                            .micro_batch = plan->micro_batch,
+                            .n_panels = plan->panels,
+                            .n_batch_parts = plan->batch_parts};
     if (made->grid.x < 0) made->grid.x = 0;
     complete(made, &planned);
 }
@@ -127,7 +131,9 @@ static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_net
                                   .micro_batch = made->micro_batch ? made->micro_batch : usual->micro_batch,
                                   .batch = made->batch,
                                   .sequence = made->context,
-                                  .dtype = (qdr_dtype)made->dtype};
+                                  .dtype = (qdr_dtype)made->dtype,
+                                  .panels = (int)made->n_panels,
+                                  .batch_parts = (int)made->n_batch_parts};
     const qdr_status status = talks && made->machine ? qdr_machine_load(made->machine, &machine) : QDR_OK;
     TRY(qdr_agree(ctx, status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status));
     TRY(qdr_plan_auto(ctx, &long_enough, talks && made->machine ? &machine : NULL, &opts, &chosen));

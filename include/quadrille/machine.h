@@ -53,7 +53,8 @@ typedef struct qdr_machine_link {
     double ring_wait_factor; /**< of wait_secs_per_byte in all-gathers and reduce-scatters, which are rings where
                                 all-reduces may be trees; 0: 1 */
     double switch_bytes_per_sec; /**< of a rank into a switch that computes sums (NVLS); 0: there is no such switch */
-    double slowdown; /**< while a transfer over this link and work on the processor run, each takes 1 + … times as long, in
+    double
+        slowdown; /**< while a transfer over this link and work on the processor run, each takes 1 + … times as long, in
                         addition to the machine's slowdowns: 1 if the processor itself moves the bytes */
 } qdr_machine_link;
 

@@ -35,8 +35,10 @@ static void explain_share(const qdri_explained *all)
             plan->x, plan->y, plan->z, plan->d, plan->order[0] ? plan->order : QDRI_USUAL_ORDER,
             plan->layout == QDR_SCATTERED ? "scattered" : "replicated", qdri_secs_in_words(all->result.secs).text);
     fprintf(all->file,
+            "Products in %d panel%s, rows in %d part%s\n"
             "Rows: %" PRId64 " sequences over z*d = %.0f cells are %.0f for each, in %.0f "
             "micro-batch%s of %.0f; rows = %.0f * %.0f tokens = %.0f\n",
+            plan->panels, plan->panels == 1 ? "" : "s", plan->batch_parts, plan->batch_parts == 1 ? "" : "s",
             plan->batch, cells, ceil((double)plan->batch / cells), all->result.n_micro,
             all->result.n_micro > 1 ? "es" : "", s->sequences, s->sequences, s->context, of[QDRI_SIZE_ROWS]);
     fprintf(all->file,

@@ -286,7 +286,8 @@ class Explain(Case):
         llama = self.save("llama.json", {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 512,
                                          "num_attention_heads": 8, "intermediate_size": 1024, "vocab_size": 5000,
                                          "max_position_embeddings": 512})
-        self.assertRegex(self.good(run("plan", llama, *words)), r"small gradients +1 \* .* over z, 2 ranks on \S+, 0\.004608 M elements: ")
+        self.assertRegex(self.good(run("plan", llama, *words)),
+                         r"small gradients +1 \* .* over z, 2 ranks on \S+, 0\.004608 M elements: ")
 
 
 class Progress(Case):
