@@ -27,8 +27,8 @@ void qdri_panel_search_begin(qdri_panel_search *search, int panels, int batch_pa
 int qdri_panel_search_next(qdri_panel_search *search);
 /* Reports the time of the combination being tried. */
 void qdri_panel_search_note(qdri_panel_search *search, double secs);
-/* The first, with the fewest parts and panels, whose time is close to the least: more of them must gain something, since
- * what they cost besides is not in the price. */
+/* The first, with the fewest parts and panels, whose time is close to the least: more of them must gain something,
+ * since what they cost besides is not in the price. */
 qdri_panel_trial qdri_panel_search_best(const qdri_panel_search *search);
 
 #endif
