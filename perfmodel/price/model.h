@@ -19,8 +19,8 @@ int qdri_parts_nest(int parts, int inner, int most);
 QDR_NODISCARD qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan);
 /* Predicts a plan with the best panels and parts, which are set in the plan. */
 QDR_NODISCARD qdr_status qdri_model_choose(qdr_model *model, qdr_plan *plan, qdr_plan_result *result);
-/* Where the ranks of a checked plan are, with gathered rows kept if they fit, and its stages; sets n_micro and memory of
- * the result. */
+/* Where the ranks of a checked plan are, with gathered rows kept if they fit, and its stages; sets n_micro and memory
+ * of the result. */
 qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing,
                              qdr_plan_result *result);
 
