@@ -76,7 +76,7 @@ static qdr_status timeline(qdr_model *kept)
     return qdr_model_timeline(kept, &plan, nothing, NULL, secs);
 }
 
-/* Lists of four layers are many allocations, most of them alike: every stride-th of them fails. */
+/* Every stride-th allocation fails. */
 static void check_call(const scene *s, long first, long stride, qdr_status (*call)(qdr_model *kept))
 {
     long n_failed = 0;
@@ -104,11 +104,11 @@ static void each_allocation_of_a_call(void **state)
     (void)state;
     scene s;
     load_scene(&s);
-    check_call(&s, 0, 7, predict);
-    check_call(&s, 1, 17, bound);
-    check_call(&s, 2, 17, search);
+    check_call(&s, 0, 1, predict);
+    check_call(&s, 0, 1, bound);
+    check_call(&s, 0, 1, search);
     check_call(&s, 0, 1, layers);
-    check_call(&s, 3, 17, timeline);
+    check_call(&s, 0, 1, timeline);
 }
 
 static void each_allocation_of_a_machine_and_a_model(void **state)
