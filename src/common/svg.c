@@ -79,19 +79,32 @@ void svg_end_tip(FILE *file)
     if (file) fputs("</g>\n", file);
 }
 
-void svg_key_item(FILE *file, svg_key *key, const char *colour, double height, const char *text)
+svg_flow svg_flow_begin(double left, double top, double width, double gap)
 {
-    const double width = 34 + 6.5 * (double)strlen(text);
-    if (key->x + width > key->right && key->x > key->left) {
-        key->x = key->left;
-        key->y += 18;
-    }
-    svg_box(file, key->x, key->y - 4 - height / 2, 12, height, colour, "");
-    svg_text(file, key->x + 17, key->y, "", "%s", text);
-    key->x += width;
+    return (svg_flow){left, top, width, gap, left, top, top};
 }
 
-void svg_key_tasks(FILE *file, svg_key *key)
+void svg_flow_next(svg_flow *flow, double width, double height, double *x, double *y)
+{
+    if (flow->x > flow->left && flow->x + width > flow->left + flow->width) {
+        flow->x = flow->left;
+        flow->row_top = flow->bottom + flow->gap;
+    }
+    *x = flow->x;
+    *y = flow->row_top;
+    flow->x += width + flow->gap;
+    flow->bottom = fmax(flow->bottom, flow->row_top + height);
+}
+
+void svg_key_item(FILE *file, svg_flow *key, const char *colour, double height, const char *text)
+{
+    double x, y;
+    svg_flow_next(key, 34 + 6.5 * (double)strlen(text), 18, &x, &y);
+    svg_box(file, x, y - 4 - height / 2, 12, height, colour, "");
+    svg_text(file, x + 17, y, "", "%s", text);
+}
+
+void svg_key_tasks(FILE *file, svg_flow *key)
 {
     svg_key_item(file, key, SVG_PRODUCT, 12, "product");
     svg_key_item(file, key, SVG_WORK, 12, "other computation");

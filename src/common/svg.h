@@ -38,14 +38,19 @@ void svg_text(FILE *file, double x, double y, const char *style, const char *for
 void svg_begin_tip(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void svg_end_tip(FILE *file);
 
-/* Items of a key from left to right, and in rows. */
-typedef struct svg_key {
-    double left, right; /* of a row */
-    double x, y; /* of the next item; y: of its text */
-} svg_key;
-void svg_key_item(FILE *file, svg_key *key, const char *colour, double height, const char *text);
+/* Boxes placed from left to right, in rows. */
+typedef struct svg_flow {
+    double left, top, width, gap; /* of the available space */
+    double x, bottom, row_top; /* of what has been placed */
+} svg_flow;
+svg_flow svg_flow_begin(double left, double top, double width, double gap);
+/* The position of the next box. */
+void svg_flow_next(svg_flow *flow, double width, double height, double *x, double *y);
+
+/* An item of a key: `top` of the flow is where its text stands. */
+void svg_key_item(FILE *file, svg_flow *key, const char *colour, double height, const char *text);
 /* The items of the first four colours. */
-void svg_key_tasks(FILE *file, svg_key *key);
+void svg_key_tasks(FILE *file, svg_flow *key);
 
 /* 1, 2 or 5 times a power of ten, so that about n of them fill the range. */
 double svg_tick(double range, int n);

@@ -100,7 +100,6 @@ static int find_all(doctor_report *report, failure *why)
     doctor_find_environment(report);
     quieten();
     doctor_try_all(report);
-    doctor_try_nccl(report);
     if (report->is_short) fail(why, EXIT_NOTHING_FITS, "doctor: out of memory for the list of findings");
     return why->code;
 }

@@ -51,12 +51,8 @@ void doctor_find_gpus(doctor_report *report);
 void doctor_find_machine(doctor_report *report);
 /* environment.c: environment variables. */
 void doctor_find_environment(doctor_report *report);
-/* try.c: small products and sums. */
+/* try.c: small products and sums, also with NCCL. Replaces the library's log function. */
 void doctor_try_all(doctor_report *report);
-/* Tries a sum of two ranks. @return whether it was tried and is right */
-int doctor_try_sum(doctor_report *report, const char *device, const char *name);
-/* nccl.c: two ranks with a GPU each. Replaces the library's log function. */
-void doctor_try_nccl(doctor_report *report);
 
 /* Whether the library can compute on the GPU with this number. */
 int doctor_can_use(const qdr_gpu_report *gpus, int number);

@@ -195,7 +195,8 @@ static void try_on(doctor_report *report, const char *device, const char *name, 
     report_try(report, device, name, what, &tried);
 }
 
-int doctor_try_sum(doctor_report *report, const char *device, const char *name)
+/* 1: it was tried and is right. */
+static int try_sum_on(doctor_report *report, const char *device, const char *name)
 {
     const int n_launched = qdr_launched(), n_broken = doctor_count(report, DOCTOR_BROKEN);
     if (n_launched > 1)
@@ -206,10 +207,48 @@ int doctor_try_sum(doctor_report *report, const char *device, const char *name)
     return n_launched <= 1 && doctor_count(report, DOCTOR_BROKEN) == n_broken;
 }
 
+/* ---- NCCL, if there are GPUs for two ranks ---- */
+
+/* The library's message about memory that NCCL does not register; "": none. */
+static char heard[512];
+
+static void hear(int level, const char *line, void *user)
+{
+    (void)level, (void)user;
+    if (strstr(line, "cannot register memory")) snprintf(heard, sizeof heard, "%s", line);
+}
+
+static int is_set_to(const char *name, const char *value) { return strcmp(qdr_environment_value(name), value) == 0; }
+
+static void add_memory(doctor_report *report)
+{
+    if (*heard)
+        doctor_add_sentence(report, GROUP, "NCCL memory", DOCTOR_NOTE, heard);
+    else if (is_set_to("QDR_NCCL_REGISTER", "0"))
+        doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD, "is not registered, because of QDR_NCCL_REGISTER=0");
+    else if (is_set_to("QDR_CUDA_MEMORY", "managed"))
+        doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD,
+                   "is not registered, because it is managed (QDR_CUDA_MEMORY)");
+    else
+        doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD, "is registered (QDR_NCCL_REGISTER=0 turns that off)");
+}
+
+static void try_nccl(doctor_report *report)
+{
+    const qdr_gpu_report *gpus = &report->gpus;
+    char old[64];
+    if (!gpus->nccl || !doctor_can_use(gpus, 0) || !doctor_can_use(gpus, 1)) return;
+    qdr_set_log(hear, NULL); /* this is the last test */
+    snprintf(old, sizeof old, "%s", qdr_environment_value("QDR_CUDA_COMM"));
+    setenv("QDR_CUDA_COMM", "nccl", 1);
+    if (try_sum_on(report, "cuda", "all-reduce, NCCL")) add_memory(report);
+    setenv("QDR_CUDA_COMM", old, 1);
+}
+
 void doctor_try_all(doctor_report *report)
 {
     try_on(report, "cpu", "product, CPU", 1);
-    doctor_try_sum(report, "cpu", "all-reduce, CPU");
+    try_sum_on(report, "cpu", "all-reduce, CPU");
     if (strcmp(qdr_environment_value("QDR_DEVICE"), "cpu") != 0) /* the device of programs that select none */
         try_on(report, NULL, "product, QDR_DEVICE", 1);
     if (report->gpus.n_gpus == 0) return;
@@ -222,5 +261,6 @@ void doctor_try_all(doctor_report *report)
         try_on(report, device, name, 1);
         n_used++;
     }
-    if (n_used == report->gpus.n_gpus) doctor_try_sum(report, "cuda", "all-reduce, cuda");
+    if (n_used == report->gpus.n_gpus) try_sum_on(report, "cuda", "all-reduce, cuda");
+    try_nccl(report);
 }

@@ -84,7 +84,7 @@ static void draw_title(FILE *file, const plan_answer *answer)
 
 static void draw_key(FILE *file, const bars *all)
 {
-    svg_key key = {PICTURE_MARGIN, PICTURE_WIDTH - PICTURE_MARGIN, PICTURE_MARGIN, 72};
+    svg_flow key = svg_flow_begin(PICTURE_MARGIN, 72, PICTURE_WIDTH - 2 * PICTURE_MARGIN, 0);
     for (int i = 0; i < N_TERMS; i++)
         if (is_used(all, terms[i].term)) svg_key_item(file, &key, terms[i].colour, 12, terms[i].text);
     svg_key_item(file, &key, SVG_HIDDEN, 4, "collectives hidden behind computation");

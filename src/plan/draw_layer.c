@@ -178,7 +178,7 @@ static void draw_title(FILE *file, const plan_answer *answer, double top)
 {
     const plan_row *best = &answer->rows[0];
     char last[48] = "";
-    svg_key key = {PICTURE_WIDTH - 540, PICTURE_WIDTH, PICTURE_WIDTH - 540, top + 20};
+    svg_flow key = svg_flow_begin(PICTURE_WIDTH - 540, top + 20, 540, 0);
     if (best->planned.result.n_micro > 1)
         snprintf(last, sizeof last, "; the last of %.0f micro-batches", (double)best->planned.result.n_micro);
     svg_text(file, PICTURE_MARGIN, top + 20, SVG_HEADING, "One layer of %s", grid_in_words(&best->planned.plan).text);

@@ -18,7 +18,7 @@ enum { LABELLED_CACHES = 4 }; /* more caches in one NUMA node leave no room for 
 /* ---- cores ---- */
 
 /* Cores [first, first + n) that share a cache. */
-static void draw_cache(const page *p, flow *f, int first, int n, int is_labelled)
+static void draw_cache(const page *p, svg_flow *f, int first, int n, int is_labelled)
 {
     const qdr_topo *topo = p->report->topo;
     const int index = topo->cores[first].cache, n_wide = n < CORES_WIDE ? n : CORES_WIDE;
@@ -27,7 +27,7 @@ static void draw_cache(const page *p, flow *f, int first, int n, int is_labelled
     const double width = fmax(inside + 8, is_labelled ? 76 : 0), height = top + n_rows * step + 2;
     double x, y;
     char bytes[24] = "";
-    flow_next(f, width, height, &x, &y);
+    svg_flow_next(f, width, height, &x, &y);
     if (index >= 0) topo_bytes_text(topo->caches[index].bytes, bytes);
     svg_begin_tip(p->file, "cores %d to %d, L%d cache of %s", first, first + n - 1,
                   index >= 0 ? topo->caches[index].level : 0, bytes);
@@ -57,7 +57,7 @@ static int find_run(const qdr_topo *topo, int numa, int *first)
 static double draw_cores(const page *p, int numa, double x, double y, double width)
 {
     const qdr_topo *topo = p->report->topo;
-    flow f = flow_begin(x, y, width, 5);
+    svg_flow f = svg_flow_begin(x, y, width, 5);
     int n_runs = 0;
     for (int first = 0, n; (n = find_run(topo, numa, &first)) > 0; first += n) n_runs++;
     for (int first = 0, n; (n = find_run(topo, numa, &first)) > 0; first += n)
@@ -67,12 +67,12 @@ static double draw_cores(const page *p, int numa, double x, double y, double wid
 
 /* ---- devices ---- */
 
-static void draw_gpu(const page *p, flow *f, int index)
+static void draw_gpu(const page *p, svg_flow *f, int index)
 {
     const qdr_topo_gpu *gpu = &p->report->topo->gpus[index];
     char bytes[24];
     double x, y;
-    flow_next(f, 82, CHIP, &x, &y);
+    svg_flow_next(f, 82, CHIP, &x, &y);
     topo_bytes_text(gpu->bytes, bytes);
     svg_begin_tip(p->file, "%s, %s, %s", gpu->model, gpu->name, gpu->bus);
     svg_box(p->file, x, y, 82, CHIP, STYLE_GPU);
@@ -81,14 +81,14 @@ static void draw_gpu(const page *p, flow *f, int index)
     svg_end_tip(p->file);
 }
 
-static void draw_nic(const page *p, flow *f, int index)
+static void draw_nic(const page *p, svg_flow *f, int index)
 {
     const qdr_topo_nic *nic = &p->report->topo->nics[index];
     const int is_line = nic->rate > 0, has_rate = is_line || nic->pci_rate > 0;
     char rate[24];
     double x, y;
     const double width = fmax(92, 16 + 7 * (double)strlen(nic->name));
-    flow_next(f, width, CHIP, &x, &y);
+    svg_flow_next(f, width, CHIP, &x, &y);
     topo_rate_text(is_line ? nic->rate : nic->pci_rate, 0, rate);
     svg_begin_tip(p->file, "network adapter %s, %s", nic->name, nic->bus);
     svg_box(p->file, x, y, width, CHIP, STYLE_NIC);
@@ -101,7 +101,7 @@ static void draw_nic(const page *p, flow *f, int index)
 static double draw_devices(const page *p, int package, int numa, double x, double y, double width)
 {
     const qdr_topo *topo = p->report->topo;
-    flow f = flow_begin(x, y, width, 6);
+    svg_flow f = svg_flow_begin(x, y, width, 6);
     for (int i = 0; i < topo->n_gpus; i++)
         if (topo->gpus[i].numa == numa && (numa >= 0 || topo->gpus[i].package == package)) draw_gpu(p, &f, i);
     for (int i = 0; i < topo->n_nics; i++)

@@ -14,16 +14,7 @@ typedef struct page {
     const topo_report *report;
 } page;
 
-/* Boxes placed from left to right, in rows. */
-typedef struct flow {
-    double left, top, width, gap; /* of the available space */
-    double x, bottom, row_top; /* of what has been placed */
-} flow;
-flow flow_begin(double left, double top, double width, double gap);
-/* The position of the next box. */
-void flow_next(flow *f, double width, double height, double *x, double *y);
-
-/* The colour of a link, and of the text on it. */
+/* The colour of a link, and of the text on it: draw_links.c. */
 const char *link_colour(qdr_link link);
 const char *link_ink(qdr_link link);
 

@@ -20,7 +20,7 @@ enum {
 double draw_ranks(const page *p, double y)
 {
     const topo_report *report = p->report;
-    flow f = flow_begin(PAGE_MARGIN, y + 32, PAGE_WIDTH - 2 * PAGE_MARGIN, 6);
+    svg_flow f = svg_flow_begin(PAGE_MARGIN, y + 32, PAGE_WIDTH - 2 * PAGE_MARGIN, 6);
     if (!report->ranks) return y;
     svg_text(p->file, PAGE_MARGIN, y + 20, SVG_HEADING, "Running ranks");
     const int n = report->n_ranks < MAX_DRAWN_RANKS ? report->n_ranks : MAX_DRAWN_RANKS;
@@ -29,7 +29,7 @@ double draw_ranks(const page *p, double y)
     for (int i = 0; i < n; i++) {
         const topo_rank *rank = &report->ranks[i];
         double x, top;
-        flow_next(&f, 130, 36, &x, &top);
+        svg_flow_next(&f, 130, 36, &x, &top);
         svg_begin_tip(p->file, "rank %d on %s, cpus %s", i, rank->host, rank->cpus);
         svg_box(p->file, x, top, 130, 36, "#eef0f3", "rx=\"3\" stroke=\"#b9bfc8\"");
         svg_text(p->file, x + 65, top + 15, SVG_MIDDLE, "rank %d, node %d", i, rank->place.node);
@@ -61,13 +61,13 @@ static int ranks_on(const topo_layout *layout, int node)
     return n;
 }
 
-static void draw_node(const page *p, const qdr_topo_axis *axis, int node, int n, flow *f)
+static void draw_node(const page *p, const qdr_topo_axis *axis, int node, int n, svg_flow *f)
 {
     const topo_layout *layout = &p->report->layout;
     const int n_wide = n < CELLS_WIDE ? n : CELLS_WIDE, n_rows = (n + CELLS_WIDE - 1) / CELLS_WIDE;
     int index = 0;
     double x, y;
-    flow_next(f, n_wide * CELL - 2 + 2 * FRAME, n_rows * CELL - 2 + 2 * FRAME, &x, &y);
+    svg_flow_next(f, n_wide * CELL - 2 + 2 * FRAME, n_rows * CELL - 2 + 2 * FRAME, &x, &y);
     svg_box(p->file, x, y, n_wide * CELL - 2 + 2 * FRAME, n_rows * CELL - 2 + 2 * FRAME, "#ffffff",
             "rx=\"3\" stroke=\"#9aa3af\"");
     for (int rank = 0; rank < layout->n_ranks && index < n; rank++) {
@@ -82,7 +82,7 @@ static void draw_node(const page *p, const qdr_topo_axis *axis, int node, int n,
 static double draw_nodes(const page *p, const qdr_topo_axis *axis, double y)
 {
     const topo_layout *layout = &p->report->layout;
-    flow f = flow_begin(LEFT, y, PAGE_WIDTH - LEFT - PAGE_MARGIN, 6);
+    svg_flow f = svg_flow_begin(LEFT, y, PAGE_WIDTH - LEFT - PAGE_MARGIN, 6);
     int n_drawn = 0;
     for (int node = 0; node < layout->n_nodes; node++) {
         const int n = ranks_on(layout, node), left = MAX_DRAWN_RANKS - n_drawn;

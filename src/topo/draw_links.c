@@ -6,6 +6,22 @@
 
 enum { CELL_WIDTH = 50, CELL_HEIGHT = 24, LEFT = PAGE_MARGIN + 52, KEY_WIDTH = 250 };
 
+/* From green (near) to red (far). */
+const char *link_colour(qdr_link link)
+{
+    static const char *const colours[QDR_N_LINKS] = {
+        "#e4e4e4", "#1b7837", "#2f9247", "#2a9d6f", "#5aae61", "#8cc665",
+        "#b3dd8a", "#fee08b", "#fdcf75", "#fdae61", "#ee7a4a", "#cf3b2b",
+    };
+    return colours[link];
+}
+
+const char *link_ink(qdr_link link)
+{
+    const int is_dark = (link >= QDR_LINK_SAME && link <= QDR_LINK_XGMI_MODULE) || link == QDR_LINK_NETWORK;
+    return is_dark ? "#ffffff" : "#222222";
+}
+
 static void draw_cell(const page *p, double x, double y, double width, int a, int b)
 {
     const qdr_topo *topo = p->report->topo;

@@ -118,7 +118,7 @@ int trace_draw(FILE *file, const void *user)
 {
     const trace_file *trace = user;
     const int n_ranks = trace->n_ranks < MAX_DRAWN_RANKS ? trace->n_ranks : MAX_DRAWN_RANKS;
-    svg_key key = {LEFT, WIDTH, LEFT, 48};
+    svg_flow key = svg_flow_begin(LEFT, 48, WIDTH - LEFT, 0);
     int n_streams = 0;
     for (int stream = 0; stream < N_TRACE_STREAMS; stream++) n_streams += trace->is_used[stream];
     if (n_streams < 2) n_streams = 2; /* room for the rank's coordinates */
