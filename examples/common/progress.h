@@ -20,6 +20,5 @@ void progress_end(const progress *line);
 const char *progress_clock(double secs, char text[24]);
 /* "96", "51200", "0.83 M". */
 const char *progress_count(double n, char text[24]);
-#define PLURAL(n) ((n) == 1 ? "" : "s")
 
 #endif

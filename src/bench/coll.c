@@ -75,7 +75,7 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
              "rank; algbw: size / median\n"
              "# busbw: algbw x what a member must send or receive of the size; wrong: elements, "
              "over all ranks\n",
-             n_ranks, n_ranks == 1 ? "" : "s", memory_text(options));
+             n_ranks, PLURAL(n_ranks), memory_text(options));
 }
 
 static void print_case(bench_run *run, const coll_options *options, const char *grid, const coll_case *the_case,

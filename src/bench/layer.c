@@ -79,10 +79,9 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
              "time\n"
              "# limit: each rank's products alone, alternating; share: median of limit / time\n"
              "%s",
-             (long long)options->n_layers, options->n_layers == 1 ? "" : "s", (long long)options->hidden,
+             (long long)options->n_layers, PLURAL(options->n_layers), (long long)options->hidden,
              (long long)options->n_heads, (long long)options->n_sequences, (long long)options->context,
-             qdr_dtype_name(options->shared.dtype), layout_word(options->shared.layout), n_ranks,
-             n_ranks == 1 ? "" : "s",
+             qdr_dtype_name(options->shared.dtype), layout_word(options->shared.layout), n_ranks, PLURAL(n_ranks),
              options->machine_name ? "# model: what --machine says of both; error: model / median - 1\n" : "");
 }
 

@@ -85,7 +85,7 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
              "# Y = X·Wᵀ%s with m=%lld n=%lld k=%lld, %s, %s%s, %d rank%s\n# times of the slowest rank; %s",
              desc->bias ? " + b" : "", (long long)desc->m, (long long)desc->n, (long long)desc->k,
              qdr_dtype_name(options->shared.dtype), layout_word(options->shared.layout),
-             desc->transposed ? ", transposed" : "", n_ranks, n_ranks == 1 ? "" : "s", options->notes);
+             desc->transposed ? ", transposed" : "", n_ranks, PLURAL(n_ranks), options->notes);
 }
 
 /* ---- what each axis sends ---- */

@@ -79,7 +79,7 @@ void calibrate_words(const qdr_sample *s, char words[96])
 static void print_machine(const qdr_machine *m)
 {
     printf("# %s: %s, %d rank%s a node; products f32 %.4g, f64 %.4g, bf16 %.4g GFLOP/s a rank\n", m->name, m->device,
-           m->ranks_per_node, m->ranks_per_node == 1 ? "" : "s", 1e-9 * m->f32.peak_flops, 1e-9 * m->f64.peak_flops,
+           m->ranks_per_node, PLURAL(m->ranks_per_node), 1e-9 * m->f32.peak_flops, 1e-9 * m->f64.peak_flops,
            1e-9 * m->bf16.peak_flops);
     printf("# memory %.4g GB/s, kernels %.4g GFLOP/s, attention %.3g of the products' speed, "
            "launch %.3g us\n",

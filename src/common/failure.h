@@ -5,6 +5,9 @@
 
 #include <quadrille/launch.h>
 
+/* The end of a noun in messages. */
+#define PLURAL(n) ((n) == 1 ? "" : "s")
+
 /* Exit codes of all commands. */
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOTHING_FITS = 3, EXIT_MISMATCH = 4 };
 

@@ -221,15 +221,6 @@ static error_bound activation_bound(const layer_run *run, int is_forward)
     return error_bound_of((error_shape){c->dtype, length + n_more, n_members, n_sums + n_more});
 }
 
-/* The bound for dw and db: sums over all rows of all calls, in fp32 or wider. */
-static error_bound gradient_bound(const layer_run *run)
-{
-    const layer_case *c = run->the_case;
-    const int n_members = qdr_context_size(run->ctx);
-    if (c->is_exact) return (error_bound){0};
-    return error_bound_of((error_shape){c->dtype, (c->m + 1) * c->n_calls, n_members, 0});
-}
-
 static void check_activations(layer_run *run)
 {
     const reference *ref = &run->reference;
@@ -281,7 +272,10 @@ static qdr_status check_gradient(layer_run *run, int index, const reference_sums
     const int is_root = qdr_context_rank(run->ctx) == 0;
     const qdr_status status = qdr_stack_gather_parameter(run->stack, index, 1, is_root ? run->full : NULL);
     if (status != QDR_OK || !is_root) return status;
-    const error_bound bound = gradient_bound(run);
+    /* Sums over all rows of all calls, in fp32 or wider. */
+    const layer_case *c = run->the_case;
+    const error_shape shape = {c->dtype, (c->m + 1) * c->n_calls, qdr_context_size(run->ctx), 0};
+    const error_bound bound = c->is_exact ? (error_bound){0} : error_bound_of(shape);
     for (int64_t i = 0; i < n_elems; i++) {
         const double computed = element_read(gradient_dtype(run), run->full, i);
         note_error(run, result, error_share(computed, sums->value[i], sums->magnitude[i], bound), computed);

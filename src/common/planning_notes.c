@@ -42,7 +42,7 @@ static void say_key_heads(const qdr_network *network, int y, note_fn each, void 
     say(each, user,
         "%lld key head%s over y = %d: %lld rank%s and %lld none, and all keys and "
         "values are gathered over y",
-        (long long)network->kv_heads, network->kv_heads == 1 ? "" : "s", y, (long long)network->kv_heads,
+        (long long)network->kv_heads, PLURAL(network->kv_heads), y, (long long)network->kv_heads,
         network->kv_heads == 1 ? " has it" : "s have one each", (long long)(y - network->kv_heads));
 }
 
@@ -61,7 +61,7 @@ static void say_micro_batch(const qdr_plan *plan, int64_t asked, note_fn each, v
     const int64_t cells = (int64_t)plan->z * plan->d, all = (plan->batch + cells - 1) / cells;
     if (asked <= all) return;
     say(each, user, "--micro-batch %lld: cells have only %lld sequence%s; a forward pass uses %s", (long long)asked,
-        (long long)all, all == 1 ? "" : "s", all == 1 ? "it" : "them all");
+        (long long)all, PLURAL(all), all == 1 ? "it" : "them all");
 }
 
 static void say_positions(const qdr_network *network, int64_t sequence, note_fn each, void *user)

@@ -167,7 +167,7 @@ static void add_links(doctor_report *report, const qdr_topo *topo, int first, in
         snprintf(rate, sizeof rate, ", %.0f GB/s%s", link->rate / 1e9, link->is_assumed ? " (assumed)" : "");
     doctor_finding *finding = doctor_add(report, GROUP, "links", link->peer == 0 ? DOCTOR_NOTE : DOCTOR_GOOD,
                                          "%s: %d pair%s%s%s; such as GPUs %d and %d", qdr_link_name(link->link), n,
-                                         n == 1 ? "" : "s", rate,
+                                         PLURAL(n), rate,
                                          link->peer == 0   ? ", without access to each other's memory"
                                          : link->peer == 1 ? ", with access to each other's memory"
                                                            : "",
@@ -187,8 +187,7 @@ static void find_links(doctor_report *report)
     }
     const int n_other = topo->n_gpus * (topo->n_gpus - 1) / 2 - topo->n_gpu_links;
     if (n_other > 0)
-        doctor_add(report, GROUP, "links", DOCTOR_GOOD, "through the host: %d pair%s", n_other,
-                   n_other == 1 ? "" : "s");
+        doctor_add(report, GROUP, "links", DOCTOR_GOOD, "through the host: %d pair%s", n_other, PLURAL(n_other));
 }
 
 void doctor_find_gpus(doctor_report *report)

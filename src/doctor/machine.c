@@ -70,8 +70,6 @@ static void add_shm(doctor_report *report)
 
 /* ---- the machine ---- */
 
-static const char *ending(int n) { return n == 1 ? "" : "s"; }
-
 static void add_cores(doctor_report *report, const qdr_topo *topo)
 {
     const char *model = topo->n_packages && *topo->packages[0].model ? topo->packages[0].model : "unknown processor";
@@ -79,8 +77,8 @@ static void add_cores(doctor_report *report, const qdr_topo *topo)
     doctor_bytes_text((double)topo->bytes, bytes);
     doctor_add(report, "machine", "processors", DOCTOR_GOOD,
                "%d package%s (%s), %d NUMA node%s, %d core%s, %d hardware thread%s, %s", topo->n_packages,
-               ending(topo->n_packages), model, topo->n_numas, ending(topo->n_numas), topo->n_cores,
-               ending(topo->n_cores), topo->n_threads, ending(topo->n_threads), bytes);
+               PLURAL(topo->n_packages), model, topo->n_numas, PLURAL(topo->n_numas), topo->n_cores,
+               PLURAL(topo->n_cores), topo->n_threads, PLURAL(topo->n_threads), bytes);
 }
 
 /* A launcher that binds all ranks to one core is a frequent mistake. */

@@ -26,5 +26,5 @@ void doctor_print(FILE *file, const doctor_report *report)
         fprintf(file, "\n%d of %d findings %s broken", n_broken, report->n, n_broken == 1 ? "is" : "are");
     else
         fputs("\neverything found here works", file);
-    fprintf(file, "; %d note%s\n", n_notes, n_notes == 1 ? "" : "s");
+    fprintf(file, "; %d note%s\n", n_notes, PLURAL(n_notes));
 }

@@ -20,8 +20,7 @@ static int open_one(int index, const char *path, linear_files *files, failure *w
     const int wanted = index == FILE_B ? 1 : 2;
     if (array->n_dims != wanted)
         return fail(why, EXIT_USAGE, "%s: --%s has shape %s, but %s with %d dimension%s is needed; reshape it", path,
-                    letters[index], npy_shape_text(array, text, sizeof text), meanings[index], wanted,
-                    wanted == 1 ? "" : "s");
+                    letters[index], npy_shape_text(array, text, sizeof text), meanings[index], wanted, PLURAL(wanted));
     if (array->dtype != files->arrays[FILE_X].dtype)
         return fail(why, EXIT_USAGE,
                     "%s: --%s is %s, but --x is %s; save all files in one type, such as a.astype(np.%s)", path,

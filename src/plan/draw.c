@@ -77,7 +77,7 @@ static void draw_title(FILE *file, const plan_answer *answer)
              answer->options->search.n_ranks, answer->machine->name);
     svg_text(file, PICTURE_MARGIN, 46, SVG_GREY,
              "A step of %lld sequence%s of %lld tokens in %s; %lld plans on all grids, %lld of them fit in %.4g GiB",
-             (long long)best->batch, best->batch == 1 ? "" : "s", (long long)plan_sequence(answer->network, best),
+             (long long)best->batch, PLURAL(best->batch), (long long)plan_sequence(answer->network, best),
              qdr_dtype_name(best->dtype), (long long)answer->found.n_candidates, (long long)answer->found.n_fitting,
              answer->machine->memory_bytes / GIB);
 }

@@ -109,7 +109,7 @@ static void print_table(const mem_answer *answer)
     part parts[N_PARTS];
     parts_of(answer, parts);
     printf("# %s on grid %s: %lld sequence%s of %lld tokens a step, %s, %s, recompute %s\n", answer->network.name,
-           grid_in_words(plan).text, (long long)plan->batch, plan->batch == 1 ? "" : "s",
+           grid_in_words(plan).text, (long long)plan->batch, PLURAL(plan->batch),
            (long long)plan_sequence(&answer->network, plan), qdr_dtype_name(plan->dtype), layout_word(plan->layout),
            recompute_word(plan->recompute));
     printf("%-12s %22s\n", "params", "of the whole model");

@@ -157,7 +157,7 @@ static int fail_none(const plan_answer *answer, const plan_none *none, failure *
     return fail(why, EXIT_NOTHING_FITS,
                 "plan: no plan of %s on %d rank%s of %s fits in %.4g GiB: the smallest, %s with "
                 "recompute %s, needs %.4g GiB (%s %.4g GiB); %s%s%s",
-                answer->network->name, p, p == 1 ? "" : "s", answer->machine->name, answer->machine->memory_bytes / GIB,
+                answer->network->name, p, PLURAL(p), answer->machine->name, answer->machine->memory_bytes / GIB,
                 grid_in_words(&least->plan).text, recompute_word(least->plan.recompute),
                 least->result.memory_bytes / GIB, qdr_memory_term_name(most), least->result.memory[most] / GIB, ranks,
                 cause, helps);

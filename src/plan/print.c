@@ -30,8 +30,8 @@ static void print_title(const plan_answer *answer)
     const qdr_plan *best = &answer->rows[0].planned.plan;
     printf("# %s on %d rank%s of %s, %d a node: %lld sequence%s of %lld tokens a step, %s, %.4g GiB "
            "a rank\n",
-           answer->network->name, asked->n_ranks, asked->n_ranks == 1 ? "" : "s", answer->machine->name,
-           answer->machine->ranks_per_node, (long long)best->batch, best->batch == 1 ? "" : "s",
+           answer->network->name, asked->n_ranks, PLURAL(asked->n_ranks), answer->machine->name,
+           answer->machine->ranks_per_node, (long long)best->batch, PLURAL(best->batch),
            (long long)plan_sequence(answer->network, best), qdr_dtype_name(asked->dtype),
            answer->machine->memory_bytes / GIB);
     printf("# x, y, z, d: collectives over each axis, hidden by computation + exposed%s\n",

@@ -126,7 +126,7 @@ static void draw_numa(const page *p, int index, double x, double y, double width
     topo_bytes_text(numa->bytes, bytes);
     svg_box(p->file, x, y, width, height, STYLE_NUMA);
     svg_text(p->file, x + PAD, y + 15, "font-size=\"12\"", "NUMA node %d: %s, %d core%s", index, bytes, numa->n_cores,
-             numa->n_cores == 1 ? "" : "s");
+             PLURAL(numa->n_cores));
     const double cores = draw_cores(p, index, x + PAD, y + LABEL + 6, width - 2 * PAD);
     draw_devices(p, -1, index, x + PAD, cores + 7, width - 2 * PAD);
 }

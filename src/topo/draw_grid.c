@@ -107,7 +107,7 @@ static double draw_link(const page *p, const qdr_topo_axis *axis, double y)
     topo_rate_text(axis->rate, axis->is_assumed, rate);
     if (axis->rate > 0) svg_text(p->file, x + 142, y + 11, "font-size=\"11\"", "%s GB/s", rate);
     svg_text(p->file, x + 142, y + (axis->rate > 0 ? 24 : 17), SVG_SMALL, "%d group%s on a node", axis->n_siblings,
-             axis->n_siblings == 1 ? "" : "s");
+             PLURAL(axis->n_siblings));
     if (axis->link != QDR_LINK_NETWORK || axis->inner == QDR_LINK_NONE) return y + 28;
     svg_text(p->file, x, y + 40, SVG_SMALL, "inside a node: %s", qdr_link_name(axis->inner));
     return y + 42;
@@ -119,9 +119,8 @@ static double draw_axis(const page *p, int index, double y)
     const qdr_topo_axis *axis = &p->report->layout.axes[index];
     svg_text(p->file, PAGE_MARGIN, y + 20, SVG_TITLE, "%s", names[index]);
     svg_text(p->file, PAGE_MARGIN + 24, y + 13, "font-size=\"11\"", "%d rank%s, stride %d", axis->n_ranks,
-             axis->n_ranks == 1 ? "" : "s", axis->stride);
-    svg_text(p->file, PAGE_MARGIN + 24, y + 27, SVG_SMALL, "over %d node%s", axis->n_nodes,
-             axis->n_nodes == 1 ? "" : "s");
+             PLURAL(axis->n_ranks), axis->stride);
+    svg_text(p->file, PAGE_MARGIN + 24, y + 27, SVG_SMALL, "over %d node%s", axis->n_nodes, PLURAL(axis->n_nodes));
     const double bottom = draw_nodes(p, axis, y);
     return fmax(bottom, draw_link(p, axis, y)) + 12;
 }

@@ -4,8 +4,6 @@
 
 #include "topo/topo.h"
 
-static const char *ending(int n) { return n == 1 ? "" : "s"; }
-
 /* ---- the machine ---- */
 
 static void print_heading(FILE *file, const qdr_topo *topo)
@@ -24,11 +22,11 @@ static void print_numa(FILE *file, const qdr_topo *topo, int index)
     const qdr_topo_numa *numa = &topo->numas[index];
     char bytes[24], list[512];
     topo_bytes_text(numa->bytes, bytes);
-    fprintf(file, "  NUMA node %d: %s, %d core%s", index, bytes, numa->n_cores, ending(numa->n_cores));
+    fprintf(file, "  NUMA node %d: %s, %d core%s", index, bytes, numa->n_cores, PLURAL(numa->n_cores));
     const int n_gpus = topo_list_gpus(topo, index, list, sizeof list);
-    if (n_gpus) fprintf(file, "; GPU%s %s", ending(n_gpus), list);
+    if (n_gpus) fprintf(file, "; GPU%s %s", PLURAL(n_gpus), list);
     const int n_nics = topo_list_nics(topo, index, list, sizeof list);
-    if (n_nics) fprintf(file, "; adapter%s %s", ending(n_nics), list);
+    if (n_nics) fprintf(file, "; adapter%s %s", PLURAL(n_nics), list);
     fputc('\n', file);
 }
 
@@ -38,7 +36,7 @@ static void print_packages(FILE *file, const qdr_topo *topo)
         if (package >= 0) {
             const qdr_topo_package *p = &topo->packages[package];
             fprintf(file, "package %d: %s, %d core%s\n", package, *p->model ? p->model : "unknown processor",
-                    p->n_cores, ending(p->n_cores));
+                    p->n_cores, PLURAL(p->n_cores));
         }
         for (int i = 0; i < topo->n_numas; i++)
             if (topo->numas[i].package == package) print_numa(file, topo, i);
@@ -150,7 +148,7 @@ static void print_node(FILE *file, const topo_report *report, int node, int firs
     const topo_rank *ranks = report->ranks;
     int n = 0;
     for (int i = 0; i < report->n_ranks; i++) n += ranks[i].place.node == node;
-    fprintf(file, "\nnode %d: %s, %d rank%s%s\n", node, ranks[first].host, n, ending(n),
+    fprintf(file, "\nnode %d: %s, %d rank%s%s\n", node, ranks[first].host, n, PLURAL(n),
             is_like(&ranks[first], &ranks[0]) ? "" : "; differs from the machine above");
     for (int i = 0; i < report->n_ranks; i++) {
         if (ranks[i].place.node != node) continue;

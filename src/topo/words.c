@@ -5,8 +5,6 @@
 
 #include "topo/topo.h"
 
-static const char *ending(int n) { return n == 1 ? "" : "s"; }
-
 void topo_bytes_text(int64_t bytes, char text[24])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -68,7 +66,7 @@ void topo_caches_text(const qdr_topo *topo, char *text, size_t capacity)
         if (!sum.n) continue;
         topo_bytes_text(sum.bytes, bytes);
         append(text, capacity, "%sL%d %d x %s of %d core%s%s", *text ? "; " : "caches: ", level, sum.n, bytes,
-               sum.n_cores, ending(sum.n_cores), sum.are_alike ? "" : " (others differ)");
+               sum.n_cores, PLURAL(sum.n_cores), sum.are_alike ? "" : " (others differ)");
     }
 }
 
@@ -79,9 +77,9 @@ void topo_counts_text(const qdr_topo *topo, char *text, size_t capacity)
     snprintf(text, capacity,
              "%d package%s, %d NUMA node%s of %s in all, %d core%s, %d hardware thread%s, %d "
              "GPU%s, %d network adapter%s",
-             topo->n_packages, ending(topo->n_packages), topo->n_numas, ending(topo->n_numas), bytes, topo->n_cores,
-             ending(topo->n_cores), topo->n_threads, ending(topo->n_threads), topo->n_gpus, ending(topo->n_gpus),
-             topo->n_nics, ending(topo->n_nics));
+             topo->n_packages, PLURAL(topo->n_packages), topo->n_numas, PLURAL(topo->n_numas), bytes, topo->n_cores,
+             PLURAL(topo->n_cores), topo->n_threads, PLURAL(topo->n_threads), topo->n_gpus, PLURAL(topo->n_gpus),
+             topo->n_nics, PLURAL(topo->n_nics));
 }
 
 /* ---- GPUs ---- */
@@ -145,8 +143,7 @@ void topo_layout_text(const topo_layout *layout, char *text, size_t capacity)
 {
     const int even = layout->n_ranks == layout->n_nodes * layout->n_on_node;
     snprintf(text, capacity, "grid %s, order %s: %d rank%s on %d node%s, ", grid_words(layout->size).text,
-             layout->order, layout->n_ranks, layout->n_ranks == 1 ? "" : "s", layout->n_nodes,
-             layout->n_nodes == 1 ? "" : "s");
+             layout->order, layout->n_ranks, PLURAL(layout->n_ranks), layout->n_nodes, PLURAL(layout->n_nodes));
     if (layout->n_nodes > 1) append(text, capacity, "%s%d on each, ", even ? "" : "up to ", layout->n_on_node);
     if (layout->is_live && !layout->on_gpus)
         append(text, capacity, "where these ranks run");

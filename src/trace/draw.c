@@ -107,7 +107,7 @@ static void draw_title(FILE *file, const trace_file *trace, int n_ranks)
     if (n_ranks < trace->n_ranks)
         snprintf(ranks, sizeof ranks, "Ranks 0 to %d of %d", n_ranks - 1, trace->n_ranks);
     else
-        snprintf(ranks, sizeof ranks, "%d rank%s", n_ranks, n_ranks == 1 ? "" : "s");
+        snprintf(ranks, sizeof ranks, "%d rank%s", n_ranks, PLURAL(n_ranks));
     if (grid[0]) snprintf(on, sizeof on, ", grid %dx%dx%dx%d", grid[QDR_X], grid[QDR_Y], grid[QDR_Z], grid[QDR_D]);
     if (first > 0 && first < trace->n_runs)
         snprintf(last, sizeof last, ", the last %d of %d schedules", trace->n_runs - first, trace->n_runs);

@@ -39,7 +39,7 @@ static void print_heading(const trace_file *trace)
         n_lost += trace->ranks[r].n_lost;
         n_unknown += trace->ranks[r].n_clocks == 0;
     }
-    printf("# %d rank%s", trace->n_ranks, trace->n_ranks == 1 ? "" : "s");
+    printf("# %d rank%s", trace->n_ranks, PLURAL(trace->n_ranks));
     if (grid[0]) printf(", grid %dx%dx%dx%d", grid[QDR_X], grid[QDR_Y], grid[QDR_Z], grid[QDR_D]);
     printf("; numbers are the mean over all of them\n"
            "# %.3f ms from the first task to the last; computing: %.3f ms (%.1f%%)\n"
@@ -53,7 +53,7 @@ static void print_heading(const trace_file *trace)
     if (n_unknown)
         printf("# %d clock%s could not be compared with that of rank 0: do not compare times of "
                "different ranks\n",
-               n_unknown, n_unknown == 1 ? "" : "s");
+               n_unknown, PLURAL(n_unknown));
     if (n_lost) printf("# %lld events were lost because memory ran out\n", (long long)n_lost);
 }
 
