@@ -138,7 +138,7 @@ static int take_value(const option_spec *spec, const char *value, void *user, fa
     case OPTION_DTYPE: return take_dtype(spec, value, to, why);
     case OPTION_GRID: return take_grid(spec, value, to, why);
     case OPTION_ORDER: return take_order(spec, value, to, why);
-    case OPTION_OTHER: return spec->take(value, user, why);
+    case OPTION_OTHER: return spec->take(value, to, why);
     case OPTION_FLAG: *(int *)to = 1; break;
     case OPTION_HELP:
     case OPTION_HEADING: break;

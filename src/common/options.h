@@ -41,7 +41,7 @@ typedef struct option_spec {
     size_t at; /* offset of the member in the options' struct */
     double min, max;
     const char *words; /* "first|second"; NULL: those of `argument` */
-    int (*take)(const char *value, void *user, failure *why);
+    int (*take)(const char *value, void *member, failure *why);
 } option_spec;
 
 /* The last entries of a table. */

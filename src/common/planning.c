@@ -9,18 +9,18 @@
 
 /* ---- the network and the machine ---- */
 
-int subject_set(const char *setting, void *user, failure *why)
+int subject_set(const char *setting, void *to, failure *why)
 {
-    subject *asked = user;
+    subject *asked = to;
     if (asked->n_settings == MAX_SETTINGS)
         return fail(why, EXIT_USAGE, "--set: more than %d settings; write a machine file", MAX_SETTINGS);
     asked->settings[asked->n_settings++] = setting;
     return EXIT_OK;
 }
 
-int subject_set_memory(const char *value, void *user, failure *why)
+int take_memory(const char *value, void *to, failure *why)
 {
-    double *bytes = &((subject *)user)->memory_bytes;
+    double *bytes = to;
     static const char letters[] = "KMGT";
     char *end;
     const double number = strtod(value, &end);
@@ -123,8 +123,9 @@ static int read_parts(const char *text, const char *end)
     return stop == end && !errno && number <= QDR_MAX_SEARCH_RANKS ? (int)number : 0;
 }
 
-int levels_read(const char *value, levels *parts, failure *why)
+int take_levels(const char *value, void *to, failure *why)
 {
+    levels *parts = to;
     static const struct {
         const char *word;
         levels parts;

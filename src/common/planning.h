@@ -20,10 +20,10 @@ typedef struct subject {
     int n_settings;
 } subject;
 
-/* Takers of options, whose struct begins with a subject: --set, which is checked once the machine is known, and --mem,
- * such as "80G" or "79.15G", where K, M, G and T are 2^10 to 2^40. */
-int subject_set(const char *setting, void *user, failure *why);
-int subject_set_memory(const char *value, void *user, failure *why);
+/* Takers of options. --set, for a subject; it is checked once the machine is known. --mem, for a double: "80G" or
+ * "79.15G", where K, M, G and T are 2^10 to 2^40. */
+int subject_set(const char *setting, void *asked, failure *why);
+int take_memory(const char *value, void *bytes, failure *why);
 /* Loads the network; error messages begin with `command`. */
 int subject_network(const subject *asked, const char *command, qdr_network *network, failure *why);
 /* Loads the machine and applies the requested changes. */
@@ -48,7 +48,7 @@ typedef struct levels {
 #define LEVELS_HELP                                                                                                    \
     "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, such as 8,all; or none (the "       \
     "default), zero1, zero2, zero3"
-int levels_read(const char *value, levels *parts, failure *why);
+int take_levels(const char *value, void *parts, failure *why);
 
 /* ---- results ---- */
 

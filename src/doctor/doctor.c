@@ -78,6 +78,33 @@ void doctor_bytes_text(double bytes, char text[24])
     snprintf(text, 24, bytes == (double)(int64_t)bytes ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
 }
 
+/* ---- the report ---- */
+
+static void print_finding(const doctor_finding *finding)
+{
+    printf("  %-6s %-25s %s", doctor_state_name(finding->state), finding->name, finding->text);
+    if (finding->secs >= 0) printf(", %.3f ms", finding->secs * 1e3);
+    putchar('\n');
+    if (*finding->remedy) printf("         -> %s\n", finding->remedy);
+}
+
+static void print_text(const doctor_report *report)
+{
+    const char *group = "";
+    const int n_broken = doctor_count(report, DOCTOR_BROKEN), n_notes = doctor_count(report, DOCTOR_NOTE);
+    if (report->topo) printf("%s\n", report->topo->host);
+    for (int i = 0; i < report->n; i++) {
+        if (strcmp(group, report->findings[i].group) != 0) printf("\n%s\n", report->findings[i].group);
+        group = report->findings[i].group;
+        print_finding(&report->findings[i]);
+    }
+    if (n_broken)
+        printf("\n%d of %d findings %s broken", n_broken, report->n, n_broken == 1 ? "is" : "are");
+    else
+        fputs("\neverything found here works", stdout);
+    printf("; %d note%s\n", n_notes, PLURAL(n_notes));
+}
+
 /* ---- the command ---- */
 
 /* Turns off tracing and tuning, and limits waiting. */
@@ -114,7 +141,7 @@ static int run(int argc, char **argv)
         if (is_json)
             doctor_print_json(&report, &why);
         else
-            doctor_print(stdout, &report);
+            print_text(&report);
     }
     const int n_broken = doctor_count(&report, DOCTOR_BROKEN);
     free(report.findings);

@@ -73,8 +73,7 @@ double doctor_limit_now(const doctor_limit *limit);
 void doctor_for_variables(const doctor_report *report, void (*see)(const char *name, const char *value, void *user),
                           void *user);
 
-/* text.c, json.c */
-void doctor_print(FILE *file, const doctor_report *report);
+/* json.c */
 int doctor_print_json(const doctor_report *report, failure *why);
 int doctor_count(const doctor_report *report, doctor_state state);
 const char *doctor_state_name(doctor_state state); /* "ok", "note", "broken" */

@@ -15,11 +15,6 @@ typedef struct mem_options {
     qdr_plan plan;
 } mem_options;
 
-static int take_levels(const char *value, void *user, failure *why)
-{
-    return levels_read(value, &((mem_options *)user)->parts, why);
-}
-
 #define AT(member) .at = offsetof(mem_options, member)
 
 static const option_spec specs[] = {
@@ -37,7 +32,7 @@ static const option_spec specs[] = {
     {"layout", 0, "LAYOUT", "replicated (default) or scattered", OPTION_CHOICE, AT(plan.layout), .words = LAYOUT_WORDS},
     {"recompute", 0, "WHAT", "none (default), attention or full", OPTION_CHOICE, AT(plan.recompute),
      .words = RECOMPUTE_WORDS},
-    {"levels", 0, "GP,OP", LEVELS_HELP, OPTION_OTHER, .take = take_levels, .words = LEVELS_WORDS},
+    {"levels", 0, "GP,OP", LEVELS_HELP, OPTION_OTHER, AT(parts), .take = take_levels, .words = LEVELS_WORDS},
     {"machine", 0, "M", "include this machine's reserve and attention, and say whether it fits", OPTION_MACHINE,
      AT(asked.machine)},
     {"json", 0, NULL, "print one JSON object", OPTION_FLAG, AT(as_json)},

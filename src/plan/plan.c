@@ -14,8 +14,9 @@
 /* ---- options ---- */
 
 /* "z=8" or "x=2,y=4" */
-static int read_fixed(const char *value, int size[QDR_N_AXES], failure *why)
+static int take_fixed(const char *value, void *to, failure *why)
 {
+    int *size = to;
     static const char axes[] = "xyzd";
     for (const char *at = value;;) {
         char *end = NULL;
@@ -34,16 +35,6 @@ static int read_fixed(const char *value, int size[QDR_N_AXES], failure *why)
     }
 }
 
-static int take_fixed(const char *value, void *user, failure *why)
-{
-    return read_fixed(value, ((plan_options *)user)->search.size, why);
-}
-
-static int take_levels(const char *value, void *user, failure *why)
-{
-    return levels_read(value, &((plan_options *)user)->parts, why);
-}
-
 #define AT(member) .at = offsetof(plan_options, member)
 
 static const option_spec specs[] = {
@@ -55,18 +46,18 @@ static const option_spec specs[] = {
     {"seq", 0, "S", "tokens per sequence; default: the model's context", OPTION_COUNT, AT(search.sequence), 1, 1 << 30},
     {"ranks-per-node", 0, "N", "ranks per node; default: the machine's", OPTION_COUNT, AT(asked.ranks_per_node), 1,
      1 << 20},
-    {"mem", 0, "BYTES", "memory per rank, such as 80G; default: the machine's", OPTION_OTHER,
-     .take = subject_set_memory},
+    {"mem", 0, "BYTES", "memory per rank, such as 80G; default: the machine's", OPTION_OTHER, AT(asked.memory_bytes),
+     .take = take_memory},
     {"set", 0, "KEY=NUMBER", "override another constant of the machine (docs/model.md lists them); can be repeated",
-     OPTION_OTHER, .take = subject_set},
+     OPTION_OTHER, AT(asked), .take = subject_set},
     {"fix", 0, "AXIS=N", "fix the ranks along axes, such as z=8 or x=2,y=4; can be repeated", OPTION_OTHER,
-     .take = take_fixed},
+     AT(search.size), .take = take_fixed},
     {"order", 0, "ORDER", "axis order, fastest first, such as xyzd; default: the best", OPTION_ORDER, AT(search.order)},
     {"layout", 0, "LAYOUT", "replicated or scattered; default: the best", OPTION_CHOICE, AT(layout),
      .words = LAYOUT_WORDS},
     {"recompute", 0, "WHAT", "none, attention or full; default: the best", OPTION_CHOICE, AT(recompute),
      .words = RECOMPUTE_WORDS},
-    {"levels", 0, "GP,OP", LEVELS_HELP, OPTION_OTHER, .take = take_levels, .words = LEVELS_WORDS},
+    {"levels", 0, "GP,OP", LEVELS_HELP, OPTION_OTHER, AT(parts), .take = take_levels, .words = LEVELS_WORDS},
     {"micro-batch", 0, "N",
      "sequences per forward pass in each group of ranks with the same z and d; "
      "default: the best",

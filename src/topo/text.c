@@ -6,40 +6,40 @@
 
 /* ---- the machine ---- */
 
-static void print_heading(FILE *file, const qdr_topo *topo)
+static void print_heading(const qdr_topo *topo)
 {
     char text[256];
-    fprintf(file, "%s%s%s%s\n", *topo->host ? topo->host : "unnamed machine", *topo->product ? ", " : "", topo->product,
-            topo->is_this_machine ? "" : " (recorded, not this machine)");
+    printf("%s%s%s%s\n", *topo->host ? topo->host : "unnamed machine", *topo->product ? ", " : "", topo->product,
+           topo->is_this_machine ? "" : " (recorded, not this machine)");
     topo_counts_text(topo, text, sizeof text);
-    fprintf(file, "%s\n", text);
+    printf("%s\n", text);
     topo_caches_text(topo, text, sizeof text);
-    fprintf(file, "%s%s", text, *text ? "\n" : "");
+    printf("%s%s", text, *text ? "\n" : "");
 }
 
-static void print_numa(FILE *file, const qdr_topo *topo, int index)
+static void print_numa(const qdr_topo *topo, int index)
 {
     const qdr_topo_numa *numa = &topo->numas[index];
     char bytes[24], list[512];
     topo_bytes_text(numa->bytes, bytes);
-    fprintf(file, "  NUMA node %d: %s, %d core%s", index, bytes, numa->n_cores, PLURAL(numa->n_cores));
+    printf("  NUMA node %d: %s, %d core%s", index, bytes, numa->n_cores, PLURAL(numa->n_cores));
     const int n_gpus = topo_list_gpus(topo, index, list, sizeof list);
-    if (n_gpus) fprintf(file, "; GPU%s %s", PLURAL(n_gpus), list);
+    if (n_gpus) printf("; GPU%s %s", PLURAL(n_gpus), list);
     const int n_nics = topo_list_nics(topo, index, list, sizeof list);
-    if (n_nics) fprintf(file, "; adapter%s %s", PLURAL(n_nics), list);
-    fputc('\n', file);
+    if (n_nics) printf("; adapter%s %s", PLURAL(n_nics), list);
+    putchar('\n');
 }
 
-static void print_packages(FILE *file, const qdr_topo *topo)
+static void print_packages(const qdr_topo *topo)
 {
     for (int package = -1; package < topo->n_packages; package++) {
         if (package >= 0) {
             const qdr_topo_package *p = &topo->packages[package];
-            fprintf(file, "package %d: %s, %d core%s\n", package, *p->model ? p->model : "unknown processor",
-                    p->n_cores, PLURAL(p->n_cores));
+            printf("package %d: %s, %d core%s\n", package, *p->model ? p->model : "unknown processor", p->n_cores,
+                   PLURAL(p->n_cores));
         }
         for (int i = 0; i < topo->n_numas; i++)
-            if (topo->numas[i].package == package) print_numa(file, topo, i);
+            if (topo->numas[i].package == package) print_numa(topo, i);
     }
 }
 
@@ -55,68 +55,66 @@ static const char *index_text(int index, char text[24])
     return text;
 }
 
-static void print_gpus(FILE *file, const qdr_topo *topo)
+static void print_gpus(const qdr_topo *topo)
 {
-    fprintf(file, "\nGPUs: %s\n", topo->gpu_source);
+    printf("\nGPUs: %s\n", topo->gpu_source);
     if (!topo->n_gpus) return;
-    fprintf(file, "%3s  %-10s %10s %8s %5s %11s  %-13s %s\n", "GPU", "name", "memory", "package", "NUMA", "PCI (GB/s)",
-            "address", "model");
+    printf("%3s  %-10s %10s %8s %5s %11s  %-13s %s\n", "GPU", "name", "memory", "package", "NUMA", "PCI (GB/s)",
+           "address", "model");
     for (int i = 0; i < topo->n_gpus; i++) {
         const qdr_topo_gpu *gpu = &topo->gpus[i];
         char bytes[24], rate[24], package[24], numa[24];
         topo_bytes_text(gpu->bytes, bytes);
         topo_rate_text(gpu->pci_rate, 0, rate);
-        fprintf(file, "%3d  %-10s %10s %8s %5s %11s  %-13s %s\n", i, gpu->name, bytes,
-                index_text(gpu->package, package), index_text(gpu->numa, numa), rate, *gpu->bus ? gpu->bus : "-",
-                gpu->model);
+        printf("%3d  %-10s %10s %8s %5s %11s  %-13s %s\n", i, gpu->name, bytes, index_text(gpu->package, package),
+               index_text(gpu->numa, numa), rate, *gpu->bus ? gpu->bus : "-", gpu->model);
     }
 }
 
-static void print_host_links(FILE *file, const qdr_topo *topo)
+static void print_host_links(const qdr_topo *topo)
 {
     for (int i = 0; i < topo->n_gpus; i++) {
         const qdr_topo_gpu *gpu = &topo->gpus[i];
         char rate[24];
         if (gpu->host_rate <= 0) continue;
         topo_rate_text(gpu->host_rate, 0, rate);
-        fprintf(file, "GPU %d has NVLink to its package: %s GB/s\n", i, rate);
+        printf("GPU %d has NVLink to its package: %s GB/s\n", i, rate);
     }
 }
 
-static void print_matrix(FILE *file, const qdr_topo *topo)
+static void print_matrix(const qdr_topo *topo)
 {
     if (topo->n_gpus < 2) return;
-    fputs("\nGPU links (GB/s in each direction)\n    ", file);
-    for (int j = 0; j < topo->n_gpus; j++) fprintf(file, "%8d", j);
-    fputc('\n', file);
+    fputs("\nGPU links (GB/s in each direction)\n    ", stdout);
+    for (int j = 0; j < topo->n_gpus; j++) printf("%8d", j);
+    putchar('\n');
     for (int i = 0; i < topo->n_gpus; i++) {
-        fprintf(file, "%4d", i);
+        printf("%4d", i);
         for (int j = 0; j < topo->n_gpus; j++) {
             char text[24] = ".";
             if (i != j) topo_pair_text(topo, i, j, text);
-            fprintf(file, "%8s", text);
+            printf("%8s", text);
         }
-        fputc('\n', file);
+        putchar('\n');
     }
     fputs("XM XGMI in a module, NV NVLink, XG XGMI, SW NVSwitch, PCI a PCI switch; through the "
           "host: NUMA one\nNUMA node, pkg one package, node two packages\n",
-          file);
-    if (topo_has_assumed(topo)) fprintf(file, "%s\n", TOPO_ASSUMED);
-    if (topo_has_apart(topo)) fputs(TOPO_APART_1 " " TOPO_APART_2 "\n", file);
+          stdout);
+    if (topo_has_assumed(topo)) printf("%s\n", TOPO_ASSUMED);
+    if (topo_has_apart(topo)) fputs(TOPO_APART_1 " " TOPO_APART_2 "\n", stdout);
 }
 
-static void print_nics(FILE *file, const qdr_topo *topo)
+static void print_nics(const qdr_topo *topo)
 {
     if (!topo->n_nics) return;
-    fprintf(file, "\n%-12s %12s %11s %8s %5s  %s\n", "adapter", "line (GB/s)", "PCI (GB/s)", "package", "NUMA",
-            "address");
+    printf("\n%-12s %12s %11s %8s %5s  %s\n", "adapter", "line (GB/s)", "PCI (GB/s)", "package", "NUMA", "address");
     for (int i = 0; i < topo->n_nics; i++) {
         const qdr_topo_nic *nic = &topo->nics[i];
         char line[24], pci[24], package[24], numa[24];
         topo_rate_text(nic->rate, 0, line);
         topo_rate_text(nic->pci_rate, 0, pci);
-        fprintf(file, "%-12s %12s %11s %8s %5s  %s\n", nic->name, line, pci, index_text(nic->package, package),
-                index_text(nic->numa, numa), *nic->bus ? nic->bus : "-");
+        printf("%-12s %12s %11s %8s %5s  %s\n", nic->name, line, pci, index_text(nic->package, package),
+               index_text(nic->numa, numa), *nic->bus ? nic->bus : "-");
     }
 }
 
@@ -129,71 +127,71 @@ static int is_like(const topo_rank *a, const topo_rank *b)
 }
 
 /* A rank is confined to a core, a cache, a NUMA node, a package, or not at all. */
-static void print_place(FILE *file, const qdr_topo_place *place)
+static void print_place(const qdr_topo_place *place)
 {
     if (place->core >= 0)
-        fprintf(file, "core %d", place->core);
+        printf("core %d", place->core);
     else if (place->cache >= 0)
-        fputs("cores of one cache", file);
+        fputs("cores of one cache", stdout);
     else if (place->numa >= 0)
-        fprintf(file, "NUMA node %d", place->numa);
+        printf("NUMA node %d", place->numa);
     else if (place->package >= 0)
-        fprintf(file, "package %d", place->package);
+        printf("package %d", place->package);
     else
-        fputs("several packages", file);
+        fputs("several packages", stdout);
 }
 
-static void print_node(FILE *file, const topo_report *report, int node, int first)
+static void print_node(const topo_report *report, int node, int first)
 {
     const topo_rank *ranks = report->ranks;
     int n = 0;
     for (int i = 0; i < report->n_ranks; i++) n += ranks[i].place.node == node;
-    fprintf(file, "\nnode %d: %s, %d rank%s%s\n", node, ranks[first].host, n, PLURAL(n),
-            is_like(&ranks[first], &ranks[0]) ? "" : "; differs from the machine above");
+    printf("\nnode %d: %s, %d rank%s%s\n", node, ranks[first].host, n, PLURAL(n),
+           is_like(&ranks[first], &ranks[0]) ? "" : "; differs from the machine above");
     for (int i = 0; i < report->n_ranks; i++) {
         if (ranks[i].place.node != node) continue;
-        fprintf(file, "  rank %d: cpus %s (", i, *ranks[i].cpus ? ranks[i].cpus : "unknown");
-        print_place(file, &ranks[i].place);
-        fputs(")\n", file);
+        printf("  rank %d: cpus %s (", i, *ranks[i].cpus ? ranks[i].cpus : "unknown");
+        print_place(&ranks[i].place);
+        fputs(")\n", stdout);
     }
 }
 
 static const char *link_text(qdr_link link) { return link == QDR_LINK_NONE ? "-" : qdr_link_name(link); }
 
-static void print_layout(FILE *file, const topo_report *report)
+static void print_layout(const topo_report *report)
 {
     char text[256], rate[24], inner_rate[24];
     topo_layout_text(&report->layout, text, sizeof text);
-    fprintf(file, "\n%s\n%-4s %6s %7s %6s %8s %9s  %-16s %6s  %-16s %6s\n", text, "axis", "ranks", "stride", "nodes",
-            "on node", "siblings", "slowest link", "GB/s", "inside a node", "GB/s");
+    printf("\n%s\n%-4s %6s %7s %6s %8s %9s  %-16s %6s  %-16s %6s\n", text, "axis", "ranks", "stride", "nodes",
+           "on node", "siblings", "slowest link", "GB/s", "inside a node", "GB/s");
     for (int i = 0; i < QDR_N_AXES; i++) {
         const qdr_topo_axis *axis = &report->layout.axes[i];
         topo_rate_text(axis->rate, axis->is_assumed, rate);
         topo_rate_text(axis->inner_rate, axis->inner_is_assumed, inner_rate);
-        fprintf(file, "%-4c %6d %7d %6d %8d %9d  %-16s %6s  %-16s %6s\n", "xyzd"[i], axis -> n_ranks, axis -> stride,
-                axis -> n_nodes, axis -> n_on_node, axis -> n_siblings, link_text(axis->link), rate,
-                link_text(axis->inner), inner_rate);
+        printf("%-4c %6d %7d %6d %8d %9d  %-16s %6s  %-16s %6s\n", "xyzd"[i], axis -> n_ranks, axis -> stride,
+               axis -> n_nodes, axis -> n_on_node, axis -> n_siblings, link_text(axis->link), rate,
+               link_text(axis->inner), inner_rate);
     }
     fputs("ranks: in a group; stride: from one to the next; nodes: spanned by a group; on node: ranks of a group on\n"
           "one node; siblings: groups of the axis that share one node's link of that kind\n",
-          file);
-    if (topo_has_assumed(report->topo)) fprintf(file, "%s\n", TOPO_ASSUMED);
+          stdout);
+    if (topo_has_assumed(report->topo)) printf("%s\n", TOPO_ASSUMED);
     if (topo_has_apart(report->topo))
         fputs("NVSwitch without a rate: some of its GPUs share no switch, and the links between their switches are not "
               "reported\n",
-              file);
+              stdout);
 }
 
-void topo_print(FILE *file, const topo_report *report)
+void topo_print(const topo_report *report)
 {
-    print_heading(file, report->topo);
-    fputc('\n', file);
-    print_packages(file, report->topo);
-    print_gpus(file, report->topo);
-    print_host_links(file, report->topo);
-    print_matrix(file, report->topo);
-    print_nics(file, report->topo);
+    print_heading(report->topo);
+    putchar('\n');
+    print_packages(report->topo);
+    print_gpus(report->topo);
+    print_host_links(report->topo);
+    print_matrix(report->topo);
+    print_nics(report->topo);
     for (int i = 0, node = 0; report->ranks && i < report->n_ranks; i++)
-        if (report->ranks[i].place.node == node) print_node(file, report, node++, i);
-    if (report->layout.size.x) print_layout(file, report);
+        if (report->ranks[i].place.node == node) print_node(report, node++, i);
+    if (report->layout.size.x) print_layout(report);
 }

@@ -86,7 +86,7 @@ static int write_report(const topo_options *options, topo_report *report, failur
         if (options->is_json)
             topo_print_json(report, why);
         else
-            topo_print(stdout, report);
+            topo_print(report);
     }
     free(report->layout.places);
     return why->code;

@@ -40,7 +40,7 @@ int topo_gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failu
 int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_layout *layout, failure *why);
 
 /* Each writes a whole report. */
-void topo_print(FILE *file, const topo_report *report);
+void topo_print(const topo_report *report);
 int topo_print_json(const topo_report *report, failure *why);
 /* 0: the file could not be written. */
 int topo_draw(FILE *file, const void *report);

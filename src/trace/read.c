@@ -130,17 +130,6 @@ static int take_clocks(const json_t *list, trace_rank *rank)
     return last->at <= first->at || last->ahead - first->ahead < last->at - first->at;
 }
 
-/* The description in FILE.0 applies to all files. */
-static int take_first(const char *path, int n_ranks, const char *id, trace_file *trace, failure *why)
-{
-    if (n_ranks < 1 || n_ranks > MAX_RANKS) return fail_content(why, path, "invalid rank count");
-    trace->n_ranks = n_ranks;
-    take_text(trace->id, sizeof trace->id, id);
-    trace->ranks = calloc((size_t)n_ranks, sizeof *trace->ranks);
-    if (!trace->ranks) return fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory for %d ranks", path, n_ranks);
-    return EXIT_OK;
-}
-
 static int take_header(json_t *root, const char *path, int number, trace_file *trace, failure *why)
 {
     trace_rank found = {0};
@@ -160,7 +149,13 @@ static int take_header(json_t *root, const char *path, int number, trace_file *t
                     "lost", &n_lost) ||
         !take_clocks(clocks, &found))
         return fail_content(why, path, "its description of the run is damaged");
-    if (number == 0 && take_first(path, n_ranks, id, trace, why)) return why->code;
+    if (number == 0) { /* its description applies to all files */
+        if (n_ranks < 1 || n_ranks > MAX_RANKS) return fail_content(why, path, "invalid rank count");
+        trace->n_ranks = n_ranks;
+        take_text(trace->id, sizeof trace->id, id);
+        trace->ranks = calloc((size_t)n_ranks, sizeof *trace->ranks);
+        if (!trace->ranks) return fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory for %d ranks", path, n_ranks);
+    }
     if (!is_place(&found, n_ranks)) return fail_content(why, path, "its coordinates are outside the grid of its ranks");
     if (n_ranks != trace->n_ranks || its_rank != number)
         return fail(why, EXIT_USAGE,
