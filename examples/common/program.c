@@ -15,9 +15,6 @@ typedef struct launch {
 
 static int code_of(qdr_status status) { return status == QDR_ERR_UNSUPPORTED ? EXIT_USAGE : exit_code_of(status); }
 
-/* The library's message, or the meaning of the status if the program itself found the error. */
-static const char *why_of(qdr_status status) { return *qdr_last_error() ? qdr_last_error() : qdr_status_text(status); }
-
 static int print_help(qdr_context *ctx, void *user)
 {
     const program *about = user;
@@ -49,8 +46,9 @@ static int run_rank(qdr_context *ctx, void *user)
     if (status >= 0) status = start->about->run(ctx, start->given, sentence);
     if (status >= 0) status = qdr_barrier(ctx); /* so that rank 0 also learns of a rank that fails last */
     /* a rank that timed out may have waited for rank 0 */
+    const char *said = *qdr_last_error() ? qdr_last_error() : qdr_status_text(status);
     if (status < 0 && (talks || status == QDR_ERR_TIMEOUT))
-        fprintf(stderr, "%s: %s\n", start->about->name, sentence[0] ? sentence : why_of(status));
+        fprintf(stderr, "%s: %s\n", start->about->name, *sentence ? sentence : said);
     return code_of(status);
 }
 

@@ -66,14 +66,7 @@ void coll_case_size(coll_case *sized, int64_t n_elems)
     for (int j = 0; j < sized->size; j++) sized->recv_counts[j] = sized->counts[sized->rank];
 }
 
-static int next_of(const coll_case *the_case) { return (the_case->rank + 1) % the_case->size; }
 static int previous_of(const coll_case *the_case) { return (the_case->rank + the_case->size - 1) % the_case->size; }
-
-/* Number of elements that this member sends, and that it receives. */
-static int64_t n_sent(const coll_case *the_case)
-{
-    return the_case->kind == QDR_ALL_GATHER ? the_case->counts[the_case->rank] : the_case->n;
-}
 
 static int64_t n_received(const coll_case *the_case)
 {
@@ -81,9 +74,6 @@ static int64_t n_received(const coll_case *the_case)
     if (the_case->kind == QDR_REDUCE_SCATTER) return own;
     return the_case->kind == QDR_ALL_TO_ALL ? own * the_case->size : the_case->n;
 }
-
-/* These operate on recv alone. */
-static int is_in_place(qdr_coll_kind kind) { return kind == QDR_ALL_REDUCE || kind == QDR_BROADCAST; }
 
 double coll_bus_factor(qdr_coll_kind kind, int size)
 {
@@ -111,8 +101,8 @@ qdr_status coll_case_start(const coll_case *c, qdr_stream *stream)
     case QDR_ALL_TO_ALL:
         return qdr_all_to_all(c->grid, c->axis, c->send, c->counts, c->recv, c->recv_counts, 0, c->dtype, stream);
     default:
-        return qdr_send_recv(c->grid, c->axis, next_of(c), c->send, c->n, previous_of(c), c->recv, c->n, c->dtype,
-                             stream);
+        return qdr_send_recv(c->grid, c->axis, (c->rank + 1) % c->size, c->send, c->n, previous_of(c), c->recv, c->n,
+                             c->dtype, stream);
     }
 }
 
@@ -174,8 +164,9 @@ static double expected(const coll_case *c, int64_t i)
 static void fill(coll_case *filled)
 {
     const size_t bytes = (size_t)filled->capacity * qdr_dtype_bytes(filled->dtype);
-    const int64_t n = n_sent(filled);
-    void *data = is_in_place(filled->kind) ? filled->recv : filled->send;
+    const int64_t n = filled->kind == QDR_ALL_GATHER ? filled->counts[filled->rank] : filled->n;
+    const int is_in_place = filled->kind == QDR_ALL_REDUCE || filled->kind == QDR_BROADCAST;
+    void *data = is_in_place ? filled->recv : filled->send;
     memset(filled->recv, 0xff, bytes); /* NaN: elements that are never written count as wrong */
     if (filled->kind == QDR_BROADCAST && filled->rank != 0) return;
     for (int64_t i = 0; i < n; i++) element_write(filled->dtype, data, i, value_of(filled, filled->rank, i));

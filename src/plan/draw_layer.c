@@ -38,22 +38,17 @@ static void add_span(const qdr_timeline_span *span, void *user)
     if (!picture->failed) picture->spans[picture->n++] = *span;
 }
 
-static void number_lanes(layer_picture *picture)
-{
-    for (int i = 0; i <= QDR_N_CHANNELS; i++) {
-        int is_used = i == 0;
-        for (int j = 0; j < picture->n; j++) is_used |= picture->spans[j].channel + 1 == i;
-        picture->lane_of[i] = is_used ? picture->n_lanes++ : -1;
-    }
-}
-
 int layer_picture_make(plan_answer *answer, layer_picture *picture, failure *why)
 {
     memset(picture, 0, sizeof *picture);
     fail_status(why,
                 qdr_model_timeline(answer->model, &answer->rows[0].planned.plan, add_span, picture, picture->secs));
     if (picture->failed) fail(why, EXIT_NOTHING_FITS, "--svg: out of memory for the timeline");
-    number_lanes(picture);
+    for (int i = 0; i <= QDR_N_CHANNELS; i++) {
+        int is_used = i == 0;
+        for (int j = 0; j < picture->n; j++) is_used |= picture->spans[j].channel + 1 == i;
+        picture->lane_of[i] = is_used ? picture->n_lanes++ : -1;
+    }
     if (why->code) layer_picture_free(picture);
     return why->code;
 }
