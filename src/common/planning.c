@@ -58,8 +58,7 @@ static void add_name(const char *name, void *user)
     snprintf(list->text + used, sizeof list->text - used, "%s%s", used ? ", " : "", name);
 }
 
-/* "KEY=VALUE" */
-static int apply_setting(const char *setting, const char *command, qdr_machine *machine, failure *why)
+int machine_set(const char *setting, const char *command, qdr_machine *machine, failure *why)
 {
     char key[128], *end;
     const char *equals = strchr(setting, '=');
@@ -98,7 +97,7 @@ int subject_machine(const subject *asked, const char *command, qdr_machine *mach
     if (asked->ranks_per_node) set_ranks_per_node(machine, (int)asked->ranks_per_node);
     if (asked->memory_bytes > 0) machine->memory_bytes = asked->memory_bytes;
     for (int i = 0; i < asked->n_settings; i++)
-        if (apply_setting(asked->settings[i], command, machine, why)) return why->code;
+        if (machine_set(asked->settings[i], command, machine, why)) return why->code;
     return fail_loading(why, qdr_machine_check(machine, machine->name));
 }
 

@@ -1,111 +1,91 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille predict`: rows of measured runs, their predictions, and how well they agree. */
+/* `quadrille predict`: rows of measured runs or collectives, their predictions, and how well they agree. */
 #ifndef QUADRILLE_SRC_PREDICT_PREDICT_H
 #define QUADRILLE_SRC_PREDICT_PREDICT_H
 
-#include <quadrille/machine.h>
 #include <quadrille/plan.h>
 
-#include "common/csv.h"
-#include "predict/assumed.h"
-#include "predict/unknown.h"
+#include "common/planning.h"
+#include "predict/table.h"
 
 /* ---- rows ---- */
 
 enum { SKIPPED_BYTES = 320 };
 
-/* Columns of the table; -1: absent. */
-typedef struct run_columns {
-    int source, machine, n_gpus, model, params, layers, hidden, heads, seq, vocab, batch;
-    int tp, pp, dp, other, tflops, pct_peak, iter_time, notes;
-} run_columns;
-/* Fails if a column is missing without which nothing can be predicted. */
-int run_columns_find(const csv_table *table, run_columns *columns, failure *why);
-
-/* A row as a query to the model, and the answer. */
-typedef struct measured_run {
-    const char *source, *model, *machine; /* source: its name in the printed tables; machine: the text of the row */
-    qdr_network network;
-    qdr_plan plan;
-    double n_gpus, params;
-    double secs, memory_bytes; /* measured; memory 0: not measured */
-    double tflops; /* measured; 0: not measured */
-    double peak_share; /* the same as a fraction of the machine's peak; 0: not measured, or tflops is set */
-    int shards_in_node; /* 1: the plan's z is the number of ranks of a node divided by tensor parallelism */
-    int flops_recomputed; /* tflops counts the flops of full recomputation */
-    double predicted_secs, predicted_tflops, predicted_bytes;
-    double machine_bytes; /* memory of a rank of the machine */
+typedef struct measured {
+    const char *title, *part; /* rows with the same two are scored together: a source; a machine and a collective */
+    char group[200]; /* rows of one title and part with the same group differ only in how they were run */
+    double secs, memory_bytes; /* memory 0: not measured */
+    double predicted_secs, predicted_bytes;
+    double machine_bytes; /* memory of a rank */
     char why_skipped[SKIPPED_BYTES]; /* "": not skipped */
-} measured_run;
-/* Reads a row; sets why_skipped if the model cannot represent it. `fit`: the assumptions used, not yet noted. */
-void run_read(const csv_table *table, const run_columns *columns, int64_t row, const assumptions *assumed,
-              measured_run *run, assumed_row *fit);
-/* Records why a row is skipped, unless a reason has been recorded already. */
-void row_skip(char why_skipped[SKIPPED_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Flops of a step, counted as in the row's tflops; 0 if its network is not possible. */
-double run_flops(const measured_run *run);
+} measured;
+/* Records why a row is skipped, unless a reason is known. */
+void skip(measured *row, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- machines and models ---- */
 
-typedef struct setting {
-    const char *key;
-    double value;
-} setting;
-
-enum { MAX_SETTINGS = 64 };
-/* Machines found for the texts of rows, and a model for each network on a machine. */
 typedef struct predictor {
-    const char *machine_name; /* for all rows; NULL: each row's own */
-    setting settings[MAX_SETTINGS]; /* for all machines */
-    int n_settings;
-    struct known_machine *machines;
-    struct known_model *models;
-    size_t n_machines, n_models;
+    subject asked; /* the machine of all rows, or NULL; settings, "MACHINE:KEY=VALUE" or "KEY=VALUE" */
+    int is_used[MAX_SETTINGS]; /* by some row */
+    const char *machine_text; /* of the row before; NULL: none */
+    qdr_machine machine;
+    qdr_network network;
+    qdr_model *model; /* of both; NULL: none yet */
 } predictor;
-/* The machine for a row's text, which must stay valid; NULL if there is none (why_not: a sentence) or after a failure.
- * Valid until the next call. */
-const qdr_machine *predictor_machine(predictor *all, const char *text, const char **why_not, failure *why);
-/* Predicts a row, or sets why_skipped. Fails only for reasons that end the command. */
-int predictor_run(predictor *all, measured_run *run, failure *why);
-/* Fails if a setting names a machine that no row used. */
+/* The machine that the row names in a column; NULL after a failure. Valid until the next call. */
+const qdr_machine *predictor_machine(predictor *all, const table *t, int64_t row, int place, failure *why);
+/* The model of a network on the machine found last. */
+qdr_status predictor_model(predictor *all, const qdr_network *network, qdr_model **model);
+/* Fails if a setting is for a machine that no row uses. */
 int predictor_check_settings(const predictor *all, failure *why);
-void predictor_free(predictor *all);
+
+/* ---- kinds of tables ---- */
+
+typedef struct table_kind {
+    const column_spec *columns;
+    /* Predicts a row, or skips it; fails for rows that make no sense. */
+    int (*predict)(const table *t, int64_t row, predictor *all, measured *run, failure *why);
+    const char *rows; /* "runs" */
+    const char *list; /* JSON's name of the scores of each title and part, which it calls: */
+    const char *title, *part; /* part NULL: none */
+} table_kind;
+extern const table_kind kind_runs, kind_collectives;
 
 /* ---- scores ---- */
 
-/* Agreement over the rows of a group, of a source, or of all; NAN: undefined. */
+/* Agreement of some rows; NAN: undefined. */
 typedef struct score {
-    const measured_run *first; /* one of its rows, for names */
-    int64_t n, n_skipped; /* predicted; not */
-    double mape, median_ratio; /* predicted / measured */
-    int64_t n_groups; /* with at least MIN_GROUP rows */
-    double spearman, kendall, hit, mean_regret, worst_regret; /* means over those groups, and the worst */
-    int64_t n_memory; /* rows with measured memory */
-    double memory_error; /* median of |predicted - measured| / measured */
+    const measured *first; /* one of the rows, for names */
+    double n, n_skipped; /* predicted; not */
+    double mean, median, ninetieth, worst; /* of |predicted / measured - 1| */
+    double ratio; /* median of predicted / measured */
+    double n_groups; /* with at least MIN_GROUP rows */
+    double spearman, kendall, hit, regret, worst_regret; /* means over those groups, and the worst */
+    double n_memory; /* rows with measured memory */
+    double memory; /* median of |predicted / measured - 1| */
     double refused; /* fraction of the rows that do not fit according to the model */
 } score;
 enum { MIN_GROUP = 4 };
 typedef struct scores {
     score all;
-    score *sources, *groups; /* groups with fewer than MIN_GROUP rows have no correlations */
-    size_t n_sources, n_groups;
+    score *parts, *groups; /* of each title and part; of rows that are compared, if they are at least MIN_GROUP */
+    size_t n_parts, n_groups;
 } scores;
-int scores_make(const measured_run *runs, int64_t n_runs, scores *out, failure *why);
+int scores_make(const measured *rows, int64_t n_rows, scores *out, failure *why);
 void scores_free(scores *out);
 
 /* ---- output ---- */
 
 typedef struct report {
-    const csv_table *table;
-    const measured_run *runs; /* one for each row */
-    const assumptions *assumed;
+    const table_kind *kind;
+    const table *t;
+    const measured *rows;
     const scores *scores;
-    const unknown_words *unknown;
-    int with_groups;
 } report;
 void report_print(const report *r);
 int report_print_json(const report *r, failure *why);
-/* Writes the table, with the predicted columns appended. */
+/* Writes the table with the results of its rows. */
 int report_save(const report *r, const char *path, failure *why);
 
 #endif

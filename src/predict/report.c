@@ -1,17 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the reports on runs and on collectives. */
-#include "predict/report.h"
-
+/* Prints scores and reasons, as text and as JSON; writes the table with the predictions. */
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/files.h"
+#include "common/json.h"
+#include "predict/predict.h"
 
-enum { SHOWN_REASONS = 30 };
+enum { OF_RUNS = 1, OF_COLLECTIVES = 2, OF_BOTH = 3 };
 
-/* ---- reasons ---- */
+/* A member of a score, which is a double. Counts have no places. */
+typedef struct field {
+    const char *title, *key; /* title NULL: only in JSON */
+    size_t member;
+    int of, width, places;
+    const char *unit; /* "%": printed as a percentage */
+} field;
+
+#define MEMBER(name) offsetof(score, name)
+static const field fields[] = {
+    {"n", "n", MEMBER(n), OF_BOTH, 6, 0, ""},
+    {"skipped", "skipped", MEMBER(n_skipped), OF_BOTH, 7, 0, ""},
+    {"MAPE", "mape", MEMBER(mean), OF_RUNS, 8, 1, "%"},
+    {"median", "median_error", MEMBER(median), OF_COLLECTIVES, 7, 1, "%"},
+    {"mean", "mean_error", MEMBER(mean), OF_COLLECTIVES, 7, 1, "%"},
+    {"p90", "p90_error", MEMBER(ninetieth), OF_COLLECTIVES, 7, 1, "%"},
+    {"worst", "worst_error", MEMBER(worst), OF_COLLECTIVES, 7, 1, "%"},
+    {"ratio", "median_ratio", MEMBER(ratio), OF_BOTH, 6, 2, ""},
+    {"groups", "groups", MEMBER(n_groups), OF_RUNS, 6, 0, ""},
+    {"Spearman", "spearman", MEMBER(spearman), OF_RUNS, 8, 3, ""},
+    {"Kendall", "kendall", MEMBER(kendall), OF_RUNS, 7, 3, ""},
+    {"top-1", "top1", MEMBER(hit), OF_RUNS, 6, 0, "%"},
+    {"regret", "mean_regret", MEMBER(regret), OF_RUNS, 7, 1, "%"},
+    {"max", "max_regret", MEMBER(worst_regret), OF_RUNS, 7, 1, "%"},
+    {NULL, "n_memory", MEMBER(n_memory), OF_RUNS, 0, 0, ""},
+    {"mem", "memory_error", MEMBER(memory), OF_RUNS, 7, 0, "%"},
+    {"no fit", "no_fit", MEMBER(refused), OF_RUNS, 7, 1, "%"},
+};
+enum { N_FIELDS = sizeof fields / sizeof *fields };
+
+/* 1: a field of this kind of table. */
+static int is_of(const table_kind *kind, const field *f)
+{
+    return (f->of & (kind->part ? OF_COLLECTIVES : OF_RUNS)) != 0;
+}
+
+static double value_of(const score *s, const field *f)
+{
+    double value;
+    memcpy(&value, (const char *)s + f->member, sizeof value);
+    return value;
+}
+
+/* ---- why rows were skipped ---- */
 
 typedef struct reason {
     const char *text;
@@ -25,13 +69,13 @@ static int by_rows(const void *left, const void *right)
     return order ? order : strcmp(a->text, b->text);
 }
 
-/* The most frequent first; NULL if out of memory. */
-static reason *count_reasons(const skipped_rows *skipped, size_t *n)
+/* Each reason once, the most frequent first; NULL if out of memory. */
+static reason *count_reasons(const report *r, size_t *n)
 {
-    reason *reasons = calloc((size_t)skipped->n_rows + 1, sizeof *reasons);
+    reason *reasons = calloc((size_t)r->t->csv.n_rows, sizeof *reasons);
     *n = 0;
-    for (int64_t i = 0; reasons && i < skipped->n_rows; i++) {
-        const char *text = skipped->why(skipped->rows, i);
+    for (int64_t i = 0; reasons && i < r->t->csv.n_rows; i++) {
+        const char *text = r->rows[i].why_skipped;
         size_t at = 0;
         if (!*text) continue;
         while (at < *n && strcmp(reasons[at].text, text) != 0) at++;
@@ -42,183 +86,134 @@ static reason *count_reasons(const skipped_rows *skipped, size_t *n)
     return reasons;
 }
 
-void print_reasons(const skipped_rows *skipped)
+/* ---- text ---- */
+
+static void print_score(const table_kind *kind, const char *title, const char *part, const score *s)
+{
+    if (kind->part)
+        printf("%-20.20s %-14s", title, part);
+    else
+        printf("%-34.34s", title);
+    for (int i = 0; i < N_FIELDS; i++) {
+        const field *f = &fields[i];
+        const double value = s ? value_of(s, f) : NAN;
+        char text[64] = "-";
+        if (!is_of(kind, f) || !f->title) continue;
+        if (!isnan(value)) snprintf(text, sizeof text, "%.*f%s", f->places, *f->unit ? 100 * value : value, f->unit);
+        printf(" %*s", f->width, s ? text : f->title);
+    }
+    putchar('\n');
+}
+
+void report_print(const report *r)
 {
     size_t n = 0;
-    reason *reasons = count_reasons(skipped, &n);
+    printf("# %lld %s of %s\n", (long long)r->t->csv.n_rows, r->kind->rows, r->t->csv.name);
+    puts(r->kind->part ? "# errors: |predicted / measured - 1| of the times; ratio: predicted / measured, median"
+                       : "# ratio: predicted / measured, median; correlations and regret: mean over groups of 4 rows "
+                         "or more;\n"
+                         "# regret: of the row that is predicted to be the fastest of its group; mem: median error; "
+                         "no fit: rows\n"
+                         "# that ran, but not in the predicted memory");
+    print_score(r->kind, r->kind->title, r->kind->part, NULL);
+    for (size_t i = 0; i < r->scores->n_parts; i++) {
+        const score *s = &r->scores->parts[i];
+        print_score(r->kind, s->first->title, s->first->part, s);
+    }
+    print_score(r->kind, "all", "", &r->scores->all);
+    reason *reasons = count_reasons(r, &n);
     if (n) puts("# skipped:");
-    for (size_t i = 0; i < n && i < SHOWN_REASONS; i++)
+    for (size_t i = 0; i < n; i++)
         printf("#   %lld row%s: %s\n", (long long)reasons[i].n_rows, reasons[i].n_rows == 1 ? "" : "s",
                reasons[i].text);
-    if (n > SHOWN_REASONS) printf("#   … and %zu reasons more; see why_skipped of -o\n", n - SHOWN_REASONS);
     free(reasons);
-}
-
-/* ---- assumptions ---- */
-
-/* Entries for several models of one source with the same reason share one line. */
-static int belong_together(const assumption *a, const assumption *b)
-{
-    return a->model && b->model && a->used == b->used && strcmp(a->source, b->source) == 0 &&
-           strcmp(a->reason, b->reason) == 0;
-}
-
-/* The values taken from known models. */
-static void print_named(const assumptions *all, int n)
-{
-    char text[512], shown[CSV_SHOWN_BYTES];
-    for (size_t i = 0; i < all->n_models; i++) {
-        const assumption *entry = &all->models[i];
-        if (!entry->used) continue;
-        if (!n++) puts("# assumed (values: --json):");
-        printf("#   %s: %s (%s; %lld row%s)\n", csv_printable(entry->model, shown),
-               assumed_text(entry, 1, text, sizeof text), entry->reason, (long long)entry->n_rows,
-               entry->n_rows == 1 ? "" : "s");
-    }
-}
-
-void print_assumed(const assumptions *all)
-{
-    char text[512], place[200];
-    int n = 0;
-    for (size_t i = 0, end; i < all->n; i = end) {
-        const assumption *entry = &all->entries[i];
-        int64_t n_rows = entry->n_rows;
-        for (end = i + 1; end < all->n && belong_together(entry, entry + (end - i)); end++)
-            n_rows += all->entries[end].n_rows;
-        if (!entry->used) continue;
-        if (!n++) puts("# assumed (values: --json):");
-        printf("#   %s%s%.100s: %s (%s; %lld row%s)\n", assumed_place(all, entry, place, sizeof place),
-               entry->model ? ", " : "",
-               end - i > 1    ? "each model"
-               : entry->model ? entry->model
-                              : "",
-               assumed_text(entry, end - i == 1, text, sizeof text), entry->reason, (long long)n_rows,
-               n_rows == 1 ? "" : "s");
-    }
-    print_named(all, n);
-}
-
-void print_number(int width, int places, double value, const char *unit)
-{
-    char text[64] = "-";
-    if (!isnan(value)) snprintf(text, sizeof text, "%.*f%s", places, value, unit);
-    printf(" %*s", width, text);
 }
 
 /* ---- JSON ---- */
 
-int json_add_number(json_t *object, const char *key, double value)
-{
-    return json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null()) == 0;
-}
-
-int json_add_integer(json_t *object, const char *key, int64_t value)
-{
-    return json_object_set_new(object, key, json_integer(value)) == 0;
-}
-
-int json_add_text(json_t *object, const char *key, const char *text)
-{
-    char shown[512];
-    json_t *value = json_string(text);
-    if (!value) {
-        size_t i = 0;
-        for (; text[i] && i + 1 < sizeof shown; i++)
-            shown[i] = (char)(text[i] >= ' ' && text[i] <= '~' ? text[i] : '?');
-        shown[i] = '\0';
-        value = json_string(shown);
-    }
-    return json_object_set_new(object, key, value) == 0;
-}
-
-json_t *json_append(json_t *list)
+static json_t *json_of_score(const table_kind *kind, const score *s)
 {
     json_t *object = json_object();
-    return json_array_append_new(list, object) == 0 ? object : NULL;
+    for (int i = 0; i < N_FIELDS; i++) {
+        const field *f = &fields[i];
+        const double value = value_of(s, f);
+        if (!is_of(kind, f)) continue;
+        json_object_set_new(object, f->key,
+                            !isfinite(value)              ? json_null()
+                            : f->places == 0 && !*f->unit ? json_integer((json_int_t)value)
+                                                          : json_real(value));
+    }
+    return object;
 }
 
-json_t *json_add_list(json_t *object, const char *key)
+static json_t *json_of_parts(const report *r)
 {
     json_t *list = json_array();
-    return json_object_set_new(object, key, list) == 0 ? list : NULL;
+    for (size_t i = 0; i < r->scores->n_parts; i++) {
+        const score *s = &r->scores->parts[i];
+        json_t *object = json_of_score(r->kind, s);
+        json_object_set_new(object, r->kind->title, json_text(s->first->title));
+        if (r->kind->part) json_object_set_new(object, r->kind->part, json_text(s->first->part));
+        json_array_append_new(list, object);
+    }
+    return list;
 }
 
-int json_add_reasons(json_t *object, const skipped_rows *skipped)
+static json_t *json_of_reasons(const report *r)
 {
     size_t n = 0;
-    json_t *list = json_add_list(object, "skipped");
-    reason *reasons = count_reasons(skipped, &n);
-    int good = list && reasons;
-    for (size_t i = 0; i < n && good; i++) {
-        json_t *one = json_append(list);
-        good = one && json_add_text(one, "why", reasons[i].text) && json_add_integer(one, "rows", reasons[i].n_rows);
-    }
+    reason *reasons = count_reasons(r, &n);
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(
+            list, json_pack("{s:o, s:I}", "why", json_text(reasons[i].text), "rows", (json_int_t)reasons[i].n_rows));
     free(reasons);
-    return good;
+    return list;
 }
 
-static int add_entries(json_t *list, const assumption *entries, size_t n)
+int report_print_json(const report *r, failure *why)
 {
-    char text[512];
-    for (size_t i = 0; i < n; i++) {
-        const assumption *entry = &entries[i];
-        if (!entry->used) continue;
-        json_t *one = json_append(list);
-        if (!one || !json_add_text(one, "source", entry->source) ||
-            (entry->model && !json_add_text(one, "model", entry->model)) ||
-            !json_add_text(one, "values", assumed_text(entry, 1, text, sizeof text)) ||
-            !json_add_text(one, "reason", entry->reason) || !json_add_integer(one, "rows", entry->n_rows))
-            return 0;
-    }
-    return 1;
+    json_t *root = json_pack("{s:o, s:o, s:o}", "all", json_of_score(r->kind, &r->scores->all), r->kind->list,
+                             json_of_parts(r), "skipped", json_of_reasons(r));
+    return write_json(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9), "predict", why);
 }
 
-int json_add_assumed(json_t *object, const assumptions *all)
-{
-    json_t *list = json_add_list(object, "assumed");
-    return list && add_entries(list, all->entries, all->n) && add_entries(list, all->models, all->n_models);
-}
+/* ---- rows ---- */
 
-int json_print(json_t *root, int is_whole, failure *why)
+/* The names of the columns that the table has, or a row's cells, without results. */
+static void write_cells(FILE *file, const table *t, int64_t row)
 {
-    if (!is_whole || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) != 0)
-        fail(why, EXIT_FAILED, "predict: the scores could not be written as JSON");
-    else
-        putchar('\n');
-    json_decref(root);
-    return why->code;
-}
-
-/* ---- tables ---- */
-
-static int is_added(const added_columns *added, const char *column)
-{
-    for (int i = 0; i < added->n; i++)
-        if (strcmp(column, added->names[i]) == 0) return 1;
-    return 0;
-}
-
-static void write_kept(FILE *file, const csv_table *table, const added_columns *added, int64_t row)
-{
-    for (int c = 0; c < table->n_columns; c++) {
-        if (is_added(added, csv_column(table, c))) continue;
-        csv_write(file, row < 0 ? csv_column(table, c) : csv_cell(table, row, c));
+    for (int c = 0; c < t->n_columns; c++) {
+        if (t->places[c] < 0 || t->columns[c].kind == CELL_RESULT) continue;
+        csv_write(file, row < 0 ? t->columns[c].name : table_text(t, row, c));
         putc(',', file);
     }
 }
 
-int table_save(const csv_table *table, const added_columns *added, const char *path, failure *why)
+static void write_results(FILE *file, const table_kind *kind, const measured *row)
 {
-    qdr_output *output;
-    if (fail_status(why, qdr_output_open("--out", path, QDR_OUTPUT_REPLACE, &output))) return why->code;
-    FILE *file = qdr_output_file(output);
-    write_kept(file, table, added, -1);
-    for (int i = 0; i < added->n; i++) fprintf(file, "%s%c", added->names[i], i < added->n - 1 ? ',' : '\n');
-    for (int64_t row = 0; row < table->n_rows; row++) {
-        write_kept(file, table, added, row);
-        added->write(file, added->rows, row);
-        putc('\n', file);
+    const int is_known = !row->why_skipped[0];
+    if (is_known) fprintf(file, "%.6g", row->predicted_secs);
+    if (!kind->part) putc(',', file);
+    if (!kind->part && is_known) fprintf(file, "%.6g", row->predicted_bytes / GIB);
+    putc(',', file);
+    csv_write(file, row->why_skipped);
+    putc('\n', file);
+}
+
+static int write_table(FILE *file, const void *user)
+{
+    const report *r = user;
+    write_cells(file, r->t, -1);
+    fputs(r->kind->part ? "predicted_secs,why_skipped\n" : "predicted_secs,predicted_memory_gib,why_skipped\n", file);
+    for (int64_t row = 0; row < r->t->csv.n_rows; row++) {
+        write_cells(file, r->t, row);
+        write_results(file, r->kind, &r->rows[row]);
     }
-    return files_end(&output, 1, why);
+    return 1;
+}
+
+int report_save(const report *r, const char *path, failure *why)
+{
+    return files_write("--out", path, write_table, r, why);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of rows that differ only in how they were run, and how well they are predicted. */
+/* How well rows are predicted: all, those of one title and part, and groups that differ only in how they were run. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,23 +9,21 @@
 
 /* ---- order ---- */
 
-static int order_numbers(double a, double b) { return (a > b) - (a < b); }
-
-static int order_groups(const measured_run *a, const measured_run *b)
+static int order_parts(const measured *a, const measured *b)
 {
-    int order = strcmp(a->source, b->source);
-    if (!order) order = strcmp(a->model, b->model);
-    if (!order) order = order_numbers(a->n_gpus, b->n_gpus);
-    if (!order) order = order_numbers((double)a->network.layers, (double)b->network.layers);
-    if (!order) order = order_numbers((double)a->network.hidden, (double)b->network.hidden);
-    if (!order) order = order_numbers((double)a->plan.batch, (double)b->plan.batch);
-    if (!order) order = order_numbers((double)a->plan.sequence, (double)b->plan.sequence);
-    return order;
+    const int order = strcmp(a->title, b->title);
+    return order ? order : strcmp(a->part, b->part);
+}
+
+static int order_groups(const measured *a, const measured *b)
+{
+    const int order = order_parts(a, b);
+    return order ? order : strcmp(a->group, b->group);
 }
 
 static int by_group(const void *left, const void *right)
 {
-    const measured_run *const *a = left, *const *b = right;
+    const measured *const *a = left, *const *b = right;
     const int order = order_groups(*a, *b);
     return order ? order : (*a > *b) - (*a < *b);
 }
@@ -33,138 +31,142 @@ static int by_group(const void *left, const void *right)
 static int by_n(const void *left, const void *right)
 {
     const score *a = left, *b = right;
-    const int order = order_numbers((double)b->n, (double)a->n);
-    return order ? order : strcmp(a->first->source, b->first->source);
+    const int order = (b->n > a->n) - (b->n < a->n);
+    return order ? order : order_parts(a->first, b->first);
 }
 
-/* ---- sums ---- */
+/* ---- some rows ---- */
 
-/* Numbers of the scored rows, in parallel arrays. */
+/* Numbers of the predicted rows. */
 typedef struct numbers {
     double *predicted, *measured, *spare;
     size_t n;
+    int out_of_memory;
 } numbers;
 
-static void gather(const measured_run *const *runs, size_t n, numbers *all)
+static void score_errors(numbers *all, score *s)
 {
-    all->n = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (runs[i]->why_skipped[0]) continue;
-        all->predicted[all->n] = runs[i]->predicted_secs;
-        all->measured[all->n++] = runs[i]->secs;
-    }
+    s->mean = statistics_mape(all->predicted, all->measured, all->n);
+    for (size_t i = 0; i < all->n; i++) all->spare[i] = all->predicted[i] / all->measured[i];
+    s->ratio = statistics_median(all->spare, all->n);
+    for (size_t i = 0; i < all->n; i++) all->spare[i] = fabs(all->spare[i] - 1);
+    s->median = statistics_median(all->spare, all->n); /* also sorts them */
+    s->ninetieth = all->n ? all->spare[(size_t)(0.9 * (double)(all->n - 1) + 0.5)] : NAN;
+    s->worst = all->n ? all->spare[all->n - 1] : NAN;
 }
 
-static void score_memory(const measured_run *const *runs, size_t n, numbers *all, score *s)
+static void score_memory(const measured *const *rows, size_t n, numbers *all, score *s)
 {
     size_t n_memory = 0;
     for (size_t i = 0; i < n; i++) {
-        const measured_run *run = runs[i];
-        if (run->why_skipped[0]) continue;
-        s->refused += (run->predicted_bytes > run->machine_bytes) / (double)s->n;
-        if (run->memory_bytes > 0)
-            all->spare[n_memory++] = fabs(run->predicted_bytes - run->memory_bytes) / run->memory_bytes;
+        const measured *row = rows[i];
+        if (row->why_skipped[0]) continue;
+        s->refused += (row->predicted_bytes > row->machine_bytes) / s->n;
+        if (row->memory_bytes > 0)
+            all->spare[n_memory++] = fabs(row->predicted_bytes - row->memory_bytes) / row->memory_bytes;
     }
-    s->n_memory = (int64_t)n_memory;
-    s->memory_error = statistics_median(all->spare, n_memory);
+    if (!all->n) s->refused = NAN;
+    s->n_memory = (double)n_memory;
+    s->memory = statistics_median(all->spare, n_memory);
 }
 
-/* The scores that do not depend on groups. */
-static score score_rows(const measured_run *const *runs, size_t n, numbers *all)
+/* Also leaves the times of the predicted rows in `all`. */
+static score score_rows(const measured *const *rows, size_t n, numbers *all)
 {
-    score s = {.first = runs[0], .spearman = NAN, .kendall = NAN, .hit = NAN, .mean_regret = NAN, .worst_regret = NAN};
-    gather(runs, n, all);
-    s.n = (int64_t)all->n;
-    s.n_skipped = (int64_t)(n - all->n);
-    s.mape = statistics_mape(all->predicted, all->measured, all->n);
-    for (size_t i = 0; i < all->n; i++) all->spare[i] = all->predicted[i] / all->measured[i];
-    s.median_ratio = statistics_median(all->spare, all->n);
-    score_memory(runs, n, all, &s);
+    score s = {.first = rows[0], .spearman = NAN, .kendall = NAN, .hit = NAN, .regret = NAN, .worst_regret = NAN};
+    all->n = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i]->why_skipped[0]) continue;
+        all->predicted[all->n] = rows[i]->predicted_secs;
+        all->measured[all->n++] = rows[i]->secs;
+    }
+    s.n = (double)all->n;
+    s.n_skipped = (double)(n - all->n);
+    score_errors(all, &s);
+    score_memory(rows, n, all, &s);
     return s;
 }
 
-static score score_group(const measured_run *const *runs, size_t n, numbers *all)
+/* ---- groups ---- */
+
+static score score_group(const measured *const *rows, size_t n, numbers *all)
 {
-    score s = score_rows(runs, n, all);
-    if (s.n < MIN_GROUP) return s;
+    score s = score_rows(rows, n, all);
+    if (all->n < MIN_GROUP) return s;
     const statistics_choice choice = statistics_choose(all->predicted, all->measured, all->n);
     s.n_groups = 1;
     s.spearman = statistics_spearman(all->predicted, all->measured, all->n);
     s.kendall = statistics_kendall(all->predicted, all->measured, all->n);
     s.hit = choice.hit;
-    s.mean_regret = s.worst_regret = choice.regret;
+    s.regret = s.worst_regret = choice.regret;
+    if (s.spearman < -1.5 || s.kendall < -1.5) all->out_of_memory = 1;
     return s;
 }
 
-/* The mean over the groups that have the value, or the maximum. */
-static double over_groups(const score *groups, size_t n, size_t offset, int want_most)
+/* The mean of one member, a double, over the groups that have it, or the largest. */
+static double over(const score *groups, size_t n, size_t member, int want_most)
 {
-    double sum = 0, most = -INFINITY, n_there = 0;
+    double sum = 0, most = -INFINITY, n_known = 0;
     for (size_t i = 0; i < n; i++) {
         double value;
-        memcpy(&value, (const char *)&groups[i] + offset, sizeof value);
+        memcpy(&value, (const char *)&groups[i] + member, sizeof value);
         if (isnan(value)) continue;
         sum += value;
         most = fmax(most, value);
-        n_there++;
+        n_known++;
     }
-    if (!(n_there > 0)) return NAN;
-    return want_most ? most : sum / n_there;
-}
-
-/* -2 marks a correlation for which memory ran out. */
-static int all_known(const scores *out)
-{
-    for (size_t i = 0; i < out->n_groups; i++)
-        if (out->groups[i].spearman < -1.5 || out->groups[i].kendall < -1.5) return 0;
-    return 1;
+    if (!(n_known > 0)) return NAN;
+    return want_most ? most : sum / n_known;
 }
 
 static void add_groups(const score *groups, size_t n, score *s)
 {
-    for (size_t i = 0; i < n; i++) s->n_groups += groups[i].n_groups;
-    s->spearman = over_groups(groups, n, offsetof(score, spearman), 0);
-    s->kendall = over_groups(groups, n, offsetof(score, kendall), 0);
-    s->hit = over_groups(groups, n, offsetof(score, hit), 0);
-    s->mean_regret = over_groups(groups, n, offsetof(score, mean_regret), 0);
-    s->worst_regret = over_groups(groups, n, offsetof(score, worst_regret), 1);
+    s->n_groups = (double)n;
+    s->spearman = over(groups, n, offsetof(score, spearman), 0);
+    s->kendall = over(groups, n, offsetof(score, kendall), 0);
+    s->hit = over(groups, n, offsetof(score, hit), 0);
+    s->regret = over(groups, n, offsetof(score, regret), 0);
+    s->worst_regret = over(groups, n, offsetof(score, worst_regret), 1);
 }
 
 /* ---- all scores ---- */
 
-/* Rows of a group are adjacent, and so are the groups of a source. */
-static void score_all(const measured_run *const *runs, size_t n, numbers *spare, scores *out)
+/* Rows of a group are adjacent, and so are the groups of a part. */
+static void score_all(const measured *const *rows, size_t n, numbers *all, scores *out)
 {
-    for (size_t source = 0, source_end; source < n; source = source_end) {
-        const size_t first_group = out->n_groups;
-        for (source_end = source; source_end < n && strcmp(runs[source]->source, runs[source_end]->source) == 0;) {
-            const size_t begin = source_end;
-            while (source_end < n && order_groups(runs[begin], runs[source_end]) == 0) source_end++;
-            out->groups[out->n_groups++] = score_group(runs + begin, source_end - begin, spare);
+    for (size_t part = 0, end; part < n; part = end) {
+        const size_t first = out->n_groups;
+        for (end = part; end < n && order_parts(rows[part], rows[end]) == 0;) {
+            const size_t begin = end;
+            while (end < n && order_groups(rows[begin], rows[end]) == 0) end++;
+            const score group = score_group(rows + begin, end - begin, all);
+            if (group.n_groups > 0) out->groups[out->n_groups++] = group;
         }
-        score *s = &out->sources[out->n_sources++];
-        *s = score_rows(runs + source, source_end - source, spare);
-        add_groups(out->groups + first_group, out->n_groups - first_group, s);
+        score *s = &out->parts[out->n_parts++];
+        *s = score_rows(rows + part, end - part, all);
+        add_groups(out->groups + first, out->n_groups - first, s);
     }
-    out->all = score_rows(runs, n, spare);
+    out->all = score_rows(rows, n, all);
     add_groups(out->groups, out->n_groups, &out->all);
-    qsort(out->sources, out->n_sources, sizeof *out->sources, by_n);
+    qsort(out->parts, out->n_parts, sizeof *out->parts, by_n);
 }
 
-int scores_make(const measured_run *runs, int64_t n_runs, scores *out, failure *why)
+int scores_make(const measured *rows, int64_t n_rows, scores *out, failure *why)
 {
-    const size_t n = (size_t)n_runs;
-    const measured_run **order = malloc(n * sizeof *order);
-    double *memory = malloc(3 * n * sizeof *memory);
-    *out = (scores){.groups = malloc(n * sizeof *out->groups), .sources = malloc(n * sizeof *out->sources)};
-    if (order && memory && out->groups && out->sources) {
-        numbers spare = {memory, memory + n, memory + 2 * n, 0};
-        for (size_t i = 0; i < n; i++) order[i] = &runs[i];
+    const size_t n = (size_t)n_rows;
+    const measured **order = calloc(n, sizeof *order);
+    double *memory = calloc(3 * n, sizeof *memory);
+    *out = (scores){.parts = calloc(n, sizeof(score)), .groups = calloc(n, sizeof(score))};
+    numbers all = {.out_of_memory = !order || !memory || !out->parts || !out->groups};
+    if (!all.out_of_memory) {
+        all.predicted = memory;
+        all.measured = memory + n;
+        all.spare = memory + 2 * n;
+        for (size_t i = 0; i < n; i++) order[i] = &rows[i];
         qsort(order, n, sizeof *order, by_group);
-        score_all(order, n, &spare, out);
+        score_all(order, n, &all, out);
     }
-    if (!order || !memory || !out->groups || !out->sources || !all_known(out))
-        fail(why, EXIT_NOTHING_FITS, "predict: out of memory for the scores of %zu rows", n);
+    if (all.out_of_memory) fail(why, EXIT_NOTHING_FITS, "predict: out of memory for the scores of %zu rows", n);
     free(order);
     free(memory);
     return why->code;
@@ -172,7 +174,7 @@ int scores_make(const measured_run *runs, int64_t n_runs, scores *out, failure *
 
 void scores_free(scores *out)
 {
-    free(out->sources);
+    free(out->parts);
     free(out->groups);
     *out = (scores){.n_groups = 0};
 }

@@ -4,10 +4,11 @@
 
 usage: fit.py QUADRILLE RUNS.csv [--leave-one-out]
 
-Each part below names the rows that it is fitted to and the constants that it may change; all others keep the values of
-their files. Least squares on the logarithm of predicted / measured time by the Levenberg-Marquardt method, with weights
-that reduce the influence of outliers. With --leave-one-out every model is evaluated with constants that were fitted
-without any of its rows on that machine. Prints the constants and the errors by source. Standard library only.
+RUNS.csv is a table as strict_tables.py makes it for quadrille predict. Each part below names the sources whose rows it
+is fitted to and the constants that it may change; all others keep the values of their files. Least squares on the
+logarithm of predicted / measured time by the Levenberg-Marquardt method, with weights that reduce the influence of
+outliers. With --leave-one-out every model is evaluated with constants that were fitted without any of its rows on that
+machine. Prints the constants and the errors by source. Standard library only.
 """
 import csv
 import math
@@ -16,13 +17,11 @@ import subprocess
 import sys
 import tempfile
 
-# name, sources (prefixes, each with its weight), the error beyond which a row counts less,
+# name, sources (each with its weight), the error beyond which a row counts less,
 # constants: (name, initial value, keys that it sets)
 PARTS = [
-    ("A100 of vTrain and Selene", [("VIA-Research/vTrain data/ground_truth_single", 0.25),
-                                   ("VIA-Research/vTrain data/ground_truth_multi", 1.0),
-                                   ("arXiv 2205.05198 (Korthikanti) Tables", 1.5),
-                                   ("arXiv 2104.04473 (Narayanan SC21) Table 1", 1.0)], 0.03, [
+    ("A100 of vTrain and Selene", [("vTrain, one node", 0.25), ("vTrain, several nodes", 1.0),
+                                   ("Korthikanti 2022", 1.5), ("Narayanan 2021, table 1", 1.0)], 0.03, [
         ("most", 0.856, ["vtrain-node:bf16.most", "vtrain-cluster:bf16.most", "selene-2022:bf16.most"]),
         ("most_2021", 0.805, ["selene-2021:bf16.most"]),
         ("memory_vtrain", 0.718, ["vtrain-node:memory_efficiency", "vtrain-cluster:memory_efficiency"]),
@@ -63,17 +62,16 @@ class Runs:
             rows = list(reader)
         self.rows, self.weights = [], []
         for row in rows:
-            for source, weight in sources:
-                if row["source"].startswith(source):
-                    self.rows.append(row)
-                    self.weights.append(weight)
+            weight = dict(sources).get(row["source"])
+            if weight:
+                self.rows.append(row)
+                self.weights.append(weight)
         self.file = tempfile.NamedTemporaryFile("w", suffix=".csv", newline="", encoding="utf-8")
         writer = csv.DictWriter(self.file, self.columns)
         writer.writeheader()
         writer.writerows(self.rows)
         self.file.flush()
-        report = self.run([])
-        self.measured = [measured_secs(row, now) for row, now in zip(self.rows, report)]
+        self.measured = [float(row["step_secs"] or 0) for row in self.rows]
 
     def run(self, settings):
         """Rows with predictions."""
@@ -92,19 +90,9 @@ class Runs:
         """log(predicted / measured) by row; None: skipped."""
         logs = []
         for row, secs in zip(self.run(settings), self.measured):
-            told = row["predicted_time_s"]
-            logs.append(math.log(float(told) / secs) if told and secs else None)
+            told = row["predicted_secs"]
+            logs.append(math.log(float(told) / secs) if told else None)
         return logs
-
-
-def measured_secs(row, predicted):
-    """The measured time as the command understands it: computed from the rate if the table has no time."""
-    if row["iter_time_s"]:
-        return float(row["iter_time_s"])
-    if predicted["predicted_time_s"] and row["tflops_per_gpu"]:
-        return (float(predicted["predicted_time_s"]) * float(predicted["predicted_tflops_per_gpu"]) /
-                float(row["tflops_per_gpu"]))
-    return None
 
 
 def settings_of(constants, logs):
@@ -183,12 +171,12 @@ def fit(runs, constants, scale, left_out=()):
 # ---- evaluation ----
 
 def group_of(row):
-    return tuple(row[k] for k in ("source", "model", "n_gpus", "layers", "hidden", "batch", "seq"))
+    return tuple(row[k] for k in ("source", "model", "gpus", "layers", "hidden", "batch", "sequence"))
 
 
 def model_of(row):
     """Rows with the same key are left out together: one model on one machine, or one shape if the model has no name."""
-    return (row["source"].split(" L")[0], row["model"] or (row["layers"], row["hidden"]))
+    return (row["source"], row["model"] or (row["layers"], row["hidden"]))
 
 
 def ranks(values):
@@ -217,7 +205,7 @@ def judge(runs, logs, title):
     sources = {}
     for row, log, secs in zip(runs.rows, logs, runs.measured):
         if log is not None:
-            sources.setdefault(row["source"].split(" L")[0], []).append((row, log, secs))
+            sources.setdefault(row["source"], []).append((row, log, secs))
     for source, rows in sources.items():
         errors = [abs(math.exp(log) - 1) for _, log, _ in rows]
         groups = {}

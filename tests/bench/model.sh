@@ -23,6 +23,9 @@ measured=$1 build=${2:-build}
 quadrille=$build/src/quadrille
 [ -x "$quadrille" ] || { echo "model.sh: no $quadrille; build first" >&2; exit 2; }
 
+folder=$(mktemp -d)
+trap 'rm -r "$folder"' EXIT
+
 say() { printf '\n%s\n\n' "$*" | fold -s -w 120 | sed 's/ *$//'; }
 told() { printf '    $ quadrille %s\n' "$*"; }
 of() { "$quadrille" "$@" 2>/dev/null; }
@@ -66,18 +69,23 @@ three_levels() {
     done
 }
 
+# strict TABLE: a table of others as predict reads it.
+strict() { python3 tests/bench/strict_tables.py "$measured/$1.csv" 2>/dev/null >"$folder/$1.csv"; }
+
 figures() {
+    strict training_runs
+    strict collectives
     say 'Runs measured by others, with the constants of the machine files:'
     told predict training_runs.csv
-    of predict "$measured/training_runs.csv" | sed -n '/^source /,/^all /p' |
+    of predict "$folder/training_runs.csv" | sed -n '/^source /,/^all /p' |
         grep -v ' 0  *[0-9]*  *-  *-  *0 ' | sed 's/^/    /'
     if [ -n "$left_out" ]; then
         say 'Every model evaluated with constants that were fitted without it (tests/bench/fit.py --leave-one-out):'
-        python3 tests/bench/fit.py "$quadrille" "$measured/training_runs.csv" --leave-one-out | sed 's/^/    /'
+        python3 tests/bench/fit.py "$quadrille" "$folder/training_runs.csv" --leave-one-out | sed 's/^/    /'
     fi
     say 'Collectives measured by others:'
     told predict collectives.csv
-    of predict "$measured/collectives.csv" | sed -n '/^machine /,/^all /p' | sed 's/^/    /'
+    of predict "$folder/collectives.csv" | sed -n '/^machine /,/^all /p' | sed 's/^/    /'
     say 'AxoNN, 80B on 1,024 A100 of Perlmutter: published 57 % of peak, counting the flops of recomputation, which' \
         'is 4/3 of "of peak" here. The batch of those runs is not known; assumed: 1,024 sequences of 2,048 tokens per' \
         'step (2 million), with full recomputation.'

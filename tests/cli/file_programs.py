@@ -65,8 +65,7 @@ PROGRAMS = {
     "quadrille plan": (["-n", "2", "--top", "1"],
                        [operand("the model"), MACHINE, Slot("--svg", WRITTEN), Slot("--out", WRITTEN)],
                        {"the model": "model.json", "--machine": "machine.json"}),
-    "quadrille predict": ([], [operand("the table"), MACHINE, Slot("--assume", READ), Slot("--out", WRITTEN)],
-                          {"the table": "runs.csv"}),
+    "quadrille predict": ([], [operand("the table"), MACHINE, Slot("--out", WRITTEN)], {"the table": "runs.csv"}),
     "quadrille topo": ([], [Slot("--xml", READ), Slot("--svg", WRITTEN)], {}),
     "quadrille trace": ([], [ranks(operand("the trace"), 0), ranks(operand("the trace"), 1), Slot("--merge", WRITTEN),
                              Slot("--svg", WRITTEN)], {"the trace": "run"}),
@@ -128,7 +127,7 @@ class Case(unittest.TestCase):
             write(self.path(name + ".npy"), npy(*shape))
         for rank in (0, 1):
             write(self.path(f"run.{rank}"), trace(rank))
-        write(self.path("runs.csv"), "machine,n_gpus,model,layers,hidden,heads,seq,vocab,batch,iter_time_s\n"
+        write(self.path("runs.csv"), "machine,gpus,model,layers,hidden,heads,sequence,vocab,batch,step_secs\n"
                                      "dgx-a100,8,small,24,2048,16,1024,51200,64,1\n")
 
     def tearDown(self):

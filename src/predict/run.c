@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A row of a table of runs: its network and plan, what was measured, and what the model says. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "predict/predict.h"
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+enum { SOURCE, MACHINE, MODEL, STEP_SECS, MEMORY_GIB, SKIP, PREDICTED_SECS, PREDICTED_MEMORY_GIB, WHY_SKIPPED };
+enum { GPUS = WHY_SKIPPED + 1, TP, PP, DP, CP, EP, ZERO, SHARDS, INTERLEAVE, LAYOUT, OVERLAP, RECOMPUTE, DTYPE };
+enum { BATCH = DTYPE + 1, MICRO_BATCH, SEQUENCE, LAYERS, HIDDEN, HEADS, VOCAB };
+enum { KV_HEADS = VOCAB + 1, HEAD_SIZE, FFN, GATED, TIED, LEARNED_POSITIONS, BIASES, NORM, N_COLUMNS };
+
+/* Ranges are those of the model; larger numbers are mistakes. */
+static const column_spec columns[N_COLUMNS + 1] = {
+    [SOURCE] = {"source"},
+    [MACHINE] = {"machine"},
+    [MODEL] = {"model"},
+    [GPUS] = {"gpus", CELL_WHOLE, 1, 1e6},
+    [TP] = {"tp", CELL_WHOLE, 1, 1e6},
+    [PP] = {"pp", CELL_WHOLE, 1, 1e6},
+    [DP] = {"dp", CELL_WHOLE, 1, 1e6},
+    [CP] = {"cp", CELL_WHOLE, 1, 1e6},
+    [EP] = {"ep", CELL_WHOLE, 1, 1e6},
+    [DTYPE] = {"dtype", CELL_WORD, .words = WORDS("bf16", "f16", "f32", "f64", "fp8")},
+    [LAYERS] = {"layers", CELL_WHOLE, 1, 1e6},
+    [HIDDEN] = {"hidden", CELL_WHOLE, 1, 1e9},
+    [HEADS] = {"heads", CELL_WHOLE, 1, 1e9},
+    [KV_HEADS] = {"kv_heads", CELL_WHOLE, 1, 1e9},
+    [HEAD_SIZE] = {"head_size", CELL_WHOLE, 1, 1e9},
+    [FFN] = {"ffn", CELL_WHOLE, 1, 1e9},
+    [VOCAB] = {"vocab", CELL_WHOLE, 1, 1e9},
+    [GATED] = {"gated", CELL_WHOLE, 0, 1},
+    [TIED] = {"tied", CELL_WHOLE, 0, 1},
+    [LEARNED_POSITIONS] = {"learned_positions", CELL_WHOLE, 0, 1},
+    [BIASES] = {"biases", CELL_WHOLE, 0, 1},
+    [NORM] = {"norm", CELL_WORD, .words = WORDS("layer", "rms")},
+    [SEQUENCE] = {"sequence", CELL_WHOLE, 1, 1e9},
+    [BATCH] = {"batch", CELL_WHOLE, 1, 1e9},
+    [MICRO_BATCH] = {"micro_batch", CELL_WHOLE, 1, 1e9},
+    [ZERO] = {"zero", CELL_WHOLE, 0, 3},
+    [SHARDS] = {"shards", CELL_WHOLE, 1, 1e6},
+    [INTERLEAVE] = {"interleave", CELL_WHOLE, 1, 1e6},
+    [RECOMPUTE] = {"recompute", CELL_WORD, .words = WORDS("none", "attention", "full")},
+    [LAYOUT] = {"layout", CELL_WORD, .words = WORDS("replicated", "scattered")},
+    /* In the order of the flags' sums. */
+    [OVERLAP] = {"overlap", CELL_WORD,
+                 .words = WORDS("default", "weights", "rows", "weights+rows", "gradients", "weights+gradients",
+                                "rows+gradients", "all", "none")},
+    [STEP_SECS] = {"step_secs", CELL_REAL, 0, 1e9},
+    [MEMORY_GIB] = {"memory_gib", CELL_REAL, 0, 1e9},
+    [SKIP] = {"skip"},
+    [PREDICTED_SECS] = {"predicted_secs", CELL_RESULT},
+    [PREDICTED_MEMORY_GIB] = {"predicted_memory_gib", CELL_RESULT},
+    [WHY_SKIPPED] = {"why_skipped", CELL_RESULT},
+};
+
+/* State while a row is read. */
+typedef struct reader {
+    const table *t;
+    int64_t row;
+    measured *run;
+    qdr_network network;
+    qdr_plan plan;
+    failure *why;
+} reader;
+
+static double number(const reader *r, int column, double otherwise)
+{
+    return table_number(r->t, r->row, column, otherwise);
+}
+
+static int64_t whole(const reader *r, int column, int64_t otherwise)
+{
+    return (int64_t)number(r, column, (double)otherwise);
+}
+
+/* ---- the network ---- */
+
+static int set_shape(reader *r)
+{
+    static const int needed[] = {LAYERS, HIDDEN, HEADS, VOCAB, SEQUENCE, -1};
+    if (table_need(r->t, r->row, needed, "fill it in, or name a known model and leave layers, hidden and heads empty",
+                   r->why))
+        return r->why->code;
+    const int64_t hidden = whole(r, HIDDEN, 0), heads = whole(r, HEADS, 0);
+    r->network = (qdr_network){.version = QDR_OPTS_INIT,
+                               .name = "GPT",
+                               .layers = whole(r, LAYERS, 0),
+                               .hidden = hidden,
+                               .heads = heads,
+                               .kv_heads = heads,
+                               .head_size = hidden / heads,
+                               .ffn = 4 * hidden,
+                               .context = whole(r, SEQUENCE, 0),
+                               .positions = whole(r, SEQUENCE, 0),
+                               .qkv_bias = 1,
+                               .out_bias = 1,
+                               .mlp_bias = 1,
+                               .norms_per_layer = 2,
+                               .tied = 1};
+    return EXIT_OK;
+}
+
+/* What the row says of the network besides its layers, hidden size and heads. */
+static void set_details(reader *r)
+{
+    qdr_network *network = &r->network;
+    network->kv_heads = whole(r, KV_HEADS, network->kv_heads);
+    network->head_size = whole(r, HEAD_SIZE, network->head_size);
+    network->ffn = whole(r, FFN, network->ffn);
+    network->vocab = whole(r, VOCAB, network->vocab);
+    network->gated = (int)whole(r, GATED, network->gated);
+    network->tied = (int)whole(r, TIED, network->tied);
+    network->norm = whole(r, NORM, network->norm == QDR_NORM_RMS) ? QDR_NORM_RMS : QDR_NORM_LAYER;
+    network->qkv_bias = (int)whole(r, BIASES, network->qkv_bias);
+    network->out_bias = (int)whole(r, BIASES, network->out_bias);
+    network->mlp_bias = (int)whole(r, BIASES, network->mlp_bias);
+    const int is_learned = (int)whole(r, LEARNED_POSITIONS, network->positions > 0);
+    network->positions = !is_learned ? 0 : network->positions ? network->positions : network->context;
+    if (!*network->activation)
+        snprintf(network->activation, sizeof network->activation, "%s", network->gated ? "silu" : "gelu");
+}
+
+static int set_network(reader *r)
+{
+    const table *t = r->t;
+    if (table_has(t, r->row, LAYERS) || table_has(t, r->row, HIDDEN) || table_has(t, r->row, HEADS)) {
+        if (set_shape(r)) return r->why->code;
+    } else if (qdr_network_load(table_text(t, r->row, MODEL), &r->network) != QDR_OK) {
+        return table_fail(t, r->row, MODEL, r->why, "%s; or fill in layers, hidden, heads, vocab and sequence",
+                          qdr_last_error());
+    }
+    set_details(r);
+    r->plan.sequence = whole(r, SEQUENCE, r->network.context);
+    return EXIT_OK;
+}
+
+/* ---- the plan ---- */
+
+/* Weights are split over z, and the groups of shards are d. */
+static int set_shards(reader *r, int64_t dp)
+{
+    const int64_t zero = whole(r, ZERO, 0), shards = whole(r, SHARDS, dp);
+    if (zero != 3 && table_has(r->t, r->row, SHARDS))
+        return table_fail(r->t, r->row, SHARDS, r->why, "weights have shards with zero 3 only; leave it empty");
+    if (dp % shards)
+        return table_fail(r->t, r->row, SHARDS, r->why, "%lld does not divide dp = %lld; correct one of them",
+                          (long long)shards, (long long)dp);
+    r->plan.z = zero == 3 ? (int)shards : 1;
+    r->plan.d = (int)dp / r->plan.z;
+    if ((zero == 1 || zero == 2) && dp > 1) r->plan.optimizer_parts = (int)dp;
+    if (zero == 2 && dp > 1) r->plan.gradient_parts = (int)dp;
+    return EXIT_OK;
+}
+
+static int set_grid(reader *r)
+{
+    const int64_t gpus = whole(r, GPUS, 1), tp = whole(r, TP, 1), pp = whole(r, PP, 1);
+    const int64_t dp = whole(r, DP, gpus / (tp * pp) > 0 ? gpus / (tp * pp) : 1);
+    r->plan.y = (int)tp;
+    r->plan.pipeline = (int)pp;
+    if (tp * pp * dp != gpus)
+        return table_fail(r->t, r->row, GPUS, r->why, "%lld is not tp * pp * dp = %lld * %lld * %lld; correct it",
+                          (long long)gpus, (long long)tp, (long long)pp, (long long)dp);
+    return set_shards(r, dp);
+}
+
+static int set_plan(reader *r)
+{
+    static const qdr_dtype dtypes[] = {QDR_BF16, QDR_F16, QDR_F32, QDR_F64};
+    r->plan = (qdr_plan){.version = QDR_OPTS_INIT,
+                         .panels = 1, /* no framework of the tables has them */
+                         .batch_parts = 1,
+                         .x = 1,
+                         .order = "yxzd",
+                         .layout = whole(r, TP, 1) > 1 ? (qdr_layout)whole(r, LAYOUT, 0) : QDR_REPLICATED,
+                         .recompute = (qdr_recompute)whole(r, RECOMPUTE, 0),
+                         .dtype = dtypes[whole(r, DTYPE, 0)],
+                         .batch = whole(r, BATCH, 0),
+                         .micro_batch = whole(r, MICRO_BATCH, 1),
+                         .overlap = (int)whole(r, OVERLAP, 0),
+                         .interleave = (int)whole(r, INTERLEAVE, 1)};
+    return set_grid(r);
+}
+
+/* ---- rows ---- */
+
+void skip(measured *row, const char *format, ...)
+{
+    va_list arguments;
+    if (row->why_skipped[0]) return;
+    va_start(arguments, format);
+    vsnprintf(row->why_skipped, SKIPPED_BYTES, format, arguments);
+    va_end(arguments);
+}
+
+/* Skips what the model cannot represent, besides what the table says. */
+static void check_possible(reader *r)
+{
+    const char *reason = table_text(r->t, r->row, SKIP);
+    if (*reason) skip(r->run, "%s", reason);
+    if (whole(r, DTYPE, 0) == 4) skip(r->run, "FP8: the model prices products of bf16");
+    if (whole(r, CP, 1) > 1) skip(r->run, "context parallelism: the model does not split sequences");
+    if (whole(r, EP, 1) > 1) skip(r->run, "expert parallelism: the model has no experts");
+}
+
+/* Skips runs that swap, hang or are broken. */
+static void check_utilisation(reader *r, const qdr_machine *machine)
+{
+    static const double least = 0.005;
+    qdr_network_counts counts;
+    if (qdr_network_params(&r->network, &counts) != QDR_OK) return;
+    const double tokens = (double)r->plan.batch * (double)r->plan.sequence;
+    const double rate = 6 * (double)counts.total * tokens / (number(r, GPUS, 1) * r->run->secs);
+    if (rate / machine->bf16.peak_flops < least) skip(r->run, "utilisation below %.1f %%: a broken run", 100 * least);
+}
+
+static int read_row(reader *r)
+{
+    r->run->title = table_text(r->t, r->row, SOURCE);
+    r->run->part = "";
+    check_possible(r);
+    if (r->run->why_skipped[0]) return EXIT_OK;
+    static const int needed[] = {GPUS, BATCH, STEP_SECS, -1};
+    if (table_need(r->t, r->row, needed, "fill it in, or say in column 'skip' why not", r->why)) return r->why->code;
+    if (set_plan(r) || set_network(r)) return r->why->code;
+    r->run->secs = number(r, STEP_SECS, 0);
+    r->run->memory_bytes = GIB * number(r, MEMORY_GIB, 0);
+    snprintf(r->run->group, sizeof r->run->group, "%.80s %lld %lld %lld %lld %lld", table_text(r->t, r->row, MODEL),
+             (long long)whole(r, GPUS, 1), (long long)r->network.layers, (long long)r->network.hidden,
+             (long long)r->plan.batch, (long long)r->plan.sequence);
+    return EXIT_OK;
+}
+
+static int predict_run(const table *t, int64_t row, predictor *all, measured *run, failure *why)
+{
+    reader r = {.t = t, .row = row, .run = run, .why = why};
+    qdr_plan_result result;
+    qdr_model *model;
+    if (read_row(&r) || run->why_skipped[0]) return why->code;
+    const qdr_machine *machine = predictor_machine(all, t, row, MACHINE, why);
+    if (!machine) return why->code;
+    check_utilisation(&r, machine);
+    if (run->why_skipped[0]) return EXIT_OK;
+    if (predictor_model(all, &r.network, &model) != QDR_OK || qdr_model_predict(model, &r.plan, &result) != QDR_OK) {
+        skip(run, "%.300s", qdr_last_error());
+        return EXIT_OK;
+    }
+    run->predicted_secs = result.secs;
+    run->predicted_bytes = result.memory_bytes;
+    run->machine_bytes = machine->memory_bytes;
+    return EXIT_OK;
+}
+
+const table_kind kind_runs = {
+    .columns = columns, .predict = predict_run, .rows = "runs", .list = "sources", .title = "source"};
