@@ -62,6 +62,10 @@ static const option_spec specs[] = {
      "sequences per forward pass in each group of ranks with the same z and d; "
      "default: the best",
      OPTION_COUNT, AT(search.micro_batch), 1, 1 << 30},
+    {"panels", 0, "N", "row panels of a layer's products; default: the best of 1, 2, 4, 8 and 16", OPTION_INT,
+     AT(search.panels), 1, 4096},
+    {"batch-parts", 0, "N", "parts of each rank's rows; default: the best of 1 and 2", OPTION_INT,
+     AT(search.batch_parts), 1, 16},
     {"overlap", 0, "on|off", "overlap collectives with products; default: on", OPTION_CHOICE, AT(is_serial)},
     {"dtype", 0, "TYPE", "f32, f64, bf16 or f16; default: bf16 if the machine supports it", OPTION_CHOICE, AT(dtype),
      .words = DTYPE_WORDS},

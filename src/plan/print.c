@@ -42,8 +42,8 @@ static void print_head(time_unit unit)
 {
     char step[16];
     snprintf(step, sizeof step, "step (%s)", unit.name);
-    printf("%-11s %-15s %-5s %-10s %-9s %5s %9s %7s %9s", "plan", "grid", "order", "layout", "recompute", "micro", step,
-           "of peak", "tokens/s");
+    printf("%-11s %-15s %-5s %-10s %-9s %5s %6s %5s %9s %7s %9s", "plan", "grid", "order", "layout", "recompute",
+           "micro", "panels", "parts", step, "of peak", "tokens/s");
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         printf(" %8c (%s)%*s", axis_names[axis], unit.name, 4 - (int)strlen(unit.name), "");
     printf(" %9s %9s\n", "GiB", "headroom");
@@ -53,10 +53,10 @@ static void print_row(const plan_answer *answer, const plan_row *row, time_unit 
 {
     const qdr_plan *plan = &row->planned.plan;
     const qdr_plan_result *result = &row->planned.result;
-    printf("%-11s %-15s %-5s %-10s %-9s %5lld %9.*f %6.1f%% %9.0f", row->name, grid_in_words(plan).text,
+    printf("%-11s %-15s %-5s %-10s %-9s %5lld %6d %5d %9.*f %6.1f%% %9.0f", row->name, grid_in_words(plan).text,
            plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
-           (long long)plan->micro_batch, unit.n_digits, result->secs / unit.secs, 100 * result->peak_share,
-           result->tokens_per_sec);
+           (long long)plan->micro_batch, result->panels, result->batch_parts, unit.n_digits, result->secs / unit.secs,
+           100 * result->peak_share, result->tokens_per_sec);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         const double hidden = hidden_secs(result, axis), exposed = exposed_secs(result, axis);
         if (hidden + exposed > 0)
@@ -87,7 +87,7 @@ void plan_print_table(const plan_answer *answer)
 
 static void print_csv_head(void)
 {
-    printf("plan,grid,order,layout,recompute,micro_batch,gradient_parts,optimizer_parts,secs,"
+    printf("plan,grid,order,layout,recompute,micro_batch,panels,batch_parts,gradient_parts,optimizer_parts,secs,"
            "peak_share,tokens_per_sec");
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         printf(",%c_hidden_secs,%c_exposed_secs", axis_names[axis], axis_names[axis]);
@@ -105,9 +105,10 @@ void plan_print_csv(const plan_answer *answer)
         const plan_row *row = &answer->rows[r];
         const qdr_plan *plan = &row->planned.plan;
         const qdr_plan_result *result = &row->planned.result;
-        printf("%s,%s,%s,%s,%s,%lld,%d,%d,%.9g,%.9g,%.9g", row->name, grid_in_words(plan).text,
+        printf("%s,%s,%s,%s,%s,%lld,%d,%d,%d,%d,%.9g,%.9g,%.9g", row->name, grid_in_words(plan).text,
                plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
-               (long long)plan->micro_batch, plan->gradient_parts ? plan->gradient_parts : plan->z,
+               (long long)plan->micro_batch, result->panels, result->batch_parts,
+               plan->gradient_parts ? plan->gradient_parts : plan->z,
                plan->optimizer_parts ? plan->optimizer_parts : plan->z, result->secs, result->peak_share,
                result->tokens_per_sec);
         for (int axis = 0; axis < QDR_N_AXES; axis++)
@@ -149,16 +150,17 @@ static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
     const qdr_plan *plan = &row->planned.plan;
     const qdr_plan_result *result = &row->planned.result;
     return json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, s:o, "
+        "{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, s:o, "
         "s:b, s:b}",
         "plan", row->name, "grid", grid_in_words(plan).text, "order", plan->order[0] ? plan->order : "xyzd", "layout",
         layout_word(plan->layout), "recompute", recompute_word(plan->recompute), "micro_batch",
-        (json_int_t)plan->micro_batch, "gradient_parts", plan->gradient_parts ? plan->gradient_parts : plan->z,
-        "optimizer_parts", plan->optimizer_parts ? plan->optimizer_parts : plan->z, "secs", result->secs, "peak_share",
-        result->peak_share, "tokens_per_sec", result->tokens_per_sec, "hidden_secs", json_of_axes(result, hidden_secs),
-        "exposed_secs", json_of_axes(result, exposed_secs), "terms_secs", json_of_times(result), "memory_bytes",
-        result->memory_bytes, "headroom_bytes", headroom(answer, row), "memory", json_of_memory(result), "fits",
-        row->fits, "enough_sequences", row->has_enough);
+        (json_int_t)plan->micro_batch, "panels", result->panels, "batch_parts", result->batch_parts, "gradient_parts",
+        plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
+        plan->optimizer_parts ? plan->optimizer_parts : plan->z, "secs", result->secs, "peak_share", result->peak_share,
+        "tokens_per_sec", result->tokens_per_sec, "hidden_secs", json_of_axes(result, hidden_secs), "exposed_secs",
+        json_of_axes(result, exposed_secs), "terms_secs", json_of_times(result), "memory_bytes", result->memory_bytes,
+        "headroom_bytes", headroom(answer, row), "memory", json_of_memory(result), "fits", row->fits,
+        "enough_sequences", row->has_enough);
 }
 
 static json_t *json_of_rows(const plan_answer *answer, int are_known_methods)

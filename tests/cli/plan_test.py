@@ -91,8 +91,8 @@ class Table(Case):
         self.assertEqual([row.split()[0] for row in rows], [str(i) for i in range(1, 11)] + KNOWN_METHODS)
         for row in rows:
             self.assertRegex(row,
-                             r"^\S+ +\d+x\d+x\d+x\d+ +[xyzd]{4} +(replicated|scattered) +(none|attention|full) +\d+ ")
-        steps = [float(row.split()[6]) for row in rows[:10]]
+                             r"^\S+ +\d+x\d+x\d+x\d+ +[xyzd]{4} +(replicated|scattered) +(none|attention|full) +\d+ +\d+ +\d+ ")
+        steps = [float(row.split()[8]) for row in rows[:10]]
         self.assertEqual(steps, sorted(steps))
         self.assertRegex(text, r"\n\d+ plans, of which \d+ fit in 4 GiB; \d+ were bounded, \d+ simulated\.\n")
         best, second = (row.split()[1] for row in rows[:2])
@@ -168,6 +168,8 @@ class Json(Case):
                              (["--layout", "replicated"], lambda plan: plan["layout"] == "replicated"),
                              (["--recompute", "attention"], lambda plan: plan["recompute"] == "attention"),
                              (["--micro-batch", "1"], lambda plan: plan["micro_batch"] == 1),
+                             (["--panels", "3"], lambda plan: plan["panels"] == 3),
+                             (["--batch-parts", "2"], lambda plan: plan["batch_parts"] == 2),
                              (["--levels", "zero3"], lambda plan: plan["grid"].endswith("x1")),
                              (["--levels", "4,all"],
                               lambda plan: (plan["gradient_parts"], 4 % int(plan["grid"][4])) == (4, 0)),
@@ -258,7 +260,7 @@ class Files(Case):
             stored = json.load(file)
         self.assertEqual("x".join(map(str, stored["grid"])), best["grid"])
         self.assertEqual((stored["network"], stored["machine"], stored["ranks"]), ("small", "toy", 8))
-        for key in ("order", "layout", "recompute", "micro_batch"):
+        for key in ("order", "layout", "recompute", "micro_batch", "panels", "batch_parts"):
             self.assertEqual(stored[key], best[key])
         self.assertEqual((stored["batch"], stored["sequence"], stored["dtype"]), (16, 512, "bf16"))
         self.assertEqual(stored["predicted_secs"], best["secs"])
