@@ -91,7 +91,8 @@ class Table(Case):
         self.assertEqual([row.split()[0] for row in rows], [str(i) for i in range(1, 11)] + KNOWN_METHODS)
         for row in rows:
             self.assertRegex(row,
-                             r"^\S+ +\d+x\d+x\d+x\d+ +[xyzd]{4} +(replicated|scattered) +(none|attention|full) +\d+ +\d+ +\d+ ")
+                             r"^\S+ +\d+x\d+x\d+x\d+ +[xyzd]{4} +(replicated|scattered) +(none|attention|full)"
+                             r" +\d+ +\d+ +\d+ ")
         steps = [float(row.split()[8]) for row in rows[:10]]
         self.assertEqual(steps, sorted(steps))
         self.assertRegex(text, r"\n\d+ plans, of which \d+ fit in 4 GiB; \d+ were bounded, \d+ simulated\.\n")
