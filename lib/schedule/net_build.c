@@ -110,6 +110,7 @@ qdr_status qdri_net_place(qdri_net *net)
 {
     if (net->is_placed) return QDR_OK;
     net->is_placed = 1;
+    qdri_net_set_panels(net, net->opts.panels, net->opts.batch_parts);
     choose_prefetch(net);
     qdri_parameters_place(net);
     place_edges(net);

@@ -142,7 +142,6 @@ static qdr_status add_linear(qdri_net *net, const qdr_linear_desc *desc, qdr_edg
     QDR_TRY(qdri_edge_add(net, who, &matrix, net->opts.dtype, out));
     connect(net, node, in_axis, in, *out);
     layer->panels = desc->panels;
-    qdri_layer_set_panels(net, layer);
     qdri_net_set_storage(net, net->n_nodes - 1, desc->storage);
     return QDR_OK;
 }

@@ -16,7 +16,8 @@ int qdri_net_scatters(const qdri_net *net)
     return 0;
 }
 
-void qdri_layer_set_panels(const qdri_net *net, qdri_layer *layer)
+/* The layer's own number, else the net's. */
+static void set_layer_panels(const qdri_net *net, qdri_layer *layer)
 {
     qdri_layer_shape *shape = &layer->shape;
     int n = layer->panels ? layer->panels : net->opts.panels;
@@ -29,5 +30,5 @@ void qdri_net_set_panels(qdri_net *net, int panels, int batch_parts)
     net->opts.panels = panels;
     net->opts.batch_parts = batch_parts;
     for (int i = 0; i < net->n_nodes; i++)
-        if (net->nodes[i].kind == QDRI_NODE_LINEAR) qdri_layer_set_panels(net, &net->nodes[i].u.layer);
+        if (net->nodes[i].kind == QDRI_NODE_LINEAR) set_layer_panels(net, &net->nodes[i].u.layer);
 }

@@ -51,8 +51,4 @@ void qdri_op_forward_tasks(qdri_builder *builder, const qdri_net *net, int numbe
 void qdri_op_backward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part, const qdri_ref *d_in,
                             int accumulates);
 
-/* net_panels.c */
-/* Sets the number of row panels of the layer's products: the layer's own, else the net's. */
-void qdri_layer_set_panels(const qdri_net *net, qdri_layer *layer);
-
 #endif
