@@ -33,7 +33,7 @@ typedef struct choice {
     {"ranks and grid", .kind = OPTION_HEADING},                                                                        \
         {"grid", 0, "GXxGYxGZxGD|auto",                                                                                \
          "ranks along x, y, z, d (default 1x1x1xP, data parallel); auto: chosen by the model", CHOICE_GRID},           \
-        {"machine", 0, "NAME|FILE", "machine that --grid auto plans for (default: $QDR_MACHINE, else laptop)",         \
+        {"machine", 0, "NAME|FILE", "machine that --grid auto plans for (default: $QDR_MACHINE, else here)",           \
          CHOICE_AT(OPTION_MACHINE, machine)},                                                                          \
         {"plan", 0, "FILE", "run a plan written by `quadrille plan -o FILE`; other options override it",               \
          CHOICE_AT(OPTION_INPUT, plan)},                                                                               \

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/** The machine given by the environment variable QDR_MACHINE, a name or a file as for qdr_machine_load(); "laptop" if
+/** The machine given by the environment variable QDR_MACHINE, a name or a file as for qdr_machine_load(); "here" if
  * it is not set. Local.
  *  @param[out] machine  all zero after an error
  *  @retval others  as qdr_machine_load() */
@@ -47,7 +47,7 @@ typedef struct qdr_auto_plan {
  * ranks agree.
  *
  * network, machine and opts are those of rank 0; other ranks may pass NULL.
- *  @param machine      NULL: that of qdr_machine_here()
+ *  @param machine      NULL: that of the context (qdr_context_opts)
  *  @param opts         NULL: one sequence per rank, F32. n_ranks: 0 or the context's size; recomputes: 0, or a sum that
  *                      includes QDR_RECOMPUTE_NONE, the only one searched; gradient_parts and optimizer_parts: 0;
  *                      n_best is ignored

@@ -22,6 +22,9 @@ typedef struct qdr_context_opts {
     const char *device; /**< "cpu"; "cuda": the GPU with the rank's number on its node, modulo GPUs
                            (CUDA_VISIBLE_DEVICES counts); "cuda:N": GPU N. NULL: the value of the environment variable
                            QDR_DEVICE, or the CPU if it is not set. The same kind on all ranks. See cuda.h */
+    const char *machine; /**< a name or a file as for qdr_machine_load(), copied: the machine for which stacks choose
+                            panels, and for which qdr_plan_auto() and reports predict; rank 0's applies. The environment
+                            variable QDR_MACHINE takes precedence. NULL: "here" */
 } qdr_context_opts;
 
 /** Ranks of one process meet here; made by qdr_local_run(). */

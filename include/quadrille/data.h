@@ -22,6 +22,12 @@ extern "C" {
  *  @retval QDR_ERR_MEMORY    out of memory */
 QDR_API QDR_NODISCARD qdr_status qdr_data_find(const char *kind, const char *name_or_path, char *path, size_t bytes);
 
+/** The machine file that `quadrille calibrate` leaves for this host: hosts/HOST.json in the folder quadrille of
+ * XDG_DATA_HOME, else of ~/.local/share. qdr_machine_load("here") loads it. It may not exist.
+ *  @param[out] path  its path, a buffer of `bytes` bytes including the terminating null; "" after an error
+ *  @retval QDR_ERR_ARGUMENT  NULL; neither variable has an absolute path; the path is too long */
+QDR_API QDR_NODISCARD qdr_status qdr_data_host_file(char *path, size_t bytes);
+
 #ifdef __cplusplus
 }
 #endif

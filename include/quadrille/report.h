@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* With the environment variable QDR_REPORT=1 in rank 0's process, rank 0 measures every stack, and prints the report on
- * standard error when the stack is destroyed, for the machine given by QDR_MACHINE (see qdr_machine_here()). If a
+ * standard error when the stack is destroyed, for the machine of QDR_MACHINE or of the context's options. If a
  * report cannot be made, there is a warning in the log. */
 
 /** From now on this rank timestamps the start and end of the tasks of the stack's schedules, whenever the stack runs as
@@ -32,7 +32,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_measure(qdr_stack *stack);
  *                        to the end of the last
  *
  * Waits for the stack's work. Local, blocking.
- *  @param machine  NULL: that of qdr_machine_here()
+ *  @param machine  NULL: that of the context (qdr_context_opts)
  *  @retval QDR_ERR_ARGUMENT  NULL, or the machine lacks something
  *  @retval QDR_ERR_STATE     nothing was measured: no qdr_stack_measure(), or no second run
  *  @retval QDR_ERR_DTYPE     the machine does not support the stack's type

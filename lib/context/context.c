@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "context/internal.h"
 #include "context/pairing.h"
@@ -60,6 +61,15 @@ static qdr_status create_device(const qdr_context_opts *opts, int n_threads, int
     return QDR_OK;
 }
 
+static qdr_status copy_machine(const qdr_context_opts *opts, char **machine)
+{
+    const char *name = opts ? opts->machine : NULL;
+    if (!name) return QDR_OK;
+    QDR_TRY(QDRI_NEW(strlen(name) + 1, "a machine's name", machine));
+    memcpy(*machine, name, strlen(name) + 1);
+    return QDR_OK;
+}
+
 qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, int node_rank,
                                 qdri_wake_event *wake_events, qdr_context **ctx)
 {
@@ -73,6 +83,7 @@ qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, 
     qdri_life_begin(&made->life, context_end);
     enlist(made);
     made->watch = watch;
+    QDR_TRY_OUT(status, copy_machine(opts, &made->machine));
     QDR_TRY_OUT(status, choose_threads(opts, n_node_ranks, &made->n_threads));
     QDR_TRY_OUT(status, create_device(opts, made->n_threads, node_rank, wake_events, &made->dev));
     QDR_TRY_OUT(status, qdri_stream_create(made->dev, QDRI_STREAM_COMPUTE, &made->stream));
@@ -108,6 +119,7 @@ void qdri_context_discard(qdr_context **ctx)
     qdri_stream_destroy(&(*ctx)->stream);
     qdri_dev_destroy(&(*ctx)->dev);
     qdri_dev_destroy(&(*ctx)->host_dev);
+    free((*ctx)->machine);
     free(*ctx);
     *ctx = NULL;
 }
@@ -256,6 +268,12 @@ int qdr_context_node(const qdr_context *ctx, int rank)
 {
     return rank >= 0 && rank < qdr_context_size(ctx) ? qdri_comm_node_of(ctx->world, rank) : -1;
 }
+const char *qdri_context_machine(const qdr_context *ctx)
+{
+    const char *named = qdri_environment_text(QDRI_VARIABLE_MACHINE);
+    return named ? named : ctx->machine;
+}
+
 int qdr_context_threads(const qdr_context *ctx) { return ctx ? ctx->n_threads : 0; }
 qdr_stream *qdr_context_stream(qdr_context *ctx) { return ctx ? ctx->stream : NULL; }
 qdr_status qdr_context_status(const qdr_context *ctx)

@@ -35,6 +35,7 @@ struct qdr_context {
     qdri_comm *world;
     qdr_stream *stream; /* the default one */
     int n_threads;
+    char *machine; /* NULL: none was named */
     qdri_tracing tracing;
     qdri_watch_opts watch; /* after the ranks have communicated: rank 0's */
     int is_recording; /* between qdr_graph_begin() and qdr_graph_end() */

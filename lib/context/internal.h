@@ -10,6 +10,8 @@
 qdri_life *qdri_context_life(qdr_context *ctx);
 qdri_dev *qdri_context_dev(const qdr_context *ctx);
 qdri_comm *qdri_context_world(const qdr_context *ctx);
+/* The machine named by QDR_MACHINE or by the context's options; NULL: none. */
+const char *qdri_context_machine(const qdr_context *ctx);
 /* The trace of this context's schedules; NULL: none. */
 struct qdri_trace *qdri_context_trace(const qdr_context *ctx);
 int qdri_context_is_recording(const qdr_context *ctx); /* a step, by qdr_graph_begin() */

@@ -55,9 +55,11 @@ static const entry table[QDRI_N_VARIABLES] = {
     [QDRI_VARIABLE_DEVICE] = {"QDR_DEVICE", "cpu", "context", "the device of contexts whose options name none", DEVICE,
                               .values = "cpu, cuda, or cuda:N for GPU N"},
     [QDRI_VARIABLE_FUSE_GELU] = {"QDR_FUSE_GELU", "1", "GPU", "products compute the GELU that follows them", FLAG},
-    [QDRI_VARIABLE_MACHINE] = {"QDR_MACHINE", "laptop", "model",
-                               "the machine for which a grid is chosen and QDR_REPORT predicts; rank 0's value applies",
-                               TEXT, .values = "a machine's name or file"},
+    [QDRI_VARIABLE_MACHINE] =
+        {"QDR_MACHINE", "here", "model",
+         "the machine for which grids and panels are chosen and QDR_REPORT predicts; rank 0's value "
+         "applies; here is what quadrille calibrate left for this host, else laptop",
+         TEXT, .values = "a machine's name or file"},
     [QDRI_VARIABLE_NCCL_MAX_CTAS] = {"QDR_NCCL_MAX_CTAS", "", "GPU",
                                      "thread blocks of each NCCL communicator; if not set, as many as fit; rank 0's "
                                      "value applies",
@@ -85,6 +87,17 @@ const char *qdri_environment_text(qdri_variable variable)
 {
     const char *text = secure_getenv(table[variable].name);
     return text && *text ? text : NULL;
+}
+
+int qdri_environment_user_data(char *folder, size_t bytes)
+{
+    const char *data = secure_getenv("XDG_DATA_HOME"), *home = secure_getenv("HOME");
+    int n = 0;
+    if (data && data[0] == '/') /* a relative one is to be ignored, says its specification */
+        n = snprintf(folder, bytes, "%s/quadrille", data);
+    else if (home && home[0] == '/')
+        n = snprintf(folder, bytes, "%s/.local/share/quadrille", home);
+    return n > 0 && (size_t)n < bytes;
 }
 
 static const char *in_force(qdri_variable variable)

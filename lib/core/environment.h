@@ -32,6 +32,9 @@ typedef enum qdri_variable {
 
 /* The variable's text; NULL if it is not set, or empty. */
 const char *qdri_environment_text(qdri_variable variable);
+/* The user's folder for data of this library, which may not exist: in XDG_DATA_HOME, else in ~/.local/share. 0: neither
+ * is known, or it is too long. */
+int qdri_environment_user_data(char *folder, size_t bytes);
 /* The index of the value among the words that the table lists ("0" and "1" for a flag); that of the default if the
  * variable is not set.
  * @retval QDR_ERR_ARGUMENT  it is none of them */

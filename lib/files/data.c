@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config.h"
 #include "core/environment.h"
@@ -197,9 +198,26 @@ static qdr_status unknown_name(const char *room, const char *noun, const char *k
                     is_listed ? "; " : "");
 }
 
-qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kind, const char *name_or_path,
+int qdri_data_host_file(char path[QDRI_DATA_PATH_BYTES])
+{
+    char folder[QDRI_DATA_PATH_BYTES], host[256] = "";
+    if (gethostname(host, sizeof host - 1) != 0 || !host[0] || strchr(host, '/')) return 0;
+    if (!qdri_environment_user_data(folder, sizeof folder)) return 0;
+    return snprintf(path, QDRI_DATA_PATH_BYTES, "%s/hosts/%s" ENDING, folder, host) < QDRI_DATA_PATH_BYTES;
+}
+
+/* What a name of a machine stands for. */
+static const char *meaning_of(const char *kind, const char *name, char host_file[QDRI_DATA_PATH_BYTES])
+{
+    if (strcmp(kind, "machines") != 0 || strcmp(name, "here") != 0) return name;
+    return qdri_data_host_file(host_file) && qdri_input_is_there(host_file) ? host_file : "laptop";
+}
+
+qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kind, const char *given,
                              qdri_data_prefer_fn prefer, char path[QDRI_DATA_PATH_BYTES])
 {
+    char host_file[QDRI_DATA_PATH_BYTES];
+    const char *name_or_path = meaning_of(kind, given, host_file);
     const int is_path = strcmp(name_or_path, "-") == 0 || strchr(name_or_path, '/') || ends_in_json(name_or_path);
     if (!is_path)
         return name_or_path[0] && find_file(kind, name_or_path, path)

@@ -18,11 +18,12 @@ qdr_status qdr_machine_here(qdr_machine *machine)
     return qdr_machine_load(qdr_environment_value("QDR_MACHINE"), machine);
 }
 
-qdr_status qdri_grid_machine(const qdr_grid *grid, qdr_machine *machine)
+qdr_status qdri_machine_in_force(const qdr_context *ctx, qdr_machine *machine)
 {
-    const qdri_comm *world = qdri_context_world(qdr_grid_context(grid));
+    const qdri_comm *world = qdri_context_world(ctx);
     const int n_node_ranks = qdri_comm_node_size(world);
-    QDR_TRY(qdr_machine_here(machine));
+    const char *named = qdri_context_machine(ctx);
+    QDR_TRY(qdr_machine_load(named ? named : "here", machine));
     if (n_node_ranks == qdri_comm_size(world)) return QDR_OK; /* a node may have room for more */
     for (int l = 0; l < machine->n_links - 1; l++)
         if (machine->links[l].n_ranks == machine->ranks_per_node || machine->links[l].n_ranks > n_node_ranks)
@@ -152,16 +153,16 @@ static qdr_status search_on(const qdr_network *network, const qdr_machine *machi
     return QDR_OK;
 }
 
-static qdr_status search(int n_ranks, const qdr_network *network, const qdr_machine *machine,
+static qdr_status search(const qdr_context *ctx, const qdr_network *network, const qdr_machine *machine,
                          const qdr_search_opts *wanted, qdr_auto_plan *result)
 {
     qdr_search_opts opts;
     qdr_machine here;
     qdr_search_result *found = NULL;
     if (!network) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the network is NULL");
-    QDR_TRY(complete_opts(wanted, n_ranks, &opts));
+    QDR_TRY(complete_opts(wanted, qdr_context_size(ctx), &opts));
     if (!machine) {
-        QDR_TRY(qdr_machine_here(&here));
+        QDR_TRY(qdri_machine_in_force(ctx, &here));
         machine = &here;
     }
     QDR_TRY(QDRI_NEW(1, "a search", &found));
@@ -181,7 +182,7 @@ qdr_status qdr_plan_auto(qdr_context *ctx, const qdr_network *network, const qdr
     if (!result)
         status = QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the result pointer is NULL");
     else if (qdr_context_rank(ctx) == 0)
-        status = search(qdr_context_size(ctx), network, machine, opts, &mine);
+        status = search(ctx, network, machine, opts, &mine);
     QDR_TRY(qdr_agree(ctx, status));
     QDR_TRY(qdr_broadcast(ctx, 0, &mine, sizeof mine));
     *result = mine; /* NOLINT(clang-analyzer-core.NullDereference): agreed on, not NULL */

@@ -15,8 +15,9 @@ qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel);
 qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel);
 /* stream, or the context's if it is NULL. */
 qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream);
-/* The machine in force, with the number of ranks on a node that this world has: qdr_machine_here(). */
-QDR_NODISCARD qdr_status qdri_grid_machine(const qdr_grid *grid, qdr_machine *machine);
+/* The machine of QDR_MACHINE, of the context's options, or of this host, with the number of ranks on a node that this
+ * world has. */
+QDR_NODISCARD qdr_status qdri_machine_in_force(const qdr_context *ctx, qdr_machine *machine);
 const char *qdri_grid_order(const qdr_grid *grid); /* fastest axis first, "xyzd" */
 /* Coordinates of `rank`, without checks. */
 void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES]);

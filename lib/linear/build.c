@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/log.h"
 #include "core/size.h"
 #include "linear/describe.h"
 #include "schedule/net_price.h"
@@ -31,11 +32,18 @@ static qdr_status check_products(const qdr_stack *stack)
     return QDR_OK;
 }
 
-/* The machine of rank 0 decides, since other ranks may have other files. */
+/* The machine of rank 0 decides, since other ranks may have other files. A program need not be installed with any: if
+ * none is named and there is none, nothing is divided. */
 static qdr_status choose_here(qdr_stack *stack)
 {
+    const qdr_context *ctx = qdr_grid_context(stack->grid);
     qdr_machine machine;
-    QDR_TRY(qdri_grid_machine(stack->grid, &machine));
+    const qdr_status status = qdri_machine_in_force(ctx, &machine);
+    if (status != QDR_OK && status != QDR_ERR_MEMORY && !qdri_context_machine(ctx)) {
+        qdri_log(QDRI_LOG_WARNING, "stack: neither panels nor parts of the batch are chosen: %s", qdr_last_error());
+        return QDR_OK;
+    }
+    QDR_TRY(status);
     QDR_TRY(qdri_net_place(&stack->net));
     return qdri_net_choose_panels(&stack->net, qdri_grid_order(stack->grid), &machine);
 }
@@ -52,8 +60,8 @@ static qdr_status choose_panels(qdr_stack *stack)
         chosen[1] = opts->batch_parts ? opts->batch_parts : owners->batch_parts;
     } else if ((!opts->panels || !opts->batch_parts) && qdri_net_sums(&stack->net)) {
         QDR_TRY(qdr_agree(ctx, qdr_context_rank(ctx) == 0 ? choose_here(stack) : QDR_OK));
-        chosen[0] = opts->panels;
-        chosen[1] = opts->batch_parts;
+        chosen[0] = opts->panels ? opts->panels : 1;
+        chosen[1] = opts->batch_parts ? opts->batch_parts : 1;
         QDR_TRY(qdr_broadcast(ctx, 0, chosen, sizeof chosen));
     }
     qdri_net_set_panels(&stack->net, chosen[0], chosen[1]);

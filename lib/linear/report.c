@@ -173,7 +173,7 @@ qdr_status qdr_stack_report(qdr_stack *stack, const qdr_machine *machine, FILE *
         return QDR_FAIL(QDR_ERR_STATE, "report: the stack is not measured; call qdr_stack_measure() before it "
                                        "runs");
     if (!machine) {
-        QDR_TRY(qdr_machine_here(&here));
+        QDR_TRY(qdri_machine_in_force(qdr_grid_context(stack->grid), &here));
         machine = &here;
     }
     QDR_TRY(qdri_stack_drain(stack));

@@ -2,6 +2,7 @@
 /* `quadrille calibrate`: measures what the model's constants are derived from, fits them, writes a machine file. */
 #include "calibrate/calibrate.h"
 
+#include <quadrille/data.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +14,15 @@
 typedef struct calibrate_options {
     const char *path, *name;
     int64_t n_local, n_threads;
-    int is_quick, may_replace;
+    int is_quick, may_replace, is_for_here;
     bench_format format;
 } calibrate_options;
 
 #define AT(member) .at = offsetof(calibrate_options, member)
 
 static const option_spec specs[] = {
-    {"out", 'o', "FILE", "the machine file to write; default machine.json", OPTION_TEXT, AT(path)},
+    {"out", 'o', "FILE", "the machine file to write; default: this host's, which programs then use", OPTION_TEXT,
+     AT(path)},
     {"force", 0, NULL, "replace FILE if it exists", OPTION_FLAG, AT(may_replace)},
     {"name", 0, "NAME", "the machine's name; default: the file's name without .json", OPTION_TEXT, AT(name)},
     {"quick", 0, NULL, "few and small samples: takes seconds, gives rough constants", OPTION_FLAG, AT(is_quick)},
@@ -152,12 +154,27 @@ static int finish(const calibration *c, const calibrate_options *options, qdr_ou
     if (!notes) return fail(why, EXIT_NOTHING_FITS, "calibrate: out of memory for the residuals");
     fail_status(why, qdr_machine_write(&machine, notes + strspn(notes, " \n"), qdr_output_file(*output)));
     free(notes);
-    if (!files_end(output, 1, why)) calibrate_print(c, &machine, &errors, options->format);
-    return why->code;
+    if (files_end(output, 1, why)) return why->code;
+    calibrate_print(c, &machine, &errors, options->format);
+    if (options->format != FORMAT_JSON)
+        printf("\nwritten to %s%s\n", options->path,
+               options->is_for_here ? ", which programs on this host use unless QDR_MACHINE names another" : "");
+    return EXIT_OK;
+}
+
+/* Creates the folder of this host's file. */
+static int make_folder(const calibrate_options *options, failure *why)
+{
+    char folder[FILES_PATH_BYTES];
+    if (!options->is_for_here) return EXIT_OK;
+    snprintf(folder, sizeof folder, "%s", options->path);
+    *strrchr(folder, '/') = 0; /* its path is absolute */
+    return files_make_folder("calibrate:", folder, why);
 }
 
 static int open_output(const calibrate_options *options, int n_ranks, qdr_output **output, failure *why)
 {
+    if (make_folder(options, why)) return why->code;
     const qdr_file_use use = {"--out", options->path, QDR_FILE_WRITTEN_DATA};
     if (!options->may_replace && qdr_output_replaces(options->path))
         return fail(why, EXIT_USAGE, "calibrate: %.300s exists; give --force to replace it, or another name with -o",
@@ -195,9 +212,15 @@ static int run_rank(qdr_context *ctx, void *user)
 
 static int run(int argc, char **argv)
 {
-    calibrate_options options = {.path = "machine.json"};
+    calibrate_options options = {.path = NULL};
+    char path[FILES_PATH_BYTES];
     failure why = {0};
     if (options_read(argc, argv, specs, &options, NULL, &why)) return fail_print_once(&why);
+    if (!options.path) {
+        if (fail_status(&why, qdr_data_host_file(path, sizeof path))) return fail_print_once(&why);
+        options.path = path;
+        options.is_for_here = 1;
+    }
     if (options.name && strlen(options.name) >= QDR_MAX_NAME) {
         fail(&why, EXIT_USAGE, "calibrate: --name '%s': use a name of 1 to %d characters", options.name,
              QDR_MAX_NAME - 1);
@@ -213,7 +236,8 @@ const command command_calibrate = {
             "model's constants to the measurements, and writes a machine file for plan and predict. Prints how\n"
             "far the model is off. Ranks are started by mpiexec, or are threads with --local. Takes a few minutes.",
     .options = specs,
-    .examples = "  mpiexec.mpich -n 8 quadrille calibrate -o cluster.json\n"
+    .examples = "  mpiexec.mpich -n 8 quadrille calibrate\n"
+                "  mpiexec.mpich -n 8 quadrille calibrate -o cluster.json\n"
                 "  quadrille calibrate --local 2 --quick -o rough.json --force\n",
     .run = run,
 };

@@ -2,7 +2,11 @@
 /* The files that a command reads and writes. */
 #include "common/files.h"
 
+#include <errno.h>
 #include <quadrille/data.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 
 int files_end(qdr_output **output, int is_whole, failure *why)
 {
@@ -28,4 +32,19 @@ int files_write(const char *option, const char *path, files_writer write, const 
     if (fail_status(why, qdr_output_open(option, path, QDR_OUTPUT_REPLACE, &output))) return why->code;
     const int is_whole = write(qdr_output_file(output), user);
     return files_end(&output, is_whole, why);
+}
+
+int files_make_folder(const char *option, const char *dir, failure *why)
+{
+    char path[FILES_PATH_BYTES];
+    snprintf(path, sizeof path, "%s", dir);
+    for (char *slash = path; slash;) {
+        slash = strchr(slash + 1, '/');
+        if (slash) *slash = 0;
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            return fail(why, EXIT_FAILED, "%s %s: the folder %s cannot be created (%s); name a writable place", option,
+                        dir, path, strerror(errno));
+        if (slash) *slash = '/';
+    }
+    return EXIT_OK;
 }

@@ -17,6 +17,9 @@ int files_end(qdr_output **output, int is_whole, failure *why);
 typedef int (*files_writer)(FILE *file, const void *user);
 int files_write(const char *option, const char *path, files_writer write, const void *user, failure *why);
 
+/* Creates a folder, for an option, and its parents, as mkdir -p does. */
+int files_make_folder(const char *option, const char *dir, failure *why);
+
 /* Path of the file of a machine, model or table that is given by name or path; NULL if there is none, which is reported
  * later. `kind` is as in qdr_data_find(). */
 const char *files_find(const char *kind, const char *name_or_path, char path[FILES_PATH_BYTES]);

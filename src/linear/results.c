@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/files.h"
 #include "common/npy.h"
 
 enum { RESULT_Y, RESULT_DX, RESULT_DW, RESULT_DB, N_RESULTS };
@@ -41,22 +42,6 @@ int results_check_folder(const char *dir, failure *why)
     if (!S_ISDIR(info.st_mode)) return fail(why, EXIT_USAGE, "--out %s: is not a folder; name another", dir);
     if (access(dir, W_OK | X_OK) == 0) return check_places(dir, why);
     return fail(why, EXIT_USAGE, "--out %s: cannot be written to (%s); name another folder", dir, strerror(errno));
-}
-
-/* Creates a folder and its parents, as mkdir -p does. */
-static int make_folder(const char *dir, failure *why)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s", dir);
-    for (char *slash = path; slash;) {
-        slash = strchr(slash + 1, '/');
-        if (slash) *slash = 0;
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return fail(why, EXIT_FAILED, "--out %s: the folder %s cannot be created (%s); name a writable place", dir,
-                        path, strerror(errno));
-        if (slash) *slash = '/';
-    }
-    return EXIT_OK;
 }
 
 /* Moves an activation to rank 0. *full is device memory, empty on the other ranks. */
@@ -98,7 +83,7 @@ static qdr_status gather_gradient(const layer_results *results, int index, npy_a
 static int write_files(const npy_array arrays[N_RESULTS], const char *dir, failure *why)
 {
     qdr_output *outputs[N_RESULTS] = {NULL};
-    if (make_folder(dir, why)) return why->code;
+    if (files_make_folder("--out", dir, why)) return why->code;
     for (int i = 0; i < N_RESULTS && !why->code; i++) npy_stage(&outputs[i], dir, names[i], &arrays[i], why);
     for (int i = 0; i < N_RESULTS && !why->code; i++) fail_status(why, qdr_output_commit(&outputs[i]));
     for (int i = 0; i < N_RESULTS; i++) qdr_output_discard(&outputs[i]);

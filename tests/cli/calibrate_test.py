@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -108,6 +109,42 @@ class Calibrate(unittest.TestCase):
         self.assert_only_file()
         with open(self.file, encoding="utf-8") as file:
             self.assertIn("calibration", json.load(file))
+
+    def test_this_host(self):
+        """Without --out: programs here use the file from then on."""
+        home = self.folder.name
+
+        def here(*words, HOME=home, **environment):
+            return run(*words, before=["env", "-u", "XDG_DATA_HOME", f"HOME={HOME}",
+                                       *(f"{name}={value}" for name, value in environment.items())])
+
+        def machine_here():
+            done = here("plan", "gpt2", "-n", "2", "--machine", "here", "--dtype", "f32", "--mem", "64G", "--json")
+            self.assertEqual((done.returncode, done.err), (0, ""))
+            return json.loads(done.out)["machine"]
+
+        self.assertEqual(machine_here(), "laptop")
+        words = ("calibrate", *QUICK, "--local", "2")
+        done = here(*words)
+        path = os.path.join(home, ".local/share/quadrille/hosts", socket.gethostname() + ".json")
+        self.assertEqual((done.returncode, done.err), (0, ""))
+        self.assertIn(path, done.out)
+        self.assertEqual(machine_here(), socket.gethostname())
+        self.assertIn("--force", here(*words).err)
+        self.assertEqual(here(*words, "--force", "--name", "mine").returncode, 0)
+        self.assertEqual(machine_here(), "mine")
+        self.assertEqual(here(*words, XDG_DATA_HOME=os.path.join(home, "other")).returncode, 0)
+        self.assertTrue(os.path.exists(os.path.join(home, "other/quadrille/hosts", os.path.basename(path))))
+        done = here(*words, HOME="")
+        self.assertEqual((done.returncode, done.out), (2, ""))
+        self.assertIn("set HOME or XDG_DATA_HOME", done.err)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("{")
+        done = here("bench", "layer", "--local", "2", "--grid", "2x1x1x1", "--hidden", "64", "--context", "32",
+                    "--iterations", "1")
+        self.assertEqual(done.returncode, 0, done.err)
+        self.assertIn("neither panels nor parts", done.err)
+        self.assertEqual(here("plan", "gpt2", "-n", "2", "--machine", "here").returncode, 2)
 
     def test_refused(self):
         for words, says in ((("--name", ""), "--name"), (("--name", "x" * 64), "63"), (("--local", "0"), "local"),

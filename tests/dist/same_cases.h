@@ -116,6 +116,7 @@
     X("qdr_op_desc.backward", "functions lie elsewhere in each process")                                               \
     X("qdr_op_desc.user", "it is the rank's own")                                                                      \
     X("qdr_context_opts.n_threads", "ranks may have other numbers of cores")                                           \
+    X("qdr_context_opts.machine", "rank 0's applies")                                                                  \
     X("qdr_context_opts.device", "each rank has a GPU of its own; kinds are compared when the context is made")        \
     X("qdr_stack_memory.*", "memory is the rank's own")                                                                \
     X("qdr_attention.*", "it runs on each rank alone; that of a stack is compared")                                    \

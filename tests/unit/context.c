@@ -101,6 +101,34 @@ static void options_are_checked(void **state)
     qdr_context_destroy(&ctx);
 }
 
+static const char *chosen_machine(const char *named)
+{
+    static qdr_auto_plan chosen;
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .machine = named};
+    qdr_network network;
+    qdr_context *ctx = NULL;
+    CHECK_OK(qdr_network_load("gpt2", &network));
+    network.layers = 1;
+    CHECK_OK(qdr_context_create_self(&opts, &ctx));
+    const qdr_status status = qdr_plan_auto(ctx, &network, NULL, NULL, &chosen);
+    qdr_context_destroy(&ctx);
+    return status == QDR_OK ? chosen.machine : qdr_last_error();
+}
+
+/* QDR_MACHINE, then the options, then this host's; tests have a user's folder that is empty. */
+static void the_machine_in_force(void **state)
+{
+    (void)state;
+    unsetenv("QDR_MACHINE");
+    assert_string_equal(chosen_machine(NULL), "laptop");
+    assert_string_equal(chosen_machine("here"), "laptop");
+    assert_string_equal(chosen_machine("dgx-a100"), "dgx-a100");
+    assert_non_null(strstr(chosen_machine("dgx-a1000"), "dgx-a1000"));
+    setenv("QDR_MACHINE", "summit", 1);
+    assert_string_equal(chosen_machine("dgx-a100"), "summit");
+    unsetenv("QDR_MACHINE");
+}
+
 static void add_one(void *user) { ++*(int *)user; }
 
 static void streams_and_events(void **state)
@@ -325,6 +353,7 @@ int main(void)
         cmocka_unit_test(a_context_alone),
         cmocka_unit_test(null_is_nobody),
         cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(the_machine_in_force),
         cmocka_unit_test(streams_and_events),
         cmocka_unit_test(memory_is_counted),
         cmocka_unit_test(ranks_return_results),
