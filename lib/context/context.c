@@ -131,6 +131,18 @@ void qdri_context_abandon(qdr_context **ctx, qdri_comm **world)
     qdri_context_discard(ctx);
 }
 
+qdr_status qdri_context_complete(qdr_status status, qdr_context *made, qdri_comm *world, qdri_context_join_fn join,
+                                 qdr_context **ctx)
+{
+    QDR_TRY_OUT(status, qdri_comm_agree(world, status));
+    QDR_TRY_OUT(status, join(made, &world));
+    *ctx = made;
+    return QDR_OK;
+out:
+    qdri_context_abandon(&made, &world);
+    return status;
+}
+
 static qdr_status pair_local(const qdr_context *ctx, qdri_comm **comm)
 {
     qdri_pairing pairing;

@@ -71,6 +71,11 @@ QDR_NODISCARD qdr_status qdri_context_join(qdr_context *ctx, qdri_comm *world);
 /* Frees what prepare created, and the world if the context has not joined it: the world before the device to which it
  * is bound, but after the stream, whose thread may be asleep on the world's wake events. Both may be NULL. */
 void qdri_context_abandon(qdr_context **ctx, qdri_comm **world);
+/* Ends the creation of a context that this rank has prepared, or failed to, with `status`: all ranks agree, and each
+ * joins its world, which may be replaced. Takes `made` and `world`. */
+typedef qdr_status (*qdri_context_join_fn)(qdr_context *ctx, qdri_comm **world);
+QDR_NODISCARD qdr_status qdri_context_complete(qdr_status status, qdr_context *made, qdri_comm *world,
+                                               qdri_context_join_fn join, qdr_context **ctx);
 /* Frees what prepare created. Accepts NULL. */
 void qdri_context_discard(qdr_context **ctx);
 

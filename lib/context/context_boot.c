@@ -52,11 +52,5 @@ qdr_status qdr_context_create_boot(int rank, int size, const qdr_boot *boot, con
     qdr_status status = qdri_context_check_opts(opts, &watch);
     QDR_TRY(qdri_comm_create_boot(boot, rank, size, status, &world));
     status = prepare(opts, world, &made);
-    QDR_TRY_OUT(status, qdri_comm_agree(world, status));
-    QDR_TRY_OUT(status, join(made, &world));
-    *ctx = made;
-    return QDR_OK;
-out:
-    qdri_context_abandon(&made, &world);
-    return status;
+    return qdri_context_complete(status, made, world, join, ctx);
 }

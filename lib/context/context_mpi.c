@@ -43,13 +43,7 @@ qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, q
     if (!ctx) status = QDR_FAIL(QDR_ERR_ARGUMENT, "context: the result pointer is NULL");
     QDR_TRY(qdri_comm_create_mpi(&comm, status, watch.timeout_secs, &world));
     status = prepare(opts, world, &made);
-    QDR_TRY_OUT(status, qdri_comm_agree(world, status));
-    QDR_TRY_OUT(status, join(made, &world));
-    *ctx = made;
-    return QDR_OK;
-out:
-    qdri_context_abandon(&made, &world);
-    return status;
+    return qdri_context_complete(status, made, world, join, ctx);
 }
 
 static qdr_status run_rank(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)

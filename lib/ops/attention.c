@@ -86,16 +86,23 @@ qdri_kernel qdri_attention_backward(const qdr_attention *attention, const void *
     return kernel;
 }
 
+/* What both directions need. */
+static qdr_status check_memory(const qdr_context *ctx, const qdr_attention *attention, const void *qkv, const void *y,
+                               const void *saved, const void *work, int64_t *n_qkv, int64_t *n_y)
+{
+    QDR_TRY(qdri_check_object(who, ctx, "the context"));
+    QDR_TRY(attention_check(attention, n_qkv, n_y));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "qkv", qkv, *n_qkv, attention->dtype));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "y", y, *n_y, attention->dtype));
+    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "saved", saved, *n_y, qdri_sum_type(attention->dtype)));
+    return qdri_check_data(qdri_context_dev(ctx), who, "work", work, *n_y, qdri_sum_type(attention->dtype));
+}
+
 qdr_status qdr_attention_forward(qdr_context *ctx, const qdr_attention *attention, const void *qkv, void *y,
                                  void *saved, void *work, qdr_stream *stream)
 {
     int64_t n_qkv = 0, n_y = 0;
-    QDR_TRY(qdri_check_object(who, ctx, "the context"));
-    QDR_TRY(attention_check(attention, &n_qkv, &n_y));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "qkv", qkv, n_qkv, attention->dtype));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "y", y, n_y, attention->dtype));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "saved", saved, n_y, qdri_sum_type(attention->dtype)));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "work", work, n_y, qdri_sum_type(attention->dtype)));
+    QDR_TRY(check_memory(ctx, attention, qkv, y, saved, work, &n_qkv, &n_y));
     size_t saved_bytes = 0, work_bytes = 0;
     QDR_TRY(qdri_attention_bytes(attention, &saved_bytes, &work_bytes));
     QDR_TRY(QDRI_RANGES_CHECK(who, qdri_read("qkv", qkv, n_qkv, attention->dtype),
@@ -109,14 +116,9 @@ qdr_status qdr_attention_backward(qdr_context *ctx, const qdr_attention *attenti
                                   const void *saved, const void *dy, void *dqkv, void *work, qdr_stream *stream)
 {
     int64_t n_qkv = 0, n_y = 0;
-    QDR_TRY(qdri_check_object(who, ctx, "the context"));
-    QDR_TRY(attention_check(attention, &n_qkv, &n_y));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "qkv", qkv, n_qkv, attention->dtype));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "y", y, n_y, attention->dtype));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "saved", saved, n_y, qdri_sum_type(attention->dtype)));
+    QDR_TRY(check_memory(ctx, attention, qkv, y, saved, work, &n_qkv, &n_y));
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "dy", dy, n_y, attention->dtype));
     QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "dqkv", dqkv, n_qkv, attention->dtype));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "work", work, n_y, qdri_sum_type(attention->dtype)));
     size_t saved_bytes = 0, work_bytes = 0;
     QDR_TRY(qdri_attention_bytes(attention, &saved_bytes, &work_bytes));
     QDR_TRY(QDRI_RANGES_CHECK(

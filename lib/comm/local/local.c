@@ -156,32 +156,23 @@ static qdr_status local_look(qdri_comm *comm) { return qdri_barrier_look(&((loca
 
 static qdr_status local_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
 
+/* What does not depend on whether the device runs work on the host. */
+#define ON_THE_HOST                                                                                                    \
+    .name = "local", .split = local_split, .agree = local_agree, .broadcast = local_broadcast, .look = local_look,     \
+    .leave = local_leave, .abort = local_abort, .destroy = local_destroy
+
 static const qdri_comm_table local_table = {
-    .name = "local",
     .launch = qdri_local_launch,
     .has_come = qdri_local_has_come,
-    .split = local_split,
-    .agree = local_agree,
-    .broadcast = local_broadcast,
-    .look = local_look,
-    .leave = local_leave,
-    .abort = local_abort,
-    .destroy = local_destroy,
+    ON_THE_HOST,
 };
 
 /* For devices that run no host work. */
 static const qdri_comm_table local_device_table = {
-    .name = "local",
     .unrecorded = "local ranks meet on the host, where one of them enqueues a collective for all; use "
                   "NCCL, or one rank",
     .launch = qdri_local_device_launch,
-    .split = local_split,
-    .agree = local_agree,
-    .broadcast = local_broadcast,
-    .look = local_look,
-    .leave = local_leave,
-    .abort = local_abort,
-    .destroy = local_destroy,
+    ON_THE_HOST,
 };
 
 static void member_free(local_comm *member)
