@@ -102,6 +102,7 @@ typedef struct qdri_net {
     int n_parameters, parameter_capacity;
     qdri_buffers buffers; /* region_bytes: set by qdri_net_build() */
     qdri_hazards hazards; /* of the list being built */
+    int lacks_waits; /* lists are built for the tasks alone, which then wait for nothing */
     qdri_ref caller[4]; /* x, y, dx, dy of single-layer calls */
     int shares_parameters; /* those of another net: forward only, without gradients */
     qdri_ref op_work, small_gradients;

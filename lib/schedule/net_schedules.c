@@ -8,7 +8,7 @@
 /* One layer. */
 static void begin(qdri_builder *builder, qdri_net *net, qdri_schedule *schedule)
 {
-    qdri_builder_begin(builder, schedule, &net->buffers, &net->hazards, &net->place,
+    qdri_builder_begin(builder, schedule, &net->buffers, net->lacks_waits ? NULL : &net->hazards, &net->place,
                        net->opts.overlap & QDR_OVERLAP_ALL, net->opts.prefetch);
 }
 

@@ -24,7 +24,7 @@ void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buf
     }
     builder->gradient_slots[0] = builder->gradient_slots[1] = builder->gradient_temp = QDRI_NO_REF;
     schedule->n_tasks = 0;
-    qdri_hazards_begin(hazards);
+    if (hazards) qdri_hazards_begin(hazards);
     qdri_buffers_reset_pool(buffers);
 }
 
@@ -106,6 +106,13 @@ static void wait_in_line(qdri_builder *builder, qdri_task *task, int number)
     if (alone || before_alone) wait_for(builder, task, number - 1);
 }
 
+static void find_waits(qdri_builder *builder, qdri_task *task, int number)
+{
+    wait_for_operands(builder, task);
+    wait_in_line(builder, task, number);
+    if (builder->status == QDR_OK) note_operands(builder, task, number);
+}
+
 /* ---- parts ---- */
 
 struct qdri_held_task {
@@ -172,10 +179,8 @@ static void append(qdri_builder *builder, const qdri_task *task)
     qdri_task *added = &schedule->tasks[number];
     *added = *task;
     added->n_waits = added->signals = 0;
-    wait_for_operands(builder, added);
-    wait_in_line(builder, added, number);
+    if (builder->hazards) find_waits(builder, added, number);
     if (builder->status != QDR_OK) return;
-    note_operands(builder, added, number);
     builder->last_on_stream[added->stream] = number;
     schedule->n_tasks++;
 }

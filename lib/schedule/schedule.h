@@ -132,7 +132,7 @@ typedef struct qdri_builder {
 } qdri_builder;
 
 /* Starts an empty schedule; all workspace slots are free. `hazards` belong to the buffers, and may be used for several
- * schedules in sequence. */
+ * schedules in sequence; NULL: tasks get no waits. */
 void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, qdri_hazards *hazards,
                         const qdri_place *place, int overlap, int prefetch);
 /* Divides the cell's rows into up to n_parts nonempty parts of whole `unit`s. Before this call there is one part. */

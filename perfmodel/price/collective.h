@@ -27,6 +27,13 @@ typedef struct qdri_ways {
     double n_flows; /* number of flows that share it: one for each adapter near the members of a unit */
 } qdri_ways;
 
+/* How the ranks of an axis communicate, by the set of faster axes: the same for all cases of a grid. */
+typedef struct qdri_grid_ways {
+    int size[QDR_N_AXES]; /* of the grid; zeroed: none yet */
+    qdri_ways of[QDR_N_AXES][16];
+    unsigned short known[QDR_N_AXES];
+} qdri_grid_ways;
+
 qdri_ways qdri_ways_make(const qdr_machine *machine, const qdri_group *group);
 /* A collective of a kind over n_bytes in total (for an all-gather or reduce-scatter: the parts of all members
  * together): the fastest way when it runs alone. Zero for a group of one. See docs/model.md. */

@@ -42,6 +42,7 @@ static qdr_status describe(const qdr_network *network, const qdr_plan *plan, qdr
                                  .batch_parts = plan->batch_parts};
     QDR_TRY(
         qdri_describe(&lists->net, network, &place, &opts, context, plan->layout, lists->n_layers, lists->layer_of));
+    lists->net.lacks_waits = lists->lacks_waits;
     return qdri_net_place(&lists->net);
 }
 

@@ -28,9 +28,10 @@ typedef struct qdri_list {
     int last_of_first, last_of_last; /* on the compute stream, of embedding and head; -1: none */
 } qdri_list;
 
-/* Zeroed, or the lists of another plan, whose memory is reused. */
+/* Zeroed but for lacks_waits, or the lists of another plan, whose memory is reused. */
 typedef struct qdri_lists {
     qdri_net net;
+    int lacks_waits; /* for bounds, which need the tasks alone; such lists cannot be simulated */
     int n_layers; /* in the lists */
     int layer_of[QDRI_NODES_OF(QDRI_FEW_LAYERS)]; /* by node */
     double n_micro; /* forward passes of a step in each cell */

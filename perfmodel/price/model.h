@@ -10,6 +10,7 @@ struct qdr_model {
     qdr_network network;
     qdri_lists lists, one_layer; /* of the last plan, whose memory is reused: of few layers, and of one for bounds */
     qdri_step_work work;
+    qdri_grid_ways ways; /* of the last grid that was bounded */
 };
 
 /* Partitions of gradients or optimizer state over at most `most` ranks, of what is in `inner` parts already; 0: the

@@ -28,12 +28,32 @@ static int is_off_chain(const qdri_task *task)
     }
 }
 
-static void add_processor(qdri_bounds *b, qdri_list_kind kind)
+/* Whether they have the same price. */
+static int are_alike(const qdri_task *a, const qdri_task *b)
+{
+    return a->coll == b->coll && a->count == b->count && a->split_unit == b->split_unit && a->dtype == b->dtype &&
+           a->overlap_class == b->overlap_class && a->stream == b->stream;
+}
+
+static void add_transfer(qdri_transfers *all, const qdri_task *task, qdri_list_kind kind, double times)
+{
+    int i = 0;
+    while (i < all->n && !are_alike(all->of[i].task, task)) i++;
+    if (i == QDRI_MOST_TRANSFERS) return;
+    if (i == all->n) all->of[all->n++] = (qdri_transfer){.task = task};
+    all->of[i].times[kind] += times;
+}
+
+static void add_list(qdri_bounds *b, qdri_list_kind kind)
 {
     const qdri_schedule *list = &b->lists->of[kind].schedule;
     for (int i = 0; i < list->n_tasks; i++) {
         const qdri_task *task = &list->tasks[i];
-        if (task->stream != QDRI_STREAM_OF_COMPUTE || task->kind == QDRI_TASK_COLLECTIVE) continue;
+        if (task->kind == QDRI_TASK_COLLECTIVE) {
+            add_transfer(&b->transfers[qdr_channel_axis(task->channel)], task, kind, times_of(b, task));
+            continue;
+        }
+        if (task->stream != QDRI_STREAM_OF_COMPUTE) continue;
         const double secs = times_of(b, task) * qdri_task_price_of(&b->pricing, task).secs;
         b->sums[kind].processor += secs;
         if (!is_off_chain(task)) b->sums[kind].chain += secs;
@@ -43,9 +63,23 @@ static void add_processor(qdri_bounds *b, qdri_list_kind kind)
     }
 }
 
-void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, double n_layers, qdri_bounds *b)
+static void begin_ways(const qdr_plan *plan, qdri_grid_ways *ways)
 {
-    memset(b, 0, sizeof *b);
+    const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
+    if (memcmp(ways->size, size, sizeof size) == 0) return;
+    memcpy(ways->size, size, sizeof size);
+    memset(ways->known, 0, sizeof ways->known);
+}
+
+void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, double n_layers, qdri_grid_ways *ways,
+                      qdri_bounds *b)
+{
+    begin_ways(pricing->plan, ways);
+    b->ways = ways;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) b->transfers[axis].n = 0;
+    memset(b->sums, 0, sizeof b->sums);
+    memset(b->known, 0, sizeof b->known);
+    b->forward_layers_secs = b->attention_secs = 0;
     b->lists = lists;
     b->pricing = *pricing;
     b->n_layers = n_layers;
@@ -53,31 +87,40 @@ void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, doub
     /* The sums inside operations use links; with groups of one rank they are left out. */
     for (int axis = 0; axis < QDR_N_AXES; axis++) b->pricing.ways[axis] = (qdri_ways){.n_ranks = 1};
     b->pricing.d_near = b->pricing.d_far = (qdri_ways){.n_ranks = 1};
-    for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) add_processor(b, (qdri_list_kind)kind);
+    for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) add_list(b, (qdri_list_kind)kind);
 }
 
 /* ---- transfers ---- */
 
-static void sum_axis(qdri_bounds *b, qdr_axis axis, int stride, qdri_axis_sums *sums)
+static const qdri_ways *ways_of(const qdri_bounds *b, int axis, int faster, int stride)
 {
-    const qdr_plan *plan = b->pricing.plan;
-    const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
-    const qdri_group group = qdri_group_make(b->pricing.machine, size[axis], stride,
-                                             plan->x * plan->y * plan->z * plan->d);
-    b->pricing.ways[axis] = qdri_ways_make(b->pricing.machine, &group);
+    qdri_grid_ways *all = b->ways;
+    const int *size = all->size;
+    if (!(all->known[axis] >> faster & 1)) {
+        const qdri_group group = qdri_group_make(b->pricing.machine, size[axis], stride,
+                                                 size[QDR_X] * size[QDR_Y] * size[QDR_Z] * size[QDR_D]);
+        all->of[axis][faster] = qdri_ways_make(b->pricing.machine, &group);
+        all->known[axis] = (unsigned short)(all->known[axis] | 1 << faster);
+    }
+    return &all->of[axis][faster];
+}
+
+static void sum_axis(qdri_bounds *b, int axis, const qdri_ways *ways, qdri_axis_sums *sums)
+{
+    b->pricing.ways[axis] = *ways;
+    const qdri_transfers *all = &b->transfers[axis];
     memset(sums, 0, QDRI_N_LIST_KINDS * sizeof *sums);
-    for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) {
-        const qdri_schedule *list = &b->lists->of[kind].schedule;
-        for (int i = 0; i < list->n_tasks; i++) {
-            const qdri_task *task = &list->tasks[i];
-            if (task->kind != QDRI_TASK_COLLECTIVE || qdr_channel_axis(task->channel) != axis) continue;
-            const double secs = times_of(b, task) * qdri_task_price_of(&b->pricing, task).secs;
+    for (int i = 0; i < all->n; i++) {
+        const qdri_task *task = all->of[i].task;
+        const double secs = qdri_task_price_of(&b->pricing, task).secs;
+        for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) {
+            const double all_secs = all->of[i].times[kind] * secs;
             if (task->overlap_class == QDRI_CLASS_GRADIENTS)
-                sums[kind].gradients += secs;
+                sums[kind].gradients += all_secs;
             else if (task->overlap_class == QDRI_CLASS_WEIGHTS)
-                sums[kind].weights += secs;
+                sums[kind].weights += all_secs;
             else
-                sums[kind].rows += secs;
+                sums[kind].rows += all_secs;
         }
     }
     b->pricing.ways[axis] = (qdri_ways){.n_ranks = 1};
@@ -87,7 +130,7 @@ static void sum_axis(qdri_bounds *b, qdr_axis axis, int stride, qdri_axis_sums *
 static const qdri_axis_sums *axis_sums(qdri_bounds *b, int axis, int faster, int stride)
 {
     if (!(b->known[axis] >> faster & 1)) {
-        sum_axis(b, (qdr_axis)axis, stride, b->axis[axis][faster]);
+        sum_axis(b, axis, ways_of(b, axis, faster, stride), b->axis[axis][faster]);
         b->known[axis] = (unsigned short)(b->known[axis] | 1 << faster);
     }
     return b->axis[axis][faster];
