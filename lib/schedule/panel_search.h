@@ -15,7 +15,7 @@ typedef struct qdri_panel_search {
     int panels, batch_parts; /* to be tried, after qdri_panel_search_next() */
     int fixed_panels, fixed_parts; /* 0: chosen */
     int n_worse; /* consecutive numbers of panels that were not better */
-    double least_secs;
+    double least_secs, floor_secs;
     int n_tried;
     qdri_panel_trial tried[QDRI_MOST_PANEL_TRIALS];
 } qdri_panel_search;
@@ -25,10 +25,10 @@ typedef struct qdri_panel_search {
 void qdri_panel_search_begin(qdri_panel_search *search, int panels, int batch_parts, int sums, int scattered);
 /* @return 0: all have been tried */
 int qdri_panel_search_next(qdri_panel_search *search);
-/* Reports the time of the combination being tried. */
-void qdri_panel_search_note(qdri_panel_search *search, double secs);
-/* The first, with the fewest parts and panels, whose time is close to the least: more of them must gain something,
- * since what they cost besides is not in the price. */
-qdri_panel_trial qdri_panel_search_best(const qdri_panel_search *search);
+/* Reports the time of the combination being tried. floor_secs: no combination can take less; 0: unknown. */
+void qdri_panel_search_note(qdri_panel_search *search, double secs, double floor_secs);
+/* The number of the first trial, with the fewest parts and panels, whose time is close to the least: more of them must
+ * gain something, since what they cost besides is not in the price. */
+int qdri_panel_search_best(const qdri_panel_search *search);
 
 #endif

@@ -145,22 +145,32 @@ static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_resul
     return set_rates(model, plan, result);
 }
 
+double qdri_busy_secs(const qdr_plan_result *result)
+{
+    double secs = result->secs;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) secs -= result->time[QDR_TIME_X + axis];
+    return secs;
+}
+
 qdr_status qdri_model_choose(qdr_model *model, qdr_plan *plan, qdr_plan_result *result)
 {
     const int sums = plan->x > 1 || plan->y > 1;
+    qdr_plan_result results[QDRI_MOST_PANEL_TRIALS];
     qdri_panel_search search;
     qdri_panel_search_begin(&search, plan->panels, plan->batch_parts, sums, plan->layout == QDR_SCATTERED);
     while (qdri_panel_search_next(&search)) {
         plan->panels = search.panels;
         plan->batch_parts = search.batch_parts;
-        QDR_TRY(predict(model, plan, result));
-        qdri_panel_search_note(&search, result->secs);
+        qdr_plan_result *tried = &results[search.n_tried];
+        memset(tried, 0, sizeof *tried);
+        QDR_TRY(predict(model, plan, tried));
+        qdri_panel_search_note(&search, tried->secs, qdri_busy_secs(tried));
     }
-    const qdri_panel_trial best = qdri_panel_search_best(&search);
-    if (search.n_tried == 1) return QDR_OK;
-    plan->panels = best.panels;
-    plan->batch_parts = best.batch_parts;
-    return predict(model, plan, result);
+    const int best = qdri_panel_search_best(&search);
+    plan->panels = search.tried[best].panels;
+    plan->batch_parts = search.tried[best].batch_parts;
+    *result = results[best];
+    return QDR_OK;
 }
 
 qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)

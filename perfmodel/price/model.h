@@ -18,6 +18,8 @@ struct qdr_model {
 int qdri_parts_nest(int parts, int inner, int most);
 /* Checks that the plan can be priced. */
 QDR_NODISCARD qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan);
+/* The time of a step without waiting for transfers: no panels or parts make it shorter. */
+double qdri_busy_secs(const qdr_plan_result *result);
 /* Predicts a plan with the best panels and parts, which are set in the plan. */
 QDR_NODISCARD qdr_status qdri_model_choose(qdr_model *model, qdr_plan *plan, qdr_plan_result *result);
 /* Where the ranks of a checked plan are, with gathered rows kept if they fit, and its stages; sets n_micro and memory

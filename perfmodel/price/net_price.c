@@ -106,10 +106,10 @@ static qdr_status choose(qdri_net *net, const qdri_pricing *pricing, qdri_schedu
     while (qdri_panel_search_next(&search)) {
         qdri_net_set_panels(net, search.panels, search.batch_parts);
         QDR_TRY(net_secs(net, pricing, schedule, &secs));
-        qdri_panel_search_note(&search, secs);
+        qdri_panel_search_note(&search, secs, 0);
     }
-    const qdri_panel_trial best = qdri_panel_search_best(&search);
-    qdri_net_set_panels(net, best.panels, best.batch_parts);
+    const qdri_panel_trial *best = &search.tried[qdri_panel_search_best(&search)];
+    qdri_net_set_panels(net, best->panels, best->batch_parts);
     return QDR_OK;
 }
 

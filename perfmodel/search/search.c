@@ -348,6 +348,17 @@ static int by_secs(const void *a, const void *b)
     return (p > q) - (p < q);
 }
 
+/* The n-th least time of the first `n_known`. */
+static double nth_secs(const qdr_planned_grid *grids, int n_known, int n)
+{
+    for (int i = 0; i < n_known; i++) {
+        int n_less = 0;
+        for (int j = 0; j < n_known; j++) n_less += grids[j].result.secs < grids[i].result.secs;
+        if (n_less == n - 1) return grids[i].result.secs;
+    }
+    return INFINITY; /* equal times */
+}
+
 /* Which grids gain how much by panels is known only now, so some of those that follow the wanted ones are compared,
  * too. */
 static void choose_panels(search *s, int n_wanted)
@@ -355,6 +366,7 @@ static void choose_panels(search *s, int n_wanted)
     qdr_search_result *r = s->result;
     for (int i = 0; i < r->n_best && s->status == QDR_OK; i++) {
         qdr_planned_grid *one = &r->best[i];
+        if (i >= n_wanted && qdri_busy_secs(&one->result) >= nth_secs(r->best, i, n_wanted)) continue;
         one->plan.panels = s->opts.panels;
         one->plan.batch_parts = s->opts.batch_parts;
         s->status = qdri_model_choose(s->model, &one->plan, &one->result);
@@ -422,7 +434,7 @@ qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_s
     search s = {.model = model, .opts = *opts, .result = result};
     if (s.opts.n_best == 0) s.opts.n_best = 10;
     qdri_search_defaults(&s.opts);
-    const int n_wanted = s.opts.n_best, n_kept = 2 * n_wanted + 6;
+    const int n_wanted = s.opts.n_best, n_kept = n_wanted + 6;
     s.opts.n_best = n_kept < QDR_MAX_BEST ? n_kept : QDR_MAX_BEST;
     list_orders(&s);
     bound_all(&s);
