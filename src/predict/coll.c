@@ -12,32 +12,34 @@ enum { PREDICTED_SECS = SKIP + 1, WHY_SKIPPED, N_COLUMNS };
 
 static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER, QDR_ALL_REDUCE, QDR_SEND_RECV};
 static const column_spec columns[N_COLUMNS + 1] = {
-    [SOURCE] = {"source"},
-    [MACHINE] = {"machine"},
-    [COLLECTIVE] = {"collective", CELL_WORD, .words = WORDS("all-gather", "reduce-scatter", "all-reduce", "send-recv")},
-    [GPUS] = {"gpus", CELL_WHOLE, 2, 1e6},
-    [NODES] = {"nodes", CELL_WHOLE, 1, 1e6},
-    [STRIDED] = {"strided", CELL_WHOLE, 0, 1},
-    [ALONE] = {"alone", CELL_WHOLE, 0, 1},
-    [ALGORITHM] = {"algorithm", CELL_WORD, .words = WORDS("any", "ring")},
-    [BYTES] = {"bytes", CELL_REAL, 0, 1e15},
-    [BYTES_MOST] = {"bytes_most", CELL_REAL, 0, 1e15},
-    [SECS] = {"secs", CELL_REAL, 0, 1e9},
-    [SKIP] = {"skip"},
-    [PREDICTED_SECS] = {"predicted_secs", CELL_RESULT},
-    [WHY_SKIPPED] = {"why_skipped", CELL_RESULT},
+    [SOURCE] = {.name = "source"},
+    [MACHINE] = {.name = "machine"},
+    [COLLECTIVE] = {.name = "collective",
+                    .kind = CELL_WORD,
+                    .words = WORDS("all-gather", "reduce-scatter", "all-reduce", "send-recv")},
+    [GPUS] = {.name = "gpus", .kind = CELL_WHOLE, .least = 2, .most = 1e6},
+    [NODES] = {.name = "nodes", .kind = CELL_WHOLE, .least = 1, .most = 1e6},
+    [STRIDED] = {.name = "strided", .kind = CELL_WHOLE, .least = 0, .most = 1},
+    [ALONE] = {.name = "alone", .kind = CELL_WHOLE, .least = 0, .most = 1},
+    [ALGORITHM] = {.name = "algorithm", .kind = CELL_WORD, .words = WORDS("any", "ring")},
+    [BYTES] = {.name = "bytes", .kind = CELL_REAL, .least = 0, .most = 1e15},
+    [BYTES_MOST] = {.name = "bytes_most", .kind = CELL_REAL, .least = 0, .most = 1e15},
+    [SECS] = {.name = "secs", .kind = CELL_REAL, .least = 0, .most = 1e9},
+    [SKIP] = {.name = "skip"},
+    [PREDICTED_SECS] = {.name = "predicted_secs", .kind = CELL_RESULT},
+    [WHY_SKIPPED] = {.name = "why_skipped", .kind = CELL_RESULT},
 };
 
 /* Groups of fewer GPUs than their nodes have are spread over all nodes, unless the row says otherwise. */
 static int set_place(const table *t, int64_t row, const qdr_machine *machine, qdr_sample *work, failure *why)
 {
     const int node = machine->ranks_per_node, gpus = work->n_ranks;
-    const int nodes = (int)table_number(t, row, NODES, (gpus + node - 1) / node);
+    const int least = (gpus + node - 1) / node, nodes = (int)table_number(t, row, NODES, least);
     const int64_t n_all = (int64_t)nodes * node;
     if (gpus > n_all)
         return table_fail(t, row, GPUS, why, "%d are more than the %lld that %d nodes of %s have; correct one", gpus,
                           (long long)n_all, nodes, machine->name);
-    if (table_has(t, row, NODES) && gpus % nodes && !table_has(t, row, STRIDED))
+    if (table_has(t, row, NODES) && nodes > 0 && gpus % nodes && !table_has(t, row, STRIDED))
         return table_fail(t, row, GPUS, why, "%d nodes cannot share %d evenly; correct one, or say if it is strided",
                           nodes, gpus);
     work->n_ranks_all = (int)n_all;
@@ -91,7 +93,7 @@ static int read_row(const table *t, int64_t row, measured *coll, qdr_sample *wor
 
 static int predict_collective(const table *t, int64_t row, predictor *all, measured *coll, failure *why)
 {
-    qdr_sample work;
+    qdr_sample work = {.version = QDR_OPTS_INIT};
     if (read_row(t, row, coll, &work, why) || coll->why_skipped[0]) return why->code;
     const qdr_machine *known = predictor_machine(all, t, row, MACHINE, why);
     if (!known) return why->code;

@@ -61,7 +61,9 @@ int predictor_check_settings(const predictor *all, failure *why)
 qdr_status predictor_model(predictor *all, const qdr_network *network, qdr_model **model)
 {
     qdr_status status = QDR_OK;
-    if (!all->model || memcmp(&all->network, network, sizeof *network) != 0) {
+    /* If only padding differs, the model is made again for nothing. */
+    const int is_other = memcmp(&all->network, network, sizeof *network) != 0; /* NOLINT */
+    if (!all->model || is_other) {
         qdr_model_destroy(&all->model);
         all->network = *network;
         status = qdr_model_create(&all->machine, network, &all->model);

@@ -29,7 +29,7 @@ static int load(const char *path, table *t, const table_kind **kind, failure *wh
     char *bytes;
     size_t n_bytes = 0;
     if (!csv_read(path, &bytes, &n_bytes, why) && !csv_parse(bytes, n_bytes, csv_name(path), &t->csv, why)) {
-        *kind = csv_find(&t->csv, "collective") >= 0 ? &kind_collectives : &kind_runs;
+        if (csv_find(&t->csv, "collective") >= 0) *kind = &kind_collectives;
         table_read(t, (*kind)->columns, why);
     }
     free(bytes);
@@ -65,7 +65,7 @@ static int predict(predict_options *options, failure *why)
 {
     table t = {.n_columns = 0};
     measured *rows = NULL;
-    const table_kind *kind = NULL;
+    const table_kind *kind = &kind_runs;
     if (!load(options->path, &t, &kind, why)) {
         rows = t.csv.n_rows ? calloc((size_t)t.csv.n_rows, sizeof *rows) : NULL;
         if (rows)

@@ -89,7 +89,7 @@ int table_read(table *t, const column_spec *columns, failure *why)
 {
     t->columns = columns;
     if (find_columns(t, why)) return why->code;
-    t->numbers = calloc((size_t)(t->csv.n_rows + 1) * (size_t)t->n_columns, sizeof *t->numbers);
+    t->numbers = calloc((size_t)t->csv.n_rows * (size_t)t->n_columns + 1, sizeof *t->numbers);
     if (!t->numbers)
         return fail(why, EXIT_NOTHING_FITS, "%.200s: out of memory for %lld rows", t->csv.name,
                     (long long)t->csv.n_rows);
