@@ -33,13 +33,13 @@ static const column_spec columns[N_COLUMNS + 1] = {
 /* Groups of fewer GPUs than their nodes have are spread over all nodes, unless the row says otherwise. */
 static int set_place(const table *t, int64_t row, const qdr_machine *machine, qdr_sample *work, failure *why)
 {
-    const int node = machine->ranks_per_node, gpus = work->n_ranks;
+    const int node = machine->ranks_per_node, gpus = work->n_ranks > 0 ? work->n_ranks : 1;
     const int least = (gpus + node - 1) / node, nodes = (int)table_number(t, row, NODES, least);
     const int64_t n_all = (int64_t)nodes * node;
     if (gpus > n_all)
         return table_fail(t, row, GPUS, why, "%d are more than the %lld that %d nodes of %s have; correct one", gpus,
                           (long long)n_all, nodes, machine->name);
-    if (table_has(t, row, NODES) && nodes > 0 && gpus % nodes && !table_has(t, row, STRIDED))
+    if (table_has(t, row, NODES) && gpus % nodes && !table_has(t, row, STRIDED))
         return table_fail(t, row, GPUS, why, "%d nodes cannot share %d evenly; correct one, or say if it is strided",
                           nodes, gpus);
     work->n_ranks_all = (int)n_all;
