@@ -12,6 +12,7 @@
 
 #include "schedule/key_heads.h"
 #include "schedule/linear.h"
+#include "schedule/waits.h"
 
 /* A parameter: rows × columns, each split over at most one of x and y; matrices are flat over z. */
 typedef struct qdri_parameter {
@@ -101,8 +102,7 @@ typedef struct qdri_net {
     qdri_parameter *parameters;
     int n_parameters, parameter_capacity;
     qdri_buffers buffers; /* region_bytes: set by qdri_net_build() */
-    qdri_hazards hazards; /* of the list being built */
-    int lacks_waits; /* lists are built for the tasks alone, which then wait for nothing */
+    qdri_hazards hazards; /* of the list whose waits were set last */
     qdri_ref caller[4]; /* x, y, dx, dy of single-layer calls */
     int shares_parameters; /* those of another net: forward only, without gradients */
     qdri_ref op_work, small_gradients;
@@ -209,6 +209,10 @@ QDR_NODISCARD qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists);
 QDR_NODISCARD qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule);
 QDR_NODISCARD qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferred,
                                            qdri_schedule *schedule);
+/* The tasks alone, without waits. */
+QDR_NODISCARD qdr_status qdri_net_forward_tasks(qdri_net *net, qdri_schedule *schedule);
+QDR_NODISCARD qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int deferred,
+                                                 qdri_schedule *schedule);
 /* A linear layer alone, on the caller's memory. flags: QDR_DEFER_SYNC, QDR_DX_ACCUMULATE, QDR_NO_DX. */
 QDR_NODISCARD qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule);
 QDR_NODISCARD qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode,

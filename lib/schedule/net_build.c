@@ -3,6 +3,37 @@
 #include "quadrille/linear.h"
 #include "schedule/net_parts.h"
 
+/* ---- lists ---- */
+
+static qdr_status set_waits(qdri_net *net, qdri_schedule *schedule)
+{
+    return qdri_schedule_set_waits(schedule, &net->hazards, net->buffers.n, net->opts.overlap & QDR_OVERLAP_ALL);
+}
+
+qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule)
+{
+    QDR_TRY(qdri_net_forward_tasks(net, schedule));
+    return set_waits(net, schedule);
+}
+
+qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferred, qdri_schedule *schedule)
+{
+    QDR_TRY(qdri_net_backward_tasks(net, mode, deferred, schedule));
+    return set_waits(net, schedule);
+}
+
+qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule)
+{
+    QDR_TRY(qdri_net_layer_forward_tasks(net, node, accumulate_y, schedule));
+    return set_waits(net, schedule);
+}
+
+qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode, qdri_schedule *schedule)
+{
+    QDR_TRY(qdri_net_layer_backward_tasks(net, node, flags, mode, schedule));
+    return set_waits(net, schedule);
+}
+
 /* The task list of a single layer is built again at each call; here once for each of its variants, so that memory
  * suffices. */
 static qdr_status try_layer_calls(qdri_net *net, int node, qdri_schedule *single)

@@ -8,8 +8,7 @@
 /* One layer. */
 static void begin(qdri_builder *builder, qdri_net *net, qdri_schedule *schedule)
 {
-    qdri_builder_begin(builder, schedule, &net->buffers, net->lacks_waits ? NULL : &net->hazards, &net->place,
-                       net->opts.overlap & QDR_OVERLAP_ALL, net->opts.prefetch);
+    qdri_builder_begin(builder, schedule, &net->buffers, &net->place, net->opts.prefetch);
 }
 
 static void begin_whole(qdri_builder *builder, qdri_net *net, qdri_schedule *schedule)
@@ -101,7 +100,7 @@ static void add_node(qdri_builder *builder, const qdri_net *net, int number)
     builder->part = QDRI_BEFORE_PARTS;
 }
 
-qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule)
+qdr_status qdri_net_forward_tasks(qdri_net *net, qdri_schedule *schedule)
 {
     qdri_builder builder;
     begin_whole(&builder, net, schedule);
@@ -305,7 +304,7 @@ static int norm_accumulates(const qdri_net *net, const qdri_node *node, qdri_gra
            (mode == QDRI_GRADIENT_ADD_TO_COMPLETE && net->parameters[node->parameter].first_copy);
 }
 
-qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferred, qdri_schedule *schedule)
+qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int deferred, qdri_schedule *schedule)
 {
     qdri_builder builder;
     begin_whole(&builder, net, schedule);
@@ -337,7 +336,7 @@ qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferre
     return qdri_builder_end(&builder);
 }
 
-qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule)
+qdr_status qdri_net_layer_forward_tasks(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule)
 {
     const qdri_layer *layer = &net->nodes[node].u.layer;
     qdri_builder builder;
@@ -359,7 +358,8 @@ static void sum_bias_gradient(qdri_builder *builder, const qdri_net *net, const 
     qdri_small_gradient_task(builder, QDR_D, b->gradient, b->n_elems, net->grad_dtype);
 }
 
-qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode, qdri_schedule *schedule)
+qdr_status qdri_net_layer_backward_tasks(qdri_net *net, int node, int flags, qdri_gradient_mode mode,
+                                         qdri_schedule *schedule)
 {
     const qdri_layer *layer = &net->nodes[node].u.layer;
     qdri_builder builder;

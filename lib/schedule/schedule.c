@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Appending tasks and finding what they must wait for. */
+/* Appending tasks. */
 #include "schedule/schedule.h"
 
 #include <stdlib.h>
@@ -8,23 +8,13 @@
 #include "core/block.h"
 #include "core/size.h"
 
-void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, qdri_hazards *hazards,
-                        const qdri_place *place, int overlap, int prefetch)
+void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, const qdri_place *place,
+                        int prefetch)
 {
-    *builder = (qdri_builder){.schedule = schedule,
-                              .buffers = buffers,
-                              .hazards = hazards,
-                              .place = *place,
-                              .overlap = overlap,
-                              .prefetch = prefetch,
-                              .n_parts = 1};
-    for (int s = 0; s < QDRI_N_STREAMS; s++) {
-        builder->last_on_stream[s] = -1;
-        for (int t = 0; t < QDRI_N_STREAMS; t++) builder->waited[s][t] = -1;
-    }
+    *builder = (qdri_builder){
+        .schedule = schedule, .buffers = buffers, .place = *place, .prefetch = prefetch, .n_parts = 1};
     builder->gradient_slots[0] = builder->gradient_slots[1] = builder->gradient_temp = QDRI_NO_REF;
     schedule->n_tasks = 0;
-    if (hazards) qdri_hazards_begin(hazards);
     qdri_buffers_reset_pool(buffers);
 }
 
@@ -42,75 +32,6 @@ void qdri_part_rows(const qdri_builder *builder, int part, int64_t n_rows, int64
 {
     *begin = builder->n_parts > 1 ? builder->part_begin[part] : 0;
     *end = builder->n_parts > 1 ? builder->part_begin[part + 1] : n_rows;
-}
-
-/* Makes `task` wait for an earlier one, unless its stream has already done so. */
-static void wait_for(qdri_builder *builder, qdri_task *task, int earlier)
-{
-    if (earlier < 0) return;
-    const int other = builder->schedule->tasks[earlier].stream;
-    if (other == task->stream || builder->waited[task->stream][other] >= earlier) return;
-    builder->waited[task->stream][other] = earlier;
-    builder->schedule->tasks[earlier].signals = 1;
-    for (int i = 0; i < task->n_waits; i++)
-        if (builder->schedule->tasks[task->waits[i]].stream == other) {
-            task->waits[i] = earlier;
-            return;
-        }
-    task->waits[task->n_waits++] = earlier;
-}
-
-static void wait_for_operand(qdri_builder *builder, qdri_task *task, qdri_ref ref, int is_written)
-{
-    qdri_span *spans;
-    int n_spans;
-    if (ref.buffer < 0 || builder->status != QDR_OK) return;
-    builder->status = qdri_hazards_find(builder->hazards, ref, &spans, &n_spans);
-    if (builder->status != QDR_OK) return;
-    for (int i = 0; i < n_spans; i++) {
-        wait_for(builder, task, spans[i].writer);
-        for (int s = 0; is_written && s < QDRI_N_STREAMS; s++) wait_for(builder, task, spans[i].readers[s]);
-    }
-}
-
-static void note_read(qdri_builder *builder, const qdri_task *task, qdri_ref ref, int number)
-{
-    qdri_span *spans;
-    int n_spans;
-    if (ref.buffer < 0 || builder->status != QDR_OK) return;
-    builder->status = qdri_hazards_find(builder->hazards, ref, &spans, &n_spans);
-    for (int i = 0; i < n_spans; i++) spans[i].readers[task->stream] = number;
-}
-
-static void wait_for_operands(qdri_builder *builder, qdri_task *task)
-{
-    for (int i = 0; i < task->n_reads; i++) wait_for_operand(builder, task, task->reads[i], 0);
-    for (int i = 0; i < task->n_writes; i++) wait_for_operand(builder, task, task->writes[i], 1);
-}
-
-static void note_operands(qdri_builder *builder, const qdri_task *task, int number)
-{
-    for (int i = 0; i < task->n_reads; i++) note_read(builder, task, task->reads[i], number);
-    for (int i = 0; i < task->n_writes; i++)
-        if (task->writes[i].buffer >= 0 && builder->status == QDR_OK)
-            qdri_hazards_write(builder->hazards, task->writes[i], number);
-}
-
-/* A task of a class that may not overlap waits for the previous task, and the next task waits for it. */
-static void wait_in_line(qdri_builder *builder, qdri_task *task, int number)
-{
-    if (number == 0) return;
-    const qdri_task *before = &builder->schedule->tasks[number - 1];
-    const int alone = (int)task->overlap_class & ~builder->overlap,
-              before_alone = (int)before->overlap_class & ~builder->overlap;
-    if (alone || before_alone) wait_for(builder, task, number - 1);
-}
-
-static void find_waits(qdri_builder *builder, qdri_task *task, int number)
-{
-    wait_for_operands(builder, task);
-    wait_in_line(builder, task, number);
-    if (builder->status == QDR_OK) note_operands(builder, task, number);
 }
 
 /* ---- parts ---- */
@@ -174,15 +95,7 @@ static void append(qdri_builder *builder, const qdri_task *task)
     if (builder->status != QDR_OK) return;
     builder->status = qdri_list_grow((void **)&schedule->tasks, schedule->n_tasks, &schedule->capacity,
                                      sizeof *schedule->tasks, "a schedule");
-    if (builder->status != QDR_OK) return;
-    const int number = schedule->n_tasks;
-    qdri_task *added = &schedule->tasks[number];
-    *added = *task;
-    added->n_waits = added->signals = 0;
-    if (builder->hazards) find_waits(builder, added, number);
-    if (builder->status != QDR_OK) return;
-    builder->last_on_stream[added->stream] = number;
-    schedule->n_tasks++;
+    if (builder->status == QDR_OK) schedule->tasks[schedule->n_tasks++] = *task;
 }
 
 qdr_status qdri_builder_end(qdri_builder *builder)

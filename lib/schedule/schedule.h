@@ -2,9 +2,9 @@
 /* The schedule: lists of tasks {kind, stream, dependencies, operands, flops, bytes}, built by pure functions of sizes
  * and coordinates. The runtime executes the list, the model prices it, tests print it.
  *
- * A task names the bytes of buffers that it reads and writes; what it must wait for follows from them (the last writer
- * of what it reads, the last readers and writer of what it writes), so no builder states a dependency by hand and none
- * can be forgotten. */
+ * A builder appends tasks, which name the bytes of buffers that they read and write. What they must wait for follows
+ * from these when the list is complete (waits.h), so no builder states a dependency by hand and none can be
+ * forgotten. */
 #ifndef QDRI_SCHEDULE_SCHEDULE_H
 #define QDRI_SCHEDULE_SCHEDULE_H
 
@@ -12,7 +12,13 @@
 
 #include "core/dtype.h"
 #include "core/layout.h"
-#include "schedule/hazard.h"
+#include "quadrille/grid.h"
+#include "schedule/buffer.h"
+
+/* Streams: 0 is the compute stream, 1 + channel runs that channel's collectives. */
+#define QDRI_STREAM_OF_COMPUTE 0
+#define QDRI_STREAM_OF_CHANNEL(channel) (1 + (int)(channel))
+#define QDRI_N_STREAMS (1 + (int)QDR_N_CHANNELS)
 
 typedef enum qdri_task_kind {
     QDRI_TASK_PRODUCT = 0, /* reads A, B; writes C */
@@ -89,7 +95,7 @@ typedef struct qdri_task {
     double flops;
     double bytes_moved; /* operations: to and from memory */
     int64_t bytes_sent;
-    /* Set by qdri_schedule_add(): */
+    /* Set by qdri_schedule_set_waits(): */
     int n_waits;
     int waits[QDRI_N_STREAMS]; /* tasks on other streams to wait for, at most one per stream */
     int signals; /* a task on another stream waits for this one */
@@ -105,9 +111,7 @@ typedef struct qdri_builder {
     qdri_schedule *schedule;
     qdri_buffers *buffers;
     qdri_place place;
-    int overlap; /* the QDR_OVERLAP_… classes that may overlap with other tasks */
     qdr_status status;
-    qdri_hazards *hazards;
     /* The cell's rows in parts, each of which passes through the schedule after the other: part p begins at
      * part_begin[p]. */
     int n_parts;
@@ -118,8 +122,6 @@ typedef struct qdri_builder {
     int n_held, held_capacity;
     qdri_ref *given; /* slots that are returned together with the held tasks */
     int n_given, given_capacity;
-    int last_on_stream[QDRI_N_STREAMS];
-    int waited[QDRI_N_STREAMS][QDRI_N_STREAMS]; /* waited[s][t]: last task on stream t for which stream s has waited */
     /* Gathered weights: uses in order of execution, and the slots that they use in rotation. */
     struct qdri_weight_use *uses;
     int n_uses, n_gathered, next_use;
@@ -131,10 +133,9 @@ typedef struct qdri_builder {
     int next_gradient_slot;
 } qdri_builder;
 
-/* Starts an empty schedule; all workspace slots are free. `hazards` belong to the buffers, and may be used for several
- * schedules in sequence; NULL: tasks get no waits. */
-void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, qdri_hazards *hazards,
-                        const qdri_place *place, int overlap, int prefetch);
+/* Starts an empty schedule; all workspace slots are free. */
+void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, const qdri_place *place,
+                        int prefetch);
 /* Divides the cell's rows into up to n_parts nonempty parts of whole `unit`s. Before this call there is one part. */
 void qdri_builder_cut_rows(qdri_builder *builder, int64_t n_rows, int64_t unit, int n_parts);
 /* Rows [begin, end) of a part; all n_rows if there is one part. */
@@ -148,7 +149,7 @@ void qdri_builder_hold(qdri_builder *builder);
 void qdri_builder_release(qdri_builder *builder);
 /* Returns a workspace slot. */
 void qdri_builder_give(qdri_builder *builder, qdri_ref slot);
-/* Appends a task, and determines what it must wait for. */
+/* Appends a task. */
 void qdri_schedule_add(qdri_builder *builder, const qdri_task *task);
 /* Frees the builder's memory. @return the first failure */
 QDR_NODISCARD qdr_status qdri_builder_end(qdri_builder *builder);

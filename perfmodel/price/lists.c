@@ -42,7 +42,6 @@ static qdr_status describe(const qdr_network *network, const qdr_plan *plan, qdr
                                  .batch_parts = plan->batch_parts};
     QDR_TRY(
         qdri_describe(&lists->net, network, &place, &opts, context, plan->layout, lists->n_layers, lists->layer_of));
-    lists->net.lacks_waits = lists->lacks_waits;
     return qdri_net_place(&lists->net);
 }
 
@@ -86,15 +85,24 @@ static void deepen_small_sums(const qdri_lists *lists, double n_stage_layers, qd
     }
 }
 
-static qdr_status build(qdri_lists *lists, qdri_list_kind kind, double n_stage_layers)
+static qdr_status build_list(qdri_lists *lists, qdri_list_kind kind, int with_waits)
 {
     static const qdri_gradient_mode modes[] = {[QDRI_LIST_BACKWARD_ONLY] = QDRI_GRADIENT_OVERWRITE,
                                                [QDRI_LIST_BACKWARD_BEFORE] = QDRI_GRADIENT_ADD_TO_PARTIAL,
                                                [QDRI_LIST_BACKWARD_LAST] = QDRI_GRADIENT_ADD_TO_PARTIAL};
+    qdri_net *net = &lists->net;
+    qdri_schedule *schedule = &lists->of[kind].schedule;
+    const int deferred = kind == QDRI_LIST_BACKWARD_BEFORE;
+    if (kind == QDRI_LIST_FORWARD)
+        return with_waits ? qdri_net_forward(net, schedule) : qdri_net_forward_tasks(net, schedule);
+    return with_waits ? qdri_net_backward(net, modes[kind], deferred, schedule)
+                      : qdri_net_backward_tasks(net, modes[kind], deferred, schedule);
+}
+
+static qdr_status build(qdri_lists *lists, qdri_list_kind kind, double n_stage_layers, int with_waits)
+{
     qdri_list *list = &lists->of[kind];
-    QDR_TRY(kind == QDRI_LIST_FORWARD
-                ? qdri_net_forward(&lists->net, &list->schedule)
-                : qdri_net_backward(&lists->net, modes[kind], kind == QDRI_LIST_BACKWARD_BEFORE, &list->schedule));
+    QDR_TRY(build_list(lists, kind, with_waits));
     deepen_small_sums(lists, n_stage_layers, list);
     note_last(lists, list);
     if (list->capacity >= list->schedule.n_tasks) return QDR_OK;
@@ -106,16 +114,28 @@ static qdr_status build(qdri_lists *lists, qdri_list_kind kind, double n_stage_l
     return QDR_OK;
 }
 
-qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int n_layers, double n_stage_layers,
-                           qdri_lists *lists)
+static qdr_status make(const qdr_network *network, const qdr_plan *plan, int n_layers, double n_stage_layers,
+                       int with_waits, qdri_lists *lists)
 {
     lists->n_layers = n_layers;
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) lists->of[kind].schedule.n_tasks = 0;
     QDR_TRY(describe(network, plan, lists));
-    QDR_TRY(build(lists, QDRI_LIST_FORWARD, n_stage_layers));
-    if (lists->n_micro <= 1) return build(lists, QDRI_LIST_BACKWARD_ONLY, n_stage_layers);
-    QDR_TRY(build(lists, QDRI_LIST_BACKWARD_BEFORE, n_stage_layers));
-    return build(lists, QDRI_LIST_BACKWARD_LAST, n_stage_layers);
+    QDR_TRY(build(lists, QDRI_LIST_FORWARD, n_stage_layers, with_waits));
+    if (lists->n_micro <= 1) return build(lists, QDRI_LIST_BACKWARD_ONLY, n_stage_layers, with_waits);
+    QDR_TRY(build(lists, QDRI_LIST_BACKWARD_BEFORE, n_stage_layers, with_waits));
+    return build(lists, QDRI_LIST_BACKWARD_LAST, n_stage_layers, with_waits);
+}
+
+qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int n_layers, double n_stage_layers,
+                           qdri_lists *lists)
+{
+    return make(network, plan, n_layers, n_stage_layers, 1, lists);
+}
+
+qdr_status qdri_lists_make_layer(const qdr_network *network, const qdr_plan *plan, double n_stage_layers,
+                                 qdri_lists *lists)
+{
+    return make(network, plan, 1, n_stage_layers, 0, lists);
 }
 
 void qdri_lists_free(qdri_lists *lists)

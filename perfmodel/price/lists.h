@@ -28,10 +28,9 @@ typedef struct qdri_list {
     int last_of_first, last_of_last; /* on the compute stream, of embedding and head; -1: none */
 } qdri_list;
 
-/* Zeroed but for lacks_waits, or the lists of another plan, whose memory is reused. */
+/* Zeroed, or the lists of another plan, whose memory is reused. */
 typedef struct qdri_lists {
     qdri_net net;
-    int lacks_waits; /* for bounds, which need the tasks alone; such lists cannot be simulated */
     int n_layers; /* in the lists */
     int layer_of[QDRI_NODES_OF(QDRI_FEW_LAYERS)]; /* by node */
     double n_micro; /* forward passes of a step in each cell */
@@ -42,6 +41,9 @@ typedef struct qdri_lists {
 /* Builds the lists with n_layers, at most QDRI_FEW_LAYERS; the sums of small gradients are those of n_stage_layers. */
 QDR_NODISCARD qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int n_layers,
                                          double n_stage_layers, qdri_lists *lists);
+/* The same with one layer and without waits, which is enough to add up its tasks. */
+QDR_NODISCARD qdr_status qdri_lists_make_layer(const qdr_network *network, const qdr_plan *plan, double n_stage_layers,
+                                               qdri_lists *lists);
 void qdri_lists_free(qdri_lists *lists);
 
 /* The part of the network to which a task belongs: the number of a layer, QDRI_LAYER_FIRST or QDRI_LAYER_LAST. */

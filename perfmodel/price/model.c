@@ -23,7 +23,6 @@ qdr_status qdr_model_create(const qdr_machine *machine, const qdr_network *netwo
     QDR_TRY(QDRI_NEW(1, "a model", model));
     (*model)->machine = *machine;
     (*model)->network = *network;
-    (*model)->one_layer.lacks_waits = 1;
     return QDR_OK;
 }
 

@@ -11,6 +11,7 @@
 
 #include "quadrille/stack.h"
 #include "schedule/linear.h"
+#include "schedule/waits.h"
 
 enum { COMPUTE = QDRI_STREAM_OF_COMPUTE };
 
@@ -20,16 +21,22 @@ typedef struct bench {
     qdri_schedule schedule;
     qdri_hazards hazards;
     qdri_builder builder;
+    int overlap;
 } bench;
 
 static const qdri_place all_two = {{2, 2, 2, 2}, {0, 1, 1, 0}};
 
 static void begin(bench *b, const qdri_place *place, int overlap, int prefetch)
 {
-    qdri_builder_begin(&b->builder, &b->schedule, &b->buffers, &b->hazards, place, overlap, prefetch);
+    qdri_builder_begin(&b->builder, &b->schedule, &b->buffers, place, prefetch);
+    b->overlap = overlap;
 }
 
-static void end(bench *b) { assert_int_equal(qdri_builder_end(&b->builder), QDR_OK); }
+static void end(bench *b)
+{
+    assert_int_equal(qdri_builder_end(&b->builder), QDR_OK);
+    assert_int_equal(qdri_schedule_set_waits(&b->schedule, &b->hazards, b->buffers.n, b->overlap), QDR_OK);
+}
 
 static void drop(bench *b)
 {
