@@ -8,15 +8,11 @@
 #include "linear/describe.h"
 #include "schedule/net_price.h"
 
-static int largest(int a, int b) { return a > b ? a : b; }
-
-/* Creates an event for each task for which another stream may wait. Single-layer lists are never longer than a layer's
- * part of this. */
+/* Creates an event for each task for which another stream may wait. */
 static qdr_status make_events(qdr_stack *stack)
 {
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
-    int n = largest(stack->lists.forward.n_tasks, stack->lists.single.capacity);
-    for (int i = 0; i < QDRI_N_BACKWARDS; i++) n = largest(n, stack->lists.backward[i].n_tasks);
+    const int n = stack->net.most_tasks;
     QDR_TRY(QDRI_NEW(n, "the events of a stack", &stack->events));
     for (; stack->n_events < n; stack->n_events++) QDR_TRY(qdri_event_create(dev, &stack->events[stack->n_events]));
     return QDR_OK;

@@ -216,9 +216,10 @@ qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int fla
     QDR_TRY(compare_call(stack, status, "qdr_linear_forward", qdri_linear_name(layer), flags, 0));
     stack->caller_memory[QDRI_CALLER_X] = (void *)(uintptr_t)x;
     stack->caller_memory[QDRI_CALLER_Y] = y;
-    QDR_TRY(qdri_give_up(stack, qdri_net_layer_forward(&stack->net, layer->node, (flags & QDR_Y_ACCUMULATE) != 0,
-                                                       &stack->lists.single)));
-    return qdri_execute(stack, &stack->lists.single, qdri_stream_or_default(stack->grid, stream));
+    const qdri_schedule *list = NULL;
+    QDR_TRY(qdri_give_up(stack, qdri_net_list_layer_forward(&stack->net, &stack->lists, layer->node,
+                                                            (flags & QDR_Y_ACCUMULATE) != 0, &list)));
+    return qdri_execute(stack, list, qdri_stream_or_default(stack->grid, stream));
 }
 
 /* The sum over d of a tied W is part of its last use, that by the embedding. */
@@ -262,9 +263,11 @@ qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x,
     stack->caller_memory[QDRI_CALLER_DY] = (void *)(uintptr_t)dy;
     stack->caller_memory[QDRI_CALLER_DX] = dx;
     const qdri_gradient_mode mode = mode_of(flags, *qdri_parameter_deferred(stack, qdri_linear_layer(layer)->weight));
-    QDR_TRY(qdri_give_up(stack, qdri_net_layer_backward(&stack->net, layer->node, flags, mode, &stack->lists.single)));
+    const qdri_schedule *list = NULL;
+    QDR_TRY(
+        qdri_give_up(stack, qdri_net_list_layer_backward(&stack->net, &stack->lists, layer->node, flags, mode, &list)));
     note_backward(layer, flags);
-    return qdri_execute(stack, &stack->lists.single, qdri_stream_or_default(stack->grid, stream));
+    return qdri_execute(stack, list, qdri_stream_or_default(stack->grid, stream));
 }
 
 static const qdri_schedule *find_schedule(const qdr_stack *stack, const char *which)

@@ -45,19 +45,32 @@ static void measure_sums(qdr_stack *stack)
     }
 }
 
+/* A layer that runs alone. Its lists are not kept: most stacks run as a whole. */
+static qdr_status measure_layer(qdr_stack *stack, int node, qdri_schedule *schedule)
+{
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+        QDR_TRY(qdri_net_layer_forward(&stack->net, node, accumulate, schedule));
+        measure_list(stack, schedule);
+    }
+    if (stack->net.shares_parameters) return QDR_OK;
+    QDR_TRY(qdri_net_layer_backward(&stack->net, node, 0, QDRI_GRADIENT_OVERWRITE, schedule));
+    measure_list(stack, schedule);
+    return QDR_OK;
+}
+
+static qdr_status measure_layers(qdr_stack *stack)
+{
+    qdri_schedule schedule = {.tasks = NULL};
+    qdr_status status = QDR_OK;
+    for (int i = 0; i < stack->net.n_nodes && status == QDR_OK; i++)
+        if (stack->net.nodes[i].kind == QDRI_NODE_LINEAR) status = measure_layer(stack, i, &schedule);
+    qdri_schedule_free(&schedule);
+    return status;
+}
+
 qdr_status qdri_stack_reserve_staging(qdr_stack *stack)
 {
-    qdri_schedule *single = &stack->lists.single;
-    for (int i = 0; i < stack->net.n_nodes; i++) {
-        if (stack->net.nodes[i].kind != QDRI_NODE_LINEAR) continue;
-        for (int accumulate = 0; accumulate < 2; accumulate++) {
-            QDR_TRY(qdri_net_layer_forward(&stack->net, i, accumulate, single));
-            measure_list(stack, single);
-        }
-        if (stack->net.shares_parameters) continue;
-        QDR_TRY(qdri_net_layer_backward(&stack->net, i, 0, QDRI_GRADIENT_OVERWRITE, single));
-        measure_list(stack, single);
-    }
+    QDR_TRY(measure_layers(stack));
     measure_list(stack, &stack->lists.forward);
     measure_list(stack, &stack->lists.backward[0]);
     measure_sums(stack);

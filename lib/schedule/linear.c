@@ -109,7 +109,7 @@ void qdri_linear_forward_product(qdri_builder *builder, const qdri_layer_shape *
     qdri_begin_summed(builder, &shape, &y);
     qdri_add_summed(builder, &shape, &y, QDRI_PRODUCT_Y, x, w);
     qdri_end_summed(builder, &shape, &y);
-    qdri_buffers_give(builder->buffers, temporary);
+    qdri_builder_give(builder, temporary);
 }
 
 void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *whole, const qdri_layer_refs *whole_refs,
@@ -129,30 +129,25 @@ void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *who
     }
 }
 
-/* The place of a whole dW before it is summed over z: two slots used alternately, so that a product need not wait for
- * the sum of the previous layer. */
-static qdri_ref gradient_slot(qdri_builder *builder, const qdri_layer_shape *shape)
+/* A new value, from now on in place of an older one. */
+static qdri_ref replace(qdri_builder *builder, qdri_ref *older, size_t bytes)
 {
-    const int turn = builder->next_gradient_slot;
-    builder->next_gradient_slot = 1 - turn;
-    const size_t bytes = (size_t)builder->place.size[QDR_Z] * bytes_of(shape->shard_elems, shape->grad_dtype);
-    qdri_ref *slot = &builder->gradient_slots[turn];
-    if (slot->buffer < 0)
-        *slot = qdri_buffers_take(builder->buffers, bytes);
-    else if (builder->buffers->items[slot->buffer].bytes < bytes)
-        builder->buffers->items[slot->buffer].bytes = bytes;
-    return *slot;
+    qdri_builder_give(builder, *older);
+    *older = qdri_builder_take(builder, bytes);
+    return *older;
 }
 
-static qdri_ref gradient_temp(qdri_builder *builder, const qdri_layer_shape *shape)
+/* A whole dW before it is summed over z. Two of them exist at a time, so that a product need not wait for the sum of
+ * the previous layer. */
+static qdri_ref whole_gradient(qdri_builder *builder, const qdri_layer_shape *shape)
 {
-    const size_t bytes = bytes_of(shape->shard_elems, shape->grad_dtype);
-    qdri_ref *temp = &builder->gradient_temp;
-    if (temp->buffer < 0)
-        *temp = qdri_buffers_take(builder->buffers, bytes);
-    else if (builder->buffers->items[temp->buffer].bytes < bytes)
-        builder->buffers->items[temp->buffer].bytes = bytes;
-    return *temp;
+    return replace(builder, &builder->whole_gradients[builder->n_whole_gradients++ % 2],
+                   (size_t)builder->place.size[QDR_Z] * bytes_of(shape->shard_elems, shape->grad_dtype));
+}
+
+static qdri_ref reduced_gradient(qdri_builder *builder, const qdri_layer_shape *shape)
+{
+    return replace(builder, &builder->reduced_gradient, bytes_of(shape->shard_elems, shape->grad_dtype));
 }
 
 /* Sums a whole dW over z into the shard, and the shard over d. The addition to old values runs on the stream of the
@@ -165,7 +160,7 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, q
     task.dtype = task.out_dtype = shape->grad_dtype;
     task.count = shape->shard_elems;
     if (builder->place.size[QDR_Z] > 1) {
-        if (mode->accumulate_dw) task.writes[0] = gradient_temp(builder, shape);
+        if (mode->accumulate_dw) task.writes[0] = reduced_gradient(builder, shape);
         task.coll = QDR_REDUCE_SCATTER;
         task.channel = QDR_CHANNEL_Z_REDUCE;
         qdri_add_collective(builder, &task);
@@ -262,7 +257,7 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
     if (regather) whole.x = whole_input(builder, shape, refs, x_whole, 1);
     builder->part = QDRI_BEFORE_PARTS;
     const qdri_ref w = with_dx ? qdri_next_weight(builder) : QDRI_NO_REF;
-    const qdri_ref dw = builder->place.size[QDR_Z] > 1 ? gradient_slot(builder, shape) : refs->dw;
+    const qdri_ref dw = builder->place.size[QDR_Z] > 1 ? whole_gradient(builder, shape) : refs->dw;
     const int dx_first = is_dx_first(builder, shape);
     if (with_dx && dx_first) input_gradients(builder, shape, &whole, mode->accumulate_dx, w, dx);
     for (int part = 0; part < builder->n_parts; part++) {
@@ -280,8 +275,8 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
         const qdri_layer_shape cut = shape_of_part(builder, shape, part);
         qdri_end_summed(builder, &cut, &dx[part]);
     }
-    qdri_buffers_give(builder->buffers, dy_whole);
-    qdri_buffers_give(builder->buffers, x_whole);
+    qdri_builder_give(builder, dy_whole);
+    qdri_builder_give(builder, x_whole);
 }
 
 void qdri_embedding_forward_lookup(qdri_builder *builder, const qdri_layer_shape *whole, const qdri_layer_refs *refs,
@@ -328,7 +323,7 @@ void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape
     task.context = shape->context;
     if (shape->context) qdri_schedule_add(builder, &task);
     const int gz = builder->place.size[QDR_Z];
-    const qdri_ref whole = gz > 1 ? gradient_slot(builder, shape) : refs->dw;
+    const qdri_ref whole = gz > 1 ? whole_gradient(builder, shape) : refs->dw;
     task = qdri_layer_task(shape, QDRI_TASK_EMBED_SUM, refs->x, shape->out_scattered ? dy_whole : refs->dy, whole);
     task.out_dtype = shape->grad_dtype;
     task.accumulate = gz == 1 && mode->accumulate_dw;
@@ -338,7 +333,7 @@ void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape
     if (gz > 1) task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
     qdri_schedule_add(builder, &task);
     sum_gradient(builder, shape, whole, refs->dw, mode);
-    qdri_buffers_give(builder->buffers, dy_whole);
+    qdri_builder_give(builder, dy_whole);
 }
 
 void qdri_small_gradient_task(qdri_builder *builder, qdr_axis axis, qdri_ref gradients, int64_t n_elems,

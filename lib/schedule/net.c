@@ -74,7 +74,11 @@ qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const qdr_stac
     if (net->opts.overlap == 0) net->opts.overlap = QDR_OVERLAP_ALL;
     net->grad_dtype = qdri_sum_type(opts->dtype);
     net->cell_rows = cell_rows(place, net->opts.n_rows, net->opts.row_unit);
-    for (int i = 0; i < 4; i++) net->caller[i] = qdri_buffers_add(&net->buffers, QDRI_CALLER, 0);
+    for (int i = 0; i < 4; i++) {
+        net->caller[i] = qdri_buffers_add(&net->buffers, QDRI_CALLER, 0);
+        net->caller[i].bytes = SIZE_MAX; /* not known here */
+    }
+    net->workspace = qdri_buffers_add(&net->buffers, QDRI_WORKSPACE, 0);
     net->op_work = net->small_gradients = net->loss = QDRI_NO_REF;
     return net->buffers.status;
 }

@@ -12,7 +12,7 @@
 
 #include "schedule/key_heads.h"
 #include "schedule/linear.h"
-#include "schedule/waits.h"
+#include "schedule/memory.h"
 
 /* A parameter: rows × columns, each split over at most one of x and y; matrices are flat over z. */
 typedef struct qdri_parameter {
@@ -103,6 +103,8 @@ typedef struct qdri_net {
     int n_parameters, parameter_capacity;
     qdri_buffers buffers; /* region_bytes: set by qdri_net_build() */
     qdri_hazards hazards; /* of the list whose waits were set last */
+    qdri_ref workspace; /* for the values of any list that has been made */
+    int most_tasks; /* of any list of a net that is built */
     qdri_ref caller[4]; /* x, y, dx, dy of single-layer calls */
     int shares_parameters; /* those of another net: forward only, without gradients */
     qdri_ref op_work, small_gradients;
@@ -182,7 +184,7 @@ void qdri_net_set_panels(qdri_net *net, int panels, int batch_parts);
 /* The rectangles of the whole parameter that this rank stores. @return their number */
 int qdri_parameter_runs(const qdri_parameter *p, qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS]);
 
-/* ---- memory and task lists: net_build.c, net_schedules.c ---- */
+/* ---- memory and task lists: net_build.c, net_schedules.c, net_lists.c ---- */
 
 /* How gradients of parameters are added. Index of a backward schedule = 2 · mode + deferred. */
 typedef enum qdri_gradient_mode {
@@ -195,7 +197,8 @@ typedef enum qdri_gradient_mode {
 /* All lists of a net; zeroed, or older ones, whose memory is reused. */
 typedef struct qdri_net_lists {
     qdri_schedule forward, backward[QDRI_N_BACKWARDS]; /* empty if the stack cannot be run as a whole */
-    qdri_schedule single; /* of the last single-layer call */
+    struct qdri_layer_lists **layers; /* by node: of layers that have been run alone; NULL: none yet */
+    int n_layers;
 } qdri_net_lists;
 void qdri_net_lists_free(qdri_net_lists *lists);
 
@@ -205,11 +208,11 @@ QDR_NODISCARD qdr_status qdri_net_place(qdri_net *net);
 /* Ends the description: assigns everything a place in a region, builds all lists, and thereby determines the sizes of
  * all regions. */
 QDR_NODISCARD qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists);
-/* Builds one list again, exactly as qdri_net_build() did. */
+/* One list, exactly as qdri_net_build() makes it. */
 QDR_NODISCARD qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule);
 QDR_NODISCARD qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferred,
                                            qdri_schedule *schedule);
-/* The tasks alone, without waits. */
+/* The tasks alone, whose values have no places and which do not wait: enough to add up what they do. */
 QDR_NODISCARD qdr_status qdri_net_forward_tasks(qdri_net *net, qdri_schedule *schedule);
 QDR_NODISCARD qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int deferred,
                                                  qdri_schedule *schedule);
@@ -217,5 +220,10 @@ QDR_NODISCARD qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mo
 QDR_NODISCARD qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule);
 QDR_NODISCARD qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode,
                                                  qdri_schedule *schedule);
+/* The same of a net that is built, made at the first call. */
+QDR_NODISCARD qdr_status qdri_net_list_layer_forward(qdri_net *net, qdri_net_lists *lists, int node, int accumulate_y,
+                                                     const qdri_schedule **list);
+QDR_NODISCARD qdr_status qdri_net_list_layer_backward(qdri_net *net, qdri_net_lists *lists, int node, int flags,
+                                                      qdri_gradient_mode mode, const qdri_schedule **list);
 
 #endif

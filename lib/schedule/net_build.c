@@ -1,50 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory plan of a net, and all its task lists. */
+#include <string.h>
+
 #include "quadrille/linear.h"
 #include "schedule/net_parts.h"
 
 /* ---- lists ---- */
 
-static qdr_status set_waits(qdri_net *net, qdri_schedule *schedule)
+/* The two passes over a finished list. */
+static qdr_status finish(qdri_net *net, qdri_schedule *schedule)
 {
-    return qdri_schedule_set_waits(schedule, &net->hazards, net->buffers.n, net->opts.overlap & QDR_OVERLAP_ALL);
+    const int overlap = net->opts.overlap & QDR_OVERLAP_ALL;
+    QDR_TRY(qdri_schedule_place(schedule, &net->hazards, net->workspace, overlap));
+    qdri_buffer *workspace = &net->buffers.items[net->workspace.buffer];
+    if (schedule->workspace_bytes > workspace->bytes) workspace->bytes = schedule->workspace_bytes;
+    if (schedule->n_tasks > net->most_tasks) net->most_tasks = schedule->n_tasks;
+    return qdri_schedule_set_waits(schedule, &net->hazards, overlap);
 }
 
 qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule)
 {
     QDR_TRY(qdri_net_forward_tasks(net, schedule));
-    return set_waits(net, schedule);
+    return finish(net, schedule);
 }
 
 qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferred, qdri_schedule *schedule)
 {
     QDR_TRY(qdri_net_backward_tasks(net, mode, deferred, schedule));
-    return set_waits(net, schedule);
+    return finish(net, schedule);
 }
 
 qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule)
 {
     QDR_TRY(qdri_net_layer_forward_tasks(net, node, accumulate_y, schedule));
-    return set_waits(net, schedule);
+    return finish(net, schedule);
 }
 
 qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode, qdri_schedule *schedule)
 {
     QDR_TRY(qdri_net_layer_backward_tasks(net, node, flags, mode, schedule));
-    return set_waits(net, schedule);
-}
-
-/* The task list of a single layer is built again at each call; here once for each of its variants, so that memory
- * suffices. */
-static qdr_status try_layer_calls(qdri_net *net, int node, qdri_schedule *single)
-{
-    static const int dx_flags[] = {0, QDR_DX_ACCUMULATE, QDR_NO_DX};
-    for (int accumulate = 0; accumulate < 2; accumulate++)
-        QDR_TRY(qdri_net_layer_forward(net, node, accumulate, single));
-    for (int mode = QDRI_GRADIENT_OVERWRITE; mode <= QDRI_GRADIENT_ADD_TO_COMPLETE; mode++)
-        for (int i = 0; i < 3 && !net->shares_parameters; i++)
-            QDR_TRY(qdri_net_layer_backward(net, node, dx_flags[i], (qdri_gradient_mode)mode, single));
-    return QDR_OK;
+    return finish(net, schedule);
 }
 
 int qdri_net_runs_whole(const qdri_net *net)
@@ -103,28 +98,56 @@ static void place_nodes(qdri_net *net)
     if (!net->opts.caller_activations) place_operations(net);
 }
 
-static qdr_status make_schedules_once(qdri_net *net, qdri_net_lists *lists)
+/* ---- all of a net ---- */
+
+/* Whether the lists of two layers that run alone need the same memory. */
+static int are_alike(const qdri_layer *a, const qdri_layer *b)
 {
-    for (int i = 0; i < net->n_nodes; i++)
-        if (net->nodes[i].kind == QDRI_NODE_LINEAR) QDR_TRY(try_layer_calls(net, i, &lists->single));
+    qdri_layer_shape shape = a->shape;
+    shape.node = b->shape.node;
+    shape.name = b->shape.name;
+    return memcmp(&shape, &b->shape, sizeof shape) == 0 && (a->bias < 0) == (b->bias < 0) &&
+           a->shares_first == b->shares_first && a->shares_last == b->shares_last;
+}
+
+static int is_measured(const qdri_net *net, int node)
+{
+    for (int i = node - 1; i >= 0; i--)
+        if (net->nodes[i].kind == QDRI_NODE_LINEAR && are_alike(&net->nodes[i].u.layer, &net->nodes[node].u.layer))
+            return 1;
+    return 0;
+}
+
+/* Makes each variant of a layer's lists once, so that the workspace suffices for all of them. */
+static qdr_status measure_layer(qdri_net *net, int node, qdri_schedule *schedule)
+{
+    static const int dx_flags[] = {0, QDR_DX_ACCUMULATE, QDR_NO_DX};
+    for (int accumulate = 0; accumulate < 2; accumulate++)
+        QDR_TRY(qdri_net_layer_forward(net, node, accumulate, schedule));
+    for (int i = 0; i < QDRI_N_BACKWARDS && !net->shares_parameters; i++)
+        for (int j = 0; j < 3; j++)
+            QDR_TRY(qdri_net_layer_backward(net, node, dx_flags[j] | (i % 2 ? QDR_DEFER_SYNC : 0),
+                                            (qdri_gradient_mode)(i / 2), schedule));
+    return QDR_OK;
+}
+
+static qdr_status measure_layers(qdri_net *net)
+{
+    qdri_schedule schedule = {.tasks = NULL};
+    qdr_status status = QDR_OK;
+    for (int i = 0; i < net->n_nodes && status == QDR_OK; i++)
+        if (net->nodes[i].kind == QDRI_NODE_LINEAR && !is_measured(net, i)) status = measure_layer(net, i, &schedule);
+    qdri_schedule_free(&schedule);
+    return status;
+}
+
+static qdr_status make_whole_lists(qdri_net *net, qdri_net_lists *lists)
+{
     if (!qdri_net_runs_whole(net)) return QDR_OK;
     QDR_TRY(qdri_net_forward(net, &lists->forward));
     for (int i = 0; i < QDRI_N_BACKWARDS && !net->shares_parameters; i++)
         QDR_TRY(qdri_net_backward(net, (qdri_gradient_mode)(i / 2), i % 2, &lists->backward[i]));
     return QDR_OK;
-}
-
-/* Repeats until no slot grows: a list that is built again at a call then gets the same slots as here. Slots only grow,
- * and never beyond the largest request, so this terminates; usually after two rounds. */
-static qdr_status make_schedules(qdri_net *net, qdri_net_lists *lists)
-{
-    for (int64_t before = -1, n_before = -1;;) {
-        QDR_TRY(make_schedules_once(net, lists));
-        const int64_t bytes = qdri_buffers_pool_bytes(&net->buffers);
-        if (bytes == before && net->buffers.n == n_before) return QDR_OK;
-        before = bytes;
-        n_before = net->buffers.n;
-    }
 }
 
 /* All ranks prefetch the same number of weights, whatever the sizes of their blocks. */
@@ -152,17 +175,12 @@ qdr_status qdri_net_place(qdri_net *net)
 qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists)
 {
     QDR_TRY(qdri_net_place(net));
-    lists->forward.n_tasks = 0;
-    for (int i = 0; i < QDRI_N_BACKWARDS; i++) lists->backward[i].n_tasks = 0;
-    QDR_TRY(make_schedules(net, lists));
+    qdri_net_lists_begin(lists);
+    net->buffers.items[net->workspace.buffer].bytes = 0; /* not of lists that were only tried */
+    net->most_tasks = 0;
+    QDR_TRY(measure_layers(net));
+    QDR_TRY(make_whole_lists(net, lists));
     QDR_TRY(qdri_buffers_finish(&net->buffers));
     if (net->shares_parameters) net->buffers.region_bytes[QDRI_PARAMETERS] = 0;
     return QDR_OK;
-}
-
-void qdri_net_lists_free(qdri_net_lists *lists)
-{
-    qdri_schedule_free(&lists->forward);
-    qdri_schedule_free(&lists->single);
-    for (int i = 0; i < QDRI_N_BACKWARDS; i++) qdri_schedule_free(&lists->backward[i]);
 }

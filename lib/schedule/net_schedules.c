@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From nodes to schedules: forward in order of execution, backward in reverse order, with gradients in workspace slots.
+/* From nodes to schedules: forward in order of execution, backward in reverse order, with gradients in values.
  * If the rows are divided into parts, these run one after the other from one sum across ranks to the next, so that the
  * sum of one part overlaps with the work of the others. */
 #include "quadrille/linear.h"
@@ -8,7 +8,7 @@
 /* One layer. */
 static void begin(qdri_builder *builder, qdri_net *net, qdri_schedule *schedule)
 {
-    qdri_builder_begin(builder, schedule, &net->buffers, &net->place, net->opts.prefetch);
+    qdri_builder_begin(builder, schedule, net->buffers.n, &net->place, net->opts.prefetch);
 }
 
 static void begin_whole(qdri_builder *builder, qdri_net *net, qdri_schedule *schedule)
@@ -71,7 +71,7 @@ static void begin_node(qdri_builder *builder, const qdri_net *net, int number, i
 static int is_summed(const qdri_net *net, qdr_axis axis) { return net->place.size[axis] > 1; }
 
 /* A segment, in which the parts pass through all nodes one after the other, ends with a layer whose result is summed
- * across ranks; with each layer whose W is gathered, since there is a slot for one only; and at nodes that need all
+ * across ranks; with each layer whose W is gathered, since only one is kept at a time; and at nodes that need all
  * parts at once. */
 static int ends_segment(const qdri_net *net, int number, int next, int backward)
 {
@@ -146,7 +146,7 @@ static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int numb
 
 static qdri_ref take_edge(qdri_builder *builder, const qdri_edge *edge)
 {
-    return qdri_buffers_take(builder->buffers, qdri_edge_bytes(edge));
+    return qdri_builder_take(builder, qdri_edge_bytes(edge));
 }
 
 /* Where a node writes the gradient of one of its inputs; *accumulate is set if another node has written it before. A
@@ -158,8 +158,7 @@ static qdri_ref gradient_target(qdri_builder *builder, qdri_net *net, int input,
     if (!edge->with_gradient) return QDRI_NO_REF;
     if (!*accumulate) {
         edge->d = edge->keeps_gradient ? edge->gradient : take_edge(builder, edge);
-    } else if (!edge->keeps_gradient && builder->buffers->status == QDR_OK &&
-               builder->buffers->items[edge->d.buffer].busy > 1) {
+    } else if (qdri_builder_users(builder, edge->d) > 1) {
         const qdri_ref copy = take_edge(builder, edge);
         add_edge_task(builder, edge, number, net->nodes[number].name, copy, edge->d, 0);
         qdri_builder_give(builder, edge->d);
@@ -168,24 +167,17 @@ static qdri_ref gradient_target(qdri_builder *builder, qdri_net *net, int input,
     return edge->d;
 }
 
-/* Whether only the node that reads the edge's gradient next needs it. */
-static int is_only_user(const qdri_builder *builder, const qdri_edge *edge)
-{
-    return !edge->keeps_gradient && edge->d.buffer >= 0 && builder->buffers->status == QDR_OK &&
-           builder->buffers->items[edge->d.buffer].busy == 1;
-}
-
 /* The same for an operation. If nothing else needs the output's gradient, that of the input replaces it. */
 static qdri_ref op_gradient_target(qdri_builder *builder, qdri_net *net, int number, int i, int *accumulate)
 {
     const qdri_node *node = &net->nodes[number];
     qdri_edge *edge = &net->edges[node->in[i]];
     if (!node->in_place || !edge->with_gradient || edge->keeps_gradient || edge->d.buffer >= 0 ||
-        !is_only_user(builder, &net->edges[node->out]))
+        qdri_builder_users(builder, net->edges[node->out].d) != 1)
         return gradient_target(builder, net, node->in[i], number, accumulate);
     const qdri_edge *out = &net->edges[node->out];
     edge->d = out->d;
-    qdri_buffers_share(builder->buffers, out->d);
+    qdri_builder_share(builder, out->d);
     *accumulate = 0;
     return edge->d;
 }
@@ -193,7 +185,7 @@ static qdri_ref op_gradient_target(qdri_builder *builder, qdri_net *net, int num
 /* Called when a node's output gradient has been used. */
 static void release_gradient(qdri_builder *builder, qdri_edge *edge)
 {
-    if (!edge->keeps_gradient) qdri_builder_give(builder, edge->d);
+    qdri_builder_give(builder, edge->d);
     edge->d = QDRI_NO_REF;
 }
 
@@ -207,7 +199,7 @@ static void pass_gradient(qdri_builder *builder, qdri_net *net, int number)
         if (!edge->with_gradient) continue;
         if (edge->d.buffer < 0 && !edge->keeps_gradient && !out->keeps_gradient) {
             edge->d = out->d;
-            qdri_buffers_share(builder->buffers, out->d);
+            qdri_builder_share(builder, out->d);
             continue;
         }
         int accumulate = 0;

@@ -30,7 +30,7 @@ qdri_ref qdri_rows_ref(qdri_ref matrix, int64_t begin, int64_t end, int64_t cols
 
 qdri_ref qdri_take_rows(qdri_builder *builder, int wanted, int64_t rows, int64_t cols, qdr_dtype dtype)
 {
-    return wanted ? qdri_buffers_take(builder->buffers, bytes_of(rows, cols, dtype)) : QDRI_NO_REF;
+    return wanted ? qdri_builder_take(builder, bytes_of(rows, cols, dtype)) : QDRI_NO_REF;
 }
 
 void qdri_add_rows(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref out, qdri_ref a, int64_t m, int64_t n,
@@ -279,9 +279,9 @@ void qdri_end_summed(qdri_builder *builder, const qdri_layer_shape *shape, const
     if (!summed->active) return;
     if (summed->accumulate)
         qdri_add_rows(builder, shape, summed->target, summed->sum, summed->local_rows, summed->out.cols, 1);
-    if (summed->out.scattered) qdri_buffers_give(builder->buffers, summed->partial);
-    qdri_buffers_give(builder->buffers, summed->parts);
-    if (summed->accumulate) qdri_buffers_give(builder->buffers, summed->sum);
+    if (summed->out.scattered) qdri_builder_give(builder, summed->partial);
+    qdri_builder_give(builder, summed->parts);
+    if (summed->accumulate) qdri_builder_give(builder, summed->sum);
 }
 
 int qdri_rows_arriving(const qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed, int index,

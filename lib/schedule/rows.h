@@ -11,7 +11,7 @@
 qdri_task qdri_layer_task(const qdri_layer_shape *shape, qdri_task_kind kind, qdri_ref a, qdri_ref b, qdri_ref out);
 /* Rows [begin, end) of a matrix at `matrix` with `cols` columns. */
 qdri_ref qdri_rows_ref(qdri_ref matrix, int64_t begin, int64_t end, int64_t cols, qdr_dtype dtype);
-/* A workspace slot for a matrix if `wanted`, else none. */
+/* A new value for a matrix if `wanted`, else none. */
 qdri_ref qdri_take_rows(qdri_builder *builder, int wanted, int64_t rows, int64_t cols, qdr_dtype dtype);
 /* out (+)= a, on the compute stream. */
 void qdri_add_rows(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref out, qdri_ref a, int64_t m, int64_t n,
@@ -39,14 +39,14 @@ typedef struct qdri_summed {
     int active; /* the group has more than one member */
 } qdri_summed;
 
-/* Takes workspace slots for the sum. */
+/* Takes the values that the sum needs. */
 void qdri_begin_summed(qdri_builder *builder, const qdri_layer_shape *shape, qdri_summed *summed);
 /* Adds the layer's product (Y or dX) of a and the W at b, and its sum. */
 void qdri_add_summed(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed,
                      qdri_product_kind kind, qdri_ref a, qdri_ref b);
 /* Adds the sum of something else that was written to `partial`, as a whole. */
 void qdri_sum_whole(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed);
-/* Adds the result to the old value if required, and returns the workspace slots. The sum overlaps with the tasks
+/* Adds the result to the old value if required, and gives the values back. The sum overlaps with the tasks
  * scheduled before. */
 void qdri_end_summed(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed);
 /* The target's rows that become available together, number `index`, so that row-wise work on them need not wait for the

@@ -2,20 +2,68 @@
 /* Appending tasks. */
 #include "schedule/schedule.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/block.h"
 #include "core/size.h"
 
-void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, const qdri_place *place,
+void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, int n_buffers, const qdri_place *place,
                         int prefetch)
 {
-    *builder = (qdri_builder){
-        .schedule = schedule, .buffers = buffers, .place = *place, .prefetch = prefetch, .n_parts = 1};
-    builder->gradient_slots[0] = builder->gradient_slots[1] = builder->gradient_temp = QDRI_NO_REF;
-    schedule->n_tasks = 0;
-    qdri_buffers_reset_pool(buffers);
+    *builder = (qdri_builder){.schedule = schedule, .place = *place, .prefetch = prefetch, .n_parts = 1};
+    builder->whole_gradients[0] = builder->whole_gradients[1] = builder->reduced_gradient = QDRI_NO_REF;
+    schedule->n_tasks = schedule->n_values = 0;
+    schedule->first_value = n_buffers;
+    schedule->workspace_bytes = schedule->least_bytes = 0;
+}
+
+/* ---- values ---- */
+
+qdri_ref qdri_builder_take(qdri_builder *builder, size_t bytes)
+{
+    qdri_schedule *schedule = builder->schedule;
+    if (builder->status == QDR_OK)
+        builder->status = qdri_list_grow((void **)&schedule->values, schedule->n_values, &schedule->value_capacity,
+                                         sizeof *schedule->values, "a schedule");
+    if (builder->status != QDR_OK) return QDRI_NO_REF;
+    schedule->values[schedule->n_values] = (qdri_value){.bytes = bytes, .n_users = 1, .end = INT_MAX};
+    return (qdri_ref){schedule->first_value + schedule->n_values++, 0, bytes};
+}
+
+/* NULL: it is a buffer, or none. */
+static qdri_value *value_of(const qdri_builder *builder, qdri_ref ref)
+{
+    const int number = ref.buffer - builder->schedule->first_value;
+    return ref.buffer < 0 || number < 0 ? NULL : &builder->schedule->values[number];
+}
+
+void qdri_builder_share(qdri_builder *builder, qdri_ref ref)
+{
+    qdri_value *value = value_of(builder, ref);
+    if (value) value->n_users++;
+}
+
+void qdri_builder_give(qdri_builder *builder, qdri_ref ref)
+{
+    qdri_value *value = value_of(builder, ref);
+    if (!value) return;
+    value->end = builder->schedule->n_tasks;
+    if (!builder->holds) {
+        value->n_users--;
+        return;
+    }
+    if (builder->status == QDR_OK)
+        builder->status = qdri_list_grow((void **)&builder->given, builder->n_given, &builder->given_capacity,
+                                         sizeof *builder->given, "a schedule");
+    if (builder->status == QDR_OK) builder->given[builder->n_given++] = ref;
+}
+
+int qdri_builder_users(const qdri_builder *builder, qdri_ref ref)
+{
+    const qdri_value *value = value_of(builder, ref);
+    return value ? value->n_users : 0;
 }
 
 void qdri_builder_cut_rows(qdri_builder *builder, int64_t n_rows, int64_t unit, int n_parts)
@@ -54,18 +102,6 @@ void qdri_builder_hold(qdri_builder *builder)
     builder->part = QDRI_BEFORE_PARTS;
 }
 
-void qdri_builder_give(qdri_builder *builder, qdri_ref slot)
-{
-    if (!builder->holds) {
-        qdri_buffers_give(builder->buffers, slot);
-        return;
-    }
-    if (builder->status == QDR_OK)
-        builder->status = qdri_list_grow((void **)&builder->given, builder->n_given, &builder->given_capacity,
-                                         sizeof *builder->given, "a schedule");
-    if (builder->status == QDR_OK) builder->given[builder->n_given++] = slot;
-}
-
 static void append(qdri_builder *builder, const qdri_task *task);
 
 void qdri_builder_release(qdri_builder *builder)
@@ -74,7 +110,7 @@ void qdri_builder_release(qdri_builder *builder)
     for (int part = QDRI_BEFORE_PARTS; part <= QDRI_AFTER_PARTS; part++)
         for (int i = 0; i < builder->n_held; i++)
             if (builder->held[i].part == part) append(builder, &builder->held[i].task);
-    for (int i = 0; i < builder->n_given; i++) qdri_buffers_give(builder->buffers, builder->given[i]);
+    for (int i = 0; i < builder->n_given; i++) value_of(builder, builder->given[i])->n_users--;
     builder->n_held = builder->n_given = 0;
 }
 
@@ -101,19 +137,18 @@ static void append(qdri_builder *builder, const qdri_task *task)
 qdr_status qdri_builder_end(qdri_builder *builder)
 {
     free(builder->uses);
-    free(builder->slots);
     free(builder->held);
     free(builder->given);
     builder->uses = NULL;
-    builder->slots = NULL;
     builder->held = NULL;
     builder->given = NULL;
-    return builder->status != QDR_OK ? builder->status : builder->buffers->status;
+    return builder->status;
 }
 
 void qdri_schedule_free(qdri_schedule *schedule)
 {
     free(schedule->tasks);
+    free(schedule->values);
     *schedule = (qdri_schedule){0};
 }
 

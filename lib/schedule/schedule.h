@@ -2,9 +2,9 @@
 /* The schedule: lists of tasks {kind, stream, dependencies, operands, flops, bytes}, built by pure functions of sizes
  * and coordinates. The runtime executes the list, the model prices it, tests print it.
  *
- * A builder appends tasks, which name the bytes of buffers that they read and write. What they must wait for follows
- * from these when the list is complete (waits.h), so no builder states a dependency by hand and none can be
- * forgotten. */
+ * A builder appends tasks, which name the bytes of buffers and of values that they read and write. When the list is
+ * complete, two passes follow: values get their places in the workspace (memory.h), and what tasks must wait for
+ * follows from their operands (waits.h), so no builder states a dependency by hand and none can be forgotten. */
 #ifndef QDRI_SCHEDULE_SCHEDULE_H
 #define QDRI_SCHEDULE_SCHEDULE_H
 
@@ -63,7 +63,9 @@ typedef enum qdri_task_class {
     QDRI_CLASS_GRADIENTS = 4
 } qdri_task_class;
 
-#define QDRI_MAX_OPERANDS 10
+/* Those of the backward of a caller's operation with QDR_MAX_OP_INPUTS. */
+#define QDRI_MAX_READS 7
+#define QDRI_MAX_WRITES 4
 #define QDRI_MAX_BATCH_PARTS 16
 
 typedef struct qdri_task {
@@ -73,7 +75,7 @@ typedef struct qdri_task {
     int node; /* index of the layer or operation in the stack */
     const char *name; /* of that node; not owned */
     int n_reads, n_writes;
-    qdri_ref reads[QDRI_MAX_OPERANDS], writes[QDRI_MAX_OPERANDS];
+    qdri_ref reads[QDRI_MAX_READS], writes[QDRI_MAX_WRITES];
     int accumulate; /* add to writes[0]; NORM_SUMS: to dγ and dβ; CALLER_BACKWARD: bit i: to the gradient of input i */
     qdr_dtype dtype, out_dtype;
     int64_t m, n, k; /* product: extents; others: rows m, columns n; position tasks: first row k. Collectives state
@@ -101,15 +103,28 @@ typedef struct qdri_task {
     int signals; /* a task on another stream waits for this one */
 } qdri_task;
 
+/* Workspace of one list. */
+typedef struct qdri_value {
+    size_t bytes;
+    int n_users; /* while the list is built */
+    int end; /* tasks from this one on may use its memory for something else, unless it is still in use */
+    size_t offset; /* in the workspace; set by qdri_schedule_place() */
+} qdri_value;
+
 typedef struct qdri_schedule {
     qdri_task *tasks;
     int n_tasks, capacity;
+    qdri_value *values;
+    int n_values, value_capacity;
+    int first_value; /* operands refer to value i as to buffer first_value + i, until it has a place */
+    /* Set by qdri_schedule_place(): the workspace that it needs, and the largest sum of values that are in use at the
+     * same time, below which no list can be. */
+    size_t workspace_bytes, least_bytes;
 } qdri_schedule;
 
 /* Builds one schedule. The first failure is kept in `status`; later calls do nothing. */
 typedef struct qdri_builder {
     qdri_schedule *schedule;
-    qdri_buffers *buffers;
     qdri_place place;
     qdr_status status;
     /* The cell's rows in parts, each of which passes through the schedule after the other: part p begins at
@@ -120,35 +135,39 @@ typedef struct qdri_builder {
     int holds;
     struct qdri_held_task *held;
     int n_held, held_capacity;
-    qdri_ref *given; /* slots that are returned together with the held tasks */
+    qdri_ref *given; /* values that have lost a user together with the held tasks */
     int n_given, given_capacity;
-    /* Gathered weights: uses in order of execution, and the slots that they use in rotation. */
+    /* Gathered weights: uses in order of execution. */
     struct qdri_weight_use *uses;
-    int n_uses, n_gathered, next_use;
+    int n_uses, use_capacity, n_gathered, next_use;
     int prefetch;
-    qdri_ref *slots;
-    int n_slots;
-    qdri_ref gradient_slots[2]; /* used alternately for a whole dW before its reduce-scatter */
-    qdri_ref gradient_temp; /* a reduced shard before it is added */
-    int next_gradient_slot;
+    qdri_ref whole_gradients[2]; /* the last two whole dWs, before their reduce-scatter */
+    qdri_ref reduced_gradient; /* the last reduced shard, before it is added */
+    int n_whole_gradients;
 } qdri_builder;
 
-/* Starts an empty schedule; all workspace slots are free. */
-void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, qdri_buffers *buffers, const qdri_place *place,
+/* Starts an empty schedule, whose tasks use buffers with numbers below n_buffers. */
+void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, int n_buffers, const qdri_place *place,
                         int prefetch);
 /* Divides the cell's rows into up to n_parts nonempty parts of whole `unit`s. Before this call there is one part. */
 void qdri_builder_cut_rows(qdri_builder *builder, int64_t n_rows, int64_t unit, int n_parts);
 /* Rows [begin, end) of a part; all n_rows if there is one part. */
 void qdri_part_rows(const qdri_builder *builder, int part, int64_t n_rows, int64_t *begin, int64_t *end);
 /* Between hold and release, tasks are held back, and then appended part by part: those of BEFORE_PARTS, those of part 0
- * in the order in which they were added, …, those of AFTER_PARTS. Slots returned meanwhile stay in use until then. If
- * there is only one part, nothing is held back. */
+ * in the order in which they were added, …, those of AFTER_PARTS. Values given back meanwhile keep their users until
+ * then. If there is only one part, nothing is held back. */
 #define QDRI_BEFORE_PARTS (-1)
 #define QDRI_AFTER_PARTS QDRI_MAX_BATCH_PARTS
 void qdri_builder_hold(qdri_builder *builder);
 void qdri_builder_release(qdri_builder *builder);
-/* Returns a workspace slot. */
-void qdri_builder_give(qdri_builder *builder, qdri_ref slot);
+/* A new value, with one user. */
+qdri_ref qdri_builder_take(qdri_builder *builder, size_t bytes);
+/* Adds a user to a value; each user ends with a give. After the last one, tasks that are added may use its memory.
+ * Values that are never given back keep it to the end of the list. Both ignore buffers. */
+void qdri_builder_share(qdri_builder *builder, qdri_ref value);
+void qdri_builder_give(qdri_builder *builder, qdri_ref value);
+/* The number of users; 0 for buffers. */
+int qdri_builder_users(const qdri_builder *builder, qdri_ref value);
 /* Appends a task. */
 void qdri_schedule_add(qdri_builder *builder, const qdri_task *task);
 /* Frees the builder's memory. @return the first failure */

@@ -35,7 +35,7 @@ typedef struct pass {
  * either end. */
 static qdr_status reserve(qdri_hazards *hazards)
 {
-    const int n = hazards->n_spans + 3 * 2 * QDRI_MAX_OPERANDS;
+    const int n = hazards->n_spans + 3 * (QDRI_MAX_READS + QDRI_MAX_WRITES);
     qdri_span *larger = NULL;
     if (n <= hazards->span_capacity) return QDR_OK;
     QDR_TRY(QDRI_NEW(2 * n, "a schedule", &larger));
@@ -80,7 +80,7 @@ static int cut(qdri_hazards *hazards, int from, size_t at)
     return added;
 }
 
-static size_t end_of(qdri_ref ref) { return ref.bytes ? ref.offset + ref.bytes : SIZE_MAX; }
+static size_t end_of(qdri_ref ref) { return ref.offset + ref.bytes; }
 
 /* The first span of what a reference refers to. */
 static int find(qdri_hazards *hazards, qdri_ref ref)
@@ -118,7 +118,7 @@ static void wait_for(pass *p, qdri_task *task, int earlier)
 static void read(pass *p, qdri_task *task, int number, qdri_ref ref)
 {
     const size_t end = end_of(ref);
-    if (ref.buffer < 0) return;
+    if (ref.buffer < 0 || ref.bytes == 0) return;
     qdri_span *spans = p->hazards->spans;
     for (int i = find(p->hazards, ref); i >= 0 && spans[i].begin < end; i = spans[i].next) {
         wait_for(p, task, spans[i].writer);
@@ -131,7 +131,7 @@ static void read(pass *p, qdri_task *task, int number, qdri_ref ref)
 static void write(pass *p, qdri_task *task, int number, qdri_ref ref)
 {
     const size_t end = end_of(ref);
-    if (ref.buffer < 0) return;
+    if (ref.buffer < 0 || ref.bytes == 0) return;
     qdri_span *spans = p->hazards->spans;
     const int first = find(p->hazards, ref);
     int i = first;
@@ -154,11 +154,11 @@ static void wait_in_line(pass *p, qdri_task *task, int number)
     if (alone || before_alone) wait_for(p, task, number - 1);
 }
 
-qdr_status qdri_schedule_set_waits(qdri_schedule *schedule, qdri_hazards *hazards, int n_buffers, int overlap)
+qdr_status qdri_schedule_set_waits(qdri_schedule *schedule, qdri_hazards *hazards, int overlap)
 {
     pass p = {.schedule = schedule, .hazards = hazards, .overlap = overlap};
     memset(p.waited, -1, sizeof p.waited);
-    QDR_TRY(begin(hazards, n_buffers));
+    QDR_TRY(begin(hazards, schedule->first_value + schedule->n_values));
     for (int number = 0; number < schedule->n_tasks; number++) {
         qdri_task *task = &schedule->tasks[number];
         QDR_TRY(reserve(hazards));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each task of a list waits for: the last writer of the bytes that it reads, the last readers and the last writer
- * of those that it writes, as far as they are on other streams. Follows from the operands alone. */
+ * of those that it writes, as far as they are on other streams. Follows from the operands alone. While values have no
+ * places yet, these are the waits for data; afterwards, those for memory that is used again are among them. */
 #ifndef QDRI_SCHEDULE_WAITS_H
 #define QDRI_SCHEDULE_WAITS_H
 
@@ -15,11 +16,9 @@ typedef struct qdri_hazards {
     int64_t list; /* the current list; what was recorded for others is ignored */
 } qdri_hazards;
 
-/* Sets waits and signals of all tasks, whose operands are in buffers with numbers below n_buffers. overlap: the
- * QDR_OVERLAP_… classes that may overlap with other tasks; those of other classes wait for the task before, and the
- * next task waits for them. */
-QDR_NODISCARD qdr_status qdri_schedule_set_waits(qdri_schedule *schedule, qdri_hazards *hazards, int n_buffers,
-                                                 int overlap);
+/* Sets waits and signals of all tasks. overlap: the QDR_OVERLAP_… classes that may overlap with other tasks; those of
+ * other classes wait for the task before, and the next task waits for them. */
+QDR_NODISCARD qdr_status qdri_schedule_set_waits(qdri_schedule *schedule, qdri_hazards *hazards, int overlap);
 void qdri_hazards_free(qdri_hazards *hazards);
 
 #endif

@@ -115,7 +115,7 @@ static qdr_status choose(qdri_net *net, const qdri_pricing *pricing, qdri_schedu
 
 qdr_status qdri_net_choose_panels(qdri_net *net, const char *order, const qdr_machine *machine)
 {
-    const int n_nodes = net->n_nodes, n_buffers = net->buffers.n;
+    const int n_nodes = net->n_nodes;
     qdr_plan plan;
     qdri_pricing pricing;
     qdri_schedule schedule = {0};
@@ -124,7 +124,6 @@ qdr_status qdri_net_choose_panels(qdri_net *net, const char *order, const qdr_ma
     if (n_nodes > 2 * MOST_PRICED_NODES) net->n_nodes = MOST_PRICED_NODES;
     const qdr_status status = choose(net, &pricing, &schedule);
     net->n_nodes = n_nodes;
-    net->buffers.n = n_buffers; /* without the workspace of what was tried */
     qdri_net_set_panels(net, net->opts.panels, net->opts.batch_parts); /* of all nodes */
     qdri_schedule_free(&schedule);
     return status;

@@ -238,10 +238,10 @@ static void lists_are_functions_of_the_description(void **state)
         build(&used, &gpt, g, rank);
         build(&fresh, &gpt, g, rank);
         char *before = text_of(&used.lists.backward[0]);
-        CHECK_OK(qdri_net_forward(&used.net, &used.lists.single));
+        CHECK_OK(qdri_net_forward(&used.net, &used.lists.forward));
         CHECK_OK(qdri_net_backward(&used.net, QDRI_GRADIENT_OVERWRITE, 0, &used.lists.backward[0]));
         char *again = text_of(&used.lists.backward[0]), *other = text_of(&fresh.lists.backward[0]),
-             *forward = text_of(&used.lists.single), *first = text_of(&fresh.lists.forward);
+             *forward = text_of(&used.lists.forward), *first = text_of(&fresh.lists.forward);
         assert_non_null(strstr(forward, "block1.attention"));
         assert_string_equal(before, again);
         assert_string_equal(before, other);

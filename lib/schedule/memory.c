@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lifetimes of values, and what follows from their places. */
+#include "schedule/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+#include "schedule/memory_parts.h"
+
+/* ---- lives ---- */
+
+static void note_use(qdri_memory_pass *p, int *life_of, int number, qdri_ref ref)
+{
+    const int value = ref.buffer - p->schedule->first_value;
+    const int stream = p->schedule->tasks[number].stream;
+    if (ref.buffer < 0 || value < 0 || ref.bytes == 0) return;
+    if (life_of[value] < 0) {
+        const qdri_value *of = &p->schedule->values[value];
+        qdri_lifetime *added = &p->lives[p->n];
+        life_of[value] = p->n++;
+        *added = (qdri_lifetime){.value = value, .first = number, .stream = stream};
+        added->end = of->end < p->schedule->n_tasks ? of->end : p->schedule->n_tasks;
+        added->bytes = qdri_align_bytes(of->bytes, QDRI_BUFFER_ALIGN);
+        memset(added->last_on, -1, sizeof added->last_on);
+        p->sum_bytes += added->bytes;
+    }
+    qdri_lifetime *life = &p->lives[life_of[value]];
+    life->last_on[stream] = number;
+    if (life->end <= number) life->end = number + 1;
+}
+
+static qdr_status find_lives(qdri_memory_pass *p)
+{
+    int *life_of = NULL;
+    const int n_values = p->schedule->n_values;
+    QDR_TRY(QDRI_NEW(n_values, "a schedule", &p->lives));
+    QDR_TRY(QDRI_NEW(n_values, "a schedule", &life_of));
+    memset(life_of, -1, (size_t)n_values * sizeof *life_of);
+    for (int i = 0; i < p->schedule->n_tasks; i++) {
+        const qdri_task *task = &p->schedule->tasks[i];
+        for (int j = 0; j < task->n_reads; j++) note_use(p, life_of, i, task->reads[j]);
+        for (int j = 0; j < task->n_writes; j++) note_use(p, life_of, i, task->writes[j]);
+    }
+    free(life_of);
+    return QDR_OK;
+}
+
+/* Calls `meet` for all pairs of lives that overlap in time. */
+static qdr_status each_pair(qdri_memory_pass *p, void (*meet)(qdri_memory_pass *p, int a, int b))
+{
+    int n = 0, *alive = NULL;
+    size_t sum = 0;
+    QDR_TRY(QDRI_NEW(p->n, "a schedule", &alive));
+    for (int i = 0; i < p->n; i++) {
+        int n_left = 0;
+        for (int j = 0; j < n; j++) {
+            if (p->lives[alive[j]].end <= p->lives[i].first) {
+                sum -= p->lives[alive[j]].bytes;
+                continue;
+            }
+            alive[n_left++] = alive[j];
+            meet(p, alive[j], i);
+        }
+        alive[n_left] = i;
+        n = n_left + 1;
+        sum += p->lives[i].bytes;
+        if (sum > p->least_bytes) p->least_bytes = sum;
+    }
+    free(alive);
+    return QDR_OK;
+}
+
+static void count_pair(qdri_memory_pass *p, int a, int b)
+{
+    p->lives[a].n_near++;
+    p->lives[b].n_near++;
+    p->n_near += 2;
+}
+
+static void note_pair(qdri_memory_pass *p, int a, int b)
+{
+    p->lives[a].near[p->lives[a].n_near++] = b;
+    p->lives[b].near[p->lives[b].n_near++] = a;
+}
+
+static qdr_status find_neighbours(qdri_memory_pass *p)
+{
+    int *next = NULL;
+    QDR_TRY(QDRI_NEW(p->n_near, "a schedule", &p->near));
+    next = p->near;
+    for (int i = 0; i < p->n; i++) {
+        p->lives[i].near = next;
+        next += p->lives[i].n_near;
+        p->lives[i].n_near = 0;
+    }
+    return each_pair(p, note_pair);
+}
+
+/* ---- order ---- */
+
+/* By waits for data, and by waits of tasks that are waited for. */
+static qdr_status find_order(qdri_memory_pass *p)
+{
+    const qdri_schedule *schedule = p->schedule;
+    int last_on[QDRI_N_STREAMS];
+    QDR_TRY(QDRI_NEW(schedule->n_tasks, "a schedule", &p->after));
+    memset(last_on, -1, sizeof last_on);
+    for (int i = 0; i < schedule->n_tasks; i++) {
+        const qdri_task *task = &schedule->tasks[i];
+        int *after = p->after[i];
+        const int before = last_on[task->stream];
+        if (before >= 0)
+            memcpy(after, p->after[before], sizeof p->after[i]);
+        else
+            memset(after, -1, sizeof p->after[i]);
+        after[task->stream] = before;
+        for (int w = 0; w < task->n_waits; w++) {
+            const int other = task->waits[w];
+            for (int s = 0; s < QDRI_N_STREAMS; s++)
+                if (p->after[other][s] > after[s]) after[s] = p->after[other][s];
+            if (other > after[schedule->tasks[other].stream]) after[schedule->tasks[other].stream] = other;
+        }
+        last_on[task->stream] = i;
+    }
+    return QDR_OK;
+}
+
+/* ---- the pass ---- */
+
+static void release(qdri_memory_pass *p)
+{
+    free(p->lives);
+    free(p->near);
+    free(p->after);
+    free(p->order);
+    free(p->taken);
+    free(p->best);
+}
+
+static void place_apart(qdri_memory_pass *p)
+{
+    p->best_bytes = 0;
+    for (int i = 0; i < p->n; i++) {
+        p->lives[i].offset = p->best_bytes;
+        p->best_bytes += p->lives[i].bytes;
+    }
+}
+
+static qdr_status place_values(qdri_memory_pass *p, qdri_schedule *schedule, qdri_hazards *hazards, int overlap)
+{
+    QDR_TRY(find_lives(p));
+    QDR_TRY(each_pair(p, count_pair));
+    if (p->least_bytes == p->sum_bytes) {
+        place_apart(p);
+        return QDR_OK;
+    }
+    QDR_TRY(find_neighbours(p));
+    QDR_TRY(qdri_schedule_set_waits(schedule, hazards, overlap));
+    QDR_TRY(find_order(p));
+    QDR_TRY(QDRI_NEW(p->n, "a schedule", &p->order));
+    QDR_TRY(QDRI_NEW(p->n, "a schedule", &p->taken));
+    QDR_TRY(QDRI_NEW(p->n, "a schedule", &p->best));
+    qdri_memory_find_places(p);
+    return QDR_OK;
+}
+
+static void move(const qdri_schedule *schedule, qdri_ref workspace, qdri_ref *ref)
+{
+    if (ref->buffer < schedule->first_value) return;
+    ref->offset += schedule->values[ref->buffer - schedule->first_value].offset;
+    ref->buffer = workspace.buffer;
+}
+
+static void move_operands(const qdri_schedule *schedule, qdri_ref workspace)
+{
+    for (int i = 0; i < schedule->n_tasks; i++) {
+        qdri_task *task = &schedule->tasks[i];
+        for (int j = 0; j < task->n_reads; j++) move(schedule, workspace, &task->reads[j]);
+        for (int j = 0; j < task->n_writes; j++) move(schedule, workspace, &task->writes[j]);
+    }
+}
+
+qdr_status qdri_schedule_place(qdri_schedule *schedule, qdri_hazards *hazards, qdri_ref workspace, int overlap)
+{
+    qdri_memory_pass p = {.schedule = schedule};
+    if (schedule->n_values == 0) return QDR_OK;
+    const qdr_status status = place_values(&p, schedule, hazards, overlap);
+    for (int i = 0; status == QDR_OK && i < p.n; i++) schedule->values[p.lives[i].value].offset = p.lives[i].offset;
+    schedule->workspace_bytes = p.best_bytes;
+    schedule->least_bytes = p.least_bytes;
+    if (status == QDR_OK) move_operands(schedule, workspace);
+    release(&p);
+    return status;
+}
