@@ -132,7 +132,7 @@ static double exact_secs(const qdr_machine *machine, const qdr_network *network,
                                  .dtype = plan->dtype,
                                  .panels = 1};
     qdri_net net;
-    qdri_net_lists lists = {.single = {0}};
+    qdri_net_lists lists = {.n_layers = 0};
     double forward_secs = 0, backward_secs = 0;
     memset(&net, 0, sizeof net);
     CHECK_OK(qdri_describe(&net, network, &place, &opts, network->context, plan->layout, N_LAYERS, layer_of));

@@ -101,7 +101,7 @@ static void panels_cost_their_bytes(void **state)
         const qdr_dtype dtype = types[i / 32];
         qdr_machine machine = machine_of("dgx-h100");
         qdri_net net = {0};
-        qdri_net_lists lists = {.single = {0}};
+        qdri_net_lists lists = {.n_layers = 0};
         machine.collectives = (qdr_machine_collectives){.n_protocols = 1, .protocols = {{1, 1}}};
         machine.links[0].step_secs = machine.links[0].switch_bytes_per_sec = 0;
         const double part_secs = (g - 1.0) / g * N_ROWS * N_OUT * (double)qdr_dtype_bytes(dtype) /
@@ -138,7 +138,7 @@ static double layer_secs(const qdr_machine *machine, const priced_layer *l, int 
     const qdr_linear_desc layer = {
         .version = QDR_OPTS_INIT, .name = "fc", .in = {{l->n_in, 1}}, .out = {{l->n_out, 1}}, .out_layout = l->layout};
     qdri_net net = {0};
-    qdri_net_lists lists = {.single = {0}};
+    qdri_net_lists lists = {.n_layers = 0};
     double forward_secs, backward_secs;
     qdr_edge x, y;
     assert_int_equal(qdri_net_begin(&net, &place, &opts), QDR_OK);
@@ -195,7 +195,7 @@ static void refusals(void **state)
     qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1, .batch = 1};
     qdr_machine machine = machine_of("dgx-a100");
     qdri_net net = {0};
-    qdri_net_lists lists = {.single = {0}};
+    qdri_net_lists lists = {.n_layers = 0};
     double secs[512], end_secs;
     (void)state;
     plan.dtype = QDR_F64;

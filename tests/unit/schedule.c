@@ -11,13 +11,14 @@
 
 #include "quadrille/stack.h"
 #include "schedule/linear.h"
-#include "schedule/waits.h"
+#include "schedule/memory.h"
 
 enum { COMPUTE = QDRI_STREAM_OF_COMPUTE };
 
 /* What a test builds with. */
 typedef struct bench {
     qdri_buffers buffers;
+    qdri_ref workspace;
     qdri_schedule schedule;
     qdri_hazards hazards;
     qdri_builder builder;
@@ -28,14 +29,16 @@ static const qdri_place all_two = {{2, 2, 2, 2}, {0, 1, 1, 0}};
 
 static void begin(bench *b, const qdri_place *place, int overlap, int prefetch)
 {
-    qdri_builder_begin(&b->builder, &b->schedule, &b->buffers, place, prefetch);
+    b->workspace = qdri_buffers_add(&b->buffers, QDRI_WORKSPACE, 0);
+    qdri_builder_begin(&b->builder, &b->schedule, b->buffers.n, place, prefetch);
     b->overlap = overlap;
 }
 
 static void end(bench *b)
 {
     assert_int_equal(qdri_builder_end(&b->builder), QDR_OK);
-    assert_int_equal(qdri_schedule_set_waits(&b->schedule, &b->hazards, b->buffers.n, b->overlap), QDR_OK);
+    assert_int_equal(qdri_schedule_place(&b->schedule, &b->hazards, b->workspace, b->overlap), QDR_OK);
+    assert_int_equal(qdri_schedule_set_waits(&b->schedule, &b->hazards, b->overlap), QDR_OK);
 }
 
 static void drop(bench *b)
@@ -84,17 +87,10 @@ static void reads_wait_for_the_writer(void **state)
 
 enum { BUFFER_BYTES = 12, N_RANDOM = 60, N_USED_STREAMS = 4 };
 
-static int touch_same_bytes(qdri_ref a, qdri_ref b)
-{
-    const size_t a_end = a.bytes ? a.offset + a.bytes : SIZE_MAX;
-    const size_t b_end = b.bytes ? b.offset + b.bytes : SIZE_MAX;
-    return a.buffer == b.buffer && a.offset < b_end && b.offset < a_end;
-}
-
 static int conflict(const qdri_task *a, const qdri_task *b)
 {
-    return touch_same_bytes(a->writes[0], b->writes[0]) || touch_same_bytes(a->reads[0], b->writes[0]) ||
-           touch_same_bytes(a->writes[0], b->reads[0]);
+    return qdri_refs_overlap(a->writes[0], b->writes[0]) || qdri_refs_overlap(a->reads[0], b->writes[0]) ||
+           qdri_refs_overlap(a->writes[0], b->reads[0]);
 }
 
 /* Task j runs after task i. */
@@ -113,7 +109,8 @@ static qdri_ref random_ref(const qdri_ref buffers[2])
 {
     qdri_ref ref = buffers[rand() % 2];
     ref.offset = (size_t)(rand() % BUFFER_BYTES);
-    if (rand() % 4) ref.bytes = 1 + (size_t)rand() % (BUFFER_BYTES - ref.offset);
+    ref.bytes -= ref.offset;
+    if (rand() % 4) ref.bytes = (size_t)rand() % (ref.bytes + 1);
     return ref;
 }
 
@@ -161,31 +158,34 @@ static void classes_can_stand_in_line(void **state)
     drop(&b);
 }
 
-/* `prefetch` gathers run ahead, in as many slots and one more, and a slot is not refilled before its reader has run. */
+/* `prefetch` gathers run ahead, in memory for as many weights and one more, which is not refilled before its reader has
+ * run. */
 static void weights_are_gathered_ahead(void **state)
 {
     (void)state;
     enum { N = 5, AHEAD = 2 };
     bench b = {0};
-    qdri_ref shards[N], used[N];
+    qdri_ref shards[N];
     for (int i = 0; i < N; i++) shards[i] = qdri_buffers_add(&b.buffers, QDRI_PARAMETERS, 64);
     begin(&b, &all_two, QDR_OVERLAP_ALL, AHEAD);
     for (int i = 0; i < N; i++) qdri_plan_weight(&b.builder, i, "w", shards[i], 16, QDR_F32);
     int product[N], gathers_before[N];
     for (int i = 0; i < N; i++) {
-        used[i] = qdri_next_weight(&b.builder);
+        const qdri_ref w = qdri_next_weight(&b.builder);
         product[i] = b.schedule.n_tasks;
         gathers_before[i] = product[i] - i;
-        add(&b, touch(COMPUTE, used[i], QDRI_NO_REF));
+        add(&b, touch(COMPUTE, w, QDRI_NO_REF));
     }
     end(&b);
     for (int i = 0; i < N; i++) {
         assert_int_equal(gathers_before[i], i + AHEAD + 1 < N ? i + AHEAD + 1 : N);
-        for (int j = i + 1; j < N && j <= i + AHEAD; j++) assert_int_not_equal(used[i].buffer, used[j].buffer);
+        for (int j = i + 1; j < N && j <= i + AHEAD; j++)
+            assert_false(qdri_refs_overlap(b.schedule.tasks[product[i]].reads[0],
+                                           b.schedule.tasks[product[j]].reads[0]));
         assert_true(b.schedule.tasks[product[i]].n_waits <= 1);
     }
-    /* The gather of use AHEAD + 1 refills the slot of use 0. */
-    assert_int_equal(used[AHEAD + 1].buffer, used[0].buffer);
+    /* The gather of use AHEAD + 1 refills the memory of use 0. */
+    assert_int_equal(b.schedule.workspace_bytes, (AHEAD + 1) * 128);
     assert_true(waits_for(&b, product[1] - 1, product[0]));
     drop(&b);
 }
@@ -397,7 +397,7 @@ static void parts_are_summed_beside_products(void **state)
     drop(&b);
 }
 
-/* Part by part, in each the order of their coming; a slot given back meanwhile is nobody else's. */
+/* Part by part, in each the order of their coming; a value given back meanwhile keeps its user. */
 static void held_tasks_come_part_by_part(void **state)
 {
     (void)state;
@@ -407,18 +407,18 @@ static void held_tasks_come_part_by_part(void **state)
         bench b = {0};
         begin(&b, &all_two, QDR_OVERLAP_ALL, 1);
         qdri_builder_cut_rows(&b.builder, 4, 1, n_parts);
-        const qdri_ref slot = qdri_buffers_take(&b.buffers, 64);
+        const qdri_ref value = qdri_builder_take(&b.builder, 64);
         qdri_builder_hold(&b.builder);
         for (int i = 0; i < 6; i++) {
             b.builder.part = parts[i];
             add(&b, (qdri_task){.kind = QDRI_TASK_ADD, .m = i});
         }
-        qdri_builder_give(&b.builder, slot);
+        qdri_builder_give(&b.builder, value);
         assert_int_equal(b.schedule.n_tasks, n_parts == 1 ? 6 : 0);
-        assert_int_equal(b.buffers.items[slot.buffer].busy, n_parts == 1 ? 0 : 1);
+        assert_int_equal(qdri_builder_users(&b.builder, value), n_parts == 1 ? 0 : 1);
         qdri_builder_release(&b.builder);
         assert_int_equal(b.schedule.n_tasks, 6);
-        assert_int_equal(b.buffers.items[slot.buffer].busy, 0);
+        assert_int_equal(qdri_builder_users(&b.builder, value), 0);
         for (int i = 0; i < 6; i++) assert_int_equal(task_at(&b, i)->m, n_parts == 1 ? i : order[i]);
         end(&b);
         drop(&b);
@@ -475,22 +475,62 @@ static void panels_are_sent_to_their_owner(void **state)
     drop(&b);
 }
 
-static void slots_are_shared_and_given_back(void **state)
+/* ---- places ---- */
+
+enum { N_VALUES = 20 };
+
+/* Tasks on random streams, each of which writes a new value or a part of an old one, and reads one that has been
+ * written. Some values are given back, some of those while they are still in use. */
+static void add_random_tasks(bench *b)
+{
+    qdri_ref values[N_VALUES];
+    for (int i = 0; i < N_VALUES; i++) {
+        values[i] = qdri_builder_take(&b->builder, 1 + (size_t)rand() % 1000);
+        add(b, touch(rand() % N_USED_STREAMS, i ? values[rand() % i] : QDRI_NO_REF, values[i]));
+        const int oldest = i > 4 ? i - 4 : 0, j = oldest + rand() % (i - oldest + 1);
+        add(b, touch(rand() % N_USED_STREAMS, values[oldest + rand() % (i - oldest + 1)],
+                     (qdri_ref){values[j].buffer, 0, 1}));
+        if (rand() % 2) qdri_builder_give(&b->builder, values[rand() % (i + 1)]);
+    }
+}
+
+static void find_last_uses(const qdri_schedule *schedule, int last[N_VALUES], int of_task[2 * N_VALUES])
+{
+    for (int i = 0; i < schedule->n_tasks; i++) {
+        const qdri_task *task = &schedule->tasks[i];
+        of_task[i] = task->writes[0].buffer - schedule->first_value;
+        last[of_task[i]] = i;
+        if (task->reads[0].buffer >= 0) last[task->reads[0].buffer - schedule->first_value] = i;
+    }
+}
+
+/* Between the first and the last use of a value nothing else writes its bytes, and tasks on the same bytes are ordered.
+ * The workspace is not smaller than the bound, and not larger than all values together. */
+static void places_are_used_by_one_value_at_a_time(void **state)
 {
     (void)state;
-    qdri_buffers buffers = {0};
-    const qdri_ref a = qdri_buffers_take(&buffers, 100);
-    qdri_buffers_share(&buffers, a);
-    qdri_buffers_give(&buffers, a);
-    const qdri_ref b = qdri_buffers_take(&buffers, 10);
-    assert_int_not_equal(a.buffer, b.buffer);
-    qdri_buffers_give(&buffers, a);
-    qdri_buffers_give(&buffers, b);
-    assert_int_equal(qdri_buffers_take(&buffers, 90).buffer, a.buffer); /* fits, and has rested longest */
-    assert_int_equal(qdri_buffers_take(&buffers, 200).buffer, b.buffer); /* made larger */
-    assert_int_equal(qdri_buffers_finish(&buffers), QDR_OK);
-    assert_int_equal(buffers.region_bytes[QDRI_WORKSPACE], 128 + 256);
-    qdri_buffers_free(&buffers);
+    for (unsigned seed = 1; seed <= 300; seed++) {
+        bench b = {0};
+        size_t sum = 0;
+        int last[N_VALUES], of_task[2 * N_VALUES];
+        srand(seed);
+        begin(&b, &all_two, QDR_OVERLAP_ALL, 1);
+        add_random_tasks(&b);
+        find_last_uses(&b.schedule, last, of_task);
+        end(&b);
+        for (int i = 0; i < b.schedule.n_values; i++) sum += (b.schedule.values[i].bytes + 63) / 64 * 64;
+        if (b.schedule.workspace_bytes < b.schedule.least_bytes || b.schedule.workspace_bytes > sum)
+            fail_msg("seed %u: %zu bytes", seed, b.schedule.workspace_bytes);
+        for (int j = 0; j < b.schedule.n_tasks; j++)
+            for (int i = 0; i < j; i++) {
+                const qdri_task *before = task_at(&b, i), *task = task_at(&b, j);
+                if (conflict(before, task) && !is_ordered(&b, i, j)) fail_msg("seed %u: tasks %d, %d", seed, i, j);
+                if (of_task[i] != of_task[j] && qdri_refs_overlap(before->writes[0], task->writes[0]) &&
+                    last[of_task[i]] >= j)
+                    fail_msg("seed %u: task %d overwrites what task %d wrote", seed, j, i);
+            }
+        drop(&b);
+    }
 }
 
 int main(void)
@@ -509,7 +549,7 @@ int main(void)
         cmocka_unit_test(dw_comes_first_where_dx_is_not_summed),
         cmocka_unit_test(panels_are_summed_beside_products),
         cmocka_unit_test(panels_are_sent_to_their_owner),
-        cmocka_unit_test(slots_are_shared_and_given_back),
+        cmocka_unit_test(places_are_used_by_one_value_at_a_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
