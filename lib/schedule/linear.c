@@ -129,25 +129,27 @@ void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *who
     }
 }
 
-/* A new value, from now on in place of an older one. */
-static qdri_ref replace(qdri_builder *builder, qdri_ref *older, size_t bytes)
+/* A value that several layers use one after the other, with room for the largest. */
+static qdri_ref take_turn(qdri_builder *builder, qdri_ref *value, size_t bytes)
 {
-    qdri_builder_give(builder, *older);
-    *older = qdri_builder_take(builder, bytes);
-    return *older;
+    if (value->buffer < 0)
+        *value = qdri_builder_take(builder, bytes);
+    else
+        qdri_builder_enlarge(builder, *value, bytes);
+    return (qdri_ref){value->buffer, 0, bytes};
 }
 
-/* A whole dW before it is summed over z. Two of them exist at a time, so that a product need not wait for the sum of
- * the previous layer. */
+/* The place of a whole dW before it is summed over z: two values used alternately, so that a product need not wait for
+ * the sum of the previous layer. */
 static qdri_ref whole_gradient(qdri_builder *builder, const qdri_layer_shape *shape)
 {
-    return replace(builder, &builder->whole_gradients[builder->n_whole_gradients++ % 2],
-                   (size_t)builder->place.size[QDR_Z] * bytes_of(shape->shard_elems, shape->grad_dtype));
+    return take_turn(builder, &builder->whole_gradients[builder->n_whole_gradients++ % 2],
+                     (size_t)builder->place.size[QDR_Z] * bytes_of(shape->shard_elems, shape->grad_dtype));
 }
 
 static qdri_ref reduced_gradient(qdri_builder *builder, const qdri_layer_shape *shape)
 {
-    return replace(builder, &builder->reduced_gradient, bytes_of(shape->shard_elems, shape->grad_dtype));
+    return take_turn(builder, &builder->reduced_gradient, bytes_of(shape->shard_elems, shape->grad_dtype));
 }
 
 /* Sums a whole dW over z into the shard, and the shard over d. The addition to old values runs on the stream of the

@@ -39,6 +39,12 @@ static qdri_value *value_of(const qdri_builder *builder, qdri_ref ref)
     return ref.buffer < 0 || number < 0 ? NULL : &builder->schedule->values[number];
 }
 
+void qdri_builder_enlarge(qdri_builder *builder, qdri_ref ref, size_t bytes)
+{
+    qdri_value *value = value_of(builder, ref);
+    if (value && value->bytes < bytes) value->bytes = bytes;
+}
+
 void qdri_builder_share(qdri_builder *builder, qdri_ref ref)
 {
     qdri_value *value = value_of(builder, ref);
@@ -137,9 +143,11 @@ static void append(qdri_builder *builder, const qdri_task *task)
 qdr_status qdri_builder_end(qdri_builder *builder)
 {
     free(builder->uses);
+    free(builder->gathered);
     free(builder->held);
     free(builder->given);
     builder->uses = NULL;
+    builder->gathered = NULL;
     builder->held = NULL;
     builder->given = NULL;
     return builder->status;

@@ -137,13 +137,15 @@ typedef struct qdri_builder {
     int n_held, held_capacity;
     qdri_ref *given; /* values that have lost a user together with the held tasks */
     int n_given, given_capacity;
-    /* Gathered weights: uses in order of execution. */
+    /* Gathered weights: uses in order of execution, and the values that they use in rotation. */
     struct qdri_weight_use *uses;
     int n_uses, use_capacity, n_gathered, next_use;
     int prefetch;
-    qdri_ref whole_gradients[2]; /* the last two whole dWs, before their reduce-scatter */
-    qdri_ref reduced_gradient; /* the last reduced shard, before it is added */
+    qdri_ref *gathered;
+    int n_turns; /* of the rotation */
+    qdri_ref whole_gradients[2]; /* used alternately for a whole dW before its reduce-scatter */
     int n_whole_gradients;
+    qdri_ref reduced_gradient; /* a reduced shard before it is added */
 } qdri_builder;
 
 /* Starts an empty schedule, whose tasks use buffers with numbers below n_buffers. */
@@ -160,8 +162,9 @@ void qdri_part_rows(const qdri_builder *builder, int part, int64_t n_rows, int64
 #define QDRI_AFTER_PARTS QDRI_MAX_BATCH_PARTS
 void qdri_builder_hold(qdri_builder *builder);
 void qdri_builder_release(qdri_builder *builder);
-/* A new value, with one user. */
+/* A new value, with one user; makes one at least that large. */
 qdri_ref qdri_builder_take(qdri_builder *builder, size_t bytes);
+void qdri_builder_enlarge(qdri_builder *builder, qdri_ref value, size_t bytes);
 /* Adds a user to a value; each user ends with a give. After the last one, tasks that are added may use its memory.
  * Values that are never given back keep it to the end of the list. Both ignore buffers. */
 void qdri_builder_share(qdri_builder *builder, qdri_ref value);
