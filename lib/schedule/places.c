@@ -8,7 +8,7 @@
 #include "schedule/memory_parts.h"
 
 /* MOST_STEPS: of a try times their number. */
-enum { MOST_TRIES = 40, MOST_STEPS = 400000, MOST_OCCUPANTS = 64, TRANSFER_COST = 8 };
+enum { MOST_TRIES = 40, MOST_STEPS = 400000, MOST_OCCUPANTS = 64 };
 
 static size_t end_of(const qdri_lifetime *l) { return l->offset + l->bytes; }
 
@@ -105,7 +105,7 @@ static int share_bytes(const qdri_lifetime *a, size_t offset, size_t bytes)
 }
 
 /* The streams for which `l` must wait if it follows `before` in the same place, and would not wait anyway. */
-static unsigned streams_awaited(const qdri_memory_pass *p, const qdri_lifetime *l, const qdri_lifetime *before)
+static unsigned waits_for(const qdri_memory_pass *p, const qdri_lifetime *l, const qdri_lifetime *before)
 {
     unsigned streams = 0;
     for (int s = 0; s < QDRI_N_STREAMS; s++)
@@ -113,49 +113,43 @@ static unsigned streams_awaited(const qdri_memory_pass *p, const qdri_lifetime *
     return streams;
 }
 
-/* If one transfer waits for another, the second link is idle until the first has caught up. */
-static int cost_of(const qdri_lifetime *l, unsigned streams)
-{
-    const unsigned of_compute = 1U << QDRI_STREAM_OF_COMPUTE;
-    const int for_transfers = __builtin_popcount(streams & ~of_compute);
-    return ((streams & of_compute) != 0) + for_transfers * (l->stream == QDRI_STREAM_OF_COMPUTE ? 1 : TRANSFER_COST);
-}
-
-/* What the waits cost that a place adds: of the value for those that were there before, and of the one that follows it.
- * Those used much earlier or later are ordered anyway. */
-static int cost_at(const qdri_memory_pass *p, const qdri_lifetime *l, size_t offset)
+/* The waits that a place adds: of the value for those that were there before, and of the one that follows it. Those
+ * used much earlier or later are ordered anyway. */
+static int waits_at(const qdri_memory_pass *p, const qdri_lifetime *l, size_t offset)
 {
     const int at = (int)(l - p->lives);
-    unsigned streams = 0;
+    unsigned streams = 0, following = 0;
     for (int i = at - 1; i >= 0 && i >= at - MOST_OCCUPANTS; i--)
         if (p->lives[i].end <= l->first && share_bytes(&p->lives[i], offset, l->bytes))
-            streams |= streams_awaited(p, l, &p->lives[i]);
-    for (int i = at + 1; i < p->n && i <= at + MOST_OCCUPANTS; i++)
-        if (p->lives[i].first >= l->end && share_bytes(&p->lives[i], offset, l->bytes))
-            return cost_of(l, streams) + cost_of(&p->lives[i], streams_awaited(p, &p->lives[i], l));
-    return cost_of(l, streams);
+            streams |= waits_for(p, l, &p->lives[i]);
+    for (int i = at + 1; i < p->n && i <= at + MOST_OCCUPANTS; i++) {
+        if (p->lives[i].first < l->end || !share_bytes(&p->lives[i], offset, l->bytes)) continue;
+        following = waits_for(p, &p->lives[i], l);
+        break;
+    }
+    return __builtin_popcount(streams) + __builtin_popcount(following);
 }
 
-static void try_place(const qdri_memory_pass *p, const qdri_lifetime *l, size_t offset, int *cost, size_t *best)
+static void try_place(const qdri_memory_pass *p, const qdri_lifetime *l, size_t offset, int *n_waits, size_t *best)
 {
-    const int found = cost_at(p, l, offset);
-    if (found >= *cost) return;
-    *cost = found;
+    const int n = waits_at(p, l, offset);
+    if (n >= *n_waits) return;
+    *n_waits = n;
     *best = offset;
 }
 
-/* Moves a value to the beginning or the end of another gap if the waits there cost less. */
+/* Moves a value to the beginning or the end of another gap if that needs fewer waits. */
 static void move(qdri_memory_pass *p, qdri_lifetime *l)
 {
-    int cost = cost_at(p, l, l->offset);
-    if (cost == 0) return;
+    int n_waits = waits_at(p, l, l->offset);
+    if (n_waits == 0) return;
     const int n = find_taken(p, l);
     size_t free_from = 0, best = l->offset;
     for (int i = 0; i <= n; i++) {
         const size_t gap_end = i < n ? p->taken[i]->offset : p->best_bytes;
         if (gap_end >= free_from + l->bytes) {
-            try_place(p, l, free_from, &cost, &best);
-            try_place(p, l, gap_end - l->bytes, &cost, &best);
+            try_place(p, l, free_from, &n_waits, &best);
+            try_place(p, l, gap_end - l->bytes, &n_waits, &best);
         }
         if (i < n && end_of(p->taken[i]) > free_from) free_from = end_of(p->taken[i]);
     }
