@@ -51,9 +51,17 @@ static int alike_transfer(const qdri_task *a, const qdri_task *b)
            a->peer2 == b->peer2 && a->bytes_sent == b->bytes_sent;
 }
 
+static int alike_waits(const qdri_task *a, const qdri_task *b)
+{
+    if (a->n_waits != b->n_waits || a->signals != b->signals) return 0;
+    for (int i = 0; i < a->n_waits; i++)
+        if (a->waits[i] != b->waits[i]) return 0;
+    return 1;
+}
+
 static int alike(const qdri_task *a, const qdri_task *b)
 {
-    return a->overlap_class == b->overlap_class && a->stream == b->stream && a->n_reads == b->n_reads &&
+    return alike_waits(a, b) && a->overlap_class == b->overlap_class && a->stream == b->stream && a->n_reads == b->n_reads &&
            a->n_writes == b->n_writes && alike_work(a, b) && alike_transfer(a, b) &&
            alike_operands(a->n_reads, a->reads, b->reads) && alike_operands(a->n_writes, a->writes, b->writes);
 }
