@@ -180,8 +180,8 @@ static void weights_are_gathered_ahead(void **state)
     for (int i = 0; i < N; i++) {
         assert_int_equal(gathers_before[i], i + AHEAD + 1 < N ? i + AHEAD + 1 : N);
         for (int j = i + 1; j < N && j <= i + AHEAD; j++)
-            assert_false(qdri_refs_overlap(b.schedule.tasks[product[i]].reads[0],
-                                           b.schedule.tasks[product[j]].reads[0]));
+            assert_false(
+                qdri_refs_overlap(b.schedule.tasks[product[i]].reads[0], b.schedule.tasks[product[j]].reads[0]));
         assert_true(b.schedule.tasks[product[i]].n_waits <= 1);
     }
     /* The gather of use AHEAD + 1 refills the memory of use 0. */
