@@ -8,7 +8,7 @@
 #include "schedule/memory_parts.h"
 
 /* MOST_STEPS: of a try times their number. */
-enum { MOST_TRIES = 40, MOST_STEPS = 400000, MOST_OCCUPANTS = 64 };
+enum { MOST_TRIES = 40, MOST_STEPS = 400000, MOST_OCCUPANTS = 32 };
 
 static size_t end_of(const qdri_lifetime *l) { return l->offset + l->bytes; }
 
@@ -160,6 +160,5 @@ void qdri_memory_find_places(qdri_memory_pass *p)
 {
     find_least(p);
     for (int i = 0; i < p->n; i++) p->lives[i].placed = p->n_tries;
-    for (int sweep = 0; sweep < 2; sweep++)
-        for (int i = 0; i < p->n; i++) move(p, &p->lives[i]);
+    for (int i = 0; i < p->n; i++) move(p, &p->lives[i]);
 }
