@@ -53,12 +53,9 @@ static void add_list(const qdri_schedule *list, size_t *least, totals *sum)
 static qdr_status measure(const qdr_network *network, const qdri_place *place, qdr_layout layout, totals *all)
 {
     const int64_t cells = (int64_t)place->size[QDR_Z] * place->size[QDR_D];
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,
-                                 .n_rows = (BATCH + cells - 1) / cells * cells * CONTEXT,
-                                 .row_unit = CONTEXT,
-                                 .dtype = QDR_F32,
-                                 .panels = 1,
-                                 .batch_parts = 1};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT,       .n_rows = (BATCH + cells - 1) / cells * cells * CONTEXT,
+                                 .row_unit = CONTEXT, .dtype = QDR_F32,
+                                 .panels = 1,         .batch_parts = 1};
     qdri_net net;
     qdri_net_lists lists = {.n_layers = 0};
     totals sum = {.secs = 1e9};

@@ -61,8 +61,8 @@ static int alike_waits(const qdri_task *a, const qdri_task *b)
 
 static int alike(const qdri_task *a, const qdri_task *b)
 {
-    return alike_waits(a, b) && a->overlap_class == b->overlap_class && a->stream == b->stream && a->n_reads == b->n_reads &&
-           a->n_writes == b->n_writes && alike_work(a, b) && alike_transfer(a, b) &&
+    return alike_waits(a, b) && a->overlap_class == b->overlap_class && a->stream == b->stream &&
+           a->n_reads == b->n_reads && a->n_writes == b->n_writes && alike_work(a, b) && alike_transfer(a, b) &&
            alike_operands(a->n_reads, a->reads, b->reads) && alike_operands(a->n_writes, a->writes, b->writes);
 }
 
