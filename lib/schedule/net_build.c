@@ -66,8 +66,7 @@ static void place_edges(qdri_net *net)
     }
 }
 
-/* The saved state and workspace of operations. They run on one stream only, so the workspace is not a slot of the
- * pool. */
+/* The saved state and workspace of operations, which run on one stream only and share it. */
 static void place_operations(qdri_net *net)
 {
     size_t work_bytes = 0;
