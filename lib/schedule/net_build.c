@@ -117,16 +117,16 @@ static int is_measured(const qdri_net *net, int node)
     return 0;
 }
 
-/* Makes each variant of a layer's lists once, so that the workspace suffices for all of them. */
+/* Makes the variants of a layer's lists, so that the workspace suffices for all of them. Those that are left out have
+ * the same values, used in the same order. */
 static qdr_status measure_layer(qdri_net *net, int node, qdri_schedule *schedule)
 {
     static const int dx_flags[] = {0, QDR_DX_ACCUMULATE, QDR_NO_DX};
     for (int accumulate = 0; accumulate < 2; accumulate++)
         QDR_TRY(qdri_net_layer_forward(net, node, accumulate, schedule));
-    for (int i = 0; i < QDRI_N_BACKWARDS && !net->shares_parameters; i++)
-        for (int j = 0; j < 3; j++)
-            QDR_TRY(qdri_net_layer_backward(net, node, dx_flags[j] | (i % 2 ? QDR_DEFER_SYNC : 0),
-                                            (qdri_gradient_mode)(i / 2), schedule));
+    for (int mode = QDRI_GRADIENT_OVERWRITE; mode <= QDRI_GRADIENT_ADD_TO_PARTIAL; mode++)
+        for (int i = 0; i < 3 && !net->shares_parameters; i++)
+            QDR_TRY(qdri_net_layer_backward(net, node, dx_flags[i], (qdri_gradient_mode)mode, schedule));
     return QDR_OK;
 }
 

@@ -66,31 +66,21 @@ static int place_by_order(qdri_memory_pass *p, size_t most)
     return 1;
 }
 
-static int compare(const qdri_lifetime *x, const qdri_lifetime *y, int with_time)
-{
-    const int64_t a = (int64_t)x->bytes * (with_time ? x->end - x->first : 1);
-    const int64_t b = (int64_t)y->bytes * (with_time ? y->end - y->first : 1);
-    return a != b ? (a < b ? 1 : -1) : (x > y) - (x < y);
-}
-
 static int by_bytes(const void *a, const void *b)
 {
-    return compare(*(qdri_lifetime *const *)a, *(qdri_lifetime *const *)b, 0);
-}
-static int by_area(const void *a, const void *b)
-{
-    return compare(*(qdri_lifetime *const *)a, *(qdri_lifetime *const *)b, 1);
+    const qdri_lifetime *x = *(qdri_lifetime *const *)a, *y = *(qdri_lifetime *const *)b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : (x > y) - (x < y);
 }
 
+/* In order of time, then the largest first. */
 static void find_least(qdri_memory_pass *p)
 {
-    static int (*const orders[])(const void *, const void *) = {NULL, by_bytes, by_area};
     const int64_t n_tries = MOST_STEPS / (p->n_near + p->n + 1);
     const int most_tries = n_tries < 2 ? 2 : n_tries > MOST_TRIES ? MOST_TRIES : (int)n_tries;
     p->best_bytes = SIZE_MAX;
-    for (int i = 0; i < 3; i++) {
-        for (int j = 0; j < p->n; j++) p->order[j] = &p->lives[j];
-        if (orders[i]) qsort(p->order, (size_t)p->n, sizeof(qdri_lifetime *), orders[i]);
+    for (int largest_first = 0; largest_first < 2; largest_first++) {
+        for (int i = 0; i < p->n; i++) p->order[i] = &p->lives[i];
+        if (largest_first) qsort(p->order, (size_t)p->n, sizeof(qdri_lifetime *), by_bytes);
         for (int try = 0; try < most_tries && p->best_bytes > p->least_bytes; try++)
             (void)place_by_order(p, p->best_bytes - 1);
     }
