@@ -95,11 +95,15 @@ struct qdri_held_task {
     int part;
 };
 
-static void keep_back(qdri_builder *builder, const qdri_task *task)
+static qdri_task *keep_back(qdri_builder *builder, const qdri_task *task)
 {
     builder->status = qdri_list_grow((void **)&builder->held, builder->n_held, &builder->held_capacity,
                                      sizeof *builder->held, "a schedule");
-    if (builder->status == QDR_OK) builder->held[builder->n_held++] = (struct qdri_held_task){*task, builder->part};
+    if (builder->status != QDR_OK) return NULL;
+    struct qdri_held_task *held = &builder->held[builder->n_held++];
+    held->task = *task;
+    held->part = builder->part;
+    return &held->task;
 }
 
 void qdri_builder_hold(qdri_builder *builder)
@@ -108,37 +112,40 @@ void qdri_builder_hold(qdri_builder *builder)
     builder->part = QDRI_BEFORE_PARTS;
 }
 
-static void append(qdri_builder *builder, const qdri_task *task);
+static qdri_task *append(qdri_builder *builder, const qdri_task *task);
 
 void qdri_builder_release(qdri_builder *builder)
 {
     builder->holds = 0;
     for (int part = QDRI_BEFORE_PARTS; part <= QDRI_AFTER_PARTS; part++)
         for (int i = 0; i < builder->n_held; i++)
-            if (builder->held[i].part == part) append(builder, &builder->held[i].task);
+            if (builder->held[i].part == part) (void)append(builder, &builder->held[i].task);
     for (int i = 0; i < builder->n_given; i++) value_of(builder, builder->given[i])->n_users--;
     builder->n_held = builder->n_given = 0;
 }
 
 /* ---- adding ---- */
 
-void qdri_schedule_add(qdri_builder *builder, const qdri_task *task)
-{
-    if (builder->status != QDR_OK) return;
-    if (builder->holds)
-        keep_back(builder, task);
-    else
-        append(builder, task);
-}
-
-static void append(qdri_builder *builder, const qdri_task *task)
+static qdri_task *append(qdri_builder *builder, const qdri_task *task)
 {
     qdri_schedule *schedule = builder->schedule;
-    if (builder->status != QDR_OK) return;
+    if (builder->status != QDR_OK) return NULL;
     builder->status = qdri_list_grow((void **)&schedule->tasks, schedule->n_tasks, &schedule->capacity,
                                      sizeof *schedule->tasks, "a schedule");
-    if (builder->status == QDR_OK) schedule->tasks[schedule->n_tasks++] = *task;
+    if (builder->status != QDR_OK) return NULL;
+    qdri_task *added = &schedule->tasks[schedule->n_tasks++];
+    *added = *task;
+    return added;
 }
+
+/* @return the task that was added, until the next one is; NULL after a failure */
+static qdri_task *add(qdri_builder *builder, const qdri_task *task)
+{
+    if (builder->status != QDR_OK) return NULL;
+    return builder->holds ? keep_back(builder, task) : append(builder, task);
+}
+
+void qdri_schedule_add(qdri_builder *builder, const qdri_task *task) { (void)add(builder, task); }
 
 qdr_status qdri_builder_end(qdri_builder *builder)
 {
@@ -209,9 +216,9 @@ void qdri_add_collective(qdri_builder *builder, const qdri_task *task)
     const qdr_axis axis = qdr_channel_axis(task->channel);
     const int g = builder->place.size[axis];
     if (g == 1) return;
-    qdri_task added = *task;
-    added.kind = QDRI_TASK_COLLECTIVE;
-    added.stream = stream_of_collective(task->channel);
-    added.bytes_sent = elems_sent(task, g, builder->place.coordinate[axis]) * (int64_t)qdr_dtype_bytes(task->dtype);
-    qdri_schedule_add(builder, &added);
+    qdri_task *added = add(builder, task);
+    if (!added) return;
+    added->kind = QDRI_TASK_COLLECTIVE;
+    added->stream = stream_of_collective(task->channel);
+    added->bytes_sent = elems_sent(task, g, builder->place.coordinate[axis]) * (int64_t)qdr_dtype_bytes(task->dtype);
 }
