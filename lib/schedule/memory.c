@@ -99,30 +99,62 @@ static qdr_status find_neighbours(qdri_memory_pass *p)
 
 /* ---- order ---- */
 
-/* By waits for data, and by waits of tasks that are waited for. */
+/* The last tasks that used a buffer or a value; -1: none. */
+typedef struct uses {
+    int writer, readers[QDRI_N_STREAMS]; /* after it was written, by stream */
+} uses;
+
+/* Task i begins after an earlier one has ended, and those that ended before. */
+static void put_after(qdri_memory_pass *p, int i, int earlier)
+{
+    if (earlier < 0) return;
+    const int stream = p->schedule->tasks[earlier].stream;
+    int *after = p->after[i];
+    if (after[stream] >= earlier) return;
+    for (int s = 0; s < QDRI_N_STREAMS; s++)
+        if (p->after[earlier][s] > after[s]) after[s] = p->after[earlier][s];
+    after[stream] = earlier;
+}
+
+static void order_task(qdri_memory_pass *p, int i, uses *of)
+{
+    const qdri_task *task = &p->schedule->tasks[i];
+    for (int j = 0; j < task->n_reads; j++) {
+        if (task->reads[j].buffer < 0) continue;
+        uses *read = &of[task->reads[j].buffer];
+        put_after(p, i, read->writer);
+        read->readers[task->stream] = i;
+    }
+    for (int j = 0; j < task->n_writes; j++) {
+        if (task->writes[j].buffer < 0) continue;
+        uses *written = &of[task->writes[j].buffer];
+        put_after(p, i, written->writer);
+        for (int s = 0; s < QDRI_N_STREAMS; s++)
+            if (s != task->stream) put_after(p, i, written->readers[s]);
+        memset(written, -1, sizeof *written);
+        written->writer = i;
+    }
+}
+
+/* By data, a whole value at a time: places are chosen by it, but nothing relies on it. */
 static qdr_status find_order(qdri_memory_pass *p)
 {
     const qdri_schedule *schedule = p->schedule;
+    const int n = schedule->first_value + schedule->n_values;
     int last_on[QDRI_N_STREAMS];
+    uses *of = NULL;
     QDR_TRY(QDRI_NEW(schedule->n_tasks, "a schedule", &p->after));
+    QDR_TRY(QDRI_NEW(n, "a schedule", &of));
+    memset(of, -1, (size_t)n * sizeof *of);
     memset(last_on, -1, sizeof last_on);
     for (int i = 0; i < schedule->n_tasks; i++) {
-        const qdri_task *task = &schedule->tasks[i];
-        int *after = p->after[i];
-        const int before = last_on[task->stream];
-        if (before >= 0)
-            memcpy(after, p->after[before], sizeof p->after[i]);
-        else
-            memset(after, -1, sizeof p->after[i]);
-        after[task->stream] = before;
-        for (int w = 0; w < task->n_waits; w++) {
-            const int other = task->waits[w];
-            for (int s = 0; s < QDRI_N_STREAMS; s++)
-                if (p->after[other][s] > after[s]) after[s] = p->after[other][s];
-            if (other > after[schedule->tasks[other].stream]) after[schedule->tasks[other].stream] = other;
-        }
-        last_on[task->stream] = i;
+        const int stream = schedule->tasks[i].stream;
+        memset(p->after[i], -1, sizeof p->after[i]);
+        put_after(p, i, last_on[stream]);
+        order_task(p, i, of);
+        last_on[stream] = i;
     }
+    free(of);
     return QDR_OK;
 }
 
@@ -147,7 +179,7 @@ static void place_apart(qdri_memory_pass *p)
     }
 }
 
-static qdr_status place_values(qdri_memory_pass *p, qdri_schedule *schedule, qdri_hazards *hazards, int overlap)
+static qdr_status place_values(qdri_memory_pass *p)
 {
     QDR_TRY(find_lives(p));
     QDR_TRY(each_pair(p, count_pair));
@@ -156,7 +188,6 @@ static qdr_status place_values(qdri_memory_pass *p, qdri_schedule *schedule, qdr
         return QDR_OK;
     }
     QDR_TRY(find_neighbours(p));
-    QDR_TRY(qdri_schedule_set_waits(schedule, hazards, overlap));
     QDR_TRY(find_order(p));
     QDR_TRY(QDRI_NEW(p->n, "a schedule", &p->order));
     QDR_TRY(QDRI_NEW(p->n, "a schedule", &p->taken));
@@ -181,11 +212,11 @@ static void move_operands(const qdri_schedule *schedule, qdri_ref workspace)
     }
 }
 
-qdr_status qdri_schedule_place(qdri_schedule *schedule, qdri_hazards *hazards, qdri_ref workspace, int overlap)
+qdr_status qdri_schedule_place(qdri_schedule *schedule, qdri_ref workspace)
 {
     qdri_memory_pass p = {.schedule = schedule};
     if (schedule->n_values == 0) return QDR_OK;
-    const qdr_status status = place_values(&p, schedule, hazards, overlap);
+    const qdr_status status = place_values(&p);
     for (int i = 0; status == QDR_OK && i < p.n; i++) schedule->values[p.lives[i].value].offset = p.lives[i].offset;
     schedule->workspace_bytes = p.best_bytes;
     schedule->least_bytes = p.least_bytes;

@@ -5,12 +5,10 @@
 #ifndef QDRI_SCHEDULE_MEMORY_H
 #define QDRI_SCHEDULE_MEMORY_H
 
-#include "schedule/waits.h"
+#include "schedule/schedule.h"
 
-/* Places the values of a list in the buffer `workspace`, which its operands then refer to; of the places found that
- * need the least memory, takes those that add few waits. The waits of the list must be set afterwards. overlap: as for
- * qdri_schedule_set_waits(). */
-QDR_NODISCARD qdr_status qdri_schedule_place(qdri_schedule *schedule, qdri_hazards *hazards, qdri_ref workspace,
-                                             int overlap);
+/* Places the values of a list in the buffer `workspace`, to which its operands then refer; of the places found that
+ * need the least memory, takes those that add few waits. The waits of the list must be set afterwards. */
+QDR_NODISCARD qdr_status qdri_schedule_place(qdri_schedule *schedule, qdri_ref workspace);
 
 #endif

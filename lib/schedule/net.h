@@ -13,6 +13,7 @@
 #include "schedule/key_heads.h"
 #include "schedule/linear.h"
 #include "schedule/memory.h"
+#include "schedule/waits.h"
 
 /* A parameter: rows × columns, each split over at most one of x and y; matrices are flat over z. */
 typedef struct qdri_parameter {

@@ -10,12 +10,11 @@
 /* The two passes over a finished list. */
 static qdr_status finish(qdri_net *net, qdri_schedule *schedule)
 {
-    const int overlap = net->opts.overlap & QDR_OVERLAP_ALL;
-    QDR_TRY(qdri_schedule_place(schedule, &net->hazards, net->workspace, overlap));
+    QDR_TRY(qdri_schedule_place(schedule, net->workspace));
     qdri_buffer *workspace = &net->buffers.items[net->workspace.buffer];
     if (schedule->workspace_bytes > workspace->bytes) workspace->bytes = schedule->workspace_bytes;
     if (schedule->n_tasks > net->most_tasks) net->most_tasks = schedule->n_tasks;
-    return qdri_schedule_set_waits(schedule, &net->hazards, overlap);
+    return qdri_schedule_set_waits(schedule, &net->hazards, net->opts.overlap & QDR_OVERLAP_ALL);
 }
 
 qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule)

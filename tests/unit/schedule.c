@@ -12,6 +12,7 @@
 #include "quadrille/stack.h"
 #include "schedule/linear.h"
 #include "schedule/memory.h"
+#include "schedule/waits.h"
 
 enum { COMPUTE = QDRI_STREAM_OF_COMPUTE };
 
@@ -37,7 +38,7 @@ static void begin(bench *b, const qdri_place *place, int overlap, int prefetch)
 static void end(bench *b)
 {
     assert_int_equal(qdri_builder_end(&b->builder), QDR_OK);
-    assert_int_equal(qdri_schedule_place(&b->schedule, &b->hazards, b->workspace, b->overlap), QDR_OK);
+    assert_int_equal(qdri_schedule_place(&b->schedule, b->workspace), QDR_OK);
     assert_int_equal(qdri_schedule_set_waits(&b->schedule, &b->hazards, b->overlap), QDR_OK);
 }
 
