@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each task of a list waits for: the last writer of the bytes that it reads, the last readers and the last writer
- * of those that it writes, as far as they are on other streams. Follows from the operands alone. Those for memory that is
- * used again are among them if values have their places (memory.h). */
+ * of those that it writes, as far as they are on other streams. Follows from the operands alone. If values have their
+ * places (memory.h), waits for memory that is used again are among them. */
 #ifndef QDRI_SCHEDULE_WAITS_H
 #define QDRI_SCHEDULE_WAITS_H
 
