@@ -99,9 +99,11 @@ static qdr_status find_neighbours(qdri_memory_pass *p)
 
 /* ---- order ---- */
 
-/* The last tasks that used a buffer or a value; -1: none. */
+/* The last tasks that used a buffer or a value; writer -1: none. */
 typedef struct uses {
-    int writer, readers[QDRI_N_STREAMS]; /* after it was written, by stream */
+    int writer;
+    unsigned read_by; /* since then: bit s: a task on stream s, the last of which is readers[s] */
+    int readers[QDRI_N_STREAMS];
 } uses;
 
 /* Task i begins after an earlier one has ended, and those that ended before. */
@@ -124,15 +126,16 @@ static void order_task(qdri_memory_pass *p, int i, uses *of)
         uses *read = &of[task->reads[j].buffer];
         put_after(p, i, read->writer);
         read->readers[task->stream] = i;
+        read->read_by |= 1U << task->stream;
     }
     for (int j = 0; j < task->n_writes; j++) {
         if (task->writes[j].buffer < 0) continue;
         uses *written = &of[task->writes[j].buffer];
         put_after(p, i, written->writer);
-        for (int s = 0; s < QDRI_N_STREAMS; s++)
-            if (s != task->stream) put_after(p, i, written->readers[s]);
-        memset(written, -1, sizeof *written);
+        for (int s = 0; written->read_by >> s; s++)
+            if (s != task->stream && written->read_by >> s & 1) put_after(p, i, written->readers[s]);
         written->writer = i;
+        written->read_by = 0;
     }
 }
 
@@ -145,7 +148,7 @@ static qdr_status find_order(qdri_memory_pass *p)
     uses *of = NULL;
     QDR_TRY(QDRI_NEW(schedule->n_tasks, "a schedule", &p->after));
     QDR_TRY(QDRI_NEW(n, "a schedule", &of));
-    memset(of, -1, (size_t)n * sizeof *of);
+    for (int i = 0; i < n; i++) of[i].writer = -1;
     memset(last_on, -1, sizeof last_on);
     for (int i = 0; i < schedule->n_tasks; i++) {
         const int stream = schedule->tasks[i].stream;
