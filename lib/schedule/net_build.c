@@ -98,13 +98,23 @@ static void place_nodes(qdri_net *net)
 
 /* ---- all of a net ---- */
 
+/* All but where the layer stands, and its name. */
+static int have_same_shape(const qdri_layer_shape *a, const qdri_layer_shape *b)
+{
+    return a->in_axis == b->in_axis && a->out_axis == b->out_axis && a->m == b->m && a->in_rows == b->in_rows &&
+           a->out_rows == b->out_rows && a->k == b->k && a->n == b->n && a->in_scattered == b->in_scattered &&
+           a->out_scattered == b->out_scattered && a->in_unit == b->in_unit && a->out_unit == b->out_unit &&
+           a->shard_elems == b->shard_elems && a->storage == b->storage && a->rounds == b->rounds &&
+           a->bias == b->bias && a->drop_gathered == b->drop_gathered && a->forward_panels == b->forward_panels &&
+           a->backward_panels == b->backward_panels && a->context == b->context && a->first_row == b->first_row &&
+           a->dtype == b->dtype && a->grad_dtype == b->grad_dtype &&
+           memcmp(a->algorithms, b->algorithms, sizeof a->algorithms) == 0;
+}
+
 /* Whether the lists of two layers that run alone need the same memory. */
 static int are_alike(const qdri_layer *a, const qdri_layer *b)
 {
-    qdri_layer_shape shape = a->shape;
-    shape.node = b->shape.node;
-    shape.name = b->shape.name;
-    return memcmp(&shape, &b->shape, sizeof shape) == 0 && (a->bias < 0) == (b->bias < 0) &&
+    return have_same_shape(&a->shape, &b->shape) && (a->bias < 0) == (b->bias < 0) &&
            a->shares_first == b->shares_first && a->shares_last == b->shares_last;
 }
 
