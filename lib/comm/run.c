@@ -32,7 +32,7 @@ qdr_status qdri_comm_enqueue(qdri_comm *comm, const qdri_coll *coll, qdr_stream 
     qdri_run run = {.comm = comm, .step = step, .coll = *coll};
     _Static_assert(sizeof run <= QDRI_WORK_BYTES, "a collective must fit into work of a stream");
     QDR_TRY(qdri_staging_take(comm, staging_bytes, &run.staging, &run.owned));
-    const qdr_status status = qdri_work(stream, run_work, &run, sizeof run);
+    const qdr_status status = qdri_work_anywhere(stream, run_work, &run, sizeof run);
     if (status != QDR_OK) qdri_staging_done(comm, run.owned);
     return status;
 }

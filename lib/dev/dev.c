@@ -389,7 +389,7 @@ qdr_status qdri_stamp(qdr_stream *stream, int64_t *nanosecs)
     return taken(stream, stream->dev->table->stamp(stream, nanosecs));
 }
 
-qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
+static qdr_status work_check(const qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
 {
     QDR_TRY(stream_check(stream));
     if (!fn || (bytes && !args)) {
@@ -398,7 +398,20 @@ qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size
     if (bytes > QDRI_WORK_BYTES) {
         return QDR_FAIL(QDR_ERR_ARGUMENT, "work: %zu bytes of arguments, at most %d fit", bytes, QDRI_WORK_BYTES);
     }
+    return QDR_OK;
+}
+
+qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
+{
+    QDR_TRY(work_check(stream, fn, args, bytes));
     return taken(stream, stream->dev->table->work(stream, fn, args, bytes));
+}
+
+qdr_status qdri_work_anywhere(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
+{
+    QDR_TRY(work_check(stream, fn, args, bytes));
+    const qdri_dev_table *table = stream->dev->table;
+    return taken(stream, (table->work_anywhere ? table->work_anywhere : table->work)(stream, fn, args, bytes));
 }
 
 qdr_status qdri_dev_check_rounding(const qdri_dev *dev)

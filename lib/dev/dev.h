@@ -68,6 +68,8 @@ typedef struct qdri_dev_table {
     int (*is_failure)(qdr_stream *stream, qdr_status status);
     qdr_status (*stamp)(qdr_stream *stream, int64_t *nanosecs);
     qdr_status (*work)(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
+    qdr_status (*work_anywhere)(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes); /* optional:
+                                                                                                       * `work` */
     qdr_status (*copy)(qdr_stream *stream, void *dst, const void *src, size_t bytes);
     qdr_status (*fill_zero)(qdr_stream *stream, void *dst, size_t bytes);
     qdr_status (*gemm)(qdr_stream *stream, const qdri_gemm *gemm);
@@ -204,6 +206,9 @@ int qdri_event_reached(qdr_event *event);
  * stream has been synchronised. */
 QDR_NODISCARD qdr_status qdri_stamp(qdr_stream *stream, int64_t *nanosecs);
 QDR_NODISCARD qdr_status qdri_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
+/* The same for work of the library's own that any thread may run: a thread that waits for the stream may run it in the
+ * place of the stream's thread, whose waker is then current on it. */
+QDR_NODISCARD qdr_status qdri_work_anywhere(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
 QDR_NODISCARD qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm);
 /* The device's algorithms for a product, the one that it considers best first: at least one, at most `most`. A number
  * identifies the same algorithm for other products that have it. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small all-reduces (sum of F32, in place) that are waited for at once, compared with MPI's own in one run.
  *
- *   mpiexec -n P latency [ROUNDS]
+ *   mpiexec -n P latency [ROUNDS [BYTES]]
  *
  * In each round each way makes CALLS calls of one size, one after the other, and waits after each. Prints for each size
- * the median time of a call on the slowest rank, and the median of the ratios by round. */
+ * the median time of a call on the slowest rank, and the median of the ratios by round. BYTES: the largest size. */
 #include "dev/clock.h"
 #include "quadrille/mpi.h"
 #include "with_mpi.h"
@@ -51,6 +51,7 @@ static void compare_size(qdr_grid *grid, float *own, float *mpis, int64_t bytes,
 int main(int argc, char **argv)
 {
     const int n_rounds = argc > 1 ? atoi(argv[1]) : 21;
+    const int64_t most_bytes = argc > 2 ? atoll(argv[2]) : MOST_BYTES;
     int provided = 0;
     void *memory = NULL;
     float *mpis = calloc(MOST_BYTES, 1);
@@ -61,8 +62,8 @@ int main(int argc, char **argv)
     check(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1},
                           &grid));
     check(qdr_mem_alloc(ctx, MOST_BYTES, &memory));
-    if (!mpis || n_rounds < 1 || n_rounds > MAX_ROUNDS) MPI_Abort(MPI_COMM_WORLD, 1);
-    for (int64_t bytes = 8; bytes <= MOST_BYTES; bytes *= bytes < 4096 || bytes >= 65536 ? 2 : 4)
+    if (!mpis || n_rounds < 1 || n_rounds > MAX_ROUNDS || most_bytes > MOST_BYTES) MPI_Abort(MPI_COMM_WORLD, 1);
+    for (int64_t bytes = 8; bytes <= most_bytes; bytes *= bytes < 4096 || bytes >= 65536 ? 2 : 4)
         compare_size(grid, memory, mpis, bytes, n_rounds);
     qdr_mem_free(ctx, &memory);
     free(mpis);

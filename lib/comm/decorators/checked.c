@@ -209,7 +209,7 @@ static qdr_status exchange(checked_comm *checked, void *data, size_t n_bytes,
                             .label = checked->records[checked->base.rank].text,
                             .is_check = 1};
     QDR_TRY(qdri_comm_launch(checked->base.inner, &coll, stream));
-    return qdri_work(stream, run_comparison, &self, sizeof self);
+    return qdri_work_anywhere(stream, run_comparison, &self, sizeof self);
 }
 
 static qdr_status exchange_counts(checked_comm *checked, const qdri_coll *coll, qdr_stream *stream)
@@ -217,7 +217,7 @@ static qdr_status exchange_counts(checked_comm *checked, const qdri_coll *coll, 
     const size_t size = (size_t)checked->base.size;
     const counting self = {checked, *coll};
     if (!checked->counts) QDR_TRY(QDRI_NEW(2 * size * size, "counts of an all-to-all", &checked->counts));
-    QDR_TRY(qdri_work(stream, write_counts, &self, sizeof self));
+    QDR_TRY(qdri_work_anywhere(stream, write_counts, &self, sizeof self));
     return exchange(checked, checked->counts, 2 * size * sizeof(int64_t), compare_counts, stream);
 }
 
@@ -260,7 +260,7 @@ static qdr_status checked_launch(qdri_comm *comm, const qdri_coll *coll, qdr_str
     if (!qdri_dev_runs_work(comm->dev)) return launch_from_host(comm, coll, stream);
     const writing self = {checked, record_of(comm, coll)};
     _Static_assert(sizeof self <= QDRI_WORK_BYTES, "a record must fit into work of a stream");
-    QDR_TRY(qdri_work(stream, write_record, &self, sizeof self));
+    QDR_TRY(qdri_work_anywhere(stream, write_record, &self, sizeof self));
     QDR_TRY(exchange(checked, checked->records, sizeof(record), compare_calls, stream));
     if (coll->kind == QDR_ALL_TO_ALL) QDR_TRY(exchange_counts(checked, coll, stream));
     return qdri_comm_launch(comm->inner, coll, stream);

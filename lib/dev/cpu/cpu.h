@@ -34,11 +34,15 @@ typedef struct qdri_cpu_stream {
     qdri_item *items;
     atomic_uint_least64_t head, tail; /* number of items run, and of items enqueued */
     atomic_uint_least64_t wanted; /* number of items for which a host thread waits; UINT64_MAX: none */
+    uint64_t own_end; /* number of items up to the last one that only the executor may run; protected by `lock` */
+    uint64_t n_waited; /* number of items for which the host has waited; protected by `lock` */
+    _Atomic int64_t begun_ns; /* when it last ceased to be empty */
     pthread_mutex_t lock; /* for enqueueing and for host waits */
     pthread_cond_t changed;
 } qdri_cpu_stream;
 
-/* An executor; other modules know it as a waker. */
+/* An executor; other modules know it as a waker. A host thread that waits for a stream may drive it in the executor's
+ * place: see qdri_executor_drive(). */
 struct qdri_waker {
     qdri_cpu_dev *dev;
     qdri_waker *next; /* in the device's list */
@@ -47,10 +51,11 @@ struct qdri_waker {
     pthread_t thread;
     qdri_address_space room; /* of an executor of products, until its first product */
     atomic_int quit;
-    pthread_mutex_t streams_lock; /* locked for a whole round */
+    pthread_mutex_t streams_lock; /* held by the thread that runs items: the executor for a round, or a driver */
     qdri_cpu_stream *streams;
-    int poll_wanted, n_polls; /* accessed by its own thread only, like the next two */
-    int64_t polling_since_ns, look_within_ns; /* look_within_ns = INT64_MAX: need not check again */
+    qdri_wake_event idle; /* on which the executor sleeps while all its streams are empty */
+    atomic_int is_napping; /* the executor is idle, but looks again soon: it need not be called for each item */
+    atomic_uint n_prompt; /* prompt waits of host threads in a row */
 };
 
 /* executor.c; room: reserved address space, which it takes over; given back in any case */
@@ -61,6 +66,13 @@ void qdri_executor_destroy(qdri_waker *executor); /* it must have no streams, or
 void qdri_executor_attach(qdri_waker *executor, qdri_cpu_stream *stream);
 void qdri_executor_detach(qdri_waker *executor, qdri_cpu_stream *stream);
 void qdri_executors_wake(qdri_cpu_dev *dev, uint64_t mask);
+/* Wakes the executor, which may be idle: it has new items. */
+void qdri_executor_call(qdri_waker *executor);
+/* Runs items of the stream on the calling thread, which waits for them, until n_items have run; any thread may run
+ * these. Does nothing if another thread is running the stream's items. */
+void qdri_executor_drive(qdri_waker *executor, qdri_cpu_stream *stream, uint64_t n_items);
+/* A host thread has begun to wait for new items. is_prompt: as soon as it had enqueued them, and will drive. */
+void qdri_executor_note_wait(qdri_waker *executor, int is_prompt);
 
 /* stream.c */
 qdr_status qdri_cpu_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
@@ -69,7 +81,11 @@ qdr_status qdri_cpu_stream_synchronize(qdr_stream *stream);
 /* Enqueues; waits while the ring is full. drop may be NULL. */
 QDR_NODISCARD qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args),
                                           const void *args, size_t bytes);
-int qdri_cpu_stream_advance(qdri_cpu_stream *stream); /* runs what can run; returns 1 if anything did */
+/* The same for an item that any thread may run. */
+QDR_NODISCARD qdr_status qdri_cpu_enqueue_anywhere(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args),
+                                                   const void *args, size_t bytes);
+/* Runs what can run of the first n_items items; returns 1 if anything did. */
+int qdri_cpu_stream_advance(qdri_cpu_stream *stream, uint64_t n_items);
 
 /* event.c */
 qdr_status qdri_cpu_event_create(qdri_dev *dev, qdr_event **event);

@@ -51,6 +51,11 @@ static qdr_status work(qdr_stream *stream, qdri_work_fn fn, const void *args, si
     return qdri_cpu_enqueue(stream, fn, NULL, args, bytes);
 }
 
+static qdr_status work_anywhere(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
+{
+    return qdri_cpu_enqueue_anywhere(stream, fn, NULL, args, bytes);
+}
+
 typedef struct copy_args {
     void *dst;
     const void *src;
@@ -91,7 +96,7 @@ static qdr_status stamp_run(void *args)
 
 static qdr_status stamp(qdr_stream *stream, int64_t *nanosecs)
 {
-    return qdri_cpu_enqueue(stream, stamp_run, NULL, &nanosecs, sizeof nanosecs);
+    return qdri_cpu_enqueue_anywhere(stream, stamp_run, NULL, &nanosecs, sizeof nanosecs);
 }
 
 static void wake_all(qdri_dev *dev) { qdri_executors_wake((qdri_cpu_dev *)dev, UINT64_MAX); }
@@ -137,6 +142,7 @@ static const qdri_dev_table cpu_table = {
     .event_reached = qdri_cpu_event_reached,
     .stamp = stamp,
     .work = work,
+    .work_anywhere = work_anywhere,
     .copy = copy,
     .fill_zero = fill_zero,
     .gemm = qdri_cpu_gemm,

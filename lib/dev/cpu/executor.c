@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executors: threads that run streams. They go round their streams until none can make progress; then they sleep until
- * something happens, or poll with growing pauses if nothing will wake them for some work. */
+ * something happens, or poll with growing pauses if nothing will wake them for some work. A host thread that waits may
+ * take an executor's place.
+ *
+ * No item is left without a thread: each sleeper reads the signals of its wake event, then looks for items or for what
+ * they wait for, then sleeps unless there are newer signals; whoever changes either signals after that. */
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -14,9 +18,16 @@
 #define YIELD_NS 50000
 #define PAUSE_MIN_NS 20000
 #define PAUSE_MAX_NS 500000
-#define NS_PER_S 1000000000
+#define NAP_AFTER 8 /* prompt waits */
+#define NAP_NS 200000
 
 static _Thread_local qdri_waker *current;
+
+/* How the thread that runs items rests when none can make progress. */
+static _Thread_local struct pace {
+    int poll_wanted, n_polls;
+    int64_t polling_since_ns, look_within_ns; /* look_within_ns = INT64_MAX: need not check again */
+} pace;
 
 qdri_waker *qdri_current_waker(void) { return current; }
 
@@ -25,19 +36,13 @@ void qdri_executor_use_address_space(void)
     if (current && current->room.start) qdri_address_space_give_back(&current->room);
 }
 
-void qdri_poll_again(void)
-{
-    if (current) current->poll_wanted = 1;
-}
+void qdri_poll_again(void) { pace.poll_wanted = 1; }
 
-void qdri_progressed(void)
-{
-    if (current) current->n_polls = 0;
-}
+void qdri_progressed(void) { pace.n_polls = 0; }
 
 void qdri_look_within(int64_t ns)
 {
-    if (current && ns < current->look_within_ns) current->look_within_ns = ns;
+    if (ns < pace.look_within_ns) pace.look_within_ns = ns;
 }
 
 void qdri_wake(qdri_waker *waker)
@@ -56,13 +61,19 @@ void qdri_executors_wake(qdri_cpu_dev *dev, uint64_t mask)
     pthread_mutex_unlock(&dev->lock);
 }
 
+void qdri_executor_call(qdri_waker *executor)
+{
+    qdri_wake(executor);
+    qdri_wake_event_signal(&executor->idle);
+}
+
 /* Pauses for a quarter of the time waited so far, so that the end of a wait is noticed at most a quarter late. */
 static void executor_pause(qdri_waker *executor, unsigned seen)
 {
     const int64_t now = qdri_now_ns();
-    if (executor->n_polls++ == 0) executor->polling_since_ns = now;
-    const int64_t waited_ns = now - executor->polling_since_ns;
-    if (executor->n_polls <= YIELDS_MAX && waited_ns < YIELD_NS) {
+    if (pace.n_polls++ == 0) pace.polling_since_ns = now;
+    const int64_t waited_ns = now - pace.polling_since_ns;
+    if (pace.n_polls <= YIELDS_MAX && waited_ns < YIELD_NS) {
         sched_yield();
         return;
     }
@@ -72,18 +83,87 @@ static void executor_pause(qdri_waker *executor, unsigned seen)
     qdri_wake_event_wait(executor->wake_event, seen, now + pause_ns);
 }
 
-/* Lets each stream make as much progress as it can; returns 1 if any did. */
-static int executor_round(qdri_waker *executor)
+/* After a round without progress. `seen`: the signals of the wake event before the round. */
+static void executor_rest(qdri_waker *executor, unsigned seen)
+{
+    if (pace.poll_wanted) {
+        executor_pause(executor, seen);
+        return;
+    }
+    const int64_t within_ns = pace.look_within_ns;
+    pace.n_polls = 0;
+    qdri_wake_event_wait(executor->wake_event, seen, within_ns == INT64_MAX ? 0 : qdri_now_ns() + within_ns);
+}
+
+static void round_begin(void)
+{
+    pace.poll_wanted = 0;
+    pace.look_within_ns = INT64_MAX;
+}
+
+/* ---- a host thread that waits ---- */
+
+/* To wake the executor, and be woken by it, takes longer than most small collectives. The driver keeps the lock until
+ * its wait ends, also while it sleeps, and until then it is the executor for everybody else: what wakes pending work
+ * signals the wake event on which the driver sleeps. */
+void qdri_executor_drive(qdri_waker *executor, qdri_cpu_stream *stream, uint64_t n_items)
+{
+    if (atomic_load(&stream->head) >= n_items || pthread_mutex_trylock(&executor->streams_lock) != 0) return;
+    current = executor;
+    pace.n_polls = 0;
+    while (atomic_load(&stream->head) < n_items) {
+        const unsigned seen = atomic_load(&executor->wake_event->n_signals);
+        round_begin();
+        if (qdri_cpu_stream_advance(stream, n_items))
+            pace.n_polls = 0;
+        else
+            executor_rest(executor, seen);
+    }
+    current = NULL;
+    pthread_mutex_unlock(&executor->streams_lock);
+    /* Another thread has enqueued meanwhile, and relied on this one. */
+    if (atomic_load(&stream->head) < atomic_load(&stream->tail)) qdri_executor_call(executor);
+}
+
+void qdri_executor_note_wait(qdri_waker *executor, int is_prompt)
+{
+    if (is_prompt)
+        atomic_fetch_add(&executor->n_prompt, 1);
+    else if (atomic_exchange(&executor->n_prompt, 0) >= NAP_AFTER)
+        qdri_executor_call(executor);
+}
+
+/* ---- the executor's thread ---- */
+
+/* Lets each stream make as much progress as it can; returns 1 if any did. *is_idle: nothing is left, or another thread
+ * has locked the streams: it will call the executor if it leaves anything. */
+static int executor_round(qdri_waker *executor, int *is_idle)
 {
     int progress = 0;
-    executor->poll_wanted = 0;
-    executor->look_within_ns = INT64_MAX;
-    pthread_mutex_lock(&executor->streams_lock);
+    *is_idle = 1;
+    if (pthread_mutex_trylock(&executor->streams_lock) != 0) return 0;
+    round_begin();
     for (qdri_cpu_stream *stream = executor->streams; stream; stream = stream->next) {
-        progress |= qdri_cpu_stream_advance(stream);
+        progress |= qdri_cpu_stream_advance(stream, UINT64_MAX);
+        *is_idle &= atomic_load(&stream->head) == atomic_load(&stream->tail);
     }
     pthread_mutex_unlock(&executor->streams_lock);
     return progress;
+}
+
+/* Sleeps until it is called; `seen`: the calls before the last round. While host threads wait promptly, it naps
+ * instead: they need not call it for what they are about to run themselves. */
+static void executor_idle(qdri_waker *executor, unsigned seen)
+{
+    unsigned n_prompt = atomic_load(&executor->n_prompt);
+    if (n_prompt < NAP_AFTER) {
+        qdri_wake_event_wait(&executor->idle, seen, 0);
+        return;
+    }
+    atomic_store(&executor->is_napping, 1);
+    qdri_wake_event_wait(&executor->idle, seen, qdri_now_ns() + NAP_NS);
+    atomic_store(&executor->is_napping, 0);
+    atomic_compare_exchange_strong(&executor->n_prompt, &n_prompt, n_prompt / 2); /* no wait meanwhile */
 }
 
 static void *executor_main(void *argument)
@@ -93,16 +173,15 @@ static void *executor_main(void *argument)
     qdri_address_space_settle();
     for (;;) {
         const unsigned seen = atomic_load(&executor->wake_event->n_signals);
+        const unsigned seen_idle = atomic_load(&executor->idle.n_signals);
+        int is_idle;
         if (atomic_load(&executor->quit)) return NULL;
-        if (executor_round(executor)) {
-            executor->n_polls = 0;
-        } else if (executor->poll_wanted) {
-            executor_pause(executor, seen);
-        } else {
-            const int64_t within_ns = executor->look_within_ns;
-            executor->n_polls = 0;
-            qdri_wake_event_wait(executor->wake_event, seen, within_ns == INT64_MAX ? 0 : qdri_now_ns() + within_ns);
-        }
+        if (executor_round(executor, &is_idle))
+            pace.n_polls = 0;
+        else if (is_idle)
+            executor_idle(executor, seen_idle);
+        else
+            executor_rest(executor, seen);
     }
 }
 
@@ -113,6 +192,8 @@ static void executor_init(qdri_waker *executor, qdri_cpu_dev *dev)
     executor->bit = UINT64_C(1) << (number % 64);
     executor->wake_event = &dev->base.wake_events[number % QDRI_DEV_WAKE_EVENTS];
     atomic_init(&executor->quit, 0);
+    atomic_init(&executor->is_napping, 0);
+    atomic_init(&executor->n_prompt, 0);
     pthread_mutex_init(&executor->streams_lock, NULL);
 }
 
@@ -168,9 +249,16 @@ void qdri_executor_destroy(qdri_waker *executor)
     *link = executor->next;
     pthread_mutex_unlock(&dev->lock);
     atomic_store(&executor->quit, 1);
-    qdri_wake(executor);
+    qdri_executor_call(executor);
     pthread_join(executor->thread, NULL);
     executor_free(executor);
+}
+
+/* Releases the streams for the executor, which may have found them locked and gone to sleep. */
+static void streams_unlock(qdri_waker *executor)
+{
+    pthread_mutex_unlock(&executor->streams_lock);
+    qdri_executor_call(executor);
 }
 
 void qdri_executor_attach(qdri_waker *executor, qdri_cpu_stream *stream)
@@ -179,7 +267,7 @@ void qdri_executor_attach(qdri_waker *executor, qdri_cpu_stream *stream)
     qdri_cpu_stream **link = &executor->streams;
     while (*link) link = &(*link)->next;
     *link = stream;
-    pthread_mutex_unlock(&executor->streams_lock);
+    streams_unlock(executor);
 }
 
 void qdri_executor_detach(qdri_waker *executor, qdri_cpu_stream *stream)
@@ -188,5 +276,5 @@ void qdri_executor_detach(qdri_waker *executor, qdri_cpu_stream *stream)
     qdri_cpu_stream **link = &executor->streams;
     while (*link != stream) link = &(*link)->next;
     *link = stream->next;
-    pthread_mutex_unlock(&executor->streams_lock);
+    streams_unlock(executor);
 }

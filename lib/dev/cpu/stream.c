@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "core/size.h"
+#include "dev/clock.h"
 #include "dev/cpu/cpu.h"
 
+#define PROMPT_NS 5000
 #define ITEMS_PER_TURN 16 /* then it is the turn of the executor's other streams */
 
 void (*qdri_cpu_before_item)(void);
@@ -17,17 +19,16 @@ static qdri_cpu_stream *own(qdr_stream *stream) { return (qdri_cpu_stream *)stre
  * executor uses the opposite order: at least one of the two sees the other. */
 static void wait_for_head(qdri_cpu_stream *stream, uint64_t n_items)
 {
-    for (;;) {
+    while (atomic_load(&stream->head) < n_items) {
         if (n_items < atomic_load(&stream->wanted)) atomic_store(&stream->wanted, n_items);
         if (atomic_load(&stream->head) >= n_items) return;
         pthread_cond_wait(&stream->changed, &stream->lock);
     }
 }
 
-qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args), const void *args,
-                            size_t bytes)
+static void enqueue(qdri_cpu_stream *to, qdri_work_fn fn, void (*drop)(void *args), const void *args, size_t bytes,
+                    int is_own)
 {
-    qdri_cpu_stream *to = own(stream);
     pthread_mutex_lock(&to->lock);
     const uint64_t tail = atomic_load(&to->tail);
     if (tail - atomic_load(&to->head) == QDRI_RING_ITEMS) {
@@ -38,11 +39,27 @@ qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, void (*drop)(vo
     item->drop = drop;
     item->begun = 0;
     if (bytes) memcpy(item->args, args, bytes);
+    if (is_own) to->own_end = tail + 1;
     atomic_store(&to->tail, tail + 1);
-    /* An executor that still has earlier items of this stream finds the new one by itself. */
+    /* Who still has earlier items of this stream finds the new one by itself. A napping executor, too, looks at `tail`
+     * once it has stopped napping. */
     const int was_empty = atomic_load(&to->head) == tail;
     pthread_mutex_unlock(&to->lock);
-    if (was_empty) qdri_wake(to->executor);
+    if (atomic_load(&to->executor->is_napping) ? is_own : was_empty) qdri_executor_call(to->executor);
+    if (was_empty) atomic_store_explicit(&to->begun_ns, qdri_now_ns(), memory_order_relaxed);
+}
+
+qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args), const void *args,
+                            size_t bytes)
+{
+    enqueue(own(stream), fn, drop, args, bytes, 1);
+    return QDR_OK;
+}
+
+qdr_status qdri_cpu_enqueue_anywhere(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args), const void *args,
+                                     size_t bytes)
+{
+    enqueue(own(stream), fn, drop, args, bytes, 0);
     return QDR_OK;
 }
 
@@ -69,12 +86,12 @@ static qdr_status item_run(qdri_dev *dev, qdri_item *item)
     return status;
 }
 
-int qdri_cpu_stream_advance(qdri_cpu_stream *stream)
+int qdri_cpu_stream_advance(qdri_cpu_stream *stream, uint64_t n_items)
 {
     int progress = 0;
     for (int i = 0; i < ITEMS_PER_TURN; i++) {
         const uint64_t head = atomic_load(&stream->head);
-        if (head == atomic_load(&stream->tail)) break;
+        if (head >= n_items || head == atomic_load(&stream->tail)) break;
         if (item_run(stream->base.dev, &stream->items[head % QDRI_RING_ITEMS]) == QDR_PENDING) {
             break;
         }
@@ -84,11 +101,32 @@ int qdri_cpu_stream_advance(qdri_cpu_stream *stream)
     return progress;
 }
 
+/* A host thread drives a stream only if it can run all of its items, and no other streams have the same executor. */
+static int can_drive(const qdri_cpu_stream *stream)
+{
+    const int has_own_executor = stream->executor != ((const qdri_cpu_dev *)stream->base.dev)->comm;
+    return has_own_executor && atomic_load(&stream->head) >= stream->own_end;
+}
+
+/* Whether the host waits as soon as it has enqueued what is new. The stream's lock must be held. */
+static int is_prompt(const qdri_cpu_stream *stream)
+{
+    const int64_t begun_ns = atomic_load_explicit(&stream->begun_ns, memory_order_relaxed);
+    return stream->own_end <= stream->n_waited && qdri_now_ns() - begun_ns < PROMPT_NS;
+}
+
 qdr_status qdri_cpu_stream_synchronize(qdr_stream *stream)
 {
     qdri_cpu_stream *self = own(stream);
     pthread_mutex_lock(&self->lock);
-    wait_for_head(self, atomic_load(&self->tail));
+    const uint64_t n_items = atomic_load(&self->tail);
+    const int drives = can_drive(self);
+    if (n_items > self->n_waited) qdri_executor_note_wait(self->executor, drives && is_prompt(self));
+    self->n_waited = n_items;
+    pthread_mutex_unlock(&self->lock);
+    if (drives) qdri_executor_drive(self->executor, self, n_items);
+    pthread_mutex_lock(&self->lock);
+    wait_for_head(self, n_items);
     pthread_mutex_unlock(&self->lock);
     return QDR_OK;
 }
@@ -123,6 +161,7 @@ qdr_status qdri_cpu_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stre
     atomic_init(&made->head, 0);
     atomic_init(&made->tail, 0);
     atomic_init(&made->wanted, UINT64_MAX);
+    atomic_init(&made->begun_ns, 0);
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->changed, NULL);
     QDR_TRY_OUT(status, QDRI_NEW(QDRI_RING_ITEMS, "the items of a stream", &made->items));

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Host threads that wait for a stream of the CPU device and run its items themselves. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <pthread.h>
+
+#include <cmocka.h>
+
+#include "dev/dev.h"
+
+#define OK(expression) assert_int_equal((expression), QDR_OK)
+
+static qdri_dev *make_device(void)
+{
+    qdri_dev *dev = NULL;
+    OK(qdri_dev_create_cpu(1, &dev));
+    return dev;
+}
+
+static qdr_stream *make_stream(qdri_dev *dev, qdri_stream_kind kind)
+{
+    qdr_stream *stream = NULL;
+    OK(qdri_stream_create(dev, kind, &stream));
+    return stream;
+}
+
+static qdr_status whoami_run(void *args)
+{
+    **(pthread_t **)args = pthread_self();
+    return QDR_OK;
+}
+
+static pthread_t thread_of(qdr_stream *stream)
+{
+    pthread_t thread;
+    pthread_t *where = &thread;
+    OK(qdri_work(stream, whoami_run, &where, sizeof where));
+    OK(qdri_stream_synchronize(stream));
+    return thread;
+}
+
+/* A thread that waits for a compute stream runs what any thread may run; other work stays with the stream's thread. */
+static void who_waits_runs_the_work(void **state)
+{
+    qdri_dev *dev = make_device();
+    qdr_stream *comm = make_stream(dev, QDRI_STREAM_COMM);
+    qdr_stream *compute = make_stream(dev, QDRI_STREAM_COMPUTE);
+    pthread_t threads[2];
+    pthread_t *where[2] = {&threads[0], &threads[1]};
+    (void)state;
+    const pthread_t own = thread_of(compute);
+    int n_own = 0;
+    for (int i = 0; i < 1000; i++) {
+        OK(qdri_work_anywhere(compute, whoami_run, &where[0], sizeof where[0]));
+        OK(qdri_stream_synchronize(compute));
+        n_own += pthread_equal(threads[0], own) != 0;
+        assert_true(pthread_equal(threads[0], own) || pthread_equal(threads[0], pthread_self()));
+        assert_null(qdri_current_waker());
+    }
+    assert_true(n_own < 1000);
+    for (int i = 0; i < 100; i++) {
+        OK(qdri_work_anywhere(compute, whoami_run, &where[0], sizeof where[0]));
+        OK(qdri_work(compute, whoami_run, &where[1], sizeof where[1]));
+        OK(qdri_stream_synchronize(compute));
+        assert_true(pthread_equal(threads[1], own));
+        OK(qdri_work_anywhere(comm, whoami_run, &where[0], sizeof where[0]));
+        OK(qdri_stream_synchronize(comm));
+        assert_false(pthread_equal(threads[0], pthread_self()));
+    }
+    qdri_stream_destroy(&comm);
+    qdri_stream_destroy(&compute);
+    qdri_dev_destroy(&dev);
+}
+
+static qdr_status flag_run(void *args)
+{
+    atomic_store(*(atomic_int **)args, 1);
+    return QDR_OK;
+}
+
+/* Many prompt waits, after which the stream's thread is not woken for each item, delay no work for which nobody
+ * waits. */
+static void work_runs_although_nobody_waits(void **state)
+{
+    qdri_dev *dev = make_device();
+    qdr_stream *stream = make_stream(dev, QDRI_STREAM_COMPUTE);
+    atomic_int done = 0;
+    atomic_int *flag = &done;
+    (void)state;
+    for (int round = 0; round < 100; round++) {
+        for (int i = 0; i < round; i++) {
+            OK(qdri_work_anywhere(stream, flag_run, &flag, sizeof flag));
+            OK(qdri_stream_synchronize(stream));
+            assert_int_equal(atomic_exchange(&done, 0), 1);
+        }
+        OK((round % 2 ? qdri_work : qdri_work_anywhere)(stream, flag_run, &flag, sizeof flag));
+        while (!atomic_exchange(&done, 0)) {}
+    }
+    qdri_stream_destroy(&stream);
+    qdri_dev_destroy(&dev);
+}
+
+/* Counts steps that are taken in their order. */
+typedef struct step {
+    int *n;
+    int number;
+} step;
+
+static qdr_status step_run(void *args)
+{
+    const step *self = args;
+    *self->n = *self->n == self->number ? self->number + 1 : -1;
+    return QDR_OK;
+}
+
+/* A thread that drives a stream whose work waits for another stream is woken by that stream. */
+static void driver_waits_for_an_event(void **state)
+{
+    qdri_dev *dev = make_device();
+    qdr_stream *first = make_stream(dev, QDRI_STREAM_COMM);
+    qdr_stream *driven = make_stream(dev, QDRI_STREAM_COMPUTE);
+    qdr_event *event = NULL;
+    int n = 0;
+    (void)state;
+    OK(qdri_event_create(dev, &event));
+    for (int i = 0; i < 1000; i++) {
+        const step steps[2] = {{&n, 2 * i}, {&n, 2 * i + 1}};
+        OK(qdri_work(first, step_run, &steps[0], sizeof steps[0]));
+        OK(qdri_event_record(event, first));
+        OK(qdri_stream_wait(driven, event));
+        OK(qdri_work_anywhere(driven, step_run, &steps[1], sizeof steps[1]));
+        OK(qdri_stream_synchronize(driven));
+        assert_int_equal(n, 2 * i + 2);
+    }
+    qdri_event_destroy(&event);
+    qdri_stream_destroy(&driven);
+    qdri_stream_destroy(&first);
+    qdri_dev_destroy(&dev);
+}
+
+static qdr_status fail_run(void *args)
+{
+    (void)args;
+    return QDR_FAIL(QDR_ERR_DEVICE, "planted failure");
+}
+
+static qdr_status wait_for_poison_run(void *args)
+{
+    return qdri_dev_status(*(qdri_dev **)args) == QDR_OK ? QDR_PENDING : QDR_OK;
+}
+
+/* Poison wakes a driver that sleeps; work that has not begun is dropped. */
+static void driver_notices_poison(void **state)
+{
+    qdri_dev *dev = make_device();
+    qdr_stream *failing = make_stream(dev, QDRI_STREAM_COMM);
+    qdr_stream *driven = make_stream(dev, QDRI_STREAM_COMPUTE);
+    atomic_int done = 0;
+    atomic_int *flag = &done;
+    (void)state;
+    OK(qdri_work_anywhere(driven, wait_for_poison_run, &dev, sizeof dev));
+    OK(qdri_work_anywhere(driven, flag_run, &flag, sizeof flag));
+    OK(qdri_work(failing, fail_run, NULL, 0));
+    assert_int_equal(qdri_stream_synchronize(driven), QDR_ERR_DEVICE);
+    assert_int_equal(atomic_load(&done), 0);
+    qdri_stream_destroy(&driven);
+    qdri_stream_destroy(&failing);
+    qdri_dev_destroy(&dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_waits_runs_the_work),
+        cmocka_unit_test(work_runs_although_nobody_waits),
+        cmocka_unit_test(driver_waits_for_an_event),
+        cmocka_unit_test(driver_notices_poison),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
