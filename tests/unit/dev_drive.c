@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Host threads that wait for a stream of the CPU device and run its items themselves. */
+#include <fenv.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -172,13 +173,44 @@ static void driver_notices_poison(void **state)
     qdri_dev_destroy(&dev);
 }
 
+static qdr_status disturb_run(void *args)
+{
+    **(int **)args = fegetround();
+    feraiseexcept(FE_OVERFLOW);
+    (void)QDR_FAIL(QDR_ERR_STATE, "a failure that the item overcomes");
+    return QDR_OK;
+}
+
+/* Items do not depend on the state of the thread that waits, and do not change it. */
+static void a_driver_keeps_its_state(void **state)
+{
+    qdri_dev *dev = make_device();
+    qdr_stream *stream = make_stream(dev, QDRI_STREAM_COMPUTE);
+    int rounding = 0;
+    int *where = &rounding;
+    (void)state;
+    (void)QDR_FAIL(QDR_ERR_SHAPE, "of the caller");
+    fesetround(FE_UPWARD);
+    feclearexcept(FE_ALL_EXCEPT);
+    for (int i = 0; i < 100; i++) {
+        OK(qdri_work_anywhere(stream, disturb_run, &where, sizeof where));
+        OK(qdri_stream_synchronize(stream));
+        assert_int_equal(rounding, FE_TONEAREST);
+        assert_int_equal(fegetround(), FE_UPWARD);
+        assert_int_equal(fetestexcept(FE_OVERFLOW), 0);
+        assert_string_equal(qdr_last_error(), "of the caller");
+    }
+    fesetround(FE_TONEAREST);
+    qdri_stream_destroy(&stream);
+    qdri_dev_destroy(&dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_waits_runs_the_work),
-        cmocka_unit_test(work_runs_although_nobody_waits),
-        cmocka_unit_test(driver_waits_for_an_event),
-        cmocka_unit_test(driver_notices_poison),
+        cmocka_unit_test(who_waits_runs_the_work),   cmocka_unit_test(work_runs_although_nobody_waits),
+        cmocka_unit_test(driver_waits_for_an_event), cmocka_unit_test(driver_notices_poison),
+        cmocka_unit_test(a_driver_keeps_its_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,8 @@
 #ifndef QDRI_DEV_CPU_CPU_H
 #define QDRI_DEV_CPU_CPU_H
 
+#include <fenv.h>
+
 #include "dev/cpu/address_space.h"
 #include "dev/device.h"
 
@@ -53,6 +55,7 @@ struct qdri_waker {
     atomic_int quit;
     pthread_mutex_t streams_lock; /* held by the thread that runs items: the executor for a round, or a driver */
     qdri_cpu_stream *streams;
+    fenv_t arithmetic; /* of its thread: how the sums of collectives round */
     qdri_wake_event idle; /* on which the executor sleeps while all its streams are empty */
     atomic_int is_napping; /* the executor is idle, but looks again soon: it need not be called for each item */
     atomic_uint n_prompt; /* prompt waits of host threads in a row */
@@ -94,8 +97,8 @@ qdr_status qdri_cpu_event_record(qdr_event *event, qdr_stream *stream);
 qdr_status qdri_cpu_stream_wait(qdr_stream *stream, qdr_event *event);
 int qdri_cpu_event_reached(qdr_event *event);
 
-/* Called by a stream's thread before each item that has not begun; NULL: nothing. For tests, which delay tasks. Set it
- * before there are devices. */
+/* Called before each item that has not begun, by the thread that runs it; NULL: nothing. For tests, which delay tasks.
+ * Set it before there are devices. */
 extern void (*qdri_cpu_before_item)(void);
 
 /* gemm.c, gemm_blas.c or gemm_plain.c */

@@ -5,12 +5,14 @@
  *
  * No item is left without a thread: each sleeper reads the signals of its wake event, then looks for items or for what
  * they wait for, then sleeps unless there are newer signals; whoever changes either signals after that. */
+#include <fenv.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/size.h"
+#include "core/status.h"
 #include "dev/clock.h"
 #include "dev/cpu/cpu.h"
 
@@ -103,14 +105,37 @@ static void round_begin(void)
 
 /* ---- a host thread that waits ---- */
 
+/* What items change of the thread that runs them, and what its owner expects unchanged after a call that succeeds. */
+typedef struct caller {
+    fenv_t arithmetic;
+    char error[QDRI_ERROR_BYTES];
+} caller;
+
+/* The thread becomes the executor: sums round as on the executor's own thread, whoever runs them. */
+static void caller_leave(caller *self, qdri_waker *executor)
+{
+    fegetenv(&self->arithmetic);
+    fesetenv(&executor->arithmetic);
+    strcpy(self->error, qdr_last_error());
+    current = executor;
+    pace.n_polls = 0;
+}
+
+static void caller_return(const caller *self)
+{
+    current = NULL;
+    qdri_set_last_error(self->error);
+    fesetenv(&self->arithmetic);
+}
+
 /* To wake the executor, and be woken by it, takes longer than most small collectives. The driver keeps the lock until
  * its wait ends, also while it sleeps, and until then it is the executor for everybody else: what wakes pending work
  * signals the wake event on which the driver sleeps. */
 void qdri_executor_drive(qdri_waker *executor, qdri_cpu_stream *stream, uint64_t n_items)
 {
+    caller host;
     if (atomic_load(&stream->head) >= n_items || pthread_mutex_trylock(&executor->streams_lock) != 0) return;
-    current = executor;
-    pace.n_polls = 0;
+    caller_leave(&host, executor);
     while (atomic_load(&stream->head) < n_items) {
         const unsigned seen = atomic_load(&executor->wake_event->n_signals);
         round_begin();
@@ -119,9 +144,10 @@ void qdri_executor_drive(qdri_waker *executor, qdri_cpu_stream *stream, uint64_t
         else
             executor_rest(executor, seen);
     }
-    current = NULL;
+    caller_return(&host);
     pthread_mutex_unlock(&executor->streams_lock);
-    /* Another thread has enqueued meanwhile, and relied on this one. */
+    /* Another thread has enqueued meanwhile, and relied on this one. Whoever finds the lock taken has changed `tail`, or
+     * seen it changed, before; `tail` is read here after unlocking: either the change or the free lock is seen. */
     if (atomic_load(&stream->head) < atomic_load(&stream->tail)) qdri_executor_call(executor);
 }
 
@@ -190,6 +216,7 @@ static void executor_init(qdri_waker *executor, qdri_cpu_dev *dev)
     const int number = dev->executors_made++;
     executor->dev = dev;
     executor->bit = UINT64_C(1) << (number % 64);
+    fegetenv(&executor->arithmetic); /* a new thread has its maker's */
     executor->wake_event = &dev->base.wake_events[number % QDRI_DEV_WAKE_EVENTS];
     atomic_init(&executor->quit, 0);
     atomic_init(&executor->is_napping, 0);
