@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <cmocka.h>
 
@@ -205,12 +206,93 @@ static void a_driver_keeps_its_state(void **state)
     qdri_dev_destroy(&dev);
 }
 
+static qdr_status synchronize_run(void *args) { return qdri_stream_synchronize(*(qdr_stream **)args); }
+
+/* An item may wait for another stream; its own stream goes on as before: a later item sleeps until an event wakes it. */
+static void an_item_waits_for_another_stream(void **state)
+{
+    qdri_dev *dev = make_device();
+    qdr_stream *first = make_stream(dev, QDRI_STREAM_COMM);
+    qdr_stream *outer = make_stream(dev, QDRI_STREAM_COMPUTE);
+    qdr_stream *inner = make_stream(dev, QDRI_STREAM_COMPUTE);
+    qdr_event *event = NULL;
+    int n = 0;
+    (void)state;
+    OK(qdri_event_create(dev, &event));
+    for (int i = 0; i < 200; i++) {
+        const step steps[3] = {{&n, 3 * i}, {&n, 3 * i + 1}, {&n, 3 * i + 2}};
+        OK(qdri_work_anywhere(inner, step_run, &steps[0], sizeof steps[0]));
+        OK(qdri_work(outer, synchronize_run, &inner, sizeof(qdr_stream *)));
+        OK(qdri_event_record(event, outer));
+        OK(qdri_stream_wait(first, event));
+        OK(qdri_work(first, step_run, &steps[1], sizeof steps[1]));
+        OK(qdri_event_record(event, first));
+        OK(qdri_stream_wait(outer, event));
+        OK(qdri_work(outer, step_run, &steps[2], sizeof steps[2]));
+        OK(qdri_stream_synchronize(outer));
+        assert_int_equal(n, 3 * i + 3);
+    }
+    qdri_event_destroy(&event);
+    qdri_stream_destroy(&inner);
+    qdri_stream_destroy(&outer);
+    qdri_stream_destroy(&first);
+    qdri_dev_destroy(&dev);
+}
+
+typedef struct waiting {
+    qdr_stream *stream;
+    qdr_event *event;
+    atomic_int go, n_done;
+} waiting;
+
+static void *wait_main(void *argument)
+{
+    waiting *self = argument;
+    for (int i = 0; i < 500; i++) {
+        while (atomic_load(&self->go) <= i) sched_yield();
+        OK(qdri_stream_synchronize(self->stream));
+        atomic_fetch_add(&self->n_done, 1);
+    }
+    return NULL;
+}
+
+/* Two threads wait for one stream, the second for more items than the first: whoever drives, both waits end. */
+static void two_threads_wait(void **state)
+{
+    qdri_dev *dev = make_device();
+    waiting self = {.stream = make_stream(dev, QDRI_STREAM_COMPUTE)};
+    qdr_stream *first = make_stream(dev, QDRI_STREAM_COMM);
+    pthread_t thread;
+    int n = 0;
+    (void)state;
+    OK(qdri_event_create(dev, &self.event));
+    assert_int_equal(pthread_create(&thread, NULL, wait_main, &self), 0);
+    for (int i = 0; i < 500; i++) {
+        const step steps[3] = {{&n, 3 * i}, {&n, 3 * i + 1}, {&n, 3 * i + 2}};
+        OK(qdri_work(first, step_run, &steps[0], sizeof steps[0]));
+        OK(qdri_event_record(self.event, first));
+        OK(qdri_stream_wait(self.stream, self.event));
+        OK(qdri_work_anywhere(self.stream, step_run, &steps[1], sizeof steps[1]));
+        atomic_store(&self.go, i + 1);
+        OK((i % 3 ? qdri_work_anywhere : qdri_work)(self.stream, step_run, &steps[2], sizeof steps[2]));
+        OK(qdri_stream_synchronize(self.stream));
+        assert_int_equal(n, 3 * i + 3);
+        while (atomic_load(&self.n_done) <= i) sched_yield();
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    qdri_event_destroy(&self.event);
+    qdri_stream_destroy(&first);
+    qdri_stream_destroy(&self.stream);
+    qdri_dev_destroy(&dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_waits_runs_the_work),   cmocka_unit_test(work_runs_although_nobody_waits),
         cmocka_unit_test(driver_waits_for_an_event), cmocka_unit_test(driver_notices_poison),
-        cmocka_unit_test(a_driver_keeps_its_state),
+        cmocka_unit_test(a_driver_keeps_its_state),  cmocka_unit_test(an_item_waits_for_another_stream),
+        cmocka_unit_test(two_threads_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

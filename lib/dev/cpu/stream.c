@@ -101,9 +101,11 @@ int qdri_cpu_stream_advance(qdri_cpu_stream *stream, uint64_t n_items)
     return progress;
 }
 
-/* A host thread drives a stream only if it can run all of its items, and no other streams have the same executor. */
+/* A host thread drives a stream only if it can run all of its items, and no other streams have the same executor. An
+ * executor, one of whose items waits, remains what it is. */
 static int can_drive(const qdri_cpu_stream *stream)
 {
+    if (qdri_current_waker()) return 0;
     const int has_own_executor = stream->executor != ((const qdri_cpu_dev *)stream->base.dev)->comm;
     return has_own_executor && atomic_load(&stream->head) >= stream->own_end;
 }
