@@ -146,8 +146,10 @@ void qdri_executor_drive(qdri_waker *executor, qdri_cpu_stream *stream, uint64_t
     }
     caller_return(&host);
     pthread_mutex_unlock(&executor->streams_lock);
-    /* Another thread has enqueued meanwhile, and relied on this one. Whoever finds the lock taken has changed `tail`, or
-     * seen it changed, before; `tail` is read here after unlocking: either the change or the free lock is seen. */
+    /* Another thread may have enqueued meanwhile, and relied on this one. Whoever finds the lock taken has changed
+     * `tail`, or seen it changed, before; `tail` is read here after unlocking: either the change or the free lock is
+     * seen. */
+    atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&stream->head) < atomic_load(&stream->tail)) qdri_executor_call(executor);
 }
 
@@ -167,6 +169,7 @@ static int executor_round(qdri_waker *executor, int *is_idle)
 {
     int progress = 0;
     *is_idle = 1;
+    atomic_thread_fence(memory_order_seq_cst); /* see qdri_executor_drive() */
     if (pthread_mutex_trylock(&executor->streams_lock) != 0) return 0;
     round_begin();
     for (qdri_cpu_stream *stream = executor->streams; stream; stream = stream->next) {
