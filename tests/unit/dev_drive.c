@@ -208,7 +208,7 @@ static void a_driver_keeps_its_state(void **state)
 
 static qdr_status synchronize_run(void *args) { return qdri_stream_synchronize(*(qdr_stream **)args); }
 
-/* An item may wait for another stream; its own stream goes on as before: a later item sleeps until an event wakes it. */
+/* An item may wait for another stream; its own stream goes on: a later item sleeps until an event wakes it. */
 static void an_item_waits_for_another_stream(void **state)
 {
     qdri_dev *dev = make_device();
