@@ -76,7 +76,8 @@ def main():
         options = " ".join(extra)
         print(f"4 nodes of {arguments.per_node}, links of {arguments.rate}, {options}; medians of {arguments.rounds} "
               f"rounds of {arguments.iterations}; load before: {os.getloadavg()[0]:.1f}\n")
-        print(f"| grid | layout | {' | '.join(CHOICES)} | chosen / best |\n|{' --- |' * (len(CHOICES) + 3)}", flush=True)
+        print(f"| grid | layout | {' | '.join(CHOICES)} | chosen / best |")
+        print(f"|{' --- |' * (len(CHOICES) + 3)}", flush=True)
         for grid in GRIDS[arguments.per_node]:
             for layout in ("replicated", "scattered"):
                 measure_case(arguments, ["--grid", grid, "--layout", layout], extra)

@@ -116,7 +116,8 @@ static void caller_leave(caller *self, qdri_waker *executor)
 {
     fegetenv(&self->arithmetic);
     fesetenv(&executor->arithmetic);
-    strcpy(self->error, qdr_last_error());
+    const char *error = qdr_last_error();
+    memcpy(self->error, error, strlen(error) + 1);
     current = executor;
     pace.n_polls = 0;
 }
