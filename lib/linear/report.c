@@ -80,6 +80,13 @@ static qdr_status add_list(report *r, const qdri_measured_list *list, double wei
     return status;
 }
 
+static qdr_status nothing_measured(void)
+{
+    return QDR_FAIL(
+        QDR_ERR_STATE,
+        "report: no schedule of the stack ran twice since measuring began; run it more often, without a graph");
+}
+
 static qdr_status add_lists(report *r)
 {
     const qdri_measures *measures = r->stack->measures;
@@ -95,10 +102,7 @@ static qdr_status add_lists(report *r)
         const double weight = i > 0 ? (double)list->n_runs / n_backwards : 1;
         if (qdri_measured_runs(list)) QDR_TRY(add_list(r, list, weight, i > 0));
     }
-    if (r->n_rows) return QDR_OK;
-    return QDR_FAIL(
-        QDR_ERR_STATE,
-        "report: no schedule of the stack ran twice since measuring began; run it more often, without a graph");
+    return r->n_rows ? QDR_OK : nothing_measured();
 }
 
 /* ---- the table ---- */
@@ -165,19 +169,54 @@ static qdr_status write_report(const qdr_stack *stack, const qdr_machine *machin
     return status;
 }
 
+static qdr_status check_measured(const qdr_stack *stack)
+{
+    if (stack->measures) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_STATE, "report: the stack is not measured; call qdr_stack_measure() before it runs");
+}
+
 qdr_status qdr_stack_report(qdr_stack *stack, const qdr_machine *machine, FILE *file)
 {
     qdr_machine here;
     if (!stack || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "report: the stack or the file is NULL");
-    if (!stack->measures)
-        return QDR_FAIL(QDR_ERR_STATE, "report: the stack is not measured; call qdr_stack_measure() before it "
-                                       "runs");
+    QDR_TRY(check_measured(stack));
     if (!machine) {
         QDR_TRY(qdri_machine_in_force(qdr_grid_context(stack->grid), &here));
         machine = &here;
     }
     QDR_TRY(qdri_stack_drain(stack));
     return write_report(stack, machine, file);
+}
+
+/* ---- samples ---- */
+
+static void pass_list(const qdr_stack *stack, const qdri_measured_list *list, qdr_sample_fn each, void *user)
+{
+    for (int i = 0; i < list->schedule->n_tasks; i++) {
+        const qdri_task *task = &list->schedule->tasks[i];
+        char label[LABEL_BYTES];
+        qdr_sample sample;
+        if (!qdri_net_sample(&stack->net, qdri_grid_order(stack->grid), task, &sample)) continue;
+        label_of(task, label);
+        sample.group = label;
+        sample.secs = qdri_measured_task(list, i);
+        if (sample.secs > 0) each(&sample, user);
+    }
+}
+
+qdr_status qdr_stack_samples(qdr_stack *stack, qdr_sample_fn each, void *user)
+{
+    int n_lists = 0;
+    if (!stack || !each) return QDR_FAIL(QDR_ERR_ARGUMENT, "report: the stack or the function is NULL");
+    QDR_TRY(check_measured(stack));
+    QDR_TRY(qdri_stack_drain(stack));
+    for (int i = 0; i < QDRI_N_LISTS; i++) {
+        const qdri_measured_list *list = &stack->measures->lists[i];
+        if (!qdri_measured_runs(list)) continue;
+        pass_list(stack, list, each, user);
+        n_lists++;
+    }
+    return n_lists ? QDR_OK : nothing_measured();
 }
 
 /* ---- QDR_REPORT ---- */

@@ -5,7 +5,7 @@
 #ifndef QDRI_SCHEDULE_NET_PRICE_H
 #define QDRI_SCHEDULE_NET_PRICE_H
 
-#include "quadrille/machine.h"
+#include "quadrille/calibrate.h"
 #include "schedule/net.h"
 
 /* The price of the list on the machine, for the rank at the net's place: secs[i] for task i alone, and the simulated
@@ -16,6 +16,9 @@
  * @retval QDR_ERR_MEMORY */
 QDR_NODISCARD qdr_status qdri_net_price(const qdri_net *net, const char *order, const qdr_machine *machine,
                                         const qdri_schedule *schedule, double *secs, double *end_secs);
+/* The work of a task as a sample to be measured, without group and secs. @return 0: the model gives it no time, or it is
+ * a caller's operation */
+int qdri_net_sample(const qdri_net *net, const char *order, const qdri_task *task, qdr_sample *sample);
 /* Sets the panels and parts of a net whose options leave them open to those with which its lists end first, for the
  * rank at the net's place. Call it after qdri_net_place().
  * @retval as qdri_net_price() */

@@ -65,6 +65,11 @@ qdr_status qdri_net_price(const qdri_net *net, const char *order, const qdr_mach
     return price_list(&pricing, schedule, secs, end_secs);
 }
 
+int qdri_net_sample(const qdri_net *net, const char *order, const qdri_task *task, qdr_sample *sample)
+{
+    return qdri_task_sample(task, net->place.size, order, sample);
+}
+
 /* ---- panels and parts ---- */
 
 /* Nodes are alike after the first layers: of a long net only so many are priced. */

@@ -89,49 +89,85 @@ void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, c
 
 /* ---- kernels ---- */
 
-static qdri_task_price kernel_price(const qdri_pricing *p, double bytes, double flops, int n_kernels)
+/* What kernels do, whatever the machine takes for it. */
+typedef struct kernel_work {
+    double bytes, flops;
+    int n_kernels; /* launched */
+} kernel_work;
+
+static qdri_task_price kernel_price(const qdri_pricing *p, kernel_work work)
 {
-    qdri_task_price result = {.n_kernels = n_kernels};
-    result.price.latency_secs = n_kernels * p->machine->software.launch_secs;
-    result.price.work_secs = qdri_kernel_secs(p->machine, bytes, flops);
+    qdri_task_price result = {.n_kernels = work.n_kernels};
+    result.price.latency_secs = work.n_kernels * p->machine->software.launch_secs;
+    result.price.work_secs = qdri_kernel_secs(p->machine, work.bytes, work.flops);
     result.secs = result.price.latency_secs + result.price.work_secs;
     return result;
 }
 
 /* Moves `times` the m·n elements of the task, with one flop each. */
-static qdri_task_price elementwise(const qdri_pricing *p, const qdri_task *task, int times)
+static kernel_work elementwise(const qdri_task *task, int times)
 {
     const double n_elems = (double)task->m * (double)task->n;
-    return kernel_price(p, n_elems * times * (double)qdr_dtype_bytes(task->dtype), n_elems, 1);
+    return (kernel_work){n_elems * times * (double)qdr_dtype_bytes(task->dtype), n_elems, 1};
 }
 
 /* What the task itself states. */
-static qdri_task_price stated(const qdri_pricing *p, const qdri_task *task, int n_kernels)
+static kernel_work stated(const qdri_task *task, int n_kernels)
 {
-    return kernel_price(p, task->bytes_moved, task->flops, n_kernels);
+    return (kernel_work){task->bytes_moved, task->flops, n_kernels};
 }
 
 /* A framework that fuses biases reads the input of a norm once. A norm is one launch forward and two backward, all of
  * them with the first step. */
-static qdri_task_price norm(const qdri_pricing *p, const qdri_task *task)
+static kernel_work norm(const qdr_machine_software *software, const qdri_task *task)
 {
-    const int fused = p->machine->software.fused_biases;
+    const int fused = software->fused_biases;
     switch (task->kind) {
-    case QDRI_TASK_NORM_MOMENTS: return fused ? (qdri_task_price){.secs = 0} : stated(p, task, 1);
-    case QDRI_TASK_NORM_APPLY: return stated(p, task, fused);
-    case QDRI_TASK_NORM_SUMS: return stated(p, task, 2);
-    default: return stated(p, task, 0);
+    case QDRI_TASK_NORM_MOMENTS: return fused ? (kernel_work){0, 0, 0} : stated(task, 1);
+    case QDRI_TASK_NORM_APPLY: return stated(task, fused);
+    case QDRI_TASK_NORM_SUMS: return stated(task, 2);
+    default: return stated(task, 0);
     }
 }
 
 /* Forward, the logits are read twice, but counted as one launch. */
-static qdri_task_price loss(const qdri_pricing *p, const qdri_task *task)
+static kernel_work loss(const qdr_machine_software *software, const qdri_task *task)
 {
-    const double moved = p->machine->software.logit_bytes * (double)task->m * (double)task->n / 2;
+    const double moved = software->logit_bytes * (double)task->m * (double)task->n / 2;
     const int is_sums = task->kind == QDRI_TASK_LOSS_SUMS, is_backward = task->kind == QDRI_TASK_LOSS_BACKWARD;
-    if (task->kind == QDRI_TASK_LOSS) return (qdri_task_price){.secs = 0};
-    if (!(moved > 0)) return stated(p, task, is_sums ? 0 : 1);
-    return kernel_price(p, is_backward ? moved : moved / 2, task->flops, is_sums ? 0 : 6);
+    if (task->kind == QDRI_TASK_LOSS) return (kernel_work){0, 0, 0};
+    if (!(moved > 0)) return stated(task, is_sums ? 0 : 1);
+    return (kernel_work){is_backward ? moved : moved / 2, task->flops, is_sums ? 0 : 6};
+}
+
+/* Of tasks other than products, collectives and attention. */
+static kernel_work work_of(const qdr_machine_software *software, const qdri_task *task)
+{
+    switch (task->kind) {
+    case QDRI_TASK_CALLER_FORWARD:
+    case QDRI_TASK_CALLER_BACKWARD:
+    case QDRI_TASK_GELU:
+    case QDRI_TASK_GELU_BACKWARD:
+    case QDRI_TASK_RESIDUAL: return stated(task, 1);
+    case QDRI_TASK_NORM_MOMENTS:
+    case QDRI_TASK_NORM_MERGE:
+    case QDRI_TASK_NORM_APPLY:
+    case QDRI_TASK_NORM_SUMS:
+    case QDRI_TASK_NORM_BACKWARD: return norm(software, task);
+    case QDRI_TASK_LOSS_MAX:
+    case QDRI_TASK_LOSS_SUMS:
+    case QDRI_TASK_LOSS:
+    case QDRI_TASK_LOSS_BACKWARD: return loss(software, task);
+    case QDRI_TASK_BIAS_ADD: return software->fused_biases ? (kernel_work){0, 0, 0} : elementwise(task, 2);
+    case QDRI_TASK_COLUMN_SUM:
+    case QDRI_TASK_POSITION_SUM: return elementwise(task, 1);
+    case QDRI_TASK_ADD: return elementwise(task, task->accumulate ? 3 : 2);
+    case QDRI_TASK_EMBED:
+    case QDRI_TASK_POSITION_ADD:
+    case QDRI_TASK_SUM_PARTS: return elementwise(task, 2);
+    case QDRI_TASK_EMBED_SUM: return elementwise(task, 3);
+    default: return (kernel_work){0, 0, 0}; /* key heads are small beside the attention */
+    }
 }
 
 /* ---- attention ---- */
@@ -156,32 +192,41 @@ static qdri_task_price unfused_attention(const qdri_pricing *p, const qdri_task 
     const double scores = n_heads * context * context;
     const double share = backward ? 0.55 : 0.45; /* softmax reads once more in backward */
     const int times = backward ? 2 : 1;
-    qdri_task_price price = kernel_price(p, scores * share * p->machine->software.score_bytes, 0, backward ? 6 : 4);
+    const kernel_work softmax = {scores * share * p->machine->software.score_bytes, 0, backward ? 6 : 4};
+    qdri_task_price price = kernel_price(p, softmax);
     const double secs = times * (score_product_secs(p, task, n_heads, 0) + score_product_secs(p, task, n_heads, 1));
     price.price.work_secs += secs;
     price.secs += secs;
     return price;
 }
 
-static qdri_task_price fused_attention(const qdri_pricing *p, const qdri_task *task, int backward)
+/* seen_share: as in qdri_pricing */
+static kernel_work attention_work(const qdri_task *task, double seen_share)
+{
+    const int backward = task->kind == QDRI_TASK_ATTENTION_BACKWARD;
+    const double rows = (double)task->m, seen = seen_share * ((double)task->context + 1) / 2;
+    return (kernel_work){rows * (double)qdr_dtype_bytes(task->dtype) * (double)(task->k + task->n) * (backward ? 2 : 1),
+                         4 * rows * seen * (double)task->n * (backward ? 2.5 : 1), backward ? 3 : 1};
+}
+
+static qdri_task_price fused_attention(const qdri_pricing *p, const qdri_task *task)
 {
     const qdr_machine_products *type = qdri_machine_products(p->machine, p->plan->dtype);
-    const double rows = (double)task->m, seen = p->seen_share * ((double)task->context + 1) / 2;
-    const double flops = 4 * rows * seen * (double)task->n * (backward ? 2.5 : 1);
-    const double bytes = rows * (double)qdr_dtype_bytes(task->dtype) * (double)(task->k + task->n) * (backward ? 2 : 1);
-    qdri_task_price price = kernel_price(p, bytes, 0, backward ? 3 : 1);
-    const double secs = flops / (type->peak_flops * p->machine->attention_efficiency);
+    const kernel_work work = attention_work(task, p->seen_share);
+    qdri_task_price price = kernel_price(p, (kernel_work){work.bytes, 0, work.n_kernels});
+    const double secs = work.flops / (type->peak_flops * p->machine->attention_efficiency);
     if (secs <= price.price.work_secs) return price;
     price.secs += secs - price.price.work_secs;
     price.price.work_secs = secs;
     return price;
 }
 
-static qdri_task_price attention(const qdri_pricing *p, const qdri_task *task, int backward)
+static qdri_task_price attention(const qdri_pricing *p, const qdri_task *task)
 {
     if (task->heads == 0) return (qdri_task_price){.secs = 0};
-    return p->machine->attention_efficiency > 0 ? fused_attention(p, task, backward)
-                                                : unfused_attention(p, task, backward);
+    return p->machine->attention_efficiency > 0
+               ? fused_attention(p, task)
+               : unfused_attention(p, task, task->kind == QDRI_TASK_ATTENTION_BACKWARD);
 }
 
 /* ---- products, collectives, and others ---- */
@@ -191,6 +236,11 @@ static int is_gradient(const qdri_task *task)
     return task->overlap_class == QDRI_CLASS_GRADIENTS || (task->kind == QDRI_TASK_PRODUCT && task->trans_a);
 }
 
+static qdri_mode mode_of(const qdri_task *task)
+{
+    return task->trans_a ? QDRI_MODE_TN : task->trans_b ? QDRI_MODE_NT : QDRI_MODE_NN;
+}
+
 static qdri_task_price product(const qdri_pricing *p, const qdri_task *task)
 {
     const qdri_product what = {.m = (double)task->m,
@@ -198,13 +248,11 @@ static qdri_task_price product(const qdri_pricing *p, const qdri_task *task)
                                .k = (double)task->k,
                                .n_products = 1,
                                .dtype = p->plan->dtype,
-                               .mode = task->trans_a   ? QDRI_MODE_TN
-                                       : task->trans_b ? QDRI_MODE_NT
-                                                       : QDRI_MODE_NN,
+                               .mode = mode_of(task),
                                .out_bytes = (double)qdr_dtype_bytes(task->out_dtype),
                                .accumulate = task->accumulate != 0};
-    qdri_task_price price = kernel_price(
-        p, is_gradient(task) ? what.m * what.n * p->machine->software.weight_gradient_bytes : 0, 0, 1);
+    const double more_bytes = is_gradient(task) ? what.m * what.n * p->machine->software.weight_gradient_bytes : 0;
+    qdri_task_price price = kernel_price(p, (kernel_work){more_bytes, 0, 1});
     const double secs = qdri_product_secs(p->machine, &what);
     price.price.work_secs += secs;
     price.secs += secs;
@@ -251,11 +299,17 @@ static qdri_price sum_over_d(const qdri_pricing *p, double bytes, double *sent)
     return in_turn(&near, &far);
 }
 
+/* Of the whole vector. */
+static double coll_elems(const qdri_task *task, int n_ranks)
+{
+    return (double)task->count * (qdri_task_counts_part(task) ? n_ranks : 1);
+}
+
 static qdri_task_price collective(const qdri_pricing *p, const qdri_task *task)
 {
     const qdr_axis axis = qdr_channel_axis(task->channel);
     const qdri_ways *ways = &p->ways[axis];
-    const double n_elems = (double)task->count * (qdri_task_counts_part(task) ? ways->n_ranks : 1);
+    const double n_elems = coll_elems(task, ways->n_ranks);
     const int sums_gradients = is_gradient(task);
     const double gradient = p->machine->software.gradient_bytes;
     const double elem_bytes = sums_gradients && gradient > 0 ? gradient : (double)qdr_dtype_bytes(task->dtype);
@@ -292,39 +346,10 @@ static qdri_task_price price_of(const qdri_pricing *p, const qdri_task *task)
     case QDRI_TASK_PRODUCT: return product(p, task);
     case QDRI_TASK_COLLECTIVE:
         return task->stream == QDRI_STREAM_OF_COMPUTE ? waited_for(p, task) : collective(p, task);
-    case QDRI_TASK_CALLER_FORWARD:
-    case QDRI_TASK_CALLER_BACKWARD:
-    case QDRI_TASK_GELU:
-    case QDRI_TASK_GELU_BACKWARD:
-    case QDRI_TASK_RESIDUAL: return stated(p, task, 1);
-    case QDRI_TASK_NORM_MOMENTS:
-    case QDRI_TASK_NORM_MERGE:
-    case QDRI_TASK_NORM_APPLY:
-    case QDRI_TASK_NORM_SUMS:
-    case QDRI_TASK_NORM_BACKWARD: return norm(p, task);
-    case QDRI_TASK_LOSS_MAX:
-    case QDRI_TASK_LOSS_SUMS:
-    case QDRI_TASK_LOSS:
-    case QDRI_TASK_LOSS_BACKWARD: return loss(p, task);
-    case QDRI_TASK_ATTENTION: return attention(p, task, 0);
-    case QDRI_TASK_ATTENTION_BACKWARD: return attention(p, task, 1);
-    case QDRI_TASK_BIAS_ADD:
-        if (p->machine->software.fused_biases) break;
-        return elementwise(p, task, 2);
-    case QDRI_TASK_COLUMN_SUM:
-    case QDRI_TASK_POSITION_SUM: return elementwise(p, task, 1);
-    case QDRI_TASK_ADD: return elementwise(p, task, task->accumulate ? 3 : 2);
-    case QDRI_TASK_EMBED:
-    case QDRI_TASK_POSITION_ADD:
-    case QDRI_TASK_SUM_PARTS: return elementwise(p, task, 2);
-    case QDRI_TASK_EMBED_SUM: return elementwise(p, task, 3);
-    case QDRI_TASK_KEYS_PACK: /* small beside the attention */
-    case QDRI_TASK_KEYS_ASSEMBLE:
-    case QDRI_TASK_KEYS_SPREAD:
-    case QDRI_TASK_KEYS_UNPACK:
-    case QDRI_N_TASK_KINDS: break;
+    case QDRI_TASK_ATTENTION:
+    case QDRI_TASK_ATTENTION_BACKWARD: return attention(p, task);
+    default: return kernel_price(p, work_of(&p->machine->software, task));
     }
-    return (qdri_task_price){.secs = 0};
 }
 
 qdri_task_price qdri_task_price_of(const qdri_pricing *p, const qdri_task *task)
@@ -334,4 +359,46 @@ qdri_task_price qdri_task_price_of(const qdri_pricing *p, const qdri_task *task)
     if (task->kind == QDRI_TASK_COLLECTIVE && task->overlap_class == QDRI_CLASS_ROWS && price.secs > 0)
         price.host_secs += p->coll_host_secs[qdr_channel_axis(task->channel)];
     return price;
+}
+
+/* ---- the work of a task, to be measured ---- */
+
+static int collective_sample(const qdri_task *task, const int size[QDR_N_AXES], const char *order, qdr_sample *sample)
+{
+    const qdr_axis axis = qdr_channel_axis(task->channel);
+    int stride[QDR_N_AXES];
+    qdri_order_strides(size, order, stride);
+    sample->kind = QDR_SAMPLE_COLLECTIVE;
+    sample->coll = task->coll;
+    sample->n_ranks = size[axis];
+    sample->stride = stride[axis];
+    sample->n_ranks_all = size[QDR_X] * size[QDR_Y] * size[QDR_Z] * size[QDR_D];
+    sample->bytes = coll_elems(task, size[axis]) * (double)qdr_dtype_bytes(task->dtype);
+    return sample->n_ranks > 1 && sample->bytes > 0;
+}
+
+static int product_sample(const qdri_task *task, qdr_sample *sample)
+{
+    sample->kind = QDR_SAMPLE_PRODUCT;
+    sample->mode = (qdr_product_mode)mode_of(task);
+    sample->m = (double)task->m;
+    sample->n = (double)task->n;
+    sample->k = (double)task->k;
+    return sample->m * sample->n * sample->k > 0;
+}
+
+int qdri_task_sample(const qdri_task *task, const int size[QDR_N_AXES], const char *order, qdr_sample *sample)
+{
+    static const qdr_machine_software plain = {.launch_secs = 0};
+    *sample = (qdr_sample){.version = QDR_OPTS_INIT, .dtype = task->dtype};
+    if (task->kind == QDRI_TASK_COLLECTIVE) return collective_sample(task, size, order, sample);
+    if (task->kind == QDRI_TASK_PRODUCT) return product_sample(task, sample);
+    if (task->kind == QDRI_TASK_CALLER_FORWARD || task->kind == QDRI_TASK_CALLER_BACKWARD) return 0;
+    const int is_attention = task->kind == QDRI_TASK_ATTENTION || task->kind == QDRI_TASK_ATTENTION_BACKWARD;
+    const kernel_work work = is_attention ? attention_work(task, 1) : work_of(&plain, task);
+    sample->kind = is_attention ? QDR_SAMPLE_ATTENTION : QDR_SAMPLE_KERNEL;
+    sample->bytes = work.bytes;
+    sample->flops = work.flops;
+    sample->n_kernels = work.n_kernels;
+    return work.bytes > 0;
 }

@@ -8,6 +8,7 @@
 #include "network/sizes.h"
 #include "price/collective.h"
 #include "price/simulate.h"
+#include "quadrille/calibrate.h"
 #include "schedule/schedule.h"
 
 /* Everything on which prices depend. */
@@ -46,6 +47,10 @@ void qdri_pricing_before_last(qdri_pricing *pricing);
 /* From now on gathered rows are not kept, as in a framework that lacks the memory for them. */
 void qdri_pricing_gather_again(qdri_pricing *pricing);
 qdri_task_price qdri_task_price_of(const qdri_pricing *pricing, const qdri_task *task);
+
+/* The work of a task as the model counts it, to be measured; returns 0 if the model gives it no time of its own, or it
+ * is a caller's operation. size, order: of the grid. Sets neither group nor secs. */
+int qdri_task_sample(const qdri_task *task, const int size[QDR_N_AXES], const char *order, qdr_sample *sample);
 
 /* Memory-bound work: bytes moved, flops, kernels. */
 double qdri_kernel_secs(const qdr_machine *machine, double bytes, double flops);

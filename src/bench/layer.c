@@ -87,6 +87,26 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
 
 /* ---- what is measured ---- */
 
+static qdr_network network_of(const layer_options *options)
+{
+    const int64_t hidden = options->hidden, n_heads = options->n_heads;
+    return (qdr_network){.version = QDR_OPTS_INIT,
+                         .name = "layers",
+                         .layers = options->n_layers,
+                         .hidden = hidden,
+                         .heads = n_heads,
+                         .kv_heads = n_heads,
+                         .head_size = hidden / n_heads,
+                         .ffn = 4 * hidden,
+                         .vocab = 1,
+                         .context = options->context,
+                         .positions = options->context, /* no rotation in the layers */
+                         .qkv_bias = 1,
+                         .out_bias = 1,
+                         .mlp_bias = 1,
+                         .norms_per_layer = 2};
+}
+
 /* The series of one pass. The series of the two passes are followed by those of both together. */
 enum { OVERLAPPED, SERIAL, LIMIT, N_VARIANTS };
 enum { N_SERIES = N_PASSES * N_VARIANTS, PASS_TOGETHER = N_PASSES };
@@ -112,14 +132,14 @@ static qdr_status make_limits(layer_bench *bench, const bench_options *options)
 
 static qdr_status prepare(layer_bench *bench, const layer_options *options, grid_size size)
 {
+    const qdr_network network = network_of(options);
     qdr_status status = bench_make_grid(bench->ctx, size, &bench->grid);
     for (int i = 0; status >= 0 && i < LIMIT; i++) {
         const transformer_desc desc = {
-            .hidden = options->hidden,
-            .n_heads = options->n_heads,
-            .context = options->context,
-            .n_sequences = options->n_sequences,
+            .network = &network,
             .n_layers = options->n_layers,
+            .n_sequences = options->n_sequences,
+            .sequence = options->context,
             .dtype = options->shared.dtype,
             .layout = options->shared.layout,
             .n_panels = (int)options->shared.n_panels,
@@ -173,26 +193,6 @@ static void fill_gradients(void *user, int series, int64_t iteration)
 typedef struct prediction {
     double secs[N_PASSES + 1][2];
 } prediction;
-
-static qdr_network network_of(const layer_options *options)
-{
-    const int64_t hidden = options->hidden, n_heads = options->n_heads;
-    return (qdr_network){.version = QDR_OPTS_INIT,
-                         .name = "layers",
-                         .layers = options->n_layers,
-                         .hidden = hidden,
-                         .heads = n_heads,
-                         .kv_heads = n_heads,
-                         .head_size = hidden / n_heads,
-                         .ffn = 4 * hidden,
-                         .vocab = 1,
-                         .context = options->context,
-                         .positions = options->context, /* no rotation in the layers */
-                         .qkv_bias = 1,
-                         .out_bias = 1,
-                         .mlp_bias = 1,
-                         .norms_per_layer = 2};
-}
 
 static qdr_status predict(const layer_options *options, grid_size size, prediction *said)
 {
@@ -300,7 +300,7 @@ static int run(int argc, char **argv)
 const command command_bench_layer = {
     .name = "bench layer",
     .summary = "transformer layers with and without overlap, tokens per second",
-    .text = "Times forward and backward of transformer layers (norm, qkv, attention, proj; norm, fc, gelu, fc2)\n"
+    .text = "Times forward and backward of transformer layers (norm, qkv, attention, proj; norm, up, gelu, down)\n"
             "on a grid, alternating with two references: the same schedule without overlap, and each rank's\n"
             "products alone (no norms, attention or communication).",
     .options = specs,

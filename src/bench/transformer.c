@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transformer layers as a stack. */
+/* Transformers as stacks. */
 #include "bench/transformer.h"
 
 #include <stdio.h>
@@ -12,56 +12,150 @@
         if (try_status_ < 0) return try_status_;                                                                       \
     } while (0)
 
+/* ---- the stand-in for a gate ---- */
+
+static size_t out_bytes(const qdr_op_call *call, const transformer *made)
+{
+    return (size_t)(call->n_rows * call->out_cols) * qdr_dtype_bytes(made->dtype);
+}
+
+static qdr_status gate_forward(const qdr_op_call *call, void *user)
+{
+    const size_t bytes = out_bytes(call, user);
+    return bytes ? qdr_copy(call->ctx, call->out, call->in[0], bytes, call->stream) : QDR_OK;
+}
+
+static qdr_status gate_backward(const qdr_op_call *call, void *user)
+{
+    const size_t bytes = out_bytes(call, user);
+    if (!bytes || !call->d_in[0]) return QDR_OK;
+    TRY(qdr_copy(call->ctx, call->d_in[0], call->d_out, bytes, call->stream));
+    return qdr_copy(call->ctx, (char *)call->d_in[0] + bytes, call->d_out, bytes, call->stream);
+}
+
+static qdr_status add_gate(transformer *made, int64_t ffn, qdr_edge wide, qdr_edge *bent)
+{
+    const qdr_op_desc desc = {QDR_OPTS_INIT,
+                              .name = "gate",
+                              .n_in = 1,
+                              .in = {wide},
+                              .out = {{ffn, 1}},
+                              .forward = gate_forward,
+                              .backward = gate_backward,
+                              .user = made};
+    return qdr_stack_add_op(made->stack, &desc, bent);
+}
+
+/* ---- layers ---- */
+
+/* Query heads that share a key head stay together if there is a key head for each rank. */
+static int64_t query_unit(const qdr_network *n, qdr_grid *grid)
+{
+    const int y = qdr_grid_size(grid, QDR_Y);
+    return n->kv_heads >= y && n->heads % n->kv_heads == 0 ? n->head_size * (n->heads / n->kv_heads) : n->head_size;
+}
+
 /* Every product that writes to the residual stream is transposed: it reads what a normal layer wrote and writes what
  * the next normal layer reads. */
 static qdr_status add_attention_half(transformer *made, const transformer_desc *desc, qdr_edge in, qdr_edge *out)
 {
-    const int64_t hidden = desc->hidden, head = hidden / desc->n_heads;
+    qdr_stack *stack = made->stack;
+    const qdr_network *n = desc->network;
+    const int64_t unit = query_unit(n, qdr_stack_grid(stack));
+    const int64_t q = n->heads * n->head_size, kv = n->kv_heads * n->head_size;
     const qdr_linear_desc qkv_desc = {QDR_OPTS_INIT,
                                       .name = "qkv",
-                                      .in = {{hidden, 1}},
-                                      .out = {{hidden, head}, {hidden, head}, {hidden, head}},
-                                      .bias = 1,
+                                      .in = {{n->hidden, 1}},
+                                      .out = {{q, unit}, {kv, n->head_size}, {kv, n->head_size}},
+                                      .bias = n->qkv_bias,
                                       .out_layout = desc->layout,
-                                      .out_row_unit = desc->context};
-    const qdr_linear_desc proj_desc = {QDR_OPTS_INIT, .name = "proj",  .in = {{hidden, head}},    .out = {{hidden, 1}},
-                                       .bias = 1,     .transposed = 1, .out_layout = desc->layout};
-    qdr_stack *stack = made->stack;
-    qdr_edge norm, qkv, mixed, added;
+                                      .out_row_unit = desc->sequence};
+    const qdr_linear_desc proj_desc = {
+        QDR_OPTS_INIT,       .name = "proj",  .in = {{q, unit}},         .out = {{n->hidden, 1}},
+        .bias = n->out_bias, .transposed = 1, .out_layout = desc->layout};
+    qdr_edge norm, qkv, mixed;
     TRY(qdr_stack_add_layer_norm(stack, "norm1", 0, in, &norm));
     TRY(qdr_stack_add_linear(stack, &qkv_desc, norm, &qkv, &made->products[0]));
-    TRY(qdr_stack_add_attention(stack, "attention", head, desc->context, qkv, &mixed));
-    TRY(qdr_stack_add_linear(stack, &proj_desc, mixed, &added, &made->products[1]));
-    return qdr_stack_add_residual(stack, "residual1", in, added, out);
+    TRY(qdr_stack_add_attention(stack, "attention", n->head_size, desc->sequence, qkv, &mixed));
+    return qdr_stack_add_linear(stack, &proj_desc, mixed, out, &made->products[1]);
 }
 
 static qdr_status add_mlp_half(transformer *made, const transformer_desc *desc, qdr_edge in, qdr_edge *out)
 {
-    const int64_t hidden = desc->hidden;
-    const qdr_linear_desc fc_desc = {QDR_OPTS_INIT,       .name = "fc",
-                                     .in = {{hidden, 1}}, .out = {{4 * hidden, 1}},
-                                     .bias = 1,           .out_layout = desc->layout};
-    const qdr_linear_desc fc2_desc = {QDR_OPTS_INIT, .name = "fc2",   .in = {{4 * hidden, 1}},   .out = {{hidden, 1}},
-                                      .bias = 1,     .transposed = 1, .out_layout = desc->layout};
+    const qdr_network *n = desc->network;
+    qdr_linear_desc up_desc = {QDR_OPTS_INIT,        .name = "up",        .in = {{n->hidden, 1}},
+                               .out = {{n->ffn, 1}}, .bias = n->mlp_bias, .out_layout = desc->layout};
+    if (n->gated) up_desc.out[1] = up_desc.out[0];
+    const qdr_linear_desc down_desc = {
+        QDR_OPTS_INIT,       .name = "down",  .in = {{n->ffn, 1}},       .out = {{n->hidden, 1}},
+        .bias = n->mlp_bias, .transposed = 1, .out_layout = desc->layout};
     qdr_stack *stack = made->stack;
-    qdr_edge norm, wide, bent, added;
+    qdr_edge norm, wide, bent;
     TRY(qdr_stack_add_layer_norm(stack, "norm2", 0, in, &norm));
-    TRY(qdr_stack_add_linear(stack, &fc_desc, norm, &wide, &made->products[2]));
-    TRY(qdr_stack_add_gelu(stack, "gelu", wide, &bent));
-    TRY(qdr_stack_add_linear(stack, &fc2_desc, bent, &added, &made->products[3]));
-    return qdr_stack_add_residual(stack, "residual2", in, added, out);
+    TRY(qdr_stack_add_linear(stack, &up_desc, norm, &wide, &made->products[2]));
+    TRY(n->gated ? add_gate(made, n->ffn, wide, &bent) : qdr_stack_add_gelu(stack, "gelu", wide, &bent));
+    return qdr_stack_add_linear(stack, &down_desc, bent, out, &made->products[3]);
 }
 
-static qdr_status describe(transformer *made, const transformer_desc *desc)
+static qdr_status add_layer(transformer *made, const transformer_desc *desc, qdr_edge *stream)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{desc->hidden, 1}}, .col_axis = QDR_X, .layout = desc->layout};
+    const qdr_edge before = *stream;
+    qdr_edge attended, added, fed;
+    TRY(add_attention_half(made, desc, before, &attended));
+    TRY(qdr_stack_add_residual(made->stack, "residual1", before, attended, &added));
+    TRY(add_mlp_half(made, desc, desc->network->parallel_residual ? before : added, &fed));
+    return qdr_stack_add_residual(made->stack, "residual2", added, fed, stream);
+}
+
+static qdr_status add_layers(transformer *made, const transformer_desc *desc, qdr_edge *stream)
+{
+    for (int64_t i = 0; i < desc->n_layers; i++) TRY(add_layer(made, desc, stream));
+    return QDR_OK;
+}
+
+/* ---- from an input to its output, or from tokens to the loss ---- */
+
+static qdr_status describe_layers(transformer *made, const transformer_desc *desc)
+{
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{desc->network->hidden, 1}}, .col_axis = QDR_X,
+                                 .layout = desc->layout};
     TRY(qdr_stack_add_input(made->stack, "x", &input, 1, &made->in));
     made->out = made->in;
-    for (int64_t i = 0; i < desc->n_layers; i++) {
-        qdr_edge middle;
-        TRY(add_attention_half(made, desc, made->out, &middle));
-        TRY(add_mlp_half(made, desc, middle, &made->out));
-    }
+    return add_layers(made, desc, &made->out);
+}
+
+static qdr_status describe_whole(transformer *made, const transformer_desc *desc)
+{
+    const qdr_network *n = desc->network;
+    const qdr_embedding_desc embedding = {QDR_OPTS_INIT,
+                                          .name = "embedding",
+                                          .vocab = {n->vocab, 1},
+                                          .features = {n->hidden, 1},
+                                          .context = n->positions ? desc->sequence : 0,
+                                          .layout = desc->layout};
+    const qdr_linear_desc head = {QDR_OPTS_INIT, .name = "head", .in = {{n->hidden, 1}}, .out = {{n->vocab, 1}},
+                                  .out_layout = desc->layout};
+    qdr_stack *stack = made->stack;
+    qdr_linear *table, *layer;
+    qdr_edge stream, norm, logits;
+    TRY(qdr_stack_add_tokens(stack, "tokens", &made->in));
+    TRY(qdr_stack_add_embedding(stack, &embedding, made->in, &stream, &table));
+    TRY(add_layers(made, desc, &stream));
+    TRY(qdr_stack_add_layer_norm(stack, "norm", 0, stream, &norm));
+    TRY(n->tied ? qdr_stack_add_tied_head(stack, "head", table, desc->layout, norm, &logits)
+                : qdr_stack_add_linear(stack, &head, norm, &logits, &layer));
+    return qdr_stack_add_cross_entropy(stack, "loss", logits, &made->out);
+}
+
+/* The same tokens on all ranks of a cell. */
+static qdr_status fill_tokens(const transformer *made, qdr_edge edge)
+{
+    qdr_owned owned;
+    void *value;
+    TRY(qdr_stack_edge_owned(made->stack, edge, &owned));
+    TRY(qdr_stack_edge_value(made->stack, edge, &value));
+    int32_t *tokens = value;
+    for (int64_t i = 0; i < owned.n_rows; i++) tokens[i] = (int32_t)(i * 7919 % made->vocab);
     return QDR_OK;
 }
 
@@ -70,6 +164,8 @@ static qdr_status fill_input(const transformer *made)
     qdr_owned owned;
     void *x;
     TRY(qdr_stack_init(made->stack, 1, 0.02));
+    if (made->vocab) TRY(fill_tokens(made, made->out));
+    if (made->vocab) return fill_tokens(made, made->in);
     TRY(qdr_stack_edge_owned(made->stack, made->in, &owned));
     TRY(qdr_stack_edge_value(made->stack, made->in, &x));
     product_fill(x, owned.n_rows * owned.n_cols, made->dtype);
@@ -79,16 +175,17 @@ static qdr_status fill_input(const transformer *made)
 qdr_status transformer_create(qdr_grid *grid, const transformer_desc *desc, transformer *made)
 {
     const qdr_stack_opts opts = {QDR_OPTS_INIT,
-                                 .n_rows = desc->n_sequences * desc->context,
-                                 .row_unit = desc->context,
+                                 .n_rows = desc->n_sequences * desc->sequence,
+                                 .row_unit = desc->sequence,
                                  .dtype = desc->dtype,
                                  .overlap = desc->overlap,
                                  .panels = desc->n_panels,
                                  .batch_parts = desc->n_batch_parts};
     qdr_context *ctx = qdr_grid_context(grid);
     made->dtype = desc->dtype;
+    made->vocab = desc->has_ends ? desc->network->vocab : 0;
     TRY(qdr_stack_create(grid, &opts, &made->stack));
-    TRY(qdr_agree(ctx, describe(made, desc))); /* adding is local */
+    TRY(qdr_agree(ctx, desc->has_ends ? describe_whole(made, desc) : describe_layers(made, desc))); /* local */
     TRY(qdr_stack_build(made->stack));
     return qdr_agree(ctx, fill_input(made));
 }

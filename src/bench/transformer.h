@@ -1,30 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transformer layers as a stack: norm, qkv, attention, proj, residual; norm, fc, gelu, fc2, residual. */
+/* A transformer as a stack: layers of norm, qkv, attention, proj, residual, norm, up, activation, down, residual; with
+ * embedding, head and loss if wanted. What the library has no operation for is left out (rotations, windows) or has a
+ * stand-in that moves as many bytes (gates), or is the nearest (layer norms for RMS norms): values do not matter. */
 #ifndef QUADRILLE_SRC_BENCH_TRANSFORMER_H
 #define QUADRILLE_SRC_BENCH_TRANSFORMER_H
 
+#include <quadrille/network.h>
 #include <quadrille/quadrille.h>
 
 typedef struct transformer_desc {
-    int64_t hidden, n_heads, context, n_sequences, n_layers; /* n_heads divides hidden */
+    const qdr_network *network;
+    int has_ends; /* embedding, head and loss; else from an input to its output */
+    int64_t n_layers, n_sequences, sequence; /* sequence: tokens of each */
     qdr_dtype dtype;
     qdr_layout layout;
     int n_panels, n_batch_parts, overlap; /* as in qdr_stack_opts */
 } transformer_desc;
 
-enum { N_LAYER_PRODUCTS = 4 }; /* qkv, proj, fc, fc2 */
+enum { N_LAYER_PRODUCTS = 4 }; /* qkv, proj, up, down */
 
 typedef struct transformer {
-    qdr_dtype dtype;
     qdr_stack *stack;
-    qdr_edge in, out;
+    qdr_dtype dtype;
+    int64_t vocab; /* of tokens and targets; 0: no ends */
+    qdr_edge in, out; /* with ends: tokens and targets */
     qdr_linear *products[N_LAYER_PRODUCTS]; /* of one layer; all layers have the same shapes */
 } transformer;
 
-/* Builds the stack, with initial weights and an input. Collective, with the same result on all ranks; destroy its stack
- * in any case. */
+/* Builds the stack, with initial weights and an input. Keep *made where it is while the stack lives. Collective, with
+ * the same result on all ranks; destroy its stack in any case. */
 qdr_status transformer_create(qdr_grid *grid, const transformer_desc *desc, transformer *made);
-/* Fills the gradient of the output, from which a backward pass starts. Streams must be idle. */
+/* Fills the gradient of the output, from which a backward pass without ends starts. Streams must be idle. */
 void transformer_fill_gradient(const transformer *filled);
 
 #endif

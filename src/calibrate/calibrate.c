@@ -16,6 +16,8 @@ typedef struct calibrate_options {
     int64_t n_local, n_threads;
     int is_quick, may_replace, is_for_here;
     bench_format format;
+    const char *model; /* --for; NULL: none */
+    network_run run;
 } calibrate_options;
 
 #define AT(member) .at = offsetof(calibrate_options, member)
@@ -28,6 +30,17 @@ static const option_spec specs[] = {
     {"quick", 0, NULL, "few and small samples: takes seconds, gives rough constants", OPTION_FLAG, AT(is_quick)},
     {"local", 0, "P", "run P ranks as threads of one process, without MPI", OPTION_COUNT, AT(n_local), 1, 1024},
     {"threads", 0, "N", "BLAS threads per rank; default: cores / ranks", OPTION_COUNT, AT(n_threads), 1, 1024},
+    {"for", 0, "MODEL",
+     "also measure the tasks of this model, a name or a config.json, and print how well each kind is predicted",
+     OPTION_TEXT, AT(model)},
+    {"grid", 0, "GRID", "with --for: GXxGYxGZxGD; default: the fastest by what was measured before", OPTION_GRID,
+     AT(run.grid), .max = 1024},
+    {"batch", 0, "B", "with --for: sequences per step, over all ranks; default: one per rank", OPTION_COUNT,
+     AT(run.batch), 1, 1 << 20},
+    {"seq", 0, "S", "with --for: tokens per sequence; default: the model's context", OPTION_COUNT, AT(run.sequence), 1,
+     1 << 20},
+    {"dtype", 0, "TYPE", "with --for: f32 (default), f64 or bf16", OPTION_DTYPE, AT(run.dtype),
+     .words = "f32|f64|bf16"},
     {"json", 0, NULL, "print all samples and errors as one JSON object", OPTION_VALUE, AT(format), FORMAT_JSON},
     OPTIONS_END,
 };
@@ -141,24 +154,39 @@ static void round_number(const char *key, void *user)
     if (qdr_machine_set(user, key, strtod(text, NULL)) < 0) return; /* keeps the old value */
 }
 
+/* On rank 0. */
+static int fit(const calibration *c, const calibrate_options *options, qdr_machine *machine, failure *why)
+{
+    begin_machine(c, options, machine);
+    if (!fail_status(why, qdr_machine_fit(machine, c->samples, c->n_samples)))
+        qdr_machine_keys(machine, round_number, machine);
+    return why->code;
+}
+
+/* The network's plan is chosen by what was measured so far. */
+static int measure_network(calibration *c, const calibrate_options *options, failure *why)
+{
+    qdr_machine machine;
+    if (qdr_context_rank(c->ctx) == 0) fit(c, options, &machine, why);
+    return fail_together(why, c->ctx) ? why->code : calibrate_network(c, &machine, why);
+}
+
 /* Only rank 0 has an output file. */
 static int finish(const calibration *c, const calibrate_options *options, qdr_output **output, failure *why)
 {
     static _Thread_local calibrate_errors errors;
     qdr_machine machine;
-    begin_machine(c, options, &machine);
-    if (fail_status(why, qdr_machine_fit(&machine, c->samples, c->n_samples))) return why->code;
-    qdr_machine_keys(&machine, round_number, &machine);
-    if (calibrate_compare(c, &machine, &errors, why)) return why->code;
+    if (fit(c, options, &machine, why) || calibrate_compare(c, &machine, &errors, why)) return why->code;
     char *notes = calibrate_notes(c, &errors);
     if (!notes) return fail(why, EXIT_NOTHING_FITS, "calibrate: out of memory for the residuals");
     fail_status(why, qdr_machine_write(&machine, notes + strspn(notes, " \n"), qdr_output_file(*output)));
     free(notes);
     if (files_end(output, 1, why)) return why->code;
     calibrate_print(c, &machine, &errors, options->format);
-    if (options->format != FORMAT_JSON)
-        printf("\nwritten to %s%s\n", options->path,
-               options->is_for_here ? ", which programs on this host use unless QDR_MACHINE names another" : "");
+    if (options->format == FORMAT_JSON) return EXIT_OK;
+    if (options->model && calibrate_network_print(c, &machine, why)) return why->code;
+    printf("\nwritten to %s%s\n", options->path,
+           options->is_for_here ? ", which programs on this host use unless QDR_MACHINE names another" : "");
     return EXIT_OK;
 }
 
@@ -175,13 +203,25 @@ static int make_folder(const calibrate_options *options, failure *why)
 static int open_output(const calibrate_options *options, int n_ranks, qdr_output **output, failure *why)
 {
     if (make_folder(options, why)) return why->code;
-    const qdr_file_use use = {"--out", options->path, QDR_FILE_WRITTEN_DATA};
+    char model[FILES_PATH_BYTES];
+    const qdr_file_use uses[] = {
+        {"--out", options->path, QDR_FILE_WRITTEN_DATA},
+        {"--for", options->model ? files_find("models", options->model, model) : NULL, QDR_FILE_READ}};
     if (!options->may_replace && qdr_output_replaces(options->path))
         return fail(why, EXIT_USAGE, "calibrate: %.300s exists; give --force to replace it, or another name with -o",
                     options->path);
-    if (fail_status(why, qdr_files_check(&use, 1, n_ranks))) return why->code;
+    if (fail_status(why, qdr_files_check(uses, 2, n_ranks))) return why->code;
     const qdr_output_kind kind = options->may_replace ? QDR_OUTPUT_REPLACE : QDR_OUTPUT_NEW;
     return fail_status(why, qdr_output_open("--out", options->path, kind, output));
+}
+
+/* Finds what is wrong before minutes are spent on measuring. On rank 0. */
+static int begin(calibration *c, const calibrate_options *options, int n_ranks, qdr_output **output, failure *why)
+{
+    const grid_size grid = options->run.grid;
+    if (options->model && fail_loading(why, qdr_network_load(options->model, &c->run.network))) return why->code;
+    if (grid.x && grid_check_ranks("calibrate:", grid, n_ranks, why)) return why->code;
+    return open_output(options, n_ranks, output, why);
 }
 
 static int run_rank(qdr_context *ctx, void *user)
@@ -192,16 +232,18 @@ static int run_rank(qdr_context *ctx, void *user)
     qdr_output *output = NULL;
     failure why = {0};
     if (!c) fail(&why, EXIT_NOTHING_FITS, "calibrate: out of memory for %d samples", MAX_SAMPLES);
-    if (is_first && !why.code) open_output(options, qdr_context_size(ctx), &output, &why);
+    if (c) c->run = options->run;
+    if (is_first && !why.code) begin(c, options, qdr_context_size(ctx), &output, &why);
     if (!fail_together(&why, ctx) && c) {
         c->ctx = ctx;
         c->is_quick = options->is_quick;
         c->shows = is_first && isatty(STDERR_FILENO);
-        if (!prepare(c, &why)) measure(c, &why);
+        if (!prepare(c, &why) && !measure(c, &why) && options->model) measure_network(c, options, &why);
         calibrate_show_end(c);
-        qdr_grid_destroy(&c->self);
         if (is_first && !why.code) finish(c, options, &output, &why);
         fail_together(&why, ctx);
+        calibrate_network_end(c);
+        qdr_grid_destroy(&c->self);
         qdr_context_destroy(&c->alone);
     }
     qdr_output_discard(&output);
@@ -216,6 +258,12 @@ static int run(int argc, char **argv)
     char path[FILES_PATH_BYTES];
     failure why = {0};
     if (options_read(argc, argv, specs, &options, NULL, &why)) return fail_print_once(&why);
+    if (!options.model && (options.run.grid.x || options.run.batch || options.run.sequence || options.run.dtype)) {
+        fail(&why, EXIT_USAGE,
+             "calibrate: --grid, --batch, --seq and --dtype say how the network of --for is run; add "
+             "--for MODEL");
+        return fail_print_once(&why);
+    }
     if (!options.path) {
         if (fail_status(&why, qdr_data_host_file(path, sizeof path))) return fail_print_once(&why);
         options.path = path;
@@ -234,10 +282,13 @@ const command command_calibrate = {
     .summary = "measure this machine and write a machine file for plan",
     .text = "Measures products, kernels, attention and collectives on all ranks at once, as in training, fits the\n"
             "model's constants to the measurements, and writes a machine file for plan and predict. Prints how\n"
-            "far the model is off. Ranks are started by mpiexec, or are threads with --local. Takes a few minutes.",
+            "far the model is off. Ranks are started by mpiexec, or are threads with --local. Takes a few minutes.\n"
+            "--for also runs one layer of a model, with embedding, head and loss, on the grid that is the fastest by\n"
+            "these measurements, without overlap, and adds what each kernel and collective of its own shape took.",
     .options = specs,
     .examples = "  mpiexec.mpich -n 8 quadrille calibrate\n"
                 "  mpiexec.mpich -n 8 quadrille calibrate -o cluster.json\n"
+                "  mpiexec.mpich -n 8 quadrille calibrate --for gpt2 --seq 256 -o gpt2-here.json\n"
                 "  quadrille calibrate --local 2 --quick -o rough.json --force\n",
     .run = run,
 };

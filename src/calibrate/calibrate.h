@@ -5,10 +5,26 @@
 #define QUADRILLE_SRC_CALIBRATE_CALIBRATE_H
 
 #include <quadrille/calibrate.h>
+#include <quadrille/plan.h>
 
 #include "bench/bench.h"
+#include "bench/transformer.h"
 
-enum { MAX_SAMPLES = 1024, MAX_WORST = 10 };
+enum { MAX_SAMPLES = 4096, MAX_WORST = 10, MAX_GROUPS = 64 };
+
+/* --for: a network, and how one of its layers is run, with embedding, head and loss. */
+typedef struct network_run {
+    /* as asked */
+    qdr_network network; /* of all ranks from calibrate_network() on, of rank 0 before */
+    grid_size grid; /* x = 0: the best */
+    int64_t batch, sequence; /* 0: one sequence a rank, the network's context */
+    qdr_dtype dtype;
+    /* as chosen */
+    qdr_planned_grid chosen;
+    /* as made */
+    qdr_grid *made_grid;
+    transformer made;
+} network_run;
 
 typedef struct calibration {
     qdr_context *ctx;
@@ -18,6 +34,8 @@ typedef struct calibration {
     int n_nodes, ranks_per_node;
     int n_samples;
     qdr_sample samples[MAX_SAMPLES];
+    network_run run; /* of --for */
+    char run_groups[MAX_GROUPS][48]; /* names of groups of its samples */
     /* progress */
     int shows; /* rank 0's standard error is a terminal */
     const char *stage;
@@ -49,6 +67,16 @@ int calibrate_products(calibration *c, failure *why);
 int calibrate_collectives(calibration *c, failure *why);
 int calibrate_together(calibration *c, failure *why);
 
+/* ---- network.c ---- */
+
+/* Runs c->run on the grid that is best on `machine`, which only rank 0 needs to set, without overlap, and adds a sample
+ * for each task. The stack stays for calibrate_network_print(). Collective. */
+int calibrate_network(calibration *c, const qdr_machine *machine, failure *why);
+/* Predicted and measured times by kind of task. On rank 0. */
+int calibrate_network_print(const calibration *c, const qdr_machine *machine, failure *why);
+/* Collective; does nothing without a network. */
+void calibrate_network_end(calibration *c);
+
 /* ---- report.c ---- */
 
 /* Errors of the samples of a group: |model / measured - 1|. */
@@ -59,7 +87,7 @@ typedef struct group_error {
 } group_error;
 typedef struct calibrate_errors {
     int n_groups;
-    group_error groups[64];
+    group_error groups[MAX_GROUPS];
     int n_worst;
     int worst[MAX_WORST]; /* samples, largest error first */
     double secs[MAX_SAMPLES]; /* predicted by the model */
@@ -71,7 +99,5 @@ void calibrate_print(const calibration *c, const qdr_machine *machine, const cal
                      bench_format format);
 /* The "calibration" member of the machine file, to be freed. NULL: out of memory. */
 char *calibrate_notes(const calibration *c, const calibrate_errors *errors);
-
-/* ---- calibrate_file.c ---- */
 
 #endif

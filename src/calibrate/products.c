@@ -77,7 +77,9 @@ static int measure_shapes(calibration *c, const shape *list, int n, qdr_dtype dt
 int calibrate_products(calibration *c, failure *why)
 {
     calibrate_show(c, "products");
-    if (c->is_quick) return measure_shapes(c, quick_shapes, N_OF(quick_shapes), QDR_F32, why);
+    if (c->is_quick && !measure_shapes(c, quick_shapes, N_OF(quick_shapes), QDR_F32, why) && c->run.dtype != QDR_F32)
+        measure_shapes(c, quick_shapes, N_OF(quick_shapes), c->run.dtype, why);
+    if (c->is_quick || why->code) return why->code;
     if (measure_shapes(c, shapes, N_OF(shapes), QDR_F32, why) ||
         measure_shapes(c, other_shapes, N_OF(other_shapes), QDR_F64, why))
         return why->code;

@@ -47,13 +47,12 @@ static void rank_sample(const calibration *c, int sample, calibrate_errors *erro
 
 int calibrate_compare(const calibration *c, const qdr_machine *machine, calibrate_errors *errors, failure *why)
 {
-    const int most = sizeof errors->groups / sizeof *errors->groups;
     errors->n_groups = errors->n_worst = 0;
     for (int i = 0; i < c->n_samples; i++)
         if (fail_status(why, qdr_sample_secs(machine, &c->samples[i], &errors->secs[i]))) return why->code;
     for (int i = 0; i < c->n_samples; i++) {
         const char *name = c->samples[i].group;
-        if (errors->n_groups < most && !is_known(errors, name)) add_group(c, name, errors);
+        if (errors->n_groups < MAX_GROUPS && !is_known(errors, name)) add_group(c, name, errors);
         rank_sample(c, i, errors);
     }
     return EXIT_OK;

@@ -96,6 +96,69 @@ class Calibrate(unittest.TestCase):
         self.assertIn("the same number of ranks on each node", done.err)
         self.assertEqual(os.listdir(self.folder.name), [])
 
+    def write_model(self, **keys):
+        """Sizes that all differ, so that a shape tells where it comes from."""
+        path = os.path.join(self.folder.name, "model.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"model_type": "gpt2", "n_embd": 48, "n_head": 4, "n_layer": 3, "n_positions": 20, "n_inner": 80,
+                       "vocab_size": 100, **keys}, file)
+        return path
+
+    def samples_for(self, *words, **how):
+        done = self.calibrate("--json", *words, **how)
+        self.assertEqual((done.returncode, done.err), (0, ""))
+        return [sample["sample"].removeprefix("network: ") for sample in json.loads(done.out)["all"]
+                if sample["sample"].startswith("network: ")]
+
+    def test_network(self):
+        """Two ranks along x: 2 sequences of 20 tokens, each rank multiplies half of the hidden size."""
+        model = self.write_model()
+        samples = self.samples_for("--for", model, "--grid", "2x1x1x1")
+        rows = 40
+        for shape in ((rows, 3 * 48, 24), (rows, 24, 48), (rows, 80, 24), (rows, 24, 80), (rows, 100, 24)):
+            products = [sample for sample in samples if sample.startswith(("product NT", "product NN"))]
+            self.assertTrue(any(sample.endswith(" {}x{}x{}".format(*shape)) for sample in products), (shape, products))
+        for kind, count in (("attention,", 1), ("gelu,", 1), ("norm-apply", 3), ("norm-backward", 3), ("embed,", 1),
+                            ("loss-backward", 1), ("residual", 2)):
+            self.assertEqual(sum(sample.startswith(kind) for sample in samples), count, (kind, samples))
+        self.assertTrue(any(" x of 2, 1 apart" in sample for sample in samples), samples)
+        self.assertFalse(any(f" {axis} of" in sample for sample in samples for axis in "yzd"), samples)
+        done = self.calibrate("--force", "--for", model, "--seq", "10", "--batch", "6", "--dtype", "f64")
+        self.assertEqual((done.returncode, done.err), (0, ""))
+        self.assertIn("network: attention", done.out)
+        self.assertIn("a layer of model", done.out)
+        self.assertIn("6 sequences of 10 tokens", done.out)
+        self.assertIn("kind of task", done.out)
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["here.json", "model.json"])
+
+    def test_network_with_gates(self):
+        """Grouped keys, gates and rotations; the best grid of four."""
+        model = self.write_model(model_type="llama", hidden_size=48, num_attention_heads=4, num_key_value_heads=2,
+                                 num_hidden_layers=2, intermediate_size=80, max_position_embeddings=20)
+        samples = self.samples_for("--for", model, "--batch", "4", ranks=("--local", "4"))
+        self.assertTrue(any(sample.startswith("attention-backward") for sample in samples), samples)
+        self.assertFalse(any(sample.startswith(("gelu", "position", "bias")) for sample in samples), samples)
+
+    @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
+    def test_network_mpi(self):
+        samples = self.samples_for("--for", self.write_model(), "--grid", "1x2x2x1",
+                                   before=[ARGUMENTS.mpiexec, "-n", "4"])
+        for kind in ("all-gather z", "reduce-scatter z", "all-reduce y", "product TN"):
+            self.assertTrue(any(sample.startswith(kind) for sample in samples), (kind, samples))
+
+    def test_network_refused(self):
+        model = self.write_model()
+        for words, says in ((("--grid", "2x1x1x1"), "--for MODEL"), (("--seq", "8"), "--for MODEL"),
+                            (("--for", "gpt-two"), "gpt-two"), (("--for", "gpt2", "--grid", "4x1x1x1"), "4"),
+                            (("--for", "gpt2", "--dtype", "f16"), "--dtype"),
+                            (("--for", "llama-3.1-405b", "--seq", "8"), "--grid"),
+                            (("--for", model, "--force", "-o", model), "model.json")):
+            done = self.calibrate(*words)
+            self.assertIn(done.returncode, (2, 3), words)
+            self.assertEqual((done.out, len(done.err.splitlines())), ("", 1), (words, done.err))
+            self.assertIn(says, done.err)
+            self.assertEqual(os.listdir(self.folder.name), ["model.json"])
+
     def test_nothing_is_replaced_without_force(self):
         with open(self.file, "w", encoding="utf-8") as file:
             file.write("precious")

@@ -52,6 +52,16 @@ static double train(gpt *model, int n_steps)
     return loss;
 }
 
+/* One forward and one backward. */
+static void train_whole(gpt *model)
+{
+    uint8_t text[256] = {0};
+    int64_t starts[64] = {0};
+    DIST_OK(gpt_fill(model, text, starts));
+    DIST_OK(qdr_stack_forward(model->stack));
+    DIST_OK(qdr_stack_backward(model->stack, 0, 1));
+}
+
 /* ---- the text of a report ---- */
 
 static char *text_of(qdr_stack *stack, const qdr_machine *machine)
@@ -172,6 +182,83 @@ static void test_every_grid(qdr_context *ctx, uint64_t seed)
     dist_every_grid(ctx, check_grid, &machine);
 }
 
+/* ---- samples ---- */
+
+typedef struct sums {
+    double product_flops;
+    double n_collectives[QDR_N_AXES][QDR_N_COLL_KINDS], bytes_sent[QDR_N_AXES][QDR_N_COLL_KINDS];
+} sums;
+
+/* Of two ranks each sends half of the vector, or, in an all-reduce, both halves. */
+static void add_sample(const qdr_sample *sample, void *user)
+{
+    sums *all = user;
+    DIST_CHECK(sample->version == QDR_OPTS_INIT && *sample->group && is_time(sample->secs) && sample->secs > 0,
+               "sample '%s' took %g s", sample->group, sample->secs);
+    if (sample->kind == QDR_SAMPLE_PRODUCT) all->product_flops += 2 * sample->m * sample->n * sample->k;
+    if (sample->kind != QDR_SAMPLE_COLLECTIVE) return;
+    const char *axis = strchr("xyzd", sample->group[strlen(qdr_coll_kind_name(sample->coll)) + 1]);
+    DIST_CHECK(axis != NULL, "sample '%s'", sample->group);
+    all->n_collectives[axis - "xyzd"][sample->coll]++;
+    all->bytes_sent[axis - "xyzd"][sample->coll] += sample->bytes / (sample->coll == QDR_ALL_REDUCE ? 1 : 2);
+}
+
+/* The products of nine layers, forward and backward, over all ranks: 6 flops a weight and token. */
+static void check_flops(qdr_grid *grid, double mine)
+{
+    const double n_tokens = 2.0 * CONTEXT * qdr_context_size(qdr_grid_context(grid));
+    const double n_weights = 2 * 12.0 * 48 * 48 + 60 * 48;
+    float sum = (float)(mine * 0x1p-20);
+    DIST_OK(qdr_all_reduce(grid, QDR_D, QDR_SUM, &sum, 1, QDR_F32, NULL));
+    DIST_OK(qdr_all_reduce(grid, QDR_Z, QDR_SUM, &sum, 1, QDR_F32, NULL));
+    DIST_OK(qdr_all_reduce(grid, QDR_Y, QDR_SUM, &sum, 1, QDR_F32, NULL));
+    DIST_OK(qdr_all_reduce(grid, QDR_X, QDR_SUM, &sum, 1, QDR_F32, NULL));
+    DIST_OK(qdr_stream_synchronize(qdr_context_stream(qdr_grid_context(grid))));
+    DIST_CHECK(fabs(sum / (6 * n_weights * n_tokens * 0x1p-20) - 1) < 1e-5, "%g flops instead of %g", sum * 0x1p20,
+               6 * n_weights * n_tokens);
+}
+
+/* Against the bytes that the ranks' collectives counted while they copied. */
+static void check_samples(qdr_grid *grid, void *user)
+{
+    const int is_pair = qdr_context_size(qdr_grid_context(grid)) == 2;
+    gpt model;
+    sums all = {0};
+    (void)user;
+    create(grid, QDR_REPLICATED, &model);
+    DIST_OK(qdr_stack_measure(model.stack));
+    for (int i = 0; i < 2; i++) {
+        DIST_OK(qdr_stream_synchronize(qdr_context_stream(qdr_grid_context(grid))));
+        qdr_grid_reset_traffic(grid);
+        train_whole(&model);
+    }
+    DIST_OK(qdr_stack_samples(model.stack, add_sample, &all));
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
+        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
+            double n = 0, bytes = 0;
+            for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
+                if ((int)qdr_channel_axis((qdr_channel)channel) != axis) continue;
+                const qdr_traffic traffic = qdr_grid_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)kind);
+                n += (double)traffic.n_calls;
+                bytes += (double)traffic.bytes_sent;
+            }
+            DIST_CHECK(n == all.n_collectives[axis][kind], "axis %d, kind %d: %g collectives, %g samples", axis, kind,
+                       n, all.n_collectives[axis][kind]);
+            if (is_pair)
+                DIST_CHECK(bytes == all.bytes_sent[axis][kind], "axis %d, kind %d: %g bytes sent, %g in samples", axis,
+                           kind, bytes, all.bytes_sent[axis][kind]);
+        }
+    check_flops(grid, all.product_flops);
+    gpt_destroy(&model);
+}
+
+static void test_samples(qdr_context *ctx, uint64_t seed)
+{
+    (void)seed;
+    if (qdr_context_size(ctx) <= 4)
+        dist_every_grid(ctx, check_samples, NULL); /* with larger axes some ranks are empty */
+}
+
 /* More runs than are kept, and a list whose only run does not count. */
 static void test_long(qdr_context *ctx, uint64_t seed)
 {
@@ -209,8 +296,12 @@ static void test_refusals(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_stack_report(NULL, &machine, stderr), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_stack_report(model.stack, &machine, NULL), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_stack_report(model.stack, &machine, stderr), QDR_ERR_STATE, "qdr_stack_measure");
+    DIST_FAILS(qdr_stack_samples(model.stack, add_sample, NULL), QDR_ERR_STATE, "qdr_stack_measure");
+    DIST_FAILS(qdr_stack_samples(NULL, add_sample, NULL), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_stack_samples(model.stack, NULL, NULL), QDR_ERR_ARGUMENT, "NULL");
     DIST_OK(qdr_stack_measure(model.stack));
     DIST_OK(qdr_stack_measure(model.stack));
+    DIST_FAILS(qdr_stack_samples(model.stack, add_sample, NULL), QDR_ERR_STATE, "twice");
     DIST_FAILS(qdr_stack_report(model.stack, &machine, stderr), QDR_ERR_STATE, "twice");
     (void)train(&model, 2);
     machine.f32.peak_flops = 0;
@@ -222,6 +313,6 @@ static void test_refusals(qdr_context *ctx, uint64_t seed)
 int main(int argc, char **argv)
 {
     static const dist_test tests[] = {
-        {"every grid", test_every_grid}, {"long", test_long}, {"refusals", test_refusals}};
-    return dist_main(argc, argv, tests, 3);
+        {"every grid", test_every_grid}, {"samples", test_samples}, {"long", test_long}, {"refusals", test_refusals}};
+    return dist_main(argc, argv, tests, 4);
 }

@@ -188,6 +188,65 @@ static void the_choice_is_the_best(void **state)
     assert_true(n_divided > 0 && n_divided < 7 * 2 * 4 * 2);
 }
 
+/* ---- samples ---- */
+
+/* A sample costs what its task costs, on a machine without a framework's habits. Products that add to C, which samples
+ * do not say, cost more. Returns the number of samples. */
+static int check_samples(const qdri_net *net, const char *order, const qdr_machine *machine,
+                         const qdri_schedule *schedule, int n_of[QDR_N_SAMPLE_KINDS])
+{
+    double *secs = calloc((size_t)schedule->n_tasks, sizeof *secs), end_secs, said;
+    int n = 0;
+    assert_int_equal(qdri_net_price(net, order, machine, schedule, secs, &end_secs), QDR_OK);
+    for (int i = 0; i < schedule->n_tasks; i++) {
+        const qdri_task *task = &schedule->tasks[i];
+        qdr_sample sample;
+        const int is_one = qdri_net_sample(net, order, task, &sample);
+        if (!is_one && secs[i] > 0)
+            fail_msg("task %d, %s, costs %g s but is no sample", i, qdri_task_name(task), secs[i]);
+        if (!is_one || (task->kind == QDRI_TASK_PRODUCT && task->accumulate)) continue;
+        sample.group = "";
+        sample.secs = 1;
+        assert_int_equal(qdr_sample_secs(machine, &sample, &said), QDR_OK);
+        if (fabs(said - secs[i]) > 1e-9 * secs[i])
+            fail_msg("task %d, %s: %.9g s, as a sample %.9g s", i, qdri_task_name(task), secs[i], said);
+        n_of[sample.kind]++;
+        n++;
+    }
+    free(secs);
+    return n;
+}
+
+static void samples_cost_what_tasks_cost(void **state)
+{
+    static const int grids[][4] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 4, 1, 1}, {2, 2, 2, 1}, {2, 1, 2, 4}, {4, 2, 1, 2}};
+    const qdr_network network = network_of(0, 0);
+    qdr_machine machine = machine_of("laptop");
+    int n_of[QDR_N_SAMPLE_KINDS] = {0}, n = 0;
+    (void)state;
+    machine.ranks_per_node = machine.links[0].n_ranks = 4;
+    for (int i = 0; i < 6 * 2; i++) {
+        const qdr_plan plan = {.version = QDR_OPTS_INIT,
+                               .x = grids[i / 2][0],
+                               .y = grids[i / 2][1],
+                               .z = grids[i / 2][2],
+                               .d = grids[i / 2][3],
+                               .batch = 16,
+                               .layout = i % 2 ? QDR_SCATTERED : QDR_REPLICATED};
+        const char *order = i % 3 ? "xyzd" : "dzyx";
+        qdri_net net = {0};
+        qdri_net_lists lists = {.n_layers = 0};
+        describe(&network, &plan, &net, &lists);
+        n += check_samples(&net, order, &machine, &lists.forward, n_of);
+        n += check_samples(&net, order, &machine, &lists.backward[0], n_of);
+        qdri_net_lists_free(&lists);
+        qdri_net_free(&net);
+    }
+    print_message("%d samples, %d of them products, %d collectives\n", n, n_of[QDR_SAMPLE_PRODUCT],
+                  n_of[QDR_SAMPLE_COLLECTIVE]);
+    assert_true(n_of[QDR_SAMPLE_PRODUCT] >= 12 * 3 * 4 * N_LAYERS && n_of[QDR_SAMPLE_ATTENTION] == 12 * 2 * N_LAYERS);
+}
+
 /* A machine without the type, or without numbers. */
 static void refusals(void **state)
 {
@@ -212,6 +271,7 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(panels_cost_their_bytes),
-                                       cmocka_unit_test(the_choice_is_the_best), cmocka_unit_test(refusals)};
+                                       cmocka_unit_test(the_choice_is_the_best),
+                                       cmocka_unit_test(samples_cost_what_tasks_cost), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
