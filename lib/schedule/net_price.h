@@ -16,8 +16,8 @@
  * @retval QDR_ERR_MEMORY */
 QDR_NODISCARD qdr_status qdri_net_price(const qdri_net *net, const char *order, const qdr_machine *machine,
                                         const qdri_schedule *schedule, double *secs, double *end_secs);
-/* The work of a task as a sample to be measured, without group and secs. @return 0: the model gives it no time, or it is
- * a caller's operation */
+/* The work of a task as a sample to be measured, without group and secs.
+ * @return 0: the model gives it no time, or it is a caller's operation */
 int qdri_net_sample(const qdri_net *net, const char *order, const qdri_task *task, qdr_sample *sample);
 /* Sets the panels and parts of a net whose options leave them open to those with which its lists end first, for the
  * rank at the net's place. Call it after qdri_net_place().

@@ -121,8 +121,8 @@ static void add_sample(const qdr_sample *sample, void *user)
     if (own.group) calibrate_add(c, &own);
 }
 
-/* Kernels take as long as on the slowest rank; collectives as long as on the fastest, the last one to come, which waited
- * for nobody. If a rank without rows has fewer samples, rank 0's times stay as they are. */
+/* Kernels take as long as on the slowest rank; collectives as long as on the fastest, the last one to come, which
+ * waited for nobody. If a rank without rows has fewer samples, rank 0's times stay as they are. */
 static qdr_status fold_times(calibration *c, int first)
 {
     double counts[] = {c->n_samples, -c->n_samples}, secs[MAX_SAMPLES];

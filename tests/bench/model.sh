@@ -121,7 +121,7 @@ figures() {
         say 'The simulation compared with SimGrid (tests/referee):'
         "$build/tests/referee/referee" 2>/dev/null | sed 's/^/    /'
     fi
-    say 'Memory compared with that of the runtime, 12 grids, two layouts, f32 and bf16 (tests/unit/plan_memory):'
+    say 'Memory compared with that of the runtime, 12 grids, two layouts, f32 and bf16 (tests/unit/price/plan_memory):'
     "$build/tests/unit/unit_plan_memory" 2>&1 | grep '%' | sed 's/^/    /'
 }
 

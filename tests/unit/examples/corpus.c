@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text of train_gpt: which parts are used for training and validation, and which output of the bible program is not
  * text. */
-#include "../../examples/common/corpus.h"
+#include "../../../examples/common/corpus.h"
 
 #include <stdlib.h>
 #include <string.h>
