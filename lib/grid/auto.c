@@ -25,11 +25,7 @@ qdr_status qdri_machine_in_force(const qdr_context *ctx, qdr_machine *machine)
     const char *named = qdri_context_machine(ctx);
     QDR_TRY(qdr_machine_load(named ? named : "here", machine));
     if (n_node_ranks == qdri_comm_size(world)) return QDR_OK; /* a node may have room for more */
-    for (int l = 0; l < machine->n_links - 1; l++)
-        if (machine->links[l].n_ranks == machine->ranks_per_node || machine->links[l].n_ranks > n_node_ranks)
-            machine->links[l].n_ranks = n_node_ranks;
-    machine->ranks_per_node = n_node_ranks;
-    return QDR_OK;
+    return qdr_machine_set_ranks_per_node(machine, n_node_ranks);
 }
 
 /* ---- what this runtime supports ---- */

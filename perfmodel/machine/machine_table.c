@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table. */
+/* The table; ranks of a node. */
 #include "machine/machine_table.h"
+
+#include <string.h>
+
+#include "core/status.h"
 
 #define GIB 1073741824.0
 #define MIB 1048576.0
@@ -145,4 +149,34 @@ void qdri_machine_set_number(void *place, const qdri_machine_field *f, double va
         *(int *)at = (int)value;
     else
         *(double *)at = value * f->unit;
+}
+
+/* ---- ranks of a node ---- */
+
+static void remove_link(qdr_machine *machine, int level)
+{
+    qdr_machine_link *links = machine->links;
+    machine->n_links--;
+    memmove(&links[level], &links[level + 1], (size_t)(machine->n_links - level) * sizeof *links);
+}
+
+qdr_status qdr_machine_set_ranks_per_node(qdr_machine *machine, int n_ranks)
+{
+    if (!machine || n_ranks < 1)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: %d ranks a node, or the machine is NULL; use 1 or more", n_ranks);
+    qdr_machine_link *links = machine->links;
+    const int before = machine->ranks_per_node;
+    machine->ranks_per_node = n_ranks;
+    for (int l = machine->n_links - 1; l >= 0 && n_ranks != before; l--) {
+        if (links[l].n_ranks >= before)
+            links[l].n_ranks = links[l].n_ranks / before * n_ranks;
+        else if (links[l].n_ranks >= n_ranks || (links[l].n_ranks && n_ranks % links[l].n_ranks))
+            remove_link(machine, l);
+    }
+    if (links[0].n_ranks != 1 || machine->n_links == 1) return QDR_OK;
+    const double adapters = links[1].n_adapters * links[1].adapter_bytes_per_sec;
+    if (!(links[1].rank_bytes_per_sec > 0) || links[1].rank_bytes_per_sec > adapters)
+        links[1].rank_bytes_per_sec = adapters;
+    remove_link(machine, 0);
+    return QDR_OK;
 }

@@ -70,22 +70,6 @@ int machine_set(const char *setting, const char *command, qdr_machine *machine, 
     return fail_loading(why, qdr_machine_set(machine, key, value));
 }
 
-/* Changes the level of links that had the ranks of a node. A level of single ranks is removed; each rank then has all
- * adapters of its node. */
-static void set_ranks_per_node(qdr_machine *machine, int n_ranks)
-{
-    int level = 0;
-    while (level < machine->n_links && machine->links[level].n_ranks != machine->ranks_per_node) level++;
-    machine->ranks_per_node = n_ranks;
-    if (level == machine->n_links) return;
-    machine->links[level].n_ranks = n_ranks;
-    if (n_ranks > 1 || level > 0 || machine->n_links < 2) return;
-    qdr_machine_link *next = &machine->links[1];
-    const double rate = next->n_adapters * next->adapter_bytes_per_sec;
-    if (!(next->rank_bytes_per_sec > 0) || next->rank_bytes_per_sec > rate) next->rank_bytes_per_sec = rate;
-    memmove(machine->links, next, (size_t)--machine->n_links * sizeof *next);
-}
-
 int subject_machine(const subject *asked, const char *command, qdr_machine *machine, failure *why)
 {
     if (!asked->machine) {
@@ -94,7 +78,8 @@ int subject_machine(const subject *asked, const char *command, qdr_machine *mach
         return fail(why, EXIT_USAGE, "%s: --machine is missing; use a machine file or one of %s", command, list.text);
     }
     if (fail_loading(why, qdr_machine_load(asked->machine, machine))) return why->code;
-    if (asked->ranks_per_node) set_ranks_per_node(machine, (int)asked->ranks_per_node);
+    if (asked->ranks_per_node && fail_status(why, qdr_machine_set_ranks_per_node(machine, (int)asked->ranks_per_node)))
+        return why->code;
     if (asked->memory_bytes > 0) machine->memory_bytes = asked->memory_bytes;
     for (int i = 0; i < asked->n_settings; i++)
         if (machine_set(asked->settings[i], command, machine, why)) return why->code;

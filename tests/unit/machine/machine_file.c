@@ -247,6 +247,52 @@ static void files_are_based_on_others(void **state)
     CHECK_FAILS(qdr_machine_load("dgx-a100", NULL), QDR_ERR_ARGUMENT, "NULL");
 }
 
+/* ---- ranks of a node ---- */
+
+static void check_ranks_per_node(const char *name, void *unused)
+{
+    (void)unused;
+    for (int n = 1; n <= 16; n++) {
+        qdr_machine machine, before;
+        assert_int_equal(qdr_machine_load(name, &machine), QDR_OK);
+        before = machine;
+        assert_int_equal(qdr_machine_set_ranks_per_node(&machine, n), QDR_OK);
+        if (qdr_machine_check(&machine, name) != QDR_OK)
+            fail_msg("%s with %d ranks a node: %s", name, n, qdr_last_error());
+        assert_int_equal(machine.ranks_per_node, n);
+        assert_string_equal(machine.links[machine.n_links - 1].name, before.links[before.n_links - 1].name);
+        if (n == before.ranks_per_node) assert_memory_equal(&machine, &before, sizeof machine);
+        if (n == 1 && before.ranks_per_node > 1) assert_true(machine.n_links < before.n_links);
+    }
+}
+
+static void ranks_per_node(void **state)
+{
+    static const char text[] =
+        "{\"ranks_per_node\": 8, \"memory_GiB\": 1, \"memory_GBps\": 1, \"f32\": {\"peak_TFLOPS\": 1}, \"links\": ["
+        "{\"ranks\": 2, \"rank_GBps\": 200}, {\"ranks\": 8, \"adapters\": 4, \"adapter_GBps\": 50}, "
+        "{\"ranks\": 32, \"adapters\": 4, \"adapter_GBps\": 25}, {\"ranks\": 0, \"adapters\": 1, \"adapter_GBps\": "
+        "5}]}";
+    static const struct {
+        int n, n_links, ranks[4];
+    } cases[] = {{8, 4, {2, 8, 32, 0}}, {4, 4, {2, 4, 16, 0}}, {3, 3, {3, 12, 0, 0}},
+                 {2, 3, {2, 8, 0, 0}},  {1, 2, {4, 0, 0, 0}},  {16, 4, {2, 16, 64, 0}}};
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        qdr_machine machine;
+        assert_int_equal(qdr_machine_parse(text, strlen(text), "four levels", &machine), QDR_OK);
+        assert_int_equal(qdr_machine_set_ranks_per_node(&machine, cases[i].n), QDR_OK);
+        assert_int_equal(machine.n_links, cases[i].n_links);
+        for (int l = 0; l < machine.n_links; l++) assert_int_equal(machine.links[l].n_ranks, cases[i].ranks[l]);
+        if (cases[i].n == 1) assert_float_equal(machine.links[0].rank_bytes_per_sec, 100e9, 1);
+    }
+    assert_int_equal(qdr_machine_list(check_ranks_per_node, NULL), QDR_OK);
+    assert_int_equal(qdr_machine_set_ranks_per_node(NULL, 2), QDR_ERR_ARGUMENT);
+    qdr_machine machine;
+    assert_int_equal(qdr_machine_load("laptop", &machine), QDR_OK);
+    assert_int_equal(qdr_machine_set_ranks_per_node(&machine, 0), QDR_ERR_ARGUMENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +301,7 @@ int main(void)
         cmocka_unit_test(machines_filled_by_hand_are_checked),
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(files_are_based_on_others),
+        cmocka_unit_test(ranks_per_node),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
