@@ -147,9 +147,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_machine_parse(const char *text, size_t byte
  * filled in by hand.
  *  @retval QDR_ERR_ARGUMENT  something is missing or out of range; the sentence names its key in a file */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_check(const qdr_machine *machine, const char *name);
-/** Changes how many ranks share a node: its links join n_ranks ranks then, and wider ones as many nodes as before. Links
- * within a node that join as many ranks, or a number that does not divide n_ranks, go; with one rank a node all of them
- * go, and the rank has its node's adapters to itself.
+/** Changes how many ranks share a node. Links that joined a node join n_ranks ranks then, and wider ones as many nodes
+ * as before. Of the links within a node those go that join no more ranks than others inside them, or a number that does
+ * not divide n_ranks; with one rank a node all go, and the rank has its node's adapters to itself.
  *  @retval QDR_ERR_ARGUMENT  NULL, or n_ranks < 1 */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_set_ranks_per_node(qdr_machine *machine, int n_ranks);
 /** Finds the machine file whose name is `text`, or one of whose aliases `text` equals or begins with; for the names

@@ -43,10 +43,10 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_report(qdr_stack *stack, const qdr_ma
 
 /** Receives a sample; it and its group are valid during the call. */
 typedef void (*qdr_sample_fn)(const qdr_sample *sample, void *user);
-/** Passes each task of the measured schedules to `each`, as a sample for qdr_machine_fit(): its work as the model counts
- * it, the measured median, and its kind as in the report ("product NT", "all-reduce x") as the group. Tasks to which
- * the model gives no time of their own, and callers' operations, are left out. A task is measured beside whatever runs
- * at the same time: for times of tasks alone, build the stack with QDR_OVERLAP_NONE. Waits for the stack's work.
+/** Passes each task of the measured schedules to `each`, as a sample for qdr_machine_fit(): its work as the model
+ * counts it, the measured median, and its kind as in the report ("product NT", "all-reduce x") as the group. Tasks to
+ * which the model gives no time of their own, and callers' operations, are left out. A task is measured beside whatever
+ * runs at the same time: for times of tasks alone, build the stack with QDR_OVERLAP_NONE. Waits for the stack's work.
  * Local, blocking.
  *  @retval QDR_ERR_ARGUMENT  NULL
  *  @retval QDR_ERR_STATE     nothing was measured, as above */

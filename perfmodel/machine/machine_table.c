@@ -153,11 +153,22 @@ void qdri_machine_set_number(void *place, const qdri_machine_field *f, double va
 
 /* ---- ranks of a node ---- */
 
+/* What the first level joined are single ranks now: each has all adapters of the next. */
 static void remove_link(qdr_machine *machine, int level)
 {
-    qdr_machine_link *links = machine->links;
+    qdr_machine_link *links = machine->links, *next = &links[level + 1];
+    const double adapters = next->n_adapters * next->adapter_bytes_per_sec;
+    if (level == 0 && (!(next->rank_bytes_per_sec > 0) || next->rank_bytes_per_sec > adapters))
+        next->rank_bytes_per_sec = adapters;
     machine->n_links--;
-    memmove(&links[level], &links[level + 1], (size_t)(machine->n_links - level) * sizeof *links);
+    memmove(&links[level], next, (size_t)(machine->n_links - level) * sizeof *links);
+}
+
+/* Ranks that the links join, after the node has n ranks instead of `before`. */
+static int joined(int n_ranks, int before, int n)
+{
+    if (n_ranks >= before) return n_ranks / before * n;
+    return n_ranks < n ? n_ranks : n;
 }
 
 qdr_status qdr_machine_set_ranks_per_node(qdr_machine *machine, int n_ranks)
@@ -167,16 +178,13 @@ qdr_status qdr_machine_set_ranks_per_node(qdr_machine *machine, int n_ranks)
     qdr_machine_link *links = machine->links;
     const int before = machine->ranks_per_node;
     machine->ranks_per_node = n_ranks;
-    for (int l = machine->n_links - 1; l >= 0 && n_ranks != before; l--) {
-        if (links[l].n_ranks >= before)
-            links[l].n_ranks = links[l].n_ranks / before * n_ranks;
-        else if (links[l].n_ranks >= n_ranks || (links[l].n_ranks && n_ranks % links[l].n_ranks))
+    for (int l = 0; l < machine->n_links; l++) links[l].n_ranks = joined(links[l].n_ranks, before, n_ranks);
+    for (int l = machine->n_links - 2; l >= 0; l--) {
+        const int all = links[l].n_ranks;
+        if (l > 0 && all == links[l - 1].n_ranks)
+            remove_link(machine, l); /* the links inside join as many */
+        else if (all == 1 || (all < n_ranks && n_ranks % all))
             remove_link(machine, l);
     }
-    if (links[0].n_ranks != 1 || machine->n_links == 1) return QDR_OK;
-    const double adapters = links[1].n_adapters * links[1].adapter_bytes_per_sec;
-    if (!(links[1].rank_bytes_per_sec > 0) || links[1].rank_bytes_per_sec > adapters)
-        links[1].rank_bytes_per_sec = adapters;
-    remove_link(machine, 0);
     return QDR_OK;
 }
