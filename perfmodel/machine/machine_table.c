@@ -182,10 +182,8 @@ qdr_status qdr_machine_set_ranks_per_node(qdr_machine *machine, int n_ranks)
     for (int l = 0; l < machine->n_links; l++) links[l].n_ranks = joined(links[l].n_ranks, before, n_ranks);
     for (int l = machine->n_links - 2; l >= 0; l--) {
         const int all = links[l].n_ranks;
-        if (l > 0 && all == links[l - 1].n_ranks)
-            remove_link(machine, l); /* the links inside join as many */
-        else if (all == 1 || (all < n_ranks && n_ranks % all))
-            remove_link(machine, l);
+        const int joins_no_more = all == (l > 0 ? links[l - 1].n_ranks : 1); /* than those inside */
+        if (joins_no_more || (all < n_ranks && n_ranks % all)) remove_link(machine, l);
     }
     return QDR_OK;
 }

@@ -31,7 +31,7 @@ static qdr_status search(const network_run *run, const qdr_machine *machine, int
 
 static int choose(network_run *run, const qdr_machine *machine, int n_ranks, failure *why)
 {
-    qdr_search_result result;
+    qdr_search_result result = {.n_best = 0};
     if (fail_status(why, search(run, machine, n_ranks, &result))) return why->code;
     if (result.n_best == 0)
         return fail(

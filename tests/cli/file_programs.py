@@ -58,7 +58,8 @@ MACHINE = Slot("--machine", READ)
 # Each with the options that it also needs; a default is used for a file that a pair does not name.
 PROGRAMS = {
     "quadrille bench layer": ([], [MACHINE], {}),
-    "quadrille calibrate": (["--local", "1", "--quick", "--force"], [Slot("--out", WRITTEN), *WITHOUT_MACHINE], {}),
+    "quadrille calibrate": (["--local", "1", "--quick", "--force"],
+                            [Slot("--for", READ), Slot("--out", WRITTEN), *WITHOUT_MACHINE], {}),
     "quadrille linear": (["--grid", "1x1x1x1", "--local", "1"], [*ARRAYS, *RESULTS, *ENVIRONMENT],
                          {"--x": "x.npy", "--w": "w.npy", "--dy": "dy.npy", "--out": "result"}),
     "quadrille mem": ([], [operand("the model"), MACHINE], {}),
