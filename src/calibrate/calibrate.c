@@ -219,9 +219,9 @@ static int open_output(const calibrate_options *options, int n_ranks, qdr_output
 static int begin(calibration *c, const calibrate_options *options, int n_ranks, qdr_output **output, failure *why)
 {
     const grid_size grid = options->run.grid;
-    if (options->model && fail_loading(why, qdr_network_load(options->model, &c->run.network))) return why->code;
-    if (grid.x && grid_check_ranks("calibrate:", grid, n_ranks, why)) return why->code;
-    return open_output(options, n_ranks, output, why);
+    if ((grid.x && grid_check_ranks("calibrate:", grid, n_ranks, why)) || open_output(options, n_ranks, output, why))
+        return why->code;
+    return options->model ? fail_loading(why, qdr_network_load(options->model, &c->run.network)) : EXIT_OK;
 }
 
 static int run_rank(qdr_context *ctx, void *user)

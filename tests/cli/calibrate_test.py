@@ -114,13 +114,14 @@ class Calibrate(unittest.TestCase):
         """Two ranks along x: 2 sequences of 20 tokens, each rank multiplies half of the hidden size."""
         model = self.write_model()
         samples = self.samples_for("--for", model, "--grid", "2x1x1x1")
-        rows = 40
-        for shape in ((rows, 3 * 48, 24), (rows, 24, 48), (rows, 80, 24), (rows, 24, 80), (rows, 100, 24)):
-            products = [sample for sample in samples if sample.startswith(("product NT", "product NN"))]
-            self.assertTrue(any(sample.endswith(" {}x{}x{}".format(*shape)) for sample in products), (shape, products))
+        products = [[int(size) for size in sample.split()[2].split("x")] for sample in samples
+                    if sample.startswith(("product NT", "product NN"))]
+        for out, into in ((3 * 48, 24), (24, 48), (80, 24), (24, 80), (100, 24)):
+            rows = sum(m for m, n, k in products if (n, k) == (out, into))  # of all panels and parts of the batch
+            self.assertIn(rows, (40, 80), (out, into, products))  # 80: backward has a product of the same shape
         for kind, count in (("attention,", 1), ("gelu,", 1), ("norm-apply", 3), ("norm-backward", 3), ("embed,", 1),
                             ("loss-backward", 1), ("residual", 2)):
-            self.assertEqual(sum(sample.startswith(kind) for sample in samples), count, (kind, samples))
+            self.assertGreaterEqual(sum(sample.startswith(kind) for sample in samples), count, (kind, samples))
         self.assertTrue(any(" x of 2, 1 apart" in sample for sample in samples), samples)
         self.assertFalse(any(f" {axis} of" in sample for sample in samples for axis in "yzd"), samples)
         done = self.calibrate("--force", "--for", model, "--seq", "10", "--batch", "6", "--dtype", "f64")
