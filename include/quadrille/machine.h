@@ -52,7 +52,6 @@ typedef struct qdr_machine_link {
     double wait_secs_per_byte; /**< the same for each byte that the groups of a unit send with it */
     double ring_wait_factor; /**< of wait_secs_per_byte in all-gathers and reduce-scatters, which are rings where
                                 all-reduces may be trees; 0: 1 */
-    double message_wait_secs_per_byte; /**< of messages among more than two units, which meet others' on the way */
     double switch_bytes_per_sec; /**< of a rank into a switch that computes sums (NVLS); 0: there is no such switch */
     double
         slowdown; /**< while a transfer over this link and work on the processor run, each takes 1 + … times as long, in

@@ -61,7 +61,6 @@ static const qdri_machine_field link_fields[] = {
     NUMBER("step_us", qdr_machine_link, step_secs, 1e-6, 0, 1e9),
     NUMBER("wait_us", qdr_machine_link, wait_secs, 1e-6, 0, 1e9),
     NUMBER("wait_us_per_MiB", qdr_machine_link, wait_secs_per_byte, 1e-6 / MIB, 0, 1e9),
-    NUMBER("message_wait_us_per_MiB", qdr_machine_link, message_wait_secs_per_byte, 1e-6 / MIB, 0, 1e9),
     NUMBER("ring_wait_factor", qdr_machine_link, ring_wait_factor, 1, 0, 1000),
     RATE("switch_GBps", qdr_machine_link, switch_bytes_per_sec, 1e9, 1e9),
     NUMBER("slowdown", qdr_machine_link, slowdown, 1, 0, QDRI_MOST_SLOWDOWN),

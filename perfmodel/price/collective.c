@@ -117,14 +117,12 @@ static void add_trees(const qdr_machine *machine, const qdri_group *group, int t
 }
 
 /* From each member to another at the same time, averaged over their distances: the members of a unit share its outgoing
- * rate. Nothing keeps members in step: what an early one sends arrives while its receiver still gets another's. */
+ * rate. */
 static qdri_way message(const qdr_machine *machine, const qdri_group *group, int top)
 {
     const double members = inside(group, top - 1), g = group->n_ranks;
     const double n_leaving = members * (g - members) / (g - 1);
-    const double wait = n_parts(group, top) > 2 ? machine->links[top].message_wait_secs_per_byte : 0;
-    return (qdri_way){machine->links[top].step_secs,
-                      (n_leaving > 1 ? n_leaving : 1) / ring_rate(machine, group, top) + wait};
+    return (qdri_way){machine->links[top].step_secs, (n_leaving > 1 ? n_leaving : 1) / ring_rate(machine, group, top)};
 }
 
 static void add_rings(const qdr_machine *machine, const qdri_group *group, int top, qdri_ways *ways)

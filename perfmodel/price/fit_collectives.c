@@ -34,8 +34,6 @@ static int list_constants(qdr_machine *machine, constant *list)
     }
     for (int l = 1; l < machine->n_links && n < QDRI_MAX_UNKNOWNS; l++)
         list[n++] = (constant){&machine->links[l].wait_secs, 0, 1e-9};
-    for (int l = 0; l < machine->n_links && n < QDRI_MAX_UNKNOWNS; l++)
-        list[n++] = (constant){&machine->links[l].message_wait_secs_per_byte, 0, 1e-15};
     return n;
 }
 

@@ -7,8 +7,8 @@
 #include "calibrate/calibrate.h"
 #include "common/process.h"
 
-static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER, QDR_ALL_REDUCE, QDR_SEND_RECV};
-enum { N_COLLECTIVES = 3, N_KINDS, MOST_CALLS = 256 }; /* messages are the last kind */
+static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER, QDR_ALL_REDUCE};
+enum { N_KINDS = 3, MOST_CALLS = 256 };
 #define ROUND_SECS 0.1 /* a network lets short bursts through that slow it down later */
 
 /* ---- one group or all groups ---- */
@@ -18,21 +18,10 @@ typedef struct group_case {
     int is_member; /* of the group that runs, if one group runs alone */
 } group_case;
 
-/* As panels travel: from each member to all others in turn, with nothing that keeps the members in step. */
-static qdr_status exchange(const coll_case *c)
-{
-    qdr_status status = QDR_OK;
-    for (int k = 1; k < c->size && status >= 0; k++)
-        status = qdr_send_recv(c->grid, c->axis, (c->rank + k) % c->size, c->send, c->n,
-                               (c->rank + c->size - k) % c->size, c->recv, c->n, c->dtype, NULL);
-    return status < 0 ? status : qdr_stream_synchronize(qdr_context_stream(qdr_grid_context(c->grid)));
-}
-
 static qdr_status call(void *user)
 {
     group_case *g = user;
-    if (!g->is_member) return QDR_OK;
-    return g->all.kind == QDR_SEND_RECV ? exchange(&g->all) : coll_case_call(&g->all, 0);
+    return g->is_member ? coll_case_call(&g->all, 0) : QDR_OK;
 }
 
 static qdr_status end(void *user)
@@ -54,9 +43,7 @@ static int measure_list(calibration *c, group_case *g, qdr_sample *s, const int6
         coll_case_size(&g->all, sizes[i] / 4);
         coll_case_clear(&g->all);
         s->bytes = (double)sizes[i];
-        if (calibrate_time(c, &work, &s->secs, why)) break;
-        if (s->coll == QDR_SEND_RECV) s->secs /= s->n_ranks - 1; /* of one message */
-        calibrate_add(c, s);
+        if (!calibrate_time(c, &work, &s->secs, why)) calibrate_add(c, s);
     }
     return why->code;
 }
@@ -66,15 +53,13 @@ static int measure_sizes(calibration *c, group_case *g, qdr_sample *s, failure *
     static const int64_t sizes[] = {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 24};
     static const int64_t quick_sizes[] = {1 << 10, 1 << 15, 1 << 18};
     if (c->is_quick) return measure_list(c, g, s, quick_sizes, 3, why);
-    return measure_list(c, g, s, sizes, s->alone || s->coll == QDR_SEND_RECV ? 5 : 6,
-                        why); /* the largest size takes seconds */
+    return measure_list(c, g, s, sizes, s->alone ? 5 : 6, why); /* the largest size takes seconds */
 }
 
 static const char *const group_names[N_KINDS][2] = {
     {"all-gather, all groups", "all-gather, one group"},
     {"reduce-scatter, all groups", "reduce-scatter, one group"},
     {"all-reduce, all groups", "all-reduce, one group"},
-    {"send-recv, all groups", "send-recv, one group"},
 };
 
 static int is_first_group(const qdr_grid *grid)
@@ -252,7 +237,7 @@ int calibrate_together(calibration *c, failure *why)
     if (qdr_context_size(c->ctx) == 1) return EXIT_OK;
     calibrate_show(c, "products overlapping collectives");
     prepare(&b, why);
-    for (int i = 0; i < N_COLLECTIVES && !why->code; i++) measure_beside(&b, kinds[i], why);
+    for (int i = 0; i < N_KINDS && !why->code; i++) measure_beside(&b, kinds[i], why);
     product_destroy(&b.product);
     if (b.stream) qdr_stream_destroy(&b.stream);
     coll_case_destroy(&b.coll);

@@ -15,24 +15,24 @@ enum { MOST = 512 };
 /* Two nodes or more of four ranks each. */
 static qdr_machine planted(void)
 {
-    qdr_machine m = {.version = QDR_OPTS_INIT,
-                     .name = "planted",
-                     .device = "a \"device\" \\ of\ttests",
-                     .ranks_per_node = 4,
-                     .memory_bytes = 1e10,
-                     .memory_bytes_per_sec = 2e10,
-                     .memory_efficiency = 1,
-                     .kernel_flops = 3e9,
-                     .n_units = 1,
-                     .wave_power = 1,
-                     .attention_efficiency = 0.3,
-                     .processor_slowdown = 0.25,
-                     .transfer_slowdown = 0.5,
-                     .n_links = 2,
-                     .links = {{.name = "node", 4, 2.5e9, .step_secs = 8e-6},
-                               {.name = "network", 0, 0, 1, 1.2e8, 3e-5, 2e-5, .message_wait_secs_per_byte = 3e-9}},
-                     .collectives = {.start_secs = 5e-6, .n_protocols = 1, .protocols = {{1, 1}}},
-                     .software = {.launch_secs = 2e-6}};
+    qdr_machine m = {
+        .version = QDR_OPTS_INIT,
+        .name = "planted",
+        .device = "a \"device\" \\ of\ttests",
+        .ranks_per_node = 4,
+        .memory_bytes = 1e10,
+        .memory_bytes_per_sec = 2e10,
+        .memory_efficiency = 1,
+        .kernel_flops = 3e9,
+        .n_units = 1,
+        .wave_power = 1,
+        .attention_efficiency = 0.3,
+        .processor_slowdown = 0.25,
+        .transfer_slowdown = 0.5,
+        .n_links = 2,
+        .links = {{.name = "node", 4, 2.5e9, .step_secs = 8e-6}, {.name = "network", 0, 0, 1, 1.2e8, 3e-5, 2e-5, 0}},
+        .collectives = {.start_secs = 5e-6, .n_protocols = 1, .protocols = {{1, 1}}},
+        .software = {.launch_secs = 2e-6}};
     const qdr_machine_products products = {9e10, 1, 11, 23, 37, {0.9, 1, 0.8}, 1};
     m.f32 = m.f64 = m.bf16 = products;
     m.f64.peak_flops /= 2;
@@ -49,7 +49,6 @@ static qdr_machine blank(void)
     m.links[0].rank_bytes_per_sec = 1e9;
     m.links[1].adapter_bytes_per_sec = 1e9;
     m.links[0].step_secs = m.links[1].step_secs = m.links[1].wait_secs = 1e-5;
-    m.links[1].message_wait_secs_per_byte = 0;
     m.collectives.start_secs = 0;
     m.software.launch_secs = 0;
     return m;
@@ -96,10 +95,10 @@ static void add_kernels(set *s)
 
 static void add_collectives(set *s)
 {
-    static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER, QDR_ALL_REDUCE, QDR_SEND_RECV};
+    static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER, QDR_ALL_REDUCE};
     static const int groups[][2] = {{2, 1}, {4, 1}, {2, 4}, {4, 4}, {8, 1}, {16, 1}, {2, 8}, {4, 2}};
     for (int g = 0; g < 8; g++)
-        for (int kind = 0; kind < 4; kind++)
+        for (int kind = 0; kind < 3; kind++)
             for (double bytes = 1024; bytes < 1e7; bytes *= 16)
                 for (int alone = 0; alone < 2; alone++)
                     add(s, (qdr_sample){.kind = QDR_SAMPLE_COLLECTIVE,
@@ -167,7 +166,6 @@ static void planted_constants(void **state)
                                        "links[0].step_us",
                                        "links[1].step_us",
                                        "links[1].wait_us",
-                                       "links[1].message_wait_us_per_MiB",
                                        "links[1].adapter_GBps",
                                        "collectives.start_us",
                                        "software.launch_us"};
