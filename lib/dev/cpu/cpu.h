@@ -81,12 +81,12 @@ void qdri_executor_note_wait(qdri_waker *executor, int is_prompt);
 qdr_status qdri_cpu_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
 void qdri_cpu_stream_destroy(qdr_stream *stream);
 qdr_status qdri_cpu_stream_synchronize(qdr_stream *stream);
-/* Enqueues; waits while the ring is full. drop may be NULL. */
+/* Enqueues an item that any thread may run; waits while the ring is full. drop may be NULL. */
 QDR_NODISCARD qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args),
                                           const void *args, size_t bytes);
-/* The same for an item that any thread may run. */
-QDR_NODISCARD qdr_status qdri_cpu_enqueue_anywhere(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args),
-                                                   const void *args, size_t bytes);
+/* The same for an item that only the executor may run: a user's function, or work for which OpenMP keeps threads and
+ * settings for each thread that calls it. */
+QDR_NODISCARD qdr_status qdri_cpu_enqueue_own(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
 /* Runs what can run of the first n_items items; returns 1 if anything did. */
 int qdri_cpu_stream_advance(qdri_cpu_stream *stream, uint64_t n_items);
 

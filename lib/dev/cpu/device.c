@@ -48,12 +48,12 @@ static size_t mem_free(qdri_dev *dev, void *data)
 
 static qdr_status work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
 {
-    return qdri_cpu_enqueue(stream, fn, NULL, args, bytes);
+    return qdri_cpu_enqueue_own(stream, fn, args, bytes);
 }
 
 static qdr_status work_anywhere(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
 {
-    return qdri_cpu_enqueue_anywhere(stream, fn, NULL, args, bytes);
+    return qdri_cpu_enqueue(stream, fn, NULL, args, bytes);
 }
 
 typedef struct copy_args {
@@ -96,7 +96,7 @@ static qdr_status stamp_run(void *args)
 
 static qdr_status stamp(qdr_stream *stream, int64_t *nanosecs)
 {
-    return qdri_cpu_enqueue_anywhere(stream, stamp_run, NULL, &nanosecs, sizeof nanosecs);
+    return qdri_cpu_enqueue(stream, stamp_run, NULL, &nanosecs, sizeof nanosecs);
 }
 
 static void wake_all(qdri_dev *dev) { qdri_executors_wake((qdri_cpu_dev *)dev, UINT64_MAX); }

@@ -71,7 +71,7 @@ static qdr_status ticket_enqueue(cpu_event *event, qdr_stream *stream, qdri_work
 {
     const ticket made = {event->mark, (qdri_cpu_dev *)stream->dev, event->mark->n_recorded};
     atomic_fetch_add(&made.mark->n_users, 1);
-    return qdri_cpu_enqueue_anywhere(stream, fn, ticket_drop, &made, sizeof made);
+    return qdri_cpu_enqueue(stream, fn, ticket_drop, &made, sizeof made);
 }
 
 qdr_status qdri_cpu_event_create(qdri_dev *dev, qdr_event **event)

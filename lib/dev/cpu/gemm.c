@@ -41,6 +41,8 @@ typedef struct gemm_args {
     qdri_cpu_dev *dev;
 } gemm_args;
 
+static int runs_in_onednn(const qdri_gemm *gemm) { return gemm->dtype == QDR_BF16 && !is_converted(gemm); }
+
 static qdr_status gemm_run(void *args)
 {
     const gemm_args *self = args;
@@ -49,8 +51,7 @@ static qdr_status gemm_run(void *args)
         return QDR_OK;
     }
     qdri_executor_use_address_space();
-    if (self->gemm.dtype == QDR_BF16 && !is_converted(&self->gemm))
-        return qdri_gemm_onednn(&self->gemm, self->dev->n_threads);
+    if (runs_in_onednn(&self->gemm)) return qdri_gemm_onednn(&self->gemm, self->dev->n_threads);
     qdri_blas_begin(self->dev->n_threads);
     if (is_converted(&self->gemm)) {
         pthread_mutex_lock(&self->dev->panels_lock);
@@ -83,6 +84,8 @@ qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm)
     QDR_TRY(blas_dims_check(gemm));
     if (is_converted(gemm) && !args.dev->panels)
         QDR_TRY(qdri_mem_alloc(stream->dev, QDRI_PANELS_BYTES, &args.dev->panels));
+    if (args.dev->n_threads > 1 || runs_in_onednn(gemm))
+        return qdri_cpu_enqueue_own(stream, gemm_run, &args, sizeof args);
     return qdri_cpu_enqueue(stream, gemm_run, NULL, &args, sizeof args);
 }
 

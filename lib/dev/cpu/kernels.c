@@ -128,5 +128,6 @@ qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "reduction: on the CPU, communicators compute it themselves");
     const kernel_args args = {*kernel, find_kernel(kernel), ((const qdri_cpu_dev *)stream->dev)->n_threads};
     _Static_assert(sizeof args <= QDRI_WORK_BYTES, "a kernel's arguments fit into a work item");
+    if (args.n_threads > 1) return qdri_cpu_enqueue_own(stream, kernel_run, &args, sizeof args); /* attention: BLAS */
     return qdri_cpu_enqueue(stream, kernel_run, NULL, &args, sizeof args);
 }

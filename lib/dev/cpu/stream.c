@@ -52,14 +52,13 @@ static void enqueue(qdri_cpu_stream *to, qdri_work_fn fn, void (*drop)(void *arg
 qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args), const void *args,
                             size_t bytes)
 {
-    enqueue(own(stream), fn, drop, args, bytes, 1);
+    enqueue(own(stream), fn, drop, args, bytes, 0);
     return QDR_OK;
 }
 
-qdr_status qdri_cpu_enqueue_anywhere(qdr_stream *stream, qdri_work_fn fn, void (*drop)(void *args), const void *args,
-                                     size_t bytes)
+qdr_status qdri_cpu_enqueue_own(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
 {
-    enqueue(own(stream), fn, drop, args, bytes, 0);
+    enqueue(own(stream), fn, NULL, args, bytes, 1);
     return QDR_OK;
 }
 

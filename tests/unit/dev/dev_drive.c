@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "dev/dev.h"
+#include "dev/cpu/cpu.h"
 
 #define OK(expression) assert_int_equal((expression), QDR_OK)
 
@@ -76,6 +76,49 @@ static void who_waits_runs_the_work(void **state)
     qdri_stream_destroy(&comm);
     qdri_stream_destroy(&compute);
     qdri_dev_destroy(&dev);
+}
+
+static pthread_t of_item;
+static void note_thread(void) { of_item = pthread_self(); }
+
+/* Multiplies once; returns 1 if the calling thread ran the product. */
+static int multiplies_itself(qdr_stream *stream, qdr_dtype dtype)
+{
+    static const double a[4] = {0}, b[4] = {0};
+    double c[4];
+    const qdri_gemm gemm = {.m = 2,
+                            .n = 2,
+                            .k = 2,
+                            .a = a,
+                            .b = b,
+                            .c = c,
+                            .lda = 2,
+                            .ldb = 2,
+                            .ldc = 2,
+                            .alpha = 1,
+                            .dtype = dtype,
+                            .c_dtype = dtype};
+    OK(qdri_gemm_run(stream, &gemm));
+    OK(qdri_stream_synchronize(stream));
+    return pthread_equal(of_item, pthread_self()) != 0;
+}
+
+/* With more BLAS threads each thread that multiplies might start its own. */
+static void products_of_one_thread_are_run_by_who_waits(void **state)
+{
+    (void)state;
+    qdri_cpu_before_item = note_thread;
+    for (int n_threads = 1; n_threads <= 2; n_threads++) {
+        qdri_dev *dev = NULL;
+        OK(qdri_dev_create_cpu(n_threads, &dev));
+        qdr_stream *stream = make_stream(dev, QDRI_STREAM_COMPUTE);
+        int n_itself = 0;
+        for (int i = 0; i < 1000; i++) n_itself += multiplies_itself(stream, i % 2 ? QDR_F32 : QDR_F64);
+        assert_true(n_threads == 1 ? n_itself > 0 : n_itself == 0);
+        qdri_stream_destroy(&stream);
+        qdri_dev_destroy(&dev);
+    }
+    qdri_cpu_before_item = NULL;
 }
 
 static qdr_status flag_run(void *args)
@@ -289,9 +332,13 @@ static void two_threads_wait(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_waits_runs_the_work),   cmocka_unit_test(work_runs_although_nobody_waits),
-        cmocka_unit_test(driver_waits_for_an_event), cmocka_unit_test(driver_notices_poison),
-        cmocka_unit_test(a_driver_keeps_its_state),  cmocka_unit_test(an_item_waits_for_another_stream),
+        cmocka_unit_test(who_waits_runs_the_work),
+        cmocka_unit_test(products_of_one_thread_are_run_by_who_waits),
+        cmocka_unit_test(work_runs_although_nobody_waits),
+        cmocka_unit_test(driver_waits_for_an_event),
+        cmocka_unit_test(driver_notices_poison),
+        cmocka_unit_test(a_driver_keeps_its_state),
+        cmocka_unit_test(an_item_waits_for_another_stream),
         cmocka_unit_test(two_threads_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
