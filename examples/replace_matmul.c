@@ -191,24 +191,32 @@ out:
     return status < 0 || wrong;
 }
 
-int main(int argc, char **argv)
+/* Returns the exit code. */
+static int show_usage(int is_wanted)
+{
+    fputs("usage: replace_matmul         four ranks as threads\n"
+          "       mpiexec.mpich -n 4 replace_matmul --mpi\n",
+          is_wanted ? stdout : stderr);
+    return is_wanted ? 0 : 2;
+}
+
+/* n_ranks: threads of this process; 0: this process is one of mpiexec's */
+static int launch(int n_ranks)
 {
     /* The ranks access their memory directly, which is not possible with a GPU's. */
     const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
-    const int mpi = argc == 2 && strcmp(argv[1], "--mpi") == 0;
-    const int help = argc == 2 && strcmp(argv[1], "--help") == 0;
-    int exit_code = help ? 0 : 1;
-    if (argc > 1 && !mpi) {
-        fputs("usage: replace_matmul         four ranks as threads\n"
-              "       mpiexec.mpich -n 4 replace_matmul --mpi\n",
-              help ? stdout : stderr);
-        if (!help) return 2;
-    }
-    const qdr_status status = help ? QDR_OK : qdr_launch(mpi ? 0 : 4, &on_cpu, run_rank, NULL, &exit_code);
+    int exit_code = 1;
+    const qdr_status status = qdr_launch(n_ranks, &on_cpu, run_rank, NULL, &exit_code);
     if (status < 0) fprintf(stderr, "replace_matmul: %s\n", qdr_last_error());
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fputs("replace_matmul: standard output cannot be written\n", stderr);
-        return 1;
-    }
     return status == QDR_ERR_ARGUMENT ? 2 : exit_code;
+}
+
+int main(int argc, char **argv)
+{
+    const int is_mpi = argc == 2 && strcmp(argv[1], "--mpi") == 0;
+    const int is_help = argc == 2 && strcmp(argv[1], "--help") == 0;
+    const int exit_code = argc > 1 && !is_mpi ? show_usage(is_help) : launch(is_mpi ? 0 : 4);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return exit_code;
+    fputs("replace_matmul: standard output cannot be written\n", stderr);
+    return 1;
 }
