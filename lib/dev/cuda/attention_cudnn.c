@@ -36,71 +36,50 @@ static qdr_status cudnn_status(const qdri_cuda_dev *dev, int status, const char 
     return QDR_FAIL(QDR_ERR_DEVICE, "cuDNN: %s on GPU %d failed: %s; use QDR_ATTENTION=own", call, dev->opts.number,
                     dev->attention->api->error_string(status));
 }
-#define CUDNN_TRY(dev, call, name) QDR_TRY(cudnn_status((dev), (call), (name)))
 
 /* ---- the device ---- */
-
-static void close_cudnn(struct qdri_cuda_attention *self)
-{
-    if (!self->api) return;
-    if (self->handle) (void)self->api->destroy(self->handle);
-    self->api = NULL;
-}
 
 static void say_own(const char *why)
 {
     qdri_log(QDRI_LOG_WARNING, "attention: the library's own kernels compute it: %s", why);
 }
 
-/* On later GPUs, a deterministic backward pass must be requested by an engine's number. */
-static qdr_status check_gpu(const qdri_gpu *gpu)
-{
-    if (gpu->major <= 9) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "cuDNN: on GPU %d, of compute capability %d.%d, its backward pass is not known "
-                    "to be deterministic; up to 9.0 it is",
-                    gpu->number, gpu->major, gpu->minor);
-}
-
 /* Tries only once. A missing cuDNN is not an error. */
 static qdr_status open_cudnn(qdri_cuda_dev *dev)
 {
+    const qdri_gpu *gpu = &dev->gpu;
+    qdr_status status;
     if (dev->attention) return QDR_OK;
     QDR_TRY(QDRI_NEW(1, "plans of attention", &dev->attention));
-    qdr_status status = check_gpu(&dev->gpu);
-    if (status == QDR_OK) status = qdri_cudnn_open(&dev->attention->api);
+    if (gpu->major > 9) /* a deterministic backward pass must be requested by an engine's number there */
+        status = QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                          "cuDNN: on GPU %d, of compute capability %d.%d, its backward pass is not known "
+                          "to be deterministic; up to 9.0 it is",
+                          gpu->number, gpu->major, gpu->minor);
+    else
+        status = qdri_cudnn_open(&dev->attention->api);
     if (status == QDR_OK)
         status = cudnn_status(dev, dev->attention->api->create(&dev->attention->handle), "cudnnCreate");
     if (status == QDR_OK) return QDR_OK;
     say_own(qdr_last_error());
-    close_cudnn(dev->attention);
+    dev->attention->api = NULL;
     return QDR_OK;
-}
-
-static void free_plans(const qdri_cudnn *api, shape_plans *plans)
-{
-    qdri_cudnn_plan_free(api, &plans->forward);
-    qdri_cudnn_plan_free(api, &plans->backward);
 }
 
 void qdri_cuda_attention_free(qdri_cuda_dev *dev)
 {
     struct qdri_cuda_attention *self = dev->attention;
     if (!self) return;
-    for (int i = 0; i < self->n_shapes; i++) free_plans(self->api, &self->shapes[i]);
-    close_cudnn(self);
+    for (int i = 0; i < self->n_shapes; i++) {
+        qdri_cudnn_plan_free(self->api, &self->shapes[i].forward);
+        qdri_cudnn_plan_free(self->api, &self->shapes[i].backward);
+    }
+    if (self->api && self->handle) (void)self->api->destroy(self->handle);
     free(self);
     dev->attention = NULL;
 }
 
 /* ---- plans ---- */
-
-static qdri_cudnn_shape shape_of(const qdri_kernel *kernel)
-{
-    return (qdri_cudnn_shape){kernel->u.attention.n_rows,    kernel->u.attention.context,
-                              kernel->u.attention.n_heads,   kernel->u.attention.n_kv_heads,
-                              kernel->u.attention.head_size, kernel->dtype};
-}
 
 static int is_same(const qdri_cudnn_shape *a, const qdri_cudnn_shape *b)
 {
@@ -108,20 +87,10 @@ static int is_same(const qdri_cudnn_shape *a, const qdri_cudnn_shape *b)
            a->n_kv_heads == b->n_kv_heads && a->head_size == b->head_size && a->dtype == b->dtype;
 }
 
-static void make_plans(struct qdri_cuda_attention *self, shape_plans *plans)
-{
-    const qdri_cudnn_target target = {.handle = self->handle};
-    qdr_status status = qdri_cudnn_plan_make(self->api, target, &plans->shape, 0, WORKSPACE_MOST, &plans->forward);
-    if (status == QDR_OK)
-        status = qdri_cudnn_plan_make(self->api, target, &plans->shape, 1, WORKSPACE_MOST, &plans->backward);
-    if (status == QDR_OK) return;
-    say_own(qdr_last_error());
-    plans->is_own = 1;
-}
-
 /* NULL: the list is full. */
 static shape_plans *find_plans(struct qdri_cuda_attention *self, const qdri_cudnn_shape *shape)
 {
+    const qdri_cudnn_target target = {.handle = self->handle};
     for (int i = 0; i < self->n_shapes; i++)
         if (is_same(&self->shapes[i].shape, shape)) return &self->shapes[i];
     if (self->n_shapes == SHAPES_MOST) {
@@ -132,20 +101,15 @@ static shape_plans *find_plans(struct qdri_cuda_attention *self, const qdri_cudn
     shape_plans *made = &self->shapes[self->n_shapes++];
     *made = (shape_plans){
         .shape = *shape, .scale = (float)(1 / sqrt((double)shape->head_size)), .hidden = -INFINITY, .one = 1};
-    make_plans(self, made);
+    qdr_status status = qdri_cudnn_plan_make(self->api, target, shape, 0, WORKSPACE_MOST, &made->forward);
+    if (status == QDR_OK) status = qdri_cudnn_plan_make(self->api, target, shape, 1, WORKSPACE_MOST, &made->backward);
+    if (status == QDR_OK) return made;
+    say_own(qdr_last_error());
+    made->is_own = 1;
     return made;
 }
 
 /* ---- running a plan ---- */
-
-/* Whether the kernel is one that cuDNN may be asked for. */
-static int is_for_cudnn(const qdri_kernel *kernel)
-{
-    const uintptr_t all = (uintptr_t)kernel->u.attention.qkv | (uintptr_t)kernel->u.attention.out |
-                          (uintptr_t)kernel->u.attention.y | (uintptr_t)kernel->u.attention.dy;
-    return qdri_is_narrow(kernel->dtype) && kernel->u.attention.n_rows > 0 && kernel->u.attention.n_heads > 0 &&
-           kernel->u.attention.head_size % 8 == 0 && all % 16 == 0;
-}
 
 typedef struct bindings {
     int64_t ids[QDRI_CUDNN_N_IDS];
@@ -187,56 +151,47 @@ static bindings bind_all(const qdri_kernel *kernel, const shape_plans *plans)
     return b;
 }
 
-static qdr_status fill_pack(const qdri_cuda_dev *dev, qdri_cudnn_desc pack, const bindings *b, void *workspace)
-{
-    const qdri_cudnn *api = dev->attention->api;
-    CUDNN_TRY(dev, api->desc_set(pack, QDRI_CUDNN_PACK_IDS, QDRI_CUDNN_OF_I64, b->n, b->ids), "a list of tensors");
-    CUDNN_TRY(dev, api->desc_set(pack, QDRI_CUDNN_PACK_POINTERS, QDRI_CUDNN_OF_POINTER, b->n, b->data),
-              "a list of tensors");
-    CUDNN_TRY(dev, api->desc_set(pack, QDRI_CUDNN_PACK_WORKSPACE, QDRI_CUDNN_OF_POINTER, 1, &workspace),
-              "a list of tensors");
-    CUDNN_TRY(dev, api->desc_finalize(pack), "a list of tensors");
-    return QDR_OK;
-}
-
 static qdr_status execute(qdr_stream *stream, const qdri_cudnn_plan *plan, const bindings *b, void *workspace)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     const struct qdri_cuda_attention *self = dev->attention;
     const qdri_cudnn *api = self->api;
     qdri_cudnn_desc pack = NULL;
-    CUDNN_TRY(dev, api->set_stream(self->handle, qdri_cuda_handle(stream)), "cudnnSetStream");
-    CUDNN_TRY(dev, api->desc_create(QDRI_CUDNN_PACK, &pack), "a list of tensors");
-    qdr_status status = fill_pack(dev, pack, b, workspace);
+    QDR_TRY(cudnn_status(dev, api->set_stream(self->handle, qdri_cuda_handle(stream)), "cudnnSetStream"));
+    QDR_TRY(cudnn_status(dev, api->desc_create(QDRI_CUDNN_PACK, &pack), "a list of tensors"));
+    int error = api->desc_set(pack, QDRI_CUDNN_PACK_IDS, QDRI_CUDNN_OF_I64, b->n, b->ids);
+    if (error == QDRI_CUDNN_SUCCESS)
+        error = api->desc_set(pack, QDRI_CUDNN_PACK_POINTERS, QDRI_CUDNN_OF_POINTER, b->n, b->data);
+    if (error == QDRI_CUDNN_SUCCESS)
+        error = api->desc_set(pack, QDRI_CUDNN_PACK_WORKSPACE, QDRI_CUDNN_OF_POINTER, 1, &workspace);
+    if (error == QDRI_CUDNN_SUCCESS) error = api->desc_finalize(pack);
+    qdr_status status = cudnn_status(dev, error, "a list of tensors");
     if (status == QDR_OK) status = cudnn_status(dev, api->execute(self->handle, plan->plan, pack), "attention");
     (void)api->desc_destroy(pack);
-    return status;
-}
-
-static qdr_status find_workspace(qdr_stream *stream, shape_plans *plans, void **workspace)
-{
-    const int64_t forward = plans->forward.workspace_bytes, backward = plans->backward.workspace_bytes;
-    const int64_t bytes = forward > backward ? forward : backward;
-    char *room = NULL;
-    const qdr_status status = qdri_cuda_find_space(stream, &((qdri_cuda_stream *)stream)->attention,
-                                                   "workspace of cuDNN's attention", (size_t)bytes, &room);
-    *workspace = room;
     return status;
 }
 
 qdr_status qdri_cuda_attention_cudnn(qdr_stream *stream, const qdri_kernel *kernel, int *is_done)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    const qdri_cudnn_shape shape = shape_of(kernel);
+    const int64_t n_rows = kernel->u.attention.n_rows, n_heads = kernel->u.attention.n_heads;
+    const int64_t head_size = kernel->u.attention.head_size;
+    const uintptr_t all = (uintptr_t)kernel->u.attention.qkv | (uintptr_t)kernel->u.attention.out |
+                          (uintptr_t)kernel->u.attention.y | (uintptr_t)kernel->u.attention.dy;
     void *workspace = NULL;
     *is_done = 0;
-    if (!is_for_cudnn(kernel)) return QDR_OK;
+    if (!qdri_is_narrow(kernel->dtype) || n_rows == 0 || n_heads == 0 || head_size % 8 != 0 || all % 16 != 0)
+        return QDR_OK;
     QDR_TRY(open_cudnn(dev));
     if (!dev->attention->api) return QDR_OK;
+    const qdri_cudnn_shape shape = {
+        n_rows, kernel->u.attention.context, n_heads, kernel->u.attention.n_kv_heads, head_size, kernel->dtype};
     shape_plans *plans = find_plans(dev->attention, &shape);
     if (!plans || plans->is_own) return QDR_OK;
-    if (find_workspace(stream, plans, &workspace) != QDR_OK) { /* use the library's own kernels from now on */
-        say_own(qdr_last_error());
+    const int64_t forward = plans->forward.workspace_bytes, backward = plans->backward.workspace_bytes;
+    const size_t bytes = (size_t)(forward > backward ? forward : backward);
+    if (qdri_cuda_find_space(stream, QDRI_SPACE_ATTENTION, bytes, &workspace) != QDR_OK) {
+        say_own(qdr_last_error()); /* from now on */
         plans->is_own = 1; /* the plans are kept: recorded work may use them */
         return QDR_OK;
     }

@@ -59,12 +59,21 @@ typedef struct qdri_cuda_dev {
     char products_name[112];
 } qdri_cuda_dev;
 
+/* What a stream needs memory for: cuBLASLt's workspace, the kernels' scratch memory, factors in fp8, the workspace of
+ * cuDNN's attention. */
+typedef enum qdri_cuda_purpose {
+    QDRI_SPACE_PRODUCTS,
+    QDRI_SPACE_KERNELS,
+    QDRI_SPACE_ROUNDED,
+    QDRI_SPACE_ATTENTION,
+    QDRI_SPACE_N
+} qdri_cuda_purpose;
+
 typedef struct qdri_cuda_stream {
     qdr_stream base;
     cudaStream_t handle;
     int is_owned;
-    void *workspace, *scratch; /* for products, for kernels; NULL until used */
-    qdri_cuda_space *rounded, *attention; /* factors in fp8, workspace of cuDNN's attention */
+    qdri_cuda_space *spaces[QDRI_SPACE_N]; /* NULL until used */
 } qdri_cuda_stream;
 
 typedef struct qdri_cuda_event {
@@ -105,14 +114,10 @@ int qdri_cuda_open_to(qdri_dev *dev, int gpu);
 void qdri_cuda_room(qdri_dev *dev, size_t *bytes_free, size_t *bytes);
 qdr_status qdri_cuda_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes);
 qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes);
-/* Memory of the stream, allocated when first used. */
-QDR_NODISCARD qdr_status qdri_cuda_workspace(qdr_stream *stream, void **workspace);
-QDR_NODISCARD qdr_status qdri_cuda_scratch(qdr_stream *stream, void **scratch);
 /* Memory of the stream for one purpose, of at least this size. A larger block does not replace a smaller one, which
- * recorded work may still use, so blocks grow by at least a factor of two. what: their purpose. */
-QDR_NODISCARD qdr_status qdri_cuda_find_space(qdr_stream *stream, qdri_cuda_space **rooms, const char *what,
-                                              size_t bytes, char **data);
-void qdri_cuda_free_spaces(qdr_stream *stream, qdri_cuda_space **rooms);
+ * recorded work may still use, so blocks grow by at least a factor of two. */
+QDR_NODISCARD qdr_status qdri_cuda_find_space(qdr_stream *stream, qdri_cuda_purpose purpose, size_t bytes, void **data);
+void qdri_cuda_free_spaces(qdr_stream *stream);
 
 /* stream.c */
 qdr_status qdri_cuda_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
@@ -159,9 +164,9 @@ void qdri_cuda_products_free(qdri_cuda_dev *dev);
 typedef struct qdri_cuda_scales {
     const float *a, *b;
 } qdri_cuda_scales;
-/* A product of fp8 codes: the types of A and B are given by their roundings. */
+/* A product by cuBLASLt. With scales, of fp8 codes: the types of A and B are given by their roundings. */
+QDR_NODISCARD qdr_status qdri_cuda_multiply(qdr_stream *stream, const qdri_gemm *gemm, const qdri_cuda_scales *scales);
 int qdri_cuda_has_fp8(qdr_stream *stream, const qdri_gemm *gemm);
-QDR_NODISCARD qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm, const qdri_cuda_scales *scales);
 
 /* epilogue.c */
 int qdri_cuda_fuses(const qdri_dev *dev, const qdri_gemm *gemm);

@@ -59,7 +59,7 @@ qdr_status qdri_cuda_gemm_odd_bias(qdr_stream *stream, const qdri_gemm *gemm)
     qdri_gemm product = *gemm;
     void *copy;
     if (bytes > QDRI_CUDA_SCRATCH_BYTES) return qdri_cuda_gemm_in_steps(stream, gemm);
-    QDR_TRY(qdri_cuda_scratch(stream, &copy));
+    QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_KERNELS, QDRI_CUDA_SCRATCH_BYTES, &copy));
     QDR_TRY(qdri_cuda_copy(stream, copy, gemm->bias, bytes));
     product.bias = copy;
     return qdri_cuda_gemm(stream, &product);

@@ -37,15 +37,10 @@ static int32_t align_of(const void *data)
     return low ? (int32_t)(low & (~low + 1)) : 16;
 }
 
-static cublasLtEpilogue_t epilogue_of(const qdri_gemm *g)
-{
-    if (g->gelu_of) return CUBLASLT_EPILOGUE_DGELU;
-    if (g->gelu) return g->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-    return g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-}
-
 static product_key key_of(const qdri_cuda_dev *dev, const qdri_gemm *g)
 {
+    const cublasLtEpilogue_t forward = g->gelu ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_DEFAULT,
+                             with_bias = g->gelu ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS;
     return (product_key){.m = g->m,
                          .n = g->n,
                          .k = g->k,
@@ -59,7 +54,9 @@ static product_key key_of(const qdri_cuda_dev *dev, const qdri_gemm *g)
                          .align_a = align_of(g->a),
                          .align_b = align_of(g->b),
                          .align_c = align_of(qdri_cuda_result(g)),
-                         .epilogue = (int32_t)epilogue_of(g),
+                         .epilogue = (int32_t)(g->gelu_of ? CUBLASLT_EPILOGUE_DGELU
+                                               : g->bias  ? with_bias
+                                                          : forward),
                          .has_beta = g->beta != 0,
                          .algorithm = g->algorithm,
                          .n_sms = dev->n_sms_free,
@@ -75,12 +72,6 @@ static cudaDataType_t type_of(int rounding, qdr_dtype dtype)
     case QDR_F16: return CUDA_R_16F;
     default: return CUDA_R_32F;
     }
-}
-
-static cublasComputeType_t compute_type(const qdri_cuda_dev *dev, qdr_dtype dtype, int is_rounded)
-{
-    if (dtype == QDR_F64) return CUBLAS_COMPUTE_64F;
-    return dtype == QDR_F32 && dev->opts.tf32 && !is_rounded ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
 static void product_free(qdri_cuda_product *product)
@@ -107,10 +98,13 @@ static qdr_status describe(qdri_cuda_dev *dev, qdri_cuda_product *p)
 {
     const product_key *key = &p->key;
     const qdr_dtype dtype = (qdr_dtype)key->dtype;
+    const int is_double = dtype == QDR_F64, is_tf32 = dtype == QDR_F32 && dev->opts.tf32 && !key->rounding;
     const cudaDataType_t a_type = type_of(key->rounding % 4, dtype), b_type = type_of(key->rounding / 4, dtype),
                          c_type = type_of(QDRI_AS_STORED, (qdr_dtype)key->c_dtype);
-    QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescCreate(&p->description, compute_type(dev, dtype, key->rounding != 0),
-                                                  dtype == QDR_F64 ? CUDA_R_64F : CUDA_R_32F));
+    const cublasComputeType_t compute_type = is_double ? CUBLAS_COMPUTE_64F
+                                             : is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                       : CUBLAS_COMPUTE_32F;
+    QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescCreate(&p->description, compute_type, is_double ? CUDA_R_64F : CUDA_R_32F));
     QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_TRANSA, key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N));
     QDR_TRY(set_word(dev, p->description, CUBLASLT_MATMUL_DESC_TRANSB, key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N));
     if (key->n_sms < dev->gpu.n_sms)
@@ -128,71 +122,43 @@ static qdr_status describe(qdri_cuda_dev *dev, qdri_cuda_product *p)
     return QDR_OK;
 }
 
-static qdr_status set_pointer(qdri_cuda_dev *dev, const qdri_cuda_product *p, cublasLtMatmulDescAttributes_t attribute,
-                              const void *pointer)
+/* Sets the addresses that the epilogue reads and writes, and those of the factors' scales; NULL: not used. */
+static qdr_status set_pointers(const qdri_cuda_dev *dev, const qdri_cuda_product *p, const void *bias,
+                               const void *auxiliary, const void *a_scale, const void *b_scale)
 {
-    if (!pointer) return QDR_OK;
-    QDRI_CUBLAS_TRY(dev, cublasLtMatmulDescSetAttribute(p->description, attribute, &pointer, sizeof pointer));
+    static const cublasLtMatmulDescAttributes_t attributes[] = {
+        CUBLASLT_MATMUL_DESC_BIAS_POINTER, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+        CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER};
+    const void *const pointers[] = {bias, auxiliary, a_scale, b_scale};
+    for (int i = 0; i < 4; i++)
+        if (pointers[i])
+            QDRI_CUBLAS_TRY(
+                dev, cublasLtMatmulDescSetAttribute(p->description, attributes[i], &pointers[i], sizeof pointers[i]));
     return QDR_OK;
 }
 
-/* Sets the addresses that the epilogue reads and writes. */
-static qdr_status set_epilogue_pointers(qdri_cuda_dev *dev, const qdri_cuda_product *p, const void *bias,
-                                        const void *auxiliary)
-{
-    QDR_TRY(set_pointer(dev, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
-    return set_pointer(dev, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, auxiliary);
-}
-
-static qdr_status set_scales(qdri_cuda_dev *dev, const qdri_cuda_product *p, const void *of_a, const void *of_b)
-{
-    QDR_TRY(set_pointer(dev, p, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, of_a));
-    return set_pointer(dev, p, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, of_b);
-}
-
-/* Algorithms are chosen for the pointers' alignment, before the pointers are known: cuBLASLt derives it from their
- * values (cublasLt.h, CUBLASLT_MATMUL_DESC_BIAS_POINTER), and treats NULL as any alignment. */
-static qdr_status announce_pointers(qdri_cuda_dev *dev, const qdri_cuda_product *p)
-{
-    const void *const aligned = (const void *)(uintptr_t)16;
-    const void *scale = p->key.rounding ? aligned : NULL;
-    QDR_TRY(set_epilogue_pointers(dev, p, p->key.epilogue & CUBLASLT_EPILOGUE_BIAS ? aligned : NULL,
-                                  p->key.epilogue & AUXILIARY ? aligned : NULL));
-    return set_scales(dev, p, scale, scale);
-}
-
-static qdr_status prefer(qdri_cuda_dev *dev, cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
-                         size_t bytes)
-{
-    QDRI_CUBLAS_TRY(dev, cublasLtMatmulPreferenceSetAttribute(dev->preference, attribute, value, bytes));
-    return QDR_OK;
-}
-
-/* Partial sums must not be rounded to the result's type before they are added. */
-static uint32_t reductions_of(const product_key *key)
-{
-    return qdri_is_narrow((qdr_dtype)key->c_dtype) ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
-                                                   : CUBLASLT_REDUCTION_SCHEME_MASK;
-}
-
-static qdr_status prefer_all(qdri_cuda_dev *dev, const product_key *key)
+static qdr_status set_preferences(const qdri_cuda_dev *dev, const product_key *key)
 {
     const uint64_t workspace_bytes = QDRI_CUDA_WORKSPACE_BYTES;
-    const uint32_t reductions = reductions_of(key);
-    const uint32_t a = (uint32_t)key->align_b, b = (uint32_t)key->align_a, c = (uint32_t)key->align_c;
-    QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes, sizeof workspace_bytes));
-    QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions));
-    QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a, sizeof a));
-    QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b, sizeof b));
-    QDR_TRY(prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &c, sizeof c));
-    return prefer(dev, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c, sizeof c);
-}
-
-/* Keeps the algorithms that work: the list may contain some that do not. */
-static void keep_working(qdri_cuda_product *p, const cublasLtMatmulHeuristicResult_t *found, int n_found)
-{
-    for (int i = 0; i < n_found; i++)
-        if (found[i].state == CUBLAS_STATUS_SUCCESS) p->algorithms[p->n_algorithms++] = found[i].algo;
+    /* Partial sums must not be rounded to the result's type before they are added. */
+    const uint32_t reductions = qdri_is_narrow((qdr_dtype)key->c_dtype) ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                                                                        : CUBLASLT_REDUCTION_SCHEME_MASK;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t attribute;
+        const void *value;
+        size_t bytes;
+    } preferences[] = {
+        {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes, sizeof workspace_bytes},
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &key->align_b, sizeof(uint32_t)},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &key->align_a, sizeof(uint32_t)},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &key->align_c, sizeof(uint32_t)},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &key->align_c, sizeof(uint32_t)},
+    };
+    for (size_t i = 0; i < sizeof preferences / sizeof *preferences; i++)
+        QDRI_CUBLAS_TRY(dev, cublasLtMatmulPreferenceSetAttribute(dev->preference, preferences[i].attribute,
+                                                                  preferences[i].value, preferences[i].bytes));
+    return QDR_OK;
 }
 
 /* Whether the status means that there is no such product. For fused or rounded products, some releases report an
@@ -213,12 +179,13 @@ static qdr_status list_algorithms(qdri_cuda_dev *dev, qdri_cuda_product *p)
 {
     cublasLtMatmulHeuristicResult_t found[QDRI_CUDA_ALGORITHMS];
     int n_found = 0;
-    QDR_TRY(prefer_all(dev, &p->key));
+    QDR_TRY(set_preferences(dev, &p->key));
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         dev->lt, p->description, p->b, p->a, p->c, p->c, dev->preference, QDRI_CUDA_ALGORITHMS, found, &n_found);
     if (is_none(&p->key, status)) return QDR_OK;
     QDR_TRY(qdri_cublas_status(dev, status, "cublasLtMatmulAlgoGetHeuristic"));
-    keep_working(p, found, n_found);
+    for (int i = 0; i < n_found; i++) /* some may not work */
+        if (found[i].state == CUBLAS_STATUS_SUCCESS) p->algorithms[p->n_algorithms++] = found[i].algo;
     return QDR_OK;
 }
 
@@ -262,14 +229,6 @@ static void choose_algorithm(qdri_cuda_product *p)
     }
 }
 
-/* @return 0: it was the last one */
-static int drop_algorithm(qdri_cuda_product *p)
-{
-    p->n_algorithms--;
-    memmove(p->algorithms, p->algorithms + 1, (size_t)p->n_algorithms * sizeof *p->algorithms);
-    return p->n_algorithms > 0;
-}
-
 static qdr_status check_algorithm(const qdri_cuda_dev *dev, const qdri_cuda_product *p)
 {
     const product_key *key = &p->key;
@@ -300,34 +259,26 @@ static int find_product(const qdri_cuda_dev *dev, const product_key *key, int *e
     return low;
 }
 
-static qdr_status add_product(qdri_cuda_dev *dev, qdri_cuda_product *product, int at)
-{
-    if (dev->n_products == dev->product_capacity) {
-        const int capacity = dev->product_capacity ? 2 * dev->product_capacity : 32;
-        qdri_cuda_product **products = NULL;
-        QDR_TRY(QDRI_NEW(capacity, "a list of products", &products));
-        if (dev->n_products) memcpy(products, dev->products, (size_t)dev->n_products * sizeof *products);
-        free(dev->products);
-        dev->products = products;
-        dev->product_capacity = capacity;
-    }
-    memmove(dev->products + at + 1, dev->products + at, (size_t)(dev->n_products - at) * sizeof *dev->products);
-    dev->products[at] = product;
-    dev->n_products++;
-    return QDR_OK;
-}
-
 static qdr_status make_product(qdri_cuda_dev *dev, const product_key *key, int at)
 {
+    /* Algorithms are chosen for the pointers' alignment, before the pointers are known: cuBLASLt derives it from their
+     * values (cublasLt.h, CUBLASLT_MATMUL_DESC_BIAS_POINTER), and treats NULL as any alignment. */
+    const void *const aligned = (const void *)(uintptr_t)16;
+    const void *bias = key->epilogue & CUBLASLT_EPILOGUE_BIAS ? aligned : NULL;
+    const void *auxiliary = key->epilogue & AUXILIARY ? aligned : NULL, *scale = key->rounding ? aligned : NULL;
     qdri_cuda_product *made = NULL;
     qdr_status status = QDRI_NEW(1, "a product", &made);
     if (status != QDR_OK) return status;
     made->key = *key;
     QDR_TRY_OUT(status, describe(dev, made));
-    QDR_TRY_OUT(status, announce_pointers(dev, made));
+    QDR_TRY_OUT(status, set_pointers(dev, made, bias, auxiliary, scale, scale));
     QDR_TRY_OUT(status, list_algorithms(dev, made));
     choose_algorithm(made);
-    QDR_TRY_OUT(status, add_product(dev, made, at));
+    QDR_TRY_OUT(status, qdri_list_grow((void **)&dev->products, dev->n_products, &dev->product_capacity,
+                                       sizeof *dev->products, "a list of products"));
+    memmove(dev->products + at + 1, dev->products + at, (size_t)(dev->n_products - at) * sizeof *dev->products);
+    dev->products[at] = made;
+    dev->n_products++;
     return QDR_OK;
 out:
     product_free(made);
@@ -361,7 +312,7 @@ static qdr_status scale(qdr_stream *stream, const qdri_gemm *g)
                         "cuda: a product with k = 0, beta = %g and %" PRId64 " x %" PRId64
                         " results; at most %zu either way, or beta 0 or 1",
                         g->beta, g->m, g->n, most);
-    QDR_TRY(qdri_cuda_scratch(stream, &zeros));
+    QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_KERNELS, QDRI_CUDA_SCRATCH_BYTES, &zeros));
     QDR_TRY(qdri_cuda_fill_zero(stream, zeros, QDRI_CUDA_SCRATCH_BYTES));
     qdri_gemm step = *g;
     step.a = step.b = zeros;
@@ -370,32 +321,6 @@ static qdr_status scale(qdr_stream *stream, const qdri_gemm *g)
     step.trans_a = step.trans_b = 0;
     step.round_a = step.round_b = QDRI_AS_STORED;
     return qdri_cuda_gemm(stream, &step);
-}
-
-/* Nothing was enqueued: this algorithm does not run here, although it was listed. */
-static int is_refusal(cublasStatus_t error)
-{
-    return error == CUBLAS_STATUS_NOT_SUPPORTED || error == CUBLAS_STATUS_ARCH_MISMATCH ||
-           error == CUBLAS_STATUS_INVALID_VALUE;
-}
-
-static qdr_status multiply(qdr_stream *stream, qdri_cuda_product *p, const qdri_gemm *g, const qdri_cuda_scales *scales)
-{
-    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    const float alpha = (float)g->alpha, beta = (float)g->beta;
-    const int is_double = g->dtype == QDR_F64;
-    void *const result = qdri_cuda_result(g);
-    void *workspace;
-    cublasStatus_t error;
-    QDR_TRY(qdri_cuda_workspace(stream, &workspace));
-    QDR_TRY(set_epilogue_pointers(dev, p, g->bias, qdri_cuda_auxiliary(g)));
-    QDR_TRY(set_scales(dev, p, scales ? scales->b : NULL, scales ? scales->a : NULL));
-    do {
-        error = cublasLtMatmul(dev->lt, p->description, is_double ? (const void *)&g->alpha : &alpha, g->b, p->b, g->a,
-                               p->a, is_double ? (const void *)&g->beta : &beta, result, p->c, result, p->c,
-                               &p->algorithms[0], workspace, QDRI_CUDA_WORKSPACE_BYTES, qdri_cuda_handle(stream));
-    } while (is_refusal(error) && drop_algorithm(p));
-    return is_refusal(error) ? check_algorithm(dev, p) : qdri_cublas_status(dev, error, "cublasLtMatmul");
 }
 
 static qdr_status find_or_make(qdri_cuda_dev *dev, const qdri_gemm *gemm, qdri_cuda_product **product)
@@ -408,16 +333,35 @@ static qdr_status find_or_make(qdri_cuda_dev *dev, const qdri_gemm *gemm, qdri_c
     return check_algorithm(dev, *product);
 }
 
-static qdr_status run(qdr_stream *stream, const qdri_gemm *gemm, const qdri_cuda_scales *scales)
+/* Nothing was enqueued: this algorithm does not run here, although it was listed. */
+static int is_refusal(cublasStatus_t error)
 {
-    qdri_cuda_product *product = NULL;
-    QDR_TRY(find_or_make(qdri_cuda_dev_of(stream), gemm, &product));
-    return multiply(stream, product, gemm, scales);
+    return error == CUBLAS_STATUS_NOT_SUPPORTED || error == CUBLAS_STATUS_ARCH_MISMATCH ||
+           error == CUBLAS_STATUS_INVALID_VALUE;
 }
 
-qdr_status qdri_cuda_gemm_fp8(qdr_stream *stream, const qdri_gemm *gemm, const qdri_cuda_scales *scales)
+qdr_status qdri_cuda_multiply(qdr_stream *stream, const qdri_gemm *g, const qdri_cuda_scales *scales)
 {
-    return run(stream, gemm, scales);
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    const float alpha = (float)g->alpha, beta = (float)g->beta;
+    const int is_double = g->dtype == QDR_F64;
+    void *const result = qdri_cuda_result(g);
+    qdri_cuda_product *p = NULL;
+    void *workspace;
+    QDR_TRY(find_or_make(dev, g, &p));
+    QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_PRODUCTS, QDRI_CUDA_WORKSPACE_BYTES, &workspace));
+    QDR_TRY(
+        set_pointers(dev, p, g->bias, qdri_cuda_auxiliary(g), scales ? scales->b : NULL, scales ? scales->a : NULL));
+    while (p->n_algorithms > 0) {
+        const cublasStatus_t error = cublasLtMatmul(
+            dev->lt, p->description, is_double ? (const void *)&g->alpha : &alpha, g->b, p->b, g->a, p->a,
+            is_double ? (const void *)&g->beta : &beta, result, p->c, result, p->c, &p->algorithms[0], workspace,
+            QDRI_CUDA_WORKSPACE_BYTES, qdri_cuda_handle(stream));
+        if (!is_refusal(error)) return qdri_cublas_status(dev, error, "cublasLtMatmul");
+        p->n_algorithms--;
+        memmove(p->algorithms, p->algorithms + 1, (size_t)p->n_algorithms * sizeof *p->algorithms);
+    }
+    return check_algorithm(dev, p);
 }
 
 int qdri_cuda_has_fp8(qdr_stream *stream, const qdri_gemm *gemm)
@@ -443,7 +387,7 @@ qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm)
     if (gemm->k == 0) return is_fused ? qdri_cuda_gemm_in_steps(stream, gemm) : scale(stream, gemm);
     if (gemm->bias && align_of(gemm->bias) < 16) return qdri_cuda_gemm_odd_bias(stream, gemm);
     if (gemm->round_a) return qdri_cuda_gemm_rounded(stream, gemm);
-    const qdr_status status = run(stream, gemm, NULL);
+    const qdr_status status = qdri_cuda_multiply(stream, gemm, NULL);
     if (status == QDR_ERR_UNSUPPORTED && is_fused) return qdri_cuda_gemm_in_steps(stream, gemm);
     return status;
 }

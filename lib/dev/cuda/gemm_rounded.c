@@ -24,12 +24,6 @@ qdr_status qdri_cuda_check_rounding(const qdri_dev *dev)
                     gpu->number, gpu->name, gpu->major, gpu->minor);
 }
 
-/* Memory for the factors; its address may change from one call to the next. */
-static qdr_status find_room(qdr_stream *stream, size_t bytes, char **room)
-{
-    return qdri_cuda_find_space(stream, &((qdri_cuda_stream *)stream)->rounded, "operands in fp8", bytes, room);
-}
-
 /* ---- products ---- */
 
 /* Each rounded factor starts at a multiple of 256 bytes. */
@@ -70,21 +64,6 @@ static qdri_gemm product_of(const qdri_gemm *g, const qdri_cuda_rounded factors[
     return product;
 }
 
-/* Whether the shape of the result suits a product of codes. */
-static int is_even(const qdri_gemm *g)
-{
-    const int64_t row_bytes = g->ldc * (int64_t)qdr_dtype_bytes(g->c_dtype);
-    return g->n % FP8_UNIT == 0 && row_bytes % FP8_UNIT == 0 && (uintptr_t)g->c % FP8_UNIT == 0;
-}
-
-static qdr_status round_factors(qdr_stream *stream, const qdri_cuda_rounded factors[2])
-{
-    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    for (int i = 0; i < 2; i++)
-        QDRI_CUDA_TRY(dev, qdri_cuda_round(&factors[i], dev->gpu.n_sms, qdri_cuda_handle(stream)));
-    return QDR_OK;
-}
-
 static qdri_cuda_rounded factor_of(const qdri_gemm *g, int is_b)
 {
     const int64_t n = is_b ? g->n : g->m;
@@ -99,51 +78,50 @@ static qdri_cuda_rounded factor_of(const qdri_gemm *g, int is_b)
                                .y_stride = qdri_round_up(g->k, FP8_UNIT)};
 }
 
-/* Determines how the product will run, for factors at `room`, of which only the alignment matters. @return 1: as a
- * product of codes */
-static int choose(qdr_stream *stream, const qdri_gemm *g, qdri_cuda_rounded factors[2], char *room)
+/* Determines how the product will run. @return 1: as a product of codes */
+static int choose(qdr_stream *stream, const qdri_gemm *g, qdri_cuda_rounded factors[2])
 {
     factors[0] = factor_of(g, 0);
     factors[1] = factor_of(g, 1);
-    place_factors(factors, g, room);
+    place_factors(factors, g, (char *)(uintptr_t)HEAD_BYTES); /* with the alignment of the real memory */
     const qdri_gemm product = product_of(g, factors);
-    const int is_fp8 = is_even(g) && qdri_cuda_has_fp8(stream, &product);
+    const int64_t row_bytes = g->ldc * (int64_t)qdr_dtype_bytes(g->c_dtype);
+    const int is_even = g->n % FP8_UNIT == 0 && row_bytes % FP8_UNIT == 0 && (uintptr_t)g->c % FP8_UNIT == 0;
+    const int is_fp8 = is_even && qdri_cuda_has_fp8(stream, &product);
     factors[0].is_widened = factors[1].is_widened = !is_fp8;
     return is_fp8;
 }
-
-/* A stand-in with the alignment of the real memory. */
-static char *any_room(void) { return (char *)(uintptr_t)HEAD_BYTES; }
 
 size_t qdri_cuda_product_bytes(qdr_stream *stream, const qdri_gemm *g)
 {
     qdri_cuda_rounded factors[2];
     if (!g->round_a || qdri_cuda_enter(qdri_cuda_dev_of(stream)) != QDR_OK) return 0;
-    (void)choose(stream, g, factors, any_room());
+    (void)choose(stream, g, factors);
     return room_bytes(factors, g);
 }
 
 qdr_status qdri_cuda_reserve_product(qdr_stream *stream, size_t bytes)
 {
-    char *room = NULL;
-    void *memory = NULL;
-    QDR_TRY(qdri_cuda_workspace(stream, &memory));
-    QDR_TRY(qdri_cuda_scratch(stream, &memory));
-    return bytes ? find_room(stream, bytes, &room) : QDR_OK;
+    void *room = NULL;
+    QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_PRODUCTS, QDRI_CUDA_WORKSPACE_BYTES, &room));
+    QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_KERNELS, QDRI_CUDA_SCRATCH_BYTES, &room));
+    return bytes ? qdri_cuda_find_space(stream, QDRI_SPACE_ROUNDED, bytes, &room) : QDR_OK;
 }
 
 qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *g)
 {
     qdri_cuda_rounded factors[2];
-    char *room = NULL;
-    const int is_fp8 = choose(stream, g, factors, any_room());
-    QDR_TRY(find_room(stream, room_bytes(factors, g), &room));
+    void *room = NULL;
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    const int is_fp8 = choose(stream, g, factors);
+    QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_ROUNDED, room_bytes(factors, g), &room));
     place_factors(factors, g, room);
     const qdri_gemm product = product_of(g, factors);
-    QDR_TRY(round_factors(stream, factors));
+    for (int i = 0; i < 2; i++)
+        QDRI_CUDA_TRY(dev, qdri_cuda_round(&factors[i], dev->gpu.n_sms, qdri_cuda_handle(stream)));
     if (!is_fp8) return qdri_cuda_gemm(stream, &product);
     const qdri_cuda_scales scales = {factors[0].back, factors[1].back};
-    const qdr_status status = qdri_cuda_gemm_fp8(stream, &product, &scales);
+    const qdr_status status = qdri_cuda_multiply(stream, &product, &scales);
     /* If none of the listed algorithms runs, the product counts as unsupported from now on. */
     return status == QDR_ERR_UNSUPPORTED ? qdri_cuda_gemm_rounded(stream, g) : status;
 }

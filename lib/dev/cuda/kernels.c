@@ -10,21 +10,18 @@ int qdri_cuda_takes_scratch(qdri_kernel_kind kind)
            kind == QDRI_K_CE_LOSS || kind == QDRI_K_EMBED_BACKWARD || kind == QDRI_K_SUM_SQUARES;
 }
 
-static int is_attention(qdri_kernel_kind kind)
-{
-    return kind == QDRI_K_ATTENTION_FORWARD || kind == QDRI_K_ATTENTION_BACKWARD;
-}
-
 qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     void *scratch = NULL;
     int is_done = 0;
     QDR_TRY(qdri_cuda_enter(dev));
-    if (dev->opts.wants_cudnn && is_attention(kernel->kind))
+    if (dev->opts.wants_cudnn &&
+        (kernel->kind == QDRI_K_ATTENTION_FORWARD || kernel->kind == QDRI_K_ATTENTION_BACKWARD))
         QDR_TRY(qdri_cuda_attention_cudnn(stream, kernel, &is_done));
     if (is_done) return QDR_OK;
-    if (qdri_cuda_takes_scratch(kernel->kind)) QDR_TRY(qdri_cuda_scratch(stream, &scratch));
+    if (qdri_cuda_takes_scratch(kernel->kind))
+        QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_KERNELS, QDRI_CUDA_SCRATCH_BYTES, &scratch));
     const qdri_cuda_place place = {
         .n_sms = dev->gpu.n_sms, .scratch = scratch, .fault = dev->fault, .stream = qdri_cuda_handle(stream)};
     const cudaError_t error = qdri_cuda_launch(kernel, &place);

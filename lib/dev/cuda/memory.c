@@ -13,23 +13,17 @@ struct qdri_cuda_block {
 };
 
 /* Memory of the pool and memory that callers got from cudaMalloc() are opened in different ways. */
-static cudaError_t open_memory(const qdri_cuda_dev *dev, int gpu)
+static int open_peer(const qdri_cuda_dev *dev, int gpu)
 {
     const struct cudaMemAccessDesc access = {.location = {.type = cudaMemLocationTypeDevice, .id = gpu},
                                              .flags = cudaMemAccessFlagsProtReadWrite};
-    cudaError_t error = dev->pool ? cudaMemPoolSetAccess(dev->pool, &access, 1) : cudaSuccess;
-    if (error == cudaSuccess) error = cudaSetDevice(gpu);
-    if (error == cudaSuccess) error = cudaDeviceEnablePeerAccess(dev->opts.number, 0);
-    return error == cudaErrorPeerAccessAlreadyEnabled ? cudaSuccess : error;
-}
-
-static int open_peer(const qdri_cuda_dev *dev, int gpu)
-{
     int can = 0;
     cudaError_t error = cudaDeviceCanAccessPeer(&can, gpu, dev->opts.number);
-    if (error == cudaSuccess && can) error = open_memory(dev, gpu);
-    (void)cudaGetLastError(); /* also that of a peer that had been enabled before */
-    return error == cudaSuccess && can;
+    if (error == cudaSuccess && can && dev->pool) error = cudaMemPoolSetAccess(dev->pool, &access, 1);
+    if (error == cudaSuccess && can) error = cudaSetDevice(gpu);
+    if (error == cudaSuccess && can) error = cudaDeviceEnablePeerAccess(dev->opts.number, 0);
+    (void)cudaGetLastError();
+    return can && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled);
 }
 
 int qdri_cuda_open_to(qdri_dev *base, int gpu)
@@ -42,24 +36,21 @@ int qdri_cuda_open_to(qdri_dev *base, int gpu)
     return (dev->opened_to & bit) != 0;
 }
 
-/* If the host must not access managed memory while the GPU works (on some virtual machines), host memory is used for
- * what both may read. */
-static qdr_status open_managed(qdri_cuda_dev *dev)
-{
-    int shares = 0;
-    QDRI_CUDA_TRY(dev, cudaDeviceGetAttribute(&shares, cudaDevAttrConcurrentManagedAccess, dev->opts.number));
-    dev->is_pinned = !shares;
-    return QDR_OK;
-}
-
 qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev)
 {
     const struct cudaMemPoolProps properties = {
         .allocType = cudaMemAllocationTypePinned,
         .location = {.type = cudaMemLocationTypeDevice, .id = dev->opts.number}};
     uint64_t keep_all = UINT64_MAX;
+    int shares = 0;
     QDRI_CUDA_TRY(dev, cudaStreamCreateWithFlags(&dev->memory_stream, cudaStreamNonBlocking));
-    if (dev->opts.is_managed) return open_managed(dev);
+    if (dev->opts.is_managed) {
+        /* If the host must not access managed memory while the GPU works (on some virtual machines), host memory is
+         * used for what both may read. */
+        QDRI_CUDA_TRY(dev, cudaDeviceGetAttribute(&shares, cudaDevAttrConcurrentManagedAccess, dev->opts.number));
+        dev->is_pinned = !shares;
+        return QDR_OK;
+    }
     QDRI_CUDA_TRY(dev, cudaMemPoolCreate(&dev->pool, &properties));
     QDRI_CUDA_TRY(dev, cudaMemPoolSetAttribute(dev->pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
     return QDR_OK;
@@ -92,25 +83,15 @@ static int find_block(const qdri_cuda_dev *dev, const void *data)
     return low;
 }
 
-static qdr_status reserve_block(qdri_cuda_dev *dev)
+static qdr_status add_block(qdri_cuda_dev *dev, qdri_cuda_block block)
 {
-    if (dev->n_blocks < dev->block_capacity) return QDR_OK;
-    const int capacity = dev->block_capacity ? 2 * dev->block_capacity : 64;
-    qdri_cuda_block *blocks = NULL;
-    QDR_TRY(QDRI_NEW(capacity, "a list of device memory", &blocks));
-    if (dev->n_blocks) memcpy(blocks, dev->blocks, (size_t)dev->n_blocks * sizeof *blocks);
-    free(dev->blocks);
-    dev->blocks = blocks;
-    dev->block_capacity = capacity;
-    return QDR_OK;
-}
-
-static void add_block(qdri_cuda_dev *dev, qdri_cuda_block block)
-{
+    QDR_TRY(qdri_list_grow((void **)&dev->blocks, dev->n_blocks, &dev->block_capacity, sizeof block,
+                           "a list of device memory"));
     const int at = find_block(dev, block.data);
     memmove(dev->blocks + at + 1, dev->blocks + at, (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
     dev->blocks[at] = block;
     dev->n_blocks++;
+    return QDR_OK;
 }
 
 static qdri_cuda_block remove_block(qdri_cuda_dev *dev, const void *data)
@@ -152,15 +133,6 @@ static void give(const qdri_cuda_dev *dev, const qdri_cuda_block *block)
         (void)cudaFreeAsync(block->data, dev->memory_stream);
 }
 
-static qdr_status keep(qdri_cuda_dev *dev, qdri_cuda_block block)
-{
-    pthread_mutex_lock(&dev->memory_lock);
-    const qdr_status status = reserve_block(dev);
-    if (status == QDR_OK) add_block(dev, block);
-    pthread_mutex_unlock(&dev->memory_lock);
-    return status;
-}
-
 /* The lock is not held while memory is allocated or freed: NCCL's memory involves locks of its own, under which staging
  * is allocated here. */
 qdr_status qdri_cuda_mem_alloc(qdri_dev *base, int is_shared, size_t bytes, void **data)
@@ -168,7 +140,9 @@ qdr_status qdri_cuda_mem_alloc(qdri_dev *base, int is_shared, size_t bytes, void
     qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
     qdri_cuda_block block = {.bytes = bytes, .is_shared = is_shared && dev->shared.alloc};
     qdr_status status = take(dev, block.is_shared, bytes, &block.data);
-    if (status == QDR_OK) status = keep(dev, block);
+    pthread_mutex_lock(&dev->memory_lock);
+    if (status == QDR_OK) status = add_block(dev, block);
+    pthread_mutex_unlock(&dev->memory_lock);
     if (status != QDR_OK && block.data) give(dev, &block);
     *data = status == QDR_OK ? block.data : NULL;
     return status;
@@ -247,27 +221,6 @@ qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes)
     return qdri_cuda_status(dev, error, "cudaMemsetAsync");
 }
 
-static qdr_status make_once(qdr_stream *stream, size_t bytes, void **memory)
-{
-    return *memory ? QDR_OK : qdri_mem_alloc_for(stream->dev, "scratch of products and kernels", bytes, memory);
-}
-
-qdr_status qdri_cuda_workspace(qdr_stream *stream, void **workspace)
-{
-    qdri_cuda_stream *self = (qdri_cuda_stream *)stream;
-    QDR_TRY(make_once(stream, QDRI_CUDA_WORKSPACE_BYTES, &self->workspace));
-    *workspace = self->workspace;
-    return QDR_OK;
-}
-
-qdr_status qdri_cuda_scratch(qdr_stream *stream, void **scratch)
-{
-    qdri_cuda_stream *self = (qdri_cuda_stream *)stream;
-    QDR_TRY(make_once(stream, QDRI_CUDA_SCRATCH_BYTES, &self->scratch));
-    *scratch = self->scratch;
-    return QDR_OK;
-}
-
 /* ---- memory of streams ---- */
 
 struct qdri_cuda_space {
@@ -276,15 +229,21 @@ struct qdri_cuda_space {
     size_t bytes;
 };
 
-qdr_status qdri_cuda_find_space(qdr_stream *stream, qdri_cuda_space **rooms, const char *what, size_t bytes,
-                                char **data)
+static const char *const purposes[QDRI_SPACE_N] = {
+    [QDRI_SPACE_PRODUCTS] = "scratch of products and kernels",
+    [QDRI_SPACE_KERNELS] = "scratch of products and kernels",
+    [QDRI_SPACE_ROUNDED] = "operands in fp8",
+    [QDRI_SPACE_ATTENTION] = "workspace of cuDNN's attention",
+};
+
+qdr_status qdri_cuda_find_space(qdr_stream *stream, qdri_cuda_purpose purpose, size_t bytes, void **data)
 {
-    qdri_cuda_space *room = *rooms;
+    qdri_cuda_space **rooms = &((qdri_cuda_stream *)stream)->spaces[purpose], *room = *rooms;
     if (!room || room->bytes < bytes) {
         qdri_cuda_space *made = NULL;
-        QDR_TRY(QDRI_NEW(1, what, &made));
+        QDR_TRY(QDRI_NEW(1, purposes[purpose], &made));
         made->bytes = room && 2 * room->bytes > bytes ? 2 * room->bytes : bytes;
-        const qdr_status status = qdri_mem_alloc_for(stream->dev, what, made->bytes, &made->data);
+        const qdr_status status = qdri_mem_alloc_for(stream->dev, purposes[purpose], made->bytes, &made->data);
         if (status != QDR_OK) {
             free(made);
             return status;
@@ -296,12 +255,14 @@ qdr_status qdri_cuda_find_space(qdr_stream *stream, qdri_cuda_space **rooms, con
     return QDR_OK;
 }
 
-void qdri_cuda_free_spaces(qdr_stream *stream, qdri_cuda_space **rooms)
+void qdri_cuda_free_spaces(qdr_stream *stream)
 {
-    while (*rooms) {
-        qdri_cuda_space *room = *rooms;
-        *rooms = room->older;
-        qdri_mem_free(stream->dev, &room->data);
-        free(room);
+    for (int purpose = 0; purpose < QDRI_SPACE_N; purpose++) {
+        qdri_cuda_space *older = NULL;
+        for (qdri_cuda_space *room = ((qdri_cuda_stream *)stream)->spaces[purpose]; room; room = older) {
+            older = room->older;
+            qdri_mem_free(stream->dev, &room->data);
+            free(room);
+        }
     }
 }

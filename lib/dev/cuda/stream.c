@@ -8,28 +8,23 @@
 
 static qdri_cuda_stream *own(qdr_stream *stream) { return (qdri_cuda_stream *)stream; }
 
-/* Collectives have a higher priority than products: they have little work to do, and others wait for them. */
-static qdr_status open_stream(qdri_cuda_dev *dev, qdri_stream_kind kind, cudaStream_t *handle)
-{
-    int least = 0, greatest = 0;
-    QDR_TRY(qdri_cuda_enter(dev));
-    QDRI_CUDA_TRY(dev, cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    QDRI_CUDA_TRY(
-        dev, cudaStreamCreateWithPriority(handle, cudaStreamNonBlocking, kind == QDRI_STREAM_COMM ? greatest : least));
-    return QDR_OK;
-}
-
 qdr_status qdri_cuda_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream)
 {
+    const qdri_cuda_dev *cuda = (const qdri_cuda_dev *)dev;
+    int least = 0, greatest = 0;
     qdri_cuda_stream *made = NULL;
+    QDR_TRY(qdri_cuda_enter(cuda));
+    QDRI_CUDA_TRY(cuda, cudaDeviceGetStreamPriorityRange(&least, &greatest));
     QDR_TRY(QDRI_NEW(1, "a stream", &made));
+    /* Collectives have a higher priority than products: they have little work to do, and others wait for them. */
+    const cudaError_t error = cudaStreamCreateWithPriority(&made->handle, cudaStreamNonBlocking,
+                                                           kind == QDRI_STREAM_COMM ? greatest : least);
+    if (error != cudaSuccess) {
+        free(made);
+        return qdri_cuda_status(cuda, error, "cudaStreamCreateWithPriority");
+    }
     made->base.dev = dev;
     made->is_owned = 1;
-    const qdr_status status = open_stream((qdri_cuda_dev *)dev, kind, &made->handle);
-    if (status != QDR_OK) {
-        free(made);
-        return status;
-    }
     *stream = &made->base;
     return QDR_OK;
 }
@@ -74,10 +69,7 @@ void qdri_cuda_stream_destroy(qdr_stream *stream)
     qdri_cuda_record_drop(stream);
     const qdr_status status = qdri_cuda_stream_synchronize(stream);
     (void)status; /* by now, a failure has been recorded by the device */
-    qdri_mem_free(stream->dev, &self->workspace);
-    qdri_mem_free(stream->dev, &self->scratch);
-    qdri_cuda_free_spaces(stream, &self->rounded);
-    qdri_cuda_free_spaces(stream, &self->attention);
+    qdri_cuda_free_spaces(stream);
     if (self->is_owned) (void)cudaStreamDestroy(self->handle);
     free(self);
 }
