@@ -16,13 +16,12 @@
 #define PLUGIN_FILE "libquadrille_cuda.so"
 enum { PATH_BYTES = QDRI_FOLDER_BYTES };
 
-/* Opened once; later calls get the same result, or the same error message. */
+/* Opened once; all calls get the same result, or the same error message. */
 static struct {
-    pthread_mutex_t mutex;
-    int is_known;
-    const qdri_plugin *plugin;
+    qdr_status status;
+    const qdri_plugin *plugin; /* NULL: none */
     char sentence[QDRI_ERROR_BYTES];
-} opened = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} opened;
 
 /* Possible locations, in search order. */
 typedef struct places {
@@ -54,13 +53,6 @@ static void list_places(places *p)
     add_place(p, ""); /* the loader's own, LD_LIBRARY_PATH among them */
 }
 
-/* Whether the loader found a file: its message about a missing one begins with the given name. */
-static int is_found(const char *path, const char *why)
-{
-    if (strchr(path, '/')) return access(path, F_OK) == 0;
-    return strncmp(why, path, strlen(path)) != 0;
-}
-
 /* Opens the first file that can be opened; otherwise returns NULL, and the loader's message about the first one that
  * exists, or "" if none does. */
 static void *open_library(const places *p, char *why, size_t capacity)
@@ -69,27 +61,25 @@ static void *open_library(const places *p, char *why, size_t capacity)
     for (int i = 0; i < p->n; i++) {
         void *library = dlopen(p->paths[i], RTLD_NOW | RTLD_LOCAL);
         if (library) return library;
-        const char *said = dlerror();
-        if (!*why && said && is_found(p->paths[i], said)) snprintf(why, capacity, "%s", said);
+        const char *path = p->paths[i], *said = dlerror();
+        if (*why || !said) continue;
+        /* The loader's message about a missing file begins with the given name. */
+        const int is_found = strchr(path, '/') ? access(path, F_OK) == 0 : strncmp(said, path, strlen(path)) != 0;
+        if (is_found) snprintf(why, capacity, "%s", said);
     }
     return NULL;
-}
-
-static void join(const places *p, char *text, size_t capacity)
-{
-    size_t length = 0;
-    for (int i = 0; i < p->n && length < capacity; i++)
-        length += (size_t)snprintf(text + length, capacity - length, "%s%s", i ? ", " : "", p->paths[i]);
 }
 
 static qdr_status find_plugin(const qdri_plugin **plugin)
 {
     places p;
     char why[256];
+    size_t length = 0;
     list_places(&p);
     void *library = open_library(&p, why, sizeof why);
     if (!library && !*why) {
-        join(&p, why, sizeof why);
+        for (int i = 0; i < p.n && length < sizeof why; i++)
+            length += (size_t)snprintf(why + length, sizeof why - length, "%s%s", i ? ", " : "", p.paths[i]);
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "cuda: the plugin was not found (looked for %s); build Quadrille with nvcc, cublasLt and NCCL "
                         "installed, name the file in QDR_CUDA_PLUGIN, or use the CPU",
@@ -108,49 +98,26 @@ static qdr_status find_plugin(const qdri_plugin **plugin)
                     *plugin ? (*plugin)->build : "unknown", QDRI_PLUGIN_BUILD);
 }
 
-static qdr_status open_once(void)
+static void open_once(void)
 {
     const qdri_plugin_host host = {.last_error = qdri_last_error_place, .log = qdri_log_function()};
     const qdri_plugin *plugin = NULL;
-    const qdr_status status = find_plugin(&plugin);
-    opened.is_known = 1;
-    if (status != QDR_OK) {
+    opened.status = find_plugin(&plugin);
+    if (opened.status != QDR_OK) {
         snprintf(opened.sentence, sizeof opened.sentence, "%s", qdr_last_error());
-        return status;
+        return;
     }
     plugin->connect(&host);
     opened.plugin = plugin;
-    return QDR_OK;
 }
 
 qdr_status qdri_plugin_open(const qdri_plugin **plugin)
 {
-    qdr_status status = QDR_OK;
-    pthread_mutex_lock(&opened.mutex);
-    if (!opened.is_known) {
-        status = open_once();
-    } else if (!opened.plugin) {
-        qdri_set_last_error(opened.sentence);
-        status = QDR_ERR_UNSUPPORTED;
-    }
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, open_once);
     *plugin = opened.plugin;
-    pthread_mutex_unlock(&opened.mutex);
-    return status;
-}
-
-/* The words of each variable are in the order of the member's values. */
-static qdr_status read_opts(qdri_cuda_opts *opts)
-{
-    enum { CUDNN = 2 };
-    int attention = 0, fuses_gelu = 0;
-    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_ATTENTION, &attention));
-    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_CUDA_MEMORY, &opts->is_managed));
-    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_FUSE_GELU, &fuses_gelu));
-    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_TF32, &opts->tf32));
-    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_NVTX, &opts->ranges));
-    opts->wants_cudnn = attention == CUDNN; /* auto: own kernels, until cuDNN's are measured to be faster */
-    opts->no_gelu = !fuses_gelu;
-    return QDR_OK;
+    if (opened.status != QDR_OK) qdri_set_last_error(opened.sentence);
+    return opened.status;
 }
 
 qdr_status qdri_dev_create_cuda(int gpu, int node_rank, qdri_dev **dev)
@@ -158,8 +125,16 @@ qdr_status qdri_dev_create_cuda(int gpu, int node_rank, qdri_dev **dev)
     const qdri_plugin *plugin;
     qdri_cuda_versions versions;
     qdri_cuda_opts opts = {0};
+    enum { CUDNN = 2 }; /* the words of each variable are in the order of the member's values */
+    int attention = 0, fuses_gelu = 0;
     *dev = NULL;
-    QDR_TRY(read_opts(&opts));
+    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_ATTENTION, &attention));
+    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_CUDA_MEMORY, &opts.is_managed));
+    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_FUSE_GELU, &fuses_gelu));
+    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_TF32, &opts.tf32));
+    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_NVTX, &opts.ranges));
+    opts.wants_cudnn = attention == CUDNN; /* auto: own kernels, until cuDNN's are measured to be faster */
+    opts.no_gelu = !fuses_gelu;
     QDR_TRY(qdri_plugin_open(&plugin));
     QDR_TRY(plugin->find_versions(&versions));
     opts.number = gpu >= 0 || versions.n_gpus == 0 ? gpu : node_rank % versions.n_gpus;

@@ -14,14 +14,6 @@ static void note(qdr_gpu_report *report, qdr_status status)
     snprintf(report->sentence, sizeof report->sentence, "%s", qdr_last_error());
 }
 
-/* CUDA writes addresses in upper case, all others in lower case. */
-static void copy_bus(char to[24], const char *from)
-{
-    int n = 0;
-    for (; from[n] && n < 23; n++) to[n] = (char)tolower((unsigned char)from[n]);
-    to[n] = '\0';
-}
-
 static qdr_status query_gpu(const qdri_plugin *plugin, int number, qdr_gpu *gpu)
 {
     qdri_gpu found;
@@ -29,25 +21,14 @@ static qdr_status query_gpu(const qdri_plugin *plugin, int number, qdr_gpu *gpu)
     gpu->status = plugin->find_gpu(number, &found);
     if (gpu->status != QDR_OK) return gpu->status;
     snprintf(gpu->name, sizeof gpu->name, "%s", found.name);
-    copy_bus(gpu->bus, found.bus);
+    for (int i = 0; i < 23 && found.bus[i]; i++) /* all but CUDA write it in lower case */
+        gpu->bus[i] = (char)tolower((unsigned char)found.bus[i]);
     gpu->n_sms = found.n_sms;
     gpu->major = found.major;
     gpu->minor = found.minor;
     gpu->bytes = (int64_t)found.bytes;
     gpu->bytes_free = (int64_t)found.bytes_free;
     return QDR_OK;
-}
-
-static qdr_status fail_none(void)
-{
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: the driver is installed, but this process sees no GPU; see nvidia-smi "
-                                         "and CUDA_VISIBLE_DEVICES, or use the CPU");
-}
-
-static void query_cudnn(const qdri_plugin *plugin, qdr_gpu_report *report)
-{
-    if (report->n_gpus == 0 || plugin->find_cudnn(&report->cudnn) == QDR_OK) return;
-    snprintf(report->cudnn_sentence, sizeof report->cudnn_sentence, "%s", qdr_last_error());
 }
 
 static void query(const qdri_plugin *plugin, qdr_gpu_report *report)
@@ -61,10 +42,15 @@ static void query(const qdri_plugin *plugin, qdr_gpu_report *report)
     report->cublaslt = (int)versions.cublaslt;
     report->nccl = versions.nccl;
     if (status != QDR_OK) return;
-    if (versions.n_gpus == 0) note(report, fail_none());
+    if (versions.n_gpus == 0) {
+        note(report, QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: the driver is installed, but this process sees no GPU; see "
+                                                   "nvidia-smi and CUDA_VISIBLE_DEVICES, or use the CPU"));
+        return;
+    }
     for (int i = 0; i < versions.n_gpus && i < QDR_MAX_GPUS; i++)
         note(report, query_gpu(plugin, i, &report->gpus[report->n_gpus++]));
-    query_cudnn(plugin, report);
+    if (plugin->find_cudnn(&report->cudnn) != QDR_OK)
+        snprintf(report->cudnn_sentence, sizeof report->cudnn_sentence, "%s", qdr_last_error());
 }
 
 qdr_status qdr_gpu_query(qdr_gpu_report *report)

@@ -133,13 +133,6 @@ qdr_status qdri_cuda_stream_wait(qdr_stream *stream, qdr_event *event);
 int qdri_cuda_event_reached(qdr_event *event);
 qdr_status qdri_cuda_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
 
-/* flags.c */
-QDR_NODISCARD qdr_status qdri_cuda_flags_open(qdri_cuda_dev *dev);
-qdr_status qdri_cuda_pin(qdri_dev *dev, void *memory, size_t bytes);
-void qdri_cuda_unpin(qdri_dev *dev, void *memory);
-qdr_status qdri_cuda_flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t value);
-qdr_status qdri_cuda_flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value);
-
 /* graph.c */
 int qdri_cuda_is_recording(qdr_stream *stream);
 qdr_status qdri_cuda_record_begin(qdr_stream *stream);
@@ -159,6 +152,7 @@ void qdri_cuda_stamps_free(qdri_cuda_dev *dev);
 /* gemm.c */
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm);
 qdr_status qdri_cuda_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most, int algorithms[], int *n);
+int qdri_cuda_fuses(const qdri_dev *dev, const qdri_gemm *gemm);
 void qdri_cuda_products_free(qdri_cuda_dev *dev);
 /* Device addresses of the factors by which A and B are multiplied. */
 typedef struct qdri_cuda_scales {
@@ -168,28 +162,12 @@ typedef struct qdri_cuda_scales {
 QDR_NODISCARD qdr_status qdri_cuda_multiply(qdr_stream *stream, const qdri_gemm *gemm, const qdri_cuda_scales *scales);
 int qdri_cuda_has_fp8(qdr_stream *stream, const qdri_gemm *gemm);
 
-/* epilogue.c */
-int qdri_cuda_fuses(const qdri_dev *dev, const qdri_gemm *gemm);
-/* The product, followed by a kernel for the last of its fused operations. */
-QDR_NODISCARD qdr_status qdri_cuda_gemm_in_steps(qdr_stream *stream, const qdri_gemm *gemm);
-/* Uses a copy of a bias that is not aligned to 16 bytes: a separate kernel would round C once more. */
-QDR_NODISCARD qdr_status qdri_cuda_gemm_odd_bias(qdr_stream *stream, const qdri_gemm *gemm);
-/* cuBLASLt's result, and its auxiliary matrix, which is the input of GELU; NULL: none. */
-static inline void *qdri_cuda_result(const qdri_gemm *g) { return g->gelu ? g->gelu : g->c; }
-static inline const void *qdri_cuda_auxiliary(const qdri_gemm *g) { return g->gelu ? g->c : g->gelu_of; }
-
 /* gemm_rounded.c */
 qdr_status qdri_cuda_check_rounding(const qdri_dev *dev);
 /* k must be at least 1, and there must be no bias. */
 QDR_NODISCARD qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *gemm);
 size_t qdri_cuda_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
 QDR_NODISCARD qdr_status qdri_cuda_reserve_product(qdr_stream *stream, size_t bytes);
-
-/* nvtx.c */
-void qdri_cuda_ranges_open(qdri_cuda_dev *dev);
-int qdri_cuda_wants_ranges(const qdri_dev *dev);
-void qdri_cuda_range_begin(qdri_dev *dev, const char *name);
-void qdri_cuda_range_end(qdri_dev *dev);
 
 /* kernels.c */
 qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel);

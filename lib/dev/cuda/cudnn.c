@@ -13,14 +13,12 @@
 
 #define CUDNN_FILE "libcudnn.so.9"
 
-/* Opened once; later calls get the same result, or the same error message. */
+/* Opened once; all calls get the same result, or the same error message. */
 static struct {
-    pthread_mutex_t mutex;
-    int is_known;
-    const qdri_cudnn *api; /* NULL: none */
+    qdr_status status;
+    qdri_cudnn api;
     char sentence[QDRI_ERROR_BYTES];
-} opened = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-static qdri_cudnn found;
+} opened;
 
 /* ---- search path ---- */
 
@@ -96,7 +94,7 @@ static int find_functions(void *library, qdri_cudnn *api)
     return 1;
 }
 
-static qdr_status find_library(void)
+static qdr_status find_library(qdri_cudnn *api)
 {
     char what[320];
     void *library = open_library(what, sizeof what);
@@ -105,33 +103,28 @@ static qdr_status find_library(void)
                         "cuDNN: " CUDNN_FILE " cannot be loaded (%s); name the file in QDR_CUDNN, "
                         "or install cuDNN 9 or PyTorch",
                         what);
-    if (!find_functions(library, &found))
+    if (!find_functions(library, api))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuDNN: what was loaded as " CUDNN_FILE " lacks a function of its backend "
                                              "API; name another in QDR_CUDNN");
-    if (found.version < QDRI_CUDNN_LEAST || found.version >= 100000)
+    if (api->version < QDRI_CUDNN_LEAST || api->version >= 100000)
         return QDR_FAIL(
             QDR_ERR_UNSUPPORTED,
             "cuDNN: the library has version %zu.%zu.%zu, but 9.16 to 9.99 are supported; name another in QDR_CUDNN",
-            found.version / 10000, found.version / 100 % 100, found.version % 100);
+            api->version / 10000, api->version / 100 % 100, api->version % 100);
     return QDR_OK;
+}
+
+static void open_once(void)
+{
+    opened.status = find_library(&opened.api);
+    if (opened.status != QDR_OK) snprintf(opened.sentence, sizeof opened.sentence, "%s", qdr_last_error());
 }
 
 qdr_status qdri_cudnn_open(const qdri_cudnn **api)
 {
-    qdr_status status = QDR_OK;
-    pthread_mutex_lock(&opened.mutex);
-    if (!opened.is_known) {
-        status = find_library();
-        opened.is_known = 1;
-        if (status == QDR_OK)
-            opened.api = &found;
-        else
-            snprintf(opened.sentence, sizeof opened.sentence, "%s", qdr_last_error());
-    } else if (!opened.api) {
-        qdri_set_last_error(opened.sentence);
-        status = QDR_ERR_UNSUPPORTED;
-    }
-    *api = opened.api;
-    pthread_mutex_unlock(&opened.mutex);
-    return status;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, open_once);
+    *api = opened.status == QDR_OK ? &opened.api : NULL;
+    if (opened.status != QDR_OK) qdri_set_last_error(opened.sentence);
+    return opened.status;
 }

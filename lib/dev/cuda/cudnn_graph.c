@@ -275,18 +275,6 @@ static void build_forward(builder *b)
     matmul(b, weights, v, o);
 }
 
-/* deltas = Σ dO·O of each row. */
-static tensor build_deltas(builder *b, tensor dy, tensor o)
-{
-    const qdri_cudnn_shape *s = b->shape;
-    const tensor products = between(b, QDRI_CUDNN_F32, s->n_heads, s->context, s->head_size), sums = row_numbers(b),
-                 deltas = dense(b, QDRI_CUDNN_F32, s->n_heads, s->context, 1, QDRI_CUDNN_DELTAS, IN_MEMORY);
-    map2(b, QDRI_CUDNN_MUL, dy, o, products);
-    reduce(b, QDRI_CUDNN_SUM, products, sums);
-    map2(b, QDRI_CUDNN_MUL, sums, number(b, QDRI_CUDNN_ONE), deltas);
-    return deltas;
-}
-
 /* result = turned·x, added over the query heads of a key head. */
 static void matmul_heads(builder *b, tensor turned_scores, tensor x, tensor result)
 {
@@ -300,8 +288,9 @@ static void matmul_heads(builder *b, tensor turned_scores, tensor x, tensor resu
     reduce(b, QDRI_CUDNN_SUM, each, result);
 }
 
-/* P = exp(mask(scale·Q·Kᵀ - stats)), dV = Pᵀ·dO, dS = scale·P·(dO·Vᵀ - deltas), dK = dSᵀ·Q, dQ = dS·K. dS is stored in
- * the workspace between the last two: the alternative, in which many blocks add to dQ, has no fixed order. */
+/* deltas = Σ dO·O of each row, P = exp(mask(scale·Q·Kᵀ - stats)), dV = Pᵀ·dO, dS = scale·P·(dO·Vᵀ - deltas),
+ * dK = dSᵀ·Q, dQ = dS·K. dS is stored in the workspace between the last two: the alternative, in which many blocks add
+ * to dQ, has no fixed order. */
 static void build_backward(builder *b)
 {
     const qdri_cudnn_shape *s = b->shape;
@@ -315,7 +304,11 @@ static void build_backward(builder *b)
                  dv = heads(b, QDRI_CUDNN_DV, s->n_kv_heads, in_width(b), 0),
                  stats = dense(b, QDRI_CUDNN_F32, s->n_heads, s->context, 1, QDRI_CUDNN_STATS, IN_MEMORY),
                  scale = number(b, QDRI_CUDNN_SCALE);
-    const tensor deltas = build_deltas(b, dy, o);
+    const tensor all = between(b, QDRI_CUDNN_F32, s->n_heads, s->context, s->head_size), sums = row_numbers(b),
+                 deltas = dense(b, QDRI_CUDNN_F32, s->n_heads, s->context, 1, QDRI_CUDNN_DELTAS, IN_MEMORY);
+    map2(b, QDRI_CUDNN_MUL, dy, o, all);
+    reduce(b, QDRI_CUDNN_SUM, all, sums);
+    map2(b, QDRI_CUDNN_MUL, sums, number(b, QDRI_CUDNN_ONE), deltas);
     const tensor products = scores(b, QDRI_CUDNN_F32), weights = scores(b, QDRI_CUDNN_F32),
                  slopes = scores(b, QDRI_CUDNN_F32);
     matmul(b, q, k, products);
@@ -330,37 +323,7 @@ static void build_backward(builder *b)
     matmul(b, ds, turned(b, k, data_type(b)), dq);
 }
 
-static qdri_cudnn_desc build_graph(builder *b, int is_backward)
-{
-    b->next_id = QDRI_CUDNN_N_IDS;
-    if (is_backward)
-        build_backward(b);
-    else
-        build_forward(b);
-    const qdri_cudnn_desc graph = make(b, QDRI_CUDNN_GRAPH);
-    aim(b, graph, QDRI_CUDNN_GRAPH_HANDLE, 0);
-    set(b, graph, QDRI_CUDNN_GRAPH_OPS, QDRI_CUDNN_OF_DESCRIPTOR, b->n_ops, b->ops);
-    finish(b, graph);
-    return graph;
-}
-
 /* ---- the plan ---- */
-
-/* Configurations that cuDNN proposes in this mode, best first. @return how many */
-static int64_t propose(builder *b, qdri_cudnn_desc graph, int mode, qdri_cudnn_desc configs[CONFIGS_MOST])
-{
-    int64_t n = 0;
-    const qdri_cudnn_desc heuristic = make(b, QDRI_CUDNN_HEURISTIC);
-    set_desc(b, heuristic, QDRI_CUDNN_HEURISTIC_GRAPH, graph);
-    set_enum(b, heuristic, QDRI_CUDNN_HEURISTIC_MODE, QDRI_CUDNN_OF_HEURISTIC, mode);
-    aim(b, heuristic, 0, QDRI_CUDNN_HEURISTIC_DEVICE);
-    finish(b, heuristic);
-    for (int i = 0; i < CONFIGS_MOST; i++) configs[i] = make(b, QDRI_CUDNN_CONFIG);
-    if (b->status == QDRI_CUDNN_SUCCESS)
-        b->status = b->api->desc_get(heuristic, QDRI_CUDNN_HEURISTIC_RESULTS, QDRI_CUDNN_OF_DESCRIPTOR, CONFIGS_MOST,
-                                     &n, configs);
-    return b->status == QDRI_CUDNN_SUCCESS && n < CONFIGS_MOST ? n : CONFIGS_MOST;
-}
 
 /* 1: the same input gives the same bits, according to cuDNN's notes. */
 static int is_deterministic(builder *b, qdri_cudnn_desc config)
@@ -398,23 +361,22 @@ static int try_config(const builder *b, qdri_cudnn_desc config, qdri_cudnn_plan 
     return one.status;
 }
 
-static qdr_status fail(const builder *b, int is_backward, const char *what)
-{
-    const qdri_cudnn_shape *s = b->shape;
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "cuDNN %zu has no %s attention of %" PRId64 " rows in contexts of %" PRId64 ", %" PRId64
-                    " heads over %" PRId64 " key heads of size %" PRId64 " in %s: %s",
-                    b->api->version, is_backward ? "backward" : "forward", s->n_rows, s->context, s->n_heads,
-                    s->n_kv_heads, s->head_size, qdr_dtype_name(s->dtype), what);
-}
-
-/* Chooses the first of cuDNN's proposals that is acceptable. */
-static const char *choose(builder *b, qdri_cudnn_desc graph, int mode, int64_t workspace_most, qdri_cudnn_plan *plan)
+/* Chooses the first of cuDNN's proposals that is acceptable; they come best first. @return why there is none, or NULL */
+static const char *choose(builder *b, qdri_cudnn_desc graph, int64_t workspace_most, qdri_cudnn_plan *plan)
 {
     qdri_cudnn_desc configs[CONFIGS_MOST];
     const char *why = "it proposes none";
-    const int64_t n = propose(b, graph, mode, configs);
-    for (int64_t i = 0; b->status == QDRI_CUDNN_SUCCESS && i < n; i++) {
+    int64_t n = 0;
+    const qdri_cudnn_desc heuristic = make(b, QDRI_CUDNN_HEURISTIC);
+    set_desc(b, heuristic, QDRI_CUDNN_HEURISTIC_GRAPH, graph);
+    set_enum(b, heuristic, QDRI_CUDNN_HEURISTIC_MODE, QDRI_CUDNN_OF_HEURISTIC, QDRI_CUDNN_HEURISTIC_A);
+    aim(b, heuristic, 0, QDRI_CUDNN_HEURISTIC_DEVICE);
+    finish(b, heuristic);
+    for (int i = 0; i < CONFIGS_MOST; i++) configs[i] = make(b, QDRI_CUDNN_CONFIG);
+    if (b->status == QDRI_CUDNN_SUCCESS)
+        b->status = b->api->desc_get(heuristic, QDRI_CUDNN_HEURISTIC_RESULTS, QDRI_CUDNN_OF_DESCRIPTOR, CONFIGS_MOST,
+                                     &n, configs);
+    for (int64_t i = 0; b->status == QDRI_CUDNN_SUCCESS && i < n && i < CONFIGS_MOST; i++) {
         why = "none of its kernels is deterministic";
         if (!is_deterministic(b, configs[i])) continue;
         const int status = try_config(b, configs[i], plan);
@@ -428,13 +390,24 @@ static const char *choose(builder *b, qdri_cudnn_desc graph, int mode, int64_t w
 qdr_status qdri_cudnn_plan_make(const qdri_cudnn *api, qdri_cudnn_target target, const qdri_cudnn_shape *shape,
                                 int is_backward, int64_t workspace_most, qdri_cudnn_plan *plan)
 {
-    builder b = {.api = api, .shape = shape, .target = target};
+    builder b = {.api = api, .shape = shape, .target = target, .next_id = QDRI_CUDNN_N_IDS};
     *plan = (qdri_cudnn_plan){0};
-    const qdri_cudnn_desc graph = build_graph(&b, is_backward);
-    const char *why = choose(&b, graph, QDRI_CUDNN_HEURISTIC_A, workspace_most, plan);
-    const qdr_status status = why ? fail(&b, is_backward, why) : QDR_OK;
+    if (is_backward)
+        build_backward(&b);
+    else
+        build_forward(&b);
+    const qdri_cudnn_desc graph = make(&b, QDRI_CUDNN_GRAPH);
+    aim(&b, graph, QDRI_CUDNN_GRAPH_HANDLE, 0);
+    set(&b, graph, QDRI_CUDNN_GRAPH_OPS, QDRI_CUDNN_OF_DESCRIPTOR, b.n_ops, b.ops);
+    finish(&b, graph);
+    const char *why = choose(&b, graph, workspace_most, plan);
     free_descs(&b);
-    return status;
+    if (!why) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "cuDNN %zu has no %s attention of %" PRId64 " rows in contexts of %" PRId64 ", %" PRId64
+                    " heads over %" PRId64 " key heads of size %" PRId64 " in %s: %s",
+                    api->version, is_backward ? "backward" : "forward", shape->n_rows, shape->context, shape->n_heads,
+                    shape->n_kv_heads, shape->head_size, qdr_dtype_name(shape->dtype), why);
 }
 
 void qdri_cudnn_plan_free(const qdri_cudnn *api, qdri_cudnn_plan *plan)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA device: its table, creation and destruction. */
+/* The CUDA device: its table, creation and destruction; pinned memory, and ranges for profilers. */
+#include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/size.h"
 #include "dev/cuda/attention_cudnn.h"
@@ -16,7 +18,93 @@ static size_t fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
 
 static const char *products(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->products_name; }
 
-static int gpu(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->opts.number; }
+static int number(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->opts.number; }
+
+/* ---- pinned memory, and flags in it on which streams wait ---- */
+
+/* Looks up a driver function by name: the plugin is not linked to the driver. NULL if the driver lacks it. */
+static qdri_cuda_flag_fn find_flag(const char *name)
+{
+    enum cudaDriverEntryPointQueryResult result;
+    void *found = NULL;
+    qdri_cuda_flag_fn function;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
+    if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    memcpy(&function, &found, sizeof function); /* C has no cast from an object pointer to a function pointer */
+    return function;
+}
+
+static qdr_status pin(qdri_dev *base, void *memory, size_t bytes)
+{
+    const qdri_cuda_dev *dev = (const qdri_cuda_dev *)base;
+    QDR_TRY(qdri_cuda_enter(dev));
+    const cudaError_t error = cudaHostRegister(memory, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
+    if (error == cudaSuccess) return QDR_OK;
+    (void)cudaGetLastError();
+    return QDR_FAIL(QDR_ERR_MEMORY,
+                    "cuda: %zu bytes of host memory could not be pinned (%s); raise the limit on "
+                    "locked memory (ulimit -l), or use NCCL",
+                    bytes, cudaGetErrorString(error));
+}
+
+static void unpin(qdri_dev *base, void *memory)
+{
+    const qdr_status status = qdri_cuda_enter((const qdri_cuda_dev *)base);
+    (void)status;
+    (void)cudaHostUnregister(memory);
+}
+
+static qdr_status use_flag(qdr_stream *stream, qdri_cuda_flag_fn function, uint32_t *flag, uint32_t value,
+                           unsigned flags, const char *name)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    void *place = NULL;
+    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_TRY(dev, cudaHostGetDevicePointer(&place, flag, 0));
+    const CUresult error = function ? function(qdri_cuda_handle(stream), (CUdeviceptr)(uintptr_t)place, value, flags)
+                                    : CUDA_ERROR_NOT_FOUND;
+    if (error == CUDA_SUCCESS) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "cuda: %s on GPU %d failed (%d), so that streams cannot wait for messages of "
+                    "MPI; update the driver, or use NCCL",
+                    name, dev->opts.number, (int)error);
+}
+
+static qdr_status flag_raise(qdr_stream *stream, uint32_t *flag, uint32_t value)
+{
+    return use_flag(stream, qdri_cuda_dev_of(stream)->write_flag, flag, value, CU_STREAM_WRITE_VALUE_DEFAULT,
+                    "cuStreamWriteValue32");
+}
+
+static qdr_status flag_wait(qdr_stream *stream, uint32_t *flag, uint32_t value)
+{
+    return use_flag(stream, qdri_cuda_dev_of(stream)->wait_flag, flag, value, CU_STREAM_WAIT_VALUE_GEQ,
+                    "cuStreamWaitValue32");
+}
+
+/* ---- ranges: NVTX calls the tool that started the process, and does nothing without one ---- */
+
+/* NVTX searches for a tool at its first call, without a lock. */
+static void look_for_tool(void) { nvtxInitialize(NULL); }
+
+static int wants_ranges(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->wants_ranges; }
+
+static void range_begin(qdri_dev *dev, const char *name)
+{
+    (void)dev;
+    (void)nvtxRangePushA(name);
+}
+
+static void range_end(qdri_dev *dev)
+{
+    (void)dev;
+    (void)nvtxRangePop();
+}
+
+/* ---- the table ---- */
 
 /* Host threads that wait do so in a barrier of ranks, which the hook gives up. */
 static void wake_all(qdri_dev *dev) { (void)dev; }
@@ -63,11 +151,11 @@ static const qdri_dev_table cuda_table = {
     .products = products,
     .stream_wrap = qdri_cuda_stream_wrap,
     .stream_native = qdri_cuda_stream_native,
-    .gpu = gpu,
-    .pin = qdri_cuda_pin,
-    .unpin = qdri_cuda_unpin,
-    .flag_raise = qdri_cuda_flag_raise,
-    .flag_wait = qdri_cuda_flag_wait,
+    .gpu = number,
+    .pin = pin,
+    .unpin = unpin,
+    .flag_raise = flag_raise,
+    .flag_wait = flag_wait,
     .record_begin = qdri_cuda_record_begin,
     .record_end = qdri_cuda_record_end,
     .record_is_lost = qdri_cuda_record_is_lost,
@@ -76,34 +164,35 @@ static const qdri_dev_table cuda_table = {
     .check_memory = qdri_cuda_check_memory,
     .open_to = qdri_cuda_open_to,
     .room = qdri_cuda_room,
-    .wants_ranges = qdri_cuda_wants_ranges,
-    .range_begin = qdri_cuda_range_begin,
-    .range_end = qdri_cuda_range_end,
+    .wants_ranges = wants_ranges,
+    .range_begin = range_begin,
+    .range_end = range_end,
     .wake_all = wake_all,
     .destroy = destroy,
 };
 
-/* bf16 products and the compiled kernels need sm_80. */
-static qdr_status check_gpu(const qdri_gpu *gpu)
-{
-    if (gpu->major >= 8) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "cuda: GPU %d, %.100s, has compute capability %d.%d, but 8.0 (Ampere) or later is needed; use "
-                    "another GPU, or --device cpu",
-                    gpu->number, gpu->name, gpu->major, gpu->minor);
-}
-
 static qdr_status open_gpu(qdri_cuda_dev *dev)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const qdri_gpu *gpu = &dev->gpu;
     QDR_TRY(qdri_cuda_find_gpu(dev->opts.number, &dev->gpu));
-    QDR_TRY(check_gpu(&dev->gpu));
-    qdri_cuda_ranges_open(dev);
+    if (gpu->major < 8) /* bf16 products and the compiled kernels need sm_80 */
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuda: GPU %d, %.100s, has compute capability %d.%d, but 8.0 (Ampere) or later is needed; use "
+                        "another GPU, or --device cpu",
+                        gpu->number, gpu->name, gpu->major, gpu->minor);
+    (void)pthread_once(&once, look_for_tool);
+    /* Without a tool, the depth of ranges is not counted. */
+    const int depth = nvtxRangePushA("quadrille");
+    (void)nvtxRangePop();
+    dev->wants_ranges = dev->opts.ranges || depth != NVTX_NO_PUSH_POP_TRACKING;
     QDR_TRY(qdri_cuda_enter(dev));
     dev->n_sms_free = dev->gpu.n_sms;
     QDR_TRY(qdri_cuda_memory_open(dev));
     QDRI_CUDA_TRY(dev, cudaHostAlloc((void **)&dev->fault, sizeof *dev->fault, cudaHostAllocMapped));
     *dev->fault = (qdri_cuda_fault){0};
-    QDR_TRY(qdri_cuda_flags_open(dev));
+    dev->write_flag = find_flag("cuStreamWriteValue32");
+    dev->wait_flag = find_flag("cuStreamWaitValue32");
     QDRI_CUBLAS_TRY(dev, cublasLtCreate(&dev->lt));
     QDRI_CUBLAS_TRY(dev, cublasLtMatmulPreferenceCreate(&dev->preference));
     const size_t version = cublasLtGetVersion();

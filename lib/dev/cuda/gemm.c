@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of the CUDA device. The descriptors for a shape, and the algorithm chosen for it, are created once and
- * kept. */
+ * kept. If cuBLASLt cannot fuse an operation with a product, a kernel performs it after the product. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +31,10 @@ struct qdri_cuda_product {
     cublasLtMatmulAlgo_t algorithms[QDRI_CUDA_ALGORITHMS]; /* the first is used */
 };
 
+/* cuBLASLt's result, and its auxiliary matrix, which is the input of GELU; NULL: none. */
+static void *result_of(const qdri_gemm *g) { return g->gelu ? g->gelu : g->c; }
+static const void *auxiliary_of(const qdri_gemm *g) { return g->gelu ? g->c : g->gelu_of; }
+
 static int32_t align_of(const void *data)
 {
     const uintptr_t low = (uintptr_t)data & 15u;
@@ -53,7 +57,7 @@ static product_key key_of(const qdri_cuda_dev *dev, const qdri_gemm *g)
                          .c_dtype = (int32_t)g->c_dtype,
                          .align_a = align_of(g->a),
                          .align_b = align_of(g->b),
-                         .align_c = align_of(qdri_cuda_result(g)),
+                         .align_c = align_of(result_of(g)),
                          .epilogue = (int32_t)(g->gelu_of ? CUBLASLT_EPILOGUE_DGELU
                                                : g->bias  ? with_bias
                                                           : forward),
@@ -345,13 +349,12 @@ qdr_status qdri_cuda_multiply(qdr_stream *stream, const qdri_gemm *g, const qdri
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     const float alpha = (float)g->alpha, beta = (float)g->beta;
     const int is_double = g->dtype == QDR_F64;
-    void *const result = qdri_cuda_result(g);
+    void *const result = result_of(g);
     qdri_cuda_product *p = NULL;
     void *workspace;
     QDR_TRY(find_or_make(dev, g, &p));
     QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_PRODUCTS, QDRI_CUDA_WORKSPACE_BYTES, &workspace));
-    QDR_TRY(
-        set_pointers(dev, p, g->bias, qdri_cuda_auxiliary(g), scales ? scales->b : NULL, scales ? scales->a : NULL));
+    QDR_TRY(set_pointers(dev, p, g->bias, auxiliary_of(g), scales ? scales->b : NULL, scales ? scales->a : NULL));
     while (p->n_algorithms > 0) {
         const cublasStatus_t error = cublasLtMatmul(
             dev->lt, p->description, is_double ? (const void *)&g->alpha : &alpha, g->b, p->b, g->a, p->a,
@@ -380,14 +383,68 @@ qdr_status qdri_cuda_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, 
     return QDR_OK;
 }
 
+/* ---- fused operations: a bias, GELU, the gradient through GELU ---- */
+
+static int is_aligned(const void *data) { return (uintptr_t)data % 16 == 0; }
+
+/* cuBLASLt's GELU is the tanh form, like this library's. Its accuracy is not documented: it is sufficient for two-byte
+ * types. On Ampere it is slower than a kernel. */
+int qdri_cuda_fuses(const qdri_dev *base, const qdri_gemm *g)
+{
+    const qdri_cuda_dev *dev = (const qdri_cuda_dev *)base;
+    const int is_plain = g->dtype != QDR_F64 && !g->round_a && g->c_dtype == g->dtype && g->ldc == g->n;
+    if (!g->gelu && !g->gelu_of) return is_plain;
+    if ((g->gelu && g->gelu_of) || (g->gelu_of && g->bias)) return 0;
+    return is_plain && !dev->opts.no_gelu && dev->gpu.major >= 9 && qdri_is_narrow(g->dtype) && g->beta == 0 &&
+           g->ldc % 8 == 0 && is_aligned(g->c) && is_aligned(g->gelu) && is_aligned(g->gelu_of);
+}
+
+/* The product, followed by a kernel for the last of its fused operations. */
+static qdr_status multiply_in_steps(qdr_stream *stream, const qdri_gemm *gemm)
+{
+    qdri_kernel last = {.dtype = gemm->c_dtype};
+    qdri_gemm product = *gemm;
+    if (gemm->gelu || gemm->gelu_of) {
+        last.kind = gemm->gelu ? QDRI_K_GELU_FORWARD : QDRI_K_GELU_BACKWARD;
+        last.u.binary.n = gemm->m * gemm->n;
+        last.u.binary.a = auxiliary_of(gemm);
+        last.u.binary.b = gemm->c;
+        last.u.binary.y = result_of(gemm);
+        product.gelu = NULL;
+        product.gelu_of = NULL;
+    } else {
+        last.kind = QDRI_K_BIAS_ADD;
+        last.u.rows.n_rows = gemm->m;
+        last.u.rows.n_cols = gemm->n;
+        last.u.rows.y = gemm->c;
+        last.u.rows.p = (void *)(uintptr_t)gemm->bias;
+        product.bias = NULL;
+    }
+    QDR_TRY(qdri_cuda_gemm(stream, &product));
+    return qdri_cuda_kernel(stream, &last);
+}
+
+/* Uses a copy of a bias that is not aligned to 16 bytes: a separate kernel would round C once more. */
+static qdr_status multiply_odd_bias(qdr_stream *stream, const qdri_gemm *gemm)
+{
+    const size_t bytes = (size_t)gemm->n * qdr_dtype_bytes(gemm->c_dtype);
+    qdri_gemm product = *gemm;
+    void *copy;
+    if (bytes > QDRI_CUDA_SCRATCH_BYTES) return multiply_in_steps(stream, gemm);
+    QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_KERNELS, QDRI_CUDA_SCRATCH_BYTES, &copy));
+    QDR_TRY(qdri_cuda_copy(stream, copy, gemm->bias, bytes));
+    product.bias = copy;
+    return qdri_cuda_gemm(stream, &product);
+}
+
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm)
 {
     const int is_fused = gemm->bias || gemm->gelu || gemm->gelu_of;
     QDR_TRY(qdri_cuda_enter(qdri_cuda_dev_of(stream)));
-    if (gemm->k == 0) return is_fused ? qdri_cuda_gemm_in_steps(stream, gemm) : scale(stream, gemm);
-    if (gemm->bias && align_of(gemm->bias) < 16) return qdri_cuda_gemm_odd_bias(stream, gemm);
+    if (gemm->k == 0) return is_fused ? multiply_in_steps(stream, gemm) : scale(stream, gemm);
+    if (gemm->bias && !is_aligned(gemm->bias)) return multiply_odd_bias(stream, gemm);
     if (gemm->round_a) return qdri_cuda_gemm_rounded(stream, gemm);
     const qdr_status status = qdri_cuda_multiply(stream, gemm, NULL);
-    if (status == QDR_ERR_UNSUPPORTED && is_fused) return qdri_cuda_gemm_in_steps(stream, gemm);
+    if (status == QDR_ERR_UNSUPPORTED && is_fused) return multiply_in_steps(stream, gemm);
     return status;
 }

@@ -56,12 +56,15 @@ qdr_status qdri_cuda_enter(const qdri_cuda_dev *dev)
     return QDR_OK;
 }
 
-static qdr_status fail_driver(cudaError_t error)
+qdr_status qdri_cuda_find_versions(qdri_cuda_versions *versions)
 {
-    int driver = 0, runtime = 0;
+    *versions = (qdri_cuda_versions){.cublaslt = cublasLtGetVersion()};
+    (void)cudaRuntimeGetVersion(&versions->runtime);
+    (void)cudaDriverGetVersion(&versions->driver);
+    const int driver = versions->driver, runtime = versions->runtime;
+    const cudaError_t error = cudaGetDeviceCount(&versions->n_gpus);
+    if (error == cudaSuccess) return QDR_OK;
     (void)cudaGetLastError();
-    (void)cudaDriverGetVersion(&driver);
-    (void)cudaRuntimeGetVersion(&runtime);
     if (driver == 0)
         return QDR_FAIL(
             QDR_ERR_UNSUPPORTED,
@@ -78,25 +81,6 @@ static qdr_status fail_driver(cudaError_t error)
                     cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-qdr_status qdri_cuda_find_versions(qdri_cuda_versions *versions)
-{
-    *versions = (qdri_cuda_versions){.cublaslt = cublasLtGetVersion()};
-    (void)cudaRuntimeGetVersion(&versions->runtime);
-    (void)cudaDriverGetVersion(&versions->driver);
-    const cudaError_t error = cudaGetDeviceCount(&versions->n_gpus);
-    return error == cudaSuccess ? QDR_OK : fail_driver(error);
-}
-
-static qdr_status fail_number(int number, int n_gpus)
-{
-    if (n_gpus == 0)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: the driver is installed, but there is no GPU; see nvidia-smi and "
-                                             "CUDA_VISIBLE_DEVICES, or use --device cpu");
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "cuda: there is no GPU %d; this process sees %d: use 0 to %d, or change CUDA_VISIBLE_DEVICES",
-                    number, n_gpus, n_gpus - 1);
-}
-
 qdr_status qdri_cuda_find_gpu(int number, qdri_gpu *gpu)
 {
     qdri_cuda_versions versions;
@@ -104,7 +88,13 @@ qdr_status qdri_cuda_find_gpu(int number, qdri_gpu *gpu)
     const qdri_cuda_dev here = {.opts = {.number = number}};
     *gpu = (qdri_gpu){.number = number};
     QDR_TRY(qdri_cuda_find_versions(&versions));
-    if (number < 0 || number >= versions.n_gpus) return fail_number(number, versions.n_gpus);
+    if (versions.n_gpus == 0)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: the driver is installed, but there is no GPU; see nvidia-smi and "
+                                             "CUDA_VISIBLE_DEVICES, or use --device cpu");
+    if (number < 0 || number >= versions.n_gpus)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "cuda: there is no GPU %d; this process sees %d: use 0 to %d, or change CUDA_VISIBLE_DEVICES",
+                        number, versions.n_gpus, versions.n_gpus - 1);
     QDRI_CUDA_TRY(&here, cudaGetDeviceProperties(&properties, number));
     snprintf(gpu->name, sizeof gpu->name, "%.255s", properties.name);
     gpu->n_sms = properties.multiProcessorCount;

@@ -54,33 +54,24 @@ void qdri_cuda_record_drop(qdr_stream *stream)
     dev->recording = NULL;
 }
 
-static qdr_status fill(const qdri_cuda_dev *dev, cudaGraph_t graph, record *made)
-{
-    QDRI_CUDA_TRY(dev, cudaEventCreateWithFlags(&made->event, cudaEventDisableTiming));
-    /* Otherwise all nodes, including collectives, would have the priority of the stream on which the graph is
-     * launched. */
-    QDRI_CUDA_TRY(dev, cudaGraphInstantiate(&made->executable, graph, cudaGraphInstantiateFlagUseNodePriority));
-    return QDR_OK;
-}
-
 static void free_record(record *recorded)
 {
+    if (!recorded) return;
     if (recorded->executable) (void)cudaGraphExecDestroy(recorded->executable);
     if (recorded->event) (void)cudaEventDestroy(recorded->event);
     free(recorded);
 }
 
-static qdr_status instantiate(qdr_stream *stream, cudaGraph_t graph, void **result)
+static qdr_status instantiate(qdr_stream *stream, cudaGraph_t graph, record **made)
 {
-    record *made = NULL;
-    QDR_TRY(QDRI_NEW(1, "a recorded step", &made));
-    made->origin = qdri_cuda_handle(stream);
-    const qdr_status status = fill(qdri_cuda_dev_of(stream), graph, made);
-    if (status == QDR_OK)
-        *result = made;
-    else
-        free_record(made);
-    return status;
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    QDR_TRY(QDRI_NEW(1, "a recorded step", made));
+    (*made)->origin = qdri_cuda_handle(stream);
+    QDRI_CUDA_TRY(dev, cudaEventCreateWithFlags(&(*made)->event, cudaEventDisableTiming));
+    /* Otherwise all nodes, including collectives, would have the priority of the stream on which the graph is
+     * launched. */
+    QDRI_CUDA_TRY(dev, cudaGraphInstantiate(&(*made)->executable, graph, cudaGraphInstantiateFlagUseNodePriority));
+    return QDR_OK;
 }
 
 qdr_status qdri_cuda_record_end(qdr_stream *stream, void **result)
@@ -98,7 +89,12 @@ qdr_status qdri_cuda_record_end(qdr_stream *stream, void **result)
                         "cannot be recorded",
                         cudaGetErrorString(error));
     }
-    const qdr_status status = instantiate(stream, graph, result);
+    record *made = NULL;
+    const qdr_status status = instantiate(stream, graph, &made);
+    if (status == QDR_OK)
+        *result = made;
+    else
+        free_record(made);
     (void)cudaGraphDestroy(graph);
     return status;
 }
@@ -111,21 +107,18 @@ static qdr_status order(const qdri_cuda_dev *dev, const record *recorded, cudaSt
     return QDR_OK;
 }
 
-static qdr_status run(const qdri_cuda_dev *dev, const record *recorded, cudaStream_t handle)
+qdr_status qdri_cuda_record_run(qdr_stream *stream, void *data)
 {
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    const record *recorded = data;
+    cudaStream_t handle = qdri_cuda_handle(stream);
+    if (dev->recording)
+        return QDR_FAIL(QDR_ERR_STATE, "graph: the context is recording, and a recorded step cannot be part of "
+                                       "another; call qdr_graph_end() first");
     QDR_TRY(qdri_cuda_enter(dev));
     if (handle != recorded->origin) QDR_TRY(order(dev, recorded, recorded->origin, handle));
     QDRI_CUDA_TRY(dev, cudaGraphLaunch(recorded->executable, handle));
     return order(dev, recorded, handle, recorded->origin);
-}
-
-qdr_status qdri_cuda_record_run(qdr_stream *stream, void *recorded)
-{
-    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    if (dev->recording)
-        return QDR_FAIL(QDR_ERR_STATE, "graph: the context is recording, and a recorded step cannot be part of "
-                                       "another; call qdr_graph_end() first");
-    return run(dev, recorded, qdri_cuda_handle(stream));
 }
 
 void qdri_cuda_record_free(qdri_dev *dev, void *data)

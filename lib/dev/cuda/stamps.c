@@ -26,8 +26,7 @@ struct qdri_cuda_stamps {
 
 static void chunk_free(stamp_chunk *chunk)
 {
-    if (!chunk) return;
-    if (chunk->written) (void)cudaFreeHost(chunk->written);
+    (void)cudaFreeHost(chunk->written);
     free(chunk);
 }
 
@@ -65,14 +64,6 @@ static qdr_status compare_clocks(qdri_cuda_dev *dev)
     return QDR_OK;
 }
 
-static qdr_status stamps_open(qdri_cuda_dev *dev)
-{
-    QDR_TRY(QDRI_NEW(1, "stamps of tasks", &dev->stamps));
-    QDRI_CUDA_TRY(dev, cudaStreamCreateWithFlags(&dev->stamps->stream, cudaStreamNonBlocking));
-    QDRI_CUDA_TRY(dev, cudaHostAlloc((void **)&dev->stamps->gpu_ns, sizeof *dev->stamps->gpu_ns, cudaHostAllocMapped));
-    return compare_clocks(dev);
-}
-
 qdr_status qdri_cuda_stamp(qdr_stream *stream, int64_t *nanosecs)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
@@ -81,7 +72,13 @@ qdr_status qdri_cuda_stamp(qdr_stream *stream, int64_t *nanosecs)
             QDR_ERR_UNSUPPORTED,
             "graph: a measured step cannot be recorded because its times belong to one run; unset QDR_REPORT");
     QDR_TRY(qdri_cuda_enter(dev));
-    if (!dev->stamps) QDR_TRY(stamps_open(dev));
+    if (!dev->stamps) {
+        QDR_TRY(QDRI_NEW(1, "stamps of tasks", &dev->stamps));
+        QDRI_CUDA_TRY(dev, cudaStreamCreateWithFlags(&dev->stamps->stream, cudaStreamNonBlocking));
+        QDRI_CUDA_TRY(dev,
+                      cudaHostAlloc((void **)&dev->stamps->gpu_ns, sizeof *dev->stamps->gpu_ns, cudaHostAllocMapped));
+        QDR_TRY(compare_clocks(dev));
+    }
     if (!dev->stamps->chunks || dev->stamps->chunks->n == CHUNK_STAMPS) QDR_TRY(chunk_add(dev));
     stamp_chunk *chunk = dev->stamps->chunks;
     QDRI_CUDA_TRY(dev, qdri_cuda_launch_stamp(&chunk->written[chunk->n], qdri_cuda_handle(stream)));
