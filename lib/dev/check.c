@@ -4,7 +4,7 @@
 #include "core/size.h"
 #include "dev/device.h"
 
-static qdr_status gemm_matrix_check(const char *name, const void *data, int64_t n_rows, int64_t n_cols, int64_t stride)
+static qdr_status matrix_check(const char *name, const void *data, int64_t n_rows, int64_t n_cols, int64_t stride)
 {
     int64_t n_elems = 0;
     if (n_rows == 0 || n_cols == 0) return QDR_OK;
@@ -15,20 +15,6 @@ static qdr_status gemm_matrix_check(const char *name, const void *data, int64_t 
                         name, n_cols);
     }
     return qdri_mul_elems(n_rows, stride, &n_elems);
-}
-
-static qdr_status rounding_check(const qdri_gemm *gemm)
-{
-    const int a = (int)gemm->round_a, b = (int)gemm->round_b;
-    if (a == QDRI_AS_STORED && b == QDRI_AS_STORED) return QDR_OK;
-    if (a < QDRI_E4M3 || a > QDRI_E5M2 || b < QDRI_E4M3 || b > QDRI_E5M2 || (a == QDRI_E5M2 && b == QDRI_E5M2))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "product: no product rounds A in way %d and B in way %d; use %d (e4m3) for "
-                        "both, or %d (e5m2) for one of them",
-                        a, b, QDRI_E4M3, QDRI_E5M2);
-    if (gemm->dtype == QDR_BF16 || gemm->dtype == QDR_F32) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_DTYPE, "product: operands of %s cannot be rounded to fp8; use bf16 or f32",
-                    qdr_dtype_name(gemm->dtype));
 }
 
 qdr_status qdri_gemm_check(const qdri_gemm *gemm)
@@ -45,13 +31,21 @@ qdr_status qdri_gemm_check(const qdri_gemm *gemm)
                         ", and the same type (or f32, for bf16 and f16) for the result",
                         qdr_dtype_name(gemm->dtype), qdr_dtype_name(gemm->c_dtype));
     }
-    QDR_TRY(rounding_check(gemm));
+    const int a = (int)gemm->round_a, b = (int)gemm->round_b, rounds = a != QDRI_AS_STORED || b != QDRI_AS_STORED;
+    if (rounds &&
+        (a < QDRI_E4M3 || a > QDRI_E5M2 || b < QDRI_E4M3 || b > QDRI_E5M2 || (a == QDRI_E5M2 && b == QDRI_E5M2)))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "product: no product rounds A in way %d and B in way %d; use %d (e4m3) for "
+                        "both, or %d (e5m2) for one of them",
+                        a, b, QDRI_E4M3, QDRI_E5M2);
+    if (rounds && gemm->dtype != QDR_BF16 && gemm->dtype != QDR_F32)
+        return QDR_FAIL(QDR_ERR_DTYPE, "product: operands of %s cannot be rounded to fp8; use bf16 or f32",
+                        qdr_dtype_name(gemm->dtype));
     if (gemm->m == 0 || gemm->n == 0) return QDR_OK;
-    const int ta = gemm->trans_a != 0;
-    const int tb = gemm->trans_b != 0;
-    QDR_TRY(gemm_matrix_check("A", gemm->a, ta ? gemm->k : gemm->m, ta ? gemm->m : gemm->k, gemm->lda));
-    QDR_TRY(gemm_matrix_check("B", gemm->b, tb ? gemm->n : gemm->k, tb ? gemm->k : gemm->n, gemm->ldb));
-    return gemm_matrix_check("C", gemm->c, gemm->m, gemm->n, gemm->ldc);
+    const int ta = gemm->trans_a != 0, tb = gemm->trans_b != 0;
+    QDR_TRY(matrix_check("A", gemm->a, ta ? gemm->k : gemm->m, ta ? gemm->m : gemm->k, gemm->lda));
+    QDR_TRY(matrix_check("B", gemm->b, tb ? gemm->n : gemm->k, tb ? gemm->k : gemm->n, gemm->ldb));
+    return matrix_check("C", gemm->c, gemm->m, gemm->n, gemm->ldc);
 }
 
 static qdr_status not_null(const char *kernel, const char *name, const void *data, int64_t n_elems)
@@ -112,15 +106,6 @@ static qdr_status rows_check(const qdri_kernel *kernel)
     return not_null(name, "p", kernel->u.rows.p, adds ? n : kernel->u.rows.n_cols);
 }
 
-static qdr_status norm_parts_check(const qdri_kernel *kernel)
-{
-    if (kernel->u.norm.n_parts < 1) {
-        return QDR_FAIL(QDR_ERR_SHAPE, "layer norm: %d parts to merge; at least 1", kernel->u.norm.n_parts);
-    }
-    QDR_TRY(not_null("layer norm", "work", kernel->u.norm.work, kernel->u.norm.n_rows));
-    return not_null("layer norm", "stats", kernel->u.norm.stats, kernel->u.norm.n_rows);
-}
-
 static qdr_status norm_check(const qdri_kernel *kernel)
 {
     const char *name = "layer norm";
@@ -128,11 +113,13 @@ static qdr_status norm_check(const qdri_kernel *kernel)
     const qdri_kernel_kind kind = kernel->kind;
     int64_t n = 0;
     QDR_TRY(sizes(name, rows, kernel->u.norm.n_cols, &n));
-    if (kind == QDRI_K_NORM_MERGE) return norm_parts_check(kernel);
-    QDR_TRY(not_null(name, "x", kernel->u.norm.x, n));
+    if (kind == QDRI_K_NORM_MERGE && kernel->u.norm.n_parts < 1)
+        return QDR_FAIL(QDR_ERR_SHAPE, "layer norm: %d parts to merge; at least 1", kernel->u.norm.n_parts);
+    if (kind != QDRI_K_NORM_MERGE) QDR_TRY(not_null(name, "x", kernel->u.norm.x, n));
     if (kind != QDRI_K_NORM_APPLY) QDR_TRY(not_null(name, "work", kernel->u.norm.work, rows));
     if (kind == QDRI_K_NORM_MOMENTS) return QDR_OK;
     QDR_TRY(not_null(name, "stats", kernel->u.norm.stats, rows));
+    if (kind == QDRI_K_NORM_MERGE) return QDR_OK;
     QDR_TRY(not_null(name, "gamma", kernel->u.norm.gamma, n));
     if (kind == QDRI_K_NORM_APPLY) {
         QDR_TRY(not_null(name, "beta", kernel->u.norm.beta, n));
@@ -238,29 +225,19 @@ static qdr_status reduce_check(const qdri_kernel *kernel)
 static qdr_status adamw_check(const qdri_kernel *kernel)
 {
     const char *name = "AdamW";
-    int64_t n = 0;
-    QDR_TRY(sizes(name, kernel->u.adamw.n, 1, &n));
-    QDR_TRY(not_null(name, "p", kernel->u.adamw.p, n));
-    QDR_TRY(not_null(name, "g", kernel->u.adamw.g, n));
-    QDR_TRY(not_null(name, "m", kernel->u.adamw.m, n));
-    QDR_TRY(not_null(name, "v", kernel->u.adamw.v, n));
-    if (qdri_is_narrow(kernel->dtype)) {
-        QDR_TRY(not_null(name, "the fp32 master copy", kernel->u.adamw.master, n));
-    }
-    return not_null(name, "the step's numbers", kernel->u.adamw.numbers, n);
-}
-
-static qdr_status adamw_rate_check(const qdri_kernel *kernel)
-{
-    return not_null("AdamW", "the step's numbers", kernel->u.adamw.numbers, 1);
-}
-
-static qdr_status adamw_begin_check(const qdri_kernel *kernel)
-{
-    if (!(kernel->u.adamw.grad_scale > 0))
+    int64_t n = 1;
+    if (kernel->kind == QDRI_K_ADAMW_BEGIN && !(kernel->u.adamw.grad_scale > 0))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "AdamW: gradients are scaled by %g; 1 means not at all",
                         kernel->u.adamw.grad_scale);
-    return not_null("AdamW", "the step's numbers", kernel->u.adamw.numbers, 1);
+    if (kernel->kind == QDRI_K_ADAMW) {
+        QDR_TRY(sizes(name, kernel->u.adamw.n, 1, &n));
+        QDR_TRY(not_null(name, "p", kernel->u.adamw.p, n));
+        QDR_TRY(not_null(name, "g", kernel->u.adamw.g, n));
+        QDR_TRY(not_null(name, "m", kernel->u.adamw.m, n));
+        QDR_TRY(not_null(name, "v", kernel->u.adamw.v, n));
+        if (qdri_is_narrow(kernel->dtype)) QDR_TRY(not_null(name, "the fp32 master copy", kernel->u.adamw.master, n));
+    }
+    return not_null(name, "the step's numbers", kernel->u.adamw.numbers, n);
 }
 
 static qdr_status block_check(const qdri_kernel *kernel)
@@ -297,9 +274,7 @@ static qdr_status gather_check(const qdri_kernel *kernel)
     return QDR_OK;
 }
 
-typedef qdr_status (*check_fn)(const qdri_kernel *kernel);
-
-static const check_fn checks[QDRI_N_KERNELS] = {
+static qdr_status (*const checks[QDRI_N_KERNELS])(const qdri_kernel *kernel) = {
     [QDRI_K_ADD] = binary_check,
     [QDRI_K_SUM_PARTS] = parts_check,
     [QDRI_K_CAST] = binary_check,
@@ -323,8 +298,8 @@ static const check_fn checks[QDRI_N_KERNELS] = {
     [QDRI_K_CE_LOSS] = ce_check,
     [QDRI_K_CE_BACKWARD] = ce_check,
     [QDRI_K_SUM_SQUARES] = reduce_check,
-    [QDRI_K_ADAMW_RATE] = adamw_rate_check,
-    [QDRI_K_ADAMW_BEGIN] = adamw_begin_check,
+    [QDRI_K_ADAMW_RATE] = adamw_check,
+    [QDRI_K_ADAMW_BEGIN] = adamw_check,
     [QDRI_K_ADAMW] = adamw_check,
     [QDRI_K_COPY_BLOCK] = block_check,
     [QDRI_K_REDUCE] = gather_check,

@@ -10,17 +10,10 @@
 
 void qdri_dev_init(qdri_dev *dev, const qdri_dev_table *table)
 {
+    memset(dev, 0, sizeof *dev);
     dev->table = table;
-    atomic_init(&dev->bytes_now, 0);
-    atomic_init(&dev->bytes_peak, 0);
-    atomic_init(&dev->status, QDR_OK);
-    pthread_mutex_init(&dev->lock, NULL);
-    dev->sentence[0] = '\0';
-    dev->on_poison = NULL;
-    dev->on_poison_user = NULL;
-    memset(dev->own_wake_events, 0, sizeof dev->own_wake_events);
     dev->wake_events = dev->own_wake_events;
-    dev->source = (qdri_mem_source){0};
+    pthread_mutex_init(&dev->lock, NULL);
 }
 
 void qdri_dev_use_wake_events(qdri_dev *dev, qdri_wake_event *wake_events) { dev->wake_events = wake_events; }
@@ -83,13 +76,6 @@ void qdri_dev_on_poison(qdri_dev *dev, void (*hook)(void *user), void *user)
     pthread_mutex_unlock(&dev->lock);
 }
 
-static void count_bytes(qdri_dev *dev, size_t bytes)
-{
-    const size_t now = atomic_fetch_add(&dev->bytes_now, bytes) + bytes;
-    size_t peak = atomic_load(&dev->bytes_peak);
-    while (peak < now && !atomic_compare_exchange_weak(&dev->bytes_peak, &peak, now)) {}
-}
-
 static double gib(size_t bytes) { return (double)bytes / (1 << 30); }
 
 static qdr_status fail_memory(qdri_dev *dev, const char *what, size_t bytes)
@@ -116,8 +102,11 @@ static qdr_status allocate(qdri_dev *dev, int is_shared, const char *what, size_
     QDR_TRY(qdri_dev_raise(dev));
     const qdr_status status = dev->table->mem_alloc(dev, is_shared, bytes, data);
     if (status == QDR_ERR_MEMORY) return fail_memory(dev, what, bytes);
-    if (status == QDR_OK) count_bytes(dev, bytes);
-    return status;
+    if (status != QDR_OK) return status;
+    const size_t now = atomic_fetch_add(&dev->bytes_now, bytes) + bytes;
+    size_t peak = atomic_load(&dev->bytes_peak);
+    while (peak < now && !atomic_compare_exchange_weak(&dev->bytes_peak, &peak, now)) {}
+    return QDR_OK;
 }
 
 qdr_status qdri_mem_alloc_for(qdri_dev *dev, const char *what, size_t bytes, void **data)
