@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "dev/cpu/bits.h"
+#include "dev/cpu/narrow.h"
 #include "dev/fp8.h"
 
 /* The nearest number of the format, ties to even; saturates at the format's largest number. NaN stays NaN; infinity

@@ -52,27 +52,16 @@ static double clear_small(const qdri_gemm *g, size_t elem_bytes)
     return 1.0;
 }
 
-static void gemm_f32(const qdri_gemm *g)
+void qdri_gemm_blas(const qdri_gemm *g)
 {
-    const double beta = clear_small(g, sizeof(float));
-    cblas_sgemm(CblasRowMajor, blas_trans(g->trans_a), blas_trans(g->trans_b), (int)g->m, (int)g->n, (int)g->k,
-                (float)g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb, (float)beta, g->c, (int)g->ldc);
-}
-
-static void gemm_f64(const qdri_gemm *g)
-{
-    const double beta = clear_small(g, sizeof(double));
-    cblas_dgemm(CblasRowMajor, blas_trans(g->trans_a), blas_trans(g->trans_b), (int)g->m, (int)g->n, (int)g->k,
-                g->alpha, g->a, (int)g->lda, g->b, (int)g->ldb, beta, g->c, (int)g->ldc);
-}
-
-void qdri_gemm_blas(const qdri_gemm *gemm)
-{
-    if (gemm->dtype == QDR_F64) {
-        gemm_f64(gemm);
-    } else {
-        gemm_f32(gemm);
-    }
+    const CBLAS_TRANSPOSE trans_a = blas_trans(g->trans_a), trans_b = blas_trans(g->trans_b);
+    const int m = (int)g->m, n = (int)g->n, k = (int)g->k, lda = (int)g->lda, ldb = (int)g->ldb, ldc = (int)g->ldc;
+    const double beta = clear_small(g, g->dtype == QDR_F64 ? sizeof(double) : sizeof(float));
+    if (g->dtype == QDR_F64)
+        cblas_dgemm(CblasRowMajor, trans_a, trans_b, m, n, k, g->alpha, g->a, lda, g->b, ldb, beta, g->c, ldc);
+    else
+        cblas_sgemm(CblasRowMajor, trans_a, trans_b, m, n, k, (float)g->alpha, g->a, lda, g->b, ldb, (float)beta, g->c,
+                    ldc);
 }
 
 const char *qdri_cpu_products(const qdri_dev *dev)

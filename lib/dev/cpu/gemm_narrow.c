@@ -29,28 +29,17 @@ static void load_row(const operand *x, float *to, int64_t row, int64_t col, int6
         qdri_widen(x->dtype, to, (const uint16_t *)x->data + at, n_cols);
 }
 
-static void round_row(const operand *x, float *row, int64_t n)
-{
-    const float back = 1 / x->scale;
-    for (int64_t i = 0; i < n; i++) row[i] = back * qdri_fp8_nearest(x->rounding, x->scale * row[i]);
-}
-
-/* Converts a block as stored (transposed or not) to a dense fp32 panel. */
-static void load_panel(const operand *x, float *panel, int64_t row, int64_t col, int64_t n_rows, int64_t n_cols)
-{
-    for (int64_t r = 0; r < n_rows; r++) {
-        load_row(x, panel + r * n_cols, row + r, col, n_cols);
-        if (x->rounding) round_row(x, panel + r * n_cols, n_cols);
-    }
-}
-
-/* Loads the block whose rows (of op) begin at `row` and columns at `col`. */
+/* Converts the block whose rows (of op) begin at `row` and columns at `col` to a dense fp32 panel, as stored
+ * (transposed or not). */
 static void load_operand(const operand *x, float *panel, int64_t row, int64_t col, int64_t n_rows, int64_t n_cols)
 {
-    if (x->trans)
-        load_panel(x, panel, col, row, n_cols, n_rows);
-    else
-        load_panel(x, panel, row, col, n_rows, n_cols);
+    const float back = 1 / x->scale;
+    const int64_t n = x->trans ? n_rows : n_cols;
+    for (int64_t r = 0; r < (x->trans ? n_cols : n_rows); r++, panel += n) {
+        load_row(x, panel, (x->trans ? col : row) + r, x->trans ? row : col, n);
+        for (int64_t i = 0; x->rounding && i < n; i++)
+            panel[i] = back * qdri_fp8_nearest(x->rounding, x->scale * panel[i]);
+    }
 }
 
 /* Sets the scale of a matrix of n_rows by n_cols, as stored, from its largest number. */

@@ -3,9 +3,64 @@
 #ifndef QDRI_DEV_CPU_NARROW_H
 #define QDRI_DEV_CPU_NARROW_H
 
+#include <string.h>
+
 #include "core/dtype.h"
-#include "dev/cpu/bf16.h"
-#include "dev/cpu/f16.h"
+
+/* An fp32 number as its bits, and back. */
+static inline uint32_t qdri_float_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float qdri_float_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* bfloat16 is the upper half of fp32; rounding is to nearest even and keeps NaN a NaN. */
+static inline float qdri_bf16_load(uint16_t x) { return qdri_float_of_bits((uint32_t)x << 16); }
+
+static inline uint16_t qdri_bf16_round(float value)
+{
+    const uint32_t bits = qdri_float_bits(value);
+    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    const uint32_t quiet = (bits >> 16) | 0x40u;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+/* IEEE half precision: 5 bits of exponent and 10 of fraction, so the largest number is 65504, and numbers below 2^-14
+ * are multiples of 2^-24. Rounding is to nearest even, and to Inf from 65520 on; NaN stays NaN, becomes quiet and keeps
+ * its upper bits, as with F16C. Without branches, so that loops can be vectorised; all steps are exact except the
+ * rounding itself. */
+
+/* Moves the fraction to its place in fp32, and adds 127 - 15 to the exponent. A subnormal number gets the exponent of
+ * 2^-14, and then 2^-14 is subtracted. */
+static inline float qdri_f16_load(uint16_t x)
+{
+    const uint32_t size = x & 0x7fffu, sign = (uint32_t)(x & 0x8000u) << 16;
+    const uint32_t normal = (size << 13) + (112u << 23);
+    const uint32_t special = (normal + (112u << 23)) | (size > 0x7c00u ? 0x400000u : 0u);
+    const uint32_t small = qdri_float_bits(qdri_float_of_bits(normal + (1u << 23)) - qdri_float_of_bits(113u << 23));
+    const uint32_t finite = size < 0x400u ? small : normal;
+    return qdri_float_of_bits(sign | (size >= 0x7c00u ? special : finite));
+}
+
+/* Numbers below 2^-14 are rounded by adding 0.5, whose last bit is 2^-24; the others as integers, where a carry
+ * propagates into the exponent. */
+static inline uint16_t qdri_f16_round(float value)
+{
+    const uint32_t bits = qdri_float_bits(value), size = bits & 0x7fffffffu;
+    const uint32_t small = qdri_float_bits(qdri_float_of_bits(size) + 0.5f) - (126u << 23);
+    const uint32_t normal = (size - (112u << 23) + 0xfffu + ((size >> 13) & 1u)) >> 13;
+    const uint32_t finite = size < 113u << 23 ? small : normal;
+    const uint32_t special = size > 0x7f800000u ? 0x7e00u | ((size >> 13) & 0x3ffu) : 0x7c00u;
+    return (uint16_t)(((bits >> 16) & 0x8000u) | (size >= 0x477ff000u ? special : finite));
+}
 
 static inline float qdri_narrow_load(qdr_dtype dtype, uint16_t x)
 {

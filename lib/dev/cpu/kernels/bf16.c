@@ -2,7 +2,6 @@
 /* Kernels on bf16 elements: converted to fp32 on load, rounded on store. */
 #include <stdint.h>
 
-#include "dev/cpu/bf16.h"
 #include "dev/cpu/kernels/real_f32.h"
 
 typedef uint16_t elem;

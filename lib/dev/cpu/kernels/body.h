@@ -5,9 +5,8 @@
  *
  * Loops marked SIMD have no dependences between iterations; those marked SIMD_SUM add in lanes. The lanes depend only
  * on the instruction set and on the length, so the same call gives the same bits. */
-#include "dev/cpu/bf16.h"
-#include "dev/cpu/f16.h"
 #include "dev/cpu/kernels/kernels.h"
+#include "dev/cpu/narrow.h"
 
 #define PRAGMA(text) _Pragma(#text)
 #define SIMD PRAGMA(omp simd)

@@ -58,32 +58,23 @@ static void ce_loss(const qdri_kernel *kernel)
     kernel->u.ce.result[1] = (double)n_valid;
 }
 
-/* The target's element is computed first, because dlogits may be logits. */
-static void ce_backward_row(const qdri_kernel *kernel, int64_t r)
-{
-    const int64_t n = kernel->u.ce.n_cols;
-    const int64_t column = ce_column(kernel, r);
-    const elem *logits = (const elem *)kernel->u.ce.logits + r * n;
-    const real *saved = (const real *)kernel->u.ce.saved + 2 * r;
-    elem *dlogits = (elem *)kernel->u.ce.dlogits + r * n;
-    const real most = saved[0];
-    const real log_sum = saved[1];
-    const real scale = (real)kernel->u.ce.scale;
-    const real target = column >= 0 ? get(logits[column]) : 0;
-    SIMD for (int64_t c = 0; c < n; c++) { dlogits[c] = put(scale * real_exp((get(logits[c]) - most) - log_sum)); }
-    if (column >= 0) dlogits[column] = put(scale * (real_exp((target - most) - log_sum) - 1));
-}
-
 static void ce_backward(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.ce.n_cols;
+    const elem *logits = kernel->u.ce.logits;
+    const real *saved = kernel->u.ce.saved;
     elem *dlogits = kernel->u.ce.dlogits;
+    const real scale = (real)kernel->u.ce.scale;
     if (n == 0) return;
-    for (int64_t r = 0; r < kernel->u.ce.n_rows; r++) {
+    for (int64_t r = 0; r < kernel->u.ce.n_rows; r++, logits += n, dlogits += n, saved += 2) {
         if (kernel->u.ce.targets[r] < 0) {
-            memset(dlogits + r * n, 0, (size_t)n * sizeof *dlogits);
-        } else {
-            ce_backward_row(kernel, r);
+            memset(dlogits, 0, (size_t)n * sizeof *dlogits);
+            continue;
         }
+        /* The target's element is computed first, because dlogits may be logits. */
+        const int64_t column = ce_column(kernel, r);
+        const real most = saved[0], log_sum = saved[1], target = column >= 0 ? get(logits[column]) : 0;
+        SIMD for (int64_t c = 0; c < n; c++) { dlogits[c] = put(scale * real_exp((get(logits[c]) - most) - log_sum)); }
+        if (column >= 0) dlogits[column] = put(scale * (real_exp((target - most) - log_sum) - 1));
     }
 }

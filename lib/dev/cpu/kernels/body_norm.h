@@ -23,31 +23,24 @@ static void norm_moments(const qdri_kernel *kernel)
     }
 }
 
-/* Merges the moments of one row, in the order of the parts (Chan, Golub, LeVeque 1983). */
-static void norm_merge_row(const real *parts, int64_t stride, int n_parts, double epsilon, real *stats)
-{
-    double n = 0;
-    double mean = 0;
-    double m2 = 0;
-    for (int i = 0; i < n_parts; i++, parts += stride) {
-        const double n_part = (double)parts[0];
-        const double delta = (double)parts[1] - mean;
-        if (n_part == 0) continue;
-        mean += delta * (n_part / (n + n_part));
-        m2 += (double)parts[2] + delta * delta * (n * n_part / (n + n_part));
-        n += n_part;
-    }
-    stats[0] = (real)mean;
-    stats[1] = (real)(1 / sqrt((n > 0 ? m2 / n : 0) + epsilon));
-}
-
+/* Merges the moments of each row, in the order of the parts (Chan, Golub, LeVeque 1983). */
 static void norm_merge(const qdri_kernel *kernel)
 {
     const int64_t n_rows = kernel->u.norm.n_rows;
-    const real *parts = kernel->u.norm.work;
     real *stats = kernel->u.norm.stats;
-    for (int64_t r = 0; r < n_rows; r++) {
-        norm_merge_row(parts + 3 * r, 3 * n_rows, kernel->u.norm.n_parts, kernel->u.norm.epsilon, stats + 2 * r);
+    for (int64_t r = 0; r < n_rows; r++, stats += 2) {
+        const real *part = (const real *)kernel->u.norm.work + 3 * r;
+        double n = 0, mean = 0, m2 = 0;
+        for (int i = 0; i < kernel->u.norm.n_parts; i++, part += 3 * n_rows) {
+            const double n_part = (double)part[0];
+            const double delta = (double)part[1] - mean;
+            if (n_part == 0) continue;
+            mean += delta * (n_part / (n + n_part));
+            m2 += (double)part[2] + delta * delta * (n * n_part / (n + n_part));
+            n += n_part;
+        }
+        stats[0] = (real)mean;
+        stats[1] = (real)(1 / sqrt((n > 0 ? m2 / n : 0) + kernel->u.norm.epsilon));
     }
 }
 
@@ -64,14 +57,6 @@ static void norm_apply(const qdri_kernel *kernel)
         const real rstd = stats[1];
         SIMD for (int64_t c = 0; c < n; c++) { y[c] = put((get(x[c]) - mean) * rstd * get(gamma[c]) + get(beta[c])); }
     }
-}
-
-/* dgamma += dy·x̂ of one row. */
-static inline void norm_dgamma(int64_t n, real *dgamma, const elem *x, const elem *dy, const real *stats)
-{
-    const real mean = stats[0];
-    const real rstd = stats[1];
-    SIMD for (int64_t c = 0; c < n; c++) dgamma[c] += get(dy[c]) * ((get(x[c]) - mean) * rstd);
 }
 
 static void norm_sums(const qdri_kernel *kernel)
@@ -99,41 +84,35 @@ static void norm_sums(const qdri_kernel *kernel)
         }
         sums[0] = sum;
         sums[1] = dot;
-        if (dgamma) norm_dgamma(n, dgamma, x, dy, stats);
+        if (dgamma) {
+            SIMD for (int64_t c = 0; c < n; c++) dgamma[c] += get(dy[c]) * ((get(x[c]) - mean) * rstd);
+        }
         if (dbeta) row_sum(n, dbeta, dy);
     }
 }
 
 /* dx = rstd·(dŷ - Σdŷ/N - x̂·Σ(dŷ·x̂)/N) */
-static void norm_backward_row(const qdri_kernel *kernel, int64_t r)
-{
-    const int64_t n = kernel->u.norm.n_cols;
-    const elem *x = (const elem *)kernel->u.norm.x + r * n;
-    const elem *dy = (const elem *)kernel->u.norm.dy + r * n;
-    const elem *gamma = kernel->u.norm.gamma;
-    const real *stats = (const real *)kernel->u.norm.stats + 2 * r;
-    const real *sums = (const real *)kernel->u.norm.work + 2 * r;
-    elem *dx = (elem *)kernel->u.norm.dx + r * n;
-    const real mean = stats[0];
-    const real rstd = stats[1];
-    const real level = sums[0] / (real)kernel->u.norm.n_features;
-    const real slope = sums[1] / (real)kernel->u.norm.n_features;
-    if (kernel->u.norm.accumulate_dx) {
-        SIMD for (int64_t c = 0; c < n; c++)
-        {
-            const real xhat = (get(x[c]) - mean) * rstd;
-            dx[c] = put(get(dx[c]) + rstd * (get(dy[c]) * get(gamma[c]) - level - xhat * slope));
-        }
-    } else {
-        SIMD for (int64_t c = 0; c < n; c++)
-        {
-            const real xhat = (get(x[c]) - mean) * rstd;
-            dx[c] = put(rstd * (get(dy[c]) * get(gamma[c]) - level - xhat * slope));
-        }
-    }
-}
-
 static void norm_backward(const qdri_kernel *kernel)
 {
-    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++) norm_backward_row(kernel, r);
+    const int64_t n = kernel->u.norm.n_cols;
+    const real n_features = (real)kernel->u.norm.n_features;
+    const elem *x = kernel->u.norm.x, *dy = kernel->u.norm.dy, *gamma = kernel->u.norm.gamma;
+    const real *stats = kernel->u.norm.stats, *sums = kernel->u.norm.work;
+    elem *dx = kernel->u.norm.dx;
+    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += n, dy += n, dx += n, stats += 2, sums += 2) {
+        const real mean = stats[0], rstd = stats[1], level = sums[0] / n_features, slope = sums[1] / n_features;
+        if (kernel->u.norm.accumulate_dx) {
+            SIMD for (int64_t c = 0; c < n; c++)
+            {
+                const real xhat = (get(x[c]) - mean) * rstd;
+                dx[c] = put(get(dx[c]) + rstd * (get(dy[c]) * get(gamma[c]) - level - xhat * slope));
+            }
+        } else {
+            SIMD for (int64_t c = 0; c < n; c++)
+            {
+                const real xhat = (get(x[c]) - mean) * rstd;
+                dx[c] = put(rstd * (get(dy[c]) * get(gamma[c]) - level - xhat * slope));
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
  * vectorised. */
 #include <math.h>
 
-#include "dev/cpu/bits.h"
+#include "dev/cpu/narrow.h"
 
 typedef float real;
 #define REAL_GEMM cblas_sgemm
