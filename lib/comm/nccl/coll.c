@@ -1,10 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of the `nccl` backend. If parts are equal, they are NCCL's own, whose order of summation NCCL chooses,
- * the same for the same plan (docs/numerics.md). Uneven parts are sent by grouped sends and receives; those to be
- * summed are collected in staging, where one kernel adds them in rank order, as in all other backends: an NCCL
- * reduction per owner would round BF16 and F16 at each hop of its ring. */
+/* Collectives of the `nccl` backend, with staging, time limits and counting around each. If parts are equal, they are
+ * NCCL's own, whose order of summation NCCL chooses, the same for the same plan (docs/numerics.md). Uneven parts are
+ * sent by grouped sends and receives; those to be summed are collected in staging, where one kernel adds them in rank
+ * order, as in all other backends: an NCCL reduction per owner would round BF16 and F16 at each hop of its ring. */
+#include <stdlib.h>
+
 #include "comm/nccl/internal.h"
+#include "core/block.h"
 #include "core/size.h"
+
+/* Staging of a collective, and the event after its last use. */
+struct nccl_held {
+    nccl_held *next;
+    qdri_staging *staging;
+    qdr_event *used;
+};
+
+typedef struct nccl_call {
+    nccl_comm *comm;
+    const qdri_coll *coll;
+    qdr_stream *stream;
+    cudaStream_t on;
+    ncclComm_t handle;
+    ncclDataType_t type;
+    ncclRedOp_t op;
+    void *staging;
+} nccl_call;
+
+static ncclDataType_t type_of(qdr_dtype dtype)
+{
+    switch (dtype) {
+    case QDR_F64: return ncclFloat64;
+    case QDR_BF16: return ncclBfloat16;
+    case QDR_F16: return ncclFloat16;
+    case QDR_I32: return ncclInt32;
+    case QDR_U8: return ncclUint8;
+    default: return ncclFloat32;
+    }
+}
+
+static ncclRedOp_t op_of(qdr_reduce op) { return op == QDR_MAX ? ncclMax : op == QDR_MIN ? ncclMin : ncclSum; }
 
 /* ---- parts ---- */
 
@@ -16,22 +51,66 @@ static int is_even(const qdri_coll *coll, int size)
     return 1;
 }
 
-int64_t qdri_nccl_part(const nccl_call *c, int j, int64_t *begin)
+static int64_t part_of(const nccl_call *c, int j, int64_t *begin)
 {
     int64_t n;
     qdri_coll_part(c->coll, c->comm->base.size, j, begin, &n);
     return n;
 }
 
-/* Distance between the other members' contributions to an uneven reduce-scatter. */
-static size_t stride_of(int64_t n, qdr_dtype dtype) { return qdri_align_bytes((size_t)n * qdr_dtype_bytes(dtype), 16); }
+/* ---- registered memory ---- */
 
+/* NCCL requires a send and its receive to be both registered or both not, and a rank knows only its own memory. So they
+ * never use registered memory directly: its contents go through staging, which follows the contributions to a
+ * reduce-scatter. */
+
+/* data = NULL: the memory is not known yet, because staging is computed in advance. */
+static int may_be_registered(const qdri_comm *comm, const void *data)
+{
+    return !data || qdri_nccl_memory_has((const nccl_comm *)comm, data);
+}
+
+/* Number of elements that are sent from registered memory. */
+static int64_t n_sent(const qdri_comm *comm, const qdri_coll *coll)
+{
+    if (!may_be_registered(comm, coll->send)) return 0;
+    switch (coll->kind) {
+    case QDR_REDUCE_SCATTER: return qdri_coll_total(coll, comm->size);
+    case QDR_ALL_TO_ALL: return qdri_coll_offset(coll->counts, coll->count, comm->size);
+    case QDR_SEND_RECV: return coll->peer < 0 ? 0 : coll->count;
+    default: return 0; /* all-gather: the own part is copied to recv and sent from there */
+    }
+}
+
+static int64_t n_received(const qdri_comm *comm, const qdri_coll *coll)
+{
+    if (!may_be_registered(comm, coll->recv)) return 0;
+    switch (coll->kind) {
+    case QDR_ALL_GATHER: return qdri_coll_total(coll, comm->size);
+    case QDR_ALL_TO_ALL: return qdri_coll_offset(coll->recv_counts, coll->count, comm->size);
+    case QDR_SEND_RECV: return coll->peer2 < 0 ? 0 : coll->recv_count;
+    default: return 0; /* reduce-scatter: a kernel adds what was received */
+    }
+}
+
+static size_t bytes_of(const qdri_coll *coll, int64_t n)
+{
+    return qdri_align_bytes((size_t)n * qdr_dtype_bytes(coll->dtype), 16);
+}
+
+static size_t unregistered_bytes(const qdri_comm *comm, const qdri_coll *coll)
+{
+    if (!((const nccl_comm *)comm->root)->registers) return 0;
+    return bytes_of(coll, n_sent(comm, coll)) + bytes_of(coll, n_received(comm, coll));
+}
+
+/* The other members' contributions to an uneven reduce-scatter. */
 static size_t contributions_bytes(const qdri_comm *comm, const qdri_coll *coll)
 {
     int64_t begin, n;
     if (coll->kind != QDR_REDUCE_SCATTER) return 0;
     qdri_coll_part(coll, comm->size, comm->rank, &begin, &n);
-    return (size_t)(comm->size - 1) * stride_of(n, coll->dtype);
+    return (size_t)(comm->size - 1) * bytes_of(coll, n);
 }
 
 /* Whether it is made of sends and receives. */
@@ -49,7 +128,7 @@ static int is_pairs(const qdri_coll *coll, int size)
 size_t qdri_nccl_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
 {
     if (!is_pairs(coll, comm->size)) return 0;
-    return contributions_bytes(comm, coll) + qdri_nccl_unregistered_bytes(comm, coll);
+    return contributions_bytes(comm, coll) + unregistered_bytes(comm, coll);
 }
 
 /* ---- calls ---- */
@@ -60,19 +139,13 @@ static qdr_status check(const nccl_call *c, ncclResult_t result, const char *nam
     return qdri_nccl_status(c->handle, result, name);
 }
 
-static ncclResult_t send_to(const nccl_call *c, int peer, const void *data, int64_t n)
+/* A send and a receive, each if there is anything. */
+static ncclResult_t exchange(const nccl_call *c, int peer, const void *out, int64_t n_out, void *in, int64_t n_in)
 {
-    return n > 0 ? ncclSend(data, (size_t)n, c->type, peer, c->handle, c->on) : ncclSuccess;
-}
-
-static ncclResult_t receive_from(const nccl_call *c, int peer, void *data, int64_t n)
-{
-    return n > 0 ? ncclRecv(data, (size_t)n, c->type, peer, c->handle, c->on) : ncclSuccess;
-}
-
-static ncclResult_t first_of(ncclResult_t first, ncclResult_t second)
-{
-    return first != ncclSuccess && first != ncclInProgress ? first : second;
+    ncclResult_t result = ncclSuccess;
+    if (n_out > 0) result = ncclSend(out, (size_t)n_out, c->type, peer, c->handle, c->on);
+    if (result == ncclSuccess && n_in > 0) result = ncclRecv(in, (size_t)n_in, c->type, peer, c->handle, c->on);
+    return result;
 }
 
 /* Runs pair(c, j) for each other member, in one group. */
@@ -82,12 +155,13 @@ static qdr_status for_all_others(const nccl_call *c, ncclResult_t (*pair)(const 
     if (result != ncclSuccess) return check(c, result, "ncclGroupStart");
     for (int j = 0; j < c->comm->base.size; j++)
         if (j != c->comm->base.rank && result == ncclSuccess) result = pair(c, j);
-    return check(c, first_of(result, ncclGroupEnd()), name);
+    const ncclResult_t ended = ncclGroupEnd();
+    return check(c, result == ncclSuccess || result == ncclInProgress ? ended : result, name);
 }
 
-static qdr_status copy_own(const nccl_call *c, void *dst, const void *src, int64_t n)
+static qdr_status copy(const nccl_call *c, void *dst, const void *src, int64_t n)
 {
-    if (n == 0 || dst == src) return QDR_OK;
+    if (n == 0) return QDR_OK;
     return qdri_copy(c->stream, dst, src, (size_t)n * qdr_dtype_bytes(c->coll->dtype));
 }
 
@@ -97,21 +171,19 @@ static ncclResult_t gather_pair(const nccl_call *c, int j)
 {
     const qdri_coll *coll = c->coll;
     int64_t begin, own_begin;
-    const int64_t n = qdri_nccl_part(c, j, &begin), n_own = qdri_nccl_part(c, c->comm->base.rank, &own_begin);
-    const void *own = qdri_at(coll->recv, own_begin, coll->dtype);
-    const ncclResult_t sent = send_to(c, j, own, n_own);
-    if (sent != ncclSuccess) return sent;
-    return receive_from(c, j, qdri_at_mutable(coll->recv, begin, coll->dtype), n);
+    const int64_t n = part_of(c, j, &begin), n_own = part_of(c, c->comm->base.rank, &own_begin);
+    return exchange(c, j, qdri_at(coll->recv, own_begin, coll->dtype), n_own,
+                    qdri_at_mutable(coll->recv, begin, coll->dtype), n);
 }
 
 static qdr_status all_gather(const nccl_call *c)
 {
     const qdri_coll *coll = c->coll;
     int64_t begin;
-    const int64_t n = qdri_nccl_part(c, c->comm->base.rank, &begin);
+    const int64_t n = part_of(c, c->comm->base.rank, &begin);
     void *own = qdri_at_mutable(coll->recv, begin, coll->dtype);
     if (!is_even(coll, c->comm->base.size)) {
-        if (coll->send) QDR_TRY(copy_own(c, own, coll->send, n));
+        if (coll->send) QDR_TRY(copy(c, own, coll->send, n));
         return for_all_others(c, gather_pair, "an all-gather of uneven parts");
     }
     if (n == 0) return QDR_OK;
@@ -124,19 +196,18 @@ static const void *contribution(const nccl_call *c, int j)
 {
     const int rank = c->comm->base.rank;
     int64_t begin;
-    const int64_t n = qdri_nccl_part(c, rank, &begin);
+    const int64_t n = part_of(c, rank, &begin);
     if (j == rank) return qdri_at(c->coll->send, begin, c->coll->dtype);
     const size_t slot = (size_t)(j < rank ? j : j - 1);
-    return (const char *)c->staging + slot * stride_of(n, c->coll->dtype);
+    return (const char *)c->staging + slot * bytes_of(c->coll, n);
 }
 
 static ncclResult_t scatter_pair(const nccl_call *c, int j)
 {
     int64_t begin, own_begin;
-    const int64_t n = qdri_nccl_part(c, j, &begin), n_own = qdri_nccl_part(c, c->comm->base.rank, &own_begin);
-    const ncclResult_t sent = send_to(c, j, qdri_at(c->coll->send, begin, c->coll->dtype), n);
-    if (sent != ncclSuccess) return sent;
-    return receive_from(c, j, (void *)(uintptr_t)contribution(c, j), n_own);
+    const int64_t n = part_of(c, j, &begin), n_own = part_of(c, c->comm->base.rank, &own_begin);
+    return exchange(c, j, qdri_at(c->coll->send, begin, c->coll->dtype), n, (void *)(uintptr_t)contribution(c, j),
+                    n_own);
 }
 
 /* Adds in rank order; if there are more sources than a kernel accepts, the sum so far becomes the first source. */
@@ -164,7 +235,7 @@ static qdr_status reduce_scatter(const nccl_call *c)
 {
     const qdri_coll *coll = c->coll;
     int64_t begin;
-    const int64_t n = qdri_nccl_part(c, c->comm->base.rank, &begin);
+    const int64_t n = part_of(c, c->comm->base.rank, &begin);
     if (!is_even(coll, c->comm->base.size)) {
         QDR_TRY(for_all_others(c, scatter_pair, "a reduce-scatter of uneven parts"));
         return sum_contributions(c, n);
@@ -174,32 +245,14 @@ static qdr_status reduce_scatter(const nccl_call *c)
                  "ncclReduceScatter");
 }
 
-static qdr_status all_reduce(const nccl_call *c)
-{
-    const qdri_coll *coll = c->coll;
-    if (coll->count == 0) return QDR_OK;
-    return check(
-        c, ncclAllReduce(qdri_coll_source(coll), coll->recv, (size_t)coll->count, c->type, c->op, c->handle, c->on),
-        "ncclAllReduce");
-}
-
-static qdr_status broadcast(const nccl_call *c)
-{
-    const qdri_coll *coll = c->coll;
-    if (coll->count == 0) return QDR_OK;
-    return check(c, ncclBroadcast(coll->recv, coll->recv, (size_t)coll->count, c->type, coll->peer, c->handle, c->on),
-                 "ncclBroadcast");
-}
-
 static ncclResult_t exchange_pair(const nccl_call *c, int j)
 {
     const qdri_coll *coll = c->coll;
     int64_t out_begin, n_out, in_begin, n_in;
     qdri_coll_outgoing(coll, j, &out_begin, &n_out);
     qdri_coll_incoming(coll, j, &in_begin, &n_in);
-    const ncclResult_t sent = send_to(c, j, qdri_at(coll->send, out_begin, coll->dtype), n_out);
-    if (sent != ncclSuccess) return sent;
-    return receive_from(c, j, qdri_at_mutable(coll->recv, in_begin, coll->dtype), n_in);
+    return exchange(c, j, qdri_at(coll->send, out_begin, coll->dtype), n_out,
+                    qdri_at_mutable(coll->recv, in_begin, coll->dtype), n_in);
 }
 
 static qdr_status all_to_all(const nccl_call *c)
@@ -212,8 +265,8 @@ static qdr_status all_to_all(const nccl_call *c)
     if (n_out != n_in)
         return QDR_FAIL(QDR_ERR_SHAPE, "all-to-all: rank %d sends itself %" PRId64 " elements and expects %" PRId64,
                         rank, n_out, n_in);
-    QDR_TRY(copy_own(c, qdri_at_mutable(coll->recv, in_begin, coll->dtype), qdri_at(coll->send, out_begin, coll->dtype),
-                     n_in));
+    QDR_TRY(
+        copy(c, qdri_at_mutable(coll->recv, in_begin, coll->dtype), qdri_at(coll->send, out_begin, coll->dtype), n_in));
     return for_all_others(c, exchange_pair, "an all-to-all");
 }
 
@@ -221,9 +274,8 @@ static qdr_status all_to_all(const nccl_call *c)
 static ncclResult_t send_recv_pair(const nccl_call *c, int j)
 {
     const qdri_coll *coll = c->coll;
-    const ncclResult_t sent = j == coll->peer ? send_to(c, j, coll->send, coll->count) : ncclSuccess;
-    if (sent != ncclSuccess || j != coll->peer2) return sent;
-    return receive_from(c, j, coll->recv, coll->recv_count);
+    return exchange(c, j, coll->send, j == coll->peer ? coll->count : 0, coll->recv,
+                    j == coll->peer2 ? coll->recv_count : 0);
 }
 
 static qdr_status send_recv(const nccl_call *c)
@@ -239,24 +291,167 @@ static qdr_status send_recv(const nccl_call *c)
     if (coll->count != coll->recv_count)
         return QDR_FAIL(QDR_ERR_SHAPE, "send-recv: rank %d sends itself %" PRId64 " elements and expects %" PRId64,
                         rank, coll->count, coll->recv_count);
-    return copy_own(c, coll->recv, coll->send, coll->count);
+    return copy(c, coll->recv, coll->send, coll->count);
 }
 
 static qdr_status run(const nccl_call *c)
 {
-    switch (c->coll->kind) {
+    const qdri_coll *coll = c->coll;
+    const size_t n = (size_t)coll->count;
+    switch (coll->kind) {
     case QDR_ALL_GATHER: return all_gather(c);
     case QDR_REDUCE_SCATTER: return reduce_scatter(c);
-    case QDR_ALL_REDUCE: return all_reduce(c);
-    case QDR_BROADCAST: return broadcast(c);
+    case QDR_ALL_REDUCE:
+        if (n == 0) return QDR_OK;
+        return check(c, ncclAllReduce(qdri_coll_source(coll), coll->recv, n, c->type, c->op, c->handle, c->on),
+                     "ncclAllReduce");
+    case QDR_BROADCAST:
+        if (n == 0) return QDR_OK;
+        return check(c, ncclBroadcast(coll->recv, coll->recv, n, c->type, coll->peer, c->handle, c->on),
+                     "ncclBroadcast");
     case QDR_ALL_TO_ALL: return all_to_all(c);
     default: return send_recv(c);
     }
 }
 
-qdr_status qdri_nccl_enqueue(const nccl_call *c)
+/* Runs it with staging in the place of registered memory. */
+static qdr_status run_unregistered(const nccl_call *c)
 {
-    const qdri_comm *comm = &c->comm->base;
-    if (!is_pairs(c->coll, comm->size) || qdri_nccl_unregistered_bytes(comm, c->coll) == 0) return run(c);
-    return qdri_nccl_run_unregistered(c, contributions_bytes(comm, c->coll), run);
+    qdri_coll moved = *c->coll;
+    nccl_call call = *c;
+    char *at = (char *)c->staging + contributions_bytes(&c->comm->base, c->coll);
+    const int64_t n_out = n_sent(&c->comm->base, c->coll), n_in = n_received(&c->comm->base, c->coll);
+    call.coll = &moved;
+    if (n_out > 0) {
+        moved.send = at;
+        QDR_TRY(copy(c, at, c->coll->send, n_out));
+        at += bytes_of(&moved, n_out);
+    }
+    if (n_in > 0) {
+        int64_t begin;
+        (void)part_of(c, c->comm->base.rank, &begin);
+        if (moved.kind == QDR_ALL_GATHER && !moved.send) moved.send = qdri_at(moved.recv, begin, moved.dtype);
+        moved.recv = at;
+    }
+    QDR_TRY(run(&call));
+    return copy(c, c->coll->recv, at, n_in);
+}
+
+/* ---- staging: reused by later collectives only when the GPU has finished with it ---- */
+
+/* The staging memory itself is freed with the communicator's list. */
+void qdri_nccl_held_free(nccl_comm *comm)
+{
+    while (comm->held) {
+        nccl_held *held = comm->held;
+        comm->held = held->next;
+        qdri_event_destroy(&held->used);
+        free(held);
+    }
+}
+
+static qdr_status stage(nccl_call *c, nccl_held **held)
+{
+    const size_t bytes = qdri_nccl_scratch_bytes(&c->comm->base, c->coll);
+    qdri_staging *staging = NULL;
+    *held = NULL;
+    for (nccl_held **link = &c->comm->held; *link;) { /* what the GPU has finished with */
+        nccl_held *old = *link;
+        if (!qdri_event_reached(old->used)) {
+            link = &old->next;
+            continue;
+        }
+        *link = old->next;
+        qdri_staging_done(&c->comm->base, old->staging);
+        qdri_event_destroy(&old->used);
+        free(old);
+    }
+    if (bytes == 0) return QDR_OK;
+    QDR_TRY(qdri_staging_take(&c->comm->base, bytes, &c->staging, &staging));
+    if (!staging || qdri_nccl_is_captured(c->stream)) return QDR_OK; /* or kept to the end */
+    qdr_status status = QDRI_NEW(1, "staging of a collective", held);
+    if (status == QDR_OK) status = qdri_event_create(c->comm->base.dev, &(*held)->used);
+    if (status != QDR_OK) {
+        free(*held);
+        qdri_staging_done(&c->comm->base, staging);
+        return status;
+    }
+    (*held)->staging = staging;
+    (*held)->next = c->comm->held;
+    c->comm->held = *held;
+    return QDR_OK;
+}
+
+/* ---- counting: as if each pair exchanged what it must ---- */
+
+static int64_t sent_elems(const nccl_call *c)
+{
+    const qdri_coll *coll = c->coll;
+    const int rank = c->comm->base.rank;
+    const int64_t others = c->comm->base.size - 1;
+    int64_t begin, n;
+    switch (coll->kind) {
+    case QDR_ALL_GATHER: return others * part_of(c, rank, &begin);
+    case QDR_REDUCE_SCATTER: return qdri_coll_total(coll, c->comm->base.size) - part_of(c, rank, &begin);
+    case QDR_ALL_REDUCE:
+        qdri_split(coll->count, 1, c->comm->base.size, rank, &begin, &n);
+        return coll->count + (others - 1) * (n - begin);
+    case QDR_BROADCAST: return coll->peer == rank ? others * coll->count : 0;
+    case QDR_ALL_TO_ALL:
+        qdri_coll_outgoing(coll, rank, &begin, &n);
+        return qdri_coll_offset(coll->counts, coll->count, c->comm->base.size) - n;
+    default: return coll->peer >= 0 && coll->peer != rank ? coll->count : 0;
+    }
+}
+
+static void count(const nccl_call *c)
+{
+    qdri_comm *base = &c->comm->base;
+    qdri_counter *counter = qdri_counter_of(base, c->coll);
+    const int64_t n_elems = sent_elems(c);
+    const int64_t n_off_node = n_elems / (base->size - 1) * (base->size - base->node_size);
+    qdri_count_sent(base, c->coll, n_elems);
+    atomic_fetch_add(&counter->bytes_off_node, n_off_node * (int64_t)qdr_dtype_bytes(c->coll->dtype));
+    atomic_fetch_add(&counter->n_calls, 1);
+}
+
+/* ---- a launch ---- */
+
+static qdr_status enqueue(nccl_call *c)
+{
+    nccl_comm *comm = c->comm;
+    nccl_held *held;
+    pthread_mutex_lock(&comm->calls);
+    c->handle = atomic_load(&comm->handle);
+    qdr_status status = c->handle ? stage(c, &held) : QDR_ERR_PEER;
+    if (status == QDR_OK)
+        status = is_pairs(c->coll, comm->base.size) && unregistered_bytes(&comm->base, c->coll) > 0
+                     ? run_unregistered(c)
+                     : run(c);
+    if (status == QDR_OK && held) status = qdri_event_record(held->used, c->stream);
+    pthread_mutex_unlock(&comm->calls);
+    if (atomic_load(&comm->handle)) return status;
+    /* An error that NCCL reports for a communicator being aborted is not the reason for aborting it. */
+    QDR_TRY(qdri_dev_raise(comm->base.dev));
+    return qdri_comm_fail_peer(&comm->base, qdr_coll_kind_name(c->coll->kind), qdri_reason_get(&comm->base.why));
+}
+
+qdr_status qdri_nccl_launch(qdri_comm *base, const qdri_coll *coll, qdr_stream *stream)
+{
+    nccl_comm *comm = (nccl_comm *)base;
+    nccl_watched *watched;
+    nccl_call c = {.comm = comm,
+                   .coll = coll,
+                   .stream = stream,
+                   .on = qdri_cuda_handle(stream),
+                   .type = type_of(coll->dtype),
+                   .op = op_of(coll->op)};
+    QDR_TRY(qdri_cuda_enter((const qdri_cuda_dev *)base->dev));
+    QDR_TRY(qdri_nccl_watch_begin(comm, coll, stream, &watched));
+    const qdr_status status = enqueue(&c);
+    if (status != QDR_OK) qdri_dev_poison(base->dev, status, qdr_last_error());
+    QDR_TRY(status);
+    QDR_TRY(qdri_nccl_watch_end(comm, watched, stream));
+    count(&c);
+    return QDR_OK;
 }

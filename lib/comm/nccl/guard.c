@@ -3,6 +3,7 @@
  * for the GPU (errors of NCCL, ranks that gave up, collectives that take too long), poisons the device, and aborts
  * communicators. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -32,12 +33,145 @@ static struct timespec after(int64_t now_ns, int64_t ns)
     return (struct timespec){.tv_sec = (now_ns + ns) / NS_PER_S, .tv_nsec = (now_ns + ns) % NS_PER_S};
 }
 
-/* ---- aborting ---- */
+/* ---- watching, with QDR_TIMEOUT: events before and after each collective tell whether it is running, and an NCCL
+ * kernel that runs that long is waiting for other ranks ---- */
 
-static void take(ncclComm_t handle, ncclComm_t *handles, int *n)
+struct nccl_watched {
+    nccl_watched *next;
+    qdr_event *begin, *end;
+    int is_enqueued; /* 0: the host is in NCCL's call, which may also wait for others */
+    int64_t since_ns; /* when it was first seen running; 0: not yet */
+    char call[QDRI_CALL_BYTES];
+};
+
+void qdri_nccl_watch_init(nccl_watch *watch)
 {
-    if (handle) handles[(*n)++] = handle;
+    *watch = (nccl_watch){0};
+    pthread_mutex_init(&watch->mutex, NULL);
 }
+
+static void watched_free(nccl_watched *watched)
+{
+    while (watched) {
+        nccl_watched *next = watched->next;
+        qdri_event_destroy(&watched->begin);
+        qdri_event_destroy(&watched->end);
+        free(watched);
+        watched = next;
+    }
+}
+
+void qdri_nccl_watch_free(nccl_watch *watch)
+{
+    watched_free(watch->first);
+    watched_free(watch->spare);
+    pthread_mutex_destroy(&watch->mutex);
+}
+
+static qdr_status watched_create(qdri_dev *dev, nccl_watched **watched)
+{
+    nccl_watched *made = NULL;
+    qdr_status status = QDRI_NEW(1, "a collective's events", &made);
+    QDR_TRY_OUT(status, status);
+    QDR_TRY_OUT(status, qdri_event_create(dev, &made->begin));
+    QDR_TRY_OUT(status, qdri_event_create(dev, &made->end));
+    *watched = made;
+    return QDR_OK;
+out:
+    watched_free(made);
+    return status;
+}
+
+/* Moves completed entries to the spare list. The mutex must be held. */
+static void collect(nccl_watch *watch)
+{
+    while (watch->first && watch->first->is_enqueued && qdri_event_reached(watch->first->end)) {
+        nccl_watched *done = watch->first;
+        watch->first = done->next;
+        if (!watch->first) watch->last = NULL;
+        done->next = watch->spare;
+        watch->spare = done;
+    }
+}
+
+/* During a capture nothing runs yet, and its events mean nothing outside. */
+int qdri_nccl_is_captured(qdr_stream *stream)
+{
+    enum cudaStreamCaptureStatus is = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(qdri_cuda_handle(stream), &is) == cudaSuccess && is != cudaStreamCaptureStatusNone;
+}
+
+qdr_status qdri_nccl_watch_begin(nccl_comm *comm, const qdri_coll *coll, qdr_stream *stream, nccl_watched **watched)
+{
+    *watched = NULL;
+    if (qdri_comm_timeout_ns(&comm->base) == 0 || qdri_nccl_is_captured(stream)) return QDR_OK;
+    nccl_watch *watch = &comm->watch;
+    pthread_mutex_lock(&watch->mutex);
+    collect(watch);
+    nccl_watched *taken = watch->spare;
+    if (taken) watch->spare = taken->next;
+    pthread_mutex_unlock(&watch->mutex);
+    if (!taken) QDR_TRY(watched_create(comm->base.dev, &taken));
+    qdri_coll_describe(coll, comm->base.size, taken->call);
+    const qdr_status status = qdri_event_record(taken->begin, stream);
+    if (status != QDR_OK) {
+        watched_free(taken);
+        return status;
+    }
+    taken->next = NULL;
+    taken->since_ns = 0;
+    taken->is_enqueued = 0;
+    pthread_mutex_lock(&watch->mutex);
+    if (watch->last)
+        watch->last->next = taken;
+    else
+        watch->first = taken;
+    watch->last = taken;
+    pthread_mutex_unlock(&watch->mutex);
+    *watched = taken;
+    return QDR_OK;
+}
+
+qdr_status qdri_nccl_watch_end(nccl_comm *comm, nccl_watched *watched, qdr_stream *stream)
+{
+    if (!watched) return QDR_OK;
+    QDR_TRY(qdri_event_record(watched->end, stream));
+    pthread_mutex_lock(&comm->watch.mutex);
+    watched->is_enqueued = 1;
+    watched->since_ns = 0;
+    pthread_mutex_unlock(&comm->watch.mutex);
+    return QDR_OK;
+}
+
+static int is_other(const void *user, int member)
+{
+    (void)user;
+    (void)member;
+    return 1;
+}
+
+/* @retval QDR_ERR_TIMEOUT  a collective has waited too long */
+static qdr_status look_at_watch(nccl_comm *comm)
+{
+    const int64_t limit_ns = qdri_comm_timeout_ns(&comm->base), now_ns = qdri_now_ns();
+    char call[QDRI_CALL_BYTES] = "", others[300], missing[320];
+    if (limit_ns == 0) return QDR_OK;
+    pthread_mutex_lock(&comm->watch.mutex);
+    collect(&comm->watch);
+    nccl_watched *oldest = comm->watch.first;
+    if (oldest && (!oldest->is_enqueued || qdri_event_reached(oldest->begin))) {
+        if (oldest->since_ns == 0) oldest->since_ns = now_ns;
+        if (now_ns - oldest->since_ns > limit_ns) snprintf(call, sizeof call, "%s", oldest->call);
+    }
+    pthread_mutex_unlock(&comm->watch.mutex);
+    if (!call[0]) return QDR_OK;
+    /* NCCL does not say which rank is missing, so it may be any of the others. */
+    const int n = qdri_comm_name_missing(&comm->base, is_other, NULL, others, sizeof others);
+    snprintf(missing, sizeof missing, "%s%s", n > 1 ? "some of " : "", others);
+    return qdri_comm_fail_timeout(&comm->base, call, missing, n);
+}
+
+/* ---- aborting ---- */
 
 /* Takes the communicator's NCCL handles. A launch that has not returned by now is waiting for other ranks; aborting
  * ends that wait. */
@@ -47,22 +181,11 @@ static void take_from(nccl_comm *comm, ncclComm_t *handles, int *n)
     clock_gettime(CLOCK_REALTIME, &until);
     until = after((int64_t)until.tv_sec * NS_PER_S + until.tv_nsec, CALLS_NS);
     const int is_held = pthread_mutex_timedlock(&comm->calls, &until) == 0;
-    take(atomic_exchange(&comm->handle, NULL), handles, n);
-    take(comm->stem, handles, n);
+    ncclComm_t handle = atomic_exchange(&comm->handle, NULL);
+    if (handle) handles[(*n)++] = handle;
+    if (comm->stem) handles[(*n)++] = comm->stem;
     comm->stem = NULL;
     if (is_held) pthread_mutex_unlock(&comm->calls);
-}
-
-static int take_some(nccl_comm *root, ncclComm_t handles[MOST_AT_ONCE])
-{
-    int n = 0;
-    pthread_mutex_lock(&root->base.family_mutex);
-    for (qdri_comm *each = &root->base; each && n <= MOST_AT_ONCE - 2; each = each->next) {
-        nccl_comm *comm = qdri_nccl_of(each);
-        if (comm && (atomic_load(&comm->handle) || comm->stem)) take_from(comm, handles, &n);
-    }
-    pthread_mutex_unlock(&root->base.family_mutex);
-    return n;
 }
 
 static int is_left(nccl_guard *guard)
@@ -76,9 +199,16 @@ static int is_left(nccl_guard *guard)
 /* Aborts them as a group: a kernel that waits behind another communicator's kernel ends only after that one. */
 static void abort_family(nccl_guard *guard)
 {
+    nccl_comm *root = guard->root;
     ncclComm_t handles[MOST_AT_ONCE];
     for (int n = 1; n > 0 && !is_left(guard);) {
-        n = take_some(guard->root, handles);
+        n = 0;
+        pthread_mutex_lock(&root->base.family_mutex);
+        for (qdri_comm *each = &root->base; each && n <= MOST_AT_ONCE - 2; each = each->next) {
+            nccl_comm *comm = qdri_nccl_of(each);
+            if (comm && (atomic_load(&comm->handle) || comm->stem)) take_from(comm, handles, &n);
+        }
+        pthread_mutex_unlock(&root->base.family_mutex);
         (void)ncclGroupStart();
         for (int i = 0; i < n; i++) (void)ncclCommAbort(handles[i]);
         (void)ncclGroupEnd();
@@ -87,34 +217,24 @@ static void abort_family(nccl_guard *guard)
 
 /* ---- looking ---- */
 
-static qdr_status look_at(nccl_comm *comm)
-{
-    ncclComm_t handle = atomic_load(&comm->handle);
-    ncclResult_t state = ncclSuccess;
-    if (!handle) return QDR_OK;
-    if (ncclCommGetAsyncError(handle, &state) == ncclSuccess && state != ncclInProgress)
-        QDR_TRY(qdri_nccl_status(handle, state, "a collective"));
-    return qdri_nccl_watch_look(comm);
-}
-
-static qdr_status look_at_family(nccl_comm *root)
+/* Poisons the device after a failure. Its hook aborts the world, including this family; the explicit abort is for a
+ * device without a hook. */
+static void look(nccl_comm *root)
 {
     qdr_status status = QDR_OK;
+    if (qdri_dev_status(root->base.dev) != QDR_OK) return;
     pthread_mutex_lock(&root->base.family_mutex);
     for (qdri_comm *each = &root->base; each && status == QDR_OK; each = each->next) {
         nccl_comm *comm = qdri_nccl_of(each);
-        if (comm) status = look_at(comm);
+        ncclComm_t handle = comm ? atomic_load(&comm->handle) : NULL;
+        ncclResult_t state = ncclSuccess;
+        if (!handle) continue;
+        if (ncclCommGetAsyncError(handle, &state) == ncclSuccess && state != ncclInProgress)
+            status = qdri_nccl_status(handle, state, "a collective");
+        if (status == QDR_OK) status = look_at_watch(comm);
     }
     pthread_mutex_unlock(&root->base.family_mutex);
-    if (status != QDR_OK || !root->host->table->look) return status;
-    return root->host->table->look(root->host);
-}
-
-/* The device's hook aborts the world, including this family; the explicit abort is for a device without a hook. */
-static void look(nccl_comm *root)
-{
-    if (qdri_dev_status(root->base.dev) != QDR_OK) return;
-    const qdr_status status = look_at_family(root);
+    if (status == QDR_OK && root->host->table->look) status = root->host->table->look(root->host);
     if (status == QDR_OK) return;
     qdri_dev_poison(root->base.dev, status, qdr_last_error());
     qdri_comm_abort(&root->base);

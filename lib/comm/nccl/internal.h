@@ -66,29 +66,12 @@ QDR_NODISCARD qdr_status qdri_nccl_split_off(qdri_comm *talker, ncclComm_t stem,
 /* Waits until a call on a non-blocking communicator, or one that behaves as such, has completed. */
 QDR_NODISCARD qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm_t *place,
                                           const char *call);
-/* close.c: destroys or aborts a communicator, on a thread that is abandoned if this takes too long. */
+/* Destroys or aborts a communicator, on a thread that is abandoned if this takes too long. */
 void qdri_nccl_close(ncclComm_t handle, int aborts);
-
-typedef struct nccl_call {
-    nccl_comm *comm;
-    const qdri_coll *coll;
-    qdr_stream *stream;
-    cudaStream_t on;
-    ncclComm_t handle;
-    ncclDataType_t type;
-    ncclRedOp_t op;
-    void *staging;
-} nccl_call;
-
-/* coll.c */
-QDR_NODISCARD qdr_status qdri_nccl_enqueue(const nccl_call *c);
-/* Returns the number of elements of member j's part, and sets *begin. */
-int64_t qdri_nccl_part(const nccl_call *c, int j, int64_t *begin);
 
 /* memory.c */
 /* Lets NCCL allocate and register the memory of collectives, if all ranks can. */
 QDR_NODISCARD qdr_status qdri_nccl_memory_open(qdri_comm *host, nccl_comm *root);
-void qdri_nccl_memory_close(nccl_comm *root);
 /* Registers the family's memory with a new communicator; and deregisters it. handle: NCCL's, or NULL if it was
  * aborted. */
 QDR_NODISCARD qdr_status qdri_nccl_memory_join(nccl_comm *comm, const nccl_comm *root);
@@ -96,13 +79,7 @@ void qdri_nccl_memory_leave(nccl_comm *comm, ncclComm_t handle);
 /* Whether `data` is in registered memory. */
 int qdri_nccl_memory_has(const nccl_comm *comm, const void *data);
 
-/* unregistered.c: for collectives made of sends and receives, staging that replaces registered memory. The second
- * function calls run() with that staging, which follows the first `staged` bytes. */
-size_t qdri_nccl_unregistered_bytes(const qdri_comm *comm, const qdri_coll *coll);
-QDR_NODISCARD qdr_status qdri_nccl_run_unregistered(const nccl_call *c, size_t staged,
-                                                    qdr_status (*run)(const nccl_call *c));
-
-/* Members of the function table; launch.c, coll.c */
+/* coll.c: members of the function table */
 qdr_status qdri_nccl_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
 size_t qdri_nccl_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
 void qdri_nccl_held_free(nccl_comm *comm); /* the streams are idle */
@@ -116,7 +93,6 @@ int qdri_nccl_guard_wait(nccl_guard *guard);
 /* @return 0: it hangs, and is abandoned with everything it uses */
 int qdri_nccl_guard_stop(nccl_guard *guard);
 
-/* watch.c */
 void qdri_nccl_watch_init(nccl_watch *watch);
 void qdri_nccl_watch_free(nccl_watch *watch);
 /* Whether the stream is being captured, so that work on it runs later and repeatedly. */
@@ -125,7 +101,5 @@ int qdri_nccl_is_captured(qdr_stream *stream);
 QDR_NODISCARD qdr_status qdri_nccl_watch_begin(nccl_comm *comm, const qdri_coll *coll, qdr_stream *stream,
                                                nccl_watched **watched);
 QDR_NODISCARD qdr_status qdri_nccl_watch_end(nccl_comm *comm, nccl_watched *watched, qdr_stream *stream);
-/* Called by the guard. @retval QDR_ERR_TIMEOUT  a collective has waited too long */
-QDR_NODISCARD qdr_status qdri_nccl_watch_look(nccl_comm *comm);
 
 #endif

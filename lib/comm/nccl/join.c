@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How ranks create NCCL communicators: what is compared first, the stem, splitting; and the time limits. */
+/* How ranks create and destroy NCCL communicators: what is compared first, the stem, splitting; and the time limits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 #define LOOK_NS INT64_C(20000000) /* interval at which the host is asked whether other ranks gave up */
 #define LONGEST_PAUSE_NS INT64_C(1000000)
-enum { NS_PER_S = 1000000000, BUS_BYTES = 24 };
+enum { NS_PER_S = 1000000000, BUS_BYTES = 24, CLOSE_SECS = 30 };
 /* Communicators of a rank that may run collectives at the same time: those of a grid (for bulk data, each on its own
  * stream; for statistics, on any stream of the caller's), and that of the world for redistributions. The CTAs of all
  * fit on the GPU with some SMs to spare, so that no collective waits for an SM that is held by another one which waits
@@ -55,42 +55,28 @@ static const char *other_way(const qdri_comm *host)
 }
 
 /* The members of a node tell each other which GPUs they use. */
-static qdr_status compare_buses(qdri_comm *node, const int *ranks, const char *bus)
-{
-    char theirs[BUS_BYTES];
-    qdr_status status = QDR_OK;
-    for (int j = 0; j < node->size; j++) {
-        memcpy(theirs, bus, BUS_BYTES);
-        QDR_TRY(qdri_comm_broadcast(node, j, theirs, sizeof theirs));
-        if (status != QDR_OK || j >= node->rank || strcmp(theirs, bus) != 0) continue;
-        if (node->nodes && node->nodes[j] != node->nodes[node->rank]) continue;
-        status = QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                          "nccl: ranks %d and %d of one node are both on the GPU at %s, but NCCL supports one rank per "
-                          "GPU; start one rank per GPU%s",
-                          ranks[j], ranks[node->rank], bus, other_way(node));
-    }
-    return status;
-}
-
 static qdr_status compare_on_node(qdri_comm *node, int rank, const char *bus)
 {
+    char theirs[BUS_BYTES];
     int *ranks = NULL;
     qdr_status status = qdri_comm_agree(node, QDRI_NEW(node->size, "ranks of a node", &ranks));
     for (int j = 0; j < node->size && status == QDR_OK; j++) {
         ranks[j] = rank;
         status = qdri_comm_broadcast(node, j, &ranks[j], sizeof ranks[j]);
     }
-    if (status == QDR_OK) status = compare_buses(node, ranks, bus);
+    qdr_status sent = status;
+    for (int j = 0; j < node->size && sent == QDR_OK; j++) {
+        memcpy(theirs, bus, BUS_BYTES);
+        sent = qdri_comm_broadcast(node, j, theirs, sizeof theirs);
+        if (sent != QDR_OK || status != QDR_OK || j >= node->rank || strcmp(theirs, bus) != 0) continue;
+        if (node->nodes && node->nodes[j] != node->nodes[node->rank]) continue;
+        status = QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                          "nccl: ranks %d and %d of one node are both on the GPU at %s, but NCCL supports one rank per "
+                          "GPU; start one rank per GPU%s",
+                          ranks[j], ranks[node->rank], bus, other_way(node));
+    }
     free(ranks);
-    return status;
-}
-
-/* If a host communicator's parts cannot communicate, all ranks are compared with all. */
-static qdr_status open_node(qdri_comm *host, qdri_comm **node)
-{
-    *node = host;
-    if (!host->nodes || host->table->is_only_world) return QDR_OK;
-    return qdri_comm_split(host, host->nodes[host->rank], host->rank, node);
+    return sent == QDR_OK ? status : sent;
 }
 
 static qdr_status find_version(const qdri_cuda_dev *dev, int *version)
@@ -109,10 +95,12 @@ qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev)
 {
     int version;
     char where[BUS_BYTES + 8];
-    qdri_comm *node = NULL;
+    qdri_comm *node = host;
     memset(where, 0, sizeof where);
     QDR_TRY(qdri_comm_agree(host, find_version((const qdri_cuda_dev *)dev, &version)));
-    QDR_TRY(open_node(host, &node));
+    /* If a host communicator's parts cannot communicate, all ranks are compared with all. */
+    if (host->nodes && !host->table->is_only_world)
+        QDR_TRY(qdri_comm_split(host, host->nodes[host->rank], host->rank, &node));
     snprintf(where, BUS_BYTES, "%s", ((const qdri_cuda_dev *)dev)->gpu.bus);
     const qdr_status status = compare_on_node(node, host->rank, where);
     if (node != host) qdri_comm_destroy(&node);
@@ -124,27 +112,6 @@ static int room_for_ctas(const qdri_cuda_dev *dev)
 {
     const int room = (dev->gpu.n_sms - SMS_SPARED) / TOGETHER;
     return room < 1 ? 1 : room > MOST_CTAS ? MOST_CTAS : room;
-}
-
-static qdr_status read_max_ctas(const qdri_cuda_dev *dev, int *max_ctas)
-{
-    double wanted = 0;
-    const int room = room_for_ctas(dev);
-    QDR_TRY(qdri_environment_number(QDRI_VARIABLE_NCCL_MAX_CTAS, &wanted));
-    *max_ctas = wanted > 0 ? (int)wanted : room > DEFAULT_MOST_CTAS ? DEFAULT_MOST_CTAS : room;
-    return QDR_OK;
-}
-
-/* Rank 0 has chosen the number, and the GPUs of other ranks may be smaller. */
-static qdr_status check_max_ctas(const qdri_cuda_dev *dev, int rank, int max_ctas)
-{
-    const int room = room_for_ctas(dev);
-    if (max_ctas <= room) return QDR_OK;
-    return QDR_FAIL(
-        QDR_ERR_ARGUMENT,
-        "nccl: %d communicators of %d thread blocks each (QDR_NCCL_MAX_CTAS, or rank 0's choice) may run together, too "
-        "many for the %d SMs of rank %d's GPU: they could deadlock; use QDR_NCCL_MAX_CTAS=%d or less",
-        TOGETHER, max_ctas, dev->gpu.n_sms, rank, room);
 }
 
 /* Makes NCCL's kernels start in the order in which the host launches them. Otherwise two communicators whose kernels do
@@ -165,18 +132,32 @@ typedef struct greeting {
 static qdr_status greet(const qdri_cuda_dev *dev, greeting *mine)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const int room = room_for_ctas(dev);
+    double wanted = 0;
     pthread_once(&once, set_order);
     QDR_TRY(find_version(dev, &mine->version));
-    return read_max_ctas(dev, &mine->max_ctas);
+    QDR_TRY(qdri_environment_number(QDRI_VARIABLE_NCCL_MAX_CTAS, &wanted));
+    mine->max_ctas = wanted > 0 ? (int)wanted : room > DEFAULT_MOST_CTAS ? DEFAULT_MOST_CTAS : room;
+    return QDR_OK;
 }
 
-static qdr_status compare_versions(int rank, int mine, int first)
+/* Rank 0 has chosen the number of CTAs, and the GPUs of other ranks may be smaller. */
+static qdr_status compare_greetings(const qdri_cuda_dev *dev, int rank, greeting mine, greeting first)
 {
-    if (mine == first) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "nccl: rank %d has NCCL %d.%d.%d, rank 0 has %d.%d.%d; make all ranks load the same libnccl.so.2 "
-                    "(LD_LIBRARY_PATH)",
-                    rank, mine / 10000, mine / 100 % 100, mine % 100, first / 10000, first / 100 % 100, first % 100);
+    const int room = room_for_ctas(dev);
+    if (mine.version != first.version)
+        return QDR_FAIL(
+            QDR_ERR_UNSUPPORTED,
+            "nccl: rank %d has NCCL %d.%d.%d, rank 0 has %d.%d.%d; make all ranks load the same libnccl.so.2 "
+            "(LD_LIBRARY_PATH)",
+            rank, mine.version / 10000, mine.version / 100 % 100, mine.version % 100, first.version / 10000,
+            first.version / 100 % 100, first.version % 100);
+    if (first.max_ctas <= room) return QDR_OK;
+    return QDR_FAIL(
+        QDR_ERR_ARGUMENT,
+        "nccl: %d communicators of %d thread blocks each (QDR_NCCL_MAX_CTAS, or rank 0's choice) may run together, too "
+        "many for the %d SMs of rank %d's GPU: they could deadlock; use QDR_NCCL_MAX_CTAS=%d or less",
+        TOGETHER, first.max_ctas, dev->gpu.n_sms, rank, room);
 }
 
 qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas)
@@ -186,21 +167,10 @@ qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas)
     greeting first = mine;
     QDR_TRY(qdri_comm_broadcast(host, 0, &first, sizeof first));
     *max_ctas = first.max_ctas;
-    qdr_status status = compare_versions(host->rank, mine.version, first.version);
-    if (status == QDR_OK) status = check_max_ctas((const qdri_cuda_dev *)dev, host->rank, first.max_ctas);
-    return qdri_comm_agree(host, status);
+    return qdri_comm_agree(host, compare_greetings((const qdri_cuda_dev *)dev, host->rank, mine, first));
 }
 
 /* ---- waiting ---- */
-
-static qdr_status fail_late(const qdri_comm *talker, const char *call, double secs)
-{
-    return QDR_FAIL(QDR_ERR_TIMEOUT,
-                    "nccl: rank %d of %d has waited %g s in %s; check that all ranks are running, that "
-                    "NCCL_SOCKET_IFNAME names a network that all nodes share and no firewall blocks, and what "
-                    "NCCL_DEBUG=INFO says; or allow more with QDR_TIMEOUT",
-                    talker->rank, talker->size, secs, call);
-}
 
 static ncclResult_t state_of(ncclComm_t handle, const ncclComm_t *place)
 {
@@ -221,7 +191,12 @@ qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm
         const ncclResult_t state = state_of(handle, place);
         if (state != ncclInProgress) return qdri_nccl_status(handle, state, call);
         const int64_t now_ns = qdri_now_ns();
-        if (now_ns - begin_ns > limit_ns) return fail_late(talker, call, 1e-9 * (double)limit_ns);
+        if (now_ns - begin_ns > limit_ns)
+            return QDR_FAIL(QDR_ERR_TIMEOUT,
+                            "nccl: rank %d of %d has waited %g s in %s; check that all ranks are running, that "
+                            "NCCL_SOCKET_IFNAME names a network that all nodes share and no firewall blocks, and what "
+                            "NCCL_DEBUG=INFO says; or allow more with QDR_TIMEOUT",
+                            talker->rank, talker->size, 1e-9 * (double)limit_ns, call);
         if (now_ns - looked_ns > LOOK_NS) {
             looked_ns = now_ns;
             if (talker->dev) QDR_TRY(qdri_dev_raise(talker->dev)); /* before the guard aborts */
@@ -232,16 +207,85 @@ qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm
     }
 }
 
-/* ---- stems, and splitting ---- */
+/* ---- closing: it may take forever, so it is done on a thread that is then abandoned ---- */
 
-static qdr_status share_id(qdri_comm *host, ncclUniqueId *id)
+typedef struct closing {
+    ncclComm_t handle;
+    int aborts;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    int has_ended, is_left;
+} closing;
+
+static void closing_free(closing *self)
 {
-    qdr_status status = QDR_OK;
-    memset(id, 0, sizeof *id);
-    if (host->rank == 0) status = qdri_nccl_status(NULL, ncclGetUniqueId(id), "ncclGetUniqueId");
-    QDR_TRY(qdri_comm_agree(host, status));
-    return qdri_comm_broadcast(host, 0, id, sizeof *id);
+    pthread_cond_destroy(&self->changed);
+    pthread_mutex_destroy(&self->mutex);
+    free(self);
 }
+
+static void close_now(ncclComm_t handle, int aborts)
+{
+    if (aborts) {
+        (void)ncclCommAbort(handle);
+        return;
+    }
+    const ncclResult_t result = ncclCommFinalize(handle);
+    ncclResult_t state = result;
+    while (state == ncclInProgress && ncclCommGetAsyncError(handle, &state) == ncclSuccess)
+        nanosleep(&(struct timespec){.tv_nsec = LONGEST_PAUSE_NS}, NULL);
+    (void)ncclCommDestroy(handle);
+}
+
+/* Freed by whichever thread finishes second: this one, or the one that waits. */
+static void *run_closing(void *user)
+{
+    closing *self = user;
+    close_now(self->handle, self->aborts);
+    pthread_mutex_lock(&self->mutex);
+    const int is_left = self->is_left;
+    self->has_ended = 1;
+    pthread_cond_broadcast(&self->changed);
+    pthread_mutex_unlock(&self->mutex);
+    if (is_left) closing_free(self);
+    return NULL;
+}
+
+void qdri_nccl_close(ncclComm_t handle, int aborts)
+{
+    closing *self = NULL;
+    pthread_t thread;
+    struct timespec until;
+    if (QDRI_NEW(1, "the end of a communicator", &self) != QDR_OK) {
+        close_now(handle, aborts);
+        return;
+    }
+    self->handle = handle;
+    self->aborts = aborts;
+    pthread_mutex_init(&self->mutex, NULL);
+    pthread_cond_init(&self->changed, NULL);
+    if (pthread_create(&thread, NULL, run_closing, self) != 0) {
+        close_now(handle, aborts);
+        closing_free(self);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += CLOSE_SECS;
+    pthread_mutex_lock(&self->mutex);
+    while (!self->has_ended && !self->is_left)
+        self->is_left = pthread_cond_timedwait(&self->changed, &self->mutex, &until) != 0 && !self->has_ended;
+    const int is_left = self->is_left;
+    pthread_mutex_unlock(&self->mutex);
+    if (is_left) {
+        pthread_detach(thread);
+        qdri_log(QDRI_LOG_WARNING, "nccl: a communicator has not ended within %d s and is abandoned", CLOSE_SECS);
+        return;
+    }
+    pthread_join(thread, NULL);
+    closing_free(self);
+}
+
+/* ---- stems, and splitting ---- */
 
 static qdr_status started(ncclComm_t handle, ncclResult_t result, const char *call)
 {
@@ -253,12 +297,16 @@ qdr_status qdri_nccl_open_stem(qdri_comm *host, ncclComm_t *stem)
     static const char call[] = "ncclCommInitRankConfig";
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
+    qdr_status status = QDR_OK;
     *stem = NULL;
     if (host->size == 1) return QDR_OK;
     config.blocking = 0;
-    QDR_TRY(share_id(host, &id));
+    memset(&id, 0, sizeof id);
+    if (host->rank == 0) status = qdri_nccl_status(NULL, ncclGetUniqueId(&id), "ncclGetUniqueId");
+    QDR_TRY(qdri_comm_agree(host, status));
+    QDR_TRY(qdri_comm_broadcast(host, 0, &id, sizeof id));
     const ncclResult_t result = ncclCommInitRankConfig(stem, host->size, id, host->rank, &config);
-    qdr_status status = qdri_comm_agree(host, started(NULL, result, call));
+    status = qdri_comm_agree(host, started(NULL, result, call));
     if (status == QDR_OK) status = qdri_nccl_settle(host, *stem, NULL, call);
     status = qdri_comm_agree(host, status);
     if (status == QDR_OK) return QDR_OK;

@@ -24,8 +24,6 @@ struct nccl_registered {
     void *handle; /* NCCL's; NULL: it chose not to register */
 };
 
-static nccl_comm *root_of(const nccl_comm *comm) { return (nccl_comm *)comm->base.root; }
-
 /* ---- one block, one communicator ---- */
 
 /* comm->calls must be held, also for the functions below. */
@@ -62,7 +60,9 @@ static qdr_status add_locked(nccl_comm *comm, const nccl_block *block)
     return status;
 }
 
-static void drop_locked(nccl_comm *comm, const nccl_block *block)
+/* ---- one communicator ---- */
+
+static void drop_block(nccl_comm *comm, const nccl_block *block)
 {
     pthread_mutex_lock(&comm->calls);
     nccl_registered **link = &comm->registered;
@@ -70,8 +70,6 @@ static void drop_locked(nccl_comm *comm, const nccl_block *block)
     if (*link) drop(link, atomic_load(&comm->handle));
     pthread_mutex_unlock(&comm->calls);
 }
-
-/* ---- one communicator ---- */
 
 qdr_status qdri_nccl_memory_join(nccl_comm *comm, const nccl_comm *root)
 {
@@ -86,51 +84,24 @@ void qdri_nccl_memory_leave(nccl_comm *comm, ncclComm_t handle)
 
 /* ---- one block ---- */
 
-static qdr_status add_to_family(nccl_comm *root, const nccl_block *block)
-{
-    qdr_status status = QDR_OK;
-    pthread_mutex_lock(&root->base.family_mutex);
-    for (qdri_comm *each = &root->base; each && status == QDR_OK; each = each->next) {
-        nccl_comm *comm = qdri_nccl_of(each);
-        if (comm) status = add_locked(comm, block);
-    }
-    pthread_mutex_unlock(&root->base.family_mutex);
-    return status;
-}
-
-static void drop_from_family(nccl_comm *root, const nccl_block *block)
-{
-    pthread_mutex_lock(&root->base.family_mutex);
-    for (qdri_comm *each = &root->base; each; each = each->next) {
-        nccl_comm *comm = qdri_nccl_of(each);
-        if (comm) drop_locked(comm, block);
-    }
-    pthread_mutex_unlock(&root->base.family_mutex);
-}
-
-static nccl_block **find(nccl_comm *root, const void *data)
-{
-    nccl_block **link = &root->blocks;
-    while (*link && (*link)->data != data) link = &(*link)->next;
-    return link;
-}
-
 /* NCCL frees its memory immediately, so nothing may still use it. On a device that has failed, pending work on its
  * streams can end once the communicators have been aborted. */
-static int is_idle(const nccl_comm *root)
-{
-    if (qdri_dev_status(root->base.dev) == QDR_OK) return 1;
-    return qdri_nccl_guard_wait(root->guard) && cudaDeviceSynchronize() == cudaSuccess;
-}
-
 static void give_back(void *user, void *data)
 {
     nccl_comm *root = user;
-    nccl_block **link = find(root, data), *old = *link;
-    const int idle = is_idle(root);
-    drop_from_family(root, old);
+    nccl_block **link = &root->blocks;
+    while (*link && (*link)->data != data) link = &(*link)->next;
+    nccl_block *old = *link;
+    const int is_idle = qdri_dev_status(root->base.dev) == QDR_OK ||
+                        (qdri_nccl_guard_wait(root->guard) && cudaDeviceSynchronize() == cudaSuccess);
+    pthread_mutex_lock(&root->base.family_mutex);
+    for (qdri_comm *each = &root->base; each; each = each->next) {
+        nccl_comm *comm = qdri_nccl_of(each);
+        if (comm) drop_block(comm, old);
+    }
+    pthread_mutex_unlock(&root->base.family_mutex);
     *link = old->next;
-    if (idle) (void)ncclMemFree(data);
+    if (is_idle) (void)ncclMemFree(data);
     free(old);
 }
 
@@ -147,7 +118,13 @@ static qdr_status take(void *user, size_t bytes, void **data)
     made->bytes = bytes;
     made->next = root->blocks;
     root->blocks = made;
-    const qdr_status status = add_to_family(root, made);
+    qdr_status status = QDR_OK;
+    pthread_mutex_lock(&root->base.family_mutex);
+    for (qdri_comm *each = &root->base; each && status == QDR_OK; each = each->next) {
+        nccl_comm *comm = qdri_nccl_of(each);
+        if (comm) status = add_locked(comm, made);
+    }
+    pthread_mutex_unlock(&root->base.family_mutex);
     if (status == QDR_OK)
         *data = made->data;
     else
@@ -157,7 +134,7 @@ static qdr_status take(void *user, size_t bytes, void **data)
 
 int qdri_nccl_memory_has(const nccl_comm *comm, const void *data)
 {
-    const nccl_block *block = root_of(comm)->blocks;
+    const nccl_block *block = ((const nccl_comm *)comm->base.root)->blocks;
     while (block && (uintptr_t)data - (uintptr_t)block->data >= block->bytes) block = block->next;
     return block != NULL;
 }
@@ -196,10 +173,4 @@ qdr_status qdri_nccl_memory_open(qdri_comm *host, nccl_comm *root)
     root->registers = 1;
     dev->shared = (qdri_cuda_shared){take, give_back, root};
     return QDR_OK;
-}
-
-void qdri_nccl_memory_close(nccl_comm *root)
-{
-    qdri_cuda_dev *dev = (qdri_cuda_dev *)root->base.dev;
-    if (root->registers) dev->shared = (qdri_cuda_shared){0};
 }

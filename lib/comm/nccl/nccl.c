@@ -68,16 +68,28 @@ static void comm_free(nccl_comm *comm)
     free(comm);
 }
 
+/* Destroys or aborts what NCCL has of it. */
+static void close_handles(nccl_comm *comm, int aborts)
+{
+    ncclComm_t handle = atomic_exchange(&comm->handle, NULL);
+    qdri_nccl_memory_leave(comm, aborts ? NULL : handle);
+    if (comm->registers) ((qdri_cuda_dev *)comm->base.dev)->shared = (qdri_cuda_shared){0};
+    if (handle) qdri_nccl_close(handle, aborts);
+    if (comm->stem) qdri_nccl_close(comm->stem, aborts);
+}
+
+/* Cleans up after a failed creation: the caller keeps the host communicator. */
+static void comm_discard(nccl_comm *comm)
+{
+    if (comm) close_handles(comm, 1);
+    comm_free(comm);
+}
+
 static void nccl_destroy(qdri_comm *base)
 {
     nccl_comm *comm = (nccl_comm *)base;
-    const int aborts = qdri_dev_status(base->dev) != QDR_OK;
-    ncclComm_t handle = atomic_exchange(&comm->handle, NULL);
     qdri_nccl_held_free(comm);
-    qdri_nccl_memory_leave(comm, aborts ? NULL : handle);
-    if (base->root == base) qdri_nccl_memory_close(comm);
-    if (handle) qdri_nccl_close(handle, aborts);
-    if (comm->stem) qdri_nccl_close(comm->stem, aborts);
+    close_handles(comm, qdri_dev_status(base->dev) != QDR_OK);
     if (comm->is_left) return;
     qdri_comm_destroy(&comm->host);
     comm_free(comm);
@@ -122,40 +134,9 @@ static void comm_begin(nccl_comm *comm, qdri_dev *dev, nccl_comm *parent)
     if (parent) comm->guard = parent->guard;
 }
 
-/* Cleans up after a failed creation: the caller keeps the host communicator. */
-static void comm_discard(nccl_comm *comm)
-{
-    if (!comm) return;
-    ncclComm_t handle = atomic_load(&comm->handle);
-    qdri_nccl_memory_leave(comm, NULL);
-    if (handle) qdri_nccl_close(handle, 1);
-    if (comm->stem) qdri_nccl_close(comm->stem, 1);
-    comm_free(comm);
-}
-
-static qdr_status wrap_checked(qdri_comm *host, qdri_dev *dev, nccl_comm *made)
-{
-    QDR_TRY(qdri_nccl_open_stem(host, &made->stem));
-    QDR_TRY(qdri_nccl_split_off(host, made->stem, 0, made));
-    comm_begin(made, dev, NULL);
-    made->base.timeout_ns = qdri_comm_timeout_ns(host);
-    QDR_TRY(qdri_nccl_memory_open(host, made));
-    const qdr_status status = qdri_comm_agree(host, qdri_nccl_guard_start(made));
-    if (status == QDR_OK) return QDR_OK;
-    (void)qdri_nccl_guard_stop(made->guard);
-    qdri_nccl_memory_close(made);
-    return status;
-}
-
-/* Products leave the multiprocessors of one collective free, so that neither waits for the other's blocks to finish. */
-static void spare_sms(qdri_dev *dev, int max_ctas)
-{
-    qdri_cuda_dev *cuda = (qdri_cuda_dev *)dev;
-    if (max_ctas < cuda->gpu.n_sms) cuda->n_sms_free = cuda->gpu.n_sms - max_ctas;
-}
-
 static qdr_status nccl_wrap(qdri_comm *host, qdri_dev *dev, qdri_comm **comm)
 {
+    qdri_cuda_dev *cuda = (qdri_cuda_dev *)dev;
     nccl_comm *made = NULL;
     int max_ctas = 1;
     *comm = host;
@@ -163,14 +144,23 @@ static qdr_status nccl_wrap(qdri_comm *host, qdri_dev *dev, qdri_comm **comm)
     *comm = NULL;
     QDR_TRY(qdri_nccl_prepare(host, dev, &max_ctas));
     qdr_status status = qdri_comm_agree(host, comm_create(host, max_ctas, &made));
-    if (status == QDR_OK) status = wrap_checked(host, dev, made);
-    if (status != QDR_OK) {
-        comm_discard(made);
-        return status;
-    }
-    spare_sms(dev, max_ctas);
+    QDR_TRY_OUT(status, status);
+    QDR_TRY_OUT(status, qdri_nccl_open_stem(host, &made->stem));
+    QDR_TRY_OUT(status, qdri_nccl_split_off(host, made->stem, 0, made));
+    comm_begin(made, dev, NULL);
+    made->base.timeout_ns = qdri_comm_timeout_ns(host);
+    QDR_TRY_OUT(status, qdri_nccl_memory_open(host, made));
+    status = qdri_comm_agree(host, qdri_nccl_guard_start(made));
+    if (status != QDR_OK) (void)qdri_nccl_guard_stop(made->guard);
+    QDR_TRY_OUT(status, status);
+    /* Products leave the multiprocessors of one collective free, so that neither waits for the other's blocks to
+     * finish. */
+    if (max_ctas < cuda->gpu.n_sms) cuda->n_sms_free = cuda->gpu.n_sms - max_ctas;
     *comm = &made->base;
     return QDR_OK;
+out:
+    comm_discard(made);
+    return status;
 }
 
 /* Splits from the root's stem, or from a new stem of the part's members. */
