@@ -17,7 +17,7 @@
 #include <tuple>
 #include <utility>
 
-#include "dev/cuda/kernels/lists.h"
+#include "dev/cuda/kernels/launch.h"
 #include "fake.h"
 
 /* Static shared memory is the thread's, as blocks run one after the other; dynamic shared memory is declared `extern

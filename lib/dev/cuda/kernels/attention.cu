@@ -309,21 +309,17 @@ template <typename T, int D> cudaError_t launch_either(const qdri_kernel *kernel
                                                     : launch_backward<T, D>(kernel, place);
 }
 
-/* Without query heads, the gradients of keys are zero. */
-cudaError_t clear_gradients(const qdri_kernel *kernel, const qdri_cuda_place *place)
-{
-    const attention_shape shape = shape_of(kernel);
-    const size_t bytes = (size_t)(shape.n_rows * shape.in_width()) * qdr_dtype_bytes(kernel->dtype);
-    if (bytes == 0 || kernel->kind == QDRI_K_ATTENTION_FORWARD) return cudaSuccess;
-    return cudaMemsetAsync(kernel->u.attention.out, 0, bytes, place->stream);
-}
 } // namespace
 
 cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     const attention_shape shape = shape_of(kernel);
-    if (shape.n_heads == 0) return clear_gradients(kernel, place);
+    const size_t bytes = (size_t)(shape.n_rows * shape.in_width()) * qdr_dtype_bytes(kernel->dtype);
     if (shape.n_rows == 0) return cudaSuccess;
+    if (shape.n_heads == 0) { /* the gradients of keys are zero */
+        if (bytes == 0 || kernel->kind == QDRI_K_ATTENTION_FORWARD) return cudaSuccess;
+        return cudaMemsetAsync(kernel->u.attention.out, 0, bytes, place->stream);
+    }
     const cudaError_t error = qdri_cuda_attention_mma(kernel, place);
     if (error != cudaErrorNotSupported) return error;
     return with_type(kernel->dtype, [&](auto t) {

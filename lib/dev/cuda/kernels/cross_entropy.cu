@@ -22,23 +22,29 @@ __device__ inline int64_t target_column(const words &here, int32_t target)
     return has_target(here, target) && column >= 0 && column < here.n ? column : -1;
 }
 
+/* Op of value(logit) over the n logits of a thread's row. */
+template <typename Op, bool WIDE, typename T, typename R, typename F>
+__device__ inline R reduce_row(const T *row, int64_t n, R total, F value)
+{
+    constexpr int V = pack_width<T>;
+#pragma unroll 4
+    for (int64_t at = (int64_t)threadIdx.x * V; at < n; at += (int64_t)blockDim.x * V) {
+        const pack<T, V> more = load_row<WIDE, V>(row, at, n);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            if (WIDE || at + k < n) total = Op::of(total, value(get(more.at[k])));
+    }
+    return row_total<Op>(total);
+}
+
 template <typename T, bool WIDE>
 __global__ void ce_max(int64_t n_rows, int64_t n_cols, const T *logits, real_of<T> *maxima)
 {
-    constexpr int V = pack_width<T>;
     typedef real_of<T> R;
     const int64_t row = row_number();
     const int64_t n = row < n_rows ? n_cols : 0;
     const T *mine = logits + (row < n_rows ? row * n_cols : 0);
-    R found = minus_infinity<R>();
-#pragma unroll 4
-    for (int64_t at = (int64_t)threadIdx.x * V; at < n; at += (int64_t)blockDim.x * V) {
-        const pack<T, V> more = load_row<WIDE, V>(mine, at, n);
-#pragma unroll
-        for (int k = 0; k < V; k++)
-            if (WIDE || at + k < n) found = larger::of(found, (R)get(more.at[k]));
-    }
-    found = row_total<larger>(found);
+    const R found = reduce_row<larger, WIDE>(mine, n, minus_infinity<R>(), [](R logit) { return logit; });
     if (threadIdx.x == 0 && row < n_rows) maxima[row] = found;
 }
 
@@ -46,21 +52,12 @@ template <typename T, bool WIDE>
 __global__ void ce_sums(int64_t n_rows, words here, const T *logits, const int32_t *targets, const real_of<T> *maxima,
                         real_of<T> *sums)
 {
-    constexpr int V = pack_width<T>;
     typedef real_of<T> R;
     const int64_t row = row_number();
     const int64_t n = row < n_rows ? here.n : 0;
     const T *mine = logits + (row < n_rows ? row * here.n : 0);
     const R top = row < n_rows ? maxima[row] : 0;
-    R sum = 0;
-#pragma unroll 4
-    for (int64_t at = (int64_t)threadIdx.x * V; at < n; at += (int64_t)blockDim.x * V) {
-        const pack<T, V> more = load_row<WIDE, V>(mine, at, n);
-#pragma unroll
-        for (int k = 0; k < V; k++)
-            if (WIDE || at + k < n) sum += exp_of<is_quick<T>>(get(more.at[k]) - top);
-    }
-    sum = row_total<plus>(sum);
+    const R sum = reduce_row<plus, WIDE>(mine, n, (R)0, [&](R logit) { return exp_of<is_quick<T>>(logit - top); });
     if (threadIdx.x > 0 || row >= n_rows) return;
     const int64_t column = target_column(here, targets[row]);
     sums[2 * row] = sum;
@@ -121,10 +118,7 @@ __global__ void ce_backward(int64_t n_rows, words here, const T *logits, const i
         const int64_t row = at.row + i * at.step;
         values[i] = load_row<WIDE, V>(logits + row * here.n, at.col, row < n_rows ? here.n : 0);
     }
-#pragma unroll
-    for (int i = 0; i < rows_each; i++) {
-        const int64_t row = at.row + i * at.step;
-        if (row >= n_rows) return;
+    for_rows(at, n_rows, [&](int i, int64_t row) {
         const int32_t target = targets[row];
         const bool counts = has_target(here, target);
         const int64_t column = target_column(here, target) - at.col;
@@ -136,7 +130,7 @@ __global__ void ce_backward(int64_t n_rows, words here, const T *logits, const i
             values[i].at[k] = put<T>(counts ? slope : (R)0);
         }
         store_row<WIDE, V>(dlogits + row * here.n, at.col, here.n, values[i]);
-    }
+    });
 }
 
 template <typename T> cudaError_t launch_max(const qdri_kernel *kernel, const qdri_cuda_place *place)
@@ -144,7 +138,7 @@ template <typename T> cudaError_t launch_max(const qdri_kernel *kernel, const qd
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.ce.n_rows, n_cols = kernel->u.ce.n_cols;
     const T *logits = (const T *)kernel->u.ce.logits;
-    const row_plan plan = plan_rows(n_rows, n_cols, V);
+    const grid_plan plan = plan_rows(n_rows, n_cols, V);
     if (n_rows == 0) return cudaSuccess;
     const bool wide = is_wide<V>(logits) && n_cols % V == 0;
     return launch(place, plan.grid, plan.block, 0, wide ? ce_max<T, true> : ce_max<T, false>, n_rows, n_cols, logits,
@@ -158,7 +152,7 @@ template <typename T> cudaError_t launch_sums(const qdri_kernel *kernel, const q
     const int64_t n_rows = kernel->u.ce.n_rows;
     const words here = {kernel->u.ce.begin, kernel->u.ce.n_cols, kernel->u.ce.vocab};
     const T *logits = (const T *)kernel->u.ce.logits;
-    const row_plan plan = plan_rows(n_rows, here.n, V);
+    const grid_plan plan = plan_rows(n_rows, here.n, V);
     if (n_rows == 0) return cudaSuccess;
     LAUNCH_TRY(qdri_cuda_check_ids(kernel->u.ce.targets, n_rows, here.vocab, true, place));
     const bool wide = is_wide<V>(logits) && here.n % V == 0;
@@ -191,24 +185,23 @@ template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, con
     if (n_rows == 0) return cudaSuccess;
     LAUNCH_TRY(qdri_cuda_check_ids(kernel->u.ce.targets, n_rows, here.vocab, true, place));
     if (here.n == 0) return cudaSuccess;
-    const cell_plan plan = plan_cells(n_rows, here.n, V);
-    const bool wide = is_wide<V>(logits) && is_wide<V>(dlogits) && here.n % V == 0;
+    const grid_plan plan = plan_cells(n_rows, here.n, V);
+    const bool wide = is_wide<V>(logits, dlogits) && here.n % V == 0;
     return launch(place, plan.grid, plan.block, 0, wide ? ce_backward<T, true> : ce_backward<T, false>, n_rows, here,
                   logits, kernel->u.ce.targets, (const R *)kernel->u.ce.saved, (R)kernel->u.ce.scale, dlogits);
 }
 
-template <typename T> cudaError_t launch_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_place *place)
-{
-    switch (kernel->kind) {
-    case QDRI_K_CE_MAX: return launch_max<T>(kernel, place);
-    case QDRI_K_CE_SUMS: return launch_sums<T>(kernel, place);
-    case QDRI_K_CE_LOSS: return launch_loss<real_of<T>>(kernel, place);
-    default: return launch_backward<T>(kernel, place);
-    }
-}
 } // namespace
 
 cudaError_t qdri_cuda_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    return with_type(kernel->dtype, [&](auto t) { return launch_cross_entropy<decltype(t)>(kernel, place); });
+    return with_type(kernel->dtype, [&](auto t) {
+        typedef decltype(t) T;
+        switch (kernel->kind) {
+        case QDRI_K_CE_MAX: return launch_max<T>(kernel, place);
+        case QDRI_K_CE_SUMS: return launch_sums<T>(kernel, place);
+        case QDRI_K_CE_LOSS: return launch_loss<real_of<T>>(kernel, place);
+        default: return launch_backward<T>(kernel, place);
+        }
+    });
 }

@@ -47,14 +47,12 @@ template <bool QUICK, typename R> __device__ inline R gelu_slope(R a)
     return s + x * s * (s * e) * gelu_scale<R> * (1 + 3 * gelu_cube<R> * (x * x));
 }
 
-template <bool QUICK> struct gelu_backward {
-    static constexpr bool reads_b = true, reads_y = false;
-    template <typename R> __device__ static R of(R a, R b, R) { return b * gelu_slope<QUICK>(a); }
-};
-
-template <bool QUICK> struct gelu_backward_add {
-    static constexpr bool reads_b = true, reads_y = true;
-    template <typename R> __device__ static R of(R a, R b, R y) { return y + b * gelu_slope<QUICK>(a); }
+template <bool QUICK, bool ADDS> struct gelu_backward {
+    static constexpr bool reads_b = true, reads_y = ADDS;
+    template <typename R> __device__ static R of(R a, R b, R y)
+    {
+        return ADDS ? y + b * gelu_slope<QUICK>(a) : b * gelu_slope<QUICK>(a);
+    }
 };
 
 constexpr int packs_each = 2; /* per thread, as far apart as the block has threads */
@@ -103,7 +101,7 @@ cudaError_t launch_map(const qdri_kernel *kernel, const qdri_cuda_place *place)
     const A *a = (const A *)kernel->u.binary.a;
     const B *b = Op::reads_b ? (const B *)kernel->u.binary.b : nullptr;
     Y *y = (Y *)kernel->u.binary.y;
-    const int64_t whole = is_wide<V>(a) && is_wide<V>(b) && is_wide<V>(y) ? n - n % V : 0;
+    const int64_t whole = is_wide<V>(a, b, y) ? n - n % V : 0;
     LAUNCH_TRY((launch_some<Op, true>(place, whole, a, b, y)));
     return launch_some<Op, false>(place, n - whole, a + whole, Op::reads_b ? b + whole : b, y + whole);
 }
@@ -144,28 +142,27 @@ template <typename T> cudaError_t launch_sum_parts(const qdri_kernel *kernel, co
     T *y = (T *)kernel->u.parts.y;
     if (n == 0) return cudaSuccess;
     return launch_each(place, ceil_div(n, V), sum_parts<T>, n, kernel->u.parts.n_parts, x, y,
-                       is_wide<V>(x) && is_wide<V>(y) && n % V == 0);
+                       is_wide<V>(x, y) && n % V == 0);
 }
 
-template <typename T> cudaError_t launch_elements(const qdri_kernel *kernel, const qdri_cuda_place *place)
-{
-    constexpr bool quick = is_quick<T>;
-    switch (kernel->kind) {
-    case QDRI_K_ADD:
-        return with_type(kernel->u.binary.dtype2,
-                         [&](auto b) { return launch_map<add, T, decltype(b), T>(kernel, place); });
-    case QDRI_K_SUM_PARTS: return launch_sum_parts<T>(kernel, place);
-    case QDRI_K_CAST: return launch_cast<T>(kernel, place);
-    case QDRI_K_GELU_FORWARD: return launch_map<gelu_forward<quick>, T, T, T>(kernel, place);
-    case QDRI_K_GELU_BACKWARD:
-        return kernel->u.binary.accumulate ? launch_map<gelu_backward_add<quick>, T, T, T>(kernel, place)
-                                           : launch_map<gelu_backward<quick>, T, T, T>(kernel, place);
-    default: return cudaErrorNotSupported;
-    }
-}
 } // namespace
 
 cudaError_t qdri_cuda_elements(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    return with_type(kernel->dtype, [&](auto t) { return launch_elements<decltype(t)>(kernel, place); });
+    return with_type(kernel->dtype, [&](auto t) {
+        typedef decltype(t) T;
+        constexpr bool quick = is_quick<T>;
+        switch (kernel->kind) {
+        case QDRI_K_ADD:
+            return with_type(kernel->u.binary.dtype2,
+                             [&](auto b) { return launch_map<add, T, decltype(b), T>(kernel, place); });
+        case QDRI_K_SUM_PARTS: return launch_sum_parts<T>(kernel, place);
+        case QDRI_K_CAST: return launch_cast<T>(kernel, place);
+        case QDRI_K_GELU_FORWARD: return launch_map<gelu_forward<quick>, T, T, T>(kernel, place);
+        case QDRI_K_GELU_BACKWARD:
+            return kernel->u.binary.accumulate ? launch_map<gelu_backward<quick, true>, T, T, T>(kernel, place)
+                                               : launch_map<gelu_backward<quick, false>, T, T, T>(kernel, place);
+        default: return cudaErrorNotSupported;
+        }
+    });
 }

@@ -37,15 +37,12 @@ __global__ void embed_forward(int64_t n_rows, int64_t n_cols, int64_t begin, int
     constexpr int V = pack_width<T>;
     const cell at = find_cell(n_cols, V);
     if (at.col >= n_cols) return;
-#pragma unroll
-    for (int i = 0; i < rows_each; i++) {
-        const int64_t row = at.row + i * at.step;
-        if (row >= n_rows) return;
+    for_rows(at, n_rows, [&](int, int64_t row) {
         const int64_t word = word_here(tokens[row], begin, end);
         pack<T, V> x = {};
         if (word >= 0) x = load<V>(e + word * n_cols, at.col, n_cols, wide);
         store<V>(y + row * n_cols, at.col, n_cols, wide, x);
-    }
+    });
 }
 
 __global__ void clear_words(int64_t n_words, int *first, int *count)
@@ -113,40 +110,34 @@ template <typename T> cudaError_t launch_forward(const qdri_kernel *kernel, cons
     const T *e = (const T *)kernel->u.embed.e;
     T *y = (T *)kernel->u.embed.y;
     if (n_rows == 0 || n_cols == 0) return cudaSuccess;
-    const cell_plan plan = plan_cells(n_rows, n_cols, V);
+    const grid_plan plan = plan_cells(n_rows, n_cols, V);
     return launch(place, plan.grid, plan.block, 0, embed_forward<T>, n_rows, n_cols, kernel->u.embed.begin,
-                  kernel->u.embed.end, kernel->u.embed.tokens, e, y, is_wide<V>(e) && is_wide<V>(y) && n_cols % V == 0);
-}
-
-/* As many words at a time as fit into the scratch memory. */
-template <typename T>
-cudaError_t launch_some_words(const qdri_kernel *kernel, const qdri_cuda_place *place, int64_t begin, int64_t end)
-{
-    constexpr int V = pack_width<T>;
-    const int64_t n_rows = kernel->u.embed.n_rows, n_cols = kernel->u.embed.n_cols;
-    const int32_t *tokens = kernel->u.embed.tokens;
-    const T *dy = (const T *)kernel->u.embed.dy;
-    real_of<T> *de = (real_of<T> *)kernel->u.embed.de + (begin - kernel->u.embed.begin) * n_cols;
-    int *first = (int *)place->scratch, *count = first + (end - begin);
-    const int64_t n_packs = ceil_div(n_cols, V);
-    const unsigned threads = threads_for(n_packs);
-    LAUNCH_TRY(launch_each(place, end - begin, clear_words, end - begin, first, count));
-    LAUNCH_TRY(launch_each(place, n_rows, find_words, n_rows, begin, end, tokens, first, count));
-    return launch(place, dim3((unsigned)n_rows, (unsigned)ceil_div(n_packs, threads)), dim3(threads), 0, add_words<T>,
-                  n_rows, n_cols, begin, end, tokens, dy, first, count, de, is_wide<V>(dy) && n_cols % V == 0);
+                  kernel->u.embed.end, kernel->u.embed.tokens, e, y, is_wide<V>(e, y) && n_cols % V == 0);
 }
 
 template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
+    constexpr int V = pack_width<T>;
     constexpr int64_t room = QDRI_CUDA_SCRATCH_BYTES / (2 * sizeof(int));
-    const int64_t n_cols = kernel->u.embed.n_cols;
+    const int64_t n_rows = kernel->u.embed.n_rows, n_cols = kernel->u.embed.n_cols;
     const int64_t begin = kernel->u.embed.begin, end = kernel->u.embed.end;
-    const size_t bytes = (size_t)((end - begin) * n_cols) * sizeof(real_of<T>);
+    const int32_t *tokens = kernel->u.embed.tokens;
+    const T *dy = (const T *)kernel->u.embed.dy;
+    real_of<T> *de = (real_of<T> *)kernel->u.embed.de;
+    const size_t bytes = (size_t)((end - begin) * n_cols) * sizeof *de;
+    const unsigned threads = threads_for(ceil_div(n_cols, V));
+    const dim3 grid((unsigned)n_rows, (unsigned)ceil_div(ceil_div(n_cols, V), threads));
     if (bytes == 0) return cudaSuccess;
-    if (!kernel->u.embed.accumulate) LAUNCH_TRY(cudaMemsetAsync(kernel->u.embed.de, 0, bytes, place->stream));
-    if (kernel->u.embed.n_rows == 0) return cudaSuccess;
-    for (int64_t at = begin; at < end; at += room)
-        LAUNCH_TRY(launch_some_words<T>(kernel, place, at, least(at + room, end)));
+    if (!kernel->u.embed.accumulate) LAUNCH_TRY(cudaMemsetAsync(de, 0, bytes, place->stream));
+    if (n_rows == 0) return cudaSuccess;
+    for (int64_t at = begin; at < end; at += room) { /* as many words at a time as fit into the scratch memory */
+        const int64_t next = least(at + room, end), n = next - at;
+        int *first = (int *)place->scratch, *count = first + n;
+        LAUNCH_TRY(launch_each(place, n, clear_words, n, first, count));
+        LAUNCH_TRY(launch_each(place, n_rows, find_words, n_rows, at, next, tokens, first, count));
+        LAUNCH_TRY(launch(place, grid, dim3(threads), 0, add_words<T>, n_rows, n_cols, at, next, tokens, dy, first,
+                          count, de + (at - begin) * n_cols, is_wide<V>(dy) && n_cols % V == 0));
+    }
     return cudaSuccess;
 }
 } // namespace

@@ -3,7 +3,7 @@
  * with the product's steps as the last dimension. */
 #include <cuda_fp8.h>
 
-#include "dev/cuda/kernels/launch.cuh"
+#include "dev/cuda/kernels/rows.cuh"
 #include "dev/fp8.h"
 
 namespace
@@ -14,20 +14,6 @@ constexpr int tile_edge = 64;
 constexpr int quad = 4; /* elements that a thread moves in a tile */
 
 __device__ inline uint32_t bits_of(float x) { return __float_as_uint(x); }
-
-/* The maximum over the threads of a block of block_threads. */
-__device__ uint32_t block_most(uint32_t mine)
-{
-    __shared__ uint32_t of_warps[block_threads / 32];
-    for (int lanes = 16; lanes > 0; lanes /= 2) {
-        const uint32_t other = __shfl_xor_sync(~0u, mine, lanes);
-        mine = other > mine ? other : mine;
-    }
-    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = mine;
-    __syncthreads();
-    for (int i = 0; i < block_threads / 32; i++) mine = of_warps[i] > mine ? of_warps[i] : mine;
-    return mine;
-}
 
 struct place_in_rows {
     int64_t row, pack;
@@ -58,7 +44,7 @@ __global__ void find_most(int64_t n_rows, int64_t n_cols, const T *x, int64_t st
             largest = size > largest ? size : largest;
         }
     }
-    largest = block_most(largest);
+    largest = row_total<larger>(largest);
     if (threadIdx.x == 0) parts[blockIdx.x] = largest;
 }
 
@@ -72,7 +58,7 @@ struct rounder {
 /* Determined by the maximum of all parts; one block writes the inverse of the scale. */
 __device__ rounder find_rounder(qdri_rounding rounding, const uint32_t *parts, int n_parts, float *back)
 {
-    const uint32_t largest = block_most((int)threadIdx.x < n_parts ? parts[threadIdx.x] : 0);
+    const uint32_t largest = row_total<larger>((int)threadIdx.x < n_parts ? parts[threadIdx.x] : 0);
     const int exponent = qdri_fp8_scale_exponent(rounding, largest);
     const rounder by = {__uint_as_float(qdri_fp8_power(exponent)), __uint_as_float(qdri_fp8_power(-exponent)),
                         rounding == QDRI_E4M3 ? __NV_E4M3 : __NV_E5M2};

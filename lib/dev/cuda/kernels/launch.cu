@@ -18,8 +18,8 @@ cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_place *p
     case QDRI_K_NORM_MOMENTS:
     case QDRI_K_NORM_MERGE:
     case QDRI_K_NORM_APPLY:
+    case QDRI_K_NORM_SUMS:
     case QDRI_K_NORM_BACKWARD: return qdri_cuda_norm(kernel, place);
-    case QDRI_K_NORM_SUMS: return qdri_cuda_norm_sums(kernel, place);
     case QDRI_K_EMBED_FORWARD:
     case QDRI_K_EMBED_BACKWARD: return qdri_cuda_embed(kernel, place);
     case QDRI_K_CE_MAX:

@@ -13,7 +13,6 @@
 cudaError_t qdri_cuda_elements(const qdri_kernel *kernel, const qdri_cuda_place *place);
 cudaError_t qdri_cuda_rows(const qdri_kernel *kernel, const qdri_cuda_place *place);
 cudaError_t qdri_cuda_norm(const qdri_kernel *kernel, const qdri_cuda_place *place);
-cudaError_t qdri_cuda_norm_sums(const qdri_kernel *kernel, const qdri_cuda_place *place);
 cudaError_t qdri_cuda_embed(const qdri_kernel *kernel, const qdri_cuda_place *place);
 cudaError_t qdri_cuda_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_place *place);
 cudaError_t qdri_cuda_optimizer(const qdri_kernel *kernel, const qdri_cuda_place *place);
@@ -58,7 +57,10 @@ inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Whether packs of V elements at `data` are aligned; NULL is. */
-template <int V, typename T> bool is_wide(const T *data) { return (uintptr_t)data % alignof(pack<T, V>) == 0; }
+template <int V, typename... T> bool is_wide(const T *...data)
+{
+    return (((uintptr_t)data % alignof(pack<T, V>) == 0) && ...);
+}
 
 constexpr int block_threads = 256;
 

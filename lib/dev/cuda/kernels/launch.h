@@ -34,6 +34,12 @@ typedef struct qdri_cuda_place {
     cudaStream_t stream;
 } qdri_cuda_place;
 
+/* Lists of addresses that are passed to a kernel by value. */
+typedef struct qdri_cuda_lists {
+    const void *sources[QDRI_REDUCE_MOST];
+    void *results[QDRI_REDUCE_MOST];
+} qdri_cuda_lists;
+
 int qdri_cuda_takes_scratch(qdri_kernel_kind kind);
 /* Enqueues a kernel whose arguments have been checked (dev/check.c); arrays in the description are copied. Kernels of
  * size 0 do what remains (clear a sum) or nothing.

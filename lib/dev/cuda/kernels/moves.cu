@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of blocks, and reductions of values from several ranks. */
-#include "dev/cuda/kernels/lists.h"
 #include "dev/cuda/kernels/rows.cuh"
 
 namespace
@@ -14,16 +13,8 @@ __global__ void copy_block(int64_t n_rows, int64_t n_cols, const U *x, int64_t x
     const cell at = find_cell(n_cols, 1);
     U units[rows_each];
     if (at.col >= n_cols) return;
-#pragma unroll
-    for (int i = 0; i < rows_each; i++) {
-        const int64_t row = at.row + i * at.step;
-        if (row < n_rows) units[i] = x[row * x_stride + at.col];
-    }
-#pragma unroll
-    for (int i = 0; i < rows_each; i++) {
-        const int64_t row = at.row + i * at.step;
-        if (row < n_rows) y[row * y_stride + at.col] = units[i];
-    }
+    for_rows(at, n_rows, [&](int i, int64_t row) { units[i] = x[row * x_stride + at.col]; });
+    for_rows(at, n_rows, [&](int i, int64_t row) { y[row * y_stride + at.col] = units[i]; });
 }
 
 template <typename U> cudaError_t launch_copy(const qdri_kernel *kernel, const qdri_cuda_place *place)
@@ -31,7 +22,7 @@ template <typename U> cudaError_t launch_copy(const qdri_kernel *kernel, const q
     constexpr size_t unit = sizeof(U);
     const int64_t n_rows = kernel->u.block.n_rows;
     const int64_t n_cols = (int64_t)(kernel->u.block.row_bytes / unit);
-    const cell_plan plan = plan_cells(n_rows, n_cols, 1);
+    const grid_plan plan = plan_cells(n_rows, n_cols, 1);
     return launch(place, plan.grid, plan.block, 0, copy_block<U>, n_rows, n_cols, (const U *)kernel->u.block.x,
                   (int64_t)(kernel->u.block.x_stride / unit), (U *)kernel->u.block.y,
                   (int64_t)(kernel->u.block.y_stride / unit));
@@ -52,9 +43,6 @@ cudaError_t launch_copy_block(const qdri_kernel *kernel, const qdri_cuda_place *
 
 /* ---- reductions ---- */
 
-struct sum {
-    template <typename R> __device__ static R of(R a, R b) { return a + b; }
-};
 struct maximum { /* NaN wins */
     template <typename R> __device__ static R of(R a, R b) { return b > a || b != b ? b : a; }
 };
@@ -105,7 +93,7 @@ template <typename Op, typename T> cudaError_t launch_reduce_by(const qdri_kerne
 template <typename T, typename ToSum> cudaError_t launch_reduce(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     switch (kernel->u.gather.op) {
-    case QDR_SUM: return launch_reduce_by<sum, ToSum>(kernel, place);
+    case QDR_SUM: return launch_reduce_by<plus, ToSum>(kernel, place);
     case QDR_MAX: return launch_reduce_by<maximum, T>(kernel, place);
     case QDR_MIN: return launch_reduce_by<minimum, T>(kernel, place);
     default: return cudaErrorNotSupported;

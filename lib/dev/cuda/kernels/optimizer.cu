@@ -117,30 +117,6 @@ __global__ void adamw(int64_t n, adamw_by<R> by, const qdri_adamw_numbers *numbe
     }
 }
 
-cudaError_t launch_rate(const qdri_kernel *kernel, const qdri_cuda_place *place)
-{
-    return launch(place, dim3(1), dim3(1), 0, adamw_rate, kernel->u.adamw.numbers, kernel->u.adamw.lr);
-}
-
-cudaError_t launch_begin(const qdri_kernel *kernel, const qdri_cuda_place *place)
-{
-    return launch(place, dim3(1), dim3(1), 0, adamw_begin, kernel->u.adamw.numbers, kernel->u.adamw.beta1,
-                  kernel->u.adamw.beta2, kernel->u.adamw.clip_norm, kernel->u.adamw.grad_scale,
-                  kernel->u.adamw.skips != 0);
-}
-
-template <typename R> adamw_by<R> by_of(const qdri_kernel *kernel)
-{
-    adamw_by<R> by = {};
-    by.beta1 = (R)kernel->u.adamw.beta1;
-    by.beta2 = (R)kernel->u.adamw.beta2;
-    by.rest1 = (R)(1 - kernel->u.adamw.beta1);
-    by.rest2 = (R)(1 - kernel->u.adamw.beta2);
-    by.epsilon = (R)kernel->u.adamw.epsilon;
-    by.decay = (R)kernel->u.adamw.weight_decay;
-    return by;
-}
-
 template <typename T> cudaError_t launch_adamw(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
     typedef real_of<T> R;
@@ -151,18 +127,24 @@ template <typename T> cudaError_t launch_adamw(const qdri_kernel *kernel, const 
     R *master = (R *)(has_master ? kernel->u.adamw.master : kernel->u.adamw.p);
     const R *g = (const R *)kernel->u.adamw.g;
     R *m = (R *)kernel->u.adamw.m, *v = (R *)kernel->u.adamw.v;
+    const double beta1 = kernel->u.adamw.beta1, beta2 = kernel->u.adamw.beta2;
+    const R epsilon = (R)kernel->u.adamw.epsilon, decay = (R)kernel->u.adamw.weight_decay;
+    const adamw_by<R> by = {(R)beta1, (R)beta2, (R)(1 - beta1), (R)(1 - beta2), epsilon, decay, 0, 0, 0, 0};
     if (n == 0) return cudaSuccess;
     const int64_t n_blocks = least(ceil_div(n_packs, block_threads), 32 * (int64_t)place->n_sms);
-    const bool wide = is_wide<V>(p) && is_wide<V>(master) && is_wide<V>(g) && is_wide<V>(m) && is_wide<V>(v);
-    return launch(place, dim3((unsigned)n_blocks), dim3(threads_for(n_packs)), 0, adamw<T, R>, n, by_of<R>(kernel),
-                  kernel->u.adamw.numbers, p, master, g, m, v, wide);
+    return launch(place, dim3((unsigned)n_blocks), dim3(threads_for(n_packs)), 0, adamw<T, R>, n, by,
+                  kernel->u.adamw.numbers, p, master, g, m, v, is_wide<V>(p, master, g, m, v));
 }
 } // namespace
 
 cudaError_t qdri_cuda_optimizer(const qdri_kernel *kernel, const qdri_cuda_place *place)
 {
-    if (kernel->kind == QDRI_K_ADAMW_RATE) return launch_rate(kernel, place);
-    if (kernel->kind == QDRI_K_ADAMW_BEGIN) return launch_begin(kernel, place);
+    if (kernel->kind == QDRI_K_ADAMW_RATE)
+        return launch(place, dim3(1), dim3(1), 0, adamw_rate, kernel->u.adamw.numbers, kernel->u.adamw.lr);
+    if (kernel->kind == QDRI_K_ADAMW_BEGIN)
+        return launch(place, dim3(1), dim3(1), 0, adamw_begin, kernel->u.adamw.numbers, kernel->u.adamw.beta1,
+                      kernel->u.adamw.beta2, kernel->u.adamw.clip_norm, kernel->u.adamw.grad_scale,
+                      kernel->u.adamw.skips != 0);
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
         return kernel->kind == QDRI_K_ADAMW ? launch_adamw<T>(kernel, place) : launch_sum_squares<T>(kernel, place);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels that add a vector to rows, or rows to a vector: bias, positions. */
-#include "dev/cuda/kernels/columns.cuh"
+#include "dev/cuda/kernels/rows.cuh"
 
 namespace
 {
@@ -11,19 +11,12 @@ template <typename T> __global__ void bias_add(int64_t n_rows, int64_t n_cols, T
     if (at.col >= n_cols) return;
     const pack<T, V> bias = load<V>(p, at.col, n_cols, wide);
     pack<T, V> x[rows_each];
-#pragma unroll
-    for (int i = 0; i < rows_each; i++) {
-        const int64_t row = at.row + i * at.step;
-        if (row < n_rows) x[i] = load<V>(y + row * n_cols, at.col, n_cols, wide);
-    }
-#pragma unroll
-    for (int i = 0; i < rows_each; i++) {
-        const int64_t row = at.row + i * at.step;
-        if (row >= n_rows) return;
+    for_rows(at, n_rows, [&](int i, int64_t row) { x[i] = load<V>(y + row * n_cols, at.col, n_cols, wide); });
+    for_rows(at, n_rows, [&](int i, int64_t row) {
 #pragma unroll
         for (int k = 0; k < V; k++) x[i].at[k] = put<T>(get(x[i].at[k]) + get(bias.at[k]));
         store<V>(y + row * n_cols, at.col, n_cols, wide, x[i]);
-    }
+    });
 }
 
 /* a mod b, without 64-bit division if possible; a ≥ 0, b > 0. */
@@ -76,9 +69,9 @@ template <typename T> cudaError_t launch_add(const qdri_kernel *kernel, const qd
     const int64_t n_rows = kernel->u.rows.n_rows, n_cols = kernel->u.rows.n_cols;
     T *y = (T *)kernel->u.rows.y;
     const T *p = (const T *)kernel->u.rows.p;
-    const bool wide = is_wide<V>(y) && is_wide<V>(p) && n_cols % V == 0;
+    const bool wide = is_wide<V>(y, p) && n_cols % V == 0;
     if (n_rows == 0 || n_cols == 0) return cudaSuccess;
-    const cell_plan plan = plan_cells(n_rows, n_cols, V);
+    const grid_plan plan = plan_cells(n_rows, n_cols, V);
     if (kernel->kind == QDRI_K_BIAS_ADD)
         return launch(place, plan.grid, plan.block, 0, bias_add<T>, n_rows, n_cols, y, p, wide);
     const int64_t context = kernel->u.rows.context;
@@ -94,7 +87,8 @@ template <typename T> cudaError_t launch_sum(const qdri_kernel *kernel, const qd
     real_of<T> *p = (real_of<T> *)kernel->u.rows.p;
     const bool accumulate = kernel->u.rows.accumulate != 0;
     if (n_cols == 0 || (n_rows == 0 && accumulate)) return cudaSuccess;
-    if (kernel->kind == QDRI_K_COLUMN_SUM) return launch_column_sums(place, n_rows, n_cols, x, p, accumulate);
+    if (kernel->kind == QDRI_K_COLUMN_SUM)
+        return launch_column_sums(place, place->n_sms, n_rows, n_cols, x, p, accumulate);
     const int64_t context = kernel->u.rows.context;
     const int64_t skip = (context - kernel->u.rows.row0 % context) % context;
     return launch_each(place, context * ceil_div(n_cols, V), position_sum<T>, n_rows, n_cols, skip, context, x, p,

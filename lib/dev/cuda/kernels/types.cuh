@@ -8,25 +8,15 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <type_traits>
+
 #include "dev/cuda/kernels/intrinsics.cuh"
 
 typedef __nv_bfloat16 bf16;
 typedef __half f16;
 
 /* The type in which T is computed and summed. */
-template <typename T> struct real_of_type {
-    typedef float type;
-};
-template <> struct real_of_type<double> {
-    typedef double type;
-};
-template <> struct real_of_type<int32_t> {
-    typedef int32_t type;
-};
-template <> struct real_of_type<uint32_t> {
-    typedef uint32_t type;
-};
-template <typename T> using real_of = typename real_of_type<T>::type;
+template <typename T> using real_of = std::conditional_t<sizeof(T) == 2, float, T>;
 
 __device__ inline float get(float x) { return x; }
 __device__ inline double get(double x) { return x; }
@@ -35,16 +25,12 @@ __device__ inline uint32_t get(uint32_t x) { return x; }
 __device__ inline float get(bf16 x) { return __bfloat162float(x); }
 __device__ inline float get(f16 x) { return __half2float(x); }
 
-template <typename T> struct putter {
-    template <typename R> __device__ static T put(R x) { return (T)x; }
-};
-template <> struct putter<bf16> {
-    template <typename R> __device__ static bf16 put(R x) { return __float2bfloat16_rn((float)x); }
-};
-template <> struct putter<f16> {
-    template <typename R> __device__ static f16 put(R x) { return __float2half_rn((float)x); }
-};
-template <typename T, typename R> __device__ inline T put(R x) { return putter<T>::put(x); }
+template <typename T, typename R> __device__ inline T put(R x)
+{
+    if constexpr (std::is_same_v<T, bf16>) return __float2bfloat16_rn((float)x);
+    if constexpr (std::is_same_v<T, f16>) return __float2half_rn((float)x);
+    if constexpr (sizeof(T) != 2) return (T)x;
+}
 
 __device__ inline float real_exp(float x) { return expf(x); }
 __device__ inline double real_exp(double x) { return exp(x); }
@@ -82,19 +68,10 @@ template <typename T, int V> struct alignas(sizeof(T) * V < pack_bytes ? sizeof(
 };
 
 /* The unit of one access: the compiler does not split accesses of these types. */
-template <int BYTES> struct words_type {
-    typedef pack<uint4, BYTES / 16> type;
-};
-template <> struct words_type<16> {
-    typedef uint4 type;
-};
-template <> struct words_type<8> {
-    typedef uint2 type;
-};
-template <> struct words_type<4> {
-    typedef unsigned type;
-};
-template <typename T, int V> using words_of = typename words_type<(int)sizeof(T) * V>::type;
+template <int BYTES>
+using short_words = std::conditional_t<BYTES == 4, unsigned, std::conditional_t<BYTES == 8, uint2, uint4>>;
+template <int BYTES> using words_type = std::conditional_t<(BYTES <= 16), short_words<BYTES>, pack<uint4, BYTES / 16>>;
+template <typename T, int V> using words_of = words_type<(int)sizeof(T) * V>;
 
 /* Elements at, at + 1, … of a row of n; zeros after its end. wide: packs are aligned. Loaded values stay words until
  * they are used: as elements they would be unpacked immediately, which would wait for them. */
