@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention by cuDNN: one handle per device, plans by shape. A shape has the plans of both passes, or none. */
-#include "dev/cuda/attention_cudnn.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
 #include "core/size.h"
+#include "dev/cuda/cuda.h"
 #include "dev/cuda/cudnn.h"
 
 enum { SHAPES_MOST = 32 }; /* further shapes use the library's own kernels */
@@ -123,22 +122,17 @@ static void bind(bindings *b, qdri_cudnn_id id, const void *data)
     b->data[b->n++] = data;
 }
 
-/* Binds q, k and v in a row of qkv, or their gradients. */
-static void bind_parts(bindings *b, const qdri_kernel *kernel, qdri_cudnn_id first, const void *data)
-{
-    const int64_t heads = kernel->u.attention.n_heads, kv = kernel->u.attention.n_kv_heads;
-    const size_t head_bytes = (size_t)kernel->u.attention.head_size * qdr_dtype_bytes(kernel->dtype);
-    const char *begin = data;
-    bind(b, first, begin);
-    bind(b, first + 1, begin + (size_t)heads * head_bytes);
-    bind(b, first + 2, begin + (size_t)(heads + kv) * head_bytes);
-}
-
 static bindings bind_all(const qdri_kernel *kernel, const shape_plans *plans)
 {
     const int is_backward = kernel->kind == QDRI_K_ATTENTION_BACKWARD;
+    const int64_t heads = kernel->u.attention.n_heads, kv = kernel->u.attention.n_kv_heads;
+    const size_t head_bytes = (size_t)kernel->u.attention.head_size * qdr_dtype_bytes(kernel->dtype);
+    const size_t k = (size_t)heads * head_bytes, v = (size_t)(heads + kv) * head_bytes; /* in a row of qkv */
+    const char *qkv = kernel->u.attention.qkv, *dqkv = kernel->u.attention.out;
     bindings b = {.n = 0};
-    bind_parts(&b, kernel, QDRI_CUDNN_Q, kernel->u.attention.qkv);
+    bind(&b, QDRI_CUDNN_Q, qkv);
+    bind(&b, QDRI_CUDNN_K, qkv + k);
+    bind(&b, QDRI_CUDNN_V, qkv + v);
     bind(&b, QDRI_CUDNN_O, is_backward ? kernel->u.attention.y : kernel->u.attention.out);
     bind(&b, QDRI_CUDNN_STATS, kernel->u.attention.saved);
     bind(&b, QDRI_CUDNN_SCALE, &plans->scale);
@@ -147,7 +141,9 @@ static bindings bind_all(const qdri_kernel *kernel, const shape_plans *plans)
     bind(&b, QDRI_CUDNN_DO, kernel->u.attention.dy);
     bind(&b, QDRI_CUDNN_DELTAS, kernel->u.attention.work);
     bind(&b, QDRI_CUDNN_ONE, &plans->one);
-    bind_parts(&b, kernel, QDRI_CUDNN_DQ, kernel->u.attention.out);
+    bind(&b, QDRI_CUDNN_DQ, dqkv);
+    bind(&b, QDRI_CUDNN_DK, dqkv + k);
+    bind(&b, QDRI_CUDNN_DV, dqkv + v);
     return b;
 }
 

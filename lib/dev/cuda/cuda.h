@@ -103,6 +103,9 @@ QDR_NODISCARD qdr_status qdri_cuda_find_gpu(int number, qdri_gpu *gpu);
 
 /* device.c */
 QDR_NODISCARD qdr_status qdri_cuda_dev_create(const qdri_cuda_opts *opts, qdri_dev **dev);
+qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel);
+/* Poisons the device if a kernel has found a fault. */
+void qdri_cuda_look_for_fault(qdri_cuda_dev *dev);
 
 /* memory.c */
 QDR_NODISCARD qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev);
@@ -132,14 +135,10 @@ qdr_status qdri_cuda_event_record(qdr_event *event, qdr_stream *stream);
 qdr_status qdri_cuda_stream_wait(qdr_stream *stream, qdr_event *event);
 int qdri_cuda_event_reached(qdr_event *event);
 qdr_status qdri_cuda_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
-
-/* graph.c */
 int qdri_cuda_is_recording(qdr_stream *stream);
 qdr_status qdri_cuda_record_begin(qdr_stream *stream);
 qdr_status qdri_cuda_record_end(qdr_stream *stream, void **record);
 int qdri_cuda_record_is_lost(qdr_stream *stream);
-/* Ends the recording of which the stream is part, and discards it. */
-void qdri_cuda_record_drop(qdr_stream *stream);
 qdr_status qdri_cuda_record_run(qdr_stream *stream, void *record);
 void qdri_cuda_record_free(qdri_dev *dev, void *record);
 
@@ -169,9 +168,13 @@ QDR_NODISCARD qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_g
 size_t qdri_cuda_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
 QDR_NODISCARD qdr_status qdri_cuda_reserve_product(qdr_stream *stream, size_t bytes);
 
-/* kernels.c */
-qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel);
-/* Poisons the device if a kernel has found a fault. */
-void qdri_cuda_look_for_fault(qdri_cuda_dev *dev);
+/* attention_cudnn.c: attention by cuDNN, if it is requested (QDR_ATTENTION=cudnn) and cuDNN supports it. The saved
+ * statistics are the same as those of the library's own kernels, number by number, so that either can compute the
+ * backward pass of the other's forward pass. */
+/* Enqueues an attention kernel. *is_done = 0: cuDNN does not compute this one, so the library's own kernels must; the
+ * reason is logged once. The first call of a shape creates its plans, which takes seconds.
+ * @retval QDR_ERR_DEVICE  cuDNN failed to run a plan that it had accepted */
+QDR_NODISCARD qdr_status qdri_cuda_attention_cudnn(qdr_stream *stream, const qdri_kernel *kernel, int *is_done);
+void qdri_cuda_attention_free(qdri_cuda_dev *dev);
 
 #endif

@@ -65,8 +65,16 @@ static void finish(builder *b, qdri_cudnn_desc desc)
     if (b->status == QDRI_CUDNN_SUCCESS) b->status = b->api->desc_finalize(desc);
 }
 
-static void finish_op(builder *b, qdri_cudnn_desc op)
+typedef struct operand {
+    qdri_cudnn_name name;
+    qdri_cudnn_desc desc; /* NULL: not given */
+} operand;
+
+static void add_op(builder *b, qdri_cudnn_kind kind, int n, const operand operands[])
 {
+    const qdri_cudnn_desc op = make(b, kind);
+    for (int i = 0; i < n; i++)
+        if (operands[i].desc) set_desc(b, op, operands[i].name, operands[i].desc);
     finish(b, op);
     if (b->status == QDRI_CUDNN_SUCCESS && b->n_ops == OPS_MOST) b->status = TOO_MANY;
     if (b->status == QDRI_CUDNN_SUCCESS) b->ops[b->n_ops++] = op;
@@ -158,32 +166,30 @@ static int64_t out_width(const builder *b) { return b->shape->n_heads * b->shape
 
 /* ---- operations ---- */
 
-static void pointwise(builder *b, qdri_cudnn_mode mode, qdri_cudnn_type type, int64_t axis, const tensor *const at[4])
+static void pointwise(builder *b, qdri_cudnn_mode mode, qdri_cudnn_type type, int64_t axis, qdri_cudnn_desc x,
+                      qdri_cudnn_desc with, qdri_cudnn_desc condition, qdri_cudnn_desc y)
 {
-    static const qdri_cudnn_name names[4] = {QDRI_CUDNN_OP_POINTWISE_X, QDRI_CUDNN_OP_POINTWISE_B,
-                                             QDRI_CUDNN_OP_POINTWISE_T, QDRI_CUDNN_OP_POINTWISE_Y};
     const qdri_cudnn_desc what = make(b, QDRI_CUDNN_POINTWISE);
     set_enum(b, what, QDRI_CUDNN_POINTWISE_MODE, QDRI_CUDNN_OF_MODE, (int)mode);
     set_enum(b, what, QDRI_CUDNN_POINTWISE_TYPE, QDRI_CUDNN_OF_DATA_TYPE, (int)type);
     if (mode == QDRI_CUDNN_INDEX) set(b, what, QDRI_CUDNN_POINTWISE_AXIS, QDRI_CUDNN_OF_I64, 1, &axis);
     finish(b, what);
-    const qdri_cudnn_desc op = make(b, QDRI_CUDNN_OP_POINTWISE);
-    set_desc(b, op, QDRI_CUDNN_OP_POINTWISE_DESC, what);
-    for (int i = 0; i < 4; i++)
-        if (at[i]) set_desc(b, op, names[i], at[i]->desc);
-    finish_op(b, op);
+    const operand operands[] = {{QDRI_CUDNN_OP_POINTWISE_DESC, what},
+                                {QDRI_CUDNN_OP_POINTWISE_X, x},
+                                {QDRI_CUDNN_OP_POINTWISE_B, with},
+                                {QDRI_CUDNN_OP_POINTWISE_T, condition},
+                                {QDRI_CUDNN_OP_POINTWISE_Y, y}};
+    add_op(b, QDRI_CUDNN_OP_POINTWISE, 5, operands);
 }
 
 static void map2(builder *b, qdri_cudnn_mode mode, tensor x, tensor with, tensor y)
 {
-    const tensor *const at[4] = {&x, &with, NULL, &y};
-    pointwise(b, mode, QDRI_CUDNN_F32, 0, at);
+    pointwise(b, mode, QDRI_CUDNN_F32, 0, x.desc, with.desc, NULL, y.desc);
 }
 
 static void map1(builder *b, qdri_cudnn_mode mode, tensor x, tensor y)
 {
-    const tensor *const at[4] = {&x, NULL, NULL, &y};
-    pointwise(b, mode, QDRI_CUDNN_F32, 0, at);
+    pointwise(b, mode, QDRI_CUDNN_F32, 0, x.desc, NULL, NULL, y.desc);
 }
 
 static tensor map_scores(builder *b, qdri_cudnn_mode mode, tensor x, tensor with)
@@ -198,12 +204,11 @@ static void matmul(builder *b, tensor x, tensor y, tensor result)
     const qdri_cudnn_desc what = make(b, QDRI_CUDNN_MATMUL);
     set_enum(b, what, QDRI_CUDNN_MATMUL_TYPE, QDRI_CUDNN_OF_DATA_TYPE, QDRI_CUDNN_F32);
     finish(b, what);
-    const qdri_cudnn_desc op = make(b, QDRI_CUDNN_OP_MATMUL);
-    set_desc(b, op, QDRI_CUDNN_OP_MATMUL_A, x.desc);
-    set_desc(b, op, QDRI_CUDNN_OP_MATMUL_B, y.desc);
-    set_desc(b, op, QDRI_CUDNN_OP_MATMUL_C, result.desc);
-    set_desc(b, op, QDRI_CUDNN_OP_MATMUL_DESC, what);
-    finish_op(b, op);
+    const operand operands[] = {{QDRI_CUDNN_OP_MATMUL_A, x.desc},
+                                {QDRI_CUDNN_OP_MATMUL_B, y.desc},
+                                {QDRI_CUDNN_OP_MATMUL_C, result.desc},
+                                {QDRI_CUDNN_OP_MATMUL_DESC, what}};
+    add_op(b, QDRI_CUDNN_OP_MATMUL, 4, operands);
 }
 
 static void reduce(builder *b, int operator, tensor x, tensor y)
@@ -212,11 +217,9 @@ static void reduce(builder *b, int operator, tensor x, tensor y)
     set_enum(b, what, QDRI_CUDNN_REDUCTION_OPERATOR, QDRI_CUDNN_OF_REDUCTION, operator);
     set_enum(b, what, QDRI_CUDNN_REDUCTION_TYPE, QDRI_CUDNN_OF_DATA_TYPE, QDRI_CUDNN_F32);
     finish(b, what);
-    const qdri_cudnn_desc op = make(b, QDRI_CUDNN_OP_REDUCTION);
-    set_desc(b, op, QDRI_CUDNN_OP_REDUCTION_X, x.desc);
-    set_desc(b, op, QDRI_CUDNN_OP_REDUCTION_Y, y.desc);
-    set_desc(b, op, QDRI_CUDNN_OP_REDUCTION_DESC, what);
-    finish_op(b, op);
+    const operand operands[] = {
+        {QDRI_CUDNN_OP_REDUCTION_X, x.desc}, {QDRI_CUDNN_OP_REDUCTION_Y, y.desc}, {QDRI_CUDNN_OP_REDUCTION_DESC, what}};
+    add_op(b, QDRI_CUDNN_OP_REDUCTION, 3, operands);
 }
 
 /* x with its last two dimensions swapped, as numbers of this type. */
@@ -227,10 +230,8 @@ static tensor turned(builder *b, tensor x, qdri_cudnn_type type)
     y.dims[2] = x.dims[3], y.dims[3] = x.dims[2];
     y.strides[2] = x.strides[3], y.strides[3] = x.strides[2];
     describe_tensor(b, &y, b->next_id++, IN_BETWEEN);
-    const qdri_cudnn_desc op = make(b, QDRI_CUDNN_OP_RESHAPE);
-    set_desc(b, op, QDRI_CUDNN_OP_RESHAPE_X, x.desc);
-    set_desc(b, op, QDRI_CUDNN_OP_RESHAPE_Y, y.desc);
-    finish_op(b, op);
+    const operand operands[] = {{QDRI_CUDNN_OP_RESHAPE_X, x.desc}, {QDRI_CUDNN_OP_RESHAPE_Y, y.desc}};
+    add_op(b, QDRI_CUDNN_OP_RESHAPE, 2, operands);
     return y;
 }
 
@@ -239,14 +240,10 @@ static tensor masked(builder *b, tensor x)
 {
     const tensor row = scores(b, QDRI_CUDNN_I32), col = scores(b, QDRI_CUDNN_I32), seen = scores(b, QDRI_CUDNN_BOOL),
                  y = scores(b, QDRI_CUDNN_F32), hidden = number(b, QDRI_CUDNN_HIDDEN);
-    const tensor *const index_row[4] = {&x, NULL, NULL, &row};
-    const tensor *const index_col[4] = {&x, NULL, NULL, &col};
-    const tensor *const compare[4] = {&row, &col, NULL, &seen};
-    const tensor *const select[4] = {&x, &hidden, &seen, &y};
-    pointwise(b, QDRI_CUDNN_INDEX, QDRI_CUDNN_I32, 2, index_row);
-    pointwise(b, QDRI_CUDNN_INDEX, QDRI_CUDNN_I32, 3, index_col);
-    pointwise(b, QDRI_CUDNN_GREATER_EQUAL, QDRI_CUDNN_BOOL, 0, compare);
-    pointwise(b, QDRI_CUDNN_SELECT, QDRI_CUDNN_F32, 0, select);
+    pointwise(b, QDRI_CUDNN_INDEX, QDRI_CUDNN_I32, 2, x.desc, NULL, NULL, row.desc);
+    pointwise(b, QDRI_CUDNN_INDEX, QDRI_CUDNN_I32, 3, x.desc, NULL, NULL, col.desc);
+    pointwise(b, QDRI_CUDNN_GREATER_EQUAL, QDRI_CUDNN_BOOL, 0, row.desc, col.desc, NULL, seen.desc);
+    pointwise(b, QDRI_CUDNN_SELECT, QDRI_CUDNN_F32, 0, x.desc, hidden.desc, seen.desc, y.desc);
     return y;
 }
 
@@ -361,7 +358,7 @@ static int try_config(const builder *b, qdri_cudnn_desc config, qdri_cudnn_plan 
     return one.status;
 }
 
-/* Chooses the first of cuDNN's proposals that is acceptable; they come best first. @return why there is none, or NULL */
+/* Chooses the first of cuDNN's proposals that is acceptable; the best come first. @return why there is none, or NULL */
 static const char *choose(builder *b, qdri_cudnn_desc graph, int64_t workspace_most, qdri_cudnn_plan *plan)
 {
     qdri_cudnn_desc configs[CONFIGS_MOST];

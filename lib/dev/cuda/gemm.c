@@ -337,13 +337,6 @@ static qdr_status find_or_make(qdri_cuda_dev *dev, const qdri_gemm *gemm, qdri_c
     return check_algorithm(dev, *product);
 }
 
-/* Nothing was enqueued: this algorithm does not run here, although it was listed. */
-static int is_refusal(cublasStatus_t error)
-{
-    return error == CUBLAS_STATUS_NOT_SUPPORTED || error == CUBLAS_STATUS_ARCH_MISMATCH ||
-           error == CUBLAS_STATUS_INVALID_VALUE;
-}
-
 qdr_status qdri_cuda_multiply(qdr_stream *stream, const qdri_gemm *g, const qdri_cuda_scales *scales)
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
@@ -360,7 +353,10 @@ qdr_status qdri_cuda_multiply(qdr_stream *stream, const qdri_gemm *g, const qdri
             dev->lt, p->description, is_double ? (const void *)&g->alpha : &alpha, g->b, p->b, g->a, p->a,
             is_double ? (const void *)&g->beta : &beta, result, p->c, result, p->c, &p->algorithms[0], workspace,
             QDRI_CUDA_WORKSPACE_BYTES, qdri_cuda_handle(stream));
-        if (!is_refusal(error)) return qdri_cublas_status(dev, error, "cublasLtMatmul");
+        if (error != CUBLAS_STATUS_NOT_SUPPORTED && error != CUBLAS_STATUS_ARCH_MISMATCH &&
+            error != CUBLAS_STATUS_INVALID_VALUE)
+            return qdri_cublas_status(dev, error, "cublasLtMatmul");
+        /* Nothing was enqueued: this algorithm does not run here, although it was listed. */
         p->n_algorithms--;
         memmove(p->algorithms, p->algorithms + 1, (size_t)p->n_algorithms * sizeof *p->algorithms);
     }

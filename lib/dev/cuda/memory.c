@@ -173,25 +173,17 @@ void qdri_cuda_room(qdri_dev *base, size_t *bytes_free, size_t *bytes)
     if (cudaMemGetInfo(bytes_free, bytes) != cudaSuccess) (void)cudaGetLastError();
 }
 
-/* Determined without CUDA. */
-static int is_own(qdri_cuda_dev *dev, const void *data)
-{
-    pthread_mutex_lock(&dev->memory_lock);
-    const int at = find_block(dev, data);
-    int is = at < dev->n_blocks && dev->blocks[at].data == data;
-    if (!is && at > 0) {
-        const qdri_cuda_block *before = &dev->blocks[at - 1];
-        is = (uintptr_t)data - (uintptr_t)before->data < before->bytes;
-    }
-    pthread_mutex_unlock(&dev->memory_lock);
-    return is;
-}
-
 qdr_status qdri_cuda_check_memory(qdri_dev *base, const void *data, const char *what)
 {
     qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
     struct cudaPointerAttributes is;
-    if (is_own(dev, data)) return QDR_OK;
+    /* The device's own blocks are known without CUDA. */
+    pthread_mutex_lock(&dev->memory_lock);
+    const int at = find_block(dev, data);
+    int is_own = at < dev->n_blocks && dev->blocks[at].data == data;
+    if (!is_own && at > 0) is_own = (uintptr_t)data - (uintptr_t)dev->blocks[at - 1].data < dev->blocks[at - 1].bytes;
+    pthread_mutex_unlock(&dev->memory_lock);
+    if (is_own) return QDR_OK;
     const cudaError_t error = cudaPointerGetAttributes(&is, data);
     if (error != cudaSuccess) (void)cudaGetLastError();
     if (error != cudaSuccess || is.type == cudaMemoryTypeUnregistered)

@@ -87,17 +87,6 @@ qdr_status qdri_cuda_stamp(qdr_stream *stream, int64_t *nanosecs)
     return QDR_OK;
 }
 
-static void chunk_collect(const qdri_cuda_stamps *stamps, stamp_chunk *chunk)
-{
-    for (int i = 0; i < chunk->n && chunk->n_left > 0; i++) {
-        const int64_t gpu_ns = ((volatile int64_t *)chunk->written)[i];
-        if (!chunk->places[i] || gpu_ns == 0) continue;
-        *chunk->places[i] = gpu_ns + stamps->offset_ns;
-        chunk->places[i] = NULL;
-        chunk->n_left--;
-    }
-}
-
 void qdri_cuda_stamps_collect(qdri_cuda_dev *dev)
 {
     qdri_cuda_stamps *stamps = dev->stamps;
@@ -106,7 +95,13 @@ void qdri_cuda_stamps_collect(qdri_cuda_dev *dev)
     stamp_chunk **link = &stamps->chunks;
     while (*link) {
         stamp_chunk *chunk = *link;
-        chunk_collect(stamps, chunk);
+        for (int i = 0; i < chunk->n && chunk->n_left > 0; i++) {
+            const int64_t gpu_ns = ((volatile int64_t *)chunk->written)[i];
+            if (!chunk->places[i] || gpu_ns == 0) continue;
+            *chunk->places[i] = gpu_ns + stamps->offset_ns;
+            chunk->places[i] = NULL;
+            chunk->n_left--;
+        }
         if (chunk->n < CHUNK_STAMPS || chunk->n_left > 0) {
             link = &chunk->next;
             continue;

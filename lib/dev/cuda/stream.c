@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, events and host work of the CUDA device. */
+/* Streams, events, host work and recorded work of the CUDA device. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,31 +29,24 @@ qdr_status qdri_cuda_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_str
     return QDR_OK;
 }
 
-/* Drivers report a stream's GPU from 12.8 on. */
-static qdr_status check_gpu(const qdri_cuda_dev *dev, cudaStream_t handle)
-{
-    int gpu = -1;
-    const cudaError_t error = cudaStreamGetDevice(handle, &gpu);
-    if (error == cudaErrorCallRequiresNewerDriver) {
-        (void)cudaGetLastError();
-        return QDR_OK;
-    }
-    QDR_TRY(qdri_cuda_status(dev, error, "cudaStreamGetDevice"));
-    if (gpu != dev->opts.number)
-        return QDR_FAIL(
-            QDR_ERR_ARGUMENT,
-            "cuda: the stream belongs to GPU %d, but the context computes on GPU %d; create it after cudaSetDevice(%d)",
-            gpu, dev->opts.number, dev->opts.number);
-    return QDR_OK;
-}
-
 qdr_status qdri_cuda_stream_wrap(qdri_dev *dev, void *native, qdr_stream **stream)
 {
     qdri_cuda_stream *made = NULL;
     if (!native || native == (void *)cudaStreamLegacy || native == (void *)cudaStreamPerThread)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "cuda: the default stream waits for all others; create one with "
                                           "cudaStreamCreateWithFlags(…, cudaStreamNonBlocking)");
-    QDR_TRY(check_gpu((const qdri_cuda_dev *)dev, native));
+    const qdri_cuda_dev *cuda = (const qdri_cuda_dev *)dev;
+    int gpu = cuda->opts.number;
+    const cudaError_t error = cudaStreamGetDevice(native, &gpu);
+    if (error == cudaErrorCallRequiresNewerDriver) /* drivers report a stream's GPU from 12.8 on */
+        (void)cudaGetLastError();
+    else
+        QDR_TRY(qdri_cuda_status(cuda, error, "cudaStreamGetDevice"));
+    if (gpu != cuda->opts.number)
+        return QDR_FAIL(
+            QDR_ERR_ARGUMENT,
+            "cuda: the stream belongs to GPU %d, but the context computes on GPU %d; create it after cudaSetDevice(%d)",
+            gpu, cuda->opts.number, cuda->opts.number);
     QDR_TRY(QDRI_NEW(1, "a stream", &made));
     made->base.dev = dev;
     made->handle = native;
@@ -63,10 +56,22 @@ qdr_status qdri_cuda_stream_wrap(qdri_dev *dev, void *native, qdr_stream **strea
 
 void *qdri_cuda_stream_native(qdr_stream *stream) { return own(stream)->handle; }
 
+/* Ends the recording of which the stream is part, and discards it. */
+static void record_drop(qdr_stream *stream)
+{
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    cudaGraph_t graph = NULL;
+    if (!dev->recording || !qdri_cuda_is_recording(stream)) return;
+    (void)cudaStreamEndCapture(qdri_cuda_handle(dev->recording), &graph);
+    (void)cudaGetLastError();
+    if (graph) (void)cudaGraphDestroy(graph);
+    dev->recording = NULL;
+}
+
 void qdri_cuda_stream_destroy(qdr_stream *stream)
 {
     qdri_cuda_stream *self = own(stream);
-    qdri_cuda_record_drop(stream);
+    record_drop(stream);
     const qdr_status status = qdri_cuda_stream_synchronize(stream);
     (void)status; /* by now, a failure has been recorded by the device */
     qdri_cuda_free_spaces(stream);
@@ -181,4 +186,119 @@ qdr_status qdri_cuda_work(qdr_stream *stream, qdri_work_fn fn, const void *args,
     const cudaError_t error = cudaLaunchHostFunc(own(stream)->handle, run_host_work, work);
     if (error != cudaSuccess) free(work);
     return qdri_cuda_status(dev, error, "cudaLaunchHostFunc");
+}
+
+/* ---- recorded work: CUDA graphs ---- */
+
+typedef struct record {
+    cudaGraphExec_t executable;
+    cudaStream_t origin; /* its workspaces are used, wherever the graph runs */
+    cudaEvent_t event; /* after its last run, and thus after all of them; streams may have been destroyed */
+} record;
+
+static qdr_status find_state(const qdr_stream *stream, enum cudaStreamCaptureStatus *state)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_TRY(dev, cudaStreamIsCapturing(qdri_cuda_handle(stream), state));
+    return QDR_OK;
+}
+
+int qdri_cuda_is_recording(qdr_stream *stream)
+{
+    enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+    return find_state(stream, &state) == QDR_OK && state != cudaStreamCaptureStatusNone;
+}
+
+qdr_status qdri_cuda_record_begin(qdr_stream *stream)
+{
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    if (qdri_cuda_is_recording(stream))
+        return QDR_FAIL(QDR_ERR_STATE, "graph: the context is already recording; call qdr_graph_end() first");
+    /* Relaxed, so that the library may allocate memory and other threads are not restricted. */
+    QDRI_CUDA_TRY(dev, cudaStreamBeginCapture(qdri_cuda_handle(stream), cudaStreamCaptureModeRelaxed));
+    dev->recording = stream;
+    return QDR_OK;
+}
+
+int qdri_cuda_record_is_lost(qdr_stream *stream)
+{
+    enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+    if (!qdri_cuda_dev_of(stream)->recording) return 0;
+    return find_state(stream, &state) == QDR_OK && state == cudaStreamCaptureStatusInvalidated;
+}
+
+static void free_record(record *recorded)
+{
+    if (!recorded) return;
+    if (recorded->executable) (void)cudaGraphExecDestroy(recorded->executable);
+    if (recorded->event) (void)cudaEventDestroy(recorded->event);
+    free(recorded);
+}
+
+static qdr_status instantiate(qdr_stream *stream, cudaGraph_t graph, record **made)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    QDR_TRY(QDRI_NEW(1, "a recorded step", made));
+    (*made)->origin = qdri_cuda_handle(stream);
+    QDRI_CUDA_TRY(dev, cudaEventCreateWithFlags(&(*made)->event, cudaEventDisableTiming));
+    /* Otherwise all nodes, including collectives, would have the priority of the stream on which the graph is
+     * launched. */
+    QDRI_CUDA_TRY(dev, cudaGraphInstantiate(&(*made)->executable, graph, cudaGraphInstantiateFlagUseNodePriority));
+    return QDR_OK;
+}
+
+qdr_status qdri_cuda_record_end(qdr_stream *stream, void **result)
+{
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    cudaGraph_t graph = NULL;
+    if (!qdri_cuda_is_recording(stream))
+        return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is being recorded; call qdr_graph_begin() first");
+    const cudaError_t error = cudaStreamEndCapture(qdri_cuda_handle(stream), &graph);
+    dev->recording = NULL;
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError();
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "graph: work enqueued since qdr_graph_begin() cannot be recorded (%s); see graph.h for what "
+                        "cannot be recorded",
+                        cudaGetErrorString(error));
+    }
+    record *made = NULL;
+    const qdr_status status = instantiate(stream, graph, &made);
+    if (status == QDR_OK)
+        *result = made;
+    else
+        free_record(made);
+    (void)cudaGraphDestroy(graph);
+    return status;
+}
+
+/* Orders later work on `behind` after the present work on `before`. */
+static qdr_status order(const qdri_cuda_dev *dev, const record *recorded, cudaStream_t before, cudaStream_t behind)
+{
+    QDRI_CUDA_TRY(dev, cudaEventRecord(recorded->event, before));
+    if (before != behind) QDRI_CUDA_TRY(dev, cudaStreamWaitEvent(behind, recorded->event, cudaEventWaitDefault));
+    return QDR_OK;
+}
+
+qdr_status qdri_cuda_record_run(qdr_stream *stream, void *data)
+{
+    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    const record *recorded = data;
+    cudaStream_t handle = qdri_cuda_handle(stream);
+    if (dev->recording)
+        return QDR_FAIL(QDR_ERR_STATE, "graph: the context is recording, and a recorded step cannot be part of "
+                                       "another; call qdr_graph_end() first");
+    QDR_TRY(qdri_cuda_enter(dev));
+    if (handle != recorded->origin) QDR_TRY(order(dev, recorded, recorded->origin, handle));
+    QDRI_CUDA_TRY(dev, cudaGraphLaunch(recorded->executable, handle));
+    return order(dev, recorded, handle, recorded->origin);
+}
+
+void qdri_cuda_record_free(qdri_dev *dev, void *data)
+{
+    record *recorded = data;
+    (void)cudaSetDevice(((const qdri_cuda_dev *)dev)->opts.number);
+    (void)cudaEventSynchronize(recorded->event);
+    free_record(recorded);
 }
