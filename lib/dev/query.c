@@ -31,9 +31,14 @@ static qdr_status query_gpu(const qdri_plugin *plugin, int number, qdr_gpu *gpu)
     return QDR_OK;
 }
 
-static void query(const qdri_plugin *plugin, qdr_gpu_report *report)
+qdr_status qdr_gpu_query(qdr_gpu_report *report)
 {
+    const qdri_plugin *plugin = NULL;
     qdri_cuda_versions versions = {0};
+    if (!report) return QDR_FAIL(QDR_ERR_ARGUMENT, "GPUs: the report pointer is NULL");
+    *report = (qdr_gpu_report){.status = QDR_OK};
+    note(report, qdri_plugin_open(&plugin));
+    if (!plugin) return QDR_OK;
     const qdr_status status = plugin->find_versions(&versions);
     note(report, status);
     report->has_plugin = 1;
@@ -41,24 +46,15 @@ static void query(const qdri_plugin *plugin, qdr_gpu_report *report)
     report->runtime = versions.runtime;
     report->cublaslt = (int)versions.cublaslt;
     report->nccl = versions.nccl;
-    if (status != QDR_OK) return;
+    if (status != QDR_OK) return QDR_OK;
     if (versions.n_gpus == 0) {
         note(report, QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: the driver is installed, but this process sees no GPU; see "
                                                    "nvidia-smi and CUDA_VISIBLE_DEVICES, or use the CPU"));
-        return;
+        return QDR_OK;
     }
     for (int i = 0; i < versions.n_gpus && i < QDR_MAX_GPUS; i++)
         note(report, query_gpu(plugin, i, &report->gpus[report->n_gpus++]));
     if (plugin->find_cudnn(&report->cudnn) != QDR_OK)
         snprintf(report->cudnn_sentence, sizeof report->cudnn_sentence, "%s", qdr_last_error());
-}
-
-qdr_status qdr_gpu_query(qdr_gpu_report *report)
-{
-    const qdri_plugin *plugin = NULL;
-    if (!report) return QDR_FAIL(QDR_ERR_ARGUMENT, "GPUs: the report pointer is NULL");
-    *report = (qdr_gpu_report){.status = QDR_OK};
-    note(report, qdri_plugin_open(&plugin));
-    if (plugin) query(plugin, report);
     return QDR_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products whose factors are rounded to fp8: the rounding itself is compared with a search over all codes, the products
  * with long double sums of factors rounded by that search. */
-#include "dev/cpu/fp8.h"
+#include "dev/cpu/narrow.h"
 #include "device.h"
 #include "fp8.h"
 

@@ -24,8 +24,6 @@ static rlim_t limit_bytes(void)
     return getrlimit(RLIMIT_AS, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
 
-static int is_limited(void) { return limit_bytes() != RLIM_INFINITY; }
-
 static size_t stack_bytes(void)
 {
     pthread_attr_t attributes;
@@ -89,6 +87,6 @@ qdr_status qdri_dev_check_address_space(int n_devices)
 
 void qdri_address_space_settle(void)
 {
-    void *volatile memory = is_limited() ? malloc(1) : NULL;
+    void *volatile memory = limit_bytes() != RLIM_INFINITY ? malloc(1) : NULL;
     free(memory);
 }

@@ -19,6 +19,12 @@
 
 static dnnl_engine_t engine; /* one per process, never freed */
 
+#define DNNL_TRY(expression)                                                                                           \
+    do {                                                                                                               \
+        const dnnl_status_t try_status_ = (expression);                                                                \
+        if (try_status_ != dnnl_success) return try_status_;                                                           \
+    } while (0)
+
 /* oneDNN uses OpenMP threads, whose number is a setting of the calling thread. */
 static void set_openmp_threads(int n_threads)
 {
@@ -41,14 +47,10 @@ static dnnl_status_t attributes_create(const qdri_gemm *g, dnnl_primitive_attr_t
 {
     const float alpha = (float)g->alpha;
     dnnl_post_ops_t add = NULL;
-    dnnl_status_t status = dnnl_primitive_attr_create(attributes);
-    if (status != dnnl_success) return status;
-    if (g->alpha != 1.0) {
-        status = dnnl_primitive_attr_set_output_scales(*attributes, 1, 0, &alpha);
-        if (status != dnnl_success) return status;
-    }
+    DNNL_TRY(dnnl_primitive_attr_create(attributes));
+    if (g->alpha != 1.0) DNNL_TRY(dnnl_primitive_attr_set_output_scales(*attributes, 1, 0, &alpha));
     if (g->beta == 0.0) return dnnl_success;
-    status = dnnl_post_ops_create(&add);
+    dnnl_status_t status = dnnl_post_ops_create(&add);
     if (status == dnnl_success) status = dnnl_post_ops_append_sum(add, (float)g->beta);
     if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(*attributes, add);
     dnnl_post_ops_destroy(add);
@@ -64,14 +66,11 @@ typedef struct product {
     dnnl_memory_t memories[3];
 } product;
 
-#define DNNL_TRY(expression)                                                                                           \
-    do {                                                                                                               \
-        const dnnl_status_t try_status_ = (expression);                                                                \
-        if (try_status_ != dnnl_success) return try_status_;                                                           \
-    } while (0)
-
-static dnnl_status_t product_create(const qdri_gemm *g, product *p)
+static dnnl_status_t product_run(const qdri_gemm *g, product *p)
 {
+    void *data[] = {(void *)(uintptr_t)g->a, (void *)(uintptr_t)g->b, g->c};
+    const int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+    dnnl_exec_arg_t args[3];
     dnnl_matmul_desc_t matmul;
     DNNL_TRY(describe(&p->descs[0], g->m, g->k, g->lda, g->trans_a, g->dtype));
     DNNL_TRY(describe(&p->descs[1], g->k, g->n, g->ldb, g->trans_b, g->dtype));
@@ -79,15 +78,7 @@ static dnnl_status_t product_create(const qdri_gemm *g, product *p)
     DNNL_TRY(attributes_create(g, &p->attributes));
     DNNL_TRY(dnnl_matmul_desc_init(&matmul, &p->descs[0], &p->descs[1], NULL, &p->descs[2]));
     DNNL_TRY(dnnl_primitive_desc_create(&p->desc, &matmul, p->attributes, engine, NULL));
-    return dnnl_primitive_create(&p->primitive, p->desc);
-}
-
-static dnnl_status_t product_run(const qdri_gemm *g, product *p)
-{
-    void *data[] = {(void *)(uintptr_t)g->a, (void *)(uintptr_t)g->b, g->c};
-    const int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
-    dnnl_exec_arg_t args[3];
-    DNNL_TRY(product_create(g, p));
+    DNNL_TRY(dnnl_primitive_create(&p->primitive, p->desc));
     DNNL_TRY(dnnl_stream_create(&p->stream, engine, dnnl_stream_default_flags));
     for (int i = 0; i < 3; i++) {
         DNNL_TRY(dnnl_memory_create(&p->memories[i], &p->descs[i], engine, data[i]));
@@ -95,15 +86,6 @@ static dnnl_status_t product_run(const qdri_gemm *g, product *p)
     }
     DNNL_TRY(dnnl_primitive_execute(p->primitive, p->stream, 3, args));
     return dnnl_stream_wait(p->stream);
-}
-
-static void product_destroy(product *p)
-{
-    for (int i = 0; i < 3; i++) dnnl_memory_destroy(p->memories[i]);
-    dnnl_stream_destroy(p->stream);
-    dnnl_primitive_destroy(p->primitive);
-    dnnl_primitive_desc_destroy(p->desc);
-    dnnl_primitive_attr_destroy(p->attributes);
 }
 
 static void engine_start(void)
@@ -126,7 +108,11 @@ qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads)
     if (!engine_ready()) return QDR_FAIL(QDR_ERR_DEVICE, "product: oneDNN could not be initialised");
     set_openmp_threads(n_threads);
     const dnnl_status_t status = product_run(gemm, &p);
-    product_destroy(&p);
+    for (int i = 0; i < 3; i++) dnnl_memory_destroy(p.memories[i]);
+    dnnl_stream_destroy(p.stream);
+    dnnl_primitive_destroy(p.primitive);
+    dnnl_primitive_desc_destroy(p.desc);
+    dnnl_primitive_attr_destroy(p.attributes);
     if (status == dnnl_success) return QDR_OK;
     return QDR_FAIL(QDR_ERR_DEVICE,
                     "product: oneDNN's status %d at %" PRId64 "x%" PRId64 "x%" PRId64

@@ -212,35 +212,29 @@ static void attention_forward(const qdri_kernel *kernel)
     }
 }
 
-/* All query heads of one key head add to its dk and dv. */
-static void group_backward(const qdri_kernel *kernel, int64_t sequence, int64_t kv_head)
-{
-    const int64_t n = kernel->u.attention.n_heads / kernel->u.attention.n_kv_heads;
-    for (int64_t i = kv_head * n; i < (kv_head + 1) * n; i++) {
-        const place at = find_place(kernel, sequence, i);
-        head h = head_open(kernel, &at, i);
-        h.d_o = head_load(kernel, kernel->u.attention.dy, at.row, at.out_width, at.o, 3);
-        h.dq = head_out(kernel, at.row, at.in_width, at.q, 4);
-        h.dk = head_out(kernel, at.row, at.in_width, at.k, 5);
-        h.dv = head_out(kernel, at.row, at.in_width, at.v, 6);
-        head_backward(&h, i == kv_head * n);
-        head_store(kernel, at.row, at.in_width, at.q, h.dq);
-        if (i + 1 < (kv_head + 1) * n) continue;
-        head_store(kernel, at.row, at.in_width, at.k, h.dk);
-        head_store(kernel, at.row, at.in_width, at.v, h.dv);
-    }
-}
-
 static void attention_backward(const qdri_kernel *kernel)
 {
     const int64_t n_rows = kernel->u.attention.n_rows;
-    const int64_t kv_heads = kernel->u.attention.n_kv_heads;
-    if (kernel->u.attention.n_heads == 0) { /* keys that no query uses */
+    const int64_t heads = kernel->u.attention.n_heads, kv_heads = kernel->u.attention.n_kv_heads;
+    if (heads == 0) { /* keys that no query uses */
         const int64_t n = n_rows * 2 * kv_heads * kernel->u.attention.head_size;
         if (n > 0) memset(kernel->u.attention.out, 0, (size_t)n * sizeof(elem));
         return;
     }
+    const int64_t group = heads / kv_heads; /* query heads that add to dk and dv of one key head */
     for (int64_t s = 0; s < n_rows / kernel->u.attention.context; s++) {
-        for (int64_t g = 0; g < kv_heads; g++) group_backward(kernel, s, g);
+        for (int64_t i = 0; i < heads; i++) {
+            const place at = find_place(kernel, s, i);
+            head h = head_open(kernel, &at, i);
+            h.d_o = head_load(kernel, kernel->u.attention.dy, at.row, at.out_width, at.o, 3);
+            h.dq = head_out(kernel, at.row, at.in_width, at.q, 4);
+            h.dk = head_out(kernel, at.row, at.in_width, at.k, 5);
+            h.dv = head_out(kernel, at.row, at.in_width, at.v, 6);
+            head_backward(&h, i % group == 0);
+            head_store(kernel, at.row, at.in_width, at.q, h.dq);
+            if ((i + 1) % group != 0) continue;
+            head_store(kernel, at.row, at.in_width, at.k, h.dk);
+            head_store(kernel, at.row, at.in_width, at.v, h.dv);
+        }
     }
 }
