@@ -47,16 +47,13 @@ qdr_status qdri_nccl_status(ncclComm_t handle, ncclResult_t result, const char *
 
 /* ---- comparing ranks ---- */
 
-/* How ranks that share a GPU can communicate instead. */
-static const char *other_way(const qdri_comm *host)
-{
-    if (strcmp(host->table->name, "local") == 0) return ", or use QDR_CUDA_COMM=local";
-    return strcmp(host->table->name, "mpi") == 0 ? ", or use QDR_CUDA_COMM=mpi" : "";
-}
-
 /* The members of a node tell each other which GPUs they use. */
 static qdr_status compare_on_node(qdri_comm *node, int rank, const char *bus)
 {
+    const char *table = node->table->name; /* how ranks that share a GPU can communicate instead */
+    const char *other_way = strcmp(table, "local") == 0 ? ", or use QDR_CUDA_COMM=local"
+                            : strcmp(table, "mpi") == 0 ? ", or use QDR_CUDA_COMM=mpi"
+                                                        : "";
     char theirs[BUS_BYTES];
     int *ranks = NULL;
     qdr_status status = qdri_comm_agree(node, QDRI_NEW(node->size, "ranks of a node", &ranks));
@@ -73,7 +70,7 @@ static qdr_status compare_on_node(qdri_comm *node, int rank, const char *bus)
         status = QDR_FAIL(QDR_ERR_UNSUPPORTED,
                           "nccl: ranks %d and %d of one node are both on the GPU at %s, but NCCL supports one rank per "
                           "GPU; start one rank per GPU%s",
-                          ranks[j], ranks[node->rank], bus, other_way(node));
+                          ranks[j], ranks[node->rank], bus, other_way);
     }
     free(ranks);
     return sent == QDR_OK ? status : sent;

@@ -26,38 +26,33 @@ struct nccl_registered {
 
 /* ---- one block, one communicator ---- */
 
-/* comm->calls must be held, also for the functions below. */
-static qdr_status add(nccl_comm *comm, ncclComm_t handle, const nccl_block *block)
+static qdr_status add(nccl_comm *comm, const nccl_block *block)
 {
     nccl_registered *made = NULL;
     QDR_TRY(QDRI_NEW(1, "a registration", &made));
-    const ncclResult_t result = ncclCommRegister(handle, block->data, block->bytes, &made->handle);
-    if (result != ncclSuccess) {
-        free(made);
-        return qdri_nccl_status(handle, result, "ncclCommRegister (QDR_NCCL_REGISTER=0 avoids it)");
-    }
     made->block = block;
-    made->next = comm->registered;
-    comm->registered = made;
-    return QDR_OK;
+    pthread_mutex_lock(&comm->calls);
+    ncclComm_t handle = atomic_load(&comm->handle);
+    const ncclResult_t result = handle ? ncclCommRegister(handle, block->data, block->bytes, &made->handle)
+                                       : ncclSuccess;
+    const qdr_status status = qdri_nccl_status(handle, result, "ncclCommRegister (QDR_NCCL_REGISTER=0 avoids it)");
+    if (handle && status == QDR_OK) {
+        made->next = comm->registered;
+        comm->registered = made;
+        made = NULL;
+    }
+    pthread_mutex_unlock(&comm->calls);
+    free(made);
+    return status;
 }
 
-/* handle = NULL: aborting has already deregistered it. */
+/* The communicator's calls must be locked. handle = NULL: aborting has already deregistered it. */
 static void drop(nccl_registered **link, ncclComm_t handle)
 {
     nccl_registered *old = *link;
     if (handle && old->handle) (void)ncclCommDeregister(handle, old->handle);
     *link = old->next;
     free(old);
-}
-
-static qdr_status add_locked(nccl_comm *comm, const nccl_block *block)
-{
-    pthread_mutex_lock(&comm->calls);
-    ncclComm_t handle = atomic_load(&comm->handle);
-    const qdr_status status = handle ? add(comm, handle, block) : QDR_OK;
-    pthread_mutex_unlock(&comm->calls);
-    return status;
 }
 
 /* ---- one communicator ---- */
@@ -73,7 +68,7 @@ static void drop_block(nccl_comm *comm, const nccl_block *block)
 
 qdr_status qdri_nccl_memory_join(nccl_comm *comm, const nccl_comm *root)
 {
-    for (const nccl_block *block = root->blocks; block; block = block->next) QDR_TRY(add_locked(comm, block));
+    for (const nccl_block *block = root->blocks; block; block = block->next) QDR_TRY(add(comm, block));
     return QDR_OK;
 }
 
@@ -122,7 +117,7 @@ static qdr_status take(void *user, size_t bytes, void **data)
     pthread_mutex_lock(&root->base.family_mutex);
     for (qdri_comm *each = &root->base; each && status == QDR_OK; each = each->next) {
         nccl_comm *comm = qdri_nccl_of(each);
-        if (comm) status = add_locked(comm, made);
+        if (comm) status = add(comm, made);
     }
     pthread_mutex_unlock(&root->base.family_mutex);
     if (status == QDR_OK)

@@ -94,16 +94,6 @@ static qdr_status add_block(qdri_cuda_dev *dev, qdri_cuda_block block)
     return QDR_OK;
 }
 
-static qdri_cuda_block remove_block(qdri_cuda_dev *dev, const void *data)
-{
-    const int at = find_block(dev, data);
-    if (at == dev->n_blocks || dev->blocks[at].data != data) return (qdri_cuda_block){0};
-    const qdri_cuda_block block = dev->blocks[at];
-    dev->n_blocks--;
-    memmove(dev->blocks + at, dev->blocks + at + 1, (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
-    return block;
-}
-
 /* ---- functions of the table ---- */
 
 /* New memory is immediately usable on any stream. */
@@ -155,8 +145,14 @@ size_t qdri_cuda_mem_free(qdri_dev *base, void *data)
     (void)entered;
     /* After an error, the caller has not waited for work enqueued earlier. */
     if (qdri_dev_status(base) != QDR_OK && cudaDeviceSynchronize() != cudaSuccess) (void)cudaGetLastError();
+    qdri_cuda_block block = {0};
     pthread_mutex_lock(&dev->memory_lock);
-    const qdri_cuda_block block = remove_block(dev, data);
+    const int at = find_block(dev, data);
+    if (at < dev->n_blocks && dev->blocks[at].data == data) {
+        block = dev->blocks[at];
+        dev->n_blocks--;
+        memmove(dev->blocks + at, dev->blocks + at + 1, (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
+    }
     pthread_mutex_unlock(&dev->memory_lock);
     give(dev, &block);
     return block.bytes;
