@@ -43,6 +43,17 @@ qdr_status qdri_topo_add_gpu(topo_loader *loader, qdr_topo_gpu **gpu)
     return QDR_OK;
 }
 
+qdr_status qdri_topo_add_nic(topo_loader *loader, const char *name, qdr_topo_nic **nic)
+{
+    qdr_topo *topo = loader->topo;
+    QDR_TRY(qdri_list_grow((void **)&topo->nics, topo->n_nics, &loader->nic_capacity, sizeof *topo->nics,
+                           "adapters of a machine"));
+    *nic = &topo->nics[topo->n_nics++];
+    **nic = (qdr_topo_nic){.rate = 0};
+    qdri_topo_copy((*nic)->name, sizeof(*nic)->name, name);
+    return QDR_OK;
+}
+
 int qdri_topo_find_gpu(const qdr_topo *topo, const char *bus)
 {
     for (int i = 0; i < topo->n_gpus; i++)

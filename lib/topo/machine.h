@@ -16,16 +16,17 @@ typedef struct topo_loader {
 /* Loads everything except what NVML knows: machine_hwloc.c, or machine_sys.c in a build without hwloc. xml: a file
  * written by hwloc; NULL: this machine, or the one selected by hwloc's variables. */
 QDR_NODISCARD qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml);
-/* gpus_hwloc.c: PCI devices that compute, and network adapters; devices_sys.c: network adapters. */
+/* devices_hwloc.c: PCI devices that compute, and network adapters; what hwloc knows about links between GPUs. */
 QDR_NODISCARD qdr_status qdri_topo_load_devices(topo_loader *loader);
-/* gpu_links_hwloc.c: what hwloc knows about links between GPUs. */
 QDR_NODISCARD qdr_status qdri_topo_load_links(topo_loader *loader);
-/* nvml_load.c: this machine's GPUs and their links, as reported by the driver; topo->gpu_source. Having no driver is
+/* nvml.c: this machine's GPUs and their links, as reported by the driver; topo->gpu_source. Having no driver is
  * not an error. */
 QDR_NODISCARD qdr_status qdri_topo_load_nvml(topo_loader *loader);
 
 /* Appends a GPU, of which only the name is known. */
 QDR_NODISCARD qdr_status qdri_topo_add_gpu(topo_loader *loader, qdr_topo_gpu **gpu);
+/* Appends an adapter, of which only the name is known. */
+QDR_NODISCARD qdr_status qdri_topo_add_nic(topo_loader *loader, const char *name, qdr_topo_nic **nic);
 /* Index of the GPU with this PCI address; -1: none. */
 int qdri_topo_find_gpu(const qdr_topo *topo, const char *bus);
 /* Adds a link, or replaces the pair's existing one. Nonexistent GPUs are ignored. */
@@ -40,7 +41,16 @@ void qdri_topo_copy(char *to, size_t capacity, const char *from);
 int64_t qdri_topo_bytes(uint64_t n, uint64_t unit);
 /* A recorded rate of gigabytes per second in bytes per second; 0 (unknown) if it is implausibly high. */
 double qdri_topo_rate(double gigabytes_per_sec);
-/* network.c: line rate of an adapter in bytes per second, by its system name; 0: unknown. */
+
+/* ---- sys.c: information that Linux provides in small files under /sys ---- */
+
+/* The first line of the file named by the format, without surrounding blanks; 0: no such file. */
+int qdri_sys_line(char *text, size_t capacity, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* A number from the file named by the format; `missing` if there is none. */
+double qdri_sys_number(double missing, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The NUMA node and the package to which a PCI device is attached; -1: unknown. */
+void qdri_sys_locate(const qdr_topo *topo, const char *bus, int *package, int *numa);
+/* Line rate of an adapter in bytes per second, by its system name; 0: unknown. */
 double qdri_topo_line_rate(const char *name);
 
 #endif

@@ -1,47 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a machine with hwloc: this one, or one recorded as XML. */
-#include "topo/machine.h"
-
 #include <hwloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/input.h"
 #include "core/size.h"
+#include "topo/machine.h"
 #include "topo/topo.h"
-#include "topo/xml_hwloc.h"
 
+enum { MOST_XML_BYTES = 256 << 20 };
 static const hwloc_obj_type_t cache_types[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE,
                                                HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE};
 enum { N_CACHE_TYPES = sizeof cache_types / sizeof *cache_types };
 
 /* ---- opening ---- */
 
-static void set_filters(hwloc_topology_t hwloc)
+static qdr_status begin(hwloc_topology_t *hwloc)
 {
-    hwloc_topology_set_all_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_ALL);
-    hwloc_topology_set_icache_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
+    if (hwloc_topology_init(hwloc) == 0) return QDR_OK;
+    *hwloc = NULL;
+    return QDR_FAIL(QDR_ERR_MEMORY, "topology: hwloc could not be initialised; has memory run out?");
 }
 
-static qdr_status open_xml(hwloc_topology_t hwloc, const char *path)
+/* Loads a recorded machine. hwloc would read the file without limits of size and time, also when HWLOC_XMLFILE names
+ * it; it does not report what is wrong with a file either, and may read this machine instead. */
+static qdr_status load_xml(hwloc_topology_t hwloc, const char *path)
 {
-    QDR_TRY(qdri_topo_load_xml(hwloc, path));
-    if (!hwloc_topology_is_thissystem(hwloc)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: hwloc treats %.300s as this machine; unset HWLOC_THISSYSTEM", path);
+    char *text;
+    size_t bytes;
+    if (qdr_input_read(path, MOST_XML_BYTES, &text, &bytes) != QDR_OK) {
+        char why[QDRI_ERROR_BYTES];
+        snprintf(why, sizeof why, "%s", qdr_last_error());
+        return QDR_FAIL(QDR_ERR_IO, "topology: %s", why);
+    }
+    /* hwloc counts the zero byte at the end. */
+    const int is_loaded = bytes && hwloc_topology_set_xmlbuffer(hwloc, text, (int)bytes + 1) == 0 &&
+                          hwloc_topology_load(hwloc) == 0;
+    free(text);
+    if (is_loaded) return QDR_OK;
+    if (!bytes)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: %.300s is empty; write one with 'lstopo FILE.xml' there", path);
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "topology: %.300s is not a machine that hwloc %s can read; write one with "
+                    "'lstopo FILE.xml' there (lstopo --export-xml-flags v2 with hwloc 3)",
+                    path, qdri_topo_hwloc_version());
 }
 
 static qdr_status open_machine(const char *xml, topo_loader *loader)
 {
-    hwloc_topology_t hwloc = NULL;
-    if (hwloc_topology_init(&hwloc) != 0)
-        return QDR_FAIL(QDR_ERR_MEMORY, "topology: hwloc could not be initialised; has memory run out?");
+    hwloc_topology_t hwloc;
+    QDR_TRY(begin(&hwloc));
     loader->hwloc = hwloc;
-    set_filters(hwloc);
-    if (xml) return open_xml(hwloc, xml);
+    hwloc_topology_set_all_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_ALL);
+    hwloc_topology_set_icache_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
+    if (xml) {
+        QDR_TRY(load_xml(hwloc, xml));
+        if (!hwloc_topology_is_thissystem(hwloc)) return QDR_OK;
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: hwloc treats %.300s as this machine; unset HWLOC_THISSYSTEM", xml);
+    }
     if (hwloc_topology_load(hwloc) != 0)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "topology: hwloc could not read this machine");
     loader->topo->is_this_machine = hwloc_topology_is_thissystem(hwloc);
     return QDR_OK;
+}
+
+/* Opens only cores and packages; *hwloc must be destroyed, also after an error, unless it is NULL. */
+static qdr_status open_cores(hwloc_topology_t *hwloc)
+{
+    QDR_TRY(begin(hwloc));
+    hwloc_topology_set_all_types_filter(*hwloc, HWLOC_TYPE_FILTER_KEEP_NONE);
+    hwloc_topology_set_type_filter(*hwloc, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
+    hwloc_topology_set_type_filter(*hwloc, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
+    const char *xml = getenv("HWLOC_XMLFILE");
+    if (xml && *xml) return load_xml(*hwloc, xml);
+    if (hwloc_topology_load(*hwloc) == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "topology: hwloc could not read this machine; set "
+                                         "the number of threads in the options");
 }
 
 /* ---- lists ---- */
@@ -51,6 +87,12 @@ static int count_of(hwloc_topology_t hwloc, hwloc_obj_type_t type)
 {
     const int n = hwloc_get_nbobjs_by_type(hwloc, type);
     return n > 0 ? n : 0;
+}
+
+/* Some virtual machines show hardware threads only. */
+static hwloc_obj_type_t core_type(hwloc_topology_t hwloc)
+{
+    return count_of(hwloc, HWLOC_OBJ_CORE) ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
 }
 
 /* Index of the only package that contains the set; -1: none does. */
@@ -66,9 +108,15 @@ static int package_of(hwloc_topology_t hwloc, hwloc_const_bitmap_t cpus)
 
 static int cores_in(hwloc_topology_t hwloc, hwloc_const_bitmap_t cpus)
 {
-    const hwloc_obj_type_t type = count_of(hwloc, HWLOC_OBJ_CORE) ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
-    const int n = cpus ? hwloc_get_nbobjs_inside_cpuset_by_type(hwloc, cpus, type) : 0;
+    const int n = cpus ? hwloc_get_nbobjs_inside_cpuset_by_type(hwloc, cpus, core_type(hwloc)) : 0;
     return n > 0 ? n : 0; /* -1: at several depths */
+}
+
+/* hwloc stores the processor's name with the package, or with the machine if it shows no package; NULL: unknown. */
+static const char *model_of(hwloc_topology_t hwloc, hwloc_obj_t package)
+{
+    const char *name = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
+    return name ? name : hwloc_obj_get_info_by_name(hwloc_get_root_obj(hwloc), "CPUModel");
 }
 
 static qdr_status load_packages(hwloc_topology_t hwloc, qdr_topo *topo)
@@ -78,10 +126,8 @@ static qdr_status load_packages(hwloc_topology_t hwloc, qdr_topo *topo)
     for (; topo->n_packages < n; topo->n_packages++) {
         const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, (unsigned)topo->n_packages);
         qdr_topo_package *package = &topo->packages[topo->n_packages];
-        const char *model = hwloc_obj_get_info_by_name(object, "CPUModel");
-        if (!model) model = hwloc_obj_get_info_by_name(hwloc_get_root_obj(hwloc), "CPUModel");
         package->n_cores = cores_in(hwloc, object->cpuset);
-        qdri_topo_copy(package->model, sizeof package->model, model);
+        qdri_topo_copy(package->model, sizeof package->model, model_of(hwloc, object));
     }
     return QDR_OK;
 }
@@ -147,7 +193,7 @@ static int numa_of(hwloc_topology_t hwloc, hwloc_obj_t object)
 
 static qdr_status load_cores(hwloc_topology_t hwloc, qdr_topo *topo)
 {
-    const hwloc_obj_type_t type = count_of(hwloc, HWLOC_OBJ_CORE) ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+    const hwloc_obj_type_t type = core_type(hwloc);
     const int n = count_of(hwloc, type);
     QDR_TRY(QDRI_NEW(n, "cores of a machine", &topo->cores));
     for (int i = 0; i < n; i++) {
@@ -189,7 +235,7 @@ static qdr_status load_binding(hwloc_topology_t hwloc, qdr_topo *topo)
     QDR_TRY(QDRI_NEW(topo->n_cores, "a set of cores", &is_used));
     hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
     if (cpus && hwloc_get_cpubind(hwloc, cpus, HWLOC_CPUBIND_THREAD) == 0) {
-        const hwloc_obj_type_t type = count_of(hwloc, HWLOC_OBJ_CORE) ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+        const hwloc_obj_type_t type = core_type(hwloc);
         hwloc_bitmap_and(cpus, cpus, hwloc_topology_get_topology_cpuset(hwloc));
         for (int i = 0; i < topo->n_cores; i++)
             is_used[i] = (unsigned char)hwloc_bitmap_intersects(hwloc_get_obj_by_type(hwloc, type, (unsigned)i)->cpuset,
@@ -211,8 +257,7 @@ static qdr_status load_all(topo_loader *loader, const char *xml)
     QDR_TRY(load_caches(loader->hwloc, loader->topo));
     QDR_TRY(load_cores(loader->hwloc, loader->topo));
     QDR_TRY(load_binding(loader->hwloc, loader->topo));
-    QDR_TRY(qdri_topo_load_devices(loader));
-    return qdri_topo_load_links(loader);
+    return qdri_topo_load_devices(loader);
 }
 
 qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml)
@@ -221,4 +266,62 @@ qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml)
     if (loader->hwloc) hwloc_topology_destroy(loader->hwloc);
     loader->hwloc = NULL;
     return status;
+}
+
+/* ---- only the cores ---- */
+
+/* Cores with at least one hardware thread in the process's binding. */
+static int cores_by_binding(hwloc_topology_t hwloc, hwloc_bitmap_t bound)
+{
+    const hwloc_obj_type_t type = core_type(hwloc);
+    int n_cores = 0;
+    if (hwloc_get_cpubind(hwloc, bound, HWLOC_CPUBIND_PROCESS) != 0) hwloc_bitmap_fill(bound);
+    for (hwloc_obj_t core = NULL; (core = hwloc_get_next_obj_by_type(hwloc, type, core)) != NULL;)
+        n_cores += hwloc_bitmap_intersects(core->cpuset, bound);
+    return n_cores;
+}
+
+qdr_status qdri_topo_cores(int *n_cores)
+{
+    hwloc_topology_t hwloc = NULL;
+    *n_cores = 0;
+    hwloc_bitmap_t bound = hwloc_bitmap_alloc();
+    if (!bound) return QDR_FAIL(QDR_ERR_MEMORY, "topology: out of memory for a set of cores");
+    const qdr_status status = open_cores(&hwloc);
+    if (status == QDR_OK) {
+        const int n_bound = qdri_topo_cores_by_share(cores_by_binding(hwloc, bound));
+        *n_cores = n_bound > 1 ? n_bound : 1;
+    }
+    if (hwloc) hwloc_topology_destroy(hwloc);
+    hwloc_bitmap_free(bound);
+    return status;
+}
+
+qdr_status qdri_topo_cpu_model(char *text, size_t capacity)
+{
+    hwloc_topology_t hwloc = NULL;
+    *text = '\0';
+    const qdr_status status = open_cores(&hwloc);
+    if (status == QDR_OK) {
+        const char *name = model_of(hwloc, hwloc_get_next_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, NULL));
+        snprintf(text, capacity, "%s", name ? name : "");
+    }
+    if (hwloc) hwloc_topology_destroy(hwloc);
+    return status;
+}
+
+const char *qdri_topo_hwloc_version(void)
+{
+    static _Thread_local char text[24];
+    const unsigned api = hwloc_get_api_version();
+    hwloc_topology_t topology = NULL;
+    snprintf(text, sizeof text, "%u.%u", api >> 16, (api >> 8) & 255u);
+    if (hwloc_topology_init(&topology) != 0) return text;
+    /* Only a loaded topology states the library's release; the API version is often older. */
+    if (hwloc_topology_set_synthetic(topology, "pu:1") == 0 && hwloc_topology_load(topology) == 0) {
+        const char *release = hwloc_obj_get_info_by_name(hwloc_get_root_obj(topology), "hwlocVersion");
+        if (release) snprintf(text, sizeof text, "%s", release);
+    }
+    hwloc_topology_destroy(topology);
+    return text;
 }

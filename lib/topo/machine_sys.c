@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads this machine from /sys, in a build without hwloc: packages, NUMA nodes, caches, cores and adapters. Recorded
  * machines and PCI switches need hwloc. */
+#define _GNU_SOURCE 1 /* sched_getaffinity, realpath */
+#include <dirent.h>
+#include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,19 +12,79 @@
 
 #include "core/size.h"
 #include "topo/machine.h"
-#include "topo/sys.h"
 #include "topo/topo.h"
 
 #define CPU "/sys/devices/system/cpu/cpu%d/"
 #define NODES "/sys/devices/system/node/"
-enum { MAX_PACKAGES = 256, MAX_NUMAS = 1024, N_CACHE_LEVELS = 5, N_CACHES_OF_CPU = 8 };
+enum { MAX_CPUS = 4096, MAX_PACKAGES = 256, MAX_NUMAS = 1024, N_CACHE_LEVELS = 5, N_CACHES_OF_CPU = 8 };
+
+/* Hardware threads. */
+typedef struct cpu_list {
+    unsigned char has[MAX_CPUS];
+} cpu_list;
 
 typedef struct sys_machine {
     qdr_topo *topo;
-    qdri_cpus cpus, cores; /* online CPUs; the first one of each core */
+    cpu_list cpus, cores; /* online CPUs; the first one of each core */
     int package_ids[MAX_PACKAGES]; /* the system's, by index */
-    int cpu_package[QDRI_MAX_CPUS], cpu_numa[QDRI_MAX_CPUS], cpu_cache[QDRI_MAX_CPUS];
+    int cpu_package[MAX_CPUS], cpu_numa[MAX_CPUS], cpu_cache[MAX_CPUS];
 } sys_machine;
+
+/* ---- hardware threads ---- */
+
+/* Reads "0-3,8" from the file named by the format; 0: no such file, the set is empty. */
+static __attribute__((format(printf, 2, 3))) int read_cpus(cpu_list *cpus, const char *format, ...)
+{
+    char path[256], text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(path, sizeof path, format, arguments);
+    va_end(arguments);
+    *cpus = (cpu_list){{0}};
+    if (!qdri_sys_line(text, sizeof text, "%s", path)) return 0;
+    for (char *at = text, *end = NULL; *at; at = *end == ',' ? end + 1 : end) {
+        const long first = strtol(at, &end, 10);
+        if (end == at) break;
+        const long last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+        for (long cpu = first < 0 ? 0 : first; cpu <= last && cpu < MAX_CPUS; cpu++) cpus->has[cpu] = 1;
+    }
+    return 1;
+}
+
+/* -1: none */
+static int first_of(const cpu_list *cpus)
+{
+    for (int cpu = 0; cpu < MAX_CPUS; cpu++)
+        if (cpus->has[cpu]) return cpu;
+    return -1;
+}
+
+static int count_of(const cpu_list *cpus)
+{
+    int n = 0;
+    for (int cpu = 0; cpu < MAX_CPUS; cpu++) n += cpus->has[cpu];
+    return n;
+}
+
+/* The hardware threads of the core that contains `cpu`, restricted to `all`. */
+static void find_siblings(int cpu, const cpu_list *all, cpu_list *siblings)
+{
+    read_cpus(siblings, CPU "topology/thread_siblings_list", cpu);
+    for (int i = 0; i < MAX_CPUS; i++) siblings->has[i] &= all->has[i];
+    siblings->has[cpu] = 1;
+}
+
+/* The hardware threads on which the calling thread may run; all, if the system does not report them. */
+static void find_bound(cpu_list *cpus)
+{
+    const long n_online = sysconf(_SC_NPROCESSORS_ONLN);
+    const size_t bytes = CPU_ALLOC_SIZE(MAX_CPUS);
+    cpu_set_t *set = CPU_ALLOC(MAX_CPUS);
+    const int is_known = set && sched_getaffinity(0, bytes, set) == 0;
+    for (size_t cpu = 0; cpu < MAX_CPUS; cpu++)
+        cpus->has[cpu] = is_known ? CPU_ISSET_S(cpu, bytes, set) != 0 : (long)cpu < n_online;
+    CPU_FREE(set);
+}
 
 /* ---- parts ---- */
 
@@ -38,13 +102,13 @@ static int package_of(sys_machine *machine, int cpu)
 static qdr_status load_packages(sys_machine *machine)
 {
     qdr_topo *topo = machine->topo;
-    for (int cpu = 0; cpu < QDRI_MAX_CPUS; cpu++)
+    for (int cpu = 0; cpu < MAX_CPUS; cpu++)
         if (machine->cpus.has[cpu]) machine->cpu_package[cpu] = package_of(machine, cpu);
     QDR_TRY(QDRI_NEW(topo->n_packages, "packages of a machine", &topo->packages));
     for (int i = 0; i < topo->n_packages; i++) {
         qdr_topo_package *package = &topo->packages[i];
         QDR_TRY(qdri_topo_cpu_model(package->model, sizeof package->model));
-        for (int cpu = 0; cpu < QDRI_MAX_CPUS; cpu++)
+        for (int cpu = 0; cpu < MAX_CPUS; cpu++)
             package->n_cores += machine->cores.has[cpu] && machine->cpu_package[cpu] == i;
     }
     return QDR_OK;
@@ -64,10 +128,10 @@ static void add_numa(sys_machine *machine, int os_index, int is_seen)
 {
     qdr_topo *topo = machine->topo;
     qdr_topo_numa *numa = &topo->numas[topo->n_numas];
-    qdri_cpus cpus = machine->cpus;
-    if (is_seen) qdri_sys_cpus(&cpus, NODES "node%d/cpulist", os_index);
+    cpu_list cpus = machine->cpus;
+    if (is_seen) read_cpus(&cpus, NODES "node%d/cpulist", os_index);
     *numa = (qdr_topo_numa){.os_index = os_index, .package = -1, .bytes = numa_bytes(os_index, is_seen)};
-    for (int cpu = 0, n = 0; cpu < QDRI_MAX_CPUS; cpu++) {
+    for (int cpu = 0, n = 0; cpu < MAX_CPUS; cpu++) {
         if (!cpus.has[cpu] || !machine->cpus.has[cpu]) continue;
         const int package = machine->cpu_package[cpu];
         numa->package = n++ == 0 || numa->package == package ? package : -1;
@@ -80,12 +144,12 @@ static void add_numa(sys_machine *machine, int os_index, int is_seen)
 
 static qdr_status load_numas(sys_machine *machine)
 {
-    qdri_cpus numas; /* a list of the same format */
-    const int is_seen = qdri_sys_cpus(&numas, NODES "has_memory");
+    cpu_list numas; /* a list of the same format */
+    const int is_seen = read_cpus(&numas, NODES "has_memory");
     if (!is_seen) numas.has[0] = 1;
-    QDR_TRY(QDRI_NEW(qdri_cpus_count(&numas), "NUMA nodes of a machine", &machine->topo->numas));
-    for (int cpu = 0; cpu < QDRI_MAX_CPUS; cpu++) machine->cpu_numa[cpu] = -1;
-    for (int i = 0; i < QDRI_MAX_CPUS; i++)
+    QDR_TRY(QDRI_NEW(count_of(&numas), "NUMA nodes of a machine", &machine->topo->numas));
+    for (int cpu = 0; cpu < MAX_CPUS; cpu++) machine->cpu_numa[cpu] = -1;
+    for (int i = 0; i < MAX_CPUS; i++)
         if (numas.has[i]) add_numa(machine, i, is_seen);
     return QDR_OK;
 }
@@ -107,14 +171,14 @@ static int find_cache(int cpu, int level)
 static qdr_status add_cache(sys_machine *machine, int *capacity, int cpu, int level, int index)
 {
     qdr_topo *topo = machine->topo;
-    qdri_cpus shared;
-    if (!qdri_sys_cpus(&shared, CPU "cache/index%d/shared_cpu_list", cpu, index)) shared.has[cpu] = 1;
+    cpu_list shared;
+    if (!read_cpus(&shared, CPU "cache/index%d/shared_cpu_list", cpu, index)) shared.has[cpu] = 1;
     QDR_TRY(
         qdri_list_grow((void **)&topo->caches, topo->n_caches, capacity, sizeof *topo->caches, "caches of a machine"));
     qdr_topo_cache *cache = &topo->caches[topo->n_caches];
     *cache = (qdr_topo_cache){.level = level,
                               .bytes = 1024 * (int64_t)qdri_sys_number(0, CPU "cache/index%d/size", cpu, index)};
-    for (int i = 0; i < QDRI_MAX_CPUS; i++) {
+    for (int i = 0; i < MAX_CPUS; i++) {
         if (shared.has[i]) machine->cpu_cache[i] = topo->n_caches;
         cache->n_cores += shared.has[i] && machine->cores.has[i];
     }
@@ -126,10 +190,10 @@ static qdr_status add_cache(sys_machine *machine, int *capacity, int cpu, int le
 static qdr_status load_caches(sys_machine *machine)
 {
     int capacity = 0;
-    for (int cpu = 0; cpu < QDRI_MAX_CPUS; cpu++) machine->cpu_cache[cpu] = -1;
+    for (int cpu = 0; cpu < MAX_CPUS; cpu++) machine->cpu_cache[cpu] = -1;
     for (int level = 1; level <= N_CACHE_LEVELS; level++) {
         const int before = machine->topo->n_caches;
-        for (int cpu = 0; cpu < QDRI_MAX_CPUS; cpu++) {
+        for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
             if (!machine->cpus.has[cpu] || machine->cpu_cache[cpu] >= before) continue;
             const int index = find_cache(cpu, level);
             if (index >= 0) QDR_TRY(add_cache(machine, &capacity, cpu, level, index));
@@ -152,44 +216,98 @@ static int by_place(const void *a, const void *b)
 
 static void find_cpus(sys_machine *machine)
 {
-    qdri_cpus siblings;
-    if (!qdri_sys_cpus(&machine->cpus, "/sys/devices/system/cpu/online")) qdri_sys_bound(&machine->cpus);
-    for (int cpu = 0; cpu < QDRI_MAX_CPUS; cpu++) {
+    cpu_list siblings;
+    if (!read_cpus(&machine->cpus, "/sys/devices/system/cpu/online")) find_bound(&machine->cpus);
+    for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
         if (!machine->cpus.has[cpu]) continue;
-        qdri_sys_siblings(cpu, &machine->cpus, &siblings);
-        machine->cores.has[cpu] = qdri_cpus_first(&siblings) == cpu;
+        find_siblings(cpu, &machine->cpus, &siblings);
+        machine->cores.has[cpu] = first_of(&siblings) == cpu;
     }
 }
 
 static qdr_status load_cores(sys_machine *machine)
 {
     qdr_topo *topo = machine->topo;
-    qdri_cpus siblings;
-    QDR_TRY(QDRI_NEW(qdri_cpus_count(&machine->cores), "cores of a machine", &topo->cores));
-    for (int cpu = 0; cpu < QDRI_MAX_CPUS; cpu++) {
+    cpu_list siblings;
+    QDR_TRY(QDRI_NEW(count_of(&machine->cores), "cores of a machine", &topo->cores));
+    for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
         if (!machine->cores.has[cpu]) continue;
-        qdri_sys_siblings(cpu, &machine->cpus, &siblings);
+        find_siblings(cpu, &machine->cpus, &siblings);
         topo->cores[topo->n_cores++] = (qdr_topo_core){.package = machine->cpu_package[cpu],
                                                        .numa = machine->cpu_numa[cpu],
                                                        .cache = machine->cpu_cache[cpu],
-                                                       .n_threads = qdri_cpus_count(&siblings),
+                                                       .n_threads = count_of(&siblings),
                                                        .first_cpu = cpu};
     }
-    topo->n_threads = qdri_cpus_count(&machine->cpus);
+    topo->n_threads = count_of(&machine->cpus);
     qsort(topo->cores, (size_t)topo->n_cores, sizeof *topo->cores, by_place);
     return QDR_OK;
+}
+
+/* ---- adapters ---- */
+
+static int is_bus(const char *part)
+{
+    unsigned domain, bus, device, function;
+    int n = 0;
+    return sscanf(part, "%4x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &n) == 4 && n == 12;
+}
+
+/* The last PCI device on the path to it; "": none. */
+static void find_bus(const char *link, char bus[24])
+{
+    char *path = realpath(link, NULL), *rest = NULL;
+    *bus = '\0';
+    if (!path) return;
+    for (const char *part = strtok_r(path, "/", &rest); part; part = strtok_r(NULL, "/", &rest))
+        if (is_bus(part)) snprintf(bus, 24, "%.12s", part);
+    free(path);
+}
+
+static int is_known(const qdr_topo *topo, const char *bus)
+{
+    for (int i = 0; i < topo->n_nics; i++)
+        if (*bus && strcmp(topo->nics[i].bus, bus) == 0) return 1;
+    return 0;
+}
+
+static qdr_status add_nic(topo_loader *loader, const char *name, const char *bus)
+{
+    qdr_topo_nic *nic;
+    QDR_TRY(qdri_topo_add_nic(loader, name, &nic));
+    nic->rate = qdri_topo_line_rate(name);
+    qdri_topo_copy(nic->bus, sizeof nic->bus, bus);
+    qdri_sys_locate(loader->topo, bus, &nic->package, &nic->numa);
+    return QDR_OK;
+}
+
+/* Loads the entries that have a device; one for each PCI function. */
+static qdr_status load_class(topo_loader *loader, const char *class_path)
+{
+    DIR *folder = opendir(class_path);
+    qdr_status status = QDR_OK;
+    if (!folder) return QDR_OK;
+    for (const struct dirent *entry = readdir(folder); entry && status == QDR_OK; entry = readdir(folder)) {
+        char link[512], bus[24];
+        if (entry->d_name[0] == '.') continue;
+        snprintf(link, sizeof link, "%s/%s/device", class_path, entry->d_name);
+        find_bus(link, bus);
+        if (*bus && !is_known(loader->topo, bus)) status = add_nic(loader, entry->d_name, bus);
+    }
+    closedir(folder);
+    return status;
 }
 
 /* ---- the other properties ---- */
 
 /* "0-3,8", as much as fits. */
-static void print_cpus(const qdri_cpus *cpus, char *text, size_t capacity)
+static void print_cpus(const cpu_list *cpus, char *text, size_t capacity)
 {
     size_t n = 0;
-    for (int cpu = 0; cpu < QDRI_MAX_CPUS && n < capacity; cpu++) {
+    for (int cpu = 0; cpu < MAX_CPUS && n < capacity; cpu++) {
         const int first = cpu;
         if (!cpus->has[cpu]) continue;
-        while (cpu + 1 < QDRI_MAX_CPUS && cpus->has[cpu + 1]) cpu++;
+        while (cpu + 1 < MAX_CPUS && cpus->has[cpu + 1]) cpu++;
         n += (size_t)snprintf(text + n, capacity - n, first == cpu ? "%s%d" : "%s%d-%d", n ? "," : "", first, cpu);
     }
 }
@@ -198,13 +316,13 @@ static qdr_status load_binding(const sys_machine *machine)
 {
     qdr_topo *topo = machine->topo;
     unsigned char *is_used = NULL;
-    qdri_cpus bound, siblings;
-    qdri_sys_bound(&bound);
-    for (int cpu = 0; cpu < QDRI_MAX_CPUS; cpu++) bound.has[cpu] &= machine->cpus.has[cpu];
+    cpu_list bound, siblings;
+    find_bound(&bound);
+    for (int cpu = 0; cpu < MAX_CPUS; cpu++) bound.has[cpu] &= machine->cpus.has[cpu];
     QDR_TRY(QDRI_NEW(topo->n_cores, "a set of cores", &is_used));
     for (int i = 0; i < topo->n_cores; i++) {
-        qdri_sys_siblings(topo->cores[i].first_cpu, &machine->cpus, &siblings);
-        for (int cpu = 0; cpu < QDRI_MAX_CPUS; cpu++) is_used[i] |= siblings.has[cpu] & bound.has[cpu];
+        find_siblings(topo->cores[i].first_cpu, &machine->cpus, &siblings);
+        for (int cpu = 0; cpu < MAX_CPUS; cpu++) is_used[i] |= siblings.has[cpu] & bound.has[cpu];
     }
     qdri_topo_confine(topo, is_used, &topo->here);
     print_cpus(&bound, topo->cpus, sizeof topo->cpus);
@@ -245,5 +363,40 @@ qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml)
     QDR_TRY(load_caches(&machine));
     QDR_TRY(load_cores(&machine));
     QDR_TRY(load_binding(&machine));
-    return qdri_topo_load_devices(loader);
+    QDR_TRY(load_class(loader, "/sys/class/infiniband")); /* names for fast networks come first, and are kept */
+    return load_class(loader, "/sys/class/net");
 }
+
+/* ---- only the cores ---- */
+
+qdr_status qdri_topo_cores(int *n_cores)
+{
+    cpu_list bound, siblings;
+    int n = 0;
+    find_bound(&bound);
+    for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
+        if (!bound.has[cpu]) continue;
+        find_siblings(cpu, &bound, &siblings);
+        n += first_of(&siblings) == cpu;
+    }
+    n = qdri_topo_cores_by_share(n);
+    *n_cores = n > 1 ? n : 1;
+    return QDR_OK;
+}
+
+qdr_status qdri_topo_cpu_model(char *text, size_t capacity)
+{
+    static const char key[] = "model name";
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    *text = '\0';
+    while (file && !*text && fgets(line, sizeof line, file)) {
+        char *value = strncmp(line, key, sizeof key - 1) == 0 ? strchr(line, ':') : NULL;
+        line[strcspn(line, "\n")] = '\0';
+        if (value) qdri_topo_copy(text, capacity, value + 1);
+    }
+    if (file) fclose(file);
+    return QDR_OK;
+}
+
+const char *qdri_topo_hwloc_version(void) { return "none"; }

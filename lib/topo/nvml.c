@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls NVML through function pointers. Its types and constants are copied from nvml.h; they are stable, because NVML
+/* What NVIDIA's management library knows about this machine, in addition to hwloc. It is opened at run time, so that it
+ * is not needed for building or starting. Its types and constants are copied from nvml.h; they are stable, because NVML
  * introduces a new name for each change. */
-#include "topo/nvml.h"
-
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/size.h"
+#include "topo/machine.h"
 
 typedef struct nvml_device *nvml_device;
 
@@ -35,10 +35,33 @@ typedef struct nvml_field {
 
 enum { FIELD_LINK_MBYTES = 90, FIELD_TYPE_UNSIGNED = 1, P2P_READ = 0 };
 enum { REMOTE_GPU = 0, REMOTE_HOST = 1, REMOTE_SWITCH = 2, REMOTE_UNKNOWN = 255 };
+enum { MOST_LINKS = 18 }; /* the largest number of any GPU so far */
 
-struct nvml_library {
+/* The distance of two GPUs on PCI. */
+enum {
+    LEVEL_UNKNOWN = -1,
+    LEVEL_SWITCH = 20, /* or below: switches only */
+    LEVEL_NODE = 40 /* or below: one NUMA node */
+};
+
+/* The other end of a GPU's link. */
+typedef enum remote { NOTHING, GPU, SWITCH, HOST } remote;
+
+/* What NVML does not report stays unknown. */
+typedef struct nvml_gpu {
+    nvml_device device; /* NULL: unknown */
+    int index; /* in topo->gpus */
+    char name[96], bus[24]; /* "": unknown; bus as hwloc writes it */
+    int64_t bytes; /* memory; 0: unknown */
+    double link_rate; /* bytes per second of one NVLink; 0: unknown */
+    remote links[MOST_LINKS];
+    char remote_bus[MOST_LINKS][24]; /* of a GPU */
+} nvml_gpu;
+
+typedef struct nvml_library {
     void *handle;
-    int n_devices;
+    nvml_gpu *gpus;
+    int n;
     int (*init)(void);
     int (*shutdown)(void);
     const char *(*error_text)(int result);
@@ -54,7 +77,7 @@ struct nvml_library {
     int (*remote_pci)(nvml_device device, unsigned link, nvml_pci *pci);
     int (*ancestor)(nvml_device a, nvml_device b, int *level);
     int (*peer)(nvml_device a, nvml_device b, int what, int *status);
-};
+} nvml_library;
 
 /* ---- opening ---- */
 
@@ -113,44 +136,24 @@ static int start(nvml_library *nvml, char *said, size_t capacity)
         return 0;
     }
     if (nvml->driver && nvml->driver(driver, sizeof driver) != 0) driver[0] = '?';
-    nvml->n_devices = (int)n;
+    nvml->n = (int)n;
     snprintf(said, capacity, "NVML, driver %s: %u GPU%s", driver, n, n == 1 ? "" : "s");
     return 1;
 }
 
-nvml_library *qdri_nvml_open(char *said, size_t capacity)
+/* Returns 0 if there is no library, or its driver does not work; `said` is a sentence in either case. */
+static int open_library(nvml_library *nvml, char *said, size_t capacity)
 {
-    nvml_library *nvml = NULL;
-    void *handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    nvml->handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     snprintf(said, capacity, "NVML (libnvidia-ml.so.1) is not installed");
-    if (!handle) return NULL;
+    if (!nvml->handle) return 0;
     snprintf(said, capacity, "NVML (libnvidia-ml.so.1) lacks functions");
-    if (QDRI_NEW(1, "NVML", &nvml) == QDR_OK) {
-        nvml->handle = handle;
-        if (find_functions(nvml) && start(nvml, said, capacity)) return nvml;
-    }
-    free(nvml);
-    dlclose(handle);
-    return NULL;
-}
-
-void qdri_nvml_close(nvml_library *nvml)
-{
-    if (!nvml) return;
-    nvml->shutdown();
+    if (find_functions(nvml) && start(nvml, said, capacity)) return 1;
     dlclose(nvml->handle);
-    free(nvml);
+    return 0;
 }
-
-int qdri_nvml_count(const nvml_library *nvml) { return nvml->n_devices; }
 
 /* ---- GPUs ---- */
-
-static int device_at(const nvml_library *nvml, int index, nvml_device *device)
-{
-    *device = NULL;
-    return nvml->by_index((unsigned)index, device) == 0;
-}
 
 /* "00000000:34:00.0" as "0000:34:00.0", in lower case. */
 static void copy_bus(const nvml_pci *pci, char bus[24])
@@ -175,41 +178,138 @@ static void read_link(const nvml_library *nvml, nvml_device device, unsigned lin
     if (nvml->link_state(device, link, &is_active) != 0 || !is_active) return;
     if (nvml->remote_type && nvml->remote_type(device, link, &type) != 0) type = REMOTE_UNKNOWN;
     if (type == REMOTE_HOST || type == REMOTE_SWITCH) {
-        gpu->links[link] = type == REMOTE_HOST ? NVML_HOST : NVML_SWITCH;
+        gpu->links[link] = type == REMOTE_HOST ? HOST : SWITCH;
         return;
     }
     if (!nvml->remote_pci || nvml->remote_pci(device, link, &pci) != 0) return;
-    gpu->links[link] = NVML_GPU;
+    gpu->links[link] = GPU;
     copy_bus(&pci, gpu->remote_bus[link]);
 }
 
-void qdri_nvml_read(const nvml_library *nvml, int index, nvml_gpu *gpu)
+static void read_gpu(const nvml_library *nvml, int number, nvml_gpu *gpu)
 {
-    nvml_device device;
+    nvml_device device = NULL;
     nvml_memory memory = {0};
     nvml_pci pci = {.domain = 0};
-    memset(gpu, 0, sizeof *gpu);
-    if (!device_at(nvml, index, &device)) return;
+    if (nvml->by_index((unsigned)number, &device) != 0) return;
+    gpu->device = device;
     if (nvml->name && nvml->name(device, gpu->name, sizeof gpu->name) != 0) gpu->name[0] = '\0';
     if (nvml->memory && nvml->memory(device, &memory) == 0) gpu->bytes = (int64_t)memory.total;
     if (nvml->pci && nvml->pci(device, &pci) == 0) copy_bus(&pci, gpu->bus);
     if (!nvml->link_state) return;
     gpu->link_rate = link_rate(nvml, device);
-    for (unsigned link = 0; link < QDRI_NVML_LINKS; link++) read_link(nvml, device, link, gpu);
+    for (unsigned link = 0; link < MOST_LINKS; link++) read_link(nvml, device, link, gpu);
 }
 
-int qdri_nvml_level(const nvml_library *nvml, int a, int b)
+/* hwloc knows where a GPU is; NVML knows what it is. */
+static qdr_status take_gpu(topo_loader *loader, int number, nvml_gpu *from)
 {
-    nvml_device left, right;
-    int level = NVML_LEVEL_UNKNOWN;
-    if (!nvml->ancestor || !device_at(nvml, a, &left) || !device_at(nvml, b, &right)) return level;
-    return nvml->ancestor(left, right, &level) == 0 ? level : NVML_LEVEL_UNKNOWN;
+    qdr_topo_gpu *gpu;
+    from->index = *from->bus ? qdri_topo_find_gpu(loader->topo, from->bus) : -1;
+    if (from->index < 0) {
+        QDR_TRY(qdri_topo_add_gpu(loader, &gpu));
+        qdri_topo_copy(gpu->bus, sizeof gpu->bus, from->bus);
+        qdri_sys_locate(loader->topo, gpu->bus, &gpu->package, &gpu->numa);
+        from->index = loader->topo->n_gpus - 1;
+    }
+    gpu = &loader->topo->gpus[from->index];
+    snprintf(gpu->name, sizeof gpu->name, "nvml%d", number);
+    if (*from->name) qdri_topo_copy(gpu->model, sizeof gpu->model, from->name);
+    if (from->bytes) gpu->bytes = from->bytes;
+    return QDR_OK;
 }
 
-int qdri_nvml_peer(const nvml_library *nvml, int a, int b)
+/* A link to a PCI address without a GPU ends in a switch. */
+static void sort_out_switches(const nvml_library *nvml, nvml_gpu *gpu)
 {
-    nvml_device left, right;
+    for (int link = 0; link < MOST_LINKS; link++) {
+        int is_gpu = 0;
+        for (int j = 0; j < nvml->n; j++) is_gpu |= strcmp(gpu->remote_bus[link], nvml->gpus[j].bus) == 0;
+        if (gpu->links[link] == GPU && !is_gpu) gpu->links[link] = SWITCH;
+    }
+}
+
+/* ---- links ---- */
+
+static int count_links(const nvml_gpu *gpu, remote what, const char *bus)
+{
+    int n = 0;
+    for (int link = 0; link < MOST_LINKS; link++)
+        n += gpu->links[link] == what && (!bus || strcmp(gpu->remote_bus[link], bus) == 0);
+    return n;
+}
+
+/* If hwloc sees no PCI (in some containers), NVML reports the distance of two GPUs. */
+static qdr_link pci_link(const nvml_library *nvml, const nvml_gpu *a, const nvml_gpu *b)
+{
+    int level = LEVEL_UNKNOWN;
+    if (!nvml->ancestor || !a->device || !b->device || nvml->ancestor(a->device, b->device, &level) != 0 || level < 0)
+        return QDR_LINK_NONE;
+    if (level <= LEVEL_SWITCH) return QDR_LINK_PCI;
+    return level <= LEVEL_NODE ? QDR_LINK_NUMA : QDR_LINK_NODE;
+}
+
+/* 1: a may read b's memory; 0: it may not; -1: unknown. */
+static int peer_of(const nvml_library *nvml, const nvml_gpu *a, const nvml_gpu *b)
+{
     int status = 0;
-    if (!nvml->peer || !device_at(nvml, a, &left) || !device_at(nvml, b, &right)) return -1;
-    return nvml->peer(left, right, P2P_READ, &status) == 0 ? status == 0 : -1;
+    if (!nvml->peer || !a->device || !b->device) return -1;
+    return nvml->peer(a->device, b->device, P2P_READ, &status) == 0 ? status == 0 : -1;
+}
+
+static qdr_status take_pair(topo_loader *loader, const nvml_library *nvml, const nvml_gpu *a, const nvml_gpu *b)
+{
+    const qdr_topo_gpu_link *known = qdri_topo_find_link(loader->topo, a->index, b->index);
+    qdr_topo_gpu_link link = {.a = a->index, .b = b->index};
+    const int n_direct = count_links(a, GPU, b->bus);
+    const int n_a = count_links(a, SWITCH, NULL), n_b = count_links(b, SWITCH, NULL);
+    if (n_direct) {
+        link.link = QDR_LINK_NVLINK;
+        link.n_hops = 1;
+        link.rate = n_direct * a->link_rate;
+    } else if (n_a && n_b) {
+        const double rate_a = n_a * a->link_rate, rate_b = n_b * b->link_rate;
+        link.link = QDR_LINK_NVSWITCH;
+        link.n_hops = 2;
+        link.rate = rate_a < rate_b ? rate_a : rate_b;
+    } else if (known) {
+        link = *known;
+    } else {
+        link.link = pci_link(nvml, a, b);
+        if (link.link == QDR_LINK_NONE) return QDR_OK;
+    }
+    link.peer = peer_of(nvml, a, b);
+    return qdri_topo_set_link(loader, &link);
+}
+
+static qdr_status take_all(topo_loader *loader, nvml_library *nvml)
+{
+    QDR_TRY(QDRI_NEW(nvml->n, "GPUs of NVML", &nvml->gpus));
+    for (int i = 0; i < nvml->n; i++) {
+        read_gpu(nvml, i, &nvml->gpus[i]);
+        QDR_TRY(take_gpu(loader, i, &nvml->gpus[i]));
+    }
+    for (int i = 0; i < nvml->n; i++) sort_out_switches(nvml, &nvml->gpus[i]);
+    for (int i = 0; i < nvml->n; i++) {
+        const nvml_gpu *gpu = &nvml->gpus[i];
+        loader->topo->gpus[gpu->index].host_rate = gpu->link_rate * count_links(gpu, HOST, NULL);
+        for (int j = i + 1; j < nvml->n; j++) QDR_TRY(take_pair(loader, nvml, gpu, &nvml->gpus[j]));
+    }
+    return QDR_OK;
+}
+
+qdr_status qdri_topo_load_nvml(topo_loader *loader)
+{
+    qdr_topo *topo = loader->topo;
+    nvml_library nvml = {.handle = NULL};
+    if (!topo->is_this_machine) {
+        snprintf(topo->gpu_source, sizeof topo->gpu_source, "as hwloc recorded them");
+        return QDR_OK;
+    }
+    if (!open_library(&nvml, topo->gpu_source, sizeof topo->gpu_source)) return QDR_OK;
+    const qdr_status status = take_all(loader, &nvml);
+    free(nvml.gpus);
+    nvml.shutdown();
+    dlclose(nvml.handle);
+    return status;
 }

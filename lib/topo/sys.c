@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small files under /sys. */
-#include "topo/sys.h"
+/* Small files under /sys: their lines, and what they say about this process and the network adapters. */
+#include "topo/machine.h"
 
+#include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "topo/machine.h"
+#include "topo/topo.h"
+
+#define CPU_SHARE_FILE "/sys/fs/cgroup/cpu.max"
 
 static int read_line(char *text, size_t capacity, const char *path)
 {
@@ -55,45 +58,38 @@ void qdri_sys_locate(const qdr_topo *topo, const char *bus, int *package, int *n
     if (*numa >= 0) *package = topo->numas[*numa].package;
 }
 
-/* ---- hardware threads ---- */
+/* ---- CPU time granted by a control group ---- */
 
-static void add_range(qdri_cpus *cpus, long first, long last)
+int qdri_topo_cores_by_share(int n_cores)
 {
-    for (long cpu = first < 0 ? 0 : first; cpu <= last && cpu < QDRI_MAX_CPUS; cpu++) cpus->has[cpu] = 1;
+    long quota_us = 0;
+    long period_us = 0;
+    FILE *file = fopen(CPU_SHARE_FILE, "r");
+    if (!file) return n_cores;
+    const int n_read = fscanf(file, "%ld %ld", &quota_us, &period_us); /* "max" is no number */
+    fclose(file);
+    if (n_read != 2 || quota_us < 1 || period_us < 1) return n_cores;
+    const long n_granted = (quota_us + period_us - 1) / period_us;
+    return n_granted < n_cores ? (int)n_granted : n_cores;
 }
 
-int qdri_sys_cpus(qdri_cpus *cpus, const char *format, ...)
-{
-    char path[256], text[1024];
-    PATH_OF(path, format);
-    *cpus = (qdri_cpus){{0}};
-    if (!read_line(text, sizeof text, path)) return 0;
-    for (char *at = text, *end = NULL; *at; at = *end == ',' ? end + 1 : end) {
-        const long first = strtol(at, &end, 10);
-        if (end == at) break;
-        const long last = *end == '-' ? strtol(end + 1, &end, 10) : first;
-        add_range(cpus, first, last);
-    }
-    return 1;
-}
+/* ---- network adapters ---- */
 
-int qdri_cpus_first(const qdri_cpus *cpus)
+static int has_entries(const char *path)
 {
-    for (int cpu = 0; cpu < QDRI_MAX_CPUS; cpu++)
-        if (cpus->has[cpu]) return cpu;
-    return -1;
-}
-
-int qdri_cpus_count(const qdri_cpus *cpus)
-{
+    DIR *folder = opendir(path);
     int n = 0;
-    for (int cpu = 0; cpu < QDRI_MAX_CPUS; cpu++) n += cpus->has[cpu];
-    return n;
+    if (!folder) return 0;
+    for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) n += entry->d_name[0] != '.';
+    closedir(folder);
+    return n > 0;
 }
 
-void qdri_sys_siblings(int cpu, const qdri_cpus *all, qdri_cpus *siblings)
+int qdri_topo_reads_remotely(void) { return has_entries("/sys/class/infiniband") || has_entries("/sys/class/cxi"); }
+
+double qdri_topo_line_rate(const char *name)
 {
-    qdri_sys_cpus(siblings, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-    for (int i = 0; i < QDRI_MAX_CPUS; i++) siblings->has[i] &= all->has[i];
-    siblings->has[cpu] = 1;
+    const double mbits = qdri_sys_number(0, "/sys/class/net/%s/speed", name);
+    const double gbits = qdri_sys_number(0, "/sys/class/infiniband/%s/ports/1/rate", name);
+    return mbits > 0 ? mbits * 1e6 / 8 : gbits * 1e9 / 8;
 }
