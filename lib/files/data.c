@@ -3,6 +3,7 @@
 #include "files/data.h"
 
 #include <dirent.h>
+#include <quadrille/data.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,29 +42,24 @@ static int next_of_list(const char **list, char folder[QDRI_DATA_PATH_BYTES])
 /* Iterates over the data folders. */
 typedef struct walk {
     const char *list; /* the rest of QDR_DATA_PATH */
-    int n_known; /* number of built-in folders already returned */
+    int n_known; /* number of built-in folders already considered */
 } walk;
 
 static walk walk_begin(void) { return (walk){.list = qdri_environment_text(QDRI_VARIABLE_DATA_PATH)}; }
 
-/* The n-th built-in folder; "" if there is none. A moved installation finds its own files before those of the prefix
- * for which it was built. */
-static void known_folder(int n, char folder[QDRI_DATA_PATH_BYTES])
-{
-    static const char *const known[] = {QDRI_DATA_FROM_LIB, QDRI_DATA_FROM_BIN, QDRI_DATA_DIR, QDRI_SOURCE_DATA_DIR};
-    char own[QDRI_FOLDER_BYTES] = "";
-    folder[0] = '\0';
-    if (known[n][0] != '/') qdri_own_folder(own, sizeof own);
-    if (known[n][0] && (known[n][0] == '/' || own[0])) snprintf(folder, QDRI_DATA_PATH_BYTES, "%s%s", own, known[n]);
-}
-
+/* A moved installation finds its own files before those of the prefix for which it was built. */
 static int walk_next(walk *w, char folder[QDRI_DATA_PATH_BYTES])
 {
-    enum { N_KNOWN = 4 };
+    static const char *const known[] = {QDRI_DATA_FROM_LIB, QDRI_DATA_FROM_BIN, QDRI_DATA_DIR, QDRI_SOURCE_DATA_DIR};
+    enum { N_KNOWN = sizeof known / sizeof *known };
     if (next_of_list(&w->list, folder)) return 1;
     while (w->n_known < N_KNOWN) {
-        known_folder(w->n_known++, folder);
-        if (folder[0]) return 1;
+        const char *path = known[w->n_known++];
+        char own[QDRI_FOLDER_BYTES] = "";
+        if (path[0] != '/') qdri_own_folder(own, sizeof own);
+        if (!path[0] || (path[0] != '/' && !own[0])) continue;
+        snprintf(folder, QDRI_DATA_PATH_BYTES, "%s%s", own, path);
+        return 1;
     }
     return 0;
 }
@@ -87,13 +83,6 @@ static int ends_in_json(const char *name)
     return bytes > ENDING_BYTES && strcmp(name + bytes - ENDING_BYTES, ENDING) == 0;
 }
 
-static int has_name(const qdri_data_names *names, const char *name)
-{
-    for (int i = 0; i < names->n; i++)
-        if (strcmp(names->names[i], name) == 0) return 1;
-    return 0;
-}
-
 static qdr_status add_file(qdri_data_names *names, const char *file)
 {
     char name[QDRI_DATA_NAME_BYTES];
@@ -101,7 +90,8 @@ static qdr_status add_file(qdri_data_names *names, const char *file)
     if (bytes >= sizeof name) return QDR_OK; /* no name is that long */
     memcpy(name, file, bytes);
     name[bytes] = '\0';
-    if (has_name(names, name)) return QDR_OK;
+    for (int i = 0; i < names->n; i++)
+        if (strcmp(names->names[i], name) == 0) return QDR_OK;
     QDR_TRY(qdri_list_grow((void **)&names->names, names->n, &names->capacity, sizeof *names->names,
                            "names of data files"));
     memcpy(names->names[names->n++], name, sizeof name);
@@ -145,16 +135,6 @@ void qdri_data_names_free(qdri_data_names *names)
 
 /* ---- suggestions ---- */
 
-/* The first names of a list, as "a, b, c". */
-static void join(const char *const *list, int n, char *text, size_t bytes)
-{
-    size_t used = 0;
-    for (int i = 0; i < n && i < MAX_NEAREST; i++) {
-        snprintf(text + used, bytes - used, "%s%s", i ? ", " : "", list[i]);
-        used += strlen(text + used);
-    }
-}
-
 /* "; nearest: a, b", or "" where no name is close. */
 static qdr_status print_nearest(const qdri_data_names *names, const char *name, qdri_data_prefer_fn prefer, char *text,
                                 size_t bytes)
@@ -167,10 +147,12 @@ static qdr_status print_nearest(const qdri_data_names *names, const char *name, 
     for (int i = 0; i < names->n; i++) list[i] = names->names[i];
     memcpy(text, intro, sizeof intro);
     const int n_near = prefer ? prefer(name, list, names->n) : 0;
-    if (n_near)
-        join(list, n_near, end, left);
-    else if (!qdr_names_nearest(name, list, names->n, MAX_NEAREST, end, left))
-        text[0] = '\0';
+    size_t used = 0;
+    for (int i = 0; i < n_near && i < MAX_NEAREST; i++) {
+        snprintf(end + used, left - used, "%s%s", i ? ", " : "", list[i]);
+        used += strlen(end + used);
+    }
+    if (!n_near && !qdr_names_nearest(name, list, names->n, MAX_NEAREST, end, left)) text[0] = '\0';
     free(list);
     return QDR_OK;
 }
@@ -198,7 +180,8 @@ static qdr_status unknown_name(const char *room, const char *noun, const char *k
                     is_listed ? "; " : "");
 }
 
-int qdri_data_host_file(char path[QDRI_DATA_PATH_BYTES])
+/* The machine file that `quadrille calibrate` leaves for this host; it may not exist. 0: there is no place for it. */
+static int host_file(char path[QDRI_DATA_PATH_BYTES])
 {
     char folder[QDRI_DATA_PATH_BYTES], host[256] = "";
     if (gethostname(host, sizeof host - 1) != 0 || !host[0] || strchr(host, '/')) return 0;
@@ -206,18 +189,13 @@ int qdri_data_host_file(char path[QDRI_DATA_PATH_BYTES])
     return snprintf(path, QDRI_DATA_PATH_BYTES, "%s/hosts/%s" ENDING, folder, host) < QDRI_DATA_PATH_BYTES;
 }
 
-/* What a name of a machine stands for. */
-static const char *meaning_of(const char *kind, const char *name, char host_file[QDRI_DATA_PATH_BYTES])
-{
-    if (strcmp(kind, "machines") != 0 || strcmp(name, "here") != 0) return name;
-    return qdri_data_host_file(host_file) && qdri_input_is_there(host_file) ? host_file : "laptop";
-}
-
 qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kind, const char *given,
                              qdri_data_prefer_fn prefer, char path[QDRI_DATA_PATH_BYTES])
 {
-    char host_file[QDRI_DATA_PATH_BYTES];
-    const char *name_or_path = meaning_of(kind, given, host_file);
+    char own_file[QDRI_DATA_PATH_BYTES];
+    const char *name_or_path = given;
+    if (strcmp(kind, "machines") == 0 && strcmp(given, "here") == 0)
+        name_or_path = host_file(own_file) && qdri_input_is_there(own_file) ? own_file : "laptop";
     const int is_path = strcmp(name_or_path, "-") == 0 || strchr(name_or_path, '/') || ends_in_json(name_or_path);
     if (!is_path)
         return name_or_path[0] && find_file(kind, name_or_path, path)
@@ -228,4 +206,37 @@ qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kin
                         QDRI_DATA_PATH_BYTES - 1);
     memcpy(path, name_or_path, strlen(name_or_path) + 1);
     return QDR_OK;
+}
+
+/* ---- public functions ---- */
+
+static qdr_status give(const char *found, char *path, size_t bytes)
+{
+    if (strlen(found) >= bytes)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "data: the path has %zu bytes; there is room for %zu", strlen(found),
+                        bytes - 1);
+    memcpy(path, found, strlen(found) + 1);
+    return QDR_OK;
+}
+
+qdr_status qdr_data_find(const char *kind, const char *name_or_path, char *path, size_t bytes)
+{
+    char found[QDRI_DATA_PATH_BYTES];
+    if (path && bytes) *path = '\0';
+    if (!kind || !name_or_path || !path || !bytes)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "data: the kind, the name or the path pointer is NULL");
+    QDR_TRY(qdri_data_resolve("data", "data file", kind, name_or_path, NULL, found));
+    return give(found, path, bytes);
+}
+
+qdr_status qdr_data_host_file(char *path, size_t bytes)
+{
+    char found[QDRI_DATA_PATH_BYTES];
+    if (path && bytes) *path = '\0';
+    if (!path || !bytes) return QDR_FAIL(QDR_ERR_ARGUMENT, "data: the path pointer is NULL");
+    if (!host_file(found))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "data: there is no folder for this host's files; set HOME or XDG_DATA_HOME to "
+                        "an absolute path");
+    return give(found, path, bytes);
 }

@@ -22,9 +22,6 @@ void qdri_data_names_free(qdri_data_names *names);
  * number. */
 typedef int (*qdri_data_prefer_fn)(const char *name, const char **list, int n);
 
-/* The machine file that `quadrille calibrate` leaves for this host; it may not exist. 0: there is no place for it. */
-int qdri_data_host_file(char path[QDRI_DATA_PATH_BYTES]);
-
 /* The file that a user means: the machine "here" is that of this host, if there is one, else "laptop"; a name that
  * contains a slash, ends in .json or is "-" is a path and not changed, everything else is the name of a data file. The
  * messages begin with `room`, `noun` says what is searched for ("model"). prefer: for suggestions; NULL: none but

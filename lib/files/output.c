@@ -1,19 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that appear completely or not at all. */
-#define _GNU_SOURCE /* O_PATH */
+/* Files that appear completely or not at all: until they are complete they are drafts, under unpredictable names. */
+#define _GNU_SOURCE /* O_PATH, getrandom, flock */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <quadrille/output.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/size.h"
-#include "files/draft.h"
+#include "files/place.h"
 #include "files/stream.h"
 
+#define ENDING ".part"
+enum {
+    N_DIGITS = 16,
+    N_SHOWN = 200, /* of the name: all names are shorter than QDRI_NAME_BYTES */
+    MOST_TRIES = 100
+};
 enum { READER_TRIES = 500, READER_PAUSE_NSECS = 20000000 /* ten seconds in all */, MOST_KEPT = 100000 };
 
 struct qdr_output {
@@ -53,15 +63,12 @@ static const char *reason_of(int error)
     return strerror(error); /* NOLINT(concurrency-mt-unsafe): thread-safe for known numbers in glibc */
 }
 
-static int is_of_disk(int error)
-{
-    return error == ENOSPC || error == EDQUOT || error == EIO || error == EMFILE || error == ENFILE || error == EFBIG;
-}
-
 static qdr_status fail_open(const char *what, const char *path, int error)
 {
     if (error == ENOMEM) return QDR_FAIL(QDR_ERR_MEMORY, "%s%s%.300s: no memory", what, blank_after(what), path);
-    if (is_of_disk(error))
+    const int is_of_system = error == ENOSPC || error == EDQUOT || error == EIO || error == EMFILE || error == ENFILE ||
+                             error == EFBIG;
+    if (is_of_system)
         return QDR_FAIL(QDR_ERR_IO, "%s%s%.300s: cannot be written (%s); %s", what, blank_after(what), path,
                         reason_of(error), remedy_for(error));
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s%.300s: cannot be written (%s); %s", what, blank_after(what), path,
@@ -76,6 +83,71 @@ static qdr_status fail_write(qdr_output *output, int error)
                         output->what, blank_after(output->what), output->path);
     return QDR_FAIL(QDR_ERR_IO, "%s%s%.300s: could not be written (%s); %s", output->what, blank_after(output->what),
                     output->path, reason_of(error), remedy_for(error));
+}
+
+/* ---- drafts: .NAME.0123456789abcdef.part ----
+ *
+ * Each is locked. The lock ends with the process, so a file that is not locked was left behind. */
+
+/* The name up to the random digits. */
+static size_t begin_name(const char *name, char draft[QDRI_NAME_BYTES])
+{
+    return (size_t)snprintf(draft, QDRI_NAME_BYTES, ".%.*s.", N_SHOWN, name);
+}
+
+/* Between its creation and its locking, another process may take the file for a leftover and remove it: then it is not
+ * used. */
+static int is_mine(int number)
+{
+    struct stat info;
+    const int refused = flock(number, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    return !refused && fstat(number, &info) == 0 && info.st_nlink > 0;
+}
+
+/* Creates an empty, locked file in the folder, for a file that will be called `name`. Returns its descriptor; -1: errno
+ * says why. */
+static int make_draft(int folder, const char *name, char draft[QDRI_NAME_BYTES])
+{
+    const size_t bytes = begin_name(name, draft);
+    for (int i = 0; i < MOST_TRIES; i++) {
+        uint64_t digits;
+        if (getrandom(&digits, sizeof digits, 0) != (ssize_t)sizeof digits) return -1;
+        snprintf(draft + bytes, QDRI_NAME_BYTES - bytes, "%016llx" ENDING, (unsigned long long)digits);
+        const int number = openat(folder, draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (number < 0 && errno != EEXIST) return -1;
+        if (number >= 0 && is_mine(number)) return number;
+        if (number >= 0) close(number);
+    }
+    errno = EEXIST;
+    return -1;
+}
+
+static void clean_one(int folder, const char *entry)
+{
+    struct stat info;
+    const int number = openat(folder, entry, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (number < 0) return;
+    if (fstat(number, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
+        flock(number, LOCK_EX | LOCK_NB) == 0)
+        (void)unlinkat(folder, entry, 0);
+    close(number);
+}
+
+/* Removes this user's drafts for `name` whose processes have ended. */
+static void clean_drafts(int folder, const char *name)
+{
+    char begin[QDRI_NAME_BYTES];
+    const size_t bytes = begin_name(name, begin);
+    const int listed = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *entries = listed < 0 ? NULL : fdopendir(listed);
+    if (listed >= 0 && !entries) close(listed);
+    if (!entries) return;
+    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
+        if (strncmp(entry->d_name, begin, bytes) == 0 &&
+            strspn(entry->d_name + bytes, "0123456789abcdef") == N_DIGITS &&
+            strcmp(entry->d_name + bytes + N_DIGITS, ENDING) == 0)
+            clean_one(folder, entry->d_name);
+    closedir(entries);
 }
 
 /* ---- opening ---- */
@@ -144,8 +216,8 @@ static int open_draft(qdr_output *output, const struct stat *old)
     memcpy(output->name, place.name, sizeof output->name);
     output->folder = open(place.folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (output->folder < 0) return -1;
-    qdri_draft_clean(output->folder, output->name);
-    const int number = qdri_draft_make(output->folder, output->name, output->draft);
+    clean_drafts(output->folder, output->name);
+    const int number = make_draft(output->folder, output->name, output->draft);
     if (number < 0) {
         output->draft[0] = '\0';
         return -1;
@@ -154,18 +226,6 @@ static int open_draft(qdr_output *output, const struct stat *old)
     (void)!fchown(number, old->st_uid, old->st_gid);
     (void)!fchmod(number, old->st_mode & 0777);
     return number;
-}
-
-static void close_folder(qdr_output *output)
-{
-    if (output->folder >= 0) close(output->folder);
-    output->folder = -1;
-}
-
-static void remove_draft(qdr_output *output)
-{
-    if (output->draft[0]) (void)unlinkat(output->folder, output->draft, 0);
-    output->draft[0] = '\0';
 }
 
 /* Adds a second name for the older file; without hard links, renames it. */
@@ -351,8 +411,8 @@ void qdr_output_discard(qdr_output **output)
 {
     if (!output || !*output) return;
     if ((*output)->file) (void)fclose((*output)->file);
-    remove_draft(*output);
-    close_folder(*output);
+    if ((*output)->draft[0]) (void)unlinkat((*output)->folder, (*output)->draft, 0);
+    if ((*output)->folder >= 0) close((*output)->folder);
     free(*output);
     *output = NULL;
 }
