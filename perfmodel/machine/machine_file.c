@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading machine files. */
+/* Machine files: reading, checking, and writing with the shortest digits that give the same number when read. */
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -65,29 +66,6 @@ static qdr_status read_name(const qdri_json_node *object, const char *key, char 
     return QDR_OK;
 }
 
-static qdr_status read_item(const qdri_json_node *list, size_t index, const qdri_machine_list *which, char *place)
-{
-    const qdri_json_node node = qdri_json_at(list, index);
-    qdri_json_node item;
-    memset(place, 0, which->item_bytes);
-    QDR_TRY(qdri_json_object(node, &item));
-    if (which == &qdri_machine_lists[QDRI_LINKS_LIST])
-        QDR_TRY(read_name(&item, "name", ((qdr_machine_link *)(void *)place)->name));
-    return read_fields(&item, which->fields, place);
-}
-
-/* A type of products that occurs in a file must have a peak, there or in the base. */
-static qdr_status check_peak(const qdri_json_node *object, const qdri_machine_section *section,
-                             const qdr_machine *machine)
-{
-    const qdri_machine_field *f = section->fields;
-    const qdri_json_node node = qdri_json_get(object, "peak_TFLOPS");
-    while (f->key && strcmp(f->key, "peak_TFLOPS") != 0) f++;
-    if (!f->key || qdri_json_has(node) || qdri_machine_get_number((const char *)machine + section->offset, f) > 0)
-        return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; a peak is needed, or 0 for none", qdri_json_where(node).text);
-}
-
 /* A list replaces that of the base. */
 static qdr_status read_list(const qdri_json_node *root, const qdri_machine_list *which, qdr_machine *machine)
 {
@@ -100,7 +78,16 @@ static qdr_status read_list(const qdri_json_node *root, const qdri_machine_list 
     if (n < 1 || n > (size_t)which->most)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %zu entries; 1 to %d are possible", qdri_json_where(node).text, n,
                         which->most);
-    for (size_t i = 0; i < n; i++) QDR_TRY(read_item(&list, i, which, at + which->offset + i * which->item_bytes));
+    for (size_t i = 0; i < n; i++) {
+        const qdri_json_node entry = qdri_json_at(&list, i);
+        char *place = at + which->offset + i * which->item_bytes;
+        qdri_json_node item;
+        memset(place, 0, which->item_bytes);
+        QDR_TRY(qdri_json_object(entry, &item));
+        if (which == &qdri_machine_lists[QDRI_LINKS_LIST])
+            QDR_TRY(read_name(&item, "name", ((qdr_machine_link *)(void *)place)->name));
+        QDR_TRY(read_fields(&item, which->fields, place));
+    }
     *(int *)(void *)(at + which->count_offset) = (int)n;
     return QDR_OK;
 }
@@ -110,15 +97,19 @@ static qdr_status read_sections(const qdri_json_node *root, qdr_machine *machine
     QDR_TRY(read_name(root, "name", machine->name));
     QDR_TRY(read_name(root, "device", machine->device));
     for (int i = 0; i < QDRI_N_SECTIONS; i++) {
+        const qdri_machine_section *section = &qdri_machine_sections[i];
         qdri_json_node object = *root;
-        if (qdri_machine_sections[i].key) {
-            const qdri_json_node node = qdri_json_get(root, qdri_machine_sections[i].key);
+        if (section->key) {
+            const qdri_json_node node = qdri_json_get(root, section->key);
             if (!qdri_json_has(node)) continue;
             QDR_TRY(qdri_json_object(node, &object));
         }
-        QDR_TRY(
-            read_fields(&object, qdri_machine_sections[i].fields, (char *)machine + qdri_machine_sections[i].offset));
-        QDR_TRY(check_peak(&object, &qdri_machine_sections[i], machine));
+        QDR_TRY(read_fields(&object, section->fields, (char *)machine + section->offset));
+        /* A type of products that occurs in a file must have a peak, there or in the base. */
+        const qdri_json_node peak = qdri_json_get(&object, "peak_TFLOPS");
+        if (qdri_machine_lacks(machine, section) && !qdri_json_has(peak))
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; a peak is needed, or 0 for none",
+                            qdri_json_where(peak).text);
     }
     for (int i = 0; i < QDRI_N_LISTS; i++) QDR_TRY(read_list(root, &qdri_machine_lists[i], machine));
     return QDR_OK;
@@ -204,6 +195,91 @@ qdr_status qdr_machine_check(const qdr_machine *machine, const char *name)
     QDR_TRY(qdri_machine_check_numbers(machine, name));
     for (int l = 0; l < machine->n_links; l++) QDR_TRY(check_link(machine, l, name));
     return QDR_OK;
+}
+
+/* ---- writing ---- */
+
+/* Writes text, escaped for JSON. */
+static void write_text(FILE *file, const char *text)
+{
+    putc('"', file);
+    for (; *text; text++) {
+        if ((unsigned char)*text < ' ')
+            fprintf(file, "\\u%04x", (unsigned)(unsigned char)*text);
+        else
+            fprintf(file, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+    }
+    putc('"', file);
+}
+
+/* Writes a number in the file's unit, such that reading it gives the same number in the struct. */
+static void write_number(FILE *file, const void *place, const qdri_machine_field *f)
+{
+    const double wanted = f->is_int ? 0 : *(const double *)(const void *)((const char *)place + f->offset);
+    const double value = qdri_machine_get_number(place, f);
+    char text[40];
+    if (f->is_int) {
+        fprintf(file, "%.0f", value);
+        return;
+    }
+    for (int n_digits = 6; n_digits <= 17; n_digits++) {
+        snprintf(text, sizeof text, "%.*g", n_digits, value);
+        if (strtod(text, NULL) * f->unit == wanted) break;
+    }
+    fputs(text, file);
+}
+
+/* Writes all numbers of an object; `first` precedes the first of them. */
+static void write_fields(FILE *file, const qdri_machine_field *fields, const void *place, const char *first,
+                         const char *between)
+{
+    for (const qdri_machine_field *f = fields; f->key; f++) {
+        fprintf(file, "%s\"%s\": ", f == fields ? first : between, f->key);
+        write_number(file, place, f);
+    }
+}
+
+static void write_list(FILE *file, const qdri_machine_list *list, const qdr_machine *machine)
+{
+    const char *base = (const char *)machine;
+    const int n = *(const int *)(const void *)(base + list->count_offset);
+    if (n < 1) return;
+    fprintf(file, ",\n  \"%s\": [", list->key);
+    for (int i = 0; i < n; i++) {
+        const char *item = base + list->offset + (size_t)i * list->item_bytes;
+        fputs(i ? ",\n    {" : "\n    {", file);
+        if (list == &qdri_machine_lists[QDRI_LINKS_LIST]) {
+            fputs("\"name\": ", file);
+            write_text(file, ((const qdr_machine_link *)(const void *)item)->name);
+            fputs(", ", file);
+        }
+        write_fields(file, list->fields, item, "", ", ");
+        putc('}', file);
+    }
+    fputs("\n  ]", file);
+}
+
+qdr_status qdr_machine_write(const qdr_machine *machine, const char *more, FILE *file)
+{
+    if (!machine || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the machine or the file to write to is NULL");
+    QDR_TRY(qdr_machine_check(machine, machine->name));
+    fputs("{\n  \"name\": ", file);
+    write_text(file, machine->name);
+    fputs(",\n  \"device\": ", file);
+    write_text(file, machine->device);
+    for (int i = 0; i < QDRI_N_SECTIONS; i++) {
+        const qdri_machine_section *section = &qdri_machine_sections[i];
+        const void *place = (const char *)machine + section->offset;
+        if (qdri_machine_lacks(machine, section)) continue;
+        if (section->key) fprintf(file, ",\n  \"%s\": {", section->key);
+        write_fields(file, section->fields, place, section->key ? "" : ",\n  ", section->key ? ", " : ",\n  ");
+        if (section->key) putc('}', file);
+    }
+    for (int i = 0; i < QDRI_N_LISTS; i++) write_list(file, &qdri_machine_lists[i], machine);
+    if (more) fprintf(file, ",\n  %s", more);
+    fputs("\n}\n", file);
+    if (fflush(file) == 0 && !ferror(file)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_IO, "machine: the file of %s cannot be written; is the disk full?", machine->name);
 }
 
 /* ---- public functions ---- */

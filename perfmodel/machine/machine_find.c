@@ -48,15 +48,6 @@ static void remember(search *s, const char *name)
     if (at < N_NEAREST) s->nearest[at] = one;
 }
 
-static void offer(search *s, const char *alias, const char *file)
-{
-    const size_t bytes = strlen(alias);
-    remember(s, alias);
-    if (bytes <= s->longest || strncasecmp(s->text, alias, bytes) != 0) return;
-    s->longest = bytes;
-    snprintf(s->name, sizeof s->name, "%s", file);
-}
-
 static qdr_status offer_aliases(search *s, const qdri_json *document, const char *file)
 {
     qdri_json_node root, list;
@@ -68,7 +59,11 @@ static qdr_status offer_aliases(search *s, const qdri_json *document, const char
     for (size_t i = 0; i < n; i++) {
         const char *alias = NULL;
         QDR_TRY(qdri_json_string(qdri_json_at(&list, i), 0, &alias));
-        offer(s, alias, file);
+        const size_t bytes = strlen(alias);
+        remember(s, alias);
+        if (bytes <= s->longest || strncasecmp(s->text, alias, bytes) != 0) continue;
+        s->longest = bytes;
+        snprintf(s->name, sizeof s->name, "%s", file);
     }
     return QDR_OK;
 }

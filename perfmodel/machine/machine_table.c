@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table; ranks of a node. */
+/* The table; the numbers of a machine by key: "bf16.most", "links[1].adapter_GBps"; ranks of a node. */
 #include "machine/machine_table.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "core/nearest.h"
 #include "core/status.h"
 
+enum { KEY_BYTES = 64 };
 #define GIB 1073741824.0
 #define MIB 1048576.0
 #define NUMBER(key, type, member, unit, least, most)                                                                   \
@@ -151,6 +155,175 @@ void qdri_machine_set_number(void *place, const qdri_machine_field *f, double va
         *(double *)at = value * f->unit;
 }
 
+int qdri_machine_lacks(const qdr_machine *machine, const qdri_machine_section *section)
+{
+    const void *place = (const char *)machine + section->offset;
+    return section->fields == products_fields && ((const qdr_machine_products *)place)->peak_flops == 0;
+}
+
+/* ---- numbers by key ---- */
+
+/* "a number from 0 to 1e+09", for messages. */
+enum { RANGE_BYTES = 80 };
+static const char *range_of(const qdri_machine_field *f, char text[RANGE_BYTES])
+{
+    if (f->least_positive > 0)
+        snprintf(text, RANGE_BYTES, "0 or a number from %g to %g", f->least_positive, f->most);
+    else
+        snprintf(text, RANGE_BYTES, "a%s number from %g to %g", f->is_int ? " whole" : "", f->least, f->most);
+    return text;
+}
+
+/* One number of a machine. */
+typedef struct spot {
+    char key[KEY_BYTES];
+    void *place;
+    const qdri_machine_field *field;
+    int is_unused; /* of a type of products that the machine does not support */
+} spot;
+/* @return 1: stop */
+typedef int (*spot_fn)(const spot *at, void *user);
+
+static int is_in_range(const qdri_machine_field *f, double value)
+{
+    if (!(value >= f->least && value <= f->most)) return 0;
+    if (value > 0 && value < f->least_positive) return 0;
+    return !f->is_int || value == (double)(int)value;
+}
+
+static int list_length(const qdr_machine *machine, const qdri_machine_list *list)
+{
+    return *(const int *)(const void *)((const char *)machine + list->count_offset);
+}
+
+static int walk_fields(spot at, const char *prefix, const qdri_machine_field *fields, spot_fn each, void *user)
+{
+    for (at.field = fields; at.field->key; at.field++) {
+        snprintf(at.key, sizeof at.key, "%s%s", prefix, at.field->key);
+        if (each(&at, user)) return 1;
+    }
+    return 0;
+}
+
+static int walk(qdr_machine *machine, spot_fn each, void *user)
+{
+    char prefix[KEY_BYTES / 2] = "";
+    for (int i = 0; i < QDRI_N_SECTIONS; i++) {
+        const qdri_machine_section *section = &qdri_machine_sections[i];
+        const spot at = {.place = (char *)machine + section->offset, .is_unused = qdri_machine_lacks(machine, section)};
+        if (section->key) snprintf(prefix, sizeof prefix, "%s.", section->key);
+        if (walk_fields(at, prefix, section->fields, each, user)) return 1;
+    }
+    for (int i = 0; i < QDRI_N_LISTS; i++) {
+        const qdri_machine_list *list = &qdri_machine_lists[i];
+        for (int j = 0; j < list_length(machine, list); j++) {
+            const spot at = {.place = (char *)machine + list->offset + (size_t)j * list->item_bytes};
+            snprintf(prefix, sizeof prefix, "%s[%d].", list->key, j);
+            if (walk_fields(at, prefix, list->fields, each, user)) return 1;
+        }
+    }
+    return 0;
+}
+
+typedef struct search {
+    const char *key;
+    spot found, nearest;
+    int least_distance;
+} search;
+
+static int look(const spot *at, void *user)
+{
+    search *s = user;
+    const int distance = qdri_edit_distance(s->key, at->key);
+    if (distance < s->least_distance && qdri_name_is_near(s->key, at->key)) {
+        s->least_distance = distance;
+        s->nearest = *at;
+    }
+    if (strcmp(s->key, at->key) != 0) return 0;
+    s->found = *at;
+    return 1;
+}
+
+static qdr_status find(qdr_machine *machine, const char *key, spot *found)
+{
+    if (!machine || !key) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the machine or key is NULL");
+    search s = {.key = key, .least_distance = INT_MAX};
+    if (walk(machine, look, &s)) {
+        *found = s.found;
+        return QDR_OK;
+    }
+    if (!*s.nearest.key)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: no key '%.64s'; docs/model.md lists the keys", key);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: no key '%.64s'; did you mean '%s'?", key, s.nearest.key);
+}
+
+qdr_status qdr_machine_get(const qdr_machine *machine, const char *key, double *value)
+{
+    spot at;
+    if (!value) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the value pointer is NULL");
+    *value = 0;
+    QDR_TRY(find((qdr_machine *)machine, key, &at));
+    *value = qdri_machine_get_number(at.place, at.field);
+    return QDR_OK;
+}
+
+qdr_status qdr_machine_set(qdr_machine *machine, const char *key, double value)
+{
+    spot at;
+    char range[RANGE_BYTES];
+    QDR_TRY(find(machine, key, &at));
+    const qdri_machine_field *f = at.field;
+    if (!is_in_range(f, value))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: key '%s' is %g; %s is needed", key, value, range_of(f, range));
+    qdri_machine_set_number(at.place, f, value);
+    return QDR_OK;
+}
+
+/* ---- the whole machine ---- */
+
+static int find_bad(const spot *at, void *user)
+{
+    if (at->is_unused || is_in_range(at->field, qdri_machine_get_number(at->place, at->field))) return 0;
+    *(spot *)user = *at;
+    return 1;
+}
+
+qdr_status qdri_machine_check_numbers(const qdr_machine *machine, const char *name)
+{
+    spot bad;
+    char range[RANGE_BYTES];
+    for (int i = 0; i < QDRI_N_LISTS; i++) {
+        const qdri_machine_list *list = &qdri_machine_lists[i];
+        const int n = list_length(machine, list);
+        if (n < list->least || n > list->most)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' has %d entries; %d to %d are possible", name, list->key, n,
+                            list->least, list->most);
+    }
+    if (!walk((qdr_machine *)machine, find_bad, &bad)) return QDR_OK; /* find_bad does not change it */
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' is %g; %s is needed", name, bad.key,
+                    qdri_machine_get_number(bad.place, bad.field), range_of(bad.field, range));
+}
+
+/* ---- keys ---- */
+
+typedef struct telling {
+    qdr_name_fn each;
+    void *user;
+} telling;
+
+static int tell(const spot *at, void *user)
+{
+    const telling *to = user;
+    to->each(at->key, to->user);
+    return 0;
+}
+
+void qdr_machine_keys(const qdr_machine *machine, qdr_name_fn each, void *user)
+{
+    telling to = {each, user};
+    if (machine && each) walk((qdr_machine *)machine, tell, &to);
+}
+
 /* ---- ranks of a node ---- */
 
 /* What the first level joined are single ranks now: each has all adapters of the next. */
@@ -164,13 +337,6 @@ static void remove_link(qdr_machine *machine, int level)
     memmove(&links[level], next, (size_t)(machine->n_links - level) * sizeof *links);
 }
 
-/* Ranks that the links join, after the node has n ranks instead of `before`. */
-static int joined(int n_ranks, int before, int n)
-{
-    if (n_ranks >= before) return n_ranks / before * n;
-    return n_ranks < n ? n_ranks : n;
-}
-
 qdr_status qdr_machine_set_ranks_per_node(qdr_machine *machine, int n_ranks)
 {
     if (!machine || n_ranks < 1)
@@ -178,7 +344,10 @@ qdr_status qdr_machine_set_ranks_per_node(qdr_machine *machine, int n_ranks)
     qdr_machine_link *links = machine->links;
     const int before = machine->ranks_per_node;
     machine->ranks_per_node = n_ranks;
-    for (int l = 0; l < machine->n_links; l++) links[l].n_ranks = joined(links[l].n_ranks, before, n_ranks);
+    for (int l = 0; l < machine->n_links; l++) {
+        const int joined = links[l].n_ranks;
+        links[l].n_ranks = joined >= before ? joined / before * n_ranks : joined < n_ranks ? joined : n_ranks;
+    }
     for (int l = machine->n_links - 2; l >= 0; l--) {
         const int all = links[l].n_ranks;
         const int joins_no_more = all == (l > 0 ? links[l - 1].n_ranks : 1); /* than those inside */

@@ -11,10 +11,10 @@
 /* Limit for what runs at the same time as something else; with a higher value, the model treats it as waiting. */
 enum { QDRI_MOST_SLOWDOWN = 100 };
 
-/* A number: (value in the struct) = unit · (value in the file). */
 /* In the file's units: times stay finite, whatever is divided by a rate. */
 #define QDRI_LEAST_RATE 1e-6
 
+/* A number: (value in the struct) = unit · (value in the file). */
 typedef struct qdri_machine_field {
     const char *key;
     size_t offset;
@@ -46,6 +46,8 @@ extern const qdri_machine_list qdri_machine_lists[QDRI_N_LISTS];
 /* In the file's unit. `place` is the struct that contains the field. */
 double qdri_machine_get_number(const void *place, const qdri_machine_field *f);
 void qdri_machine_set_number(void *place, const qdri_machine_field *f, double value);
+/* Whether the section is a type of products that the machine does not support: one without a peak. */
+int qdri_machine_lacks(const qdr_machine *machine, const qdri_machine_section *section);
 /* Checks that every number is in its range, and lists are not too long. Products of a type without a peak are not
  * checked. */
 qdr_status qdri_machine_check_numbers(const qdr_machine *machine, const char *name);

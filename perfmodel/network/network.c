@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters and flops of a network, from its shape. */
-#include "network/network.h"
+#include "core/status.h"
+#include "network/sizes.h"
 
 /* ---- checks ---- */
 
-static qdr_status out_of_range(const qdr_network *net, const char *what, int64_t n, int64_t least)
+static qdr_status check(const qdr_network *net)
 {
-    return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %s %" PRId64 "; from %" PRId64 " to %d", net->name, what, n,
-                    least, QDRI_NETWORK_MOST);
-}
-
-static qdr_status check_sizes(const qdr_network *net)
-{
+    if (!net) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the network is NULL");
+    if (net->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "network: version is %u; begin the description with QDR_OPTS_INIT",
+                        net->version);
     const struct {
         const char *what;
         int64_t n, least;
@@ -31,17 +30,8 @@ static qdr_status check_sizes(const qdr_network *net)
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].n < sizes[i].least || sizes[i].n > QDRI_NETWORK_MOST)
-            return out_of_range(net, sizes[i].what, sizes[i].n, sizes[i].least);
-    return QDR_OK;
-}
-
-static qdr_status check(const qdr_network *net)
-{
-    if (!net) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the network is NULL");
-    if (net->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "network: version is %u; begin the description with QDR_OPTS_INIT",
-                        net->version);
-    QDR_TRY(check_sizes(net));
+            return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %s %" PRId64 "; from %" PRId64 " to %d", net->name,
+                            sizes[i].what, sizes[i].n, sizes[i].least, QDRI_NETWORK_MOST);
     if (net->kv_heads > net->heads)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "network: %.63s has %" PRId64 " key heads for %" PRId64 " heads; at most one each", net->name,

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A network from the config.json of a model. The defaults of absent keys, and which tensors have biases, are those of
- * the configuration classes of transformers (GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, Qwen2Config). */
+/* Networks by name, by path and from text: from the config.json of a model. The defaults of absent keys, and which
+ * tensors have biases, are those of the configuration classes of transformers (GPT2Config, GPTNeoXConfig, LlamaConfig,
+ * MistralConfig, Qwen2Config). */
 #include <stdio.h>
 #include <string.h>
 
-#include "network/network.h"
+#include "core/json.h"
+#include "files/data.h"
+#include "network/sizes.h"
 
 #define KNOWN "gpt2, gpt_neox, llama, mistral and qwen2"
 
@@ -96,15 +99,6 @@ static const family families[] = {
 
 /* ---- the kind of network ---- */
 
-static int is_mixture(const char *type)
-{
-    static const char *const types[] = {"mixtral", "dbrx",   "jamba",   "deepseek_v2",
-                                        "arctic",  "llama4", "gpt_oss", "deepseek_v3"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(type, types[i]) == 0) return 1;
-    return strstr(type, "moe") != NULL;
-}
-
 static qdr_status refuse_experts(const qdri_json_node *root)
 {
     static const char *const keys[] = {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"};
@@ -123,6 +117,8 @@ static qdr_status refuse_experts(const qdri_json_node *root)
 static qdr_status find_family(const qdri_json_node *root, const family **found)
 {
     const qdri_json_node node = qdri_json_get(root, "model_type");
+    static const char *const mixtures[] = {"mixtral", "dbrx",   "jamba",   "deepseek_v2",
+                                           "arctic",  "llama4", "gpt_oss", "deepseek_v3"};
     const char *type;
     char shown[40];
     if (!qdri_json_has(node))
@@ -134,7 +130,9 @@ static qdr_status find_family(const qdri_json_node *root, const family **found)
             return refuse_experts(root);
         }
     qdri_json_printable(type, shown, sizeof shown);
-    if (is_mixture(type))
+    int is_mixture = strstr(type, "moe") != NULL;
+    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++) is_mixture |= strcmp(type, mixtures[i]) == 0;
+    if (is_mixture)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "%s is \"%s\", a mixture of experts; only dense networks are known: " KNOWN,
                         qdri_json_where(node).text, shown);
@@ -167,35 +165,20 @@ static qdr_status read_sizes(const qdri_json_node *root, const family *f, qdr_ne
     return QDR_OK;
 }
 
-/* The classes of gpt2 and gpt_neox divide the hidden columns into heads; others accept any head size. */
-static qdr_status check_head_size(const qdri_json_node *root, const family *f, const qdr_network *net)
+static qdr_status read_head_size(const qdri_json_node *root, const family *f, qdr_network *net)
 {
-    if (f->kv_heads >= 0 || net->heads * net->head_size == net->hidden) return QDR_OK;
-    if (qdri_json_has(qdri_json_get(root, "head_dim"))) return QDR_OK;
+    const qdri_json_node node = qdri_json_get(root, "head_dim");
+    const int divides = f->kv_heads < 0; /* the classes of gpt2 and gpt_neox divide the hidden columns into heads */
+    QDR_TRY(qdri_json_int_or(node, 1, QDRI_NETWORK_MOST, net->hidden / net->heads, &net->head_size));
+    if (net->head_size == 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s is %" PRId64 ", more than the %" PRId64 " features of a token; use fewer, or give head_dim",
+                        qdri_json_where(size_node(root, &f->heads)).text, net->heads, net->hidden);
+    if (!divides || qdri_json_has(node) || net->heads * net->head_size == net->hidden) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "%s is %" PRId64 ", which does not divide the %" PRId64
                     " features of a token; %s needs heads of one size",
                     qdri_json_where(size_node(root, &f->heads)).text, net->heads, net->hidden, net->architecture);
-}
-
-static qdr_status read_head_size(const qdri_json_node *root, const family *f, qdr_network *net)
-{
-    QDR_TRY(qdri_json_int_or(qdri_json_get(root, "head_dim"), 1, QDRI_NETWORK_MOST, net->hidden / net->heads,
-                             &net->head_size));
-    if (net->head_size > 0) return check_head_size(root, f, net);
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s is %" PRId64 ", more than the %" PRId64 " features of a token; use fewer, or give head_dim",
-                    qdri_json_where(size_node(root, &f->heads)).text, net->heads, net->hidden);
-}
-
-/* Each key head must serve the same number of heads. */
-static qdr_status check_groups(qdri_json_node node, const qdr_network *net, int is_absent)
-{
-    if (net->heads % net->kv_heads == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s is %s%" PRId64 ", which does not divide the %" PRId64
-                    " heads; each key head serves equally many",
-                    qdri_json_where(node).text, is_absent ? "missing, and means " : "", net->kv_heads, net->heads);
 }
 
 static qdr_status read_kv_heads(const qdri_json_node *root, const family *f, qdr_network *net)
@@ -208,7 +191,12 @@ static qdr_status read_kv_heads(const qdri_json_node *root, const family *f, qdr
         net->kv_heads = f->kv_heads;
     else
         QDR_TRY(qdri_json_int_or(node, 1, QDRI_NETWORK_MOST, net->heads, &net->kv_heads));
-    if (net->kv_heads <= net->heads) return check_groups(node, net, is_absent);
+    if (net->heads % net->kv_heads == 0) return QDR_OK;
+    if (net->kv_heads < net->heads)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s is %s%" PRId64 ", which does not divide the %" PRId64
+                        " heads; each key head serves equally many",
+                        qdri_json_where(node).text, is_absent ? "missing, and means " : "", net->kv_heads, net->heads);
     if (is_absent)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "%s is missing, and the %" PRId64 " of %s are more than the %" PRId64 " heads; give it",
@@ -237,20 +225,15 @@ static qdr_status read_windows(const qdri_json_node *root, const family *f, qdr_
 
 /* ---- its options ---- */
 
-static qdr_status read_biases(const qdri_json_node *root, const family *f, qdr_network *net)
-{
-    if (f->attention_bias) {
-        QDR_TRY(qdri_json_flag_or(qdri_json_get(root, f->attention_bias), net->qkv_bias, &net->qkv_bias));
-        net->out_bias = net->qkv_bias;
-    }
-    if (!f->mlp_bias) return QDR_OK;
-    return qdri_json_flag_or(qdri_json_get(root, f->mlp_bias), net->mlp_bias, &net->mlp_bias);
-}
-
 static qdr_status read_choices(const qdri_json_node *root, const family *f, qdr_network *net)
 {
     const char *activation;
     int crossed;
+    if (f->attention_bias) {
+        QDR_TRY(qdri_json_flag_or(qdri_json_get(root, f->attention_bias), net->qkv_bias, &net->qkv_bias));
+        net->out_bias = net->qkv_bias;
+    }
+    if (f->mlp_bias) QDR_TRY(qdri_json_flag_or(qdri_json_get(root, f->mlp_bias), net->mlp_bias, &net->mlp_bias));
     QDR_TRY(qdri_json_string_or(qdri_json_get(root, f->activation_key), sizeof net->activation, f->activation,
                                 &activation));
     snprintf(net->activation, sizeof net->activation, "%s", activation);
@@ -264,7 +247,7 @@ static qdr_status read_choices(const qdri_json_node *root, const family *f, qdr_
     return QDR_OK;
 }
 
-qdr_status qdri_network_read(const qdri_json *document, const char *name, qdr_network *network)
+static qdr_status read_network(const qdri_json *document, const char *name, qdr_network *network)
 {
     qdri_json_node root;
     const family *f = NULL;
@@ -279,9 +262,63 @@ qdr_status qdri_network_read(const qdri_json *document, const char *name, qdr_ne
     QDR_TRY(read_head_size(&root, f, &net));
     QDR_TRY(read_kv_heads(&root, f, &net));
     QDR_TRY(read_windows(&root, f, &net));
-    QDR_TRY(read_biases(&root, f, &net));
     QDR_TRY(read_choices(&root, f, &net));
     QDR_TRY(qdr_network_params(&net, &counts)); /* checks that they can be counted */
     *network = net;
+    return QDR_OK;
+}
+
+/* ---- public functions ---- */
+
+static const char kind[] = "models";
+
+/* The network's name: a for a.json; x for x/config.json. */
+static void name_of(const char *path, char *name, size_t bytes)
+{
+    const char *begin = strrchr(path, '/'), *end = path + strlen(path);
+    begin = begin ? begin + 1 : path;
+    if (begin > path + 1 && strcmp(begin, "config.json") == 0) {
+        end = begin - 1;
+        for (begin = end; begin > path && begin[-1] != '/'; begin--) continue;
+    } else if (end - begin > 5 && strcmp(end - 5, ".json") == 0) {
+        end -= 5;
+    }
+    snprintf(name, bytes, "%.*s", (int)(end - begin), begin);
+}
+
+qdr_status qdr_network_load(const char *name_or_path, qdr_network *network)
+{
+    char path[QDRI_DATA_PATH_BYTES], name[sizeof network->name];
+    qdri_json *document;
+    if (!network) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the result is NULL");
+    *network = (qdr_network){.version = 0};
+    if (!name_or_path) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the name is NULL");
+    QDR_TRY(qdri_data_resolve("network", "model", kind, name_or_path, NULL, path));
+    QDR_TRY(qdri_json_load(path, &document));
+    name_of(strcmp(path, "-") == 0 ? "standard input" : path, name, sizeof name);
+    const qdr_status status = read_network(document, name, network);
+    qdri_json_free(&document);
+    return status;
+}
+
+qdr_status qdr_network_parse(const char *text, size_t bytes, const char *name, qdr_network *network)
+{
+    qdri_json *document;
+    if (!network) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the result is NULL");
+    *network = (qdr_network){.version = 0};
+    if (!text || !name) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the text or its name is NULL");
+    QDR_TRY(qdri_json_parse(text, bytes, name, &document));
+    const qdr_status status = read_network(document, name, network);
+    qdri_json_free(&document);
+    return status;
+}
+
+qdr_status qdr_network_list(qdr_network_name_fn each, void *user)
+{
+    qdri_data_names names;
+    if (!each) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the function to call is NULL");
+    QDR_TRY(qdri_data_list(kind, &names));
+    for (int i = 0; i < names.n; i++) each(names.names[i], user);
+    qdri_data_names_free(&names);
     return QDR_OK;
 }

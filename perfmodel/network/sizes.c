@@ -13,13 +13,6 @@ static double shard(double n_elems, int z, double elem_bytes)
     return ceil(ceil(n_elems / z) / unit) * unit;
 }
 
-/* Sequences of one forward pass in a cell, averaged over the forward passes of a step. */
-static double cell_sequences(const qdr_plan *plan)
-{
-    const double cells = (double)plan->z * plan->d, all = ceil((double)plan->batch / cells);
-    return plan->micro_batch > 0 && (double)plan->micro_batch < all ? (double)plan->micro_batch : all;
-}
-
 static double rows_on(const qdr_plan *plan, const qdri_sizes *s, int n_ranks, int whole_sequences)
 {
     const double rows = s->sequences * s->context;
@@ -37,6 +30,7 @@ static double seen(const qdr_network *network, double context)
     return share * inside + (1 - share) * all;
 }
 
+/* Columns, and the shards of weights. */
 static void set_columns(const qdr_network *n, const qdr_plan *plan, qdri_sizes *s)
 {
     const double kv = fmin((double)n->heads, (double)n->kv_heads), y = plan->y;
@@ -48,16 +42,13 @@ static void set_columns(const qdr_network *n, const qdr_plan *plan, qdri_sizes *
     s->of[QDRI_SIZE_FFN] = part((double)n->ffn, y);
     s->of[QDRI_SIZE_UP] = (1 + (n->gated != 0)) * s->of[QDRI_SIZE_FFN];
     s->of[QDRI_SIZE_VOCAB] = part((double)n->vocab, y);
-}
-
-static void set_shards(const qdr_plan *plan, qdri_sizes *s)
-{
-    const double *of = s->of, hidden = of[QDRI_SIZE_HIDDEN];
-    s->of[QDRI_SIZE_SHARD_QKV] = shard(hidden * of[QDRI_SIZE_QKV], plan->z, s->elem_bytes);
-    s->of[QDRI_SIZE_SHARD_PROJ] = shard(hidden * of[QDRI_SIZE_QUERIES], plan->z, s->elem_bytes);
-    s->of[QDRI_SIZE_SHARD_UP] = shard(hidden * of[QDRI_SIZE_UP], plan->z, s->elem_bytes);
-    s->of[QDRI_SIZE_SHARD_DOWN] = shard(hidden * of[QDRI_SIZE_FFN], plan->z, s->elem_bytes);
-    s->of[QDRI_SIZE_SHARD_VOCAB] = shard(hidden * of[QDRI_SIZE_VOCAB], plan->z, s->elem_bytes);
+    static const qdri_size sharded[][2] = {{QDRI_SIZE_SHARD_QKV, QDRI_SIZE_QKV},
+                                           {QDRI_SIZE_SHARD_PROJ, QDRI_SIZE_QUERIES},
+                                           {QDRI_SIZE_SHARD_UP, QDRI_SIZE_UP},
+                                           {QDRI_SIZE_SHARD_DOWN, QDRI_SIZE_FFN},
+                                           {QDRI_SIZE_SHARD_VOCAB, QDRI_SIZE_VOCAB}};
+    for (int i = 0; i < 5; i++)
+        s->of[sharded[i][0]] = shard(s->of[QDRI_SIZE_HIDDEN] * s->of[sharded[i][1]], plan->z, s->elem_bytes);
 }
 
 /* Biases and norms of n_layers layers, the last norm, the positions. Scattered norms, and positions of scattered edges,
@@ -78,7 +69,9 @@ static void set_small(const qdr_network *n, const qdr_plan *plan, double n_layer
 
 void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_layers, qdri_sizes *s)
 {
-    *s = (qdri_sizes){.sequences = cell_sequences(plan),
+    const double cells = (double)plan->z * plan->d, all = ceil((double)plan->batch / cells);
+    const double micro = (double)plan->micro_batch;
+    *s = (qdri_sizes){.sequences = micro > 0 && micro < all ? micro : all,
                       .context = (double)(plan->sequence ? plan->sequence : network->context),
                       .elem_bytes = (double)qdr_dtype_bytes(plan->dtype),
                       .gradient_bytes = plan->dtype == QDR_F64 ? 8 : 4};
@@ -89,6 +82,51 @@ void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_
     s->of[QDRI_SIZE_ROWS_Y] = rows_on(plan, s, plan->y, 0);
     s->of[QDRI_SIZE_SEQUENCES_X] = rows_on(plan, s, plan->x, 1);
     set_columns(network, plan, s);
-    set_shards(plan, s);
     set_small(network, plan, n_layers, s);
+}
+
+/* ---- layers of stages ---- */
+
+double qdri_job_nodes(const qdr_machine *machine, const qdr_plan *plan)
+{
+    const double n_ranks = (double)plan->x * plan->y * plan->z * plan->d * fmax(1, plan->pipeline);
+    return ceil(n_ranks / machine->ranks_per_node);
+}
+
+int qdri_is_staged(const qdr_machine *machine, const qdr_plan *plan)
+{
+    const double nodes = qdri_job_nodes(machine, plan);
+    return nodes > 1 &&
+           (plan->pipeline > 1 || (machine->software.stall_nodes > 0 && nodes >= machine->software.stall_nodes));
+}
+
+/* Assigns layers to the current stage; the next stage begins when the running sum reaches its share. */
+static qdri_stages balanced(const qdr_network *network, int n)
+{
+    const double q = (double)(network->heads * network->head_size), hidden = (double)network->hidden;
+    const double kv = (double)(network->kv_heads * network->head_size);
+    const double layer = hidden * (2 * q + 2 * kv + (2 + (network->gated != 0)) * (double)network->ffn);
+    const double all = (double)network->layers * layer + (double)network->vocab * hidden;
+    qdri_stages stages = {.n = n};
+    double sum = 0, here = 0;
+    int stage = 0;
+    for (int64_t i = 0; i < network->layers; i++) {
+        here++;
+        sum += layer;
+        if (stage == 0) stages.first = here;
+        if (stage > 0 && stage < n - 1) stages.middle = fmax(stages.middle, here);
+        if (stage == n - 1) stages.last = here;
+        if (stage >= n - 1 || sum < all * (stage + 1) / n) continue;
+        stage++;
+        here = 0;
+    }
+    return stages;
+}
+
+qdri_stages qdri_stages_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan)
+{
+    const int n = plan->pipeline > 1 ? plan->pipeline : 1;
+    if (n > 1 && machine->software.balanced_stages) return balanced(network, n);
+    const double each = ceil((double)network->layers / n);
+    return (qdri_stages){n, each, each, each};
 }

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The extents that occur in the tasks of a transformer's lists, for one network and plan: those of the rank with the
- * largest. */
+ * largest; and the number of layers in each stage of a pipeline. */
 #ifndef QDRI_PERFMODEL_NETWORK_SIZES_H
 #define QDRI_PERFMODEL_NETWORK_SIZES_H
 
 #include "quadrille/plan.h"
 
+/* The largest allowed size of any kind: products of two fit in 63 bits. */
+#define QDRI_NETWORK_MOST INT32_MAX
+
 /* Rows first, then columns, then elements of shards and small gradients. */
 typedef enum qdri_size {
     QDRI_SIZE_ONE = 0,
     QDRI_SIZE_ROWS, /* of a (z, d) cell in one forward pass */
-    QDRI_SIZE_ROWS_X, /* scattered over x */
+    QDRI_SIZE_ROWS_X, /* scattered over x; these three are ROWS in a replicated layout */
     QDRI_SIZE_ROWS_Y,
     QDRI_SIZE_SEQUENCES_X, /* the same in whole sequences, or all if these are too few: attention */
     QDRI_SIZE_POSITIONS, /* rows of P */
@@ -39,6 +42,18 @@ typedef struct qdri_sizes {
     double seen; /* average number of positions that a token attends to */
     double elem_bytes, gradient_bytes;
 } qdri_sizes;
+
+typedef struct qdri_stages {
+    int n; /* 1: no pipeline */
+    double first, middle, last; /* layers; for the middle stages, the largest number */
+} qdri_stages;
+
+/* Layers are distributed equally, or so that the head counts in proportion to its parameters. */
+qdri_stages qdri_stages_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan);
+/* Number of nodes used by the whole job. */
+double qdri_job_nodes(const qdr_machine *machine, const qdr_plan *plan);
+/* Whether stages on different nodes wait for one another. */
+int qdri_is_staged(const qdr_machine *machine, const qdr_plan *plan);
 
 /* n_layers: of the stage, for small gradients. */
 void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_layers, qdri_sizes *sizes);

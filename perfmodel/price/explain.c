@@ -1,18 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan explained: rows and columns of a rank, then each kind of task with its formula. */
-#include "price/explain.h"
+/* The derivation of a plan's time and memory, as text: rows and columns of a rank, each kind of task with its formula,
+ * then the terms of the step's time and of memory. */
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/order.h"
 #include "price/gemm.h"
+#include "price/model.h"
 
 enum { NAME_BYTES = 64 };
+#define GIB 1073741824.0
 
-qdri_secs_text qdri_secs_in_words(double secs)
+/* A plan with everything from which its result was computed. */
+typedef struct explained {
+    const qdr_model *model;
+    const qdr_plan *plan;
+    const qdri_lists *lists;
+    qdri_pricing pricing;
+    double n_layers; /* of a stage */
+    qdr_plan_result result;
+    FILE *file;
+} explained;
+
+/* "12.3 ms" */
+typedef struct secs_text {
+    char text[24];
+} secs_text;
+static secs_text secs_in_words(double secs)
 {
-    qdri_secs_text words;
+    secs_text words;
     const double size = fabs(secs);
     if (size >= 1)
         snprintf(words.text, sizeof words.text, "%.2f s", secs);
@@ -25,7 +43,7 @@ qdri_secs_text qdri_secs_in_words(double secs)
 
 /* ---- the extents of a rank ---- */
 
-static void explain_share(const qdri_explained *all)
+static void explain_share(const explained *all)
 {
     const qdr_network *n = &all->model->network;
     const qdr_plan *plan = all->plan;
@@ -33,7 +51,7 @@ static void explain_share(const qdri_explained *all)
     const double *of = s->of, cells = (double)plan->z * plan->d;
     fprintf(all->file, "%s on %s, grid %dx%dx%dx%d, order %s, %s edges: %s a step\n", n->name, all->model->machine.name,
             plan->x, plan->y, plan->z, plan->d, plan->order[0] ? plan->order : QDRI_USUAL_ORDER,
-            plan->layout == QDR_SCATTERED ? "scattered" : "replicated", qdri_secs_in_words(all->result.secs).text);
+            plan->layout == QDR_SCATTERED ? "scattered" : "replicated", secs_in_words(all->result.secs).text);
     fprintf(all->file,
             "Products in %d panel%s, rows in %d part%s\n"
             "Rows: %" PRId64 " sequences over z*d = %.0f cells are %.0f for each, in %.0f "
@@ -50,18 +68,11 @@ static void explain_share(const qdri_explained *all)
 
 /* ---- tasks ---- */
 
-typedef enum section { OF_PRODUCTS, OF_OPERATIONS, OF_COLLECTIVES } section;
-
-static section section_of(const qdri_task *task)
-{
-    return task->kind == QDRI_TASK_PRODUCT      ? OF_PRODUCTS
-           : task->kind == QDRI_TASK_COLLECTIVE ? OF_COLLECTIVES
-                                                : OF_OPERATIONS;
-}
+typedef enum section { OF_ALL, OF_PRODUCTS, OF_OPERATIONS, OF_COLLECTIVES } section;
 
 /* A list with the part of it that is shown: one of the middle layers, or embedding and head. */
 typedef struct shown_list {
-    const qdri_explained *all;
+    const explained *all;
     const qdri_list *list;
     int of_layer, is_backward;
 } shown_list;
@@ -102,26 +113,21 @@ static void explain_product(const shown_list *s, const qdri_task *task, const qd
             100 * task->flops / (peak * price->price.work_secs));
 }
 
-/* The highest level of links that a group uses. */
-static const char *link_of(const qdri_explained *all, const qdri_ways *ways)
-{
-    int top = 0;
-    for (int l = 0; l < all->model->machine.n_links; l++)
-        if (ways->full_rate[l] > 0) top = l;
-    return all->model->machine.links[top].name;
-}
-
-static void explain_collective(const qdri_explained *all, const qdri_task *task, const qdri_task_price *price)
+static void explain_collective(const explained *all, const qdri_task *task, const qdri_task_price *price)
 {
     const qdr_axis axis = qdr_channel_axis(task->channel);
     const qdri_ways *ways = &all->pricing.ways[axis];
-    fprintf(all->file, "over %c, %d ranks on %s", QDRI_USUAL_ORDER[axis], ways->n_ranks, link_of(all, ways));
+    int top = 0; /* the highest level of links that the group uses */
+    for (int l = 0; l < all->model->machine.n_links; l++)
+        if (ways->full_rate[l] > 0) top = l;
+    fprintf(all->file, "over %c, %d ranks on %s", QDRI_USUAL_ORDER[axis], ways->n_ranks,
+            all->model->machine.links[top].name);
     if (axis == QDR_D && task->overlap_class == QDRI_CLASS_GRADIENTS && all->pricing.d_parts > 1)
         fprintf(all->file, " (reduce-scattered over %d near ones in each micro-batch%s)", all->pricing.d_parts,
                 all->pricing.d_far.n_ranks > 1 ? ", over the others in the last" : "");
     fprintf(all->file, ", %.4g M elements: %s",
             1e-6 * (double)task->count * (qdri_task_counts_part(task) ? ways->n_ranks : 1),
-            qdri_secs_in_words(price->price.latency_secs).text);
+            secs_in_words(price->price.latency_secs).text);
     if (price->price.work_secs > 0)
         fprintf(all->file, ", then %.4g MB at %.4g GB/s", 1e-6 * price->bytes_sent,
                 1e-9 * price->bytes_sent / price->price.work_secs);
@@ -144,25 +150,29 @@ static void explain_alike(const shown_list *s, int number)
         if (name && !strstr(names, name)) snprintf(names + used, NAME_BYTES - used, "%s%s", used ? "+" : "", name);
     }
     fprintf(s->all->file, "  %-8s %-14s %-19s %2d * %8s  ", s->is_backward ? "backward" : "forward",
-            qdri_task_name(task), names, n_times, qdri_secs_in_words(price->secs).text);
+            qdri_task_name(task), names, n_times, secs_in_words(price->secs).text);
     if (task->kind == QDRI_TASK_PRODUCT) explain_product(s, task, price);
     if (task->kind == QDRI_TASK_COLLECTIVE) explain_collective(s->all, task, price);
     fputc('\n', s->all->file);
 }
 
-static void explain_lists(const qdri_explained *all, int of_layer, int which)
+static void explain_lists(const explained *all, int of_layer, section which)
 {
     const qdri_list_kind kinds[] = {QDRI_LIST_FORWARD, qdri_last_list(all->lists)};
     for (int k = 0; k < 2; k++) {
         const shown_list shown = {all, &all->lists->of[kinds[k]], of_layer, k};
         for (int i = 0; i < shown.list->schedule.n_tasks; i++) {
-            const int is_in = which < 0 || section_of(&shown.list->schedule.tasks[i]) == (section)which;
-            if (is_in && is_shown(&shown, i) && shown.list->prices[i].secs > 0) explain_alike(&shown, i);
+            const qdri_task_kind kind = shown.list->schedule.tasks[i].kind;
+            const section in = kind == QDRI_TASK_PRODUCT      ? OF_PRODUCTS
+                               : kind == QDRI_TASK_COLLECTIVE ? OF_COLLECTIVES
+                                                              : OF_OPERATIONS;
+            if ((which == OF_ALL || which == in) && is_shown(&shown, i) && shown.list->prices[i].secs > 0)
+                explain_alike(&shown, i);
         }
     }
 }
 
-static void explain_tasks(const qdri_explained *all)
+static void explain_tasks(const explained *all)
 {
     const qdr_machine *machine = &all->model->machine;
     const double peak = qdri_machine_products(machine, all->plan->dtype)->peak_flops;
@@ -170,7 +180,7 @@ static void explain_tasks(const qdri_explained *all)
             "\nProducts of a layer: 2*m*n*k flops / (peak * efficiency), peak %.4g TFLOP/s, or "
             "their bytes at %.4g GB/s, and %s to launch\n",
             1e-12 * peak, 1e-9 * machine->memory_bytes_per_sec * machine->memory_efficiency,
-            qdri_secs_in_words(machine->software.launch_secs).text);
+            secs_in_words(machine->software.launch_secs).text);
     explain_lists(all, 1, OF_PRODUCTS);
     fputs("\nOther work of a layer on the processor: bytes moved / memory rate, and launches; norms "
           "wait for sums over x\n",
@@ -185,13 +195,140 @@ static void explain_tasks(const qdri_explained *all)
         explain_lists(all, 1, OF_COLLECTIVES);
     }
     fputs("\nEmbedding, last norm, head and loss\n", all->file);
-    explain_lists(all, 0, -1);
+    explain_lists(all, 0, OF_ALL);
 }
+
+/* ---- time ---- */
+
+/* For one layer in one list, or for embedding and head. */
+static double term_in_list(const explained *all, qdri_list_kind kind, qdr_time_term term)
+{
+    const qdri_list *list = &all->lists->of[kind];
+    double secs = 0;
+    for (int i = 0; i < list->schedule.n_tasks; i++) {
+        const qdri_task *task = &list->schedule.tasks[i];
+        const int layer = qdri_lists_layer(all->lists, task);
+        const int computes = task->stream == QDRI_STREAM_OF_COMPUTE && task->kind != QDRI_TASK_COLLECTIVE;
+        if (computes && (layer == 1 || layer < 0) && qdri_task_term(all->lists, task) == term)
+            secs += list->prices[i].secs;
+    }
+    return secs;
+}
+
+static void explain_work(const explained *all, qdr_time_term term)
+{
+    const double n = all->result.n_micro, forward = term_in_list(all, QDRI_LIST_FORWARD, term);
+    double backward = term_in_list(all, qdri_last_list(all->lists), term); /* which sums over d */
+    if (n > 1) backward = ((n - 1) * term_in_list(all, qdri_before_list(&all->pricing), term) + backward) / n;
+    if (term != QDR_TIME_ENDS) fprintf(all->file, "%.0f layers * ", all->n_layers);
+    fprintf(all->file, "%.0f micro-batch%s * (%s forward + %s backward)", n, n > 1 ? "es" : "",
+            secs_in_words(forward).text, secs_in_words(backward).text);
+}
+
+static void explain_waiting(const explained *all, int axis)
+{
+    const double busy = all->result.busy[axis], waited = all->result.time[QDR_TIME_X + axis];
+    fprintf(all->file, "waiting for collectives over %c: they take %s, of which %s is hidden", QDRI_USUAL_ORDER[axis],
+            secs_in_words(busy).text, secs_in_words(fmax(0, busy - waited)).text);
+}
+
+static void explain_term(const explained *all, qdr_time_term term)
+{
+    switch (term) {
+    case QDR_TIME_PRODUCTS:
+    case QDR_TIME_ATTENTION:
+    case QDR_TIME_KERNELS:
+    case QDR_TIME_ENDS: explain_work(all, term); break;
+    case QDR_TIME_X:
+    case QDR_TIME_Y:
+    case QDR_TIME_Z:
+    case QDR_TIME_D: explain_waiting(all, (int)(term - QDR_TIME_X)); break;
+    case QDR_TIME_RECOMPUTE:
+        fputs(all->plan->recompute == QDR_RECOMPUTE_FULL ? "each layer's forward again, with what "
+                                                           "it waits for"
+                                                         : "attention's forward again",
+              all->file);
+        break;
+    case QDR_TIME_OPTIMIZER: fputs("the shards' state read and written once", all->file); break;
+    case QDR_TIME_BUBBLE: fputs("stages waiting for one another", all->file); break;
+    case QDR_TIME_HOST: fputs("the host enqueuing kernels", all->file); break;
+    case QDR_N_TIME_TERMS: break;
+    }
+}
+
+static void explain_time(const explained *all)
+{
+    const qdr_plan_result *result = &all->result;
+    fputs("\nTime of a step\n", all->file);
+    for (int term = 0; term < QDR_N_TIME_TERMS; term++) {
+        if (!(fabs(result->time[term]) > 0)) continue;
+        fprintf(all->file, "  %-11s %10s %5.1f %%  ", qdr_time_term_name((qdr_time_term)term),
+                secs_in_words(result->time[term]).text, 100 * result->time[term] / result->secs);
+        explain_term(all, (qdr_time_term)term);
+        fputc('\n', all->file);
+    }
+    fprintf(all->file, "  %-11s %10s          %.4g TFLOP a rank: %.1f %% of peak, %.0f tokens/s\n", "sum",
+            secs_in_words(result->secs).text,
+            1e-12 * result->flops / ((double)all->plan->x * all->plan->y * all->plan->z * all->plan->d),
+            100 * result->peak_share, result->tokens_per_sec);
+}
+
+/* ---- memory ---- */
+
+static void explain_state(const explained *all, const char *what, int parts, double bytes)
+{
+    const int z = all->plan->z;
+    const double n_elems = all->result.memory[QDR_MEMORY_PARAMETERS] / all->pricing.sizes.elem_bytes;
+    fprintf(all->file, "%.4g M elements * %.4g bytes%s", 1e-6 * n_elems,
+            n_elems > 0 ? bytes / n_elems * (parts > z ? (double)parts / z : 1) : 0, what);
+    if (parts > z) fprintf(all->file, ", over %d ranks in place of z = %d", parts, z);
+}
+
+static void explain_memory_term(const explained *all, qdr_memory_term term)
+{
+    const qdr_plan *plan = all->plan;
+    const qdr_machine_software *software = &all->model->machine.software;
+    const double bytes = all->result.memory[term];
+    switch (term) {
+    case QDR_MEMORY_PARAMETERS: explain_state(all, " (the network's / (x*y*z), with padding)", 0, bytes); break;
+    case QDR_MEMORY_GRADIENTS: explain_state(all, "", plan->gradient_parts, bytes); break;
+    case QDR_MEMORY_OPTIMIZER: explain_state(all, "", plan->optimizer_parts, bytes); break;
+    case QDR_MEMORY_ACTIVATIONS:
+        fprintf(all->file, "of one micro-batch, %.0f layers: %s", all->n_layers,
+                plan->recompute == QDR_RECOMPUTE_FULL        ? "their inputs, and one layer whole"
+                : plan->recompute == QDR_RECOMPUTE_ATTENTION ? "all but scores"
+                                                             : "all that backward needs");
+        break;
+    case QDR_MEMORY_GATHERED: fputs("two whole weights of the largest product, and their gradients", all->file); break;
+    case QDR_MEMORY_WORKSPACE: fputs("gradients of activations that live at once; logits and theirs", all->file); break;
+    case QDR_MEMORY_RESERVE:
+        fprintf(all->file, "%.4g GiB of libraries + %.3g of activations for fragments", software->fixed_bytes / GIB,
+                software->fragment_share);
+        break;
+    case QDR_N_MEMORY_TERMS: break;
+    }
+}
+
+static void explain_memory(const explained *all)
+{
+    const double limit = all->model->machine.memory_bytes;
+    fputs("\nMemory of a rank\n", all->file);
+    for (int term = 0; term < QDR_N_MEMORY_TERMS; term++) {
+        if (!(all->result.memory[term] > 0)) continue;
+        fprintf(all->file, "  %-11s %8.2f GiB  ", qdr_memory_term_name((qdr_memory_term)term),
+                all->result.memory[term] / GIB);
+        explain_memory_term(all, (qdr_memory_term)term);
+        fputc('\n', all->file);
+    }
+    fprintf(all->file, "  %-11s %8.2f GiB  of %.4g GiB\n", "sum", all->result.memory_bytes / GIB, limit / GIB);
+}
+
+/* ---- the whole plan ---- */
 
 qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file)
 {
     qdr_plan chosen;
-    qdri_explained all = {.model = model, .plan = &chosen, .file = file};
+    explained all = {.model = model, .plan = &chosen, .file = file};
     if (!model || !plan || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "explain: the model, the plan or the file is NULL");
     chosen = *plan;
     QDR_TRY(qdri_model_choose(model, &chosen, &all.result));
@@ -202,7 +339,7 @@ qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file)
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) qdri_list_price(all.lists, &all.pricing, (qdri_list_kind)kind);
     explain_share(&all);
     explain_tasks(&all);
-    qdri_explain_time(&all);
-    qdri_explain_memory(&all);
+    explain_time(&all);
+    explain_memory(&all);
     return QDR_OK;
 }

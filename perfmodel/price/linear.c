@@ -1,11 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes and flops of a linear layer, in closed form: the table of docs/design.md, "One layer", as algebra. It shares no
- * code with the schedule that the runtime executes, so that the two can be compared. */
+/* Bytes that collectives send, and bytes and flops of a linear layer, in closed form: the table of docs/design.md, "One
+ * layer", as algebra. It shares no code with the schedule that the runtime executes, so that the two can be
+ * compared. */
 #include <math.h>
 
 #include "core/dtype.h"
 #include "core/status.h"
 #include "quadrille/perf.h"
+
+double qdr_perf_coll_elems(qdr_coll_kind kind, int n_ranks, double n_elems)
+{
+    if (n_ranks < 1) return NAN;
+    const double share = (double)(n_ranks - 1) / (double)n_ranks;
+    switch (kind) {
+    case QDR_ALL_GATHER:
+    case QDR_REDUCE_SCATTER:
+    case QDR_ALL_TO_ALL:
+    case QDR_BROADCAST: return share * n_elems;
+    case QDR_ALL_REDUCE: return 2 * share * n_elems;
+    case QDR_SEND_RECV: return n_ranks > 1 ? n_elems : 0;
+    case QDR_N_COLL_KINDS: break;
+    }
+    return NAN;
+}
+
+double qdr_perf_channel_bytes(const qdr_perf_cost *cost, qdr_channel channel)
+{
+    double bytes = 0;
+    for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) bytes += cost->bytes[channel][kind];
+    return bytes;
+}
+
+void qdr_perf_add(qdr_perf_cost *sum, const qdr_perf_cost *cost)
+{
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) sum->bytes[channel][kind] += cost->bytes[channel][kind];
+    sum->flops += cost->flops;
+}
+
+/* ---- a linear layer ---- */
 
 /* Local extents and the two axes that are used. `in` splits K and sums Y; `out` splits N and sums dX. */
 typedef struct shape {
@@ -41,19 +74,15 @@ static qdr_status layer_check(const qdr_perf_linear *layer)
 
 static shape shape_of(const qdr_perf_linear *layer)
 {
-    shape s = {.in_ranks = layer->x,
-               .out_ranks = layer->y,
-               .in_reduce = QDR_CHANNEL_X_REDUCE,
-               .in_gather = QDR_CHANNEL_X_GATHER,
-               .out_reduce = QDR_CHANNEL_Y_REDUCE,
-               .out_gather = QDR_CHANNEL_Y_GATHER};
-    if (layer->transposed)
-        s = (shape){.in_ranks = layer->y,
-                    .out_ranks = layer->x,
-                    .in_reduce = QDR_CHANNEL_Y_REDUCE,
-                    .in_gather = QDR_CHANNEL_Y_GATHER,
-                    .out_reduce = QDR_CHANNEL_X_REDUCE,
-                    .out_gather = QDR_CHANNEL_X_GATHER};
+    static const qdr_channel reduce[] = {QDR_CHANNEL_X_REDUCE, QDR_CHANNEL_Y_REDUCE},
+                             gather[] = {QDR_CHANNEL_X_GATHER, QDR_CHANNEL_Y_GATHER};
+    const int ranks[] = {layer->x, layer->y}, in = layer->transposed != 0, out = !in;
+    shape s = {.in_ranks = ranks[in],
+               .out_ranks = ranks[out],
+               .in_reduce = reduce[in],
+               .in_gather = gather[in],
+               .out_reduce = reduce[out],
+               .out_gather = gather[out]};
     s.m = layer->m / layer->z / layer->d;
     s.k = layer->k / s.in_ranks;
     s.n = layer->n / s.out_ranks;
@@ -82,16 +111,16 @@ static void forward_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_
     send(cost, s->in_reduce, sum_kind(layer->out_layout), s->in_ranks, s->m * s->n, s->elem_bytes);
 }
 
-static void input_gradient_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_cost *cost)
-{
-    send(cost, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER, layer->z, s->n * s->k, s->elem_bytes);
-    cost->flops += 2 * s->m * s->n * s->k;
-    send(cost, s->out_reduce, sum_kind(layer->in_layout), s->out_ranks, s->m * s->k, s->elem_bytes);
-}
-
-static void weight_gradient_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_cost *cost)
+static void backward_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_cost *cost)
 {
     const double n_weights = s->n * s->k, bytes = s->gradient_bytes;
+    if (layer->out_layout == QDR_SCATTERED)
+        send(cost, s->in_gather, QDR_ALL_GATHER, s->in_ranks, s->m * s->n, s->elem_bytes);
+    if (!layer->no_dx) {
+        send(cost, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER, layer->z, s->n * s->k, s->elem_bytes);
+        cost->flops += 2 * s->m * s->n * s->k;
+        send(cost, s->out_reduce, sum_kind(layer->in_layout), s->out_ranks, s->m * s->k, s->elem_bytes);
+    }
     if (layer->in_layout == QDR_SCATTERED && layer->drop_gathered)
         send(cost, s->out_gather, QDR_ALL_GATHER, s->out_ranks, s->m * s->k, s->elem_bytes);
     cost->flops += 2 * s->m * s->n * s->k;
@@ -101,14 +130,6 @@ static void weight_gradient_cost(const qdr_perf_linear *layer, const shape *s, q
     if (!layer->bias) return;
     send(cost, QDR_CHANNEL_Z_REDUCE, QDR_ALL_REDUCE, layer->z, s->n, bytes);
     send(cost, QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE, layer->d, s->n, bytes);
-}
-
-static void backward_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf_cost *cost)
-{
-    if (layer->out_layout == QDR_SCATTERED)
-        send(cost, s->in_gather, QDR_ALL_GATHER, s->in_ranks, s->m * s->n, s->elem_bytes);
-    if (!layer->no_dx) input_gradient_cost(layer, s, cost);
-    weight_gradient_cost(layer, s, cost);
 }
 
 qdr_status qdr_perf_linear_cost(const qdr_perf_linear *layer, qdr_perf_cost *forward, qdr_perf_cost *backward)

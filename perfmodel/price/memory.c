@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory, term by term: in closed form what lib/schedule/net.h computes for the same network. */
-#include "price/memory.h"
+#include "price/model.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,9 +13,7 @@ static double layer_edges(const qdri_pricing *p, const qdr_network *network)
     const double *of = p->sizes.of;
     const qdr_plan *plan = p->plan;
     const int scattered = plan->layout == QDR_SCATTERED;
-    const double stream = of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS];
-    const double heads = of[scattered ? QDRI_SIZE_SEQUENCES_X : QDRI_SIZE_ROWS];
-    const double wide = of[scattered ? QDRI_SIZE_ROWS_X : QDRI_SIZE_ROWS];
+    const double stream = of[QDRI_SIZE_ROWS_Y], heads = of[QDRI_SIZE_SEQUENCES_X], wide = of[QDRI_SIZE_ROWS_X];
     const double rows = of[QDRI_SIZE_ROWS], hidden = of[QDRI_SIZE_HIDDEN];
     const int rotates = network->positions == 0;
     double elems = 6 * stream * hidden + heads * ((1 + rotates) * of[QDRI_SIZE_QKV] + of[QDRI_SIZE_QUERIES]) +
@@ -31,9 +29,7 @@ static double layer_edges(const qdri_pricing *p, const qdr_network *network)
 static double layer_saved(const qdri_pricing *p, int with_scores)
 {
     const double *of = p->sizes.of;
-    const int scattered = p->plan->layout == QDR_SCATTERED;
-    const double stream = of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS];
-    const double heads = of[scattered ? QDRI_SIZE_SEQUENCES_X : QDRI_SIZE_ROWS] * p->sizes.heads;
+    const double stream = of[QDRI_SIZE_ROWS_Y], heads = of[QDRI_SIZE_SEQUENCES_X] * p->sizes.heads;
     const double number = fmax(4, p->sizes.elem_bytes);
     const int unfused = p->machine->software.score_bytes > 0;
     const double scores = unfused && with_scores ? heads * p->sizes.context * (2 * p->sizes.elem_bytes + 1) : 0;
@@ -45,8 +41,7 @@ static double end_edges(const qdri_pricing *p, int is_first, int is_last)
 {
     const double *of = p->sizes.of;
     const int scattered = p->plan->layout == QDR_SCATTERED;
-    const double stream = of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS];
-    const double wide = of[scattered ? QDRI_SIZE_ROWS_X : QDRI_SIZE_ROWS];
+    const double stream = of[QDRI_SIZE_ROWS_Y], wide = of[QDRI_SIZE_ROWS_X];
     const double gathered = scattered && p->plan->y > 1 ? of[QDRI_SIZE_ROWS] : 0;
     const int by_bytes = p->machine->software.logit_memory_bytes > 0;
     return is_first * stream * of[QDRI_SIZE_HIDDEN] +
@@ -57,8 +52,7 @@ static double end_edges(const qdri_pricing *p, int is_first, int is_last)
 static double activation_bytes(const qdri_pricing *p, const qdr_network *network, double n_layers, double n_in_flight)
 {
     const double each = p->sizes.elem_bytes, edges = layer_edges(p, network) * each;
-    const int scattered = p->plan->layout == QDR_SCATTERED;
-    const double stream = p->sizes.of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS];
+    const double stream = p->sizes.of[QDRI_SIZE_ROWS_Y];
     switch (p->plan->recompute) {
     case QDR_RECOMPUTE_FULL:
         return n_in_flight * n_layers * stream * p->sizes.of[QDRI_SIZE_HIDDEN] * each + edges + layer_saved(p, 1);
@@ -67,15 +61,6 @@ static double activation_bytes(const qdri_pricing *p, const qdr_network *network
     case QDR_RECOMPUTE_NONE: break;
     }
     return n_in_flight * n_layers * (edges + layer_saved(p, 1));
-}
-
-/* Weights and gradients of one product, as a whole. */
-static double largest_shard(const qdri_pricing *p)
-{
-    const double *of = p->sizes.of;
-    const double layer = fmax(fmax(of[QDRI_SIZE_SHARD_QKV], of[QDRI_SIZE_SHARD_PROJ]),
-                              fmax(of[QDRI_SIZE_SHARD_UP], of[QDRI_SIZE_SHARD_DOWN]));
-    return fmax(layer, of[QDRI_SIZE_SHARD_VOCAB]);
 }
 
 /* Gradients of activations that are alive at the same time, and logits with their gradient. */
@@ -89,18 +74,6 @@ static double workspace_bytes(const qdri_pricing *p, int is_last)
     const double head = per_logit > 0 ? logits * per_logit : (logits + 2 * rows * of[QDRI_SIZE_HIDDEN]) * each;
     return fmax(layer * each, is_last * head) + live * rows * of[QDRI_SIZE_HIDDEN] * each;
 }
-
-static double parameter_elems(const qdri_pricing *p, const qdr_network *network, double n_layers, int is_first,
-                              int is_last)
-{
-    const double *of = p->sizes.of;
-    const double layer = of[QDRI_SIZE_SHARD_QKV] + of[QDRI_SIZE_SHARD_PROJ] + of[QDRI_SIZE_SHARD_UP] +
-                         of[QDRI_SIZE_SHARD_DOWN];
-    const int n_tables = is_first + (is_last && !(network->tied && is_first));
-    return n_layers * layer + n_tables * of[QDRI_SIZE_SHARD_VOCAB] + of[QDRI_SIZE_SMALL];
-}
-
-static double state_bytes(qdr_dtype dtype) { return dtype == QDR_F64 ? 16 : qdri_is_narrow(dtype) ? 12 : 8; }
 
 /* The factor by which a state is partitioned over more ranks than z. */
 static double parts(int wanted, int z) { return wanted > z ? (double)wanted / z : 1; }
@@ -116,12 +89,17 @@ static void stage_memory(const qdri_pricing *p, const qdr_network *network, cons
 {
     const qdr_plan *plan = p->plan;
     const qdr_machine_software *software = &p->machine->software;
-    const double n_elems = parameter_elems(p, network, at->n_layers, at->is_first, at->is_last);
-    const double whole = largest_shard(p) * plan->z;
+    const double *of = p->sizes.of, qkv = of[QDRI_SIZE_SHARD_QKV], proj = of[QDRI_SIZE_SHARD_PROJ];
+    const double up = of[QDRI_SIZE_SHARD_UP], down = of[QDRI_SIZE_SHARD_DOWN], vocab = of[QDRI_SIZE_SHARD_VOCAB];
+    const int n_tables = at->is_first + (at->is_last && !(network->tied && at->is_first));
+    const double n_elems = at->n_layers * (qkv + proj + up + down) + n_tables * vocab + of[QDRI_SIZE_SMALL];
+    /* Weights and gradients of the largest product, as a whole. */
+    const double whole = fmax(fmax(fmax(qkv, proj), fmax(up, down)), vocab) * plan->z;
+    const double state_bytes = plan->dtype == QDR_F64 ? 16 : qdri_is_narrow(plan->dtype) ? 12 : 8;
     m[QDR_MEMORY_PARAMETERS] = n_elems * p->sizes.elem_bytes;
     m[QDR_MEMORY_GRADIENTS] = n_elems * (p->sizes.gradient_bytes / parts(plan->gradient_parts, plan->z) +
                                          (plan->d > 1 ? software->send_bytes : 0));
-    m[QDR_MEMORY_OPTIMIZER] = n_elems * state_bytes(plan->dtype) / parts(plan->optimizer_parts, plan->z);
+    m[QDR_MEMORY_OPTIMIZER] = n_elems * state_bytes / parts(plan->optimizer_parts, plan->z);
     m[QDR_MEMORY_ACTIVATIONS] = activation_bytes(p, network, at->n_layers, at->n_in_flight) +
                                 end_edges(p, at->is_first, at->is_last) * p->sizes.elem_bytes;
     m[QDR_MEMORY_GATHERED] = plan->z > 1 ? 2 * whole * (p->sizes.elem_bytes + p->sizes.gradient_bytes) : 0;

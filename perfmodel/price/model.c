@@ -7,9 +7,7 @@
 #include "core/dtype.h"
 #include "core/order.h"
 #include "core/size.h"
-#include "network/network.h"
 #include "price/gemm.h"
-#include "price/memory.h"
 #include "price/model.h"
 #include "schedule/panel_search.h"
 

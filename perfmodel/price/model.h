@@ -16,6 +16,9 @@ struct qdr_model {
 /* Partitions of gradients or optimizer state over at most `most` ranks, of what is in `inner` parts already; 0: the
  * same number. */
 int qdri_parts_nest(int parts, int inner, int most);
+/* memory.c: sets memory and memory_bytes of the result, those of the rank, and of the stage, that needs the most. */
+void qdri_memory(const qdri_pricing *pricing, const qdr_network *network, const qdri_stages *stages, double n_micro,
+                 qdr_plan_result *result);
 /* Checks that the plan can be priced. */
 QDR_NODISCARD qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan);
 /* The time of a step without waiting for transfers: no panels or parts make it shorter. */

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/order.h"
-#include "network/stages.h"
 #include "price/gemm.h"
 
 double qdri_kernel_secs(const qdr_machine *machine, double bytes, double flops)

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "core/size.h"
-#include "network/stages.h"
 
 void qdri_step_work_free(qdri_step_work *work)
 {
@@ -32,32 +31,54 @@ qdr_status qdri_step_work_reserve(qdri_step_work *work, int n_tasks)
     return QDR_OK;
 }
 
+qdr_status qdri_list_simulate(const qdri_lists *lists, const qdri_pricing *pricing, qdri_list_kind kind,
+                              qdri_step_work *work, qdri_sim_times *times)
+{
+    const qdri_list *list = &lists->of[kind];
+    const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(pricing->machine);
+    qdri_sim_list order;
+    QDR_TRY(qdri_step_work_reserve(work, list->schedule.n_tasks));
+    qdri_list_price(lists, pricing, kind);
+    for (int i = 0; i < list->schedule.n_tasks; i++) work->prices[i] = list->prices[i].price;
+    qdri_sim_list_make(&list->schedule, work->next, &order);
+    qdri_simulate(&order, work->prices, &slowdown, times, work->spans);
+    return QDR_OK;
+}
+
 /* ---- one list ---- */
 
-/* One forward or backward pass of a stage's parts; the terms of each part add up to its time. */
+typedef struct amount {
+    double secs, time[QDR_N_TIME_TERMS], busy[QDR_N_AXES];
+    double host_secs; /* for enqueuing */
+} amount;
+
+/* One forward or backward pass of a stage's parts: of each layer, and, in addition to the layers, of the embedding, and
+ * of head and loss. The terms of each part add up to its time. */
+enum { OF_LAYER, OF_FIRST, OF_LAST };
 typedef struct phase {
-    double layer_secs; /* of each layer */
-    double first_secs, last_secs; /* of embedding, and of head and loss, in addition to the layers */
-    double time[3][QDR_N_TIME_TERMS]; /* of a layer, of the embedding, of the head */
-    double busy[3][QDR_N_AXES];
-    double host_secs[3];
+    amount part[3];
 } phase;
 
-enum { OF_LAYER, OF_FIRST, OF_LAST };
+static void add_amount(const amount *a, double times, amount *sum)
+{
+    sum->secs += times * a->secs;
+    for (int t = 0; t < QDR_N_TIME_TERMS; t++) sum->time[t] += times * a->time[t];
+    for (int axis = 0; axis < QDR_N_AXES; axis++) sum->busy[axis] += times * a->busy[axis];
+    sum->host_secs += times * a->host_secs;
+}
 
-typedef struct simulated {
-    qdri_sim_times times;
-    const qdri_sim_span *spans;
-} simulated;
-
-static double end_of(const simulated *sim, int task) { return task < 0 ? 0 : sim->spans[task].end_secs; }
+/* Adds a time that belongs to one term. */
+static void add_secs(double secs, qdr_time_term term, amount *sum)
+{
+    sum->secs += secs;
+    sum->time[term] += secs;
+}
 
 /* The time from one layer to the next on a stream: between the two middle layers. */
-static double growth(const qdri_list *list, const simulated *sim, int stream, int backward)
+static double growth(const qdri_list *list, const qdri_step_work *work, int stream, int backward)
 {
-    const int from = backward ? list->last_of_layer[2][stream] : list->last_of_layer[1][stream];
-    const int to = backward ? list->last_of_layer[1][stream] : list->last_of_layer[2][stream];
-    return from < 0 || to < 0 ? 0 : end_of(sim, to) - end_of(sim, from);
+    const int from = list->last_of_layer[backward ? 2 : 1][stream], to = list->last_of_layer[backward ? 1 : 2][stream];
+    return from < 0 || to < 0 ? 0 : work->spans[to].end_secs - work->spans[from].end_secs;
 }
 
 qdr_time_term qdri_task_term(const qdri_lists *lists, const qdri_task *task)
@@ -80,59 +101,29 @@ static void add_up_tasks(const qdri_lists *lists, const qdri_list *list, phase *
     for (int i = 0; i < list->schedule.n_tasks; i++) {
         const qdri_task *task = &list->schedule.tasks[i];
         const int layer = qdri_lists_layer(lists, task);
-        const int part = layer == QDRI_LAYER_FIRST ? OF_FIRST : layer == QDRI_LAYER_LAST ? OF_LAST : OF_LAYER;
-        if (part == OF_LAYER && layer != 1) continue;
-        p->host_secs[part] += list->prices[i].host_secs;
-        if (task->kind == QDRI_TASK_COLLECTIVE) p->busy[part][qdr_channel_axis(task->channel)] += list->prices[i].secs;
-        if (task->stream == QDRI_STREAM_OF_COMPUTE) p->time[part][qdri_task_term(lists, task)] += list->prices[i].secs;
+        amount *part = &p->part[layer == QDRI_LAYER_FIRST ? OF_FIRST : layer == QDRI_LAYER_LAST ? OF_LAST : OF_LAYER];
+        if (layer >= 0 && layer != 1) continue;
+        part->host_secs += list->prices[i].host_secs;
+        if (task->kind == QDRI_TASK_COLLECTIVE) part->busy[qdr_channel_axis(task->channel)] += list->prices[i].secs;
+        if (task->stream == QDRI_STREAM_OF_COMPUTE) part->time[qdri_task_term(lists, task)] += list->prices[i].secs;
     }
-}
-
-static double sum_of(const double *terms)
-{
-    double sum = 0;
-    for (int t = 0; t < QDR_N_TIME_TERMS; t++) sum += terms[t];
-    return sum;
 }
 
 /* The time of a part beyond its work on the processor was spent waiting, or on work slowed down by transfers. */
-static void add_waiting(const simulated *sim, double secs, double *terms)
+static void add_waiting(const qdri_sim_times *times, amount *part)
 {
-    double all = 0, by_axis[QDR_N_AXES] = {0};
-    const double left = secs - sum_of(terms);
+    double all = 0, by_axis[QDR_N_AXES] = {0}, work_secs = 0;
+    for (int t = 0; t < QDR_N_TIME_TERMS; t++) work_secs += part->time[t];
+    const double left = part->secs - work_secs;
     for (int s = 1; s < QDRI_N_STREAMS; s++) {
-        by_axis[qdr_channel_axis((qdr_channel)(s - 1))] += sim->times.exposed[s];
-        all += sim->times.exposed[s];
+        by_axis[qdr_channel_axis((qdr_channel)(s - 1))] += times->exposed[s];
+        all += times->exposed[s];
     }
     if (!(all > 0)) {
-        terms[QDR_TIME_PRODUCTS] += left;
+        part->time[QDR_TIME_PRODUCTS] += left;
         return;
     }
-    for (int axis = 0; axis < QDR_N_AXES; axis++) terms[QDR_TIME_X + axis] += left * by_axis[axis] / all;
-}
-
-static qdr_status simulate_list(const qdri_list *list, const qdri_pricing *pricing, qdri_step_work *work,
-                                simulated *sim)
-{
-    const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(pricing->machine);
-    qdri_sim_list order;
-    QDR_TRY(qdri_step_work_reserve(work, list->schedule.n_tasks));
-    for (int i = 0; i < list->schedule.n_tasks; i++) work->prices[i] = list->prices[i].price;
-    sim->spans = work->spans;
-    qdri_sim_list_make(&list->schedule, work->next, &order);
-    qdri_simulate(&order, work->prices, &slowdown, &sim->times, work->spans);
-    return QDR_OK;
-}
-
-/* The times at a list's beginning and end, in addition to the layers. */
-static void set_ends(const qdri_list *list, const simulated *sim, int backward, phase *p)
-{
-    const double all = sim->times.end_secs - QDRI_FEW_LAYERS * p->layer_secs;
-    const int begin = backward ? list->last_of_last : list->last_of_first;
-    double at_begin = fmin(end_of(sim, begin), all);
-    if (at_begin < 0) at_begin = 0;
-    p->first_secs = backward ? all - at_begin : at_begin;
-    p->last_secs = backward ? at_begin : all - at_begin;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) part->time[QDR_TIME_X + axis] += left * by_axis[axis] / all;
 }
 
 static qdr_status make_phase(const qdri_lists *lists, qdri_list_kind kind, double n_layers, const qdri_pricing *pricing,
@@ -140,82 +131,52 @@ static qdr_status make_phase(const qdri_lists *lists, qdri_list_kind kind, doubl
 {
     const qdri_list *list = &lists->of[kind];
     const int backward = kind != QDRI_LIST_FORWARD;
-    simulated sim;
+    amount *layer = &p->part[OF_LAYER], *first = &p->part[OF_FIRST], *last = &p->part[OF_LAST];
+    qdri_sim_times times;
     memset(p, 0, sizeof *p);
-    qdri_list_price(lists, pricing, kind);
-    QDR_TRY(simulate_list(list, pricing, work, &sim));
-    p->layer_secs = growth(list, &sim, QDRI_STREAM_OF_COMPUTE, backward);
+    QDR_TRY(qdri_list_simulate(lists, pricing, kind, work, &times));
+    layer->secs = growth(list, work, QDRI_STREAM_OF_COMPUTE, backward);
     add_up_tasks(lists, list, p);
-    set_ends(list, &sim, backward, p);
+    /* The times at the list's beginning and end, in addition to the layers. */
+    const double ends = times.end_secs - QDRI_FEW_LAYERS * layer->secs;
+    const int begin = backward ? list->last_of_last : list->last_of_first;
+    const double at_begin = fmax(0, fmin(begin < 0 ? 0 : work->spans[begin].end_secs, ends));
+    first->secs = backward ? ends - at_begin : at_begin;
+    last->secs = backward ? at_begin : ends - at_begin;
     /* A stream that falls behind ends last if there are enough layers. Only sums of gradients can do so: for everything
      * else the processor waits, and what is gathered ahead of the first layers, for which it has not waited yet, says
      * nothing about later layers. */
-    const double by_processor = sim.times.end_secs + (n_layers - QDRI_FEW_LAYERS) * p->layer_secs;
+    const double by_processor = times.end_secs + (n_layers - QDRI_FEW_LAYERS) * layer->secs;
     static const qdr_channel sums[] = {QDR_CHANNEL_Z_REDUCE, QDR_CHANNEL_D_REDUCE};
     for (int i = 0; i < 2; i++) {
         const int s = QDRI_STREAM_OF_CHANNEL(sums[i]);
-        const double more = growth(list, &sim, s, backward);
-        const double late = sim.times.stream_end[s] + (n_layers - QDRI_FEW_LAYERS) * more - by_processor;
-        if (more > p->layer_secs && late > 0)
-            p->layer_secs = fmax(p->layer_secs, (by_processor + late - p->first_secs - p->last_secs) / n_layers);
+        const double more = growth(list, work, s, backward);
+        const double late = times.stream_end[s] + (n_layers - QDRI_FEW_LAYERS) * more - by_processor;
+        if (more > layer->secs && late > 0)
+            layer->secs = fmax(layer->secs, (by_processor + late - first->secs - last->secs) / n_layers);
     }
-    add_waiting(&sim, p->layer_secs, p->time[OF_LAYER]);
-    add_waiting(&sim, p->first_secs, p->time[OF_FIRST]);
-    add_waiting(&sim, p->last_secs, p->time[OF_LAST]);
+    for (int i = 0; i < 3; i++) add_waiting(&times, &p->part[i]);
     return QDR_OK;
 }
 
 /* ---- a stage ---- */
 
-/* The time of a phase on a stage, including the host that enqueues it. */
-typedef struct amount {
-    double secs, time[QDR_N_TIME_TERMS], busy[QDR_N_AXES];
-} amount;
-
-static void add_part(const phase *p, int part, double times, amount *sum, double *host_secs)
-{
-    const double secs = part == OF_LAYER ? p->layer_secs : part == OF_FIRST ? p->first_secs : p->last_secs;
-    sum->secs += times * secs;
-    for (int t = 0; t < QDR_N_TIME_TERMS; t++) sum->time[t] += times * p->time[part][t];
-    for (int axis = 0; axis < QDR_N_AXES; axis++) sum->busy[axis] += times * p->busy[part][axis];
-    *host_secs += times * p->host_secs[part];
-}
-
-/* Host and device work at the same time; if both take about as long, neither alone determines the time. */
-static void add_host(const qdr_machine_software *software, double host_secs, amount *a)
-{
-    if (!(software->host_power > 0) || !(host_secs > 0)) return;
-    const double power = fmax(software->host_power, 1); /* 1: one after the other, the slowest case */
-    const double most = fmax(host_secs, a->secs);
-    const double secs = most * pow(pow(host_secs / most, power) + pow(a->secs / most, power), 1 / power);
-    a->time[QDR_TIME_HOST] += secs - a->secs;
-    a->secs = secs;
-}
-
+/* The time of a phase on a stage, including the host that enqueues it: host and device work at the same time; if both
+ * take about as long, neither alone determines the time. */
 static amount stage_phase(const phase *p, const qdr_machine_software *software, double n_layers, int is_first,
                           int is_last)
 {
     amount a = {.secs = 0};
-    double host_secs = 0;
-    add_part(p, OF_LAYER, n_layers, &a, &host_secs);
-    if (is_first) add_part(p, OF_FIRST, 1, &a, &host_secs);
-    if (is_last) add_part(p, OF_LAST, 1, &a, &host_secs);
-    add_host(software, host_secs, &a);
+    add_amount(&p->part[OF_LAYER], n_layers, &a);
+    if (is_first) add_amount(&p->part[OF_FIRST], 1, &a);
+    if (is_last) add_amount(&p->part[OF_LAST], 1, &a);
+    if (!(software->host_power > 0) || !(a.host_secs > 0)) return a;
+    const double power = fmax(software->host_power, 1); /* 1: one after the other, the slowest case */
+    const double most = fmax(a.host_secs, a.secs);
+    const double secs = most * pow(pow(a.host_secs / most, power) + pow(a.secs / most, power), 1 / power);
+    a.time[QDR_TIME_HOST] += secs - a.secs;
+    a.secs = secs;
     return a;
-}
-
-static void add_amount(const amount *a, double times, amount *sum)
-{
-    sum->secs += times * a->secs;
-    for (int t = 0; t < QDR_N_TIME_TERMS; t++) sum->time[t] += times * a->time[t];
-    for (int axis = 0; axis < QDR_N_AXES; axis++) sum->busy[axis] += times * a->busy[axis];
-}
-
-/* Adds a time that belongs to one term. */
-static void add_secs(double secs, qdr_time_term term, amount *sum)
-{
-    sum->secs += secs;
-    sum->time[term] += secs;
 }
 
 /* The priced lists of one micro-batch. */
@@ -228,21 +189,21 @@ typedef struct phases {
 static void add_recompute(const qdri_lists *lists, const qdri_pricing *pricing, const phase *forward, phase *backward)
 {
     const qdri_list *list = &lists->of[QDRI_LIST_FORWARD];
+    const amount *again = &forward->part[OF_LAYER];
+    amount *layer = &backward->part[OF_LAYER];
     double secs = 0;
     if (pricing->plan->recompute == QDR_RECOMPUTE_FULL) {
-        secs = forward->layer_secs;
-        backward->host_secs[OF_LAYER] += forward->host_secs[OF_LAYER];
-        for (int axis = 0; axis < QDR_N_AXES; axis++) backward->busy[OF_LAYER][axis] += forward->busy[OF_LAYER][axis];
+        secs = again->secs;
+        layer->host_secs += again->host_secs;
+        for (int axis = 0; axis < QDR_N_AXES; axis++) layer->busy[axis] += again->busy[axis];
     } else if (pricing->plan->recompute == QDR_RECOMPUTE_ATTENTION) {
         for (int i = 0; i < list->schedule.n_tasks; i++) {
-            const qdri_task *task = &list->schedule.tasks[i];
-            if (!qdri_is_attention(lists, task)) continue;
+            if (!qdri_is_attention(lists, &list->schedule.tasks[i])) continue;
             secs += list->prices[i].secs;
-            backward->host_secs[OF_LAYER] += list->prices[i].host_secs;
+            layer->host_secs += list->prices[i].host_secs;
         }
     }
-    backward->layer_secs += secs;
-    backward->time[OF_LAYER][QDR_TIME_RECOMPUTE] += secs;
+    add_secs(secs, QDR_TIME_RECOMPUTE, layer);
 }
 
 static qdr_status make_phases(const qdri_lists *lists, double n_layers, const qdri_pricing *pricing,
@@ -344,12 +305,12 @@ static void run_pipeline(const phases *all, const qdri_pricing *pricing, const q
 /* ---- the optimizer ---- */
 
 /* Elements of a rank's parameters: shards over z. */
-static double shard_elems(const qdri_pricing *pricing, double n_layers, int with_ends)
+static double shard_elems(const qdri_pricing *pricing, double n_layers)
 {
     const double *of = pricing->sizes.of;
     return n_layers * (of[QDRI_SIZE_SHARD_QKV] + of[QDRI_SIZE_SHARD_PROJ] + of[QDRI_SIZE_SHARD_UP] +
                        of[QDRI_SIZE_SHARD_DOWN]) +
-           with_ends * of[QDRI_SIZE_SHARD_VOCAB] + of[QDRI_SIZE_SMALL];
+           of[QDRI_SIZE_SHARD_VOCAB] + of[QDRI_SIZE_SMALL];
 }
 
 /* The number of ranks of d over which optimizer state is partitioned. */
@@ -361,7 +322,7 @@ static double state_parts(const qdr_plan *plan)
 double qdri_optimizer_secs(const qdri_pricing *pricing, double n_layers)
 {
     const qdr_machine *machine = pricing->machine;
-    const double n_elems = shard_elems(pricing, n_layers, 1) / state_parts(pricing->plan);
+    const double n_elems = shard_elems(pricing, n_layers) / state_parts(pricing->plan);
     const double each = machine->software.optimizer_bytes > 0 ? machine->software.optimizer_bytes
                                                               : 8 * pricing->sizes.gradient_bytes;
     return qdri_kernel_secs(machine, n_elems * each, 12 * n_elems);
@@ -373,7 +334,7 @@ static double return_secs(const qdri_pricing *pricing, double n_layers)
 {
     const qdr_plan *plan = pricing->plan;
     const int gradient_parts = plan->z * pricing->d_parts;
-    const double bytes = shard_elems(pricing, n_layers, 1) * pricing->sizes.elem_bytes;
+    const double bytes = shard_elems(pricing, n_layers) * pricing->sizes.elem_bytes;
     const double far = plan->optimizer_parts > gradient_parts
                            ? qdri_coll_secs(&pricing->d_far, QDR_ALL_GATHER, bytes / pricing->d_parts)
                            : 0;

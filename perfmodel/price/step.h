@@ -3,7 +3,6 @@
 #ifndef QDRI_PERFMODEL_PRICE_STEP_H
 #define QDRI_PERFMODEL_PRICE_STEP_H
 
-#include "network/stages.h"
 #include "price/lists.h"
 
 /* Memory for simulating a list, which is reused. */
@@ -17,6 +16,9 @@ typedef struct qdri_step_work {
 QDR_NODISCARD qdr_status qdri_step_work_reserve(qdri_step_work *work, int n_tasks);
 void qdri_step_work_free(qdri_step_work *work);
 
+/* Prices a list and runs it; the spans of its tasks are in the work then. */
+QDR_NODISCARD qdr_status qdri_list_simulate(const qdri_lists *lists, const qdri_pricing *pricing, qdri_list_kind kind,
+                                            qdri_step_work *work, qdri_sim_times *times);
 /* Prices the lists, of QDRI_FEW_LAYERS, and sets secs, time and busy of the result; its memory must be set. */
 QDR_NODISCARD qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pricing *pricing, const qdri_stages *stages,
                                         qdri_step_work *work, qdr_plan_result *result);

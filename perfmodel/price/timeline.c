@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/size.h"
-#include "price/explain.h"
+#include "price/model.h"
 
 typedef struct timeline {
     const qdri_lists *lists;
@@ -18,38 +18,22 @@ typedef struct timeline {
 
 static double end_of(const timeline *t, int task) { return task < 0 ? 0 : t->work->spans[task].end_secs; }
 
-static qdr_timeline_span span_of(const qdri_task *task, qdr_timeline_pass pass)
-{
-    qdr_timeline_span span = {.pass = pass, .channel = -1, .name = task->name};
-    span.kind = qdri_task_name(task);
-    span.is_product = task->kind == QDRI_TASK_PRODUCT;
-    if (task->kind == QDRI_TASK_COLLECTIVE || task->stream != QDRI_STREAM_OF_COMPUTE)
-        span.channel = task->kind == QDRI_TASK_COLLECTIVE ? (int)task->channel : task->stream - 1;
-    return span;
-}
-
 /* The part of a task between begin and end. */
 static void show(const timeline *t, const qdri_task *task, const qdri_sim_span *when, double begin, double end,
                  qdr_timeline_pass pass)
 {
-    qdr_timeline_span span = span_of(task, pass);
-    span.begin_secs = fmax(when->start_secs, begin) - begin;
-    span.end_secs = fmin(when->end_secs, end) - begin;
+    qdr_timeline_span span = {.pass = pass,
+                              .kind = qdri_task_name(task),
+                              .name = task->name,
+                              .is_product = task->kind == QDRI_TASK_PRODUCT,
+                              .channel = -1,
+                              .begin_secs = fmax(when->start_secs, begin) - begin,
+                              .end_secs = fmin(when->end_secs, end) - begin};
+    if (task->kind == QDRI_TASK_COLLECTIVE)
+        span.channel = (int)task->channel;
+    else if (task->stream != QDRI_STREAM_OF_COMPUTE)
+        span.channel = task->stream - 1;
     if (span.end_secs > span.begin_secs) t->each(&span, t->user);
-}
-
-static qdr_status run(timeline *t, qdri_list_kind kind)
-{
-    const qdri_list *list = &t->lists->of[kind];
-    const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(t->pricing->machine);
-    qdri_sim_list order;
-    qdri_sim_times times;
-    QDR_TRY(qdri_step_work_reserve(t->work, list->schedule.n_tasks));
-    qdri_list_price(t->lists, t->pricing, kind);
-    for (int i = 0; i < list->schedule.n_tasks; i++) t->work->prices[i] = list->prices[i].price;
-    qdri_sim_list_make(&list->schedule, t->work->next, &order);
-    qdri_simulate(&order, t->work->prices, &slowdown, &times, t->work->spans);
-    return QDR_OK;
 }
 
 /* On the processor, from the end of the preceding layer to that of the middle one. */
@@ -57,7 +41,8 @@ static qdr_status show_pass(timeline *t, qdri_list_kind kind, qdr_timeline_pass 
 {
     const qdri_list *list = &t->lists->of[kind];
     const int before = pass == QDR_PASS_BACKWARD ? 2 : 0; /* in layer 1 */
-    QDR_TRY(run(t, kind));
+    qdri_sim_times times;
+    QDR_TRY(qdri_list_simulate(t->lists, t->pricing, kind, t->work, &times));
     const double begin = end_of(t, list->last_of_layer[before][QDRI_STREAM_OF_COMPUTE]),
                  end = end_of(t, list->last_of_layer[1][QDRI_STREAM_OF_COMPUTE]);
     t->secs[pass] = end - begin;

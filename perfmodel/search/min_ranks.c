@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "price/memory.h"
 #include "price/model.h"
 #include "search/search.h"
 

@@ -8,7 +8,6 @@
 
 #include "core/order.h"
 #include "core/size.h"
-#include "price/memory.h"
 #include "price/model.h"
 #include "search/bound.h"
 #include "search/search.h"
