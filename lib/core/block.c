@@ -76,27 +76,12 @@ static qdr_status fail_unit(const qdr_block *block, const char *who)
     int64_t below, above;
     nearest_divisors(width, unit, &below, &above);
     const int64_t missing = unit - width % unit;
-    if (width > INT64_MAX - missing)
-        return QDR_FAIL(QDR_ERR_SHAPE,
-                        "%s: unit %" PRId64 " does not divide width %" PRId64 "; use a unit of %" PRId64 " or %" PRId64,
-                        who, unit, width, below, above);
+    char padded[40] = "";
+    if (width <= INT64_MAX - missing) snprintf(padded, sizeof padded, ", or pad to %" PRId64, width + missing);
     return QDR_FAIL(QDR_ERR_SHAPE,
                     "%s: unit %" PRId64 " does not divide width %" PRId64 "; use a unit of %" PRId64 " or %" PRId64
-                    ", or pad to %" PRId64,
-                    who, unit, width, below, above, width + missing);
-}
-
-static qdr_status check_block(const qdr_block *block, const char *who)
-{
-    if (block->width < 0)
-        return QDR_FAIL(QDR_ERR_SHAPE, "%s: width %" PRId64 " is negative; use 1 or more", who, block->width);
-    if (block->unit < 0)
-        return QDR_FAIL(QDR_ERR_SHAPE,
-                        "%s: unit %" PRId64 " of width %" PRId64
-                        " is negative; use 0 (any split) or a divisor of the width",
-                        who, block->unit, block->width);
-    if (block->width % unit_of(block)) return fail_unit(block, who);
-    return QDR_OK;
+                    "%s",
+                    who, unit, width, below, above, padded);
 }
 
 qdr_status qdri_blocks_check(const qdr_block blocks[QDR_MAX_BLOCKS], const char *who)
@@ -105,12 +90,20 @@ qdr_status qdri_blocks_check(const qdr_block blocks[QDR_MAX_BLOCKS], const char 
     int64_t width = 0;
     if (n == 0) return QDR_FAIL(QDR_ERR_SHAPE, "%s: width 0; give at least one block of width 1 or more", who);
     for (int i = 0; i < n; i++) {
-        QDR_TRY(check_block(&blocks[i], who));
-        if (blocks[i].width > INT64_MAX - width)
+        const qdr_block *block = &blocks[i];
+        if (block->width < 0)
+            return QDR_FAIL(QDR_ERR_SHAPE, "%s: width %" PRId64 " is negative; use 1 or more", who, block->width);
+        if (block->unit < 0)
+            return QDR_FAIL(QDR_ERR_SHAPE,
+                            "%s: unit %" PRId64 " of width %" PRId64
+                            " is negative; use 0 (any split) or a divisor of the width",
+                            who, block->unit, block->width);
+        if (block->width % unit_of(block)) return fail_unit(block, who);
+        if (block->width > INT64_MAX - width)
             return QDR_FAIL(QDR_ERR_SHAPE,
                             "%s: block %d of width %" PRId64 " makes the sum exceed 2^63 - 1; check the widths", who, i,
-                            blocks[i].width);
-        width += blocks[i].width;
+                            block->width);
+        width += block->width;
     }
     return QDR_OK;
 }

@@ -214,22 +214,17 @@ static int is_unknown(const char *variable)
     return find_name(variable, strcspn(variable, "=")) < 0;
 }
 
-/* Compares without the prefix that all share, which would make all names similar. */
-static void find_nearest(const char *name, char *nearest, size_t bytes)
-{
-    const char *names[QDRI_N_VARIABLES];
-    for (int i = 0; i < QDRI_N_VARIABLES; i++) names[i] = table[i].name + strlen(PREFIX);
-    (void)qdr_names_nearest(name + strlen(PREFIX), names, QDRI_N_VARIABLES, 1, nearest, bytes);
-}
-
 int qdr_environment_unknown(int number, char *sentence, size_t bytes)
 {
     char name[64], nearest[64];
+    /* Compared without the prefix that all share, which would make all names similar. */
+    const char *names[QDRI_N_VARIABLES];
+    for (int i = 0; i < QDRI_N_VARIABLES; i++) names[i] = table[i].name + strlen(PREFIX);
     if (sentence && bytes) *sentence = '\0';
     for (char **variable = environ; variable && *variable; variable++) {
         if (!is_unknown(*variable) || number-- > 0) continue;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(*variable, "="), *variable);
-        find_nearest(name, nearest, sizeof nearest);
+        (void)qdr_names_nearest(name + strlen(PREFIX), names, QDRI_N_VARIABLES, 1, nearest, sizeof nearest);
         if (sentence && bytes)
             snprintf(sentence, bytes, "%s is not a variable of Quadrille%s%s%see quadrille env", name,
                      *nearest ? "; did you mean " PREFIX : "", nearest, *nearest ? "? S" : "; s");
@@ -238,24 +233,17 @@ int qdr_environment_unknown(int number, char *sentence, size_t bytes)
     return 0;
 }
 
-/* FNV-1a; 0 if there are none. */
-static uint64_t hash_unknown(void)
+void qdri_environment_warn(void)
 {
-    uint64_t hash = 0;
+    static _Atomic uint64_t last;
+    char sentence[256];
+    uint64_t hash = 0; /* FNV-1a of the unknown ones; 0 if there are none */
     for (char **variable = environ; variable && *variable; variable++) {
         if (!is_unknown(*variable)) continue;
         uint64_t own = UINT64_C(14695981039346656037);
         for (const char *c = *variable; *c && *c != '='; c++) own = (own ^ (unsigned char)*c) * UINT64_C(1099511628211);
         hash += own;
     }
-    return hash;
-}
-
-void qdri_environment_warn(void)
-{
-    static _Atomic uint64_t last;
-    char sentence[256];
-    const uint64_t hash = hash_unknown();
     if (atomic_exchange(&last, hash) == hash) return;
     for (int i = 0; qdr_environment_unknown(i, sentence, sizeof sentence); i++)
         qdri_log(QDRI_LOG_WARNING, "environment: %s", sentence);

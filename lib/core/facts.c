@@ -12,19 +12,6 @@
 #define PART_END '\x1f'
 #define LINE_END '\n'
 
-static void reserve(qdri_facts *facts, size_t bytes)
-{
-    if (facts->bytes + bytes <= facts->capacity) return;
-    char *larger = NULL;
-    const size_t capacity = 2 * (facts->bytes + bytes);
-    facts->status = qdri_calloc(capacity, 1, "a description to compare", (void **)&larger);
-    if (facts->status != QDR_OK) return;
-    if (facts->bytes) memcpy(larger, facts->text, facts->bytes);
-    free(facts->text);
-    facts->text = larger;
-    facts->capacity = capacity;
-}
-
 static void append(qdri_facts *facts, const char *part, char end)
 {
     for (; *part; part++) facts->text[facts->bytes++] = (unsigned char)*part < ' ' ? '?' : *part;
@@ -33,8 +20,17 @@ static void append(qdri_facts *facts, const char *part, char end)
 
 void qdri_facts_add(qdri_facts *facts, const char *who, const char *option, const char *value)
 {
-    if (facts->status == QDR_OK) reserve(facts, strlen(who) + strlen(option) + strlen(value) + 3);
+    const size_t needed = facts->bytes + strlen(who) + strlen(option) + strlen(value) + 3;
     if (facts->status != QDR_OK) return;
+    if (needed > facts->capacity) {
+        char *larger = NULL;
+        facts->status = qdri_calloc(2 * needed, 1, "a description to compare", (void **)&larger);
+        if (facts->status != QDR_OK) return;
+        if (facts->bytes) memcpy(larger, facts->text, facts->bytes);
+        free(facts->text);
+        facts->text = larger;
+        facts->capacity = 2 * needed;
+    }
     append(facts, who, PART_END);
     append(facts, option, PART_END);
     append(facts, value, LINE_END);
@@ -73,11 +69,6 @@ void qdri_facts_add_blocks(qdri_facts *facts, const char *who, const char *optio
                                unit);
     }
     qdri_facts_add(facts, who, option, text);
-}
-
-void qdri_facts_cut(qdri_facts *facts, size_t bytes)
-{
-    if (bytes < facts->bytes) facts->bytes = bytes;
 }
 
 void qdri_facts_free(qdri_facts *facts)

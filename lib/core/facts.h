@@ -20,8 +20,6 @@ void qdri_facts_add_int(qdri_facts *facts, const char *who, const char *option, 
 void qdri_facts_add_real(qdri_facts *facts, const char *who, const char *option, double value);
 /* A list that ends with a block of width 0, as "3*64 64". */
 void qdri_facts_add_blocks(qdri_facts *facts, const char *who, const char *option, const qdr_block *blocks, int n);
-/* Removes everything after the first `bytes`. */
-void qdri_facts_cut(qdri_facts *facts, size_t bytes);
 void qdri_facts_free(qdri_facts *facts);
 /* A hash of all lines; never 0. */
 uint64_t qdri_facts_digest(const qdri_facts *facts);

@@ -51,11 +51,13 @@ static qdr_status unreadable(const input *in)
     return QDR_FAIL(QDR_ERR_IO, "%s could not be read (%s)", in->name, strerror(errno));
 }
 
-/* ---- kinds of files ---- */
-
-static qdr_status look_at(input *in)
+/* Does not wait for a writer, which may never come. */
+static qdr_status open_input(input *in, const char *path)
 {
     struct stat info;
+    in->is_stdin = strcmp(path, "-") == 0;
+    in->file = in->is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (in->file < 0) return QDR_FAIL(QDR_ERR_IO, "%s could not be opened (%s)", in->name, strerror(errno));
     if (fstat(in->file, &info) != 0) return unreadable(in);
     if (in->is_stdin || isatty(in->file)) in->waits_msecs = -1;
     if (S_ISREG(info.st_mode)) {
@@ -65,15 +67,6 @@ static qdr_status look_at(input *in)
     if (S_ISDIR(info.st_mode)) return QDR_FAIL(QDR_ERR_IO, "%s could not be read (%s)", in->name, strerror(EISDIR));
     if (S_ISFIFO(info.st_mode) || in->waits_msecs < 0) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is a device or a socket, not a file", in->name);
-}
-
-/* Does not wait for a writer, which may never come. */
-static qdr_status open_input(input *in, const char *path)
-{
-    in->is_stdin = strcmp(path, "-") == 0;
-    in->file = in->is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (in->file < 0) return QDR_FAIL(QDR_ERR_IO, "%s could not be opened (%s)", in->name, strerror(errno));
-    return look_at(in);
 }
 
 /* ---- reading ---- */
@@ -107,22 +100,15 @@ static qdr_status wait_for_bytes(const input *in)
                     in->name, 1e-3 * in->waits_msecs);
 }
 
-static qdr_status read_some(input *in, int *is_end)
-{
-    QDR_TRY(make_room(in));
-    QDR_TRY(wait_for_bytes(in));
-    const ssize_t got = read(in->file, in->bytes + in->n_bytes, in->capacity - in->n_bytes - 1);
-    if (got < 0 && errno != EINTR && errno != EAGAIN) return unreadable(in);
-    *is_end = got == 0;
-    if (got > 0) in->n_bytes += (size_t)got;
-    return in->n_bytes > in->max_bytes ? too_large(in) : QDR_OK;
-}
-
 static qdr_status read_all(input *in)
 {
-    int is_end = 0;
-    while (!is_end) {
-        QDR_TRY(read_some(in, &is_end));
+    for (ssize_t got = -1; got != 0;) {
+        QDR_TRY(make_room(in));
+        QDR_TRY(wait_for_bytes(in));
+        got = read(in->file, in->bytes + in->n_bytes, in->capacity - in->n_bytes - 1);
+        if (got < 0 && errno != EINTR && errno != EAGAIN) return unreadable(in);
+        if (got > 0) in->n_bytes += (size_t)got;
+        if (in->n_bytes > in->max_bytes) return too_large(in);
         if (in->expected_bytes && in->n_bytes > in->expected_bytes)
             return QDR_FAIL(QDR_ERR_ARGUMENT,
                             "%s grew beyond its %zu bytes while it was read; wait until it is complete", in->name,

@@ -27,24 +27,20 @@ void qdri_json_printable(const char *text, char *printable, size_t bytes)
     printable[i] = '\0';
 }
 
-static qdr_status not_json(const char *name, const json_error_t *error)
-{
-    char why[120], line[32] = "";
-    qdri_json_printable(error->text, why, sizeof why);
-    if (error->line > 0) snprintf(line, sizeof line, ", line %d", error->line);
-    if (json_error_code(error) == json_error_out_of_memory)
-        return QDR_FAIL(QDR_ERR_MEMORY, "out of memory for the JSON of %s", name);
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s: %s; this is not JSON", name, line, why);
-}
-
 static qdr_status parse_text(const char *text, size_t bytes, qdri_json *document)
 {
     json_error_t error;
+    char why[120], line[32] = "";
     if (bytes > QDRI_JSON_MAX_BYTES)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %d MiB, the limit for JSON files", document->name,
                         QDRI_JSON_MAX_BYTES >> 20);
     document->root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    return document->root ? QDR_OK : not_json(document->name, &error);
+    if (document->root) return QDR_OK;
+    if (json_error_code(&error) == json_error_out_of_memory)
+        return QDR_FAIL(QDR_ERR_MEMORY, "out of memory for the JSON of %s", document->name);
+    qdri_json_printable(error.text, why, sizeof why);
+    if (error.line > 0) snprintf(line, sizeof line, ", line %d", error.line);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s: %s; this is not JSON", document->name, line, why);
 }
 
 qdr_status qdri_json_parse(const char *text, size_t bytes, const char *name, qdri_json **document)
@@ -150,40 +146,26 @@ qdri_json_place qdri_json_where(qdri_json_node node)
     return place;
 }
 
-/* "is -3", "is missing", … */
-typedef struct finding {
-    char text[64];
-} finding;
-
-static finding describe(qdri_json_node node)
-{
-    finding found = {"is null"};
-    char word[40];
-    switch (qdri_json_kind_of(node)) {
-    case QDRI_JSON_ABSENT: snprintf(found.text, sizeof found.text, "is missing"); break;
-    case QDRI_JSON_NULL: break;
-    case QDRI_JSON_FLAG:
-        snprintf(found.text, sizeof found.text, "is %s", json_is_true((const json_t *)node.value) ? "true" : "false");
-        break;
-    case QDRI_JSON_NUMBER:
-        if (json_is_integer((const json_t *)node.value))
-            snprintf(found.text, sizeof found.text, "is %" JSON_INTEGER_FORMAT, json_integer_value(node.value));
-        else
-            snprintf(found.text, sizeof found.text, "is %g", json_real_value(node.value));
-        break;
-    case QDRI_JSON_STRING:
-        qdri_json_printable(json_string_value(node.value), word, sizeof word);
-        snprintf(found.text, sizeof found.text, "is \"%s\"", word);
-        break;
-    case QDRI_JSON_LIST: snprintf(found.text, sizeof found.text, "is a list"); break;
-    case QDRI_JSON_OBJECT: snprintf(found.text, sizeof found.text, "is an object"); break;
-    }
-    return found;
-}
-
 static qdr_status needed(qdri_json_node node, const char *what)
 {
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s %s; %s is needed", qdri_json_where(node).text, describe(node).text, what);
+    const json_t *value = node.value;
+    char found[64] = "missing", word[40];
+    if (json_is_integer(value)) {
+        snprintf(found, sizeof found, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    } else if (json_is_real(value)) {
+        snprintf(found, sizeof found, "%g", json_real_value(value));
+    } else if (json_is_string(value)) {
+        qdri_json_printable(json_string_value(value), word, sizeof word);
+        snprintf(found, sizeof found, "\"%s\"", word);
+    } else if (value) {
+        snprintf(found, sizeof found, "%s",
+                 json_is_null(value)     ? "null"
+                 : json_is_object(value) ? "an object"
+                 : json_is_array(value)  ? "a list"
+                 : json_is_true(value)   ? "true"
+                                         : "false");
+    }
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %s; %s is needed", qdri_json_where(node).text, found, what);
 }
 
 /* ---- values ---- */

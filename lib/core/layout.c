@@ -107,17 +107,15 @@ void qdri_matrix_part(const qdr_matrix *matrix, const qdri_rank_place *place, qd
     }
 }
 
-static int splits(const qdr_matrix *matrix, int axis)
-{
-    return (matrix->split_cells && axis >= QDR_Z) || (matrix->split_cols && axis == (int)matrix->col_axis) ||
-           (matrix->scatter_rows && axis == (int)matrix->scatter_axis);
-}
-
 int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_rank_place *from, const qdri_rank_place *to)
 {
     if (matrix->spread != QDR_SPREAD_GRID) return 1;
-    for (int axis = 0; axis < QDR_N_AXES; axis++)
-        if (!splits(matrix, axis) && from->at.coordinate[axis] != to->at.coordinate[axis]) return 0;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const int is_split = (matrix->split_cells && axis >= QDR_Z) ||
+                             (matrix->split_cols && axis == (int)matrix->col_axis) ||
+                             (matrix->scatter_rows && axis == (int)matrix->scatter_axis);
+        if (!is_split && from->at.coordinate[axis] != to->at.coordinate[axis]) return 0;
+    }
     return 1;
 }
 

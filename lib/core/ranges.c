@@ -9,22 +9,19 @@ static int overlap(const qdri_range *a, const qdri_range *b)
     return a_begin < b_begin ? b_begin - a_begin < a->bytes : a_begin - b_begin < b->bytes;
 }
 
-static int is_in_place(const qdri_range *a, const qdri_range *b)
-{
-    return (a->in_place || b->in_place) && a->begin == b->begin && a->bytes == b->bytes;
-}
-
 qdr_status qdri_ranges_check(const char *who, const qdri_range *ranges, int n)
 {
     for (int j = 1; j < n; j++) {
         for (int i = 0; i < j; i++) {
             const qdri_range *a = &ranges[i], *b = &ranges[j];
-            if ((!a->writes && !b->writes) || !overlap(a, b) || is_in_place(a, b)) continue;
+            const int may_coincide = a->in_place || b->in_place;
+            if ((!a->writes && !b->writes) || !overlap(a, b)) continue;
+            if (may_coincide && a->begin == b->begin && a->bytes == b->bytes) continue;
             return QDR_FAIL(QDR_ERR_ARGUMENT,
                             "%.100s: %s (%zu bytes at %p) and %s (%zu bytes at %p) overlap; give each memory of its "
                             "own%s",
                             who, a->what, a->bytes, a->begin, b->what, b->bytes, b->begin,
-                            a->in_place || b->in_place ? ", or exactly the same" : "");
+                            may_coincide ? ", or exactly the same" : "");
         }
     }
     return QDR_OK;

@@ -7,9 +7,6 @@
 
 #include "quadrille/status.h"
 
-/* For internal functions, which are shared between files but not exported. */
-#define QDRI_HIDDEN __attribute__((visibility("hidden")))
-
 /* Records a message (printf format) in the calling thread and returns `status`. Use QDR_FAIL. */
 qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -147,14 +147,6 @@ static int includes(const claim *numbered, const claim *other)
     return 0;
 }
 
-static int are_same_file(const claim *a, const claim *b)
-{
-    if (a->numbers && b->numbers) return is_same(&a->key, &b->key); /* the same base name */
-    if (a->numbers) return includes(a, b);
-    if (b->numbers) return includes(b, a);
-    return is_same(&a->key, &b->key);
-}
-
 /* Writing to a device replaces no other bytes; nor does writing two outputs to one FIFO. */
 static int may_share(const claim *a, const claim *b)
 {
@@ -169,7 +161,11 @@ static int may_share(const claim *a, const claim *b)
 
 static qdr_status check_pair(const claim *a, const claim *b)
 {
-    if (may_share(a, b) || !are_same_file(a, b)) return QDR_OK;
+    if (may_share(a, b)) return QDR_OK;
+    const int is_one = a->numbers == b->numbers ? is_same(&a->key, &b->key) /* or the same base name */
+                       : a->numbers             ? includes(a, b)
+                                                : includes(b, a);
+    if (!is_one) return QDR_OK;
     const claim *lost = a->is_written ? b : a, *writer = a->is_written ? a : b;
     if (writer->is_standard) {
         lost = writer;
@@ -195,14 +191,6 @@ static void add(claim *claims, int *n, int use, const char *option, const char *
         find_open_key(STDIN_FILENO, &made->key);
     else
         find_key(path, &made->key);
-}
-
-static void add_use(claim *claims, int *n, int index, const qdr_file_use *use)
-{
-    if (!use->path || !*use->path) return;
-    add(claims, n, index, use->option, use->path, use->access);
-    if (use->access != QDR_FILE_LOG) return;
-    add(claims, n, index, use->option, use->path, QDR_FILE_WRITTEN_RANKS); /* older logs that are kept */
 }
 
 /* A library for the loader, which looks for names without a slash in its own folders. */
@@ -237,15 +225,6 @@ static void add_standard(claim *claims, int *n)
         find_open_key(i ? STDERR_FILENO : STDOUT_FILENO, &made->key);
         *n += S_ISREG(made->key.mode);
     }
-}
-
-/* An option does not conflict with the names of its own older files. */
-static qdr_status check_all(const claim *claims, int n)
-{
-    for (int i = 0; i < n; i++)
-        for (int j = i + 1; j < n; j++)
-            if (claims[i].use != claims[j].use) QDR_TRY(check_pair(&claims[i], &claims[j]));
-    return QDR_OK;
 }
 
 /* ---- data files ---- */
@@ -297,11 +276,20 @@ static qdr_status check_uses(const qdr_file_use *uses, int n_uses, int n_ranks)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "files: entry %d has no option, or the unknown access %d", i,
                             (int)uses[i].access);
     QDR_TRY(QDRI_NEW(2 * n_uses + MOST_FROM_ENVIRONMENT + N_STANDARD, "the files of a run", &claims));
-    for (int i = 0; i < n_uses; i++) add_use(claims, &n, i, &uses[i]);
+    for (int i = 0; i < n_uses; i++) {
+        if (!uses[i].path || !*uses[i].path) continue;
+        add(claims, &n, i, uses[i].option, uses[i].path, uses[i].access);
+        if (uses[i].access == QDR_FILE_LOG) /* older logs are kept */
+            add(claims, &n, i, uses[i].option, uses[i].path, QDR_FILE_WRITTEN_RANKS);
+    }
     if (n_ranks > 0 && !find_data("machines", qdr_environment_value("QDR_MACHINE"), machine)) machine[0] = '\0';
     if (n_ranks > 0) add_environment(claims, &n, machine);
     add_standard(claims, &n);
-    qdr_status status = check_all(claims, n);
+    qdr_status status = QDR_OK;
+    for (int i = 0; i < n; i++)
+        for (int j = i + 1; j < n && status == QDR_OK; j++)
+            if (claims[i].use != claims[j].use) /* an option has no conflict with the names of its own older files */
+                status = check_pair(&claims[i], &claims[j]);
     for (int i = 0; i < n && status == QDR_OK; i++)
         if (!claims[i].is_standard) status = check_data(&claims[i]);
     free(claims);

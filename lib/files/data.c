@@ -64,17 +64,6 @@ static int walk_next(walk *w, char folder[QDRI_DATA_PATH_BYTES])
     return 0;
 }
 
-/* The path of a data file, if there is one. */
-static int find_file(const char *kind, const char *name, char path[QDRI_DATA_PATH_BYTES])
-{
-    char folder[QDRI_DATA_PATH_BYTES];
-    for (walk w = walk_begin(); walk_next(&w, folder);) {
-        const int bytes = snprintf(path, QDRI_DATA_PATH_BYTES, "%s/%s/%s" ENDING, folder, kind, name);
-        if (bytes < QDRI_DATA_PATH_BYTES && qdri_input_is_there(path)) return 1;
-    }
-    return 0;
-}
-
 /* ---- names ---- */
 
 static int ends_in_json(const char *name)
@@ -135,36 +124,26 @@ void qdri_data_names_free(qdri_data_names *names)
 
 /* ---- suggestions ---- */
 
-/* "; nearest: a, b", or "" where no name is close. */
-static qdr_status print_nearest(const qdri_data_names *names, const char *name, qdri_data_prefer_fn prefer, char *text,
-                                size_t bytes)
-{
-    static const char intro[] = "; nearest: ";
-    char *const end = text + sizeof intro - 1;
-    const size_t left = bytes - sizeof intro + 1;
-    const char **list = NULL;
-    QDR_TRY(QDRI_NEW(names->n, "names of data files", &list));
-    for (int i = 0; i < names->n; i++) list[i] = names->names[i];
-    memcpy(text, intro, sizeof intro);
-    const int n_near = prefer ? prefer(name, list, names->n) : 0;
-    size_t used = 0;
-    for (int i = 0; i < n_near && i < MAX_NEAREST; i++) {
-        snprintf(end + used, left - used, "%s%s", i ? ", " : "", list[i]);
-        used += strlen(end + used);
-    }
-    if (!n_near && !qdr_names_nearest(name, list, names->n, MAX_NEAREST, end, left)) text[0] = '\0';
-    free(list);
-    return QDR_OK;
-}
-
 static qdr_status unknown_name(const char *room, const char *noun, const char *kind, const char *name,
                                qdri_data_prefer_fn prefer)
 {
-    char shown[QDRI_DATA_NAME_BYTES], nearest[3 * QDRI_DATA_NAME_BYTES + 32];
+    char shown[QDRI_DATA_NAME_BYTES], nearest[3 * QDRI_DATA_NAME_BYTES + 21] = "";
+    const char **list = NULL;
     qdri_data_names names;
     QDR_TRY(qdri_data_list(kind, &names));
     const int n = names.n;
-    const qdr_status status = print_nearest(&names, name, prefer, nearest, sizeof nearest);
+    const qdr_status status = QDRI_NEW(n, "names of data files", &list);
+    if (status == QDR_OK) {
+        size_t used = 0;
+        for (int i = 0; i < n; i++) list[i] = names.names[i];
+        const int n_near = prefer ? prefer(name, list, n) : 0;
+        for (int i = 0; i < n_near && i < MAX_NEAREST; i++) {
+            snprintf(nearest + used, sizeof nearest - used, "%s%s", i ? ", " : "", list[i]);
+            used += strlen(nearest + used);
+        }
+        if (!n_near) qdr_names_nearest(name, list, n, MAX_NEAREST, nearest, sizeof nearest);
+    }
+    free(list);
     qdri_data_names_free(&names);
     QDR_TRY(status);
     qdri_json_printable(name, shown, sizeof shown);
@@ -174,10 +153,11 @@ static qdr_status unknown_name(const char *room, const char *noun, const char *k
                         "that contains %s/NAME.json, or name a file",
                         room, noun, shown, kind);
     const int is_listed = strcmp(kind, "models") == 0 || strcmp(kind, "machines") == 0;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s: none of the %d %ss is named \"%s\"%s (%s%s%sthe name of a file has a slash or ends in .json)",
-                    room, n, noun, shown, nearest, is_listed ? "see quadrille list " : "", is_listed ? kind : "",
-                    is_listed ? "; " : "");
+    return QDR_FAIL(
+        QDR_ERR_ARGUMENT,
+        "%s: none of the %d %ss is named \"%s\"%s%s (%s%s%sthe name of a file has a slash or ends in .json)", room, n,
+        noun, shown, *nearest ? "; nearest: " : "", nearest, is_listed ? "see quadrille list " : "",
+        is_listed ? kind : "", is_listed ? "; " : "");
 }
 
 /* The machine file that `quadrille calibrate` leaves for this host; it may not exist. 0: there is no place for it. */
@@ -197,10 +177,14 @@ qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kin
     if (strcmp(kind, "machines") == 0 && strcmp(given, "here") == 0)
         name_or_path = host_file(own_file) && qdri_input_is_there(own_file) ? own_file : "laptop";
     const int is_path = strcmp(name_or_path, "-") == 0 || strchr(name_or_path, '/') || ends_in_json(name_or_path);
-    if (!is_path)
-        return name_or_path[0] && find_file(kind, name_or_path, path)
-                   ? QDR_OK
-                   : unknown_name(room, noun, kind, name_or_path, prefer);
+    if (!is_path) {
+        char folder[QDRI_DATA_PATH_BYTES];
+        for (walk w = walk_begin(); name_or_path[0] && walk_next(&w, folder);) {
+            const int bytes = snprintf(path, QDRI_DATA_PATH_BYTES, "%s/%s/%s" ENDING, folder, kind, name_or_path);
+            if (bytes < QDRI_DATA_PATH_BYTES && qdri_input_is_there(path)) return QDR_OK;
+        }
+        return unknown_name(room, noun, kind, name_or_path, prefer);
+    }
     if (strlen(name_or_path) >= QDRI_DATA_PATH_BYTES)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the path has %zu bytes; the maximum is %d", room, strlen(name_or_path),
                         QDRI_DATA_PATH_BYTES - 1);

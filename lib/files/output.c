@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files that appear completely or not at all: until they are complete they are drafts, under unpredictable names. */
-#define _GNU_SOURCE /* O_PATH, getrandom, flock */
+#define _GNU_SOURCE /* O_PATH, getrandom, flock, fopencookie */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <quadrille/output.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,6 @@
 
 #include "core/size.h"
 #include "files/place.h"
-#include "files/stream.h"
 
 #define ENDING ".part"
 enum {
@@ -28,7 +29,8 @@ enum { READER_TRIES = 500, READER_PAUSE_NSECS = 20000000 /* ten seconds in all *
 
 struct qdr_output {
     FILE *file; /* NULL: finished */
-    qdri_stream stream; /* what the file writes to */
+    int number; /* of the open file to which it writes */
+    int error; /* an errno value: the first failure of the stream, which stdio forgets; 0: none */
     int folder; /* -1: written directly, and nothing is moved into place */
     qdr_output_kind kind;
     int has_failed;
@@ -85,6 +87,69 @@ static qdr_status fail_write(qdr_output *output, int error)
                     output->path, reason_of(error), remedy_for(error));
 }
 
+/* ---- the stream ----
+ *
+ * Writing beyond a limit on the size of files (SIGXFSZ), or to a reader that left (SIGPIPE), fails without ending the
+ * process. */
+
+/* The signals with which the system answers a write that fails. */
+typedef struct guard {
+    sigset_t blocked, mask_before, pending_before;
+} guard;
+
+/* Takes the signal of our own write, and leaves one that was pending before to the program. */
+static void take(const guard *g, int signal)
+{
+    const struct timespec now = {0};
+    sigset_t one;
+    if (sigismember(&g->pending_before, signal) == 1) return;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    while (sigtimedwait(&one, NULL, &now) < 0 && errno == EINTR) continue;
+}
+
+/* Returns the number of bytes written; fewer than `bytes` set errno. */
+static size_t write_all(int number, const char *text, size_t bytes)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        const ssize_t n = write(number, text + done, bytes - done);
+        if (n < 0 && errno != EINTR) break;
+        if (n > 0) done += (size_t)n;
+    }
+    return done;
+}
+
+static ssize_t on_write(void *cookie, const char *text, size_t bytes)
+{
+    qdr_output *output = cookie;
+    guard g;
+    sigemptyset(&g.blocked);
+    sigaddset(&g.blocked, SIGXFSZ);
+    sigaddset(&g.blocked, SIGPIPE);
+    sigemptyset(&g.pending_before);
+    (void)sigpending(&g.pending_before);
+    (void)pthread_sigmask(SIG_BLOCK, &g.blocked, &g.mask_before);
+    const size_t done = write_all(output->number, text, bytes);
+    const int error = done < bytes ? errno : 0;
+    if (error == EFBIG) take(&g, SIGXFSZ);
+    if (error == EPIPE) take(&g, SIGPIPE);
+    (void)pthread_sigmask(SIG_SETMASK, &g.mask_before, NULL);
+    if (error && !output->error) output->error = error;
+    if (error) errno = error;
+    return (ssize_t)done;
+}
+
+static int on_close(void *cookie)
+{
+    qdr_output *output = cookie;
+    const int number = output->number;
+    output->number = -1;
+    if (close(number) == 0) return 0;
+    if (!output->error) output->error = errno;
+    return -1;
+}
+
 /* ---- drafts: .NAME.0123456789abcdef.part ----
  *
  * Each is locked. The lock ends with the process, so a file that is not locked was left behind. */
@@ -93,15 +158,6 @@ static qdr_status fail_write(qdr_output *output, int error)
 static size_t begin_name(const char *name, char draft[QDRI_NAME_BYTES])
 {
     return (size_t)snprintf(draft, QDRI_NAME_BYTES, ".%.*s.", N_SHOWN, name);
-}
-
-/* Between its creation and its locking, another process may take the file for a leftover and remove it: then it is not
- * used. */
-static int is_mine(int number)
-{
-    struct stat info;
-    const int refused = flock(number, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    return !refused && fstat(number, &info) == 0 && info.st_nlink > 0;
 }
 
 /* Creates an empty, locked file in the folder, for a file that will be called `name`. Returns its descriptor; -1: errno
@@ -115,8 +171,12 @@ static int make_draft(int folder, const char *name, char draft[QDRI_NAME_BYTES])
         snprintf(draft + bytes, QDRI_NAME_BYTES - bytes, "%016llx" ENDING, (unsigned long long)digits);
         const int number = openat(folder, draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (number < 0 && errno != EEXIST) return -1;
-        if (number >= 0 && is_mine(number)) return number;
-        if (number >= 0) close(number);
+        if (number < 0) continue;
+        /* Before it is locked, another process may take the file for a leftover and remove it: then it is not used. */
+        struct stat info;
+        const int is_refused = flock(number, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        if (!is_refused && fstat(number, &info) == 0 && info.st_nlink > 0) return number;
+        close(number);
     }
     errno = EEXIST;
     return -1;
@@ -250,26 +310,17 @@ static void set_kept(qdr_output *output, const char *name)
         snprintf(output->kept, sizeof output->kept, "%s%s", output->path, strrchr(name, '.'));
 }
 
-static int keep_old(qdr_output *output)
-{
-    char to[QDRI_NAME_BYTES + 16];
-    for (int i = 1; i <= MOST_KEPT; i++) {
-        snprintf(to, sizeof to, "%s.%d", output->name, i);
-        const int error = rename_old(output->folder, output->name, to);
-        if (error == EEXIST) continue;
-        if (!error) set_kept(output, to);
-        return error;
-    }
-    return EEXIST;
-}
-
 /* A log has its final name from the beginning. */
 static int begin_log(qdr_output *output, const struct stat *old)
 {
-    if (old->st_mode && old->st_size > 0) {
-        const int error = keep_old(output);
-        if (error) return error;
+    char to[QDRI_NAME_BYTES + 16];
+    int error = old->st_mode && old->st_size > 0 ? EEXIST : 0; /* keeps an older one */
+    for (int i = 1; error == EEXIST && i <= MOST_KEPT; i++) {
+        snprintf(to, sizeof to, "%s.%d", output->name, i);
+        error = rename_old(output->folder, output->name, to);
+        if (!error) set_kept(output, to);
     }
+    if (error) return error;
     if (renameat(output->folder, output->draft, output->folder, output->name) != 0) return errno;
     output->draft[0] = '\0';
     return 0;
@@ -285,7 +336,8 @@ static int open_any(qdr_output *output)
     if (info.st_mode && !is_direct && output->kind == QDR_OUTPUT_NEW) return EEXIST;
     const int number = above_standard(is_direct ? open_directly(output->path, &info) : open_draft(output, &info));
     if (number < 0) return errno;
-    output->file = qdri_stream_open(&output->stream, number);
+    output->number = number;
+    output->file = fopencookie(output, "w", (cookie_io_functions_t){.write = on_write, .close = on_close});
     if (!output->file) {
         error = errno;
         close(number);
@@ -350,7 +402,7 @@ const char *qdr_output_kept(const qdr_output *output) { return output ? output->
  * another way, such as by reading from it. */
 static int cause_of(const qdr_output *output)
 {
-    if (output->stream.error) return output->stream.error;
+    if (output->error) return output->error;
     return errno ? errno : EIO;
 }
 
@@ -361,8 +413,8 @@ static int close_file(qdr_output *output)
     int error = 0;
     output->file = NULL;
     errno = 0;
-    if (fflush(file) != 0 || ferror(file) || output->stream.error) error = cause_of(output);
-    if (!error && output->folder >= 0 && fsync(output->stream.number) != 0 && errno != EINVAL) error = errno;
+    if (fflush(file) != 0 || ferror(file) || output->error) error = cause_of(output);
+    if (!error && output->folder >= 0 && fsync(output->number) != 0 && errno != EINVAL) error = errno;
     if (fclose(file) != 0 && !error) error = cause_of(output);
     return error;
 }

@@ -26,21 +26,6 @@ static int follow(char path[QDRI_PATH_BYTES], int *was_link)
     return 0;
 }
 
-static int split(char path[QDRI_PATH_BYTES], qdri_place *place)
-{
-    char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
-    if (strlen(name) >= sizeof place->name) return ENAMETOOLONG;
-    memcpy(place->name, name, strlen(name) + 1);
-    if (!slash)
-        memcpy(place->folder, ".", 2);
-    else {
-        slash[slash == path] = '\0'; /* the root keeps its slash */
-        memcpy(place->folder, path, strlen(path) + 1);
-    }
-    return 0;
-}
-
 int qdri_place_find(const char *path, qdri_place *place)
 {
     char at[QDRI_PATH_BYTES];
@@ -52,5 +37,12 @@ int qdri_place_find(const char *path, qdri_place *place)
         const int error = i > MOST_LINKS ? ELOOP : follow(at, &was_link);
         if (error) return error;
     }
-    return split(at, place);
+    char *slash = strrchr(at, '/');
+    const char *name = slash ? slash + 1 : at;
+    if (strlen(name) >= sizeof place->name) return ENAMETOOLONG;
+    memcpy(place->name, name, strlen(name) + 1);
+    if (slash) slash[slash == at] = '\0'; /* the root keeps its slash */
+    const char *folder = slash ? at : ".";
+    memcpy(place->folder, folder, strlen(folder) + 1);
+    return 0;
 }

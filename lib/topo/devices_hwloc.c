@@ -287,23 +287,17 @@ static qdr_status take_matrix(topo_loader *loader, const char *name, pair_taker 
 
 /* ---- PCI switches ---- */
 
-/* hwloc's own function for this compares depths, which devices do not have. */
-static hwloc_obj_t common_ancestor(hwloc_obj_t a, hwloc_obj_t b)
-{
-    for (; a; a = a->parent)
-        for (hwloc_obj_t above = b; above; above = above->parent)
-            if (above == a) return a;
-    return NULL;
-}
-
 /* Whether the nearest bridge above both GPUs is a switch rather than the host's. */
 static int share_switch(hwloc_topology_t hwloc, const char *bus_a, const char *bus_b)
 {
     const hwloc_obj_t a = hwloc_get_pcidev_by_busidstring(hwloc, bus_a);
     const hwloc_obj_t b = hwloc_get_pcidev_by_busidstring(hwloc, bus_b);
-    if (!a || !b) return 0;
-    const hwloc_obj_t above = common_ancestor(a, b);
-    return above && above->type == HWLOC_OBJ_BRIDGE && above->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI;
+    /* hwloc's own function for a common ancestor compares depths, which devices do not have. */
+    for (hwloc_obj_t common = a; common; common = common->parent)
+        for (hwloc_obj_t above = b; above; above = above->parent)
+            if (above == common)
+                return above->type == HWLOC_OBJ_BRIDGE && above->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI;
+    return 0;
 }
 
 static qdr_status take_switches(topo_loader *loader)

@@ -18,7 +18,6 @@ typedef struct topo_loader {
 QDR_NODISCARD qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml);
 /* devices_hwloc.c: PCI devices that compute, and network adapters; what hwloc knows about links between GPUs. */
 QDR_NODISCARD qdr_status qdri_topo_load_devices(topo_loader *loader);
-QDR_NODISCARD qdr_status qdri_topo_load_links(topo_loader *loader);
 /* nvml.c: this machine's GPUs and their links, as reported by the driver; topo->gpu_source. Having no driver is
  * not an error. */
 QDR_NODISCARD qdr_status qdri_topo_load_nvml(topo_loader *loader);

@@ -248,38 +248,23 @@ static qdr_status load_binding(hwloc_topology_t hwloc, qdr_topo *topo)
     return QDR_OK;
 }
 
-static qdr_status load_all(topo_loader *loader, const char *xml)
-{
-    QDR_TRY(open_machine(xml, loader));
-    load_names(loader->hwloc, loader->topo);
-    QDR_TRY(load_packages(loader->hwloc, loader->topo));
-    QDR_TRY(load_numas(loader->hwloc, loader->topo));
-    QDR_TRY(load_caches(loader->hwloc, loader->topo));
-    QDR_TRY(load_cores(loader->hwloc, loader->topo));
-    QDR_TRY(load_binding(loader->hwloc, loader->topo));
-    return qdri_topo_load_devices(loader);
-}
-
 qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml)
 {
-    const qdr_status status = load_all(loader, xml);
+    qdr_topo *topo = loader->topo;
+    qdr_status status = open_machine(xml, loader);
+    if (status == QDR_OK) load_names(loader->hwloc, topo);
+    if (status == QDR_OK) status = load_packages(loader->hwloc, topo);
+    if (status == QDR_OK) status = load_numas(loader->hwloc, topo);
+    if (status == QDR_OK) status = load_caches(loader->hwloc, topo);
+    if (status == QDR_OK) status = load_cores(loader->hwloc, topo);
+    if (status == QDR_OK) status = load_binding(loader->hwloc, topo);
+    if (status == QDR_OK) status = qdri_topo_load_devices(loader);
     if (loader->hwloc) hwloc_topology_destroy(loader->hwloc);
     loader->hwloc = NULL;
     return status;
 }
 
 /* ---- only the cores ---- */
-
-/* Cores with at least one hardware thread in the process's binding. */
-static int cores_by_binding(hwloc_topology_t hwloc, hwloc_bitmap_t bound)
-{
-    const hwloc_obj_type_t type = core_type(hwloc);
-    int n_cores = 0;
-    if (hwloc_get_cpubind(hwloc, bound, HWLOC_CPUBIND_PROCESS) != 0) hwloc_bitmap_fill(bound);
-    for (hwloc_obj_t core = NULL; (core = hwloc_get_next_obj_by_type(hwloc, type, core)) != NULL;)
-        n_cores += hwloc_bitmap_intersects(core->cpuset, bound);
-    return n_cores;
-}
 
 qdr_status qdri_topo_cores(int *n_cores)
 {
@@ -289,8 +274,14 @@ qdr_status qdri_topo_cores(int *n_cores)
     if (!bound) return QDR_FAIL(QDR_ERR_MEMORY, "topology: out of memory for a set of cores");
     const qdr_status status = open_cores(&hwloc);
     if (status == QDR_OK) {
-        const int n_bound = qdri_topo_cores_by_share(cores_by_binding(hwloc, bound));
-        *n_cores = n_bound > 1 ? n_bound : 1;
+        /* Cores with at least one hardware thread in the process's binding. */
+        const hwloc_obj_type_t type = core_type(hwloc);
+        int n = 0;
+        if (hwloc_get_cpubind(hwloc, bound, HWLOC_CPUBIND_PROCESS) != 0) hwloc_bitmap_fill(bound);
+        for (hwloc_obj_t core = NULL; (core = hwloc_get_next_obj_by_type(hwloc, type, core)) != NULL;)
+            n += hwloc_bitmap_intersects(core->cpuset, bound);
+        n = qdri_topo_cores_by_share(n);
+        *n_cores = n > 1 ? n : 1;
     }
     if (hwloc) hwloc_topology_destroy(hwloc);
     hwloc_bitmap_free(bound);

@@ -114,23 +114,21 @@ static qdr_status load_packages(sys_machine *machine)
     return QDR_OK;
 }
 
-/* "Node 0 MemTotal: 5597396 kB"; without such files one node has all memory. */
-static int64_t numa_bytes(int os_index, int is_seen)
-{
-    char line[128];
-    const char *value = NULL;
-    if (!is_seen) return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-    if (qdri_sys_line(line, sizeof line, NODES "node%d/meminfo", os_index)) value = strstr(line, "MemTotal:");
-    return value ? 1024 * strtoll(value + strlen("MemTotal:"), NULL, 10) : 0;
-}
-
 static void add_numa(sys_machine *machine, int os_index, int is_seen)
 {
     qdr_topo *topo = machine->topo;
     qdr_topo_numa *numa = &topo->numas[topo->n_numas];
     cpu_list cpus = machine->cpus;
-    if (is_seen) read_cpus(&cpus, NODES "node%d/cpulist", os_index);
-    *numa = (qdr_topo_numa){.os_index = os_index, .package = -1, .bytes = numa_bytes(os_index, is_seen)};
+    char line[128];
+    *numa = (qdr_topo_numa){.os_index = os_index, .package = -1};
+    if (is_seen) { /* "Node 0 MemTotal: 5597396 kB"; without such files one node has all memory. */
+        const char *value = NULL;
+        read_cpus(&cpus, NODES "node%d/cpulist", os_index);
+        if (qdri_sys_line(line, sizeof line, NODES "node%d/meminfo", os_index)) value = strstr(line, "MemTotal:");
+        numa->bytes = value ? 1024 * strtoll(value + strlen("MemTotal:"), NULL, 10) : 0;
+    } else {
+        numa->bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    }
     for (int cpu = 0, n = 0; cpu < MAX_CPUS; cpu++) {
         if (!cpus.has[cpu] || !machine->cpus.has[cpu]) continue;
         const int package = machine->cpu_package[cpu];
@@ -246,39 +244,19 @@ static qdr_status load_cores(sys_machine *machine)
 
 /* ---- adapters ---- */
 
-static int is_bus(const char *part)
-{
-    unsigned domain, bus, device, function;
-    int n = 0;
-    return sscanf(part, "%4x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &n) == 4 && n == 12;
-}
-
 /* The last PCI device on the path to it; "": none. */
 static void find_bus(const char *link, char bus[24])
 {
     char *path = realpath(link, NULL), *rest = NULL;
     *bus = '\0';
     if (!path) return;
-    for (const char *part = strtok_r(path, "/", &rest); part; part = strtok_r(NULL, "/", &rest))
-        if (is_bus(part)) snprintf(bus, 24, "%.12s", part);
+    for (const char *part = strtok_r(path, "/", &rest); part; part = strtok_r(NULL, "/", &rest)) {
+        unsigned domain, number, device, function;
+        int n = 0;
+        if (sscanf(part, "%4x:%2x:%2x.%1x%n", &domain, &number, &device, &function, &n) == 4 && n == 12)
+            snprintf(bus, 24, "%.12s", part);
+    }
     free(path);
-}
-
-static int is_known(const qdr_topo *topo, const char *bus)
-{
-    for (int i = 0; i < topo->n_nics; i++)
-        if (*bus && strcmp(topo->nics[i].bus, bus) == 0) return 1;
-    return 0;
-}
-
-static qdr_status add_nic(topo_loader *loader, const char *name, const char *bus)
-{
-    qdr_topo_nic *nic;
-    QDR_TRY(qdri_topo_add_nic(loader, name, &nic));
-    nic->rate = qdri_topo_line_rate(name);
-    qdri_topo_copy(nic->bus, sizeof nic->bus, bus);
-    qdri_sys_locate(loader->topo, bus, &nic->package, &nic->numa);
-    return QDR_OK;
 }
 
 /* Loads the entries that have a device; one for each PCI function. */
@@ -287,12 +265,20 @@ static qdr_status load_class(topo_loader *loader, const char *class_path)
     DIR *folder = opendir(class_path);
     qdr_status status = QDR_OK;
     if (!folder) return QDR_OK;
-    for (const struct dirent *entry = readdir(folder); entry && status == QDR_OK; entry = readdir(folder)) {
+    for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
         char link[512], bus[24];
+        qdr_topo_nic *nic;
         if (entry->d_name[0] == '.') continue;
         snprintf(link, sizeof link, "%s/%s/device", class_path, entry->d_name);
         find_bus(link, bus);
-        if (*bus && !is_known(loader->topo, bus)) status = add_nic(loader, entry->d_name, bus);
+        int is_known = 0;
+        for (int i = 0; i < loader->topo->n_nics; i++) is_known |= strcmp(loader->topo->nics[i].bus, bus) == 0;
+        if (!*bus || is_known) continue;
+        status = qdri_topo_add_nic(loader, entry->d_name, &nic);
+        if (status != QDR_OK) break;
+        nic->rate = qdri_topo_line_rate(entry->d_name);
+        qdri_topo_copy(nic->bus, sizeof nic->bus, bus);
+        qdri_sys_locate(loader->topo, bus, &nic->package, &nic->numa);
     }
     closedir(folder);
     return status;
@@ -330,14 +316,6 @@ static qdr_status load_binding(const sys_machine *machine)
     return QDR_OK;
 }
 
-static void load_names(qdr_topo *topo)
-{
-    char name[sizeof topo->host] = "";
-    topo->is_this_machine = 1;
-    qdri_sys_line(topo->product, sizeof topo->product, "/sys/class/dmi/id/product_name");
-    if (gethostname(name, sizeof name - 1) == 0) qdri_topo_copy(topo->host, sizeof topo->host, name);
-}
-
 /* Fails if another machine was requested. */
 static qdr_status check_wishes(const char *xml)
 {
@@ -354,9 +332,13 @@ static qdr_status check_wishes(const char *xml)
 
 qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml)
 {
-    sys_machine machine = {.topo = loader->topo};
+    qdr_topo *topo = loader->topo;
+    sys_machine machine = {.topo = topo};
+    char name[sizeof topo->host] = "";
     QDR_TRY(check_wishes(xml));
-    load_names(loader->topo);
+    topo->is_this_machine = 1;
+    qdri_sys_line(topo->product, sizeof topo->product, "/sys/class/dmi/id/product_name");
+    if (gethostname(name, sizeof name - 1) == 0) qdri_topo_copy(topo->host, sizeof topo->host, name);
     find_cpus(&machine);
     QDR_TRY(load_packages(&machine));
     QDR_TRY(load_numas(&machine));

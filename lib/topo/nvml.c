@@ -110,17 +110,6 @@ static const named_function functions[] = {
 };
 enum { N_FUNCTIONS = sizeof functions / sizeof *functions };
 
-/* POSIX allows converting a data pointer to a function pointer, C does not: so it is copied as bytes. */
-static int find_functions(nvml_library *nvml)
-{
-    for (int i = 0; i < N_FUNCTIONS; i++) {
-        void *found = dlsym(nvml->handle, functions[i].name);
-        if (!found && functions[i].is_needed) return 0;
-        memcpy((char *)nvml + functions[i].offset, &found, sizeof found);
-    }
-    return 1;
-}
-
 static int start(nvml_library *nvml, char *said, size_t capacity)
 {
     char driver[80] = "?";
@@ -148,7 +137,14 @@ static int open_library(nvml_library *nvml, char *said, size_t capacity)
     snprintf(said, capacity, "NVML (libnvidia-ml.so.1) is not installed");
     if (!nvml->handle) return 0;
     snprintf(said, capacity, "NVML (libnvidia-ml.so.1) lacks functions");
-    if (find_functions(nvml) && start(nvml, said, capacity)) return 1;
+    int has_all = 1;
+    for (int i = 0; i < N_FUNCTIONS; i++) {
+        void *found = dlsym(nvml->handle, functions[i].name);
+        has_all &= found || !functions[i].is_needed;
+        /* POSIX allows converting a data pointer to a function pointer, C does not: so it is copied as bytes. */
+        memcpy((char *)nvml + functions[i].offset, &found, sizeof found);
+    }
+    if (has_all && start(nvml, said, capacity)) return 1;
     dlclose(nvml->handle);
     return 0;
 }
@@ -159,14 +155,6 @@ static int open_library(nvml_library *nvml, char *said, size_t capacity)
 static void copy_bus(const nvml_pci *pci, char bus[24])
 {
     snprintf(bus, 24, "%04x:%02x:%02x.0", pci->domain & 0xffffu, pci->bus & 0xffu, pci->device & 0xffu);
-}
-
-static double link_rate(const nvml_library *nvml, nvml_device device)
-{
-    nvml_field field = {.field = FIELD_LINK_MBYTES};
-    if (!nvml->fields || nvml->fields(device, 1, &field) != 0 || field.result != 0 || field.type != FIELD_TYPE_UNSIGNED)
-        return 0;
-    return 1e6 * field.value.number;
 }
 
 /* Older drivers do not report what is at the other end, only its PCI address: then the caller, who knows the GPUs,
@@ -197,7 +185,9 @@ static void read_gpu(const nvml_library *nvml, int number, nvml_gpu *gpu)
     if (nvml->memory && nvml->memory(device, &memory) == 0) gpu->bytes = (int64_t)memory.total;
     if (nvml->pci && nvml->pci(device, &pci) == 0) copy_bus(&pci, gpu->bus);
     if (!nvml->link_state) return;
-    gpu->link_rate = link_rate(nvml, device);
+    nvml_field field = {.field = FIELD_LINK_MBYTES};
+    if (nvml->fields && nvml->fields(device, 1, &field) == 0 && field.result == 0 && field.type == FIELD_TYPE_UNSIGNED)
+        gpu->link_rate = 1e6 * field.value.number;
     for (unsigned link = 0; link < MOST_LINKS; link++) read_link(nvml, device, link, gpu);
 }
 
@@ -217,16 +207,6 @@ static qdr_status take_gpu(topo_loader *loader, int number, nvml_gpu *from)
     if (*from->name) qdri_topo_copy(gpu->model, sizeof gpu->model, from->name);
     if (from->bytes) gpu->bytes = from->bytes;
     return QDR_OK;
-}
-
-/* A link to a PCI address without a GPU ends in a switch. */
-static void sort_out_switches(const nvml_library *nvml, nvml_gpu *gpu)
-{
-    for (int link = 0; link < MOST_LINKS; link++) {
-        int is_gpu = 0;
-        for (int j = 0; j < nvml->n; j++) is_gpu |= strcmp(gpu->remote_bus[link], nvml->gpus[j].bus) == 0;
-        if (gpu->links[link] == GPU && !is_gpu) gpu->links[link] = SWITCH;
-    }
 }
 
 /* ---- links ---- */
@@ -249,18 +229,11 @@ static qdr_link pci_link(const nvml_library *nvml, const nvml_gpu *a, const nvml
     return level <= LEVEL_NODE ? QDR_LINK_NUMA : QDR_LINK_NODE;
 }
 
-/* 1: a may read b's memory; 0: it may not; -1: unknown. */
-static int peer_of(const nvml_library *nvml, const nvml_gpu *a, const nvml_gpu *b)
-{
-    int status = 0;
-    if (!nvml->peer || !a->device || !b->device) return -1;
-    return nvml->peer(a->device, b->device, P2P_READ, &status) == 0 ? status == 0 : -1;
-}
-
 static qdr_status take_pair(topo_loader *loader, const nvml_library *nvml, const nvml_gpu *a, const nvml_gpu *b)
 {
     const qdr_topo_gpu_link *known = qdri_topo_find_link(loader->topo, a->index, b->index);
     qdr_topo_gpu_link link = {.a = a->index, .b = b->index};
+    int peer_status = 0;
     const int n_direct = count_links(a, GPU, b->bus);
     const int n_a = count_links(a, SWITCH, NULL), n_b = count_links(b, SWITCH, NULL);
     if (n_direct) {
@@ -278,7 +251,9 @@ static qdr_status take_pair(topo_loader *loader, const nvml_library *nvml, const
         link.link = pci_link(nvml, a, b);
         if (link.link == QDR_LINK_NONE) return QDR_OK;
     }
-    link.peer = peer_of(nvml, a, b);
+    const int is_known = nvml->peer && a->device && b->device &&
+                         nvml->peer(a->device, b->device, P2P_READ, &peer_status) == 0;
+    link.peer = is_known ? peer_status == 0 : -1;
     return qdri_topo_set_link(loader, &link);
 }
 
@@ -289,7 +264,15 @@ static qdr_status take_all(topo_loader *loader, nvml_library *nvml)
         read_gpu(nvml, i, &nvml->gpus[i]);
         QDR_TRY(take_gpu(loader, i, &nvml->gpus[i]));
     }
-    for (int i = 0; i < nvml->n; i++) sort_out_switches(nvml, &nvml->gpus[i]);
+    /* A link to a PCI address without a GPU ends in a switch. */
+    for (int i = 0; i < nvml->n; i++) {
+        nvml_gpu *gpu = &nvml->gpus[i];
+        for (int link = 0; link < MOST_LINKS; link++) {
+            int is_gpu = 0;
+            for (int j = 0; j < nvml->n; j++) is_gpu |= strcmp(gpu->remote_bus[link], nvml->gpus[j].bus) == 0;
+            if (gpu->links[link] == GPU && !is_gpu) gpu->links[link] = SWITCH;
+        }
+    }
     for (int i = 0; i < nvml->n; i++) {
         const nvml_gpu *gpu = &nvml->gpus[i];
         loader->topo->gpus[gpu->index].host_rate = gpu->link_rate * count_links(gpu, HOST, NULL);
