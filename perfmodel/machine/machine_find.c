@@ -68,26 +68,22 @@ static qdr_status offer_aliases(search *s, const qdri_json *document, const char
     return QDR_OK;
 }
 
-static qdr_status search_file(search *s, const char *file)
-{
-    char path[QDRI_DATA_PATH_BYTES];
-    qdri_json *document = NULL;
-    remember(s, file);
-    QDR_TRY(qdri_data_resolve("machine", "machine", "machines", file, qdri_machine_prefer, path));
-    QDR_TRY(qdri_json_load(path, &document));
-    const qdr_status status = offer_aliases(s, document, file);
-    qdri_json_free(&document);
-    return status;
-}
-
 static qdr_status search_all(search *s, const qdri_data_names *names)
 {
     for (int i = 0; i < names->n; i++) {
-        if (strcasecmp(names->names[i], s->text) == 0) {
-            snprintf(s->name, sizeof s->name, "%s", names->names[i]);
+        const char *file = names->names[i];
+        char path[QDRI_DATA_PATH_BYTES];
+        qdri_json *document = NULL;
+        if (strcasecmp(file, s->text) == 0) {
+            snprintf(s->name, sizeof s->name, "%s", file);
             return QDR_OK;
         }
-        QDR_TRY(search_file(s, names->names[i]));
+        remember(s, file);
+        QDR_TRY(qdri_data_resolve("machine", "machine", "machines", file, qdri_machine_prefer, path));
+        QDR_TRY(qdri_json_load(path, &document));
+        const qdr_status status = offer_aliases(s, document, file);
+        qdri_json_free(&document);
+        QDR_TRY(status);
     }
     return QDR_OK;
 }

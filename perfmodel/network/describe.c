@@ -18,14 +18,6 @@ static void note(description *d)
     for (; d->n_noted < d->net->n_nodes; d->n_noted++) d->layer_of[d->n_noted] = d->layer;
 }
 
-/* Query heads that share a key head stay together if there is a key head for each rank. */
-static int64_t query_unit(const description *d)
-{
-    const qdr_network *n = d->network;
-    const int y = d->net->place.size[QDR_Y];
-    return n->kv_heads >= y && n->heads % n->kv_heads == 0 ? n->head_size * (n->heads / n->kv_heads) : n->head_size;
-}
-
 static double local_elems(const description *d, qdr_edge edge) { return (double)qdri_edge_elems(&d->net->edges[edge]); }
 
 /* An element-wise operation for which the library has no node: flops and bytes per element of its output. */
@@ -43,7 +35,10 @@ static qdr_status add_elementwise(description *d, const char *name, qdr_edge in,
 static qdr_status add_attention_half(description *d, qdr_edge in, qdr_edge *out)
 {
     const qdr_network *n = d->network;
-    const int64_t unit = query_unit(d), q = n->heads * n->head_size, kv = n->kv_heads * n->head_size;
+    /* Query heads that share a key head stay together if there is a key head for each rank. */
+    const int are_together = n->kv_heads >= d->net->place.size[QDR_Y] && n->heads % n->kv_heads == 0;
+    const int64_t unit = are_together ? n->head_size * (n->heads / n->kv_heads) : n->head_size;
+    const int64_t q = n->heads * n->head_size, kv = n->kv_heads * n->head_size;
     const qdr_linear_desc qkv_desc = {QDR_OPTS_INIT,
                                       .name = "qkv",
                                       .in = {{n->hidden, 1}},
@@ -65,15 +60,6 @@ static qdr_status add_attention_half(description *d, qdr_edge in, qdr_edge *out)
     return qdri_net_add_linear(d->net, &proj_desc, mixed, out);
 }
 
-static qdr_status add_activation(description *d, qdr_edge wide, qdr_edge *bent)
-{
-    const qdr_network *n = d->network;
-    static const double flops[] = {12, 20}, bytes[] = {3, 5}; /* gate, up → out; gate, up, dout → both */
-    const qdr_block narrow[] = {{n->ffn, 1}, {0, 0}};
-    if (!n->gated) return qdri_net_add_gelu(d->net, "gelu", wide, bent);
-    return add_elementwise(d, "gate", wide, narrow, local_elems(d, wide) / 2, flops, bytes, bent);
-}
-
 static qdr_status add_mlp_half(description *d, qdr_edge in, qdr_edge *out)
 {
     const qdr_network *n = d->network;
@@ -86,7 +72,13 @@ static qdr_status add_mlp_half(description *d, qdr_edge in, qdr_edge *out)
     qdr_edge norm, wide, bent;
     QDR_TRY(qdri_net_add_layer_norm(d->net, "norm2", 0, in, &norm));
     QDR_TRY(qdri_net_add_linear(d->net, &up_desc, norm, &wide));
-    QDR_TRY(add_activation(d, wide, &bent));
+    if (n->gated) {
+        static const double flops[] = {12, 20}, bytes[] = {3, 5}; /* gate, up → out; gate, up, dout → both */
+        const qdr_block narrow[] = {{n->ffn, 1}, {0, 0}};
+        QDR_TRY(add_elementwise(d, "gate", wide, narrow, local_elems(d, wide) / 2, flops, bytes, &bent));
+    } else {
+        QDR_TRY(qdri_net_add_gelu(d->net, "gelu", wide, &bent));
+    }
     return qdri_net_add_linear(d->net, &down_desc, bent, out);
 }
 
@@ -98,20 +90,6 @@ static qdr_status add_layer(description *d, qdr_edge *stream)
     QDR_TRY(qdri_net_add_residual(d->net, "residual1", before, attended, &added));
     QDR_TRY(add_mlp_half(d, d->network->parallel_residual ? before : added, &fed));
     return qdri_net_add_residual(d->net, "residual2", added, fed, stream);
-}
-
-static qdr_status add_embedding(description *d, qdr_edge *stream)
-{
-    const qdr_network *n = d->network;
-    const qdr_embedding_desc desc = {QDR_OPTS_INIT,
-                                     .name = "embedding",
-                                     .vocab = {n->vocab, 1},
-                                     .features = {n->hidden, 1},
-                                     .context = n->positions ? d->context : 0,
-                                     .layout = d->layout};
-    qdr_edge tokens;
-    QDR_TRY(qdri_net_add_tokens(d->net, "tokens", &tokens));
-    return qdri_net_add_embedding(d->net, &desc, tokens, stream);
 }
 
 static qdr_status add_head(description *d, qdr_edge stream)
@@ -135,9 +113,16 @@ qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_p
                      .layout = layout,
                      .layer = QDRI_LAYER_FIRST,
                      .layer_of = layer_of};
-    qdr_edge stream;
+    const qdr_embedding_desc embedding = {QDR_OPTS_INIT,
+                                          .name = "embedding",
+                                          .vocab = {network->vocab, 1},
+                                          .features = {network->hidden, 1},
+                                          .context = network->positions ? context : 0,
+                                          .layout = layout};
+    qdr_edge tokens, stream;
     QDR_TRY(qdri_net_begin(net, place, opts));
-    QDR_TRY(add_embedding(&d, &stream));
+    QDR_TRY(qdri_net_add_tokens(net, "tokens", &tokens));
+    QDR_TRY(qdri_net_add_embedding(net, &embedding, tokens, &stream));
     note(&d);
     for (d.layer = 0; d.layer < n_layers; d.layer++) {
         QDR_TRY(add_layer(&d, &stream));

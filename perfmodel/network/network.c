@@ -57,37 +57,25 @@ static void add(sum *s, int64_t a, int64_t b)
     s->too_large |= __builtin_add_overflow(s->n, product, &s->n);
 }
 
-static sum attention_params(const qdr_network *net)
-{
-    sum s = {0, 0};
-    const int64_t q = net->heads * net->head_size, kv = net->kv_heads * net->head_size;
-    add(&s, net->hidden, q);
-    add(&s, 2 * net->hidden, kv);
-    add(&s, q, net->hidden);
-    if (net->qkv_bias) add(&s, 1, q);
-    if (net->qkv_bias) add(&s, 2, kv);
-    if (net->out_bias) add(&s, 1, net->hidden);
-    return s;
-}
-
-static sum mlp_params(const qdr_network *net)
-{
-    sum s = {0, 0};
-    const int64_t n_up = net->gated ? 2 : 1;
-    add(&s, n_up * net->hidden, net->ffn);
-    add(&s, net->ffn, net->hidden);
-    if (net->mlp_bias) add(&s, n_up, net->ffn);
-    if (net->mlp_bias) add(&s, 1, net->hidden);
-    return s;
-}
-
 qdr_status qdr_network_params(const qdr_network *network, qdr_network_counts *counts)
 {
     if (!counts) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the result is NULL");
     *counts = (qdr_network_counts){.total = 0};
     QDR_TRY(check(network));
     const int64_t norm = network->hidden * (network->norm == QDR_NORM_LAYER ? 2 : 1);
-    const sum attention = attention_params(network), mlp = mlp_params(network);
+    const int64_t hidden = network->hidden, n_up = network->gated ? 2 : 1;
+    const int64_t q = network->heads * network->head_size, kv = network->kv_heads * network->head_size;
+    sum attention = {0, 0}, mlp = {0, 0};
+    add(&attention, hidden, q);
+    add(&attention, 2 * hidden, kv);
+    add(&attention, q, hidden);
+    if (network->qkv_bias) add(&attention, 1, q);
+    if (network->qkv_bias) add(&attention, 2, kv);
+    if (network->out_bias) add(&attention, 1, hidden);
+    add(&mlp, n_up * hidden, network->ffn);
+    add(&mlp, network->ffn, hidden);
+    if (network->mlp_bias) add(&mlp, n_up, network->ffn);
+    if (network->mlp_bias) add(&mlp, 1, hidden);
     sum layer = {0, attention.too_large || mlp.too_large};
     add(&layer, 1, attention.n);
     add(&layer, 1, mlp.n);

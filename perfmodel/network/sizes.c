@@ -33,12 +33,11 @@ static double seen(const qdr_network *network, double context)
 /* Columns, and the shards of weights. */
 static void set_columns(const qdr_network *n, const qdr_plan *plan, qdri_sizes *s)
 {
-    const double kv = fmin((double)n->heads, (double)n->kv_heads), y = plan->y;
+    const double y = plan->y, kv_heads = part(fmin((double)n->heads, (double)n->kv_heads), y);
     s->heads = part((double)n->heads, y);
-    s->kv_heads = part(kv, y);
     s->of[QDRI_SIZE_HIDDEN] = part((double)n->hidden, plan->x);
     s->of[QDRI_SIZE_QUERIES] = s->heads * (double)n->head_size;
-    s->of[QDRI_SIZE_QKV] = (s->heads + 2 * s->kv_heads) * (double)n->head_size;
+    s->of[QDRI_SIZE_QKV] = (s->heads + 2 * kv_heads) * (double)n->head_size;
     s->of[QDRI_SIZE_FFN] = part((double)n->ffn, y);
     s->of[QDRI_SIZE_UP] = (1 + (n->gated != 0)) * s->of[QDRI_SIZE_FFN];
     s->of[QDRI_SIZE_VOCAB] = part((double)n->vocab, y);
@@ -51,22 +50,6 @@ static void set_columns(const qdr_network *n, const qdr_plan *plan, qdri_sizes *
         s->of[sharded[i][0]] = shard(s->of[QDRI_SIZE_HIDDEN] * s->of[sharded[i][1]], plan->z, s->elem_bytes);
 }
 
-/* Biases and norms of n_layers layers, the last norm, the positions. Scattered norms, and positions of scattered edges,
- * are also summed over y. */
-static void set_small(const qdr_network *n, const qdr_plan *plan, double n_layers, qdri_sizes *s)
-{
-    const double hidden = s->of[QDRI_SIZE_HIDDEN];
-    const double norm = (n->norm == QDR_NORM_LAYER ? 2 : 1) * hidden;
-    const double norms = (n_layers * n->norms_per_layer + 1) * norm;
-    const double biases = n_layers * ((n->qkv_bias != 0) * s->of[QDRI_SIZE_QKV] + (n->out_bias != 0) * hidden +
-                                      (n->mlp_bias != 0) * (s->of[QDRI_SIZE_UP] + hidden));
-    const double positions = n->positions ? s->context * hidden : 0;
-    s->of[QDRI_SIZE_POSITIONS] = s->context;
-    s->of[QDRI_SIZE_SMALL] = norms + biases + positions;
-    s->of[QDRI_SIZE_SMALL_X] = 0;
-    s->of[QDRI_SIZE_SMALL_Y] = plan->layout == QDR_SCATTERED ? norms + positions : 0;
-}
-
 void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_layers, qdri_sizes *s)
 {
     const double cells = (double)plan->z * plan->d, all = ceil((double)plan->batch / cells);
@@ -76,13 +59,18 @@ void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_
                       .elem_bytes = (double)qdr_dtype_bytes(plan->dtype),
                       .gradient_bytes = plan->dtype == QDR_F64 ? 8 : 4};
     s->seen = seen(network, s->context);
-    s->of[QDRI_SIZE_ONE] = 1;
     s->of[QDRI_SIZE_ROWS] = s->sequences * s->context;
     s->of[QDRI_SIZE_ROWS_X] = rows_on(plan, s, plan->x, 0);
     s->of[QDRI_SIZE_ROWS_Y] = rows_on(plan, s, plan->y, 0);
     s->of[QDRI_SIZE_SEQUENCES_X] = rows_on(plan, s, plan->x, 1);
     set_columns(network, plan, s);
-    set_small(network, plan, n_layers, s);
+    /* Biases and norms of the layers, the last norm, the positions. */
+    const double hidden = s->of[QDRI_SIZE_HIDDEN], norm = (network->norm == QDR_NORM_LAYER ? 2 : 1) * hidden;
+    const double norms = (n_layers * network->norms_per_layer + 1) * norm;
+    const double biases = n_layers *
+                          ((network->qkv_bias != 0) * s->of[QDRI_SIZE_QKV] + (network->out_bias != 0) * hidden +
+                           (network->mlp_bias != 0) * (s->of[QDRI_SIZE_UP] + hidden));
+    s->of[QDRI_SIZE_SMALL] = norms + biases + (network->positions ? s->context * hidden : 0);
 }
 
 /* ---- layers of stages ---- */

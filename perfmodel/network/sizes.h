@@ -11,12 +11,10 @@
 
 /* Rows first, then columns, then elements of shards and small gradients. */
 typedef enum qdri_size {
-    QDRI_SIZE_ONE = 0,
     QDRI_SIZE_ROWS, /* of a (z, d) cell in one forward pass */
     QDRI_SIZE_ROWS_X, /* scattered over x; these three are ROWS in a replicated layout */
     QDRI_SIZE_ROWS_Y,
     QDRI_SIZE_SEQUENCES_X, /* the same in whole sequences, or all if these are too few: attention */
-    QDRI_SIZE_POSITIONS, /* rows of P */
     QDRI_SIZE_HIDDEN, /* columns: H/x */
     QDRI_SIZE_QUERIES, /* heads·head_size/y */
     QDRI_SIZE_QKV,
@@ -29,15 +27,13 @@ typedef enum qdri_size {
     QDRI_SIZE_SHARD_DOWN,
     QDRI_SIZE_SHARD_VOCAB,
     QDRI_SIZE_SMALL, /* gradients of biases, norms and positions */
-    QDRI_SIZE_SMALL_X, /* those that are also summed over x */
-    QDRI_SIZE_SMALL_Y,
     QDRI_N_SIZES
 } qdri_size;
 
 typedef struct qdri_sizes {
     double of[QDRI_N_SIZES];
     double sequences; /* of a forward pass, in a cell */
-    double heads, kv_heads; /* on this rank */
+    double heads; /* on this rank */
     double context; /* tokens of a sequence */
     double seen; /* average number of positions that a token attends to */
     double elem_bytes, gradient_bytes;

@@ -7,14 +7,90 @@
 #include <float.h>
 #include <math.h>
 
-/* The lowest level whose unit contains the whole group. */
-static int top_level(const qdr_machine *machine, const qdri_group *group)
+/* ---- groups on levels of links ---- */
+
+/* The last level connects all ranks, however many its unit had where it was measured. */
+static int unit_ranks(const qdr_machine *machine, int level, int n_ranks_all)
 {
-    int top = 0;
-    for (int l = 1; l < machine->n_links; l++)
-        if (qdri_group_crosses(group, l)) top = l;
-    return top;
+    if (level < 0) return 1;
+    const int n = machine->links[level].n_ranks;
+    return level < machine->n_links - 1 && n < n_ranks_all ? n : n_ranks_all;
 }
+
+static int common_divisor(int a, int b)
+{
+    while (b) {
+        const int rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* `stride` interleaved groups: consecutive ranks. */
+typedef struct block {
+    int n_members, stride;
+    int64_t n_ranks;
+} block;
+
+/* The largest number of units of n ranks in which a group has members. Groups may begin at any rank of a unit that the
+ * common divisor of the sizes allows. */
+static double units_touched(const block *b, int unit)
+{
+    const int common = common_divisor((int)(b->n_ranks % unit), unit);
+    const int latest = unit - common + (b->stride < common ? b->stride : common) - 1;
+    const int64_t touched = (latest + (int64_t)(b->n_members - 1) * b->stride) / unit + 1;
+    return touched < b->n_members ? (double)touched : b->n_members;
+}
+
+/* The smallest number of members in a unit, over groups that are in several units. */
+static double fewest_members(const block *b, int unit)
+{
+    const int common = common_divisor((int)(b->n_ranks % unit), unit);
+    const int64_t length = (int64_t)(b->n_members - 1) * b->stride;
+    const int whole = b->stride <= unit ? unit / b->stride : 0;
+    int64_t fewest = b->n_members;
+    if (common == unit && whole * b->stride == unit) return whole;
+    for (int first = 0; first < unit; first++) {
+        if (first % common >= b->stride || first + length < unit) continue;
+        const int64_t at_begin = (unit - first - 1) / b->stride + 1, at_end = (first + length) % unit / b->stride + 1;
+        fewest = at_begin < fewest ? at_begin : fewest;
+        fewest = at_end < fewest ? at_end : fewest;
+    }
+    return (double)fewest;
+}
+
+/* The largest number of groups with members both in one unit and outside of it. */
+static double groups_leaving(const block *b, int unit, int n_ranks_all)
+{
+    const int period = unit / common_divisor((int)(b->n_ranks % unit), unit);
+    const int64_t in_period = period * b->n_ranks / unit; /* units until a block begins at the start of one */
+    int n_blocks = b->n_ranks % unit == 0 || n_ranks_all == b->n_ranks ? 1 : 2;
+    if (b->n_ranks < unit && (in_period == 2 || n_ranks_all <= 2 * unit)) n_blocks = 1;
+    const double groups = (double)n_blocks * b->stride;
+    return groups < unit ? groups : unit;
+}
+
+qdri_group qdri_group_make(const qdr_machine *machine, int n_ranks, int stride, int n_ranks_all)
+{
+    const block all = {n_ranks, stride, (int64_t)n_ranks * stride};
+    qdri_group group = {.n_ranks = n_ranks};
+    for (int l = 0; l < machine->n_links; l++) {
+        const int unit = unit_ranks(machine, l, n_ranks_all), below = unit_ranks(machine, l - 1, n_ranks_all);
+        group.n_inside[l] = unit == n_ranks_all ? n_ranks : n_ranks / units_touched(&all, unit);
+        group.n_fewest[l] = unit == n_ranks_all || group.n_inside[l] == n_ranks ? group.n_inside[l]
+                                                                                : fewest_members(&all, unit);
+        group.n_sharing[l] = below == n_ranks_all ? 1 : groups_leaving(&all, below, n_ranks_all);
+    }
+    return group;
+}
+
+int qdri_group_crosses(const qdri_group *group, int level)
+{
+    return group->n_inside[level] > (level > 0 ? group->n_inside[level - 1] : 1);
+}
+
+/* ---- ways ---- */
 
 static double inside(const qdri_group *group, int level) { return level < 0 ? 1 : group->n_inside[level]; }
 
@@ -50,18 +126,13 @@ static double ring_rate(const qdr_machine *machine, const qdri_group *group, int
     return rate;
 }
 
-/* For one turn of a ring: the steps on each level. */
-static double ring_steps_secs(const qdr_machine *machine, const qdri_group *group, int top)
-{
-    double secs = (n_parts(group, top) - 1) * machine->links[top].step_secs;
-    for (int l = 0; l < top; l++) secs += (n_parts(group, l) - n_parts(group, l + 1)) * machine->links[l].step_secs;
-    return secs;
-}
-
+/* One turn of a ring, with its steps on each level. */
 static qdri_way ring(const qdr_machine *machine, const qdri_group *group, int top)
 {
     const double g = group->n_ranks;
-    return (qdri_way){ring_steps_secs(machine, group, top), (g - 1) / g / ring_rate(machine, group, top)};
+    double secs = (n_parts(group, top) - 1) * machine->links[top].step_secs;
+    for (int l = 0; l < top; l++) secs += (n_parts(group, l) - n_parts(group, l + 1)) * machine->links[l].step_secs;
+    return (qdri_way){secs, (g - 1) / g / ring_rate(machine, group, top)};
 }
 
 /* One level after the other: on each a ring of the parts that it connects within a unit, so that a unit sends as much
@@ -109,13 +180,6 @@ static qdri_way with_protocol(const qdr_machine *machine, qdri_way way, int prot
     return way;
 }
 
-static void add_trees(const qdr_machine *machine, const qdri_group *group, int top, qdri_ways *ways)
-{
-    const qdri_way way = tree(machine, group, top);
-    for (int i = 0; i < machine->collectives.n_protocols; i++)
-        ways->twice[ways->n_twice++] = with_protocol(machine, way, i, 1);
-}
-
 /* From each member to another at the same time, averaged over their distances: the members of a unit share its outgoing
  * rate. */
 static qdri_way message(const qdr_machine *machine, const qdri_group *group, int top)
@@ -123,16 +187,6 @@ static qdri_way message(const qdr_machine *machine, const qdri_group *group, int
     const double members = inside(group, top - 1), g = group->n_ranks;
     const double n_leaving = members * (g - members) / (g - 1);
     return (qdri_way){machine->links[top].step_secs, (n_leaving > 1 ? n_leaving : 1) / ring_rate(machine, group, top)};
-}
-
-static void add_rings(const qdr_machine *machine, const qdri_group *group, int top, qdri_ways *ways)
-{
-    const qdri_way way = machine->collectives.by_level ? by_level(machine, group, top) : ring(machine, group, top);
-    for (int i = 0; i < machine->collectives.n_protocols; i++) {
-        ways->once[ways->n_once++] = with_protocol(machine, way, i, 1);
-        ways->twice[ways->n_twice++] = with_protocol(machine, way, i, 2);
-    }
-    ways->message = message(machine, group, top);
 }
 
 /* For each unit beyond the first; its groups also wait for one another's bytes. */
@@ -151,11 +205,22 @@ qdri_ways qdri_ways_make(const qdr_machine *machine, const qdri_group *group)
 {
     qdri_ways ways = {.n_ranks = group->n_ranks, .start_secs = machine->collectives.start_secs};
     if (group->n_ranks < 2) return ways;
-    const int top = top_level(machine, group);
+    int top = 0; /* the lowest level whose unit contains the whole group */
+    for (int l = 1; l < machine->n_links; l++)
+        if (qdri_group_crosses(group, l)) top = l;
     ways.n_flows = near_adapters(machine, group, top);
     ways.slowdown = machine->links[top].slowdown;
-    add_rings(machine, group, top, &ways);
-    if (top > 0 && machine->collectives.has_tree) add_trees(machine, group, top, &ways);
+    ways.message = message(machine, group, top);
+    const qdri_way turn = machine->collectives.by_level ? by_level(machine, group, top) : ring(machine, group, top);
+    for (int i = 0; i < machine->collectives.n_protocols; i++) {
+        ways.once[ways.n_once++] = with_protocol(machine, turn, i, 1);
+        ways.twice[ways.n_twice++] = with_protocol(machine, turn, i, 2);
+    }
+    if (top > 0 && machine->collectives.has_tree) {
+        const qdri_way chains = tree(machine, group, top);
+        for (int i = 0; i < machine->collectives.n_protocols; i++)
+            ways.twice[ways.n_twice++] = with_protocol(machine, chains, i, 1);
+    }
     if (top == 0 && group->n_ranks > 2 && machine->links[0].switch_bytes_per_sec > 0)
         ways.twice[ways.n_twice++] = in_switch(machine, group->n_ranks);
     if (top > 0) add_waits(machine, group, top, &ways);

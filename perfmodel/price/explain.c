@@ -225,15 +225,9 @@ static void explain_work(const explained *all, qdr_time_term term)
             secs_in_words(forward).text, secs_in_words(backward).text);
 }
 
-static void explain_waiting(const explained *all, int axis)
-{
-    const double busy = all->result.busy[axis], waited = all->result.time[QDR_TIME_X + axis];
-    fprintf(all->file, "waiting for collectives over %c: they take %s, of which %s is hidden", QDRI_USUAL_ORDER[axis],
-            secs_in_words(busy).text, secs_in_words(fmax(0, busy - waited)).text);
-}
-
 static void explain_term(const explained *all, qdr_time_term term)
 {
+    const int axis = (int)term - (int)QDR_TIME_X; /* if it is one */
     switch (term) {
     case QDR_TIME_PRODUCTS:
     case QDR_TIME_ATTENTION:
@@ -242,7 +236,11 @@ static void explain_term(const explained *all, qdr_time_term term)
     case QDR_TIME_X:
     case QDR_TIME_Y:
     case QDR_TIME_Z:
-    case QDR_TIME_D: explain_waiting(all, (int)(term - QDR_TIME_X)); break;
+    case QDR_TIME_D:
+        fprintf(all->file, "waiting for collectives over %c: they take %s, of which %s is hidden",
+                QDRI_USUAL_ORDER[axis], secs_in_words(all->result.busy[axis]).text,
+                secs_in_words(fmax(0, all->result.busy[axis] - all->result.time[term])).text);
+        break;
     case QDR_TIME_RECOMPUTE:
         fputs(all->plan->recompute == QDR_RECOMPUTE_FULL ? "each layer's forward again, with what "
                                                            "it waits for"

@@ -9,7 +9,6 @@
 #include "core/dtype.h"
 #include "core/size.h"
 #include "machine/machine_table.h"
-#include "price/nnls.h"
 
 enum { PRODUCT_ROUNDS = 12, N_MODES = 3, N_TERMS = 4, COLLECTIVE_ROUNDS = 10 };
 #define MOST_HALF 1e6 /* extents; if larger, the products are too small to show their speed */
@@ -167,17 +166,6 @@ static double factor_of(const fit *all, qdr_dtype dtype, double launch_secs, int
     return n ? median(all->numbers, n) : 1;
 }
 
-/* Used if the products are too small for a all. */
-static double best_secs_per_flop(const fit *all, qdr_dtype dtype, double launch_secs)
-{
-    double best = DBL_MAX;
-    for (int i = 0; i < all->n_samples; i++) {
-        const qdr_sample *s = &all->samples[i];
-        if (is_of(s, dtype)) best = fmin(best, product_work_secs(s, launch_secs) / term_of(s, 0));
-    }
-    return best;
-}
-
 /* Peak, halves and factors of one type; unchanged if no sample has the type. */
 static void fit_products(const fit *all, qdr_dtype dtype, qdr_machine *machine)
 {
@@ -198,7 +186,13 @@ static void fit_products(const fit *all, qdr_dtype dtype, qdr_machine *machine)
         for (int t = 0; t < N_TERMS; t++) unknowns[t] /= most > 0 ? most : 1;
     }
     if (!(unknowns[0] * MOST_HALF > fmax(unknowns[1], fmax(unknowns[2], unknowns[3])))) {
-        *unknowns = best_secs_per_flop(all, dtype, launch_secs);
+        /* The products are too small for a fit: the best of them counts. */
+        unknowns[0] = DBL_MAX;
+        for (int i = 0; i < all->n_samples; i++) {
+            const qdr_sample *s = &all->samples[i];
+            if (!is_of(s, dtype)) continue;
+            unknowns[0] = fmin(unknowns[0], product_work_secs(s, launch_secs) / term_of(s, 0));
+        }
         unknowns[1] = unknowns[2] = unknowns[3] = 0;
     }
     *type = (qdr_machine_products){.peak_flops = 1 / unknowns[0],

@@ -21,9 +21,6 @@ typedef struct qdri_product {
 
 /* The type's constants; those of F32 for types without their own. */
 const qdr_machine_products *qdri_machine_products(const qdr_machine *machine, qdr_dtype dtype);
-/* The fraction of the work of whole tiles in whole waves that is useful: in (0, 1], the best of the machine's tiles. 1
- * without tiles. */
-double qdri_tile_share(const qdr_machine *machine, double m, double n, double n_products);
 /* Seconds without the launch. 0 if an extent is 0. */
 double qdri_product_secs(const qdr_machine *machine, const qdri_product *product);
 

@@ -49,8 +49,10 @@ static qdr_status check_parts(const qdr_plan *plan, const char *what, int parts,
                     inner, most);
 }
 
-static qdr_status check_grid(const qdr_plan *plan, const qdr_model *model)
+qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
 {
+    if (plan->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: version is %u; begin the plan with QDR_OPTS_INIT", plan->version);
     if (plan->x < 1 || plan->y < 1 || plan->z < 1 || plan->d < 1)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: grid %dx%dx%dx%d; every axis must be ≥ 1", plan->x, plan->y, plan->z,
                         plan->d);
@@ -67,15 +69,8 @@ static qdr_status check_grid(const qdr_plan *plan, const qdr_model *model)
                         " layers; use between 1 stage and one per layer",
                         plan->pipeline, plan->interleave, network->layers);
     QDR_TRY(check_parts(plan, "gradients", plan->gradient_parts, plan->z));
-    return check_parts(plan, "optimizer state", plan->optimizer_parts,
-                       plan->gradient_parts ? plan->gradient_parts : plan->z);
-}
-
-qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
-{
-    if (plan->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: version is %u; begin the plan with QDR_OPTS_INIT", plan->version);
-    QDR_TRY(check_grid(plan, model));
+    QDR_TRY(check_parts(plan, "optimizer state", plan->optimizer_parts,
+                        plan->gradient_parts ? plan->gradient_parts : plan->z));
     if (plan->panels < 0 || plan->batch_parts < 0 || plan->batch_parts > QDRI_MAX_BATCH_PARTS)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: %d panels and %d parts of the batch; use 1 or more panels and 1 to %d parts, or 0 to "
@@ -101,20 +96,6 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
 
 /* ---- prediction ---- */
 
-static qdr_status set_rates(const qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
-{
-    const int64_t sequence = plan->sequence ? plan->sequence : model->network.context;
-    const double tokens = (double)plan->batch * (double)sequence;
-    const double n_ranks = (double)plan->x * plan->y * plan->z * plan->d * fmax(1, plan->pipeline);
-    qdr_network_flops flops;
-    QDR_TRY(qdr_network_flops_per_token(&model->network, sequence, &flops));
-    result->flops = 3 * tokens * (flops.linear + flops.head + flops.attention);
-    result->tokens_per_sec = tokens / result->secs;
-    result->peak_share = result->flops /
-                         (result->secs * n_ranks * qdri_machine_products(&model->machine, plan->dtype)->peak_flops);
-    return QDR_OK;
-}
-
 qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing,
                              qdr_plan_result *result)
 {
@@ -133,13 +114,22 @@ qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_
 static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
 {
     qdri_pricing pricing;
+    qdr_network_flops flops;
     QDR_TRY(qdri_plan_check(model, plan));
     const qdri_stages stages = qdri_model_price(model, plan, &pricing, result);
     QDR_TRY(qdri_lists_make(&model->network, plan, QDRI_FEW_LAYERS, stages.first, &model->lists));
     QDR_TRY(qdri_step_time(&model->lists, &pricing, &stages, &model->work, result));
     result->panels = plan->panels ? plan->panels : 1;
     result->batch_parts = plan->batch_parts ? plan->batch_parts : 1;
-    return set_rates(model, plan, result);
+    const int64_t sequence = plan->sequence ? plan->sequence : model->network.context;
+    const double tokens = (double)plan->batch * (double)sequence;
+    const double n_ranks = (double)plan->x * plan->y * plan->z * plan->d * fmax(1, plan->pipeline);
+    QDR_TRY(qdr_network_flops_per_token(&model->network, sequence, &flops));
+    result->flops = 3 * tokens * (flops.linear + flops.head + flops.attention);
+    result->tokens_per_sec = tokens / result->secs;
+    result->peak_share = result->flops /
+                         (result->secs * n_ranks * qdri_machine_products(&model->machine, plan->dtype)->peak_flops);
+    return QDR_OK;
 }
 
 double qdri_busy_secs(const qdr_plan_result *result)

@@ -12,13 +12,6 @@
 #include "price/model.h"
 #include "schedule/panel_search.h"
 
-static qdr_status check(const qdri_net *net, const qdr_machine *machine)
-{
-    QDR_TRY(qdr_machine_check(machine, machine->name));
-    if (qdri_machine_products(machine, net->opts.dtype)->peak_flops > 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_DTYPE, "price: %s has no peak for %s", machine->name, qdr_dtype_name(net->opts.dtype));
-}
-
 static qdr_status price_list(const qdri_pricing *pricing, const qdri_schedule *schedule, double *secs, double *end_secs)
 {
     const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(pricing->machine);
@@ -60,7 +53,9 @@ qdr_status qdri_net_price(const qdri_net *net, const char *order, const qdr_mach
 {
     qdr_plan plan;
     qdri_pricing pricing;
-    QDR_TRY(check(net, machine));
+    QDR_TRY(qdr_machine_check(machine, machine->name));
+    if (!(qdri_machine_products(machine, net->opts.dtype)->peak_flops > 0))
+        return QDR_FAIL(QDR_ERR_DTYPE, "price: %s has no peak for %s", machine->name, qdr_dtype_name(net->opts.dtype));
     pricing_of_net(net, order, machine, &plan, &pricing);
     return price_list(&pricing, schedule, secs, end_secs);
 }
@@ -78,24 +73,17 @@ enum { MOST_PRICED_NODES = 64 };
 /* One forward and one backward pass, or the calls of all layers. */
 static qdr_status net_secs(qdri_net *net, const qdri_pricing *pricing, qdri_schedule *schedule, double *sum)
 {
-    double secs = 0;
+    const int is_whole = qdri_net_runs_whole(net);
     *sum = 0;
-    if (qdri_net_runs_whole(net)) {
-        QDR_TRY(qdri_net_forward(net, schedule));
-        QDR_TRY(price_list(pricing, schedule, NULL, sum));
-        if (net->shares_parameters) return QDR_OK;
-        QDR_TRY(qdri_net_backward(net, QDRI_GRADIENT_OVERWRITE, 0, schedule));
-        QDR_TRY(price_list(pricing, schedule, NULL, &secs));
-        *sum += secs;
-        return QDR_OK;
-    }
-    for (int i = 0; i < net->n_nodes; i++) {
-        if (net->nodes[i].kind != QDRI_NODE_LINEAR) continue;
-        QDR_TRY(qdri_net_layer_forward(net, i, 0, schedule));
+    for (int i = 0; i < (is_whole ? 1 : net->n_nodes); i++) {
+        double secs = 0;
+        if (!is_whole && net->nodes[i].kind != QDRI_NODE_LINEAR) continue;
+        QDR_TRY(is_whole ? qdri_net_forward(net, schedule) : qdri_net_layer_forward(net, i, 0, schedule));
         QDR_TRY(price_list(pricing, schedule, NULL, &secs));
         *sum += secs;
         if (net->shares_parameters) continue;
-        QDR_TRY(qdri_net_layer_backward(net, i, 0, QDRI_GRADIENT_OVERWRITE, schedule));
+        QDR_TRY(is_whole ? qdri_net_backward(net, QDRI_GRADIENT_OVERWRITE, 0, schedule)
+                         : qdri_net_layer_backward(net, i, 0, QDRI_GRADIENT_OVERWRITE, schedule));
         QDR_TRY(price_list(pricing, schedule, NULL, &secs));
         *sum += secs;
     }

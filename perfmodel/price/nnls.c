@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Non-negative least squares with few unknowns: tries all subsets of them. */
-#include "price/nnls.h"
+#include "price/fit.h"
 
 #include <float.h>
 #include <math.h>
@@ -15,13 +15,6 @@ typedef struct normal {
     double a[QDRI_MAX_UNKNOWNS][QDRI_MAX_UNKNOWNS], b[QDRI_MAX_UNKNOWNS], bb;
     double scale[QDRI_MAX_UNKNOWNS]; /* 0: the unknown is in no equation */
 } normal;
-
-static double error_of(const qdri_equation *e, int n, const double *unknowns)
-{
-    double sum = 0;
-    for (int i = 0; i < n; i++) sum += e->coefficient[i] * unknowns[i];
-    return fabs(sum / e->secs - 1);
-}
 
 static void add_equation(const qdri_equation *e, double weight, normal *sums)
 {
@@ -110,8 +103,11 @@ void qdri_nnls(const qdri_equation *equations, int n_equations, int n_unknowns, 
         memset(&sums, 0, sizeof sums);
         sums.n = n_unknowns;
         for (int i = 0; i < n_equations; i++) {
-            const double error = error_of(&equations[i], n_unknowns, unknowns);
-            add_equation(&equations[i], equations[i].weight * (round ? 1 / fmax(error, LEAST_ERROR) : 1), &sums);
+            const qdri_equation *e = &equations[i];
+            double secs = 0;
+            for (int j = 0; j < n_unknowns; j++) secs += e->coefficient[j] * unknowns[j];
+            const double error = fabs(secs / e->secs - 1);
+            add_equation(e, e->weight * (round ? 1 / fmax(error, LEAST_ERROR) : 1), &sums);
         }
         set_scales(&sums);
         solve(&sums, unknowns);

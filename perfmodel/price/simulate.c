@@ -88,21 +88,18 @@ typedef struct simulation {
     qdri_sim_span *spans;
 } simulation;
 
-static int may_start(const simulation *sim, const qdri_task *task)
-{
-    for (int i = 0; i < task->n_waits; i++) {
-        const int other = task->waits[i];
-        if (sim->finished[sim->list->tasks[other].stream] < other) return 0;
-    }
-    return 1;
-}
-
 static int start_ready(simulation *sim)
 {
+    const qdri_task *tasks = sim->list->tasks;
     int n_started = 0;
     for (int s = 0; s < QDRI_N_STREAMS; s++) {
         const int i = sim->next[s];
-        if (i < 0 || sim->running[s] >= 0 || !may_start(sim, &sim->list->tasks[i])) continue;
+        if (i < 0 || sim->running[s] >= 0) continue;
+        int n_done = 0; /* of the tasks that it waits for */
+        while (n_done < tasks[i].n_waits &&
+               sim->finished[tasks[tasks[i].waits[n_done]].stream] >= tasks[i].waits[n_done])
+            n_done++;
+        if (n_done < tasks[i].n_waits) continue;
         sim->running[s] = i;
         sim->next[s] = sim->list->next[i];
         sim->latency[s] = sim->prices[i].latency_secs;
@@ -150,26 +147,12 @@ static double next_event_secs(const simulation *sim)
     return secs;
 }
 
-static void count_exposed(simulation *sim, double secs)
-{
-    const double share = secs / (sim->n_active ? sim->n_active : 1);
-    if (sim->running[QDRI_STREAM_OF_COMPUTE] >= 0) return;
-    for (int a = 0; a < sim->n_active; a++) sim->times->exposed[sim->active[a]] += share;
-}
-
-static void finish(simulation *sim, int a)
-{
-    const int s = sim->active[a], i = sim->running[s];
-    sim->finished[s] = i;
-    sim->running[s] = -1;
-    sim->active[a] = sim->active[--sim->n_active];
-    sim->times->stream_end[s] = sim->now;
-    if (sim->spans) sim->spans[i].end_secs = sim->now;
-}
-
 static void advance(simulation *sim, double secs)
 {
-    count_exposed(sim, secs);
+    if (sim->running[QDRI_STREAM_OF_COMPUTE] < 0) {
+        const double share = secs / (sim->n_active ? sim->n_active : 1);
+        for (int a = 0; a < sim->n_active; a++) sim->times->exposed[sim->active[a]] += share;
+    }
     sim->now += secs;
     for (int a = 0; a < sim->n_active; a++) {
         const int s = sim->active[a];
@@ -182,8 +165,13 @@ static void advance(simulation *sim, double secs)
         }
     }
     for (int a = sim->n_active - 1; a >= 0; a--) {
-        const int s = sim->active[a];
-        if (sim->latency[s] <= 0 && sim->work[s] <= 1e-15) finish(sim, a);
+        const int s = sim->active[a], i = sim->running[s];
+        if (sim->latency[s] > 0 || sim->work[s] > 1e-15) continue;
+        sim->finished[s] = i;
+        sim->running[s] = -1;
+        sim->active[a] = sim->active[--sim->n_active];
+        sim->times->stream_end[s] = sim->now;
+        if (sim->spans) sim->spans[i].end_secs = sim->now;
     }
 }
 

@@ -4,7 +4,7 @@
  * A list of few layers is simulated. From the third on, each of its layers takes as long as the one before, so a list
  * of L layers ends L - 4 layer times after this one. A stream that falls further behind the processor with every layer
  * (such as sums of gradients on a slow network) may end last instead, according to its own time per layer. */
-#include "price/step.h"
+#include "price/model.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -250,8 +250,8 @@ static double send_secs(const qdri_pricing *pricing)
     return 2 * (qdri_coll_secs(&ways, QDR_SEND_RECV, whole / plan->y) + gather);
 }
 
-/* For a stage and its neighbours, per micro-batch. */
-static double stall_secs(const qdri_pricing *pricing, int n_neighbours, double memory_bytes)
+/* For a stage and each of its neighbours, per micro-batch. */
+static double stall_secs(const qdri_pricing *pricing, double memory_bytes)
 {
     const qdr_machine *machine = pricing->machine;
     const qdr_machine_software *software = &machine->software;
@@ -259,7 +259,7 @@ static double stall_secs(const qdri_pricing *pricing, int n_neighbours, double m
     const int many = software->stall_nodes > 0 && nodes >= software->stall_nodes;
     const int full = software->stall_memory_share > 0 &&
                      memory_bytes > software->stall_memory_share * machine->memory_bytes;
-    return many || full ? n_neighbours * software->stall_secs : 0;
+    return many || full ? software->stall_secs : 0;
 }
 
 /* Stages of a pipeline: a slot is one forward and one backward pass. */
@@ -271,12 +271,13 @@ static pipe make_pipe(const phases *all, const phase *backward, const qdri_prici
                       double memory_bytes)
 {
     const qdr_machine_software *software = &pricing->machine->software;
+    const double stall = stall_secs(pricing, memory_bytes);
     pipe p = {.first = slot_of(all, backward, software, stages->first, 1, 0),
               .middle = slot_of(all, backward, software, stages->middle, 0, 0),
               .last = slot_of(all, backward, software, stages->last, 0, 1)};
-    add_secs(stall_secs(pricing, 1, memory_bytes), QDR_TIME_BUBBLE, &p.first);
-    add_secs(stall_secs(pricing, 2, memory_bytes), QDR_TIME_BUBBLE, &p.middle);
-    add_secs(stall_secs(pricing, 1, memory_bytes), QDR_TIME_BUBBLE, &p.last);
+    add_secs(stall, QDR_TIME_BUBBLE, &p.first);
+    add_secs(2 * stall, QDR_TIME_BUBBLE, &p.middle);
+    add_secs(stall, QDR_TIME_BUBBLE, &p.last);
     return p;
 }
 
@@ -341,16 +342,6 @@ static double return_secs(const qdri_pricing *pricing, double n_layers)
     return far + qdri_coll_secs(&pricing->d_near, QDR_ALL_GATHER, bytes);
 }
 
-static void add_optimizer(const qdri_pricing *pricing, double n_layers, amount *step)
-{
-    add_secs(qdri_optimizer_secs(pricing, n_layers), QDR_TIME_OPTIMIZER, step);
-    add_secs(pricing->machine->software.step_secs, QDR_TIME_HOST, step);
-    if (state_parts(pricing->plan) <= 1) return;
-    const double secs = return_secs(pricing, n_layers);
-    add_secs(secs, QDR_TIME_D, step);
-    step->busy[QDR_D] += secs;
-}
-
 qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pricing *pricing, const qdri_stages *stages,
                           qdri_step_work *work, qdr_plan_result *result)
 {
@@ -366,7 +357,13 @@ qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pricing *pricing, 
         add_amount(&slot, all.n_micro - 1, &step);
         add_amount(&end, 1, &step);
     }
-    add_optimizer(pricing, stages->first, &step);
+    add_secs(qdri_optimizer_secs(pricing, stages->first), QDR_TIME_OPTIMIZER, &step);
+    add_secs(software->step_secs, QDR_TIME_HOST, &step);
+    if (state_parts(pricing->plan) > 1) {
+        const double secs = return_secs(pricing, stages->first);
+        add_secs(secs, QDR_TIME_D, &step);
+        step.busy[QDR_D] += secs;
+    }
     result->secs = step.secs;
     memcpy(result->time, step.time, sizeof result->time);
     memcpy(result->busy, step.busy, sizeof result->busy);

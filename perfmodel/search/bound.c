@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lower bounds. The cost of an axis depends on the order only through the set of faster axes, so for all 24 orders at
  * most eight sums per axis are needed. */
-#include "search/bound.h"
+#include "search/search.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "core/order.h"
-#include "price/step.h"
 
 /* How often a task of the lists, which have one layer, occurs. */
 static double times_of(const qdri_bounds *b, const qdri_task *task)
@@ -28,17 +27,16 @@ static int is_off_chain(const qdri_task *task)
     }
 }
 
-/* Whether they have the same price. */
-static int are_alike(const qdri_task *a, const qdri_task *b)
-{
-    return a->coll == b->coll && a->count == b->count && a->split_unit == b->split_unit && a->dtype == b->dtype &&
-           a->overlap_class == b->overlap_class && a->stream == b->stream;
-}
-
+/* Those with the same price are counted together. */
 static void add_transfer(qdri_transfers *all, const qdri_task *task, qdri_list_kind kind, double times)
 {
     int i = 0;
-    while (i < all->n && !are_alike(all->of[i].task, task)) i++;
+    for (; i < all->n; i++) {
+        const qdri_task *other = all->of[i].task;
+        if (other->coll == task->coll && other->count == task->count && other->split_unit == task->split_unit &&
+            other->dtype == task->dtype && other->overlap_class == task->overlap_class && other->stream == task->stream)
+            break;
+    }
     if (i == QDRI_MOST_TRANSFERS) return;
     if (i == all->n) all->of[all->n++] = (qdri_transfer){.task = task};
     all->of[i].times[kind] += times;
@@ -63,18 +61,15 @@ static void add_list(qdri_bounds *b, qdri_list_kind kind)
     }
 }
 
-static void begin_ways(const qdr_plan *plan, qdri_grid_ways *ways)
-{
-    const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
-    if (memcmp(ways->size, size, sizeof size) == 0) return;
-    memcpy(ways->size, size, sizeof size);
-    memset(ways->known, 0, sizeof ways->known);
-}
-
 void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, double n_layers, qdri_grid_ways *ways,
                       qdri_bounds *b)
 {
-    begin_ways(pricing->plan, ways);
+    const qdr_plan *plan = pricing->plan;
+    const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
+    if (memcmp(ways->size, size, sizeof size) != 0) {
+        memcpy(ways->size, size, sizeof size);
+        memset(ways->known, 0, sizeof ways->known);
+    }
     b->ways = ways;
     for (int axis = 0; axis < QDR_N_AXES; axis++) b->transfers[axis].n = 0;
     memset(b->sums, 0, sizeof b->sums);
@@ -105,9 +100,13 @@ static const qdri_ways *ways_of(const qdri_bounds *b, int axis, int faster, int 
     return &all->of[axis][faster];
 }
 
-static void sum_axis(qdri_bounds *b, int axis, const qdri_ways *ways, qdri_axis_sums *sums)
+/* The sums of an axis for a set of faster axes, one bit for each. */
+static const qdri_axis_sums *axis_sums(qdri_bounds *b, int axis, int faster, int stride)
 {
-    b->pricing.ways[axis] = *ways;
+    qdri_axis_sums *sums = b->axis[axis][faster];
+    if (b->known[axis] >> faster & 1) return sums;
+    b->known[axis] = (unsigned short)(b->known[axis] | 1 << faster);
+    b->pricing.ways[axis] = *ways_of(b, axis, faster, stride);
     const qdri_transfers *all = &b->transfers[axis];
     memset(sums, 0, QDRI_N_LIST_KINDS * sizeof *sums);
     for (int i = 0; i < all->n; i++) {
@@ -124,16 +123,7 @@ static void sum_axis(qdri_bounds *b, int axis, const qdri_ways *ways, qdri_axis_
         }
     }
     b->pricing.ways[axis] = (qdri_ways){.n_ranks = 1};
-}
-
-/* The sums of an axis for a set of faster axes, one bit for each. */
-static const qdri_axis_sums *axis_sums(qdri_bounds *b, int axis, int faster, int stride)
-{
-    if (!(b->known[axis] >> faster & 1)) {
-        sum_axis(b, axis, ways_of(b, axis, faster, stride), b->axis[axis][faster]);
-        b->known[axis] = (unsigned short)(b->known[axis] | 1 << faster);
-    }
-    return b->axis[axis][faster];
+    return sums;
 }
 
 /* ---- the bound ---- */
@@ -166,14 +156,6 @@ static order_sums sum_order(qdri_bounds *b, const char *order)
     return all;
 }
 
-/* Recomputation runs between a layer's forward and backward, and adds to its time. */
-static double recompute_secs(const qdri_bounds *b, qdr_recompute recompute)
-{
-    return recompute == QDR_RECOMPUTE_FULL        ? b->forward_layers_secs
-           : recompute == QDR_RECOMPUTE_ATTENTION ? b->attention_secs
-                                                  : 0;
-}
-
 static double list_secs(const qdri_bounds *b, const order_sums *all, qdri_list_kind kind)
 {
     const int has_chain = b->lists->is_chain;
@@ -191,6 +173,8 @@ void qdri_bound_secs(qdri_bounds *b, const char *order, double secs[QDRI_N_RECOM
     else
         rest += (b->lists->n_micro - 1) * list_secs(b, &all, QDRI_LIST_BACKWARD_BEFORE) +
                 list_secs(b, &all, QDRI_LIST_BACKWARD_LAST);
-    for (int r = 0; r < QDRI_N_RECOMPUTES; r++)
-        secs[r] = b->lists->n_micro * (forward + recompute_secs(b, (qdr_recompute)r)) + rest;
+    /* Recomputation runs between a layer's forward and backward, and adds to its time. */
+    const double again[QDRI_N_RECOMPUTES] = {
+        [QDR_RECOMPUTE_ATTENTION] = b->attention_secs, [QDR_RECOMPUTE_FULL] = b->forward_layers_secs};
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) secs[r] = b->lists->n_micro * (forward + again[r]) + rest;
 }

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "price/model.h"
 #include "search/search.h"
 
 /* Number of memory computations after which a scan gives up; that takes about 0.3 s. */
@@ -22,24 +21,9 @@ typedef struct hunt {
 
 /* ---- one grid ---- */
 
-static qdr_plan plan_of(const hunt *h, const int size[QDR_N_AXES], int64_t micro_batch)
-{
-    return (qdr_plan){.version = QDR_OPTS_INIT,
-                      .x = size[QDR_X],
-                      .y = size[QDR_Y],
-                      .z = size[QDR_Z],
-                      .d = size[QDR_D],
-                      .dtype = h->opts.dtype,
-                      .batch = h->opts.batch,
-                      .micro_batch = micro_batch,
-                      .sequence = h->opts.sequence,
-                      .overlap = h->opts.overlap};
-}
-
-typedef void (*case_fn)(hunt *h, const qdr_plan *plan, const qdr_plan_result *result, void *user);
-
-/* Each requested layout and kind of recomputation. */
-static void each_case(hunt *h, qdr_plan *plan, int gathers_again, case_fn each, void *user)
+/* The least memory of all requested layouts and kinds of recomputation, and of what neither z nor d changes; NULL: not
+ * wanted. */
+static void try_cases(hunt *h, qdr_plan *plan, int gathers_again, qdr_planned_grid *least, double *least_rest)
 {
     const qdr_network *network = &h->model->network;
     const qdri_stages stages = qdri_stages_make(&h->model->machine, network, plan);
@@ -56,18 +40,13 @@ static void each_case(hunt *h, qdr_plan *plan, int gathers_again, case_fn each, 
             plan->recompute = (qdr_recompute)r;
             qdri_memory(&pricing, network, &stages, 1, &result);
             h->n_cases++;
-            each(h, plan, &result, user);
+            if (least) qdri_search_keep_least(plan, &result, least);
+            if (least_rest)
+                *least_rest = fmin(*least_rest, result.memory[QDR_MEMORY_ACTIVATIONS] +
+                                                    result.memory[QDR_MEMORY_WORKSPACE] +
+                                                    result.memory[QDR_MEMORY_RESERVE]);
         }
     }
-}
-
-static void keep_least(hunt *h, const qdr_plan *plan, const qdr_plan_result *result, void *user)
-{
-    qdr_planned_grid *least = h->least;
-    (void)user;
-    if (least->result.memory_bytes > 0 && result->memory_bytes >= least->result.memory_bytes) return;
-    least->plan = *plan;
-    least->result = *result;
 }
 
 /* One sequence at a time needs the least memory. */
@@ -78,33 +57,23 @@ static void try_grid(const int size[QDR_N_AXES], void *user)
     const int64_t all = (h->opts.batch + cells - 1) / cells;
     const int64_t wanted = h->opts.micro_batch > 0 ? h->opts.micro_batch : 1;
     if (h->opts.batch < cells) return;
-    qdr_plan plan = plan_of(h, size, wanted < all ? wanted : all);
-    plan.gradient_parts = qdri_search_parts(h->opts.gradient_parts, &plan);
-    plan.optimizer_parts = qdri_search_parts(h->opts.optimizer_parts, &plan);
+    qdr_plan plan = qdri_search_plan(&h->opts, size, wanted < all ? wanted : all);
+    qdri_search_set_parts(&h->opts, &plan);
     if (!qdri_parts_nest(plan.gradient_parts, plan.z, (int)cells) ||
         !qdri_parts_nest(plan.optimizer_parts, plan.gradient_parts ? plan.gradient_parts : plan.z, (int)cells))
         return;
-    each_case(h, &plan, 0, keep_least, NULL);
+    try_cases(h, &plan, 0, h->least, NULL);
 }
 
 /* ---- bounds ---- */
-
-static void keep_least_rest(hunt *h, const qdr_plan *plan, const qdr_plan_result *result, void *user)
-{
-    double *least = user;
-    (void)h;
-    (void)plan;
-    *least = fmin(*least, result->memory[QDR_MEMORY_ACTIVATIONS] + result->memory[QDR_MEMORY_WORKSPACE] +
-                              result->memory[QDR_MEMORY_RESERVE]);
-}
 
 /* A lower bound for the memory that neither z nor d changes: for one sequence, with everything dropped that may be
  * dropped. */
 static double rest_of(hunt *h, int x, int y)
 {
-    qdr_plan plan = plan_of(h, (const int[QDR_N_AXES]){x, y, 1, 1}, 1);
+    qdr_plan plan = qdri_search_plan(&h->opts, (const int[QDR_N_AXES]){x, y, 1, 1}, 1);
     double least = INFINITY;
-    each_case(h, &plan, 1, keep_least_rest, &least);
+    try_cases(h, &plan, 1, NULL, &least);
     return least;
 }
 
@@ -162,33 +131,24 @@ static void set_ranks(hunt *h, int n_ranks, const qdr_search_opts *asked)
     h->opts.batch = asked->batch ? asked->batch : n_ranks;
 }
 
-static int have_fit(const hunt *h)
-{
-    return h->least->result.memory_bytes > 0 && h->least->result.memory_bytes <= h->limit;
-}
-
-static void try_cells(hunt *h, int x, int y)
-{
-    int z[QDRI_MAX_DIVISORS];
-    const int cells = h->opts.n_ranks / x / y, fixed_d = h->opts.size[QDR_D];
-    const int n_z = qdri_search_sizes(cells, h->opts.size[QDR_Z], z);
-    for (int k = 0; k < n_z && !have_fit(h); k++)
-        if (!fixed_d || cells / z[k] == fixed_d) try_grid((const int[QDR_N_AXES]){x, y, z[k], cells / z[k]}, h);
-}
-
 /* Whether a plan for this number of ranks fits: grids whose x and y leave no memory are skipped. */
 static int any_fits(hunt *h)
 {
-    int x[QDRI_MAX_DIVISORS], y[QDRI_MAX_DIVISORS];
-    const int n = h->opts.n_ranks, n_x = qdri_search_sizes(n, h->opts.size[QDR_X], x);
+    int x[QDRI_MAX_DIVISORS], y[QDRI_MAX_DIVISORS], z[QDRI_MAX_DIVISORS];
+    const int fixed_d = h->opts.size[QDR_D], n = h->opts.n_ranks, n_x = qdri_search_sizes(n, h->opts.size[QDR_X], x);
     const double state = h->state_bytes / n;
     memset(h->least, 0, sizeof *h->least);
     h->n_cases += 8; /* the cost of finding divisors */
     for (int i = 0; i < n_x; i++) {
         const int n_y = qdri_search_sizes(n / x[i], h->opts.size[QDR_Y], y);
         for (int j = 0; j < n_y; j++) {
-            if (rest_of(h, x[i], y[j]) + state <= h->limit) try_cells(h, x[i], y[j]);
-            if (have_fit(h)) return 1;
+            if (rest_of(h, x[i], y[j]) + state > h->limit) continue;
+            const int cells = n / x[i] / y[j], n_z = qdri_search_sizes(cells, h->opts.size[QDR_Z], z);
+            for (int k = 0; k < n_z; k++) {
+                if (fixed_d && cells / z[k] != fixed_d) continue;
+                try_grid((const int[QDR_N_AXES]){x[i], y[j], z[k], cells / z[k]}, h);
+                if (h->least->result.memory_bytes > 0 && h->least->result.memory_bytes <= h->limit) return 1;
+            }
         }
     }
     return 0;
@@ -240,7 +200,7 @@ static qdr_status begin(hunt *h, qdr_model *model, const qdr_search_opts *opts, 
     *h = (hunt){.model = model, .opts = *opts, .least = least};
     qdri_search_defaults(&h->opts);
     h->limit = opts->memory_bytes > 0 ? opts->memory_bytes : model->machine.memory_bytes;
-    const qdr_plan any = plan_of(h, (const int[QDR_N_AXES]){1, 1, 1, 1}, opts->micro_batch);
+    const qdr_plan any = qdri_search_plan(&h->opts, (const int[QDR_N_AXES]){1, 1, 1, 1}, opts->micro_batch);
     return qdri_plan_check(model, &any);
 }
 

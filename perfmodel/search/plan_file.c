@@ -31,12 +31,6 @@ static void put_whole(FILE *file, const char *key, int64_t value)
     fprintf(file, ",\n  \"%s\": %" PRId64, key, value);
 }
 
-static void put_ratios(FILE *file, const double ratio[QDR_N_AXES])
-{
-    fprintf(file, ",\n  \"axis_bytes_ratio\": [%.17g, %.17g, %.17g, %.17g]", ratio[QDR_X], ratio[QDR_Y], ratio[QDR_Z],
-            ratio[QDR_D]);
-}
-
 static int64_t n_ranks_of(const qdr_plan *plan)
 {
     return (int64_t)plan->x * plan->y * plan->z * plan->d * (plan->pipeline ? plan->pipeline : 1);
@@ -45,8 +39,9 @@ static int64_t n_ranks_of(const qdr_plan *plan)
 static void put_plan(FILE *file, const qdr_stored_plan *stored)
 {
     const qdr_plan *plan = &stored->plan;
+    const double *ratio = plan->axis_bytes_ratio;
     int has_ratio = 0;
-    for (int axis = 0; axis < QDR_N_AXES; axis++) has_ratio |= plan->axis_bytes_ratio[axis] > 0;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) has_ratio |= ratio[axis] > 0;
     fprintf(file, "{\n  \"%s\": %d", format_key, FORMAT_VERSION);
     put_string(file, "network", stored->network);
     put_string(file, "machine", stored->machine);
@@ -66,7 +61,9 @@ static void put_plan(FILE *file, const qdr_stored_plan *stored)
     if (plan->overlap) put_whole(file, "overlap", plan->overlap);
     if (plan->pipeline) put_whole(file, "pipeline", plan->pipeline);
     if (plan->interleave) put_whole(file, "interleave", plan->interleave);
-    if (has_ratio) put_ratios(file, plan->axis_bytes_ratio);
+    if (has_ratio)
+        fprintf(file, ",\n  \"axis_bytes_ratio\": [%.17g, %.17g, %.17g, %.17g]", ratio[QDR_X], ratio[QDR_Y],
+                ratio[QDR_Z], ratio[QDR_D]);
     fprintf(file, ",\n  \"predicted_secs\": %.17g,\n  \"predicted_memory_bytes\": %.17g\n}\n", stored->secs,
             stored->memory_bytes);
 }
@@ -86,19 +83,15 @@ static qdr_status check_old(const char *path)
                     path);
 }
 
-static int is_known(const qdr_plan *plan)
-{
-    return (unsigned)plan->recompute <= QDR_RECOMPUTE_FULL && qdri_is_float(plan->dtype) && plan->x > 0 &&
-           plan->y > 0 && plan->z > 0 && plan->d > 0 && plan->batch > 0 &&
-           (!plan->order[0] || (!plan->order[4] && qdri_is_order(plan->order)));
-}
-
 qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path)
 {
     if (!stored || !path || stored->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the plan or the path is NULL, or the plan does not begin with "
                                           "QDR_OPTS_INIT");
-    if (!is_known(&stored->plan))
+    const qdr_plan *plan = &stored->plan;
+    if ((unsigned)plan->recompute > QDR_RECOMPUTE_FULL || !qdri_is_float(plan->dtype) || plan->x < 1 || plan->y < 1 ||
+        plan->z < 1 || plan->d < 1 || plan->batch < 1 ||
+        (plan->order[0] && (plan->order[4] || !qdri_is_order(plan->order))))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: grid, order, batch or type is invalid; store a plan that qdr_model_predict() accepts");
     qdr_output *output;
@@ -172,16 +165,6 @@ static qdr_status read_grid(const qdri_json_node *root, qdr_plan *plan)
                     n_ranks);
 }
 
-static qdr_status check_ranks(const qdri_json_node *root, const qdr_plan *plan)
-{
-    const qdri_json_node node = qdri_json_get(root, "ranks");
-    int64_t n_ranks;
-    QDR_TRY(qdri_json_int_or(node, 1, INT64_MAX, n_ranks_of(plan), &n_ranks));
-    if (n_ranks == n_ranks_of(plan)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %" PRId64 ", but the grid has %" PRId64, qdri_json_where(node).text,
-                    n_ranks, n_ranks_of(plan));
-}
-
 static qdr_status read_ratios(const qdri_json_node *root, double ratio[QDR_N_AXES])
 {
     const qdri_json_node node = qdri_json_get(root, "axis_bytes_ratio");
@@ -194,23 +177,18 @@ static qdr_status read_ratios(const qdri_json_node *root, double ratio[QDR_N_AXE
     return QDR_OK;
 }
 
-static qdr_status read_dtype(const qdri_json_node *root, qdr_dtype *dtype)
-{
-    const char *text;
-    const qdri_json_node node = qdri_json_get(root, "dtype");
-    QDR_TRY(qdri_json_string_or(node, 0, qdr_dtype_name(QDR_BF16), &text));
-    if (qdri_float_named(text, dtype)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is none of " QDRI_FLOAT_NAMES, qdri_json_where(node).text);
-}
-
 static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
 {
     int layout, recompute;
+    const char *type_name;
     QDR_TRY(read_word(root, "layout", layout_words, 2, 0, &layout));
     QDR_TRY(read_word(root, "recompute", recompute_words, 3, 0, &recompute));
-    QDR_TRY(read_dtype(root, &plan->dtype));
     plan->layout = (qdr_layout)layout;
     plan->recompute = (qdr_recompute)recompute;
+    const qdri_json_node dtype = qdri_json_get(root, "dtype");
+    QDR_TRY(qdri_json_string_or(dtype, 0, qdr_dtype_name(QDR_BF16), &type_name));
+    if (!qdri_float_named(type_name, &plan->dtype))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is none of " QDRI_FLOAT_NAMES, qdri_json_where(dtype).text);
     QDR_TRY(qdri_json_int(qdri_json_get(root, "batch"), 1, INT64_MAX, &plan->batch));
     QDR_TRY(read_long(root, "micro_batch", &plan->micro_batch));
     QDR_TRY(read_long(root, "sequence", &plan->sequence));
@@ -236,7 +214,13 @@ static qdr_status read_plan(const qdri_json *document, qdr_stored_plan *stored)
     QDR_TRY(read_grid(&root, &stored->plan));
     QDR_TRY(read_order(&root, stored->plan.order));
     QDR_TRY(read_choices(&root, &stored->plan));
-    QDR_TRY(check_ranks(&root, &stored->plan));
+    const qdri_json_node ranks = qdri_json_get(&root, "ranks");
+    const int64_t n_ranks = n_ranks_of(&stored->plan);
+    int64_t n_read;
+    QDR_TRY(qdri_json_int_or(ranks, 1, INT64_MAX, n_ranks, &n_read));
+    if (n_read != n_ranks)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %" PRId64 ", but the grid has %" PRId64, qdri_json_where(ranks).text,
+                        n_read, n_ranks);
     QDR_TRY(qdri_json_number_or(qdri_json_get(&root, "predicted_secs"), 0, INFINITY, 0, &stored->secs));
     return qdri_json_number_or(qdri_json_get(&root, "predicted_memory_bytes"), 0, INFINITY, 0, &stored->memory_bytes);
 }

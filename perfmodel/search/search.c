@@ -8,8 +8,6 @@
 
 #include "core/order.h"
 #include "core/size.h"
-#include "price/model.h"
-#include "search/bound.h"
 #include "search/search.h"
 
 enum { N_ORDERS = 24 };
@@ -17,7 +15,7 @@ enum { N_ORDERS = 24 };
 /* A grid with everything that is chosen before the order. */
 typedef struct candidate {
     double bound_secs; /* the minimum over all orders */
-    int x, y, z, d;
+    int size[QDR_N_AXES];
     int64_t micro_batch;
     unsigned char layout, recompute;
 } candidate;
@@ -49,27 +47,19 @@ static void list_orders(search *s)
     }
 }
 
-/* Whether this order is the first of those that are the same when axes of one rank are ignored. */
-static int is_first_of_alike(const search *s, const int size[QDR_N_AXES], int number)
-{
-    char wide[N_ORDERS][8];
-    for (int i = 0; i <= number; i++) {
-        int n = 0;
-        for (int j = 0; j < QDR_N_AXES; j++)
-            if (size[qdri_axis_of(s->orders[i][j])] > 1) wide[i][n++] = s->orders[i][j];
-        wide[i][n] = '\0';
-    }
-    for (int i = 0; i < number; i++)
-        if (strcmp(wide[i], wide[number]) == 0) return 0;
-    return 1;
-}
-
-/* Numbers of the orders that differ on this grid. */
+/* Numbers of the orders that differ on this grid, where axes of one rank are ignored. */
 static int distinct_orders(const search *s, const int size[QDR_N_AXES], int numbers[N_ORDERS])
 {
+    char wide[N_ORDERS][8]; /* the other axes, in each order that was found */
     int n = 0;
-    for (int i = 0; i < s->n_orders; i++)
-        if (is_first_of_alike(s, size, i)) numbers[n++] = i;
+    for (int i = 0; i < s->n_orders; i++) {
+        int n_wide = 0, is_new = 1;
+        for (int j = 0; j < QDR_N_AXES; j++)
+            if (size[qdri_axis_of(s->orders[i][j])] > 1) wide[n][n_wide++] = s->orders[i][j];
+        wide[n][n_wide] = '\0';
+        for (int j = 0; j < n; j++) is_new &= strcmp(wide[j], wide[n]) != 0;
+        if (is_new) numbers[n++] = i;
+    }
     return n;
 }
 
@@ -77,36 +67,13 @@ static int distinct_orders(const search *s, const int size[QDR_N_AXES], int numb
 
 static qdr_plan plan_of(const search *s, const candidate *c)
 {
-    qdr_plan plan = {.version = QDR_OPTS_INIT,
-                     .x = c->x,
-                     .y = c->y,
-                     .z = c->z,
-                     .d = c->d,
-                     .layout = (qdr_layout)c->layout,
-                     .recompute = (qdr_recompute)c->recompute,
-                     .dtype = s->opts.dtype,
-                     .batch = s->opts.batch,
-                     .micro_batch = c->micro_batch,
-                     .sequence = s->opts.sequence,
-                     .overlap = s->opts.overlap,
-                     .panels = s->opts.panels ? s->opts.panels : 1,
-                     .batch_parts = s->opts.batch_parts ? s->opts.batch_parts : 1};
-    plan.gradient_parts = qdri_search_parts(s->opts.gradient_parts, &plan);
-    plan.optimizer_parts = qdri_search_parts(s->opts.optimizer_parts, &plan);
+    qdr_plan plan = qdri_search_plan(&s->opts, c->size, c->micro_batch);
+    qdri_search_set_parts(&s->opts, &plan);
+    plan.layout = (qdr_layout)c->layout;
+    plan.recompute = (qdr_recompute)c->recompute;
+    plan.panels = s->opts.panels ? s->opts.panels : 1;
+    plan.batch_parts = s->opts.batch_parts ? s->opts.batch_parts : 1;
     return plan;
-}
-
-static void note_memory(search *s, const qdr_plan *plan, const qdr_plan_result *result)
-{
-    qdr_planned_grid *least = &s->result->least_memory;
-    if (least->result.memory_bytes > 0 && result->memory_bytes >= least->result.memory_bytes) return;
-    least->plan = *plan;
-    least->result = *result;
-}
-
-static double memory_limit(const search *s)
-{
-    return s->opts.memory_bytes > 0 ? s->opts.memory_bytes : s->model->machine.memory_bytes;
 }
 
 /* Kinds of recomputation with which a grid, layout and micro-batch fits, one bit for each. */
@@ -115,6 +82,7 @@ static int fitting_recomputes(search *s, candidate c, int n_orders)
     const qdr_plan any = plan_of(s, &c);
     const qdri_stages stages = qdri_stages_make(&s->model->machine, &s->model->network, &any);
     const double n_layers = (double)s->model->network.layers;
+    const double limit = s->opts.memory_bytes > 0 ? s->opts.memory_bytes : s->model->machine.memory_bytes;
     qdri_pricing pricing;
     int fitting = 0;
     qdri_pricing_sizes(&s->model->machine, &s->model->network, &any, n_layers, &pricing);
@@ -126,36 +94,23 @@ static int fitting_recomputes(search *s, candidate c, int n_orders)
         pricing.plan = &plan;
         qdri_memory(&pricing, &s->model->network, &stages, qdri_micro_batches(&plan, &pricing.sizes), &result);
         s->result->n_candidates += n_orders;
-        note_memory(s, &plan, &result);
-        if (result.memory_bytes > memory_limit(s)) continue;
+        qdri_search_keep_least(&plan, &result, &s->result->least_memory);
+        if (result.memory_bytes > limit) continue;
         s->result->n_fitting += n_orders;
         fitting |= 1 << r;
     }
     return fitting;
 }
 
-/* The minimum bound over all orders, for each kind of recomputation that fits. */
-static void bound_orders(search *s, qdri_bounds *bounds, int fitting, const int *numbers, int n_orders,
-                         double least[QDRI_N_RECOMPUTES])
+/* The bounds for a grid, layout and micro-batch, whatever the order and recomputation; they point to the plan. */
+static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_bounds *bounds)
 {
-    double secs[QDRI_N_RECOMPUTES];
-    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = INFINITY;
-    for (int i = 0; i < n_orders; i++) {
-        qdri_bound_secs(bounds, s->orders[numbers[i]], secs);
-        for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = fmin(least[r], secs[r]);
-    }
-    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) s->result->n_bounded += fitting >> r & 1 ? n_orders : 0;
-}
-
-/* The bounds for a plan's grid, layout and micro-batch, whatever its order and recomputation; both results point to the
- * plan. */
-static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing, qdri_bounds *bounds)
-{
+    qdri_pricing pricing;
     const double n_layers = (double)model->network.layers;
     QDR_TRY(qdri_plan_check(model, plan));
     QDR_TRY(qdri_lists_make_layer(&model->network, plan, n_layers, &model->one_layer));
-    qdri_pricing_make(&model->machine, &model->network, plan, n_layers, pricing);
-    qdri_bounds_make(&model->one_layer, pricing, n_layers, &model->ways, bounds);
+    qdri_pricing_make(&model->machine, &model->network, plan, n_layers, &pricing);
+    qdri_bounds_make(&model->one_layer, &pricing, n_layers, &model->ways, bounds);
     return QDR_OK;
 }
 
@@ -163,17 +118,21 @@ static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_prici
 static void bound_case(search *s, candidate c, const int *numbers, int n_orders)
 {
     const qdr_plan plan = plan_of(s, &c);
-    qdri_pricing pricing;
     qdri_bounds bounds;
-    double least[QDRI_N_RECOMPUTES];
+    double least[QDRI_N_RECOMPUTES], secs[QDRI_N_RECOMPUTES]; /* least: the minimum bound over all orders */
     s->status = qdri_plan_check(s->model, &plan);
     const int fitting = s->status == QDR_OK ? fitting_recomputes(s, c, n_orders) : 0;
     if (!fitting) return;
-    s->status = make_bounds(s->model, &plan, &pricing, &bounds);
+    s->status = make_bounds(s->model, &plan, &bounds);
     if (s->status != QDR_OK) return;
-    bound_orders(s, &bounds, fitting, numbers, n_orders, least);
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = INFINITY;
+    for (int i = 0; i < n_orders; i++) {
+        qdri_bound_secs(&bounds, s->orders[numbers[i]], secs);
+        for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = fmin(least[r], secs[r]);
+    }
     for (int r = 0; r < QDRI_N_RECOMPUTES && s->status == QDR_OK; r++) {
         if (!(fitting >> r & 1)) continue;
+        s->result->n_bounded += n_orders;
         c.recompute = (unsigned char)r;
         c.bound_secs = least[r];
         s->status = qdri_list_grow((void **)&s->candidates, s->n, &s->capacity, sizeof c, "plans");
@@ -183,7 +142,7 @@ static void bound_case(search *s, candidate c, const int *numbers, int n_orders)
 
 static void bound_layouts(search *s, candidate c, const int *numbers, int n_orders)
 {
-    const int one_layout = c.x == 1 && c.y == 1; /* scattered over one rank is replicated */
+    const int one_layout = c.size[QDR_X] == 1 && c.size[QDR_Y] == 1; /* scattered over one rank is replicated */
     for (int layout = 0; layout < 2 && s->status == QDR_OK; layout++) {
         if (!(s->opts.layouts >> layout & 1) && !one_layout) continue;
         if (one_layout && layout > 0) break;
@@ -194,21 +153,16 @@ static void bound_layouts(search *s, candidate c, const int *numbers, int n_orde
 
 static void bound_grid(search *s, const int size[QDR_N_AXES])
 {
-    candidate c = {.x = size[QDR_X], .y = size[QDR_Y], .z = size[QDR_Z], .d = size[QDR_D]};
+    candidate c = {.size = {size[QDR_X], size[QDR_Y], size[QDR_Z], size[QDR_D]}};
     int numbers[N_ORDERS];
-    const int64_t cells = (int64_t)c.z * c.d;
+    const int64_t cells = (int64_t)size[QDR_Z] * size[QDR_D];
     if (s->opts.batch < cells) return; /* some cells would have nothing to do */
     const int n_orders = distinct_orders(s, size, numbers);
-    const int64_t all = (s->opts.batch + cells - 1) / cells;
-    if (s->opts.micro_batch > 0) {
-        c.micro_batch = s->opts.micro_batch < all ? s->opts.micro_batch : all;
+    const int64_t all = (s->opts.batch + cells - 1) / cells, wanted = s->opts.micro_batch;
+    for (int64_t micro = wanted > 0 ? wanted : 1; s->status == QDR_OK; micro *= 2) {
+        c.micro_batch = micro < all ? micro : all;
         bound_layouts(s, c, numbers, n_orders);
-        return;
-    }
-    for (int64_t micro = 1; s->status == QDR_OK; micro = 2 * micro < all ? 2 * micro : all) {
-        c.micro_batch = micro;
-        bound_layouts(s, c, numbers, n_orders);
-        if (micro == all) break;
+        if (wanted > 0 || micro >= all) break;
     }
 }
 
@@ -231,22 +185,17 @@ static void bound_next_grid(const int size[QDR_N_AXES], void *user)
     bound_grid(s, size);
 }
 
-static int divisors_of(int n, int divisors[QDRI_MAX_DIVISORS])
-{
-    int n_found = 0, n_small = 0;
-    for (int i = 1; (int64_t)i * i <= n; i++)
-        if (n % i == 0) divisors[n_small++] = i;
-    n_found = n_small;
-    for (int i = n_small - 1; i >= 0; i--)
-        if (n / divisors[i] != divisors[i]) divisors[n_found++] = n / divisors[i];
-    return n_found;
-}
-
 int qdri_search_sizes(int n, int fixed, int sizes[QDRI_MAX_DIVISORS])
 {
-    if (!fixed) return divisors_of(n, sizes);
+    int n_small = 0;
     sizes[0] = fixed;
-    return n % fixed == 0;
+    if (fixed) return n % fixed == 0;
+    for (int i = 1; (int64_t)i * i <= n; i++)
+        if (n % i == 0) sizes[n_small++] = i;
+    int n_found = n_small;
+    for (int i = n_small - 1; i >= 0; i--)
+        if (n / sizes[i] != sizes[i]) sizes[n_found++] = n / sizes[i];
+    return n_found;
 }
 
 void qdri_search_grids(int n_ranks, const int fixed[QDR_N_AXES], qdri_grid_fn each, void *user)
@@ -263,13 +212,6 @@ void qdri_search_grids(int n_ranks, const int fixed[QDR_N_AXES], qdri_grid_fn ea
                     each((int[QDR_N_AXES]){x[i], y[j], z[k], cells / z[k]}, user);
         }
     }
-}
-
-/* All factorisations of n_ranks that have the fixed sizes. */
-static void bound_all(search *s)
-{
-    qdri_search_grids(s->opts.n_ranks, s->opts.size, count_grid, s);
-    qdri_search_grids(s->opts.n_ranks, s->opts.size, bound_next_grid, s);
 }
 
 /* ---- simulation ---- */
@@ -302,13 +244,11 @@ static void insert(search *s, const qdr_plan *plan, const qdr_plan_result *found
 
 static void simulate_orders(search *s, const candidate *c)
 {
-    const int size[QDR_N_AXES] = {c->x, c->y, c->z, c->d};
     int numbers[N_ORDERS];
-    const int n_orders = distinct_orders(s, size, numbers);
+    const int n_orders = distinct_orders(s, c->size, numbers);
     const qdr_plan any_order = plan_of(s, c);
-    qdri_pricing pricing;
     qdri_bounds bounds;
-    s->status = make_bounds(s->model, &any_order, &pricing, &bounds);
+    s->status = make_bounds(s->model, &any_order, &bounds);
     for (int i = 0; i < n_orders && s->status == QDR_OK; i++) {
         qdr_plan plan = any_order;
         qdr_plan_result result;
@@ -377,24 +317,6 @@ static void choose_panels(search *s, int n_wanted)
 
 /* ---- public functions ---- */
 
-static qdr_status check_sizes(const qdr_search_opts *opts)
-{
-    int64_t product = 1;
-    for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        if (opts->size[axis] < 0 || opts->size[axis] > opts->n_ranks)
-            return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %c = %d; use 1 to %d, or 0 for any", QDRI_USUAL_ORDER[axis],
-                            opts->size[axis], opts->n_ranks);
-        if (opts->size[axis]) product *= opts->size[axis];
-        if (opts->n_ranks % product)
-            return QDR_FAIL(QDR_ERR_ARGUMENT,
-                            "search: the product of the fixed axes, %" PRId64
-                            ", does not divide %d ranks; fix axes whose "
-                            "product divides %d, or plan for %" PRId64 " ranks",
-                            product, opts->n_ranks, opts->n_ranks, product * ((opts->n_ranks + product - 1) / product));
-    }
-    return QDR_OK;
-}
-
 qdr_status qdri_search_check(const qdr_search_opts *opts)
 {
     if (opts->version != QDR_OPTS_INIT)
@@ -412,7 +334,20 @@ qdr_status qdri_search_check(const qdr_search_opts *opts)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "search: %d best plans of a batch of %" PRId64 "; use 1 to %d, and a batch ≥ 1", opts->n_best,
                         opts->batch, QDR_MAX_BEST);
-    return check_sizes(opts);
+    int64_t product = 1;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        if (opts->size[axis] < 0 || opts->size[axis] > opts->n_ranks)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %c = %d; use 1 to %d, or 0 for any", QDRI_USUAL_ORDER[axis],
+                            opts->size[axis], opts->n_ranks);
+        if (opts->size[axis]) product *= opts->size[axis];
+        if (opts->n_ranks % product)
+            return QDR_FAIL(QDR_ERR_ARGUMENT,
+                            "search: the product of the fixed axes, %" PRId64
+                            ", does not divide %d ranks; fix axes whose "
+                            "product divides %d, or plan for %" PRId64 " ranks",
+                            product, opts->n_ranks, opts->n_ranks, product * ((opts->n_ranks + product - 1) / product));
+    }
+    return QDR_OK;
 }
 
 void qdri_search_defaults(qdr_search_opts *opts)
@@ -422,7 +357,32 @@ void qdri_search_defaults(qdr_search_opts *opts)
     if (opts->recomputes == 0) opts->recomputes = 7;
 }
 
-int qdri_search_parts(int wanted, const qdr_plan *plan) { return wanted < 0 ? plan->z * plan->d : wanted; }
+qdr_plan qdri_search_plan(const qdr_search_opts *opts, const int size[QDR_N_AXES], int64_t micro_batch)
+{
+    return (qdr_plan){.version = QDR_OPTS_INIT,
+                      .x = size[QDR_X],
+                      .y = size[QDR_Y],
+                      .z = size[QDR_Z],
+                      .d = size[QDR_D],
+                      .dtype = opts->dtype,
+                      .batch = opts->batch,
+                      .micro_batch = micro_batch,
+                      .sequence = opts->sequence,
+                      .overlap = opts->overlap};
+}
+
+void qdri_search_set_parts(const qdr_search_opts *opts, qdr_plan *plan)
+{
+    const int all = plan->z * plan->d;
+    plan->gradient_parts = opts->gradient_parts < 0 ? all : opts->gradient_parts;
+    plan->optimizer_parts = opts->optimizer_parts < 0 ? all : opts->optimizer_parts;
+}
+
+void qdri_search_keep_least(const qdr_plan *plan, const qdr_plan_result *result, qdr_planned_grid *least)
+{
+    if (least->result.memory_bytes > 0 && result->memory_bytes >= least->result.memory_bytes) return;
+    *least = (qdr_planned_grid){*plan, *result};
+}
 
 qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *result)
 {
@@ -436,7 +396,8 @@ qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_s
     const int n_wanted = s.opts.n_best, n_kept = n_wanted + 6;
     s.opts.n_best = n_kept < QDR_MAX_BEST ? n_kept : QDR_MAX_BEST;
     list_orders(&s);
-    bound_all(&s);
+    qdri_search_grids(s.opts.n_ranks, s.opts.size, count_grid, &s);
+    qdri_search_grids(s.opts.n_ranks, s.opts.size, bound_next_grid, &s);
     if (s.status == QDR_OK) simulate_best(&s);
     if (s.status == QDR_OK) choose_panels(&s, n_wanted);
     free(s.candidates);
@@ -446,13 +407,12 @@ qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_s
 
 qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs)
 {
-    qdri_pricing pricing;
     qdri_bounds bounds;
     double each[QDRI_N_RECOMPUTES];
     if (!model || !plan || !secs)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "bound: the model, the plan or the result pointer is NULL");
     *secs = 0;
-    QDR_TRY(make_bounds(model, plan, &pricing, &bounds));
+    QDR_TRY(make_bounds(model, plan, &bounds));
     qdri_bound_secs(&bounds, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, each);
     *secs = each[plan->recompute];
     return QDR_OK;

@@ -1,22 +1,76 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by all searches: options, and all grids of a number of ranks. */
+/* Shared by all searches: options, all grids of a number of ranks, and bounds. */
 #ifndef QDRI_PERFMODEL_SEARCH_SEARCH_H
 #define QDRI_PERFMODEL_SEARCH_SEARCH_H
 
-#include "quadrille/plan.h"
+#include "price/model.h"
 
 enum { QDRI_MAX_DIVISORS = 256 }; /* 720720 has 240; no number up to 2^20 has more */
 
 QDR_NODISCARD qdr_status qdri_search_check(const qdr_search_opts *opts);
 /* Replaces zeros by defaults: batch, layouts, recomputes. */
 void qdri_search_defaults(qdr_search_opts *opts);
-/* Partitions of gradients or optimizer state; wanted -1: z·d. */
-int qdri_search_parts(int wanted, const qdr_plan *plan);
+/* A plan with one layout and recomputation, and no panels or partitions. */
+qdr_plan qdri_search_plan(const qdr_search_opts *opts, const int size[QDR_N_AXES], int64_t micro_batch);
+/* Sets the partitions of gradients and optimizer state; those of the options may be -1: z·d. */
+void qdri_search_set_parts(const qdr_search_opts *opts, qdr_plan *plan);
+/* Keeps the plan that needs less memory; memory_bytes 0: none yet. */
+void qdri_search_keep_least(const qdr_plan *plan, const qdr_plan_result *result, qdr_planned_grid *least);
 
 /* Sizes that an axis of n ranks can have: all divisors, or only the fixed one if it is a divisor. */
 int qdri_search_sizes(int n, int fixed, int sizes[QDRI_MAX_DIVISORS]);
 typedef void (*qdri_grid_fn)(const int size[QDR_N_AXES], void *user);
 /* All grids that have the fixed sizes (0: any). */
 void qdri_search_grids(int n_ranks, const int fixed[QDR_N_AXES], qdri_grid_fn each, void *user);
+
+/* ---- bound.c ----
+ *
+ * Lower bounds for a step's time, in closed form. A list takes at least as long as its work on the processor, as its
+ * longest chain (forward: that work and every sum and gather of activations; backward: the same without what only
+ * parameters need), and as each stream of transfers. */
+
+/* Times of one list, in seconds. */
+typedef struct qdri_bound_sums {
+    double processor, chain; /* chain: its part on the processor */
+} qdri_bound_sums;
+
+/* Transfers of one list over one axis. */
+typedef struct qdri_axis_sums {
+    double rows, weights, gradients;
+} qdri_axis_sums;
+
+/* A collective, and how often it occurs in each list. */
+typedef struct qdri_transfer {
+    const qdri_task *task;
+    double times[QDRI_N_LIST_KINDS];
+} qdri_transfer;
+/* Those of one axis. Bounds are lower without what there is no room for, so they remain bounds. */
+enum { QDRI_MOST_TRANSFERS = 48 };
+typedef struct qdri_transfers {
+    int n;
+    qdri_transfer of[QDRI_MOST_TRANSFERS];
+} qdri_transfers;
+
+/* All bounds for one grid, layout and micro-batch: the processor's part once, that of transfers once for each position
+ * that an axis can have in an order. */
+typedef struct qdri_bounds {
+    const qdri_lists *lists; /* of one layer */
+    qdri_pricing pricing; /* its ways and order are not used */
+    qdri_grid_ways *ways;
+    double n_layers;
+    qdri_bound_sums sums[QDRI_N_LIST_KINDS];
+    double forward_layers_secs, attention_secs; /* processor time that recomputation repeats */
+    qdri_transfers transfers[QDR_N_AXES]; /* those that are alike are counted, and priced once */
+    qdri_axis_sums axis[QDR_N_AXES][16][QDRI_N_LIST_KINDS]; /* by the set of faster axes */
+    unsigned short known[QDR_N_AXES];
+    double optimizer_secs;
+} qdri_bounds;
+
+/* ways: those of the last call for this machine, which are kept if the grid is the same. */
+void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, double n_layers, qdri_grid_ways *ways,
+                      qdri_bounds *bounds);
+enum { QDRI_N_RECOMPUTES = 3 };
+/* The bound for each kind of recomputation. */
+void qdri_bound_secs(qdri_bounds *bounds, const char *order, double secs[QDRI_N_RECOMPUTES]);
 
 #endif

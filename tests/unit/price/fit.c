@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "price/nnls.h"
+#include "price/fit.h"
 #include "qdr_test.h"
 
 enum { MOST = 512 };
