@@ -1,12 +1,111 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW on this rank's shards. */
+/* The global gradient norm, and AdamW on this rank's shards. */
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/dtype.h"
 #include "core/size.h"
+#include "grid/internal.h"
 #include "linear/describe.h"
 #include "linear/life.h"
-#include "optim/optim.h"
+#include "quadrille/optim.h"
+
+static qdr_context *context_of(const qdr_stack *stack) { return qdr_grid_context(qdr_stack_grid(stack)); }
+
+static qdri_dev *dev_of(const qdr_stack *stack) { return qdri_context_dev(context_of(stack)); }
+
+static qdr_stream *stream_of(const qdr_stack *stack) { return qdr_context_stream(context_of(stack)); }
+
+/* The type of gradients, moments and masters. */
+static qdr_dtype state_type(const qdr_stack *stack) { return qdri_sum_type(qdr_stack_dtype(stack)); }
+
+/* Fails unless the stack is built and bound. */
+static qdr_status check_memory(const qdr_stack *stack, const char *who)
+{
+    qdr_parameter parameter;
+    if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stack is NULL", who);
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
+        if (parameter.shared)
+            return QDR_FAIL(QDR_ERR_STATE,
+                            "%s: %s belongs to another stack, with which this one shares it; use that stack", who,
+                            parameter.name);
+        if (parameter.n_elems && (!parameter.data || !parameter.gradient))
+            return QDR_FAIL(
+                QDR_ERR_STATE,
+                "%s: %s has no memory yet; call qdr_stack_build(), and qdr_stack_bind() if the caller owns the memory",
+                who, parameter.name);
+    }
+    return QDR_OK;
+}
+
+/* Fails if gradients lack a deferred sum, which is the same on all ranks. */
+static qdr_status check_gradients(const qdr_stack *stack, const char *who)
+{
+    qdr_parameter parameter;
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
+        if (parameter.deferred)
+            return QDR_FAIL(QDR_ERR_STATE,
+                            "%s: the gradient of %s lacks sums that QDR_DEFER_SYNC left out; call "
+                            "the last backward of a step without it",
+                            who, parameter.name);
+    }
+    return QDR_OK;
+}
+
+/* *sum (f64, device memory) = Σg² over the whole model: this rank's counted elements in the order of the parameters,
+ * then summed over x, y and z. */
+static qdr_status sum_squares(const qdr_stack *stack, double *sum, qdr_stream *stream)
+{
+    const qdri_coll coll = {
+        .kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .op = QDR_SUM, .recv = sum, .count = 1, .label = "gradient norm"};
+    qdri_kernel kernel = {.kind = QDRI_K_SUM_SQUARES, .dtype = state_type(stack)};
+    kernel.u.reduce.result = sum;
+    kernel.u.reduce.accumulate = 1;
+    QDR_TRY(qdri_fill_zero(stream, sum, sizeof *sum));
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        qdr_parameter parameter;
+        QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
+        if (!parameter.counted) continue;
+        kernel.u.reduce.n = parameter.n_elems;
+        kernel.u.reduce.a = parameter.gradient;
+        QDR_TRY(qdri_kernel_run(stream, &kernel));
+    }
+    for (int channel = QDR_CHANNEL_X_STAT; channel <= QDR_CHANNEL_Z_STAT; channel++) {
+        qdri_comm *comm = qdri_grid_comm(qdr_stack_grid(stack), (qdr_channel)channel);
+        if (qdri_comm_size(comm) > 1) QDR_TRY(qdri_comm_launch(comm, &coll, stream));
+    }
+    return QDR_OK;
+}
+
+qdr_status qdr_grad_norm(qdr_stack *stack, double *norm)
+{
+    if (!norm) return QDR_FAIL(QDR_ERR_ARGUMENT, "gradient norm: norm is NULL");
+    *norm = 0;
+    if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "gradient norm: the stack is NULL");
+    const qdr_context *ctx = context_of(stack);
+    qdr_stream *stream = stream_of(stack);
+    qdri_facts facts = {0};
+    void *sum = NULL;
+    double squared = 0;
+    qdri_describe_backward(&facts, stack);
+    qdr_status status = check_memory(stack, "gradient norm");
+    if (status == QDR_OK) status = qdri_context_check_runs(ctx, "gradient norm");
+    if (status == QDR_OK) status = qdri_mem_alloc(dev_of(stack), sizeof(double), &sum);
+    QDR_TRY_OUT(status, qdri_context_agree_same(ctx, status, &facts, "gradient norm", QDRI_SAME_CALL));
+    QDR_TRY_OUT(status, check_gradients(stack, "gradient norm"));
+    QDR_TRY_OUT(status, sum_squares(stack, sum, stream));
+    QDR_TRY_OUT(status, qdri_copy(stream, &squared, sum, sizeof squared));
+    QDR_TRY_OUT(status, qdri_stream_synchronize(stream));
+    *norm = sqrt(squared);
+out:
+    qdri_facts_free(&facts);
+    qdri_mem_free(dev_of(stack), &sum);
+    return status;
+}
+
+/* ---- AdamW ---- */
 
 /* All state is one block of device memory: the numbers of a step, then for each parameter m, v and, for BF16 and F16,
  * the master copy, each aligned. */
@@ -26,7 +125,7 @@ _Static_assert(sizeof(qdri_adamw_numbers) <= STATE_ALIGN, "a step's numbers have
 /* Size of each of the arrays that belong to a parameter. */
 static qdr_status state_bytes(const qdr_stack *stack, const qdr_parameter *parameter, size_t *bytes)
 {
-    QDR_TRY(qdri_elems_bytes(parameter->n_elems, qdri_state_type(stack), bytes));
+    QDR_TRY(qdri_elems_bytes(parameter->n_elems, state_type(stack), bytes));
     *bytes = qdri_align_bytes(*bytes, STATE_ALIGN);
     return QDR_OK;
 }
@@ -68,21 +167,6 @@ static qdr_status opts_check(const qdr_adamw_opts *opts)
     return QDR_OK;
 }
 
-static qdr_adamw_opts with_defaults(qdr_adamw_opts opts)
-{
-    if (opts.beta1 == 0) opts.beta1 = 0.9;
-    if (opts.beta2 == 0) opts.beta2 = 0.95;
-    if (opts.epsilon == 0) opts.epsilon = 1e-8;
-    if (opts.grad_scale == 0) opts.grad_scale = 1;
-    return opts;
-}
-
-static qdr_context *context_of(const qdr_stack *stack) { return qdr_grid_context(qdr_stack_grid(stack)); }
-
-static qdri_dev *dev_of(const qdr_stack *stack) { return qdri_context_dev(context_of(stack)); }
-
-static qdr_stream *stream_of(const qdr_stack *stack) { return qdr_context_stream(context_of(stack)); }
-
 static void adamw_end(qdri_life *life)
 {
     qdr_adamw *old = (qdr_adamw *)life;
@@ -97,27 +181,20 @@ static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw
     const qdr_adamw_opts defaults = {.version = QDR_OPTS_INIT};
     if (!opts) opts = &defaults;
     QDR_TRY(opts_check(opts));
-    QDR_TRY(qdri_optim_check(stack, "adamw"));
+    QDR_TRY(check_memory(stack, "adamw"));
     QDR_TRY(QDRI_NEW(1, "an optimizer", optimizer));
     qdr_adamw *made = *optimizer;
     qdri_life_begin(&made->life, adamw_end);
     qdri_life_keep(qdri_stack_life(stack));
     made->stack = stack;
-    made->opts = with_defaults(*opts);
+    made->opts = *opts;
+    if (opts->beta1 == 0) made->opts.beta1 = 0.9;
+    if (opts->beta2 == 0) made->opts.beta2 = 0.95;
+    if (opts->epsilon == 0) made->opts.epsilon = 1e-8;
+    if (opts->grad_scale == 0) made->opts.grad_scale = 1;
     QDR_TRY(qdr_adamw_size(stack, &made->bytes));
     QDR_TRY(qdri_mem_alloc_for(dev_of(stack), "optimizer state", made->bytes, &made->memory));
     return qdri_fill_zero(stream_of(stack), made->memory, made->bytes);
-}
-
-static void describe(qdri_facts *facts, const qdr_adamw_opts *opts)
-{
-    static const char who[] = "qdr_adamw_opts";
-    qdri_facts_add_real(facts, who, "beta1", opts->beta1);
-    qdri_facts_add_real(facts, who, "beta2", opts->beta2);
-    qdri_facts_add_real(facts, who, "epsilon", opts->epsilon);
-    qdri_facts_add_real(facts, who, "weight_decay", opts->weight_decay);
-    qdri_facts_add_real(facts, who, "clip_norm", opts->clip_norm);
-    qdri_facts_add_real(facts, who, "grad_scale", opts->grad_scale);
 }
 
 qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer)
@@ -127,7 +204,16 @@ qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_ad
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the stack is NULL");
     qdri_facts facts = {0};
     qdr_status status = create(stack, opts, optimizer);
-    if (status == QDR_OK) describe(&facts, &(*optimizer)->opts);
+    if (status == QDR_OK) {
+        static const char who[] = "qdr_adamw_opts";
+        const qdr_adamw_opts *mine = &(*optimizer)->opts;
+        qdri_facts_add_real(&facts, who, "beta1", mine->beta1);
+        qdri_facts_add_real(&facts, who, "beta2", mine->beta2);
+        qdri_facts_add_real(&facts, who, "epsilon", mine->epsilon);
+        qdri_facts_add_real(&facts, who, "weight_decay", mine->weight_decay);
+        qdri_facts_add_real(&facts, who, "clip_norm", mine->clip_norm);
+        qdri_facts_add_real(&facts, who, "grad_scale", mine->grad_scale);
+    }
     status = qdri_context_agree_same(context_of(stack), status, &facts, "adamw", QDRI_SAME_CALL);
     qdri_facts_free(&facts);
     if (status != QDR_OK) qdr_adamw_destroy(optimizer);
@@ -143,36 +229,6 @@ void qdr_adamw_destroy(qdr_adamw **optimizer)
     const qdr_status status = qdri_stream_synchronize(stream_of(old->stack));
     (void)status; /* the context reports failures */
     qdri_life_drop(&old->life);
-}
-
-/* If an F16 gradient overflowed, a smaller grad_scale would have helped: then the step is skipped. */
-static qdri_kernel begin_kernel(const qdr_adamw *optimizer)
-{
-    const qdr_adamw_opts *opts = &optimizer->opts;
-    qdri_kernel kernel = {.kind = QDRI_K_ADAMW_BEGIN, .dtype = qdr_stack_dtype(optimizer->stack)};
-    kernel.u.adamw.numbers = optimizer->memory;
-    kernel.u.adamw.skips = kernel.dtype == QDR_F16;
-    kernel.u.adamw.beta1 = opts->beta1;
-    kernel.u.adamw.beta2 = opts->beta2;
-    kernel.u.adamw.epsilon = opts->epsilon;
-    kernel.u.adamw.clip_norm = opts->clip_norm;
-    kernel.u.adamw.grad_scale = opts->grad_scale;
-    return kernel;
-}
-
-/* Updates one parameter; `state` is the address of its m. */
-static qdr_status parameter_step(const qdr_adamw *optimizer, const qdr_parameter *parameter, qdri_kernel *kernel,
-                                 char *state, size_t bytes, qdr_stream *stream)
-{
-    const int has_master = qdri_is_narrow(kernel->dtype);
-    kernel->u.adamw.n = parameter->n_elems;
-    kernel->u.adamw.p = parameter->data;
-    kernel->u.adamw.g = parameter->gradient;
-    kernel->u.adamw.m = state;
-    kernel->u.adamw.v = state + bytes;
-    kernel->u.adamw.master = has_master ? state + 2 * bytes : NULL;
-    kernel->u.adamw.weight_decay = parameter->decay ? optimizer->opts.weight_decay : 0;
-    return qdri_kernel_run(stream, kernel);
 }
 
 qdr_status qdr_adamw_set_rate(qdr_adamw *optimizer, double lr)
@@ -193,18 +249,27 @@ qdr_status qdr_adamw_set_rate(qdr_adamw *optimizer, double lr)
 static qdr_status step_check(const qdr_adamw *optimizer)
 {
     if (!optimizer) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the optimizer is NULL");
-    QDR_TRY(qdri_optim_check(optimizer->stack, "adamw"));
-    return qdri_gradients_check(optimizer->stack, "adamw");
+    QDR_TRY(check_memory(optimizer->stack, "adamw"));
+    return check_gradients(optimizer->stack, "adamw");
 }
 
 static qdr_status enqueue_step(qdr_adamw *optimizer)
 {
     const qdr_stack *stack = optimizer->stack;
+    const qdr_adamw_opts *opts = &optimizer->opts;
     qdr_stream *stream = stream_of(stack);
     QDR_TRY(qdri_context_record_needs(context_of(stack), &optimizer->life));
     qdri_adamw_numbers *numbers = optimizer->memory;
-    QDR_TRY(qdri_sum_squares(stack, &numbers->norm_squared, stream));
-    qdri_kernel kernel = begin_kernel(optimizer);
+    QDR_TRY(sum_squares(stack, &numbers->norm_squared, stream));
+    qdri_kernel kernel = {.kind = QDRI_K_ADAMW_BEGIN, .dtype = qdr_stack_dtype(stack)};
+    kernel.u.adamw.numbers = numbers;
+    kernel.u.adamw.skips = kernel.dtype ==
+                           QDR_F16; /* if a gradient overflowed: a smaller grad_scale would have helped */
+    kernel.u.adamw.beta1 = opts->beta1;
+    kernel.u.adamw.beta2 = opts->beta2;
+    kernel.u.adamw.epsilon = opts->epsilon;
+    kernel.u.adamw.clip_norm = opts->clip_norm;
+    kernel.u.adamw.grad_scale = opts->grad_scale;
     QDR_TRY(qdri_kernel_run(stream, &kernel));
     kernel.kind = QDRI_K_ADAMW;
     char *state = (char *)optimizer->memory + STATE_ALIGN;
@@ -213,7 +278,14 @@ static qdr_status enqueue_step(qdr_adamw *optimizer)
         size_t bytes = 0;
         QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
         QDR_TRY(state_bytes(stack, &parameter, &bytes));
-        QDR_TRY(parameter_step(optimizer, &parameter, &kernel, state, bytes, stream));
+        kernel.u.adamw.n = parameter.n_elems;
+        kernel.u.adamw.p = parameter.data;
+        kernel.u.adamw.g = parameter.gradient;
+        kernel.u.adamw.m = state;
+        kernel.u.adamw.v = state + bytes;
+        kernel.u.adamw.master = n_arrays(stack) == 3 ? state + 2 * bytes : NULL;
+        kernel.u.adamw.weight_decay = parameter.decay ? opts->weight_decay : 0;
+        QDR_TRY(qdri_kernel_run(stream, &kernel));
         state += n_arrays(stack) * bytes;
     }
     return QDR_OK;
