@@ -30,8 +30,12 @@ qdr_status qdri_machine_in_force(const qdr_context *ctx, qdr_machine *machine)
 
 /* ---- what this runtime supports ---- */
 
-static qdr_status check_grid(const qdr_plan *plan, int n_ranks)
+static int is_over_z(int parts, int z) { return parts == 0 || parts == z; }
+
+qdr_status qdr_plan_check(const qdr_plan *plan, int n_ranks)
 {
+    static const char *const words[] = {"none", "attention", "full"};
+    if (!plan) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: it is NULL");
     if (plan->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: version is %u; begin the plan with QDR_OPTS_INIT", plan->version);
     if (plan->x < 1 || plan->y < 1 || plan->z < 1 || plan->d < 1)
@@ -43,29 +47,6 @@ static qdr_status check_grid(const qdr_plan *plan, int n_ranks)
                         "plan: grid %dx%dx%dx%d has %" PRId64
                         " ranks, but there are %d; start that many, or plan again with -n %d",
                         plan->x, plan->y, plan->z, plan->d, all, n_ranks, n_ranks);
-    return QDR_OK;
-}
-
-static qdr_status check_ratios(const qdr_plan *plan)
-{
-    for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        const double ratio = plan->axis_bytes_ratio[axis];
-        if (ratio > 0 && (ratio < 1 || ratio > 1))
-            return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                            "plan: axis %c sends %g times the bytes, but this runtime always sends all of them; plan "
-                            "again without axis_bytes_ratio",
-                            QDRI_USUAL_ORDER[axis], ratio);
-    }
-    return QDR_OK;
-}
-
-static int is_over_z(int parts, int z) { return parts == 0 || parts == z; }
-
-qdr_status qdr_plan_check(const qdr_plan *plan, int n_ranks)
-{
-    static const char *const words[] = {"none", "attention", "full"};
-    if (!plan) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: it is NULL");
-    QDR_TRY(check_grid(plan, n_ranks));
     if (plan->pipeline > 1)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "plan: a pipeline of %d stages, but this runtime has no pipelines; plan again without one",
@@ -80,7 +61,15 @@ qdr_status qdr_plan_check(const qdr_plan *plan, int n_ranks)
                         "plan: levels are %d,%d, but this runtime partitions gradients and optimizer state over z = %d "
                         "only; plan again with --levels none",
                         plan->gradient_parts, plan->optimizer_parts, plan->z);
-    return check_ratios(plan);
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const double ratio = plan->axis_bytes_ratio[axis];
+        if (ratio > 0 && (ratio < 1 || ratio > 1))
+            return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                            "plan: axis %c sends %g times the bytes, but this runtime always sends all of them; plan "
+                            "again without axis_bytes_ratio",
+                            QDRI_USUAL_ORDER[axis], ratio);
+    }
+    return QDR_OK;
 }
 
 qdr_grid_opts qdr_plan_grid_opts(const qdr_plan *plan)
@@ -131,38 +120,32 @@ static qdr_status nothing_fits(const qdr_search_opts *opts, const qdr_search_res
                     least->plan.y, least->plan.z, least->plan.d, least->result.memory_bytes / GIB);
 }
 
-static qdr_status search_on(const qdr_network *network, const qdr_machine *machine, const qdr_search_opts *opts,
-                            qdr_search_result *found, qdr_auto_plan *result)
-{
-    qdr_model *model = NULL;
-    QDR_TRY(qdr_model_create(machine, network, &model));
-    const qdr_status status = qdr_model_search(model, opts, found);
-    qdr_model_destroy(&model);
-    QDR_TRY(status);
-    if (found->n_best == 0) return nothing_fits(opts, found, network->name, machine);
-    memcpy(result->machine, machine->name, sizeof result->machine);
-    result->best = found->best[0];
-    result->n_grids = found->n_best < 2 ? 1 : 2;
-    if (found->n_best > 1) result->second = found->best[1];
-    result->n_candidates = found->n_candidates;
-    result->n_fitting = found->n_fitting;
-    return QDR_OK;
-}
-
 static qdr_status search(const qdr_context *ctx, const qdr_network *network, const qdr_machine *machine,
                          const qdr_search_opts *wanted, qdr_auto_plan *result)
 {
     qdr_search_opts opts;
     qdr_machine here;
     qdr_search_result *found = NULL;
+    qdr_model *model = NULL;
+    qdr_status status;
     if (!network) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the network is NULL");
     QDR_TRY(complete_opts(wanted, qdr_context_size(ctx), &opts));
     if (!machine) {
         QDR_TRY(qdri_machine_in_force(ctx, &here));
         machine = &here;
     }
-    QDR_TRY(QDRI_NEW(1, "a search", &found));
-    const qdr_status status = search_on(network, machine, &opts, found, result);
+    QDR_TRY_OUT(status, QDRI_NEW(1, "a search", &found));
+    QDR_TRY_OUT(status, qdr_model_create(machine, network, &model));
+    QDR_TRY_OUT(status, qdr_model_search(model, &opts, found));
+    if (found->n_best == 0) QDR_TRY_OUT(status, nothing_fits(&opts, found, network->name, machine));
+    memcpy(result->machine, machine->name, sizeof result->machine);
+    result->best = found->best[0];
+    result->n_grids = found->n_best < 2 ? 1 : 2;
+    if (found->n_best > 1) result->second = found->best[1];
+    result->n_candidates = found->n_candidates;
+    result->n_fitting = found->n_fitting;
+out:
+    qdr_model_destroy(&model);
     free(found);
     return status;
 }

@@ -10,21 +10,16 @@ static qdr_status launch(qdr_grid *grid, qdr_axis axis, const qdri_coll *coll, q
     if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the grid is NULL", name);
     if ((unsigned)axis >= QDR_N_AXES)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: unknown axis %d; use QDR_X … QDR_D", name, (int)axis);
+    /* The caller's own count is given twice, which detects a list that is not in the order of members. */
+    const int rank = qdr_grid_coordinate(grid, axis);
+    if (coll->counts && coll->kind != QDR_ALL_TO_ALL && coll->counts[rank] != coll->count)
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: n_elems is %" PRId64 ", but counts[%d], this member's, is %" PRId64, name,
+                        coll->count, rank, coll->counts[rank]);
     QDR_TRY(qdri_context_record_needs(qdr_grid_context(grid), qdri_grid_life(grid)));
     const qdr_channel channel = (qdr_channel)(QDR_CHANNEL_X_STAT + (int)axis);
     qdri_coll labelled = *coll;
     labelled.label = qdri_grid_label(grid, NULL);
     return qdri_comm_launch(qdri_grid_comm(grid, channel), &labelled, qdri_stream_or_default(grid, stream));
-}
-
-/* n_elems repeats the caller's own count, which detects a list that is not in the order of members. */
-static qdr_status check_own(const qdr_grid *grid, qdr_axis axis, qdr_coll_kind kind, int64_t n_elems,
-                            const int64_t *counts)
-{
-    const int rank = qdr_grid_coordinate(grid, axis);
-    if (!counts || rank < 0 || counts[rank] == n_elems) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_SHAPE, "%s: n_elems is %" PRId64 ", but counts[%d], this member's, is %" PRId64,
-                    qdr_coll_kind_name(kind), n_elems, rank, counts[rank]);
 }
 
 qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *data, int64_t n_elems, qdr_dtype dtype,
@@ -44,7 +39,6 @@ qdr_status qdr_all_gather(qdr_grid *grid, qdr_axis axis, const void *send, void 
 {
     qdri_coll coll = coll_of(QDR_ALL_GATHER, send, recv, n_elems, dtype);
     coll.counts = counts;
-    QDR_TRY(check_own(grid, axis, coll.kind, n_elems, counts));
     return launch(grid, axis, &coll, stream);
 }
 
@@ -54,7 +48,6 @@ qdr_status qdr_reduce_scatter(qdr_grid *grid, qdr_axis axis, qdr_reduce op, cons
     qdri_coll coll = coll_of(QDR_REDUCE_SCATTER, send, recv, n_elems, dtype);
     coll.op = op;
     coll.counts = counts;
-    QDR_TRY(check_own(grid, axis, coll.kind, n_elems, counts));
     return launch(grid, axis, &coll, stream);
 }
 

@@ -52,13 +52,71 @@ static void describe_member(const void *user, int member, char *text, size_t cap
              at[QDR_Y], at[QDR_Z], at[QDR_D]);
 }
 
-static void name_channels(qdr_grid *grid)
+/* ---- memory that outlives the call that enqueued work on it ---- */
+
+static void hold_free(qdri_dev *dev, qdri_hold *hold)
 {
-    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
-        grid->names[channel] = (channel_names){grid, qdr_channel_axis((qdr_channel)channel)};
-        qdri_comm_set_names(grid->comms[channel], qdr_channel_name((qdr_channel)channel), describe_member,
-                            &grid->names[channel]);
+    qdri_mem_free(dev, &hold->device);
+    qdri_event_destroy(&hold->done);
+    free(hold->host);
+    free(hold);
+}
+
+/* Removes finished holds (or all) from the list. */
+static void holds_sweep(qdr_grid *grid, int all)
+{
+    qdri_dev *dev = qdri_context_dev(grid->ctx);
+    qdri_hold **link = &grid->holds;
+    while (*link) {
+        qdri_hold *hold = *link;
+        if (all || (hold->is_released && qdri_event_reached(hold->done))) {
+            *link = hold->next;
+            hold_free(dev, hold);
+        } else {
+            link = &hold->next;
+        }
     }
+}
+
+qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold)
+{
+    qdri_dev *dev = qdri_context_dev(grid->ctx);
+    qdri_hold *made = NULL;
+    *hold = NULL;
+    holds_sweep(grid, 0);
+    QDR_TRY(qdri_context_record_needs(grid->ctx, &grid->life));
+    QDR_TRY(QDRI_NEW(1, "a hold", &made));
+    qdr_status status = qdri_calloc(host_bytes, 1, "held arrays", &made->host);
+    if (status == QDR_OK) status = qdri_event_create(dev, &made->done);
+    if (status != QDR_OK) {
+        hold_free(dev, made);
+        return status;
+    }
+    made->next = grid->holds;
+    grid->holds = made;
+    *hold = made;
+    return QDR_OK;
+}
+
+void qdri_hold_release(qdr_grid *grid, qdri_hold *hold, qdr_stream *stream)
+{
+    /* A recorded step uses it repeatedly, and a poisoned stream runs no more work: then the hold is freed with the
+     * grid. */
+    if (qdri_context_is_recording(grid->ctx)) return;
+    hold->is_released = qdri_event_record(hold->done, stream) == QDR_OK;
+}
+
+/* ---- creating and destroying ---- */
+
+static void grid_end(qdri_life *life)
+{
+    qdr_grid *grid = (qdr_grid *)life;
+    qdri_life *ctx = qdri_context_life(grid->ctx);
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) qdri_stream_destroy(&grid->streams[channel]);
+    holds_sweep(grid, 1);
+    for (int channel = QDR_N_CHANNELS - 1; channel >= 0; channel--) qdri_comm_destroy(&grid->comms[channel]);
+    free(grid);
+    qdri_life_drop(ctx);
 }
 
 /* What this rank can create alone: streams, and groups of one. */
@@ -71,32 +129,6 @@ static qdr_status create_alone(qdr_grid *grid)
             QDR_TRY(qdri_comm_create_self(dev, &grid->comms[channel]));
     }
     return QDR_OK;
-}
-
-/* Ranks that differ only in the channel's axis form a group, ordered by that coordinate. */
-static qdr_status create_together(qdr_grid *grid, qdri_comm *world)
-{
-    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
-        if (grid->comms[channel]) continue;
-        const qdr_axis axis = qdr_channel_axis((qdr_channel)channel);
-        int first[QDR_N_AXES];
-        memcpy(first, grid->coordinates, sizeof first);
-        first[axis] = 0;
-        QDR_TRY(qdri_comm_split(world, qdri_shape_rank(&grid->shape, first), grid->coordinates[axis],
-                                &grid->comms[channel]));
-    }
-    return QDR_OK;
-}
-
-static void grid_end(qdri_life *life)
-{
-    qdr_grid *grid = (qdr_grid *)life;
-    qdri_life *ctx = qdri_context_life(grid->ctx);
-    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) qdri_stream_destroy(&grid->streams[channel]);
-    qdri_holds_free(grid);
-    for (int channel = QDR_N_CHANNELS - 1; channel >= 0; channel--) qdri_comm_destroy(&grid->comms[channel]);
-    free(grid);
-    qdri_life_drop(ctx);
 }
 
 static qdr_status create_checked(qdr_context *ctx, const qdri_grid_shape *shape, qdr_grid **grid)
@@ -113,8 +145,19 @@ static qdr_status create_checked(qdr_context *ctx, const qdri_grid_shape *shape,
         status = create_alone(made);
     }
     QDR_TRY_OUT(status, qdri_comm_agree(world, status));
-    QDR_TRY_OUT(status, create_together(made, world));
-    name_channels(made);
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
+        const qdr_axis axis = qdr_channel_axis((qdr_channel)channel);
+        int first[QDR_N_AXES];
+        memcpy(first, made->coordinates, sizeof first);
+        first[axis] = 0;
+        /* Ranks that differ only in the channel's axis form a group, ordered by that coordinate. */
+        if (!made->comms[channel]) /* the same on all ranks */
+            QDR_TRY_OUT(status, qdri_comm_split(world, qdri_shape_rank(shape, first), made->coordinates[axis],
+                                                &made->comms[channel]));
+        made->names[channel] = (channel_names){made, axis};
+        qdri_comm_set_names(made->comms[channel], qdr_channel_name((qdr_channel)channel), describe_member,
+                            &made->names[channel]);
+    }
     *grid = made; /* NOLINT(clang-analyzer-core.NullDereference): agreed on, not NULL */
     return QDR_OK;
 out:
@@ -177,8 +220,6 @@ const char *qdri_grid_label(const qdr_grid *grid, const char *otherwise)
 {
     return grid->label ? grid->label : otherwise;
 }
-
-qdri_hold **qdri_grid_holds(qdr_grid *grid) { return &grid->holds; }
 
 /* ---- queries ---- */
 

@@ -27,8 +27,7 @@ void qdri_grid_set_label(qdr_grid *grid, const char *label);
 const char *qdri_grid_label(const qdr_grid *grid, const char *otherwise);
 
 /* Memory that work on a stream needs after the call that enqueued it has returned (packed messages, arrays of counts).
- * Freed by the host thread, when a later qdri_hold_create() finds that the work has finished, or with the grid.
- * lib/grid/hold.c. */
+ * Freed by the host thread, when a later qdri_hold_create() finds that the work has finished, or with the grid. */
 typedef struct qdri_hold qdri_hold;
 struct qdri_hold {
     qdri_hold *next;
@@ -42,8 +41,5 @@ QDR_NODISCARD qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdr
 /* Enqueues an event that marks the hold as finished. On failure, and while a step is being recorded, the hold lives as
  * long as the grid. */
 void qdri_hold_release(qdr_grid *grid, qdri_hold *hold, qdr_stream *stream);
-/* The grid's list, initially NULL; and the function that qdr_grid_destroy() calls when streams are idle. */
-qdri_hold **qdri_grid_holds(qdr_grid *grid);
-void qdri_holds_free(qdr_grid *grid);
 
 #endif

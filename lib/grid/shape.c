@@ -46,17 +46,6 @@ static qdr_status check_product(const qdri_grid_shape *shape, int n_ranks)
                     h[QDR_X], h[QDR_Y], h[QDR_Z], h[QDR_D]);
 }
 
-static qdr_status read_order(const char *order, qdri_grid_shape *shape)
-{
-    if (!order) order = QDRI_USUAL_ORDER;
-    if (!qdri_is_order(order))
-        return QDR_FAIL(
-            QDR_ERR_ARGUMENT,
-            "grid: order \"%.16s\" must be a permutation of xyzd, fastest axis first; the default is \"xyzd\"", order);
-    memcpy(shape->order, order, QDR_N_AXES);
-    return QDR_OK;
-}
-
 qdr_status qdri_shape_read(const qdr_grid_opts *opts, int n_ranks, qdri_grid_shape *shape)
 {
     memset(shape, 0, sizeof *shape);
@@ -73,7 +62,12 @@ qdr_status qdri_shape_read(const qdr_grid_opts *opts, int n_ranks, qdri_grid_sha
                             QDRI_USUAL_ORDER[axis], opts->x, opts->y, opts->z, opts->d, sizes[axis]);
     }
     memcpy(shape->sizes, sizes, sizeof sizes);
-    QDR_TRY(read_order(opts->order, shape));
+    const char *order = opts->order ? opts->order : QDRI_USUAL_ORDER;
+    if (!qdri_is_order(order))
+        return QDR_FAIL(
+            QDR_ERR_ARGUMENT,
+            "grid: order \"%.16s\" must be a permutation of xyzd, fastest axis first; the default is \"xyzd\"", order);
+    memcpy(shape->order, order, QDR_N_AXES);
     return check_product(shape, n_ranks);
 }
 
