@@ -7,68 +7,57 @@
 #include <string.h>
 
 #include "context/internal.h"
-#include "context/pairing.h"
+#include "core/device_name.h"
 #include "core/environment.h"
 #include "core/log.h"
 #include "core/ranges.h"
 #include "core/size.h"
 #include "dev/plugin.h"
+#include "quadrille/cuda.h"
 #include "topo/topo.h"
 
-static qdr_status check_device(const char *name)
+typedef struct device_choice {
+    int is_cuda;
+    int gpu; /* its number; -1: the rank's number on its node */
+} device_choice;
+
+/* Reads the options' "cpu", "cuda" or "cuda:N"; or else the value of QDR_DEVICE; or else chooses the CPU. */
+static qdr_status read_device(const qdr_context_opts *opts, device_choice *choice)
 {
-    qdri_device_choice device;
-    return qdri_device_read(name, &device);
+    const char *text = opts ? opts->device : NULL;
+    const char *name = text ? text : qdri_environment_text(QDRI_VARIABLE_DEVICE);
+    const qdri_device_kind kind = name && *name ? qdri_device_name_read(name, &choice->gpu) : QDRI_DEVICE_CPU;
+    choice->is_cuda = kind == QDRI_DEVICE_CUDA;
+    if (!choice->is_cuda) choice->gpu = -1;
+    if (kind != QDRI_DEVICE_UNKNOWN) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the %s \"%.40s\" is not known; use cpu, cuda, or cuda:N for GPU N",
+                    text ? "device" : "QDR_DEVICE", name);
 }
 
 qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts *watch)
 {
+    device_choice device;
     QDR_TRY(qdr_environment_check());
     qdri_log_read_level();
-    QDR_TRY(qdri_watch_opts_read(watch));
-    if (!opts) return check_device(NULL);
-    if (opts->version != QDR_OPTS_INIT)
+    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_CHECK, &watch->check));
+    QDR_TRY(qdri_environment_number(QDRI_VARIABLE_TIMEOUT, &watch->timeout_secs));
+    if (opts && opts->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "context: options of version %u, this library knows %u; begin them with "
                         "QDR_OPTS_INIT",
                         opts->version, QDR_OPTS_INIT);
-    if (opts->n_threads < 0)
+    if (opts && opts->n_threads < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: n_threads is %d; use 1 or more, or 0 to choose", opts->n_threads);
-    return check_device(opts->device);
+    return read_device(opts, &device);
 }
+
+/* All existing contexts, so that memory of a destroyed one can be recognised. */
+static struct {
+    pthread_mutex_t lock;
+    qdr_context *first;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void context_end(qdri_life *life);
-static void enlist(qdr_context *ctx);
-static void strike_out(const qdr_context *ctx);
-
-static qdr_status choose_threads(const qdr_context_opts *opts, int n_node_ranks, int *n_threads)
-{
-    *n_threads = opts ? opts->n_threads : 0;
-    if (*n_threads > 0) return QDR_OK;
-    QDR_TRY(qdri_topo_cores(n_threads));
-    *n_threads = *n_threads > n_node_ranks ? *n_threads / n_node_ranks : 1;
-    return QDR_OK;
-}
-
-static qdr_status create_device(const qdr_context_opts *opts, int n_threads, int node_rank,
-                                qdri_wake_event *wake_events, qdri_dev **dev)
-{
-    qdri_device_choice choice;
-    QDR_TRY(qdri_device_read(opts ? opts->device : NULL, &choice));
-    if (choice.is_cuda) return qdri_dev_create_cuda(choice.gpu, node_rank, dev);
-    QDR_TRY(qdri_dev_create_cpu(n_threads, dev));
-    if (wake_events) qdri_dev_use_wake_events(*dev, wake_events);
-    return QDR_OK;
-}
-
-static qdr_status copy_machine(const qdr_context_opts *opts, char **machine)
-{
-    const char *name = opts ? opts->machine : NULL;
-    if (!name) return QDR_OK;
-    QDR_TRY(QDRI_NEW(strlen(name) + 1, "a machine's name", machine));
-    memcpy(*machine, name, strlen(name) + 1);
-    return QDR_OK;
-}
 
 qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, int node_rank,
                                 qdri_wake_event *wake_events, qdr_context **ctx)
@@ -76,16 +65,33 @@ qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, 
     qdr_context *made = NULL;
     *ctx = NULL;
     qdri_watch_opts watch;
-    qdr_status status = qdri_context_check_opts(opts, &watch);
-    QDR_TRY_OUT(status, status);
+    device_choice device;
+    qdr_status status;
+    QDR_TRY_OUT(status, qdri_context_check_opts(opts, &watch));
     QDR_TRY_OUT(status, qdri_dev_check_address_space(1));
     QDR_TRY_OUT(status, QDRI_NEW(1, "a context", &made));
     qdri_life_begin(&made->life, context_end);
-    enlist(made);
+    pthread_mutex_lock(&all.lock);
+    made->next = all.first;
+    all.first = made;
+    pthread_mutex_unlock(&all.lock);
     made->watch = watch;
-    QDR_TRY_OUT(status, copy_machine(opts, &made->machine));
-    QDR_TRY_OUT(status, choose_threads(opts, n_node_ranks, &made->n_threads));
-    QDR_TRY_OUT(status, create_device(opts, made->n_threads, node_rank, wake_events, &made->dev));
+    if (opts && opts->machine) {
+        QDR_TRY_OUT(status, QDRI_NEW(strlen(opts->machine) + 1, "a machine's name", &made->machine));
+        strcpy(made->machine, opts->machine); /* NOLINT: it has room */
+    }
+    made->n_threads = opts ? opts->n_threads : 0;
+    if (made->n_threads == 0) {
+        QDR_TRY_OUT(status, qdri_topo_cores(&made->n_threads));
+        made->n_threads = made->n_threads > n_node_ranks ? made->n_threads / n_node_ranks : 1;
+    }
+    QDR_TRY_OUT(status, read_device(opts, &device));
+    if (device.is_cuda) {
+        QDR_TRY_OUT(status, qdri_dev_create_cuda(device.gpu, node_rank, &made->dev));
+    } else {
+        QDR_TRY_OUT(status, qdri_dev_create_cpu(made->n_threads, &made->dev));
+        if (wake_events) qdri_dev_use_wake_events(made->dev, wake_events);
+    }
     QDR_TRY_OUT(status, qdri_stream_create(made->dev, QDRI_STREAM_COMPUTE, &made->stream));
     *ctx = made;
     return QDR_OK;
@@ -115,7 +121,11 @@ qdr_status qdri_context_join(qdr_context *ctx, qdri_comm *world)
 void qdri_context_discard(qdr_context **ctx)
 {
     if (!ctx || !*ctx) return;
-    strike_out(*ctx);
+    pthread_mutex_lock(&all.lock);
+    qdr_context **link = &all.first;
+    while (*link && *link != *ctx) link = &(*link)->next;
+    if (*link) *link = (*ctx)->next;
+    pthread_mutex_unlock(&all.lock);
     qdri_stream_destroy(&(*ctx)->stream);
     qdri_dev_destroy(&(*ctx)->dev);
     qdri_dev_destroy(&(*ctx)->host_dev);
@@ -143,13 +153,6 @@ out:
     return status;
 }
 
-static qdr_status pair_local(const qdr_context *ctx, qdri_comm **comm)
-{
-    qdri_pairing pairing;
-    if (qdri_dev_runs_work(ctx->dev)) return QDR_OK;
-    return qdri_pair(comm, ctx->dev, QDRI_PAIR_LOCAL, QDRI_PAIR_LOCAL, &pairing);
-}
-
 qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_context_opts *opts, qdr_context **ctx)
 {
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the result pointer is NULL");
@@ -160,13 +163,15 @@ qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: rank %d is not in 0 … %d", rank, size - 1);
     qdr_context *made = NULL;
     qdri_comm *comm = NULL;
+    qdri_pairing pairing;
     qdr_status status = qdri_context_prepare(opts, size, rank, NULL, &made);
     if (status == QDR_OK) qdri_local_world_set_timeout(world, made->watch.timeout_secs);
     QDR_TRY_OUT(status, qdri_local_world_agree(world, rank, status));
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so it was made */
     QDR_TRY_OUT(status, qdri_comm_create_local(world, rank, made->dev, &comm));
     QDR_TRY_OUT(status, qdri_context_greet(made, comm));
-    QDR_TRY_OUT(status, pair_local(made, &comm));
+    if (!qdri_dev_runs_work(made->dev)) /* the same on all ranks */
+        QDR_TRY_OUT(status, qdri_pair(&comm, made->dev, QDRI_PAIR_LOCAL, &pairing));
     QDR_TRY_OUT(status, qdri_context_join(made, comm));
     *ctx = made;
     return QDR_OK;
@@ -189,54 +194,17 @@ qdr_status qdr_context_create_self(const qdr_context_opts *opts, qdr_context **c
 
 /* ---- destroying ---- */
 
-/* All existing contexts, so that memory of a destroyed one can be recognised. */
-static struct {
-    pthread_mutex_t lock;
-    qdr_context *first;
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void enlist(qdr_context *ctx)
+/* Called when the context and everything that needed it have been destroyed. */
+static void context_end(qdri_life *life)
 {
-    pthread_mutex_lock(&all.lock);
-    ctx->next = all.first;
-    all.first = ctx;
-    pthread_mutex_unlock(&all.lock);
-}
-
-static int is_listed(const qdr_context *ctx)
-{
-    pthread_mutex_lock(&all.lock);
-    const qdr_context *at = all.first;
-    while (at && at != ctx) at = at->next;
-    pthread_mutex_unlock(&all.lock);
-    return at != NULL;
-}
-
-static void strike_out(const qdr_context *ctx)
-{
-    pthread_mutex_lock(&all.lock);
-    qdr_context **link = &all.first;
-    while (*link && *link != ctx) link = &(*link)->next;
-    if (*link) *link = ctx->next;
-    pthread_mutex_unlock(&all.lock);
-}
-
-static void free_pieces(qdr_context *ctx)
-{
+    qdr_context *ctx = (qdr_context *)life;
+    qdri_stream_destroy(&ctx->stream);
     while (ctx->pieces) {
         qdri_mem_piece *piece = ctx->pieces;
         ctx->pieces = piece->next;
         qdri_mem_free(ctx->dev, &piece->data);
         free(piece);
     }
-}
-
-/* Called when the context and everything that needed it have been destroyed. */
-static void context_end(qdri_life *life)
-{
-    qdr_context *ctx = (qdr_context *)life;
-    qdri_stream_destroy(&ctx->stream);
-    free_pieces(ctx);
     qdri_context_trace_end(ctx);
     qdri_dev_on_poison(ctx->dev, NULL, NULL);
     qdri_comm_destroy(&ctx->world);
@@ -286,6 +254,7 @@ const char *qdri_context_machine(const qdr_context *ctx)
     return named ? named : ctx->machine;
 }
 
+int qdr_context_gpu(const qdr_context *ctx) { return ctx ? qdri_dev_gpu(ctx->dev) : -1; }
 int qdr_context_threads(const qdr_context *ctx) { return ctx ? ctx->n_threads : 0; }
 qdr_stream *qdr_context_stream(qdr_context *ctx) { return ctx ? ctx->stream : NULL; }
 qdr_status qdr_context_status(const qdr_context *ctx)
@@ -314,21 +283,18 @@ qdr_status qdr_agree(qdr_context *ctx, qdr_status mine)
     return qdri_comm_agree(ctx->world, mine);
 }
 
-static qdr_status check_broadcast(int size, int root, const void *data, size_t bytes)
-{
-    if (root < 0 || root >= size)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "broadcast: root %d is not in 0 … %d", root, size - 1);
-    if (!data && bytes > 0) return QDR_FAIL(QDR_ERR_ARGUMENT, "broadcast: data is NULL for %zu bytes", bytes);
-    return QDR_OK;
-}
-
 /* Ranks also agree: a message of another length, or from elsewhere, would be taken by the wrong call. */
 qdr_status qdr_broadcast(qdr_context *ctx, int root, void *data, size_t bytes)
 {
     char text[160];
     qdri_facts facts = {.text = text, .capacity = sizeof text}; /* long enough: no memory is needed */
     QDR_TRY(check_context(ctx, "broadcast"));
-    const qdr_status status = check_broadcast(qdri_comm_size(ctx->world), root, data, bytes);
+    const int size = qdri_comm_size(ctx->world);
+    qdr_status status = QDR_OK;
+    if (root < 0 || root >= size)
+        status = QDR_FAIL(QDR_ERR_ARGUMENT, "broadcast: root %d is not in 0 … %d", root, size - 1);
+    else if (!data && bytes > 0)
+        status = QDR_FAIL(QDR_ERR_ARGUMENT, "broadcast: data is NULL for %zu bytes", bytes);
     qdri_facts_add_int(&facts, "the call", "root", root);
     qdri_facts_add_int(&facts, "the call", "bytes", (int64_t)bytes);
     QDR_TRY(qdri_comm_agree_same(ctx->world, status, &facts, "broadcast", "pass the same on all ranks"));
@@ -352,6 +318,15 @@ qdr_status qdr_mem_alloc(qdr_context *ctx, size_t bytes, void **data)
     *piece = (qdri_mem_piece){*data, ctx->pieces};
     ctx->pieces = piece;
     return QDR_OK;
+}
+
+static int is_listed(const qdr_context *ctx)
+{
+    pthread_mutex_lock(&all.lock);
+    const qdr_context *at = all.first;
+    while (at && at != ctx) at = at->next;
+    pthread_mutex_unlock(&all.lock);
+    return at != NULL;
 }
 
 void qdr_mem_free(qdr_context *ctx, void **data)
@@ -401,6 +376,18 @@ qdr_status qdr_stream_create(qdr_context *ctx, qdr_stream **stream)
     qdri_stream_keep(*stream, &ctx->life);
     return QDR_OK;
 }
+
+qdr_status qdr_stream_wrap_cuda(qdr_context *ctx, struct CUstream_st *cuda_stream, qdr_stream **stream)
+{
+    if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the result pointer is NULL");
+    *stream = NULL;
+    QDR_TRY(check_context(ctx, "stream"));
+    QDR_TRY(qdri_stream_wrap(ctx->dev, cuda_stream, stream));
+    qdri_stream_keep(*stream, &ctx->life);
+    return QDR_OK;
+}
+
+struct CUstream_st *qdr_stream_cuda(qdr_stream *stream) { return stream ? qdri_stream_native(stream) : NULL; }
 
 void qdr_stream_destroy(qdr_stream **stream)
 {

@@ -4,7 +4,6 @@
 #define QDRI_CONTEXT_CONTEXT_H
 
 #include "comm/comm.h"
-#include "context/device.h"
 #include "quadrille/context.h"
 #include "quadrille/launch.h"
 
@@ -49,11 +48,9 @@ struct qdr_context {
 void qdri_context_trace_begin(qdr_context *ctx);
 void qdri_context_trace_end(qdr_context *ctx);
 
-/* context_watch.c: @retval QDR_ERR_ARGUMENT  a variable has an invalid value */
-QDR_NODISCARD qdr_status qdri_watch_opts_read(qdri_watch_opts *opts);
-/* The first communication between ranks that have their devices: sets the time limit of `world` from rank 0's
- * environment, stores the settings in ctx->watch, and compares the kinds of devices. Collective: fails on all ranks or
- * on none.
+/* context_watch.c: the first communication between ranks that have their devices: sets the time limit of `world` from
+ * rank 0's environment, stores the settings in ctx->watch, and compares the kinds of devices. Collective: fails on all
+ * ranks or on none.
  * @retval QDR_ERR_ARGUMENT  some ranks compute on CPUs, others on GPUs */
 QDR_NODISCARD qdr_status qdri_context_greet(qdr_context *ctx, qdri_comm *world);
 /* Names the world, and applies the settings agreed by qdri_context_greet(). Collective, like that. */
@@ -82,6 +79,22 @@ void qdri_context_discard(qdr_context **ctx);
 /* Ends the context of a rank that is done: everything left of it is no longer used or destroyed by anyone. Accepts
  * NULL. */
 void qdri_context_leave(qdr_context **ctx);
+
+/* Which communicator connects the GPUs of a world: the words of QDR_CUDA_COMM, in their order. */
+typedef enum qdri_pairing {
+    QDRI_PAIR_AUTO,
+    QDRI_PAIR_NCCL,
+    QDRI_PAIR_MPI, /* through host memory */
+    QDRI_PAIR_LOCAL
+} qdri_pairing;
+
+/* pairing.c: gives a world whose devices are GPUs the communicator requested by rank 0's environment: NCCL, which then
+ * owns the previous world, or `own`, the one that a world of this kind has without NCCL (AUTO: none). "auto" means NCCL
+ * if it can be used, or `own`; among local ranks it means `own`. The world's time limit applies while communicators of
+ * NCCL are created. Collective: fails on all ranks, and then the world is unchanged, or on none.
+ * @retval QDR_ERR_ARGUMENT     unknown value, or not possible for this kind of world
+ * @retval QDR_ERR_UNSUPPORTED  requested, but cannot be used */
+QDR_NODISCARD qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pairing *pairing);
 
 /* qdr_launch() with n_local = 0, in builds with MPI. */
 QDR_NODISCARD qdr_status qdri_launch_mpi(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code);

@@ -2,16 +2,6 @@
 /* Contexts of ranks that provide their own broadcast and barrier. */
 #include "comm/boot.h"
 #include "context/context.h"
-#include "context/pairing.h"
-
-static qdr_status check(int rank, int size, const qdr_boot *boot)
-{
-    if (size < 1 || rank < 0 || rank >= size)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: rank %d of %d; use 0 … size-1", rank, size);
-    if (!boot || !boot->broadcast || !boot->barrier)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: boot needs both callbacks, broadcast and barrier");
-    return QDR_OK;
-}
 
 /* Callbacks cannot run collectives: those need NCCL. */
 static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_context **ctx)
@@ -36,7 +26,7 @@ static qdr_status join(qdr_context *ctx, qdri_comm **world)
     qdri_boot_bind(*world, ctx->dev);
     QDR_TRY(qdri_boot_barrier(*world));
     QDR_TRY(qdri_context_greet(ctx, *world));
-    if (qdri_comm_size(*world) > 1) QDR_TRY(qdri_pair(world, ctx->dev, QDRI_PAIR_AUTO, QDRI_PAIR_NCCL, &pairing));
+    if (qdri_comm_size(*world) > 1) QDR_TRY(qdri_pair(world, ctx->dev, QDRI_PAIR_AUTO, &pairing));
     return qdri_context_join(ctx, *world);
 }
 
@@ -48,7 +38,10 @@ qdr_status qdr_context_create_boot(int rank, int size, const qdr_boot *boot, con
     qdri_watch_opts watch;
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the result pointer is NULL");
     *ctx = NULL;
-    QDR_TRY(check(rank, size, boot)); /* the same on all ranks; without it there is no way to communicate */
+    if (size < 1 || rank < 0 || rank >= size)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: rank %d of %d; use 0 … size-1", rank, size);
+    if (!boot || !boot->broadcast || !boot->barrier) /* NULL: there is no way to communicate */
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: boot needs both callbacks, broadcast and barrier");
     qdr_status status = qdri_context_check_opts(opts, &watch);
     QDR_TRY(qdri_comm_create_boot(boot, rank, size, status, &world));
     status = prepare(opts, world, &made);

@@ -3,7 +3,7 @@
 #include "comm/decorators/staged.h"
 #include "comm/mpi/mpi.h"
 #include "context/context.h"
-#include "context/pairing.h"
+#include "core/log.h"
 #include "quadrille/mpi.h"
 
 /* This rank's device and, if it is a GPU, the one that drives MPI. */
@@ -17,19 +17,15 @@ static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_co
     return QDR_OK;
 }
 
-static qdr_status pair(qdr_context *ctx, qdri_comm **world)
-{
-    qdri_pairing pairing;
-    QDR_TRY(qdri_pair(world, ctx->dev, QDRI_PAIR_MPI, QDRI_PAIR_NCCL, &pairing));
-    if (pairing != QDRI_PAIR_MPI) return QDR_OK;
-    return qdri_comm_stage(world, ctx->host_dev, ctx->dev);
-}
-
 static qdr_status join(qdr_context *ctx, qdri_comm **world)
 {
+    qdri_pairing pairing;
     qdri_comm_bind(*world, ctx->host_dev ? ctx->host_dev : ctx->dev);
     QDR_TRY(qdri_context_greet(ctx, *world));
-    if (ctx->host_dev) QDR_TRY(pair(ctx, world));
+    if (ctx->host_dev) { /* the same on all ranks */
+        QDR_TRY(qdri_pair(world, ctx->dev, QDRI_PAIR_MPI, &pairing));
+        if (pairing == QDRI_PAIR_MPI) QDR_TRY(qdri_comm_stage(world, ctx->host_dev, ctx->dev));
+    }
     return qdri_context_join(ctx, *world);
 }
 
@@ -46,20 +42,15 @@ qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, q
     return qdri_context_complete(status, made, world, join, ctx);
 }
 
-static qdr_status run_rank(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
-{
-    qdr_context *ctx = NULL;
-    QDR_TRY(qdr_context_create_mpi(MPI_COMM_WORLD, opts, &ctx));
-    *exit_code = fn(ctx, user);
-    qdri_context_leave(&ctx);
-    return QDR_OK;
-}
-
 qdr_status qdri_launch_mpi(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
 {
     int started = 0;
+    qdr_context *ctx = NULL;
+    qdri_log_read_level(); /* options may be invalid on one rank only: they are refused when contexts are made */
     QDR_TRY(qdri_mpi_start(&started));
-    const qdr_status status = run_rank(opts, fn, user, exit_code);
+    const qdr_status status = qdr_context_create_mpi(MPI_COMM_WORLD, opts, &ctx);
+    if (status == QDR_OK) *exit_code = fn(ctx, user);
+    qdri_context_leave(&ctx);
     if (started) qdri_mpi_stop();
     return status;
 }

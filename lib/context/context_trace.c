@@ -11,35 +11,21 @@
 #include "files/check.h"
 #include "schedule/trace.h"
 
-/* The time is unique enough: no other program writes the same files at the same nanosecond. */
-static uint64_t new_id(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static void look_up(qdri_tracing *tracing)
 {
     const char *path = qdri_environment_text(QDRI_VARIABLE_TRACE);
     if (!path) return;
     if (strlen(path) < sizeof tracing->path) {
+        /* The time is unique enough: no other program writes the same files at the same nanosecond. */
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        tracing->id = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
         strcpy(tracing->path, path); /* NOLINT: its length is checked */
-        tracing->id = new_id();
     } else {
         qdri_log(QDRI_LOG_WARNING,
                  "trace: nothing is traced because QDR_TRACE has %zu characters; name a file with fewer than %zu",
                  strlen(path), sizeof tracing->path);
     }
-}
-
-/* A launcher may not pass its environment to ranks on other nodes. */
-static qdr_status agree_on(qdri_tracing *tracing, qdri_comm *world)
-{
-    if (qdri_comm_rank(world) == 0) look_up(tracing);
-    QDR_TRY(qdri_comm_broadcast(world, 0, &tracing->id, sizeof tracing->id));
-    if (!tracing->id) return QDR_OK;
-    return qdri_comm_broadcast(world, 0, tracing->path, sizeof tracing->path);
 }
 
 /* Called by all ranks, including those without memory for a trace. */
@@ -53,7 +39,11 @@ static void note_clock(qdr_context *ctx, int leaving)
 void qdri_context_trace_begin(qdr_context *ctx)
 {
     qdri_tracing *tracing = &ctx->tracing;
-    if (agree_on(tracing, ctx->world) != QDR_OK) tracing->id = 0;
+    /* A launcher may not pass its environment to ranks on other nodes. */
+    if (qdri_comm_rank(ctx->world) == 0) look_up(tracing);
+    if (qdri_comm_broadcast(ctx->world, 0, &tracing->id, sizeof tracing->id) != QDR_OK) tracing->id = 0;
+    if (tracing->id && qdri_comm_broadcast(ctx->world, 0, tracing->path, sizeof tracing->path) != QDR_OK)
+        tracing->id = 0;
     if (!tracing->id) return;
     const qdr_status status = qdri_trace_create(qdri_comm_rank(ctx->world), qdri_comm_size(ctx->world), tracing->id,
                                                 &tracing->trace);

@@ -6,35 +6,11 @@
 
 #include "context/context.h"
 #include "context/internal.h"
-#include "core/environment.h"
-
-qdr_status qdri_watch_opts_read(qdri_watch_opts *opts)
-{
-    QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_CHECK, &opts->check));
-    return qdri_environment_number(QDRI_VARIABLE_TIMEOUT, &opts->timeout_secs);
-}
 
 static void describe_rank(const void *user, int member, char *text, size_t capacity)
 {
     (void)user;
     snprintf(text, capacity, "rank %d", member);
-}
-
-/* What rank 0 sends to the others. */
-typedef struct greeting {
-    qdri_watch_opts watch;
-    int on_cpu;
-} greeting;
-
-static const char *device_name(int on_cpu) { return on_cpu ? "CPU" : "GPU"; }
-
-static qdr_status compare_devices(int rank, int mine, int first)
-{
-    if (mine == first) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "context: rank %d computes on the %s, rank 0 on the %s; give all ranks the same "
-                    "device (QDR_DEVICE, or --device)",
-                    rank, device_name(mine), device_name(first));
 }
 
 qdr_status qdri_context_agree_same(const qdr_context *ctx, qdr_status mine, const qdri_facts *facts, const char *what,
@@ -61,11 +37,20 @@ static void name_world(const qdr_context *ctx, qdri_comm *world)
 qdr_status qdri_context_greet(qdr_context *ctx, qdri_comm *world)
 {
     const int on_cpu = qdri_dev_runs_work(ctx->dev);
-    greeting first = {ctx->watch, on_cpu};
+    struct {
+        qdri_watch_opts watch;
+        int on_cpu;
+    } first = {ctx->watch, on_cpu};
     QDR_TRY(qdri_comm_broadcast(world, 0, &first, sizeof first));
     ctx->watch = first.watch;
     name_world(ctx, world);
-    return qdri_comm_agree(world, compare_devices(qdri_comm_rank(world), on_cpu, first.on_cpu));
+    qdr_status status = QDR_OK;
+    if (on_cpu != first.on_cpu)
+        status = QDR_FAIL(QDR_ERR_ARGUMENT,
+                          "context: rank %d computes on the %s, rank 0 on the %s; give all ranks the same "
+                          "device (QDR_DEVICE, or --device)",
+                          qdri_comm_rank(world), on_cpu ? "CPU" : "GPU", first.on_cpu ? "CPU" : "GPU");
+    return qdri_comm_agree(world, status);
 }
 
 qdr_status qdri_context_watch_begin(qdr_context *ctx)

@@ -33,44 +33,22 @@ typedef struct launch {
 /* Of other codes, systems pass on the lowest eight bits: 256 would be a success. */
 static int portable_code(int code) { return code >= 0 && code <= 255 ? code : 1; }
 
-static void note_failure(launch *shared, int rank, qdr_status status)
-{
-    pthread_mutex_lock(&shared->mutex);
-    if (shared->failed_rank < 0 || rank < shared->failed_rank) {
-        shared->failed_rank = rank;
-        shared->status = status;
-        strncpy(shared->sentence, qdr_last_error(), sizeof shared->sentence - 1);
-    }
-    pthread_mutex_unlock(&shared->mutex);
-}
-
 static int run_local_rank(qdr_local_world *world, int rank, void *user)
 {
     launch *shared = user;
     qdr_context *ctx = NULL;
     const qdr_status status = qdr_context_create_local(world, rank, shared->opts, &ctx);
-    if (status != QDR_OK) {
-        note_failure(shared, rank, status);
-        return 1;
-    }
-    const int exit_code = portable_code(shared->fn(ctx, shared->user));
+    const int exit_code = status == QDR_OK ? portable_code(shared->fn(ctx, shared->user)) : 1;
     qdri_context_leave(&ctx);
     pthread_mutex_lock(&shared->mutex);
     if (exit_code > shared->exit_code) shared->exit_code = exit_code;
+    if (status != QDR_OK && (shared->failed_rank < 0 || rank < shared->failed_rank)) {
+        shared->failed_rank = rank;
+        shared->status = status;
+        strncpy(shared->sentence, qdr_last_error(), sizeof shared->sentence - 1);
+    }
     pthread_mutex_unlock(&shared->mutex);
-    return 0;
-}
-
-static qdr_status run_local(int n, const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
-{
-    launch shared = {.opts = opts, .fn = fn, .user = user, .failed_rank = -1};
-    pthread_mutex_init(&shared.mutex, NULL);
-    const qdr_status status = qdr_local_run(n, run_local_rank, &shared, NULL);
-    pthread_mutex_destroy(&shared.mutex);
-    QDR_TRY(status);
-    *exit_code = shared.failed_rank < 0 ? shared.exit_code : 1;
-    if (shared.failed_rank >= 0) qdri_set_last_error(shared.sentence);
-    return shared.failed_rank < 0 ? QDR_OK : shared.status;
+    return status == QDR_OK ? 0 : 1;
 }
 
 /* A process with MPI running knows its rank, and may run local ranks in addition. */
@@ -89,33 +67,28 @@ static qdr_status check_local(int n)
     return QDR_OK;
 }
 
-/* Invalid options are refused before anything is started. */
-static qdr_status launch_local(int n, const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
+static qdr_status launch_ranks(int n_local, const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
 {
+    launch shared = {.opts = opts, .fn = fn, .user = user, .failed_rank = -1};
     qdri_watch_opts watch;
-    QDR_TRY(qdri_context_check_opts(opts, &watch));
-    QDR_TRY(check_local(n));
-    return run_local(n, opts, fn, user, exit_code);
-}
-
 #if QDRI_HAVE_MPI
-/* Options may be invalid on one rank only, for which the others would wait: they are refused when contexts are made. */
-static qdr_status launch_processes(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
-{
-    qdri_log_read_level();
-    return qdri_launch_mpi(opts, fn, user, exit_code);
-}
-#else
-/* A world of one rank, so that it is traced in the same way as under MPI. */
-static qdr_status launch_processes(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
-{
-    qdri_watch_opts watch;
-    QDR_TRY(qdri_context_check_opts(opts, &watch));
-    QDR_TRY(
-        qdri_launcher_check(1, "this build of Quadrille has no MPI; rebuild it with -Dmpi=mpich, or use local ranks"));
-    return run_local(1, opts, fn, user, exit_code);
-}
+    if (n_local == 0) return qdri_launch_mpi(opts, fn, user, exit_code);
 #endif
+    QDR_TRY(qdri_context_check_opts(opts, &watch)); /* before anything is started */
+    if (n_local > 0)
+        QDR_TRY(check_local(n_local));
+    else
+        QDR_TRY(qdri_launcher_check(
+            1, "this build of Quadrille has no MPI; rebuild it with -Dmpi=mpich, or use local ranks"));
+    pthread_mutex_init(&shared.mutex, NULL);
+    /* Without MPI: a world of one rank, so that it is traced in the same way. */
+    const qdr_status status = qdr_local_run(n_local > 0 ? n_local : 1, run_local_rank, &shared, NULL);
+    pthread_mutex_destroy(&shared.mutex);
+    QDR_TRY(status);
+    *exit_code = shared.failed_rank < 0 ? shared.exit_code : 1;
+    if (shared.failed_rank >= 0) qdri_set_last_error(shared.sentence);
+    return shared.failed_rank < 0 ? QDR_OK : shared.status;
+}
 
 qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
 {
@@ -124,8 +97,7 @@ qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn,
     *code = 1;
     if (!fn) return QDR_FAIL(QDR_ERR_ARGUMENT, "launch: the function is NULL");
     if (n_local < 0) return QDR_FAIL(QDR_ERR_ARGUMENT, "launch: %d local ranks; use 1 or more, or 0 for MPI", n_local);
-    const qdr_status status = n_local > 0 ? launch_local(n_local, opts, fn, user, code)
-                                          : launch_processes(opts, fn, user, code);
+    const qdr_status status = launch_ranks(n_local, opts, fn, user, code);
     *code = portable_code(*code);
     return status;
 }

@@ -27,27 +27,15 @@ typedef struct local_rank {
     int rank, result;
 } local_rank;
 
-static void gate_move(start_gate *gate, int state)
+static void *run_rank(void *user)
 {
-    pthread_mutex_lock(&gate->mutex);
-    gate->state = state;
-    pthread_cond_broadcast(&gate->moved);
-    pthread_mutex_unlock(&gate->mutex);
-}
-
-static int gate_wait(start_gate *gate)
-{
+    local_rank *self = user;
+    start_gate *gate = self->gate;
     pthread_mutex_lock(&gate->mutex);
     while (gate->state == GATE_SHUT) pthread_cond_wait(&gate->moved, &gate->mutex);
     const int state = gate->state;
     pthread_mutex_unlock(&gate->mutex);
-    return state;
-}
-
-static void *run_rank(void *user)
-{
-    local_rank *self = user;
-    if (gate_wait(self->gate) == GATE_OPEN) {
+    if (state == GATE_OPEN) {
         self->result = self->fn(self->world, self->rank, self->user);
         qdri_local_world_leave(self->world);
     }
@@ -62,21 +50,16 @@ static qdr_status run_all(local_rank *ranks, int n, start_gate *gate)
         code = pthread_create(&ranks[n_started].thread, NULL, run_rank, &ranks[n_started]);
         n_started += code == 0;
     }
-    gate_move(gate, code == 0 ? GATE_OPEN : GATE_CANCELLED);
+    pthread_mutex_lock(&gate->mutex);
+    gate->state = code == 0 ? GATE_OPEN : GATE_CANCELLED;
+    pthread_cond_broadcast(&gate->moved);
+    pthread_mutex_unlock(&gate->mutex);
     for (int rank = 0; rank < n_started; rank++) pthread_join(ranks[rank].thread, NULL);
     if (code == 0) return QDR_OK;
     return QDR_FAIL(QDR_ERR_THREAD,
                     "local run: the thread of rank %d of %d could not be started (%s); use fewer "
                     "ranks, or raise the limits on threads (ulimit -u) and address space (ulimit -v)",
                     n_started, n, strerror(code));
-}
-
-static int first_result(const local_rank *ranks, int n)
-{
-    for (int rank = 0; rank < n; rank++) {
-        if (ranks[rank].result != 0) return ranks[rank].result;
-    }
-    return 0;
 }
 
 qdr_status qdr_local_run(int n, qdr_local_fn fn, void *user, int *result)
@@ -94,7 +77,7 @@ qdr_status qdr_local_run(int n, qdr_local_fn fn, void *user, int *result)
     for (int rank = 0; rank < n; rank++)
         ranks[rank] = (local_rank){.gate = &gate, .world = world, .fn = fn, .user = user, .rank = rank};
     QDR_TRY_OUT(status, run_all(ranks, n, &gate));
-    if (result) *result = first_result(ranks, n);
+    for (int rank = 0; result && rank < n && *result == 0; rank++) *result = ranks[rank].result;
 out:
     qdri_local_world_destroy(&world);
     free(ranks);

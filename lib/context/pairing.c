@@ -1,22 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Choosing between NCCL and the communicator that a world of GPUs has without it. */
-#include "context/pairing.h"
-
 #include "comm/cuda_plugin.h"
+#include "context/context.h"
 #include "core/environment.h"
 #include "core/log.h"
 
 static const char *const names[] = {
     [QDRI_PAIR_AUTO] = "auto", [QDRI_PAIR_NCCL] = "nccl", [QDRI_PAIR_MPI] = "mpi", [QDRI_PAIR_LOCAL] = "local"};
-
-/* In the order of the words of QDR_CUDA_COMM. */
-qdr_status qdri_pairing_read(qdri_pairing *pairing)
-{
-    int choice = QDRI_PAIR_AUTO;
-    const qdr_status status = qdri_environment_choice(QDRI_VARIABLE_CUDA_COMM, &choice);
-    *pairing = (qdri_pairing)choice;
-    return status;
-}
 
 static qdr_status fail_kind(qdri_pairing asked, qdri_pairing own)
 {
@@ -38,31 +28,19 @@ static qdr_status find_comms(const qdri_cuda_comms **comms)
     return QDR_FAIL(QDR_ERR_UNSUPPORTED, "context: the CUDA plugin was built without NCCL");
 }
 
-/* Takes ownership of the world. */
-static qdr_status wrap(const qdri_cuda_comms *comms, qdri_comm **world, qdri_dev *dev)
-{
-    qdri_comm *made = NULL;
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so it was found */
-    QDR_TRY(comms->nccl_wrap(*world, dev, &made));
-    *world = made;
-    return QDR_OK;
-}
-
-static qdr_status agree_on(qdri_comm *world, qdri_pairing own, qdri_pairing *first)
-{
-    QDR_TRY(qdri_comm_agree(world, qdri_pairing_read(first)));
-    QDR_TRY(qdri_comm_broadcast(world, 0, first, sizeof *first));
-    if (*first == QDRI_PAIR_AUTO || *first == QDRI_PAIR_NCCL) return QDR_OK;
-    return *first == own ? QDR_OK : fail_kind(*first, own);
-}
-
-qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pairing prefers, qdri_pairing *pairing)
+qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pairing *pairing)
 {
     const qdri_cuda_comms *comms = NULL;
-    qdri_pairing first;
-    QDR_TRY(agree_on(*world, own, &first));
-    *pairing = first == QDRI_PAIR_AUTO ? prefers : first;
-    if (*pairing != QDRI_PAIR_NCCL) return QDR_OK;
+    qdri_comm *made = NULL;
+    int choice = QDRI_PAIR_AUTO;
+    QDR_TRY(qdri_comm_agree(*world, qdri_environment_choice(QDRI_VARIABLE_CUDA_COMM, &choice)));
+    QDR_TRY(qdri_comm_broadcast(*world, 0, &choice, sizeof choice));
+    const qdri_pairing first = (qdri_pairing)choice;
+    if (first != QDRI_PAIR_AUTO && first != QDRI_PAIR_NCCL && first != own)
+        return fail_kind(first, own); /* the same on all ranks */
+    *pairing = first;
+    if (first == QDRI_PAIR_AUTO) *pairing = own == QDRI_PAIR_LOCAL ? own : QDRI_PAIR_NCCL;
+    if (*pairing != QDRI_PAIR_NCCL) return QDR_OK; /* the same on all ranks */
     const int has_other = first == QDRI_PAIR_AUTO && own != QDRI_PAIR_AUTO;
     qdr_status status = qdri_comm_agree(*world, find_comms(&comms));
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so it was found */
@@ -73,5 +51,7 @@ qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pa
         return QDR_OK;
     }
     QDR_TRY(status);
-    return wrap(comms, world, dev);
+    QDR_TRY(comms->nccl_wrap(*world, dev, &made));
+    *world = made;
+    return QDR_OK;
 }
