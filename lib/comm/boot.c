@@ -201,20 +201,14 @@ static qdr_status find_nodes(boot_comm *world, char (*names)[NODE_BYTES])
     return QDR_OK;
 }
 
-/* The first exchange between all ranks. */
-static qdr_status check_size(const boot_comm *world)
-{
-    int first = world->base.size;
-    QDR_TRY(tell(world, 0, &first, sizeof first));
-    if (first == world->base.size) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "boot: rank %d says %d ranks, rank 0 says %d; all must agree", world->base.rank,
-                    world->base.size, first);
-}
-
 static qdr_status begin(boot_comm *world, qdr_status mine)
 {
     char(*names)[NODE_BYTES] = NULL;
-    qdr_status status = check_size(world);
+    int first = world->base.size;
+    qdr_status status = tell(world, 0, &first, sizeof first); /* the first exchange between all ranks */
+    if (status == QDR_OK && first != world->base.size)
+        status = QDR_FAIL(QDR_ERR_ARGUMENT, "boot: rank %d says %d ranks, rank 0 says %d; all must agree",
+                          world->base.rank, world->base.size, first);
     if (status == QDR_OK) status = mine;
     if (status == QDR_OK) status = QDRI_NEW(world->base.size, "names of nodes", &names);
     if (status == QDR_OK) status = QDRI_NEW(world->base.size, "nodes of ranks", &world->nodes);

@@ -28,21 +28,12 @@ void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev
     pthread_mutex_unlock(&comm->root->family_mutex);
 }
 
-static void family_leave(qdri_comm *comm)
-{
-    if (comm->root == comm) {
-        pthread_mutex_destroy(&comm->family_mutex);
-        return;
-    }
-    pthread_mutex_lock(&comm->root->family_mutex);
-    qdri_comm *before = comm->root;
-    while (before->next != comm) before = before->next;
-    before->next = comm->next;
-    pthread_mutex_unlock(&comm->root->family_mutex);
-}
-
 void qdri_comm_abort(qdri_comm *comm)
 {
+    if (comm->inner) { /* the inner communicators are a family, too */
+        qdri_comm_abort(comm->inner);
+        return;
+    }
     pthread_mutex_lock(&comm->root->family_mutex);
     for (qdri_comm *member = comm->root; member; member = member->next) {
         if (member->table->abort) member->table->abort(member);
@@ -52,7 +43,7 @@ void qdri_comm_abort(qdri_comm *comm)
 
 int qdri_comm_leave(qdri_comm *comm)
 {
-    if (comm->inner) return qdri_comm_leave(comm->inner); /* the inner communicators are a family, too */
+    if (comm->inner) return qdri_comm_leave(comm->inner);
     if (!comm->root->table->leave) return 0;
     pthread_mutex_lock(&comm->root->family_mutex);
     for (qdri_comm *member = comm->root; member; member = member->next) {
@@ -60,6 +51,15 @@ int qdri_comm_leave(qdri_comm *comm)
     }
     pthread_mutex_unlock(&comm->root->family_mutex);
     return 1;
+}
+
+void qdri_comm_decorate(qdri_comm *made, const qdri_comm_table *table, qdri_dev *dev, qdri_comm *inner,
+                        qdri_comm *parent)
+{
+    qdri_comm_init(made, table, dev, inner->rank, inner->size, parent);
+    made->node_size = inner->node_size;
+    made->nodes = inner->nodes;
+    made->inner = inner;
 }
 
 static void destroy_self(qdri_comm *comm) { free(comm); }
@@ -81,7 +81,15 @@ void qdri_comm_destroy(qdri_comm **comm)
 {
     if (!comm || !*comm) return;
     if ((*comm)->table->destroy_parts) (*comm)->table->destroy_parts(*comm);
-    family_leave(*comm);
+    if ((*comm)->root == *comm) {
+        pthread_mutex_destroy(&(*comm)->family_mutex);
+    } else {
+        qdri_comm *before = (*comm)->root;
+        pthread_mutex_lock(&(*comm)->root->family_mutex);
+        while (before->next != *comm) before = before->next;
+        before->next = (*comm)->next;
+        pthread_mutex_unlock(&(*comm)->root->family_mutex);
+    }
     qdri_stagings_free(*comm);
     (*comm)->table->destroy(*comm);
     *comm = NULL;
@@ -90,8 +98,14 @@ void qdri_comm_destroy(qdri_comm **comm)
 qdr_status qdri_comm_split(qdri_comm *comm, int colour, int key, qdri_comm **part)
 {
     *part = NULL;
-    if (comm->size > 1) return comm->table->split(comm, colour, key, part);
-    return colour < 0 ? QDR_OK : create_self(comm->dev, comm, part);
+    if (comm->size == 1) return colour < 0 ? QDR_OK : create_self(comm->dev, comm, part);
+    if (!comm->inner) return comm->table->split(comm, colour, key, part);
+    qdri_comm *made = NULL;
+    QDR_TRY(qdri_comm_split(comm->inner, colour, key, &made));
+    const qdr_status status = comm->table->wrap(comm, &made);
+    if (status != QDR_OK) qdri_comm_destroy(&made);
+    *part = made;
+    return status;
 }
 
 int qdri_comm_rank(const qdri_comm *comm) { return comm->rank; }
@@ -133,18 +147,8 @@ void qdri_verdict_add(qdri_verdict *all, const qdri_verdict *next, int next_rank
 
 qdr_status qdri_comm_exchange(qdri_comm *comm, qdri_verdict *verdict)
 {
-    return comm->size > 1 ? comm->table->agree(comm, verdict) : QDR_OK;
-}
-
-static qdr_status fail_mixed(const qdri_comm *comm, int odd)
-{
-    char first[QDRI_MEMBER_BYTES], other[QDRI_MEMBER_BYTES];
-    qdri_comm_name_member(comm, 0, first, sizeof first);
-    qdri_comm_name_member(comm, odd, other, sizeof other);
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "comm: %s: %s and %s are in different calls; all %d ranks must call the same functions in the same "
-                    "order",
-                    qdri_comm_name(comm), first, other, comm->size);
+    if (comm->size == 1) return QDR_OK;
+    return comm->inner ? qdri_comm_exchange(comm->inner, verdict) : comm->table->agree(comm, verdict);
 }
 
 qdr_status qdri_comm_agree_on(qdri_comm *comm, qdr_status mine, uint64_t digest, int *differs)
@@ -152,13 +156,20 @@ qdr_status qdri_comm_agree_on(qdri_comm *comm, qdr_status mine, uint64_t digest,
     *differs = 0;
     if (comm->size == 1) return mine;
     qdri_verdict verdict = qdri_verdict_of(mine, digest);
-    QDR_TRY(comm->table->agree(comm, &verdict));
+    QDR_TRY(qdri_comm_exchange(comm, &verdict));
     *differs = verdict.differs;
     if (verdict.status != QDR_OK) {
         qdri_set_last_error(verdict.sentence);
         return (qdr_status)verdict.status;
     }
-    return verdict.odd ? fail_mixed(comm, verdict.odd) : QDR_OK;
+    if (verdict.odd == 0) return QDR_OK;
+    char first[QDRI_MEMBER_BYTES], other[QDRI_MEMBER_BYTES];
+    qdri_comm_name_member(comm, 0, first, sizeof first);
+    qdri_comm_name_member(comm, verdict.odd, other, sizeof other);
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "comm: %s: %s and %s are in different calls; all %d ranks must call the same functions in the same "
+                    "order",
+                    qdri_comm_name(comm), first, other, comm->size);
 }
 
 qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine)
@@ -178,13 +189,16 @@ int qdri_comm_any(qdri_comm *comm, int yes) { return qdri_comm_agree(comm, yes ?
 
 qdr_status qdri_comm_broadcast(qdri_comm *comm, int root, void *data, size_t bytes)
 {
-    return comm->size > 1 ? comm->table->broadcast(comm, root, data, bytes) : QDR_OK;
+    if (comm->size == 1) return QDR_OK;
+    if (comm->inner) return qdri_comm_broadcast(comm->inner, root, data, bytes);
+    return comm->table->broadcast(comm, root, data, bytes);
 }
 
 qdr_status qdri_comm_compare_clocks(qdri_comm *comm, int leaving, qdri_clock_offset *offset)
 {
     *offset = (qdri_clock_offset){.at_ns = qdri_now_ns()};
     if (comm->node_size == comm->size) return QDR_OK;
+    if (comm->inner) return qdri_comm_compare_clocks(comm->inner, leaving, offset);
     if (!comm->table->compare_clocks)
         return QDR_FAIL(QDR_ERR_STATE, "comm: %s cannot compare the clocks of %d ranks on several nodes",
                         comm->table->name, comm->size);
@@ -211,20 +225,42 @@ static qdr_status check_peer(const char *name, int peer, int lowest, int size)
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: peer %d is not in %d … %d", name, peer, lowest, size - 1);
 }
 
-static qdr_status check_types(const char *name, const qdri_coll *coll)
+/* Buffers may overlap only exactly: this rank's own part in a gather or a reduction, or the whole buffer in an
+ * all-reduce. For some kinds the source may be omitted: it is then the destination. */
+static qdr_status check_buffers(const char *name, const qdri_comm *comm, const qdri_coll *coll)
 {
-    if (qdr_dtype_bytes(coll->dtype) == 0)
-        return QDR_FAIL(QDR_ERR_DTYPE, "%s: unknown element type %d", name, (int)coll->dtype);
-    if (!qdri_coll_reduces(coll)) return QDR_OK;
-    if (coll->dtype == QDR_U8)
-        return QDR_FAIL(QDR_ERR_DTYPE, "%s: u8 cannot be reduced; use f32, f64, bf16, f16 or i32", name);
-    if (coll->op != QDR_SUM && coll->op != QDR_MAX && coll->op != QDR_MIN)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: unknown reduction %d", name, (int)coll->op);
-    return QDR_OK;
+    const qdr_coll_kind kind = coll->kind;
+    const size_t each = qdr_dtype_bytes(coll->dtype);
+    int64_t begin, n_send, n_recv;
+    qdri_coll_extent(coll, comm->size, comm->rank, &begin, &n_send, &n_recv);
+    if (kind == QDR_BROADCAST) {
+        n_send = 0;
+        n_recv = coll->count;
+    }
+    if (!coll->send && (kind == QDR_ALL_GATHER || kind == QDR_ALL_REDUCE)) n_send = 0;
+    if ((n_send > 0 && !coll->send) || (n_recv > 0 && !coll->recv))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: a buffer is NULL (send %" PRId64 ", receive %" PRId64 " elements)", name,
+                        n_send, n_recv);
+    if (n_send > 0) QDR_TRY(qdri_dev_check_memory(comm->dev, coll->send, each, name));
+    if (n_recv > 0) QDR_TRY(qdri_dev_check_memory(comm->dev, coll->recv, each, name));
+    const void *sent = kind == QDR_REDUCE_SCATTER ? qdri_at(coll->send, begin, coll->dtype) : coll->send;
+    const void *received = kind == QDR_ALL_GATHER ? qdri_at(coll->recv, begin, coll->dtype) : coll->recv;
+    if (kind == QDR_BROADCAST || (sent == received && kind != QDR_ALL_TO_ALL && kind != QDR_SEND_RECV)) return QDR_OK;
+    return QDRI_RANGES_CHECK(name, {.what = "send", .begin = coll->send, .bytes = (size_t)n_send * each},
+                             {.what = "recv", .begin = coll->recv, .bytes = (size_t)n_recv * each, .writes = 1});
 }
 
-static qdr_status check_shape(const char *name, const qdri_comm *comm, const qdri_coll *coll)
+static qdr_status check(const qdri_comm *comm, const qdri_coll *coll)
 {
+    if (coll->kind < 0 || coll->kind >= QDR_N_COLL_KINDS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "comm: unknown collective %d", (int)coll->kind);
+    const char *name = qdr_coll_kind_name(coll->kind);
+    if (qdr_dtype_bytes(coll->dtype) == 0)
+        return QDR_FAIL(QDR_ERR_DTYPE, "%s: unknown element type %d", name, (int)coll->dtype);
+    if (qdri_coll_reduces(coll) && coll->dtype == QDR_U8)
+        return QDR_FAIL(QDR_ERR_DTYPE, "%s: u8 cannot be reduced; use f32, f64, bf16, f16 or i32", name);
+    if (qdri_coll_reduces(coll) && coll->op != QDR_SUM && coll->op != QDR_MAX && coll->op != QDR_MIN)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: unknown reduction %d", name, (int)coll->op);
     const int64_t most = INT64_MAX / 16 / comm->size;
     if (coll->count < 0 || coll->count > most || coll->recv_count < 0 || coll->recv_count > most ||
         coll->split_unit < 0)
@@ -235,78 +271,19 @@ static qdr_status check_shape(const char *name, const qdri_comm *comm, const qdr
         return QDR_FAIL(QDR_ERR_SHAPE, "%s: unit %" PRId64 " does not divide %" PRId64 " elements", name,
                         coll->split_unit, coll->count);
     QDR_TRY(check_counts(name, coll->counts, comm->size));
-    return check_counts(name, coll->recv_counts, comm->size);
-}
-
-/* Buffers may overlap only exactly: this rank's own part in a gather or a reduction, or the whole buffer in an
- * all-reduce. */
-static qdr_status check_apart(const char *name, const qdri_coll *coll, int64_t n_send, int64_t n_recv, int64_t begin)
-{
-    const size_t each = qdr_dtype_bytes(coll->dtype);
-    const void *own = coll->kind == QDR_ALL_GATHER       ? qdri_at(coll->recv, begin, coll->dtype)
-                      : coll->kind == QDR_REDUCE_SCATTER ? qdri_at(coll->send, begin, coll->dtype)
-                                                         : coll->recv;
-    if (coll->kind == QDR_BROADCAST) return QDR_OK;
-    if (coll->kind == QDR_ALL_GATHER && coll->send == own) return QDR_OK;
-    if (coll->kind == QDR_REDUCE_SCATTER && coll->recv == own) return QDR_OK;
-    if (coll->kind == QDR_ALL_REDUCE && coll->send == own) return QDR_OK;
-    return QDRI_RANGES_CHECK(name, {.what = "send", .begin = coll->send, .bytes = (size_t)n_send * each},
-                             {.what = "recv", .begin = coll->recv, .bytes = (size_t)n_recv * each, .writes = 1});
-}
-
-/* For some kinds the source may be omitted: it is then the destination. */
-static qdr_status check_pointers(const char *name, const qdri_comm *comm, const qdri_coll *coll)
-{
-    int64_t begin = 0, n_send = 0, n_recv = coll->count;
-    switch (coll->kind) {
-    case QDR_ALL_GATHER:
-        if (coll->send) qdri_coll_part(coll, comm->size, comm->rank, &begin, &n_send);
-        n_recv = qdri_coll_total(coll, comm->size);
-        break;
-    case QDR_ALL_REDUCE: n_send = coll->send ? coll->count : 0; break;
-    case QDR_REDUCE_SCATTER:
-        n_send = qdri_coll_total(coll, comm->size);
-        qdri_coll_part(coll, comm->size, comm->rank, &begin, &n_recv);
-        break;
-    case QDR_ALL_TO_ALL:
-        n_send = qdri_coll_offset(coll->counts, coll->count, comm->size);
-        n_recv = qdri_coll_offset(coll->recv_counts, coll->count, comm->size);
-        break;
-    case QDR_SEND_RECV:
-        n_send = coll->peer < 0 ? 0 : coll->count;
-        n_recv = coll->peer2 < 0 ? 0 : coll->recv_count;
-        break;
-    default: break;
-    }
-    if ((n_send > 0 && !coll->send) || (n_recv > 0 && !coll->recv))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: a buffer is NULL (send %" PRId64 ", receive %" PRId64 " elements)", name,
-                        n_send, n_recv);
-    const size_t each = qdr_dtype_bytes(coll->dtype);
-    if (n_send > 0) QDR_TRY(qdri_dev_check_memory(comm->dev, coll->send, each, name));
-    if (n_recv > 0) QDR_TRY(qdri_dev_check_memory(comm->dev, coll->recv, each, name));
-    return check_apart(name, coll, n_send, n_recv, begin);
-}
-
-static qdr_status check(const qdri_comm *comm, const qdri_coll *coll)
-{
-    if (coll->kind < 0 || coll->kind >= QDR_N_COLL_KINDS)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "comm: unknown collective %d", (int)coll->kind);
-    const char *name = qdr_coll_kind_name(coll->kind);
-    QDR_TRY(check_types(name, coll));
-    QDR_TRY(check_shape(name, comm, coll));
+    QDR_TRY(check_counts(name, coll->recv_counts, comm->size));
     if (coll->kind == QDR_BROADCAST) QDR_TRY(check_peer(name, coll->peer, 0, comm->size));
     if (coll->kind == QDR_SEND_RECV) {
         QDR_TRY(check_peer(name, coll->peer, -1, comm->size));
         QDR_TRY(check_peer(name, coll->peer2, -1, comm->size));
     }
-    return check_pointers(name, comm, coll);
+    return check_buffers(name, comm, coll);
 }
 
 static qdr_status launch_alone(const qdri_coll *coll, qdr_stream *stream)
 {
-    int64_t begin, n = coll->count;
-    if (coll->kind == QDR_ALL_TO_ALL) qdri_coll_outgoing(coll, 0, &begin, &n);
-    if (coll->kind == QDR_ALL_GATHER || coll->kind == QDR_REDUCE_SCATTER) qdri_coll_part(coll, 1, 0, &begin, &n);
+    int64_t begin, n, n_recv;
+    qdri_coll_extent(coll, 1, 0, &begin, &n, &n_recv);
     if (coll->kind == QDR_SEND_RECV) {
         if (coll->peer != coll->peer2 || (coll->peer == 0 && n != coll->recv_count))
             return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -317,14 +294,6 @@ static qdr_status launch_alone(const qdri_coll *coll, qdr_stream *stream)
     return qdri_copy(stream, coll->recv, coll->send, (size_t)n * qdr_dtype_bytes(coll->dtype));
 }
 
-static int is_own_part(const qdri_comm *comm, const qdri_coll *coll)
-{
-    int64_t begin, n;
-    if (!coll->send || !coll->recv) return 0;
-    qdri_coll_part(coll, comm->size, comm->rank, &begin, &n);
-    return coll->send == qdri_at(coll->recv, begin, coll->dtype);
-}
-
 qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
     QDR_TRY(qdri_dev_raise(comm->dev));
@@ -333,7 +302,11 @@ qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *
     if (comm->size == 1) return launch_alone(coll, stream);
     if (comm->observer) comm->observer(comm, coll, comm->observer_user);
     qdri_coll in_place = *coll; /* a member that sends from its own place in recv sends nothing else */
-    if (coll->kind == QDR_ALL_GATHER && is_own_part(comm, coll)) in_place.send = NULL;
+    if (coll->kind == QDR_ALL_GATHER) {
+        int64_t begin, n;
+        qdri_coll_part(coll, comm->size, comm->rank, &begin, &n);
+        if (coll->send == qdri_at(coll->recv, begin, coll->dtype)) in_place.send = NULL;
+    }
     const qdr_status status = comm->table->launch(comm, &in_place, stream);
     if (status != QDR_OK) qdri_comm_abort(comm);
     return status;
@@ -354,12 +327,13 @@ void qdri_count_sent(qdri_comm *comm, const qdri_coll *coll, int64_t n_elems)
 
 size_t qdri_comm_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
 {
-    if (comm->size == 1 || !comm->table->scratch_bytes) return 0;
-    return comm->table->scratch_bytes(comm, coll);
+    if (comm->inner) return qdri_comm_scratch_bytes(comm->inner, coll);
+    return comm->size > 1 && comm->table->scratch_bytes ? comm->table->scratch_bytes(comm, coll) : 0;
 }
 
 int qdri_comm_summed_first(const qdri_comm *comm, const qdri_coll *coll)
 {
+    if (comm->inner) return qdri_comm_summed_first(comm->inner, coll);
     return comm->table->summed_first ? comm->table->summed_first(comm, coll) : 1;
 }
 

@@ -67,6 +67,10 @@ typedef struct qdri_comm_table {
     size_t (*scratch_bytes)(const qdri_comm *comm, const qdri_coll *coll);
     /* Collective: ranks of equal colour form a group, ordered by key; colour < 0: none (*part = NULL). */
     qdr_status (*split)(qdri_comm *comm, int colour, int key, qdri_comm **part);
+    /* In a decorator, instead of split, agree, broadcast and others, which it passes on to the communicator that does
+     * the work: decorates *part, which was split off that one (NULL: none was). Collective over `comm`: fails on all
+     * ranks, and then *part is unchanged, or on none. */
+    qdr_status (*wrap)(qdri_comm *comm, qdri_comm **part);
     /* The next functions are collective and run on the calling thread, without the device, sleeping while they wait: */
     /* *verdict: in: this member's; out: that of all members, combined by qdri_verdict_add() in rank order. Fails if the
      * verdicts could not be exchanged. */
@@ -137,11 +141,16 @@ int qdri_comm_leave(qdri_comm *comm);
 
 /* Sets names for messages: of the communicator, and of its members. They must live as long as comm. */
 typedef void (*qdri_comm_describe)(const void *user, int member, char *text, size_t capacity);
+void qdri_describe_rank(const void *user, int member, char *text, size_t capacity); /* "rank 3" */
 void qdri_comm_set_names(qdri_comm *comm, const char *name, qdri_comm_describe describe, const void *user);
 /* Wraps a world: from then on, members compare each call, of comm and of its parts, before they run it. If the calls
  * differ, all members fail with QDR_ERR_ARGUMENT and one message that names two different calls. Collective: fails on
  * all ranks or on none; after a failure comm is unchanged. */
 QDR_NODISCARD qdr_status qdri_comm_check(qdri_comm **comm);
+/* Wraps a world whose device, `host`, is a CPU, for use with `dev`, and takes ownership of it: see
+ * decorators/staged.c. The host device must outlive the result. Collective: fails on all ranks, and then the caller
+ * keeps the world, or on none. */
+QDR_NODISCARD qdr_status qdri_comm_stage(qdri_comm **comm, qdri_dev *host, qdri_dev *dev);
 /* Sets a time limit for a world and its parts: a member that waits longer for others, in a collective, an agreement or
  * a broadcast, gives up and fails with QDR_ERR_TIMEOUT; the message names the missing members. 0: no limit. Call it
  * before there is work. */

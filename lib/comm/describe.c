@@ -16,6 +16,12 @@ void qdri_comm_set_names(qdri_comm *comm, const char *name, qdri_comm_describe d
     }
 }
 
+void qdri_describe_rank(const void *user, int member, char *text, size_t capacity)
+{
+    (void)user;
+    snprintf(text, capacity, "rank %d", member);
+}
+
 const char *qdri_comm_name(const qdri_comm *comm) { return comm->name ? comm->name : "a communicator"; }
 
 void qdri_comm_name_member(const qdri_comm *comm, int member, char *text, size_t capacity)
@@ -42,30 +48,26 @@ int qdri_comm_name_missing(const qdri_comm *comm, int (*is_missing)(const void *
     return n;
 }
 
-/* The description of a call after its kind, and before its label. */
-static void describe_extent(const qdri_coll *coll, int size, char *text, size_t capacity)
+void qdri_coll_describe(const qdri_coll *coll, int size, char text[QDRI_CALL_BYTES])
 {
     static const char *const ops[] = {[QDR_SUM] = "", [QDR_MAX] = " (max)", [QDR_MIN] = " (min)"};
     const char *type = qdr_dtype_name(coll->dtype);
     const int64_t total = qdri_coll_total(coll, size);
+    char extent[QDRI_CALL_BYTES];
     switch (coll->kind) {
     case QDR_REDUCE_SCATTER:
-    case QDR_ALL_REDUCE: snprintf(text, capacity, "%s of %" PRId64 " %s", ops[coll->op], total, type); break;
-    case QDR_BROADCAST: snprintf(text, capacity, " of %" PRId64 " %s from member %d", total, type, coll->peer); break;
-    case QDR_ALL_TO_ALL: snprintf(text, capacity, " of %s", type); break;
+    case QDR_ALL_REDUCE: snprintf(extent, sizeof extent, "%s of %" PRId64 " %s", ops[coll->op], total, type); break;
+    case QDR_BROADCAST:
+        snprintf(extent, sizeof extent, " of %" PRId64 " %s from member %d", total, type, coll->peer);
+        break;
+    case QDR_ALL_TO_ALL: snprintf(extent, sizeof extent, " of %s", type); break;
     case QDR_SEND_RECV:
-        snprintf(text, capacity, " of %" PRId64 " %s to member %d, %" PRId64 " from %d",
+        snprintf(extent, sizeof extent, " of %" PRId64 " %s to member %d, %" PRId64 " from %d",
                  coll->peer < 0 ? 0 : coll->count, type, coll->peer, coll->peer2 < 0 ? 0 : coll->recv_count,
                  coll->peer2);
         break;
-    default: snprintf(text, capacity, " of %" PRId64 " %s", total, type);
+    default: snprintf(extent, sizeof extent, " of %" PRId64 " %s", total, type);
     }
-}
-
-void qdri_coll_describe(const qdri_coll *coll, int size, char text[QDRI_CALL_BYTES])
-{
-    char extent[QDRI_CALL_BYTES];
-    describe_extent(coll, size, extent, sizeof extent);
     const int length = snprintf(text, QDRI_CALL_BYTES, "%s%s", qdr_coll_kind_name(coll->kind), extent);
     if (coll->label && length < QDRI_CALL_BYTES)
         snprintf(text + length, QDRI_CALL_BYTES - (size_t)length, " for %s", coll->label);
@@ -77,18 +79,17 @@ qdr_status qdri_comm_fail_peer(const qdri_comm *comm, const char *where, const c
                     comm->size, where, *why ? ": " : "", why);
 }
 
-static double timeout_secs(const qdri_comm *comm) { return (double)qdri_comm_timeout_ns(comm) * 1e-9; }
-
 qdr_status qdri_comm_fail_timeout(const qdri_comm *comm, const char *where, const char *missing, int n_missing)
 {
     char self[QDRI_MEMBER_BYTES];
     qdri_comm_name_member(comm, comm->rank, self, sizeof self);
     const int is_one = n_missing == 1;
+    const double secs = (double)qdri_comm_timeout_ns(comm) * 1e-9;
     return QDR_FAIL(QDR_ERR_TIMEOUT,
                     "comm: %s: %s has waited %g s in %s for %s; find out what %s %s doing, or allow more than "
                     "QDR_TIMEOUT=%g",
-                    qdri_comm_name(comm), self, timeout_secs(comm), where, missing, is_one ? missing : "they",
-                    is_one ? "is" : "are", timeout_secs(comm));
+                    qdri_comm_name(comm), self, secs, where, missing, is_one ? missing : "they", is_one ? "is" : "are",
+                    secs);
 }
 
 /* ---- reasons ---- */

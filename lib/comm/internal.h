@@ -82,6 +82,9 @@ void qdri_stagings_free(qdri_comm *comm); /* requires idle streams */
 /* Initialises the common part of a new communicator; parent: the one it was split from, or NULL. */
 void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank, int size,
                     qdri_comm *parent);
+/* The same for a decorator of `inner`, equal to it in everything but its table and device. */
+void qdri_comm_decorate(qdri_comm *made, const qdri_comm_table *table, qdri_dev *dev, qdri_comm *inner,
+                        qdri_comm *parent);
 
 /* The counter for this collective. */
 qdri_counter *qdri_counter_of(qdri_comm *comm, const qdri_coll *coll);
@@ -110,9 +113,6 @@ qdr_status qdri_comm_fail_peer(const qdri_comm *comm, const char *where, const c
  * missing. */
 #define QDRI_LATER_NS INT64_C(1000000000)
 
-/* watch.c: time limits around the steps of a collective. */
-void qdri_watch_pending(qdri_run *run); /* its step returned QDR_PENDING */
-qdr_status qdri_watch_end(qdri_run *run, qdr_status status);
 /* The time limit for waits on the host thread; 0: none. */
 int64_t qdri_comm_timeout_ns(const qdri_comm *comm);
 /* Fails: this rank has waited for `missing`, the names of n_missing ranks, in `where`. */
@@ -128,6 +128,9 @@ void qdri_coll_part(const qdri_coll *coll, int size, int j, int64_t *begin, int6
 /* The part of an ALL_TO_ALL's send that goes to member j, and the part of its recv that comes from it. */
 void qdri_coll_outgoing(const qdri_coll *coll, int j, int64_t *begin, int64_t *n);
 void qdri_coll_incoming(const qdri_coll *coll, int j, int64_t *begin, int64_t *n);
+/* The elements that member `rank` sends and receives; *begin: where its own part begins in the longer buffer of an
+ * ALL_GATHER or REDUCE_SCATTER, otherwise 0. The root of a BROADCAST receives nothing. */
+void qdri_coll_extent(const qdri_coll *coll, int size, int rank, int64_t *begin, int64_t *n_send, int64_t *n_recv);
 /* Total number of elements of a collective, the same on all members; -1 for kinds that have no such total. */
 int64_t qdri_coll_total(const qdri_coll *coll, int size);
 /* Fails with both calls in the message: that of rank 0, and that of rank j. */

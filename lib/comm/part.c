@@ -47,6 +47,35 @@ void qdri_coll_incoming(const qdri_coll *coll, int j, int64_t *begin, int64_t *n
     locate(coll->recv_counts, coll->count, j, begin, n);
 }
 
+void qdri_coll_extent(const qdri_coll *coll, int size, int rank, int64_t *begin, int64_t *n_send, int64_t *n_recv)
+{
+    *begin = 0;
+    *n_send = *n_recv = coll->count;
+    switch (coll->kind) {
+    case QDR_ALL_GATHER:
+        qdri_coll_part(coll, size, rank, begin, n_send);
+        *n_recv = qdri_coll_total(coll, size);
+        break;
+    case QDR_REDUCE_SCATTER:
+        *n_send = qdri_coll_total(coll, size);
+        qdri_coll_part(coll, size, rank, begin, n_recv);
+        break;
+    case QDR_BROADCAST:
+        *n_send = coll->peer == rank ? coll->count : 0;
+        *n_recv = coll->count - *n_send;
+        break;
+    case QDR_ALL_TO_ALL:
+        *n_send = qdri_coll_offset(coll->counts, coll->count, size);
+        *n_recv = qdri_coll_offset(coll->recv_counts, coll->count, size);
+        break;
+    case QDR_SEND_RECV:
+        *n_send = coll->peer < 0 ? 0 : coll->count;
+        *n_recv = coll->peer2 < 0 ? 0 : coll->recv_count;
+        break;
+    default: break;
+    }
+}
+
 int64_t qdri_coll_total(const qdri_coll *coll, int size)
 {
     if (coll->kind == QDR_ALL_TO_ALL || coll->kind == QDR_SEND_RECV) return -1;

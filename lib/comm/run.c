@@ -1,28 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives as host work on a stream: timed, counted, and limited in time. */
+/* Collectives as host work on a stream: timed, counted, and limited in time. A rank that waits too long names the
+ * missing members and gives up, by which all other ranks learn of it. */
+#include <stdio.h>
+
 #include "comm/internal.h"
 #include "dev/clock.h"
 
-static void run_finish(qdri_run *run)
+enum { LOOK_AGAIN_NS = 50000000, MISSING_BYTES = 300 };
+
+static int has_not_come(const void *user, int member)
 {
-    qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);
-    const int64_t nanosecs = qdri_now_ns() - run->begin_nanosecs;
-    atomic_fetch_add_explicit(&counter->nanosecs, nanosecs, memory_order_relaxed);
-    atomic_fetch_add_explicit(&counter->n_calls, 1, memory_order_relaxed);
-    qdri_staging_done(run->comm, run->owned);
+    const qdri_run *run = user;
+    return !run->comm->table->has_come || !run->comm->table->has_come(run, member);
+}
+
+/* Gives up, keeping the message, which giving up may change: the backend's next step fails. */
+static void give_up(qdri_run *run, const char *missing, int n_missing)
+{
+    char call[QDRI_CALL_BYTES], where[2 * QDRI_CALL_BYTES + 32];
+    const char *before = run->comm->last_call; /* where the missing members were last seen */
+    if (run->coll.is_check)
+        snprintf(call, sizeof call, "%s", run->coll.label);
+    else
+        qdri_coll_describe(&run->coll, run->comm->size, call);
+    snprintf(where, sizeof where, "%s%s%s%s", call, before[0] ? " (the call before was " : "", before,
+             before[0] ? ")" : "");
+    run->timed_out = qdri_comm_fail_timeout(run->comm, where, missing, n_missing) != QDR_OK;
+    snprintf(run->comm->verdict, sizeof run->comm->verdict, "%s", qdr_last_error());
+    qdri_comm_abort(run->comm);
+    qdri_poll_again();
+}
+
+static void watch_pending(qdri_run *run)
+{
+    char missing[MISSING_BYTES];
+    const int64_t limit_ns = qdri_comm_timeout_ns(run->comm);
+    const int64_t later_ns = run->is_later_stage ? QDRI_LATER_NS : 0;
+    if (limit_ns == 0 || run->timed_out) return;
+    const int64_t left_ns = limit_ns + later_ns - (qdri_now_ns() - run->begin_nanosecs);
+    if (left_ns > 0)
+        qdri_look_within(left_ns);
+    else {
+        const int n = qdri_comm_name_missing(run->comm, has_not_come, run, missing, sizeof missing);
+        if (n > 0)
+            give_up(run, missing, n);
+        else
+            qdri_look_within(LOOK_AGAIN_NS); /* all members have arrived and are working */
+    }
 }
 
 static qdr_status run_work(void *args)
 {
     qdri_run *run = args;
     if (run->begin_nanosecs == 0) run->begin_nanosecs = qdri_now_ns();
-    const qdr_status stepped = run->step(run);
-    if (stepped == QDR_PENDING) {
-        qdri_watch_pending(run);
-        return stepped;
+    qdr_status status = run->step(run);
+    if (status == QDR_PENDING) {
+        watch_pending(run);
+        return status;
     }
-    const qdr_status status = qdri_watch_end(run, stepped);
-    run_finish(run);
+    if (run->timed_out) {
+        qdri_set_last_error(run->comm->verdict);
+        status = QDR_ERR_TIMEOUT;
+    } else if (qdri_comm_timeout_ns(run->comm) > 0 && !run->coll.is_check) {
+        qdri_coll_describe(&run->coll, run->comm->size, run->comm->last_call);
+    }
+    qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);
+    const int64_t nanosecs = qdri_now_ns() - run->begin_nanosecs;
+    atomic_fetch_add_explicit(&counter->nanosecs, nanosecs, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counter->n_calls, 1, memory_order_relaxed);
+    qdri_staging_done(run->comm, run->owned);
     return status;
 }
 

@@ -31,31 +31,21 @@ static qdri_fact or_nothing(const qdri_fact *fact, const qdri_fact *other)
     return fact->who ? *fact : nothing;
 }
 
-static int is_same_place(const qdri_fact *a, const qdri_fact *b)
-{
-    return a->who_bytes == b->who_bytes && a->option_bytes == b->option_bytes &&
-           memcmp(a->who, b->who, (size_t)a->who_bytes) == 0 &&
-           memcmp(a->option, b->option, (size_t)a->option_bytes) == 0;
-}
-
-static qdr_status fail(const qdri_comm *comm, const qdri_fact *first, const qdri_fact *mine, const char *what,
-                       const char *rule)
-{
-    char theirs[2 * TEXT_BYTES], own[2 * TEXT_BYTES], who[QDRI_MEMBER_BYTES], who_else[QDRI_MEMBER_BYTES];
-    describe(first, 1, theirs);
-    describe(mine, !is_same_place(first, mine), own);
-    qdri_comm_name_member(comm, 0, who, sizeof who);
-    qdri_comm_name_member(comm, comm->rank, who_else, sizeof who_else);
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s on %s and %s on %s; %s", what, theirs, who, own, who_else, rule);
-}
-
 static qdr_status compare(const qdri_comm *comm, const qdri_facts *first, const qdri_facts *mine, const char *what,
                           const char *rule)
 {
-    qdri_fact theirs, own;
-    if (!qdri_facts_differ(first, mine, &theirs, &own)) return QDR_OK;
-    const qdri_fact theirs_or_nothing = or_nothing(&theirs, &own), own_or_nothing = or_nothing(&own, &theirs);
-    return fail(comm, &theirs_or_nothing, &own_or_nothing, what, rule);
+    qdri_fact a, b;
+    char theirs[2 * TEXT_BYTES], own[2 * TEXT_BYTES], who[QDRI_MEMBER_BYTES], who_else[QDRI_MEMBER_BYTES];
+    if (!qdri_facts_differ(first, mine, &a, &b)) return QDR_OK;
+    const qdri_fact x = or_nothing(&a, &b), y = or_nothing(&b, &a);
+    const int is_same_place = x.who_bytes == y.who_bytes && x.option_bytes == y.option_bytes &&
+                              memcmp(x.who, y.who, (size_t)x.who_bytes) == 0 &&
+                              memcmp(x.option, y.option, (size_t)x.option_bytes) == 0;
+    describe(&x, 1, theirs);
+    describe(&y, !is_same_place, own);
+    qdri_comm_name_member(comm, 0, who, sizeof who);
+    qdri_comm_name_member(comm, comm->rank, who_else, sizeof who_else);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s on %s and %s on %s; %s", what, theirs, who, own, who_else, rule);
 }
 
 /* Called on all ranks, because digests differ. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts on MPI, and programs under mpiexec. */
-#include "comm/decorators/staged.h"
 #include "comm/mpi/mpi.h"
 #include "context/context.h"
 #include "core/log.h"

@@ -7,12 +7,6 @@
 #include "context/context.h"
 #include "context/internal.h"
 
-static void describe_rank(const void *user, int member, char *text, size_t capacity)
-{
-    (void)user;
-    snprintf(text, capacity, "rank %d", member);
-}
-
 qdr_status qdri_context_agree_same(const qdr_context *ctx, qdr_status mine, const qdri_facts *facts, const char *what,
                                    const char *rule)
 {
@@ -30,7 +24,7 @@ qdr_status qdri_context_compare_call(const qdr_context *ctx, qdr_status mine, co
 
 static void name_world(const qdr_context *ctx, qdri_comm *world)
 {
-    qdri_comm_set_names(world, "world", describe_rank, NULL);
+    qdri_comm_set_names(world, "world", qdri_describe_rank, NULL);
     qdri_comm_set_timeout(world, ctx->watch.timeout_secs);
 }
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/decorators/decorator.h"
+#include "comm/internal.h"
 #include "core/size.h"
 #include "dev/clock.h"
 
@@ -36,30 +36,25 @@ static uint64_t hash(uint64_t seed, const void *data, size_t n_bytes)
 
 static const uint64_t hash_begin = UINT64_C(0xcbf29ce484222325);
 
-static uint64_t hash_parts(const qdri_coll *coll, int size)
-{
-    uint64_t parts = hash_begin;
-    if (coll->kind != QDR_ALL_GATHER && coll->kind != QDR_REDUCE_SCATTER) return 0;
-    for (int j = 0; j < size; j++) {
-        int64_t begin, n;
-        qdri_coll_part(coll, size, j, &begin, &n);
-        parts = hash(parts, &n, sizeof n);
-    }
-    return parts;
-}
-
 static record record_of(const qdri_comm *comm, const qdri_coll *coll)
 {
     const int pairs = coll->kind == QDR_SEND_RECV, has_peer = pairs || coll->kind == QDR_BROADCAST;
     record made = {.total = qdri_coll_total(coll, comm->size),
                    .count = pairs && coll->peer >= 0 ? coll->count : 0,
                    .recv_count = pairs && coll->peer2 >= 0 ? coll->recv_count : 0,
-                   .parts = hash_parts(coll, comm->size),
                    .kind = (int32_t)coll->kind,
                    .dtype = (int32_t)coll->dtype,
                    .op = qdri_coll_reduces(coll) ? (int32_t)coll->op : 0,
                    .peer = has_peer ? coll->peer : 0,
                    .peer2 = pairs ? coll->peer2 : 0};
+    if (coll->kind == QDR_ALL_GATHER || coll->kind == QDR_REDUCE_SCATTER) {
+        made.parts = hash_begin;
+        for (int j = 0; j < comm->size; j++) {
+            int64_t begin, n;
+            qdri_coll_part(coll, comm->size, j, &begin, &n);
+            made.parts = hash(made.parts, &n, sizeof n);
+        }
+    }
     if (coll->label) made.label = hash(hash_begin, coll->label, strlen(coll->label));
     qdri_coll_describe(coll, comm->size, made.text);
     return made;
@@ -212,15 +207,6 @@ static qdr_status exchange(checked_comm *checked, void *data, size_t n_bytes,
     return qdri_work_anywhere(stream, run_comparison, &self, sizeof self);
 }
 
-static qdr_status exchange_counts(checked_comm *checked, const qdri_coll *coll, qdr_stream *stream)
-{
-    const size_t size = (size_t)checked->base.size;
-    const counting self = {checked, *coll};
-    if (!checked->counts) QDR_TRY(QDRI_NEW(2 * size * size, "counts of an all-to-all", &checked->counts));
-    QDR_TRY(qdri_work_anywhere(stream, write_counts, &self, sizeof self));
-    return exchange(checked, checked->counts, 2 * size * sizeof(int64_t), compare_counts, stream);
-}
-
 /* ---- if streams run no host work: on the calling thread, before the launch ---- */
 
 static qdr_status exchange_on_host(const checked_comm *checked, void *data, size_t n_bytes)
@@ -244,29 +230,31 @@ static qdr_status check_on_host(checked_comm *checked, const qdri_coll *coll)
     return compare_counts(checked);
 }
 
-/* Here, too, a difference is an asynchronous error. */
-static qdr_status launch_from_host(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
-{
-    const qdr_status status = check_on_host((checked_comm *)comm, coll);
-    if (status == QDR_OK) return qdri_comm_launch(comm->inner, coll, stream);
-    qdri_dev_poison(comm->dev, status, qdr_last_error());
-    return QDR_OK;
-}
-
 /* After a difference the device drops all later work. */
 static qdr_status checked_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
     checked_comm *checked = (checked_comm *)comm;
-    if (!qdri_dev_runs_work(comm->dev)) return launch_from_host(comm, coll, stream);
+    if (!qdri_dev_runs_work(comm->dev)) {
+        const qdr_status status = check_on_host(checked, coll);
+        if (status == QDR_OK) return qdri_comm_launch(comm->inner, coll, stream);
+        qdri_dev_poison(comm->dev, status, qdr_last_error()); /* here, too, a difference is an asynchronous error */
+        return QDR_OK;
+    }
     const writing self = {checked, record_of(comm, coll)};
     _Static_assert(sizeof self <= QDRI_WORK_BYTES, "a record must fit into work of a stream");
     QDR_TRY(qdri_work_anywhere(stream, write_record, &self, sizeof self));
     QDR_TRY(exchange(checked, checked->records, sizeof(record), compare_calls, stream));
-    if (coll->kind == QDR_ALL_TO_ALL) QDR_TRY(exchange_counts(checked, coll, stream));
+    if (coll->kind == QDR_ALL_TO_ALL) {
+        const size_t size = (size_t)comm->size;
+        const counting counts = {checked, *coll};
+        if (!checked->counts) QDR_TRY(QDRI_NEW(2 * size * size, "counts of an all-to-all", &checked->counts));
+        QDR_TRY(qdri_work_anywhere(stream, write_counts, &counts, sizeof counts));
+        QDR_TRY(exchange(checked, checked->counts, 2 * size * sizeof(int64_t), compare_counts, stream));
+    }
     return qdri_comm_launch(comm->inner, coll, stream);
 }
 
-/* ---- delegated to the inner communicator ---- */
+/* ---- creating and destroying ---- */
 
 static void checked_free(checked_comm *checked)
 {
@@ -282,61 +270,35 @@ static void checked_destroy(qdri_comm *comm)
     checked_free((checked_comm *)comm);
 }
 
-static qdr_status checked_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
+static qdr_status wrap(qdri_comm *parent, qdri_comm **comm);
 
 static const qdri_comm_table checked_table = {
     .name = "checked",
     .unrecorded = "QDR_CHECK compares calls on the host; unset it",
     .launch = checked_launch,
-    .scratch_bytes = qdri_inner_scratch_bytes,
-    .split = checked_split,
-    .agree = qdri_inner_agree,
-    .broadcast = qdri_inner_broadcast,
-    .summed_first = qdri_inner_summed_first,
-    .compare_clocks = qdri_inner_compare_clocks,
-    .abort = qdri_inner_abort,
+    .wrap = wrap,
     .destroy = checked_destroy,
 };
 
-static qdr_status checked_create(int size, checked_comm **checked)
-{
-    checked_comm *made = NULL;
-    *checked = NULL;
-    qdr_status status = QDRI_NEW(1, "a checked communicator", &made);
-    QDR_TRY_OUT(status, status);
-    QDR_TRY_OUT(status, QDRI_NEW(size, "records of calls", &made->records));
-    *checked = made;
-    return QDR_OK;
-out:
-    checked_free(made);
-    return status;
-}
-
-/* Wraps a part of `world`, or of its parent: all ranks of it take part. */
-static qdr_status wrap(qdri_comm *world, qdri_comm *parent, qdri_comm **comm)
+/* parent: NULL for a world. */
+static qdr_status wrap(qdri_comm *parent, qdri_comm **comm)
 {
     qdri_comm *inner = *comm;
     checked_comm *made = NULL;
-    qdr_status status = inner && inner->size > 1 ? checked_create(inner->size, &made) : QDR_OK;
-    status = qdri_comm_agree(world, status);
+    qdr_status status = QDR_OK;
+    if (inner && inner->size > 1) {
+        status = QDRI_NEW(1, "a checked communicator", &made);
+        if (status == QDR_OK) status = QDRI_NEW(inner->size, "records of calls", &made->records);
+    }
+    status = qdri_comm_agree(parent ? parent->inner : inner, status);
     if (status != QDR_OK) {
         checked_free(made);
         return status;
     }
     if (!made) return QDR_OK;
-    qdri_decorate(&made->base, &checked_table, inner->dev, inner, parent);
+    qdri_comm_decorate(&made->base, &checked_table, inner->dev, inner, parent);
     *comm = &made->base;
     return QDR_OK;
 }
 
-static qdr_status checked_split(qdri_comm *comm, int colour, int key, qdri_comm **part)
-{
-    qdri_comm *made = NULL;
-    QDR_TRY(qdri_comm_split(comm->inner, colour, key, &made));
-    const qdr_status status = wrap(comm->inner, comm, &made);
-    if (status != QDR_OK) qdri_comm_destroy(&made);
-    *part = made;
-    return status;
-}
-
-qdr_status qdri_comm_check(qdri_comm **comm) { return wrap(*comm, NULL, comm); }
+qdr_status qdri_comm_check(qdri_comm **comm) { return wrap(NULL, comm); }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives on a GPU's memory through host memory. */
-#include "comm/decorators/staged.h"
-
+/* The decorator `staged`: collectives on device memory (of a GPU), performed by a host communicator. What is sent is
+ * copied to pinned memory, a thread of the host device drives the inner communicator, and what was received is copied
+ * back. The GPU's streams wait for a flag that the thread sets; the caller does not wait. */
 #include <stdlib.h>
 
-#include "comm/decorators/decorator.h"
+#include "comm/internal.h"
 #include "core/size.h"
 
 enum { ALIGN = 64 };
@@ -23,50 +23,6 @@ typedef struct staged_comm {
 enum { FLAG_READY, FLAG_DONE }; /* set by the GPU's stream, when sent data are staged; set by the host */
 
 static _Atomic uint32_t *flag(const staged_comm *comm, int which) { return (_Atomic uint32_t *)(comm->flags + which); }
-
-/* ---- the data that a collective sends and receives on this rank ---- */
-
-typedef struct extent {
-    const void *from;
-    void *to;
-    size_t in_bytes, out_bytes;
-    size_t out_begin; /* offset of `to` in what the host receives */
-} extent;
-
-static extent extent_of(const qdri_comm *comm, const qdri_coll *coll)
-{
-    const size_t each = qdr_dtype_bytes(coll->dtype);
-    extent e = {.from = coll->send, .to = coll->recv};
-    int64_t begin = 0, n_in = coll->count, n_out = coll->count;
-    switch (coll->kind) {
-    case QDR_ALL_GATHER:
-        qdri_coll_part(coll, comm->size, comm->rank, &begin, &n_in);
-        if (!coll->send) e.from = qdri_at(coll->recv, begin, coll->dtype);
-        n_out = qdri_coll_total(coll, comm->size);
-        break;
-    case QDR_REDUCE_SCATTER:
-        n_in = qdri_coll_total(coll, comm->size);
-        qdri_coll_part(coll, comm->size, comm->rank, &begin, &n_out);
-        break;
-    case QDR_ALL_REDUCE: e.from = qdri_coll_source(coll); break;
-    case QDR_BROADCAST:
-        e.from = coll->recv;
-        n_in = coll->peer == comm->rank ? coll->count : 0;
-        n_out = coll->count - n_in;
-        break;
-    case QDR_ALL_TO_ALL:
-        n_in = qdri_coll_offset(coll->counts, coll->count, comm->size);
-        n_out = qdri_coll_offset(coll->recv_counts, coll->count, comm->size);
-        break;
-    default:
-        n_in = coll->peer < 0 ? 0 : coll->count;
-        n_out = coll->peer2 < 0 ? 0 : coll->recv_count;
-        break;
-    }
-    e.in_bytes = (size_t)n_in * each;
-    e.out_bytes = (size_t)n_out * each;
-    return e;
-}
 
 /* ---- staging ---- */
 
@@ -128,47 +84,36 @@ static qdr_status raise_done(void *args)
     return QDR_OK;
 }
 
-static qdr_status drive(const staged_comm *comm, const qdri_coll *coll)
-{
-    const signal_work ready = {comm->base.dev, flag(comm, FLAG_READY), comm->n_launched},
-                      done = {NULL, flag(comm, FLAG_DONE), comm->n_launched};
-    QDR_TRY(qdri_work(comm->lane, wait_ready, &ready, sizeof ready));
-    QDR_TRY(qdri_comm_launch(comm->base.inner, coll, comm->lane));
-    return qdri_work(comm->lane, raise_done, &done, sizeof done);
-}
-
-/* The same collective between the two halves of the staging memory. */
-static qdri_coll on_host(const staged_comm *comm, const qdri_coll *coll, const extent *e)
-{
-    qdri_coll host = *coll;
-    char *out = comm->staging + qdri_align_bytes(e->in_bytes, ALIGN);
-    host.send = coll->kind == QDR_BROADCAST ? NULL : comm->staging;
-    host.recv = coll->kind == QDR_BROADCAST && e->in_bytes ? comm->staging : out;
-    return host;
-}
-
 /* After a failure, streams that wait for the host continue; their device has failed, too. */
 static void let_go(const staged_comm *comm) { atomic_store(flag(comm, FLAG_DONE), comm->n_launched); }
-
-static qdr_status enqueue(staged_comm *comm, const qdri_coll *coll, const extent *e, qdr_stream *stream)
-{
-    const qdri_coll host = on_host(comm, coll, e);
-    comm->n_launched++;
-    QDR_TRY(qdri_copy(stream, comm->staging, e->from, e->in_bytes));
-    QDR_TRY(qdri_flag_raise(stream, comm->flags + FLAG_READY, comm->n_launched));
-    QDR_TRY(drive(comm, &host));
-    QDR_TRY(qdri_flag_wait(stream, comm->flags + FLAG_DONE, comm->n_launched));
-    if (qdri_dev_status(comm->host) != QDR_OK) let_go(comm);
-    return e->out_bytes ? qdri_copy(stream, e->to, host.recv, e->out_bytes) : QDR_OK;
-}
 
 static qdr_status staged_launch(qdri_comm *base, const qdri_coll *coll, qdr_stream *stream)
 {
     staged_comm *comm = (staged_comm *)base;
-    const extent e = extent_of(base, coll);
-    const size_t bytes = qdri_align_bytes(e.in_bytes, ALIGN) + e.out_bytes;
-    QDR_TRY(staging_grow(comm, bytes, stream));
-    return enqueue(comm, coll, &e, stream);
+    const int is_broadcast = coll->kind == QDR_BROADCAST;
+    const void *from = is_broadcast ? coll->recv : qdri_coll_source(coll);
+    int64_t begin, n_in, n_out;
+    qdri_coll_extent(coll, base->size, base->rank, &begin, &n_in, &n_out);
+    if (coll->kind == QDR_ALL_GATHER && !coll->send) from = qdri_at(coll->recv, begin, coll->dtype);
+    const size_t in_bytes = (size_t)n_in * qdr_dtype_bytes(coll->dtype);
+    const size_t out_bytes = (size_t)n_out * qdr_dtype_bytes(coll->dtype),
+                 out_begin = qdri_align_bytes(in_bytes, ALIGN);
+    QDR_TRY(staging_grow(comm, out_begin + out_bytes, stream));
+    /* The same collective between the two halves of the staging memory. */
+    qdri_coll host = *coll;
+    host.send = is_broadcast ? NULL : comm->staging;
+    host.recv = comm->staging + (is_broadcast && in_bytes ? 0 : out_begin);
+    comm->n_launched++;
+    const signal_work ready = {base->dev, flag(comm, FLAG_READY), comm->n_launched},
+                      done = {NULL, flag(comm, FLAG_DONE), comm->n_launched};
+    QDR_TRY(qdri_copy(stream, comm->staging, from, in_bytes));
+    QDR_TRY(qdri_flag_raise(stream, comm->flags + FLAG_READY, comm->n_launched));
+    QDR_TRY(qdri_work(comm->lane, wait_ready, &ready, sizeof ready));
+    QDR_TRY(qdri_comm_launch(base->inner, &host, comm->lane));
+    QDR_TRY(qdri_work(comm->lane, raise_done, &done, sizeof done));
+    QDR_TRY(qdri_flag_wait(stream, comm->flags + FLAG_DONE, comm->n_launched));
+    if (qdri_dev_status(comm->host) != QDR_OK) let_go(comm);
+    return out_bytes ? qdri_copy(stream, coll->recv, host.recv, out_bytes) : QDR_OK;
 }
 
 /* ---- creating and destroying ---- */
@@ -206,19 +151,13 @@ static void staged_destroy(qdri_comm *base)
     staged_free(comm);
 }
 
-static qdr_status staged_split(qdri_comm *base, int colour, int key, qdri_comm **part);
+static qdr_status staged_wrap(qdri_comm *parent, qdri_comm **comm);
 
 static const qdri_comm_table staged_table = {
     .name = "staged",
     .unrecorded = "collectives are staged through the host for MPI; use NCCL, or one rank",
     .launch = staged_launch,
-    .scratch_bytes = qdri_inner_scratch_bytes,
-    .split = staged_split,
-    .agree = qdri_inner_agree,
-    .broadcast = qdri_inner_broadcast,
-    .summed_first = qdri_inner_summed_first,
-    .compare_clocks = qdri_inner_compare_clocks,
-    .abort = qdri_inner_abort,
+    .wrap = staged_wrap,
     .destroy = staged_destroy,
 };
 
@@ -241,37 +180,31 @@ out:
     return status;
 }
 
-/* Wraps a part of `world`, or of its parent: all ranks of it take part. */
-static qdr_status wrap(qdri_comm *world, qdri_comm *parent, qdri_dev *host, qdri_dev *dev, qdri_comm **comm)
+/* parent: NULL for a world. */
+static qdr_status wrap(qdri_comm *parent, qdri_dev *host, qdri_dev *dev, qdri_comm **comm)
 {
     qdri_comm *inner = *comm;
     staged_comm *made = NULL;
     qdr_status status = inner ? staged_create(host, dev, &made) : QDR_OK;
-    status = qdri_comm_agree(world, status);
+    status = qdri_comm_agree(parent ? parent->inner : inner, status);
     if (status != QDR_OK) {
         if (made) staged_free(made);
         return status;
     }
     if (!made) return QDR_OK;
-    qdri_decorate(&made->base, &staged_table, dev, inner, parent);
+    qdri_comm_decorate(&made->base, &staged_table, dev, inner, parent);
     *comm = &made->base;
     return QDR_OK;
 }
 
-static qdr_status staged_split(qdri_comm *base, int colour, int key, qdri_comm **part)
+static qdr_status staged_wrap(qdri_comm *parent, qdri_comm **comm)
 {
-    const staged_comm *comm = (const staged_comm *)base;
-    qdri_comm *made = NULL;
-    QDR_TRY(qdri_comm_split(base->inner, colour, key, &made));
-    const qdr_status status = wrap(base->inner, base, comm->host, base->dev, &made);
-    if (status != QDR_OK) qdri_comm_destroy(&made);
-    *part = made;
-    return status;
+    return wrap(parent, ((const staged_comm *)parent)->host, parent->dev, comm);
 }
 
 qdr_status qdri_comm_stage(qdri_comm **comm, qdri_dev *host, qdri_dev *dev)
 {
-    QDR_TRY(wrap(*comm, NULL, host, dev, comm));
+    QDR_TRY(wrap(NULL, host, dev, comm));
     qdri_dev_on_poison(host, host_failed, *comm);
     return QDR_OK;
 }

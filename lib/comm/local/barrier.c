@@ -73,17 +73,11 @@ static void give_up(qdri_barrier *barrier, const char *why)
     pthread_cond_broadcast(&barrier->changed);
 }
 
-static void describe_rank(const void *user, int member, char *text, size_t capacity)
-{
-    (void)user;
-    snprintf(text, capacity, "rank %d", member);
-}
-
 /* comm = NULL: the members are about to create a world. */
 static qdr_status fail_timeout(qdri_barrier *barrier, int rank, const qdri_comm *comm, const char *where)
 {
     char missing[MISSING_BYTES];
-    qdri_comm future = {.name = "world", .describe = describe_rank, .rank = rank, .size = barrier->size};
+    qdri_comm future = {.name = "world", .describe = qdri_describe_rank, .rank = rank, .size = barrier->size};
     future.root = &future;
     future.timeout_ns = barrier->limit_ns;
     if (!comm) where = "the creation of contexts";
