@@ -139,6 +139,8 @@ qdr_status qdri_coll_differs(qdr_coll_kind kind, int64_t total, qdr_dtype dtype,
 /* p + n elements; NULL stays NULL. */
 const void *qdri_at(const void *p, int64_t n, qdr_dtype dtype);
 void *qdri_at_mutable(void *p, int64_t n, qdr_dtype dtype);
+/* Copies elements, unless they are there already. */
+void qdri_coll_copy(qdr_dtype dtype, void *dst, const void *src, int64_t n_elems);
 
 /* dst[i] = sources[0][i] op sources[1][i] op … in that order: F64 and I32 in their own type (sums of I32 wrap), F32,
  * BF16 and F16 in fp32, rounded once. MAX and MIN return NaN if any source is NaN. dst may be one of the sources. */

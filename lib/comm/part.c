@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which elements of a collective belong to which member. Pure functions. */
+/* Which elements of a collective belong to which member. */
+#include <string.h>
+
 #include "comm/internal.h"
 #include "core/block.h"
 
@@ -102,4 +104,9 @@ const void *qdri_at(const void *p, int64_t n, qdr_dtype dtype)
 void *qdri_at_mutable(void *p, int64_t n, qdr_dtype dtype)
 {
     return p ? (char *)p + (size_t)n * qdr_dtype_bytes(dtype) : NULL;
+}
+
+void qdri_coll_copy(qdr_dtype dtype, void *dst, const void *src, int64_t n_elems)
+{
+    if (n_elems > 0 && dst != src) memcpy(dst, src, (size_t)n_elems * qdr_dtype_bytes(dtype));
 }

@@ -118,23 +118,6 @@ static qdr_status compare_purposes(const qdri_barrier *barrier, const qdri_seat 
                     names[seats[0].purpose], j, names[seats[j].purpose], barrier->size);
 }
 
-/* The mutex must be held. */
-static void sit_down(qdri_barrier *barrier, int rank, const qdri_seat *mine)
-{
-    qdri_seat *seat = &barrier->seats[barrier->generation & 1][rank];
-    *seat = *mine;
-    seat->generation = barrier->generation + 1;
-    if (rank == 0 && barrier->is_held) {
-        barrier->is_held = 0;
-        pthread_cond_broadcast(&barrier->changed);
-    }
-    if (barrier->given_up || ++barrier->n_here < barrier->size) return;
-    barrier->n_here = 0;
-    barrier->generation++;
-    barrier->is_held = mine->holds && find_stranger(barrier, barrier->seats[(barrier->generation - 1) & 1]) == 0;
-    pthread_cond_broadcast(&barrier->changed);
-}
-
 qdr_status qdri_barrier_join(qdri_barrier *barrier, int rank, const qdri_comm *comm, const qdri_seat *mine,
                              const qdri_seat **seats)
 {
@@ -143,7 +126,19 @@ qdr_status qdri_barrier_join(qdri_barrier *barrier, int rank, const qdri_comm *c
     const int64_t limit_ns = comm ? qdri_comm_timeout_ns(comm) : barrier->limit_ns;
     const unsigned generation = barrier->generation;
     *seats = barrier->seats[generation & 1];
-    sit_down(barrier, rank, mine);
+    qdri_seat *seat = &barrier->seats[generation & 1][rank];
+    *seat = *mine;
+    seat->generation = generation + 1;
+    if (rank == 0 && barrier->is_held) {
+        barrier->is_held = 0;
+        pthread_cond_broadcast(&barrier->changed);
+    }
+    if (!barrier->given_up && ++barrier->n_here == barrier->size) {
+        barrier->n_here = 0;
+        barrier->generation++;
+        barrier->is_held = mine->holds && find_stranger(barrier, *seats) == 0;
+        pthread_cond_broadcast(&barrier->changed);
+    }
     if (!wait_for_all(barrier, generation, limit_ns))
         status = fail_timeout(barrier, rank, comm, mine->where);
     else if (barrier->generation == generation)
@@ -172,20 +167,12 @@ qdr_status qdri_barrier_agree(qdri_barrier *barrier, int rank, const qdri_comm *
     return (qdr_status)verdict.status;
 }
 
-/* The root waits for all others, even if the barrier is given up meanwhile: they may read its data until then. It needs
- * no time limit, since all others have arrived with the same root, and only copy. */
-static void end_reading(qdri_barrier *barrier, int is_root)
+qdr_status qdri_barrier_broadcast(qdri_barrier *barrier, const qdri_comm *comm, int root, void *data, size_t bytes)
 {
-    pthread_mutex_lock(&barrier->mutex);
-    barrier->n_reading += is_root ? barrier->size - 1 : -1;
-    pthread_cond_broadcast(&barrier->changed);
-    while (is_root && barrier->n_reading > 0) pthread_cond_wait(&barrier->changed, &barrier->mutex);
-    pthread_mutex_unlock(&barrier->mutex);
-}
-
-/* All members find the same. */
-static qdr_status compare_broadcasts(const qdri_barrier *barrier, const qdri_seat *seats)
-{
+    const int rank = comm->rank;
+    const qdri_seat *seats;
+    const qdri_seat seat = {.purpose = QDRI_TO_BROADCAST, .data = data, .bytes = bytes, .root = root};
+    QDR_TRY(qdri_barrier_join(barrier, rank, comm, &seat, &seats));
     for (int j = 1; j < barrier->size; j++) {
         if (seats[j].root == seats[0].root && seats[j].bytes == seats[0].bytes) continue;
         return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -193,18 +180,14 @@ static qdr_status compare_broadcasts(const qdri_barrier *barrier, const qdri_sea
                         "on all ranks",
                         seats[0].bytes, seats[0].root, seats[j].bytes, seats[j].root, j);
     }
-    return QDR_OK;
-}
-
-qdr_status qdri_barrier_broadcast(qdri_barrier *barrier, const qdri_comm *comm, int root, void *data, size_t bytes)
-{
-    const int rank = comm->rank;
-    const qdri_seat *seats;
-    const qdri_seat seat = {.purpose = QDRI_TO_BROADCAST, .data = data, .bytes = bytes, .root = root};
-    QDR_TRY(qdri_barrier_join(barrier, rank, comm, &seat, &seats));
-    QDR_TRY(compare_broadcasts(barrier, seats));
     if (rank != root && bytes > 0) memcpy(data, seats[root].data, bytes);
-    end_reading(barrier, rank == root);
+    /* The root waits for all others, even if the barrier is given up meanwhile: they may read its data until then. It
+     * needs no time limit, since all others have arrived with the same root, and only copy. */
+    pthread_mutex_lock(&barrier->mutex);
+    barrier->n_reading += rank == root ? barrier->size - 1 : -1;
+    pthread_cond_broadcast(&barrier->changed);
+    while (rank == root && barrier->n_reading > 0) pthread_cond_wait(&barrier->changed, &barrier->mutex);
+    pthread_mutex_unlock(&barrier->mutex);
     return QDR_OK;
 }
 

@@ -86,32 +86,22 @@ static void take_parts(const local_group *group, const local_piece *piece)
     }
 }
 
-static void take_root(const local_group *group, const local_piece *piece)
-{
-    const local_slot *mine = &group->slots[piece->rank];
-    const local_slot *root = &group->slots[mine->coll.peer];
-    const qdr_dtype dtype = mine->coll.dtype;
-    int64_t at, n;
-    cut(piece, mine->coll.count, &at, &n);
-    take(root, mine, qdri_at_mutable(mine->coll.recv, at, dtype), qdri_at(root->coll.recv, at, dtype), n);
-}
-
 qdr_status qdri_local_fail_parts(int from, int64_t n_out, int to, int64_t n_in)
 {
     return QDR_FAIL(QDR_ERR_SHAPE, "all-to-all: rank %d sends %" PRId64 " elements, rank %d expects %" PRId64, from,
                     n_out, to, n_in);
 }
 
-qdr_status qdri_local_fail_target(int from, int to, int expected)
+qdr_status qdri_local_check_peers(int rank, const qdri_coll *mine, const qdri_coll *to, const qdri_coll *from)
 {
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "send-recv: rank %d sends to rank %d, which receives from %d", from, to,
-                    expected);
-}
-
-qdr_status qdri_local_fail_source(int from, const qdri_coll *source, int to, int64_t n_expected)
-{
-    return QDR_FAIL(QDR_ERR_SHAPE, "send-recv: rank %d sends %" PRId64 " elements to rank %d, rank %d expects %" PRId64,
-                    from, source->count, source->peer, to, n_expected);
+    if (to && to->peer2 != rank)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "send-recv: rank %d sends to rank %d, which receives from %d", rank,
+                        mine->peer, to->peer2);
+    if (from && (from->peer != rank || from->count != mine->recv_count))
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "send-recv: rank %d sends %" PRId64 " elements to rank %d, rank %d expects %" PRId64,
+                        mine->peer2, from->count, from->peer, rank, mine->recv_count);
+    return QDR_OK;
 }
 
 static qdr_status take_from_all(const local_group *group, int r)
@@ -139,23 +129,27 @@ static qdr_status take_from_one(const local_group *group, int r)
 {
     const local_slot *mine = &group->slots[r];
     const qdri_coll *coll = &mine->coll;
-    if (coll->peer >= 0 && group->slots[coll->peer].coll.peer2 != r)
-        return qdri_local_fail_target(r, coll->peer, group->slots[coll->peer].coll.peer2);
-    if (coll->peer2 < 0) return QDR_OK;
-    const local_slot *from = &group->slots[coll->peer2];
-    if (from->coll.peer != r || from->coll.count != coll->recv_count)
-        return qdri_local_fail_source(coll->peer2, &from->coll, r, coll->recv_count);
-    take(from, mine, coll->recv, from->coll.send, coll->recv_count);
+    const local_slot *to = coll->peer < 0 ? NULL : &group->slots[coll->peer];
+    const local_slot *from = coll->peer2 < 0 ? NULL : &group->slots[coll->peer2];
+    QDR_TRY(qdri_local_check_peers(r, coll, to ? &to->coll : NULL, from ? &from->coll : NULL));
+    if (from) take(from, mine, coll->recv, from->coll.send, coll->recv_count);
     return QDR_OK;
 }
 
 static qdr_status take_piece(const local_group *group, const void **sources, const local_piece *piece)
 {
-    switch (group->slots[piece->rank].coll.kind) {
+    const local_slot *mine = &group->slots[piece->rank];
+    const qdri_coll *coll = &mine->coll;
+    int64_t at, n;
+    switch (coll->kind) {
     case QDR_ALL_GATHER: take_parts(group, piece); break;
     case QDR_REDUCE_SCATTER:
     case QDR_ALL_REDUCE: take_sum(group, sources, piece); break;
-    case QDR_BROADCAST: take_root(group, piece); break;
+    case QDR_BROADCAST:
+        cut(piece, coll->count, &at, &n);
+        take(&group->slots[coll->peer], mine, qdri_at_mutable(coll->recv, at, coll->dtype),
+             qdri_at(group->slots[coll->peer].coll.recv, at, coll->dtype), n);
+        break;
     case QDR_ALL_TO_ALL: return take_from_all(group, piece->rank);
     default: return take_from_one(group, piece->rank);
     }
@@ -171,13 +165,6 @@ qdr_status qdri_local_compare(const qdri_coll *a, const qdri_coll *b, int size, 
         (a->kind != QDR_BROADCAST || a->peer == b->peer))
         return QDR_OK;
     return qdri_coll_differs(a->kind, n_a, a->dtype, j, b->kind, n_b, b->dtype);
-}
-
-static qdr_status check_equal(const local_group *group)
-{
-    for (int j = 1; j < group->size; j++)
-        QDR_TRY(qdri_local_compare(&group->slots[0].coll, &group->slots[j].coll, group->size, j));
-    return QDR_OK;
 }
 
 /* leaver: the member that has left; -1: unknown. An error of some member tells more than that. */
@@ -204,20 +191,6 @@ static void fail_all(local_group *group, qdr_status status)
     group->status = status;
 }
 
-/* Called when all members have entered; none accesses the pieces before the collective is open. */
-static void open_for_all(local_group *group, uint64_t number)
-{
-    const qdri_coll *coll = &group->slots[0].coll;
-    const int64_t total = qdri_coll_total(coll, group->size);
-    const int64_t bytes = total * (int64_t)qdr_dtype_bytes(coll->dtype);
-    int64_t n_slices = total < 0 ? 1 : bytes / group->size / qdri_local_piece_bytes + 1;
-    if (n_slices > MAX_SLICES) n_slices = MAX_SLICES;
-    group->n_slices = (int)n_slices;
-    atomic_store_explicit(&group->n_taken, 0, memory_order_relaxed);
-    atomic_store_explicit(&group->n_done, 0, memory_order_relaxed);
-    atomic_store_explicit(&group->opened, number, memory_order_release);
-}
-
 static void finish_for_all(local_group *group, int rank, uint64_t number)
 {
     atomic_store_explicit(&group->finished, number, memory_order_release);
@@ -238,13 +211,6 @@ static void help(local_comm *comm)
     }
 }
 
-static int worth_waking(const local_group *group)
-{
-    const qdri_coll *coll = &group->slots[0].coll;
-    const int64_t total = qdri_coll_total(coll, group->size);
-    return total < 0 || total * group->size * (int64_t)qdr_dtype_bytes(coll->dtype) > ALONE_BYTES;
-}
-
 static void begin(qdri_run *run)
 {
     local_comm *comm = (local_comm *)run->comm;
@@ -256,22 +222,26 @@ static void begin(qdri_run *run)
     comm->n_begun++;
     atomic_store(&mine->n_begun, comm->n_begun);
     if (!qdri_local_enter(group, comm->n_begun)) return;
-    const qdr_status status = check_equal(group);
+    qdr_status status = QDR_OK;
+    for (int j = 1; j < group->size && status == QDR_OK; j++)
+        status = qdri_local_compare(&group->slots[0].coll, &group->slots[j].coll, group->size, j);
     if (status != QDR_OK) {
         fail_all(group, status);
         finish_for_all(group, run->comm->rank, comm->n_begun);
         return;
     }
-    const int wake = worth_waking(group);
-    open_for_all(group, comm->n_begun); /* from here on, members may finish and change their slots */
+    /* None accesses the pieces before the collective is open. */
+    const int64_t total = qdri_coll_total(&run->coll, group->size);
+    const int64_t bytes = total * (int64_t)qdr_dtype_bytes(run->coll.dtype);
+    const int wake = total < 0 || bytes * group->size > ALONE_BYTES;
+    int64_t n_slices = total < 0 ? 1 : bytes / group->size / qdri_local_piece_bytes + 1;
+    if (n_slices > MAX_SLICES) n_slices = MAX_SLICES;
+    group->n_slices = (int)n_slices;
+    atomic_store_explicit(&group->n_taken, 0, memory_order_relaxed);
+    atomic_store_explicit(&group->n_done, 0, memory_order_relaxed);
+    /* From here on, members may finish and change their slots. */
+    atomic_store_explicit(&group->opened, comm->n_begun, memory_order_release);
     if (wake) qdri_local_wake(group, run->comm->rank);
-}
-
-static qdr_status result(const local_group *group)
-{
-    if (!atomic_load(&group->failing)) return QDR_OK;
-    qdri_set_last_error(group->sentence);
-    return group->status;
 }
 
 /* Accesses other members' slots only while it works on a piece: otherwise they may be on their way to the next
@@ -282,7 +252,11 @@ static qdr_status advance(qdri_run *run)
     local_group *group = comm->group;
     if (run->phase == BEGIN) begin(run);
     if (atomic_load_explicit(&group->opened, memory_order_acquire) == comm->n_begun) help(comm);
-    if (atomic_load_explicit(&group->finished, memory_order_acquire) == comm->n_begun) return result(group);
+    if (atomic_load_explicit(&group->finished, memory_order_acquire) == comm->n_begun) {
+        if (!atomic_load(&group->failing)) return QDR_OK;
+        qdri_set_last_error(group->sentence);
+        return group->status;
+    }
     const int leaver = qdri_local_leaver(group, comm->n_begun);
     if (leaver >= 0 || qdri_local_never(group, comm->n_begun)) return fail_left(run, leaver);
     if (++run->n_looks < LOOKS) qdri_poll_again();

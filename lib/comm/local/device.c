@@ -53,19 +53,6 @@ static qdr_status reduce(const gathering *g, const void *const *sources, void *c
     return qdri_kernel_run(g->stream, &kernel);
 }
 
-/* Counts the bytes as if each member summed its part and sent it to all. */
-static void count_all_reduce(const gathering *g)
-{
-    for (int owner = 0; owner < g->size; owner++) {
-        int64_t begin, n;
-        qdri_coll_part(coll_of(g, owner), g->size, owner, &begin, &n);
-        for (int j = 0; j < g->size; j++) {
-            count_sent(g, j, owner, n);
-            count_sent(g, owner, j, n);
-        }
-    }
-}
-
 static qdr_status all_reduce(const gathering *g)
 {
     const void *sources[QDRI_REDUCE_MOST];
@@ -74,7 +61,15 @@ static qdr_status all_reduce(const gathering *g)
         sources[j] = qdri_coll_source(coll_of(g, j));
         results[j] = coll_of(g, j)->recv;
     }
-    count_all_reduce(g);
+    /* Counts the bytes as if each member summed its part and sent it to all. */
+    for (int owner = 0; owner < g->size; owner++) {
+        int64_t begin, n;
+        qdri_coll_part(coll_of(g, owner), g->size, owner, &begin, &n);
+        for (int j = 0; j < g->size; j++) {
+            count_sent(g, j, owner, n);
+            count_sent(g, owner, j, n);
+        }
+    }
     return reduce(g, sources, results, g->size, coll_of(g, 0)->count);
 }
 
@@ -109,14 +104,6 @@ static qdr_status all_gather(const gathering *g)
     return QDR_OK;
 }
 
-static qdr_status broadcast(const gathering *g)
-{
-    const qdri_coll *root = coll_of(g, coll_of(g, 0)->peer);
-    for (int to = 0; to < g->size; to++)
-        QDR_TRY(take(g, root->peer, to, coll_of(g, to)->recv, root->recv, root->count));
-    return QDR_OK;
-}
-
 /* The elements sent from one member to another in an all-to-all. */
 typedef struct parcel {
     int64_t out_begin, n_out, in_begin, n_in;
@@ -142,52 +129,30 @@ static qdr_status all_to_all(const gathering *g)
     return QDR_OK;
 }
 
-static qdr_status send_recv(const gathering *g)
-{
-    for (int to = 0; to < g->size; to++) {
-        const qdri_coll *coll = coll_of(g, to);
-        if (coll->peer2 >= 0)
-            QDR_TRY(take(g, coll->peer2, to, coll->recv, coll_of(g, coll->peer2)->send, coll->recv_count));
-    }
-    return QDR_OK;
-}
-
 static qdr_status enqueue_kind(const gathering *g)
 {
+    const qdri_coll *root;
     switch (coll_of(g, 0)->kind) {
     case QDR_ALL_GATHER: return all_gather(g);
     case QDR_REDUCE_SCATTER: return reduce_scatter(g);
     case QDR_ALL_REDUCE: return all_reduce(g);
-    case QDR_BROADCAST: return broadcast(g);
+    case QDR_BROADCAST:
+        root = coll_of(g, coll_of(g, 0)->peer);
+        for (int to = 0; to < g->size; to++)
+            QDR_TRY(take(g, root->peer, to, coll_of(g, to)->recv, root->recv, root->count));
+        return QDR_OK;
     case QDR_ALL_TO_ALL: return all_to_all(g);
-    default: return send_recv(g);
+    default:
+        for (int to = 0; to < g->size; to++) {
+            const qdri_coll *coll = coll_of(g, to);
+            if (coll->peer2 >= 0)
+                QDR_TRY(take(g, coll->peer2, to, coll->recv, coll_of(g, coll->peer2)->send, coll->recv_count));
+        }
+        return QDR_OK;
     }
 }
 
 /* ---- a launch ---- */
-
-static qdr_status check_parcels(const gathering *g)
-{
-    for (int i = 0; i < g->size * g->size; i++) {
-        const parcel p = parcel_of(g, i / g->size, i % g->size);
-        if (p.n_out != p.n_in) return qdri_local_fail_parts(i / g->size, p.n_out, i % g->size, p.n_in);
-    }
-    return QDR_OK;
-}
-
-static qdr_status check_peers(const gathering *g)
-{
-    for (int j = 0; j < g->size; j++) {
-        const qdri_coll *coll = coll_of(g, j);
-        if (coll->peer >= 0 && coll_of(g, coll->peer)->peer2 != j)
-            return qdri_local_fail_target(j, coll->peer, coll_of(g, coll->peer)->peer2);
-        if (coll->peer2 < 0) continue;
-        const qdri_coll *source = coll_of(g, coll->peer2);
-        if (source->peer != j || source->count != coll->recv_count)
-            return qdri_local_fail_source(coll->peer2, source, j, coll->recv_count);
-    }
-    return QDR_OK;
-}
 
 /* Member 0's GPU must be able to access the memory of all members. */
 static qdr_status check_reach(const gathering *g, int j)
@@ -207,8 +172,17 @@ static qdr_status check_calls(const gathering *g)
 {
     for (int j = 1; j < g->size; j++) QDR_TRY(check_reach(g, j));
     for (int j = 1; j < g->size; j++) QDR_TRY(qdri_local_compare(coll_of(g, 0), coll_of(g, j), g->size, j));
-    if (coll_of(g, 0)->kind == QDR_ALL_TO_ALL) return check_parcels(g);
-    return coll_of(g, 0)->kind == QDR_SEND_RECV ? check_peers(g) : QDR_OK;
+    const qdr_coll_kind kind = coll_of(g, 0)->kind;
+    for (int i = 0; kind == QDR_ALL_TO_ALL && i < g->size * g->size; i++) {
+        const parcel p = parcel_of(g, i / g->size, i % g->size);
+        if (p.n_out != p.n_in) return qdri_local_fail_parts(i / g->size, p.n_out, i % g->size, p.n_in);
+    }
+    for (int j = 0; kind == QDR_SEND_RECV && j < g->size; j++) {
+        const qdri_coll *coll = coll_of(g, j);
+        const qdri_coll *to = coll->peer < 0 ? NULL : coll_of(g, coll->peer);
+        QDR_TRY(qdri_local_check_peers(j, coll, to, coll->peer2 < 0 ? NULL : coll_of(g, coll->peer2)));
+    }
+    return QDR_OK;
 }
 
 static qdr_status enqueue(const gathering *g)

@@ -130,6 +130,13 @@ static void local_leave(qdri_comm *comm)
     qdri_local_wake(mine->group, -1);
 }
 
+static void member_free(local_comm *member)
+{
+    if (!member) return;
+    free(member->sources);
+    free(member);
+}
+
 static void local_destroy(qdri_comm *comm)
 {
     local_comm *mine = (local_comm *)comm;
@@ -138,8 +145,7 @@ static void local_destroy(qdri_comm *comm)
     qdri_event_destroy(&mine->done);
     group_give_up(mine->group, ""); /* nobody waits for this one in a group that has finished */
     if (atomic_fetch_sub(&mine->group->n_members, 1) == 1) group_free(mine->group);
-    free(mine->sources);
-    free(mine);
+    member_free(mine);
 }
 
 static qdr_status local_agree(qdri_comm *comm, qdri_verdict *verdict)
@@ -174,20 +180,6 @@ static const qdri_comm_table local_device_table = {
     .launch = qdri_local_device_launch,
     ON_THE_HOST,
 };
-
-static void member_free(local_comm *member)
-{
-    if (!member) return;
-    free(member->sources);
-    free(member);
-}
-
-static qdr_status member_create(int n_sources, local_comm **member)
-{
-    qdr_status status = QDRI_NEW(1, "a communicator", member);
-    if (status == QDR_OK) status = QDRI_NEW(n_sources, "a communicator's sources", &(*member)->sources);
-    return status;
-}
 
 /* Finds the caller's group among the seats: its size, its rank in it, and the rank (here) of its first member. */
 static void find_group(const qdri_seat *seats, int n, int rank, int *size, int *part_rank, int *leader)
@@ -228,9 +220,9 @@ static qdr_status split(qdri_barrier *barrier, int rank, int colour, int key, qd
     local_group *group = NULL;
     int size, part_rank, leader;
     *part = NULL;
-    qdr_status status = member_create(barrier->size, &member);
-    status = qdri_barrier_agree(barrier, rank, parent, status);
-    QDR_TRY_OUT(status, status);
+    qdr_status status = QDRI_NEW(1, "a communicator", &member);
+    if (status == QDR_OK) status = QDRI_NEW(barrier->size, "a communicator's sources", &member->sources);
+    QDR_TRY_OUT(status, qdri_barrier_agree(barrier, rank, parent, status));
     QDR_TRY_OUT(status, qdri_barrier_join(barrier, rank, parent, &seat, &seats));
     QDR_TRY_OUT(status, check_devices(seats, barrier->size, rank)); /* the same on all ranks */
     find_group(seats, barrier->size, rank, &size, &part_rank, &leader);

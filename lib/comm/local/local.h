@@ -66,9 +66,11 @@ QDR_NODISCARD qdr_status qdri_local_device_launch(qdri_comm *comm, const qdri_co
 
 /* Fails unless members 0 and j make the same call. */
 QDR_NODISCARD qdr_status qdri_local_compare(const qdri_coll *first, const qdri_coll *other, int size, int j);
-/* Fail: what one member sends is not what the other expects. */
+/* Fails: what one member of an all-to-all sends is not what the other expects. */
 qdr_status qdri_local_fail_parts(int from, int64_t n_out, int to, int64_t n_in);
-qdr_status qdri_local_fail_target(int from, int to, int expected);
-qdr_status qdri_local_fail_source(int from, const qdri_coll *source, int to, int64_t n_expected);
+/* Fails unless what `rank` sends and receives in a send-recv is what its peers expect; to, from: their calls; NULL: no
+ * such peer. */
+QDR_NODISCARD qdr_status qdri_local_check_peers(int rank, const qdri_coll *mine, const qdri_coll *to,
+                                                const qdri_coll *from);
 
 #endif

@@ -27,11 +27,6 @@ static qdr_status start_receive(qdri_run *run, int peer, void *data, int64_t n_e
     return bytes == 0 ? QDR_OK : qdri_mpi_start_message((mpi_comm *)run->comm, 0, peer, data, bytes);
 }
 
-static void copy_own(const qdri_coll *coll, void *dst, const void *src, int64_t n_elems)
-{
-    if (dst != src && src && n_elems > 0) memcpy(dst, src, (size_t)n_elems * qdr_dtype_bytes(coll->dtype));
-}
-
 /* ---- starting the messages of each kind ---- */
 
 /* The i-th member after this one. Each member begins with its own neighbour, so that no member is the first of all. */
@@ -106,7 +101,7 @@ static qdr_status start_gather(qdri_run *run)
     const void *own = coll->kind == QDR_ALL_GATHER && coll->send ? coll->send : place;
     for (int i = 1; i < comm->size; i++)
         if (lacks_parts(coll, member_at(comm, i))) QDR_TRY(start_send(run, member_at(comm, i), own, n));
-    copy_own(coll, place, own, n);
+    qdri_coll_copy(coll->dtype, place, own, n);
     return QDR_OK;
 }
 
@@ -152,7 +147,8 @@ static qdr_status start_all_to_all(qdri_run *run)
     }
     qdri_coll_outgoing(coll, comm->rank, &begin, &n);
     qdri_coll_incoming(coll, comm->rank, &own_begin, &n);
-    copy_own(coll, qdri_at_mutable(coll->recv, own_begin, coll->dtype), qdri_at(coll->send, begin, coll->dtype), n);
+    qdri_coll_copy(coll->dtype, qdri_at_mutable(coll->recv, own_begin, coll->dtype),
+                   qdri_at(coll->send, begin, coll->dtype), n);
     return QDR_OK;
 }
 
@@ -160,7 +156,7 @@ static qdr_status start_send_recv(qdri_run *run)
 {
     const qdri_coll *coll = &run->coll;
     const int self = run->comm->rank;
-    if (coll->peer == self) copy_own(coll, coll->recv, coll->send, coll->count);
+    if (coll->peer == self) qdri_coll_copy(coll->dtype, coll->recv, coll->send, coll->count);
     if (coll->peer2 >= 0 && coll->peer2 != self) QDR_TRY(start_receive(run, coll->peer2, coll->recv, coll->recv_count));
     if (coll->peer >= 0 && coll->peer != self) QDR_TRY(start_send(run, coll->peer, coll->send, coll->count));
     return QDR_OK;
@@ -182,41 +178,24 @@ static qdr_status start_kind(qdri_run *run)
 enum { BEGIN, FIRST, LAST, DRAIN };
 enum { POLLS_PER_LOOK = 32, LOOKS_AFTER_LEAVING = 8 }; /* a last message may arrive after the note */
 
-static int waits_for_who_left(const mpi_comm *comm)
-{
-    for (int i = 0; i < comm->n_messages; i++)
-        if (qdri_mpi_is_open(comm, i) && qdri_mpi_has_left(comm, comm->messages[i].peer)) return 1;
-    return 0;
-}
-
-static qdr_status look_at_peers(qdri_run *run)
-{
-    mpi_comm *comm = (mpi_comm *)run->comm;
-    int given_up = atomic_load(&comm->given_up);
-    if (!given_up && ++run->n_looks % POLLS_PER_LOOK == 0) {
-        given_up = qdri_mpi_given_up(comm);
-        run->n_left_looks += waits_for_who_left(comm);
-    }
-    if (given_up || run->n_left_looks == LOOKS_AFTER_LEAVING)
-        return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
-    return QDR_OK;
-}
-
 static qdr_status await(qdri_run *run)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;
     int all_done = 0;
     QDR_TRY(qdri_mpi_test(comm, &all_done));
     if (all_done) return QDR_OK;
-    QDR_TRY(look_at_peers(run));
+    int given_up = atomic_load(&comm->given_up);
+    if (!given_up && ++run->n_looks % POLLS_PER_LOOK == 0) {
+        given_up = qdri_mpi_given_up(comm);
+        int has_left = 0; /* somebody for whom this rank waits */
+        for (int i = 0; i < comm->n_messages; i++)
+            has_left |= qdri_mpi_is_open(comm, i) && qdri_mpi_has_left(comm, comm->messages[i].peer);
+        run->n_left_looks += has_left;
+    }
+    if (given_up || run->n_left_looks == LOOKS_AFTER_LEAVING)
+        return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
     qdri_mpi_look_again(comm, qdri_now_ns() - run->begin_nanosecs);
     return QDR_PENDING;
-}
-
-/* Each member then has one part of the result. */
-static int gathers_after(const qdri_run *run)
-{
-    return broadcasts_parts(run) || (run->coll.kind == QDR_ALL_REDUCE && !exchanges_whole(run->comm, &run->coll));
 }
 
 static qdr_status advance(qdri_run *run)
@@ -228,28 +207,28 @@ static qdr_status advance(qdri_run *run)
     QDR_TRY(await(run));
     if (run->phase == LAST) return QDR_OK;
     if (qdri_coll_reduces(&run->coll)) finish_sums(run);
-    if (!gathers_after(run)) return QDR_OK;
+    const int sums_parts = run->coll.kind == QDR_ALL_REDUCE && !exchanges_whole(run->comm, &run->coll);
+    if (!sums_parts && !broadcasts_parts(run)) return QDR_OK; /* otherwise each member has one part of the result */
     run->phase = LAST;
     run->is_later_stage = 1;
     QDR_TRY(start_gather(run));
     return await(run);
 }
 
-/* Gives up: notifies the others and cancels receives. Memory that others may still be reading is kept for a while. */
-static void begin_drain(qdri_run *run, qdr_status status)
+static qdr_status step(qdri_run *run)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;
-    strncpy(comm->sentence, qdr_last_error(), sizeof comm->sentence - 1);
-    run->status = status;
-    run->phase = DRAIN;
-    run->drain_secs = qdri_mpi_now_secs();
-    qdri_comm_abort(run->comm);
-    qdri_mpi_take_back(comm);
-}
-
-static qdr_status drain(qdri_run *run)
-{
-    mpi_comm *comm = (mpi_comm *)run->comm;
+    if (run->phase != DRAIN) {
+        run->status = advance(run);
+        if (run->status >= 0) return run->status;
+        /* Gives up: notifies the others and cancels receives. Memory that others may still be reading is kept for a
+         * while. */
+        strncpy(comm->sentence, qdr_last_error(), sizeof comm->sentence - 1);
+        run->phase = DRAIN;
+        run->drain_secs = qdri_mpi_now_secs();
+        qdri_comm_abort(run->comm);
+        qdri_mpi_take_back(comm);
+    }
     int all_done = 0;
     const qdr_status tested = qdri_mpi_test(comm, &all_done);
     if (tested == QDR_OK && !all_done && qdri_mpi_now_secs() - run->drain_secs < QDRI_MPI_DRAIN_SECS) {
@@ -259,16 +238,6 @@ static qdr_status drain(qdri_run *run)
     qdri_mpi_forget(comm);
     qdri_set_last_error(comm->sentence);
     return run->status;
-}
-
-static qdr_status step(qdri_run *run)
-{
-    if (run->phase != DRAIN) {
-        const qdr_status status = advance(run);
-        if (status >= 0) return status;
-        begin_drain(run, status);
-    }
-    return drain(run);
 }
 
 size_t qdri_mpi_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
@@ -287,6 +256,25 @@ qdri_mpi_step qdri_mpi_step_of(const qdri_comm *comm, const qdri_coll *coll)
     const mpi_comm *mine = (const mpi_comm *)comm;
     if (qdri_mpi_node_takes(mine, coll)) return qdri_mpi_node_step;
     return qdri_mpi_levels_take(mine, coll) ? qdri_mpi_levels_step : step;
+}
+
+/* By the rounds that members of a node have entered, by the messages that are not complete, or by either in the current
+ * stage of a collective with stages. */
+int qdri_mpi_has_come(const qdri_run *run, int member)
+{
+    const mpi_comm *comm = (const mpi_comm *)run->comm;
+    if (run->step == qdri_mpi_levels_step) {
+        /* Stages that this rank does not share with the member are not visible from here. */
+        const mpi_levels *levels = &comm->levels;
+        const int per_node = levels->per_node, rank = run->comm->rank;
+        if (levels->run.comm == &levels->inner->base)
+            return member / per_node != rank / per_node || qdri_mpi_has_come(&levels->run, member % per_node);
+        return member % per_node != rank % per_node || qdri_mpi_has_come(&levels->run, member / per_node);
+    }
+    if (run->step == qdri_mpi_node_step) return atomic_load(&comm->node.areas[member]->n_own) > run->round;
+    for (int i = 0; i < comm->n_messages; i++)
+        if (comm->messages[i].peer == member && qdri_mpi_is_open(comm, i)) return 0;
+    return 1;
 }
 
 qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)

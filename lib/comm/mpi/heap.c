@@ -128,12 +128,6 @@ heap_place qdri_mpi_heap_find(mpi_heap *heap, const void *p, size_t bytes)
 
 /* ---- blocks of others ---- */
 
-static void map_block(heap_map *map, const heap_block *block)
-{
-    void *at = qdri_memory_file_map(&block->file);
-    if (at) *map = (heap_map){block->generation, at, block->file};
-}
-
 void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const heap_place *place)
 {
     void *at = NULL;
@@ -143,7 +137,9 @@ void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const
         heap_map *map = &heap->peers[peer][place->block];
         if (map->generation != place->generation) {
             unmap(map);
-            map_block(map, &share->blocks[place->block]);
+            const heap_block *block = &share->blocks[place->block];
+            void *mapped = qdri_memory_file_map(&block->file);
+            if (mapped) *map = (heap_map){block->generation, mapped, block->file};
         }
         if (map->generation == place->generation) at = (char *)map->at + place->offset;
     }

@@ -8,35 +8,7 @@
 #include "comm/mpi/internal.h"
 #include "dev/clock.h"
 
-/* Ends a message that may never be matched, because its memory is about to be freed. */
-static void end(MPI_Request *request, int is_receive)
-{
-    const double begin = qdri_mpi_now_secs();
-    int done = 0;
-    if (is_receive) MPI_Cancel(request);
-    for (int n_polls = 0; !done && qdri_mpi_now_secs() - begin < QDRI_MPI_DRAIN_SECS; n_polls++) {
-        if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
-        qdri_mpi_pause(n_polls);
-    }
-    if (!done) MPI_Request_free(request);
-}
-
 enum { POLLS_PER_LOOK = 8, LOOKS_AFTER_LEAVING = 8 }; /* a last message may arrive after the note */
-
-/* Whether this rank has waited too long since `begin`. Rank 0, which hears from all, is the first to give up. */
-static int is_too_long(const mpi_comm *comm, double begin)
-{
-    const int64_t limit_ns = qdri_comm_timeout_ns(&comm->base);
-    const int64_t later_ns = comm->base.rank == 0 ? 0 : QDRI_LATER_NS;
-    return limit_ns > 0 && qdri_mpi_now_secs() - begin > 1e-9 * (double)(limit_ns + later_ns);
-}
-
-static qdr_status fail_timeout(const mpi_comm *comm, int peer, const char *where)
-{
-    char who[QDRI_MEMBER_BYTES];
-    qdri_comm_name_member(&comm->base, peer, who, sizeof who);
-    return qdri_comm_fail_timeout(&comm->base, where, who, 1);
-}
 
 /* Gives up, keeping the message as the thread's last error. */
 static qdr_status give_up(mpi_comm *comm, MPI_Request *request, int is_receive, qdr_status status)
@@ -44,7 +16,16 @@ static qdr_status give_up(mpi_comm *comm, MPI_Request *request, int is_receive, 
     char sentence[QDRI_ERROR_BYTES];
     snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
     qdri_comm_abort(&comm->base);
-    end(request, is_receive);
+    /* The message may never be matched, and its memory is about to be freed. */
+    const double begin = qdri_mpi_now_secs();
+    int done = 0, code = MPI_SUCCESS;
+    if (is_receive) MPI_Cancel(request);
+    for (int n_polls = 0; !done && qdri_mpi_now_secs() - begin < QDRI_MPI_DRAIN_SECS; n_polls++) {
+        code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        if (code != MPI_SUCCESS) break;
+        qdri_mpi_pause(n_polls);
+    }
+    if (!done && code == MPI_SUCCESS) MPI_Request_free(request);
     qdri_set_last_error(sentence);
     return status;
 }
@@ -52,6 +33,8 @@ static qdr_status give_up(mpi_comm *comm, MPI_Request *request, int is_receive, 
 static qdr_status wait_for(mpi_comm *comm, MPI_Request *request, int peer, int is_receive, const char *where)
 {
     const double begin = qdri_mpi_now_secs();
+    /* Rank 0, which hears from all, is the first to give up. */
+    const int64_t limit_ns = qdri_comm_timeout_ns(&comm->base), later_ns = comm->base.rank == 0 ? 0 : QDRI_LATER_NS;
     int n_looks = 0;
     for (int n_polls = 0;; n_polls += n_polls < INT_MAX - 1 ? 1 : 0) {
         int done = 0;
@@ -62,7 +45,11 @@ static qdr_status wait_for(mpi_comm *comm, MPI_Request *request, int peer, int i
             n_looks += qdri_mpi_has_left(comm, peer);
             if (given_up || n_looks == LOOKS_AFTER_LEAVING)
                 return give_up(comm, request, is_receive, qdri_mpi_fail_peer(&comm->base, where));
-            if (is_too_long(comm, begin)) return give_up(comm, request, is_receive, fail_timeout(comm, peer, where));
+            if (limit_ns > 0 && qdri_mpi_now_secs() - begin > 1e-9 * (double)(limit_ns + later_ns)) {
+                char who[QDRI_MEMBER_BYTES];
+                qdri_comm_name_member(&comm->base, peer, who, sizeof who);
+                return give_up(comm, request, is_receive, qdri_comm_fail_timeout(&comm->base, where, who, 1));
+            }
         }
         qdri_mpi_pause(n_polls);
     }
@@ -101,23 +88,18 @@ qdr_status qdri_mpi_exchange(qdri_comm *base, qdri_verdict *verdict)
     return QDR_OK;
 }
 
-static qdr_status broadcast_piece(mpi_comm *comm, int root, void *data, int bytes)
-{
-    static const char where[] = "a broadcast";
-    if (comm->base.rank != root) return receive_from(comm, root, TAG_BROADCAST, data, bytes, where);
-    for (int rank = 0; rank < comm->base.size; rank++) {
-        if (rank != root) QDR_TRY(send_to(comm, rank, TAG_BROADCAST, data, bytes, where));
-    }
-    return QDR_OK;
-}
-
 qdr_status qdri_mpi_broadcast(qdri_comm *base, int root, void *data, size_t bytes)
 {
+    static const char where[] = "a broadcast";
+    mpi_comm *comm = (mpi_comm *)base;
     const size_t piece = (size_t)qdri_mpi_max_bytes;
     QDR_TRY(qdri_mpi_check_runs());
     for (size_t at = 0; at < bytes; at += piece) {
-        const size_t n = bytes - at < piece ? bytes - at : piece;
-        QDR_TRY(broadcast_piece((mpi_comm *)base, root, (char *)data + at, (int)n));
+        const int n = (int)(bytes - at < piece ? bytes - at : piece);
+        char *from = (char *)data + at;
+        if (base->rank != root) QDR_TRY(receive_from(comm, root, TAG_BROADCAST, from, n, where));
+        for (int rank = 0; base->rank == root && rank < base->size; rank++)
+            if (rank != root) QDR_TRY(send_to(comm, rank, TAG_BROADCAST, from, n, where));
     }
     return QDR_OK;
 }
@@ -135,16 +117,6 @@ enum { CLOCK_ROUNDS = 100, CLOCK_PATIENCE = 16 };
 enum { QUESTION = '?', ENOUGH = '.' };
 static const char comparing[] = "a comparison of clocks";
 
-static qdr_status tell_time(mpi_comm *comm, int rank)
-{
-    for (char question = QUESTION; question != ENOUGH;) {
-        QDR_TRY(receive_from(comm, rank, TAG_CLOCK, &question, 1, comparing));
-        const int64_t now_ns = qdri_now_ns();
-        QDR_TRY(send_to(comm, rank, TAG_CLOCK, &now_ns, sizeof now_ns, comparing));
-    }
-    return QDR_OK;
-}
-
 static qdr_status ask_time(mpi_comm *comm, char question, qdri_clock_offset *found)
 {
     int64_t theirs_ns = 0;
@@ -155,25 +127,26 @@ static qdr_status ask_time(mpi_comm *comm, char question, qdri_clock_offset *fou
     return QDR_OK;
 }
 
-static qdr_status ask_times(mpi_comm *comm, qdri_clock_offset *best)
-{
-    qdri_clock_offset found;
-    QDR_TRY(ask_time(comm, QUESTION, best));
-    for (int i = 1, n_idle = 0; i < CLOCK_ROUNDS && n_idle < CLOCK_PATIENCE; i++, n_idle++) {
-        QDR_TRY(ask_time(comm, QUESTION, &found));
-        if (found.bound_ns >= best->bound_ns) continue;
-        *best = found;
-        n_idle = 0;
-    }
-    return ask_time(comm, ENOUGH, &found);
-}
-
 qdr_status qdri_mpi_compare_clocks(qdri_comm *base, int leaving, qdri_clock_offset *offset)
 {
     mpi_comm *comm = (mpi_comm *)base;
     QDR_TRY(qdri_mpi_check_runs());
     if (leaving) qdri_mpi_leave(comm);
-    if (base->rank != 0) return ask_times(comm, offset);
-    for (int rank = 1; rank < base->size; rank++) QDR_TRY(tell_time(comm, rank));
-    return QDR_OK;
+    for (int rank = 1; base->rank == 0 && rank < base->size; rank++) {
+        for (char question = QUESTION; question != ENOUGH;) {
+            QDR_TRY(receive_from(comm, rank, TAG_CLOCK, &question, 1, comparing));
+            const int64_t now_ns = qdri_now_ns();
+            QDR_TRY(send_to(comm, rank, TAG_CLOCK, &now_ns, sizeof now_ns, comparing));
+        }
+    }
+    if (base->rank == 0) return QDR_OK;
+    qdri_clock_offset found;
+    QDR_TRY(ask_time(comm, QUESTION, offset));
+    for (int i = 1, n_idle = 0; i < CLOCK_ROUNDS && n_idle < CLOCK_PATIENCE; i++, n_idle++) {
+        QDR_TRY(ask_time(comm, QUESTION, &found));
+        if (found.bound_ns >= offset->bound_ns) continue;
+        *offset = found;
+        n_idle = 0;
+    }
+    return ask_time(comm, ENOUGH, &found);
 }

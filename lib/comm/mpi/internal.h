@@ -123,7 +123,7 @@ QDR_NODISCARD qdr_status qdri_mpi_make_level(mpi_comm *comm, int first, int step
 
 /* levels.c: creates the levels of a communicator, if its members allow it. Not collective. */
 QDR_NODISCARD qdr_status qdri_mpi_levels_create(mpi_comm *comm);
-void qdri_mpi_levels_destroy(mpi_comm *comm);
+void qdri_mpi_levels_destroy(qdri_comm *comm);
 /* 1 if this collective is performed level by level. The same on all members. */
 int qdri_mpi_levels_take(const mpi_comm *comm, const qdri_coll *coll);
 size_t qdri_mpi_levels_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);

@@ -4,7 +4,6 @@
  * amount for each of its ranks. A collective here is a sequence of collectives of smaller groups, its stages. Sums: the
  * members of a node in rank order, then the nodes in order; rounded at each level. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "comm/mpi/internal.h"
 #include "comm/mpi/mpi.h"
@@ -49,19 +48,17 @@ qdr_status qdri_mpi_levels_create(mpi_comm *comm)
     return QDR_OK;
 }
 
-static void destroy(mpi_comm **level)
+void qdri_mpi_levels_destroy(qdri_comm *comm)
 {
-    qdri_comm *comm = *level ? &(*level)->base : NULL;
-    qdri_comm_destroy(&comm);
-    *level = NULL;
-}
-
-void qdri_mpi_levels_destroy(mpi_comm *comm)
-{
-    destroy(&comm->levels.outer);
-    destroy(&comm->levels.inner);
-    free(comm->levels.counts);
-    comm->levels.counts = NULL;
+    mpi_levels *levels = &((mpi_comm *)comm)->levels;
+    mpi_comm *const made[] = {levels->outer, levels->inner};
+    for (int i = 0; i < 2; i++) {
+        qdri_comm *level = made[i] ? &made[i]->base : NULL;
+        qdri_comm_destroy(&level);
+    }
+    free(levels->counts);
+    levels->outer = levels->inner = NULL;
+    levels->counts = NULL;
 }
 
 int qdri_mpi_levels_take(const mpi_comm *comm, const qdri_coll *coll)
@@ -76,18 +73,6 @@ static void part_at(const qdri_comm *comm, const qdri_coll *coll, int node, int 
 {
     const int per_node = ((const mpi_comm *)comm)->levels.per_node;
     qdri_coll_part(coll, comm->size, node * per_node + index, begin, n);
-}
-
-/* Total elements of this member and its counterparts. */
-static int64_t counterparts_elems(const qdri_comm *comm, const qdri_coll *coll)
-{
-    const mpi_levels *levels = &((const mpi_comm *)comm)->levels;
-    int64_t begin, n, sum = 0;
-    for (int node = 0; node < levels->n_nodes; node++) {
-        part_at(comm, coll, node, comm->rank % levels->per_node, &begin, &n);
-        sum += n;
-    }
-    return sum;
 }
 
 /* counts for the members of the outer group; *before: elements of earlier nodes */
@@ -179,9 +164,8 @@ static int next_all_gather(const qdri_run *run, qdri_coll *next, int *is_inner)
     } else if (node < levels->n_nodes) {
         const int64_t at = qdri_coll_offset(outer_counts(run), 0, node);
         part_at(run->comm, coll, node, index, &begin, &n);
-        if (n > 0)
-            memcpy(qdri_at_mutable(coll->recv, begin, coll->dtype), qdri_at(run->staging, at, coll->dtype),
-                   (size_t)n * qdr_dtype_bytes(coll->dtype));
+        qdri_coll_copy(coll->dtype, qdri_at_mutable(coll->recv, begin, coll->dtype),
+                       qdri_at(run->staging, at, coll->dtype), n);
         next->counts = inner_counts(run, node, &begin);
         next->recv = qdri_at_mutable(coll->recv, begin, coll->dtype);
     }
@@ -200,23 +184,19 @@ static int next_broadcast(const qdri_run *run, qdri_coll *next, int *is_inner)
     return levels->stage < 2;
 }
 
-static int next_stage(const qdri_run *run, qdri_coll *next, int *is_inner)
-{
-    switch (run->coll.kind) {
-    case QDR_ALL_REDUCE: return next_all_reduce(run, next, is_inner);
-    case QDR_REDUCE_SCATTER: return next_reduce_scatter(run, next, is_inner);
-    case QDR_ALL_GATHER: return next_all_gather(run, next, is_inner);
-    default: return next_broadcast(run, next, is_inner);
-    }
-}
-
 /* ---- running the stages ---- */
 
 /* Staging used by the levels themselves; that of the stages follows it. */
 static size_t own_bytes(const qdri_comm *comm, const qdri_coll *coll)
 {
+    const mpi_levels *levels = &((const mpi_comm *)comm)->levels;
+    int64_t begin, n, sum = 0; /* elements of this member and its counterparts */
     if (coll->kind != QDR_ALL_GATHER && coll->kind != QDR_REDUCE_SCATTER) return 0;
-    return qdri_align_bytes((size_t)counterparts_elems(comm, coll) * qdr_dtype_bytes(coll->dtype), 64);
+    for (int node = 0; node < levels->n_nodes; node++) {
+        part_at(comm, coll, node, comm->rank % levels->per_node, &begin, &n);
+        sum += n;
+    }
+    return qdri_align_bytes((size_t)sum * qdr_dtype_bytes(coll->dtype), 64);
 }
 
 /* For a stage that reduces: `n` elements are this member's, or the total. */
@@ -246,23 +226,18 @@ size_t qdri_mpi_levels_scratch_bytes(const qdri_comm *comm, const qdri_coll *col
 
 static int64_t sent(const qdri_comm *comm, qdr_coll_kind kind) { return atomic_load(&comm->counters[kind].bytes_sent); }
 
-/* Adds what a stage has sent to the counters of this collective. */
-static void count_stage(qdri_run *run)
-{
-    mpi_levels *levels = levels_of(run);
-    qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);
-    const qdri_comm *group = levels->run.comm;
-    const int64_t now = sent(group, levels->run.coll.kind), n = now - levels->sent_before;
-    atomic_fetch_add(&counter->bytes_sent, n);
-    if (group == &levels->outer->base) atomic_fetch_add(&counter->bytes_off_node, n);
-}
-
 static int begin_stage(qdri_run *run)
 {
     mpi_levels *levels = levels_of(run);
     qdri_coll next;
-    int is_inner;
-    if (!next_stage(run, &next, &is_inner)) return 0;
+    int is_inner, is_next;
+    switch (run->coll.kind) {
+    case QDR_ALL_REDUCE: is_next = next_all_reduce(run, &next, &is_inner); break;
+    case QDR_REDUCE_SCATTER: is_next = next_reduce_scatter(run, &next, &is_inner); break;
+    case QDR_ALL_GATHER: is_next = next_all_gather(run, &next, &is_inner); break;
+    default: is_next = next_broadcast(run, &next, &is_inner);
+    }
+    if (!is_next) return 0;
     qdri_comm *group = is_inner ? &levels->inner->base : &levels->outer->base;
     levels->run = (qdri_run){.comm = group,
                              .coll = next,
@@ -277,6 +252,7 @@ static int begin_stage(qdri_run *run)
 qdr_status qdri_mpi_levels_step(qdri_run *run)
 {
     mpi_levels *levels = levels_of(run);
+    qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);
     if (run->phase == 0) {
         run->phase = 1;
         levels->stage = 0;
@@ -287,7 +263,11 @@ qdr_status qdri_mpi_levels_step(qdri_run *run)
         if (status == QDR_ERR_PEER) /* the caller does not know about stages */
             return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
         QDR_TRY(status);
-        count_stage(run);
+        /* Adds what the stage has sent to the counters of this collective. */
+        const qdri_comm *group = levels->run.comm;
+        const int64_t n = sent(group, levels->run.coll.kind) - levels->sent_before;
+        atomic_fetch_add(&counter->bytes_sent, n);
+        if (group == &levels->outer->base) atomic_fetch_add(&counter->bytes_off_node, n);
         levels->stage++;
         if (!begin_stage(run)) return QDR_OK;
     }

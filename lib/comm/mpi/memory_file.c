@@ -41,21 +41,17 @@ void *qdri_memory_file_create(size_t bytes, memory_file *file)
     return at;
 }
 
-/* The process with that number may be a different one, in another namespace. */
-static int is_same(int number, const memory_file *file)
-{
-    struct stat facts;
-    return fstat(number, &facts) == 0 && (uint64_t)facts.st_dev == file->device &&
-           (uint64_t)facts.st_ino == file->inode && (size_t)facts.st_size == file->bytes;
-}
-
 void *qdri_memory_file_map(const memory_file *file)
 {
     char name[64];
+    struct stat facts;
     snprintf(name, sizeof name, "/proc/%d/fd/%d", file->process, file->number);
     const int number = open(name, O_RDWR | O_CLOEXEC);
     if (number < 0) return NULL;
-    void *at = is_same(number, file) ? map(number, file->bytes) : NULL;
+    /* The process with that number may be a different one, in another namespace. */
+    const int is_same = fstat(number, &facts) == 0 && (uint64_t)facts.st_dev == file->device &&
+                        (uint64_t)facts.st_ino == file->inode && (size_t)facts.st_size == file->bytes;
+    void *at = is_same ? map(number, file->bytes) : NULL;
     close(number);
     return at;
 }

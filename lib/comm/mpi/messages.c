@@ -41,51 +41,30 @@ static int may_send(const mpi_comm *comm)
     return (double)flow->sent < (double)flow->ahead + share * (double)flow->received;
 }
 
-static void note_received(mpi_comm *comm, int64_t bytes)
-{
-    const int64_t now_ns = qdri_now_ns();
-    qdri_mpi_flow *flow = &comm->flow;
-    flow->received += bytes;
-    if (bytes == 0 && now_ns - flow->heard_ns < SILENCE_NS) return;
-    if (bytes == 0) flow->ahead += qdri_mpi_ahead_bytes;
-    flow->heard_ns = now_ns;
-}
-
 /* ---- messages ---- */
 
 static int is_in_pieces(const mpi_message *message) { return message->piece_bytes < qdri_mpi_max_bytes; }
-
-/* Starts the message's next piece, if any, as request number `slot`, which must be free. */
-static qdr_status start_piece(mpi_comm *comm, int slot)
-{
-    mpi_message *message = &comm->messages[slot / QDRI_MPI_PIECES];
-    MPI_Request *request = &comm->requests[slot];
-    const size_t left = message->bytes - message->begun;
-    const int bytes = left < (size_t)message->piece_bytes ? (int)left : message->piece_bytes;
-    char *data = message->data + message->begun;
-    const int rank = comm->handle_ranks[message->peer];
-    *request = MPI_REQUEST_NULL;
-    if (bytes == 0) return QDR_OK;
-    if (message->is_send)
-        QDR_MPI(MPI_Isend(data, bytes, MPI_BYTE, rank, comm->tag, comm->handle, request));
-    else
-        QDR_MPI(MPI_Irecv(data, bytes, MPI_BYTE, rank, comm->tag, comm->handle, request));
-    message->begun += (size_t)bytes;
-    comm->n_open++;
-    if (message->is_send && is_in_pieces(message)) comm->flow.sent += bytes;
-    return QDR_OK;
-}
 
 /* Starts as much of the message as flow control allows. */
 static qdr_status begin_pieces(mpi_comm *comm, int number)
 {
     mpi_message *message = &comm->messages[number];
     const int waits = message->is_send && is_in_pieces(message);
+    const int rank = comm->handle_ranks[message->peer];
     for (int i = 0; i < QDRI_MPI_PIECES && message->begun < message->bytes; i++) {
         const int slot = number * QDRI_MPI_PIECES + i;
         if (comm->requests[slot] != MPI_REQUEST_NULL) continue;
         if (waits && !may_send(comm)) return QDR_OK;
-        QDR_TRY(start_piece(comm, slot));
+        const size_t left = message->bytes - message->begun;
+        const int bytes = left < (size_t)message->piece_bytes ? (int)left : message->piece_bytes;
+        char *data = message->data + message->begun;
+        if (message->is_send)
+            QDR_MPI(MPI_Isend(data, bytes, MPI_BYTE, rank, comm->tag, comm->handle, &comm->requests[slot]));
+        else
+            QDR_MPI(MPI_Irecv(data, bytes, MPI_BYTE, rank, comm->tag, comm->handle, &comm->requests[slot]));
+        message->begun += (size_t)bytes;
+        comm->n_open++;
+        if (waits) comm->flow.sent += bytes;
     }
     return QDR_OK;
 }
@@ -119,24 +98,26 @@ static void set_pace(mpi_comm *comm, int n_open, int n_done)
     comm->pause_ns = pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
 }
 
-/* The number of bytes of a received piece; 0: it was sent, or is a whole message. */
-static int64_t received_by(const mpi_comm *comm, int slot)
-{
-    const mpi_message *message = &comm->messages[slot / QDRI_MPI_PIECES];
-    return !message->is_send && is_in_pieces(message) ? message->piece_bytes : 0;
-}
-
 qdr_status qdri_mpi_test(mpi_comm *comm, int *all_done)
 {
     const int n_open = comm->n_open;
+    qdri_mpi_flow *flow = &comm->flow;
     int n_done = 0;
     QDR_MPI(MPI_Testsome(comm->n_messages * QDRI_MPI_PIECES, comm->requests, &n_done, comm->indices, comm->statuses));
     if (n_done == MPI_UNDEFINED) n_done = 0;
     set_pace(comm, n_open, n_done);
-    int64_t received = 0;
-    for (int i = 0; i < n_done; i++) received += received_by(comm, comm->indices[i]);
+    const int64_t now_ns = qdri_now_ns();
+    int64_t received = 0; /* in pieces */
+    for (int i = 0; i < n_done; i++) {
+        const mpi_message *message = &comm->messages[comm->indices[i] / QDRI_MPI_PIECES];
+        if (!message->is_send && is_in_pieces(message)) received += message->piece_bytes;
+    }
     comm->n_open -= n_done;
-    note_received(comm, received);
+    flow->received += received;
+    if (received > 0 || now_ns - flow->heard_ns >= SILENCE_NS) {
+        if (received == 0) flow->ahead += qdri_mpi_ahead_bytes;
+        flow->heard_ns = now_ns;
+    }
     int n_left = 0;
     for (int number = 0; number < comm->n_messages; number++) {
         QDR_TRY(begin_pieces(comm, number));

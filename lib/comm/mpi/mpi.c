@@ -44,14 +44,12 @@ qdr_status qdri_mpi_check_runs(void)
 
 qdr_status qdri_mpi_start(int *started)
 {
-    int initialised = 0, finalised = 0, provided = MPI_THREAD_SINGLE;
+    int provided = MPI_THREAD_SINGLE;
     *started = 0;
-    QDR_MPI(MPI_Initialized(&initialised));
-    QDR_MPI(MPI_Finalized(&finalised));
-    if (finalised)
+    if (qdri_mpi_is_over())
         return QDR_FAIL(QDR_ERR_STATE, "launch: MPI is already finalised and cannot be initialised again; launch once "
                                        "per program, or use local ranks");
-    if (initialised) return QDR_OK;
+    if (qdri_mpi_is_initialised()) return QDR_OK;
     qdri_mpi_warn_of_shm();
     const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
     if (code != MPI_SUCCESS) return qdri_mpi_fail(code, "MPI_Init_thread");
@@ -112,14 +110,12 @@ void qdri_mpi_stop(void)
 
 static qdr_status check_state(void)
 {
-    int initialised = 0, finalised = 0, provided = MPI_THREAD_SINGLE, size = 0;
-    QDR_MPI(MPI_Initialized(&initialised));
-    QDR_MPI(MPI_Finalized(&finalised));
-    if (!initialised || finalised)
+    int provided = MPI_THREAD_SINGLE, size = 0;
+    if (!qdri_mpi_is_initialised() || qdri_mpi_is_over())
         return QDR_FAIL(QDR_ERR_STATE,
                         "MPI: it is %s; call MPI_Init_thread(…, MPI_THREAD_MULTIPLE, …) before creating a context, and "
                         "MPI_Finalize after destroying it",
-                        initialised ? "finalised" : "not initialised");
+                        qdri_mpi_is_initialised() ? "finalised" : "not initialised");
     QDR_MPI(MPI_Query_thread(&provided));
     if (provided < MPI_THREAD_MULTIPLE)
         return QDR_FAIL(
@@ -147,20 +143,12 @@ enum { MISSING_BYTES = 300 };
 static void member_free(mpi_comm *member)
 {
     if (!member) return;
-    free(member->messages);
-    free(member->requests);
-    free(member->statuses);
-    free(member->indices);
-    free(member->world_ranks);
-    free(member->left);
-    free(member->notes);
-    free(member->sources);
     qdri_mpi_heap_leave(member->node.heap);
-    free(member->node.shares);
-    free(member->node.areas);
-    free(member->node.targets);
-    free(member->node.chunks);
-    free(member->nodes);
+    void *const arrays[] = {member->messages,    member->requests,   member->statuses,     member->indices,
+                            member->world_ranks, member->left,       member->notes,        member->sources,
+                            member->node.shares, member->node.areas, member->node.targets, member->node.chunks,
+                            member->nodes};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     free(member);
 }
 
@@ -242,17 +230,6 @@ static int barrier(mpi_comm *root, int tell)
     }
 }
 
-/* No rank continues while a note is in flight: connecting to a rank for the first time needs that rank's cooperation,
- * and MPI_Finalize would wait for it forever. After that, the memory that ranks share can be freed. */
-static void await_leaving(mpi_comm *root)
-{
-    if (!root->all_leave) return;
-    for (int n_polls = 0; !qdri_mpi_notes_sent(root); n_polls++) qdri_mpi_pause(n_polls);
-    if (!barrier(root, 0)) return;
-    (void)qdri_mpi_given_up(root); /* reads the notes */
-    qdri_mpi_node_destroy(root);
-}
-
 void qdri_mpi_leave(mpi_comm *comm)
 {
     if (comm->leaves) return;
@@ -261,24 +238,27 @@ void qdri_mpi_leave(mpi_comm *comm)
     if (comm->base.root == &comm->base && comm->handle != MPI_COMM_NULL) comm->all_leave = barrier(comm, 1);
 }
 
-/* Frees what is left of a communicator after MPI was finalised: memory. MPI has no operations in progress then. */
-static void destroy_after_mpi(mpi_comm *comm)
-{
-    if (comm->base.root == &comm->base) qdri_mpi_node_destroy(comm);
-    member_free(comm);
-}
-
 /* If a rank is missing, MPI still has messages to it, and keeps their buffers. */
 static void mpi_destroy(qdri_comm *comm)
 {
     mpi_comm *mine = (mpi_comm *)comm;
-    if (qdri_mpi_is_over()) {
-        destroy_after_mpi(mine);
+    const int is_root = comm->root == comm;
+    if (qdri_mpi_is_over()) { /* only memory is left: MPI has no operations in progress */
+        if (is_root) qdri_mpi_node_destroy(mine);
+        member_free(mine);
         return;
     }
     qdri_mpi_leave(mine);
-    if (comm->root == comm) await_leaving(mine);
-    if (comm->root == comm && atomic_load(&somebody_is_missing)) return;
+    /* No rank continues while a note is in flight: connecting to a rank for the first time needs that rank's
+     * cooperation, and MPI_Finalize would wait for it forever. After that, the memory that ranks share can be freed. */
+    if (is_root && mine->all_leave) {
+        for (int n_polls = 0; !qdri_mpi_notes_sent(mine); n_polls++) qdri_mpi_pause(n_polls);
+        if (barrier(mine, 0)) {
+            (void)qdri_mpi_given_up(mine); /* reads the notes */
+            qdri_mpi_node_destroy(mine);
+        }
+    }
+    if (is_root && atomic_load(&somebody_is_missing)) return;
     if (mine->owns_handle && mine->handle != MPI_COMM_NULL) MPI_Comm_free(&mine->handle);
     member_free(mine);
 }
@@ -292,7 +272,6 @@ static void mpi_abort(qdri_comm *comm)
 }
 
 static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
-static void mpi_destroy_parts(qdri_comm *comm) { qdri_mpi_levels_destroy((mpi_comm *)comm); }
 
 static int mpi_summed_first(const qdri_comm *comm, const qdri_coll *coll)
 {
@@ -312,7 +291,7 @@ static const qdri_comm_table mpi_table = {
     .summed_first = mpi_summed_first,
     .compare_clocks = qdri_mpi_compare_clocks,
     .abort = mpi_abort,
-    .destroy_parts = mpi_destroy_parts,
+    .destroy_parts = qdri_mpi_levels_destroy,
     .destroy = mpi_destroy,
 };
 
@@ -352,23 +331,17 @@ static qdr_status join_groups(mpi_comm *member, qdr_status mine)
     return made != QDR_OK ? made : joined;
 }
 
-/* For a communicator that MPI has split off. Collective over it. */
-static qdr_status join_part(mpi_comm *member, qdri_comm *parent)
-{
-    QDR_TRY(member_init(member, parent->dev, parent)); /* the same on all ranks: MPI works, or does not */
-    return join_groups(member, find_members(member));
-}
-
 static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **part)
 {
     mpi_comm *parent = (mpi_comm *)comm, *member = NULL;
     qdr_status status = member_create(comm->size, &member);
-    status = qdri_comm_agree(comm, status);
-    QDR_TRY_OUT(status, status);
+    QDR_TRY_OUT(status, qdri_comm_agree(comm, status));
     const int code = MPI_Comm_split(parent->handle, colour < 0 ? MPI_UNDEFINED : colour, key, &member->handle);
     if (code != MPI_SUCCESS) status = qdri_mpi_fail(code, "MPI_Comm_split");
-    if (status == QDR_OK && member->handle != MPI_COMM_NULL)
-        status = join_part(member, comm); /* also the same on all ranks */
+    if (status == QDR_OK && member->handle != MPI_COMM_NULL) { /* also the same on all ranks: MPI works, or does not */
+        status = member_init(member, comm->dev, comm);
+        if (status == QDR_OK) status = join_groups(member, find_members(member)); /* the same on all ranks */
+    }
     QDR_TRY_OUT(status, qdri_comm_agree(comm, status));
     if (member->handle == MPI_COMM_NULL) goto out;
     *part = &member->base;
@@ -440,19 +413,6 @@ static qdr_status check_handle(MPI_Comm comm)
     return QDR_OK;
 }
 
-/* MPI does not say which ranks are missing. */
-static qdr_status fail_late(MPI_Comm original, double limit_secs)
-{
-    int rank = -1, size = 0;
-    MPI_Comm_rank(original, &rank);
-    MPI_Comm_size(original, &size);
-    atomic_store(&somebody_is_missing, 1);
-    return QDR_FAIL(QDR_ERR_TIMEOUT,
-                    "comm: rank %d has waited %g s in the creation of contexts for others of the %d ranks; find out "
-                    "what they do, or allow more than QDR_TIMEOUT=%g",
-                    rank, limit_secs, size, limit_secs);
-}
-
 /* MPI_Comm_dup that sleeps while it waits for late ranks; limit_secs 0: no limit. */
 static qdr_status duplicate(MPI_Comm original, double limit_secs, MPI_Comm *copy)
 {
@@ -464,9 +424,17 @@ static qdr_status duplicate(MPI_Comm original, double limit_secs, MPI_Comm *copy
     while (1) {
         QDR_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
         if (done) return QDR_OK;
-        if (limit_secs > 0 && qdri_mpi_now_secs() - begin > limit_secs) return fail_late(original, limit_secs);
+        if (limit_secs > 0 && qdri_mpi_now_secs() - begin > limit_secs) break;
         nanosleep(&pause, NULL);
     }
+    int rank = -1, size = 0; /* MPI does not say which ranks are missing */
+    MPI_Comm_rank(original, &rank);
+    MPI_Comm_size(original, &size);
+    atomic_store(&somebody_is_missing, 1);
+    return QDR_FAIL(QDR_ERR_TIMEOUT,
+                    "comm: rank %d has waited %g s in the creation of contexts for others of the %d ranks; find out "
+                    "what they do, or allow more than QDR_TIMEOUT=%g",
+                    rank, limit_secs, size, limit_secs);
 }
 
 qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, double timeout_secs, qdri_comm **comm)

@@ -19,11 +19,6 @@ int qdri_mpi_node_takes(const mpi_comm *comm, const qdri_coll *coll)
     return comm->node.in_use && coll->kind != QDR_ALL_TO_ALL && coll->kind != QDR_SEND_RECV;
 }
 
-static void copy(qdr_dtype dtype, void *dst, const void *src, int64_t n_elems)
-{
-    if (n_elems > 0 && dst != src) memcpy(dst, src, (size_t)n_elems * qdr_dtype_bytes(dtype));
-}
-
 /* ---- the data of one round ---- */
 
 /* Between two members a small all-reduce takes one round: both write, and sum, the whole vector. */
@@ -69,8 +64,8 @@ static void write_for_each(const qdri_run *run, int64_t piece)
         int64_t begin;
         if (j == run->comm->rank) continue;
         const int64_t n = piece_of_part(run, j, piece, &begin);
-        copy(dtype, qdri_at_mutable(slot, j * round_elems(run), dtype),
-             qdri_at(qdri_coll_source(&run->coll), begin, dtype), n);
+        qdri_coll_copy(dtype, qdri_at_mutable(slot, j * round_elems(run), dtype),
+                       qdri_at(qdri_coll_source(&run->coll), begin, dtype), n);
         qdri_count_sent(run->comm, &run->coll, n);
     }
 }
@@ -103,8 +98,8 @@ static void write_whole(const qdri_run *run, int64_t piece)
 {
     int64_t begin = 0;
     const int64_t n = cut(run, piece, &begin, run->coll.count);
-    copy(run->coll.dtype, slot_of(run, run->comm->rank), qdri_at(qdri_coll_source(&run->coll), begin, run->coll.dtype),
-         n);
+    qdri_coll_copy(run->coll.dtype, slot_of(run, run->comm->rank),
+                   qdri_at(qdri_coll_source(&run->coll), begin, run->coll.dtype), n);
     qdri_count_sent(run->comm, &run->coll, n);
 }
 
@@ -129,8 +124,8 @@ static void write_own(const qdri_run *run, int64_t piece)
     const int64_t n = piece_of_part(run, rank, piece, &begin);
     void *place = qdri_at_mutable(coll->recv, begin, coll->dtype);
     const void *own = sends ? qdri_at(coll->send, begin - part_begin, coll->dtype) : place;
-    copy(coll->dtype, slot_of(run, rank), own, n);
-    copy(coll->dtype, place, own, n);
+    qdri_coll_copy(coll->dtype, slot_of(run, rank), own, n);
+    qdri_coll_copy(coll->dtype, place, own, n);
     qdri_count_sent(run->comm, &run->coll, n * (run->comm->size - 1));
 }
 
@@ -140,7 +135,7 @@ static void read_others(const qdri_run *run, int64_t piece)
         const int j = (run->comm->rank + i) % run->comm->size;
         int64_t begin;
         const int64_t n = piece_of_part(run, j, piece, &begin);
-        copy(run->coll.dtype, qdri_at_mutable(run->coll.recv, begin, run->coll.dtype), slot_of(run, j), n);
+        qdri_coll_copy(run->coll.dtype, qdri_at_mutable(run->coll.recv, begin, run->coll.dtype), slot_of(run, j), n);
     }
 }
 
@@ -149,7 +144,7 @@ static void write_root(const qdri_run *run, int64_t piece)
     int64_t begin = 0;
     const int64_t n = cut(run, piece, &begin, run->coll.count);
     if (run->comm->rank != run->coll.peer) return;
-    copy(run->coll.dtype, slot_of(run, run->comm->rank), qdri_at(run->coll.recv, begin, run->coll.dtype), n);
+    qdri_coll_copy(run->coll.dtype, slot_of(run, run->comm->rank), qdri_at(run->coll.recv, begin, run->coll.dtype), n);
     qdri_count_sent(run->comm, &run->coll, n * (run->comm->size - 1));
 }
 
@@ -158,7 +153,8 @@ static void read_root(const qdri_run *run, int64_t piece)
     int64_t begin = 0;
     const int64_t n = cut(run, piece, &begin, run->coll.count);
     if (run->comm->rank == run->coll.peer) return;
-    copy(run->coll.dtype, qdri_at_mutable(run->coll.recv, begin, run->coll.dtype), slot_of(run, run->coll.peer), n);
+    qdri_coll_copy(run->coll.dtype, qdri_at_mutable(run->coll.recv, begin, run->coll.dtype),
+                   slot_of(run, run->coll.peer), n);
 }
 
 /* ---- rounds ---- */
@@ -263,19 +259,6 @@ static qdr_status check_equal(const qdri_run *run)
     return QDR_OK;
 }
 
-static qdr_status look_at_peers(qdri_run *run)
-{
-    mpi_comm *comm = (mpi_comm *)run->comm;
-    if (qdri_mpi_given_up(comm)) return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
-    for (int j = 0; j < run->comm->size; j++) {
-        if (!qdri_mpi_has_left(comm, j)) continue;
-        if (++run->n_left_looks == LOOKS_AFTER_LEAVING)
-            return qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
-        break;
-    }
-    return QDR_OK;
-}
-
 static qdr_status await(qdri_run *run)
 {
     if (all_entered(run)) return QDR_OK;
@@ -285,9 +268,14 @@ static qdr_status await(qdri_run *run)
     }
     atomic_store(&area_of(run, run->comm->rank)->waiting, qdri_waker_wake_event(qdri_current_waker()) + 1);
     if (all_entered(run)) return QDR_OK;
-    const qdr_status status = look_at_peers(run);
-    if (status != QDR_OK)
+    mpi_comm *comm = (mpi_comm *)run->comm;
+    int is_over = qdri_mpi_given_up(comm), has_left = 0;
+    for (int j = 0; !is_over && !has_left && j < run->comm->size; j++) has_left = qdri_mpi_has_left(comm, j);
+    if (has_left) is_over = ++run->n_left_looks == LOOKS_AFTER_LEAVING;
+    if (is_over) {
+        const qdr_status status = qdri_mpi_fail_peer(run->comm, qdr_coll_kind_name(run->coll.kind));
         return all_entered(run) ? QDR_OK : status; /* members that entered before failing still count */
+    }
     qdri_look_within(LOOK_WITHIN_NS);
     return QDR_PENDING;
 }
@@ -306,78 +294,50 @@ static void begin_slots(qdri_run *run)
     run->phase = SLOTS;
 }
 
-static void begin_exchange(qdri_run *run)
-{
-    qdri_mpi_direct_offer(run, next_call(run));
-    enter(run);
-    run->phase = EXCHANGING;
-}
-
-static void begin_mapping(qdri_run *run)
-{
-    int is_mapped = 1;
-    for (int j = 0; j < run->comm->size && is_mapped; j++) is_mapped = qdri_mpi_direct_map(run, j, call_of(run, j));
-    next_call(run)->is_mapped = is_mapped;
-    enter(run);
-    run->phase = MAPPING;
-}
-
-static void begin_moving(qdri_run *run)
-{
-    (void)next_call(run);
-    qdri_mpi_direct_move(run);
-    enter(run);
-    run->phase = MOVING;
-}
-
-static int all_offer(const qdri_run *run)
-{
-    int all = 1;
-    for (int j = 0; j < run->comm->size; j++) all &= qdri_mpi_direct_is_offered(run, call_of(run, j), j);
-    return all;
-}
-
-static int all_mapped(const qdri_run *run)
-{
-    int all = 1;
-    for (int j = 0; j < run->comm->size; j++) all &= call_of(run, j)->is_mapped;
-    return all;
-}
-
 /* All have entered the round: starts the next step; QDR_OK: complete. */
 static qdr_status proceed(qdri_run *run)
 {
+    const int size = run->comm->size;
+    int all = 1, is_mapped = 1;
     switch (run->phase) {
     case EXCHANGING:
         QDR_TRY(check_equal(run));
-        if (all_offer(run))
-            begin_mapping(run);
-        else
-            begin_slots(run);
+        for (int j = 0; j < size; j++) all &= qdri_mpi_direct_is_offered(run, call_of(run, j), j);
+        if (!all) break;
+        for (int j = 0; j < size && is_mapped; j++) is_mapped = qdri_mpi_direct_map(run, j, call_of(run, j));
+        next_call(run)->is_mapped = is_mapped;
+        enter(run);
+        run->phase = MAPPING;
         return QDR_PENDING;
     case MAPPING:
-        if (all_mapped(run))
-            begin_moving(run);
-        else
-            begin_slots(run);
+        for (int j = 0; j < size; j++) all &= call_of(run, j)->is_mapped;
+        if (!all) break;
+        (void)next_call(run);
+        qdri_mpi_direct_move(run);
+        enter(run);
+        run->phase = MOVING;
         return QDR_PENDING;
     case SLOTS:
         if (run->n_done == 0) QDR_TRY(check_equal(run));
         moves_of(run).read(run, piece_of_round(run));
         if (++run->n_done == count_rounds(run)) return QDR_OK;
-        begin_slots(run);
-        return QDR_PENDING;
+        break;
     default: return QDR_OK;
     }
+    begin_slots(run);
+    return QDR_PENDING;
 }
 
 static qdr_status advance(qdri_run *run)
 {
     if (run->phase == BEGIN) {
-        if (qdri_mpi_direct_wants(run))
-            begin_exchange(run);
-        else
+        if (qdri_mpi_direct_wants(run)) {
+            qdri_mpi_direct_offer(run, next_call(run));
+            enter(run);
+            run->phase = EXCHANGING;
+        } else {
             begin_slots(run);
+        }
     }
     for (;;) {
         qdr_status status = await(run);

@@ -11,18 +11,14 @@ enum { CHUNK_BYTES = 32 << 10 }; /* a chunk stays in a core's cache between its 
 
 int64_t qdri_mpi_direct_bytes = 512 << 10;
 
-/* Direct transfers take three rounds. Through slots an all-reduce takes two, the others one: for them the additional
- * thread switches pay off later. */
-static int64_t least_bytes(const qdri_coll *coll)
-{
-    return coll->kind == QDR_ALL_REDUCE ? qdri_mpi_direct_bytes / 4 : qdri_mpi_direct_bytes;
-}
-
 int qdri_mpi_direct_wants(const qdri_run *run)
 {
     const mpi_comm *root = (const mpi_comm *)run->comm->root;
     const int64_t total = qdri_coll_total(&run->coll, run->comm->size);
-    return root->node.heap && total * (int64_t)qdr_dtype_bytes(run->coll.dtype) >= least_bytes(&run->coll);
+    /* Direct transfers take three rounds. Through slots an all-reduce takes two, the others one: for them the
+     * additional thread switches pay off later. */
+    const int64_t least = run->coll.kind == QDR_ALL_REDUCE ? qdri_mpi_direct_bytes / 4 : qdri_mpi_direct_bytes;
+    return root->node.heap && total * (int64_t)qdr_dtype_bytes(run->coll.dtype) >= least;
 }
 
 /* The memory of this member that others read. */
@@ -106,41 +102,27 @@ static void sum_part(const qdri_run *run)
     }
 }
 
-static void gather(const qdri_run *run)
-{
-    const mpi_comm *comm = (const mpi_comm *)run->comm;
-    const qdri_coll *coll = &run->coll;
-    for (int i = 0; i < run->comm->size; i++) {
-        const int j = (run->comm->rank + i) % run->comm->size;
-        int64_t begin, n;
-        qdri_coll_part(coll, run->comm->size, j, &begin, &n);
-        void *to = qdri_at_mutable(coll->recv, begin, coll->dtype);
-        if (n > 0 && to != comm->sources[j]) memcpy(to, comm->sources[j], (size_t)n * qdr_dtype_bytes(coll->dtype));
-    }
-}
-
-/* Counts the bytes that messages would carry: what others read from this member, or it writes to them. */
-static void count(const qdri_run *run)
-{
-    const qdri_coll *coll = &run->coll;
-    const int others = run->comm->size - 1;
-    int64_t begin, n;
-    if (coll->kind == QDR_BROADCAST) {
-        if (run->comm->rank == coll->peer) qdri_count_sent(run->comm, &run->coll, others * coll->count);
-        return;
-    }
-    qdri_coll_part(coll, run->comm->size, run->comm->rank, &begin, &n);
-    if (qdri_coll_reduces(coll)) qdri_count_sent(run->comm, &run->coll, qdri_coll_total(coll, run->comm->size) - n);
-    if (coll->kind != QDR_REDUCE_SCATTER) qdri_count_sent(run->comm, &run->coll, others * n);
-}
-
 void qdri_mpi_direct_move(const qdri_run *run)
 {
-    const mpi_comm *comm = (const mpi_comm *)run->comm;
+    qdri_comm *base = run->comm;
+    const void *const *sources = ((const mpi_comm *)base)->sources;
     const qdri_coll *coll = &run->coll;
+    const int others = base->size - 1; /* bytes are counted as messages would carry them */
+    int64_t begin, n;
+    if (coll->kind == QDR_BROADCAST) {
+        if (base->rank == coll->peer)
+            qdri_count_sent(base, coll, others * coll->count);
+        else
+            qdri_coll_copy(coll->dtype, coll->recv, sources[coll->peer], coll->count);
+        return;
+    }
     if (qdri_coll_reduces(coll)) sum_part(run);
-    if (coll->kind == QDR_ALL_GATHER) gather(run);
-    if (coll->kind == QDR_BROADCAST && run->comm->rank != coll->peer)
-        memcpy(coll->recv, comm->sources[coll->peer], (size_t)coll->count * qdr_dtype_bytes(coll->dtype));
-    count(run);
+    for (int i = 0; coll->kind == QDR_ALL_GATHER && i < base->size; i++) {
+        const int j = (base->rank + i) % base->size;
+        qdri_coll_part(coll, base->size, j, &begin, &n);
+        qdri_coll_copy(coll->dtype, qdri_at_mutable(coll->recv, begin, coll->dtype), sources[j], n);
+    }
+    qdri_coll_part(coll, base->size, base->rank, &begin, &n);
+    if (qdri_coll_reduces(coll)) qdri_count_sent(base, coll, qdri_coll_total(coll, base->size) - n);
+    if (coll->kind != QDR_REDUCE_SCATTER) qdri_count_sent(base, coll, others * n);
 }
