@@ -127,24 +127,12 @@ typedef struct seat {
     int colour, key;
 } seat;
 
-/* This rank's number among the ranks of its colour, and how many of them are on its node. */
-static void find_place(const boot_comm *world, const seat *seats, int *rank, int *size, int *node_size)
-{
-    const int me = world->base.rank;
-    *rank = *size = *node_size = 0;
-    for (int j = 0; j < world->base.size; j++) {
-        if (seats[j].colour != seats[me].colour) continue;
-        (*size)++;
-        *node_size += world->nodes[j] == world->nodes[me];
-        *rank += seats[j].key < seats[me].key || (seats[j].key == seats[me].key && j < me);
-    }
-}
-
 static qdr_status boot_split(qdri_comm *base, int colour, int key, qdri_comm **part)
 {
     boot_comm *made = NULL;
     seat *seats = NULL;
-    int rank, size, node_size;
+    const int *nodes = own(base)->nodes, me = base->rank;
+    int rank = 0, size = 0, node_size = 0;
     *part = NULL;
     qdr_status status = QDRI_NEW(base->size, "seats of ranks", &seats);
     if (status == QDR_OK) status = QDRI_NEW(1, "a communicator", &made);
@@ -154,7 +142,12 @@ static qdr_status boot_split(qdri_comm *base, int colour, int key, qdri_comm **p
         QDR_TRY_OUT(status, tell(own(base), j, &seats[j], sizeof seats[j]));
     }
     if (colour < 0) goto out;
-    find_place(own(base), seats, &rank, &size, &node_size);
+    for (int j = 0; j < base->size; j++) {
+        if (seats[j].colour != colour) continue;
+        size++;
+        node_size += nodes[j] == nodes[me];
+        rank += seats[j].key < key || (seats[j].key == key && j < me);
+    }
     qdri_comm_init(&made->base, &part_table, base->dev, rank, size, base);
     made->base.node_size = node_size;
     *part = &made->base;

@@ -16,45 +16,43 @@ static const launcher launchers[] = {
     {"SLURM_STEP_NUM_TASKS", "srun"},
 };
 
-typedef struct started_ranks {
-    const launcher *by;
-    const char *value; /* the value of its variable */
-    long n;
-} started_ranks;
-
-/* The launcher that started several ranks, if any: n > 1. */
-static started_ranks find_launcher(void)
+/* The launcher that started n > 1 ranks; NULL: none, and *n = 1. */
+static const launcher *find_launcher(long *n)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const char *value = getenv(launchers[i].variable);
-        const long n = value ? strtol(value, NULL, 10) : 0;
-        if (n > 1) return (started_ranks){&launchers[i], value, n};
+        *n = value ? strtol(value, NULL, 10) : 0;
+        if (*n > 1) return &launchers[i];
     }
-    return (started_ranks){0};
+    *n = 1;
+    return NULL;
 }
 
 qdr_status qdri_launcher_check(int n_ranks, const char *why)
 {
-    const started_ranks started = find_launcher();
-    if (n_ranks != 1 || started.n < 2) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_MPI, "launch: %s started %ld ranks (%s=%s), but each believes it is alone: %s",
-                    started.by->name, started.n, started.by->variable, started.value, why);
+    long n;
+    const launcher *by = find_launcher(&n);
+    if (n_ranks != 1 || !by) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_MPI, "launch: %s started %ld ranks (%s=%s), but each believes it is alone: %s", by->name, n,
+                    by->variable, getenv(by->variable), why);
 }
 
 qdr_status qdri_launcher_check_local(int n_local)
 {
-    const started_ranks started = find_launcher();
-    if (started.n < 2) return QDR_OK;
+    long n;
+    const launcher *by = find_launcher(&n);
+    if (!by) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "launch: %s started %ld processes (%s=%s), and each would run the same %d local ranks; leave out "
                     "the local ranks, or start one process",
-                    started.by->name, started.n, started.by->variable, started.value, n_local);
+                    by->name, n, by->variable, getenv(by->variable), n_local);
 }
 
 long qdri_launcher_ranks(void)
 {
-    const started_ranks started = find_launcher();
-    return started.n > 1 ? started.n : 1;
+    long n;
+    (void)find_launcher(&n);
+    return n;
 }
 
 long qdri_launcher_node_ranks(long *index)

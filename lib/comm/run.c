@@ -14,10 +14,18 @@ static int has_not_come(const void *user, int member)
     return !run->comm->table->has_come || !run->comm->table->has_come(run, member);
 }
 
-/* Gives up, keeping the message, which giving up may change: the backend's next step fails. */
-static void give_up(qdri_run *run, const char *missing, int n_missing)
+static void watch_pending(qdri_run *run)
 {
-    char call[QDRI_CALL_BYTES], where[2 * QDRI_CALL_BYTES + 32];
+    char missing[MISSING_BYTES], call[QDRI_CALL_BYTES], where[2 * QDRI_CALL_BYTES + 32];
+    const int64_t limit_ns = qdri_comm_timeout_ns(run->comm);
+    const int64_t later_ns = run->is_later_stage ? QDRI_LATER_NS : 0;
+    if (limit_ns == 0 || run->timed_out) return;
+    const int64_t left_ns = limit_ns + later_ns - (qdri_now_ns() - run->begin_nanosecs);
+    const int n = left_ns > 0 ? 0 : qdri_comm_name_missing(run->comm, has_not_come, run, missing, sizeof missing);
+    if (n == 0) { /* in time; or all members have arrived and are working */
+        qdri_look_within(left_ns > 0 ? left_ns : LOOK_AGAIN_NS);
+        return;
+    }
     const char *before = run->comm->last_call; /* where the missing members were last seen */
     if (run->coll.is_check)
         snprintf(call, sizeof call, "%s", run->coll.label);
@@ -25,28 +33,11 @@ static void give_up(qdri_run *run, const char *missing, int n_missing)
         qdri_coll_describe(&run->coll, run->comm->size, call);
     snprintf(where, sizeof where, "%s%s%s%s", call, before[0] ? " (the call before was " : "", before,
              before[0] ? ")" : "");
-    run->timed_out = qdri_comm_fail_timeout(run->comm, where, missing, n_missing) != QDR_OK;
+    run->timed_out = qdri_comm_fail_timeout(run->comm, where, missing, n) != QDR_OK;
+    /* Giving up may change the last error. The backend's next step fails. */
     snprintf(run->comm->verdict, sizeof run->comm->verdict, "%s", qdr_last_error());
     qdri_comm_abort(run->comm);
     qdri_poll_again();
-}
-
-static void watch_pending(qdri_run *run)
-{
-    char missing[MISSING_BYTES];
-    const int64_t limit_ns = qdri_comm_timeout_ns(run->comm);
-    const int64_t later_ns = run->is_later_stage ? QDRI_LATER_NS : 0;
-    if (limit_ns == 0 || run->timed_out) return;
-    const int64_t left_ns = limit_ns + later_ns - (qdri_now_ns() - run->begin_nanosecs);
-    if (left_ns > 0)
-        qdri_look_within(left_ns);
-    else {
-        const int n = qdri_comm_name_missing(run->comm, has_not_come, run, missing, sizeof missing);
-        if (n > 0)
-            give_up(run, missing, n);
-        else
-            qdri_look_within(LOOK_AGAIN_NS); /* all members have arrived and are working */
-    }
 }
 
 static qdr_status run_work(void *args)

@@ -59,6 +59,23 @@ static struct {
 
 static void context_end(qdri_life *life);
 
+/* Frees what prepare created. Accepts NULL. */
+static void discard(qdr_context **ctx)
+{
+    if (!*ctx) return;
+    pthread_mutex_lock(&all.lock);
+    qdr_context **link = &all.first;
+    while (*link && *link != *ctx) link = &(*link)->next;
+    if (*link) *link = (*ctx)->next;
+    pthread_mutex_unlock(&all.lock);
+    qdri_stream_destroy(&(*ctx)->stream);
+    qdri_dev_destroy(&(*ctx)->dev);
+    qdri_dev_destroy(&(*ctx)->host_dev);
+    free((*ctx)->machine);
+    free(*ctx);
+    *ctx = NULL;
+}
+
 qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, int node_rank,
                                 qdri_wake_event *wake_events, qdr_context **ctx)
 {
@@ -96,7 +113,7 @@ qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, 
     *ctx = made;
     return QDR_OK;
 out:
-    qdri_context_discard(&made);
+    discard(&made);
     return status;
 }
 
@@ -118,27 +135,13 @@ qdr_status qdri_context_join(qdr_context *ctx, qdri_comm *world)
     return QDR_OK;
 }
 
-void qdri_context_discard(qdr_context **ctx)
-{
-    if (!ctx || !*ctx) return;
-    pthread_mutex_lock(&all.lock);
-    qdr_context **link = &all.first;
-    while (*link && *link != *ctx) link = &(*link)->next;
-    if (*link) *link = (*ctx)->next;
-    pthread_mutex_unlock(&all.lock);
-    qdri_stream_destroy(&(*ctx)->stream);
-    qdri_dev_destroy(&(*ctx)->dev);
-    qdri_dev_destroy(&(*ctx)->host_dev);
-    free((*ctx)->machine);
-    free(*ctx);
-    *ctx = NULL;
-}
-
-void qdri_context_abandon(qdr_context **ctx, qdri_comm **world)
+/* Frees what prepare created, and the world if the context has not joined it: the world before the device to which it
+ * is bound, but after the stream, whose thread may be asleep on the world's wake events. Both may be NULL. */
+static void abandon(qdr_context **ctx, qdri_comm **world)
 {
     if (*ctx) qdri_stream_destroy(&(*ctx)->stream);
     qdri_comm_destroy(world);
-    qdri_context_discard(ctx);
+    discard(ctx);
 }
 
 qdr_status qdri_context_complete(qdr_status status, qdr_context *made, qdri_comm *world, qdri_context_join_fn join,
@@ -149,7 +152,7 @@ qdr_status qdri_context_complete(qdr_status status, qdr_context *made, qdri_comm
     *ctx = made;
     return QDR_OK;
 out:
-    qdri_context_abandon(&made, &world);
+    abandon(&made, &world);
     return status;
 }
 
@@ -176,7 +179,7 @@ qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_
     *ctx = made;
     return QDR_OK;
 out:
-    qdri_context_abandon(&made, &comm);
+    abandon(&made, &comm);
     return status;
 }
 
@@ -186,7 +189,7 @@ qdr_status qdr_context_create_self(const qdr_context_opts *opts, qdr_context **c
     QDR_TRY(qdri_context_prepare(opts, 1, 0, NULL, ctx));
     const qdr_status status = qdri_comm_create_self((*ctx)->dev, &(*ctx)->world);
     if (status != QDR_OK)
-        qdri_context_discard(ctx);
+        discard(ctx);
     else
         qdri_environment_warn();
     return status;
@@ -208,7 +211,7 @@ static void context_end(qdri_life *life)
     qdri_context_trace_end(ctx);
     qdri_dev_on_poison(ctx->dev, NULL, NULL);
     qdri_comm_destroy(&ctx->world);
-    qdri_context_discard(&ctx);
+    discard(&ctx);
 }
 
 void qdr_context_destroy(qdr_context **ctx)

@@ -65,17 +65,11 @@ QDR_NODISCARD qdr_status qdri_context_prepare(const qdr_context_opts *opts, int 
                                               qdri_wake_event *wake_events, qdr_context **ctx);
 /* Sets the context's world. Collective: fails on all ranks, and then the caller keeps the world, or on none. */
 QDR_NODISCARD qdr_status qdri_context_join(qdr_context *ctx, qdri_comm *world);
-/* Frees what prepare created, and the world if the context has not joined it: the world before the device to which it
- * is bound, but after the stream, whose thread may be asleep on the world's wake events. Both may be NULL. */
-void qdri_context_abandon(qdr_context **ctx, qdri_comm **world);
 /* Ends the creation of a context that this rank has prepared, or failed to, with `status`: all ranks agree, and each
  * joins its world, which may be replaced. Takes `made` and `world`. */
 typedef qdr_status (*qdri_context_join_fn)(qdr_context *ctx, qdri_comm **world);
 QDR_NODISCARD qdr_status qdri_context_complete(qdr_status status, qdr_context *made, qdri_comm *world,
                                                qdri_context_join_fn join, qdr_context **ctx);
-/* Frees what prepare created. Accepts NULL. */
-void qdri_context_discard(qdr_context **ctx);
-
 /* Ends the context of a rank that is done: everything left of it is no longer used or destroyed by anyone. Accepts
  * NULL. */
 void qdri_context_leave(qdr_context **ctx);

@@ -2,8 +2,6 @@
 /* QDR_CHECK=1: ranks compare each collective before it runs. QDR_TIMEOUT=SECONDS: a rank that waits longer than this
  * for others gives up. Rank 0's environment applies to all ranks, because launchers do not always pass it on; an
  * invalid value on any rank is rejected. */
-#include <stdio.h>
-
 #include "context/context.h"
 #include "context/internal.h"
 

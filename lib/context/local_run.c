@@ -42,26 +42,6 @@ static void *run_rank(void *user)
     return NULL;
 }
 
-/* Starts all threads or none; waits for those that were started. */
-static qdr_status run_all(local_rank *ranks, int n, start_gate *gate)
-{
-    int n_started = 0, code = 0;
-    while (n_started < n && code == 0) {
-        code = pthread_create(&ranks[n_started].thread, NULL, run_rank, &ranks[n_started]);
-        n_started += code == 0;
-    }
-    pthread_mutex_lock(&gate->mutex);
-    gate->state = code == 0 ? GATE_OPEN : GATE_CANCELLED;
-    pthread_cond_broadcast(&gate->moved);
-    pthread_mutex_unlock(&gate->mutex);
-    for (int rank = 0; rank < n_started; rank++) pthread_join(ranks[rank].thread, NULL);
-    if (code == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_THREAD,
-                    "local run: the thread of rank %d of %d could not be started (%s); use fewer "
-                    "ranks, or raise the limits on threads (ulimit -u) and address space (ulimit -v)",
-                    n_started, n, strerror(code));
-}
-
 qdr_status qdr_local_run(int n, qdr_local_fn fn, void *user, int *result)
 {
     start_gate gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, GATE_SHUT};
@@ -76,8 +56,22 @@ qdr_status qdr_local_run(int n, qdr_local_fn fn, void *user, int *result)
     QDR_TRY_OUT(status, qdri_local_world_create(n, &world));
     for (int rank = 0; rank < n; rank++)
         ranks[rank] = (local_rank){.gate = &gate, .world = world, .fn = fn, .user = user, .rank = rank};
-    QDR_TRY_OUT(status, run_all(ranks, n, &gate));
-    for (int rank = 0; result && rank < n && *result == 0; rank++) *result = ranks[rank].result;
+    int n_started = 0, code = 0;
+    while (n_started < n && code == 0) {
+        code = pthread_create(&ranks[n_started].thread, NULL, run_rank, &ranks[n_started]);
+        n_started += code == 0;
+    }
+    pthread_mutex_lock(&gate.mutex);
+    gate.state = code == 0 ? GATE_OPEN : GATE_CANCELLED; /* all threads run, or none */
+    pthread_cond_broadcast(&gate.moved);
+    pthread_mutex_unlock(&gate.mutex);
+    for (int rank = 0; rank < n_started; rank++) pthread_join(ranks[rank].thread, NULL);
+    if (code)
+        status = QDR_FAIL(QDR_ERR_THREAD,
+                          "local run: the thread of rank %d of %d could not be started (%s); use fewer "
+                          "ranks, or raise the limits on threads (ulimit -u) and address space (ulimit -v)",
+                          n_started, n, strerror(code));
+    for (int rank = 0; status == QDR_OK && result && rank < n && *result == 0; rank++) *result = ranks[rank].result;
 out:
     qdri_local_world_destroy(&world);
     free(ranks);

@@ -8,17 +8,6 @@
 static const char *const names[] = {
     [QDRI_PAIR_AUTO] = "auto", [QDRI_PAIR_NCCL] = "nccl", [QDRI_PAIR_MPI] = "mpi", [QDRI_PAIR_LOCAL] = "local"};
 
-static qdr_status fail_kind(qdri_pairing asked, qdri_pairing own)
-{
-    static const char *const kinds[] = {[QDRI_PAIR_AUTO] = "ranks with callbacks",
-                                        [QDRI_PAIR_NCCL] = "",
-                                        [QDRI_PAIR_MPI] = "ranks of MPI",
-                                        [QDRI_PAIR_LOCAL] = "local ranks"};
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "context: QDR_CUDA_COMM=%s cannot connect the GPUs of %s; use auto, nccl%s%s",
-                    names[asked], kinds[own], own == QDRI_PAIR_AUTO ? "" : " or ",
-                    own == QDRI_PAIR_AUTO ? "" : names[own]);
-}
-
 static qdr_status find_comms(const qdri_cuda_comms **comms)
 {
     const qdri_plugin *plugin;
@@ -30,6 +19,10 @@ static qdr_status find_comms(const qdri_cuda_comms **comms)
 
 qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pairing *pairing)
 {
+    static const char *const kinds[] = {[QDRI_PAIR_AUTO] = "ranks with callbacks",
+                                        [QDRI_PAIR_NCCL] = "",
+                                        [QDRI_PAIR_MPI] = "ranks of MPI",
+                                        [QDRI_PAIR_LOCAL] = "local ranks"};
     const qdri_cuda_comms *comms = NULL;
     qdri_comm *made = NULL;
     int choice = QDRI_PAIR_AUTO;
@@ -37,7 +30,9 @@ qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pa
     QDR_TRY(qdri_comm_broadcast(*world, 0, &choice, sizeof choice));
     const qdri_pairing first = (qdri_pairing)choice;
     if (first != QDRI_PAIR_AUTO && first != QDRI_PAIR_NCCL && first != own)
-        return fail_kind(first, own); /* the same on all ranks */
+        return QDR_FAIL(QDR_ERR_ARGUMENT, /* the same on all ranks */
+                        "context: QDR_CUDA_COMM=%s cannot connect the GPUs of %s; use auto, nccl%s%s", names[first],
+                        kinds[own], own == QDRI_PAIR_AUTO ? "" : " or ", own == QDRI_PAIR_AUTO ? "" : names[own]);
     *pairing = first;
     if (first == QDRI_PAIR_AUTO) *pairing = own == QDRI_PAIR_LOCAL ? own : QDRI_PAIR_NCCL;
     if (*pairing != QDRI_PAIR_NCCL) return QDR_OK; /* the same on all ranks */

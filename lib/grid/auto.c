@@ -85,23 +85,6 @@ qdr_grid_opts qdr_plan_grid_opts(const qdr_plan *plan)
 
 /* ---- the search ---- */
 
-static qdr_status complete_opts(const qdr_search_opts *wanted, int n_ranks, qdr_search_opts *opts)
-{
-    *opts = wanted ? *wanted : (qdr_search_opts){.version = QDR_OPTS_INIT, .dtype = QDR_F32};
-    if (opts->n_ranks && opts->n_ranks != n_ranks)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: a search for %d ranks, but the context has %d; leave n_ranks 0",
-                        opts->n_ranks, n_ranks);
-    if (opts->recomputes && !(opts->recomputes >> QDR_RECOMPUTE_NONE & 1))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: this runtime keeps all activations; allow QDR_RECOMPUTE_NONE");
-    if (opts->gradient_parts || opts->optimizer_parts)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: this runtime partitions gradients and optimizer state over z only; "
-                                             "leave gradient_parts and optimizer_parts 0");
-    opts->n_ranks = n_ranks;
-    opts->recomputes = 1 << QDR_RECOMPUTE_NONE;
-    opts->n_best = 2;
-    return QDR_OK;
-}
-
 static qdr_status nothing_fits(const qdr_search_opts *opts, const qdr_search_result *found, const char *network,
                                const qdr_machine *machine)
 {
@@ -123,13 +106,25 @@ static qdr_status nothing_fits(const qdr_search_opts *opts, const qdr_search_res
 static qdr_status search(const qdr_context *ctx, const qdr_network *network, const qdr_machine *machine,
                          const qdr_search_opts *wanted, qdr_auto_plan *result)
 {
-    qdr_search_opts opts;
+    const int n_ranks = qdr_context_size(ctx);
+    qdr_search_opts opts = {.version = QDR_OPTS_INIT, .dtype = QDR_F32};
     qdr_machine here;
     qdr_search_result *found = NULL;
     qdr_model *model = NULL;
     qdr_status status;
     if (!network) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the network is NULL");
-    QDR_TRY(complete_opts(wanted, qdr_context_size(ctx), &opts));
+    if (wanted) opts = *wanted;
+    if (opts.n_ranks && opts.n_ranks != n_ranks)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: a search for %d ranks, but the context has %d; leave n_ranks 0",
+                        opts.n_ranks, n_ranks);
+    if (opts.recomputes && !(opts.recomputes >> QDR_RECOMPUTE_NONE & 1))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: this runtime keeps all activations; allow QDR_RECOMPUTE_NONE");
+    if (opts.gradient_parts || opts.optimizer_parts)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: this runtime partitions gradients and optimizer state over z only; "
+                                             "leave gradient_parts and optimizer_parts 0");
+    opts.n_ranks = n_ranks;
+    opts.recomputes = 1 << QDR_RECOMPUTE_NONE;
+    opts.n_best = 2;
     if (!machine) {
         QDR_TRY(qdri_machine_in_force(ctx, &here));
         machine = &here;

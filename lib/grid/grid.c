@@ -28,20 +28,6 @@ struct qdr_grid {
     qdri_hold *holds;
 };
 
-/* All ranks must request the same grid as rank 0. */
-static qdr_status check_same(qdri_comm *world, const qdri_grid_shape *shape)
-{
-    qdri_grid_shape first = *shape;
-    QDR_TRY(qdri_comm_broadcast(world, 0, &first, sizeof first));
-    if (memcmp(&first, shape, sizeof first) == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "grid: rank %d asks for %dx%dx%dx%d order %s, rank 0 for %dx%dx%dx%d order %s; "
-                    "all ranks must ask for the same",
-                    qdri_comm_rank(world), shape->sizes[QDR_X], shape->sizes[QDR_Y], shape->sizes[QDR_Z],
-                    shape->sizes[QDR_D], shape->order, first.sizes[QDR_X], first.sizes[QDR_Y], first.sizes[QDR_Z],
-                    first.sizes[QDR_D], first.order);
-}
-
 static void describe_member(const void *user, int member, char *text, size_t capacity)
 {
     const channel_names *names = user;
@@ -175,7 +161,15 @@ qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts, qdr_grid
     qdr_status status = qdri_shape_read(opts, qdri_comm_size(world), &shape);
     if (status == QDR_OK && !grid) status = QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the result pointer is NULL");
     QDR_TRY(qdri_comm_agree(world, status));
-    status = check_same(world, &shape);
+    qdri_grid_shape first = shape; /* all ranks must request the same grid as rank 0 */
+    status = qdri_comm_broadcast(world, 0, &first, sizeof first);
+    if (status == QDR_OK && memcmp(&first, &shape, sizeof first) != 0)
+        status = QDR_FAIL(QDR_ERR_ARGUMENT,
+                          "grid: rank %d asks for %dx%dx%dx%d order %s, rank 0 for %dx%dx%dx%d order %s; "
+                          "all ranks must ask for the same",
+                          qdri_comm_rank(world), shape.sizes[QDR_X], shape.sizes[QDR_Y], shape.sizes[QDR_Z],
+                          shape.sizes[QDR_D], shape.order, first.sizes[QDR_X], first.sizes[QDR_Y], first.sizes[QDR_Z],
+                          first.sizes[QDR_D], first.order);
     QDR_TRY(qdri_comm_agree(world, status));
     return create_checked(ctx, &shape, grid);
 }

@@ -109,32 +109,27 @@ __attribute__((format(printf, 2, 3))) static void print(picture *page, const cha
     if (n > 0) page->length += (size_t)n;
 }
 
-static void print_plane(picture *page, const qdri_grid_shape *shape, int z, int d)
-{
-    const int *g = shape->sizes;
-    print(page, "z=%d d=%d\n%7s", z, d, "");
-    for (int x = 0; x < g[QDR_X]; x++) {
-        char label[24];
-        snprintf(label, sizeof label, "x=%d", x);
-        print(page, "%7s", label);
-    }
-    print(page, "\n");
-    for (int y = 0; y < g[QDR_Y]; y++) {
-        print(page, "  y=%-3d", y);
-        for (int x = 0; x < g[QDR_X]; x++)
-            print(page, "%7d", qdri_shape_rank(shape, (const int[QDR_N_AXES]){x, y, z, d}));
-        print(page, "\n");
-    }
-}
-
 size_t qdri_shape_picture(const qdri_grid_shape *shape, char *text, size_t capacity)
 {
     const int *g = shape->sizes;
     picture page = {text, text ? capacity : 0, 0};
     print(&page, "grid %dx%dx%dx%d, order %s, %d ranks\n", g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D], shape->order,
           g[QDR_X] * g[QDR_Y] * g[QDR_Z] * g[QDR_D]);
-    for (int d = 0; d < g[QDR_D]; d++) {
-        for (int z = 0; z < g[QDR_Z]; z++) print_plane(&page, shape, z, d);
+    for (int plane = 0; plane < g[QDR_Z] * g[QDR_D]; plane++) {
+        const int z = plane % g[QDR_Z], d = plane / g[QDR_Z];
+        print(&page, "z=%d d=%d\n%7s", z, d, "");
+        for (int x = 0; x < g[QDR_X]; x++) {
+            char label[24];
+            snprintf(label, sizeof label, "x=%d", x);
+            print(&page, "%7s", label);
+        }
+        print(&page, "\n");
+        for (int y = 0; y < g[QDR_Y]; y++) {
+            print(&page, "  y=%-3d", y);
+            for (int x = 0; x < g[QDR_X]; x++)
+                print(&page, "%7d", qdri_shape_rank(shape, (const int[QDR_N_AXES]){x, y, z, d}));
+            print(&page, "\n");
+        }
     }
     return page.length;
 }

@@ -192,25 +192,11 @@ static void describe(qdri_facts *facts, const char *who, const qdr_matrix *matri
     qdri_facts_add_int(facts, who, "scatter_unit", matrix->scatter_unit ? matrix->scatter_unit : 1);
 }
 
-/* Both layouts together determine who sends what to whom. */
-static qdr_status agree(const move *m, qdr_status mine, qdr_dtype dtype)
-{
-    qdri_facts facts = {0};
-    if (mine == QDR_OK) {
-        describe(&facts, "the source", m->from);
-        describe(&facts, "the target", m->to);
-        qdri_facts_add(&facts, "the call", "dtype", qdr_dtype_name(dtype));
-    }
-    const qdr_status status = qdri_context_agree_same(qdr_grid_context(m->grid), mine, &facts, "redistribute",
-                                                      "pass the same layouts and type on every rank");
-    qdri_facts_free(&facts);
-    return status;
-}
-
 qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const void *src, const qdr_matrix *dst_layout,
                             void *dst, qdr_dtype dtype, qdr_stream *stream)
 {
     qdri_hold *hold = NULL;
+    qdri_facts facts = {0};
     move m = {.grid = grid, .from = src_layout, .to = dst_layout};
     if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "redistribute: the grid is NULL");
     qdr_context *ctx = qdr_grid_context(grid);
@@ -221,8 +207,15 @@ qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const 
         place_of(grid, qdr_context_rank(ctx), &m.here);
         status = move_prepare(&m, src, dst, &hold);
     }
+    if (status == QDR_OK) { /* both layouts together determine who sends what to whom */
+        describe(&facts, "the source", src_layout);
+        describe(&facts, "the target", dst_layout);
+        qdri_facts_add(&facts, "the call", "dtype", qdr_dtype_name(dtype));
+    }
     /* A rank that cannot take part must not leave the others waiting for its messages. */
-    status = agree(&m, status, dtype);
+    status = qdri_context_agree_same(ctx, status, &facts, "redistribute",
+                                     "pass the same layouts and type on every rank");
+    qdri_facts_free(&facts);
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so there is a hold */
     if (status == QDR_OK) status = move_run(&m, src, dst, dtype, hold->device);
     if (hold) qdri_hold_release(grid, hold, m.stream);

@@ -44,21 +44,6 @@ static qdr_status pinned(const staged_comm *comm, size_t bytes, void **memory)
     return status;
 }
 
-/* Called if more staging is needed than ever before: the only case in which a launch waits. Also waits for the lane,
- * because the stream does not wait for it if the previous launch failed halfway. */
-static qdr_status staging_grow(staged_comm *comm, size_t bytes, qdr_stream *stream)
-{
-    void *memory = NULL;
-    if (bytes <= comm->staging_bytes) return QDR_OK;
-    QDR_TRY(qdri_stream_synchronize(stream));
-    QDR_TRY(qdri_stream_synchronize(comm->lane));
-    staging_drop(comm);
-    QDR_TRY(pinned(comm, bytes, &memory));
-    comm->staging = memory;
-    comm->staging_bytes = bytes;
-    return QDR_OK;
-}
-
 /* ---- the host's side ---- */
 
 typedef struct signal_work {
@@ -98,7 +83,17 @@ static qdr_status staged_launch(qdri_comm *base, const qdri_coll *coll, qdr_stre
     const size_t in_bytes = (size_t)n_in * qdr_dtype_bytes(coll->dtype);
     const size_t out_bytes = (size_t)n_out * qdr_dtype_bytes(coll->dtype),
                  out_begin = qdri_align_bytes(in_bytes, ALIGN);
-    QDR_TRY(staging_grow(comm, out_begin + out_bytes, stream));
+    if (out_begin + out_bytes > comm->staging_bytes) {
+        /* More staging is needed than ever before: the only case in which a launch waits. Also waits for the lane,
+         * because the stream does not wait for it if the previous launch failed halfway. */
+        void *memory = NULL;
+        QDR_TRY(qdri_stream_synchronize(stream));
+        QDR_TRY(qdri_stream_synchronize(comm->lane));
+        staging_drop(comm);
+        QDR_TRY(pinned(comm, out_begin + out_bytes, &memory));
+        comm->staging = memory;
+        comm->staging_bytes = out_begin + out_bytes;
+    }
     /* The same collective between the two halves of the staging memory. */
     qdri_coll host = *coll;
     host.send = is_broadcast ? NULL : comm->staging;

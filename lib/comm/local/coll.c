@@ -158,6 +158,36 @@ static qdr_status take_piece(const local_group *group, const void **sources, con
 
 /* ---- the phases of a collective for one member ---- */
 
+/* Enters collective `number`; returns 1 to the last member. A group that was given up cannot be entered. */
+static int enter(local_group *group, uint64_t number)
+{
+    uint64_t seen = atomic_load_explicit(&group->n_entered, memory_order_relaxed);
+    do {
+        if (seen & GIVEN_UP) return 0;
+    } while (!atomic_compare_exchange_weak_explicit(&group->n_entered, &seen, seen + 1, memory_order_acq_rel,
+                                                    memory_order_relaxed));
+    return seen + 1 == number * (uint64_t)group->size;
+}
+
+/* 1: the group was given up before all members had entered. The count does not change any more then, so all members see
+ * the same. */
+static int is_never(local_group *group, uint64_t number)
+{
+    const uint64_t seen = atomic_load_explicit(&group->n_entered, memory_order_acquire);
+    return (seen & GIVEN_UP) && (seen & ~GIVEN_UP) < number * (uint64_t)group->size;
+}
+
+/* A member that left before it launched collective `number`; -1: none. */
+static int find_leaver(const local_group *group, uint64_t number)
+{
+    if (!atomic_load(&group->some_left)) return -1;
+    for (int j = 0; j < group->size; j++) {
+        const uint64_t left_after = atomic_load(&group->slots[j].left_after);
+        if (left_after > 0 && left_after <= number) return j;
+    }
+    return -1;
+}
+
 qdr_status qdri_local_compare(const qdri_coll *a, const qdri_coll *b, int size, int j)
 {
     const int64_t n_a = qdri_coll_total(a, size), n_b = qdri_coll_total(b, size);
@@ -221,7 +251,7 @@ static void begin(qdri_run *run)
     run->phase = WAITING;
     comm->n_begun++;
     atomic_store(&mine->n_begun, comm->n_begun);
-    if (!qdri_local_enter(group, comm->n_begun)) return;
+    if (!enter(group, comm->n_begun)) return;
     qdr_status status = QDR_OK;
     for (int j = 1; j < group->size && status == QDR_OK; j++)
         status = qdri_local_compare(&group->slots[0].coll, &group->slots[j].coll, group->size, j);
@@ -257,8 +287,8 @@ static qdr_status advance(qdri_run *run)
         qdri_set_last_error(group->sentence);
         return group->status;
     }
-    const int leaver = qdri_local_leaver(group, comm->n_begun);
-    if (leaver >= 0 || qdri_local_never(group, comm->n_begun)) return fail_left(run, leaver);
+    const int leaver = find_leaver(group, comm->n_begun);
+    if (leaver >= 0 || is_never(group, comm->n_begun)) return fail_left(run, leaver);
     if (++run->n_looks < LOOKS) qdri_poll_again();
     return QDR_PENDING;
 }

@@ -8,8 +8,6 @@
 
 #include "core/size.h"
 
-#define GIVEN_UP (UINT64_C(1) << 63)
-
 struct qdr_local_world {
     qdri_barrier barrier;
 };
@@ -74,35 +72,6 @@ void qdri_local_wake(local_group *group, int but_rank)
         if (slot->waker) qdri_wake(slot->waker);
         slot_unlock(slot);
     }
-}
-
-/* ---- barriers ---- */
-
-int qdri_local_enter(local_group *group, uint64_t number)
-{
-    uint64_t seen = atomic_load_explicit(&group->n_entered, memory_order_relaxed);
-    do {
-        if (seen & GIVEN_UP) return 0;
-    } while (!atomic_compare_exchange_weak_explicit(&group->n_entered, &seen, seen + 1, memory_order_acq_rel,
-                                                    memory_order_relaxed));
-    return seen + 1 == number * (uint64_t)group->size;
-}
-
-/* The count does not change once the group is given up, so all members see the same. */
-int qdri_local_never(local_group *group, uint64_t number)
-{
-    const uint64_t seen = atomic_load_explicit(&group->n_entered, memory_order_acquire);
-    return (seen & GIVEN_UP) && (seen & ~GIVEN_UP) < number * (uint64_t)group->size;
-}
-
-int qdri_local_leaver(const local_group *group, uint64_t number)
-{
-    if (!atomic_load(&group->some_left)) return -1;
-    for (int j = 0; j < group->size; j++) {
-        const uint64_t left_after = atomic_load(&group->slots[j].left_after);
-        if (left_after > 0 && left_after <= number) return j;
-    }
-    return -1;
 }
 
 /* why: "" if there was no error. */
@@ -181,20 +150,6 @@ static const qdri_comm_table local_device_table = {
     ON_THE_HOST,
 };
 
-/* Finds the caller's group among the seats: its size, its rank in it, and the rank (here) of its first member. */
-static void find_group(const qdri_seat *seats, int n, int rank, int *size, int *part_rank, int *leader)
-{
-    *size = *part_rank = 0;
-    *leader = rank;
-    for (int j = 0; j < n; j++) {
-        if (seats[j].colour != seats[rank].colour) continue;
-        (*size)++;
-        if (seats[j].key < seats[rank].key || (seats[j].key == seats[rank].key && j < rank)) (*part_rank)++;
-        const qdri_seat *best = &seats[*leader];
-        if (seats[j].key < best->key || (seats[j].key == best->key && j < *leader)) *leader = j;
-    }
-}
-
 /* All members' devices must be of the same kind, and there must not be too many if kernels compute sums. */
 static qdr_status check_devices(const qdri_seat *seats, int n, int rank)
 {
@@ -218,14 +173,20 @@ static qdr_status split(qdri_barrier *barrier, int rank, int colour, int key, qd
     qdri_seat seat = {.purpose = QDRI_TO_SPLIT, .colour = colour, .key = key, .runs_work = qdri_dev_runs_work(dev)};
     local_comm *member = NULL;
     local_group *group = NULL;
-    int size, part_rank, leader;
+    int size = 0, part_rank = 0, leader = rank; /* of the new group; the rank (here) of its first member */
     *part = NULL;
     qdr_status status = QDRI_NEW(1, "a communicator", &member);
     if (status == QDR_OK) status = QDRI_NEW(barrier->size, "a communicator's sources", &member->sources);
     QDR_TRY_OUT(status, qdri_barrier_agree(barrier, rank, parent, status));
     QDR_TRY_OUT(status, qdri_barrier_join(barrier, rank, parent, &seat, &seats));
     QDR_TRY_OUT(status, check_devices(seats, barrier->size, rank)); /* the same on all ranks */
-    find_group(seats, barrier->size, rank, &size, &part_rank, &leader);
+    for (int j = 0; j < barrier->size; j++) {
+        if (seats[j].colour != colour) continue;
+        const qdri_seat *first = &seats[leader];
+        size++;
+        part_rank += seats[j].key < key || (seats[j].key == key && j < rank);
+        if (seats[j].key < first->key || (seats[j].key == first->key && j < leader)) leader = j;
+    }
     if (leader == rank && colour >= 0) status = group_create(size, &group);
     QDR_TRY_OUT(status, qdri_barrier_agree(barrier, rank, parent, status));
     seat.data = group;
@@ -265,12 +226,11 @@ qdr_status qdri_local_world_create(int n, qdr_local_world **world)
     *world = NULL;
     QDR_TRY(QDRI_NEW(1, "a world of local ranks", &made));
     const qdr_status status = qdri_barrier_init(&made->barrier, n);
-    if (status != QDR_OK) {
+    if (status == QDR_OK)
+        *world = made;
+    else
         free(made);
-        return status;
-    }
-    *world = made;
-    return QDR_OK;
+    return status;
 }
 
 void qdri_local_world_destroy(qdr_local_world **world)

@@ -18,6 +18,8 @@ typedef struct local_slot {
     atomic_int busy;
 } local_slot;
 
+#define GIVEN_UP (UINT64_C(1) << 63) /* a flag of n_entered */
+
 typedef struct local_group {
     int size;
     atomic_int n_members; /* that have not left */
@@ -45,12 +47,6 @@ struct local_comm {
     qdr_event *ready, *done; /* on devices that run no host work; NULL until used */
 };
 
-/* Enters collective `number`; returns 1 to the last member. A group that was given up cannot be entered. */
-int qdri_local_enter(local_group *group, uint64_t number);
-/* 1: the group was given up before all members had entered. */
-int qdri_local_never(local_group *group, uint64_t number);
-/* A member that left before it launched collective `number`; -1: none. */
-int qdri_local_leaver(const local_group *group, uint64_t number);
 void qdri_local_set_waker(local_slot *slot, qdri_waker *waker);
 void qdri_local_wake(local_group *group, int but_rank); /* but_rank: not woken; -1: all are */
 

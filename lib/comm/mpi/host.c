@@ -3,7 +3,6 @@
  * through rank 0, so that nothing needs memory and any wait can be abandoned. */
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "comm/mpi/internal.h"
 #include "dev/clock.h"

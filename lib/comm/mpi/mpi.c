@@ -185,18 +185,6 @@ out:
 
 static int has_not_left(const void *user, int member) { return !atomic_load(&((const mpi_comm *)user)->left[member]); }
 
-/* Written to the log: there is no status, and the last error must not change. */
-static void report_missing(const mpi_comm *root)
-{
-    char sentence[QDRI_ERROR_BYTES], missing[MISSING_BYTES];
-    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
-    const int n = qdri_comm_name_missing(&root->base, has_not_left, root, missing, sizeof missing);
-    if (n == 0) snprintf(missing, sizeof missing, "ranks that were there a moment ago");
-    (void)qdri_comm_fail_timeout(&root->base, "the destruction of contexts", missing, n);
-    qdri_log(QDRI_LOG_WARNING, "%s", qdr_last_error());
-    qdri_set_last_error(sentence);
-}
-
 /* The time limit applies here, too, plus some time for ranks that were late. *reported: the missing ranks have been
  * logged; in a world that was given up that happened earlier. */
 static int is_too_long(mpi_comm *root, double secs, int *reported)
@@ -204,7 +192,15 @@ static int is_too_long(mpi_comm *root, double secs, int *reported)
     const double limit_secs = 1e-9 * (double)qdri_comm_timeout_ns(&root->base);
     if (limit_secs == 0 || secs < limit_secs) return 0;
     const int given_up = qdri_mpi_given_up(root); /* also reads which ranks have left */
-    if (!given_up && !*reported) report_missing(root);
+    if (!given_up && !*reported) { /* there is no status, and the last error must not change */
+        char sentence[QDRI_ERROR_BYTES], missing[MISSING_BYTES];
+        snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+        const int n = qdri_comm_name_missing(&root->base, has_not_left, root, missing, sizeof missing);
+        if (n == 0) snprintf(missing, sizeof missing, "ranks that were there a moment ago");
+        (void)qdri_comm_fail_timeout(&root->base, "the destruction of contexts", missing, n);
+        qdri_log(QDRI_LOG_WARNING, "%s", qdr_last_error());
+        qdri_set_last_error(sentence);
+    }
     *reported = 1;
     if (secs < limit_secs + LEAVE_SECS) return 0;
     atomic_store(&somebody_is_missing, 1);

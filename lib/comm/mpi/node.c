@@ -100,21 +100,6 @@ static int take_area(node_share *share, int n_members)
     return -1;
 }
 
-/* Sets the group's areas to those that its members, from number `first` on, have taken, if all have one. */
-static void join_areas(mpi_comm *group, const int *taken)
-{
-    const mpi_comm *root = (const mpi_comm *)group->base.root;
-    const int size = group->base.size;
-    node_share *mine = root->node.shares[group->world_ranks[group->base.rank]];
-    for (int j = 0; j < size; j++) {
-        if (taken[j] >= 0) continue;
-        if (taken[group->base.rank] >= 0) mine->areas[taken[group->base.rank]].n_members = 0;
-        return;
-    }
-    for (int j = 0; j < size; j++) group->node.areas[j] = &root->node.shares[group->world_ranks[j]]->areas[taken[j]];
-    group->node.in_use = 1;
-}
-
 qdr_status qdri_mpi_node_join(mpi_comm *comm, qdr_status mine)
 {
     const mpi_comm *root = (const mpi_comm *)comm->base.root;
@@ -126,7 +111,13 @@ qdr_status qdri_mpi_node_join(mpi_comm *comm, qdr_status mine)
     node_share *share = root->node.shares[group->world_ranks[group->base.rank]];
     const int taken = all_here ? take_area(share, size) : -1;
     QDR_MPI(MPI_Allgather(&taken, 1, MPI_INT, comm->indices, 1, MPI_INT, comm->handle));
-    join_areas(group, comm->indices + first);
+    const int *all_taken = comm->indices + first;
+    int all_have = 1;
+    for (int j = 0; j < size; j++) all_have &= all_taken[j] >= 0;
+    if (!all_have && taken >= 0) share->areas[taken].n_members = 0;
+    for (int j = 0; all_have && j < size; j++)
+        group->node.areas[j] = &root->node.shares[group->world_ranks[j]]->areas[all_taken[j]];
+    group->node.in_use = all_have;
     return QDR_OK;
 }
 

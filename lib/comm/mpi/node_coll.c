@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of the ranks of a node through their areas (node.h), in rounds. A waiting member sleeps on a wake event
- * that the last member to enter signals; apart from the first few polls nothing polls. Sums are computed in rank order
- * by the owner of the part, or, between two members, by both. */
+/* Collectives of the ranks of a node through their areas, in rounds. A waiting member sleeps on a wake event that the
+ * last member to enter signals; apart from the first few polls nothing polls. Sums are computed in rank order by the
+ * owner of the part, or, between two members, by both. */
 #include <string.h>
 
 #include "comm/mpi/internal.h"
