@@ -107,40 +107,6 @@ static void print_case(bench_run *run, const coll_options *options, const char *
 
 /* ---- one grid ---- */
 
-static int run_size(bench_run *run, const coll_options *options, const char *grid, coll_case *the_case, failure *why)
-{
-    const bench_subject subject = {coll_case_call, NULL, the_case};
-    bench_samples samples = {0};
-    double n_wrong = 0;
-    coll_case_clear(the_case);
-    if (!bench_measure(run->ctx, &options->shared, &subject, 1, 0, &samples, why)) {
-        qdr_status status = coll_case_check(the_case);
-        n_wrong = (double)the_case->n_wrong;
-        if (status >= 0) status = bench_all_ranks(run->ctx, FOLD_SUM, &n_wrong, 1);
-        fail_status(why, status);
-    }
-    the_case->n_wrong = (int64_t)n_wrong;
-    run->n_wrong += the_case->n_wrong;
-    if (!why->code) print_case(run, options, grid, the_case, &samples);
-    bench_free(&samples);
-    return why->code;
-}
-
-/* All sizes of one kind; each is at least one element, and no size is repeated. */
-static int run_kind(bench_run *run, const coll_options *options, const char *grid, coll_case *the_case, failure *why)
-{
-    const int64_t elem_bytes = (int64_t)qdr_dtype_bytes(the_case->dtype);
-    int64_t n_before = 0;
-    for (int64_t bytes = options->min_bytes; bytes <= options->max_bytes && !why->code; bytes *= options->factor) {
-        const int64_t n = bytes < elem_bytes ? 1 : bytes / elem_bytes;
-        if (n == n_before) continue;
-        n_before = n;
-        coll_case_size(the_case, n);
-        run_size(run, options, grid, the_case, why);
-    }
-    return why->code;
-}
-
 static int run_axis(bench_run *run, const coll_options *options, grid_size size, qdr_grid *grid, qdr_axis axis,
                     failure *why)
 {
@@ -151,7 +117,28 @@ static int run_axis(bench_run *run, const coll_options *options, grid_size size,
     for (int kind = 0; kind < QDR_N_COLL_KINDS && !why->code; kind++) {
         if (options->kind != ANY_KIND && options->kind != kind) continue;
         the_case.kind = (qdr_coll_kind)kind;
-        run_kind(run, options, grid_words(size).text, &the_case, why);
+        /* Each size is at least one element, and none is repeated. */
+        int64_t n_before = 0;
+        for (int64_t bytes = options->min_bytes; bytes <= options->max_bytes && !why->code; bytes *= options->factor) {
+            const int64_t n = bytes < elem_bytes ? 1 : bytes / elem_bytes;
+            if (n == n_before) continue;
+            n_before = n;
+            coll_case_size(&the_case, n);
+            const bench_subject subject = {coll_case_call, NULL, &the_case};
+            bench_samples samples = {0};
+            double n_wrong = 0;
+            coll_case_clear(&the_case);
+            if (!bench_measure(run->ctx, &options->shared, &subject, 1, 0, &samples, why)) {
+                qdr_status status = coll_case_check(&the_case);
+                n_wrong = (double)the_case.n_wrong;
+                if (status >= 0) status = bench_all_ranks(run->ctx, FOLD_SUM, &n_wrong, 1);
+                fail_status(why, status);
+            }
+            the_case.n_wrong = (int64_t)n_wrong;
+            run->n_wrong += the_case.n_wrong;
+            if (!why->code) print_case(run, options, grid_words(size).text, &the_case, &samples);
+            bench_free(&samples);
+        }
     }
     coll_case_destroy(&the_case);
     return why->code;

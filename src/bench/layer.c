@@ -152,14 +152,6 @@ static qdr_status prepare(layer_bench *bench, const layer_options *options, grid
     return status < 0 ? status : qdr_agree(bench->ctx, make_limits(bench, &options->shared));
 }
 
-static void release(layer_bench *bench)
-{
-    for (int i = 0; i < N_LAYER_PRODUCTS; i++) product_destroy(&bench->limits[i]);
-    qdr_context_destroy(&bench->alone);
-    for (int i = 0; i < LIMIT; i++) qdr_stack_destroy(&bench->stacks[i].stack);
-    qdr_grid_destroy(&bench->grid);
-}
-
 static qdr_status run_limit(const layer_bench *bench, product_pass pass)
 {
     qdr_status status = QDR_OK;
@@ -273,7 +265,10 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     for (int pass = 0; !why->code && pass <= PASS_TOGETHER; pass++)
         print_pass(run, options, grid_words(size).text, &samples, &said, pass);
     bench_free(&samples);
-    release(&bench);
+    for (int i = 0; i < N_LAYER_PRODUCTS; i++) product_destroy(&bench.limits[i]);
+    qdr_context_destroy(&bench.alone);
+    for (int i = 0; i < LIMIT; i++) qdr_stack_destroy(&bench.stacks[i].stack);
+    qdr_grid_destroy(&bench.grid);
     return why->code;
 }
 

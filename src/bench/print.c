@@ -15,48 +15,6 @@ static void print_words(const bench_column *column, int is_first, const char *wo
     printf("%s%*s", is_first ? "" : " ", width, words);
 }
 
-static void print_cell(const bench_column *column, int is_first, const bench_value *value)
-{
-    char words[64];
-    const int n_digits = column->kind == VALUE_WHOLE ? 0 : column->n_digits;
-    const double scale = column->kind == VALUE_WHOLE ? 1 : column->scale;
-    snprintf(words, sizeof words, "%.*f", n_digits, scale * value->number);
-    print_words(column, is_first, value->text ? value->text : isnan(value->number) ? "-" : words);
-}
-
-static void print_table_head(const bench_table *table)
-{
-    fputs(table->title, stdout);
-    for (int line = 0; line < 2; line++) {
-        int n = 0;
-        for (const bench_column *column = table->columns; column->name; column++)
-            if (column->title) print_words(column, n++ == 0, line ? column->unit : column->title);
-        putchar('\n');
-    }
-}
-
-static void print_table_row(const bench_table *table, const bench_value *values)
-{
-    int n = 0;
-    for (const bench_column *column = table->columns; column->name; column++, values++)
-        if (column->title) print_cell(column, n++ == 0, values);
-    putchar('\n');
-}
-
-/* ---- comma-separated values ---- */
-
-static void print_csv_row(const bench_table *table, const bench_value *values)
-{
-    for (const bench_column *column = table->columns; column->name; column++, values++) {
-        if (column != table->columns) putchar(',');
-        if (values->text)
-            fputs(values->text, stdout);
-        else if (!isnan(values->number))
-            printf("%.*g", column->kind == VALUE_WHOLE ? 17 : 9, values->number);
-    }
-    putchar('\n');
-}
-
 /* ---- JSON ---- */
 
 static json_t *json_of(const bench_column *column, const bench_value *value)
@@ -88,13 +46,37 @@ void bench_print_row(bench_table *table, const bench_value *values)
     const int is_first = table->n_rows++ == 0;
     switch (table->format) {
     case FORMAT_TABLE:
-        if (is_first) print_table_head(table);
-        print_table_row(table, values);
+        if (is_first) {
+            fputs(table->title, stdout);
+            for (int line = 0; line < 2; line++) {
+                int n = 0;
+                for (const bench_column *column = table->columns; column->name; column++)
+                    if (column->title) print_words(column, n++ == 0, line ? column->unit : column->title);
+                putchar('\n');
+            }
+        }
+        int n = 0;
+        for (const bench_column *column = table->columns; column->name; column++, values++)
+            if (column->title) {
+                char words[64];
+                const int n_digits = column->kind == VALUE_WHOLE ? 0 : column->n_digits;
+                const double scale = column->kind == VALUE_WHOLE ? 1 : column->scale;
+                snprintf(words, sizeof words, "%.*f", n_digits, scale * values->number);
+                print_words(column, n++ == 0, values->text ? values->text : isnan(values->number) ? "-" : words);
+            }
+        putchar('\n');
         break;
     case FORMAT_CSV:
         for (const bench_column *column = table->columns; is_first && column->name; column++)
             printf("%s%s", column->name, column[1].name ? "," : "\n");
-        print_csv_row(table, values);
+        for (const bench_column *column = table->columns; column->name; column++, values++) {
+            if (column != table->columns) putchar(',');
+            if (values->text)
+                fputs(values->text, stdout);
+            else if (!isnan(values->number))
+                printf("%.*g", column->kind == VALUE_WHOLE ? 17 : 9, values->number);
+        }
+        putchar('\n');
         break;
     case FORMAT_JSON:
         if (is_first) putchar('{');

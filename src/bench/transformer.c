@@ -48,20 +48,16 @@ static qdr_status add_gate(transformer *made, int64_t ffn, qdr_edge wide, qdr_ed
 
 /* ---- layers ---- */
 
-/* Query heads that share a key head stay together if there is a key head for each rank. */
-static int64_t query_unit(const qdr_network *n, qdr_grid *grid)
-{
-    const int y = qdr_grid_size(grid, QDR_Y);
-    return n->kv_heads >= y && n->heads % n->kv_heads == 0 ? n->head_size * (n->heads / n->kv_heads) : n->head_size;
-}
-
 /* Every product that writes to the residual stream is transposed: it reads what a normal layer wrote and writes what
  * the next normal layer reads. */
 static qdr_status add_attention_half(transformer *made, const transformer_desc *desc, qdr_edge in, qdr_edge *out)
 {
     qdr_stack *stack = made->stack;
     const qdr_network *n = desc->network;
-    const int64_t unit = query_unit(n, qdr_stack_grid(stack));
+    /* Query heads that share a key head stay together if there is a key head for each rank. */
+    const int y = qdr_grid_size(qdr_stack_grid(stack), QDR_Y);
+    const int64_t unit = n->kv_heads >= y && n->heads % n->kv_heads == 0 ? n->head_size * (n->heads / n->kv_heads)
+                                                                         : n->head_size;
     const int64_t q = n->heads * n->head_size, kv = n->kv_heads * n->head_size;
     const qdr_linear_desc qkv_desc = {QDR_OPTS_INIT,
                                       .name = "qkv",
