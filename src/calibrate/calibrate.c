@@ -47,31 +47,6 @@ static const option_spec specs[] = {
 
 /* ---- the machine before measuring ---- */
 
-/* The processor's name in Linux. */
-static void find_device(char device[QDR_MAX_NAME])
-{
-    char line[256];
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    snprintf(device, QDR_MAX_NAME, "CPU");
-    while (file && fgets(line, sizeof line, file)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
-        line[strcspn(line, "\n")] = 0;
-        snprintf(device, QDR_MAX_NAME, "%.60s", colon + 2);
-        break;
-    }
-    if (file) fclose(file);
-}
-
-/* The file's name without its folder and ".json". */
-static void set_name(const calibrate_options *options, char name[QDR_MAX_NAME])
-{
-    const char *slash = strrchr(options->path, '/');
-    snprintf(name, QDR_MAX_NAME, "%s", options->name ? options->name : slash ? slash + 1 : options->path);
-    char *end = strrchr(name, '.');
-    if (!options->name && end && strcmp(end, ".json") == 0) *end = 0;
-}
-
 static void add_link(qdr_machine *machine, const char *name, int n_ranks)
 {
     qdr_machine_link *link = &machine->links[machine->n_links++];
@@ -105,8 +80,23 @@ static void begin_machine(const calibration *c, const calibrate_options *options
     machine->collectives.by_level = 1; /* as in lib/comm */
     machine->collectives.n_protocols = 1;
     machine->collectives.protocols[0] = (qdr_machine_protocol){1, 1};
-    set_name(options, machine->name);
-    find_device(machine->device);
+    /* The file's name without its folder and ".json". */
+    const char *slash = strrchr(options->path, '/');
+    snprintf(machine->name, QDR_MAX_NAME, "%s", options->name ? options->name : slash ? slash + 1 : options->path);
+    char *end = strrchr(machine->name, '.');
+    if (!options->name && end && strcmp(end, ".json") == 0) *end = 0;
+    /* The processor's name in Linux. */
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    snprintf(machine->device, QDR_MAX_NAME, "CPU");
+    while (file && fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
+        line[strcspn(line, "\n")] = 0;
+        snprintf(machine->device, QDR_MAX_NAME, "%.60s", colon + 2);
+        break;
+    }
+    if (file) fclose(file);
     if (c->n_nodes == 1 || c->ranks_per_node > 1) add_link(machine, "node", c->n_nodes > 1 ? c->ranks_per_node : 0);
     if (c->n_nodes > 1) add_link(machine, "network", 0);
 }

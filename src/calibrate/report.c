@@ -16,33 +16,11 @@ static double error_of(const calibration *c, const calibrate_errors *errors, int
     return errors->secs[i] / c->samples[i].secs - 1;
 }
 
-static void add_group(const calibration *c, const char *name, calibrate_errors *errors)
-{
-    double list[MAX_SAMPLES];
-    int n = 0;
-    for (int i = 0; i < c->n_samples; i++)
-        if (strcmp(c->samples[i].group, name) == 0) list[n++] = fabs(error_of(c, errors, i));
-    const double median = statistics_median(list, (size_t)n); /* sorts them */
-    errors->groups[errors->n_groups++] = (group_error){name, n, median, list[n - 1]};
-}
-
 static int is_known(const calibrate_errors *errors, const char *name)
 {
     for (int i = 0; i < errors->n_groups; i++)
         if (strcmp(errors->groups[i].group, name) == 0) return 1;
     return 0;
-}
-
-/* Inserts a sample into the sorted list of the worst. */
-static void rank_sample(const calibration *c, int sample, calibrate_errors *errors)
-{
-    const double error = fabs(error_of(c, errors, sample));
-    int at = errors->n_worst;
-    while (at > 0 && error > fabs(error_of(c, errors, errors->worst[at - 1]))) at--;
-    if (at == MAX_WORST) return;
-    if (errors->n_worst < MAX_WORST) errors->n_worst++;
-    for (int i = errors->n_worst - 1; i > at; i--) errors->worst[i] = errors->worst[i - 1];
-    errors->worst[at] = sample;
 }
 
 int calibrate_compare(const calibration *c, const qdr_machine *machine, calibrate_errors *errors, failure *why)
@@ -52,8 +30,22 @@ int calibrate_compare(const calibration *c, const qdr_machine *machine, calibrat
         if (fail_status(why, qdr_sample_secs(machine, &c->samples[i], &errors->secs[i]))) return why->code;
     for (int i = 0; i < c->n_samples; i++) {
         const char *name = c->samples[i].group;
-        if (errors->n_groups < MAX_GROUPS && !is_known(errors, name)) add_group(c, name, errors);
-        rank_sample(c, i, errors);
+        if (errors->n_groups < MAX_GROUPS && !is_known(errors, name)) {
+            double list[MAX_SAMPLES];
+            int n = 0;
+            for (int j = i; j < c->n_samples; j++)
+                if (strcmp(c->samples[j].group, name) == 0) list[n++] = fabs(error_of(c, errors, j));
+            const double median = statistics_median(list, (size_t)n); /* sorts them */
+            errors->groups[errors->n_groups++] = (group_error){name, n, median, list[n - 1]};
+        }
+        /* Insert it into the sorted list of the worst. */
+        const double error = fabs(error_of(c, errors, i));
+        int at = errors->n_worst;
+        while (at > 0 && error > fabs(error_of(c, errors, errors->worst[at - 1]))) at--;
+        if (at == MAX_WORST) continue;
+        if (errors->n_worst < MAX_WORST) errors->n_worst++;
+        for (int j = errors->n_worst - 1; j > at; j--) errors->worst[j] = errors->worst[j - 1];
+        errors->worst[at] = i;
     }
     return EXIT_OK;
 }
@@ -75,26 +67,21 @@ void calibrate_words(const qdr_sample *s, char words[96])
 
 /* ---- the table ---- */
 
-static void print_machine(const qdr_machine *m)
-{
-    printf("# %s: %s, %d rank%s a node; products f32 %.4g, f64 %.4g, bf16 %.4g GFLOP/s a rank\n", m->name, m->device,
-           m->ranks_per_node, PLURAL(m->ranks_per_node), 1e-9 * m->f32.peak_flops, 1e-9 * m->f64.peak_flops,
-           1e-9 * m->bf16.peak_flops);
-    printf("# memory %.4g GB/s, kernels %.4g GFLOP/s, attention %.3g of the products' speed, "
-           "launch %.3g us\n",
-           1e-9 * m->memory_bytes_per_sec, 1e-9 * m->kernel_flops, m->attention_efficiency,
-           1e6 * m->software.launch_secs);
-    for (int l = 0; l < m->n_links; l++)
-        printf("# %s: %.4g GB/s a %s, step %.3g us\n", m->links[l].name,
-               1e-9 * (l ? m->links[l].adapter_bytes_per_sec : m->links[l].rank_bytes_per_sec), l ? "node" : "rank",
-               1e6 * m->links[l].step_secs);
-    printf("# overlapping: products take %.3g times as long, collectives %.3g times\n", 1 + m->processor_slowdown,
-           1 + m->transfer_slowdown);
-}
-
 static void print_table(const calibration *c, const qdr_machine *machine, const calibrate_errors *errors)
 {
-    print_machine(machine);
+    printf("# %s: %s, %d rank%s a node; products f32 %.4g, f64 %.4g, bf16 %.4g GFLOP/s a rank\n", machine->name,
+           machine->device, machine->ranks_per_node, PLURAL(machine->ranks_per_node), 1e-9 * machine->f32.peak_flops,
+           1e-9 * machine->f64.peak_flops, 1e-9 * machine->bf16.peak_flops);
+    printf("# memory %.4g GB/s, kernels %.4g GFLOP/s, attention %.3g of the products' speed, "
+           "launch %.3g us\n",
+           1e-9 * machine->memory_bytes_per_sec, 1e-9 * machine->kernel_flops, machine->attention_efficiency,
+           1e6 * machine->software.launch_secs);
+    for (int l = 0; l < machine->n_links; l++)
+        printf("# %s: %.4g GB/s a %s, step %.3g us\n", machine->links[l].name,
+               1e-9 * (l ? machine->links[l].adapter_bytes_per_sec : machine->links[l].rank_bytes_per_sec),
+               l ? "node" : "rank", 1e6 * machine->links[l].step_secs);
+    printf("# overlapping: products take %.3g times as long, collectives %.3g times\n", 1 + machine->processor_slowdown,
+           1 + machine->transfer_slowdown);
     printf("%-32s %7s %8s %8s\n%-32s %7s %8s %8s\n", "measured", "samples", "median", "largest", "", "", "error",
            "error");
     for (int i = 0; i < errors->n_groups; i++) {
@@ -121,17 +108,6 @@ static json_t *json_sample(const calibration *c, const calibrate_errors *errors,
                      1e6 * errors->secs[i], "error", error_of(c, errors, i));
 }
 
-static json_t *json_groups(const calibrate_errors *errors)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < errors->n_groups; i++) {
-        const group_error *g = &errors->groups[i];
-        json_array_append_new(list, json_pack("{s:s, s:i, s:f, s:f}", "group", g->group, "samples", g->n_samples,
-                                              "median_error", g->median, "largest_error", g->most));
-    }
-    return list;
-}
-
 /* indices NULL: all samples */
 static json_t *json_samples(const calibration *c, const calibrate_errors *errors, const int *indices, int n)
 {
@@ -143,10 +119,16 @@ static json_t *json_samples(const calibration *c, const calibrate_errors *errors
 static json_t *json_facts(const calibration *c, const calibrate_errors *errors)
 {
     const qdr_versions v = qdr_get_versions();
+    json_t *groups = json_array();
+    for (int i = 0; i < errors->n_groups; i++) {
+        const group_error *g = &errors->groups[i];
+        json_array_append_new(groups, json_pack("{s:s, s:i, s:f, s:f}", "group", g->group, "samples", g->n_samples,
+                                                "median_error", g->median, "largest_error", g->most));
+    }
     return json_pack("{s:{s:s, s:s, s:s, s:s, s:s, s:s}, s:i, s:i, s:i, s:i, s:o, s:o}", "versions", "quadrille",
                      v.quadrille, "compiler", v.compiler, "mpi", v.mpi, "blas", v.blas, "onednn", v.onednn, "hwloc",
                      v.hwloc, "ranks", qdr_context_size(c->ctx), "nodes", c->n_nodes, "threads_per_rank",
-                     qdr_context_threads(c->ctx), "samples", c->n_samples, "residuals", json_groups(errors), "worst",
+                     qdr_context_threads(c->ctx), "samples", c->n_samples, "residuals", groups, "worst",
                      json_samples(c, errors, errors->worst, errors->n_worst));
 }
 
