@@ -122,34 +122,15 @@ static qdr_status spoil_gradients(layer_run *run)
     return QDR_OK;
 }
 
-/* Called for each element of a part: its local index, and its index in a full matrix of n_cols columns. */
-typedef void (*part_fn)(layer_run *run, int64_t local, int64_t global, void *user);
-static void for_part(layer_run *run, const qdr_owned *part, int64_t n_cols, part_fn fn, void *user)
+/* Copies the rows and columns of a part from a full matrix of n_cols columns. */
+static void copy_part(const layer_run *run, const qdr_owned *part, int64_t n_cols, const double *full, void *memory)
 {
     int64_t local = 0;
     for (int64_t row = part->rows.begin; row < part->rows.end; row++)
         for (int i = 0; i < part->n_ranges; i++)
             for (int64_t col = part->cols[i].begin; col < part->cols[i].end; col++)
-                fn(run, local++, row * n_cols + col, user);
+                element_write(run->the_case->dtype, memory, local++, full[row * n_cols + col]);
 }
-
-typedef struct part_copy {
-    const double *full;
-    void *part;
-} part_copy;
-
-static void copy_element(layer_run *run, int64_t local, int64_t global, void *user)
-{
-    const part_copy *copy = user;
-    element_write(run->the_case->dtype, copy->part, local, copy->full[global]);
-}
-
-typedef struct part_check {
-    const reference_sums *sums;
-    const void *part;
-    error_bound bound;
-    int result;
-} part_check;
 
 static void note_error(layer_run *run, int result, double share, double computed)
 {
@@ -160,37 +141,29 @@ static void note_error(layer_run *run, int result, double share, double computed
     run->errors->bits = (run->errors->bits ^ bits) * 0x100000001b3u; /* FNV-1a, one word at a time */
 }
 
-static void check_element(layer_run *run, int64_t local, int64_t global, void *user)
+static void check_part(layer_run *run, const qdr_owned *part, int64_t n_cols, const reference_sums *sums,
+                       const void *memory, error_bound bound, int result)
 {
-    const part_check *check = user;
-    const double computed = element_read(run->the_case->dtype, check->part, local);
-    const double share = error_share(computed, check->sums->value[global], check->sums->magnitude[global],
-                                     check->bound);
-    note_error(run, check->result, share, computed);
+    int64_t local = 0;
+    for (int64_t row = part->rows.begin; row < part->rows.end; row++)
+        for (int i = 0; i < part->n_ranges; i++)
+            for (int64_t col = part->cols[i].begin; col < part->cols[i].end; col++) {
+                const int64_t at = row * n_cols + col;
+                const double computed = element_read(run->the_case->dtype, memory, local++);
+                note_error(run, result, error_share(computed, sums->value[at], sums->magnitude[at], bound), computed);
+            }
 }
 
-/* Initial contents of y and dx before a call: numbers to add to, or NaN. */
-static void start_outputs(layer_run *run)
+/* Initial contents of y or dx before a call: numbers to add to, or NaN. */
+static void start_output(layer_run *run, const qdr_owned *part, int64_t n_cols, int stream, reference_sums *sums,
+                         void *memory)
 {
-    reference *ref = &run->reference;
-    const struct {
-        reference_sums *sums;
-        const qdr_owned *part;
-        void *memory;
-        int64_t n_cols;
-        int stream;
-    } outputs[] = {{&ref->y, &run->out, run->y, ref->n, STREAM_OLD_Y},
-                   {&ref->dx, &run->in, run->dx, ref->k, STREAM_OLD_DX}};
-    for (int i = 0; i < 2; i++) {
-        const int64_t n_elems = ref->m * outputs[i].n_cols;
-        double *value = outputs[i].sums->value, *magnitude = outputs[i].sums->magnitude;
-        memset(value, 0, (size_t)n_elems * sizeof *value);
-        if (run->the_case->accumulate) fill_values(run, outputs[i].stream, value, n_elems);
-        for (int64_t j = 0; j < n_elems; j++) magnitude[j] = value[j] < 0 ? -value[j] : value[j];
-        fill_nan(run->the_case->dtype, outputs[i].memory, outputs[i].part->n_rows * outputs[i].part->n_cols);
-        part_copy old = {value, outputs[i].memory};
-        if (run->the_case->accumulate) for_part(run, outputs[i].part, outputs[i].n_cols, copy_element, &old);
-    }
+    const int64_t n_elems = run->reference.m * n_cols;
+    memset(sums->value, 0, (size_t)n_elems * sizeof *sums->value);
+    if (run->the_case->accumulate) fill_values(run, stream, sums->value, n_elems);
+    for (int64_t i = 0; i < n_elems; i++) sums->magnitude[i] = sums->value[i] < 0 ? -sums->value[i] : sums->value[i];
+    fill_nan(run->the_case->dtype, memory, part->n_rows * part->n_cols);
+    if (run->the_case->accumulate) copy_part(run, part, n_cols, sums->value, memory);
 }
 
 /* Returns 1 if some, but not all, members of the axis share a node. Then the members of a node are added first, and the
@@ -221,32 +194,12 @@ static error_bound activation_bound(const layer_run *run, int is_forward)
     return error_bound_of((error_shape){c->dtype, length + n_more, n_members, n_sums + n_more});
 }
 
-static void check_activations(layer_run *run)
-{
-    const reference *ref = &run->reference;
-    part_check y = {&ref->y, run->y, activation_bound(run, 1), RESULT_Y};
-    part_check dx = {&ref->dx, run->dx, activation_bound(run, 0), RESULT_DX};
-    for_part(run, &run->out, ref->n, check_element, &y);
-    for_part(run, &run->in, ref->k, check_element, &dx);
-}
-
 /* Waits for a pass and reports it to `watch`. */
 static qdr_status finish(layer_run *run, layer_stage stage)
 {
     const qdr_status status = qdr_stream_synchronize(qdr_context_stream(run->ctx));
     if (status == QDR_OK && run->watch) run->watch(stage, run->grid, run->stack, run->user);
     return status;
-}
-
-static void draw_inputs(layer_run *run, int call)
-{
-    reference *ref = &run->reference;
-    fill_values(run, STREAM_X + call, ref->x, ref->m * ref->k);
-    fill_values(run, STREAM_DY + call, ref->dy, ref->m * ref->n);
-    part_copy x = {ref->x, run->x}, dy = {ref->dy, run->dy};
-    for_part(run, &run->in, ref->k, copy_element, &x);
-    for_part(run, &run->out, ref->n, copy_element, &dy);
-    start_outputs(run);
 }
 
 /* One forward and backward pass, and the same on one thread. */
@@ -256,13 +209,22 @@ static qdr_status pass(layer_run *run, int call)
     const int forward = c->accumulate ? QDR_Y_ACCUMULATE : 0;
     const int backward = (c->accumulate ? QDR_DX_ACCUMULATE : 0) | (call ? QDR_ACCUMULATE : 0) |
                          (c->defer && call + 1 < c->n_calls ? QDR_DEFER_SYNC : 0);
-    draw_inputs(run, call);
+    reference *ref = &run->reference;
+    fill_values(run, STREAM_X + call, ref->x, ref->m * ref->k);
+    fill_values(run, STREAM_DY + call, ref->dy, ref->m * ref->n);
+    copy_part(run, &run->in, ref->k, ref->x, run->x);
+    copy_part(run, &run->out, ref->n, ref->dy, run->dy);
+    start_output(run, &run->out, ref->n, STREAM_OLD_Y, &ref->y, run->y);
+    start_output(run, &run->in, ref->k, STREAM_OLD_DX, &ref->dx, run->dx);
     qdr_status status = qdr_linear_forward(run->layer, run->x, run->y, forward, NULL);
     if (status == QDR_OK) status = finish(run, STAGE_FORWARD);
     if (status == QDR_OK) status = qdr_linear_backward(run->layer, run->dy, run->x, run->dx, backward, NULL);
-    if (!c->only_run) reference_run(&run->reference);
+    if (!c->only_run) reference_run(ref);
     if (status == QDR_OK) status = finish(run, STAGE_BACKWARD);
-    if (status == QDR_OK && !c->only_run) check_activations(run);
+    if (status == QDR_OK && !c->only_run) {
+        check_part(run, &run->out, ref->n, &ref->y, run->y, activation_bound(run, 1), RESULT_Y);
+        check_part(run, &run->in, ref->k, &ref->dx, run->dx, activation_bound(run, 0), RESULT_DX);
+    }
     return status;
 }
 
@@ -293,14 +255,6 @@ static qdr_status run_calls(layer_run *run)
     if (status == QDR_OK) status = check_gradient(run, weight, &ref->dw, ref->n * ref->k, RESULT_DW);
     if (status == QDR_OK && run->the_case->bias) status = check_gradient(run, weight + 1, &ref->db, ref->n, RESULT_DB);
     return status;
-}
-
-static void release(layer_run *run)
-{
-    qdr_stack_destroy(&run->stack);
-    void **const memory[] = {&run->x, &run->y, &run->dy, &run->dx, &run->full};
-    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) qdr_mem_free(run->ctx, memory[i]);
-    reference_destroy(&run->reference);
 }
 
 /* Allocates what this rank needs, and agrees that all ranks could. */
@@ -334,6 +288,9 @@ int layer_case_run(qdr_grid *grid, const layer_case *the_case, layer_watch watch
         fail_status(why, run_calls(&run));
         fail_together(why, run.ctx);
     }
-    release(&run);
+    qdr_stack_destroy(&run.stack);
+    void **const memory[] = {&run.x, &run.y, &run.dy, &run.dx, &run.full};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) qdr_mem_free(run.ctx, memory[i]);
+    reference_destroy(&run.reference);
     return why->code;
 }

@@ -74,16 +74,11 @@ static int find_frame(const unsigned char *bytes, size_t n_bytes, const char *na
     return EXIT_OK;
 }
 
-/* Element types come from the file: only printable characters are copied into a message. */
-static void make_printable(char *text)
-{
-    for (; *text; text++)
-        if (*text < ' ' || *text > '~') *text = '?';
-}
-
 static int take_dtype(npy_header *header, const char *name, qdr_dtype *dtype, failure *why)
 {
-    make_printable(header->descr);
+    /* Element types come from the file: only printable characters are copied into a message. */
+    for (char *at = header->descr; *at; at++)
+        if (*at < ' ' || *at > '~') *at = '?';
     const char *descr = header->descr;
     static const qdr_dtype types[] = {QDR_F16, QDR_F32, QDR_F64};
     const char *sizes = "248", *size = strlen(descr) == 3 ? strchr(sizes, descr[2]) : NULL;
@@ -142,18 +137,6 @@ static int check_length(const npy_array *array, size_t data_bytes, const char *n
     return EXIT_OK;
 }
 
-/* Points to the data, or copies them if they are unaligned. */
-static int place_data(const char *data, size_t bytes, const char *name, npy_array *array, failure *why)
-{
-    array->data = data;
-    if ((uintptr_t)data % qdr_dtype_bytes(array->dtype) == 0) return EXIT_OK;
-    array->copy = malloc(bytes ? bytes : 1);
-    if (!array->copy) return fail(why, EXIT_NOTHING_FITS, "%s: out of memory for %zu bytes", name, bytes);
-    memcpy(array->copy, data, bytes);
-    array->data = array->copy;
-    return EXIT_OK;
-}
-
 int npy_parse(const void *bytes, size_t n_bytes, const char *name, npy_array *array, failure *why)
 {
     frame parts = {0};
@@ -169,7 +152,14 @@ int npy_parse(const void *bytes, size_t n_bytes, const char *name, npy_array *ar
     if (take_extents(&header, name, array, why)) return why->code;
     const size_t data_bytes = n_bytes - parts.data_offset;
     if (check_length(array, data_bytes, name, why)) return why->code;
-    return place_data((const char *)bytes + parts.data_offset, data_bytes, name, array, why);
+    /* Points to the data, or copies them if they are unaligned. */
+    array->data = ((const char *)bytes + parts.data_offset);
+    if ((uintptr_t)((const char *)bytes + parts.data_offset) % qdr_dtype_bytes(array->dtype) == 0) return EXIT_OK;
+    array->copy = malloc(data_bytes ? data_bytes : 1);
+    if (!array->copy) return fail(why, EXIT_NOTHING_FITS, "%s: out of memory for %zu bytes", name, data_bytes);
+    memcpy(array->copy, ((const char *)bytes + parts.data_offset), data_bytes);
+    array->data = array->copy;
+    return EXIT_OK;
 }
 
 /* Maps a whole regular file. An empty file gives no map and no bytes. */
@@ -233,21 +223,6 @@ const char *npy_shape_text(const npy_array *array, char *text, size_t capacity)
 /* Magic, version 1.0, and the length of the rest of the header: 0x76 bytes. */
 static const unsigned char start[] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, 0x76, 0};
 
-static void make_header(const npy_array *array, char header[HEADER_BYTES])
-{
-    char shape[64], text[HEADER_BYTES];
-    if (array->n_dims == 1)
-        snprintf(shape, sizeof shape, "(%lld,)", (long long)array->shape[0]);
-    else
-        snprintf(shape, sizeof shape, "(%lld, %lld)", (long long)array->shape[0], (long long)array->shape[1]);
-    const int n_chars = snprintf(text, sizeof text, "{'descr': '<f%d', 'fortran_order': False, 'shape': %s, }",
-                                 (int)qdr_dtype_bytes(array->dtype), shape);
-    memset(header, ' ', HEADER_BYTES);
-    memcpy(header, start, sizeof start);
-    memcpy(header + sizeof start, text, (size_t)n_chars);
-    header[HEADER_BYTES - 1] = '\n';
-}
-
 static size_t data_bytes(const npy_array *array)
 {
     size_t bytes = qdr_dtype_bytes(array->dtype);
@@ -259,7 +234,17 @@ static int write_all(FILE *file, const npy_array *array)
 {
     char header[HEADER_BYTES];
     const size_t bytes = data_bytes(array);
-    make_header(array, header);
+    char shape[64], text[HEADER_BYTES];
+    if (array->n_dims == 1)
+        snprintf(shape, sizeof shape, "(%lld,)", (long long)array->shape[0]);
+    else
+        snprintf(shape, sizeof shape, "(%lld, %lld)", (long long)array->shape[0], (long long)array->shape[1]);
+    const int n_chars = snprintf(text, sizeof text, "{'descr': '<f%d', 'fortran_order': False, 'shape': %s, }",
+                                 (int)qdr_dtype_bytes(array->dtype), shape);
+    memset(header, ' ', HEADER_BYTES);
+    memcpy(header, start, sizeof start);
+    memcpy(header + sizeof start, text, (size_t)n_chars);
+    header[HEADER_BYTES - 1] = '\n';
     return fwrite(header, 1, sizeof header, file) == sizeof header && fwrite(array->data, 1, bytes, file) == bytes;
 }
 

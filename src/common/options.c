@@ -149,27 +149,6 @@ static int take_value(const option_spec *spec, const char *value, void *user, fa
 
 /* ---- reading ---- */
 
-/* The two tables for getopt_long. */
-typedef struct getopt_tables {
-    struct option options[MAX_OPTIONS + 1];
-    char letters[2 * MAX_OPTIONS + 2];
-} getopt_tables;
-
-static void make_tables(const option_spec *specs, getopt_tables *tables)
-{
-    size_t n_options = 0, n_letters = 0;
-    memset(tables, 0, sizeof *tables);
-    tables->letters[n_letters++] = ':';
-    for (int i = 0; specs[i].name && i < MAX_OPTIONS; i++) {
-        if (specs[i].kind == OPTION_HEADING) continue;
-        const int has_argument = specs[i].argument ? required_argument : no_argument;
-        tables->options[n_options++] = (struct option){specs[i].name, has_argument, NULL, FIRST_CODE + i};
-        if (!specs[i].letter) continue;
-        tables->letters[n_letters++] = specs[i].letter;
-        if (specs[i].argument) tables->letters[n_letters++] = ':';
-    }
-}
-
 static int index_of(const option_spec *specs, int code)
 {
     if (code >= FIRST_CODE) return code - FIRST_CODE;
@@ -184,23 +163,6 @@ void suggest(const char *typed, const char *const names[], int n_names, char *te
     *text = '\0';
     if (qdr_names_nearest(typed, names, n_names, MAX_SUGGESTED, nearest, sizeof nearest))
         snprintf(text, bytes, " (did you mean %s?)", nearest);
-}
-
-/* Suggests the long options closest to `typed`, which may include "=VALUE". */
-static void suggest_option(const option_spec *specs, const char *typed, char *text, size_t bytes)
-{
-    enum { NAME_BYTES = 40 };
-    char dashed[MAX_OPTIONS][NAME_BYTES], word[NAME_BYTES];
-    const char *names[MAX_OPTIONS];
-    int n = 0;
-    snprintf(word, sizeof word, "%.*s", (int)strcspn(typed, "="), typed);
-    for (; specs->name && n < MAX_OPTIONS; specs++) {
-        if (specs->kind == OPTION_HEADING) continue;
-        snprintf(dashed[n], NAME_BYTES, "--%s", specs->name);
-        names[n] = dashed[n];
-        n++;
-    }
-    suggest(word, names, n, text, bytes);
 }
 
 /* Fails with "COMMAND: what 'text'...; see PROGRAM COMMAND --help"; a program without commands is not named twice. */
@@ -222,7 +184,19 @@ static int refuse_option(char **argv, int code, const option_spec *specs, failur
         return refuse(argv[0], "option", meant, " takes no value", why);
     }
     if (optopt) return refuse(argv[0], "unknown option", (char[]){'-', (char)optopt, '\0'}, "", why);
-    suggest_option(specs, text, meant, sizeof meant);
+    /* Suggests the long options closest to `typed`, which may include "=VALUE". */
+    enum { NAME_BYTES = 40 };
+    char dashed[MAX_OPTIONS][NAME_BYTES], word[NAME_BYTES];
+    const char *names[MAX_OPTIONS];
+    int n = 0;
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(text, "="), text);
+    for (; specs->name && n < MAX_OPTIONS; specs++) {
+        if (specs->kind == OPTION_HEADING) continue;
+        snprintf(dashed[n], NAME_BYTES, "--%s", specs->name);
+        names[n] = dashed[n];
+        n++;
+    }
+    suggest(word, names, n, meant, (sizeof meant));
     return refuse(argv[0], "unknown or ambiguous option", text, meant, why);
 }
 
@@ -235,12 +209,21 @@ int options_want_help(int argc, char **argv)
 
 int options_read(int argc, char **argv, const option_spec *specs, void *user, const char **operand, failure *why)
 {
-    getopt_tables tables;
-    make_tables(specs, &tables);
+    struct option options[MAX_OPTIONS + 1] = {{0}};
+    char letters[2 * MAX_OPTIONS + 2] = ":";
+    size_t n_options = 0, n_letters = 1;
+    for (int i = 0; specs[i].name && i < MAX_OPTIONS; i++) {
+        if (specs[i].kind == OPTION_HEADING) continue;
+        const int has_argument = specs[i].argument ? required_argument : no_argument;
+        options[n_options++] = (struct option){specs[i].name, has_argument, NULL, FIRST_CODE + i};
+        if (!specs[i].letter) continue;
+        letters[n_letters++] = specs[i].letter;
+        if (specs[i].argument) letters[n_letters++] = ':';
+    }
     opterr = 0;
     optind = 1;
     for (;;) {
-        const int code = getopt_long(argc, argv, tables.letters, tables.options, NULL);
+        const int code = getopt_long(argc, argv, letters, options, NULL);
         if (code == -1) break;
         if (code == '?' || code == ':') return refuse_option(argv, code, specs, why);
         if (take_value(&specs[index_of(specs, code)], optarg, user, why)) return why->code;
