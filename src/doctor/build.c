@@ -18,23 +18,17 @@ static void add_part(doctor_report *report, const char *name, const char *versio
         doctor_add(report, GROUP, name, DOCTOR_GOOD, "%s", version);
 }
 
-/* Shows the thread level that the library requests and requires of MPI; which level MPI grants is only known once it
- * has been started. */
-static void add_mpi(doctor_report *report, const char *version)
-{
-    if (is_none(version))
-        add_part(report, "MPI", version, "ranks are threads of one process",
-                 "for ranks on several nodes install libmpich-dev and mpich (or name another MPI: "
-                 "-Dmpi=NAME) and build again");
-    else
-        doctor_add(report, GROUP, "MPI", DOCTOR_GOOD, "%s, started with MPI_THREAD_MULTIPLE", version);
-}
-
 void doctor_find_build(doctor_report *report)
 {
     const qdr_versions versions = qdr_get_versions();
     doctor_add(report, GROUP, "quadrille", DOCTOR_GOOD, "%s, %s", versions.quadrille, versions.compiler);
-    add_mpi(report, versions.mpi);
+    /* The thread level that the library requests and requires; what MPI grants is only known once it has started. */
+    if (is_none(versions.mpi))
+        add_part(report, "MPI", versions.mpi, "ranks are threads of one process",
+                 "for ranks on several nodes install libmpich-dev and mpich (or name another MPI: "
+                 "-Dmpi=NAME) and build again");
+    else
+        doctor_add(report, GROUP, "MPI", DOCTOR_GOOD, "%s, started with MPI_THREAD_MULTIPLE", versions.mpi);
     add_part(report, "BLAS", versions.blas, "products on the CPU are plain C, on one thread",
              "for faster products on the CPU install libopenblas-dev and build again");
     add_part(report, "oneDNN", versions.onednn, "bf16 products on the CPU are converted to f32",

@@ -80,23 +80,19 @@ void doctor_bytes_text(double bytes, char text[24])
 
 /* ---- the report ---- */
 
-static void print_finding(const doctor_finding *finding)
-{
-    printf("  %-6s %-25s %s", doctor_state_name(finding->state), finding->name, finding->text);
-    if (finding->secs >= 0) printf(", %.3f ms", finding->secs * 1e3);
-    putchar('\n');
-    if (*finding->remedy) printf("         -> %s\n", finding->remedy);
-}
-
 static void print_text(const doctor_report *report)
 {
     const char *group = "";
     const int n_broken = doctor_count(report, DOCTOR_BROKEN), n_notes = doctor_count(report, DOCTOR_NOTE);
     if (report->topo) printf("%s\n", report->topo->host);
     for (int i = 0; i < report->n; i++) {
-        if (strcmp(group, report->findings[i].group) != 0) printf("\n%s\n", report->findings[i].group);
-        group = report->findings[i].group;
-        print_finding(&report->findings[i]);
+        const doctor_finding *finding = &report->findings[i];
+        if (strcmp(group, finding->group) != 0) printf("\n%s\n", finding->group);
+        group = finding->group;
+        printf("  %-6s %-25s %s", doctor_state_name(finding->state), finding->name, finding->text);
+        if (finding->secs >= 0) printf(", %.3f ms", finding->secs * 1e3);
+        putchar('\n');
+        if (*finding->remedy) printf("         -> %s\n", finding->remedy);
     }
     if (n_broken)
         printf("\n%d of %d findings %s broken", n_broken, report->n, n_broken == 1 ? "is" : "are");
@@ -107,15 +103,6 @@ static void print_text(const doctor_report *report)
 
 /* ---- the command ---- */
 
-/* Turns off tracing and tuning, and limits waiting. */
-static void quieten(void)
-{
-    unsetenv("QDR_TRACE");
-    unsetenv("QDR_TUNE");
-    unsetenv("QDR_REPORT");
-    setenv("QDR_TIMEOUT", "60", 0);
-}
-
 static int find_all(doctor_report *report, failure *why)
 {
     const qdr_status status = qdr_topo_load(NULL, &report->topo);
@@ -125,7 +112,11 @@ static int find_all(doctor_report *report, failure *why)
     doctor_find_gpus(report);
     doctor_find_machine(report);
     doctor_find_environment(report);
-    quieten();
+    /* Turns off tracing and tuning, and limits waiting. */
+    unsetenv("QDR_TRACE");
+    unsetenv("QDR_TUNE");
+    unsetenv("QDR_REPORT");
+    setenv("QDR_TIMEOUT", "60", 0);
     doctor_try_all(report);
     if (report->is_short) fail(why, EXIT_NOTHING_FITS, "doctor: out of memory for the list of findings");
     return why->code;

@@ -27,17 +27,6 @@ static int has_hardware(const doctor_report *report)
     return access("/dev/nvidia0", F_OK) == 0;
 }
 
-static void add_driver(doctor_report *report)
-{
-    const qdr_gpu_report *gpus = &report->gpus;
-    const char *source = report->topo ? report->topo->gpu_source : "NVML was not queried";
-    if (gpus->driver)
-        doctor_add(report, GROUP, "driver", DOCTOR_GOOD, "for CUDA %d.%d; %s", gpus->driver / 1000,
-                   gpus->driver % 1000 / 10, source);
-    else
-        doctor_add(report, GROUP, "driver", DOCTOR_GOOD, "%s", source);
-}
-
 static void add_status(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
@@ -192,7 +181,13 @@ static void find_links(doctor_report *report)
 
 void doctor_find_gpus(doctor_report *report)
 {
-    add_driver(report);
+    const qdr_gpu_report *gpus = &report->gpus;
+    const char *source = report->topo ? report->topo->gpu_source : "NVML was not queried";
+    if (gpus->driver)
+        doctor_add(report, GROUP, "driver", DOCTOR_GOOD, "for CUDA %d.%d; %s", gpus->driver / 1000,
+                   gpus->driver % 1000 / 10, source);
+    else
+        doctor_add(report, GROUP, "driver", DOCTOR_GOOD, "%s", source);
     add_status(report);
     for (int i = 0; i < report->gpus.n_gpus; i++) add_gpu(report, &report->gpus.gpus[i]);
     find_links(report);

@@ -70,46 +70,33 @@ static void add_shm(doctor_report *report)
 
 /* ---- the machine ---- */
 
-static void add_cores(doctor_report *report, const qdr_topo *topo)
-{
-    const char *model = topo->n_packages && *topo->packages[0].model ? topo->packages[0].model : "unknown processor";
-    char bytes[24];
-    doctor_bytes_text((double)topo->bytes, bytes);
-    doctor_add(report, "machine", "processors", DOCTOR_GOOD,
-               "%d package%s (%s), %d NUMA node%s, %d core%s, %d hardware thread%s, %s", topo->n_packages,
-               PLURAL(topo->n_packages), model, topo->n_numas, PLURAL(topo->n_numas), topo->n_cores,
-               PLURAL(topo->n_cores), topo->n_threads, PLURAL(topo->n_threads), bytes);
-}
-
-/* A launcher that binds all ranks to one core is a frequent mistake. */
-static void add_binding(doctor_report *report, const qdr_topo *topo)
-{
-    const int is_narrow = topo->here.core >= 0 && topo->n_cores > 1;
-    doctor_finding *finding = doctor_add(report, "machine", "binding", is_narrow ? DOCTOR_NOTE : DOCTOR_GOOD,
-                                         "may run on hardware thread%s %s", strpbrk(topo->cpus, "-,") ? "s" : "",
-                                         *topo->cpus ? topo->cpus : "?");
-    if (is_narrow)
-        doctor_advise(finding, "a rank's threads share this one core; bind each rank to several "
-                               "(srun --cpus-per-task, mpiexec -bind-to), or not at all");
-}
-
-static void add_adapters(doctor_report *report, const qdr_topo *topo)
-{
-    for (int i = 0; i < topo->n_nics; i++) {
-        const qdr_topo_nic *nic = &topo->nics[i];
-        char rate[32] = "unknown rate";
-        if (nic->rate > 0) snprintf(rate, sizeof rate, "%.1f GB/s", nic->rate / 1e9);
-        doctor_add(report, "machine", "adapter", DOCTOR_GOOD, "%s, %s%s%s", nic->name, rate, *nic->bus ? ", PCI " : "",
-                   nic->bus);
-    }
-}
-
 void doctor_find_machine(doctor_report *report)
 {
-    if (report->topo) {
-        add_cores(report, report->topo);
-        add_binding(report, report->topo);
-        add_adapters(report, report->topo);
+    const qdr_topo *topo = report->topo;
+    if (topo) {
+        const char *model = topo->n_packages && *topo->packages[0].model ? topo->packages[0].model
+                                                                         : "unknown processor";
+        char bytes[24];
+        doctor_bytes_text((double)topo->bytes, bytes);
+        doctor_add(report, "machine", "processors", DOCTOR_GOOD,
+                   "%d package%s (%s), %d NUMA node%s, %d core%s, %d hardware thread%s, %s", topo->n_packages,
+                   PLURAL(topo->n_packages), model, topo->n_numas, PLURAL(topo->n_numas), topo->n_cores,
+                   PLURAL(topo->n_cores), topo->n_threads, PLURAL(topo->n_threads), bytes);
+        /* A launcher that binds all ranks to one core is a frequent mistake. */
+        const int is_narrow = topo->here.core >= 0 && topo->n_cores > 1;
+        doctor_finding *finding = doctor_add(report, "machine", "binding", is_narrow ? DOCTOR_NOTE : DOCTOR_GOOD,
+                                             "may run on hardware thread%s %s", strpbrk(topo->cpus, "-,") ? "s" : "",
+                                             *topo->cpus ? topo->cpus : "?");
+        if (is_narrow)
+            doctor_advise(finding, "a rank's threads share this one core; bind each rank to several "
+                                   "(srun --cpus-per-task, mpiexec -bind-to), or not at all");
+        for (int i = 0; i < topo->n_nics; i++) {
+            const qdr_topo_nic *nic = &topo->nics[i];
+            char rate[32] = "unknown rate";
+            if (nic->rate > 0) snprintf(rate, sizeof rate, "%.1f GB/s", nic->rate / 1e9);
+            doctor_add(report, "machine", "adapter", DOCTOR_GOOD, "%s, %s%s%s", nic->name, rate,
+                       *nic->bus ? ", PCI " : "", nic->bus);
+        }
     }
     for (const doctor_limit *limit = doctor_limits; limit->name; limit++) add_limit(report, limit);
     add_shm(report);

@@ -70,19 +70,6 @@ static qdr_status compute(qdr_context *ctx, product *p, double *secs)
     return status;
 }
 
-static int count_wrong(const product *p)
-{
-    int n_wrong = 0;
-    for (int i = 0; i < ROWS; i++)
-        for (int j = 0; j < OUT; j++) {
-            double sum = 0;
-            for (int l = 0; l < IN; l++) sum += (double)p->x[i * IN + l] * (double)p->w[j * IN + l];
-            const double y = (double)p->y[i * OUT + j];
-            n_wrong += !(y >= sum && y <= sum); /* a NaN is wrong, too */
-        }
-    return n_wrong;
-}
-
 static int try_product(qdr_context *ctx, void *user)
 {
     attempt *self = user;
@@ -96,7 +83,15 @@ static int try_product(qdr_context *ctx, void *user)
     for (int i = 0; i < 2 && status == QDR_OK; i++) status = compute(ctx, &p, &self->secs);
     if (status == QDR_OK) status = copy_now(ctx, p.y, p.y_there, sizeof p.y);
     fail_status(&self->why, status);
-    self->n_wrong = count_wrong(&p);
+    int n_wrong = 0;
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < OUT; j++) {
+            double sum = 0;
+            for (int l = 0; l < IN; l++) sum += (double)p.x[i * IN + l] * (double)p.w[j * IN + l];
+            const double y = (double)p.y[i * OUT + j];
+            n_wrong += !(y >= sum && y <= sum); /* a NaN is wrong, too */
+        }
+    self->n_wrong = n_wrong;
     qdr_mem_free(ctx, &p.x_there);
     qdr_mem_free(ctx, &p.y_there);
     qdr_stack_destroy(&p.stack);
@@ -220,19 +215,6 @@ static void hear(int level, const char *line, void *user)
 
 static int is_set_to(const char *name, const char *value) { return strcmp(qdr_environment_value(name), value) == 0; }
 
-static void add_memory(doctor_report *report)
-{
-    if (*heard)
-        doctor_add_sentence(report, GROUP, "NCCL memory", DOCTOR_NOTE, heard);
-    else if (is_set_to("QDR_NCCL_REGISTER", "0"))
-        doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD, "is not registered, because of QDR_NCCL_REGISTER=0");
-    else if (is_set_to("QDR_CUDA_MEMORY", "managed"))
-        doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD,
-                   "is not registered, because it is managed (QDR_CUDA_MEMORY)");
-    else
-        doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD, "is registered (QDR_NCCL_REGISTER=0 turns that off)");
-}
-
 static void try_nccl(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
@@ -241,7 +223,17 @@ static void try_nccl(doctor_report *report)
     qdr_set_log(hear, NULL); /* this is the last test */
     snprintf(old, sizeof old, "%s", qdr_environment_value("QDR_CUDA_COMM"));
     setenv("QDR_CUDA_COMM", "nccl", 1);
-    if (try_sum_on(report, "cuda", "all-reduce, NCCL")) add_memory(report);
+    if (try_sum_on(report, "cuda", "all-reduce, NCCL")) {
+        if (*heard)
+            doctor_add_sentence(report, GROUP, "NCCL memory", DOCTOR_NOTE, heard);
+        else if (is_set_to("QDR_NCCL_REGISTER", "0"))
+            doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD, "is not registered, because of QDR_NCCL_REGISTER=0");
+        else if (is_set_to("QDR_CUDA_MEMORY", "managed"))
+            doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD,
+                       "is not registered, because it is managed (QDR_CUDA_MEMORY)");
+        else
+            doctor_add(report, GROUP, "NCCL memory", DOCTOR_GOOD, "is registered (QDR_NCCL_REGISTER=0 turns that off)");
+    }
     setenv("QDR_CUDA_COMM", old, 1);
 }
 
