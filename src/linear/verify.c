@@ -44,19 +44,6 @@ typedef struct table_row {
     layer_case worst_case;
 } table_row;
 
-static void print_row(const table_row *row, int64_t n_cases)
-{
-    char worst[32], text[512];
-    snprintf(worst, sizeof worst, isinf(row->worst) ? "wrong" : "%.3f", row->worst);
-    printf("%-12s %-10s %-5s %6lld %8s  %s\n", grid_words(row->size).text, layout_word(row->layout),
-           qdr_dtype_name(row->dtype), (long long)n_cases, worst, row->worst <= 1 ? "ok" : "FAIL");
-    if (row->worst > 1) {
-        layer_case_text(&row->worst_case, text, sizeof text);
-        printf("             worst case: %s\n", text);
-    }
-    fflush(stdout);
-}
-
 /* The largest error of all ranks, on each rank. Collective. */
 static int worst_of_ranks(qdr_context *ctx, verify_options *options, double *worst, failure *why)
 {
@@ -67,23 +54,18 @@ static int worst_of_ranks(qdr_context *ctx, verify_options *options, double *wor
     return fail_status(why, qdr_barrier(ctx)); /* no rank writes again before all have read */
 }
 
-/* Different shapes on each grid; every second case so small that some ranks own nothing. */
-static void draw_case(const verify_options *options, const table_row *row, int64_t i, layer_case *drawn)
-{
-    layer_case_draw((uint64_t)options->seed * 1000003u + (uint64_t)row->grid_index * 4099u + (uint64_t)i, drawn);
-    drawn->dtype = row->dtype;
-    drawn->in_layout = drawn->out_layout = row->layout;
-    drawn->is_exact = i % 4 >= 2; /* half of them round, half must be exact */
-    if (i % 2) layer_case_shrink(drawn, (layer_small)(i / 2 % N_SMALL), row->size);
-}
-
 static int run_row(qdr_grid *grid, verify_options *options, table_row *row, failure *why)
 {
     qdr_context *ctx = qdr_grid_context(grid);
     for (int64_t i = 0; i < options->n_cases && !why->code; i++) {
         layer_case drawn;
         layer_errors errors;
-        draw_case(options, row, i, &drawn);
+        /* Different shapes on each grid; every second case so small that some ranks own nothing. */
+        layer_case_draw((uint64_t)options->seed * 1000003u + (uint64_t)row->grid_index * 4099u + (uint64_t)i, &drawn);
+        drawn.dtype = row->dtype;
+        drawn.in_layout = drawn.out_layout = row->layout;
+        drawn.is_exact = i % 4 >= 2; /* half of them round, half must be exact */
+        if (i % 2) layer_case_shrink(&drawn, (layer_small)(i / 2 % N_SMALL), row->size);
         if (layer_case_run(grid, &drawn, NULL, NULL, &errors, why)) break;
         double worst = layer_errors_worst(&errors);
         if (worst_of_ranks(ctx, options, &worst, why)) break;
@@ -91,7 +73,15 @@ static int run_row(qdr_grid *grid, verify_options *options, table_row *row, fail
         row->worst = fmax(row->worst, worst);
     }
     if (why->code || qdr_context_rank(ctx) != 0) return why->code;
-    print_row(row, options->n_cases);
+    char worst[32], text[512];
+    snprintf(worst, sizeof worst, isinf(row->worst) ? "wrong" : "%.3f", row->worst);
+    printf("%-12s %-10s %-5s %6lld %8s  %s\n", grid_words(row->size).text, layout_word(row->layout),
+           qdr_dtype_name(row->dtype), (long long)options->n_cases, worst, row->worst <= 1 ? "ok" : "FAIL");
+    if (row->worst > 1) {
+        layer_case_text(&row->worst_case, text, sizeof text);
+        printf("             worst case: %s\n", text);
+    }
+    fflush(stdout);
     options->n_wrong += row->worst > 1;
     return EXIT_OK;
 }
