@@ -68,90 +68,7 @@ static int is_used(const bars *all, qdr_time_term term)
     return 0;
 }
 
-/* ---- around the bars ---- */
-
-static void draw_title(FILE *file, const plan_answer *answer)
-{
-    const qdr_plan *best = &answer->rows[0].planned.plan;
-    svg_text(file, PICTURE_MARGIN, 26, SVG_TITLE, "%s on %d ranks of %s", answer->network->name,
-             answer->options->search.n_ranks, answer->machine->name);
-    svg_text(file, PICTURE_MARGIN, 46, SVG_GREY,
-             "A step of %lld sequence%s of %lld tokens in %s; %lld plans on all grids, %lld of them fit in %.4g GiB",
-             (long long)best->batch, PLURAL(best->batch), (long long)plan_sequence(answer->network, best),
-             qdr_dtype_name(best->dtype), (long long)answer->found.n_candidates, (long long)answer->found.n_fitting,
-             answer->machine->memory_bytes / GIB);
-}
-
-static void draw_key(FILE *file, const bars *all)
-{
-    svg_flow key = svg_flow_begin(PICTURE_MARGIN, 72, PICTURE_WIDTH - 2 * PICTURE_MARGIN, 0);
-    for (int i = 0; i < N_TERMS; i++)
-        if (is_used(all, terms[i].term)) svg_key_item(file, &key, terms[i].colour, 12, terms[i].text);
-    svg_key_item(file, &key, SVG_HIDDEN, 4, "collectives hidden behind computation");
-}
-
-static void draw_axis(FILE *file, const bars *all)
-{
-    const svg_axis axis = {.left = LEFT,
-                           .width = width_of(all, all->most_secs),
-                           .most = all->most_secs,
-                           .step = svg_tick(all->most_secs, N_TICKS),
-                           .unit = svg_unit_of(all->most_secs),
-                           .top = TOP - 6,
-                           .bottom = bars_bottom(all)};
-    svg_draw_axis(file, &axis);
-}
-
-static void draw_head(FILE *file)
-{
-#define HEAD "font-weight=\"bold\" font-size=\"11\" fill=\"#444444\""
-    svg_text(file, PICTURE_MARGIN, TOP - 12, HEAD, "grid x, y, z, d");
-    svg_text(file, LEFT, TOP - 12, HEAD, "one step");
-    svg_text(file, PICTURE_WIDTH - PEAK, TOP - 12, HEAD " " SVG_END, "of peak");
-    svg_text(file, PICTURE_WIDTH - PICTURE_MARGIN, TOP - 12, HEAD " " SVG_END, "memory of a rank");
-#undef HEAD
-}
-
 /* ---- a bar ---- */
-
-static void draw_names(FILE *file, const plan_row *row, double y)
-{
-    const qdr_plan *plan = &row->planned.plan;
-    fprintf(file, "<text x=\"%d\" y=\"%.1f\"><tspan font-weight=\"bold\">%s</tspan> %s%s</text>\n", PICTURE_MARGIN,
-            y + 10, grid_in_words(plan).text, row->is_known_method ? row->name : "",
-            !row->has_enough ? ", batch too small"
-            : row->fits      ? ""
-                             : ", does not fit");
-    svg_text(file, PICTURE_MARGIN, y + 22, SVG_GREY " font-size=\"10\"", "%s, %s, recompute %s, micro-batch %lld",
-             plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
-             (long long)plan->micro_batch);
-}
-
-static void draw_numbers(FILE *file, const bars *all, const plan_row *row, double y)
-{
-    const qdr_plan_result *result = &row->planned.result;
-    const double limit = all->answer->machine->memory_bytes;
-    svg_text(file, LEFT + width_of(all, result->secs) + 6, y + 13, "", "%s", time_in_words(result->secs).text);
-    svg_text(file, PICTURE_WIDTH - PEAK, y + 13, SVG_END, "%.1f %%", 100 * result->peak_share);
-    svg_text(file, PICTURE_WIDTH - PICTURE_MARGIN, y + 13,
-             result->memory_bytes > limit ? SVG_END " fill=\"#b00000\"" : SVG_END, "%.1f of %.1f GiB",
-             result->memory_bytes / GIB, limit / GIB);
-}
-
-static void draw_terms(FILE *file, const bars *all, const plan_row *row, double y)
-{
-    const qdr_plan_result *result = &row->planned.result;
-    double x = LEFT;
-    svg_box(file, LEFT, y, width_of(all, result->secs), BAR, "white", "");
-    for (int i = 0; i < N_TERMS; i++) {
-        const double secs = result->time[terms[i].term], width = width_of(all, fmax(0, secs));
-        if (width <= 0) continue;
-        svg_begin_tip(file, "%s: %s, %.1f %%", terms[i].text, time_in_words(secs).text, 100 * secs / result->secs);
-        svg_box(file, x, y, width, BAR, terms[i].colour, row->fits ? "" : "fill-opacity=\"0.45\"");
-        svg_end_tip(file);
-        x += width;
-    }
-}
 
 static void draw_hidden(FILE *file, const bars *all, const plan_row *row, double y)
 {
@@ -168,10 +85,33 @@ static void draw_bar(FILE *file, const bars *all, int number)
 {
     const plan_row *row = all->rows[number];
     const double y = row_top(all, number);
-    draw_names(file, row, y);
-    draw_terms(file, all, row, y);
+    const qdr_plan *plan = &row->planned.plan;
+    fprintf(file, "<text x=\"%d\" y=\"%.1f\"><tspan font-weight=\"bold\">%s</tspan> %s%s</text>\n", PICTURE_MARGIN,
+            y + 10, grid_in_words(plan).text, row->is_known_method ? row->name : "",
+            !row->has_enough ? ", batch too small"
+            : row->fits      ? ""
+                             : ", does not fit");
+    svg_text(file, PICTURE_MARGIN, y + 22, SVG_GREY " font-size=\"10\"", "%s, %s, recompute %s, micro-batch %lld",
+             plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
+             (long long)plan->micro_batch);
+    const qdr_plan_result *result = &row->planned.result;
+    double x = LEFT;
+    svg_box(file, LEFT, y, width_of(all, result->secs), BAR, "white", "");
+    for (int i = 0; i < N_TERMS; i++) {
+        const double secs = result->time[terms[i].term], width = width_of(all, fmax(0, secs));
+        if (width <= 0) continue;
+        svg_begin_tip(file, "%s: %s, %.1f %%", terms[i].text, time_in_words(secs).text, 100 * secs / result->secs);
+        svg_box(file, x, y, width, BAR, terms[i].colour, row->fits ? "" : "fill-opacity=\"0.45\"");
+        svg_end_tip(file);
+        x += width;
+    }
     draw_hidden(file, all, row, y);
-    draw_numbers(file, all, row, y);
+    const double limit = all->answer->machine->memory_bytes;
+    svg_text(file, LEFT + width_of(all, result->secs) + 6, y + 13, "", "%s", time_in_words(result->secs).text);
+    svg_text(file, PICTURE_WIDTH - PEAK, y + 13, SVG_END, "%.1f %%", 100 * result->peak_share);
+    svg_text(file, PICTURE_WIDTH - PICTURE_MARGIN, y + 13,
+             result->memory_bytes > limit ? SVG_END " fill=\"#b00000\"" : SVG_END, "%.1f of %.1f GiB",
+             result->memory_bytes / GIB, limit / GIB);
 }
 
 int plan_draw(FILE *file, plan_answer *answer, failure *why)
@@ -181,10 +121,32 @@ int plan_draw(FILE *file, plan_answer *answer, failure *why)
     layer_picture picture;
     if (layer_picture_make(answer, &picture, why)) return why->code;
     svg_begin(file, PICTURE_WIDTH, layer_top + layer_picture_height(&picture));
-    draw_title(file, answer);
-    draw_key(file, &all);
-    draw_head(file);
-    draw_axis(file, &all);
+    const qdr_plan *best = &answer->rows[0].planned.plan;
+    svg_text(file, PICTURE_MARGIN, 26, SVG_TITLE, "%s on %d ranks of %s", answer->network->name,
+             answer->options->search.n_ranks, answer->machine->name);
+    svg_text(file, PICTURE_MARGIN, 46, SVG_GREY,
+             "A step of %lld sequence%s of %lld tokens in %s; %lld plans on all grids, %lld of them fit in %.4g GiB",
+             (long long)best->batch, PLURAL(best->batch), (long long)plan_sequence(answer->network, best),
+             qdr_dtype_name(best->dtype), (long long)answer->found.n_candidates, (long long)answer->found.n_fitting,
+             answer->machine->memory_bytes / GIB);
+    svg_flow key = svg_flow_begin(PICTURE_MARGIN, 72, PICTURE_WIDTH - 2 * PICTURE_MARGIN, 0);
+    for (int i = 0; i < N_TERMS; i++)
+        if (is_used(&all, terms[i].term)) svg_key_item(file, &key, terms[i].colour, 12, terms[i].text);
+    svg_key_item(file, &key, SVG_HIDDEN, 4, "collectives hidden behind computation");
+#define HEAD "font-weight=\"bold\" font-size=\"11\" fill=\"#444444\""
+    svg_text(file, PICTURE_MARGIN, TOP - 12, HEAD, "grid x, y, z, d");
+    svg_text(file, LEFT, TOP - 12, HEAD, "one step");
+    svg_text(file, PICTURE_WIDTH - PEAK, TOP - 12, HEAD " " SVG_END, "of peak");
+    svg_text(file, PICTURE_WIDTH - PICTURE_MARGIN, TOP - 12, HEAD " " SVG_END, "memory of a rank");
+#undef HEAD
+    const svg_axis axis = {.left = LEFT,
+                           .width = width_of(&all, all.most_secs),
+                           .most = all.most_secs,
+                           .step = svg_tick(all.most_secs, N_TICKS),
+                           .unit = svg_unit_of(all.most_secs),
+                           .top = TOP - 6,
+                           .bottom = bars_bottom(&all)};
+    svg_draw_axis(file, &axis);
     for (int i = 0; i < all.n; i++) draw_bar(file, &all, i);
     layer_picture_draw(file, answer, &picture, layer_top);
     svg_end(file);

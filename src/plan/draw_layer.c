@@ -97,19 +97,6 @@ static void draw_box(FILE *file, const layer_picture *picture, int pass, double 
             width > 4 ? "stroke=\"white\" stroke-width=\"0.6\"" : "");
 }
 
-/* The part of a collective that overlaps with computation is drawn again on top. */
-static void draw_collective(FILE *file, const layer_picture *picture, const qdr_timeline_span *span, double y)
-{
-    draw_box(file, picture, (int)span->pass, span->begin_secs, span->end_secs, y, SVG_EXPOSED);
-    for (int i = 0; i < picture->n; i++) {
-        const qdr_timeline_span *work = &picture->spans[i];
-        const double begin = fmax(work->begin_secs, span->begin_secs), end = fmin(work->end_secs, span->end_secs);
-        if (work->channel >= 0 || work->pass != span->pass || begin >= end) continue;
-        const double x = x_of(picture, (int)span->pass, begin);
-        svg_box(file, x, y, x_of(picture, (int)span->pass, end) - x + 0.05, LANE, SVG_HIDDEN, "");
-    }
-}
-
 /* The name, if there is room for it. */
 static void draw_name(FILE *file, const layer_picture *picture, const qdr_timeline_span *span, double y)
 {
@@ -126,50 +113,27 @@ static void draw_span(FILE *file, const layer_picture *picture, const qdr_timeli
 {
     const double y = y_of(picture, span->channel, top);
     svg_begin_tip(file, "%s: %s, %s", span->name, span->kind, time_in_words(span->end_secs - span->begin_secs).text);
-    if (span->channel >= 0)
-        draw_collective(file, picture, span, y);
-    else
+    if (span->channel >= 0) {
+        /* The part of a collective that overlaps with computation is drawn again on top. */
+        draw_box(file, picture, (int)span->pass, span->begin_secs, span->end_secs, y, SVG_EXPOSED);
+        for (int i = 0; i < picture->n; i++) {
+            const qdr_timeline_span *work = &picture->spans[i];
+            const double begin = fmax(work->begin_secs, span->begin_secs), end = fmin(work->end_secs, span->end_secs);
+            if (work->channel >= 0 || work->pass != span->pass || begin >= end) continue;
+            const double x = x_of(picture, (int)span->pass, begin);
+            svg_box(file, x, y, x_of(picture, (int)span->pass, end) - x + 0.05, LANE, SVG_HIDDEN, "");
+        }
+    } else {
         draw_box(file, picture, (int)span->pass, span->begin_secs, span->end_secs, y,
                  span->is_product ? SVG_PRODUCT : SVG_WORK);
+    }
     draw_name(file, picture, span, y);
     svg_end_tip(file);
 }
 
 /* ---- around them ---- */
 
-static void draw_lanes(FILE *file, const layer_picture *picture, double top)
-{
-    for (int channel = -1; channel < QDR_N_CHANNELS; channel++) {
-        if (picture->lane_of[channel + 1] < 0) continue;
-        const double y = y_of(picture, channel, top);
-        svg_text(file, LEFT - 8, y + LANE - 7, SVG_END, "%s",
-                 channel < 0 ? "processor" : qdr_channel_name((qdr_channel)channel));
-        for (int pass = 0; pass < QDR_N_PASSES; pass++)
-            if (picture->secs[pass] > 0)
-                svg_box(file, x_of(picture, pass, 0), y, scale_of(picture) * picture->secs[pass], LANE, SVG_LANE);
-    }
-}
-
-/* The name of a pass above it, and times below. */
-static void draw_pass(FILE *file, const layer_picture *picture, int pass, double top)
-{
-    static const char *const names[] = {"forward", "forward again", "backward"};
-    const double all = picture->secs[QDR_PASS_FORWARD] + picture->secs[QDR_PASS_RECOMPUTE] +
-                       picture->secs[QDR_PASS_BACKWARD];
-    const int is_narrow = scale_of(picture) * picture->secs[pass] < NARROW;
-    const svg_axis axis = {.left = x_of(picture, pass, 0),
-                           .width = scale_of(picture) * picture->secs[pass],
-                           .most = picture->secs[pass],
-                           .step = svg_tick(all, N_TICKS),
-                           .unit = svg_unit_of(all),
-                           .top = top + TITLE - 3,
-                           .bottom = top + TITLE + picture->n_lanes * (LANE + GAP)};
-    svg_text(file, axis.left, top + TITLE - (is_narrow ? 22 : 8), SVG_STRONG " font-size=\"11\"", "%s, %s", names[pass],
-             time_in_words(picture->secs[pass]).text);
-    if (!is_narrow) svg_draw_axis(file, &axis);
-}
-
-static void draw_title(FILE *file, const plan_answer *answer, double top)
+void layer_picture_draw(FILE *file, const plan_answer *answer, const layer_picture *picture, double top)
 {
     const plan_row *best = &answer->rows[0];
     char last[48] = "";
@@ -180,13 +144,32 @@ static void draw_title(FILE *file, const plan_answer *answer, double top)
     svg_text(file, PICTURE_MARGIN + 250, top + 20, SVG_GREY, "of %lld, simulated%s", (long long)answer->network->layers,
              last);
     svg_key_tasks(file, &key);
-}
-
-void layer_picture_draw(FILE *file, const plan_answer *answer, const layer_picture *picture, double top)
-{
-    draw_title(file, answer, top);
-    draw_lanes(file, picture, top);
+    for (int channel = -1; channel < QDR_N_CHANNELS; channel++) {
+        if (picture->lane_of[channel + 1] < 0) continue;
+        const double y = y_of(picture, channel, top);
+        svg_text(file, LEFT - 8, y + LANE - 7, SVG_END, "%s",
+                 channel < 0 ? "processor" : qdr_channel_name((qdr_channel)channel));
+        for (int pass = 0; pass < QDR_N_PASSES; pass++)
+            if (picture->secs[pass] > 0)
+                svg_box(file, x_of(picture, pass, 0), y, scale_of(picture) * picture->secs[pass], LANE, SVG_LANE);
+    }
     for (int pass = 0; pass < QDR_N_PASSES; pass++)
-        if (picture->secs[pass] > 0) draw_pass(file, picture, pass, top);
+        if (picture->secs[pass] > 0) {
+            /* The name of a pass above it, and times below. */
+            static const char *const names[] = {"forward", "forward again", "backward"};
+            const double all = picture->secs[QDR_PASS_FORWARD] + picture->secs[QDR_PASS_RECOMPUTE] +
+                               picture->secs[QDR_PASS_BACKWARD];
+            const int is_narrow = scale_of(picture) * picture->secs[pass] < NARROW;
+            const svg_axis axis = {.left = x_of(picture, pass, 0),
+                                   .width = scale_of(picture) * picture->secs[pass],
+                                   .most = picture->secs[pass],
+                                   .step = svg_tick(all, N_TICKS),
+                                   .unit = svg_unit_of(all),
+                                   .top = top + TITLE - 3,
+                                   .bottom = top + TITLE + picture->n_lanes * (LANE + GAP)};
+            svg_text(file, axis.left, top + TITLE - (is_narrow ? 22 : 8), SVG_STRONG " font-size=\"11\"", "%s, %s",
+                     names[pass], time_in_words(picture->secs[pass]).text);
+            if (!is_narrow) svg_draw_axis(file, &axis);
+        }
     for (int i = 0; i < picture->n; i++) draw_span(file, picture, &picture->spans[i], top);
 }

@@ -93,24 +93,6 @@ static qdr_memory_term largest_term(const qdr_plan_result *result)
     return (qdr_memory_term)most;
 }
 
-static void say_ranks(const plan_answer *answer, const plan_none *none, char *words, size_t capacity)
-{
-    const qdr_fewest_ranks *fewest = &none->fewest;
-    const qdr_plan *plan = &fewest->least.plan;
-    if (fewest->n_ranks && fewest->tried_to >= fewest->n_ranks - 1)
-        snprintf(words, capacity, "%d ranks are the fewest that fit (%s, recompute %s)", fewest->n_ranks,
-                 grid_in_words(plan).text, recompute_word(plan->recompute));
-    else if (fewest->n_ranks)
-        snprintf(words, capacity, "at most %d ranks are needed (%s, recompute %s)", fewest->n_ranks,
-                 grid_in_words(plan).text, recompute_word(plan->recompute));
-    else if (fewest->tried_to >= QDR_MAX_SEARCH_RANKS)
-        snprintf(words, capacity, "no larger number of ranks up to %d fits", QDR_MAX_SEARCH_RANKS);
-    else
-        snprintf(words, capacity, "neither %d to %d ranks fit nor a doubling of %d up to %d",
-                 answer->options->search.n_ranks + 1, fewest->tried_to, answer->options->search.n_ranks,
-                 QDR_MAX_SEARCH_RANKS);
-}
-
 /* The term that no choice makes small enough; "": none. */
 static void say_cause(const plan_answer *answer, const plan_none *none, char *words, size_t capacity)
 {
@@ -135,25 +117,33 @@ static void say_cause(const plan_answer *answer, const plan_none *none, char *wo
         snprintf(words, capacity, "; on as many, neither recompute nor levels nor more z would help");
 }
 
-static void say_helps(const plan_none *none, char *words, size_t capacity)
-{
-    size_t used = 0;
-    words[0] = '\0';
-    for (int i = 0; i < none->n_helps && used < capacity; i++)
-        used += (size_t)snprintf(words + used, capacity - used, "%s%s (%s)",
-                                 i ? " or " : "; on as many, this would help: ", none->helps[i].words,
-                                 grid_in_words(&none->helps[i].planned.plan).text);
-}
-
 static int fail_none(const plan_answer *answer, const plan_none *none, failure *why)
 {
     char ranks[160], cause[200], helps[320];
     const qdr_planned_grid *least = &answer->found.least_memory;
     const qdr_memory_term most = largest_term(&least->result);
     const int p = answer->options->search.n_ranks;
-    say_ranks(answer, none, ranks, sizeof ranks);
+    const qdr_fewest_ranks *fewest = &none->fewest;
+    const qdr_plan *plan = &fewest->least.plan;
+    if (fewest->n_ranks && fewest->tried_to >= fewest->n_ranks - 1)
+        snprintf(ranks, sizeof ranks, "%d ranks are the fewest that fit (%s, recompute %s)", fewest->n_ranks,
+                 grid_in_words(plan).text, recompute_word(plan->recompute));
+    else if (fewest->n_ranks)
+        snprintf(ranks, sizeof ranks, "at most %d ranks are needed (%s, recompute %s)", fewest->n_ranks,
+                 grid_in_words(plan).text, recompute_word(plan->recompute));
+    else if (fewest->tried_to >= QDR_MAX_SEARCH_RANKS)
+        snprintf(ranks, sizeof ranks, "no larger number of ranks up to %d fits", QDR_MAX_SEARCH_RANKS);
+    else
+        snprintf(ranks, sizeof ranks, "neither %d to %d ranks fit nor a doubling of %d up to %d",
+                 answer->options->search.n_ranks + 1, fewest->tried_to, answer->options->search.n_ranks,
+                 QDR_MAX_SEARCH_RANKS);
     say_cause(answer, none, cause, sizeof cause);
-    say_helps(none, helps, sizeof helps);
+    size_t used = 0;
+    helps[0] = '\0';
+    for (int i = 0; i < none->n_helps && used < sizeof helps; i++)
+        used += (size_t)snprintf(helps + used, sizeof helps - used, "%s%s (%s)",
+                                 i ? " or " : "; on as many, this would help: ", none->helps[i].words,
+                                 grid_in_words(&none->helps[i].planned.plan).text);
     return fail(why, EXIT_NOTHING_FITS,
                 "plan: no plan of %s on %d rank%s of %s fits in %.4g GiB: the smallest, %s with "
                 "recompute %s, needs %.4g GiB (%s %.4g GiB); %s%s%s",
@@ -161,18 +151,6 @@ static int fail_none(const plan_answer *answer, const plan_none *none, failure *
                 grid_in_words(&least->plan).text, recompute_word(least->plan.recompute),
                 least->result.memory_bytes / GIB, qdr_memory_term_name(most), least->result.memory[most] / GIB, ranks,
                 cause, helps);
-}
-
-/* The sentence is taken from `why`, which is not changed. */
-static void print_none(plan_answer *answer, const plan_none *none, const failure *why)
-{
-    failure another = {0};
-    if (answer->options->as_json) {
-        plan_print_none_json(answer, none, why->sentence);
-    } else if (answer->options->why_not.x) {
-        if (plan_print_why_not(stdout, answer, answer->options->why_not, &another)) fputs(another.sentence, stdout);
-        putchar('\n');
-    }
 }
 
 int plan_nothing_fits(plan_answer *answer, failure *why)
@@ -191,6 +169,13 @@ int plan_nothing_fits(plan_answer *answer, failure *why)
     try_changes(answer, &none);
     if (none.n_helps == 0) try_sequences(answer, &none);
     fail_none(answer, &none, why);
-    print_none(answer, &none, why);
+    /* The sentence is taken from `why`, which is not changed. */
+    failure another = {0};
+    if (answer->options->as_json) {
+        plan_print_none_json(answer, &none, why->sentence);
+    } else if (answer->options->why_not.x) {
+        if (plan_print_why_not(stdout, answer, answer->options->why_not, &another)) fputs(another.sentence, stdout);
+        putchar('\n');
+    }
     return why->code;
 }

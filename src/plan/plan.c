@@ -131,19 +131,6 @@ static void show_progress(double bounded_share, int64_t n_simulated, void *user)
     fflush(stderr);
 }
 
-static void find_with_progress(plan_answer *answer, plan_options *options, failure *why)
-{
-    progress shown = {.next_secs = process_secs() + 0.5};
-    if (isatty(STDERR_FILENO)) {
-        options->search.progress = show_progress;
-        options->search.progress_user = &shown;
-    }
-    plan_find(answer, why);
-    options->search.progress = NULL;
-    options->search.progress_user = NULL;
-    if (shown.is_shown) fputs("\r\033[K", stderr);
-}
-
 /* ---- the answer ---- */
 
 static void warn(const char *sentence, void *user)
@@ -196,20 +183,6 @@ static int put_out(plan_answer *answer, failure *why)
     return fail_status(why, qdr_model_explain(answer->model, &answer->found.best[0].plan, stdout));
 }
 
-/* What the options say of the search in other words. */
-static void complete_search(plan_options *options, const qdr_machine *machine)
-{
-    qdr_search_opts *search = &options->search;
-    if (options->layout >= 0) search->layouts = 1 << options->layout;
-    if (options->recompute >= 0) search->recomputes = 1 << options->recompute;
-    search->gradient_parts = options->parts.gradient;
-    search->optimizer_parts = options->parts.optimizer;
-    if (options->is_serial) search->overlap = QDR_OVERLAP_NONE;
-    search->dtype = options->dtype >= 0            ? compute_dtypes[options->dtype]
-                    : machine->bf16.peak_flops > 0 ? QDR_BF16
-                                                   : QDR_F32;
-}
-
 static int make_answer(plan_options *options, failure *why)
 {
     static plan_answer answer; /* static because it is large */
@@ -219,13 +192,30 @@ static int make_answer(plan_options *options, failure *why)
     if (subject_network(&options->asked, "plan", &network, why) || check_options(options, why) ||
         subject_machine(&options->asked, "plan", &machine, why) || check_files(options, why))
         return why->code;
-    complete_search(options, &machine);
+    /* What the options say of the search in other words. */
+    qdr_search_opts *search = &options->search;
+    if (options->layout >= 0) search->layouts = 1 << options->layout;
+    if (options->recompute >= 0) search->recomputes = 1 << options->recompute;
+    search->gradient_parts = options->parts.gradient;
+    search->optimizer_parts = options->parts.optimizer;
+    if (options->is_serial) search->overlap = QDR_OVERLAP_NONE;
+    search->dtype = options->dtype >= 0           ? compute_dtypes[options->dtype]
+                    : machine.bf16.peak_flops > 0 ? QDR_BF16
+                                                  : QDR_F32;
     answer.options = options;
     answer.network = &network;
     answer.machine = &machine;
     plan_machine_notes(&machine, options->search.n_ranks, warn, NULL);
     if (!fail_status(why, qdr_model_create(&machine, &network, &answer.model))) {
-        find_with_progress(&answer, options, why);
+        progress shown = {.next_secs = process_secs() + 0.5};
+        if (isatty(STDERR_FILENO)) {
+            options->search.progress = show_progress;
+            options->search.progress_user = &shown;
+        }
+        plan_find(&answer, why);
+        options->search.progress = NULL;
+        options->search.progress_user = NULL;
+        if (shown.is_shown) fputs("\r\033[K", stderr);
         if (!why->code) put_out(&answer, why);
     }
     qdr_model_destroy(&answer.model);

@@ -24,8 +24,9 @@ static double headroom(const plan_answer *answer, const plan_row *row)
 
 /* ---- the table ---- */
 
-static void print_title(const plan_answer *answer)
+void plan_print_table(const plan_answer *answer)
 {
+    const time_unit unit = time_unit_of(answer->rows[0].planned.result.secs);
     const qdr_search_opts *asked = &answer->options->search;
     const qdr_plan *best = &answer->rows[0].planned.plan;
     printf("# %s on %d rank%s of %s, %d a node: %lld sequence%s of %lld tokens a step, %s, %.4g GiB "
@@ -36,10 +37,6 @@ static void print_title(const plan_answer *answer)
            answer->machine->memory_bytes / GIB);
     printf("# x, y, z, d: collectives over each axis, hidden by computation + exposed%s\n",
            asked->overlap == QDR_OVERLAP_NONE ? "; nothing overlaps (--overlap off)" : "");
-}
-
-static void print_head(time_unit unit)
-{
     char step[16];
     snprintf(step, sizeof step, "step (%s)", unit.name);
     printf("%-11s %-15s %-5s %-10s %-9s %5s %6s %5s %9s %7s %9s", "plan", "grid", "order", "layout", "recompute",
@@ -47,33 +44,24 @@ static void print_head(time_unit unit)
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         printf(" %8c (%s)%*s", axis_names[axis], unit.name, 4 - (int)strlen(unit.name), "");
     printf(" %9s %9s\n", "GiB", "headroom");
-}
-
-static void print_row(const plan_answer *answer, const plan_row *row, time_unit unit)
-{
-    const qdr_plan *plan = &row->planned.plan;
-    const qdr_plan_result *result = &row->planned.result;
-    printf("%-11s %-15s %-5s %-10s %-9s %5lld %6d %5d %9.*f %6.1f%% %9.0f", row->name, grid_in_words(plan).text,
-           plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
-           (long long)plan->micro_batch, result->panels, result->batch_parts, unit.n_digits, result->secs / unit.secs,
-           100 * result->peak_share, result->tokens_per_sec);
-    for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        const double hidden = hidden_secs(result, axis), exposed = exposed_secs(result, axis);
-        if (hidden + exposed > 0)
-            printf(" %6.*f+%-7.*f", unit.n_digits, hidden / unit.secs, unit.n_digits, exposed / unit.secs);
-        else
-            printf(" %6s %-7s", "-", "");
+    for (int i = 0; i < answer->n_rows; i++) {
+        const plan_row *row = &answer->rows[i];
+        const qdr_plan *plan = &row->planned.plan;
+        const qdr_plan_result *result = &row->planned.result;
+        printf("%-11s %-15s %-5s %-10s %-9s %5lld %6d %5d %9.*f %6.1f%% %9.0f", row->name, grid_in_words(plan).text,
+               plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
+               (long long)plan->micro_batch, result->panels, result->batch_parts, unit.n_digits,
+               result->secs / unit.secs, 100 * result->peak_share, result->tokens_per_sec);
+        for (int axis = 0; axis < QDR_N_AXES; axis++) {
+            const double hidden = hidden_secs(result, axis), exposed = exposed_secs(result, axis);
+            if (hidden + exposed > 0)
+                printf(" %6.*f+%-7.*f", unit.n_digits, hidden / unit.secs, unit.n_digits, exposed / unit.secs);
+            else
+                printf(" %6s %-7s", "-", "");
+        }
+        printf(" %9.2f %9.2f%s\n", result->memory_bytes / GIB, headroom(answer, row) / GIB,
+               row->has_enough ? row->fits ? "" : "  does not fit" : "  batch too small");
     }
-    printf(" %9.2f %9.2f%s\n", result->memory_bytes / GIB, headroom(answer, row) / GIB,
-           row->has_enough ? row->fits ? "" : "  does not fit" : "  batch too small");
-}
-
-void plan_print_table(const plan_answer *answer)
-{
-    const time_unit unit = time_unit_of(answer->rows[0].planned.result.secs);
-    print_title(answer);
-    print_head(unit);
-    for (int i = 0; i < answer->n_rows; i++) print_row(answer, &answer->rows[i], unit);
     putchar('\n');
     plan_print_counts(stdout, answer);
     putchar('\n');
@@ -85,7 +73,7 @@ void plan_print_table(const plan_answer *answer)
 
 /* ---- comma-separated values ---- */
 
-static void print_csv_head(void)
+void plan_print_csv(const plan_answer *answer)
 {
     printf("plan,grid,order,layout,recompute,micro_batch,panels,batch_parts,gradient_parts,optimizer_parts,secs,"
            "peak_share,tokens_per_sec");
@@ -96,11 +84,6 @@ static void print_csv_head(void)
     printf(",memory_bytes,headroom_bytes");
     for (int i = 0; i < QDR_N_MEMORY_TERMS; i++) printf(",%s_bytes", qdr_memory_term_name((qdr_memory_term)i));
     puts(",fits,enough_sequences");
-}
-
-void plan_print_csv(const plan_answer *answer)
-{
-    print_csv_head();
     for (int r = 0; r < answer->n_rows; r++) {
         const plan_row *row = &answer->rows[r];
         const qdr_plan *plan = &row->planned.plan;
@@ -252,8 +235,9 @@ static json_t *json_of_fewest(const qdr_fewest_ranks *fewest)
                      "plan", json_of_least(&fewest->least));
 }
 
-static json_t *json_of_none(plan_answer *answer, const plan_none *none, const char *sentence)
+void plan_print_none_json(plan_answer *answer, const plan_none *none, const char *sentence)
 {
+    failure why = {0}, unused = {0};
     const qdr_search_opts *asked = &answer->options->search;
     const qdr_plan *least = &answer->found.least_memory.plan;
     json_t *helps = json_array(), *notes = json_array();
@@ -262,19 +246,13 @@ static json_t *json_of_none(plan_answer *answer, const plan_none *none, const ch
                                                json_of_least(&none->helps[i].planned)));
     plan_notes(answer->network, least, asked->micro_batch, note_append, notes);
     plan_machine_notes(answer->machine, asked->n_ranks, note_append, notes);
-    return json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:b, s:s, s:[], s:o, s:o, s:o, s:o}", "model",
-                     answer->network->name, "machine", answer->machine->name, "ranks", asked->n_ranks, "ranks_per_node",
-                     answer->machine->ranks_per_node, "batch", (json_int_t)asked->batch, "sequence",
-                     (json_int_t)plan_sequence(answer->network, least), "dtype", qdr_dtype_name(asked->dtype),
-                     "memory_bytes", answer->machine->memory_bytes, "fits", 0, "why_nothing_fits", sentence, "plans",
-                     "least_memory", json_of_least(&answer->found.least_memory), "fewest_ranks",
-                     json_of_fewest(&none->fewest), "helps", helps, "notes", notes);
-}
-
-void plan_print_none_json(plan_answer *answer, const plan_none *none, const char *sentence)
-{
-    failure why = {0}, unused = {0};
-    json_t *object = json_of_none(answer, none, sentence);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:b, s:s, s:[], s:o, s:o, s:o, s:o}", "model", answer->network->name,
+        "machine", answer->machine->name, "ranks", asked->n_ranks, "ranks_per_node", answer->machine->ranks_per_node,
+        "batch", (json_int_t)asked->batch, "sequence", (json_int_t)plan_sequence(answer->network, least), "dtype",
+        qdr_dtype_name(asked->dtype), "memory_bytes", answer->machine->memory_bytes, "fits", 0, "why_nothing_fits",
+        sentence, "plans", "least_memory", json_of_least(&answer->found.least_memory), "fewest_ranks",
+        json_of_fewest(&none->fewest), "helps", helps, "notes", notes);
     char *text = NULL;
     size_t bytes;
     FILE *file = object && answer->options->why_not.x ? open_memstream(&text, &bytes) : NULL;

@@ -116,16 +116,6 @@ static int find_method(plan_answer *answer, const char *name, const int size[QDR
     return EXIT_OK;
 }
 
-static void number_rows(plan_answer *answer)
-{
-    answer->n_rows = answer->found.n_best;
-    for (int i = 0; i < answer->n_rows; i++) {
-        answer->rows[i].planned = answer->found.best[i];
-        answer->rows[i].fits = answer->rows[i].has_enough = 1;
-        snprintf(answer->rows[i].name, sizeof answer->rows[i].name, "%d", i + 1);
-    }
-}
-
 int plan_find(plan_answer *answer, failure *why)
 {
     const int p = answer->options->search.n_ranks, t = ranks_of_node(answer);
@@ -135,7 +125,12 @@ int plan_find(plan_answer *answer, failure *why)
     if (fail_status(why, qdr_model_least_memory(answer->model, asked, &found->least_memory))) return why->code;
     if (found->least_memory.result.memory_bytes > answer->machine->memory_bytes) return EXIT_OK;
     if (plan_search(answer->model, asked, found, why) || found->n_best == 0) return why->code;
-    number_rows(answer);
+    answer->n_rows = answer->found.n_best;
+    for (int i = 0; i < answer->n_rows; i++) {
+        answer->rows[i].planned = answer->found.best[i];
+        answer->rows[i].fits = answer->rows[i].has_enough = 1;
+        snprintf(answer->rows[i].name, sizeof answer->rows[i].name, "%d", i + 1);
+    }
     find_method(answer, "FSDP", (const int[]){1, 1, p, 1}, why);
     find_method(answer, "Megatron-1D", (const int[]){1, t, 1, p / t}, why);
     return find_method(answer, "DDP", (const int[]){1, 1, 1, p}, why);
