@@ -62,12 +62,6 @@ static qdr_status predict_sizes(const qdr_machine *machine, qdr_sample work, dou
     return QDR_OK;
 }
 
-static void without_other_ways(qdr_machine *machine)
-{
-    machine->collectives.has_tree = 0;
-    for (int l = 0; l < machine->n_links; l++) machine->links[l].switch_bytes_per_sec = 0;
-}
-
 static int read_row(const table *t, int64_t row, measured *coll, qdr_sample *work, failure *why)
 {
     static const int needed[] = {COLLECTIVE, GPUS, BYTES, SECS, -1};
@@ -98,7 +92,10 @@ static int predict_collective(const table *t, int64_t row, predictor *all, measu
     const qdr_machine *known = predictor_machine(all, t, row, MACHINE, why);
     if (!known) return why->code;
     qdr_machine machine = *known;
-    if (table_number(t, row, ALGORITHM, 0) > 0) without_other_ways(&machine);
+    if (table_number(t, row, ALGORITHM, 0) > 0) {
+        machine.collectives.has_tree = 0;
+        for (int l = 0; l < machine.n_links; l++) machine.links[l].switch_bytes_per_sec = 0;
+    }
     if (set_place(t, row, &machine, &work, why)) return why->code;
     if (predict_sizes(&machine, work, table_number(t, row, BYTES, 0), &coll->predicted_secs) != QDR_OK)
         skip(coll, "%.300s", qdr_last_error());

@@ -190,17 +190,6 @@ static void write_cells(FILE *file, const table *t, int64_t row)
     }
 }
 
-static void write_results(FILE *file, const table_kind *kind, const measured *row)
-{
-    const int is_known = !row->why_skipped[0];
-    if (is_known) fprintf(file, "%.6g", row->predicted_secs);
-    if (!kind->part) putc(',', file);
-    if (!kind->part && is_known) fprintf(file, "%.6g", row->predicted_bytes / GIB);
-    putc(',', file);
-    csv_write(file, row->why_skipped);
-    putc('\n', file);
-}
-
 static int write_table(FILE *file, const void *user)
 {
     const report *r = user;
@@ -208,7 +197,13 @@ static int write_table(FILE *file, const void *user)
     fputs(r->kind->part ? "predicted_secs,why_skipped\n" : "predicted_secs,predicted_memory_gib,why_skipped\n", file);
     for (int64_t row = 0; row < r->t->csv.n_rows; row++) {
         write_cells(file, r->t, row);
-        write_results(file, r->kind, &r->rows[row]);
+        const int is_known = !r->rows[row].why_skipped[0];
+        if (is_known) fprintf(file, "%.6g", r->rows[row].predicted_secs);
+        if (!r->kind->part) putc(',', file);
+        if (!r->kind->part && is_known) fprintf(file, "%.6g", r->rows[row].predicted_bytes / GIB);
+        putc(',', file);
+        csv_write(file, r->rows[row].why_skipped);
+        putc('\n', file);
     }
     return 1;
 }

@@ -105,9 +105,16 @@ static int set_shape(reader *r)
     return EXIT_OK;
 }
 
-/* What the row says of the network besides its layers, hidden size and heads. */
-static void set_details(reader *r)
+static int set_network(reader *r)
 {
+    const table *t = r->t;
+    if (table_has(t, r->row, LAYERS) || table_has(t, r->row, HIDDEN) || table_has(t, r->row, HEADS)) {
+        if (set_shape(r)) return r->why->code;
+    } else if (qdr_network_load(table_text(t, r->row, MODEL), &r->network) != QDR_OK) {
+        return table_fail(t, r->row, MODEL, r->why, "%s; or fill in layers, hidden, heads, vocab and sequence",
+                          qdr_last_error());
+    }
+    /* What the row says of the network besides its layers, hidden size and heads. */
     qdr_network *network = &r->network;
     network->kv_heads = whole(r, KV_HEADS, network->kv_heads);
     network->head_size = whole(r, HEAD_SIZE, network->head_size);
@@ -123,18 +130,6 @@ static void set_details(reader *r)
     network->positions = !is_learned ? 0 : network->positions ? network->positions : network->context;
     if (!*network->activation)
         snprintf(network->activation, sizeof network->activation, "%s", network->gated ? "silu" : "gelu");
-}
-
-static int set_network(reader *r)
-{
-    const table *t = r->t;
-    if (table_has(t, r->row, LAYERS) || table_has(t, r->row, HIDDEN) || table_has(t, r->row, HEADS)) {
-        if (set_shape(r)) return r->why->code;
-    } else if (qdr_network_load(table_text(t, r->row, MODEL), &r->network) != QDR_OK) {
-        return table_fail(t, r->row, MODEL, r->why, "%s; or fill in layers, hidden, heads, vocab and sequence",
-                          qdr_last_error());
-    }
-    set_details(r);
     r->plan.sequence = whole(r, SEQUENCE, r->network.context);
     return EXIT_OK;
 }
@@ -198,16 +193,6 @@ void skip(measured *row, const char *format, ...)
     va_end(arguments);
 }
 
-/* Skips what the model cannot represent, besides what the table says. */
-static void check_possible(reader *r)
-{
-    const char *reason = table_text(r->t, r->row, SKIP);
-    if (*reason) skip(r->run, "%s", reason);
-    if (whole(r, DTYPE, 0) == 4) skip(r->run, "FP8: the model prices products of bf16");
-    if (whole(r, CP, 1) > 1) skip(r->run, "context parallelism: the model does not split sequences");
-    if (whole(r, EP, 1) > 1) skip(r->run, "expert parallelism: the model has no experts");
-}
-
 /* Skips runs that swap, hang or are broken. */
 static void check_utilisation(reader *r, const qdr_machine *machine)
 {
@@ -223,7 +208,12 @@ static int read_row(reader *r)
 {
     r->run->title = table_text(r->t, r->row, SOURCE);
     r->run->part = "";
-    check_possible(r);
+    /* Skips what the model cannot represent, besides what the table says. */
+    const char *reason = table_text(r->t, r->row, SKIP);
+    if (*reason) skip(r->run, "%s", reason);
+    if (whole(r, DTYPE, 0) == 4) skip(r->run, "FP8: the model prices products of bf16");
+    if (whole(r, CP, 1) > 1) skip(r->run, "context parallelism: the model does not split sequences");
+    if (whole(r, EP, 1) > 1) skip(r->run, "expert parallelism: the model has no experts");
     if (r->run->why_skipped[0]) return EXIT_OK;
     static const int needed[] = {GPUS, BATCH, STEP_SECS, -1};
     if (table_need(r->t, r->row, needed, "fill it in, or say in column 'skip' why not", r->why)) return r->why->code;

@@ -44,32 +44,6 @@ typedef struct numbers {
     int out_of_memory;
 } numbers;
 
-static void score_errors(numbers *all, score *s)
-{
-    s->mean = statistics_mape(all->predicted, all->measured, all->n);
-    for (size_t i = 0; i < all->n; i++) all->spare[i] = all->predicted[i] / all->measured[i];
-    s->ratio = statistics_median(all->spare, all->n);
-    for (size_t i = 0; i < all->n; i++) all->spare[i] = fabs(all->spare[i] - 1);
-    s->median = statistics_median(all->spare, all->n); /* also sorts them */
-    s->ninetieth = all->n ? all->spare[(size_t)(0.9 * (double)(all->n - 1) + 0.5)] : NAN;
-    s->worst = all->n ? all->spare[all->n - 1] : NAN;
-}
-
-static void score_memory(const measured *const *rows, size_t n, numbers *all, score *s)
-{
-    size_t n_memory = 0;
-    for (size_t i = 0; i < n; i++) {
-        const measured *row = rows[i];
-        if (row->why_skipped[0]) continue;
-        s->refused += (row->predicted_bytes > row->machine_bytes) / s->n;
-        if (row->memory_bytes > 0)
-            all->spare[n_memory++] = fabs(row->predicted_bytes - row->memory_bytes) / row->memory_bytes;
-    }
-    if (!all->n) s->refused = NAN;
-    s->n_memory = (double)n_memory;
-    s->memory = statistics_median(all->spare, n_memory);
-}
-
 /* Also leaves the times of the predicted rows in `all`. */
 static score score_rows(const measured *const *rows, size_t n, numbers *all)
 {
@@ -82,8 +56,24 @@ static score score_rows(const measured *const *rows, size_t n, numbers *all)
     }
     s.n = (double)all->n;
     s.n_skipped = (double)(n - all->n);
-    score_errors(all, &s);
-    score_memory(rows, n, all, &s);
+    s.mean = statistics_mape(all->predicted, all->measured, all->n);
+    for (size_t i = 0; i < all->n; i++) all->spare[i] = all->predicted[i] / all->measured[i];
+    s.ratio = statistics_median(all->spare, all->n);
+    for (size_t i = 0; i < all->n; i++) all->spare[i] = fabs(all->spare[i] - 1);
+    s.median = statistics_median(all->spare, all->n); /* also sorts them */
+    s.ninetieth = all->n ? all->spare[(size_t)(0.9 * (double)(all->n - 1) + 0.5)] : NAN;
+    s.worst = all->n ? all->spare[all->n - 1] : NAN;
+    size_t n_memory = 0;
+    for (size_t i = 0; i < n; i++) {
+        const measured *row = rows[i];
+        if (row->why_skipped[0]) continue;
+        s.refused += (row->predicted_bytes > row->machine_bytes) / s.n;
+        if (row->memory_bytes > 0)
+            all->spare[n_memory++] = fabs(row->predicted_bytes - row->memory_bytes) / row->memory_bytes;
+    }
+    if (!all->n) s.refused = NAN;
+    s.n_memory = (double)n_memory;
+    s.memory = statistics_median(all->spare, n_memory);
     return s;
 }
 
