@@ -42,18 +42,6 @@ double draw_ranks(const page *p, double y)
 
 /* ---- strips ---- */
 
-static void draw_rank(const page *p, const qdr_topo_axis *axis, int rank, double x, double y)
-{
-    static const char *const colours[] = {"#9ecae1", "#fdd0a2", "#a1d99b", "#dadaeb", "#fcbba1", "#d9d98c",
-                                          "#a8ddd0", "#f2b6d8", "#c7b299", "#b8c4e8", "#d0e89a", "#e3b3b3"};
-    /* Groups are counted in the order of their first ranks. */
-    const int group = rank / (axis->stride * axis->n_ranks) * axis->stride + rank % axis->stride;
-    svg_begin_tip(p->file, "rank %d, group %d of this axis", rank, group);
-    svg_box(p->file, x, y, CELL - 2, CELL - 2, axis->n_ranks > 1 ? colours[group % 12] : "#eeeeee", "rx=\"3\"");
-    svg_text(p->file, x + CELL / 2.0 - 1, y + 13, "font-size=\"9\" text-anchor=\"middle\"", "%d", rank);
-    svg_end_tip(p->file);
-}
-
 static int ranks_on(const topo_layout *layout, int node)
 {
     int n = 0;
@@ -73,7 +61,16 @@ static void draw_node(const page *p, const qdr_topo_axis *axis, int node, int n,
     for (int rank = 0; rank < layout->n_ranks && index < n; rank++) {
         if (layout->places[rank].node != node) continue;
         const int row = index / CELLS_WIDE;
-        draw_rank(p, axis, rank, x + FRAME + (index % CELLS_WIDE) * CELL, y + FRAME + row * CELL);
+        static const char *const colours[] = {"#9ecae1", "#fdd0a2", "#a1d99b", "#dadaeb", "#fcbba1", "#d9d98c",
+                                              "#a8ddd0", "#f2b6d8", "#c7b299", "#b8c4e8", "#d0e89a", "#e3b3b3"};
+        /* Groups are counted in the order of their first ranks. */
+        const int group = rank / (axis->stride * axis->n_ranks) * axis->stride + rank % axis->stride;
+        svg_begin_tip(p->file, "rank %d, group %d of this axis", rank, group);
+        svg_box(p->file, (x + FRAME + (index % CELLS_WIDE) * CELL), (y + FRAME + row * CELL), CELL - 2, CELL - 2,
+                axis->n_ranks > 1 ? colours[group % 12] : "#eeeeee", "rx=\"3\"");
+        svg_text(p->file, (x + FRAME + (index % CELLS_WIDE) * CELL) + CELL / 2.0 - 1, (y + FRAME + row * CELL) + 13,
+                 "font-size=\"9\" text-anchor=\"middle\"", "%d", rank);
+        svg_end_tip(p->file);
         index++;
     }
 }

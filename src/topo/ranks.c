@@ -8,30 +8,6 @@
 
 /* ---- running ranks ---- */
 
-static void describe_rank(const qdr_topo *topo, topo_rank *rank)
-{
-    memset(rank, 0, sizeof *rank);
-    memcpy(rank->host, topo->host, sizeof rank->host);
-    memcpy(rank->cpus, topo->cpus, sizeof rank->cpus);
-    memcpy(rank->product, topo->product, sizeof rank->product);
-    rank->place = topo->here;
-    rank->n_packages = topo->n_packages;
-    rank->n_numas = topo->n_numas;
-    rank->n_cores = topo->n_cores;
-    rank->n_gpus = topo->n_gpus;
-    rank->n_nics = topo->n_nics;
-}
-
-/* The library identifies a node by the lowest rank on it. */
-static void number_nodes(const qdr_context *ctx, topo_rank *ranks)
-{
-    int n_nodes = 0;
-    for (int rank = 0; rank < qdr_context_size(ctx); rank++) {
-        const int first = qdr_context_node(ctx, rank);
-        ranks[rank].place.node = first == rank ? n_nodes++ : ranks[first].place.node;
-    }
-}
-
 static qdr_status exchange(qdr_context *ctx, topo_rank *ranks)
 {
     const int n = qdr_context_size(ctx);
@@ -51,51 +27,27 @@ int topo_gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failu
     *ranks = calloc((size_t)n, sizeof **ranks);
     if (!*ranks) fail(why, EXIT_NOTHING_FITS, "topo: out of memory for %d ranks", n);
     if (fail_together(why, ctx) || !*ranks) return why->code;
-    describe_rank(topo, &(*ranks)[qdr_context_rank(ctx)]);
+    topo_rank *rank = &(*ranks)[qdr_context_rank(ctx)];
+    memcpy(rank->host, topo->host, sizeof rank->host);
+    memcpy(rank->cpus, topo->cpus, sizeof rank->cpus);
+    memcpy(rank->product, topo->product, sizeof rank->product);
+    rank->place = topo->here;
+    rank->n_packages = topo->n_packages;
+    rank->n_numas = topo->n_numas;
+    rank->n_cores = topo->n_cores;
+    rank->n_gpus = topo->n_gpus;
+    rank->n_nics = topo->n_nics;
     if (fail_status(why, exchange(ctx, *ranks))) return why->code;
-    number_nodes(ctx, *ranks);
+    /* The library identifies a node by the lowest rank on it. */
+    int n_nodes = 0;
+    for (int i = 0; i < n; i++) {
+        const int first = qdr_context_node(ctx, i);
+        (*ranks)[i].place.node = first == i ? n_nodes++ : (*ranks)[first].place.node;
+    }
     return EXIT_OK;
 }
 
 /* ---- ranks of a grid ---- */
-
-/* Node by node; the last node may have fewer. */
-static void spread(const qdr_topo *topo, topo_layout *layout)
-{
-    if (!layout->n_on_node) layout->n_on_node = layout->on_gpus ? topo->n_gpus : topo->n_cores;
-    if (layout->n_on_node < 1) layout->n_on_node = 1;
-    if (layout->n_on_node > layout->n_ranks) layout->n_on_node = layout->n_ranks;
-    layout->n_nodes = (layout->n_ranks + layout->n_on_node - 1) / layout->n_on_node;
-    for (int rank = 0; rank < layout->n_ranks; rank++)
-        layout->places[rank] = qdr_topo_spread(topo, layout->on_gpus, rank / layout->n_on_node,
-                                               rank % layout->n_on_node, layout->n_on_node);
-}
-
-/* Running ranks, placed on the GPUs that they would use, node by node in order. */
-static void put_on_gpus(const qdr_topo *topo, topo_layout *layout)
-{
-    for (int rank = 0; rank < layout->n_ranks; rank++) {
-        int index = 0, n = 0;
-        for (int other = 0; other < layout->n_ranks; other++) {
-            if (layout->places[other].node != layout->places[rank].node) continue;
-            index += other < rank;
-            n++;
-        }
-        layout->places[rank] = qdr_topo_spread(topo, 1, layout->places[rank].node, index, n);
-    }
-}
-
-/* For running ranks: the number of nodes, and the largest number of ranks on one. */
-static void count_nodes(topo_layout *layout)
-{
-    for (int rank = 0; rank < layout->n_ranks; rank++) {
-        const int node = layout->places[rank].node;
-        int n = 0;
-        for (int other = 0; other < layout->n_ranks; other++) n += layout->places[other].node == node;
-        if (n > layout->n_on_node) layout->n_on_node = n;
-        if (node >= layout->n_nodes) layout->n_nodes = node + 1;
-    }
-}
 
 int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_layout *layout, failure *why)
 {
@@ -107,10 +59,35 @@ int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_lay
     layout->is_live = ranks && n_ranks == layout->n_ranks && !layout->n_on_node;
     if (layout->is_live) {
         for (int rank = 0; rank < n_ranks; rank++) layout->places[rank] = ranks[rank].place;
-        count_nodes(layout);
-        if (layout->on_gpus) put_on_gpus(topo, layout);
+        /* For running ranks: the number of nodes, and the largest number of ranks on one. */
+        for (int rank = 0; rank < layout->n_ranks; rank++) {
+            const int node = layout->places[rank].node;
+            int n = 0;
+            for (int other = 0; other < layout->n_ranks; other++) n += layout->places[other].node == node;
+            if (n > layout->n_on_node) layout->n_on_node = n;
+            if (node >= layout->n_nodes) layout->n_nodes = node + 1;
+        }
+        if (layout->on_gpus) {
+            /* Running ranks, placed on the GPUs that they would use, node by node in order. */
+            for (int rank = 0; rank < layout->n_ranks; rank++) {
+                int index = 0, n = 0;
+                for (int other = 0; other < layout->n_ranks; other++) {
+                    if (layout->places[other].node != layout->places[rank].node) continue;
+                    index += other < rank;
+                    n++;
+                }
+                layout->places[rank] = qdr_topo_spread(topo, 1, layout->places[rank].node, index, n);
+            }
+        }
     } else {
-        spread(topo, layout);
+        /* Node by node; the last node may have fewer. */
+        if (!layout->n_on_node) layout->n_on_node = layout->on_gpus ? topo->n_gpus : topo->n_cores;
+        if (layout->n_on_node < 1) layout->n_on_node = 1;
+        if (layout->n_on_node > layout->n_ranks) layout->n_on_node = layout->n_ranks;
+        layout->n_nodes = (layout->n_ranks + layout->n_on_node - 1) / layout->n_on_node;
+        for (int rank = 0; rank < layout->n_ranks; rank++)
+            layout->places[rank] = qdr_topo_spread(topo, layout->on_gpus, rank / layout->n_on_node,
+                                                   rank % layout->n_on_node, layout->n_on_node);
     }
     return fail_status(why, qdr_topo_map(topo, sizes, layout->order, layout->places, layout->axes));
 }

@@ -4,45 +4,6 @@
 
 #include "topo/topo.h"
 
-/* ---- the machine ---- */
-
-static void print_heading(const qdr_topo *topo)
-{
-    char text[256];
-    printf("%s%s%s%s\n", *topo->host ? topo->host : "unnamed machine", *topo->product ? ", " : "", topo->product,
-           topo->is_this_machine ? "" : " (recorded, not this machine)");
-    topo_counts_text(topo, text, sizeof text);
-    printf("%s\n", text);
-    topo_caches_text(topo, text, sizeof text);
-    printf("%s%s", text, *text ? "\n" : "");
-}
-
-static void print_numa(const qdr_topo *topo, int index)
-{
-    const qdr_topo_numa *numa = &topo->numas[index];
-    char bytes[24], list[512];
-    topo_bytes_text(numa->bytes, bytes);
-    printf("  NUMA node %d: %s, %d core%s", index, bytes, numa->n_cores, PLURAL(numa->n_cores));
-    const int n_gpus = topo_list_gpus(topo, index, list, sizeof list);
-    if (n_gpus) printf("; GPU%s %s", PLURAL(n_gpus), list);
-    const int n_nics = topo_list_nics(topo, index, list, sizeof list);
-    if (n_nics) printf("; adapter%s %s", PLURAL(n_nics), list);
-    putchar('\n');
-}
-
-static void print_packages(const qdr_topo *topo)
-{
-    for (int package = -1; package < topo->n_packages; package++) {
-        if (package >= 0) {
-            const qdr_topo_package *p = &topo->packages[package];
-            printf("package %d: %s, %d core%s\n", package, *p->model ? p->model : "unknown processor", p->n_cores,
-                   PLURAL(p->n_cores));
-        }
-        for (int i = 0; i < topo->n_numas; i++)
-            if (topo->numas[i].package == package) print_numa(topo, i);
-    }
-}
-
 /* ---- devices ---- */
 
 /* An index, or a dash. */
@@ -68,17 +29,6 @@ static void print_gpus(const qdr_topo *topo)
         topo_rate_text(gpu->pci_rate, 0, rate);
         printf("%3d  %-10s %10s %8s %5s %11s  %-13s %s\n", i, gpu->name, bytes, index_text(gpu->package, package),
                index_text(gpu->numa, numa), rate, *gpu->bus ? gpu->bus : "-", gpu->model);
-    }
-}
-
-static void print_host_links(const qdr_topo *topo)
-{
-    for (int i = 0; i < topo->n_gpus; i++) {
-        const qdr_topo_gpu *gpu = &topo->gpus[i];
-        char rate[24];
-        if (gpu->host_rate <= 0) continue;
-        topo_rate_text(gpu->host_rate, 0, rate);
-        printf("GPU %d has NVLink to its package: %s GB/s\n", i, rate);
     }
 }
 
@@ -126,21 +76,6 @@ static int is_like(const topo_rank *a, const topo_rank *b)
            a->n_cores == b->n_cores && a->n_gpus == b->n_gpus && a->n_nics == b->n_nics;
 }
 
-/* A rank is confined to a core, a cache, a NUMA node, a package, or not at all. */
-static void print_place(const qdr_topo_place *place)
-{
-    if (place->core >= 0)
-        printf("core %d", place->core);
-    else if (place->cache >= 0)
-        fputs("cores of one cache", stdout);
-    else if (place->numa >= 0)
-        printf("NUMA node %d", place->numa);
-    else if (place->package >= 0)
-        printf("package %d", place->package);
-    else
-        fputs("several packages", stdout);
-}
-
 static void print_node(const topo_report *report, int node, int first)
 {
     const topo_rank *ranks = report->ranks;
@@ -151,7 +86,17 @@ static void print_node(const topo_report *report, int node, int first)
     for (int i = 0; i < report->n_ranks; i++) {
         if (ranks[i].place.node != node) continue;
         printf("  rank %d: cpus %s (", i, *ranks[i].cpus ? ranks[i].cpus : "unknown");
-        print_place(&ranks[i].place);
+        /* A rank is confined to a core, a cache, a NUMA node, a package, or not at all. */
+        if (ranks[i].place.core >= 0)
+            printf("core %d", ranks[i].place.core);
+        else if (ranks[i].place.cache >= 0)
+            fputs("cores of one cache", stdout);
+        else if (ranks[i].place.numa >= 0)
+            printf("NUMA node %d", ranks[i].place.numa);
+        else if (ranks[i].place.package >= 0)
+            printf("package %d", ranks[i].place.package);
+        else
+            fputs("several packages", stdout);
         fputs(")\n", stdout);
     }
 }
@@ -184,13 +129,44 @@ static void print_layout(const topo_report *report)
 
 void topo_print(const topo_report *report)
 {
-    print_heading(report->topo);
+    const qdr_topo *topo = report->topo;
+    char text[256];
+    printf("%s%s%s%s\n", *topo->host ? topo->host : "unnamed machine", *topo->product ? ", " : "", topo->product,
+           topo->is_this_machine ? "" : " (recorded, not this machine)");
+    topo_counts_text(topo, text, sizeof text);
+    printf("%s\n", text);
+    topo_caches_text(topo, text, sizeof text);
+    printf("%s%s", text, *text ? "\n" : "");
     putchar('\n');
-    print_packages(report->topo);
-    print_gpus(report->topo);
-    print_host_links(report->topo);
-    print_matrix(report->topo);
-    print_nics(report->topo);
+    for (int package = -1; package < topo->n_packages; package++) {
+        if (package >= 0) {
+            const qdr_topo_package *p = &topo->packages[package];
+            printf("package %d: %s, %d core%s\n", package, *p->model ? p->model : "unknown processor", p->n_cores,
+                   PLURAL(p->n_cores));
+        }
+        for (int i = 0; i < topo->n_numas; i++)
+            if (topo->numas[i].package == package) {
+                const qdr_topo_numa *numa = &topo->numas[i];
+                char bytes[24], list[512];
+                topo_bytes_text(numa->bytes, bytes);
+                printf("  NUMA node %d: %s, %d core%s", i, bytes, numa->n_cores, PLURAL(numa->n_cores));
+                const int n_gpus = topo_list_gpus(topo, i, list, sizeof list);
+                if (n_gpus) printf("; GPU%s %s", PLURAL(n_gpus), list);
+                const int n_nics = topo_list_nics(topo, i, list, sizeof list);
+                if (n_nics) printf("; adapter%s %s", PLURAL(n_nics), list);
+                putchar('\n');
+            }
+    }
+    print_gpus(topo);
+    for (int i = 0; i < topo->n_gpus; i++) {
+        const qdr_topo_gpu *gpu = &topo->gpus[i];
+        char rate[24];
+        if (gpu->host_rate <= 0) continue;
+        topo_rate_text(gpu->host_rate, 0, rate);
+        printf("GPU %d has NVLink to its package: %s GB/s\n", i, rate);
+    }
+    print_matrix(topo);
+    print_nics(topo);
     for (int i = 0, node = 0; report->ranks && i < report->n_ranks; i++)
         if (report->ranks[i].place.node == node) print_node(report, node++, i);
     if (report->layout.size.x) print_layout(report);
