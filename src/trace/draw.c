@@ -32,18 +32,6 @@ static void draw_box(FILE *file, const trace_file *trace, double begin, double e
     svg_box(file, x, y, fmax(x_of(trace, end) - x, LEAST_WIDTH), LANE, colour, "");
 }
 
-/* A collective in pieces: overlapping with computation, exposed, and waiting for late ranks. */
-static void draw_collective(FILE *file, const trace_file *trace, const trace_rank *rank, const trace_event *event,
-                            double y)
-{
-    draw_box(file, trace, event->begin, event->end, y, SVG_EXPOSED);
-    if (event->late > 0) draw_box(file, trace, event->begin, event->begin + event->late, y, SVG_LATE);
-    int64_t i = trace_find_work(rank, event->begin);
-    for (; i < rank->n_work && rank->work[i].begin < event->end; i++)
-        draw_box(file, trace, fmax(event->begin, rank->work[i].begin), fmin(event->end, rank->work[i].end), y,
-                 SVG_HIDDEN);
-}
-
 static void draw_event(FILE *file, const trace_file *trace, const trace_rank *rank, const trace_event *event, double y)
 {
     const svg_unit u = svg_unit_of(event->end - event->begin);
@@ -51,68 +39,39 @@ static void draw_event(FILE *file, const trace_file *trace, const trace_rank *ra
     if (event->stream > 0) snprintf(sent, sizeof sent, ", %.4g MB sent", 1e-6 * event->bytes);
     svg_begin_tip(file, "%s%s%s, %.4g %s%s (task %d of schedule %d)", event->name, *event->name ? ": " : "",
                   event->kind, (event->end - event->begin) / u.size, u.name, sent, event->task, event->run);
-    if (event->stream > 0)
-        draw_collective(file, trace, rank, event, y);
-    else
+    if (event->stream > 0) {
+        /* A collective in pieces: overlapping with computation, exposed, and waiting for late ranks. */
+        draw_box(file, trace, event->begin, event->end, y, SVG_EXPOSED);
+        if (event->late > 0) draw_box(file, trace, event->begin, event->begin + event->late, y, SVG_LATE);
+        int64_t i = trace_find_work(rank, event->begin);
+        for (; i < rank->n_work && rank->work[i].begin < event->end; i++)
+            draw_box(file, trace, fmax(event->begin, rank->work[i].begin), fmin(event->end, rank->work[i].end), y,
+                     SVG_HIDDEN);
+    } else {
         draw_box(file, trace, event->begin, event->end, y,
                  strcmp(event->kind, "product") == 0 ? SVG_PRODUCT : SVG_WORK);
+    }
     svg_end_tip(file);
-}
-
-static void draw_lane(FILE *file, const trace_file *trace, const trace_rank *rank, int stream, double y)
-{
-    svg_box(file, LEFT, y, WIDTH - LEFT - RIGHT, LANE, SVG_LANE);
-    svg_text(file, LEFT - 8, y + LANE - 4, SVG_END, "%s", trace_stream_name(stream));
-    for (int64_t i = 0; i < rank->n_events; i++)
-        if (rank->events[i].stream == stream) draw_event(file, trace, rank, &rank->events[i], y);
 }
 
 static void draw_rank(FILE *file, const trace_file *trace, int number, double y)
 {
+    const trace_rank *rank = &trace->ranks[number];
     char place[64];
-    trace_place(&trace->ranks[number], place, sizeof place);
+    trace_place(rank, place, sizeof place);
     svg_text(file, 12, y + LANE - 4, SVG_STRONG, "rank %d", number);
     svg_text(file, 12, y + 2 * LANE - 1, SVG_SMALL, "%s", place);
     for (int stream = 0; stream < N_TRACE_STREAMS; stream++) {
         if (!trace->is_used[stream]) continue;
-        draw_lane(file, trace, &trace->ranks[number], stream, y);
+        svg_box(file, LEFT, y, WIDTH - LEFT - RIGHT, LANE, SVG_LANE);
+        svg_text(file, LEFT - 8, y + LANE - 4, SVG_END, "%s", trace_stream_name(stream));
+        for (int64_t i = 0; i < rank->n_events; i++)
+            if (rank->events[i].stream == stream) draw_event(file, trace, rank, &rank->events[i], y);
         y += LANE + GAP;
     }
 }
 
 /* ---- around them ---- */
-
-static void draw_axis(FILE *file, const trace_file *trace, double bottom)
-{
-    const double secs = trace->end - trace->begin;
-    const svg_axis axis = {.left = LEFT,
-                           .width = WIDTH - LEFT - RIGHT,
-                           .most = secs,
-                           .step = svg_tick(secs, N_TICKS),
-                           .unit = svg_unit_of(secs),
-                           .top = TOP - 10,
-                           .bottom = bottom,
-                           .is_framed = 1};
-    svg_draw_axis(file, &axis);
-}
-
-static void draw_title(FILE *file, const trace_file *trace, int n_ranks)
-{
-    const svg_unit u = svg_unit_of(trace->end - trace->begin);
-    const int *grid = trace->ranks[0].grid;
-    int first = trace->n_runs;
-    for (int64_t i = 0; i < trace->ranks[0].n_events; i++)
-        if (trace->ranks[0].events[i].run < first) first = trace->ranks[0].events[i].run;
-    char ranks[48], on[64] = "", last[64] = "";
-    if (n_ranks < trace->n_ranks)
-        snprintf(ranks, sizeof ranks, "Ranks 0 to %d of %d", n_ranks - 1, trace->n_ranks);
-    else
-        snprintf(ranks, sizeof ranks, "%d rank%s", n_ranks, PLURAL(n_ranks));
-    if (grid[0]) snprintf(on, sizeof on, ", grid %dx%dx%dx%d", grid[QDR_X], grid[QDR_Y], grid[QDR_Z], grid[QDR_D]);
-    if (first > 0 && first < trace->n_runs)
-        snprintf(last, sizeof last, ", the last %d of %d schedules", trace->n_runs - first, trace->n_runs);
-    svg_text(file, 12, 22, SVG_TITLE, "%s%s%s: %.4g %s", ranks, on, last, (trace->end - trace->begin) / u.size, u.name);
-}
 
 int trace_draw(FILE *file, const void *user)
 {
@@ -125,10 +84,32 @@ int trace_draw(FILE *file, const void *user)
     const double rank_height = n_streams * (LANE + GAP) + BETWEEN_RANKS;
     const double bottom = TOP + n_ranks * rank_height - BETWEEN_RANKS + GAP;
     svg_begin(file, WIDTH, bottom + 26);
-    draw_title(file, trace, n_ranks);
+    const double secs = trace->end - trace->begin;
+    const svg_unit u = svg_unit_of(secs);
+    const int *grid = trace->ranks[0].grid;
+    int first = trace->n_runs;
+    for (int64_t i = 0; i < trace->ranks[0].n_events; i++)
+        if (trace->ranks[0].events[i].run < first) first = trace->ranks[0].events[i].run;
+    char ranks[48], on[64] = "", last[64] = "";
+    if (n_ranks < trace->n_ranks)
+        snprintf(ranks, sizeof ranks, "Ranks 0 to %d of %d", n_ranks - 1, trace->n_ranks);
+    else
+        snprintf(ranks, sizeof ranks, "%d rank%s", n_ranks, PLURAL(n_ranks));
+    if (grid[0]) snprintf(on, sizeof on, ", grid %dx%dx%dx%d", grid[QDR_X], grid[QDR_Y], grid[QDR_Z], grid[QDR_D]);
+    if (first > 0 && first < trace->n_runs)
+        snprintf(last, sizeof last, ", the last %d of %d schedules", trace->n_runs - first, trace->n_runs);
+    svg_text(file, 12, 22, SVG_TITLE, "%s%s%s: %.4g %s", ranks, on, last, secs / u.size, u.name);
     svg_key_tasks(file, &key);
     svg_key_item(file, &key, SVG_LATE, 12, "exposed, and waiting for a late rank");
-    draw_axis(file, trace, bottom);
+    const svg_axis axis = {.left = LEFT,
+                           .width = WIDTH - LEFT - RIGHT,
+                           .most = secs,
+                           .step = svg_tick(secs, N_TICKS),
+                           .unit = svg_unit_of(secs),
+                           .top = TOP - 10,
+                           .bottom = bottom,
+                           .is_framed = 1};
+    svg_draw_axis(file, &axis);
     for (int r = 0; r < n_ranks; r++) draw_rank(file, trace, r, TOP + r * rank_height);
     svg_end(file);
     return !ferror(file);

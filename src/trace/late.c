@@ -59,16 +59,6 @@ static int by_collective(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-static void note_late(const share *shares, size_t n)
-{
-    double last = -INFINITY;
-    for (size_t i = 0; i < n; i++) last = fmax(last, shares[i].event->begin);
-    for (size_t i = 0; i < n; i++) {
-        trace_event *event = shares[i].event;
-        event->late = fmin(last, event->end) - event->begin;
-    }
-}
-
 /* Times are comparable, and all ranks were in the same grid. */
 static int can_compare(const trace_file *trace)
 {
@@ -91,7 +81,14 @@ int trace_find_late(trace_file *trace, failure *why)
     for (size_t begin = 0, end; begin < list.n; begin = end) {
         const share *first = &list.items[begin];
         for (end = begin + 1; end < list.n && by_collective(first, &list.items[end]) == 0;) end++;
-        if ((int)(end - begin) == trace->ranks[0].grid[trace_stream_axis(first->stream)]) note_late(first, end - begin);
+        if ((int)(end - begin) == trace->ranks[0].grid[trace_stream_axis(first->stream)]) {
+            double last = -INFINITY;
+            for (size_t i = 0; i < end - begin; i++) last = fmax(last, first[i].event->begin);
+            for (size_t i = 0; i < end - begin; i++) {
+                trace_event *event = first[i].event;
+                event->late = fmin(last, event->end) - event->begin;
+            }
+        }
     }
     free(list.items);
     return EXIT_OK;

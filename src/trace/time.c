@@ -31,22 +31,6 @@ double trace_clock_bound(const trace_file *trace)
 
 /* ---- computation ---- */
 
-/* Tasks of one stream follow each other; several streams of the caller may overlap. */
-static void join_work(trace_rank *rank)
-{
-    rank->n_work = 0;
-    for (int64_t i = 0; i < rank->n_events; i++) {
-        const trace_event *event = &rank->events[i];
-        trace_work *last = rank->n_work ? &rank->work[rank->n_work - 1] : NULL;
-        if (event->stream != 0) continue;
-        if (last && event->begin <= last->end)
-            last->end = fmax(last->end, event->end);
-        else
-            rank->work[rank->n_work++] = (trace_work){event->begin, event->end,
-                                                      last ? last->before + last->end - last->begin : 0};
-    }
-}
-
 int64_t trace_find_work(const trace_rank *rank, double time)
 {
     int64_t low = 0, high = rank->n_work;
@@ -73,16 +57,6 @@ double trace_worked_before(const trace_rank *rank, double time)
 
 /* ---- schedules ---- */
 
-static void drop_runs(trace_rank *rank, int64_t n_runs)
-{
-    int64_t n = 0, last = 0;
-    for (int64_t i = 0; i < rank->n_events; i++)
-        if (rank->events[i].run > last) last = rank->events[i].run;
-    for (int64_t i = 0; i < rank->n_events; i++)
-        if (rank->events[i].run > last - n_runs) rank->events[n++] = rank->events[i];
-    rank->n_events = n;
-}
-
 void trace_keep_last(trace_file *trace, int64_t n_runs)
 {
     trace->begin = INFINITY;
@@ -90,8 +64,26 @@ void trace_keep_last(trace_file *trace, int64_t n_runs)
     for (int stream = 0; stream < N_TRACE_STREAMS; stream++) trace->is_used[stream] = 0;
     for (int r = 0; r < trace->n_ranks; r++) {
         trace_rank *rank = &trace->ranks[r];
-        if (n_runs) drop_runs(rank, n_runs);
-        join_work(rank);
+        if (n_runs) {
+            int64_t n = 0, last = 0;
+            for (int64_t i = 0; i < rank->n_events; i++)
+                if (rank->events[i].run > last) last = rank->events[i].run;
+            for (int64_t i = 0; i < rank->n_events; i++)
+                if (rank->events[i].run > last - n_runs) rank->events[n++] = rank->events[i];
+            rank->n_events = n;
+        }
+        /* Tasks of one stream follow each other; several streams of the caller may overlap. */
+        rank->n_work = 0;
+        for (int64_t i = 0; i < rank->n_events; i++) {
+            const trace_event *event = &rank->events[i];
+            trace_work *last = rank->n_work ? &rank->work[rank->n_work - 1] : NULL;
+            if (event->stream != 0) continue;
+            if (last && event->begin <= last->end)
+                last->end = fmax(last->end, event->end);
+            else
+                rank->work[rank->n_work++] = (trace_work){event->begin, event->end,
+                                                          last ? last->before + last->end - last->begin : 0};
+        }
         for (int64_t i = 0; i < rank->n_events; i++) {
             const trace_event *event = &rank->events[i];
             trace->begin = fmin(trace->begin, event->begin);

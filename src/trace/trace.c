@@ -27,36 +27,6 @@ static const option_spec specs[] = {
 
 /* ---- the table ---- */
 
-static void print_heading(const trace_file *trace)
-{
-    trace_sum compute = {0};
-    const double secs = trace->end - trace->begin, bound = trace_clock_bound(trace);
-    const int *grid = trace->ranks[0].grid;
-    int64_t n_lost = 0;
-    int n_unknown = 0;
-    trace_add_stream(trace, 0, &compute);
-    for (int r = 0; r < trace->n_ranks; r++) {
-        n_lost += trace->ranks[r].n_lost;
-        n_unknown += trace->ranks[r].n_clocks == 0;
-    }
-    printf("# %d rank%s", trace->n_ranks, PLURAL(trace->n_ranks));
-    if (grid[0]) printf(", grid %dx%dx%dx%d", grid[QDR_X], grid[QDR_Y], grid[QDR_Z], grid[QDR_D]);
-    printf("; numbers are the mean over all of them\n"
-           "# %.3f ms from the first task to the last; computing: %.3f ms (%.1f%%)\n"
-           "# hidden: while the rank computed; exposed: while it did not; late: until the last "
-           "rank began\n",
-           1e3 * secs, 1e3 * compute.secs, 100 * compute.secs / secs);
-    if (bound > 0)
-        printf("# the ranks' clocks differ and are aligned: times of two ranks are off by %.1f us "
-               "at most\n",
-               1e6 * bound);
-    if (n_unknown)
-        printf("# %d clock%s could not be compared with that of rank 0: do not compare times of "
-               "different ranks\n",
-               n_unknown, PLURAL(n_unknown));
-    if (n_lost) printf("# %lld events were lost because memory ran out\n", (long long)n_lost);
-}
-
 static void print_sum(const char *name, const trace_sum *sum, int n_ranks)
 {
     const double busy_secs = sum->secs - sum->late_secs; /* while data could move */
@@ -83,7 +53,32 @@ static void print_axis(const trace_file *trace, int axis, int n_least, const cha
 static void print_table(const trace_file *trace)
 {
     static const char *const axes[] = {"x", "y", "z", "d"};
-    print_heading(trace);
+    trace_sum compute = {0};
+    const double secs = trace->end - trace->begin, bound = trace_clock_bound(trace);
+    const int *grid = trace->ranks[0].grid;
+    int64_t n_lost = 0;
+    int n_unknown = 0;
+    trace_add_stream(trace, 0, &compute);
+    for (int r = 0; r < trace->n_ranks; r++) {
+        n_lost += trace->ranks[r].n_lost;
+        n_unknown += trace->ranks[r].n_clocks == 0;
+    }
+    printf("# %d rank%s", trace->n_ranks, PLURAL(trace->n_ranks));
+    if (grid[0]) printf(", grid %dx%dx%dx%d", grid[QDR_X], grid[QDR_Y], grid[QDR_Z], grid[QDR_D]);
+    printf("; numbers are the mean over all of them\n"
+           "# %.3f ms from the first task to the last; computing: %.3f ms (%.1f%%)\n"
+           "# hidden: while the rank computed; exposed: while it did not; late: until the last "
+           "rank began\n",
+           1e3 * secs, 1e3 * compute.secs, 100 * compute.secs / secs);
+    if (bound > 0)
+        printf("# the ranks' clocks differ and are aligned: times of two ranks are off by %.1f us "
+               "at most\n",
+               1e6 * bound);
+    if (n_unknown)
+        printf("# %d clock%s could not be compared with that of rank 0: do not compare times of "
+               "different ranks\n",
+               n_unknown, PLURAL(n_unknown));
+    if (n_lost) printf("# %lld events were lost because memory ran out\n", (long long)n_lost);
     printf("%-10s %9s %11s %11s %11s %12s %8s %11s %9s\n", "stream", "calls", "sent (MB)", "total (ms)", "hidden (ms)",
            "exposed (ms)", "hidden", "late (ms)", "(GB/s)");
     for (int stream = 1; stream < N_TRACE_STREAMS; stream++) {
