@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can follow an option or a command, derived from the tables of --help; the names of machines and models. */
+/* What can follow an option or a command, derived from the tables of --help, as scripts for bash, zsh and fish; the
+ * names of machines and models. */
 #include "completions.h"
 
 #include <quadrille/machine.h>
 #include <quadrille/network.h>
 #include <stdio.h>
 #include <string.h>
+
+/* How a value is completed. */
+typedef enum value_kind { VALUE_ANY, VALUE_WORDS, VALUE_FILE, VALUE_FOLDER, VALUE_MACHINE, VALUE_MODEL } value_kind;
+
+typedef struct completion {
+    value_kind kind;
+    char words[256]; /* for VALUE_WORDS, separated by spaces */
+} completion;
 
 static void add_word(completion *c, const char *word, size_t length)
 {
@@ -14,7 +23,7 @@ static void add_word(completion *c, const char *word, size_t length)
     c->kind = VALUE_WORDS;
 }
 
-completion complete_option(const option_spec *option)
+static completion complete_option(const option_spec *option)
 {
     completion c = {VALUE_ANY, ""};
     if (!option->argument) return c;
@@ -35,7 +44,7 @@ completion complete_option(const option_spec *option)
 }
 
 /* The completion of the third word in "quadrille COMMAND OPERAND [OPTION]...". */
-completion complete_operand(const command *which)
+static completion complete_operand(const command *which)
 {
     completion c = {VALUE_ANY, ""};
     for (const command *const *part = which->parts; part && *part; part++) {
@@ -51,6 +60,280 @@ completion complete_operand(const command *which)
         c.kind = VALUE_FILE;
     return c;
 }
+
+#define HEADER "# SPDX-License-Identifier: Apache-2.0\n# Made by `quadrille completions`.\n"
+
+/* Calls `each` for every command, preceded by its parts. bash takes the first matching pattern, so "bench gemm" must
+ * come before "bench". */
+static void visit(const command_tables *tables, void (*each)(const command *which))
+{
+    for (int i = 0; i < tables->n_commands; i++) {
+        for (const command *const *part = tables->commands[i]->parts; part && *part; part++) each(*part);
+        each(tables->commands[i]);
+    }
+}
+
+/* The names of all commands that belong to another. */
+static void print_parts(const command_tables *tables, const char *separator)
+{
+    const char *before = "";
+    for (int i = 0; i < tables->n_commands; i++)
+        for (const command *const *part = tables->commands[i]->parts; part && *part; part++, before = separator)
+            printf("%s'%s'", before, (*part)->name);
+}
+
+/* Prints text inside single quotes; the characters in `escaped` get a backslash. */
+static void print_quoted(const char *text, const char *escaped)
+{
+    for (; *text; text++) {
+        if (*text == '\'') {
+            fputs("'\\''", stdout);
+            continue;
+        }
+        if (strchr(escaped, *text)) putchar('\\');
+        putchar(*text);
+    }
+}
+
+/* ---- bash ---- */
+
+static void print_bash_value(completion c)
+{
+    switch (c.kind) {
+    case VALUE_WORDS: printf("_quadrille_words %s", c.words); break;
+    case VALUE_FILE: fputs("_quadrille_files -f", stdout); break;
+    case VALUE_FOLDER: fputs("_quadrille_files -d", stdout); break;
+    case VALUE_MACHINE: fputs("_quadrille_names machines", stdout); break;
+    case VALUE_MODEL: fputs("_quadrille_names models", stdout); break;
+    case VALUE_ANY: fputs(":", stdout); break;
+    }
+}
+
+static void print_bash_options(const char *words, const option_spec *specs, completion operand)
+{
+    for (const option_spec *o = specs; o->name; o++) {
+        if (!o->argument) continue;
+        printf("    '%s --%s'", words, o->name);
+        if (o->letter) printf(" | '%s -%c'", words, o->letter);
+        fputs(") ", stdout);
+        print_bash_value(complete_option(o));
+        fputs(" ;;\n", stdout);
+    }
+    printf("    '%s '*)\n        case $cur in\n        -*) _quadrille_words", words);
+    for (const option_spec *o = specs; o->name; o++) printf(" --%s", o->name);
+    fputs(" ;;\n        *) ", stdout);
+    print_bash_value(operand);
+    fputs(" ;;\n        esac ;;\n", stdout);
+}
+
+static void print_bash_command(const command *which)
+{
+    print_bash_options(which->name, which->options, complete_operand(which));
+}
+
+static void print_commands(const command_tables *tables)
+{
+    for (int i = 0; i < tables->n_commands; i++) printf("%s ", tables->commands[i]->name);
+    fputs("help", stdout);
+}
+
+static void print_bash(const command_tables *tables)
+{
+    fputs(HEADER "_quadrille_words() { COMPREPLY=($(compgen -W \"$*\" -- \"$cur\")); }\n"
+                 "_quadrille_files() { compopt -o filenames; mapfile -t COMPREPLY < <(compgen \"$1\" -- \"$cur\"); }\n"
+                 "# Names, and files where the word looks like one.\n"
+                 "_quadrille_names() {\n"
+                 "    case $cur in\n"
+                 "    */* | .*) _quadrille_files -f ;;\n"
+                 "    *) _quadrille_words $(\"${COMP_WORDS[0]}\" completions \"$1\" 2>/dev/null) ;;\n"
+                 "    esac\n"
+                 "}\n\n"
+                 "_quadrille() {\n"
+                 "    local cur=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=\n"
+                 "    # bash splits --option=value into three words.\n"
+                 "    if [[ $cur == = ]]; then\n"
+                 "        cur=\n"
+                 "    elif [[ $previous == = ]]; then\n"
+                 "        previous=${COMP_WORDS[COMP_CWORD - 2]}\n"
+                 "    fi\n"
+                 "    [[ ${COMP_WORDS[COMP_CWORD]} != = ]] || previous=${COMP_WORDS[COMP_CWORD - 1]}\n"
+                 "    ((COMP_CWORD > 1)) && command=${COMP_WORDS[1]}\n"
+                 "    ((COMP_CWORD > 2)) && case \"$command ${COMP_WORDS[2]}\" in\n    ",
+          stdout);
+    print_parts(tables, " | ");
+    fputs(") command+=\" ${COMP_WORDS[2]}\" ;;\n    esac\n    COMPREPLY=()\n    case \"$command $previous\" in\n",
+          stdout);
+    visit(tables, print_bash_command);
+    fputs("    'help '*) _quadrille_words ", stdout);
+    print_commands(tables);
+    fputs(" ;;\n    *)\n        case $cur in\n        -*) _quadrille_words", stdout);
+    for (const option_spec *o = tables->options; o->name; o++) printf(" --%s", o->name);
+    fputs(" ;;\n        *) _quadrille_words ", stdout);
+    print_commands(tables);
+    fputs(" ;;\n        esac ;;\n    esac\n}\ncomplete -F _quadrille quadrille\n", stdout);
+}
+
+/* ---- zsh ---- */
+
+/* Begins with a space, so that _arguments adds no words of its own. */
+static void print_zsh_value(completion c)
+{
+    switch (c.kind) {
+    case VALUE_WORDS: printf("(%s)", c.words); break;
+    case VALUE_FILE: fputs("_files", stdout); break;
+    case VALUE_FOLDER: fputs("_files -/", stdout); break;
+    case VALUE_MACHINE: fputs(" _quadrille_names machines", stdout); break;
+    case VALUE_MODEL: fputs(" _quadrille_names models", stdout); break;
+    case VALUE_ANY: putchar(' '); break;
+    }
+}
+
+static void print_zsh_option(const option_spec *o, const char *left)
+{
+    printf(" \\\n            '%s[", left);
+    print_quoted(o->help, "[]\\");
+    putchar(']');
+    if (o->argument) {
+        putchar(':');
+        print_quoted(o->argument, ":\\");
+        putchar(':');
+        print_zsh_value(complete_option(o));
+    }
+    putchar('\'');
+}
+
+static void print_zsh_options(const option_spec *specs)
+{
+    for (const option_spec *o = specs; o->name; o++) {
+        char left[64];
+        snprintf(left, sizeof left, "*--%s%s", o->name, o->argument ? "=" : "");
+        print_zsh_option(o, left);
+        snprintf(left, sizeof left, "*-%c%s", o->letter, o->argument ? "+" : "");
+        if (o->letter) print_zsh_option(o, left);
+    }
+}
+
+static void print_zsh_command(const command *which)
+{
+    printf("    '%s')\n        _arguments", which->name);
+    print_zsh_options(which->options);
+    const completion operand = complete_operand(which);
+    if (operand.kind != VALUE_ANY) {
+        fputs(" \\\n            '1: :", stdout);
+        print_zsh_value(operand);
+        putchar('\'');
+    }
+    fputs(" ;;\n", stdout);
+}
+
+static void print_zsh(const command_tables *tables)
+{
+    fputs("#compdef quadrille\n" HEADER "_quadrille_names() {\n"
+          "    local -a names=(${(f)\"$(${program} completions $1 2>/dev/null)\"})\n"
+          "    compadd -a names\n"
+          "    _files\n"
+          "}\n\n"
+          "_quadrille() {\n"
+          "    local program=$words[1] command=\n"
+          "    if ((CURRENT > 2)); then\n"
+          "        command=$words[2]\n"
+          "        shift words\n"
+          "        ((CURRENT--))\n"
+          "    fi\n"
+          "    ((CURRENT > 2)) && case \"$command $words[2]\" in\n    (",
+          stdout);
+    print_parts(tables, "|");
+    fputs(")\n        command+=\" $words[2]\"\n        shift words\n        ((CURRENT--)) ;;\n    esac\n    case "
+          "$command in\n",
+          stdout);
+    visit(tables, print_zsh_command);
+    fputs("    help)\n        _arguments '1: :(", stdout);
+    print_commands(tables);
+    fputs(")' ;;\n    '')\n        local -a commands=(", stdout);
+    for (int i = 0; i < tables->n_commands; i++) {
+        printf("\n            '%s:", tables->commands[i]->name);
+        print_quoted(tables->commands[i]->summary, ":\\");
+        putchar('\'');
+    }
+    fputs("\n            'help:a command'\\''s options and examples')\n        _describe command commands\n        "
+          "_arguments",
+          stdout);
+    print_zsh_options(tables->options);
+    fputs(" ;;\n    esac\n}\n_quadrille \"$@\"\n", stdout);
+}
+
+/* ---- fish ---- */
+
+static void print_fish_value(completion c)
+{
+    switch (c.kind) {
+    case VALUE_WORDS: printf(" -x -a '%s'", c.words); break;
+    case VALUE_FILE: fputs(" -r -F", stdout); break;
+    case VALUE_FOLDER: fputs(" -x -a '(__fish_complete_directories)'", stdout); break;
+    case VALUE_MACHINE: fputs(" -r -F -a '(quadrille completions machines 2>/dev/null)'", stdout); break;
+    case VALUE_MODEL: fputs(" -r -F -a '(quadrille completions models 2>/dev/null)'", stdout); break;
+    case VALUE_ANY: fputs(" -x", stdout); break;
+    }
+}
+
+static void print_fish_options(const char *words, const option_spec *specs)
+{
+    for (const option_spec *o = specs; o->name; o++) {
+        printf("complete -c quadrille -n '__quadrille_is %s' -l %s", words, o->name);
+        if (o->letter) printf(" -s %c", o->letter);
+        if (o->argument) print_fish_value(complete_option(o));
+        fputs(" -d '", stdout);
+        print_quoted(o->help, "\\");
+        fputs("'\n", stdout);
+    }
+}
+
+static void print_fish_command(const command *which)
+{
+    const completion operand = complete_operand(which);
+    print_fish_options(which->name, which->options);
+    for (const command *const *part = which->parts; part && *part; part++) {
+        printf("complete -c quadrille -n '__quadrille_is %s' -a %s -d '", which->name, strchr((*part)->name, ' ') + 1);
+        print_quoted((*part)->summary, "\\");
+        fputs("'\n", stdout);
+    }
+    if (which->parts || operand.kind == VALUE_ANY) return;
+    printf("complete -c quadrille -n '__quadrille_is %s'", which->name);
+    print_fish_value(operand);
+    putchar('\n');
+}
+
+static void print_fish(const command_tables *tables)
+{
+    fputs(HEADER "# Whether the words typed so far begin with this command: bench, or bench gemm.\n"
+                 "function __quadrille_is\n"
+                 "    set -l typed (commandline -opc)[2..-1]\n"
+                 "    set -l parts ",
+          stdout);
+    print_parts(tables, " ");
+    fputs("\n    set -l command $typed[1]\n"
+          "    if contains -- \"$typed[1..2]\" $parts\n"
+          "        set command $typed[1..2]\n"
+          "    end\n"
+          "    test \"$command\" = \"$argv\"\n"
+          "end\n\n"
+          "complete -c quadrille -f\n",
+          stdout);
+    for (int i = 0; i < tables->n_commands; i++) {
+        printf("complete -c quadrille -n '__quadrille_is' -a %s -d '", tables->commands[i]->name);
+        print_quoted(tables->commands[i]->summary, "\\");
+        fputs("'\n", stdout);
+    }
+    fputs("complete -c quadrille -n '__quadrille_is' -a help -d 'options and examples of a command'\n"
+          "complete -c quadrille -n '__quadrille_is help' -a '",
+          stdout);
+    print_commands(tables);
+    fputs("'\n", stdout);
+    print_fish_options("", tables->options);
+    visit(tables, print_fish_command);
+}
+
+/* ---- the command ---- */
 
 static void print_name(const char *name, void *user)
 {
@@ -71,11 +354,11 @@ int completions_run(int argc, char **argv, const command_tables *tables)
     if (strcmp(what, "machines") == 0) return print_names(qdr_machine_list(print_name, NULL));
     if (strcmp(what, "models") == 0) return print_names(qdr_network_list(print_name, NULL));
     if (strcmp(what, "bash") == 0)
-        completions_bash(tables);
+        print_bash(tables);
     else if (strcmp(what, "zsh") == 0)
-        completions_zsh(tables);
+        print_zsh(tables);
     else if (strcmp(what, "fish") == 0)
-        completions_fish(tables);
+        print_fish(tables);
     else
         return fputs("quadrille: completions takes one word: bash, zsh, fish, machines or models\n", stderr),
                EXIT_USAGE;

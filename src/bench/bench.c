@@ -2,11 +2,96 @@
 /* `quadrille bench`: what grids cost on this machine. Options common to all benchmarks, and the loop over grids. */
 #include "bench/bench.h"
 
+#include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/layer_case.h"
 #include "common/planning.h"
+
+/* ---- the table ---- */
+
+/* Text is left-aligned, numbers are right-aligned. */
+static void print_words(const bench_column *column, int is_first, const char *words)
+{
+    const int width = column->kind == VALUE_TEXT ? -column->width : column->width;
+    printf("%s%*s", is_first ? "" : " ", width, words);
+}
+
+/* ---- JSON ---- */
+
+static json_t *json_of(const bench_column *column, const bench_value *value)
+{
+    if (value->text) return json_string(value->text);
+    if (isnan(value->number)) return json_null();
+    return column->kind == VALUE_WHOLE ? json_integer((json_int_t)value->number) : json_real(value->number);
+}
+
+/* The settings (are_settings), or the values that differ from row to row. */
+static json_t *json_row(const bench_table *table, const bench_value *values, int are_settings)
+{
+    json_t *object = json_object();
+    for (const bench_column *column = table->columns; column->name; column++, values++)
+        if (are_settings == !column->title) json_object_set_new(object, column->name, json_of(column, values));
+    return object;
+}
+
+static void dump(json_t *object, size_t flags)
+{
+    if (object) json_dumpf(object, stdout, JSON_PRESERVE_ORDER | flags);
+    json_decref(object);
+}
+
+/* ---- all formats ---- */
+
+/* Prints a row, after the heading if it is the first. values: one for each column. */
+static void print_row(bench_table *table, const bench_value *values)
+{
+    const int is_first = table->n_rows++ == 0;
+    switch (table->format) {
+    case FORMAT_TABLE:
+        if (is_first) {
+            fputs(table->title, stdout);
+            for (int line = 0; line < 2; line++) {
+                int n = 0;
+                for (const bench_column *column = table->columns; column->name; column++)
+                    if (column->title) print_words(column, n++ == 0, line ? column->unit : column->title);
+                putchar('\n');
+            }
+        }
+        int n = 0;
+        for (const bench_column *column = table->columns; column->name; column++, values++)
+            if (column->title) {
+                char words[64];
+                const int n_digits = column->kind == VALUE_WHOLE ? 0 : column->n_digits;
+                const double scale = column->kind == VALUE_WHOLE ? 1 : column->scale;
+                snprintf(words, sizeof words, "%.*f", n_digits, scale * values->number);
+                print_words(column, n++ == 0, values->text ? values->text : isnan(values->number) ? "-" : words);
+            }
+        putchar('\n');
+        break;
+    case FORMAT_CSV:
+        for (const bench_column *column = table->columns; is_first && column->name; column++)
+            printf("%s%s", column->name, column[1].name ? "," : "\n");
+        for (const bench_column *column = table->columns; column->name; column++, values++) {
+            if (column != table->columns) putchar(',');
+            if (values->text)
+                fputs(values->text, stdout);
+            else if (!isnan(values->number))
+                printf("%.*g", column->kind == VALUE_WHOLE ? 17 : 9, values->number);
+        }
+        putchar('\n');
+        break;
+    case FORMAT_JSON:
+        if (is_first) putchar('{');
+        if (is_first) dump(json_row(table, values, 1), JSON_EMBED);
+        puts(is_first ? ", \"rows\": [" : ",");
+        dump(json_row(table, values, 0), 0);
+        break;
+    }
+    fflush(stdout);
+}
 
 #define MAX_GRIDS 4096
 #define MAX_COLUMNS 40
@@ -31,7 +116,7 @@ void bench_row(bench_run *run, const bench_column *columns, const bench_value *v
     const bench_column *column = run->table.columns;
     for (; column->name; columns++, values++)
         if (strcmp(columns->name, column->name) == 0) shown[column++ - run->table.columns] = *values;
-    if (qdr_context_rank(run->ctx) == 0) bench_print_row(&run->table, shown);
+    if (qdr_context_rank(run->ctx) == 0) print_row(&run->table, shown);
 }
 
 static int run_grids(bench_run *run, const bench_start *start, failure *why)
@@ -44,7 +129,7 @@ static int run_grids(bench_run *run, const bench_start *start, failure *why)
     if (options->grid.x < 0) n_sizes = list_grids(n_ranks, sizes, MAX_GRIDS);
     for (int i = 0; i < n_sizes; i++)
         if (start->kind->run_grid(run, options, sizes[i], why)) return why->code;
-    if (qdr_context_rank(run->ctx) == 0) bench_print_end(&run->table);
+    if (qdr_context_rank(run->ctx) == 0 && run->table.format == FORMAT_JSON) puts("\n]}");
     if (run->n_wrong)
         fail(why, EXIT_MISMATCH, "%s: %lld results are wrong, see the rows above", start->kind->command->name,
              (long long)run->n_wrong);

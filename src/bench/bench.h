@@ -89,11 +89,6 @@ typedef struct bench_table {
     int n_rows; /* printed */
 } bench_table;
 
-/* Prints a row, after the heading if it is the first. values: one for each column. */
-void bench_print_row(bench_table *table, const bench_value *values);
-/* Ends the output. */
-void bench_print_end(const bench_table *table);
-
 /* ---- the loop over grids ---- */
 
 /* A benchmark on one rank. */

@@ -41,7 +41,7 @@ typedef struct calibration {
     const char *stage;
 } calibration;
 
-/* ---- measure.c ---- */
+/* ---- calibrate.c ---- */
 
 /* Seconds of one call, on the slowest rank: the median of several rounds, each with enough calls to take a measurable
  * time (at most n_most; 1: single calls). call() enqueues, end() waits for what was enqueued. Collective, with the same

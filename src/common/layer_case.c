@@ -132,3 +132,293 @@ int list_grids(int n_ranks, grid_size *sizes, int capacity)
             }
     return n_sizes;
 }
+
+/* Streams of random numbers, one for each matrix; x and dy have one for each call. */
+enum { STREAM_W = 1, STREAM_B, STREAM_OLD_Y, STREAM_OLD_DX, STREAM_X = 16, STREAM_DY = 512 };
+
+/* The state of one run on this rank. */
+typedef struct layer_run {
+    qdr_grid *grid;
+    qdr_context *ctx;
+    const layer_case *the_case;
+    reference reference;
+    qdr_stack *stack;
+    qdr_linear *layer;
+    qdr_owned in, out; /* this rank's parts of the two edges */
+    void *x, *y, *dy, *dx, *full;
+    layer_errors *errors;
+    layer_watch watch;
+    void *user;
+} layer_run;
+
+static void fill_values(const layer_run *run, int stream, double *values, int64_t n_elems)
+{
+    const layer_case *the_case = run->the_case;
+    for (int64_t i = 0; i < n_elems; i++)
+        values[i] = draw_value(the_case->seed, stream, i, the_case->is_exact, the_case->dtype);
+}
+
+static qdr_status add_layer(layer_run *run)
+{
+    const layer_case *c = run->the_case;
+    qdr_edge in, out;
+    qdr_edge_desc edge = {QDR_OPTS_INIT, .col_axis = c->transposed ? QDR_Y : QDR_X, .layout = c->in_layout,
+                          .scatter_unit = c->in_unit};
+    memcpy(edge.cols, c->in, sizeof edge.cols);
+    qdr_status status = qdr_stack_add_input(run->stack, "x", &edge, 1, &in);
+    if (status != QDR_OK) return status;
+    qdr_linear_desc desc = {QDR_OPTS_INIT,
+                            .name = "layer",
+                            .bias = c->bias,
+                            .transposed = c->transposed,
+                            .out_layout = c->out_layout,
+                            .out_row_unit = c->out_unit,
+                            .drop_gathered = c->drop_gathered,
+                            .storage = c->storage};
+    memcpy(desc.in, c->in, sizeof desc.in);
+    memcpy(desc.out, c->out, sizeof desc.out);
+    return qdr_stack_add_linear(run->stack, &desc, in, &out, &run->layer);
+}
+
+static qdr_status build(layer_run *run)
+{
+    const layer_case *c = run->the_case;
+    const qdr_stack_opts opts = {QDR_OPTS_INIT,     .n_rows = c->m,        .row_unit = c->row_unit,
+                                 .dtype = c->dtype, .overlap = c->overlap, .panels = c->panels ? c->panels : 1,
+                                 .batch_parts = 1};
+    qdr_status status = qdr_stack_create(run->grid, &opts, &run->stack);
+    if (status == QDR_OK) status = qdr_agree(run->ctx, add_layer(run)); /* adding is local */
+    return status == QDR_OK ? qdr_stack_build(run->stack) : status;
+}
+
+static qdr_status find_part(layer_run *run, qdr_status (*matrix_of)(const qdr_linear *, qdr_matrix *), qdr_owned *owned)
+{
+    qdr_matrix matrix;
+    qdr_status status = matrix_of(run->layer, &matrix);
+    return status == QDR_OK ? qdr_matrix_owned(run->grid, &matrix, qdr_context_rank(run->ctx), owned) : status;
+}
+
+static size_t part_bytes(const layer_run *run, const qdr_owned *part)
+{
+    return (size_t)(part->n_rows * part->n_cols) * qdr_dtype_bytes(run->the_case->dtype);
+}
+
+/* Allocates this rank's parts, and a full parameter with its gradient (which is at most as wide as F64). */
+static qdr_status allocate(layer_run *run)
+{
+    const size_t in = part_bytes(run, &run->in), out = part_bytes(run, &run->out);
+    const size_t full = (size_t)(run->reference.n * run->reference.k) * sizeof(double);
+    qdr_status status = qdr_mem_alloc(run->ctx, in, &run->x);
+    if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, in, &run->dx);
+    if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, out, &run->y);
+    if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, out, &run->dy);
+    return status == QDR_OK ? qdr_mem_alloc(run->ctx, full, &run->full) : status;
+}
+
+/* Draws a full parameter and loads it into the layer. */
+static qdr_status load(layer_run *run, int index, int stream, double *values, int64_t n_elems)
+{
+    fill_values(run, stream, values, n_elems);
+    for (int64_t i = 0; i < n_elems; i++) element_write(run->the_case->dtype, run->full, i, values[i]);
+    return qdr_stack_load_parameter(run->stack, index, run->full);
+}
+
+static qdr_status load_parameters(layer_run *run)
+{
+    reference *ref = &run->reference;
+    const int weight = qdr_linear_weight_index(run->layer);
+    qdr_status status = load(run, weight, STREAM_W, ref->w, ref->n * ref->k);
+    if (status == QDR_OK && run->the_case->bias) status = load(run, weight + 1, STREAM_B, ref->b, ref->n);
+    return status;
+}
+
+static qdr_dtype gradient_dtype(const layer_run *run) { return run->the_case->dtype == QDR_F64 ? QDR_F64 : QDR_F32; }
+
+static void fill_nan(qdr_dtype dtype, void *memory, int64_t n_elems)
+{
+    memset(memory, 0xff, (size_t)n_elems * qdr_dtype_bytes(dtype)); /* all bits set is a NaN in each type */
+}
+
+static qdr_status spoil_gradients(layer_run *run)
+{
+    for (int i = 0; i < qdr_stack_n_parameters(run->stack); i++) {
+        qdr_parameter parameter;
+        const qdr_status status = qdr_stack_parameter(run->stack, i, &parameter);
+        if (status != QDR_OK) return status;
+        fill_nan(gradient_dtype(run), parameter.gradient, parameter.n_elems);
+    }
+    return QDR_OK;
+}
+
+/* Copies the rows and columns of a part from a full matrix of n_cols columns. */
+static void copy_part(const layer_run *run, const qdr_owned *part, int64_t n_cols, const double *full, void *memory)
+{
+    int64_t local = 0;
+    for (int64_t row = part->rows.begin; row < part->rows.end; row++)
+        for (int i = 0; i < part->n_ranges; i++)
+            for (int64_t col = part->cols[i].begin; col < part->cols[i].end; col++)
+                element_write(run->the_case->dtype, memory, local++, full[row * n_cols + col]);
+}
+
+static void note_error(layer_run *run, int result, double share, double computed)
+{
+    double *worst = &run->errors->share[result];
+    if (share > *worst) *worst = share;
+    uint64_t bits;
+    memcpy(&bits, &computed, sizeof bits);
+    run->errors->bits = (run->errors->bits ^ bits) * 0x100000001b3u; /* FNV-1a, one word at a time */
+}
+
+static void check_part(layer_run *run, const qdr_owned *part, int64_t n_cols, const reference_sums *sums,
+                       const void *memory, error_bound bound, int result)
+{
+    int64_t local = 0;
+    for (int64_t row = part->rows.begin; row < part->rows.end; row++)
+        for (int i = 0; i < part->n_ranges; i++)
+            for (int64_t col = part->cols[i].begin; col < part->cols[i].end; col++) {
+                const int64_t at = row * n_cols + col;
+                const double computed = element_read(run->the_case->dtype, memory, local++);
+                note_error(run, result, error_share(computed, sums->value[at], sums->magnitude[at], bound), computed);
+            }
+}
+
+/* Initial contents of y or dx before a call: numbers to add to, or NaN. */
+static void start_output(layer_run *run, const qdr_owned *part, int64_t n_cols, int stream, reference_sums *sums,
+                         void *memory)
+{
+    const int64_t n_elems = run->reference.m * n_cols;
+    memset(sums->value, 0, (size_t)n_elems * sizeof *sums->value);
+    if (run->the_case->accumulate) fill_values(run, stream, sums->value, n_elems);
+    for (int64_t i = 0; i < n_elems; i++) sums->magnitude[i] = sums->value[i] < 0 ? -sums->value[i] : sums->value[i];
+    fill_nan(run->the_case->dtype, memory, part->n_rows * part->n_cols);
+    if (run->the_case->accumulate) copy_part(run, part, n_cols, sums->value, memory);
+}
+
+/* Returns 1 if some, but not all, members of the axis share a node. Then the members of a node are added first, and the
+ * sum is rounded. */
+static int adds_by_node(const qdr_grid *grid, qdr_axis axis)
+{
+    const qdr_context *ctx = qdr_grid_context(grid);
+    const int size = qdr_grid_size(grid, axis);
+    int n_same = 0;
+    for (int i = 0; i < size * size; i++)
+        n_same += qdr_context_node(ctx, qdr_grid_neighbour(grid, axis, i / size)) ==
+                  qdr_context_node(ctx, qdr_grid_neighbour(grid, axis, i % size));
+    return n_same > size && n_same < size * size;
+}
+
+/* The bound for y (is_forward) or dx. Roundings to bf16 or f16: each member's partial sum if there are several, the sum
+ * of each node if it is added first, the final sum, and one each for the bias and the old value. */
+static error_bound activation_bound(const layer_run *run, int is_forward)
+{
+    const layer_case *c = run->the_case;
+    const int over_x = is_forward == !c->transposed;
+    const qdr_axis axis = over_x ? QDR_X : QDR_Y;
+    const int n_members = qdr_grid_size(run->grid, axis);
+    const int n_sums = (n_members > 1) + adds_by_node(run->grid, axis) + 1;
+    const int n_more = (is_forward && c->bias) + c->accumulate;
+    const int64_t length = is_forward ? run->reference.k : run->reference.n;
+    if (c->is_exact) return (error_bound){0};
+    return error_bound_of((error_shape){c->dtype, length + n_more, n_members, n_sums + n_more});
+}
+
+/* Waits for a pass and reports it to `watch`. */
+static qdr_status finish(layer_run *run, layer_stage stage)
+{
+    const qdr_status status = qdr_stream_synchronize(qdr_context_stream(run->ctx));
+    if (status == QDR_OK && run->watch) run->watch(stage, run->grid, run->stack, run->user);
+    return status;
+}
+
+/* One forward and backward pass, and the same on one thread. */
+static qdr_status pass(layer_run *run, int call)
+{
+    const layer_case *c = run->the_case;
+    const int forward = c->accumulate ? QDR_Y_ACCUMULATE : 0;
+    const int backward = (c->accumulate ? QDR_DX_ACCUMULATE : 0) | (call ? QDR_ACCUMULATE : 0) |
+                         (c->defer && call + 1 < c->n_calls ? QDR_DEFER_SYNC : 0);
+    reference *ref = &run->reference;
+    fill_values(run, STREAM_X + call, ref->x, ref->m * ref->k);
+    fill_values(run, STREAM_DY + call, ref->dy, ref->m * ref->n);
+    copy_part(run, &run->in, ref->k, ref->x, run->x);
+    copy_part(run, &run->out, ref->n, ref->dy, run->dy);
+    start_output(run, &run->out, ref->n, STREAM_OLD_Y, &ref->y, run->y);
+    start_output(run, &run->in, ref->k, STREAM_OLD_DX, &ref->dx, run->dx);
+    qdr_status status = qdr_linear_forward(run->layer, run->x, run->y, forward, NULL);
+    if (status == QDR_OK) status = finish(run, STAGE_FORWARD);
+    if (status == QDR_OK) status = qdr_linear_backward(run->layer, run->dy, run->x, run->dx, backward, NULL);
+    if (!c->only_run) reference_run(ref);
+    if (status == QDR_OK) status = finish(run, STAGE_BACKWARD);
+    if (status == QDR_OK && !c->only_run) {
+        check_part(run, &run->out, ref->n, &ref->y, run->y, activation_bound(run, 1), RESULT_Y);
+        check_part(run, &run->in, ref->k, &ref->dx, run->dx, activation_bound(run, 0), RESULT_DX);
+    }
+    return status;
+}
+
+/* Gathers a gradient and compares it, on rank 0. */
+static qdr_status check_gradient(layer_run *run, int index, const reference_sums *sums, int64_t n_elems, int result)
+{
+    const int is_root = qdr_context_rank(run->ctx) == 0;
+    const qdr_status status = qdr_stack_gather_parameter(run->stack, index, 1, is_root ? run->full : NULL);
+    if (status != QDR_OK || !is_root) return status;
+    /* Sums over all rows of all calls, in fp32 or wider. */
+    const layer_case *c = run->the_case;
+    const error_shape shape = {c->dtype, (c->m + 1) * c->n_calls, qdr_context_size(run->ctx), 0};
+    const error_bound bound = c->is_exact ? (error_bound){0} : error_bound_of(shape);
+    for (int64_t i = 0; i < n_elems; i++) {
+        const double computed = element_read(gradient_dtype(run), run->full, i);
+        note_error(run, result, error_share(computed, sums->value[i], sums->magnitude[i], bound), computed);
+    }
+    return QDR_OK;
+}
+
+static qdr_status run_calls(layer_run *run)
+{
+    const reference *ref = &run->reference;
+    const int weight = qdr_linear_weight_index(run->layer);
+    qdr_status status = spoil_gradients(run);
+    for (int call = 0; status == QDR_OK && call < run->the_case->n_calls; call++) status = pass(run, call);
+    if (run->the_case->only_run) return status;
+    if (status == QDR_OK) status = check_gradient(run, weight, &ref->dw, ref->n * ref->k, RESULT_DW);
+    if (status == QDR_OK && run->the_case->bias) status = check_gradient(run, weight + 1, &ref->db, ref->n, RESULT_DB);
+    return status;
+}
+
+/* Allocates what this rank needs, and agrees that all ranks could. */
+static int prepare(layer_run *run, failure *why)
+{
+    const layer_case *c = run->the_case;
+    if (reference_create(c->m, layer_case_k(c), layer_case_n(c), &run->reference) != 0)
+        fail(why, EXIT_NOTHING_FITS, "out of memory for the reference of a layer of %lld rows", (long long)c->m);
+    if (fail_together(why, run->ctx)) return why->code;
+    if (fail_status(why, build(run))) return why->code;
+    qdr_status status = find_part(run, qdr_linear_in_matrix, &run->in);
+    if (status == QDR_OK) status = find_part(run, qdr_linear_out_matrix, &run->out);
+    if (status == QDR_OK) status = allocate(run);
+    if (status == QDR_OK) status = load_parameters(run);
+    fail_status(why, status);
+    return fail_together(why, run->ctx);
+}
+
+int layer_case_run(qdr_grid *grid, const layer_case *the_case, layer_watch watch, void *user, layer_errors *errors,
+                   failure *why)
+{
+    layer_run run = {.grid = grid,
+                     .ctx = qdr_grid_context(grid),
+                     .the_case = the_case,
+                     .errors = errors,
+                     .watch = watch,
+                     .user = user};
+    *errors = (layer_errors){.bits = 0xcbf29ce484222325u};
+    if (prepare(&run, why) == EXIT_OK) {
+        if (watch) watch(STAGE_BUILT, grid, run.stack, user);
+        fail_status(why, run_calls(&run));
+        fail_together(why, run.ctx);
+    }
+    qdr_stack_destroy(&run.stack);
+    void **const memory[] = {&run.x, &run.y, &run.dy, &run.dx, &run.full};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) qdr_mem_free(run.ctx, memory[i]);
+    reference_destroy(&run.reference);
+    return why->code;
+}

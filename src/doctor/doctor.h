@@ -43,8 +43,6 @@ doctor_finding *doctor_advise(doctor_finding *finding, const char *format, ...) 
 doctor_finding *doctor_add_sentence(doctor_report *report, const char *group, const char *name, doctor_state state,
                                     const char *sentence);
 
-/* build.c: components of this build. */
-void doctor_find_build(doctor_report *report);
 /* gpus.c: driver, GPUs, links, libraries. */
 void doctor_find_gpus(doctor_report *report);
 /* machine.c: cores, memory, limits. */

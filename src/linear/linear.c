@@ -1,13 +1,92 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `quadrille linear`: one layer forward and backward on a grid, from NumPy files to NumPy files, so that anyone can
  * compare Quadrille with a framework of their own. */
+#include <errno.h>
 #include <quadrille/linear.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/command.h"
-#include "linear/files.h"
-#include "linear/results.h"
+#include "common/files.h"
+#include "common/npy.h"
+
+/* ---- the files ---- */
+
+enum { FILE_X, FILE_W, FILE_B, FILE_DY, N_FILES };
+static const char *const letters[N_FILES] = {"x", "w", "b", "dy"};
+static const char *const meanings[N_FILES] = {"[M, K]", "[N, K]", "[N]", "[M, N]"};
+
+typedef struct linear_files {
+    npy_array arrays[N_FILES]; /* b is all zero if none was given */
+    int64_t m, k, n;
+    qdr_dtype dtype;
+} linear_files;
+
+static const char *numpy_name(qdr_dtype dtype)
+{
+    return dtype == QDR_F64 ? "float64" : dtype == QDR_F16 ? "float16" : "float32";
+}
+
+static int open_one(int index, const char *path, linear_files *files, failure *why)
+{
+    npy_array *array = &files->arrays[index];
+    char text[64];
+    if (npy_open(path, array, why)) return why->code;
+    const int wanted = index == FILE_B ? 1 : 2;
+    if (array->n_dims != wanted)
+        return fail(why, EXIT_USAGE, "%s: --%s has shape %s, but %s with %d dimension%s is needed; reshape it", path,
+                    letters[index], npy_shape_text(array, text, sizeof text), meanings[index], wanted, PLURAL(wanted));
+    if (array->dtype != files->arrays[FILE_X].dtype)
+        return fail(why, EXIT_USAGE,
+                    "%s: --%s is %s, but --x is %s; save all files in one type, such as a.astype(np.%s)", path,
+                    letters[index], qdr_dtype_name(array->dtype), qdr_dtype_name(files->arrays[FILE_X].dtype),
+                    numpy_name(files->arrays[FILE_X].dtype));
+    return EXIT_OK;
+}
+
+/* Compares one extent of an array with one extent of another; the message contains both shapes. */
+static int check_side(const linear_files *files, int a, int a_dim, int b, int b_dim, const char *side, failure *why)
+{
+    const npy_array *one = &files->arrays[a], *two = &files->arrays[b];
+    char one_text[64], two_text[64];
+    if (one->shape[a_dim] == two->shape[b_dim]) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "--%s is %s and --%s is %s: %s must agree, as in %s and %s, but %lld is not %lld",
+                letters[a], npy_shape_text(one, one_text, sizeof one_text), letters[b],
+                npy_shape_text(two, two_text, sizeof two_text), side, meanings[a], meanings[b],
+                (long long)one->shape[a_dim], (long long)two->shape[b_dim]);
+}
+
+static int check_shapes(linear_files *files, int has_bias, failure *why)
+{
+    const npy_array *w = &files->arrays[FILE_W];
+    if (check_side(files, FILE_X, 1, FILE_W, 1, "their columns K", why)) return why->code;
+    if (check_side(files, FILE_DY, 0, FILE_X, 0, "their rows M", why)) return why->code;
+    if (check_side(files, FILE_DY, 1, FILE_W, 0, "columns of dy and rows of w, N,", why)) return why->code;
+    if (has_bias && check_side(files, FILE_B, 0, FILE_W, 0, "elements of b and rows of w, N,", why)) return why->code;
+    if (w->shape[0] == 0 || w->shape[1] == 0)
+        return fail(why, EXIT_USAGE,
+                    "--w is [%lld, %lld]: a layer needs at least one out-feature N and one in-feature K",
+                    (long long)w->shape[0], (long long)w->shape[1]);
+    files->m = files->arrays[FILE_X].shape[0];
+    files->n = w->shape[0];
+    files->k = w->shape[1];
+    files->dtype = w->dtype;
+    return EXIT_OK;
+}
+
+/* Opens the files (paths[FILE_B] may be NULL) and checks types and shapes. Local. */
+static int open_files(const char *const paths[N_FILES], linear_files *files, failure *why)
+{
+    for (int i = 0; i < N_FILES && !why->code; i++)
+        if (paths[i]) open_one(i, paths[i], files, why);
+    if (!why->code) check_shapes(files, paths[FILE_B] != NULL, why);
+    return why->code;
+}
+
+/* ---- options ---- */
 
 typedef struct linear_options {
     const char *paths[N_FILES];
@@ -35,6 +114,56 @@ static const option_spec specs[] = {
     OPTIONS_END,
 };
 
+/* ---- the folder of results ---- */
+
+enum { RESULT_Y, RESULT_DX, RESULT_DW, RESULT_DB, N_RESULTS };
+static const char *const names[N_RESULTS] = {"y.npy", "dx.npy", "dw.npy", "db.npy"};
+
+/* Refuses targets that are not regular files, such as devices: moving a file into place would replace them. */
+static int check_places(const char *dir, failure *why)
+{
+    char path[4096];
+    struct stat info;
+    for (int i = 0; i < N_RESULTS; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        if (lstat(path, &info) != 0) continue;
+        if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) continue;
+        return fail(why, EXIT_USAGE,
+                    "--out %s: %s in it is not a regular file or a link to one; remove it, or name another folder", dir,
+                    names[i]);
+    }
+    return EXIT_OK;
+}
+
+/* Checks, before any work is done, that DIR can be created or written to. */
+static int check_folder(const char *dir, failure *why)
+{
+    struct stat info;
+    if (strlen(dir) > 3900)
+        return fail(why, EXIT_USAGE, "--out: the folder's name has %zu characters; at most 3,900 are allowed",
+                    strlen(dir));
+    if (stat(dir, &info) != 0 && errno == ENOENT) return EXIT_OK; /* it will be created */
+    if (stat(dir, &info) != 0)
+        return fail(why, EXIT_USAGE, "--out %s: cannot be reached (%s); name another folder", dir, strerror(errno));
+    if (!S_ISDIR(info.st_mode)) return fail(why, EXIT_USAGE, "--out %s: is not a folder; name another", dir);
+    if (access(dir, W_OK | X_OK) == 0) return check_places(dir, why);
+    return fail(why, EXIT_USAGE, "--out %s: cannot be written to (%s); name another folder", dir, strerror(errno));
+}
+
+/* Checks that no result replaces an input. */
+static int check_files(const char *const paths[N_FILES], const char *dir, int n_ranks, failure *why)
+{
+    static const char *const options[N_FILES] = {"--x", "--w", "--b", "--dy"};
+    qdr_file_use uses[N_FILES + N_RESULTS];
+    char results[N_RESULTS][4096];
+    for (int i = 0; i < N_FILES; i++) uses[i] = (qdr_file_use){options[i], paths[i], QDR_FILE_READ};
+    for (int i = 0; i < N_RESULTS; i++) {
+        snprintf(results[i], sizeof results[i], "%.3900s/%s", dir, names[i]);
+        uses[N_FILES + i] = (qdr_file_use){"--out", results[i], QDR_FILE_WRITTEN};
+    }
+    return fail_status(why, qdr_files_check(uses, N_FILES + N_RESULTS, n_ranks));
+}
+
 static int read_options(int argc, char **argv, linear_options *options, failure *why)
 {
     if (options_read(argc, argv, specs, options, NULL, why)) return why->code;
@@ -53,7 +182,7 @@ static int read_options(int argc, char **argv, linear_options *options, failure 
     if (options->n_local && options->n_local != n_ranks)
         return fail(why, EXIT_USAGE, "linear: --local %lld does not match grid %s: use --local %d",
                     (long long)options->n_local, grid_words(options->grid).text, n_ranks);
-    return results_check_folder(options->out, why);
+    return check_folder(options->out, why);
 }
 
 /* The state of one rank. */
@@ -144,6 +273,74 @@ static qdr_status compute(linear_job *job)
     return status == QDR_OK ? qdr_stream_synchronize(qdr_context_stream(job->ctx)) : status;
 }
 
+/* ---- results ---- */
+
+/* Moves an activation to rank 0. *full is device memory, empty on the other ranks. */
+static qdr_status gather(linear_job *job, const qdr_matrix *layout, const void *part, npy_array *array, void **full)
+{
+    qdr_context *ctx = job->ctx;
+    qdr_matrix root = {QDR_OPTS_INIT, .n_rows = layout->n_rows, .spread = QDR_SPREAD_ROOT};
+    memcpy(root.cols, layout->cols, sizeof root.cols);
+    qdr_owned owned = {0};
+    qdr_status status = qdr_matrix_owned(job->grid, &root, qdr_context_rank(ctx), &owned);
+    if (status == QDR_OK)
+        status = qdr_mem_alloc(ctx, (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(job->files.dtype), full);
+    status = qdr_agree(ctx, status);
+    if (status == QDR_OK) status = qdr_redistribute(job->grid, layout, part, &root, *full, job->files.dtype, NULL);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    *array = (npy_array){.dtype = job->files.dtype, .n_dims = 2, .shape = {owned.n_rows, owned.n_cols}, .data = *full};
+    return status;
+}
+
+/* Gathers the gradient of a parameter on rank 0. */
+static qdr_status gather_gradient(linear_job *job, int index, npy_array shape, npy_array *array, void **full)
+{
+    qdr_context *ctx = job->ctx;
+    const int is_root = qdr_context_rank(ctx) == 0;
+    const int64_t n_elems = shape.shape[0] * (shape.n_dims == 2 ? shape.shape[1] : 1);
+    const qdr_dtype dtype = job->files.dtype == QDR_F64 ? QDR_F64 : QDR_F32;
+    qdr_status status = is_root ? qdr_mem_alloc(ctx, (size_t)n_elems * qdr_dtype_bytes(dtype), full) : QDR_OK;
+    status = qdr_agree(ctx, status);
+    if (status == QDR_OK) status = qdr_stack_gather_parameter(job->stack, index, 1, *full);
+    *array = shape;
+    array->dtype = dtype;
+    array->data = *full;
+    return status;
+}
+
+/* On rank 0: writes all files under temporary names, then moves all into place. */
+static int write_files(const npy_array arrays[N_RESULTS], const char *dir, failure *why)
+{
+    qdr_output *outputs[N_RESULTS] = {NULL};
+    if (files_make_folder("--out", dir, why)) return why->code;
+    for (int i = 0; i < N_RESULTS && !why->code; i++) npy_stage(&outputs[i], dir, names[i], &arrays[i], why);
+    for (int i = 0; i < N_RESULTS && !why->code; i++) fail_status(why, qdr_output_commit(&outputs[i]));
+    for (int i = 0; i < N_RESULTS; i++) qdr_output_discard(&outputs[i]);
+    return why->code;
+}
+
+/* Writes y.npy, dx.npy, dw.npy and db.npy to DIR, which is created if absent. Collective; a failure is the same on all
+ * ranks and leaves no new files. */
+static int write_results(linear_job *job, failure *why)
+{
+    qdr_context *ctx = job->ctx;
+    const int weight = qdr_linear_weight_index(job->layer);
+    npy_array arrays[N_RESULTS] = {{0}};
+    void *full[N_RESULTS] = {0};
+    const npy_array dw = {.n_dims = 2, .shape = {job->files.n, job->files.k}},
+                    db = {.n_dims = 1, .shape = {job->files.n}};
+    qdr_status status = gather(job, &job->out, job->y, &arrays[RESULT_Y], &full[RESULT_Y]);
+    if (status == QDR_OK) status = gather(job, &job->in, job->dx, &arrays[RESULT_DX], &full[RESULT_DX]);
+    if (status == QDR_OK) status = gather_gradient(job, weight, dw, &arrays[RESULT_DW], &full[RESULT_DW]);
+    if (status == QDR_OK) status = gather_gradient(job, weight + 1, db, &arrays[RESULT_DB], &full[RESULT_DB]);
+    fail_status(why, status);
+    if (fail_together(why, ctx) == EXIT_OK && qdr_context_rank(ctx) == 0) write_files(arrays, job->options->out, why);
+    for (int i = 0; i < N_RESULTS; i++) qdr_mem_free(ctx, &full[i]);
+    return fail_together(why, ctx);
+}
+
+/* ---- one rank ---- */
+
 /* After each step all ranks know whether all of them succeeded. */
 static int work(linear_job *job, failure *why)
 {
@@ -151,27 +348,14 @@ static int work(linear_job *job, failure *why)
     const linear_options *options = job->options;
     const int n_ranks = qdr_context_size(job->ctx);
     grid_check_ranks("linear", options->grid, n_ranks, why);
-    if (!why->code && qdr_context_rank(job->ctx) == 0) results_check_files(options->paths, options->out, n_ranks, why);
-    if (!why->code) linear_files_open(options->paths, &job->files, why);
+    if (!why->code && qdr_context_rank(job->ctx) == 0) check_files(options->paths, options->out, n_ranks, why);
+    if (!why->code) open_files(options->paths, &job->files, why);
     if (fail_together(why, job->ctx)) return why->code;
     for (int i = 0; i < 3; i++) {
         fail_status(why, steps[i](job));
         if (fail_together(why, job->ctx)) return why->code;
     }
-    const layer_results results = {job->grid,        job->stack, qdr_linear_weight_index(job->layer),
-                                   job->files.dtype, &job->in,   &job->out,
-                                   job->dx,          job->y,     job->files.n,
-                                   job->files.k};
-    return results_write(&results, job->options->out, why);
-}
-
-static void release(linear_job *job)
-{
-    qdr_stack_destroy(&job->stack);
-    void **const memory[] = {&job->x, &job->y, &job->dy, &job->dx};
-    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) qdr_mem_free(job->ctx, memory[i]);
-    qdr_grid_destroy(&job->grid);
-    linear_files_close(&job->files);
+    return write_results(job, why);
 }
 
 /* What one launch runs, and its result. */
@@ -199,7 +383,11 @@ static int run_rank(qdr_context *ctx, void *user)
     linear_job job = {.options = &launched->options, .ctx = ctx};
     failure why = {0};
     work(&job, &why);
-    release(&job);
+    qdr_stack_destroy(&job.stack);
+    void **const memory[] = {&job.x, &job.y, &job.dy, &job.dx};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) qdr_mem_free(job.ctx, memory[i]);
+    qdr_grid_destroy(&job.grid);
+    for (int i = 0; i < N_FILES; i++) npy_close(&job.files.arrays[i]);
     return end_rank(ctx, launched, &why);
 }
 

@@ -88,22 +88,4 @@ int plan_print_json(plan_answer *answer, failure *why);
 /* The best ten plans, and one layer of the first, as SVG. */
 int plan_draw(FILE *file, plan_answer *answer, failure *why);
 
-/* ---- draw_layer.c ---- */
-
-/* One layer of the best plan over time. */
-typedef struct layer_picture {
-    qdr_timeline_span *spans;
-    int n, capacity, failed;
-    double secs[QDR_N_PASSES];
-    int lane_of[1 + QDR_N_CHANNELS]; /* of the processor, and of the channels; -1: not used */
-    int n_lanes;
-} layer_picture;
-
-int layer_picture_make(plan_answer *answer, layer_picture *picture, failure *why);
-void layer_picture_free(layer_picture *picture);
-double layer_picture_height(const layer_picture *picture);
-void layer_picture_draw(FILE *file, const plan_answer *answer, const layer_picture *picture, double top);
-
-enum { PICTURE_WIDTH = 1280, PICTURE_MARGIN = 14 };
-
 #endif

@@ -37,8 +37,6 @@ typedef struct predictor {
 const qdr_machine *predictor_machine(predictor *all, const table *t, int64_t row, int place, failure *why);
 /* The model of a network on the machine found last. */
 qdr_status predictor_model(predictor *all, const qdr_network *network, qdr_model **model);
-/* Fails if a setting is for a machine that no row uses. */
-int predictor_check_settings(const predictor *all, failure *why);
 
 /* ---- kinds of tables ---- */
 

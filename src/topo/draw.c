@@ -3,7 +3,251 @@
 #include <math.h>
 #include <string.h>
 
-#include "topo/draw.h"
+#include "common/svg.h"
+#include "topo/topo.h"
+
+enum { PAGE_WIDTH = 1180, PAGE_MARGIN = 20 };
+#define STYLE_TINY "font-size=\"10\" text-anchor=\"middle\""
+
+/* file NULL: the space needed is measured. Each function draws a part from `y` on and returns where it ends. */
+typedef struct page {
+    FILE *file;
+    const topo_report *report;
+} page;
+
+/* ---- links of GPUs ---- */
+
+enum { CELL_WIDTH = 50, CELL_HEIGHT = 24, LINKS_LEFT = PAGE_MARGIN + 52, KEY_WIDTH = 250 };
+
+/* From green (near) to red (far). */
+static const char *link_colour(qdr_link link)
+{
+    static const char *const colours[QDR_N_LINKS] = {
+        "#e4e4e4", "#1b7837", "#2f9247", "#2a9d6f", "#5aae61", "#8cc665",
+        "#b3dd8a", "#fee08b", "#fdcf75", "#fdae61", "#ee7a4a", "#cf3b2b",
+    };
+    return colours[link];
+}
+
+static const char *link_ink(qdr_link link)
+{
+    const int is_dark = (link >= QDR_LINK_SAME && link <= QDR_LINK_XGMI_MODULE) || link == QDR_LINK_NETWORK;
+    return is_dark ? "#ffffff" : "#222222";
+}
+
+static void draw_cell(const page *p, double x, double y, double width, int a, int b)
+{
+    const qdr_topo *topo = p->report->topo;
+    char style[64], text[24];
+    if (a == b) {
+        svg_box(p->file, x, y, width - 2, CELL_HEIGHT - 2, "#f2f2f2", "rx=\"3\"");
+        return;
+    }
+    const qdr_link link = topo_pair(topo, a, b, NULL, NULL);
+    svg_begin_tip(p->file, "GPU %d and GPU %d: %s", a, b, qdr_link_name(link));
+    svg_box(p->file, x, y, width - 2, CELL_HEIGHT - 2, link_colour(link), "rx=\"3\"");
+    topo_pair_text(topo, a, b, text);
+    snprintf(style, sizeof style, "font-size=\"10\" text-anchor=\"middle\" fill=\"%s\"", link_ink(link));
+    if (width >= 40) svg_text(p->file, x + width / 2 - 1, y + 15, style, "%s", text);
+    svg_end_tip(p->file);
+}
+
+static double draw_matrix(const page *p, double y, double width)
+{
+    const int n = p->report->topo->n_gpus;
+    for (int j = 0; j < n; j++) svg_text(p->file, LINKS_LEFT + (j + 0.5) * width, y + 10, STYLE_TINY, "%d", j);
+    y += 16;
+    for (int i = 0; i < n; i++) {
+        svg_text(p->file, LINKS_LEFT - 8, y + 15, "text-anchor=\"end\" font-size=\"11\"", "GPU %d", i);
+        for (int j = 0; j < n; j++) draw_cell(p, LINKS_LEFT + j * width, y, width, i, j);
+        y += CELL_HEIGHT;
+    }
+    return y;
+}
+
+/* ---- the legend ---- */
+
+static int is_used(const qdr_topo *topo, qdr_link link)
+{
+    for (int a = 0; a < topo->n_gpus; a++)
+        for (int b = a + 1; b < topo->n_gpus; b++)
+            if (topo_pair(topo, a, b, NULL, NULL) == link) return 1;
+    return 0;
+}
+
+static double draw_key(const page *p, double x, double y)
+{
+    static const char *const words[QDR_N_LINKS] = {
+        [QDR_LINK_XGMI_MODULE] = "XM: XGMI between the dies of a module",
+        [QDR_LINK_NVLINK] = "NV: NVLink",
+        [QDR_LINK_XGMI] = "XG: XGMI",
+        [QDR_LINK_NVSWITCH] = "SW: NVLink through switches",
+        [QDR_LINK_PCI] = "PCI: one PCI switch",
+        [QDR_LINK_NUMA] = "NUMA: through the host, one NUMA node",
+        [QDR_LINK_PACKAGE] = "pkg: through the host, one package",
+        [QDR_LINK_NODE] = "node: through the host, two packages",
+    };
+    for (int link = 0; link < QDR_N_LINKS; link++) {
+        if (!words[link] || !is_used(p->report->topo, (qdr_link)link)) continue;
+        svg_box(p->file, x, y, 14, 14, link_colour((qdr_link)link), "rx=\"3\"");
+        svg_text(p->file, x + 20, y + 11, "font-size=\"11\"", "%s", words[link]);
+        y += 20;
+    }
+    if (topo_has_apart(p->report->topo)) {
+        svg_text(p->file, x, y + 11, SVG_SMALL, TOPO_APART_1);
+        svg_text(p->file, x, y + 26, SVG_SMALL, TOPO_APART_2);
+        y += 34;
+    }
+    if (!topo_has_assumed(p->report->topo)) return y;
+    svg_text(p->file, x, y + 11, SVG_SMALL, "?: hwloc reports 100 GB/s for every");
+    svg_text(p->file, x, y + 26, SVG_SMALL, "XGMI link, whatever its rate");
+    return y + 34;
+}
+
+static double draw_links(const page *p, double y)
+{
+    const int n = p->report->topo->n_gpus;
+    if (n < 2) return y;
+    const double room = PAGE_WIDTH - LINKS_LEFT - PAGE_MARGIN - KEY_WIDTH;
+    const double width = fmin(CELL_WIDTH, room / n);
+    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_HEADING, "GPU links");
+    svg_text(p->file, PAGE_MARGIN + 126, y + 20, SVG_SMALL, "GB/s in each direction; %s", p->report->topo->gpu_source);
+    const double matrix = draw_matrix(p, y + 30, width);
+    const double key = draw_key(p, LINKS_LEFT + n * width + 20, y + 48);
+    return fmax(matrix, key) + 12;
+}
+
+enum {
+    MAX_DRAWN_RANKS = 64,
+    CELL = 20,
+    CELLS_WIDE = 32,
+    FRAME = 5,
+    LINK = PAGE_MARGIN + 140, /* left edge of the column with each axis' link */
+    LEFT = LINK + 262 /* left edge of the nodes */
+};
+
+/* ---- running ranks ---- */
+
+static double draw_ranks(const page *p, double y)
+{
+    const topo_report *report = p->report;
+    svg_flow f = svg_flow_begin(PAGE_MARGIN, y + 32, PAGE_WIDTH - 2 * PAGE_MARGIN, 6);
+    if (!report->ranks) return y;
+    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_HEADING, "Running ranks");
+    const int n = report->n_ranks < MAX_DRAWN_RANKS ? report->n_ranks : MAX_DRAWN_RANKS;
+    if (n < report->n_ranks)
+        svg_text(p->file, PAGE_MARGIN + 126, y + 20, SVG_SMALL, "the first %d of %d", n, report->n_ranks);
+    for (int i = 0; i < n; i++) {
+        const topo_rank *rank = &report->ranks[i];
+        double x, top;
+        svg_flow_next(&f, 130, 36, &x, &top);
+        svg_begin_tip(p->file, "rank %d on %s, cpus %s", i, rank->host, rank->cpus);
+        svg_box(p->file, x, top, 130, 36, "#eef0f3", "rx=\"3\" stroke=\"#b9bfc8\"");
+        svg_text(p->file, x + 65, top + 15, SVG_MIDDLE, "rank %d, node %d", i, rank->place.node);
+        svg_text(p->file, x + 65, top + 29, STYLE_TINY, "cpus %.18s%s", rank->cpus,
+                 strlen(rank->cpus) > 18 ? "..." : "");
+        svg_end_tip(p->file);
+    }
+    return f.bottom + 12;
+}
+
+/* ---- strips ---- */
+
+static int ranks_on(const topo_layout *layout, int node)
+{
+    int n = 0;
+    for (int rank = 0; rank < layout->n_ranks; rank++) n += layout->places[rank].node == node;
+    return n;
+}
+
+static void draw_node(const page *p, const qdr_topo_axis *axis, int node, int n, svg_flow *f)
+{
+    const topo_layout *layout = &p->report->layout;
+    const int n_wide = n < CELLS_WIDE ? n : CELLS_WIDE, n_rows = (n + CELLS_WIDE - 1) / CELLS_WIDE;
+    int index = 0;
+    double x, y;
+    svg_flow_next(f, n_wide * CELL - 2 + 2 * FRAME, n_rows * CELL - 2 + 2 * FRAME, &x, &y);
+    svg_box(p->file, x, y, n_wide * CELL - 2 + 2 * FRAME, n_rows * CELL - 2 + 2 * FRAME, "#ffffff",
+            "rx=\"3\" stroke=\"#9aa3af\"");
+    for (int rank = 0; rank < layout->n_ranks && index < n; rank++) {
+        if (layout->places[rank].node != node) continue;
+        const int row = index / CELLS_WIDE;
+        static const char *const colours[] = {"#9ecae1", "#fdd0a2", "#a1d99b", "#dadaeb", "#fcbba1", "#d9d98c",
+                                              "#a8ddd0", "#f2b6d8", "#c7b299", "#b8c4e8", "#d0e89a", "#e3b3b3"};
+        /* Groups are counted in the order of their first ranks. */
+        const int group = rank / (axis->stride * axis->n_ranks) * axis->stride + rank % axis->stride;
+        svg_begin_tip(p->file, "rank %d, group %d of this axis", rank, group);
+        svg_box(p->file, (x + FRAME + (index % CELLS_WIDE) * CELL), (y + FRAME + row * CELL), CELL - 2, CELL - 2,
+                axis->n_ranks > 1 ? colours[group % 12] : "#eeeeee", "rx=\"3\"");
+        svg_text(p->file, (x + FRAME + (index % CELLS_WIDE) * CELL) + CELL / 2.0 - 1, (y + FRAME + row * CELL) + 13,
+                 "font-size=\"9\" text-anchor=\"middle\"", "%d", rank);
+        svg_end_tip(p->file);
+        index++;
+    }
+}
+
+/* Nodes one after the other, as many as fit. */
+static double draw_nodes(const page *p, const qdr_topo_axis *axis, double y)
+{
+    const topo_layout *layout = &p->report->layout;
+    svg_flow f = svg_flow_begin(LEFT, y, PAGE_WIDTH - LEFT - PAGE_MARGIN, 6);
+    int n_drawn = 0;
+    for (int node = 0; node < layout->n_nodes; node++) {
+        const int n = ranks_on(layout, node), left = MAX_DRAWN_RANKS - n_drawn;
+        if (n > left && n_drawn > 0) break;
+        draw_node(p, axis, node, n < left ? n : left, &f);
+        n_drawn += n < left ? n : left;
+    }
+    if (n_drawn == layout->n_ranks) return f.bottom;
+    svg_text(p->file, LEFT, f.bottom + 15, SVG_SMALL, "... and %d more ranks", layout->n_ranks - n_drawn);
+    return f.bottom + 20;
+}
+
+/* The axis' link. Returns where it ends. */
+static double draw_link(const page *p, const qdr_topo_axis *axis, double y)
+{
+    const double x = LINK;
+    char style[80], rate[24];
+    svg_box(p->file, x, y, 134, 26, link_colour(axis->link), "rx=\"3\"");
+    snprintf(style, sizeof style, "text-anchor=\"middle\" font-weight=\"bold\" fill=\"%s\"", link_ink(axis->link));
+    svg_text(p->file, x + 67, y + 17, style, "%s", qdr_link_name(axis->link));
+    if (axis->link == QDR_LINK_NONE) return y + 28;
+    topo_rate_text(axis->rate, axis->is_assumed, rate);
+    if (axis->rate > 0) svg_text(p->file, x + 142, y + 11, "font-size=\"11\"", "%s GB/s", rate);
+    svg_text(p->file, x + 142, y + (axis->rate > 0 ? 24 : 17), SVG_SMALL, "%d group%s on a node", axis->n_siblings,
+             PLURAL(axis->n_siblings));
+    if (axis->link != QDR_LINK_NETWORK || axis->inner == QDR_LINK_NONE) return y + 28;
+    svg_text(p->file, x, y + 40, SVG_SMALL, "inside a node: %s", qdr_link_name(axis->inner));
+    return y + 42;
+}
+
+static double draw_axis(const page *p, int index, double y)
+{
+    static const char *const names[] = {"x", "y", "z", "d"};
+    const qdr_topo_axis *axis = &p->report->layout.axes[index];
+    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_TITLE, "%s", names[index]);
+    svg_text(p->file, PAGE_MARGIN + 24, y + 13, "font-size=\"11\"", "%d rank%s, stride %d", axis->n_ranks,
+             PLURAL(axis->n_ranks), axis->stride);
+    svg_text(p->file, PAGE_MARGIN + 24, y + 27, SVG_SMALL, "over %d node%s", axis->n_nodes, PLURAL(axis->n_nodes));
+    const double bottom = draw_nodes(p, axis, y);
+    return fmax(bottom, draw_link(p, axis, y)) + 12;
+}
+
+static double draw_layout(const page *p, double y)
+{
+    char text[256];
+    if (!p->report->layout.size.x) return y;
+    topo_layout_text(&p->report->layout, text, sizeof text);
+    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_HEADING, "%s", text);
+    svg_text(p->file, PAGE_MARGIN, y + 37, SVG_SMALL,
+             "The link of each axis: the slowest between two ranks of a group, and how many groups share "
+             "it. A frame is a node, a square a rank; ranks of a group have the same colour.");
+    y += 50;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) y = draw_axis(p, axis, y);
+    return y;
+}
+
+/* ---- the machine ---- */
 
 #define STYLE_PACKAGE "#f4f5f7", "rx=\"3\" stroke=\"#9aa3af\""
 #define STYLE_NUMA "#ffffff", "rx=\"3\" stroke=\"#c3c9d2\""
@@ -185,7 +429,7 @@ static double draw_packages(const page *p, double y)
     return devices > y ? devices + gap : y;
 }
 
-double draw_machine(const page *p, double y)
+static double draw_machine(const page *p, double y)
 {
     const qdr_topo *topo = p->report->topo;
     char text[256];
