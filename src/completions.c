@@ -95,19 +95,22 @@ static void print_quoted(const char *text, const char *escaped)
     }
 }
 
+/* How a shell completes each kind of value; the words follow, and then `end`. */
+typedef struct value_syntax {
+    const char *kinds[6], *end;
+} value_syntax;
+
+static void print_value(completion c, const value_syntax *syntax)
+{
+    fputs(syntax->kinds[c.kind], stdout);
+    if (c.kind == VALUE_WORDS) printf("%s%s", c.words, syntax->end);
+}
+
 /* ---- bash ---- */
 
-static void print_bash_value(completion c)
-{
-    switch (c.kind) {
-    case VALUE_WORDS: printf("_quadrille_words %s", c.words); break;
-    case VALUE_FILE: fputs("_quadrille_files -f", stdout); break;
-    case VALUE_FOLDER: fputs("_quadrille_files -d", stdout); break;
-    case VALUE_MACHINE: fputs("_quadrille_names machines", stdout); break;
-    case VALUE_MODEL: fputs("_quadrille_names models", stdout); break;
-    case VALUE_ANY: fputs(":", stdout); break;
-    }
-}
+static const value_syntax bash = {{":", "_quadrille_words ", "_quadrille_files -f", "_quadrille_files -d",
+                                   "_quadrille_names machines", "_quadrille_names models"},
+                                  ""};
 
 static void print_bash_options(const char *words, const option_spec *specs, completion operand)
 {
@@ -116,13 +119,13 @@ static void print_bash_options(const char *words, const option_spec *specs, comp
         printf("    '%s --%s'", words, o->name);
         if (o->letter) printf(" | '%s -%c'", words, o->letter);
         fputs(") ", stdout);
-        print_bash_value(complete_option(o));
+        print_value(complete_option(o), &bash);
         fputs(" ;;\n", stdout);
     }
     printf("    '%s '*)\n        case $cur in\n        -*) _quadrille_words", words);
     for (const option_spec *o = specs; o->name; o++) printf(" --%s", o->name);
     fputs(" ;;\n        *) ", stdout);
-    print_bash_value(operand);
+    print_value(operand, &bash);
     fputs(" ;;\n        esac ;;\n", stdout);
 }
 
@@ -175,18 +178,9 @@ static void print_bash(const command_tables *tables)
 
 /* ---- zsh ---- */
 
-/* Begins with a space, so that _arguments adds no words of its own. */
-static void print_zsh_value(completion c)
-{
-    switch (c.kind) {
-    case VALUE_WORDS: printf("(%s)", c.words); break;
-    case VALUE_FILE: fputs("_files", stdout); break;
-    case VALUE_FOLDER: fputs("_files -/", stdout); break;
-    case VALUE_MACHINE: fputs(" _quadrille_names machines", stdout); break;
-    case VALUE_MODEL: fputs(" _quadrille_names models", stdout); break;
-    case VALUE_ANY: putchar(' '); break;
-    }
-}
+/* After a space, _arguments adds no words of its own. */
+static const value_syntax zsh = {
+    {" ", "(", "_files", "_files -/", " _quadrille_names machines", " _quadrille_names models"}, ")"};
 
 static void print_zsh_option(const option_spec *o, const char *left)
 {
@@ -197,7 +191,7 @@ static void print_zsh_option(const option_spec *o, const char *left)
         putchar(':');
         print_quoted(o->argument, ":\\");
         putchar(':');
-        print_zsh_value(complete_option(o));
+        print_value(complete_option(o), &zsh);
     }
     putchar('\'');
 }
@@ -220,7 +214,7 @@ static void print_zsh_command(const command *which)
     const completion operand = complete_operand(which);
     if (operand.kind != VALUE_ANY) {
         fputs(" \\\n            '1: :", stdout);
-        print_zsh_value(operand);
+        print_value(operand, &zsh);
         putchar('\'');
     }
     fputs(" ;;\n", stdout);
@@ -264,24 +258,17 @@ static void print_zsh(const command_tables *tables)
 
 /* ---- fish ---- */
 
-static void print_fish_value(completion c)
-{
-    switch (c.kind) {
-    case VALUE_WORDS: printf(" -x -a '%s'", c.words); break;
-    case VALUE_FILE: fputs(" -r -F", stdout); break;
-    case VALUE_FOLDER: fputs(" -x -a '(__fish_complete_directories)'", stdout); break;
-    case VALUE_MACHINE: fputs(" -r -F -a '(quadrille completions machines 2>/dev/null)'", stdout); break;
-    case VALUE_MODEL: fputs(" -r -F -a '(quadrille completions models 2>/dev/null)'", stdout); break;
-    case VALUE_ANY: fputs(" -x", stdout); break;
-    }
-}
+static const value_syntax fish = {{" -x", " -x -a '", " -r -F", " -x -a '(__fish_complete_directories)'",
+                                   " -r -F -a '(quadrille completions machines 2>/dev/null)'",
+                                   " -r -F -a '(quadrille completions models 2>/dev/null)'"},
+                                  "'"};
 
 static void print_fish_options(const char *words, const option_spec *specs)
 {
     for (const option_spec *o = specs; o->name; o++) {
         printf("complete -c quadrille -n '__quadrille_is %s' -l %s", words, o->name);
         if (o->letter) printf(" -s %c", o->letter);
-        if (o->argument) print_fish_value(complete_option(o));
+        if (o->argument) print_value(complete_option(o), &fish);
         fputs(" -d '", stdout);
         print_quoted(o->help, "\\");
         fputs("'\n", stdout);
@@ -299,7 +286,7 @@ static void print_fish_command(const command *which)
     }
     if (which->parts || operand.kind == VALUE_ANY) return;
     printf("complete -c quadrille -n '__quadrille_is %s'", which->name);
-    print_fish_value(operand);
+    print_value(operand, &fish);
     putchar('\n');
 }
 

@@ -28,13 +28,6 @@ static const option_spec main_options[] = {
     {.name = NULL},
 };
 
-static const command *find_command(const char *name)
-{
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(commands[i]->name, name) == 0) return commands[i];
-    return NULL;
-}
-
 static int print_help(void)
 {
     puts("usage: quadrille COMMAND [OPTION]...\n"
@@ -109,7 +102,9 @@ static int run_options(int argc, char **argv)
 /* The command named by argv[0], or by argv[0] and argv[1]; in that case drops argv[0]. */
 static const command *find_words(int *argc, char ***argv)
 {
-    const command *which = find_command(**argv);
+    const command *which = NULL;
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(commands[i]->name, **argv) == 0) which = commands[i];
     for (const command *const *part = which && *argc > 1 ? which->parts : NULL; part && *part; part++)
         if (strcmp((*argv)[1], part_name(*part)) == 0) {
             --*argc;
@@ -138,15 +133,6 @@ static int check_environment(void)
     return EXIT_OK;
 }
 
-static int run_command(int argc, char **argv)
-{
-    const command *which = find_words(&argc, &argv);
-    if (!which) return fail_unknown(argv[0]);
-    if (options_want_help(argc, argv)) return print_command_help(which);
-    const int code = which->is_local && qdr_launched() < 2 ? check_environment() : EXIT_OK;
-    return code ? code : which->run(argc, argv);
-}
-
 static int dispatch(int argc, char **argv)
 {
     static char name[] = "quadrille";
@@ -159,7 +145,13 @@ static int dispatch(int argc, char **argv)
     if (strcmp(argv[1], "help") == 0) return run_help(argc - 1, argv + 1);
     if (strcmp(argv[1], "completions") == 0)
         return completions_run(argc - 1, argv + 1, &(command_tables){commands, N_COMMANDS, main_options});
-    return run_command(argc - 1, argv + 1);
+    argc--;
+    argv++;
+    const command *which = find_words(&argc, &argv);
+    if (!which) return fail_unknown(argv[0]);
+    if (options_want_help(argc, argv)) return print_command_help(which);
+    const int code = which->is_local && qdr_launched() < 2 ? check_environment() : EXIT_OK;
+    return code ? code : which->run(argc, argv);
 }
 
 int main(int argc, char **argv)

@@ -123,18 +123,13 @@ void coll_case_clear(coll_case *cleared)
 
 /* ---- data whose result is known ---- */
 
-/* Whole numbers up to 256 are exact in every type, so all values, or all sums over the members, stay below that. */
-static int64_t n_values(const coll_case *the_case)
-{
-    const int sums = the_case->kind == QDR_ALL_REDUCE || the_case->kind == QDR_REDUCE_SCATTER;
-    const int64_t most = sums ? 256 / the_case->size : 251;
-    return most < 1 ? 1 : most;
-}
-
 /* Initial element i of the n elements of member j. */
 static double value_of(const coll_case *the_case, int j, int64_t i)
 {
-    return 1 + (double)((i + 31 * (int64_t)j) % n_values(the_case));
+    /* Whole numbers up to 256 are exact in every type, so all values, or all sums over the members, stay below that. */
+    const int is_sum = the_case->kind == QDR_ALL_REDUCE || the_case->kind == QDR_REDUCE_SCATTER;
+    const int64_t most = is_sum ? 256 / the_case->size : 251;
+    return 1 + (double)((i + 31 * (int64_t)j) % (most < 1 ? 1 : most));
 }
 
 static double sum_of(const coll_case *the_case, int64_t i)

@@ -119,17 +119,6 @@ typedef struct layer_bench {
     int64_t n_layers;
 } layer_bench;
 
-static qdr_status make_limits(layer_bench *bench, const bench_options *options)
-{
-    qdr_status status = QDR_OK;
-    for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++) {
-        product_desc own = {.dtype = options->dtype, .n_panels = 1, .bias = 1};
-        status = product_own_shape(bench->grid, bench->stacks[0].products[i], &own.m, &own.n, &own.k);
-        if (status >= 0) status = product_create(bench->alone, (grid_size){1, 1, 1, 1}, &own, &bench->limits[i]);
-    }
-    return status;
-}
-
 static qdr_status prepare(layer_bench *bench, const layer_options *options, grid_size size)
 {
     const qdr_network network = network_of(options);
@@ -149,15 +138,13 @@ static qdr_status prepare(layer_bench *bench, const layer_options *options, grid
         status = transformer_create(bench->grid, &desc, &bench->stacks[i]);
     }
     if (status >= 0) status = context_alone(bench->ctx, &bench->alone);
-    return status < 0 ? status : qdr_agree(bench->ctx, make_limits(bench, &options->shared));
-}
-
-static qdr_status run_limit(const layer_bench *bench, product_pass pass)
-{
-    qdr_status status = QDR_OK;
-    for (int64_t layer = 0; layer < bench->n_layers; layer++)
-        for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++) status = product_run(&bench->limits[i], pass);
-    return status;
+    if (status < 0) return status;
+    for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++) {
+        product_desc own = {.dtype = options->shared.dtype, .n_panels = 1, .bias = 1};
+        status = product_own_shape(bench->grid, bench->stacks[0].products[i], &own.m, &own.n, &own.k);
+        if (status >= 0) status = product_create(bench->alone, (grid_size){1, 1, 1, 1}, &own, &bench->limits[i]);
+    }
+    return qdr_agree(bench->ctx, status);
 }
 
 static qdr_status call(void *user, int series)
@@ -165,9 +152,14 @@ static qdr_status call(void *user, int series)
     const layer_bench *bench = user;
     const int variant = series % N_VARIANTS;
     const product_pass pass = (product_pass)(series / N_VARIANTS);
-    if (variant == LIMIT) return run_limit(bench, pass);
+    qdr_status status = QDR_OK;
+    if (variant == LIMIT) {
+        for (int64_t layer = 0; layer < bench->n_layers; layer++)
+            for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++) status = product_run(&bench->limits[i], pass);
+        return status;
+    }
     qdr_stack *stack = bench->stacks[variant].stack;
-    const qdr_status status = pass == PASS_BACKWARD ? qdr_stack_backward(stack, 0, 1) : qdr_stack_forward(stack);
+    status = pass == PASS_BACKWARD ? qdr_stack_backward(stack, 0, 1) : qdr_stack_forward(stack);
     return status < 0 ? status : qdr_stream_synchronize(qdr_context_stream(bench->ctx));
 }
 
@@ -181,12 +173,8 @@ static void fill_gradients(void *user, int series, int64_t iteration)
 
 /* ---- predictions of the model ---- */
 
-/* For each pass and for both together, with and without overlap; NAN without a machine. */
-typedef struct prediction {
-    double secs[N_PASSES + 1][2];
-} prediction;
-
-static qdr_status predict(const layer_options *options, grid_size size, prediction *said)
+/* Seconds of each pass and of both together, with and without overlap; NAN without a machine. */
+static qdr_status predict(const layer_options *options, grid_size size, double said[N_PASSES + 1][2])
 {
     static const int overlaps[] = {QDR_OVERLAP_ALL, QDR_OVERLAP_NONE};
     const qdr_network network = network_of(options);
@@ -201,15 +189,15 @@ static qdr_status predict(const layer_options *options, grid_size size, predicti
                      .sequence = options->context};
     qdr_model *model = NULL;
     for (int i = 0; i < 2; i++)
-        for (int pass = 0; pass <= N_PASSES; pass++) said->secs[pass][i] = NAN;
+        for (int pass = 0; pass <= N_PASSES; pass++) said[pass][i] = NAN;
     if (!options->machine_name) return QDR_OK;
     qdr_status status = qdr_model_create(&options->machine, &network, &model);
     for (int i = 0; i < 2 && status >= 0; i++) {
         double secs[N_PASSES];
         plan.overlap = overlaps[i];
         status = qdr_model_layers_time(model, &plan, (int)options->n_layers, &secs[0], &secs[1]);
-        for (int pass = 0; pass < N_PASSES; pass++) said->secs[pass][i] = secs[pass];
-        said->secs[PASS_TOGETHER][i] = secs[0] + secs[1];
+        for (int pass = 0; pass < N_PASSES; pass++) said[pass][i] = secs[pass];
+        said[PASS_TOGETHER][i] = secs[0] + secs[1];
     }
     qdr_model_destroy(&model);
     return status;
@@ -218,7 +206,7 @@ static qdr_status predict(const layer_options *options, grid_size size, predicti
 /* ---- one grid ---- */
 
 static void print_pass(bench_run *run, const layer_options *options, const char *grid, const bench_samples *samples,
-                       const prediction *said, int pass)
+                       const double said[2], int pass)
 {
     const int first = N_VARIANTS * pass;
     const bench_times overlapped = bench_times_of(samples, first + OVERLAPPED);
@@ -243,9 +231,9 @@ static void print_pass(bench_run *run, const layer_options *options, const char 
         BENCH_NUMBER(bench_ratio(samples, first + LIMIT, first + OVERLAPPED)),
         BENCH_NUMBER(n_tokens / overlapped.median),
         BENCH_NUMBER(samples->n),
-        BENCH_NUMBER(said->secs[pass][0]),
-        BENCH_NUMBER(said->secs[pass][1]),
-        BENCH_NUMBER(said->secs[pass][0] / overlapped.median - 1),
+        BENCH_NUMBER(said[0]),
+        BENCH_NUMBER(said[1]),
+        BENCH_NUMBER(said[0] / overlapped.median - 1),
     };
     BENCH_ROW(run, columns, values);
 }
@@ -256,14 +244,14 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     layer_bench bench = {.ctx = run->ctx, .n_layers = options->n_layers};
     const bench_subject subject = {call, fill_gradients, &bench};
     bench_samples samples = {0};
-    prediction said;
+    double said[N_PASSES + 1][2];
     if (!options->machine_name) run->table.columns = plain_columns;
-    if (!fail_status(why, predict(options, size, &said)) && !fail_status(why, prepare(&bench, options, size)))
+    if (!fail_status(why, predict(options, size, said)) && !fail_status(why, prepare(&bench, options, size)))
         bench_measure(run->ctx, &options->shared, &subject, N_SERIES, N_VARIANTS, &samples, why);
     for (int variant = 0; !why->code && variant < N_VARIANTS; variant++)
         bench_add(&samples, variant, N_VARIANTS + variant, N_SERIES + variant);
     for (int pass = 0; !why->code && pass <= PASS_TOGETHER; pass++)
-        print_pass(run, options, grid_words(size).text, &samples, &said, pass);
+        print_pass(run, options, grid_words(size).text, &samples, said[pass], pass);
     bench_free(&samples);
     for (int i = 0; i < N_LAYER_PRODUCTS; i++) product_destroy(&bench.limits[i]);
     qdr_context_destroy(&bench.alone);

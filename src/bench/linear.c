@@ -88,23 +88,45 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
              desc->transposed ? ", transposed" : "", n_ranks, PLURAL(n_ranks), options->notes);
 }
 
-/* ---- what each axis sends ---- */
+/* ---- what is measured ---- */
 
 /* Bytes and seconds of each pass, over all measured iterations. */
 typedef struct axis_traffic {
     double bytes, secs;
 } axis_traffic;
 
+/* A layer on a grid, and its limit: the same products of every rank without communication. In the samples, pass p of
+ * the layer is series 2p and pass p of the limit is series 2p + 1. */
 typedef struct linear_bench {
-    product_pair pair; /* must be first: product_pair_call() receives a pointer to it */
+    qdr_context *alone;
+    product on_grid, limit;
     axis_traffic traffic[N_PASSES][QDR_N_AXES];
 } linear_bench;
+
+static qdr_status create(qdr_context *ctx, grid_size size, const product_desc *desc, linear_bench *bench)
+{
+    product_desc own = {.dtype = desc->dtype, .n_panels = desc->n_panels, .bias = desc->bias};
+    qdr_status status = product_create(ctx, size, desc, &bench->on_grid);
+    if (status >= 0) status = context_alone(ctx, &bench->alone);
+    if (status < 0) return status;
+    status = product_own_shape(bench->on_grid.grid, bench->on_grid.layer, &own.m, &own.n, &own.k);
+    if (status >= 0 && own.n && own.k) /* else there are no products, which take no time */
+        status = product_create(bench->alone, (grid_size){1, 1, 1, 1}, &own, &bench->limit);
+    return qdr_agree(ctx, status);
+}
+
+static qdr_status call(void *user, int series)
+{
+    const linear_bench *bench = user;
+    const product *ran = series % 2 ? &bench->limit : &bench->on_grid;
+    return ran->stack ? product_run(ran, (product_pass)(series / 2)) : QDR_OK;
+}
 
 /* The counters hold one call of the layer on the grid. */
 static void count_traffic(void *user, int series, int64_t iteration)
 {
     linear_bench *bench = user;
-    qdr_grid *grid = bench->pair.on_grid.grid;
+    qdr_grid *grid = bench->on_grid.grid;
     for (int channel = 0; iteration >= 0 && channel < QDR_N_CHANNELS; channel++)
         for (int coll = 0; coll < QDR_N_COLL_KINDS; coll++) {
             const qdr_traffic sent = qdr_grid_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)coll);
@@ -157,12 +179,12 @@ static void print_pass(bench_run *run, const linear_options *options, const char
 static int measure(bench_run *run, const linear_options *options, grid_size size, linear_bench *bench,
                    bench_samples *samples, failure *why)
 {
-    const bench_subject subject = {product_pair_call, count_traffic, bench};
+    const bench_subject subject = {call, count_traffic, bench};
     const int n_passes = 1 + options->backward;
     product_desc local = {0};
-    qdr_grid_reset_traffic(bench->pair.on_grid.grid);
+    qdr_grid_reset_traffic(bench->on_grid.grid);
     if (bench_measure(run->ctx, &options->shared, &subject, 2 * n_passes, 0, samples, why)) return why->code;
-    qdr_status status = product_own_shape(bench->pair.on_grid.grid, bench->pair.on_grid.layer, &local.m, &local.n,
+    qdr_status status = product_own_shape(bench->on_grid.grid, bench->on_grid.layer, &local.m, &local.n,
                                           &local.k); /* rank 0's, which are the largest */
     if (status >= 0)
         status = bench_all_ranks(run->ctx, FOLD_MAX, &bench->traffic[0][0].bytes,
@@ -182,10 +204,11 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     desc.dtype = options->shared.dtype;
     desc.layout = options->shared.layout;
     desc.n_panels = (int)options->shared.n_panels;
-    if (!fail_status(why, product_pair_create(run->ctx, size, &desc, &bench.pair)))
-        measure(run, options, size, &bench, &samples, why);
+    if (!fail_status(why, create(run->ctx, size, &desc, &bench))) measure(run, options, size, &bench, &samples, why);
     bench_free(&samples);
-    product_pair_destroy(&bench.pair);
+    product_destroy(&bench.limit);
+    qdr_context_destroy(&bench.alone);
+    product_destroy(&bench.on_grid);
     return why->code;
 }
 

@@ -99,37 +99,3 @@ qdr_status context_alone(qdr_context *ctx, qdr_context **alone)
     const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = qdr_context_threads(ctx), .device = "cpu"};
     return qdr_agree(ctx, qdr_context_create_self(&opts, alone));
 }
-
-/* ---- the layer and its limit ---- */
-
-static const grid_size one_rank = {1, 1, 1, 1};
-
-static qdr_status make_limit(product_pair *pair, const product_desc *desc)
-{
-    product_desc own = {.dtype = desc->dtype, .n_panels = desc->n_panels, .bias = desc->bias};
-    const qdr_status status = product_own_shape(pair->on_grid.grid, pair->on_grid.layer, &own.m, &own.n, &own.k);
-    if (own.n == 0 || own.k == 0) return status; /* no products, which take no time */
-    return status < 0 ? status : product_create(pair->alone, one_rank, &own, &pair->limit);
-}
-
-qdr_status product_pair_create(qdr_context *ctx, grid_size size, const product_desc *desc, product_pair *pair)
-{
-    pair->ctx = ctx;
-    qdr_status status = product_create(ctx, size, desc, &pair->on_grid);
-    if (status >= 0) status = context_alone(ctx, &pair->alone);
-    return status < 0 ? status : qdr_agree(ctx, make_limit(pair, desc));
-}
-
-void product_pair_destroy(product_pair *pair)
-{
-    product_destroy(&pair->limit);
-    qdr_context_destroy(&pair->alone);
-    product_destroy(&pair->on_grid);
-}
-
-qdr_status product_pair_call(void *user, int series)
-{
-    const product_pair *pair = user;
-    const product *ran = series % 2 ? &pair->limit : &pair->on_grid;
-    return ran->stack ? product_run(ran, (product_pass)(series / 2)) : QDR_OK;
-}

@@ -40,17 +40,4 @@ void product_fill(void *data, int64_t n_elems, qdr_dtype dtype);
 /* A context of this rank alone, with as many BLAS threads as the given one. Collective over ctx. */
 qdr_status context_alone(qdr_context *ctx, qdr_context **alone);
 
-/* A layer on a grid, and its limit: the same products of every rank without communication. In the samples, pass p of
- * the layer is series 2p and pass p of the limit is series 2p + 1. */
-typedef struct product_pair {
-    qdr_context *ctx, *alone;
-    product on_grid, limit;
-} product_pair;
-enum { N_PAIR_SERIES = 2 * N_PASSES };
-/* Collective over ctx, with the same result on all ranks; destroy it in any case. */
-qdr_status product_pair_create(qdr_context *ctx, grid_size size, const product_desc *desc, product_pair *pair);
-void product_pair_destroy(product_pair *pair);
-/* The call of a bench_subject; user is the pair. */
-qdr_status product_pair_call(void *user, int series);
-
 #endif

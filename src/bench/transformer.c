@@ -33,19 +33,6 @@ static qdr_status gate_backward(const qdr_op_call *call, void *user)
     return qdr_copy(call->ctx, (char *)call->d_in[0] + bytes, call->d_out, bytes, call->stream);
 }
 
-static qdr_status add_gate(transformer *made, int64_t ffn, qdr_edge wide, qdr_edge *bent)
-{
-    const qdr_op_desc desc = {QDR_OPTS_INIT,
-                              .name = "gate",
-                              .n_in = 1,
-                              .in = {wide},
-                              .out = {{ffn, 1}},
-                              .forward = gate_forward,
-                              .backward = gate_backward,
-                              .user = made};
-    return qdr_stack_add_op(made->stack, &desc, bent);
-}
-
 /* ---- layers ---- */
 
 /* Every product that writes to the residual stream is transposed: it reads what a normal layer wrote and writes what
@@ -89,7 +76,15 @@ static qdr_status add_mlp_half(transformer *made, const transformer_desc *desc, 
     qdr_edge norm, wide, bent;
     TRY(qdr_stack_add_layer_norm(stack, "norm2", 0, in, &norm));
     TRY(qdr_stack_add_linear(stack, &up_desc, norm, &wide, &made->products[2]));
-    TRY(n->gated ? add_gate(made, n->ffn, wide, &bent) : qdr_stack_add_gelu(stack, "gelu", wide, &bent));
+    const qdr_op_desc gate = {QDR_OPTS_INIT,
+                              .name = "gate",
+                              .n_in = 1,
+                              .in = {wide},
+                              .out = {{n->ffn, 1}},
+                              .forward = gate_forward,
+                              .backward = gate_backward,
+                              .user = made};
+    TRY(n->gated ? qdr_stack_add_op(stack, &gate, &bent) : qdr_stack_add_gelu(stack, "gelu", wide, &bent));
     return qdr_stack_add_linear(stack, &down_desc, bent, out, &made->products[3]);
 }
 

@@ -27,7 +27,8 @@ static qdr_status call_round(void *user, int series)
     qdr_status status = QDR_OK;
     (void)series;
     for (int i = 0; status >= 0 && i < calls->n; i++) status = calls->work->call(calls->work->user);
-    return status < 0 ? status : calls->work->end(calls->work->user);
+    if (status < 0 || !calls->work->ctx) return status;
+    return qdr_stream_synchronize(qdr_context_stream(calls->work->ctx));
 }
 
 static int time_rounds(calibration *c, const calibrate_work *work, int n_calls, int n_rounds, int n_warmup,
@@ -75,11 +76,6 @@ void calibrate_show(calibration *c, const char *stage)
     if (!c->shows) return;
     fprintf(stderr, "\r\033[K%s, %d samples", stage, c->n_samples);
     fflush(stderr);
-}
-
-void calibrate_show_end(const calibration *c)
-{
-    if (c->shows) fputs("\r\033[K", stderr);
 }
 
 typedef struct calibrate_options {
@@ -199,12 +195,6 @@ static int prepare(calibration *c, failure *why)
     return fail_together(why, c->ctx);
 }
 
-static int measure(calibration *c, failure *why)
-{
-    if (calibrate_kernels(c, why) || calibrate_products(c, why) || calibrate_together(c, why)) return why->code;
-    return calibrate_collectives(c, why);
-}
-
 /* Rounds constants to four digits: the samples are not more accurate. */
 static void round_number(const char *key, void *user)
 {
@@ -251,20 +241,14 @@ static int finish(const calibration *c, const calibrate_options *options, qdr_ou
     return EXIT_OK;
 }
 
-/* Creates the folder of this host's file. */
-static int make_folder(const calibrate_options *options, failure *why)
-{
-    char folder[FILES_PATH_BYTES];
-    if (!options->is_for_here) return EXIT_OK;
-    snprintf(folder, sizeof folder, "%s", options->path);
-    *strrchr(folder, '/') = 0; /* its path is absolute */
-    return files_make_folder("calibrate:", folder, why);
-}
-
 static int open_output(const calibrate_options *options, int n_ranks, qdr_output **output, failure *why)
 {
-    if (make_folder(options, why)) return why->code;
-    char model[FILES_PATH_BYTES];
+    char folder[FILES_PATH_BYTES], model[FILES_PATH_BYTES];
+    if (options->is_for_here) {
+        snprintf(folder, sizeof folder, "%s", options->path);
+        *strrchr(folder, '/') = 0; /* its path is absolute */
+        if (files_make_folder("calibrate:", folder, why)) return why->code;
+    }
     const qdr_file_use uses[] = {
         {"--out", options->path, QDR_FILE_WRITTEN_DATA},
         {"--for", options->model ? files_find("models", options->model, model) : NULL, QDR_FILE_READ}};
@@ -299,8 +283,10 @@ static int run_rank(qdr_context *ctx, void *user)
         c->ctx = ctx;
         c->is_quick = options->is_quick;
         c->shows = is_first && isatty(STDERR_FILENO);
-        if (!prepare(c, &why) && !measure(c, &why) && options->model) measure_network(c, options, &why);
-        calibrate_show_end(c);
+        if (!prepare(c, &why) && !calibrate_kernels(c, &why) && !calibrate_products(c, &why) &&
+            !calibrate_together(c, &why) && !calibrate_collectives(c, &why) && options->model)
+            measure_network(c, options, &why);
+        if (c->shows) fputs("\r\033[K", stderr);
         if (is_first && !why.code) finish(c, options, &output, &why);
         fail_together(&why, ctx);
         calibrate_network_end(c);
@@ -318,23 +304,18 @@ static int run(int argc, char **argv)
     calibrate_options options = {.path = NULL};
     char path[FILES_PATH_BYTES];
     failure why = {0};
-    if (options_read(argc, argv, specs, &options, NULL, &why)) return fail_print_once(&why);
-    if (!options.model && (options.run.grid.x || options.run.batch || options.run.sequence || options.run.dtype)) {
+    options_read(argc, argv, specs, &options, NULL, &why);
+    if (!options.model && (options.run.grid.x || options.run.batch || options.run.sequence || options.run.dtype))
         fail(&why, EXIT_USAGE,
              "calibrate: --grid, --batch, --seq and --dtype say how the network of --for is run; add "
              "--for MODEL");
-        return fail_print_once(&why);
-    }
-    if (!options.path) {
-        if (fail_status(&why, qdr_data_host_file(path, sizeof path))) return fail_print_once(&why);
-        options.path = path;
-        options.is_for_here = 1;
-    }
-    if (options.name && strlen(options.name) >= QDR_MAX_NAME) {
+    options.is_for_here = !options.path;
+    if (!options.path && !why.code) fail_status(&why, qdr_data_host_file(path, sizeof path));
+    if (!options.path) options.path = path;
+    if (options.name && strlen(options.name) >= QDR_MAX_NAME)
         fail(&why, EXIT_USAGE, "calibrate: --name '%s': use a name of 1 to %d characters", options.name,
              QDR_MAX_NAME - 1);
-        return fail_print_once(&why);
-    }
+    if (why.code) return fail_print_once(&why);
     return run_on_ranks(options.n_local, options.n_threads, run_rank, &options);
 }
 

@@ -44,11 +44,11 @@ typedef struct calibration {
 /* ---- calibrate.c ---- */
 
 /* Seconds of one call, on the slowest rank: the median of several rounds, each with enough calls to take a measurable
- * time (at most n_most; 1: single calls). call() enqueues, end() waits for what was enqueued. Collective, with the same
+ * time (at most n_most; 1: single calls). call() enqueues. Collective, with the same
  * result on all ranks. */
 typedef struct calibrate_work {
     qdr_status (*call)(void *user);
-    qdr_status (*end)(void *user);
+    qdr_context *ctx; /* whose stream is waited for after the calls; NULL: each call waits */
     void *user;
     int n_most;
     double round_secs; /* length of a round; 0: suitable for the processor's clock */
@@ -57,8 +57,6 @@ int calibrate_time(calibration *c, const calibrate_work *work, double *secs, fai
 /* Adds a sample. No communication, but all ranks must add the same one. */
 void calibrate_add(calibration *c, const qdr_sample *sample);
 void calibrate_show(calibration *c, const char *stage);
-/* Erases what calibrate_show() wrote. */
-void calibrate_show_end(const calibration *c);
 
 /* ---- the measurements; collective, with the same result on all ranks ---- */
 
@@ -93,8 +91,6 @@ typedef struct calibrate_errors {
     double secs[MAX_SAMPLES]; /* predicted by the model */
 } calibrate_errors;
 int calibrate_compare(const calibration *c, const qdr_machine *machine, calibrate_errors *errors, failure *why);
-/* Describes a sample in words. */
-void calibrate_words(const qdr_sample *sample, char words[96]);
 void calibrate_print(const calibration *c, const qdr_machine *machine, const calibrate_errors *errors,
                      bench_format format);
 /* The "calibration" member of the machine file, to be freed. NULL: out of memory. */

@@ -24,12 +24,6 @@ static qdr_status call(void *user)
     return g->is_member ? coll_case_call(&g->all, 0) : QDR_OK;
 }
 
-static qdr_status end(void *user)
-{
-    (void)user; /* each call waits */
-    return QDR_OK;
-}
-
 /* In this grid, groups of n_ranks ranks that are `stride` apart are along y. */
 static grid_size grid_of(int n_ranks, int stride, int n_all)
 {
@@ -38,7 +32,7 @@ static grid_size grid_of(int n_ranks, int stride, int n_all)
 
 static int measure_list(calibration *c, group_case *g, qdr_sample *s, const int64_t *sizes, int n, failure *why)
 {
-    const calibrate_work work = {call, end, g, MOST_CALLS, ROUND_SECS};
+    const calibrate_work work = {call, NULL, g, MOST_CALLS, ROUND_SECS};
     for (int i = 0; i < n && !why->code; i++) {
         coll_case_size(&g->all, sizes[i] / 4);
         coll_case_clear(&g->all);
@@ -62,11 +56,6 @@ static const char *const group_names[N_KINDS][2] = {
     {"all-reduce, all groups", "all-reduce, one group"},
 };
 
-static int is_first_group(const qdr_grid *grid)
-{
-    return qdr_grid_coordinate(grid, QDR_X) == 0 && qdr_grid_coordinate(grid, QDR_D) == 0;
-}
-
 static int measure_groups(calibration *c, int n_ranks, int stride, failure *why)
 {
     const int n_all = qdr_context_size(c->ctx);
@@ -85,7 +74,7 @@ static int measure_groups(calibration *c, int n_ranks, int stride, failure *why)
                             .n_ranks_all = n_all,
                             .alone = alone};
             g.all.kind = kinds[kind];
-            g.is_member = !alone || is_first_group(grid);
+            g.is_member = !alone || (qdr_grid_coordinate(grid, QDR_X) == 0 && qdr_grid_coordinate(grid, QDR_D) == 0);
             measure_sizes(c, &g, &s, why);
         }
     coll_case_destroy(&g.all);
@@ -124,7 +113,7 @@ typedef struct beside {
     product product;
     qdr_stream *stream; /* of the collective */
     int n_products;
-    double began, ends[2]; /* of the products, of the collective */
+    double ends[2]; /* of the products, of the collective */
 } beside;
 
 enum { PRODUCTS, COLLECTIVE, BOTH, N_SERIES };
@@ -154,18 +143,6 @@ static qdr_status start_collective(beside *b)
     return status < 0 ? status : qdr_stream_call(b->stream, stamp, &b->ends[1]);
 }
 
-static qdr_status call_series(void *user, int series)
-{
-    beside *b = user;
-    qdr_status status = QDR_OK;
-    b->began = b->ends[0] = b->ends[1] = process_secs();
-    if (series != PRODUCTS) status = start_collective(b);
-    if (series != COLLECTIVE && status >= 0) status = start_products(b);
-    if (status >= 0) status = qdr_stream_synchronize(b->stream);
-    if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(b->c->alone));
-    return status;
-}
-
 /* Median ends of each series over alternating rounds, on the slowest rank. */
 static int measure_series(beside *b, double secs[2 * N_SERIES], failure *why)
 {
@@ -175,10 +152,14 @@ static int measure_series(beside *b, double secs[2 * N_SERIES], failure *why)
     for (int i = 0; i < n_rounds && status >= 0; i++)
         for (int series = 0; series < N_SERIES && status >= 0; series++) {
             status = qdr_barrier(b->c->ctx);
-            if (status >= 0) status = call_series(b, series);
+            const double began = b->ends[0] = b->ends[1] = process_secs();
+            if (status >= 0 && series != PRODUCTS) status = start_collective(b);
+            if (status >= 0 && series != COLLECTIVE) status = start_products(b);
+            if (status >= 0) status = qdr_stream_synchronize(b->stream);
+            if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(b->c->alone));
             for (int which = 0; which < 2; which++) {
                 const int at = (2 * series + which) * n_rounds + i;
-                all[at] = b->ends[which] - b->began;
+                all[at] = b->ends[which] - began;
             }
         }
     if (status >= 0) status = bench_all_ranks(b->c->ctx, FOLD_MAX, all, (int64_t)2 * N_SERIES * n_rounds);

@@ -11,7 +11,7 @@
 /* ---- the plan ---- */
 
 /* A grid that was asked for is run even if all layers would not fit: only one is. */
-static qdr_status search(const network_run *run, const qdr_machine *machine, int n_ranks, qdr_search_result *result)
+static int choose(network_run *run, const qdr_machine *machine, int n_ranks, failure *why)
 {
     const qdr_search_opts opts = {QDR_OPTS_INIT,
                                   .n_ranks = n_ranks,
@@ -22,17 +22,12 @@ static qdr_status search(const network_run *run, const qdr_machine *machine, int
                                   .dtype = run->dtype,
                                   .memory_bytes = run->grid.x ? 1e18 : 0,
                                   .n_best = 1};
+    qdr_search_result result = {.n_best = 0};
     qdr_model *model = NULL;
     qdr_status status = qdr_model_create(machine, &run->network, &model);
-    if (status >= 0) status = qdr_model_search(model, &opts, result);
+    if (status >= 0) status = qdr_model_search(model, &opts, &result);
     qdr_model_destroy(&model);
-    return status;
-}
-
-static int choose(network_run *run, const qdr_machine *machine, int n_ranks, failure *why)
-{
-    qdr_search_result result = {.n_best = 0};
-    if (fail_status(why, search(run, machine, n_ranks, &result))) return why->code;
+    if (fail_status(why, status)) return why->code;
     if (result.n_best == 0)
         return fail(
             why, EXIT_NOTHING_FITS,

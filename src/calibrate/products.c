@@ -30,12 +30,6 @@ static qdr_status call_gradient(void *user)
     return qdr_linear_backward(p->layer, p->dy, p->x, NULL, QDR_NO_DX, NULL);
 }
 
-static qdr_status end(void *user)
-{
-    const product *p = user;
-    return qdr_stream_synchronize(qdr_context_stream(qdr_grid_context(p->grid)));
-}
-
 static const char *const group_names[3][3] = {
     {"product NN f32", "product NT f32", "product TN f32"},
     {"product NN f64", "product NT f64", "product TN f64"},
@@ -45,7 +39,7 @@ static const char *const group_names[3][3] = {
 static int measure(calibration *c, product *p, qdr_sample *s, failure *why)
 {
     const int type = s->dtype == QDR_F32 ? 0 : s->dtype == QDR_F64 ? 1 : 2;
-    const calibrate_work work = {s->mode == QDR_MODE_TN ? call_gradient : call_forward, end, p, 256, 0};
+    const calibrate_work work = {s->mode == QDR_MODE_TN ? call_gradient : call_forward, c->alone, p, 256, 0};
     s->kind = QDR_SAMPLE_PRODUCT;
     s->group = group_names[type][s->mode];
     if (!calibrate_time(c, &work, &s->secs, why)) calibrate_add(c, s);

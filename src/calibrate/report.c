@@ -50,7 +50,8 @@ int calibrate_compare(const calibration *c, const qdr_machine *machine, calibrat
     return EXIT_OK;
 }
 
-void calibrate_words(const qdr_sample *s, char words[96])
+/* Describes a sample. */
+static void words_of(const qdr_sample *s, char words[96])
 {
     switch (s->kind) {
     case QDR_SAMPLE_PRODUCT: snprintf(words, 96, "%s %.0fx%.0fx%.0f", s->group, s->m, s->n, s->k); break;
@@ -92,7 +93,7 @@ static void print_table(const calibration *c, const qdr_machine *machine, const 
     for (int i = 0; i < errors->n_worst; i++) {
         const int at = errors->worst[i];
         char words[96];
-        calibrate_words(&c->samples[at], words);
+        words_of(&c->samples[at], words);
         printf("%-48s %12.1f %12.1f %+7.1f%%\n", words, 1e6 * c->samples[at].secs, 1e6 * errors->secs[at],
                100 * error_of(c, errors, at));
     }
@@ -103,7 +104,7 @@ static void print_table(const calibration *c, const qdr_machine *machine, const 
 static json_t *json_sample(const calibration *c, const calibrate_errors *errors, int i)
 {
     char words[96];
-    calibrate_words(&c->samples[i], words);
+    words_of(&c->samples[i], words);
     return json_pack("{s:s, s:f, s:f, s:f}", "sample", words, "measured_us", 1e6 * c->samples[i].secs, "model_us",
                      1e6 * errors->secs[i], "error", error_of(c, errors, i));
 }

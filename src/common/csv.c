@@ -227,19 +227,6 @@ int csv_find(const csv_table *table, const char *column)
     return -1;
 }
 
-const char *csv_names(const csv_table *table, char names[CSV_NAMES_BYTES])
-{
-    enum { MOST = 5 };
-    char shown[CSV_SHOWN_BYTES];
-    size_t used = 0;
-    for (int i = 0; i < table->n_columns && i < MOST; i++)
-        used += (size_t)snprintf(names + used, CSV_NAMES_BYTES - used, "%s'%s'", i ? ", " : "",
-                                 csv_printable(csv_column(table, i), shown));
-    if (table->n_columns > MOST)
-        snprintf(names + used, CSV_NAMES_BYTES - used, " and %d more", table->n_columns - MOST);
-    return names;
-}
-
 const char *csv_cell(const csv_table *table, int64_t row, int column)
 {
     return column < 0 ? "" : table->text + table->cells[(row + 1) * table->n_columns + column];

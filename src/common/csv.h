@@ -14,8 +14,7 @@ enum {
     CSV_MAX_COLUMNS = 256,
     CSV_MAX_ROW_BYTES = 1 << 20, /* of a row, including line breaks inside quotes */
     CSV_MAX_BYTES = 1 << 28,
-    CSV_SHOWN_BYTES = 48,
-    CSV_NAMES_BYTES = 5 * (CSV_SHOWN_BYTES + 4) + 32
+    CSV_SHOWN_BYTES = 48
 };
 
 typedef struct csv_table {
@@ -41,8 +40,6 @@ void csv_free(csv_table *table);
 
 /* Index of the column with this name, ignoring case and surrounding blanks; -1: none. */
 int csv_find(const csv_table *table, const char *column);
-/* The first names, for a message: "'a', 'b' and 7 more". */
-const char *csv_names(const csv_table *table, char names[CSV_NAMES_BYTES]);
 const char *csv_column(const csv_table *table, int column);
 /* A cell; "" if column is -1. */
 const char *csv_cell(const csv_table *table, int64_t row, int column);

@@ -47,25 +47,21 @@ static void shrink_blocks(uint64_t seed, int stream, int n_ranks, qdr_block bloc
     blocks[0] = (qdr_block){.width = 1 + draw_below(seed, stream, n_ranks - 1), .unit = 1};
 }
 
-/* Makes the rows fewer than the ranks. Rows are split over d and z, then over the axis on which an edge is
- * scattered. */
-static int shrink_rows(layer_case *drawn, int g_in, int g_out, grid_size size)
-{
-    int n_parts = size.z * size.d, g_scatter = 1;
-    if (drawn->in_layout == QDR_SCATTERED) g_scatter = g_out;
-    if (drawn->out_layout == QDR_SCATTERED && g_in > g_scatter) g_scatter = g_in;
-    n_parts *= g_scatter;
-    if (n_parts == 1) return 0;
-    drawn->m = 1 + draw_below(drawn->seed, 302, n_parts - 1);
-    drawn->row_unit = drawn->in_unit = drawn->out_unit = 1;
-    return 1;
-}
-
 int layer_case_shrink(layer_case *drawn, layer_small what, grid_size size)
 {
     const int g_in = drawn->transposed ? size.y : size.x;
     const int g_out = drawn->transposed ? size.x : size.y;
-    if (what == SMALL_M) return shrink_rows(drawn, g_in, g_out, size);
+    if (what == SMALL_M) {
+        /* Rows are split over d and z, then over the axis on which an edge is scattered. */
+        int g_scatter = 1;
+        if (drawn->in_layout == QDR_SCATTERED) g_scatter = g_out;
+        if (drawn->out_layout == QDR_SCATTERED && g_in > g_scatter) g_scatter = g_in;
+        const int n_parts = size.z * size.d * g_scatter;
+        if (n_parts == 1) return 0;
+        drawn->m = 1 + draw_below(drawn->seed, 302, n_parts - 1);
+        drawn->row_unit = drawn->in_unit = drawn->out_unit = 1;
+        return 1;
+    }
     if (what == SMALL_K && g_in > 1) shrink_blocks(drawn->seed, 300, g_in, drawn->in);
     if (what == SMALL_N && g_out > 1) shrink_blocks(drawn->seed, 301, g_out, drawn->out);
     if (what == SMALL_K) return g_in > 1;

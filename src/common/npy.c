@@ -200,13 +200,6 @@ static int check_magic(const unsigned char *bytes, size_t n_bytes, const char *n
     return EXIT_OK;
 }
 
-static size_t read_little_endian(const unsigned char *bytes, int n_bytes)
-{
-    size_t value = 0;
-    for (int i = n_bytes; i-- > 0;) value = value << 8 | bytes[i];
-    return value;
-}
-
 static int find_frame(const unsigned char *bytes, size_t n_bytes, const char *name, frame *parts, failure *why)
 {
     if (check_magic(bytes, n_bytes, name, why)) return why->code;
@@ -225,7 +218,9 @@ static int find_frame(const unsigned char *bytes, size_t n_bytes, const char *na
     if (n_bytes < parts->data_offset)
         return fail(why, EXIT_USAGE, "%s: is truncated after %zu bytes, inside its header; save it again", name,
                     n_bytes);
-    parts->header_bytes = read_little_endian(bytes + 8, length_bytes);
+    size_t value = 0;
+    for (int i = length_bytes; i-- > 0;) value = value << 8 | (bytes + 8)[i];
+    parts->header_bytes = value;
     if (parts->header_bytes > n_bytes - parts->data_offset)
         return fail(why, EXIT_USAGE, "%s: claims a header of %zu bytes, but only %zu follow; save it again", name,
                     parts->header_bytes, n_bytes - parts->data_offset);

@@ -29,14 +29,6 @@ static int take_whole(const option_spec *spec, const char *value, int64_t *numbe
                 spec->max);
 }
 
-static int take_int(const option_spec *spec, const char *value, int *number, failure *why)
-{
-    int64_t wide;
-    if (take_whole(spec, value, &wide, why)) return why->code;
-    *number = (int)wide;
-    return EXIT_OK;
-}
-
 static int take_real(const option_spec *spec, const char *value, double *number, failure *why)
 {
     char *end;
@@ -61,12 +53,10 @@ static int take_bytes(const option_spec *spec, const char *value, int64_t *bytes
     return EXIT_OK;
 }
 
-static const char *words_of(const option_spec *spec) { return spec->words ? spec->words : spec->argument; }
-
 static int take_choice(const option_spec *spec, const char *value, int *chosen, failure *why)
 {
     char text[160] = "";
-    const char *word = words_of(spec);
+    const char *word = (spec->words ? spec->words : spec->argument);
     for (int i = 0;; i++) {
         const size_t length = strcspn(word, "|"), used = strlen(text);
         *chosen = i;
@@ -128,9 +118,13 @@ static int take_order(const option_spec *spec, const char *value, const char **o
 static int take_value(const option_spec *spec, const char *value, void *user, failure *why)
 {
     void *to = (char *)user + spec->at;
+    int64_t whole;
     switch (spec->kind) {
     case OPTION_VALUE: *(int *)to = (int)spec->min; break;
-    case OPTION_INT: return take_int(spec, value, to, why);
+    case OPTION_INT:
+        if (take_whole(spec, value, &whole, why)) return why->code;
+        *(int *)to = (int)whole;
+        break;
     case OPTION_COUNT: return take_whole(spec, value, to, why);
     case OPTION_REAL: return take_real(spec, value, to, why);
     case OPTION_BYTES: return take_bytes(spec, value, to, why);

@@ -31,30 +31,16 @@ static void keep_running(int number)
     if (sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL) (void)sigaction(number, &handler, NULL);
 }
 
-/* Opens standard streams that are closed, so that no file, pipe or socket takes their numbers. Reading from standard
- * input and writing to the others still fails. */
-static void occupy_standard(void)
-{
-    for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++)
-        if (fcntl(number, F_GETFD) < 0) (void)open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-}
-
 void process_begin(const char *name)
 {
     program_name = name;
-    occupy_standard();
+    /* Open standard streams that are closed, so that no file, pipe or socket takes their numbers. Reading from standard
+     * input and writing to the others still fails. */
+    for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++)
+        if (fcntl(number, F_GETFD) < 0) (void)open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
     keep_running(SIGPIPE);
     keep_running(SIGXFSZ);
     qdr_set_log(print_log, NULL);
-}
-
-/* Where the first failure was inside a printf(), stdio has forgotten its cause; another write fails for the same one.
- * The text is incomplete already, so that an end of line does no harm if it does not fail. */
-static void complain_of_output(int error)
-{
-    if (!error && write(STDOUT_FILENO, "\n", 1) < 0) error = errno;
-    fprintf(stderr, "%s: standard output cannot be written%s%s%s\n", program_name, error ? " (" : "",
-            error ? strerror(error) : "", error ? ")" : "");
 }
 
 int process_end(int code)
@@ -62,7 +48,12 @@ int process_end(int code)
     struct rlimit limit;
     errno = 0;
     if (fflush(stdout) != 0 || ferror(stdout)) { /* a full disk or a closed pipe must not look like success */
-        complain_of_output(errno);
+        /* Where the first failure was inside a printf(), stdio has forgotten its cause; another write fails for the
+         * same one. The text is incomplete already, so that an end of line does no harm if it does not fail. */
+        int error = errno;
+        if (!error && write(STDOUT_FILENO, "\n", 1) < 0) error = errno;
+        fprintf(stderr, "%s: standard output cannot be written%s%s%s\n", program_name, error ? " (" : "",
+                error ? strerror(error) : "", error ? ")" : "");
         code = code ? code : EXIT_FAILED;
     }
     /* With a limit on address space (ulimit -v), OpenBLAS's own threads may wait for memory forever, and exit() for

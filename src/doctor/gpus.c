@@ -131,17 +131,16 @@ static void add_libraries(doctor_report *report)
 
 /* ---- links ---- */
 
-static int is_same_kind(const qdr_topo_gpu_link *a, const qdr_topo_gpu_link *b)
-{
-    return a->link == b->link && a->peer == b->peer && !(a->rate < b->rate) && !(a->rate > b->rate);
-}
-
 /* Counts the links that are like links[first]; 0 if an earlier one is. */
 static int count_links(const qdr_topo *topo, int first)
 {
     int n = 0;
     for (int i = 0; i < topo->n_gpu_links; i++) {
-        if (!is_same_kind(&topo->gpu_links[i], &topo->gpu_links[first])) continue;
+        if (!(topo->gpu_links[i].link == topo->gpu_links[first].link &&
+              topo->gpu_links[i].peer == topo->gpu_links[first].peer &&
+              !(topo->gpu_links[i].rate < topo->gpu_links[first].rate) &&
+              !(topo->gpu_links[i].rate > topo->gpu_links[first].rate)))
+            continue;
         if (i < first) return 0;
         n++;
     }

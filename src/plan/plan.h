@@ -65,17 +65,10 @@ int plan_find(plan_answer *answer, failure *why);
  * requested. */
 int plan_nothing_fits(plan_answer *answer, failure *why);
 
-/* ---- why.c ---- */
-
-/* Why the best plan beats the second. */
-void plan_print_why(FILE *file, const plan_answer *answer);
-/* Why a grid is not the best. */
-int plan_print_why_not(FILE *file, plan_answer *answer, grid_size size, failure *why);
-/* The number of plans. */
-void plan_print_counts(FILE *file, const plan_answer *answer);
-
 /* ---- print.c ---- */
 
+/* Why a grid is not the best. */
+int plan_print_why_not(FILE *file, plan_answer *answer, grid_size size, failure *why);
 void plan_print_table(const plan_answer *answer);
 void plan_print_csv(const plan_answer *answer);
 /* The answer if nothing fits, as JSON; `sentence` is the same in words. */

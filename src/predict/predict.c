@@ -106,27 +106,22 @@ static int load(const char *path, table *t, const table_kind **kind, failure *wh
     return why->code;
 }
 
-static int put_out(const report *r, const predict_options *options, failure *why)
-{
-    if (options->output && report_save(r, options->output, why)) return why->code;
-    if (options->as_json)
-        report_print_json(r, why);
-    else
-        report_print(r);
-    if (!(r->scores->all.n > 0))
-        fail(why, EXIT_FAILED, "%.200s: no row could be predicted; the first one: %s", r->t->csv.name,
-             r->rows[0].why_skipped);
-    return why->code;
-}
-
 static int predict_rows(const table *t, const table_kind *kind, predict_options *options, measured *rows, failure *why)
 {
     scores all = {.n_groups = 0};
     for (int64_t row = 0; row < t->csv.n_rows; row++)
         if (kind->predict(t, row, &options->predictor, &rows[row], why)) return why->code;
     if (check_settings(&options->predictor, why)) return why->code;
-    if (!scores_make(rows, t->csv.n_rows, &all, why))
-        put_out(&(report){.kind = kind, .t = t, .rows = rows, .scores = &all}, options, why);
+    const report r = {.kind = kind, .t = t, .rows = rows, .scores = &all};
+    if (!scores_make(rows, t->csv.n_rows, &all, why) && (!options->output || !report_save(&r, options->output, why))) {
+        if (options->as_json)
+            report_print_json(&r, why);
+        else
+            report_print(&r);
+        if (!(all.all.n > 0))
+            fail(why, EXIT_FAILED, "%.200s: no row could be predicted; the first one: %s", t->csv.name,
+                 rows[0].why_skipped);
+    }
     scores_free(&all);
     return why->code;
 }

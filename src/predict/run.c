@@ -136,34 +136,6 @@ static int set_network(reader *r)
 
 /* ---- the plan ---- */
 
-/* Weights are split over z, and the groups of shards are d. */
-static int set_shards(reader *r, int64_t dp)
-{
-    const int64_t zero = whole(r, ZERO, 0), shards = whole(r, SHARDS, dp);
-    if (zero != 3 && table_has(r->t, r->row, SHARDS))
-        return table_fail(r->t, r->row, SHARDS, r->why, "weights have shards with zero 3 only; leave it empty");
-    if (dp % shards)
-        return table_fail(r->t, r->row, SHARDS, r->why, "%lld does not divide dp = %lld; correct one of them",
-                          (long long)shards, (long long)dp);
-    r->plan.z = zero == 3 ? (int)shards : 1;
-    r->plan.d = (int)dp / r->plan.z;
-    if ((zero == 1 || zero == 2) && dp > 1) r->plan.optimizer_parts = (int)dp;
-    if (zero == 2 && dp > 1) r->plan.gradient_parts = (int)dp;
-    return EXIT_OK;
-}
-
-static int set_grid(reader *r)
-{
-    const int64_t gpus = whole(r, GPUS, 1), tp = whole(r, TP, 1), pp = whole(r, PP, 1);
-    const int64_t dp = whole(r, DP, gpus / (tp * pp) > 0 ? gpus / (tp * pp) : 1);
-    r->plan.y = (int)tp;
-    r->plan.pipeline = (int)pp;
-    if (tp * pp * dp != gpus)
-        return table_fail(r->t, r->row, GPUS, r->why, "%lld is not tp * pp * dp = %lld * %lld * %lld; correct it",
-                          (long long)gpus, (long long)tp, (long long)pp, (long long)dp);
-    return set_shards(r, dp);
-}
-
 static int set_plan(reader *r)
 {
     static const qdr_dtype dtypes[] = {QDR_BF16, QDR_F16, QDR_F32, QDR_F64};
@@ -179,7 +151,25 @@ static int set_plan(reader *r)
                          .micro_batch = whole(r, MICRO_BATCH, 1),
                          .overlap = (int)whole(r, OVERLAP, 0),
                          .interleave = (int)whole(r, INTERLEAVE, 1)};
-    return set_grid(r);
+    const int64_t gpus = whole(r, GPUS, 1), tp = whole(r, TP, 1), pp = whole(r, PP, 1);
+    const int64_t dp = whole(r, DP, gpus / (tp * pp) > 0 ? gpus / (tp * pp) : 1);
+    r->plan.y = (int)tp;
+    r->plan.pipeline = (int)pp;
+    if (tp * pp * dp != gpus)
+        return table_fail(r->t, r->row, GPUS, r->why, "%lld is not tp * pp * dp = %lld * %lld * %lld; correct it",
+                          (long long)gpus, (long long)tp, (long long)pp, (long long)dp);
+    /* Weights are split over z, and the groups of shards are d. */
+    const int64_t zero = whole(r, ZERO, 0), shards = whole(r, SHARDS, dp);
+    if (zero != 3 && table_has(r->t, r->row, SHARDS))
+        return table_fail(r->t, r->row, SHARDS, r->why, "weights have shards with zero 3 only; leave it empty");
+    if (dp % shards)
+        return table_fail(r->t, r->row, SHARDS, r->why, "%lld does not divide dp = %lld; correct one of them",
+                          (long long)shards, (long long)dp);
+    r->plan.z = zero == 3 ? (int)shards : 1;
+    r->plan.d = (int)dp / r->plan.z;
+    if ((zero == 1 || zero == 2) && dp > 1) r->plan.optimizer_parts = (int)dp;
+    if (zero == 2 && dp > 1) r->plan.gradient_parts = (int)dp;
+    return EXIT_OK;
 }
 
 /* ---- rows ---- */

@@ -363,18 +363,6 @@ static double numa_height(const page *p, int index, double width)
     return (devices > cores + 7 ? devices : cores) + PAD;
 }
 
-static void draw_numa(const page *p, int index, double x, double y, double width, double height)
-{
-    const qdr_topo_numa *numa = &p->report->topo->numas[index];
-    char bytes[24];
-    topo_bytes_text(numa->bytes, bytes);
-    svg_box(p->file, x, y, width, height, STYLE_NUMA);
-    svg_text(p->file, x + PAD, y + 15, "font-size=\"12\"", "NUMA node %d: %s, %d core%s", index, bytes, numa->n_cores,
-             PLURAL(numa->n_cores));
-    const double cores = draw_cores(p, index, x + PAD, y + LABEL + 6, width - 2 * PAD);
-    draw_devices(p, -1, index, x + PAD, cores + 7, width - 2 * PAD);
-}
-
 /* All boxes in a row are as high as the highest. */
 static double draw_numas(const page *p, int package, double x, double y, double width)
 {
@@ -390,7 +378,15 @@ static double draw_numas(const page *p, int package, double x, double y, double 
     for (int i = 0; i < topo->n_numas; i++) {
         if (topo->numas[i].package != package) continue;
         const int row = n_drawn / n_wide;
-        draw_numa(p, i, x + (n_drawn % n_wide) * (each + PAD), y + row * (height + PAD), each, height);
+        const double left = x + (n_drawn % n_wide) * (each + PAD), top = y + row * (height + PAD);
+        const qdr_topo_numa *numa = &p->report->topo->numas[i];
+        char bytes[24];
+        topo_bytes_text(numa->bytes, bytes);
+        svg_box(p->file, left, top, each, height, STYLE_NUMA);
+        svg_text(p->file, left + PAD, top + 15, "font-size=\"12\"", "NUMA node %d: %s, %d core%s", i, bytes,
+                 numa->n_cores, PLURAL(numa->n_cores));
+        const double cores = draw_cores(p, i, left + PAD, top + LABEL + 6, each - 2 * PAD);
+        draw_devices(p, -1, i, left + PAD, cores + 7, each - 2 * PAD);
         n_drawn++;
     }
     const int n_rows = (n + n_wide - 1) / n_wide;

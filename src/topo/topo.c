@@ -111,15 +111,6 @@ static int load(const topo_options *options, qdr_topo **topo, failure *why)
 
 /* ---- starting ---- */
 
-static int run_alone(const topo_options *options, failure *why)
-{
-    qdr_topo *topo = NULL;
-    if (!check_files(options, 0, why) && !load(options, &topo, why) && topo)
-        write_report(options, &(topo_report){.topo = topo}, why);
-    qdr_topo_destroy(&topo);
-    return why->code;
-}
-
 /* For a recorded machine, only rank 0 prints. */
 static int run_rank(qdr_context *ctx, void *user)
 {
@@ -147,8 +138,12 @@ static int run(int argc, char **argv)
     const int is_launched = qdr_launched() > 1;
     if (options_read(argc, argv, specs, &options, NULL, &why) || check_options(&options, &why))
         return is_launched ? fail_print_once(&why) : fail_print(&why);
-    if (!is_launched && !options.wants_ranks) return run_alone(&options, &why) ? fail_print(&why) : EXIT_OK;
-    return run_on_ranks(0, 0, run_rank, &options);
+    if (is_launched || options.wants_ranks) return run_on_ranks(0, 0, run_rank, &options);
+    qdr_topo *topo = NULL;
+    if (!check_files(&options, 0, &why) && !load(&options, &topo, &why) && topo)
+        write_report(&options, &(topo_report){.topo = topo}, &why);
+    qdr_topo_destroy(&topo);
+    return why.code ? fail_print(&why) : EXIT_OK;
 }
 
 const command command_topo = {

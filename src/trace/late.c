@@ -59,21 +59,16 @@ static int by_collective(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Times are comparable, and all ranks were in the same grid. */
-static int can_compare(const trace_file *trace)
-{
-    const trace_rank *ranks = trace->ranks;
-    for (int r = 0; r < trace->n_ranks; r++)
-        if (!ranks[r].n_clocks || memcmp(ranks[r].grid, ranks[0].grid, sizeof ranks[0].grid) != 0) return 0;
-    return 1;
-}
-
 int trace_find_late(trace_file *trace, failure *why)
 {
     share_list list = {0};
     size_t most = 1;
-    if (!can_compare(trace)) return EXIT_OK;
-    for (int r = 0; r < trace->n_ranks; r++) most += (size_t)trace->ranks[r].n_events;
+    for (int r = 0; r < trace->n_ranks; r++) {
+        const trace_rank *rank = &trace->ranks[r];
+        /* Times must be comparable, and all ranks in the same grid. */
+        if (!rank->n_clocks || memcmp(rank->grid, trace->ranks[0].grid, sizeof rank->grid) != 0) return EXIT_OK;
+        most += (size_t)rank->n_events;
+    }
     list.items = malloc(most * sizeof *list.items);
     if (!list.items) return fail(why, EXIT_NOTHING_FITS, "trace: out of memory for %zu events", most);
     for (int r = 0; r < trace->n_ranks; r++) add_shares(&trace->ranks[r], &list);

@@ -99,16 +99,6 @@ void trace_place(const trace_rank *rank, char *text, size_t capacity)
     if (rank->grid[0]) snprintf(text, capacity, "x%d y%d z%d d%d", at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
 }
 
-static void report(trace_file *trace, const trace_options *options, failure *why)
-{
-    trace_keep_last(trace, options->n_runs);
-    print_table(trace);
-    if (options->merge) files_write("--merge", options->merge, trace_merge, trace, why);
-    if (!options->svg) return;
-    if (!options->n_runs) trace_keep_last(trace, DRAWN_RUNS);
-    files_write("--svg", options->svg, trace_draw, trace, why);
-}
-
 static int run(int argc, char **argv)
 {
     trace_options options = {0};
@@ -118,8 +108,13 @@ static int run(int argc, char **argv)
     if (!options.path)
         fail(&why, EXIT_USAGE, "trace: FILE, the value of QDR_TRACE, is missing; see quadrille trace --help");
     const qdr_file_use read = {"the trace", options.path, QDR_FILE_READ_RANKS};
-    if (!why.code && !options_check_files(specs, &options, &read, 0, &why) && !trace_read(options.path, &trace, &why))
-        report(&trace, &options, &why);
+    if (!why.code && !options_check_files(specs, &options, &read, 0, &why) && !trace_read(options.path, &trace, &why)) {
+        trace_keep_last(&trace, options.n_runs);
+        print_table(&trace);
+        if (options.merge) files_write("--merge", options.merge, trace_merge, &trace, &why);
+        if (options.svg && !options.n_runs) trace_keep_last(&trace, DRAWN_RUNS);
+        if (options.svg) files_write("--svg", options.svg, trace_draw, &trace, &why);
+    }
     trace_free(&trace);
     return why.code ? fail_print(&why) : EXIT_OK;
 }
