@@ -77,8 +77,6 @@ static qdr_status list_machines(list *made)
     return qdr_machine_list(add_machine, made);
 }
 
-/* ---- operations ---- */
-
 /* What a stack can contain; a test compares this table with stack.h. */
 static const struct {
     const char *name, *function, *text;

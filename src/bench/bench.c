@@ -10,8 +10,6 @@
 #include "common/layer_case.h"
 #include "common/planning.h"
 
-/* ---- the table ---- */
-
 /* Text is left-aligned, numbers are right-aligned. */
 static void print_words(const bench_column *column, int is_first, const char *words)
 {
@@ -42,8 +40,6 @@ static void dump(json_t *object, size_t flags)
     if (object) json_dumpf(object, stdout, JSON_PRESERVE_ORDER | flags);
     json_decref(object);
 }
-
-/* ---- all formats ---- */
 
 /* Prints a row, after the heading if it is the first. values: one for each column. */
 static void print_row(bench_table *table, const bench_value *values)
@@ -119,33 +115,24 @@ void bench_row(bench_run *run, const bench_column *columns, const bench_value *v
     if (qdr_context_rank(run->ctx) == 0) print_row(&run->table, shown);
 }
 
-static int run_grids(bench_run *run, const bench_start *start, failure *why)
-{
-    static _Thread_local grid_size sizes[MAX_GRIDS];
-    const bench_options *options = start->options;
-    const int n_ranks = qdr_context_size(run->ctx);
-    int n_sizes = 1;
-    sizes[0] = options->grid.x ? options->grid : (grid_size){1, 1, 1, n_ranks};
-    if (options->grid.x < 0) n_sizes = list_grids(n_ranks, sizes, MAX_GRIDS);
-    for (int i = 0; i < n_sizes; i++)
-        if (start->kind->run_grid(run, options, sizes[i], why)) return why->code;
-    if (qdr_context_rank(run->ctx) == 0 && run->table.format == FORMAT_JSON) puts("\n]}");
-    if (run->n_wrong)
-        fail(why, EXIT_MISMATCH, "%s: %lld results are wrong, see the rows above", start->kind->command->name,
-             (long long)run->n_wrong);
-    return why->code;
-}
-
 static int run_rank(qdr_context *ctx, void *user)
 {
+    static _Thread_local grid_size sizes[MAX_GRIDS];
     const bench_start *start = user;
     const bench_options *options = start->options;
+    const int n_ranks = qdr_context_size(ctx);
     bench_run run = {.ctx = ctx, .table = {.columns = start->kind->columns, .format = options->format}};
     failure why = {0};
-    start->kind->write_title(options, qdr_context_size(ctx), run.title, sizeof run.title);
+    start->kind->write_title(options, n_ranks, run.title, sizeof run.title);
     run.table.title = run.title;
-    if (options->grid.x <= 0 || !grid_check_ranks("bench", options->grid, qdr_context_size(ctx), &why))
-        run_grids(&run, start, &why);
+    if (options->grid.x > 0) grid_check_ranks("bench", options->grid, n_ranks, &why);
+    sizes[0] = options->grid.x ? options->grid : (grid_size){1, 1, 1, n_ranks};
+    const int n_sizes = options->grid.x < 0 ? list_grids(n_ranks, sizes, MAX_GRIDS) : 1;
+    for (int i = 0; i < n_sizes && !why.code; i++) start->kind->run_grid(&run, options, sizes[i], &why);
+    if (!why.code && qdr_context_rank(ctx) == 0 && run.table.format == FORMAT_JSON) puts("\n]}");
+    if (run.n_wrong)
+        fail(&why, EXIT_MISMATCH, "%s: %lld results are wrong, see the rows above", start->kind->command->name,
+             (long long)run.n_wrong);
     if (why.code) fail_print_rank(&why, ctx);
     return why.code;
 }

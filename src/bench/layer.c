@@ -44,8 +44,6 @@ static int check_options(void *user, failure *why)
                                  : EXIT_OK;
 }
 
-/* ---- rows ---- */
-
 #define COMMON_COLUMNS                                                                                                 \
     {"grid", "grid", "", VALUE_TEXT, 12, 0, 0}, {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},                             \
         BENCH_SETTING("hidden", VALUE_WHOLE), BENCH_SETTING("heads", VALUE_WHOLE),                                     \
@@ -170,8 +168,6 @@ static void fill_gradients(void *user, int series, int64_t iteration)
     (void)iteration;
     if (series < LIMIT) transformer_fill_gradient(&bench->stacks[series]);
 }
-
-/* ---- predictions of the model ---- */
 
 /* Seconds of each pass and of both together, with and without overlap; NAN without a machine. */
 static qdr_status predict(const layer_options *options, grid_size size, double said[N_PASSES + 1][2])

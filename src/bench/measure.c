@@ -8,45 +8,22 @@
 #include "common/process.h"
 #include "common/statistics.h"
 
-/* mine, theirs: memory for the n values of this rank and of another one. */
-static qdr_status fold_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n, double *mine, double *theirs)
+qdr_status bench_all_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n)
 {
     const size_t bytes = (size_t)n * sizeof *values;
-    memcpy(mine, values, bytes);
-    for (int rank = 0; rank < qdr_context_size(ctx); rank++) {
+    double *mine = malloc(2 * bytes), *theirs = mine ? mine + n : NULL;
+    qdr_status status = qdr_agree(ctx, mine ? QDR_OK : QDR_ERR_MEMORY);
+    if (mine && status >= 0) memcpy(mine, values, bytes);
+    for (int rank = 0; mine && status >= 0 && rank < qdr_context_size(ctx); rank++) {
         memcpy(theirs, mine, bytes);
-        const qdr_status status = qdr_broadcast(ctx, rank, theirs, bytes);
-        if (status < 0) return status;
-        for (int64_t i = 0; i < n; i++) {
+        status = qdr_broadcast(ctx, rank, theirs, bytes);
+        for (int64_t i = 0; status >= 0 && i < n; i++) {
             const double with = fold == FOLD_SUM ? values[i] + theirs[i] : fmax(values[i], theirs[i]);
             values[i] = rank == 0 ? theirs[i] : with;
         }
     }
-    return QDR_OK;
-}
-
-qdr_status bench_all_ranks(qdr_context *ctx, bench_fold fold, double *values, int64_t n)
-{
-    double *work = malloc(2 * (size_t)n * sizeof *work);
-    qdr_status status = qdr_agree(ctx, work ? QDR_OK : QDR_ERR_MEMORY);
-    if (work && status >= 0) status = fold_ranks(ctx, fold, values, n, work, work + n);
-    free(work);
+    free(mine);
     return status;
-}
-
-static qdr_status measure(qdr_context *ctx, int64_t n_warmup, const bench_subject *subject,
-                          const bench_samples *samples)
-{
-    for (int64_t i = -n_warmup; i < samples->n; i++)
-        for (int series = 0; series < samples->n_series; series++) {
-            qdr_status status = qdr_barrier(ctx);
-            const double began = process_secs();
-            if (status >= 0) status = subject->call(subject->user, series);
-            if (status < 0) return status;
-            if (i >= 0) samples->secs[series * samples->n + i] = process_secs() - began;
-            if (subject->after) subject->after(subject->user, series, i);
-        }
-    return QDR_OK;
 }
 
 int bench_measure(qdr_context *ctx, const bench_options *options, const bench_subject *subject, int n_series,
@@ -59,9 +36,16 @@ int bench_measure(qdr_context *ctx, const bench_options *options, const bench_su
     if (!samples->secs || !samples->work)
         fail(why, EXIT_NOTHING_FITS, "bench: out of memory for the times of %lld iterations", (long long)n);
     if (fail_together(why, ctx) || !samples->secs) return why->code;
-    qdr_status status = measure(ctx, options->n_warmup, subject, samples);
-    if (status >= 0) status = bench_all_ranks(ctx, FOLD_MAX, samples->secs, n * n_series);
-    return fail_status(why, status);
+    for (int64_t i = -options->n_warmup; i < n; i++)
+        for (int series = 0; series < n_series; series++) {
+            qdr_status status = qdr_barrier(ctx);
+            const double began = process_secs();
+            if (status >= 0) status = subject->call(subject->user, series);
+            if (status < 0) return fail_status(why, status);
+            if (i >= 0) samples->secs[series * n + i] = process_secs() - began;
+            if (subject->after) subject->after(subject->user, series, i);
+        }
+    return fail_status(why, bench_all_ranks(ctx, FOLD_MAX, samples->secs, n * n_series));
 }
 
 void bench_free(bench_samples *samples)
@@ -70,8 +54,6 @@ void bench_free(bench_samples *samples)
     free(samples->work);
     *samples = (bench_samples){0};
 }
-
-/* ---- statistics ---- */
 
 /* Statistics of the times in `work`, which is sorted. */
 static bench_times times_of_work(const bench_samples *samples)

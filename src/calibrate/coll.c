@@ -30,26 +30,6 @@ static grid_size grid_of(int n_ranks, int stride, int n_all)
     return (grid_size){stride, n_ranks, 1, n_all / (n_ranks * stride)};
 }
 
-static int measure_list(calibration *c, group_case *g, qdr_sample *s, const int64_t *sizes, int n, failure *why)
-{
-    const calibrate_work work = {call, NULL, g, MOST_CALLS, ROUND_SECS};
-    for (int i = 0; i < n && !why->code; i++) {
-        coll_case_size(&g->all, sizes[i] / 4);
-        coll_case_clear(&g->all);
-        s->bytes = (double)sizes[i];
-        if (!calibrate_time(c, &work, &s->secs, why)) calibrate_add(c, s);
-    }
-    return why->code;
-}
-
-static int measure_sizes(calibration *c, group_case *g, qdr_sample *s, failure *why)
-{
-    static const int64_t sizes[] = {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 24};
-    static const int64_t quick_sizes[] = {1 << 10, 1 << 15, 1 << 18};
-    if (c->is_quick) return measure_list(c, g, s, quick_sizes, 3, why);
-    return measure_list(c, g, s, sizes, s->alone ? 5 : 6, why); /* the largest size takes seconds */
-}
-
 static const char *const group_names[N_KINDS][2] = {
     {"all-gather, all groups", "all-gather, one group"},
     {"reduce-scatter, all groups", "reduce-scatter, one group"},
@@ -58,13 +38,18 @@ static const char *const group_names[N_KINDS][2] = {
 
 static int measure_groups(calibration *c, int n_ranks, int stride, failure *why)
 {
+    static const int64_t sizes[] = {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 24};
+    static const int64_t quick_sizes[] = {1 << 10, 1 << 15, 1 << 18};
     const int n_all = qdr_context_size(c->ctx);
     qdr_grid *grid = NULL;
     if (fail_status(why, bench_make_grid(c->ctx, grid_of(n_ranks, stride, n_all), &grid))) return why->code;
     group_case g = {.all = {.grid = grid, .axis = QDR_Y, .dtype = QDR_F32}};
     coll_case_create(&g.all, c->is_quick ? 1 << 16 : 1 << 22, 0, why);
+    const calibrate_work work = {call, NULL, &g, MOST_CALLS, ROUND_SECS};
+    const int64_t *list = c->is_quick ? quick_sizes : sizes;
     const int n_ways = n_ranks == n_all ? 1 : 2;
-    for (int alone = 0; alone < n_ways && !why->code; alone++)
+    for (int alone = 0; alone < n_ways && !why->code; alone++) {
+        const int n_sizes = c->is_quick ? 3 : alone ? 5 : 6; /* the largest size takes seconds */
         for (int kind = 0; kind < N_KINDS && !why->code; kind++) {
             qdr_sample s = {.kind = QDR_SAMPLE_COLLECTIVE,
                             .group = group_names[kind][alone],
@@ -75,8 +60,14 @@ static int measure_groups(calibration *c, int n_ranks, int stride, failure *why)
                             .alone = alone};
             g.all.kind = kinds[kind];
             g.is_member = !alone || (qdr_grid_coordinate(grid, QDR_X) == 0 && qdr_grid_coordinate(grid, QDR_D) == 0);
-            measure_sizes(c, &g, &s, why);
+            for (int i = 0; i < n_sizes && !why->code; i++) {
+                coll_case_size(&g.all, list[i] / 4);
+                coll_case_clear(&g.all);
+                s.bytes = (double)list[i];
+                if (!calibrate_time(c, &work, &s.secs, why)) calibrate_add(c, &s);
+            }
         }
+    }
     coll_case_destroy(&g.all);
     qdr_grid_destroy(&grid);
     return why->code;

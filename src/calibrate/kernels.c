@@ -44,19 +44,6 @@ static qdr_status call(void *user)
     }
 }
 
-/* ---- memory ---- */
-
-/* All buffers get the size of the largest. */
-static int allocate(kernel *k, size_t bytes, failure *why)
-{
-    for (int i = 0; i < MAX_BUFFERS && !why->code; i++)
-        if (!fail_status(why, qdr_mem_alloc(k->c->alone, bytes, &k->buffers[i])))
-            product_fill(k->buffers[i], (int64_t)(bytes / 4), QDR_F32);
-    return fail_together(why, k->c->ctx);
-}
-
-/* ---- what is measured ---- */
-
 /* Per element: the number of 4-byte values moved, and flops; number of kernels. */
 typedef struct measured_kernel {
     const char *group;
@@ -129,8 +116,16 @@ static int measure_size(calibration *c, int64_t n_rows, int64_t n_cols, int64_t 
                 .norm = {QDR_OPTS_INIT, .n_rows = n_rows, .n_cols = n_cols, .n_features = n_cols, .axis = QDR_X,
                          .dtype = QDR_F32}};
     if (context) k.attention = (qdr_attention){QDR_OPTS_INIT, n_rows, context, n_cols / 64, n_cols / 64, 64, QDR_F32};
-    const size_t bytes = larger((size_t)(k.n_elems * (context ? 12 : 4)), state_bytes(&k, why));
-    if (!fail_together(why, c->ctx) && !allocate(&k, bytes + (size_t)n_cols * 16, why)) {
+    /* All buffers get the size of the largest. */
+    const size_t largest = larger((size_t)(k.n_elems * (context ? 12 : 4)), state_bytes(&k, why));
+    const size_t bytes = largest + (size_t)n_cols * 16;
+    if (!fail_together(why, c->ctx)) {
+        for (int i = 0; i < MAX_BUFFERS && !why->code; i++)
+            if (!fail_status(why, qdr_mem_alloc(c->alone, bytes, &k.buffers[i])))
+                product_fill(k.buffers[i], (int64_t)(bytes / 4), QDR_F32);
+        fail_together(why, c->ctx);
+    }
+    if (!why->code) {
         if (context)
             measure_attention(&k, why);
         else
@@ -145,17 +140,14 @@ typedef struct kernel_size {
     int n_rows, n_cols, context;
 } kernel_size;
 
-static int measure_list(calibration *c, const kernel_size *list, int n, failure *why)
-{
-    for (int i = 0; i < n && !why->code; i++) measure_size(c, list[i].n_rows, list[i].n_cols, list[i].context, why);
-    return why->code;
-}
-
 int calibrate_kernels(calibration *c, failure *why)
 {
     static const kernel_size sizes[] = {{512, 512, 0},   {2048, 512, 0},  {2048, 2048, 0},
                                         {512, 256, 128}, {512, 512, 256}, {1024, 128, 512}};
     static const kernel_size quick_sizes[] = {{64, 256, 0}, {128, 64, 64}};
     calibrate_show(c, "kernels");
-    return c->is_quick ? measure_list(c, quick_sizes, 2, why) : measure_list(c, sizes, 6, why);
+    const kernel_size *list = c->is_quick ? quick_sizes : sizes;
+    for (int i = 0; i < (c->is_quick ? 2 : 6) && !why->code; i++)
+        measure_size(c, list[i].n_rows, list[i].n_cols, list[i].context, why);
+    return why->code;
 }

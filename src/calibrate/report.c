@@ -50,7 +50,6 @@ int calibrate_compare(const calibration *c, const qdr_machine *machine, calibrat
     return EXIT_OK;
 }
 
-/* Describes a sample. */
 static void words_of(const qdr_sample *s, char words[96])
 {
     switch (s->kind) {
@@ -65,8 +64,6 @@ static void words_of(const qdr_sample *s, char words[96])
     default: snprintf(words, 96, "%s, %.0f KiB", s->group, s->bytes / 1024); break;
     }
 }
-
-/* ---- the table ---- */
 
 static void print_table(const calibration *c, const qdr_machine *machine, const calibrate_errors *errors)
 {

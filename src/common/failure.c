@@ -53,8 +53,6 @@ int fail_print(const failure *why)
     return why->code;
 }
 
-/* ---- other ranks ---- */
-
 int fail_together(failure *why, qdr_context *ctx)
 {
     /* The cheap agreement comes first: messages are sent only if some rank has one. */

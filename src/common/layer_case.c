@@ -199,33 +199,12 @@ static size_t part_bytes(const layer_run *run, const qdr_owned *part)
     return (size_t)(part->n_rows * part->n_cols) * qdr_dtype_bytes(run->the_case->dtype);
 }
 
-/* Allocates this rank's parts, and a full parameter with its gradient (which is at most as wide as F64). */
-static qdr_status allocate(layer_run *run)
-{
-    const size_t in = part_bytes(run, &run->in), out = part_bytes(run, &run->out);
-    const size_t full = (size_t)(run->reference.n * run->reference.k) * sizeof(double);
-    qdr_status status = qdr_mem_alloc(run->ctx, in, &run->x);
-    if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, in, &run->dx);
-    if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, out, &run->y);
-    if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, out, &run->dy);
-    return status == QDR_OK ? qdr_mem_alloc(run->ctx, full, &run->full) : status;
-}
-
 /* Draws a full parameter and loads it into the layer. */
 static qdr_status load(layer_run *run, int index, int stream, double *values, int64_t n_elems)
 {
     fill_values(run, stream, values, n_elems);
     for (int64_t i = 0; i < n_elems; i++) element_write(run->the_case->dtype, run->full, i, values[i]);
     return qdr_stack_load_parameter(run->stack, index, run->full);
-}
-
-static qdr_status load_parameters(layer_run *run)
-{
-    reference *ref = &run->reference;
-    const int weight = qdr_linear_weight_index(run->layer);
-    qdr_status status = load(run, weight, STREAM_W, ref->w, ref->n * ref->k);
-    if (status == QDR_OK && run->the_case->bias) status = load(run, weight + 1, STREAM_B, ref->b, ref->n);
-    return status;
 }
 
 static qdr_dtype gradient_dtype(const layer_run *run) { return run->the_case->dtype == QDR_F64 ? QDR_F64 : QDR_F32; }
@@ -385,14 +364,24 @@ static qdr_status run_calls(layer_run *run)
 static int prepare(layer_run *run, failure *why)
 {
     const layer_case *c = run->the_case;
-    if (reference_create(c->m, layer_case_k(c), layer_case_n(c), &run->reference) != 0)
+    reference *ref = &run->reference;
+    if (reference_create(c->m, layer_case_k(c), layer_case_n(c), ref) != 0)
         fail(why, EXIT_NOTHING_FITS, "out of memory for the reference of a layer of %lld rows", (long long)c->m);
     if (fail_together(why, run->ctx)) return why->code;
     if (fail_status(why, build(run))) return why->code;
     qdr_status status = find_part(run, qdr_linear_in_matrix, &run->in);
     if (status == QDR_OK) status = find_part(run, qdr_linear_out_matrix, &run->out);
-    if (status == QDR_OK) status = allocate(run);
-    if (status == QDR_OK) status = load_parameters(run);
+    /* This rank's parts, and a full parameter with its gradient, which is at most as wide as F64. */
+    const size_t in = part_bytes(run, &run->in), out = part_bytes(run, &run->out);
+    const size_t full = (size_t)(ref->n * ref->k) * sizeof(double);
+    if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, in, &run->x);
+    if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, in, &run->dx);
+    if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, out, &run->y);
+    if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, out, &run->dy);
+    if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, full, &run->full);
+    const int weight = qdr_linear_weight_index(run->layer);
+    if (status == QDR_OK) status = load(run, weight, STREAM_W, ref->w, ref->n * ref->k);
+    if (status == QDR_OK && c->bias) status = load(run, weight + 1, STREAM_B, ref->b, ref->n);
     fail_status(why, status);
     return fail_together(why, run->ctx);
 }

@@ -317,12 +317,10 @@ int npy_parse(const void *bytes, size_t n_bytes, const char *name, npy_array *ar
     return EXIT_OK;
 }
 
-/* Maps a whole regular file. An empty file gives no map and no bytes. */
-static int map_file(const char *path, void **map, size_t *bytes, failure *why)
+int npy_open(const char *path, npy_array *array, failure *why)
 {
     struct stat info;
-    *map = NULL;
-    *bytes = 0;
+    memset(array, 0, sizeof *array);
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
         return fail(why, EXIT_USAGE, "%s: cannot be opened (%s); name a readable .npy file", path, strerror(errno));
@@ -330,24 +328,13 @@ static int map_file(const char *path, void **map, size_t *bytes, failure *why)
         close(file);
         return fail(why, EXIT_USAGE, "%s: is not a regular file; name a .npy file", path);
     }
-    const size_t n_bytes = (size_t)info.st_size;
-    void *mapped = n_bytes ? mmap(NULL, n_bytes, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
+    const size_t bytes = (size_t)info.st_size;
+    void *map = bytes ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
     const int error = errno;
     close(file);
-    if (mapped == MAP_FAILED)
+    if (map == MAP_FAILED)
         return fail(why, error == ENOMEM ? EXIT_NOTHING_FITS : EXIT_FAILED, "%s: its %zu bytes cannot be mapped (%s)",
-                    path, n_bytes, strerror(error));
-    *map = mapped;
-    *bytes = n_bytes;
-    return EXIT_OK;
-}
-
-int npy_open(const char *path, npy_array *array, failure *why)
-{
-    void *map;
-    size_t bytes;
-    memset(array, 0, sizeof *array);
-    if (map_file(path, &map, &bytes, why)) return why->code;
+                    path, bytes, strerror(error));
     const int code = npy_parse(map, bytes, path, array, why);
     array->map = map;
     array->map_bytes = bytes;
@@ -378,17 +365,12 @@ const char *npy_shape_text(const npy_array *array, char *text, size_t capacity)
 /* Magic, version 1.0, and the length of the rest of the header: 0x76 bytes. */
 static const unsigned char start[] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, 0x76, 0};
 
-static size_t data_bytes(const npy_array *array)
+int npy_stage(qdr_output **output, const char *dir, const char *name, const npy_array *array, failure *why)
 {
+    char path[4096];
+    char header[HEADER_BYTES];
     size_t bytes = qdr_dtype_bytes(array->dtype);
     for (int i = 0; i < array->n_dims; i++) bytes *= (size_t)array->shape[i];
-    return bytes;
-}
-
-static int write_all(FILE *file, const npy_array *array)
-{
-    char header[HEADER_BYTES];
-    const size_t bytes = data_bytes(array);
     char shape[64], text[HEADER_BYTES];
     if (array->n_dims == 1)
         snprintf(shape, sizeof shape, "(%lld,)", (long long)array->shape[0]);
@@ -400,16 +382,11 @@ static int write_all(FILE *file, const npy_array *array)
     memcpy(header, start, sizeof start);
     memcpy(header + sizeof start, text, (size_t)n_chars);
     header[HEADER_BYTES - 1] = '\n';
-    return fwrite(header, 1, sizeof header, file) == sizeof header && fwrite(array->data, 1, bytes, file) == bytes;
-}
-
-int npy_stage(qdr_output **output, const char *dir, const char *name, const npy_array *array, failure *why)
-{
-    char path[4096];
     *output = NULL;
     if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
         return fail(why, EXIT_USAGE, "--out: the folder's name has over 4,000 characters");
     if (fail_status(why, qdr_output_open("--out", path, QDR_OUTPUT_REPLACE, output))) return why->code;
-    (void)write_all(qdr_output_file(*output), array); /* errors are reported when the output is finished */
+    FILE *file = qdr_output_file(*output); /* whose errors are reported when it is finished */
+    (void)(fwrite(header, 1, sizeof header, file) == sizeof header && fwrite(array->data, 1, bytes, file) == bytes);
     return fail_status(why, qdr_output_finish(*output));
 }

@@ -226,8 +226,6 @@ int options_read(int argc, char **argv, const option_spec *specs, void *user, co
     return optind == argc ? EXIT_OK : refuse(argv[0], "unexpected argument", argv[optind], "", why);
 }
 
-/* ---- help ---- */
-
 void options_print(const option_spec *specs)
 {
     if (specs->kind != OPTION_HEADING) puts("\nOptions:");
@@ -243,8 +241,6 @@ void options_print(const option_spec *specs)
         printf("  %-30s %s\n", left, specs->help);
     }
 }
-
-/* ---- words ---- */
 
 const char *layout_word(qdr_layout layout) { return layout == QDR_SCATTERED ? "scattered" : "replicated"; }
 

@@ -92,7 +92,6 @@ static void add_part(doctor_report *report, const char *name, const char *versio
         doctor_add(report, "build", name, DOCTOR_GOOD, "%s", version);
 }
 
-/* The components of this build. */
 static void find_build(doctor_report *report)
 {
     const qdr_versions versions = qdr_get_versions();
@@ -111,8 +110,6 @@ static void find_build(doctor_report *report)
     add_part(report, "hwloc", versions.hwloc, "the topology comes from /sys and NVML",
              "for recorded machines and PCI switches install libhwloc-dev and build again");
 }
-
-/* ---- the report ---- */
 
 static void print_text(const doctor_report *report)
 {

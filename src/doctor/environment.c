@@ -52,8 +52,6 @@ void doctor_for_variables(const doctor_report *report, void (*see)(const char *n
     }
 }
 
-/* ---- harmful settings ---- */
-
 typedef struct known_trouble {
     const char *name, *value; /* value NULL: any */
     const char *remedy;

@@ -13,8 +13,6 @@
 #define SHM "/dev/shm"
 #define SHM_LEAST GIB
 
-/* ---- limits ---- */
-
 const doctor_limit doctor_limits[] = {
     {"memory_lock", "locked memory (ulimit -l)", RLIMIT_MEMLOCK, KIB, GIB,
      "adapters that read memory by themselves (InfiniBand, RoCE, Slingshot) need it locked: ulimit "
@@ -67,8 +65,6 @@ static void add_shm(doctor_report *report)
                                          all, left);
     if (is_small) doctor_advise(finding, "%s", remedy);
 }
-
-/* ---- the machine ---- */
 
 void doctor_find_machine(doctor_report *report)
 {

@@ -145,22 +145,6 @@ static const char *next_of(const char *device)
     return "sh tests/gpu/run.sh build kernels correct, in Quadrille's sources";
 }
 
-static void report_try(doctor_report *report, const char *device, const char *name, const char *what, attempt *tried)
-{
-    if (tried->why.code) {
-        doctor_add_sentence(report, GROUP, name, DOCTOR_BROKEN, tried->why.sentence);
-        return;
-    }
-    if (tried->n_wrong)
-        doctor_advise(
-            doctor_add(report, GROUP, name, DOCTOR_BROKEN, "%d numbers in %s are wrong", tried->n_wrong, what),
-            "do not train here; run %s, and send its output and that of quadrille doctor --json to the maintainers of "
-            "Quadrille",
-            next_of(device));
-    else
-        doctor_add(report, GROUP, name, DOCTOR_GOOD, "%s is right", what)->secs = tried->secs;
-}
-
 /* Runs alone in its process, or on local ranks, which the other processes of a launcher can run as well. */
 static qdr_status start(int n_ranks, const char *device, qdr_main_fn fn, attempt *tried, int *code)
 {
@@ -187,7 +171,16 @@ static void try_on(doctor_report *report, const char *device, const char *name, 
     if (status != QDR_OK) fail_status(&tried.why, status);
     if (code && !tried.n_wrong && !tried.why.code)
         fail(&tried.why, code, "%s: a rank found wrong numbers; run %s", what, next_of(device));
-    report_try(report, device, name, what, &tried);
+    if (tried.why.code)
+        doctor_add_sentence(report, GROUP, name, DOCTOR_BROKEN, tried.why.sentence);
+    else if (tried.n_wrong)
+        doctor_advise(
+            doctor_add(report, GROUP, name, DOCTOR_BROKEN, "%d numbers in %s are wrong", tried.n_wrong, what),
+            "do not train here; run %s, and send its output and that of quadrille doctor --json to the maintainers of "
+            "Quadrille",
+            next_of(device));
+    else
+        doctor_add(report, GROUP, name, DOCTOR_GOOD, "%s is right", what)->secs = tried.secs;
 }
 
 /* 1: it was tried and is right. */

@@ -119,11 +119,21 @@ static const option_spec specs[] = {
 enum { RESULT_Y, RESULT_DX, RESULT_DW, RESULT_DB, N_RESULTS };
 static const char *const names[N_RESULTS] = {"y.npy", "dx.npy", "dw.npy", "db.npy"};
 
-/* Refuses targets that are not regular files, such as devices: moving a file into place would replace them. */
-static int check_places(const char *dir, failure *why)
+/* Checks, before any work is done, that DIR can be created or written to. */
+static int check_folder(const char *dir, failure *why)
 {
     char path[4096];
     struct stat info;
+    if (strlen(dir) > 3900)
+        return fail(why, EXIT_USAGE, "--out: the folder's name has %zu characters; at most 3,900 are allowed",
+                    strlen(dir));
+    if (stat(dir, &info) != 0 && errno == ENOENT) return EXIT_OK; /* it will be created */
+    if (stat(dir, &info) != 0)
+        return fail(why, EXIT_USAGE, "--out %s: cannot be reached (%s); name another folder", dir, strerror(errno));
+    if (!S_ISDIR(info.st_mode)) return fail(why, EXIT_USAGE, "--out %s: is not a folder; name another", dir);
+    if (access(dir, W_OK | X_OK) != 0)
+        return fail(why, EXIT_USAGE, "--out %s: cannot be written to (%s); name another folder", dir, strerror(errno));
+    /* Targets that are not regular files, such as devices, are refused: moving a file into place would replace them. */
     for (int i = 0; i < N_RESULTS; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);
         if (lstat(path, &info) != 0) continue;
@@ -133,21 +143,6 @@ static int check_places(const char *dir, failure *why)
                     names[i]);
     }
     return EXIT_OK;
-}
-
-/* Checks, before any work is done, that DIR can be created or written to. */
-static int check_folder(const char *dir, failure *why)
-{
-    struct stat info;
-    if (strlen(dir) > 3900)
-        return fail(why, EXIT_USAGE, "--out: the folder's name has %zu characters; at most 3,900 are allowed",
-                    strlen(dir));
-    if (stat(dir, &info) != 0 && errno == ENOENT) return EXIT_OK; /* it will be created */
-    if (stat(dir, &info) != 0)
-        return fail(why, EXIT_USAGE, "--out %s: cannot be reached (%s); name another folder", dir, strerror(errno));
-    if (!S_ISDIR(info.st_mode)) return fail(why, EXIT_USAGE, "--out %s: is not a folder; name another", dir);
-    if (access(dir, W_OK | X_OK) == 0) return check_places(dir, why);
-    return fail(why, EXIT_USAGE, "--out %s: cannot be written to (%s); name another folder", dir, strerror(errno));
 }
 
 /* Checks that no result replaces an input. */
@@ -292,7 +287,6 @@ static qdr_status gather(linear_job *job, const qdr_matrix *layout, const void *
     return status;
 }
 
-/* Gathers the gradient of a parameter on rank 0. */
 static qdr_status gather_gradient(linear_job *job, int index, npy_array shape, npy_array *array, void **full)
 {
     qdr_context *ctx = job->ctx;

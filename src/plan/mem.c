@@ -69,8 +69,6 @@ static const char any_machine[] =
     "\"f64\": {\"peak_TFLOPS\": 1}, \"links\": [{\"name\": \"any\", \"ranks\": 0, \"rank_GBps\": "
     "1}]}";
 
-/* ---- printing ---- */
-
 typedef struct mem_answer {
     const mem_options *options;
     qdr_network network;

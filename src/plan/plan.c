@@ -109,8 +109,6 @@ static int check_files(const plan_options *options, failure *why)
     return options_check_files(specs, options, &model, 0, why);
 }
 
-/* ---- progress of the search ---- */
-
 /* Shown on a terminal once the search takes a while. */
 typedef struct progress {
     double next_secs; /* time of the next update */

@@ -183,8 +183,6 @@ static double headroom(const plan_answer *answer, const plan_row *row)
     return answer->machine->memory_bytes - row->planned.result.memory_bytes;
 }
 
-/* ---- the table ---- */
-
 void plan_print_table(const plan_answer *answer)
 {
     const qdr_search_result *found = &answer->found;
@@ -233,8 +231,6 @@ void plan_print_table(const plan_answer *answer)
     plan_padding(answer->network, &answer->rows[0].planned.plan, note_print, NULL);
     plan_notes(answer->network, &answer->rows[0].planned.plan, answer->options->search.micro_batch, note_print, NULL);
 }
-
-/* ---- comma-separated values ---- */
 
 void plan_print_csv(const plan_answer *answer)
 {
@@ -427,8 +423,6 @@ void plan_print_none_json(plan_answer *answer, const plan_none *none, const char
     }
     write_json(object, JSON_INDENT(2), "plan", &unused);
 }
-
-/* ---- the object ---- */
 
 int plan_print_json(plan_answer *answer, failure *why)
 {

@@ -66,15 +66,6 @@ int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result
 
 /* ---- known methods ---- */
 
-/* The number of ranks of a node, or a smaller one that divides the number of ranks. */
-static int ranks_of_node(const plan_answer *answer)
-{
-    const int p = answer->options->search.n_ranks;
-    int n = answer->machine->ranks_per_node < p ? answer->machine->ranks_per_node : p;
-    while (p % n) n--;
-    return n;
-}
-
 /* The best plan of one grid, among those that fit if any does; with fewer sequences than cells, one sequence per
  * cell. */
 static int find_method(plan_answer *answer, const char *name, const int size[QDR_N_AXES], failure *why)
@@ -118,7 +109,10 @@ static int find_method(plan_answer *answer, const char *name, const int size[QDR
 
 int plan_find(plan_answer *answer, failure *why)
 {
-    const int p = answer->options->search.n_ranks, t = ranks_of_node(answer);
+    const int p = answer->options->search.n_ranks;
+    /* The number of ranks of a node, or a smaller one that divides the number of ranks. */
+    int t = answer->machine->ranks_per_node < p ? answer->machine->ranks_per_node : p;
+    while (p % t) t--;
     qdr_search_result *found = &answer->found;
     const qdr_search_opts *asked = &answer->options->search;
     /* The least memory of any plan is known immediately. */

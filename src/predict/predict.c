@@ -28,36 +28,19 @@ static int apply_settings(predictor *all, failure *why)
     return all->asked.n_settings ? fail_loading(why, qdr_machine_check(&all->machine, all->machine.name)) : EXIT_OK;
 }
 
-static int load_machine(predictor *all, const table *t, int64_t row, int place, failure *why)
-{
-    const char *text = table_text(t, row, place);
-    if (all->asked.machine) {
-        if (fail_loading(why, qdr_machine_load(all->asked.machine, &all->machine))) return why->code;
-    } else if (!*text) {
-        return table_fail(t, row, place, why, "it is empty; fill it in, or name a machine with --machine");
-    } else if (qdr_machine_find(text, &all->machine) != QDR_OK) {
-        return table_fail(t, row, place, why, "%s", qdr_last_error());
-    }
-    return apply_settings(all, why);
-}
-
 const qdr_machine *predictor_machine(predictor *all, const table *t, int64_t row, int place, failure *why)
 {
     const char *text = all->asked.machine ? all->asked.machine : table_text(t, row, place);
     if (all->machine_text && strcmp(all->machine_text, text) == 0) return &all->machine;
     qdr_model_destroy(&all->model);
     all->machine_text = text;
-    return load_machine(all, t, row, place, why) ? NULL : &all->machine;
-}
-
-/* Fails if a setting is for a machine that no row uses. */
-static int check_settings(const predictor *all, failure *why)
-{
-    for (int i = 0; all->machine_text && i < all->asked.n_settings; i++)
-        if (!all->is_used[i])
-            return fail(why, EXIT_USAGE, "--set %.80s: no row is on that machine; the last one is on %s",
-                        all->asked.settings[i], all->machine.name);
-    return EXIT_OK;
+    if (all->asked.machine)
+        fail_loading(why, qdr_machine_load(text, &all->machine));
+    else if (!*text)
+        table_fail(t, row, place, why, "it is empty; fill it in, or name a machine with --machine");
+    else if (qdr_machine_find(text, &all->machine) != QDR_OK)
+        table_fail(t, row, place, why, "%s", qdr_last_error());
+    return why->code || apply_settings(all, why) ? NULL : &all->machine;
 }
 
 /* ---- models ---- */
@@ -111,7 +94,11 @@ static int predict_rows(const table *t, const table_kind *kind, predict_options 
     scores all = {.n_groups = 0};
     for (int64_t row = 0; row < t->csv.n_rows; row++)
         if (kind->predict(t, row, &options->predictor, &rows[row], why)) return why->code;
-    if (check_settings(&options->predictor, why)) return why->code;
+    const predictor *used = &options->predictor;
+    for (int i = 0; used->machine_text && i < used->asked.n_settings; i++)
+        if (!used->is_used[i])
+            return fail(why, EXIT_USAGE, "--set %.80s: no row is on that machine; the last one is on %s",
+                        used->asked.settings[i], used->machine.name);
     const report r = {.kind = kind, .t = t, .rows = rows, .scores = &all};
     if (!scores_make(rows, t->csv.n_rows, &all, why) && (!options->output || !report_save(&r, options->output, why))) {
         if (options->as_json)

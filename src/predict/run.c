@@ -134,8 +134,6 @@ static int set_network(reader *r)
     return EXIT_OK;
 }
 
-/* ---- the plan ---- */
-
 static int set_plan(reader *r)
 {
     static const qdr_dtype dtypes[] = {QDR_BF16, QDR_F16, QDR_F32, QDR_F64};

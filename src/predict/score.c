@@ -35,8 +35,6 @@ static int by_n(const void *left, const void *right)
     return order ? order : order_parts(a->first, b->first);
 }
 
-/* ---- some rows ---- */
-
 /* Numbers of the predicted rows. */
 typedef struct numbers {
     double *predicted, *measured, *spare;

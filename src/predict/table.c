@@ -11,19 +11,6 @@
 
 /* ---- the first line ---- */
 
-static int fail_unknown(const table *t, int place, failure *why)
-{
-    char shown[CSV_SHOWN_BYTES], near[SUGGESTION_BYTES];
-    const char *names[TABLE_COLUMNS];
-    for (int c = 0; c < t->n_columns; c++) names[c] = t->columns[c].name;
-    csv_printable(csv_column(&t->csv, place), shown);
-    suggest(shown, names, t->n_columns, near, sizeof near);
-    return fail(why, EXIT_USAGE,
-                "%.200s, line 1: column '%s' is unknown%s; rename or remove it (quadrille predict --help names the "
-                "columns, which commas separate)",
-                t->csv.name, shown, near);
-}
-
 static int find_columns(table *t, failure *why)
 {
     int is_known[CSV_MAX_COLUMNS] = {0};
@@ -33,7 +20,18 @@ static int find_columns(table *t, failure *why)
         if (place >= 0) is_known[place] = 1;
     }
     for (int place = 0; place < t->csv.n_columns; place++)
-        if (!is_known[place]) return fail_unknown(t, place, why);
+        if (!is_known[place]) {
+            char shown[CSV_SHOWN_BYTES], near[SUGGESTION_BYTES];
+            const char *names[TABLE_COLUMNS];
+            for (int c = 0; c < t->n_columns; c++) names[c] = t->columns[c].name;
+            csv_printable(csv_column(&t->csv, place), shown);
+            suggest(shown, names, t->n_columns, near, sizeof near);
+            return fail(
+                why, EXIT_USAGE,
+                "%.200s, line 1: column '%s' is unknown%s; rename or remove it (quadrille predict --help names the "
+                "columns, which commas separate)",
+                t->csv.name, shown, near);
+        }
     return EXIT_OK;
 }
 

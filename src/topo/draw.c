@@ -126,8 +126,6 @@ enum {
     LEFT = LINK + 262 /* left edge of the nodes */
 };
 
-/* ---- running ranks ---- */
-
 static double draw_ranks(const page *p, double y)
 {
     const topo_report *report = p->report;
@@ -246,8 +244,6 @@ static double draw_layout(const page *p, double y)
     for (int axis = 0; axis < QDR_N_AXES; axis++) y = draw_axis(p, axis, y);
     return y;
 }
-
-/* ---- the machine ---- */
 
 #define STYLE_PACKAGE "#f4f5f7", "rx=\"3\" stroke=\"#9aa3af\""
 #define STYLE_NUMA "#ffffff", "rx=\"3\" stroke=\"#c3c9d2\""

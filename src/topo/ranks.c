@@ -6,8 +6,6 @@
 
 #include "topo/topo.h"
 
-/* ---- running ranks ---- */
-
 static qdr_status exchange(qdr_context *ctx, topo_rank *ranks)
 {
     const int n = qdr_context_size(ctx);
@@ -46,8 +44,6 @@ int topo_gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failu
     }
     return EXIT_OK;
 }
-
-/* ---- ranks of a grid ---- */
 
 int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_layout *layout, failure *why)
 {

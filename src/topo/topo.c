@@ -52,10 +52,11 @@ static int check_options(const topo_options *options, failure *why)
 /* ---- the report ---- */
 
 /* Running ranks are on cores, as this library's are; a plan uses GPUs if there are any. */
-static int check_layout(const topo_options *options, const topo_report *report, failure *why)
+static int lay(const topo_options *options, topo_report *report, failure *why)
 {
     const qdr_topo *topo = report->topo;
     const int n_needed = grid_ranks(options->grid);
+    if (!options->grid.x) return EXIT_OK;
     if (options->on == ON_GPUS && !topo->n_gpus)
         return fail(why, EXIT_USAGE, "topo: there are no GPUs for --on gpus (%s); use --on cores", topo->gpu_source);
     if (report->ranks && !options->n_on_node && report->n_ranks != n_needed)
@@ -63,20 +64,14 @@ static int check_layout(const topo_options *options, const topo_report *report, 
                     "topo: the grid has %d ranks, but %d %s started: use mpiexec -n %d, or give the ranks per node "
                     "with --ranks-per-node",
                     n_needed, report->n_ranks, report->n_ranks == 1 ? "was" : "were", n_needed);
-    return EXIT_OK;
-}
-
-static int lay(const topo_options *options, topo_report *report, failure *why)
-{
-    if (!options->grid.x || check_layout(options, report, why)) return why->code;
     const int is_live = report->ranks && !options->n_on_node;
     report->layout = (topo_layout){
         .size = options->grid,
         .order = options->order ? options->order : "xyzd",
         .n_on_node = (int)options->n_on_node,
-        .on_gpus = options->on == ON_GPUS || (options->on == ON_DEFAULT && !is_live && report->topo->n_gpus > 0),
+        .on_gpus = options->on == ON_GPUS || (options->on == ON_DEFAULT && !is_live && topo->n_gpus > 0),
     };
-    return topo_lay(report->topo, report->ranks, report->n_ranks, &report->layout, why);
+    return topo_lay(topo, report->ranks, report->n_ranks, &report->layout, why);
 }
 
 /* The picture comes first, so that no error follows the printed text. */

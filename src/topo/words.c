@@ -36,37 +36,23 @@ __attribute__((format(printf, 3, 4))) static void append(char *text, size_t capa
 
 /* ---- the machine ---- */
 
-/* Caches of one level: their number, the bytes and cores of the first, and whether the others are the same. */
-typedef struct cache_sum {
-    int n, n_cores, are_alike;
-    int64_t bytes;
-} cache_sum;
-
-static cache_sum sum_caches(const qdr_topo *topo, int level)
-{
-    cache_sum sum = {.are_alike = 1};
-    for (int i = 0; i < topo->n_caches; i++) {
-        const qdr_topo_cache *cache = &topo->caches[i];
-        if (cache->level != level) continue;
-        if (sum.n++ == 0) {
-            sum.n_cores = cache->n_cores;
-            sum.bytes = cache->bytes;
-        }
-        sum.are_alike &= cache->n_cores == sum.n_cores && cache->bytes == sum.bytes;
-    }
-    return sum;
-}
-
 void topo_caches_text(const qdr_topo *topo, char *text, size_t capacity)
 {
     *text = '\0';
     for (int level = 1; level <= 5; level++) {
-        const cache_sum sum = sum_caches(topo, level);
+        const qdr_topo_cache *first = NULL;
+        int n = 0, are_alike = 1;
         char bytes[24];
-        if (!sum.n) continue;
-        topo_bytes_text(sum.bytes, bytes);
-        append(text, capacity, "%sL%d %d x %s of %d core%s%s", *text ? "; " : "caches: ", level, sum.n, bytes,
-               sum.n_cores, PLURAL(sum.n_cores), sum.are_alike ? "" : " (others differ)");
+        for (int i = 0; i < topo->n_caches; i++) {
+            const qdr_topo_cache *cache = &topo->caches[i];
+            if (cache->level != level) continue;
+            if (n++ == 0) first = cache;
+            are_alike &= cache->n_cores == first->n_cores && cache->bytes == first->bytes;
+        }
+        if (!first) continue;
+        topo_bytes_text(first->bytes, bytes);
+        append(text, capacity, "%sL%d %d x %s of %d core%s%s", *text ? "; " : "caches: ", level, n, bytes,
+               first->n_cores, PLURAL(first->n_cores), are_alike ? "" : " (others differ)");
     }
 }
 

@@ -24,8 +24,6 @@ static double x_of(const trace_file *trace, double secs)
     return LEFT + (WIDTH - LEFT - RIGHT) * (secs - trace->begin) / (trace->end - trace->begin);
 }
 
-/* ---- boxes ---- */
-
 static void draw_box(FILE *file, const trace_file *trace, double begin, double end, double y, const char *colour)
 {
     const double x = x_of(trace, begin);
@@ -70,8 +68,6 @@ static void draw_rank(FILE *file, const trace_file *trace, int number, double y)
         y += LANE + GAP;
     }
 }
-
-/* ---- around them ---- */
 
 int trace_draw(FILE *file, const void *user)
 {
