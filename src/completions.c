@@ -112,26 +112,21 @@ static const value_syntax bash = {{":", "_quadrille_words ", "_quadrille_files -
                                    "_quadrille_names machines", "_quadrille_names models"},
                                   ""};
 
-static void print_bash_options(const char *words, const option_spec *specs, completion operand)
+static void print_bash_command(const command *which)
 {
-    for (const option_spec *o = specs; o->name; o++) {
+    for (const option_spec *o = which->options; o->name; o++) {
         if (!o->argument) continue;
-        printf("    '%s --%s'", words, o->name);
-        if (o->letter) printf(" | '%s -%c'", words, o->letter);
+        printf("    '%s --%s'", which->name, o->name);
+        if (o->letter) printf(" | '%s -%c'", which->name, o->letter);
         fputs(") ", stdout);
         print_value(complete_option(o), &bash);
         fputs(" ;;\n", stdout);
     }
-    printf("    '%s '*)\n        case $cur in\n        -*) _quadrille_words", words);
-    for (const option_spec *o = specs; o->name; o++) printf(" --%s", o->name);
+    printf("    '%s '*)\n        case $cur in\n        -*) _quadrille_words", which->name);
+    for (const option_spec *o = which->options; o->name; o++) printf(" --%s", o->name);
     fputs(" ;;\n        *) ", stdout);
-    print_value(operand, &bash);
+    print_value(complete_operand(which), &bash);
     fputs(" ;;\n        esac ;;\n", stdout);
-}
-
-static void print_bash_command(const command *which)
-{
-    print_bash_options(which->name, which->options, complete_operand(which));
 }
 
 static void print_commands(const command_tables *tables)

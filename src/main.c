@@ -4,7 +4,6 @@
 #include <quadrille/launch.h>
 #include <quadrille/version.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/json.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One collective of one size along an axis, with its data and its exact result. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

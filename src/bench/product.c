@@ -2,8 +2,6 @@
 /* Linear layers for benchmarks. */
 #include "bench/product.h"
 
-#include <string.h>
-
 #include "common/reference.h"
 
 void product_fill(void *data, int64_t n_elems, qdr_dtype dtype)

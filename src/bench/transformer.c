@@ -2,8 +2,6 @@
 /* Transformers as stacks. */
 #include "bench/transformer.h"
 
-#include <stdio.h>
-
 #include "bench/product.h"
 
 #define TRY(call)                                                                                                      \

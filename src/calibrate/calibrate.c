@@ -214,14 +214,6 @@ static int fit(const calibration *c, const calibrate_options *options, qdr_machi
     return why->code;
 }
 
-/* The network's plan is chosen by what was measured so far. */
-static int measure_network(calibration *c, const calibrate_options *options, failure *why)
-{
-    qdr_machine machine;
-    if (qdr_context_rank(c->ctx) == 0) fit(c, options, &machine, why);
-    return fail_together(why, c->ctx) ? why->code : calibrate_network(c, &machine, why);
-}
-
 /* Only rank 0 has an output file. */
 static int finish(const calibration *c, const calibrate_options *options, qdr_output **output, failure *why)
 {
@@ -284,8 +276,12 @@ static int run_rank(qdr_context *ctx, void *user)
         c->is_quick = options->is_quick;
         c->shows = is_first && isatty(STDERR_FILENO);
         if (!prepare(c, &why) && !calibrate_kernels(c, &why) && !calibrate_products(c, &why) &&
-            !calibrate_together(c, &why) && !calibrate_collectives(c, &why) && options->model)
-            measure_network(c, options, &why);
+            !calibrate_together(c, &why) && !calibrate_collectives(c, &why) && options->model) {
+            /* The network's plan is chosen by what was measured so far. */
+            qdr_machine machine;
+            if (is_first) fit(c, options, &machine, &why);
+            if (!fail_together(&why, ctx)) calibrate_network(c, &machine, &why);
+        }
         if (c->shows) fputs("\r\033[K", stderr);
         if (is_first && !why.code) finish(c, options, &output, &why);
         fail_together(&why, ctx);

@@ -2,7 +2,6 @@
 /* How well the fitted constants predict the samples: errors by group and the worst samples, as a table and as JSON. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "calibrate/calibrate.h"

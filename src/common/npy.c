@@ -23,7 +23,8 @@ typedef struct npy_header {
     int64_t shape[MAX_DIMS];
 } npy_header;
 
-/* A parser for this one kind of literal, which never reads beyond the text. */
+/* A parser for this one kind of literal, which has exactly the keys descr, fortran_order and shape. It never reads
+ * beyond the text. */
 typedef struct cursor {
     const char *text;
     size_t at, end;
@@ -161,17 +162,6 @@ static int take_dictionary(cursor *c, npy_header *header)
     return c->at == c->end || wrong(c, "something follows the dictionary");
 }
 
-/* Parses a dictionary with exactly the keys descr, fortran_order and shape, in any order. Returns NULL, or what is
- * wrong; *at is then its position in the text. */
-static const char *parse_header(const char *text, size_t n_chars, npy_header *header, size_t *at)
-{
-    cursor c = {.text = text, .end = n_chars};
-    memset(header, 0, sizeof *header);
-    take_dictionary(&c, header);
-    *at = c.at;
-    return c.wrong;
-}
-
 /* ---- reading ---- */
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -296,13 +286,14 @@ int npy_parse(const void *bytes, size_t n_bytes, const char *name, npy_array *ar
 {
     frame parts = {0};
     npy_header header;
-    size_t at;
     memset(array, 0, sizeof *array);
     if (find_frame(bytes, n_bytes, name, &parts, why)) return why->code;
-    const char *wrong = parse_header(parts.header, parts.header_bytes, &header, &at);
-    if (wrong)
-        return fail(why, EXIT_USAGE, "%s: has a damaged header: %s (byte %zu); save it again with np.save", name, wrong,
-                    parts.data_offset - parts.header_bytes + at);
+    cursor c = {.text = parts.header, .end = parts.header_bytes};
+    memset(&header, 0, sizeof header);
+    take_dictionary(&c, &header);
+    if (c.wrong)
+        return fail(why, EXIT_USAGE, "%s: has a damaged header: %s (byte %zu); save it again with np.save", name,
+                    c.wrong, parts.data_offset - parts.header_bytes + c.at);
     if (take_dtype(&header, name, &array->dtype, why)) return why->code;
     if (take_extents(&header, name, array, why)) return why->code;
     const size_t data_bytes = n_bytes - parts.data_offset;

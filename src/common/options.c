@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <math.h>
 #include <quadrille/data.h>
 #include <quadrille/names.h>
 #include <quadrille/types.h>

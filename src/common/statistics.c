@@ -3,7 +3,6 @@
 #include "common/statistics.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

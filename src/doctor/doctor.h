@@ -45,36 +45,13 @@ doctor_finding *doctor_add_sentence(doctor_report *report, const char *group, co
 
 /* gpus.c: driver, GPUs, links, libraries. */
 void doctor_find_gpus(doctor_report *report);
-/* machine.c: cores, memory, limits. */
-void doctor_find_machine(doctor_report *report);
-/* environment.c: environment variables. */
-void doctor_find_environment(doctor_report *report);
 /* try.c: small products and sums, also with NCCL. Replaces the library's log function. */
 void doctor_try_all(doctor_report *report);
 
 /* Whether the library can compute on the GPU with this number. */
 int doctor_can_use(const qdr_gpu_report *gpus, int number);
 
-/* A resource limit of this process. */
-typedef struct doctor_limit {
-    const char *name, *text; /* JSON key; descriptive text */
-    int resource; /* for getrlimit() */
-    double unit; /* the unit of `ulimit`; 1: a count */
-    double least; /* a smaller limit gets a remedy */
-    const char *remedy;
-} doctor_limit;
-extern const doctor_limit doctor_limits[]; /* ends with name = NULL */
-/* The current limit; INFINITY: none; < 0: unknown. */
-double doctor_limit_now(const doctor_limit *limit);
-
-/* Calls `see` for each relevant variable that was found, in alphabetical order. */
-void doctor_for_variables(const doctor_report *report, void (*see)(const char *name, const char *value, void *user),
-                          void *user);
-
-/* json.c */
-int doctor_print_json(const doctor_report *report, failure *why);
 int doctor_count(const doctor_report *report, doctor_state state);
-const char *doctor_state_name(doctor_state state); /* "ok", "note", "broken" */
 /* "80.0 GiB", "64 KiB"; without decimals if it is whole. */
 void doctor_bytes_text(double bytes, char text[24]);
 

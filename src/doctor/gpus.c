@@ -73,25 +73,6 @@ int doctor_can_use(const qdr_gpu_report *gpus, int number)
     return number < gpus->n_gpus && gpus->gpus[number].status == QDR_OK && gpus->gpus[number].major >= LEAST_MAJOR;
 }
 
-static void add_nccl(doctor_report *report, int version, int n_gpus)
-{
-    if (version >= LEAST_NCCL)
-        doctor_add(report, GROUP, "NCCL", DOCTOR_GOOD, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
-    else if (version)
-        doctor_advise(doctor_add(report, GROUP, "NCCL", DOCTOR_NOTE,
-                                 "%d.%d.%d, too old to be used: sums over GPUs of several processes go "
-                                 "through the host",
-                                 version / 10000, version / 100 % 100, version % 100),
-                      "%d.%d or later is needed: put a newer libnccl.so.2 first in LD_LIBRARY_PATH", LEAST_NCCL / 10000,
-                      LEAST_NCCL / 100 % 100);
-    else if (n_gpus < 2)
-        doctor_add(report, GROUP, "NCCL", DOCTOR_GOOD, "none; one GPU does not need it");
-    else
-        doctor_advise(doctor_add(report, GROUP, "NCCL", DOCTOR_NOTE,
-                                 "none: sums over GPUs of several processes go through the host"),
-                      "install libnccl-dev and build again");
-}
-
 /* The kernels that compute attention: requested, and available. */
 static void add_cudnn(doctor_report *report)
 {
@@ -125,7 +106,22 @@ static void add_libraries(doctor_report *report)
     doctor_add(report, GROUP, "CUDA", DOCTOR_GOOD, "built with %d.%d", gpus->runtime / 1000, gpus->runtime % 1000 / 10);
     doctor_add(report, GROUP, "cuBLASLt", DOCTOR_GOOD, "%d.%d.%d", gpus->cublaslt / 10000, gpus->cublaslt / 100 % 100,
                gpus->cublaslt % 100);
-    add_nccl(report, gpus->nccl, gpus->n_gpus);
+    if (gpus->nccl >= LEAST_NCCL)
+        doctor_add(report, GROUP, "NCCL", DOCTOR_GOOD, "%d.%d.%d", gpus->nccl / 10000, gpus->nccl / 100 % 100,
+                   gpus->nccl % 100);
+    else if (gpus->nccl)
+        doctor_advise(doctor_add(report, GROUP, "NCCL", DOCTOR_NOTE,
+                                 "%d.%d.%d, too old to be used: sums over GPUs of several processes go "
+                                 "through the host",
+                                 gpus->nccl / 10000, gpus->nccl / 100 % 100, gpus->nccl % 100),
+                      "%d.%d or later is needed: put a newer libnccl.so.2 first in LD_LIBRARY_PATH", LEAST_NCCL / 10000,
+                      LEAST_NCCL / 100 % 100);
+    else if (gpus->n_gpus < 2)
+        doctor_add(report, GROUP, "NCCL", DOCTOR_GOOD, "none; one GPU does not need it");
+    else
+        doctor_advise(doctor_add(report, GROUP, "NCCL", DOCTOR_NOTE,
+                                 "none: sums over GPUs of several processes go through the host"),
+                      "install libnccl-dev and build again");
     add_cudnn(report);
 }
 

@@ -77,15 +77,6 @@ static int check_shapes(linear_files *files, int has_bias, failure *why)
     return EXIT_OK;
 }
 
-/* Opens the files (paths[FILE_B] may be NULL) and checks types and shapes. Local. */
-static int open_files(const char *const paths[N_FILES], linear_files *files, failure *why)
-{
-    for (int i = 0; i < N_FILES && !why->code; i++)
-        if (paths[i]) open_one(i, paths[i], files, why);
-    if (!why->code) check_shapes(files, paths[FILE_B] != NULL, why);
-    return why->code;
-}
-
 /* ---- options ---- */
 
 typedef struct linear_options {
@@ -313,10 +304,28 @@ static int write_files(const npy_array arrays[N_RESULTS], const char *dir, failu
     return why->code;
 }
 
-/* Writes y.npy, dx.npy, dw.npy and db.npy to DIR, which is created if absent. Collective; a failure is the same on all
- * ranks and leaves no new files. */
-static int write_results(linear_job *job, failure *why)
+/* ---- one rank ---- */
+
+/* After each step all ranks know whether all of them succeeded. */
+static int work(linear_job *job, failure *why)
 {
+    static qdr_status (*const steps[])(linear_job *) = {build, fill, compute};
+    const linear_options *options = job->options;
+    const int n_ranks = qdr_context_size(job->ctx);
+    grid_check_ranks("linear", options->grid, n_ranks, why);
+    if (!why->code && qdr_context_rank(job->ctx) == 0) check_files(options->paths, options->out, n_ranks, why);
+    if (!why->code) {
+        /* Local; paths[FILE_B] may be NULL. */
+        for (int i = 0; i < N_FILES && !why->code; i++)
+            if (options->paths[i]) open_one(i, options->paths[i], &job->files, why);
+        if (!why->code) check_shapes(&job->files, options->paths[FILE_B] != NULL, why);
+    }
+    if (fail_together(why, job->ctx)) return why->code;
+    for (int i = 0; i < 3; i++) {
+        fail_status(why, steps[i](job));
+        if (fail_together(why, job->ctx)) return why->code;
+    }
+    /* The results; a failure is the same on all ranks and leaves no new files. */
     qdr_context *ctx = job->ctx;
     const int weight = qdr_linear_weight_index(job->layer);
     npy_array arrays[N_RESULTS] = {{0}};
@@ -333,43 +342,12 @@ static int write_results(linear_job *job, failure *why)
     return fail_together(why, ctx);
 }
 
-/* ---- one rank ---- */
-
-/* After each step all ranks know whether all of them succeeded. */
-static int work(linear_job *job, failure *why)
-{
-    static qdr_status (*const steps[])(linear_job *) = {build, fill, compute};
-    const linear_options *options = job->options;
-    const int n_ranks = qdr_context_size(job->ctx);
-    grid_check_ranks("linear", options->grid, n_ranks, why);
-    if (!why->code && qdr_context_rank(job->ctx) == 0) check_files(options->paths, options->out, n_ranks, why);
-    if (!why->code) open_files(options->paths, &job->files, why);
-    if (fail_together(why, job->ctx)) return why->code;
-    for (int i = 0; i < 3; i++) {
-        fail_status(why, steps[i](job));
-        if (fail_together(why, job->ctx)) return why->code;
-    }
-    return write_results(job, why);
-}
-
 /* What one launch runs, and its result. */
 typedef struct launch {
     linear_options options;
     int code; /* of a failure known to all ranks */
     atomic_int is_told; /* local ranks share one `launch`, and one message is enough */
 } launch;
-
-/* A failure known to all ranks is printed by rank 0, and the launcher need not tell the other ranks. Any other failure
- * is printed by the rank where it occurred. */
-static int end_rank(qdr_context *ctx, launch *launched, const failure *why)
-{
-    const int is_root = qdr_context_rank(ctx) == 0;
-    const int is_teller = why->is_shared ? is_root : !why->is_peers;
-    if (why->code && is_teller && !atomic_exchange(&launched->is_told, 1)) fail_print(why);
-    if (!why->is_shared) return why->code;
-    if (is_root || !launched->options.n_local) launched->code = why->code;
-    return EXIT_OK;
-}
 
 static int run_rank(qdr_context *ctx, void *user)
 {
@@ -382,7 +360,14 @@ static int run_rank(qdr_context *ctx, void *user)
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) qdr_mem_free(job.ctx, memory[i]);
     qdr_grid_destroy(&job.grid);
     for (int i = 0; i < N_FILES; i++) npy_close(&job.files.arrays[i]);
-    return end_rank(ctx, launched, &why);
+    /* A failure known to all ranks is printed by rank 0, and the launcher need not tell the other ranks. Any other
+     * failure is printed by the rank where it occurred. */
+    const int is_root = qdr_context_rank(ctx) == 0;
+    const int is_teller = why.is_shared ? is_root : !why.is_peers;
+    if (why.code && is_teller && !atomic_exchange(&launched->is_told, 1)) fail_print(&why);
+    if (!why.is_shared) return why.code;
+    if (is_root || !launched->options.n_local) launched->code = why.code;
+    return EXIT_OK;
 }
 
 static int run(int argc, char **argv)

@@ -48,26 +48,6 @@ static void add_span(const qdr_timeline_span *span, void *user)
     if (!picture->failed) picture->spans[picture->n++] = *span;
 }
 
-static int layer_picture_make(plan_answer *answer, layer_picture *picture, failure *why)
-{
-    memset(picture, 0, sizeof *picture);
-    fail_status(why,
-                qdr_model_timeline(answer->model, &answer->rows[0].planned.plan, add_span, picture, picture->secs));
-    if (picture->failed) fail(why, EXIT_NOTHING_FITS, "--svg: out of memory for the timeline");
-    for (int i = 0; i <= QDR_N_CHANNELS; i++) {
-        int is_used = i == 0;
-        for (int j = 0; j < picture->n; j++) is_used |= picture->spans[j].channel + 1 == i;
-        picture->lane_of[i] = is_used ? picture->n_lanes++ : -1;
-    }
-    if (why->code) free(picture->spans);
-    return why->code;
-}
-
-static double layer_picture_height(const layer_picture *picture)
-{
-    return LAYER_TITLE + picture->n_lanes * (LAYER_LANE + LAYER_GAP) + LAYER_AXIS;
-}
-
 static double scale_of(const layer_picture *picture)
 {
     double secs = 0;
@@ -286,9 +266,20 @@ int plan_draw(FILE *file, plan_answer *answer, failure *why)
 {
     const bars all = bars_of(answer);
     const double layer_top = bars_bottom(&all) + AXIS;
-    layer_picture picture;
-    if (layer_picture_make(answer, &picture, why)) return why->code;
-    svg_begin(file, PICTURE_WIDTH, layer_top + layer_picture_height(&picture));
+    layer_picture picture = {.n = 0};
+    fail_status(why,
+                qdr_model_timeline(answer->model, &answer->rows[0].planned.plan, add_span, &picture, picture.secs));
+    if (picture.failed) fail(why, EXIT_NOTHING_FITS, "--svg: out of memory for the timeline");
+    for (int i = 0; i <= QDR_N_CHANNELS; i++) {
+        int is_used = i == 0;
+        for (int j = 0; j < picture.n; j++) is_used |= picture.spans[j].channel + 1 == i;
+        picture.lane_of[i] = is_used ? picture.n_lanes++ : -1;
+    }
+    if (why->code) {
+        free(picture.spans);
+        return why->code;
+    }
+    svg_begin(file, PICTURE_WIDTH, layer_top + LAYER_TITLE + picture.n_lanes * (LAYER_LANE + LAYER_GAP) + LAYER_AXIS);
     const qdr_plan *best = &answer->rows[0].planned.plan;
     svg_text(file, PICTURE_MARGIN, 26, SVG_TITLE, "%s on %d ranks of %s", answer->network->name,
              answer->options->search.n_ranks, answer->machine->name);

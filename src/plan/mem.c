@@ -69,44 +69,31 @@ static const char any_machine[] =
     "\"f64\": {\"peak_TFLOPS\": 1}, \"links\": [{\"name\": \"any\", \"ranks\": 0, \"rank_GBps\": "
     "1}]}";
 
-typedef struct mem_answer {
-    const mem_options *options;
-    qdr_network network;
-    qdr_machine machine;
-    qdr_network_counts counts;
-    qdr_plan_result result;
-} mem_answer;
-
 typedef struct part {
     const char *name;
     int64_t n;
 } part;
 enum { N_PARTS = 5 };
 
-static void parts_of(const mem_answer *answer, part parts[N_PARTS])
-{
-    const qdr_network_counts *c = &answer->counts;
-    const int64_t layers = answer->network.layers;
-    const part all[N_PARTS] = {{"embedding", c->embedding + c->positions},
-                               {"attention", layers * c->attention},
-                               {"mlp", layers * c->mlp},
-                               {"norms", layers * c->norms + c->final_norm},
-                               {"head", c->head}};
-    memcpy(parts, all, sizeof all);
-}
+typedef struct mem_answer {
+    const mem_options *options;
+    qdr_network network;
+    qdr_machine machine;
+    qdr_network_counts counts;
+    part parts[N_PARTS]; /* of the parameters */
+    qdr_plan_result result;
+} mem_answer;
 
 static void print_table(const mem_answer *answer)
 {
     const qdr_plan *plan = &answer->options->plan;
     const qdr_plan_result *result = &answer->result;
-    part parts[N_PARTS];
-    parts_of(answer, parts);
     printf("# %s on grid %s: %lld sequence%s of %lld tokens a step, %s, %s, recompute %s\n", answer->network.name,
            grid_in_words(plan).text, (long long)plan->batch, PLURAL(plan->batch),
            (long long)plan_sequence(&answer->network, plan), qdr_dtype_name(plan->dtype), layout_word(plan->layout),
            recompute_word(plan->recompute));
     printf("%-12s %22s\n", "params", "of the whole model");
-    for (int i = 0; i < N_PARTS; i++) printf("%-12s %22lld\n", parts[i].name, (long long)parts[i].n);
+    for (int i = 0; i < N_PARTS; i++) printf("%-12s %22lld\n", answer->parts[i].name, (long long)answer->parts[i].n);
     printf("%-12s %22lld\n\n", "sum", (long long)answer->counts.total);
     printf("%-12s %22s %10s\n", "memory", "bytes of a rank", "GiB");
     for (int i = 0; i < QDR_N_MEMORY_TERMS; i++)
@@ -125,10 +112,9 @@ static void print_table(const mem_answer *answer)
 static json_t *json_of_answer(const mem_answer *answer)
 {
     const qdr_plan *plan = &answer->options->plan;
-    part parts[N_PARTS];
     json_t *params = json_object(), *memory = json_object(), *padding = json_array(), *notes = json_array();
-    parts_of(answer, parts);
-    for (int i = 0; i < N_PARTS; i++) json_object_set_new(params, parts[i].name, json_integer(parts[i].n));
+    for (int i = 0; i < N_PARTS; i++)
+        json_object_set_new(params, answer->parts[i].name, json_integer(answer->parts[i].n));
     for (int i = 0; i < QDR_N_MEMORY_TERMS; i++)
         json_object_set_new(memory, qdr_memory_term_name((qdr_memory_term)i),
                             json_integer((json_int_t)answer->result.memory[i]));
@@ -163,6 +149,14 @@ static int make_answer(mem_options *options, failure *why)
         fail_status(why, qdr_network_params(&answer.network, &answer.counts)) ||
         fail_status(why, qdr_model_create(&answer.machine, &answer.network, &model)))
         return why->code;
+    const qdr_network_counts *c = &answer.counts;
+    const int64_t layers = answer.network.layers;
+    const part parts[N_PARTS] = {{"embedding", c->embedding + c->positions},
+                                 {"attention", layers * c->attention},
+                                 {"mlp", layers * c->mlp},
+                                 {"norms", layers * c->norms + c->final_norm},
+                                 {"head", c->head}};
+    memcpy(answer.parts, parts, sizeof parts);
     if (!fail_status(why, qdr_model_predict(model, &options->plan, &answer.result))) {
         if (options->as_json)
             write_json(json_of_answer(&answer), JSON_INDENT(2), "mem", why);

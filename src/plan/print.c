@@ -327,29 +327,7 @@ static json_t *json_of_lines(char *text)
     return list;
 }
 
-/* Sentences that the text output prints, captured as text. */
-typedef struct sentences {
-    char *why, *why_not, *explained;
-} sentences;
-
-static int write_sentences(plan_answer *answer, sentences *all, failure *why)
-{
-    char **texts[] = {&all->why, &all->why_not, &all->explained};
-    const int wanted[] = {1, answer->options->why_not.x > 0, answer->options->explains};
-    for (int i = 0; i < 3 && !why->code; i++) {
-        size_t bytes;
-        FILE *file = wanted[i] ? open_memstream(texts[i], &bytes) : NULL;
-        if (!wanted[i]) continue;
-        if (!file) return fail(why, EXIT_NOTHING_FITS, "plan: out of memory for a sentence");
-        if (i == 0) print_why(file, answer);
-        if (i == 1) plan_print_why_not(file, answer, answer->options->why_not, why);
-        if (i == 2) fail_status(why, qdr_model_explain(answer->model, &answer->found.best[0].plan, file));
-        fclose(file);
-    }
-    return why->code;
-}
-
-static json_t *json_of_answer(const plan_answer *answer, const sentences *all)
+static json_t *json_of_answer(const plan_answer *answer, char *const sentences[3])
 {
     const qdr_search_opts *asked = &answer->options->search;
     const qdr_search_result *found = &answer->found;
@@ -367,9 +345,9 @@ static json_t *json_of_answer(const plan_answer *answer, const sentences *all)
                                "counts", "plans", (json_int_t)found->n_candidates, "fitting",
                                (json_int_t)found->n_fitting, "bounded", (json_int_t)found->n_bounded, "simulated",
                                (json_int_t)found->n_simulated, "plans", json_of_rows(answer, 0), "known_methods",
-                               json_of_rows(answer, 1), "why", all->why, "padding", padding, "notes", notes);
-    if (object && all->why_not) json_object_set_new(object, "why_not", json_string(all->why_not));
-    if (object && all->explained) json_object_set_new(object, "explain", json_of_lines(all->explained));
+                               json_of_rows(answer, 1), "why", sentences[0], "padding", padding, "notes", notes);
+    if (object && sentences[1]) json_object_set_new(object, "why_not", json_string(sentences[1]));
+    if (object && sentences[2]) json_object_set_new(object, "explain", json_of_lines(sentences[2]));
     return object;
 }
 
@@ -426,10 +404,19 @@ void plan_print_none_json(plan_answer *answer, const plan_none *none, const char
 
 int plan_print_json(plan_answer *answer, failure *why)
 {
-    sentences all = {NULL, NULL, NULL};
-    if (!write_sentences(answer, &all, why)) write_json(json_of_answer(answer, &all), JSON_INDENT(2), "plan", why);
-    free(all.why);
-    free(all.why_not);
-    free(all.explained);
+    char *sentences[3] = {NULL}; /* that the text output prints */
+    const int are_wanted[] = {1, answer->options->why_not.x > 0, answer->options->explains};
+    for (int i = 0; i < 3 && !why->code; i++) {
+        size_t bytes;
+        FILE *file = are_wanted[i] ? open_memstream(&sentences[i], &bytes) : NULL;
+        if (are_wanted[i] && !file) fail(why, EXIT_NOTHING_FITS, "plan: out of memory for a sentence");
+        if (!file) continue;
+        if (i == 0) print_why(file, answer);
+        if (i == 1) plan_print_why_not(file, answer, answer->options->why_not, why);
+        if (i == 2) fail_status(why, qdr_model_explain(answer->model, &answer->found.best[0].plan, file));
+        fclose(file);
+    }
+    if (!why->code) write_json(json_of_answer(answer, sentences), JSON_INDENT(2), "plan", why);
+    for (int i = 0; i < 3; i++) free(sentences[i]);
     return why->code;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Searches: for the best plans, and for known methods to compare them with. */
-#include <math.h>
 #include <string.h>
 
 #include "plan/plan.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A row of a table of collectives as a sample, and the model's time for it. */
 #include <quadrille/calibrate.h>
-#include <stdio.h>
 
 #include "predict/predict.h"
 

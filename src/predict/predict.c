@@ -77,18 +77,6 @@ static const option_spec specs[] = {
     OPTIONS_END,
 };
 
-static int load(const char *path, table *t, const table_kind **kind, failure *why)
-{
-    char *bytes;
-    size_t n_bytes = 0;
-    if (!csv_read(path, &bytes, &n_bytes, why) && !csv_parse(bytes, n_bytes, csv_name(path), &t->csv, why)) {
-        if (csv_find(&t->csv, "collective") >= 0) *kind = &kind_collectives;
-        table_read(t, (*kind)->columns, why);
-    }
-    free(bytes);
-    return why->code;
-}
-
 static int predict_rows(const table *t, const table_kind *kind, predict_options *options, measured *rows, failure *why)
 {
     scores all = {.n_groups = 0};
@@ -118,7 +106,15 @@ static int predict(predict_options *options, failure *why)
     table t = {.n_columns = 0};
     measured *rows = NULL;
     const table_kind *kind = &kind_runs;
-    if (!load(options->path, &t, &kind, why)) {
+    char *bytes;
+    size_t n_bytes = 0;
+    if (!csv_read(options->path, &bytes, &n_bytes, why) &&
+        !csv_parse(bytes, n_bytes, csv_name(options->path), &t.csv, why)) {
+        if (csv_find(&t.csv, "collective") >= 0) kind = &kind_collectives;
+        table_read(&t, kind->columns, why);
+    }
+    free(bytes);
+    if (!why->code) {
         rows = t.csv.n_rows ? calloc((size_t)t.csv.n_rows, sizeof *rows) : NULL;
         if (rows)
             predict_rows(&t, kind, options, rows, why);

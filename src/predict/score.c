@@ -119,26 +119,6 @@ static void add_groups(const score *groups, size_t n, score *s)
 
 /* ---- all scores ---- */
 
-/* Rows of a group are adjacent, and so are the groups of a part. */
-static void score_all(const measured *const *rows, size_t n, numbers *all, scores *out)
-{
-    for (size_t part = 0, end; part < n; part = end) {
-        const size_t first = out->n_groups;
-        for (end = part; end < n && order_parts(rows[part], rows[end]) == 0;) {
-            const size_t begin = end;
-            while (end < n && order_groups(rows[begin], rows[end]) == 0) end++;
-            const score group = score_group(rows + begin, end - begin, all);
-            if (group.n_groups > 0) out->groups[out->n_groups++] = group;
-        }
-        score *s = &out->parts[out->n_parts++];
-        *s = score_rows(rows + part, end - part, all);
-        add_groups(out->groups + first, out->n_groups - first, s);
-    }
-    out->all = score_rows(rows, n, all);
-    add_groups(out->groups, out->n_groups, &out->all);
-    qsort(out->parts, out->n_parts, sizeof *out->parts, by_n);
-}
-
 int scores_make(const measured *rows, int64_t n_rows, scores *out, failure *why)
 {
     const size_t n = (size_t)n_rows;
@@ -152,7 +132,22 @@ int scores_make(const measured *rows, int64_t n_rows, scores *out, failure *why)
         all.spare = memory + 2 * n;
         for (size_t i = 0; i < n; i++) order[i] = &rows[i];
         qsort(order, n, sizeof *order, by_group);
-        score_all(order, n, &all, out);
+        /* Rows of a group are adjacent, and so are the groups of a part. */
+        for (size_t part = 0, end; part < n; part = end) {
+            const size_t first = out->n_groups;
+            for (end = part; end < n && order_parts(order[part], order[end]) == 0;) {
+                const size_t begin = end;
+                while (end < n && order_groups(order[begin], order[end]) == 0) end++;
+                const score group = score_group(order + begin, end - begin, &all);
+                if (group.n_groups > 0) out->groups[out->n_groups++] = group;
+            }
+            score *s = &out->parts[out->n_parts++];
+            *s = score_rows(order + part, end - part, &all);
+            add_groups(out->groups + first, out->n_groups - first, s);
+        }
+        out->all = score_rows(order, n, &all);
+        add_groups(out->groups, out->n_groups, &out->all);
+        qsort(out->parts, out->n_parts, sizeof *out->parts, by_n);
     }
     if (all.out_of_memory) fail(why, EXIT_NOTHING_FITS, "predict: out of memory for the scores of %zu rows", n);
     free(order);

@@ -231,20 +231,6 @@ static double draw_axis(const page *p, int index, double y)
     return fmax(bottom, draw_link(p, axis, y)) + 12;
 }
 
-static double draw_layout(const page *p, double y)
-{
-    char text[256];
-    if (!p->report->layout.size.x) return y;
-    topo_layout_text(&p->report->layout, text, sizeof text);
-    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_HEADING, "%s", text);
-    svg_text(p->file, PAGE_MARGIN, y + 37, SVG_SMALL,
-             "The link of each axis: the slowest between two ranks of a group, and how many groups share "
-             "it. A frame is a node, a square a rank; ranks of a group have the same colour.");
-    y += 50;
-    for (int axis = 0; axis < QDR_N_AXES; axis++) y = draw_axis(p, axis, y);
-    return y;
-}
-
 #define STYLE_PACKAGE "#f4f5f7", "rx=\"3\" stroke=\"#9aa3af\""
 #define STYLE_NUMA "#ffffff", "rx=\"3\" stroke=\"#c3c9d2\""
 #define STYLE_CACHE "#e8eef7", "rx=\"3\" stroke=\"#b7c6de\""
@@ -421,27 +407,30 @@ static double draw_packages(const page *p, double y)
     return devices > y ? devices + gap : y;
 }
 
-static double draw_machine(const page *p, double y)
-{
-    const qdr_topo *topo = p->report->topo;
-    char text[256];
-    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_TITLE, "%s%s%s%s", topo->host, *topo->host && *topo->product ? ", " : "",
-             topo->product, topo->is_this_machine ? "" : " (recorded)");
-    topo_counts_text(topo, text, sizeof text);
-    svg_text(p->file, PAGE_MARGIN, y + 40, SVG_SMALL, "%s", text);
-    topo_caches_text(topo, text, sizeof text);
-    svg_text(p->file, PAGE_MARGIN, y + 56, SVG_SMALL, "%s", text);
-    return draw_packages(p, y + 68);
-}
-
 /* ---- the page ---- */
 
 static double draw_all(const page *p)
 {
-    double y = draw_machine(p, 8);
+    const qdr_topo *topo = p->report->topo;
+    char text[256];
+    svg_text(p->file, PAGE_MARGIN, 28, SVG_TITLE, "%s%s%s%s", topo->host, *topo->host && *topo->product ? ", " : "",
+             topo->product, topo->is_this_machine ? "" : " (recorded)");
+    topo_counts_text(topo, text, sizeof text);
+    svg_text(p->file, PAGE_MARGIN, 48, SVG_SMALL, "%s", text);
+    topo_caches_text(topo, text, sizeof text);
+    svg_text(p->file, PAGE_MARGIN, 64, SVG_SMALL, "%s", text);
+    double y = draw_packages(p, 76);
     y = draw_links(p, y);
     y = draw_ranks(p, y);
-    return draw_layout(p, y);
+    if (!p->report->layout.size.x) return y;
+    topo_layout_text(&p->report->layout, text, sizeof text);
+    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_HEADING, "%s", text);
+    svg_text(p->file, PAGE_MARGIN, y + 37, SVG_SMALL,
+             "The link of each axis: the slowest between two ranks of a group, and how many groups share "
+             "it. A frame is a node, a square a rank; ranks of a group have the same colour.");
+    y += 50;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) y = draw_axis(p, axis, y);
+    return y;
 }
 
 int topo_draw(FILE *file, const void *report)

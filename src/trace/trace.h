@@ -84,7 +84,5 @@ int trace_find_late(trace_file *trace, failure *why);
 void trace_place(const trace_rank *rank, char *text, size_t capacity);
 /* The first ranks' streams over time, as SVG. @return 0: could not be written completely */
 int trace_draw(FILE *file, const void *trace);
-/* One Chrome trace of all ranks, whose first event is at 0. @return 0: could not be written completely */
-int trace_merge(FILE *file, const void *trace);
 
 #endif
