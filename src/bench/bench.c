@@ -110,7 +110,7 @@ qdr_status bench_make_grid(qdr_context *ctx, grid_size size, qdr_grid **grid)
 
 void bench_row(bench_run *run, const bench_column *columns, const bench_value *values)
 {
-    bench_value shown[MAX_COLUMNS];
+    bench_value shown[MAX_COLUMNS] = {{0}};
     const bench_column *column = run->table.columns;
     for (; column->name; columns++, values++)
         if (strcmp(columns->name, column->name) == 0) shown[column++ - run->table.columns] = *values;
@@ -135,8 +135,7 @@ static int run_rank(qdr_context *ctx, void *user)
     if (run.n_wrong)
         fail(&why, EXIT_MISMATCH, "%s: %lld results are wrong, see the rows above", start->kind->command->name,
              (long long)run.n_wrong);
-    if (why.code) fail_print_rank(&why, ctx);
-    return why.code;
+    return why.code ? fail_print_rank(&why, ctx) : EXIT_OK;
 }
 
 int bench_main(const bench_kind *kind, bench_options *options, int argc, char **argv)

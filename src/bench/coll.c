@@ -144,20 +144,17 @@ static int run_axis(bench_run *run, const coll_options *options, grid_size size,
     return why->code;
 }
 
-/* Without --axis, the axes that split the grid; for a grid of one rank, d. */
-static int is_chosen(const coll_options *options, const qdr_grid *grid, int axis)
-{
-    if (options->axis != ANY_AXIS) return axis == options->axis;
-    return qdr_grid_size(grid, (qdr_axis)axis) > 1 || (axis == QDR_D && qdr_context_size(qdr_grid_context(grid)) == 1);
-}
-
 static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)
 {
     const coll_options *options = user;
     qdr_grid *grid = NULL;
     if (fail_status(why, bench_make_grid(run->ctx, size, &grid))) return why->code;
-    for (int axis = 0; axis < QDR_N_AXES && !why->code; axis++)
-        if (is_chosen(options, grid, axis)) run_axis(run, options, size, grid, (qdr_axis)axis, why);
+    for (int axis = 0; axis < QDR_N_AXES && !why->code; axis++) {
+        /* Without --axis, the axes that split the grid; for a grid of one rank, d. */
+        const int is_default = qdr_grid_size(grid, (qdr_axis)axis) > 1 || (axis == QDR_D && grid_ranks(size) == 1);
+        if (options->axis == ANY_AXIS ? is_default : options->axis == axis)
+            run_axis(run, options, size, grid, (qdr_axis)axis, why);
+    }
     qdr_grid_destroy(&grid);
     return why->code;
 }

@@ -67,13 +67,6 @@ void coll_case_size(coll_case *sized, int64_t n_elems)
 
 static int previous_of(const coll_case *the_case) { return (the_case->rank + the_case->size - 1) % the_case->size; }
 
-static int64_t n_received(const coll_case *the_case)
-{
-    const int64_t own = the_case->counts[the_case->rank];
-    if (the_case->kind == QDR_REDUCE_SCATTER) return own;
-    return the_case->kind == QDR_ALL_TO_ALL ? own * the_case->size : the_case->n;
-}
-
 double coll_bus_factor(qdr_coll_kind kind, int size)
 {
     const double others = (double)(size - 1) / size;
@@ -155,25 +148,21 @@ static double expected(const coll_case *c, int64_t i)
     return value_of(c, j, i - begin_of(c, j));
 }
 
-static void fill(coll_case *filled)
-{
-    const size_t bytes = (size_t)filled->capacity * qdr_dtype_bytes(filled->dtype);
-    const int64_t n = filled->kind == QDR_ALL_GATHER ? filled->counts[filled->rank] : filled->n;
-    const int is_in_place = filled->kind == QDR_ALL_REDUCE || filled->kind == QDR_BROADCAST;
-    void *data = is_in_place ? filled->recv : filled->send;
-    memset(filled->recv, 0xff, bytes); /* NaN: elements that are never written count as wrong */
-    if (filled->kind == QDR_BROADCAST && filled->rank != 0) return;
-    for (int64_t i = 0; i < n; i++) element_write(filled->dtype, data, i, value_of(filled, filled->rank, i));
-}
-
 qdr_status coll_case_check(coll_case *checked)
 {
-    fill(checked);
+    const coll_case *c = checked;
+    const int64_t own = c->counts[c->rank], n_given = c->kind == QDR_ALL_GATHER ? own : c->n;
+    const int64_t n_received = c->kind == QDR_REDUCE_SCATTER ? own : c->kind == QDR_ALL_TO_ALL ? own * c->size : c->n;
+    const int is_in_place = c->kind == QDR_ALL_REDUCE || c->kind == QDR_BROADCAST;
+    const int gives = c->kind != QDR_BROADCAST || c->rank == 0;
+    void *data = is_in_place ? c->recv : c->send;
+    /* NaN: elements that are never written count as wrong */
+    memset(c->recv, 0xff, (size_t)c->capacity * qdr_dtype_bytes(c->dtype));
+    for (int64_t i = 0; gives && i < n_given; i++) element_write(c->dtype, data, i, value_of(c, c->rank, i));
     checked->n_wrong = 0;
-    qdr_status status = qdr_barrier(context_of(checked));
+    qdr_status status = qdr_barrier(context_of(c));
     if (status >= 0) status = coll_case_call(checked, 0);
-    const int64_t n = n_received(checked);
-    for (int64_t i = 0; status >= 0 && i < n; i++)
-        checked->n_wrong += element_read(checked->dtype, checked->recv, i) != expected(checked, i);
+    for (int64_t i = 0; status >= 0 && i < n_received; i++)
+        checked->n_wrong += element_read(c->dtype, c->recv, i) != expected(c, i);
     return status;
 }

@@ -176,35 +176,28 @@ static void print_pass(bench_run *run, const linear_options *options, const char
     BENCH_ROW(run, linear_columns, values);
 }
 
-static int measure(bench_run *run, const linear_options *options, grid_size size, linear_bench *bench,
-                   bench_samples *samples, failure *why)
-{
-    const bench_subject subject = {call, count_traffic, bench};
-    const int n_passes = 1 + options->backward;
-    product_desc local = {0};
-    qdr_grid_reset_traffic(bench->on_grid.grid);
-    if (bench_measure(run->ctx, &options->shared, &subject, 2 * n_passes, 0, samples, why)) return why->code;
-    qdr_status status = product_own_shape(bench->on_grid.grid, bench->on_grid.layer, &local.m, &local.n,
-                                          &local.k); /* rank 0's, which are the largest */
-    if (status >= 0)
-        status = bench_all_ranks(run->ctx, FOLD_MAX, &bench->traffic[0][0].bytes,
-                                 sizeof bench->traffic / sizeof(double));
-    if (fail_status(why, status)) return why->code;
-    for (int pass = 0; pass < n_passes; pass++)
-        print_pass(run, options, grid_words(size).text, samples, &local, (product_pass)pass, bench->traffic[pass]);
-    return EXIT_OK;
-}
-
 static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)
 {
     const linear_options *options = user;
-    product_desc desc = options->desc;
+    const int n_passes = 1 + options->backward;
+    product_desc desc = options->desc, local = {0};
     linear_bench bench = {0};
     bench_samples samples = {0};
+    const bench_subject subject = {call, count_traffic, &bench};
     desc.dtype = options->shared.dtype;
     desc.layout = options->shared.layout;
     desc.n_panels = (int)options->shared.n_panels;
-    if (!fail_status(why, create(run->ctx, size, &desc, &bench))) measure(run, options, size, &bench, &samples, why);
+    if (!fail_status(why, create(run->ctx, size, &desc, &bench))) {
+        qdr_grid_reset_traffic(bench.on_grid.grid);
+        bench_measure(run->ctx, &options->shared, &subject, 2 * n_passes, 0, &samples, why);
+    }
+    if (!why->code) /* rank 0's, which are the largest */
+        fail_status(why, product_own_shape(bench.on_grid.grid, bench.on_grid.layer, &local.m, &local.n, &local.k));
+    if (!why->code)
+        fail_status(why, bench_all_ranks(run->ctx, FOLD_MAX, &bench.traffic[0][0].bytes,
+                                         sizeof bench.traffic / sizeof(double)));
+    for (int pass = 0; pass < n_passes && !why->code; pass++)
+        print_pass(run, options, grid_words(size).text, &samples, &local, (product_pass)pass, bench.traffic[pass]);
     bench_free(&samples);
     product_destroy(&bench.limit);
     qdr_context_destroy(&bench.alone);

@@ -291,8 +291,7 @@ static int run_rank(qdr_context *ctx, void *user)
     }
     qdr_output_discard(&output);
     free(c);
-    if (why.code) fail_print_rank(&why, ctx);
-    return why.code;
+    return why.code ? fail_print_rank(&why, ctx) : EXIT_OK;
 }
 
 static int run(int argc, char **argv)

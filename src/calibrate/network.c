@@ -38,16 +38,6 @@ static int choose(network_run *run, const qdr_machine *machine, int n_ranks, fai
     return EXIT_OK;
 }
 
-/* All ranks get rank 0's network and plan. */
-static int agree_on_plan(calibration *c, const qdr_machine *machine, failure *why)
-{
-    if (qdr_context_rank(c->ctx) == 0) choose(&c->run, machine, qdr_context_size(c->ctx), why);
-    if (fail_together(why, c->ctx) ||
-        fail_status(why, qdr_broadcast(c->ctx, 0, &c->run.network, sizeof c->run.network)))
-        return why->code;
-    return fail_status(why, qdr_broadcast(c->ctx, 0, &c->run.chosen, sizeof c->run.chosen));
-}
-
 /* ---- the run ---- */
 
 static int64_t sequence_of(const network_run *run) { return plan_sequence(&run->network, &run->chosen.plan); }
@@ -133,10 +123,15 @@ static qdr_status fold_times(calibration *c, int first)
 
 int calibrate_network(calibration *c, const qdr_machine *machine, failure *why)
 {
+    network_run *run = &c->run;
     calibrate_show(c, "the network's tasks");
-    if (agree_on_plan(c, machine, why) || fail_status(why, make(c)) || fail_status(why, run_steps(c))) return why->code;
+    if (qdr_context_rank(c->ctx) == 0) choose(run, machine, qdr_context_size(c->ctx), why);
+    if (fail_together(why, c->ctx) || fail_status(why, qdr_broadcast(c->ctx, 0, &run->network, sizeof run->network)) ||
+        fail_status(why, qdr_broadcast(c->ctx, 0, &run->chosen, sizeof run->chosen)) || fail_status(why, make(c)) ||
+        fail_status(why, run_steps(c)))
+        return why->code;
     const int first = c->n_samples;
-    fail_status(why, qdr_stack_samples(c->run.made.stack, add_sample, c));
+    fail_status(why, qdr_stack_samples(run->made.stack, add_sample, c));
     return fail_together(why, c->ctx) ? why->code : fail_status(why, fold_times(c, first));
 }
 

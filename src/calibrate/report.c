@@ -97,19 +97,18 @@ static void print_table(const calibration *c, const qdr_machine *machine, const 
 
 /* ---- JSON ---- */
 
-static json_t *json_sample(const calibration *c, const calibrate_errors *errors, int i)
-{
-    char words[96];
-    words_of(&c->samples[i], words);
-    return json_pack("{s:s, s:f, s:f, s:f}", "sample", words, "measured_us", 1e6 * c->samples[i].secs, "model_us",
-                     1e6 * errors->secs[i], "error", error_of(c, errors, i));
-}
-
 /* indices NULL: all samples */
 static json_t *json_samples(const calibration *c, const calibrate_errors *errors, const int *indices, int n)
 {
     json_t *list = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(list, json_sample(c, errors, indices ? indices[i] : i));
+    for (int i = 0; i < n; i++) {
+        const int at = indices ? indices[i] : i;
+        char words[96];
+        words_of(&c->samples[at], words);
+        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:f}", "sample", words, "measured_us",
+                                              1e6 * c->samples[at].secs, "model_us", 1e6 * errors->secs[at], "error",
+                                              error_of(c, errors, at)));
+    }
     return list;
 }
 

@@ -12,7 +12,6 @@
 
 typedef struct reader {
     const char *at, *end;
-    const char *row_begin;
     int64_t line; /* line number of `at` */
     int64_t row_line; /* line on which the row began */
     int column; /* of the cell, from 0 */
@@ -110,31 +109,16 @@ static int read_cell(reader *r)
 /* Reads all cells up to the end of the line. */
 static int read_cells(reader *r)
 {
-    r->row_begin = r->at;
+    const char *begin = r->at;
     r->row_line = r->line;
     for (r->column = 0;; r->column++) {
         if (read_cell(r)) return r->why->code;
-        if (r->at - r->row_begin > CSV_MAX_ROW_BYTES)
-            return fail_cell(r, "a row of more than 1 MiB; is a quote missing?");
+        if (r->at - begin > CSV_MAX_ROW_BYTES) return fail_cell(r, "a row of more than 1 MiB; is a quote missing?");
         if (r->at == r->end || *r->at != ',') break;
         r->at++;
     }
     if (r->at < r->end) r->at += *r->at == '\r' ? 2 : 1;
     r->line++;
-    return EXIT_OK;
-}
-
-static int read_names(reader *r)
-{
-    csv_table *table = r->table;
-    if (read_cells(r)) return r->why->code;
-    const int64_t next = r->line;
-    table->n_columns = r->column + 1;
-    r->line = r->row_line;
-    for (r->column = 0; r->column < table->n_columns; r->column++)
-        if (*csv_column(table, r->column) && csv_find(table, csv_column(table, r->column)) < r->column)
-            return fail_cell(r, "a second column of this name; rename one of them");
-    r->line = next;
     return EXIT_OK;
 }
 
@@ -163,10 +147,18 @@ static int read_row(reader *r)
 
 static int read_all(reader *r)
 {
+    csv_table *table = r->table;
     if (r->end - r->at >= 3 && memcmp(r->at, "\xef\xbb\xbf", 3) == 0) r->at += 3;
     if (r->at == r->end)
-        return fail(r->why, EXIT_USAGE, "%s: it is empty; the first line must name the columns", r->table->name);
-    if (read_names(r)) return r->why->code;
+        return fail(r->why, EXIT_USAGE, "%s: it is empty; the first line must name the columns", table->name);
+    if (read_cells(r)) return r->why->code;
+    const int64_t next = r->line;
+    table->n_columns = r->column + 1;
+    r->line = r->row_line;
+    for (r->column = 0; r->column < table->n_columns; r->column++)
+        if (*csv_column(table, r->column) && csv_find(table, csv_column(table, r->column)) < r->column)
+            return fail_cell(r, "a second column of this name; rename one of them");
+    r->line = next;
     while (r->at < r->end)
         if (!skip_empty_line(r) && read_row(r)) return r->why->code;
     return EXIT_OK;

@@ -142,14 +142,6 @@ static int take_value(const option_spec *spec, const char *value, void *user, fa
 
 /* ---- reading ---- */
 
-static int index_of(const option_spec *specs, int code)
-{
-    if (code >= FIRST_CODE) return code - FIRST_CODE;
-    int index = 0;
-    while (specs[index].letter != code) index++;
-    return index;
-}
-
 void suggest(const char *typed, const char *const names[], int n_names, char *text, size_t bytes)
 {
     char nearest[112];
@@ -219,7 +211,9 @@ int options_read(int argc, char **argv, const option_spec *specs, void *user, co
         const int code = getopt_long(argc, argv, letters, options, NULL);
         if (code == -1) break;
         if (code == '?' || code == ':') return refuse_option(argv, code, specs, why);
-        if (take_value(&specs[index_of(specs, code)], optarg, user, why)) return why->code;
+        const option_spec *spec = code >= FIRST_CODE ? &specs[code - FIRST_CODE] : specs;
+        while (code < FIRST_CODE && spec->letter != code) spec++;
+        if (take_value(spec, optarg, user, why)) return why->code;
     }
     if (operand && optind < argc) *operand = argv[optind++];
     return optind == argc ? EXIT_OK : refuse(argv[0], "unexpected argument", argv[optind], "", why);
@@ -245,36 +239,27 @@ const char *layout_word(qdr_layout layout) { return layout == QDR_SCATTERED ? "s
 
 /* ---- files ---- */
 
-/* A file named on the command line. */
-typedef struct named_file {
-    char option[64], path[PATH_BYTES];
-} named_file;
-
-/* The file that an option names, and its use. 0: none. A machine's name that is unknown is reported later. */
-static int file_use(const option_spec *spec, const void *user, named_file *file, qdr_file_use *use)
-{
-    if (spec->kind < OPTION_MACHINE || spec->kind > OPTION_LOG) return 0;
-    const char *value = *(const char *const *)((const char *)user + spec->at);
-    if (!value) return 0;
-    const int is_machine = spec->kind == OPTION_MACHINE;
-    if (is_machine && qdr_data_find("machines", value, file->path, PATH_BYTES) != QDR_OK) return 0;
-    snprintf(file->option, sizeof file->option, "--%s", spec->name);
-    *use = (qdr_file_use){file->option, is_machine ? file->path : value,
-                          spec->kind == OPTION_OUTPUT ? QDR_FILE_WRITTEN
-                          : spec->kind == OPTION_LOG  ? QDR_FILE_LOG
-                                                      : QDR_FILE_READ};
-    return 1;
-}
-
 int options_check_files(const option_spec *specs, const void *user, const qdr_file_use *operand, int n_ranks,
                         failure *why)
 {
     qdr_file_use uses[MAX_FILES + 1];
-    named_file files[MAX_FILES];
+    char options[MAX_FILES][64], paths[MAX_FILES][PATH_BYTES];
     int n = 0;
     if (operand && operand->path) uses[n++] = *operand;
-    for (int n_files = 0; specs->name && n_files < MAX_FILES; specs++)
-        if (file_use(specs, user, &files[n_files], &uses[n])) n_files++, n++;
+    for (int i = 0; specs->name && i < MAX_FILES; specs++) {
+        if (specs->kind < OPTION_MACHINE || specs->kind > OPTION_LOG) continue;
+        const char *value = *(const char *const *)((const char *)user + specs->at);
+        const int is_machine = specs->kind == OPTION_MACHINE;
+        if (!value) continue;
+        /* a machine's name that is unknown is reported later */
+        if (is_machine && qdr_data_find("machines", value, paths[i], PATH_BYTES) != QDR_OK) continue;
+        snprintf(options[i], sizeof options[i], "--%s", specs->name);
+        uses[n++] = (qdr_file_use){options[i], is_machine ? paths[i] : value,
+                                   specs->kind == OPTION_OUTPUT ? QDR_FILE_WRITTEN
+                                   : specs->kind == OPTION_LOG  ? QDR_FILE_LOG
+                                                                : QDR_FILE_READ};
+        i++;
+    }
     return fail_status(why, qdr_files_check(uses, n, n_ranks));
 }
 

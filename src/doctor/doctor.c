@@ -97,25 +97,6 @@ static void add_part(doctor_report *report, const char *name, const char *versio
         doctor_add(report, "build", name, DOCTOR_GOOD, "%s", version);
 }
 
-static void find_build(doctor_report *report)
-{
-    const qdr_versions versions = qdr_get_versions();
-    doctor_add(report, "build", "quadrille", DOCTOR_GOOD, "%s, %s", versions.quadrille, versions.compiler);
-    /* The thread level that the library requests and requires; what MPI grants is only known once it has started. */
-    if (is_none(versions.mpi))
-        add_part(report, "MPI", versions.mpi, "ranks are threads of one process",
-                 "for ranks on several nodes install libmpich-dev and mpich (or name another MPI: "
-                 "-Dmpi=NAME) and build again");
-    else
-        doctor_add(report, "build", "MPI", DOCTOR_GOOD, "%s, started with MPI_THREAD_MULTIPLE", versions.mpi);
-    add_part(report, "BLAS", versions.blas, "products on the CPU are plain C, on one thread",
-             "for faster products on the CPU install libopenblas-dev and build again");
-    add_part(report, "oneDNN", versions.onednn, "bf16 products on the CPU are converted to f32",
-             "if the processor has bf16 (AVX-512 BF16, AMX) install libdnnl-dev and build again");
-    add_part(report, "hwloc", versions.hwloc, "the topology comes from /sys and NVML",
-             "for recorded machines and PCI switches install libhwloc-dev and build again");
-}
-
 static void print_text(const doctor_report *report)
 {
     const char *group = "";
@@ -436,7 +417,21 @@ static int print_json(const doctor_report *report, failure *why)
 static int find_all(doctor_report *report, failure *why)
 {
     const qdr_status status = qdr_topo_load(NULL, &report->topo);
-    find_build(report);
+    const qdr_versions versions = qdr_get_versions();
+    doctor_add(report, "build", "quadrille", DOCTOR_GOOD, "%s, %s", versions.quadrille, versions.compiler);
+    /* The thread level that the library requests and requires; what MPI grants is only known once it has started. */
+    if (is_none(versions.mpi))
+        add_part(report, "MPI", versions.mpi, "ranks are threads of one process",
+                 "for ranks on several nodes install libmpich-dev and mpich (or name another MPI: "
+                 "-Dmpi=NAME) and build again");
+    else
+        doctor_add(report, "build", "MPI", DOCTOR_GOOD, "%s, started with MPI_THREAD_MULTIPLE", versions.mpi);
+    add_part(report, "BLAS", versions.blas, "products on the CPU are plain C, on one thread",
+             "for faster products on the CPU install libopenblas-dev and build again");
+    add_part(report, "oneDNN", versions.onednn, "bf16 products on the CPU are converted to f32",
+             "if the processor has bf16 (AVX-512 BF16, AMX) install libdnnl-dev and build again");
+    add_part(report, "hwloc", versions.hwloc, "the topology comes from /sys and NVML",
+             "for recorded machines and PCI switches install libhwloc-dev and build again");
     if (status != QDR_OK) doctor_add_sentence(report, "machine", "topology", DOCTOR_BROKEN, qdr_last_error());
     if (fail_status(why, qdr_gpu_query(&report->gpus))) return why->code;
     doctor_find_gpus(report);

@@ -44,16 +44,6 @@ typedef struct table_row {
     layer_case worst_case;
 } table_row;
 
-/* The largest error of all ranks, on each rank. Collective. */
-static int worst_of_ranks(qdr_context *ctx, verify_options *options, double *worst, failure *why)
-{
-    const int n_ranks = qdr_context_size(ctx);
-    options->worst[qdr_context_rank(ctx)] = *worst;
-    if (fail_status(why, qdr_barrier(ctx))) return why->code;
-    for (int rank = 0; rank < n_ranks; rank++) *worst = fmax(*worst, options->worst[rank]);
-    return fail_status(why, qdr_barrier(ctx)); /* no rank writes again before all have read */
-}
-
 static int run_row(qdr_grid *grid, verify_options *options, table_row *row, failure *why)
 {
     qdr_context *ctx = qdr_grid_context(grid);
@@ -68,7 +58,10 @@ static int run_row(qdr_grid *grid, verify_options *options, table_row *row, fail
         if (i % 2) layer_case_shrink(&drawn, (layer_small)(i / 2 % N_SMALL), row->size);
         if (layer_case_run(grid, &drawn, NULL, NULL, &errors, why)) break;
         double worst = layer_errors_worst(&errors);
-        if (worst_of_ranks(ctx, options, &worst, why)) break;
+        options->worst[qdr_context_rank(ctx)] = worst;
+        if (fail_status(why, qdr_barrier(ctx))) break;
+        for (int rank = 0; rank < qdr_context_size(ctx); rank++) worst = fmax(worst, options->worst[rank]);
+        if (fail_status(why, qdr_barrier(ctx))) break; /* no rank writes again before all have read */
         if (worst > row->worst || i == 0) row->worst_case = drawn;
         row->worst = fmax(row->worst, worst);
     }
@@ -111,8 +104,7 @@ static int run_rank(qdr_context *ctx, void *user)
         printf("%-12s %-10s %-5s %6s %8s  (worst error as a share of its bound; seed %lld)\n", "grid", "layout", "type",
                "cases", "worst", (long long)options->seed);
     for (int i = 0; i < options->n_sizes && !why.code; i++) run_grid(ctx, options, i, &why);
-    if (why.code) fail_print_rank(&why, ctx);
-    return why.code;
+    return why.code ? fail_print_rank(&why, ctx) : EXIT_OK;
 }
 
 static int run(int argc, char **argv)

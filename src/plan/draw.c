@@ -218,17 +218,6 @@ static int is_used(const bars *all, qdr_time_term term)
 
 /* ---- a bar ---- */
 
-static void draw_hidden(FILE *file, const bars *all, const plan_row *row, double y)
-{
-    const qdr_plan_result *result = &row->planned.result;
-    double secs = 0;
-    for (int axis = 0; axis < QDR_N_AXES; axis++) secs += fmax(0, result->busy[axis] - result->time[QDR_TIME_X + axis]);
-    if (secs <= 0) return;
-    svg_begin_tip(file, "collectives hidden behind computation: %s", time_in_words(secs).text);
-    svg_box(file, LEFT, y + BAR + 2, width_of(all, fmin(secs, all->most_secs)), 4, SVG_HIDDEN, "");
-    svg_end_tip(file);
-}
-
 static void draw_bar(FILE *file, const bars *all, int number)
 {
     const plan_row *row = all->rows[number];
@@ -253,7 +242,14 @@ static void draw_bar(FILE *file, const bars *all, int number)
         svg_end_tip(file);
         x += width;
     }
-    draw_hidden(file, all, row, y);
+    double hidden = 0;
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
+        hidden += fmax(0, result->busy[axis] - result->time[QDR_TIME_X + axis]);
+    if (hidden > 0) {
+        svg_begin_tip(file, "collectives hidden behind computation: %s", time_in_words(hidden).text);
+        svg_box(file, LEFT, y + BAR + 2, width_of(all, fmin(hidden, all->most_secs)), 4, SVG_HIDDEN, "");
+        svg_end_tip(file);
+    }
     const double limit = all->answer->machine->memory_bytes;
     svg_text(file, LEFT + width_of(all, result->secs) + 6, y + 13, "", "%s", time_in_words(result->secs).text);
     svg_text(file, PICTURE_WIDTH - PEAK, y + 13, SVG_END, "%.1f %%", 100 * result->peak_share);

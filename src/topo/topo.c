@@ -10,19 +10,6 @@
 #include "common/command.h"
 #include "common/files.h"
 
-static qdr_status exchange(qdr_context *ctx, topo_rank *ranks)
-{
-    const int n = qdr_context_size(ctx);
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = n};
-    qdr_grid *grid = NULL;
-    qdr_status status = qdr_grid_create(ctx, &opts, &grid);
-    if (status != QDR_OK) return status;
-    status = qdr_all_gather(grid, QDR_D, NULL, ranks, sizeof *ranks, NULL, QDR_U8, NULL);
-    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
-    qdr_grid_destroy(&grid);
-    return status;
-}
-
 /* Gathers the data of all ranks of the context on all ranks. Collective. */
 static int gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failure *why)
 {
@@ -40,7 +27,13 @@ static int gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, fai
     rank->n_cores = topo->n_cores;
     rank->n_gpus = topo->n_gpus;
     rank->n_nics = topo->n_nics;
-    if (fail_status(why, exchange(ctx, *ranks))) return why->code;
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = n};
+    qdr_grid *grid = NULL;
+    qdr_status status = qdr_grid_create(ctx, &opts, &grid);
+    if (status == QDR_OK) status = qdr_all_gather(grid, QDR_D, NULL, *ranks, sizeof **ranks, NULL, QDR_U8, NULL);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    qdr_grid_destroy(&grid);
+    if (fail_status(why, status)) return why->code;
     /* The library identifies a node by the lowest rank on it. */
     int n_nodes = 0;
     for (int i = 0; i < n; i++) {

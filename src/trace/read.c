@@ -174,25 +174,21 @@ static int take_header(json_t *root, const char *path, int number, trace_file *t
 
 /* ---- files ---- */
 
-static int read_text(const char *path, int number, int n_ranks, char **text, size_t *bytes, failure *why)
-{
-    const qdr_status status = qdr_input_read(path, MAX_BYTES, text, bytes);
-    if (status == QDR_OK) return EXIT_OK;
-    if (status == QDR_ERR_MEMORY) return fail_loading(why, status);
-    if (number == 0)
-        return fail(why, EXIT_USAGE,
-                    "%s; run the program with QDR_TRACE set to this name without its number, and let it end",
-                    qdr_last_error());
-    return fail(why, EXIT_USAGE, "%s; the run had %d ranks: bring the files of all of them into one folder",
-                qdr_last_error(), n_ranks);
-}
-
 static json_t *load(const char *path, int number, int n_ranks, failure *why)
 {
     json_error_t error;
     char *text;
     size_t bytes;
-    if (read_text(path, number, n_ranks, &text, &bytes, why)) return NULL;
+    const qdr_status status = qdr_input_read(path, MAX_BYTES, &text, &bytes);
+    if (status == QDR_ERR_MEMORY)
+        fail_loading(why, status);
+    else if (status != QDR_OK && number == 0)
+        fail(why, EXIT_USAGE, "%s; run the program with QDR_TRACE set to this name without its number, and let it end",
+             qdr_last_error());
+    else if (status != QDR_OK)
+        fail(why, EXIT_USAGE, "%s; the run had %d ranks: bring the files of all of them into one folder",
+             qdr_last_error(), n_ranks);
+    if (status != QDR_OK) return NULL;
     json_t *root = json_loadb(text, bytes, 0, &error);
     free(text);
     if (!root)

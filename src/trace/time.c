@@ -44,7 +44,8 @@ int64_t trace_find_work(const trace_rank *rank, double time)
     return low;
 }
 
-double trace_worked_before(const trace_rank *rank, double time)
+/* How long the rank had computed before `time`. */
+static double worked_before(const trace_rank *rank, double time)
 {
     const int64_t i = trace_find_work(rank, time);
     if (i < rank->n_work) {
@@ -104,8 +105,7 @@ void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum)
             sum->bytes += event->bytes / trace->n_ranks;
             sum->secs += (event->end - event->begin) / trace->n_ranks;
             sum->late_secs += event->late / trace->n_ranks;
-            sum->hidden_secs += (trace_worked_before(rank, event->end) - trace_worked_before(rank, event->begin)) /
-                                trace->n_ranks;
+            sum->hidden_secs += (worked_before(rank, event->end) - worked_before(rank, event->begin)) / trace->n_ranks;
         }
     }
 }

@@ -65,8 +65,6 @@ double trace_clock_bound(const trace_file *trace);
 void trace_keep_last(trace_file *trace, int64_t n_runs);
 /* Index of the first work interval that ends after `time`. */
 int64_t trace_find_work(const trace_rank *rank, double time);
-/* How long the rank had computed before `time`. */
-double trace_worked_before(const trace_rank *rank, double time);
 
 /* Totals of some streams, averaged over the ranks. */
 typedef struct trace_sum {
