@@ -123,8 +123,8 @@ void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *who
         if (i > 0 && begin == end) continue;
         qdri_task task = qdri_layer_task(&shape, QDRI_TASK_BIAS_ADD, refs.b, QDRI_NO_REF,
                                          qdri_rows_ref(y.target, begin, end, shape.n, shape.dtype));
-        task.m = end - begin;
-        task.n = shape.n;
+        qdri_set_pass(&task, end - begin, shape.n, 2);
+        task.work.cost = QDRI_COST_FUSED;
         qdri_schedule_add(builder, &task);
     }
 }
@@ -159,6 +159,7 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, q
 {
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLLECTIVE, whole, QDRI_NO_REF, dw);
     task.overlap_class = QDRI_CLASS_GRADIENTS;
+    task.parameter_gradient = 1;
     task.dtype = task.out_dtype = shape->grad_dtype;
     task.count = shape->shard_elems;
     if (builder->place.size[QDR_Z] > 1) {
@@ -172,8 +173,8 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, q
             addition.stream = QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_Z_REDUCE);
             addition.dtype = addition.out_dtype = shape->grad_dtype;
             addition.accumulate = 1;
-            addition.m = 1;
-            addition.n = shape->shard_elems;
+            addition.parameter_gradient = 1;
+            qdri_set_pass(&addition, 1, shape->shard_elems, 3);
             qdri_schedule_add(builder, &addition);
         }
     }
@@ -194,6 +195,7 @@ static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, turned ? refs->x : refs->dy, turned ? refs->dy : refs->x,
                                      whole);
     task.accumulate = part > 0 || (gz == 1 && mode->accumulate_dw);
+    task.parameter_gradient = 1;
     task.out_dtype = shape->grad_dtype;
     if (gz > 1 && part == 0)
         task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
@@ -209,8 +211,8 @@ static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape, 
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLUMN_SUM, refs->dy, QDRI_NO_REF, refs->db);
     task.out_dtype = shape->grad_dtype;
     task.accumulate = part > 0 || mode->accumulate_db;
-    task.m = shape->m;
-    task.n = shape->n;
+    task.parameter_gradient = 1;
+    qdri_set_pass(&task, shape->m, shape->n, 1);
     if (shape->bias) qdri_schedule_add(builder, &task);
 }
 
@@ -290,8 +292,7 @@ void qdri_embedding_forward_lookup(qdri_builder *builder, const qdri_layer_shape
     y.n_panels = 1;
     qdri_begin_summed(builder, &shape, &y);
     qdri_task task = qdri_layer_task(&shape, QDRI_TASK_EMBED, tokens, e, y.partial);
-    task.m = shape.m;
-    task.n = shape.n;
+    qdri_set_pass(&task, shape.m, shape.n, 2);
     qdri_schedule_add(builder, &task);
     if (y.active) qdri_sum_whole(builder, &shape, &y);
     qdri_end_summed(builder, &shape, &y);
@@ -303,8 +304,7 @@ void qdri_embedding_forward_positions(qdri_builder *builder, const qdri_layer_sh
     const qdri_layer_shape shape = shape_of_part(builder, whole, part);
     const qdri_ref y = part_of(builder, part, refs->y, whole->m, whole->n, whole->dtype);
     qdri_task task = qdri_layer_task(&shape, QDRI_TASK_POSITION_ADD, refs->b, QDRI_NO_REF, y);
-    task.m = shape.out_rows;
-    task.n = shape.n;
+    qdri_set_pass(&task, shape.out_rows, shape.n, 2);
     task.k = shape.first_row;
     task.context = shape.context;
     if (shape.context) qdri_schedule_add(builder, &task);
@@ -319,8 +319,8 @@ void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_POSITION_SUM, refs->dy, QDRI_NO_REF, refs->db);
     task.out_dtype = shape->grad_dtype;
     task.accumulate = mode->accumulate_db;
-    task.m = shape->out_rows;
-    task.n = shape->n;
+    task.parameter_gradient = 1;
+    qdri_set_pass(&task, shape->out_rows, shape->n, 1);
     task.k = shape->first_row;
     task.context = shape->context;
     if (shape->context) qdri_schedule_add(builder, &task);
@@ -329,8 +329,8 @@ void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape
     task = qdri_layer_task(shape, QDRI_TASK_EMBED_SUM, refs->x, shape->out_scattered ? dy_whole : refs->dy, whole);
     task.out_dtype = shape->grad_dtype;
     task.accumulate = gz == 1 && mode->accumulate_dw;
-    task.m = shape->m;
-    task.n = shape->n;
+    task.parameter_gradient = 1;
+    qdri_set_pass(&task, shape->m, shape->n, 3);
     task.k = shape->k;
     if (gz > 1) task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
     qdri_schedule_add(builder, &task);
@@ -343,6 +343,7 @@ void qdri_small_gradient_task(qdri_builder *builder, qdr_axis axis, qdri_ref gra
 {
     qdri_add_collective(builder, &(qdri_task){.coll = QDR_ALL_REDUCE,
                                               .overlap_class = QDRI_CLASS_GRADIENTS,
+                                              .parameter_gradient = 1,
                                               .channel = qdri_reduce_channel(axis),
                                               .node = -1,
                                               .name = "small gradients",

@@ -76,6 +76,7 @@ typedef struct qdri_node {
     int overwrites_only; /* backward cannot accumulate */
     int in_place; /* backward may write the input's gradient over the output's */
     int needs_all_rows; /* in one call, not part by part */
+    int makes_scores; /* what QDR_RECOMPUTE_ATTENTION repeats */
     int parameter, n_parameters; /* norms */
     size_t saved_bytes, work_bytes;
     qdri_ref saved;

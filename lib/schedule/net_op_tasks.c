@@ -70,7 +70,7 @@ static qdri_ref numbers(const op_part *p, size_t offset, int64_t n_per_row)
 
 /* ---- adding ---- */
 
-/* A kernel on the part's rows. */
+/* A kernel on the part's rows. It reports the flops of its work if it does not state others. */
 static void add_kernel(const op_part *p, const qdri_task *what)
 {
     qdri_task task = *what;
@@ -78,6 +78,7 @@ static void add_kernel(const op_part *p, const qdri_task *what)
     task.name = p->node->name;
     task.m = n_rows(p);
     task.dtype = task.out_dtype = p->net->opts.dtype;
+    if (!(task.flops > 0)) task.flops = task.work.flops;
     qdri_schedule_add(p->builder, &task);
 }
 
@@ -120,8 +121,7 @@ static void norm_forward(const op_part *p)
                                .n_writes = 1,
                                .writes = {slice(moments, (size_t)rank * own_bytes, own_bytes)},
                                .n = columns(p),
-                               .flops = 3 * p->elems,
-                               .bytes_moved = p->bytes});
+                               .work = {p->bytes, 3 * p->elems, 1, QDRI_COST_FUSED}});
     add_collective(
         p, axis, 3,
         &(qdri_task){
@@ -139,8 +139,7 @@ static void norm_forward(const op_part *p)
                                .n_writes = 1,
                                .writes = {output(p)},
                                .n = columns(p),
-                               .flops = 5 * p->elems,
-                               .bytes_moved = 2 * p->bytes});
+                               .work = {2 * p->bytes, 5 * p->elems, 1, QDRI_COST_AFTER_FUSED}});
 }
 
 static void norm_backward(const op_part *p)
@@ -153,8 +152,7 @@ static void norm_backward(const op_part *p)
                                .writes = {sums, gradient(p, 0), gradient(p, 1)},
                                .accumulate = (p->accumulates >> QDR_MAX_OP_INPUTS) & 1,
                                .n = columns(p),
-                               .flops = 6 * p->elems,
-                               .bytes_moved = 2 * p->bytes});
+                               .work = {2 * p->bytes, 6 * p->elems, 2, QDRI_COST_PLAIN}});
     reduce(p, p->node->u.norm.axis, QDR_SUM, 2, sums);
     add_kernel(p, &(qdri_task){.kind = QDRI_TASK_NORM_BACKWARD,
                                .n_reads = 5,
@@ -163,8 +161,7 @@ static void norm_backward(const op_part *p)
                                .writes = {d_input(p, 0)},
                                .accumulate = p->accumulates & 1,
                                .n = columns(p),
-                               .flops = 8 * p->elems,
-                               .bytes_moved = 3 * p->bytes});
+                               .work = {3 * p->bytes, 8 * p->elems, 0, QDRI_COST_PLAIN}});
 }
 
 /* ---- attention ---- */
@@ -173,14 +170,12 @@ static void norm_backward(const op_part *p)
 typedef struct gathered {
     qdri_ref saved, assembled; /* saved state */
     qdri_ref heads, d_assembled, own, one; /* work */
-    double own_bytes, all_bytes, query_bytes, assembled_bytes; /* of what is copied, without padding */
 } gathered;
 
 static gathered gathered_of(const op_part *p)
 {
     const qdr_attention *local = &p->node->u.attention.local;
     const qdri_key_heads *keys = &p->node->u.attention.keys;
-    const double head = (double)n_rows(p) * (double)local->head_size * (double)qdr_dtype_bytes(local->dtype);
     qdri_key_heads_bytes bytes;
     p->builder->status = qdri_key_heads_parts(local, keys, &bytes);
     const size_t heads = bytes.kernel_work, d_assembled = heads + bytes.heads, own = d_assembled + bytes.assembled;
@@ -189,11 +184,7 @@ static gathered gathered_of(const op_part *p)
                       .heads = slice(p->net->op_work, heads, bytes.heads),
                       .d_assembled = slice(p->net->op_work, d_assembled, bytes.assembled),
                       .own = slice(p->net->op_work, own, bytes.own),
-                      .one = slice(p->net->op_work, own + bytes.own, bytes.one),
-                      .own_bytes = 2 * (double)keys->n_own * head,
-                      .all_bytes = 2 * (double)keys->n_all * head,
-                      .query_bytes = (double)local->n_heads * head,
-                      .assembled_bytes = (double)(local->n_heads + 2 * local->n_kv_heads) * head};
+                      .one = slice(p->net->op_work, own + bytes.own, bytes.one)};
 }
 
 /* Gathers the key heads of all ranks, or sums their gradients. */
@@ -239,6 +230,18 @@ static int64_t query_columns(const op_part *p)
     return p->node->u.attention.local.n_heads * p->node->u.attention.local.head_size;
 }
 
+/* A row sees its own position and, on average, half of the others. */
+static qdri_task_work work_of_attention(const op_part *p, int backward)
+{
+    const qdr_attention *local = &p->node->u.attention.local;
+    const double rows = (double)n_rows(p), seen = ((double)local->context + 1) / 2;
+    const double bytes = rows * (double)qdr_dtype_bytes(local->dtype) * (double)(columns(p) + query_columns(p));
+    const double flops = 4 * rows * seen * (double)query_columns(p);
+    if (local->n_heads == 0) return (qdri_task_work){.n_kernels = 0};
+    return backward ? (qdri_task_work){2 * bytes, 2.5 * flops, 3, QDRI_COST_SCORES_BACKWARD}
+                    : (qdri_task_work){bytes, flops, 1, QDRI_COST_SCORES};
+}
+
 static void attend(const op_part *p, qdri_ref qkv, qdri_ref kept)
 {
     add_kernel(p, &(qdri_task){.kind = QDRI_TASK_ATTENTION,
@@ -251,7 +254,7 @@ static void attend(const op_part *p, qdri_ref qkv, qdri_ref kept)
                                .context = p->node->u.attention.local.context,
                                .heads = p->node->u.attention.local.n_heads,
                                .flops = attention_flops(p),
-                               .bytes_moved = 1.5 * p->bytes});
+                               .work = work_of_attention(p, 0)});
 }
 
 static void attend_backward(const op_part *p, qdri_ref qkv, qdri_ref kept, qdri_ref d_qkv)
@@ -266,7 +269,7 @@ static void attend_backward(const op_part *p, qdri_ref qkv, qdri_ref kept, qdri_
                                .context = p->node->u.attention.local.context,
                                .heads = p->node->u.attention.local.n_heads,
                                .flops = 2.5 * attention_flops(p),
-                               .bytes_moved = 3 * p->bytes});
+                               .work = work_of_attention(p, 1)});
 }
 
 static void attention_forward(const op_part *p)
@@ -282,16 +285,14 @@ static void attention_forward(const op_part *p)
                                .reads = {input(p, 0)},
                                .n_writes = 1,
                                .writes = {own_among_all(p, &g)},
-                               .n = columns(p),
-                               .bytes_moved = 2 * g.own_bytes});
+                               .n = columns(p)});
     move_key_heads(p, QDR_ALL_GATHER, &g);
     add_kernel(p, &(qdri_task){.kind = QDRI_TASK_KEYS_ASSEMBLE,
                                .n_reads = 2,
                                .reads = {input(p, 0), g.heads},
                                .n_writes = 1,
                                .writes = {g.assembled},
-                               .n = columns(p),
-                               .bytes_moved = 2 * g.assembled_bytes});
+                               .n = columns(p)});
     attend(p, g.assembled, g.saved);
 }
 
@@ -304,23 +305,19 @@ static void attention_backward(const op_part *p)
     }
     const gathered g = gathered_of(p);
     attend_backward(p, g.assembled, g.saved, g.d_assembled);
-    /* Zeros, queries, and for each key head a copy and a sum. */
-    const double spread = g.all_bytes + 2 * g.query_bytes + 5 * (g.assembled_bytes - g.query_bytes);
     add_kernel(p, &(qdri_task){.kind = QDRI_TASK_KEYS_SPREAD,
                                .n_reads = 1,
                                .reads = {g.d_assembled},
                                .n_writes = 3,
                                .writes = {g.heads, d_input(p, 0), g.one},
-                               .n = columns(p),
-                               .bytes_moved = spread});
+                               .n = columns(p)});
     move_key_heads(p, QDR_REDUCE_SCATTER, &g);
     add_kernel(p, &(qdri_task){.kind = QDRI_TASK_KEYS_UNPACK,
                                .n_reads = 1,
                                .reads = {g.own},
                                .n_writes = 1,
                                .writes = {d_input(p, 0)},
-                               .n = columns(p),
-                               .bytes_moved = 2 * g.own_bytes});
+                               .n = columns(p)});
 }
 
 /* ---- element by element ---- */
@@ -333,8 +330,7 @@ static void gelu_forward(const op_part *p)
                                .n_writes = 1,
                                .writes = {output(p)},
                                .n = columns(p),
-                               .flops = 12 * p->elems,
-                               .bytes_moved = 2 * p->bytes});
+                               .work = {2 * p->bytes, 12 * p->elems, 1, QDRI_COST_PLAIN}});
 }
 
 static void gelu_backward(const op_part *p)
@@ -346,8 +342,7 @@ static void gelu_backward(const op_part *p)
                                .writes = {d_input(p, 0)},
                                .accumulate = p->accumulates & 1,
                                .n = columns(p),
-                               .flops = 20 * p->elems,
-                               .bytes_moved = 3 * p->bytes});
+                               .work = {3 * p->bytes, 20 * p->elems, 1, QDRI_COST_PLAIN}});
 }
 
 static void residual_forward(const op_part *p)
@@ -358,8 +353,7 @@ static void residual_forward(const op_part *p)
                                .n_writes = 1,
                                .writes = {output(p)},
                                .n = columns(p),
-                               .flops = p->elems,
-                               .bytes_moved = 3 * p->bytes});
+                               .work = {3 * p->bytes, p->elems, 1, QDRI_COST_PLAIN}});
 }
 
 /* ---- cross-entropy ---- */
@@ -381,8 +375,7 @@ static void loss_forward(const op_part *p)
                                .n_writes = 1,
                                .writes = {maxima},
                                .n = columns(p),
-                               .flops = 2 * p->elems,
-                               .bytes_moved = p->bytes});
+                               .work = {p->bytes, 2 * p->elems, 1, QDRI_COST_LOGITS}});
     reduce(p, ce->axis, QDR_MAX, 1, maxima);
     add_kernel(p, &(qdri_task){.kind = QDRI_TASK_LOSS_SUMS,
                                .n_reads = 3,
@@ -390,8 +383,7 @@ static void loss_forward(const op_part *p)
                                .n_writes = 1,
                                .writes = {sums},
                                .n = columns(p),
-                               .flops = 3 * p->elems,
-                               .bytes_moved = p->bytes});
+                               .work = {p->bytes, 3 * p->elems, 0, QDRI_COST_LOGITS}});
     reduce(p, ce->axis, QDR_SUM, 2, sums);
     add_kernel(p, &(qdri_task){.kind = QDRI_TASK_LOSS,
                                .n_reads = 3,
@@ -409,11 +401,17 @@ static void loss_backward(const op_part *p)
                                .n_writes = 1,
                                .writes = {d_input(p, 0)},
                                .n = columns(p),
-                               .flops = 4 * p->elems,
-                               .bytes_moved = 2 * p->bytes});
+                               .work = {2 * p->bytes, 4 * p->elems, 1, QDRI_COST_LOGITS}});
 }
 
 /* ---- the caller's operation ---- */
+
+/* flops, bytes: as the caller states them for all rows; without rows there is no work */
+static qdri_task_work work_of_caller(const op_part *p, double flops, double bytes)
+{
+    return n_rows(p) ? (qdri_task_work){bytes, flops, 1, QDRI_COST_CALLER}
+                     : (qdri_task_work){0, 0, 1, QDRI_COST_CALLER};
+}
 
 static void caller_forward(const op_part *p)
 {
@@ -423,8 +421,7 @@ static void caller_forward(const op_part *p)
                       .n_writes = 2,
                       .writes = {output(p), saved(p)},
                       .n = columns(p),
-                      .flops = n_rows(p) ? p->node->cost.forward_flops : 0,
-                      .bytes_moved = n_rows(p) ? p->node->cost.forward_bytes : 0};
+                      .work = work_of_caller(p, p->node->cost.forward_flops, p->node->cost.forward_bytes)};
     for (int i = 0; i < n_in; i++) task.reads[i] = input(p, i);
     add_kernel(p, &task);
 }
@@ -438,8 +435,7 @@ static void caller_backward(const op_part *p)
                       .n_writes = n_in,
                       .accumulate = p->accumulates & ((1 << n_in) - 1),
                       .n = columns(p),
-                      .flops = n_rows(p) ? p->node->cost.backward_flops : 0,
-                      .bytes_moved = n_rows(p) ? p->node->cost.backward_bytes : 0};
+                      .work = work_of_caller(p, p->node->cost.backward_flops, p->node->cost.backward_bytes)};
     for (int i = 0; i < n_in; i++) {
         task.reads[1 + i] = input(p, i);
         task.writes[i] = d_input(p, i);

@@ -120,7 +120,7 @@ static qdr_status add_attention(qdri_net *net, const char *who, int64_t head_siz
                              .dtype = net->opts.dtype};
     qdri_key_heads_plan(edge->matrix.cols, &edge->owned, axis, net->place.size[axis], local, keys);
     node->needs_all_rows = keys->gathered;
-    node->overwrites_only = 1;
+    node->overwrites_only = node->makes_scores = 1;
     QDR_TRY(qdri_key_heads_sizes(local, keys, &node->saved_bytes, &node->work_bytes));
     qdri_node_connect(net, node, 1, &in, *out);
     return QDR_OK;

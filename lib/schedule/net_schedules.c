@@ -128,18 +128,18 @@ static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int numb
         int64_t begin, end;
         qdri_part_rows(builder, part, edge->owned.n_rows, &begin, &end);
         if (part_before != QDRI_AFTER_PARTS) builder->part = part;
-        qdri_schedule_add(builder, &(qdri_task){.kind = QDRI_TASK_ADD,
-                                                .node = number,
-                                                .name = name,
-                                                .n_reads = 1,
-                                                .reads = {qdri_edge_rows(edge, b, begin, end)},
-                                                .n_writes = 1,
-                                                .writes = {qdri_edge_rows(edge, a, begin, end)},
-                                                .accumulate = accumulate,
-                                                .m = end - begin,
-                                                .n = edge->owned.n_cols,
-                                                .dtype = edge->dtype,
-                                                .out_dtype = edge->dtype});
+        qdri_task task = {.kind = QDRI_TASK_ADD,
+                          .node = number,
+                          .name = name,
+                          .n_reads = 1,
+                          .reads = {qdri_edge_rows(edge, b, begin, end)},
+                          .n_writes = 1,
+                          .writes = {qdri_edge_rows(edge, a, begin, end)},
+                          .accumulate = accumulate,
+                          .dtype = edge->dtype,
+                          .out_dtype = edge->dtype};
+        qdri_set_pass(&task, end - begin, edge->owned.n_cols, accumulate ? 3 : 2);
+        qdri_schedule_add(builder, &task);
     }
     builder->part = part_before;
 }

@@ -38,8 +38,7 @@ void qdri_add_rows(qdri_builder *builder, const qdri_layer_shape *shape, qdri_re
 {
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_ADD, a, QDRI_NO_REF, out);
     task.accumulate = accumulate;
-    task.m = m;
-    task.n = n;
+    qdri_set_pass(&task, m, n, accumulate ? 3 : 2);
     qdri_schedule_add(builder, &task);
 }
 
@@ -229,8 +228,7 @@ static void sum_parts(qdri_builder *builder, const qdri_layer_shape *shape, cons
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_SUM_PARTS, summed->parts, QDRI_NO_REF, summed->sum);
     task.overlap_class = QDRI_CLASS_ROWS;
     task.stream = QDRI_STREAM_OF_CHANNEL(qdri_reduce_channel(summed->out.axis));
-    task.m = summed->local_rows;
-    task.n = summed->out.cols;
+    qdri_set_pass(&task, summed->local_rows, summed->out.cols, 2);
     task.k = size_of(builder, &summed->out);
     qdri_schedule_add(builder, &task);
 }

@@ -147,6 +147,14 @@ static qdri_task *add(qdri_builder *builder, const qdri_task *task)
 
 void qdri_schedule_add(qdri_builder *builder, const qdri_task *task) { (void)add(builder, task); }
 
+void qdri_set_pass(qdri_task *task, int64_t m, int64_t n, int times)
+{
+    const double n_elems = (double)m * (double)n;
+    task->m = m;
+    task->n = n;
+    task->work = (qdri_task_work){n_elems * times * (double)qdr_dtype_bytes(task->dtype), n_elems, 1, QDRI_COST_PLAIN};
+}
+
 qdr_status qdri_builder_end(qdri_builder *builder)
 {
     free(builder->uses);

@@ -63,6 +63,24 @@ typedef enum qdri_task_class {
     QDRI_CLASS_GRADIENTS = 4
 } qdri_task_class;
 
+/* Kinds of work that constants of a machine's software (quadrille/machine.h) change. */
+typedef enum qdri_cost {
+    QDRI_COST_PLAIN = 0, /* none does */
+    QDRI_COST_CALLER, /* none does; only the caller knows how to measure it */
+    QDRI_COST_FUSED, /* fused_biases: another kernel does it on its way */
+    QDRI_COST_AFTER_FUSED, /* launched with the FUSED task before it, or, if that is fused elsewhere, by itself */
+    QDRI_COST_LOGITS, /* logit_bytes: of four passes over the logits, two of them backward; its bytes tell how many */
+    QDRI_COST_SCORES, /* attention_efficiency, score_bytes: for each of `heads` and each sequence, context² scores */
+    QDRI_COST_SCORES_BACKWARD /* the same, for their gradients */
+} qdri_cost;
+
+/* What the kernels of a task do: all that the model knows of them. */
+typedef struct qdri_task_work {
+    double bytes, flops; /* bytes to and from memory */
+    int n_kernels; /* launched; 0: they count with those of another task, or are too small to count */
+    qdri_cost cost;
+} qdri_task_work;
+
 /* Those of the backward of a caller's operation with QDR_MAX_OP_INPUTS. */
 #define QDRI_MAX_READS 7
 #define QDRI_MAX_WRITES 4
@@ -94,8 +112,9 @@ typedef struct qdri_task {
     int64_t split_unit; /* > 0: member j's part is qdri_split(count, split_unit, size, j) */
     int64_t recv_count; /* send-recv: count goes to `peer`, recv_count comes from `peer2` */
     int peer, peer2;
-    double flops;
-    double bytes_moved; /* operations: to and from memory */
+    double flops; /* reported: of products and operations */
+    qdri_task_work work; /* not of products and collectives, whose extents tell */
+    int parameter_gradient; /* only gradients of parameters come from it: nothing but their sums needs it */
     int64_t bytes_sent;
     /* Set by qdri_schedule_set_waits(): */
     int n_waits;
@@ -176,6 +195,9 @@ void qdri_schedule_add(qdri_builder *builder, const qdri_task *task);
 /* Frees the builder's memory. @return the first failure */
 QDR_NODISCARD qdr_status qdri_builder_end(qdri_builder *builder);
 void qdri_schedule_free(qdri_schedule *schedule);
+
+/* Makes the task a pass over m × n elements that moves `times` as many, with one flop each. */
+void qdri_set_pass(qdri_task *task, int64_t m, int64_t n, int times);
 
 /* The channel of an axis: sums (QDR_X: QDR_CHANNEL_X_REDUCE), gathers, and statistics. */
 qdr_channel qdri_reduce_channel(qdr_axis axis);

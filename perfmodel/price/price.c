@@ -88,13 +88,7 @@ void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, c
 
 /* ---- kernels ---- */
 
-/* What kernels do, whatever the machine takes for it. */
-typedef struct kernel_work {
-    double bytes, flops;
-    int n_kernels; /* launched */
-} kernel_work;
-
-static qdri_task_price kernel_price(const qdri_pricing *p, kernel_work work)
+static qdri_task_price kernel_price(const qdri_pricing *p, qdri_task_work work)
 {
     qdri_task_price result = {.n_kernels = work.n_kernels};
     result.price.latency_secs = work.n_kernels * p->machine->software.launch_secs;
@@ -103,70 +97,23 @@ static qdri_task_price kernel_price(const qdri_pricing *p, kernel_work work)
     return result;
 }
 
-/* Moves `times` the m·n elements of the task, with one flop each. */
-static kernel_work elementwise(const qdri_task *task, int times)
+/* logit_bytes counts four passes, each of which moves a logit once; unfused, each direction launches six kernels. */
+static qdri_task_work logits(const qdr_machine_software *software, const qdri_task *task)
 {
-    const double n_elems = (double)task->m * (double)task->n;
-    return (kernel_work){n_elems * times * (double)qdr_dtype_bytes(task->dtype), n_elems, 1};
+    qdri_task_work work = task->work;
+    const double moved = work.bytes * software->logit_bytes / (4 * (double)qdr_dtype_bytes(task->dtype));
+    if (moved > 0) work = (qdri_task_work){moved, work.flops, 6 * work.n_kernels, work.cost};
+    return work;
 }
 
-/* What the task itself states. */
-static kernel_work stated(const qdri_task *task, int n_kernels)
+/* What the kernels of a task do with the machine's software. */
+static qdri_task_work work_of(const qdr_machine_software *software, const qdri_task *task)
 {
-    return (kernel_work){task->bytes_moved, task->flops, n_kernels};
-}
-
-/* A framework that fuses biases reads the input of a norm once. A norm is one launch forward and two backward, all of
- * them with the first step. */
-static kernel_work norm(const qdr_machine_software *software, const qdri_task *task)
-{
-    const int fused = software->fused_biases;
-    switch (task->kind) {
-    case QDRI_TASK_NORM_MOMENTS: return fused ? (kernel_work){0, 0, 0} : stated(task, 1);
-    case QDRI_TASK_NORM_APPLY: return stated(task, fused);
-    case QDRI_TASK_NORM_SUMS: return stated(task, 2);
-    default: return stated(task, 0);
-    }
-}
-
-/* Forward, the logits are read twice, but counted as one launch. */
-static kernel_work loss(const qdr_machine_software *software, const qdri_task *task)
-{
-    const double moved = software->logit_bytes * (double)task->m * (double)task->n / 2;
-    const int is_sums = task->kind == QDRI_TASK_LOSS_SUMS, is_backward = task->kind == QDRI_TASK_LOSS_BACKWARD;
-    if (task->kind == QDRI_TASK_LOSS) return (kernel_work){0, 0, 0};
-    if (!(moved > 0)) return stated(task, is_sums ? 0 : 1);
-    return (kernel_work){is_backward ? moved : moved / 2, task->flops, is_sums ? 0 : 6};
-}
-
-/* Of tasks other than products, collectives and attention. */
-static kernel_work work_of(const qdr_machine_software *software, const qdri_task *task)
-{
-    switch (task->kind) {
-    case QDRI_TASK_CALLER_FORWARD:
-    case QDRI_TASK_CALLER_BACKWARD:
-    case QDRI_TASK_GELU:
-    case QDRI_TASK_GELU_BACKWARD:
-    case QDRI_TASK_RESIDUAL: return stated(task, 1);
-    case QDRI_TASK_NORM_MOMENTS:
-    case QDRI_TASK_NORM_MERGE:
-    case QDRI_TASK_NORM_APPLY:
-    case QDRI_TASK_NORM_SUMS:
-    case QDRI_TASK_NORM_BACKWARD: return norm(software, task);
-    case QDRI_TASK_LOSS_MAX:
-    case QDRI_TASK_LOSS_SUMS:
-    case QDRI_TASK_LOSS:
-    case QDRI_TASK_LOSS_BACKWARD: return loss(software, task);
-    case QDRI_TASK_BIAS_ADD: return software->fused_biases ? (kernel_work){0, 0, 0} : elementwise(task, 2);
-    case QDRI_TASK_COLUMN_SUM:
-    case QDRI_TASK_POSITION_SUM: return elementwise(task, 1);
-    case QDRI_TASK_ADD: return elementwise(task, task->accumulate ? 3 : 2);
-    case QDRI_TASK_EMBED:
-    case QDRI_TASK_POSITION_ADD:
-    case QDRI_TASK_SUM_PARTS: return elementwise(task, 2);
-    case QDRI_TASK_EMBED_SUM: return elementwise(task, 3);
-    default: return (kernel_work){0, 0, 0}; /* key heads are small beside the attention */
-    }
+    qdri_task_work work = task->work;
+    if (work.cost == QDRI_COST_LOGITS) return logits(software, task);
+    if (work.cost == QDRI_COST_FUSED && software->fused_biases) return (qdri_task_work){.n_kernels = 0};
+    if (work.cost == QDRI_COST_AFTER_FUSED && !software->fused_biases) work.n_kernels = 0;
+    return work;
 }
 
 /* ---- attention ---- */
@@ -185,13 +132,16 @@ static double score_product_secs(const qdri_pricing *p, const qdri_task *task, d
 }
 
 /* Scores are written and read: products of whole squares, with softmax between them. */
-static qdri_task_price unfused_attention(const qdri_pricing *p, const qdri_task *task, int backward)
+static qdri_task_price unfused_attention(const qdri_pricing *p, const qdri_task *task)
 {
+    const int backward = task->work.cost == QDRI_COST_SCORES_BACKWARD;
     const double context = (double)task->context, n_heads = (double)task->m / context * (double)task->heads;
     const double scores = n_heads * context * context;
     const double share = backward ? 0.55 : 0.45; /* softmax reads once more in backward */
     const int times = backward ? 2 : 1;
-    const kernel_work softmax = {scores * share * p->machine->software.score_bytes, 0, backward ? 6 : 4};
+    if (task->work.n_kernels == 0) return (qdri_task_price){.secs = 0};
+    const qdri_task_work softmax = {scores * share * p->machine->software.score_bytes, 0, backward ? 6 : 4,
+                                    task->work.cost};
     qdri_task_price price = kernel_price(p, softmax);
     const double secs = times * (score_product_secs(p, task, n_heads, 0) + score_product_secs(p, task, n_heads, 1));
     price.price.work_secs += secs;
@@ -199,41 +149,24 @@ static qdri_task_price unfused_attention(const qdri_pricing *p, const qdri_task 
     return price;
 }
 
-/* seen_share: as in qdri_pricing */
-static kernel_work attention_work(const qdri_task *task, double seen_share)
-{
-    const int backward = task->kind == QDRI_TASK_ATTENTION_BACKWARD;
-    const double rows = (double)task->m, seen = seen_share * ((double)task->context + 1) / 2;
-    return (kernel_work){rows * (double)qdr_dtype_bytes(task->dtype) * (double)(task->k + task->n) * (backward ? 2 : 1),
-                         4 * rows * seen * (double)task->n * (backward ? 2.5 : 1), backward ? 3 : 1};
-}
-
 static qdri_task_price fused_attention(const qdri_pricing *p, const qdri_task *task)
 {
     const qdr_machine_products *type = qdri_machine_products(p->machine, p->plan->dtype);
-    const kernel_work work = attention_work(task, p->seen_share);
-    qdri_task_price price = kernel_price(p, (kernel_work){work.bytes, 0, work.n_kernels});
-    const double secs = work.flops / (type->peak_flops * p->machine->attention_efficiency);
+    qdri_task_price price = kernel_price(p,
+                                         (qdri_task_work){task->work.bytes, 0, task->work.n_kernels, task->work.cost});
+    const double secs = p->seen_share * task->work.flops / (type->peak_flops * p->machine->attention_efficiency);
     if (secs <= price.price.work_secs) return price;
     price.secs += secs - price.price.work_secs;
     price.price.work_secs = secs;
     return price;
 }
 
-static qdri_task_price attention(const qdri_pricing *p, const qdri_task *task)
+static int makes_scores(const qdri_task *task)
 {
-    if (task->heads == 0) return (qdri_task_price){.secs = 0};
-    return p->machine->attention_efficiency > 0
-               ? fused_attention(p, task)
-               : unfused_attention(p, task, task->kind == QDRI_TASK_ATTENTION_BACKWARD);
+    return task->work.cost == QDRI_COST_SCORES || task->work.cost == QDRI_COST_SCORES_BACKWARD;
 }
 
 /* ---- products, collectives, and others ---- */
-
-static int is_gradient(const qdri_task *task)
-{
-    return task->overlap_class == QDRI_CLASS_GRADIENTS || (task->kind == QDRI_TASK_PRODUCT && task->trans_a);
-}
 
 static qdri_mode mode_of(const qdri_task *task)
 {
@@ -250,8 +183,9 @@ static qdri_task_price product(const qdri_pricing *p, const qdri_task *task)
                                .mode = mode_of(task),
                                .out_bytes = (double)qdr_dtype_bytes(task->out_dtype),
                                .accumulate = task->accumulate != 0};
-    const double more_bytes = is_gradient(task) ? what.m * what.n * p->machine->software.weight_gradient_bytes : 0;
-    qdri_task_price price = kernel_price(p, (kernel_work){more_bytes, 0, 1});
+    const double more_bytes = task->parameter_gradient ? what.m * what.n * p->machine->software.weight_gradient_bytes
+                                                       : 0;
+    qdri_task_price price = kernel_price(p, (qdri_task_work){more_bytes, 0, 1, QDRI_COST_PLAIN});
     const double secs = qdri_product_secs(p->machine, &what);
     price.price.work_secs += secs;
     price.secs += secs;
@@ -309,7 +243,7 @@ static qdri_task_price collective(const qdri_pricing *p, const qdri_task *task)
     const qdr_axis axis = qdr_channel_axis(task->channel);
     const qdri_ways *ways = &p->ways[axis];
     const double n_elems = coll_elems(task, ways->n_ranks);
-    const int sums_gradients = is_gradient(task);
+    const int sums_gradients = task->parameter_gradient;
     const double gradient = p->machine->software.gradient_bytes;
     const double elem_bytes = sums_gradients && gradient > 0 ? gradient : (double)qdr_dtype_bytes(task->dtype);
     const double bytes = n_elems * ratio_of(p->plan, axis) * elem_bytes;
@@ -341,14 +275,11 @@ static qdri_task_price waited_for(const qdri_pricing *p, const qdri_task *task)
 
 static qdri_task_price price_of(const qdri_pricing *p, const qdri_task *task)
 {
-    switch (task->kind) {
-    case QDRI_TASK_PRODUCT: return product(p, task);
-    case QDRI_TASK_COLLECTIVE:
+    if (task->kind == QDRI_TASK_PRODUCT) return product(p, task);
+    if (task->kind == QDRI_TASK_COLLECTIVE)
         return task->stream == QDRI_STREAM_OF_COMPUTE ? waited_for(p, task) : collective(p, task);
-    case QDRI_TASK_ATTENTION:
-    case QDRI_TASK_ATTENTION_BACKWARD: return attention(p, task);
-    default: return kernel_price(p, work_of(&p->machine->software, task));
-    }
+    if (!makes_scores(task)) return kernel_price(p, work_of(&p->machine->software, task));
+    return p->machine->attention_efficiency > 0 ? fused_attention(p, task) : unfused_attention(p, task);
 }
 
 qdri_task_price qdri_task_price_of(const qdri_pricing *p, const qdri_task *task)
@@ -392,10 +323,9 @@ int qdri_task_sample(const qdri_task *task, const int size[QDR_N_AXES], const ch
     *sample = (qdr_sample){.version = QDR_OPTS_INIT, .dtype = task->dtype};
     if (task->kind == QDRI_TASK_COLLECTIVE) return collective_sample(task, size, order, sample);
     if (task->kind == QDRI_TASK_PRODUCT) return product_sample(task, sample);
-    if (task->kind == QDRI_TASK_CALLER_FORWARD || task->kind == QDRI_TASK_CALLER_BACKWARD) return 0;
-    const int is_attention = task->kind == QDRI_TASK_ATTENTION || task->kind == QDRI_TASK_ATTENTION_BACKWARD;
-    const kernel_work work = is_attention ? attention_work(task, 1) : work_of(&plain, task);
-    sample->kind = is_attention ? QDR_SAMPLE_ATTENTION : QDR_SAMPLE_KERNEL;
+    if (task->work.cost == QDRI_COST_CALLER) return 0;
+    const qdri_task_work work = work_of(&plain, task);
+    sample->kind = makes_scores(task) ? QDR_SAMPLE_ATTENTION : QDR_SAMPLE_KERNEL;
     sample->bytes = work.bytes;
     sample->flops = work.flops;
     sample->n_kernels = work.n_kernels;

@@ -87,12 +87,12 @@ qdr_time_term qdri_task_term(const qdri_lists *lists, const qdri_task *task)
         return (qdr_time_term)((int)QDR_TIME_X + (int)qdr_channel_axis(task->channel));
     if (qdri_lists_layer(lists, task) < 0) return QDR_TIME_ENDS;
     if (task->kind == QDRI_TASK_PRODUCT) return QDR_TIME_PRODUCTS;
-    return lists->net.nodes[task->node].kind == QDRI_NODE_ATTENTION ? QDR_TIME_ATTENTION : QDR_TIME_KERNELS;
+    return lists->net.nodes[task->node].makes_scores ? QDR_TIME_ATTENTION : QDR_TIME_KERNELS;
 }
 
 int qdri_is_attention(const qdri_lists *lists, const qdri_task *task)
 {
-    return qdri_lists_layer(lists, task) == 1 && lists->net.nodes[task->node].kind == QDRI_NODE_ATTENTION;
+    return qdri_lists_layer(lists, task) == 1 && lists->net.nodes[task->node].makes_scores;
 }
 
 /* Adds the times of tasks, by term, for one of the middle layers, for the first and for the last part. */

@@ -14,19 +14,6 @@ static double times_of(const qdri_bounds *b, const qdri_task *task)
     return qdri_lists_layer(b->lists, task) >= 0 ? b->n_layers : 1;
 }
 
-/* Whether only gradients of parameters need it: nothing in the same list waits for it except the end. */
-static int is_off_chain(const qdri_task *task)
-{
-    switch (task->kind) {
-    case QDRI_TASK_PRODUCT: return task->trans_a;
-    case QDRI_TASK_COLUMN_SUM:
-    case QDRI_TASK_EMBED_SUM:
-    case QDRI_TASK_POSITION_SUM: return 1;
-    case QDRI_TASK_ADD: return task->overlap_class == QDRI_CLASS_GRADIENTS;
-    default: return 0;
-    }
-}
-
 /* Those with the same price are counted together. */
 static void add_transfer(qdri_transfers *all, const qdri_task *task, qdri_list_kind kind, double times)
 {
@@ -54,7 +41,7 @@ static void add_list(qdri_bounds *b, qdri_list_kind kind)
         if (task->stream != QDRI_STREAM_OF_COMPUTE) continue;
         const double secs = times_of(b, task) * qdri_task_price_of(&b->pricing, task).secs;
         b->sums[kind].processor += secs;
-        if (!is_off_chain(task)) b->sums[kind].chain += secs;
+        if (!task->parameter_gradient) b->sums[kind].chain += secs;
         if (kind != QDRI_LIST_FORWARD || qdri_lists_layer(b->lists, task) < 0) continue;
         b->forward_layers_secs += secs;
         if (qdri_task_term(b->lists, task) == QDR_TIME_ATTENTION) b->attention_secs += secs;

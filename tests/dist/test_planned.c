@@ -23,7 +23,7 @@ static void show(const qdri_schedule *schedule, int i)
             "  %d %s of %s: stream %d, m %lld, n %lld, k %lld, count %lld, unit %lld, received %lld, %.17g flops, "
             "%.17g bytes moved, %lld sent, %d reads, %d writes, waits",
             i, qdri_task_name(t), t->name, t->stream, (long long)t->m, (long long)t->n, (long long)t->k,
-            (long long)t->count, (long long)t->split_unit, (long long)t->recv_count, t->flops, t->bytes_moved,
+            (long long)t->count, (long long)t->split_unit, (long long)t->recv_count, t->flops, t->work.bytes,
             (long long)t->bytes_sent, t->n_reads, t->n_writes);
     for (int w = 0; w < t->n_waits; w++) fprintf(stderr, " %d", t->waits[w]);
     fputc('\n', stderr);
@@ -41,7 +41,9 @@ static int alike_work(const qdri_task *a, const qdri_task *b)
     return a->kind == b->kind && a->node == b->node && a->accumulate == b->accumulate && a->dtype == b->dtype &&
            a->out_dtype == b->out_dtype && a->m == b->m && a->n == b->n && a->k == b->k && a->context == b->context &&
            a->heads == b->heads && a->trans_a == b->trans_a && a->trans_b == b->trans_b &&
-           a->zero_tail == b->zero_tail && a->flops == b->flops && a->bytes_moved == b->bytes_moved;
+           a->zero_tail == b->zero_tail && a->flops == b->flops && a->parameter_gradient == b->parameter_gradient &&
+           a->work.bytes == b->work.bytes && a->work.flops == b->work.flops && a->work.n_kernels == b->work.n_kernels &&
+           a->work.cost == b->work.cost;
 }
 
 static int alike_transfer(const qdri_task *a, const qdri_task *b)

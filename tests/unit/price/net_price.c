@@ -247,6 +247,45 @@ static void samples_cost_what_tasks_cost(void **state)
     assert_true(n_of[QDR_SAMPLE_PRODUCT] >= 12 * 3 * 4 * N_LAYERS && n_of[QDR_SAMPLE_ATTENTION] == 12 * 2 * N_LAYERS);
 }
 
+/* ---- operations ---- */
+
+/* The model prices what a task's kernels do, not what they compute: any kind costs the same. */
+static void kinds_of_kernels_are_alike(void **state)
+{
+    static const char *const machines[] = {"laptop", "dgx-a100", "jean-zay"};
+    const qdr_network network = network_of(0, 1);
+    const qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 4, .y = 2, .z = 2, .d = 1, .batch = 8};
+    int n_kernels = 0;
+    (void)state;
+    for (int i = 0; i < 3 * 2; i++) {
+        const qdr_machine machine = machine_of(machines[i / 2]);
+        double before[512], after[512], end_before, end_after;
+        qdri_net net = {0};
+        qdri_net_lists lists = {.n_layers = 0};
+        describe(&network, &plan, &net, &lists);
+        qdri_schedule *schedule = i % 2 ? &lists.backward[0] : &lists.forward;
+        assert_true(schedule->n_tasks <= 512);
+        assert_int_equal(qdri_net_price(&net, "xyzd", &machine, schedule, before, &end_before), QDR_OK);
+        for (int t = 0; t < schedule->n_tasks; t++) {
+            qdri_task *task = &schedule->tasks[t];
+            qdr_sample as_before, as_after;
+            if (task->kind == QDRI_TASK_PRODUCT || task->kind == QDRI_TASK_COLLECTIVE) continue;
+            const int is_one = qdri_net_sample(&net, "xyzd", task, &as_before);
+            task->kind = task->kind == QDRI_TASK_GELU ? QDRI_TASK_ADD : QDRI_TASK_GELU;
+            assert_int_equal(qdri_net_sample(&net, "xyzd", task, &as_after), is_one);
+            assert_true(as_after.kind == as_before.kind && as_after.bytes == as_before.bytes &&
+                        as_after.flops == as_before.flops && as_after.n_kernels == as_before.n_kernels);
+            n_kernels += is_one;
+        }
+        assert_int_equal(qdri_net_price(&net, "xyzd", &machine, schedule, after, &end_after), QDR_OK);
+        assert_memory_equal(before, after, (size_t)schedule->n_tasks * sizeof *before);
+        assert_true(end_before == end_after);
+        qdri_net_lists_free(&lists);
+        qdri_net_free(&net);
+    }
+    assert_true(n_kernels > 3 * 2 * 6 * N_LAYERS);
+}
+
 /* A machine without the type, or without numbers. */
 static void refusals(void **state)
 {
@@ -272,6 +311,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(panels_cost_their_bytes),
                                        cmocka_unit_test(the_choice_is_the_best),
-                                       cmocka_unit_test(samples_cost_what_tasks_cost), cmocka_unit_test(refusals)};
+                                       cmocka_unit_test(samples_cost_what_tasks_cost),
+                                       cmocka_unit_test(kinds_of_kernels_are_alike), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
