@@ -70,16 +70,33 @@ static qdri_ref numbers(const op_part *p, size_t offset, int64_t n_per_row)
 
 /* ---- adding ---- */
 
-/* A kernel on the part's rows. It reports the flops of its work if it does not state others. */
-static void add_kernel(const op_part *p, const qdri_task *what)
+typedef struct refs {
+    int n;
+    qdri_ref of[QDRI_MAX_READS];
+} refs;
+
+/* A task on the part's rows. It reports the flops of its work if it does not state others. */
+static void add_task(const op_part *p, qdri_task task, const refs *reads, const refs *writes)
 {
-    qdri_task task = *what;
     task.node = p->number;
     task.name = p->node->name;
     task.m = n_rows(p);
     task.dtype = task.out_dtype = p->net->opts.dtype;
+    task.n_reads = reads->n;
+    task.n_writes = writes->n;
+    for (int i = 0; i < reads->n; i++) task.reads[i] = reads->of[i];
+    for (int i = 0; i < writes->n; i++) task.writes[i] = writes->of[i];
     if (!(task.flops > 0)) task.flops = task.work.flops;
     qdri_schedule_add(p->builder, &task);
+}
+
+static const qdri_task_work no_work = {.n_kernels = 0}; /* too little to count */
+
+/* A kernel on all columns of the first input. */
+static void add_kernel(const op_part *p, qdri_task_kind kind, qdri_task_work work, refs reads, refs writes,
+                       int accumulate)
+{
+    add_task(p, (qdri_task){.kind = kind, .accumulate = accumulate, .n = columns(p), .work = work}, &reads, &writes);
 }
 
 /* A collective on n_per_row numbers for each row. `what`: its kind, operands and type. */
@@ -115,53 +132,28 @@ static void norm_forward(const op_part *p)
     const int g = p->net->place.size[axis], rank = p->net->place.coordinate[axis];
     const size_t own_bytes = (size_t)n_rows(p) * 3 * real_bytes(p);
     const qdri_ref moments = numbers(p, 0, 3 * (int64_t)g);
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_NORM_MOMENTS,
-                               .n_reads = 1,
-                               .reads = {input(p, 0)},
-                               .n_writes = 1,
-                               .writes = {slice(moments, (size_t)rank * own_bytes, own_bytes)},
-                               .n = columns(p),
-                               .work = {p->bytes, 3 * p->elems, 1, QDRI_COST_FUSED}});
+    add_kernel(p, QDRI_TASK_NORM_MOMENTS, (qdri_task_work){p->bytes, 3 * p->elems, 1, QDRI_COST_FUSED},
+               (refs){1, {input(p, 0)}}, (refs){1, {slice(moments, (size_t)rank * own_bytes, own_bytes)}}, 0);
     add_collective(
         p, axis, 3,
         &(qdri_task){
             .coll = QDR_ALL_GATHER, .n_writes = 1, .writes = {moments}, .dtype = qdri_sum_type(p->net->opts.dtype)});
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_NORM_MERGE,
-                               .n_reads = 1,
-                               .reads = {moments},
-                               .n_writes = 1,
-                               .writes = {saved(p)},
-                               .n = columns(p),
-                               .k = g});
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_NORM_APPLY,
-                               .n_reads = 4,
-                               .reads = {input(p, 0), saved(p), parameter(p, 0), parameter(p, 1)},
-                               .n_writes = 1,
-                               .writes = {output(p)},
-                               .n = columns(p),
-                               .work = {2 * p->bytes, 5 * p->elems, 1, QDRI_COST_AFTER_FUSED}});
+    add_task(p, (qdri_task){.kind = QDRI_TASK_NORM_MERGE, .n = columns(p), .k = g}, &(refs){1, {moments}},
+             &(refs){1, {saved(p)}});
+    add_kernel(p, QDRI_TASK_NORM_APPLY, (qdri_task_work){2 * p->bytes, 5 * p->elems, 1, QDRI_COST_AFTER_FUSED},
+               (refs){4, {input(p, 0), saved(p), parameter(p, 0), parameter(p, 1)}}, (refs){1, {output(p)}}, 0);
 }
 
 static void norm_backward(const op_part *p)
 {
     const qdri_ref sums = numbers(p, 0, 2);
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_NORM_SUMS,
-                               .n_reads = 4,
-                               .reads = {p->dy, input(p, 0), saved(p), parameter(p, 0)},
-                               .n_writes = 3,
-                               .writes = {sums, gradient(p, 0), gradient(p, 1)},
-                               .accumulate = (p->accumulates >> QDR_MAX_OP_INPUTS) & 1,
-                               .n = columns(p),
-                               .work = {2 * p->bytes, 6 * p->elems, 2, QDRI_COST_PLAIN}});
+    add_kernel(p, QDRI_TASK_NORM_SUMS, (qdri_task_work){2 * p->bytes, 6 * p->elems, 2, QDRI_COST_PLAIN},
+               (refs){4, {p->dy, input(p, 0), saved(p), parameter(p, 0)}},
+               (refs){3, {sums, gradient(p, 0), gradient(p, 1)}}, (p->accumulates >> QDR_MAX_OP_INPUTS) & 1);
     reduce(p, p->node->u.norm.axis, QDR_SUM, 2, sums);
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_NORM_BACKWARD,
-                               .n_reads = 5,
-                               .reads = {p->dy, input(p, 0), saved(p), parameter(p, 0), sums},
-                               .n_writes = 1,
-                               .writes = {d_input(p, 0)},
-                               .accumulate = p->accumulates & 1,
-                               .n = columns(p),
-                               .work = {3 * p->bytes, 8 * p->elems, 0, QDRI_COST_PLAIN}});
+    add_kernel(p, QDRI_TASK_NORM_BACKWARD, (qdri_task_work){3 * p->bytes, 8 * p->elems, 0, QDRI_COST_PLAIN},
+               (refs){5, {p->dy, input(p, 0), saved(p), parameter(p, 0), sums}}, (refs){1, {d_input(p, 0)}},
+               p->accumulates & 1);
 }
 
 /* ---- attention ---- */
@@ -204,210 +196,110 @@ static void move_key_heads(const op_part *p, qdr_coll_kind kind, const gathered 
                                 .dtype = local->dtype});
 }
 
-/* This rank's key heads among all. */
-static qdri_ref own_among_all(const op_part *p, const gathered *g)
-{
-    const qdr_attention *local = &p->node->u.attention.local;
-    const qdri_key_heads *keys = &p->node->u.attention.keys;
-    const size_t pair = 2 * (size_t)(n_rows(p) * local->head_size) * qdr_dtype_bytes(local->dtype);
-    return slice(g->heads, (size_t)keys->first_own * pair, (size_t)keys->n_own * pair);
-}
-
 static qdri_ref attention_work(const op_part *p)
 {
     return slice(p->net->op_work, 0, qdri_attention_work_bytes(&p->node->u.attention.local));
 }
 
-static double attention_flops(const op_part *p)
+/* A row sees its own position and, on average, half of the others; the flops that are reported leave its own out. */
+static void attend(const op_part *p, int backward, refs reads, refs writes)
 {
     const qdr_attention *local = &p->node->u.attention.local;
-    /* causal: half of the 2·2·T·T·head_size of each head */
-    return 2.0 * (double)n_rows(p) * (double)local->context * (double)(local->n_heads * local->head_size);
-}
-
-static int64_t query_columns(const op_part *p)
-{
-    return p->node->u.attention.local.n_heads * p->node->u.attention.local.head_size;
-}
-
-/* A row sees its own position and, on average, half of the others. */
-static qdri_task_work work_of_attention(const op_part *p, int backward)
-{
-    const qdr_attention *local = &p->node->u.attention.local;
-    const double rows = (double)n_rows(p), seen = ((double)local->context + 1) / 2;
-    const double bytes = rows * (double)qdr_dtype_bytes(local->dtype) * (double)(columns(p) + query_columns(p));
-    const double flops = 4 * rows * seen * (double)query_columns(p);
-    if (local->n_heads == 0) return (qdri_task_work){.n_kernels = 0};
-    return backward ? (qdri_task_work){2 * bytes, 2.5 * flops, 3, QDRI_COST_SCORES_BACKWARD}
-                    : (qdri_task_work){bytes, flops, 1, QDRI_COST_SCORES};
-}
-
-static void attend(const op_part *p, qdri_ref qkv, qdri_ref kept)
-{
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_ATTENTION,
-                               .n_reads = 1,
-                               .reads = {qkv},
-                               .n_writes = 3,
-                               .writes = {output(p), kept, attention_work(p)},
-                               .n = query_columns(p),
-                               .k = columns(p),
-                               .context = p->node->u.attention.local.context,
-                               .heads = p->node->u.attention.local.n_heads,
-                               .flops = attention_flops(p),
-                               .work = work_of_attention(p, 0)});
-}
-
-static void attend_backward(const op_part *p, qdri_ref qkv, qdri_ref kept, qdri_ref d_qkv)
-{
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_ATTENTION_BACKWARD,
-                               .n_reads = 4,
-                               .reads = {p->dy, qkv, output(p), kept},
-                               .n_writes = 2,
-                               .writes = {d_qkv, attention_work(p)},
-                               .n = query_columns(p),
-                               .k = columns(p),
-                               .context = p->node->u.attention.local.context,
-                               .heads = p->node->u.attention.local.n_heads,
-                               .flops = 2.5 * attention_flops(p),
-                               .work = work_of_attention(p, 1)});
+    const int64_t query_columns = local->n_heads * local->head_size;
+    const double rows = (double)n_rows(p), context = (double)local->context, times = backward ? 2.5 : 1;
+    const double bytes = rows * (double)qdr_dtype_bytes(local->dtype) * (double)(columns(p) + query_columns);
+    const double flops = 4 * rows * ((context + 1) / 2) * (double)query_columns;
+    qdri_task task = {.kind = backward ? QDRI_TASK_ATTENTION_BACKWARD : QDRI_TASK_ATTENTION,
+                      .n = query_columns,
+                      .k = columns(p),
+                      .context = local->context,
+                      .heads = local->n_heads,
+                      .flops = times * 2 * rows * context * (double)query_columns};
+    if (local->n_heads > 0)
+        task.work = backward ? (qdri_task_work){2 * bytes, times * flops, 3, QDRI_COST_SCORES_BACKWARD}
+                             : (qdri_task_work){bytes, flops, 1, QDRI_COST_SCORES};
+    add_task(p, task, &reads, &writes);
 }
 
 static void attention_forward(const op_part *p)
 {
     const qdri_key_heads *keys = &p->node->u.attention.keys;
     if (!keys->gathered) {
-        attend(p, input(p, 0), saved(p));
+        attend(p, 0, (refs){1, {input(p, 0)}}, (refs){3, {output(p), saved(p), attention_work(p)}});
         return;
     }
     const gathered g = gathered_of(p);
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_KEYS_PACK,
-                               .n_reads = 1,
-                               .reads = {input(p, 0)},
-                               .n_writes = 1,
-                               .writes = {own_among_all(p, &g)},
-                               .n = columns(p)});
+    const qdr_attention *local = &p->node->u.attention.local;
+    const size_t pair = 2 * (size_t)(n_rows(p) * local->head_size) * qdr_dtype_bytes(local->dtype);
+    const qdri_ref own = slice(g.heads, (size_t)keys->first_own * pair, (size_t)keys->n_own * pair);
+    add_kernel(p, QDRI_TASK_KEYS_PACK, no_work, (refs){1, {input(p, 0)}}, (refs){1, {own}}, 0);
     move_key_heads(p, QDR_ALL_GATHER, &g);
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_KEYS_ASSEMBLE,
-                               .n_reads = 2,
-                               .reads = {input(p, 0), g.heads},
-                               .n_writes = 1,
-                               .writes = {g.assembled},
-                               .n = columns(p)});
-    attend(p, g.assembled, g.saved);
+    add_kernel(p, QDRI_TASK_KEYS_ASSEMBLE, no_work, (refs){2, {input(p, 0), g.heads}}, (refs){1, {g.assembled}}, 0);
+    attend(p, 0, (refs){1, {g.assembled}}, (refs){3, {output(p), g.saved, attention_work(p)}});
 }
 
 static void attention_backward(const op_part *p)
 {
     const qdri_key_heads *keys = &p->node->u.attention.keys;
     if (!keys->gathered) {
-        attend_backward(p, input(p, 0), saved(p), d_input(p, 0));
+        attend(p, 1, (refs){4, {p->dy, input(p, 0), output(p), saved(p)}},
+               (refs){2, {d_input(p, 0), attention_work(p)}});
         return;
     }
     const gathered g = gathered_of(p);
-    attend_backward(p, g.assembled, g.saved, g.d_assembled);
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_KEYS_SPREAD,
-                               .n_reads = 1,
-                               .reads = {g.d_assembled},
-                               .n_writes = 3,
-                               .writes = {g.heads, d_input(p, 0), g.one},
-                               .n = columns(p)});
+    attend(p, 1, (refs){4, {p->dy, g.assembled, output(p), g.saved}}, (refs){2, {g.d_assembled, attention_work(p)}});
+    add_kernel(p, QDRI_TASK_KEYS_SPREAD, no_work, (refs){1, {g.d_assembled}},
+               (refs){3, {g.heads, d_input(p, 0), g.one}}, 0);
     move_key_heads(p, QDR_REDUCE_SCATTER, &g);
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_KEYS_UNPACK,
-                               .n_reads = 1,
-                               .reads = {g.own},
-                               .n_writes = 1,
-                               .writes = {d_input(p, 0)},
-                               .n = columns(p)});
+    add_kernel(p, QDRI_TASK_KEYS_UNPACK, no_work, (refs){1, {g.own}}, (refs){1, {d_input(p, 0)}}, 0);
 }
 
 /* ---- element by element ---- */
 
 static void gelu_forward(const op_part *p)
 {
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_GELU,
-                               .n_reads = 1,
-                               .reads = {input(p, 0)},
-                               .n_writes = 1,
-                               .writes = {output(p)},
-                               .n = columns(p),
-                               .work = {2 * p->bytes, 12 * p->elems, 1, QDRI_COST_PLAIN}});
+    add_kernel(p, QDRI_TASK_GELU, (qdri_task_work){2 * p->bytes, 12 * p->elems, 1, QDRI_COST_PLAIN},
+               (refs){1, {input(p, 0)}}, (refs){1, {output(p)}}, 0);
 }
 
 static void gelu_backward(const op_part *p)
 {
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_GELU_BACKWARD,
-                               .n_reads = 2,
-                               .reads = {p->dy, input(p, 0)},
-                               .n_writes = 1,
-                               .writes = {d_input(p, 0)},
-                               .accumulate = p->accumulates & 1,
-                               .n = columns(p),
-                               .work = {3 * p->bytes, 20 * p->elems, 1, QDRI_COST_PLAIN}});
+    add_kernel(p, QDRI_TASK_GELU_BACKWARD, (qdri_task_work){3 * p->bytes, 20 * p->elems, 1, QDRI_COST_PLAIN},
+               (refs){2, {p->dy, input(p, 0)}}, (refs){1, {d_input(p, 0)}}, p->accumulates & 1);
 }
 
 static void residual_forward(const op_part *p)
 {
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_RESIDUAL,
-                               .n_reads = 2,
-                               .reads = {input(p, 0), input(p, 1)},
-                               .n_writes = 1,
-                               .writes = {output(p)},
-                               .n = columns(p),
-                               .work = {3 * p->bytes, p->elems, 1, QDRI_COST_PLAIN}});
+    add_kernel(p, QDRI_TASK_RESIDUAL, (qdri_task_work){3 * p->bytes, p->elems, 1, QDRI_COST_PLAIN},
+               (refs){2, {input(p, 0), input(p, 1)}}, (refs){1, {output(p)}}, 0);
 }
 
 /* ---- cross-entropy ---- */
-
-/* Two numbers. */
-static qdri_ref loss_of(const op_part *p)
-{
-    const size_t bytes = 2 * sizeof(double);
-    return slice(p->net->loss, (size_t)p->part * bytes, bytes);
-}
 
 static void loss_forward(const op_part *p)
 {
     const qdr_cross_entropy *ce = &p->node->u.cross_entropy;
     const qdri_ref maxima = numbers(p, 0, 1), sums = numbers(p, qdri_cross_entropy_sums(ce), 2);
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_LOSS_MAX,
-                               .n_reads = 1,
-                               .reads = {input(p, 0)},
-                               .n_writes = 1,
-                               .writes = {maxima},
-                               .n = columns(p),
-                               .work = {p->bytes, 2 * p->elems, 1, QDRI_COST_LOGITS}});
+    const size_t loss_bytes = 2 * sizeof(double);
+    const qdri_ref loss = slice(p->net->loss, (size_t)p->part * loss_bytes, loss_bytes);
+    add_kernel(p, QDRI_TASK_LOSS_MAX, (qdri_task_work){p->bytes, 2 * p->elems, 1, QDRI_COST_LOGITS},
+               (refs){1, {input(p, 0)}}, (refs){1, {maxima}}, 0);
     reduce(p, ce->axis, QDR_MAX, 1, maxima);
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_LOSS_SUMS,
-                               .n_reads = 3,
-                               .reads = {input(p, 0), input(p, 1), maxima},
-                               .n_writes = 1,
-                               .writes = {sums},
-                               .n = columns(p),
-                               .work = {p->bytes, 3 * p->elems, 0, QDRI_COST_LOGITS}});
+    add_kernel(p, QDRI_TASK_LOSS_SUMS, (qdri_task_work){p->bytes, 3 * p->elems, 0, QDRI_COST_LOGITS},
+               (refs){3, {input(p, 0), input(p, 1), maxima}}, (refs){1, {sums}}, 0);
     reduce(p, ce->axis, QDR_SUM, 2, sums);
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_LOSS,
-                               .n_reads = 3,
-                               .reads = {input(p, 1), maxima, sums},
-                               .n_writes = 2,
-                               .writes = {loss_of(p), saved(p)},
-                               .n = columns(p)});
+    add_kernel(p, QDRI_TASK_LOSS, no_work, (refs){3, {input(p, 1), maxima, sums}}, (refs){2, {loss, saved(p)}}, 0);
 }
 
 static void loss_backward(const op_part *p)
 {
-    add_kernel(p, &(qdri_task){.kind = QDRI_TASK_LOSS_BACKWARD,
-                               .n_reads = 3,
-                               .reads = {input(p, 0), input(p, 1), saved(p)},
-                               .n_writes = 1,
-                               .writes = {d_input(p, 0)},
-                               .n = columns(p),
-                               .work = {2 * p->bytes, 4 * p->elems, 1, QDRI_COST_LOGITS}});
+    add_kernel(p, QDRI_TASK_LOSS_BACKWARD, (qdri_task_work){2 * p->bytes, 4 * p->elems, 1, QDRI_COST_LOGITS},
+               (refs){3, {input(p, 0), input(p, 1), saved(p)}}, (refs){1, {d_input(p, 0)}}, 0);
 }
 
 /* ---- the caller's operation ---- */
 
-/* flops, bytes: as the caller states them for all rows; without rows there is no work */
-static qdri_task_work work_of_caller(const op_part *p, double flops, double bytes)
+static qdri_task_work callers_work(const op_part *p, double bytes, double flops)
 {
     return n_rows(p) ? (qdri_task_work){bytes, flops, 1, QDRI_COST_CALLER}
                      : (qdri_task_work){0, 0, 1, QDRI_COST_CALLER};
@@ -415,34 +307,26 @@ static qdri_task_work work_of_caller(const op_part *p, double flops, double byte
 
 static void caller_forward(const op_part *p)
 {
-    const int n_in = p->node->n_in;
-    qdri_task task = {.kind = QDRI_TASK_CALLER_FORWARD,
-                      .n_reads = n_in,
-                      .n_writes = 2,
-                      .writes = {output(p), saved(p)},
-                      .n = columns(p),
-                      .work = work_of_caller(p, p->node->cost.forward_flops, p->node->cost.forward_bytes)};
-    for (int i = 0; i < n_in; i++) task.reads[i] = input(p, i);
-    add_kernel(p, &task);
+    const qdr_op_cost *cost = &p->node->cost;
+    refs inputs = {.n = p->node->n_in};
+    for (int i = 0; i < inputs.n; i++) inputs.of[i] = input(p, i);
+    add_kernel(p, QDRI_TASK_CALLER_FORWARD, callers_work(p, cost->forward_bytes, cost->forward_flops), inputs,
+               (refs){2, {output(p), saved(p)}}, 0);
 }
 
 static void caller_backward(const op_part *p)
 {
     const int n_in = p->node->n_in;
-    qdri_task task = {.kind = QDRI_TASK_CALLER_BACKWARD,
-                      .n_reads = 3 + n_in,
-                      .reads = {p->dy},
-                      .n_writes = n_in,
-                      .accumulate = p->accumulates & ((1 << n_in) - 1),
-                      .n = columns(p),
-                      .work = work_of_caller(p, p->node->cost.backward_flops, p->node->cost.backward_bytes)};
+    const qdr_op_cost *cost = &p->node->cost;
+    refs reads = {3 + n_in, {p->dy}}, writes = {.n = n_in};
     for (int i = 0; i < n_in; i++) {
-        task.reads[1 + i] = input(p, i);
-        task.writes[i] = d_input(p, i);
+        reads.of[1 + i] = input(p, i);
+        writes.of[i] = d_input(p, i);
     }
-    task.reads[1 + n_in] = output(p);
-    task.reads[2 + n_in] = saved(p);
-    add_kernel(p, &task);
+    reads.of[1 + n_in] = output(p);
+    reads.of[2 + n_in] = saved(p);
+    add_kernel(p, QDRI_TASK_CALLER_BACKWARD, callers_work(p, cost->backward_bytes, cost->backward_flops), reads, writes,
+               p->accumulates & ((1 << n_in) - 1));
 }
 
 /* ---- by kind ---- */
