@@ -168,8 +168,8 @@ static gathered gathered_of(const op_part *p)
 {
     const qdr_attention *local = &p->node->u.attention.local;
     const qdri_key_heads *keys = &p->node->u.attention.keys;
-    qdri_key_heads_bytes bytes;
-    p->builder->status = qdri_key_heads_parts(local, keys, &bytes);
+    qdri_key_heads_bytes bytes = {0};
+    if (p->builder->status == QDR_OK) p->builder->status = qdri_key_heads_parts(local, keys, &bytes);
     const size_t heads = bytes.kernel_work, d_assembled = heads + bytes.heads, own = d_assembled + bytes.assembled;
     return (gathered){.saved = slice(p->node->saved, 0, bytes.kernel_saved),
                       .assembled = slice(p->node->saved, bytes.kernel_saved, bytes.assembled),
