@@ -9,6 +9,11 @@ typedef struct step {
     const qdri_task *task;
     const qdri_node *node;
     qdr_stream *stream;
+    union { /* of the node, restricted to the task's rows */
+        qdr_layer_norm norm;
+        qdr_attention attention;
+        qdr_cross_entropy loss;
+    } u;
 } step;
 
 static void *reads(const step *s, int i) { return qdri_stack_pointer(s->stack, s->task->reads[i]); }
@@ -33,18 +38,12 @@ static qdr_status run_rows(const step *s, qdri_kernel_kind kind, const void *x, 
     return run(s, kernel);
 }
 
-static qdr_status bias_add(const step *s) { return run_rows(s, QDRI_K_BIAS_ADD, NULL, writes(s, 0), reads(s, 0)); }
-static qdr_status column_sum(const step *s) { return run_rows(s, QDRI_K_COLUMN_SUM, reads(s, 0), NULL, writes(s, 0)); }
-static qdr_status position_add(const step *s)
-{
-    return run_rows(s, QDRI_K_POSITION_ADD, NULL, writes(s, 0), reads(s, 0));
-}
-static qdr_status position_sum(const step *s)
-{
-    return run_rows(s, QDRI_K_POSITION_SUM, reads(s, 0), NULL, writes(s, 0));
-}
+static qdr_status bias_add(step *s) { return run_rows(s, QDRI_K_BIAS_ADD, NULL, writes(s, 0), reads(s, 0)); }
+static qdr_status column_sum(step *s) { return run_rows(s, QDRI_K_COLUMN_SUM, reads(s, 0), NULL, writes(s, 0)); }
+static qdr_status position_add(step *s) { return run_rows(s, QDRI_K_POSITION_ADD, NULL, writes(s, 0), reads(s, 0)); }
+static qdr_status position_sum(step *s) { return run_rows(s, QDRI_K_POSITION_SUM, reads(s, 0), NULL, writes(s, 0)); }
 
-static qdr_status add(const step *s)
+static qdr_status add(step *s)
 {
     const qdri_task *task = s->task;
     const size_t bytes = (size_t)elems(s) * qdr_dtype_bytes(task->dtype);
@@ -52,7 +51,7 @@ static qdr_status add(const step *s)
     return run(s, qdri_sum_of_two(elems(s), task->dtype, writes(s, 0), reads(s, 0), writes(s, 0)));
 }
 
-static qdr_status sum_parts(const step *s)
+static qdr_status sum_parts(step *s)
 {
     qdri_kernel kernel = {.kind = QDRI_K_SUM_PARTS, .dtype = s->task->dtype};
     kernel.u.parts.n = elems(s);
@@ -76,7 +75,7 @@ static qdri_kernel embedding(const step *s, qdri_kernel_kind kind)
     return kernel;
 }
 
-static qdr_status embed(const step *s)
+static qdr_status embed(step *s)
 {
     qdri_kernel kernel = embedding(s, QDRI_K_EMBED_FORWARD);
     kernel.u.embed.e = reads(s, 1);
@@ -84,7 +83,7 @@ static qdr_status embed(const step *s)
     return run(s, kernel);
 }
 
-static qdr_status embed_sum(const step *s)
+static qdr_status embed_sum(step *s)
 {
     qdri_kernel kernel = embedding(s, QDRI_K_EMBED_BACKWARD);
     kernel.u.embed.dy = reads(s, 1);
@@ -95,45 +94,39 @@ static qdr_status embed_sum(const step *s)
 
 /* ---- operations ---- */
 
-static qdr_status residual(const step *s)
+static qdr_status residual(step *s)
 {
     return run(s, qdri_sum_of_two(elems(s), s->task->dtype, reads(s, 0), reads(s, 1), writes(s, 0)));
 }
 
-static qdr_status gelu(const step *s)
+static qdr_status gelu(step *s)
 {
     return run(s, qdri_gelu_forward(elems(s), s->task->dtype, reads(s, 0), writes(s, 0)));
 }
 
-static qdr_status gelu_backward(const step *s)
+static qdr_status gelu_backward(step *s)
 {
     return run(
         s, qdri_gelu_backward(elems(s), s->task->dtype, reads(s, 0), reads(s, 1), writes(s, 0), s->task->accumulate));
 }
 
-static qdr_layer_norm norm_of(const step *s)
+static const qdr_layer_norm *norm_of(step *s)
 {
-    qdr_layer_norm norm = s->node->u.norm;
-    norm.n_rows = s->task->m;
-    return norm;
+    s->u.norm = s->node->u.norm;
+    s->u.norm.n_rows = s->task->m;
+    return &s->u.norm;
 }
 
-static qdr_status norm_moments(const step *s)
+static qdr_status norm_moments(step *s) { return run(s, qdri_norm_moments(norm_of(s), reads(s, 0), writes(s, 0))); }
+
+static qdr_status norm_merge(step *s)
 {
-    const qdr_layer_norm norm = norm_of(s);
-    return run(s, qdri_norm_moments(&norm, reads(s, 0), writes(s, 0)));
+    return run(s, qdri_norm_merge(norm_of(s), (int)s->task->k, reads(s, 0), writes(s, 0)));
 }
 
-static qdr_status norm_merge(const step *s)
+static qdr_status norm_apply(step *s)
 {
-    const qdr_layer_norm norm = norm_of(s);
-    return run(s, qdri_norm_merge(&norm, (int)s->task->k, reads(s, 0), writes(s, 0)));
-}
-
-static qdr_status norm_apply(const step *s)
-{
-    const qdr_layer_norm norm = norm_of(s);
-    return run(s, qdri_norm_apply(&norm, reads(s, 0), reads(s, 1), reads(s, 2), reads(s, 3), writes(s, 0)));
+    return run(s, qdri_norm_apply(norm_of(s), reads(s, 0), reads(s, 1), reads(s, 2), reads(s, 3), writes(s, 0)));
 }
 
 static qdri_norm_inputs norm_inputs(const step *s)
@@ -141,100 +134,86 @@ static qdri_norm_inputs norm_inputs(const step *s)
     return (qdri_norm_inputs){.dy = reads(s, 0), .x = reads(s, 1), .stats = reads(s, 2), .gamma = reads(s, 3)};
 }
 
-static qdr_status norm_sums(const step *s)
+static qdr_status norm_sums(step *s)
 {
-    const qdr_layer_norm norm = norm_of(s);
     const qdri_norm_inputs in = norm_inputs(s);
-    return run(s, qdri_norm_sums(&norm, &in, writes(s, 0), writes(s, 1), writes(s, 2), s->task->accumulate));
+    return run(s, qdri_norm_sums(norm_of(s), &in, writes(s, 0), writes(s, 1), writes(s, 2), s->task->accumulate));
 }
 
-static qdr_status norm_backward(const step *s)
+static qdr_status norm_backward(step *s)
 {
-    const qdr_layer_norm norm = norm_of(s);
     const qdri_norm_inputs in = norm_inputs(s);
-    return run(s, qdri_norm_backward(&norm, &in, reads(s, 4), writes(s, 0), s->task->accumulate));
+    return run(s, qdri_norm_backward(norm_of(s), &in, reads(s, 4), writes(s, 0), s->task->accumulate));
 }
 
-static qdr_attention attention_of(const step *s)
+static const qdr_attention *attention_of(step *s)
 {
-    qdr_attention attention = s->node->u.attention.local;
-    attention.n_rows = s->task->m;
-    return attention;
+    s->u.attention = s->node->u.attention.local;
+    s->u.attention.n_rows = s->task->m;
+    return &s->u.attention;
 }
 
-static qdr_status attention(const step *s)
+static qdr_status attention(step *s)
 {
-    const qdr_attention local = attention_of(s);
-    return run(s, qdri_attention_forward(&local, reads(s, 0), writes(s, 0), writes(s, 1), writes(s, 2)));
+    return run(s, qdri_attention_forward(attention_of(s), reads(s, 0), writes(s, 0), writes(s, 1), writes(s, 2)));
 }
 
-static qdr_status attention_backward(const step *s)
+static qdr_status attention_backward(step *s)
 {
-    const qdr_attention local = attention_of(s);
-    return run(s, qdri_attention_backward(&local, reads(s, 0), reads(s, 1), reads(s, 2), reads(s, 3), writes(s, 0),
-                                          writes(s, 1)));
+    return run(s, qdri_attention_backward(attention_of(s), reads(s, 0), reads(s, 1), reads(s, 2), reads(s, 3),
+                                          writes(s, 0), writes(s, 1)));
 }
 
-static qdr_status keys_pack(const step *s)
+static qdr_status keys_pack(step *s)
 {
-    const qdr_attention local = attention_of(s);
-    return qdri_keys_pack(&local, &s->node->u.attention.keys, reads(s, 0), writes(s, 0), s->stream);
+    return qdri_keys_pack(attention_of(s), &s->node->u.attention.keys, reads(s, 0), writes(s, 0), s->stream);
 }
 
-static qdr_status keys_assemble(const step *s)
+static qdr_status keys_assemble(step *s)
 {
-    const qdr_attention local = attention_of(s);
-    return qdri_keys_assemble(&local, &s->node->u.attention.keys, reads(s, 0), reads(s, 1), writes(s, 0), s->stream);
+    return qdri_keys_assemble(attention_of(s), &s->node->u.attention.keys, reads(s, 0), reads(s, 1), writes(s, 0),
+                              s->stream);
 }
 
-static qdr_status keys_spread(const step *s)
+static qdr_status keys_spread(step *s)
 {
-    const qdr_attention local = attention_of(s);
-    return qdri_keys_spread(&local, &s->node->u.attention.keys, reads(s, 0), writes(s, 0), writes(s, 1), writes(s, 2),
-                            s->stream);
+    return qdri_keys_spread(attention_of(s), &s->node->u.attention.keys, reads(s, 0), writes(s, 0), writes(s, 1),
+                            writes(s, 2), s->stream);
 }
 
-static qdr_status keys_unpack(const step *s)
+static qdr_status keys_unpack(step *s)
 {
-    const qdr_attention local = attention_of(s);
-    return qdri_keys_unpack(&local, &s->node->u.attention.keys, reads(s, 0), writes(s, 0), s->stream);
+    return qdri_keys_unpack(attention_of(s), &s->node->u.attention.keys, reads(s, 0), writes(s, 0), s->stream);
 }
 
-static qdr_cross_entropy loss_of(const step *s)
+static const qdr_cross_entropy *loss_of(step *s)
 {
-    qdr_cross_entropy ce = s->node->u.cross_entropy;
-    ce.n_rows = s->task->m;
-    return ce;
+    s->u.loss = s->node->u.cross_entropy;
+    s->u.loss.n_rows = s->task->m;
+    return &s->u.loss;
 }
 
-static qdr_status loss_max(const step *s)
+static qdr_status loss_max(step *s) { return run(s, qdri_loss_max(loss_of(s), reads(s, 0), writes(s, 0))); }
+
+static qdr_status loss_sums(step *s)
 {
-    const qdr_cross_entropy ce = loss_of(s);
-    return run(s, qdri_loss_max(&ce, reads(s, 0), writes(s, 0)));
+    return run(s, qdri_loss_sums(loss_of(s), reads(s, 0), reads(s, 1), reads(s, 2), writes(s, 0)));
 }
 
-static qdr_status loss_sums(const step *s)
+static qdr_status loss(step *s)
 {
-    const qdr_cross_entropy ce = loss_of(s);
-    return run(s, qdri_loss_sums(&ce, reads(s, 0), reads(s, 1), reads(s, 2), writes(s, 0)));
+    return run(s, qdri_loss(loss_of(s), reads(s, 0), reads(s, 1), reads(s, 2), writes(s, 0), writes(s, 1)));
 }
 
-static qdr_status loss(const step *s)
+static qdr_status loss_backward(step *s)
 {
-    const qdr_cross_entropy ce = loss_of(s);
-    return run(s, qdri_loss(&ce, reads(s, 0), reads(s, 1), reads(s, 2), writes(s, 0), writes(s, 1)));
-}
-
-static qdr_status loss_backward(const step *s)
-{
-    const qdr_cross_entropy ce = loss_of(s);
-    const double scale = s->stack->loss_scale;
-    return run(s, qdri_loss_backward(&ce, reads(s, 0), reads(s, 1), reads(s, 2), scale, writes(s, 0)));
+    return run(
+        s, qdri_loss_backward(loss_of(s), reads(s, 0), reads(s, 1), reads(s, 2), s->stack->loss_scale, writes(s, 0)));
 }
 
 /* ---- by kind ---- */
 
-static qdr_status (*const steps[QDRI_N_TASK_KINDS])(const step *s) = {
+static qdr_status (*const steps[QDRI_N_TASK_KINDS])(step *s) = {
     [QDRI_TASK_BIAS_ADD] = bias_add,
     [QDRI_TASK_COLUMN_SUM] = column_sum,
     [QDRI_TASK_ADD] = add,
@@ -265,7 +244,7 @@ static qdr_status (*const steps[QDRI_N_TASK_KINDS])(const step *s) = {
 
 qdr_status qdri_run_kernel(const qdr_stack *stack, const qdri_task *task, qdr_stream *stream)
 {
-    const step s = {
+    step s = {
         .stack = stack, .task = task, .node = task->node < 0 ? NULL : &stack->net.nodes[task->node], .stream = stream};
     return steps[task->kind](&s);
 }

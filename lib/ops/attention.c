@@ -80,34 +80,32 @@ qdri_kernel qdri_attention_backward(const qdr_attention *attention, const void *
     kernel.u.attention.dy = dy;
     kernel.u.attention.qkv = qkv;
     kernel.u.attention.y = y;
-    kernel.u.attention.saved = (void *)(uintptr_t)saved; /* only read here */
+    kernel.u.attention.saved = qdri_only_read(saved);
     kernel.u.attention.out = dqkv;
     kernel.u.attention.work = work;
     return kernel;
 }
 
 /* What both directions need. */
-static qdr_status check_memory(const qdr_context *ctx, const qdr_attention *attention, const void *qkv, const void *y,
-                               const void *saved, const void *work, int64_t *n_qkv, int64_t *n_y)
+static qdr_status check(const qdr_context *ctx, const qdr_attention *attention, int64_t *n_qkv, int64_t *n_y,
+                        size_t *saved_bytes, size_t *work_bytes)
 {
     QDR_TRY(qdri_check_object(who, ctx, "the context"));
     QDR_TRY(attention_check(attention, n_qkv, n_y));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "qkv", qkv, *n_qkv, attention->dtype));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "y", y, *n_y, attention->dtype));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "saved", saved, *n_y, qdri_sum_type(attention->dtype)));
-    return qdri_check_data(qdri_context_dev(ctx), who, "work", work, *n_y, qdri_sum_type(attention->dtype));
+    return qdri_attention_bytes(attention, saved_bytes, work_bytes);
 }
 
 qdr_status qdr_attention_forward(qdr_context *ctx, const qdr_attention *attention, const void *qkv, void *y,
                                  void *saved, void *work, qdr_stream *stream)
 {
     int64_t n_qkv = 0, n_y = 0;
-    QDR_TRY(check_memory(ctx, attention, qkv, y, saved, work, &n_qkv, &n_y));
     size_t saved_bytes = 0, work_bytes = 0;
-    QDR_TRY(qdri_attention_bytes(attention, &saved_bytes, &work_bytes));
-    QDR_TRY(QDRI_RANGES_CHECK(who, qdri_read("qkv", qkv, n_qkv, attention->dtype),
-                              qdri_write("y", y, n_y, attention->dtype), qdri_write_bytes("saved", saved, saved_bytes),
-                              qdri_write_bytes("work", work, work_bytes)));
+    QDR_TRY(check(ctx, attention, &n_qkv, &n_y, &saved_bytes, &work_bytes));
+    const qdr_dtype dtype = attention->dtype, sum_type = qdri_sum_type(dtype);
+    QDR_TRY(QDRI_ARRAYS_CHECK(qdri_context_dev(ctx), who, qdri_read("qkv", qkv, n_qkv, dtype),
+                              qdri_write("y", y, n_y, dtype),
+                              qdri_memory("saved", saved, n_y, sum_type, saved_bytes, 1),
+                              qdri_memory("work", work, n_y, sum_type, work_bytes, 1)));
     const qdri_kernel kernel = qdri_attention_forward(attention, qkv, y, saved, work);
     return qdri_kernel_run(stream ? stream : qdr_context_stream(ctx), &kernel);
 }
@@ -116,15 +114,13 @@ qdr_status qdr_attention_backward(qdr_context *ctx, const qdr_attention *attenti
                                   const void *saved, const void *dy, void *dqkv, void *work, qdr_stream *stream)
 {
     int64_t n_qkv = 0, n_y = 0;
-    QDR_TRY(check_memory(ctx, attention, qkv, y, saved, work, &n_qkv, &n_y));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "dy", dy, n_y, attention->dtype));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "dqkv", dqkv, n_qkv, attention->dtype));
     size_t saved_bytes = 0, work_bytes = 0;
-    QDR_TRY(qdri_attention_bytes(attention, &saved_bytes, &work_bytes));
-    QDR_TRY(QDRI_RANGES_CHECK(
-        who, qdri_read("qkv", qkv, n_qkv, attention->dtype), qdri_read("y", y, n_y, attention->dtype),
-        qdri_read_bytes("saved", saved, saved_bytes), qdri_read("dy", dy, n_y, attention->dtype),
-        qdri_write("dqkv", dqkv, n_qkv, attention->dtype), qdri_write_bytes("work", work, work_bytes)));
+    QDR_TRY(check(ctx, attention, &n_qkv, &n_y, &saved_bytes, &work_bytes));
+    const qdr_dtype dtype = attention->dtype, sum_type = qdri_sum_type(dtype);
+    QDR_TRY(QDRI_ARRAYS_CHECK(qdri_context_dev(ctx), who, qdri_read("qkv", qkv, n_qkv, dtype),
+                              qdri_read("y", y, n_y, dtype), qdri_memory("saved", saved, n_y, sum_type, saved_bytes, 0),
+                              qdri_read("dy", dy, n_y, dtype), qdri_write("dqkv", dqkv, n_qkv, dtype),
+                              qdri_memory("work", work, n_y, sum_type, work_bytes, 1)));
     const qdri_kernel kernel = qdri_attention_backward(attention, dy, qkv, y, saved, dqkv, work);
     return qdri_kernel_run(stream ? stream : qdr_context_stream(ctx), &kernel);
 }

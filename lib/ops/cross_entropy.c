@@ -44,9 +44,6 @@ static qdri_kernel ce_kernel(const qdr_cross_entropy *ce, qdri_kernel_kind kind,
     return kernel;
 }
 
-/* The kernel's maxima, sums and saved state are not const, because other steps write them. */
-static void *only_read(const void *data) { return (void *)(uintptr_t)data; }
-
 qdri_kernel qdri_loss_max(const qdr_cross_entropy *ce, const void *logits, void *maxima)
 {
     qdri_kernel kernel = ce_kernel(ce, QDRI_K_CE_MAX, logits, NULL);
@@ -58,7 +55,7 @@ qdri_kernel qdri_loss_sums(const qdr_cross_entropy *ce, const void *logits, cons
                            void *sums)
 {
     qdri_kernel kernel = ce_kernel(ce, QDRI_K_CE_SUMS, logits, targets);
-    kernel.u.ce.work = only_read(maxima);
+    kernel.u.ce.work = qdri_only_read(maxima);
     kernel.u.ce.work2 = sums;
     return kernel;
 }
@@ -67,8 +64,8 @@ qdri_kernel qdri_loss(const qdr_cross_entropy *ce, const int32_t *targets, const
                       double *result, void *saved)
 {
     qdri_kernel kernel = ce_kernel(ce, QDRI_K_CE_LOSS, NULL, targets);
-    kernel.u.ce.work = only_read(maxima);
-    kernel.u.ce.work2 = only_read(sums);
+    kernel.u.ce.work = qdri_only_read(maxima);
+    kernel.u.ce.work2 = qdri_only_read(sums);
     kernel.u.ce.result = result;
     kernel.u.ce.saved = saved;
     return kernel;
@@ -78,39 +75,33 @@ qdri_kernel qdri_loss_backward(const qdr_cross_entropy *ce, const void *logits, 
                                const void *saved, double scale, void *dlogits)
 {
     qdri_kernel kernel = ce_kernel(ce, QDRI_K_CE_BACKWARD, logits, targets);
-    kernel.u.ce.saved = only_read(saved);
+    kernel.u.ce.saved = qdri_only_read(saved);
     kernel.u.ce.scale = scale;
     kernel.u.ce.dlogits = dlogits;
     return kernel;
 }
-
-static qdr_status run(qdri_kernel kernel, qdr_stream *stream) { return qdri_kernel_run(stream, &kernel); }
 
 qdr_status qdr_cross_entropy_forward(qdr_grid *grid, const qdr_cross_entropy *ce, const void *logits,
                                      const int32_t *targets, double result[2], void *saved, void *work,
                                      qdr_stream *stream)
 {
     QDR_TRY(ce_check(grid, ce));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "logits", logits, ce->n_rows * ce->n_cols, ce->dtype));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "targets", targets, ce->n_rows, QDR_I32));
-    QDR_TRY(qdri_check_object(who, result, "result"));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "result", result, 2, QDR_F64));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "saved", saved, ce->n_rows, qdri_sum_type(ce->dtype)));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "work", work, ce->n_rows, qdri_sum_type(ce->dtype)));
-    size_t saved_bytes = 0, work_bytes = 0;
-    QDR_TRY(qdri_cross_entropy_bytes(ce, &saved_bytes, &work_bytes));
-    QDR_TRY(QDRI_RANGES_CHECK(who, qdri_read("logits", logits, ce->n_rows * ce->n_cols, ce->dtype),
-                              qdri_read("targets", targets, ce->n_rows, QDR_I32),
-                              qdri_write("result", result, 2, QDR_F64), qdri_write_bytes("saved", saved, saved_bytes),
-                              qdri_write_bytes("work", work, work_bytes)));
     const qdr_dtype sum_type = qdri_sum_type(ce->dtype);
+    size_t saved_bytes = 0, work_bytes = 0;
+    QDR_TRY(qdri_check_object(who, result, "result"));
+    QDR_TRY(qdri_cross_entropy_bytes(ce, &saved_bytes, &work_bytes));
+    QDR_TRY(QDRI_ARRAYS_CHECK(qdri_grid_dev(grid), who, qdri_read("logits", logits, ce->n_rows * ce->n_cols, ce->dtype),
+                              qdri_read("targets", targets, ce->n_rows, QDR_I32),
+                              qdri_write("result", result, 2, QDR_F64),
+                              qdri_memory("saved", saved, ce->n_rows, sum_type, saved_bytes, 1),
+                              qdri_memory("work", work, ce->n_rows, sum_type, work_bytes, 1)));
     void *sums = work ? (char *)work + qdri_cross_entropy_sums(ce) : NULL;
     stream = qdri_stream_or_default(grid, stream);
-    QDR_TRY(run(qdri_loss_max(ce, logits, work), stream));
+    QDR_TRY(qdri_step(qdri_loss_max(ce, logits, work), stream));
     QDR_TRY(qdri_axis_reduce(grid, who, ce->axis, QDR_MAX, work, ce->n_rows, sum_type, stream));
-    QDR_TRY(run(qdri_loss_sums(ce, logits, targets, work, sums), stream));
+    QDR_TRY(qdri_step(qdri_loss_sums(ce, logits, targets, work, sums), stream));
     QDR_TRY(qdri_axis_reduce(grid, who, ce->axis, QDR_SUM, sums, 2 * ce->n_rows, sum_type, stream));
-    return run(qdri_loss(ce, targets, work, sums, result, saved), stream);
+    return qdri_step(qdri_loss(ce, targets, work, sums, result, saved), stream);
 }
 
 qdr_status qdr_cross_entropy_backward(qdr_grid *grid, const qdr_cross_entropy *ce, const void *logits,
@@ -119,14 +110,12 @@ qdr_status qdr_cross_entropy_backward(qdr_grid *grid, const qdr_cross_entropy *c
 {
     QDR_TRY(ce_check(grid, ce));
     const int64_t n_elems = ce->n_rows * ce->n_cols;
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "logits", logits, n_elems, ce->dtype));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "targets", targets, ce->n_rows, QDR_I32));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "saved", saved, ce->n_rows, qdri_sum_type(ce->dtype)));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dlogits", dlogits, n_elems, ce->dtype));
     size_t saved_bytes = 0, work_bytes = 0;
     QDR_TRY(qdri_cross_entropy_bytes(ce, &saved_bytes, &work_bytes));
-    QDR_TRY(QDRI_RANGES_CHECK(
-        who, qdri_read("logits", logits, n_elems, ce->dtype), qdri_read("targets", targets, ce->n_rows, QDR_I32),
-        qdri_read_bytes("saved", saved, saved_bytes), qdri_write_in_place("dlogits", dlogits, n_elems, ce->dtype)));
-    return run(qdri_loss_backward(ce, logits, targets, saved, scale, dlogits), qdri_stream_or_default(grid, stream));
+    QDR_TRY(QDRI_ARRAYS_CHECK(qdri_grid_dev(grid), who, qdri_read("logits", logits, n_elems, ce->dtype),
+                              qdri_read("targets", targets, ce->n_rows, QDR_I32),
+                              qdri_memory("saved", saved, ce->n_rows, qdri_sum_type(ce->dtype), saved_bytes, 0),
+                              qdri_write_in_place("dlogits", dlogits, n_elems, ce->dtype)));
+    return qdri_step(qdri_loss_backward(ce, logits, targets, saved, scale, dlogits),
+                     qdri_stream_or_default(grid, stream));
 }

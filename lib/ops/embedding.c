@@ -91,11 +91,12 @@ static int64_t work_elems(const qdr_grid *grid, const qdr_embedding *embedding)
 static qdr_status data_check(const qdr_grid *grid, const qdr_embedding *embedding, const int32_t *tokens,
                              const void *table, qdr_dtype table_type, const void *rows, const void *work)
 {
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "tokens", tokens, embedding->n_rows, QDR_I32));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "E or its gradient", table, table_elems(embedding), table_type));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "y or its gradient", rows, output_elems(grid, embedding),
-                            embedding->dtype));
-    return qdri_check_data(qdri_grid_dev(grid), who, "work", work, work_elems(grid, embedding), embedding->dtype);
+    qdri_dev *dev = qdri_grid_dev(grid);
+    QDR_TRY(qdri_check_data(dev, who, qdri_read("tokens", tokens, embedding->n_rows, QDR_I32)));
+    QDR_TRY(qdri_check_data(dev, who, qdri_read("E or its gradient", table, table_elems(embedding), table_type)));
+    QDR_TRY(qdri_check_data(dev, who,
+                            qdri_read("y or its gradient", rows, output_elems(grid, embedding), embedding->dtype)));
+    return qdri_check_data(dev, who, qdri_read("work", work, work_elems(grid, embedding), embedding->dtype));
 }
 
 qdr_status qdr_embedding_forward(qdr_grid *grid, const qdr_embedding *embedding, const int32_t *tokens, const void *e,
@@ -104,10 +105,10 @@ qdr_status qdr_embedding_forward(qdr_grid *grid, const qdr_embedding *embedding,
     QDR_TRY(embedding_check(grid, embedding));
     QDR_TRY(data_check(grid, embedding, tokens, e, embedding->dtype, y, work));
     const int scattered = is_scattered(grid, embedding);
-    QDR_TRY(QDRI_RANGES_CHECK(who, qdri_read("tokens", tokens, embedding->n_rows, QDR_I32),
-                              qdri_read("E", e, table_elems(embedding), embedding->dtype),
-                              qdri_write("y", y, output_elems(grid, embedding), embedding->dtype),
-                              qdri_write("work", work, work_elems(grid, embedding), embedding->dtype)));
+    QDR_TRY(QDRI_RANGES_CHECK(who, qdri_read("tokens", tokens, embedding->n_rows, QDR_I32).range,
+                              qdri_read("E", e, table_elems(embedding), embedding->dtype).range,
+                              qdri_write("y", y, output_elems(grid, embedding), embedding->dtype).range,
+                              qdri_write("work", work, work_elems(grid, embedding), embedding->dtype).range));
     stream = qdri_stream_or_default(grid, stream);
     qdri_kernel kernel = embed_kernel(embedding, QDRI_K_EMBED_FORWARD, tokens);
     kernel.u.embed.e = e;
@@ -124,10 +125,10 @@ qdr_status qdr_embedding_backward(qdr_grid *grid, const qdr_embedding *embedding
     QDR_TRY(embedding_check(grid, embedding));
     QDR_TRY(data_check(grid, embedding, tokens, de, qdri_sum_type(embedding->dtype), dy, work));
     const int scattered = is_scattered(grid, embedding);
-    QDR_TRY(QDRI_RANGES_CHECK(who, qdri_read("tokens", tokens, embedding->n_rows, QDR_I32),
-                              qdri_read("dy", dy, output_elems(grid, embedding), embedding->dtype),
-                              qdri_write("dE", de, table_elems(embedding), qdri_sum_type(embedding->dtype)),
-                              qdri_write("work", work, work_elems(grid, embedding), embedding->dtype)));
+    QDR_TRY(QDRI_RANGES_CHECK(who, qdri_read("tokens", tokens, embedding->n_rows, QDR_I32).range,
+                              qdri_read("dy", dy, output_elems(grid, embedding), embedding->dtype).range,
+                              qdri_write("dE", de, table_elems(embedding), qdri_sum_type(embedding->dtype)).range,
+                              qdri_write("work", work, work_elems(grid, embedding), embedding->dtype).range));
     stream = qdri_stream_or_default(grid, stream);
     if (scattered) QDR_TRY(rows_move(grid, embedding, QDR_ALL_GATHER, dy, work, stream));
     qdri_kernel kernel = embed_kernel(embedding, QDRI_K_EMBED_BACKWARD, tokens);

@@ -49,9 +49,6 @@ static qdri_kernel norm_kernel(const qdr_layer_norm *norm, qdri_kernel_kind kind
     return kernel;
 }
 
-/* The kernel's statistics and work are not const, because other steps write them. */
-static void *only_read(const void *data) { return (void *)(uintptr_t)data; }
-
 qdri_kernel qdri_norm_moments(const qdr_layer_norm *norm, const void *x, void *own_moments)
 {
     qdri_kernel kernel = norm_kernel(norm, QDRI_K_NORM_MOMENTS);
@@ -64,7 +61,7 @@ qdri_kernel qdri_norm_merge(const qdr_layer_norm *norm, int n_parts, const void 
 {
     qdri_kernel kernel = norm_kernel(norm, QDRI_K_NORM_MERGE);
     kernel.u.norm.n_parts = n_parts;
-    kernel.u.norm.work = only_read(moments);
+    kernel.u.norm.work = qdri_only_read(moments);
     kernel.u.norm.stats = stats;
     return kernel;
 }
@@ -74,7 +71,7 @@ qdri_kernel qdri_norm_apply(const qdr_layer_norm *norm, const void *x, const voi
 {
     qdri_kernel kernel = norm_kernel(norm, QDRI_K_NORM_APPLY);
     kernel.u.norm.x = x;
-    kernel.u.norm.stats = only_read(stats);
+    kernel.u.norm.stats = qdri_only_read(stats);
     kernel.u.norm.gamma = gamma;
     kernel.u.norm.beta = beta;
     kernel.u.norm.y = y;
@@ -86,7 +83,7 @@ static qdri_kernel backward_kernel(const qdr_layer_norm *norm, qdri_kernel_kind 
     qdri_kernel kernel = norm_kernel(norm, kind);
     kernel.u.norm.dy = in->dy;
     kernel.u.norm.x = in->x;
-    kernel.u.norm.stats = only_read(in->stats);
+    kernel.u.norm.stats = qdri_only_read(in->stats);
     kernel.u.norm.gamma = in->gamma;
     return kernel;
 }
@@ -106,13 +103,11 @@ qdri_kernel qdri_norm_backward(const qdr_layer_norm *norm, const qdri_norm_input
                                int accumulate)
 {
     qdri_kernel kernel = backward_kernel(norm, QDRI_K_NORM_BACKWARD, in);
-    kernel.u.norm.work = only_read(sums);
+    kernel.u.norm.work = qdri_only_read(sums);
     kernel.u.norm.dx = dx;
     kernel.u.norm.accumulate_dx = accumulate;
     return kernel;
 }
-
-static qdr_status run(qdri_kernel kernel, qdr_stream *stream) { return qdri_kernel_run(stream, &kernel); }
 
 /* ---- calls ---- */
 
@@ -123,9 +118,9 @@ static qdr_status statistics(qdr_grid *grid, const qdr_layer_norm *norm, const v
     const qdr_dtype sum_type = qdri_sum_type(norm->dtype);
     const size_t part_bytes = (size_t)norm->n_rows * 3 * qdr_dtype_bytes(sum_type);
     const size_t rank = (size_t)qdri_axis_rank(grid, norm->axis);
-    QDR_TRY(run(qdri_norm_moments(norm, x, work ? (char *)work + rank * part_bytes : NULL), stream));
+    QDR_TRY(qdri_step(qdri_norm_moments(norm, x, work ? (char *)work + rank * part_bytes : NULL), stream));
     QDR_TRY(qdri_axis_gather(grid, who, norm->axis, work, 3 * norm->n_rows, sum_type, stream));
-    return run(qdri_norm_merge(norm, qdri_axis_size(grid, norm->axis), work, stats), stream);
+    return qdri_step(qdri_norm_merge(norm, qdri_axis_size(grid, norm->axis), work, stats), stream);
 }
 
 qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x, const void *gamma,
@@ -133,48 +128,17 @@ qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, co
 {
     QDR_TRY(norm_check(grid, norm));
     const int64_t n_elems = norm->n_rows * norm->n_cols;
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "x", x, n_elems, norm->dtype));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "gamma", gamma, norm->n_cols, norm->dtype));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "beta", beta, norm->n_cols, norm->dtype));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "y", y, n_elems, norm->dtype));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "stats", stats, norm->n_rows, qdri_sum_type(norm->dtype)));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "work", work, norm->n_rows, qdri_sum_type(norm->dtype)));
-    size_t stats_bytes = 0, work_bytes = 0;
-    QDR_TRY(qdri_norm_bytes(norm, qdri_axis_size(grid, norm->axis), &stats_bytes, &work_bytes));
-    QDR_TRY(QDRI_RANGES_CHECK(
-        who, qdri_read("x", x, n_elems, norm->dtype), qdri_read("gamma", gamma, norm->n_cols, norm->dtype),
-        qdri_read("beta", beta, norm->n_cols, norm->dtype), qdri_write("y", y, n_elems, norm->dtype),
-        qdri_write_bytes("stats", stats, stats_bytes), qdri_write_bytes("work", work, work_bytes)));
-    stream = qdri_stream_or_default(grid, stream);
-    QDR_TRY(statistics(grid, norm, x, stats, work, stream));
-    return run(qdri_norm_apply(norm, x, stats, gamma, beta, y), stream);
-}
-
-static qdr_status backward_check(const qdr_grid *grid, const qdr_layer_norm *norm, const void *x, const void *gamma,
-                                 const void *dy, const void *stats, const void *dx, const void *work)
-{
-    const int64_t n_elems = norm->n_rows * norm->n_cols;
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "x", x, n_elems, norm->dtype));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "gamma", gamma, norm->n_cols, norm->dtype));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dy", dy, n_elems, norm->dtype));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "stats", stats, norm->n_rows, qdri_sum_type(norm->dtype)));
-    QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dx", dx, n_elems, norm->dtype));
-    return qdri_check_data(qdri_grid_dev(grid), who, "work", work, norm->n_rows, qdri_sum_type(norm->dtype));
-}
-
-static qdr_status backward_ranges_check(const qdr_grid *grid, const qdr_layer_norm *norm, const void *x,
-                                        const void *gamma, const void *dy, const void *stats, const void *dx,
-                                        const void *dgamma, const void *dbeta, const void *work)
-{
-    const int64_t n_elems = norm->n_rows * norm->n_cols, n_sums = dgamma ? norm->n_cols : 0;
     const qdr_dtype sum_type = qdri_sum_type(norm->dtype);
     size_t stats_bytes = 0, work_bytes = 0;
     QDR_TRY(qdri_norm_bytes(norm, qdri_axis_size(grid, norm->axis), &stats_bytes, &work_bytes));
-    return QDRI_RANGES_CHECK(who, qdri_read("x", x, n_elems, norm->dtype),
-                             qdri_read("gamma", gamma, norm->n_cols, norm->dtype),
-                             qdri_read("dy", dy, n_elems, norm->dtype), qdri_read_bytes("stats", stats, stats_bytes),
-                             qdri_write("dx", dx, n_elems, norm->dtype), qdri_write("dgamma", dgamma, n_sums, sum_type),
-                             qdri_write("dbeta", dbeta, n_sums, sum_type), qdri_write_bytes("work", work, work_bytes));
+    QDR_TRY(QDRI_ARRAYS_CHECK(
+        qdri_grid_dev(grid), who, qdri_read("x", x, n_elems, norm->dtype),
+        qdri_read("gamma", gamma, norm->n_cols, norm->dtype), qdri_read("beta", beta, norm->n_cols, norm->dtype),
+        qdri_write("y", y, n_elems, norm->dtype), qdri_memory("stats", stats, norm->n_rows, sum_type, stats_bytes, 1),
+        qdri_memory("work", work, norm->n_rows, sum_type, work_bytes, 1)));
+    stream = qdri_stream_or_default(grid, stream);
+    QDR_TRY(statistics(grid, norm, x, stats, work, stream));
+    return qdri_step(qdri_norm_apply(norm, x, stats, gamma, beta, y), stream);
 }
 
 qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x, const void *gamma,
@@ -182,18 +146,21 @@ qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, c
                                    void *dbeta, int accumulate_params, void *work, qdr_stream *stream)
 {
     QDR_TRY(norm_check(grid, norm));
-    QDR_TRY(backward_check(grid, norm, x, gamma, dy, stats, dx, work));
     if (norm->n_cols && !dgamma != !dbeta)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "layer norm: only one of dgamma and dbeta is NULL; pass both or neither");
-    if (dgamma) {
-        QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dgamma", dgamma, norm->n_cols, qdri_sum_type(norm->dtype)));
-        QDR_TRY(qdri_check_data(qdri_grid_dev(grid), who, "dbeta", dbeta, norm->n_cols, qdri_sum_type(norm->dtype)));
-    }
-    QDR_TRY(backward_ranges_check(grid, norm, x, gamma, dy, stats, dx, dgamma, dbeta, work));
+    const int64_t n_elems = norm->n_rows * norm->n_cols, n_sums = dgamma ? norm->n_cols : 0;
+    const qdr_dtype sum_type = qdri_sum_type(norm->dtype);
+    size_t stats_bytes = 0, work_bytes = 0;
+    QDR_TRY(qdri_norm_bytes(norm, qdri_axis_size(grid, norm->axis), &stats_bytes, &work_bytes));
+    QDR_TRY(QDRI_ARRAYS_CHECK(
+        qdri_grid_dev(grid), who, qdri_read("x", x, n_elems, norm->dtype),
+        qdri_read("gamma", gamma, norm->n_cols, norm->dtype), qdri_read("dy", dy, n_elems, norm->dtype),
+        qdri_memory("stats", stats, norm->n_rows, sum_type, stats_bytes, 0), qdri_write("dx", dx, n_elems, norm->dtype),
+        qdri_write("dgamma", dgamma, n_sums, sum_type), qdri_write("dbeta", dbeta, n_sums, sum_type),
+        qdri_memory("work", work, norm->n_rows, sum_type, work_bytes, 1)));
     stream = qdri_stream_or_default(grid, stream);
     const qdri_norm_inputs in = {.dy = dy, .x = x, .stats = stats, .gamma = gamma};
-    QDR_TRY(run(qdri_norm_sums(norm, &in, work, dgamma, dbeta, accumulate_params), stream));
-    QDR_TRY(
-        qdri_axis_reduce(grid, who, norm->axis, QDR_SUM, work, 2 * norm->n_rows, qdri_sum_type(norm->dtype), stream));
-    return run(qdri_norm_backward(norm, &in, work, dx, accumulate_dx), stream);
+    QDR_TRY(qdri_step(qdri_norm_sums(norm, &in, work, dgamma, dbeta, accumulate_params), stream));
+    QDR_TRY(qdri_axis_reduce(grid, who, norm->axis, QDR_SUM, work, 2 * norm->n_rows, sum_type, stream));
+    return qdri_step(qdri_norm_backward(norm, &in, work, dx, accumulate_dx), stream);
 }

@@ -36,13 +36,25 @@ qdr_status qdri_check_extent(const char *who, const char *what, int64_t n)
     return QDR_OK;
 }
 
-qdr_status qdri_check_data(qdri_dev *dev, const char *who, const char *what, const void *data, int64_t n_elems,
-                           qdr_dtype dtype)
+qdr_status qdri_check_data(qdri_dev *dev, const char *who, qdri_array array)
 {
-    if (!data && n_elems)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is NULL, but has %" PRId64 " elements", who, what, n_elems);
-    if (!n_elems) return QDR_OK;
-    return qdri_dev_check_argument(dev, data, qdr_dtype_bytes(dtype), who, what);
+    const char *what = array.range.what;
+    if (!array.n_elems) return QDR_OK;
+    if (!array.range.begin)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is NULL, but has %" PRId64 " elements", who, what, array.n_elems);
+    return qdri_dev_check_argument(dev, array.range.begin, qdr_dtype_bytes(array.dtype), who, what);
+}
+
+enum { MOST_ARRAYS = 8 };
+
+qdr_status qdri_arrays_check(qdri_dev *dev, const char *who, const qdri_array *arrays, int n)
+{
+    qdri_range ranges[MOST_ARRAYS];
+    for (int i = 0; i < n; i++) {
+        QDR_TRY(qdri_check_data(dev, who, arrays[i]));
+        ranges[i] = arrays[i].range;
+    }
+    return qdri_ranges_check(who, ranges, n);
 }
 
 static qdri_comm *stat_comm(const qdr_grid *grid, qdr_axis axis)

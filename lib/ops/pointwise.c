@@ -46,11 +46,8 @@ static qdr_status binary_run(const char *who, qdr_context *ctx, const qdri_kerne
     QDR_TRY(qdri_check_dtype(who, kernel->dtype));
     QDR_TRY(qdri_check_extent(who, "n_elems", n));
     QDR_TRY(qdri_elems_bytes(n, kernel->dtype, &bytes));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "the first input", kernel->u.binary.a, n, kernel->dtype));
-    if (reads_b)
-        QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "the second input", kernel->u.binary.b, n, kernel->dtype));
-    QDR_TRY(qdri_check_data(qdri_context_dev(ctx), who, "the output", kernel->u.binary.y, n, kernel->dtype));
-    QDR_TRY(QDRI_RANGES_CHECK(who, qdri_read("the first input", kernel->u.binary.a, n, kernel->dtype),
+    QDR_TRY(QDRI_ARRAYS_CHECK(qdri_context_dev(ctx), who,
+                              qdri_read("the first input", kernel->u.binary.a, n, kernel->dtype),
                               qdri_read("the second input", kernel->u.binary.b, reads_b ? n : 0, kernel->dtype),
                               qdri_write_in_place("the output", kernel->u.binary.y, n, kernel->dtype)));
     return qdri_kernel_run(stream ? stream : qdr_context_stream(ctx), kernel);
