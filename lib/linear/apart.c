@@ -56,14 +56,6 @@ qdr_status qdri_stack_check_apart(const qdr_stack *stack, const char *who, const
     return QDR_OK;
 }
 
-/* Parameters and gradients last, and binding clears them; the rest holds nothing between passes. */
-static qdr_status check_other(const qdri_range *mine, int region, const qdr_stack *other)
-{
-    const int last = region < (int)QDRI_ACTIVATIONS ? (int)QDRI_CALLER : (int)QDRI_ACTIVATIONS;
-    for (int i = 0; i < last; i++) QDR_TRY(QDRI_RANGES_CHECK("bind", *mine, region_of(other, i, 1)));
-    return QDR_OK;
-}
-
 qdr_status qdri_stack_check_bind(const qdr_stack *stack, void *const callers[QDRI_CALLER])
 {
     static const char *const members[] = {"parameters", "gradients", "activations", "workspace"};
@@ -75,8 +67,12 @@ qdr_status qdri_stack_check_bind(const qdr_stack *stack, void *const callers[QDR
                                     .writes = 1};
     if (stack->owner) mine[QDRI_PARAMETERS] = region_of(stack, (int)QDRI_PARAMETERS, 0);
     QDR_TRY(qdri_ranges_check("bind", mine, (int)QDRI_CALLER));
+    /* Parameters and gradients last, and binding clears them; the rest holds nothing between passes. */
     for (const qdr_stack *other = first_stack(stack); other; other = other->next)
-        for (int region = 0; region < (int)QDRI_CALLER; region++)
-            if (callers[region]) QDR_TRY(check_other(&mine[region], region, other));
+        for (int region = 0; region < (int)QDRI_CALLER; region++) {
+            const int last = region < (int)QDRI_ACTIVATIONS ? (int)QDRI_CALLER : (int)QDRI_ACTIVATIONS;
+            for (int i = 0; callers[region] && i < last; i++)
+                QDR_TRY(QDRI_RANGES_CHECK("bind", mine[region], region_of(other, i, 1)));
+        }
     return QDR_OK;
 }

@@ -8,26 +8,6 @@
 #include "linear/describe.h"
 #include "schedule/net_price.h"
 
-/* Creates an event for each task for which another stream may wait. */
-static qdr_status make_events(qdr_stack *stack)
-{
-    qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
-    const int n = stack->net.most_tasks;
-    QDR_TRY(QDRI_NEW(n, "the events of a stack", &stack->events));
-    for (; stack->n_events < n; stack->n_events++) QDR_TRY(qdri_event_create(dev, &stack->events[stack->n_events]));
-    return QDR_OK;
-}
-
-/* Checks that the device supports the products that the layers need. */
-static qdr_status check_products(const qdr_stack *stack)
-{
-    const qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
-    for (int i = 0; i < stack->net.n_nodes; i++)
-        if (qdri_node_is_layer(&stack->net.nodes[i]) && stack->net.nodes[i].u.layer.shape.rounds)
-            return qdri_dev_check_rounding(dev);
-    return QDR_OK;
-}
-
 /* The machine of rank 0 decides, since other ranks may have other files. A program need not be installed with any: if
  * none is named and there is none, nothing is divided. */
 static qdr_status choose_here(qdr_stack *stack)
@@ -66,9 +46,14 @@ static qdr_status choose_panels(qdr_stack *stack)
 
 static qdr_status build(qdr_stack *stack)
 {
-    QDR_TRY(check_products(stack));
+    qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
+    for (int i = 0; i < stack->net.n_nodes; i++)
+        if (qdri_node_is_layer(&stack->net.nodes[i]) && stack->net.nodes[i].u.layer.shape.rounds)
+            QDR_TRY(qdri_dev_check_rounding(dev));
     QDR_TRY(qdri_net_build(&stack->net, &stack->lists));
-    QDR_TRY(make_events(stack));
+    const int n = stack->net.most_tasks; /* for any of which another stream may wait */
+    QDR_TRY(QDRI_NEW(n, "the events of a stack", &stack->events));
+    for (; stack->n_events < n; stack->n_events++) QDR_TRY(qdri_event_create(dev, &stack->events[stack->n_events]));
     return qdri_stack_reserve_staging(stack);
 }
 
@@ -124,15 +109,6 @@ static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *caller
     return QDR_OK;
 }
 
-/* Parameters and gradients, including their padding, are initially zero. */
-static qdr_status clear(qdr_stack *stack)
-{
-    qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
-    for (int region = QDRI_PARAMETERS; region <= QDRI_GRADIENTS; region++)
-        QDR_TRY(qdri_fill_zero(stream, stack->memory[region], stack->net.buffers.region_bytes[region]));
-    return qdri_stream_synchronize(stream);
-}
-
 /* Nothing is bound if one rank ran out of memory, or if memory could not be initialised. */
 static void unbind(qdr_stack *stack)
 {
@@ -145,35 +121,30 @@ static void unbind(qdr_stack *stack)
     }
 }
 
-static qdr_status bind_owners(qdr_stack *stack, void *const callers[QDRI_CALLER])
-{
-    if (callers[QDRI_PARAMETERS] || callers[QDRI_GRADIENTS])
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: the stack shares the parameters of another one; leave memory for "
-                                          "parameters and gradients NULL");
-    stack->memory[QDRI_PARAMETERS] = stack->owner->memory[QDRI_PARAMETERS];
-    return QDR_OK;
-}
-
 static qdr_status bind_all(qdr_stack *stack, void *const callers[QDRI_CALLER], const int owned_by_all[QDRI_CALLER])
 {
-    if (stack->owner) QDR_TRY(bind_owners(stack, callers));
+    if (!stack->built || stack->bound)
+        return QDR_FAIL(QDR_ERR_STATE, "bind: %s",
+                        stack->bound ? "the stack has its memory already" : "call qdr_stack_build first");
+    if (stack->owner && (callers[QDRI_PARAMETERS] || callers[QDRI_GRADIENTS]))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: the stack shares the parameters of another one; leave memory for "
+                                          "parameters and gradients NULL");
+    if (stack->owner) stack->memory[QDRI_PARAMETERS] = stack->owner->memory[QDRI_PARAMETERS];
     QDR_TRY(qdri_stack_check_bind(stack, callers));
     for (int region = stack->owner ? QDRI_ACTIVATIONS : QDRI_PARAMETERS; region < (int)QDRI_CALLER; region++)
         QDR_TRY(bind_region(stack, (qdri_region)region, callers[region], owned_by_all[region]));
     return QDR_OK;
 }
 
-/* The stream's memory is allocated after all ranks have theirs, and before anything runs. */
+/* The stream's memory is allocated after all ranks have theirs, and before anything runs. Parameters and gradients,
+ * including their padding, are initially zero. */
 static qdr_status prepare(qdr_stack *stack)
 {
-    QDR_TRY(qdri_reserve_product(qdr_context_stream(qdr_grid_context(stack->grid)), stack->product_bytes));
-    return clear(stack);
-}
-
-static qdr_status fail_bind(const qdr_stack *stack)
-{
-    return QDR_FAIL(QDR_ERR_STATE, "bind: %s",
-                    stack->bound ? "the stack has its memory already" : "call qdr_stack_build first");
+    qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
+    QDR_TRY(qdri_reserve_product(stream, stack->product_bytes));
+    for (int region = QDRI_PARAMETERS; region <= QDRI_GRADIENTS; region++)
+        QDR_TRY(qdri_fill_zero(stream, stack->memory[region], stack->net.buffers.region_bytes[region]));
+    return qdri_stream_synchronize(stream);
 }
 
 qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory)
@@ -185,7 +156,7 @@ qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory)
     int owned_by_all[QDRI_CALLER];
     for (int region = 0; region < (int)QDRI_CALLER; region++)
         owned_by_all[region] = !qdri_comm_any(qdri_context_world(ctx), callers[region] != NULL);
-    qdr_status status = qdr_agree(ctx, is_open ? bind_all(stack, callers, owned_by_all) : fail_bind(stack));
+    qdr_status status = qdr_agree(ctx, bind_all(stack, callers, owned_by_all));
     if (status == QDR_OK) status = qdr_agree(ctx, prepare(stack));
     if (is_open && status != QDR_OK) unbind(stack);
     if (status == QDR_OK) qdri_stack_enlist(stack);

@@ -61,6 +61,8 @@ qdr_status qdr_stack_edge_owned(const qdr_stack *stack, qdr_edge edge, qdr_owned
 
 static qdr_status check_has_memory(const qdr_stack *stack, qdr_edge edge)
 {
+    QDR_TRY(qdri_stack_ready(stack, "edge"));
+    QDR_TRY(qdri_edge_check(&stack->net, edge, "edge"));
     if (!stack->net.opts.caller_activations) return QDR_OK;
     return QDR_FAIL(QDR_ERR_STATE,
                     "edge '%s': the stack was made with caller_activations and has no memory for it; allocate your own "
@@ -72,8 +74,6 @@ qdr_status qdr_stack_edge_value(const qdr_stack *stack, qdr_edge edge, void **va
 {
     if (!value) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the value pointer is NULL");
     *value = NULL;
-    QDR_TRY(qdri_stack_ready(stack, "edge"));
-    QDR_TRY(qdri_edge_check(&stack->net, edge, "edge"));
     QDR_TRY(check_has_memory(stack, edge));
     *value = qdri_stack_pointer(stack, stack->net.edges[edge].value);
     return QDR_OK;
@@ -83,8 +83,6 @@ qdr_status qdr_stack_edge_gradient(const qdr_stack *stack, qdr_edge edge, void *
 {
     if (!gradient) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the gradient pointer is NULL");
     *gradient = NULL;
-    QDR_TRY(qdri_stack_ready(stack, "edge"));
-    QDR_TRY(qdri_edge_check(&stack->net, edge, "edge"));
     QDR_TRY(check_has_memory(stack, edge));
     QDR_TRY(qdri_stack_owns(stack, "edge gradient"));
     if (!stack->net.edges[edge].keeps_gradient)

@@ -68,12 +68,6 @@ qdr_status qdri_zero_tail(const qdr_stack *stack, const qdri_task *task, int64_t
     return qdri_fill_zero(stream, whole + (size_t)n_elems * qdr_dtype_bytes(task->out_dtype), task->zero_tail);
 }
 
-static qdr_status run_product(const run *r)
-{
-    QDR_TRY(qdri_gemm_run(r->stream, &r->gemm));
-    return qdri_zero_tail(r->stack, r->task, r->task->m * r->task->n, r->stream);
-}
-
 static qdr_status run_collective(const run *r)
 {
     qdri_coll coll = qdri_task_coll(r->task);
@@ -85,7 +79,9 @@ static qdr_status run_collective(const run *r)
 static qdr_status run_by_kind(const run *r)
 {
     switch (r->task->kind) {
-    case QDRI_TASK_PRODUCT: return run_product(r);
+    case QDRI_TASK_PRODUCT:
+        QDR_TRY(qdri_gemm_run(r->stream, &r->gemm));
+        return qdri_zero_tail(r->stack, r->task, r->task->m * r->task->n, r->stream);
     case QDRI_TASK_COLLECTIVE: return run_collective(r);
     case QDRI_TASK_CALLER_FORWARD:
     case QDRI_TASK_CALLER_BACKWARD: return qdri_run_caller(r->stack, r->task, r->stream);
@@ -137,12 +133,6 @@ static qdri_gemm gemm_of(const qdr_stack *stack, const qdri_schedule *schedule, 
     return gemm;
 }
 
-static qdr_status wait_for_others(const qdr_stack *stack, const qdri_task *task, qdr_stream *stream)
-{
-    for (int i = 0; i < task->n_waits; i++) QDR_TRY(qdri_stream_wait(stream, stack->events[task->waits[i]]));
-    return QDR_OK;
-}
-
 /* *done: in: the last task fused with an earlier product; out: with this one. The waits of a fused task precede its
  * product, since nothing runs between the two. */
 static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int number, int *done, qdri_stamps *stamps,
@@ -157,7 +147,9 @@ static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int n
     if (!r.is_done) {
         *done = number;
         if (task->kind == QDRI_TASK_PRODUCT) r.gemm = gemm_of(stack, schedule, number, done);
-        for (int i = number; i <= *done; i++) QDR_TRY(wait_for_others(stack, &schedule->tasks[i], r.stream));
+        for (int i = number; i <= *done; i++)
+            for (int w = 0; w < schedule->tasks[i].n_waits; w++)
+                QDR_TRY(qdri_stream_wait(r.stream, stack->events[schedule->tasks[i].waits[w]]));
     }
     QDR_TRY(run_task(&r, number));
     return task->signals ? qdri_event_record(stack->events[number], r.stream) : QDR_OK;

@@ -115,13 +115,10 @@ QDR_NODISCARD qdr_status qdri_attach_end(qdr_stack *stack, qdr_status status, qd
 void qdri_attached_free(qdr_stack *stack);
 
 /* parameters.c */
+QDR_NODISCARD qdr_status qdri_parameter_check(const qdr_stack *stack, int index); /* there is one of that number */
 const char *qdri_parameter_name(const qdr_stack *stack, int index);
 int *qdri_parameter_deferred(const qdr_stack *stack, int index);
 int *qdri_parameter_flags(const qdr_stack *stack, int index);
-
-/* values.c */
-QDR_NODISCARD qdr_status qdri_parameter_init(qdr_stack *stack, int index, uint64_t seed, double stddev);
-QDR_NODISCARD qdr_status qdri_parameter_fill(qdr_stack *stack, int index, double value);
 
 /* storage.c */
 void qdri_layer_set_storage(qdr_linear *layer, qdr_storage storage, qdr_storage_reason reason);

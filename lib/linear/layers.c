@@ -57,22 +57,17 @@ qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name, qdr_linea
     return QDR_OK;
 }
 
-static const qdri_node *net_node(const qdr_linear *layer) { return &layer->stack->net.nodes[layer->node]; }
-
-static qdr_matrix edge_matrix(const qdr_linear *layer, qdr_edge edge) { return layer->stack->net.edges[edge].matrix; }
-
-qdr_status qdr_linear_in_matrix(const qdr_linear *layer, qdr_matrix *matrix)
+static qdr_status get_matrix(const qdr_linear *layer, int of_output, qdr_matrix *matrix)
 {
     if (!layer || !matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: the layer or the result pointer is NULL");
-    *matrix = edge_matrix(layer, net_node(layer)->in[0]);
+    const qdri_net *net = &layer->stack->net;
+    const qdri_node *node = &net->nodes[layer->node];
+    *matrix = net->edges[of_output ? node->out : node->in[0]].matrix;
     return QDR_OK;
 }
 
-qdr_status qdr_linear_out_matrix(const qdr_linear *layer, qdr_matrix *matrix)
-{
-    if (!layer || !matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: the layer or the result pointer is NULL");
-    *matrix = edge_matrix(layer, net_node(layer)->out);
-    return QDR_OK;
-}
+qdr_status qdr_linear_in_matrix(const qdr_linear *layer, qdr_matrix *matrix) { return get_matrix(layer, 0, matrix); }
+
+qdr_status qdr_linear_out_matrix(const qdr_linear *layer, qdr_matrix *matrix) { return get_matrix(layer, 1, matrix); }
 
 int qdr_linear_weight_index(const qdr_linear *layer) { return layer ? qdri_linear_layer(layer)->weight : -1; }

@@ -27,21 +27,18 @@ static qdri_stamps *stamps_of_run(const qdri_measured_list *list, int64_t run)
     return list->stamps + run % QDRI_KEPT_RUNS * list->schedule->n_tasks;
 }
 
-/* Memory is allocated at the second run: many lists run only once. */
-static qdri_stamps *next_run(qdri_measured_list *list)
+qdri_stamps *qdri_measures_next(qdri_measures *measures, const qdri_schedule *schedule)
 {
+    int i = 0;
+    while (measures && i < QDRI_N_LISTS && measures->lists[i].schedule != schedule) i++;
+    if (!measures || i == QDRI_N_LISTS) return NULL;
+    qdri_measured_list *list = &measures->lists[i];
     const int64_t run = list->n_runs++ - 1;
     const int64_t n_stamps = (int64_t)QDRI_KEPT_RUNS * list->schedule->n_tasks;
     if (run < 0) return NULL;
+    /* Memory is allocated at the second run: many lists run only once. */
     if (run == 0 && QDRI_NEW(n_stamps, "stamps of tasks", &list->stamps) != QDR_OK) return NULL;
     return list->stamps ? stamps_of_run(list, run) : NULL;
-}
-
-qdri_stamps *qdri_measures_next(qdri_measures *measures, const qdri_schedule *schedule)
-{
-    for (int i = 0; measures && i < QDRI_N_LISTS; i++)
-        if (measures->lists[i].schedule == schedule) return next_run(&measures->lists[i]);
-    return NULL;
 }
 
 int qdri_measured_runs(const qdri_measured_list *list)

@@ -23,7 +23,7 @@ const char *qdri_parameter_name(const qdr_stack *stack, int index)
 
 int qdr_stack_n_parameters(const qdr_stack *stack) { return stack ? stack->net.n_parameters : 0; }
 
-static qdr_status check_index(const qdr_stack *stack, int index)
+qdr_status qdri_parameter_check(const qdr_stack *stack, int index)
 {
     if (index >= 0 && index < stack->net.n_parameters) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter: there is no number %d; the stack has %d", index,
@@ -34,7 +34,7 @@ qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter 
 {
     if (!stack || !parameter) return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter: the stack or the result pointer is NULL");
     *parameter = (qdr_parameter){0};
-    QDR_TRY(check_index(stack, index));
+    QDR_TRY(qdri_parameter_check(stack, index));
     const qdri_parameter *p = &stack->net.parameters[index];
     *parameter = (qdr_parameter){.name = qdri_parameter_name(stack, index),
                                  .data = qdri_stack_pointer(stack, p->data),
@@ -57,7 +57,7 @@ qdr_status qdr_stack_parameter_runs(const qdr_stack *stack, int index, qdr_param
     if (!stack || !runs || !n_runs)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter runs: the stack or the result pointer is NULL");
     *n_runs = 0;
-    QDR_TRY(check_index(stack, index));
+    QDR_TRY(qdri_parameter_check(stack, index));
     if (!stack->built)
         return QDR_FAIL(QDR_ERR_STATE, "parameter runs: the stack is not built; call qdr_stack_build first");
     *n_runs = qdri_parameter_runs(&stack->net.parameters[index], runs);

@@ -21,25 +21,6 @@ qdr_status qdri_stack_ready(const qdr_stack *stack, const char *who)
     return QDR_OK;
 }
 
-static qdr_status make_events(qdr_stack *stack)
-{
-    qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
-    QDR_TRY(qdri_event_create(dev, &stack->start));
-    for (int i = 0; i < QDRI_N_STREAMS; i++) QDR_TRY(qdri_event_create(dev, &stack->done[i]));
-    return QDR_OK;
-}
-
-/* What the net needs to know about the grid. */
-static qdr_status begin_net(qdr_stack *stack, const qdr_stack_opts *opts)
-{
-    qdri_place place;
-    for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        place.size[axis] = qdr_grid_size(stack->grid, (qdr_axis)axis);
-        place.coordinate[axis] = qdr_grid_coordinate(stack->grid, (qdr_axis)axis);
-    }
-    return qdri_net_begin(&stack->net, &place, opts);
-}
-
 /* Its work has ended: every object that needs it has waited for that. */
 static void stack_end(qdri_life *life)
 {
@@ -63,17 +44,25 @@ static void stack_end(qdri_life *life)
     qdri_life_drop(grid);
 }
 
-static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdri_facts *facts, qdr_stack **stack)
+static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdri_facts *facts, qdr_stack **result)
 {
+    qdri_dev *dev = qdri_context_dev(qdr_grid_context(grid));
+    qdri_place place;
     if (!opts) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the options are NULL; at least n_rows is needed");
-    QDR_TRY(QDRI_NEW(1, "a stack", stack));
-    qdri_life_begin(&(*stack)->life, stack_end);
+    QDR_TRY(QDRI_NEW(1, "a stack", result));
+    qdr_stack *stack = *result;
+    qdri_life_begin(&stack->life, stack_end);
     qdri_life_keep(qdri_grid_life(grid));
-    (*stack)->grid = grid;
-    QDR_TRY(begin_net(*stack, opts));
+    stack->grid = grid;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        place.size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
+        place.coordinate[axis] = qdr_grid_coordinate(grid, (qdr_axis)axis);
+    }
+    QDR_TRY(qdri_net_begin(&stack->net, &place, opts));
     qdri_describe_opts(facts, grid, opts);
-    QDR_TRY(make_events(*stack));
-    return qdri_report_begin(*stack);
+    QDR_TRY(qdri_event_create(dev, &stack->start));
+    for (int i = 0; i < QDRI_N_STREAMS; i++) QDR_TRY(qdri_event_create(dev, &stack->done[i]));
+    return qdri_report_begin(stack);
 }
 
 qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack)

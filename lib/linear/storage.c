@@ -31,14 +31,6 @@ qdr_status qdr_linear_get_storage(const qdr_linear *layer, qdr_linear_storage *s
 
 /* ---- text ---- */
 
-static void print_secs(const qdr_linear_storage *s, int storage, FILE *file)
-{
-    const double *secs = s->secs[storage - (int)QDR_OUT_IN];
-    if (secs[QDRI_PRODUCT_Y] > 0)
-        fprintf(file, ", %s %.3f+%.3f+%.3f ms", qdri_storage_name((qdr_storage)storage), 1e3 * secs[QDRI_PRODUCT_Y],
-                1e3 * secs[QDRI_PRODUCT_DX], 1e3 * secs[QDRI_PRODUCT_DW]);
-}
-
 static void print_layer(const qdr_linear *layer, FILE *file)
 {
     static const char *const reasons[] = {"fixed", "asked for", "stored", "measured"};
@@ -47,7 +39,11 @@ static void print_layer(const qdr_linear *layer, FILE *file)
     fprintf(file, "%-16s %s Y %s dX %s dW %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " %s", qdri_linear_name(layer),
             s.storage ? qdri_storage_name(s.storage) : "open", s.modes[0], s.modes[1], s.modes[2], s.m, s.n, s.k,
             reasons[s.reason]);
-    for (int storage = QDR_OUT_IN; storage <= (int)QDR_IN_OUT; storage++) print_secs(&s, storage, file);
+    for (int i = 0; i < 2; i++)
+        if (s.secs[i][QDRI_PRODUCT_Y] > 0)
+            fprintf(file, ", %s %.3f+%.3f+%.3f ms", qdri_storage_name((qdr_storage)((int)QDR_OUT_IN + i)),
+                    1e3 * s.secs[i][QDRI_PRODUCT_Y], 1e3 * s.secs[i][QDRI_PRODUCT_DX],
+                    1e3 * s.secs[i][QDRI_PRODUCT_DW]);
     fputc('\n', file);
 }
 

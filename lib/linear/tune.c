@@ -38,13 +38,6 @@ static qdr_linear *open_layer(const qdr_stack *stack, int node)
 /* The keys of choices only describe products of operands as stored. */
 static int is_timed(const qdr_linear *layer) { return !qdri_linear_layer(layer)->shape.rounds; }
 
-static int has_open_layers(const qdr_stack *stack)
-{
-    for (int i = 0; i < stack->net.n_nodes; i++)
-        if (open_layer(stack, i)) return 1;
-    return 0;
-}
-
 qdr_status qdri_tune_machine(const qdr_context *ctx, char name[QDRI_TUNE_MACHINE_BYTES])
 {
     char model[QDRI_TUNE_MACHINE_BYTES / 2];
@@ -112,13 +105,6 @@ static qdr_status complete_choices(tuning *t)
     return QDR_OK;
 }
 
-static qdr_status write_choices(const tuning *t)
-{
-    if (t->table.n == t->n_stored) return QDR_OK;
-    const int is_root = qdr_context_rank(t->ctx) == 0;
-    return qdr_agree(t->ctx, is_root ? qdri_tune_store(t->path, &t->table) : QDR_OK);
-}
-
 static void apply_choice(const tuning *t, qdr_linear *layer)
 {
     const qdri_tune_key key = key_of(t, layer);
@@ -137,7 +123,8 @@ static qdr_status choose(tuning *t)
 {
     QDR_TRY(read_choices(t));
     QDR_TRY(complete_choices(t));
-    return write_choices(t);
+    if (t->table.n == t->n_stored) return QDR_OK;
+    return qdr_agree(t->ctx, qdr_context_rank(t->ctx) == 0 ? qdri_tune_store(t->path, &t->table) : QDR_OK);
 }
 
 qdr_status qdri_stack_choose_storage(qdr_stack *stack)
@@ -145,7 +132,9 @@ qdr_status qdri_stack_choose_storage(qdr_stack *stack)
     qdr_context *ctx = qdr_grid_context(stack->grid);
     tuning t = {.stack = stack, .ctx = ctx};
     qdr_status status = QDR_OK;
-    if (!has_open_layers(stack)) return QDR_OK;
+    int n_open = 0;
+    for (int i = 0; i < stack->net.n_nodes; i++) n_open += open_layer(stack, i) != NULL;
+    if (!n_open) return QDR_OK;
     if (qdr_context_rank(ctx) == 0) t.path = qdri_tune_path();
     int is_asked = t.path != NULL;
     QDR_TRY(qdr_broadcast(ctx, 0, &is_asked, sizeof is_asked));

@@ -91,13 +91,6 @@ static qdr_status operands_create(const qdr_stack *stack, const qdri_tune_key *k
     return fill_all(stream, key, o);
 }
 
-static void operands_destroy(const qdr_stack *stack, operands *o)
-{
-    qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
-    void **const memory[] = {&o->x, &o->y, &o->w, &o->result, &o->secs};
-    for (int i = 0; i < 5; i++) qdri_mem_free(dev, memory[i]);
-}
-
 static qdri_gemm product_of(const qdr_stack *stack, const qdri_tune_key *key, const operands *o, way how)
 {
     const int is_dw = how.kind == QDRI_PRODUCT_DW, turned = how.storage == QDR_IN_OUT;
@@ -185,29 +178,20 @@ static qdr_status time_algorithm(const qdr_stack *stack, const qdri_tune_key *ke
     return QDR_OK;
 }
 
-/* Rank 0's list, used by all ranks. */
-typedef struct algorithm_list {
-    int n, numbers[MOST_SECS];
-} algorithm_list;
-
-static qdr_status list_algorithms(const qdr_stack *stack, const qdri_tune_key *key, const operands *o, way how,
-                                  algorithm_list *list)
-{
-    qdr_context *ctx = qdr_grid_context(stack->grid);
-    const qdri_gemm gemm = product_of(stack, key, o, how);
-    QDR_TRY(
-        qdr_agree(ctx, qdri_gemm_list_algorithms(qdr_context_stream(ctx), &gemm, MOST_SECS, list->numbers, &list->n)));
-    return qdr_broadcast(ctx, 0, list, sizeof *list);
-}
-
 static qdr_status choose_algorithm(const qdr_stack *stack, const qdri_tune_key *key, const operands *o, way how,
                                    int *algorithm)
 {
-    algorithm_list list = {0};
+    struct {
+        int n, numbers[MOST_SECS];
+    } list = {0}; /* rank 0's, used by all ranks */
+    qdr_context *ctx = qdr_grid_context(stack->grid);
+    const qdri_gemm gemm = product_of(stack, key, o, how);
     double secs[MOST_SECS];
     int best = 0;
     *algorithm = 0;
-    QDR_TRY(list_algorithms(stack, key, o, how, &list));
+    QDR_TRY(
+        qdr_agree(ctx, qdri_gemm_list_algorithms(qdr_context_stream(ctx), &gemm, MOST_SECS, list.numbers, &list.n)));
+    QDR_TRY(qdr_broadcast(ctx, 0, &list, sizeof list));
     if (list.n == 1) return QDR_OK;
     for (int i = 0; i < list.n; i++) {
         how.algorithm = list.numbers[i];
@@ -233,14 +217,6 @@ static qdr_status choose_algorithms(const qdr_stack *stack, const qdri_tune_key 
 
 /* ---- number of rounds ---- */
 
-static int rounds_for(product_secs secs)
-{
-    double all = 0;
-    for (int i = 0; i < QDRI_N_PRODUCTS; i++) all += secs[0][i] + secs[1][i];
-    const double n = ROUNDS_SECS / (all > 0 ? all : 1e-9);
-    return n < LEAST_ROUNDS ? LEAST_ROUNDS : n > MOST_ROUNDS ? MOST_ROUNDS : (int)n;
-}
-
 /* Runs one round to warm up and to determine how many follow: the same number on all ranks. All ranks begin each round
  * together. */
 static qdr_status run_rounds(qdr_stack *stack, const qdri_tune_key *key, const operands *o,
@@ -249,7 +225,10 @@ static qdr_status run_rounds(qdr_stack *stack, const qdri_tune_key *key, const o
     product_secs rounds[MOST_ROUNDS];
     QDR_TRY(run_round(stack, key, o, algorithms, 0, rounds[0]));
     QDR_TRY(slowest(stack, o, &rounds[0][0][0], N_TIMES));
-    const int n_rounds = rounds_for(rounds[0]);
+    double all = 0;
+    for (int i = 0; i < QDRI_N_PRODUCTS; i++) all += rounds[0][0][i] + rounds[0][1][i];
+    const double wanted = ROUNDS_SECS / (all > 0 ? all : 1e-9);
+    const int n_rounds = wanted < LEAST_ROUNDS ? LEAST_ROUNDS : wanted > MOST_ROUNDS ? MOST_ROUNDS : (int)wanted;
     for (int round = 0; round < n_rounds; round++) {
         QDR_TRY(qdr_barrier(qdr_grid_context(stack->grid)));
         QDR_TRY(run_round(stack, key, o, algorithms, round, rounds[round]));
@@ -258,17 +237,17 @@ static qdr_status run_rounds(qdr_stack *stack, const qdri_tune_key *key, const o
     return slowest(stack, o, &medians[0][0], N_TIMES);
 }
 
-static qdr_status measure(qdr_stack *stack, const operands *o, qdri_tune_choice *choice)
-{
-    QDR_TRY(choose_algorithms(stack, &choice->key, o, choice->algorithms));
-    return run_rounds(stack, &choice->key, o, choice->algorithms, choice->secs);
-}
-
 qdr_status qdri_tune_measure(qdr_stack *stack, qdri_tune_choice *choice)
 {
+    qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     operands o = {0};
+    void **const memory[] = {&o.x, &o.y, &o.w, &o.result, &o.secs};
     qdr_status status = qdr_agree(qdr_grid_context(stack->grid), operands_create(stack, &choice->key, &o));
-    if (status == QDR_OK) status = qdri_give_up(stack, measure(stack, &o, choice));
-    operands_destroy(stack, &o);
+    if (status == QDR_OK) {
+        status = choose_algorithms(stack, &choice->key, &o, choice->algorithms);
+        if (status == QDR_OK) status = run_rounds(stack, &choice->key, &o, choice->algorithms, choice->secs);
+        status = qdri_give_up(stack, status);
+    }
+    for (int i = 0; i < 5; i++) qdri_mem_free(dev, memory[i]);
     return status;
 }

@@ -36,19 +36,10 @@ static void store(void *data, qdr_dtype dtype, int64_t i, double value)
 }
 
 typedef struct draw {
-    void *data;
     qdr_dtype dtype;
     uint64_t seed;
     double stddev;
 } draw;
-
-static void draw_run(const draw *d, const qdr_parameter_run *run, int64_t width)
-{
-    for (int64_t i = 0; i < run->n_rows; i++)
-        for (int64_t j = 0; j < run->n_cols; j++)
-            store(d->data, d->dtype, run->offset + i * run->row_step + j * run->col_step,
-                  d->stddev * normal_at(d->seed, (run->row + i) * width + run->col + j));
-}
 
 /* Generates values on the host and copies them to the device. */
 static qdr_status with_host_shard(qdr_stack *stack, const qdri_parameter *p,
@@ -68,11 +59,15 @@ static qdr_status with_host_shard(qdr_stack *stack, const qdri_parameter *p,
 
 static void make_normal(const qdri_parameter *p, void *host, void *user)
 {
-    draw *d = user;
+    const draw *d = user;
+    const int64_t width = qdri_blocks_width(p->cols);
     qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
     const int n = qdri_parameter_runs(p, runs);
-    d->data = host;
-    for (int i = 0; i < n; i++) draw_run(d, &runs[i], qdri_blocks_width(p->cols));
+    for (const qdr_parameter_run *run = runs; run < runs + n; run++)
+        for (int64_t i = 0; i < run->n_rows; i++)
+            for (int64_t j = 0; j < run->n_cols; j++)
+                store(host, d->dtype, run->offset + i * run->row_step + j * run->col_step,
+                      d->stddev * normal_at(d->seed, (run->row + i) * width + run->col + j));
 }
 
 /* Each parameter has its own numbers: its name is part of the seed, so that they do not depend on the order of
@@ -83,7 +78,7 @@ static uint64_t seed_of(const char *name, uint64_t seed)
     return seed;
 }
 
-qdr_status qdri_parameter_init(qdr_stack *stack, int index, uint64_t seed, double stddev)
+static qdr_status fill_normal(qdr_stack *stack, int index, uint64_t seed, double stddev)
 {
     const qdri_parameter *p = &stack->net.parameters[index];
     draw d = {
@@ -102,7 +97,7 @@ static void make_constant(const qdri_parameter *p, void *host, void *user)
     for (int64_t i = 0; i < p->n_elems; i++) store(host, c->dtype, i, c->value);
 }
 
-qdr_status qdri_parameter_fill(qdr_stack *stack, int index, double value)
+static qdr_status fill_constant(qdr_stack *stack, int index, double value)
 {
     constant c = {.dtype = stack->net.opts.dtype, .value = value};
     return with_host_shard(stack, &stack->net.parameters[index], make_constant, &c);
@@ -151,14 +146,6 @@ static void make_from_full(const qdri_parameter *p, void *host, void *user)
     copy_runs(p, t);
 }
 
-static qdr_status check_index(const qdr_stack *stack, int index)
-{
-    QDR_TRY(qdri_stack_ready(stack, "parameter"));
-    if (index >= 0 && index < stack->net.n_parameters) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter: there is no number %d; the stack has %d", index,
-                    stack->net.n_parameters);
-}
-
 /* The whole value is in the caller's host memory, none of it the stack's, whichever of the two is written. NULL: it is
  * not wanted. */
 static qdr_status check_full(const qdr_stack *stack, int index, qdr_dtype dtype, const void *full, const char *who)
@@ -171,7 +158,8 @@ static qdr_status check_full(const qdr_stack *stack, int index, qdr_dtype dtype,
 
 static qdr_status load(qdr_stack *stack, int index, const void *full)
 {
-    QDR_TRY(check_index(stack, index));
+    QDR_TRY(qdri_stack_ready(stack, "parameter"));
+    QDR_TRY(qdri_parameter_check(stack, index));
     QDR_TRY(qdri_stack_owns(stack, "load"));
     if (!full)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter '%s': the full value is NULL", qdri_parameter_name(stack, index));
@@ -198,15 +186,6 @@ qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *ful
     return agreed;
 }
 
-/* Every element is zero except on the one rank that counts it, so that sums over x, y and z gather it exactly. */
-static qdr_status sum_up(qdr_stack *stack, void *whole, int64_t n, qdr_dtype dtype)
-{
-    qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
-    for (int axis = QDR_X; axis <= QDR_Z; axis++)
-        QDR_TRY(qdr_all_reduce(stack->grid, (qdr_axis)axis, QDR_SUM, whole, n, dtype, stream));
-    return qdri_stream_synchronize(stream);
-}
-
 static qdr_status gather(qdr_stack *stack, const qdri_parameter *p, int which, char *host, void *device, void *full)
 {
     const qdr_dtype dtype = which ? stack->net.grad_dtype : stack->net.opts.dtype;
@@ -217,7 +196,10 @@ static qdr_status gather(qdr_stack *stack, const qdri_parameter *p, int which, c
     transfer t = {.to = host, .host = host + whole, .is_to_whole = 1, .elem_bytes = each};
     if (p->counted) copy_runs(p, &t);
     QDR_TRY(qdri_copy(stream, device, host, whole));
-    QDR_TRY(sum_up(stack, device, p->n_global, dtype));
+    /* Every element is zero except on the one rank that counts it, so that sums over x, y and z gather it exactly. */
+    for (int axis = QDR_X; axis <= QDR_Z; axis++)
+        QDR_TRY(qdr_all_reduce(stack->grid, (qdr_axis)axis, QDR_SUM, device, p->n_global, dtype, stream));
+    QDR_TRY(qdri_stream_synchronize(stream));
     if (!full) return QDR_OK;
     QDR_TRY(qdri_copy(stream, full, device, whole));
     return qdri_stream_synchronize(stream);
@@ -225,20 +207,12 @@ static qdr_status gather(qdr_stack *stack, const qdri_parameter *p, int which, c
 
 static qdr_status check_gather(const qdr_stack *stack, int index, int which)
 {
-    QDR_TRY(check_index(stack, index));
+    QDR_TRY(qdri_stack_ready(stack, "parameter"));
+    QDR_TRY(qdri_parameter_check(stack, index));
     if (which != 0 && which != 1)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "gather: which = %d; use 0 for the parameter, 1 for its gradient", which);
     if (which == 1) QDR_TRY(qdri_stack_owns(stack, "gather a gradient"));
     return qdri_context_check_runs(qdr_grid_context(stack->grid), "gather");
-}
-
-static qdr_status check_complete(const qdr_stack *stack, int index)
-{
-    if (!*qdri_parameter_deferred(stack, index)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_STATE,
-                    "gather: the gradient of %s lacks sums that QDR_DEFER_SYNC left out; call the last backward of a "
-                    "step without it",
-                    qdri_parameter_name(stack, index));
 }
 
 /* Allocates memory for it, once all ranks request the same. */
@@ -259,7 +233,11 @@ static qdr_status begin_gather(qdr_stack *stack, int index, int which, const voi
     }
     status = qdri_context_agree_same(ctx, status, &facts, "gather", QDRI_SAME_CALL);
     qdri_facts_free(&facts);
-    return status == QDR_OK && which ? check_complete(stack, index) : status;
+    if (status != QDR_OK || !which || !*qdri_parameter_deferred(stack, index)) return status;
+    return QDR_FAIL(QDR_ERR_STATE,
+                    "gather: the gradient of %s lacks sums that QDR_DEFER_SYNC left out; call the last backward of a "
+                    "step without it",
+                    qdri_parameter_name(stack, index));
 }
 
 qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full)
@@ -274,20 +252,13 @@ qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, vo
     return status;
 }
 
-static qdr_status check_deviation(double stddev)
-{
-    if (stddev >= 0 && isfinite(stddev)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "initial values: a standard deviation of %g; use 0 or more, such as 0.02",
-                    stddev);
-}
-
 static qdr_status init_layer(qdr_stack *stack, const qdr_linear *layer, uint64_t seed, double stddev)
 {
     const qdri_layer *l = qdri_linear_layer(layer);
-    QDR_TRY(qdri_parameter_init(stack, l->weight, seed, stddev));
+    QDR_TRY(fill_normal(stack, l->weight, seed, stddev));
     if (l->bias < 0) return QDR_OK;
     const int positions = stack->net.nodes[layer->node].kind == QDRI_NODE_EMBEDDING;
-    return positions ? qdri_parameter_init(stack, l->bias, seed, stddev) : qdri_parameter_fill(stack, l->bias, 0.0);
+    return positions ? fill_normal(stack, l->bias, seed, stddev) : fill_constant(stack, l->bias, 0.0);
 }
 
 /* layer NULL: the whole stack. */
@@ -295,14 +266,16 @@ static qdr_status init(qdr_stack *stack, const qdr_linear *layer, uint64_t seed,
 {
     QDR_TRY(qdri_stack_ready(stack, "initial values"));
     QDR_TRY(qdri_stack_owns(stack, "initial values"));
-    QDR_TRY(check_deviation(stddev));
+    if (!(stddev >= 0) || !isfinite(stddev))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "initial values: a standard deviation of %g; use 0 or more, such as 0.02",
+                        stddev);
     if (layer) return init_layer(stack, layer, seed, stddev);
     for (int i = 0; i < stack->net.n_nodes; i++) {
         const qdri_node *node = &stack->net.nodes[i];
         if (qdri_node_is_layer(node) && !node->u.layer.shares_first)
             QDR_TRY(init_layer(stack, stack->attached[i].layer, seed, stddev));
         for (int j = 0; j < node->n_parameters; j++) /* gamma, beta */
-            QDR_TRY(qdri_parameter_fill(stack, node->parameter + j, j == 0 ? 1.0 : 0.0));
+            QDR_TRY(fill_constant(stack, node->parameter + j, j == 0 ? 1.0 : 0.0));
     }
     return QDR_OK;
 }

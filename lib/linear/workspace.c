@@ -10,38 +10,27 @@ static void *stand_in(const qdr_stack *stack, qdri_ref ref)
     return (void *)(uintptr_t)(QDRI_BUFFER_ALIGN + offset + ref.offset);
 }
 
-/* Device memory for the largest product. */
-static void measure_product(qdr_stack *stack, const qdri_task *task)
+static void measure_collective(qdr_stack *stack, qdr_channel channel, qdri_coll coll)
 {
-    qdri_gemm gemm = qdri_task_gemm(task);
-    gemm.a = stand_in(stack, task->reads[0]);
-    gemm.b = stand_in(stack, task->reads[1]);
-    gemm.c = stand_in(stack, task->writes[0]);
-    const size_t bytes = qdri_product_bytes(qdr_context_stream(qdr_grid_context(stack->grid)), &gemm);
-    if (bytes > stack->product_bytes) stack->product_bytes = bytes;
+    const size_t bytes = qdri_comm_scratch_bytes(qdri_grid_comm(stack->grid, channel), &coll);
+    if (bytes > stack->staging_bytes[channel]) stack->staging_bytes[channel] = bytes;
 }
 
-/* The maximum staging that the collectives of a schedule need, and the memory of its products. */
+/* The maximum staging that the collectives of a schedule need, and the memory of its largest product. */
 static void measure_list(qdr_stack *stack, const qdri_schedule *schedule)
 {
     for (int i = 0; i < schedule->n_tasks; i++) {
         const qdri_task *task = &schedule->tasks[i];
-        if (task->kind == QDRI_TASK_PRODUCT) measure_product(stack, task);
+        if (task->kind == QDRI_TASK_PRODUCT) {
+            qdri_gemm gemm = qdri_task_gemm(task);
+            gemm.a = stand_in(stack, task->reads[0]);
+            gemm.b = stand_in(stack, task->reads[1]);
+            gemm.c = stand_in(stack, task->writes[0]);
+            const size_t bytes = qdri_product_bytes(qdr_context_stream(qdr_grid_context(stack->grid)), &gemm);
+            if (bytes > stack->product_bytes) stack->product_bytes = bytes;
+        }
         if (task->kind != QDRI_TASK_COLLECTIVE) continue;
-        const qdri_coll coll = qdri_task_coll(task);
-        const size_t bytes = qdri_comm_scratch_bytes(qdri_grid_comm(stack->grid, task->channel), &coll);
-        if (bytes > stack->staging_bytes[task->channel]) stack->staging_bytes[task->channel] = bytes;
-    }
-}
-
-/* The sums of losses and of gradient norms, which are no tasks. */
-static void measure_sums(qdr_stack *stack)
-{
-    const qdri_coll coll = {
-        .kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = 2 * (int64_t)qdri_net_batch_parts(&stack->net)};
-    for (int channel = QDR_CHANNEL_X_STAT; channel <= (int)QDR_CHANNEL_D_STAT; channel++) {
-        const size_t bytes = qdri_comm_scratch_bytes(qdri_grid_comm(stack->grid, (qdr_channel)channel), &coll);
-        if (bytes > stack->staging_bytes[channel]) stack->staging_bytes[channel] = bytes;
+        measure_collective(stack, task->channel, qdri_task_coll(task));
     }
 }
 
@@ -73,7 +62,11 @@ qdr_status qdri_stack_reserve_staging(qdr_stack *stack)
     QDR_TRY(measure_layers(stack));
     measure_list(stack, &stack->lists.forward);
     measure_list(stack, &stack->lists.backward[0]);
-    measure_sums(stack);
+    /* The sums of losses and of gradient norms are no tasks. */
+    const int64_t n_sums = 2 * (int64_t)qdri_net_batch_parts(&stack->net);
+    for (int channel = QDR_CHANNEL_X_STAT; channel <= (int)QDR_CHANNEL_D_STAT; channel++)
+        measure_collective(stack, (qdr_channel)channel,
+                           (qdri_coll){.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_sums});
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         QDR_TRY(qdri_comm_reserve(qdri_grid_comm(stack->grid, (qdr_channel)channel), stack->staging_bytes[channel]));
     return QDR_OK;
