@@ -147,23 +147,17 @@ int qdri_edge_scattered(const qdri_net *net, const qdri_edge *edge)
     return edge->matrix.scatter_rows && net->place.size[edge->matrix.scatter_axis] > 1;
 }
 
-/* Whether the smallest cell has a whole scatter unit for each rank of the axis. */
-static int units_suffice(const qdri_net *net, int g, int64_t scatter_unit)
-{
-    qdri_place last = net->place;
-    for (int axis = 0; axis < QDR_N_AXES; axis++) last.coordinate[axis] = last.size[axis] - 1;
-    return cell_rows(&last, net->opts.n_rows, net->opts.row_unit) / scatter_unit >= g;
-}
-
 qdr_matrix qdri_edge_matrix(const qdri_net *net, const qdr_block cols[QDR_MAX_BLOCKS], qdr_axis col_axis,
                             qdr_layout layout, int64_t scatter_unit)
 {
     const qdr_axis scatter_axis = qdri_other_axis(col_axis);
     const int64_t unit = scatter_unit ? scatter_unit : 1;
+    qdri_place last = net->place; /* of the smallest cell */
+    for (int axis = 0; axis < QDR_N_AXES; axis++) last.coordinate[axis] = last.size[axis] - 1;
     /* Rows that are scattered singly may leave ranks without any; whole sequences that are too few for the axis stay
      * replicated instead. */
-    const int scatter = layout == QDR_SCATTERED &&
-                        (unit == 1 || units_suffice(net, net->place.size[scatter_axis], unit));
+    const int64_t n_units = cell_rows(&last, net->opts.n_rows, net->opts.row_unit) / unit;
+    const int scatter = layout == QDR_SCATTERED && (unit == 1 || n_units >= net->place.size[scatter_axis]);
     qdr_matrix matrix = {.version = QDR_OPTS_INIT,
                          .n_rows = net->opts.n_rows,
                          .row_unit = net->opts.row_unit,

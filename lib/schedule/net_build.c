@@ -51,6 +51,37 @@ int qdri_net_runs_whole(const qdri_net *net)
     return net->n_nodes > 0;
 }
 
+/* ---- panels and parts ---- */
+
+int qdri_net_batch_parts(const qdri_net *net)
+{
+    return net->opts.batch_parts > 1 && qdri_net_sums(net) && !qdri_net_scatters(net) ? net->opts.batch_parts : 1;
+}
+
+int qdri_net_sums(const qdri_net *net) { return net->place.size[QDR_X] > 1 || net->place.size[QDR_Y] > 1; }
+
+int qdri_net_scatters(const qdri_net *net)
+{
+    for (int i = 0; i < net->n_edges; i++)
+        if (qdri_edge_scattered(net, &net->edges[i])) return 1;
+    return 0;
+}
+
+void qdri_net_set_panels(qdri_net *net, int panels, int batch_parts)
+{
+    net->opts.panels = panels;
+    net->opts.batch_parts = batch_parts;
+    for (int i = 0; i < net->n_nodes; i++) {
+        qdri_layer *layer = &net->nodes[i].u.layer;
+        if (net->nodes[i].kind != QDRI_NODE_LINEAR) continue;
+        int n = layer->panels ? layer->panels : panels;
+        if (n > layer->shape.m) n = (int)layer->shape.m;
+        layer->shape.forward_panels = layer->shape.backward_panels = n < 1 ? 1 : n;
+    }
+}
+
+/* ---- places ---- */
+
 static void place_edges(qdri_net *net)
 {
     const int last = net->n_nodes ? net->nodes[net->n_nodes - 1].out : -1;
@@ -111,18 +142,16 @@ static int have_same_shape(const qdri_layer_shape *a, const qdri_layer_shape *b)
            memcmp(a->algorithms, b->algorithms, sizeof a->algorithms) == 0;
 }
 
-/* Whether the lists of two layers that run alone need the same memory. */
-static int are_alike(const qdri_layer *a, const qdri_layer *b)
-{
-    return have_same_shape(&a->shape, &b->shape) && (a->bias < 0) == (b->bias < 0) &&
-           a->shares_first == b->shares_first && a->shares_last == b->shares_last;
-}
-
+/* Whether the lists of an earlier layer need the same memory, if they run alone. */
 static int is_measured(const qdri_net *net, int node)
 {
-    for (int i = node - 1; i >= 0; i--)
-        if (net->nodes[i].kind == QDRI_NODE_LINEAR && are_alike(&net->nodes[i].u.layer, &net->nodes[node].u.layer))
+    const qdri_layer *b = &net->nodes[node].u.layer;
+    for (int i = node - 1; i >= 0; i--) {
+        const qdri_layer *a = &net->nodes[i].u.layer;
+        if (net->nodes[i].kind == QDRI_NODE_LINEAR && have_same_shape(&a->shape, &b->shape) &&
+            (a->bias < 0) == (b->bias < 0) && a->shares_first == b->shares_first && a->shares_last == b->shares_last)
             return 1;
+    }
     return 0;
 }
 
@@ -147,15 +176,6 @@ static qdr_status measure_layers(qdri_net *net)
         if (net->nodes[i].kind == QDRI_NODE_LINEAR && !is_measured(net, i)) status = measure_layer(net, i, &schedule);
     qdri_schedule_free(&schedule);
     return status;
-}
-
-static qdr_status make_whole_lists(qdri_net *net, qdri_net_lists *lists)
-{
-    if (!qdri_net_runs_whole(net)) return QDR_OK;
-    QDR_TRY(qdri_net_forward(net, &lists->forward));
-    for (int i = 0; i < QDRI_N_BACKWARDS && !net->shares_parameters; i++)
-        QDR_TRY(qdri_net_backward(net, (qdri_gradient_mode)(i / 2), i % 2, &lists->backward[i]));
-    return QDR_OK;
 }
 
 /* All ranks prefetch the same number of weights, whatever the sizes of their blocks. */
@@ -187,7 +207,11 @@ qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists)
     net->buffers.items[net->workspace.buffer].bytes = 0; /* not of lists that were only tried */
     net->most_tasks = 0;
     QDR_TRY(measure_layers(net));
-    QDR_TRY(make_whole_lists(net, lists));
+    if (qdri_net_runs_whole(net)) {
+        QDR_TRY(qdri_net_forward(net, &lists->forward));
+        for (int i = 0; i < QDRI_N_BACKWARDS && !net->shares_parameters; i++)
+            QDR_TRY(qdri_net_backward(net, (qdri_gradient_mode)(i / 2), i % 2, &lists->backward[i]));
+    }
     QDR_TRY(qdri_buffers_finish(&net->buffers));
     if (net->shares_parameters) net->buffers.region_bytes[QDRI_PARAMETERS] = 0;
     return QDR_OK;

@@ -122,11 +122,6 @@ void qdri_parameters_place(qdri_net *net)
 
 static const char *node_name(const qdri_net *net, const qdri_parameter *p) { return net->nodes[p->node].name; }
 
-static int same_storage(const qdri_parameter *p, const qdri_parameter *q)
-{
-    return p->storage == QDR_STORAGE_AUTO || p->storage == q->storage;
-}
-
 /* Both nets are on the same grid. */
 static qdr_status check_same(const qdri_net *net, const qdri_net *owner, int index)
 {
@@ -143,7 +138,7 @@ static qdr_status check_same(const qdri_net *net, const qdri_net *owner, int ind
                         " in the stack that owns it, or its blocks, units or axes differ; give its layer the same",
                         node_name(net, p), p->what, qdri_blocks_width(p->rows), qdri_blocks_width(p->cols),
                         qdri_blocks_width(q->rows), qdri_blocks_width(q->cols));
-    if (same_storage(p, q)) return QDR_OK;
+    if (p->storage == QDR_STORAGE_AUTO || p->storage == q->storage) return QDR_OK;
     return QDR_FAIL(
         QDR_ERR_SHAPE,
         "share parameters: %s.%s is stored differently in the stack that owns it; request the same storage, "

@@ -182,13 +182,6 @@ static qdri_ref op_gradient_target(qdri_builder *builder, qdri_net *net, int num
     return edge->d;
 }
 
-/* Called when a node's output gradient has been used. */
-static void release_gradient(qdri_builder *builder, qdri_edge *edge)
-{
-    qdri_builder_give(builder, edge->d);
-    edge->d = QDRI_NO_REF;
-}
-
 /* Residual: each input's gradient is that of the output. The first one shares its memory. */
 static void pass_gradient(qdri_builder *builder, qdri_net *net, int number)
 {
@@ -208,29 +201,24 @@ static void pass_gradient(qdri_builder *builder, qdri_net *net, int number)
     }
 }
 
-/* The library's own operations write the gradients of features even if they are not wanted (for an input of the stack):
- * to memory that is reused. */
-static int must_write(const qdri_net *net, const qdri_node *node, int i)
-{
-    const qdri_edge *edge = &net->edges[node->in[i]];
-    return !edge->with_gradient && edge->dtype != QDR_I32 && node->kind != QDRI_NODE_USER;
-}
-
 static void add_op_backward(qdri_builder *builder, qdri_net *net, int number, int accumulate_parameters)
 {
     const qdri_node *node = &net->nodes[number];
     qdri_ref late[QDR_MAX_OP_INPUTS], unwanted[QDR_MAX_OP_INPUTS], writes[QDR_MAX_OP_INPUTS];
     int accumulates = accumulate_parameters << QDR_MAX_OP_INPUTS;
     for (int i = 0; i < node->n_in; i++) {
+        const qdri_edge *edge = &net->edges[node->in[i]];
         int accumulate = 0;
         writes[i] = op_gradient_target(builder, net, number, i, &accumulate);
         late[i] = QDRI_NO_REF;
         unwanted[i] = QDRI_NO_REF;
-        if (must_write(net, node, i)) {
-            unwanted[i] = writes[i] = take_edge(builder, &net->edges[node->in[i]]);
+        /* The library's own operations write the gradients of features even if they are not wanted (for an input of the
+         * stack): to memory that is reused. */
+        if (!edge->with_gradient && edge->dtype != QDR_I32 && node->kind != QDRI_NODE_USER) {
+            unwanted[i] = writes[i] = take_edge(builder, edge);
         } else if (accumulate && node->overwrites_only) {
             late[i] = writes[i];
-            writes[i] = take_edge(builder, &net->edges[node->in[i]]);
+            writes[i] = take_edge(builder, edge);
         } else {
             accumulates |= accumulate << i;
         }
@@ -248,15 +236,21 @@ static void add_op_backward(qdri_builder *builder, qdri_net *net, int number, in
     }
 }
 
+/* Whether this rank adds to the gradient of a small parameter. */
+static int adds_to_small(const qdri_net *net, int parameter, qdri_gradient_mode mode)
+{
+    return mode == QDRI_GRADIENT_ADD_TO_PARTIAL ||
+           (mode == QDRI_GRADIENT_ADD_TO_COMPLETE && net->parameters[parameter].first_copy);
+}
+
 /* How one layer's gradients are written in a mode. */
 static qdri_backward_mode layer_mode(const qdri_net *net, const qdri_layer *layer, qdri_gradient_mode mode,
                                      int deferred)
 {
-    const int partial = mode == QDRI_GRADIENT_ADD_TO_PARTIAL, complete = mode == QDRI_GRADIENT_ADD_TO_COMPLETE;
-    const int small_first = layer->bias >= 0 && net->parameters[layer->bias].first_copy;
     return (qdri_backward_mode){
-        .accumulate_dw = layer->shares_last || partial || (complete && net->place.coordinate[QDR_D] == 0),
-        .accumulate_db = partial || (complete && small_first),
+        .accumulate_dw = layer->shares_last || mode == QDRI_GRADIENT_ADD_TO_PARTIAL ||
+                         (mode == QDRI_GRADIENT_ADD_TO_COMPLETE && net->place.coordinate[QDR_D] == 0),
+        .accumulate_db = layer->bias >= 0 && adds_to_small(net, layer->bias, mode),
         .keep_for_later = deferred || layer->shares_first,
     };
 }
@@ -275,7 +269,15 @@ static void add_layer_backward(qdri_builder *builder, qdri_net *net, int number,
     qdri_linear_backward_tasks(builder, &node->u.layer.shape, &refs, &how);
 }
 
-/* Gradients of biases, norms and positions: summed over the axes that hold copies, all together. */
+/* Sums of small gradients over the axes that hold copies of all of them. */
+static void sum_copies(qdri_builder *builder, const qdri_net *net, qdri_ref gradients, int64_t n_elems)
+{
+    if (n_elems == 0) return; /* on the other copies, too */
+    qdri_small_gradient_task(builder, QDR_Z, gradients, n_elems, net->grad_dtype);
+    qdri_small_gradient_task(builder, QDR_D, gradients, n_elems, net->grad_dtype);
+}
+
+/* Gradients of biases, norms and positions: summed all together. */
 static void sum_small_gradients(qdri_builder *builder, const qdri_net *net)
 {
     const size_t bytes = qdr_dtype_bytes(net->grad_dtype);
@@ -284,16 +286,7 @@ static void sum_small_gradients(qdri_builder *builder, const qdri_net *net)
         const qdri_ref part = {net->small_gradients.buffer, (size_t)begin_elem * bytes, (size_t)n * bytes};
         if (n > 0) qdri_small_gradient_task(builder, (qdr_axis)axis, part, n, net->grad_dtype);
     }
-    if (net->n_small == 0) return;
-    qdri_small_gradient_task(builder, QDR_Z, net->small_gradients, net->n_small, net->grad_dtype);
-    qdri_small_gradient_task(builder, QDR_D, net->small_gradients, net->n_small, net->grad_dtype);
-}
-
-static int norm_accumulates(const qdri_net *net, const qdri_node *node, qdri_gradient_mode mode)
-{
-    if (!node->n_parameters) return 0;
-    return mode == QDRI_GRADIENT_ADD_TO_PARTIAL ||
-           (mode == QDRI_GRADIENT_ADD_TO_COMPLETE && net->parameters[node->parameter].first_copy);
+    sum_copies(builder, net, net->small_gradients, net->n_small);
 }
 
 qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int deferred, qdri_schedule *schedule)
@@ -315,10 +308,13 @@ qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int d
         if (node->passes_gradient)
             pass_gradient(&builder, net, i);
         else if (!qdri_node_is_layer(node))
-            add_op_backward(&builder, net, i, norm_accumulates(net, node, mode));
+            add_op_backward(&builder, net, i, node->n_parameters && adds_to_small(net, node->parameter, mode));
         else
             add_layer_backward(&builder, net, i, mode, deferred);
-        if (node->out >= 0) release_gradient(&builder, &net->edges[node->out]);
+        if (node->out >= 0) { /* its gradient has been used */
+            qdri_builder_give(&builder, net->edges[node->out].d);
+            net->edges[node->out].d = QDRI_NO_REF;
+        }
         if (!ends_segment(net, i, i - 1, 1)) continue;
         qdri_builder_release(&builder);
         qdri_builder_hold(&builder);
@@ -342,14 +338,6 @@ qdr_status qdri_net_layer_forward_tasks(qdri_net *net, int node, int accumulate_
     return qdri_builder_end(&builder);
 }
 
-static void sum_bias_gradient(qdri_builder *builder, const qdri_net *net, const qdri_layer *layer)
-{
-    const qdri_parameter *b = &net->parameters[layer->bias];
-    if (b->n_elems == 0) return; /* empty on the other copies, too */
-    qdri_small_gradient_task(builder, QDR_Z, b->gradient, b->n_elems, net->grad_dtype);
-    qdri_small_gradient_task(builder, QDR_D, b->gradient, b->n_elems, net->grad_dtype);
-}
-
 qdr_status qdri_net_layer_backward_tasks(qdri_net *net, int node, int flags, qdri_gradient_mode mode,
                                          qdri_schedule *schedule)
 {
@@ -364,6 +352,7 @@ qdr_status qdri_net_layer_backward_tasks(qdri_net *net, int node, int flags, qdr
     begin(&builder, net, schedule);
     if (!(flags & QDR_NO_DX)) plan_weight(&builder, net, layer);
     qdri_linear_backward_tasks(&builder, &layer->shape, &refs, &how);
-    if (layer->shape.bias && !how.keep_for_later) sum_bias_gradient(&builder, net, layer);
+    const qdri_parameter *bias = layer->shape.bias && !how.keep_for_later ? &net->parameters[layer->bias] : NULL;
+    if (bias) sum_copies(&builder, net, bias->gradient, bias->n_elems);
     return qdri_builder_end(&builder);
 }

@@ -37,22 +37,14 @@ typedef struct lines {
 
 static qdr_parameter_run make_run(const lines *l, segment across, segment along)
 {
-    const int64_t offset = across.local * l->length + along.local - l->shard_begin;
-    if (l->turned)
-        return (qdr_parameter_run){.offset = offset,
-                                   .row = along.global,
-                                   .col = across.global,
-                                   .n_rows = along.n,
-                                   .n_cols = across.n,
-                                   .row_step = 1,
-                                   .col_step = l->length};
-    return (qdr_parameter_run){.offset = offset,
-                               .row = across.global,
-                               .col = along.global,
-                               .n_rows = across.n,
-                               .n_cols = along.n,
-                               .row_step = l->length,
-                               .col_step = 1};
+    const segment rows = l->turned ? along : across, cols = l->turned ? across : along;
+    return (qdr_parameter_run){.offset = across.local * l->length + along.local - l->shard_begin,
+                               .row = rows.global,
+                               .col = cols.global,
+                               .n_rows = rows.n,
+                               .n_cols = cols.n,
+                               .row_step = l->turned ? 1 : l->length,
+                               .col_step = l->turned ? l->length : 1};
 }
 
 static segment cut(segment s, int64_t begin, int64_t end)

@@ -105,13 +105,6 @@ static const char *stream_name(int stream)
     return stream == QDRI_STREAM_OF_COMPUTE ? "compute" : qdr_channel_name((qdr_channel)(stream - 1));
 }
 
-/* The axis of a stream's collectives, as a letter; empty for the compute stream. */
-static const char *axis_name(int stream)
-{
-    static const char *const names[QDR_N_AXES] = {"x", "y", "z", "d"};
-    return stream == QDRI_STREAM_OF_COMPUTE ? "" : names[qdr_channel_axis((qdr_channel)(stream - 1))];
-}
-
 /* The names that a viewer shows for the rank and its streams. */
 static int write_names(const qdri_trace *trace, FILE *file)
 {
@@ -144,12 +137,15 @@ static json_t *text_of(const char *name)
 
 static int write_event(const qdri_trace *trace, const qdri_trace_event *event, FILE *file)
 {
+    static const char *const axes[QDR_N_AXES] = {"x", "y", "z", "d"};
+    const char *axis = event->stream == QDRI_STREAM_OF_COMPUTE
+                           ? ""
+                           : axes[qdr_channel_axis((qdr_channel)(event->stream - 1))];
     json_t *object = json_pack("{s:s,s:o,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f}}", "ph", "X", "name",
                                text_of(event->name), "cat", event->kind, "pid", trace->rank, "tid", event->stream, "ts",
                                1e-3 * (double)event->begin_ns, "dur", 1e-3 * (double)(event->end_ns - event->begin_ns),
-                               "args", "stream", stream_name(event->stream), "axis", axis_name(event->stream), "task",
-                               event->task, "run", event->run, "bytes", (json_int_t)event->bytes_sent, "flops",
-                               event->flops);
+                               "args", "stream", stream_name(event->stream), "axis", axis, "task", event->task, "run",
+                               event->run, "bytes", (json_int_t)event->bytes_sent, "flops", event->flops);
     const int good = fputs(",\n", file) >= 0 && object &&
                      json_dumpf(object, file, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0;
     json_decref(object);

@@ -28,29 +28,20 @@ void qdri_tune_choose(qdri_tune_choice *choice)
 
 qdr_status qdri_tune_add(qdri_tune_table *table, const qdri_tune_choice *choice)
 {
-    if (table->n == table->capacity) {
-        const int capacity = table->capacity ? 2 * table->capacity : 16;
-        qdri_tune_choice *larger = NULL;
-        QDR_TRY(QDRI_NEW(capacity, "choices of storage", &larger));
-        if (table->n) memcpy(larger, table->choices, (size_t)table->n * sizeof *larger);
-        free(table->choices);
-        table->choices = larger;
-        table->capacity = capacity;
-    }
+    QDR_TRY(qdri_list_grow((void **)&table->choices, table->n, &table->capacity, sizeof *table->choices,
+                           "choices of storage"));
     table->choices[table->n++] = *choice;
     return QDR_OK;
 }
 
-static int same_key(const qdri_tune_key *a, const qdri_tune_key *b)
-{
-    return a->m == b->m && a->n == b->n && a->k == b->k && a->dtype == b->dtype && a->n_threads == b->n_threads &&
-           strcmp(a->machine, b->machine) == 0;
-}
-
 const qdri_tune_choice *qdri_tune_find(const qdri_tune_table *table, const qdri_tune_key *key)
 {
-    for (int i = 0; i < table->n; i++)
-        if (same_key(&table->choices[i].key, key)) return &table->choices[i];
+    for (int i = 0; i < table->n; i++) {
+        const qdri_tune_key *k = &table->choices[i].key;
+        if (k->m == key->m && k->n == key->n && k->k == key->k && k->dtype == key->dtype &&
+            k->n_threads == key->n_threads && strcmp(k->machine, key->machine) == 0)
+            return &table->choices[i];
+    }
     return NULL;
 }
 
@@ -61,13 +52,6 @@ void qdri_tune_free(qdri_tune_table *table)
 }
 
 /* ---- reading ---- */
-
-static int storage_of(const char *name, qdr_storage *storage)
-{
-    if (strcmp(name, "out-in") == 0) *storage = QDR_OUT_IN;
-    if (strcmp(name, "in-out") == 0) *storage = QDR_IN_OUT;
-    return *storage != QDR_STORAGE_AUTO;
-}
 
 /* Values of the right types, which may still be invalid. */
 typedef struct words {
@@ -119,7 +103,9 @@ static qdr_status read_choice(json_t *item, size_t number, const char *name, qdr
     if (!qdri_float_named(w.dtype, &choice->key.dtype))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "tune: choice %zu of %.200s: dtype \"%.20s\"; use " QDRI_FLOAT_NAMES,
                         number + 1, name, w.dtype);
-    if (!storage_of(w.storage, &choice->storage))
+    if (strcmp(w.storage, "out-in") == 0) choice->storage = QDR_OUT_IN;
+    if (strcmp(w.storage, "in-out") == 0) choice->storage = QDR_IN_OUT;
+    if (choice->storage == QDR_STORAGE_AUTO)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "tune: choice %zu of %.200s: storage \"%.20s\"; use out-in or in-out",
                         number + 1, name, w.storage);
     if (strlen(w.machine) >= sizeof choice->key.machine)
@@ -179,12 +165,10 @@ static json_t *secs_json(const double secs[QDRI_N_PRODUCTS])
 }
 
 /* Added only if they are not all the first choice. */
-static int add_algorithms(json_t *object, const int algorithms[QDRI_N_PRODUCTS])
+static int add_algorithms(json_t *object, const int a[QDRI_N_PRODUCTS])
 {
-    if (algorithms[0] == 0 && algorithms[1] == 0 && algorithms[2] == 0) return 1;
-    return json_object_set_new(object, "algorithms",
-                               json_pack("[i, i, i]", algorithms[QDRI_PRODUCT_Y], algorithms[QDRI_PRODUCT_DX],
-                                         algorithms[QDRI_PRODUCT_DW])) == 0;
+    return (a[0] == 0 && a[1] == 0 && a[2] == 0) ||
+           json_object_set_new(object, "algorithms", json_pack("[i, i, i]", a[0], a[1], a[2])) == 0;
 }
 
 static json_t *choice_json(const qdri_tune_choice *c)
@@ -194,17 +178,12 @@ static json_t *choice_json(const qdri_tune_choice *c)
                                key->n_threads, "dtype", qdr_dtype_name(key->dtype), "m", (json_int_t)key->m, "n",
                                (json_int_t)key->n, "k", (json_int_t)key->k, "storage", qdri_storage_name(c->storage));
     const int timed = sum(c->secs[0]) > 0 && sum(c->secs[1]) > 0;
-    if (object && timed &&
-        (json_object_set_new(object, "out-in", secs_json(c->secs[0])) != 0 ||
-         json_object_set_new(object, "in-out", secs_json(c->secs[1])) != 0)) {
-        json_decref(object);
-        return NULL;
-    }
-    if (object && !add_algorithms(object, c->algorithms[c->storage == QDR_IN_OUT])) {
-        json_decref(object);
-        return NULL;
-    }
-    return object;
+    if (!object || ((!timed || (json_object_set_new(object, "out-in", secs_json(c->secs[0])) == 0 &&
+                                json_object_set_new(object, "in-out", secs_json(c->secs[1])) == 0)) &&
+                    add_algorithms(object, c->algorithms[c->storage == QDR_IN_OUT])))
+        return object;
+    json_decref(object);
+    return NULL;
 }
 
 static int write_choice(const qdri_tune_choice *choice, int is_first, FILE *file)
