@@ -166,7 +166,7 @@ static qdr_status attention_backward(step *s)
 
 static qdr_status keys_pack(step *s)
 {
-    return qdri_keys_pack(attention_of(s), &s->node->u.attention.keys, reads(s, 0), writes(s, 0), s->stream);
+    return qdri_keys_copy_own(attention_of(s), &s->node->u.attention.keys, reads(s, 0), writes(s, 0), 0, s->stream);
 }
 
 static qdr_status keys_assemble(step *s)
@@ -183,7 +183,7 @@ static qdr_status keys_spread(step *s)
 
 static qdr_status keys_unpack(step *s)
 {
-    return qdri_keys_unpack(attention_of(s), &s->node->u.attention.keys, reads(s, 0), writes(s, 0), s->stream);
+    return qdri_keys_copy_own(attention_of(s), &s->node->u.attention.keys, writes(s, 0), reads(s, 0), 1, s->stream);
 }
 
 static const qdr_cross_entropy *loss_of(step *s)

@@ -113,8 +113,9 @@ static int slowest_first(const void *a, const void *b)
     return (x->measured < y->measured) - (x->measured > y->measured);
 }
 
-static void print_ratio(FILE *file, double predicted, double measured)
+static void print_times(FILE *file, double predicted, double measured)
 {
+    fprintf(file, " %14.4f %14.4f", 1e3 * predicted, 1e3 * measured);
     if (predicted > 0)
         fprintf(file, " %9.2f\n", measured / predicted);
     else
@@ -123,17 +124,13 @@ static void print_ratio(FILE *file, double predicted, double measured)
 
 static void print_whole(const report *r, FILE *file)
 {
-    static const char *const names[] = {"forward", "backward"};
-    double predicted = 0, measured = 0;
-    fprintf(file, "%-30s %14s %14s %9s\n", "tasks together", "simulated ms", "measured ms", "ratio");
-    for (int i = 0; i < 2; i++) {
-        predicted += r->predicted[i];
-        measured += r->measured[i];
-        fprintf(file, "%-30s %14.4f %14.4f", names[i], 1e3 * r->predicted[i], 1e3 * r->measured[i]);
-        print_ratio(file, r->predicted[i], r->measured[i]);
-    }
-    fprintf(file, "%-30s %14.4f %14.4f", "both", 1e3 * predicted, 1e3 * measured);
-    print_ratio(file, predicted, measured);
+    const double *predicted = r->predicted, *measured = r->measured;
+    fprintf(file, "%-30s %14s %14s %9s\n%-30s", "tasks together", "simulated ms", "measured ms", "ratio", "forward");
+    print_times(file, predicted[0], measured[0]);
+    fprintf(file, "%-30s", "backward");
+    print_times(file, predicted[1], measured[1]);
+    fprintf(file, "%-30s", "both");
+    print_times(file, predicted[0] + predicted[1], measured[0] + measured[1]);
 }
 
 static void print(const report *r, FILE *file)
@@ -148,8 +145,8 @@ static void print(const report *r, FILE *file)
     fprintf(file, "%-22s %7s %14s %14s %9s\n", "kind of task", "count", "predicted ms", "measured ms", "ratio");
     for (int i = 0; i < r->n_rows; i++) {
         const kind_row *row = &r->rows[i];
-        fprintf(file, "%-22s %7.4g %14.4f %14.4f", row->label, row->n_tasks, 1e3 * row->predicted, 1e3 * row->measured);
-        print_ratio(file, row->predicted, row->measured);
+        fprintf(file, "%-22s %7.4g", row->label, row->n_tasks);
+        print_times(file, row->predicted, row->measured);
     }
     print_whole(r, file);
 }
@@ -190,31 +187,26 @@ qdr_status qdr_stack_report(qdr_stack *stack, const qdr_machine *machine, FILE *
 
 /* ---- samples ---- */
 
-static void pass_list(const qdr_stack *stack, const qdri_measured_list *list, qdr_sample_fn each, void *user)
-{
-    for (int i = 0; i < list->schedule->n_tasks; i++) {
-        const qdri_task *task = &list->schedule->tasks[i];
-        char label[LABEL_BYTES];
-        qdr_sample sample;
-        if (!qdri_net_sample(&stack->net, qdri_grid_order(stack->grid), task, &sample)) continue;
-        label_of(task, label);
-        sample.group = label;
-        sample.secs = qdri_measured_task(list, i);
-        if (sample.secs > 0) each(&sample, user);
-    }
-}
-
 qdr_status qdr_stack_samples(qdr_stack *stack, qdr_sample_fn each, void *user)
 {
     int n_lists = 0;
     if (!stack || !each) return QDR_FAIL(QDR_ERR_ARGUMENT, "report: the stack or the function is NULL");
     QDR_TRY(check_measured(stack));
     QDR_TRY(qdri_stack_drain(stack));
-    for (int i = 0; i < QDRI_N_LISTS; i++) {
-        const qdri_measured_list *list = &stack->measures->lists[i];
+    for (int l = 0; l < QDRI_N_LISTS; l++) {
+        const qdri_measured_list *list = &stack->measures->lists[l];
         if (!qdri_measured_runs(list)) continue;
-        pass_list(stack, list, each, user);
         n_lists++;
+        for (int i = 0; i < list->schedule->n_tasks; i++) {
+            const qdri_task *task = &list->schedule->tasks[i];
+            char label[LABEL_BYTES];
+            qdr_sample sample;
+            if (!qdri_net_sample(&stack->net, qdri_grid_order(stack->grid), task, &sample)) continue;
+            label_of(task, label);
+            sample.group = label;
+            sample.secs = qdri_measured_task(list, i);
+            if (sample.secs > 0) each(&sample, user);
+        }
     }
     return n_lists ? QDR_OK : nothing_measured();
 }

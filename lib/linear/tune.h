@@ -10,7 +10,7 @@
 /* A name for the processor and the library that computes products, in characters that any file can contain. */
 QDR_NODISCARD qdr_status qdri_tune_machine(const qdr_context *ctx, char name[QDRI_TUNE_MACHINE_BYTES]);
 
-/* tune_file.c, used by the rank that reads and writes the file */
+/* For the rank that reads and writes the file, which is read as a whole and replaced as a whole. */
 /* The path given by QDR_TUNE; NULL: none. */
 const char *qdri_tune_path(void);
 /* The file's text, to be freed; empty if there is no file yet. */

@@ -45,13 +45,14 @@ static qdr_status copy(const qdr_attention *local, rows from, rows to, int64_t n
     return qdri_kernel_run(stream, &kernel);
 }
 
-qdr_status qdri_keys_pack(const qdr_attention *local, const qdri_key_heads *keys, const void *qkv, void *own,
-                          qdr_stream *stream)
+qdr_status qdri_keys_copy_own(const qdr_attention *local, const qdri_key_heads *keys, void *qkv, void *own, int unpack,
+                              qdr_stream *stream)
 {
     for (int64_t i = 0; i < 2 * keys->n_own; i++) {
         const int is_value = i >= keys->n_own;
-        const rows to = head_of(local, own, i - is_value * keys->n_own, is_value);
-        QDR_TRY(copy(local, columns(local, qkv, keys->n_own, local->n_heads + i), to, 1, stream));
+        const rows head = head_of(local, own, i - is_value * keys->n_own, is_value);
+        const rows column = columns(local, qkv, keys->n_own, local->n_heads + i);
+        QDR_TRY(copy(local, unpack ? head : column, unpack ? column : head, 1, stream));
     }
     return QDR_OK;
 }
@@ -90,15 +91,4 @@ qdr_status qdri_keys_spread(const qdr_attention *local, const qdri_key_heads *ke
         QDR_TRY(add(local, from, to, work, stream));
     }
     return copy(local, columns(local, d_assembled, n_keys, 0), columns(local, dqkv, keys->n_own, 0), n_queries, stream);
-}
-
-qdr_status qdri_keys_unpack(const qdr_attention *local, const qdri_key_heads *keys, const void *own, void *dqkv,
-                            qdr_stream *stream)
-{
-    for (int64_t i = 0; i < 2 * keys->n_own; i++) {
-        const int is_value = i >= keys->n_own;
-        const rows from = head_of(local, own, i - is_value * keys->n_own, is_value);
-        QDR_TRY(copy(local, from, columns(local, dqkv, keys->n_own, local->n_heads + i), 1, stream));
-    }
-    return QDR_OK;
 }

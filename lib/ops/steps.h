@@ -45,9 +45,9 @@ qdri_kernel qdri_loss_backward(const qdr_cross_entropy *ce, const void *logits, 
 
 /* key_heads.c: the copies around an attention that gathers key heads, each of one or more kernels. A head's keys are
  * followed by its values, each [n_rows, head_size]. */
-/* qkv -> this rank's heads, at their place among all. */
-QDR_NODISCARD qdr_status qdri_keys_pack(const qdr_attention *local, const qdri_key_heads *keys, const void *qkv,
-                                        void *own, qdr_stream *stream);
+/* qkv -> this rank's heads, at their place among all; unpack: the sums for this rank's heads -> dk and dv in dqkv. */
+QDR_NODISCARD qdr_status qdri_keys_copy_own(const qdr_attention *local, const qdri_key_heads *keys, void *qkv,
+                                            void *own, int unpack, qdr_stream *stream);
 /* qkv and the heads of all ranks -> q, k, v as the attention of this rank needs them. */
 QDR_NODISCARD qdr_status qdri_keys_assemble(const qdr_attention *local, const qdri_key_heads *keys, const void *qkv,
                                             const void *heads, void *assembled, qdr_stream *stream);
@@ -56,8 +56,5 @@ QDR_NODISCARD qdr_status qdri_keys_assemble(const qdr_attention *local, const qd
 QDR_NODISCARD qdr_status qdri_keys_spread(const qdr_attention *local, const qdri_key_heads *keys,
                                           const void *d_assembled, void *heads, void *dqkv, void *work,
                                           qdr_stream *stream);
-/* The sums for this rank's heads -> dk and dv in dqkv. */
-QDR_NODISCARD qdr_status qdri_keys_unpack(const qdr_attention *local, const qdri_key_heads *keys, const void *own,
-                                          void *dqkv, qdr_stream *stream);
 
 #endif

@@ -147,11 +147,6 @@ static qdri_ref whole_gradient(qdri_builder *builder, const qdri_layer_shape *sh
                      (size_t)builder->place.size[QDR_Z] * bytes_of(shape->shard_elems, shape->grad_dtype));
 }
 
-static qdri_ref reduced_gradient(qdri_builder *builder, const qdri_layer_shape *shape)
-{
-    return take_turn(builder, &builder->reduced_gradient, bytes_of(shape->shard_elems, shape->grad_dtype));
-}
-
 /* Sums a whole dW over z into the shard, and the shard over d. The addition to old values runs on the stream of the
  * sum. */
 static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref whole, qdri_ref dw,
@@ -163,7 +158,9 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, q
     task.dtype = task.out_dtype = shape->grad_dtype;
     task.count = shape->shard_elems;
     if (builder->place.size[QDR_Z] > 1) {
-        if (mode->accumulate_dw) task.writes[0] = reduced_gradient(builder, shape);
+        if (mode->accumulate_dw)
+            task.writes[0] = take_turn(builder, &builder->reduced_gradient,
+                                       bytes_of(shape->shard_elems, shape->grad_dtype));
         task.coll = QDR_REDUCE_SCATTER;
         task.channel = QDR_CHANNEL_Z_REDUCE;
         qdri_add_collective(builder, &task);
@@ -203,17 +200,6 @@ static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape
     task.algorithm = shape->algorithms[QDRI_PRODUCT_DW];
     qdri_set_rounding(&task, QDRI_PRODUCT_DW, shape);
     qdri_schedule_add(builder, &task);
-}
-
-static void bias_gradient(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs, int part,
-                          const qdri_backward_mode *mode)
-{
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLUMN_SUM, refs->dy, QDRI_NO_REF, refs->db);
-    task.out_dtype = shape->grad_dtype;
-    task.accumulate = part > 0 || mode->accumulate_db;
-    task.parameter_gradient = 1;
-    qdri_set_pass(&task, shape->m, shape->n, 1);
-    if (shape->bias) qdri_schedule_add(builder, &task);
 }
 
 /* dX of all parts. */
@@ -269,7 +255,13 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
         const qdri_layer_refs cut_refs = refs_of_part(builder, shape, &whole, part);
         builder->part = part;
         weight_gradient(builder, &cut, &cut_refs, part, dw, mode);
-        bias_gradient(builder, &cut, &cut_refs, part, mode);
+        if (!shape->bias) continue;
+        qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLUMN_SUM, cut_refs.dy, QDRI_NO_REF, refs->db);
+        task.out_dtype = shape->grad_dtype;
+        task.accumulate = part > 0 || mode->accumulate_db;
+        task.parameter_gradient = 1;
+        qdri_set_pass(&task, cut.m, cut.n, 1);
+        qdri_schedule_add(builder, &task);
     }
     builder->part = QDRI_AFTER_PARTS;
     sum_gradient(builder, shape, dw, refs->dw, mode);

@@ -55,26 +55,22 @@ static int own(const qdri_builder *builder, const qdri_rows *rows) { return buil
 
 /* ---- gathers ---- */
 
-static void gather_at_once(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_rows *rows, qdri_ref part,
-                           qdri_ref whole)
+/* A collective of rows. */
+static qdri_task transfer(const qdri_layer_shape *shape, qdr_coll_kind kind, qdr_channel channel, qdri_ref from,
+                          qdri_ref to, int64_t count)
 {
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLLECTIVE, part, QDRI_NO_REF, whole);
-    task.coll = QDR_ALL_GATHER;
-    task.overlap_class = QDRI_CLASS_ROWS;
-    task.channel = qdri_gather_channel(rows->axis);
-    task.count = shape->m * rows->cols;
-    task.split_unit = rows->unit * rows->cols;
-    qdri_add_collective(builder, &task);
-}
-
-/* Sends `from` to one member and receives `to` from another. */
-static void exchange(qdri_builder *builder, const qdri_layer_shape *shape, qdr_channel channel, const qdri_task *what)
-{
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLLECTIVE, what->reads[0], QDRI_NO_REF, what->writes[0]);
-    task.coll = QDR_SEND_RECV;
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLLECTIVE, from, QDRI_NO_REF, to);
+    task.coll = kind;
     task.overlap_class = QDRI_CLASS_ROWS;
     task.channel = channel;
-    task.count = what->count;
+    task.count = count;
+    return task;
+}
+
+/* Sends `from` to member `peer`, and receives `to` from member `peer2`. */
+static void exchange(qdri_builder *builder, const qdri_layer_shape *shape, qdr_channel channel, const qdri_task *what)
+{
+    qdri_task task = transfer(shape, QDR_SEND_RECV, channel, what->reads[0], what->writes[0], what->count);
     task.recv_count = what->recv_count;
     task.peer = what->peer;
     task.peer2 = what->peer2;
@@ -86,7 +82,10 @@ void qdri_gather_rows(qdri_builder *builder, const qdri_layer_shape *shape, cons
 {
     const int g = size_of(builder, rows), rank = own(builder, rows);
     if (n_panels <= 1) {
-        gather_at_once(builder, shape, rows, part, whole);
+        qdri_task task = transfer(shape, QDR_ALL_GATHER, qdri_gather_channel(rows->axis), part, whole,
+                                  shape->m * rows->cols);
+        task.split_unit = rows->unit * rows->cols;
+        qdri_add_collective(builder, &task);
         return;
     }
     int64_t begin, end;
@@ -182,12 +181,9 @@ static void sum_at_once(qdri_builder *builder, const qdri_layer_shape *shape, co
     const int scattered = summed->out.scattered;
     const int64_t cols = summed->out.cols;
     const qdri_ref to = scattered ? summed->sum : qdri_rows_ref(summed->sum, begin, end, cols, shape->dtype);
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLLECTIVE, scattered ? summed->partial : QDRI_NO_REF,
-                                     QDRI_NO_REF, to);
-    task.coll = scattered ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE;
-    task.overlap_class = QDRI_CLASS_ROWS;
-    task.channel = qdri_reduce_channel(summed->out.axis);
-    task.count = (end - begin) * cols;
+    qdri_task task = transfer(shape, scattered ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE,
+                              qdri_reduce_channel(summed->out.axis), scattered ? summed->partial : QDRI_NO_REF, to,
+                              (end - begin) * cols);
     task.split_unit = scattered ? summed->out.unit * cols : 0;
     qdri_add_collective(builder, &task);
 }
@@ -223,30 +219,14 @@ static void send_panel(qdri_builder *builder, const qdri_layer_shape *shape, con
                           .peer2 = from});
 }
 
-static void sum_parts(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed)
+static void add_product(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed,
+                        qdri_product_kind kind, int64_t n_rows, qdri_ref a, qdri_ref b, qdri_ref to)
 {
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_SUM_PARTS, summed->parts, QDRI_NO_REF, summed->sum);
-    task.overlap_class = QDRI_CLASS_ROWS;
-    task.stream = QDRI_STREAM_OF_CHANNEL(qdri_reduce_channel(summed->out.axis));
-    qdri_set_pass(&task, summed->local_rows, summed->out.cols, 2);
-    task.k = size_of(builder, &summed->out);
-    qdri_schedule_add(builder, &task);
-}
-
-typedef struct factor_pair {
-    qdri_product_kind kind;
-    qdri_ref a, b;
-} factor_pair;
-
-static void product_of_panel(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed,
-                             const factor_pair *factors, const panel *p, qdri_ref to)
-{
-    const qdri_ref a = qdri_rows_ref(factors->a, p->begin, p->end, summed->in.cols, shape->dtype);
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, a, factors->b, to);
-    qdri_set_product(&task, factors->kind, shape->storage, p->end - p->begin, shape->n, shape->k);
-    qdri_set_rounding(&task, factors->kind, shape);
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, a, b, to);
+    qdri_set_product(&task, kind, shape->storage, n_rows, shape->n, shape->k);
+    qdri_set_rounding(&task, kind, shape);
     task.accumulate = !summed->active && summed->accumulate;
-    if (task.m == shape->m) task.algorithm = shape->algorithms[factors->kind];
+    if (task.m == shape->m) task.algorithm = shape->algorithms[kind];
     qdri_schedule_add(builder, &task);
 }
 
@@ -254,22 +234,28 @@ void qdri_add_summed(qdri_builder *builder, const qdri_layer_shape *shape, const
                      qdri_product_kind kind, qdri_ref a, qdri_ref b)
 {
     const cut rows = cut_of(builder, summed);
-    const factor_pair factors = {kind, a, b};
     const int sends = sends_panels(summed), rank = own(builder, &summed->out);
     for (int i = 0; i < rows.n; i++) {
         const panel p = panel_at(builder, &rows, shape->m, i);
-        const int stays = sends && p.to == rank;
+        const int stays = sends && p.to == rank, is_one = p.end > p.begin || rows.n == 1;
         const qdri_ref to = stays ? part_ref(shape, summed, &rows, rank, p.slice)
                                   : qdri_rows_ref(summed->partial, p.begin, p.end, summed->out.cols, shape->dtype);
-        if (p.end > p.begin || rows.n == 1) product_of_panel(builder, shape, summed, &factors, &p, to);
+        if (is_one)
+            add_product(builder, shape, summed, kind, p.end - p.begin,
+                        qdri_rows_ref(a, p.begin, p.end, summed->in.cols, shape->dtype), b, to);
         if (sends && !stays) send_panel(builder, shape, summed, &rows, &p);
-        if (summed->active && !summed->out.scattered && (p.end > p.begin || rows.n == 1))
-            sum_at_once(builder, shape, summed, p.begin, p.end);
+        if (is_one && summed->active && !summed->out.scattered) sum_at_once(builder, shape, summed, p.begin, p.end);
     }
-    if (sends)
-        sum_parts(builder, shape, summed);
-    else if (summed->active && summed->out.scattered)
+    if (sends) {
+        qdri_task task = qdri_layer_task(shape, QDRI_TASK_SUM_PARTS, summed->parts, QDRI_NO_REF, summed->sum);
+        task.overlap_class = QDRI_CLASS_ROWS;
+        task.stream = QDRI_STREAM_OF_CHANNEL(qdri_reduce_channel(summed->out.axis));
+        qdri_set_pass(&task, summed->local_rows, summed->out.cols, 2);
+        task.k = size_of(builder, &summed->out);
+        qdri_schedule_add(builder, &task);
+    } else if (summed->active && summed->out.scattered) {
         sum_at_once(builder, shape, summed, 0, shape->m);
+    }
 }
 
 void qdri_end_summed(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed)

@@ -19,15 +19,21 @@ void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, int n_bu
     schedule->workspace_bytes = schedule->least_bytes = 0;
 }
 
+/* Room for one more item of a list. @return 0: there is none, now or before */
+static int grow(qdri_builder *builder, void **items, int n, int *capacity, size_t each)
+{
+    if (builder->status == QDR_OK) builder->status = qdri_list_grow(items, n, capacity, each, "a schedule");
+    return builder->status == QDR_OK;
+}
+
 /* ---- values ---- */
 
 qdri_ref qdri_builder_take(qdri_builder *builder, size_t bytes)
 {
     qdri_schedule *schedule = builder->schedule;
-    if (builder->status == QDR_OK)
-        builder->status = qdri_list_grow((void **)&schedule->values, schedule->n_values, &schedule->value_capacity,
-                                         sizeof *schedule->values, "a schedule");
-    if (builder->status != QDR_OK) return QDRI_NO_REF;
+    if (!grow(builder, (void **)&schedule->values, schedule->n_values, &schedule->value_capacity,
+              sizeof *schedule->values))
+        return QDRI_NO_REF;
     schedule->values[schedule->n_values] = (qdri_value){.bytes = bytes, .n_users = 1, .end = INT_MAX};
     return (qdri_ref){schedule->first_value + schedule->n_values++, 0, bytes};
 }
@@ -60,10 +66,8 @@ void qdri_builder_give(qdri_builder *builder, qdri_ref ref)
         value->n_users--;
         return;
     }
-    if (builder->status == QDR_OK)
-        builder->status = qdri_list_grow((void **)&builder->given, builder->n_given, &builder->given_capacity,
-                                         sizeof *builder->given, "a schedule");
-    if (builder->status == QDR_OK) builder->given[builder->n_given++] = ref;
+    if (grow(builder, (void **)&builder->given, builder->n_given, &builder->given_capacity, sizeof *builder->given))
+        builder->given[builder->n_given++] = ref;
 }
 
 int qdri_builder_users(const qdri_builder *builder, qdri_ref ref)
@@ -95,57 +99,35 @@ struct qdri_held_task {
     int part;
 };
 
-static qdri_task *keep_back(qdri_builder *builder, const qdri_task *task)
-{
-    builder->status = qdri_list_grow((void **)&builder->held, builder->n_held, &builder->held_capacity,
-                                     sizeof *builder->held, "a schedule");
-    if (builder->status != QDR_OK) return NULL;
-    struct qdri_held_task *held = &builder->held[builder->n_held++];
-    held->task = *task;
-    held->part = builder->part;
-    return &held->task;
-}
-
 void qdri_builder_hold(qdri_builder *builder)
 {
     builder->holds = builder->n_parts > 1;
     builder->part = QDRI_BEFORE_PARTS;
 }
 
-static qdri_task *append(qdri_builder *builder, const qdri_task *task);
-
 void qdri_builder_release(qdri_builder *builder)
 {
     builder->holds = 0;
     for (int part = QDRI_BEFORE_PARTS; part <= QDRI_AFTER_PARTS; part++)
         for (int i = 0; i < builder->n_held; i++)
-            if (builder->held[i].part == part) (void)append(builder, &builder->held[i].task);
+            if (builder->held[i].part == part) qdri_schedule_add(builder, &builder->held[i].task);
     for (int i = 0; i < builder->n_given; i++) value_of(builder, builder->given[i])->n_users--;
     builder->n_held = builder->n_given = 0;
 }
 
 /* ---- adding ---- */
 
-static qdri_task *append(qdri_builder *builder, const qdri_task *task)
+void qdri_schedule_add(qdri_builder *builder, const qdri_task *task)
 {
     qdri_schedule *schedule = builder->schedule;
-    if (builder->status != QDR_OK) return NULL;
-    builder->status = qdri_list_grow((void **)&schedule->tasks, schedule->n_tasks, &schedule->capacity,
-                                     sizeof *schedule->tasks, "a schedule");
-    if (builder->status != QDR_OK) return NULL;
-    qdri_task *added = &schedule->tasks[schedule->n_tasks++];
-    *added = *task;
-    return added;
+    if (builder->holds) {
+        if (grow(builder, (void **)&builder->held, builder->n_held, &builder->held_capacity, sizeof *builder->held))
+            builder->held[builder->n_held++] = (struct qdri_held_task){*task, builder->part};
+        return;
+    }
+    if (grow(builder, (void **)&schedule->tasks, schedule->n_tasks, &schedule->capacity, sizeof *schedule->tasks))
+        schedule->tasks[schedule->n_tasks++] = *task;
 }
-
-/* @return the task that was added, until the next one is; NULL after a failure */
-static qdri_task *add(qdri_builder *builder, const qdri_task *task)
-{
-    if (builder->status != QDR_OK) return NULL;
-    return builder->holds ? keep_back(builder, task) : append(builder, task);
-}
-
-void qdri_schedule_add(qdri_builder *builder, const qdri_task *task) { (void)add(builder, task); }
 
 void qdri_set_pass(qdri_task *task, int64_t m, int64_t n, int times)
 {
@@ -191,12 +173,6 @@ qdr_channel qdri_gather_channel(qdr_axis axis)
 
 qdr_channel qdri_statistics_channel(qdr_axis axis) { return (qdr_channel)((int)QDR_CHANNEL_X_STAT + (int)axis); }
 
-/* Statistics are small, and the next kernel needs them: they run between kernels. */
-static int stream_of_collective(qdr_channel channel)
-{
-    return qdri_is_statistics(channel) ? QDRI_STREAM_OF_COMPUTE : QDRI_STREAM_OF_CHANNEL(channel);
-}
-
 int qdri_task_row(const qdri_task *task)
 {
     return task->kind == QDRI_TASK_COLLECTIVE ? QDRI_STREAM_OF_CHANNEL(task->channel) : task->stream;
@@ -224,9 +200,10 @@ void qdri_add_collective(qdri_builder *builder, const qdri_task *task)
     const qdr_axis axis = qdr_channel_axis(task->channel);
     const int g = builder->place.size[axis];
     if (g == 1) return;
-    qdri_task *added = add(builder, task);
-    if (!added) return;
-    added->kind = QDRI_TASK_COLLECTIVE;
-    added->stream = stream_of_collective(task->channel);
-    added->bytes_sent = elems_sent(task, g, builder->place.coordinate[axis]) * (int64_t)qdr_dtype_bytes(task->dtype);
+    qdri_task added = *task;
+    added.kind = QDRI_TASK_COLLECTIVE;
+    /* Statistics are small, and the next kernel needs them: they run between kernels. */
+    added.stream = qdri_is_statistics(task->channel) ? QDRI_STREAM_OF_COMPUTE : QDRI_STREAM_OF_CHANNEL(task->channel);
+    added.bytes_sent = elems_sent(task, g, builder->place.coordinate[axis]) * (int64_t)qdr_dtype_bytes(task->dtype);
+    qdri_schedule_add(builder, &added);
 }
