@@ -61,48 +61,36 @@ static void note_last(const qdri_lists *lists, qdri_list *list)
     }
 }
 
-/* Elements of small parameters in one layer: of those that are also summed over x (class 1) or y (2), or of all (0). */
-static int64_t small_of_layer(const qdri_lists *lists, int class)
-{
-    int64_t n_elems = 0;
-    for (int i = 0; i < lists->net.n_parameters; i++) {
-        const qdri_parameter *p = &lists->net.parameters[i];
-        const int counts = !p->flat_over_z && (class == 0 || p->extra_sum == class);
-        if (counts && lists->layer_of[p->node] == 0) n_elems += p->n_elems;
-    }
-    return n_elems;
-}
-
-/* Small gradients of all layers are summed together, at the end. */
+/* Small gradients of all layers are summed together, at the end: those that are also summed over x (class 1) or y (2),
+ * then all. */
 static void deepen_small_sums(const qdri_lists *lists, double n_stage_layers, qdri_list *list)
 {
     for (int i = 0; i < list->schedule.n_tasks; i++) {
         qdri_task *task = &list->schedule.tasks[i];
         const qdr_axis axis = qdr_channel_axis(task->channel);
+        const int class = axis == QDR_X || axis == QDR_Y ? 1 + (int)axis : 0;
+        int64_t each = 0; /* elements in one layer */
         if (task->node >= 0) continue;
-        const int64_t each = small_of_layer(lists, axis == QDR_X || axis == QDR_Y ? 1 + (int)axis : 0);
+        for (int j = 0; j < lists->net.n_parameters; j++) {
+            const qdri_parameter *p = &lists->net.parameters[j];
+            const int counts = !p->flat_over_z && (class == 0 || p->extra_sum == class);
+            if (counts && lists->layer_of[p->node] == 0) each += p->n_elems;
+        }
         task->count += (int64_t)((n_stage_layers - lists->n_layers) * (double)each);
     }
 }
 
-static qdr_status build_list(qdri_lists *lists, qdri_list_kind kind, int with_waits)
-{
-    static const qdri_gradient_mode modes[] = {[QDRI_LIST_BACKWARD_ONLY] = QDRI_GRADIENT_OVERWRITE,
-                                               [QDRI_LIST_BACKWARD_BEFORE] = QDRI_GRADIENT_ADD_TO_PARTIAL,
-                                               [QDRI_LIST_BACKWARD_LAST] = QDRI_GRADIENT_ADD_TO_PARTIAL};
-    qdri_net *net = &lists->net;
-    qdri_schedule *schedule = &lists->of[kind].schedule;
-    const int deferred = kind == QDRI_LIST_BACKWARD_BEFORE;
-    if (kind == QDRI_LIST_FORWARD)
-        return with_waits ? qdri_net_forward(net, schedule) : qdri_net_forward_tasks(net, schedule);
-    return with_waits ? qdri_net_backward(net, modes[kind], deferred, schedule)
-                      : qdri_net_backward_tasks(net, modes[kind], deferred, schedule);
-}
-
 static qdr_status build(qdri_lists *lists, qdri_list_kind kind, double n_stage_layers, int with_waits)
 {
+    const int deferred = kind == QDRI_LIST_BACKWARD_BEFORE;
+    const qdri_gradient_mode mode = kind == QDRI_LIST_BACKWARD_ONLY ? QDRI_GRADIENT_OVERWRITE
+                                                                    : QDRI_GRADIENT_ADD_TO_PARTIAL;
     qdri_list *list = &lists->of[kind];
-    QDR_TRY(build_list(lists, kind, with_waits));
+    if (kind == QDRI_LIST_FORWARD)
+        QDR_TRY((with_waits ? qdri_net_forward : qdri_net_forward_tasks)(&lists->net, &list->schedule));
+    else
+        QDR_TRY(
+            (with_waits ? qdri_net_backward : qdri_net_backward_tasks)(&lists->net, mode, deferred, &list->schedule));
     deepen_small_sums(lists, n_stage_layers, list);
     note_last(lists, list);
     if (list->capacity >= list->schedule.n_tasks) return QDR_OK;

@@ -36,6 +36,14 @@ void qdri_pricing_gather_again(qdri_pricing *pricing)
 
 void qdri_pricing_before_last(qdri_pricing *pricing) { pricing->d_far = (qdri_ways){.n_ranks = 1}; }
 
+static void begin(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing *pricing)
+{
+    pricing->machine = machine;
+    pricing->plan = plan;
+    pricing->gathers_again = machine->software.gathers_again ||
+                             (can_gather_again(machine) && qdri_is_staged(machine, plan));
+}
+
 static void part_gradients(qdri_pricing *pricing, int stride, int n_ranks_all)
 {
     const qdr_plan *plan = pricing->plan;
@@ -53,11 +61,8 @@ void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_p
     const int n_ranks = plan->x * plan->y * plan->z * plan->d;
     const int stages = plan->pipeline > 0 ? plan->pipeline : 1;
     int stride[QDR_N_AXES];
-    pricing->machine = machine;
-    pricing->plan = plan;
+    begin(machine, plan, pricing);
     pricing->seen_share = 1;
-    pricing->gathers_again = machine->software.gathers_again ||
-                             (can_gather_again(machine) && qdri_is_staged(machine, plan));
     qdri_order_strides(size, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, stride);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         const qdri_group group = qdri_group_make(machine, size[axis], stride[axis], n_ranks * stages);
@@ -71,10 +76,7 @@ void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_p
 void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan, double n_layers,
                         qdri_pricing *pricing)
 {
-    pricing->machine = machine;
-    pricing->plan = plan;
-    pricing->gathers_again = machine->software.gathers_again ||
-                             (can_gather_again(machine) && qdri_is_staged(machine, plan));
+    begin(machine, plan, pricing);
     qdri_sizes_make(network, plan, n_layers, &pricing->sizes);
 }
 
@@ -192,11 +194,6 @@ static qdri_task_price product(const qdri_pricing *p, const qdri_task *task)
     return price;
 }
 
-static double ratio_of(const qdr_plan *plan, qdr_axis axis)
-{
-    return plan->axis_bytes_ratio[axis] > 0 ? plan->axis_bytes_ratio[axis] : 1;
-}
-
 /* One after the other. Shares of links are averaged over the time. */
 static qdri_price in_turn(const qdri_price *a, const qdri_price *b)
 {
@@ -242,11 +239,11 @@ static qdri_task_price collective(const qdri_pricing *p, const qdri_task *task)
 {
     const qdr_axis axis = qdr_channel_axis(task->channel);
     const qdri_ways *ways = &p->ways[axis];
-    const double n_elems = coll_elems(task, ways->n_ranks);
+    const double n_elems = coll_elems(task, ways->n_ranks), ratio = p->plan->axis_bytes_ratio[axis];
     const int sums_gradients = task->parameter_gradient;
     const double gradient = p->machine->software.gradient_bytes;
     const double elem_bytes = sums_gradients && gradient > 0 ? gradient : (double)qdr_dtype_bytes(task->dtype);
-    const double bytes = n_elems * ratio_of(p->plan, axis) * elem_bytes;
+    const double bytes = n_elems * (ratio > 0 ? ratio : 1) * elem_bytes;
     qdri_task_price price = {.n_kernels = 1};
     const double bucket = p->machine->software.bucket_bytes;
     const int in_bucket = bucket > bytes && axis == QDR_D && sums_gradients;
@@ -264,20 +261,17 @@ static qdri_task_price collective(const qdri_pricing *p, const qdri_task *task)
     return price;
 }
 
-/* A collective on the compute stream, during which nothing else runs there: all its time is latency. */
-static qdri_task_price waited_for(const qdri_pricing *p, const qdri_task *task)
-{
-    qdri_task_price price = collective(p, task);
-    price.n_kernels = price.secs > 0;
-    price.price = (qdri_price){.latency_secs = price.secs};
-    return price;
-}
-
 static qdri_task_price price_of(const qdri_pricing *p, const qdri_task *task)
 {
     if (task->kind == QDRI_TASK_PRODUCT) return product(p, task);
-    if (task->kind == QDRI_TASK_COLLECTIVE)
-        return task->stream == QDRI_STREAM_OF_COMPUTE ? waited_for(p, task) : collective(p, task);
+    if (task->kind == QDRI_TASK_COLLECTIVE) {
+        qdri_task_price price = collective(p, task);
+        if (task->stream != QDRI_STREAM_OF_COMPUTE) return price;
+        /* Nothing else runs there meanwhile: all its time is latency. */
+        price.n_kernels = price.secs > 0;
+        price.price = (qdri_price){.latency_secs = price.secs};
+        return price;
+    }
     if (!makes_scores(task)) return kernel_price(p, work_of(&p->machine->software, task));
     return p->machine->attention_efficiency > 0 ? fused_attention(p, task) : unfused_attention(p, task);
 }
@@ -307,22 +301,19 @@ static int collective_sample(const qdri_task *task, const int size[QDR_N_AXES], 
     return sample->n_ranks > 1 && sample->bytes > 0;
 }
 
-static int product_sample(const qdri_task *task, qdr_sample *sample)
-{
-    sample->kind = QDR_SAMPLE_PRODUCT;
-    sample->mode = (qdr_product_mode)mode_of(task);
-    sample->m = (double)task->m;
-    sample->n = (double)task->n;
-    sample->k = (double)task->k;
-    return sample->m * sample->n * sample->k > 0;
-}
-
 int qdri_task_sample(const qdri_task *task, const int size[QDR_N_AXES], const char *order, qdr_sample *sample)
 {
     static const qdr_machine_software plain = {.launch_secs = 0};
     *sample = (qdr_sample){.version = QDR_OPTS_INIT, .dtype = task->dtype};
     if (task->kind == QDRI_TASK_COLLECTIVE) return collective_sample(task, size, order, sample);
-    if (task->kind == QDRI_TASK_PRODUCT) return product_sample(task, sample);
+    if (task->kind == QDRI_TASK_PRODUCT) {
+        sample->kind = QDR_SAMPLE_PRODUCT;
+        sample->mode = (qdr_product_mode)mode_of(task);
+        sample->m = (double)task->m;
+        sample->n = (double)task->n;
+        sample->k = (double)task->k;
+        return sample->m * sample->n * sample->k > 0;
+    }
     if (task->work.cost == QDRI_COST_CALLER) return 0;
     const qdri_task_work work = work_of(&plain, task);
     sample->kind = makes_scores(task) ? QDR_SAMPLE_ATTENTION : QDR_SAMPLE_KERNEL;

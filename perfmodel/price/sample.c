@@ -20,14 +20,6 @@ static double product_secs(const qdr_machine *machine, const qdr_sample *s)
     return machine->software.launch_secs + qdri_product_secs(machine, &product);
 }
 
-static double attention_secs(const qdr_machine *machine, const qdr_sample *s)
-{
-    const double peak = qdri_machine_products(machine, s->dtype)->peak_flops;
-    const double moving = qdri_kernel_secs(machine, s->bytes, 0);
-    const double computing = machine->attention_efficiency > 0 ? s->flops / (peak * machine->attention_efficiency) : 0;
-    return s->n_kernels * machine->software.launch_secs + fmax(moving, computing);
-}
-
 static double coll_secs(const qdr_machine *machine, const qdr_sample *s)
 {
     qdri_group group = qdri_group_make(machine, s->n_ranks, s->stride, s->n_ranks_all);
@@ -53,17 +45,16 @@ double qdri_sample_secs(const qdr_machine *machine, const qdr_sample *s)
     case QDR_SAMPLE_MEMORY: return launches + qdri_kernel_secs(machine, s->bytes, 0);
     case QDR_SAMPLE_KERNEL: return launches + qdri_kernel_secs(machine, s->bytes, s->flops);
     case QDR_SAMPLE_PRODUCT: return product_secs(machine, s);
-    case QDR_SAMPLE_ATTENTION: return attention_secs(machine, s);
+    case QDR_SAMPLE_ATTENTION:
+        if (!(machine->attention_efficiency > 0)) return launches + qdri_kernel_secs(machine, s->bytes, 0);
+        return launches +
+               fmax(qdri_kernel_secs(machine, s->bytes, 0),
+                    s->flops / (qdri_machine_products(machine, s->dtype)->peak_flops * machine->attention_efficiency));
     case QDR_SAMPLE_COLLECTIVE: return coll_secs(machine, s);
     case QDR_SAMPLE_TOGETHER: return together_secs(machine, s);
     case QDR_N_SAMPLE_KINDS: break;
     }
     return 0;
-}
-
-static int is_known_coll(qdr_coll_kind kind)
-{
-    return kind == QDR_ALL_GATHER || kind == QDR_REDUCE_SCATTER || kind == QDR_ALL_REDUCE || kind == QDR_SEND_RECV;
 }
 
 qdr_status qdri_sample_check(const qdr_sample *s)
@@ -81,8 +72,9 @@ qdr_status qdri_sample_check(const qdr_sample *s)
                         "needed",
                         s->product_secs, s->coll_secs);
     if (s->kind != QDR_SAMPLE_COLLECTIVE) return QDR_OK;
-    if (is_known_coll(s->coll) && s->n_ranks > 1 && s->stride > 0 &&
-        (int64_t)(s->n_ranks - 1) * s->stride < s->n_ranks_all)
+    const int is_known = s->coll == QDR_ALL_GATHER || s->coll == QDR_REDUCE_SCATTER || s->coll == QDR_ALL_REDUCE ||
+                         s->coll == QDR_SEND_RECV;
+    if (is_known && s->n_ranks > 1 && s->stride > 0 && (int64_t)(s->n_ranks - 1) * s->stride < s->n_ranks_all)
         return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "sample: %s in a group of %d, %d apart, among %d ranks; the model knows "
