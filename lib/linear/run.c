@@ -159,39 +159,39 @@ static qdr_status check_layer(const qdr_linear *layer, const char *who)
     return QDR_OK;
 }
 
-/* NULL is valid for an activation of which this rank owns nothing. */
-static qdr_status check_memory(const qdr_linear *layer, const void *memory, int edge, const char *what)
-{
-    const qdri_edge *e = &layer->stack->net.edges[edge];
-    const qdr_stack *stack = layer->stack;
-    if (qdri_edge_elems(e) == 0) return QDR_OK;
-    if (memory)
-        return qdri_dev_check_argument(qdri_context_dev(qdr_grid_context(stack->grid)), memory,
-                                       qdr_dtype_bytes(stack->net.opts.dtype), qdri_linear_name(layer), what);
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is NULL, but this rank has %" PRId64 "x%" PRId64 " elements of it",
-                    qdri_linear_name(layer), what, e->owned.n_rows, e->owned.n_cols);
-}
+/* An activation in the caller's memory. */
+typedef struct operand {
+    const void *memory;
+    int edge;
+    const char *what;
+    int writes;
+} operand;
 
-static qdri_range range_of(const qdr_linear *layer, const void *memory, int edge, const char *what, int writes)
+/* Checks the caller's arrays, and that they overlap neither each other nor what else the layer reads and writes. NULL is
+ * valid for an activation of which this rank owns nothing. */
+static qdr_status check_operands(const qdr_linear *layer, int backward, int n, const operand *operands)
 {
-    const qdr_stack *stack = layer->stack;
-    return (qdri_range){.what = what,
-                        .begin = memory,
-                        .bytes = memory ? qdri_edge_bytes(&stack->net.edges[edge]) : 0,
-                        .writes = writes};
-}
-
-/* Checks the caller's arrays for overlaps with each other, and with what else the layer reads and writes. */
-static qdr_status check_apart(const qdr_linear *layer, qdri_range first, qdri_range second, qdri_range third)
-{
-    const int backward = third.what != NULL;
     const qdri_use uses[QDRI_CALLER] = {[QDRI_PARAMETERS] = QDRI_READ,
                                         [QDRI_GRADIENTS] = backward ? QDRI_WRITTEN : QDRI_READ,
                                         [QDRI_WORKSPACE] = QDRI_WRITTEN};
+    const qdr_stack *stack = layer->stack;
     const char *who = qdri_linear_name(layer);
-    QDR_TRY(QDRI_RANGES_CHECK(who, first, second, third));
-    const qdri_range callers[] = {first, second, third};
-    for (int i = 0; i < 3; i++) QDR_TRY(qdri_stack_check_apart(layer->stack, who, &callers[i], uses));
+    qdri_range ranges[3];
+    for (int i = 0; i < n; i++) {
+        const operand *o = &operands[i];
+        const qdri_edge *e = &stack->net.edges[o->edge];
+        ranges[i] = (qdri_range){
+            .what = o->what, .begin = o->memory, .bytes = o->memory ? qdri_edge_bytes(e) : 0, .writes = o->writes};
+        if (qdri_edge_elems(e) == 0) continue;
+        if (!o->memory)
+            return QDR_FAIL(QDR_ERR_ARGUMENT,
+                            "%s: %s is NULL, but this rank has %" PRId64 "x%" PRId64 " elements of it", who, o->what,
+                            e->owned.n_rows, e->owned.n_cols);
+        QDR_TRY(qdri_dev_check_argument(qdri_context_dev(qdr_grid_context(stack->grid)), o->memory,
+                                        qdr_dtype_bytes(stack->net.opts.dtype), who, o->what));
+    }
+    QDR_TRY(qdri_ranges_check(who, ranges, n));
+    for (int i = 0; i < n; i++) QDR_TRY(qdri_stack_check_apart(stack, who, &ranges[i], uses));
     return QDR_OK;
 }
 
@@ -202,10 +202,8 @@ static qdr_status check_forward(const qdr_linear *layer, const void *x, const vo
     if (flags & ~QDR_Y_ACCUMULATE)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: flags %d; forward knows QDR_Y_ACCUMULATE only", qdri_linear_name(layer),
                         flags);
-    QDR_TRY(check_memory(layer, x, node->in[0], "x"));
-    QDR_TRY(check_memory(layer, y, node->out, "y"));
-    return check_apart(layer, range_of(layer, x, node->in[0], "x", 0), range_of(layer, y, node->out, "y", 1),
-                       (qdri_range){.what = NULL});
+    const operand operands[] = {{x, node->in[0], "x", 0}, {y, node->out, "y", 1}};
+    return check_operands(layer, 0, 2, operands);
 }
 
 qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int flags, qdr_stream *stream)
@@ -244,12 +242,8 @@ static qdr_status check_linear_backward(const qdr_linear *layer, const void *dy,
     if (flags & ~(QDR_ACCUMULATE | QDR_DEFER_SYNC | QDR_DX_ACCUMULATE | QDR_NO_DX))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: flags %d contain a bit that backward does not know",
                         qdri_linear_name(layer), flags);
-    QDR_TRY(check_memory(layer, x, node->in[0], "x"));
-    QDR_TRY(check_memory(layer, dy, node->out, "dy"));
-    if (flags & QDR_NO_DX) dx = NULL;
-    if (!(flags & QDR_NO_DX)) QDR_TRY(check_memory(layer, dx, node->in[0], "dx"));
-    return check_apart(layer, range_of(layer, x, node->in[0], "x", 0), range_of(layer, dy, node->out, "dy", 0),
-                       range_of(layer, dx, node->in[0], "dx", 1));
+    const operand operands[] = {{x, node->in[0], "x", 0}, {dy, node->out, "dy", 0}, {dx, node->in[0], "dx", 1}};
+    return check_operands(layer, 1, flags & QDR_NO_DX ? 2 : 3, operands);
 }
 
 qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x, void *dx, int flags,

@@ -104,6 +104,19 @@ static qdr_status add_layer_node(qdri_net *net, const char *name, qdri_node_kind
     return QDR_OK;
 }
 
+static qdr_status add_weight(qdri_net *net, const qdr_block *rows, const qdr_block *cols, qdr_axis row_axis,
+                             qdr_axis col_axis, int *index)
+{
+    return qdri_parameter_add(net,
+                              &(qdri_parameter_desc){.what = "weight",
+                                                     .rows = rows,
+                                                     .cols = cols,
+                                                     .row_split = 1 + (int)row_axis,
+                                                     .col_split = 1 + (int)col_axis,
+                                                     .flat_over_z = 1},
+                              index);
+}
+
 void qdri_net_set_storage(qdri_net *net, int node, qdr_storage storage)
 {
     qdri_layer *layer = &net->nodes[node].u.layer;
@@ -126,14 +139,7 @@ static qdr_status add_linear(qdri_net *net, const qdr_linear_desc *desc, qdr_edg
     layer->shape.drop_gathered = desc->drop_gathered != 0;
     layer->shape.bias = desc->bias != 0;
     layer->shape.rounds = (desc->product_type ? desc->product_type : net->opts.product_type) == QDR_PRODUCT_FP8;
-    QDR_TRY(qdri_parameter_add(net,
-                               &(qdri_parameter_desc){.what = "weight",
-                                                      .rows = desc->out,
-                                                      .cols = desc->in,
-                                                      .row_split = 1 + (int)out_axis,
-                                                      .col_split = 1 + (int)in_axis,
-                                                      .flat_over_z = 1},
-                               &layer->weight));
+    QDR_TRY(add_weight(net, desc->out, desc->in, out_axis, in_axis, &layer->weight));
     if (desc->bias)
         QDR_TRY(qdri_parameter_add(
             net, &(qdri_parameter_desc){.what = "bias", .cols = desc->out, .col_split = 1 + (int)out_axis},
@@ -182,14 +188,7 @@ static qdr_status add_embedding(qdri_net *net, const qdr_embedding_desc *desc, q
     QDR_TRY(add_layer_node(net, who, QDRI_NODE_EMBEDDING, &node));
     qdri_layer *layer = &node->u.layer;
     const qdr_matrix matrix = qdri_edge_matrix(net, features, QDR_X, desc->layout, 1);
-    QDR_TRY(qdri_parameter_add(net,
-                               &(qdri_parameter_desc){.what = "weight",
-                                                      .rows = vocab,
-                                                      .cols = features,
-                                                      .row_split = 1 + QDR_Y,
-                                                      .col_split = 1 + QDR_X,
-                                                      .flat_over_z = 1},
-                               &layer->weight));
+    QDR_TRY(add_weight(net, vocab, features, QDR_Y, QDR_X, &layer->weight));
     if (desc->context)
         QDR_TRY(qdri_parameter_add(net,
                                    &(qdri_parameter_desc){.what = "positions",
