@@ -37,19 +37,6 @@ qdr_status qdri_attach_begin(qdr_stack *stack, const char *name, int is_layer, c
     return status;
 }
 
-/* They follow the node's own name. */
-static void name_parameters(const qdr_stack *stack, int node, qdri_attached *attached)
-{
-    char *end = attached->name + names_bytes(attached->name);
-    char *at = attached->name + strlen(attached->name) + 1;
-    for (int i = stack->net.n_parameters - 1; i >= 0; i--) {
-        const qdri_parameter *p = &stack->net.parameters[i];
-        if (p->node != node) return;
-        attached->parameters[p->slot].name = at;
-        at += 1 + snprintf(at, (size_t)(end - at), "%s.%s", attached->name, p->what);
-    }
-}
-
 qdr_status qdri_attach_end(qdr_stack *stack, qdr_status status, qdr_edge *edge)
 {
     const int number = stack->net.n_nodes - (status == QDR_OK);
@@ -59,7 +46,14 @@ qdr_status qdri_attach_end(qdr_stack *stack, qdr_status status, qdr_edge *edge)
         *edge = -1;
         return status;
     }
-    name_parameters(stack, number, attached);
+    /* The names of its parameters follow its own. */
+    const char *end = attached->name + names_bytes(attached->name);
+    char *at = attached->name + strlen(attached->name) + 1;
+    for (int i = stack->net.n_parameters - 1; i >= 0 && stack->net.parameters[i].node == number; i--) {
+        const qdri_parameter *p = &stack->net.parameters[i];
+        attached->parameters[p->slot].name = at;
+        at += 1 + snprintf(at, (size_t)(end - at), "%s.%s", attached->name, p->what);
+    }
     if (attached->layer) *attached->layer = (qdr_linear){.stack = stack, .node = number};
     return QDR_OK;
 }

@@ -19,12 +19,6 @@ static const char *product_type_name(qdr_product_type type)
     return (unsigned)type < sizeof names / sizeof *names ? names[type] : "unknown";
 }
 
-static const char *storage_name(qdr_storage storage)
-{
-    static const char *const names[] = {"QDR_STORAGE_AUTO", "QDR_OUT_IN", "QDR_IN_OUT"};
-    return (unsigned)storage < sizeof names / sizeof *names ? names[storage] : "unknown";
-}
-
 static int64_t or_one(int64_t unit) { return unit ? unit : 1; }
 
 /* ---- the options ---- */
@@ -99,14 +93,11 @@ void qdri_describe_input(qdr_stack *stack, const char *name, const qdr_edge_desc
     add_int(&e, "with_gradient", with_gradient != 0);
 }
 
-void qdri_describe_tokens(qdr_stack *stack, const char *name)
-{
-    const entry e = begin(stack, "tokens", name);
-    (void)e;
-}
+void qdri_describe_tokens(qdr_stack *stack, const char *name) { (void)begin(stack, "tokens", name); }
 
 void qdri_describe_linear(qdr_stack *stack, const qdr_linear_desc *desc, qdr_edge in)
 {
+    static const char *const storages[] = {"QDR_STORAGE_AUTO", "QDR_OUT_IN", "QDR_IN_OUT"};
     const entry e = begin(stack, "layer", desc->name);
     add_blocks(&e, "in", desc->in, QDR_MAX_BLOCKS);
     add_blocks(&e, "out", desc->out, QDR_MAX_BLOCKS);
@@ -116,7 +107,7 @@ void qdri_describe_linear(qdr_stack *stack, const qdr_linear_desc *desc, qdr_edg
     add_int(&e, "out_row_unit", or_one(desc->out_row_unit));
     add_int(&e, "panels", desc->panels);
     add_int(&e, "drop_gathered", desc->drop_gathered != 0);
-    add_text(&e, "storage", storage_name(desc->storage));
+    add_text(&e, "storage", storages[desc->storage]); /* the net has checked it */
     add_text(&e, "product_type", product_type_name(desc->product_type));
     add_inputs(&e, 1, &in);
 }

@@ -121,18 +121,6 @@ static qdr_status run_task(const run *r, int number)
     return add_stamp(r->stream, event ? &event->end_ns : NULL);
 }
 
-/* The product of a task. *done: the last task that is fused with it. */
-static qdri_gemm gemm_of(const qdr_stack *stack, const qdri_schedule *schedule, int number, int *done)
-{
-    const qdri_task *task = &schedule->tasks[number];
-    qdri_gemm gemm = qdri_task_gemm(task);
-    gemm.a = qdri_stack_pointer(stack, task->reads[0]);
-    gemm.b = qdri_stack_pointer(stack, task->reads[1]);
-    gemm.c = qdri_stack_pointer(stack, task->writes[0]);
-    *done = qdri_fuse(stack, schedule, number, &gemm);
-    return gemm;
-}
-
 /* *done: in: the last task fused with an earlier product; out: with this one. The waits of a fused task precede its
  * product, since nothing runs between the two. */
 static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int number, int *done, qdri_stamps *stamps,
@@ -146,7 +134,13 @@ static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int n
              .stamps = stamps ? &stamps[number] : NULL};
     if (!r.is_done) {
         *done = number;
-        if (task->kind == QDRI_TASK_PRODUCT) r.gemm = gemm_of(stack, schedule, number, done);
+        if (task->kind == QDRI_TASK_PRODUCT) {
+            r.gemm = qdri_task_gemm(task);
+            r.gemm.a = qdri_stack_pointer(stack, task->reads[0]);
+            r.gemm.b = qdri_stack_pointer(stack, task->reads[1]);
+            r.gemm.c = qdri_stack_pointer(stack, task->writes[0]);
+            *done = qdri_fuse(stack, schedule, number, &r.gemm);
+        }
         for (int i = number; i <= *done; i++)
             for (int w = 0; w < schedule->tasks[i].n_waits; w++)
                 QDR_TRY(qdri_stream_wait(r.stream, stack->events[schedule->tasks[i].waits[w]]));

@@ -10,36 +10,20 @@ static int is_result(const qdri_task *product, qdri_ref ref, int64_t n_rows, int
            n_cols == product->n;
 }
 
-static int adds_bias(const qdri_task *product, const qdri_task *next)
-{
-    return next->kind == QDRI_TASK_BIAS_ADD && is_result(product, next->writes[0], next->m, next->n);
-}
-
-/* Whether the task computes GELU of the result, without overwriting what the product reads. */
-static int gives_gelu(const qdri_task *product, const qdri_task *next)
-{
-    const int to = next->writes[0].buffer;
-    return next->kind == QDRI_TASK_GELU && is_result(product, next->reads[0], next->m, next->n) &&
-           to != product->reads[0].buffer && to != product->reads[1].buffer;
-}
-
-/* Whether the task computes the gradient through GELU, in place: nothing else can see the product's result. */
-static int passes_gelu(const qdri_task *product, const qdri_task *next)
-{
-    return next->kind == QDRI_TASK_GELU_BACKWARD && is_result(product, next->reads[0], next->m, next->n) &&
-           next->writes[0].buffer == next->reads[0].buffer && next->writes[0].offset == next->reads[0].offset;
-}
-
 /* 1: the task is fused with the product, and *gemm includes it. */
 static int take(const qdr_stack *stack, const qdri_task *product, const qdri_task *next, qdri_gemm *gemm)
 {
+    const qdri_ref from = next->reads[0], to = next->writes[0];
+    const int reads_result = is_result(product, from, next->m, next->n);
     qdri_gemm with = *gemm;
     if (gemm->gelu || gemm->gelu_of) return 0;
-    if (adds_bias(product, next)) {
-        with.bias = qdri_stack_pointer(stack, next->reads[0]);
-    } else if (gives_gelu(product, next)) {
-        with.gelu = qdri_stack_pointer(stack, next->writes[0]);
-    } else if (passes_gelu(product, next)) {
+    if (next->kind == QDRI_TASK_BIAS_ADD && is_result(product, to, next->m, next->n)) {
+        with.bias = qdri_stack_pointer(stack, from);
+    } else if (next->kind == QDRI_TASK_GELU && reads_result && to.buffer != product->reads[0].buffer &&
+               to.buffer != product->reads[1].buffer) { /* overwrites nothing that the product reads */
+        with.gelu = qdri_stack_pointer(stack, to);
+    } else if (next->kind == QDRI_TASK_GELU_BACKWARD && reads_result && to.buffer == from.buffer &&
+               to.offset == from.offset) { /* in place: nothing else can see the product's result */
         with.gelu_of = qdri_stack_pointer(stack, next->reads[1]);
     } else {
         return 0;

@@ -4,34 +4,33 @@
 #include "ops/ops.h"
 #include "ops/steps.h"
 
-qdri_kernel qdri_gelu_forward(int64_t n_elems, qdr_dtype dtype, const void *x, void *y)
+static qdri_kernel binary(qdri_kernel_kind kind, int64_t n_elems, qdr_dtype dtype, const void *a, const void *b,
+                          void *y)
 {
-    qdri_kernel kernel = {.kind = QDRI_K_GELU_FORWARD, .dtype = dtype};
+    qdri_kernel kernel = {.kind = kind, .dtype = dtype};
     kernel.u.binary.n = n_elems;
-    kernel.u.binary.a = x;
+    kernel.u.binary.a = a;
+    kernel.u.binary.b = b;
     kernel.u.binary.y = y;
     return kernel;
+}
+
+qdri_kernel qdri_gelu_forward(int64_t n_elems, qdr_dtype dtype, const void *x, void *y)
+{
+    return binary(QDRI_K_GELU_FORWARD, n_elems, dtype, x, NULL, y);
 }
 
 qdri_kernel qdri_gelu_backward(int64_t n_elems, qdr_dtype dtype, const void *dy, const void *x, void *dx,
                                int accumulate)
 {
-    qdri_kernel kernel = {.kind = QDRI_K_GELU_BACKWARD, .dtype = dtype};
-    kernel.u.binary.n = n_elems;
-    kernel.u.binary.a = x;
-    kernel.u.binary.b = dy;
-    kernel.u.binary.y = dx;
+    qdri_kernel kernel = binary(QDRI_K_GELU_BACKWARD, n_elems, dtype, x, dy, dx);
     kernel.u.binary.accumulate = accumulate;
     return kernel;
 }
 
 qdri_kernel qdri_sum_of_two(int64_t n_elems, qdr_dtype dtype, const void *a, const void *b, void *y)
 {
-    qdri_kernel kernel = {.kind = QDRI_K_ADD, .dtype = dtype};
-    kernel.u.binary.n = n_elems;
-    kernel.u.binary.a = a;
-    kernel.u.binary.b = b;
-    kernel.u.binary.y = y;
+    qdri_kernel kernel = binary(QDRI_K_ADD, n_elems, dtype, a, b, y);
     kernel.u.binary.dtype2 = dtype;
     return kernel;
 }

@@ -186,7 +186,7 @@ void qdri_net_set_panels(qdri_net *net, int panels, int batch_parts);
 /* The rectangles of the whole parameter that this rank stores. @return their number */
 int qdri_parameter_runs(const qdri_parameter *p, qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS]);
 
-/* ---- memory and task lists: net_build.c, net_schedules.c, net_lists.c ---- */
+/* ---- memory and task lists: net_build.c, net_schedules.c ---- */
 
 /* How gradients of parameters are added. Index of a backward schedule = 2 · mode + deferred. */
 typedef enum qdri_gradient_mode {

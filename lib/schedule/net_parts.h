@@ -51,10 +51,6 @@ void qdri_op_forward_tasks(qdri_builder *builder, const qdri_net *net, int numbe
 void qdri_op_backward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part, const qdri_ref *d_in,
                             int accumulates);
 
-/* net_lists.c */
-/* Empties the lists of an older net. */
-void qdri_net_lists_begin(qdri_net_lists *lists);
-
 /* net_schedules.c: the tasks alone, without places and waits. */
 QDR_NODISCARD qdr_status qdri_net_layer_forward_tasks(qdri_net *net, int node, int accumulate_y,
                                                       qdri_schedule *schedule);
