@@ -2,6 +2,8 @@
 /* The memory of stacks, and whether that of a caller overlaps it. */
 #include "linear/internal.h"
 
+const char *const qdri_region_names[QDRI_CALLER] = {"parameters", "gradients", "activations", "workspace"};
+
 static const char *const names[][QDRI_CALLER] = {
     {"the stack's parameters", "the stack's gradients", "the stack's activations", "the stack's workspace"},
     {"another stack's parameters", "another stack's gradients", "another stack's activations",
@@ -58,10 +60,9 @@ qdr_status qdri_stack_check_apart(const qdr_stack *stack, const char *who, const
 
 qdr_status qdri_stack_check_bind(const qdr_stack *stack, void *const callers[QDRI_CALLER])
 {
-    static const char *const members[] = {"parameters", "gradients", "activations", "workspace"};
     qdri_range mine[QDRI_CALLER];
     for (int region = 0; region < (int)QDRI_CALLER; region++)
-        mine[region] = (qdri_range){.what = members[region],
+        mine[region] = (qdri_range){.what = qdri_region_names[region],
                                     .begin = callers[region],
                                     .bytes = callers[region] ? stack->net.buffers.region_bytes[region] : 0,
                                     .writes = 1};

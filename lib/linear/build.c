@@ -89,11 +89,6 @@ qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
     return QDR_OK;
 }
 
-static const char *const region_names[] = {[QDRI_PARAMETERS] = "parameters",
-                                           [QDRI_GRADIENTS] = "gradients",
-                                           [QDRI_ACTIVATIONS] = "activations",
-                                           [QDRI_WORKSPACE] = "workspace"};
-
 /* owned_by_all: no rank provides its own memory for the region. */
 static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *callers, int owned_by_all)
 {
@@ -102,8 +97,8 @@ static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *caller
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     const size_t bytes = stack->net.buffers.region_bytes[region];
     stack->memory[region] = callers;
-    if (callers) return bytes ? qdri_dev_check_argument(dev, callers, 1, "bind", region_names[region]) : QDR_OK;
-    QDR_TRY((owned_by_all ? qdri_mem_alloc_shared : qdri_mem_alloc_for)(dev, region_names[region], bytes,
+    if (callers) return bytes ? qdri_dev_check_argument(dev, callers, 1, "bind", qdri_region_names[region]) : QDR_OK;
+    QDR_TRY((owned_by_all ? qdri_mem_alloc_shared : qdri_mem_alloc_for)(dev, qdri_region_names[region], bytes,
                                                                         &stack->owned[region]));
     stack->memory[region] = stack->owned[region];
     return QDR_OK;

@@ -85,6 +85,7 @@ QDR_NODISCARD qdr_status qdri_stack_share(qdr_stack *stack);
 QDR_NODISCARD qdr_status qdri_stack_owns(const qdr_stack *stack, const char *who);
 
 /* apart.c */
+extern const char *const qdri_region_names[QDRI_CALLER];
 /* Adds a stack to the context's list, once it has memory; removes it, if it is there. */
 void qdri_stack_enlist(qdr_stack *stack);
 void qdri_stack_strike_out(const qdr_stack *stack);

@@ -167,8 +167,8 @@ typedef struct operand {
     int writes;
 } operand;
 
-/* Checks the caller's arrays, and that they overlap neither each other nor what else the layer reads and writes. NULL is
- * valid for an activation of which this rank owns nothing. */
+/* Checks the caller's arrays, and that they overlap neither each other nor what else the layer reads and writes. NULL
+ * is valid for an activation of which this rank owns nothing. */
 static qdr_status check_operands(const qdr_linear *layer, int backward, int n, const operand *operands)
 {
     const qdri_use uses[QDRI_CALLER] = {[QDRI_PARAMETERS] = QDRI_READ,

@@ -50,11 +50,13 @@ static int64_t cell_rows(const qdri_place *place, int64_t n_rows, int64_t unit)
     return end - begin;
 }
 
-/* Empties the net, keeping the memory of its lists. */
-static void empty(qdri_net *net)
+qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const qdr_stack_opts *opts)
 {
-    const qdri_net old = *net;
-    *net = (qdri_net){.edges = old.edges,
+    QDR_TRY(check_opts(opts));
+    const qdri_net old = *net; /* the memory of its lists is kept */
+    *net = (qdri_net){.place = *place,
+                      .opts = *opts,
+                      .edges = old.edges,
                       .edge_capacity = old.edge_capacity,
                       .nodes = old.nodes,
                       .node_capacity = old.node_capacity,
@@ -62,14 +64,6 @@ static void empty(qdri_net *net)
                       .parameter_capacity = old.parameter_capacity,
                       .buffers = {.items = old.buffers.items, .capacity = old.buffers.capacity},
                       .hazards = old.hazards};
-}
-
-qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const qdr_stack_opts *opts)
-{
-    QDR_TRY(check_opts(opts));
-    empty(net);
-    net->place = *place;
-    net->opts = *opts;
     if (net->opts.row_unit == 0) net->opts.row_unit = 1;
     if (net->opts.overlap == 0) net->opts.overlap = QDR_OVERLAP_ALL;
     net->grad_dtype = qdri_sum_type(opts->dtype);

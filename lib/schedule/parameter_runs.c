@@ -8,9 +8,6 @@ typedef struct segment {
     int64_t local, global, n;
 } segment;
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* The segments along one side of the block; segments that are adjacent both locally and globally are merged. */
 static int find_segments(const qdr_block blocks[QDR_MAX_BLOCKS], int n_parts, int part, segment found[QDR_MAX_BLOCKS])
 {
@@ -49,7 +46,8 @@ static qdr_parameter_run make_run(const lines *l, segment across, segment along)
 
 static segment cut(segment s, int64_t begin, int64_t end)
 {
-    const int64_t first = most(begin, s.local), n = least(end, s.local + s.n) - first;
+    const int64_t first = begin > s.local ? begin : s.local;
+    const int64_t n = (end < s.local + s.n ? end : s.local + s.n) - first;
     return (segment){.local = first, .global = s.global + first - s.local, .n = n > 0 ? n : 0};
 }
 

@@ -186,18 +186,14 @@ static json_t *choice_json(const qdri_tune_choice *c)
     return NULL;
 }
 
-static int write_choice(const qdri_tune_choice *choice, int is_first, FILE *file)
-{
-    json_t *object = choice_json(choice);
-    const int good = fputs(is_first ? "\n" : ",\n", file) >= 0 && object &&
-                     json_dumpf(object, file, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(4)) == 0;
-    json_decref(object);
-    return good;
-}
-
 int qdri_tune_write(const qdri_tune_table *table, FILE *file)
 {
     int good = fprintf(file, "{\"quadrille_tune\": %d, \"choices\": [", QDRI_TUNE_VERSION) > 0;
-    for (int i = 0; good && i < table->n; i++) good = write_choice(&table->choices[i], i == 0, file);
+    for (int i = 0; good && i < table->n; i++) {
+        json_t *object = choice_json(&table->choices[i]);
+        good = fputs(i ? ",\n" : "\n", file) >= 0 && object &&
+               json_dumpf(object, file, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(4)) == 0;
+        json_decref(object);
+    }
     return good && fputs("\n]}\n", file) >= 0;
 }

@@ -25,7 +25,6 @@ typedef struct qdri_spans {
 typedef struct pass {
     qdri_schedule *schedule;
     qdri_hazards *hazards;
-    int overlap;
     int waited[QDRI_N_STREAMS][QDRI_N_STREAMS]; /* waited[s][t]: last task on stream t for which stream s has waited */
 } pass;
 
@@ -145,18 +144,9 @@ static void write(pass *p, qdri_task *task, int number, qdri_ref ref)
     spans[first].next = i;
 }
 
-/* A task of a class that may not overlap waits for the previous task, and the next task waits for it. */
-static void wait_in_line(pass *p, qdri_task *task, int number)
-{
-    if (number == 0) return;
-    const qdri_task *before = &p->schedule->tasks[number - 1];
-    const int alone = (int)task->overlap_class & ~p->overlap, before_alone = (int)before->overlap_class & ~p->overlap;
-    if (alone || before_alone) wait_for(p, task, number - 1);
-}
-
 qdr_status qdri_schedule_set_waits(qdri_schedule *schedule, qdri_hazards *hazards, int overlap)
 {
-    pass p = {.schedule = schedule, .hazards = hazards, .overlap = overlap};
+    pass p = {.schedule = schedule, .hazards = hazards};
     memset(p.waited, -1, sizeof p.waited);
     QDR_TRY(begin(hazards, schedule->first_value + schedule->n_values));
     for (int number = 0; number < schedule->n_tasks; number++) {
@@ -165,7 +155,9 @@ qdr_status qdri_schedule_set_waits(qdri_schedule *schedule, qdri_hazards *hazard
         task->n_waits = task->signals = 0;
         for (int i = 0; i < task->n_reads; i++) read(&p, task, number, task->reads[i]);
         for (int i = 0; i < task->n_writes; i++) write(&p, task, number, task->writes[i]);
-        wait_in_line(&p, task, number);
+        /* A task of a class that may not overlap waits for the previous task, and the next task waits for it. */
+        const int classes = number ? (int)task->overlap_class | (int)task[-1].overlap_class : 0;
+        if (classes & ~overlap) wait_for(&p, task, number - 1);
     }
     return QDR_OK;
 }

@@ -44,17 +44,6 @@ static void begin(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing
                              (can_gather_again(machine) && qdri_is_staged(machine, plan));
 }
 
-static void part_gradients(qdri_pricing *pricing, int stride, int n_ranks_all)
-{
-    const qdr_plan *plan = pricing->plan;
-    const int parts = plan->gradient_parts > plan->z ? plan->gradient_parts / plan->z : 1;
-    const qdri_group near = qdri_group_make(pricing->machine, parts, stride, n_ranks_all);
-    const qdri_group far = qdri_group_make(pricing->machine, plan->d / parts, stride * parts, n_ranks_all);
-    pricing->d_parts = parts;
-    pricing->d_near = qdri_ways_make(pricing->machine, &near);
-    pricing->d_far = qdri_ways_make(pricing->machine, &far);
-}
-
 void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing *pricing)
 {
     const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
@@ -69,7 +58,12 @@ void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_p
         pricing->ways[axis] = qdri_ways_make(machine, &group);
         pricing->coll_host_secs[axis] = coll_host_secs(machine, &group);
     }
-    part_gradients(pricing, stride[QDR_D], n_ranks * stages);
+    const int parts = plan->gradient_parts > plan->z ? plan->gradient_parts / plan->z : 1;
+    const qdri_group near = qdri_group_make(machine, parts, stride[QDR_D], n_ranks * stages);
+    const qdri_group far = qdri_group_make(machine, plan->d / parts, stride[QDR_D] * parts, n_ranks * stages);
+    pricing->d_parts = parts;
+    pricing->d_near = qdri_ways_make(machine, &near);
+    pricing->d_far = qdri_ways_make(machine, &far);
     if (qdri_is_staged(machine, plan)) qdri_pricing_gather_again(pricing);
 }
 
