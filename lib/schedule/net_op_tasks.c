@@ -76,18 +76,18 @@ typedef struct refs {
 } refs;
 
 /* A task on the part's rows. It reports the flops of its work if it does not state others. */
-static void add_task(const op_part *p, qdri_task task, const refs *reads, const refs *writes)
+static void add_task(const op_part *p, qdri_task *task, const refs *reads, const refs *writes)
 {
-    task.node = p->number;
-    task.name = p->node->name;
-    task.m = n_rows(p);
-    task.dtype = task.out_dtype = p->net->opts.dtype;
-    task.n_reads = reads->n;
-    task.n_writes = writes->n;
-    for (int i = 0; i < reads->n; i++) task.reads[i] = reads->of[i];
-    for (int i = 0; i < writes->n; i++) task.writes[i] = writes->of[i];
-    if (!(task.flops > 0)) task.flops = task.work.flops;
-    qdri_schedule_add(p->builder, &task);
+    task->node = p->number;
+    task->name = p->node->name;
+    task->m = n_rows(p);
+    task->dtype = task->out_dtype = p->net->opts.dtype;
+    task->n_reads = reads->n;
+    task->n_writes = writes->n;
+    for (int i = 0; i < reads->n; i++) task->reads[i] = reads->of[i];
+    for (int i = 0; i < writes->n; i++) task->writes[i] = writes->of[i];
+    if (!(task->flops > 0)) task->flops = task->work.flops;
+    qdri_schedule_add(p->builder, task);
 }
 
 static const qdri_task_work no_work = {.n_kernels = 0}; /* too little to count */
@@ -96,7 +96,7 @@ static const qdri_task_work no_work = {.n_kernels = 0}; /* too little to count *
 static void add_kernel(const op_part *p, qdri_task_kind kind, qdri_task_work work, refs reads, refs writes,
                        int accumulate)
 {
-    add_task(p, (qdri_task){.kind = kind, .accumulate = accumulate, .n = columns(p), .work = work}, &reads, &writes);
+    add_task(p, &(qdri_task){.kind = kind, .accumulate = accumulate, .n = columns(p), .work = work}, &reads, &writes);
 }
 
 /* A collective on n_per_row numbers for each row. `what`: its kind, operands and type. */
@@ -138,7 +138,7 @@ static void norm_forward(const op_part *p)
         p, axis, 3,
         &(qdri_task){
             .coll = QDR_ALL_GATHER, .n_writes = 1, .writes = {moments}, .dtype = qdri_sum_type(p->net->opts.dtype)});
-    add_task(p, (qdri_task){.kind = QDRI_TASK_NORM_MERGE, .n = columns(p), .k = g}, &(refs){1, {moments}},
+    add_task(p, &(qdri_task){.kind = QDRI_TASK_NORM_MERGE, .n = columns(p), .k = g}, &(refs){1, {moments}},
              &(refs){1, {saved(p)}});
     add_kernel(p, QDRI_TASK_NORM_APPLY, (qdri_task_work){2 * p->bytes, 5 * p->elems, 1, QDRI_COST_AFTER_FUSED},
                (refs){4, {input(p, 0), saved(p), parameter(p, 0), parameter(p, 1)}}, (refs){1, {output(p)}}, 0);
@@ -218,7 +218,7 @@ static void attend(const op_part *p, int backward, refs reads, refs writes)
     if (local->n_heads > 0)
         task.work = backward ? (qdri_task_work){2 * bytes, times * flops, 3, QDRI_COST_SCORES_BACKWARD}
                              : (qdri_task_work){bytes, flops, 1, QDRI_COST_SCORES};
-    add_task(p, task, &reads, &writes);
+    add_task(p, &task, &reads, &writes);
 }
 
 static void attention_forward(const op_part *p)
