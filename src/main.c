@@ -113,25 +113,6 @@ static const command *find_words(int *argc, char ***argv)
     return which;
 }
 
-static int run_help(int argc, char **argv)
-{
-    if (argc < 2 || strcmp(argv[1], "--help") == 0) return print_help();
-    argc--;
-    argv++;
-    const command *which = find_words(&argc, &argv);
-    return which ? print_command_help(which) : fail_unknown(argv[0]);
-}
-
-static int check_environment(void)
-{
-    char sentence[512];
-    failure why = {0};
-    if (fail_status(&why, qdr_environment_check())) return fail_print(&why);
-    for (int i = 0; qdr_environment_unknown(i, sentence, sizeof sentence) > 0; i++)
-        fprintf(stderr, "warning: %s\n", sentence);
-    return EXIT_OK;
-}
-
 static int dispatch(int argc, char **argv)
 {
     static char name[] = "quadrille";
@@ -141,16 +122,23 @@ static int dispatch(int argc, char **argv)
         return EXIT_USAGE;
     }
     if (argv[1][0] == '-') return run_options(argc, argv);
-    if (strcmp(argv[1], "help") == 0) return run_help(argc - 1, argv + 1);
     if (strcmp(argv[1], "completions") == 0)
         return completions_run(argc - 1, argv + 1, &(command_tables){commands, N_COMMANDS, main_options});
-    argc--;
-    argv++;
+    const int is_help = strcmp(argv[1], "help") == 0;
+    if (is_help && (argc < 3 || strcmp(argv[2], "--help") == 0)) return print_help();
+    argc -= 1 + is_help;
+    argv += 1 + is_help;
     const command *which = find_words(&argc, &argv);
     if (!which) return fail_unknown(argv[0]);
-    if (options_want_help(argc, argv)) return print_command_help(which);
-    const int code = which->is_local && qdr_launched() < 2 ? check_environment() : EXIT_OK;
-    return code ? code : which->run(argc, argv);
+    if (is_help || options_want_help(argc, argv)) return print_command_help(which);
+    if (which->is_local && qdr_launched() < 2) {
+        char sentence[512];
+        failure why = {0};
+        if (fail_status(&why, qdr_environment_check())) return fail_print(&why);
+        for (int i = 0; qdr_environment_unknown(i, sentence, sizeof sentence) > 0; i++)
+            fprintf(stderr, "warning: %s\n", sentence);
+    }
+    return which->run(argc, argv);
 }
 
 int main(int argc, char **argv)

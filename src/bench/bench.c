@@ -19,21 +19,18 @@ static void print_words(const bench_column *column, int is_first, const char *wo
     printf("%s%*s", is_first ? "" : " ", width, words);
 }
 
-/* ---- JSON ---- */
-
-static json_t *json_of(const bench_column *column, const bench_value *value)
-{
-    if (value->text) return json_string(value->text);
-    if (isnan(value->number)) return json_null();
-    return column->kind == VALUE_WHOLE ? json_integer((json_int_t)value->number) : json_real(value->number);
-}
-
 /* The settings (are_settings), or the values that differ from row to row. */
 static json_t *json_row(const bench_table *table, const bench_value *values, int are_settings)
 {
     json_t *object = json_object();
-    for (const bench_column *column = table->columns; column->name; column++, values++)
-        if (are_settings == !column->title) json_object_set_new(object, column->name, json_of(column, values));
+    for (const bench_column *column = table->columns; column->name; column++, values++) {
+        if (are_settings != !column->title) continue;
+        json_t *value = values->text                  ? json_string(values->text)
+                        : isnan(values->number)       ? json_null()
+                        : column->kind == VALUE_WHOLE ? json_integer((json_int_t)values->number)
+                                                      : json_real(values->number);
+        json_object_set_new(object, column->name, value);
+    }
     return object;
 }
 
@@ -125,8 +122,7 @@ static int run_rank(qdr_context *ctx, void *user)
     const int n_ranks = qdr_context_size(ctx);
     bench_run run = {.ctx = ctx, .table = {.columns = start->kind->columns, .format = options->format}};
     failure why = {0};
-    start->kind->write_title(options, n_ranks, run.title, sizeof run.title);
-    run.table.title = run.title;
+    start->kind->write_title(options, n_ranks, run.table.title, sizeof run.table.title);
     if (options->grid.x > 0) grid_check_ranks("bench", options->grid, n_ranks, &why);
     sizes[0] = options->grid.x ? options->grid : (grid_size){1, 1, 1, n_ranks};
     const int n_sizes = options->grid.x < 0 ? list_grids(n_ranks, sizes, MAX_GRIDS) : 1;

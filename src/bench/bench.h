@@ -84,7 +84,7 @@ typedef struct bench_value {
 
 typedef struct bench_table {
     const bench_column *columns;
-    const char *title; /* comment lines of the table, each with "# " and a newline */
+    char title[512]; /* comment lines of the table, each with "# " and a newline */
     bench_format format;
     int n_rows; /* printed */
 } bench_table;
@@ -95,7 +95,6 @@ typedef struct bench_table {
 typedef struct bench_run {
     qdr_context *ctx;
     bench_table table; /* printed by rank 0 */
-    char title[512];
     int64_t n_wrong; /* incorrect results; equal on all ranks */
 } bench_run;
 
@@ -123,7 +122,7 @@ void bench_row(bench_run *run, const bench_column *columns, const bench_value *v
 /* Creates a grid of this size. */
 qdr_status bench_make_grid(qdr_context *ctx, grid_size size, qdr_grid **grid);
 
-/* ---- measuring: measure.c ---- */
+/* ---- measuring ---- */
 
 /* Times of one series of calls; the time of an iteration is that of its slowest rank. */
 typedef struct bench_times {

@@ -86,36 +86,24 @@ static qdr_status add_mlp_half(transformer *made, const transformer_desc *desc, 
     return qdr_stack_add_linear(stack, &down_desc, bent, out, &made->products[3]);
 }
 
-static qdr_status add_layer(transformer *made, const transformer_desc *desc, qdr_edge *stream)
-{
-    const qdr_edge before = *stream;
-    qdr_edge attended, added, fed;
-    TRY(add_attention_half(made, desc, before, &attended));
-    TRY(qdr_stack_add_residual(made->stack, "residual1", before, attended, &added));
-    TRY(add_mlp_half(made, desc, desc->network->parallel_residual ? before : added, &fed));
-    return qdr_stack_add_residual(made->stack, "residual2", added, fed, stream);
-}
-
 static qdr_status add_layers(transformer *made, const transformer_desc *desc, qdr_edge *stream)
 {
-    for (int64_t i = 0; i < desc->n_layers; i++) TRY(add_layer(made, desc, stream));
+    for (int64_t i = 0; i < desc->n_layers; i++) {
+        const qdr_edge before = *stream;
+        qdr_edge attended, added, fed;
+        TRY(add_attention_half(made, desc, before, &attended));
+        TRY(qdr_stack_add_residual(made->stack, "residual1", before, attended, &added));
+        TRY(add_mlp_half(made, desc, desc->network->parallel_residual ? before : added, &fed));
+        TRY(qdr_stack_add_residual(made->stack, "residual2", added, fed, stream));
+    }
     return QDR_OK;
 }
 
-/* ---- from an input to its output, or from tokens to the loss ---- */
-
-static qdr_status describe_layers(transformer *made, const transformer_desc *desc)
-{
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{desc->network->hidden, 1}}, .col_axis = QDR_X,
-                                 .layout = desc->layout};
-    TRY(qdr_stack_add_input(made->stack, "x", &input, 1, &made->in));
-    made->out = made->in;
-    return add_layers(made, desc, &made->out);
-}
-
-static qdr_status describe_whole(transformer *made, const transformer_desc *desc)
+/* From an input to its output, or from tokens to the loss. */
+static qdr_status describe(transformer *made, const transformer_desc *desc)
 {
     const qdr_network *n = desc->network;
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{n->hidden, 1}}, .col_axis = QDR_X, .layout = desc->layout};
     const qdr_embedding_desc embedding = {QDR_OPTS_INIT,
                                           .name = "embedding",
                                           .vocab = {n->vocab, 1},
@@ -127,6 +115,11 @@ static qdr_status describe_whole(transformer *made, const transformer_desc *desc
     qdr_stack *stack = made->stack;
     qdr_linear *table, *layer;
     qdr_edge stream, norm, logits;
+    if (!desc->has_ends) {
+        TRY(qdr_stack_add_input(stack, "x", &input, 1, &made->in));
+        made->out = made->in;
+        return add_layers(made, desc, &made->out);
+    }
     TRY(qdr_stack_add_tokens(stack, "tokens", &made->in));
     TRY(qdr_stack_add_embedding(stack, &embedding, made->in, &stream, &table));
     TRY(add_layers(made, desc, &stream));
@@ -136,28 +129,21 @@ static qdr_status describe_whole(transformer *made, const transformer_desc *desc
     return qdr_stack_add_cross_entropy(stack, "loss", logits, &made->out);
 }
 
-/* The same tokens on all ranks of a cell. */
-static qdr_status fill_tokens(const transformer *made, qdr_edge edge)
-{
-    qdr_owned owned;
-    void *value;
-    TRY(qdr_stack_edge_owned(made->stack, edge, &owned));
-    TRY(qdr_stack_edge_value(made->stack, edge, &value));
-    int32_t *tokens = value;
-    for (int64_t i = 0; i < owned.n_rows; i++) tokens[i] = (int32_t)(i * 7919 % made->vocab);
-    return QDR_OK;
-}
-
+/* The input, or tokens and targets: the same on all ranks of a cell. */
 static qdr_status fill_input(const transformer *made)
 {
-    qdr_owned owned;
-    void *x;
+    const qdr_edge edges[] = {made->in, made->out};
     TRY(qdr_stack_init(made->stack, 1, 0.02));
-    if (made->vocab) TRY(fill_tokens(made, made->out));
-    if (made->vocab) return fill_tokens(made, made->in);
-    TRY(qdr_stack_edge_owned(made->stack, made->in, &owned));
-    TRY(qdr_stack_edge_value(made->stack, made->in, &x));
-    product_fill(x, owned.n_rows * owned.n_cols, made->dtype);
+    for (int i = 0; i < (made->vocab ? 2 : 1); i++) {
+        qdr_owned owned;
+        void *value;
+        TRY(qdr_stack_edge_owned(made->stack, edges[i], &owned));
+        TRY(qdr_stack_edge_value(made->stack, edges[i], &value));
+        if (!made->vocab) product_fill(value, owned.n_rows * owned.n_cols, made->dtype);
+        int32_t *tokens = value;
+        for (int64_t row = 0; made->vocab && row < owned.n_rows; row++)
+            tokens[row] = (int32_t)(row * 7919 % made->vocab);
+    }
     return QDR_OK;
 }
 
@@ -174,7 +160,7 @@ qdr_status transformer_create(qdr_grid *grid, const transformer_desc *desc, tran
     made->dtype = desc->dtype;
     made->vocab = desc->has_ends ? desc->network->vocab : 0;
     TRY(qdr_stack_create(grid, &opts, &made->stack));
-    TRY(qdr_agree(ctx, desc->has_ends ? describe_whole(made, desc) : describe_layers(made, desc))); /* local */
+    TRY(qdr_agree(ctx, describe(made, desc))); /* local */
     TRY(qdr_stack_build(made->stack));
     return qdr_agree(ctx, fill_input(made));
 }

@@ -187,14 +187,6 @@ static int find_nodes(calibration *c, failure *why)
     return EXIT_OK;
 }
 
-static int prepare(calibration *c, failure *why)
-{
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1};
-    if (find_nodes(c, why) || fail_status(why, context_alone(c->ctx, &c->alone))) return why->code;
-    fail_status(why, qdr_grid_create(c->alone, &opts, &c->self));
-    return fail_together(why, c->ctx);
-}
-
 /* Rounds constants to four digits: the samples are not more accurate. */
 static void round_number(const char *key, void *user)
 {
@@ -252,31 +244,29 @@ static int open_output(const calibrate_options *options, int n_ranks, qdr_output
     return fail_status(why, qdr_output_open("--out", options->path, kind, output));
 }
 
-/* Finds what is wrong before minutes are spent on measuring. On rank 0. */
-static int begin(calibration *c, const calibrate_options *options, int n_ranks, qdr_output **output, failure *why)
-{
-    const grid_size grid = options->run.grid;
-    if ((grid.x && grid_check_ranks("calibrate:", grid, n_ranks, why)) || open_output(options, n_ranks, output, why))
-        return why->code;
-    return options->model ? fail_loading(why, qdr_network_load(options->model, &c->run.network)) : EXIT_OK;
-}
-
 static int run_rank(qdr_context *ctx, void *user)
 {
     const calibrate_options *options = user;
-    const int is_first = qdr_context_rank(ctx) == 0;
+    const int is_first = qdr_context_rank(ctx) == 0, n_ranks = qdr_context_size(ctx);
     calibration *c = calloc(1, sizeof *c);
     qdr_output *output = NULL;
     failure why = {0};
     if (!c) fail(&why, EXIT_NOTHING_FITS, "calibrate: out of memory for %d samples", MAX_SAMPLES);
     if (c) c->run = options->run;
-    if (is_first && !why.code) begin(c, options, qdr_context_size(ctx), &output, &why);
+    /* Finds what is wrong before minutes are spent on measuring. */
+    if (is_first && !why.code && options->run.grid.x) grid_check_ranks("calibrate:", options->run.grid, n_ranks, &why);
+    if (is_first && !why.code && !open_output(options, n_ranks, &output, &why) && options->model)
+        fail_loading(&why, qdr_network_load(options->model, &c->run.network));
     if (!fail_together(&why, ctx) && c) {
         c->ctx = ctx;
         c->is_quick = options->is_quick;
         c->shows = is_first && isatty(STDERR_FILENO);
-        if (!prepare(c, &why) && !calibrate_kernels(c, &why) && !calibrate_products(c, &why) &&
-            !calibrate_together(c, &why) && !calibrate_collectives(c, &why) && options->model) {
+        if (!find_nodes(c, &why) && !fail_status(&why, context_alone(ctx, &c->alone))) {
+            fail_status(&why, bench_make_grid(c->alone, (grid_size){1, 1, 1, 1}, &c->self));
+            fail_together(&why, ctx);
+        }
+        if (!why.code && !calibrate_kernels(c, &why) && !calibrate_products(c, &why) && !calibrate_together(c, &why) &&
+            !calibrate_collectives(c, &why) && options->model) {
             /* The network's plan is chosen by what was measured so far. */
             qdr_machine machine;
             if (is_first) fit(c, options, &machine, &why);

@@ -119,35 +119,24 @@ enum { ROUNDS = 7, QUICK_ROUNDS = 3 };
 
 static void stamp(void *user) { *(double *)user = process_secs(); }
 
-static qdr_status start_products(beside *b)
-{
-    qdr_stream *stream = qdr_context_stream(b->c->alone);
-    qdr_status status = QDR_OK;
-    for (int i = 0; i < b->n_products && status >= 0; i++)
-        status = qdr_linear_forward(b->product.layer, b->product.x, b->product.y, 0, NULL);
-    return status < 0 ? status : qdr_stream_call(stream, stamp, &b->ends[0]);
-}
-
-static qdr_status start_collective(beside *b)
-{
-    const qdr_status status = coll_case_start(&b->coll, b->stream);
-    return status < 0 ? status : qdr_stream_call(b->stream, stamp, &b->ends[1]);
-}
-
 /* Median ends of each series over alternating rounds, on the slowest rank. */
 static int measure_series(beside *b, double secs[2 * N_SERIES], failure *why)
 {
     const int n_rounds = b->c->is_quick ? QUICK_ROUNDS : ROUNDS;
+    qdr_stream *stream = qdr_context_stream(b->c->alone); /* of the products */
     double all[2 * N_SERIES * ROUNDS] = {0};
     qdr_status status = QDR_OK;
     for (int i = 0; i < n_rounds && status >= 0; i++)
         for (int series = 0; series < N_SERIES && status >= 0; series++) {
             status = qdr_barrier(b->c->ctx);
             const double began = b->ends[0] = b->ends[1] = process_secs();
-            if (status >= 0 && series != PRODUCTS) status = start_collective(b);
-            if (status >= 0 && series != COLLECTIVE) status = start_products(b);
+            if (status >= 0 && series != PRODUCTS) status = coll_case_start(&b->coll, b->stream);
+            if (status >= 0 && series != PRODUCTS) status = qdr_stream_call(b->stream, stamp, &b->ends[1]);
+            for (int j = 0; status >= 0 && series != COLLECTIVE && j < b->n_products; j++)
+                status = qdr_linear_forward(b->product.layer, b->product.x, b->product.y, 0, NULL);
+            if (status >= 0 && series != COLLECTIVE) status = qdr_stream_call(stream, stamp, &b->ends[0]);
             if (status >= 0) status = qdr_stream_synchronize(b->stream);
-            if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(b->c->alone));
+            if (status >= 0) status = qdr_stream_synchronize(stream);
             for (int which = 0; which < 2; which++) {
                 const int at = (2 * series + which) * n_rounds + i;
                 all[at] = b->ends[which] - began;
@@ -184,31 +173,22 @@ static int measure_beside(beside *b, qdr_coll_kind kind, failure *why)
     return why->code;
 }
 
-static int prepare(beside *b, failure *why)
-{
-    calibration *c = b->c;
-    const int extent = c->is_quick ? 128 : 384;
-    const product_desc desc = {.m = extent, .n = extent, .k = extent, .dtype = QDR_F32, .n_panels = 1};
-    const int64_t n_elems = c->is_quick ? 1 << 16 : 1 << 20;
-    b->coll.axis = QDR_Y;
-    b->coll.dtype = QDR_F32;
-    if (fail_status(why, bench_make_grid(c->ctx, grid_of(qdr_context_size(c->ctx), 1, qdr_context_size(c->ctx)),
-                                         &b->coll.grid)) ||
-        coll_case_create(&b->coll, n_elems, 0, why))
-        return why->code;
-    coll_case_size(&b->coll, n_elems);
-    coll_case_clear(&b->coll);
-    fail_status(why, qdr_stream_create(c->ctx, &b->stream));
-    if (!why->code) fail_status(why, product_create(c->alone, (grid_size){1, 1, 1, 1}, &desc, &b->product));
-    return fail_together(why, c->ctx);
-}
-
 int calibrate_together(calibration *c, failure *why)
 {
-    beside b = {.c = c};
-    if (qdr_context_size(c->ctx) == 1) return EXIT_OK;
+    beside b = {.c = c, .coll = {.axis = QDR_Y, .dtype = QDR_F32}};
+    const int extent = c->is_quick ? 128 : 384, n_all = qdr_context_size(c->ctx);
+    const product_desc desc = {.m = extent, .n = extent, .k = extent, .dtype = QDR_F32, .n_panels = 1};
+    const int64_t n_elems = c->is_quick ? 1 << 16 : 1 << 20;
+    if (n_all == 1) return EXIT_OK;
     calibrate_show(c, "products overlapping collectives");
-    prepare(&b, why);
+    if (!fail_status(why, bench_make_grid(c->ctx, grid_of(n_all, 1, n_all), &b.coll.grid)) &&
+        !coll_case_create(&b.coll, n_elems, 0, why)) {
+        coll_case_size(&b.coll, n_elems);
+        coll_case_clear(&b.coll);
+        fail_status(why, qdr_stream_create(c->ctx, &b.stream));
+        if (!why->code) fail_status(why, product_create(c->alone, (grid_size){1, 1, 1, 1}, &desc, &b.product));
+        fail_together(why, c->ctx);
+    }
     for (int i = 0; i < N_KINDS && !why->code; i++) measure_beside(&b, kinds[i], why);
     product_destroy(&b.product);
     if (b.stream) qdr_stream_destroy(&b.stream);

@@ -144,15 +144,6 @@ enum { N_KERNELS = sizeof kernels / sizeof *kernels };
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Bytes for state and workspace of norms and attention, plus 3 values per row. */
-static size_t state_bytes(kernel *k, failure *why)
-{
-    size_t stats = 0, work = 0, saved = 0, more = 0;
-    fail_status(why, qdr_layer_norm_sizes(k->c->self, &k->norm, &stats, &work));
-    if (k->attention.version) fail_status(why, qdr_attention_sizes(&k->attention, &saved, &more));
-    return larger(larger(stats, work), larger(saved, more));
-}
-
 /* All kernels at one size: rows and columns, sequences of `context` rows in heads of 64. */
 static int measure_size(calibration *c, int64_t n_rows, int64_t n_cols, int64_t context, failure *why)
 {
@@ -161,8 +152,12 @@ static int measure_size(calibration *c, int64_t n_rows, int64_t n_cols, int64_t 
                 .norm = {QDR_OPTS_INIT, .n_rows = n_rows, .n_cols = n_cols, .n_features = n_cols, .axis = QDR_X,
                          .dtype = QDR_F32}};
     if (context) k.attention = (qdr_attention){QDR_OPTS_INIT, n_rows, context, n_cols / 64, n_cols / 64, 64, QDR_F32};
-    /* All buffers get the size of the largest. */
-    const size_t largest = larger((size_t)(k.n_elems * (context ? 12 : 4)), state_bytes(&k, why));
+    /* All buffers get the size of the largest, also of state and workspace of norms and attention. */
+    size_t stats = 0, scratch = 0, saved = 0, more = 0;
+    fail_status(why, qdr_layer_norm_sizes(c->self, &k.norm, &stats, &scratch));
+    if (context) fail_status(why, qdr_attention_sizes(&k.attention, &saved, &more));
+    const size_t state = larger(larger(stats, scratch), larger(saved, more));
+    const size_t largest = larger((size_t)(k.n_elems * (context ? 12 : 4)), state);
     const size_t bytes = largest + (size_t)n_cols * 16;
     if (!fail_together(why, c->ctx)) {
         for (int i = 0; i < MAX_BUFFERS && !why->code; i++)

@@ -15,13 +15,6 @@ static double error_of(const calibration *c, const calibrate_errors *errors, int
     return errors->secs[i] / c->samples[i].secs - 1;
 }
 
-static int is_known(const calibrate_errors *errors, const char *name)
-{
-    for (int i = 0; i < errors->n_groups; i++)
-        if (strcmp(errors->groups[i].group, name) == 0) return 1;
-    return 0;
-}
-
 int calibrate_compare(const calibration *c, const qdr_machine *machine, calibrate_errors *errors, failure *why)
 {
     errors->n_groups = errors->n_worst = 0;
@@ -29,7 +22,9 @@ int calibrate_compare(const calibration *c, const qdr_machine *machine, calibrat
         if (fail_status(why, qdr_sample_secs(machine, &c->samples[i], &errors->secs[i]))) return why->code;
     for (int i = 0; i < c->n_samples; i++) {
         const char *name = c->samples[i].group;
-        if (errors->n_groups < MAX_GROUPS && !is_known(errors, name)) {
+        int at = 0;
+        while (at < errors->n_groups && strcmp(errors->groups[at].group, name) != 0) at++;
+        if (at == errors->n_groups && at < MAX_GROUPS) {
             double list[MAX_SAMPLES];
             int n = 0;
             for (int j = i; j < c->n_samples; j++)
@@ -39,7 +34,7 @@ int calibrate_compare(const calibration *c, const qdr_machine *machine, calibrat
         }
         /* Insert it into the sorted list of the worst. */
         const double error = fabs(error_of(c, errors, i));
-        int at = errors->n_worst;
+        at = errors->n_worst;
         while (at > 0 && error > fabs(error_of(c, errors, errors->worst[at - 1]))) at--;
         if (at == MAX_WORST) continue;
         if (errors->n_worst < MAX_WORST) errors->n_worst++;

@@ -16,27 +16,19 @@
 
 /* ---- findings ---- */
 
-static doctor_finding *next_finding(doctor_report *report)
-{
-    static doctor_finding unseen;
-    if (report->n == report->capacity) {
-        const int capacity = report->capacity ? 2 * report->capacity : 64;
-        doctor_finding *list = realloc(report->findings, (size_t)capacity * sizeof *list);
-        if (!list) {
-            report->is_short = 1;
-            return &unseen;
-        }
-        report->findings = list;
-        report->capacity = capacity;
-    }
-    return &report->findings[report->n++];
-}
-
 doctor_finding *doctor_add(doctor_report *report, const char *group, const char *name, doctor_state state,
                            const char *format, ...)
 {
-    doctor_finding *finding = next_finding(report);
+    static doctor_finding unseen;
     va_list arguments;
+    if (report->n == report->capacity) {
+        const int capacity = report->capacity ? 2 * report->capacity : 64;
+        doctor_finding *list = realloc(report->findings, (size_t)capacity * sizeof *list);
+        report->is_short |= !list;
+        report->findings = list ? list : report->findings;
+        report->capacity = list ? capacity : report->capacity;
+    }
+    doctor_finding *finding = report->n < report->capacity ? &report->findings[report->n++] : &unseen;
     *finding = (doctor_finding){.group = group, .state = state, .secs = -1};
     snprintf(finding->name, sizeof finding->name, "%s", name);
     va_start(arguments, format);
@@ -155,18 +147,6 @@ static double limit_now(const known_limit *limit)
     return now.rlim_cur == RLIM_INFINITY ? (double)INFINITY : (double)now.rlim_cur;
 }
 
-static void add_limit(doctor_report *report, const known_limit *limit)
-{
-    const double now = limit_now(limit);
-    char text[24] = "unlimited";
-    if (now < 0) return;
-    if (now < (double)INFINITY && limit->unit > 1) doctor_bytes_text(now, text);
-    if (now < (double)INFINITY && limit->unit <= 1) snprintf(text, sizeof text, "%.0f", now);
-    doctor_finding *finding = doctor_add(report, "limits", limit->text, now < limit->least ? DOCTOR_NOTE : DOCTOR_GOOD,
-                                         "%s", text);
-    if (now < limit->least) doctor_advise(finding, "%s", limit->remedy);
-}
-
 static void add_shm(doctor_report *report)
 {
     static const char remedy[] = "ranks of one node share memory there: mount -o "
@@ -214,7 +194,16 @@ static void find_machine(doctor_report *report)
                        *nic->bus ? ", PCI " : "", nic->bus);
         }
     }
-    for (const known_limit *limit = limits; limit->name; limit++) add_limit(report, limit);
+    for (const known_limit *limit = limits; limit->name; limit++) {
+        const double now = limit_now(limit);
+        char text[24] = "unlimited";
+        if (now < 0) continue;
+        if (now < (double)INFINITY && limit->unit > 1) doctor_bytes_text(now, text);
+        if (now < (double)INFINITY && limit->unit <= 1) snprintf(text, sizeof text, "%.0f", now);
+        doctor_finding *finding = doctor_add(report, "limits", limit->text,
+                                             now < limit->least ? DOCTOR_NOTE : DOCTOR_GOOD, "%s", text);
+        if (now < limit->least) doctor_advise(finding, "%s", limit->remedy);
+    }
     add_shm(report);
 }
 
@@ -322,28 +311,21 @@ static void add_variable(const char *name, const char *value, void *user)
     }
 }
 
-static void find_environment(doctor_report *report)
-{
-    keep_variables(report);
-    for_variables(report, add_variable, report);
-}
-
 /* ---- JSON: null for what is unknown or unlimited ---- */
 
 static json_t *version_or_null(int version) { return version ? json_integer(version) : json_null(); }
 
-static json_t *finding(const doctor_finding *f)
-{
-    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o}", "group", f->group, "name", json_text(f->name), "state",
-                     state_name(f->state), "text", json_text(f->text), "remedy",
-                     *f->remedy ? json_text(f->remedy) : json_null(), "secs",
-                     f->secs < 0 ? json_null() : json_real(f->secs));
-}
-
 static json_t *findings(const doctor_report *report)
 {
     json_t *list = json_array();
-    for (int i = 0; i < report->n; i++) json_array_append_new(list, finding(&report->findings[i]));
+    for (int i = 0; i < report->n; i++) {
+        const doctor_finding *f = &report->findings[i];
+        json_array_append_new(list,
+                              json_pack("{s:s, s:o, s:s, s:o, s:o, s:o}", "group", f->group, "name", json_text(f->name),
+                                        "state", state_name(f->state), "text", json_text(f->text), "remedy",
+                                        *f->remedy ? json_text(f->remedy) : json_null(), "secs",
+                                        f->secs < 0 ? json_null() : json_real(f->secs)));
+    }
     return list;
 }
 
@@ -384,16 +366,6 @@ static json_t *versions(const qdr_gpu_report *g)
                      version_or_null(g->cudnn));
 }
 
-static json_t *limit_values(void)
-{
-    json_t *object = json_object();
-    for (const known_limit *limit = limits; limit->name; limit++) {
-        const double now = limit_now(limit);
-        json_object_set_new(object, limit->name, now < 0 || isinf(now) ? json_null() : json_integer((json_int_t)now));
-    }
-    return object;
-}
-
 static void set_variable(const char *name, const char *value, void *object)
 {
     json_object_set_new(object, name, json_text(value));
@@ -402,13 +374,17 @@ static void set_variable(const char *name, const char *value, void *object)
 static int print_json(const doctor_report *report, failure *why)
 {
     const int n_broken = doctor_count(report, DOCTOR_BROKEN);
-    json_t *environment = json_object();
+    json_t *environment = json_object(), *values = json_object();
+    for (const known_limit *limit = limits; limit->name; limit++) {
+        const double now = limit_now(limit);
+        json_object_set_new(values, limit->name, now < 0 || isinf(now) ? json_null() : json_integer((json_int_t)now));
+    }
     if (environment) for_variables(report, set_variable, environment);
     json_t *object = json_pack("{s:o, s:b, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "host",
                                json_text(report->topo ? report->topo->host : ""), "works", n_broken == 0, "broken",
                                n_broken, "gpu_status", qdr_status_name(report->gpus.status), "versions",
                                versions(&report->gpus), "gpus", gpus(&report->gpus), "gpu_links", links(report->topo),
-                               "limits", limit_values(), "environment", environment, "findings", findings(report));
+                               "limits", values, "environment", environment, "findings", findings(report));
     return write_json(object, JSON_INDENT(1), "doctor", why);
 }
 
@@ -436,7 +412,8 @@ static int find_all(doctor_report *report, failure *why)
     if (fail_status(why, qdr_gpu_query(&report->gpus))) return why->code;
     doctor_find_gpus(report);
     find_machine(report);
-    find_environment(report);
+    keep_variables(report);
+    for_variables(report, add_variable, report);
     /* Turns off tracing and tuning, and limits waiting. */
     unsetenv("QDR_TRACE");
     unsetenv("QDR_TUNE");

@@ -10,20 +10,16 @@
 /* What the library requires: compute capability, and the first NCCL that keeps the order of launches. */
 enum { LEAST_MAJOR = 8, LEAST_NCCL = 22600 };
 
-/* ---- whether there is a GPU ---- */
-
-static int is_nvidia(const qdr_topo_gpu *gpu)
-{
-    return strncmp(gpu->name, "nvml", 4) == 0 || strncmp(gpu->name, "cuda", 4) == 0 || strstr(gpu->model, "NVIDIA") ||
-           strncmp(gpu->model, "PCI 10de", 8) == 0;
-}
-
 /* Whether there is a GPU that CUDA could use in principle: seen by a driver, or on PCI. */
 static int has_hardware(const doctor_report *report)
 {
     const qdr_topo *topo = report->topo;
-    for (int i = 0; topo && i < topo->n_gpus; i++)
-        if (is_nvidia(&topo->gpus[i])) return 1;
+    for (int i = 0; topo && i < topo->n_gpus; i++) {
+        const qdr_topo_gpu *gpu = &topo->gpus[i];
+        if (strncmp(gpu->name, "nvml", 4) == 0 || strncmp(gpu->name, "cuda", 4) == 0 || strstr(gpu->model, "NVIDIA") ||
+            strncmp(gpu->model, "PCI 10de", 8) == 0)
+            return 1;
+    }
     return access("/dev/nvidia0", F_OK) == 0;
 }
 

@@ -61,15 +61,6 @@ static qdr_status build(qdr_context *ctx, product *p)
     return status;
 }
 
-static qdr_status compute(qdr_context *ctx, product *p, double *secs)
-{
-    const double begin = process_secs();
-    qdr_status status = qdr_linear_forward(p->layer, p->x_there, p->y_there, 0, NULL);
-    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
-    *secs = process_secs() - begin;
-    return status;
-}
-
 static int try_product(qdr_context *ctx, void *user)
 {
     attempt *self = user;
@@ -80,7 +71,12 @@ static int try_product(qdr_context *ctx, void *user)
     if (status == QDR_OK) status = qdr_mem_alloc(ctx, sizeof p.x, &p.x_there);
     if (status == QDR_OK) status = qdr_mem_alloc(ctx, sizeof p.y, &p.y_there);
     if (status == QDR_OK) status = copy_now(ctx, p.x_there, p.x, sizeof p.x);
-    for (int i = 0; i < 2 && status == QDR_OK; i++) status = compute(ctx, &p, &self->secs);
+    for (int i = 0; i < 2 && status == QDR_OK; i++) {
+        const double begin = process_secs();
+        status = qdr_linear_forward(p.layer, p.x_there, p.y_there, 0, NULL);
+        if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+        self->secs = process_secs() - begin;
+    }
     if (status == QDR_OK) status = copy_now(ctx, p.y, p.y_there, sizeof p.y);
     fail_status(&self->why, status);
     int n_wrong = 0;

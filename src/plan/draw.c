@@ -80,18 +80,6 @@ static void draw_box(FILE *file, const layer_picture *picture, int pass, double 
             width > 4 ? "stroke=\"white\" stroke-width=\"0.6\"" : "");
 }
 
-/* The name, if there is room for it. */
-static void draw_name(FILE *file, const layer_picture *picture, const qdr_timeline_span *span, double y)
-{
-    const double x = x_of(picture, (int)span->pass, span->begin_secs),
-                 end = x_of(picture, (int)span->pass, span->end_secs);
-    const int is_dark = span->channel >= 0 || span->is_product;
-    if (end - x < LAYER_LETTER * (double)strlen(span->name) + 4) return;
-    svg_text(file, (x + end) / 2, y + LAYER_LANE - 7,
-             is_dark ? SVG_MIDDLE " font-size=\"11\" fill=\"white\"" : SVG_MIDDLE " font-size=\"11\"", "%s",
-             span->name);
-}
-
 static void draw_span(FILE *file, const layer_picture *picture, const qdr_timeline_span *span, double top)
 {
     const double y = y_of(picture, span->channel, top);
@@ -103,14 +91,20 @@ static void draw_span(FILE *file, const layer_picture *picture, const qdr_timeli
             const qdr_timeline_span *work = &picture->spans[i];
             const double begin = fmax(work->begin_secs, span->begin_secs), end = fmin(work->end_secs, span->end_secs);
             if (work->channel >= 0 || work->pass != span->pass || begin >= end) continue;
-            const double x = x_of(picture, (int)span->pass, begin);
-            svg_box(file, x, y, x_of(picture, (int)span->pass, end) - x + 0.05, LAYER_LANE, SVG_HIDDEN, "");
+            const double left = x_of(picture, (int)span->pass, begin);
+            svg_box(file, left, y, x_of(picture, (int)span->pass, end) - left + 0.05, LAYER_LANE, SVG_HIDDEN, "");
         }
     } else {
         draw_box(file, picture, (int)span->pass, span->begin_secs, span->end_secs, y,
                  span->is_product ? SVG_PRODUCT : SVG_WORK);
     }
-    draw_name(file, picture, span, y);
+    const double x = x_of(picture, (int)span->pass, span->begin_secs);
+    const double end = x_of(picture, (int)span->pass, span->end_secs);
+    const int is_dark = span->channel >= 0 || span->is_product;
+    if (end - x >= LAYER_LETTER * (double)strlen(span->name) + 4) /* there is room for the name */
+        svg_text(file, (x + end) / 2, y + LAYER_LANE - 7,
+                 is_dark ? SVG_MIDDLE " font-size=\"11\" fill=\"white\"" : SVG_MIDDLE " font-size=\"11\"", "%s",
+                 span->name);
     svg_end_tip(file);
 }
 
@@ -190,19 +184,6 @@ typedef struct bars {
     double most_secs;
 } bars;
 
-static bars bars_of(const plan_answer *answer)
-{
-    bars all = {.answer = answer};
-    for (int i = 0; i < answer->n_rows; i++) {
-        const plan_row *row = &answer->rows[i];
-        if (!row->is_known_method && all.n_best == MAX_BARS) continue;
-        all.rows[all.n++] = row;
-        all.n_best += !row->is_known_method;
-        all.most_secs = fmax(all.most_secs, row->planned.result.secs);
-    }
-    return all;
-}
-
 static double width_of(const bars *all, double secs) { return (PICTURE_WIDTH - LEFT - RIGHT) * secs / all->most_secs; }
 
 static double row_top(const bars *all, int row) { return TOP + ROW * row + (row >= all->n_best ? BETWEEN_PARTS : 0); }
@@ -215,8 +196,6 @@ static int is_used(const bars *all, qdr_time_term term)
         if (all->rows[i]->planned.result.time[term] > 1e-4 * all->most_secs) return 1;
     return 0;
 }
-
-/* ---- a bar ---- */
 
 static void draw_bar(FILE *file, const bars *all, int number)
 {
@@ -260,7 +239,14 @@ static void draw_bar(FILE *file, const bars *all, int number)
 
 int plan_draw(FILE *file, plan_answer *answer, failure *why)
 {
-    const bars all = bars_of(answer);
+    bars all = {.answer = answer};
+    for (int i = 0; i < answer->n_rows; i++) {
+        const plan_row *row = &answer->rows[i];
+        if (!row->is_known_method && all.n_best == MAX_BARS) continue;
+        all.rows[all.n++] = row;
+        all.n_best += !row->is_known_method;
+        all.most_secs = fmax(all.most_secs, row->planned.result.secs);
+    }
     const double layer_top = bars_bottom(&all) + AXIS;
     layer_picture picture = {.n = 0};
     fail_status(why,

@@ -48,7 +48,8 @@ static int fits(const plan_answer *answer, const qdr_search_opts *opts, qdr_plan
            planned->result.memory_bytes <= answer->machine->memory_bytes;
 }
 
-/* Tries each change alone; changes without effect cannot help. */
+/* Tries each change alone; changes without effect cannot help. If none helps: the longest sequence that fits, of half
+ * the length, a quarter, ... */
 static void try_changes(const plan_answer *answer, plan_none *none)
 {
     static const change changes[] = {{"--recompute full", recompute_all, 0}, {"--levels zero1", part_state, 0},
@@ -65,21 +66,13 @@ static void try_changes(const plan_answer *answer, plan_none *none)
         snprintf(help->words, sizeof help->words, "%s", changes[i].words);
         none->n_helps++;
     }
-}
-
-/* The longest sequence that fits, of half the length, a quarter, ... */
-static void try_sequences(const plan_answer *answer, plan_none *none)
-{
     qdr_search_opts opts = answer->options->search;
-    plan_help *help = &none->helps[none->n_helps];
     opts.sequence = opts.sequence ? opts.sequence : answer->network->context;
-    while (opts.sequence > 1) {
+    while (!none->n_helps && opts.sequence > 1) {
         opts.sequence /= 2;
-        if (!fits(answer, &opts, &help->planned)) continue;
-        snprintf(help->words, sizeof help->words, "--seq %lld", (long long)opts.sequence);
-        none->n_helps++;
-        none->is_sequence = 1;
-        return;
+        if (!fits(answer, &opts, &none->helps[0].planned)) continue;
+        snprintf(none->helps[0].words, sizeof none->helps[0].words, "--seq %lld", (long long)opts.sequence);
+        none->n_helps = none->is_sequence = 1;
     }
 }
 
@@ -167,7 +160,6 @@ int plan_nothing_fits(plan_answer *answer, failure *why)
     if (fail_status(why, qdr_model_fewest_ranks(answer->model, &opts, QDR_MAX_SEARCH_RANKS, &none.fewest)))
         return why->code;
     try_changes(answer, &none);
-    if (none.n_helps == 0) try_sequences(answer, &none);
     fail_none(answer, &none, why);
     /* The sentence is taken from `why`, which is not changed. */
     failure another = {0};

@@ -102,13 +102,6 @@ static int check_options(plan_options *options, failure *why)
     return EXIT_OK;
 }
 
-static int check_files(const plan_options *options, failure *why)
-{
-    char path[FILES_PATH_BYTES];
-    const qdr_file_use model = {"the model", files_find("models", options->asked.network, path), QDR_FILE_READ};
-    return options_check_files(specs, options, &model, 0, why);
-}
-
 /* Shown on a terminal once the search takes a while. */
 typedef struct progress {
     double next_secs; /* time of the next update */
@@ -137,15 +130,6 @@ static void warn(const char *sentence, void *user)
     fprintf(stderr, "quadrille: warning: %s\n", sentence);
 }
 
-static int save_svg(plan_answer *answer, failure *why)
-{
-    const char *path = answer->options->svg;
-    qdr_output *output;
-    if (fail_status(why, qdr_output_open("--svg", path, QDR_OUTPUT_REPLACE, &output))) return why->code;
-    plan_draw(qdr_output_file(output), answer, why);
-    return files_end(&output, 1, why);
-}
-
 static int save_plan(const plan_answer *answer, failure *why)
 {
     const qdr_planned_grid *best = &answer->found.best[0];
@@ -162,10 +146,15 @@ static int save_plan(const plan_answer *answer, failure *why)
 static int put_out(plan_answer *answer, failure *why)
 {
     const plan_options *options = answer->options;
+    qdr_output *output;
     if (answer->found.n_best == 0) return plan_nothing_fits(answer, why);
     /* Files come first: a file that cannot be written is reported before much is printed. */
     if (options->out && save_plan(answer, why)) return why->code;
-    if (options->svg && save_svg(answer, why)) return why->code;
+    if (options->svg && !fail_status(why, qdr_output_open("--svg", options->svg, QDR_OUTPUT_REPLACE, &output))) {
+        plan_draw(qdr_output_file(output), answer, why);
+        files_end(&output, 1, why);
+    }
+    if (why->code) return why->code;
     if (options->as_json) return plan_print_json(answer, why);
     if (options->as_csv) {
         plan_print_csv(answer);
@@ -186,9 +175,11 @@ static int make_answer(plan_options *options, failure *why)
     static plan_answer answer; /* static because it is large */
     qdr_network network;
     qdr_machine machine;
+    char path[FILES_PATH_BYTES];
+    const qdr_file_use model = {"the model", files_find("models", options->asked.network, path), QDR_FILE_READ};
     memset(&answer, 0, sizeof answer);
     if (subject_network(&options->asked, "plan", &network, why) || check_options(options, why) ||
-        subject_machine(&options->asked, "plan", &machine, why) || check_files(options, why))
+        subject_machine(&options->asked, "plan", &machine, why) || options_check_files(specs, options, &model, 0, why))
         return why->code;
     /* What the options say of the search in other words. */
     qdr_search_opts *search = &options->search;

@@ -95,14 +95,6 @@ static void print_why(FILE *file, const plan_answer *answer)
     fputc('.', file);
 }
 
-/* ---- why not ---- */
-
-static int is_plural(int memory_term)
-{
-    return memory_term == QDR_MEMORY_PARAMETERS || memory_term == QDR_MEMORY_GRADIENTS ||
-           memory_term == QDR_MEMORY_ACTIVATIONS;
-}
-
 /* By how much a plan exceeds the memory, and its largest terms. */
 static void print_memory(FILE *file, const plan_answer *answer, const qdr_planned_grid *planned)
 {
@@ -113,12 +105,15 @@ static void print_memory(FILE *file, const plan_answer *answer, const qdr_planne
     print_choices(file, &planned->plan);
     fprintf(file, " needs the least memory of all plans of this grid, and still %.4g GiB too much: %.4g of %.4g GiB",
             (planned->result.memory_bytes - limit) / GIB, planned->result.memory_bytes / GIB, limit / GIB);
+    const int most = all[0].term;
+    const int is_plural = most == QDR_MEMORY_PARAMETERS || most == QDR_MEMORY_GRADIENTS ||
+                          most == QDR_MEMORY_ACTIVATIONS;
     for (int i = 0; i < 3; i++)
         fprintf(file, "%s %s %.4g GiB", i ? "," : ", of which", qdr_memory_term_name((qdr_memory_term)all[i].term),
                 all[i].secs / GIB);
     if (all[0].secs > limit)
-        fprintf(file, "; %s alone %s %.4g GiB too large", qdr_memory_term_name((qdr_memory_term)all[0].term),
-                is_plural(all[0].term) ? "are" : "is", (all[0].secs - limit) / GIB);
+        fprintf(file, "; %s alone %s %.4g GiB too large", qdr_memory_term_name((qdr_memory_term)most),
+                is_plural ? "are" : "is", (all[0].secs - limit) / GIB);
     fputc('.', file);
 }
 
@@ -271,14 +266,6 @@ static json_t *json_of_axes(const qdr_plan_result *result, double (*secs)(const 
                      secs(result, QDR_Z), "d", secs(result, QDR_D));
 }
 
-static json_t *json_of_times(const qdr_plan_result *result)
-{
-    json_t *object = json_object();
-    for (int i = 0; i < QDR_N_TIME_TERMS; i++)
-        json_object_set_new(object, qdr_time_term_name((qdr_time_term)i), json_real(result->time[i]));
-    return object;
-}
-
 static json_t *json_of_memory(const qdr_plan_result *result)
 {
     json_t *object = json_object();
@@ -291,18 +278,21 @@ static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
 {
     const qdr_plan *plan = &row->planned.plan;
     const qdr_plan_result *result = &row->planned.result;
-    return json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, s:o, "
-        "s:b, s:b}",
-        "plan", row->name, "grid", grid_in_words(plan).text, "order", plan->order[0] ? plan->order : "xyzd", "layout",
-        layout_word(plan->layout), "recompute", recompute_word(plan->recompute), "micro_batch",
-        (json_int_t)plan->micro_batch, "panels", result->panels, "batch_parts", result->batch_parts, "gradient_parts",
-        plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
-        plan->optimizer_parts ? plan->optimizer_parts : plan->z, "secs", result->secs, "peak_share", result->peak_share,
-        "tokens_per_sec", result->tokens_per_sec, "hidden_secs", json_of_axes(result, hidden_secs), "exposed_secs",
-        json_of_axes(result, exposed_secs), "terms_secs", json_of_times(result), "memory_bytes", result->memory_bytes,
-        "headroom_bytes", headroom(answer, row), "memory", json_of_memory(result), "fits", row->fits,
-        "enough_sequences", row->has_enough);
+    json_t *times = json_object();
+    for (int i = 0; i < QDR_N_TIME_TERMS; i++)
+        json_object_set_new(times, qdr_time_term_name((qdr_time_term)i), json_real(result->time[i]));
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, s:o, "
+                     "s:b, s:b}",
+                     "plan", row->name, "grid", grid_in_words(plan).text, "order",
+                     plan->order[0] ? plan->order : "xyzd", "layout", layout_word(plan->layout), "recompute",
+                     recompute_word(plan->recompute), "micro_batch", (json_int_t)plan->micro_batch, "panels",
+                     result->panels, "batch_parts", result->batch_parts, "gradient_parts",
+                     plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
+                     plan->optimizer_parts ? plan->optimizer_parts : plan->z, "secs", result->secs, "peak_share",
+                     result->peak_share, "tokens_per_sec", result->tokens_per_sec, "hidden_secs",
+                     json_of_axes(result, hidden_secs), "exposed_secs", json_of_axes(result, exposed_secs),
+                     "terms_secs", times, "memory_bytes", result->memory_bytes, "headroom_bytes", headroom(answer, row),
+                     "memory", json_of_memory(result), "fits", row->fits, "enough_sequences", row->has_enough);
 }
 
 static json_t *json_of_rows(const plan_answer *answer, int are_known_methods)
@@ -365,13 +355,6 @@ static json_t *json_of_least(const qdr_planned_grid *planned)
                      planned->result.memory_bytes, "memory", json_of_memory(&planned->result));
 }
 
-static json_t *json_of_fewest(const qdr_fewest_ranks *fewest)
-{
-    if (fewest->n_ranks == 0) return json_null();
-    return json_pack("{s:i, s:b, s:o}", "ranks", fewest->n_ranks, "none_fewer", fewest->tried_to >= fewest->n_ranks - 1,
-                     "plan", json_of_least(&fewest->least));
-}
-
 void plan_print_none_json(plan_answer *answer, const plan_none *none, const char *sentence)
 {
     failure why = {0}, unused = {0};
@@ -383,13 +366,17 @@ void plan_print_none_json(plan_answer *answer, const plan_none *none, const char
                                                json_of_least(&none->helps[i].planned)));
     plan_notes(answer->network, least, asked->micro_batch, note_append, notes);
     plan_machine_notes(answer->machine, asked->n_ranks, note_append, notes);
+    const qdr_fewest_ranks *f = &none->fewest;
+    json_t *fewest = f->n_ranks ? json_pack("{s:i, s:b, s:o}", "ranks", f->n_ranks, "none_fewer",
+                                            f->tried_to >= f->n_ranks - 1, "plan", json_of_least(&f->least))
+                                : json_null();
     json_t *object = json_pack(
         "{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:b, s:s, s:[], s:o, s:o, s:o, s:o}", "model", answer->network->name,
         "machine", answer->machine->name, "ranks", asked->n_ranks, "ranks_per_node", answer->machine->ranks_per_node,
         "batch", (json_int_t)asked->batch, "sequence", (json_int_t)plan_sequence(answer->network, least), "dtype",
         qdr_dtype_name(asked->dtype), "memory_bytes", answer->machine->memory_bytes, "fits", 0, "why_nothing_fits",
-        sentence, "plans", "least_memory", json_of_least(&answer->found.least_memory), "fewest_ranks",
-        json_of_fewest(&none->fewest), "helps", helps, "notes", notes);
+        sentence, "plans", "least_memory", json_of_least(&answer->found.least_memory), "fewest_ranks", fewest, "helps",
+        helps, "notes", notes);
     char *text = NULL;
     size_t bytes;
     FILE *file = object && answer->options->why_not.x ? open_memstream(&text, &bytes) : NULL;

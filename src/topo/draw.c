@@ -52,21 +52,6 @@ static void draw_cell(const page *p, double x, double y, double width, int a, in
     svg_end_tip(p->file);
 }
 
-static double draw_matrix(const page *p, double y, double width)
-{
-    const int n = p->report->topo->n_gpus;
-    for (int j = 0; j < n; j++) svg_text(p->file, LINKS_LEFT + (j + 0.5) * width, y + 10, STYLE_TINY, "%d", j);
-    y += 16;
-    for (int i = 0; i < n; i++) {
-        svg_text(p->file, LINKS_LEFT - 8, y + 15, "text-anchor=\"end\" font-size=\"11\"", "GPU %d", i);
-        for (int j = 0; j < n; j++) draw_cell(p, LINKS_LEFT + j * width, y, width, i, j);
-        y += CELL_HEIGHT;
-    }
-    return y;
-}
-
-/* ---- the legend ---- */
-
 static int is_used(const qdr_topo *topo, qdr_link link)
 {
     for (int a = 0; a < topo->n_gpus; a++)
@@ -151,13 +136,6 @@ static double draw_ranks(const page *p, double y)
 
 /* ---- strips ---- */
 
-static int ranks_on(const topo_layout *layout, int node)
-{
-    int n = 0;
-    for (int rank = 0; rank < layout->n_ranks; rank++) n += layout->places[rank].node == node;
-    return n;
-}
-
 static void draw_node(const page *p, const qdr_topo_axis *axis, int node, int n, svg_flow *f)
 {
     const topo_layout *layout = &p->report->layout;
@@ -191,7 +169,9 @@ static double draw_nodes(const page *p, const qdr_topo_axis *axis, double y)
     svg_flow f = svg_flow_begin(LEFT, y, PAGE_WIDTH - LEFT - PAGE_MARGIN, 6);
     int n_drawn = 0;
     for (int node = 0; node < layout->n_nodes; node++) {
-        const int n = ranks_on(layout, node), left = MAX_DRAWN_RANKS - n_drawn;
+        const int left = MAX_DRAWN_RANKS - n_drawn;
+        int n = 0;
+        for (int rank = 0; rank < layout->n_ranks; rank++) n += layout->places[rank].node == node;
         if (n > left && n_drawn > 0) break;
         draw_node(p, axis, node, n < left ? n : left, &f);
         n_drawn += n < left ? n : left;
@@ -335,19 +315,10 @@ static double draw_devices(const page *p, int package, int numa, double x, doubl
     return f.bottom;
 }
 
-/* ---- boxes in boxes ---- */
-
-static double numa_height(const page *p, int index, double width)
-{
-    const page blank = {NULL, p->report};
-    const double cores = draw_cores(&blank, index, 0, LABEL + 6, width - 2 * PAD);
-    const double devices = draw_devices(&blank, -1, index, 0, cores + 7, width - 2 * PAD);
-    return (devices > cores + 7 ? devices : cores) + PAD;
-}
-
 /* All boxes in a row are as high as the highest. */
 static double draw_numas(const page *p, int package, double x, double y, double width)
 {
+    const page blank = {NULL, p->report};
     const qdr_topo *topo = p->report->topo;
     int n = 0, n_drawn = 0;
     double height = 0;
@@ -355,8 +326,12 @@ static double draw_numas(const page *p, int package, double x, double y, double 
         if (topo->numas[i].package == package) n++;
     const int n_wide = n > 1 ? 2 : 1;
     const double each = (width - (n_wide - 1) * PAD) / n_wide;
-    for (int i = 0; i < topo->n_numas; i++)
-        if (topo->numas[i].package == package) height = fmax(height, numa_height(p, i, each));
+    for (int i = 0; i < topo->n_numas; i++) {
+        if (topo->numas[i].package != package) continue;
+        const double cores = draw_cores(&blank, i, 0, LABEL + 6, each - 2 * PAD);
+        const double devices = draw_devices(&blank, -1, i, 0, cores + 7, each - 2 * PAD);
+        height = fmax(height, (devices > cores + 7 ? devices : cores) + PAD);
+    }
     for (int i = 0; i < topo->n_numas; i++) {
         if (topo->numas[i].package != package) continue;
         const int row = n_drawn / n_wide;

@@ -105,26 +105,6 @@ int topo_has_apart(const qdr_topo *topo)
     return 0;
 }
 
-/* ---- lists ---- */
-
-int topo_list_gpus(const qdr_topo *topo, int numa, char *text, size_t capacity)
-{
-    int n = 0;
-    *text = '\0';
-    for (int i = 0; i < topo->n_gpus; i++)
-        if (topo->gpus[i].numa == numa) append(text, capacity, n++ ? " %d" : "%d", i);
-    return n;
-}
-
-int topo_list_nics(const qdr_topo *topo, int numa, char *text, size_t capacity)
-{
-    int n = 0;
-    *text = '\0';
-    for (int i = 0; i < topo->n_nics; i++)
-        if (topo->nics[i].numa == numa) append(text, capacity, n++ ? " %s" : "%s", topo->nics[i].name);
-    return n;
-}
-
 void topo_layout_text(const topo_layout *layout, char *text, size_t capacity)
 {
     const int even = layout->n_ranks == layout->n_nodes * layout->n_on_node;
@@ -202,21 +182,16 @@ static void print_nics(const qdr_topo *topo)
     }
 }
 
-/* ---- ranks and axes ---- */
-
-static int is_like(const topo_rank *a, const topo_rank *b)
-{
-    return strcmp(a->product, b->product) == 0 && a->n_packages == b->n_packages && a->n_numas == b->n_numas &&
-           a->n_cores == b->n_cores && a->n_gpus == b->n_gpus && a->n_nics == b->n_nics;
-}
-
 static void print_node(const topo_report *report, int node, int first)
 {
-    const topo_rank *ranks = report->ranks;
+    const topo_rank *ranks = report->ranks, *a = &ranks[first], *b = &ranks[0];
+    const int is_like = strcmp(a->product, b->product) == 0 && a->n_packages == b->n_packages &&
+                        a->n_numas == b->n_numas && a->n_cores == b->n_cores && a->n_gpus == b->n_gpus &&
+                        a->n_nics == b->n_nics;
     int n = 0;
     for (int i = 0; i < report->n_ranks; i++) n += ranks[i].place.node == node;
     printf("\nnode %d: %s, %d rank%s%s\n", node, ranks[first].host, n, PLURAL(n),
-           is_like(&ranks[first], &ranks[0]) ? "" : "; differs from the machine above");
+           is_like ? "" : "; differs from the machine above");
     for (int i = 0; i < report->n_ranks; i++) {
         if (ranks[i].place.node != node) continue;
         printf("  rank %d: cpus %s (", i, *ranks[i].cpus ? ranks[i].cpus : "unknown");
@@ -281,13 +256,17 @@ void topo_print(const topo_report *report)
         for (int i = 0; i < topo->n_numas; i++)
             if (topo->numas[i].package == package) {
                 const qdr_topo_numa *numa = &topo->numas[i];
-                char bytes[24], list[512];
+                char bytes[24], gpus[512] = "", nics[512] = "";
+                int n_gpus = 0, n_nics = 0;
                 topo_bytes_text(numa->bytes, bytes);
                 printf("  NUMA node %d: %s, %d core%s", i, bytes, numa->n_cores, PLURAL(numa->n_cores));
-                const int n_gpus = topo_list_gpus(topo, i, list, sizeof list);
-                if (n_gpus) printf("; GPU%s %s", PLURAL(n_gpus), list);
-                const int n_nics = topo_list_nics(topo, i, list, sizeof list);
-                if (n_nics) printf("; adapter%s %s", PLURAL(n_nics), list);
+                for (int gpu = 0; gpu < topo->n_gpus; gpu++)
+                    if (topo->gpus[gpu].numa == i) append(gpus, sizeof gpus, n_gpus++ ? " %d" : "%d", gpu);
+                for (int nic = 0; nic < topo->n_nics; nic++)
+                    if (topo->nics[nic].numa == i)
+                        append(nics, sizeof nics, n_nics++ ? " %s" : "%s", topo->nics[nic].name);
+                if (n_gpus) printf("; GPU%s %s", PLURAL(n_gpus), gpus);
+                if (n_nics) printf("; adapter%s %s", PLURAL(n_nics), nics);
                 putchar('\n');
             }
     }

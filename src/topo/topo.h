@@ -66,8 +66,5 @@ int topo_has_assumed(const qdr_topo *topo);
 int topo_has_apart(const qdr_topo *topo);
 #define TOPO_APART_1 "SW without a rate: no switch in common;"
 #define TOPO_APART_2 "links between switches are not reported"
-/* Names of the GPUs or adapters in a NUMA node, one after the other; numa -1: in none. Returns their number. */
-int topo_list_gpus(const qdr_topo *topo, int numa, char *text, size_t capacity);
-int topo_list_nics(const qdr_topo *topo, int numa, char *text, size_t capacity);
 
 #endif

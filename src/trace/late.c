@@ -13,11 +13,6 @@ typedef struct share {
     trace_event *event;
 } share;
 
-typedef struct share_list {
-    share *items;
-    size_t n;
-} share_list;
-
 /* Kinds in which each member needs data from each other member. */
 static int meets(const trace_event *event)
 {
@@ -27,16 +22,8 @@ static int meets(const trace_event *event)
     return 0;
 }
 
-/* A number shared by the ranks that differ in this axis only. */
-static int group_of(const trace_rank *rank, int axis)
-{
-    int group = 0;
-    for (int other = 0; other < QDR_N_AXES; other++)
-        if (other != axis) group = group * rank->grid[other] + rank->place[other];
-    return group;
-}
-
-static void add_shares(trace_rank *rank, share_list *list)
+/* Appends the shares of a rank to the list of n. */
+static void add_shares(trace_rank *rank, share *list, size_t *n)
 {
     int run[N_TRACE_STREAMS], number[N_TRACE_STREAMS] = {0};
     for (int stream = 0; stream < N_TRACE_STREAMS; stream++) run[stream] = -1;
@@ -46,7 +33,10 @@ static void add_shares(trace_rank *rank, share_list *list)
         if (!meets(event)) continue;
         number[s] = event->run == run[s] ? number[s] + 1 : 0;
         run[s] = event->run;
-        list->items[list->n++] = (share){s, group_of(rank, trace_stream_axis(s)), run[s], number[s], event};
+        int group = 0; /* a number shared by the ranks that differ in this axis only */
+        for (int axis = 0; axis < QDR_N_AXES; axis++)
+            if (axis != trace_stream_axis(s)) group = group * rank->grid[axis] + rank->place[axis];
+        list[(*n)++] = (share){s, group, run[s], number[s], event};
     }
 }
 
@@ -61,21 +51,20 @@ static int by_collective(const void *a, const void *b)
 
 int trace_find_late(trace_file *trace, failure *why)
 {
-    share_list list = {0};
-    size_t most = 1;
+    size_t n = 0, most = 1;
     for (int r = 0; r < trace->n_ranks; r++) {
         const trace_rank *rank = &trace->ranks[r];
         /* Times must be comparable, and all ranks in the same grid. */
         if (!rank->n_clocks || memcmp(rank->grid, trace->ranks[0].grid, sizeof rank->grid) != 0) return EXIT_OK;
         most += (size_t)rank->n_events;
     }
-    list.items = malloc(most * sizeof *list.items);
-    if (!list.items) return fail(why, EXIT_NOTHING_FITS, "trace: out of memory for %zu events", most);
-    for (int r = 0; r < trace->n_ranks; r++) add_shares(&trace->ranks[r], &list);
-    qsort(list.items, list.n, sizeof *list.items, by_collective);
-    for (size_t begin = 0, end; begin < list.n; begin = end) {
-        const share *first = &list.items[begin];
-        for (end = begin + 1; end < list.n && by_collective(first, &list.items[end]) == 0;) end++;
+    share *list = malloc(most * sizeof *list);
+    if (!list) return fail(why, EXIT_NOTHING_FITS, "trace: out of memory for %zu events", most);
+    for (int r = 0; r < trace->n_ranks; r++) add_shares(&trace->ranks[r], list, &n);
+    qsort(list, n, sizeof *list, by_collective);
+    for (size_t begin = 0, end; begin < n; begin = end) {
+        const share *first = &list[begin];
+        for (end = begin + 1; end < n && by_collective(first, &list[end]) == 0;) end++;
         if ((int)(end - begin) == trace->ranks[0].grid[trace_stream_axis(first->stream)]) {
             double last = -INFINITY;
             for (size_t i = 0; i < end - begin; i++) last = fmax(last, first[i].event->begin);
@@ -85,6 +74,6 @@ int trace_find_late(trace_file *trace, failure *why)
             }
         }
     }
-    free(list.items);
+    free(list);
     return EXIT_OK;
 }

@@ -31,18 +31,6 @@ static int put_name(FILE *file, const char *what, int pid, int tid, const char *
                                        "args", "sort_index", tid ? tid : pid));
 }
 
-static int put_names(FILE *file, const trace_file *trace, int number)
-{
-    char place[64], name[96];
-    trace_place(&trace->ranks[number], place, sizeof place);
-    snprintf(name, sizeof name, *place ? "rank %d (%s)" : "rank %d%s", number, place);
-    int good = put_name(file, "process", number, 0, name);
-    for (int stream = 0; good && stream < N_TRACE_STREAMS; stream++)
-        if (trace->is_used[stream])
-            good = fputs(",\n", file) >= 0 && put_name(file, "thread", number, stream, trace_stream_name(stream));
-    return good;
-}
-
 static int put_event(FILE *file, const trace_file *trace, int number, const trace_event *event)
 {
     static const char *const axes[] = {"", "x", "y", "z", "d"}; /* -1 computes */
@@ -63,7 +51,13 @@ static int merge(FILE *file, const void *user)
     int good = fputs("{\"traceEvents\":[\n", file) >= 0;
     for (int r = 0; good && r < trace->n_ranks; r++) {
         const trace_rank *rank = &trace->ranks[r];
-        good = (r == 0 || fputs(",\n", file) >= 0) && put_names(file, trace, r);
+        char place[64], name[96];
+        trace_place(rank, place, sizeof place);
+        snprintf(name, sizeof name, *place ? "rank %d (%s)" : "rank %d%s", r, place);
+        good = (r == 0 || fputs(",\n", file) >= 0) && put_name(file, "process", r, 0, name);
+        for (int stream = 0; good && stream < N_TRACE_STREAMS; stream++)
+            if (trace->is_used[stream])
+                good = fputs(",\n", file) >= 0 && put_name(file, "thread", r, stream, trace_stream_name(stream));
         for (int64_t i = 0; good && i < rank->n_events; i++)
             good = fputs(",\n", file) >= 0 && put_event(file, trace, r, &rank->events[i]);
     }
