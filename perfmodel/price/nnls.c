@@ -16,25 +16,6 @@ typedef struct normal {
     double scale[QDRI_MAX_UNKNOWNS]; /* 0: the unknown is in no equation */
 } normal;
 
-static void add_equation(const qdri_equation *e, double weight, normal *sums)
-{
-    const double share = weight / (e->secs * e->secs);
-    for (int i = 0; i < sums->n; i++) {
-        for (int j = 0; j < sums->n; j++) sums->a[i][j] += share * e->coefficient[i] * e->coefficient[j];
-        sums->b[i] += share * e->coefficient[i] * e->secs;
-    }
-    sums->bb += weight;
-}
-
-static void set_scales(normal *sums)
-{
-    for (int i = 0; i < sums->n; i++) sums->scale[i] = sums->a[i][i] > 0 ? 1 / sqrt(sums->a[i][i]) : 0;
-    for (int i = 0; i < sums->n; i++) {
-        for (int j = 0; j < sums->n; j++) sums->a[i][j] *= sums->scale[i] * sums->scale[j];
-        sums->b[i] *= sums->scale[i];
-    }
-}
-
 /* One step of Gauss-Jordan elimination. 0: the column depends on earlier ones. */
 static int eliminate(double m[QDRI_MAX_UNKNOWNS][QDRI_MAX_UNKNOWNS + 1], int n, int column)
 {
@@ -71,16 +52,6 @@ static int solve_set(const normal *sums, unsigned set, double *x)
     return 1;
 }
 
-static double residual(const normal *sums, const double *x)
-{
-    double sum = sums->bb;
-    for (int i = 0; i < sums->n; i++) {
-        sum -= 2 * x[i] * sums->b[i];
-        for (int j = 0; j < sums->n; j++) sum += x[i] * sums->a[i][j] * x[j];
-    }
-    return sum;
-}
-
 static void solve(const normal *sums, double *unknowns)
 {
     double best = DBL_MAX, x[QDRI_MAX_UNKNOWNS];
@@ -88,7 +59,11 @@ static void solve(const normal *sums, double *unknowns)
     for (int i = 0; i < sums->n; i++) missing |= (unsigned)(sums->scale[i] == 0) << i;
     for (unsigned set = 0; set < 1U << sums->n; set++) {
         if (set & missing || !solve_set(sums, set, x)) continue;
-        const double left = residual(sums, x);
+        double left = sums->bb; /* the residual */
+        for (int i = 0; i < sums->n; i++) {
+            left -= 2 * x[i] * sums->b[i];
+            for (int j = 0; j < sums->n; j++) left += x[i] * sums->a[i][j] * x[j];
+        }
         if (!(left < best)) continue;
         best = left;
         for (int i = 0; i < sums->n; i++) unknowns[i] = x[i] * sums->scale[i];
@@ -107,9 +82,19 @@ void qdri_nnls(const qdri_equation *equations, int n_equations, int n_unknowns, 
             double secs = 0;
             for (int j = 0; j < n_unknowns; j++) secs += e->coefficient[j] * unknowns[j];
             const double error = fabs(secs / e->secs - 1);
-            add_equation(e, e->weight * (round ? 1 / fmax(error, LEAST_ERROR) : 1), &sums);
+            const double weight = e->weight * (round ? 1 / fmax(error, LEAST_ERROR) : 1);
+            const double share = weight / (e->secs * e->secs);
+            for (int j = 0; j < n_unknowns; j++) {
+                for (int k = 0; k < n_unknowns; k++) sums.a[j][k] += share * e->coefficient[j] * e->coefficient[k];
+                sums.b[j] += share * e->coefficient[j] * e->secs;
+            }
+            sums.bb += weight;
         }
-        set_scales(&sums);
+        for (int i = 0; i < n_unknowns; i++) sums.scale[i] = sums.a[i][i] > 0 ? 1 / sqrt(sums.a[i][i]) : 0;
+        for (int i = 0; i < n_unknowns; i++) {
+            for (int j = 0; j < n_unknowns; j++) sums.a[i][j] *= sums.scale[i] * sums.scale[j];
+            sums.b[i] *= sums.scale[i];
+        }
         solve(&sums, unknowns);
     }
 }

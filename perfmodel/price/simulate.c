@@ -135,8 +135,8 @@ static void set_rates(simulation *sim)
         sim->rate[streams[i]] = rates[i] / (computes ? 1 + sim->slowdown->transfer + transfers[i]->slowdown : 1);
 }
 
-/* The time until the next task ends, or its work begins. */
-static double next_event_secs(const simulation *sim)
+/* Until the next task ends, or its work begins. */
+static void advance(simulation *sim)
 {
     double secs = DBL_MAX;
     for (int a = 0; a < sim->n_active; a++) {
@@ -144,11 +144,6 @@ static double next_event_secs(const simulation *sim)
         const double left = sim->latency[s] > 0 ? sim->latency[s] : sim->work[s] / sim->rate[s];
         if (left < secs) secs = left;
     }
-    return secs;
-}
-
-static void advance(simulation *sim, double secs)
-{
     if (sim->running[QDRI_STREAM_OF_COMPUTE] < 0) {
         const double share = secs / (sim->n_active ? sim->n_active : 1);
         for (int a = 0; a < sim->n_active; a++) sim->times->exposed[sim->active[a]] += share;
@@ -184,7 +179,7 @@ void qdri_simulate(const qdri_sim_list *list, const qdri_price *prices, const qd
     for (int s = 0; s < QDRI_N_STREAMS; s++) sim.finished[s] = sim.running[s] = -1;
     while (start_ready(&sim) || sim.n_active) {
         set_rates(&sim);
-        advance(&sim, next_event_secs(&sim));
+        advance(&sim);
     }
     times->end_secs = sim.now;
 }

@@ -110,19 +110,6 @@ static int first_possible(hunt *h, int from, int most)
     return most + 1;
 }
 
-/* Without padding, which increases the memory of a single rank. */
-static void set_state_bytes(hunt *h)
-{
-    qdr_planned_grid one = {.result = {.secs = 0}};
-    hunt plain = *h;
-    plain.least = &one;
-    plain.opts.gradient_parts = plain.opts.optimizer_parts = 0;
-    plain.opts.batch = plain.opts.micro_batch = 1;
-    try_grid((const int[QDR_N_AXES]){1, 1, 1, 1}, &plain);
-    h->state_bytes = (1 - 1e-6) * (one.result.memory[QDR_MEMORY_PARAMETERS] + one.result.memory[QDR_MEMORY_GRADIENTS] +
-                                   one.result.memory[QDR_MEMORY_OPTIMIZER]);
-}
-
 /* ---- numbers of ranks ---- */
 
 static void set_ranks(hunt *h, int n_ranks, const qdr_search_opts *asked)
@@ -224,7 +211,16 @@ qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts,
     if (most < 1 || most > QDR_MAX_SEARCH_RANKS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "search: up to %d ranks; use 1 to %d", most, QDR_MAX_SEARCH_RANKS);
     QDR_TRY(begin(&h, model, opts, &fewest->least));
-    set_state_bytes(&h);
+    /* The state without padding, which increases the memory of a single rank. */
+    qdr_planned_grid one = {.result = {.secs = 0}};
+    hunt plain = h;
+    plain.least = &one;
+    plain.opts.gradient_parts = plain.opts.optimizer_parts = 0;
+    plain.opts.batch = plain.opts.micro_batch = 1;
+    try_grid((const int[QDR_N_AXES]){1, 1, 1, 1}, &plain);
+    const double *memory = one.result.memory;
+    h.state_bytes = (1 - 1e-6) *
+                    (memory[QDR_MEMORY_PARAMETERS] + memory[QDR_MEMORY_GRADIENTS] + memory[QDR_MEMORY_OPTIMIZER]);
     find_fewest(&h, opts, most, fewest);
     memset(&fewest->least, 0, sizeof fewest->least);
     if (fewest->n_ranks == 0) return QDR_OK;

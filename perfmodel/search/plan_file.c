@@ -133,17 +133,6 @@ static qdr_status read_name(const qdri_json_node *root, const char *key, char *n
     return QDR_OK;
 }
 
-static qdr_status read_order(const qdri_json_node *root, char order[8])
-{
-    const char *text;
-    const qdri_json_node node = qdri_json_get(root, "order");
-    QDR_TRY(qdri_json_string_or(node, 0, QDRI_USUAL_ORDER, &text));
-    if (!qdri_is_order(text))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s must be a permutation of xyzd", qdri_json_where(node).text);
-    memcpy(order, text, 5);
-    return QDR_OK;
-}
-
 static qdr_status read_grid(const qdri_json_node *root, qdr_plan *plan)
 {
     int *const axes[] = {&plan->x, &plan->y, &plan->z, &plan->d};
@@ -165,22 +154,15 @@ static qdr_status read_grid(const qdri_json_node *root, qdr_plan *plan)
                     n_ranks);
 }
 
-static qdr_status read_ratios(const qdri_json_node *root, double ratio[QDR_N_AXES])
-{
-    const qdri_json_node node = qdri_json_get(root, "axis_bytes_ratio");
-    qdri_json_node list;
-    size_t n;
-    if (!qdri_json_has(node)) return QDR_OK;
-    QDR_TRY(qdri_json_list(node, &list, &n));
-    for (size_t axis = 0; axis < QDR_N_AXES; axis++)
-        QDR_TRY(qdri_json_number(qdri_json_at(&list, axis), 0, 1e6, &ratio[axis]));
-    return QDR_OK;
-}
-
 static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
 {
+    const qdri_json_node order = qdri_json_get(root, "order"), ratios = qdri_json_get(root, "axis_bytes_ratio");
     int layout, recompute;
-    const char *type_name;
+    const char *order_name, *type_name;
+    QDR_TRY(qdri_json_string_or(order, 0, QDRI_USUAL_ORDER, &order_name));
+    if (!qdri_is_order(order_name))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s must be a permutation of xyzd", qdri_json_where(order).text);
+    memcpy(plan->order, order_name, 5);
     QDR_TRY(read_word(root, "layout", layout_words, 2, 0, &layout));
     QDR_TRY(read_word(root, "recompute", recompute_words, 3, 0, &recompute));
     plan->layout = (qdr_layout)layout;
@@ -199,7 +181,13 @@ static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
     QDR_TRY(read_int(root, "overlap", &plan->overlap));
     QDR_TRY(read_int(root, "pipeline", &plan->pipeline));
     QDR_TRY(read_int(root, "interleave", &plan->interleave));
-    return read_ratios(root, plan->axis_bytes_ratio);
+    if (!qdri_json_has(ratios)) return QDR_OK;
+    qdri_json_node list;
+    size_t n;
+    QDR_TRY(qdri_json_list(ratios, &list, &n));
+    for (size_t axis = 0; axis < QDR_N_AXES; axis++)
+        QDR_TRY(qdri_json_number(qdri_json_at(&list, axis), 0, 1e6, &plan->axis_bytes_ratio[axis]));
+    return QDR_OK;
 }
 
 static qdr_status read_plan(const qdri_json *document, qdr_stored_plan *stored)
@@ -212,7 +200,6 @@ static qdr_status read_plan(const qdri_json *document, qdr_stored_plan *stored)
     QDR_TRY(read_name(&root, "network", stored->network, sizeof stored->network));
     QDR_TRY(read_name(&root, "machine", stored->machine, sizeof stored->machine));
     QDR_TRY(read_grid(&root, &stored->plan));
-    QDR_TRY(read_order(&root, stored->plan.order));
     QDR_TRY(read_choices(&root, &stored->plan));
     const qdri_json_node ranks = qdri_json_get(&root, "ranks");
     const int64_t n_ranks = n_ranks_of(&stored->plan);

@@ -140,32 +140,6 @@ static void bound_case(search *s, candidate c, const int *numbers, int n_orders)
     }
 }
 
-static void bound_layouts(search *s, candidate c, const int *numbers, int n_orders)
-{
-    const int one_layout = c.size[QDR_X] == 1 && c.size[QDR_Y] == 1; /* scattered over one rank is replicated */
-    for (int layout = 0; layout < 2 && s->status == QDR_OK; layout++) {
-        if (!(s->opts.layouts >> layout & 1) && !one_layout) continue;
-        if (one_layout && layout > 0) break;
-        c.layout = (unsigned char)layout;
-        bound_case(s, c, numbers, n_orders);
-    }
-}
-
-static void bound_grid(search *s, const int size[QDR_N_AXES])
-{
-    candidate c = {.size = {size[QDR_X], size[QDR_Y], size[QDR_Z], size[QDR_D]}};
-    int numbers[N_ORDERS];
-    const int64_t cells = (int64_t)size[QDR_Z] * size[QDR_D];
-    if (s->opts.batch < cells) return; /* some cells would have nothing to do */
-    const int n_orders = distinct_orders(s, size, numbers);
-    const int64_t all = (s->opts.batch + cells - 1) / cells, wanted = s->opts.micro_batch;
-    for (int64_t micro = wanted > 0 ? wanted : 1; s->status == QDR_OK; micro *= 2) {
-        c.micro_batch = micro < all ? micro : all;
-        bound_layouts(s, c, numbers, n_orders);
-        if (wanted > 0 || micro >= all) break;
-    }
-}
-
 static void tell(const search *s, double bounded)
 {
     if (s->opts.progress) s->opts.progress(bounded, s->result->n_simulated, s->opts.progress_user);
@@ -182,7 +156,22 @@ static void bound_next_grid(const int size[QDR_N_AXES], void *user)
     search *s = user;
     if (s->status != QDR_OK) return;
     tell(s, (double)s->n_grids_done++ / (double)s->n_grids);
-    bound_grid(s, size);
+    candidate c = {.size = {size[QDR_X], size[QDR_Y], size[QDR_Z], size[QDR_D]}};
+    int numbers[N_ORDERS];
+    const int64_t cells = (int64_t)size[QDR_Z] * size[QDR_D];
+    if (s->opts.batch < cells) return; /* some cells would have nothing to do */
+    const int n_orders = distinct_orders(s, size, numbers);
+    const int one_layout = size[QDR_X] == 1 && size[QDR_Y] == 1; /* scattered over one rank is replicated */
+    const int64_t all = (s->opts.batch + cells - 1) / cells, wanted = s->opts.micro_batch;
+    for (int64_t micro = wanted > 0 ? wanted : 1; s->status == QDR_OK; micro *= 2) {
+        c.micro_batch = micro < all ? micro : all;
+        for (int layout = 0; layout < (one_layout ? 1 : 2) && s->status == QDR_OK; layout++) {
+            if (!(s->opts.layouts >> layout & 1) && !one_layout) continue;
+            c.layout = (unsigned char)layout;
+            bound_case(s, c, numbers, n_orders);
+        }
+        if (wanted > 0 || micro >= all) break;
+    }
 }
 
 int qdri_search_sizes(int n, int fixed, int sizes[QDRI_MAX_DIVISORS])
@@ -266,17 +255,6 @@ static int by_bound(const void *a, const void *b)
 {
     const candidate *p = a, *q = b;
     return (p->bound_secs > q->bound_secs) - (p->bound_secs < q->bound_secs);
-}
-
-static void simulate_best(search *s)
-{
-    if (s->n) qsort(s->candidates, (size_t)s->n, sizeof *s->candidates, by_bound);
-    for (int i = 0; i < s->n && s->status == QDR_OK; i++) {
-        const candidate *c = &s->candidates[i];
-        const qdr_plan plan = plan_of(s, c);
-        tell(s, 1);
-        if (s->opts.exhaustive || c->bound_secs < secs_to_beat(s, &plan)) simulate_orders(s, c);
-    }
 }
 
 /* ---- panels and parts ---- */
@@ -398,7 +376,13 @@ qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_s
     list_orders(&s);
     qdri_search_grids(s.opts.n_ranks, s.opts.size, count_grid, &s);
     qdri_search_grids(s.opts.n_ranks, s.opts.size, bound_next_grid, &s);
-    if (s.status == QDR_OK) simulate_best(&s);
+    if (s.n) qsort(s.candidates, (size_t)s.n, sizeof *s.candidates, by_bound);
+    for (int i = 0; i < s.n && s.status == QDR_OK; i++) {
+        const candidate *c = &s.candidates[i];
+        const qdr_plan plan = plan_of(&s, c);
+        tell(&s, 1);
+        if (s.opts.exhaustive || c->bound_secs < secs_to_beat(&s, &plan)) simulate_orders(&s, c);
+    }
     if (s.status == QDR_OK) choose_panels(&s, n_wanted);
     free(s.candidates);
     if (s.status != QDR_OK) memset(result, 0, sizeof *result);

@@ -122,29 +122,6 @@ static int read_cells(reader *r)
     return EXIT_OK;
 }
 
-static int skip_empty_line(reader *r)
-{
-    if (!at_line_end(r)) return 0;
-    r->at += *r->at == '\r' ? 2 : 1;
-    r->line++;
-    return 1;
-}
-
-static int read_row(reader *r)
-{
-    csv_table *table = r->table;
-    if (grow((void **)&table->lines, table->n_rows, &table->lines_capacity, sizeof *table->lines, r->why) ||
-        read_cells(r))
-        return r->why->code;
-    if (r->column + 1 != table->n_columns)
-        return fail(r->why, EXIT_USAGE,
-                    "%s, line %lld, column %d: the row has %d cells, the first line %d; quote "
-                    "cells with commas",
-                    table->name, (long long)r->row_line, r->column + 1, r->column + 1, table->n_columns);
-    table->lines[table->n_rows++] = r->row_line;
-    return EXIT_OK;
-}
-
 static int read_all(reader *r)
 {
     csv_table *table = r->table;
@@ -159,8 +136,22 @@ static int read_all(reader *r)
         if (*csv_column(table, r->column) && csv_find(table, csv_column(table, r->column)) < r->column)
             return fail_cell(r, "a second column of this name; rename one of them");
     r->line = next;
-    while (r->at < r->end)
-        if (!skip_empty_line(r) && read_row(r)) return r->why->code;
+    while (r->at < r->end) {
+        if (at_line_end(r)) {
+            r->at += *r->at == '\r' ? 2 : 1;
+            r->line++;
+            continue;
+        }
+        if (grow((void **)&table->lines, table->n_rows, &table->lines_capacity, sizeof *table->lines, r->why) ||
+            read_cells(r))
+            return r->why->code;
+        if (r->column + 1 != table->n_columns)
+            return fail(r->why, EXIT_USAGE,
+                        "%s, line %lld, column %d: the row has %d cells, the first line %d; quote "
+                        "cells with commas",
+                        table->name, (long long)r->row_line, r->column + 1, r->column + 1, table->n_columns);
+        table->lines[table->n_rows++] = r->row_line;
+    }
     return EXIT_OK;
 }
 
@@ -202,20 +193,16 @@ int csv_read(const char *path, char **bytes, size_t *n_bytes, failure *why)
 
 const char *csv_column(const csv_table *table, int column) { return table->text + table->cells[column]; }
 
-/* Equal except for case and surrounding blanks. */
-static int is_like(const char *name, const char *column)
-{
-    const size_t bytes = strlen(column);
-    name += strspn(name, " \t");
-    return strncasecmp(name, column, bytes) == 0 && !name[bytes + strspn(name + bytes, " \t")];
-}
-
 int csv_find(const csv_table *table, const char *column)
 {
     for (int i = 0; i < table->n_columns; i++)
         if (strcmp(csv_column(table, i), column) == 0) return i;
-    for (int i = 0; i < table->n_columns; i++)
-        if (is_like(csv_column(table, i), column)) return i;
+    /* Equal except for case and surrounding blanks. */
+    const size_t bytes = strlen(column);
+    for (int i = 0; i < table->n_columns; i++) {
+        const char *name = csv_column(table, i) + strspn(csv_column(table, i), " \t");
+        if (strncasecmp(name, column, bytes) == 0 && !name[bytes + strspn(name + bytes, " \t")]) return i;
+    }
     return -1;
 }
 

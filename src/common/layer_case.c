@@ -214,17 +214,6 @@ static void fill_nan(qdr_dtype dtype, void *memory, int64_t n_elems)
     memset(memory, 0xff, (size_t)n_elems * qdr_dtype_bytes(dtype)); /* all bits set is a NaN in each type */
 }
 
-static qdr_status spoil_gradients(layer_run *run)
-{
-    for (int i = 0; i < qdr_stack_n_parameters(run->stack); i++) {
-        qdr_parameter parameter;
-        const qdr_status status = qdr_stack_parameter(run->stack, i, &parameter);
-        if (status != QDR_OK) return status;
-        fill_nan(gradient_dtype(run), parameter.gradient, parameter.n_elems);
-    }
-    return QDR_OK;
-}
-
 /* Copies the rows and columns of a part from a full matrix of n_cols columns. */
 static void copy_part(const layer_run *run, const qdr_owned *part, int64_t n_cols, const double *full, void *memory)
 {
@@ -352,7 +341,12 @@ static qdr_status run_calls(layer_run *run)
 {
     const reference *ref = &run->reference;
     const int weight = qdr_linear_weight_index(run->layer);
-    qdr_status status = spoil_gradients(run);
+    qdr_status status = QDR_OK;
+    for (int i = 0; status == QDR_OK && i < qdr_stack_n_parameters(run->stack); i++) {
+        qdr_parameter parameter;
+        status = qdr_stack_parameter(run->stack, i, &parameter);
+        if (status == QDR_OK) fill_nan(gradient_dtype(run), parameter.gradient, parameter.n_elems);
+    }
     for (int call = 0; status == QDR_OK && call < run->the_case->n_calls; call++) status = pass(run, call);
     if (run->the_case->only_run) return status;
     if (status == QDR_OK) status = check_gradient(run, weight, &ref->dw, ref->n * ref->k, RESULT_DW);

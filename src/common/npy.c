@@ -92,12 +92,6 @@ static int take_descr(cursor *c, npy_header *header)
     return wrong(c, "a list is not closed");
 }
 
-static int take_boolean(cursor *c, int *value)
-{
-    *value = take_word(c, "True");
-    return *value || take_word(c, "False") || wrong(c, "True or False is missing");
-}
-
 static int take_integer(cursor *c, int64_t *value)
 {
     skip_blanks(c);
@@ -143,7 +137,9 @@ static int take_entry(cursor *c, npy_header *header, unsigned *seen)
     *seen |= 1u << index;
     if (!take(c, ':')) return wrong(c, "a colon is missing");
     if (index == 0) return take_descr(c, header);
-    return index == 1 ? take_boolean(c, &header->is_fortran) : take_shape(c, header);
+    if (index == 2) return take_shape(c, header);
+    header->is_fortran = take_word(c, "True");
+    return header->is_fortran || take_word(c, "False") || wrong(c, "True or False is missing");
 }
 
 static int take_dictionary(cursor *c, npy_header *header)
@@ -176,7 +172,7 @@ typedef struct frame {
     size_t header_bytes, data_offset;
 } frame;
 
-static int check_magic(const unsigned char *bytes, size_t n_bytes, const char *name, failure *why)
+static int find_frame(const unsigned char *bytes, size_t n_bytes, const char *name, frame *parts, failure *why)
 {
     if (n_bytes == 0) return fail(why, EXIT_USAGE, "%s: is empty; save the array with np.save", name);
     if (n_bytes >= 2 && bytes[0] == 'P' && bytes[1] == 'K')
@@ -187,12 +183,6 @@ static int check_magic(const unsigned char *bytes, size_t n_bytes, const char *n
                     "%s: is not a NumPy file: it begins with byte 0x%02x, not with \\x93NUMPY; "
                     "save the array with np.save",
                     name, bytes[0]);
-    return EXIT_OK;
-}
-
-static int find_frame(const unsigned char *bytes, size_t n_bytes, const char *name, frame *parts, failure *why)
-{
-    if (check_magic(bytes, n_bytes, name, why)) return why->code;
     if (n_bytes < 10)
         return fail(why, EXIT_USAGE,
                     "%s: is truncated: it has %zu bytes, but a NumPy file has at least 10; save it again", name,

@@ -93,16 +93,14 @@ static double merge_sort(pair *pairs, pair *spare, size_t n)
 /* Pairs of equal values that are adjacent: of a, of b, or of both. */
 typedef enum equality { EQUAL_A, EQUAL_B, EQUAL_BOTH } equality;
 
-static int equal(const pair *x, const pair *y, equality which)
-{
-    return (which == EQUAL_B || compare(x->a, y->a) == 0) && (which == EQUAL_A || compare(x->b, y->b) == 0);
-}
-
 static double count_ties(const pair *pairs, size_t n, equality which)
 {
     double ties = 0;
     for (size_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && equal(&pairs[i], &pairs[end], which);) end++;
+        for (end = i + 1; end < n; end++)
+            if ((which != EQUAL_B && compare(pairs[i].a, pairs[end].a) != 0) ||
+                (which != EQUAL_A && compare(pairs[i].b, pairs[end].b) != 0))
+                break;
         ties += 0.5 * (double)(end - i) * (double)(end - i - 1);
     }
     return ties;

@@ -25,11 +25,6 @@ typedef struct linear_files {
     qdr_dtype dtype;
 } linear_files;
 
-static const char *numpy_name(qdr_dtype dtype)
-{
-    return dtype == QDR_F64 ? "float64" : dtype == QDR_F16 ? "float16" : "float32";
-}
-
 static int open_one(int index, const char *path, linear_files *files, failure *why)
 {
     npy_array *array = &files->arrays[index];
@@ -39,11 +34,14 @@ static int open_one(int index, const char *path, linear_files *files, failure *w
     if (array->n_dims != wanted)
         return fail(why, EXIT_USAGE, "%s: --%s has shape %s, but %s with %d dimension%s is needed; reshape it", path,
                     letters[index], npy_shape_text(array, text, sizeof text), meanings[index], wanted, PLURAL(wanted));
-    if (array->dtype != files->arrays[FILE_X].dtype)
+    const qdr_dtype dtype = files->arrays[FILE_X].dtype;
+    if (array->dtype != dtype)
         return fail(why, EXIT_USAGE,
                     "%s: --%s is %s, but --x is %s; save all files in one type, such as a.astype(np.%s)", path,
-                    letters[index], qdr_dtype_name(array->dtype), qdr_dtype_name(files->arrays[FILE_X].dtype),
-                    numpy_name(files->arrays[FILE_X].dtype));
+                    letters[index], qdr_dtype_name(array->dtype), qdr_dtype_name(dtype),
+                    dtype == QDR_F64   ? "float64"
+                    : dtype == QDR_F16 ? "float16"
+                                       : "float32");
     return EXIT_OK;
 }
 

@@ -6,22 +6,20 @@
 #include <string.h>
 
 #include "common/command.h"
+#include "common/files.h"
 
 /* ---- machines ---- */
 
-/* The setting without "MACHINE:"; NULL: for another machine. */
-static const char *setting_for(const char *setting, const qdr_machine *machine)
-{
-    const size_t bytes = strcspn(setting, ":=");
-    if (setting[bytes] != ':') return setting;
-    return strncmp(setting, machine->name, bytes) == 0 && !machine->name[bytes] ? setting + bytes + 1 : NULL;
-}
-
+/* Those for all machines, and for this one: "MACHINE:". */
 static int apply_settings(predictor *all, failure *why)
 {
     for (int i = 0; i < all->asked.n_settings; i++) {
-        const char *setting = setting_for(all->asked.settings[i], &all->machine);
-        if (!setting) continue;
+        const char *setting = all->asked.settings[i], *name = all->machine.name;
+        const size_t bytes = strcspn(setting, ":=");
+        if (setting[bytes] == ':') {
+            if (strncmp(setting, name, bytes) != 0 || name[bytes]) continue;
+            setting += bytes + 1;
+        }
         all->is_used[i] = 1;
         if (machine_set(setting, "predict", &all->machine, why)) return why->code;
     }
@@ -88,7 +86,8 @@ static int predict_rows(const table *t, const table_kind *kind, predict_options 
             return fail(why, EXIT_USAGE, "--set %.80s: no row is on that machine; the last one is on %s",
                         used->asked.settings[i], used->machine.name);
     const report r = {.kind = kind, .t = t, .rows = rows, .scores = &all};
-    if (!scores_make(rows, t->csv.n_rows, &all, why) && (!options->output || !report_save(&r, options->output, why))) {
+    if (!scores_make(rows, t->csv.n_rows, &all, why) &&
+        (!options->output || !files_write("--out", options->output, report_write, &r, why))) {
         if (options->as_json)
             report_print_json(&r, why);
         else

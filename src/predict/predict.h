@@ -4,6 +4,7 @@
 #define QUADRILLE_SRC_PREDICT_PREDICT_H
 
 #include <quadrille/plan.h>
+#include <stdio.h>
 
 #include "common/planning.h"
 #include "predict/table.h"
@@ -83,7 +84,7 @@ typedef struct report {
 } report;
 void report_print(const report *r);
 int report_print_json(const report *r, failure *why);
-/* Writes the table with the results of its rows. */
-int report_save(const report *r, const char *path, failure *why);
+/* Writes the table with the results of its rows; for files_write(). */
+int report_write(FILE *file, const void *user);
 
 #endif

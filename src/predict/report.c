@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/files.h"
 #include "common/json.h"
 #include "predict/predict.h"
 
@@ -146,35 +145,24 @@ static json_t *json_of_score(const table_kind *kind, const score *s)
     return object;
 }
 
-static json_t *json_of_parts(const report *r)
+int report_print_json(const report *r, failure *why)
 {
-    json_t *list = json_array();
+    size_t n = 0;
+    reason *reasons = count_reasons(r, &n);
+    json_t *parts = json_array(), *skipped = json_array();
     for (size_t i = 0; i < r->scores->n_parts; i++) {
         const score *s = &r->scores->parts[i];
         json_t *object = json_of_score(r->kind, s);
         json_object_set_new(object, r->kind->title, json_text(s->first->title));
         if (r->kind->part) json_object_set_new(object, r->kind->part, json_text(s->first->part));
-        json_array_append_new(list, object);
+        json_array_append_new(parts, object);
     }
-    return list;
-}
-
-static json_t *json_of_reasons(const report *r)
-{
-    size_t n = 0;
-    reason *reasons = count_reasons(r, &n);
-    json_t *list = json_array();
     for (size_t i = 0; i < n; i++)
         json_array_append_new(
-            list, json_pack("{s:o, s:I}", "why", json_text(reasons[i].text), "rows", (json_int_t)reasons[i].n_rows));
+            skipped, json_pack("{s:o, s:I}", "why", json_text(reasons[i].text), "rows", (json_int_t)reasons[i].n_rows));
     free(reasons);
-    return list;
-}
-
-int report_print_json(const report *r, failure *why)
-{
-    json_t *root = json_pack("{s:o, s:o, s:o}", "all", json_of_score(r->kind, &r->scores->all), r->kind->list,
-                             json_of_parts(r), "skipped", json_of_reasons(r));
+    json_t *root = json_pack("{s:o, s:o, s:o}", "all", json_of_score(r->kind, &r->scores->all), r->kind->list, parts,
+                             "skipped", skipped);
     return write_json(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9), "predict", why);
 }
 
@@ -190,7 +178,7 @@ static void write_cells(FILE *file, const table *t, int64_t row)
     }
 }
 
-static int write_table(FILE *file, const void *user)
+int report_write(FILE *file, const void *user)
 {
     const report *r = user;
     write_cells(file, r->t, -1);
@@ -206,9 +194,4 @@ static int write_table(FILE *file, const void *user)
         putc('\n', file);
     }
     return 1;
-}
-
-int report_save(const report *r, const char *path, failure *why)
-{
-    return files_write("--out", path, write_table, r, why);
 }

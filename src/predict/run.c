@@ -181,17 +181,6 @@ void skip(measured *row, const char *format, ...)
     va_end(arguments);
 }
 
-/* Skips runs that swap, hang or are broken. */
-static void check_utilisation(reader *r, const qdr_machine *machine)
-{
-    static const double least = 0.005;
-    qdr_network_counts counts;
-    if (qdr_network_params(&r->network, &counts) != QDR_OK) return;
-    const double tokens = (double)r->plan.batch * (double)r->plan.sequence;
-    const double rate = 6 * (double)counts.total * tokens / (number(r, GPUS, 1) * r->run->secs);
-    if (rate / machine->bf16.peak_flops < least) skip(r->run, "utilisation below %.1f %%: a broken run", 100 * least);
-}
-
 static int read_row(reader *r)
 {
     r->run->title = table_text(r->t, r->row, SOURCE);
@@ -222,7 +211,14 @@ static int predict_run(const table *t, int64_t row, predictor *all, measured *ru
     if (read_row(&r) || run->why_skipped[0]) return why->code;
     const qdr_machine *machine = predictor_machine(all, t, row, MACHINE, why);
     if (!machine) return why->code;
-    check_utilisation(&r, machine);
+    /* Skips runs that swap, hang or are broken. */
+    static const double least = 0.005;
+    qdr_network_counts counts;
+    if (qdr_network_params(&r.network, &counts) == QDR_OK) {
+        const double tokens = (double)r.plan.batch * (double)r.plan.sequence;
+        const double rate = 6 * (double)counts.total * tokens / (number(&r, GPUS, 1) * run->secs);
+        if (rate / machine->bf16.peak_flops < least) skip(run, "utilisation below %.1f %%: a broken run", 100 * least);
+    }
     if (run->why_skipped[0]) return EXIT_OK;
     if (predictor_model(all, &r.network, &model) != QDR_OK || qdr_model_predict(model, &r.plan, &result) != QDR_OK) {
         skip(run, "%.300s", qdr_last_error());
