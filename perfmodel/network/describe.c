@@ -92,18 +92,6 @@ static qdr_status add_layer(description *d, qdr_edge *stream)
     return qdri_net_add_residual(d->net, "residual2", added, fed, stream);
 }
 
-static qdr_status add_head(description *d, qdr_edge stream)
-{
-    const qdr_network *n = d->network;
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "head", .in = {{n->hidden, 1}}, .out = {{n->vocab, 1}},
-                                  .out_layout = d->layout};
-    qdr_edge norm, logits, targets;
-    QDR_TRY(qdri_net_add_layer_norm(d->net, "norm", 0, stream, &norm));
-    QDR_TRY(n->tied ? qdri_net_add_tied_head(d->net, "head", 0, d->layout, norm, &logits)
-                    : qdri_net_add_linear(d->net, &desc, norm, &logits));
-    return qdri_net_add_cross_entropy(d->net, "loss", logits, &targets);
-}
-
 qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_place *place, const qdr_stack_opts *opts,
                          int64_t context, qdr_layout layout, int n_layers, int *layer_of)
 {
@@ -119,7 +107,9 @@ qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_p
                                           .features = {network->hidden, 1},
                                           .context = network->positions ? context : 0,
                                           .layout = layout};
-    qdr_edge tokens, stream;
+    const qdr_linear_desc head = {QDR_OPTS_INIT, .name = "head", .in = {{network->hidden, 1}},
+                                  .out = {{network->vocab, 1}}, .out_layout = layout};
+    qdr_edge tokens, stream, norm, logits, targets;
     QDR_TRY(qdri_net_begin(net, place, opts));
     QDR_TRY(qdri_net_add_tokens(net, "tokens", &tokens));
     QDR_TRY(qdri_net_add_embedding(net, &embedding, tokens, &stream));
@@ -129,7 +119,10 @@ qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_p
         note(&d);
     }
     d.layer = QDRI_LAYER_LAST;
-    QDR_TRY(add_head(&d, stream));
+    QDR_TRY(qdri_net_add_layer_norm(net, "norm", 0, stream, &norm));
+    QDR_TRY(network->tied ? qdri_net_add_tied_head(net, "head", 0, layout, norm, &logits)
+                          : qdri_net_add_linear(net, &head, norm, &logits));
+    QDR_TRY(qdri_net_add_cross_entropy(net, "loss", logits, &targets));
     note(&d);
     return QDR_OK;
 }

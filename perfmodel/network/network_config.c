@@ -152,19 +152,6 @@ static qdr_status read_size(const qdri_json_node *root, const size_key *key, int
     return qdri_json_int_or(size_node(root, key), 1, QDRI_NETWORK_MOST, key->otherwise, size);
 }
 
-static qdr_status read_sizes(const qdri_json_node *root, const family *f, qdr_network *net)
-{
-    QDR_TRY(read_size(root, &f->layers, &net->layers));
-    QDR_TRY(read_size(root, &f->hidden, &net->hidden));
-    QDR_TRY(read_size(root, &f->heads, &net->heads));
-    QDR_TRY(read_size(root, &f->vocab, &net->vocab));
-    QDR_TRY(read_size(root, &f->context, &net->context));
-    QDR_TRY(read_size(root, &f->ffn, &net->ffn));
-    if (net->ffn == 0) net->ffn = 4 * net->hidden; /* gpt2 */
-    if (net->positions) net->positions = net->context; /* gpt2 */
-    return QDR_OK;
-}
-
 static qdr_status read_head_size(const qdri_json_node *root, const family *f, qdr_network *net)
 {
     const qdri_json_node node = qdri_json_get(root, "head_dim");
@@ -258,7 +245,14 @@ static qdr_status read_network(const qdri_json *document, const char *name, qdr_
     net.version = QDR_OPTS_INIT;
     net.norms_per_layer = 2;
     snprintf(net.name, sizeof net.name, "%s", name);
-    QDR_TRY(read_sizes(&root, f, &net));
+    QDR_TRY(read_size(&root, &f->layers, &net.layers));
+    QDR_TRY(read_size(&root, &f->hidden, &net.hidden));
+    QDR_TRY(read_size(&root, &f->heads, &net.heads));
+    QDR_TRY(read_size(&root, &f->vocab, &net.vocab));
+    QDR_TRY(read_size(&root, &f->context, &net.context));
+    QDR_TRY(read_size(&root, &f->ffn, &net.ffn));
+    if (net.ffn == 0) net.ffn = 4 * net.hidden; /* gpt2 */
+    if (net.positions) net.positions = net.context; /* gpt2 */
     QDR_TRY(read_head_size(&root, f, &net));
     QDR_TRY(read_kv_heads(&root, f, &net));
     QDR_TRY(read_windows(&root, f, &net));

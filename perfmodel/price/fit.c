@@ -219,8 +219,11 @@ typedef struct constant {
 
 static void set(const constant *c, double value) { *c->place = c->is_rate ? 1 / value : value; }
 
-static int list_constants(qdr_machine *machine, constant *list)
+/* Steps, starts and rates of the collectives. */
+static void fit_collectives(const fit *all, qdr_machine *machine)
 {
+    constant list[QDRI_MAX_UNKNOWNS];
+    double unknowns[QDRI_MAX_UNKNOWNS];
     int n = 0;
     list[n++] = (constant){&machine->collectives.start_secs, 0, 1e-9};
     for (int l = 0; l < machine->n_links && n + 2 <= QDRI_MAX_UNKNOWNS; l++) {
@@ -230,33 +233,22 @@ static int list_constants(qdr_machine *machine, constant *list)
     }
     for (int l = 1; l < machine->n_links && n < QDRI_MAX_UNKNOWNS; l++)
         list[n++] = (constant){&machine->links[l].wait_secs, 0, 1e-9};
-    return n;
-}
-
-static void make_equation(qdr_machine *machine, const constant *list, int n, const qdr_sample *s, qdri_equation *e)
-{
-    *e = (qdri_equation){.secs = s->secs, .weight = weight_of(s)};
-    for (int i = 0; i < n; i++) {
-        const double kept = *list[i].place, value = list[i].is_rate ? 1 / kept : kept,
-                     step = fmax(value * STEP, list[i].least);
-        const double before = qdri_sample_secs(machine, s);
-        set(&list[i], value + step);
-        e->coefficient[i] = fmax(0, (qdri_sample_secs(machine, s) - before) / step);
-        *list[i].place = kept;
-    }
-}
-
-/* Steps, starts and rates of the collectives. */
-static void fit_collectives(const fit *all, qdr_machine *machine)
-{
-    constant list[QDRI_MAX_UNKNOWNS];
-    double unknowns[QDRI_MAX_UNKNOWNS];
-    const int n = list_constants(machine, list);
     for (int round = 0; round < COLLECTIVE_ROUNDS; round++) {
         int n_equations = 0;
-        for (int i = 0; i < all->n_samples; i++)
-            if (all->samples[i].kind == QDR_SAMPLE_COLLECTIVE)
-                make_equation(machine, list, n, &all->samples[i], &all->equations[n_equations++]);
+        for (int i = 0; i < all->n_samples; i++) {
+            const qdr_sample *s = &all->samples[i];
+            if (s->kind != QDR_SAMPLE_COLLECTIVE) continue;
+            qdri_equation *e = &all->equations[n_equations++];
+            *e = (qdri_equation){.secs = s->secs, .weight = weight_of(s)};
+            for (int j = 0; j < n; j++) {
+                const double kept = *list[j].place, value = list[j].is_rate ? 1 / kept : kept,
+                             step = fmax(value * STEP, list[j].least);
+                const double before = qdri_sample_secs(machine, s);
+                set(&list[j], value + step);
+                e->coefficient[j] = fmax(0, (qdri_sample_secs(machine, s) - before) / step);
+                *list[j].place = kept;
+            }
+        }
         if (n_equations == 0) return;
         qdri_nnls(all->equations, n_equations, n, unknowns);
         for (int i = 0; i < n; i++) /* a rate that no sample depends on does not change */

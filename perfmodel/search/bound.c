@@ -121,7 +121,14 @@ typedef struct order_sums {
     double stream[QDRI_N_LIST_KINDS]; /* the longest stream of transfers */
 } order_sums;
 
-static order_sums sum_order(qdri_bounds *b, const char *order)
+static double list_secs(const qdri_bounds *b, const order_sums *all, qdri_list_kind kind)
+{
+    const int has_chain = b->lists->is_chain;
+    const double chain = has_chain ? b->sums[kind].chain + all->rows[kind] : 0;
+    return fmax(fmax(b->sums[kind].processor, chain), all->stream[kind]);
+}
+
+void qdri_bound_secs(qdri_bounds *b, const char *order, double secs[QDRI_N_RECOMPUTES])
 {
     const qdr_plan *plan = b->pricing.plan;
     const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
@@ -140,19 +147,6 @@ static order_sums sum_order(qdri_bounds *b, const char *order)
         faster |= size[axis] > 1 ? 1 << axis : 0;
         stride *= size[axis];
     }
-    return all;
-}
-
-static double list_secs(const qdri_bounds *b, const order_sums *all, qdri_list_kind kind)
-{
-    const int has_chain = b->lists->is_chain;
-    const double chain = has_chain ? b->sums[kind].chain + all->rows[kind] : 0;
-    return fmax(fmax(b->sums[kind].processor, chain), all->stream[kind]);
-}
-
-void qdri_bound_secs(qdri_bounds *b, const char *order, double secs[QDRI_N_RECOMPUTES])
-{
-    const order_sums all = sum_order(b, order);
     const double forward = list_secs(b, &all, QDRI_LIST_FORWARD);
     double rest = b->optimizer_secs;
     if (b->lists->n_micro <= 1)

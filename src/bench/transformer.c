@@ -31,8 +31,6 @@ static qdr_status gate_backward(const qdr_op_call *call, void *user)
     return qdr_copy(call->ctx, (char *)call->d_in[0] + bytes, call->d_out, bytes, call->stream);
 }
 
-/* ---- layers ---- */
-
 /* Every product that writes to the residual stream is transposed: it reads what a normal layer wrote and writes what
  * the next normal layer reads. */
 static qdr_status add_attention_half(transformer *made, const transformer_desc *desc, qdr_edge in, qdr_edge *out)

@@ -97,9 +97,14 @@ static double draw_links(const page *p, double y)
     const double width = fmin(CELL_WIDTH, room / n);
     svg_text(p->file, PAGE_MARGIN, y + 20, SVG_HEADING, "GPU links");
     svg_text(p->file, PAGE_MARGIN + 126, y + 20, SVG_SMALL, "GB/s in each direction; %s", p->report->topo->gpu_source);
-    const double matrix = draw_matrix(p, y + 30, width);
+    for (int j = 0; j < n; j++) svg_text(p->file, LINKS_LEFT + (j + 0.5) * width, y + 40, STYLE_TINY, "%d", j);
+    for (int i = 0; i < n; i++) {
+        const double top = y + 46 + i * CELL_HEIGHT;
+        svg_text(p->file, LINKS_LEFT - 8, top + 15, "text-anchor=\"end\" font-size=\"11\"", "GPU %d", i);
+        for (int j = 0; j < n; j++) draw_cell(p, LINKS_LEFT + j * width, top, width, i, j);
+    }
     const double key = draw_key(p, LINKS_LEFT + n * width + 20, y + 48);
-    return fmax(matrix, key) + 12;
+    return fmax(y + 46 + n * CELL_HEIGHT, key) + 12;
 }
 
 enum {
