@@ -102,8 +102,8 @@ static qdr_status build(qdri_lists *lists, qdri_list_kind kind, double n_stage_l
     return QDR_OK;
 }
 
-static qdr_status make(const qdr_network *network, const qdr_plan *plan, int n_layers, double n_stage_layers,
-                       int with_waits, qdri_lists *lists)
+qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int n_layers, double n_stage_layers,
+                           int with_waits, qdri_lists *lists)
 {
     lists->n_layers = n_layers;
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) lists->of[kind].schedule.n_tasks = 0;
@@ -112,18 +112,6 @@ static qdr_status make(const qdr_network *network, const qdr_plan *plan, int n_l
     if (lists->n_micro <= 1) return build(lists, QDRI_LIST_BACKWARD_ONLY, n_stage_layers, with_waits);
     QDR_TRY(build(lists, QDRI_LIST_BACKWARD_BEFORE, n_stage_layers, with_waits));
     return build(lists, QDRI_LIST_BACKWARD_LAST, n_stage_layers, with_waits);
-}
-
-qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int n_layers, double n_stage_layers,
-                           qdri_lists *lists)
-{
-    return make(network, plan, n_layers, n_stage_layers, 1, lists);
-}
-
-qdr_status qdri_lists_make_layer(const qdr_network *network, const qdr_plan *plan, double n_stage_layers,
-                                 qdri_lists *lists)
-{
-    return make(network, plan, 1, n_stage_layers, 0, lists);
 }
 
 void qdri_lists_free(qdri_lists *lists)

@@ -38,12 +38,10 @@ typedef struct qdri_lists {
     qdri_list of[QDRI_N_LIST_KINDS]; /* BACKWARD_ONLY, or else BEFORE and LAST; the others are empty */
 } qdri_lists;
 
-/* Builds the lists with n_layers, at most QDRI_FEW_LAYERS; the sums of small gradients are those of n_stage_layers. */
+/* Builds the lists with n_layers, at most QDRI_FEW_LAYERS; the sums of small gradients are those of n_stage_layers.
+ * Without waits they are only good for adding up their tasks. */
 QDR_NODISCARD qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int n_layers,
-                                         double n_stage_layers, qdri_lists *lists);
-/* The same with one layer and without waits, which is enough to add up its tasks. */
-QDR_NODISCARD qdr_status qdri_lists_make_layer(const qdr_network *network, const qdr_plan *plan, double n_stage_layers,
-                                               qdri_lists *lists);
+                                         double n_stage_layers, int with_waits, qdri_lists *lists);
 void qdri_lists_free(qdri_lists *lists);
 
 /* The part of the network to which a task belongs: the number of a layer, QDRI_LAYER_FIRST or QDRI_LAYER_LAST. */

@@ -117,7 +117,7 @@ static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_resul
     qdr_network_flops flops;
     QDR_TRY(qdri_plan_check(model, plan));
     const qdri_stages stages = qdri_model_price(model, plan, &pricing, result);
-    QDR_TRY(qdri_lists_make(&model->network, plan, QDRI_FEW_LAYERS, stages.first, &model->lists));
+    QDR_TRY(qdri_lists_make(&model->network, plan, QDRI_FEW_LAYERS, stages.first, 1, &model->lists));
     QDR_TRY(qdri_step_time(&model->lists, &pricing, &stages, &model->work, result));
     result->panels = plan->panels ? plan->panels : 1;
     result->batch_parts = plan->batch_parts ? plan->batch_parts : 1;

@@ -329,19 +329,6 @@ double qdri_optimizer_secs(const qdri_pricing *pricing, double n_layers)
     return qdri_kernel_secs(machine, n_elems * each, 12 * n_elems);
 }
 
-/* If the state is partitioned, new parameters are gathered: first over the ranks of d that do not share a gradient,
- * then over those that do. */
-static double return_secs(const qdri_pricing *pricing, double n_layers)
-{
-    const qdr_plan *plan = pricing->plan;
-    const int gradient_parts = plan->z * pricing->d_parts;
-    const double bytes = shard_elems(pricing, n_layers) * pricing->sizes.elem_bytes;
-    const double far = plan->optimizer_parts > gradient_parts
-                           ? qdri_coll_secs(&pricing->d_far, QDR_ALL_GATHER, bytes / pricing->d_parts)
-                           : 0;
-    return far + qdri_coll_secs(&pricing->d_near, QDR_ALL_GATHER, bytes);
-}
-
 qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pricing *pricing, const qdri_stages *stages,
                           qdri_step_work *work, qdr_plan_result *result)
 {
@@ -359,8 +346,14 @@ qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pricing *pricing, 
     }
     add_secs(qdri_optimizer_secs(pricing, stages->first), QDR_TIME_OPTIMIZER, &step);
     add_secs(software->step_secs, QDR_TIME_HOST, &step);
-    if (state_parts(pricing->plan) > 1) {
-        const double secs = return_secs(pricing, stages->first);
+    /* If the state is partitioned, new parameters are gathered: first over the ranks of d that do not share a gradient,
+     * then over those that do. */
+    const qdr_plan *plan = pricing->plan;
+    if (state_parts(plan) > 1) {
+        const double bytes = shard_elems(pricing, stages->first) * pricing->sizes.elem_bytes;
+        double secs = qdri_coll_secs(&pricing->d_near, QDR_ALL_GATHER, bytes);
+        if (plan->optimizer_parts > plan->z * pricing->d_parts)
+            secs += qdri_coll_secs(&pricing->d_far, QDR_ALL_GATHER, bytes / pricing->d_parts);
         add_secs(secs, QDR_TIME_D, &step);
         step.busy[QDR_D] += secs;
     }

@@ -108,7 +108,7 @@ static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_bound
     qdri_pricing pricing;
     const double n_layers = (double)model->network.layers;
     QDR_TRY(qdri_plan_check(model, plan));
-    QDR_TRY(qdri_lists_make_layer(&model->network, plan, n_layers, &model->one_layer));
+    QDR_TRY(qdri_lists_make(&model->network, plan, 1, n_layers, 0, &model->one_layer));
     qdri_pricing_make(&model->machine, &model->network, plan, n_layers, &pricing);
     qdri_bounds_make(&model->one_layer, &pricing, n_layers, &model->ways, bounds);
     return QDR_OK;

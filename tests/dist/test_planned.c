@@ -165,7 +165,7 @@ static void compare_priced(planned_case *the_case, const qdr_stack *stack, int n
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         if (place.coordinate[axis] > 0) return;
     if (c->n_layers > QDRI_FEW_LAYERS || c->n_sequences % cells != 0) return;
-    DIST_OK(qdri_lists_make(&network, &plan, (int)c->n_layers, (double)c->n_layers, &lists));
+    DIST_OK(qdri_lists_make(&network, &plan, (int)c->n_layers, (double)c->n_layers, 1, &lists));
     DIST_CHECK((lists.n_micro > 1) == (n_micro > 1), "%g forward passes, not %d", lists.n_micro, n_micro);
     the_case->list = "forward, priced";
     compare(the_case, &stack->lists.forward, &lists.of[QDRI_LIST_FORWARD].schedule);
