@@ -73,9 +73,6 @@ typedef struct trace_sum {
 } trace_sum;
 void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum);
 
-/* Sets `late` of all collectives, if the ranks' clocks are comparable: late.c. */
-int trace_find_late(trace_file *trace, failure *why);
-
 /* ---- files: writers of a trace_file ---- */
 
 /* Writes "x0 y1 z0 d0" to `text`, or nothing if no schedule ran. */
