@@ -3,8 +3,6 @@
 #include "core/status.h"
 #include "network/sizes.h"
 
-/* ---- checks ---- */
-
 static qdr_status check(const qdr_network *net)
 {
     if (!net) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the network is NULL");

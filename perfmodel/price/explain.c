@@ -41,8 +41,6 @@ static secs_text secs_in_words(double secs)
     return words;
 }
 
-/* ---- the extents of a rank ---- */
-
 static void explain_share(const explained *all)
 {
     const qdr_network *n = &all->model->network;
@@ -320,8 +318,6 @@ static void explain_memory(const explained *all)
     }
     fprintf(all->file, "  %-11s %8.2f GiB  of %.4g GiB\n", "sum", all->result.memory_bytes / GIB, limit / GIB);
 }
-
-/* ---- the whole plan ---- */
 
 qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file)
 {

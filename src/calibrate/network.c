@@ -8,8 +8,6 @@
 #include "calibrate/calibrate.h"
 #include "common/planning.h"
 
-/* ---- the plan ---- */
-
 /* A grid that was asked for is run even if all layers would not fit: only one is. */
 static int choose(network_run *run, const qdr_machine *machine, int n_ranks, failure *why)
 {

@@ -9,8 +9,6 @@
 
 #include "common/options.h"
 
-/* ---- the first line ---- */
-
 static int find_columns(table *t, failure *why)
 {
     int is_known[CSV_MAX_COLUMNS] = {0};

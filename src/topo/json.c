@@ -4,8 +4,6 @@
 #include "common/json.h"
 #include "topo/topo.h"
 
-/* ---- values ---- */
-
 static json_t *index_or_null(int index) { return index < 0 ? json_null() : json_integer(index); }
 static json_t *rate_or_null(double rate) { return rate > 0 ? json_real(rate) : json_null(); }
 static json_t *bytes_or_null(int64_t bytes) { return bytes > 0 ? json_integer(bytes) : json_null(); }
