@@ -250,18 +250,6 @@ static double send_secs(const qdri_pricing *pricing)
     return 2 * (qdri_coll_secs(&ways, QDR_SEND_RECV, whole / plan->y) + gather);
 }
 
-/* For a stage and each of its neighbours, per micro-batch. */
-static double stall_secs(const qdri_pricing *pricing, double memory_bytes)
-{
-    const qdr_machine *machine = pricing->machine;
-    const qdr_machine_software *software = &machine->software;
-    const double nodes = qdri_job_nodes(machine, pricing->plan);
-    const int many = software->stall_nodes > 0 && nodes >= software->stall_nodes;
-    const int full = software->stall_memory_share > 0 &&
-                     memory_bytes > software->stall_memory_share * machine->memory_bytes;
-    return many || full ? software->stall_secs : 0;
-}
-
 /* Stages of a pipeline: a slot is one forward and one backward pass. */
 typedef struct pipe {
     amount first, middle, last;
@@ -270,8 +258,13 @@ typedef struct pipe {
 static pipe make_pipe(const phases *all, const phase *backward, const qdri_pricing *pricing, const qdri_stages *stages,
                       double memory_bytes)
 {
-    const qdr_machine_software *software = &pricing->machine->software;
-    const double stall = stall_secs(pricing, memory_bytes);
+    const qdr_machine *machine = pricing->machine;
+    const qdr_machine_software *software = &machine->software;
+    const double nodes = qdri_job_nodes(machine, pricing->plan);
+    const int many = software->stall_nodes > 0 && nodes >= software->stall_nodes;
+    const int full = software->stall_memory_share > 0 &&
+                     memory_bytes > software->stall_memory_share * machine->memory_bytes;
+    const double stall = many || full ? software->stall_secs : 0; /* for each neighbour, per micro-batch */
     pipe p = {.first = slot_of(all, backward, software, stages->first, 1, 0),
               .middle = slot_of(all, backward, software, stages->middle, 0, 0),
               .last = slot_of(all, backward, software, stages->last, 0, 1)};

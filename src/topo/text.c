@@ -144,10 +144,13 @@ static void print_gpus(const qdr_topo *topo)
         printf("%3d  %-10s %10s %8s %5s %11s  %-13s %s\n", i, gpu->name, bytes, index_text(gpu->package, package),
                index_text(gpu->numa, numa), rate, *gpu->bus ? gpu->bus : "-", gpu->model);
     }
-}
-
-static void print_matrix(const qdr_topo *topo)
-{
+    for (int i = 0; i < topo->n_gpus; i++) {
+        const qdr_topo_gpu *gpu = &topo->gpus[i];
+        char rate[24];
+        if (gpu->host_rate <= 0) continue;
+        topo_rate_text(gpu->host_rate, 0, rate);
+        printf("GPU %d has NVLink to its package: %s GB/s\n", i, rate);
+    }
     if (topo->n_gpus < 2) return;
     fputs("\nGPU links (GB/s in each direction)\n    ", stdout);
     for (int j = 0; j < topo->n_gpus; j++) printf("%8d", j);
@@ -271,14 +274,6 @@ void topo_print(const topo_report *report)
             }
     }
     print_gpus(topo);
-    for (int i = 0; i < topo->n_gpus; i++) {
-        const qdr_topo_gpu *gpu = &topo->gpus[i];
-        char rate[24];
-        if (gpu->host_rate <= 0) continue;
-        topo_rate_text(gpu->host_rate, 0, rate);
-        printf("GPU %d has NVLink to its package: %s GB/s\n", i, rate);
-    }
-    print_matrix(topo);
     print_nics(topo);
     for (int i = 0, node = 0; report->ranks && i < report->n_ranks; i++)
         if (report->ranks[i].place.node == node) print_node(report, node++, i);
