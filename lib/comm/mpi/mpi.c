@@ -347,6 +347,7 @@ out:
         qdri_comm *made = &member->base;
         qdri_comm_destroy(&made);
     } else {
+        if (member && member->handle != MPI_COMM_NULL) MPI_Comm_free(&member->handle);
         member_free(member);
     }
     return status;
