@@ -21,8 +21,6 @@ typedef struct boot_comm {
 
 static boot_comm *own(qdri_comm *comm) { return (boot_comm *)comm; }
 
-/* ---- host communication ---- */
-
 static qdr_status tell(const boot_comm *comm, int root, void *data, size_t bytes)
 {
     const int code = comm->callbacks.broadcast(data, bytes, root, comm->callbacks.user);
@@ -68,8 +66,6 @@ qdr_status qdri_boot_barrier(qdri_comm *base)
     return QDR_FAIL(QDR_ERR_PEER, "boot: the caller's barrier returned %d on rank %d", code, base->rank);
 }
 
-/* ---- unsupported operations ---- */
-
 static qdr_status boot_launch(qdri_comm *base, const qdri_coll *coll, qdr_stream *stream)
 {
     (void)stream;
@@ -105,8 +101,6 @@ static qdr_status part_split(qdri_comm *base, int colour, int key, qdri_comm **p
     *part = NULL;
     return fail_part(base, "split");
 }
-
-/* ---- creating and destroying ---- */
 
 static void boot_destroy(qdri_comm *base)
 {

@@ -323,8 +323,6 @@ void qdri_count_sent(qdri_comm *comm, const qdri_coll *coll, int64_t n_elems)
                               memory_order_relaxed);
 }
 
-/* ---- staging, counters, observer ---- */
-
 size_t qdri_comm_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
 {
     if (comm->inner) return qdri_comm_scratch_bytes(comm->inner, coll);

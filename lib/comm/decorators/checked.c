@@ -25,8 +25,6 @@ typedef struct checked_comm {
                       * first all-to-all */
 } checked_comm;
 
-/* ---- a record ---- */
-
 static uint64_t hash(uint64_t seed, const void *data, size_t n_bytes)
 {
     const unsigned char *bytes = data;
@@ -59,8 +57,6 @@ static record record_of(const qdri_comm *comm, const qdri_coll *coll)
     qdri_coll_describe(coll, comm->size, made.text);
     return made;
 }
-
-/* ---- comparing ---- */
 
 /* The peers of a send-recv may differ. */
 static int is_same(const record *a, const record *b)
@@ -242,8 +238,6 @@ static qdr_status checked_launch(qdri_comm *comm, const qdri_coll *coll, qdr_str
     }
     return qdri_comm_launch(comm->inner, coll, stream);
 }
-
-/* ---- creating and destroying ---- */
 
 static void checked_free(checked_comm *checked)
 {

@@ -24,8 +24,6 @@ enum { FLAG_READY, FLAG_DONE }; /* set by the GPU's stream, when sent data are s
 
 static _Atomic uint32_t *flag(const staged_comm *comm, int which) { return (_Atomic uint32_t *)(comm->flags + which); }
 
-/* ---- staging ---- */
-
 static void staging_drop(staged_comm *comm)
 {
     if (!comm->staging) return;
@@ -43,8 +41,6 @@ static qdr_status pinned(const staged_comm *comm, size_t bytes, void **memory)
     if (status != QDR_OK) qdri_mem_free(comm->host, memory);
     return status;
 }
-
-/* ---- the host's side ---- */
 
 typedef struct signal_work {
     const qdri_dev *dev; /* the device whose stream sets the flag */
@@ -110,8 +106,6 @@ static qdr_status staged_launch(qdri_comm *base, const qdri_coll *coll, qdr_stre
     if (qdri_dev_status(comm->host) != QDR_OK) let_go(comm);
     return out_bytes ? qdri_copy(stream, coll->recv, host.recv, out_bytes) : QDR_OK;
 }
-
-/* ---- creating and destroying ---- */
 
 /* Called once, by the thread that sees the host device fail: the GPU's work must not wait for data that will not
  * arrive, and its device is poisoned with the reason. */

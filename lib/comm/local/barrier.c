@@ -36,8 +36,6 @@ void qdri_barrier_free(qdri_barrier *barrier)
     barrier->seats[0] = NULL;
 }
 
-/* ---- waiting ---- */
-
 static int is_over(const qdri_barrier *barrier, unsigned generation)
 {
     return barrier->generation != generation || (barrier->given_up && !barrier->is_held);

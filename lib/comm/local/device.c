@@ -37,8 +37,6 @@ static qdr_status take(const gathering *g, int from, int to, void *dst, const vo
     return qdri_copy(g->stream, dst, src, (size_t)n_elems * qdr_dtype_bytes(coll_of(g, from)->dtype));
 }
 
-/* ---- kinds of collectives ---- */
-
 static qdr_status reduce(const gathering *g, const void *const *sources, void *const *results, int n_results, int64_t n)
 {
     const qdri_coll *coll = coll_of(g, 0);
@@ -151,8 +149,6 @@ static qdr_status enqueue_kind(const gathering *g)
         return QDR_OK;
     }
 }
-
-/* ---- a launch ---- */
 
 /* Member 0's GPU must be able to access the memory of all members. */
 static qdr_status check_reach(const gathering *g, int j)

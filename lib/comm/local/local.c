@@ -12,8 +12,6 @@ struct qdr_local_world {
     qdri_barrier barrier;
 };
 
-/* ---- groups ---- */
-
 static void group_free(local_group *group)
 {
     if (!group) return;
@@ -82,8 +80,6 @@ static void group_give_up(local_group *group, const char *why)
     const uint64_t before = atomic_fetch_or(&group->n_entered, GIVEN_UP);
     if (!(before & GIVEN_UP)) qdri_local_wake(group, -1);
 }
-
-/* ---- creating and destroying ---- */
 
 static void local_abort(qdri_comm *comm) { group_give_up(((local_comm *)comm)->group, qdr_last_error()); }
 

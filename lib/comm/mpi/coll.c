@@ -8,8 +8,6 @@
 #include "comm/mpi/mpi.h"
 #include "dev/clock.h"
 
-/* ---- messages ---- */
-
 static qdr_status start_send(qdri_run *run, int peer, const void *data, int64_t n_elems)
 {
     const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(run->coll.dtype);
@@ -26,8 +24,6 @@ static qdr_status start_receive(qdri_run *run, int peer, void *data, int64_t n_e
     const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(run->coll.dtype);
     return bytes == 0 ? QDR_OK : qdri_mpi_start_message((mpi_comm *)run->comm, 0, peer, data, bytes);
 }
-
-/* ---- starting the messages of each kind ---- */
 
 /* The i-th member after this one. Each member begins with its own neighbour, so that no member is the first of all. */
 static int member_at(const qdri_comm *comm, int i) { return (comm->rank + i) % comm->size; }

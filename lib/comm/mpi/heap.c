@@ -71,8 +71,6 @@ void qdri_mpi_heap_leave(mpi_heap *heap)
     unlock_and_free(heap);
 }
 
-/* ---- blocks of this rank ---- */
-
 static void *heap_alloc(void *user, size_t bytes)
 {
     mpi_heap *heap = user;
@@ -125,8 +123,6 @@ heap_place qdri_mpi_heap_find(mpi_heap *heap, const void *p, size_t bytes)
     pthread_mutex_unlock(&heap->mutex);
     return place;
 }
-
-/* ---- blocks of others ---- */
 
 void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const heap_place *place)
 {

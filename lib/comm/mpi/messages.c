@@ -26,8 +26,6 @@ int qdri_mpi_is_off_node(const mpi_comm *comm, int peer)
     return nodes[comm->world_ranks[peer]] != nodes[comm->world_ranks[comm->base.rank]];
 }
 
-/* ---- flow control ---- */
-
 /* If all members send to all others at once, they progress at different speeds, and at the end some links are idle:
  * over TCP at 200 Mbit/s that cost a fifth. So a member sends to its next neighbour first, then to the one after, at
  * the rate at which it receives, which is the rate of the links: each link carries one message at a time, and all
@@ -40,8 +38,6 @@ static int may_send(const mpi_comm *comm)
     const double share = (double)flow->to_send / (double)flow->to_receive;
     return (double)flow->sent < (double)flow->ahead + share * (double)flow->received;
 }
-
-/* ---- messages ---- */
 
 static int is_in_pieces(const mpi_message *message) { return message->piece_bytes < qdri_mpi_max_bytes; }
 

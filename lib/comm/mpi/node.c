@@ -82,8 +82,6 @@ void qdri_mpi_node_destroy(mpi_comm *root)
     root->node.memory = NULL;
 }
 
-/* ---- areas ---- */
-
 /* Initialises this rank's first free area and returns its number; -1: none. */
 static int take_area(node_share *share, int n_members)
 {

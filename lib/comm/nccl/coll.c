@@ -41,8 +41,6 @@ static ncclDataType_t type_of(qdr_dtype dtype)
 
 static ncclRedOp_t op_of(qdr_reduce op) { return op == QDR_MAX ? ncclMax : op == QDR_MIN ? ncclMin : ncclSum; }
 
-/* ---- parts ---- */
-
 static int is_even(const qdri_coll *coll, int size)
 {
     if (!coll->counts) return coll->split_unit == 0 || coll->count % (coll->split_unit * size) == 0;
@@ -130,8 +128,6 @@ size_t qdri_nccl_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
     if (!is_pairs(coll, comm->size)) return 0;
     return contributions_bytes(comm, coll) + unregistered_bytes(comm, coll);
 }
-
-/* ---- calls ---- */
 
 static qdr_status check(const nccl_call *c, ncclResult_t result, const char *name)
 {
@@ -414,8 +410,6 @@ static void count(const nccl_call *c)
     atomic_fetch_add(&counter->bytes_off_node, n_off_node * (int64_t)qdr_dtype_bytes(c->coll->dtype));
     atomic_fetch_add(&counter->n_calls, 1);
 }
-
-/* ---- a launch ---- */
 
 static qdr_status enqueue(nccl_call *c)
 {

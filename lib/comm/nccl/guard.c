@@ -171,8 +171,6 @@ static qdr_status look_at_watch(nccl_comm *comm)
     return qdri_comm_fail_timeout(&comm->base, call, missing, n);
 }
 
-/* ---- aborting ---- */
-
 /* Takes the communicator's NCCL handles. A launch that has not returned by now is waiting for other ranks; aborting
  * ends that wait. */
 static void take_from(nccl_comm *comm, ncclComm_t *handles, int *n)
@@ -215,8 +213,6 @@ static void abort_family(nccl_guard *guard)
     }
 }
 
-/* ---- looking ---- */
-
 /* Poisons the device after a failure. Its hook aborts the world, including this family; the explicit abort is for a
  * device without a hook. */
 static void look(nccl_comm *root)
@@ -239,8 +235,6 @@ static void look(nccl_comm *root)
     qdri_dev_poison(root->base.dev, status, qdr_last_error());
     qdri_comm_abort(&root->base);
 }
-
-/* ---- the thread ---- */
 
 /* Returns whether it slept for the whole time. The mutex must be held. */
 static int sleep_for(nccl_guard *guard, int64_t ns)

@@ -21,8 +21,6 @@ enum { NS_PER_S = 1000000000, BUS_BYTES = 24, CLOSE_SECS = 30 };
 enum { TOGETHER = (int)QDR_N_CHANNELS + 1, SMS_SPARED = 4, DEFAULT_MOST_CTAS = 16, MOST_CTAS = 64 };
 enum { LEAST_VERSION = 22600 }; /* the first that keeps the order of launches */
 
-/* ---- NCCL's errors ---- */
-
 static const char *remedy_of(ncclResult_t result)
 {
     switch (result) {
@@ -44,8 +42,6 @@ qdr_status qdri_nccl_status(ncclComm_t handle, ncclResult_t result, const char *
     return QDR_FAIL(QDR_ERR_DEVICE, "nccl: %.60s failed: %s (%.160s); %s", call, ncclGetErrorString(result), more,
                     remedy_of(result));
 }
-
-/* ---- comparing ranks ---- */
 
 /* The members of a node tell each other which GPUs they use. */
 static qdr_status compare_on_node(qdri_comm *node, int rank, const char *bus)
@@ -166,8 +162,6 @@ qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas)
     *max_ctas = first.max_ctas;
     return qdri_comm_agree(host, compare_greetings((const qdri_cuda_dev *)dev, host->rank, mine, first));
 }
-
-/* ---- waiting ---- */
 
 static ncclResult_t state_of(ncclComm_t handle, const ncclComm_t *place)
 {

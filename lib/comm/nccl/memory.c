@@ -24,8 +24,6 @@ struct nccl_registered {
     void *handle; /* NCCL's; NULL: it chose not to register */
 };
 
-/* ---- one block, one communicator ---- */
-
 static qdr_status add(nccl_comm *comm, const nccl_block *block)
 {
     nccl_registered *made = NULL;
@@ -55,8 +53,6 @@ static void drop(nccl_registered **link, ncclComm_t handle)
     free(old);
 }
 
-/* ---- one communicator ---- */
-
 static void drop_block(nccl_comm *comm, const nccl_block *block)
 {
     pthread_mutex_lock(&comm->calls);
@@ -76,8 +72,6 @@ void qdri_nccl_memory_leave(nccl_comm *comm, ncclComm_t handle)
 {
     while (comm->registered) drop(&comm->registered, handle);
 }
-
-/* ---- one block ---- */
 
 /* NCCL frees its memory immediately, so nothing may still use it. On a device that has failed, pending work on its
  * streams can end once the communicators have been aborted. */
@@ -133,8 +127,6 @@ int qdri_nccl_memory_has(const nccl_comm *comm, const void *data)
     while (block && (uintptr_t)data - (uintptr_t)block->data >= block->bytes) block = block->next;
     return block != NULL;
 }
-
-/* ---- the family ---- */
 
 /* Whether NCCL registers memory here at all. */
 static int try(nccl_comm *root)

@@ -16,8 +16,6 @@ qdri_comm *qdri_nccl_host(const nccl_comm *comm)
 
 static qdri_comm *host_of(qdri_comm *base) { return qdri_nccl_host((nccl_comm *)base); }
 
-/* ---- host communication ---- */
-
 static qdr_status nccl_agree(qdri_comm *base, qdri_verdict *verdict)
 {
     return qdri_comm_exchange(host_of(base), verdict);
@@ -38,8 +36,6 @@ static qdr_status nccl_look(qdri_comm *base)
     qdri_comm *host = ((nccl_comm *)base)->host;
     return host->table->look ? host->table->look(host) : QDR_OK;
 }
-
-/* ---- destroying ---- */
 
 /* Aborting the root aborts the family. */
 static void nccl_abort(qdri_comm *base)
@@ -94,8 +90,6 @@ static void nccl_destroy(qdri_comm *base)
     qdri_comm_destroy(&comm->host);
     comm_free(comm);
 }
-
-/* ---- creating ---- */
 
 static qdr_status nccl_split(qdri_comm *base, int colour, int key, qdri_comm **part);
 

@@ -36,8 +36,6 @@ static qdr_status cudnn_status(const qdri_cuda_dev *dev, int status, const char 
                     dev->attention->api->error_string(status));
 }
 
-/* ---- the device ---- */
-
 static void say_own(const char *why)
 {
     qdri_log(QDRI_LOG_WARNING, "attention: the library's own kernels compute it: %s", why);
@@ -78,8 +76,6 @@ void qdri_cuda_attention_free(qdri_cuda_dev *dev)
     dev->attention = NULL;
 }
 
-/* ---- plans ---- */
-
 static int is_same(const qdri_cudnn_shape *a, const qdri_cudnn_shape *b)
 {
     return a->n_rows == b->n_rows && a->context == b->context && a->n_heads == b->n_heads &&
@@ -107,8 +103,6 @@ static shape_plans *find_plans(struct qdri_cuda_attention *self, const qdri_cudn
     made->is_own = 1;
     return made;
 }
-
-/* ---- running a plan ---- */
 
 typedef struct bindings {
     int64_t ids[QDRI_CUDNN_N_IDS];

@@ -20,8 +20,6 @@ static struct {
     char sentence[QDRI_ERROR_BYTES];
 } opened;
 
-/* ---- search path ---- */
-
 /* Where packages install it, below the folder named by a variable (NULL: the root). */
 static const struct {
     const char *variable, *pattern;
@@ -61,8 +59,6 @@ static void *open_library(char *what, size_t capacity)
         library = open_pattern(places[i].variable, places[i].pattern);
     return library;
 }
-
-/* ---- functions ---- */
 
 /* Wherever there is a dlsym, pointers to functions and to data have the same representation. */
 _Static_assert(sizeof(void *) == sizeof(void (*)(void)), "dlsym gives functions as data");

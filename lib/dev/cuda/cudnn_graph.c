@@ -320,8 +320,6 @@ static void build_backward(builder *b)
     matmul(b, ds, turned(b, k, data_type(b)), dq);
 }
 
-/* ---- the plan ---- */
-
 /* 1: the same input gives the same bits, according to cuDNN's notes. */
 static int is_deterministic(builder *b, qdri_cudnn_desc config)
 {

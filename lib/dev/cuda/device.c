@@ -142,8 +142,6 @@ static void range_end(qdri_dev *dev)
     (void)nvtxRangePop();
 }
 
-/* ---- the table ---- */
-
 /* Host threads that wait do so in a barrier of ranks, which the hook gives up. */
 static void wake_all(qdri_dev *dev) { (void)dev; }
 

@@ -87,8 +87,6 @@ static void product_free(qdri_cuda_product *product)
     free(product);
 }
 
-/* ---- descriptions ---- */
-
 static qdr_status set_word(qdri_cuda_dev *dev, cublasLtMatmulDesc_t description,
                            cublasLtMatmulDescAttributes_t attribute, int32_t value)
 {
@@ -243,8 +241,6 @@ static qdr_status check_algorithm(const qdri_cuda_dev *dev, const qdri_cuda_prod
                     qdr_dtype_name((qdr_dtype)key->dtype), key->rounding ? " in fp8" : "", key->m, key->n, key->k,
                     key->align_a, key->align_b, key->align_c, dev->opts.number);
 }
-
-/* ---- existing products ---- */
 
 /* The first product whose key is not less than this one; *equal: the keys are equal. */
 static int find_product(const qdri_cuda_dev *dev, const product_key *key, int *equal)

@@ -24,8 +24,6 @@ qdr_status qdri_cuda_check_rounding(const qdri_dev *dev)
                     gpu->number, gpu->name, gpu->major, gpu->minor);
 }
 
-/* ---- products ---- */
-
 /* Each rounded factor starts at a multiple of 256 bytes. */
 static size_t factor_bytes(const qdri_cuda_rounded *factor, int64_t n_rows)
 {

@@ -67,8 +67,6 @@ void qdri_cuda_memory_close(qdri_cuda_dev *dev)
     pthread_mutex_destroy(&dev->memory_lock);
 }
 
-/* ---- allocated blocks, by address ---- */
-
 /* The first block at `data` or after it. */
 static int find_block(const qdri_cuda_dev *dev, const void *data)
 {
@@ -93,8 +91,6 @@ static qdr_status add_block(qdri_cuda_dev *dev, qdri_cuda_block block)
     dev->n_blocks++;
     return QDR_OK;
 }
-
-/* ---- functions of the table ---- */
 
 /* New memory is immediately usable on any stream. */
 static qdr_status take(qdri_cuda_dev *dev, int is_shared, size_t bytes, void **data)

@@ -105,8 +105,6 @@ qdr_status qdri_cuda_stream_synchronize(qdr_stream *stream)
     return status;
 }
 
-/* ---- events ---- */
-
 qdr_status qdri_cuda_event_create(qdri_dev *dev, qdr_event **event)
 {
     const qdri_cuda_dev *cuda = (const qdri_cuda_dev *)dev;
@@ -153,8 +151,6 @@ int qdri_cuda_event_reached(qdr_event *event)
     if (error != cudaSuccess) (void)cudaGetLastError();
     return error != cudaErrorNotReady && error != cudaErrorCapturedEvent;
 }
-
-/* ---- host work ---- */
 
 typedef struct host_work {
     qdri_dev *dev;
