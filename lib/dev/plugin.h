@@ -46,10 +46,6 @@ typedef struct qdri_plugin {
     const void *comm; /* communicators in lib/comm that need CUDA; NULL: none */
 } qdri_plugin;
 
-/* Defined in lib/comm/cuda_plugin.h. */
-extern const struct qdri_cuda_comms qdri_plugin_comms;
-int qdri_plugin_nccl_version(void); /* 0: unknown */
-
 #define QDRI_PLUGIN_SYMBOL "qdr_cuda_plugin"
 /* Library and plugin must be from the same build. */
 #define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 5"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of every type and shape against a long double triple loop. */
-#include "dev/cpu/gemm.h"
+#include "dev/cpu/cpu.h"
 #include "device.h"
 
 typedef struct gemm_case {

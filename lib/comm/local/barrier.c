@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Barriers of ranks that are threads of one process. */
-#include "comm/local/barrier.h"
+#include "comm/local/local.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -127,8 +127,6 @@ struct mpi_comm {
     mpi_levels levels;
 };
 
-/* shm.c: called before MPI is started. */
-void qdri_mpi_warn_of_shm(void);
 /* Converts an MPI error code to a status, with MPI's error text. */
 qdr_status qdri_mpi_fail(int code, const char *what);
 #define QDR_MPI(call)                                                                                                  \

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The `nccl` backend: creating and destroying communicators; everything but collectives is delegated to the host
- * communicator. */
+ * communicator. At the end: the plugin's implementation of lib/dev/plugin.h. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "comm/nccl/internal.h"
+#include "core/log.h"
 #include "core/size.h"
+#include "dev/cuda/cudnn.h"
 
 qdri_comm *qdri_nccl_host(const nccl_comm *comm)
 {
@@ -209,10 +211,39 @@ out:
     return status;
 }
 
-const qdri_cuda_comms qdri_plugin_comms = {.nccl_fits = qdri_nccl_fits, .nccl_wrap = nccl_wrap};
+/* ---- the plugin's table ---- */
 
-int qdri_plugin_nccl_version(void)
+static void connect(const qdri_plugin_host *host)
 {
-    int version = 0;
-    return ncclGetVersion(&version) == ncclSuccess ? version : 0;
+    qdri_share_last_error(host->last_error);
+    qdri_share_log(host->log);
 }
+
+static qdr_status find_versions(qdri_cuda_versions *versions)
+{
+    const qdr_status status = qdri_cuda_find_versions(versions);
+    if (ncclGetVersion(&versions->nccl) != ncclSuccess) versions->nccl = 0;
+    return status;
+}
+
+static qdr_status find_cudnn(int *version)
+{
+    const qdri_cudnn *api = NULL;
+    *version = 0;
+    QDR_TRY(qdri_cudnn_open(&api));
+    *version = (int)api->version;
+    return QDR_OK;
+}
+
+static const qdri_cuda_comms comms = {.nccl_fits = qdri_nccl_fits, .nccl_wrap = nccl_wrap};
+
+QDR_API extern const qdri_plugin qdr_cuda_plugin;
+const qdri_plugin qdr_cuda_plugin = {
+    .build = QDRI_PLUGIN_BUILD,
+    .connect = connect,
+    .find_versions = find_versions,
+    .find_gpu = qdri_cuda_find_gpu,
+    .find_cudnn = find_cudnn,
+    .dev_create = qdri_cuda_dev_create,
+    .comm = &comms,
+};

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reserved address space, for later allocations that could not report failure. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
-#include "dev/cpu/address_space.h"
 #include "config.h"
-#include "dev/cpu/gemm.h"
+#include "dev/cpu/cpu.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -5,8 +5,22 @@
 
 #include <fenv.h>
 
-#include "dev/cpu/address_space.h"
 #include "dev/device.h"
+
+/* Reserved address space (address_space.c). OpenBLAS (0.3.21) allocates a buffer of 128 MiB for each thread that
+ * multiplies, and if a limit (ulimit -v) leaves no space for it, it retries forever. So, under a limit, the space is
+ * reserved in advance, and an executor gives it back when its first product begins. */
+typedef struct qdri_address_space { /* empty if there is no limit */
+    void *start;
+    size_t bytes;
+} qdri_address_space;
+
+/* Reserves the space that products on one more thread need, with n_threads BLAS threads. */
+QDR_NODISCARD qdr_status qdri_address_space_take(int n_threads, qdri_address_space *room);
+void qdri_address_space_give_back(qdri_address_space *room);
+/* The C library creates a heap for each new thread that allocates; this makes it do so now, before reserved space is
+ * given back, which the heap would otherwise use. */
+void qdri_address_space_settle(void);
 
 #define QDRI_RING_ITEMS 1024u /* per stream; when it is full, enqueueing waits */
 
@@ -106,6 +120,27 @@ qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm);
 size_t qdri_cpu_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
 size_t qdri_cpu_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
 const char *qdri_cpu_products(const qdri_dev *dev);
+
+/* Converted products work on blocks of at most this many rows, columns and steps; panels of A, B and C in fp32. */
+#define QDRI_PANEL_EDGE 512
+#define QDRI_PANELS_BYTES ((size_t)3 * QDRI_PANEL_EDGE * QDRI_PANEL_EDGE * sizeof(float))
+
+/* gemm_blas.c, or gemm_plain.c in a build without BLAS.
+ * Enclose calls of BLAS, which then uses n_threads. Afterwards the number is the host program's again, unless the
+ * program has set another one meanwhile. */
+void qdri_blas_begin(int n_threads);
+void qdri_blas_end(void);
+/* The number that BLAS uses now. */
+int qdri_blas_threads(void);
+/* F32 or F64, extents that fit into int, m, n and k at least 1. */
+void qdri_gemm_blas(const qdri_gemm *gemm);
+/* BF16 or F16, or F32 with rounded factors: fp32 sums, C rounded once. panels: QDRI_PANELS_BYTES. */
+void qdri_gemm_converted(const qdri_gemm *gemm, float *panels);
+
+/* 1 if oneDNN was built in and this machine has instructions for BF16 products. */
+int qdri_bf16_native(void);
+/* BF16, or F32 for tests on machines without BF16 instructions. Extents must be at least 1. */
+qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads);
 
 /* kernels.c */
 qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel);

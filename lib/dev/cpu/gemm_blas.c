@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products in f32 and f64 through CBLAS. */
-#include "dev/cpu/gemm.h"
+#include "dev/cpu/cpu.h"
 
 #include <cblas.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* BF16 products through oneDNN, on machines with instructions for them (AVX-512 BF16, AMX). oneDNN has its own cache of
  * primitives, and scratch memory that is not counted as device memory. */
 #define _GNU_SOURCE 1 /* RTLD_DEFAULT */
-#include "dev/cpu/gemm.h"
+#include "dev/cpu/cpu.h"
 
 #include "config.h"
 

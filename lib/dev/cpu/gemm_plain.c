@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products in a build without BLAS, in the plain C of kernels/body_product.h: on one thread, with the machine's best
  * instruction set. */
-#include "dev/cpu/gemm.h"
+#include "dev/cpu/cpu.h"
 #include "dev/cpu/kernels/kernels.h"
 
 void qdri_blas_begin(int n_threads) { (void)n_threads; }

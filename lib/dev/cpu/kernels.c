@@ -2,8 +2,9 @@
 /* Element-wise kernels of the CPU device, for the machine's best instruction set. */
 #include "dev/cpu/kernels/kernels.h"
 
-#include "dev/cpu/gemm.h"
+#include "dev/cpu/cpu.h"
 #include "dev/cpu/narrow.h"
+#include "quadrille/convert.h"
 
 typedef struct kernel_set {
     const qdri_kernel_fn *f32, *f64, *bf16, *f16;
@@ -74,6 +75,11 @@ static void cast(qdr_dtype from, const void *a, qdr_dtype to, void *y, int64_t n
 void qdri_widen(qdr_dtype dtype, float *to, const uint16_t *from, int64_t n) { cast(dtype, from, QDR_F32, to, n); }
 
 void qdri_narrow(qdr_dtype dtype, uint16_t *to, const float *from, int64_t n) { cast(QDR_F32, from, dtype, to, n); }
+
+void qdr_bf16_from_f32(uint16_t *to, const float *from, int64_t n) { qdri_narrow(QDR_BF16, to, from, n); }
+void qdr_f32_from_bf16(float *to, const uint16_t *from, int64_t n) { qdri_widen(QDR_BF16, to, from, n); }
+void qdr_f16_from_f32(uint16_t *to, const float *from, int64_t n) { qdri_narrow(QDR_F16, to, from, n); }
+void qdr_f32_from_f16(float *to, const uint16_t *from, int64_t n) { qdri_widen(QDR_F16, to, from, n); }
 
 /* An id beyond the vocabulary belongs to no rank; undetected, its row would be treated like another one. The maximum is
  * found at memory speed, the row only if it is wrong. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Barriers of ranks on threads: whose memory is read, and until when. */
-#include "comm/local/barrier.h"
+#include "comm/local/local.h"
 
 #include <pthread.h>
 #include <stdlib.h>

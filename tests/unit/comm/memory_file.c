@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that processes share through /proc: what another process sees, and what is impossible. */
 #define _GNU_SOURCE /* memfd_create */
-#include "comm/mpi/memory_file.h"
+#include "comm/mpi/heap.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* OpenBLAS's number of threads belongs to the program: it is the same after each call of the library as before. */
 #include <cblas.h>
 
-#include "dev/cpu/gemm.h"
+#include "dev/cpu/cpu.h"
 #include "qdr_test.h"
 #include "quadrille/optim.h"
 
