@@ -188,32 +188,26 @@ static qdr_status find_nodes(boot_comm *world, char (*names)[NODE_BYTES])
     return QDR_OK;
 }
 
-static qdr_status begin(boot_comm *world, qdr_status mine)
-{
-    char(*names)[NODE_BYTES] = NULL;
-    int first = world->base.size;
-    qdr_status status = tell(world, 0, &first, sizeof first); /* the first exchange between all ranks */
-    if (status == QDR_OK && first != world->base.size)
-        status = QDR_FAIL(QDR_ERR_ARGUMENT, "boot: rank %d says %d ranks, rank 0 says %d; all must agree",
-                          world->base.rank, world->base.size, first);
-    if (status == QDR_OK) status = mine;
-    if (status == QDR_OK) status = QDRI_NEW(world->base.size, "names of nodes", &names);
-    if (status == QDR_OK) status = QDRI_NEW(world->base.size, "nodes of ranks", &world->nodes);
-    status = qdri_comm_agree(&world->base, status);
-    if (status == QDR_OK && names) status = find_nodes(world, names);
-    free(names);
-    return status;
-}
-
 qdr_status qdri_comm_create_boot(const qdr_boot *boot, int rank, int size, qdr_status mine, qdri_comm **comm)
 {
     boot_comm *made = NULL, spare = {.nodes = NULL};
+    char(*names)[NODE_BYTES] = NULL;
+    int first = size;
     *comm = NULL;
     const qdr_status created = QDRI_NEW(1, "a communicator", &made);
     boot_comm *world = made ? made : &spare; /* the other ranks wait for this one, to learn that it has failed */
     world->callbacks = *boot;
     qdri_comm_init(&world->base, &boot_table, NULL, rank, size, NULL);
-    const qdr_status status = begin(world, mine != QDR_OK ? mine : created);
+    qdr_status status = tell(world, 0, &first, sizeof first); /* the first exchange between all ranks */
+    if (status == QDR_OK && first != size)
+        status = QDR_FAIL(QDR_ERR_ARGUMENT, "boot: rank %d says %d ranks, rank 0 says %d; all must agree", rank, size,
+                          first);
+    if (status == QDR_OK) status = mine != QDR_OK ? mine : created;
+    if (status == QDR_OK) status = QDRI_NEW(size, "names of nodes", &names);
+    if (status == QDR_OK) status = QDRI_NEW(size, "nodes of ranks", &world->nodes);
+    status = qdri_comm_agree(&world->base, status);
+    if (status == QDR_OK && names) status = find_nodes(world, names);
+    free(names);
     if (!made) return status;
     *comm = &made->base;
     if (status != QDR_OK) qdri_comm_destroy(comm);

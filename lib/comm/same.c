@@ -48,25 +48,20 @@ static qdr_status compare(const qdri_comm *comm, const qdri_facts *first, const 
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s on %s and %s on %s; %s", what, theirs, who, own, who_else, rule);
 }
 
-/* Called on all ranks, because digests differ. */
-static qdr_status find_difference(qdri_comm *comm, const qdri_facts *mine, const char *what, const char *rule)
-{
-    qdri_facts first = {.bytes = mine->bytes};
-    QDR_TRY(qdri_comm_broadcast(comm, 0, &first.bytes, sizeof first.bytes));
-    qdr_status status = qdri_calloc(first.bytes, 1, "the description of rank 0", (void **)&first.text);
-    status = qdri_comm_agree(comm, status);
-    if (status == QDR_OK && comm->rank == 0) memcpy(first.text, mine->text, first.bytes);
-    if (status == QDR_OK) status = qdri_comm_broadcast(comm, 0, first.text, first.bytes);
-    if (status == QDR_OK) status = qdri_comm_agree(comm, compare(comm, &first, mine, what, rule));
-    free(first.text);
-    return status;
-}
-
 qdr_status qdri_comm_agree_same(qdri_comm *comm, qdr_status mine, const qdri_facts *facts, const char *what,
                                 const char *rule)
 {
     int differs = 0;
     if (mine == QDR_OK) mine = facts->status;
     QDR_TRY(qdri_comm_agree_on(comm, mine, qdri_facts_digest(facts), &differs));
-    return differs ? find_difference(comm, facts, what, rule) : QDR_OK;
+    if (!differs) return QDR_OK;
+    qdri_facts first = {.bytes = facts->bytes};
+    QDR_TRY(qdri_comm_broadcast(comm, 0, &first.bytes, sizeof first.bytes));
+    qdr_status status = qdri_calloc(first.bytes, 1, "the description of rank 0", (void **)&first.text);
+    status = qdri_comm_agree(comm, status);
+    if (status == QDR_OK && comm->rank == 0) memcpy(first.text, facts->text, first.bytes);
+    if (status == QDR_OK) status = qdri_comm_broadcast(comm, 0, first.text, first.bytes);
+    if (status == QDR_OK) status = qdri_comm_agree(comm, compare(comm, &first, facts, what, rule));
+    free(first.text);
+    return status;
 }

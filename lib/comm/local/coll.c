@@ -125,21 +125,11 @@ static qdr_status take_from_all(const local_group *group, int r)
     return status;
 }
 
-static qdr_status take_from_one(const local_group *group, int r)
-{
-    const local_slot *mine = &group->slots[r];
-    const qdri_coll *coll = &mine->coll;
-    const local_slot *to = coll->peer < 0 ? NULL : &group->slots[coll->peer];
-    const local_slot *from = coll->peer2 < 0 ? NULL : &group->slots[coll->peer2];
-    QDR_TRY(qdri_local_check_peers(r, coll, to ? &to->coll : NULL, from ? &from->coll : NULL));
-    if (from) take(from, mine, coll->recv, from->coll.send, coll->recv_count);
-    return QDR_OK;
-}
-
 static qdr_status take_piece(const local_group *group, const void **sources, const local_piece *piece)
 {
     const local_slot *mine = &group->slots[piece->rank];
     const qdri_coll *coll = &mine->coll;
+    const local_slot *to, *from;
     int64_t at, n;
     switch (coll->kind) {
     case QDR_ALL_GATHER: take_parts(group, piece); break;
@@ -147,11 +137,15 @@ static qdr_status take_piece(const local_group *group, const void **sources, con
     case QDR_ALL_REDUCE: take_sum(group, sources, piece); break;
     case QDR_BROADCAST:
         cut(piece, coll->count, &at, &n);
-        take(&group->slots[coll->peer], mine, qdri_at_mutable(coll->recv, at, coll->dtype),
-             qdri_at(group->slots[coll->peer].coll.recv, at, coll->dtype), n);
+        from = &group->slots[coll->peer];
+        take(from, mine, qdri_at_mutable(coll->recv, at, coll->dtype), qdri_at(from->coll.recv, at, coll->dtype), n);
         break;
     case QDR_ALL_TO_ALL: return take_from_all(group, piece->rank);
-    default: return take_from_one(group, piece->rank);
+    default:
+        to = coll->peer < 0 ? NULL : &group->slots[coll->peer];
+        from = coll->peer2 < 0 ? NULL : &group->slots[coll->peer2];
+        QDR_TRY(qdri_local_check_peers(piece->rank, coll, to ? &to->coll : NULL, from ? &from->coll : NULL));
+        if (from) take(from, mine, coll->recv, from->coll.send, coll->recv_count);
     }
     return QDR_OK;
 }
@@ -167,14 +161,6 @@ static int enter(local_group *group, uint64_t number)
     } while (!atomic_compare_exchange_weak_explicit(&group->n_entered, &seen, seen + 1, memory_order_acq_rel,
                                                     memory_order_relaxed));
     return seen + 1 == number * (uint64_t)group->size;
-}
-
-/* 1: the group was given up before all members had entered. The count does not change any more then, so all members see
- * the same. */
-static int is_never(local_group *group, uint64_t number)
-{
-    const uint64_t seen = atomic_load_explicit(&group->n_entered, memory_order_acquire);
-    return (seen & GIVEN_UP) && (seen & ~GIVEN_UP) < number * (uint64_t)group->size;
 }
 
 /* A member that left before it launched collective `number`; -1: none. */
@@ -288,7 +274,11 @@ static qdr_status advance(qdri_run *run)
         return group->status;
     }
     const int leaver = find_leaver(group, comm->n_begun);
-    if (leaver >= 0 || is_never(group, comm->n_begun)) return fail_left(run, leaver);
+    /* If the group was given up before all members had entered, the count does not change any more, so all members see
+     * the same. */
+    const uint64_t seen = atomic_load_explicit(&group->n_entered, memory_order_acquire);
+    const int is_never = (seen & GIVEN_UP) && (seen & ~GIVEN_UP) < comm->n_begun * (uint64_t)group->size;
+    if (leaver >= 0 || is_never) return fail_left(run, leaver);
     if (++run->n_looks < LOOKS) qdri_poll_again();
     return QDR_PENDING;
 }

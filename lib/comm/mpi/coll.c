@@ -158,17 +158,6 @@ static qdr_status start_send_recv(qdri_run *run)
     return QDR_OK;
 }
 
-static qdr_status start_kind(qdri_run *run)
-{
-    switch (run->coll.kind) {
-    case QDR_ALL_GATHER: return start_gather(run);
-    case QDR_BROADCAST: return start_broadcast(run);
-    case QDR_ALL_TO_ALL: return start_all_to_all(run);
-    case QDR_SEND_RECV: return start_send_recv(run);
-    default: return start_sums(run);
-    }
-}
-
 /* ---- a collective, step by step ---- */
 
 enum { BEGIN, FIRST, LAST, DRAIN };
@@ -197,7 +186,13 @@ static qdr_status await(qdri_run *run)
 static qdr_status advance(qdri_run *run)
 {
     if (run->phase == BEGIN) {
-        QDR_TRY(start_kind(run));
+        switch (run->coll.kind) {
+        case QDR_ALL_GATHER: QDR_TRY(start_gather(run)); break;
+        case QDR_BROADCAST: QDR_TRY(start_broadcast(run)); break;
+        case QDR_ALL_TO_ALL: QDR_TRY(start_all_to_all(run)); break;
+        case QDR_SEND_RECV: QDR_TRY(start_send_recv(run)); break;
+        default: QDR_TRY(start_sums(run));
+        }
         run->phase = FIRST;
     }
     QDR_TRY(await(run));

@@ -83,25 +83,19 @@ qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int peer, void *d
     return begin_pieces(comm, number);
 }
 
-/* Adapts the pause between polls: longer while few of the pieces in flight are found complete, shorter when most are,
- * so that the links never wait for this rank to poll. Each poll costs CPU time that products need. */
-static void set_pace(mpi_comm *comm, int n_open, int n_done)
-{
-    int64_t pause_ns = comm->pause_ns;
-    if (2 * n_done > n_open) pause_ns /= 2;
-    if (4 * n_done <= n_open) pause_ns += pause_ns / 2;
-    if (pause_ns < PAUSE_MIN_NS) pause_ns = PAUSE_MIN_NS;
-    comm->pause_ns = pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
-}
-
 qdr_status qdri_mpi_test(mpi_comm *comm, int *all_done)
 {
-    const int n_open = comm->n_open;
     qdri_mpi_flow *flow = &comm->flow;
     int n_done = 0;
     QDR_MPI(MPI_Testsome(comm->n_messages * QDRI_MPI_PIECES, comm->requests, &n_done, comm->indices, comm->statuses));
     if (n_done == MPI_UNDEFINED) n_done = 0;
-    set_pace(comm, n_open, n_done);
+    /* The pause between polls: longer while few of the pieces in flight are found complete, shorter when most are, so
+     * that the links never wait for this rank to poll. Each poll costs CPU time that products need. */
+    int64_t pause_ns = comm->pause_ns;
+    if (2 * n_done > comm->n_open) pause_ns /= 2;
+    if (4 * n_done <= comm->n_open) pause_ns += pause_ns / 2;
+    if (pause_ns < PAUSE_MIN_NS) pause_ns = PAUSE_MIN_NS;
+    comm->pause_ns = pause_ns < PAUSE_MAX_NS ? pause_ns : PAUSE_MAX_NS;
     const int64_t now_ns = qdri_now_ns();
     int64_t received = 0; /* in pieces */
     for (int i = 0; i < n_done; i++) {

@@ -2,7 +2,7 @@
 /* Collectives of the ranks of a node through their areas, in rounds. A waiting member sleeps on a wake event that the
  * last member to enter signals; apart from the first few polls nothing polls. Sums are computed in rank order by the
  * owner of the part, or, between two members, by both. */
-#include <string.h>
+#include <stdio.h>
 
 #include "comm/mpi/internal.h"
 #include "core/size.h"
@@ -207,27 +207,21 @@ static int all_entered(const qdri_run *run)
     return atomic_load(&area_of(run, 0)->n_entered) >= n_all;
 }
 
-/* The count is changed before `waiting` is read, and a thread that is about to sleep sets `waiting` before it reads the
+/* Before entering, a member has written its call and the data of the round. The last to enter wakes the others: the
+ * count is changed before `waiting` is read, and a thread that is about to sleep sets `waiting` before it reads the
  * count: at least one of the two sees the other's change. */
-static void ring_all(const qdri_run *run)
-{
-    const mpi_comm *comm = (const mpi_comm *)run->comm;
-    const mpi_comm *root = (const mpi_comm *)run->comm->root;
-    for (int j = 0; j < run->comm->size; j++) {
-        if (j == run->comm->rank) continue;
-        const int waiting = atomic_load(&area_of(run, j)->waiting);
-        if (waiting > 0) qdri_wake_event_signal(&root->node.shares[comm->world_ranks[j]]->wake_events[waiting - 1]);
-    }
-}
-
-/* Before entering, a member has written its call and the data of the round. */
 static void enter(qdri_run *run)
 {
+    const mpi_comm *comm = (const mpi_comm *)run->comm, *root = (const mpi_comm *)run->comm->root;
     const uint64_t n_all = (run->round + 1) * (uint64_t)run->comm->size;
     run->n_looks = 0;
     qdri_progressed();
     atomic_store(&area_of(run, run->comm->rank)->n_own, run->round + 1);
-    if (atomic_fetch_add(&area_of(run, 0)->n_entered, 1) + 1 == n_all) ring_all(run);
+    if (atomic_fetch_add(&area_of(run, 0)->n_entered, 1) + 1 != n_all) return;
+    for (int j = 0; j < run->comm->size; j++) {
+        const int waiting = j == run->comm->rank ? 0 : atomic_load(&area_of(run, j)->waiting);
+        if (waiting > 0) qdri_wake_event_signal(&root->node.shares[comm->world_ranks[j]]->wake_events[waiting - 1]);
+    }
 }
 
 static node_call *call_of(const qdri_run *run, int j) { return &area_of(run, j)->calls[run->round % 2]; }
@@ -340,12 +334,9 @@ static qdr_status advance(qdri_run *run)
         }
     }
     for (;;) {
-        qdr_status status = await(run);
-        if (status == QDR_OK) {
-            status = proceed(run);
-            if (status == QDR_PENDING) continue;
-        }
-        return status;
+        QDR_TRY(await(run));
+        const qdr_status status = proceed(run);
+        if (status != QDR_PENDING) return status;
     }
 }
 
@@ -356,8 +347,7 @@ qdr_status qdri_mpi_node_step(qdri_run *run)
     if (status < QDR_OK) {
         /* giving up may change the thread's last error */
         char sentence[QDRI_ERROR_BYTES];
-        strncpy(sentence, qdr_last_error(), sizeof sentence - 1);
-        sentence[sizeof sentence - 1] = '\0';
+        snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
         qdri_comm_abort(run->comm);
         qdri_set_last_error(sentence);
     }

@@ -46,11 +46,6 @@ static size_t mem_free(qdri_dev *dev, void *data)
     return head.bytes;
 }
 
-static qdr_status work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
-{
-    return qdri_cpu_enqueue_own(stream, fn, args, bytes);
-}
-
 static qdr_status work_anywhere(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
 {
     return qdri_cpu_enqueue(stream, fn, NULL, args, bytes);
@@ -141,7 +136,7 @@ static const qdri_dev_table cpu_table = {
     .stream_wait = qdri_cpu_stream_wait,
     .event_reached = qdri_cpu_event_reached,
     .stamp = stamp,
-    .work = work,
+    .work = qdri_cpu_enqueue_own,
     .work_anywhere = work_anywhere,
     .copy = copy,
     .fill_zero = fill_zero,

@@ -64,8 +64,9 @@ static qdr_status gemm_run(void *args)
     return QDR_OK;
 }
 
-static qdr_status blas_dims_check(const qdri_gemm *gemm)
+qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm)
 {
+    const gemm_args args = {*gemm, (qdri_cpu_dev *)stream->dev};
     const int64_t dims[] = {gemm->m, gemm->n, gemm->k, gemm->lda, gemm->ldb, gemm->ldc};
     for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
         if (dims[i] > INT_MAX) {
@@ -75,13 +76,6 @@ static qdr_status blas_dims_check(const qdri_gemm *gemm)
                             dims[i], INT_MAX);
         }
     }
-    return QDR_OK;
-}
-
-qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm)
-{
-    const gemm_args args = {*gemm, (qdri_cpu_dev *)stream->dev};
-    QDR_TRY(blas_dims_check(gemm));
     if (is_converted(gemm) && !args.dev->panels)
         QDR_TRY(qdri_mem_alloc(stream->dev, QDRI_PANELS_BYTES, &args.dev->panels));
     if (args.dev->n_threads > 1 || runs_in_onednn(gemm))

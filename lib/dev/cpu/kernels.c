@@ -43,19 +43,14 @@ int qdri_cpu_kernels_level(void)
     return level;
 }
 
-static kernel_set best_set(void)
-{
-#ifdef __x86_64__
-    const int level = qdri_cpu_kernels_level();
-    if (level == QDRI_KERNELS_AVX512) return KERNEL_SET(avx512);
-    if (level == QDRI_KERNELS_AVX2) return KERNEL_SET(avx2);
-#endif
-    return KERNEL_SET(base);
-}
-
 static qdri_kernel_fn find_kernel(const qdri_kernel *kernel)
 {
-    const kernel_set set = best_set();
+    kernel_set set = KERNEL_SET(base);
+#ifdef __x86_64__
+    const int level = qdri_cpu_kernels_level();
+    if (level == QDRI_KERNELS_AVX512) set = KERNEL_SET(avx512);
+    if (level == QDRI_KERNELS_AVX2) set = KERNEL_SET(avx2);
+#endif
     if (kernel->dtype == QDR_F64) return set.f64[kernel->kind];
     if (kernel->dtype == QDR_BF16) return set.bf16[kernel->kind];
     if (kernel->dtype == QDR_F16) return set.f16[kernel->kind];

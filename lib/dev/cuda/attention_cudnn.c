@@ -76,18 +76,16 @@ void qdri_cuda_attention_free(qdri_cuda_dev *dev)
     dev->attention = NULL;
 }
 
-static int is_same(const qdri_cudnn_shape *a, const qdri_cudnn_shape *b)
-{
-    return a->n_rows == b->n_rows && a->context == b->context && a->n_heads == b->n_heads &&
-           a->n_kv_heads == b->n_kv_heads && a->head_size == b->head_size && a->dtype == b->dtype;
-}
-
 /* NULL: the list is full. */
 static shape_plans *find_plans(struct qdri_cuda_attention *self, const qdri_cudnn_shape *shape)
 {
     const qdri_cudnn_target target = {.handle = self->handle};
-    for (int i = 0; i < self->n_shapes; i++)
-        if (is_same(&self->shapes[i].shape, shape)) return &self->shapes[i];
+    for (int i = 0; i < self->n_shapes; i++) {
+        const qdri_cudnn_shape *has = &self->shapes[i].shape;
+        if (has->n_rows == shape->n_rows && has->context == shape->context && has->n_heads == shape->n_heads &&
+            has->n_kv_heads == shape->n_kv_heads && has->head_size == shape->head_size && has->dtype == shape->dtype)
+            return &self->shapes[i];
+    }
     if (self->n_shapes == SHAPES_MOST) {
         if (!self->is_full) say_own("cuDNN has plans for 32 shapes already");
         self->is_full = 1;

@@ -49,17 +49,6 @@ static void *open_pattern(const char *variable, const char *pattern)
     return library;
 }
 
-static void *open_library(char *what, size_t capacity)
-{
-    const char *named = qdri_environment_text(QDRI_VARIABLE_CUDNN);
-    void *library = dlopen(named ? named : CUDNN_FILE, RTLD_NOW | RTLD_LOCAL);
-    const char *why = library ? NULL : dlerror();
-    snprintf(what, capacity, "%.300s", why ? why : "");
-    for (size_t i = 0; !library && !named && i < sizeof places / sizeof *places; i++)
-        library = open_pattern(places[i].variable, places[i].pattern);
-    return library;
-}
-
 /* Wherever there is a dlsym, pointers to functions and to data have the same representation. */
 _Static_assert(sizeof(void *) == sizeof(void (*)(void)), "dlsym gives functions as data");
 
@@ -93,7 +82,12 @@ static int find_functions(void *library, qdri_cudnn *api)
 static qdr_status find_library(qdri_cudnn *api)
 {
     char what[320];
-    void *library = open_library(what, sizeof what);
+    const char *named = qdri_environment_text(QDRI_VARIABLE_CUDNN);
+    void *library = dlopen(named ? named : CUDNN_FILE, RTLD_NOW | RTLD_LOCAL);
+    const char *why = library ? NULL : dlerror();
+    snprintf(what, sizeof what, "%.300s", why ? why : "");
+    for (size_t i = 0; !library && !named && i < sizeof places / sizeof *places; i++)
+        library = open_pattern(places[i].variable, places[i].pattern);
     if (!library)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "cuDNN: " CUDNN_FILE " cannot be loaded (%s); name the file in QDR_CUDNN, "
