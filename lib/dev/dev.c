@@ -64,7 +64,7 @@ void qdri_dev_poison(qdri_dev *dev, qdr_status status, const char *sentence)
     void *user = dev->on_poison_user;
     pthread_mutex_unlock(&dev->lock);
     if (!first) return;
-    dev->table->wake_all(dev);
+    if (dev->table->wake_all) dev->table->wake_all(dev);
     if (hook) hook(user);
 }
 

@@ -108,7 +108,7 @@ typedef struct qdri_dev_table {
     void (*range_begin)(qdri_dev *dev, const char *name);
     void (*range_end)(qdri_dev *dev);
     void (*wake_all)(qdri_dev *dev); /* makes every stream and every waiting host thread notice that the device is
-                                      * poisoned */
+                                      * poisoned; optional: the hook does */
     void (*drain)(qdri_dev *dev); /* waits for the work of all streams; optional */
     /* Ends the threads of streams that a program has not destroyed; these are not used again. Optional. */
     void (*stop)(qdri_dev *dev);

@@ -40,21 +40,6 @@ static void add_place(places *p, const char *folder)
     p->n++;
 }
 
-static void list_places(places *p)
-{
-    char folder[PATH_BYTES];
-    const char *path = qdri_environment_text(QDRI_VARIABLE_CUDA_PLUGIN);
-    p->n = path != NULL;
-    if (p->n > 0) {
-        snprintf(p->paths[0], PATH_BYTES, "%s", path);
-        return;
-    }
-    qdri_own_folder(folder, sizeof folder);
-    add_place(p, folder);
-    add_place(p, QDRI_LIB_DIR "/");
-    add_place(p, ""); /* the loader's own, LD_LIBRARY_PATH among them */
-}
-
 /* Opens the first file that can be opened; otherwise returns NULL, and the loader's message about the first one that
  * exists, or "" if none does. */
 static void *open_library(const places *p, char *why, size_t capacity)
@@ -74,10 +59,18 @@ static void *open_library(const places *p, char *why, size_t capacity)
 
 static qdr_status find_plugin(const qdri_plugin **plugin)
 {
-    places p;
-    char why[256];
+    const char *named = qdri_environment_text(QDRI_VARIABLE_CUDA_PLUGIN);
+    places p = {0};
+    char folder[PATH_BYTES], why[256];
     size_t length = 0;
-    list_places(&p);
+    if (named) {
+        snprintf(p.paths[p.n++], PATH_BYTES, "%s", named);
+    } else {
+        qdri_own_folder(folder, sizeof folder);
+        add_place(&p, folder);
+        add_place(&p, QDRI_LIB_DIR "/");
+        add_place(&p, ""); /* the loader's own, LD_LIBRARY_PATH among them */
+    }
     void *library = open_library(&p, why, sizeof why);
     if (!library && !*why) {
         for (int i = 0; i < p.n && length < sizeof why; i++)

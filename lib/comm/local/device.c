@@ -150,23 +150,19 @@ static qdr_status enqueue_kind(const gathering *g)
     }
 }
 
-/* Member 0's GPU must be able to access the memory of all members. */
-static qdr_status check_reach(const gathering *g, int j)
-{
-    const int first = qdri_dev_gpu(offer_of(g, 0)->comm->base.dev);
-    qdri_dev *dev = offer_of(g, j)->comm->base.dev;
-    if (qdri_dev_open_to(dev, first)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "comm: ranks 0 and %d of the group are on GPUs %d and %d, which cannot reach "
-                    "each other's memory; set QDR_CUDA_COMM=nccl, or let them share a GPU "
-                    "(.device = \"cuda:%d\")",
-                    j, first, qdri_dev_gpu(dev), first);
-}
-
 /* Checked before anything is enqueued: members that fail may free their memory immediately. */
 static qdr_status check_calls(const gathering *g)
 {
-    for (int j = 1; j < g->size; j++) QDR_TRY(check_reach(g, j));
+    const int first = qdri_dev_gpu(offer_of(g, 0)->comm->base.dev);
+    for (int j = 1; j < g->size; j++) { /* member 0's GPU must be able to access the memory of all members */
+        qdri_dev *dev = offer_of(g, j)->comm->base.dev;
+        if (qdri_dev_open_to(dev, first)) continue;
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "comm: ranks 0 and %d of the group are on GPUs %d and %d, which cannot reach "
+                        "each other's memory; set QDR_CUDA_COMM=nccl, or let them share a GPU "
+                        "(.device = \"cuda:%d\")",
+                        j, first, qdri_dev_gpu(dev), first);
+    }
     for (int j = 1; j < g->size; j++) QDR_TRY(qdri_local_compare(coll_of(g, 0), coll_of(g, j), g->size, j));
     const qdr_coll_kind kind = coll_of(g, 0)->kind;
     for (int i = 0; kind == QDR_ALL_TO_ALL && i < g->size * g->size; i++) {

@@ -40,19 +40,12 @@ out:
 
 /* ---- wakers: locked only while they are used, because their thread may end afterwards ---- */
 
-enum { WAKER_FREE = 0, WAKER_BUSY = 1 };
-
 static void slot_lock(local_slot *slot)
 {
-    int expected = WAKER_FREE;
-    while (!atomic_compare_exchange_weak_explicit(&slot->busy, &expected, WAKER_BUSY, memory_order_acquire,
-                                                  memory_order_relaxed)) {
-        expected = WAKER_FREE;
-        sched_yield();
-    }
+    while (atomic_exchange_explicit(&slot->busy, 1, memory_order_acquire)) sched_yield();
 }
 
-static void slot_unlock(local_slot *slot) { atomic_store_explicit(&slot->busy, WAKER_FREE, memory_order_release); }
+static void slot_unlock(local_slot *slot) { atomic_store_explicit(&slot->busy, 0, memory_order_release); }
 
 void qdri_local_set_waker(local_slot *slot, qdri_waker *waker)
 {

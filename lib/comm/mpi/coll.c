@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "comm/mpi/internal.h"
-#include "comm/mpi/mpi.h"
 #include "dev/clock.h"
 
 static qdr_status start_send(qdri_run *run, int peer, const void *data, int64_t n_elems)
@@ -110,21 +109,18 @@ static int broadcasts_parts(const qdri_run *run)
            coll->count * (int64_t)qdr_dtype_bytes(coll->dtype) >= run->comm->size * (int64_t)qdri_mpi_piece_bytes;
 }
 
-/* What member j receives from the root in the first of the two steps. */
-static qdr_status start_from_root(qdri_run *run, int j)
-{
-    const qdri_coll *coll = &run->coll;
-    int64_t begin = 0, n = coll->count;
-    if (broadcasts_parts(run)) qdri_coll_part(coll, run->comm->size, j, &begin, &n);
-    void *at = qdri_at_mutable(coll->recv, begin, coll->dtype);
-    return j == run->comm->rank ? start_receive(run, coll->peer, at, n) : start_send(run, j, at, n);
-}
-
+/* What each member receives from the root in the first of the two steps. */
 static qdr_status start_broadcast(qdri_run *run)
 {
     const qdri_comm *comm = run->comm;
-    if (comm->rank != run->coll.peer) return start_from_root(run, comm->rank);
-    for (int i = 1; i < comm->size; i++) QDR_TRY(start_from_root(run, member_at(comm, i)));
+    const qdri_coll *coll = &run->coll;
+    const int is_root = comm->rank == coll->peer;
+    for (int i = is_root; i < (is_root ? comm->size : 1); i++) {
+        int64_t begin = 0, n = coll->count;
+        if (broadcasts_parts(run)) qdri_coll_part(coll, comm->size, member_at(comm, i), &begin, &n);
+        void *at = qdri_at_mutable(coll->recv, begin, coll->dtype);
+        QDR_TRY(is_root ? start_send(run, member_at(comm, i), at, n) : start_receive(run, coll->peer, at, n));
+    }
     return QDR_OK;
 }
 

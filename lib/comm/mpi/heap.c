@@ -17,16 +17,6 @@
 
 int qdri_mpi_map_memory = 1;
 
-/* A file larger than the process's limit raises a signal; one larger than the machine's memory does so when it is
- * touched. */
-static int may_have(size_t bytes)
-{
-    const long n_pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    struct rlimit limit;
-    return n_pages > 0 && bytes / (size_t)page_bytes < (size_t)n_pages && getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
-           bytes <= limit.rlim_cur;
-}
-
 static void *map_file(int number, size_t bytes)
 {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, number, 0);
@@ -35,8 +25,15 @@ static void *map_file(int number, size_t bytes)
 
 void *qdri_memory_file_create(size_t bytes, memory_file *file)
 {
+    const long n_pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     struct stat facts;
-    const int number = may_have(bytes) ? memfd_create("quadrille", MFD_CLOEXEC) : -1;
+    struct rlimit limit;
+    /* A file larger than the process's limit raises a signal; one larger than the machine's memory does so when it is
+     * touched. */
+    if (n_pages <= 0 || bytes / (size_t)page_bytes >= (size_t)n_pages || getrlimit(RLIMIT_FSIZE, &limit) != 0 ||
+        bytes > limit.rlim_cur)
+        return NULL;
+    const int number = memfd_create("quadrille", MFD_CLOEXEC);
     if (number < 0) return NULL;
     void *at = NULL;
     if (ftruncate(number, (off_t)bytes) == 0 && fstat(number, &facts) == 0) at = map_file(number, bytes);

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "comm/mpi/internal.h"
-#include "comm/mpi/mpi.h"
 #include "core/size.h"
 #include "dev/clock.h"
 

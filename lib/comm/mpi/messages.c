@@ -6,7 +6,6 @@
 #include <limits.h>
 
 #include "comm/mpi/internal.h"
-#include "comm/mpi/mpi.h"
 #include "dev/clock.h"
 
 enum {

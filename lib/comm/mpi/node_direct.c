@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "comm/mpi/internal.h"
-#include "comm/mpi/mpi.h"
 
 enum { CHUNK_BYTES = 32 << 10 }; /* a chunk stays in a core's cache between its sum and its copies */
 

@@ -53,15 +53,6 @@ static void drop(nccl_registered **link, ncclComm_t handle)
     free(old);
 }
 
-static void drop_block(nccl_comm *comm, const nccl_block *block)
-{
-    pthread_mutex_lock(&comm->calls);
-    nccl_registered **link = &comm->registered;
-    while (*link && (*link)->block != block) link = &(*link)->next;
-    if (*link) drop(link, atomic_load(&comm->handle));
-    pthread_mutex_unlock(&comm->calls);
-}
-
 qdr_status qdri_nccl_memory_join(nccl_comm *comm, const nccl_comm *root)
 {
     for (const nccl_block *block = root->blocks; block; block = block->next) QDR_TRY(add(comm, block));
@@ -86,7 +77,12 @@ static void give_back(void *user, void *data)
     pthread_mutex_lock(&root->base.family_mutex);
     for (qdri_comm *each = &root->base; each; each = each->next) {
         nccl_comm *comm = qdri_nccl_of(each);
-        if (comm) drop_block(comm, old);
+        if (!comm) continue;
+        pthread_mutex_lock(&comm->calls);
+        nccl_registered **registered = &comm->registered;
+        while (*registered && (*registered)->block != old) registered = &(*registered)->next;
+        if (*registered) drop(registered, atomic_load(&comm->handle));
+        pthread_mutex_unlock(&comm->calls);
     }
     pthread_mutex_unlock(&root->base.family_mutex);
     *link = old->next;

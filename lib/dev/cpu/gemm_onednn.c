@@ -25,15 +25,6 @@ static dnnl_engine_t engine; /* one per process, never freed */
         if (try_status_ != dnnl_success) return try_status_;                                                           \
     } while (0)
 
-/* oneDNN uses OpenMP threads, whose number is a setting of the calling thread. */
-static void set_openmp_threads(int n_threads)
-{
-    void (*set)(int) = NULL;
-    void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
-    memcpy(&set, &symbol, sizeof set);
-    if (set) set(n_threads);
-}
-
 static dnnl_status_t describe(dnnl_memory_desc_t *desc, int64_t n_rows, int64_t n_cols, int64_t stride, int trans,
                               qdr_dtype dtype)
 {
@@ -106,7 +97,11 @@ qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads)
 {
     product p = {0};
     if (!engine_ready()) return QDR_FAIL(QDR_ERR_DEVICE, "product: oneDNN could not be initialised");
-    set_openmp_threads(n_threads);
+    /* oneDNN uses OpenMP threads, whose number is a setting of the calling thread. */
+    void (*set)(int) = NULL;
+    void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+    memcpy(&set, &symbol, sizeof set);
+    if (set) set(n_threads);
     const dnnl_status_t status = product_run(gemm, &p);
     for (int i = 0; i < 3; i++) dnnl_memory_destroy(p.memories[i]);
     dnnl_stream_destroy(p.stream);

@@ -142,9 +142,6 @@ static void range_end(qdri_dev *dev)
     (void)nvtxRangePop();
 }
 
-/* Host threads that wait do so in a barrier of ranks, which the hook gives up. */
-static void wake_all(qdri_dev *dev) { (void)dev; }
-
 static void destroy(qdri_dev *dev)
 {
     qdri_cuda_dev *self = (qdri_cuda_dev *)dev;
@@ -203,7 +200,6 @@ static const qdri_dev_table cuda_table = {
     .wants_ranges = wants_ranges,
     .range_begin = range_begin,
     .range_end = range_end,
-    .wake_all = wake_all,
     .destroy = destroy,
 };
 

@@ -81,17 +81,6 @@ static int find_block(const qdri_cuda_dev *dev, const void *data)
     return low;
 }
 
-static qdr_status add_block(qdri_cuda_dev *dev, qdri_cuda_block block)
-{
-    QDR_TRY(qdri_list_grow((void **)&dev->blocks, dev->n_blocks, &dev->block_capacity, sizeof block,
-                           "a list of device memory"));
-    const int at = find_block(dev, block.data);
-    memmove(dev->blocks + at + 1, dev->blocks + at, (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
-    dev->blocks[at] = block;
-    dev->n_blocks++;
-    return QDR_OK;
-}
-
 /* New memory is immediately usable on any stream. */
 static qdr_status take(qdri_cuda_dev *dev, int is_shared, size_t bytes, void **data)
 {
@@ -127,7 +116,15 @@ qdr_status qdri_cuda_mem_alloc(qdri_dev *base, int is_shared, size_t bytes, void
     qdri_cuda_block block = {.bytes = bytes, .is_shared = is_shared && dev->shared.alloc};
     qdr_status status = take(dev, block.is_shared, bytes, &block.data);
     pthread_mutex_lock(&dev->memory_lock);
-    if (status == QDR_OK) status = add_block(dev, block);
+    if (status == QDR_OK)
+        status = qdri_list_grow((void **)&dev->blocks, dev->n_blocks, &dev->block_capacity, sizeof block,
+                                "a list of device memory");
+    if (status == QDR_OK) {
+        const int at = find_block(dev, block.data);
+        memmove(dev->blocks + at + 1, dev->blocks + at, (size_t)(dev->n_blocks - at) * sizeof *dev->blocks);
+        dev->blocks[at] = block;
+        dev->n_blocks++;
+    }
     pthread_mutex_unlock(&dev->memory_lock);
     if (status != QDR_OK && block.data) give(dev, &block);
     *data = status == QDR_OK ? block.data : NULL;

@@ -56,22 +56,17 @@ qdr_status qdri_cuda_stream_wrap(qdri_dev *dev, void *native, qdr_stream **strea
 
 void *qdri_cuda_stream_native(qdr_stream *stream) { return own(stream)->handle; }
 
-/* Ends the recording of which the stream is part, and discards it. */
-static void record_drop(qdr_stream *stream)
-{
-    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    cudaGraph_t graph = NULL;
-    if (!dev->recording || !qdri_cuda_is_recording(stream)) return;
-    (void)cudaStreamEndCapture(qdri_cuda_handle(dev->recording), &graph);
-    (void)cudaGetLastError();
-    if (graph) (void)cudaGraphDestroy(graph);
-    dev->recording = NULL;
-}
-
 void qdri_cuda_stream_destroy(qdr_stream *stream)
 {
     qdri_cuda_stream *self = own(stream);
-    record_drop(stream);
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    cudaGraph_t graph = NULL;
+    if (dev->recording && qdri_cuda_is_recording(stream)) { /* discards the recording of which the stream is part */
+        (void)cudaStreamEndCapture(qdri_cuda_handle(dev->recording), &graph);
+        (void)cudaGetLastError();
+        if (graph) (void)cudaGraphDestroy(graph);
+        dev->recording = NULL;
+    }
     const qdr_status status = qdri_cuda_stream_synchronize(stream);
     (void)status; /* by now, a failure has been recorded by the device */
     qdri_cuda_free_spaces(stream);
