@@ -2,7 +2,7 @@
 /* Wake events based on Linux futexes: the only way to sleep that works across processes, with a time limit, and without
  * a lock that a dying process could keep. */
 #define _DEFAULT_SOURCE /* syscall */
-#include "dev/wake_event.h"
+#include "dev/dev.h"
 
 #include <limits.h>
 #include <linux/futex.h>
