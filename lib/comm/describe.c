@@ -92,8 +92,6 @@ qdr_status qdri_comm_fail_timeout(const qdri_comm *comm, const char *where, cons
                     secs);
 }
 
-/* ---- reasons ---- */
-
 enum { NO_REASON = 0, REASON_COMES, REASON_IS_THERE };
 
 void qdri_reason_set(qdri_reason *why, const char *sentence)

@@ -13,8 +13,6 @@ int qdri_mpi_use_levels = 1;
 
 static mpi_levels *levels_of(const qdri_run *run) { return &((mpi_comm *)run->comm)->levels; }
 
-/* ---- the groups ---- */
-
 /* The number of members per node, if they are numbered node by node and several nodes have the same number (two or
  * more); else 0. */
 static int members_per_node(const mpi_comm *comm)
@@ -64,8 +62,6 @@ int qdri_mpi_levels_take(const mpi_comm *comm, const qdri_coll *coll)
 {
     return comm->levels.per_node > 0 && coll->kind != QDR_ALL_TO_ALL && coll->kind != QDR_SEND_RECV;
 }
-
-/* ---- parts ---- */
 
 /* The part of the member with this index on this node. */
 static void part_at(const qdri_comm *comm, const qdri_coll *coll, int node, int index, int64_t *begin, int64_t *n)
@@ -182,8 +178,6 @@ static int next_broadcast(const qdri_run *run, qdri_coll *next, int *is_inner)
     next->peer = *is_inner ? peer % per_node : peer / per_node;
     return levels->stage < 2;
 }
-
-/* ---- running the stages ---- */
 
 /* Staging used by the levels themselves; that of the stages follows it. */
 static size_t own_bytes(const qdri_comm *comm, const qdri_coll *coll)

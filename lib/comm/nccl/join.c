@@ -276,8 +276,6 @@ void qdri_nccl_close(ncclComm_t handle, int aborts)
     closing_free(self);
 }
 
-/* ---- stems, and splitting ---- */
-
 static qdr_status started(ncclComm_t handle, ncclResult_t result, const char *call)
 {
     return result == ncclInProgress ? QDR_OK : qdri_nccl_status(handle, result, call);

@@ -85,8 +85,6 @@ static void free_descs(builder *b)
     while (b->n_descs > 0) (void)b->api->desc_destroy(b->descs[--b->n_descs]);
 }
 
-/* ---- tensors ---- */
-
 typedef enum place { IN_MEMORY, IN_BETWEEN, BY_VALUE } place;
 
 static void describe_tensor(builder *b, tensor *t, int64_t id, place where)

@@ -8,24 +8,19 @@
 #include "schedule/op_bytes.h"
 
 typedef void (*qdri_kernel_fn)(const qdri_kernel *kernel);
+/* Products in plain C, compiled in builds without BLAS. Extents must be at least 1. */
+typedef void (*qdri_product_fn)(const qdri_gemm *gemm);
 
-#define QDRI_KERNEL_TABLES(isa)                                                                                        \
+#define QDRI_KERNELS_FOR(isa)                                                                                          \
     extern const qdri_kernel_fn qdri_kernels_f32_##isa[QDRI_N_KERNELS];                                                \
     extern const qdri_kernel_fn qdri_kernels_f64_##isa[QDRI_N_KERNELS];                                                \
     extern const qdri_kernel_fn qdri_kernels_bf16_##isa[QDRI_N_KERNELS];                                               \
-    extern const qdri_kernel_fn qdri_kernels_f16_##isa[QDRI_N_KERNELS];
-QDRI_KERNEL_TABLES(base)
-QDRI_KERNEL_TABLES(avx2)
-QDRI_KERNEL_TABLES(avx512)
-
-/* Products in plain C, compiled in builds without BLAS. Extents must be at least 1. */
-typedef void (*qdri_product_fn)(const qdri_gemm *gemm);
-#define QDRI_PRODUCTS(isa)                                                                                             \
+    extern const qdri_kernel_fn qdri_kernels_f16_##isa[QDRI_N_KERNELS];                                                \
     extern void qdri_product_f32_##isa(const qdri_gemm *gemm);                                                         \
     extern void qdri_product_f64_##isa(const qdri_gemm *gemm);
-QDRI_PRODUCTS(base)
-QDRI_PRODUCTS(avx2)
-QDRI_PRODUCTS(avx512)
+QDRI_KERNELS_FOR(base)
+QDRI_KERNELS_FOR(avx2)
+QDRI_KERNELS_FOR(avx512)
 
 /* Instruction sets, from the most basic to the best. */
 enum { QDRI_KERNELS_BASE = 0, QDRI_KERNELS_AVX2 = 1, QDRI_KERNELS_AVX512 = 2, QDRI_N_KERNEL_SETS = 3 };
