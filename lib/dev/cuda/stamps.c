@@ -30,22 +30,6 @@ static void chunk_free(stamp_chunk *chunk)
     free(chunk);
 }
 
-static qdr_status chunk_add(qdri_cuda_dev *dev)
-{
-    stamp_chunk *made = NULL;
-    QDR_TRY(QDRI_NEW(1, "stamps of tasks", &made));
-    const cudaError_t error = cudaHostAlloc((void **)&made->written, CHUNK_STAMPS * sizeof *made->written,
-                                            cudaHostAllocMapped);
-    if (error != cudaSuccess) {
-        free(made);
-        return qdri_cuda_status(dev, error, "cudaHostAlloc");
-    }
-    for (int i = 0; i < CHUNK_STAMPS; i++) made->written[i] = 0;
-    made->next = dev->stamps->chunks;
-    dev->stamps->chunks = made;
-    return QDR_OK;
-}
-
 /* The comparison with the shortest duration, of several. */
 static qdr_status compare_clocks(qdri_cuda_dev *dev)
 {
@@ -79,8 +63,19 @@ qdr_status qdri_cuda_stamp(qdr_stream *stream, int64_t *nanosecs)
                       cudaHostAlloc((void **)&dev->stamps->gpu_ns, sizeof *dev->stamps->gpu_ns, cudaHostAllocMapped));
         QDR_TRY(compare_clocks(dev));
     }
-    if (!dev->stamps->chunks || dev->stamps->chunks->n == CHUNK_STAMPS) QDR_TRY(chunk_add(dev));
     stamp_chunk *chunk = dev->stamps->chunks;
+    if (!chunk || chunk->n == CHUNK_STAMPS) {
+        QDR_TRY(QDRI_NEW(1, "stamps of tasks", &chunk));
+        const cudaError_t error = cudaHostAlloc((void **)&chunk->written, CHUNK_STAMPS * sizeof *chunk->written,
+                                                cudaHostAllocMapped);
+        if (error != cudaSuccess) {
+            free(chunk);
+            return qdri_cuda_status(dev, error, "cudaHostAlloc");
+        }
+        for (int i = 0; i < CHUNK_STAMPS; i++) chunk->written[i] = 0;
+        chunk->next = dev->stamps->chunks;
+        dev->stamps->chunks = chunk;
+    }
     QDRI_CUDA_TRY(dev, qdri_cuda_launch_stamp(&chunk->written[chunk->n], qdri_cuda_handle(stream)));
     chunk->places[chunk->n++] = nanosecs;
     chunk->n_left++;
