@@ -193,12 +193,6 @@ static void add(claim *claims, int *n, int use, const char *option, const char *
         find_key(path, &made->key);
 }
 
-/* A library for the loader, which looks for names without a slash in its own folders. */
-static void add_library(claim *claims, int *n, const char *option, const char *path)
-{
-    if (path && strchr(path, '/')) add(claims, n, USE_INPUTS, option, path, QDR_FILE_READ);
-}
-
 /* hwloc reads the file named by HWLOC_XMLFILE. */
 static void add_environment(claim *claims, int *n, const char *machine)
 {
@@ -207,24 +201,14 @@ static void add_environment(claim *claims, int *n, const char *machine)
     if (tune && strcasecmp(tune, "off") != 0) add(claims, n, USE_TUNE, "QDR_TUNE", tune, QDR_FILE_WRITTEN);
     if (trace) add(claims, n, USE_TRACE, "QDR_TRACE", trace, QDR_FILE_WRITTEN_RANKS);
     if (topology && *topology) add(claims, n, USE_INPUTS, "HWLOC_XMLFILE", topology, QDR_FILE_READ);
-    add_library(claims, n, "QDR_CUDA_PLUGIN", qdri_environment_text(QDRI_VARIABLE_CUDA_PLUGIN));
-    add_library(claims, n, "QDR_CUDNN", qdri_environment_text(QDRI_VARIABLE_CUDNN));
+    /* Libraries for the loader, which looks for names without a slash in its own folders. */
+    const char *plugin = qdri_environment_text(QDRI_VARIABLE_CUDA_PLUGIN);
+    const char *cudnn = qdri_environment_text(QDRI_VARIABLE_CUDNN);
+    if (plugin && strchr(plugin, '/')) add(claims, n, USE_INPUTS, "QDR_CUDA_PLUGIN", plugin, QDR_FILE_READ);
+    if (cudnn && strchr(cudnn, '/')) add(claims, n, USE_INPUTS, "QDR_CUDNN", cudnn, QDR_FILE_READ);
     if (!*machine) return;
     add(claims, n, USE_INPUTS, "QDR_MACHINE", machine, QDR_FILE_READ);
     claims[*n - 1].is_data = 1;
-}
-
-/* Adds standard output and error if they are regular files; terminals and pipes lose nothing. */
-static void add_standard(claim *claims, int *n)
-{
-    static const char *const names[] = {"standard output", "standard error"};
-    for (int i = 0; i < N_STANDARD; i++) {
-        claim *made = &claims[*n];
-        *made = (claim){
-            .option = names[i], .path = "", .use = USE_STANDARD_OUTPUT - i, .is_written = 1, .is_standard = 1};
-        find_open_key(i ? STDERR_FILENO : STDOUT_FILENO, &made->key);
-        *n += S_ISREG(made->key.mode);
-    }
 }
 
 /* ---- data files ---- */
@@ -284,7 +268,16 @@ static qdr_status check_uses(const qdr_file_use *uses, int n_uses, int n_ranks)
     }
     if (n_ranks > 0 && !find_data("machines", qdr_environment_value("QDR_MACHINE"), machine)) machine[0] = '\0';
     if (n_ranks > 0) add_environment(claims, &n, machine);
-    add_standard(claims, &n);
+    /* Standard output and error if they are regular files; terminals and pipes lose nothing. */
+    for (int i = 0; i < N_STANDARD; i++) {
+        claims[n] = (claim){.option = i ? "standard error" : "standard output",
+                            .path = "",
+                            .use = USE_STANDARD_OUTPUT - i,
+                            .is_written = 1,
+                            .is_standard = 1};
+        find_open_key(i ? STDERR_FILENO : STDOUT_FILENO, &claims[n].key);
+        n += S_ISREG(claims[n].key.mode);
+    }
     qdr_status status = QDR_OK;
     for (int i = 0; i < n; i++)
         for (int j = i + 1; j < n && status == QDR_OK; j++)

@@ -65,18 +65,6 @@ static const char *reason_of(int error)
     return strerror(error); /* NOLINT(concurrency-mt-unsafe): thread-safe for known numbers in glibc */
 }
 
-static qdr_status fail_open(const char *what, const char *path, int error)
-{
-    if (error == ENOMEM) return QDR_FAIL(QDR_ERR_MEMORY, "%s%s%.300s: no memory", what, blank_after(what), path);
-    const int is_of_system = error == ENOSPC || error == EDQUOT || error == EIO || error == EMFILE || error == ENFILE ||
-                             error == EFBIG;
-    if (is_of_system)
-        return QDR_FAIL(QDR_ERR_IO, "%s%s%.300s: cannot be written (%s); %s", what, blank_after(what), path,
-                        reason_of(error), remedy_for(error));
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s%.300s: cannot be written (%s); %s", what, blank_after(what), path,
-                    reason_of(error), remedy_for(error));
-}
-
 static qdr_status fail_write(qdr_output *output, int error)
 {
     output->has_failed = 1;
@@ -108,18 +96,6 @@ static void take(const guard *g, int signal)
     while (sigtimedwait(&one, NULL, &now) < 0 && errno == EINTR) continue;
 }
 
-/* Returns the number of bytes written; fewer than `bytes` set errno. */
-static size_t write_all(int number, const char *text, size_t bytes)
-{
-    size_t done = 0;
-    while (done < bytes) {
-        const ssize_t n = write(number, text + done, bytes - done);
-        if (n < 0 && errno != EINTR) break;
-        if (n > 0) done += (size_t)n;
-    }
-    return done;
-}
-
 static ssize_t on_write(void *cookie, const char *text, size_t bytes)
 {
     qdr_output *output = cookie;
@@ -130,8 +106,13 @@ static ssize_t on_write(void *cookie, const char *text, size_t bytes)
     sigemptyset(&g.pending_before);
     (void)sigpending(&g.pending_before);
     (void)pthread_sigmask(SIG_BLOCK, &g.blocked, &g.mask_before);
-    const size_t done = write_all(output->number, text, bytes);
-    const int error = done < bytes ? errno : 0;
+    size_t done = 0;
+    int error = 0;
+    while (done < bytes && !error) {
+        const ssize_t n = write(output->number, text + done, bytes - done);
+        if (n < 0 && errno != EINTR) error = errno;
+        if (n > 0) done += (size_t)n;
+    }
     if (error == EFBIG) take(&g, SIGXFSZ);
     if (error == EPIPE) take(&g, SIGPIPE);
     (void)pthread_sigmask(SIG_SETMASK, &g.mask_before, NULL);
@@ -182,17 +163,6 @@ static int make_draft(int folder, const char *name, char draft[QDRI_NAME_BYTES])
     return -1;
 }
 
-static void clean_one(int folder, const char *entry)
-{
-    struct stat info;
-    const int number = openat(folder, entry, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (number < 0) return;
-    if (fstat(number, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
-        flock(number, LOCK_EX | LOCK_NB) == 0)
-        (void)unlinkat(folder, entry, 0);
-    close(number);
-}
-
 /* Removes this user's drafts for `name` whose processes have ended. */
 static void clean_drafts(int folder, const char *name)
 {
@@ -202,11 +172,19 @@ static void clean_drafts(int folder, const char *name)
     DIR *entries = listed < 0 ? NULL : fdopendir(listed);
     if (listed >= 0 && !entries) close(listed);
     if (!entries) return;
-    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
-        if (strncmp(entry->d_name, begin, bytes) == 0 &&
-            strspn(entry->d_name + bytes, "0123456789abcdef") == N_DIGITS &&
-            strcmp(entry->d_name + bytes + N_DIGITS, ENDING) == 0)
-            clean_one(folder, entry->d_name);
+    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        struct stat info;
+        if (strncmp(entry->d_name, begin, bytes) != 0 ||
+            strspn(entry->d_name + bytes, "0123456789abcdef") != N_DIGITS ||
+            strcmp(entry->d_name + bytes + N_DIGITS, ENDING) != 0)
+            continue;
+        const int number = openat(folder, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (number < 0) continue;
+        if (fstat(number, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
+            flock(number, LOCK_EX | LOCK_NB) == 0)
+            (void)unlinkat(folder, entry->d_name, 0);
+        close(number);
+    }
     closedir(entries);
 }
 
@@ -367,12 +345,16 @@ qdr_status qdr_output_open(const char *what, const char *path, qdr_output_kind k
     snprintf(made->what, sizeof made->what, "%s", what);
     memcpy(made->path, path, strlen(path) + 1);
     const int error = open_any(made);
-    if (error) {
-        qdr_output_discard(&made);
-        return fail_open(what, path, error);
+    if (!error) {
+        *output = made;
+        return QDR_OK;
     }
-    *output = made;
-    return QDR_OK;
+    qdr_output_discard(&made);
+    if (error == ENOMEM) return QDR_FAIL(QDR_ERR_MEMORY, "%s%s%.300s: no memory", what, blank_after(what), path);
+    const int is_of_system = error == ENOSPC || error == EDQUOT || error == EIO || error == EMFILE || error == ENFILE ||
+                             error == EFBIG;
+    return QDR_FAIL(is_of_system ? QDR_ERR_IO : QDR_ERR_ARGUMENT, "%s%s%.300s: cannot be written (%s); %s", what,
+                    blank_after(what), path, reason_of(error), remedy_for(error));
 }
 
 qdr_status qdr_output_try(const char *what, const char *path)

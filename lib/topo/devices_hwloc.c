@@ -91,20 +91,11 @@ static const char *info_of(hwloc_obj_t device, const char *key)
     return found;
 }
 
-static int64_t memory_of(hwloc_obj_t device)
-{
-    static const char *const keys[] = {"RSMIVRAMSize", "CUDAGlobalMemorySize", "LevelZeroHBMSize", "LevelZeroDDRSize",
-                                       "OpenCLGlobalMemorySize"};
-    for (int i = 0; i < 5; i++) {
-        const char *text = info_of(device, keys[i]);
-        if (text) return qdri_topo_bytes(strtoull(text, NULL, 10), 1024);
-    }
-    return 0;
-}
-
 static qdr_status load_gpu(topo_loader *loader, hwloc_obj_t device)
 {
-    const char *name = compute_name(device), *model = info_of(device, "GPUModel");
+    static const char *const sizes[] = {"RSMIVRAMSize", "CUDAGlobalMemorySize", "LevelZeroHBMSize", "LevelZeroDDRSize",
+                                        "OpenCLGlobalMemorySize"};
+    const char *name = compute_name(device), *model = info_of(device, "GPUModel"), *size = NULL;
     qdr_topo_gpu *gpu;
     QDR_TRY(qdri_topo_add_gpu(loader, &gpu));
     if (name) qdri_topo_copy(gpu->name, sizeof gpu->name, name);
@@ -116,7 +107,8 @@ static qdr_status load_gpu(topo_loader *loader, hwloc_obj_t device)
     qdri_topo_copy(gpu->module, sizeof gpu->module, info_of(device, "AMDSerial"));
     print_bus(device, gpu->bus, sizeof gpu->bus);
     locate(loader->hwloc, device, &gpu->package, &gpu->numa);
-    gpu->bytes = memory_of(device);
+    for (int i = 0; i < 5 && !size; i++) size = info_of(device, sizes[i]);
+    gpu->bytes = size ? qdri_topo_bytes(strtoull(size, NULL, 10), 1024) : 0;
     gpu->pci_rate = pci_rate(device);
     return QDR_OK;
 }
@@ -152,20 +144,6 @@ static qdr_status load_nic(topo_loader *loader, hwloc_obj_t device)
     nic->pci_rate = pci_rate(device);
     print_bus(device, nic->bus, sizeof nic->bus);
     locate(loader->hwloc, device, &nic->package, &nic->numa);
-    return QDR_OK;
-}
-
-/* Devices that are not PCI functions: the adapters of some virtual machines. */
-static qdr_status load_virtual_nics(topo_loader *loader)
-{
-    hwloc_obj_t device = NULL;
-    qdr_topo_nic *nic;
-    while ((device = hwloc_get_next_osdev(loader->hwloc, device))) {
-        if (!is_network(device) || device->parent->type == HWLOC_OBJ_PCI_DEVICE) continue;
-        QDR_TRY(qdri_topo_add_nic(loader, device->name, &nic));
-        locate(loader->hwloc, device, &nic->package, &nic->numa);
-        if (loader->topo->is_this_machine) nic->rate = qdri_topo_line_rate(nic->name);
-    }
     return QDR_OK;
 }
 
@@ -249,28 +227,8 @@ static qdr_status take_hops(const matrix *m, int a, int b)
     return QDR_OK;
 }
 
-/* NVLink between GPUs and their package. */
-static void take_host_links(const matrix *m)
-{
-    for (int i = 0; i < m->n; i++) {
-        const int gpu = gpu_at(m, i);
-        for (int j = 0; gpu >= 0 && j < m->n; j++)
-            if (is_of_type(m, j, HWLOC_OBJ_PACKAGE)) m->loader->topo->gpus[gpu].host_rate += value_at(m, i, j);
-    }
-}
-
 /* Of two GPUs, by their numbers in the matrix. */
 typedef qdr_status (*pair_taker)(const matrix *m, int a, int b);
-
-static qdr_status take_pairs(const matrix *m, pair_taker take)
-{
-    for (int a = 0; a < m->n; a++) {
-        if (gpu_at(m, a) < 0) continue;
-        for (int b = a + 1; b < m->n; b++)
-            if (gpu_at(m, b) >= 0) QDR_TRY(take(m, a, b));
-    }
-    return QDR_OK;
-}
 
 static qdr_status take_matrix(topo_loader *loader, const char *name, pair_taker take)
 {
@@ -279,8 +237,15 @@ static qdr_status take_matrix(topo_loader *loader, const char *name, pair_taker 
     if (hwloc_distances_get_by_name(loader->hwloc, name, &n, &distances, 0) != 0 || n < 1)
         return QDR_OK; /* hwloc has no such matrix */
     const matrix m = {loader, distances, (int)distances->nbobjs};
-    const qdr_status status = take_pairs(&m, take);
-    if (take == take_nvlink) take_host_links(&m);
+    qdr_status status = QDR_OK;
+    for (int a = 0; a < m.n; a++) {
+        const int gpu = gpu_at(&m, a);
+        for (int b = a + 1; gpu >= 0 && b < m.n && status == QDR_OK; b++)
+            if (gpu_at(&m, b) >= 0) status = take(&m, a, b);
+        /* NVLink also leads from GPUs to their package. */
+        for (int b = 0; gpu >= 0 && b < m.n && take == take_nvlink; b++)
+            if (is_of_type(&m, b, HWLOC_OBJ_PACKAGE)) loader->topo->gpus[gpu].host_rate += value_at(&m, a, b);
+    }
     hwloc_distances_release(loader->hwloc, distances);
     return status;
 }
@@ -328,7 +293,14 @@ qdr_status qdri_topo_load_devices(topo_loader *loader)
     }
     if (loader->topo->n_gpus > 1)
         qsort(loader->topo->gpus, (size_t)loader->topo->n_gpus, sizeof *loader->topo->gpus, by_bus);
-    QDR_TRY(load_virtual_nics(loader));
+    /* Devices that are not PCI functions: the adapters of some virtual machines. */
+    while ((device = hwloc_get_next_osdev(loader->hwloc, device))) {
+        qdr_topo_nic *nic;
+        if (!is_network(device) || device->parent->type == HWLOC_OBJ_PCI_DEVICE) continue;
+        QDR_TRY(qdri_topo_add_nic(loader, device->name, &nic));
+        locate(loader->hwloc, device, &nic->package, &nic->numa);
+        if (loader->topo->is_this_machine) nic->rate = qdri_topo_line_rate(nic->name);
+    }
     QDR_TRY(take_switches(loader));
     QDR_TRY(take_matrix(loader, "XGMIBandwidth", take_xgmi));
     QDR_TRY(take_matrix(loader, "XGMIHops", take_hops));

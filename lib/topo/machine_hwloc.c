@@ -119,9 +119,10 @@ static const char *model_of(hwloc_topology_t hwloc, hwloc_obj_t package)
     return name ? name : hwloc_obj_get_info_by_name(hwloc_get_root_obj(hwloc), "CPUModel");
 }
 
-static qdr_status load_packages(hwloc_topology_t hwloc, qdr_topo *topo)
+/* Packages, NUMA nodes and caches. */
+static qdr_status load_parts(hwloc_topology_t hwloc, qdr_topo *topo)
 {
-    const int n = count_of(hwloc, HWLOC_OBJ_PACKAGE);
+    int n = count_of(hwloc, HWLOC_OBJ_PACKAGE);
     QDR_TRY(QDRI_NEW(n, "packages of a machine", &topo->packages));
     for (; topo->n_packages < n; topo->n_packages++) {
         const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, (unsigned)topo->n_packages);
@@ -129,12 +130,7 @@ static qdr_status load_packages(hwloc_topology_t hwloc, qdr_topo *topo)
         package->n_cores = cores_in(hwloc, object->cpuset);
         qdri_topo_copy(package->model, sizeof package->model, model_of(hwloc, object));
     }
-    return QDR_OK;
-}
-
-static qdr_status load_numas(hwloc_topology_t hwloc, qdr_topo *topo)
-{
-    const int n = count_of(hwloc, HWLOC_OBJ_NUMANODE);
+    n = count_of(hwloc, HWLOC_OBJ_NUMANODE);
     QDR_TRY(QDRI_NEW(n, "NUMA nodes of a machine", &topo->numas));
     for (; topo->n_numas < n; topo->n_numas++) {
         const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_NUMANODE, (unsigned)topo->n_numas);
@@ -145,12 +141,7 @@ static qdr_status load_numas(hwloc_topology_t hwloc, qdr_topo *topo)
         numa->bytes = qdri_topo_bytes(object->attr->numanode.local_memory, 1);
         topo->bytes += numa->bytes;
     }
-    return QDR_OK;
-}
-
-static qdr_status load_caches(hwloc_topology_t hwloc, qdr_topo *topo)
-{
-    int n = 0;
+    n = 0;
     for (int i = 0; i < N_CACHE_TYPES; i++) n += count_of(hwloc, cache_types[i]);
     QDR_TRY(QDRI_NEW(n, "caches of a machine", &topo->caches));
     for (int i = 0; i < N_CACHE_TYPES; i++) {
@@ -253,9 +244,7 @@ qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml)
     qdr_topo *topo = loader->topo;
     qdr_status status = open_machine(xml, loader);
     if (status == QDR_OK) load_names(loader->hwloc, topo);
-    if (status == QDR_OK) status = load_packages(loader->hwloc, topo);
-    if (status == QDR_OK) status = load_numas(loader->hwloc, topo);
-    if (status == QDR_OK) status = load_caches(loader->hwloc, topo);
+    if (status == QDR_OK) status = load_parts(loader->hwloc, topo);
     if (status == QDR_OK) status = load_cores(loader->hwloc, topo);
     if (status == QDR_OK) status = load_binding(loader->hwloc, topo);
     if (status == QDR_OK) status = qdri_topo_load_devices(loader);

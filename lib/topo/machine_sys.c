@@ -212,17 +212,6 @@ static int by_place(const void *a, const void *b)
     return left->first_cpu - right->first_cpu;
 }
 
-static void find_cpus(sys_machine *machine)
-{
-    cpu_list siblings;
-    if (!read_cpus(&machine->cpus, "/sys/devices/system/cpu/online")) find_bound(&machine->cpus);
-    for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
-        if (!machine->cpus.has[cpu]) continue;
-        find_siblings(cpu, &machine->cpus, &siblings);
-        machine->cores.has[cpu] = first_of(&siblings) == cpu;
-    }
-}
-
 static qdr_status load_cores(sys_machine *machine)
 {
     qdr_topo *topo = machine->topo;
@@ -286,18 +275,6 @@ static qdr_status load_class(topo_loader *loader, const char *class_path)
 
 /* ---- the other properties ---- */
 
-/* "0-3,8", as much as fits. */
-static void print_cpus(const cpu_list *cpus, char *text, size_t capacity)
-{
-    size_t n = 0;
-    for (int cpu = 0; cpu < MAX_CPUS && n < capacity; cpu++) {
-        const int first = cpu;
-        if (!cpus->has[cpu]) continue;
-        while (cpu + 1 < MAX_CPUS && cpus->has[cpu + 1]) cpu++;
-        n += (size_t)snprintf(text + n, capacity - n, first == cpu ? "%s%d" : "%s%d-%d", n ? "," : "", first, cpu);
-    }
-}
-
 static qdr_status load_binding(const sys_machine *machine)
 {
     qdr_topo *topo = machine->topo;
@@ -311,35 +288,42 @@ static qdr_status load_binding(const sys_machine *machine)
         for (int cpu = 0; cpu < MAX_CPUS; cpu++) is_used[i] |= siblings.has[cpu] & bound.has[cpu];
     }
     qdri_topo_confine(topo, is_used, &topo->here);
-    print_cpus(&bound, topo->cpus, sizeof topo->cpus);
     free(is_used);
+    size_t n = 0; /* "0-3,8", as much as fits */
+    for (int cpu = 0; cpu < MAX_CPUS && n < sizeof topo->cpus; cpu++) {
+        const int first = cpu;
+        if (!bound.has[cpu]) continue;
+        while (cpu + 1 < MAX_CPUS && bound.has[cpu + 1]) cpu++;
+        n += (size_t)snprintf(topo->cpus + n, sizeof topo->cpus - n, first == cpu ? "%s%d" : "%s%d-%d", n ? "," : "",
+                              first, cpu);
+    }
     return QDR_OK;
-}
-
-/* Fails if another machine was requested. */
-static qdr_status check_wishes(const char *xml)
-{
-    const char *made_up = getenv("HWLOC_SYNTHETIC");
-    if (made_up && *made_up)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "topology: HWLOC_SYNTHETIC asks hwloc for another machine, and this build "
-                                             "has no hwloc; unset it, or install libhwloc-dev and build again");
-    if (!xml) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "topology: %.300s: recorded machines are read by hwloc, and this build has "
-                    "none; install libhwloc-dev and build again",
-                    xml);
 }
 
 qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml)
 {
     qdr_topo *topo = loader->topo;
     sys_machine machine = {.topo = topo};
+    cpu_list siblings;
     char name[sizeof topo->host] = "";
-    QDR_TRY(check_wishes(xml));
+    const char *made_up = getenv("HWLOC_SYNTHETIC");
+    if (made_up && *made_up)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "topology: HWLOC_SYNTHETIC asks hwloc for another machine, and this build "
+                                             "has no hwloc; unset it, or install libhwloc-dev and build again");
+    if (xml)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "topology: %.300s: recorded machines are read by hwloc, and this build has "
+                        "none; install libhwloc-dev and build again",
+                        xml);
     topo->is_this_machine = 1;
     qdri_sys_line(topo->product, sizeof topo->product, "/sys/class/dmi/id/product_name");
     if (gethostname(name, sizeof name - 1) == 0) qdri_topo_copy(topo->host, sizeof topo->host, name);
-    find_cpus(&machine);
+    if (!read_cpus(&machine.cpus, "/sys/devices/system/cpu/online")) find_bound(&machine.cpus);
+    for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
+        if (!machine.cpus.has[cpu]) continue;
+        find_siblings(cpu, &machine.cpus, &siblings);
+        machine.cores.has[cpu] = first_of(&siblings) == cpu;
+    }
     QDR_TRY(load_packages(&machine));
     QDR_TRY(load_numas(&machine));
     QDR_TRY(load_caches(&machine));

@@ -219,16 +219,6 @@ static int count_links(const nvml_gpu *gpu, remote what, const char *bus)
     return n;
 }
 
-/* If hwloc sees no PCI (in some containers), NVML reports the distance of two GPUs. */
-static qdr_link pci_link(const nvml_library *nvml, const nvml_gpu *a, const nvml_gpu *b)
-{
-    int level = LEVEL_UNKNOWN;
-    if (!nvml->ancestor || !a->device || !b->device || nvml->ancestor(a->device, b->device, &level) != 0 || level < 0)
-        return QDR_LINK_NONE;
-    if (level <= LEVEL_SWITCH) return QDR_LINK_PCI;
-    return level <= LEVEL_NODE ? QDR_LINK_NUMA : QDR_LINK_NODE;
-}
-
 static qdr_status take_pair(topo_loader *loader, const nvml_library *nvml, const nvml_gpu *a, const nvml_gpu *b)
 {
     const qdr_topo_gpu_link *known = qdri_topo_find_link(loader->topo, a->index, b->index);
@@ -247,9 +237,12 @@ static qdr_status take_pair(topo_loader *loader, const nvml_library *nvml, const
         link.rate = rate_a < rate_b ? rate_a : rate_b;
     } else if (known) {
         link = *known;
-    } else {
-        link.link = pci_link(nvml, a, b);
-        if (link.link == QDR_LINK_NONE) return QDR_OK;
+    } else { /* If hwloc sees no PCI (in some containers), NVML reports the distance of two GPUs. */
+        int level = LEVEL_UNKNOWN;
+        const int is_known = nvml->ancestor && a->device && b->device &&
+                             nvml->ancestor(a->device, b->device, &level) == 0;
+        if (!is_known || level < 0) return QDR_OK;
+        link.link = level <= LEVEL_SWITCH ? QDR_LINK_PCI : level <= LEVEL_NODE ? QDR_LINK_NUMA : QDR_LINK_NODE;
     }
     const int is_known = nvml->peer && a->device && b->device &&
                          nvml->peer(a->device, b->device, P2P_READ, &peer_status) == 0;
