@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "context/internal.h"
-#include "core/device_name.h"
 #include "core/environment.h"
 #include "core/log.h"
 #include "core/ranges.h"
@@ -323,19 +322,14 @@ qdr_status qdr_mem_alloc(qdr_context *ctx, size_t bytes, void **data)
     return QDR_OK;
 }
 
-static int is_listed(const qdr_context *ctx)
-{
-    pthread_mutex_lock(&all.lock);
-    const qdr_context *at = all.first;
-    while (at && at != ctx) at = at->next;
-    pthread_mutex_unlock(&all.lock);
-    return at != NULL;
-}
-
 void qdr_mem_free(qdr_context *ctx, void **data)
 {
     if (!data || !*data) return;
-    qdri_mem_piece **link = ctx && is_listed(ctx) ? &ctx->pieces : NULL; /* otherwise it was freed with its context */
+    pthread_mutex_lock(&all.lock);
+    const qdr_context *listed = all.first;
+    while (listed && listed != ctx) listed = listed->next;
+    pthread_mutex_unlock(&all.lock);
+    qdri_mem_piece **link = listed ? &ctx->pieces : NULL; /* otherwise it was freed with its context */
     while (link && *link && (*link)->data != *data) link = &(*link)->next;
     *data = NULL;
     if (!link || !*link) return;

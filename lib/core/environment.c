@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device_name.h"
 #include "core/log.h"
 #include "quadrille/names.h"
 
@@ -16,7 +15,7 @@ extern char **environ;
 
 #define PREFIX "QDR_"
 #define TEST_PREFIX "QDR_TEST_"
-enum { MOST_WORDS = 4 };
+enum { MOST_WORDS = 4, MOST_GPUS = 1024 };
 
 typedef enum kind { TEXT, WORD, INTEGER, NUMBER, DEVICE } kind;
 
@@ -80,6 +79,19 @@ static const entry table[QDRI_N_VARIABLES] = {
                             "the file of measured choices of weight storage; rank 0's value applies", TEXT,
                             .values = "a file, or off"},
 };
+
+qdri_device_kind qdri_device_name_read(const char *name, int *gpu)
+{
+    char *end = NULL;
+    *gpu = -1;
+    if (strcmp(name, "cpu") == 0) return QDRI_DEVICE_CPU;
+    if (strcmp(name, "cuda") == 0) return QDRI_DEVICE_CUDA;
+    if (strncmp(name, "cuda:", 5) != 0 || name[5] < '0' || name[5] > '9') return QDRI_DEVICE_UNKNOWN;
+    const long number = strtol(name + 5, &end, 10);
+    if (*end || number >= MOST_GPUS) return QDRI_DEVICE_UNKNOWN;
+    *gpu = (int)number;
+    return QDRI_DEVICE_CUDA;
+}
 
 /* ---- reading ---- */
 

@@ -6,6 +6,11 @@
 #include "core/status.h"
 #include "quadrille/environment.h"
 
+/* Names of devices, as in QDR_DEVICE and in options. */
+typedef enum qdri_device_kind { QDRI_DEVICE_UNKNOWN, QDRI_DEVICE_CPU, QDRI_DEVICE_CUDA } qdri_device_kind;
+/* Reads "cpu", "cuda" or "cuda:N". *gpu: N, or -1. */
+qdri_device_kind qdri_device_name_read(const char *name, int *gpu);
+
 /* In the order of the table: alphabetical. */
 typedef enum qdri_variable {
     QDRI_VARIABLE_ATTENTION,
