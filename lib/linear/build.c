@@ -104,18 +104,6 @@ static qdr_status bind_region(qdr_stack *stack, qdri_region region, void *caller
     return QDR_OK;
 }
 
-/* Nothing is bound if one rank ran out of memory, or if memory could not be initialised. */
-static void unbind(qdr_stack *stack)
-{
-    const qdr_status drained = qdri_stack_drain(stack);
-    (void)drained;
-    qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
-    for (int region = 0; region < (int)QDRI_CALLER; region++) {
-        qdri_mem_free(dev, &stack->owned[region]);
-        stack->memory[region] = NULL;
-    }
-}
-
 static qdr_status bind_all(qdr_stack *stack, void *const callers[QDRI_CALLER], const int owned_by_all[QDRI_CALLER])
 {
     if (!stack->built || stack->bound)
@@ -153,7 +141,15 @@ qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory)
         owned_by_all[region] = !qdri_comm_any(qdri_context_world(ctx), callers[region] != NULL);
     qdr_status status = qdr_agree(ctx, bind_all(stack, callers, owned_by_all));
     if (status == QDR_OK) status = qdr_agree(ctx, prepare(stack));
-    if (is_open && status != QDR_OK) unbind(stack);
+    if (is_open && status != QDR_OK) {
+        /* Nothing is bound if one rank ran out of memory, or if memory could not be initialised. */
+        const qdr_status drained = qdri_stack_drain(stack);
+        (void)drained;
+        for (int region = 0; region < (int)QDRI_CALLER; region++) {
+            qdri_mem_free(qdri_context_dev(ctx), &stack->owned[region]);
+            stack->memory[region] = NULL;
+        }
+    }
     if (status == QDR_OK) qdri_stack_enlist(stack);
     stack->bound |= status == QDR_OK;
     return status;

@@ -5,35 +5,28 @@
 
 #include "linear/internal.h"
 
-/* Evaluates what a caller's function returned. Any status but QDR_OK fails the pass, because other ranks may be waiting
- * for what this one would have done next. `sentence` is the function's own message, "" if it left none. */
-static qdr_status judge(const qdr_stack *stack, const char *name, const char *pass, qdr_status returned,
-                        const char *sentence)
-{
-    const int rank = qdr_context_rank(qdr_grid_context(stack->grid));
-    const int is_error = returned < QDR_OK && strcmp(qdr_status_name(returned), "QDR_UNKNOWN") != 0;
-    if (returned == QDR_OK) return QDR_OK;
-    if (is_error)
-        return qdri_fail(returned, __FILE__, __LINE__, "operation '%.100s': its %s failed on rank %d with %s%s%.300s",
-                         name, pass, rank, qdr_status_name(returned), *sentence ? ": " : "", sentence);
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "operation '%.100s': its %s returned %d (%s) on rank %d, which is neither QDR_OK nor an error; "
-                    "enqueue the work and return QDR_OK%s%.200s",
-                    name, pass, (int)returned, qdr_status_name(returned), rank, *sentence ? ": " : "", sentence);
-}
-
-/* Calls the caller's function, and separates its error message from an earlier one. */
+/* Calls the caller's function, and separates its error message, if it leaves one, from an earlier one. Any status but
+ * QDR_OK fails the pass, because other ranks may be waiting for what this one would have done next. */
 static qdr_status call(const qdr_stack *stack, const qdri_task *task, const qdr_op_call *what)
 {
     const qdri_attached *attached = &stack->attached[task->node];
     const int backward = task->kind == QDRI_TASK_CALLER_BACKWARD;
+    const int rank = qdr_context_rank(qdr_grid_context(stack->grid));
+    const char *pass = backward ? "backward" : "forward";
     char before[QDRI_ERROR_BYTES], sentence[QDRI_ERROR_BYTES];
     snprintf(before, sizeof before, "%s", qdr_last_error());
     qdri_set_last_error("");
     const qdr_status returned = (backward ? attached->backward : attached->forward)(what, attached->user);
     snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
     qdri_set_last_error(before);
-    return judge(stack, task->name, backward ? "backward" : "forward", returned, sentence);
+    if (returned == QDR_OK) return QDR_OK;
+    if (returned < QDR_OK && strcmp(qdr_status_name(returned), "QDR_UNKNOWN") != 0)
+        return qdri_fail(returned, __FILE__, __LINE__, "operation '%.100s': its %s failed on rank %d with %s%s%.300s",
+                         task->name, pass, rank, qdr_status_name(returned), *sentence ? ": " : "", sentence);
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "operation '%.100s': its %s returned %d (%s) on rank %d, which is neither QDR_OK nor an error; "
+                    "enqueue the work and return QDR_OK%s%.200s",
+                    task->name, pass, (int)returned, qdr_status_name(returned), rank, *sentence ? ": " : "", sentence);
 }
 
 qdr_status qdri_run_caller(const qdr_stack *stack, const qdri_task *task, qdr_stream *stream)

@@ -68,21 +68,18 @@ qdr_status qdri_zero_tail(const qdr_stack *stack, const qdri_task *task, int64_t
     return qdri_fill_zero(stream, whole + (size_t)n_elems * qdr_dtype_bytes(task->out_dtype), task->zero_tail);
 }
 
-static qdr_status run_collective(const run *r)
-{
-    qdri_coll coll = qdri_task_coll(r->task);
-    coll.send = r->task->n_reads ? qdri_stack_pointer(r->stack, r->task->reads[0]) : NULL;
-    coll.recv = qdri_stack_pointer(r->stack, r->task->writes[0]);
-    return qdri_comm_launch(qdri_grid_comm(r->stack->grid, r->task->channel), &coll, r->stream);
-}
-
 static qdr_status run_by_kind(const run *r)
 {
     switch (r->task->kind) {
     case QDRI_TASK_PRODUCT:
         QDR_TRY(qdri_gemm_run(r->stream, &r->gemm));
         return qdri_zero_tail(r->stack, r->task, r->task->m * r->task->n, r->stream);
-    case QDRI_TASK_COLLECTIVE: return run_collective(r);
+    case QDRI_TASK_COLLECTIVE: {
+        qdri_coll coll = qdri_task_coll(r->task);
+        coll.send = r->task->n_reads ? qdri_stack_pointer(r->stack, r->task->reads[0]) : NULL;
+        coll.recv = qdri_stack_pointer(r->stack, r->task->writes[0]);
+        return qdri_comm_launch(qdri_grid_comm(r->stack->grid, r->task->channel), &coll, r->stream);
+    }
     case QDRI_TASK_CALLER_FORWARD:
     case QDRI_TASK_CALLER_BACKWARD: return qdri_run_caller(r->stack, r->task, r->stream);
     default: return qdri_run_kernel(r->stack, r->task, r->stream);

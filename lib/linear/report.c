@@ -122,17 +122,6 @@ static void print_times(FILE *file, double predicted, double measured)
         fprintf(file, " %9s\n", "-");
 }
 
-static void print_whole(const report *r, FILE *file)
-{
-    const double *predicted = r->predicted, *measured = r->measured;
-    fprintf(file, "%-30s %14s %14s %9s\n%-30s", "tasks together", "simulated ms", "measured ms", "ratio", "forward");
-    print_times(file, predicted[0], measured[0]);
-    fprintf(file, "%-30s", "backward");
-    print_times(file, predicted[1], measured[1]);
-    fprintf(file, "%-30s", "both");
-    print_times(file, predicted[0] + predicted[1], measured[0] + measured[1]);
-}
-
 static void print(const report *r, FILE *file)
 {
     const qdr_context *ctx = qdr_grid_context(r->stack->grid);
@@ -148,22 +137,12 @@ static void print(const report *r, FILE *file)
         fprintf(file, "%-22s %7.4g", row->label, row->n_tasks);
         print_times(file, row->predicted, row->measured);
     }
-    print_whole(r, file);
-}
-
-static qdr_status write_report(const qdr_stack *stack, const qdr_machine *machine, FILE *file)
-{
-    report *r = NULL;
-    QDR_TRY(QDRI_NEW(1, "a report", &r));
-    r->stack = stack;
-    r->machine = machine;
-    const qdr_status status = add_lists(r);
-    if (status == QDR_OK) {
-        qsort(r->rows, (size_t)r->n_rows, sizeof *r->rows, slowest_first);
-        print(r, file);
-    }
-    free(r);
-    return status;
+    fprintf(file, "%-30s %14s %14s %9s\n%-30s", "tasks together", "simulated ms", "measured ms", "ratio", "forward");
+    print_times(file, r->predicted[0], r->measured[0]);
+    fprintf(file, "%-30s", "backward");
+    print_times(file, r->predicted[1], r->measured[1]);
+    fprintf(file, "%-30s", "both");
+    print_times(file, r->predicted[0] + r->predicted[1], r->measured[0] + r->measured[1]);
 }
 
 static qdr_status check_measured(const qdr_stack *stack)
@@ -182,7 +161,17 @@ qdr_status qdr_stack_report(qdr_stack *stack, const qdr_machine *machine, FILE *
         machine = &here;
     }
     QDR_TRY(qdri_stack_drain(stack));
-    return write_report(stack, machine, file);
+    report *r = NULL;
+    QDR_TRY(QDRI_NEW(1, "a report", &r));
+    r->stack = stack;
+    r->machine = machine;
+    const qdr_status status = add_lists(r);
+    if (status == QDR_OK) {
+        qsort(r->rows, (size_t)r->n_rows, sizeof *r->rows, slowest_first);
+        print(r, file);
+    }
+    free(r);
+    return status;
 }
 
 /* ---- samples ---- */

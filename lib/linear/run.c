@@ -12,22 +12,6 @@ static qdri_gradient_mode mode_of(int flags, int deferred)
     return deferred ? QDRI_GRADIENT_ADD_TO_PARTIAL : QDRI_GRADIENT_ADD_TO_COMPLETE;
 }
 
-/* One schedule adds to all gradients of a stack, so they must all be in the same state. */
-static qdr_status check_alike(const qdr_stack *stack)
-{
-    for (int i = 1; i < stack->net.n_parameters; i++) {
-        const char *p = qdri_parameter_name(stack, i - 1), *q = qdri_parameter_name(stack, i);
-        const int p_lacks = *qdri_parameter_deferred(stack, i - 1);
-        if (p_lacks != *qdri_parameter_deferred(stack, i))
-            return QDR_FAIL(QDR_ERR_STATE,
-                            "backward: the gradient of %s lacks sums that QDR_DEFER_SYNC left out, but that of %s does "
-                            "not, so QDR_ACCUMULATE cannot add to both; run the layers' last backward without "
-                            "QDR_DEFER_SYNC first, or leave out QDR_ACCUMULATE",
-                            p_lacks ? p : q, p_lacks ? q : p);
-    }
-    return QDR_OK;
-}
-
 static qdr_status check_whole(const qdr_stack *stack, const char *who)
 {
     QDR_TRY(qdri_stack_ready(stack, who));
@@ -96,7 +80,18 @@ static qdr_status check_backward(const qdr_stack *stack, int flags, double loss_
         return QDR_FAIL(QDR_ERR_ARGUMENT, "backward: the loss's scale is %g; use 1 over the valid tokens of the step",
                         loss_scale);
     QDR_TRY(check_values(stack, "backward"));
-    return flags & QDR_ACCUMULATE ? check_alike(stack) : QDR_OK;
+    /* One schedule adds to all gradients of a stack, so they must all be in the same state. */
+    for (int i = 1; i < stack->net.n_parameters && flags & QDR_ACCUMULATE; i++) {
+        const char *p = qdri_parameter_name(stack, i - 1), *q = qdri_parameter_name(stack, i);
+        const int p_lacks = *qdri_parameter_deferred(stack, i - 1);
+        if (p_lacks != *qdri_parameter_deferred(stack, i))
+            return QDR_FAIL(QDR_ERR_STATE,
+                            "backward: the gradient of %s lacks sums that QDR_DEFER_SYNC left out, but that of %s does "
+                            "not, so QDR_ACCUMULATE cannot add to both; run the layers' last backward without "
+                            "QDR_DEFER_SYNC first, or leave out QDR_ACCUMULATE",
+                            p_lacks ? p : q, p_lacks ? q : p);
+    }
+    return QDR_OK;
 }
 
 qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
@@ -220,19 +215,6 @@ qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int fla
     return qdri_execute(stack, list, qdri_stream_or_default(stack->grid, stream));
 }
 
-/* The sum over d of a tied W is part of its last use, that by the embedding. */
-static void note_backward(const qdr_linear *layer, int flags)
-{
-    const qdri_layer *l = qdri_linear_layer(layer);
-    qdr_stack *stack = layer->stack;
-    const int deferred = (flags & QDR_DEFER_SYNC) != 0;
-    *qdri_parameter_deferred(stack, l->weight) = deferred || l->shares_first;
-    *qdri_parameter_flags(stack, l->weight) = flags;
-    if (l->bias >= 0) *qdri_parameter_deferred(stack, l->bias) = deferred;
-    if (l->bias >= 0) *qdri_parameter_flags(stack, l->bias) = flags;
-    stack->layers_ran = 1;
-}
-
 static qdr_status check_linear_backward(const qdr_linear *layer, const void *dy, const void *x, const void *dx,
                                         int flags)
 {
@@ -260,7 +242,13 @@ qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x,
     const qdri_schedule *list = NULL;
     QDR_TRY(
         qdri_give_up(stack, qdri_net_list_layer_backward(&stack->net, &stack->lists, layer->node, flags, mode, &list)));
-    note_backward(layer, flags);
+    const qdri_layer *l = qdri_linear_layer(layer);
+    const int deferred = (flags & QDR_DEFER_SYNC) != 0;
+    *qdri_parameter_deferred(stack, l->weight) = deferred || l->shares_first; /* a tied W: its last use sums over d */
+    *qdri_parameter_flags(stack, l->weight) = flags;
+    if (l->bias >= 0) *qdri_parameter_deferred(stack, l->bias) = deferred;
+    if (l->bias >= 0) *qdri_parameter_flags(stack, l->bias) = flags;
+    stack->layers_ran = 1;
     return qdri_execute(stack, list, qdri_stream_or_default(stack->grid, stream));
 }
 

@@ -29,26 +29,21 @@ qdr_status qdr_linear_get_storage(const qdr_linear *layer, qdr_linear_storage *s
     return QDR_OK;
 }
 
-/* ---- text ---- */
-
-static void print_layer(const qdr_linear *layer, FILE *file)
-{
-    static const char *const reasons[] = {"fixed", "asked for", "stored", "measured"};
-    qdr_linear_storage s;
-    if (qdr_linear_get_storage(layer, &s) != QDR_OK) return;
-    fprintf(file, "%-16s %s Y %s dX %s dW %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " %s", qdri_linear_name(layer),
-            s.storage ? qdri_storage_name(s.storage) : "open", s.modes[0], s.modes[1], s.modes[2], s.m, s.n, s.k,
-            reasons[s.reason]);
-    for (int i = 0; i < 2; i++)
-        if (s.secs[i][QDRI_PRODUCT_Y] > 0)
-            fprintf(file, ", %s %.3f+%.3f+%.3f ms", qdri_storage_name((qdr_storage)((int)QDR_OUT_IN + i)),
-                    1e3 * s.secs[i][QDRI_PRODUCT_Y], 1e3 * s.secs[i][QDRI_PRODUCT_DX],
-                    1e3 * s.secs[i][QDRI_PRODUCT_DW]);
-    fputc('\n', file);
-}
-
 void qdri_storage_print(const qdr_stack *stack, FILE *file)
 {
-    for (int i = 0; i < stack->net.n_nodes; i++)
-        if (stack->net.nodes[i].kind == QDRI_NODE_LINEAR) print_layer(stack->attached[i].layer, file);
+    static const char *const reasons[] = {"fixed", "asked for", "stored", "measured"};
+    for (int node = 0; node < stack->net.n_nodes; node++) {
+        const qdr_linear *layer = stack->attached[node].layer;
+        qdr_linear_storage s;
+        if (stack->net.nodes[node].kind != QDRI_NODE_LINEAR || qdr_linear_get_storage(layer, &s) != QDR_OK) continue;
+        fprintf(file, "%-16s %s Y %s dX %s dW %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " %s", qdri_linear_name(layer),
+                s.storage ? qdri_storage_name(s.storage) : "open", s.modes[0], s.modes[1], s.modes[2], s.m, s.n, s.k,
+                reasons[s.reason]);
+        for (int i = 0; i < 2; i++)
+            if (s.secs[i][QDRI_PRODUCT_Y] > 0)
+                fprintf(file, ", %s %.3f+%.3f+%.3f ms", qdri_storage_name((qdr_storage)((int)QDR_OUT_IN + i)),
+                        1e3 * s.secs[i][QDRI_PRODUCT_Y], 1e3 * s.secs[i][QDRI_PRODUCT_DX],
+                        1e3 * s.secs[i][QDRI_PRODUCT_DW]);
+        fputc('\n', file);
+    }
 }

@@ -115,50 +115,23 @@ static qdri_tune_key key_of(const tuning *t, const qdr_linear *layer)
     return key;
 }
 
-/* Times the products and chooses. Storage as [in, out] must win twice: on a busy machine one win may be chance. */
-static qdr_status measure(const tuning *t, qdri_tune_choice *choice)
+static qdr_status choose(tuning *t)
 {
-    for (int i = 0; i < 2; i++) {
-        QDR_TRY(qdri_tune_measure(t->stack, choice));
-        qdri_tune_choose(choice);
-        if (choice->storage == QDR_OUT_IN) break;
-    }
-    return QDR_OK;
-}
-
-/* Measures the choices that the table lacks, if the products are large enough. */
-static qdr_status complete_choices(tuning *t)
-{
+    QDR_TRY(read_choices(t));
+    /* Measures the choices that the table lacks, if the products are large enough. */
     for (int i = 0; i < t->stack->net.n_nodes; i++) {
         const qdr_linear *layer = open_layer(t->stack, i);
         if (!layer || !is_timed(layer)) continue;
         qdri_tune_choice choice = {.key = key_of(t, layer)};
         const double flops = 2.0 * (double)choice.key.m * (double)choice.key.n * (double)choice.key.k;
         if (flops < LEAST_FLOPS || qdri_tune_find(&t->table, &choice.key)) continue;
-        QDR_TRY(measure(t, &choice));
+        /* Storage as [in, out] must win twice: on a busy machine one win may be chance. */
+        for (int j = 0; j < 2 && (j == 0 || choice.storage != QDR_OUT_IN); j++) {
+            QDR_TRY(qdri_tune_measure(t->stack, &choice));
+            qdri_tune_choose(&choice);
+        }
         QDR_TRY(qdr_agree(t->ctx, qdri_tune_add(&t->table, &choice)));
     }
-    return QDR_OK;
-}
-
-static void apply_choice(const tuning *t, qdr_linear *layer)
-{
-    const qdri_tune_key key = key_of(t, layer);
-    const qdri_tune_choice *choice = is_timed(layer) ? qdri_tune_find(&t->table, &key) : NULL;
-    if (!choice) {
-        qdri_layer_set_storage(layer, QDR_OUT_IN, QDR_STORAGE_FIXED);
-        return;
-    }
-    memcpy(layer->storage_secs, choice->secs, sizeof layer->storage_secs);
-    qdri_net_set_algorithms(&t->stack->net, layer->node, choice->algorithms[choice->storage == QDR_IN_OUT]);
-    qdri_layer_set_storage(layer, choice->storage,
-                           choice - t->table.choices < t->n_stored ? QDR_STORAGE_STORED : QDR_STORAGE_MEASURED);
-}
-
-static qdr_status choose(tuning *t)
-{
-    QDR_TRY(read_choices(t));
-    QDR_TRY(complete_choices(t));
     if (t->table.n == t->n_stored) return QDR_OK;
     return qdr_agree(t->ctx, qdr_context_rank(t->ctx) == 0 ? qdri_tune_store(t->path, &t->table) : QDR_OK);
 }
@@ -175,8 +148,20 @@ qdr_status qdri_stack_choose_storage(qdr_stack *stack)
     int is_asked = t.path != NULL;
     QDR_TRY(qdr_broadcast(ctx, 0, &is_asked, sizeof is_asked));
     if (is_asked) status = choose(&t);
-    for (int i = 0; i < stack->net.n_nodes && status == QDR_OK; i++)
-        if (open_layer(stack, i)) apply_choice(&t, stack->attached[i].layer);
+    for (int i = 0; i < stack->net.n_nodes && status == QDR_OK; i++) {
+        qdr_linear *layer = open_layer(stack, i);
+        if (!layer) continue;
+        const qdri_tune_key key = key_of(&t, layer);
+        const qdri_tune_choice *choice = is_timed(layer) ? qdri_tune_find(&t.table, &key) : NULL;
+        if (!choice) {
+            qdri_layer_set_storage(layer, QDR_OUT_IN, QDR_STORAGE_FIXED);
+            continue;
+        }
+        memcpy(layer->storage_secs, choice->secs, sizeof layer->storage_secs);
+        qdri_net_set_algorithms(&stack->net, layer->node, choice->algorithms[choice->storage == QDR_IN_OUT]);
+        qdri_layer_set_storage(layer, choice->storage,
+                               choice - t.table.choices < t.n_stored ? QDR_STORAGE_STORED : QDR_STORAGE_MEASURED);
+    }
     free(t.text);
     qdri_tune_free(&t.table);
     return status;

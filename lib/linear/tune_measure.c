@@ -41,19 +41,6 @@ static qdr_status take(qdri_dev *dev, int64_t rows, int64_t cols, qdr_dtype dtyp
 
 enum { BLOCK_ELEMS = 1 << 16 };
 
-/* Fills a block with random numbers in [-0.5, 0.5], which is then repeated. */
-static void make_block(void *block, qdr_dtype dtype)
-{
-    uint32_t state = 1;
-    for (int i = 0; i < BLOCK_ELEMS; i++) {
-        state = state * 1664525u + 1013904223u; /* Numerical Recipes */
-        const float number = (float)(state >> 8) * 0x1p-24f - 0.5f;
-        if (dtype == QDR_F64) ((double *)block)[i] = (double)number;
-        if (dtype == QDR_F32) ((float *)block)[i] = number;
-        if (qdri_is_narrow(dtype)) ((uint16_t *)block)[i] = qdri_narrow_round(dtype, number);
-    }
-}
-
 static qdr_status fill(qdr_stream *stream, void *memory, int64_t n_elems, const void *block, size_t each)
 {
     for (int64_t at = 0; at < n_elems; at += BLOCK_ELEMS) {
@@ -68,7 +55,14 @@ static qdr_status fill_all(qdr_stream *stream, const qdri_tune_key *key, const o
     const size_t each = qdr_dtype_bytes(key->dtype);
     void *block = NULL;
     QDR_TRY(qdri_calloc(BLOCK_ELEMS, each, "random numbers", &block));
-    make_block(block, key->dtype);
+    uint32_t state = 1; /* for numbers in [-0.5, 0.5], which are repeated after a block */
+    for (int i = 0; i < BLOCK_ELEMS; i++) {
+        state = state * 1664525u + 1013904223u; /* Numerical Recipes */
+        const float number = (float)(state >> 8) * 0x1p-24f - 0.5f;
+        if (key->dtype == QDR_F64) ((double *)block)[i] = (double)number;
+        if (key->dtype == QDR_F32) ((float *)block)[i] = number;
+        if (qdri_is_narrow(key->dtype)) ((uint16_t *)block)[i] = qdri_narrow_round(key->dtype, number);
+    }
     qdr_status status = fill(stream, o->x, key->m * key->k, block, each);
     if (status == QDR_OK) status = fill(stream, o->y, key->m * key->n, block, each);
     if (status == QDR_OK) status = fill(stream, o->w, key->n * key->k, block, each);
@@ -138,18 +132,6 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Medians, because on a busy machine a long product never runs undisturbed, so that a minimum would not be reliable. */
-static void find_medians(product_secs *rounds, int n_rounds, product_secs medians)
-{
-    double sorted[MOST_ROUNDS];
-    for (int i = 0; i < N_TIMES; i++) {
-        const int which = i / QDRI_N_PRODUCTS, kind = i % QDRI_N_PRODUCTS;
-        for (int round = 0; round < n_rounds; round++) sorted[round] = rounds[round][which][kind];
-        qsort(sorted, (size_t)n_rounds, sizeof *sorted, compare);
-        medians[which][kind] = sorted[n_rounds / 2];
-    }
-}
-
 /* Replaces the times by those of the slowest rank. */
 static qdr_status slowest(const qdr_stack *stack, const operands *o, double *secs, int n)
 {
@@ -164,19 +146,6 @@ static qdr_status slowest(const qdr_stack *stack, const operands *o, double *sec
 /* ---- choosing an algorithm ---- */
 
 enum { TRIALS = 5 };
-
-/* The minimum of several times, without the first. */
-static qdr_status time_algorithm(const qdr_stack *stack, const qdri_tune_key *key, const operands *o, way how,
-                                 double *secs)
-{
-    *secs = HUGE_VAL;
-    for (int i = 0; i < TRIALS; i++) {
-        double once;
-        QDR_TRY(time_product(stack, key, o, how, &once));
-        if (i > 0 && once < *secs) *secs = once;
-    }
-    return QDR_OK;
-}
 
 static qdr_status choose_algorithm(const qdr_stack *stack, const qdri_tune_key *key, const operands *o, way how,
                                    int *algorithm)
@@ -195,23 +164,17 @@ static qdr_status choose_algorithm(const qdr_stack *stack, const qdri_tune_key *
     if (list.n == 1) return QDR_OK;
     for (int i = 0; i < list.n; i++) {
         how.algorithm = list.numbers[i];
-        QDR_TRY(time_algorithm(stack, key, o, how, &secs[i]));
+        secs[i] = HUGE_VAL;
+        for (int trial = 0; trial < TRIALS; trial++) {
+            double once;
+            QDR_TRY(time_product(stack, key, o, how, &once));
+            if (trial > 0 && once < secs[i]) secs[i] = once; /* without the first */
+        }
     }
     QDR_TRY(slowest(stack, o, secs, list.n));
     for (int i = 1; i < list.n; i++)
         if (secs[i] < secs[best]) best = i;
     *algorithm = best > 0 ? list.numbers[best] : 0;
-    return QDR_OK;
-}
-
-static qdr_status choose_algorithms(const qdr_stack *stack, const qdri_tune_key *key, const operands *o,
-                                    product_algorithms algorithms)
-{
-    for (int i = 0; i < N_TIMES; i++) {
-        const int which = i / QDRI_N_PRODUCTS, kind = i % QDRI_N_PRODUCTS;
-        const way how = {(qdri_product_kind)kind, which ? QDR_IN_OUT : QDR_OUT_IN, 0};
-        QDR_TRY(choose_algorithm(stack, key, o, how, &algorithms[which][kind]));
-    }
     return QDR_OK;
 }
 
@@ -233,7 +196,14 @@ static qdr_status run_rounds(qdr_stack *stack, const qdri_tune_key *key, const o
         QDR_TRY(qdr_barrier(qdr_grid_context(stack->grid)));
         QDR_TRY(run_round(stack, key, o, algorithms, round, rounds[round]));
     }
-    find_medians(rounds, n_rounds, medians);
+    /* Medians, because on a busy machine a long product never runs undisturbed: a minimum would not be reliable. */
+    for (int i = 0; i < N_TIMES; i++) {
+        double sorted[MOST_ROUNDS];
+        const int which = i / QDRI_N_PRODUCTS, kind = i % QDRI_N_PRODUCTS;
+        for (int round = 0; round < n_rounds; round++) sorted[round] = rounds[round][which][kind];
+        qsort(sorted, (size_t)n_rounds, sizeof *sorted, compare);
+        medians[which][kind] = sorted[n_rounds / 2];
+    }
     return slowest(stack, o, &medians[0][0], N_TIMES);
 }
 
@@ -244,7 +214,11 @@ qdr_status qdri_tune_measure(qdr_stack *stack, qdri_tune_choice *choice)
     void **const memory[] = {&o.x, &o.y, &o.w, &o.result, &o.secs};
     qdr_status status = qdr_agree(qdr_grid_context(stack->grid), operands_create(stack, &choice->key, &o));
     if (status == QDR_OK) {
-        status = choose_algorithms(stack, &choice->key, &o, choice->algorithms);
+        for (int i = 0; i < N_TIMES && status == QDR_OK; i++) {
+            const int which = i / QDRI_N_PRODUCTS, kind = i % QDRI_N_PRODUCTS;
+            const way how = {(qdri_product_kind)kind, which ? QDR_IN_OUT : QDR_OUT_IN, 0};
+            status = choose_algorithm(stack, &choice->key, &o, how, &choice->algorithms[which][kind]);
+        }
         if (status == QDR_OK) status = run_rounds(stack, &choice->key, &o, choice->algorithms, choice->secs);
         status = qdri_give_up(stack, status);
     }

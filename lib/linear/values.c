@@ -72,18 +72,12 @@ static void make_normal(const qdri_parameter *p, void *host, void *user)
 
 /* Each parameter has its own numbers: its name is part of the seed, so that they do not depend on the order of
  * layers. */
-static uint64_t seed_of(const char *name, uint64_t seed)
-{
-    for (; *name; name++) seed = mix(seed ^ (uint64_t)(unsigned char)*name);
-    return seed;
-}
-
 static qdr_status fill_normal(qdr_stack *stack, int index, uint64_t seed, double stddev)
 {
-    const qdri_parameter *p = &stack->net.parameters[index];
-    draw d = {
-        .dtype = stack->net.opts.dtype, .seed = seed_of(qdri_parameter_name(stack, index), seed), .stddev = stddev};
-    return with_host_shard(stack, p, make_normal, &d);
+    for (const char *name = qdri_parameter_name(stack, index); *name; name++)
+        seed = mix(seed ^ (uint64_t)(unsigned char)*name);
+    draw d = {.dtype = stack->net.opts.dtype, .seed = seed, .stddev = stddev};
+    return with_host_shard(stack, &stack->net.parameters[index], make_normal, &d);
 }
 
 typedef struct constant {
