@@ -22,30 +22,6 @@ static void propose(int n, int sizes[QDR_N_AXES])
     for (int i = 0; i < n_factors; i++) sizes[i % 3] *= factors[n_factors - 1 - i];
 }
 
-static qdr_status check_product(const qdri_grid_shape *shape, int n_ranks)
-{
-    const int *g = shape->sizes;
-    int64_t product = 1;
-    for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        product *= g[axis];
-        if (product > INT32_MAX) break; /* too many in any case; avoids overflow */
-    }
-    if (product == n_ranks) return QDR_OK;
-    int h[QDR_N_AXES];
-    propose(n_ranks, h);
-    if (product > INT32_MAX)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "grid: %dx%dx%dx%d has more ranks than the %d of the context; choose axes "
-                        "whose product is %d, such as %dx%dx%dx%d",
-                        g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D], n_ranks, n_ranks, h[QDR_X], h[QDR_Y], h[QDR_Z],
-                        h[QDR_D]);
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "grid: %dx%dx%dx%d has %d ranks but the context has %d; start %d ranks (mpiexec -n %d), or choose "
-                    "axes whose product is %d, such as %dx%dx%dx%d",
-                    g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D], (int)product, n_ranks, (int)product, (int)product, n_ranks,
-                    h[QDR_X], h[QDR_Y], h[QDR_Z], h[QDR_D]);
-}
-
 qdr_status qdri_shape_read(const qdr_grid_opts *opts, int n_ranks, qdri_grid_shape *shape)
 {
     memset(shape, 0, sizeof *shape);
@@ -68,7 +44,21 @@ qdr_status qdri_shape_read(const qdr_grid_opts *opts, int n_ranks, qdri_grid_sha
             QDR_ERR_ARGUMENT,
             "grid: order \"%.16s\" must be a permutation of xyzd, fastest axis first; the default is \"xyzd\"", order);
     memcpy(shape->order, order, QDR_N_AXES);
-    return check_product(shape, n_ranks);
+    int64_t product = 1;
+    for (int axis = 0; axis < QDR_N_AXES && product <= INT32_MAX; axis++) product *= sizes[axis];
+    if (product == n_ranks) return QDR_OK;
+    int h[QDR_N_AXES];
+    propose(n_ranks, h);
+    if (product > INT32_MAX)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "grid: %dx%dx%dx%d has more ranks than the %d of the context; choose axes "
+                        "whose product is %d, such as %dx%dx%dx%d",
+                        opts->x, opts->y, opts->z, opts->d, n_ranks, n_ranks, h[QDR_X], h[QDR_Y], h[QDR_Z], h[QDR_D]);
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "grid: %dx%dx%dx%d has %d ranks but the context has %d; start %d ranks (mpiexec -n %d), or choose "
+                    "axes whose product is %d, such as %dx%dx%dx%d",
+                    opts->x, opts->y, opts->z, opts->d, (int)product, n_ranks, (int)product, (int)product, n_ranks,
+                    h[QDR_X], h[QDR_Y], h[QDR_Z], h[QDR_D]);
 }
 
 /* ---- coordinates ---- */

@@ -70,15 +70,6 @@ qdr_status qdri_keys_assemble(const qdr_attention *local, const qdri_key_heads *
     return QDR_OK;
 }
 
-/* to += from, by way of `one`, which has the rows of a head without gaps. */
-static qdr_status add(const qdr_attention *local, rows from, rows to, void *one, qdr_stream *stream)
-{
-    const int64_t n_elems = local->n_rows * local->head_size;
-    QDR_TRY(copy(local, from, (rows){one, row_bytes(local)}, 1, stream));
-    const qdri_kernel sum = qdri_sum_of_two(n_elems, local->dtype, to.at, one, to.at);
-    return qdri_kernel_run(stream, &sum);
-}
-
 qdr_status qdri_keys_spread(const qdr_attention *local, const qdri_key_heads *keys, const void *d_assembled,
                             void *heads, void *dqkv, void *work, qdr_stream *stream)
 {
@@ -88,7 +79,10 @@ qdr_status qdri_keys_spread(const qdr_attention *local, const qdri_key_heads *ke
         const int is_value = i >= n_keys;
         const rows from = columns(local, d_assembled, n_keys, n_queries + i);
         const rows to = head_of(local, heads, key_of(local, keys, i - is_value * n_keys), is_value);
-        QDR_TRY(add(local, from, to, work, stream));
+        /* to += from, by way of `work`, which has the rows of a head without gaps. */
+        const qdri_kernel sum = qdri_sum_of_two(local->n_rows * local->head_size, local->dtype, to.at, work, to.at);
+        QDR_TRY(copy(local, from, (rows){work, row_bytes(local)}, 1, stream));
+        QDR_TRY(qdri_kernel_run(stream, &sum));
     }
     return copy(local, columns(local, d_assembled, n_keys, 0), columns(local, dqkv, keys->n_own, 0), n_queries, stream);
 }

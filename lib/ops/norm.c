@@ -111,18 +111,6 @@ qdri_kernel qdri_norm_backward(const qdr_layer_norm *norm, const qdri_norm_input
 
 /* ---- calls ---- */
 
-/* The moments of the local columns are stored at this rank's place among those of the group. */
-static qdr_status statistics(qdr_grid *grid, const qdr_layer_norm *norm, const void *x, void *stats, void *work,
-                             qdr_stream *stream)
-{
-    const qdr_dtype sum_type = qdri_sum_type(norm->dtype);
-    const size_t part_bytes = (size_t)norm->n_rows * 3 * qdr_dtype_bytes(sum_type);
-    const size_t rank = (size_t)qdri_axis_rank(grid, norm->axis);
-    QDR_TRY(qdri_step(qdri_norm_moments(norm, x, work ? (char *)work + rank * part_bytes : NULL), stream));
-    QDR_TRY(qdri_axis_gather(grid, who, norm->axis, work, 3 * norm->n_rows, sum_type, stream));
-    return qdri_step(qdri_norm_merge(norm, qdri_axis_size(grid, norm->axis), work, stats), stream);
-}
-
 qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, const void *x, const void *gamma,
                                   const void *beta, void *y, void *stats, void *work, qdr_stream *stream)
 {
@@ -137,7 +125,11 @@ qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, co
         qdri_write("y", y, n_elems, norm->dtype), qdri_memory("stats", stats, norm->n_rows, sum_type, stats_bytes, 1),
         qdri_memory("work", work, norm->n_rows, sum_type, work_bytes, 1)));
     stream = qdri_stream_or_default(grid, stream);
-    QDR_TRY(statistics(grid, norm, x, stats, work, stream));
+    /* The moments of the local columns are stored at this rank's place among those of the group. */
+    const size_t own = (size_t)qdri_axis_rank(grid, norm->axis) * (size_t)norm->n_rows * 3 * qdr_dtype_bytes(sum_type);
+    QDR_TRY(qdri_step(qdri_norm_moments(norm, x, work ? (char *)work + own : NULL), stream));
+    QDR_TRY(qdri_axis_gather(grid, who, norm->axis, work, 3 * norm->n_rows, sum_type, stream));
+    QDR_TRY(qdri_step(qdri_norm_merge(norm, qdri_axis_size(grid, norm->axis), work, stats), stream));
     return qdri_step(qdri_norm_apply(norm, x, stats, gamma, beta, y), stream);
 }
 

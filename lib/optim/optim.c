@@ -150,23 +150,6 @@ static int beta_is_wrong(double beta) { return !(beta >= 0 && beta < 1); }
 
 static int below_zero(double value) { return !(value >= 0) || isinf(value); }
 
-static qdr_status opts_check(const qdr_adamw_opts *opts)
-{
-    if (opts->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: version is %u; begin the options with QDR_OPTS_INIT", opts->version);
-    if (beta_is_wrong(opts->beta1) || beta_is_wrong(opts->beta2))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: beta1 %g and beta2 %g; both must lie in [0, 1) (0: 0.9 and 0.95)",
-                        opts->beta1, opts->beta2);
-    if (below_zero(opts->epsilon) || below_zero(opts->weight_decay) || below_zero(opts->clip_norm))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: epsilon %g, weight_decay %g, clip_norm %g; all must be finite, ≥ 0",
-                        opts->epsilon, opts->weight_decay, opts->clip_norm);
-    if (below_zero(opts->grad_scale))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "adamw: grad_scale %g; use the factor that the loss was scaled by, such as 1024 (0: 1)",
-                        opts->grad_scale);
-    return QDR_OK;
-}
-
 static void adamw_end(qdri_life *life)
 {
     qdr_adamw *old = (qdr_adamw *)life;
@@ -180,7 +163,18 @@ static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw
 {
     const qdr_adamw_opts defaults = {.version = QDR_OPTS_INIT};
     if (!opts) opts = &defaults;
-    QDR_TRY(opts_check(opts));
+    if (opts->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: version is %u; begin the options with QDR_OPTS_INIT", opts->version);
+    if (beta_is_wrong(opts->beta1) || beta_is_wrong(opts->beta2))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: beta1 %g and beta2 %g; both must lie in [0, 1) (0: 0.9 and 0.95)",
+                        opts->beta1, opts->beta2);
+    if (below_zero(opts->epsilon) || below_zero(opts->weight_decay) || below_zero(opts->clip_norm))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: epsilon %g, weight_decay %g, clip_norm %g; all must be finite, ≥ 0",
+                        opts->epsilon, opts->weight_decay, opts->clip_norm);
+    if (below_zero(opts->grad_scale))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "adamw: grad_scale %g; use the factor that the loss was scaled by, such as 1024 (0: 1)",
+                        opts->grad_scale);
     QDR_TRY(check_memory(stack, "adamw"));
     QDR_TRY(QDRI_NEW(1, "an optimizer", optimizer));
     qdr_adamw *made = *optimizer;

@@ -10,18 +10,6 @@ enum { ALIGN = 64 };
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
 
-/* Whether every rank of the axis has exactly the key heads that its queries need. */
-static int is_aligned(const qdr_block cols[QDR_MAX_BLOCKS], int64_t group, int n_parts)
-{
-    for (int j = 0; j < n_parts; j++) {
-        int64_t query, query_end, key, key_end;
-        qdri_split(cols[0].width, cols[0].unit, n_parts, j, &query, &query_end);
-        qdri_split(cols[1].width, cols[1].unit, n_parts, j, &key, &key_end);
-        if (query != key * group || query_end != key_end * group) return 0;
-    }
-    return 1;
-}
-
 void qdri_key_heads_plan(const qdr_block cols[QDR_MAX_BLOCKS], const qdr_owned *own, qdr_axis axis, int n_parts,
                          qdr_attention *local, qdri_key_heads *keys)
 {
@@ -33,7 +21,13 @@ void qdri_key_heads_plan(const qdr_block cols[QDR_MAX_BLOCKS], const qdr_owned *
                              .n_own = (key->end - key->begin) / size,
                              .n_all = cols[1].width / size,
                              .group = cols[0].width / cols[1].width};
-    keys->gathered = !is_aligned(cols, keys->group, n_parts);
+    /* Unless every rank of the axis has exactly the key heads that its queries need. */
+    for (int j = 0; j < n_parts; j++) {
+        int64_t query_begin, query_end, key_begin, key_end;
+        qdri_split(cols[0].width, cols[0].unit, n_parts, j, &query_begin, &query_end);
+        qdri_split(cols[1].width, cols[1].unit, n_parts, j, &key_begin, &key_end);
+        keys->gathered |= query_begin != key_begin * keys->group || query_end != key_end * keys->group;
+    }
     local->n_heads = (queries->end - queries->begin) / size;
     local->n_kv_heads = keys->n_own;
     if (!keys->gathered) return;

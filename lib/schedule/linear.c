@@ -221,14 +221,6 @@ static void input_gradients(qdri_builder *builder, const qdri_layer_shape *shape
     }
 }
 
-/* dX is computed first if its own sum overlaps with the product of dW, or if it uses the rows of dY as they arrive.
- * Otherwise dW is first: its sum begins earlier, W has more time to arrive, and the operations on dX directly follow
- * its product, so that a device may fuse both. */
-static int is_dx_first(const qdri_builder *builder, const qdri_layer_shape *shape)
-{
-    return builder->place.size[shape->out_axis] > 1 || (shape->out_scattered && shape->backward_panels > 1);
-}
-
 void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
                                 const qdri_backward_mode *mode)
 {
@@ -248,7 +240,11 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
     builder->part = QDRI_BEFORE_PARTS;
     const qdri_ref w = with_dx ? qdri_next_weight(builder) : QDRI_NO_REF;
     const qdri_ref dw = builder->place.size[QDR_Z] > 1 ? whole_gradient(builder, shape) : refs->dw;
-    const int dx_first = is_dx_first(builder, shape);
+    /* dX is computed first if its own sum overlaps with the product of dW, or if it uses the rows of dY as they arrive.
+     * Otherwise dW is first: its sum begins earlier, W has more time to arrive, and the operations on dX directly
+     * follow its product, so that a device may fuse both. */
+    const int dx_first = builder->place.size[shape->out_axis] > 1 ||
+                         (shape->out_scattered && shape->backward_panels > 1);
     if (with_dx && dx_first) input_gradients(builder, shape, &whole, mode->accumulate_dx, w, dx);
     for (int part = 0; part < builder->n_parts; part++) {
         const qdri_layer_shape cut = shape_of_part(builder, shape, part);

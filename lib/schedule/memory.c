@@ -108,19 +108,6 @@ static void note_pair(memory_pass *p, int a, int b)
     p->lives[b].near[p->lives[b].n_near++] = a;
 }
 
-static qdr_status find_neighbours(memory_pass *p)
-{
-    int *next = NULL;
-    QDR_TRY(QDRI_NEW(p->n_near, "a schedule", &p->near));
-    next = p->near;
-    for (int i = 0; i < p->n; i++) {
-        p->lives[i].near = next;
-        next += p->lives[i].n_near;
-        p->lives[i].n_near = 0;
-    }
-    return each_pair(p, note_pair);
-}
-
 /* ---- order ---- */
 
 /* The last tasks that used a buffer or a value; writer -1: none. */
@@ -142,27 +129,6 @@ static void put_after(memory_pass *p, int i, int earlier)
     after[stream] = earlier;
 }
 
-static void order_task(memory_pass *p, int i, uses *of)
-{
-    const qdri_task *task = &p->schedule->tasks[i];
-    for (int j = 0; j < task->n_reads; j++) {
-        if (task->reads[j].buffer < 0) continue;
-        uses *read = &of[task->reads[j].buffer];
-        put_after(p, i, read->writer);
-        read->readers[task->stream] = i;
-        read->read_by |= 1U << task->stream;
-    }
-    for (int j = 0; j < task->n_writes; j++) {
-        if (task->writes[j].buffer < 0) continue;
-        uses *written = &of[task->writes[j].buffer];
-        put_after(p, i, written->writer);
-        for (int s = 0; written->read_by >> s; s++)
-            if (s != task->stream && written->read_by >> s & 1) put_after(p, i, written->readers[s]);
-        written->writer = i;
-        written->read_by = 0;
-    }
-}
-
 /* By data, a whole value at a time: places are chosen by it, but nothing relies on it. */
 static qdr_status find_order(memory_pass *p)
 {
@@ -175,11 +141,26 @@ static qdr_status find_order(memory_pass *p)
     for (int i = 0; i < n; i++) of[i].writer = -1;
     memset(last_on, -1, sizeof last_on);
     for (int i = 0; i < schedule->n_tasks; i++) {
-        const int stream = schedule->tasks[i].stream;
+        const qdri_task *task = &schedule->tasks[i];
         memset(p->after[i], -1, sizeof p->after[i]);
-        put_after(p, i, last_on[stream]);
-        order_task(p, i, of);
-        last_on[stream] = i;
+        put_after(p, i, last_on[task->stream]);
+        last_on[task->stream] = i;
+        for (int j = 0; j < task->n_reads; j++) {
+            if (task->reads[j].buffer < 0) continue;
+            uses *read = &of[task->reads[j].buffer];
+            put_after(p, i, read->writer);
+            read->readers[task->stream] = i;
+            read->read_by |= 1U << task->stream;
+        }
+        for (int j = 0; j < task->n_writes; j++) {
+            if (task->writes[j].buffer < 0) continue;
+            uses *written = &of[task->writes[j].buffer];
+            put_after(p, i, written->writer);
+            for (int s = 0; written->read_by >> s; s++)
+                if (s != task->stream && written->read_by >> s & 1) put_after(p, i, written->readers[s]);
+            written->writer = i;
+            written->read_by = 0;
+        }
     }
     free(of);
     return QDR_OK;
@@ -338,7 +319,13 @@ static qdr_status place_values(memory_pass *p)
         }
         return QDR_OK;
     }
-    QDR_TRY(find_neighbours(p));
+    QDR_TRY(QDRI_NEW(p->n_near, "a schedule", &p->near));
+    for (int i = 0, at = 0; i < p->n; i++) {
+        p->lives[i].near = &p->near[at];
+        at += p->lives[i].n_near;
+        p->lives[i].n_near = 0;
+    }
+    QDR_TRY(each_pair(p, note_pair));
     QDR_TRY(find_order(p));
     QDR_TRY(QDRI_NEW(p->n, "a schedule", &p->order));
     QDR_TRY(QDRI_NEW(p->n, "a schedule", &p->taken));

@@ -9,8 +9,7 @@
 
 /* ---- lists ---- */
 
-/* The two passes over a finished list. */
-static qdr_status finish(qdri_net *net, qdri_schedule *schedule)
+qdr_status qdri_net_finish(qdri_net *net, qdri_schedule *schedule)
 {
     QDR_TRY(qdri_schedule_place(schedule, net->workspace));
     qdri_buffer *workspace = &net->buffers.items[net->workspace.buffer];
@@ -22,25 +21,13 @@ static qdr_status finish(qdri_net *net, qdri_schedule *schedule)
 qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule)
 {
     QDR_TRY(qdri_net_forward_tasks(net, schedule));
-    return finish(net, schedule);
+    return qdri_net_finish(net, schedule);
 }
 
 qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferred, qdri_schedule *schedule)
 {
     QDR_TRY(qdri_net_backward_tasks(net, mode, deferred, schedule));
-    return finish(net, schedule);
-}
-
-qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule)
-{
-    QDR_TRY(qdri_net_layer_forward_tasks(net, node, accumulate_y, schedule));
-    return finish(net, schedule);
-}
-
-qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode, qdri_schedule *schedule)
-{
-    QDR_TRY(qdri_net_layer_backward_tasks(net, node, flags, mode, schedule));
-    return finish(net, schedule);
+    return qdri_net_finish(net, schedule);
 }
 
 int qdri_net_runs_whole(const qdri_net *net)
@@ -98,9 +85,20 @@ static void place_edges(qdri_net *net)
     }
 }
 
-/* The saved state and workspace of operations, which run on one stream only and share it. */
-static void place_operations(qdri_net *net)
+static void place_nodes(qdri_net *net)
 {
+    /* A gathered X is kept for dW. */
+    for (int i = 0; i < net->n_nodes; i++) {
+        qdri_node *node = &net->nodes[i];
+        if (!qdri_node_is_layer(node)) continue;
+        if (node->u.layer.shape.in_scattered && !node->u.layer.shape.drop_gathered) {
+            const size_t bytes = (size_t)net->cell_rows * (size_t)node->u.layer.shape.k *
+                                 qdr_dtype_bytes(net->opts.dtype);
+            node->u.layer.gathered = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, bytes);
+        }
+    }
+    if (net->opts.caller_activations) return;
+    /* The saved state and workspace of operations, which run on one stream only and share it. */
     size_t work_bytes = 0;
     for (int i = 0; i < net->n_nodes; i++) {
         qdri_node *node = &net->nodes[i];
@@ -112,21 +110,6 @@ static void place_operations(qdri_net *net)
     const int n_parts = qdri_net_batch_parts(net); /* at least 2, which may be chosen later */
     net->loss = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS,
                                  (size_t)(n_parts > 2 ? n_parts : 2) * 4 * sizeof(double));
-}
-
-/* A gathered X is kept for dW. */
-static void place_nodes(qdri_net *net)
-{
-    for (int i = 0; i < net->n_nodes; i++) {
-        qdri_node *node = &net->nodes[i];
-        if (!qdri_node_is_layer(node)) continue;
-        if (node->u.layer.shape.in_scattered && !node->u.layer.shape.drop_gathered) {
-            const size_t bytes = (size_t)net->cell_rows * (size_t)node->u.layer.shape.k *
-                                 qdr_dtype_bytes(net->opts.dtype);
-            node->u.layer.gathered = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, bytes);
-        }
-    }
-    if (!net->opts.caller_activations) place_operations(net);
 }
 
 /* ---- layers that run alone: each list is made when it is first needed, and kept ---- */
@@ -250,22 +233,16 @@ static qdr_status measure_layers(qdri_net *net)
     return status;
 }
 
-/* All ranks prefetch the same number of weights, whatever the sizes of their blocks. */
-static void choose_prefetch(qdri_net *net)
-{
-    const size_t each = qdri_largest_gathered_bytes(net);
-    const size_t n_slots = each ? net->opts.prefetch_bytes / each : 0;
-    const size_t most = (size_t)net->n_parameters + 2;
-    if (net->opts.prefetch > 0) return;
-    net->opts.prefetch = n_slots < 2 ? 1 : (int)(n_slots < most ? n_slots : most) - 1;
-}
-
 qdr_status qdri_net_place(qdri_net *net)
 {
     if (net->is_placed) return QDR_OK;
     net->is_placed = 1;
     qdri_net_set_panels(net, net->opts.panels, net->opts.batch_parts);
-    choose_prefetch(net);
+    if (net->opts.prefetch <= 0) { /* All ranks prefetch the same number of weights, whatever their blocks' sizes. */
+        const size_t each = qdri_largest_gathered_bytes(net), most = (size_t)net->n_parameters + 2;
+        const size_t n_slots = each ? net->opts.prefetch_bytes / each : 0;
+        net->opts.prefetch = n_slots < 2 ? 1 : (int)(n_slots < most ? n_slots : most) - 1;
+    }
     qdri_parameters_place(net);
     place_edges(net);
     place_nodes(net);

@@ -26,22 +26,6 @@ static qdr_status add_node(qdri_net *net, const char *who, qdri_node_kind kind, 
     return qdri_edge_add(net, who, out_matrix, net->opts.dtype, out);
 }
 
-static qdr_status add_norm_parameters(qdri_net *net, qdri_node *node, const qdri_edge *edge)
-{
-    const int extra_sum = edge->matrix.scatter_rows ? 1 + (int)edge->matrix.scatter_axis : 0;
-    qdri_parameter_desc desc = {.what = "gamma",
-                                .cols = edge->matrix.cols,
-                                .col_split = 1 + (int)edge->matrix.col_axis,
-                                .extra_sum = extra_sum};
-    int beta = 0;
-    QDR_TRY(qdri_parameter_add(net, &desc, &node->parameter));
-    desc.what = "beta";
-    node->n_parameters = 1;
-    QDR_TRY(qdri_parameter_add(net, &desc, &beta));
-    node->n_parameters = 2;
-    return QDR_OK;
-}
-
 static qdr_status add_layer_norm(qdri_net *net, const char *who, double epsilon, qdr_edge in, qdr_edge *out)
 {
     qdri_node *node = NULL;
@@ -60,7 +44,16 @@ static qdr_status add_layer_norm(qdri_net *net, const char *who, double epsilon,
                                     .dtype = net->opts.dtype};
     QDR_TRY(
         qdri_norm_bytes(&node->u.norm, net->place.size[edge->matrix.col_axis], &node->saved_bytes, &node->work_bytes));
-    QDR_TRY(add_norm_parameters(net, node, edge));
+    qdri_parameter_desc desc = {.what = "gamma",
+                                .cols = edge->matrix.cols,
+                                .col_split = 1 + (int)edge->matrix.col_axis,
+                                .extra_sum = edge->matrix.scatter_rows ? 1 + (int)edge->matrix.scatter_axis : 0};
+    int beta = 0;
+    QDR_TRY(qdri_parameter_add(net, &desc, &node->parameter));
+    desc.what = "beta";
+    node->n_parameters = 1;
+    QDR_TRY(qdri_parameter_add(net, &desc, &beta));
+    node->n_parameters = 2;
     qdri_node_connect(net, node, 1, &in, *out);
     return QDR_OK;
 }
@@ -214,8 +207,9 @@ qdr_status qdri_net_add_cross_entropy(qdri_net *net, const char *name, qdr_edge 
     return qdri_net_keep(net, &before, add_cross_entropy(net, name, logits, targets));
 }
 
-static qdr_status check_op(const qdri_net *net, const qdr_op_desc *desc, const char *who)
+static qdr_status add_op(qdri_net *net, const qdr_op_desc *desc, const char *who, qdr_edge *out)
 {
+    qdri_node *node = NULL;
     if (desc->n_in < 1 || desc->n_in > QDR_MAX_OP_INPUTS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d inputs; an operation reads 1 to %d edges", who, desc->n_in,
                         QDR_MAX_OP_INPUTS);
@@ -225,13 +219,7 @@ static qdr_status check_op(const qdri_net *net, const qdr_op_desc *desc, const c
             return QDR_FAIL(QDR_ERR_SHAPE, "%s: inputs '%s' and '%s' differ in axis or layout", who,
                             net->edges[desc->in[0]].name, net->edges[desc->in[i]].name);
     }
-    return check_inputs(net, who, desc->n_in, desc->in);
-}
-
-static qdr_status add_op(qdri_net *net, const qdr_op_desc *desc, const char *who, qdr_edge *out)
-{
-    qdri_node *node = NULL;
-    QDR_TRY(check_op(net, desc, who));
+    QDR_TRY(check_inputs(net, who, desc->n_in, desc->in));
     qdr_matrix matrix = net->edges[desc->in[0]].matrix;
     if (qdri_blocks_count(desc->out)) {
         QDR_TRY(qdri_blocks_check(desc->out, who));

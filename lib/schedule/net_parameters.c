@@ -17,31 +17,6 @@ static int64_t shard_elems(const qdri_net *net, int64_t elems, int n_parts)
     return qdri_round_up(qdri_ceil_div(elems, n_parts), align);
 }
 
-static void find_shard(const qdri_net *net, qdri_parameter *p)
-{
-    const int64_t elems = p->n_rows * p->n_cols;
-    p->shard_elems = shard_elems(net, elems, p->flat_over_z ? net->place.size[QDR_Z] : 1);
-    p->shard_begin = p->flat_over_z ? p->shard_elems * net->place.coordinate[QDR_Z] : 0;
-    p->n_elems = elems - p->shard_begin;
-    if (p->n_elems > p->shard_elems) p->n_elems = p->shard_elems;
-    if (p->n_elems < 0) p->n_elems = 0;
-    if (!p->flat_over_z) p->shard_elems = elems;
-}
-
-/* Copies exist along the axes that split nothing: which copy is counted, and which is the first of all. */
-static void find_copies(const qdri_net *net, const qdri_parameter_desc *desc, qdri_parameter *p)
-{
-    const int *at = net->place.coordinate;
-    p->counted = 1;
-    for (int axis = QDR_X; axis <= QDR_Z; axis++) {
-        const int split = desc->row_split == 1 + axis || desc->col_split == 1 + axis ||
-                          (axis == QDR_Z && desc->flat_over_z);
-        if (!split && at[axis] > 0) p->counted = 0;
-    }
-    p->first_copy = at[QDR_D] == 0 && (desc->flat_over_z || at[QDR_Z] == 0);
-    if (desc->extra_sum && at[desc->extra_sum - 1] > 0) p->first_copy = 0;
-}
-
 qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, int *index)
 {
     size_t bytes = 0;
@@ -69,8 +44,23 @@ qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, in
     p->n_cols = qdri_blocks_part(p->cols, p->col_parts, p->col_part);
     QDR_TRY(qdri_mul_elems(qdri_blocks_width(p->rows), qdri_blocks_width(p->cols), &p->n_global));
     QDR_TRY(qdri_elems_bytes(p->n_global, QDR_F64, &bytes));
-    find_shard(net, p);
-    find_copies(net, desc, p);
+    const int *at = net->place.coordinate;
+    const int64_t elems = p->n_rows * p->n_cols;
+    p->shard_elems = shard_elems(net, elems, p->flat_over_z ? net->place.size[QDR_Z] : 1);
+    p->shard_begin = p->flat_over_z ? p->shard_elems * at[QDR_Z] : 0;
+    p->n_elems = elems - p->shard_begin;
+    if (p->n_elems > p->shard_elems) p->n_elems = p->shard_elems;
+    if (p->n_elems < 0) p->n_elems = 0;
+    if (!p->flat_over_z) p->shard_elems = elems;
+    /* Copies exist along the axes that split nothing: which copy is counted, and which is the first of all. */
+    p->counted = 1;
+    for (int axis = QDR_X; axis <= QDR_Z; axis++) {
+        const int split = desc->row_split == 1 + axis || desc->col_split == 1 + axis ||
+                          (axis == QDR_Z && desc->flat_over_z);
+        if (!split && at[axis] > 0) p->counted = 0;
+    }
+    p->first_copy = at[QDR_D] == 0 && (desc->flat_over_z || at[QDR_Z] == 0);
+    if (desc->extra_sum && at[desc->extra_sum - 1] > 0) p->first_copy = 0;
     *index = net->n_parameters++;
     return QDR_OK;
 }

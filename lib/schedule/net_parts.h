@@ -51,10 +51,7 @@ void qdri_op_forward_tasks(qdri_builder *builder, const qdri_net *net, int numbe
 void qdri_op_backward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part, const qdri_ref *d_in,
                             int accumulates);
 
-/* net_schedules.c: the tasks alone, without places and waits. */
-QDR_NODISCARD qdr_status qdri_net_layer_forward_tasks(qdri_net *net, int node, int accumulate_y,
-                                                      qdri_schedule *schedule);
-QDR_NODISCARD qdr_status qdri_net_layer_backward_tasks(qdri_net *net, int node, int flags, qdri_gradient_mode mode,
-                                                       qdri_schedule *schedule);
+/* net_build.c: the two passes over a finished list, which give it places and waits. */
+QDR_NODISCARD qdr_status qdri_net_finish(qdri_net *net, qdri_schedule *schedule);
 
 #endif

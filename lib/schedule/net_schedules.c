@@ -85,21 +85,6 @@ static int ends_segment(const qdri_net *net, int number, int next, int backward)
            is_summed(net, backward ? shape->out_axis : shape->in_axis);
 }
 
-/* Node `number` of a forward pass for all parts; preceded by the operations on the sums of the previous node. */
-static void add_node(qdri_builder *builder, const qdri_net *net, int number)
-{
-    const qdri_node *node = &net->nodes[number];
-    const qdri_ref w = qdri_node_is_layer(node) ? qdri_next_weight(builder) : QDRI_NO_REF;
-    for (int part = 0; part < builder->n_parts; part++) {
-        builder->part = part;
-        if (number > 0) end_node(builder, net, number - 1, part);
-        if (!node->needs_all_rows) begin_node(builder, net, number, part, w);
-    }
-    builder->part = QDRI_AFTER_PARTS;
-    if (node->needs_all_rows) begin_node(builder, net, number, 0, w);
-    builder->part = QDRI_BEFORE_PARTS;
-}
-
 qdr_status qdri_net_forward_tasks(qdri_net *net, qdri_schedule *schedule)
 {
     qdri_builder builder;
@@ -109,7 +94,16 @@ qdr_status qdri_net_forward_tasks(qdri_net *net, qdri_schedule *schedule)
     net->n_loss_parts = builder.n_parts;
     qdri_builder_hold(&builder);
     for (int i = 0; i < net->n_nodes; i++) {
-        add_node(&builder, net, i);
+        const int needs_all_rows = net->nodes[i].needs_all_rows;
+        const qdri_ref w = qdri_node_is_layer(&net->nodes[i]) ? qdri_next_weight(&builder) : QDRI_NO_REF;
+        for (int part = 0; part < builder.n_parts; part++) {
+            builder.part = part;
+            if (i > 0) end_node(&builder, net, i - 1, part);
+            if (!needs_all_rows) begin_node(&builder, net, i, part, w);
+        }
+        builder.part = QDRI_AFTER_PARTS;
+        if (needs_all_rows) begin_node(&builder, net, i, 0, w);
+        builder.part = QDRI_BEFORE_PARTS;
         if (!ends_segment(net, i, i + 1, 0)) continue;
         qdri_builder_release(&builder);
         qdri_builder_hold(&builder);
@@ -277,18 +271,6 @@ static void sum_copies(qdri_builder *builder, const qdri_net *net, qdri_ref grad
     qdri_small_gradient_task(builder, QDR_D, gradients, n_elems, net->grad_dtype);
 }
 
-/* Gradients of biases, norms and positions: summed all together. */
-static void sum_small_gradients(qdri_builder *builder, const qdri_net *net)
-{
-    const size_t bytes = qdr_dtype_bytes(net->grad_dtype);
-    for (int axis = QDR_X; axis <= QDR_Y; axis++) {
-        const int64_t begin_elem = net->small_begin[1 + axis], n = net->small_end[1 + axis] - begin_elem;
-        const qdri_ref part = {net->small_gradients.buffer, (size_t)begin_elem * bytes, (size_t)n * bytes};
-        if (n > 0) qdri_small_gradient_task(builder, (qdr_axis)axis, part, n, net->grad_dtype);
-    }
-    sum_copies(builder, net, net->small_gradients, net->n_small);
-}
-
 qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int deferred, qdri_schedule *schedule)
 {
     qdri_builder builder;
@@ -320,11 +302,19 @@ qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int d
         qdri_builder_hold(&builder);
     }
     qdri_builder_release(&builder);
-    if (!deferred) sum_small_gradients(&builder, net);
+    if (deferred) return qdri_builder_end(&builder);
+    /* Gradients of biases, norms and positions: summed all together. */
+    const size_t bytes = qdr_dtype_bytes(net->grad_dtype);
+    for (int axis = QDR_X; axis <= QDR_Y; axis++) {
+        const int64_t begin_elem = net->small_begin[1 + axis], n = net->small_end[1 + axis] - begin_elem;
+        const qdri_ref part = {net->small_gradients.buffer, (size_t)begin_elem * bytes, (size_t)n * bytes};
+        if (n > 0) qdri_small_gradient_task(&builder, (qdr_axis)axis, part, n, net->grad_dtype);
+    }
+    sum_copies(&builder, net, net->small_gradients, net->n_small);
     return qdri_builder_end(&builder);
 }
 
-qdr_status qdri_net_layer_forward_tasks(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule)
+qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule)
 {
     const qdri_layer *layer = &net->nodes[node].u.layer;
     qdri_builder builder;
@@ -335,11 +325,11 @@ qdr_status qdri_net_layer_forward_tasks(qdri_net *net, int node, int accumulate_
     plan_weight(&builder, net, layer);
     qdri_linear_forward_product(&builder, &layer->shape, &refs, 0, qdri_next_weight(&builder), accumulate_y);
     qdri_linear_forward_bias(&builder, &layer->shape, &refs, 0, accumulate_y);
-    return qdri_builder_end(&builder);
+    QDR_TRY(qdri_builder_end(&builder));
+    return qdri_net_finish(net, schedule);
 }
 
-qdr_status qdri_net_layer_backward_tasks(qdri_net *net, int node, int flags, qdri_gradient_mode mode,
-                                         qdri_schedule *schedule)
+qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode, qdri_schedule *schedule)
 {
     const qdri_layer *layer = &net->nodes[node].u.layer;
     qdri_builder builder;
@@ -354,5 +344,6 @@ qdr_status qdri_net_layer_backward_tasks(qdri_net *net, int node, int flags, qdr
     qdri_linear_backward_tasks(&builder, &layer->shape, &refs, &how);
     const qdri_parameter *bias = layer->shape.bias && !how.keep_for_later ? &net->parameters[layer->bias] : NULL;
     if (bias) sum_copies(&builder, net, bias->gradient, bias->n_elems);
-    return qdri_builder_end(&builder);
+    QDR_TRY(qdri_builder_end(&builder));
+    return qdri_net_finish(net, schedule);
 }

@@ -32,18 +32,6 @@ typedef struct lines {
     int64_t shard_begin;
 } lines;
 
-static qdr_parameter_run make_run(const lines *l, segment across, segment along)
-{
-    const segment rows = l->turned ? along : across, cols = l->turned ? across : along;
-    return (qdr_parameter_run){.offset = across.local * l->length + along.local - l->shard_begin,
-                               .row = rows.global,
-                               .col = cols.global,
-                               .n_rows = rows.n,
-                               .n_cols = cols.n,
-                               .row_step = l->turned ? 1 : l->length,
-                               .col_step = l->turned ? l->length : 1};
-}
-
 static segment cut(segment s, int64_t begin, int64_t end)
 {
     const int64_t first = begin > s.local ? begin : s.local;
@@ -58,7 +46,15 @@ static int add_band(const lines *l, int64_t first, int64_t last, int64_t begin, 
     for (int i = 0; i < l->n_across; i++)
         for (int j = 0; j < l->n_along; j++) {
             const segment across = cut(l->across[i], first, last), along = cut(l->along[j], begin, end);
-            if (across.n && along.n) runs[n++] = make_run(l, across, along);
+            const segment *rows = l->turned ? &along : &across, *cols = l->turned ? &across : &along;
+            if (!across.n || !along.n) continue;
+            runs[n++] = (qdr_parameter_run){.offset = across.local * l->length + along.local - l->shard_begin,
+                                            .row = rows->global,
+                                            .col = cols->global,
+                                            .n_rows = rows->n,
+                                            .n_cols = cols->n,
+                                            .row_step = l->turned ? 1 : l->length,
+                                            .col_step = l->turned ? l->length : 1};
         }
     return n;
 }

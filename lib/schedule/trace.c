@@ -122,27 +122,22 @@ static int write_names(const qdri_trace *trace, FILE *file)
     return n > 0;
 }
 
-/* Names of layers come from the user: in any encoding, and possibly truncated within a character. */
-static json_t *text_of(const char *name)
-{
-    char plain[QDRI_TRACE_NAME_BYTES];
-    json_t *text = json_string(name);
-    if (text) return text;
-    snprintf(plain, sizeof plain, "%s", name);
-    for (char *c = plain; *c; c++) {
-        if ((unsigned char)*c > 0x7f) *c = '?';
-    }
-    return json_string(plain);
-}
-
 static int write_event(const qdri_trace *trace, const qdri_trace_event *event, FILE *file)
 {
     static const char *const axes[QDR_N_AXES] = {"x", "y", "z", "d"};
     const char *axis = event->stream == QDRI_STREAM_OF_COMPUTE
                            ? ""
                            : axes[qdr_channel_axis((qdr_channel)(event->stream - 1))];
-    json_t *object = json_pack("{s:s,s:o,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f}}", "ph", "X", "name",
-                               text_of(event->name), "cat", event->kind, "pid", trace->rank, "tid", event->stream, "ts",
+    char plain[QDRI_TRACE_NAME_BYTES];
+    json_t *name = json_string(event->name);
+    if (!name) { /* Names of layers come from the user: in any encoding, and possibly truncated within a character. */
+        snprintf(plain, sizeof plain, "%s", event->name);
+        for (char *c = plain; *c; c++)
+            if ((unsigned char)*c > 0x7f) *c = '?';
+        name = json_string(plain);
+    }
+    json_t *object = json_pack("{s:s,s:o,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f}}", "ph", "X", "name", name,
+                               "cat", event->kind, "pid", trace->rank, "tid", event->stream, "ts",
                                1e-3 * (double)event->begin_ns, "dur", 1e-3 * (double)(event->end_ns - event->begin_ns),
                                "args", "stream", stream_name(event->stream), "axis", axis, "task", event->task, "run",
                                event->run, "bytes", (json_int_t)event->bytes_sent, "flops", event->flops);
@@ -150,17 +145,6 @@ static int write_event(const qdri_trace *trace, const qdri_trace_event *event, F
                      json_dumpf(object, file, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0;
     json_decref(object);
     return good;
-}
-
-static json_t *clocks_of(const qdri_trace *trace)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < trace->n_clocks; i++) {
-        const qdri_clock_offset *clock = &trace->clocks[i];
-        json_array_append_new(list, json_pack("{s:I,s:I,s:I}", "at", (json_int_t)clock->at_ns, "ahead",
-                                              (json_int_t)clock->ahead_ns, "bound", (json_int_t)clock->bound_ns));
-    }
-    return list;
 }
 
 static json_t *numbers_of(const int numbers[QDR_N_AXES])
@@ -173,10 +157,15 @@ static int write_header(const qdri_trace *trace, FILE *file)
 {
     char id[24];
     snprintf(id, sizeof id, "%016" PRIx64, trace->id);
+    json_t *clocks = json_array();
+    for (int i = 0; i < trace->n_clocks; i++) {
+        const qdri_clock_offset *clock = &trace->clocks[i];
+        json_array_append_new(clocks, json_pack("{s:I,s:I,s:I}", "at", (json_int_t)clock->at_ns, "ahead",
+                                                (json_int_t)clock->ahead_ns, "bound", (json_int_t)clock->bound_ns));
+    }
     json_t *header = json_pack("{s:i,s:s,s:i,s:i,s:o,s:o,s:o,s:I}", "version", QDRI_TRACE_VERSION, "id", id, "rank",
                                trace->rank, "ranks", trace->n_ranks, "grid", numbers_of(trace->place.size), "place",
-                               numbers_of(trace->place.coordinate), "clock", clocks_of(trace), "lost",
-                               (json_int_t)trace->n_lost);
+                               numbers_of(trace->place.coordinate), "clock", clocks, "lost", (json_int_t)trace->n_lost);
     const int good = header && fputs("\n],\"displayTimeUnit\":\"ms\",\"quadrille\":", file) >= 0 &&
                      json_dumpf(header, file, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0 && fputs("}\n", file) >= 0;
     json_decref(header);

@@ -53,27 +53,6 @@ void qdri_tune_free(qdri_tune_table *table)
 
 /* ---- reading ---- */
 
-/* Values of the right types, which may still be invalid. */
-typedef struct words {
-    const char *machine, *dtype, *storage;
-} words;
-
-static int unpack(json_t *item, qdri_tune_choice *choice, words *w, json_error_t *error)
-{
-    json_int_t m, n, k;
-    double *a = choice->secs[0], *b = choice->secs[1];
-    if (json_unpack_ex(item, error, 0, "{s:s, s:i, s:s, s:I, s:I, s:I, s:s, s?{s:F, s:F, s:F}, s?{s:F, s:F, s:F}}",
-                       "machine", &w->machine, "threads", &choice->key.n_threads, "dtype", &w->dtype, "m", &m, "n", &n,
-                       "k", &k, "storage", &w->storage, "out-in", "y", &a[QDRI_PRODUCT_Y], "dx", &a[QDRI_PRODUCT_DX],
-                       "dw", &a[QDRI_PRODUCT_DW], "in-out", "y", &b[QDRI_PRODUCT_Y], "dx", &b[QDRI_PRODUCT_DX], "dw",
-                       &b[QDRI_PRODUCT_DW]) != 0)
-        return 0;
-    choice->key.m = m;
-    choice->key.n = n;
-    choice->key.k = k;
-    return 1;
-}
-
 /* The algorithms of either storage: only those of the chosen one are required. */
 static int unpack_algorithms(json_t *item, qdri_tune_choice *choice, json_error_t *error)
 {
@@ -93,26 +72,36 @@ static int unpack_algorithms(json_t *item, qdri_tune_choice *choice, json_error_
 static qdr_status read_choice(json_t *item, size_t number, const char *name, qdri_tune_choice *choice)
 {
     json_error_t error;
-    words w;
+    const char *machine, *dtype, *storage;
+    json_int_t m, n, k;
     *choice = (qdri_tune_choice){0};
-    if (!unpack(item, choice, &w, &error) || !unpack_algorithms(item, choice, &error))
+    double *a = choice->secs[0], *b = choice->secs[1];
+    if (json_unpack_ex(item, &error, 0, "{s:s, s:i, s:s, s:I, s:I, s:I, s:s, s?{s:F, s:F, s:F}, s?{s:F, s:F, s:F}}",
+                       "machine", &machine, "threads", &choice->key.n_threads, "dtype", &dtype, "m", &m, "n", &n, "k",
+                       &k, "storage", &storage, "out-in", "y", &a[QDRI_PRODUCT_Y], "dx", &a[QDRI_PRODUCT_DX], "dw",
+                       &a[QDRI_PRODUCT_DW], "in-out", "y", &b[QDRI_PRODUCT_Y], "dx", &b[QDRI_PRODUCT_DX], "dw",
+                       &b[QDRI_PRODUCT_DW]) != 0 ||
+        !unpack_algorithms(item, choice, &error))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "tune: choice %zu of %.200s: %.100s; remove it, or set QDR_TUNE to another "
                         "file",
                         number + 1, name, error.text);
-    if (!qdri_float_named(w.dtype, &choice->key.dtype))
+    choice->key.m = m;
+    choice->key.n = n;
+    choice->key.k = k;
+    if (!qdri_float_named(dtype, &choice->key.dtype))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "tune: choice %zu of %.200s: dtype \"%.20s\"; use " QDRI_FLOAT_NAMES,
-                        number + 1, name, w.dtype);
-    if (strcmp(w.storage, "out-in") == 0) choice->storage = QDR_OUT_IN;
-    if (strcmp(w.storage, "in-out") == 0) choice->storage = QDR_IN_OUT;
+                        number + 1, name, dtype);
+    if (strcmp(storage, "out-in") == 0) choice->storage = QDR_OUT_IN;
+    if (strcmp(storage, "in-out") == 0) choice->storage = QDR_IN_OUT;
     if (choice->storage == QDR_STORAGE_AUTO)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "tune: choice %zu of %.200s: storage \"%.20s\"; use out-in or in-out",
-                        number + 1, name, w.storage);
-    if (strlen(w.machine) >= sizeof choice->key.machine)
+                        number + 1, name, storage);
+    if (strlen(machine) >= sizeof choice->key.machine)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "tune: choice %zu of %.200s: the machine's name has %zu bytes; the maximum is %d", number + 1,
-                        name, strlen(w.machine), QDRI_TUNE_MACHINE_BYTES - 1);
-    memcpy(choice->key.machine, w.machine, strlen(w.machine));
+                        name, strlen(machine), QDRI_TUNE_MACHINE_BYTES - 1);
+    memcpy(choice->key.machine, machine, strlen(machine));
     return QDR_OK;
 }
 
@@ -164,23 +153,18 @@ static json_t *secs_json(const double secs[QDRI_N_PRODUCTS])
                      secs[QDRI_PRODUCT_DW]);
 }
 
-/* Added only if they are not all the first choice. */
-static int add_algorithms(json_t *object, const int a[QDRI_N_PRODUCTS])
-{
-    return (a[0] == 0 && a[1] == 0 && a[2] == 0) ||
-           json_object_set_new(object, "algorithms", json_pack("[i, i, i]", a[0], a[1], a[2])) == 0;
-}
-
 static json_t *choice_json(const qdri_tune_choice *c)
 {
     const qdri_tune_key *key = &c->key;
     json_t *object = json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:s}", "machine", key->machine, "threads",
                                key->n_threads, "dtype", qdr_dtype_name(key->dtype), "m", (json_int_t)key->m, "n",
                                (json_int_t)key->n, "k", (json_int_t)key->k, "storage", qdri_storage_name(c->storage));
+    const int *a = c->algorithms[c->storage == QDR_IN_OUT]; /* added only if they are not all the first choice */
     const int timed = sum(c->secs[0]) > 0 && sum(c->secs[1]) > 0;
     if (!object || ((!timed || (json_object_set_new(object, "out-in", secs_json(c->secs[0])) == 0 &&
                                 json_object_set_new(object, "in-out", secs_json(c->secs[1])) == 0)) &&
-                    add_algorithms(object, c->algorithms[c->storage == QDR_IN_OUT])))
+                    ((a[0] == 0 && a[1] == 0 && a[2] == 0) ||
+                     json_object_set_new(object, "algorithms", json_pack("[i, i, i]", a[0], a[1], a[2])) == 0)))
         return object;
     json_decref(object);
     return NULL;

@@ -45,19 +45,6 @@ static qdr_status reserve(qdri_hazards *hazards)
     return QDR_OK;
 }
 
-static qdr_status begin(qdri_hazards *hazards, int n_buffers)
-{
-    hazards->list++;
-    hazards->n_spans = 0;
-    if (n_buffers <= hazards->n_buffers) return QDR_OK;
-    free(hazards->of_buffer);
-    hazards->of_buffer = NULL;
-    hazards->n_buffers = 0;
-    QDR_TRY(QDRI_NEW(2 * n_buffers, "a schedule", &hazards->of_buffer));
-    hazards->n_buffers = 2 * n_buffers;
-    return QDR_OK;
-}
-
 void qdri_hazards_free(qdri_hazards *hazards)
 {
     free(hazards->of_buffer);
@@ -148,7 +135,16 @@ qdr_status qdri_schedule_set_waits(qdri_schedule *schedule, qdri_hazards *hazard
 {
     pass p = {.schedule = schedule, .hazards = hazards};
     memset(p.waited, -1, sizeof p.waited);
-    QDR_TRY(begin(hazards, schedule->first_value + schedule->n_values));
+    const int n_buffers = schedule->first_value + schedule->n_values;
+    hazards->list++;
+    hazards->n_spans = 0;
+    if (n_buffers > hazards->n_buffers) {
+        free(hazards->of_buffer);
+        hazards->of_buffer = NULL;
+        hazards->n_buffers = 0;
+        QDR_TRY(QDRI_NEW(2 * n_buffers, "a schedule", &hazards->of_buffer));
+        hazards->n_buffers = 2 * n_buffers;
+    }
     for (int number = 0; number < schedule->n_tasks; number++) {
         qdri_task *task = &schedule->tasks[number];
         QDR_TRY(reserve(hazards));

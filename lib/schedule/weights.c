@@ -49,22 +49,6 @@ static void take_turns(qdri_builder *builder)
     }
 }
 
-static void gather(qdri_builder *builder, int index)
-{
-    const struct qdri_weight_use *use = &builder->uses[index];
-    qdri_add_collective(builder, &(qdri_task){.coll = QDR_ALL_GATHER,
-                                              .overlap_class = QDRI_CLASS_WEIGHTS,
-                                              .channel = QDR_CHANNEL_Z_GATHER,
-                                              .node = use->node,
-                                              .name = use->name,
-                                              .n_reads = 1,
-                                              .reads = {use->shard},
-                                              .n_writes = 1,
-                                              .writes = {whole(builder, index)},
-                                              .count = use->shard_elems,
-                                              .dtype = use->dtype});
-}
-
 qdri_ref qdri_next_weight(qdri_builder *builder)
 {
     if (builder->status != QDR_OK) return QDRI_NO_REF;
@@ -72,7 +56,20 @@ qdri_ref qdri_next_weight(qdri_builder *builder)
     if (builder->place.size[QDR_Z] == 1) return builder->uses[index].shard;
     if (!builder->gathered) take_turns(builder);
     if (builder->status != QDR_OK) return QDRI_NO_REF;
-    while (builder->n_gathered < builder->n_uses && builder->n_gathered <= index + builder->prefetch)
-        gather(builder, builder->n_gathered++);
+    for (; builder->n_gathered < builder->n_uses && builder->n_gathered <= index + builder->prefetch;
+         builder->n_gathered++) {
+        const struct qdri_weight_use *use = &builder->uses[builder->n_gathered];
+        qdri_add_collective(builder, &(qdri_task){.coll = QDR_ALL_GATHER,
+                                                  .overlap_class = QDRI_CLASS_WEIGHTS,
+                                                  .channel = QDR_CHANNEL_Z_GATHER,
+                                                  .node = use->node,
+                                                  .name = use->name,
+                                                  .n_reads = 1,
+                                                  .reads = {use->shard},
+                                                  .n_writes = 1,
+                                                  .writes = {whole(builder, builder->n_gathered)},
+                                                  .count = use->shard_elems,
+                                                  .dtype = use->dtype});
+    }
     return whole(builder, index);
 }
