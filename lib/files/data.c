@@ -87,19 +87,6 @@ static qdr_status add_file(qdri_data_names *names, const char *file)
     return QDR_OK;
 }
 
-static qdr_status add_folder(qdri_data_names *names, const char *folder, const char *kind)
-{
-    char path[QDRI_DATA_PATH_BYTES];
-    qdr_status status = QDR_OK;
-    if (snprintf(path, sizeof path, "%s/%s", folder, kind) >= (int)sizeof path) return QDR_OK;
-    DIR *dir = opendir(path);
-    if (!dir) return QDR_OK;
-    for (struct dirent *entry; status == QDR_OK && (entry = readdir(dir)) != NULL;)
-        if (entry->d_name[0] != '.' && ends_in_json(entry->d_name)) status = add_file(names, entry->d_name);
-    closedir(dir);
-    return status;
-}
-
 static int by_name(const void *a, const void *b) { return strcmp(a, b); }
 
 qdr_status qdri_data_list(const char *kind, qdri_data_names *names)
@@ -107,7 +94,13 @@ qdr_status qdri_data_list(const char *kind, qdri_data_names *names)
     char folder[QDRI_DATA_PATH_BYTES];
     *names = (qdri_data_names){.n = 0};
     for (walk w = walk_begin(); walk_next(&w, folder);) {
-        const qdr_status status = add_folder(names, folder, kind);
+        char path[QDRI_DATA_PATH_BYTES];
+        DIR *dir = snprintf(path, sizeof path, "%s/%s", folder, kind) < (int)sizeof path ? opendir(path) : NULL;
+        if (!dir) continue;
+        qdr_status status = QDR_OK;
+        for (struct dirent *entry; status == QDR_OK && (entry = readdir(dir)) != NULL;)
+            if (entry->d_name[0] != '.' && ends_in_json(entry->d_name)) status = add_file(names, entry->d_name);
+        closedir(dir);
         if (status == QDR_OK) continue;
         qdri_data_names_free(names);
         return status;

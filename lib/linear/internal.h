@@ -5,7 +5,6 @@
 
 #include "core/ranges.h"
 #include "grid/internal.h"
-#include "linear/life.h"
 #include "linear/measures.h"
 #include "quadrille/coll.h"
 #include "quadrille/linear.h"
@@ -72,13 +71,13 @@ static inline const char *qdri_linear_name(const qdr_linear *layer)
 }
 
 /* stack.c */
+qdri_life *qdri_stack_life(qdr_stack *stack); /* for higher modules, to keep it alive */
 QDR_NODISCARD qdr_status qdri_stack_open(const qdr_stack *stack, const char *who); /* it is still being described */
 QDR_NODISCARD qdr_status qdri_stack_ready(const qdr_stack *stack, const char *who); /* it is built and bound */
 /* Waits until all work of this stack has ended, even if the context is poisoned: a GPU may still be running work that
  * it received earlier. */
 QDR_NODISCARD qdr_status qdri_stack_drain(const qdr_stack *stack);
 
-/* share.c */
 /* Makes the stack use the parameters of its owner. Collective, agrees. */
 QDR_NODISCARD qdr_status qdri_stack_share(qdr_stack *stack);
 /* Checks that the stack may write its parameters, and has their gradients. */
@@ -98,9 +97,6 @@ QDR_NODISCARD qdr_status qdri_stack_check_apart(const qdr_stack *stack, const ch
 /* Checks memory that the stack is to be bound to: the members do not overlap, nor do parameters and gradients of this
  * stack or of others in the context overlap anything else. */
 QDR_NODISCARD qdr_status qdri_stack_check_bind(const qdr_stack *stack, void *const callers[QDRI_CALLER]);
-
-/* workspace.c: determines what the lists need, and reserves the staging. */
-QDR_NODISCARD qdr_status qdri_stack_reserve_staging(qdr_stack *stack);
 
 /* report.c: measurements and output for QDR_REPORT. */
 QDR_NODISCARD qdr_status qdri_report_begin(qdr_stack *stack);
@@ -147,9 +143,6 @@ QDR_NODISCARD qdr_status qdri_zero_tail(const qdr_stack *stack, const qdri_task 
 
 /* kernels.c */
 QDR_NODISCARD qdr_status qdri_run_kernel(const qdr_stack *stack, const qdri_task *task, qdr_stream *stream);
-
-/* caller.c */
-QDR_NODISCARD qdr_status qdri_run_caller(const qdr_stack *stack, const qdri_task *task, qdr_stream *stream);
 
 /* fuse.c: adds to *gemm, the product of a task with its memory, the work of the tasks that directly follow it, as far
  * as the device can perform it as part of the product.

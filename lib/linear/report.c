@@ -47,18 +47,6 @@ static void label_of(const qdri_task *task, char label[LABEL_BYTES])
     snprintf(label, LABEL_BYTES, "%s%s%s%s", qdri_task_name(task), *second ? " " : "", second, third);
 }
 
-/* The row for a task's kind; if there are too many kinds, the last row. */
-static kind_row *row_of(report *r, const qdri_task *task)
-{
-    char label[LABEL_BYTES];
-    label_of(task, label);
-    int i = 0;
-    while (i < r->n_rows && strcmp(r->rows[i].label, label) != 0) i++;
-    if (i == MAX_KINDS) return &r->rows[MAX_KINDS - 1];
-    if (i == r->n_rows) memcpy(r->rows[r->n_rows++].label, label, sizeof label);
-    return &r->rows[i];
-}
-
 /* ---- lists ---- */
 
 static qdr_status add_list(report *r, const qdri_measured_list *list, double weight, int direction)
@@ -69,7 +57,13 @@ static qdr_status add_list(report *r, const qdri_measured_list *list, double wei
     const qdr_status status = qdri_net_price(&r->stack->net, qdri_grid_order(r->stack->grid), r->machine, schedule,
                                              secs, &end_secs);
     for (int i = 0; status == QDR_OK && i < schedule->n_tasks; i++) {
-        kind_row *row = row_of(r, &schedule->tasks[i]);
+        char label[LABEL_BYTES];
+        label_of(&schedule->tasks[i], label);
+        int at = 0;
+        while (at < r->n_rows && strcmp(r->rows[at].label, label) != 0) at++;
+        if (at == MAX_KINDS) at = MAX_KINDS - 1; /* too many kinds */
+        if (at == r->n_rows) memcpy(r->rows[r->n_rows++].label, label, sizeof label);
+        kind_row *row = &r->rows[at];
         row->n_tasks += weight;
         row->predicted += weight * secs[i];
         row->measured += weight * qdri_measured_task(list, i);

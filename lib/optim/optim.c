@@ -7,7 +7,6 @@
 #include "core/size.h"
 #include "grid/internal.h"
 #include "linear/describe.h"
-#include "linear/life.h"
 #include "quadrille/optim.h"
 
 static qdr_context *context_of(const qdr_stack *stack) { return qdr_grid_context(qdr_stack_grid(stack)); }

@@ -55,28 +55,26 @@ static void print_refs(const char *label, const qdri_ref *refs, int n, FILE *fil
         if (refs[i].buffer >= 0) fprintf(file, " #%d", refs[i].buffer);
 }
 
-static void print_task(const qdri_task *task, int number, FILE *file)
-{
-    const int row = qdri_task_row(task);
-    fprintf(file, "%4d %-9s %-14s %-16s", number,
-            row == QDRI_STREAM_OF_COMPUTE ? "compute" : qdr_channel_name((qdr_channel)(row - 1)), qdri_task_name(task),
-            task->name);
-    if (task->kind == QDRI_TASK_PRODUCT)
-        fprintf(file, " %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " flops=%.0f", qdri_product_mode(task), task->m,
-                task->n, task->k, task->flops);
-    else if (task->kind == QDRI_TASK_COLLECTIVE)
-        fprintf(file, " sends=%" PRId64 "B", task->bytes_sent);
-    else if (task->m || task->n)
-        fprintf(file, " rows=%" PRId64 " cols=%" PRId64, task->m, task->n);
-    if (task->accumulate) fputs(" accumulate", file);
-    print_refs("reads", task->reads, task->n_reads, file);
-    print_refs("writes", task->writes, task->n_writes, file);
-    if (task->n_waits) fputs(" waits", file);
-    for (int i = 0; i < task->n_waits; i++) fprintf(file, " %d", task->waits[i]);
-    fputc('\n', file);
-}
-
 void qdri_schedule_print(const qdri_schedule *schedule, FILE *file)
 {
-    for (int i = 0; i < schedule->n_tasks; i++) print_task(&schedule->tasks[i], i, file);
+    for (int number = 0; number < schedule->n_tasks; number++) {
+        const qdri_task *task = &schedule->tasks[number];
+        const int row = qdri_task_row(task);
+        fprintf(file, "%4d %-9s %-14s %-16s", number,
+                row == QDRI_STREAM_OF_COMPUTE ? "compute" : qdr_channel_name((qdr_channel)(row - 1)),
+                qdri_task_name(task), task->name);
+        if (task->kind == QDRI_TASK_PRODUCT)
+            fprintf(file, " %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " flops=%.0f", qdri_product_mode(task), task->m,
+                    task->n, task->k, task->flops);
+        else if (task->kind == QDRI_TASK_COLLECTIVE)
+            fprintf(file, " sends=%" PRId64 "B", task->bytes_sent);
+        else if (task->m || task->n)
+            fprintf(file, " rows=%" PRId64 " cols=%" PRId64, task->m, task->n);
+        if (task->accumulate) fputs(" accumulate", file);
+        print_refs("reads", task->reads, task->n_reads, file);
+        print_refs("writes", task->writes, task->n_writes, file);
+        if (task->n_waits) fputs(" waits", file);
+        for (int i = 0; i < task->n_waits; i++) fprintf(file, " %d", task->waits[i]);
+        fputc('\n', file);
+    }
 }

@@ -59,26 +59,21 @@ void qdri_trace_next_run(qdri_trace *trace, const qdri_place *place)
     trace->place = *place;
 }
 
-static qdri_trace_event *next_event(qdri_trace *trace)
-{
-    chunk *added = NULL;
-    if (trace->last && trace->last->n < CHUNK_EVENTS) return &trace->last->events[trace->last->n++];
-    if (QDRI_NEW(1, "events of a trace", &added) != QDR_OK) {
-        trace->n_lost++;
-        return NULL;
-    }
-    if (trace->last)
-        trace->last->next = added;
-    else
-        trace->first = added;
-    trace->last = added;
-    return &added->events[added->n++];
-}
-
 qdri_trace_event *qdri_trace_add(qdri_trace *trace, const qdri_task *task, int number)
 {
-    qdri_trace_event *event = next_event(trace);
-    if (!event) return NULL;
+    if (!trace->last || trace->last->n == CHUNK_EVENTS) {
+        chunk *added = NULL;
+        if (QDRI_NEW(1, "events of a trace", &added) != QDR_OK) {
+            trace->n_lost++;
+            return NULL;
+        }
+        if (trace->last)
+            trace->last->next = added;
+        else
+            trace->first = added;
+        trace->last = added;
+    }
+    qdri_trace_event *event = &trace->last->events[trace->last->n++];
     snprintf(event->name, sizeof event->name, "%s", task->name ? task->name : "");
     event->kind = qdri_task_name(task);
     event->stream = qdri_task_row(task);
