@@ -49,7 +49,7 @@ static inline qdr_status gpt_net_block(qdri_net *net, const gpt_net *g, const ch
     return qdri_net_add_residual(net, names[9], middle, b, stream);
 }
 
-static inline qdr_status gpt_net_describe(qdri_net *net, const gpt_net *g, const qdri_place *place)
+static inline qdr_status gpt_net_describe(qdri_net *net, const gpt_net *g, const qdri_position *position)
 {
     static const char *const names[GPT_NET_LAYERS][10] = {GPT_NET_NAMES("block0"), GPT_NET_NAMES("block1")};
     const qdr_stack_opts opts = {QDR_OPTS_INIT,
@@ -65,7 +65,7 @@ static inline qdr_status gpt_net_describe(qdri_net *net, const gpt_net *g, const
     const qdr_linear_desc head = {QDR_OPTS_INIT, .name = "head", .in = {{g->hidden, 1}}, .out = {{g->vocab, 1}},
                                   .out_layout = g->layout};
     qdr_edge tokens, stream, norm, logits, targets;
-    QDR_TRY(qdri_net_begin(net, place, &opts));
+    QDR_TRY(qdri_net_begin(net, position, &opts));
     QDR_TRY(qdri_net_add_tokens(net, "tokens", &tokens));
     QDR_TRY(qdri_net_add_embedding(net, &embedding, tokens, &stream));
     const int table = net->n_nodes - 1;

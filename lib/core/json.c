@@ -136,9 +136,9 @@ static size_t print_path(const qdri_json_node *node, int n_most, char path[QDRI_
     return used + strlen(path + used);
 }
 
-qdri_json_place qdri_json_where(qdri_json_node node)
+qdri_json_location qdri_json_where(qdri_json_node node)
 {
-    qdri_json_place place;
+    qdri_json_location place;
     char path[QDRI_JSON_PATH_BYTES], shown[QDRI_JSON_PATH_BYTES];
     (void)print_path(&node, MOST_STEPS, path);
     qdri_json_printable(path, shown, sizeof shown);

@@ -86,10 +86,10 @@ QDR_NODISCARD qdr_status qdri_json_string_or(qdri_json_node node, size_t max_byt
 QDR_NODISCARD qdr_status qdri_json_word(qdri_json_node node, const char *const *words, int n, int *word);
 
 /* "FILE: key 'a.b[2]'", for messages of callers that check a value further. */
-typedef struct qdri_json_place {
+typedef struct qdri_json_location {
     char text[352];
-} qdri_json_place;
-qdri_json_place qdri_json_where(qdri_json_node node);
+} qdri_json_location;
+qdri_json_location qdri_json_where(qdri_json_node node);
 /* `text` with '?' for everything but printable ASCII, at most `bytes` including its terminating zero. For messages. */
 void qdri_json_printable(const char *text, char *printable, size_t bytes);
 

@@ -71,28 +71,28 @@ static void range_split(qdr_range *range, int64_t unit, int n_parts, int index)
     *range = (qdr_range){range->begin + begin, range->begin + end};
 }
 
-static qdr_range rows_part(const qdr_matrix *matrix, const qdri_rank_place *place)
+static qdr_range rows_part(const qdr_matrix *matrix, const qdri_rank_position *position)
 {
     const int64_t unit = unit_of(matrix->row_unit);
     qdr_range rows = {0, matrix->n_rows};
-    if (matrix->spread == QDR_SPREAD_RANKS) range_split(&rows, unit, place->n_ranks, place->rank);
-    if (matrix->spread == QDR_SPREAD_ROOT && place->rank != 0) rows.end = 0;
+    if (matrix->spread == QDR_SPREAD_RANKS) range_split(&rows, unit, position->n_ranks, position->rank);
+    if (matrix->spread == QDR_SPREAD_ROOT && position->rank != 0) rows.end = 0;
     if (matrix->spread != QDR_SPREAD_GRID) return rows;
     if (matrix->split_cells) {
-        range_split(&rows, unit, place->at.size[QDR_D], place->at.coordinate[QDR_D]);
-        range_split(&rows, unit, place->at.size[QDR_Z], place->at.coordinate[QDR_Z]);
+        range_split(&rows, unit, position->at.size[QDR_D], position->at.coordinate[QDR_D]);
+        range_split(&rows, unit, position->at.size[QDR_Z], position->at.coordinate[QDR_Z]);
     }
     if (matrix->scatter_rows)
-        range_split(&rows, unit_of(matrix->scatter_unit), place->at.size[matrix->scatter_axis],
-                    place->at.coordinate[matrix->scatter_axis]);
+        range_split(&rows, unit_of(matrix->scatter_unit), position->at.size[matrix->scatter_axis],
+                    position->at.coordinate[matrix->scatter_axis]);
     return rows;
 }
 
-void qdri_matrix_part(const qdr_matrix *matrix, const qdri_rank_place *place, qdr_owned *owned)
+void qdri_matrix_part(const qdr_matrix *matrix, const qdri_rank_position *position, qdr_owned *owned)
 {
     const int split = matrix->spread == QDR_SPREAD_GRID && matrix->split_cols;
     int64_t block_begin = 0;
-    *owned = (qdr_owned){.rows = rows_part(matrix, place)};
+    *owned = (qdr_owned){.rows = rows_part(matrix, position)};
     owned->n_rows = owned->rows.end - owned->rows.begin;
     owned->n_ranges = qdri_blocks_count(matrix->cols);
     for (int i = 0; i < owned->n_ranges; i++) {
@@ -100,14 +100,14 @@ void qdri_matrix_part(const qdr_matrix *matrix, const qdri_rank_place *place, qd
         qdr_range range = {block_begin, block_begin + block->width};
         block_begin = range.end;
         if (split)
-            range_split(&range, unit_of(block->unit), place->at.size[matrix->col_axis],
-                        place->at.coordinate[matrix->col_axis]);
+            range_split(&range, unit_of(block->unit), position->at.size[matrix->col_axis],
+                        position->at.coordinate[matrix->col_axis]);
         owned->cols[i] = range;
         owned->n_cols += range.end - range.begin;
     }
 }
 
-int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_rank_place *from, const qdri_rank_place *to)
+int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_rank_position *from, const qdri_rank_position *to)
 {
     if (matrix->spread != QDR_SPREAD_GRID) return 1;
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
@@ -140,8 +140,8 @@ void qdri_owned_overlap(const qdr_owned *a, const qdr_owned *b, qdri_overlap *ov
             const qdr_range cols = range_common(a->cols[i], b->cols[j]);
             const int64_t width = cols.end - cols.begin;
             if (width)
-                overlap->runs[overlap->n_runs++] = (qdri_run){width, a_col + cols.begin - a->cols[i].begin,
-                                                              b_col + cols.begin - b->cols[j].begin};
+                overlap->runs[overlap->n_runs++] = (qdri_common_columns){width, a_col + cols.begin - a->cols[i].begin,
+                                                                         b_col + cols.begin - b->cols[j].begin};
             n_cols += width;
             b_col += b->cols[j].end - b->cols[j].begin;
         }

@@ -13,7 +13,7 @@ static char *find_own_error(void) { return own_error; }
 static char *(*find_last_error)(void) = find_own_error;
 
 void qdri_share_last_error(char *(*find)(void)) { find_last_error = find; }
-char *qdri_last_error_place(void) { return find_last_error(); }
+char *qdri_last_error_buffer(void) { return find_last_error(); }
 
 const char *qdr_status_name(qdr_status status)
 {

@@ -14,7 +14,7 @@ qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *
 void qdri_set_last_error(const char *sentence);
 /* The address of the calling thread's message, of QDRI_ERROR_BYTES; and, for a plugin, which contains a second copy of
  * this module: makes it use the library's storage instead of its own. */
-char *qdri_last_error_place(void);
+char *qdri_last_error_buffer(void);
 void qdri_share_last_error(char *(*find)(void));
 
 /* code must be a negative constant, otherwise this does not compile: no error path can return success, and static

@@ -95,7 +95,7 @@ static qdr_status find_plugin(const qdri_plugin **plugin)
 
 static void open_once(void)
 {
-    const qdri_plugin_host host = {.last_error = qdri_last_error_place, .log = qdri_log_function()};
+    const qdri_plugin_host host = {.last_error = qdri_last_error_buffer, .log = qdri_log_function()};
     const qdri_plugin *plugin = NULL;
     opened.status = find_plugin(&plugin);
     if (opened.status != QDR_OK) {

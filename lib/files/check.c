@@ -16,7 +16,7 @@
 #include "core/environment.h"
 #include "core/size.h"
 #include "core/status.h"
-#include "files/place.h"
+#include "files/path.h"
 
 enum {
     MOST_NUMBERED = 1 << 20,
@@ -96,14 +96,14 @@ static void find_folder(char *folder, file_key *key)
 static void find_key(const char *path, file_key *key)
 {
     struct stat info;
-    qdri_place place;
+    qdri_path resolved;
     memset(key, 0, sizeof *key);
     if (stat(path, &info) == 0) {
         set_info(key, &info);
         return;
     }
-    if (qdri_place_find(path, &place) != 0) return;
-    if (put_in_front(key, place.name)) find_folder(place.folder, key);
+    if (qdri_path_resolve(path, &resolved) != 0) return;
+    if (put_in_front(key, resolved.name)) find_folder(resolved.folder, key);
 }
 
 static void find_open_key(int number, file_key *key)
@@ -118,25 +118,25 @@ static void find_open_key(int number, file_key *key)
 /* Whether the path is PATH.N for any N, in the same folder, whether or not such a file exists. */
 static int has_number(const claim *numbered, const file_key *parent_of_numbered, const char *path)
 {
-    qdri_place place, stem;
+    qdri_path resolved, stem;
     file_key folder = {0};
-    if (qdri_place_find(path, &place) != 0 || qdri_place_find(numbered->path, &stem) != 0) return 0;
+    if (qdri_path_resolve(path, &resolved) != 0 || qdri_path_resolve(numbered->path, &stem) != 0) return 0;
     const size_t bytes = strlen(stem.name);
-    const char *digits = place.name + bytes + 1;
-    if (strncmp(place.name, stem.name, bytes) != 0 || place.name[bytes] != '.' || !*digits ||
+    const char *digits = resolved.name + bytes + 1;
+    if (strncmp(resolved.name, stem.name, bytes) != 0 || resolved.name[bytes] != '.' || !*digits ||
         digits[strspn(digits, "0123456789")])
         return 0;
-    find_folder(place.folder, &folder);
+    find_folder(resolved.folder, &folder);
     return is_same(&folder, parent_of_numbered);
 }
 
 static int includes(const claim *numbered, const claim *other)
 {
-    qdri_place place;
+    qdri_path resolved;
     file_key key = {0};
     char path[QDRI_PATH_BYTES];
-    if (qdri_place_find(numbered->path, &place) != 0) return 0;
-    find_folder(place.folder, &key);
+    if (qdri_path_resolve(numbered->path, &resolved) != 0) return 0;
+    find_folder(resolved.folder, &key);
     if (!other->is_standard && has_number(numbered, &key, other->path)) return 1;
     for (int i = 0; other->key.mode && i < MOST_NUMBERED; i++) {
         if (snprintf(path, sizeof path, "%s.%d", numbered->path, i) >= (int)sizeof path) return 0;
@@ -229,15 +229,15 @@ static qdr_status check_data(const claim *output)
 {
     static const char *const kinds[] = {"machines", "models", "data"};
     char path[QDRI_PATH_BYTES];
-    qdri_place place;
+    qdri_path resolved;
     if (!output->is_written || output->is_data || output->numbers || !S_ISREG(output->key.mode)) return QDR_OK;
-    if (qdri_place_find(output->path, &place) != 0) return QDR_OK;
-    char *ending = strrchr(place.name, '.');
+    if (qdri_path_resolve(output->path, &resolved) != 0) return QDR_OK;
+    char *ending = strrchr(resolved.name, '.');
     if (!ending || strcmp(ending, ".json") != 0) return QDR_OK;
     *ending = '\0';
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         claim data = {.option = "the data file", .path = path};
-        if (!find_data(kinds[i], place.name, path)) continue;
+        if (!find_data(kinds[i], resolved.name, path)) continue;
         find_key(path, &data.key);
         QDR_TRY(check_pair(output, &data));
     }

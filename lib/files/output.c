@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "core/size.h"
-#include "files/place.h"
+#include "files/path.h"
 
 #define ENDING ".part"
 enum {
@@ -245,14 +245,14 @@ static int look_at(const char *path, struct stat *info, int *is_direct)
 /* Opens the folder and creates the draft, which gets the owner and the permissions of the file that it will replace. */
 static int open_draft(qdr_output *output, const struct stat *old)
 {
-    qdri_place place;
-    const int error = qdri_place_find(output->path, &place);
-    if (error || !place.name[0]) {
+    qdri_path resolved;
+    const int error = qdri_path_resolve(output->path, &resolved);
+    if (error || !resolved.name[0]) {
         errno = error ? error : EISDIR;
         return -1;
     }
-    memcpy(output->name, place.name, sizeof output->name);
-    output->folder = open(place.folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    memcpy(output->name, resolved.name, sizeof output->name);
+    output->folder = open(resolved.folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (output->folder < 0) return -1;
     clean_drafts(output->folder, output->name);
     const int number = make_draft(output->folder, output->name, output->draft);
@@ -280,10 +280,10 @@ static int rename_old(int folder, const char *name, const char *to)
 static void set_kept(qdr_output *output, const char *name)
 {
     struct stat info;
-    qdri_place place;
+    qdri_path resolved;
     const int is_link = lstat(output->path, &info) == 0 && S_ISLNK(info.st_mode);
-    if (is_link && qdri_place_find(output->path, &place) == 0)
-        snprintf(output->kept, sizeof output->kept, "%s/%s", place.folder, name);
+    if (is_link && qdri_path_resolve(output->path, &resolved) == 0)
+        snprintf(output->kept, sizeof output->kept, "%s/%s", resolved.folder, name);
     else
         snprintf(output->kept, sizeof output->kept, "%s%s", output->path, strrchr(name, '.'));
 }

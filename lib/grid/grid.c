@@ -25,7 +25,7 @@ struct qdr_grid {
     channel_names names[QDR_N_CHANNELS];
     qdr_stream *streams[QDR_N_CHANNELS]; /* NULL for statistics */
     const char *label;
-    qdri_hold *holds;
+    qdri_retained *retained;
 };
 
 static void describe_member(const void *user, int member, char *text, size_t capacity)
@@ -40,56 +40,56 @@ static void describe_member(const void *user, int member, char *text, size_t cap
 
 /* ---- memory that outlives the call that enqueued work on it ---- */
 
-static void hold_free(qdri_dev *dev, qdri_hold *hold)
+static void retained_free(qdri_dev *dev, qdri_retained *retained)
 {
-    qdri_mem_free(dev, &hold->device);
-    qdri_event_destroy(&hold->done);
-    free(hold->host);
-    free(hold);
+    qdri_mem_free(dev, &retained->device);
+    qdri_event_destroy(&retained->done);
+    free(retained->host);
+    free(retained);
 }
 
 /* Removes finished holds (or all) from the list. */
-static void holds_sweep(qdr_grid *grid, int all)
+static void retained_sweep(qdr_grid *grid, int all)
 {
     qdri_dev *dev = qdri_context_dev(grid->ctx);
-    qdri_hold **link = &grid->holds;
+    qdri_retained **link = &grid->retained;
     while (*link) {
-        qdri_hold *hold = *link;
-        if (all || (hold->is_released && qdri_event_reached(hold->done))) {
-            *link = hold->next;
-            hold_free(dev, hold);
+        qdri_retained *retained = *link;
+        if (all || (retained->is_released && qdri_event_reached(retained->done))) {
+            *link = retained->next;
+            retained_free(dev, retained);
         } else {
-            link = &hold->next;
+            link = &retained->next;
         }
     }
 }
 
-qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold)
+qdr_status qdri_retained_create(qdr_grid *grid, size_t host_bytes, qdri_retained **retained)
 {
     qdri_dev *dev = qdri_context_dev(grid->ctx);
-    qdri_hold *made = NULL;
-    *hold = NULL;
-    holds_sweep(grid, 0);
+    qdri_retained *made = NULL;
+    *retained = NULL;
+    retained_sweep(grid, 0);
     QDR_TRY(qdri_context_record_needs(grid->ctx, &grid->life));
-    QDR_TRY(QDRI_NEW(1, "a hold", &made));
+    QDR_TRY(QDRI_NEW(1, "retained memory", &made));
     qdr_status status = qdri_calloc(host_bytes, 1, "held arrays", &made->host);
     if (status == QDR_OK) status = qdri_event_create(dev, &made->done);
     if (status != QDR_OK) {
-        hold_free(dev, made);
+        retained_free(dev, made);
         return status;
     }
-    made->next = grid->holds;
-    grid->holds = made;
-    *hold = made;
+    made->next = grid->retained;
+    grid->retained = made;
+    *retained = made;
     return QDR_OK;
 }
 
-void qdri_hold_release(qdr_grid *grid, qdri_hold *hold, qdr_stream *stream)
+void qdri_retained_release(qdr_grid *grid, qdri_retained *retained, qdr_stream *stream)
 {
     /* A recorded step uses it repeatedly, and a poisoned stream runs no more work: then the hold is freed with the
      * grid. */
     if (qdri_context_is_recording(grid->ctx)) return;
-    hold->is_released = qdri_event_record(hold->done, stream) == QDR_OK;
+    retained->is_released = qdri_event_record(retained->done, stream) == QDR_OK;
 }
 
 /* ---- creating and destroying ---- */
@@ -99,7 +99,7 @@ static void grid_end(qdri_life *life)
     qdr_grid *grid = (qdr_grid *)life;
     qdri_life *ctx = qdri_context_life(grid->ctx);
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++) qdri_stream_destroy(&grid->streams[channel]);
-    holds_sweep(grid, 1);
+    retained_sweep(grid, 1);
     for (int channel = QDR_N_CHANNELS - 1; channel >= 0; channel--) qdri_comm_destroy(&grid->comms[channel]);
     free(grid);
     qdri_life_drop(ctx);

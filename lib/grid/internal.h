@@ -27,19 +27,19 @@ void qdri_grid_set_label(qdr_grid *grid, const char *label);
 const char *qdri_grid_label(const qdr_grid *grid, const char *otherwise);
 
 /* Memory that work on a stream needs after the call that enqueued it has returned (packed messages, arrays of counts).
- * Freed by the host thread, when a later qdri_hold_create() finds that the work has finished, or with the grid. */
-typedef struct qdri_hold qdri_hold;
-struct qdri_hold {
-    qdri_hold *next;
+ * Freed by the host thread, when a later qdri_retained_create() finds that the work has finished, or with the grid. */
+typedef struct qdri_retained qdri_retained;
+struct qdri_retained {
+    qdri_retained *next;
     void *host; /* zeroed */
     void *device; /* initially NULL; the holder may store memory of qdri_mem_alloc() here */
     qdr_event *done; /* recorded when it is released */
     int is_released;
 };
 /* Adds a hold to the grid. Call it before anything is enqueued. */
-QDR_NODISCARD qdr_status qdri_hold_create(qdr_grid *grid, size_t host_bytes, qdri_hold **hold);
+QDR_NODISCARD qdr_status qdri_retained_create(qdr_grid *grid, size_t host_bytes, qdri_retained **retained);
 /* Enqueues an event that marks the hold as finished. On failure, and while a step is being recorded, the hold lives as
  * long as the grid. */
-void qdri_hold_release(qdr_grid *grid, qdri_hold *hold, qdr_stream *stream);
+void qdri_retained_release(qdr_grid *grid, qdri_retained *retained, qdr_stream *stream);
 
 #endif

@@ -219,7 +219,7 @@ static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, q
     /* Recorded work has no times of its own. */
     qdri_stamps *stamps = qdri_context_is_recording(ctx) ? NULL : qdri_measures_next(stack->measures, schedule);
     int done = -1;
-    if (trace) qdri_trace_next_run(trace, &stack->net.place);
+    if (trace) qdri_trace_next_run(trace, &stack->net.position);
     QDR_TRY(qdri_event_record(stack->start, compute));
     for (int i = 0; i < schedule->n_tasks; i++) {
         const int stream = schedule->tasks[i].stream;

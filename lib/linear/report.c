@@ -119,7 +119,7 @@ static void print_times(FILE *file, double predicted, double measured)
 static void print(const report *r, FILE *file)
 {
     const qdr_context *ctx = qdr_grid_context(r->stack->grid);
-    const int *size = r->stack->net.place.size;
+    const int *size = r->stack->net.position.size;
     fprintf(file,
             "predicted for %s and measured on rank %d of %d, grid %dx%dx%dx%d: medians of %d run%s or more, without "
             "the first\n",

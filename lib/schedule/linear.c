@@ -83,7 +83,7 @@ static qdri_summed output_of(const qdri_builder *builder, const qdri_layer_shape
                          .local_rows = shape->out_rows,
                          .target = y,
                          .accumulate = accumulate,
-                         .active = builder->place.size[shape->in_axis] > 1};
+                         .active = builder->position.size[shape->in_axis] > 1};
 }
 
 /* X with all rows of the cell: x itself, or gathered into `whole`. */
@@ -144,7 +144,7 @@ static qdri_ref take_turn(qdri_builder *builder, qdri_ref *value, size_t bytes)
 static qdri_ref whole_gradient(qdri_builder *builder, const qdri_layer_shape *shape)
 {
     return take_turn(builder, &builder->whole_gradients[builder->n_whole_gradients++ % 2],
-                     (size_t)builder->place.size[QDR_Z] * bytes_of(shape->shard_elems, shape->grad_dtype));
+                     (size_t)builder->position.size[QDR_Z] * bytes_of(shape->shard_elems, shape->grad_dtype));
 }
 
 /* Sums a whole dW over z into the shard, and the shard over d. The addition to old values runs on the stream of the
@@ -157,7 +157,7 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, q
     task.parameter_gradient = 1;
     task.dtype = task.out_dtype = shape->grad_dtype;
     task.count = shape->shard_elems;
-    if (builder->place.size[QDR_Z] > 1) {
+    if (builder->position.size[QDR_Z] > 1) {
         if (mode->accumulate_dw)
             task.writes[0] = take_turn(builder, &builder->reduced_gradient,
                                        bytes_of(shape->shard_elems, shape->grad_dtype));
@@ -187,7 +187,7 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, q
 static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs, int part,
                             qdri_ref whole, const qdri_backward_mode *mode)
 {
-    const int gz = builder->place.size[QDR_Z];
+    const int gz = builder->position.size[QDR_Z];
     const int turned = shape->storage == QDR_IN_OUT;
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, turned ? refs->x : refs->dy, turned ? refs->dy : refs->x,
                                      whole);
@@ -239,11 +239,11 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
     if (regather) whole.x = whole_input(builder, shape, refs, x_whole, 1);
     builder->part = QDRI_BEFORE_PARTS;
     const qdri_ref w = with_dx ? qdri_next_weight(builder) : QDRI_NO_REF;
-    const qdri_ref dw = builder->place.size[QDR_Z] > 1 ? whole_gradient(builder, shape) : refs->dw;
+    const qdri_ref dw = builder->position.size[QDR_Z] > 1 ? whole_gradient(builder, shape) : refs->dw;
     /* dX is computed first if its own sum overlaps with the product of dW, or if it uses the rows of dY as they arrive.
      * Otherwise dW is first: its sum begins earlier, W has more time to arrive, and the operations on dX directly
      * follow its product, so that a device may fuse both. */
-    const int dx_first = builder->place.size[shape->out_axis] > 1 ||
+    const int dx_first = builder->position.size[shape->out_axis] > 1 ||
                          (shape->out_scattered && shape->backward_panels > 1);
     if (with_dx && dx_first) input_gradients(builder, shape, &whole, mode->accumulate_dx, w, dx);
     for (int part = 0; part < builder->n_parts; part++) {
@@ -312,7 +312,7 @@ void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape
     task.k = shape->first_row;
     task.context = shape->context;
     if (shape->context) qdri_schedule_add(builder, &task);
-    const int gz = builder->place.size[QDR_Z];
+    const int gz = builder->position.size[QDR_Z];
     const qdri_ref whole = gz > 1 ? whole_gradient(builder, shape) : refs->dw;
     task = qdri_layer_task(shape, QDRI_TASK_EMBED_SUM, refs->x, shape->out_scattered ? dy_whole : refs->dy, whole);
     task.out_dtype = shape->grad_dtype;

@@ -343,7 +343,7 @@ static void move_ref(const qdri_schedule *schedule, qdri_ref workspace, qdri_ref
     ref->buffer = workspace.buffer;
 }
 
-qdr_status qdri_schedule_place(qdri_schedule *schedule, qdri_ref workspace)
+qdr_status qdri_schedule_allocate(qdri_schedule *schedule, qdri_ref workspace)
 {
     memory_pass p = {.schedule = schedule};
     if (schedule->n_values == 0) return QDR_OK;

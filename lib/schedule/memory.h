@@ -9,6 +9,6 @@
 
 /* Places the values of a list in the buffer `workspace`, to which its operands then refer; of the places found that
  * need the least memory, takes those that add few waits. The waits of the list must be set afterwards. */
-QDR_NODISCARD qdr_status qdri_schedule_place(qdri_schedule *schedule, qdri_ref workspace);
+QDR_NODISCARD qdr_status qdri_schedule_allocate(qdri_schedule *schedule, qdri_ref workspace);
 
 #endif

@@ -42,19 +42,19 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
                         opts->batch_parts, QDRI_MAX_BATCH_PARTS);
     return qdri_check_product_type(opts->product_type, opts->dtype, "stack");
 }
-static int64_t cell_rows(const qdri_place *place, int64_t n_rows, int64_t unit)
+static int64_t cell_rows(const qdri_position *position, int64_t n_rows, int64_t unit)
 {
     int64_t begin, end;
-    qdri_split(n_rows, unit, place->size[QDR_D], place->coordinate[QDR_D], &begin, &end);
-    qdri_split(end - begin, unit, place->size[QDR_Z], place->coordinate[QDR_Z], &begin, &end);
+    qdri_split(n_rows, unit, position->size[QDR_D], position->coordinate[QDR_D], &begin, &end);
+    qdri_split(end - begin, unit, position->size[QDR_Z], position->coordinate[QDR_Z], &begin, &end);
     return end - begin;
 }
 
-qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const qdr_stack_opts *opts)
+qdr_status qdri_net_begin(qdri_net *net, const qdri_position *position, const qdr_stack_opts *opts)
 {
     QDR_TRY(check_opts(opts));
     const qdri_net old = *net; /* the memory of its lists is kept */
-    *net = (qdri_net){.place = *place,
+    *net = (qdri_net){.position = *position,
                       .opts = *opts,
                       .edges = old.edges,
                       .edge_capacity = old.edge_capacity,
@@ -67,7 +67,7 @@ qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const qdr_stac
     if (net->opts.row_unit == 0) net->opts.row_unit = 1;
     if (net->opts.overlap == 0) net->opts.overlap = QDR_OVERLAP_ALL;
     net->grad_dtype = qdri_sum_type(opts->dtype);
-    net->cell_rows = cell_rows(place, net->opts.n_rows, net->opts.row_unit);
+    net->cell_rows = cell_rows(position, net->opts.n_rows, net->opts.row_unit);
     for (int i = 0; i < 4; i++) {
         net->caller[i] = qdri_buffers_add(&net->buffers, QDRI_CALLER, 0);
         net->caller[i].bytes = SIZE_MAX; /* not known here */
@@ -138,7 +138,7 @@ qdri_ref qdri_edge_rows(const qdri_edge *edge, qdri_ref ref, int64_t begin, int6
 
 int qdri_edge_scattered(const qdri_net *net, const qdri_edge *edge)
 {
-    return edge->matrix.scatter_rows && net->place.size[edge->matrix.scatter_axis] > 1;
+    return edge->matrix.scatter_rows && net->position.size[edge->matrix.scatter_axis] > 1;
 }
 
 qdr_matrix qdri_edge_matrix(const qdri_net *net, const qdr_block cols[QDR_MAX_BLOCKS], qdr_axis col_axis,
@@ -146,12 +146,12 @@ qdr_matrix qdri_edge_matrix(const qdri_net *net, const qdr_block cols[QDR_MAX_BL
 {
     const qdr_axis scatter_axis = qdri_other_axis(col_axis);
     const int64_t unit = scatter_unit ? scatter_unit : 1;
-    qdri_place last = net->place; /* of the smallest cell */
+    qdri_position last = net->position; /* of the smallest cell */
     for (int axis = 0; axis < QDR_N_AXES; axis++) last.coordinate[axis] = last.size[axis] - 1;
     /* Rows that are scattered singly may leave ranks without any; whole sequences that are too few for the axis stay
      * replicated instead. */
     const int64_t n_units = cell_rows(&last, net->opts.n_rows, net->opts.row_unit) / unit;
-    const int scatter = layout == QDR_SCATTERED && (unit == 1 || n_units >= net->place.size[scatter_axis]);
+    const int scatter = layout == QDR_SCATTERED && (unit == 1 || n_units >= net->position.size[scatter_axis]);
     qdr_matrix matrix = {.version = QDR_OPTS_INIT,
                          .n_rows = net->opts.n_rows,
                          .row_unit = net->opts.row_unit,
@@ -180,7 +180,7 @@ qdr_status qdri_edge_add(qdri_net *net, const char *name, const qdr_matrix *matr
                          .value = QDRI_NO_REF,
                          .gradient = QDRI_NO_REF,
                          .d = QDRI_NO_REF};
-    qdri_matrix_part(matrix, &(qdri_rank_place){.at = net->place}, &added->owned);
+    qdri_matrix_part(matrix, &(qdri_rank_position){.at = net->position}, &added->owned);
     QDR_TRY(qdri_mul_elems(added->owned.n_rows, added->owned.n_cols, &elems));
     QDR_TRY(qdri_elems_bytes(elems, QDR_F64, &bytes));
     *edge = net->n_edges++;
@@ -218,7 +218,7 @@ qdr_status qdri_net_add_tokens(qdri_net *net, const char *name, qdr_edge *edge)
 void qdri_layer_largest(const qdri_net *net, const qdri_layer *layer, int64_t *m, int64_t *n, int64_t *k)
 {
     const qdri_parameter *w = &net->parameters[layer->weight];
-    qdri_place first = net->place; /* the first parts are the largest */
+    qdri_position first = net->position; /* the first parts are the largest */
     for (int axis = 0; axis < QDR_N_AXES; axis++) first.coordinate[axis] = 0;
     *m = cell_rows(&first, net->opts.n_rows, net->opts.row_unit);
     *n = qdri_blocks_part(w->rows, w->row_parts, 0);

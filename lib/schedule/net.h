@@ -93,7 +93,7 @@ typedef struct qdri_node {
 } qdri_node;
 
 typedef struct qdri_net {
-    qdri_place place;
+    qdri_position position;
     qdr_stack_opts opts; /* with defaults filled in; prefetch: set by qdri_net_build() */
     qdr_dtype grad_dtype;
     int64_t cell_rows;
@@ -121,7 +121,7 @@ enum { QDRI_CALLER_X = 0, QDRI_CALLER_Y, QDRI_CALLER_DX, QDRI_CALLER_DY };
 /* ---- describing: net.c, net_layers.c, net_operations.c ---- */
 
 /* Begins a description. *net is zeroed, or an older net, whose lists are reused. */
-QDR_NODISCARD qdr_status qdri_net_begin(qdri_net *net, const qdri_place *place, const qdr_stack_opts *opts);
+QDR_NODISCARD qdr_status qdri_net_begin(qdri_net *net, const qdri_position *position, const qdr_stack_opts *opts);
 void qdri_net_free(qdri_net *net);
 
 /* Like qdr_stack_add_…(); no argument may be NULL. */

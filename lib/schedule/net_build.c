@@ -11,7 +11,7 @@
 
 qdr_status qdri_net_finish(qdri_net *net, qdri_schedule *schedule)
 {
-    QDR_TRY(qdri_schedule_place(schedule, net->workspace));
+    QDR_TRY(qdri_schedule_allocate(schedule, net->workspace));
     qdri_buffer *workspace = &net->buffers.items[net->workspace.buffer];
     if (schedule->workspace_bytes > workspace->bytes) workspace->bytes = schedule->workspace_bytes;
     if (schedule->n_tasks > net->most_tasks) net->most_tasks = schedule->n_tasks;
@@ -47,7 +47,7 @@ int qdri_net_batch_parts(const qdri_net *net)
     return net->opts.batch_parts > 1 && qdri_net_sums(net) && !qdri_net_scatters(net) ? net->opts.batch_parts : 1;
 }
 
-int qdri_net_sums(const qdri_net *net) { return net->place.size[QDR_X] > 1 || net->place.size[QDR_Y] > 1; }
+int qdri_net_sums(const qdri_net *net) { return net->position.size[QDR_X] > 1 || net->position.size[QDR_Y] > 1; }
 
 int qdri_net_scatters(const qdri_net *net)
 {

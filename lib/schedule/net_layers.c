@@ -199,7 +199,7 @@ static qdr_status add_embedding(qdri_net *net, const qdr_embedding_desc *desc, q
                                    &layer->bias));
     QDR_TRY(qdri_edge_add(net, who, &matrix, net->opts.dtype, out));
     connect(net, node, QDR_Y, tokens, *out);
-    qdri_split(desc->vocab.width, unit, net->place.size[QDR_Y], net->place.coordinate[QDR_Y], &layer->vocab_begin,
+    qdri_split(desc->vocab.width, unit, net->position.size[QDR_Y], net->position.coordinate[QDR_Y], &layer->vocab_begin,
                &layer->vocab_end);
     layer->shape.k = layer->vocab_end - layer->vocab_begin; /* rows of E's block; its columns are the outputs */
     layer->shape.context = desc->context;

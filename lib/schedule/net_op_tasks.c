@@ -129,7 +129,7 @@ static void reduce(const op_part *p, qdr_axis axis, qdr_reduce how, int64_t n_pe
 static void norm_forward(const op_part *p)
 {
     const qdr_axis axis = p->node->u.norm.axis;
-    const int g = p->net->place.size[axis], rank = p->net->place.coordinate[axis];
+    const int g = p->net->position.size[axis], rank = p->net->position.coordinate[axis];
     const size_t own_bytes = (size_t)n_rows(p) * 3 * real_bytes(p);
     const qdri_ref moments = numbers(p, 0, 3 * (int64_t)g);
     add_kernel(p, QDRI_TASK_NORM_MOMENTS, (qdri_task_work){p->bytes, 3 * p->elems, 1, QDRI_COST_FUSED},

@@ -42,8 +42,8 @@ static qdr_status add_layer_norm(qdri_net *net, const char *who, double epsilon,
                                     .axis = edge->matrix.col_axis,
                                     .epsilon = epsilon,
                                     .dtype = net->opts.dtype};
-    QDR_TRY(
-        qdri_norm_bytes(&node->u.norm, net->place.size[edge->matrix.col_axis], &node->saved_bytes, &node->work_bytes));
+    QDR_TRY(qdri_norm_bytes(&node->u.norm, net->position.size[edge->matrix.col_axis], &node->saved_bytes,
+                            &node->work_bytes));
     qdri_parameter_desc desc = {.what = "gamma",
                                 .cols = edge->matrix.cols,
                                 .col_split = 1 + (int)edge->matrix.col_axis,
@@ -111,7 +111,7 @@ static qdr_status add_attention(qdri_net *net, const char *who, int64_t head_siz
                              .context = context,
                              .head_size = head_size,
                              .dtype = net->opts.dtype};
-    qdri_key_heads_plan(edge->matrix.cols, &edge->owned, axis, net->place.size[axis], local, keys);
+    qdri_key_heads_plan(edge->matrix.cols, &edge->owned, axis, net->position.size[axis], local, keys);
     node->needs_all_rows = keys->gathered;
     node->overwrites_only = node->makes_scores = 1;
     QDR_TRY(qdri_key_heads_sizes(local, keys, &node->saved_bytes, &node->work_bytes));

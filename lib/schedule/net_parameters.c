@@ -36,17 +36,17 @@ qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, in
                           .gradient = QDRI_NO_REF};
     memcpy(p->rows, desc->rows ? desc->rows : one_row, sizeof p->rows);
     memcpy(p->cols, desc->cols, sizeof p->cols);
-    p->row_parts = desc->row_split ? net->place.size[desc->row_split - 1] : 1;
-    p->row_part = desc->row_split ? net->place.coordinate[desc->row_split - 1] : 0;
-    p->col_parts = desc->col_split ? net->place.size[desc->col_split - 1] : 1;
-    p->col_part = desc->col_split ? net->place.coordinate[desc->col_split - 1] : 0;
+    p->row_parts = desc->row_split ? net->position.size[desc->row_split - 1] : 1;
+    p->row_part = desc->row_split ? net->position.coordinate[desc->row_split - 1] : 0;
+    p->col_parts = desc->col_split ? net->position.size[desc->col_split - 1] : 1;
+    p->col_part = desc->col_split ? net->position.coordinate[desc->col_split - 1] : 0;
     p->n_rows = qdri_blocks_part(p->rows, p->row_parts, p->row_part);
     p->n_cols = qdri_blocks_part(p->cols, p->col_parts, p->col_part);
     QDR_TRY(qdri_mul_elems(qdri_blocks_width(p->rows), qdri_blocks_width(p->cols), &p->n_global));
     QDR_TRY(qdri_elems_bytes(p->n_global, QDR_F64, &bytes));
-    const int *at = net->place.coordinate;
+    const int *at = net->position.coordinate;
     const int64_t elems = p->n_rows * p->n_cols;
-    p->shard_elems = shard_elems(net, elems, p->flat_over_z ? net->place.size[QDR_Z] : 1);
+    p->shard_elems = shard_elems(net, elems, p->flat_over_z ? net->position.size[QDR_Z] : 1);
     p->shard_begin = p->flat_over_z ? p->shard_elems * at[QDR_Z] : 0;
     p->n_elems = elems - p->shard_begin;
     if (p->n_elems > p->shard_elems) p->n_elems = p->shard_elems;
@@ -68,7 +68,7 @@ qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, in
 /* Part 0 of a split is the largest. */
 size_t qdri_largest_gathered_bytes(const qdri_net *net)
 {
-    const int gz = net->place.size[QDR_Z];
+    const int gz = net->position.size[QDR_Z];
     int64_t most = 0;
     for (int i = 0; i < net->n_parameters; i++) {
         const qdri_parameter *p = &net->parameters[i];

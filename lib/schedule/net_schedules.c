@@ -8,7 +8,7 @@
 /* One layer. */
 static void begin(qdri_builder *builder, qdri_net *net, qdri_schedule *schedule)
 {
-    qdri_builder_begin(builder, schedule, net->buffers.n, &net->place, net->opts.prefetch);
+    qdri_builder_begin(builder, schedule, net->buffers.n, &net->position, net->opts.prefetch);
 }
 
 static void begin_whole(qdri_builder *builder, qdri_net *net, qdri_schedule *schedule)
@@ -68,7 +68,7 @@ static void begin_node(qdri_builder *builder, const qdri_net *net, int number, i
         qdri_linear_forward_product(builder, &node->u.layer.shape, &refs, part, w, 0);
 }
 
-static int is_summed(const qdri_net *net, qdr_axis axis) { return net->place.size[axis] > 1; }
+static int is_summed(const qdri_net *net, qdr_axis axis) { return net->position.size[axis] > 1; }
 
 /* A segment, in which the parts pass through all nodes one after the other, ends with a layer whose result is summed
  * across ranks; with each layer whose W is gathered, since only one is kept at a time; and at nodes that need all
@@ -243,7 +243,7 @@ static qdri_backward_mode layer_mode(const qdri_net *net, const qdri_layer *laye
 {
     return (qdri_backward_mode){
         .accumulate_dw = layer->shares_last || mode == QDRI_GRADIENT_ADD_TO_PARTIAL ||
-                         (mode == QDRI_GRADIENT_ADD_TO_COMPLETE && net->place.coordinate[QDR_D] == 0),
+                         (mode == QDRI_GRADIENT_ADD_TO_COMPLETE && net->position.coordinate[QDR_D] == 0),
         .accumulate_db = layer->bias >= 0 && adds_to_small(net, layer->bias, mode),
         .keep_for_later = deferred || layer->shares_first,
     };

@@ -42,16 +42,16 @@ void qdri_add_rows(qdri_builder *builder, const qdri_layer_shape *shape, qdri_re
     qdri_schedule_add(builder, &task);
 }
 
-static int size_of(const qdri_builder *builder, const qdri_rows *rows) { return builder->place.size[rows->axis]; }
+static int size_of(const qdri_builder *builder, const qdri_rows *rows) { return builder->position.size[rows->axis]; }
 
 /* The member `steps` places after this one. */
 static int member_at(const qdri_builder *builder, const qdri_rows *rows, int steps)
 {
     const int g = size_of(builder, rows);
-    return (builder->place.coordinate[rows->axis] + g + steps % g) % g;
+    return (builder->position.coordinate[rows->axis] + g + steps % g) % g;
 }
 
-static int own(const qdri_builder *builder, const qdri_rows *rows) { return builder->place.coordinate[rows->axis]; }
+static int own(const qdri_builder *builder, const qdri_rows *rows) { return builder->position.coordinate[rows->axis]; }
 
 /* ---- gathers ---- */
 

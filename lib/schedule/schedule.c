@@ -9,10 +9,10 @@
 #include "core/block.h"
 #include "core/size.h"
 
-void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, int n_buffers, const qdri_place *place,
+void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, int n_buffers, const qdri_position *position,
                         int prefetch)
 {
-    *builder = (qdri_builder){.schedule = schedule, .place = *place, .prefetch = prefetch, .n_parts = 1};
+    *builder = (qdri_builder){.schedule = schedule, .position = *position, .prefetch = prefetch, .n_parts = 1};
     builder->whole_gradients[0] = builder->whole_gradients[1] = builder->reduced_gradient = QDRI_NO_REF;
     schedule->n_tasks = schedule->n_values = 0;
     schedule->first_value = n_buffers;
@@ -198,12 +198,12 @@ static int64_t elems_sent(const qdri_task *task, int g, int rank)
 void qdri_add_collective(qdri_builder *builder, const qdri_task *task)
 {
     const qdr_axis axis = qdr_channel_axis(task->channel);
-    const int g = builder->place.size[axis];
+    const int g = builder->position.size[axis];
     if (g == 1) return;
     qdri_task added = *task;
     added.kind = QDRI_TASK_COLLECTIVE;
     /* Statistics are small, and the next kernel needs them: they run between kernels. */
     added.stream = qdri_is_statistics(task->channel) ? QDRI_STREAM_OF_COMPUTE : QDRI_STREAM_OF_CHANNEL(task->channel);
-    added.bytes_sent = elems_sent(task, g, builder->place.coordinate[axis]) * (int64_t)qdr_dtype_bytes(task->dtype);
+    added.bytes_sent = elems_sent(task, g, builder->position.coordinate[axis]) * (int64_t)qdr_dtype_bytes(task->dtype);
     qdri_schedule_add(builder, &added);
 }

@@ -127,7 +127,7 @@ typedef struct qdri_value {
     size_t bytes;
     int n_users; /* while the list is built */
     int end; /* tasks from this one on may use its memory for something else, unless it is still in use */
-    size_t offset; /* in the workspace; set by qdri_schedule_place() */
+    size_t offset; /* in the workspace; set by qdri_schedule_allocate() */
 } qdri_value;
 
 typedef struct qdri_schedule {
@@ -136,15 +136,15 @@ typedef struct qdri_schedule {
     qdri_value *values;
     int n_values, value_capacity;
     int first_value; /* operands refer to value i as to buffer first_value + i, until it has a place */
-    /* Set by qdri_schedule_place(): the workspace that it needs, and the largest sum of values that are in use at the
-     * same time, below which no list can be. */
+    /* Set by qdri_schedule_allocate(): the workspace that it needs, and the largest sum of values that are in use at
+     * the same time, below which no list can be. */
     size_t workspace_bytes, least_bytes;
 } qdri_schedule;
 
 /* Builds one schedule. The first failure is kept in `status`; later calls do nothing. */
 typedef struct qdri_builder {
     qdri_schedule *schedule;
-    qdri_place place;
+    qdri_position position;
     qdr_status status;
     /* The cell's rows in parts, each of which passes through the schedule after the other: part p begins at
      * part_begin[p]. */
@@ -168,7 +168,7 @@ typedef struct qdri_builder {
 } qdri_builder;
 
 /* Starts an empty schedule, whose tasks use buffers with numbers below n_buffers. */
-void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, int n_buffers, const qdri_place *place,
+void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, int n_buffers, const qdri_position *position,
                         int prefetch);
 /* Divides the cell's rows into up to n_parts nonempty parts of whole `unit`s. Before this call there is one part. */
 void qdri_builder_cut_rows(qdri_builder *builder, int64_t n_rows, int64_t unit, int n_parts);

@@ -21,7 +21,7 @@ struct qdri_trace {
     int rank, n_ranks, run, n_clocks;
     uint64_t id;
     qdri_clock_offset clocks[MAX_CLOCKS];
-    qdri_place place; /* sizes of 0: no schedule ran */
+    qdri_position position; /* sizes of 0: no schedule ran */
     int64_t n_lost;
     chunk *first, *last;
 };
@@ -53,10 +53,10 @@ void qdri_trace_add_clock(qdri_trace *trace, const qdri_clock_offset *clock)
     if (trace->n_clocks < MAX_CLOCKS) trace->clocks[trace->n_clocks++] = *clock;
 }
 
-void qdri_trace_next_run(qdri_trace *trace, const qdri_place *place)
+void qdri_trace_next_run(qdri_trace *trace, const qdri_position *position)
 {
     trace->run++;
-    trace->place = *place;
+    trace->position = *position;
 }
 
 qdri_trace_event *qdri_trace_add(qdri_trace *trace, const qdri_task *task, int number)
@@ -103,9 +103,9 @@ static const char *stream_name(int stream)
 /* The names that a viewer shows for the rank and its streams. */
 static int write_names(const qdri_trace *trace, FILE *file)
 {
-    const int *at = trace->place.coordinate;
+    const int *at = trace->position.coordinate;
     int n = fprintf(file, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":", trace->rank);
-    if (n > 0 && trace->place.size[0])
+    if (n > 0 && trace->position.size[0])
         n = fprintf(file, "\"rank %d (x%d y%d z%d d%d)\"}}", trace->rank, at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
     else if (n > 0)
         n = fprintf(file, "\"rank %d\"}}", trace->rank);
@@ -159,8 +159,9 @@ static int write_header(const qdri_trace *trace, FILE *file)
                                                 (json_int_t)clock->ahead_ns, "bound", (json_int_t)clock->bound_ns));
     }
     json_t *header = json_pack("{s:i,s:s,s:i,s:i,s:o,s:o,s:o,s:I}", "version", QDRI_TRACE_VERSION, "id", id, "rank",
-                               trace->rank, "ranks", trace->n_ranks, "grid", numbers_of(trace->place.size), "place",
-                               numbers_of(trace->place.coordinate), "clock", clocks, "lost", (json_int_t)trace->n_lost);
+                               trace->rank, "ranks", trace->n_ranks, "grid", numbers_of(trace->position.size), "place",
+                               numbers_of(trace->position.coordinate), "clock", clocks, "lost",
+                               (json_int_t)trace->n_lost);
     const int good = header && fputs("\n],\"displayTimeUnit\":\"ms\",\"quadrille\":", file) >= 0 &&
                      json_dumpf(header, file, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0 && fputs("}\n", file) >= 0;
     json_decref(header);

@@ -26,7 +26,7 @@ void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_re
 
 static size_t whole_bytes(const qdri_builder *builder, const struct qdri_weight_use *use)
 {
-    return (size_t)use->shard_elems * (size_t)builder->place.size[QDR_Z] * qdr_dtype_bytes(use->dtype);
+    return (size_t)use->shard_elems * (size_t)builder->position.size[QDR_Z] * qdr_dtype_bytes(use->dtype);
 }
 
 static qdri_ref whole(const qdri_builder *builder, int index)
@@ -53,7 +53,7 @@ qdri_ref qdri_next_weight(qdri_builder *builder)
 {
     if (builder->status != QDR_OK) return QDRI_NO_REF;
     const int index = builder->next_use++;
-    if (builder->place.size[QDR_Z] == 1) return builder->uses[index].shard;
+    if (builder->position.size[QDR_Z] == 1) return builder->uses[index].shard;
     if (!builder->gathered) take_turns(builder);
     if (builder->status != QDR_OK) return QDRI_NO_REF;
     for (; builder->n_gathered < builder->n_uses && builder->n_gathered <= index + builder->prefetch;

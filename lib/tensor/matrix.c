@@ -9,17 +9,17 @@
 #include "grid/internal.h"
 
 /* The position of a rank, which must exist. */
-static void place_of(const qdr_grid *grid, int rank, qdri_rank_place *place)
+static void place_of(const qdr_grid *grid, int rank, qdri_rank_position *position)
 {
-    for (int axis = 0; axis < QDR_N_AXES; axis++) place->at.size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
-    qdri_grid_locate(grid, rank, place->at.coordinate);
-    place->rank = rank;
-    place->n_ranks = qdr_context_size(qdr_grid_context(grid));
+    for (int axis = 0; axis < QDR_N_AXES; axis++) position->at.size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
+    qdri_grid_locate(grid, rank, position->at.coordinate);
+    position->rank = rank;
+    position->n_ranks = qdr_context_size(qdr_grid_context(grid));
 }
 
 qdr_status qdr_matrix_owned(const qdr_grid *grid, const qdr_matrix *matrix, int rank, qdr_owned *owned)
 {
-    qdri_rank_place place;
+    qdri_rank_position position;
     if (!owned) return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: owned is NULL; pass a pointer");
     *owned = (qdr_owned){.n_ranges = 0};
     if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: the grid is NULL");
@@ -27,8 +27,8 @@ qdr_status qdr_matrix_owned(const qdr_grid *grid, const qdr_matrix *matrix, int 
     if (rank < 0 || rank >= n_ranks)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: there is no rank %d; the grid has ranks 0 to %d", rank, n_ranks - 1);
     QDR_TRY(qdri_matrix_check(matrix));
-    place_of(grid, rank, &place);
-    qdri_matrix_part(matrix, &place, owned);
+    place_of(grid, rank, &position);
+    qdri_matrix_part(matrix, &position, owned);
     return QDR_OK;
 }
 
@@ -38,7 +38,7 @@ qdr_status qdr_matrix_owned(const qdr_grid *grid, const qdr_matrix *matrix, int 
 typedef struct move {
     qdr_grid *grid;
     const qdr_matrix *from, *to;
-    qdri_rank_place here;
+    qdri_rank_position here;
     qdr_owned owned_from, owned_to;
     size_t elem_bytes;
     int64_t *send_counts, *recv_counts;
@@ -78,7 +78,7 @@ static qdr_status part_check(const move *m, const qdr_owned *owned, const void *
 /* The overlap of the old part of rank `from` and the new part of rank `to`, if the one is to send it to the other. */
 static qdri_overlap message(const move *m, int from, int to)
 {
-    qdri_rank_place source, target;
+    qdri_rank_position source, target;
     qdr_owned held, wanted;
     qdri_overlap overlap = {.n_runs = 0};
     place_of(m->grid, from, &source);
@@ -96,11 +96,11 @@ static qdr_status copy_runs(const move *m, const qdri_overlap *overlap, const vo
                             int64_t y_cols)
 {
     const size_t elem_bytes = m->elem_bytes;
-    int64_t place = 0;
+    int64_t position = 0;
     for (int i = 0; overlap->n_rows && i < overlap->n_runs; i++) {
-        const qdri_run *run = &overlap->runs[i];
-        const int64_t from = x_cols ? overlap->a_row * x_cols + run->a_col : place;
-        const int64_t to = y_cols ? overlap->b_row * y_cols + run->b_col : place;
+        const qdri_common_columns *run = &overlap->runs[i];
+        const int64_t from = x_cols ? overlap->a_row * x_cols + run->a_col : position;
+        const int64_t to = y_cols ? overlap->b_row * y_cols + run->b_col : position;
         qdri_kernel kernel = {.kind = QDRI_K_COPY_BLOCK, .dtype = QDR_U8};
         kernel.u.block.n_rows = overlap->n_rows;
         kernel.u.block.row_bytes = (size_t)run->n_cols * elem_bytes;
@@ -109,7 +109,7 @@ static qdr_status copy_runs(const move *m, const qdri_overlap *overlap, const vo
         kernel.u.block.x = (const char *)x + (size_t)from * elem_bytes;
         kernel.u.block.y = (char *)y + (size_t)to * elem_bytes;
         QDR_TRY(qdri_kernel_run(m->stream, &kernel));
-        place += overlap->n_rows * run->n_cols;
+        position += overlap->n_rows * run->n_cols;
     }
     return QDR_OK;
 }
@@ -121,7 +121,7 @@ static size_t owned_bytes(const move *m, const qdr_owned *owned)
     return (size_t)(owned->n_rows * owned->n_cols) * m->elem_bytes;
 }
 
-static qdr_status move_prepare(move *m, const void *src, const void *dst, qdri_hold **hold)
+static qdr_status move_prepare(move *m, const void *src, const void *dst, qdri_retained **retained)
 {
     const size_t n_ranks = (size_t)m->here.n_ranks;
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(m->grid));
@@ -131,8 +131,8 @@ static qdr_status move_prepare(move *m, const void *src, const void *dst, qdri_h
     QDR_TRY(part_check(m, &m->owned_to, dst, "dst"));
     QDR_TRY(QDRI_RANGES_CHECK("redistribute", {.what = "src", .begin = src, .bytes = owned_bytes(m, &m->owned_from)},
                               {.what = "dst", .begin = dst, .bytes = owned_bytes(m, &m->owned_to), .writes = 1}));
-    QDR_TRY(qdri_hold_create(m->grid, 2 * n_ranks * sizeof(int64_t), hold));
-    m->send_counts = (int64_t *)(*hold)->host;
+    QDR_TRY(qdri_retained_create(m->grid, 2 * n_ranks * sizeof(int64_t), retained));
+    m->send_counts = (int64_t *)(*retained)->host;
     m->recv_counts = m->send_counts + n_ranks;
     /* Elements exchanged between this rank and all others; what a rank keeps is not sent. */
     for (int rank = 0; rank < m->here.n_ranks; rank++) {
@@ -143,7 +143,7 @@ static qdr_status move_prepare(move *m, const void *src, const void *dst, qdri_h
         m->n_recv += m->recv_counts[rank];
     }
     return qdri_mem_alloc_for(dev, "a redistribution", send_bytes(m) + (size_t)m->n_recv * m->elem_bytes,
-                              &(*hold)->device);
+                              &(*retained)->device);
 }
 
 static qdr_status move_run(const move *m, const void *src, void *dst, qdr_dtype dtype, void *staging)
@@ -195,7 +195,7 @@ static void describe(qdri_facts *facts, const char *who, const qdr_matrix *matri
 qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const void *src, const qdr_matrix *dst_layout,
                             void *dst, qdr_dtype dtype, qdr_stream *stream)
 {
-    qdri_hold *hold = NULL;
+    qdri_retained *retained = NULL;
     qdri_facts facts = {0};
     move m = {.grid = grid, .from = src_layout, .to = dst_layout};
     if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "redistribute: the grid is NULL");
@@ -205,7 +205,7 @@ qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const 
         m.elem_bytes = qdr_dtype_bytes(dtype);
         m.stream = qdri_stream_or_default(grid, stream);
         place_of(grid, qdr_context_rank(ctx), &m.here);
-        status = move_prepare(&m, src, dst, &hold);
+        status = move_prepare(&m, src, dst, &retained);
     }
     if (status == QDR_OK) { /* both layouts together determine who sends what to whom */
         describe(&facts, "the source", src_layout);
@@ -217,7 +217,7 @@ qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const 
                                      "pass the same layouts and type on every rank");
     qdri_facts_free(&facts);
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so there is a hold */
-    if (status == QDR_OK) status = move_run(&m, src, dst, dtype, hold->device);
-    if (hold) qdri_hold_release(grid, hold, m.stream);
+    if (status == QDR_OK) status = move_run(&m, src, dst, dtype, retained->device);
+    if (retained) qdri_retained_release(grid, retained, m.stream);
     return status;
 }

@@ -36,7 +36,7 @@ static qdr_status add_attention_half(description *d, qdr_edge in, qdr_edge *out)
 {
     const qdr_network *n = d->network;
     /* Query heads that share a key head stay together if there is a key head for each rank. */
-    const int are_together = n->kv_heads >= d->net->place.size[QDR_Y] && n->heads % n->kv_heads == 0;
+    const int are_together = n->kv_heads >= d->net->position.size[QDR_Y] && n->heads % n->kv_heads == 0;
     const int64_t unit = are_together ? n->head_size * (n->heads / n->kv_heads) : n->head_size;
     const int64_t q = n->heads * n->head_size, kv = n->kv_heads * n->head_size;
     const qdr_linear_desc qkv_desc = {QDR_OPTS_INIT,
@@ -92,8 +92,8 @@ static qdr_status add_layer(description *d, qdr_edge *stream)
     return qdri_net_add_residual(d->net, "residual2", added, fed, stream);
 }
 
-qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_place *place, const qdr_stack_opts *opts,
-                         int64_t context, qdr_layout layout, int n_layers, int *layer_of)
+qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_position *position,
+                         const qdr_stack_opts *opts, int64_t context, qdr_layout layout, int n_layers, int *layer_of)
 {
     description d = {.net = net,
                      .network = network,
@@ -110,7 +110,7 @@ qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_p
     const qdr_linear_desc head = {QDR_OPTS_INIT, .name = "head", .in = {{network->hidden, 1}},
                                   .out = {{network->vocab, 1}}, .out_layout = layout};
     qdr_edge tokens, stream, norm, logits, targets;
-    QDR_TRY(qdri_net_begin(net, place, opts));
+    QDR_TRY(qdri_net_begin(net, position, opts));
     QDR_TRY(qdri_net_add_tokens(net, "tokens", &tokens));
     QDR_TRY(qdri_net_add_embedding(net, &embedding, tokens, &stream));
     note(&d);
@@ -127,13 +127,13 @@ qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_p
     return QDR_OK;
 }
 
-qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const qdri_place *place,
+qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const qdri_position *position,
                                 const qdr_stack_opts *opts, int64_t context, qdr_layout layout, int n_layers)
 {
     description d = {.net = net, .network = network, .context = context, .layout = layout};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{network->hidden, 1}}, .col_axis = QDR_X, .layout = layout};
     qdr_edge stream;
-    QDR_TRY(qdri_net_begin(net, place, opts));
+    QDR_TRY(qdri_net_begin(net, position, opts));
     QDR_TRY(qdri_net_add_input(net, "x", &input, 1, &stream));
     for (d.layer = 0; d.layer < n_layers; d.layer++) QDR_TRY(add_layer(&d, &stream));
     return QDR_OK;

@@ -14,11 +14,11 @@ enum { QDRI_LAYER_FIRST = -1, QDRI_LAYER_LAST = -2 };
  * has QDRI_NODES_OF(n_layers) elements. Operations that the library lacks (gates, rotary positions) are described as
  * operations with a cost. */
 #define QDRI_NODES_OF(n_layers) (12 * (n_layers) + 4)
-QDR_NODISCARD qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_place *place,
+QDR_NODISCARD qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_position *position,
                                        const qdr_stack_opts *opts, int64_t context, qdr_layout layout, int n_layers,
                                        int *layer_of);
 /* Only the layers, from an input with gradient to their output. */
-QDR_NODISCARD qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const qdri_place *place,
+QDR_NODISCARD qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const qdri_position *position,
                                               const qdr_stack_opts *opts, int64_t context, qdr_layout layout,
                                               int n_layers);
 

@@ -32,7 +32,7 @@ static qdr_status describe(const qdr_network *network, const qdr_plan *plan, qdr
     lists->n_micro = qdri_micro_batches(plan, &sizes);
     lists->is_chain = !network->parallel_residual && plan->panels == 1 && plan->batch_parts == 1;
     const int64_t context = (int64_t)sizes.context;
-    const qdri_place place = {.size = {plan->x, plan->y, plan->z, plan->d}};
+    const qdri_position position = {.size = {plan->x, plan->y, plan->z, plan->d}};
     const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
                                  .n_rows = (int64_t)sizes.sequences * context * plan->z * plan->d,
                                  .row_unit = context,
@@ -41,7 +41,7 @@ static qdr_status describe(const qdr_network *network, const qdr_plan *plan, qdr
                                  .panels = plan->panels ? plan->panels : 1,
                                  .batch_parts = plan->batch_parts};
     QDR_TRY(
-        qdri_describe(&lists->net, network, &place, &opts, context, plan->layout, lists->n_layers, lists->layer_of));
+        qdri_describe(&lists->net, network, &position, &opts, context, plan->layout, lists->n_layers, lists->layer_of));
     return qdri_net_place(&lists->net);
 }
 

@@ -37,7 +37,7 @@ static qdr_status price_list(const qdri_pricing *pricing, const qdri_schedule *s
 static void pricing_of_net(const qdri_net *net, const char *order, const qdr_machine *machine, qdr_plan *plan,
                            qdri_pricing *pricing)
 {
-    const int *size = net->place.size;
+    const int *size = net->position.size;
     *plan = (qdr_plan){.version = QDR_OPTS_INIT,
                        .x = size[QDR_X],
                        .y = size[QDR_Y],
@@ -62,7 +62,7 @@ qdr_status qdri_net_price(const qdri_net *net, const char *order, const qdr_mach
 
 int qdri_net_sample(const qdri_net *net, const char *order, const qdri_task *task, qdr_sample *sample)
 {
-    return qdri_task_sample(task, net->place.size, order, sample);
+    return qdri_task_sample(task, net->position.size, order, sample);
 }
 
 /* ---- panels and parts ---- */
@@ -128,7 +128,7 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
                               qdri_schedule *schedule, double secs[2])
 {
     const int64_t context = plan->sequence ? plan->sequence : model->network.context;
-    const qdri_place place = {.size = {plan->x, plan->y, plan->z, plan->d}};
+    const qdri_position position = {.size = {plan->x, plan->y, plan->z, plan->d}};
     const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
                                  .n_rows = plan->batch * context,
                                  .row_unit = context,
@@ -141,7 +141,7 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
     whole.micro_batch = 0;
     whole.pipeline = 0;
     qdri_pricing_make(&model->machine, &model->network, &whole, n_layers, &pricing);
-    QDR_TRY(qdri_describe_layers(net, &model->network, &place, &opts, context, plan->layout, n_layers));
+    QDR_TRY(qdri_describe_layers(net, &model->network, &position, &opts, context, plan->layout, n_layers));
     QDR_TRY(qdri_net_place(net));
     QDR_TRY(qdri_net_choose_panels(net, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, &model->machine));
     QDR_TRY(qdri_net_forward(net, schedule));

@@ -50,9 +50,9 @@ static void add_list(const qdri_schedule *list, size_t *least, totals *sum)
     for (int i = 0; i < list->n_tasks; i++) sum->n_waits += list->tasks[i].n_waits;
 }
 
-static qdr_status measure(const qdr_network *network, const qdri_place *place, qdr_layout layout, totals *all)
+static qdr_status measure(const qdr_network *network, const qdri_position *position, qdr_layout layout, totals *all)
 {
-    const int64_t cells = (int64_t)place->size[QDR_Z] * place->size[QDR_D];
+    const int64_t cells = (int64_t)position->size[QDR_Z] * position->size[QDR_D];
     const qdr_stack_opts opts = {QDR_OPTS_INIT,       .n_rows = (BATCH + cells - 1) / cells * cells * CONTEXT,
                                  .row_unit = CONTEXT, .dtype = QDR_F32,
                                  .panels = 1,         .batch_parts = 1};
@@ -65,7 +65,7 @@ static qdr_status measure(const qdr_network *network, const qdri_place *place, q
     qdr_status status = layer_of ? QDR_OK : QDR_ERR_MEMORY;
     for (int run = 0; run < N_RUNS && status == QDR_OK; run++) {
         const double start = now_secs();
-        status = qdri_describe(&net, network, place, &opts, CONTEXT, layout, (int)network->layers, layer_of);
+        status = qdri_describe(&net, network, position, &opts, CONTEXT, layout, (int)network->layers, layer_of);
         if (status == QDR_OK) status = qdri_net_build(&net, &lists);
         if (now_secs() - start < sum.secs) sum.secs = now_secs() - start;
     }
@@ -75,7 +75,7 @@ static qdr_status measure(const qdr_network *network, const qdri_place *place, q
         const size_t workspace = net.buffers.region_bytes[QDRI_WORKSPACE];
         sum.bytes = net.buffers.region_bytes[QDRI_ACTIVATIONS] + workspace;
         sum.excess = least && workspace > least ? workspace - least : 0;
-        const int *size = place->size;
+        const int *size = position->size;
         printf("%dx%dx%dx%d %s %11zu bytes, %10zu of workspace, %5.2f %% above the bound, %5d tasks, %5d waits, "
                "%6.2f ms\n",
                size[0], size[1], size[2], size[3], layout == QDR_SCATTERED ? "S" : "R", sum.bytes, workspace,
@@ -100,8 +100,8 @@ int main(int argc, char **argv)
         for (int y = 1; x * y <= N_RANKS; y *= 2)
             for (int z = 1; x * y * z <= N_RANKS; z *= 2)
                 for (int layout = 0; layout < 2; layout++) {
-                    const qdri_place place = {.size = {x, y, z, N_RANKS / (x * y * z)}};
-                    if (measure(&network, &place, layout ? QDR_SCATTERED : QDR_REPLICATED, &all) == QDR_OK) continue;
+                    const qdri_position position = {.size = {x, y, z, N_RANKS / (x * y * z)}};
+                    if (measure(&network, &position, layout ? QDR_SCATTERED : QDR_REPLICATED, &all) == QDR_OK) continue;
                     fprintf(stderr, "lists: %s\n", qdr_last_error());
                     return 1;
                 }

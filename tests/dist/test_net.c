@@ -54,11 +54,11 @@ static void compare(const qdr_stack *stack, const qdri_net *net, const qdri_net_
 }
 
 /* What a net must know of this rank. */
-static void locate(const qdr_grid *grid, qdri_place *place)
+static void locate(const qdr_grid *grid, qdri_position *position)
 {
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        place->size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
-        place->coordinate[axis] = qdr_grid_coordinate(grid, (qdr_axis)axis);
+        position->size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
+        position->coordinate[axis] = qdr_grid_coordinate(grid, (qdr_axis)axis);
     }
 }
 
@@ -79,10 +79,10 @@ static void check_model(qdr_grid *grid, const gpt_net *described)
     gpt model;
     qdri_net net = {0};
     qdri_net_lists lists = {0};
-    qdri_place place;
-    locate(grid, &place);
+    qdri_position position;
+    locate(grid, &position);
     DIST_OK(gpt_create(grid, &config, &model));
-    DIST_OK(gpt_net_describe(&net, described, &place));
+    DIST_OK(gpt_net_describe(&net, described, &position));
     DIST_OK(qdri_net_place(&net));
     qdri_net_set_panels(&net, model.stack->net.opts.panels, model.stack->net.opts.batch_parts);
     DIST_OK(qdri_net_build(&net, &lists));

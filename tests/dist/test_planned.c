@@ -96,14 +96,14 @@ static qdr_network network_of(const gpt_config *config)
     return network;
 }
 
-static qdri_place place_of(const qdr_grid *grid)
+static qdri_position place_of(const qdr_grid *grid)
 {
-    qdri_place place = {.size = {0}};
+    qdri_position position = {.size = {0}};
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        place.size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
-        place.coordinate[axis] = qdr_grid_coordinate(grid, (qdr_axis)axis);
+        position.size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
+        position.coordinate[axis] = qdr_grid_coordinate(grid, (qdr_axis)axis);
     }
-    return place;
+    return position;
 }
 
 /* The nodes of a plan, where this rank is, and any number of layers. */
@@ -111,7 +111,7 @@ static void compare_described(planned_case *the_case, const qdr_stack *stack)
 {
     const gpt_config *config = &the_case->config;
     const qdr_network network = network_of(config);
-    const qdri_place place = place_of(the_case->grid);
+    const qdri_position position = place_of(the_case->grid);
     const qdr_stack_opts *opts = &stack->net.opts; /* with the panels and parts that were chosen */
     const qdr_stack_opts described = {QDR_OPTS_INIT,
                                       .n_rows = config->n_sequences * config->context,
@@ -123,7 +123,7 @@ static void compare_described(planned_case *the_case, const qdr_stack *stack)
     int layer_of[QDRI_NODES_OF(8)];
     qdri_net net = {0};
     qdri_schedule list = {0};
-    DIST_OK(qdri_describe(&net, &network, &place, &described, config->context, config->layout, (int)config->n_layers,
+    DIST_OK(qdri_describe(&net, &network, &position, &described, config->context, config->layout, (int)config->n_layers,
                           layer_of));
     DIST_OK(qdri_net_place(&net));
     DIST_OK(qdri_net_forward(&net, &list));
@@ -143,13 +143,13 @@ static void compare_priced(planned_case *the_case, const qdr_stack *stack, int n
 {
     const gpt_config *c = &the_case->config;
     const qdr_network network = network_of(c);
-    const qdri_place place = place_of(the_case->grid);
-    const int64_t cells = (int64_t)place.size[QDR_Z] * place.size[QDR_D];
+    const qdri_position position = place_of(the_case->grid);
+    const int64_t cells = (int64_t)position.size[QDR_Z] * position.size[QDR_D];
     const qdr_plan plan = {.version = QDR_OPTS_INIT,
-                           .x = place.size[QDR_X],
-                           .y = place.size[QDR_Y],
-                           .z = place.size[QDR_Z],
-                           .d = place.size[QDR_D],
+                           .x = position.size[QDR_X],
+                           .y = position.size[QDR_Y],
+                           .z = position.size[QDR_Z],
+                           .d = position.size[QDR_D],
                            .layout = c->layout,
                            .dtype = c->dtype,
                            .batch = n_micro * c->n_sequences,
@@ -163,7 +163,7 @@ static void compare_priced(planned_case *the_case, const qdr_stack *stack, int n
                                           [QDRI_LIST_BACKWARD_LAST] = 2 * QDRI_GRADIENT_ADD_TO_PARTIAL};
     qdri_lists lists = {.n_layers = 0};
     for (int axis = 0; axis < QDR_N_AXES; axis++)
-        if (place.coordinate[axis] > 0) return;
+        if (position.coordinate[axis] > 0) return;
     if (c->n_layers > QDRI_FEW_LAYERS || c->n_sequences % cells != 0) return;
     DIST_OK(qdri_lists_make(&network, &plan, (int)c->n_layers, (double)c->n_layers, 1, &lists));
     DIST_CHECK((lists.n_micro > 1) == (n_micro > 1), "%g forward passes, not %d", lists.n_micro, n_micro);

@@ -5,7 +5,7 @@
 #include "dev/cuda/kernels/launch.h"
 #include "internal.h"
 
-cudaError_t qdri_cuda_launch_body(const qdri_kernel *kernel, const qdri_cuda_place *place);
+cudaError_t qdri_cuda_launch_body(const qdri_kernel *kernel, const qdri_cuda_target *target);
 
 cudaError_t qdri_cuda_round_body(const qdri_cuda_rounded *rounded, int n_sms, cudaStream_t stream);
 
@@ -20,14 +20,14 @@ static cudaError_t book(cudaStream_t stream, const fake_kernel_accesses *found)
     return error == cudaSuccess ? fake_use(stream, found->name, found->all, found->n) : error;
 }
 
-cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_place *place)
+cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     fake_kernel_accesses found;
     fake_find_accesses(kernel, &found);
     /* Partial sums: any kernel may keep them there. */
-    if (found.n && place->scratch) fake_add_access(&found, FAKE_SCRATCH, place->scratch, QDRI_CUDA_SCRATCH_BYTES);
-    const cudaError_t error = book(place->stream, &found);
-    return error == cudaSuccess ? qdri_cuda_launch_body(kernel, place) : error;
+    if (found.n && target->scratch) fake_add_access(&found, FAKE_SCRATCH, target->scratch, QDRI_CUDA_SCRATCH_BYTES);
+    const cudaError_t error = book(target->stream, &found);
+    return error == cudaSuccess ? qdri_cuda_launch_body(kernel, target) : error;
 }
 
 cudaError_t qdri_cuda_round(const qdri_cuda_rounded *r, int n_sms, cudaStream_t stream)

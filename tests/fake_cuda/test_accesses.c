@@ -12,12 +12,12 @@
 
 static int n_launched;
 
-cudaError_t qdri_cuda_launch_body(const qdri_kernel *kernel, const qdri_cuda_place *place);
+cudaError_t qdri_cuda_launch_body(const qdri_kernel *kernel, const qdri_cuda_target *target);
 
-cudaError_t qdri_cuda_launch_body(const qdri_kernel *kernel, const qdri_cuda_place *place)
+cudaError_t qdri_cuda_launch_body(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     (void)kernel;
-    (void)place;
+    (void)target;
     n_launched++;
     return cudaSuccess;
 }
@@ -39,8 +39,8 @@ static void test_launch(void **state)
     cudaStream_t stream = new_stream(), other = new_stream();
     float *x = new_memory(32), *y = new_memory(32);
     const qdri_kernel kernel = {.kind = QDRI_K_GELU_FORWARD, .dtype = QDR_F32, .u.binary = {.n = 8, .a = x, .y = y}};
-    const qdri_cuda_place here = {.n_sms = 8, .stream = stream};
-    const qdri_cuda_place there = {.n_sms = 8, .stream = other};
+    const qdri_cuda_target here = {.n_sms = 8, .stream = stream};
+    const qdri_cuda_target there = {.n_sms = 8, .stream = other};
     n_launched = 0;
     REPORTS(FAKE_UNWRITTEN, OK(qdri_cuda_launch(&kernel, &here)));
     OK(cudaMemsetAsync(x, 0, 32, stream));

@@ -164,9 +164,9 @@ static void heap_free(void *user, void *at)
 
 qdri_mem_source qdri_mpi_heap_source(mpi_heap *heap) { return (qdri_mem_source){heap_alloc, heap_free, heap}; }
 
-heap_place qdri_mpi_heap_find(mpi_heap *heap, const void *p, size_t bytes)
+heap_range qdri_mpi_heap_find(mpi_heap *heap, const void *p, size_t bytes)
 {
-    heap_place place = {0};
+    heap_range place = {0};
     const uintptr_t begin = (uintptr_t)p;
     pthread_mutex_lock(&heap->mutex);
     for (int i = 0; heap->n_blocks > 0 && i < HEAP_BLOCKS; i++) {
@@ -174,14 +174,14 @@ heap_place qdri_mpi_heap_find(mpi_heap *heap, const void *p, size_t bytes)
         const uintptr_t at = (uintptr_t)own->at;
         if (!own->generation || begin < at || begin - at > own->file.bytes) continue;
         if (bytes > own->file.bytes - (begin - at)) continue;
-        place = (heap_place){own->generation, i, begin - at};
+        place = (heap_range){own->generation, i, begin - at};
         break;
     }
     pthread_mutex_unlock(&heap->mutex);
     return place;
 }
 
-void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const heap_place *place)
+void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const heap_range *place)
 {
     void *at = NULL;
     pthread_mutex_lock(&heap->mutex);

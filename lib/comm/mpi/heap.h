@@ -41,11 +41,11 @@ typedef struct heap_share {
 } heap_share;
 
 /* The position of a buffer in its owner's heap. */
-typedef struct heap_place {
+typedef struct heap_range {
     uint64_t generation; /* 0: in no block */
     int block;
     size_t offset;
-} heap_place;
+} heap_range;
 
 typedef struct mpi_heap mpi_heap;
 
@@ -56,9 +56,9 @@ void qdri_mpi_heap_leave(mpi_heap *heap);
 /* The memory source for this rank's device. */
 qdri_mem_source qdri_mpi_heap_source(mpi_heap *heap);
 /* The place of the `bytes` bytes at p in this heap. Any thread. */
-heap_place qdri_mpi_heap_find(mpi_heap *heap, const void *p, size_t bytes);
+heap_range qdri_mpi_heap_find(mpi_heap *heap, const void *p, size_t bytes);
 /* The local address of a place in the heap of rank `peer`, whose buffer must be in use; NULL: it cannot be mapped. Any
  * thread. */
-void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const heap_place *place);
+void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const heap_range *place);
 
 #endif

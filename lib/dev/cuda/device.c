@@ -40,9 +40,9 @@ qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel)
     if (is_done) return QDR_OK;
     if (qdri_cuda_takes_scratch(kernel->kind))
         QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_KERNELS, QDRI_CUDA_SCRATCH_BYTES, &scratch));
-    const qdri_cuda_place place = {
+    const qdri_cuda_target target = {
         .n_sms = dev->gpu.n_sms, .scratch = scratch, .fault = dev->fault, .stream = qdri_cuda_handle(stream)};
-    const cudaError_t error = qdri_cuda_launch(kernel, &place);
+    const cudaError_t error = qdri_cuda_launch(kernel, &target);
     if (error == cudaErrorNotSupported)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: there is no kernel %d for %s", (int)kernel->kind,
                         qdr_dtype_name(kernel->dtype));

@@ -40,7 +40,7 @@ enum { N_TYPES = 4 };
 
 static qdri_dev *cpu;
 static qdr_stream *cpu_stream;
-static qdri_cuda_place place;
+static qdri_cuda_target target;
 static uint64_t seed;
 
 static inline int open_devices(void **state)
@@ -49,19 +49,19 @@ static inline int open_devices(void **state)
     seed = test_seed();
     CHECK_OK(qdri_dev_create_cpu(1, &cpu));
     CHECK_OK(qdri_stream_create(cpu, QDRI_STREAM_COMPUTE, &cpu_stream));
-    CHECK_CUDA(cudaStreamCreateWithFlags(&place.stream, cudaStreamNonBlocking));
-    CHECK_CUDA(cudaMalloc(&place.scratch, QDRI_CUDA_SCRATCH_BYTES));
-    CHECK_CUDA(cudaHostAlloc((void **)&place.fault, sizeof *place.fault, cudaHostAllocMapped));
-    *place.fault = (qdri_cuda_fault){0};
+    CHECK_CUDA(cudaStreamCreateWithFlags(&target.stream, cudaStreamNonBlocking));
+    CHECK_CUDA(cudaMalloc(&target.scratch, QDRI_CUDA_SCRATCH_BYTES));
+    CHECK_CUDA(cudaHostAlloc((void **)&target.fault, sizeof *target.fault, cudaHostAllocMapped));
+    *target.fault = (qdri_cuda_fault){0};
     return 0;
 }
 
 static inline int close_devices(void **state)
 {
     (void)state;
-    CHECK_CUDA(cudaStreamDestroy(place.stream));
-    CHECK_CUDA(cudaFree(place.scratch));
-    CHECK_CUDA(cudaFreeHost(place.fault));
+    CHECK_CUDA(cudaStreamDestroy(target.stream));
+    CHECK_CUDA(cudaFree(target.scratch));
+    CHECK_CUDA(cudaFreeHost(target.fault));
     qdri_stream_destroy(&cpu_stream);
     qdri_dev_destroy(&cpu);
     return 0;
@@ -156,8 +156,8 @@ static inline void run_on_cpu(const kernel_test *test, void **results)
 
 static inline void move_bytes(void *to, const void *from, size_t bytes)
 {
-    CHECK_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, place.stream));
-    CHECK_CUDA(cudaStreamSynchronize(place.stream));
+    CHECK_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, target.stream));
+    CHECK_CUDA(cudaStreamSynchronize(target.stream));
 }
 
 /* Nothing may change before and after each array. */
@@ -183,8 +183,8 @@ static inline void run_on_gpu(const kernel_test *test, int is_odd, void **result
         set_address(&kernel, o, memory[i] + before);
         test_free(bytes);
     }
-    CHECK_CUDA(qdri_cuda_launch(&kernel, &place));
-    CHECK_CUDA(cudaStreamSynchronize(place.stream));
+    CHECK_CUDA(qdri_cuda_launch(&kernel, &target));
+    CHECK_CUDA(cudaStreamSynchronize(target.stream));
     for (int i = 0; i < test->n; i++) {
         const operand *o = &test->operands[i];
         const size_t before = is_odd && !o->is_scratch ? qdr_dtype_bytes(o->dtype) : 0;
@@ -243,7 +243,7 @@ static inline void check_kernel(kernel_test *test)
 {
     static const int n_sms[] = {1, 6, 132};
     void *want[N_OPERANDS], *got[N_OPERANDS], *again[N_OPERANDS], *odd[N_OPERANDS];
-    place.n_sms = n_sms[test_between(&seed, 0, 2)];
+    target.n_sms = n_sms[test_between(&seed, 0, 2)];
     run_on_cpu(test, want);
     run_on_gpu(test, 0, got);
     run_on_gpu(test, 0, again);

@@ -228,12 +228,12 @@ static void faults_are_noted(void **state)
         ids[1201] = VOCAB;
         test.no_cpu = 1;
         check_kernel(&test);
-        assert_int_equal(place.fault->found, 1);
-        assert_int_equal(place.fault->is_target, kind);
-        assert_int_equal(place.fault->id, WRONG);
-        assert_int_equal(place.fault->row, 1200);
-        assert_int_equal(place.fault->vocab, VOCAB);
-        *place.fault = (qdri_cuda_fault){0};
+        assert_int_equal(target.fault->found, 1);
+        assert_int_equal(target.fault->is_target, kind);
+        assert_int_equal(target.fault->id, WRONG);
+        assert_int_equal(target.fault->row, 1200);
+        assert_int_equal(target.fault->vocab, VOCAB);
+        *target.fault = (qdri_cuda_fault){0};
     }
 }
 
@@ -274,9 +274,9 @@ static void reduce(qdr_dtype dtype, qdr_reduce op, int64_t n, int n_sources, int
     kernel.u.gather.op = op;
     kernel.u.gather.sources = sources;
     kernel.u.gather.results = results;
-    CHECK_CUDA(qdri_cuda_launch(&kernel, &place));
+    CHECK_CUDA(qdri_cuda_launch(&kernel, &target));
     memset(sources, 0, sizeof sources); /* the lists are the launch's own */
-    CHECK_CUDA(cudaStreamSynchronize(place.stream));
+    CHECK_CUDA(cudaStreamSynchronize(target.stream));
     for (int i = 0; i < n_results; i++) {
         move_bytes(got, results[i], bytes);
         for (int64_t k = 0; k < n; k++) {
@@ -309,8 +309,8 @@ static void stamps(void **state)
     int64_t *times;
     (void)state;
     CHECK_CUDA(cudaHostAlloc((void **)&times, 2 * sizeof *times, cudaHostAllocMapped));
-    for (int i = 0; i < 2; i++) CHECK_CUDA(qdri_cuda_launch_stamp(times + i, place.stream));
-    CHECK_CUDA(cudaStreamSynchronize(place.stream));
+    for (int i = 0; i < 2; i++) CHECK_CUDA(qdri_cuda_launch_stamp(times + i, target.stream));
+    CHECK_CUDA(cudaStreamSynchronize(target.stream));
     assert_true(times[0] > 0 && times[1] >= times[0]);
     CHECK_CUDA(cudaFreeHost(times));
 }

@@ -48,7 +48,7 @@ static void check_text(const char *seen, const char *expected)
 /* What the reader sees of the owner's memory at p. */
 static const char *see(const two_ranks *t, const char *p)
 {
-    const heap_place place = qdri_mpi_heap_find(t->owner, p, 16);
+    const heap_range place = qdri_mpi_heap_find(t->owner, p, 16);
     assert_true(place.generation > 0);
     return qdri_mpi_heap_map(t->reader, &t->share, 0, &place);
 }

@@ -125,7 +125,7 @@ static qdr_network usual_network(uint64_t *seed)
 static double exact_secs(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan)
 {
     int layer_of[QDRI_NODES_OF(N_LAYERS)];
-    const qdri_place place = {.size = {plan->x, plan->y, plan->z, plan->d}};
+    const qdri_position position = {.size = {plan->x, plan->y, plan->z, plan->d}};
     const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
                                  .n_rows = plan->batch * network->context,
                                  .row_unit = network->context,
@@ -135,7 +135,7 @@ static double exact_secs(const qdr_machine *machine, const qdr_network *network,
     qdri_net_lists lists = {.n_layers = 0};
     double forward_secs = 0, backward_secs = 0;
     memset(&net, 0, sizeof net);
-    CHECK_OK(qdri_describe(&net, network, &place, &opts, network->context, plan->layout, N_LAYERS, layer_of));
+    CHECK_OK(qdri_describe(&net, network, &position, &opts, network->context, plan->layout, N_LAYERS, layer_of));
     CHECK_OK(qdri_net_build(&net, &lists));
     CHECK_OK(qdri_net_price(&net, plan->order, machine, &lists.forward, NULL, &forward_secs));
     CHECK_OK(qdri_net_price(&net, plan->order, machine, &lists.backward[0], NULL, &backward_secs));

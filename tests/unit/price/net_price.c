@@ -42,13 +42,13 @@ static qdr_machine machine_of(const char *name)
 static void describe(const qdr_network *network, const qdr_plan *plan, qdri_net *net, qdri_net_lists *lists)
 {
     int layer_of[QDRI_NODES_OF(N_LAYERS)];
-    const qdri_place place = {.size = {plan->x, plan->y, plan->z, plan->d}};
+    const qdri_position position = {.size = {plan->x, plan->y, plan->z, plan->d}};
     const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
                                  .n_rows = plan->batch * CONTEXT,
                                  .row_unit = CONTEXT,
                                  .dtype = plan->dtype,
                                  .panels = 1};
-    assert_int_equal(qdri_describe(net, network, &place, &opts, CONTEXT, plan->layout, N_LAYERS, layer_of), QDR_OK);
+    assert_int_equal(qdri_describe(net, network, &position, &opts, CONTEXT, plan->layout, N_LAYERS, layer_of), QDR_OK);
     assert_int_equal(qdri_net_build(net, lists), QDR_OK);
 }
 
@@ -59,14 +59,14 @@ enum { N_ROWS = 4032, N_IN = 2048, N_OUT = 1536 };
 /* A layer whose output is summed over x, and whose input is on no more than one rank of y. */
 static void describe_layer(int g, qdr_layout layout, qdr_dtype dtype, int panels, qdri_net *net, qdri_net_lists *lists)
 {
-    const qdri_place place = {.size = {g, 1, 1, 1}};
+    const qdri_position position = {.size = {g, 1, 1, 1}};
     const qdr_stack_opts opts = {
         .version = QDR_OPTS_INIT, .n_rows = N_ROWS, .row_unit = 1, .dtype = dtype, .panels = panels};
     const qdr_edge_desc input = {.version = QDR_OPTS_INIT, .cols = {{N_IN, 1}}, .col_axis = QDR_X};
     const qdr_linear_desc layer = {
         .version = QDR_OPTS_INIT, .name = "fc", .in = {{N_IN, 1}}, .out = {{N_OUT, 1}}, .out_layout = layout};
     qdr_edge x, y;
-    assert_int_equal(qdri_net_begin(net, &place, &opts), QDR_OK);
+    assert_int_equal(qdri_net_begin(net, &position, &opts), QDR_OK);
     assert_int_equal(qdri_net_add_input(net, "x", &input, 1, &x), QDR_OK);
     assert_int_equal(qdri_net_add_linear(net, &layer, x, &y), QDR_OK);
     assert_int_equal(qdri_net_build(net, lists), QDR_OK);
@@ -127,7 +127,7 @@ typedef struct priced_layer {
 
 static double layer_secs(const qdr_machine *machine, const priced_layer *l, int *panels, int *parts)
 {
-    const qdri_place place = {.size = {4, 1, 1, l->n_copies}};
+    const qdri_position position = {.size = {4, 1, 1, l->n_copies}};
     const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
                                  .n_rows = l->n_rows * l->n_copies,
                                  .row_unit = 1,
@@ -141,7 +141,7 @@ static double layer_secs(const qdr_machine *machine, const priced_layer *l, int 
     qdri_net_lists lists = {.n_layers = 0};
     double forward_secs, backward_secs;
     qdr_edge x, y;
-    assert_int_equal(qdri_net_begin(&net, &place, &opts), QDR_OK);
+    assert_int_equal(qdri_net_begin(&net, &position, &opts), QDR_OK);
     assert_int_equal(qdri_net_add_input(&net, "x", &input, 1, &x), QDR_OK);
     assert_int_equal(qdri_net_add_linear(&net, &layer, x, &y), QDR_OK);
     assert_int_equal(qdri_net_place(&net), QDR_OK);

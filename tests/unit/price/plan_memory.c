@@ -37,7 +37,7 @@ static qdr_network network_of(int64_t hidden)
 
 static void compare(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan)
 {
-    const qdri_place place = {.size = {plan->x, plan->y, plan->z, plan->d}};
+    const qdri_position position = {.size = {plan->x, plan->y, plan->z, plan->d}};
     const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
                                  .n_rows = (int64_t)BATCH * CONTEXT,
                                  .row_unit = CONTEXT,
@@ -52,7 +52,7 @@ static void compare(const qdr_machine *machine, const qdr_network *network, cons
     memset(&lists, 0, sizeof lists);
     CHECK_OK(qdr_model_create(machine, network, &model));
     CHECK_OK(qdr_model_predict(model, plan, &told));
-    CHECK_OK(qdri_describe(&net, network, &place, &opts, CONTEXT, plan->layout, LAYERS, layer_of));
+    CHECK_OK(qdri_describe(&net, network, &position, &opts, CONTEXT, plan->layout, LAYERS, layer_of));
     CHECK_OK(qdri_net_build(&net, &lists));
     const size_t *bytes = net.buffers.region_bytes;
     const double kept = (double)(bytes[QDRI_PARAMETERS] + bytes[QDRI_GRADIENTS]);

@@ -185,7 +185,7 @@ static void describe(scene *s)
     const int n_layers = (int)test_between(&s->seed, 1, MOST_LAYERS);
     const qdr_network network = random_network(&s->seed, n_layers);
     const qdr_plan plan = random_grid(&s->seed);
-    qdri_place place = {.size = {plan.x, plan.y, plan.z, plan.d}};
+    qdri_position position = {.size = {plan.x, plan.y, plan.z, plan.d}};
     const qdr_stack_opts opts = {
         .version = QDR_OPTS_INIT,
         .n_rows = plan.batch * test_between(&s->seed, 1, 3) * network.context,
@@ -197,8 +197,8 @@ static void describe(scene *s)
         .batch_parts = (int)test_between(&s->seed, 1, 4)};
     int layer_of[QDRI_NODES_OF(MOST_LAYERS)];
     for (int axis = 0; axis < QDR_N_AXES; axis++)
-        place.coordinate[axis] = (int)test_between(&s->seed, 0, place.size[axis] - 1);
-    CHECK_OK(qdri_describe(&s->net, &network, &place, &opts, network.context, plan.layout, n_layers, layer_of));
+        position.coordinate[axis] = (int)test_between(&s->seed, 0, position.size[axis] - 1);
+    CHECK_OK(qdri_describe(&s->net, &network, &position, &opts, network.context, plan.layout, n_layers, layer_of));
 }
 
 static void check_list(scene *s, const qdri_schedule *list)

@@ -35,15 +35,15 @@ static gpt_net small_gpt(qdr_layout layout)
 
 static int n_ranks(const int sizes[QDR_N_AXES]) { return sizes[QDR_X] * sizes[QDR_Y] * sizes[QDR_Z] * sizes[QDR_D]; }
 
-static qdri_place place_of(const int sizes[QDR_N_AXES], int rank)
+static qdri_position place_of(const int sizes[QDR_N_AXES], int rank)
 {
-    qdri_place place;
+    qdri_position position;
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        place.size[axis] = sizes[axis];
-        place.coordinate[axis] = rank % sizes[axis];
+        position.size[axis] = sizes[axis];
+        position.coordinate[axis] = rank % sizes[axis];
         rank /= sizes[axis];
     }
-    return place;
+    return position;
 }
 
 typedef struct built {
@@ -53,8 +53,8 @@ typedef struct built {
 
 static void build(built *b, const gpt_net *g, const int sizes[QDR_N_AXES], int rank)
 {
-    const qdri_place place = place_of(sizes, rank);
-    CHECK_OK(gpt_net_describe(&b->net, g, &place));
+    const qdri_position position = place_of(sizes, rank);
+    CHECK_OK(gpt_net_describe(&b->net, g, &position));
     CHECK_OK(qdri_net_build(&b->net, &b->lists));
 }
 
@@ -258,14 +258,14 @@ static void refused_nodes_leave_nothing(void **state)
 {
     (void)state;
     const int64_t many = (int64_t)1 << 40, wide = (int64_t)1 << 24;
-    const qdri_place place = {{2, 2, 1, 1}, {1, 0, 0, 0}};
+    const qdri_position position = {{2, 2, 1, 1}, {1, 0, 0, 0}};
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = many, .row_unit = 4};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{12, 4}}, .col_axis = QDR_X};
     qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc", .in = {{12, 4}}, .out = {{18, 4}}, .bias = 1};
     qdri_net net = {0};
     qdr_edge x, y;
-    CHECK_FAILS(qdri_net_begin(&net, &place, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = -1}), QDR_ERR_SHAPE, "-1");
-    CHECK_OK(qdri_net_begin(&net, &place, &opts));
+    CHECK_FAILS(qdri_net_begin(&net, &position, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = -1}), QDR_ERR_SHAPE, "-1");
+    CHECK_OK(qdri_net_begin(&net, &position, &opts));
     CHECK_OK(qdri_net_add_input(&net, "x", &input, 0, &x));
     CHECK_FAILS(qdri_net_add_linear(&net, &desc, x, &y), QDR_ERR_SHAPE, "18");
     desc.out[0] = (qdr_block){wide, 1}; /* parameters fit, the output does not */
@@ -282,12 +282,12 @@ static void an_embedding_is_tied_once(void **state)
 {
     (void)state;
     static const int sizes[QDR_N_AXES] = {1, 1, 1, 1};
-    const qdri_place place = place_of(sizes, 0);
+    const qdri_position position = place_of(sizes, 0);
     const gpt_net gpt = small_gpt(QDR_REPLICATED);
     const char *const words = "not tied yet";
     qdri_net net = {0};
     qdr_edge y;
-    CHECK_OK(gpt_net_describe(&net, &gpt, &place));
+    CHECK_OK(gpt_net_describe(&net, &gpt, &position));
     for (int table = -1; table <= net.n_nodes; table++) /* among them the one that is tied */
         CHECK_FAILS(qdri_net_add_tied_head(&net, "again", table, QDR_REPLICATED, 1, &y), QDR_ERR_ARGUMENT, words);
     qdri_net_free(&net);

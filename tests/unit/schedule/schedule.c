@@ -26,19 +26,19 @@ typedef struct bench {
     int overlap;
 } bench;
 
-static const qdri_place all_two = {{2, 2, 2, 2}, {0, 1, 1, 0}};
+static const qdri_position all_two = {{2, 2, 2, 2}, {0, 1, 1, 0}};
 
-static void begin(bench *b, const qdri_place *place, int overlap, int prefetch)
+static void begin(bench *b, const qdri_position *position, int overlap, int prefetch)
 {
     b->workspace = qdri_buffers_add(&b->buffers, QDRI_WORKSPACE, 0);
-    qdri_builder_begin(&b->builder, &b->schedule, b->buffers.n, place, prefetch);
+    qdri_builder_begin(&b->builder, &b->schedule, b->buffers.n, position, prefetch);
     b->overlap = overlap;
 }
 
 static void end(bench *b)
 {
     assert_int_equal(qdri_builder_end(&b->builder), QDR_OK);
-    assert_int_equal(qdri_schedule_place(&b->schedule, b->workspace), QDR_OK);
+    assert_int_equal(qdri_schedule_allocate(&b->schedule, b->workspace), QDR_OK);
     assert_int_equal(qdri_schedule_set_waits(&b->schedule, &b->hazards, b->overlap), QDR_OK);
 }
 
@@ -305,7 +305,7 @@ static void dx_is_summed_beside_the_dw_product(void **state)
 /* If dX needs no sum it comes last, and the sum of dW over z overlaps with it, in order or not. */
 static void dw_comes_first_where_dx_is_not_summed(void **state)
 {
-    static const qdri_place alone = {{2, 1, 2, 2}, {0, 0, 1, 0}};
+    static const qdri_position alone = {{2, 1, 2, 2}, {0, 0, 1, 0}};
     (void)state;
     for (int overlap = 0; overlap <= QDR_OVERLAP_ALL; overlap += QDR_OVERLAP_ALL) {
         bench b = {0};

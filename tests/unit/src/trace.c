@@ -194,7 +194,7 @@ static void a_file_says_it_all(void **state)
     expect(text, "\"grid\":[0,0,0,0],\"place\":[0,0,0,0],\"clock\":[]");
     for (int i = 0; i < 3; i++) /* the third is one too many */
         qdri_trace_add_clock(trace, &(qdri_clock_offset){.at_ns = i, .ahead_ns = -5, .bound_ns = 2});
-    qdri_trace_next_run(trace, &(qdri_place){{2, 2, 1, 1}, {1, 0, 0, 0}});
+    qdri_trace_next_run(trace, &(qdri_position){{2, 2, 1, 1}, {1, 0, 0, 0}});
     const qdr_channel sums = QDR_CHANNEL_Y_REDUCE;
     const int stream = QDRI_STREAM_OF_CHANNEL(sums);
     add_event(trace, "a \"quoted\" layer", sums, stream, 1000, 2500);

@@ -7,16 +7,16 @@
 #include "core/layout.h"
 #include "random_layout.h"
 
-static qdri_rank_place place_at(const int sizes[QDR_N_AXES], int rank)
+static qdri_rank_position place_at(const int sizes[QDR_N_AXES], int rank)
 {
-    qdri_rank_place place = {.rank = rank, .n_ranks = 1};
+    qdri_rank_position position = {.rank = rank, .n_ranks = 1};
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        place.at.size[axis] = sizes[axis];
-        place.n_ranks *= sizes[axis];
-        place.at.coordinate[axis] = rank % sizes[axis];
+        position.at.size[axis] = sizes[axis];
+        position.n_ranks *= sizes[axis];
+        position.at.coordinate[axis] = rank % sizes[axis];
         rank /= sizes[axis];
     }
-    return place;
+    return position;
 }
 
 /* Counts each element of a part once. */
@@ -54,9 +54,9 @@ static void every_element_is_owned(void **state)
         int *counts = calloc((size_t)n_elems + 1, sizeof *counts);
         const int n_ranks = sizes[0] * sizes[1] * sizes[2] * sizes[3];
         for (int rank = 0; rank < n_ranks; rank++) {
-            const qdri_rank_place place = place_at(sizes, rank);
+            const qdri_rank_position position = place_at(sizes, rank);
             qdr_owned owned;
-            qdri_matrix_part(&matrix, &place, &owned);
+            qdri_matrix_part(&matrix, &position, &owned);
             count_part(&owned, n_cols, counts);
         }
         for (int64_t i = 0; i < n_elems; i++) assert_int_equal(counts[i], copies(&matrix, sizes));
@@ -103,12 +103,12 @@ static void every_owner_is_served_once(void **state)
         random_matrices(seed, &from, &to);
         const int n_ranks = sizes[0] * sizes[1] * sizes[2] * sizes[3];
         for (int t = 0; t < n_ranks; t++) {
-            const qdri_rank_place there = place_at(sizes, t);
+            const qdri_rank_position there = place_at(sizes, t);
             qdr_owned wanted, held;
             qdri_matrix_part(&to, &there, &wanted);
             int *counts = calloc((size_t)(wanted.n_rows * wanted.n_cols) + 1, sizeof *counts);
             for (int s = 0; s < n_ranks; s++) {
-                const qdri_rank_place here = place_at(sizes, s);
+                const qdri_rank_position here = place_at(sizes, s);
                 qdri_matrix_part(&from, &here, &held);
                 if (qdri_matrix_serves(&from, &here, &there)) check_message(&held, &wanted, counts);
             }
@@ -126,10 +126,10 @@ static void by_hand(void **state)
     const qdr_matrix matrix = {QDR_OPTS_INIT,        .n_rows = 10,      .row_unit = 2,    .cols = {{6, 2}, {5, 0}},
                                .split_cols = 1,      .col_axis = QDR_X, .split_cells = 1, .scatter_rows = 1,
                                .scatter_axis = QDR_Y};
-    const qdri_rank_place place = {.at = {{2, 2, 2, 2}, {1, 1, 0, 1}}, .n_ranks = 16};
+    const qdri_rank_position position = {.at = {{2, 2, 2, 2}, {1, 1, 0, 1}}, .n_ranks = 16};
     qdr_owned owned;
     assert_int_equal(qdri_matrix_check(&matrix), QDR_OK);
-    qdri_matrix_part(&matrix, &place, &owned);
+    qdri_matrix_part(&matrix, &position, &owned);
     assert_int_equal(owned.rows.begin, 7);
     assert_int_equal(owned.rows.end, 8);
     assert_int_equal(owned.n_ranges, 2);
@@ -143,11 +143,11 @@ static void by_hand(void **state)
 /* What rank `index` of n_parts owns when the rows are split one way; all other axes have one rank. */
 static qdr_range rows_of(const qdr_matrix *matrix, int axis, int n_parts, int index)
 {
-    qdri_rank_place place = {.at = {{1, 1, 1, 1}, {0, 0, 0, 0}}, .rank = index, .n_ranks = n_parts};
+    qdri_rank_position position = {.at = {{1, 1, 1, 1}, {0, 0, 0, 0}}, .rank = index, .n_ranks = n_parts};
     qdr_owned owned;
-    place.at.size[axis] = n_parts;
-    place.at.coordinate[axis] = index;
-    qdri_matrix_part(matrix, &place, &owned);
+    position.at.size[axis] = n_parts;
+    position.at.coordinate[axis] = index;
+    qdri_matrix_part(matrix, &position, &owned);
     return owned.rows;
 }
 

@@ -281,15 +281,15 @@ inline dim3 grid_of(const attention_shape &shape, int64_t n_heads)
     return dim3((unsigned)count_tiles(shape, n_heads, tile), (unsigned)ceil_div(shape.head_size, out_cols));
 }
 
-template <typename T, int D> cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T, int D> cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const attention_shape shape = shape_of(kernel);
-    return launch(place, grid_of(shape, shape.n_heads), dim3(threads), 0, forward<T, D>, shape, scale_of<T>(shape),
+    return launch(target, grid_of(shape, shape.n_heads), dim3(threads), 0, forward<T, D>, shape, scale_of<T>(shape),
                   (const T *)kernel->u.attention.qkv, (T *)kernel->u.attention.out,
                   (real_of<T> *)kernel->u.attention.saved);
 }
 
-template <typename T, int D> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T, int D> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     typedef real_of<T> R;
     const attention_shape shape = shape_of(kernel);
@@ -297,35 +297,35 @@ template <typename T, int D> cudaError_t launch_backward(const qdri_kernel *kern
     const R *log_sums = (const R *)kernel->u.attention.saved;
     R *deltas = (R *)kernel->u.attention.work;
     T *dqkv = (T *)kernel->u.attention.out;
-    LAUNCH_TRY(launch(place, grid_of(shape, shape.n_heads), dim3(threads), 0, backward_queries<T, D>, shape,
+    LAUNCH_TRY(launch(target, grid_of(shape, shape.n_heads), dim3(threads), 0, backward_queries<T, D>, shape,
                       scale_of<T>(shape), qkv, dy, log_sums, deltas, dqkv));
-    return launch(place, grid_of(shape, shape.n_kv_heads), dim3(threads), 0, backward_keys<T, D>, shape,
+    return launch(target, grid_of(shape, shape.n_kv_heads), dim3(threads), 0, backward_keys<T, D>, shape,
                   scale_of<T>(shape), qkv, dy, log_sums, deltas, dqkv);
 }
 
-template <typename T, int D> cudaError_t launch_either(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T, int D> cudaError_t launch_either(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
-    return kernel->kind == QDRI_K_ATTENTION_FORWARD ? launch_forward<T, D>(kernel, place)
-                                                    : launch_backward<T, D>(kernel, place);
+    return kernel->kind == QDRI_K_ATTENTION_FORWARD ? launch_forward<T, D>(kernel, target)
+                                                    : launch_backward<T, D>(kernel, target);
 }
 
 } // namespace
 
-cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_place *place)
+cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const attention_shape shape = shape_of(kernel);
     const size_t bytes = (size_t)(shape.n_rows * shape.in_width()) * qdr_dtype_bytes(kernel->dtype);
     if (shape.n_rows == 0) return cudaSuccess;
     if (shape.n_heads == 0) { /* the gradients of keys are zero */
         if (bytes == 0 || kernel->kind == QDRI_K_ATTENTION_FORWARD) return cudaSuccess;
-        return cudaMemsetAsync(kernel->u.attention.out, 0, bytes, place->stream);
+        return cudaMemsetAsync(kernel->u.attention.out, 0, bytes, target->stream);
     }
-    const cudaError_t error = qdri_cuda_attention_mma(kernel, place);
+    const cudaError_t error = qdri_cuda_attention_mma(kernel, target);
     if (error != cudaErrorNotSupported) return error;
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
-        if (shape.head_size <= 32) return launch_either<T, 1>(kernel, place);
-        if (shape.head_size <= 64) return launch_either<T, 2>(kernel, place);
-        return launch_either<T, out_cols / 32>(kernel, place);
+        if (shape.head_size <= 32) return launch_either<T, 1>(kernel, target);
+        if (shape.head_size <= 64) return launch_either<T, 2>(kernel, target);
+        return launch_either<T, out_cols / 32>(kernel, target);
     });
 }

@@ -52,6 +52,6 @@ template <typename T> __device__ inline head_rows<T> rows_of(const T *data, int6
 
 /* bf16 or f16 heads of certain sizes on tensor cores (attention_mma.cu).
  * @retval cudaErrorNotSupported  not for this shape */
-cudaError_t qdri_cuda_attention_mma(const qdri_kernel *kernel, const qdri_cuda_place *place);
+cudaError_t qdri_cuda_attention_mma(const qdri_kernel *kernel, const qdri_cuda_target *target);
 
 #endif

@@ -179,11 +179,11 @@ __device__ inline void store_half(T *row, const float (&out)[HS / 8][4], int hal
 
 /* More than 48 KiB of dynamic shared memory must be requested explicitly. */
 template <typename... E, typename... A>
-cudaError_t launch_mma(const qdri_cuda_place *place, int64_t n_blocks, size_t shared_bytes, void (*kernel)(E...),
+cudaError_t launch_mma(const qdri_cuda_target *target, int64_t n_blocks, size_t shared_bytes, void (*kernel)(E...),
                        A &&...args)
 {
     LAUNCH_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes));
-    return launch(place, dim3((unsigned)n_blocks), dim3(mma_threads), shared_bytes, kernel, std::forward<A>(args)...);
+    return launch(target, dim3((unsigned)n_blocks), dim3(mma_threads), shared_bytes, kernel, std::forward<A>(args)...);
 }
 
 inline float mma_scale(const attention_shape &shape) { return (float)(1 / sqrt((double)shape.head_size)); }
@@ -312,10 +312,10 @@ __global__ void __launch_bounds__(mma_threads)
         }
 }
 
-template <int HS, typename T> cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <int HS, typename T> cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const attention_shape shape = shape_of(kernel);
-    return launch_mma(place, count_tiles(shape, shape.n_heads, block_rows), row_bytes<HS>(block_rows + 2 * key_rows),
+    return launch_mma(target, count_tiles(shape, shape.n_heads, block_rows), row_bytes<HS>(block_rows + 2 * key_rows),
                       forward<HS, T>, shape, mma_scale(shape), (const T *)kernel->u.attention.qkv,
                       (T *)kernel->u.attention.out, (float *)kernel->u.attention.saved);
 }
@@ -528,7 +528,7 @@ __global__ void __launch_bounds__(mma_threads)
     }
 }
 
-template <int HS, typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <int HS, typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const attention_shape shape = shape_of(kernel);
     const T *qkv = (const T *)kernel->u.attention.qkv;
@@ -537,29 +537,29 @@ template <int HS, typename T> cudaError_t launch_backward(const qdri_kernel *ker
     float *deltas = (float *)kernel->u.attention.work;
     T *dqkv = (T *)kernel->u.attention.out;
     const float scale = mma_scale(shape);
-    LAUNCH_TRY(launch_each(place, shape.n_rows * shape.n_heads * 32, sum_deltas<HS, T>, shape, y, dy, deltas));
-    LAUNCH_TRY(launch_mma(place, count_tiles(shape, shape.n_heads, q_rows), row_bytes<HS>(2 * q_rows + 4 * tile_rows),
+    LAUNCH_TRY(launch_each(target, shape.n_rows * shape.n_heads * 32, sum_deltas<HS, T>, shape, y, dy, deltas));
+    LAUNCH_TRY(launch_mma(target, count_tiles(shape, shape.n_heads, q_rows), row_bytes<HS>(2 * q_rows + 4 * tile_rows),
                           backward_queries<HS, T>, shape, scale, qkv, dy, log_sums, deltas, dqkv));
-    return launch_mma(place, count_tiles(shape, shape.n_kv_heads, k_rows),
+    return launch_mma(target, count_tiles(shape, shape.n_kv_heads, k_rows),
                       row_bytes<HS>(2 * k_rows + 4 * tile_rows) + 2 * sizeof(query_facts), backward_keys<HS, T>, shape,
                       scale, qkv, dy, log_sums, deltas, dqkv);
 }
 
-template <typename T> cudaError_t launch_type(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_type(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     return with_head_size(kernel->u.attention.head_size, [&](auto size) {
         constexpr int HS = decltype(size)::value;
-        return kernel->kind == QDRI_K_ATTENTION_BACKWARD ? launch_backward<HS, T>(kernel, place)
-                                                         : launch_forward<HS, T>(kernel, place);
+        return kernel->kind == QDRI_K_ATTENTION_BACKWARD ? launch_backward<HS, T>(kernel, target)
+                                                         : launch_forward<HS, T>(kernel, target);
     });
 }
 } // namespace
 
-cudaError_t qdri_cuda_attention_mma(const qdri_kernel *kernel, const qdri_cuda_place *place)
+cudaError_t qdri_cuda_attention_mma(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const uintptr_t all = (uintptr_t)kernel->u.attention.qkv | (uintptr_t)kernel->u.attention.out |
                           (uintptr_t)kernel->u.attention.y | (uintptr_t)kernel->u.attention.dy;
     if (!qdri_is_narrow(kernel->dtype) || all % 16 != 0 || kernel->u.attention.context > most_context)
         return cudaErrorNotSupported;
-    return kernel->dtype == QDR_F16 ? launch_type<f16>(kernel, place) : launch_type<bf16>(kernel, place);
+    return kernel->dtype == QDR_F16 ? launch_type<f16>(kernel, target) : launch_type<bf16>(kernel, target);
 }

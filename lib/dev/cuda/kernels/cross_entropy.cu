@@ -133,7 +133,7 @@ __global__ void ce_backward(int64_t n_rows, words here, const T *logits, const i
     });
 }
 
-template <typename T> cudaError_t launch_max(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_max(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.ce.n_rows, n_cols = kernel->u.ce.n_cols;
@@ -141,11 +141,11 @@ template <typename T> cudaError_t launch_max(const qdri_kernel *kernel, const qd
     const grid_plan plan = plan_rows(n_rows, n_cols, V);
     if (n_rows == 0) return cudaSuccess;
     const bool wide = is_wide<V>(logits) && n_cols % V == 0;
-    return launch(place, plan.grid, plan.block, 0, wide ? ce_max<T, true> : ce_max<T, false>, n_rows, n_cols, logits,
+    return launch(target, plan.grid, plan.block, 0, wide ? ce_max<T, true> : ce_max<T, false>, n_rows, n_cols, logits,
                   (real_of<T> *)kernel->u.ce.work);
 }
 
-template <typename T> cudaError_t launch_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_sums(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -154,27 +154,27 @@ template <typename T> cudaError_t launch_sums(const qdri_kernel *kernel, const q
     const T *logits = (const T *)kernel->u.ce.logits;
     const grid_plan plan = plan_rows(n_rows, here.n, V);
     if (n_rows == 0) return cudaSuccess;
-    LAUNCH_TRY(qdri_cuda_check_ids(kernel->u.ce.targets, n_rows, here.vocab, true, place));
+    LAUNCH_TRY(qdri_cuda_check_ids(kernel->u.ce.targets, n_rows, here.vocab, true, target));
     const bool wide = is_wide<V>(logits) && here.n % V == 0;
-    return launch(place, plan.grid, plan.block, 0, wide ? ce_sums<T, true> : ce_sums<T, false>, n_rows, here, logits,
+    return launch(target, plan.grid, plan.block, 0, wide ? ce_sums<T, true> : ce_sums<T, false>, n_rows, here, logits,
                   kernel->u.ce.targets, (const R *)kernel->u.ce.work, (R *)kernel->u.ce.work2);
 }
 
-template <typename R> cudaError_t launch_loss(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename R> cudaError_t launch_loss(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int64_t most_blocks = 1024;
     const int64_t n_rows = kernel->u.ce.n_rows;
     const int64_t n_blocks = most(1, least(most_blocks, ceil_div(n_rows, block_threads)));
-    double *parts = n_blocks > 1 ? (double *)place->scratch : kernel->u.ce.result;
-    LAUNCH_TRY(launch(place, dim3((unsigned)n_blocks), dim3(threads_for(n_rows)), 0, ce_loss<R>, n_rows,
+    double *parts = n_blocks > 1 ? (double *)target->scratch : kernel->u.ce.result;
+    LAUNCH_TRY(launch(target, dim3((unsigned)n_blocks), dim3(threads_for(n_rows)), 0, ce_loss<R>, n_rows,
                       ceil_div(n_rows, n_blocks), kernel->u.ce.vocab, kernel->u.ce.targets,
                       (const R *)kernel->u.ce.work, (const R *)kernel->u.ce.work2, (R *)kernel->u.ce.saved, parts));
     if (n_blocks == 1) return cudaSuccess;
-    return launch(place, dim3(1), dim3(threads_for(n_blocks)), 0, add_losses, (int)n_blocks, parts,
+    return launch(target, dim3(1), dim3(threads_for(n_blocks)), 0, add_losses, (int)n_blocks, parts,
                   kernel->u.ce.result);
 }
 
-template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -183,25 +183,25 @@ template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, con
     const T *logits = (const T *)kernel->u.ce.logits;
     T *dlogits = (T *)kernel->u.ce.dlogits;
     if (n_rows == 0) return cudaSuccess;
-    LAUNCH_TRY(qdri_cuda_check_ids(kernel->u.ce.targets, n_rows, here.vocab, true, place));
+    LAUNCH_TRY(qdri_cuda_check_ids(kernel->u.ce.targets, n_rows, here.vocab, true, target));
     if (here.n == 0) return cudaSuccess;
     const grid_plan plan = plan_cells(n_rows, here.n, V);
     const bool wide = is_wide<V>(logits, dlogits) && here.n % V == 0;
-    return launch(place, plan.grid, plan.block, 0, wide ? ce_backward<T, true> : ce_backward<T, false>, n_rows, here,
+    return launch(target, plan.grid, plan.block, 0, wide ? ce_backward<T, true> : ce_backward<T, false>, n_rows, here,
                   logits, kernel->u.ce.targets, (const R *)kernel->u.ce.saved, (R)kernel->u.ce.scale, dlogits);
 }
 
 } // namespace
 
-cudaError_t qdri_cuda_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_place *place)
+cudaError_t qdri_cuda_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
         switch (kernel->kind) {
-        case QDRI_K_CE_MAX: return launch_max<T>(kernel, place);
-        case QDRI_K_CE_SUMS: return launch_sums<T>(kernel, place);
-        case QDRI_K_CE_LOSS: return launch_loss<real_of<T>>(kernel, place);
-        default: return launch_backward<T>(kernel, place);
+        case QDRI_K_CE_MAX: return launch_max<T>(kernel, target);
+        case QDRI_K_CE_SUMS: return launch_sums<T>(kernel, target);
+        case QDRI_K_CE_LOSS: return launch_loss<real_of<T>>(kernel, target);
+        default: return launch_backward<T>(kernel, target);
         }
     });
 }

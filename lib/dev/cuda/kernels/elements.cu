@@ -85,16 +85,16 @@ __global__ void map(int64_t n, const A *a, const B *b, Y *y)
 }
 
 template <typename Op, bool WIDE, typename A, typename B, typename Y>
-cudaError_t launch_some(const qdri_cuda_place *place, int64_t n, const A *a, const B *b, Y *y)
+cudaError_t launch_some(const qdri_cuda_target *target, int64_t n, const A *a, const B *b, Y *y)
 {
     const int64_t n_threads = ceil_div(ceil_div(n, pack_width<A>), packs_each);
     if (n == 0) return cudaSuccess;
-    return launch_each(place, n_threads, map<Op, A, B, Y, WIDE>, n, a, b, y);
+    return launch_each(target, n_threads, map<Op, A, B, Y, WIDE>, n, a, b, y);
 }
 
 /* Whole packs, then the remainder. */
 template <typename Op, typename A, typename B, typename Y>
-cudaError_t launch_map(const qdri_kernel *kernel, const qdri_cuda_place *place)
+cudaError_t launch_map(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<A>;
     const int64_t n = kernel->u.binary.n;
@@ -102,18 +102,18 @@ cudaError_t launch_map(const qdri_kernel *kernel, const qdri_cuda_place *place)
     const B *b = Op::reads_b ? (const B *)kernel->u.binary.b : nullptr;
     Y *y = (Y *)kernel->u.binary.y;
     const int64_t whole = is_wide<V>(a, b, y) ? n - n % V : 0;
-    LAUNCH_TRY((launch_some<Op, true>(place, whole, a, b, y)));
-    return launch_some<Op, false>(place, n - whole, a + whole, Op::reads_b ? b + whole : b, y + whole);
+    LAUNCH_TRY((launch_some<Op, true>(target, whole, a, b, y)));
+    return launch_some<Op, false>(target, n - whole, a + whole, Op::reads_b ? b + whole : b, y + whole);
 }
 
-template <typename T> cudaError_t launch_cast(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_cast(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const size_t bytes = (size_t)kernel->u.binary.n * sizeof(T);
     if (kernel->dtype != kernel->u.binary.dtype2)
         return with_type(kernel->u.binary.dtype2,
-                         [&](auto y) { return launch_map<cast, T, T, decltype(y)>(kernel, place); });
+                         [&](auto y) { return launch_map<cast, T, T, decltype(y)>(kernel, target); });
     if (bytes == 0 || kernel->u.binary.y == kernel->u.binary.a) return cudaSuccess;
-    return cudaMemcpyAsync(kernel->u.binary.y, kernel->u.binary.a, bytes, cudaMemcpyDefault, place->stream);
+    return cudaMemcpyAsync(kernel->u.binary.y, kernel->u.binary.a, bytes, cudaMemcpyDefault, target->stream);
 }
 
 template <typename T> __global__ void sum_parts(int64_t n, int n_parts, const T *x, T *y, bool wide)
@@ -134,20 +134,20 @@ template <typename T> __global__ void sum_parts(int64_t n, int n_parts, const T 
     store<V>(y, at, n, wide, out);
 }
 
-template <typename T> cudaError_t launch_sum_parts(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_sum_parts(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     const int64_t n = kernel->u.parts.n;
     const T *x = (const T *)kernel->u.parts.x;
     T *y = (T *)kernel->u.parts.y;
     if (n == 0) return cudaSuccess;
-    return launch_each(place, ceil_div(n, V), sum_parts<T>, n, kernel->u.parts.n_parts, x, y,
+    return launch_each(target, ceil_div(n, V), sum_parts<T>, n, kernel->u.parts.n_parts, x, y,
                        is_wide<V>(x, y) && n % V == 0);
 }
 
 } // namespace
 
-cudaError_t qdri_cuda_elements(const qdri_kernel *kernel, const qdri_cuda_place *place)
+cudaError_t qdri_cuda_elements(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
@@ -155,13 +155,13 @@ cudaError_t qdri_cuda_elements(const qdri_kernel *kernel, const qdri_cuda_place 
         switch (kernel->kind) {
         case QDRI_K_ADD:
             return with_type(kernel->u.binary.dtype2,
-                             [&](auto b) { return launch_map<add, T, decltype(b), T>(kernel, place); });
-        case QDRI_K_SUM_PARTS: return launch_sum_parts<T>(kernel, place);
-        case QDRI_K_CAST: return launch_cast<T>(kernel, place);
-        case QDRI_K_GELU_FORWARD: return launch_map<gelu_forward<quick>, T, T, T>(kernel, place);
+                             [&](auto b) { return launch_map<add, T, decltype(b), T>(kernel, target); });
+        case QDRI_K_SUM_PARTS: return launch_sum_parts<T>(kernel, target);
+        case QDRI_K_CAST: return launch_cast<T>(kernel, target);
+        case QDRI_K_GELU_FORWARD: return launch_map<gelu_forward<quick>, T, T, T>(kernel, target);
         case QDRI_K_GELU_BACKWARD:
-            return kernel->u.binary.accumulate ? launch_map<gelu_backward<quick, true>, T, T, T>(kernel, place)
-                                               : launch_map<gelu_backward<quick, false>, T, T, T>(kernel, place);
+            return kernel->u.binary.accumulate ? launch_map<gelu_backward<quick, true>, T, T, T>(kernel, target)
+                                               : launch_map<gelu_backward<quick, false>, T, T, T>(kernel, target);
         default: return cudaErrorNotSupported;
         }
     });

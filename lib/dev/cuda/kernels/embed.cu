@@ -103,7 +103,7 @@ __global__ void add_words(int64_t n_rows, int64_t n_cols, int64_t begin, int64_t
         if (col + k < n_cols) de[word * n_cols + col + k] += sum[k];
 }
 
-template <typename T> cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.embed.n_rows, n_cols = kernel->u.embed.n_cols;
@@ -111,11 +111,11 @@ template <typename T> cudaError_t launch_forward(const qdri_kernel *kernel, cons
     T *y = (T *)kernel->u.embed.y;
     if (n_rows == 0 || n_cols == 0) return cudaSuccess;
     const grid_plan plan = plan_cells(n_rows, n_cols, V);
-    return launch(place, plan.grid, plan.block, 0, embed_forward<T>, n_rows, n_cols, kernel->u.embed.begin,
+    return launch(target, plan.grid, plan.block, 0, embed_forward<T>, n_rows, n_cols, kernel->u.embed.begin,
                   kernel->u.embed.end, kernel->u.embed.tokens, e, y, is_wide<V>(e, y) && n_cols % V == 0);
 }
 
-template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     constexpr int64_t room = QDRI_CUDA_SCRATCH_BYTES / (2 * sizeof(int));
@@ -128,14 +128,14 @@ template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, con
     const unsigned threads = threads_for(ceil_div(n_cols, V));
     const dim3 grid((unsigned)n_rows, (unsigned)ceil_div(ceil_div(n_cols, V), threads));
     if (bytes == 0) return cudaSuccess;
-    if (!kernel->u.embed.accumulate) LAUNCH_TRY(cudaMemsetAsync(de, 0, bytes, place->stream));
+    if (!kernel->u.embed.accumulate) LAUNCH_TRY(cudaMemsetAsync(de, 0, bytes, target->stream));
     if (n_rows == 0) return cudaSuccess;
     for (int64_t at = begin; at < end; at += room) { /* as many words at a time as fit into the scratch memory */
         const int64_t next = least(at + room, end), n = next - at;
-        int *first = (int *)place->scratch, *count = first + n;
-        LAUNCH_TRY(launch_each(place, n, clear_words, n, first, count));
-        LAUNCH_TRY(launch_each(place, n_rows, find_words, n_rows, at, next, tokens, first, count));
-        LAUNCH_TRY(launch(place, grid, dim3(threads), 0, add_words<T>, n_rows, n_cols, at, next, tokens, dy, first,
+        int *first = (int *)target->scratch, *count = first + n;
+        LAUNCH_TRY(launch_each(target, n, clear_words, n, first, count));
+        LAUNCH_TRY(launch_each(target, n_rows, find_words, n_rows, at, next, tokens, first, count));
+        LAUNCH_TRY(launch(target, grid, dim3(threads), 0, add_words<T>, n_rows, n_cols, at, next, tokens, dy, first,
                           count, de + (at - begin) * n_cols, is_wide<V>(dy) && n_cols % V == 0));
     }
     return cudaSuccess;
@@ -143,20 +143,20 @@ template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, con
 } // namespace
 
 cudaError_t qdri_cuda_check_ids(const int32_t *ids, int64_t n, int64_t vocab, bool is_target,
-                                const qdri_cuda_place *place)
+                                const qdri_cuda_target *target)
 {
     const unsigned threads = (unsigned)least(1024, ceil_div(n, 32) * 32);
     if (n == 0 || vocab == 0) return cudaSuccess;
-    return launch(place, dim3(1), dim3(threads), 0, check_ids, ids, n, vocab, (int32_t)is_target, place->fault);
+    return launch(target, dim3(1), dim3(threads), 0, check_ids, ids, n, vocab, (int32_t)is_target, target->fault);
 }
 
-cudaError_t qdri_cuda_embed(const qdri_kernel *kernel, const qdri_cuda_place *place)
+cudaError_t qdri_cuda_embed(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     LAUNCH_TRY(
-        qdri_cuda_check_ids(kernel->u.embed.tokens, kernel->u.embed.n_rows, kernel->u.embed.vocab, false, place));
+        qdri_cuda_check_ids(kernel->u.embed.tokens, kernel->u.embed.n_rows, kernel->u.embed.vocab, false, target));
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
-        return kernel->kind == QDRI_K_EMBED_FORWARD ? launch_forward<T>(kernel, place)
-                                                    : launch_backward<T>(kernel, place);
+        return kernel->kind == QDRI_K_EMBED_FORWARD ? launch_forward<T>(kernel, target)
+                                                    : launch_backward<T>(kernel, target);
     });
 }

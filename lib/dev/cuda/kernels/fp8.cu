@@ -151,31 +151,31 @@ __global__ void round_turned(int64_t n_steps, int64_t n_rows, const T *x, int64_
     }
 }
 
-template <typename T, typename U> cudaError_t launch_round(const qdri_cuda_rounded *r, const qdri_cuda_place *place)
+template <typename T, typename U> cudaError_t launch_round(const qdri_cuda_rounded *r, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     const T *x = (const T *)r->x;
     U *y = (U *)r->y;
     const bool wide = is_wide<V>(x) && (r->n_rows == 1 || r->stride % V == 0);
-    const int64_t n_packs = r->n_rows * ceil_div(r->n_cols, V), n_most = 8 * (int64_t)place->n_sms;
+    const int64_t n_packs = r->n_rows * ceil_div(r->n_cols, V), n_most = 8 * (int64_t)target->n_sms;
     const int n_parts = (int)least(QDRI_CUDA_FP8_PARTS, ceil_div(n_packs, 4 * block_threads));
-    LAUNCH_TRY(launch(place, dim3((unsigned)n_parts), dim3(block_threads), 0, find_most<T>, r->n_rows, r->n_cols, x,
+    LAUNCH_TRY(launch(target, dim3((unsigned)n_parts), dim3(block_threads), 0, find_most<T>, r->n_rows, r->n_cols, x,
                       r->stride, r->parts, wide));
     if (r->is_turned) {
         const int64_t n = ceil_div(r->n_cols, tile_edge) * ceil_div(r->y_stride, tile_edge);
-        return launch(place, dim3((unsigned)least(n, n_most)), dim3(block_threads), 0, round_turned<T, U>, r->n_rows,
+        return launch(target, dim3((unsigned)least(n, n_most)), dim3(block_threads), 0, round_turned<T, U>, r->n_rows,
                       r->n_cols, x, r->stride, y, r->y_stride, r->rounding, r->parts, n_parts, r->back);
     }
     const int64_t n = ceil_div(r->n_rows * (r->y_stride / V), block_threads);
-    return launch(place, dim3((unsigned)least(n, n_most)), dim3(block_threads), 0, round_rows<T, U>, r->n_rows,
+    return launch(target, dim3((unsigned)least(n, n_most)), dim3(block_threads), 0, round_rows<T, U>, r->n_rows,
                   r->n_cols, x, r->stride, y, r->y_stride, r->rounding, r->parts, n_parts, r->back, wide);
 }
 } // namespace
 
 cudaError_t qdri_cuda_round(const qdri_cuda_rounded *r, int n_sms, cudaStream_t stream)
 {
-    const qdri_cuda_place place = {n_sms, nullptr, nullptr, stream};
+    const qdri_cuda_target target = {n_sms, nullptr, nullptr, stream};
     if (r->dtype == QDR_BF16)
-        return r->is_widened ? launch_round<bf16, bf16>(r, &place) : launch_round<bf16, code>(r, &place);
-    return r->is_widened ? launch_round<float, bf16>(r, &place) : launch_round<float, code>(r, &place);
+        return r->is_widened ? launch_round<bf16, bf16>(r, &target) : launch_round<bf16, code>(r, &target);
+    return r->is_widened ? launch_round<float, bf16>(r, &target) : launch_round<float, code>(r, &target);
 }

@@ -3,37 +3,37 @@
 #include "dev/cuda/kernels/intrinsics.cuh"
 #include "dev/cuda/kernels/launch.cuh"
 
-cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_place *place)
+cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     switch (kernel->kind) {
     case QDRI_K_ADD:
     case QDRI_K_SUM_PARTS:
     case QDRI_K_CAST:
     case QDRI_K_GELU_FORWARD:
-    case QDRI_K_GELU_BACKWARD: return qdri_cuda_elements(kernel, place);
+    case QDRI_K_GELU_BACKWARD: return qdri_cuda_elements(kernel, target);
     case QDRI_K_BIAS_ADD:
     case QDRI_K_COLUMN_SUM:
     case QDRI_K_POSITION_ADD:
-    case QDRI_K_POSITION_SUM: return qdri_cuda_rows(kernel, place);
+    case QDRI_K_POSITION_SUM: return qdri_cuda_rows(kernel, target);
     case QDRI_K_NORM_MOMENTS:
     case QDRI_K_NORM_MERGE:
     case QDRI_K_NORM_APPLY:
     case QDRI_K_NORM_SUMS:
-    case QDRI_K_NORM_BACKWARD: return qdri_cuda_norm(kernel, place);
+    case QDRI_K_NORM_BACKWARD: return qdri_cuda_norm(kernel, target);
     case QDRI_K_EMBED_FORWARD:
-    case QDRI_K_EMBED_BACKWARD: return qdri_cuda_embed(kernel, place);
+    case QDRI_K_EMBED_BACKWARD: return qdri_cuda_embed(kernel, target);
     case QDRI_K_CE_MAX:
     case QDRI_K_CE_SUMS:
     case QDRI_K_CE_LOSS:
-    case QDRI_K_CE_BACKWARD: return qdri_cuda_cross_entropy(kernel, place);
+    case QDRI_K_CE_BACKWARD: return qdri_cuda_cross_entropy(kernel, target);
     case QDRI_K_SUM_SQUARES:
     case QDRI_K_ADAMW_RATE:
     case QDRI_K_ADAMW_BEGIN:
-    case QDRI_K_ADAMW: return qdri_cuda_optimizer(kernel, place);
+    case QDRI_K_ADAMW: return qdri_cuda_optimizer(kernel, target);
     case QDRI_K_COPY_BLOCK:
-    case QDRI_K_REDUCE: return qdri_cuda_moves(kernel, place);
+    case QDRI_K_REDUCE: return qdri_cuda_moves(kernel, target);
     case QDRI_K_ATTENTION_FORWARD:
-    case QDRI_K_ATTENTION_BACKWARD: return qdri_cuda_attention(kernel, place);
+    case QDRI_K_ATTENTION_BACKWARD: return qdri_cuda_attention(kernel, target);
     default: return cudaErrorNotSupported;
     }
 }
@@ -45,6 +45,6 @@ __global__ void stamp(int64_t *nanosecs) { *nanosecs = nanosecs_now(); }
 
 cudaError_t qdri_cuda_launch_stamp(int64_t *nanosecs, cudaStream_t stream)
 {
-    const qdri_cuda_place place = {0, nullptr, nullptr, stream};
-    return launch(&place, dim3(1), dim3(1), 0, stamp, nanosecs);
+    const qdri_cuda_target target = {0, nullptr, nullptr, stream};
+    return launch(&target, dim3(1), dim3(1), 0, stamp, nanosecs);
 }

@@ -10,17 +10,17 @@
 #include "dev/cuda/kernels/launch.h"
 #include "dev/cuda/kernels/types.cuh"
 
-cudaError_t qdri_cuda_elements(const qdri_kernel *kernel, const qdri_cuda_place *place);
-cudaError_t qdri_cuda_rows(const qdri_kernel *kernel, const qdri_cuda_place *place);
-cudaError_t qdri_cuda_norm(const qdri_kernel *kernel, const qdri_cuda_place *place);
-cudaError_t qdri_cuda_embed(const qdri_kernel *kernel, const qdri_cuda_place *place);
-cudaError_t qdri_cuda_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_place *place);
-cudaError_t qdri_cuda_optimizer(const qdri_kernel *kernel, const qdri_cuda_place *place);
-cudaError_t qdri_cuda_moves(const qdri_kernel *kernel, const qdri_cuda_place *place);
-cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_place *place);
+cudaError_t qdri_cuda_elements(const qdri_kernel *kernel, const qdri_cuda_target *target);
+cudaError_t qdri_cuda_rows(const qdri_kernel *kernel, const qdri_cuda_target *target);
+cudaError_t qdri_cuda_norm(const qdri_kernel *kernel, const qdri_cuda_target *target);
+cudaError_t qdri_cuda_embed(const qdri_kernel *kernel, const qdri_cuda_target *target);
+cudaError_t qdri_cuda_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_target *target);
+cudaError_t qdri_cuda_optimizer(const qdri_kernel *kernel, const qdri_cuda_target *target);
+cudaError_t qdri_cuda_moves(const qdri_kernel *kernel, const qdri_cuda_target *target);
+cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_target *target);
 /* Records the first of ids[n] that is `vocab` or more. vocab = 0: any id is valid. */
 cudaError_t qdri_cuda_check_ids(const int32_t *ids, int64_t n, int64_t vocab, bool is_target,
-                                const qdri_cuda_place *place);
+                                const qdri_cuda_target *target);
 
 /* The result of f(a T), T being the type. */
 template <typename F> cudaError_t with_type(qdr_dtype dtype, F f)
@@ -41,14 +41,14 @@ template <typename F> cudaError_t with_type(qdr_dtype dtype, F f)
     } while (0)
 
 template <typename... E, typename... A>
-cudaError_t launch(const qdri_cuda_place *place, dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(E...),
+cudaError_t launch(const qdri_cuda_target *target, dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(E...),
                    A &&...args)
 {
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
     config.dynamicSmemBytes = shared_bytes;
-    config.stream = place->stream;
+    config.stream = target->stream;
     return cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...);
 }
 
@@ -69,10 +69,10 @@ inline unsigned threads_for(int64_t n) { return (unsigned)least(block_threads, c
 
 /* One thread for each of n > 0 items. */
 template <typename... E, typename... A>
-cudaError_t launch_each(const qdri_cuda_place *place, int64_t n, void (*kernel)(E...), A &&...args)
+cudaError_t launch_each(const qdri_cuda_target *target, int64_t n, void (*kernel)(E...), A &&...args)
 {
     const unsigned threads = threads_for(n);
-    return launch(place, dim3((unsigned)ceil_div(n, threads)), dim3(threads), 0, kernel, std::forward<A>(args)...);
+    return launch(target, dim3((unsigned)ceil_div(n, threads)), dim3(threads), 0, kernel, std::forward<A>(args)...);
 }
 
 __device__ inline int64_t thread_number() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }

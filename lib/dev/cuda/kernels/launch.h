@@ -26,13 +26,13 @@ typedef struct qdri_cuda_fault {
 #define QDRI_CUDA_SCRATCH_BYTES ((size_t)8 << 20)
 
 /* Where kernels run. */
-typedef struct qdri_cuda_place {
+typedef struct qdri_cuda_target {
     int n_sms;
     void *scratch; /* QDRI_CUDA_SCRATCH_BYTES of device memory belonging to this stream, aligned to 256; NULL if
                     * qdri_cuda_takes_scratch() returns 0 */
     qdri_cuda_fault *fault; /* host memory that the GPU can write */
     cudaStream_t stream;
-} qdri_cuda_place;
+} qdri_cuda_target;
 
 /* Lists of addresses that are passed to a kernel by value. */
 typedef struct qdri_cuda_lists {
@@ -44,7 +44,7 @@ int qdri_cuda_takes_scratch(qdri_kernel_kind kind);
 /* Enqueues a kernel whose arguments have been checked (dev/check.c); arrays in the description are copied. Kernels of
  * size 0 do what remains (clear a sum) or nothing.
  * @return the result of the launch; cudaErrorNotSupported: no such kernel for these types */
-cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_place *place);
+cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_target *target);
 #define QDRI_CUDA_FP8_PARTS 256
 
 /* A factor of a product that is to be rounded to fp8; extents must be at least 1. */

@@ -17,28 +17,28 @@ __global__ void copy_block(int64_t n_rows, int64_t n_cols, const U *x, int64_t x
     for_rows(at, n_rows, [&](int i, int64_t row) { y[row * y_stride + at.col] = units[i]; });
 }
 
-template <typename U> cudaError_t launch_copy(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename U> cudaError_t launch_copy(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr size_t unit = sizeof(U);
     const int64_t n_rows = kernel->u.block.n_rows;
     const int64_t n_cols = (int64_t)(kernel->u.block.row_bytes / unit);
     const grid_plan plan = plan_cells(n_rows, n_cols, 1);
-    return launch(place, plan.grid, plan.block, 0, copy_block<U>, n_rows, n_cols, (const U *)kernel->u.block.x,
+    return launch(target, plan.grid, plan.block, 0, copy_block<U>, n_rows, n_cols, (const U *)kernel->u.block.x,
                   (int64_t)(kernel->u.block.x_stride / unit), (U *)kernel->u.block.y,
                   (int64_t)(kernel->u.block.y_stride / unit));
 }
 
-cudaError_t launch_copy_block(const qdri_kernel *kernel, const qdri_cuda_place *place)
+cudaError_t launch_copy_block(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const uintptr_t strides = kernel->u.block.n_rows > 1 ? kernel->u.block.x_stride | kernel->u.block.y_stride : 0;
     const uintptr_t all = (uintptr_t)kernel->u.block.x | (uintptr_t)kernel->u.block.y | kernel->u.block.row_bytes |
                           strides;
     if (kernel->u.block.n_rows == 0 || kernel->u.block.row_bytes == 0) return cudaSuccess;
-    if (all % 16 == 0) return launch_copy<uint4>(kernel, place);
-    if (all % 8 == 0) return launch_copy<uint2>(kernel, place);
-    if (all % 4 == 0) return launch_copy<uint32_t>(kernel, place);
-    if (all % 2 == 0) return launch_copy<uint16_t>(kernel, place);
-    return launch_copy<uint8_t>(kernel, place);
+    if (all % 16 == 0) return launch_copy<uint4>(kernel, target);
+    if (all % 8 == 0) return launch_copy<uint2>(kernel, target);
+    if (all % 4 == 0) return launch_copy<uint32_t>(kernel, target);
+    if (all % 2 == 0) return launch_copy<uint16_t>(kernel, target);
+    return launch_copy<uint8_t>(kernel, target);
 }
 
 /* ---- reductions ---- */
@@ -70,7 +70,8 @@ __global__ void reduce(int64_t n, int n_sources, int n_results, qdri_cuda_lists 
     for (int i = 0; i < n_results; i++) store<V>((T *)lists.results[i], at, n, wide, out);
 }
 
-template <typename Op, typename T> cudaError_t launch_reduce_by(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename Op, typename T>
+cudaError_t launch_reduce_by(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     const int64_t n = kernel->u.gather.n;
@@ -86,27 +87,28 @@ template <typename Op, typename T> cudaError_t launch_reduce_by(const qdri_kerne
         lists.results[i] = kernel->u.gather.results[i];
         wide = wide && is_wide<V>((const T *)lists.results[i]);
     }
-    return launch_each(place, ceil_div(n, V), reduce<Op, T>, n, n_sources, n_results, lists, wide);
+    return launch_each(target, ceil_div(n, V), reduce<Op, T>, n, n_sources, n_results, lists, wide);
 }
 
 /* ToSum: integers are added as unsigned integers, which wrap. */
-template <typename T, typename ToSum> cudaError_t launch_reduce(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T, typename ToSum>
+cudaError_t launch_reduce(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     switch (kernel->u.gather.op) {
-    case QDR_SUM: return launch_reduce_by<plus, ToSum>(kernel, place);
-    case QDR_MAX: return launch_reduce_by<maximum, T>(kernel, place);
-    case QDR_MIN: return launch_reduce_by<minimum, T>(kernel, place);
+    case QDR_SUM: return launch_reduce_by<plus, ToSum>(kernel, target);
+    case QDR_MAX: return launch_reduce_by<maximum, T>(kernel, target);
+    case QDR_MIN: return launch_reduce_by<minimum, T>(kernel, target);
     default: return cudaErrorNotSupported;
     }
 }
 } // namespace
 
-cudaError_t qdri_cuda_moves(const qdri_kernel *kernel, const qdri_cuda_place *place)
+cudaError_t qdri_cuda_moves(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
-    if (kernel->kind == QDRI_K_COPY_BLOCK) return launch_copy_block(kernel, place);
-    if (kernel->dtype == QDR_I32) return launch_reduce<int32_t, uint32_t>(kernel, place);
+    if (kernel->kind == QDRI_K_COPY_BLOCK) return launch_copy_block(kernel, target);
+    if (kernel->dtype == QDR_I32) return launch_reduce<int32_t, uint32_t>(kernel, target);
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
-        return launch_reduce<T, T>(kernel, place);
+        return launch_reduce<T, T>(kernel, target);
     });
 }

@@ -128,26 +128,26 @@ __global__ void __launch_bounds__(block_threads, 3)
     });
 }
 
-template <typename T> cudaError_t launch_moments(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_moments(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
     const T *x = (const T *)kernel->u.norm.x;
     const grid_plan plan = plan_rows(n_rows, n_cols, V);
     const bool wide = is_wide<V>(x) && n_cols % V == 0;
-    return launch(place, plan.grid, plan.block, 0, wide ? norm_moments<T, true> : norm_moments<T, false>, n_rows,
+    return launch(target, plan.grid, plan.block, 0, wide ? norm_moments<T, true> : norm_moments<T, false>, n_rows,
                   n_cols, x, (real_of<T> *)kernel->u.norm.work);
 }
 
-template <typename T> cudaError_t launch_merge(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_merge(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     typedef real_of<T> R;
     const int64_t n_rows = kernel->u.norm.n_rows;
-    return launch_each(place, n_rows, norm_merge<R>, n_rows, kernel->u.norm.n_parts, kernel->u.norm.epsilon,
+    return launch_each(target, n_rows, norm_merge<R>, n_rows, kernel->u.norm.n_parts, kernel->u.norm.epsilon,
                        (const R *)kernel->u.norm.work, (R *)kernel->u.norm.stats);
 }
 
-template <typename T> cudaError_t launch_apply(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_apply(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
@@ -156,11 +156,11 @@ template <typename T> cudaError_t launch_apply(const qdri_kernel *kernel, const 
     T *y = (T *)kernel->u.norm.y;
     const grid_plan plan = plan_cells(n_rows, n_cols, V);
     const bool wide = is_wide<V>(x, gamma, beta, y) && n_cols % V == 0;
-    return launch(place, plan.grid, plan.block, 0, wide ? norm_apply<T, true> : norm_apply<T, false>, n_rows, n_cols, x,
-                  gamma, beta, (const real_of<T> *)kernel->u.norm.stats, y);
+    return launch(target, plan.grid, plan.block, 0, wide ? norm_apply<T, true> : norm_apply<T, false>, n_rows, n_cols,
+                  x, gamma, beta, (const real_of<T> *)kernel->u.norm.stats, y);
 }
 
-template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -173,7 +173,7 @@ template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, con
     const auto run = kernel->u.norm.accumulate_dx
                          ? (wide ? norm_backward<T, true, true> : norm_backward<T, false, true>)
                          : (wide ? norm_backward<T, true, false> : norm_backward<T, false, false>);
-    return launch(place, plan.grid, plan.block, 0, run, n_rows, n_cols, (R)kernel->u.norm.n_features, x, dy, gamma,
+    return launch(target, plan.grid, plan.block, 0, run, n_rows, n_cols, (R)kernel->u.norm.n_features, x, dy, gamma,
                   (const R *)kernel->u.norm.stats, (const R *)kernel->u.norm.work, dx);
 }
 
@@ -351,7 +351,7 @@ __global__ void add_parts(int64_t n_parts, int64_t n_cols, const R *dgammas, con
                           accumulate);
 }
 
-template <typename T> cudaError_t launch_row_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_row_sums(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -359,7 +359,7 @@ template <typename T> cudaError_t launch_row_sums(const qdri_kernel *kernel, con
     const T *x = (const T *)kernel->u.norm.x, *dy = (const T *)kernel->u.norm.dy;
     const T *gamma = (const T *)kernel->u.norm.gamma;
     const grid_plan plan = plan_rows(n_rows, n_cols, V);
-    return launch(place, plan.grid, plan.block, 0, row_sums<T>, n_rows, n_cols, x, dy, gamma,
+    return launch(target, plan.grid, plan.block, 0, row_sums<T>, n_rows, n_cols, x, dy, gamma,
                   (const R *)kernel->u.norm.stats, (R *)kernel->u.norm.work,
                   is_wide<V>(x, dy, gamma) && n_cols % V == 0);
 }
@@ -373,7 +373,7 @@ template <typename R> struct column_results {
 };
 
 template <typename R>
-column_results<R> results_of(const qdri_kernel *kernel, const qdri_cuda_place *place, int64_t n_parts)
+column_results<R> results_of(const qdri_kernel *kernel, const qdri_cuda_target *target, int64_t n_parts)
 {
     const int64_t n_cols = kernel->u.norm.n_cols;
     column_results<R> to = {{(R *)kernel->u.norm.dgamma, (R *)kernel->u.norm.dbeta},
@@ -382,37 +382,37 @@ column_results<R> results_of(const qdri_kernel *kernel, const qdri_cuda_place *p
                             n_cols,
                             kernel->u.norm.accumulate_params != 0};
     for (int i = 0; i < 2; i++)
-        if (to.results[i]) to.parts[i] = n_parts == 1 ? to.results[i] : (R *)place->scratch + i * n_parts * n_cols;
+        if (to.results[i]) to.parts[i] = n_parts == 1 ? to.results[i] : (R *)target->scratch + i * n_parts * n_cols;
     return to;
 }
 
-template <typename R> cudaError_t launch_totals(const qdri_cuda_place *place, const column_results<R> &to)
+template <typename R> cudaError_t launch_totals(const qdri_cuda_target *target, const column_results<R> &to)
 {
     constexpr int V = pack_width<R>;
     const column_plan plan = plan_columns(to.n_parts, to.n_cols, V, sizeof(R), 1, 0);
     const dim3 grid(plan.grid().x, 2);
     if (to.n_parts == 1) return cudaSuccess;
-    return launch(place, grid, plan.block, 0, to.n_cols % V == 0 ? add_parts<R, true> : add_parts<R, false>, to.n_parts,
-                  to.n_cols, (const R *)to.parts[0], (const R *)to.parts[1], plan.n_chunks, plan.rows_per_part,
-                  to.results[0], to.results[1], to.accumulate);
+    return launch(target, grid, plan.block, 0, to.n_cols % V == 0 ? add_parts<R, true> : add_parts<R, false>,
+                  to.n_parts, to.n_cols, (const R *)to.parts[0], (const R *)to.parts[1], plan.n_chunks,
+                  plan.rows_per_part, to.results[0], to.results[1], to.accumulate);
 }
 
-template <typename T> cudaError_t launch_parameter_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_parameter_sums(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
     const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
     const T *x = (const T *)kernel->u.norm.x, *dy = (const T *)kernel->u.norm.dy;
-    const column_plan plan = plan_columns(n_rows, n_cols, V, sizeof(R), 2, place->n_sms);
-    const column_results<R> to = results_of<R>(kernel, place, plan.n_parts);
-    LAUNCH_TRY(launch(place, plan.grid(), plan.block, 0, parameter_sums<T>, n_rows, n_cols, x, dy,
+    const column_plan plan = plan_columns(n_rows, n_cols, V, sizeof(R), 2, target->n_sms);
+    const column_results<R> to = results_of<R>(kernel, target, plan.n_parts);
+    LAUNCH_TRY(launch(target, plan.grid(), plan.block, 0, parameter_sums<T>, n_rows, n_cols, x, dy,
                       (const R *)kernel->u.norm.stats, plan.n_chunks, plan.rows_per_part, to.parts[0], to.parts[1],
                       to.accumulates_at_once(), is_wide<V>(x, dy) && n_cols % V == 0));
-    return launch_totals(place, to);
+    return launch_totals(target, to);
 }
 
 template <typename T, int MOST_THREADS>
-cudaError_t launch_fused_sums(const qdri_kernel *kernel, const qdri_cuda_place *place, int64_t x)
+cudaError_t launch_fused_sums(const qdri_kernel *kernel, const qdri_cuda_target *target, int64_t x)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -420,43 +420,43 @@ cudaError_t launch_fused_sums(const qdri_kernel *kernel, const qdri_cuda_place *
     const int64_t turns = ceil_div(n_rows, rows_at_once<MOST_THREADS>);
     const int64_t y = least(most(1, fused_threads / x), power_of_two_from(turns));
     const int64_t room = (int64_t)(QDRI_CUDA_SCRATCH_BYTES / (2 * sizeof(R))) / n_cols;
-    const int64_t wanted = least(2 * place->n_sms, ceil_div(turns, y));
-    const column_results<R> to = results_of<R>(kernel, place, most(1, least(room, wanted)));
+    const int64_t wanted = least(2 * target->n_sms, ceil_div(turns, y));
+    const column_results<R> to = results_of<R>(kernel, target, most(1, least(room, wanted)));
     const T *in = (const T *)kernel->u.norm.x, *dy = (const T *)kernel->u.norm.dy;
     const T *gamma = (const T *)kernel->u.norm.gamma;
     const bool wide = is_wide<V>(in, dy, gamma) && n_cols % V == 0;
-    LAUNCH_TRY(launch(place, dim3((unsigned)to.n_parts), dim3((unsigned)x, (unsigned)y), 0,
+    LAUNCH_TRY(launch(target, dim3((unsigned)to.n_parts), dim3((unsigned)x, (unsigned)y), 0,
                       wide ? fused_sums<T, MOST_THREADS, true> : fused_sums<T, MOST_THREADS, false>, n_rows, n_cols, in,
                       dy, gamma, (const R *)kernel->u.norm.stats, (R *)kernel->u.norm.work, to.parts[0], to.parts[1],
                       to.accumulates_at_once()));
-    return launch_totals(place, to);
+    return launch_totals(target, to);
 }
 
 /* Reads the input only once if a row fits into a block. */
-template <typename T> cudaError_t launch_norm_sums(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_norm_sums(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
     const bool has_params = kernel->u.norm.dgamma || kernel->u.norm.dbeta;
     const int64_t x = most(32, power_of_two_from(ceil_div(n_cols, pack_width<T>)));
     if (n_rows > 0 && n_cols > 0 && has_params && x <= 1024)
-        return x > fused_threads ? launch_fused_sums<T, 1024>(kernel, place, x)
-                                 : launch_fused_sums<T, fused_threads>(kernel, place, x);
-    if (n_rows > 0) LAUNCH_TRY(launch_row_sums<T>(kernel, place));
+        return x > fused_threads ? launch_fused_sums<T, 1024>(kernel, target, x)
+                                 : launch_fused_sums<T, fused_threads>(kernel, target, x);
+    if (n_rows > 0) LAUNCH_TRY(launch_row_sums<T>(kernel, target));
     if (!has_params || n_cols == 0) return cudaSuccess;
-    return launch_parameter_sums<T>(kernel, place);
+    return launch_parameter_sums<T>(kernel, target);
 }
 } // namespace
 
-cudaError_t qdri_cuda_norm(const qdri_kernel *kernel, const qdri_cuda_place *place)
+cudaError_t qdri_cuda_norm(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
-        if (kernel->kind == QDRI_K_NORM_SUMS) return launch_norm_sums<T>(kernel, place);
+        if (kernel->kind == QDRI_K_NORM_SUMS) return launch_norm_sums<T>(kernel, target);
         if (kernel->u.norm.n_rows == 0) return cudaSuccess;
-        if (kernel->kind == QDRI_K_NORM_MOMENTS) return launch_moments<T>(kernel, place);
-        if (kernel->kind == QDRI_K_NORM_MERGE) return launch_merge<T>(kernel, place);
+        if (kernel->kind == QDRI_K_NORM_MOMENTS) return launch_moments<T>(kernel, target);
+        if (kernel->kind == QDRI_K_NORM_MERGE) return launch_merge<T>(kernel, target);
         if (kernel->u.norm.n_cols == 0) return cudaSuccess;
-        if (kernel->kind == QDRI_K_NORM_APPLY) return launch_apply<T>(kernel, place);
-        return launch_backward<T>(kernel, place);
+        if (kernel->kind == QDRI_K_NORM_APPLY) return launch_apply<T>(kernel, target);
+        return launch_backward<T>(kernel, target);
     });
 }

@@ -28,20 +28,20 @@ __global__ void add_parts(int n, const double *parts, double *result, bool accum
     if (threadIdx.x == 0) *result = accumulate ? sum + *result : sum;
 }
 
-template <typename T> cudaError_t launch_sum_squares(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_sum_squares(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     const int64_t n = kernel->u.reduce.n;
     const int64_t n_packs = ceil_div(n, V);
     const bool accumulate = kernel->u.reduce.accumulate != 0;
     const T *a = (const T *)kernel->u.reduce.a;
-    const int64_t n_blocks = most(1, least(ceil_div(n_packs, 4 * block_threads), 8 * (int64_t)place->n_sms));
-    double *parts = n_blocks > 1 ? (double *)place->scratch : kernel->u.reduce.result;
+    const int64_t n_blocks = most(1, least(ceil_div(n_packs, 4 * block_threads), 8 * (int64_t)target->n_sms));
+    double *parts = n_blocks > 1 ? (double *)target->scratch : kernel->u.reduce.result;
     if (n == 0 && accumulate) return cudaSuccess;
-    LAUNCH_TRY(launch(place, dim3((unsigned)n_blocks), dim3(threads_for(n_packs)), 0, sum_squares<T>, n, a, parts,
+    LAUNCH_TRY(launch(target, dim3((unsigned)n_blocks), dim3(threads_for(n_packs)), 0, sum_squares<T>, n, a, parts,
                       n_blocks == 1 && accumulate, is_wide<V>(a)));
     if (n_blocks == 1) return cudaSuccess;
-    return launch(place, dim3(1), dim3(threads_for(n_blocks)), 0, add_parts, (int)n_blocks, parts,
+    return launch(target, dim3(1), dim3(threads_for(n_blocks)), 0, add_parts, (int)n_blocks, parts,
                   kernel->u.reduce.result, accumulate);
 }
 
@@ -117,7 +117,7 @@ __global__ void adamw(int64_t n, adamw_by<R> by, const qdri_adamw_numbers *numbe
     }
 }
 
-template <typename T> cudaError_t launch_adamw(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_adamw(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     typedef real_of<T> R;
     constexpr int V = pack_width<R>;
@@ -131,22 +131,22 @@ template <typename T> cudaError_t launch_adamw(const qdri_kernel *kernel, const 
     const R epsilon = (R)kernel->u.adamw.epsilon, decay = (R)kernel->u.adamw.weight_decay;
     const adamw_by<R> by = {(R)beta1, (R)beta2, (R)(1 - beta1), (R)(1 - beta2), epsilon, decay, 0, 0, 0, 0};
     if (n == 0) return cudaSuccess;
-    const int64_t n_blocks = least(ceil_div(n_packs, block_threads), 32 * (int64_t)place->n_sms);
-    return launch(place, dim3((unsigned)n_blocks), dim3(threads_for(n_packs)), 0, adamw<T, R>, n, by,
+    const int64_t n_blocks = least(ceil_div(n_packs, block_threads), 32 * (int64_t)target->n_sms);
+    return launch(target, dim3((unsigned)n_blocks), dim3(threads_for(n_packs)), 0, adamw<T, R>, n, by,
                   kernel->u.adamw.numbers, p, master, g, m, v, is_wide<V>(p, master, g, m, v));
 }
 } // namespace
 
-cudaError_t qdri_cuda_optimizer(const qdri_kernel *kernel, const qdri_cuda_place *place)
+cudaError_t qdri_cuda_optimizer(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     if (kernel->kind == QDRI_K_ADAMW_RATE)
-        return launch(place, dim3(1), dim3(1), 0, adamw_rate, kernel->u.adamw.numbers, kernel->u.adamw.lr);
+        return launch(target, dim3(1), dim3(1), 0, adamw_rate, kernel->u.adamw.numbers, kernel->u.adamw.lr);
     if (kernel->kind == QDRI_K_ADAMW_BEGIN)
-        return launch(place, dim3(1), dim3(1), 0, adamw_begin, kernel->u.adamw.numbers, kernel->u.adamw.beta1,
+        return launch(target, dim3(1), dim3(1), 0, adamw_begin, kernel->u.adamw.numbers, kernel->u.adamw.beta1,
                       kernel->u.adamw.beta2, kernel->u.adamw.clip_norm, kernel->u.adamw.grad_scale,
                       kernel->u.adamw.skips != 0);
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
-        return kernel->kind == QDRI_K_ADAMW ? launch_adamw<T>(kernel, place) : launch_sum_squares<T>(kernel, place);
+        return kernel->kind == QDRI_K_ADAMW ? launch_adamw<T>(kernel, target) : launch_sum_squares<T>(kernel, target);
     });
 }

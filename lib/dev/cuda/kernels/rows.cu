@@ -63,7 +63,7 @@ __global__ void position_sum(int64_t n_rows, int64_t n_cols, int64_t skip, int64
     store_sums<V>(p + position * n_cols, col, n_cols, sum, accumulate);
 }
 
-template <typename T> cudaError_t launch_add(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_add(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.rows.n_rows, n_cols = kernel->u.rows.n_cols;
@@ -73,13 +73,13 @@ template <typename T> cudaError_t launch_add(const qdri_kernel *kernel, const qd
     if (n_rows == 0 || n_cols == 0) return cudaSuccess;
     const grid_plan plan = plan_cells(n_rows, n_cols, V);
     if (kernel->kind == QDRI_K_BIAS_ADD)
-        return launch(place, plan.grid, plan.block, 0, bias_add<T>, n_rows, n_cols, y, p, wide);
+        return launch(target, plan.grid, plan.block, 0, bias_add<T>, n_rows, n_cols, y, p, wide);
     const int64_t context = kernel->u.rows.context;
-    return launch(place, plan.grid, plan.block, 0, position_add<T>, n_rows, n_cols, kernel->u.rows.row0 % context,
+    return launch(target, plan.grid, plan.block, 0, position_add<T>, n_rows, n_cols, kernel->u.rows.row0 % context,
                   context, y, p, wide);
 }
 
-template <typename T> cudaError_t launch_sum(const qdri_kernel *kernel, const qdri_cuda_place *place)
+template <typename T> cudaError_t launch_sum(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.rows.n_rows, n_cols = kernel->u.rows.n_cols;
@@ -88,19 +88,19 @@ template <typename T> cudaError_t launch_sum(const qdri_kernel *kernel, const qd
     const bool accumulate = kernel->u.rows.accumulate != 0;
     if (n_cols == 0 || (n_rows == 0 && accumulate)) return cudaSuccess;
     if (kernel->kind == QDRI_K_COLUMN_SUM)
-        return launch_column_sums(place, place->n_sms, n_rows, n_cols, x, p, accumulate);
+        return launch_column_sums(target, target->n_sms, n_rows, n_cols, x, p, accumulate);
     const int64_t context = kernel->u.rows.context;
     const int64_t skip = (context - kernel->u.rows.row0 % context) % context;
-    return launch_each(place, context * ceil_div(n_cols, V), position_sum<T>, n_rows, n_cols, skip, context, x, p,
+    return launch_each(target, context * ceil_div(n_cols, V), position_sum<T>, n_rows, n_cols, skip, context, x, p,
                        accumulate, is_wide<V>(x) && n_cols % V == 0);
 }
 } // namespace
 
-cudaError_t qdri_cuda_rows(const qdri_kernel *kernel, const qdri_cuda_place *place)
+cudaError_t qdri_cuda_rows(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const bool sums = kernel->kind == QDRI_K_COLUMN_SUM || kernel->kind == QDRI_K_POSITION_SUM;
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
-        return sums ? launch_sum<T>(kernel, place) : launch_add<T>(kernel, place);
+        return sums ? launch_sum<T>(kernel, target) : launch_add<T>(kernel, target);
     });
 }

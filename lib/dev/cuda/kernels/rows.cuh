@@ -194,17 +194,17 @@ __global__ void column_sums(int64_t n_rows, int64_t n_cols, const T *x, unsigned
 
 /* out[c] = or += the sum of column c of x[n_rows, n_cols], n_cols > 0. n_sms = 0: by a single part. */
 template <typename T>
-cudaError_t launch_column_sums(const qdri_cuda_place *place, int n_sms, int64_t n_rows, int64_t n_cols, const T *x,
+cudaError_t launch_column_sums(const qdri_cuda_target *target, int n_sms, int64_t n_rows, int64_t n_cols, const T *x,
                                real_of<T> *out, bool accumulate)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
     const column_plan plan = plan_columns(n_rows, n_cols, V, sizeof(R), 1, n_sms);
     const bool wide = is_wide<V>(x) && n_cols % V == 0, is_whole = plan.n_parts == 1;
-    R *parts = is_whole ? out : (R *)place->scratch;
-    LAUNCH_TRY(launch(place, plan.grid(), plan.block, 0, wide ? column_sums<T, true> : column_sums<T, false>, n_rows,
+    R *parts = is_whole ? out : (R *)target->scratch;
+    LAUNCH_TRY(launch(target, plan.grid(), plan.block, 0, wide ? column_sums<T, true> : column_sums<T, false>, n_rows,
                       n_cols, x, plan.n_chunks, plan.rows_per_part, parts, is_whole && accumulate));
-    return is_whole ? cudaSuccess : launch_column_sums<R>(place, 0, plan.n_parts, n_cols, parts, out, accumulate);
+    return is_whole ? cudaSuccess : launch_column_sums<R>(target, 0, plan.n_parts, n_cols, parts, out, accumulate);
 }
 
 #endif

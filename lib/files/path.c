@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Resolves paths. realpath() does not follow links to files that do not exist yet. */
-#include "files/place.h"
+#include "files/path.h"
 
 #include <errno.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static int follow(char path[QDRI_PATH_BYTES], int *was_link)
     return 0;
 }
 
-int qdri_place_find(const char *path, qdri_place *place)
+int qdri_path_resolve(const char *path, qdri_path *resolved)
 {
     char at[QDRI_PATH_BYTES];
     if (!*path) return ENOENT;
@@ -39,10 +39,10 @@ int qdri_place_find(const char *path, qdri_place *place)
     }
     char *slash = strrchr(at, '/');
     const char *name = slash ? slash + 1 : at;
-    if (strlen(name) >= sizeof place->name) return ENAMETOOLONG;
-    memcpy(place->name, name, strlen(name) + 1);
+    if (strlen(name) >= sizeof resolved->name) return ENAMETOOLONG;
+    memcpy(resolved->name, name, strlen(name) + 1);
     if (slash) slash[slash == at] = '\0'; /* the root keeps its slash */
     const char *folder = slash ? at : ".";
-    memcpy(place->folder, folder, strlen(folder) + 1);
+    memcpy(resolved->folder, folder, strlen(folder) + 1);
     return 0;
 }
