@@ -14,7 +14,7 @@
 #include "quadrille/grid.h"
 
 typedef struct qdri_comm qdri_comm;
-typedef struct qdri_common_columns qdri_common_columns;
+typedef struct qdri_coll_run qdri_coll_run;
 
 /* One collective as seen by one member. Parts follow each other in rank order, without gaps.
  *
@@ -81,7 +81,7 @@ typedef struct qdri_comm_table {
     /* Optional if all members are on one node, which has one clock. */
     qdr_status (*compare_clocks)(qdri_comm *comm, int leaving, qdri_clock_offset *offset);
     /* 1: as far as this rank knows, `member` has arrived at this collective, which is waiting. Optional. */
-    int (*has_come)(const qdri_common_columns *run, int member);
+    int (*has_come)(const qdri_coll_run *run, int member);
     /* Fails if, as far as this rank knows, another rank has given up comm, a world; does not wait. Any thread.
      * Optional. */
     qdr_status (*look)(qdri_comm *comm);

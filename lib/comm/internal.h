@@ -53,9 +53,9 @@ struct qdri_comm {
 };
 
 /* A collective running on a stream: the private arguments of its work. */
-struct qdri_common_columns {
+struct qdri_coll_run {
     qdri_comm *comm;
-    qdr_status (*step)(qdri_common_columns *run); /* called until it returns something other than QDR_PENDING */
+    qdr_status (*step)(qdri_coll_run *run); /* called until it returns something other than QDR_PENDING */
     qdri_coll coll;
     int64_t begin_nanosecs; /* 0: has not begun */
     int phase; /* this and the following belong to the backend; initially zero */
@@ -71,7 +71,7 @@ struct qdri_common_columns {
 };
 /* Enqueues `step`, timed and counted, with that many bytes of staging. */
 QDR_NODISCARD qdr_status qdri_comm_enqueue(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream,
-                                           qdr_status (*step)(qdri_common_columns *run), size_t staging_bytes);
+                                           qdr_status (*step)(qdri_coll_run *run), size_t staging_bytes);
 #define QDRI_STAGING "communication staging" /* purpose of that memory, for messages */
 /* staging.c: allocates memory for a collective; *staging: NULL if it is the reserve. */
 QDR_NODISCARD qdr_status qdri_staging_take(qdri_comm *comm, size_t bytes, void **memory, qdri_staging **staging);

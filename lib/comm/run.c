@@ -10,11 +10,11 @@ enum { LOOK_AGAIN_NS = 50000000, MISSING_BYTES = 300 };
 
 static int has_not_come(const void *user, int member)
 {
-    const qdri_common_columns *run = user;
+    const qdri_coll_run *run = user;
     return !run->comm->table->has_come || !run->comm->table->has_come(run, member);
 }
 
-static void watch_pending(qdri_common_columns *run)
+static void watch_pending(qdri_coll_run *run)
 {
     char missing[MISSING_BYTES], call[QDRI_CALL_BYTES], where[2 * QDRI_CALL_BYTES + 32];
     const int64_t limit_ns = qdri_comm_timeout_ns(run->comm);
@@ -42,7 +42,7 @@ static void watch_pending(qdri_common_columns *run)
 
 static qdr_status run_work(void *args)
 {
-    qdri_common_columns *run = args;
+    qdri_coll_run *run = args;
     if (run->begin_nanosecs == 0) run->begin_nanosecs = qdri_now_ns();
     qdr_status status = run->step(run);
     if (status == QDR_PENDING) {
@@ -64,9 +64,9 @@ static qdr_status run_work(void *args)
 }
 
 qdr_status qdri_comm_enqueue(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream,
-                             qdr_status (*step)(qdri_common_columns *run), size_t staging_bytes)
+                             qdr_status (*step)(qdri_coll_run *run), size_t staging_bytes)
 {
-    qdri_common_columns run = {.comm = comm, .step = step, .coll = *coll};
+    qdri_coll_run run = {.comm = comm, .step = step, .coll = *coll};
     _Static_assert(sizeof run <= QDRI_WORK_BYTES, "a collective must fit into work of a stream");
     QDR_TRY(qdri_staging_take(comm, staging_bytes, &run.staging, &run.owned));
     const qdr_status status = qdri_work_anywhere(stream, run_work, &run, sizeof run);

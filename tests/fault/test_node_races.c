@@ -77,7 +77,7 @@ static void pair_free(pair *p)
 static qdr_status sum_until_asleep(pair *p)
 {
     enum { MOST_STEPS = 1000 };
-    qdri_common_columns run = {
+    qdri_coll_run run = {
         .comm = &p->comm.base,
         .coll = {.kind = QDR_ALL_REDUCE, .dtype = QDR_F32, .op = QDR_SUM, .recv = p->mine, .count = 4}};
     qdr_status status = QDR_PENDING;

@@ -184,7 +184,7 @@ qdr_status qdri_local_compare(const qdri_coll *a, const qdri_coll *b, int size, 
 }
 
 /* leaver: the member that has left; -1: unknown. An error of some member tells more than that. */
-static qdr_status fail_left(const qdri_common_columns *run, int leaver)
+static qdr_status fail_left(const qdri_coll_run *run, int leaver)
 {
     const char *why = qdri_reason_get(&((local_comm *)run->comm)->group->why);
     char name[QDRI_MEMBER_BYTES], left[QDRI_MEMBER_BYTES + 16];
@@ -227,7 +227,7 @@ static void help(local_comm *comm)
     }
 }
 
-static void begin(qdri_common_columns *run)
+static void begin(qdri_coll_run *run)
 {
     local_comm *comm = (local_comm *)run->comm;
     local_group *group = comm->group;
@@ -262,7 +262,7 @@ static void begin(qdri_common_columns *run)
 
 /* Accesses other members' slots only while it works on a piece: otherwise they may be on their way to the next
  * collective. */
-static qdr_status advance(qdri_common_columns *run)
+static qdr_status advance(qdri_coll_run *run)
 {
     local_comm *comm = (local_comm *)run->comm;
     local_group *group = comm->group;
@@ -283,7 +283,7 @@ static qdr_status advance(qdri_common_columns *run)
     return QDR_PENDING;
 }
 
-static qdr_status step(qdri_common_columns *run)
+static qdr_status step(qdri_coll_run *run)
 {
     local_comm *comm = (local_comm *)run->comm;
     const qdr_status status = advance(run);
@@ -291,7 +291,7 @@ static qdr_status step(qdri_common_columns *run)
     return status;
 }
 
-int qdri_local_has_come(const qdri_common_columns *run, int member)
+int qdri_local_has_come(const qdri_coll_run *run, int member)
 {
     const local_comm *comm = (const local_comm *)run->comm;
     return atomic_load(&comm->group->slots[member].n_begun) >= comm->n_begun;

@@ -114,7 +114,7 @@ void qdri_local_wake(local_group *group, int but_rank); /* but_rank: not woken; 
  * in a collective. */
 extern int64_t qdri_local_piece_bytes;
 
-int qdri_local_has_come(const qdri_common_columns *run, int member);
+int qdri_local_has_come(const qdri_coll_run *run, int member);
 /* The function of the table: enqueues a collective. */
 QDR_NODISCARD qdr_status qdri_local_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
 /* The same for devices that run no host work: waits until all members have arrived. */

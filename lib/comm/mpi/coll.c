@@ -7,7 +7,7 @@
 #include "comm/mpi/internal.h"
 #include "dev/clock.h"
 
-static qdr_status start_send(qdri_common_columns *run, int peer, const void *data, int64_t n_elems)
+static qdr_status start_send(qdri_coll_run *run, int peer, const void *data, int64_t n_elems)
 {
     const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(run->coll.dtype);
     qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);
@@ -18,7 +18,7 @@ static qdr_status start_send(qdri_common_columns *run, int peer, const void *dat
     return QDR_OK;
 }
 
-static qdr_status start_receive(qdri_common_columns *run, int peer, void *data, int64_t n_elems)
+static qdr_status start_receive(qdri_coll_run *run, int peer, void *data, int64_t n_elems)
 {
     const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(run->coll.dtype);
     return bytes == 0 ? QDR_OK : qdri_mpi_start_message((mpi_comm *)run->comm, 0, peer, data, bytes);
@@ -43,7 +43,7 @@ static void summed_part(const qdri_comm *comm, const qdri_coll *coll, int j, int
 }
 
 /* Receives the other members' versions of this member's part into the staging memory, in rank order. */
-static qdr_status start_sums(qdri_common_columns *run)
+static qdr_status start_sums(qdri_coll_run *run)
 {
     const qdri_comm *comm = run->comm;
     const qdri_coll *coll = &run->coll;
@@ -62,7 +62,7 @@ static qdr_status start_sums(qdri_common_columns *run)
     return QDR_OK;
 }
 
-static void finish_sums(qdri_common_columns *run)
+static void finish_sums(qdri_coll_run *run)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;
     const qdri_coll *coll = &run->coll;
@@ -82,7 +82,7 @@ static void finish_sums(qdri_common_columns *run)
 static int lacks_parts(const qdri_coll *coll, int j) { return coll->kind != QDR_BROADCAST || j != coll->peer; }
 
 /* This member's part is in send, or in its place in recv. */
-static qdr_status start_gather(qdri_common_columns *run)
+static qdr_status start_gather(qdri_coll_run *run)
 {
     const qdri_comm *comm = run->comm;
     const qdri_coll *coll = &run->coll;
@@ -102,7 +102,7 @@ static qdr_status start_gather(qdri_common_columns *run)
 
 /* A long broadcast is sent in parts, which all members then gather, each sending its own part: otherwise the root would
  * send the vector over its link once per member. The total number of bytes is the same. */
-static int broadcasts_parts(const qdri_common_columns *run)
+static int broadcasts_parts(const qdri_coll_run *run)
 {
     const qdri_coll *coll = &run->coll;
     return coll->kind == QDR_BROADCAST && run->comm->size > 2 &&
@@ -110,7 +110,7 @@ static int broadcasts_parts(const qdri_common_columns *run)
 }
 
 /* What each member receives from the root in the first of the two steps. */
-static qdr_status start_broadcast(qdri_common_columns *run)
+static qdr_status start_broadcast(qdri_coll_run *run)
 {
     const qdri_comm *comm = run->comm;
     const qdri_coll *coll = &run->coll;
@@ -124,7 +124,7 @@ static qdr_status start_broadcast(qdri_common_columns *run)
     return QDR_OK;
 }
 
-static qdr_status start_all_to_all(qdri_common_columns *run)
+static qdr_status start_all_to_all(qdri_coll_run *run)
 {
     const qdri_comm *comm = run->comm;
     const qdri_coll *coll = &run->coll;
@@ -144,7 +144,7 @@ static qdr_status start_all_to_all(qdri_common_columns *run)
     return QDR_OK;
 }
 
-static qdr_status start_send_recv(qdri_common_columns *run)
+static qdr_status start_send_recv(qdri_coll_run *run)
 {
     const qdri_coll *coll = &run->coll;
     const int self = run->comm->rank;
@@ -159,7 +159,7 @@ static qdr_status start_send_recv(qdri_common_columns *run)
 enum { BEGIN, FIRST, LAST, DRAIN };
 enum { POLLS_PER_LOOK = 32, LOOKS_AFTER_LEAVING = 8 }; /* a last message may arrive after the note */
 
-static qdr_status await(qdri_common_columns *run)
+static qdr_status await(qdri_coll_run *run)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;
     int all_done = 0;
@@ -179,7 +179,7 @@ static qdr_status await(qdri_common_columns *run)
     return QDR_PENDING;
 }
 
-static qdr_status advance(qdri_common_columns *run)
+static qdr_status advance(qdri_coll_run *run)
 {
     if (run->phase == BEGIN) {
         switch (run->coll.kind) {
@@ -202,7 +202,7 @@ static qdr_status advance(qdri_common_columns *run)
     return await(run);
 }
 
-static qdr_status step(qdri_common_columns *run)
+static qdr_status step(qdri_coll_run *run)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;
     if (run->phase != DRAIN) {
@@ -247,7 +247,7 @@ qdri_mpi_step qdri_mpi_step_of(const qdri_comm *comm, const qdri_coll *coll)
 
 /* By the rounds that members of a node have entered, by the messages that are not complete, or by either in the current
  * stage of a collective with stages. */
-int qdri_mpi_has_come(const qdri_common_columns *run, int member)
+int qdri_mpi_has_come(const qdri_coll_run *run, int member)
 {
     const mpi_comm *comm = (const mpi_comm *)run->comm;
     if (run->step == qdri_mpi_levels_step) {

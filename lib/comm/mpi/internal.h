@@ -67,7 +67,7 @@ typedef struct mpi_levels {
     int per_node, n_nodes; /* per_node = 0: no levels */
     mpi_comm *inner, *outer; /* the members on this node; this member and its counterparts on other nodes */
     int64_t *counts; /* one per node, followed by one per member of a node */
-    qdri_common_columns run; /* the current stage */
+    qdri_coll_run run; /* the current stage */
     int stage;
     int64_t sent_before; /* by the stage's group before the stage */
 } mpi_levels;
@@ -160,10 +160,10 @@ double qdri_mpi_now_secs(void);
 void qdri_mpi_pause(int n_polls);
 
 QDR_NODISCARD qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
-int qdri_mpi_has_come(const qdri_common_columns *run, int member);
+int qdri_mpi_has_come(const qdri_coll_run *run, int member);
 size_t qdri_mpi_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
 /* The step function of a collective that has that many bytes of staging. */
-typedef qdr_status (*qdri_mpi_step)(qdri_common_columns *run);
+typedef qdr_status (*qdri_mpi_step)(qdri_coll_run *run);
 qdri_mpi_step qdri_mpi_step_of(const qdri_comm *comm, const qdri_coll *coll);
 
 /* mpi.c: a subset of a communicator that uses its handle: member j is member first + j·step of `comm`. Not
@@ -176,7 +176,7 @@ void qdri_mpi_levels_destroy(qdri_comm *comm);
 /* 1 if this collective is performed level by level. The same on all members. */
 int qdri_mpi_levels_take(const mpi_comm *comm, const qdri_coll *coll);
 size_t qdri_mpi_levels_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
-qdr_status qdri_mpi_levels_step(qdri_common_columns *run);
+qdr_status qdri_mpi_levels_step(qdri_coll_run *run);
 /* node.c, node_coll.c */
 /* Collective over a root. A rank that is alone on its node, or cannot get the memory, has none: its collectives use
  * messages, as those of groups that span nodes do. */
@@ -192,17 +192,17 @@ void qdri_mpi_node_leave(mpi_comm *comm);
 /* 1 if this collective uses node memory. The same on all members. */
 int qdri_mpi_node_takes(const mpi_comm *comm, const qdri_coll *coll);
 /* The step function of such a collective. */
-qdr_status qdri_mpi_node_step(qdri_common_columns *run);
+qdr_status qdri_mpi_node_step(qdri_coll_run *run);
 
 /* node_direct.c: transfers without intermediate copies. */
-int qdri_mpi_direct_wants(const qdri_common_columns *run); /* the same on all members */
+int qdri_mpi_direct_wants(const qdri_coll_run *run); /* the same on all members */
 /* Sets the places of the call to the memory of this member that others need. */
-void qdri_mpi_direct_offer(const qdri_common_columns *run, node_call *call);
-int qdri_mpi_direct_is_offered(const qdri_common_columns *run, const node_call *call, int member);
+void qdri_mpi_direct_offer(const qdri_coll_run *run, node_call *call);
+int qdri_mpi_direct_is_offered(const qdri_coll_run *run, const node_call *call, int member);
 /* Maps the memory of `member`; 0: not possible. */
-int qdri_mpi_direct_map(const qdri_common_columns *run, int member, const node_call *call);
+int qdri_mpi_direct_map(const qdri_coll_run *run, int member, const node_call *call);
 /* Performs this member's part of the work, after all members have mapped all memory. */
-void qdri_mpi_direct_move(const qdri_common_columns *run);
+void qdri_mpi_direct_move(const qdri_coll_run *run);
 /* messages.c: the messages of the current collective. */
 int qdri_mpi_is_off_node(const mpi_comm *comm, int peer);
 /* bytes must be at least 1. */

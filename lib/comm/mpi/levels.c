@@ -11,7 +11,7 @@
 
 int qdri_mpi_use_levels = 1;
 
-static mpi_levels *levels_of(const qdri_common_columns *run) { return &((mpi_comm *)run->comm)->levels; }
+static mpi_levels *levels_of(const qdri_coll_run *run) { return &((mpi_comm *)run->comm)->levels; }
 
 /* The number of members per node, if they are numbered node by node and several nodes have the same number (two or
  * more); else 0. */
@@ -71,7 +71,7 @@ static void part_at(const qdri_comm *comm, const qdri_coll *coll, int node, int 
 }
 
 /* counts for the members of the outer group; *before: elements of earlier nodes */
-static const int64_t *outer_counts(const qdri_common_columns *run)
+static const int64_t *outer_counts(const qdri_coll_run *run)
 {
     mpi_levels *levels = levels_of(run);
     int64_t begin;
@@ -80,7 +80,7 @@ static const int64_t *outer_counts(const qdri_common_columns *run)
     return levels->counts;
 }
 
-static const int64_t *inner_counts(const qdri_common_columns *run, int node, int64_t *begin)
+static const int64_t *inner_counts(const qdri_coll_run *run, int node, int64_t *begin)
 {
     mpi_levels *levels = levels_of(run);
     int64_t *counts = levels->counts + levels->n_nodes, next;
@@ -94,7 +94,7 @@ static const int64_t *inner_counts(const qdri_common_columns *run, int node, int
 
 /* Each member sums a slice inside its node, sums it with its counterparts, and the members of the node gather the
  * slices. */
-static int next_all_reduce(const qdri_common_columns *run, qdri_coll *next, int *is_inner)
+static int next_all_reduce(const qdri_coll_run *run, qdri_coll *next, int *is_inner)
 {
     const mpi_levels *levels = levels_of(run);
     const qdri_coll *coll = &run->coll;
@@ -122,7 +122,7 @@ static int next_all_reduce(const qdri_common_columns *run, qdri_coll *next, int 
 }
 
 /* For each node, this node's members sum that node's elements; then each member gets its own from its counterparts. */
-static int next_reduce_scatter(const qdri_common_columns *run, qdri_coll *next, int *is_inner)
+static int next_reduce_scatter(const qdri_coll_run *run, qdri_coll *next, int *is_inner)
 {
     const mpi_levels *levels = levels_of(run);
     const qdri_coll *coll = &run->coll;
@@ -143,7 +143,7 @@ static int next_reduce_scatter(const qdri_common_columns *run, qdri_coll *next, 
 }
 
 /* Counterparts gather; then, for each node, this node's members gather what came from there. */
-static int next_all_gather(const qdri_common_columns *run, qdri_coll *next, int *is_inner)
+static int next_all_gather(const qdri_coll_run *run, qdri_coll *next, int *is_inner)
 {
     const mpi_levels *levels = levels_of(run);
     const qdri_coll *coll = &run->coll;
@@ -168,7 +168,7 @@ static int next_all_gather(const qdri_common_columns *run, qdri_coll *next, int 
 }
 
 /* From the root to its counterparts; then from each of these within its node. */
-static int next_broadcast(const qdri_common_columns *run, qdri_coll *next, int *is_inner)
+static int next_broadcast(const qdri_coll_run *run, qdri_coll *next, int *is_inner)
 {
     mpi_levels *levels = levels_of(run);
     const int peer = run->coll.peer, per_node = levels->per_node;
@@ -219,7 +219,7 @@ size_t qdri_mpi_levels_scratch_bytes(const qdri_comm *comm, const qdri_coll *col
 
 static int64_t sent(const qdri_comm *comm, qdr_coll_kind kind) { return atomic_load(&comm->counters[kind].bytes_sent); }
 
-static int begin_stage(qdri_common_columns *run)
+static int begin_stage(qdri_coll_run *run)
 {
     mpi_levels *levels = levels_of(run);
     qdri_coll next;
@@ -232,17 +232,17 @@ static int begin_stage(qdri_common_columns *run)
     }
     if (!is_next) return 0;
     qdri_comm *group = is_inner ? &levels->inner->base : &levels->outer->base;
-    levels->run = (qdri_common_columns){.comm = group,
-                                        .coll = next,
-                                        .step = qdri_mpi_step_of(group, &next),
-                                        .begin_nanosecs = qdri_now_ns(),
-                                        .staging = (char *)run->staging + own_bytes(run->comm, &run->coll)};
+    levels->run = (qdri_coll_run){.comm = group,
+                                  .coll = next,
+                                  .step = qdri_mpi_step_of(group, &next),
+                                  .begin_nanosecs = qdri_now_ns(),
+                                  .staging = (char *)run->staging + own_bytes(run->comm, &run->coll)};
     levels->sent_before = sent(group, next.kind);
     run->is_later_stage = levels->stage > 0;
     return 1;
 }
 
-qdr_status qdri_mpi_levels_step(qdri_common_columns *run)
+qdr_status qdri_mpi_levels_step(qdri_coll_run *run)
 {
     mpi_levels *levels = levels_of(run);
     qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);

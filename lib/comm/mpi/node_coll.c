@@ -22,21 +22,21 @@ int qdri_mpi_node_takes(const mpi_comm *comm, const qdri_coll *coll)
 /* ---- the data of one round ---- */
 
 /* Between two members a small all-reduce takes one round: both write, and sum, the whole vector. */
-static int sums_whole(const qdri_common_columns *run)
+static int sums_whole(const qdri_coll_run *run)
 {
     return run->coll.kind == QDR_ALL_REDUCE && run->comm->size == 2 &&
            run->coll.count * (int64_t)qdr_dtype_bytes(run->coll.dtype) <= WHOLE_BYTES;
 }
 
 /* Elements that one member writes for each other member (reduce-scatter, all-reduce) or for all, in one round. */
-static int64_t round_elems(const qdri_common_columns *run)
+static int64_t round_elems(const qdri_coll_run *run)
 {
     const int64_t n_slot = qdri_mpi_slot_bytes / (int64_t)qdr_dtype_bytes(run->coll.dtype);
     return qdri_coll_reduces(&run->coll) && !sums_whole(run) ? n_slot / run->comm->size : n_slot;
 }
 
 /* The part of n elements beginning at `begin` that belongs to piece number `piece`. */
-static int64_t cut(const qdri_common_columns *run, int64_t piece, int64_t *begin, int64_t n)
+static int64_t cut(const qdri_coll_run *run, int64_t piece, int64_t *begin, int64_t n)
 {
     const int64_t n_round = round_elems(run), at = piece * n_round;
     *begin += at;
@@ -44,22 +44,19 @@ static int64_t cut(const qdri_common_columns *run, int64_t piece, int64_t *begin
     return n_round;
 }
 
-static int64_t piece_of_part(const qdri_common_columns *run, int j, int64_t piece, int64_t *begin)
+static int64_t piece_of_part(const qdri_coll_run *run, int j, int64_t piece, int64_t *begin)
 {
     int64_t n;
     qdri_coll_part(&run->coll, run->comm->size, j, begin, &n);
     return cut(run, piece, begin, n);
 }
 
-static node_area *area_of(const qdri_common_columns *run, int j)
-{
-    return ((const mpi_comm *)run->comm)->node.areas[j];
-}
+static node_area *area_of(const qdri_coll_run *run, int j) { return ((const mpi_comm *)run->comm)->node.areas[j]; }
 
 /* Member j's slot in the round that this member entered last, or is about to enter. */
-static unsigned char *slot_of(const qdri_common_columns *run, int j) { return area_of(run, j)->slots[run->round % 2]; }
+static unsigned char *slot_of(const qdri_coll_run *run, int j) { return area_of(run, j)->slots[run->round % 2]; }
 
-static void write_for_each(const qdri_common_columns *run, int64_t piece)
+static void write_for_each(const qdri_coll_run *run, int64_t piece)
 {
     const qdr_dtype dtype = run->coll.dtype;
     void *slot = slot_of(run, run->comm->rank);
@@ -73,7 +70,7 @@ static void write_for_each(const qdri_common_columns *run, int64_t piece)
     }
 }
 
-static void sum_own(const qdri_common_columns *run, int64_t piece)
+static void sum_own(const qdri_coll_run *run, int64_t piece)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;
     const qdri_coll *coll = &run->coll;
@@ -91,13 +88,13 @@ static void sum_own(const qdri_common_columns *run, int64_t piece)
 }
 
 /* The sum is already in the slot. */
-static void write_sum(const qdri_common_columns *run, int64_t piece)
+static void write_sum(const qdri_coll_run *run, int64_t piece)
 {
     int64_t begin;
     qdri_count_sent(run->comm, &run->coll, piece_of_part(run, run->comm->rank, piece, &begin) * (run->comm->size - 1));
 }
 
-static void write_whole(const qdri_common_columns *run, int64_t piece)
+static void write_whole(const qdri_coll_run *run, int64_t piece)
 {
     int64_t begin = 0;
     const int64_t n = cut(run, piece, &begin, run->coll.count);
@@ -106,7 +103,7 @@ static void write_whole(const qdri_common_columns *run, int64_t piece)
     qdri_count_sent(run->comm, &run->coll, n);
 }
 
-static void sum_whole(const qdri_common_columns *run, int64_t piece)
+static void sum_whole(const qdri_coll_run *run, int64_t piece)
 {
     const qdri_coll *coll = &run->coll;
     const void *sources[2];
@@ -118,7 +115,7 @@ static void sum_whole(const qdri_common_columns *run, int64_t piece)
 }
 
 /* This member's part is in send, or in its place in recv. */
-static void write_own(const qdri_common_columns *run, int64_t piece)
+static void write_own(const qdri_coll_run *run, int64_t piece)
 {
     const qdri_coll *coll = &run->coll;
     const int rank = run->comm->rank, sends = coll->send != NULL;
@@ -132,7 +129,7 @@ static void write_own(const qdri_common_columns *run, int64_t piece)
     qdri_count_sent(run->comm, &run->coll, n * (run->comm->size - 1));
 }
 
-static void read_others(const qdri_common_columns *run, int64_t piece)
+static void read_others(const qdri_coll_run *run, int64_t piece)
 {
     for (int i = 1; i < run->comm->size; i++) {
         const int j = (run->comm->rank + i) % run->comm->size;
@@ -142,7 +139,7 @@ static void read_others(const qdri_common_columns *run, int64_t piece)
     }
 }
 
-static void write_root(const qdri_common_columns *run, int64_t piece)
+static void write_root(const qdri_coll_run *run, int64_t piece)
 {
     int64_t begin = 0;
     const int64_t n = cut(run, piece, &begin, run->coll.count);
@@ -151,7 +148,7 @@ static void write_root(const qdri_common_columns *run, int64_t piece)
     qdri_count_sent(run->comm, &run->coll, n * (run->comm->size - 1));
 }
 
-static void read_root(const qdri_common_columns *run, int64_t piece)
+static void read_root(const qdri_coll_run *run, int64_t piece)
 {
     int64_t begin = 0;
     const int64_t n = cut(run, piece, &begin, run->coll.count);
@@ -163,13 +160,13 @@ static void read_root(const qdri_common_columns *run, int64_t piece)
 /* ---- rounds ---- */
 
 /* An all-reduce between more than two members takes two rounds per piece: sums, then copies of them. */
-static int rounds_per_piece(const qdri_common_columns *run)
+static int rounds_per_piece(const qdri_coll_run *run)
 {
     return run->coll.kind == QDR_ALL_REDUCE && !sums_whole(run) ? 2 : 1;
 }
 
 /* The same on all members; at least one round, in which members compare their calls. */
-static int64_t count_rounds(const qdri_common_columns *run)
+static int64_t count_rounds(const qdri_coll_run *run)
 {
     int64_t begin, n, most = 0;
     if (run->coll.kind == QDR_BROADCAST || sums_whole(run)) {
@@ -185,12 +182,12 @@ static int64_t count_rounds(const qdri_common_columns *run)
 }
 
 typedef struct moves {
-    void (*write)(const qdri_common_columns *run, int64_t piece);
-    void (*read)(const qdri_common_columns *run, int64_t piece);
+    void (*write)(const qdri_coll_run *run, int64_t piece);
+    void (*read)(const qdri_coll_run *run, int64_t piece);
 } moves;
 
 /* What the current round does with its piece. */
-static moves moves_of(const qdri_common_columns *run)
+static moves moves_of(const qdri_coll_run *run)
 {
     const int copies_sums = run->n_done % rounds_per_piece(run) == 1;
     if (run->coll.kind == QDR_BROADCAST) return (moves){write_root, read_root};
@@ -200,11 +197,11 @@ static moves moves_of(const qdri_common_columns *run)
     return (moves){write_for_each, sum_own};
 }
 
-static int64_t piece_of_round(const qdri_common_columns *run) { return run->n_done / rounds_per_piece(run); }
+static int64_t piece_of_round(const qdri_coll_run *run) { return run->n_done / rounds_per_piece(run); }
 
 /* ---- entering and waiting ---- */
 
-static int all_entered(const qdri_common_columns *run)
+static int all_entered(const qdri_coll_run *run)
 {
     const uint64_t n_all = (run->round + 1) * (uint64_t)run->comm->size;
     return atomic_load(&area_of(run, 0)->n_entered) >= n_all;
@@ -213,7 +210,7 @@ static int all_entered(const qdri_common_columns *run)
 /* Before entering, a member has written its call and the data of the round. The last to enter wakes the others: the
  * count is changed before `waiting` is read, and a thread that is about to sleep sets `waiting` before it reads the
  * count: at least one of the two sees the other's change. */
-static void enter(qdri_common_columns *run)
+static void enter(qdri_coll_run *run)
 {
     const mpi_comm *comm = (const mpi_comm *)run->comm, *root = (const mpi_comm *)run->comm->root;
     const uint64_t n_all = (run->round + 1) * (uint64_t)run->comm->size;
@@ -227,10 +224,10 @@ static void enter(qdri_common_columns *run)
     }
 }
 
-static node_call *call_of(const qdri_common_columns *run, int j) { return &area_of(run, j)->calls[run->round % 2]; }
+static node_call *call_of(const qdri_coll_run *run, int j) { return &area_of(run, j)->calls[run->round % 2]; }
 
 /* Begins the next round: this member's call, not yet visible to others. */
-static node_call *next_call(qdri_common_columns *run)
+static node_call *next_call(qdri_coll_run *run)
 {
     const qdri_coll *coll = &run->coll;
     run->round = ((mpi_comm *)run->comm)->node.n_rounds++;
@@ -243,7 +240,7 @@ static node_call *next_call(qdri_common_columns *run)
     return call;
 }
 
-static qdr_status check_equal(const qdri_common_columns *run)
+static qdr_status check_equal(const qdri_coll_run *run)
 {
     const node_call *a = call_of(run, 0);
     for (int j = 1; j < run->comm->size; j++) {
@@ -256,7 +253,7 @@ static qdr_status check_equal(const qdri_common_columns *run)
     return QDR_OK;
 }
 
-static qdr_status await(qdri_common_columns *run)
+static qdr_status await(qdri_coll_run *run)
 {
     if (all_entered(run)) return QDR_OK;
     if (++run->n_looks < LOOKS) {
@@ -283,7 +280,7 @@ static qdr_status await(qdri_common_columns *run)
  * transfer directly if all members could (MOVING), else through slots. Small ones use slots from the beginning. */
 enum { BEGIN, EXCHANGING, MAPPING, MOVING, SLOTS };
 
-static void begin_slots(qdri_common_columns *run)
+static void begin_slots(qdri_coll_run *run)
 {
     (void)next_call(run);
     moves_of(run).write(run, piece_of_round(run));
@@ -292,7 +289,7 @@ static void begin_slots(qdri_common_columns *run)
 }
 
 /* All have entered the round: starts the next step; QDR_OK: complete. */
-static qdr_status proceed(qdri_common_columns *run)
+static qdr_status proceed(qdri_coll_run *run)
 {
     const int size = run->comm->size;
     int all = 1, is_mapped = 1;
@@ -325,7 +322,7 @@ static qdr_status proceed(qdri_common_columns *run)
     return QDR_PENDING;
 }
 
-static qdr_status advance(qdri_common_columns *run)
+static qdr_status advance(qdri_coll_run *run)
 {
     if (run->phase == BEGIN) {
         if (qdri_mpi_direct_wants(run)) {
@@ -343,7 +340,7 @@ static qdr_status advance(qdri_common_columns *run)
     }
 }
 
-qdr_status qdri_mpi_node_step(qdri_common_columns *run)
+qdr_status qdri_mpi_node_step(qdri_coll_run *run)
 {
     const qdr_status status = advance(run);
     if (status != QDR_PENDING) atomic_store(&area_of(run, run->comm->rank)->waiting, 0);

@@ -10,7 +10,7 @@ enum { CHUNK_BYTES = 32 << 10 }; /* a chunk stays in a core's cache between its 
 
 int64_t qdri_mpi_direct_bytes = 512 << 10;
 
-int qdri_mpi_direct_wants(const qdri_common_columns *run)
+int qdri_mpi_direct_wants(const qdri_coll_run *run)
 {
     const mpi_comm *root = (const mpi_comm *)run->comm->root;
     const int64_t total = qdri_coll_total(&run->coll, run->comm->size);
@@ -21,7 +21,7 @@ int qdri_mpi_direct_wants(const qdri_common_columns *run)
 }
 
 /* The memory of this member that others read. */
-static const void *read_by_others(const qdri_common_columns *run, int64_t *n)
+static const void *read_by_others(const qdri_coll_run *run, int64_t *n)
 {
     const qdri_coll *coll = &run->coll;
     int64_t begin;
@@ -31,7 +31,7 @@ static const void *read_by_others(const qdri_common_columns *run, int64_t *n)
     return coll->send ? coll->send : qdri_at(coll->recv, begin, coll->dtype);
 }
 
-void qdri_mpi_direct_offer(const qdri_common_columns *run, node_call *call)
+void qdri_mpi_direct_offer(const qdri_coll_run *run, node_call *call)
 {
     const mpi_comm *root = (const mpi_comm *)run->comm->root;
     const size_t bytes_each = qdr_dtype_bytes(run->coll.dtype);
@@ -43,20 +43,20 @@ void qdri_mpi_direct_offer(const qdri_common_columns *run, node_call *call)
         call->target = qdri_mpi_heap_find(root->node.heap, run->coll.recv, (size_t)n * bytes_each);
 }
 
-int qdri_mpi_direct_is_offered(const qdri_common_columns *run, const node_call *call, int member)
+int qdri_mpi_direct_is_offered(const qdri_coll_run *run, const node_call *call, int member)
 {
     if (run->coll.kind == QDR_BROADCAST && member != run->coll.peer) return 1;
     return call->source.generation && (run->coll.kind != QDR_ALL_REDUCE || call->target.generation);
 }
 
-static void *map_of(const qdri_common_columns *run, int member, const heap_range *place)
+static void *map_of(const qdri_coll_run *run, int member, const heap_range *place)
 {
     const mpi_comm *comm = (const mpi_comm *)run->comm, *root = (const mpi_comm *)run->comm->root;
     const int peer = comm->world_ranks[member];
     return qdri_mpi_heap_map(root->node.heap, &root->node.shares[peer]->heap, peer, place);
 }
 
-int qdri_mpi_direct_map(const qdri_common_columns *run, int member, const node_call *call)
+int qdri_mpi_direct_map(const qdri_coll_run *run, int member, const node_call *call)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;
     const qdri_coll *coll = &run->coll;
@@ -74,14 +74,14 @@ int qdri_mpi_direct_map(const qdri_common_columns *run, int member, const node_c
 }
 
 /* Where the sum goes in the memory of the member `further` places after this one. */
-static void *target_at(const qdri_common_columns *run, int further, int64_t at)
+static void *target_at(const qdri_coll_run *run, int further, int64_t at)
 {
     void *const *targets = ((const mpi_comm *)run->comm)->node.targets;
     return qdri_at_mutable(targets[(run->comm->rank + further) % run->comm->size], at, run->coll.dtype);
 }
 
 /* Sums this member's part, chunk by chunk, to `to` and to the same place of all targets. */
-static void sum_part(const qdri_common_columns *run)
+static void sum_part(const qdri_coll_run *run)
 {
     mpi_comm *comm = (mpi_comm *)run->comm;
     const qdri_coll *coll = &run->coll;
@@ -101,7 +101,7 @@ static void sum_part(const qdri_common_columns *run)
     }
 }
 
-void qdri_mpi_direct_move(const qdri_common_columns *run)
+void qdri_mpi_direct_move(const qdri_coll_run *run)
 {
     qdri_comm *base = run->comm;
     const void *const *sources = ((const mpi_comm *)base)->sources;
