@@ -171,7 +171,7 @@ static qdr_status check_operands(const qdr_linear *layer, int backward, int n, c
                                         [QDRI_WORKSPACE] = QDRI_WRITTEN};
     const qdr_stack *stack = layer->stack;
     const char *who = qdri_linear_name(layer);
-    qdri_range ranges[3];
+    qdri_range ranges[3] = {{.what = NULL}}; /* for compilers that do not see that n > 0 */
     for (int i = 0; i < n; i++) {
         const operand *o = &operands[i];
         const qdri_edge *e = &stack->net.edges[o->edge];

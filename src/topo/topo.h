@@ -33,6 +33,12 @@ typedef struct topo_report {
     topo_layout layout;
 } topo_report;
 
+/* ranks.c: gathers the data of all ranks of the context on all ranks; freed by the caller. Collective. */
+int topo_gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failure *why);
+/* Computes the layout's places and axes from its size, order, n_on_node (0: the number of GPUs, or of cores) and
+ * on_gpus. */
+int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_layout *layout, failure *why);
+
 /* Each writes a whole report. */
 void topo_print(const topo_report *report);
 int topo_print_json(const topo_report *report, failure *why);
