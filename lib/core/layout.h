@@ -32,7 +32,7 @@ typedef struct qdri_overlap {
 
 /* @retval QDR_ERR_ARGUMENT, QDR_ERR_SHAPE  as for qdr_matrix_owned() */
 QDR_NODISCARD qdr_status qdri_matrix_check(const qdr_matrix *matrix);
-/* The part of a checked matrix that belongs to a place; one range per block of columns, which may be empty. rank and
+/* The part of a checked matrix that belongs to a position; one range per block of columns, which may be empty. rank and
  * n_ranks matter only if the matrix is not spread over the grid. */
 void qdri_matrix_part(const qdr_matrix *matrix, const qdri_rank_position *position, qdr_owned *owned);
 /* 1: if several ranks hold copies of a part, `from` is the one that sends it to `to`; that is `to` itself if possible.

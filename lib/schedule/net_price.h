@@ -8,7 +8,7 @@
 #include "quadrille/calibrate.h"
 #include "schedule/net.h"
 
-/* The price of the list on the machine, for the rank at the net's place: secs[i] for task i alone, and the simulated
+/* The price of the list on the machine, for the rank at the net's position: secs[i] for task i alone, and the simulated
  * end of the whole list, with overlapping streams and shared links. secs may be NULL. order: of the grid's axes,
  * "xyzd".
  * @retval QDR_ERR_ARGUMENT  the machine lacks a constant
@@ -20,7 +20,7 @@ QDR_NODISCARD qdr_status qdri_net_price(const qdri_net *net, const char *order, 
  * @return 0: the model gives it no time, or it is a caller's operation */
 int qdri_net_sample(const qdri_net *net, const char *order, const qdri_task *task, qdr_sample *sample);
 /* Sets the panels and parts of a net whose options leave them open to those with which its lists end first, for the
- * rank at the net's place. Call it after qdri_net_place().
+ * rank at the net's position. Call it after qdri_net_place().
  * @retval as qdri_net_price() */
 QDR_NODISCARD qdr_status qdri_net_choose_panels(qdri_net *net, const char *order, const qdr_machine *machine);
 

@@ -9,7 +9,7 @@
 /* Layers are counted from 0; embedding, last norm, head and loss are not layers. */
 enum { QDRI_LAYER_FIRST = -1, QDRI_LAYER_LAST = -2 };
 
-/* Describes embedding, n_layers layers, last norm, head and loss on the rank at `place`, with n_rows rows (whole
+/* Describes embedding, n_layers layers, last norm, head and loss on the rank at `position`, with n_rows rows (whole
  * sequences) over all ranks; call qdri_net_build() afterwards. layer_of[node] is the layer to which a node belongs; it
  * has QDRI_NODES_OF(n_layers) elements. Operations that the library lacks (gates, rotary positions) are described as
  * operations with a cost. */

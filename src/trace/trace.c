@@ -183,9 +183,9 @@ const command command_trace = {
     .summary = "show how much of a run's communication was hidden",
     .usage = "quadrille trace FILE [OPTION]...",
     .text = "Reads FILE.0, FILE.1, …, written by the ranks of a program that runs with QDR_TRACE=FILE, and prints\n"
-            "for each axis the time of its gathers and of its reductions, and how much of it overlapped with\n"
-            "computation. The sums inside norms, attention and the loss count as computation. FILE.0 … can be\n"
-            "opened in Perfetto or chrome://tracing, and so can the file that --merge writes for all ranks.",
+            "for each axis the time of its gathers, of its reductions and of statistics (the sums inside norms,\n"
+            "attention and the loss), and how much of it overlapped with computation. FILE.0 … can be opened in\n"
+            "Perfetto or chrome://tracing, and so can the file that --merge writes for all ranks.",
     .options = specs,
     .examples = "  QDR_TRACE=run.json build/examples/transformer_layer --local 4 --grid 2x2x1x1\n"
                 "  quadrille trace run.json --last 2 --svg run.svg\n"
