@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stack as data: its nodes, edges and parameters on one rank, their places in memory, and the resulting task lists.
  * No grid, device or rank is needed: a position on a grid is a pair of numbers for each axis. The runtime executes
- * these lists on memory of these sizes, the model prices them.  qdri_net_begin → qdri_net_add_… in order of execution
- * → qdri_net_build → sizes and lists  Names are not copied: none may be NULL, and they must live as long as the net.
- * A function that adds something returns its node (the last one), or fails: after an error the net is unchanged, and
- * results are undefined. */
+ * these lists on memory of these sizes, the model prices them.
+ *
+ *   qdri_net_begin → qdri_net_add_… in order of execution → qdri_net_build → sizes and lists
+ *
+ * Names are not copied: none may be NULL, and they must live as long as the net. A function that adds something returns
+ * its node (the last one), or fails: after an error the net is unchanged, and results are undefined. */
 #ifndef QDRI_SCHEDULE_NET_H
 #define QDRI_SCHEDULE_NET_H
 
