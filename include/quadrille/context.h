@@ -7,6 +7,7 @@
 #ifndef QUADRILLE_CONTEXT_H
 #define QUADRILLE_CONTEXT_H
 
+#include "machine.h"
 #include "status.h"
 
 #ifdef __cplusplus
@@ -23,8 +24,9 @@ typedef struct qdr_context_opts {
                            (CUDA_VISIBLE_DEVICES counts); "cuda:N": GPU N. NULL: the value of the environment variable
                            QDR_DEVICE, or the CPU if it is not set. The same kind on all ranks. See cuda.h */
     const char *machine; /**< a name or a file as for qdr_machine_load(), copied: the machine for which stacks choose
-                            panels, and for which qdr_plan_auto() and reports predict; rank 0's applies. The environment
-                            variable QDR_MACHINE takes precedence. NULL: "here" */
+                            panels, collectives inside a node their way, and for which qdr_plan_auto() and reports
+                            predict; rank 0's applies. The environment variable QDR_MACHINE takes precedence. NULL:
+                            "here" */
 } qdr_context_opts;
 
 /** Ranks of one process meet here; made by qdr_local_run(). */
@@ -113,6 +115,13 @@ QDR_API qdr_stream *qdr_context_stream(qdr_context *ctx);
 /** The first asynchronous failure of this context; QDR_OK while there is none. After a failure, each call returns it
  * immediately. */
 QDR_API qdr_status qdr_context_status(const qdr_context *ctx);
+
+/** Sets the machine of this context, which then takes precedence over QDR_MACHINE and qdr_context_opts.machine, for
+ * stacks and plans made and collectives enqueued from now on. Collective over the world, blocking; there must be no
+ * work on the context's streams. machine is rank 0's, copied; other ranks may pass NULL.
+ *  @retval QDR_ERR_ARGUMENT  on all ranks: rank 0's machine is NULL, or qdr_machine_check() refuses it
+ *  @retval QDR_ERR_STATE     a step is being recorded */
+QDR_API QDR_NODISCARD qdr_status qdr_context_set_machine(qdr_context *ctx, const qdr_machine *machine);
 
 /** Waits until all ranks of the world have called it. Collective, blocking. */
 QDR_API QDR_NODISCARD qdr_status qdr_barrier(qdr_context *ctx);

@@ -72,6 +72,13 @@ typedef struct qdr_machine_collectives {
                      counterparts in other units */
     int n_protocols;
     qdr_machine_protocol protocols[QDR_MAX_PROTOCOLS];
+    /* Which way this runtime takes among the ranks of a node, by the bytes of the whole vector; the model does not use
+     * these. 0: not measured; the runtime has a default */
+    double direct_bytes; /**< from here on, processes read each other's memory instead of copying through a shared
+                            buffer: all-gathers, reduce-scatters, broadcasts */
+    double direct_all_reduce_bytes; /**< the same for all-reduces */
+    double two_round_bytes; /**< through the buffer, an all-reduce between two takes two rounds from here on, in which
+                               each adds one half, instead of one, in which both add everything */
 } qdr_machine_collectives;
 
 /** Additional costs of the software on the machine: one for each library, or release of it. */

@@ -10,6 +10,9 @@
 #include "core/size.h"
 #include "dev/clock.h"
 
+/* As measured on a server of two cores: for machines that have not been measured. */
+static const qdri_comm_borders default_borders = {512 << 10, 128 << 10, 128 << 10};
+
 void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank, int size, qdri_comm *parent)
 {
     comm->table = table;
@@ -20,6 +23,7 @@ void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev
     comm->root = parent ? parent->root : comm;
     if (!parent) {
         pthread_mutex_init(&comm->family_mutex, NULL);
+        comm->borders = default_borders;
         return;
     }
     pthread_mutex_lock(&comm->root->family_mutex);
@@ -181,6 +185,20 @@ qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine)
 void qdri_comm_set_timeout(qdri_comm *comm, double secs)
 {
     for (qdri_comm *each = comm; each; each = each->inner) each->root->timeout_ns = (int64_t)(secs * 1e9);
+}
+
+static void set_border(int64_t *border, int64_t wanted)
+{
+    if (wanted > 0) *border = wanted;
+}
+
+void qdri_comm_set_borders(qdri_comm *comm, const qdri_comm_borders *borders)
+{
+    for (qdri_comm *each = comm; each; each = each->inner) {
+        set_border(&each->root->borders.direct_bytes, borders->direct_bytes);
+        set_border(&each->root->borders.direct_all_reduce_bytes, borders->direct_all_reduce_bytes);
+        set_border(&each->root->borders.two_round_bytes, borders->two_round_bytes);
+    }
 }
 
 int64_t qdri_comm_timeout_ns(const qdri_comm *comm) { return comm->root->timeout_ns; }

@@ -70,6 +70,7 @@ static void discard(qdr_context **ctx)
     qdri_stream_destroy(&(*ctx)->stream);
     qdri_dev_destroy(&(*ctx)->dev);
     qdri_dev_destroy(&(*ctx)->host_dev);
+    free((*ctx)->machine_name);
     free((*ctx)->machine);
     free(*ctx);
     *ctx = NULL;
@@ -93,8 +94,8 @@ qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, 
     pthread_mutex_unlock(&all.lock);
     made->watch = watch;
     if (opts && opts->machine) {
-        QDR_TRY_OUT(status, QDRI_NEW(strlen(opts->machine) + 1, "a machine's name", &made->machine));
-        strcpy(made->machine, opts->machine); /* NOLINT: it has room */
+        QDR_TRY_OUT(status, QDRI_NEW(strlen(opts->machine) + 1, "a machine's name", &made->machine_name));
+        strcpy(made->machine_name, opts->machine); /* NOLINT: it has room */
     }
     made->n_threads = opts ? opts->n_threads : 0;
     if (made->n_threads == 0) {
@@ -249,11 +250,6 @@ int qdr_context_size(const qdr_context *ctx) { return ctx ? qdri_comm_size(ctx->
 int qdr_context_node(const qdr_context *ctx, int rank)
 {
     return rank >= 0 && rank < qdr_context_size(ctx) ? qdri_comm_node_of(ctx->world, rank) : -1;
-}
-const char *qdri_context_machine(const qdr_context *ctx)
-{
-    const char *named = qdri_environment_text(QDRI_VARIABLE_MACHINE);
-    return named ? named : ctx->machine;
 }
 
 int qdr_context_gpu(const qdr_context *ctx) { return ctx ? qdri_dev_gpu(ctx->dev) : -1; }

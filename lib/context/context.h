@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 #include "quadrille/context.h"
 #include "quadrille/launch.h"
+#include "quadrille/machine.h"
 
 /* The trace requested by rank 0's QDR_TRACE. */
 typedef struct qdri_tracing {
@@ -34,7 +35,8 @@ struct qdr_context {
     qdri_comm *world;
     qdr_stream *stream; /* the default one */
     int n_threads;
-    char *machine; /* NULL: none was named */
+    char *machine_name; /* NULL: none was named */
+    qdr_machine *machine; /* by qdr_context_set_machine(); NULL: none */
     qdri_tracing tracing;
     qdri_watch_opts watch; /* after the ranks have communicated: rank 0's */
     int is_recording; /* between qdr_graph_begin() and qdr_graph_end() */
@@ -48,9 +50,12 @@ struct qdr_context {
 void qdri_context_trace_begin(qdr_context *ctx);
 void qdri_context_trace_end(qdr_context *ctx);
 
+/* context_machine.c: those of this rank's machine; all 0 if it cannot be read. */
+qdri_comm_borders qdri_context_borders(const qdr_context *ctx);
+
 /* context_watch.c: the first communication between ranks that have their devices: sets the time limit of `world` from
- * rank 0's environment, stores the settings in ctx->watch, and compares the kinds of devices. Collective: fails on all
- * ranks or on none.
+ * rank 0's environment and its borders from rank 0's machine, stores the settings in ctx->watch, and compares the kinds
+ * of devices. Collective: fails on all ranks or on none.
  * @retval QDR_ERR_ARGUMENT  some ranks compute on CPUs, others on GPUs */
 QDR_NODISCARD qdr_status qdri_context_greet(qdr_context *ctx, qdri_comm *world);
 /* Names the world, and applies the settings agreed by qdri_context_greet(). Collective, like that. */

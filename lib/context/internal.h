@@ -5,13 +5,16 @@
 
 #include "comm/comm.h"
 #include "quadrille/context.h"
+#include "quadrille/machine.h"
 
 /* The lifetime of a context, which lasts until its children have been destroyed. */
 qdri_life *qdri_context_life(qdr_context *ctx);
 qdri_dev *qdri_context_dev(const qdr_context *ctx);
 qdri_comm *qdri_context_world(const qdr_context *ctx);
-/* The machine named by QDR_MACHINE or by the context's options; NULL: none. */
-const char *qdri_context_machine(const qdr_context *ctx);
+/* The machine set by qdr_context_set_machine(), or that of QDR_MACHINE, of the context's options, or of this host, with
+ * the number of ranks on a node that this world has. */
+QDR_NODISCARD qdr_status qdri_context_machine(const qdr_context *ctx, qdr_machine *machine);
+int qdri_context_names_machine(const qdr_context *ctx); /* 0: it is that of this host */
 /* The trace of this context's schedules; NULL: none. */
 struct qdri_trace *qdri_context_trace(const qdr_context *ctx);
 int qdri_context_is_recording(const qdr_context *ctx); /* a step, by qdr_graph_begin() */

@@ -18,16 +18,6 @@ qdr_status qdr_machine_here(qdr_machine *machine)
     return qdr_machine_load(qdr_environment_value("QDR_MACHINE"), machine);
 }
 
-qdr_status qdri_machine_in_force(const qdr_context *ctx, qdr_machine *machine)
-{
-    const qdri_comm *world = qdri_context_world(ctx);
-    const int n_node_ranks = qdri_comm_node_size(world);
-    const char *named = qdri_context_machine(ctx);
-    QDR_TRY(qdr_machine_load(named ? named : "here", machine));
-    if (n_node_ranks == qdri_comm_size(world)) return QDR_OK; /* a node may have room for more */
-    return qdr_machine_set_ranks_per_node(machine, n_node_ranks);
-}
-
 /* ---- what this runtime supports ---- */
 
 static int is_over_z(int parts, int z) { return parts == 0 || parts == z; }
@@ -126,7 +116,7 @@ static qdr_status search(const qdr_context *ctx, const qdr_network *network, con
     opts.recomputes = 1 << QDR_RECOMPUTE_NONE;
     opts.n_best = 2;
     if (!machine) {
-        QDR_TRY(qdri_machine_in_force(ctx, &here));
+        QDR_TRY(qdri_context_machine(ctx, &here));
         machine = &here;
     }
     QDR_TRY_OUT(status, QDRI_NEW(1, "a search", &found));

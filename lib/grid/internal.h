@@ -5,7 +5,6 @@
 
 #include "context/internal.h"
 #include "quadrille/grid.h"
-#include "quadrille/machine.h"
 
 /* The lifetime of a grid, which lasts until its children have been destroyed. */
 qdri_life *qdri_grid_life(qdr_grid *grid);
@@ -15,9 +14,6 @@ qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel);
 qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel);
 /* stream, or the context's if it is NULL. */
 qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream);
-/* The machine of QDR_MACHINE, of the context's options, or of this host, with the number of ranks on a node that this
- * world has. */
-QDR_NODISCARD qdr_status qdri_machine_in_force(const qdr_context *ctx, qdr_machine *machine);
 const char *qdri_grid_order(const qdr_grid *grid); /* fastest axis first, "xyzd" */
 /* Coordinates of `rank`, without checks. */
 void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES]);

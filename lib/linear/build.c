@@ -14,8 +14,8 @@ static qdr_status choose_here(qdr_stack *stack)
 {
     const qdr_context *ctx = qdr_grid_context(stack->grid);
     qdr_machine machine;
-    const qdr_status status = qdri_machine_in_force(ctx, &machine);
-    if (status != QDR_OK && status != QDR_ERR_MEMORY && !qdri_context_machine(ctx)) {
+    const qdr_status status = qdri_context_machine(ctx, &machine);
+    if (status != QDR_OK && status != QDR_ERR_MEMORY && !qdri_context_names_machine(ctx)) {
         qdri_log(QDRI_LOG_WARNING, "stack: neither panels nor parts of the batch are chosen: %s", qdr_last_error());
         return QDR_OK;
     }

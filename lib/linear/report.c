@@ -151,7 +151,7 @@ qdr_status qdr_stack_report(qdr_stack *stack, const qdr_machine *machine, FILE *
     if (!stack || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "report: the stack or the file is NULL");
     QDR_TRY(check_measured(stack));
     if (!machine) {
-        QDR_TRY(qdri_machine_in_force(qdr_grid_context(stack->grid), &here));
+        QDR_TRY(qdri_context_machine(qdr_grid_context(stack->grid), &here));
         machine = &here;
     }
     QDR_TRY(qdri_stack_drain(stack));

@@ -12,6 +12,7 @@
 enum { KEY_BYTES = 64 };
 #define GIB 1073741824.0
 #define MIB 1048576.0
+#define KIB 1024.0
 #define NUMBER(key, type, member, unit, least, most)                                                                   \
     {                                                                                                                  \
         key, offsetof(type, member), unit, least, most, 0, 0                                                           \
@@ -89,6 +90,9 @@ static const qdri_machine_field collectives_fields[] = {
     NUMBER("fill_us", qdr_machine_collectives, fill_secs, 1e-6, 0, 1e9),
     WHOLE("has_tree", qdr_machine_collectives, has_tree, 0, 1),
     WHOLE("by_level", qdr_machine_collectives, by_level, 0, 1),
+    NUMBER("direct_KiB", qdr_machine_collectives, direct_bytes, KIB, 0, 1e9),
+    NUMBER("direct_all_reduce_KiB", qdr_machine_collectives, direct_all_reduce_bytes, KIB, 0, 1e9),
+    NUMBER("two_round_KiB", qdr_machine_collectives, two_round_bytes, KIB, 0, 1e9),
     END,
 };
 

@@ -128,8 +128,9 @@ static void add_link(qdr_machine *machine, const char *name, int n_ranks)
 }
 
 /* Levels of links: inside nodes if they have several ranks, and between nodes. */
-static void begin_machine(const calibration *c, const calibrate_options *options, qdr_machine *machine)
+static void begin_machine(calibration *c, const calibrate_options *options)
 {
+    qdr_machine *machine = &c->machine;
     const double pages = (double)sysconf(_SC_PHYS_PAGES), page = (double)sysconf(_SC_PAGESIZE);
     *machine = (qdr_machine){.version = QDR_OPTS_INIT,
                              .ranks_per_node = c->ranks_per_node,
@@ -198,9 +199,9 @@ static void round_number(const char *key, void *user)
 }
 
 /* On rank 0. */
-static int fit(const calibration *c, const calibrate_options *options, qdr_machine *machine, failure *why)
+static int fit(const calibration *c, qdr_machine *machine, failure *why)
 {
-    begin_machine(c, options, machine);
+    *machine = c->machine;
     if (!fail_status(why, qdr_machine_fit(machine, c->samples, c->n_samples)))
         qdr_machine_keys(machine, round_number, machine);
     return why->code;
@@ -211,7 +212,7 @@ static int finish(const calibration *c, const calibrate_options *options, qdr_ou
 {
     static _Thread_local calibrate_errors errors;
     qdr_machine machine;
-    if (fit(c, options, &machine, why) || calibrate_compare(c, &machine, &errors, why)) return why->code;
+    if (fit(c, &machine, why) || calibrate_compare(c, &machine, &errors, why)) return why->code;
     char *notes = calibrate_notes(c, &errors);
     if (!notes) return fail(why, EXIT_NOTHING_FITS, "calibrate: out of memory for the residuals");
     fail_status(why, qdr_machine_write(&machine, notes + strspn(notes, " \n"), qdr_output_file(*output)));
@@ -265,11 +266,13 @@ static int run_rank(qdr_context *ctx, void *user)
             fail_status(&why, bench_make_grid(c->alone, (grid_size){1, 1, 1, 1}, &c->self));
             fail_together(&why, ctx);
         }
+        if (!why.code) begin_machine(c, options);
+        if (!why.code && c->ranks_per_node > 1 && !options->n_local) calibrate_borders(c, &why);
         if (!why.code && !calibrate_kernels(c, &why) && !calibrate_products(c, &why) && !calibrate_together(c, &why) &&
             !calibrate_collectives(c, &why) && options->model) {
             /* The network's plan is chosen by what was measured so far. */
             qdr_machine machine;
-            if (is_first) fit(c, options, &machine, &why);
+            if (is_first) fit(c, &machine, &why);
             if (!fail_together(&why, ctx)) calibrate_network(c, &machine, &why);
         }
         if (c->shows) fputs("\r\033[K", stderr);

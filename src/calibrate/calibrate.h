@@ -30,6 +30,7 @@ typedef struct calibration {
     qdr_context *ctx;
     qdr_context *alone; /* of this rank only, with the same number of threads */
     qdr_grid *self; /* of alone */
+    qdr_machine machine; /* what is known before the fit */
     int is_quick;
     int n_nodes, ranks_per_node;
     int n_samples;
@@ -60,6 +61,8 @@ void calibrate_show(calibration *c, const char *stage);
 
 /* ---- the measurements; collective, with the same result on all ranks ---- */
 
+/* borders.c: sets those of c->machine, and uses them from then on. For several ranks of a node that are processes. */
+int calibrate_borders(calibration *c, failure *why);
 int calibrate_kernels(calibration *c, failure *why); /* launches, memory, kernels, attention */
 int calibrate_products(calibration *c, failure *why);
 int calibrate_collectives(calibration *c, failure *why);

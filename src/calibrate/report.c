@@ -74,6 +74,10 @@ static void print_table(const calibration *c, const qdr_machine *machine, const 
                l ? "node" : "rank", 1e6 * machine->links[l].step_secs);
     printf("# overlapping: products take %.3g times as long, collectives %.3g times\n", 1 + machine->processor_slowdown,
            1 + machine->transfer_slowdown);
+    const qdr_machine_collectives *ways = &machine->collectives;
+    if (ways->direct_bytes > 0)
+        printf("# inside a node, memory is read directly from %.0f KiB on, for all-reduces from %.0f KiB\n",
+               ways->direct_bytes / 1024, ways->direct_all_reduce_bytes / 1024);
     printf("%-32s %7s %8s %8s\n%-32s %7s %8s %8s\n", "measured", "samples", "median", "largest", "", "", "error",
            "error");
     for (int i = 0; i < errors->n_groups; i++) {

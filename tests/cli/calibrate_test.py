@@ -59,6 +59,7 @@ class Calibrate(unittest.TestCase):
     def test_other_commands_read_it(self):
         machine = self.check(2)
         self.assertEqual(machine["collectives"]["by_level"], 1)
+        self.assertEqual(machine["collectives"]["direct_KiB"], 0)  # ranks that are threads: not measured
         done = run("plan", "gpt2", "-n", "2", "--machine", self.file, "--dtype", "f32", "--mem", "64G", "--json")
         self.assertEqual((done.returncode, done.err), (0, ""))
         json.loads(done.out)
@@ -85,7 +86,9 @@ class Calibrate(unittest.TestCase):
 
     @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
     def test_mpi(self):
-        self.check(4, before=[ARGUMENTS.mpiexec, "-n", "4"])
+        machine = self.check(4, before=[ARGUMENTS.mpiexec, "-n", "4"])
+        for border in ("direct_KiB", "direct_all_reduce_KiB", "two_round_KiB"):
+            self.assertIn(machine["collectives"][border], (64, 128, 256, 512, 1024), border)
 
     @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
     def test_ranks_not_node_by_node(self):

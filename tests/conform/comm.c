@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/comm.h"
+#include "comm/internal.h"
 #include "comm/local/local.h"
 #include "comm/mpi/mpi.h"
 #include "config.h"
@@ -326,8 +326,7 @@ static int test_large(member self)
 {
 #if QDRI_HAVE_MPI
     int failed = 0;
-    const int before = qdri_mpi_max_bytes, slot_before = qdri_mpi_slot_bytes;
-    const int piece_before = qdri_mpi_piece_bytes;
+    const int before = qdri_mpi_max_bytes, slot_before = qdri_mpi_slot_bytes, piece_before = qdri_mpi_piece_bytes;
     const int64_t ahead_before = qdri_mpi_ahead_bytes;
     if (self.is_local) return 0;
     qdri_mpi_piece_bytes = 24;
@@ -338,6 +337,7 @@ static int test_large(member self)
     qdri_mpi_ahead_bytes = ahead_before;
     qdri_mpi_max_bytes = 100;
     qdri_mpi_slot_bytes = 144;
+    qdri_comm_set_borders(self.comm, &(qdri_comm_borders){.two_round_bytes = 1000}); /* from here on */
     for (int i = 0; i < n_trials(&self, 120) && !failed; i++)
         failed = run_trial(self, hash(self.seed + 5000 + (uint64_t)i), 1);
     unsigned char data[333];
@@ -353,33 +353,10 @@ static int test_large(member self)
 #endif
 }
 
-/* Members read and write each other's memory, where it is the library's and all can map it. */
-static int test_direct(member self)
-{
-#if QDRI_HAVE_MPI
-    int failed = 0;
-    const int64_t before = qdri_mpi_direct_bytes;
-    if (self.is_local) return 0;
-    qdri_mpi_direct_bytes = 64;
-    self.in_library_memory = 1;
-    for (int i = 0; i < n_trials(&self, 200) && !failed; i++) {
-        qdri_mpi_map_memory = i % 5 != 4 || self.rank != i / 5 % self.size;
-        failed = run_trial(self, hash(self.seed + 9000 + (uint64_t)i), 1);
-    }
-    qdri_mpi_direct_bytes = before;
-    qdri_mpi_map_memory = 1;
-    return failed;
-#else
-    (void)self;
-    return 0;
-#endif
-}
-
 /* Many collectives in flight on two communicators and two streams, in the order of the host. */
 static int test_in_flight(member self)
 {
     enum { N = 60, ELEMS = 700 };
-    static const qdri_stream_kind kind[2] = {QDRI_STREAM_COMM, QDRI_STREAM_COMM};
     qdri_comm *comms[2] = {NULL, NULL};
     qdr_stream *streams[2] = {NULL, NULL};
     void *memory = NULL;
@@ -388,7 +365,7 @@ static int test_in_flight(member self)
     for (int c = 0; c < 2; c++) {
         OK(qdri_comm_split(self.comm, 0, c ? -self.rank : self.rank, &comms[c]));
         CHECK(qdri_comm_rank(comms[c]) == (c ? self.size - 1 - self.rank : self.rank), "order");
-        OK(qdri_stream_create(qdri_context_dev(self.ctx), kind[c], &streams[c]));
+        OK(qdri_stream_create(qdri_context_dev(self.ctx), QDRI_STREAM_COMM, &streams[c]));
     }
     for (int i = 0; i < N; i++) {
         float *mine = data + i * ELEMS;
@@ -410,6 +387,29 @@ static int test_in_flight(member self)
     }
     qdr_mem_free(self.ctx, &memory);
     return 0;
+}
+
+/* Members read and write each other's memory, where it is the library's and all can map it. */
+static int test_direct(member self)
+{
+#if QDRI_HAVE_MPI
+    int failed = 0;
+    const qdri_comm_borders before = self.comm->root->borders;
+    if (self.is_local) return 0;
+    qdri_comm_set_borders(self.comm, &(qdri_comm_borders){.direct_bytes = 64, .direct_all_reduce_bytes = 16});
+    self.in_library_memory = 1;
+    for (int i = 0; i < n_trials(&self, 200) && !failed; i++) {
+        qdri_mpi_map_memory = i % 5 != 4 || self.rank != i / 5 % self.size;
+        failed = run_trial(self, hash(self.seed + 9000 + (uint64_t)i), 1);
+    }
+    qdri_mpi_map_memory = 1;
+    if (!failed) failed = test_in_flight(self); /* all members have mapped its memory once, and remember that */
+    qdri_comm_set_borders(self.comm, &before);
+    return failed;
+#else
+    (void)self;
+    return 0;
+#endif
 }
 
 /* Groups of odd and even ranks, in falling order; a rank may be in none. */

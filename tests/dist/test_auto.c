@@ -2,6 +2,8 @@
 /* Grids chosen by the model: all ranks get the same one, whatever they request, and it can be created. */
 #include <string.h>
 
+#include "comm/internal.h"
+#include "context/internal.h"
 #include "dist.h"
 
 static qdr_network small_network(void)
@@ -149,9 +151,32 @@ static void test_check(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_plan_check(&plan, 0), QDR_ERR_ARGUMENT, "≥ 1");
 }
 
+/* Rank 0's machine is that of all ranks, whatever the environment names: for stacks and for collectives. */
+static void test_set_machine(qdr_context *ctx, uint64_t seed)
+{
+    const int is_first = qdr_context_rank(ctx) == 0;
+    qdr_machine machine = machine_of(is_first ? "laptop" : "dgx-a100"), found;
+    const qdri_comm_borders before = qdri_context_world(ctx)->root->borders;
+    (void)seed;
+    DIST_FAILS(qdr_context_set_machine(ctx, NULL), QDR_ERR_ARGUMENT, "machine");
+    machine.collectives.direct_bytes = is_first ? 4096 : 1;
+    machine.collectives.two_round_bytes = is_first ? 8192 : 1;
+    DIST_OK(qdr_context_set_machine(ctx, is_first ? &machine : NULL));
+    DIST_OK(qdri_context_machine(ctx, &found));
+    DIST_CHECK(strcmp(found.name, "laptop") == 0, "machine %s", found.name);
+    const qdri_comm_borders after = qdri_context_world(ctx)->root->borders;
+    DIST_CHECK(after.direct_bytes == 4096 && after.two_round_bytes == 8192 &&
+                   after.direct_all_reduce_bytes == before.direct_all_reduce_bytes,
+               "borders %lld, %lld, %lld", (long long)after.direct_bytes, (long long)after.direct_all_reduce_bytes,
+               (long long)after.two_round_bytes);
+}
+
 int main(int argc, char **argv)
 {
-    const dist_test tests[] = {
-        {"agrees", test_agrees}, {"defaults", test_defaults}, {"refusals", test_refusals}, {"check", test_check}};
+    const dist_test tests[] = {{"agrees", test_agrees},
+                               {"defaults", test_defaults},
+                               {"refusals", test_refusals},
+                               {"check", test_check},
+                               {"set machine", test_set_machine}};
     return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

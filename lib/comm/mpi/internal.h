@@ -54,6 +54,7 @@ typedef struct mpi_node {
     uint64_t n_rounds; /* rounds that this member has entered */
     void **targets; /* room for one pointer per member, as is `chunks` */
     const void **chunks;
+    uint64_t *known; /* blocks that all members have mapped: see node_direct.c */
 } mpi_node;
 
 /* ---- a communicator ---- */
@@ -201,6 +202,10 @@ void qdri_mpi_direct_offer(const qdri_coll_run *run, node_call *call);
 int qdri_mpi_direct_is_offered(const qdri_coll_run *run, const node_call *call, int member);
 /* Maps the memory of `member`; 0: not possible. */
 int qdri_mpi_direct_map(const qdri_coll_run *run, int member, const node_call *call);
+/* 1: all members have mapped that memory before. The same on all members. */
+int qdri_mpi_direct_is_known(const qdri_coll_run *run, const node_call *call, int member);
+void qdri_mpi_direct_know(const qdri_coll_run *run, const node_call *call, int member);
+enum { QDRI_KNOWN_BLOCKS = 16 }; /* of each member */
 /* Performs this member's part of the work, after all members have mapped all memory. */
 void qdri_mpi_direct_move(const qdri_coll_run *run);
 /* messages.c: the messages of the current collective. */

@@ -188,7 +188,7 @@ static void member_free(mpi_comm *member)
     void *const arrays[] = {member->messages,    member->requests,   member->statuses,     member->indices,
                             member->world_ranks, member->left,       member->notes,        member->sources,
                             member->node.shares, member->node.areas, member->node.targets, member->node.chunks,
-                            member->nodes};
+                            member->node.known,  member->nodes};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     free(member);
 }
@@ -217,6 +217,7 @@ static qdr_status member_create(int size, mpi_comm **member)
     QDR_TRY_OUT(status, QDRI_NEW(size, "areas of a communicator", &made->node.areas));
     QDR_TRY_OUT(status, QDRI_NEW(size, "targets of a communicator", &made->node.targets));
     QDR_TRY_OUT(status, QDRI_NEW(size, "chunks of a communicator", &made->node.chunks));
+    QDR_TRY_OUT(status, QDRI_NEW(QDRI_KNOWN_BLOCKS * size, "blocks of a communicator", &made->node.known));
     *member = made;
     return QDR_OK;
 out:

@@ -37,9 +37,6 @@ extern int qdri_mpi_use_node_memory;
 extern int qdri_mpi_use_levels;
 /* Number of bytes that a member writes to node memory at a time; at least 16 per rank. Tests make it small. */
 extern int qdri_mpi_slot_bytes;
-/* Collectives of at least this many bytes access the members' own memory directly, if they can map it; tests make it
- * small. */
-extern int64_t qdri_mpi_direct_bytes;
 /* 0: this rank cannot map others' memory; for tests. */
 extern int qdri_mpi_map_memory;
 

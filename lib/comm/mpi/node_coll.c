@@ -8,7 +8,6 @@
 #include "core/size.h"
 
 enum {
-    WHOLE_BYTES = 128 << 10,
     LOOKS = 32, /* polls before the thread sleeps */
     LOOKS_AFTER_LEAVING = 8, /* a last member may enter after the note that another one has left */
     LOOK_WITHIN_NS = 20000000 /* interval for reading notes of failures, which signal no wake event */
@@ -25,7 +24,7 @@ int qdri_mpi_node_takes(const mpi_comm *comm, const qdri_coll *coll)
 static int sums_whole(const qdri_coll_run *run)
 {
     return run->coll.kind == QDR_ALL_REDUCE && run->comm->size == 2 &&
-           run->coll.count * (int64_t)qdr_dtype_bytes(run->coll.dtype) <= WHOLE_BYTES;
+           run->coll.count * (int64_t)qdr_dtype_bytes(run->coll.dtype) < run->comm->root->borders.two_round_bytes;
 }
 
 /* Elements that one member writes for each other member (reduce-scatter, all-reduce) or for all, in one round. */
@@ -276,8 +275,9 @@ static qdr_status await(qdri_coll_run *run)
 
 /* ---- a collective, step by step ---- */
 
-/* Large collectives exchange the places of their buffers (EXCHANGING), try to map those of the others (MAPPING), and
- * transfer directly if all members could (MOVING), else through slots. Small ones use slots from the beginning. */
+/* Large collectives exchange the places of their buffers (EXCHANGING), try to map those of the others (MAPPING, unless
+ * all know that they are mapped), and transfer directly if all members could (MOVING), else through slots. Small ones
+ * use slots from the beginning. */
 enum { BEGIN, EXCHANGING, MAPPING, MOVING, SLOTS };
 
 static void begin_slots(qdri_coll_run *run)
@@ -288,28 +288,42 @@ static void begin_slots(qdri_coll_run *run)
     run->phase = SLOTS;
 }
 
+static void begin_moving(qdri_coll_run *run)
+{
+    (void)next_call(run);
+    qdri_mpi_direct_move(run);
+    enter(run);
+    run->phase = MOVING;
+}
+
 /* All have entered the round: starts the next step; QDR_OK: complete. */
 static qdr_status proceed(qdri_coll_run *run)
 {
     const int size = run->comm->size;
-    int all = 1, is_mapped = 1;
+    int all = 1, is_mapped = 1, is_known = 1;
+    node_call *call;
     switch (run->phase) {
     case EXCHANGING:
         QDR_TRY(check_equal(run));
         for (int j = 0; j < size; j++) all &= qdri_mpi_direct_is_offered(run, call_of(run, j), j);
         if (!all) break;
         for (int j = 0; j < size && is_mapped; j++) is_mapped = qdri_mpi_direct_map(run, j, call_of(run, j));
-        next_call(run)->is_mapped = is_mapped;
+        for (int j = 0; j < size; j++) is_known &= qdri_mpi_direct_is_known(run, call_of(run, j), j);
+        if (is_known) {
+            begin_moving(run);
+            return QDR_PENDING;
+        }
+        call = next_call(run);
+        call->is_mapped = is_mapped;
+        qdri_mpi_direct_offer(run, call); /* again: a fast member's third call replaces its first */
         enter(run);
         run->phase = MAPPING;
         return QDR_PENDING;
     case MAPPING:
         for (int j = 0; j < size; j++) all &= call_of(run, j)->is_mapped;
         if (!all) break;
-        (void)next_call(run);
-        qdri_mpi_direct_move(run);
-        enter(run);
-        run->phase = MOVING;
+        for (int j = 0; j < size; j++) qdri_mpi_direct_know(run, call_of(run, j), j);
+        begin_moving(run);
         return QDR_PENDING;
     case SLOTS:
         if (run->n_done == 0) QDR_TRY(check_equal(run));

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives of the ranks of a node that map each other's buffers (heap.h): the owner of a part reads all
  * members' versions, adds them in rank order and writes the sum to all members; gathered data are read in place. No
- * intermediate copies. */
+ * intermediate copies.
+ *
+ * Before members access each other's memory, all must have mapped it, which takes a round of its own, unless all
+ * remember that: a block stays mapped until its owner frees it. */
 #include <string.h>
 
 #include "comm/mpi/internal.h"
 
 enum { CHUNK_BYTES = 32 << 10 }; /* a chunk stays in a core's cache between its sum and its copies */
 
-int64_t qdri_mpi_direct_bytes = 512 << 10;
-
 int qdri_mpi_direct_wants(const qdri_coll_run *run)
 {
     const mpi_comm *root = (const mpi_comm *)run->comm->root;
     const int64_t total = qdri_coll_total(&run->coll, run->comm->size);
-    /* Direct transfers take three rounds. Through slots an all-reduce takes two, the others one: for them the
-     * additional thread switches pay off later. */
-    const int64_t least = run->coll.kind == QDR_ALL_REDUCE ? qdri_mpi_direct_bytes / 4 : qdri_mpi_direct_bytes;
-    return root->node.heap && total * (int64_t)qdr_dtype_bytes(run->coll.dtype) >= least;
+    /* Direct transfers take two rounds. Through slots an all-reduce takes up to two, the others one: for them direct
+     * transfers pay off later. */
+    const qdri_comm_borders *borders = &root->base.borders;
+    const int64_t border = run->coll.kind == QDR_ALL_REDUCE ? borders->direct_all_reduce_bytes : borders->direct_bytes;
+    return root->node.heap && total * (int64_t)qdr_dtype_bytes(run->coll.dtype) >= border;
 }
 
 /* The memory of this member that others read. */
@@ -71,6 +73,29 @@ int qdri_mpi_direct_map(const qdri_coll_run *run, int member, const node_call *c
     comm->sources[member] = map_of(run, member, &call->source);
     if (coll->kind == QDR_ALL_REDUCE) comm->node.targets[member] = map_of(run, member, &call->target);
     return comm->sources[member] && (coll->kind != QDR_ALL_REDUCE || comm->node.targets[member]);
+}
+
+/* Numbers a block; no other block of its owner ever has that number. */
+static uint64_t number_of(const heap_range *range) { return range->generation * HEAP_BLOCKS + (uint64_t)range->block; }
+
+/* Where `member`'s blocks that end up in the same place are remembered: the last one. */
+static uint64_t *known(const qdri_coll_run *run, int member, const heap_range *range)
+{
+    return &((const mpi_comm *)run->comm)->node.known[member * QDRI_KNOWN_BLOCKS + range->block % QDRI_KNOWN_BLOCKS];
+}
+
+int qdri_mpi_direct_is_known(const qdri_coll_run *run, const node_call *call, int member)
+{
+    if (run->coll.kind == QDR_BROADCAST && member != run->coll.peer) return 1;
+    return *known(run, member, &call->source) == number_of(&call->source) &&
+           (run->coll.kind != QDR_ALL_REDUCE || *known(run, member, &call->target) == number_of(&call->target));
+}
+
+void qdri_mpi_direct_know(const qdri_coll_run *run, const node_call *call, int member)
+{
+    if (run->coll.kind == QDR_BROADCAST && member != run->coll.peer) return;
+    *known(run, member, &call->source) = number_of(&call->source);
+    if (run->coll.kind == QDR_ALL_REDUCE) *known(run, member, &call->target) = number_of(&call->target);
 }
 
 /* Where the sum goes in the memory of the member `further` places after this one. */
