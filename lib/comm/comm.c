@@ -10,8 +10,8 @@
 #include "core/size.h"
 #include "dev/clock.h"
 
-/* As measured on a server of two cores: for machines that have not been measured. */
-static const qdri_comm_borders default_borders = {512 << 10, 128 << 10, 128 << 10};
+/* Of a server of two cores with a link of 1 Gbit/s. */
+static const qdri_comm_machine default_machine = {512 << 10, 128 << 10, 128 << 10, 125e6};
 
 void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank, int size, qdri_comm *parent)
 {
@@ -23,7 +23,7 @@ void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev
     comm->root = parent ? parent->root : comm;
     if (!parent) {
         pthread_mutex_init(&comm->family_mutex, NULL);
-        comm->borders = default_borders;
+        comm->machine = default_machine;
         return;
     }
     pthread_mutex_lock(&comm->root->family_mutex);
@@ -187,17 +187,17 @@ void qdri_comm_set_timeout(qdri_comm *comm, double secs)
     for (qdri_comm *each = comm; each; each = each->inner) each->root->timeout_ns = (int64_t)(secs * 1e9);
 }
 
-static void set_border(int64_t *border, int64_t wanted)
-{
-    if (wanted > 0) *border = wanted;
-}
+/* Adopts what is known: a number above 0. */
+#define QDR_ADOPT(known, wanted, field) ((wanted)->field > 0 ? (void)((known)->field = (wanted)->field) : (void)0)
 
-void qdri_comm_set_borders(qdri_comm *comm, const qdri_comm_borders *borders)
+void qdri_comm_set_machine(qdri_comm *comm, const qdri_comm_machine *machine)
 {
     for (qdri_comm *each = comm; each; each = each->inner) {
-        set_border(&each->root->borders.direct_bytes, borders->direct_bytes);
-        set_border(&each->root->borders.direct_all_reduce_bytes, borders->direct_all_reduce_bytes);
-        set_border(&each->root->borders.two_round_bytes, borders->two_round_bytes);
+        qdri_comm_machine *known = &each->root->machine;
+        QDR_ADOPT(known, machine, direct_bytes);
+        QDR_ADOPT(known, machine, direct_all_reduce_bytes);
+        QDR_ADOPT(known, machine, two_round_bytes);
+        QDR_ADOPT(known, machine, node_bytes_per_sec);
     }
 }
 

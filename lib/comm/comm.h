@@ -155,13 +155,13 @@ QDR_NODISCARD qdr_status qdri_comm_stage(qdri_comm **comm, qdri_dev *host, qdri_
  * a broadcast, gives up and fails with QDR_ERR_TIMEOUT; the message names the missing members. 0: no limit. Call it
  * before there is work. */
 void qdri_comm_set_timeout(qdri_comm *comm, double secs);
-/* From how many bytes of the whole vector on a collective among ranks of a node takes one way instead of another; see
- * qdr_machine_collectives. */
-typedef struct qdri_comm_borders {
-    int64_t direct_bytes, direct_all_reduce_bytes, two_round_bytes;
-} qdri_comm_borders;
-/* Sets those of a world and its parts that are > 0. The same on all ranks, while there is no work. */
-void qdri_comm_set_borders(qdri_comm *comm, const qdri_comm_borders *borders);
+/* What collectives know of the machine, see qdr_machine; 0: not known. */
+typedef struct qdri_comm_machine {
+    int64_t direct_bytes, direct_all_reduce_bytes, two_round_bytes; /* as in qdr_machine_collectives */
+    double node_bytes_per_sec; /* that a node can send to others */
+} qdri_comm_machine;
+/* Sets what is known for a world and its parts; the rest stays. The same on all ranks, while there is no work. */
+void qdri_comm_set_machine(qdri_comm *comm, const qdri_comm_machine *machine);
 
 /* The ranks of one process before they have communicators. */
 QDR_NODISCARD qdr_status qdri_local_world_create(int n, qdr_local_world **world);

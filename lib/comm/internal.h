@@ -49,7 +49,7 @@ struct qdri_comm {
     qdri_comm *root, *next;
     pthread_mutex_t family_mutex; /* root only, like the next fields */
     _Atomic int64_t timeout_ns; /* 0: none */
-    qdri_comm_borders borders;
+    qdri_comm_machine machine; /* all known */
     qdri_reason why; /* why the family was given up, if the backend knows */
 };
 

@@ -32,19 +32,23 @@ qdr_status qdri_context_machine(const qdr_context *ctx, qdr_machine *machine)
     return qdr_machine_set_ranks_per_node(machine, n_node_ranks);
 }
 
-static qdri_comm_borders borders_of(const qdr_machine *machine)
+static qdri_comm_machine comm_machine_of(const qdr_machine *machine)
 {
     const qdr_machine_collectives *c = &machine->collectives;
-    return (qdri_comm_borders){.direct_bytes = (int64_t)c->direct_bytes,
+    const qdr_machine_link *network = &machine->links[machine->n_links - 1]; /* there is one; of ranks, if it is all */
+    const double adapters_bytes_per_sec = network->n_adapters * network->adapter_bytes_per_sec;
+    return (qdri_comm_machine){.direct_bytes = (int64_t)c->direct_bytes,
                                .direct_all_reduce_bytes = (int64_t)c->direct_all_reduce_bytes,
-                               .two_round_bytes = (int64_t)c->two_round_bytes};
+                               .two_round_bytes = (int64_t)c->two_round_bytes,
+                               .node_bytes_per_sec = adapters_bytes_per_sec > 0 ? adapters_bytes_per_sec
+                                                                                : network->rank_bytes_per_sec};
 }
 
-qdri_comm_borders qdri_context_borders(const qdr_context *ctx)
+qdri_comm_machine qdri_context_comm_machine(const qdr_context *ctx)
 {
     qdr_machine machine;
     /* What needs the machine itself reports why it cannot be read. */
-    return load(ctx, &machine) == QDR_OK ? borders_of(&machine) : (qdri_comm_borders){0};
+    return load(ctx, &machine) == QDR_OK ? comm_machine_of(&machine) : (qdri_comm_machine){.direct_bytes = 0};
 }
 
 qdr_status qdr_context_set_machine(qdr_context *ctx, const qdr_machine *machine)
@@ -58,8 +62,8 @@ qdr_status qdr_context_set_machine(qdr_context *ctx, const qdr_machine *machine)
     if (status == QDR_OK && machine) *copy = *machine;
     QDR_TRY_OUT(status, qdri_comm_agree(ctx->world, status));
     QDR_TRY_OUT(status, qdri_comm_broadcast(ctx->world, 0, copy, sizeof *copy));
-    const qdri_comm_borders borders = borders_of(copy);
-    qdri_comm_set_borders(ctx->world, &borders);
+    const qdri_comm_machine known = comm_machine_of(copy);
+    qdri_comm_set_machine(ctx->world, &known);
     free(ctx->machine);
     ctx->machine = copy;
     return QDR_OK;

@@ -337,7 +337,7 @@ static int test_large(member self)
     qdri_mpi_ahead_bytes = ahead_before;
     qdri_mpi_max_bytes = 100;
     qdri_mpi_slot_bytes = 144;
-    qdri_comm_set_borders(self.comm, &(qdri_comm_borders){.two_round_bytes = 1000}); /* from here on */
+    qdri_comm_set_machine(self.comm, &(qdri_comm_machine){.two_round_bytes = 1000}); /* from here on */
     for (int i = 0; i < n_trials(&self, 120) && !failed; i++)
         failed = run_trial(self, hash(self.seed + 5000 + (uint64_t)i), 1);
     unsigned char data[333];
@@ -394,9 +394,9 @@ static int test_direct(member self)
 {
 #if QDRI_HAVE_MPI
     int failed = 0;
-    const qdri_comm_borders before = self.comm->root->borders;
+    const qdri_comm_machine before = self.comm->root->machine;
     if (self.is_local) return 0;
-    qdri_comm_set_borders(self.comm, &(qdri_comm_borders){.direct_bytes = 64, .direct_all_reduce_bytes = 16});
+    qdri_comm_set_machine(self.comm, &(qdri_comm_machine){.direct_bytes = 64, .direct_all_reduce_bytes = 16});
     self.in_library_memory = 1;
     for (int i = 0; i < n_trials(&self, 200) && !failed; i++) {
         qdri_mpi_map_memory = i % 5 != 4 || self.rank != i / 5 % self.size;
@@ -404,7 +404,7 @@ static int test_direct(member self)
     }
     qdri_mpi_map_memory = 1;
     if (!failed) failed = test_in_flight(self); /* all members have mapped its memory once, and remember that */
-    qdri_comm_set_borders(self.comm, &before);
+    qdri_comm_set_machine(self.comm, &before);
     return failed;
 #else
     (void)self;

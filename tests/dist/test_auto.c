@@ -156,16 +156,19 @@ static void test_set_machine(qdr_context *ctx, uint64_t seed)
 {
     const int is_first = qdr_context_rank(ctx) == 0;
     qdr_machine machine = machine_of(is_first ? "laptop" : "dgx-a100"), found;
-    const qdri_comm_borders before = qdri_context_world(ctx)->root->borders;
+    const qdri_comm_machine before = qdri_context_world(ctx)->root->machine;
     (void)seed;
     DIST_FAILS(qdr_context_set_machine(ctx, NULL), QDR_ERR_ARGUMENT, "machine");
+    machine.n_links = 2;
+    machine.links[0].n_ranks = 2;
+    machine.links[1] = (qdr_machine_link){.n_adapters = 2, .adapter_bytes_per_sec = is_first ? 3e9 : 1e9};
     machine.collectives.direct_bytes = is_first ? 4096 : 1;
     machine.collectives.two_round_bytes = is_first ? 8192 : 1;
     DIST_OK(qdr_context_set_machine(ctx, is_first ? &machine : NULL));
     DIST_OK(qdri_context_machine(ctx, &found));
     DIST_CHECK(strcmp(found.name, "laptop") == 0, "machine %s", found.name);
-    const qdri_comm_borders after = qdri_context_world(ctx)->root->borders;
-    DIST_CHECK(after.direct_bytes == 4096 && after.two_round_bytes == 8192 &&
+    const qdri_comm_machine after = qdri_context_world(ctx)->root->machine;
+    DIST_CHECK(after.direct_bytes == 4096 && after.two_round_bytes == 8192 && after.node_bytes_per_sec == 6e9 &&
                    after.direct_all_reduce_bytes == before.direct_all_reduce_bytes,
                "borders %lld, %lld, %lld", (long long)after.direct_bytes, (long long)after.direct_all_reduce_bytes,
                (long long)after.two_round_bytes);

@@ -93,7 +93,6 @@ typedef struct mpi_message {
 /* Byte counts of the messages that are sent in pieces: total, started, received. What has been received determines how
  * much more may be sent. */
 typedef struct qdri_mpi_flow {
-    int n_sends; /* outgoing messages */
     int64_t to_send, to_receive, sent, received;
     int64_t ahead; /* bytes that may be sent before anything is received */
     int64_t heard_ns; /* time of the last receipt */

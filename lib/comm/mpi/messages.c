@@ -11,13 +11,20 @@
 enum {
     PAUSE_MIN_NS = 50000,
     PAUSE_FIRST_NS = 200000, /* initially, for each collective */
-    PAUSE_MAX_NS = 1500000,
-    SILENCE_NS = 4000000
+    PAUSE_MAX_NS = 1500000
 };
 
 int qdri_mpi_max_bytes = INT_MAX;
 int qdri_mpi_piece_bytes = 16 << 10;
 int64_t qdri_mpi_ahead_bytes = 256 << 10;
+
+/* After which a member that is late no longer keeps the others from sending: twice the time that a link needs for the
+ * bytes that they are then allowed. */
+static int64_t silence_ns(const mpi_comm *comm)
+{
+    const double secs = 2 * (double)qdri_mpi_ahead_bytes / comm->base.root->machine.node_bytes_per_sec;
+    return secs < 1e-9 * PAUSE_MAX_NS ? PAUSE_MAX_NS : secs > 1 ? INT64_C(1000000000) : (int64_t)(1e9 * secs);
+}
 
 int qdri_mpi_is_off_node(const mpi_comm *comm, int peer)
 {
@@ -28,12 +35,13 @@ int qdri_mpi_is_off_node(const mpi_comm *comm, int peer)
 /* If all members send to all others at once, they progress at different speeds, and at the end some links are idle:
  * over TCP at 200 Mbit/s that cost a fifth. So a member sends to its next neighbour first, then to the one after, at
  * the rate at which it receives, which is the rate of the links: each link carries one message at a time, and all
- * members end together. If nothing arrives for a while, a member is late, and the others may be sent more meanwhile. A
- * single message is not limited. */
+ * members end together. Single messages are paced as well: a member that is early in the next collective would send to
+ * one to which another member is still sending. If nothing arrives for a while, a member is late, and the others may be
+ * sent more meanwhile. */
 static int may_send(const mpi_comm *comm)
 {
     const qdri_mpi_flow *flow = &comm->flow;
-    if (flow->to_receive == 0 || flow->n_sends == 1) return 1;
+    if (flow->to_receive == 0 || comm->base.size == 2) return 1;
     const double share = (double)flow->to_send / (double)flow->to_receive;
     return (double)flow->sent < (double)flow->ahead + share * (double)flow->received;
 }
@@ -71,7 +79,6 @@ qdr_status qdri_mpi_start_message(mpi_comm *comm, int is_send, int peer, void *d
                          qdri_mpi_piece_bytes < qdri_mpi_max_bytes;
     if (number == 0) comm->flow = (qdri_mpi_flow){.ahead = qdri_mpi_ahead_bytes, .heard_ns = qdri_now_ns()};
     if (is_short) *(is_send ? &comm->flow.to_send : &comm->flow.to_receive) += (int64_t)bytes;
-    comm->flow.n_sends += is_short && is_send;
     if (number == 0 && comm->pause_ns > PAUSE_FIRST_NS) comm->pause_ns = PAUSE_FIRST_NS;
     comm->messages[number] = (mpi_message){.data = data,
                                            .bytes = bytes,
@@ -103,7 +110,7 @@ qdr_status qdri_mpi_test(mpi_comm *comm, int *all_done)
     }
     comm->n_open -= n_done;
     flow->received += received;
-    if (received > 0 || now_ns - flow->heard_ns >= SILENCE_NS) {
+    if (received > 0 || now_ns - flow->heard_ns >= silence_ns(comm)) {
         if (received == 0) flow->ahead += qdri_mpi_ahead_bytes;
         flow->heard_ns = now_ns;
     }

@@ -24,7 +24,7 @@ int qdri_mpi_node_takes(const mpi_comm *comm, const qdri_coll *coll)
 static int sums_whole(const qdri_coll_run *run)
 {
     return run->coll.kind == QDR_ALL_REDUCE && run->comm->size == 2 &&
-           run->coll.count * (int64_t)qdr_dtype_bytes(run->coll.dtype) < run->comm->root->borders.two_round_bytes;
+           run->coll.count * (int64_t)qdr_dtype_bytes(run->coll.dtype) < run->comm->root->machine.two_round_bytes;
 }
 
 /* Elements that one member writes for each other member (reduce-scatter, all-reduce) or for all, in one round. */

@@ -17,8 +17,8 @@ int qdri_mpi_direct_wants(const qdri_coll_run *run)
     const int64_t total = qdri_coll_total(&run->coll, run->comm->size);
     /* Direct transfers take two rounds. Through slots an all-reduce takes up to two, the others one: for them direct
      * transfers pay off later. */
-    const qdri_comm_borders *borders = &root->base.borders;
-    const int64_t border = run->coll.kind == QDR_ALL_REDUCE ? borders->direct_all_reduce_bytes : borders->direct_bytes;
+    const qdri_comm_machine *machine = &root->base.machine;
+    const int64_t border = run->coll.kind == QDR_ALL_REDUCE ? machine->direct_all_reduce_bytes : machine->direct_bytes;
     return root->node.heap && total * (int64_t)qdr_dtype_bytes(run->coll.dtype) >= border;
 }
 
