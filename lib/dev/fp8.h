@@ -6,12 +6,7 @@
 #include <stdint.h>
 
 #include "core/dtype.h"
-
-#ifdef __CUDACC__
-#define QDRI_FP8_FN static __host__ __device__ inline
-#else
-#define QDRI_FP8_FN static inline
-#endif
+#include "dev/host_device.h"
 
 #define QDRI_FP8_INFINITY 0x7f800000u /* bits of fp32 */
 #define QDRI_FP8_SCALE_MOST 100 /* exponent; scaled back, even the smallest number is far from the limits of fp32 */
@@ -19,7 +14,7 @@
 /* The exponent of the scale for an operand whose largest |x| has these fp32 bits (NaN is larger than any number): the
  * largest power of two for which that number stays within the format. 0 if all elements are zero, or if one is not
  * finite. The largest number of both formats begins with 1.75. */
-QDRI_FP8_FN int qdri_fp8_scale_exponent(qdri_rounding rounding, uint32_t most)
+QDRI_HOST_DEVICE int qdri_fp8_scale_exponent(qdri_rounding rounding, uint32_t most)
 {
     const int exponent = (int)(most >> 23) - 127, is_above = (most & 0x7fffffu) > 0x600000u;
     const int scale = (rounding == QDRI_E4M3 ? 8 : 15) - exponent - is_above;
@@ -28,6 +23,6 @@ QDRI_FP8_FN int qdri_fp8_scale_exponent(qdri_rounding rounding, uint32_t most)
 }
 
 /* Bits of 2^exponent, for -126 to 127. */
-QDRI_FP8_FN uint32_t qdri_fp8_power(int exponent) { return (uint32_t)(exponent + 127) << 23; }
+QDRI_HOST_DEVICE uint32_t qdri_fp8_power(int exponent) { return (uint32_t)(exponent + 127) << 23; }
 
 #endif

@@ -7,6 +7,7 @@
  * on the instruction set and on the length, so the same call gives the same bits. */
 #include "dev/cpu/kernels/kernels.h"
 #include "dev/cpu/narrow.h"
+#include "dev/moments.h"
 
 #define PRAGMA(text) _Pragma(#text)
 #define SIMD PRAGMA(omp simd)

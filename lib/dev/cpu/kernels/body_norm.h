@@ -23,24 +23,18 @@ static void norm_moments(const qdri_kernel *kernel)
     }
 }
 
-/* Merges the moments of each row, in the order of the parts (Chan, Golub, LeVeque 1983). */
+/* Merges the moments of each row, in the order of the parts. */
 static void norm_merge(const qdri_kernel *kernel)
 {
     const int64_t n_rows = kernel->u.norm.n_rows;
     real *stats = kernel->u.norm.stats;
     for (int64_t r = 0; r < n_rows; r++, stats += 2) {
         const real *part = (const real *)kernel->u.norm.work + 3 * r;
-        double n = 0, mean = 0, m2 = 0;
-        for (int i = 0; i < kernel->u.norm.n_parts; i++, part += 3 * n_rows) {
-            const double n_part = (double)part[0];
-            const double delta = (double)part[1] - mean;
-            if (n_part == 0) continue;
-            mean += delta * (n_part / (n + n_part));
-            m2 += (double)part[2] + delta * delta * (n * n_part / (n + n_part));
-            n += n_part;
-        }
-        stats[0] = (real)mean;
-        stats[1] = (real)(1 / sqrt((n > 0 ? m2 / n : 0) + kernel->u.norm.epsilon));
+        qdri_moments all = {0, 0, 0};
+        for (int i = 0; i < kernel->u.norm.n_parts; i++, part += 3 * n_rows)
+            qdri_moments_add(&all, (qdri_moments){(double)part[0], (double)part[1], (double)part[2]});
+        stats[0] = (real)all.mean;
+        stats[1] = (real)(1 / sqrt((all.n > 0 ? all.m2 / all.n : 0) + kernel->u.norm.epsilon));
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layer norm over columns that may be split over ranks. x̂ = (x - mean)·rstd, dŷ = dy·gamma. */
 #include "dev/cuda/kernels/rows.cuh"
+#include "dev/moments.h"
 
 namespace
 {
@@ -45,23 +46,18 @@ __global__ void norm_moments(int64_t n_rows, int64_t n_cols, const T *x, real_of
     moments[3 * row + 2] = m2;
 }
 
-/* Merges the moments of one row, in the order of the parts (Chan, Golub, LeVeque 1983). */
+/* Merges the moments of one row, in the order of the parts. */
 template <typename R> __global__ void norm_merge(int64_t n_rows, int n_parts, double epsilon, const R *parts, R *stats)
 {
     const int64_t row = thread_number();
-    double n = 0, mean = 0, m2 = 0;
+    qdri_moments all = {0, 0, 0};
     if (row >= n_rows) return;
     for (int i = 0; i < n_parts; i++) {
         const R *part = parts + 3 * (i * n_rows + row);
-        const double n_part = (double)part[0];
-        const double delta = (double)part[1] - mean;
-        if (n_part == 0) continue;
-        mean += delta * (n_part / (n + n_part));
-        m2 += (double)part[2] + delta * delta * (n * n_part / (n + n_part));
-        n += n_part;
+        qdri_moments_add(&all, {(double)part[0], (double)part[1], (double)part[2]});
     }
-    stats[2 * row] = (R)mean;
-    stats[2 * row + 1] = (R)(1 / sqrt((n > 0 ? m2 / n : 0) + epsilon));
+    stats[2 * row] = (R)all.mean;
+    stats[2 * row + 1] = (R)(1 / sqrt((all.n > 0 ? all.m2 / all.n : 0) + epsilon));
 }
 
 template <typename T, bool WIDE>
