@@ -344,17 +344,26 @@ static qdr_status member_init(mpi_comm *member, qdri_dev *dev, qdri_comm *parent
     return QDR_OK;
 }
 
+/* The members' ranks in the root. The caller frees the groups that were made, also after an error. */
+static qdr_status translate_ranks(mpi_comm *member, MPI_Group *mine, MPI_Group *world)
+{
+    const int size = member->base.size;
+    for (int j = 0; j < size; j++) member->indices[j] = j;
+    QDR_MPI(MPI_Comm_group(member->handle, mine));
+    QDR_MPI(MPI_Comm_group(((mpi_comm *)member->base.root)->handle, world));
+    QDR_MPI(MPI_Group_translate_ranks(*mine, size, member->indices, *world, member->world_ranks));
+    return QDR_OK;
+}
+
 /* The members' ranks in the root, and how many of them are on this rank's node. */
 static qdr_status find_members(mpi_comm *member)
 {
-    MPI_Group mine, world;
+    MPI_Group mine = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
     const int size = member->base.size;
-    for (int j = 0; j < size; j++) member->indices[j] = j;
-    QDR_MPI(MPI_Comm_group(member->handle, &mine));
-    QDR_MPI(MPI_Comm_group(((mpi_comm *)member->base.root)->handle, &world));
-    QDR_MPI(MPI_Group_translate_ranks(mine, size, member->indices, world, member->world_ranks));
-    QDR_MPI(MPI_Group_free(&mine));
-    QDR_MPI(MPI_Group_free(&world));
+    const qdr_status status = translate_ranks(member, &mine, &world);
+    if (mine != MPI_GROUP_NULL) MPI_Group_free(&mine);
+    if (world != MPI_GROUP_NULL) MPI_Group_free(&world);
+    QDR_TRY(status);
     member->base.node_size = 0;
     for (int j = 0; j < size; j++) member->base.node_size += !qdri_mpi_is_off_node(member, j);
     return QDR_OK;
