@@ -53,7 +53,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *values, int n)
+double qdri_median(double *values, int n)
 {
     if (n == 0) return 0;
     qsort(values, (size_t)n, sizeof *values, compare);
@@ -68,7 +68,7 @@ double qdri_measured_task(const qdri_measured_list *list, int number)
         const qdri_stamps *stamps = &stamps_of_run(list, run)[number];
         secs[run] = 1e-9 * (double)(stamps->end_ns - stamps->begin_ns);
     }
-    return median(secs, n);
+    return qdri_median(secs, n);
 }
 
 double qdri_measured_whole(const qdri_measured_list *list)
@@ -84,5 +84,5 @@ double qdri_measured_whole(const qdri_measured_list *list)
         }
         secs[run] = 1e-9 * (double)(end - begin);
     }
-    return median(secs, n);
+    return qdri_median(secs, n);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measured times of the tasks in a stack's lists on this rank. */
+/* Measured times of the tasks in a stack's lists on this rank, and medians. */
 #ifndef QDRI_LINEAR_MEASURES_H
 #define QDRI_LINEAR_MEASURES_H
 
@@ -31,5 +31,7 @@ int qdri_measured_runs(const qdri_measured_list *list);
 /* Medians over those runs, with idle streams: of task `number`, and of the whole list. */
 double qdri_measured_task(const qdri_measured_list *list, int number);
 double qdri_measured_whole(const qdri_measured_list *list);
+/* The median of n values (the mean of the two middle ones if n is even); 0 if n is 0. Sorts the values. */
+double qdri_median(double *values, int n);
 
 #endif

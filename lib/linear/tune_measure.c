@@ -8,6 +8,7 @@
 #include "core/size.h"
 #include "dev/clock.h"
 #include "dev/cpu/narrow.h"
+#include "linear/measures.h"
 #include "linear/tune.h"
 
 enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 51, N_TIMES = 2 * QDRI_N_PRODUCTS, MOST_SECS = 16 };
@@ -126,12 +127,6 @@ static qdr_status run_round(const qdr_stack *stack, const qdri_tune_key *key, co
     return QDR_OK;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Replaces the times by those of the slowest rank. */
 static qdr_status slowest(const qdr_stack *stack, const operands *o, double *secs, int n)
 {
@@ -198,11 +193,10 @@ static qdr_status run_rounds(qdr_stack *stack, const qdri_tune_key *key, const o
     }
     /* Medians, because on a busy machine a long product never runs undisturbed: a minimum would not be reliable. */
     for (int i = 0; i < N_TIMES; i++) {
-        double sorted[MOST_ROUNDS];
+        double secs[MOST_ROUNDS];
         const int which = i / QDRI_N_PRODUCTS, kind = i % QDRI_N_PRODUCTS;
-        for (int round = 0; round < n_rounds; round++) sorted[round] = rounds[round][which][kind];
-        qsort(sorted, (size_t)n_rounds, sizeof *sorted, compare);
-        medians[which][kind] = sorted[n_rounds / 2];
+        for (int round = 0; round < n_rounds; round++) secs[round] = rounds[round][which][kind];
+        medians[which][kind] = qdri_median(secs, n_rounds);
     }
     return slowest(stack, o, &medians[0][0], N_TIMES);
 }
