@@ -71,8 +71,6 @@ void qdri_json_free(qdri_json **document)
     *document = NULL;
 }
 
-const char *qdri_json_name(const qdri_json *document) { return document->name; }
-
 /* ---- places ---- */
 
 qdr_status qdri_json_root(const qdri_json *document, qdri_json_node *root)

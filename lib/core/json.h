@@ -49,8 +49,6 @@ QDR_NODISCARD qdr_status qdri_json_load(const char *path, qdri_json **document);
 /* The same for a text of `bytes` bytes. `name` is its name in messages. */
 QDR_NODISCARD qdr_status qdri_json_parse(const char *text, size_t bytes, const char *name, qdri_json **document);
 void qdri_json_free(qdri_json **document);
-/* The document's name in messages. */
-const char *qdri_json_name(const qdri_json *document);
 
 /* The outermost value, which must be an object. */
 QDR_NODISCARD qdr_status qdri_json_root(const qdri_json *document, qdri_json_node *root);

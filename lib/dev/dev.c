@@ -141,7 +141,6 @@ void qdri_mem_reset_peak(qdri_dev *dev) { atomic_store(&dev->bytes_peak, atomic_
 
 size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype) { return dev->table->fixed_bytes(dev, dtype); }
 
-const char *qdri_dev_name(const qdri_dev *dev) { return dev->table->name; }
 
 int qdri_dev_runs_work(const qdri_dev *dev) { return dev->table->runs_work; }
 

@@ -173,7 +173,6 @@ size_t qdri_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
  * kernels share: later, other work would already be running. */
 QDR_NODISCARD qdr_status qdri_reserve_product(qdr_stream *stream, size_t bytes);
 
-const char *qdri_dev_name(const qdri_dev *dev); /* "cpu", "cuda" */
 int qdri_dev_runs_work(const qdri_dev *dev);
 int qdri_dev_gpu(const qdri_dev *dev); /* its number; -1: not a GPU */
 /* 1: it can fuse the operations that `bias`, `gelu` and `gelu_of` request with this product. */

@@ -38,12 +38,6 @@ typedef struct qdri_buffers {
 
 /* Adds a buffer, and refers to all of it. */
 qdri_ref qdri_buffers_add(qdri_buffers *buffers, qdri_region region, size_t bytes);
-/* Whether both refer to the same byte. */
-static inline int qdri_refs_overlap(qdri_ref a, qdri_ref b)
-{
-    return a.buffer >= 0 && a.buffer == b.buffer && a.bytes && b.bytes && a.offset < b.offset + b.bytes &&
-           b.offset < a.offset + a.bytes;
-}
 /* Sets offsets and region sizes. @return the first failure */
 QDR_NODISCARD qdr_status qdri_buffers_finish(qdri_buffers *buffers);
 void qdri_buffers_free(qdri_buffers *buffers);

@@ -203,7 +203,7 @@ static void complain(const problem *p, int64_t i, int64_t j, double got, double 
         fprintf(stderr,
                 "%s%s: %s to %s, m=%lld n=%lld k=%lld, %c%c, alpha %g, beta %g, shift %lld: element "
                 "(%lld, %lld) is %.9g, not %.9g; bound %.3g\n",
-                qdri_dev_name(p->where->dev), fused_name(p), qdr_dtype_name(g->dtype), qdr_dtype_name(g->c_dtype),
+                p->where == &gpu ? "cuda" : "cpu", fused_name(p), qdr_dtype_name(g->dtype), qdr_dtype_name(g->c_dtype),
                 (long long)g->m, (long long)g->n, (long long)g->k, g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N',
                 g->alpha, g->beta, (long long)p->shift, (long long)i, (long long)j, got, want, bound);
 }
