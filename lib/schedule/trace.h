@@ -31,7 +31,7 @@ QDR_NODISCARD qdr_status qdri_trace_create(int rank, int n_ranks, uint64_t id, q
 void qdri_trace_free(qdri_trace **trace);
 /* The offset of this rank's clock from rank 0's: before the first schedule, and after the last. */
 void qdri_trace_add_clock(qdri_trace *trace, const qdri_clock_offset *clock);
-/* Begins the next schedule. The file states the rank's place in the last one. */
+/* Begins the next schedule. The file states the rank's position in the grid of the last one. */
 void qdri_trace_next_run(qdri_trace *trace, const qdri_position *position);
 /* Adds an event, which keeps its address until the trace is freed; NULL: out of memory (the event is counted as
  * lost). */

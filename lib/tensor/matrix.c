@@ -9,7 +9,7 @@
 #include "grid/internal.h"
 
 /* The position of a rank, which must exist. */
-static void place_of(const qdr_grid *grid, int rank, qdri_rank_position *position)
+static void position_of(const qdr_grid *grid, int rank, qdri_rank_position *position)
 {
     for (int axis = 0; axis < QDR_N_AXES; axis++) position->at.size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
     qdri_grid_locate(grid, rank, position->at.coordinate);
@@ -27,7 +27,7 @@ qdr_status qdr_matrix_owned(const qdr_grid *grid, const qdr_matrix *matrix, int 
     if (rank < 0 || rank >= n_ranks)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: there is no rank %d; the grid has ranks 0 to %d", rank, n_ranks - 1);
     QDR_TRY(qdri_matrix_check(matrix));
-    place_of(grid, rank, &position);
+    position_of(grid, rank, &position);
     qdri_matrix_part(matrix, &position, owned);
     return QDR_OK;
 }
@@ -81,8 +81,8 @@ static qdri_overlap message(const move *m, int from, int to)
     qdri_rank_position source, target;
     qdr_owned held, wanted;
     qdri_overlap overlap = {.n_runs = 0};
-    place_of(m->grid, from, &source);
-    place_of(m->grid, to, &target);
+    position_of(m->grid, from, &source);
+    position_of(m->grid, to, &target);
     if (!qdri_matrix_serves(m->from, &source, &target)) return overlap;
     qdri_matrix_part(m->from, &source, &held);
     qdri_matrix_part(m->to, &target, &wanted);
@@ -204,7 +204,7 @@ qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const 
     if (status == QDR_OK) {
         m.elem_bytes = qdr_dtype_bytes(dtype);
         m.stream = qdri_stream_or_default(grid, stream);
-        place_of(grid, qdr_context_rank(ctx), &m.here);
+        position_of(grid, qdr_context_rank(ctx), &m.here);
         status = move_prepare(&m, src, dst, &retained);
     }
     if (status == QDR_OK) { /* both layouts together determine who sends what to whom */
@@ -216,7 +216,7 @@ qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const 
     status = qdri_context_agree_same(ctx, status, &facts, "redistribute",
                                      "pass the same layouts and type on every rank");
     qdri_facts_free(&facts);
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so there is a hold */
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so it was created */
     if (status == QDR_OK) status = move_run(&m, src, dst, dtype, retained->device);
     if (retained) qdri_retained_release(grid, retained, m.stream);
     return status;

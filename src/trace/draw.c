@@ -55,10 +55,10 @@ static void draw_event(FILE *file, const trace_file *trace, const trace_rank *ra
 static void draw_rank(FILE *file, const trace_file *trace, int number, double y)
 {
     const trace_rank *rank = &trace->ranks[number];
-    char place[64];
-    trace_place(rank, place, sizeof place);
+    char position[64];
+    trace_position(rank, position, sizeof position);
     svg_text(file, 12, y + LANE - 4, SVG_STRONG, "rank %d", number);
-    svg_text(file, 12, y + 2 * LANE - 1, SVG_SMALL, "%s", place);
+    svg_text(file, 12, y + 2 * LANE - 1, SVG_SMALL, "%s", position);
     for (int stream = 0; stream < N_TRACE_STREAMS; stream++) {
         if (!trace->is_used[stream]) continue;
         svg_box(file, LEFT, y, WIDTH - LEFT - RIGHT, LANE, SVG_LANE);

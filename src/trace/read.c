@@ -99,11 +99,11 @@ static int take_events(const json_t *list, const char *path, trace_file *trace, 
 /* ---- the run and rank of a file ---- */
 
 /* Sizes of a grid of all ranks and coordinates in it, or zeros if no schedule ran. */
-static int is_place(const trace_rank *rank, int n_ranks)
+static int is_in_grid(const trace_rank *rank, int n_ranks)
 {
     int64_t product = 1;
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        const int size = rank->grid[axis], at = rank->place[axis];
+        const int size = rank->grid[axis], at = rank->position[axis];
         if (rank->grid[0] == 0 && (size != 0 || at != 0)) return 0;
         if (rank->grid[0] == 0) continue;
         if (size < 1 || size > n_ranks || at < 0 || at >= size) return 0;
@@ -133,7 +133,7 @@ static int take_clocks(const json_t *list, trace_rank *rank)
 static int take_header(json_t *root, const char *path, int number, trace_file *trace, failure *why)
 {
     trace_rank found = {0};
-    int version = 0, n_ranks = 0, its_rank = -1, *g = found.grid, *p = found.place;
+    int version = 0, n_ranks = 0, its_rank = -1, *g = found.grid, *p = found.position;
     const char *id = "";
     json_t *clocks = NULL, *header = json_object_get(root, "quadrille");
     json_int_t n_lost = 0;
@@ -156,7 +156,8 @@ static int take_header(json_t *root, const char *path, int number, trace_file *t
         trace->ranks = calloc((size_t)n_ranks, sizeof *trace->ranks);
         if (!trace->ranks) return fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory for %d ranks", path, n_ranks);
     }
-    if (!is_place(&found, n_ranks)) return fail_content(why, path, "its coordinates are outside the grid of its ranks");
+    if (!is_in_grid(&found, n_ranks))
+        return fail_content(why, path, "its coordinates are outside the grid of its ranks");
     if (n_ranks != trace->n_ranks || its_rank != number)
         return fail(why, EXIT_USAGE,
                     "%.300s: it belongs to rank %d of %d, not to rank %d of %d; files of different runs are mixed: "
@@ -202,7 +203,7 @@ static void add_shares(trace_rank *rank, share *list, size_t *n)
         run[s] = event->run;
         int group = 0; /* a number shared by the ranks that differ in this axis only */
         for (int axis = 0; axis < QDR_N_AXES; axis++)
-            if (axis != trace_stream_axis(s)) group = group * rank->grid[axis] + rank->place[axis];
+            if (axis != trace_stream_axis(s)) group = group * rank->grid[axis] + rank->position[axis];
         list[(*n)++] = (share){s, group, run[s], number[s], event};
     }
 }

@@ -51,9 +51,9 @@ static int merge(FILE *file, const void *user)
     int good = fputs("{\"traceEvents\":[\n", file) >= 0;
     for (int r = 0; good && r < trace->n_ranks; r++) {
         const trace_rank *rank = &trace->ranks[r];
-        char place[64], name[96];
-        trace_place(rank, place, sizeof place);
-        snprintf(name, sizeof name, *place ? "rank %d (%s)" : "rank %d%s", r, place);
+        char position[64], name[96];
+        trace_position(rank, position, sizeof position);
+        snprintf(name, sizeof name, *position ? "rank %d (%s)" : "rank %d%s", r, position);
         good = (r == 0 || fputs(",\n", file) >= 0) && put_name(file, "process", r, 0, name);
         for (int stream = 0; good && stream < N_TRACE_STREAMS; stream++)
             if (trace->is_used[stream])
@@ -151,9 +151,9 @@ static void print_table(const trace_file *trace)
 
 /* ---- files ---- */
 
-void trace_place(const trace_rank *rank, char *text, size_t capacity)
+void trace_position(const trace_rank *rank, char *text, size_t capacity)
 {
-    const int *at = rank->place;
+    const int *at = rank->position;
     *text = '\0';
     if (rank->grid[0]) snprintf(text, capacity, "x%d y%d z%d d%d", at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
 }

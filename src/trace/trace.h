@@ -35,7 +35,7 @@ typedef struct trace_work {
 typedef struct trace_rank {
     trace_event *events; /* sorted by begin */
     int64_t n_events, n_lost;
-    int grid[QDR_N_AXES], place[QDR_N_AXES]; /* grid: 0x0x0x0 if no schedule ran */
+    int grid[QDR_N_AXES], position[QDR_N_AXES]; /* grid: 0x0x0x0 if no schedule ran */
     trace_clock clocks[2]; /* when its context was created, and destroyed */
     int n_clocks;
     trace_work *work; /* sorted by begin, disjoint */
@@ -76,7 +76,7 @@ void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum);
 /* ---- files: writers of a trace_file ---- */
 
 /* Writes "x0 y1 z0 d0" to `text`, or nothing if no schedule ran. */
-void trace_place(const trace_rank *rank, char *text, size_t capacity);
+void trace_position(const trace_rank *rank, char *text, size_t capacity);
 /* The first ranks' streams over time, as SVG. @return 0: could not be written completely */
 int trace_draw(FILE *file, const void *trace);
 

@@ -96,7 +96,7 @@ static qdr_network network_of(const gpt_config *config)
     return network;
 }
 
-static qdri_position place_of(const qdr_grid *grid)
+static qdri_position position_of(const qdr_grid *grid)
 {
     qdri_position position = {.size = {0}};
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
@@ -111,7 +111,7 @@ static void compare_described(planned_case *the_case, const qdr_stack *stack)
 {
     const gpt_config *config = &the_case->config;
     const qdr_network network = network_of(config);
-    const qdri_position position = place_of(the_case->grid);
+    const qdri_position position = position_of(the_case->grid);
     const qdr_stack_opts *opts = &stack->net.opts; /* with the panels and parts that were chosen */
     const qdr_stack_opts described = {QDR_OPTS_INIT,
                                       .n_rows = config->n_sequences * config->context,
@@ -143,7 +143,7 @@ static void compare_priced(planned_case *the_case, const qdr_stack *stack, int n
 {
     const gpt_config *c = &the_case->config;
     const qdr_network network = network_of(c);
-    const qdri_position position = place_of(the_case->grid);
+    const qdri_position position = position_of(the_case->grid);
     const int64_t cells = (int64_t)position.size[QDR_Z] * position.size[QDR_D];
     const qdr_plan plan = {.version = QDR_OPTS_INIT,
                            .x = position.size[QDR_X],

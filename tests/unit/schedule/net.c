@@ -35,7 +35,7 @@ static gpt_net small_gpt(qdr_layout layout)
 
 static int n_ranks(const int sizes[QDR_N_AXES]) { return sizes[QDR_X] * sizes[QDR_Y] * sizes[QDR_Z] * sizes[QDR_D]; }
 
-static qdri_position place_of(const int sizes[QDR_N_AXES], int rank)
+static qdri_position position_of(const int sizes[QDR_N_AXES], int rank)
 {
     qdri_position position;
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
@@ -53,7 +53,7 @@ typedef struct built {
 
 static void build(built *b, const gpt_net *g, const int sizes[QDR_N_AXES], int rank)
 {
-    const qdri_position position = place_of(sizes, rank);
+    const qdri_position position = position_of(sizes, rank);
     CHECK_OK(gpt_net_describe(&b->net, g, &position));
     CHECK_OK(qdri_net_build(&b->net, &b->lists));
 }
@@ -282,7 +282,7 @@ static void an_embedding_is_tied_once(void **state)
 {
     (void)state;
     static const int sizes[QDR_N_AXES] = {1, 1, 1, 1};
-    const qdri_position position = place_of(sizes, 0);
+    const qdri_position position = position_of(sizes, 0);
     const gpt_net gpt = small_gpt(QDR_REPLICATED);
     const char *const words = "not tied yet";
     qdri_net net = {0};

@@ -7,7 +7,7 @@
 #include "core/layout.h"
 #include "random_layout.h"
 
-static qdri_rank_position place_at(const int sizes[QDR_N_AXES], int rank)
+static qdri_rank_position position_at(const int sizes[QDR_N_AXES], int rank)
 {
     qdri_rank_position position = {.rank = rank, .n_ranks = 1};
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
@@ -54,7 +54,7 @@ static void every_element_is_owned(void **state)
         int *counts = calloc((size_t)n_elems + 1, sizeof *counts);
         const int n_ranks = sizes[0] * sizes[1] * sizes[2] * sizes[3];
         for (int rank = 0; rank < n_ranks; rank++) {
-            const qdri_rank_position position = place_at(sizes, rank);
+            const qdri_rank_position position = position_at(sizes, rank);
             qdr_owned owned;
             qdri_matrix_part(&matrix, &position, &owned);
             count_part(&owned, n_cols, counts);
@@ -103,12 +103,12 @@ static void every_owner_is_served_once(void **state)
         random_matrices(seed, &from, &to);
         const int n_ranks = sizes[0] * sizes[1] * sizes[2] * sizes[3];
         for (int t = 0; t < n_ranks; t++) {
-            const qdri_rank_position there = place_at(sizes, t);
+            const qdri_rank_position there = position_at(sizes, t);
             qdr_owned wanted, held;
             qdri_matrix_part(&to, &there, &wanted);
             int *counts = calloc((size_t)(wanted.n_rows * wanted.n_cols) + 1, sizeof *counts);
             for (int s = 0; s < n_ranks; s++) {
-                const qdri_rank_position here = place_at(sizes, s);
+                const qdri_rank_position here = position_at(sizes, s);
                 qdri_matrix_part(&from, &here, &held);
                 if (qdri_matrix_serves(&from, &here, &there)) check_message(&held, &wanted, counts);
             }
