@@ -39,7 +39,7 @@ static qdr_status check_keys(const qdri_json_node *object, const qdri_machine_fi
     return QDR_OK;
 }
 
-static qdr_status read_fields(const qdri_json_node *object, const qdri_machine_field *fields, void *place)
+static qdr_status read_fields(const qdri_json_node *object, const qdri_machine_field *fields, void *item)
 {
     QDR_TRY(check_keys(object, fields));
     for (const qdri_machine_field *f = fields; f->key; f++) {
@@ -53,7 +53,7 @@ static qdr_status read_fields(const qdri_json_node *object, const qdri_machine_f
         } else {
             QDR_TRY(qdri_json_number(node, f->least, f->most, &value));
         }
-        qdri_machine_set_number(place, f, value);
+        qdri_machine_set_number(item, f, value);
     }
     return QDR_OK;
 }
@@ -80,13 +80,13 @@ static qdr_status read_list(const qdri_json_node *root, const qdri_machine_list 
                         which->most);
     for (size_t i = 0; i < n; i++) {
         const qdri_json_node entry = qdri_json_at(&list, i);
-        char *place = at + which->offset + i * which->item_bytes;
-        qdri_json_node item;
-        memset(place, 0, which->item_bytes);
-        QDR_TRY(qdri_json_object(entry, &item));
+        char *item = at + which->offset + i * which->item_bytes;
+        qdri_json_node object;
+        memset(item, 0, which->item_bytes);
+        QDR_TRY(qdri_json_object(entry, &object));
         if (which == &qdri_machine_lists[QDRI_LINKS_LIST])
-            QDR_TRY(read_name(&item, "name", ((qdr_machine_link *)(void *)place)->name));
-        QDR_TRY(read_fields(&item, which->fields, place));
+            QDR_TRY(read_name(&object, "name", ((qdr_machine_link *)(void *)item)->name));
+        QDR_TRY(read_fields(&object, which->fields, item));
     }
     *(int *)(void *)(at + which->count_offset) = (int)n;
     return QDR_OK;
@@ -213,10 +213,10 @@ static void write_text(FILE *file, const char *text)
 }
 
 /* Writes a number in the file's unit, such that reading it gives the same number in the struct. */
-static void write_number(FILE *file, const void *place, const qdri_machine_field *f)
+static void write_number(FILE *file, const void *item, const qdri_machine_field *f)
 {
-    const double wanted = f->is_int ? 0 : *(const double *)(const void *)((const char *)place + f->offset);
-    const double value = qdri_machine_get_number(place, f);
+    const double wanted = f->is_int ? 0 : *(const double *)(const void *)((const char *)item + f->offset);
+    const double value = qdri_machine_get_number(item, f);
     char text[40];
     if (f->is_int) {
         fprintf(file, "%.0f", value);
@@ -230,12 +230,12 @@ static void write_number(FILE *file, const void *place, const qdri_machine_field
 }
 
 /* Writes all numbers of an object; `first` precedes the first of them. */
-static void write_fields(FILE *file, const qdri_machine_field *fields, const void *place, const char *first,
+static void write_fields(FILE *file, const qdri_machine_field *fields, const void *item, const char *first,
                          const char *between)
 {
     for (const qdri_machine_field *f = fields; f->key; f++) {
         fprintf(file, "%s\"%s\": ", f == fields ? first : between, f->key);
-        write_number(file, place, f);
+        write_number(file, item, f);
     }
 }
 
@@ -269,10 +269,10 @@ qdr_status qdr_machine_write(const qdr_machine *machine, const char *more, FILE 
     write_text(file, machine->device);
     for (int i = 0; i < QDRI_N_SECTIONS; i++) {
         const qdri_machine_section *section = &qdri_machine_sections[i];
-        const void *place = (const char *)machine + section->offset;
+        const void *item = (const char *)machine + section->offset;
         if (qdri_machine_lacks(machine, section)) continue;
         if (section->key) fprintf(file, ",\n  \"%s\": {", section->key);
-        write_fields(file, section->fields, place, section->key ? "" : ",\n  ", section->key ? ", " : ",\n  ");
+        write_fields(file, section->fields, item, section->key ? "" : ",\n  ", section->key ? ", " : ",\n  ");
         if (section->key) putc('}', file);
     }
     for (int i = 0; i < QDRI_N_LISTS; i++) write_list(file, &qdri_machine_lists[i], machine);

@@ -144,15 +144,15 @@ const qdri_machine_list qdri_machine_lists[QDRI_N_LISTS] = {
      offsetof(qdr_machine, collectives.n_protocols), 1, QDR_MAX_PROTOCOLS, protocol_fields},
 };
 
-double qdri_machine_get_number(const void *place, const qdri_machine_field *f)
+double qdri_machine_get_number(const void *item, const qdri_machine_field *f)
 {
-    const char *at = (const char *)place + f->offset;
+    const char *at = (const char *)item + f->offset;
     return f->is_int ? *(const int *)at : *(const double *)at / f->unit;
 }
 
-void qdri_machine_set_number(void *place, const qdri_machine_field *f, double value)
+void qdri_machine_set_number(void *item, const qdri_machine_field *f, double value)
 {
-    char *at = (char *)place + f->offset;
+    char *at = (char *)item + f->offset;
     if (f->is_int)
         *(int *)at = (int)value;
     else
@@ -161,8 +161,8 @@ void qdri_machine_set_number(void *place, const qdri_machine_field *f, double va
 
 int qdri_machine_lacks(const qdr_machine *machine, const qdri_machine_section *section)
 {
-    const void *place = (const char *)machine + section->offset;
-    return section->fields == products_fields && ((const qdr_machine_products *)place)->peak_flops == 0;
+    const void *item = (const char *)machine + section->offset;
+    return section->fields == products_fields && ((const qdr_machine_products *)item)->peak_flops == 0;
 }
 
 /* ---- numbers by key ---- */
@@ -181,7 +181,7 @@ static const char *range_of(const qdri_machine_field *f, char text[RANGE_BYTES])
 /* One number of a machine. */
 typedef struct spot {
     char key[KEY_BYTES];
-    void *place;
+    void *item;
     const qdri_machine_field *field;
     int is_unused; /* of a type of products that the machine does not support */
 } spot;
@@ -214,14 +214,14 @@ static int walk(qdr_machine *machine, spot_fn each, void *user)
     char prefix[KEY_BYTES / 2] = "";
     for (int i = 0; i < QDRI_N_SECTIONS; i++) {
         const qdri_machine_section *section = &qdri_machine_sections[i];
-        const spot at = {.place = (char *)machine + section->offset, .is_unused = qdri_machine_lacks(machine, section)};
+        const spot at = {.item = (char *)machine + section->offset, .is_unused = qdri_machine_lacks(machine, section)};
         if (section->key) snprintf(prefix, sizeof prefix, "%s.", section->key);
         if (walk_fields(at, prefix, section->fields, each, user)) return 1;
     }
     for (int i = 0; i < QDRI_N_LISTS; i++) {
         const qdri_machine_list *list = &qdri_machine_lists[i];
         for (int j = 0; j < list_length(machine, list); j++) {
-            const spot at = {.place = (char *)machine + list->offset + (size_t)j * list->item_bytes};
+            const spot at = {.item = (char *)machine + list->offset + (size_t)j * list->item_bytes};
             snprintf(prefix, sizeof prefix, "%s[%d].", list->key, j);
             if (walk_fields(at, prefix, list->fields, each, user)) return 1;
         }
@@ -267,7 +267,7 @@ qdr_status qdr_machine_get(const qdr_machine *machine, const char *key, double *
     if (!value) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the value pointer is NULL");
     *value = 0;
     QDR_TRY(find((qdr_machine *)machine, key, &at));
-    *value = qdri_machine_get_number(at.place, at.field);
+    *value = qdri_machine_get_number(at.item, at.field);
     return QDR_OK;
 }
 
@@ -279,7 +279,7 @@ qdr_status qdr_machine_set(qdr_machine *machine, const char *key, double value)
     const qdri_machine_field *f = at.field;
     if (!is_in_range(f, value))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: key '%s' is %g; %s is needed", key, value, range_of(f, range));
-    qdri_machine_set_number(at.place, f, value);
+    qdri_machine_set_number(at.item, f, value);
     return QDR_OK;
 }
 
@@ -287,7 +287,7 @@ qdr_status qdr_machine_set(qdr_machine *machine, const char *key, double value)
 
 static int find_bad(const spot *at, void *user)
 {
-    if (at->is_unused || is_in_range(at->field, qdri_machine_get_number(at->place, at->field))) return 0;
+    if (at->is_unused || is_in_range(at->field, qdri_machine_get_number(at->item, at->field))) return 0;
     *(spot *)user = *at;
     return 1;
 }
@@ -305,7 +305,7 @@ qdr_status qdri_machine_check_numbers(const qdr_machine *machine, const char *na
     }
     if (!walk((qdr_machine *)machine, find_bad, &bad)) return QDR_OK; /* find_bad does not change it */
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' is %g; %s is needed", name, bad.key,
-                    qdri_machine_get_number(bad.place, bad.field), range_of(bad.field, range));
+                    qdri_machine_get_number(bad.item, bad.field), range_of(bad.field, range));
 }
 
 /* ---- keys ---- */

@@ -43,9 +43,9 @@ enum { QDRI_N_SECTIONS = 6, QDRI_N_LISTS = 3, QDRI_LINKS_LIST = 1 };
 extern const qdri_machine_section qdri_machine_sections[QDRI_N_SECTIONS];
 extern const qdri_machine_list qdri_machine_lists[QDRI_N_LISTS];
 
-/* In the file's unit. `place` is the struct that contains the field. */
-double qdri_machine_get_number(const void *place, const qdri_machine_field *f);
-void qdri_machine_set_number(void *place, const qdri_machine_field *f, double value);
+/* In the file's unit. `item` is the struct that contains the field. */
+double qdri_machine_get_number(const void *item, const qdri_machine_field *f);
+void qdri_machine_set_number(void *item, const qdri_machine_field *f, double value);
 /* Whether the section is a type of products that the machine does not support: one without a peak. */
 int qdri_machine_lacks(const qdr_machine *machine, const qdri_machine_section *section);
 /* Checks that every number is in its range, and lists are not too long. Products of a type without a peak are not

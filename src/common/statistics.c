@@ -8,10 +8,10 @@
 
 static const double no_memory = -2;
 
-/* One pair; `place` is its original index. */
+/* One pair; `index` is where it was. */
 typedef struct pair {
     double a, b;
-    size_t place;
+    size_t index;
 } pair;
 
 static int compare(double x, double y) { return (x > y) - (x < y); }
@@ -40,7 +40,7 @@ static int set_ranks(const double *values, size_t n, double *ranks)
     qsort(pairs, n, sizeof *pairs, by_a);
     for (size_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && pairs[end].a <= pairs[i].a;) end++;
-        for (size_t j = i; j < end; j++) ranks[pairs[j].place] = 0.5 * (double)(i + 1 + end);
+        for (size_t j = i; j < end; j++) ranks[pairs[j].index] = 0.5 * (double)(i + 1 + end);
     }
     free(pairs);
     return 1;
@@ -151,9 +151,9 @@ double statistics_median(double *values, size_t n)
 
 double statistics_percentile(const double *sorted, size_t n, double share)
 {
-    const double place = share * (double)(n - 1);
-    const size_t below = (size_t)place;
-    return sorted[below] + (below + 1 < n ? (place - (double)below) * (sorted[below + 1] - sorted[below]) : 0);
+    const double at = share * (double)(n - 1);
+    const size_t below = (size_t)at;
+    return sorted[below] + (below + 1 < n ? (at - (double)below) * (sorted[below + 1] - sorted[below]) : 0);
 }
 
 statistics_choice statistics_choose(const double *predicted, const double *measured, size_t n)

@@ -26,18 +26,18 @@ static int apply_settings(predictor *all, failure *why)
     return all->asked.n_settings ? fail_loading(why, qdr_machine_check(&all->machine, all->machine.name)) : EXIT_OK;
 }
 
-const qdr_machine *predictor_machine(predictor *all, const table *t, int64_t row, int place, failure *why)
+const qdr_machine *predictor_machine(predictor *all, const table *t, int64_t row, int column, failure *why)
 {
-    const char *text = all->asked.machine ? all->asked.machine : table_text(t, row, place);
+    const char *text = all->asked.machine ? all->asked.machine : table_text(t, row, column);
     if (all->machine_text && strcmp(all->machine_text, text) == 0) return &all->machine;
     qdr_model_destroy(&all->model);
     all->machine_text = text;
     if (all->asked.machine)
         fail_loading(why, qdr_machine_load(text, &all->machine));
     else if (!*text)
-        table_fail(t, row, place, why, "it is empty; fill it in, or name a machine with --machine");
+        table_fail(t, row, column, why, "it is empty; fill it in, or name a machine with --machine");
     else if (qdr_machine_find(text, &all->machine) != QDR_OK)
-        table_fail(t, row, place, why, "%s", qdr_last_error());
+        table_fail(t, row, column, why, "%s", qdr_last_error());
     return why->code || apply_settings(all, why) ? NULL : &all->machine;
 }
 

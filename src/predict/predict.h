@@ -35,7 +35,7 @@ typedef struct predictor {
     qdr_model *model; /* of both; NULL: none yet */
 } predictor;
 /* The machine that the row names in a column; NULL after a failure. Valid until the next call. */
-const qdr_machine *predictor_machine(predictor *all, const table *t, int64_t row, int place, failure *why);
+const qdr_machine *predictor_machine(predictor *all, const table *t, int64_t row, int column, failure *why);
 /* The model of a network on the machine found last. */
 qdr_status predictor_model(predictor *all, const qdr_network *network, qdr_model **model);
 

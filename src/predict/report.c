@@ -172,7 +172,7 @@ int report_print_json(const report *r, failure *why)
 static void write_cells(FILE *file, const table *t, int64_t row)
 {
     for (int c = 0; c < t->n_columns; c++) {
-        if (t->places[c] < 0 || t->columns[c].kind == CELL_RESULT) continue;
+        if (t->in_csv[c] < 0 || t->columns[c].kind == CELL_RESULT) continue;
         csv_write(file, row < 0 ? t->columns[c].name : table_text(t, row, c));
         putc(',', file);
     }

@@ -13,16 +13,16 @@ static int find_columns(table *t, failure *why)
 {
     int is_known[CSV_MAX_COLUMNS] = {0};
     for (t->n_columns = 0; t->columns[t->n_columns].name; t->n_columns++) {
-        const int place = csv_find(&t->csv, t->columns[t->n_columns].name);
-        t->places[t->n_columns] = place;
-        if (place >= 0) is_known[place] = 1;
+        const int in_csv = csv_find(&t->csv, t->columns[t->n_columns].name);
+        t->in_csv[t->n_columns] = in_csv;
+        if (in_csv >= 0) is_known[in_csv] = 1;
     }
-    for (int place = 0; place < t->csv.n_columns; place++)
-        if (!is_known[place]) {
+    for (int in_csv = 0; in_csv < t->csv.n_columns; in_csv++)
+        if (!is_known[in_csv]) {
             char shown[CSV_SHOWN_BYTES], near[SUGGESTION_BYTES];
             const char *names[TABLE_COLUMNS];
             for (int c = 0; c < t->n_columns; c++) names[c] = t->columns[c].name;
-            csv_printable(csv_column(&t->csv, place), shown);
+            csv_printable(csv_column(&t->csv, in_csv), shown);
             suggest(shown, names, t->n_columns, near, sizeof near);
             return fail(
                 why, EXIT_USAGE,
@@ -118,4 +118,4 @@ int table_need(const table *t, int64_t row, const int *columns, const char *reme
     return EXIT_OK;
 }
 
-const char *table_text(const table *t, int64_t row, int column) { return csv_cell(&t->csv, row, t->places[column]); }
+const char *table_text(const table *t, int64_t row, int column) { return csv_cell(&t->csv, row, t->in_csv[column]); }

@@ -25,7 +25,7 @@ typedef struct table {
     csv_table csv;
     const column_spec *columns; /* ending with a NULL name */
     int n_columns;
-    int places[TABLE_COLUMNS]; /* in csv; -1: absent */
+    int in_csv[TABLE_COLUMNS]; /* the number of each of `columns` in csv; -1: absent */
     double *numbers; /* of all columns, row after row; NAN: text, or an empty cell */
 } table;
 
