@@ -26,12 +26,12 @@ static struct {
 } opened;
 
 /* Possible locations, in search order. */
-typedef struct places {
+typedef struct locations {
     int n;
     char paths[3][PATH_BYTES];
-} places;
+} locations;
 
-static void add_place(places *p, const char *folder)
+static void add_location(locations *p, const char *folder)
 {
     char *path = p->paths[p->n];
     snprintf(path, PATH_BYTES, "%.*s" PLUGIN_FILE, PATH_BYTES - 32, folder);
@@ -42,7 +42,7 @@ static void add_place(places *p, const char *folder)
 
 /* Opens the first file that can be opened; otherwise returns NULL, and the loader's message about the first one that
  * exists, or "" if none does. */
-static void *open_library(const places *p, char *why, size_t capacity)
+static void *open_library(const locations *p, char *why, size_t capacity)
 {
     *why = '\0';
     for (int i = 0; i < p->n; i++) {
@@ -60,16 +60,16 @@ static void *open_library(const places *p, char *why, size_t capacity)
 static qdr_status find_plugin(const qdri_plugin **plugin)
 {
     const char *named = qdri_environment_text(QDRI_VARIABLE_CUDA_PLUGIN);
-    places p = {0};
+    locations p = {0};
     char folder[PATH_BYTES], why[256];
     size_t length = 0;
     if (named) {
         snprintf(p.paths[p.n++], PATH_BYTES, "%s", named);
     } else {
         qdri_own_folder(folder, sizeof folder);
-        add_place(&p, folder);
-        add_place(&p, QDRI_LIB_DIR "/");
-        add_place(&p, ""); /* the loader's own, LD_LIBRARY_PATH among them */
+        add_location(&p, folder);
+        add_location(&p, QDRI_LIB_DIR "/");
+        add_location(&p, ""); /* the loader's own, LD_LIBRARY_PATH among them */
     }
     void *library = open_library(&p, why, sizeof why);
     if (!library && !*why) {

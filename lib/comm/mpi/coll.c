@@ -51,8 +51,8 @@ static qdr_status start_sums(qdri_coll_run *run)
     int64_t begin, n, n_mine;
     summed_part(comm, coll, comm->rank, &begin, &n_mine);
     for (int i = 1; i < comm->size; i++) {
-        const int j = member_at(comm, i), place = j < comm->rank ? j : j - 1;
-        QDR_TRY(start_receive(run, j, qdri_at_mutable(run->staging, place * n_mine, coll->dtype), n_mine));
+        const int j = member_at(comm, i), index = j < comm->rank ? j : j - 1;
+        QDR_TRY(start_receive(run, j, qdri_at_mutable(run->staging, index * n_mine, coll->dtype), n_mine));
     }
     for (int i = 1; i < comm->size; i++) {
         const int j = member_at(comm, i);
@@ -70,9 +70,9 @@ static void finish_sums(qdri_coll_run *run)
     int64_t begin, n;
     summed_part(run->comm, coll, run->comm->rank, &begin, &n);
     for (int j = 0; j < run->comm->size; j++) {
-        const int place = j < run->comm->rank ? j : j - 1;
+        const int index = j < run->comm->rank ? j : j - 1;
         comm->sources[j] = j == run->comm->rank ? qdri_at(source, begin, coll->dtype)
-                                                : qdri_at(run->staging, place * n, coll->dtype);
+                                                : qdri_at(run->staging, index * n, coll->dtype);
     }
     void *dst = coll->kind == QDR_ALL_REDUCE ? qdri_at_mutable(coll->recv, begin, coll->dtype) : coll->recv;
     qdri_reduce(coll->dtype, coll->op, dst, comm->sources, run->comm->size, n);

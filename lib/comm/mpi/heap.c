@@ -131,16 +131,16 @@ void qdri_mpi_heap_leave(mpi_heap *heap)
 static void *heap_alloc(void *user, size_t bytes)
 {
     mpi_heap *heap = user;
-    int place = 0;
+    int i = 0;
     if (bytes < HEAP_MIN_BYTES) return NULL;
     pthread_mutex_lock(&heap->mutex);
-    while (place < HEAP_BLOCKS && heap->own[place].generation) place++;
+    while (i < HEAP_BLOCKS && heap->own[i].generation) i++;
     heap_map made = {0};
-    if (heap->share && place < HEAP_BLOCKS) made.at = qdri_memory_file_create(bytes, &made.file);
+    if (heap->share && i < HEAP_BLOCKS) made.at = qdri_memory_file_create(bytes, &made.file);
     if (made.at) {
         made.generation = ++heap->n_made;
-        heap->own[place] = made;
-        heap->share->blocks[place] = (heap_block){made.generation, made.file};
+        heap->own[i] = made;
+        heap->share->blocks[i] = (heap_block){made.generation, made.file};
         heap->n_blocks++;
     }
     pthread_mutex_unlock(&heap->mutex);
@@ -151,13 +151,13 @@ static void *heap_alloc(void *user, size_t bytes)
 static void heap_free(void *user, void *at)
 {
     mpi_heap *heap = user;
-    int place = 0;
+    int i = 0;
     pthread_mutex_lock(&heap->mutex);
-    while (!heap->own[place].generation || heap->own[place].at != at) place++;
-    if (heap->share) heap->share->blocks[place].generation = 0;
-    qdri_memory_file_empty(&heap->own[place].file);
-    qdri_memory_file_close(&heap->own[place].file);
-    unmap(&heap->own[place]);
+    while (!heap->own[i].generation || heap->own[i].at != at) i++;
+    if (heap->share) heap->share->blocks[i].generation = 0;
+    qdri_memory_file_empty(&heap->own[i].file);
+    qdri_memory_file_close(&heap->own[i].file);
+    unmap(&heap->own[i]);
     heap->n_blocks--;
     unlock_and_free(heap);
 }
@@ -166,7 +166,7 @@ qdri_mem_source qdri_mpi_heap_source(mpi_heap *heap) { return (qdri_mem_source){
 
 heap_range qdri_mpi_heap_find(mpi_heap *heap, const void *p, size_t bytes)
 {
-    heap_range place = {0};
+    heap_range range = {0};
     const uintptr_t begin = (uintptr_t)p;
     pthread_mutex_lock(&heap->mutex);
     for (int i = 0; heap->n_blocks > 0 && i < HEAP_BLOCKS; i++) {
@@ -174,27 +174,27 @@ heap_range qdri_mpi_heap_find(mpi_heap *heap, const void *p, size_t bytes)
         const uintptr_t at = (uintptr_t)own->at;
         if (!own->generation || begin < at || begin - at > own->file.bytes) continue;
         if (bytes > own->file.bytes - (begin - at)) continue;
-        place = (heap_range){own->generation, i, begin - at};
+        range = (heap_range){own->generation, i, begin - at};
         break;
     }
     pthread_mutex_unlock(&heap->mutex);
-    return place;
+    return range;
 }
 
-void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const heap_range *place)
+void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const heap_range *range)
 {
     void *at = NULL;
     pthread_mutex_lock(&heap->mutex);
     if (qdri_mpi_map_memory && !heap->peers[peer]) heap->peers[peer] = calloc(HEAP_BLOCKS, sizeof(heap_map));
     if (qdri_mpi_map_memory && heap->peers[peer]) {
-        heap_map *map = &heap->peers[peer][place->block];
-        if (map->generation != place->generation) {
+        heap_map *map = &heap->peers[peer][range->block];
+        if (map->generation != range->generation) {
             unmap(map);
-            const heap_block *block = &share->blocks[place->block];
+            const heap_block *block = &share->blocks[range->block];
             void *mapped = qdri_memory_file_map(&block->file);
             if (mapped) *map = (heap_map){block->generation, mapped, block->file};
         }
-        if (map->generation == place->generation) at = (char *)map->at + place->offset;
+        if (map->generation == range->generation) at = (char *)map->at + range->offset;
     }
     pthread_mutex_unlock(&heap->mutex);
     return at;

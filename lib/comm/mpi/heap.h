@@ -31,7 +31,7 @@ enum { HEAP_BLOCKS = 256, HEAP_MIN_BYTES = 128 << 10 };
 
 /* One block as others see it. */
 typedef struct heap_block {
-    uint64_t generation; /* differs from that of every earlier block in this place; 0: none */
+    uint64_t generation; /* differs from that of every earlier block of this number; 0: none */
     memory_file file;
 } heap_block;
 
@@ -55,10 +55,10 @@ QDR_NODISCARD qdr_status qdri_mpi_heap_create(heap_share *share, int n_peers, mp
 void qdri_mpi_heap_leave(mpi_heap *heap);
 /* The memory source for this rank's device. */
 qdri_mem_source qdri_mpi_heap_source(mpi_heap *heap);
-/* The place of the `bytes` bytes at p in this heap. Any thread. */
+/* The range of the `bytes` bytes at p. Any thread. */
 heap_range qdri_mpi_heap_find(mpi_heap *heap, const void *p, size_t bytes);
-/* The local address of a place in the heap of rank `peer`, whose buffer must be in use; NULL: it cannot be mapped. Any
+/* The local address of a range in the heap of rank `peer`, whose buffer must be in use; NULL: it cannot be mapped. Any
  * thread. */
-void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const heap_range *place);
+void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const heap_range *range);
 
 #endif

@@ -196,7 +196,7 @@ qdr_status qdri_mpi_node_step(qdri_coll_run *run);
 
 /* node_direct.c: transfers without intermediate copies. */
 int qdri_mpi_direct_wants(const qdri_coll_run *run); /* the same on all members */
-/* Sets the places of the call to the memory of this member that others need. */
+/* Sets the ranges of the call to the memory of this member that others need. */
 void qdri_mpi_direct_offer(const qdri_coll_run *run, node_call *call);
 int qdri_mpi_direct_is_offered(const qdri_coll_run *run, const node_call *call, int member);
 /* Maps the memory of `member`; 0: not possible. */

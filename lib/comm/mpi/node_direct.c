@@ -51,11 +51,11 @@ int qdri_mpi_direct_is_offered(const qdri_coll_run *run, const node_call *call, 
     return call->source.generation && (run->coll.kind != QDR_ALL_REDUCE || call->target.generation);
 }
 
-static void *map_of(const qdri_coll_run *run, int member, const heap_range *place)
+static void *map_of(const qdri_coll_run *run, int member, const heap_range *range)
 {
     const mpi_comm *comm = (const mpi_comm *)run->comm, *root = (const mpi_comm *)run->comm->root;
     const int peer = comm->world_ranks[member];
-    return qdri_mpi_heap_map(root->node.heap, &root->node.shares[peer]->heap, peer, place);
+    return qdri_mpi_heap_map(root->node.heap, &root->node.shares[peer]->heap, peer, range);
 }
 
 int qdri_mpi_direct_map(const qdri_coll_run *run, int member, const node_call *call)

@@ -23,7 +23,7 @@ static struct {
 /* Where packages install it, below the folder named by a variable (NULL: the root). */
 static const struct {
     const char *variable, *pattern;
-} places[] = {
+} locations[] = {
     {"CUDA_HOME", "/lib64/" CUDNN_FILE},
     {"VIRTUAL_ENV", "/lib/python3*/site-packages/nvidia/cudnn/lib/" CUDNN_FILE},
     {"CONDA_PREFIX", "/lib/" CUDNN_FILE},
@@ -56,7 +56,7 @@ static int find_functions(void *library, qdri_cudnn *api)
 {
     const struct {
         const char *name;
-        void *place;
+        void *pointer;
     } functions[] = {
         {"cudnnGetVersion", &api->get_version},
         {"cudnnCreate", &api->create},
@@ -73,7 +73,7 @@ static int find_functions(void *library, qdri_cudnn *api)
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *function = dlsym(library, functions[i].name);
         if (!function) return 0;
-        memcpy(functions[i].place, &function, sizeof function);
+        memcpy(functions[i].pointer, &function, sizeof function);
     }
     api->version = api->get_version();
     return 1;
@@ -86,8 +86,8 @@ static qdr_status find_library(qdri_cudnn *api)
     void *library = dlopen(named ? named : CUDNN_FILE, RTLD_NOW | RTLD_LOCAL);
     const char *why = library ? NULL : dlerror();
     snprintf(what, sizeof what, "%.300s", why ? why : "");
-    for (size_t i = 0; !library && !named && i < sizeof places / sizeof *places; i++)
-        library = open_pattern(places[i].variable, places[i].pattern);
+    for (size_t i = 0; !library && !named && i < sizeof locations / sizeof *locations; i++)
+        library = open_pattern(locations[i].variable, locations[i].pattern);
     if (!library)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "cuDNN: " CUDNN_FILE " cannot be loaded (%s); name the file in QDR_CUDNN, "

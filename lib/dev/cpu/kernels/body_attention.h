@@ -117,25 +117,25 @@ static void head_backward(const head *h, int is_first)
     }
 }
 
-/* The positions of the parts of one (sequence, head). */
-typedef struct place {
+/* Where the matrices of one (sequence, head) begin. */
+typedef struct offsets {
     int64_t row, in_width, out_width; /* first row; columns of qkv and of y */
     int64_t q, k, v, o; /* first columns */
-} place;
+} offsets;
 
-static place find_place(const qdri_kernel *kernel, int64_t sequence, int64_t head_index)
+static offsets find_offsets(const qdri_kernel *kernel, int64_t sequence, int64_t head_index)
 {
     const int64_t hs = kernel->u.attention.head_size;
     const int64_t heads = kernel->u.attention.n_heads;
     const int64_t kv_heads = kernel->u.attention.n_kv_heads;
     const int64_t kv = head_index / (heads / kv_heads);
-    return (place){.row = sequence * kernel->u.attention.context,
-                   .in_width = (heads + 2 * kv_heads) * hs,
-                   .out_width = heads * hs,
-                   .q = head_index * hs,
-                   .k = (heads + kv) * hs,
-                   .v = (heads + kv_heads + kv) * hs,
-                   .o = head_index * hs};
+    return (offsets){.row = sequence * kernel->u.attention.context,
+                     .in_width = (heads + 2 * kv_heads) * hs,
+                     .out_width = heads * hs,
+                     .q = head_index * hs,
+                     .k = (heads + kv) * hs,
+                     .v = (heads + kv_heads + kv) * hs,
+                     .o = head_index * hs};
 }
 
 /* The panels of a converted head follow the two blocks of scores. */
@@ -177,7 +177,7 @@ static void head_store(const qdri_kernel *kernel, int64_t row, int64_t width, in
     }
 }
 
-static head head_open(const qdri_kernel *kernel, const place *at, int64_t head_index)
+static head head_open(const qdri_kernel *kernel, const offsets *at, int64_t head_index)
 {
     const int64_t context = kernel->u.attention.context;
     const int64_t hs = kernel->u.attention.head_size;
@@ -203,7 +203,7 @@ static void attention_forward(const qdri_kernel *kernel)
     const int64_t n_sequences = kernel->u.attention.n_rows / kernel->u.attention.context;
     for (int64_t s = 0; s < n_sequences; s++) {
         for (int64_t i = 0; i < kernel->u.attention.n_heads; i++) {
-            const place at = find_place(kernel, s, i);
+            const offsets at = find_offsets(kernel, s, i);
             head h = head_open(kernel, &at, i);
             h.o = head_out(kernel, at.row, at.out_width, at.o, 3);
             head_forward(&h);
@@ -224,7 +224,7 @@ static void attention_backward(const qdri_kernel *kernel)
     const int64_t group = heads / kv_heads; /* query heads that add to dk and dv of one key head */
     for (int64_t s = 0; s < n_rows / kernel->u.attention.context; s++) {
         for (int64_t i = 0; i < heads; i++) {
-            const place at = find_place(kernel, s, i);
+            const offsets at = find_offsets(kernel, s, i);
             head h = head_open(kernel, &at, i);
             h.d_o = head_load(kernel, kernel->u.attention.dy, at.row, at.out_width, at.o, 3);
             h.dq = head_out(kernel, at.row, at.in_width, at.q, 4);
