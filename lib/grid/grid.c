@@ -48,7 +48,7 @@ static void retained_free(qdri_dev *dev, qdri_retained *retained)
     free(retained);
 }
 
-/* Removes finished holds (or all) from the list. */
+/* Frees what no work uses any more (or all). */
 static void retained_sweep(qdr_grid *grid, int all)
 {
     qdri_dev *dev = qdri_context_dev(grid->ctx);
@@ -72,7 +72,7 @@ qdr_status qdri_retained_create(qdr_grid *grid, size_t host_bytes, qdri_retained
     retained_sweep(grid, 0);
     QDR_TRY(qdri_context_record_needs(grid->ctx, &grid->life));
     QDR_TRY(QDRI_NEW(1, "retained memory", &made));
-    qdr_status status = qdri_calloc(host_bytes, 1, "held arrays", &made->host);
+    qdr_status status = qdri_calloc(host_bytes, 1, "retained arrays", &made->host);
     if (status == QDR_OK) status = qdri_event_create(dev, &made->done);
     if (status != QDR_OK) {
         retained_free(dev, made);
@@ -86,8 +86,7 @@ qdr_status qdri_retained_create(qdr_grid *grid, size_t host_bytes, qdri_retained
 
 void qdri_retained_release(qdr_grid *grid, qdri_retained *retained, qdr_stream *stream)
 {
-    /* A recorded step uses it repeatedly, and a poisoned stream runs no more work: then the hold is freed with the
-     * grid. */
+    /* A recorded step uses it repeatedly, and a poisoned stream runs no more work: then it is freed with the grid. */
     if (qdri_context_is_recording(grid->ctx)) return;
     retained->is_released = qdri_event_record(retained->done, stream) == QDR_OK;
 }
@@ -184,7 +183,7 @@ void qdr_grid_destroy(qdr_grid **grid)
     qdr_status status = qdri_stream_synchronize(qdr_context_stream(gone->ctx));
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         if (gone->streams[channel]) status = qdri_stream_synchronize(gone->streams[channel]);
-    (void)status; /* statistics, holds and collectives are complete, or dropped */
+    (void)status; /* statistics, retained memory and collectives are complete, or dropped */
     qdri_life_drop(&gone->life);
 }
 

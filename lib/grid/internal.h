@@ -28,13 +28,13 @@ typedef struct qdri_retained qdri_retained;
 struct qdri_retained {
     qdri_retained *next;
     void *host; /* zeroed */
-    void *device; /* initially NULL; the holder may store memory of qdri_mem_alloc() here */
+    void *device; /* initially NULL; the caller may store memory of qdri_mem_alloc() here */
     qdr_event *done; /* recorded when it is released */
     int is_released;
 };
-/* Adds a hold to the grid. Call it before anything is enqueued. */
+/* Adds retained memory to the grid. Call it before anything is enqueued. */
 QDR_NODISCARD qdr_status qdri_retained_create(qdr_grid *grid, size_t host_bytes, qdri_retained **retained);
-/* Enqueues an event that marks the hold as finished. On failure, and while a step is being recorded, the hold lives as
+/* Enqueues an event that marks the work on it as finished. On failure, and while a step is being recorded, it lives as
  * long as the grid. */
 void qdri_retained_release(qdr_grid *grid, qdri_retained *retained, qdr_stream *stream);
 

@@ -38,7 +38,7 @@ void qdri_barrier_free(qdri_barrier *barrier)
 
 static int is_over(const qdri_barrier *barrier, unsigned generation)
 {
-    return barrier->generation != generation || (barrier->given_up && !barrier->is_held);
+    return barrier->generation != generation || (barrier->given_up && !barrier->is_bound);
 }
 
 /* Waits until all are here, or the barrier is given up, or the time limit is exceeded: then returns 0. The mutex must
@@ -48,7 +48,7 @@ static int wait_for_all(qdri_barrier *barrier, unsigned generation, int64_t limi
     const int64_t until_ns = qdri_now_ns() + limit_ns;
     const struct timespec until = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
     while (!is_over(barrier, generation)) {
-        if (limit_ns == 0 || barrier->is_held)
+        if (limit_ns == 0 || barrier->is_bound)
             pthread_cond_wait(&barrier->changed, &barrier->mutex);
         else if (pthread_cond_timedwait(&barrier->changed, &barrier->mutex, &until) == ETIMEDOUT)
             return is_over(barrier, generation);
@@ -127,14 +127,14 @@ qdr_status qdri_barrier_join(qdri_barrier *barrier, int rank, const qdri_comm *c
     qdri_seat *seat = &barrier->seats[generation & 1][rank];
     *seat = *mine;
     seat->generation = generation + 1;
-    if (rank == 0 && barrier->is_held) {
-        barrier->is_held = 0;
+    if (rank == 0 && barrier->is_bound) {
+        barrier->is_bound = 0;
         pthread_cond_broadcast(&barrier->changed);
     }
     if (!barrier->given_up && ++barrier->n_here == barrier->size) {
         barrier->n_here = 0;
         barrier->generation++;
-        barrier->is_held = mine->holds && find_stranger(barrier, *seats) == 0;
+        barrier->is_bound = mine->binds && find_stranger(barrier, *seats) == 0;
         pthread_cond_broadcast(&barrier->changed);
     }
     if (!wait_for_all(barrier, generation, limit_ns))

@@ -207,7 +207,7 @@ static qdr_status meet(local_comm *comm, const qdri_coll *coll, qdr_stream *stre
     const offer mine = {comm, coll, stream};
     char call[QDRI_CALL_BYTES];
     qdri_coll_describe(coll, comm->base.size, call);
-    const qdri_seat seat = {.purpose = QDRI_TO_RUN, .data = &mine, .where = call, .holds = 1};
+    const qdri_seat seat = {.purpose = QDRI_TO_RUN, .data = &mine, .where = call, .binds = 1};
     qdri_barrier *barrier = &comm->group->barrier;
     gathering g = {.size = comm->base.size, .stream = stream};
     QDR_TRY(qdri_barrier_join(barrier, comm->base.rank, &comm->base, &seat, &g.seats));

@@ -19,7 +19,7 @@ typedef struct qdri_seat {
     int runs_work; /* copied from the table of its device */
     const char *where; /* what the rank is doing, for messages; NULL: it agrees or broadcasts */
     unsigned generation; /* number of the barrier, from 1; set by qdri_barrier_join() */
-    int holds; /* the same on all members; if set, no member leaves the next barrier before member 0 has joined it, even
+    int binds; /* the same on all members; if set, no member leaves the next barrier before member 0 has joined it, even
                 * if the barrier is given up meanwhile */
     const void *data;
     size_t bytes;
@@ -29,7 +29,7 @@ typedef struct qdri_seat {
 typedef struct qdri_barrier {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    int size, n_here, given_up, is_held;
+    int size, n_here, given_up, is_bound;
     int64_t limit_ns; /* for members without a communicator; 0: no limit */
     int n_reading; /* members that are still copying the data of a broadcast's root, and wait for nobody meanwhile */
     char why[QDRI_ERROR_BYTES]; /* "": no error */

@@ -10,8 +10,8 @@
 #include "core/size.h"
 
 /* Staging of a collective, and the event after its last use. */
-struct nccl_held {
-    nccl_held *next;
+struct nccl_staged {
+    nccl_staged *next;
     qdri_staging *staging;
     qdr_event *used;
 };
@@ -336,23 +336,23 @@ static qdr_status run_unregistered(const nccl_call *c)
 /* ---- staging: reused by later collectives only when the GPU has finished with it ---- */
 
 /* The staging memory itself is freed with the communicator's list. */
-void qdri_nccl_held_free(nccl_comm *comm)
+void qdri_nccl_staged_free(nccl_comm *comm)
 {
-    while (comm->held) {
-        nccl_held *held = comm->held;
-        comm->held = held->next;
-        qdri_event_destroy(&held->used);
-        free(held);
+    while (comm->staged) {
+        nccl_staged *staged = comm->staged;
+        comm->staged = staged->next;
+        qdri_event_destroy(&staged->used);
+        free(staged);
     }
 }
 
-static qdr_status stage(nccl_call *c, nccl_held **held)
+static qdr_status stage(nccl_call *c, nccl_staged **staged)
 {
     const size_t bytes = qdri_nccl_scratch_bytes(&c->comm->base, c->coll);
     qdri_staging *staging = NULL;
-    *held = NULL;
-    for (nccl_held **link = &c->comm->held; *link;) { /* what the GPU has finished with */
-        nccl_held *old = *link;
+    *staged = NULL;
+    for (nccl_staged **link = &c->comm->staged; *link;) { /* what the GPU has finished with */
+        nccl_staged *old = *link;
         if (!qdri_event_reached(old->used)) {
             link = &old->next;
             continue;
@@ -365,16 +365,16 @@ static qdr_status stage(nccl_call *c, nccl_held **held)
     if (bytes == 0) return QDR_OK;
     QDR_TRY(qdri_staging_take(&c->comm->base, bytes, &c->staging, &staging));
     if (!staging || qdri_nccl_is_captured(c->stream)) return QDR_OK; /* or kept to the end */
-    qdr_status status = QDRI_NEW(1, "staging of a collective", held);
-    if (status == QDR_OK) status = qdri_event_create(c->comm->base.dev, &(*held)->used);
+    qdr_status status = QDRI_NEW(1, "staging of a collective", staged);
+    if (status == QDR_OK) status = qdri_event_create(c->comm->base.dev, &(*staged)->used);
     if (status != QDR_OK) {
-        free(*held);
+        free(*staged);
         qdri_staging_done(&c->comm->base, staging);
         return status;
     }
-    (*held)->staging = staging;
-    (*held)->next = c->comm->held;
-    c->comm->held = *held;
+    (*staged)->staging = staging;
+    (*staged)->next = c->comm->staged;
+    c->comm->staged = *staged;
     return QDR_OK;
 }
 
@@ -414,15 +414,15 @@ static void count(const nccl_call *c)
 static qdr_status enqueue(nccl_call *c)
 {
     nccl_comm *comm = c->comm;
-    nccl_held *held;
+    nccl_staged *staged;
     pthread_mutex_lock(&comm->calls);
     c->handle = atomic_load(&comm->handle);
-    qdr_status status = c->handle ? stage(c, &held) : QDR_ERR_PEER;
+    qdr_status status = c->handle ? stage(c, &staged) : QDR_ERR_PEER;
     if (status == QDR_OK)
         status = is_pairs(c->coll, comm->base.size) && unregistered_bytes(&comm->base, c->coll) > 0
                      ? run_unregistered(c)
                      : run(c);
-    if (status == QDR_OK && held) status = qdri_event_record(held->used, c->stream);
+    if (status == QDR_OK && staged) status = qdri_event_record(staged->used, c->stream);
     pthread_mutex_unlock(&comm->calls);
     if (atomic_load(&comm->handle)) return status;
     /* An error that NCCL reports for a communicator being aborted is not the reason for aborting it. */

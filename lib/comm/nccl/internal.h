@@ -20,7 +20,7 @@
 
 typedef struct nccl_guard nccl_guard;
 typedef struct nccl_watched nccl_watched;
-typedef struct nccl_held nccl_held;
+typedef struct nccl_staged nccl_staged;
 typedef struct nccl_block nccl_block;
 typedef struct nccl_registered nccl_registered;
 
@@ -41,7 +41,7 @@ typedef struct nccl_comm {
     nccl_guard *guard; /* shared by the family */
     int is_left; /* the guard hangs and still refers to this communicator */
     nccl_watch watch;
-    nccl_held *held; /* staging of collectives in progress */
+    nccl_staged *staged; /* staging of collectives in progress */
     nccl_registered *registered; /* memory; protected by `calls` */
     int registers; /* root only: the family registers memory */
     nccl_block *blocks; /* root only: registered blocks */
@@ -82,7 +82,7 @@ int qdri_nccl_memory_has(const nccl_comm *comm, const void *data);
 /* coll.c: members of the function table */
 qdr_status qdri_nccl_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
 size_t qdri_nccl_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
-void qdri_nccl_held_free(nccl_comm *comm); /* the streams are idle */
+void qdri_nccl_staged_free(nccl_comm *comm); /* the streams are idle */
 
 /* guard.c: one guard per family. */
 QDR_NODISCARD qdr_status qdri_nccl_guard_start(nccl_comm *root);

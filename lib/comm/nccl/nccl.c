@@ -86,7 +86,7 @@ static void comm_discard(nccl_comm *comm)
 static void nccl_destroy(qdri_comm *base)
 {
     nccl_comm *comm = (nccl_comm *)base;
-    qdri_nccl_held_free(comm);
+    qdri_nccl_staged_free(comm);
     close_handles(comm, qdri_dev_status(base->dev) != QDR_OK);
     if (comm->is_left) return;
     qdri_comm_destroy(&comm->host);
