@@ -82,7 +82,7 @@ static qdr_status fail_memory(qdri_dev *dev, const char *what, size_t bytes)
 {
     const size_t now = atomic_load(&dev->bytes_now);
     size_t bytes_free = 0, bytes_all = 0;
-    if (dev->table->room) dev->table->room(dev, &bytes_free, &bytes_all);
+    if (dev->table->free_bytes) dev->table->free_bytes(dev, &bytes_free, &bytes_all);
     if (bytes_all == 0)
         return QDR_FAIL(QDR_ERR_MEMORY,
                         "device memory for %s: %zu bytes (%.2f GiB) could not be allocated while "
@@ -140,7 +140,6 @@ void qdri_mem_usage(const qdri_dev *dev, size_t *bytes_now, size_t *bytes_peak)
 void qdri_mem_reset_peak(qdri_dev *dev) { atomic_store(&dev->bytes_peak, atomic_load(&dev->bytes_now)); }
 
 size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype) { return dev->table->fixed_bytes(dev, dtype); }
-
 
 int qdri_dev_runs_work(const qdri_dev *dev) { return dev->table->runs_work; }
 

@@ -117,7 +117,7 @@ typedef struct qdri_dev_table {
     void (*record_free)(qdri_dev *dev, void *record);
     qdr_status (*check_memory)(qdri_dev *dev, const void *data, const char *what);
     int (*open_to)(qdri_dev *dev, int gpu); /* 1: that GPU can use its memory from now on */
-    void (*room)(qdri_dev *dev, size_t *bytes_free, size_t *bytes); /* free and total memory; optional */
+    void (*free_bytes)(qdri_dev *dev, size_t *bytes_free, size_t *bytes); /* free and total memory; optional */
     /* Ranges for a profiler, optional: whether one wants them; begins a range, nested in those that have begun; ends
      * the last one. */
     int (*wants_ranges)(const qdri_dev *dev);

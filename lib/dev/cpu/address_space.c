@@ -46,10 +46,10 @@ static size_t products_bytes(int n_threads)
 }
 
 /* The pages cannot be accessed: only their addresses are reserved. */
-static qdr_status take(size_t bytes, qdri_address_space *room)
+static qdr_status take(size_t bytes, qdri_address_space *space)
 {
     const rlim_t limit = limit_bytes();
-    *room = (qdri_address_space){NULL, 0};
+    *space = (qdri_address_space){NULL, 0};
     if (limit == RLIM_INFINITY) return QDR_OK;
     void *start = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED)
@@ -58,29 +58,29 @@ static qdr_status take(size_t bytes, qdri_address_space *room)
             "device: BLAS and threads need another %zu MiB of address space, but the limit of %zu MiB (ulimit -v %zu) "
             "leaves less; raise it, use fewer ranks here, or limit memory with a control group instead",
             bytes / MIB, (size_t)limit / MIB, (size_t)limit / 1024);
-    *room = (qdri_address_space){start, bytes};
+    *space = (qdri_address_space){start, bytes};
     return QDR_OK;
 }
 
-qdr_status qdri_address_space_take(int n_threads, qdri_address_space *room)
+qdr_status qdri_address_space_take(int n_threads, qdri_address_space *space)
 {
-    return take(products_bytes(n_threads), room);
+    return take(products_bytes(n_threads), space);
 }
 
-void qdri_address_space_give_back(qdri_address_space *room)
+void qdri_address_space_give_back(qdri_address_space *space)
 {
-    if (room->start) munmap(room->start, room->bytes);
-    *room = (qdri_address_space){NULL, 0};
+    if (space->start) munmap(space->start, space->bytes);
+    *space = (qdri_address_space){NULL, 0};
 }
 
 qdr_status qdri_dev_check_address_space(int n_devices)
 {
-    qdri_address_space room;
+    qdri_address_space space;
     const size_t each = products_bytes(1) + DEVICE_THREADS * (HEAP_BYTES + stack_bytes());
     /* OpenBLAS's own threads may not have allocated their buffers yet. */
     const size_t others = (size_t)(n_blas_threads - 1) * BUFFER_BYTES;
-    QDR_TRY(take((size_t)n_devices * each + others, &room));
-    qdri_address_space_give_back(&room);
+    QDR_TRY(take((size_t)n_devices * each + others, &space));
+    qdri_address_space_give_back(&space);
     return QDR_OK;
 }
 

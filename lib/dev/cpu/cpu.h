@@ -16,8 +16,8 @@ typedef struct qdri_address_space { /* empty if there is no limit */
 } qdri_address_space;
 
 /* Reserves the space that products on one more thread need, with n_threads BLAS threads. */
-QDR_NODISCARD qdr_status qdri_address_space_take(int n_threads, qdri_address_space *room);
-void qdri_address_space_give_back(qdri_address_space *room);
+QDR_NODISCARD qdr_status qdri_address_space_take(int n_threads, qdri_address_space *space);
+void qdri_address_space_give_back(qdri_address_space *space);
 /* The C library creates a heap for each new thread that allocates; this makes it do so now, before reserved space is
  * given back, which the heap would otherwise use. */
 void qdri_address_space_settle(void);
@@ -65,7 +65,7 @@ struct qdri_waker {
     uint64_t bit; /* its bit in masks of waiting executors; executors 64 apart share one */
     qdri_wake_event *wake_event; /* may be shared with another executor */
     pthread_t thread;
-    qdri_address_space room; /* of an executor of products, until its first product */
+    qdri_address_space space; /* of an executor of products, until its first product */
     atomic_int quit;
     pthread_mutex_t streams_lock; /* held by the thread that runs items: the executor for a round, or a driver */
     qdri_cpu_stream *streams;
@@ -75,8 +75,8 @@ struct qdri_waker {
     atomic_uint n_prompt; /* prompt waits of host threads in a row */
 };
 
-/* executor.c; room: reserved address space, which it takes over; given back in any case */
-QDR_NODISCARD qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_address_space room, qdri_waker **executor);
+/* executor.c; space: reserved address space, which it takes over; given back in any case */
+QDR_NODISCARD qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_address_space space, qdri_waker **executor);
 /* Called before a product: gives back the calling executor's reserved address space, which BLAS will now use. */
 void qdri_executor_use_address_space(void);
 void qdri_executor_destroy(qdri_waker *executor); /* it must have no streams, or none that are used again */

@@ -35,7 +35,7 @@ qdri_waker *qdri_current_waker(void) { return current; }
 
 void qdri_executor_use_address_space(void)
 {
-    if (current && current->room.start) qdri_address_space_give_back(&current->room);
+    if (current && current->space.start) qdri_address_space_give_back(&current->space);
 }
 
 void qdri_poll_again(void) { pace.poll_wanted = 1; }
@@ -230,7 +230,7 @@ static void executor_init(qdri_waker *executor, qdri_cpu_dev *dev)
 
 static void executor_free(qdri_waker *executor)
 {
-    qdri_address_space_give_back(&executor->room);
+    qdri_address_space_give_back(&executor->space);
     pthread_mutex_destroy(&executor->streams_lock);
     free(executor);
 }
@@ -246,15 +246,15 @@ static int start_thread(qdri_waker *executor)
     return failure;
 }
 
-qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_address_space room, qdri_waker **executor)
+qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_address_space space, qdri_waker **executor)
 {
     qdri_waker *made = NULL;
     *executor = NULL;
     const qdr_status status = QDRI_NEW(1, "a thread of the device", &made);
-    if (status != QDR_OK) qdri_address_space_give_back(&room);
+    if (status != QDR_OK) qdri_address_space_give_back(&space);
     QDR_TRY(status);
     executor_init(made, dev);
-    made->room = room;
+    made->space = space;
     const int failure = start_thread(made);
     if (failure) {
         executor_free(made);

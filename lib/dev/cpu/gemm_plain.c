@@ -15,9 +15,9 @@ int qdri_blas_threads(void) { return 1; }
 static qdri_product_fn best_product(int is_f64)
 {
 #ifdef __x86_64__
-    const int level = qdri_cpu_kernels_level();
-    if (level == QDRI_KERNELS_AVX512) return PRODUCT(avx512);
-    if (level == QDRI_KERNELS_AVX2) return PRODUCT(avx2);
+    const int set = qdri_cpu_kernels_best();
+    if (set == QDRI_KERNELS_AVX512) return PRODUCT(avx512);
+    if (set == QDRI_KERNELS_AVX2) return PRODUCT(avx2);
 #endif
     return PRODUCT(base);
 }

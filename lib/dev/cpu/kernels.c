@@ -13,48 +13,48 @@ typedef struct kernel_set {
 #define KERNEL_SET(isa)                                                                                                \
     ((kernel_set){qdri_kernels_f32_##isa, qdri_kernels_f64_##isa, qdri_kernels_bf16_##isa, qdri_kernels_f16_##isa})
 
-static int machine_has(int level)
+static int machine_has(int set)
 {
 #ifdef __x86_64__
-    if (level == QDRI_KERNELS_AVX512) {
+    if (set == QDRI_KERNELS_AVX512) {
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                __builtin_cpu_supports("fma");
     }
-    if (level == QDRI_KERNELS_AVX2) {
+    if (set == QDRI_KERNELS_AVX2) {
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     }
 #endif
-    return level == QDRI_KERNELS_BASE;
+    return set == QDRI_KERNELS_BASE;
 }
 
-static atomic_int best_level = QDRI_KERNELS_AVX512;
+static atomic_int best_set = QDRI_KERNELS_AVX512;
 
-int qdri_cpu_kernels_limit(int level)
+int qdri_cpu_kernels_limit(int set)
 {
-    atomic_store(&best_level, level);
-    return machine_has(level);
+    atomic_store(&best_set, set);
+    return machine_has(set);
 }
 
-int qdri_cpu_kernels_level(void)
+int qdri_cpu_kernels_best(void)
 {
-    int level = atomic_load(&best_level);
-    while (level > QDRI_KERNELS_BASE && !machine_has(level)) level--;
-    return level;
+    int set = atomic_load(&best_set);
+    while (set > QDRI_KERNELS_BASE && !machine_has(set)) set--;
+    return set;
 }
 
 static qdri_kernel_fn find_kernel(const qdri_kernel *kernel)
 {
-    kernel_set set = KERNEL_SET(base);
+    kernel_set kernels = KERNEL_SET(base);
 #ifdef __x86_64__
-    const int level = qdri_cpu_kernels_level();
-    if (level == QDRI_KERNELS_AVX512) set = KERNEL_SET(avx512);
-    if (level == QDRI_KERNELS_AVX2) set = KERNEL_SET(avx2);
+    const int set = qdri_cpu_kernels_best();
+    if (set == QDRI_KERNELS_AVX512) kernels = KERNEL_SET(avx512);
+    if (set == QDRI_KERNELS_AVX2) kernels = KERNEL_SET(avx2);
 #endif
-    if (kernel->dtype == QDR_F64) return set.f64[kernel->kind];
-    if (kernel->dtype == QDR_BF16) return set.bf16[kernel->kind];
-    if (kernel->dtype == QDR_F16) return set.f16[kernel->kind];
-    return set.f32[kernel->kind];
+    if (kernel->dtype == QDR_F64) return kernels.f64[kernel->kind];
+    if (kernel->dtype == QDR_BF16) return kernels.bf16[kernel->kind];
+    if (kernel->dtype == QDR_F16) return kernels.f16[kernel->kind];
+    return kernels.f32[kernel->kind];
 }
 
 static void cast(qdr_dtype from, const void *a, qdr_dtype to, void *y, int64_t n)
@@ -80,9 +80,9 @@ void qdr_f32_from_f16(float *to, const uint16_t *from, int64_t n) { qdri_widen(Q
  * found at memory speed, the row only if it is wrong. */
 static qdr_status ids_check(const char *what, const int32_t *ids, int64_t n, int64_t vocab)
 {
-    int32_t most = -1;
-    for (int64_t row = 0; row < n; row++) most = ids[row] > most ? ids[row] : most;
-    if (vocab == 0 || most < vocab) return QDR_OK;
+    int32_t limit = -1;
+    for (int64_t row = 0; row < n; row++) limit = ids[row] > limit ? ids[row] : limit;
+    if (vocab == 0 || limit < vocab) return QDR_OK;
     int64_t row = 0;
     while (ids[row] < vocab) row++;
     return qdri_fail_id(what, row, ids[row], vocab);

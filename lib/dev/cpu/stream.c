@@ -135,12 +135,12 @@ qdr_status qdri_cpu_stream_synchronize(qdr_stream *stream)
 /* The executor of a new stream: a new one, or the one shared by all COMM streams. */
 static qdr_status executor_for(qdri_cpu_dev *dev, qdri_stream_kind kind, qdri_waker **executor)
 {
-    qdri_address_space room = {NULL, 0};
+    qdri_address_space space = {NULL, 0};
     if (kind == QDRI_STREAM_COMPUTE) {
-        QDR_TRY(qdri_address_space_take(dev->n_threads, &room));
-        return qdri_executor_create(dev, room, executor);
+        QDR_TRY(qdri_address_space_take(dev->n_threads, &space));
+        return qdri_executor_create(dev, space, executor);
     }
-    if (!dev->comm) QDR_TRY(qdri_executor_create(dev, room, &dev->comm));
+    if (!dev->comm) QDR_TRY(qdri_executor_create(dev, space, &dev->comm));
     *executor = dev->comm;
     return QDR_OK;
 }

@@ -114,7 +114,7 @@ qdr_status qdri_cuda_mem_alloc(qdri_dev *dev, int is_shared, size_t bytes, void 
 size_t qdri_cuda_mem_free(qdri_dev *dev, void *data);
 qdr_status qdri_cuda_check_memory(qdri_dev *dev, const void *data, const char *what);
 int qdri_cuda_open_to(qdri_dev *dev, int gpu);
-void qdri_cuda_room(qdri_dev *dev, size_t *bytes_free, size_t *bytes);
+void qdri_cuda_free_bytes(qdri_dev *dev, size_t *bytes_free, size_t *bytes);
 qdr_status qdri_cuda_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes);
 qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes);
 /* Memory of the stream for one purpose, of at least this size. A larger block does not replace a smaller one, which

@@ -31,20 +31,20 @@ static size_t factor_bytes(const qdri_cuda_rounded *factor, int64_t n_rows)
     return (size_t)qdri_round_up(n_rows * factor->y_stride * each, 256);
 }
 
-static size_t room_bytes(const qdri_cuda_rounded factors[2], const qdri_gemm *g)
+static size_t space_bytes(const qdri_cuda_rounded factors[2], const qdri_gemm *g)
 {
     return HEAD_BYTES + factor_bytes(&factors[0], g->m) + factor_bytes(&factors[1], g->n);
 }
 
-static void place_factors(qdri_cuda_rounded factors[2], const qdri_gemm *g, char *room)
+static void place_factors(qdri_cuda_rounded factors[2], const qdri_gemm *g, char *space)
 {
     for (int i = 0; i < 2; i++) {
-        head *of_factor = (head *)(void *)room + i; /* a device address */
+        head *of_factor = (head *)(void *)space + i; /* a device address */
         factors[i].parts = of_factor->parts;
         factors[i].back = &of_factor->back;
     }
-    factors[0].y = room + HEAD_BYTES;
-    factors[1].y = room + HEAD_BYTES + factor_bytes(&factors[0], g->m);
+    factors[0].y = space + HEAD_BYTES;
+    factors[1].y = space + HEAD_BYTES + factor_bytes(&factors[0], g->m);
 }
 
 /* The product of the rounded factors. */
@@ -95,25 +95,25 @@ size_t qdri_cuda_product_bytes(qdr_stream *stream, const qdri_gemm *g)
     qdri_cuda_rounded factors[2];
     if (!g->round_a || qdri_cuda_enter(qdri_cuda_dev_of(stream)) != QDR_OK) return 0;
     (void)choose(stream, g, factors);
-    return room_bytes(factors, g);
+    return space_bytes(factors, g);
 }
 
 qdr_status qdri_cuda_reserve_product(qdr_stream *stream, size_t bytes)
 {
-    void *room = NULL;
-    QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_PRODUCTS, QDRI_CUDA_WORKSPACE_BYTES, &room));
-    QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_KERNELS, QDRI_CUDA_SCRATCH_BYTES, &room));
-    return bytes ? qdri_cuda_find_space(stream, QDRI_SPACE_ROUNDED, bytes, &room) : QDR_OK;
+    void *space = NULL;
+    QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_PRODUCTS, QDRI_CUDA_WORKSPACE_BYTES, &space));
+    QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_KERNELS, QDRI_CUDA_SCRATCH_BYTES, &space));
+    return bytes ? qdri_cuda_find_space(stream, QDRI_SPACE_ROUNDED, bytes, &space) : QDR_OK;
 }
 
 qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *g)
 {
     qdri_cuda_rounded factors[2];
-    void *room = NULL;
+    void *space = NULL;
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     const int is_fp8 = choose(stream, g, factors);
-    QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_ROUNDED, room_bytes(factors, g), &room));
-    place_factors(factors, g, room);
+    QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_ROUNDED, space_bytes(factors, g), &space));
+    place_factors(factors, g, space);
     const qdri_gemm product = product_of(g, factors);
     for (int i = 0; i < 2; i++)
         QDRI_CUDA_TRY(dev, qdri_cuda_round(&factors[i], dev->gpu.n_sms, qdri_cuda_handle(stream)));

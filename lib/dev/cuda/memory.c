@@ -152,7 +152,7 @@ size_t qdri_cuda_mem_free(qdri_dev *base, void *data)
 }
 
 /* Memory that the pool keeps for reuse counts as free. Reports nothing for host memory. */
-void qdri_cuda_room(qdri_dev *base, size_t *bytes_free, size_t *bytes)
+void qdri_cuda_free_bytes(qdri_dev *base, size_t *bytes_free, size_t *bytes)
 {
     const qdri_cuda_dev *dev = (const qdri_cuda_dev *)base;
     *bytes_free = *bytes = 0;
@@ -219,20 +219,20 @@ static const char *const purposes[QDRI_SPACE_N] = {
 
 qdr_status qdri_cuda_find_space(qdr_stream *stream, qdri_cuda_purpose purpose, size_t bytes, void **data)
 {
-    qdri_cuda_space **rooms = &((qdri_cuda_stream *)stream)->spaces[purpose], *room = *rooms;
-    if (!room || room->bytes < bytes) {
+    qdri_cuda_space **spaces = &((qdri_cuda_stream *)stream)->spaces[purpose], *space = *spaces;
+    if (!space || space->bytes < bytes) {
         qdri_cuda_space *made = NULL;
         QDR_TRY(QDRI_NEW(1, purposes[purpose], &made));
-        made->bytes = room && 2 * room->bytes > bytes ? 2 * room->bytes : bytes;
+        made->bytes = space && 2 * space->bytes > bytes ? 2 * space->bytes : bytes;
         const qdr_status status = qdri_mem_alloc_for(stream->dev, purposes[purpose], made->bytes, &made->data);
         if (status != QDR_OK) {
             free(made);
             return status;
         }
-        made->older = room;
-        *rooms = room = made;
+        made->older = space;
+        *spaces = space = made;
     }
-    *data = room->data;
+    *data = space->data;
     return QDR_OK;
 }
 
@@ -240,10 +240,10 @@ void qdri_cuda_free_spaces(qdr_stream *stream)
 {
     for (int purpose = 0; purpose < QDRI_SPACE_N; purpose++) {
         qdri_cuda_space *older = NULL;
-        for (qdri_cuda_space *room = ((qdri_cuda_stream *)stream)->spaces[purpose]; room; room = older) {
-            older = room->older;
-            qdri_mem_free(stream->dev, &room->data);
-            free(room);
+        for (qdri_cuda_space *space = ((qdri_cuda_stream *)stream)->spaces[purpose]; space; space = older) {
+            older = space->older;
+            qdri_mem_free(stream->dev, &space->data);
+            free(space);
         }
     }
 }

@@ -94,18 +94,18 @@ static void norm_backward(const qdri_kernel *kernel)
     const real *stats = kernel->u.norm.stats, *sums = kernel->u.norm.work;
     elem *dx = kernel->u.norm.dx;
     for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += n, dy += n, dx += n, stats += 2, sums += 2) {
-        const real mean = stats[0], rstd = stats[1], level = sums[0] / n_features, slope = sums[1] / n_features;
+        const real mean = stats[0], rstd = stats[1], offset = sums[0] / n_features, slope = sums[1] / n_features;
         if (kernel->u.norm.accumulate_dx) {
             SIMD for (int64_t c = 0; c < n; c++)
             {
                 const real xhat = (get(x[c]) - mean) * rstd;
-                dx[c] = put(get(dx[c]) + rstd * (get(dy[c]) * get(gamma[c]) - level - xhat * slope));
+                dx[c] = put(get(dx[c]) + rstd * (get(dy[c]) * get(gamma[c]) - offset - xhat * slope));
             }
         } else {
             SIMD for (int64_t c = 0; c < n; c++)
             {
                 const real xhat = (get(x[c]) - mean) * rstd;
-                dx[c] = put(rstd * (get(dy[c]) * get(gamma[c]) - level - xhat * slope));
+                dx[c] = put(rstd * (get(dy[c]) * get(gamma[c]) - offset - xhat * slope));
             }
         }
     }

@@ -26,8 +26,8 @@ QDRI_KERNELS_FOR(avx512)
 enum { QDRI_KERNELS_BASE = 0, QDRI_KERNELS_AVX2 = 1, QDRI_KERNELS_AVX512 = 2, QDRI_N_KERNEL_SETS = 3 };
 
 /* For tests: from now on, uses kernels for this instruction set at most. Returns 1 if the machine has this set. */
-int qdri_cpu_kernels_limit(int level);
+int qdri_cpu_kernels_limit(int set);
 /* The best set that the machine has and the limit allows. */
-int qdri_cpu_kernels_level(void);
+int qdri_cpu_kernels_best(void);
 
 #endif

@@ -113,11 +113,11 @@ __global__ void __launch_bounds__(block_threads, 3)
         facts[i] = {stats[2 * row], stats[2 * row + 1], sums[2 * row], sums[2 * row + 1]};
     });
     for_rows<backward_rows>(at, n_rows, [&](int i, int64_t row) {
-        const R level = facts[i].sum / n_features, slope = facts[i].dot / n_features;
+        const R offset = facts[i].sum / n_features, slope = facts[i].dot / n_features;
 #pragma unroll
         for (int k = 0; k < V; k++) {
             const R xhat = (get(values[i].at[k]) - facts[i].mean) * facts[i].rstd;
-            const R d = facts[i].rstd * (get(slopes[i].at[k]) * get(factor.at[k]) - level - xhat * slope);
+            const R d = facts[i].rstd * (get(slopes[i].at[k]) * get(factor.at[k]) - offset - xhat * slope);
             values[i].at[k] = put<T>(ADDS ? get(old[i].at[k]) + d : d);
         }
         store_row<WIDE, V>(dx + row * n_cols, at.col, n_cols, values[i]);
