@@ -41,16 +41,16 @@ static qdr_status add_attention_half(transformer *made, const transformer_desc *
     const int y = qdr_grid_size(qdr_stack_grid(stack), QDR_Y);
     const int64_t unit = n->kv_heads >= y && n->heads % n->kv_heads == 0 ? n->head_size * (n->heads / n->kv_heads)
                                                                          : n->head_size;
-    const int64_t q = n->heads * n->head_size, kv = n->kv_heads * n->head_size;
+    const qdr_block queries = {n->heads * n->head_size, unit}, keys = {n->kv_heads * n->head_size, n->head_size};
     const qdr_linear_desc qkv_desc = {QDR_OPTS_INIT,
                                       .name = "qkv",
                                       .in = {{n->hidden, 1}},
-                                      .out = {{q, unit}, {kv, n->head_size}, {kv, n->head_size}},
+                                      .out = {queries, keys, keys},
                                       .bias = n->qkv_bias,
                                       .out_layout = desc->layout,
                                       .out_row_unit = desc->sequence};
     const qdr_linear_desc proj_desc = {
-        QDR_OPTS_INIT,       .name = "proj",  .in = {{q, unit}},         .out = {{n->hidden, 1}},
+        QDR_OPTS_INIT,       .name = "proj",  .in = {queries},           .out = {{n->hidden, 1}},
         .bias = n->out_bias, .transposed = 1, .out_layout = desc->layout};
     qdr_edge norm, qkv, mixed;
     TRY(qdr_stack_add_layer_norm(stack, "norm1", 0, in, &norm));
