@@ -100,7 +100,7 @@ packages() {
     [ -z "$missing" ] || { echo "not installed:$missing" && return 77; }
 }
 checkers() { python3 tests/tools/test_checkers.py; }
-style() { python3 tests/tools/check_style.py; }
+style() { python3 tests/tools/check_style.py && python3 tests/tools/check_duplicates.py; }
 changelog() { python3 tests/tools/check_changelog.py; }
 layers() { python3 tests/tools/check_layers.py && python3 tests/tools/check_collective.py; }
 tidy() { python3 tests/tools/check_tidy.py build ${full:+--full}; }

@@ -10,6 +10,7 @@ import unittest
 
 import check_changelog
 import check_collective
+import check_duplicates
 import check_layers
 import check_style
 import check_symbols
@@ -195,6 +196,47 @@ class Style(Case):
     def test_limits_are_exact(self):
         self.assertEqual(self.check(SPDX + "int x;\n" * 599), [])
         self.assertEqual(self.check(SPDX + "void two(void)\n{\n" + "    one();\n" * 98 + "}\n"), [])
+
+
+class Duplicates(Case):
+    RUN = "    one();\n    two();\n    three();\n    four();\n    five();\n    six();\n"
+
+    def check(self, text, path="lib/dev/b.c"):
+        self.plant("lib/core/a.c", SPDX + "void a(void)\n{\n" + self.RUN + "}\n")
+        full = self.plant(path, text)
+        found = list(check_duplicates.problems(self.folder))
+        os.remove(full)
+        return found
+
+    def test_clean(self):
+        five = self.RUN[:self.RUN.index("    six")]
+        for text in (five, five + "    seven();\n    six();\n", five + "    six(); seven();\n",
+                     self.RUN.replace("three();", "/* three(); */"), self.RUN.replace("three();", "// three();"),
+                     self.RUN.replace("two();", "two(); /*").replace("four();", "four(); */"),
+                     self.RUN.replace("two()", 'two("/*")'), '#include "c.h"\n' * 12, "}\n" * 12,
+                     "/*\n" + " * a\n" * 12 + " */\n", "    0,\n" * 11):
+            with self.subTest(text=text):
+                self.assertEqual(self.check(text), [])
+        for path in ("tests/b.c", "lib/dev/b.md"):
+            self.assertEqual(self.check(self.RUN, path), [])
+
+    def test_faults(self):
+        for text in (self.RUN, "    zero();\n" + self.RUN + "    seven();\n", self.RUN.replace("\n", "\n\n"),
+                     self.RUN.replace("    ", "\t").replace(";", " ;").replace(" ;", ";"),
+                     self.RUN.replace("    two", '/* 2 */\n#include "c.h"\n{\n    two'),
+                     self.RUN.replace("four();", "four(); // 4"), self.RUN.replace("four", "/* 3,\n     * 4 */ four")):
+            with self.subTest(text=text):
+                self.assertEqual(len(self.check(text)), 1)
+        for path in ("lib/dev/cuda/kernels/b.cu", "src/b.h", "perfmodel/b.c", "examples/b.cpp"):
+            self.assertEqual(len(self.check(self.RUN, path)), 1)
+
+    def test_within_a_file(self):
+        other = self.RUN.replace("()", "(2)")
+        self.assertEqual(self.check(SPDX + other + self.RUN + "\n" + other),
+                         ["lib/dev/b.c:8: 6 lines of code that are also at lib/core/a.c:4; write them once",
+                          "lib/dev/b.c:15: 6 lines of code that are also at lib/dev/b.c:2; write them once"])
+        self.assertEqual(self.check("    0,\n" * 12),
+                         ["lib/dev/b.c:7: 6 lines of code that are also at lib/dev/b.c:1; write them once"])
 
 
 class Symbols(Case):
