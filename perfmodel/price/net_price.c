@@ -12,22 +12,27 @@
 #include "price/model.h"
 #include "schedule/panel_search.h"
 
-static qdr_status price_list(const qdri_pricing *pricing, const qdri_schedule *schedule, double *secs, double *end_secs)
+/* secs: of each task; NULL: not wanted. end_secs: of the list, without and with the host that enqueues it. */
+static qdr_status price_list(const qdri_pricing *pricing, const qdri_schedule *schedule, double *secs,
+                             double end_secs[2])
 {
     const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(pricing->machine);
     qdri_step_work work = {.capacity = 0};
     qdri_sim_list list;
     qdri_sim_times times;
+    double host_secs = 0;
     const qdr_status status = qdri_step_work_reserve(&work, schedule->n_tasks);
     if (status == QDR_OK) {
         for (int i = 0; i < schedule->n_tasks; i++) {
             const qdri_task_price price = qdri_task_price_of(pricing, &schedule->tasks[i]);
             work.prices[i] = price.price;
+            host_secs += price.host_secs;
             if (secs) secs[i] = price.secs;
         }
         qdri_sim_list_make(schedule, work.next, &list);
         qdri_simulate(&list, work.prices, &slowdown, &times, NULL);
-        *end_secs = times.end_secs;
+        end_secs[0] = times.end_secs;
+        end_secs[1] = qdri_secs_with_host(&pricing->machine->software, times.end_secs, host_secs);
     }
     qdri_step_work_free(&work);
     return status;
@@ -57,7 +62,10 @@ qdr_status qdri_net_price(const qdri_net *net, const char *order, const qdr_mach
     if (!(qdri_machine_products(machine, net->opts.dtype)->peak_flops > 0))
         return QDR_FAIL(QDR_ERR_DTYPE, "price: %s has no peak for %s", machine->name, qdr_dtype_name(net->opts.dtype));
     pricing_of_net(net, order, machine, &plan, &pricing);
-    return price_list(&pricing, schedule, secs, end_secs);
+    double ends[2] = {0};
+    QDR_TRY(price_list(&pricing, schedule, secs, ends));
+    *end_secs = ends[0];
+    return QDR_OK;
 }
 
 int qdri_net_sample(const qdri_net *net, const char *order, const qdri_task *task, qdr_sample *sample)
@@ -76,16 +84,16 @@ static qdr_status net_secs(qdri_net *net, const qdri_pricing *pricing, qdri_sche
     const int is_whole = qdri_net_runs_whole(net);
     *sum = 0;
     for (int i = 0; i < (is_whole ? 1 : net->n_nodes); i++) {
-        double secs = 0;
+        double secs[2] = {0};
         if (!is_whole && net->nodes[i].kind != QDRI_NODE_LINEAR) continue;
         QDR_TRY(is_whole ? qdri_net_forward(net, schedule) : qdri_net_layer_forward(net, i, 0, schedule));
-        QDR_TRY(price_list(pricing, schedule, NULL, &secs));
-        *sum += secs;
+        QDR_TRY(price_list(pricing, schedule, NULL, secs));
+        *sum += secs[1];
         if (net->shares_parameters) continue;
         QDR_TRY(is_whole ? qdri_net_backward(net, QDRI_GRADIENT_OVERWRITE, 0, schedule)
                          : qdri_net_layer_backward(net, i, 0, QDRI_GRADIENT_OVERWRITE, schedule));
-        QDR_TRY(price_list(pricing, schedule, NULL, &secs));
-        *sum += secs;
+        QDR_TRY(price_list(pricing, schedule, NULL, secs));
+        *sum += secs[1];
     }
     return QDR_OK;
 }
@@ -136,6 +144,7 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
                                  .overlap = plan->overlap,
                                  .panels = plan->panels,
                                  .batch_parts = plan->batch_parts};
+    double ends[2] = {0};
     qdr_plan whole = *plan; /* all sequences at once */
     qdri_pricing pricing;
     whole.micro_batch = 0;
@@ -145,9 +154,12 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
     QDR_TRY(qdri_net_place(net));
     QDR_TRY(qdri_net_choose_panels(net, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, &model->machine));
     QDR_TRY(qdri_net_forward(net, schedule));
-    QDR_TRY(price_list(&pricing, schedule, NULL, &secs[0]));
+    QDR_TRY(price_list(&pricing, schedule, NULL, ends));
+    secs[0] = ends[0];
     QDR_TRY(qdri_net_backward(net, QDRI_GRADIENT_OVERWRITE, 0, schedule));
-    return price_list(&pricing, schedule, NULL, &secs[1]);
+    QDR_TRY(price_list(&pricing, schedule, NULL, ends));
+    secs[1] = ends[0];
+    return QDR_OK;
 }
 
 qdr_status qdr_model_layers_time(const qdr_model *model, const qdr_plan *plan, int n_layers, double *forward_secs,

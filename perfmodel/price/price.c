@@ -316,3 +316,11 @@ int qdri_task_sample(const qdri_task *task, const int size[QDR_N_AXES], const ch
     sample->n_kernels = work.n_kernels;
     return work.bytes > 0;
 }
+
+double qdri_secs_with_host(const qdr_machine_software *software, double secs, double host_secs)
+{
+    if (!(software->host_power > 0) || !(host_secs > 0)) return secs;
+    const double power = fmax(software->host_power, 1); /* 1: one after the other, the slowest case */
+    const double most = fmax(host_secs, secs);
+    return most * pow(pow(host_secs / most, power) + pow(secs / most, power), 1 / power);
+}

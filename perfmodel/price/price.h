@@ -48,6 +48,10 @@ void qdri_pricing_before_last(qdri_pricing *pricing);
 void qdri_pricing_gather_again(qdri_pricing *pricing);
 qdri_task_price qdri_task_price_of(const qdri_pricing *pricing, const qdri_task *task);
 
+/* The time of tasks that take secs on the device and host_secs to be enqueued: host and device work at the same time.
+ * If both take about as long, neither alone determines the time. */
+double qdri_secs_with_host(const qdr_machine_software *software, double secs, double host_secs);
+
 /* The work of a task as the model counts it, to be measured; returns 0 if the model gives it no time of its own, or it
  * is a caller's operation. size, order: of the grid. Sets neither group nor secs. */
 int qdri_task_sample(const qdri_task *task, const int size[QDR_N_AXES], const char *order, qdr_sample *sample);

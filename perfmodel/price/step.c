@@ -161,8 +161,7 @@ static qdr_status make_phase(const qdri_lists *lists, qdri_list_kind kind, doubl
 
 /* ---- a stage ---- */
 
-/* The time of a phase on a stage, including the host that enqueues it: host and device work at the same time; if both
- * take about as long, neither alone determines the time. */
+/* The time of a phase on a stage, including the host that enqueues it. */
 static amount stage_phase(const phase *p, const qdr_machine_software *software, double n_layers, int is_first,
                           int is_last)
 {
@@ -170,10 +169,7 @@ static amount stage_phase(const phase *p, const qdr_machine_software *software, 
     add_amount(&p->part[OF_LAYER], n_layers, &a);
     if (is_first) add_amount(&p->part[OF_FIRST], 1, &a);
     if (is_last) add_amount(&p->part[OF_LAST], 1, &a);
-    if (!(software->host_power > 0) || !(a.host_secs > 0)) return a;
-    const double power = fmax(software->host_power, 1); /* 1: one after the other, the slowest case */
-    const double most = fmax(a.host_secs, a.secs);
-    const double secs = most * pow(pow(a.host_secs / most, power) + pow(a.secs / most, power), 1 / power);
+    const double secs = qdri_secs_with_host(software, a.secs, a.host_secs);
     a.time[QDR_TIME_HOST] += secs - a.secs;
     a.secs = secs;
     return a;

@@ -4,11 +4,6 @@
 
 #include "common/reference.h"
 
-void product_fill(void *data, int64_t n_elems, qdr_dtype dtype)
-{
-    for (int64_t i = 0; i < n_elems; i++) element_write(dtype, data, i, (double)(i % 7 + 1) * 0.125);
-}
-
 static qdr_status describe(product *made, const product_desc *desc)
 {
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = desc->m, .dtype = desc->dtype, .panels = desc->n_panels};
@@ -41,8 +36,8 @@ static qdr_status fill_edges(product *made, qdr_dtype dtype)
     if (status >= 0) status = qdr_stack_edge_gradient(made->stack, made->in, &made->dx);
     if (status >= 0) status = qdr_stack_edge_gradient(made->stack, made->out, &made->dy);
     if (status < 0) return status;
-    product_fill(made->x, in.n_rows * in.n_cols, dtype);
-    product_fill(made->dy, out.n_rows * out.n_cols, dtype);
+    element_fill(made->x, in.n_rows * in.n_cols, dtype);
+    element_fill(made->dy, out.n_rows * out.n_cols, dtype);
     return QDR_OK;
 }
 

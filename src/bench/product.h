@@ -34,8 +34,6 @@ qdr_status product_run(const product *ran, product_pass pass);
 /* Rows, outputs and inputs of this rank's own product in a layer. */
 qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int64_t *m, int64_t *n, int64_t *k);
 double product_flops(int64_t m, int64_t n, int64_t k, product_pass pass);
-/* Fills n elements with numbers of ordinary magnitude, so that products meet no subnormal ones. */
-void product_fill(void *data, int64_t n_elems, qdr_dtype dtype);
 
 /* A context of this rank alone, with as many BLAS threads as the given one. Collective over ctx. */
 qdr_status context_alone(qdr_context *ctx, qdr_context **alone);

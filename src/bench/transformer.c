@@ -2,7 +2,7 @@
 /* Transformers as stacks. */
 #include "bench/transformer.h"
 
-#include "bench/product.h"
+#include "common/reference.h"
 
 #define TRY(call)                                                                                                      \
     do {                                                                                                               \
@@ -10,25 +10,48 @@
         if (try_status_ < 0) return try_status_;                                                                       \
     } while (0)
 
-/* ---- the stand-in for a gate ---- */
+/* ---- stand-ins for rotations and gates ---- */
 
 static size_t out_bytes(const qdr_op_call *call, const transformer *made)
 {
     return (size_t)(call->n_rows * call->out_cols) * qdr_dtype_bytes(made->dtype);
 }
 
-static qdr_status gate_forward(const qdr_op_call *call, void *user)
+static qdr_status stand_in_forward(const qdr_op_call *call, void *user)
 {
     const size_t bytes = out_bytes(call, user);
     return bytes ? qdr_copy(call->ctx, call->out, call->in[0], bytes, call->stream) : QDR_OK;
 }
 
-static qdr_status gate_backward(const qdr_op_call *call, void *user)
+/* The input has as many columns as the output, or twice as many. */
+static qdr_status stand_in_backward(const qdr_op_call *call, void *user)
 {
     const size_t bytes = out_bytes(call, user);
     if (!bytes || !call->d_in[0]) return QDR_OK;
-    TRY(qdr_copy(call->ctx, call->d_in[0], call->d_out, bytes, call->stream));
-    return qdr_copy(call->ctx, (char *)call->d_in[0] + bytes, call->d_out, bytes, call->stream);
+    for (int64_t at = 0; at < call->in_cols[0]; at += call->out_cols)
+        TRY(qdr_copy(call->ctx, (char *)call->d_in[0] + (size_t)(at / call->out_cols) * bytes, call->d_out, bytes,
+                     call->stream));
+    return QDR_OK;
+}
+
+/* flops, bytes: of the operation itself for each element of the output, forward and backward; bytes in elements. */
+static qdr_status add_stand_in(transformer *made, const char *name, qdr_edge in, int64_t ffn, const double flops[2],
+                               const double bytes[2], qdr_edge *out)
+{
+    qdr_owned owned;
+    TRY(qdr_stack_edge_owned(made->stack, in, &owned));
+    const double n_elems = (double)(owned.n_rows * owned.n_cols) / (ffn ? 2 : 1);
+    const double n_bytes = n_elems * (double)qdr_dtype_bytes(made->dtype);
+    const qdr_op_desc desc = {QDR_OPTS_INIT,
+                              .name = name,
+                              .n_in = 1,
+                              .in = {in},
+                              .out = {{ffn, ffn ? 1 : 0}},
+                              .cost = {flops[0] * n_elems, flops[1] * n_elems, bytes[0] * n_bytes, bytes[1] * n_bytes},
+                              .forward = stand_in_forward,
+                              .backward = stand_in_backward,
+                              .user = made};
+    return qdr_stack_add_op(made->stack, &desc, out);
 }
 
 /* Every product that writes to the residual stream is transposed: it reads what a normal layer wrote and writes what
@@ -55,6 +78,10 @@ static qdr_status add_attention_half(transformer *made, const transformer_desc *
     qdr_edge norm, qkv, mixed;
     TRY(qdr_stack_add_layer_norm(stack, "norm1", 0, in, &norm));
     TRY(qdr_stack_add_linear(stack, &qkv_desc, norm, &qkv, &made->products[0]));
+    if (!n->positions) {
+        static const double flops[] = {6, 6}, bytes[] = {2, 2};
+        TRY(add_stand_in(made, "rotate", qkv, 0, flops, bytes, &qkv));
+    }
     TRY(qdr_stack_add_attention(stack, "attention", n->head_size, desc->sequence, qkv, &mixed));
     return qdr_stack_add_linear(stack, &proj_desc, mixed, out, &made->products[1]);
 }
@@ -72,15 +99,12 @@ static qdr_status add_mlp_half(transformer *made, const transformer_desc *desc, 
     qdr_edge norm, wide, bent;
     TRY(qdr_stack_add_layer_norm(stack, "norm2", 0, in, &norm));
     TRY(qdr_stack_add_linear(stack, &up_desc, norm, &wide, &made->products[2]));
-    const qdr_op_desc gate = {QDR_OPTS_INIT,
-                              .name = "gate",
-                              .n_in = 1,
-                              .in = {wide},
-                              .out = {{n->ffn, 1}},
-                              .forward = gate_forward,
-                              .backward = gate_backward,
-                              .user = made};
-    TRY(n->gated ? qdr_stack_add_op(stack, &gate, &bent) : qdr_stack_add_gelu(stack, "gelu", wide, &bent));
+    if (n->gated) {
+        static const double flops[] = {12, 20}, bytes[] = {3, 5};
+        TRY(add_stand_in(made, "gate", wide, n->ffn, flops, bytes, &bent));
+    } else {
+        TRY(qdr_stack_add_gelu(stack, "gelu", wide, &bent));
+    }
     return qdr_stack_add_linear(stack, &down_desc, bent, out, &made->products[3]);
 }
 
@@ -137,7 +161,7 @@ static qdr_status fill_input(const transformer *made)
         void *value;
         TRY(qdr_stack_edge_owned(made->stack, edges[i], &owned));
         TRY(qdr_stack_edge_value(made->stack, edges[i], &value));
-        if (!made->vocab) product_fill(value, owned.n_rows * owned.n_cols, made->dtype);
+        if (!made->vocab) element_fill(value, owned.n_rows * owned.n_cols, made->dtype);
         int32_t *tokens = value;
         for (int64_t row = 0; made->vocab && row < owned.n_rows; row++)
             tokens[row] = (int32_t)(row * 7919 % made->vocab);
@@ -169,5 +193,5 @@ void transformer_fill_gradient(const transformer *filled)
     void *gradient;
     if (qdr_stack_edge_owned(filled->stack, filled->out, &owned) < 0) return;
     if (qdr_stack_edge_gradient(filled->stack, filled->out, &gradient) < 0) return;
-    product_fill(gradient, owned.n_rows * owned.n_cols, filled->dtype);
+    element_fill(gradient, owned.n_rows * owned.n_cols, filled->dtype);
 }

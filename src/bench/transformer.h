@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transformer as a stack: layers of norm, qkv, attention, proj, residual, norm, up, activation, down, residual; with
- * embedding, head and loss if wanted. What the library has no operation for is left out (rotations, windows) or has a
- * stand-in that moves as many bytes (gates), or is the nearest (layer norms for RMS norms): values do not matter. */
+ * embedding, head and loss if wanted: the lists that the model prices for a plan. What the library has no operation for
+ * has a stand-in that costs about as much (rotations, gates) or is the nearest (layer norms for RMS norms, attention
+ * without windows): values do not matter. */
 #ifndef QUADRILLE_SRC_BENCH_TRANSFORMER_H
 #define QUADRILLE_SRC_BENCH_TRANSFORMER_H
 

@@ -51,6 +51,11 @@ void element_write(qdr_dtype dtype, void *memory, int64_t index, double value)
     if (is_narrow(dtype)) ((uint16_t *)memory)[index] = round_narrow(narrow_of(dtype), value);
 }
 
+void element_fill(void *memory, int64_t n_elems, qdr_dtype dtype)
+{
+    for (int64_t i = 0; i < n_elems; i++) element_write(dtype, memory, i, (double)(i % 7 + 1) * 0.125);
+}
+
 /* The finaliser of splitmix64: a bijection that mixes all bits. */
 static uint64_t mix(uint64_t bits)
 {

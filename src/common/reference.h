@@ -9,6 +9,8 @@
 /* Reads one element of memory as double, and writes it, rounded to nearest, ties to even. F32, F64, BF16 and F16. */
 double element_read(qdr_dtype dtype, const void *memory, int64_t index);
 void element_write(qdr_dtype dtype, void *memory, int64_t index, double value);
+/* Fills n elements with numbers of ordinary magnitude, so that products meet no subnormal ones. */
+void element_fill(void *memory, int64_t n_elems, qdr_dtype dtype);
 
 /* A number drawn from (seed, stream, index): uniform in [-1, 1), or one of -1, 0, 1 if is_exact, rounded to dtype. */
 double draw_value(uint64_t seed, int stream, int64_t index, int is_exact, qdr_dtype dtype);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../../examples/common/gpt.h"
+#include "../../src/bench/transformer.h"
 #include "dist.h"
 #include "linear/internal.h"
 #include "network/describe.h"
@@ -12,7 +13,8 @@
 
 typedef struct planned_case {
     const qdr_grid *grid;
-    gpt_config config;
+    qdr_network network;
+    transformer_desc desc; /* with ends */
     const char *list; /* being compared */
 } planned_case;
 
@@ -73,28 +75,26 @@ static void compare(const planned_case *the_case, const qdri_schedule *ran, cons
     int i = 0;
     while (i < ran->n_tasks && i < planned->n_tasks && alike(&ran->tasks[i], &planned->tasks[i])) i++;
     if (i == ran->n_tasks && i == planned->n_tasks && i > 0) return;
-    const gpt_config *c = &the_case->config;
+    const transformer_desc *d = &the_case->desc;
+    const qdr_network *n = &the_case->network;
     for (int j = i > 2 ? i - 2 : 0; j <= i && j < ran->n_tasks; j++) show(ran, j);
     fprintf(stderr, " planned:\n");
     for (int j = i > 2 ? i - 2 : 0; j <= i && j < planned->n_tasks; j++) show(planned, j);
-    DIST_CHECK(0,
-               "%s: task %d of %d (planned: %d) differs: %dx%dx%dx%d, %lld layers, hidden %lld, %lld heads, context "
-               "%lld, vocab %lld, %lld sequences, tied %d, layout %d, type %d, overlap %d, panels %d, parts %d",
-               the_case->list, i, ran->n_tasks, planned->n_tasks, qdr_grid_size(the_case->grid, QDR_X),
-               qdr_grid_size(the_case->grid, QDR_Y), qdr_grid_size(the_case->grid, QDR_Z),
-               qdr_grid_size(the_case->grid, QDR_D), (long long)c->n_layers, (long long)c->hidden,
-               (long long)c->n_heads, (long long)c->context, (long long)c->vocab, (long long)c->n_sequences, c->tied,
-               (int)c->layout, (int)c->dtype, c->overlap, c->panels, c->batch_parts);
+    DIST_CHECK(
+        0,
+        "%s: task %d of %d (planned: %d) differs: %dx%dx%dx%d, %lld layers, hidden %lld, %lld heads of %lld, %lld "
+        "key heads, ffn %lld, vocab %lld, %lld sequences of %lld, positions %lld, gated %d, biases %d %d %d, tied "
+        "%d, parallel %d, layout %d, type %d, overlap %d, panels %d, parts %d",
+        the_case->list, i, ran->n_tasks, planned->n_tasks, qdr_grid_size(the_case->grid, QDR_X),
+        qdr_grid_size(the_case->grid, QDR_Y), qdr_grid_size(the_case->grid, QDR_Z),
+        qdr_grid_size(the_case->grid, QDR_D), (long long)d->n_layers, (long long)n->hidden, (long long)n->heads,
+        (long long)n->head_size, (long long)n->kv_heads, (long long)n->ffn, (long long)n->vocab,
+        (long long)d->n_sequences, (long long)d->sequence, (long long)n->positions, n->gated, n->qkv_bias, n->out_bias,
+        n->mlp_bias, n->tied, n->parallel_residual, (int)d->layout, (int)d->dtype, d->overlap, d->n_panels,
+        d->n_batch_parts);
 }
 
 /* ---- what the planner says of this rank ---- */
-
-static qdr_network network_of(const gpt_config *config)
-{
-    qdr_network network = gpt_network(config);
-    network.context = network.positions = config->context;
-    return network;
-}
 
 static qdri_position position_of(const qdr_grid *grid)
 {
@@ -109,22 +109,21 @@ static qdri_position position_of(const qdr_grid *grid)
 /* The nodes of a plan, where this rank is, and any number of layers. */
 static void compare_described(planned_case *the_case, const qdr_stack *stack)
 {
-    const gpt_config *config = &the_case->config;
-    const qdr_network network = network_of(config);
+    const transformer_desc *desc = &the_case->desc;
     const qdri_position position = position_of(the_case->grid);
     const qdr_stack_opts *opts = &stack->net.opts; /* with the panels and parts that were chosen */
     const qdr_stack_opts described = {QDR_OPTS_INIT,
-                                      .n_rows = config->n_sequences * config->context,
-                                      .row_unit = config->context,
-                                      .dtype = config->dtype,
-                                      .overlap = config->overlap,
+                                      .n_rows = desc->n_sequences * desc->sequence,
+                                      .row_unit = desc->sequence,
+                                      .dtype = desc->dtype,
+                                      .overlap = desc->overlap,
                                       .panels = opts->panels,
                                       .batch_parts = opts->batch_parts};
     int layer_of[QDRI_NODES_OF(8)];
     qdri_net net = {0};
     qdri_schedule list = {0};
-    DIST_OK(qdri_describe(&net, &network, &position, &described, config->context, config->layout, (int)config->n_layers,
-                          layer_of));
+    DIST_OK(qdri_describe(&net, &the_case->network, &position, &described, desc->sequence, desc->layout,
+                          (int)desc->n_layers, layer_of));
     DIST_OK(qdri_net_place(&net));
     DIST_OK(qdri_net_forward(&net, &list));
     the_case->list = "forward, described";
@@ -138,34 +137,45 @@ static void compare_described(planned_case *the_case, const qdr_stack *stack)
     qdri_net_free(&net);
 }
 
+static int64_t cells_of(const qdr_grid *grid)
+{
+    return (int64_t)qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
+}
+
+static qdr_plan plan_of(const planned_case *the_case, int n_micro)
+{
+    const transformer_desc *d = &the_case->desc;
+    return (qdr_plan){.version = QDR_OPTS_INIT,
+                      .x = qdr_grid_size(the_case->grid, QDR_X),
+                      .y = qdr_grid_size(the_case->grid, QDR_Y),
+                      .z = qdr_grid_size(the_case->grid, QDR_Z),
+                      .d = qdr_grid_size(the_case->grid, QDR_D),
+                      .layout = d->layout,
+                      .dtype = d->dtype,
+                      .batch = n_micro * d->n_sequences,
+                      .micro_batch = d->n_sequences / cells_of(the_case->grid),
+                      .sequence = d->sequence,
+                      .overlap = d->overlap,
+                      .panels = d->n_panels,
+                      .batch_parts = d->n_batch_parts};
+}
+
 /* The lists that a plan is priced by, on the rank that has most. */
 static void compare_priced(planned_case *the_case, const qdr_stack *stack, int n_micro)
 {
-    const gpt_config *c = &the_case->config;
-    const qdr_network network = network_of(c);
+    const transformer_desc *d = &the_case->desc;
     const qdri_position position = position_of(the_case->grid);
-    const int64_t cells = (int64_t)position.size[QDR_Z] * position.size[QDR_D];
-    const qdr_plan plan = {.version = QDR_OPTS_INIT,
-                           .x = position.size[QDR_X],
-                           .y = position.size[QDR_Y],
-                           .z = position.size[QDR_Z],
-                           .d = position.size[QDR_D],
-                           .layout = c->layout,
-                           .dtype = c->dtype,
-                           .batch = n_micro * c->n_sequences,
-                           .micro_batch = c->n_sequences / cells,
-                           .sequence = c->context,
-                           .overlap = c->overlap,
-                           .panels = stack->net.opts.panels,
-                           .batch_parts = stack->net.opts.batch_parts};
+    qdr_plan plan = plan_of(the_case, n_micro);
+    plan.panels = stack->net.opts.panels;
+    plan.batch_parts = stack->net.opts.batch_parts;
     const int modes[QDRI_N_LIST_KINDS] = {[QDRI_LIST_BACKWARD_ONLY] = 2 * QDRI_GRADIENT_OVERWRITE,
                                           [QDRI_LIST_BACKWARD_BEFORE] = 2 * QDRI_GRADIENT_ADD_TO_PARTIAL + 1,
                                           [QDRI_LIST_BACKWARD_LAST] = 2 * QDRI_GRADIENT_ADD_TO_PARTIAL};
     qdri_lists lists = {.n_layers = 0};
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         if (position.coordinate[axis] > 0) return;
-    if (c->n_layers > QDRI_FEW_LAYERS || c->n_sequences % cells != 0) return;
-    DIST_OK(qdri_lists_make(&network, &plan, (int)c->n_layers, (double)c->n_layers, 1, &lists));
+    if (d->n_layers > QDRI_FEW_LAYERS || d->n_sequences % cells_of(the_case->grid) != 0) return;
+    DIST_OK(qdri_lists_make(&the_case->network, &plan, (int)d->n_layers, (double)d->n_layers, 1, &lists));
     DIST_CHECK((lists.n_micro > 1) == (n_micro > 1), "%g forward passes, not %d", lists.n_micro, n_micro);
     the_case->list = "forward, priced";
     compare(the_case, &stack->lists.forward, &lists.of[QDRI_LIST_FORWARD].schedule);
@@ -179,43 +189,164 @@ static void compare_priced(planned_case *the_case, const qdr_stack *stack, int n
 /* ---- random cases ---- */
 
 /* Widths, rows and sequences that no axis divides, too. */
-static gpt_config random_config(uint64_t *seed, int64_t cells)
+static transformer_desc random_desc(uint64_t *seed, int64_t cells)
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
-    const int64_t n_heads = 1 + dist_below(seed, 9);
-    return (gpt_config){.n_layers = 1 + dist_below(seed, 6),
-                        .hidden = n_heads * (1 + dist_below(seed, 12)),
-                        .n_heads = n_heads,
-                        .context = 1 + dist_below(seed, 9),
-                        .vocab = 3 + dist_below(seed, 90),
-                        .n_sequences = dist_below(seed, 3) ? cells * (1 + dist_below(seed, 5))
-                                                           : 1 + dist_below(seed, 17),
-                        .tied = (int)dist_below(seed, 2),
-                        .layout = dist_below(seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
-                        .dtype = dtypes[dist_below(seed, 4)],
-                        .overlap = (int)dist_below(seed, QDR_OVERLAP_NONE + 1),
-                        .panels = (int)dist_below(seed, 9),
-                        .batch_parts = (int)dist_below(seed, 5)};
+    return (transformer_desc){.has_ends = 1,
+                              .n_layers = 1 + dist_below(seed, 6),
+                              .n_sequences = dist_below(seed, 3) ? cells * (1 + dist_below(seed, 5))
+                                                                 : 1 + dist_below(seed, 17),
+                              .sequence = 1 + dist_below(seed, 9),
+                              .layout = dist_below(seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
+                              .dtype = dtypes[dist_below(seed, 4)],
+                              .overlap = (int)dist_below(seed, QDR_OVERLAP_NONE + 1),
+                              .n_panels = (int)dist_below(seed, 9),
+                              .n_batch_parts = (int)dist_below(seed, 5)};
 }
 
-static void plans_are_what_stacks_run(qdr_context *ctx, uint64_t seed)
+/* Everything in which networks differ. */
+static qdr_network random_network(uint64_t *seed, int64_t sequence)
+{
+    const int64_t kv_heads = 1 + dist_below(seed, 5);
+    return (qdr_network){.version = QDR_OPTS_INIT,
+                         .name = "random",
+                         .layers = 6,
+                         .hidden = 1 + dist_below(seed, 60),
+                         .heads = kv_heads * (1 + dist_below(seed, 4)),
+                         .kv_heads = kv_heads,
+                         .head_size = 1 + dist_below(seed, 12),
+                         .ffn = 1 + dist_below(seed, 90),
+                         .vocab = 3 + dist_below(seed, 90),
+                         .context = sequence,
+                         .positions = dist_below(seed, 2) ? sequence : 0,
+                         .gated = (int)dist_below(seed, 2),
+                         .qkv_bias = (int)dist_below(seed, 2),
+                         .out_bias = (int)dist_below(seed, 2),
+                         .mlp_bias = (int)dist_below(seed, 2),
+                         .norms_per_layer = 2,
+                         .tied = (int)dist_below(seed, 2),
+                         .parallel_residual = (int)dist_below(seed, 2)};
+}
+
+static void compare_lists(planned_case *the_case, const qdr_stack *stack)
+{
+    compare_described(the_case, stack);
+    compare_priced(the_case, stack, 1);
+    compare_priced(the_case, stack, 3);
+}
+
+/* Stacks as the command builds them to measure a network. */
+static void plans_are_what_networks_run(qdr_context *ctx, uint64_t seed)
 {
     for (int round = 0; round < dist_rounds(75); round++) {
         qdr_grid *grid = dist_random_grid(ctx, &seed);
-        const int64_t cells = (int64_t)qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
-        planned_case the_case = {.grid = grid, .config = random_config(&seed, cells)};
+        planned_case the_case = {.grid = grid, .desc = random_desc(&seed, cells_of(grid))};
+        transformer made = {.stack = NULL};
+        the_case.network = random_network(&seed, the_case.desc.sequence);
+        the_case.desc.network = &the_case.network;
+        DIST_OK(transformer_create(grid, &the_case.desc, &made));
+        compare_lists(&the_case, made.stack);
+        qdr_stack_destroy(&made.stack);
+        qdr_grid_destroy(&grid);
+    }
+}
+
+/* Those of the examples, which are written independently. */
+static void plans_are_what_examples_run(qdr_context *ctx, uint64_t seed)
+{
+    for (int round = 0; round < dist_rounds(75); round++) {
+        qdr_grid *grid = dist_random_grid(ctx, &seed);
+        planned_case the_case = {.grid = grid, .desc = random_desc(&seed, cells_of(grid))};
+        const transformer_desc *d = &the_case.desc;
+        const int64_t n_heads = 1 + dist_below(&seed, 9);
+        const gpt_config config = {.n_layers = d->n_layers,
+                                   .hidden = n_heads * (1 + dist_below(&seed, 12)),
+                                   .n_heads = n_heads,
+                                   .context = d->sequence,
+                                   .vocab = 3 + dist_below(&seed, 90),
+                                   .n_sequences = d->n_sequences,
+                                   .tied = (int)dist_below(&seed, 2),
+                                   .layout = d->layout,
+                                   .dtype = d->dtype,
+                                   .overlap = d->overlap,
+                                   .panels = d->n_panels,
+                                   .batch_parts = d->n_batch_parts};
         gpt model;
-        DIST_OK(gpt_create(grid, &the_case.config, &model));
-        compare_described(&the_case, model.stack);
-        compare_priced(&the_case, model.stack, 1);
-        compare_priced(&the_case, model.stack, 3);
+        the_case.network = gpt_network(&config);
+        the_case.network.context = the_case.network.positions = config.context;
+        DIST_OK(gpt_create(grid, &config, &model));
+        compare_lists(&the_case, model.stack);
         gpt_destroy(&model);
         qdr_grid_destroy(&grid);
     }
 }
 
+/* Wide enough for panels to matter. */
+static void widen(planned_case *the_case)
+{
+    transformer_desc *d = &the_case->desc;
+    qdr_network *n = &the_case->network;
+    d->n_layers = n->layers = QDRI_FEW_LAYERS + d->n_layers % 3;
+    d->n_panels = d->n_batch_parts = 0;
+    d->dtype = QDR_F32;
+    d->sequence *= 16;
+    n->hidden *= 10;
+    n->ffn *= 10;
+    n->head_size *= 4;
+    n->context *= 16;
+    n->positions *= 16;
+}
+
+/* 1: the stack's choice of panels and parts for its machine is the plan's. If not, it may not cost much more: a stack
+ * prices all layers of one forward and one backward pass, a plan a whole step, for which it extends a few layers. */
+static int choose_alike(const planned_case *the_case, const qdr_stack *stack, const qdr_machine *machine)
+{
+    qdr_plan plan = plan_of(the_case, 1);
+    snprintf(plan.order, sizeof plan.order, "%s", qdri_grid_order(the_case->grid));
+    qdr_model *model;
+    qdr_plan_result best, own;
+    DIST_OK(qdr_model_create(machine, &the_case->network, &model));
+    DIST_OK(qdr_model_predict(model, &plan, &best));
+    plan.panels = stack->net.opts.panels;
+    plan.batch_parts = stack->net.opts.batch_parts;
+    DIST_OK(qdr_model_predict(model, &plan, &own));
+    qdr_model_destroy(&model);
+    DIST_CHECK(own.secs <= 1.02 * best.secs,
+               "%s, %dx%dx%dx%d, layout %d, overlap %d: %d panels and %d parts take %g s, %d and %d %g s",
+               machine->name, plan.x, plan.y, plan.z, plan.d, (int)plan.layout, plan.overlap, plan.panels,
+               plan.batch_parts, own.secs, best.panels, best.batch_parts, best.secs);
+    return best.panels == plan.panels && best.batch_parts == plan.batch_parts;
+}
+
+static void stacks_choose_as_plans_do(qdr_context *ctx, uint64_t seed)
+{
+    static const char *const machines[] = {"laptop",   "perlmutter", "frontier", "dgx-h100",
+                                           "dgx-a100", "alps",       "summit"};
+    const int n_rounds = dist_rounds(40);
+    int n_alike = 0;
+    for (int round = 0; round < n_rounds; round++) {
+        qdr_machine machine;
+        qdr_grid *grid = dist_random_grid(ctx, &seed);
+        planned_case the_case = {.grid = grid, .desc = random_desc(&seed, cells_of(grid))};
+        transformer made = {.stack = NULL};
+        the_case.network = random_network(&seed, the_case.desc.sequence);
+        the_case.desc.network = &the_case.network;
+        the_case.desc.n_sequences = cells_of(grid) * (1 + dist_below(&seed, 3)); /* as many in each cell */
+        widen(&the_case);
+        DIST_OK(qdr_machine_load(machines[dist_below(&seed, 7)], &machine));
+        DIST_OK(qdr_context_set_machine(ctx, &machine));
+        DIST_OK(transformer_create(grid, &the_case.desc, &made));
+        n_alike += choose_alike(&the_case, made.stack, &machine);
+        qdr_stack_destroy(&made.stack);
+        qdr_grid_destroy(&grid);
+    }
+    DIST_CHECK(20 * n_alike >= 19 * n_rounds, "%d of %d choices are alike", n_alike, n_rounds);
+}
+
 int main(int argc, char **argv)
 {
-    static const dist_test tests[] = {{"plans are what stacks run", plans_are_what_stacks_run}};
-    return dist_main(argc, argv, tests, 1);
+    static const dist_test tests[] = {{"plans are what networks run", plans_are_what_networks_run},
+                                      {"plans are what examples run", plans_are_what_examples_run},
+                                      {"stacks choose as plans do", stacks_choose_as_plans_do}};
+    return dist_main(argc, argv, tests, 3);
 }
