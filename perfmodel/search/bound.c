@@ -128,6 +128,27 @@ static double list_secs(const qdri_bounds *b, const order_sums *all, qdri_list_k
     return fmax(fmax(b->sums[kind].processor, chain), all->stream[kind]);
 }
 
+/* A step, of which `rest` takes no part in passes. */
+static void step_secs(const qdri_bounds *b, const order_sums *all, double rest, double secs[QDRI_N_RECOMPUTES])
+{
+    const double forward = list_secs(b, all, QDRI_LIST_FORWARD);
+    if (b->lists->n_micro <= 1)
+        rest += list_secs(b, all, QDRI_LIST_BACKWARD_ONLY);
+    else
+        rest += (b->lists->n_micro - 1) * list_secs(b, all, QDRI_LIST_BACKWARD_BEFORE) +
+                list_secs(b, all, QDRI_LIST_BACKWARD_LAST);
+    /* Recomputation runs between a layer's forward and backward, and adds to its time. */
+    const double again[QDRI_N_RECOMPUTES] = {
+        [QDR_RECOMPUTE_ATTENTION] = b->attention_secs, [QDR_RECOMPUTE_FULL] = b->forward_layers_secs};
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) secs[r] = b->lists->n_micro * (forward + again[r]) + rest;
+}
+
+void qdri_bound_work(const qdri_bounds *b, double secs[QDRI_N_RECOMPUTES])
+{
+    const order_sums none = {.rows = {0}};
+    step_secs(b, &none, 0, secs);
+}
+
 void qdri_bound_secs(qdri_bounds *b, const char *order, double secs[QDRI_N_RECOMPUTES])
 {
     const qdr_plan *plan = b->pricing.plan;
@@ -147,15 +168,5 @@ void qdri_bound_secs(qdri_bounds *b, const char *order, double secs[QDRI_N_RECOM
         faster |= size[axis] > 1 ? 1 << axis : 0;
         stride *= size[axis];
     }
-    const double forward = list_secs(b, &all, QDRI_LIST_FORWARD);
-    double rest = b->optimizer_secs;
-    if (b->lists->n_micro <= 1)
-        rest += list_secs(b, &all, QDRI_LIST_BACKWARD_ONLY);
-    else
-        rest += (b->lists->n_micro - 1) * list_secs(b, &all, QDRI_LIST_BACKWARD_BEFORE) +
-                list_secs(b, &all, QDRI_LIST_BACKWARD_LAST);
-    /* Recomputation runs between a layer's forward and backward, and adds to its time. */
-    const double again[QDRI_N_RECOMPUTES] = {
-        [QDR_RECOMPUTE_ATTENTION] = b->attention_secs, [QDR_RECOMPUTE_FULL] = b->forward_layers_secs};
-    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) secs[r] = b->lists->n_micro * (forward + again[r]) + rest;
+    step_secs(b, &all, b->optimizer_secs, secs);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search: all plans are bounded from below, grid by grid; then the most promising ones are simulated until no
- * remaining bound could win. */
+/* The search: all plans are bounded from below by the work of their processors, those for which that may suffice by
+ * their lists, in each order; the most promising ones are simulated until no remaining bound could win. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +12,27 @@
 
 enum { N_ORDERS = 24 };
 
-/* A grid with everything that is chosen before the order. */
+/* A grid with everything that is chosen before the order: first of all kinds of recomputation that fit, then of one. */
 typedef struct candidate {
-    double bound_secs; /* the minimum over all orders */
+    double bound_secs; /* by the processors' work; then the minimum over all orders */
+    int number; /* equal bounds are sorted by it */
     int size[QDR_N_AXES];
     int64_t micro_batch;
     unsigned char layout, recompute;
+    int fitting; /* kinds of recomputation, one bit for each */
 } candidate;
+
+typedef struct candidates {
+    candidate *of;
+    int n, capacity;
+} candidates;
+
+/* The work of the processors, by micro-batch and layout: the same for all grids with these x and y. */
+enum { MOST_MICRO_BATCHES = 64 };
+typedef struct floors {
+    int x, y;
+    double secs[MOST_MICRO_BATCHES][2][QDRI_N_RECOMPUTES]; /* 0: not known yet */
+} floors;
 
 typedef struct search {
     qdr_model *model;
@@ -26,8 +40,8 @@ typedef struct search {
     qdr_search_result *result;
     char orders[N_ORDERS][8];
     int n_orders;
-    candidate *candidates;
-    int n, capacity;
+    candidates cases, plans; /* of all kinds of recomputation; of one, by their bounds */
+    floors floors;
     int64_t n_grids, n_grids_done; /* of those with the fixed sizes */
     qdr_status status;
 } search;
@@ -114,30 +128,41 @@ static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_bound
     return QDR_OK;
 }
 
-/* One grid, layout and micro-batch with each kind of recomputation: those that fit are bounded and kept. */
-static void bound_case(search *s, candidate c, const int *numbers, int n_orders)
+qdr_status qdri_model_work(qdr_model *model, const qdr_plan *plan, double secs[QDRI_N_RECOMPUTES])
 {
-    const qdr_plan plan = plan_of(s, &c);
     qdri_bounds bounds;
-    double least[QDRI_N_RECOMPUTES], secs[QDRI_N_RECOMPUTES]; /* least: the minimum bound over all orders */
+    qdr_plan gathered = *plan;
+    gathered.z *= gathered.d;
+    gathered.d = 1;
+    gathered.gradient_parts = gathered.optimizer_parts = 0;
+    QDR_TRY(make_bounds(model, &gathered, &bounds));
+    qdri_bound_work(&bounds, secs);
+    return QDR_OK;
+}
+
+static void add(search *s, candidates *all, const candidate *c)
+{
+    s->status = qdri_list_grow((void **)&all->of, all->n, &all->capacity, sizeof *c, "plans");
+    if (s->status == QDR_OK) all->of[all->n++] = *c;
+}
+
+/* One grid, layout and micro-batch with each kind of recomputation: those that fit are bounded by the processors' work.
+ * floor: that work; 0: not known yet. */
+static void bound_case(search *s, candidate *c, int n_orders, double floor[QDRI_N_RECOMPUTES])
+{
+    const qdr_plan plan = plan_of(s, c);
     s->status = qdri_plan_check(s->model, &plan);
-    const int fitting = s->status == QDR_OK ? fitting_recomputes(s, c, n_orders) : 0;
-    if (!fitting) return;
-    s->status = make_bounds(s->model, &plan, &bounds);
-    if (s->status != QDR_OK) return;
-    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = INFINITY;
-    for (int i = 0; i < n_orders; i++) {
-        qdri_bound_secs(&bounds, s->orders[numbers[i]], secs);
-        for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = fmin(least[r], secs[r]);
-    }
-    for (int r = 0; r < QDRI_N_RECOMPUTES && s->status == QDR_OK; r++) {
-        if (!(fitting >> r & 1)) continue;
+    c->fitting = s->status == QDR_OK ? fitting_recomputes(s, *c, n_orders) : 0;
+    if (c->fitting && !(floor[0] > 0)) s->status = qdri_model_work(s->model, &plan, floor);
+    if (!c->fitting || s->status != QDR_OK) return;
+    c->number = s->cases.n;
+    c->bound_secs = INFINITY;
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) {
+        if (!(c->fitting >> r & 1)) continue;
         s->result->n_bounded += n_orders;
-        c.recompute = (unsigned char)r;
-        c.bound_secs = least[r];
-        s->status = qdri_list_grow((void **)&s->candidates, s->n, &s->capacity, sizeof c, "plans");
-        if (s->status == QDR_OK) s->candidates[s->n++] = c;
+        c->bound_secs = fmin(c->bound_secs, floor[r]);
     }
+    add(s, &s->cases, c);
 }
 
 static void tell(const search *s, double bounded)
@@ -157,10 +182,12 @@ static void bound_next_grid(const int size[QDR_N_AXES], void *user)
     if (s->status != QDR_OK) return;
     tell(s, (double)s->n_grids_done++ / (double)s->n_grids);
     candidate c = {.size = {size[QDR_X], size[QDR_Y], size[QDR_Z], size[QDR_D]}};
-    int numbers[N_ORDERS];
+    int numbers[N_ORDERS], n_micro_batches = 0;
     const int64_t cells = (int64_t)size[QDR_Z] * size[QDR_D];
     if (s->opts.batch < cells) return; /* some cells would have nothing to do */
     const int n_orders = distinct_orders(s, size, numbers);
+    if (s->floors.x != size[QDR_X] || s->floors.y != size[QDR_Y])
+        s->floors = (floors){.x = size[QDR_X], .y = size[QDR_Y]};
     const int one_layout = size[QDR_X] == 1 && size[QDR_Y] == 1; /* scattered over one rank is replicated */
     const int64_t all = (s->opts.batch + cells - 1) / cells, wanted = s->opts.micro_batch;
     for (int64_t micro = wanted > 0 ? wanted : 1; s->status == QDR_OK; micro *= 2) {
@@ -168,8 +195,9 @@ static void bound_next_grid(const int size[QDR_N_AXES], void *user)
         for (int layout = 0; layout < (one_layout ? 1 : 2) && s->status == QDR_OK; layout++) {
             if (!(s->opts.layouts >> layout & 1) && !one_layout) continue;
             c.layout = (unsigned char)layout;
-            bound_case(s, c, numbers, n_orders);
+            bound_case(s, &c, n_orders, s->floors.secs[n_micro_batches][layout]);
         }
+        n_micro_batches++;
         if (wanted > 0 || micro >= all) break;
     }
 }
@@ -254,7 +282,54 @@ static void simulate_orders(search *s, const candidate *c)
 static int by_bound(const void *a, const void *b)
 {
     const candidate *p = a, *q = b;
-    return (p->bound_secs > q->bound_secs) - (p->bound_secs < q->bound_secs);
+    if (p->bound_secs != q->bound_secs) return p->bound_secs > q->bound_secs ? 1 : -1;
+    return (p->number > q->number) - (p->number < q->number);
+}
+
+/* Bounds the plans of a case by their lists, and keeps them in order. */
+static void bound_plans(search *s, candidate c)
+{
+    const qdr_plan plan = plan_of(s, &c);
+    qdri_bounds bounds;
+    int numbers[N_ORDERS];
+    const int n_orders = distinct_orders(s, c.size, numbers);
+    double least[QDRI_N_RECOMPUTES], secs[QDRI_N_RECOMPUTES]; /* least: the minimum over all orders */
+    s->status = make_bounds(s->model, &plan, &bounds);
+    if (s->status != QDR_OK) return;
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = INFINITY;
+    for (int i = 0; i < n_orders; i++) {
+        qdri_bound_secs(&bounds, s->orders[numbers[i]], secs);
+        for (int r = 0; r < QDRI_N_RECOMPUTES; r++) least[r] = fmin(least[r], secs[r]);
+    }
+    for (int r = 0; r < QDRI_N_RECOMPUTES && s->status == QDR_OK; r++) {
+        if (!(c.fitting >> r & 1)) continue;
+        c.recompute = (unsigned char)r;
+        c.bound_secs = least[r];
+        add(s, &s->plans, &c);
+        for (int at = s->plans.n - 1; at > 0 && by_bound(&s->plans.of[at - 1], &s->plans.of[at]) > 0; at--) {
+            s->plans.of[at] = s->plans.of[at - 1];
+            s->plans.of[at - 1] = c;
+        }
+    }
+}
+
+/* In order of the bounds by lists, which are computed only when those by work are no lower. */
+static void simulate_plans(search *s)
+{
+    const candidates *cases = &s->cases, *plans = &s->plans;
+    if (cases->n) qsort(cases->of, (size_t)cases->n, sizeof *cases->of, by_bound);
+    for (int at_case = 0, at_plan = 0; s->status == QDR_OK && (at_case < cases->n || at_plan < plans->n);) {
+        const int is_plan = at_case == cases->n ||
+                            (at_plan < plans->n && plans->of[at_plan].bound_secs < cases->of[at_case].bound_secs);
+        const candidate c = is_plan ? plans->of[at_plan++] : cases->of[at_case++];
+        const qdr_plan plan = plan_of(s, &c);
+        tell(s, 1);
+        if (!s->opts.exhaustive && c.bound_secs >= secs_to_beat(s, &plan)) continue;
+        if (is_plan)
+            simulate_orders(s, &c);
+        else
+            bound_plans(s, c);
+    }
 }
 
 /* ---- panels and parts ---- */
@@ -376,15 +451,10 @@ qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_s
     list_orders(&s);
     qdri_search_grids(s.opts.n_ranks, s.opts.size, count_grid, &s);
     qdri_search_grids(s.opts.n_ranks, s.opts.size, bound_next_grid, &s);
-    if (s.n) qsort(s.candidates, (size_t)s.n, sizeof *s.candidates, by_bound);
-    for (int i = 0; i < s.n && s.status == QDR_OK; i++) {
-        const candidate *c = &s.candidates[i];
-        const qdr_plan plan = plan_of(&s, c);
-        tell(&s, 1);
-        if (s.opts.exhaustive || c->bound_secs < secs_to_beat(&s, &plan)) simulate_orders(&s, c);
-    }
+    if (s.status == QDR_OK) simulate_plans(&s);
     if (s.status == QDR_OK) choose_panels(&s, n_wanted);
-    free(s.candidates);
+    free(s.cases.of);
+    free(s.plans.of);
     if (s.status != QDR_OK) memset(result, 0, sizeof *result);
     return s.status;
 }

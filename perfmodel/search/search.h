@@ -72,5 +72,10 @@ void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, doub
 enum { QDRI_N_RECOMPUTES = 3 };
 /* The bound for each kind of recomputation. */
 void qdri_bound_secs(qdri_bounds *bounds, const char *order, double secs[QDRI_N_RECOMPUTES]);
+/* The lower one by the work of the processor alone, without the optimizer's. */
+void qdri_bound_work(const qdri_bounds *bounds, double secs[QDRI_N_RECOMPUTES]);
+/* That of all plans that differ only in order, recomputation, partitions, and how their cells are divided into z and d:
+ * the rows of a cell are the same, and a gathered weight is a whole one. With z = 1 gradients may be added to. */
+QDR_NODISCARD qdr_status qdri_model_work(qdr_model *model, const qdr_plan *plan, double secs[QDRI_N_RECOMPUTES]);
 
 #endif
