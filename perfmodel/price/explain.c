@@ -326,8 +326,7 @@ qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file)
     if (!model || !plan || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "explain: the model, the plan or the file is NULL");
     chosen = *plan;
     QDR_TRY(qdri_model_choose(model, &chosen, &all.result));
-    QDR_TRY(qdri_lists_make(&model->network, &chosen, QDRI_FEW_LAYERS,
-                            qdri_stages_make(&model->machine, &model->network, &chosen).first, 1, &model->lists));
+    QDR_TRY(qdri_model_lists(model, &chosen));
     all.lists = &model->lists;
     all.n_layers = qdri_model_price(model, &chosen, &all.pricing, &all.result).first;
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) qdri_list_price(all.lists, &all.pricing, (qdri_list_kind)kind);

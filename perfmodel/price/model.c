@@ -110,6 +110,25 @@ qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_
     return stages;
 }
 
+/* Neither the order, nor what is done again or parted, nor codecs change the tasks. */
+static int have_same_lists(const qdr_plan *a, const qdr_plan *b)
+{
+    return a->x == b->x && a->y == b->y && a->z == b->z && a->d == b->d && a->layout == b->layout &&
+           a->dtype == b->dtype && a->batch == b->batch && a->micro_batch == b->micro_batch &&
+           a->sequence == b->sequence && a->overlap == b->overlap && a->panels == b->panels &&
+           a->batch_parts == b->batch_parts && a->pipeline == b->pipeline;
+}
+
+qdr_status qdri_model_lists(qdr_model *model, const qdr_plan *plan)
+{
+    const double n_layers = qdri_stages_make(&model->machine, &model->network, plan).first;
+    if (have_same_lists(&model->listed, plan)) return QDR_OK;
+    memset(&model->listed, 0, sizeof model->listed);
+    QDR_TRY(qdri_lists_make(&model->network, plan, QDRI_FEW_LAYERS, n_layers, 1, &model->lists));
+    model->listed = *plan;
+    return QDR_OK;
+}
+
 /* With the panels and parts of the plan, or one. */
 static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
 {
@@ -117,7 +136,7 @@ static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_resul
     qdr_network_flops flops;
     QDR_TRY(qdri_plan_check(model, plan));
     const qdri_stages stages = qdri_model_price(model, plan, &pricing, result);
-    QDR_TRY(qdri_lists_make(&model->network, plan, QDRI_FEW_LAYERS, stages.first, 1, &model->lists));
+    QDR_TRY(qdri_model_lists(model, plan));
     QDR_TRY(qdri_step_time(&model->lists, &pricing, &stages, &model->work, result));
     result->panels = plan->panels ? plan->panels : 1;
     result->batch_parts = plan->batch_parts ? plan->batch_parts : 1;

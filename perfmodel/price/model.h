@@ -37,7 +37,9 @@ double qdri_optimizer_secs(const qdri_pricing *pricing, double n_layers);
 struct qdr_model {
     qdr_machine machine;
     qdr_network network;
-    qdri_lists lists, one_layer; /* of the last plan, whose memory is reused: of few layers, and of one for bounds */
+    qdri_lists lists; /* of `listed`, of few layers; set by qdri_model_lists() */
+    qdr_plan listed; /* zeroed: none */
+    qdri_lists one_layer; /* of the last plan that was bounded, whose memory is reused */
     qdri_step_work work;
     qdri_grid_ways ways; /* of the last grid that was bounded */
 };
@@ -48,6 +50,8 @@ int qdri_parts_nest(int parts, int inner, int most);
 /* memory.c: sets memory and memory_bytes of the result, those of the rank, and of the stage, that needs the most. */
 void qdri_memory(const qdri_pricing *pricing, const qdr_network *network, const qdri_stages *stages, double n_micro,
                  qdr_plan_result *result);
+/* Builds the lists of a checked plan, unless those of the last one are the same. */
+QDR_NODISCARD qdr_status qdri_model_lists(qdr_model *model, const qdr_plan *plan);
 /* Checks that the plan can be priced. */
 QDR_NODISCARD qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan);
 /* The time of a step without waiting for transfers: no panels or parts make it shorter. */

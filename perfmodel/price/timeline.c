@@ -77,8 +77,8 @@ qdr_status qdr_model_timeline(qdr_model *model, const qdr_plan *plan, qdr_timeli
     qdr_plan chosen = *plan;
     qdr_plan_result result;
     QDR_TRY(qdri_model_choose(model, &chosen, &result));
-    const qdri_stages stages = qdri_model_price(model, &chosen, &pricing, &result);
-    QDR_TRY(qdri_lists_make(&model->network, &chosen, QDRI_FEW_LAYERS, stages.first, 1, &model->lists));
+    (void)qdri_model_price(model, &chosen, &pricing, &result);
+    QDR_TRY(qdri_model_lists(model, &chosen));
     timeline t = {&model->lists, &pricing, &model->work, each, user, secs};
     QDR_TRY(show_pass(&t, QDRI_LIST_FORWARD, QDR_PASS_FORWARD));
     if (plan->recompute == QDR_RECOMPUTE_FULL) QDR_TRY(show_pass(&t, QDRI_LIST_FORWARD, QDR_PASS_RECOMPUTE));
