@@ -93,24 +93,23 @@ static void add_task(const op_part *p, qdri_task *task, const refs *reads, const
 static const qdri_task_work no_work = {.n_kernels = 0}; /* too little to count */
 
 /* A kernel on all columns of the first input. */
-static void add_kernel(const op_part *p, qdri_task_kind kind, qdri_task_work work, refs reads, refs writes,
-                       int accumulate)
+static void add_kernel(const op_part *p, qdri_task_kind kind, qdri_task_work work, const refs *reads,
+                       const refs *writes, int accumulate)
 {
-    add_task(p, &(qdri_task){.kind = kind, .accumulate = accumulate, .n = columns(p), .work = work}, &reads, &writes);
+    add_task(p, &(qdri_task){.kind = kind, .accumulate = accumulate, .n = columns(p), .work = work}, reads, writes);
 }
 
-/* A collective on n_per_row numbers for each row. `what`: its kind, operands and type. */
-static void add_collective(const op_part *p, qdr_axis axis, int64_t n_per_row, const qdri_task *what)
+/* A collective on n_per_row numbers for each row. The task states its kind, operands and type. */
+static void add_collective(const op_part *p, qdr_axis axis, int64_t n_per_row, qdri_task *task)
 {
-    qdri_task task = *what;
-    task.node = p->number;
-    task.name = p->node->name;
-    task.channel = qdri_statistics_channel(axis);
-    task.m = n_rows(p);
-    task.n = n_per_row;
-    task.count = task.m * task.n;
-    task.out_dtype = task.dtype;
-    qdri_add_collective(p->builder, &task);
+    task->node = p->number;
+    task->name = p->node->name;
+    task->channel = qdri_statistics_channel(axis);
+    task->m = n_rows(p);
+    task->n = n_per_row;
+    task->count = task->m * task->n;
+    task->out_dtype = task->dtype;
+    qdri_add_collective(p->builder, task);
 }
 
 /* Combines the ranks' numbers in place. */
@@ -133,7 +132,7 @@ static void norm_forward(const op_part *p)
     const size_t own_bytes = (size_t)n_rows(p) * 3 * real_bytes(p);
     const qdri_ref moments = numbers(p, 0, 3 * (int64_t)g);
     add_kernel(p, QDRI_TASK_NORM_MOMENTS, (qdri_task_work){p->bytes, 3 * p->elems, 1, QDRI_COST_FUSED},
-               (refs){1, {input(p, 0)}}, (refs){1, {slice(moments, (size_t)rank * own_bytes, own_bytes)}}, 0);
+               &(refs){1, {input(p, 0)}}, &(refs){1, {slice(moments, (size_t)rank * own_bytes, own_bytes)}}, 0);
     add_collective(
         p, axis, 3,
         &(qdri_task){
@@ -141,18 +140,18 @@ static void norm_forward(const op_part *p)
     add_task(p, &(qdri_task){.kind = QDRI_TASK_NORM_MERGE, .n = columns(p), .k = g}, &(refs){1, {moments}},
              &(refs){1, {saved(p)}});
     add_kernel(p, QDRI_TASK_NORM_APPLY, (qdri_task_work){2 * p->bytes, 5 * p->elems, 1, QDRI_COST_AFTER_FUSED},
-               (refs){4, {input(p, 0), saved(p), parameter(p, 0), parameter(p, 1)}}, (refs){1, {output(p)}}, 0);
+               &(refs){4, {input(p, 0), saved(p), parameter(p, 0), parameter(p, 1)}}, &(refs){1, {output(p)}}, 0);
 }
 
 static void norm_backward(const op_part *p)
 {
     const qdri_ref sums = numbers(p, 0, 2);
     add_kernel(p, QDRI_TASK_NORM_SUMS, (qdri_task_work){2 * p->bytes, 6 * p->elems, 2, QDRI_COST_PLAIN},
-               (refs){4, {p->dy, input(p, 0), saved(p), parameter(p, 0)}},
-               (refs){3, {sums, gradient(p, 0), gradient(p, 1)}}, (p->accumulates >> QDR_MAX_OP_INPUTS) & 1);
+               &(refs){4, {p->dy, input(p, 0), saved(p), parameter(p, 0)}},
+               &(refs){3, {sums, gradient(p, 0), gradient(p, 1)}}, (p->accumulates >> QDR_MAX_OP_INPUTS) & 1);
     reduce(p, p->node->u.norm.axis, QDR_SUM, 2, sums);
     add_kernel(p, QDRI_TASK_NORM_BACKWARD, (qdri_task_work){3 * p->bytes, 8 * p->elems, 0, QDRI_COST_PLAIN},
-               (refs){5, {p->dy, input(p, 0), saved(p), parameter(p, 0), sums}}, (refs){1, {d_input(p, 0)}},
+               &(refs){5, {p->dy, input(p, 0), saved(p), parameter(p, 0), sums}}, &(refs){1, {d_input(p, 0)}},
                p->accumulates & 1);
 }
 
@@ -202,7 +201,7 @@ static qdri_ref attention_work(const op_part *p)
 }
 
 /* A row sees its own position and, on average, half of the others; the flops that are reported leave its own out. */
-static void attend(const op_part *p, int backward, refs reads, refs writes)
+static void attend(const op_part *p, int backward, const refs *reads, const refs *writes)
 {
     const qdr_attention *local = &p->node->u.attention.local;
     const int64_t query_columns = local->n_heads * local->head_size;
@@ -218,40 +217,40 @@ static void attend(const op_part *p, int backward, refs reads, refs writes)
     if (local->n_heads > 0)
         task.work = backward ? (qdri_task_work){2 * bytes, times * flops, 3, QDRI_COST_SCORES_BACKWARD}
                              : (qdri_task_work){bytes, flops, 1, QDRI_COST_SCORES};
-    add_task(p, &task, &reads, &writes);
+    add_task(p, &task, reads, writes);
 }
 
 static void attention_forward(const op_part *p)
 {
     const qdri_key_heads *keys = &p->node->u.attention.keys;
     if (!keys->gathered) {
-        attend(p, 0, (refs){1, {input(p, 0)}}, (refs){3, {output(p), saved(p), attention_work(p)}});
+        attend(p, 0, &(refs){1, {input(p, 0)}}, &(refs){3, {output(p), saved(p), attention_work(p)}});
         return;
     }
     const gathered g = gathered_of(p);
     const qdr_attention *local = &p->node->u.attention.local;
     const size_t pair = 2 * (size_t)(n_rows(p) * local->head_size) * qdr_dtype_bytes(local->dtype);
     const qdri_ref own = slice(g.heads, (size_t)keys->first_own * pair, (size_t)keys->n_own * pair);
-    add_kernel(p, QDRI_TASK_KEYS_PACK, no_work, (refs){1, {input(p, 0)}}, (refs){1, {own}}, 0);
+    add_kernel(p, QDRI_TASK_KEYS_PACK, no_work, &(refs){1, {input(p, 0)}}, &(refs){1, {own}}, 0);
     move_key_heads(p, QDR_ALL_GATHER, &g);
-    add_kernel(p, QDRI_TASK_KEYS_ASSEMBLE, no_work, (refs){2, {input(p, 0), g.heads}}, (refs){1, {g.assembled}}, 0);
-    attend(p, 0, (refs){1, {g.assembled}}, (refs){3, {output(p), g.saved, attention_work(p)}});
+    add_kernel(p, QDRI_TASK_KEYS_ASSEMBLE, no_work, &(refs){2, {input(p, 0), g.heads}}, &(refs){1, {g.assembled}}, 0);
+    attend(p, 0, &(refs){1, {g.assembled}}, &(refs){3, {output(p), g.saved, attention_work(p)}});
 }
 
 static void attention_backward(const op_part *p)
 {
     const qdri_key_heads *keys = &p->node->u.attention.keys;
     if (!keys->gathered) {
-        attend(p, 1, (refs){4, {p->dy, input(p, 0), output(p), saved(p)}},
-               (refs){2, {d_input(p, 0), attention_work(p)}});
+        attend(p, 1, &(refs){4, {p->dy, input(p, 0), output(p), saved(p)}},
+               &(refs){2, {d_input(p, 0), attention_work(p)}});
         return;
     }
     const gathered g = gathered_of(p);
-    attend(p, 1, (refs){4, {p->dy, g.assembled, output(p), g.saved}}, (refs){2, {g.d_assembled, attention_work(p)}});
-    add_kernel(p, QDRI_TASK_KEYS_SPREAD, no_work, (refs){1, {g.d_assembled}},
-               (refs){3, {g.heads, d_input(p, 0), g.one}}, 0);
+    attend(p, 1, &(refs){4, {p->dy, g.assembled, output(p), g.saved}}, &(refs){2, {g.d_assembled, attention_work(p)}});
+    add_kernel(p, QDRI_TASK_KEYS_SPREAD, no_work, &(refs){1, {g.d_assembled}},
+               &(refs){3, {g.heads, d_input(p, 0), g.one}}, 0);
     move_key_heads(p, QDR_REDUCE_SCATTER, &g);
-    add_kernel(p, QDRI_TASK_KEYS_UNPACK, no_work, (refs){1, {g.own}}, (refs){1, {d_input(p, 0)}}, 0);
+    add_kernel(p, QDRI_TASK_KEYS_UNPACK, no_work, &(refs){1, {g.own}}, &(refs){1, {d_input(p, 0)}}, 0);
 }
 
 /* ---- element by element ---- */
@@ -259,19 +258,19 @@ static void attention_backward(const op_part *p)
 static void gelu_forward(const op_part *p)
 {
     add_kernel(p, QDRI_TASK_GELU, (qdri_task_work){2 * p->bytes, 12 * p->elems, 1, QDRI_COST_PLAIN},
-               (refs){1, {input(p, 0)}}, (refs){1, {output(p)}}, 0);
+               &(refs){1, {input(p, 0)}}, &(refs){1, {output(p)}}, 0);
 }
 
 static void gelu_backward(const op_part *p)
 {
     add_kernel(p, QDRI_TASK_GELU_BACKWARD, (qdri_task_work){3 * p->bytes, 20 * p->elems, 1, QDRI_COST_PLAIN},
-               (refs){2, {p->dy, input(p, 0)}}, (refs){1, {d_input(p, 0)}}, p->accumulates & 1);
+               &(refs){2, {p->dy, input(p, 0)}}, &(refs){1, {d_input(p, 0)}}, p->accumulates & 1);
 }
 
 static void residual_forward(const op_part *p)
 {
     add_kernel(p, QDRI_TASK_RESIDUAL, (qdri_task_work){3 * p->bytes, p->elems, 1, QDRI_COST_PLAIN},
-               (refs){2, {input(p, 0), input(p, 1)}}, (refs){1, {output(p)}}, 0);
+               &(refs){2, {input(p, 0), input(p, 1)}}, &(refs){1, {output(p)}}, 0);
 }
 
 /* ---- cross-entropy ---- */
@@ -283,18 +282,18 @@ static void loss_forward(const op_part *p)
     const size_t loss_bytes = 2 * sizeof(double);
     const qdri_ref loss = slice(p->net->loss, (size_t)p->part * loss_bytes, loss_bytes);
     add_kernel(p, QDRI_TASK_LOSS_MAX, (qdri_task_work){p->bytes, 2 * p->elems, 1, QDRI_COST_LOGITS},
-               (refs){1, {input(p, 0)}}, (refs){1, {maxima}}, 0);
+               &(refs){1, {input(p, 0)}}, &(refs){1, {maxima}}, 0);
     reduce(p, ce->axis, QDR_MAX, 1, maxima);
     add_kernel(p, QDRI_TASK_LOSS_SUMS, (qdri_task_work){p->bytes, 3 * p->elems, 0, QDRI_COST_LOGITS},
-               (refs){3, {input(p, 0), input(p, 1), maxima}}, (refs){1, {sums}}, 0);
+               &(refs){3, {input(p, 0), input(p, 1), maxima}}, &(refs){1, {sums}}, 0);
     reduce(p, ce->axis, QDR_SUM, 2, sums);
-    add_kernel(p, QDRI_TASK_LOSS, no_work, (refs){3, {input(p, 1), maxima, sums}}, (refs){2, {loss, saved(p)}}, 0);
+    add_kernel(p, QDRI_TASK_LOSS, no_work, &(refs){3, {input(p, 1), maxima, sums}}, &(refs){2, {loss, saved(p)}}, 0);
 }
 
 static void loss_backward(const op_part *p)
 {
     add_kernel(p, QDRI_TASK_LOSS_BACKWARD, (qdri_task_work){2 * p->bytes, 4 * p->elems, 1, QDRI_COST_LOGITS},
-               (refs){3, {input(p, 0), input(p, 1), saved(p)}}, (refs){1, {d_input(p, 0)}}, 0);
+               &(refs){3, {input(p, 0), input(p, 1), saved(p)}}, &(refs){1, {d_input(p, 0)}}, 0);
 }
 
 /* ---- the caller's operation ---- */
@@ -310,8 +309,8 @@ static void caller_forward(const op_part *p)
     const qdr_op_cost *cost = &p->node->cost;
     refs inputs = {.n = p->node->n_in};
     for (int i = 0; i < inputs.n; i++) inputs.of[i] = input(p, i);
-    add_kernel(p, QDRI_TASK_CALLER_FORWARD, callers_work(p, cost->forward_bytes, cost->forward_flops), inputs,
-               (refs){2, {output(p), saved(p)}}, 0);
+    add_kernel(p, QDRI_TASK_CALLER_FORWARD, callers_work(p, cost->forward_bytes, cost->forward_flops), &inputs,
+               &(refs){2, {output(p), saved(p)}}, 0);
 }
 
 static void caller_backward(const op_part *p)
@@ -325,8 +324,8 @@ static void caller_backward(const op_part *p)
     }
     reads.of[1 + n_in] = output(p);
     reads.of[2 + n_in] = saved(p);
-    add_kernel(p, QDRI_TASK_CALLER_BACKWARD, callers_work(p, cost->backward_bytes, cost->backward_flops), reads, writes,
-               p->accumulates & ((1 << n_in) - 1));
+    add_kernel(p, QDRI_TASK_CALLER_BACKWARD, callers_work(p, cost->backward_bytes, cost->backward_flops), &reads,
+               &writes, p->accumulates & ((1 << n_in) - 1));
 }
 
 /* ---- by kind ---- */

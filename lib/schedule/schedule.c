@@ -195,15 +195,14 @@ static int64_t elems_sent(const qdri_task *task, int g, int rank)
     return task->coll == QDR_REDUCE_SCATTER ? scattered : scattered + gathered;
 }
 
-void qdri_add_collective(qdri_builder *builder, const qdri_task *task)
+void qdri_add_collective(qdri_builder *builder, qdri_task *task)
 {
     const qdr_axis axis = qdr_channel_axis(task->channel);
     const int g = builder->position.size[axis];
     if (g == 1) return;
-    qdri_task added = *task;
-    added.kind = QDRI_TASK_COLLECTIVE;
+    task->kind = QDRI_TASK_COLLECTIVE;
     /* Statistics are small, and the next kernel needs them: they run between kernels. */
-    added.stream = qdri_is_statistics(task->channel) ? QDRI_STREAM_OF_COMPUTE : QDRI_STREAM_OF_CHANNEL(task->channel);
-    added.bytes_sent = elems_sent(task, g, builder->position.coordinate[axis]) * (int64_t)qdr_dtype_bytes(task->dtype);
-    qdri_schedule_add(builder, &added);
+    task->stream = qdri_is_statistics(task->channel) ? QDRI_STREAM_OF_COMPUTE : QDRI_STREAM_OF_CHANNEL(task->channel);
+    task->bytes_sent = elems_sent(task, g, builder->position.coordinate[axis]) * (int64_t)qdr_dtype_bytes(task->dtype);
+    qdri_schedule_add(builder, task);
 }

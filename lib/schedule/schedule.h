@@ -205,8 +205,8 @@ qdr_channel qdri_gather_channel(qdr_axis axis);
 qdr_channel qdri_statistics_channel(qdr_axis axis);
 static inline int qdri_is_statistics(qdr_channel channel) { return channel >= QDR_CHANNEL_X_STAT; }
 
-/* Appends a collective over `channel`; does nothing if the group has one member. */
-void qdri_add_collective(qdri_builder *builder, const qdri_task *task);
+/* Appends a collective over `channel`, whose kind, stream and bytes it sets; does nothing if the group has one member. */
+void qdri_add_collective(qdri_builder *builder, qdri_task *task);
 
 /* Announces, in order of execution, that a whole W will be needed: shard_elems per member of z. */
 void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_ref shard, int64_t shard_elems,
