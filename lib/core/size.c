@@ -38,25 +38,27 @@ qdr_status qdri_block_bytes(int64_t n_rows, int64_t n_cols, qdr_dtype dtype, siz
     return qdri_elems_bytes(n_elems, dtype, bytes);
 }
 
+static qdr_status check_memory(const void *memory, size_t n, size_t bytes_each, const char *what)
+{
+    if (memory) return QDR_OK;
+    return QDR_FAIL(
+        QDR_ERR_MEMORY,
+        "out of memory: could not allocate %zu × %zu bytes for %s; use fewer ranks per node or smaller sizes", n,
+        bytes_each, what);
+}
+
 qdr_status qdri_calloc(size_t n, size_t bytes_each, const char *what, void **memory)
 {
     *memory = calloc(n ? n : 1, bytes_each ? bytes_each : 1);
-    if (!*memory)
-        return QDR_FAIL(
-            QDR_ERR_MEMORY,
-            "out of memory: could not allocate %zu × %zu bytes for %s; use fewer ranks per node or smaller sizes", n,
-            bytes_each, what);
-    return QDR_OK;
+    return check_memory(*memory, n, bytes_each, what);
 }
 
 qdr_status qdri_list_grow(void **items, int n, int *capacity, size_t bytes_each, const char *what)
 {
     if (n < *capacity) return QDR_OK;
     const int larger = *capacity ? 2 * *capacity : 16;
-    void *memory = NULL;
-    QDR_TRY(qdri_calloc((size_t)larger, bytes_each, what, &memory));
-    if (n) memcpy(memory, *items, (size_t)n * bytes_each);
-    free(*items);
+    void *memory = realloc(*items, (size_t)larger * bytes_each);
+    QDR_TRY(check_memory(memory, (size_t)larger, bytes_each, what));
     *items = memory;
     *capacity = larger;
     return QDR_OK;

@@ -19,7 +19,7 @@ static inline size_t qdri_align_bytes(size_t bytes, size_t to) { return (bytes +
  * valid pointer. */
 QDR_NODISCARD qdr_status qdri_calloc(size_t n, size_t bytes_each, const char *what, void **memory);
 #define QDRI_NEW(n, what, pointer) qdri_calloc((size_t)(n), sizeof **(pointer), what, (void **)(pointer))
-/* Makes room for one more item; the list may move. */
+/* Makes room for one more item, which is not zeroed; the list may move. */
 QDR_NODISCARD qdr_status qdri_list_grow(void **items, int n, int *capacity, size_t bytes_each, const char *what);
 /* A copy of a string. */
 QDR_NODISCARD qdr_status qdri_strdup(const char *text, char **copy);
