@@ -205,7 +205,7 @@ qdr_channel qdri_gather_channel(qdr_axis axis);
 qdr_channel qdri_statistics_channel(qdr_axis axis);
 static inline int qdri_is_statistics(qdr_channel channel) { return channel >= QDR_CHANNEL_X_STAT; }
 
-/* Appends a collective over `channel`, whose kind, stream and bytes it sets; does nothing if the group has one member. */
+/* Sets kind, stream and bytes of a collective over `channel`, and appends it, unless its group has one member. */
 void qdri_add_collective(qdri_builder *builder, qdri_task *task);
 
 /* Announces, in order of execution, that a whole W will be needed: shard_elems per member of z. */
