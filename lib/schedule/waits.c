@@ -20,6 +20,7 @@ typedef struct qdri_span {
 typedef struct qdri_spans {
     int64_t list; /* for which they were recorded */
     int first;
+    int found; /* the one that was found last; a write joins only those after it, so it is one still */
 } qdri_spans;
 
 typedef struct pass {
@@ -68,18 +69,19 @@ static int cut(qdri_hazards *hazards, int from, size_t at)
 
 static size_t end_of(qdri_ref ref) { return ref.offset + ref.bytes; }
 
-/* The first span of what a reference refers to. */
+/* The first span of what a reference refers to. Often it is near the one that was found last. */
 static int find(qdri_hazards *hazards, qdri_ref ref)
 {
     qdri_spans *of = &hazards->of_buffer[ref.buffer];
     if (of->list != hazards->list) {
         of->list = hazards->list;
-        of->first = hazards->n_spans++;
+        of->first = of->found = hazards->n_spans++;
         hazards->spans[of->first] = (qdri_span){.begin = 0, .next = -1, .writer = -1};
     }
-    const int first = cut(hazards, of->first, ref.offset);
-    (void)cut(hazards, first, end_of(ref));
-    return first;
+    const int from = hazards->spans[of->found].begin <= ref.offset ? of->found : of->first;
+    of->found = cut(hazards, from, ref.offset);
+    (void)cut(hazards, of->found, end_of(ref));
+    return of->found;
 }
 
 /* ---- waits ---- */
