@@ -74,8 +74,9 @@ enum { QDRI_N_RECOMPUTES = 3 };
 void qdri_bound_secs(qdri_bounds *bounds, const char *order, double secs[QDRI_N_RECOMPUTES]);
 /* The lower one by the work of the processor alone, without the optimizer's. */
 void qdri_bound_work(const qdri_bounds *bounds, double secs[QDRI_N_RECOMPUTES]);
-/* That of all plans that differ only in order, recomputation, partitions, and how their cells are divided into z and d:
- * the rows of a cell are the same, and a gathered weight is a whole one. With z = 1 gradients may be added to. */
+/* That of all plans that differ from this one only in order, recomputation, partitions, and how their cells are divided
+ * into z and d: a cell has the same rows, and its products use whole weights. With z = 1 products may also add to
+ * gradients, which takes no less. */
 QDR_NODISCARD qdr_status qdri_model_work(qdr_model *model, const qdr_plan *plan, double secs[QDRI_N_RECOMPUTES]);
 
 #endif
