@@ -36,7 +36,7 @@ void qdri_panel_search_note(qdri_panel_search *search, double secs, double floor
 {
     const int is_first = search->n_tried == 0;
     search->tried[search->n_tried++] = (qdri_panel_trial){search->panels, search->batch_parts, secs};
-    search->floor_secs = floor_secs;
+    if (is_first) search->floor_secs = floor_secs; /* those of more panels are higher: their products are smaller */
     search->n_worse = is_first || secs < search->least_secs ? 0 : search->n_worse + 1;
     if (is_first || secs < search->least_secs) search->least_secs = secs;
 }

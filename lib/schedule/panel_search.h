@@ -25,7 +25,8 @@ typedef struct qdri_panel_search {
 void qdri_panel_search_begin(qdri_panel_search *search, int panels, int batch_parts, int sums, int scattered);
 /* @return 0: all have been tried */
 int qdri_panel_search_next(qdri_panel_search *search);
-/* Reports the time of the combination being tried. floor_secs: no combination can take less; 0: unknown. */
+/* Reports the time of the combination being tried. floor_secs: none with as many panels, or more, can take less; 0:
+ * unknown. */
 void qdri_panel_search_note(qdri_panel_search *search, double secs, double floor_secs);
 /* The number of the first trial, with the fewest parts and panels, whose time is close to the least: more of them must
  * gain something, since what they cost besides is not in the price. */

@@ -170,7 +170,8 @@ qdr_status qdri_model_choose(qdr_model *model, qdr_plan *plan, qdr_plan_result *
         qdr_plan_result *tried = &results[search.n_tried];
         memset(tried, 0, sizeof *tried);
         QDR_TRY(predict(model, plan, tried));
-        qdri_panel_search_note(&search, tried->secs, qdri_busy_secs(tried));
+        const double after_secs = tried->time[QDR_TIME_OPTIMIZER] + model->machine.software.step_secs;
+        qdri_panel_search_note(&search, tried->secs - after_secs, qdri_busy_secs(tried) - after_secs);
     }
     const int best = qdri_panel_search_best(&search);
     plan->panels = search.tried[best].panels;
