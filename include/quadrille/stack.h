@@ -249,6 +249,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op
  *                          free; after this the stack can only be destroyed
  *  @retval QDR_ERR_SHAPE, QDR_ERR_DTYPE  the parameters differ from those that the stack should share; the sentence
  *                                        names the first that does
+ *  @retval QDR_ERR_DTYPE  panels or parts are to be chosen, and the machine that is named has no peak for the type
  *  @retval QDR_ERR_IO, QDR_ERR_ARGUMENT  QDR_TUNE's file could not be read or written, or is not one; the stack may be
  *                                        built again
  *  @retval QDR_ERR_ARGUMENT  ranks described different stacks; the stack can only be destroyed */

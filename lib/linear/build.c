@@ -9,19 +9,19 @@
 #include "schedule/net_price.h"
 
 /* The machine of rank 0 decides, since other ranks may have other files. A program need not be installed with any: if
- * none is named and there is none, nothing is divided. */
+ * none is named, and there is none or it lacks the type, nothing is divided. */
 static qdr_status choose_here(qdr_stack *stack)
 {
     const qdr_context *ctx = qdr_grid_context(stack->grid);
     qdr_machine machine;
-    const qdr_status status = qdri_context_machine(ctx, &machine);
-    if (status != QDR_OK && status != QDR_ERR_MEMORY && !qdri_context_names_machine(ctx)) {
-        qdri_log(QDRI_LOG_WARNING, "stack: neither panels nor parts of the batch are chosen: %s", qdr_last_error());
-        return QDR_OK;
+    qdr_status status = qdri_context_machine(ctx, &machine);
+    if (status == QDR_OK) {
+        QDR_TRY(qdri_net_place(&stack->net));
+        status = qdri_net_choose_panels(&stack->net, qdri_grid_order(stack->grid), &machine);
     }
-    QDR_TRY(status);
-    QDR_TRY(qdri_net_place(&stack->net));
-    return qdri_net_choose_panels(&stack->net, qdri_grid_order(stack->grid), &machine);
+    if (status == QDR_OK || status == QDR_ERR_MEMORY || qdri_context_names_machine(ctx)) return status;
+    qdri_log(QDRI_LOG_WARNING, "stack: neither panels nor parts of the batch are chosen: %s", qdr_last_error());
+    return QDR_OK;
 }
 
 /* Panels of products and parts of the batch that the options leave open. Collective, agrees. */

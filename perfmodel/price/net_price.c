@@ -38,6 +38,15 @@ static qdr_status price_list(const qdri_pricing *pricing, const qdri_schedule *s
     return status;
 }
 
+/* Products of a type without a peak would never end. */
+static qdr_status check(const qdri_net *net, const qdr_machine *machine)
+{
+    QDR_TRY(qdr_machine_check(machine, machine->name));
+    if (qdri_machine_products(machine, net->opts.dtype)->peak_flops > 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_DTYPE, "price: %s has no peak for %s; add one to the machine's file", machine->name,
+                    qdr_dtype_name(net->opts.dtype));
+}
+
 /* The pricing points to the plan. */
 static void pricing_of_net(const qdri_net *net, const char *order, const qdr_machine *machine, qdr_plan *plan,
                            qdri_pricing *pricing)
@@ -58,9 +67,7 @@ qdr_status qdri_net_price(const qdri_net *net, const char *order, const qdr_mach
 {
     qdr_plan plan;
     qdri_pricing pricing;
-    QDR_TRY(qdr_machine_check(machine, machine->name));
-    if (!(qdri_machine_products(machine, net->opts.dtype)->peak_flops > 0))
-        return QDR_FAIL(QDR_ERR_DTYPE, "price: %s has no peak for %s", machine->name, qdr_dtype_name(net->opts.dtype));
+    QDR_TRY(check(net, machine));
     pricing_of_net(net, order, machine, &plan, &pricing);
     double ends[2] = {0};
     QDR_TRY(price_list(&pricing, schedule, secs, ends));
@@ -120,7 +127,7 @@ qdr_status qdri_net_choose_panels(qdri_net *net, const char *order, const qdr_ma
     qdr_plan plan;
     qdri_pricing pricing;
     qdri_schedule schedule = {0};
-    QDR_TRY(qdr_machine_check(machine, machine->name));
+    QDR_TRY(check(net, machine));
     pricing_of_net(net, order, machine, &plan, &pricing);
     if (n_nodes > 2 * MOST_PRICED_NODES) net->n_nodes = MOST_PRICED_NODES;
     const qdr_status status = choose(net, &pricing, &schedule);

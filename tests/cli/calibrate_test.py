@@ -205,13 +205,20 @@ class Calibrate(unittest.TestCase):
         done = here(*words, HOME="")
         self.assertEqual((done.returncode, done.out), (2, ""))
         self.assertIn("set HOME or XDG_DATA_HOME", done.err)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("{")
-        done = here("bench", "layer", "--local", "2", "--grid", "2x1x1x1", "--hidden", "64", "--context", "32",
-                    "--iterations", "1")
-        self.assertEqual(done.returncode, 0, done.err)
-        self.assertIn("neither panels nor parts", done.err)
-        self.assertEqual(here("plan", "gpt2", "-n", "2", "--machine", "here").returncode, 2)
+        words = ("bench", "layer", "--local", "2", "--grid", "2x1x1x1", "--hidden", "64", "--context", "32",
+                 "--iterations", "1", "--dtype", "f64")
+        for text, says in (("{", "JSON"), ('{"name": "mine", "based_on": "laptop", "f64": {"peak_TFLOPS": 0}}',
+                                           "mine has no peak for f64")):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            done = here(*words)
+            self.assertEqual(done.returncode, 0, done.err)
+            self.assertIn("neither panels nor parts", done.err)
+            self.assertIn(says, done.err)
+            named = here(*words, QDR_MACHINE=path)
+            self.assertEqual((named.returncode, named.out), (2, ""))
+            self.assertIn(says, named.err)
+            self.assertEqual(here("plan", "gpt2", "-n", "2", "--machine", "here", "--dtype", "f64").returncode, 2)
 
     def test_refused(self):
         for words, says in ((("--name", ""), "--name"), (("--name", "x" * 64), "63"), (("--local", "0"), "local"),
