@@ -39,9 +39,8 @@ void qdri_comm_abort(qdri_comm *comm)
         return;
     }
     pthread_mutex_lock(&comm->root->family_mutex);
-    for (qdri_comm *member = comm->root; member; member = member->next) {
+    for (qdri_comm *member = comm->root; member; member = member->next)
         if (member->table->abort) member->table->abort(member);
-    }
     pthread_mutex_unlock(&comm->root->family_mutex);
 }
 
@@ -50,9 +49,8 @@ int qdri_comm_leave(qdri_comm *comm)
     if (comm->inner) return qdri_comm_leave(comm->inner);
     if (!comm->root->table->leave) return 0;
     pthread_mutex_lock(&comm->root->family_mutex);
-    for (qdri_comm *member = comm->root; member; member = member->next) {
+    for (qdri_comm *member = comm->root; member; member = member->next)
         if (member->table->leave) member->table->leave(member);
-    }
     pthread_mutex_unlock(&comm->root->family_mutex);
     return 1;
 }

@@ -244,9 +244,8 @@ static qdr_status block_check(const qdri_kernel *kernel)
 {
     const char *name = "block copy";
     const int64_t n = kernel->u.block.row_bytes > 0 ? kernel->u.block.n_rows : 0;
-    if (kernel->u.block.n_rows < 0) {
+    if (kernel->u.block.n_rows < 0)
         return QDR_FAIL(QDR_ERR_SHAPE, "block copy: %" PRId64 " rows", kernel->u.block.n_rows);
-    }
     if (n > 1 && (kernel->u.block.x_stride < kernel->u.block.row_bytes ||
                   kernel->u.block.y_stride < kernel->u.block.row_bytes)) {
         return QDR_FAIL(QDR_ERR_SHAPE, "block copy: rows of %zu bytes, but strides of %zu and %zu",
@@ -308,12 +307,10 @@ static qdr_status (*const checks[QDRI_N_KERNELS])(const qdri_kernel *kernel) = {
 qdr_status qdri_kernel_check(const qdri_kernel *kernel)
 {
     if (!kernel) return QDR_FAIL(QDR_ERR_ARGUMENT, "kernel: its description is NULL");
-    if ((int)kernel->kind < 0 || kernel->kind >= QDRI_N_KERNELS) {
+    if ((int)kernel->kind < 0 || kernel->kind >= QDRI_N_KERNELS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "kernel: there is no kernel %d", (int)kernel->kind);
-    }
-    if (kernel->kind < QDRI_K_COPY_BLOCK && !qdri_is_float(kernel->dtype)) {
+    if (kernel->kind < QDRI_K_COPY_BLOCK && !qdri_is_float(kernel->dtype))
         return QDR_FAIL(QDR_ERR_DTYPE, "kernel: the type is %s; use " QDRI_FLOAT_NAMES, qdr_dtype_name(kernel->dtype));
-    }
     return checks[kernel->kind](kernel);
 }
 

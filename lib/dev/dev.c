@@ -379,12 +379,9 @@ qdr_status qdri_stamp(qdr_stream *stream, int64_t *nanosecs)
 static qdr_status work_check(const qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes)
 {
     QDR_TRY(stream_check(stream));
-    if (!fn || (bytes && !args)) {
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "work: the function or its arguments are NULL");
-    }
-    if (bytes > QDRI_WORK_BYTES) {
+    if (!fn || (bytes && !args)) return QDR_FAIL(QDR_ERR_ARGUMENT, "work: the function or its arguments are NULL");
+    if (bytes > QDRI_WORK_BYTES)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "work: %zu bytes of arguments, at most %d fit", bytes, QDRI_WORK_BYTES);
-    }
     return QDR_OK;
 }
 

@@ -228,9 +228,8 @@ int qdr_grid_coordinate(const qdr_grid *grid, qdr_axis axis)
 int qdr_grid_rank_at(const qdr_grid *grid, const int coordinates[QDR_N_AXES])
 {
     if (!grid || !coordinates) return -1;
-    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
         if (coordinates[axis] < 0 || coordinates[axis] >= grid->shape.sizes[axis]) return -1;
-    }
     return qdri_shape_rank(&grid->shape, coordinates);
 }
 

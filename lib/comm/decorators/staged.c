@@ -115,9 +115,8 @@ static void host_failed(void *user)
     (void)qdri_dev_raise(root->host);
     qdri_dev_poison(root->base.dev, qdri_dev_status(root->host), qdr_last_error());
     pthread_mutex_lock(&root->base.family_mutex);
-    for (qdri_comm *each = &root->base; each; each = each->next) {
+    for (qdri_comm *each = &root->base; each; each = each->next)
         if (each->table == root->base.table) let_go((const staged_comm *)each);
-    }
     pthread_mutex_unlock(&root->base.family_mutex);
 }
 

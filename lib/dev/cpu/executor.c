@@ -57,9 +57,8 @@ int qdri_waker_wake_event(const qdri_waker *waker) { return (int)(waker->wake_ev
 void qdri_executors_wake(qdri_cpu_dev *dev, uint64_t mask)
 {
     pthread_mutex_lock(&dev->lock);
-    for (qdri_waker *executor = dev->executors; executor; executor = executor->next) {
+    for (qdri_waker *executor = dev->executors; executor; executor = executor->next)
         if (executor->bit & mask) qdri_wake(executor);
-    }
     pthread_mutex_unlock(&dev->lock);
 }
 

@@ -110,7 +110,6 @@ void qdri_gemm_converted(const qdri_gemm *g, float *panels)
                          {g->dtype, g->b, g->ldb, g->trans_b, g->round_b, 1}};
     find_scale(&factors[0], panels, g->trans_a ? g->k : g->m, g->trans_a ? g->m : g->k);
     find_scale(&factors[1], panels, g->trans_b ? g->n : g->k, g->trans_b ? g->k : g->n);
-    for (int64_t i = 0; i < g->m; i += EDGE) {
+    for (int64_t i = 0; i < g->m; i += EDGE)
         for (int64_t j = 0; j < g->n; j += EDGE) gemm_block(g, factors, panels, i, j);
-    }
 }

@@ -21,9 +21,7 @@ static int machine_has(int set)
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                __builtin_cpu_supports("fma");
     }
-    if (set == QDRI_KERNELS_AVX2) {
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    }
+    if (set == QDRI_KERNELS_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
     return set == QDRI_KERNELS_BASE;
 }

@@ -31,9 +31,7 @@ static void enqueue(qdri_cpu_stream *to, qdri_work_fn fn, void (*drop)(void *arg
 {
     pthread_mutex_lock(&to->lock);
     const uint64_t tail = atomic_load(&to->tail);
-    if (tail - atomic_load(&to->head) == QDRI_RING_ITEMS) {
-        wait_for_head(to, tail - QDRI_RING_ITEMS / 2);
-    }
+    if (tail - atomic_load(&to->head) == QDRI_RING_ITEMS) wait_for_head(to, tail - QDRI_RING_ITEMS / 2);
     qdri_item *item = &to->items[tail % QDRI_RING_ITEMS];
     item->fn = fn;
     item->drop = drop;
@@ -91,9 +89,7 @@ int qdri_cpu_stream_advance(qdri_cpu_stream *stream, uint64_t n_items)
     for (int i = 0; i < ITEMS_PER_TURN; i++) {
         const uint64_t head = atomic_load(&stream->head);
         if (head >= n_items || head == atomic_load(&stream->tail)) break;
-        if (item_run(stream->base.dev, &stream->items[head % QDRI_RING_ITEMS]) == QDR_PENDING) {
-            break;
-        }
+        if (item_run(stream->base.dev, &stream->items[head % QDRI_RING_ITEMS]) == QDR_PENDING) break;
         item_done(stream, head);
         progress = 1;
     }

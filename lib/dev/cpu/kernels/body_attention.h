@@ -66,9 +66,8 @@ static void head_forward(const head *h)
         const int64_t cols = begin + rows;
         head_product(0, 1, rows, cols, hs, h->scale, h->q + begin * h->in_stride, h->in_stride, h->k, h->in_stride, 0,
                      h->scores, ld);
-        for (int64_t r = 0; r < rows; r++) {
+        for (int64_t r = 0; r < rows; r++)
             h->log_sums[begin + r] = softmax_row(h->scores + r * ld, begin + r + 1, cols);
-        }
         head_product(0, 0, rows, hs, cols, 1, h->scores, ld, h->v, h->in_stride, 0, h->o + begin * h->out_stride,
                      h->out_stride);
     }
@@ -98,9 +97,8 @@ static void block_backward(const head *h, int64_t begin, int64_t rows, real beta
     const real *d_o = h->d_o + begin * h->out_stride;
     head_product(0, 1, rows, cols, hs, h->scale, q, h->in_stride, h->k, h->in_stride, 0, h->scores, ld);
     head_product(0, 1, rows, cols, hs, 1, d_o, h->out_stride, h->v, h->in_stride, 0, h->ds, ld);
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = 0; r < rows; r++)
         softmax_backward_row(h->scores + r * ld, h->ds + r * ld, h->log_sums[begin + r], h->scale, begin + r + 1, cols);
-    }
     head_product(0, 0, rows, hs, cols, 1, h->ds, ld, h->k, h->in_stride, 0, h->dq + begin * h->in_stride, h->in_stride);
     head_product(1, 0, cols, hs, rows, 1, h->ds, ld, q, h->in_stride, beta, h->dk, h->in_stride);
     head_product(1, 0, cols, hs, rows, 1, h->scores, ld, d_o, h->out_stride, beta, h->dv, h->in_stride);

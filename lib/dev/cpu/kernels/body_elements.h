@@ -119,7 +119,6 @@ static void copy_block(const qdri_kernel *kernel)
     const char *x = kernel->u.block.x;
     char *y = kernel->u.block.y;
     if (bytes == 0) return;
-    for (int64_t r = 0; r < kernel->u.block.n_rows; r++) {
+    for (int64_t r = 0; r < kernel->u.block.n_rows; r++)
         memcpy(y + (size_t)r * kernel->u.block.y_stride, x + (size_t)r * kernel->u.block.x_stride, bytes);
-    }
 }

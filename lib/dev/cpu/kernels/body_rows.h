@@ -41,9 +41,8 @@ static void position_add(const qdri_kernel *kernel)
     const int64_t n = kernel->u.rows.n_cols;
     const elem *p = kernel->u.rows.p;
     elem *y = kernel->u.rows.y;
-    for (int64_t r = 0; r < kernel->u.rows.n_rows; r++) {
+    for (int64_t r = 0; r < kernel->u.rows.n_rows; r++)
         row_add(n, y + r * n, p + (r + kernel->u.rows.row0) % kernel->u.rows.context * n);
-    }
 }
 
 static void position_sum(const qdri_kernel *kernel)
@@ -52,9 +51,8 @@ static void position_sum(const qdri_kernel *kernel)
     const elem *x = kernel->u.rows.x;
     real *p = kernel->u.rows.p;
     if (!kernel->u.rows.accumulate) clear(p, kernel->u.rows.context * n);
-    for (int64_t r = 0; r < kernel->u.rows.n_rows; r++) {
+    for (int64_t r = 0; r < kernel->u.rows.n_rows; r++)
         row_sum(n, p + (r + kernel->u.rows.row0) % kernel->u.rows.context * n, x + r * n);
-    }
 }
 
 static void embed_forward(const qdri_kernel *kernel)
@@ -65,11 +63,10 @@ static void embed_forward(const qdri_kernel *kernel)
     if (n == 0) return;
     for (int64_t r = 0; r < kernel->u.embed.n_rows; r++) {
         const int64_t token = kernel->u.embed.tokens[r];
-        if (token >= 0 && token >= kernel->u.embed.begin && token < kernel->u.embed.end) {
+        if (token >= 0 && token >= kernel->u.embed.begin && token < kernel->u.embed.end)
             memcpy(y + r * n, e + (token - kernel->u.embed.begin) * n, (size_t)n * sizeof *y);
-        } else {
+        else
             memset(y + r * n, 0, (size_t)n * sizeof *y);
-        }
     }
 }
 
@@ -81,8 +78,7 @@ static void embed_backward(const qdri_kernel *kernel)
     if (!kernel->u.embed.accumulate) clear(de, (kernel->u.embed.end - kernel->u.embed.begin) * n);
     for (int64_t r = 0; r < kernel->u.embed.n_rows; r++) {
         const int64_t token = kernel->u.embed.tokens[r];
-        if (token >= 0 && token >= kernel->u.embed.begin && token < kernel->u.embed.end) {
+        if (token >= 0 && token >= kernel->u.embed.begin && token < kernel->u.embed.end)
             row_sum(n, de + (token - kernel->u.embed.begin) * n, dy + r * n);
-        }
     }
 }
