@@ -9,28 +9,25 @@ static qdr_status matrix_check(const char *name, const void *data, int64_t n_row
     int64_t n_elems = 0;
     if (n_rows == 0 || n_cols == 0) return QDR_OK;
     if (!data) return QDR_FAIL(QDR_ERR_ARGUMENT, "product: %s is NULL", name);
-    if (stride < n_cols) {
+    if (stride < n_cols)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "product: the leading dimension %" PRId64 " of %s is less than its %" PRId64 " columns", stride,
                         name, n_cols);
-    }
     return qdri_mul_elems(n_rows, stride, &n_elems);
 }
 
 qdr_status qdri_gemm_check(const qdri_gemm *gemm)
 {
     if (!gemm) return QDR_FAIL(QDR_ERR_ARGUMENT, "product: its description is NULL");
-    if (gemm->m < 0 || gemm->n < 0 || gemm->k < 0) {
+    if (gemm->m < 0 || gemm->n < 0 || gemm->k < 0)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "product: m, n, k are %" PRId64 ", %" PRId64 ", %" PRId64 "; none may be negative", gemm->m,
                         gemm->n, gemm->k);
-    }
-    if (!qdri_is_float(gemm->dtype) || (gemm->c_dtype != gemm->dtype && gemm->c_dtype != qdri_sum_type(gemm->dtype))) {
+    if (!qdri_is_float(gemm->dtype) || (gemm->c_dtype != gemm->dtype && gemm->c_dtype != qdri_sum_type(gemm->dtype)))
         return QDR_FAIL(QDR_ERR_DTYPE,
                         "product: operands of %s cannot give a result of %s; use " QDRI_FLOAT_NAMES
                         ", and the same type (or f32, for bf16 and f16) for the result",
                         qdr_dtype_name(gemm->dtype), qdr_dtype_name(gemm->c_dtype));
-    }
     const int a = (int)gemm->round_a, b = (int)gemm->round_b, rounds = a != QDRI_AS_STORED || b != QDRI_AS_STORED;
     if (rounds &&
         (a < QDRI_E4M3 || a > QDRI_E5M2 || b < QDRI_E4M3 || b > QDRI_E5M2 || (a == QDRI_E5M2 && b == QDRI_E5M2)))
@@ -57,10 +54,9 @@ static qdr_status not_null(const char *kernel, const char *name, const void *dat
 /* Checks that the extents are not negative and that their product fits. */
 static qdr_status sizes(const char *kernel, int64_t a, int64_t b, int64_t *product)
 {
-    if (a < 0 || b < 0) {
+    if (a < 0 || b < 0)
         return QDR_FAIL(QDR_ERR_SHAPE, "%s: the sizes are %" PRId64 " and %" PRId64 "; neither may be negative", kernel,
                         a, b);
-    }
     return qdri_mul_elems(a, b, product);
 }
 
@@ -70,10 +66,9 @@ static qdr_status binary_check(const qdri_kernel *kernel)
     QDR_TRY(sizes("element-wise kernel", kernel->u.binary.n, 1, &n));
     const int has_b = kernel->kind == QDRI_K_ADD || kernel->kind == QDRI_K_GELU_BACKWARD;
     const int has_dtype2 = kernel->kind == QDRI_K_ADD || kernel->kind == QDRI_K_CAST;
-    if (has_dtype2 && !qdri_is_float(kernel->u.binary.dtype2)) {
+    if (has_dtype2 && !qdri_is_float(kernel->u.binary.dtype2))
         return QDR_FAIL(QDR_ERR_DTYPE, "element-wise kernel: the second type is %s; use " QDRI_FLOAT_NAMES,
                         qdr_dtype_name(kernel->u.binary.dtype2));
-    }
     QDR_TRY(not_null("element-wise kernel", "a", kernel->u.binary.a, n));
     if (has_b) QDR_TRY(not_null("element-wise kernel", "b", kernel->u.binary.b, n));
     return not_null("element-wise kernel", "y", kernel->u.binary.y, n);
@@ -97,11 +92,10 @@ static qdr_status rows_check(const qdri_kernel *kernel)
     const int adds = kernel->kind == QDRI_K_BIAS_ADD || kernel->kind == QDRI_K_POSITION_ADD;
     int64_t n = 0;
     QDR_TRY(sizes(name, kernel->u.rows.n_rows, kernel->u.rows.n_cols, &n));
-    if (has_rows && (kernel->u.rows.context < 1 || kernel->u.rows.row0 < 0)) {
+    if (has_rows && (kernel->u.rows.context < 1 || kernel->u.rows.row0 < 0))
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "position kernel: context %" PRId64 " and first row %" PRId64 "; they must be at least 1 and 0",
                         kernel->u.rows.context, kernel->u.rows.row0);
-    }
     QDR_TRY(not_null(name, adds ? "y" : "x", adds ? kernel->u.rows.y : kernel->u.rows.x, n));
     return not_null(name, "p", kernel->u.rows.p, adds ? n : kernel->u.rows.n_cols);
 }
@@ -127,10 +121,9 @@ static qdr_status norm_check(const qdri_kernel *kernel)
     }
     QDR_TRY(not_null(name, "dy", kernel->u.norm.dy, n));
     if (kind == QDRI_K_NORM_SUMS) return QDR_OK;
-    if (kernel->u.norm.n_features < 1 && n > 0) {
+    if (kernel->u.norm.n_features < 1 && n > 0)
         return QDR_FAIL(QDR_ERR_SHAPE, "layer norm: %" PRId64 " features in all; at least 1",
                         kernel->u.norm.n_features);
-    }
     return not_null(name, "dx", kernel->u.norm.dx, n);
 }
 
@@ -141,15 +134,13 @@ static qdr_status attention_check(const qdri_kernel *kernel)
     const int64_t context = kernel->u.attention.context;
     const int64_t heads = kernel->u.attention.n_heads;
     const int64_t kv_heads = kernel->u.attention.n_kv_heads;
-    int64_t width = 0;
-    int64_t n = 0;
+    int64_t width = 0, n = 0;
     if (rows < 0 || heads < 0 || kv_heads < 0 || kernel->u.attention.head_size < 1 || context < 1 ||
-        rows % context != 0 || (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0))) {
+        rows % context != 0 || (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)))
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "attention: %" PRId64 " rows, context %" PRId64 ", %" PRId64 " heads over %" PRId64
                         " key heads of size %" PRId64 "; rows must be whole contexts and key heads divide heads",
                         rows, context, heads, kv_heads, kernel->u.attention.head_size);
-    }
     QDR_TRY(sizes(name, heads + 2 * kv_heads, kernel->u.attention.head_size, &width));
     QDR_TRY(sizes(name, rows, width, &n));
     const int backward = kernel->kind == QDRI_K_ATTENTION_BACKWARD;
@@ -178,8 +169,7 @@ static qdr_status embed_check(const qdri_kernel *kernel)
 {
     const char *name = "embedding";
     const int64_t vocab = kernel->u.embed.end - kernel->u.embed.begin;
-    int64_t n = 0;
-    int64_t n_e = 0;
+    int64_t n = 0, n_e = 0;
     QDR_TRY(sizes(name, kernel->u.embed.n_rows, kernel->u.embed.n_cols, &n));
     QDR_TRY(sizes(name, vocab, kernel->u.embed.n_cols, &n_e));
     QDR_TRY(vocab_check(name, kernel->u.embed.begin, vocab, kernel->u.embed.vocab));
@@ -246,11 +236,10 @@ static qdr_status block_check(const qdri_kernel *kernel)
     const int64_t n = kernel->u.block.row_bytes > 0 ? kernel->u.block.n_rows : 0;
     if (kernel->u.block.n_rows < 0)
         return QDR_FAIL(QDR_ERR_SHAPE, "block copy: %" PRId64 " rows", kernel->u.block.n_rows);
-    if (n > 1 && (kernel->u.block.x_stride < kernel->u.block.row_bytes ||
-                  kernel->u.block.y_stride < kernel->u.block.row_bytes)) {
+    if (n > 1 &&
+        (kernel->u.block.x_stride < kernel->u.block.row_bytes || kernel->u.block.y_stride < kernel->u.block.row_bytes))
         return QDR_FAIL(QDR_ERR_SHAPE, "block copy: rows of %zu bytes, but strides of %zu and %zu",
                         kernel->u.block.row_bytes, kernel->u.block.x_stride, kernel->u.block.y_stride);
-    }
     QDR_TRY(not_null(name, "x", kernel->u.block.x, n));
     return not_null(name, "y", kernel->u.block.y, n);
 }

@@ -207,11 +207,10 @@ static qdr_status pair_check(const qdr_stream *stream, const qdr_event *event)
 {
     if (!event) return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the event is NULL");
     QDR_TRY(stream_check(stream));
-    if (event->dev != stream->dev) {
+    if (event->dev != stream->dev)
         return QDR_FAIL(
             QDR_ERR_ARGUMENT,
             "event: the event and the stream belong to different devices; create both with the same context");
-    }
     return QDR_OK;
 }
 

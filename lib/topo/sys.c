@@ -62,8 +62,7 @@ void qdri_sys_locate(const qdr_topo *topo, const char *bus, int *package, int *n
 
 int qdri_topo_cores_by_share(int n_cores)
 {
-    long quota_us = 0;
-    long period_us = 0;
+    long quota_us = 0, period_us = 0;
     FILE *file = fopen(CPU_SHARE_FILE, "r");
     if (!file) return n_cores;
     const int n_read = fscanf(file, "%ld %ld", &quota_us, &period_us); /* "max" is no number */

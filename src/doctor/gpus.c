@@ -69,6 +69,11 @@ int doctor_can_use(const qdr_gpu_report *gpus, int number)
     return number < gpus->n_gpus && gpus->gpus[number].status == QDR_OK && gpus->gpus[number].major >= LEAST_MAJOR;
 }
 
+static void add_version(doctor_report *report, const char *name, int n)
+{
+    doctor_add(report, GROUP, name, DOCTOR_GOOD, "%d.%d.%d", n / 10000, n / 100 % 100, n % 100);
+}
+
 /* The kernels that compute attention: requested, and available. */
 static void add_cudnn(doctor_report *report)
 {
@@ -77,8 +82,7 @@ static void add_cudnn(doctor_report *report)
     const int is_asked = strcmp(asked, "cudnn") == 0;
     if (gpus->n_gpus == 0) return;
     if (gpus->cudnn)
-        doctor_add(report, GROUP, "cuDNN", DOCTOR_GOOD, "%d.%d.%d", gpus->cudnn / 10000, gpus->cudnn / 100 % 100,
-                   gpus->cudnn % 100);
+        add_version(report, "cuDNN", gpus->cudnn);
     else if (is_asked)
         doctor_add_sentence(report, GROUP, "cuDNN", DOCTOR_NOTE, gpus->cudnn_sentence);
     else
@@ -100,11 +104,9 @@ static void add_libraries(doctor_report *report)
         return;
     }
     doctor_add(report, GROUP, "CUDA", DOCTOR_GOOD, "built with %d.%d", gpus->runtime / 1000, gpus->runtime % 1000 / 10);
-    doctor_add(report, GROUP, "cuBLASLt", DOCTOR_GOOD, "%d.%d.%d", gpus->cublaslt / 10000, gpus->cublaslt / 100 % 100,
-               gpus->cublaslt % 100);
+    add_version(report, "cuBLASLt", gpus->cublaslt);
     if (gpus->nccl >= LEAST_NCCL)
-        doctor_add(report, GROUP, "NCCL", DOCTOR_GOOD, "%d.%d.%d", gpus->nccl / 10000, gpus->nccl / 100 % 100,
-                   gpus->nccl % 100);
+        add_version(report, "NCCL", gpus->nccl);
     else if (gpus->nccl)
         doctor_advise(doctor_add(report, GROUP, "NCCL", DOCTOR_NOTE,
                                  "%d.%d.%d, too old to be used: sums over GPUs of several processes go "

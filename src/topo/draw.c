@@ -206,9 +206,8 @@ static double draw_link(const page *p, const qdr_topo_axis *axis, double y)
 
 static double draw_axis(const page *p, int index, double y)
 {
-    static const char *const names[] = {"x", "y", "z", "d"};
     const qdr_topo_axis *axis = &p->report->layout.axes[index];
-    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_TITLE, "%s", names[index]);
+    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_TITLE, "%c", "xyzd"[index]);
     svg_text(p->file, PAGE_MARGIN + 24, y + 13, "font-size=\"11\"", "%d rank%s, stride %d", axis->n_ranks,
              PLURAL(axis->n_ranks), axis->stride);
     svg_text(p->file, PAGE_MARGIN + 24, y + 27, SVG_SMALL, "over %d node%s", axis->n_nodes, PLURAL(axis->n_nodes));

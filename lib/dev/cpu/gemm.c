@@ -69,12 +69,11 @@ qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm)
     const gemm_args args = {*gemm, (qdri_cpu_dev *)stream->dev};
     const int64_t dims[] = {gemm->m, gemm->n, gemm->k, gemm->lda, gemm->ldb, gemm->ldc};
     for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
-        if (dims[i] > INT_MAX) {
+        if (dims[i] > INT_MAX)
             return QDR_FAIL(QDR_ERR_SHAPE,
                             "product: a size of %" PRId64
                             " exceeds what BLAS can index (%d); use more ranks on that axis",
                             dims[i], INT_MAX);
-        }
     }
     if (is_converted(gemm) && !args.dev->panels)
         QDR_TRY(qdri_mem_alloc(stream->dev, QDRI_PANELS_BYTES, &args.dev->panels));

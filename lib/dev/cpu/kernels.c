@@ -16,11 +16,10 @@ typedef struct kernel_set {
 static int machine_has(int set)
 {
 #ifdef __x86_64__
-    if (set == QDRI_KERNELS_AVX512) {
+    if (set == QDRI_KERNELS_AVX512)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                __builtin_cpu_supports("fma");
-    }
     if (set == QDRI_KERNELS_AVX2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
     return set == QDRI_KERNELS_BASE;

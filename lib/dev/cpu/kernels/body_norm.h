@@ -7,8 +7,7 @@ static void norm_moments(const qdri_kernel *kernel)
     const elem *x = kernel->u.norm.x;
     real *moments = kernel->u.norm.work;
     for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += n, moments += 3) {
-        real sum = 0;
-        real m2 = 0;
+        real sum = 0, m2 = 0;
         SIMD_SUM(sum)
         for (int64_t c = 0; c < n; c++) sum += get(x[c]);
         const real mean = n > 0 ? sum / (real)n : 0;
@@ -68,8 +67,7 @@ static void norm_sums(const qdri_kernel *kernel)
     for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += n, dy += n, stats += 2, sums += 2) {
         const real mean = stats[0];
         const real rstd = stats[1];
-        real sum = 0;
-        real dot = 0;
+        real sum = 0, dot = 0;
         SIMD_SUM(sum, dot)
         for (int64_t c = 0; c < n; c++) {
             const real d = get(dy[c]) * get(gamma[c]);
