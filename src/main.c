@@ -35,8 +35,7 @@ static int print_help(void)
     for (int i = 0; i < N_COMMANDS; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
     printf("  %-10s %s\n", "help", "print this help or that of a command");
     options_print(main_options);
-    puts("\nExit codes: 0 ok, 1 failed, 2 usage or bad input, 3 nothing fits, 4 verification "
-         "failed.\n"
+    puts("\nExit codes: 0 ok, 1 failed, 2 usage or bad input, 3 nothing fits, 4 verification failed.\n"
          "See 'quadrille COMMAND --help' for a command's options and examples.");
     return EXIT_OK;
 }

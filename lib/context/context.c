@@ -42,8 +42,7 @@ qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts
     QDR_TRY(qdri_environment_number(QDRI_VARIABLE_TIMEOUT, &watch->timeout_secs));
     if (opts && opts->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "context: options of version %u, this library knows %u; begin them with "
-                        "QDR_OPTS_INIT",
+                        "context: options of version %u, this library knows %u; begin them with QDR_OPTS_INIT",
                         opts->version, QDR_OPTS_INIT);
     if (opts && opts->n_threads < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: n_threads is %d; use 1 or more, or 0 to choose", opts->n_threads);

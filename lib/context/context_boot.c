@@ -9,11 +9,10 @@ static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_co
     QDR_TRY(qdri_context_prepare(opts, qdri_comm_node_size(world), qdri_comm_node_rank(world), NULL, ctx));
     if (qdri_comm_size(world) == 1) return QDR_OK;
     if (qdri_dev_runs_work((*ctx)->dev))
-        return QDR_FAIL(
-            QDR_ERR_UNSUPPORTED,
-            "context: %d ranks with callbacks need GPUs connected by NCCL; use device \"cuda\", or use MPI or "
-            "local ranks for CPUs",
-            qdri_comm_size(world));
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "context: %d ranks with callbacks need GPUs connected by NCCL; use device \"cuda\", or use MPI "
+                        "or local ranks for CPUs",
+                        qdri_comm_size(world));
     if ((*ctx)->watch.check)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "context: QDR_CHECK needs subgroups of ranks that can communicate, which "
                                              "callbacks cannot provide; unset it, or use MPI");

@@ -54,15 +54,14 @@ static const entry table[QDRI_N_VARIABLES] = {
     [QDRI_VARIABLE_DEVICE] = {"QDR_DEVICE", "cpu", "context", "the device of contexts whose options name none", DEVICE,
                               .values = "cpu, cuda, or cuda:N for GPU N"},
     [QDRI_VARIABLE_FUSE_GELU] = {"QDR_FUSE_GELU", "1", "GPU", "products compute the GELU that follows them", FLAG},
-    [QDRI_VARIABLE_MACHINE] =
-        {"QDR_MACHINE", "here", "model",
-         "the machine for which grids and panels are chosen and QDR_REPORT predicts; rank 0's value "
-         "applies; here is what quadrille calibrate left for this host, else laptop",
-         TEXT, .values = "a machine's name or file"},
-    [QDRI_VARIABLE_NCCL_MAX_CTAS] = {"QDR_NCCL_MAX_CTAS", "", "GPU",
-                                     "thread blocks of each NCCL communicator; if not set, as many as fit; rank 0's "
-                                     "value applies",
-                                     INTEGER, "a whole number from 1 to 64", .least = 1, .most = 64},
+    [QDRI_VARIABLE_MACHINE] = {"QDR_MACHINE", "here", "model",
+                               "the machine for which grids and panels are chosen and QDR_REPORT predicts; rank 0's "
+                               "value applies; here is what quadrille calibrate left for this host, else laptop",
+                               TEXT, .values = "a machine's name or file"},
+    [QDRI_VARIABLE_NCCL_MAX_CTAS] =
+        {"QDR_NCCL_MAX_CTAS", "", "GPU",
+         "thread blocks of each NCCL communicator; if not set, as many as fit; rank 0's value applies", INTEGER,
+         "a whole number from 1 to 64", .least = 1, .most = 64},
     [QDRI_VARIABLE_NCCL_REGISTER] = {"QDR_NCCL_REGISTER", "1", "GPU",
                                      "NCCL allocates and registers the memory of stacks", FLAG},
     [QDRI_VARIABLE_NVTX] = {"QDR_NVTX", "0", "GPU", "named ranges for profilers, even if none is attached", FLAG},

@@ -41,8 +41,7 @@ static qdr_status axes_check(const qdr_matrix *matrix)
                         (int)matrix->scatter_axis);
     if (matrix->split_cols && matrix->scatter_axis == matrix->col_axis)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "matrix: axis %c cannot split columns and scatter rows; scatter over the "
-                        "other of x and y",
+                        "matrix: axis %c cannot split columns and scatter rows; scatter over the other of x and y",
                         QDRI_USUAL_ORDER[matrix->scatter_axis]);
     if (matrix->split_cells && matrix->scatter_axis >= QDR_Z)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: axis %c already splits the rows into cells; scatter over x or y",

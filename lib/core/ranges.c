@@ -17,11 +17,10 @@ qdr_status qdri_ranges_check(const char *who, const qdri_range *ranges, int n)
             const int may_coincide = a->in_place || b->in_place;
             if ((!a->writes && !b->writes) || !overlap(a, b)) continue;
             if (may_coincide && a->begin == b->begin && a->bytes == b->bytes) continue;
-            return QDR_FAIL(QDR_ERR_ARGUMENT,
-                            "%.100s: %s (%zu bytes at %p) and %s (%zu bytes at %p) overlap; give each memory of its "
-                            "own%s",
-                            who, a->what, a->bytes, a->begin, b->what, b->bytes, b->begin,
-                            may_coincide ? ", or exactly the same" : "");
+            return QDR_FAIL(
+                QDR_ERR_ARGUMENT,
+                "%.100s: %s (%zu bytes at %p) and %s (%zu bytes at %p) overlap; give each memory of its own%s", who,
+                a->what, a->bytes, a->begin, b->what, b->bytes, b->begin, may_coincide ? ", or exactly the same" : "");
         }
     }
     return QDR_OK;

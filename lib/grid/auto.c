@@ -86,9 +86,8 @@ static qdr_status nothing_fits(const qdr_search_opts *opts, const qdr_search_res
                         " for each of its z*d cells; use a larger batch or fewer ranks",
                         opts->n_ranks, opts->batch);
     return QDR_FAIL(QDR_ERR_MEMORY,
-                    "plan: no plan of %s on %d rank%s of %s fits in %.4g GiB: the smallest, "
-                    "%dx%dx%dx%d, needs %.4g GiB; use more ranks, or a smaller micro-batch or "
-                    "network",
+                    "plan: no plan of %s on %d rank%s of %s fits in %.4g GiB: the smallest, %dx%dx%dx%d, needs %.4g "
+                    "GiB; use more ranks, or a smaller micro-batch or network",
                     network, opts->n_ranks, opts->n_ranks == 1 ? "" : "s", machine->name, limit / GIB, least->plan.x,
                     least->plan.y, least->plan.z, least->plan.d, least->result.memory_bytes / GIB);
 }

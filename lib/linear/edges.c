@@ -87,8 +87,7 @@ qdr_status qdr_stack_edge_gradient(const qdr_stack *stack, qdr_edge edge, void *
     QDR_TRY(qdri_stack_owns(stack, "edge gradient"));
     if (!stack->net.edges[edge].keeps_gradient)
         return QDR_FAIL(QDR_ERR_STATE,
-                        "edge '%s': its gradient is not kept; ask for an input made with_gradient "
-                        "or for the last edge",
+                        "edge '%s': its gradient is not kept; ask for an input made with_gradient or for the last edge",
                         stack->net.edges[edge].name);
     *gradient = qdri_stack_pointer(stack, stack->net.edges[edge].gradient);
     return QDR_OK;

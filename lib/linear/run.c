@@ -265,8 +265,7 @@ qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file
     const int is_storage = stack && which && strcmp(which, "storage") == 0;
     if ((!schedule && !is_storage) || !file)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "print: a stack, \"forward\", \"backward\" or \"storage\", and a file are "
-                        "needed, not '%s'",
+                        "print: a stack, \"forward\", \"backward\" or \"storage\", and a file are needed, not '%s'",
                         which ? which : "NULL");
     if (is_storage)
         qdri_storage_print(stack, file);

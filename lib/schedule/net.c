@@ -13,8 +13,7 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
 {
     if (opts->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "stack: options of version %u, but this library knows %u; begin them with "
-                        "QDR_OPTS_INIT",
+                        "stack: options of version %u, but this library knows %u; begin them with QDR_OPTS_INIT",
                         opts->version, QDR_OPTS_INIT);
     if (!qdri_is_float(opts->dtype))
         return QDR_FAIL(QDR_ERR_DTYPE, "stack: element type %d; layers compute in " QDRI_FLOAT_NAMES, (int)opts->dtype);

@@ -168,8 +168,7 @@ static qdr_status check_embedding(const qdri_net *net, const qdr_embedding_desc 
     const qdri_edge *edge = &net->edges[tokens];
     if (edge->dtype != QDR_I32 || edge->matrix.scatter_rows)
         return QDR_FAIL(QDR_ERR_DTYPE,
-                        "%s: the input '%s' must hold the tokens of the whole cell; make it with "
-                        "qdr_stack_add_tokens",
+                        "%s: the input '%s' must hold the tokens of the whole cell; make it with qdr_stack_add_tokens",
                         who, edge->name);
     if (desc->context < 0 || (desc->context && net->opts.row_unit % desc->context))
         return QDR_FAIL(QDR_ERR_SHAPE, "%s: context %" PRId64 " does not divide the stack's row_unit %" PRId64, who,

@@ -129,11 +129,10 @@ static qdr_status check_same(const qdri_net *net, const qdri_net *owner, int ind
                         node_name(net, p), p->what, qdri_blocks_width(p->rows), qdri_blocks_width(p->cols),
                         qdri_blocks_width(q->rows), qdri_blocks_width(q->cols));
     if (p->storage == QDR_STORAGE_AUTO || p->storage == q->storage) return QDR_OK;
-    return QDR_FAIL(
-        QDR_ERR_SHAPE,
-        "share parameters: %s.%s is stored differently in the stack that owns it; request the same storage, "
-        "or QDR_STORAGE_AUTO, which takes the owner's",
-        node_name(net, p), p->what);
+    return QDR_FAIL(QDR_ERR_SHAPE,
+                    "share parameters: %s.%s is stored differently in the stack that owns it; request the same "
+                    "storage, or QDR_STORAGE_AUTO, which takes the owner's",
+                    node_name(net, p), p->what);
 }
 
 qdr_status qdri_net_share(qdri_net *net, const qdri_net *owner)

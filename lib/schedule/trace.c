@@ -110,9 +110,7 @@ static int write_names(const qdri_trace *trace, FILE *file)
     else if (n > 0)
         n = fprintf(file, "\"rank %d\"}}", trace->rank);
     for (int stream = 0; n > 0 && stream < QDRI_N_STREAMS; stream++)
-        n = fprintf(file,
-                    ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{"
-                    "\"name\":\"%s\"}}",
+        n = fprintf(file, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
                     trace->rank, stream, stream_name(stream));
     return n > 0;
 }

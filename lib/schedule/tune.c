@@ -83,9 +83,8 @@ static qdr_status read_choice(json_t *item, size_t number, const char *name, qdr
                        &b[QDRI_PRODUCT_DW]) != 0 ||
         !unpack_algorithms(item, choice, &error))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "tune: choice %zu of %.200s: %.100s; remove it, or set QDR_TUNE to another "
-                        "file",
-                        number + 1, name, error.text);
+                        "tune: choice %zu of %.200s: %.100s; remove it, or set QDR_TUNE to another file", number + 1,
+                        name, error.text);
     choice->key.m = m;
     choice->key.n = n;
     choice->key.k = k;

@@ -93,10 +93,7 @@ qdr_status qdr_topo_load(const qdr_topo_opts *opts, qdr_topo **topo)
     if (!topo) return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: the result pointer is NULL");
     *topo = NULL;
     if (opts && opts->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "topology: options of version %u; begin with "
-                        "QDR_OPTS_INIT",
-                        opts->version);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: options of version %u; begin with QDR_OPTS_INIT", opts->version);
     const char *xml = opts && opts->xml ? opts->xml : getenv("HWLOC_XMLFILE");
     topo_loader loader = {0};
     if (xml && !*xml && !(opts && opts->xml)) xml = NULL; /* as hwloc does */

@@ -187,9 +187,7 @@ static void explain_tasks(const explained *all)
     int n_wide = 0;
     for (int axis = 0; axis < QDR_N_AXES; axis++) n_wide += all->pricing.ways[axis].n_ranks > 1;
     if (n_wide) {
-        fputs("\nCollectives of a layer, alone: latency, then what each rank sends in all / its "
-              "rate\n",
-              all->file);
+        fputs("\nCollectives of a layer, alone: latency, then what each rank sends in all / its rate\n", all->file);
         explain_lists(all, 1, OF_COLLECTIVES);
     }
     fputs("\nEmbedding, last norm, head and loss\n", all->file);
@@ -240,8 +238,7 @@ static void explain_term(const explained *all, qdr_time_term term)
                 secs_in_words(fmax(0, all->result.busy[axis] - all->result.time[term])).text);
         break;
     case QDR_TIME_RECOMPUTE:
-        fputs(all->plan->recompute == QDR_RECOMPUTE_FULL ? "each layer's forward again, with what "
-                                                           "it waits for"
+        fputs(all->plan->recompute == QDR_RECOMPUTE_FULL ? "each layer's forward again, with what it waits for"
                                                          : "attention's forward again",
               all->file);
         break;

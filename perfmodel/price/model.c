@@ -84,8 +84,7 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
     if ((int)plan->recompute < 0 || plan->recompute > QDR_RECOMPUTE_FULL ||
         (plan->layout != QDR_REPLICATED && plan->layout != QDR_SCATTERED))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "plan: recompute %d, layout %d; use QDR_RECOMPUTE_… and QDR_REPLICATED or "
-                        "QDR_SCATTERED",
+                        "plan: recompute %d, layout %d; use QDR_RECOMPUTE_… and QDR_REPLICATED or QDR_SCATTERED",
                         (int)plan->recompute, (int)plan->layout);
     if (!qdri_is_float(plan->dtype))
         return QDR_FAIL(QDR_ERR_DTYPE, "plan: type %d; use " QDRI_FLOAT_NAMES, (int)plan->dtype);

@@ -68,8 +68,7 @@ qdr_status qdri_sample_check(const qdr_sample *s)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "sample: product of mode %d; use NN, NT or TN", (int)s->mode);
     if (s->kind == QDR_SAMPLE_TOGETHER && !(s->product_secs > 0 && s->coll_secs > 0))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "sample: product and collective take %g and %g s alone; times above 0 are "
-                        "needed",
+                        "sample: product and collective take %g and %g s alone; times above 0 are needed",
                         s->product_secs, s->coll_secs);
     if (s->kind != QDR_SAMPLE_COLLECTIVE) return QDR_OK;
     const int is_known = s->coll == QDR_ALL_GATHER || s->coll == QDR_REDUCE_SCATTER || s->coll == QDR_ALL_REDUCE ||

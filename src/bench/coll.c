@@ -69,13 +69,12 @@ static const char *memory_text(const coll_options *options) { return options->ca
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
 {
     const coll_options *options = user;
-    snprintf(title, capacity,
-             "# collectives along an axis, all its groups at once, %d rank%s, memory of the %s\n"
-             "# size: the whole vector, or what one member sends in all; times of the slowest "
-             "rank; algbw: size / median\n"
-             "# busbw: algbw x what a member must send or receive of the size; wrong: elements, "
-             "over all ranks\n",
-             n_ranks, PLURAL(n_ranks), memory_text(options));
+    snprintf(
+        title, capacity,
+        "# collectives along an axis, all its groups at once, %d rank%s, memory of the %s\n"
+        "# size: the whole vector, or what one member sends in all; times of the slowest rank; algbw: size / median\n"
+        "# busbw: algbw x what a member must send or receive of the size; wrong: elements, over all ranks\n",
+        n_ranks, PLURAL(n_ranks), memory_text(options));
 }
 
 static void print_case(bench_run *run, const coll_options *options, const char *grid, const coll_case *the_case,

@@ -71,10 +71,8 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
 {
     const layer_options *options = user;
     snprintf(title, capacity,
-             "# %lld transformer layer%s, hidden %lld, %lld heads, %lld sequences of %lld tokens, "
-             "%s, %s, %d rank%s\n"
-             "# times of the slowest rank: with overlap; serial: without; gain: median of serial / "
-             "time\n"
+             "# %lld transformer layer%s, hidden %lld, %lld heads, %lld sequences of %lld tokens, %s, %s, %d rank%s\n"
+             "# times of the slowest rank: with overlap; serial: without; gain: median of serial / time\n"
              "# limit: each rank's products alone, alternating; share: median of limit / time\n"
              "%s",
              (long long)options->n_layers, PLURAL(options->n_layers), (long long)options->hidden,

@@ -252,7 +252,6 @@ const command command_bench_linear = {
             "much time the products do not hide (exposed: the median of the time minus that of the products).",
     .options = linear_specs,
     .examples = "  quadrille bench linear --local 4 --grid all -m 2048 -n 2048 -k 2048\n"
-                "  mpiexec.mpich -n 4 quadrille bench linear --grid 2x1x2x1 --layout scattered "
-                "--json\n",
+                "  mpiexec.mpich -n 4 quadrille bench linear --grid 2x1x2x1 --layout scattered --json\n",
     .run = run_linear,
 };

@@ -295,8 +295,7 @@ static int run(int argc, char **argv)
     options_read(argc, argv, specs, &options, NULL, &why);
     if (!options.model && (options.run.grid.x || options.run.batch || options.run.sequence || options.run.dtype))
         fail(&why, EXIT_USAGE,
-             "calibrate: --grid, --batch, --seq and --dtype say how the network of --for is run; add "
-             "--for MODEL");
+             "calibrate: --grid, --batch, --seq and --dtype say how the network of --for is run; add --for MODEL");
     options.is_for_here = !options.path;
     if (!options.path && !why.code) fail_status(&why, qdr_data_host_file(path, sizeof path));
     if (!options.path) options.path = path;

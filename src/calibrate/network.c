@@ -27,11 +27,10 @@ static int choose(network_run *run, const qdr_machine *machine, int n_ranks, fai
     qdr_model_destroy(&model);
     if (fail_status(why, status)) return why->code;
     if (result.n_best == 0)
-        return fail(
-            why, EXIT_NOTHING_FITS,
-            "calibrate: %s does not fit into %.3g GiB a rank on any grid of %d; name the grid whose layers are to "
-            "be measured with --grid, or lower --batch or --seq",
-            run->network.name, machine->memory_bytes / GIB, n_ranks);
+        return fail(why, EXIT_NOTHING_FITS,
+                    "calibrate: %s does not fit into %.3g GiB a rank on any grid of %d; name the grid whose layers are "
+                    "to be measured with --grid, or lower --batch or --seq",
+                    run->network.name, machine->memory_bytes / GIB, n_ranks);
     run->chosen = result.best[0];
     return EXIT_OK;
 }

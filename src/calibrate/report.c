@@ -64,8 +64,7 @@ static void print_table(const calibration *c, const qdr_machine *machine, const 
     printf("# %s: %s, %d rank%s a node; products f32 %.4g, f64 %.4g, bf16 %.4g GFLOP/s a rank\n", machine->name,
            machine->device, machine->ranks_per_node, PLURAL(machine->ranks_per_node), 1e-9 * machine->f32.peak_flops,
            1e-9 * machine->f64.peak_flops, 1e-9 * machine->bf16.peak_flops);
-    printf("# memory %.4g GB/s, kernels %.4g GFLOP/s, attention %.3g of the products' speed, "
-           "launch %.3g us\n",
+    printf("# memory %.4g GB/s, kernels %.4g GFLOP/s, attention %.3g of the products' speed, launch %.3g us\n",
            1e-9 * machine->memory_bytes_per_sec, 1e-9 * machine->kernel_flops, machine->attention_efficiency,
            1e6 * machine->software.launch_secs);
     for (int l = 0; l < machine->n_links; l++)

@@ -147,8 +147,7 @@ static int read_all(reader *r)
             return r->why->code;
         if (r->column + 1 != table->n_columns)
             return fail(r->why, EXIT_USAGE,
-                        "%s, line %lld, column %d: the row has %d cells, the first line %d; quote "
-                        "cells with commas",
+                        "%s, line %lld, column %d: the row has %d cells, the first line %d; quote cells with commas",
                         table->name, (long long)r->row_line, r->column + 1, r->column + 1, table->n_columns);
         table->lines[table->n_rows++] = r->row_line;
     }

@@ -97,8 +97,7 @@ void layer_case_text(const layer_case *the_case, char *text, size_t capacity)
     blocks_text(the_case->in, in, sizeof in);
     blocks_text(the_case->out, out, sizeof out);
     snprintf(text, capacity,
-             "%s %s>%s %s M=%lld/%lld in=%s out=%s units %lld,%lld%s%s%s%s%s%s calls=%d overlap=%d "
-             "panels=%d seed=%llu",
+             "%s %s>%s %s M=%lld/%lld in=%s out=%s units %lld,%lld%s%s%s%s%s%s calls=%d overlap=%d panels=%d seed=%llu",
              qdr_dtype_name(the_case->dtype), the_case->in_layout ? "S" : "R", the_case->out_layout ? "S" : "R",
              the_case->transposed ? "transposed" : "normal", (long long)the_case->m, (long long)the_case->row_unit, in,
              out, (long long)the_case->in_unit, (long long)the_case->out_unit,

@@ -127,11 +127,10 @@ int take_levels(const char *value, void *to, failure *why)
         parts->optimizer = read_parts(comma + 1, value + strlen(value));
     }
     if (parts->gradient && parts->optimizer) return EXIT_OK;
-    return fail(
-        why, EXIT_USAGE,
-        "--levels '%s': levels are the numbers of ranks over which gradients and optimizer state are partitioned, "
-        "GP,OP, each a number or all, such as 8,all; or none, zero1, zero2, zero3",
-        value);
+    return fail(why, EXIT_USAGE,
+                "--levels '%s': levels are the numbers of ranks over which gradients and optimizer state are "
+                "partitioned, GP,OP, each a number or all, such as 8,all; or none, zero1, zero2, zero3",
+                value);
 }
 
 /* ---- results ---- */
@@ -199,8 +198,7 @@ void plan_padding(const qdr_network *network, const qdr_plan *plan, note_fn each
     /* If every rank has queries and some have no key head, as in lib/schedule/key_heads.c. */
     if (n_keys != network->heads && n_keys < y)
         say(each, user,
-            "%lld key head%s over y = %d: %lld rank%s and %lld none, and all keys and "
-            "values are gathered over y",
+            "%lld key head%s over y = %d: %lld rank%s and %lld none, and all keys and values are gathered over y",
             (long long)n_keys, PLURAL(n_keys), y, (long long)n_keys, n_keys == 1 ? " has it" : "s have one each",
             (long long)(y - n_keys));
     else if (n_keys != network->heads)

@@ -170,11 +170,10 @@ static void try_on(doctor_report *report, const char *device, const char *name, 
     if (tried.why.code)
         doctor_add_sentence(report, GROUP, name, DOCTOR_BROKEN, tried.why.sentence);
     else if (tried.n_wrong)
-        doctor_advise(
-            doctor_add(report, GROUP, name, DOCTOR_BROKEN, "%d numbers in %s are wrong", tried.n_wrong, what),
-            "do not train here; run %s, and send its output and that of quadrille doctor --json to the maintainers of "
-            "Quadrille",
-            next_of(device));
+        doctor_advise(doctor_add(report, GROUP, name, DOCTOR_BROKEN, "%d numbers in %s are wrong", tried.n_wrong, what),
+                      "do not train here; run %s, and send its output and that of quadrille doctor --json to the "
+                      "maintainers of Quadrille",
+                      next_of(device));
     else
         doctor_add(report, GROUP, name, DOCTOR_GOOD, "%s is right", what)->secs = tried.secs;
 }

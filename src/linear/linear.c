@@ -384,8 +384,7 @@ const command command_linear = {
     .usage = "[mpiexec.mpich -n P] quadrille linear --x FILE --w FILE [--b FILE] --dy FILE\n"
              "         --grid GXxGYxGZxGD --out DIR [OPTION]...",
     .text = "Computes Y = X W^T + b, dX = dY W, dW = dY^T X and db = the column sums of dY on a grid\n"
-            "of P = GX*GY*GZ*GD ranks, and writes y.npy, dx.npy, dw.npy and db.npy in the inputs' "
-            "type.",
+            "of P = GX*GY*GZ*GD ranks, and writes y.npy, dx.npy, dw.npy and db.npy in the inputs' type.",
     .options = specs,
     .examples = "  mpiexec.mpich -n 4 quadrille linear --x x.npy --w w.npy --b b.npy --dy dy.npy \\\n"
                 "      --grid 2x2x1x1 --out result\n"

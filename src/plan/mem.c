@@ -23,9 +23,7 @@ static const option_spec specs[] = {
     {"grid", 0, "GRID", "GXxGYxGZxGD; default 1x1x1xP", OPTION_GRID, AT(grid), .max = QDR_MAX_SEARCH_RANKS},
     {"batch", 0, "B", "sequences per step, over all ranks; default: one per rank", OPTION_COUNT, AT(plan.batch), 1,
      1 << 30},
-    {"micro-batch", 0, "N",
-     "sequences per forward pass in each group of ranks with the same z and d; "
-     "default: all",
+    {"micro-batch", 0, "N", "sequences per forward pass in each group of ranks with the same z and d; default: all",
      OPTION_COUNT, AT(plan.micro_batch), 1, 1 << 30},
     {"seq", 0, "S", "tokens per sequence; default: the model's context", OPTION_COUNT, AT(plan.sequence), 1, 1 << 30},
     {"dtype", 0, "TYPE", "f32, f64, bf16 (default) or f16", OPTION_DTYPE, AT(plan.dtype), .words = DTYPE_WORDS},
@@ -65,9 +63,8 @@ static int make_plan(mem_options *options, failure *why)
 /* No reserve and fused attention: the minimum of any machine. Its speed does not matter. */
 static const char any_machine[] =
     "{\"name\": \"any machine\", \"ranks_per_node\": 1, \"memory_GiB\": 1e9, \"memory_GBps\": 1, "
-    "\"attention_efficiency\": 1, \"bf16\": {\"peak_TFLOPS\": 1}, \"f32\": {\"peak_TFLOPS\": 1}, "
-    "\"f64\": {\"peak_TFLOPS\": 1}, \"links\": [{\"name\": \"any\", \"ranks\": 0, \"rank_GBps\": "
-    "1}]}";
+    "\"attention_efficiency\": 1, \"bf16\": {\"peak_TFLOPS\": 1}, \"f32\": {\"peak_TFLOPS\": 1}, \"f64\": "
+    "{\"peak_TFLOPS\": 1}, \"links\": [{\"name\": \"any\", \"ranks\": 0, \"rank_GBps\": 1}]}";
 
 typedef struct part {
     const char *name;
@@ -121,9 +118,8 @@ static json_t *json_of_answer(const mem_answer *answer)
     plan_padding(&answer->network, plan, note_append, padding);
     plan_notes(&answer->network, plan, plan->micro_batch, note_append, notes);
     json_t *object = json_pack(
-        "{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:o, s:I, "
-        "s:o, s:o}",
-        "model", answer->network.name, "params", (json_int_t)answer->counts.total, "params_by_part", params, "ranks",
+        "{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:o, s:I, s:o, s:o}", "model",
+        answer->network.name, "params", (json_int_t)answer->counts.total, "params_by_part", params, "ranks",
         grid_ranks(answer->options->grid), "grid", grid_in_words(plan).text, "batch", (json_int_t)plan->batch,
         "micro_batch", (json_int_t)plan->micro_batch, "sequence", (json_int_t)plan_sequence(&answer->network, plan),
         "dtype", qdr_dtype_name(plan->dtype), "layout", layout_word(plan->layout), "recompute",

@@ -59,9 +59,8 @@ static const option_spec specs[] = {
      .words = RECOMPUTE_WORDS},
     {"levels", 0, "GP,OP", LEVELS_HELP, OPTION_OTHER, AT(parts), .take = take_levels, .words = LEVELS_WORDS},
     {"micro-batch", 0, "N",
-     "sequences per forward pass in each group of ranks with the same z and d; "
-     "default: the best",
-     OPTION_COUNT, AT(search.micro_batch), 1, 1 << 30},
+     "sequences per forward pass in each group of ranks with the same z and d; default: the best", OPTION_COUNT,
+     AT(search.micro_batch), 1, 1 << 30},
     {"panels", 0, "N", "row panels of a layer's products; default: the best of 1, 2, 4, 8 and 16", OPTION_INT,
      AT(search.panels), 1, 4096},
     {"batch-parts", 0, "N", "parts of each rank's rows; default: the best of 1 and 2", OPTION_INT,
@@ -231,12 +230,9 @@ const command command_plan = {
             "standard input. Starts no ranks and no MPI. Exits with 3 if nothing fits.",
     .options = specs,
     .examples = "  quadrille plan gpt3-175b -n 1024 --machine dgx-a100 --batch 1536\n"
-                "  quadrille plan llama-2-70b -n 512 --machine dgx-a100 --batch 1024 --why-not "
-                "8x8x8x1\n"
-                "  quadrille plan config.json -n 64 --machine dgx-a100 --mem 40G --fix x=1 "
-                "--svg plan.svg\n"
-                "  quadrille plan gpt2-xl -n 16 --machine dgx-a100 --levels zero1 --explain "
-                "-o plan.json\n",
+                "  quadrille plan llama-2-70b -n 512 --machine dgx-a100 --batch 1024 --why-not 8x8x8x1\n"
+                "  quadrille plan config.json -n 64 --machine dgx-a100 --mem 40G --fix x=1 --svg plan.svg\n"
+                "  quadrille plan gpt2-xl -n 16 --machine dgx-a100 --levels zero1 --explain -o plan.json\n",
     .is_local = 1,
     .run = run,
 };

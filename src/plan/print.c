@@ -152,10 +152,8 @@ int plan_print_why_not(FILE *file, plan_answer *answer, grid_size size, failure 
     opts.n_best = 1;
     if (plan_search(answer->model, &opts, &found, why)) return why->code;
     if (found.n_candidates == 0)
-        fprintf(file,
-                "%dx%dx%dx%d has %lld cells for a batch of %lld: some would have nothing to "
-                "do.",
-                size.x, size.y, size.z, size.d, (long long)size.z * size.d, (long long)opts.batch);
+        fprintf(file, "%dx%dx%dx%d has %lld cells for a batch of %lld: some would have nothing to do.", size.x, size.y,
+                size.z, size.d, (long long)size.z * size.d, (long long)opts.batch);
     else if (found.n_best == 0)
         print_memory(file, answer, &found.least_memory);
     else
@@ -184,8 +182,7 @@ void plan_print_table(const plan_answer *answer)
     const time_unit unit = time_unit_of(answer->rows[0].planned.result.secs);
     const qdr_search_opts *asked = &answer->options->search;
     const qdr_plan *best = &answer->rows[0].planned.plan;
-    printf("# %s on %d rank%s of %s, %d a node: %lld sequence%s of %lld tokens a step, %s, %.4g GiB "
-           "a rank\n",
+    printf("# %s on %d rank%s of %s, %d a node: %lld sequence%s of %lld tokens a step, %s, %.4g GiB a rank\n",
            answer->network->name, asked->n_ranks, PLURAL(asked->n_ranks), answer->machine->name,
            answer->machine->ranks_per_node, (long long)best->batch, PLURAL(best->batch),
            (long long)plan_sequence(answer->network, best), qdr_dtype_name(asked->dtype),
@@ -281,18 +278,17 @@ static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
     json_t *times = json_object();
     for (int i = 0; i < QDR_N_TIME_TERMS; i++)
         json_object_set_new(times, qdr_time_term_name((qdr_time_term)i), json_real(result->time[i]));
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, s:o, "
-                     "s:b, s:b}",
-                     "plan", row->name, "grid", grid_in_words(plan).text, "order",
-                     plan->order[0] ? plan->order : "xyzd", "layout", layout_word(plan->layout), "recompute",
-                     recompute_word(plan->recompute), "micro_batch", (json_int_t)plan->micro_batch, "panels",
-                     result->panels, "batch_parts", result->batch_parts, "gradient_parts",
-                     plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
-                     plan->optimizer_parts ? plan->optimizer_parts : plan->z, "secs", result->secs, "peak_share",
-                     result->peak_share, "tokens_per_sec", result->tokens_per_sec, "hidden_secs",
-                     json_of_axes(result, hidden_secs), "exposed_secs", json_of_axes(result, exposed_secs),
-                     "terms_secs", times, "memory_bytes", result->memory_bytes, "headroom_bytes", headroom(answer, row),
-                     "memory", json_of_memory(result), "fits", row->fits, "enough_sequences", row->has_enough);
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, s:o, s:b, s:b}",
+        "plan", row->name, "grid", grid_in_words(plan).text, "order", plan->order[0] ? plan->order : "xyzd", "layout",
+        layout_word(plan->layout), "recompute", recompute_word(plan->recompute), "micro_batch",
+        (json_int_t)plan->micro_batch, "panels", result->panels, "batch_parts", result->batch_parts, "gradient_parts",
+        plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
+        plan->optimizer_parts ? plan->optimizer_parts : plan->z, "secs", result->secs, "peak_share", result->peak_share,
+        "tokens_per_sec", result->tokens_per_sec, "hidden_secs", json_of_axes(result, hidden_secs), "exposed_secs",
+        json_of_axes(result, exposed_secs), "terms_secs", times, "memory_bytes", result->memory_bytes, "headroom_bytes",
+        headroom(answer, row), "memory", json_of_memory(result), "fits", row->fits, "enough_sequences",
+        row->has_enough);
 }
 
 static json_t *json_of_rows(const plan_answer *answer, int are_known_methods)
@@ -326,16 +322,15 @@ static json_t *json_of_answer(const plan_answer *answer, char *const sentences[3
     plan_padding(answer->network, best, note_append, padding);
     plan_notes(answer->network, best, asked->micro_batch, note_append, notes);
     plan_machine_notes(answer->machine, asked->n_ranks, note_append, notes);
-    json_t *object = json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:s, s:o, "
-                               "s:o}",
-                               "model", answer->network->name, "machine", answer->machine->name, "ranks",
-                               asked->n_ranks, "ranks_per_node", answer->machine->ranks_per_node, "batch",
-                               (json_int_t)best->batch, "sequence", (json_int_t)plan_sequence(answer->network, best),
-                               "dtype", qdr_dtype_name(asked->dtype), "memory_bytes", answer->machine->memory_bytes,
-                               "counts", "plans", (json_int_t)found->n_candidates, "fitting",
-                               (json_int_t)found->n_fitting, "bounded", (json_int_t)found->n_bounded, "simulated",
-                               (json_int_t)found->n_simulated, "plans", json_of_rows(answer, 0), "known_methods",
-                               json_of_rows(answer, 1), "why", sentences[0], "padding", padding, "notes", notes);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:s, s:o, s:o}", "model",
+        answer->network->name, "machine", answer->machine->name, "ranks", asked->n_ranks, "ranks_per_node",
+        answer->machine->ranks_per_node, "batch", (json_int_t)best->batch, "sequence",
+        (json_int_t)plan_sequence(answer->network, best), "dtype", qdr_dtype_name(asked->dtype), "memory_bytes",
+        answer->machine->memory_bytes, "counts", "plans", (json_int_t)found->n_candidates, "fitting",
+        (json_int_t)found->n_fitting, "bounded", (json_int_t)found->n_bounded, "simulated",
+        (json_int_t)found->n_simulated, "plans", json_of_rows(answer, 0), "known_methods", json_of_rows(answer, 1),
+        "why", sentences[0], "padding", padding, "notes", notes);
     if (object && sentences[1]) json_object_set_new(object, "why_not", json_string(sentences[1]));
     if (object && sentences[2]) json_object_set_new(object, "explain", json_of_lines(sentences[2]));
     return object;

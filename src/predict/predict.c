@@ -176,8 +176,7 @@ const command command_predict = {
     .examples = "  quadrille predict runs.csv\n"
                 "  quadrille predict collectives.csv --json\n"
                 "  quadrille predict runs.csv -o predicted.csv\n"
-                "  quadrille predict runs.csv -m dgx-a100 --set bf16.most=0.85 --set "
-                "software.host_us=10\n",
+                "  quadrille predict runs.csv -m dgx-a100 --set bf16.most=0.85 --set software.host_us=10\n",
     .is_local = 1,
     .run = run,
 };

@@ -24,11 +24,10 @@ static int find_columns(table *t, failure *why)
             for (int c = 0; c < t->n_columns; c++) names[c] = t->columns[c].name;
             csv_printable(csv_column(&t->csv, in_csv), shown);
             suggest(shown, names, t->n_columns, near, sizeof near);
-            return fail(
-                why, EXIT_USAGE,
-                "%.200s, line 1: column '%s' is unknown%s; rename or remove it (quadrille predict --help names the "
-                "columns, which commas separate)",
-                t->csv.name, shown, near);
+            return fail(why, EXIT_USAGE,
+                        "%.200s, line 1: column '%s' is unknown%s; rename or remove it (quadrille predict --help names "
+                        "the columns, which commas separate)",
+                        t->csv.name, shown, near);
         }
     return EXIT_OK;
 }

@@ -126,16 +126,13 @@ static void print_table(const trace_file *trace)
     if (grid[0]) printf(", grid %dx%dx%dx%d", grid[QDR_X], grid[QDR_Y], grid[QDR_Z], grid[QDR_D]);
     printf("; numbers are the mean over all of them\n"
            "# %.3f ms from the first task to the last; computing: %.3f ms (%.1f%%)\n"
-           "# hidden: while the rank computed; exposed: while it did not; late: until the last "
-           "rank began\n",
+           "# hidden: while the rank computed; exposed: while it did not; late: until the last rank began\n",
            1e3 * secs, 1e3 * compute.secs, 100 * compute.secs / secs);
     if (bound > 0)
-        printf("# the ranks' clocks differ and are aligned: times of two ranks are off by %.1f us "
-               "at most\n",
+        printf("# the ranks' clocks differ and are aligned: times of two ranks are off by %.1f us at most\n",
                1e6 * bound);
     if (n_unknown)
-        printf("# %d clock%s could not be compared with that of rank 0: do not compare times of "
-               "different ranks\n",
+        printf("# %d clock%s could not be compared with that of rank 0: do not compare times of different ranks\n",
                n_unknown, PLURAL(n_unknown));
     if (n_lost) printf("# %lld events were lost because memory ran out\n", (long long)n_lost);
     printf("%-10s %9s %11s %11s %11s %12s %8s %11s %9s\n", "stream", "calls", "sent (MB)", "total (ms)", "hidden (ms)",

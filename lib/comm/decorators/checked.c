@@ -116,9 +116,7 @@ static qdr_status compare_counts(const checked_comm *checked)
         char who[QDRI_MEMBER_BYTES], who_else[QDRI_MEMBER_BYTES];
         qdri_comm_name_member(&checked->base, from, who, sizeof who);
         qdri_comm_name_member(&checked->base, to, who_else, sizeof who_else);
-        return QDR_FAIL(QDR_ERR_SHAPE,
-                        "comm: %s: in %s, %s sends %" PRId64 " elements to %s, which expects "
-                        "%" PRId64,
+        return QDR_FAIL(QDR_ERR_SHAPE, "comm: %s: in %s, %s sends %" PRId64 " elements to %s, which expects %" PRId64,
                         qdri_comm_name(&checked->base), checked->records[from].text, who, sent, who_else, expected);
     }
     return QDR_OK;

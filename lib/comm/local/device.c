@@ -158,9 +158,8 @@ static qdr_status check_calls(const gathering *g)
         qdri_dev *dev = offer_of(g, j)->comm->base.dev;
         if (qdri_dev_open_to(dev, first)) continue;
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "comm: ranks 0 and %d of the group are on GPUs %d and %d, which cannot reach "
-                        "each other's memory; set QDR_CUDA_COMM=nccl, or let them share a GPU "
-                        "(.device = \"cuda:%d\")",
+                        "comm: ranks 0 and %d of the group are on GPUs %d and %d, which cannot reach each other's "
+                        "memory; set QDR_CUDA_COMM=nccl, or let them share a GPU (.device = \"cuda:%d\")",
                         j, first, qdri_dev_gpu(dev), first);
     }
     for (int j = 1; j < g->size; j++) QDR_TRY(qdri_local_compare(coll_of(g, 0), coll_of(g, j), g->size, j));

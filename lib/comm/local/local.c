@@ -145,8 +145,7 @@ static qdr_status check_devices(const qdri_seat *seats, int n, int rank)
     for (int j = 0; j < n; j++)
         if (seats[j].runs_work != seats[rank].runs_work)
             return QDR_FAIL(QDR_ERR_ARGUMENT,
-                            "context: local rank %d computes on the %s, rank %d on the %s; give all "
-                            "the same device",
+                            "context: local rank %d computes on the %s, rank %d on the %s; give all the same device",
                             rank, seats[rank].runs_work ? "CPU" : "GPU", j, seats[j].runs_work ? "CPU" : "GPU");
     if (!seats[rank].runs_work && n > QDRI_REDUCE_MOST)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "context: %d local ranks on GPUs; at most %d, or use one process a GPU", n,
