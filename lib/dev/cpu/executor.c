@@ -134,14 +134,19 @@ static void caller_return(const caller *self)
 void qdri_executor_drive(qdri_waker *executor, qdri_cpu_stream *stream, uint64_t n_items)
 {
     caller host;
+    int n_yields = 0;
     if (atomic_load(&stream->head) >= n_items || pthread_mutex_trylock(&executor->streams_lock) != 0) return;
     caller_leave(&host, executor);
     while (atomic_load(&stream->head) < n_items) {
         const unsigned seen = atomic_load(&executor->wake_event->n_signals);
         round_begin();
-        if (qdri_cpu_stream_advance(stream, n_items))
+        if (qdri_cpu_stream_advance(stream, n_items)) {
             pace.n_polls = 0;
-        else
+            n_yields = 0;
+        } else if (n_yields < YIELDS_MAX) {
+            n_yields++;
+            sched_yield();
+        } else
             executor_rest(executor, seen);
     }
     caller_return(&host);
