@@ -50,12 +50,14 @@ struct qdr_context {
 void qdri_context_trace_begin(qdr_context *ctx);
 void qdri_context_trace_end(qdr_context *ctx);
 
-/* context_machine.c: of this rank's machine; all 0 if it cannot be read. */
-qdri_comm_machine qdri_context_comm_machine(const qdr_context *ctx);
+/* context_machine.c: what collectives between processes know becomes what rank 0's machine says; nothing, if it cannot
+ * be read. Collective: fails on all ranks, or on none.
+ * @retval QDR_ERR_MEMORY  rank 0 had no memory to read it */
+QDR_NODISCARD qdr_status qdri_context_tell_machine(const qdr_context *ctx, qdri_comm *world);
 
 /* context_watch.c: the first communication between ranks that have their devices: sets the time limit of `world` from
- * rank 0's environment and what its collectives know from rank 0's machine, stores the settings in ctx->watch, and
- * compares the kinds of devices. Collective: fails on all ranks or on none.
+ * rank 0's environment, stores the settings in ctx->watch, and compares the kinds of devices. Collective: fails on all
+ * ranks or on none.
  * @retval QDR_ERR_ARGUMENT  some ranks compute on CPUs, others on GPUs */
 QDR_NODISCARD qdr_status qdri_context_greet(qdr_context *ctx, qdri_comm *world);
 /* Names the world, and applies the settings agreed by qdri_context_greet(). Collective, like that. */

@@ -44,11 +44,20 @@ static qdri_comm_machine comm_machine_of(const qdr_machine *machine)
                                                                                 : network->rank_bytes_per_sec};
 }
 
-qdri_comm_machine qdri_context_comm_machine(const qdr_context *ctx)
+qdr_status qdri_context_tell_machine(const qdr_context *ctx, qdri_comm *world)
 {
-    qdr_machine machine;
-    /* What needs the machine itself reports why it cannot be read. */
-    return load(ctx, &machine) == QDR_OK ? comm_machine_of(&machine) : (qdri_comm_machine){.direct_bytes = 0};
+    qdri_comm_machine known = {.direct_bytes = 0};
+    qdr_status status = QDR_OK;
+    if (qdri_comm_rank(world) == 0) {
+        qdr_machine machine;
+        status = load(ctx, &machine);
+        if (status == QDR_OK) known = comm_machine_of(&machine);
+        if (status != QDR_ERR_MEMORY) status = QDR_OK; /* what needs the machine itself says why it cannot be read */
+    }
+    QDR_TRY(qdri_comm_agree(world, status));
+    QDR_TRY(qdri_comm_broadcast(world, 0, &known, sizeof known));
+    qdri_comm_set_machine(world, &known);
+    return QDR_OK;
 }
 
 qdr_status qdr_context_set_machine(qdr_context *ctx, const qdr_machine *machine)
@@ -56,11 +65,12 @@ qdr_status qdr_context_set_machine(qdr_context *ctx, const qdr_machine *machine)
     qdr_machine *copy = NULL;
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the context is NULL; it is what gets the machine");
     QDR_TRY(qdri_context_check_runs(ctx, "context"));
-    qdr_status status = qdri_dev_raise(ctx->dev);
-    if (status == QDR_OK && qdri_comm_rank(ctx->world) == 0) status = qdr_machine_check(machine, "context");
+    QDR_TRY(qdri_dev_raise(ctx->dev));
+    qdr_status status = qdri_comm_rank(ctx->world) == 0 ? qdr_machine_check(machine, "context") : QDR_OK;
     if (status == QDR_OK) status = QDRI_NEW(1, "a machine", &copy);
-    if (status == QDR_OK && machine) *copy = *machine;
     QDR_TRY_OUT(status, qdri_comm_agree(ctx->world, status));
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so it was made */
+    if (machine) *copy = *machine;
     QDR_TRY_OUT(status, qdri_comm_broadcast(ctx->world, 0, copy, sizeof *copy));
     const qdri_comm_machine known = comm_machine_of(copy);
     qdri_comm_set_machine(ctx->world, &known);

@@ -21,6 +21,7 @@ static qdr_status join(qdr_context *ctx, qdri_comm **world)
     qdri_pairing pairing;
     qdri_comm_bind(*world, ctx->host_dev ? ctx->host_dev : ctx->dev);
     QDR_TRY(qdri_context_greet(ctx, *world));
+    QDR_TRY(qdri_context_tell_machine(ctx, *world));
     if (ctx->host_dev) { /* the same on all ranks */
         QDR_TRY(qdri_pair(world, ctx->dev, QDRI_PAIR_MPI, &pairing));
         if (pairing == QDRI_PAIR_MPI) QDR_TRY(qdri_comm_stage(world, ctx->host_dev, ctx->dev));

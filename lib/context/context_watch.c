@@ -31,13 +31,10 @@ qdr_status qdri_context_greet(qdr_context *ctx, qdri_comm *world)
     const int on_cpu = qdri_dev_runs_work(ctx->dev);
     struct {
         qdri_watch_opts watch;
-        qdri_comm_machine machine;
         int on_cpu;
-    } first = {.watch = ctx->watch, .on_cpu = on_cpu};
-    if (qdri_comm_rank(world) == 0) first.machine = qdri_context_comm_machine(ctx);
+    } first = {ctx->watch, on_cpu};
     QDR_TRY(qdri_comm_broadcast(world, 0, &first, sizeof first));
     ctx->watch = first.watch;
-    qdri_comm_set_machine(world, &first.machine);
     name_world(ctx, world);
     qdr_status status = QDR_OK;
     if (on_cpu != first.on_cpu)

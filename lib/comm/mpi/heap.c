@@ -186,9 +186,9 @@ void *qdri_mpi_heap_map(mpi_heap *heap, const heap_share *share, int peer, const
     void *at = NULL;
     pthread_mutex_lock(&heap->mutex);
     if (qdri_mpi_map_memory && !heap->peers[peer]) heap->peers[peer] = calloc(HEAP_BLOCKS, sizeof(heap_map));
-    if (qdri_mpi_map_memory && heap->peers[peer]) {
+    if (heap->peers[peer]) {
         heap_map *map = &heap->peers[peer][range->block];
-        if (map->generation != range->generation) {
+        if (map->generation != range->generation && qdri_mpi_map_memory) {
             unmap(map);
             const heap_block *block = &share->blocks[range->block];
             void *mapped = qdri_memory_file_map(&block->file);

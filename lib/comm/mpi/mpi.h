@@ -37,7 +37,7 @@ extern int qdri_mpi_use_node_memory;
 extern int qdri_mpi_use_levels;
 /* Number of bytes that a member writes to node memory at a time; at least 16 per rank. Tests make it small. */
 extern int qdri_mpi_slot_bytes;
-/* 0: this rank cannot map others' memory; for tests. */
+/* 0: this rank cannot map others' memory that it has not mapped yet; for tests. */
 extern int qdri_mpi_map_memory;
 
 #endif
