@@ -70,7 +70,6 @@ static void discard(qdr_context **ctx)
     qdri_dev_destroy(&(*ctx)->dev);
     qdri_dev_destroy(&(*ctx)->host_dev);
     free((*ctx)->machine_name);
-    free((*ctx)->machine);
     free(*ctx);
     *ctx = NULL;
 }

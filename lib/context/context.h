@@ -36,7 +36,8 @@ struct qdr_context {
     qdr_stream *stream; /* the default one */
     int n_threads;
     char *machine_name; /* NULL: none was named */
-    qdr_machine *machine; /* by qdr_context_set_machine(); NULL: none */
+    int has_machine; /* by qdr_context_set_machine() */
+    qdr_machine machine;
     qdri_tracing tracing;
     qdri_watch_opts watch; /* after the ranks have communicated: rank 0's */
     int is_recording; /* between qdr_graph_begin() and qdr_graph_end() */

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The machine that a context runs on, for which panels are chosen and plans are priced, and by which collectives inside
  * a node choose their way. */
-#include <stdlib.h>
-
 #include "context/context.h"
 #include "context/internal.h"
 #include "core/environment.h"
-#include "core/size.h"
 
 static const char *name_of(const qdr_context *ctx)
 {
@@ -14,13 +11,13 @@ static const char *name_of(const qdr_context *ctx)
     return named ? named : ctx->machine_name;
 }
 
-int qdri_context_names_machine(const qdr_context *ctx) { return ctx->machine || name_of(ctx); }
+int qdri_context_names_machine(const qdr_context *ctx) { return ctx->has_machine || name_of(ctx); }
 
 static qdr_status load(const qdr_context *ctx, qdr_machine *machine)
 {
     const char *name = name_of(ctx);
-    if (!ctx->machine) return qdr_machine_load(name ? name : "here", machine);
-    *machine = *ctx->machine;
+    if (!ctx->has_machine) return qdr_machine_load(name ? name : "here", machine);
+    *machine = ctx->machine;
     return QDR_OK;
 }
 
@@ -62,22 +59,16 @@ qdr_status qdri_context_tell_machine(const qdr_context *ctx, qdri_comm *world)
 
 qdr_status qdr_context_set_machine(qdr_context *ctx, const qdr_machine *machine)
 {
-    qdr_machine *copy = NULL;
+    qdr_machine first = {.version = 0}; /* rank 0's */
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the context is NULL; it is what gets the machine");
     QDR_TRY(qdri_context_check_runs(ctx, "context"));
     QDR_TRY(qdri_dev_raise(ctx->dev));
-    qdr_status status = qdri_comm_rank(ctx->world) == 0 ? qdr_machine_check(machine, "context") : QDR_OK;
-    if (status == QDR_OK) status = QDRI_NEW(1, "a machine", &copy);
-    QDR_TRY_OUT(status, qdri_comm_agree(ctx->world, status));
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so it was made */
-    if (machine) *copy = *machine;
-    QDR_TRY_OUT(status, qdri_comm_broadcast(ctx->world, 0, copy, sizeof *copy));
-    const qdri_comm_machine known = comm_machine_of(copy);
+    QDR_TRY(qdri_comm_agree(ctx->world, qdri_comm_rank(ctx->world) ? QDR_OK : qdr_machine_check(machine, "context")));
+    if (machine) first = *machine;
+    QDR_TRY(qdri_comm_broadcast(ctx->world, 0, &first, sizeof first));
+    const qdri_comm_machine known = comm_machine_of(&first);
     qdri_comm_set_machine(ctx->world, &known);
-    free(ctx->machine);
-    ctx->machine = copy;
+    ctx->machine = first;
+    ctx->has_machine = 1;
     return QDR_OK;
-out:
-    free(copy);
-    return status;
 }
