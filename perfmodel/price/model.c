@@ -120,8 +120,8 @@ static int have_same_lists(const qdr_plan *a, const qdr_plan *b)
 
 qdr_status qdri_model_lists(qdr_model *model, const qdr_plan *plan)
 {
-    const double n_layers = qdri_stages_make(&model->machine, &model->network, plan).first;
     if (have_same_lists(&model->listed, plan)) return QDR_OK;
+    const double n_layers = qdri_stages_make(&model->machine, &model->network, plan).first;
     memset(&model->listed, 0, sizeof model->listed);
     QDR_TRY(qdri_lists_make(&model->network, plan, QDRI_FEW_LAYERS, n_layers, 1, &model->lists));
     model->listed = *plan;

@@ -286,8 +286,9 @@ static int by_bound(const void *a, const void *b)
     return (p->number > q->number) - (p->number < q->number);
 }
 
-/* Bounds the plans of a case by their lists, and keeps them in order. */
-static void bound_plans(search *s, candidate c)
+/* Bounds the plans of a case by their lists, and keeps them in order, after the first n_done: however bounds were
+ * rounded, each plan is looked at once. */
+static void bound_plans(search *s, candidate c, int n_done)
 {
     const qdr_plan plan = plan_of(s, &c);
     qdri_bounds bounds;
@@ -306,7 +307,7 @@ static void bound_plans(search *s, candidate c)
         c.recompute = (unsigned char)r;
         c.bound_secs = least[r];
         add(s, &s->plans, &c);
-        for (int at = s->plans.n - 1; at > 0 && by_bound(&s->plans.of[at - 1], &s->plans.of[at]) > 0; at--) {
+        for (int at = s->plans.n - 1; at > n_done && by_bound(&s->plans.of[at - 1], &s->plans.of[at]) > 0; at--) {
             s->plans.of[at] = s->plans.of[at - 1];
             s->plans.of[at - 1] = c;
         }
@@ -328,7 +329,7 @@ static void simulate_plans(search *s)
         if (is_plan)
             simulate_orders(s, &c);
         else
-            bound_plans(s, c);
+            bound_plans(s, c, at_plan);
     }
 }
 
