@@ -285,11 +285,12 @@ static qdr_status take_switches(topo_loader *loader)
 qdr_status qdri_topo_load_devices(topo_loader *loader)
 {
     hwloc_obj_t device = NULL;
-    while ((device = hwloc_get_next_pcidev(loader->hwloc, device)))
+    while ((device = hwloc_get_next_pcidev(loader->hwloc, device))) {
         if (compute_name(device) || looks_like_gpu(device))
             QDR_TRY(load_gpu(loader, device));
         else
             QDR_TRY(load_nic(loader, device));
+    }
     if (loader->topo->n_gpus > 1)
         qsort(loader->topo->gpus, (size_t)loader->topo->n_gpus, sizeof *loader->topo->gpus, by_bus);
     /* Devices that are not PCI functions: the adapters of some virtual machines. */

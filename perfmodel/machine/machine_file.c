@@ -203,11 +203,12 @@ qdr_status qdr_machine_check(const qdr_machine *machine, const char *name)
 static void write_text(FILE *file, const char *text)
 {
     putc('"', file);
-    for (; *text; text++)
+    for (; *text; text++) {
         if ((unsigned char)*text < ' ')
             fprintf(file, "\\u%04x", (unsigned)(unsigned char)*text);
         else
             fprintf(file, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+    }
     putc('"', file);
 }
 

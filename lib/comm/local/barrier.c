@@ -47,11 +47,12 @@ static int wait_for_all(qdri_barrier *barrier, unsigned generation, int64_t limi
 {
     const int64_t until_ns = qdri_now_ns() + limit_ns;
     const struct timespec until = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
-    while (!is_over(barrier, generation))
+    while (!is_over(barrier, generation)) {
         if (limit_ns == 0 || barrier->is_bound)
             pthread_cond_wait(&barrier->changed, &barrier->mutex);
         else if (pthread_cond_timedwait(&barrier->changed, &barrier->mutex, &until) == ETIMEDOUT)
             return is_over(barrier, generation);
+    }
     return 1;
 }
 
