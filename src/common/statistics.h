@@ -6,9 +6,9 @@
 #include <stddef.h>
 
 /* Spearman's rank correlation of n pairs; equal values get their mean rank. NAN if all values of one side are equal, or
- * n < 2; -2 if out of memory. */
+ * n < 2. */
 double statistics_spearman(const double *a, const double *b, size_t n);
-/* Kendall's tau-b: (concordant - discordant) / √((pairs - ties of a)·(pairs - ties of b)). NAN and -2 as above. */
+/* Kendall's tau-b: (concordant - discordant) / √((pairs - ties of a)·(pairs - ties of b)). NAN as above. */
 double statistics_kendall(const double *a, const double *b, size_t n);
 /* Mean of |predicted - measured| / measured; NAN if n is 0. */
 double statistics_mape(const double *predicted, const double *measured, size_t n);

@@ -39,7 +39,6 @@ static int by_n(const void *left, const void *right)
 typedef struct numbers {
     double *predicted, *measured, *spare;
     size_t n;
-    int out_of_memory;
 } numbers;
 
 /* Also leaves the times of the predicted rows in `all`. */
@@ -87,7 +86,6 @@ static score score_group(const measured *const *rows, size_t n, numbers *all)
     s.kendall = statistics_kendall(all->predicted, all->measured, all->n);
     s.hit = choice.hit;
     s.regret = s.worst_regret = choice.regret;
-    if (s.spearman < -1.5 || s.kendall < -1.5) all->out_of_memory = 1;
     return s;
 }
 
@@ -125,11 +123,8 @@ int scores_make(const measured *rows, int64_t n_rows, scores *out, failure *why)
     const measured **order = calloc(n, sizeof *order);
     double *memory = calloc(3 * n, sizeof *memory);
     *out = (scores){.parts = calloc(n, sizeof(score)), .groups = calloc(n, sizeof(score))};
-    numbers all = {.out_of_memory = !order || !memory || !out->parts || !out->groups};
-    if (!all.out_of_memory) {
-        all.predicted = memory;
-        all.measured = memory + n;
-        all.spare = memory + 2 * n;
+    if (order && memory && out->parts && out->groups) {
+        numbers all = {.predicted = memory, .measured = memory + n, .spare = memory + 2 * n};
         for (size_t i = 0; i < n; i++) order[i] = &rows[i];
         qsort(order, n, sizeof *order, by_group);
         /* Rows of a group are adjacent, and so are the groups of a part. */
@@ -148,8 +143,9 @@ int scores_make(const measured *rows, int64_t n_rows, scores *out, failure *why)
         out->all = score_rows(order, n, &all);
         add_groups(out->groups, out->n_groups, &out->all);
         qsort(out->parts, out->n_parts, sizeof *out->parts, by_n);
+    } else {
+        fail(why, EXIT_NOTHING_FITS, "predict: out of memory for the scores of %zu rows", n);
     }
-    if (all.out_of_memory) fail(why, EXIT_NOTHING_FITS, "predict: out of memory for the scores of %zu rows", n);
     free(order);
     free(memory);
     return why->code;
