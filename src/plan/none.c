@@ -10,36 +10,17 @@
 /* A change of the options, in command-line syntax. */
 typedef struct change {
     const char *words;
-    int (*make)(qdr_search_opts *opts); /* returns 0 if it changes nothing */
+    void (*make)(qdr_search_opts *opts);
     int is_more; /* a stronger form of the previous change: not tried if that one helps */
 } change;
 
-static int set(int *value, int wanted)
-{
-    const int is_new = *value != wanted;
-    *value = wanted;
-    return is_new;
-}
-
-static int recompute_all(qdr_search_opts *opts) { return set(&opts->recomputes, 0); }
-static int free_layout(qdr_search_opts *opts) { return set(&opts->layouts, 0); }
-static int part_state(qdr_search_opts *opts) { return set(&opts->optimizer_parts, -1); }
-
-static int part_all(qdr_search_opts *opts) { return set(&opts->gradient_parts, -1) | set(&opts->optimizer_parts, -1); }
-
-static int free_rows(qdr_search_opts *opts) { return set(&opts->size[QDR_Z], 0) | set(&opts->size[QDR_D], 0); }
-
-static int free_axes(qdr_search_opts *opts)
-{
-    return set(&opts->size[QDR_X], 0) | set(&opts->size[QDR_Y], 0) | free_rows(opts);
-}
-
-static int one_sequence(qdr_search_opts *opts)
-{
-    const int is_new = opts->micro_batch > 1;
-    if (is_new) opts->micro_batch = 1;
-    return is_new;
-}
+static void recompute_all(qdr_search_opts *opts) { opts->recomputes = 0; }
+static void free_layout(qdr_search_opts *opts) { opts->layouts = 0; }
+static void part_state(qdr_search_opts *opts) { opts->optimizer_parts = -1; }
+static void part_all(qdr_search_opts *opts) { opts->gradient_parts = opts->optimizer_parts = -1; }
+static void free_rows(qdr_search_opts *opts) { opts->size[QDR_Z] = opts->size[QDR_D] = 0; }
+static void free_axes(qdr_search_opts *opts) { memset(opts->size, 0, sizeof opts->size); }
+static void one_sequence(qdr_search_opts *opts) { opts->micro_batch = opts->micro_batch > 0; } /* 0: any number */
 
 /* Whether anything fits; 0 also if the options contradict each other. */
 static int fits(const plan_answer *answer, const qdr_search_opts *opts, qdr_planned_grid *planned)
@@ -48,8 +29,8 @@ static int fits(const plan_answer *answer, const qdr_search_opts *opts, qdr_plan
            planned->result.memory_bytes <= answer->machine->memory_bytes;
 }
 
-/* Tries each change alone; changes without effect cannot help. If none helps: the longest sequence that fits, of half
- * the length, a quarter, ... */
+/* Tries each change alone; one without effect does not help, since nothing fits without it. If none helps: the longest
+ * sequence that fits, of half the length, a quarter, ... */
 static void try_changes(const plan_answer *answer, plan_none *none)
 {
     static const change changes[] = {{"--recompute full", recompute_all, 0}, {"--levels zero1", part_state, 0},
@@ -61,7 +42,8 @@ static void try_changes(const plan_answer *answer, plan_none *none)
         qdr_search_opts opts = answer->options->search;
         plan_help *help = &none->helps[none->n_helps];
         if (has_helped && changes[i].is_more) continue;
-        has_helped = changes[i].make(&opts) && fits(answer, &opts, &help->planned);
+        changes[i].make(&opts);
+        has_helped = fits(answer, &opts, &help->planned);
         if (!has_helped) continue;
         snprintf(help->words, sizeof help->words, "%s", changes[i].words);
         none->n_helps++;
