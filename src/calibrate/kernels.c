@@ -126,7 +126,8 @@ static qdr_status call(void *user)
     }
 }
 
-/* Per element: the number of 4-byte values moved, and flops; number of kernels. */
+/* Per element: the number of 4-byte values moved, and flops, those of attention for each row that it reads; number of
+ * kernels. */
 typedef struct measured_kernel {
     const char *group;
     int name;
@@ -137,9 +138,14 @@ typedef struct measured_kernel {
 
 static const measured_kernel kernels[] = {
     {"launch", LAUNCH, 0, 0, QDR_SAMPLE_LAUNCH, 1}, /* at one size */
-    {"copy", COPY, 2, 0, QDR_SAMPLE_MEMORY, 1},     {"add", ADD, 3, 0, QDR_SAMPLE_MEMORY, 1},
-    {"gelu", GELU, 2, 12, QDR_SAMPLE_KERNEL, 1},    {"gelu backward", GELU_BACKWARD, 3, 20, QDR_SAMPLE_KERNEL, 1},
-    {"norm", NORM, 3, 8, QDR_SAMPLE_KERNEL, 1},     {"norm backward", NORM_BACKWARD, 5, 14, QDR_SAMPLE_KERNEL, 2},
+    {"copy", COPY, 2, 0, QDR_SAMPLE_MEMORY, 1},
+    {"add", ADD, 3, 0, QDR_SAMPLE_MEMORY, 1},
+    {"gelu", GELU, 2, 12, QDR_SAMPLE_KERNEL, 1},
+    {"gelu backward", GELU_BACKWARD, 3, 20, QDR_SAMPLE_KERNEL, 1},
+    {"norm", NORM, 3, 8, QDR_SAMPLE_KERNEL, 1},
+    {"norm backward", NORM_BACKWARD, 5, 14, QDR_SAMPLE_KERNEL, 2},
+    {"attention", ATTENTION, 4, 4, QDR_SAMPLE_ATTENTION, 1},
+    {"attention backward", ATTENTION_BACKWARD, 8, 10, QDR_SAMPLE_ATTENTION, 3},
 };
 enum { N_KERNELS = sizeof kernels / sizeof *kernels };
 
@@ -166,36 +172,19 @@ static int measure_size(calibration *c, int64_t n_rows, int64_t n_cols, int64_t 
                 element_fill(k.buffers[i], (int64_t)(bytes / 4), QDR_F32);
         fail_together(why, c->ctx);
     }
-    if (!why->code) {
-        if (context) {
-            const qdr_attention *a = &k.attention;
-            const double rows = (double)a->n_rows, width = (double)(a->n_heads * a->head_size);
-            const double flops = 4 * rows * ((double)a->context + 1) / 2 * width;
-            for (int backward = 0; backward < 2 && !why->code; backward++) {
-                const calibrate_work work = {call, c->alone, &k, 64, 0};
-                k.name = backward ? ATTENTION_BACKWARD : ATTENTION;
-                qdr_sample s = {.kind = QDR_SAMPLE_ATTENTION,
-                                .group = backward ? "attention backward" : "attention",
-                                .n_kernels = backward ? 3 : 1,
-                                .dtype = QDR_F32,
-                                .bytes = rows * width * 16 * (backward ? 2 : 1),
-                                .flops = flops * (backward ? 2.5 : 1)};
-                if (!calibrate_time(c, &work, &s.secs, why)) calibrate_add(c, &s);
-            }
-        } else {
-            for (int i = c->n_samples ? 1 : 0; i < N_KERNELS && !why->code; i++) {
-                const measured_kernel *of = &kernels[i];
-                const calibrate_work work = {call, c->alone, &k, of->kind == QDR_SAMPLE_LAUNCH ? 1024 : 64, 0};
-                const double n = (double)k.n_elems;
-                k.name = of->name;
-                qdr_sample s = {.kind = of->kind,
-                                .group = of->group,
-                                .n_kernels = of->n_kernels,
-                                .bytes = 4 * of->elems * n,
-                                .flops = of->flops * n};
-                if (!calibrate_time(c, &work, &s.secs, why)) calibrate_add(c, &s);
-            }
-        }
+    const double n = (double)k.n_elems, n_read = context ? ((double)context + 1) / 2 : 1;
+    for (int i = c->n_samples ? 1 : 0; i < N_KERNELS && !why->code; i++) {
+        const measured_kernel *of = &kernels[i];
+        const calibrate_work work = {call, c->alone, &k, of->kind == QDR_SAMPLE_LAUNCH ? 1024 : 64, 0};
+        if ((of->kind == QDR_SAMPLE_ATTENTION) != (context > 0)) continue;
+        k.name = of->name;
+        qdr_sample s = {.kind = of->kind,
+                        .group = of->group,
+                        .n_kernels = of->n_kernels,
+                        .dtype = QDR_F32,
+                        .bytes = 4 * of->elems * n,
+                        .flops = of->flops * n * n_read};
+        if (!calibrate_time(c, &work, &s.secs, why)) calibrate_add(c, &s);
     }
     for (int i = 0; i < MAX_BUFFERS; i++) qdr_mem_free(c->alone, &k.buffers[i]);
     return why->code;
