@@ -47,26 +47,18 @@ int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_lay
     if (!layout->places) return fail(why, EXIT_NOTHING_FITS, "topo: out of memory for %d ranks", layout->n_ranks);
     layout->is_live = ranks && n_ranks == layout->n_ranks && !layout->n_on_node;
     if (layout->is_live) {
-        for (int rank = 0; rank < n_ranks; rank++) layout->places[rank] = ranks[rank].place;
-        /* For running ranks: the number of nodes, and the largest number of ranks on one. */
-        for (int rank = 0; rank < layout->n_ranks; rank++) {
-            const int node = layout->places[rank].node;
-            int n = 0;
-            for (int other = 0; other < layout->n_ranks; other++) n += layout->places[other].node == node;
+        for (int rank = 0; rank < n_ranks; rank++) {
+            const int node = ranks[rank].place.node;
+            int index = 0, n = 0; /* among the ranks of its node */
+            for (int other = 0; other < n_ranks; other++) {
+                if (ranks[other].place.node != node) continue;
+                index += other < rank;
+                n++;
+            }
             if (n > layout->n_on_node) layout->n_on_node = n;
             if (node >= layout->n_nodes) layout->n_nodes = node + 1;
-        }
-        if (layout->on_gpus) {
-            /* Running ranks, placed on the GPUs that they would use, node by node in order. */
-            for (int rank = 0; rank < layout->n_ranks; rank++) {
-                int index = 0, n = 0;
-                for (int other = 0; other < layout->n_ranks; other++) {
-                    if (layout->places[other].node != layout->places[rank].node) continue;
-                    index += other < rank;
-                    n++;
-                }
-                layout->places[rank] = qdr_topo_spread(topo, 1, layout->places[rank].node, index, n);
-            }
+            /* On GPUs: those that the running ranks would use, in order. */
+            layout->places[rank] = layout->on_gpus ? qdr_topo_spread(topo, 1, node, index, n) : ranks[rank].place;
         }
     } else {
         /* Node by node; the last node may have fewer. */
