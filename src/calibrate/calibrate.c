@@ -217,7 +217,7 @@ static int finish(const calibration *c, const calibrate_options *options, qdr_ou
     if (!notes) return fail(why, EXIT_NOTHING_FITS, "calibrate: out of memory for the residuals");
     fail_status(why, qdr_machine_write(&machine, notes + strspn(notes, " \n"), qdr_output_file(*output)));
     free(notes);
-    if (files_end(output, 1, why)) return why->code;
+    if (files_end(output, why)) return why->code;
     calibrate_print(c, &machine, &errors, options->format);
     if (options->format == FORMAT_JSON) return EXIT_OK;
     if (options->model && calibrate_network_print(c, &machine, why)) return why->code;

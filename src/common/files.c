@@ -8,12 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-int files_end(qdr_output **output, int is_whole, failure *why)
+int files_end(qdr_output **output, failure *why)
 {
-    if (!why->code && !is_whole) { /* with the reason, if the file knows it */
-        fail_status(why, qdr_output_finish(*output));
-        fail(why, EXIT_FAILED, "a file could not be written completely; make room");
-    }
     if (why->code)
         qdr_output_discard(output);
     else
@@ -30,8 +26,8 @@ int files_write(const char *option, const char *path, files_writer write, const 
 {
     qdr_output *output;
     if (fail_status(why, qdr_output_open(option, path, QDR_OUTPUT_REPLACE, &output))) return why->code;
-    const int is_whole = write(qdr_output_file(output), user);
-    return files_end(&output, is_whole, why);
+    write(qdr_output_file(output), user, why);
+    return files_end(&output, why);
 }
 
 int files_make_folder(const char *option, const char *dir, failure *why)

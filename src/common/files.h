@@ -11,10 +11,10 @@
 
 /* Ends an output: moves it into place if all of it was written and nothing has failed; otherwise discards it and
  * replaces nothing. */
-int files_end(qdr_output **output, int is_whole, failure *why);
+int files_end(qdr_output **output, failure *why);
 
-/* Writes a whole file, for an option: `write` returns 0 if it failed. */
-typedef int (*files_writer)(FILE *file, const void *user);
+/* Writes a whole file, for an option. `write` need not look for errors of the file. */
+typedef void (*files_writer)(FILE *file, const void *user, failure *why);
 int files_write(const char *option, const char *path, files_writer write, const void *user, failure *why);
 
 /* Creates a folder, for an option, and its parents, as mkdir -p does. */

@@ -237,8 +237,9 @@ static void draw_bar(FILE *file, const bars *all, int number)
              result->memory_bytes / GIB, limit / GIB);
 }
 
-int plan_draw(FILE *file, plan_answer *answer, failure *why)
+void plan_draw(FILE *file, const void *user, failure *why)
 {
+    const plan_answer *answer = user;
     bars all = {.answer = answer};
     for (int i = 0; i < answer->n_rows; i++) {
         const plan_row *row = &answer->rows[i];
@@ -259,7 +260,7 @@ int plan_draw(FILE *file, plan_answer *answer, failure *why)
     }
     if (why->code) {
         free(picture.spans);
-        return why->code;
+        return;
     }
     svg_begin(file, PICTURE_WIDTH, layer_top + LAYER_TITLE + picture.n_lanes * (LAYER_LANE + LAYER_GAP) + LAYER_AXIS);
     const qdr_plan *best = &answer->rows[0].planned.plan;
@@ -292,5 +293,4 @@ int plan_draw(FILE *file, plan_answer *answer, failure *why)
     layer_picture_draw(file, answer, &picture, layer_top);
     svg_end(file);
     free(picture.spans);
-    return EXIT_OK;
 }

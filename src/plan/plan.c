@@ -145,15 +145,10 @@ static int save_plan(const plan_answer *answer, failure *why)
 static int put_out(plan_answer *answer, failure *why)
 {
     const plan_options *options = answer->options;
-    qdr_output *output;
     if (answer->found.n_best == 0) return plan_nothing_fits(answer, why);
     /* Files come first: a file that cannot be written is reported before much is printed. */
     if (options->out && save_plan(answer, why)) return why->code;
-    if (options->svg && !fail_status(why, qdr_output_open("--svg", options->svg, QDR_OUTPUT_REPLACE, &output))) {
-        plan_draw(qdr_output_file(output), answer, why);
-        files_end(&output, 1, why);
-    }
-    if (why->code) return why->code;
+    if (options->svg && files_write("--svg", options->svg, plan_draw, answer, why)) return why->code;
     if (options->as_json) return plan_print_json(answer, why);
     if (options->as_csv) {
         plan_print_csv(answer);

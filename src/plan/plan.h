@@ -78,7 +78,7 @@ int plan_print_json(plan_answer *answer, failure *why);
 
 /* ---- draw.c ---- */
 
-/* The best ten plans, and one layer of the first, as SVG. */
-int plan_draw(FILE *file, plan_answer *answer, failure *why);
+/* The best ten plans, and one layer of the first, as SVG; for files_write(). */
+void plan_draw(FILE *file, const void *answer, failure *why);
 
 #endif

@@ -85,6 +85,6 @@ typedef struct report {
 void report_print(const report *r);
 int report_print_json(const report *r, failure *why);
 /* Writes the table with the results of its rows; for files_write(). */
-int report_write(FILE *file, const void *user);
+void report_write(FILE *file, const void *user, failure *why);
 
 #endif

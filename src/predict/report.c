@@ -178,9 +178,10 @@ static void write_cells(FILE *file, const table *t, int64_t row)
     }
 }
 
-int report_write(FILE *file, const void *user)
+void report_write(FILE *file, const void *user, failure *why)
 {
     const report *r = user;
+    (void)why;
     write_cells(file, r->t, -1);
     fputs(r->kind->part ? "predicted_secs,why_skipped\n" : "predicted_secs,predicted_memory_gib,why_skipped\n", file);
     for (int64_t row = 0; row < r->t->csv.n_rows; row++) {
@@ -193,5 +194,4 @@ int report_write(FILE *file, const void *user)
         csv_write(file, r->rows[row].why_skipped);
         putc('\n', file);
     }
-    return 1;
 }

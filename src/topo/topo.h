@@ -42,8 +42,7 @@ int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_lay
 /* Each writes a whole report. */
 void topo_print(const topo_report *report);
 int topo_print_json(const topo_report *report, failure *why);
-/* 0: the file could not be written. */
-int topo_draw(FILE *file, const void *report);
+void topo_draw(FILE *file, const void *report, failure *why);
 
 /* "125.9 GiB", "512 KiB"; "?" for 0. */
 void topo_bytes_text(int64_t bytes, char text[24]);

@@ -69,12 +69,13 @@ static void draw_rank(FILE *file, const trace_file *trace, int number, double y)
     }
 }
 
-int trace_draw(FILE *file, const void *user)
+void trace_draw(FILE *file, const void *user, failure *why)
 {
     const trace_file *trace = user;
     const int n_ranks = trace->n_ranks < MAX_DRAWN_RANKS ? trace->n_ranks : MAX_DRAWN_RANKS;
     svg_flow key = svg_flow_begin(LEFT, 48, WIDTH - LEFT, 0);
     int n_streams = 0;
+    (void)why;
     for (int stream = 0; stream < N_TRACE_STREAMS; stream++) n_streams += trace->is_used[stream];
     if (n_streams < 2) n_streams = 2; /* room for the rank's coordinates */
     const double rank_height = n_streams * (LANE + GAP) + BETWEEN_RANKS;
@@ -108,5 +109,4 @@ int trace_draw(FILE *file, const void *user)
     svg_draw_axis(file, &axis);
     for (int r = 0; r < n_ranks; r++) draw_rank(file, trace, r, TOP + r * rank_height);
     svg_end(file);
-    return !ferror(file);
 }

@@ -9,62 +9,60 @@
 #include "common/command.h"
 #include "common/files.h"
 
-/* Writes one more line of the list. @return 0: not written, or out of memory */
-static int put(FILE *file, json_t *object)
+/* Writes what comes before the object, and the object. */
+static void put(FILE *file, failure *why, const char *before, json_t *object)
 {
-    static const size_t flags = JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15);
-    const int good = object && json_dumpf(object, file, flags) == 0;
+    if (!object) fail(why, EXIT_FAILED, "--merge: out of memory for an event");
+    fputs(before, file);
+    if (object) json_dumpf(object, file, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15));
     json_decref(object);
-    return good;
 }
 
 /* Name and order of a process, or of one of its threads. */
-static int put_name(FILE *file, const char *what, int pid, int tid, const char *name)
+static void put_name(FILE *file, failure *why, const char *before, const char *what, int pid, int tid, const char *name)
 {
     char key[32];
     snprintf(key, sizeof key, "%s_name", what);
-    int good = put(file, json_pack("{s:s,s:s,s:i,s:i,s:{s:s}}", "ph", "M", "name", key, "pid", pid, "tid", tid, "args",
-                                   "name", name)) &&
-               fputs(",\n", file) >= 0;
+    put(file, why, before,
+        json_pack("{s:s,s:s,s:i,s:i,s:{s:s}}", "ph", "M", "name", key, "pid", pid, "tid", tid, "args", "name", name));
     snprintf(key, sizeof key, "%s_sort_index", what);
-    return good && put(file, json_pack("{s:s,s:s,s:i,s:i,s:{s:i}}", "ph", "M", "name", key, "pid", pid, "tid", tid,
-                                       "args", "sort_index", tid ? tid : pid));
+    put(file, why, ",\n",
+        json_pack("{s:s,s:s,s:i,s:i,s:{s:i}}", "ph", "M", "name", key, "pid", pid, "tid", tid, "args", "sort_index",
+                  tid ? tid : pid));
 }
 
-static int put_event(FILE *file, const trace_file *trace, int number, const trace_event *event)
+static void put_event(FILE *file, failure *why, const trace_file *trace, int number, const trace_event *event)
 {
     static const char *const axes[] = {"", "x", "y", "z", "d"}; /* -1 computes */
     const char *stream = trace_stream_name(event->stream);
     const char *axis = axes[1 + trace_stream_axis(event->stream)];
-    return put(file, json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f,s:f}}", "ph", "X", "name",
-                               event->name, "cat", event->kind, "pid", number, "tid", event->stream, "ts",
-                               1e6 * (event->begin - trace->begin), "dur", 1e6 * (event->end - event->begin), "args",
-                               "stream", stream, "axis", axis, "task", event->task, "run", event->run, "bytes",
-                               (json_int_t)event->bytes, "flops", event->flops, "late_us", 1e6 * event->late));
+    put(file, why, ",\n",
+        json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f,s:f}}", "ph", "X", "name", event->name,
+                  "cat", event->kind, "pid", number, "tid", event->stream, "ts", 1e6 * (event->begin - trace->begin),
+                  "dur", 1e6 * (event->end - event->begin), "args", "stream", stream, "axis", axis, "task", event->task,
+                  "run", event->run, "bytes", (json_int_t)event->bytes, "flops", event->flops, "late_us",
+                  1e6 * event->late));
 }
 
-/* One Chrome trace of all ranks: a process per rank, a thread per stream; the first event is at 0. Returns 0 if it
- * could not be written completely. */
-static int merge(FILE *file, const void *user)
+/* One Chrome trace of all ranks: a process per rank, a thread per stream; the first event is at 0. */
+static void merge(FILE *file, const void *user, failure *why)
 {
     const trace_file *trace = user;
-    int good = fputs("{\"traceEvents\":[\n", file) >= 0;
-    for (int r = 0; good && r < trace->n_ranks; r++) {
+    fputs("{\"traceEvents\":[\n", file);
+    for (int r = 0; r < trace->n_ranks; r++) {
         const trace_rank *rank = &trace->ranks[r];
         char position[64], name[96];
         trace_position(rank, position, sizeof position);
         snprintf(name, sizeof name, *position ? "rank %d (%s)" : "rank %d%s", r, position);
-        good = (r == 0 || fputs(",\n", file) >= 0) && put_name(file, "process", r, 0, name);
-        for (int stream = 0; good && stream < N_TRACE_STREAMS; stream++)
-            if (trace->is_used[stream])
-                good = fputs(",\n", file) >= 0 && put_name(file, "thread", r, stream, trace_stream_name(stream));
-        for (int64_t i = 0; good && i < rank->n_events; i++)
-            good = fputs(",\n", file) >= 0 && put_event(file, trace, r, &rank->events[i]);
+        put_name(file, why, r ? ",\n" : "", "process", r, 0, name);
+        for (int stream = 0; stream < N_TRACE_STREAMS; stream++)
+            if (trace->is_used[stream]) put_name(file, why, ",\n", "thread", r, stream, trace_stream_name(stream));
+        for (int64_t i = 0; i < rank->n_events; i++) put_event(file, why, trace, r, &rank->events[i]);
     }
-    return good && fputs("\n],\"displayTimeUnit\":\"ms\",\"otherData\":", file) >= 0 &&
-           put(file, json_pack("{s:s,s:i,s:f}", "run", trace->id, "ranks", trace->n_ranks, "clock_bound_us",
-                               1e6 * trace_clock_bound(trace))) &&
-           fputs("}\n", file) >= 0;
+    put(file, why, "\n],\"displayTimeUnit\":\"ms\",\"otherData\":",
+        json_pack("{s:s,s:i,s:f}", "run", trace->id, "ranks", trace->n_ranks, "clock_bound_us",
+                  1e6 * trace_clock_bound(trace)));
+    fputs("}\n", file);
 }
 
 enum { DRAWN_RUNS = 2 }; /* one forward and one backward pass */

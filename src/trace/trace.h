@@ -77,7 +77,7 @@ void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum);
 
 /* Writes "x0 y1 z0 d0" to `text`, or nothing if no schedule ran. */
 void trace_position(const trace_rank *rank, char *text, size_t capacity);
-/* The first ranks' streams over time, as SVG. @return 0: could not be written completely */
-int trace_draw(FILE *file, const void *trace);
+/* The first ranks' streams over time, as SVG. */
+void trace_draw(FILE *file, const void *trace, failure *why);
 
 #endif
