@@ -99,12 +99,6 @@ typedef struct bench_start {
     const bench_options *options;
 } bench_start;
 
-qdr_status bench_make_grid(qdr_context *ctx, grid_size size, qdr_grid **grid)
-{
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d};
-    return qdr_grid_create(ctx, &opts, grid);
-}
-
 void bench_row(bench_run *run, const bench_column *columns, const bench_value *values)
 {
     bench_value shown[MAX_COLUMNS] = {{0}};

@@ -119,8 +119,6 @@ int bench_main(const bench_kind *kind, bench_options *options, int argc, char **
         bench_row(run, columns, values);                                                                               \
     } while (0)
 void bench_row(bench_run *run, const bench_column *columns, const bench_value *values);
-/* Creates a grid of this size. */
-qdr_status bench_make_grid(qdr_context *ctx, grid_size size, qdr_grid **grid);
 
 /* ---- measuring ---- */
 

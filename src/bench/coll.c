@@ -147,7 +147,7 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 {
     const coll_options *options = user;
     qdr_grid *grid = NULL;
-    if (fail_status(why, bench_make_grid(run->ctx, size, &grid))) return why->code;
+    if (fail_status(why, grid_make(run->ctx, size, NULL, &grid))) return why->code;
     for (int axis = 0; axis < QDR_N_AXES && !why->code; axis++) {
         /* Without --axis, the axes that split the grid; for a grid of one rank, d. */
         const int is_default = qdr_grid_size(grid, (qdr_axis)axis) > 1 || (axis == QDR_D && grid_ranks(size) == 1);

@@ -118,7 +118,7 @@ typedef struct layer_bench {
 static qdr_status prepare(layer_bench *bench, const layer_options *options, grid_size size)
 {
     const qdr_network network = network_of(options);
-    qdr_status status = bench_make_grid(bench->ctx, size, &bench->grid);
+    qdr_status status = grid_make(bench->ctx, size, NULL, &bench->grid);
     for (int i = 0; status >= 0 && i < LIMIT; i++) {
         const transformer_desc desc = {
             .network = &network,

@@ -2,6 +2,7 @@
 /* Linear layers for benchmarks. */
 #include "bench/product.h"
 
+#include "common/layer_case.h"
 #include "common/reference.h"
 
 static qdr_status describe(product *made, const product_desc *desc)
@@ -17,24 +18,19 @@ static qdr_status describe(product *made, const product_desc *desc)
                                     .transposed = desc->transposed,
                                     .out_layout = desc->layout,
                                     .storage = desc->storage};
-    qdr_status status = qdr_stack_create(made->grid, &opts, &made->stack);
-    if (status < 0) return status;
-    status = qdr_stack_add_input(made->stack, "x", &input, 1, &made->in);
-    if (status >= 0) status = qdr_stack_add_linear(made->stack, &linear, made->in, &made->out, &made->layer);
-    status = qdr_agree(qdr_grid_context(made->grid), status); /* adding is local */
-    return status < 0 ? status : qdr_stack_build(made->stack);
+    return layer_build(made->grid, &opts, &input, &linear, &made->stack, made->edges, &made->layer);
 }
 
 static qdr_status fill_edges(product *made, qdr_dtype dtype)
 {
     qdr_owned in, out;
     qdr_status status = qdr_linear_init(made->layer, 1, 0.5);
-    if (status >= 0) status = qdr_stack_edge_owned(made->stack, made->in, &in);
-    if (status >= 0) status = qdr_stack_edge_owned(made->stack, made->out, &out);
-    if (status >= 0) status = qdr_stack_edge_value(made->stack, made->in, &made->x);
-    if (status >= 0) status = qdr_stack_edge_value(made->stack, made->out, &made->y);
-    if (status >= 0) status = qdr_stack_edge_gradient(made->stack, made->in, &made->dx);
-    if (status >= 0) status = qdr_stack_edge_gradient(made->stack, made->out, &made->dy);
+    if (status >= 0) status = qdr_stack_edge_owned(made->stack, made->edges[0], &in);
+    if (status >= 0) status = qdr_stack_edge_owned(made->stack, made->edges[1], &out);
+    if (status >= 0) status = qdr_stack_edge_value(made->stack, made->edges[0], &made->x);
+    if (status >= 0) status = qdr_stack_edge_value(made->stack, made->edges[1], &made->y);
+    if (status >= 0) status = qdr_stack_edge_gradient(made->stack, made->edges[0], &made->dx);
+    if (status >= 0) status = qdr_stack_edge_gradient(made->stack, made->edges[1], &made->dy);
     if (status < 0) return status;
     element_fill(made->x, in.n_rows * in.n_cols, dtype);
     element_fill(made->dy, out.n_rows * out.n_cols, dtype);
@@ -43,7 +39,7 @@ static qdr_status fill_edges(product *made, qdr_dtype dtype)
 
 qdr_status product_create(qdr_context *ctx, grid_size size, const product_desc *desc, product *made)
 {
-    qdr_status status = bench_make_grid(ctx, size, &made->grid);
+    qdr_status status = grid_make(ctx, size, NULL, &made->grid);
     if (status >= 0) status = describe(made, desc);
     return status < 0 ? status : qdr_agree(ctx, fill_edges(made, desc->dtype));
 }

@@ -18,7 +18,7 @@ typedef struct product {
     qdr_grid *grid;
     qdr_stack *stack;
     qdr_linear *layer;
-    qdr_edge in, out;
+    qdr_edge edges[2]; /* in, out */
     void *x, *y, *dx, *dy;
 } product;
 

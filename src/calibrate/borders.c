@@ -78,7 +78,7 @@ static qdr_status make_layers(layers *l, const border *measured, int n_members, 
     const int64_t width = is_z ? (int64_t)sqrt((double)bytes / 4) : WIDTH, rows = is_z ? Z_ROWS : bytes / 4 / WIDTH;
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = rows * size.d, .dtype = QDR_F32, .panels = 1,
                                  .batch_parts = 1};
-    qdr_status status = bench_make_grid(l->ctx, size, &l->grid);
+    qdr_status status = grid_make(l->ctx, size, NULL, &l->grid);
     if (status >= 0) status = qdr_stack_create(l->grid, &opts, &l->stack);
     if (status >= 0) status = qdr_agree(l->ctx, add_layers(l->stack, width));
     if (status >= 0) status = qdr_stack_build(l->stack);

@@ -263,7 +263,7 @@ static int run_rank(qdr_context *ctx, void *user)
         c->is_quick = options->is_quick;
         c->shows = is_first && isatty(STDERR_FILENO);
         if (!find_nodes(c, &why) && !fail_status(&why, context_alone(ctx, &c->alone))) {
-            fail_status(&why, bench_make_grid(c->alone, (grid_size){1, 1, 1, 1}, &c->self));
+            fail_status(&why, grid_make(c->alone, (grid_size){1, 1, 1, 1}, NULL, &c->self));
             fail_together(&why, ctx);
         }
         if (!why.code) begin_machine(c, options);

@@ -42,7 +42,7 @@ static int measure_groups(calibration *c, int n_ranks, int stride, failure *why)
     static const int64_t quick_sizes[] = {1 << 10, 1 << 15, 1 << 18};
     const int n_all = qdr_context_size(c->ctx);
     qdr_grid *grid = NULL;
-    if (fail_status(why, bench_make_grid(c->ctx, grid_of(n_ranks, stride, n_all), &grid))) return why->code;
+    if (fail_status(why, grid_make(c->ctx, grid_of(n_ranks, stride, n_all), NULL, &grid))) return why->code;
     group_case g = {.all = {.grid = grid, .axis = QDR_Y, .dtype = QDR_F32}};
     coll_case_create(&g.all, c->is_quick ? 1 << 16 : 1 << 22, 0, why);
     const calibrate_work work = {call, NULL, &g, MOST_CALLS, ROUND_SECS};
@@ -181,7 +181,7 @@ int calibrate_together(calibration *c, failure *why)
     const int64_t n_elems = c->is_quick ? 1 << 16 : 1 << 20;
     if (n_all == 1) return EXIT_OK;
     calibrate_show(c, "products overlapping collectives");
-    if (!fail_status(why, bench_make_grid(c->ctx, grid_of(n_all, 1, n_all), &b.coll.grid)) &&
+    if (!fail_status(why, grid_make(c->ctx, grid_of(n_all, 1, n_all), NULL, &b.coll.grid)) &&
         !coll_case_create(&b.coll, n_elems, 0, why)) {
         coll_case_size(&b.coll, n_elems);
         coll_case_clear(&b.coll);

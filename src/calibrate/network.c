@@ -48,8 +48,7 @@ static qdr_status make(calibration *c)
 {
     network_run *run = &c->run;
     const qdr_plan *plan = &run->chosen.plan;
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = plan->x, .y = plan->y,
-                                .z = plan->z,  .d = plan->d, .order = *plan->order ? plan->order : NULL};
+    const grid_size size = {plan->x, plan->y, plan->z, plan->d};
     const transformer_desc desc = {.network = &run->network,
                                    .has_ends = 1,
                                    .n_layers = 1,
@@ -60,7 +59,7 @@ static qdr_status make(calibration *c)
                                    .n_panels = run->chosen.result.panels,
                                    .n_batch_parts = run->chosen.result.batch_parts,
                                    .overlap = QDR_OVERLAP_NONE};
-    qdr_status status = qdr_grid_create(c->ctx, &opts, &run->made_grid);
+    qdr_status status = grid_make(c->ctx, size, *plan->order ? plan->order : NULL, &run->made_grid);
     if (status >= 0) status = transformer_create(run->made_grid, &desc, &run->made);
     if (status >= 0) status = qdr_stack_measure(run->made.stack);
     return qdr_agree(c->ctx, status);

@@ -153,15 +153,26 @@ static void fill_values(const layer_run *run, int stream, double *values, int64_
         values[i] = draw_value(the_case->seed, stream, i, the_case->is_exact, the_case->dtype);
 }
 
-static qdr_status add_layer(layer_run *run)
+qdr_status layer_build(qdr_grid *grid, const qdr_stack_opts *opts, const qdr_edge_desc *input,
+                       const qdr_linear_desc *desc, qdr_stack **stack, qdr_edge edges[2], qdr_linear **layer)
+{
+    qdr_status status = qdr_stack_create(grid, opts, stack);
+    if (status != QDR_OK) return status;
+    status = qdr_stack_add_input(*stack, "x", input, 1, &edges[0]);
+    if (status == QDR_OK) status = qdr_stack_add_linear(*stack, desc, edges[0], &edges[1], layer);
+    status = qdr_agree(qdr_grid_context(grid), status); /* adding is local */
+    return status == QDR_OK ? qdr_stack_build(*stack) : status;
+}
+
+static qdr_status build(layer_run *run)
 {
     const layer_case *c = run->the_case;
-    qdr_edge in, out;
-    qdr_edge_desc edge = {QDR_OPTS_INIT, .col_axis = c->transposed ? QDR_Y : QDR_X, .layout = c->in_layout,
-                          .scatter_unit = c->in_unit};
-    memcpy(edge.cols, c->in, sizeof edge.cols);
-    qdr_status status = qdr_stack_add_input(run->stack, "x", &edge, 1, &in);
-    if (status != QDR_OK) return status;
+    qdr_edge edges[2];
+    const qdr_stack_opts opts = {QDR_OPTS_INIT,     .n_rows = c->m,        .row_unit = c->row_unit,
+                                 .dtype = c->dtype, .overlap = c->overlap, .panels = c->panels ? c->panels : 1,
+                                 .batch_parts = 1};
+    qdr_edge_desc input = {QDR_OPTS_INIT, .col_axis = c->transposed ? QDR_Y : QDR_X, .layout = c->in_layout,
+                           .scatter_unit = c->in_unit};
     qdr_linear_desc desc = {QDR_OPTS_INIT,
                             .name = "layer",
                             .bias = c->bias,
@@ -170,20 +181,10 @@ static qdr_status add_layer(layer_run *run)
                             .out_row_unit = c->out_unit,
                             .drop_gathered = c->drop_gathered,
                             .storage = c->storage};
+    memcpy(input.cols, c->in, sizeof input.cols);
     memcpy(desc.in, c->in, sizeof desc.in);
     memcpy(desc.out, c->out, sizeof desc.out);
-    return qdr_stack_add_linear(run->stack, &desc, in, &out, &run->layer);
-}
-
-static qdr_status build(layer_run *run)
-{
-    const layer_case *c = run->the_case;
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,     .n_rows = c->m,        .row_unit = c->row_unit,
-                                 .dtype = c->dtype, .overlap = c->overlap, .panels = c->panels ? c->panels : 1,
-                                 .batch_parts = 1};
-    qdr_status status = qdr_stack_create(run->grid, &opts, &run->stack);
-    if (status == QDR_OK) status = qdr_agree(run->ctx, add_layer(run)); /* adding is local */
-    return status == QDR_OK ? qdr_stack_build(run->stack) : status;
+    return layer_build(run->grid, &opts, &input, &desc, &run->stack, edges, &run->layer);
 }
 
 static qdr_status find_part(layer_run *run, qdr_status (*matrix_of)(const qdr_linear *, qdr_matrix *), qdr_owned *owned)

@@ -56,6 +56,11 @@ typedef void (*layer_watch)(layer_stage stage, qdr_grid *grid, qdr_stack *stack,
 int layer_case_run(qdr_grid *grid, const layer_case *the_case, layer_watch watch, void *user, layer_errors *errors,
                    failure *why);
 
+/* Builds a stack of one layer and its input "x". edges: in and out. Collective, with the same result on all ranks;
+ * destroy the stack in any case. */
+qdr_status layer_build(qdr_grid *grid, const qdr_stack_opts *opts, const qdr_edge_desc *input,
+                       const qdr_linear_desc *desc, qdr_stack **stack, qdr_edge edges[2], qdr_linear **layer);
+
 /* All grids of n ranks: writes up to `capacity` of them, returns their total number. */
 int list_grids(int n_ranks, grid_size *sizes, int capacity);
 

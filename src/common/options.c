@@ -274,6 +274,12 @@ grid_text grid_words(grid_size size)
     return words;
 }
 
+qdr_status grid_make(qdr_context *ctx, grid_size size, const char *order, qdr_grid **grid)
+{
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d, .order = order};
+    return qdr_grid_create(ctx, &opts, grid);
+}
+
 int grid_check_ranks(const char *command, grid_size size, int n_ranks, failure *why)
 {
     const int n_needed = grid_ranks(size);

@@ -83,6 +83,8 @@ typedef struct grid_text {
     char text[64];
 } grid_text;
 grid_text grid_words(grid_size size);
+/* Creates a grid of this size. order: fastest axis first; NULL: "xyzd". */
+qdr_status grid_make(qdr_context *ctx, grid_size size, const char *order, qdr_grid **grid);
 /* Checks that as many ranks were started as the grid has; the message begins with `command`, unless that is empty. */
 int grid_check_ranks(const char *command, grid_size size, int n_ranks, failure *why);
 

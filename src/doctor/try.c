@@ -4,11 +4,10 @@
 #define _POSIX_C_SOURCE 200809L
 #include <quadrille/coll.h>
 #include <quadrille/launch.h>
-#include <quadrille/linear.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/failure.h"
+#include "common/layer_case.h"
 #include "common/process.h"
 #include "doctor/doctor.h"
 
@@ -47,16 +46,12 @@ static void fill(float *values, int n, int step)
 
 static qdr_status build(qdr_context *ctx, product *p)
 {
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{IN, 1}}, .col_axis = QDR_X};
     const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "product", .in = {{IN, 1}}, .out = {{OUT, 1}}};
-    qdr_edge x, y;
-    qdr_status status = qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1}, &p->grid);
-    if (status == QDR_OK)
-        status = qdr_stack_create(p->grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32},
-                                  &p->stack);
-    if (status == QDR_OK) status = qdr_stack_add_input(p->stack, "x", &input, 0, &x);
-    if (status == QDR_OK) status = qdr_stack_add_linear(p->stack, &desc, x, &y, &p->layer);
-    if (status == QDR_OK) status = qdr_stack_build(p->stack);
+    qdr_edge edges[2];
+    qdr_status status = grid_make(ctx, (grid_size){1, 1, 1, 1}, NULL, &p->grid);
+    if (status == QDR_OK) status = layer_build(p->grid, &opts, &input, &desc, &p->stack, edges, &p->layer);
     if (status == QDR_OK) status = qdr_stack_load_parameter(p->stack, qdr_linear_weight_index(p->layer), p->w);
     return status;
 }
@@ -116,8 +111,7 @@ static int try_sum(qdr_context *ctx, void *user)
     float values[N_SUMMED];
     void *there = NULL;
     qdr_grid *grid = NULL;
-    qdr_status status = qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = N_RANKS},
-                                        &grid);
+    qdr_status status = grid_make(ctx, (grid_size){1, 1, 1, N_RANKS}, NULL, &grid);
     if (status == QDR_OK) status = qdr_agree(ctx, qdr_mem_alloc(ctx, N_SUMMED * sizeof *values, &there));
     for (int i = 0; i < 2 && status == QDR_OK; i++) status = sum(ctx, grid, there, values, &mine.secs);
     for (int i = 0; i < N_SUMMED && status == QDR_OK; i++) {

@@ -11,6 +11,7 @@
 
 #include "common/command.h"
 #include "common/files.h"
+#include "common/layer_case.h"
 #include "common/npy.h"
 
 /* ---- the files ---- */
@@ -105,7 +106,6 @@ static const option_spec specs[] = {
 
 /* ---- the folder of results ---- */
 
-enum { RESULT_Y, RESULT_DX, RESULT_DW, RESULT_DB, N_RESULTS };
 static const char *const names[N_RESULTS] = {"y.npy", "dx.npy", "dw.npy", "db.npy"};
 
 /* Checks, before any work is done, that DIR can be created or written to. */
@@ -181,33 +181,25 @@ typedef struct linear_job {
     void *x, *y, *dy, *dx;
 } linear_job;
 
-static qdr_status add_layer(linear_job *job)
-{
-    const qdr_layout layout = job->options->layout;
-    const int transposed = job->options->transposed;
-    qdr_edge in, out;
-    const qdr_edge_desc edge = {QDR_OPTS_INIT, .cols = {{job->files.k, 1}}, .col_axis = transposed ? QDR_Y : QDR_X,
-                                .layout = layout};
-    const qdr_status status = qdr_stack_add_input(job->stack, "x", &edge, 1, &in);
-    if (status != QDR_OK) return status;
-    /* Has a bias even if no file gives one: db is always written. */
-    const qdr_linear_desc desc = {
-        QDR_OPTS_INIT, .name = "layer",          .in = {{job->files.k, 1}}, .out = {{job->files.n, 1}},
-        .bias = 1,     .transposed = transposed, .out_layout = layout};
-    return qdr_stack_add_linear(job->stack, &desc, in, &out, &job->layer);
-}
-
 /* Collective: the library makes all ranks fail together. */
 static qdr_status build(linear_job *job)
 {
-    const grid_size size = job->options->grid;
-    const qdr_grid_opts grid = {QDR_OPTS_INIT, .x = size.x, .y = size.y,
-                                .z = size.z,   .d = size.d, .order = job->options->order};
+    const linear_options *options = job->options;
     const qdr_stack_opts stack = {QDR_OPTS_INIT, .n_rows = job->files.m, .dtype = job->files.dtype};
-    qdr_status status = qdr_grid_create(job->ctx, &grid, &job->grid);
-    if (status == QDR_OK) status = qdr_stack_create(job->grid, &stack, &job->stack);
-    if (status == QDR_OK) status = qdr_agree(job->ctx, add_layer(job)); /* adding is local */
-    return status == QDR_OK ? qdr_stack_build(job->stack) : status;
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{job->files.k, 1}},
+                                 .col_axis = options->transposed ? QDR_Y : QDR_X, .layout = options->layout};
+    /* Has a bias even if no file gives one: db is always written. */
+    const qdr_linear_desc desc = {QDR_OPTS_INIT,
+                                  .name = "layer",
+                                  .in = {{job->files.k, 1}},
+                                  .out = {{job->files.n, 1}},
+                                  .bias = 1,
+                                  .transposed = options->transposed,
+                                  .out_layout = options->layout};
+    qdr_edge edges[2];
+    const qdr_status status = grid_make(job->ctx, options->grid, options->order, &job->grid);
+    if (status != QDR_OK) return status;
+    return layer_build(job->grid, &stack, &input, &desc, &job->stack, edges, &job->layer);
 }
 
 /* Copies the rows and columns that this rank owns from the file. */

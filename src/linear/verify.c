@@ -83,8 +83,7 @@ static int run_grid(qdr_context *ctx, verify_options *options, int index, failur
 {
     const grid_size size = options->sizes[index];
     qdr_grid *grid;
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d};
-    if (fail_status(why, qdr_grid_create(ctx, &opts, &grid))) return why->code;
+    if (fail_status(why, grid_make(ctx, size, NULL, &grid))) return why->code;
     for (int type = 0; type < N_COMPUTE_DTYPES; type++)
         for (int layout = 0; layout < 2 && !why->code; layout++) {
             if (options->dtype != type && options->dtype != N_COMPUTE_DTYPES) continue;

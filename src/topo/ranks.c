@@ -22,9 +22,8 @@ int topo_gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failu
     rank->n_cores = topo->n_cores;
     rank->n_gpus = topo->n_gpus;
     rank->n_nics = topo->n_nics;
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = n};
     qdr_grid *grid = NULL;
-    qdr_status status = qdr_grid_create(ctx, &opts, &grid);
+    qdr_status status = grid_make(ctx, (grid_size){1, 1, 1, n}, NULL, &grid);
     if (status == QDR_OK) status = qdr_all_gather(grid, QDR_D, NULL, *ranks, sizeof **ranks, NULL, QDR_U8, NULL);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     qdr_grid_destroy(&grid);
