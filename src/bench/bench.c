@@ -198,7 +198,7 @@ int bench_measure(qdr_context *ctx, const bench_options *options, const bench_su
                   int n_more, bench_samples *samples, failure *why)
 {
     const int64_t n = options->n_iterations;
-    *samples = (bench_samples){.n_series = n_series, .n = n};
+    *samples = (bench_samples){.n = n};
     samples->secs = calloc((size_t)(n * (n_series + n_more)), sizeof *samples->secs);
     samples->work = calloc((size_t)n, sizeof *samples->work);
     if (!samples->secs || !samples->work)

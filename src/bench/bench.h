@@ -127,9 +127,8 @@ typedef struct bench_times {
     double median, min, p90;
 } bench_times;
 
-/* Times of n_series kinds of calls. */
+/* Times of several kinds of calls. */
 typedef struct bench_samples {
-    int n_series;
     int64_t n; /* number of iterations */
     double *secs; /* [series][iteration] */
     double *work; /* scratch space for one series */

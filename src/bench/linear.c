@@ -146,6 +146,7 @@ static void print_pass(bench_run *run, const linear_options *options, const char
     const product_desc *desc = &options->desc;
     const bench_times times = bench_times_of(samples, on_grid);
     const double n = (double)samples->n;
+    const double flops = (pass == PASS_BACKWARD ? 4.0 : 2.0) * (double)desc->m * (double)desc->n * (double)desc->k;
 #define AXIS(axis) BENCH_NUMBER(traffic[axis].bytes / n), BENCH_NUMBER(traffic[axis].secs / n)
     const bench_value values[] = {
         BENCH_TEXT(grid),
@@ -162,7 +163,7 @@ static void print_pass(bench_run *run, const linear_options *options, const char
         BENCH_NUMBER(local->n),
         BENCH_NUMBER(local->k),
         BENCH_TIME_VALUES(times),
-        BENCH_NUMBER(1e-9 * product_flops(desc->m, desc->n, desc->k, pass) / times.median),
+        BENCH_NUMBER(1e-9 * flops / times.median),
         BENCH_NUMBER(bench_times_of(samples, limit).median),
         BENCH_NUMBER(bench_ratio(samples, limit, on_grid)),
         BENCH_NUMBER(bench_difference(samples, on_grid, limit)),

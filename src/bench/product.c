@@ -78,11 +78,6 @@ qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int6
     return status;
 }
 
-double product_flops(int64_t m, int64_t n, int64_t k, product_pass pass)
-{
-    return (pass == PASS_BACKWARD ? 4.0 : 2.0) * (double)m * (double)n * (double)k;
-}
-
 qdr_status context_alone(qdr_context *ctx, qdr_context **alone)
 {
     const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = qdr_context_threads(ctx), .device = "cpu"};

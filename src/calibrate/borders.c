@@ -34,22 +34,21 @@ static const border borders[] = {
 enum { N_BORDERS = sizeof borders / sizeof *borders, ALL_REDUCE_BORDER = 1 };
 
 typedef struct layers {
-    qdr_context *ctx;
+    const calibration *c;
     qdr_grid *grid;
     qdr_stack *stack;
     qdr_machine ways[2]; /* on rank 0: as if all sizes were below the border, and above it */
-    int n_rounds, n_steps; /* of a round */
-    double round_secs;
+    int n_steps; /* of a round */
 } layers;
 
 static qdr_status run_round(void *user, int way)
 {
     const layers *l = user;
-    qdr_status status = qdr_context_set_machine(l->ctx, &l->ways[way]);
+    qdr_status status = qdr_context_set_machine(l->c->ctx, &l->ways[way]);
     for (int i = 0; i < l->n_steps && status >= 0; i++) {
         status = qdr_stack_forward(l->stack);
         if (status >= 0) status = qdr_stack_backward(l->stack, 0, 1);
-        if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(l->ctx));
+        if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(l->c->ctx));
     }
     return status;
 }
@@ -74,13 +73,13 @@ static qdr_status add_layers(qdr_stack *stack, int64_t width)
 static qdr_status make_layers(layers *l, const border *measured, int n_members, int64_t bytes)
 {
     const int is_z = measured->axis == QDR_Z;
-    const grid_size size = {is_z ? 1 : n_members, 1, is_z ? n_members : 1, qdr_context_size(l->ctx) / n_members};
+    const grid_size size = {is_z ? 1 : n_members, 1, is_z ? n_members : 1, qdr_context_size(l->c->ctx) / n_members};
     const int64_t width = is_z ? (int64_t)sqrt((double)bytes / 4) : WIDTH, rows = is_z ? Z_ROWS : bytes / 4 / WIDTH;
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = rows * size.d, .dtype = QDR_F32, .panels = 1,
                                  .batch_parts = 1};
-    qdr_status status = grid_make(l->ctx, size, NULL, &l->grid);
+    qdr_status status = grid_make(l->c->ctx, size, NULL, &l->grid);
     if (status >= 0) status = qdr_stack_create(l->grid, &opts, &l->stack);
-    if (status >= 0) status = qdr_agree(l->ctx, add_layers(l->stack, width));
+    if (status >= 0) status = qdr_agree(l->c->ctx, add_layers(l->stack, width));
     if (status >= 0) status = qdr_stack_build(l->stack);
     return status >= 0 ? qdr_stack_init(l->stack, 1, 0.1) : status;
 }
@@ -88,30 +87,26 @@ static qdr_status make_layers(layers *l, const border *measured, int n_members, 
 /* How much longer a step takes above the border than below, as a logarithm: the median over rounds. */
 static int compare_ways(layers *l, double *longer, failure *why)
 {
-    const int n = l->n_rounds;
-    const bench_options once = {.n_iterations = 1, .n_warmup = 1}, all = {.n_iterations = n, .n_warmup = 1};
+    const int is_quick = l->c->is_quick;
+    const bench_options once = {.n_iterations = 1, .n_warmup = 1};
+    const bench_options all = {.n_iterations = is_quick ? QUICK_ROUNDS : ROUNDS, .n_warmup = 1};
     const bench_subject subject = {run_round, NULL, l};
     bench_samples samples = {0};
     l->n_steps = 1;
-    if (!bench_measure(l->ctx, &once, &subject, 1, 0, &samples, why)) {
-        const double wanted = l->round_secs / bench_times_of(&samples, 0).median;
+    if (!bench_measure(l->c->ctx, &once, &subject, 1, 0, &samples, why)) {
+        const double wanted = (is_quick ? QUICK_ROUND_SECS : ROUND_SECS) / bench_times_of(&samples, 0).median;
         l->n_steps = wanted < 1 ? 1 : wanted < MOST_STEPS ? (int)wanted : MOST_STEPS;
     }
     bench_free(&samples);
-    if (!why->code && !bench_measure(l->ctx, &all, &subject, 2, 1, &samples, why)) {
-        for (int i = 0; i < n; i++) samples.secs[2 * n + i] = samples.secs[n + i] / samples.secs[i];
-        *longer = log(bench_times_of(&samples, 2).median);
-    }
+    if (!why->code && !bench_measure(l->c->ctx, &all, &subject, 2, 0, &samples, why))
+        *longer = log(bench_ratio(&samples, 1, 0));
     bench_free(&samples);
     return why->code;
 }
 
 static int measure_size(calibration *c, const border *measured, int64_t bytes, double *longer, failure *why)
 {
-    layers l = {.ctx = c->ctx,
-                .ways = {c->machine, c->machine},
-                .n_rounds = c->is_quick ? QUICK_ROUNDS : ROUNDS,
-                .round_secs = c->is_quick ? QUICK_ROUND_SECS : ROUND_SECS};
+    layers l = {.c = c, .ways = {c->machine, c->machine}};
     qdr_status status = QDR_OK;
     for (int way = 0; way < 2 && status >= 0; way++) {
         if (measured->of_pairs) status = qdr_machine_set(&l.ways[way], borders[ALL_REDUCE_BORDER].key, NEVER_KIB);
