@@ -18,11 +18,7 @@ const char *trace_stream_name(int stream)
     return stream == 0 ? "compute" : qdr_channel_name((qdr_channel)(stream - 1));
 }
 
-int trace_stream_axis(int stream)
-{
-    static const char axes[] = "xyzd";
-    return stream == 0 ? -1 : (int)(strchr(axes, *trace_stream_name(stream)) - axes);
-}
+int trace_stream_axis(int stream) { return stream == 0 ? -1 : (int)qdr_channel_axis((qdr_channel)(stream - 1)); }
 
 static int fail_content(failure *why, const char *path, const char *what)
 {

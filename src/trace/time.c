@@ -73,23 +73,20 @@ void trace_keep_last(trace_file *trace, int64_t n_runs)
                 if (rank->events[i].run > last - n_runs) rank->events[n++] = rank->events[i];
             rank->n_events = n;
         }
-        /* Tasks of one stream follow each other; several streams of the caller may overlap. */
         rank->n_work = 0;
         for (int64_t i = 0; i < rank->n_events; i++) {
             const trace_event *event = &rank->events[i];
             trace_work *last = rank->n_work ? &rank->work[rank->n_work - 1] : NULL;
+            trace->begin = fmin(trace->begin, event->begin);
+            trace->end = fmax(trace->end, event->end);
+            trace->is_used[event->stream] = 1;
+            /* Tasks of one stream follow each other; several streams of the caller may overlap. */
             if (event->stream != 0) continue;
             if (last && event->begin <= last->end)
                 last->end = fmax(last->end, event->end);
             else
                 rank->work[rank->n_work++] = (trace_work){event->begin, event->end,
                                                           last ? last->before + last->end - last->begin : 0};
-        }
-        for (int64_t i = 0; i < rank->n_events; i++) {
-            const trace_event *event = &rank->events[i];
-            trace->begin = fmin(trace->begin, event->begin);
-            trace->end = fmax(trace->end, event->end);
-            trace->is_used[event->stream] = 1;
         }
     }
 }
