@@ -37,22 +37,21 @@ doctor_finding *doctor_add(doctor_report *report, const char *group, const char 
     return finding;
 }
 
-doctor_finding *doctor_advise(doctor_finding *finding, const char *format, ...)
+void doctor_advise(doctor_finding *finding, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(finding->remedy, sizeof finding->remedy, format, arguments);
     va_end(arguments);
-    return finding;
 }
 
-doctor_finding *doctor_add_sentence(doctor_report *report, const char *group, const char *name, doctor_state state,
-                                    const char *sentence)
+void doctor_add_sentence(doctor_report *report, const char *group, const char *name, doctor_state state,
+                         const char *sentence)
 {
     const char *cut = strstr(sentence, "; ");
     const int length = cut ? (int)(cut - sentence) : (int)strlen(sentence);
     doctor_finding *finding = doctor_add(report, group, name, state, "%.*s", length, sentence);
-    return cut ? doctor_advise(finding, "%s", cut + 2) : finding;
+    if (cut) doctor_advise(finding, "%s", cut + 2);
 }
 
 int doctor_count(const doctor_report *report, doctor_state state)
@@ -78,15 +77,13 @@ void doctor_bytes_text(double bytes, char text[24])
 
 /* ---- the build ---- */
 
-static int is_none(const char *version) { return strcmp(version, "none") == 0; }
-
-static void add_part(doctor_report *report, const char *name, const char *version, const char *without,
-                     const char *remedy)
+static void add_part(doctor_report *report, const char *name, const char *version, const char *with,
+                     const char *without, const char *remedy)
 {
-    if (is_none(version))
+    if (strcmp(version, "none") == 0)
         doctor_advise(doctor_add(report, "build", name, DOCTOR_NOTE, "none: %s", without), "%s", remedy);
     else
-        doctor_add(report, "build", name, DOCTOR_GOOD, "%s", version);
+        doctor_add(report, "build", name, DOCTOR_GOOD, "%s%s", version, with);
 }
 
 static void print_text(const doctor_report *report)
@@ -396,17 +393,14 @@ static int find_all(doctor_report *report, failure *why)
     const qdr_versions versions = qdr_get_versions();
     doctor_add(report, "build", "quadrille", DOCTOR_GOOD, "%s, %s", versions.quadrille, versions.compiler);
     /* The thread level that the library requests and requires; what MPI grants is only known once it has started. */
-    if (is_none(versions.mpi))
-        add_part(report, "MPI", versions.mpi, "ranks are threads of one process",
-                 "for ranks on several nodes install libmpich-dev and mpich (or name another MPI: "
-                 "-Dmpi=NAME) and build again");
-    else
-        doctor_add(report, "build", "MPI", DOCTOR_GOOD, "%s, started with MPI_THREAD_MULTIPLE", versions.mpi);
-    add_part(report, "BLAS", versions.blas, "products on the CPU are plain C, on one thread",
+    add_part(report, "MPI", versions.mpi, ", started with MPI_THREAD_MULTIPLE", "ranks are threads of one process",
+             "for ranks on several nodes install libmpich-dev and mpich (or name another MPI: -Dmpi=NAME) and build "
+             "again");
+    add_part(report, "BLAS", versions.blas, "", "products on the CPU are plain C, on one thread",
              "for faster products on the CPU install libopenblas-dev and build again");
-    add_part(report, "oneDNN", versions.onednn, "bf16 products on the CPU are converted to f32",
+    add_part(report, "oneDNN", versions.onednn, "", "bf16 products on the CPU are converted to f32",
              "if the processor has bf16 (AVX-512 BF16, AMX) install libdnnl-dev and build again");
-    add_part(report, "hwloc", versions.hwloc, "the topology comes from /sys and NVML",
+    add_part(report, "hwloc", versions.hwloc, "", "the topology comes from /sys and NVML",
              "for recorded machines and PCI switches install libhwloc-dev and build again");
     if (status != QDR_OK) doctor_add_sentence(report, "machine", "topology", DOCTOR_BROKEN, qdr_last_error());
     if (fail_status(why, qdr_gpu_query(&report->gpus))) return why->code;

@@ -37,11 +37,11 @@ typedef struct doctor_report {
  * dummy that is never shown. */
 doctor_finding *doctor_add(doctor_report *report, const char *group, const char *name, doctor_state state,
                            const char *format, ...) __attribute__((format(printf, 5, 6)));
-/* Sets the remedy. Returns the finding. */
-doctor_finding *doctor_advise(doctor_finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Sets the remedy. */
+void doctor_advise(doctor_finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same for a message of the library: what follows its first semicolon is the remedy. */
-doctor_finding *doctor_add_sentence(doctor_report *report, const char *group, const char *name, doctor_state state,
-                                    const char *sentence);
+void doctor_add_sentence(doctor_report *report, const char *group, const char *name, doctor_state state,
+                         const char *sentence);
 
 /* gpus.c: driver, GPUs, links, libraries. */
 void doctor_find_gpus(doctor_report *report);
