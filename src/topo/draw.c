@@ -19,21 +19,25 @@ typedef struct page {
 
 enum { CELL_WIDTH = 50, CELL_HEIGHT = 24, LINKS_LEFT = PAGE_MARGIN + 52, KEY_WIDTH = 250 };
 
-/* From green (near) to red (far). */
-static const char *link_colour(qdr_link link)
-{
-    static const char *const colours[QDR_N_LINKS] = {
-        "#e4e4e4", "#1b7837", "#2f9247", "#2a9d6f", "#5aae61", "#8cc665",
-        "#b3dd8a", "#fee08b", "#fdcf75", "#fdae61", "#ee7a4a", "#cf3b2b",
-    };
-    return colours[link];
-}
-
-static const char *link_ink(qdr_link link)
-{
-    const int is_dark = (link >= QDR_LINK_SAME && link <= QDR_LINK_XGMI_MODULE) || link == QDR_LINK_NETWORK;
-    return is_dark ? "#ffffff" : "#222222";
-}
+#define DARK_INK "#222222"
+#define LIGHT_INK "#ffffff"
+/* From green (near) to red (far); the colour of text on it; the words of the key. */
+static const struct {
+    const char *colour, *ink, *words;
+} styles[QDR_N_LINKS] = {
+    [QDR_LINK_NONE] = {"#e4e4e4", DARK_INK, NULL},
+    [QDR_LINK_SAME] = {"#1b7837", LIGHT_INK, NULL},
+    [QDR_LINK_CACHE] = {"#2f9247", LIGHT_INK, NULL},
+    [QDR_LINK_XGMI_MODULE] = {"#2a9d6f", LIGHT_INK, "XM: XGMI between the dies of a module"},
+    [QDR_LINK_NVLINK] = {"#5aae61", DARK_INK, "NV: NVLink"},
+    [QDR_LINK_XGMI] = {"#8cc665", DARK_INK, "XG: XGMI"},
+    [QDR_LINK_NVSWITCH] = {"#b3dd8a", DARK_INK, "SW: NVLink through switches"},
+    [QDR_LINK_PCI] = {"#fee08b", DARK_INK, "PCI: one PCI switch"},
+    [QDR_LINK_NUMA] = {"#fdcf75", DARK_INK, "NUMA: through the host, one NUMA node"},
+    [QDR_LINK_PACKAGE] = {"#fdae61", DARK_INK, "pkg: through the host, one package"},
+    [QDR_LINK_NODE] = {"#ee7a4a", DARK_INK, "node: through the host, two packages"},
+    [QDR_LINK_NETWORK] = {"#cf3b2b", LIGHT_INK, NULL},
+};
 
 static void draw_cell(const page *p, double x, double y, double width, int a, int b)
 {
@@ -45,9 +49,9 @@ static void draw_cell(const page *p, double x, double y, double width, int a, in
     }
     const qdr_link link = topo_pair(topo, a, b, NULL, NULL);
     svg_begin_tip(p->file, "GPU %d and GPU %d: %s", a, b, qdr_link_name(link));
-    svg_box(p->file, x, y, width - 2, CELL_HEIGHT - 2, link_colour(link), "rx=\"3\"");
+    svg_box(p->file, x, y, width - 2, CELL_HEIGHT - 2, styles[link].colour, "rx=\"3\"");
     topo_pair_text(topo, a, b, text);
-    snprintf(style, sizeof style, "font-size=\"10\" text-anchor=\"middle\" fill=\"%s\"", link_ink(link));
+    snprintf(style, sizeof style, "font-size=\"10\" text-anchor=\"middle\" fill=\"%s\"", styles[link].ink);
     if (width >= 40) svg_text(p->file, x + width / 2 - 1, y + 15, style, "%s", text);
     svg_end_tip(p->file);
 }
@@ -62,20 +66,10 @@ static int is_used(const qdr_topo *topo, qdr_link link)
 
 static double draw_key(const page *p, double x, double y)
 {
-    static const char *const words[QDR_N_LINKS] = {
-        [QDR_LINK_XGMI_MODULE] = "XM: XGMI between the dies of a module",
-        [QDR_LINK_NVLINK] = "NV: NVLink",
-        [QDR_LINK_XGMI] = "XG: XGMI",
-        [QDR_LINK_NVSWITCH] = "SW: NVLink through switches",
-        [QDR_LINK_PCI] = "PCI: one PCI switch",
-        [QDR_LINK_NUMA] = "NUMA: through the host, one NUMA node",
-        [QDR_LINK_PACKAGE] = "pkg: through the host, one package",
-        [QDR_LINK_NODE] = "node: through the host, two packages",
-    };
     for (int link = 0; link < QDR_N_LINKS; link++) {
-        if (!words[link] || !is_used(p->report->topo, (qdr_link)link)) continue;
-        svg_box(p->file, x, y, 14, 14, link_colour((qdr_link)link), "rx=\"3\"");
-        svg_text(p->file, x + 20, y + 11, "font-size=\"11\"", "%s", words[link]);
+        if (!styles[link].words || !is_used(p->report->topo, (qdr_link)link)) continue;
+        svg_box(p->file, x, y, 14, 14, styles[link].colour, "rx=\"3\"");
+        svg_text(p->file, x + 20, y + 11, "font-size=\"11\"", "%s", styles[link].words);
         y += 20;
     }
     if (topo_has_apart(p->report->topo)) {
@@ -191,8 +185,8 @@ static double draw_link(const page *p, const qdr_topo_axis *axis, double y)
 {
     const double x = LINK;
     char style[80], rate[24];
-    svg_box(p->file, x, y, 134, 26, link_colour(axis->link), "rx=\"3\"");
-    snprintf(style, sizeof style, "text-anchor=\"middle\" font-weight=\"bold\" fill=\"%s\"", link_ink(axis->link));
+    svg_box(p->file, x, y, 134, 26, styles[axis->link].colour, "rx=\"3\"");
+    snprintf(style, sizeof style, "text-anchor=\"middle\" font-weight=\"bold\" fill=\"%s\"", styles[axis->link].ink);
     svg_text(p->file, x + 67, y + 17, style, "%s", qdr_link_name(axis->link));
     if (axis->link == QDR_LINK_NONE) return y + 28;
     topo_rate_text(axis->rate, axis->is_assumed, rate);
