@@ -7,6 +7,7 @@
 
 #include "bench/product.h"
 #include "bench/transformer.h"
+#include "common/planning.h"
 
 typedef struct layer_options {
     bench_options shared;
@@ -85,22 +86,9 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
 
 static qdr_network network_of(const layer_options *options)
 {
-    const int64_t hidden = options->hidden, n_heads = options->n_heads;
-    return (qdr_network){.version = QDR_OPTS_INIT,
-                         .name = "layers",
-                         .layers = options->n_layers,
-                         .hidden = hidden,
-                         .heads = n_heads,
-                         .kv_heads = n_heads,
-                         .head_size = hidden / n_heads,
-                         .ffn = 4 * hidden,
-                         .vocab = 1,
-                         .context = options->context,
-                         .positions = options->context, /* no rotation in the layers */
-                         .qkv_bias = 1,
-                         .out_bias = 1,
-                         .mlp_bias = 1,
-                         .norms_per_layer = 2};
+    qdr_network network = gpt_network("layers", options->n_layers, options->hidden, options->n_heads, options->context);
+    network.vocab = 1;
+    return network;
 }
 
 /* The series of one pass. The series of the two passes are followed by those of both together. */
@@ -236,12 +224,12 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 {
     const layer_options *options = user;
     layer_bench bench = {.ctx = run->ctx, .n_layers = options->n_layers};
-    const bench_subject subject = {call, fill_gradients, &bench};
+    const bench_subject passes = {call, fill_gradients, &bench};
     bench_samples samples = {0};
     double said[N_PASSES + 1][2];
     if (!options->machine_name) run->table.columns = plain_columns;
     if (!fail_status(why, predict(options, size, said)) && !fail_status(why, prepare(&bench, options, size)))
-        bench_measure(run->ctx, &options->shared, &subject, N_SERIES, N_VARIANTS, &samples, why);
+        bench_measure(run->ctx, &options->shared, &passes, N_SERIES, N_VARIANTS, &samples, why);
     for (int variant = 0; !why->code && variant < N_VARIANTS; variant++)
         bench_add(&samples, variant, N_VARIANTS + variant, N_SERIES + variant);
     for (int pass = 0; !why->code && pass <= PASS_TOGETHER; pass++)

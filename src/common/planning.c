@@ -49,6 +49,25 @@ int subject_network(const subject *asked, const char *command, qdr_network *netw
     return fail_loading(why, qdr_network_load(asked->network, network));
 }
 
+qdr_network gpt_network(const char *name, int64_t layers, int64_t hidden, int64_t heads, int64_t context)
+{
+    qdr_network network = {.version = QDR_OPTS_INIT,
+                           .layers = layers,
+                           .hidden = hidden,
+                           .heads = heads,
+                           .kv_heads = heads,
+                           .head_size = hidden / heads,
+                           .ffn = 4 * hidden,
+                           .context = context,
+                           .positions = context, /* learned: no rotation in the layers */
+                           .qkv_bias = 1,
+                           .out_bias = 1,
+                           .mlp_bias = 1,
+                           .norms_per_layer = 2};
+    snprintf(network.name, sizeof network.name, "%s", name);
+    return network;
+}
+
 typedef struct name_list {
     char text[400];
 } name_list;

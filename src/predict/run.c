@@ -86,22 +86,9 @@ static int set_shape(reader *r)
     if (table_need(r->t, r->row, needed, "fill it in, or name a known model and leave layers, hidden and heads empty",
                    r->why))
         return r->why->code;
-    const int64_t hidden = whole(r, HIDDEN, 0), heads = whole(r, HEADS, 0);
-    r->network = (qdr_network){.version = QDR_OPTS_INIT,
-                               .name = "GPT",
-                               .layers = whole(r, LAYERS, 0),
-                               .hidden = hidden,
-                               .heads = heads,
-                               .kv_heads = heads,
-                               .head_size = hidden / heads,
-                               .ffn = 4 * hidden,
-                               .context = whole(r, SEQUENCE, 0),
-                               .positions = whole(r, SEQUENCE, 0),
-                               .qkv_bias = 1,
-                               .out_bias = 1,
-                               .mlp_bias = 1,
-                               .norms_per_layer = 2,
-                               .tied = 1};
+    r->network = gpt_network("GPT", whole(r, LAYERS, 0), whole(r, HIDDEN, 0), whole(r, HEADS, 0),
+                             whole(r, SEQUENCE, 0));
+    r->network.tied = 1;
     return EXIT_OK;
 }
 
