@@ -208,8 +208,7 @@ static void draw_bar(FILE *file, const bars *all, int number)
             : row->fits      ? ""
                              : ", does not fit");
     svg_text(file, PICTURE_MARGIN, y + 22, SVG_GREY " font-size=\"10\"", "%s, %s, recompute %s, micro-batch %lld",
-             plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
-             (long long)plan->micro_batch);
+             plan->order, layout_word(plan->layout), recompute_word(plan->recompute), (long long)plan->micro_batch);
     const qdr_plan_result *result = &row->planned.result;
     double x = LEFT;
     svg_box(file, LEFT, y, width_of(all, result->secs), BAR, "white", "");

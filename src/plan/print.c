@@ -201,9 +201,9 @@ void plan_print_table(const plan_answer *answer)
         const qdr_plan *plan = &row->planned.plan;
         const qdr_plan_result *result = &row->planned.result;
         printf("%-11s %-15s %-5s %-10s %-9s %5lld %6d %5d %9.*f %6.1f%% %9.0f", row->name, grid_in_words(plan).text,
-               plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
-               (long long)plan->micro_batch, result->panels, result->batch_parts, unit.n_digits,
-               result->secs / unit.secs, 100 * result->peak_share, result->tokens_per_sec);
+               plan->order, layout_word(plan->layout), recompute_word(plan->recompute), (long long)plan->micro_batch,
+               result->panels, result->batch_parts, unit.n_digits, result->secs / unit.secs, 100 * result->peak_share,
+               result->tokens_per_sec);
         for (int axis = 0; axis < QDR_N_AXES; axis++) {
             const double hidden = hidden_secs(result, axis), exposed = exposed_secs(result, axis);
             if (hidden + exposed > 0)
@@ -239,10 +239,9 @@ void plan_print_csv(const plan_answer *answer)
         const plan_row *row = &answer->rows[r];
         const qdr_plan *plan = &row->planned.plan;
         const qdr_plan_result *result = &row->planned.result;
-        printf("%s,%s,%s,%s,%s,%lld,%d,%d,%d,%d,%.9g,%.9g,%.9g", row->name, grid_in_words(plan).text,
-               plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
-               (long long)plan->micro_batch, result->panels, result->batch_parts,
-               plan->gradient_parts ? plan->gradient_parts : plan->z,
+        printf("%s,%s,%s,%s,%s,%lld,%d,%d,%d,%d,%.9g,%.9g,%.9g", row->name, grid_in_words(plan).text, plan->order,
+               layout_word(plan->layout), recompute_word(plan->recompute), (long long)plan->micro_batch, result->panels,
+               result->batch_parts, plan->gradient_parts ? plan->gradient_parts : plan->z,
                plan->optimizer_parts ? plan->optimizer_parts : plan->z, result->secs, result->peak_share,
                result->tokens_per_sec);
         for (int axis = 0; axis < QDR_N_AXES; axis++)
@@ -280,9 +279,9 @@ static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
         json_object_set_new(times, qdr_time_term_name((qdr_time_term)i), json_real(result->time[i]));
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, s:o, s:b, s:b}",
-        "plan", row->name, "grid", grid_in_words(plan).text, "order", plan->order[0] ? plan->order : "xyzd", "layout",
-        layout_word(plan->layout), "recompute", recompute_word(plan->recompute), "micro_batch",
-        (json_int_t)plan->micro_batch, "panels", result->panels, "batch_parts", result->batch_parts, "gradient_parts",
+        "plan", row->name, "grid", grid_in_words(plan).text, "order", plan->order, "layout", layout_word(plan->layout),
+        "recompute", recompute_word(plan->recompute), "micro_batch", (json_int_t)plan->micro_batch, "panels",
+        result->panels, "batch_parts", result->batch_parts, "gradient_parts",
         plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
         plan->optimizer_parts ? plan->optimizer_parts : plan->z, "secs", result->secs, "peak_share", result->peak_share,
         "tokens_per_sec", result->tokens_per_sec, "hidden_secs", json_of_axes(result, hidden_secs), "exposed_secs",

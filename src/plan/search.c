@@ -89,13 +89,13 @@ static int find_method(plan_answer *answer, const char *name, const int size[QDR
         row->planned = found.best[0];
         return EXIT_OK;
     }
-    const int fixed_layout = opts.layouts == 1 << QDR_SCATTERED;
     row->planned.plan = (qdr_plan){.version = QDR_OPTS_INIT,
                                    .x = size[QDR_X],
                                    .y = size[QDR_Y],
                                    .z = size[QDR_Z],
                                    .d = size[QDR_D],
-                                   .layout = fixed_layout ? QDR_SCATTERED : QDR_REPLICATED,
+                                   .order = "xyzd",
+                                   .layout = opts.layouts == 1 << QDR_SCATTERED ? QDR_SCATTERED : QDR_REPLICATED,
                                    .dtype = opts.dtype,
                                    .batch = opts.batch,
                                    .micro_batch = 1,
