@@ -289,11 +289,11 @@ int npy_parse(const void *bytes, size_t n_bytes, const char *name, npy_array *ar
     const size_t data_bytes = n_bytes - parts.data_offset;
     if (check_length(array, data_bytes, name, why)) return why->code;
     /* Points to the data, or copies them if they are unaligned. */
-    array->data = ((const char *)bytes + parts.data_offset);
-    if ((uintptr_t)((const char *)bytes + parts.data_offset) % qdr_dtype_bytes(array->dtype) == 0) return EXIT_OK;
+    array->data = (const char *)bytes + parts.data_offset;
+    if ((uintptr_t)array->data % qdr_dtype_bytes(array->dtype) == 0) return EXIT_OK;
     array->copy = malloc(data_bytes ? data_bytes : 1);
     if (!array->copy) return fail(why, EXIT_NOTHING_FITS, "%s: out of memory for %zu bytes", name, data_bytes);
-    memcpy(array->copy, ((const char *)bytes + parts.data_offset), data_bytes);
+    memcpy(array->copy, array->data, data_bytes);
     array->data = array->copy;
     return EXIT_OK;
 }
@@ -341,33 +341,29 @@ const char *npy_shape_text(const npy_array *array, char *text, size_t capacity)
 
 /* ---- writing ---- */
 
-#define HEADER_BYTES 128 /* magic, version, length and a dictionary for any shape, padded to 64 */
+enum { REST_BYTES = 118 }; /* of the header: a dictionary for any shape, blanks and a newline */
 
-/* Magic, version 1.0, and the length of the rest of the header: 0x76 bytes. */
-static const unsigned char start[] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, 0x76, 0};
+/* Magic, version 1.0, and the length of the rest of the header: 128 bytes with it, since data begin at a multiple of
+ * 64. */
+static const unsigned char start[] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, REST_BYTES, 0};
 
 int npy_stage(qdr_output **output, const char *dir, const char *name, const npy_array *array, failure *why)
 {
-    char path[4096];
-    char header[HEADER_BYTES];
+    char path[4096], shape[64], text[REST_BYTES];
     size_t bytes = qdr_dtype_bytes(array->dtype);
     for (int i = 0; i < array->n_dims; i++) bytes *= (size_t)array->shape[i];
-    char shape[64], text[HEADER_BYTES];
     if (array->n_dims == 1)
         snprintf(shape, sizeof shape, "(%lld,)", (long long)array->shape[0]);
     else
         snprintf(shape, sizeof shape, "(%lld, %lld)", (long long)array->shape[0], (long long)array->shape[1]);
-    const int n_chars = snprintf(text, sizeof text, "{'descr': '<f%d', 'fortran_order': False, 'shape': %s, }",
-                                 (int)qdr_dtype_bytes(array->dtype), shape);
-    memset(header, ' ', HEADER_BYTES);
-    memcpy(header, start, sizeof start);
-    memcpy(header + sizeof start, text, (size_t)n_chars);
-    header[HEADER_BYTES - 1] = '\n';
+    snprintf(text, sizeof text, "{'descr': '<f%d', 'fortran_order': False, 'shape': %s, }",
+             (int)qdr_dtype_bytes(array->dtype), shape);
     *output = NULL;
     if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
         return fail(why, EXIT_USAGE, "--out: the folder's name has over 4,000 characters");
     if (fail_status(why, qdr_output_open("--out", path, QDR_OUTPUT_REPLACE, output))) return why->code;
     FILE *file = qdr_output_file(*output); /* whose errors are reported when it is finished */
-    (void)(fwrite(header, 1, sizeof header, file) == sizeof header && fwrite(array->data, 1, bytes, file) == bytes);
+    (void)(fwrite(start, sizeof start, 1, file) == 1 && fprintf(file, "%-*s\n", REST_BYTES - 1, text) > 0 &&
+           fwrite(array->data, 1, bytes, file) == bytes);
     return fail_status(why, qdr_output_finish(*output));
 }

@@ -17,7 +17,7 @@
 /* ---- the files ---- */
 
 enum { FILE_X, FILE_W, FILE_B, FILE_DY, N_FILES };
-static const char *const letters[N_FILES] = {"x", "w", "b", "dy"};
+static const char *const inputs[N_FILES] = {"--x", "--w", "--b", "--dy"};
 static const char *const meanings[N_FILES] = {"[M, K]", "[N, K]", "[N]", "[M, N]"};
 
 typedef struct linear_files {
@@ -33,13 +33,12 @@ static int open_one(int index, const char *path, linear_files *files, failure *w
     if (npy_open(path, array, why)) return why->code;
     const int wanted = index == FILE_B ? 1 : 2;
     if (array->n_dims != wanted)
-        return fail(why, EXIT_USAGE, "%s: --%s has shape %s, but %s with %d dimension%s is needed; reshape it", path,
-                    letters[index], npy_shape_text(array, text, sizeof text), meanings[index], wanted, PLURAL(wanted));
+        return fail(why, EXIT_USAGE, "%s: %s has shape %s, but %s with %d dimension%s is needed; reshape it", path,
+                    inputs[index], npy_shape_text(array, text, sizeof text), meanings[index], wanted, PLURAL(wanted));
     const qdr_dtype dtype = files->arrays[FILE_X].dtype;
     if (array->dtype != dtype)
-        return fail(why, EXIT_USAGE,
-                    "%s: --%s is %s, but --x is %s; save all files in one type, such as a.astype(np.%s)", path,
-                    letters[index], qdr_dtype_name(array->dtype), qdr_dtype_name(dtype),
+        return fail(why, EXIT_USAGE, "%s: %s is %s, but --x is %s; save all files in one type, such as a.astype(np.%s)",
+                    path, inputs[index], qdr_dtype_name(array->dtype), qdr_dtype_name(dtype),
                     dtype == QDR_F64   ? "float64"
                     : dtype == QDR_F16 ? "float16"
                                        : "float32");
@@ -52,8 +51,8 @@ static int check_side(const linear_files *files, int a, int a_dim, int b, int b_
     const npy_array *one = &files->arrays[a], *two = &files->arrays[b];
     char one_text[64], two_text[64];
     if (one->shape[a_dim] == two->shape[b_dim]) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "--%s is %s and --%s is %s: %s must agree, as in %s and %s, but %lld is not %lld",
-                letters[a], npy_shape_text(one, one_text, sizeof one_text), letters[b],
+    return fail(why, EXIT_USAGE, "%s is %s and %s is %s: %s must agree, as in %s and %s, but %lld is not %lld",
+                inputs[a], npy_shape_text(one, one_text, sizeof one_text), inputs[b],
                 npy_shape_text(two, two_text, sizeof two_text), side, meanings[a], meanings[b],
                 (long long)one->shape[a_dim], (long long)two->shape[b_dim]);
 }
@@ -137,10 +136,9 @@ static int check_folder(const char *dir, failure *why)
 /* Checks that no result replaces an input. */
 static int check_files(const char *const paths[N_FILES], const char *dir, int n_ranks, failure *why)
 {
-    static const char *const options[N_FILES] = {"--x", "--w", "--b", "--dy"};
     qdr_file_use uses[N_FILES + N_RESULTS];
     char results[N_RESULTS][4096];
-    for (int i = 0; i < N_FILES; i++) uses[i] = (qdr_file_use){options[i], paths[i], QDR_FILE_READ};
+    for (int i = 0; i < N_FILES; i++) uses[i] = (qdr_file_use){inputs[i], paths[i], QDR_FILE_READ};
     for (int i = 0; i < N_RESULTS; i++) {
         snprintf(results[i], sizeof results[i], "%.3900s/%s", dir, names[i]);
         uses[N_FILES + i] = (qdr_file_use){"--out", results[i], QDR_FILE_WRITTEN};
