@@ -88,17 +88,12 @@ void qdri_net_free(qdri_net *net)
 
 /* ---- adding ---- */
 
-qdri_net_mark qdri_net_mark_of(const qdri_net *net)
-{
-    return (qdri_net_mark){net->n_edges, net->n_nodes, net->n_parameters};
-}
-
-qdr_status qdri_net_keep(qdri_net *net, const qdri_net_mark *mark, qdr_status status)
+qdr_status qdri_net_keep(qdri_net *net, const qdri_net *before, qdr_status status)
 {
     if (status == QDR_OK) return QDR_OK;
-    net->n_edges = mark->n_edges;
-    net->n_nodes = mark->n_nodes;
-    net->n_parameters = mark->n_parameters;
+    net->n_edges = before->n_edges;
+    net->n_nodes = before->n_nodes;
+    net->n_parameters = before->n_parameters;
     return status;
 }
 
@@ -109,6 +104,15 @@ qdr_status qdri_node_add(qdri_net *net, const char *name, qdri_node_kind kind, q
     *node = &net->nodes[net->n_nodes++];
     **node = (qdri_node){.kind = kind, .name = name, .out = -1, .parameter = -1, .saved = QDRI_NO_REF};
     return QDR_OK;
+}
+
+qdr_status qdri_node_add_with_edge(qdri_net *net, const char *name, qdri_node_kind kind, const qdr_matrix *matrix,
+                                   qdr_dtype dtype, qdr_edge *edge, qdri_node **node)
+{
+    QDR_TRY(qdri_node_add(net, name, kind, node));
+    const qdr_status status = qdri_edge_add(net, name, matrix, dtype, edge);
+    net->n_nodes -= status != QDR_OK;
+    return status;
 }
 
 void qdri_node_connect(qdri_net *net, qdri_node *node, int n_in, const qdr_edge *in, qdr_edge out)

@@ -154,7 +154,7 @@ static qdr_status add_linear(qdri_net *net, const qdr_linear_desc *desc, qdr_edg
 
 qdr_status qdri_net_add_linear(qdri_net *net, const qdr_linear_desc *desc, qdr_edge in, qdr_edge *out)
 {
-    const qdri_net_mark before = qdri_net_mark_of(net);
+    const qdri_net before = *net;
     return qdri_net_keep(net, &before, add_linear(net, desc, in, out));
 }
 
@@ -207,37 +207,28 @@ static qdr_status add_embedding(qdri_net *net, const qdr_embedding_desc *desc, q
 
 qdr_status qdri_net_add_embedding(qdri_net *net, const qdr_embedding_desc *desc, qdr_edge tokens, qdr_edge *out)
 {
-    const qdri_net_mark before = qdri_net_mark_of(net);
+    const qdri_net before = *net;
     return qdri_net_keep(net, &before, add_embedding(net, desc, tokens, out));
-}
-
-static qdr_status add_tied_head(qdri_net *net, const char *who, int table, qdr_layout out_layout, qdr_edge in,
-                                qdr_edge *out)
-{
-    qdri_node *node = NULL;
-    if (table < 0 || table >= net->n_nodes || net->nodes[table].kind != QDRI_NODE_EMBEDDING ||
-        net->nodes[table].u.layer.shares_last)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: a tied head needs an embedding of the same stack that is not tied yet",
-                        who);
-    const int weight = net->nodes[table].u.layer.weight;
-    const qdri_parameter *e = &net->parameters[weight];
-    qdr_linear_desc desc = {.version = QDR_OPTS_INIT, .name = who, .out_layout = out_layout};
-    memcpy(desc.in, e->cols, sizeof desc.in);
-    memcpy(desc.out, e->rows, sizeof desc.out);
-    QDR_TRY(check_linear(net, &desc, who, in));
-    QDR_TRY(add_layer_node(net, who, QDRI_NODE_LINEAR, &node));
-    const qdr_matrix matrix = qdri_edge_matrix(net, desc.out, QDR_Y, out_layout, 1);
-    QDR_TRY(qdri_edge_add(net, who, &matrix, net->opts.dtype, out));
-    node->u.layer.weight = weight;
-    node->u.layer.shares_first = 1;
-    net->nodes[table].u.layer.shares_last = 1;
-    connect(net, node, QDR_X, in, *out);
-    return QDR_OK;
 }
 
 qdr_status qdri_net_add_tied_head(qdri_net *net, const char *name, int table, qdr_layout out_layout, qdr_edge in,
                                   qdr_edge *out)
 {
-    const qdri_net_mark before = qdri_net_mark_of(net);
-    return qdri_net_keep(net, &before, add_tied_head(net, name, table, out_layout, in, out));
+    qdri_node *node = NULL;
+    if (table < 0 || table >= net->n_nodes || net->nodes[table].kind != QDRI_NODE_EMBEDDING ||
+        net->nodes[table].u.layer.shares_last)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: a tied head needs an embedding of the same stack that is not tied yet",
+                        name);
+    const int weight = net->nodes[table].u.layer.weight;
+    const qdri_parameter *e = &net->parameters[weight];
+    qdr_linear_desc desc = {.version = QDR_OPTS_INIT, .name = name, .out_layout = out_layout};
+    memcpy(desc.in, e->cols, sizeof desc.in);
+    memcpy(desc.out, e->rows, sizeof desc.out);
+    QDR_TRY(check_linear(net, &desc, name, in));
+    const qdr_matrix matrix = qdri_edge_matrix(net, desc.out, QDR_Y, out_layout, 1);
+    QDR_TRY(qdri_node_add_with_edge(net, name, QDRI_NODE_LINEAR, &matrix, net->opts.dtype, out, &node));
+    node->u.layer = (qdri_layer){.weight = weight, .bias = -1, .shares_first = 1, .gathered = QDRI_NO_REF};
+    net->nodes[table].u.layer.shares_last = 1;
+    connect(net, node, QDR_X, in, *out);
+    return QDR_OK;
 }

@@ -18,14 +18,6 @@ static qdr_status check_inputs(const qdri_net *net, const char *who, int n_in, c
     return QDR_OK;
 }
 
-/* Adds a node that creates an edge. The remaining steps cannot fail, or are undone. */
-static qdr_status add_node(qdri_net *net, const char *who, qdri_node_kind kind, const qdr_matrix *out_matrix,
-                           qdr_edge *out, qdri_node **node)
-{
-    QDR_TRY(qdri_node_add(net, who, kind, node));
-    return qdri_edge_add(net, who, out_matrix, net->opts.dtype, out);
-}
-
 static qdr_status add_layer_norm(qdri_net *net, const char *who, double epsilon, qdr_edge in, qdr_edge *out)
 {
     qdri_node *node = NULL;
@@ -33,7 +25,7 @@ static qdr_status add_layer_norm(qdri_net *net, const char *who, double epsilon,
     if (!(epsilon >= 0))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: epsilon %g; use a number ≥ 0, 0 means 1e-5", who, epsilon);
     const qdr_matrix matrix = net->edges[in].matrix;
-    QDR_TRY(add_node(net, who, QDRI_NODE_NORM, &matrix, out, &node));
+    QDR_TRY(qdri_node_add_with_edge(net, who, QDRI_NODE_NORM, &matrix, net->opts.dtype, out, &node));
     const qdri_edge *edge = &net->edges[in];
     node->u.norm = (qdr_layer_norm){.version = QDR_OPTS_INIT,
                                     .n_rows = edge->owned.n_rows,
@@ -60,7 +52,7 @@ static qdr_status add_layer_norm(qdri_net *net, const char *who, double epsilon,
 
 qdr_status qdri_net_add_layer_norm(qdri_net *net, const char *name, double epsilon, qdr_edge in, qdr_edge *out)
 {
-    const qdri_net_mark before = qdri_net_mark_of(net);
+    const qdri_net before = *net;
     return qdri_net_keep(net, &before, add_layer_norm(net, name, epsilon, in, out));
 }
 
@@ -93,54 +85,45 @@ static qdr_status check_attention(const qdri_net *net, const char *who, int64_t 
     return QDR_OK;
 }
 
-static qdr_status add_attention(qdri_net *net, const char *who, int64_t head_size, int64_t context, qdr_edge in,
-                                qdr_edge *out)
-{
-    qdri_node *node = NULL;
-    QDR_TRY(check_inputs(net, who, 1, &in));
-    QDR_TRY(check_attention(net, who, head_size, context, &net->edges[in]));
-    qdr_matrix matrix = net->edges[in].matrix;
-    memset(&matrix.cols[1], 0, (QDR_MAX_BLOCKS - 1) * sizeof matrix.cols[0]);
-    QDR_TRY(add_node(net, who, QDRI_NODE_ATTENTION, &matrix, out, &node));
-    const qdri_edge *edge = &net->edges[in];
-    const qdr_axis axis = edge->matrix.col_axis;
-    qdr_attention *local = &node->u.attention.local;
-    qdri_key_heads *keys = &node->u.attention.keys;
-    *local = (qdr_attention){.version = QDR_OPTS_INIT,
-                             .n_rows = edge->owned.n_rows,
-                             .context = context,
-                             .head_size = head_size,
-                             .dtype = net->opts.dtype};
-    qdri_key_heads_plan(edge->matrix.cols, &edge->owned, axis, net->position.size[axis], local, keys);
-    node->needs_all_rows = keys->gathered;
-    node->overwrites_only = node->makes_scores = 1;
-    QDR_TRY(qdri_key_heads_sizes(local, keys, &node->saved_bytes, &node->work_bytes));
-    qdri_node_connect(net, node, 1, &in, *out);
-    return QDR_OK;
-}
-
 qdr_status qdri_net_add_attention(qdri_net *net, const char *name, int64_t head_size, int64_t context, qdr_edge in,
                                   qdr_edge *out)
 {
-    const qdri_net_mark before = qdri_net_mark_of(net);
-    return qdri_net_keep(net, &before, add_attention(net, name, head_size, context, in, out));
-}
-
-static qdr_status add_gelu(qdri_net *net, const char *who, qdr_edge in, qdr_edge *out)
-{
     qdri_node *node = NULL;
-    QDR_TRY(check_inputs(net, who, 1, &in));
-    const qdr_matrix matrix = net->edges[in].matrix;
-    QDR_TRY(add_node(net, who, QDRI_NODE_GELU, &matrix, out, &node));
-    node->in_place = 1;
+    QDR_TRY(check_inputs(net, name, 1, &in));
+    QDR_TRY(check_attention(net, name, head_size, context, &net->edges[in]));
+    const qdri_edge *edge = &net->edges[in];
+    const qdr_axis axis = edge->matrix.col_axis;
+    qdr_attention local = {.version = QDR_OPTS_INIT,
+                           .n_rows = edge->owned.n_rows,
+                           .context = context,
+                           .head_size = head_size,
+                           .dtype = net->opts.dtype};
+    qdri_key_heads keys;
+    size_t saved_bytes, work_bytes;
+    qdri_key_heads_plan(edge->matrix.cols, &edge->owned, axis, net->position.size[axis], &local, &keys);
+    QDR_TRY(qdri_key_heads_sizes(&local, &keys, &saved_bytes, &work_bytes));
+    qdr_matrix matrix = edge->matrix;
+    memset(&matrix.cols[1], 0, (QDR_MAX_BLOCKS - 1) * sizeof matrix.cols[0]);
+    QDR_TRY(qdri_node_add_with_edge(net, name, QDRI_NODE_ATTENTION, &matrix, net->opts.dtype, out, &node));
+    node->u.attention.local = local;
+    node->u.attention.keys = keys;
+    node->saved_bytes = saved_bytes;
+    node->work_bytes = work_bytes;
+    node->needs_all_rows = keys.gathered;
+    node->overwrites_only = node->makes_scores = 1;
     qdri_node_connect(net, node, 1, &in, *out);
     return QDR_OK;
 }
 
 qdr_status qdri_net_add_gelu(qdri_net *net, const char *name, qdr_edge in, qdr_edge *out)
 {
-    const qdri_net_mark before = qdri_net_mark_of(net);
-    return qdri_net_keep(net, &before, add_gelu(net, name, in, out));
+    qdri_node *node = NULL;
+    QDR_TRY(check_inputs(net, name, 1, &in));
+    const qdr_matrix matrix = net->edges[in].matrix;
+    QDR_TRY(qdri_node_add_with_edge(net, name, QDRI_NODE_GELU, &matrix, net->opts.dtype, out, &node));
+    node->in_place = 1;
+    qdri_node_connect(net, node, 1, &in, *out);
+    return QDR_OK;
 }
 
 static int same_layout(const qdr_matrix *a, const qdr_matrix *b)
@@ -149,66 +132,58 @@ static int same_layout(const qdr_matrix *a, const qdr_matrix *b)
            a->scatter_unit == b->scatter_unit;
 }
 
-static qdr_status add_residual(qdri_net *net, const char *who, const qdr_edge in[2], qdr_edge *out)
+qdr_status qdri_net_add_residual(qdri_net *net, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out)
 {
     qdri_node *node = NULL;
-    QDR_TRY(check_inputs(net, who, 2, in));
+    const qdr_edge in[2] = {a, b};
+    QDR_TRY(check_inputs(net, name, 2, in));
     const qdri_edge *first = &net->edges[in[0]], *second = &net->edges[in[1]];
     if (!qdri_blocks_equal(first->matrix.cols, second->matrix.cols) || !same_layout(&first->matrix, &second->matrix))
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "%s: edges '%s' (%" PRId64 " features) and '%s' (%" PRId64
                         ") differ in blocks, axis or layout; both must be alike",
-                        who, first->name, qdri_blocks_width(first->matrix.cols), second->name,
+                        name, first->name, qdri_blocks_width(first->matrix.cols), second->name,
                         qdri_blocks_width(second->matrix.cols));
     const qdr_matrix matrix = first->matrix;
-    QDR_TRY(add_node(net, who, QDRI_NODE_RESIDUAL, &matrix, out, &node));
+    QDR_TRY(qdri_node_add_with_edge(net, name, QDRI_NODE_RESIDUAL, &matrix, net->opts.dtype, out, &node));
     node->passes_gradient = 1;
     qdri_node_connect(net, node, 2, in, *out);
     return QDR_OK;
 }
 
-qdr_status qdri_net_add_residual(qdri_net *net, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out)
-{
-    const qdri_net_mark before = qdri_net_mark_of(net);
-    const qdr_edge in[2] = {a, b};
-    return qdri_net_keep(net, &before, add_residual(net, name, in, out));
-}
-
-static qdr_status add_cross_entropy(qdri_net *net, const char *who, qdr_edge logits, qdr_edge *targets)
+qdr_status qdri_net_add_cross_entropy(qdri_net *net, const char *name, qdr_edge logits, qdr_edge *targets)
 {
     qdri_node *node = NULL;
-    QDR_TRY(check_inputs(net, who, 1, &logits));
+    QDR_TRY(check_inputs(net, name, 1, &logits));
     if (qdri_blocks_count(net->edges[logits].matrix.cols) != 1 || net->edges[logits].n_uses)
-        return QDR_FAIL(QDR_ERR_SHAPE, "%s: '%s' must be one block of logits that nothing else reads", who,
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: '%s' must be one block of logits that nothing else reads", name,
                         net->edges[logits].name);
-    qdr_matrix matrix = net->edges[logits].matrix;
+    const qdri_edge *edge = &net->edges[logits];
+    const qdr_cross_entropy loss = {.version = QDR_OPTS_INIT,
+                                    .n_rows = edge->owned.n_rows,
+                                    .n_cols = edge->owned.n_cols,
+                                    .vocab_begin = edge->owned.cols[0].begin,
+                                    .axis = edge->matrix.col_axis,
+                                    .dtype = net->opts.dtype,
+                                    .vocab = edge->matrix.cols[0].width};
+    size_t saved_bytes, work_bytes;
+    QDR_TRY(qdri_cross_entropy_bytes(&loss, &saved_bytes, &work_bytes));
+    qdr_matrix matrix = edge->matrix;
     memset(matrix.cols, 0, sizeof matrix.cols);
     matrix.cols[0] = (qdr_block){1, 1};
     matrix.split_cols = 0;
-    QDR_TRY(qdri_edge_add(net, who, &matrix, QDR_I32, targets));
-    QDR_TRY(qdri_node_add(net, who, QDRI_NODE_CROSS_ENTROPY, &node));
-    const qdri_edge *edge = &net->edges[logits];
-    node->u.cross_entropy = (qdr_cross_entropy){.version = QDR_OPTS_INIT,
-                                                .n_rows = edge->owned.n_rows,
-                                                .n_cols = edge->owned.n_cols,
-                                                .vocab_begin = edge->owned.cols[0].begin,
-                                                .axis = edge->matrix.col_axis,
-                                                .dtype = net->opts.dtype,
-                                                .vocab = edge->matrix.cols[0].width};
+    QDR_TRY(qdri_node_add_with_edge(net, name, QDRI_NODE_CROSS_ENTROPY, &matrix, QDR_I32, targets, &node));
+    node->u.cross_entropy = loss;
+    node->saved_bytes = saved_bytes;
+    node->work_bytes = work_bytes;
     node->overwrites_only = 1;
-    QDR_TRY(qdri_cross_entropy_bytes(&node->u.cross_entropy, &node->saved_bytes, &node->work_bytes));
     qdri_node_connect(net, node, 2, (const qdr_edge[]){logits, *targets}, -1);
     return QDR_OK;
 }
 
-qdr_status qdri_net_add_cross_entropy(qdri_net *net, const char *name, qdr_edge logits, qdr_edge *targets)
+qdr_status qdri_net_add_op(qdri_net *net, const qdr_op_desc *desc, qdr_edge *out)
 {
-    const qdri_net_mark before = qdri_net_mark_of(net);
-    return qdri_net_keep(net, &before, add_cross_entropy(net, name, logits, targets));
-}
-
-static qdr_status add_op(qdri_net *net, const qdr_op_desc *desc, const char *who, qdr_edge *out)
-{
+    const char *who = desc->name;
     qdri_node *node = NULL;
     if (desc->n_in < 1 || desc->n_in > QDR_MAX_OP_INPUTS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d inputs; an operation reads 1 to %d edges", who, desc->n_in,
@@ -225,16 +200,10 @@ static qdr_status add_op(qdri_net *net, const qdr_op_desc *desc, const char *who
         QDR_TRY(qdri_blocks_check(desc->out, who));
         memcpy(matrix.cols, desc->out, sizeof matrix.cols);
     }
-    QDR_TRY(add_node(net, who, QDRI_NODE_USER, &matrix, out, &node));
+    QDR_TRY(qdri_node_add_with_edge(net, who, QDRI_NODE_USER, &matrix, net->opts.dtype, out, &node));
     node->needs_all_rows = 1;
     node->saved_bytes = desc->saved_bytes;
     node->cost = desc->cost;
     qdri_node_connect(net, node, desc->n_in, desc->in, *out);
     return QDR_OK;
-}
-
-qdr_status qdri_net_add_op(qdri_net *net, const qdr_op_desc *desc, qdr_edge *out)
-{
-    const qdri_net_mark before = qdri_net_mark_of(net);
-    return qdri_net_keep(net, &before, add_op(net, desc, desc->name, out));
 }

@@ -6,15 +6,14 @@
 #include "schedule/net.h"
 
 /* net.c */
-/* The current numbers of items, so that a description that fails halfway can be undone. */
-typedef struct qdri_net_mark {
-    int n_edges, n_nodes, n_parameters;
-} qdri_net_mark;
-qdri_net_mark qdri_net_mark_of(const qdri_net *net);
-/* Passes `status` on; after an error, restores the net to its state at the mark. */
-QDR_NODISCARD qdr_status qdri_net_keep(qdri_net *net, const qdri_net_mark *mark, qdr_status status);
+/* Passes `status` on; after an error, the net has no more edges, nodes and parameters than before. */
+QDR_NODISCARD qdr_status qdri_net_keep(qdri_net *net, const qdri_net *before, qdr_status status);
 /* Adds a node without inputs or output; *node is valid until the next one is added. */
 QDR_NODISCARD qdr_status qdri_node_add(qdri_net *net, const char *name, qdri_node_kind kind, qdri_node **node);
+/* Adds a node and an edge that is created with it; after an error neither. */
+QDR_NODISCARD qdr_status qdri_node_add_with_edge(qdri_net *net, const char *name, qdri_node_kind kind,
+                                                 const qdr_matrix *matrix, qdr_dtype dtype, qdr_edge *edge,
+                                                 qdri_node **node);
 /* Sets the node's inputs and marks them as used. */
 void qdri_node_connect(qdri_net *net, qdri_node *node, int n_in, const qdr_edge *in, qdr_edge out);
 QDR_NODISCARD qdr_status qdri_edge_add(qdri_net *net, const char *name, const qdr_matrix *matrix, qdr_dtype dtype,
