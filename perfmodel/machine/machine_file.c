@@ -47,7 +47,7 @@ static qdr_status read_fields(const qdri_json_node *object, const qdri_machine_f
         double value = 0;
         int64_t whole = 0;
         if (!qdri_json_has(node)) continue;
-        if (f->is_int) {
+        if (f->kind == QDRI_WHOLE) {
             QDR_TRY(qdri_json_int(node, (int64_t)f->least, (int64_t)f->most, &whole));
             value = (double)whole;
         } else {
@@ -215,10 +215,10 @@ static void write_text(FILE *file, const char *text)
 /* Writes a number in the file's unit, such that reading it gives the same number in the struct. */
 static void write_number(FILE *file, const void *item, const qdri_machine_field *f)
 {
-    const double wanted = f->is_int ? 0 : *(const double *)(const void *)((const char *)item + f->offset);
+    const double wanted = f->kind == QDRI_WHOLE ? 0 : *(const double *)(const void *)((const char *)item + f->offset);
     const double value = qdri_machine_get_number(item, f);
     char text[40];
-    if (f->is_int) {
+    if (f->kind == QDRI_WHOLE) {
         fprintf(file, "%.0f", value);
         return;
     }

@@ -13,117 +13,100 @@ enum { KEY_BYTES = 64 };
 #define GIB 1073741824.0
 #define MIB 1048576.0
 #define KIB 1024.0
-#define NUMBER(key, type, member, unit, least, most)                                                                   \
-    {                                                                                                                  \
-        key, offsetof(type, member), unit, least, most, 0, 0                                                           \
-    }
-/* Something is divided by it; 0: there is none, or its limit is not known. */
-#define RATE(key, type, member, unit, most)                                                                            \
-    {                                                                                                                  \
-        key, offsetof(type, member), unit, 0, most, 0, QDRI_LEAST_RATE                                                 \
-    }
-#define WHOLE(key, type, member, least, most)                                                                          \
-    {                                                                                                                  \
-        key, offsetof(type, member), 1, least, most, 1, 0                                                              \
-    }
-#define END                                                                                                            \
-    {                                                                                                                  \
-        NULL, 0, 0, 0, 0, 0, 0                                                                                         \
-    }
 
 static const qdri_machine_field machine_fields[] = {
-    WHOLE("ranks_per_node", qdr_machine, ranks_per_node, 1, 1 << 20),
-    NUMBER("memory_GiB", qdr_machine, memory_bytes, GIB, 1e-9, 1e9),
-    NUMBER("memory_GBps", qdr_machine, memory_bytes_per_sec, 1e9, 1e-6, 1e9),
-    NUMBER("memory_efficiency", qdr_machine, memory_efficiency, 1, 1e-6, 1),
-    RATE("kernel_GFLOPS", qdr_machine, kernel_flops, 1e9, 1e9),
-    WHOLE("units", qdr_machine, n_units, 1, 1 << 20),
-    NUMBER("wave_power", qdr_machine, wave_power, 1, 0, 1),
-    RATE("attention_efficiency", qdr_machine, attention_efficiency, 1, 1),
-    NUMBER("processor_slowdown", qdr_machine, processor_slowdown, 1, 0, QDRI_MOST_SLOWDOWN),
-    NUMBER("transfer_slowdown", qdr_machine, transfer_slowdown, 1, 0, QDRI_MOST_SLOWDOWN),
-    END,
+    {QDRI_WHOLE, "ranks_per_node", offsetof(qdr_machine, ranks_per_node), 1, 1, 1 << 20},
+    {QDRI_NUMBER, "memory_GiB", offsetof(qdr_machine, memory_bytes), GIB, 1e-9, 1e9},
+    {QDRI_NUMBER, "memory_GBps", offsetof(qdr_machine, memory_bytes_per_sec), 1e9, 1e-6, 1e9},
+    {QDRI_NUMBER, "memory_efficiency", offsetof(qdr_machine, memory_efficiency), 1, 1e-6, 1},
+    {QDRI_RATE, "kernel_GFLOPS", offsetof(qdr_machine, kernel_flops), 1e9, 0, 1e9},
+    {QDRI_WHOLE, "units", offsetof(qdr_machine, n_units), 1, 1, 1 << 20},
+    {QDRI_NUMBER, "wave_power", offsetof(qdr_machine, wave_power), 1, 0, 1},
+    {QDRI_RATE, "attention_efficiency", offsetof(qdr_machine, attention_efficiency), 1, 0, 1},
+    {QDRI_NUMBER, "processor_slowdown", offsetof(qdr_machine, processor_slowdown), 1, 0, QDRI_MOST_SLOWDOWN},
+    {QDRI_NUMBER, "transfer_slowdown", offsetof(qdr_machine, transfer_slowdown), 1, 0, QDRI_MOST_SLOWDOWN},
+    {.key = NULL},
 };
 
 static const qdri_machine_field products_fields[] = {
-    RATE("peak_TFLOPS", qdr_machine_products, peak_flops, 1e12, 1e9),
-    NUMBER("most", qdr_machine_products, most, 1, 1e-6, 1),
-    NUMBER("half_m", qdr_machine_products, half_m, 1, 0, 1e9),
-    NUMBER("half_n", qdr_machine_products, half_n, 1, 0, 1e9),
-    NUMBER("half_k", qdr_machine_products, half_k, 1, 0, 1e9),
-    NUMBER("NN", qdr_machine_products, factor[0], 1, 1e-6, 100),
-    NUMBER("NT", qdr_machine_products, factor[1], 1, 1e-6, 100),
-    NUMBER("TN", qdr_machine_products, factor[2], 1, 1e-6, 100),
-    NUMBER("odd_factor", qdr_machine_products, odd_factor, 1, 1e-6, 1),
-    END,
+    {QDRI_RATE, "peak_TFLOPS", offsetof(qdr_machine_products, peak_flops), 1e12, 0, 1e9},
+    {QDRI_NUMBER, "most", offsetof(qdr_machine_products, most), 1, 1e-6, 1},
+    {QDRI_NUMBER, "half_m", offsetof(qdr_machine_products, half_m), 1, 0, 1e9},
+    {QDRI_NUMBER, "half_n", offsetof(qdr_machine_products, half_n), 1, 0, 1e9},
+    {QDRI_NUMBER, "half_k", offsetof(qdr_machine_products, half_k), 1, 0, 1e9},
+    {QDRI_NUMBER, "NN", offsetof(qdr_machine_products, factor[0]), 1, 1e-6, 100},
+    {QDRI_NUMBER, "NT", offsetof(qdr_machine_products, factor[1]), 1, 1e-6, 100},
+    {QDRI_NUMBER, "TN", offsetof(qdr_machine_products, factor[2]), 1, 1e-6, 100},
+    {QDRI_NUMBER, "odd_factor", offsetof(qdr_machine_products, odd_factor), 1, 1e-6, 1},
+    {.key = NULL},
 };
 
 static const qdri_machine_field link_fields[] = {
-    WHOLE("ranks", qdr_machine_link, n_ranks, 0, 1 << 20),
-    RATE("rank_GBps", qdr_machine_link, rank_bytes_per_sec, 1e9, 1e9),
-    WHOLE("adapters", qdr_machine_link, n_adapters, 0, 1 << 20),
-    RATE("adapter_GBps", qdr_machine_link, adapter_bytes_per_sec, 1e9, 1e9),
-    NUMBER("step_us", qdr_machine_link, step_secs, 1e-6, 0, 1e9),
-    NUMBER("wait_us", qdr_machine_link, wait_secs, 1e-6, 0, 1e9),
-    NUMBER("wait_us_per_MiB", qdr_machine_link, wait_secs_per_byte, 1e-6 / MIB, 0, 1e9),
-    NUMBER("ring_wait_factor", qdr_machine_link, ring_wait_factor, 1, 0, 1000),
-    RATE("switch_GBps", qdr_machine_link, switch_bytes_per_sec, 1e9, 1e9),
-    NUMBER("slowdown", qdr_machine_link, slowdown, 1, 0, QDRI_MOST_SLOWDOWN),
-    END,
+    {QDRI_WHOLE, "ranks", offsetof(qdr_machine_link, n_ranks), 1, 0, 1 << 20},
+    {QDRI_RATE, "rank_GBps", offsetof(qdr_machine_link, rank_bytes_per_sec), 1e9, 0, 1e9},
+    {QDRI_WHOLE, "adapters", offsetof(qdr_machine_link, n_adapters), 1, 0, 1 << 20},
+    {QDRI_RATE, "adapter_GBps", offsetof(qdr_machine_link, adapter_bytes_per_sec), 1e9, 0, 1e9},
+    {QDRI_NUMBER, "step_us", offsetof(qdr_machine_link, step_secs), 1e-6, 0, 1e9},
+    {QDRI_NUMBER, "wait_us", offsetof(qdr_machine_link, wait_secs), 1e-6, 0, 1e9},
+    {QDRI_NUMBER, "wait_us_per_MiB", offsetof(qdr_machine_link, wait_secs_per_byte), 1e-6 / MIB, 0, 1e9},
+    {QDRI_NUMBER, "ring_wait_factor", offsetof(qdr_machine_link, ring_wait_factor), 1, 0, 1000},
+    {QDRI_RATE, "switch_GBps", offsetof(qdr_machine_link, switch_bytes_per_sec), 1e9, 0, 1e9},
+    {QDRI_NUMBER, "slowdown", offsetof(qdr_machine_link, slowdown), 1, 0, QDRI_MOST_SLOWDOWN},
+    {.key = NULL},
 };
 
 static const qdri_machine_field tile_fields[] = {
-    NUMBER("m", qdr_machine_tile, m, 1, 1, 1e6),
-    NUMBER("n", qdr_machine_tile, n, 1, 1, 1e6),
-    NUMBER("efficiency", qdr_machine_tile, efficiency, 1, 1e-6, 1),
-    END,
+    {QDRI_NUMBER, "m", offsetof(qdr_machine_tile, m), 1, 1, 1e6},
+    {QDRI_NUMBER, "n", offsetof(qdr_machine_tile, n), 1, 1, 1e6},
+    {QDRI_NUMBER, "efficiency", offsetof(qdr_machine_tile, efficiency), 1, 1e-6, 1},
+    {.key = NULL},
 };
 
 static const qdri_machine_field protocol_fields[] = {
-    NUMBER("step_factor", qdr_machine_protocol, step_factor, 1, 0, 1e6),
-    NUMBER("rate_factor", qdr_machine_protocol, rate_factor, 1, 1e-6, 1e6),
-    END,
+    {QDRI_NUMBER, "step_factor", offsetof(qdr_machine_protocol, step_factor), 1, 0, 1e6},
+    {QDRI_NUMBER, "rate_factor", offsetof(qdr_machine_protocol, rate_factor), 1, 1e-6, 1e6},
+    {.key = NULL},
 };
 
 static const qdri_machine_field collectives_fields[] = {
-    NUMBER("start_us", qdr_machine_collectives, start_secs, 1e-6, 0, 1e9),
-    NUMBER("fill_us", qdr_machine_collectives, fill_secs, 1e-6, 0, 1e9),
-    WHOLE("has_tree", qdr_machine_collectives, has_tree, 0, 1),
-    WHOLE("by_level", qdr_machine_collectives, by_level, 0, 1),
-    NUMBER("direct_KiB", qdr_machine_collectives, direct_bytes, KIB, 0, 1e9),
-    NUMBER("direct_all_reduce_KiB", qdr_machine_collectives, direct_all_reduce_bytes, KIB, 0, 1e9),
-    NUMBER("two_round_KiB", qdr_machine_collectives, two_round_bytes, KIB, 0, 1e9),
-    END,
+    {QDRI_NUMBER, "start_us", offsetof(qdr_machine_collectives, start_secs), 1e-6, 0, 1e9},
+    {QDRI_NUMBER, "fill_us", offsetof(qdr_machine_collectives, fill_secs), 1e-6, 0, 1e9},
+    {QDRI_WHOLE, "has_tree", offsetof(qdr_machine_collectives, has_tree), 1, 0, 1},
+    {QDRI_WHOLE, "by_level", offsetof(qdr_machine_collectives, by_level), 1, 0, 1},
+    {QDRI_NUMBER, "direct_KiB", offsetof(qdr_machine_collectives, direct_bytes), KIB, 0, 1e9},
+    {QDRI_NUMBER, "direct_all_reduce_KiB", offsetof(qdr_machine_collectives, direct_all_reduce_bytes), KIB, 0, 1e9},
+    {QDRI_NUMBER, "two_round_KiB", offsetof(qdr_machine_collectives, two_round_bytes), KIB, 0, 1e9},
+    {.key = NULL},
 };
 
 static const qdri_machine_field software_fields[] = {
-    NUMBER("launch_us", qdr_machine_software, launch_secs, 1e-6, 0, 1e9),
-    NUMBER("host_us", qdr_machine_software, host_secs, 1e-6, 0, 1e9),
-    NUMBER("host_power", qdr_machine_software, host_power, 1, 0, 100),
-    NUMBER("microbatch_us", qdr_machine_software, microbatch_secs, 1e-6, 0, 1e12),
-    NUMBER("step_us", qdr_machine_software, step_secs, 1e-6, 0, 1e12),
-    WHOLE("fused_biases", qdr_machine_software, fused_biases, 0, 1),
-    NUMBER("score_bytes", qdr_machine_software, score_bytes, 1, 0, 1e6),
-    NUMBER("logit_bytes", qdr_machine_software, logit_bytes, 1, 0, 1e6),
-    NUMBER("weight_gradient_bytes", qdr_machine_software, weight_gradient_bytes, 1, 0, 1e6),
-    NUMBER("gradient_bytes", qdr_machine_software, gradient_bytes, 1, 0, 16),
-    NUMBER("optimizer_bytes", qdr_machine_software, optimizer_bytes, 1, 0, 1e6),
-    NUMBER("collective_host_us", qdr_machine_software, collective_host_secs, 1e-6, 0, 1e9),
-    NUMBER("collective_rank_us", qdr_machine_software, collective_rank_secs, 1e-6, 0, 1e9),
-    NUMBER("staged_rank_us", qdr_machine_software, staged_rank_secs, 1e-6, 0, 1e9),
-    NUMBER("stall_us", qdr_machine_software, stall_secs, 1e-6, 0, 1e12),
-    NUMBER("stall_memory_share", qdr_machine_software, stall_memory_share, 1, 0, 10),
-    WHOLE("stall_nodes", qdr_machine_software, stall_nodes, 0, 1 << 20),
-    WHOLE("gathers_again", qdr_machine_software, gathers_again, 0, 1),
-    WHOLE("balanced_stages", qdr_machine_software, balanced_stages, 0, 1),
-    NUMBER("saved_ffn", qdr_machine_software, saved_ffn, 1, 0, 100),
-    NUMBER("live_hidden", qdr_machine_software, live_hidden, 1, 0, 100),
-    NUMBER("logit_memory_bytes", qdr_machine_software, logit_memory_bytes, 1, 0, 1000),
-    NUMBER("bucket_MiB", qdr_machine_software, bucket_bytes, MIB, 0, 1e9),
-    NUMBER("send_bytes", qdr_machine_software, send_bytes, 1, 0, 100),
-    NUMBER("fixed_GiB", qdr_machine_software, fixed_bytes, GIB, 0, 1e9),
-    NUMBER("fragment_share", qdr_machine_software, fragment_share, 1, 0, 10),
-    END,
+    {QDRI_NUMBER, "launch_us", offsetof(qdr_machine_software, launch_secs), 1e-6, 0, 1e9},
+    {QDRI_NUMBER, "host_us", offsetof(qdr_machine_software, host_secs), 1e-6, 0, 1e9},
+    {QDRI_NUMBER, "host_power", offsetof(qdr_machine_software, host_power), 1, 0, 100},
+    {QDRI_NUMBER, "microbatch_us", offsetof(qdr_machine_software, microbatch_secs), 1e-6, 0, 1e12},
+    {QDRI_NUMBER, "step_us", offsetof(qdr_machine_software, step_secs), 1e-6, 0, 1e12},
+    {QDRI_WHOLE, "fused_biases", offsetof(qdr_machine_software, fused_biases), 1, 0, 1},
+    {QDRI_NUMBER, "score_bytes", offsetof(qdr_machine_software, score_bytes), 1, 0, 1e6},
+    {QDRI_NUMBER, "logit_bytes", offsetof(qdr_machine_software, logit_bytes), 1, 0, 1e6},
+    {QDRI_NUMBER, "weight_gradient_bytes", offsetof(qdr_machine_software, weight_gradient_bytes), 1, 0, 1e6},
+    {QDRI_NUMBER, "gradient_bytes", offsetof(qdr_machine_software, gradient_bytes), 1, 0, 16},
+    {QDRI_NUMBER, "optimizer_bytes", offsetof(qdr_machine_software, optimizer_bytes), 1, 0, 1e6},
+    {QDRI_NUMBER, "collective_host_us", offsetof(qdr_machine_software, collective_host_secs), 1e-6, 0, 1e9},
+    {QDRI_NUMBER, "collective_rank_us", offsetof(qdr_machine_software, collective_rank_secs), 1e-6, 0, 1e9},
+    {QDRI_NUMBER, "staged_rank_us", offsetof(qdr_machine_software, staged_rank_secs), 1e-6, 0, 1e9},
+    {QDRI_NUMBER, "stall_us", offsetof(qdr_machine_software, stall_secs), 1e-6, 0, 1e12},
+    {QDRI_NUMBER, "stall_memory_share", offsetof(qdr_machine_software, stall_memory_share), 1, 0, 10},
+    {QDRI_WHOLE, "stall_nodes", offsetof(qdr_machine_software, stall_nodes), 1, 0, 1 << 20},
+    {QDRI_WHOLE, "gathers_again", offsetof(qdr_machine_software, gathers_again), 1, 0, 1},
+    {QDRI_WHOLE, "balanced_stages", offsetof(qdr_machine_software, balanced_stages), 1, 0, 1},
+    {QDRI_NUMBER, "saved_ffn", offsetof(qdr_machine_software, saved_ffn), 1, 0, 100},
+    {QDRI_NUMBER, "live_hidden", offsetof(qdr_machine_software, live_hidden), 1, 0, 100},
+    {QDRI_NUMBER, "logit_memory_bytes", offsetof(qdr_machine_software, logit_memory_bytes), 1, 0, 1000},
+    {QDRI_NUMBER, "bucket_MiB", offsetof(qdr_machine_software, bucket_bytes), MIB, 0, 1e9},
+    {QDRI_NUMBER, "send_bytes", offsetof(qdr_machine_software, send_bytes), 1, 0, 100},
+    {QDRI_NUMBER, "fixed_GiB", offsetof(qdr_machine_software, fixed_bytes), GIB, 0, 1e9},
+    {QDRI_NUMBER, "fragment_share", offsetof(qdr_machine_software, fragment_share), 1, 0, 10},
+    {.key = NULL},
 };
 
 const qdri_machine_section qdri_machine_sections[QDRI_N_SECTIONS] = {
@@ -147,13 +130,13 @@ const qdri_machine_list qdri_machine_lists[QDRI_N_LISTS] = {
 double qdri_machine_get_number(const void *item, const qdri_machine_field *f)
 {
     const char *at = (const char *)item + f->offset;
-    return f->is_int ? *(const int *)at : *(const double *)at / f->unit;
+    return f->kind == QDRI_WHOLE ? *(const int *)at : *(const double *)at / f->unit;
 }
 
 void qdri_machine_set_number(void *item, const qdri_machine_field *f, double value)
 {
     char *at = (char *)item + f->offset;
-    if (f->is_int)
+    if (f->kind == QDRI_WHOLE)
         *(int *)at = (int)value;
     else
         *(double *)at = value * f->unit;
@@ -171,10 +154,11 @@ int qdri_machine_lacks(const qdr_machine *machine, const qdri_machine_section *s
 enum { RANGE_BYTES = 80 };
 static const char *range_of(const qdri_machine_field *f, char text[RANGE_BYTES])
 {
-    if (f->least_positive > 0)
-        snprintf(text, RANGE_BYTES, "0 or a number from %g to %g", f->least_positive, f->most);
+    if (f->kind == QDRI_RATE)
+        snprintf(text, RANGE_BYTES, "0 or a number from %g to %g", QDRI_LEAST_RATE, f->most);
     else
-        snprintf(text, RANGE_BYTES, "a%s number from %g to %g", f->is_int ? " whole" : "", f->least, f->most);
+        snprintf(text, RANGE_BYTES, "a%s number from %g to %g", f->kind == QDRI_WHOLE ? " whole" : "", f->least,
+                 f->most);
     return text;
 }
 
@@ -191,8 +175,8 @@ typedef int (*spot_fn)(const spot *at, void *user);
 static int is_in_range(const qdri_machine_field *f, double value)
 {
     if (!(value >= f->least && value <= f->most)) return 0;
-    if (value > 0 && value < f->least_positive) return 0;
-    return !f->is_int || value == (double)(int)value;
+    if (f->kind == QDRI_RATE && value > 0 && value < QDRI_LEAST_RATE) return 0;
+    return f->kind != QDRI_WHOLE || value == (double)(int)value;
 }
 
 static int list_length(const qdr_machine *machine, const qdri_machine_list *list)

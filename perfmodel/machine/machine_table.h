@@ -11,17 +11,22 @@
 /* Limit for what runs at the same time as something else; with a higher value, the model treats it as waiting. */
 enum { QDRI_MOST_SLOWDOWN = 100 };
 
-/* In the file's units: times stay finite, whatever is divided by a rate. */
+typedef enum qdri_field_kind {
+    QDRI_NUMBER,
+    QDRI_RATE, /* something is divided by it; 0: there is none, or its limit is not known */
+    QDRI_WHOLE /* an int */
+} qdri_field_kind;
+
+/* In the file's units: smaller rates above 0 are refused, so times stay finite, whatever is divided by one. */
 #define QDRI_LEAST_RATE 1e-6
 
 /* A number: (value in the struct) = unit · (value in the file). */
 typedef struct qdri_machine_field {
+    qdri_field_kind kind;
     const char *key;
     size_t offset;
     double unit;
     double least, most;
-    int is_int;
-    double least_positive; /* smaller numbers above 0 are refused */
 } qdri_machine_field;
 
 /* An object in the file, or the root. */
