@@ -16,9 +16,7 @@
 static qdr_status price_list(const qdri_pricing *pricing, const qdri_schedule *schedule, double *secs,
                              double end_secs[2])
 {
-    const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(pricing->machine);
     qdri_step_work work = {.capacity = 0};
-    qdri_sim_list list;
     qdri_sim_times times;
     double host_secs = 0;
     const qdr_status status = qdri_step_work_reserve(&work, schedule->n_tasks);
@@ -29,8 +27,7 @@ static qdr_status price_list(const qdri_pricing *pricing, const qdri_schedule *s
             host_secs += price.host_secs;
             if (secs) secs[i] = price.secs;
         }
-        qdri_sim_list_make(schedule, work.next, &list);
-        qdri_simulate(&list, work.prices, &slowdown, &times, NULL);
+        qdri_simulate(pricing->machine, schedule, work.prices, work.next, &times, NULL);
         end_secs[0] = times.end_secs;
         end_secs[1] = qdri_secs_with_host(&pricing->machine->software, times.end_secs, host_secs);
     }

@@ -5,22 +5,6 @@
 #include <float.h>
 #include <string.h>
 
-void qdri_sim_list_make(const qdri_schedule *schedule, int *next, qdri_sim_list *list)
-{
-    int last[QDRI_N_STREAMS];
-    *list = (qdri_sim_list){.n_tasks = schedule->n_tasks, .tasks = schedule->tasks, .next = next};
-    for (int s = 0; s < QDRI_N_STREAMS; s++) list->first[s] = last[s] = -1;
-    for (int i = 0; i < schedule->n_tasks; i++) {
-        const int s = schedule->tasks[i].stream;
-        next[i] = -1;
-        if (last[s] < 0)
-            list->first[s] = i;
-        else
-            next[last[s]] = i;
-        last[s] = i;
-    }
-}
-
 /* ---- links ---- */
 
 /* How many more bytes per second each growing flow can get before a link is full; *full: that link. */
@@ -74,9 +58,10 @@ void qdri_share_links(int n, const qdri_price *const transfers[], double rates[]
 /* ---- streams ---- */
 
 typedef struct simulation {
-    const qdri_sim_list *list;
+    const qdr_machine *machine;
+    const qdri_task *tasks;
     const qdri_price *prices;
-    const qdri_sim_slowdown *slowdown;
+    int *after; /* by task: the next one on its stream; -1: none */
     double now;
     int next[QDRI_N_STREAMS]; /* task that is waiting to start; -1: none */
     int finished[QDRI_N_STREAMS]; /* last finished task; -1: none */
@@ -88,9 +73,24 @@ typedef struct simulation {
     qdri_sim_span *spans;
 } simulation;
 
+static void begin(simulation *sim, int n_tasks)
+{
+    int last[QDRI_N_STREAMS];
+    for (int s = 0; s < QDRI_N_STREAMS; s++) sim->next[s] = sim->finished[s] = sim->running[s] = last[s] = -1;
+    for (int i = 0; i < n_tasks; i++) {
+        const int s = sim->tasks[i].stream;
+        sim->after[i] = -1;
+        if (last[s] < 0)
+            sim->next[s] = i;
+        else
+            sim->after[last[s]] = i;
+        last[s] = i;
+    }
+}
+
 static int start_ready(simulation *sim)
 {
-    const qdri_task *tasks = sim->list->tasks;
+    const qdri_task *tasks = sim->tasks;
     int n_started = 0;
     for (int s = 0; s < QDRI_N_STREAMS; s++) {
         const int i = sim->next[s];
@@ -101,7 +101,7 @@ static int start_ready(simulation *sim)
             n_done++;
         if (n_done < tasks[i].n_waits) continue;
         sim->running[s] = i;
-        sim->next[s] = sim->list->next[i];
+        sim->next[s] = sim->after[i];
         sim->latency[s] = sim->prices[i].latency_secs;
         sim->work[s] = sim->prices[i].work_secs;
         sim->active[sim->n_active++] = s;
@@ -126,13 +126,14 @@ static void set_rates(simulation *sim)
         transfers[n] = price;
         streams[n++] = s;
     }
-    const double beside_transfers = n ? 1 / (1 + sim->slowdown->processor + slowdown) : 1;
+    const double beside_transfers = n ? 1 / (1 + sim->machine->processor_slowdown + slowdown) : 1;
     for (int a = 0; a < sim->n_active; a++) sim->rate[sim->active[a]] = beside_transfers;
     rates[0] = 1;
     if (n > 1) qdri_share_links(n, transfers, rates);
     const int computes = sim->running[QDRI_STREAM_OF_COMPUTE] >= 0;
     for (int i = 0; i < n; i++)
-        sim->rate[streams[i]] = rates[i] / (computes ? 1 + sim->slowdown->transfer + transfers[i]->slowdown : 1);
+        sim->rate[streams[i]] = rates[i] /
+                                (computes ? 1 + sim->machine->transfer_slowdown + transfers[i]->slowdown : 1);
 }
 
 /* Until the next task ends, or its work begins. */
@@ -170,13 +171,13 @@ static void advance(simulation *sim)
     }
 }
 
-void qdri_simulate(const qdri_sim_list *list, const qdri_price *prices, const qdri_sim_slowdown *slowdown,
+void qdri_simulate(const qdr_machine *machine, const qdri_schedule *schedule, const qdri_price *prices, int *next,
                    qdri_sim_times *times, qdri_sim_span *spans)
 {
-    simulation sim = {.list = list, .prices = prices, .slowdown = slowdown, .times = times, .spans = spans};
+    simulation sim = {
+        .machine = machine, .tasks = schedule->tasks, .prices = prices, .after = next, .times = times, .spans = spans};
     memset(times, 0, sizeof *times);
-    memcpy(sim.next, list->first, sizeof sim.next);
-    for (int s = 0; s < QDRI_N_STREAMS; s++) sim.finished[s] = sim.running[s] = -1;
+    begin(&sim, schedule->n_tasks);
     while (start_ready(&sim) || sim.n_active) {
         set_rates(&sim);
         advance(&sim);

@@ -22,24 +22,6 @@ typedef struct qdri_price {
     double use[QDR_MAX_LINKS];
 } qdri_price;
 
-/* The order of a list: the next task on each stream, and what each task waits for. */
-typedef struct qdri_sim_list {
-    int n_tasks;
-    const qdri_task *tasks;
-    const int *next; /* the next task on its stream; -1: none */
-    int first[QDRI_N_STREAMS];
-} qdri_sim_list;
-
-/* How processors and transfers slow each other down while both run: each takes 1 + … times as long. */
-typedef struct qdri_sim_slowdown {
-    double processor, transfer;
-} qdri_sim_slowdown;
-
-static inline qdri_sim_slowdown qdri_sim_slowdown_of(const qdr_machine *machine)
-{
-    return (qdri_sim_slowdown){machine->processor_slowdown, machine->transfer_slowdown};
-}
-
 typedef struct qdri_sim_times {
     double end_secs;
     double stream_end[QDRI_N_STREAMS]; /* end of the last task on each stream */
@@ -55,11 +37,9 @@ typedef struct qdri_sim_span {
     double start_secs, end_secs;
 } qdri_sim_span;
 
-/* Sets next[n_tasks] and list. The list keeps pointers to both arguments. */
-void qdri_sim_list_make(const qdri_schedule *schedule, int *next, qdri_sim_list *list);
-/* Runs the list; prices[i] and spans[i] (or NULL) belong to task i. A list with circular waits cannot be built with a
- * qdri_builder. */
-void qdri_simulate(const qdri_sim_list *list, const qdri_price *prices, const qdri_sim_slowdown *slowdown,
+/* Runs the list; prices[i] and spans[i] (or NULL) belong to task i, as next[i], which is only used here. Of the machine
+ * only its slowdowns matter. A list with circular waits cannot be built with a qdri_builder. */
+void qdri_simulate(const qdr_machine *machine, const qdri_schedule *schedule, const qdri_price *prices, int *next,
                    qdri_sim_times *times, qdri_sim_span *spans);
 
 /* Max-min fair rates of n transfers on links of capacity 1: rates[i] in (0, 1], where 1 is a transfer's rate alone. As

@@ -35,13 +35,10 @@ qdr_status qdri_list_simulate(const qdri_lists *lists, const qdri_pricing *prici
                               qdri_step_work *work, qdri_sim_times *times)
 {
     const qdri_list *list = &lists->of[kind];
-    const qdri_sim_slowdown slowdown = qdri_sim_slowdown_of(pricing->machine);
-    qdri_sim_list order;
     QDR_TRY(qdri_step_work_reserve(work, list->schedule.n_tasks));
     qdri_list_price(lists, pricing, kind);
     for (int i = 0; i < list->schedule.n_tasks; i++) work->prices[i] = list->prices[i].price;
-    qdri_sim_list_make(&list->schedule, work->next, &order);
-    qdri_simulate(&order, work->prices, &slowdown, times, work->spans);
+    qdri_simulate(pricing->machine, &list->schedule, work->prices, work->next, times, work->spans);
     return QDR_OK;
 }
 

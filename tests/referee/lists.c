@@ -26,10 +26,9 @@ static referee_task task_of(const qdr_plan *plan, const qdri_task *task, const q
 
 static qdr_status make_list(const qdri_list *list, const qdr_plan *plan, referee_list *out)
 {
-    const qdri_sim_slowdown none = {0, 0};
+    const qdr_machine even = {.processor_slowdown = 0}; /* nothing slows anything down */
     qdri_price *prices = NULL;
     int *next = NULL;
-    qdri_sim_list order;
     qdri_sim_times times;
     out->n_tasks = list->schedule.n_tasks;
     QDR_TRY(QDRI_NEW(out->n_tasks, "a list", &out->tasks));
@@ -40,8 +39,7 @@ static qdr_status make_list(const qdri_list *list, const qdr_plan *plan, referee
         prices[i] = list->prices[i].price;
     }
     if (status == QDR_OK) {
-        qdri_sim_list_make(&list->schedule, next, &order);
-        qdri_simulate(&order, prices, &none, &times, NULL);
+        qdri_simulate(&even, &list->schedule, prices, next, &times, NULL);
         out->model_secs = times.end_secs;
     }
     free(prices);

@@ -16,7 +16,6 @@ typedef struct list {
     qdri_price prices[MOST];
     int next[MOST];
     qdri_schedule schedule;
-    qdri_sim_list sim;
 } list;
 
 static int add(list *l, int stream, double latency, double work, double use, int wait)
@@ -31,9 +30,9 @@ static int add(list *l, int stream, double latency, double work, double use, int
 static qdri_sim_times run(list *l, double processor, double transfer, qdri_sim_span *spans)
 {
     qdri_sim_times times;
+    const qdr_machine machine = {.processor_slowdown = processor, .transfer_slowdown = transfer};
     l->schedule.tasks = l->tasks;
-    qdri_sim_list_make(&l->schedule, l->next, &l->sim);
-    qdri_simulate(&l->sim, l->prices, &(qdri_sim_slowdown){processor, transfer}, &times, spans);
+    qdri_simulate(&machine, &l->schedule, l->prices, l->next, &times, spans);
     return times;
 }
 
