@@ -11,18 +11,28 @@
 
 #define KNOWN "gpt2, gpt_neox, llama, mistral and qwen2"
 
-/* A key, and its default. */
-typedef struct size_key {
-    const char *key;
-    const char *alias; /* used instead of the key, if present */
-    int64_t otherwise;
-} size_key;
+/* The sizes that have a key. */
+enum { LAYERS, HIDDEN, HEADS, VOCAB, CONTEXT, FFN, N_SIZES };
+
+/* The keys of sizes, those used instead, if present, and the activation's. */
+typedef struct family_keys {
+    const char *sizes[N_SIZES], *alias[N_SIZES], *activation;
+} family_keys;
+
+static const family_keys usual = {.sizes = {"num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size",
+                                            "max_position_embeddings", "intermediate_size"},
+                                  .activation = "hidden_act"};
+static const family_keys of_gpt2 = {
+    .sizes = {"n_layer", "n_embd", "n_head", "vocab_size", "n_positions", "n_inner"},
+    .alias = {"num_hidden_layers", "hidden_size", "num_attention_heads", NULL, "max_position_embeddings", NULL},
+    .activation = "activation_function"};
 
 typedef struct family {
     qdr_network shape; /* properties without a key */
-    size_key layers, hidden, heads, ffn, vocab, context;
+    const family_keys *keys;
+    int64_t sizes[N_SIZES]; /* defaults: layers, hidden, heads, vocab, context, ffn */
     int64_t kv_heads; /* default if the key is absent; 0: same as heads; -1: there is no such key */
-    const char *activation_key, *activation;
+    const char *activation; /* default */
     const char *attention_bias, *mlp_bias; /* keys that determine biases; NULL: fixed */
     int64_t window; /* default if the key is absent; 0: there is no such key */
     int some_windows; /* 1: windows depend on use_sliding_window and max_window_layers */
@@ -36,14 +46,9 @@ static const family families[] = {
                .norm = QDR_NORM_LAYER,
                .tied = 1,
                .positions = 1},
-     .layers = {"n_layer", "num_hidden_layers", 12},
-     .hidden = {"n_embd", "hidden_size", 768},
-     .heads = {"n_head", "num_attention_heads", 12},
-     .ffn = {"n_inner", NULL, 0},
-     .vocab = {"vocab_size", NULL, 50257},
-     .context = {"n_positions", "max_position_embeddings", 1024},
+     .keys = &of_gpt2,
+     .sizes = {12, 768, 12, 50257, 1024, 0},
      .kv_heads = -1,
-     .activation_key = "activation_function",
      .activation = "gelu_new"},
     {.shape = {.architecture = "gpt_neox",
                .qkv_bias = 1,
@@ -51,47 +56,27 @@ static const family families[] = {
                .mlp_bias = 1,
                .norm = QDR_NORM_LAYER,
                .parallel_residual = 1},
-     .layers = {"num_hidden_layers", NULL, 44},
-     .hidden = {"hidden_size", NULL, 6144},
-     .heads = {"num_attention_heads", NULL, 64},
-     .ffn = {"intermediate_size", NULL, 24576},
-     .vocab = {"vocab_size", NULL, 50432},
-     .context = {"max_position_embeddings", NULL, 2048},
+     .keys = &usual,
+     .sizes = {44, 6144, 64, 50432, 2048, 24576},
      .kv_heads = -1,
-     .activation_key = "hidden_act",
      .activation = "gelu",
      .attention_bias = "attention_bias"},
     {.shape = {.architecture = "llama", .gated = 1, .norm = QDR_NORM_RMS},
-     .layers = {"num_hidden_layers", NULL, 32},
-     .hidden = {"hidden_size", NULL, 4096},
-     .heads = {"num_attention_heads", NULL, 32},
-     .ffn = {"intermediate_size", NULL, 11008},
-     .vocab = {"vocab_size", NULL, 32000},
-     .context = {"max_position_embeddings", NULL, 2048},
-     .activation_key = "hidden_act",
+     .keys = &usual,
+     .sizes = {32, 4096, 32, 32000, 2048, 11008},
      .activation = "silu",
      .attention_bias = "attention_bias",
      .mlp_bias = "mlp_bias"},
     {.shape = {.architecture = "mistral", .gated = 1, .norm = QDR_NORM_RMS},
-     .layers = {"num_hidden_layers", NULL, 32},
-     .hidden = {"hidden_size", NULL, 4096},
-     .heads = {"num_attention_heads", NULL, 32},
-     .ffn = {"intermediate_size", NULL, 14336},
-     .vocab = {"vocab_size", NULL, 32000},
-     .context = {"max_position_embeddings", NULL, 131072},
+     .keys = &usual,
+     .sizes = {32, 4096, 32, 32000, 131072, 14336},
      .kv_heads = 8,
-     .activation_key = "hidden_act",
      .activation = "silu",
      .window = 4096},
     {.shape = {.architecture = "qwen2", .gated = 1, .norm = QDR_NORM_RMS, .qkv_bias = 1},
-     .layers = {"num_hidden_layers", NULL, 32},
-     .hidden = {"hidden_size", NULL, 4096},
-     .heads = {"num_attention_heads", NULL, 32},
-     .ffn = {"intermediate_size", NULL, 22016},
-     .vocab = {"vocab_size", NULL, 151936},
-     .context = {"max_position_embeddings", NULL, 32768},
+     .keys = &usual,
+     .sizes = {32, 4096, 32, 151936, 32768, 22016},
      .kv_heads = 32,
-     .activation_key = "hidden_act",
      .activation = "silu",
      .window = 4096,
      .some_windows = 1},
@@ -141,15 +126,10 @@ static qdr_status find_family(const qdri_json_node *root, const family **found)
 
 /* ---- its sizes ---- */
 
-static qdri_json_node size_node(const qdri_json_node *root, const size_key *key)
+static qdri_json_node size_node(const qdri_json_node *root, const family_keys *keys, int size)
 {
-    const qdri_json_node alias = qdri_json_get(root, key->alias ? key->alias : key->key);
-    return qdri_json_has(alias) ? alias : qdri_json_get(root, key->key);
-}
-
-static qdr_status read_size(const qdri_json_node *root, const size_key *key, int64_t *size)
-{
-    return qdri_json_int_or(size_node(root, key), 1, QDRI_NETWORK_MOST, key->otherwise, size);
+    const qdri_json_node alias = qdri_json_get(root, keys->alias[size] ? keys->alias[size] : keys->sizes[size]);
+    return qdri_json_has(alias) ? alias : qdri_json_get(root, keys->sizes[size]);
 }
 
 static qdr_status read_head_size(const qdri_json_node *root, const family *f, qdr_network *net)
@@ -160,12 +140,12 @@ static qdr_status read_head_size(const qdri_json_node *root, const family *f, qd
     if (net->head_size == 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "%s is %" PRId64 ", more than the %" PRId64 " features of a token; use fewer, or give head_dim",
-                        qdri_json_where(size_node(root, &f->heads)).text, net->heads, net->hidden);
+                        qdri_json_where(size_node(root, f->keys, HEADS)).text, net->heads, net->hidden);
     if (!divides || qdri_json_has(node) || net->heads * net->head_size == net->hidden) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "%s is %" PRId64 ", which does not divide the %" PRId64
                     " features of a token; %s needs heads of one size",
-                    qdri_json_where(size_node(root, &f->heads)).text, net->heads, net->hidden, net->architecture);
+                    qdri_json_where(size_node(root, f->keys, HEADS)).text, net->heads, net->hidden, net->architecture);
 }
 
 static qdr_status read_kv_heads(const qdri_json_node *root, const family *f, qdr_network *net)
@@ -221,7 +201,7 @@ static qdr_status read_choices(const qdri_json_node *root, const family *f, qdr_
         net->out_bias = net->qkv_bias;
     }
     if (f->mlp_bias) QDR_TRY(qdri_json_flag_or(qdri_json_get(root, f->mlp_bias), net->mlp_bias, &net->mlp_bias));
-    QDR_TRY(qdri_json_string_or(qdri_json_get(root, f->activation_key), sizeof net->activation, f->activation,
+    QDR_TRY(qdri_json_string_or(qdri_json_get(root, f->keys->activation), sizeof net->activation, f->activation,
                                 &activation));
     snprintf(net->activation, sizeof net->activation, "%s", activation);
     QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "tie_word_embeddings"), net->tied, &net->tied));
@@ -245,12 +225,9 @@ static qdr_status read_network(const qdri_json *document, const char *name, qdr_
     net.version = QDR_OPTS_INIT;
     net.norms_per_layer = 2;
     snprintf(net.name, sizeof net.name, "%s", name);
-    QDR_TRY(read_size(&root, &f->layers, &net.layers));
-    QDR_TRY(read_size(&root, &f->hidden, &net.hidden));
-    QDR_TRY(read_size(&root, &f->heads, &net.heads));
-    QDR_TRY(read_size(&root, &f->vocab, &net.vocab));
-    QDR_TRY(read_size(&root, &f->context, &net.context));
-    QDR_TRY(read_size(&root, &f->ffn, &net.ffn));
+    int64_t *const sizes[N_SIZES] = {&net.layers, &net.hidden, &net.heads, &net.vocab, &net.context, &net.ffn};
+    for (int i = 0; i < N_SIZES; i++)
+        QDR_TRY(qdri_json_int_or(size_node(&root, f->keys, i), 1, QDRI_NETWORK_MOST, f->sizes[i], sizes[i]));
     if (net.ffn == 0) net.ffn = 4 * net.hidden; /* gpt2 */
     if (net.positions) net.positions = net.context; /* gpt2 */
     QDR_TRY(read_head_size(&root, f, &net));
