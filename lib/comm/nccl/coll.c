@@ -68,27 +68,14 @@ static int may_be_registered(const qdri_comm *comm, const void *data)
     return !data || qdri_nccl_memory_has((const nccl_comm *)comm, data);
 }
 
-/* Number of elements that are sent from registered memory. */
-static int64_t n_sent(const qdri_comm *comm, const qdri_coll *coll)
+/* Numbers of elements that are sent from, and received in, registered memory; *begin: where the own part is. */
+static void find_registered(const qdri_comm *comm, const qdri_coll *coll, int64_t *begin, int64_t *n_out, int64_t *n_in)
 {
-    if (!may_be_registered(comm, coll->send)) return 0;
-    switch (coll->kind) {
-    case QDR_REDUCE_SCATTER: return qdri_coll_total(coll, comm->size);
-    case QDR_ALL_TO_ALL: return qdri_coll_offset(coll->counts, coll->count, comm->size);
-    case QDR_SEND_RECV: return coll->peer < 0 ? 0 : coll->count;
-    default: return 0; /* all-gather: the own part is copied to recv and sent from there */
-    }
-}
-
-static int64_t n_received(const qdri_comm *comm, const qdri_coll *coll)
-{
-    if (!may_be_registered(comm, coll->recv)) return 0;
-    switch (coll->kind) {
-    case QDR_ALL_GATHER: return qdri_coll_total(coll, comm->size);
-    case QDR_ALL_TO_ALL: return qdri_coll_offset(coll->recv_counts, coll->count, comm->size);
-    case QDR_SEND_RECV: return coll->peer2 < 0 ? 0 : coll->recv_count;
-    default: return 0; /* reduce-scatter: a kernel adds what was received */
-    }
+    qdri_coll_extent(coll, comm->size, comm->rank, begin, n_out, n_in);
+    /* An all-gather copies its own part to recv, and sends it from there. */
+    if (coll->kind == QDR_ALL_GATHER || !may_be_registered(comm, coll->send)) *n_out = 0;
+    /* What a reduce-scatter receives is added by a kernel. */
+    if (coll->kind == QDR_REDUCE_SCATTER || !may_be_registered(comm, coll->recv)) *n_in = 0;
 }
 
 static size_t bytes_of(const qdri_coll *coll, int64_t n)
@@ -98,8 +85,10 @@ static size_t bytes_of(const qdri_coll *coll, int64_t n)
 
 static size_t unregistered_bytes(const qdri_comm *comm, const qdri_coll *coll)
 {
+    int64_t begin, n_out, n_in;
     if (!((const nccl_comm *)comm->root)->registers) return 0;
-    return bytes_of(coll, n_sent(comm, coll)) + bytes_of(coll, n_received(comm, coll));
+    find_registered(comm, coll, &begin, &n_out, &n_in);
+    return bytes_of(coll, n_out) + bytes_of(coll, n_in);
 }
 
 /* The other members' contributions to an uneven reduce-scatter. */
@@ -316,7 +305,8 @@ static qdr_status run_unregistered(const nccl_call *c)
     qdri_coll moved = *c->coll;
     nccl_call call = *c;
     char *at = (char *)c->staging + contributions_bytes(&c->comm->base, c->coll);
-    const int64_t n_out = n_sent(&c->comm->base, c->coll), n_in = n_received(&c->comm->base, c->coll);
+    int64_t begin, n_out, n_in;
+    find_registered(&c->comm->base, c->coll, &begin, &n_out, &n_in);
     call.coll = &moved;
     if (n_out > 0) {
         moved.send = at;
@@ -324,8 +314,6 @@ static qdr_status run_unregistered(const nccl_call *c)
         at += bytes_of(&moved, n_out);
     }
     if (n_in > 0) {
-        int64_t begin;
-        (void)part_of(c, c->comm->base.rank, &begin);
         if (moved.kind == QDR_ALL_GATHER && !moved.send) moved.send = qdri_at(moved.recv, begin, moved.dtype);
         moved.recv = at;
     }
