@@ -88,8 +88,8 @@ typedef struct qdri_comm_table {
     /* This rank launches nothing more: members that wait for more than it has launched fail. Called by the host thread.
      * Optional: others learn of it when comm is destroyed. */
     void (*leave)(qdri_comm *comm);
-    /* Makes the other members fail instead of waiting for this one, with this thread's last error as the reason. Any
-     * thread. */
+    /* Makes the other members fail instead of waiting for this one, with this thread's last error as the reason, which
+     * does not change. Any thread. */
     void (*abort)(qdri_comm *comm);
     void (*destroy_parts)(qdri_comm *comm); /* called before comm leaves the family, for example to destroy what it
                                              * split off for its own use; optional */

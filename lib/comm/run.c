@@ -34,7 +34,7 @@ static void watch_pending(qdri_coll_run *run)
     snprintf(where, sizeof where, "%s%s%s%s", call, before[0] ? " (the call before was " : "", before,
              before[0] ? ")" : "");
     run->timed_out = qdri_comm_fail_timeout(run->comm, where, missing, n) != QDR_OK;
-    /* Giving up may change the last error. The backend's next step fails. */
+    /* The backend's next step fails, with a message of its own. */
     snprintf(run->comm->verdict, sizeof run->comm->verdict, "%s", qdr_last_error());
     qdri_comm_abort(run->comm);
     qdri_poll_again();

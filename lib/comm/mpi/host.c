@@ -89,11 +89,9 @@ qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *where)
 
 enum { POLLS_PER_LOOK = 8, LOOKS_AFTER_LEAVING = 8 }; /* a last message may arrive after the note */
 
-/* Gives up, keeping the message as the thread's last error. */
+/* Gives up; the thread's last error stays. */
 static qdr_status give_up(mpi_comm *comm, MPI_Request *request, int is_receive, qdr_status status)
 {
-    char sentence[QDRI_ERROR_BYTES];
-    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
     qdri_comm_abort(&comm->base);
     /* The message may never be matched, and its memory is about to be freed. */
     const double begin = qdri_mpi_now_secs();
@@ -105,7 +103,6 @@ static qdr_status give_up(mpi_comm *comm, MPI_Request *request, int is_receive, 
         qdri_mpi_pause(n_polls);
     }
     if (!done && code == MPI_SUCCESS) MPI_Request_free(request);
-    qdri_set_last_error(sentence);
     return status;
 }
 

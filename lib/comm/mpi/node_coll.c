@@ -2,8 +2,6 @@
 /* Collectives of the ranks of a node through their areas, in rounds. A waiting member sleeps on a wake event that the
  * last member to enter signals; apart from the first few polls nothing polls. Sums are computed in rank order by the
  * owner of the part, or, between two members, by both. */
-#include <stdio.h>
-
 #include "comm/mpi/internal.h"
 #include "core/size.h"
 
@@ -358,12 +356,6 @@ qdr_status qdri_mpi_node_step(qdri_coll_run *run)
 {
     const qdr_status status = advance(run);
     if (status != QDR_PENDING) atomic_store(&area_of(run, run->comm->rank)->waiting, 0);
-    if (status < QDR_OK) {
-        /* giving up may change the thread's last error */
-        char sentence[QDRI_ERROR_BYTES];
-        snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
-        qdri_comm_abort(run->comm);
-        qdri_set_last_error(sentence);
-    }
+    if (status < QDR_OK) qdri_comm_abort(run->comm);
     return status;
 }

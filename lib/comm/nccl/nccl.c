@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The `nccl` backend: creating and destroying communicators; everything but collectives is delegated to the host
  * communicator. At the end: the plugin's implementation of lib/dev/plugin.h. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "comm/nccl/internal.h"
@@ -173,13 +172,9 @@ static qdr_status open_part(nccl_comm *comm, int colour, nccl_comm *made)
 /* Nothing can be split off any more. @return 0: NCCL hangs */
 static int give_up_stem(nccl_comm *comm, qdr_status status)
 {
-    char sentence[QDRI_ERROR_BYTES];
-    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
-    qdri_dev_poison(comm->base.dev, status, sentence);
+    qdri_dev_poison(comm->base.dev, status, qdr_last_error());
     qdri_comm_abort(&comm->base);
-    const int done = qdri_nccl_guard_wait(comm->guard);
-    qdri_set_last_error(sentence);
-    return done;
+    return qdri_nccl_guard_wait(comm->guard);
 }
 
 static qdr_status nccl_split(qdri_comm *base, int colour, int key, qdri_comm **part)
