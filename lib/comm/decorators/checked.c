@@ -13,7 +13,7 @@
 typedef struct record {
     int64_t total; /* -1: counts differ between members */
     int64_t count, recv_count; /* for a send-recv */
-    uint64_t parts, label; /* hashes: of all members' counts, of the caller's label */
+    uint64_t parts, label; /* digests: of all members' counts, of the caller's label */
     int32_t kind, dtype, op, peer, peer2;
     char text[QDRI_CALL_BYTES];
 } record;
@@ -24,15 +24,6 @@ typedef struct checked_comm {
     int64_t *counts; /* for an all-to-all, by member: what it sends to each and expects from each; allocated at the
                       * first all-to-all */
 } checked_comm;
-
-static uint64_t hash(uint64_t seed, const void *data, size_t n_bytes)
-{
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < n_bytes; i++) seed = (seed ^ bytes[i]) * UINT64_C(0x100000001b3);
-    return seed;
-}
-
-static const uint64_t hash_begin = UINT64_C(0xcbf29ce484222325);
 
 static record record_of(const qdri_comm *comm, const qdri_coll *coll)
 {
@@ -46,14 +37,14 @@ static record record_of(const qdri_comm *comm, const qdri_coll *coll)
                    .peer = has_peer ? coll->peer : 0,
                    .peer2 = pairs ? coll->peer2 : 0};
     if (coll->kind == QDR_ALL_GATHER || coll->kind == QDR_REDUCE_SCATTER) {
-        made.parts = hash_begin;
         for (int j = 0; j < comm->size; j++) {
             int64_t begin, n;
             qdri_coll_part(coll, comm->size, j, &begin, &n);
-            made.parts = hash(made.parts, &n, sizeof n);
+            const uint64_t both[] = {made.parts, (uint64_t)n};
+            made.parts = qdri_digest_of(both, sizeof both);
         }
     }
-    if (coll->label) made.label = hash(hash_begin, coll->label, strlen(coll->label));
+    if (coll->label) made.label = qdri_digest_of(coll->label, strlen(coll->label));
     qdri_coll_describe(coll, comm->size, made.text);
     return made;
 }

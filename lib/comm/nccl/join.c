@@ -13,7 +13,7 @@
 
 #define LOOK_NS INT64_C(20000000) /* interval at which the host is asked whether other ranks gave up */
 #define LONGEST_PAUSE_NS INT64_C(1000000)
-enum { NS_PER_S = 1000000000, BUS_BYTES = 24, CLOSE_SECS = 30 };
+enum { BUS_BYTES = 24, CLOSE_SECS = 30 };
 /* Communicators of a rank that may run collectives at the same time: those of a grid (for bulk data, each on its own
  * stream; for statistics, on any stream of the caller's), and that of the world for redistributions. The CTAs of all
  * fit on the GPU with some SMs to spare, so that no collective waits for an SM that is held by another one which waits
