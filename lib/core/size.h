@@ -13,6 +13,8 @@ QDR_NODISCARD qdr_status qdri_elems_bytes(int64_t n_elems, qdr_dtype dtype, size
 QDR_NODISCARD qdr_status qdri_block_bytes(int64_t n_rows, int64_t n_cols, qdr_dtype dtype, size_t *bytes);
 static inline int64_t qdri_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t qdri_round_up(int64_t a, int64_t b) { return qdri_ceil_div(a, b) * b; }
+/* The greatest; neither is negative, and not both are 0. */
+static inline int64_t qdri_common_divisor(int64_t a, int64_t b) { return b ? qdri_common_divisor(b, a % b) : a; }
 static inline size_t qdri_align_bytes(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
 /* Allocates zeroed host memory for n items; free it with free(). `what` names it in the error message. n = 0 gives a

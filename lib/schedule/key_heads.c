@@ -8,8 +8,6 @@
 
 enum { ALIGN = 64 };
 
-static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
-
 void qdri_key_heads_plan(const qdr_block cols[QDR_MAX_BLOCKS], const qdr_owned *own, qdr_axis axis, int n_parts,
                          qdr_attention *local, qdri_key_heads *keys)
 {
@@ -32,7 +30,7 @@ void qdri_key_heads_plan(const qdr_block cols[QDR_MAX_BLOCKS], const qdr_owned *
     local->n_kv_heads = keys->n_own;
     if (!keys->gathered) return;
     /* The kernel assigns the same number of queries to each of its key heads. */
-    const int64_t each = common_divisor(common_divisor(keys->group, keys->first_query), local->n_heads);
+    const int64_t each = qdri_common_divisor(qdri_common_divisor(keys->group, keys->first_query), local->n_heads);
     local->n_kv_heads = local->n_heads / each;
 }
 

@@ -7,6 +7,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "core/size.h"
+
 /* ---- groups on levels of links ---- */
 
 /* The last level connects all ranks, however many its unit had where it was measured. */
@@ -15,16 +17,6 @@ static int unit_ranks(const qdr_machine *machine, int level, int n_ranks_all)
     if (level < 0) return 1;
     const int n = machine->links[level].n_ranks;
     return level < machine->n_links - 1 && n < n_ranks_all ? n : n_ranks_all;
-}
-
-static int common_divisor(int a, int b)
-{
-    while (b) {
-        const int rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
 }
 
 /* `stride` interleaved groups: consecutive ranks. */
@@ -37,7 +29,7 @@ typedef struct block {
  * common divisor of the sizes allows. */
 static double units_touched(const block *b, int unit)
 {
-    const int common = common_divisor((int)(b->n_ranks % unit), unit);
+    const int common = (int)qdri_common_divisor(b->n_ranks % unit, unit);
     const int latest = unit - common + (b->stride < common ? b->stride : common) - 1;
     const int64_t touched = (latest + (int64_t)(b->n_members - 1) * b->stride) / unit + 1;
     return touched < b->n_members ? (double)touched : b->n_members;
@@ -46,7 +38,7 @@ static double units_touched(const block *b, int unit)
 /* The smallest number of members in a unit, over groups that are in several units. */
 static double fewest_members(const block *b, int unit)
 {
-    const int common = common_divisor((int)(b->n_ranks % unit), unit);
+    const int common = (int)qdri_common_divisor(b->n_ranks % unit, unit);
     const int64_t length = (int64_t)(b->n_members - 1) * b->stride;
     const int whole = b->stride <= unit ? unit / b->stride : 0;
     int64_t fewest = b->n_members;
@@ -63,7 +55,7 @@ static double fewest_members(const block *b, int unit)
 /* The largest number of groups with members both in one unit and outside of it. */
 static double groups_leaving(const block *b, int unit, int n_ranks_all)
 {
-    const int period = unit / common_divisor((int)(b->n_ranks % unit), unit);
+    const int period = unit / (int)qdri_common_divisor(b->n_ranks % unit, unit);
     const int64_t in_period = period * b->n_ranks / unit; /* units until a block begins at the start of one */
     int n_blocks = b->n_ranks % unit == 0 || n_ranks_all == b->n_ranks ? 1 : 2;
     if (b->n_ranks < unit && (in_period == 2 || n_ranks_all <= 2 * unit)) n_blocks = 1;
