@@ -282,7 +282,7 @@ void qdri_embedding_forward_lookup(qdri_builder *builder, const qdri_layer_shape
     qdri_task task = qdri_layer_task(&shape, QDRI_TASK_EMBED, tokens, e, y.partial);
     qdri_set_pass(&task, shape.m, shape.n, 2);
     qdri_schedule_add(builder, &task);
-    if (y.active) qdri_sum_whole(builder, &shape, &y);
+    if (y.active) qdri_sum_rows(builder, &shape, &y, 0, shape.m);
     qdri_end_summed(builder, &shape, &y);
 }
 

@@ -175,8 +175,8 @@ void qdri_begin_summed(qdri_builder *builder, const qdri_layer_shape *shape, qdr
                                    cols, shape->dtype);
 }
 
-static void sum_at_once(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed, int64_t begin,
-                        int64_t end)
+void qdri_sum_rows(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed, int64_t begin,
+                   int64_t end)
 {
     const int scattered = summed->out.scattered;
     const int64_t cols = summed->out.cols;
@@ -186,11 +186,6 @@ static void sum_at_once(qdri_builder *builder, const qdri_layer_shape *shape, co
                               (end - begin) * cols);
     task.split_unit = scattered ? summed->out.unit * cols : 0;
     qdri_add_collective(builder, &task);
-}
-
-void qdri_sum_whole(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed)
-{
-    sum_at_once(builder, shape, summed, 0, shape->m);
 }
 
 /* The location of member j's version of slice `slice` of this rank's rows. */
@@ -244,7 +239,7 @@ void qdri_add_summed(qdri_builder *builder, const qdri_layer_shape *shape, const
             add_product(builder, shape, summed, kind, p.end - p.begin,
                         qdri_rows_ref(a, p.begin, p.end, summed->in.cols, shape->dtype), b, to);
         if (sends && !stays) send_panel(builder, shape, summed, &rows, &p);
-        if (is_one && summed->active && !summed->out.scattered) sum_at_once(builder, shape, summed, p.begin, p.end);
+        if (is_one && summed->active && !summed->out.scattered) qdri_sum_rows(builder, shape, summed, p.begin, p.end);
     }
     if (sends) {
         qdri_task task = qdri_layer_task(shape, QDRI_TASK_SUM_PARTS, summed->parts, QDRI_NO_REF, summed->sum);
@@ -254,7 +249,7 @@ void qdri_add_summed(qdri_builder *builder, const qdri_layer_shape *shape, const
         task.k = size_of(builder, &summed->out);
         qdri_schedule_add(builder, &task);
     } else if (summed->active && summed->out.scattered) {
-        sum_at_once(builder, shape, summed, 0, shape->m);
+        qdri_sum_rows(builder, shape, summed, 0, shape->m);
     }
 }
 

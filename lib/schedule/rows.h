@@ -44,8 +44,9 @@ void qdri_begin_summed(qdri_builder *builder, const qdri_layer_shape *shape, qdr
 /* Adds the layer's product (Y or dX) of a and the W at b, and its sum. */
 void qdri_add_summed(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed,
                      qdri_product_kind kind, qdri_ref a, qdri_ref b);
-/* Adds the sum of something else that was written to `partial`, as a whole. */
-void qdri_sum_whole(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed);
+/* Adds the sum of rows [begin, end) of `partial`, whatever wrote them; all rows if they are scattered then. */
+void qdri_sum_rows(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed, int64_t begin,
+                   int64_t end);
 /* Adds the result to the old value if required, and gives the values back. The sum overlaps with the tasks
  * scheduled before. */
 void qdri_end_summed(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_summed *summed);
