@@ -169,10 +169,10 @@ void qdri_describe_backward(qdri_facts *facts, const qdr_stack *stack)
             qdri_facts_add_real(facts, "the last backward", "loss_scale", stack->loss_scale);
     for (int i = 0; stack->layers_ran && i < stack->net.n_parameters; i++) {
         char who[WHO_BYTES];
-        snprintf(who, sizeof who, "the last backward of %.120s", qdri_parameter_name(stack, i));
-        qdri_facts_add_int(facts, who, "flags", *qdri_parameter_flags(stack, i));
+        snprintf(who, sizeof who, "the last backward of %.120s", qdri_parameter_of(stack, i)->name);
+        qdri_facts_add_int(facts, who, "flags", qdri_parameter_of(stack, i)->flags);
     }
     for (int i = 0; i < stack->net.n_parameters; i++) /* the backward of a single layer has flags of its own */
-        if (*qdri_parameter_deferred(stack, i))
-            qdri_facts_add(facts, "a gradient that lacks deferred sums", "", qdri_parameter_name(stack, i));
+        if (qdri_parameter_of(stack, i)->deferred)
+            qdri_facts_add(facts, "a gradient that lacks deferred sums", "", qdri_parameter_of(stack, i)->name);
 }

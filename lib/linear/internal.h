@@ -18,14 +18,17 @@ struct qdr_linear {
     double storage_secs[2][QDRI_N_PRODUCTS]; /* as in qdr_linear_storage */
 };
 
-/* The runtime's data for a node, in addition to the net's. */
+/* The runtime's data for a parameter, in addition to the net's. */
+typedef struct qdri_attached_parameter {
+    const char *name; /* "node.weight" */
+    int deferred; /* 1: the gradient lacks sums that QDR_DEFER_SYNC postponed */
+    int flags; /* of the last backward that wrote the gradient */
+} qdri_attached_parameter;
+
+/* The same for a node. */
 typedef struct qdri_attached {
     char *name; /* the net's; followed by the names of its parameters */
-    struct {
-        const char *name; /* "node.weight" */
-        int deferred; /* 1: the gradient lacks sums that QDR_DEFER_SYNC postponed */
-        int flags; /* of the last backward that wrote the gradient */
-    } parameters[2];
+    qdri_attached_parameter parameters[2];
     qdr_linear *layer;
     qdr_op_fn forward, backward; /* of the caller's operations */
     void *user;
@@ -113,9 +116,7 @@ void qdri_attached_free(qdr_stack *stack);
 
 /* parameters.c */
 QDR_NODISCARD qdr_status qdri_parameter_check(const qdr_stack *stack, int index); /* there is one of that number */
-const char *qdri_parameter_name(const qdr_stack *stack, int index);
-int *qdri_parameter_deferred(const qdr_stack *stack, int index);
-int *qdri_parameter_flags(const qdr_stack *stack, int index);
+qdri_attached_parameter *qdri_parameter_of(const qdr_stack *stack, int index);
 
 /* storage.c */
 void qdri_layer_set_storage(qdr_linear *layer, qdr_storage storage, qdr_storage_reason reason);

@@ -3,22 +3,10 @@
 #include "core/block.h"
 #include "linear/internal.h"
 
-int *qdri_parameter_deferred(const qdr_stack *stack, int index)
+qdri_attached_parameter *qdri_parameter_of(const qdr_stack *stack, int index)
 {
     const qdri_parameter *p = &stack->net.parameters[index];
-    return &stack->attached[p->node].parameters[p->slot].deferred;
-}
-
-int *qdri_parameter_flags(const qdr_stack *stack, int index)
-{
-    const qdri_parameter *p = &stack->net.parameters[index];
-    return &stack->attached[p->node].parameters[p->slot].flags;
-}
-
-const char *qdri_parameter_name(const qdr_stack *stack, int index)
-{
-    const qdri_parameter *p = &stack->net.parameters[index];
-    return stack->attached[p->node].parameters[p->slot].name;
+    return &stack->attached[p->node].parameters[p->slot];
 }
 
 int qdr_stack_n_parameters(const qdr_stack *stack) { return stack ? stack->net.n_parameters : 0; }
@@ -36,14 +24,14 @@ qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter 
     *parameter = (qdr_parameter){0};
     QDR_TRY(qdri_parameter_check(stack, index));
     const qdri_parameter *p = &stack->net.parameters[index];
-    *parameter = (qdr_parameter){.name = qdri_parameter_name(stack, index),
+    *parameter = (qdr_parameter){.name = qdri_parameter_of(stack, index)->name,
                                  .data = qdri_stack_pointer(stack, p->data),
                                  .gradient = qdri_stack_pointer(stack, p->gradient),
                                  .n_elems = p->n_elems,
                                  .n_global = p->n_global,
                                  .decay = p->decay,
                                  .counted = p->counted,
-                                 .deferred = *qdri_parameter_deferred(stack, index),
+                                 .deferred = qdri_parameter_of(stack, index)->deferred,
                                  .storage = p->storage,
                                  .shared = stack->owner != NULL,
                                  .n_rows = qdri_blocks_width(p->rows),

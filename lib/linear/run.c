@@ -82,14 +82,13 @@ static qdr_status check_backward(const qdr_stack *stack, int flags, double loss_
     QDR_TRY(check_values(stack, "backward"));
     /* One schedule adds to all gradients of a stack, so they must all be in the same state. */
     for (int i = 1; i < stack->net.n_parameters && flags & QDR_ACCUMULATE; i++) {
-        const char *p = qdri_parameter_name(stack, i - 1), *q = qdri_parameter_name(stack, i);
-        const int p_lacks = *qdri_parameter_deferred(stack, i - 1);
-        if (p_lacks != *qdri_parameter_deferred(stack, i))
+        const qdri_attached_parameter *p = qdri_parameter_of(stack, i - 1), *q = qdri_parameter_of(stack, i);
+        if (p->deferred != q->deferred)
             return QDR_FAIL(QDR_ERR_STATE,
                             "backward: the gradient of %s lacks sums that QDR_DEFER_SYNC left out, but that of %s does "
                             "not, so QDR_ACCUMULATE cannot add to both; run the layers' last backward without "
                             "QDR_DEFER_SYNC first, or leave out QDR_ACCUMULATE",
-                            p_lacks ? p : q, p_lacks ? q : p);
+                            p->deferred ? p->name : q->name, p->deferred ? q->name : p->name);
     }
     return QDR_OK;
 }
@@ -100,10 +99,10 @@ qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
     if (!stack) return status;
     QDR_TRY(compare_call(stack, status, "qdr_stack_backward", "all", flags, find_loss(stack) ? loss_scale : 0));
     const int deferred = (flags & QDR_DEFER_SYNC) != 0;
-    const qdri_gradient_mode mode = mode_of(flags, stack->net.n_parameters && *qdri_parameter_deferred(stack, 0));
+    const qdri_gradient_mode mode = mode_of(flags, stack->net.n_parameters && qdri_parameter_of(stack, 0)->deferred);
     for (int i = 0; i < stack->net.n_parameters; i++) {
-        *qdri_parameter_deferred(stack, i) = deferred;
-        *qdri_parameter_flags(stack, i) = flags;
+        qdri_parameter_of(stack, i)->deferred = deferred;
+        qdri_parameter_of(stack, i)->flags = flags;
     }
     stack->loss_scale = loss_scale;
     stack->backward_flags = flags;
@@ -238,16 +237,18 @@ qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x,
     stack->caller_memory[QDRI_CALLER_X] = (void *)(uintptr_t)x;
     stack->caller_memory[QDRI_CALLER_DY] = (void *)(uintptr_t)dy;
     stack->caller_memory[QDRI_CALLER_DX] = dx;
-    const qdri_gradient_mode mode = mode_of(flags, *qdri_parameter_deferred(stack, qdri_linear_layer(layer)->weight));
+    const qdri_gradient_mode mode = mode_of(flags,
+                                            qdri_parameter_of(stack, qdri_linear_layer(layer)->weight)->deferred);
     const qdri_schedule *list = NULL;
     QDR_TRY(
         qdri_give_up(stack, qdri_net_list_layer_backward(&stack->net, &stack->lists, layer->node, flags, mode, &list)));
     const qdri_layer *l = qdri_linear_layer(layer);
     const int deferred = (flags & QDR_DEFER_SYNC) != 0;
-    *qdri_parameter_deferred(stack, l->weight) = deferred || l->shares_first; /* a tied W: its last use sums over d */
-    *qdri_parameter_flags(stack, l->weight) = flags;
-    if (l->bias >= 0) *qdri_parameter_deferred(stack, l->bias) = deferred;
-    if (l->bias >= 0) *qdri_parameter_flags(stack, l->bias) = flags;
+    qdri_attached_parameter *w = qdri_parameter_of(stack, l->weight);
+    w->deferred = deferred || l->shares_first; /* a tied W: its last use sums over d */
+    w->flags = flags;
+    if (l->bias >= 0) qdri_parameter_of(stack, l->bias)->deferred = deferred;
+    if (l->bias >= 0) qdri_parameter_of(stack, l->bias)->flags = flags;
     stack->layers_ran = 1;
     return qdri_execute(stack, list, qdri_stream_or_default(stack->grid, stream));
 }

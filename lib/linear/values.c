@@ -74,7 +74,7 @@ static void make_normal(const qdri_parameter *p, void *host, void *user)
  * layers. */
 static qdr_status fill_normal(qdr_stack *stack, int index, uint64_t seed, double stddev)
 {
-    for (const char *name = qdri_parameter_name(stack, index); *name; name++)
+    for (const char *name = qdri_parameter_of(stack, index)->name; *name; name++)
         seed = mix(seed ^ (uint64_t)(unsigned char)*name);
     draw d = {.dtype = stack->net.opts.dtype, .seed = seed, .stddev = stddev};
     return with_host_shard(stack, &stack->net.parameters[index], make_normal, &d);
@@ -156,7 +156,8 @@ static qdr_status load(qdr_stack *stack, int index, const void *full)
     QDR_TRY(qdri_parameter_check(stack, index));
     QDR_TRY(qdri_stack_owns(stack, "load"));
     if (!full)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter '%s': the full value is NULL", qdri_parameter_name(stack, index));
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter '%s': the full value is NULL",
+                        qdri_parameter_of(stack, index)->name);
     QDR_TRY(check_full(stack, index, stack->net.opts.dtype, full, "load"));
     transfer t = {.from = full, .elem_bytes = qdr_dtype_bytes(stack->net.opts.dtype)};
     return with_host_shard(stack, &stack->net.parameters[index], make_from_full, &t);
@@ -171,7 +172,7 @@ qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *ful
     qdri_facts_add_int(&facts, "qdr_stack_load_parameter", "index", index);
     if (status == QDR_OK) {
         const size_t bytes = (size_t)stack->net.parameters[index].n_global * qdr_dtype_bytes(stack->net.opts.dtype);
-        qdri_facts_add_int(&facts, qdri_parameter_name(stack, index), "a full value of digest",
+        qdri_facts_add_int(&facts, qdri_parameter_of(stack, index)->name, "a full value of digest",
                            (int64_t)qdri_digest_of(full, bytes));
     }
     const qdr_status agreed = qdri_context_compare_call(qdr_grid_context(stack->grid), status, &facts, "loading",
@@ -227,11 +228,11 @@ static qdr_status begin_gather(qdr_stack *stack, int index, int which, const voi
     }
     status = qdri_context_agree_same(ctx, status, &facts, "gather", QDRI_SAME_CALL);
     qdri_facts_free(&facts);
-    if (status != QDR_OK || !which || !*qdri_parameter_deferred(stack, index)) return status;
+    if (status != QDR_OK || !which || !qdri_parameter_of(stack, index)->deferred) return status;
     return QDR_FAIL(QDR_ERR_STATE,
                     "gather: the gradient of %s lacks sums that QDR_DEFER_SYNC left out; call the last backward of a "
                     "step without it",
-                    qdri_parameter_name(stack, index));
+                    qdri_parameter_of(stack, index)->name);
 }
 
 qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full)
