@@ -87,26 +87,22 @@ typedef struct named_function {
     int is_needed;
 } named_function;
 
-#define FUNCTION(member, text, is_needed)                                                                              \
-    {                                                                                                                  \
-        text, offsetof(nvml_library, member), is_needed                                                                \
-    }
 static const named_function functions[] = {
-    FUNCTION(init, "nvmlInit_v2", 1),
-    FUNCTION(shutdown, "nvmlShutdown", 1),
-    FUNCTION(error_text, "nvmlErrorString", 0),
-    FUNCTION(driver, "nvmlSystemGetDriverVersion", 0),
-    FUNCTION(count, "nvmlDeviceGetCount_v2", 1),
-    FUNCTION(by_index, "nvmlDeviceGetHandleByIndex_v2", 1),
-    FUNCTION(name, "nvmlDeviceGetName", 0),
-    FUNCTION(memory, "nvmlDeviceGetMemoryInfo", 0),
-    FUNCTION(pci, "nvmlDeviceGetPciInfo_v3", 0),
-    FUNCTION(fields, "nvmlDeviceGetFieldValues", 0),
-    FUNCTION(link_state, "nvmlDeviceGetNvLinkState", 0),
-    FUNCTION(remote_type, "nvmlDeviceGetNvLinkRemoteDeviceType", 0),
-    FUNCTION(remote_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2", 0),
-    FUNCTION(ancestor, "nvmlDeviceGetTopologyCommonAncestor", 0),
-    FUNCTION(peer, "nvmlDeviceGetP2PStatus", 0),
+    {"nvmlInit_v2", offsetof(nvml_library, init), 1},
+    {"nvmlShutdown", offsetof(nvml_library, shutdown), 1},
+    {"nvmlErrorString", offsetof(nvml_library, error_text), 0},
+    {"nvmlSystemGetDriverVersion", offsetof(nvml_library, driver), 0},
+    {"nvmlDeviceGetCount_v2", offsetof(nvml_library, count), 1},
+    {"nvmlDeviceGetHandleByIndex_v2", offsetof(nvml_library, by_index), 1},
+    {"nvmlDeviceGetName", offsetof(nvml_library, name), 0},
+    {"nvmlDeviceGetMemoryInfo", offsetof(nvml_library, memory), 0},
+    {"nvmlDeviceGetPciInfo_v3", offsetof(nvml_library, pci), 0},
+    {"nvmlDeviceGetFieldValues", offsetof(nvml_library, fields), 0},
+    {"nvmlDeviceGetNvLinkState", offsetof(nvml_library, link_state), 0},
+    {"nvmlDeviceGetNvLinkRemoteDeviceType", offsetof(nvml_library, remote_type), 0},
+    {"nvmlDeviceGetNvLinkRemotePciInfo_v2", offsetof(nvml_library, remote_pci), 0},
+    {"nvmlDeviceGetTopologyCommonAncestor", offsetof(nvml_library, ancestor), 0},
+    {"nvmlDeviceGetP2PStatus", offsetof(nvml_library, peer), 0},
 };
 enum { N_FUNCTIONS = sizeof functions / sizeof *functions };
 
