@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/size.h"
 
@@ -99,6 +100,9 @@ qdr_status qdr_topo_load(const qdr_topo_opts *opts, qdr_topo **topo)
     if (xml && !*xml && !(opts && opts->xml)) xml = NULL; /* as hwloc does */
     QDR_TRY(QDRI_NEW(1, "a machine", &loader.topo));
     qdr_status status = qdri_topo_load_machine(&loader, xml);
+    char name[sizeof loader.topo->host] = "";
+    if (loader.topo->is_this_machine && gethostname(name, sizeof name - 1) == 0)
+        qdri_topo_copy(loader.topo->host, sizeof name, name);
     if (status == QDR_OK) status = qdri_topo_load_nvml(&loader);
     if (status != QDR_OK) qdr_topo_destroy(&loader.topo);
     *topo = loader.topo;

@@ -211,11 +211,7 @@ static void load_names(hwloc_topology_t hwloc, qdr_topo *topo)
     const char *product = hwloc_obj_get_info_by_name(root, "DMIProductName");
     if (!product) product = hwloc_obj_get_info_by_name(root, "PlatformModel");
     qdri_topo_copy(topo->product, sizeof topo->product, product);
-    char name[sizeof topo->host] = "";
-    if (topo->is_this_machine && gethostname(name, sizeof name - 1) == 0)
-        qdri_topo_copy(topo->host, sizeof topo->host, name);
-    else
-        qdri_topo_copy(topo->host, sizeof topo->host, hwloc_obj_get_info_by_name(root, "HostName"));
+    qdri_topo_copy(topo->host, sizeof topo->host, hwloc_obj_get_info_by_name(root, "HostName"));
 }
 
 static qdr_status load_binding(hwloc_topology_t hwloc, qdr_topo *topo)
@@ -269,8 +265,7 @@ qdr_status qdri_topo_cores(int *n_cores)
         if (hwloc_get_cpubind(hwloc, bound, HWLOC_CPUBIND_PROCESS) != 0) hwloc_bitmap_fill(bound);
         for (hwloc_obj_t core = NULL; (core = hwloc_get_next_obj_by_type(hwloc, type, core)) != NULL;)
             n += hwloc_bitmap_intersects(core->cpuset, bound);
-        n = qdri_topo_cores_by_share(n);
-        *n_cores = n > 1 ? n : 1;
+        *n_cores = qdri_topo_cores_by_share(n);
     }
     if (hwloc) hwloc_topology_destroy(hwloc);
     hwloc_bitmap_free(bound);

@@ -305,7 +305,6 @@ qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml)
     qdr_topo *topo = loader->topo;
     sys_machine machine = {.topo = topo};
     cpu_list siblings;
-    char name[sizeof topo->host] = "";
     const char *made_up = getenv("HWLOC_SYNTHETIC");
     if (made_up && *made_up)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "topology: HWLOC_SYNTHETIC asks hwloc for another machine, and this build "
@@ -317,7 +316,6 @@ qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml)
                         xml);
     topo->is_this_machine = 1;
     qdri_sys_line(topo->product, sizeof topo->product, "/sys/class/dmi/id/product_name");
-    if (gethostname(name, sizeof name - 1) == 0) qdri_topo_copy(topo->host, sizeof topo->host, name);
     if (!read_cpus(&machine.cpus, "/sys/devices/system/cpu/online")) find_bound(&machine.cpus);
     for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
         if (!machine.cpus.has[cpu]) continue;
@@ -345,8 +343,7 @@ qdr_status qdri_topo_cores(int *n_cores)
         find_siblings(cpu, &bound, &siblings);
         n += first_of(&siblings) == cpu;
     }
-    n = qdri_topo_cores_by_share(n);
-    *n_cores = n > 1 ? n : 1;
+    *n_cores = qdri_topo_cores_by_share(n);
     return QDR_OK;
 }
 

@@ -6,10 +6,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "topo/topo.h"
-
-#define CPU_SHARE_FILE "/sys/fs/cgroup/cpu.max"
 
 static int read_line(char *text, size_t capacity, const char *path)
 {
@@ -19,8 +18,7 @@ static int read_line(char *text, size_t capacity, const char *path)
     if (!file) return 0;
     if (!fgets(line, sizeof line, file)) line[0] = '\0';
     fclose(file);
-    for (char *end = line; *end; end++)
-        if (*end == '\n') *end = '\0';
+    line[strcspn(line, "\n")] = '\0';
     qdri_topo_copy(text, capacity, line);
     return *text != '\0';
 }
@@ -62,12 +60,12 @@ void qdri_sys_locate(const qdr_topo *topo, const char *bus, int *package, int *n
 
 int qdri_topo_cores_by_share(int n_cores)
 {
+    char text[64];
     long quota_us = 0, period_us = 0;
-    FILE *file = fopen(CPU_SHARE_FILE, "r");
-    if (!file) return n_cores;
-    const int n_read = fscanf(file, "%ld %ld", &quota_us, &period_us); /* "max" is no number */
-    fclose(file);
-    if (n_read != 2 || quota_us < 1 || period_us < 1) return n_cores;
+    if (n_cores < 1) n_cores = 1;
+    (void)qdri_sys_line(text, sizeof text, "/sys/fs/cgroup/cpu.max");
+    if (sscanf(text, "%ld %ld", &quota_us, &period_us) != 2 || quota_us < 1 || period_us < 1) /* "max" is no number */
+        return n_cores;
     const long n_granted = (quota_us + period_us - 1) / period_us;
     return n_granted < n_cores ? (int)n_granted : n_cores;
 }

@@ -8,7 +8,7 @@
 /* The number of cores that this process may use: those of its binding and its cpuset, but not more than its share of
  * CPU time (cgroup v2) can keep busy; at least 1. */
 QDR_NODISCARD qdr_status qdri_topo_cores(int *n_cores);
-/* The CPU time per period granted by the cgroup, in whole cores; `n_cores` if there is no limit. */
+/* The CPU time per period granted by the cgroup, in whole cores; `n_cores`, or 1, if there is no limit. */
 int qdri_topo_cores_by_share(int n_cores);
 /* The processor's name, as reported by hwloc: "AMD EPYC 7763"; "" if unknown. */
 QDR_NODISCARD qdr_status qdri_topo_cpu_model(char *text, size_t capacity);
