@@ -61,9 +61,8 @@ static qdr_status rows_move(qdr_grid *grid, const qdr_embedding *embedding, qdr_
                             .send = send,
                             .recv = recv,
                             .count = embedding->n_rows * n_cols,
-                            .split_unit = n_cols ? n_cols : 1,
-                            .label = qdri_grid_label(grid, who)};
-    return qdri_comm_launch(qdri_grid_comm(grid, QDR_CHANNEL_Y_STAT), &coll, stream);
+                            .split_unit = n_cols ? n_cols : 1};
+    return qdri_axis_launch(grid, who, QDR_Y, coll, stream);
 }
 
 static qdri_kernel embed_kernel(const qdr_embedding *embedding, qdri_kernel_kind kind, const int32_t *tokens)

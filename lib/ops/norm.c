@@ -128,7 +128,8 @@ qdr_status qdr_layer_norm_forward(qdr_grid *grid, const qdr_layer_norm *norm, co
     /* The moments of the local columns are stored at this rank's place among those of the group. */
     const size_t own = (size_t)qdri_axis_rank(grid, norm->axis) * (size_t)norm->n_rows * 3 * qdr_dtype_bytes(sum_type);
     QDR_TRY(qdri_step(qdri_norm_moments(norm, x, work ? (char *)work + own : NULL), stream));
-    QDR_TRY(qdri_axis_gather(grid, who, norm->axis, work, 3 * norm->n_rows, sum_type, stream));
+    const qdri_coll gather = {.kind = QDR_ALL_GATHER, .dtype = sum_type, .recv = work, .count = 3 * norm->n_rows};
+    QDR_TRY(qdri_axis_launch(grid, who, norm->axis, gather, stream));
     QDR_TRY(qdri_step(qdri_norm_merge(norm, qdri_axis_size(grid, norm->axis), work, stats), stream));
     return qdri_step(qdri_norm_apply(norm, x, stats, gamma, beta, y), stream);
 }

@@ -66,24 +66,15 @@ int qdri_axis_size(const qdr_grid *grid, qdr_axis axis) { return qdri_comm_size(
 
 int qdri_axis_rank(const qdr_grid *grid, qdr_axis axis) { return qdri_comm_rank(stat_comm(grid, axis)); }
 
+qdr_status qdri_axis_launch(qdr_grid *grid, const char *who, qdr_axis axis, qdri_coll coll, qdr_stream *stream)
+{
+    coll.label = qdri_grid_label(grid, who);
+    return qdri_axis_size(grid, axis) > 1 ? qdri_comm_launch(stat_comm(grid, axis), &coll, stream) : QDR_OK;
+}
+
 qdr_status qdri_axis_reduce(qdr_grid *grid, const char *who, qdr_axis axis, qdr_reduce op, void *data, int64_t n_elems,
                             qdr_dtype dtype, qdr_stream *stream)
 {
-    const qdri_coll coll = {.kind = QDR_ALL_REDUCE,
-                            .dtype = dtype,
-                            .op = op,
-                            .recv = data,
-                            .count = n_elems,
-                            .label = qdri_grid_label(grid, who)};
-    if (qdri_axis_size(grid, axis) == 1) return QDR_OK;
-    return qdri_comm_launch(stat_comm(grid, axis), &coll, stream);
-}
-
-qdr_status qdri_axis_gather(qdr_grid *grid, const char *who, qdr_axis axis, void *data, int64_t n_elems,
-                            qdr_dtype dtype, qdr_stream *stream)
-{
-    const qdri_coll coll = {
-        .kind = QDR_ALL_GATHER, .dtype = dtype, .recv = data, .count = n_elems, .label = qdri_grid_label(grid, who)};
-    if (qdri_axis_size(grid, axis) == 1) return QDR_OK;
-    return qdri_comm_launch(stat_comm(grid, axis), &coll, stream);
+    const qdri_coll sum = {.kind = QDR_ALL_REDUCE, .dtype = dtype, .op = op, .recv = data, .count = n_elems};
+    return qdri_axis_launch(grid, who, axis, sum, stream);
 }

@@ -61,12 +61,12 @@ static inline qdri_dev *qdri_grid_dev(const qdr_grid *grid) { return qdri_contex
 /* Number of ranks along an axis, and the caller's coordinate on it. */
 int qdri_axis_size(const qdr_grid *grid, qdr_axis axis);
 int qdri_axis_rank(const qdr_grid *grid, qdr_axis axis);
-/* All-reduce in place over the axis' statistics channel; does nothing in a group of one. who: the operation, used if
- * the grid has no label. */
+/* A collective over the axis' statistics channel; does nothing in a group of one. who: the operation, used if the grid
+ * has no label. */
+QDR_NODISCARD qdr_status qdri_axis_launch(qdr_grid *grid, const char *who, qdr_axis axis, qdri_coll coll,
+                                          qdr_stream *stream);
+/* All-reduce in place. */
 QDR_NODISCARD qdr_status qdri_axis_reduce(qdr_grid *grid, const char *who, qdr_axis axis, qdr_reduce op, void *data,
                                           int64_t n_elems, qdr_dtype dtype, qdr_stream *stream);
-/* All-gather in place: the caller's n_elems are at their place among the group's. */
-QDR_NODISCARD qdr_status qdri_axis_gather(qdr_grid *grid, const char *who, qdr_axis axis, void *data, int64_t n_elems,
-                                          qdr_dtype dtype, qdr_stream *stream);
 
 #endif
