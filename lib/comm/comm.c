@@ -55,13 +55,18 @@ int qdri_comm_leave(qdri_comm *comm)
     return 1;
 }
 
-void qdri_comm_decorate(qdri_comm *made, const qdri_comm_table *table, qdri_dev *dev, qdri_comm *inner,
-                        qdri_comm *parent)
+qdr_status qdri_comm_decorate(qdr_status status, qdri_comm *made, const qdri_comm_table *table, qdri_comm *parent,
+                              qdri_comm **comm)
 {
-    qdri_comm_init(made, table, dev, inner->rank, inner->size, parent);
+    qdri_comm *inner = *comm;
+    QDR_TRY(qdri_comm_agree(parent ? parent->inner : inner, status));
+    if (!made) return QDR_OK;
+    qdri_comm_init(made, table, made->dev ? made->dev : inner->dev, inner->rank, inner->size, parent);
     made->node_size = inner->node_size;
     made->nodes = inner->nodes;
     made->inner = inner;
+    *comm = made;
+    return QDR_OK;
 }
 
 static void destroy_self(qdri_comm *comm) { free(comm); }

@@ -83,9 +83,10 @@ void qdri_stagings_free(qdri_comm *comm); /* requires idle streams */
 /* Initialises the common part of a new communicator; parent: the one it was split from, or NULL. */
 void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank, int size,
                     qdri_comm *parent);
-/* The same for a decorator of `inner`, equal to it in everything but its table and device. */
-void qdri_comm_decorate(qdri_comm *made, const qdri_comm_table *table, qdri_dev *dev, qdri_comm *inner,
-                        qdri_comm *parent);
+/* The same for a decorator of *comm, equal to it in everything but its table and device, which *comm becomes, unless
+ * made is NULL. Collective: status is this rank's so far. made->dev: NULL for that of *comm. */
+QDR_NODISCARD qdr_status qdri_comm_decorate(qdr_status status, qdri_comm *made, const qdri_comm_table *table,
+                                            qdri_comm *parent, qdri_comm **comm);
 
 /* The counter for this collective. */
 qdri_counter *qdri_counter_of(qdri_comm *comm, const qdri_coll *coll);

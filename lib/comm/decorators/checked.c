@@ -262,15 +262,9 @@ static qdr_status wrap(qdri_comm *parent, qdri_comm **comm)
         status = QDRI_NEW(1, "a checked communicator", &made);
         if (status == QDR_OK) status = QDRI_NEW(inner->size, "records of calls", &made->records);
     }
-    status = qdri_comm_agree(parent ? parent->inner : inner, status);
-    if (status != QDR_OK) {
-        checked_free(made);
-        return status;
-    }
-    if (!made) return QDR_OK;
-    qdri_comm_decorate(&made->base, &checked_table, inner->dev, inner, parent);
-    *comm = &made->base;
-    return QDR_OK;
+    status = qdri_comm_decorate(status, made ? &made->base : NULL, &checked_table, parent, comm);
+    if (status != QDR_OK) checked_free(made);
+    return status;
 }
 
 qdr_status qdri_comm_check(qdri_comm **comm) { return wrap(NULL, comm); }

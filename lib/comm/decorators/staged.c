@@ -171,18 +171,11 @@ out:
 /* parent: NULL for a world. */
 static qdr_status wrap(qdri_comm *parent, qdri_dev *host, qdri_dev *dev, qdri_comm **comm)
 {
-    qdri_comm *inner = *comm;
     staged_comm *made = NULL;
-    qdr_status status = inner ? staged_create(host, dev, &made) : QDR_OK;
-    status = qdri_comm_agree(parent ? parent->inner : inner, status);
-    if (status != QDR_OK) {
-        if (made) staged_free(made);
-        return status;
-    }
-    if (!made) return QDR_OK;
-    qdri_comm_decorate(&made->base, &staged_table, dev, inner, parent);
-    *comm = &made->base;
-    return QDR_OK;
+    qdr_status status = *comm ? staged_create(host, dev, &made) : QDR_OK;
+    status = qdri_comm_decorate(status, made ? &made->base : NULL, &staged_table, parent, comm);
+    if (status != QDR_OK && made) staged_free(made);
+    return status;
 }
 
 static qdr_status staged_wrap(qdri_comm *parent, qdri_comm **comm)
