@@ -211,10 +211,3 @@ void qdri_barrier_leave(qdri_barrier *barrier, const char *leaver)
     give_up(barrier, "");
     pthread_mutex_unlock(&barrier->mutex);
 }
-
-void qdri_barrier_set_limit(qdri_barrier *barrier, int64_t limit_ns)
-{
-    pthread_mutex_lock(&barrier->mutex);
-    barrier->limit_ns = limit_ns;
-    pthread_mutex_unlock(&barrier->mutex);
-}

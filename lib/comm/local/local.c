@@ -205,7 +205,9 @@ qdr_status qdri_comm_create_local(qdr_local_world *world, int rank, qdri_dev *de
 
 void qdri_local_world_set_timeout(qdr_local_world *world, double secs)
 {
-    qdri_barrier_set_limit(&world->barrier, (int64_t)(secs * 1e9));
+    pthread_mutex_lock(&world->barrier.mutex);
+    world->barrier.limit_ns = (int64_t)(secs * 1e9);
+    pthread_mutex_unlock(&world->barrier.mutex);
 }
 
 qdr_status qdri_local_world_create(int n, qdr_local_world **world)

@@ -40,8 +40,6 @@ typedef struct qdri_barrier {
 
 QDR_NODISCARD qdr_status qdri_barrier_init(qdri_barrier *barrier, int size);
 void qdri_barrier_free(qdri_barrier *barrier);
-/* Sets the time limit for members that have no communicator yet. Every member sets the same limit before it joins. */
-void qdri_barrier_set_limit(qdri_barrier *barrier, int64_t limit_ns);
 /* Joins the barrier and waits for all other members. comm: the communicator of the members, which supplies names and
  * the time limit; NULL: none. *seats: the contributions of all members, valid until this rank has joined the barrier
  * after the next.
