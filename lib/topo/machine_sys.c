@@ -16,7 +16,7 @@
 
 #define CPU "/sys/devices/system/cpu/cpu%d/"
 #define NODES "/sys/devices/system/node/"
-enum { MAX_CPUS = 4096, MAX_PACKAGES = 256, MAX_NUMAS = 1024, N_CACHE_LEVELS = 5, N_CACHES_OF_CPU = 8 };
+enum { MAX_CPUS = 4096, MAX_PACKAGES = 256, N_CACHE_LEVELS = 5, N_CACHES_OF_CPU = 8 };
 
 /* Hardware threads. */
 typedef struct cpu_list {
