@@ -145,7 +145,7 @@ static int measure_series(beside *b, double secs[2 * N_SERIES], failure *why)
         }
     if (status >= 0) status = bench_all_ranks(b->c->ctx, FOLD_MAX, all, (int64_t)2 * N_SERIES * n_rounds);
     if (fail_status(why, status)) return why->code;
-    for (int i = 0; i < 2 * N_SERIES; i++) secs[i] = statistics_median(&all[i * n_rounds], (size_t)n_rounds);
+    for (int i = 0; i < 2 * N_SERIES; i++) secs[i] = statistics_median(&all[(ptrdiff_t)i * n_rounds], (size_t)n_rounds);
     return EXIT_OK;
 }
 
