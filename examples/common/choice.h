@@ -48,7 +48,8 @@ typedef struct choice {
          "row panels of a product; one is communicated while the next is computed (default: by estimated cost)",       \
          CHOICE_COUNT(n_panels, 1024)},                                                                                \
         {"batch-parts", 0, "N",                                                                                        \
-         "split each rank's sequences into N parts; reductions of one overlap products of the next (default 1)",       \
+         "split each rank's sequences into N parts; reductions of one overlap products of the next (default: by "      \
+         "estimated cost)",                                                                                            \
          CHOICE_COUNT(n_batch_parts, 16)},                                                                             \
         {"graph", 0, "off|on", "on a GPU: record the work as graphs and launch these (default off)",                   \
          CHOICE_AT(OPTION_CHOICE, recorded)},                                                                          \

@@ -15,7 +15,7 @@ typedef struct gpt_config {
     qdr_product_type products; /* 0: as stored */
     int overlap; /* sum of QDR_OVERLAP_…; 0: all */
     int panels; /* row panels of products; 0: chosen by cost */
-    int batch_parts; /* parts of the sequences, one after the other; 0: one */
+    int batch_parts; /* parts of the sequences, one after the other; 0: chosen by cost */
 } gpt_config;
 
 typedef struct gpt {

@@ -64,17 +64,17 @@ typedef struct qdr_stack_opts {
     int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
     int prefetch; /**< number of layers whose W is gathered ahead; 0: as many as fit in prefetch_bytes */
     int panels; /**< row panels of a product whose rows are gathered or whose result is summed across ranks: one panel
-                   is communicated while the next is computed; 1: no panels; 0: chosen for each layer by cost; more than
-                   there are rows: one per row. Bits may depend on it */
+                   is communicated while the next is computed; 1: no panels; 0: one number for the stack, chosen by
+                   predicted time; more than there are rows: one per row. Bits may depend on it */
     int caller_memory; /**< 1: the caller binds memory with qdr_stack_bind() after qdr_stack_build() */
     size_t prefetch_bytes; /**< memory on each rank for gathered weights: the one in use and those gathered ahead, each
                               as large as the largest. If it is 0, or too small for two, one is gathered ahead */
     int batch_parts; /**< number of parts, each of whole row_units, into which each rank's rows are divided. The parts
                         pass through the whole stack one after another, so that the sums of one over x or y overlap with
-                        the products of the next; 0, 1: one part; at most 16. There is one part if neither x nor y has
-                        several ranks, or if the rows of an edge are scattered, and one per unit if there are fewer
-                        units than parts. Callers' operations, and attention that gathers key heads, take all parts at
-                        once. Bits may depend on it */
+                        the products of the next; 1: one part; 0: one or two, by predicted time; at most 16. There is
+                        one part if neither x nor y has several ranks, or if the rows of an edge are scattered, and one
+                        per unit if there are fewer units than parts. Callers' operations, and attention that gathers
+                        key heads, take all parts at once. Bits may depend on it */
     qdr_product_type product_type; /**< of linear layers that do not set their own; heads tied to an embedding compute
                                       as stored */
     int caller_activations; /**< 1: x, y, dx and dy are the caller's, passed with each call of qdr_linear_forward() and

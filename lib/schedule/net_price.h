@@ -19,8 +19,8 @@ QDR_NODISCARD qdr_status qdri_net_price(const qdri_net *net, const char *order, 
 /* The work of a task as a sample to be measured, without group and secs.
  * @return 0: the model gives it no time, or it is a caller's operation */
 int qdri_net_sample(const qdri_net *net, const char *order, const qdri_task *task, qdr_sample *sample);
-/* Sets the panels and parts of a net whose options leave them open to those with which its lists end first, for the
- * rank at the net's position. Call it after qdri_net_place().
+/* Sets the panels and parts of a net whose options leave them open: the fewest with which its lists, on the rank at the
+ * net's position, take hardly longer than with the best ones (panel_search.h). Call it after qdri_net_place().
  * @retval as qdri_net_price() */
 QDR_NODISCARD qdr_status qdri_net_choose_panels(qdri_net *net, const char *order, const qdr_machine *machine);
 

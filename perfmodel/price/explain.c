@@ -180,9 +180,7 @@ static void explain_tasks(const explained *all)
             1e-12 * peak, 1e-9 * machine->memory_bytes_per_sec * machine->memory_efficiency,
             secs_in_words(machine->software.launch_secs).text);
     explain_lists(all, 1, OF_PRODUCTS);
-    fputs("\nOther work of a layer on the processor: bytes moved / memory rate, and launches; norms "
-          "wait for sums over x\n",
-          all->file);
+    fputs("\nOther work of a layer on the processor: bytes moved / memory rate, and launches\n", all->file);
     explain_lists(all, 1, OF_OPERATIONS);
     int n_wide = 0;
     for (int axis = 0; axis < QDR_N_AXES; axis++) n_wide += all->pricing.ways[axis].n_ranks > 1;

@@ -138,7 +138,7 @@ static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_resul
     QDR_TRY(qdri_model_lists(model, plan));
     QDR_TRY(qdri_step_time(&model->lists, &pricing, &stages, &model->work, result));
     result->panels = plan->panels ? plan->panels : 1;
-    result->batch_parts = plan->batch_parts ? plan->batch_parts : 1;
+    result->batch_parts = qdri_net_batch_parts(&model->lists.net); /* one, where rows cannot be divided */
     const int64_t sequence = plan->sequence ? plan->sequence : model->network.context;
     const double tokens = (double)plan->batch * (double)sequence;
     const double n_ranks = (double)plan->x * plan->y * plan->z * plan->d * fmax(1, plan->pipeline);
@@ -174,8 +174,8 @@ qdr_status qdri_model_choose(qdr_model *model, qdr_plan *plan, qdr_plan_result *
     }
     const int best = qdri_panel_search_best(&search);
     plan->panels = search.tried[best].panels;
-    plan->batch_parts = search.tried[best].batch_parts;
     *result = results[best];
+    plan->batch_parts = result->batch_parts; /* also if more were asked for than the rows allow */
     return QDR_OK;
 }
 

@@ -66,7 +66,7 @@ void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, doub
     b->pricing = *pricing;
     b->n_layers = n_layers;
     b->optimizer_secs = qdri_optimizer_secs(pricing, n_layers);
-    /* The sums inside operations use links; with groups of one rank they are left out. */
+    /* Transfers are bounded separately; in groups of one rank they take no time. */
     for (int axis = 0; axis < QDR_N_AXES; axis++) b->pricing.ways[axis] = (qdri_ways){.n_ranks = 1};
     b->pricing.d_near = b->pricing.d_far = (qdri_ways){.n_ranks = 1};
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) add_list(b, (qdri_list_kind)kind);

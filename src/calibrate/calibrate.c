@@ -255,7 +255,7 @@ static int run_rank(qdr_context *ctx, void *user)
     if (!c) fail(&why, EXIT_NOTHING_FITS, "calibrate: out of memory for %d samples", MAX_SAMPLES);
     if (c) c->run = options->run;
     /* Finds what is wrong before minutes are spent on measuring. */
-    if (is_first && !why.code && options->run.grid.x) grid_check_ranks("calibrate:", options->run.grid, n_ranks, &why);
+    if (is_first && !why.code && options->run.grid.x) grid_check_ranks("calibrate", options->run.grid, n_ranks, &why);
     if (is_first && !why.code && !open_output(options, n_ranks, &output, &why) && options->model)
         fail_loading(&why, qdr_network_load(options->model, &c->run.network));
     if (!fail_together(&why, ctx) && c) {

@@ -26,6 +26,11 @@ static int choose(network_run *run, const qdr_machine *machine, int n_ranks, fai
     if (status >= 0) status = qdr_model_search(model, &opts, &result);
     qdr_model_destroy(&model);
     if (fail_status(why, status)) return why->code;
+    if (result.n_candidates == 0)
+        return fail(why, EXIT_USAGE,
+                    "calibrate: a batch of %lld is too small: each of the z*d cells of a grid needs a sequence; raise "
+                    "--batch, or name another grid with --grid",
+                    (long long)opts.batch);
     if (result.n_best == 0)
         return fail(why, EXIT_NOTHING_FITS,
                     "calibrate: %s does not fit into %.3g GiB a rank on any grid of %d; name the grid whose layers are "

@@ -155,6 +155,8 @@ class Calibrate(unittest.TestCase):
         for words, says in ((("--grid", "2x1x1x1"), "--for MODEL"), (("--seq", "8"), "--for MODEL"),
                             (("--for", "gpt-two"), "gpt-two"), (("--for", "gpt2", "--grid", "4x1x1x1"), "4"),
                             (("--for", "gpt2", "--dtype", "f16"), "--dtype"),
+                            (("--for", "gpt2", "--grid", "4x1x1x1"), "calibrate: grid"),
+                            (("--for", "gpt2", "--grid", "1x1x1x2", "--batch", "1"), "a batch of 1 is too small"),
                             (("--for", "llama-3.1-405b", "--seq", "8"), "--grid"),
                             (("--for", model, "--force", "-o", model), "model.json")):
             done = self.calibrate(*words)

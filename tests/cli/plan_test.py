@@ -170,7 +170,8 @@ class Json(Case):
                              (["--recompute", "attention"], lambda plan: plan["recompute"] == "attention"),
                              (["--micro-batch", "1"], lambda plan: plan["micro_batch"] == 1),
                              (["--panels", "3"], lambda plan: plan["panels"] == 3),
-                             (["--batch-parts", "2"], lambda plan: plan["batch_parts"] == 2),
+                             (["--batch-parts", "2"], lambda plan: plan["batch_parts"] == (
+                                 2 if plan["layout"] == "replicated" and plan["grid"][:3] != "1x1" else 1)),
                              (["--levels", "zero3"], lambda plan: plan["grid"].endswith("x1")),
                              (["--levels", "4,all"],
                               lambda plan: (plan["gradient_parts"], 4 % int(plan["grid"][4])) == (4, 0)),

@@ -24,6 +24,7 @@ FOLDERS = {
     "perfmodel": [{"machine"}, {"network"}, {"price"}, {"search"}],
     "src": [{"common"}, {"bench"}, {"calibrate", "doctor", "linear", "plan", "predict", "topo", "trace"}, {""}],
     "comm": [{""}, {"local"}, {"decorators", "mpi", "nccl"}],
+    "dev": [{""}, {"cpu", "cuda"}],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # Headers of C and of POSIX, which may be included anywhere.
@@ -123,7 +124,7 @@ def check_room(path, header):
         return
     if path.startswith("src/"):
         used = "src/" + header
-    elif path.startswith("perfmodel/") and header.split("/")[0] not in ROOMS:
+    elif any(header.split("/")[0] in names for names in FOLDERS["perfmodel"]):
         used = "perfmodel/" + header
     else:
         used = "lib/" + header

@@ -74,6 +74,9 @@ class Layers(Case):
                            ("lib/context/z.c", '#include "grid/internal.h"'),
                            ("lib/core/za.c", '#include "schedule/net.h"'), ("src/new/zb.c", '#include "common/svg.h"'),
                            ("examples/zd.c", '#include "src/plan/plan.h"'),
+                           ("lib/schedule/ze.c", '#include "price/price.h"'),
+                           ("lib/dev/zf.c", '#include "dev/cpu/cpu.h"'),
+                           ("lib/dev/cpu/zg.c", '#include "dev/cuda/cuda.h"'),
                            ("lib/dev/cuda/zc.cu", '#include "comm/comm.h"')):
             with self.subTest(line=line, path=path):
                 self.assertEqual(len(self.check(path, line)), 1)
