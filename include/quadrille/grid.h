@@ -2,7 +2,13 @@
 /** @file grid.h  The 4D grid of ranks: coordinates, groups, traffic counters.
  *
  * A grid has gx·gy·gz·gd = p ranks, any integers ≥ 1. The order names the axes from the fastest: with "xyzd"
- * consecutive ranks have the same y, z and d and differ in x. */
+ * consecutive ranks have the same y, z and d and differ in x.
+ *
+ * Levels: W is stored in z parts, and copied over d. Its gradient and the optimizer's state may be stored in more parts:
+ * gradient_parts G and optimizer_parts S, where each of z, G, S, z·d divides the next. They cut d, the fastest first,
+ * into near = G/z, far = S/G and copies = z·d/S: the rank at d = i + near·(j + far·c) has part i of near of its shard's
+ * gradient, and the state of part j of far of that. So S = z·d is ZeRO-1, G = S = z·d ZeRO-2, z = G = S FSDP (with
+ * d = 1) or HSDP. */
 #ifndef QUADRILLE_GRID_H
 #define QUADRILLE_GRID_H
 
@@ -16,10 +22,14 @@ typedef struct qdr_grid_opts {
     uint32_t version; /**< QDR_OPTS_INIT */
     int x, y, z, d; /**< ranks along each axis, ≥ 1; their product is the context's size */
     const char *order; /**< fastest axis first, a permutation of "xyzd"; NULL: "xyzd" */
+    int gradient_parts, optimizer_parts; /**< of matrices: multiples of z that divide z·d and nest; 0: z, and as many as
+                                            gradient_parts */
 } qdr_grid_opts;
 
-/** Makes the grid and its communicators (one per axis and direction of use). Collective, blocking; ranks agree.
- *  @retval QDR_ERR_ARGUMENT  an axis is < 1, the product is not p, or the order is not a permutation of xyzd
+/** Makes the grid and its communicators (one per axis and direction of use, and per level of d). Collective, blocking;
+ *  ranks agree.
+ *  @retval QDR_ERR_ARGUMENT  an axis is < 1, the product is not p, the order is not a permutation of xyzd, or the parts
+ *                            do not nest; or ranks ask for different grids
  *  @retval QDR_ERR_MEMORY, QDR_ERR_MPI  nothing was made */
 QDR_API QDR_NODISCARD qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts, qdr_grid **grid);
 /** Waits for the work on the library's streams, destroys the grid and sets *grid to NULL. If its collectives were
@@ -43,6 +53,14 @@ QDR_API int qdr_grid_neighbour(const qdr_grid *grid, qdr_axis axis, int step);
  * without its terminating null; writes at most `capacity` bytes, always null-terminated. Local. */
 QDR_API size_t qdr_grid_picture(const qdr_grid *grid, char *text, size_t capacity);
 
+/** What is stored in parts: of a matrix, its values, its gradient and the optimizer's state. */
+typedef enum qdr_level { QDR_LEVEL_WEIGHTS = 0, QDR_LEVEL_GRADIENTS, QDR_LEVEL_OPTIMIZER, QDR_N_LEVELS } qdr_level;
+/** The number of parts: z, gradient_parts, optimizer_parts. 0 for a NULL grid or an unknown level. Local. */
+QDR_API int qdr_grid_parts(const qdr_grid *grid, qdr_level level);
+/** Which of them this rank has; parts of one level lie inside those of the level before, in this order. -1 for a NULL
+ * grid or an unknown level. Local. */
+QDR_API int qdr_grid_part(const qdr_grid *grid, qdr_level level);
+
 /** The communicators of a grid: one per axis and direction of use, so that none waits for another's traffic. */
 typedef enum qdr_channel {
     QDR_CHANNEL_X_REDUCE = 0, /**< sums of Y of normal layers and of dX of transposed ones */
@@ -51,7 +69,10 @@ typedef enum qdr_channel {
     QDR_CHANNEL_Y_GATHER,
     QDR_CHANNEL_Z_GATHER, /**< weights */
     QDR_CHANNEL_Z_REDUCE, /**< gradients of weights */
-    QDR_CHANNEL_D_REDUCE, /**< gradients, over data-parallel copies */
+    QDR_CHANNEL_D_REDUCE, /**< gradients, over data-parallel copies; with levels those of small parameters */
+    QDR_CHANNEL_D_NEAR, /**< with levels, both directions: gradients of weights in each backward, parameters back */
+    QDR_CHANNEL_D_FAR, /**< the same once a step */
+    QDR_CHANNEL_D_COPIES, /**< gradients, over the copies of one part of the optimizer's state */
     QDR_CHANNEL_X_STAT, /**< statistics: norms, cross-entropy, gradient norm, and coll.h */
     QDR_CHANNEL_Y_STAT,
     QDR_CHANNEL_Z_STAT,
@@ -78,10 +99,13 @@ typedef struct qdr_traffic {
     double secs; /**< from when the stream had finished all earlier work until the collective ended; overlapping
                     collectives both count. 0 on GPUs, whose streams are not stopped for timing; use QDR_TRACE there */
 } qdr_traffic;
+/** The number of ranks that communicate over a channel: those of its axis, or of a level of d; 1: nothing is sent. 0 for
+ * a NULL grid or an unknown channel. Local. */
+QDR_API int qdr_grid_channel_size(const qdr_grid *grid, qdr_channel channel);
 /** Local; call it when the streams are idle. */
 QDR_API qdr_traffic qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind);
 QDR_API void qdr_grid_reset_traffic(qdr_grid *grid);
-QDR_API const char *qdr_channel_name(qdr_channel channel); /**< "x reduce", … */
+QDR_API const char *qdr_channel_name(qdr_channel channel); /**< "x reduce", "d near", … */
 QDR_API qdr_axis qdr_channel_axis(qdr_channel channel); /**< along which it runs */
 QDR_API const char *qdr_coll_kind_name(qdr_coll_kind kind); /**< "all-gather", … */
 

@@ -319,7 +319,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_gradient(const qdr_stack *stack,
 enum {
     QDR_ACCUMULATE = 1, /**< add to the gradients of parameters instead of overwriting them */
     QDR_DEFER_SYNC = 2 /**< leave out the sums over d (and of biases and norms over their copies): a later call does
-                          them */
+                          them. With levels, sums over the near ranks of d are not left out */
 };
 /** Runs the whole stack forward on the context's stream. Stream-ordered. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_forward(qdr_stack *stack);
@@ -352,14 +352,32 @@ typedef struct qdr_parameter {
     int64_t n_elems; /**< local elements that count */
     int64_t n_global; /**< elements of the whole parameter */
     int decay; /**< 1 for matrices: weight decay applies */
-    int counted; /**< 1 on exactly one of the ranks (of one d) that hold a copy: sums over x, y, z count it once */
+    int counted; /**< 1 on exactly one of the ranks (of one d) that hold a copy: sums over x, y, z count it once; with
+                    levels, sums over x, y, z, d of the n_state elements on ranks of copy 0 */
     int deferred; /**< 1 while the gradient lacks sums that QDR_DEFER_SYNC left out; the same on all ranks */
     qdr_storage storage; /**< of data and gradient; AUTO: not known before qdr_stack_build() */
     int shared; /**< 1: it belongs to another stack (qdr_stack_share_parameters()), and gradient is NULL */
     int64_t n_rows, n_cols; /**< of the whole parameter: [N,K], [V,H], [context,H], and [1,n] of a vector */
+    /* With levels (grid.h) an optimizer updates a part of a shard, and the library gathers the rest. Without them, and
+     * for vectors and positions, these are all elements. */
+    int64_t gradient_begin, n_gradient; /**< the elements of data to which `gradient` belongs, from its first on */
+    int64_t state_begin, n_state; /**< the elements of data that this rank updates: those whose sum is complete, the
+                                     gradient's from state_begin - gradient_begin on */
+    int n_copies, copy; /**< number of ranks of d that update the same elements, and which of them this one is */
+    int stale; /**< 1: other ranks have updated elements of data that this one does not update, and the next forward
+                  that needs them will return them; the same on all ranks */
 } qdr_parameter;
 QDR_API int qdr_stack_n_parameters(const qdr_stack *stack);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter *parameter);
+/** Says that the caller, not an optimizer of this library, has enqueued an update of the n_state elements of every
+ * parameter on the context's stream: what else a shard holds is then stale. Without levels it does nothing. Call it on
+ * all ranks. Local.
+ *  @retval QDR_ERR_STATE  the stack has no memory, or shares the parameters of another one */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_updated(qdr_stack *stack);
+/** Returns now what is stale; otherwise the next pass that needs it does: a whole forward returns everything, a layer
+ * run alone its own W. For callers that read shards themselves. Collective, stream-ordered on the context's stream.
+ *  @retval QDR_ERR_STATE  the stack has no memory */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_return(qdr_stack *stack);
 /** A rectangle of a parameter that this rank stores: its element (i, j), 0 ≤ i < n_rows and 0 ≤ j < n_cols, is
  * data[offset + i·row_step + j·col_step], likewise of gradient, and [row + i, col + j] of the whole parameter. One
  * of the steps is 1: col_step where the storage is [out, in], row_step where it is [in, out]. */
@@ -392,8 +410,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, in
  *                            parameters; with QDR_CHECK=1 ranks load something else */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full);
 
-/** Writes the schedule of "forward" or "backward" as text, one task per line; "storage": how each layer's W is stored,
- * why, and what was measured, one layer per line. Local. */
+/** Writes the schedule of "forward" or "backward" as text, one task per line; "first forward": that of the first forward
+ * after a step, which with levels begins with returns; "storage": how each layer's W is stored, why, and what was
+ * measured, one layer per line. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file);
 /** What the schedule plans for this rank: the number of collectives and the bytes that they send. */
 typedef struct qdr_planned {

@@ -204,6 +204,11 @@ void qdri_comm_set_machine(qdri_comm *comm, const qdri_comm_machine *machine)
     }
 }
 
+void qdri_comm_expect_parts(qdri_comm *comm, int n_parts)
+{
+    for (qdri_comm *each = comm; each; each = each->inner) each->root->n_parts = n_parts;
+}
+
 int64_t qdri_comm_timeout_ns(const qdri_comm *comm) { return comm->root->timeout_ns; }
 
 int qdri_comm_any(qdri_comm *comm, int yes) { return qdri_comm_agree(comm, yes ? QDR_ERR_STATE : QDR_OK) != QDR_OK; }

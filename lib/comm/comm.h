@@ -163,6 +163,10 @@ typedef struct qdri_comm_machine {
 /* Sets what is known for a world and its parts; the rest stays. The same on all ranks, while there is no work. */
 void qdri_comm_set_machine(qdri_comm *comm, const qdri_comm_machine *machine);
 
+/* Says how many parts of several members will be split off next, whose collectives may all run at the same time: a GPU
+ * that must have room for all of them divides itself accordingly. The same on all ranks. */
+void qdri_comm_expect_parts(qdri_comm *comm, int n_parts);
+
 /* The ranks of one process before they have communicators. */
 QDR_NODISCARD qdr_status qdri_local_world_create(int n, qdr_local_world **world);
 void qdri_local_world_destroy(qdr_local_world **world);

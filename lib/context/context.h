@@ -41,6 +41,7 @@ struct qdr_context {
     qdri_tracing tracing;
     qdri_watch_opts watch; /* after the ranks have communicated: rank 0's */
     int is_recording; /* between qdr_graph_begin() and qdr_graph_end() */
+    int64_t n_records, n_record_runs; /* begun so far; number of times that one of them was launched */
     qdri_life **recorded; /* objects that the recording needs */
     int n_recorded, recorded_capacity;
     qdri_mem_piece *pieces;

@@ -43,10 +43,15 @@ qdr_status qdr_graph_begin(qdr_context *ctx)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "graph: a step cannot be recorded: %s", why);
     QDR_TRY(qdri_record_begin(ctx->stream));
     ctx->is_recording = 1;
+    ctx->n_records++;
     return QDR_OK;
 }
 
 int qdri_context_is_recording(const qdr_context *ctx) { return ctx->is_recording; }
+
+int64_t qdri_context_n_records(const qdr_context *ctx) { return ctx->n_records; }
+
+int64_t qdri_context_n_record_runs(const qdr_context *ctx) { return ctx->n_record_runs; }
 
 qdr_status qdr_graph_end(qdr_context *ctx, qdr_graph **graph)
 {
@@ -93,6 +98,7 @@ void qdri_context_end_record(qdr_context *ctx)
 qdr_status qdr_graph_launch(qdr_graph *graph, qdr_stream *stream)
 {
     if (!graph) return QDR_FAIL(QDR_ERR_ARGUMENT, "graph: it is NULL");
+    graph->ctx->n_record_runs++;
     return qdri_record_run(stream ? stream : graph->ctx->stream, graph->record);
 }
 

@@ -18,6 +18,9 @@ int qdri_context_names_machine(const qdr_context *ctx); /* 0: it is that of this
 /* The trace of this context's schedules; NULL: none. */
 struct qdri_trace *qdri_context_trace(const qdr_context *ctx);
 int qdri_context_is_recording(const qdr_context *ctx); /* a step, by qdr_graph_begin() */
+/* How many records have been begun so far; how often one of them was launched. */
+int64_t qdri_context_n_records(const qdr_context *ctx);
+int64_t qdri_context_n_record_runs(const qdr_context *ctx);
 /* Called before work that will be waited for is enqueued: QDR_ERR_STATE while the context is recording; the recording
  * continues. */
 QDR_NODISCARD qdr_status qdri_context_check_runs(const qdr_context *ctx, const char *who);

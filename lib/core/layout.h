@@ -9,6 +9,7 @@
 /* The position of a rank in its grid. */
 typedef struct qdri_position {
     int size[QDR_N_AXES], coordinate[QDR_N_AXES];
+    int near, far; /* the levels of d, see core/group.h; 0: none */
 } qdri_position;
 /* The same together with the rank's number, which the axes alone do not determine. */
 typedef struct qdri_rank_position {

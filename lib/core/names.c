@@ -32,9 +32,9 @@ int qdri_float_named(const char *name, qdr_dtype *dtype)
 
 const char *qdr_channel_name(qdr_channel channel)
 {
-    static const char *const names[QDR_N_CHANNELS] = {"x reduce", "x gather", "y reduce", "y gather",
-                                                      "z gather", "z reduce", "d reduce", "x stat",
-                                                      "y stat",   "z stat",   "d stat"};
+    static const char *const names[QDR_N_CHANNELS] = {"x reduce", "x gather", "y reduce", "y gather", "z gather",
+                                                      "z reduce", "d reduce", "d near",   "d far",    "d copies",
+                                                      "x stat",   "y stat",   "z stat",   "d stat"};
     return (unsigned)channel < QDR_N_CHANNELS ? names[channel] : "?";
 }
 
@@ -43,7 +43,8 @@ qdr_axis qdr_channel_axis(qdr_channel channel)
     static const qdr_axis axes[QDR_N_CHANNELS] = {
         [QDR_CHANNEL_X_REDUCE] = QDR_X, [QDR_CHANNEL_X_GATHER] = QDR_X, [QDR_CHANNEL_Y_REDUCE] = QDR_Y,
         [QDR_CHANNEL_Y_GATHER] = QDR_Y, [QDR_CHANNEL_Z_GATHER] = QDR_Z, [QDR_CHANNEL_Z_REDUCE] = QDR_Z,
-        [QDR_CHANNEL_D_REDUCE] = QDR_D, [QDR_CHANNEL_X_STAT] = QDR_X,   [QDR_CHANNEL_Y_STAT] = QDR_Y,
+        [QDR_CHANNEL_D_REDUCE] = QDR_D, [QDR_CHANNEL_D_NEAR] = QDR_D,   [QDR_CHANNEL_D_FAR] = QDR_D,
+        [QDR_CHANNEL_D_COPIES] = QDR_D, [QDR_CHANNEL_X_STAT] = QDR_X,   [QDR_CHANNEL_Y_STAT] = QDR_Y,
         [QDR_CHANNEL_Z_STAT] = QDR_Z,   [QDR_CHANNEL_D_STAT] = QDR_D};
     return (unsigned)channel < QDR_N_CHANNELS ? axes[channel] : QDR_X;
 }

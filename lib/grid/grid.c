@@ -14,13 +14,14 @@
 typedef struct channel_names {
     const qdr_grid *grid;
     qdr_axis axis;
+    qdri_channel_group group;
 } channel_names;
 
 struct qdr_grid {
     qdri_life life;
     qdr_context *ctx;
     qdri_grid_shape shape;
-    int coordinates[QDR_N_AXES]; /* of this rank */
+    qdri_position position; /* of this rank */
     qdri_comm *comms[QDR_N_CHANNELS];
     channel_names names[QDR_N_CHANNELS];
     qdr_stream *streams[QDR_N_CHANNELS]; /* NULL for statistics */
@@ -32,8 +33,8 @@ static void describe_member(const void *user, int member, char *text, size_t cap
 {
     const channel_names *names = user;
     int at[QDR_N_AXES];
-    memcpy(at, names->grid->coordinates, sizeof at);
-    at[names->axis] = member;
+    memcpy(at, names->grid->position.coordinate, sizeof at);
+    at[names->axis] = names->group.first + member * names->group.stride;
     snprintf(text, capacity, "rank %d at x=%d y=%d z=%d d=%d", qdri_shape_rank(&names->grid->shape, at), at[QDR_X],
              at[QDR_Y], at[QDR_Z], at[QDR_D]);
 }
@@ -110,10 +111,19 @@ static qdr_status create_alone(qdr_grid *grid)
     qdri_dev *dev = qdri_context_dev(grid->ctx);
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
         if (channel < QDR_CHANNEL_X_STAT) QDR_TRY(qdri_stream_create(dev, QDRI_STREAM_COMM, &grid->streams[channel]));
-        if (grid->shape.sizes[qdr_channel_axis((qdr_channel)channel)] == 1)
+        if (qdr_grid_channel_size(grid, (qdr_channel)channel) == 1)
             QDR_TRY(qdri_comm_create_self(dev, &grid->comms[channel]));
     }
     return QDR_OK;
+}
+
+/* Groups of several ranks. */
+static int count_parts(const qdr_grid *grid)
+{
+    int n = 0;
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        n += qdr_grid_channel_size(grid, (qdr_channel)channel) > 1;
+    return n;
 }
 
 static qdr_status create_checked(qdr_context *ctx, const qdri_grid_shape *shape, qdr_grid **grid)
@@ -126,20 +136,22 @@ static qdr_status create_checked(qdr_context *ctx, const qdri_grid_shape *shape,
         qdri_life_keep(qdri_context_life(ctx));
         made->ctx = ctx;
         made->shape = *shape;
-        qdri_shape_locate(shape, qdri_comm_rank(world), made->coordinates);
+        qdri_shape_position(shape, qdri_comm_rank(world), &made->position);
         status = create_alone(made);
     }
     QDR_TRY_OUT(status, qdri_comm_agree(world, status));
+    qdri_comm_expect_parts(world, count_parts(made)); /* NOLINT(clang-analyzer-core.NullDereference): agreed on */
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
         const qdr_axis axis = qdr_channel_axis((qdr_channel)channel);
+        const qdri_channel_group group = qdri_channel_group_of(&made->position, (qdr_channel)channel);
         int first[QDR_N_AXES];
-        memcpy(first, made->coordinates, sizeof first);
-        first[axis] = 0;
-        /* Ranks that differ only in the channel's axis form a group, ordered by that coordinate. */
+        memcpy(first, made->position.coordinate, sizeof first);
+        first[axis] = group.first;
+        /* Ranks that differ only in the channel's axis form a group, or several, ordered by that coordinate. */
         if (!made->comms[channel]) /* the same on all ranks */
-            QDR_TRY_OUT(status, qdri_comm_split(world, qdri_shape_rank(shape, first), made->coordinates[axis],
-                                                &made->comms[channel]));
-        made->names[channel] = (channel_names){made, axis};
+            QDR_TRY_OUT(status,
+                        qdri_comm_split(world, qdri_shape_rank(shape, first), group.index, &made->comms[channel]));
+        made->names[channel] = (channel_names){made, axis, group};
         qdri_comm_set_names(made->comms[channel], qdr_channel_name((qdr_channel)channel), describe_member,
                             &made->names[channel]);
     }
@@ -162,13 +174,13 @@ qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts, qdr_grid
     QDR_TRY(qdri_comm_agree(world, status));
     qdri_grid_shape first = shape; /* all ranks must request the same grid as rank 0 */
     status = qdri_comm_broadcast(world, 0, &first, sizeof first);
-    if (status == QDR_OK && memcmp(&first, &shape, sizeof first) != 0)
-        status = QDR_FAIL(QDR_ERR_ARGUMENT,
-                          "grid: rank %d asks for %dx%dx%dx%d order %s, rank 0 for %dx%dx%dx%d order %s; "
-                          "all ranks must ask for the same",
-                          qdri_comm_rank(world), shape.sizes[QDR_X], shape.sizes[QDR_Y], shape.sizes[QDR_Z],
-                          shape.sizes[QDR_D], shape.order, first.sizes[QDR_X], first.sizes[QDR_Y], first.sizes[QDR_Z],
-                          first.sizes[QDR_D], first.order);
+    if (status == QDR_OK && memcmp(&first, &shape, sizeof first) != 0) {
+        char mine[96], wanted[96];
+        qdri_shape_words(&shape, mine, sizeof mine);
+        qdri_shape_words(&first, wanted, sizeof wanted);
+        status = QDR_FAIL(QDR_ERR_ARGUMENT, "grid: rank %d asks for %s, rank 0 for %s; all ranks must ask for the same",
+                          qdri_comm_rank(world), mine, wanted);
+    }
     QDR_TRY(qdri_comm_agree(world, status));
     return create_checked(ctx, &shape, grid);
 }
@@ -207,6 +219,13 @@ void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES
     qdri_shape_locate(&grid->shape, rank, coordinates);
 }
 
+const qdri_position *qdri_grid_position(const qdr_grid *grid) { return &grid->position; }
+
+void qdri_grid_words(const qdr_grid *grid, char *text, size_t capacity)
+{
+    qdri_shape_words(&grid->shape, text, capacity);
+}
+
 void qdri_grid_set_label(qdr_grid *grid, const char *label) { grid->label = label; }
 
 const char *qdri_grid_label(const qdr_grid *grid, const char *otherwise)
@@ -222,7 +241,7 @@ qdr_context *qdr_grid_context(const qdr_grid *grid) { return grid ? grid->ctx : 
 int qdr_grid_size(const qdr_grid *grid, qdr_axis axis) { return is_axis(grid, axis) ? grid->shape.sizes[axis] : 0; }
 int qdr_grid_coordinate(const qdr_grid *grid, qdr_axis axis)
 {
-    return is_axis(grid, axis) ? grid->coordinates[axis] : -1;
+    return is_axis(grid, axis) ? grid->position.coordinate[axis] : -1;
 }
 
 int qdr_grid_rank_at(const qdr_grid *grid, const int coordinates[QDR_N_AXES])
@@ -248,7 +267,7 @@ int qdr_grid_neighbour(const qdr_grid *grid, qdr_axis axis, int step)
     if (!is_axis(grid, axis)) return -1;
     const int size = grid->shape.sizes[axis];
     int coordinates[QDR_N_AXES];
-    memcpy(coordinates, grid->coordinates, sizeof coordinates);
+    memcpy(coordinates, grid->position.coordinate, sizeof coordinates);
     coordinates[axis] = (coordinates[axis] + step % size + size) % size;
     return qdri_shape_rank(&grid->shape, coordinates);
 }
@@ -257,6 +276,32 @@ size_t qdr_grid_picture(const qdr_grid *grid, char *text, size_t capacity)
 {
     if (text && capacity) text[0] = '\0';
     return grid ? qdri_shape_picture(&grid->shape, text, capacity) : 0;
+}
+
+static int is_level(const qdr_grid *grid, qdr_level level) { return grid && (unsigned)level < QDR_N_LEVELS; }
+
+int qdr_grid_parts(const qdr_grid *grid, qdr_level level)
+{
+    return is_level(grid, level) ? grid->shape.levels.of[level] : 0;
+}
+
+/* Those of d that cut its shard, the nearest first. */
+int qdr_grid_part(const qdr_grid *grid, qdr_level level)
+{
+    if (!is_level(grid, level)) return -1;
+    int part = grid->position.coordinate[QDR_Z];
+    for (int inner = QDR_LEVEL_WEIGHTS; inner < (int)level; inner++) {
+        const qdr_channel channel = inner == QDR_LEVEL_WEIGHTS ? QDR_CHANNEL_D_NEAR : QDR_CHANNEL_D_FAR;
+        const qdri_channel_group group = qdri_channel_group_of(&grid->position, channel);
+        part = part * group.size + group.index;
+    }
+    return part;
+}
+
+int qdr_grid_channel_size(const qdr_grid *grid, qdr_channel channel)
+{
+    if (!grid || (unsigned)channel >= QDR_N_CHANNELS) return 0;
+    return qdri_channel_group_of(&grid->position, channel).size;
 }
 
 qdr_traffic qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind)

@@ -4,11 +4,12 @@
 #define QDRI_GRID_INTERNAL_H
 
 #include "context/internal.h"
+#include "core/layout.h"
 #include "quadrille/grid.h"
 
 /* The lifetime of a grid, which lasts until its children have been destroyed. */
 qdri_life *qdri_grid_life(qdr_grid *grid);
-/* The channel's communicator; a group of one if the axis has size 1. */
+/* The channel's communicator, which may be a group of one. */
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel);
 /* The stream that runs a channel's bulk collectives (created with the grid, kind COMM). */
 qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel);
@@ -17,6 +18,10 @@ qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream);
 const char *qdri_grid_order(const qdr_grid *grid); /* fastest axis first, "xyzd" */
 /* Coordinates of `rank`, without checks. */
 void qdri_grid_locate(const qdr_grid *grid, int rank, int coordinates[QDR_N_AXES]);
+/* Of this rank, with the levels. */
+const qdri_position *qdri_grid_position(const qdr_grid *grid);
+/* "2x1x1x4 order xyzd", and the levels if there are any. */
+void qdri_grid_words(const qdr_grid *grid, char *text, size_t capacity);
 /* Sets the operation whose calls are being enqueued, for error messages about its collectives; NULL: none. It must live
  * until they have run. The second function returns `otherwise` if there is none. */
 void qdri_grid_set_label(qdr_grid *grid, const char *label);

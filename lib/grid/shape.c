@@ -45,7 +45,8 @@ qdr_status qdri_shape_read(const qdr_grid_opts *opts, int n_ranks, qdri_grid_sha
     memcpy(shape->order, order, QDR_N_AXES);
     int64_t product = 1;
     for (int axis = 0; axis < QDR_N_AXES && product <= INT32_MAX; axis++) product *= sizes[axis];
-    if (product == n_ranks) return QDR_OK;
+    if (product == n_ranks)
+        return qdri_levels_read("grid", opts->z, opts->d, opts->gradient_parts, opts->optimizer_parts, &shape->levels);
     int h[QDR_N_AXES];
     propose(n_ranks, h);
     if (product > INT32_MAX)
@@ -81,7 +82,29 @@ void qdri_shape_locate(const qdri_grid_shape *shape, int rank, int coordinates[Q
     }
 }
 
-/* ---- picture ---- */
+void qdri_shape_position(const qdri_grid_shape *shape, int rank, qdri_position *position)
+{
+    memcpy(position->size, shape->sizes, sizeof position->size);
+    qdri_shape_locate(shape, rank, position->coordinate);
+    qdri_levels_cut(&shape->levels, position);
+}
+
+/* ---- words and pictures ---- */
+
+static int has_levels(const qdri_grid_shape *shape)
+{
+    return shape->levels.of[QDR_LEVEL_OPTIMIZER] > shape->levels.of[QDR_LEVEL_WEIGHTS];
+}
+
+void qdri_shape_words(const qdri_grid_shape *shape, char *text, size_t capacity)
+{
+    const int *g = shape->sizes;
+    const int n = snprintf(text, capacity, "%dx%dx%dx%d order %s", g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D],
+                           shape->order);
+    if (n > 0 && (size_t)n < capacity && has_levels(shape))
+        snprintf(text + n, capacity - (size_t)n, " levels %d,%d", shape->levels.of[QDR_LEVEL_GRADIENTS],
+                 shape->levels.of[QDR_LEVEL_OPTIMIZER]);
+}
 
 typedef struct picture {
     char *text;
@@ -104,6 +127,10 @@ size_t qdri_shape_picture(const qdri_grid_shape *shape, char *text, size_t capac
     picture page = {text, text ? capacity : 0, 0};
     print(&page, "grid %dx%dx%dx%d, order %s, %d ranks\n", g[QDR_X], g[QDR_Y], g[QDR_Z], g[QDR_D], shape->order,
           g[QDR_X] * g[QDR_Y] * g[QDR_Z] * g[QDR_D]);
+    const int *parts = shape->levels.of;
+    if (has_levels(shape))
+        print(&page, "weights in %d parts, gradients in %d, optimizer state in %d\n", parts[QDR_LEVEL_WEIGHTS],
+              parts[QDR_LEVEL_GRADIENTS], parts[QDR_LEVEL_OPTIMIZER]);
     for (int plane = 0; plane < g[QDR_Z] * g[QDR_D]; plane++) {
         const int z = plane % g[QDR_Z], d = plane / g[QDR_Z];
         print(&page, "z=%d d=%d\n%7s", z, d, "");

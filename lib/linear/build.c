@@ -105,6 +105,7 @@ static qdr_status reserve_staging(qdr_stack *stack)
 {
     QDR_TRY(measure_layers(stack));
     measure_list(stack, &stack->lists.forward);
+    measure_list(stack, &stack->lists.returns);
     measure_list(stack, &stack->lists.backward[0]);
     /* The sums of losses and of gradient norms are no tasks. */
     const int64_t n_sums = 2 * (int64_t)qdri_net_batch_parts(&stack->net);

@@ -26,9 +26,8 @@ static int64_t or_one(int64_t unit) { return unit ? unit : 1; }
 void qdri_describe_opts(qdri_facts *facts, const qdr_grid *grid, const qdr_stack_opts *opts)
 {
     static const char who[] = "qdr_stack_opts";
-    char shape[64];
-    snprintf(shape, sizeof shape, "%dx%dx%dx%d order %s", qdr_grid_size(grid, QDR_X), qdr_grid_size(grid, QDR_Y),
-             qdr_grid_size(grid, QDR_Z), qdr_grid_size(grid, QDR_D), qdri_grid_order(grid));
+    char shape[96];
+    qdri_grid_words(grid, shape, sizeof shape);
     qdri_facts_add(facts, "the grid", "", shape);
     qdri_facts_add_int(facts, who, "n_rows", opts->n_rows);
     qdri_facts_add_int(facts, who, "row_unit", or_one(opts->row_unit));

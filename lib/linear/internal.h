@@ -23,6 +23,7 @@ typedef struct qdri_attached_parameter {
     const char *name; /* "node.weight" */
     int deferred; /* 1: the gradient lacks sums that QDR_DEFER_SYNC postponed */
     int flags; /* of the last backward that wrote the gradient */
+    int stale; /* updated in parts that have not been returned: sum of QDRI_STALE_… */
 } qdri_attached_parameter;
 
 /* The same for a node. */
@@ -60,6 +61,10 @@ struct qdr_stack {
     int backward_flags;
     int layers_ran; /* since then: backward passes of single layers, whose flags the parameters remember */
     int has_values; /* a forward pass of the whole stack has been enqueued */
+    /* Of the stack that owns parameters, for returns.c: */
+    int64_t record; /* the last one in which it was used; 0: none */
+    int64_t n_record_runs; /* when its stale parameters were last looked at */
+    int has_recorded_updates; /* launching a record may update parameters */
     qdri_measures *measures; /* NULL: not measured */
     int reports; /* prints a report when it is destroyed */
 };
@@ -117,6 +122,19 @@ void qdri_attached_free(qdr_stack *stack);
 /* parameters.c */
 QDR_NODISCARD qdr_status qdri_parameter_check(const qdr_stack *stack, int index); /* there is one of that number */
 qdri_attached_parameter *qdri_parameter_of(const qdr_stack *stack, int index);
+
+/* returns.c: parameters that have been updated in parts, of this stack or of the one that owns them. */
+/* Whether one is stale; node: the W of that layer; -1: any. */
+int qdri_stack_is_stale(const qdr_stack *stack, int node);
+int qdri_parameter_is_stale(const qdr_stack *stack, int index);
+/* They have all been updated in parts. */
+void qdri_stack_set_updated(qdr_stack *stack);
+/* Their returns have been enqueued; node: as before. */
+void qdri_stack_set_returned(qdr_stack *stack, int node);
+/* All ranks have written the whole value of a parameter. */
+void qdri_parameter_set_whole(qdr_stack *stack, int index);
+/* Enqueues the return of a layer's W, if it is stale. */
+QDR_NODISCARD qdr_status qdri_layer_return(qdr_stack *stack, int node, qdr_stream *stream);
 
 /* storage.c */
 void qdri_layer_set_storage(qdr_linear *layer, qdr_storage storage, qdr_storage_reason reason);

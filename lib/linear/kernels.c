@@ -51,6 +51,13 @@ static qdr_status add(step *s)
     return run(s, qdri_sum_of_two(elems(s), task->dtype, writes(s, 0), reads(s, 0), writes(s, 0)));
 }
 
+static qdr_status zero(step *s)
+{
+    for (int i = 0; i < s->task->n_writes; i++)
+        QDR_TRY(qdri_fill_zero(s->stream, writes(s, i), s->task->writes[i].bytes));
+    return QDR_OK;
+}
+
 static qdr_status sum_parts(step *s)
 {
     qdri_kernel kernel = {.kind = QDRI_K_SUM_PARTS, .dtype = s->task->dtype};
@@ -217,6 +224,7 @@ static qdr_status (*const steps[QDRI_N_TASK_KINDS])(step *s) = {
     [QDRI_TASK_BIAS_ADD] = bias_add,
     [QDRI_TASK_COLUMN_SUM] = column_sum,
     [QDRI_TASK_ADD] = add,
+    [QDRI_TASK_ZERO] = zero,
     [QDRI_TASK_SUM_PARTS] = sum_parts,
     [QDRI_TASK_EMBED] = embed,
     [QDRI_TASK_EMBED_SUM] = embed_sum,

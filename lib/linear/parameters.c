@@ -35,7 +35,14 @@ qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter 
                                  .storage = p->storage,
                                  .shared = stack->owner != NULL,
                                  .n_rows = qdri_blocks_width(p->rows),
-                                 .n_cols = qdri_blocks_width(p->cols)};
+                                 .n_cols = qdri_blocks_width(p->cols),
+                                 .gradient_begin = p->gradient_begin,
+                                 .n_gradient = qdri_parameter_elems(p, p->gradient_begin, p->gradient_elems),
+                                 .state_begin = p->state_begin,
+                                 .n_state = qdri_parameter_elems(p, p->state_begin, p->state_elems),
+                                 .n_copies = p->n_copies,
+                                 .copy = p->copy,
+                                 .stale = qdri_parameter_is_stale(stack, index)};
     return QDR_OK;
 }
 

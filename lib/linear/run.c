@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/group.h"
 #include "linear/describe.h"
 
 /* How a backward pass adds its gradients to existing ones, which may or may not lack sums. */
@@ -57,9 +58,11 @@ qdr_status qdr_stack_forward(qdr_stack *stack)
     qdr_status status = check_whole(stack, "forward");
     if (!stack) return status;
     QDR_TRY(compare_call(stack, status, "qdr_stack_forward", "all", 0, 0));
-    status = qdri_execute(stack, &stack->lists.forward, qdr_context_stream(qdr_grid_context(stack->grid)));
-    stack->has_values |= status == QDR_OK;
-    return status;
+    const qdri_schedule *list = qdri_stack_is_stale(stack, -1) ? &stack->lists.first_forward : &stack->lists.forward;
+    QDR_TRY(qdri_execute(stack, list, qdr_context_stream(qdr_grid_context(stack->grid))));
+    qdri_stack_set_returned(stack, -1);
+    stack->has_values = 1;
+    return QDR_OK;
 }
 
 /* Fails unless the edges have values from a forward pass. */
@@ -165,7 +168,8 @@ typedef struct operand {
  * is valid for an activation of which this rank owns nothing. */
 static qdr_status check_operands(const qdr_linear *layer, int backward, int n, const operand *operands)
 {
-    const qdri_use uses[QDRI_CALLER] = {[QDRI_PARAMETERS] = QDRI_READ,
+    const int returns = qdri_has_levels(&layer->stack->net.position); /* writes parts of W */
+    const qdri_use uses[QDRI_CALLER] = {[QDRI_PARAMETERS] = returns ? QDRI_WRITTEN : QDRI_READ,
                                         [QDRI_GRADIENTS] = backward ? QDRI_WRITTEN : QDRI_READ,
                                         [QDRI_WORKSPACE] = QDRI_WRITTEN};
     const qdr_stack *stack = layer->stack;
@@ -211,6 +215,7 @@ qdr_status qdr_linear_forward(qdr_linear *layer, const void *x, void *y, int fla
     const qdri_schedule *list = NULL;
     QDR_TRY(qdri_give_up(stack, qdri_net_list_layer_forward(&stack->net, &stack->lists, layer->node,
                                                             (flags & QDR_Y_ACCUMULATE) != 0, &list)));
+    QDR_TRY(qdri_layer_return(stack, layer->node, qdri_stream_or_default(stack->grid, stream)));
     return qdri_execute(stack, list, qdri_stream_or_default(stack->grid, stream));
 }
 
@@ -250,6 +255,8 @@ qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x,
     if (l->bias >= 0) qdri_parameter_of(stack, l->bias)->deferred = deferred;
     if (l->bias >= 0) qdri_parameter_of(stack, l->bias)->flags = flags;
     stack->layers_ran = 1;
+    if (!(flags & QDR_NO_DX))
+        QDR_TRY(qdri_layer_return(stack, layer->node, qdri_stream_or_default(stack->grid, stream)));
     return qdri_execute(stack, list, qdri_stream_or_default(stack->grid, stream));
 }
 
@@ -257,6 +264,8 @@ static const qdri_schedule *find_schedule(const qdr_stack *stack, const char *wh
 {
     if (!stack || !which) return NULL;
     if (strcmp(which, "forward") == 0) return &stack->lists.forward;
+    if (strcmp(which, "first forward") == 0)
+        return stack->lists.first_forward.n_tasks ? &stack->lists.first_forward : &stack->lists.forward;
     return strcmp(which, "backward") == 0 ? &stack->lists.backward[0] : NULL;
 }
 
@@ -266,7 +275,8 @@ qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file
     const int is_storage = stack && which && strcmp(which, "storage") == 0;
     if ((!schedule && !is_storage) || !file)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "print: a stack, \"forward\", \"backward\" or \"storage\", and a file are needed, not '%s'",
+                        "print: a stack, \"forward\", \"first forward\", \"backward\" or \"storage\", and a file are "
+                        "needed, not '%s'",
                         which ? which : "NULL");
     if (is_storage)
         qdri_storage_print(stack, file);

@@ -47,18 +47,13 @@ static void stack_end(qdri_life *life)
 static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdri_facts *facts, qdr_stack **result)
 {
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(grid));
-    qdri_position position;
     if (!opts) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the options are NULL; at least n_rows is needed");
     QDR_TRY(QDRI_NEW(1, "a stack", result));
     qdr_stack *stack = *result;
     qdri_life_begin(&stack->life, stack_end);
     qdri_life_keep(qdri_grid_life(grid));
     stack->grid = grid;
-    for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        position.size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
-        position.coordinate[axis] = qdr_grid_coordinate(grid, (qdr_axis)axis);
-    }
-    QDR_TRY(qdri_net_begin(&stack->net, &position, opts));
+    QDR_TRY(qdri_net_begin(&stack->net, qdri_grid_position(grid), opts));
     qdri_describe_opts(facts, grid, opts);
     QDR_TRY(qdri_event_create(dev, &stack->start));
     for (int i = 0; i < QDRI_N_STREAMS; i++) QDR_TRY(qdri_event_create(dev, &stack->done[i]));

@@ -41,10 +41,11 @@ typedef struct draw {
     double stddev;
 } draw;
 
-/* Generates values on the host and copies them to the device. */
-static qdr_status with_host_shard(qdr_stack *stack, const qdri_parameter *p,
-                                  void (*make)(const qdri_parameter *, void *, void *), void *user)
+/* Generates values on the host and copies them to the device. All ranks do. */
+static qdr_status write_shard(qdr_stack *stack, int index, void (*make)(const qdri_parameter *, void *, void *),
+                              void *user)
 {
+    const qdri_parameter *p = &stack->net.parameters[index];
     const size_t bytes = (size_t)p->shard_elems * qdr_dtype_bytes(stack->net.opts.dtype);
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     void *host = NULL;
@@ -54,6 +55,7 @@ static qdr_status with_host_shard(qdr_stack *stack, const qdri_parameter *p,
     qdr_status status = qdri_copy(stream, qdri_stack_pointer(stack, p->data), host, bytes);
     if (status == QDR_OK) status = qdri_stream_synchronize(stream);
     free(host);
+    qdri_parameter_set_whole(stack, index);
     return status;
 }
 
@@ -77,7 +79,7 @@ static qdr_status fill_normal(qdr_stack *stack, int index, uint64_t seed, double
     for (const char *name = qdri_parameter_of(stack, index)->name; *name; name++)
         seed = mix(seed ^ (uint64_t)(unsigned char)*name);
     draw d = {.dtype = stack->net.opts.dtype, .seed = seed, .stddev = stddev};
-    return with_host_shard(stack, &stack->net.parameters[index], make_normal, &d);
+    return write_shard(stack, index, make_normal, &d);
 }
 
 typedef struct constant {
@@ -94,7 +96,7 @@ static void make_constant(const qdri_parameter *p, void *host, void *user)
 static qdr_status fill_constant(qdr_stack *stack, int index, double value)
 {
     constant c = {.dtype = stack->net.opts.dtype, .value = value};
-    return with_host_shard(stack, &stack->net.parameters[index], make_constant, &c);
+    return write_shard(stack, index, make_constant, &c);
 }
 
 /* A copy between a shard and the whole parameter, both on the host. */
@@ -116,10 +118,8 @@ static void copy_row(char *to, size_t to_step, const char *from, size_t from_ste
         memcpy(to, from, elem_bytes);
 }
 
-static void copy_runs(const qdri_parameter *p, const transfer *t)
+static void copy_runs(const qdri_parameter *p, const qdr_parameter_run *runs, int n, const transfer *t)
 {
-    qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
-    const int n = qdri_parameter_runs(p, runs);
     const int64_t width = qdri_blocks_width(p->cols);
     for (int r = 0; r < n; r++)
         for (int64_t i = 0; i < runs[r].n_rows; i++) {
@@ -136,8 +136,9 @@ static void copy_runs(const qdri_parameter *p, const transfer *t)
 static void make_from_full(const qdri_parameter *p, void *host, void *user)
 {
     transfer *t = user;
+    qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
     t->host = host;
-    copy_runs(p, t);
+    copy_runs(p, runs, qdri_parameter_runs(p, runs), t);
 }
 
 /* The whole value is in the caller's host memory, none of it the stack's, whichever of the two is written. NULL: it is
@@ -160,7 +161,7 @@ static qdr_status load(qdr_stack *stack, int index, const void *full)
                         qdri_parameter_of(stack, index)->name);
     QDR_TRY(check_full(stack, index, stack->net.opts.dtype, full, "load"));
     transfer t = {.from = full, .elem_bytes = qdr_dtype_bytes(stack->net.opts.dtype)};
-    return with_host_shard(stack, &stack->net.parameters[index], make_from_full, &t);
+    return write_shard(stack, index, make_from_full, &t);
 }
 
 /* With QDR_CHECK=1, ranks that hold copies of the same part compare what they load, each from its own full value. */
@@ -184,15 +185,21 @@ qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *ful
 static qdr_status gather(qdr_stack *stack, const qdri_parameter *p, int which, char *host, void *device, void *full)
 {
     const qdr_dtype dtype = which ? stack->net.grad_dtype : stack->net.opts.dtype;
-    const size_t each = qdr_dtype_bytes(dtype), whole = (size_t)p->n_global * each, part = (size_t)p->n_elems * each;
+    const size_t each = qdr_dtype_bytes(dtype), whole = (size_t)p->n_global * each;
+    const size_t part = (size_t)qdri_parameter_elems(p, p->state_begin, p->state_elems) * each;
+    const size_t begin = (size_t)(p->state_begin - (which ? p->gradient_begin : 0)) * each;
+    const int over_d = p->returns;
+    const char *shard = qdri_stack_pointer(stack, which ? p->gradient : p->data);
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
-    QDR_TRY(qdri_copy(stream, host + whole, qdri_stack_pointer(stack, which ? p->gradient : p->data), part));
+    qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
+    if (part) QDR_TRY(qdri_copy(stream, host + whole, shard + begin, part));
     QDR_TRY(qdri_stream_synchronize(stream));
     transfer t = {.to = host, .host = host + whole, .is_to_whole = 1, .elem_bytes = each};
-    if (p->counted) copy_runs(p, &t);
+    if (p->counted && (!over_d || p->copy == 0)) copy_runs(p, runs, qdri_parameter_state_runs(p, runs), &t);
     QDR_TRY(qdri_copy(stream, device, host, whole));
-    /* Every element is zero except on the one rank that counts it, so that sums over x, y and z gather it exactly. */
-    for (int axis = QDR_X; axis <= QDR_Z; axis++)
+    /* Every element is zero except on the one rank that counts it, so that sums gather it exactly. What this rank
+     * updates is right even if other parts of its shard are stale. */
+    for (int axis = QDR_X; axis <= (over_d ? QDR_D : QDR_Z); axis++)
         QDR_TRY(qdr_all_reduce(stack->grid, (qdr_axis)axis, QDR_SUM, device, p->n_global, dtype, stream));
     QDR_TRY(qdri_stream_synchronize(stream));
     if (!full) return QDR_OK;

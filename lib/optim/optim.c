@@ -53,25 +53,40 @@ static qdr_status check_gradients(const qdr_stack *stack, const char *who)
     return QDR_OK;
 }
 
+static int has_levels(const qdr_stack *stack)
+{
+    const qdr_grid *grid = qdr_stack_grid(stack);
+    return qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER) > qdr_grid_parts(grid, QDR_LEVEL_WEIGHTS);
+}
+
+/* The part of the gradient whose state this rank has. */
+static void *state_gradient(const qdr_parameter *parameter, qdr_dtype dtype)
+{
+    if (parameter->n_state == 0) return parameter->gradient;
+    return (char *)parameter->gradient +
+           (size_t)(parameter->state_begin - parameter->gradient_begin) * qdr_dtype_bytes(dtype);
+}
+
 /* *sum (f64, device memory) = Σg² over the whole model: this rank's counted elements in the order of the parameters,
- * then summed over x, y and z. */
+ * then summed over x, y and z, and with levels over d, where each of their sums is complete on one part only. */
 static qdr_status sum_squares(const qdr_stack *stack, double *sum, qdr_stream *stream)
 {
     const qdri_coll coll = {
         .kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .op = QDR_SUM, .recv = sum, .count = 1, .label = "gradient norm"};
     qdri_kernel kernel = {.kind = QDRI_K_SUM_SQUARES, .dtype = state_type(stack)};
+    const int over_d = has_levels(stack);
     kernel.u.reduce.result = sum;
     kernel.u.reduce.accumulate = 1;
     QDR_TRY(qdri_fill_zero(stream, sum, sizeof *sum));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
         qdr_parameter parameter;
         QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
-        if (!parameter.counted) continue;
-        kernel.u.reduce.n = parameter.n_elems;
-        kernel.u.reduce.a = parameter.gradient;
+        if (!parameter.counted || (over_d && parameter.copy > 0)) continue;
+        kernel.u.reduce.n = parameter.n_state;
+        kernel.u.reduce.a = state_gradient(&parameter, kernel.dtype);
         QDR_TRY(qdri_kernel_run(stream, &kernel));
     }
-    for (int channel = QDR_CHANNEL_X_STAT; channel <= QDR_CHANNEL_Z_STAT; channel++) {
+    for (int channel = QDR_CHANNEL_X_STAT; channel <= (over_d ? QDR_CHANNEL_D_STAT : QDR_CHANNEL_Z_STAT); channel++) {
         qdri_comm *comm = qdri_grid_comm(qdr_stack_grid(stack), (qdr_channel)channel);
         if (qdri_comm_size(comm) > 1) QDR_TRY(qdri_comm_launch(comm, &coll, stream));
     }
@@ -124,7 +139,7 @@ _Static_assert(sizeof(qdri_adamw_numbers) <= STATE_ALIGN, "a step's numbers have
 /* Size of each of the arrays that belong to a parameter. */
 static qdr_status state_bytes(const qdr_stack *stack, const qdr_parameter *parameter, size_t *bytes)
 {
-    QDR_TRY(qdri_elems_bytes(parameter->n_elems, state_type(stack), bytes));
+    QDR_TRY(qdri_elems_bytes(parameter->n_state, state_type(stack), bytes));
     *bytes = qdri_align_bytes(*bytes, STATE_ALIGN);
     return QDR_OK;
 }
@@ -271,9 +286,10 @@ static qdr_status enqueue_step(qdr_adamw *optimizer)
         size_t bytes = 0;
         QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
         QDR_TRY(state_bytes(stack, &parameter, &bytes));
-        kernel.u.adamw.n = parameter.n_elems;
-        kernel.u.adamw.p = parameter.data;
-        kernel.u.adamw.g = parameter.gradient;
+        kernel.u.adamw.n = parameter.n_state;
+        kernel.u.adamw.p = (char *)parameter.data +
+                           (parameter.n_state ? (size_t)parameter.state_begin : 0) * qdr_dtype_bytes(kernel.dtype);
+        kernel.u.adamw.g = state_gradient(&parameter, state_type(stack));
         kernel.u.adamw.m = state;
         kernel.u.adamw.v = state + bytes;
         kernel.u.adamw.master = n_arrays(stack) == 3 ? state + 2 * bytes : NULL;
@@ -281,6 +297,7 @@ static qdr_status enqueue_step(qdr_adamw *optimizer)
         QDR_TRY(qdri_kernel_run(stream, &kernel));
         state += n_arrays(stack) * bytes;
     }
+    qdri_stack_set_updated(optimizer->stack);
     return QDR_OK;
 }
 

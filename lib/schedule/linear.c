@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tasks of a linear layer. */
+#include "core/group.h"
 #include "schedule/rows.h"
 
 static size_t bytes_of(int64_t n_elems, qdr_dtype dtype) { return (size_t)n_elems * qdr_dtype_bytes(dtype); }
@@ -139,62 +140,142 @@ static qdri_ref take_turn(qdri_builder *builder, qdri_ref *value, size_t bytes)
     return (qdri_ref){value->buffer, 0, bytes};
 }
 
-/* The place of a whole dW before it is summed over z: two values used alternately, so that a product need not wait for
- * the sum of the previous layer. */
-static qdri_ref whole_gradient(qdri_builder *builder, const qdri_layer_shape *shape)
+static int group_size(const qdri_builder *builder, qdr_channel channel)
 {
+    return qdri_channel_group_of(&builder->position, channel).size;
+}
+
+/* Whether this rank stores all of a dW that products write. */
+static int stores_whole(const qdri_builder *builder)
+{
+    return builder->position.size[QDR_Z] * group_size(builder, QDR_CHANNEL_D_NEAR) == 1;
+}
+
+/* Elements of the gradient that this rank stores. */
+static int64_t stored_elems(const qdri_builder *builder, const qdri_layer_shape *shape)
+{
+    return shape->shard_elems / group_size(builder, QDR_CHANNEL_D_NEAR);
+}
+
+/* Where products write dW: where this rank stores it, if it stores all; else two values used alternately, so that a
+ * product need not wait for the sums of the previous layer. */
+static qdri_ref whole_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref dw)
+{
+    if (stores_whole(builder)) return dw;
     return take_turn(builder, &builder->whole_gradients[builder->n_whole_gradients++ % 2],
                      (size_t)builder->position.size[QDR_Z] * bytes_of(shape->shard_elems, shape->grad_dtype));
 }
 
-/* Sums a whole dW over z into the shard, and the shard over d. The addition to old values runs on the stream of the
- * sum. */
-static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref whole, qdri_ref dw,
-                         const qdri_backward_mode *mode)
+static qdri_task gradient_task(const qdri_layer_shape *shape, qdri_task_kind kind, qdri_ref from, qdri_ref to)
 {
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLLECTIVE, whole, QDRI_NO_REF, dw);
+    qdri_task task = qdri_layer_task(shape, kind, from, QDRI_NO_REF, to);
     task.overlap_class = QDRI_CLASS_GRADIENTS;
     task.parameter_gradient = 1;
     task.dtype = task.out_dtype = shape->grad_dtype;
-    task.count = shape->shard_elems;
-    if (builder->position.size[QDR_Z] > 1) {
-        if (mode->accumulate_dw)
-            task.writes[0] = take_turn(builder, &builder->reduced_gradient,
-                                       bytes_of(shape->shard_elems, shape->grad_dtype));
-        task.coll = QDR_REDUCE_SCATTER;
-        task.channel = QDR_CHANNEL_Z_REDUCE;
-        qdri_add_collective(builder, &task);
-        if (mode->accumulate_dw) {
-            qdri_task addition = qdri_layer_task(shape, QDRI_TASK_ADD, task.writes[0], QDRI_NO_REF, dw);
-            addition.overlap_class = QDRI_CLASS_GRADIENTS;
-            addition.stream = QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_Z_REDUCE);
-            addition.dtype = addition.out_dtype = shape->grad_dtype;
-            addition.accumulate = 1;
-            addition.parameter_gradient = 1;
-            qdri_set_pass(&addition, 1, shape->shard_elems, 3);
-            qdri_schedule_add(builder, &addition);
-        }
-    }
-    if (mode->keep_for_later) return;
-    task.reads[0] = QDRI_NO_REF;
-    task.writes[0] = dw;
-    task.coll = QDR_ALL_REDUCE;
-    task.channel = QDR_CHANNEL_D_REDUCE;
+    return task;
+}
+
+/* The part of a channel's member, this rank, of n_elems gradients in equal parts. */
+static qdri_ref own_part(const qdri_builder *builder, const qdri_layer_shape *shape, qdr_channel channel,
+                         qdri_ref whole, int64_t n_elems)
+{
+    const qdri_channel_group group = qdri_channel_group_of(&builder->position, channel);
+    const size_t each = bytes_of(n_elems / group.size, shape->grad_dtype);
+    return (qdri_ref){whole.buffer, whole.offset + (size_t)group.index * each, each};
+}
+
+/* Sums of n_elems gradients over a channel, of which this rank gets the part that `to` refers to. */
+static void scatter_sums(qdri_builder *builder, const qdri_layer_shape *shape, qdr_channel channel, qdri_ref from,
+                         qdri_ref to, int64_t n_elems)
+{
+    qdri_task task = gradient_task(shape, QDRI_TASK_COLLECTIVE, from, to);
+    task.coll = QDR_REDUCE_SCATTER;
+    task.channel = channel;
+    task.count = n_elems / group_size(builder, channel);
     qdri_add_collective(builder, &task);
+}
+
+static void sum_copies(qdri_builder *builder, const qdri_layer_shape *shape, qdr_channel channel, qdri_ref sums,
+                       int64_t n_elems)
+{
+    qdri_task task = gradient_task(shape, QDRI_TASK_COLLECTIVE, QDRI_NO_REF, sums);
+    task.coll = QDR_ALL_REDUCE;
+    task.channel = channel;
+    task.count = n_elems;
+    qdri_add_collective(builder, &task);
+}
+
+/* Sums a whole dW over z and the near ranks of d into what this rank stores of it. The addition to old values runs on
+ * the stream of the last sum. */
+static void store_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref whole, qdri_ref dw,
+                           int accumulate)
+{
+    const int z = builder->position.size[QDR_Z];
+    const int near = group_size(builder, QDR_CHANNEL_D_NEAR);
+    qdri_ref sums = whole;
+    if (z > 1) {
+        sums = dw;
+        if (near > 1 || accumulate)
+            sums = take_turn(builder, &builder->reduced_gradient, bytes_of(shape->shard_elems, shape->grad_dtype));
+        scatter_sums(builder, shape, QDR_CHANNEL_Z_REDUCE, whole, sums, shape->shard_elems * z);
+    }
+    if (near > 1) {
+        const qdri_ref to = accumulate ? own_part(builder, shape, QDR_CHANNEL_D_NEAR, sums, shape->shard_elems) : dw;
+        scatter_sums(builder, shape, QDR_CHANNEL_D_NEAR, sums, to, shape->shard_elems);
+        sums = to;
+    }
+    if (!accumulate || z * near == 1) return;
+    qdri_task addition = gradient_task(shape, QDRI_TASK_ADD, sums, dw);
+    addition.stream = QDRI_STREAM_OF_CHANNEL(near > 1 ? QDR_CHANNEL_D_NEAR : QDR_CHANNEL_Z_REDUCE);
+    addition.accumulate = 1;
+    qdri_set_pass(&addition, 1, stored_elems(builder, shape), 3);
+    qdri_schedule_add(builder, &addition);
+}
+
+/* The same, and then over the other ranks of d, if they do not follow later: with levels, of the part of the gradient
+ * whose state this rank has. */
+static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref whole, qdri_ref dw,
+                         const qdri_backward_mode *mode)
+{
+    const int64_t n_stored = stored_elems(builder, shape);
+    store_gradient(builder, shape, whole, dw, mode->accumulate_dw);
+    if (mode->keep_for_later) return;
+    if (!qdri_has_levels(&builder->position)) {
+        sum_copies(builder, shape, QDR_CHANNEL_D_REDUCE, dw, n_stored);
+        return;
+    }
+    const qdri_ref part = own_part(builder, shape, QDR_CHANNEL_D_FAR, dw, n_stored);
+    scatter_sums(builder, shape, QDR_CHANNEL_D_FAR, dw, part, n_stored);
+    sum_copies(builder, shape, QDR_CHANNEL_D_COPIES, part, n_stored / group_size(builder, QDR_CHANNEL_D_FAR));
+}
+
+/* If gradients are added to complete ones, only this rank's part of the state is complete: everything else that it
+ * stores begins at zero. */
+static void zero_incomplete(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref dw)
+{
+    const int64_t n_stored = stored_elems(builder, shape);
+    const qdri_ref part = own_part(builder, shape, QDR_CHANNEL_D_FAR, dw, n_stored);
+    const size_t after = part.offset + part.bytes, end = dw.offset + dw.bytes;
+    qdri_task task = gradient_task(shape, QDRI_TASK_ZERO, QDRI_NO_REF,
+                                   (qdri_ref){dw.buffer, dw.offset, part.offset - dw.offset});
+    task.overlap_class = QDRI_CLASS_NONE;
+    task.writes[task.n_writes++] = (qdri_ref){dw.buffer, after, end - after};
+    qdri_set_pass(&task, 1, n_stored - (int64_t)(part.bytes / qdr_dtype_bytes(shape->grad_dtype)), 1);
+    qdri_schedule_add(builder, &task);
 }
 
 /* dW of one part of the rows; later parts add to that of the first. */
 static void weight_gradient(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs, int part,
                             qdri_ref whole, const qdri_backward_mode *mode)
 {
-    const int gz = builder->position.size[QDR_Z];
+    const int gz = builder->position.size[QDR_Z], is_stored = stores_whole(builder);
     const int turned = shape->storage == QDR_IN_OUT;
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_PRODUCT, turned ? refs->x : refs->dy, turned ? refs->dy : refs->x,
                                      whole);
-    task.accumulate = part > 0 || (gz == 1 && mode->accumulate_dw);
+    task.accumulate = part > 0 || (is_stored && mode->accumulate_dw);
     task.parameter_gradient = 1;
     task.out_dtype = shape->grad_dtype;
-    if (gz > 1 && part == 0)
+    if (!is_stored && part == 0)
         task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
     qdri_set_product(&task, QDRI_PRODUCT_DW, shape->storage, shape->m, shape->n, shape->k);
     task.algorithm = shape->algorithms[QDRI_PRODUCT_DW];
@@ -239,7 +320,8 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
     if (regather) whole.x = whole_input(builder, shape, refs, x_whole, 1);
     builder->part = QDRI_BEFORE_PARTS;
     const qdri_ref w = with_dx ? qdri_next_weight(builder) : QDRI_NO_REF;
-    const qdri_ref dw = builder->position.size[QDR_Z] > 1 ? whole_gradient(builder, shape) : refs->dw;
+    const qdri_ref dw = whole_gradient(builder, shape, refs->dw);
+    if (mode->zero_dw) zero_incomplete(builder, shape, refs->dw);
     /* dX is computed first if its own sum overlaps with the product of dW, or if it uses the rows of dY as they arrive.
      * Otherwise dW is first: its sum begins earlier, W has more time to arrive, and the operations on dX directly
      * follow its product, so that a device may fuse both. */
@@ -312,15 +394,16 @@ void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape
     task.k = shape->first_row;
     task.context = shape->context;
     if (shape->context) qdri_schedule_add(builder, &task);
-    const int gz = builder->position.size[QDR_Z];
-    const qdri_ref whole = gz > 1 ? whole_gradient(builder, shape) : refs->dw;
+    const int gz = builder->position.size[QDR_Z], is_stored = stores_whole(builder);
+    const qdri_ref whole = whole_gradient(builder, shape, refs->dw);
+    if (mode->zero_dw) zero_incomplete(builder, shape, refs->dw);
     task = qdri_layer_task(shape, QDRI_TASK_EMBED_SUM, refs->x, shape->out_scattered ? dy_whole : refs->dy, whole);
     task.out_dtype = shape->grad_dtype;
-    task.accumulate = gz == 1 && mode->accumulate_dw;
+    task.accumulate = is_stored && mode->accumulate_dw;
     task.parameter_gradient = 1;
     qdri_set_pass(&task, shape->m, shape->n, 3);
     task.k = shape->k;
-    if (gz > 1) task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
+    if (!is_stored) task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
     qdri_schedule_add(builder, &task);
     sum_gradient(builder, shape, whole, refs->dw, mode);
     qdri_builder_give(builder, dy_whole);

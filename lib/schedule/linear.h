@@ -23,7 +23,8 @@ typedef struct qdri_layer_shape {
     int in_scattered, out_scattered; /* the input's rows over out_axis, the output's over in_axis; 0 for groups of
                                       * one */
     int64_t in_unit, out_unit; /* if scattered: rows that stay together */
-    int64_t shard_elems; /* of W, per member of z */
+    int64_t shard_elems; /* of W, per member of z; its gradient is one of `near` equal parts, its state one of `far`
+                          * equal parts of that */
     qdr_storage storage; /* of W; AUTO is OUT_IN */
     int algorithms[QDRI_N_PRODUCTS]; /* as in qdri_gemm, for products of all rows */
     int rounds; /* its products round their operands to fp8 */
@@ -43,10 +44,11 @@ typedef struct qdri_layer_refs {
 
 /* How gradients of parameters and of x are written. */
 typedef struct qdri_backward_mode {
-    int accumulate_dw; /* add to the shard on this rank */
+    int accumulate_dw; /* add to what this rank stores of the gradient */
+    int zero_dw; /* before: all of it but the state's part, as the others add to that */
     int accumulate_db;
     int accumulate_dx;
-    int keep_for_later; /* no sum over d yet */
+    int keep_for_later; /* no sum over d yet, beyond those near */
 } qdri_backward_mode;
 
 /* Sets extents, transpositions and flops of a product of a layer with m rows. Its operands are X and W, dY and W, dY

@@ -27,10 +27,17 @@ typedef struct qdri_parameter {
     qdr_storage storage; /* of the block; AUTO: not chosen yet, which schedules treat as OUT_IN */
     int64_t shard_elems; /* stored, with padding */
     int64_t shard_begin, n_elems; /* elements of the block that this rank stores */
+    int64_t gradient_begin, gradient_elems; /* of the shard, with padding: those whose gradient this rank stores */
+    int64_t state_begin, state_elems; /* of these, those that it updates */
+    int n_copies, copy; /* ranks of d that update the same, and which of them this one is */
+    int returns; /* a rank updates only a part of its shard, and others return the rest */
     int extra_sum; /* for small ones: 1 + axis over which gradients are summed in addition to z and d; 0: none */
-    int decay, counted, first_copy;
+    int decay, counted, first_copy; /* first_copy: of all that hold a copy of what this rank updates */
     qdri_ref data, gradient;
 } qdri_parameter;
+
+/* How many of n elements of a shard from `begin` on are not padding. */
+int64_t qdri_parameter_elems(const qdri_parameter *p, int64_t begin, int64_t n);
 
 typedef struct qdri_edge {
     const char *name;
@@ -183,8 +190,10 @@ int qdri_net_scatters(const qdri_net *net);
  * built. Ranks that exchange rows must divide them in the same way. */
 void qdri_net_set_panels(qdri_net *net, int panels, int batch_parts);
 
-/* The rectangles of the whole parameter that this rank stores. @return their number */
+/* The rectangles of the whole parameter that this rank stores; those that it updates, whose offsets begin at
+ * state_begin. @return their number */
 int qdri_parameter_runs(const qdri_parameter *p, qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS]);
+int qdri_parameter_state_runs(const qdri_parameter *p, qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS]);
 
 /* ---- memory and task lists: net_build.c, net_schedules.c ---- */
 
@@ -199,6 +208,8 @@ typedef enum qdri_gradient_mode {
 /* All lists of a net; zeroed, or older ones, whose memory is reused. */
 typedef struct qdri_net_lists {
     qdri_schedule forward, backward[QDRI_N_BACKWARDS]; /* empty if the stack cannot be run as a whole */
+    qdri_schedule first_forward; /* returns updated parameters; empty without levels, too */
+    qdri_schedule returns; /* does nothing else; empty without levels */
     struct qdri_layer_lists **layers; /* by node: of layers that have been run alone; NULL: none yet */
     int n_layers;
 } qdri_net_lists;
@@ -210,14 +221,17 @@ QDR_NODISCARD qdr_status qdri_net_place(qdri_net *net);
 /* Ends the description: assigns everything a place in a region, builds all lists, and thereby determines the sizes of
  * all regions. */
 QDR_NODISCARD qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists);
-/* One list, exactly as qdri_net_build() makes it. */
-QDR_NODISCARD qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule);
+/* One list, exactly as qdri_net_build() makes it. returns: it begins with the returns of parameters that have been
+ * updated in parts. */
+QDR_NODISCARD qdr_status qdri_net_forward(qdri_net *net, int returns, qdri_schedule *schedule);
 QDR_NODISCARD qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferred,
                                            qdri_schedule *schedule);
 /* The tasks alone, whose values have no places and which do not wait: enough to add up what they do. */
-QDR_NODISCARD qdr_status qdri_net_forward_tasks(qdri_net *net, qdri_schedule *schedule);
+QDR_NODISCARD qdr_status qdri_net_forward_tasks(qdri_net *net, int returns, qdri_schedule *schedule);
 QDR_NODISCARD qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int deferred,
                                                  qdri_schedule *schedule);
+/* Returns parameters and does nothing else: those of all layers, or the W of one; node -1: all. */
+QDR_NODISCARD qdr_status qdri_net_returns(qdri_net *net, int node, qdri_schedule *schedule);
 /* A linear layer alone, on the caller's memory. flags: QDR_DEFER_SYNC, QDR_DX_ACCUMULATE, QDR_NO_DX. */
 QDR_NODISCARD qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule);
 QDR_NODISCARD qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode,
@@ -227,5 +241,7 @@ QDR_NODISCARD qdr_status qdri_net_list_layer_forward(qdri_net *net, qdri_net_lis
                                                      const qdri_schedule **list);
 QDR_NODISCARD qdr_status qdri_net_list_layer_backward(qdri_net *net, qdri_net_lists *lists, int node, int flags,
                                                       qdri_gradient_mode mode, const qdri_schedule **list);
+QDR_NODISCARD qdr_status qdri_net_list_layer_returns(qdri_net *net, qdri_net_lists *lists, int node,
+                                                     const qdri_schedule **list);
 
 #endif

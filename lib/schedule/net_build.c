@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/group.h"
 #include "core/size.h"
 #include "quadrille/linear.h"
 #include "schedule/net_parts.h"
@@ -18,9 +19,9 @@ qdr_status qdri_net_finish(qdri_net *net, qdri_schedule *schedule)
     return qdri_schedule_set_waits(schedule, &net->hazards, net->opts.overlap & QDR_OVERLAP_ALL);
 }
 
-qdr_status qdri_net_forward(qdri_net *net, qdri_schedule *schedule)
+qdr_status qdri_net_forward(qdri_net *net, int returns, qdri_schedule *schedule)
 {
-    QDR_TRY(qdri_net_forward_tasks(net, schedule));
+    QDR_TRY(qdri_net_forward_tasks(net, returns, schedule));
     return qdri_net_finish(net, schedule);
 }
 
@@ -117,6 +118,7 @@ static void place_nodes(qdri_net *net)
 struct qdri_layer_lists {
     qdri_schedule forward[2]; /* 1: adds to Y */
     qdri_schedule backward[3][QDRI_N_BACKWARDS]; /* dX: overwritten, added to, not wanted */
+    qdri_schedule returns;
 };
 
 /* Empties the lists of an older net. */
@@ -125,6 +127,7 @@ static void begin_lists(qdri_net_lists *lists)
     for (int i = 0; i < lists->n_layers; i++) {
         struct qdri_layer_lists *layer = lists->layers[i];
         if (!layer) continue;
+        qdri_schedule_free(&layer->returns);
         for (int j = 0; j < 2; j++) qdri_schedule_free(&layer->forward[j]);
         for (int j = 0; j < 3 * QDRI_N_BACKWARDS; j++)
             qdri_schedule_free(&layer->backward[j / QDRI_N_BACKWARDS][j % QDRI_N_BACKWARDS]);
@@ -133,7 +136,7 @@ static void begin_lists(qdri_net_lists *lists)
     free(lists->layers);
     lists->layers = NULL;
     lists->n_layers = 0;
-    lists->forward.n_tasks = 0;
+    lists->forward.n_tasks = lists->first_forward.n_tasks = lists->returns.n_tasks = 0;
     for (int i = 0; i < QDRI_N_BACKWARDS; i++) lists->backward[i].n_tasks = 0;
 }
 
@@ -141,6 +144,8 @@ void qdri_net_lists_free(qdri_net_lists *lists)
 {
     begin_lists(lists);
     qdri_schedule_free(&lists->forward);
+    qdri_schedule_free(&lists->first_forward);
+    qdri_schedule_free(&lists->returns);
     for (int i = 0; i < QDRI_N_BACKWARDS; i++) qdri_schedule_free(&lists->backward[i]);
 }
 
@@ -180,6 +185,14 @@ qdr_status qdri_net_list_layer_backward(qdri_net *net, qdri_net_lists *lists, in
     QDR_TRY(find_layer(net, lists, node, &layer));
     qdri_schedule *schedule = &layer->backward[dx][2 * (int)mode + ((flags & QDR_DEFER_SYNC) != 0)];
     return keep(schedule->n_tasks ? QDR_OK : qdri_net_layer_backward(net, node, flags, mode, schedule), schedule, list);
+}
+
+qdr_status qdri_net_list_layer_returns(qdri_net *net, qdri_net_lists *lists, int node, const qdri_schedule **list)
+{
+    struct qdri_layer_lists *layer;
+    QDR_TRY(find_layer(net, lists, node, &layer));
+    qdri_schedule *schedule = &layer->returns;
+    return keep(schedule->n_tasks ? QDR_OK : qdri_net_returns(net, node, schedule), schedule, list);
 }
 
 /* ---- all of a net ---- */
@@ -256,8 +269,10 @@ qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists)
     net->buffers.items[net->workspace.buffer].bytes = 0; /* not of lists that were only tried */
     net->most_tasks = 0;
     QDR_TRY(measure_layers(net));
+    if (qdri_has_levels(&net->position)) QDR_TRY(qdri_net_returns(net, -1, &lists->returns));
     if (qdri_net_runs_whole(net)) {
-        QDR_TRY(qdri_net_forward(net, &lists->forward));
+        QDR_TRY(qdri_net_forward(net, 0, &lists->forward));
+        if (qdri_has_levels(&net->position)) QDR_TRY(qdri_net_forward(net, 1, &lists->first_forward));
         for (int i = 0; i < QDRI_N_BACKWARDS && !net->shares_parameters; i++)
             QDR_TRY(qdri_net_backward(net, (qdri_gradient_mode)(i / 2), i % 2, &lists->backward[i]));
     }

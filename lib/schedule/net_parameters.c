@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/block.h"
+#include "core/group.h"
 #include "core/size.h"
 #include "schedule/net_parts.h"
 
@@ -11,10 +12,51 @@ enum { SHARD_ALIGN_BYTES = 16 };
 
 static const qdr_block one_row[QDR_MAX_BLOCKS] = {{1, 1}};
 
-static int64_t shard_elems(const qdri_net *net, int64_t elems, int n_parts)
+static int group_size(const qdri_net *net, qdr_channel channel)
+{
+    return qdri_channel_group_of(&net->position, channel).size;
+}
+
+/* A shard of a matrix: as many equal parts as there are levels below z. 16 bytes of the type are at least as many
+ * elements as 16 bytes of the gradient's. */
+static int64_t shard_elems(const qdri_net *net, int64_t elems)
 {
     const int64_t align = SHARD_ALIGN_BYTES / (int64_t)qdr_dtype_bytes(net->opts.dtype);
-    return qdri_round_up(qdri_ceil_div(elems, n_parts), align);
+    const int64_t n_parts = (int64_t)group_size(net, QDR_CHANNEL_D_NEAR) * group_size(net, QDR_CHANNEL_D_FAR);
+    return qdri_round_up(qdri_ceil_div(elems, net->position.size[QDR_Z]), align * n_parts);
+}
+
+int64_t qdri_parameter_elems(const qdri_parameter *p, int64_t begin, int64_t n)
+{
+    const int64_t left = p->n_elems - begin;
+    return left < 0 ? 0 : left < n ? left : n;
+}
+
+/* A shard, and the levels below it. */
+static void divide(const qdri_net *net, int64_t elems, qdri_parameter *p)
+{
+    const qdri_channel_group near = qdri_channel_group_of(&net->position, QDR_CHANNEL_D_NEAR),
+                             far = qdri_channel_group_of(&net->position, QDR_CHANNEL_D_FAR);
+    p->shard_elems = shard_elems(net, elems);
+    p->shard_begin = p->shard_elems * net->position.coordinate[QDR_Z];
+    p->gradient_elems = p->shard_elems / near.size;
+    p->gradient_begin = p->gradient_elems * near.index;
+    p->state_elems = p->gradient_elems / far.size;
+    p->state_begin = p->gradient_begin + p->state_elems * far.index;
+    p->n_copies = net->position.size[QDR_D] / (near.size * far.size);
+    p->copy = net->position.coordinate[QDR_D] / (near.size * far.size);
+    p->returns = near.size * far.size > 1;
+    p->n_elems = elems - p->shard_begin;
+    if (p->n_elems > p->shard_elems) p->n_elems = p->shard_elems;
+    if (p->n_elems < 0) p->n_elems = 0;
+}
+
+/* A small parameter, of which every rank that needs it stores all. */
+static void keep_whole(const qdri_net *net, int64_t elems, qdri_parameter *p)
+{
+    p->shard_elems = p->gradient_elems = p->state_elems = p->n_elems = elems;
+    p->n_copies = net->position.size[QDR_D];
+    p->copy = net->position.coordinate[QDR_D];
 }
 
 qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, int *index)
@@ -45,13 +87,7 @@ qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, in
     QDR_TRY(qdri_mul_elems(qdri_blocks_width(p->rows), qdri_blocks_width(p->cols), &p->n_global));
     QDR_TRY(qdri_elems_bytes(p->n_global, QDR_F64, &bytes));
     const int *at = net->position.coordinate;
-    const int64_t elems = p->n_rows * p->n_cols;
-    p->shard_elems = shard_elems(net, elems, p->flat_over_z ? net->position.size[QDR_Z] : 1);
-    p->shard_begin = p->flat_over_z ? p->shard_elems * at[QDR_Z] : 0;
-    p->n_elems = elems - p->shard_begin;
-    if (p->n_elems > p->shard_elems) p->n_elems = p->shard_elems;
-    if (p->n_elems < 0) p->n_elems = 0;
-    if (!p->flat_over_z) p->shard_elems = elems;
+    (p->flat_over_z ? divide : keep_whole)(net, p->n_rows * p->n_cols, p);
     /* Copies exist along the axes that split nothing: which copy is counted, and which is the first of all. */
     p->counted = 1;
     for (int axis = QDR_X; axis <= QDR_Z; axis++) {
@@ -59,7 +95,7 @@ qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, in
                           (axis == QDR_Z && desc->flat_over_z);
         if (!split && at[axis] > 0) p->counted = 0;
     }
-    p->first_copy = at[QDR_D] == 0 && (desc->flat_over_z || at[QDR_Z] == 0);
+    p->first_copy = p->copy == 0 && (desc->flat_over_z || at[QDR_Z] == 0);
     if (desc->extra_sum && at[desc->extra_sum - 1] > 0) p->first_copy = 0;
     *index = net->n_parameters++;
     return QDR_OK;
@@ -73,7 +109,7 @@ size_t qdri_largest_gathered_bytes(const qdri_net *net)
     for (int i = 0; i < net->n_parameters; i++) {
         const qdri_parameter *p = &net->parameters[i];
         const int64_t elems = qdri_blocks_part(p->rows, p->row_parts, 0) * qdri_blocks_part(p->cols, p->col_parts, 0);
-        const int64_t gathered = p->flat_over_z ? gz * shard_elems(net, elems, gz) : 0;
+        const int64_t gathered = p->flat_over_z ? gz * shard_elems(net, elems) : 0;
         if (gathered > most) most = gathered;
     }
     return (size_t)most * qdr_dtype_bytes(net->opts.dtype);
@@ -86,10 +122,10 @@ void qdri_parameters_place(qdri_net *net)
     const size_t grad_bytes = qdr_dtype_bytes(net->grad_dtype);
     for (int i = 0; i < net->n_parameters; i++) {
         qdri_parameter *p = &net->parameters[i];
-        const size_t elems = (size_t)p->shard_elems;
-        p->data = qdri_buffers_add(&net->buffers, QDRI_PARAMETERS, elems * qdr_dtype_bytes(net->opts.dtype));
+        p->data = qdri_buffers_add(&net->buffers, QDRI_PARAMETERS,
+                                   (size_t)p->shard_elems * qdr_dtype_bytes(net->opts.dtype));
         if (p->flat_over_z && !net->shares_parameters)
-            p->gradient = qdri_buffers_add(&net->buffers, QDRI_GRADIENTS, elems * grad_bytes);
+            p->gradient = qdri_buffers_add(&net->buffers, QDRI_GRADIENTS, (size_t)p->gradient_elems * grad_bytes);
     }
     if (net->shares_parameters) return;
     for (int class = 0; class < 3; class ++) {

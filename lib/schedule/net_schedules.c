@@ -2,6 +2,7 @@
 /* From nodes to schedules: forward in order of execution, backward in reverse order, with gradients in values.
  * If the rows are divided into parts, these run one after the other from one sum across ranks to the next, so that the
  * sum of one part overlaps with the work of the others. */
+#include "core/group.h"
 #include "quadrille/linear.h"
 #include "schedule/net_parts.h"
 
@@ -85,10 +86,61 @@ static int ends_segment(const qdri_net *net, int number, int next, int backward)
            is_summed(net, backward ? shape->out_axis : shape->in_axis);
 }
 
-qdr_status qdri_net_forward_tasks(qdri_net *net, qdri_schedule *schedule)
+/* ---- returns ---- */
+
+/* Gathers n_elems of a shard from its parts, in place. */
+static void gather_parts(qdri_builder *builder, const qdri_net *net, int number, qdr_channel channel, int64_t begin,
+                         int64_t n_elems)
+{
+    const qdri_node *node = &net->nodes[number];
+    const size_t each = qdr_dtype_bytes(net->opts.dtype);
+    const qdri_ref shard = net->parameters[node->u.layer.weight].data;
+    qdri_task task = {.coll = QDR_ALL_GATHER,
+                      .overlap_class = QDRI_CLASS_WEIGHTS,
+                      .channel = channel,
+                      .node = number,
+                      .name = node->name,
+                      .n_writes = 1,
+                      .writes = {{shard.buffer, shard.offset + (size_t)begin * each, (size_t)n_elems * each}},
+                      .count = n_elems / qdri_channel_group_of(&net->position, channel).size,
+                      .dtype = net->opts.dtype};
+    qdri_add_collective(builder, &task);
+}
+
+/* Makes a shard whole again after its parts have been updated: first what the gradient's part lacks. */
+static void return_weight(qdri_builder *builder, const qdri_net *net, int number)
+{
+    const qdri_parameter *w = &net->parameters[net->nodes[number].u.layer.weight];
+    gather_parts(builder, net, number, QDR_CHANNEL_D_FAR, w->gradient_begin, w->gradient_elems);
+    gather_parts(builder, net, number, QDR_CHANNEL_D_NEAR, 0, w->shard_elems);
+}
+
+/* In the order in which a forward pass needs them. */
+static void return_weights(qdri_builder *builder, const qdri_net *net)
+{
+    for (int i = 0; i < net->n_nodes; i++)
+        if (qdri_node_is_layer(&net->nodes[i]) && !net->nodes[i].u.layer.shares_first) return_weight(builder, net, i);
+}
+
+qdr_status qdri_net_returns(qdri_net *net, int node, qdri_schedule *schedule)
+{
+    qdri_builder builder;
+    begin(&builder, net, schedule);
+    if (node < 0)
+        return_weights(&builder, net);
+    else
+        return_weight(&builder, net, node);
+    QDR_TRY(qdri_builder_end(&builder));
+    return qdri_net_finish(net, schedule);
+}
+
+/* ---- forward ---- */
+
+qdr_status qdri_net_forward_tasks(qdri_net *net, int returns, qdri_schedule *schedule)
 {
     qdri_builder builder;
     begin_whole(&builder, net, schedule);
+    if (returns) return_weights(&builder, net);
     for (int i = 0; i < net->n_nodes; i++)
         if (qdri_node_is_layer(&net->nodes[i])) plan_weight(&builder, net, &net->nodes[i].u.layer);
     net->n_loss_parts = builder.n_parts;
@@ -112,6 +164,8 @@ qdr_status qdri_net_forward_tasks(qdri_net *net, qdri_schedule *schedule)
     for (int part = 0; part < builder.n_parts; part++) end_node(&builder, net, net->n_nodes - 1, part);
     return qdri_builder_end(&builder);
 }
+
+/* ---- backward ---- */
 
 /* Adds b, of the size of an edge, to a, or copies it there. */
 static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int number, const char *name, qdri_ref a,
@@ -241,9 +295,11 @@ static int adds_to_small(const qdri_net *net, int parameter, qdri_gradient_mode 
 static qdri_backward_mode layer_mode(const qdri_net *net, const qdri_layer *layer, qdri_gradient_mode mode,
                                      int deferred)
 {
+    const qdri_parameter *w = &net->parameters[layer->weight];
+    const int adds_to_complete = mode == QDRI_GRADIENT_ADD_TO_COMPLETE && w->first_copy && !layer->shares_last;
     return (qdri_backward_mode){
-        .accumulate_dw = layer->shares_last || mode == QDRI_GRADIENT_ADD_TO_PARTIAL ||
-                         (mode == QDRI_GRADIENT_ADD_TO_COMPLETE && net->position.coordinate[QDR_D] == 0),
+        .accumulate_dw = layer->shares_last || mode == QDRI_GRADIENT_ADD_TO_PARTIAL || adds_to_complete,
+        .zero_dw = adds_to_complete && w->state_elems < w->gradient_elems,
         .accumulate_db = layer->bias >= 0 && adds_to_small(net, layer->bias, mode),
         .keep_for_later = deferred || layer->shares_first,
     };
@@ -313,6 +369,8 @@ qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int d
     sum_copies(&builder, net, net->small_gradients, net->n_small);
     return qdri_builder_end(&builder);
 }
+
+/* ---- layers alone ---- */
 
 qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule)
 {

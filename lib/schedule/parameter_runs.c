@@ -80,3 +80,11 @@ int qdri_parameter_runs(const qdri_parameter *p, qdr_parameter_run runs[QDR_MAX_
     if (!whole_last) n += add_band(&l, last, last + 1, 0, to, runs + n);
     return n;
 }
+
+int qdri_parameter_state_runs(const qdri_parameter *p, qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS])
+{
+    qdri_parameter part = *p;
+    part.shard_begin += p->state_begin;
+    part.n_elems = qdri_parameter_elems(p, p->state_begin, p->state_elems);
+    return qdri_parameter_runs(&part, runs);
+}

@@ -12,6 +12,7 @@ static const char *const task_names[QDRI_N_TASK_KINDS] = {
     [QDRI_TASK_BIAS_ADD] = "bias-add",
     [QDRI_TASK_COLUMN_SUM] = "column-sum",
     [QDRI_TASK_ADD] = "add",
+    [QDRI_TASK_ZERO] = "zero",
     [QDRI_TASK_SUM_PARTS] = "sum-parts",
     [QDRI_TASK_EMBED] = "embed",
     [QDRI_TASK_EMBED_SUM] = "embed-sum",

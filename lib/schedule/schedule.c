@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/block.h"
+#include "core/group.h"
 #include "core/size.h"
 
 void qdri_builder_begin(qdri_builder *builder, qdri_schedule *schedule, int n_buffers, const qdri_position *position,
@@ -197,12 +198,11 @@ static int64_t elems_sent(const qdri_task *task, int g, int rank)
 
 void qdri_add_collective(qdri_builder *builder, qdri_task *task)
 {
-    const qdr_axis axis = qdr_channel_axis(task->channel);
-    const int g = builder->position.size[axis];
-    if (g == 1) return;
+    const qdri_channel_group group = qdri_channel_group_of(&builder->position, task->channel);
+    if (group.size == 1) return;
     task->kind = QDRI_TASK_COLLECTIVE;
     /* Statistics are small, and the next kernel needs them: they run between kernels. */
     task->stream = qdri_is_statistics(task->channel) ? QDRI_STREAM_OF_COMPUTE : QDRI_STREAM_OF_CHANNEL(task->channel);
-    task->bytes_sent = elems_sent(task, g, builder->position.coordinate[axis]) * (int64_t)qdr_dtype_bytes(task->dtype);
+    task->bytes_sent = elems_sent(task, group.size, group.index) * (int64_t)qdr_dtype_bytes(task->dtype);
     qdri_schedule_add(builder, task);
 }

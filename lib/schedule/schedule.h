@@ -29,6 +29,7 @@ typedef enum qdri_task_kind {
     QDRI_TASK_BIAS_ADD, /* reads b; writes y */
     QDRI_TASK_COLUMN_SUM, /* reads x; writes p */
     QDRI_TASK_ADD, /* reads b; writes a += b (or a = b) */
+    QDRI_TASK_ZERO, /* writes zeros */
     QDRI_TASK_SUM_PARTS, /* reads k blocks of m rows; writes their sum, in that order */
     QDRI_TASK_EMBED, /* reads tokens, E; writes y */
     QDRI_TASK_EMBED_SUM, /* reads tokens, dy; writes dE */

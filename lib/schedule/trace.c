@@ -156,9 +156,10 @@ static int write_header(const qdri_trace *trace, FILE *file)
         json_array_append_new(clocks, json_pack("{s:I,s:I,s:I}", "at", (json_int_t)clock->at_ns, "ahead",
                                                 (json_int_t)clock->ahead_ns, "bound", (json_int_t)clock->bound_ns));
     }
-    json_t *header = json_pack("{s:i,s:s,s:i,s:i,s:o,s:o,s:o,s:I}", "version", QDRI_TRACE_VERSION, "id", id, "rank",
-                               trace->rank, "ranks", trace->n_ranks, "grid", numbers_of(trace->position.size), "place",
-                               numbers_of(trace->position.coordinate), "clock", clocks, "lost",
+    const qdri_position *at = &trace->position;
+    json_t *header = json_pack("{s:i,s:s,s:i,s:i,s:o,s:[i,i],s:o,s:o,s:I}", "version", QDRI_TRACE_VERSION, "id", id,
+                               "rank", trace->rank, "ranks", trace->n_ranks, "grid", numbers_of(at->size), "levels",
+                               at->near, at->far, "place", numbers_of(at->coordinate), "clock", clocks, "lost",
                                (json_int_t)trace->n_lost);
     const int good = header && fputs("\n],\"displayTimeUnit\":\"ms\",\"quadrille\":", file) >= 0 &&
                      json_dumpf(header, file, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0 && fputs("}\n", file) >= 0;

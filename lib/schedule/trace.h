@@ -11,7 +11,7 @@
 #include "core/clock_offset.h"
 #include "schedule/schedule.h"
 
-#define QDRI_TRACE_VERSION 2
+#define QDRI_TRACE_VERSION 3
 #define QDRI_TRACE_NAME_BYTES 40
 
 typedef struct qdri_trace_event {

@@ -87,7 +87,7 @@ static qdr_status build(qdri_lists *lists, qdri_list_kind kind, double n_stage_l
                                                                     : QDRI_GRADIENT_ADD_TO_PARTIAL;
     qdri_list *list = &lists->of[kind];
     if (kind == QDRI_LIST_FORWARD)
-        QDR_TRY((with_waits ? qdri_net_forward : qdri_net_forward_tasks)(&lists->net, &list->schedule));
+        QDR_TRY((with_waits ? qdri_net_forward : qdri_net_forward_tasks)(&lists->net, 0, &list->schedule));
     else
         QDR_TRY(
             (with_waits ? qdri_net_backward : qdri_net_backward_tasks)(&lists->net, mode, deferred, &list->schedule));

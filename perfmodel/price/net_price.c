@@ -90,7 +90,7 @@ static qdr_status net_secs(qdri_net *net, const qdri_pricing *pricing, qdri_sche
     for (int i = 0; i < (is_whole ? 1 : net->n_nodes); i++) {
         double secs[2] = {0};
         if (!is_whole && net->nodes[i].kind != QDRI_NODE_LINEAR) continue;
-        QDR_TRY(is_whole ? qdri_net_forward(net, schedule) : qdri_net_layer_forward(net, i, 0, schedule));
+        QDR_TRY(is_whole ? qdri_net_forward(net, 0, schedule) : qdri_net_layer_forward(net, i, 0, schedule));
         QDR_TRY(price_list(pricing, schedule, NULL, secs));
         *sum += secs[1];
         if (net->shares_parameters) continue;
@@ -157,7 +157,7 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
     QDR_TRY(qdri_describe_layers(net, &model->network, &position, &opts, context, plan->layout, n_layers));
     QDR_TRY(qdri_net_place(net));
     QDR_TRY(qdri_net_choose_panels(net, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, &model->machine));
-    QDR_TRY(qdri_net_forward(net, schedule));
+    QDR_TRY(qdri_net_forward(net, 0, schedule));
     QDR_TRY(price_list(&pricing, schedule, NULL, ends));
     secs[0] = ends[0];
     QDR_TRY(qdri_net_backward(net, QDRI_GRADIENT_OVERWRITE, 0, schedule));

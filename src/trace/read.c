@@ -9,7 +9,7 @@
 
 #include "trace/trace.h"
 
-enum { VERSION = 2, MAX_RANKS = 1 << 20, MAX_NAME = 4096, MAX_BYTES = 1 << 30 };
+enum { VERSION = 3, MAX_RANKS = 1 << 20, MAX_NAME = 4096, MAX_BYTES = 1 << 30 };
 #define MOST_MICROSECS 1e15 /* about thirty years */
 #define MOST 1e18 /* the same in nanoseconds; also the limit for bytes */
 
@@ -106,6 +106,8 @@ static int is_in_grid(const trace_rank *rank, int n_ranks)
         product *= size;
         if (product > n_ranks) return 0;
     }
+    const int n_d = rank->grid[QDR_D], near = rank->near, far = rank->far;
+    if (near < 0 || far < 0 || (near > 0 && n_d % near) || (near > 0 && far > 0 && n_d / near % far)) return 0;
     return rank->grid[0] == 0 || product == n_ranks;
 }
 
@@ -140,9 +142,9 @@ static int take_header(json_t *root, const char *path, int number, trace_file *t
                     "%.300s: it is a trace of version %d, this command reads version %d; use the "
                     "command that came with the library",
                     path, version, VERSION);
-    if (json_unpack(header, "{s:s,s:i,s:i,s:[i,i,i,i],s:[i,i,i,i],s:o,s:I}", "id", &id, "rank", &its_rank, "ranks",
-                    &n_ranks, "grid", &g[0], &g[1], &g[2], &g[3], "place", &p[0], &p[1], &p[2], &p[3], "clock", &clocks,
-                    "lost", &n_lost) ||
+    if (json_unpack(header, "{s:s,s:i,s:i,s:[i,i,i,i],s:[i,i],s:[i,i,i,i],s:o,s:I}", "id", &id, "rank", &its_rank,
+                    "ranks", &n_ranks, "grid", &g[0], &g[1], &g[2], &g[3], "levels", &found.near, &found.far, "place",
+                    &p[0], &p[1], &p[2], &p[3], "clock", &clocks, "lost", &n_lost) ||
         !take_clocks(clocks, &found))
         return fail_content(why, path, "its description of the run is damaged");
     if (number == 0) { /* its description applies to all files */
@@ -186,6 +188,33 @@ static int meets(const trace_event *event)
     return 0;
 }
 
+/* The members of a channel: every stride-th rank of its axis, among size * stride. */
+static void find_members(const trace_rank *rank, int stream, int *size, int *stride)
+{
+    const qdr_channel channel = (qdr_channel)(stream - 1);
+    const int near = rank->near > 1 ? rank->near : 1, far = rank->far > 1 ? rank->far : 1;
+    *size = rank->grid[qdr_channel_axis(channel)];
+    *stride = 1;
+    if (channel == QDR_CHANNEL_D_NEAR) *size = near;
+    if (channel == QDR_CHANNEL_D_FAR) *size = far;
+    if (channel == QDR_CHANNEL_D_FAR) *stride = near;
+    if (channel == QDR_CHANNEL_D_COPIES) *stride = near * far;
+    if (channel == QDR_CHANNEL_D_COPIES) *size /= near * far;
+}
+
+/* A number shared by the members of a channel, and by no other ranks. */
+static int group_of(const trace_rank *rank, int stream)
+{
+    int group = 0, size, stride;
+    find_members(rank, stream, &size, &stride);
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        int at = rank->position[axis];
+        if (axis == trace_stream_axis(stream)) at -= at / stride % size * stride; /* the first member's */
+        group = group * rank->grid[axis] + at;
+    }
+    return group;
+}
+
 /* Appends the shares of a rank to the list of n. */
 static void add_shares(trace_rank *rank, share *list, size_t *n)
 {
@@ -197,10 +226,7 @@ static void add_shares(trace_rank *rank, share *list, size_t *n)
         if (!meets(event)) continue;
         number[s] = event->run == run[s] ? number[s] + 1 : 0;
         run[s] = event->run;
-        int group = 0; /* a number shared by the ranks that differ in this axis only */
-        for (int axis = 0; axis < QDR_N_AXES; axis++)
-            if (axis != trace_stream_axis(s)) group = group * rank->grid[axis] + rank->position[axis];
-        list[(*n)++] = (share){s, group, run[s], number[s], event};
+        list[(*n)++] = (share){s, group_of(rank, s), run[s], number[s], event};
     }
 }
 
@@ -221,7 +247,10 @@ static int find_late(trace_file *trace, failure *why)
     for (int r = 0; r < trace->n_ranks; r++) {
         const trace_rank *rank = &trace->ranks[r];
         /* Times must be comparable, and all ranks in the same grid. */
-        if (!rank->n_clocks || memcmp(rank->grid, trace->ranks[0].grid, sizeof rank->grid) != 0) return EXIT_OK;
+        const trace_rank *other = &trace->ranks[0];
+        const int is_same = memcmp(rank->grid, other->grid, sizeof rank->grid) == 0 && rank->near == other->near &&
+                            rank->far == other->far;
+        if (!rank->n_clocks || !is_same) return EXIT_OK;
         most += (size_t)rank->n_events;
     }
     share *list = malloc(most * sizeof *list);
@@ -231,7 +260,9 @@ static int find_late(trace_file *trace, failure *why)
     for (size_t begin = 0, end; begin < n; begin = end) {
         const share *first = &list[begin];
         for (end = begin + 1; end < n && by_collective(first, &list[end]) == 0;) end++;
-        if ((int)(end - begin) == trace->ranks[0].grid[trace_stream_axis(first->stream)]) {
+        int n_members, stride;
+        find_members(&trace->ranks[0], first->stream, &n_members, &stride);
+        if ((int)(end - begin) == n_members) {
             double last = -INFINITY;
             for (size_t i = 0; i < end - begin; i++) last = fmax(last, first[i].event->begin);
             for (size_t i = 0; i < end - begin; i++) {

@@ -36,6 +36,7 @@ typedef struct trace_rank {
     trace_event *events; /* sorted by begin */
     int64_t n_events, n_lost;
     int grid[QDR_N_AXES], position[QDR_N_AXES]; /* grid: 0x0x0x0 if no schedule ran */
+    int near, far; /* the levels of d; 0: none */
     trace_clock clocks[2]; /* when its context was created, and destroyed */
     int n_clocks;
     trace_work *work; /* sorted by begin, disjoint */

@@ -36,7 +36,7 @@ def event(kind, stream, ts, dur, sent=0, run=0, name="fc"):
 
 
 def header(rank, ranks=2):
-    return {"version": 2, "id": "1", "rank": rank, "ranks": ranks, "grid": [ranks, 1, 1, 1], "place": [rank, 0, 0, 0],
+    return {"version": 3, "id": "1", "rank": rank, "ranks": ranks, "grid": [ranks, 1, 1, 1], "levels": [1, 1], "place": [rank, 0, 0, 0],
             "clock": [{"at": 0, "ahead": 0, "bound": 0}], "lost": 0}
 
 
@@ -250,7 +250,7 @@ class Refused(Case):
         self.write(1, good, rank=0)
         self.assert_refused("rank 0 of 2, not to rank 1 of 2")
         self.write(1, good, version=1)
-        self.assert_refused("version 1, this command reads version 2")
+        self.assert_refused("version 1, this command reads version 3")
 
     def test_written_over_itself(self):
         for rank in (0, 1):
@@ -280,7 +280,7 @@ class Refused(Case):
 
     def test_events(self):
         for change, says in (({"ts": None}, "not found: ts"), ({"dur": "1"}, "got string"), ({"dur": -1}, "no time"),
-                             ({"ts": 1e300}, "no time"), ({"tid": 12}, "tid is not a stream"),
+                             ({"ts": 1e300}, "no time"), ({"tid": 15}, "tid is not a stream"),
                              ({"tid": -1}, "tid is not a stream"), ({"name": None}, "not found: name"),
                              ({"cat": 3}, "Expected string"), ({"args": {}}, "not found: task"),
                              ({"args": []}, "Expected object"), ({"ph": None}, "no ph")):

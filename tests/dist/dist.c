@@ -60,25 +60,74 @@ double dist_value(uint64_t seed, int64_t i, int64_t j)
     return (double)(dist_below(&seed, 128) - 64) / 64;
 }
 
+/* A multiple of inner that divides all, half of the time the least. */
+static int random_parts(uint64_t *seed, int inner, int all)
+{
+    int parts = inner * (1 + (int)dist_below(seed, all / inner));
+    if (dist_below(seed, 2)) return inner;
+    while (parts % inner || all % parts) parts--;
+    return parts;
+}
+
 qdr_grid *dist_random_grid(qdr_context *ctx, uint64_t *seed)
 {
     int size[QDR_N_AXES] = {1, 1, 1, 1}, left = qdr_context_size(ctx);
     char order[QDR_N_AXES + 1] = "xyzd";
     for (int factor = 2; left > 1; factor++)
         for (; left % factor == 0; left /= factor) size[dist_below(seed, QDR_N_AXES)] *= factor;
+    const int gradients = random_parts(seed, size[2], size[2] * size[3]);
+    const int state = random_parts(seed, gradients, size[2] * size[3]);
     for (int i = QDR_N_AXES - 1; i > 0; i--) {
         const int64_t j = dist_below(seed, i + 1);
         const char letter = order[i];
         order[i] = order[j];
         order[j] = letter;
     }
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, size[0], size[1], size[2], size[3], order};
+    const qdr_grid_opts opts = {QDR_OPTS_INIT,
+                                .x = size[0],
+                                .y = size[1],
+                                .z = size[2],
+                                .d = size[3],
+                                .order = order,
+                                .gradient_parts = gradients,
+                                .optimizer_parts = state};
     qdr_grid *grid = NULL;
     DIST_OK(qdr_grid_create(ctx, &opts, &grid));
     return grid;
 }
 
-void dist_every_grid(qdr_context *ctx, void (*check)(qdr_grid *grid, void *user), void *user)
+qdri_position dist_position(const qdr_grid *grid)
+{
+    qdri_position position = {.near = qdr_grid_channel_size(grid, QDR_CHANNEL_D_NEAR),
+                              .far = qdr_grid_channel_size(grid, QDR_CHANNEL_D_FAR)};
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        position.size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
+        position.coordinate[axis] = qdr_grid_coordinate(grid, (qdr_axis)axis);
+    }
+    return position;
+}
+
+static void check_one(qdr_context *ctx, const qdr_grid_opts *opts, void (*check)(qdr_grid *grid, void *user),
+                      void *user)
+{
+    qdr_grid *grid;
+    DIST_OK(qdr_grid_create(ctx, opts, &grid));
+    check(grid, user);
+    qdr_grid_destroy(&grid);
+}
+
+static void check_levels(qdr_context *ctx, qdr_grid_opts opts, void (*check)(qdr_grid *grid, void *user), void *user)
+{
+    const int all = opts.z * opts.d;
+    for (int gradients = opts.z; gradients <= all; gradients += opts.z)
+        for (int state = gradients; state <= all; state += gradients) {
+            opts.gradient_parts = gradients;
+            opts.optimizer_parts = state;
+            if (all % gradients == 0 && all % state == 0) check_one(ctx, &opts, check, user);
+        }
+}
+
+void dist_every_grid(qdr_context *ctx, int with_levels, void (*check)(qdr_grid *grid, void *user), void *user)
 {
     const int p = qdr_context_size(ctx);
     for (int x = 1; x <= p; x++)
@@ -86,10 +135,10 @@ void dist_every_grid(qdr_context *ctx, void (*check)(qdr_grid *grid, void *user)
             for (int z = 1; z <= p; z++) {
                 if (p % (x * y * z)) continue;
                 const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = x, .y = y, .z = z, .d = p / (x * y * z)};
-                qdr_grid *grid;
-                DIST_OK(qdr_grid_create(ctx, &opts, &grid));
-                check(grid, user);
-                qdr_grid_destroy(&grid);
+                if (with_levels)
+                    check_levels(ctx, opts, check, user);
+                else
+                    check_one(ctx, &opts, check, user);
             }
 }
 

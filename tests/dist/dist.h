@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "core/layout.h"
 #include "quadrille/quadrille.h"
 
 typedef struct dist_test {
@@ -35,10 +36,12 @@ int64_t dist_below(uint64_t *seed, int64_t n); /* [0, n) */
 /* A number that depends on its arguments only: uniform in [-1, 1), a multiple of 2^-6, so exact in every type. */
 double dist_value(uint64_t seed, int64_t i, int64_t j);
 
-/* A grid of all ranks with axes and order at random. */
+/* A grid of all ranks with axes, order and levels at random. */
 qdr_grid *dist_random_grid(qdr_context *ctx, uint64_t *seed);
-/* Calls `check` with each grid of all ranks, one after the other. */
-void dist_every_grid(qdr_context *ctx, void (*check)(qdr_grid *grid, void *user), void *user);
+/* Where this rank is, as nets must know it. */
+qdri_position dist_position(const qdr_grid *grid);
+/* Calls `check` with each grid of all ranks, one after the other; with_levels: with all levels of each. */
+void dist_every_grid(qdr_context *ctx, int with_levels, void (*check)(qdr_grid *grid, void *user), void *user);
 /* A number of the ranks that differ only in `axis`: equal among them, others in other groups. */
 int dist_group(const qdr_grid *grid, qdr_axis axis);
 /* Cuts [0, width) into n parts at random; some may be empty. cuts: n + 1 of them. */

@@ -143,7 +143,7 @@ static void check_grid(qdr_grid *grid, void *user)
     }
 }
 
-static void same_bits_in_less_memory(qdr_context *ctx, uint64_t seed) { dist_every_grid(ctx, check_grid, &seed); }
+static void same_bits_in_less_memory(qdr_context *ctx, uint64_t seed) { dist_every_grid(ctx, 0, check_grid, &seed); }
 
 /* 64 rows, 64 in-features and 32 out-features on one rank: x, dx, y, dy and the loss, or nothing. */
 static void one_rank_has_nothing(qdr_context *ctx, uint64_t seed)

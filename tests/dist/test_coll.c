@@ -249,7 +249,7 @@ static void traffic(qdr_context *ctx, uint64_t seed)
 static void wrong_arguments(qdr_context *ctx, uint64_t seed)
 {
     const int p = qdr_context_size(ctx), rank = qdr_context_rank(ctx);
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, p, 1, 1, 1, NULL};
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = p, .y = 1, .z = 1, .d = 1};
     int64_t counts[64];
     float *data = dist_memory(ctx, 64, QDR_F32), *all = dist_memory(ctx, 64, QDR_F32);
     qdr_grid *grid = NULL;
@@ -309,7 +309,7 @@ static qdr_status call_differently(qdr_grid *grid, int which, int is_last, float
 static int differ(qdr_local_world *world, int rank, void *user)
 {
     const int which = *(const int *)user;
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, 1, 3, 1, 1, NULL};
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 3, .z = 1, .d = 1};
     qdr_context *ctx = NULL;
     qdr_grid *grid = NULL;
     DIST_OK(qdr_context_create_local(world, rank, NULL, &ctx));

@@ -157,7 +157,7 @@ static void both_layouts(qdr_grid *grid, void *seed)
     run_grid(grid, QDR_SCATTERED, dist_random(seed) | 1);
 }
 
-static void every_grid(qdr_context *ctx, uint64_t seed) { dist_every_grid(ctx, both_layouts, &seed); }
+static void every_grid(qdr_context *ctx, uint64_t seed) { dist_every_grid(ctx, 1, both_layouts, &seed); }
 
 int main(int argc, char **argv)
 {

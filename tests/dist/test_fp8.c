@@ -179,7 +179,7 @@ static void every_grid(qdr_context *ctx, uint64_t seed)
     DIST_CHECK(fp8->y[0][0].value != stored->y[0][0].value && fp8->dx[0][0].value != stored->dx[0][0].value &&
                    fp8->dw[0][0].value != stored->dw[0][0].value,
                "roundings would not show");
-    dist_every_grid(ctx, cases_of_grid, &seed);
+    dist_every_grid(ctx, 0, cases_of_grid, &seed);
 }
 
 /* ---- what is said, and refused ---- */

@@ -171,7 +171,7 @@ static void every_grid(qdr_context *ctx, uint64_t seed)
     memory *m = calloc(1, sizeof *m);
     (void)seed;
     DIST_CHECK(m != NULL, "no memory");
-    dist_every_grid(ctx, check_grid, m);
+    dist_every_grid(ctx, 0, check_grid, m);
     free(m);
 }
 

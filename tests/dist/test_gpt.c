@@ -5,10 +5,11 @@
  *   f32   the loss of each step within 1e-4 relative
  *   bf16  the loss of each step within 2 % (parameters have 8 bits; this only checks that everything is connected)
  *   f16   gradients scaled by 1024, the loss of each step within 0.25 %: it has three bits more
- * Initial weights are drawn on each grid and must be the same on all.
+ * Initial weights are drawn on each grid and must be the same on all. --levels: with all partitions of gradients and
+ * optimizer state of each grid. --validate: after every other step the loss of another batch is compared, too.
  *
  *   test_gpt [--ranks P] [--steps N] [--dtype f32|f64|bf16|f16] [--grid GXxGYxGZxGD] [--micro-batch 1]
- *            [--batch-parts N] [--tie] [--overlap off]
+ *            [--batch-parts N] [--tie] [--overlap off] [--levels] [--validate]
  *            [--oracle]: the oracle alone, against finite differences */
 #include <math.h>
 #include <quadrille/quadrille.h>
@@ -36,7 +37,7 @@ static const serial_config shape = {
 
 typedef struct settings {
     int64_t ranks, steps, per_forward, batch_parts;
-    int dtype, tied, serial, oracle;
+    int dtype, tied, serial, oracle, levels, validate;
     grid_size grid; /* x = 0: all grids */
 } settings;
 static settings set = {.ranks = 8, .steps = 50, .dtype = QDR_F64};
@@ -44,7 +45,7 @@ static settings set = {.ranks = 8, .steps = 50, .dtype = QDR_F64};
 /* What the serial run gave. */
 static struct {
     uint8_t text[TEXT_BYTES];
-    double losses[MAX_STEPS];
+    double losses[MAX_STEPS], validation[MAX_STEPS]; /* of each step; after it */
     double *weights[MAX_PARAMETERS]; /* before step 0 */
     int decay[MAX_PARAMETERS];
     serial_gpt *gpt; /* after step 0's backward it keeps those gradients in `gradient` */
@@ -123,6 +124,9 @@ static int complain(const char *where, const char *format, ...)
     return -1;
 }
 
+/* So that the first forward after a step is sometimes that of a validation, sometimes the next step's. */
+static int is_validated(int64_t step) { return set.validate && step % 2; }
+
 /* Rank 0, the first time: the serial run starts from the weights that the library drew on one rank. */
 static int run_serial(void)
 {
@@ -139,6 +143,8 @@ static int run_serial(void)
             memcpy(oracle.variance[i], serial_gradient_variance(oracle.gpt, i), bytes);
         }
         serial_adamw(oracle.gpt, LR, 0.9, 0.95, 0.1, 1.0, oracle.decay);
+        serial_batch(MAX_STEPS + step, tokens, targets);
+        if (is_validated(step)) oracle.validation[step] = serial_backprop(oracle.gpt, tokens, targets);
     }
     fprintf(stderr, "serial: loss %.4f at step 0, %.4f at step %d\n", oracle.losses[0], oracle.losses[set.steps - 1],
             (int)set.steps - 1);
@@ -216,7 +222,8 @@ static qdr_status check_parameters(test_case *test, int which)
 /* So that small gradients of activations are not lost. */
 static double grad_scale(void) { return set.dtype == QDR_F16 ? 1024 : 1; }
 
-static qdr_status train_step(test_case *test, int64_t step, double *loss)
+/* Without backward: only the loss. */
+static qdr_status pass_batch(test_case *test, int64_t step, int with_backward, double *loss)
 {
     const int64_t per_forward = test->model.config.n_sequences;
     double sum = 0;
@@ -230,8 +237,9 @@ static qdr_status train_step(test_case *test, int64_t step, double *loss)
         const int defer = first + per_forward < shape.n_sequences ? QDR_DEFER_SYNC : 0;
         TRY(gpt_fill(&test->model, oracle.text, starts));
         TRY(qdr_stack_forward(test->model.stack));
-        TRY(qdr_stack_backward(test->model.stack, (first ? QDR_ACCUMULATE : 0) | defer,
-                               grad_scale() / (shape.n_sequences * shape.context)));
+        if (with_backward)
+            TRY(qdr_stack_backward(test->model.stack, (first ? QDR_ACCUMULATE : 0) | defer,
+                                   grad_scale() / (shape.n_sequences * shape.context)));
         TRY(qdr_stack_loss(test->model.stack, &loss_sum, &n_valid));
         sum += loss_sum;
         n += n_valid;
@@ -240,14 +248,14 @@ static qdr_status train_step(test_case *test, int64_t step, double *loss)
     return QDR_OK;
 }
 
-static void check_loss(test_case *test, int64_t step, double loss)
+static void check_loss(test_case *test, const char *what, int64_t step, double loss, double expected)
 {
     static const double allowed[] = {[QDR_F32] = 1e-4, [QDR_F64] = 1e-9, [QDR_BF16] = 0.02, [QDR_F16] = 0.0025};
-    const double relative = fabs(loss - oracle.losses[step]) / oracle.losses[step];
+    const double relative = fabs(loss - expected) / expected;
     test->worst_loss = fmax(test->worst_loss, relative);
     if (!(relative <= allowed[set.dtype]))
-        complain(test->name, "loss of step %d is %.12g, serial %.12g: relative %.2g > %.0e", (int)step, loss,
-                 oracle.losses[step], relative, allowed[set.dtype]);
+        complain(test->name, "%s of step %d is %.12g, serial %.12g: relative %.2g > %.0e", what, (int)step, loss,
+                 expected, relative, allowed[set.dtype]);
 }
 
 static qdr_status run_model(test_case *test, qdr_layout layout)
@@ -261,10 +269,13 @@ static qdr_status run_model(test_case *test, qdr_layout layout)
     TRY(qdr_adamw_create(test->model.stack, &opts, &test->optimizer));
     for (int64_t step = 0; step < set.steps; step++) {
         double loss;
-        TRY(train_step(test, step, &loss));
-        if (test->root) check_loss(test, step, loss);
+        TRY(pass_batch(test, step, 1, &loss));
+        if (test->root) check_loss(test, "loss", step, loss, oracle.losses[step]);
         if (step == 0) TRY(check_parameters(test, 1));
         TRY(qdr_adamw_step(test->optimizer, LR));
+        if (!is_validated(step)) continue;
+        TRY(pass_batch(test, MAX_STEPS + step, 0, &loss));
+        if (test->root) check_loss(test, "validation loss", step, loss, oracle.validation[step]);
     }
     return QDR_OK;
 }
@@ -272,8 +283,9 @@ static qdr_status run_model(test_case *test, qdr_layout layout)
 static qdr_status run_grid(qdr_context *ctx, const qdr_grid_opts *opts, qdr_layout layout)
 {
     test_case test = {.ctx = ctx, .root = qdr_context_rank(ctx) == 0};
-    snprintf(test.name, sizeof test.name, "%dx%dx%dx%d %s %s", opts->x, opts->y, opts->z, opts->d,
-             layout ? "scattered" : "replicated", qdr_dtype_name((qdr_dtype)set.dtype));
+    snprintf(test.name, sizeof test.name, "%dx%dx%dx%d levels %d,%d %s %s", opts->x, opts->y, opts->z, opts->d,
+             opts->gradient_parts, opts->optimizer_parts, layout ? "scattered" : "replicated",
+             qdr_dtype_name((qdr_dtype)set.dtype));
     if (test.root)
         test.full = calloc((size_t)(4 * shape.hidden * shape.hidden + shape.vocab * shape.hidden), sizeof(double));
     qdr_status status = qdr_agree(ctx, test.root && !test.full ? QDR_ERR_MEMORY : QDR_OK);
@@ -293,6 +305,20 @@ static qdr_status run_grid(qdr_context *ctx, const qdr_grid_opts *opts, qdr_layo
     return status;
 }
 
+/* One grid with each partition of its gradients and optimizer state; without --levels over z alone. */
+static qdr_status run_levels(qdr_context *ctx, qdr_grid_opts opts, qdr_layout layout)
+{
+    const int all = opts.z * opts.d;
+    for (int gradients = opts.z; gradients <= (set.levels ? all : opts.z); gradients += opts.z)
+        for (int state = gradients; state <= (set.levels ? all : opts.z); state += gradients) {
+            if (all % gradients || all % state) continue;
+            opts.gradient_parts = gradients;
+            opts.optimizer_parts = state;
+            TRY(run_grid(ctx, &opts, layout));
+        }
+    return QDR_OK;
+}
+
 /* All grids of the ranks there are, each in both layouts; or the one asked for. */
 static int run_rank(qdr_context *ctx, void *user)
 {
@@ -305,7 +331,7 @@ static int run_rank(qdr_context *ctx, void *user)
                 const int wanted = set.grid.x == 0 || (set.grid.x == x && set.grid.y == y && set.grid.z == z);
                 if (x * y * z * opts.d != p || !wanted) continue;
                 for (int layout = 0; layout < 2; layout++)
-                    if (run_grid(ctx, &opts, (qdr_layout)layout) < 0) return 1;
+                    if (run_levels(ctx, opts, (qdr_layout)layout) < 0) return 1;
             }
     return 0;
 }
@@ -392,6 +418,8 @@ static const option_spec specs[] = {
     {"dtype", 0, DTYPE_WORDS, "of the model", OPTION_DTYPE, AT(dtype)},
     {"overlap", 0, "on|off", "of the schedule", OPTION_CHOICE, AT(serial)},
     {"tie", 0, NULL, "head and embedding", OPTION_FLAG, AT(tied)},
+    {"levels", 0, NULL, "all partitions of gradients and optimizer state", OPTION_FLAG, AT(levels)},
+    {"validate", 0, NULL, "after every other step", OPTION_FLAG, AT(validate)},
     {"oracle", 0, NULL, "check the oracle itself by finite differences", OPTION_FLAG, AT(oracle)},
     {"grid", 0, "GXxGYxGZxGD", "only this grid", OPTION_GRID, AT(grid), .max = 64},
     OPTIONS_END,

@@ -44,25 +44,44 @@ static void check_neighbours(const qdr_grid *grid)
     }
 }
 
+/* The step along a channel's axis from one member to the next, and the number of members. With levels d is divided,
+ * fastest first, into near, far and copies. */
+static int step_of(const qdr_grid *grid, qdr_channel channel, int *n_members)
+{
+    const int z = qdr_grid_size(grid, QDR_Z), d = qdr_grid_size(grid, QDR_D);
+    const int gradients = qdr_grid_parts(grid, QDR_LEVEL_GRADIENTS), state = qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER);
+    switch (channel) {
+    case QDR_CHANNEL_D_NEAR: *n_members = gradients / z; return 1;
+    case QDR_CHANNEL_D_FAR: *n_members = state / gradients; return gradients / z;
+    case QDR_CHANNEL_D_COPIES: *n_members = state > z ? z * d / state : 1; return state / z;
+    default: *n_members = qdr_grid_size(grid, qdr_channel_axis(channel)); return 1;
+    }
+}
+
 /* Members of a channel differ only in its axis and stand in the order of that coordinate. */
 static void check_channels(const qdr_grid *grid)
 {
-    static const char axes[QDR_N_CHANNELS + 1] = "xxyyzzdxyzd";
+    static const char axes[QDR_N_CHANNELS + 1] = "xxyyzzdddd"
+                                                 "xyzd";
     const int rank = qdr_context_rank(qdr_grid_context(grid));
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
         const qdr_axis axis = (qdr_axis)axis_of(axes[channel]);
         qdri_comm *comm = qdri_grid_comm(grid, (qdr_channel)channel);
         qdr_stream *stream = qdri_stream_or_default(grid, qdri_grid_stream(grid, (qdr_channel)channel));
         int32_t *ranks = dist_memory(qdr_grid_context(grid), 64, QDR_I32);
-        DIST_CHECK(qdri_comm_size(comm) == qdr_grid_size(grid, axis), "channel %d", channel);
-        DIST_CHECK(qdri_comm_rank(comm) == qdr_grid_coordinate(grid, axis), "channel %d", channel);
+        int n_members = 0;
+        const int step = step_of(grid, (qdr_channel)channel, &n_members);
+        const int index = qdr_grid_coordinate(grid, axis) / step % n_members;
+        DIST_CHECK(qdri_comm_size(comm) == n_members, "channel %d", channel);
+        DIST_CHECK(qdr_grid_channel_size(grid, (qdr_channel)channel) == n_members, "channel %d", channel);
+        DIST_CHECK(qdri_comm_rank(comm) == index, "channel %d", channel);
         ranks[qdri_comm_rank(comm)] = rank;
         const qdri_coll coll = {.kind = QDR_ALL_GATHER, .dtype = QDR_I32, .recv = ranks, .count = 1};
         DIST_OK(qdri_comm_launch(comm, &coll, stream));
         DIST_OK(qdr_stream_synchronize(stream));
-        for (int j = 0; j < qdri_comm_size(comm); j++)
-            DIST_CHECK(ranks[j] == qdr_grid_neighbour(grid, axis, j - qdri_comm_rank(comm)), "channel %d member %d",
-                       channel, j);
+        for (int j = 0; j < n_members; j++)
+            DIST_CHECK(ranks[j] == qdr_grid_neighbour(grid, axis, (j - index) * step), "channel %d member %d", channel,
+                       j);
         const qdr_traffic traffic = qdr_grid_traffic(grid, (qdr_channel)channel, QDR_ALL_GATHER);
         DIST_CHECK(traffic.bytes_sent == 4 * (qdri_comm_size(comm) - 1), "bytes");
         DIST_CHECK(traffic.n_calls == (qdri_comm_size(comm) > 1), "calls");
@@ -70,6 +89,33 @@ static void check_channels(const qdr_grid *grid)
         DIST_CHECK((traffic.secs > 0) == (traffic.n_calls > 0) || (may_be_untimed && traffic.secs == 0), "seconds");
         qdr_mem_free(qdr_grid_context(grid), (void **)&ranks);
     }
+}
+
+/* The parts of a level are those of the level before, divided; ranks with the same part are copies. */
+static void check_levels(qdr_grid *grid, const qdr_grid_opts *opts)
+{
+    const int z = opts->z, gradients = opts->gradient_parts, state = opts->optimizer_parts;
+    const int wanted[QDR_N_LEVELS] = {z, gradients ? gradients : z, state ? state : gradients ? gradients : z};
+    int part[QDR_N_LEVELS];
+    for (int level = 0; level < QDR_N_LEVELS; level++) {
+        part[level] = qdr_grid_part(grid, (qdr_level)level);
+        DIST_CHECK(qdr_grid_parts(grid, (qdr_level)level) == wanted[level], "level %d", level);
+        DIST_CHECK(part[level] >= 0 && part[level] < wanted[level], "level %d: part %d", level, part[level]);
+        if (level) DIST_CHECK(part[level] / (wanted[level] / wanted[level - 1]) == part[level - 1], "level %d", level);
+    }
+    DIST_CHECK(part[0] == qdr_grid_coordinate(grid, QDR_Z), "weights");
+    double *counts = dist_memory(qdr_grid_context(grid), 64, QDR_F64);
+    for (int i = 0; i < 64; i++) counts[i] = i == part[QDR_LEVEL_OPTIMIZER];
+    DIST_OK(qdr_all_reduce(grid, QDR_Z, QDR_SUM, counts, 64, QDR_F64, NULL));
+    DIST_OK(qdr_all_reduce(grid, QDR_D, QDR_SUM, counts, 64, QDR_F64, NULL));
+    dist_synchronize(qdr_grid_context(grid));
+    const int n_copies = z * opts->d / wanted[QDR_LEVEL_OPTIMIZER];
+    for (int i = 0; i < wanted[QDR_LEVEL_OPTIMIZER]; i++)
+        DIST_CHECK(counts[i] == n_copies, "%g ranks have part %d", counts[i], i);
+    qdr_mem_free(qdr_grid_context(grid), (void **)&counts);
+    DIST_CHECK(qdr_grid_parts(grid, QDR_N_LEVELS) == 0 && qdr_grid_part(grid, QDR_N_LEVELS) == -1, "no such level");
+    DIST_CHECK(qdr_grid_parts(NULL, QDR_LEVEL_WEIGHTS) == 0 && qdr_grid_part(NULL, QDR_LEVEL_WEIGHTS) == -1, "NULL");
+    DIST_CHECK(qdr_grid_channel_size(grid, QDR_N_CHANNELS) == 0 && qdr_grid_channel_size(NULL, 0) == 0, "no channel");
 }
 
 /* The lowest rank of a node stands for all of its ranks, which are as many as the library has it. */
@@ -87,27 +133,40 @@ static void check_nodes(const qdr_context *ctx)
     DIST_CHECK(qdr_context_node(NULL, 0) == -1, "no context");
 }
 
+/* With each way to nest levels, if there are several. */
+static void check_grid(qdr_context *ctx, qdr_grid_opts opts)
+{
+    const int all = opts.z * opts.d;
+    for (int gradients = 0; gradients <= all; gradients += opts.z)
+        for (int state = gradients; state <= all; state += gradients ? gradients : all) {
+            qdr_grid *grid = NULL;
+            opts.gradient_parts = gradients;
+            opts.optimizer_parts = state;
+            if ((gradients && all % gradients) || (state && all % state)) {
+                DIST_FAILS(qdr_grid_create(ctx, &opts, &grid), QDR_ERR_ARGUMENT, "use a multiple of");
+                continue;
+            }
+            DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+            check_coordinates(grid, opts.order);
+            check_neighbours(grid);
+            check_channels(grid);
+            check_levels(grid, &opts);
+            qdr_grid_destroy(&grid);
+            DIST_CHECK(grid == NULL, "destroy");
+        }
+}
+
 static void every_grid(qdr_context *ctx, uint64_t seed)
 {
     const int p = qdr_context_size(ctx);
     (void)seed;
     check_nodes(ctx);
-    for (int x = 1; x <= p; x++) {
-        for (int y = 1; x * y <= p; y++) {
-            for (int z = 1; x * y * z <= p; z++) {
-                if (p % (x * y * z)) continue;
-                const char *order = orders[(x + 2 * y + 3 * z) % 5];
-                const qdr_grid_opts opts = {QDR_OPTS_INIT, x, y, z, p / (x * y * z), order};
-                qdr_grid *grid = NULL;
-                DIST_OK(qdr_grid_create(ctx, &opts, &grid));
-                check_coordinates(grid, order);
-                check_neighbours(grid);
-                check_channels(grid);
-                qdr_grid_destroy(&grid);
-                DIST_CHECK(grid == NULL, "destroy");
-            }
-        }
-    }
+    for (int x = 1; x <= p; x++)
+        for (int y = 1; x * y <= p; y++)
+            for (int z = 1; z <= p / (x * y); z++)
+                if (p % (x * y * z) == 0)
+                    check_grid(ctx, (qdr_grid_opts){QDR_OPTS_INIT, .x = x, .y = y, .z = z, .d = p / (x * y * z),
+                                                    .order = orders[(x + 2 * y + 3 * z) % 5]});
 }
 
 /* The sum of everyone's value is exact in all types; the maximum and minimum, too. */
@@ -170,33 +229,48 @@ static void traffic_is_exact(qdr_context *ctx, uint64_t seed)
 static void bad_options(qdr_context *ctx, uint64_t seed)
 {
     const int p = qdr_context_size(ctx), rank = qdr_context_rank(ctx);
-    char words[64];
+    char words[96];
     qdr_grid *grid = NULL;
     (void)seed;
     snprintf(words, sizeof words, "product is %d", p);
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 2, 1, 1, NULL}, &grid), QDR_ERR_ARGUMENT, words);
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 0, 1, 1, NULL}, &grid), QDR_ERR_ARGUMENT,
-               "axis y");
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 1, 1, -4, NULL}, &grid), QDR_ERR_ARGUMENT,
-               "axis d");
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 1, 1, 1, "xyz"}, &grid), QDR_ERR_ARGUMENT,
-               "\"xyz\"");
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, p, 1, 1, 1, "xxzd"}, &grid), QDR_ERR_ARGUMENT,
-               "order");
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = p, .y = 2, .z = 1, .d = 1}, &grid),
+               QDR_ERR_ARGUMENT, words);
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = p, .y = 0, .z = 1, .d = 1}, &grid),
+               QDR_ERR_ARGUMENT, "axis y");
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = p, .y = 1, .z = 1, .d = -4}, &grid),
+               QDR_ERR_ARGUMENT, "axis d");
+    DIST_FAILS(
+        qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = p, .y = 1, .z = 1, .d = 1, .order = "xyz"}, &grid),
+        QDR_ERR_ARGUMENT, "\"xyz\"");
+    DIST_FAILS(
+        qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = p, .y = 1, .z = 1, .d = 1, .order = "xxzd"}, &grid),
+        QDR_ERR_ARGUMENT, "order");
     DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){.x = p, .y = 1, .z = 1, .d = 1}, &grid), QDR_ERR_ARGUMENT,
                "QDR_OPTS_INIT");
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, 1 << 30, 1 << 30, 9, 9, NULL}, &grid),
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1 << 30, .y = 1 << 30, .z = 9, .d = 9}, &grid),
                QDR_ERR_ARGUMENT, words);
     DIST_FAILS(qdr_grid_create(ctx, NULL, &grid), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_grid_create(NULL, NULL, &grid), QDR_ERR_ARGUMENT, "NULL");
     /* one rank alone is wrong, or differs: all learn of it */
-    const qdr_grid_opts good = {QDR_OPTS_INIT, p, 1, 1, 1, "xyzd"};
+    const qdr_grid_opts good = {QDR_OPTS_INIT, .x = p, .y = 1, .z = 1, .d = 1, .order = "xyzd"};
     qdr_grid_opts other = good;
     if (rank == p - 1) other.x = p + 1;
     DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, words);
     other = good;
     if (rank == p - 1) other.order = "yxzd";
     if (p > 1) DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, "must ask for the same");
+    if (p > 1) {
+        other = (qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = p};
+        other.optimizer_parts = rank == p - 1 ? p : 1;
+        snprintf(words, sizeof words, "levels 1,%d", p);
+        DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, words);
+    }
+    other = (qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = p, .gradient_parts = p + 1};
+    snprintf(words, sizeof words, "gradients in %d parts; use a multiple of 1 that divides z*d = %d", p + 1, p);
+    DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, words);
+    other.gradient_parts = p;
+    other.optimizer_parts = -1;
+    DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, "optimizer state in -1 parts");
     DIST_CHECK(grid == NULL, "a grid was made");
     DIST_OK(qdr_grid_create(ctx, &good, &grid));
     DIST_FAILS(qdr_all_reduce(grid, (qdr_axis)4, QDR_SUM, NULL, 0, QDR_F32, NULL), QDR_ERR_ARGUMENT, "axis");

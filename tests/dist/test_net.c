@@ -53,15 +53,6 @@ static void compare(const qdr_stack *stack, const qdri_net *net, const qdri_net_
     compare_lists(stack, "backward", &lists->backward[0]);
 }
 
-/* What a net must know of this rank. */
-static void locate(const qdr_grid *grid, qdri_position *position)
-{
-    for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        position->size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
-        position->coordinate[axis] = qdr_grid_coordinate(grid, (qdr_axis)axis);
-    }
-}
-
 static void check_model(qdr_grid *grid, const gpt_net *described)
 {
     const gpt_config config = {.n_layers = GPT_NET_LAYERS,
@@ -79,8 +70,7 @@ static void check_model(qdr_grid *grid, const gpt_net *described)
     gpt model;
     qdri_net net = {0};
     qdri_net_lists lists = {0};
-    qdri_position position;
-    locate(grid, &position);
+    const qdri_position position = dist_position(grid);
     DIST_OK(gpt_create(grid, &config, &model));
     DIST_OK(gpt_net_describe(&net, described, &position));
     DIST_OK(qdri_net_place(&net));
@@ -117,7 +107,7 @@ static void check_grid(qdr_grid *grid, void *user)
 static void stacks_are_what_nets_say(qdr_context *ctx, uint64_t seed)
 {
     (void)seed;
-    dist_every_grid(ctx, check_grid, NULL);
+    dist_every_grid(ctx, 1, check_grid, NULL);
 }
 
 int main(int argc, char **argv)

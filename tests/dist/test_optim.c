@@ -119,8 +119,13 @@ static void load(optim_case *c, int index, const double *values)
 
 static double scale_of(const optim_case *c) { return c->opts.grad_scale > 0 ? c->opts.grad_scale : 1; }
 
+static int has_state(const qdr_parameter *p, int64_t j)
+{
+    return j >= p->state_begin && j < p->state_begin + p->n_state;
+}
+
 /* A gradient is laid out like its parameter: it is loaded as one, and copied over; `keep` gets the parameter out of the
- * way. */
+ * way. With levels only some of its elements are complete, and nothing may read the others. */
 static void set_gradient(optim_case *c, int index, uint64_t seed)
 {
     serial *s = &c->parameters[index];
@@ -132,8 +137,9 @@ static void set_gradient(optim_case *c, int index, uint64_t seed)
     for (int64_t j = 0; j < s->n; j++) s->g[j] = dist_value(seed, index, j);
     memcpy(keep, p.data, bytes);
     load(c, index, s->g);
-    for (int64_t j = 0; j < p.n_elems; j++)
-        dist_set(p.gradient, dist_sum_type(c->dtype), j, scale_of(c) * dist_get(p.data, c->dtype, j));
+    for (int64_t j = p.gradient_begin; j < p.gradient_begin + p.n_gradient; j++)
+        dist_set(p.gradient, dist_sum_type(c->dtype), j - p.gradient_begin,
+                 has_state(&p, j) ? scale_of(c) * dist_get(p.data, c->dtype, j) : NAN);
     memcpy(p.data, keep, bytes);
     free(keep);
 }
@@ -211,6 +217,17 @@ static size_t copy_parameters(const optim_case *c, char *copy)
     return bytes;
 }
 
+/* Whether matrices that have been updated in parts are known to be; nothing else ever is. */
+static void check_stale(const optim_case *c, int updated)
+{
+    const int parts = qdr_grid_parts(c->grid, QDR_LEVEL_OPTIMIZER) > qdr_grid_parts(c->grid, QDR_LEVEL_WEIGHTS);
+    for (int i = 0; i < c->n_parameters; i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(c->stack, i, &p));
+        DIST_CHECK(p.stale == (updated && parts && p.decay), "%s: stale is %d", p.name, p.stale);
+    }
+}
+
 /* An overflow on any rank: the step does nothing on all of them, and is not counted. */
 static void bad_step(optim_case *c, qdr_adamw *optimizer, uint64_t seed)
 {
@@ -221,7 +238,8 @@ static void bad_step(optim_case *c, qdr_adamw *optimizer, uint64_t seed)
     qdr_parameter p;
     for (int i = 0; i < c->n_parameters; i++) set_gradient(c, i, seed);
     DIST_OK(qdr_stack_parameter(c->stack, 0, &p));
-    if (p.n_elems) dist_set(p.gradient, dist_sum_type(c->dtype), 0, seed % 2 ? NAN : INFINITY);
+    if (p.n_state)
+        dist_set(p.gradient, dist_sum_type(c->dtype), p.state_begin - p.gradient_begin, seed % 2 ? NAN : INFINITY);
     DIST_OK(qdr_adamw_skipped(optimizer, &n_before));
     DIST_OK(qdr_adamw_step(optimizer, lr));
     DIST_OK(qdr_adamw_norm(optimizer, &norm));
@@ -244,7 +262,12 @@ static void one_step(optim_case *c, qdr_adamw *optimizer, uint64_t seed, int ste
     DIST_OK(qdr_adamw_norm(optimizer, &again));
     DIST_CHECK(again == norm, "the step saw %.17g, not %.17g", again, norm);
     serial_step(c, step);
+    check_stale(c, 1);
+    DIST_OK(qdr_stack_return(c->stack));
+    dist_synchronize(c->ctx);
+    check_stale(c, 0);
     for (int i = 0; i < c->n_parameters; i++) check_parameter(c, i);
+    check_stale(c, 0);
 }
 
 /* What replaces an element of a parameter, and how far its master may then be from it: not at all, unless the master

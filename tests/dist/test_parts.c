@@ -91,7 +91,7 @@ static void every_grid(qdr_context *ctx, uint64_t seed)
     double *memory = calloc(2 * MOST, sizeof *memory);
     (void)seed;
     DIST_CHECK(memory != NULL, "no memory");
-    dist_every_grid(ctx, all_parts, memory);
+    dist_every_grid(ctx, 0, all_parts, memory);
     free(memory);
 }
 
@@ -184,7 +184,7 @@ static void losses_on(qdr_grid *grid, void *seed)
     }
 }
 
-static void losses(qdr_context *ctx, uint64_t seed) { dist_every_grid(ctx, losses_on, &seed); }
+static void losses(qdr_context *ctx, uint64_t seed) { dist_every_grid(ctx, 0, losses_on, &seed); }
 
 int main(int argc, char **argv)
 {

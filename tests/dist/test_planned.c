@@ -96,21 +96,11 @@ static void compare(const planned_case *the_case, const qdri_schedule *ran, cons
 
 /* ---- what the planner says of this rank ---- */
 
-static qdri_position position_of(const qdr_grid *grid)
-{
-    qdri_position position = {.size = {0}};
-    for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        position.size[axis] = qdr_grid_size(grid, (qdr_axis)axis);
-        position.coordinate[axis] = qdr_grid_coordinate(grid, (qdr_axis)axis);
-    }
-    return position;
-}
-
 /* The nodes of a plan, where this rank is, and any number of layers. */
 static void compare_described(planned_case *the_case, const qdr_stack *stack)
 {
     const transformer_desc *desc = &the_case->desc;
-    const qdri_position position = position_of(the_case->grid);
+    const qdri_position position = dist_position(the_case->grid);
     const qdr_stack_opts *opts = &stack->net.opts; /* with the panels and parts that were chosen */
     const qdr_stack_opts described = {QDR_OPTS_INIT,
                                       .n_rows = desc->n_sequences * desc->sequence,
@@ -125,7 +115,7 @@ static void compare_described(planned_case *the_case, const qdr_stack *stack)
     DIST_OK(qdri_describe(&net, &the_case->network, &position, &described, desc->sequence, desc->layout,
                           (int)desc->n_layers, layer_of));
     DIST_OK(qdri_net_place(&net));
-    DIST_OK(qdri_net_forward(&net, &list));
+    DIST_OK(qdri_net_forward(&net, 0, &list));
     the_case->list = "forward, described";
     compare(the_case, &stack->lists.forward, &list);
     the_case->list = "backward, described";
@@ -164,7 +154,7 @@ static qdr_plan plan_of(const planned_case *the_case, int n_micro)
 static void compare_priced(planned_case *the_case, const qdr_stack *stack, int n_micro)
 {
     const transformer_desc *d = &the_case->desc;
-    const qdri_position position = position_of(the_case->grid);
+    const qdri_position position = dist_position(the_case->grid);
     qdr_plan plan = plan_of(the_case, n_micro);
     plan.panels = stack->net.opts.panels;
     plan.batch_parts = stack->net.opts.batch_parts;

@@ -56,7 +56,7 @@ static void on_grid(qdr_grid *grid, void *user)
 static void deferred_gradients_are_not_gathered(qdr_context *ctx, uint64_t seed)
 {
     (void)seed;
-    dist_every_grid(ctx, on_grid, NULL);
+    dist_every_grid(ctx, 0, on_grid, NULL);
 }
 
 static void nothing_before_a_forward(qdr_context *ctx, uint64_t seed)

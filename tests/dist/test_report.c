@@ -179,7 +179,7 @@ static void test_every_grid(qdr_context *ctx, uint64_t seed)
     qdr_machine machine;
     (void)seed;
     DIST_OK(qdr_machine_load("dgx-a100", &machine));
-    dist_every_grid(ctx, check_grid, &machine);
+    dist_every_grid(ctx, 1, check_grid, &machine);
 }
 
 /* ---- samples ---- */
@@ -256,7 +256,7 @@ static void test_samples(qdr_context *ctx, uint64_t seed)
 {
     (void)seed;
     if (qdr_context_size(ctx) <= 4)
-        dist_every_grid(ctx, check_samples, NULL); /* with larger axes some ranks are empty */
+        dist_every_grid(ctx, 1, check_samples, NULL); /* with larger axes some ranks are empty */
 }
 
 /* More runs than are kept, and a list whose only run does not count. */

@@ -175,7 +175,7 @@ static void check_chain(qdr_grid *grid, void *user)
 static void runs_are_the_shards(qdr_context *ctx, uint64_t seed)
 {
     const int n = dist_rounds(6);
-    for (int i = 0; i < n; i++) dist_every_grid(ctx, check_chain, &seed);
+    for (int i = 0; i < n; i++) dist_every_grid(ctx, 0, check_chain, &seed);
 }
 
 static void wrong_calls_are_named(qdr_context *ctx, uint64_t seed)

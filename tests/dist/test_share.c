@@ -197,7 +197,7 @@ static void sharing_is_like_copying(qdr_context *ctx, uint64_t seed)
 {
     round_seed round = {&seed};
     const int n = dist_rounds(3);
-    for (int i = 0; i < n; i++) dist_every_grid(ctx, check_grid, &round);
+    for (int i = 0; i < n; i++) dist_every_grid(ctx, 1, check_grid, &round);
 }
 
 /* ---- refusals ---- */

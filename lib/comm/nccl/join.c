@@ -17,8 +17,8 @@ enum { BUS_BYTES = 24, CLOSE_SECS = 30 };
 /* Communicators of a rank that may run collectives at the same time: those of a grid (for bulk data, each on its own
  * stream; for statistics, on any stream of the caller's), and that of the world for redistributions. The CTAs of all
  * fit on the GPU with some SMs to spare, so that no collective waits for an SM that is held by another one which waits
- * for it. */
-enum { TOGETHER = (int)QDR_N_CHANNELS + 1, SMS_SPARED = 4, DEFAULT_MOST_CTAS = 16, MOST_CTAS = 64 };
+ * for it. USUAL_PARTS: of a grid without levels; those of one with levels share the same CTAs. */
+enum { USUAL_PARTS = 11, TOGETHER = USUAL_PARTS + 1, SMS_SPARED = 4, DEFAULT_MOST_CTAS = 16, MOST_CTAS = 64 };
 enum { LEAST_VERSION = 22600 }; /* the first that keeps the order of launches */
 
 static const char *remedy_of(ncclResult_t result)
@@ -105,6 +105,12 @@ static int room_for_ctas(const qdri_cuda_dev *dev)
 {
     const int room = (dev->gpu.n_sms - SMS_SPARED) / TOGETHER;
     return room < 1 ? 1 : room > MOST_CTAS ? MOST_CTAS : room;
+}
+
+int qdri_nccl_part_ctas(int max_ctas, int n_parts)
+{
+    const int part = n_parts > USUAL_PARTS ? max_ctas * TOGETHER / (n_parts + 1) : max_ctas;
+    return part < 1 ? 1 : part;
 }
 
 /* Makes NCCL's kernels start in the order in which the host launches them. Otherwise two communicators whose kernels do

@@ -184,7 +184,8 @@ static qdr_status nccl_split(qdri_comm *base, int colour, int key, qdri_comm **p
     QDR_TRY(qdri_dev_raise(base->dev));
     QDR_TRY(qdri_comm_agree(comm->host, qdri_cuda_enter((const qdri_cuda_dev *)base->dev)));
     QDR_TRY(qdri_comm_split(host_of(base), colour, key, &host));
-    qdr_status status = qdri_comm_agree(comm->host, comm_create(host, comm->max_ctas, &made));
+    const int max_ctas = qdri_nccl_part_ctas(comm->max_ctas, base->root->n_parts);
+    qdr_status status = qdri_comm_agree(comm->host, comm_create(host, max_ctas, &made));
     QDR_TRY_OUT(status, status);
     status = open_part(comm, colour, made);
     /* If NCCL does not give up, it may still write to `made`. */

@@ -314,7 +314,7 @@ static void shapes_propose_others(void **state)
 {
     (void)state;
     qdri_grid_shape shape;
-    const qdr_grid_opts eight = {QDR_OPTS_INIT, 2, 2, 2, 1, NULL};
+    const qdr_grid_opts eight = {QDR_OPTS_INIT, .x = 2, .y = 2, .z = 2, .d = 1};
     CHECK_FAILS(qdri_shape_read(&eight, 6, &shape), QDR_ERR_ARGUMENT,
                 "2x2x2x1 has 8 ranks but the context has 6; start 8 ranks (mpiexec -n 8), or choose axes whose product "
                 "is 6, such as "
@@ -338,7 +338,8 @@ static void pictures(void **state)
                                  "  y=1        3      7\n";
     qdri_grid_shape shape;
     char text[512], little[10];
-    CHECK_OK(qdri_shape_read(&(qdr_grid_opts){QDR_OPTS_INIT, 2, 2, 1, 2, "dyxz"}, 8, &shape));
+    CHECK_OK(
+        qdri_shape_read(&(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 2, .order = "dyxz"}, 8, &shape));
     assert_int_equal(qdri_shape_picture(&shape, text, sizeof text), strlen(wanted));
     assert_string_equal(text, wanted);
     assert_int_equal(qdri_shape_picture(&shape, little, sizeof little), strlen(wanted));

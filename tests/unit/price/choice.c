@@ -118,7 +118,7 @@ static double stack_secs(const choice_case *c, int *panels, int *parts)
     CHECK_OK(qdri_net_choose_panels(&net, c->plan.order, &c->machine));
     *panels = net.opts.panels;
     *parts = net.opts.batch_parts;
-    CHECK_OK(qdri_net_forward(&net, &list));
+    CHECK_OK(qdri_net_forward(&net, 0, &list));
     double secs = pass_secs(c, &net, &list);
     CHECK_OK(qdri_net_backward(&net, QDRI_GRADIENT_OVERWRITE, 0, &list));
     secs += pass_secs(c, &net, &list);

@@ -233,8 +233,8 @@ static void check_layers(scene *s)
 static void check_whole(scene *s)
 {
     const int backward = (int)test_between(&s->seed, 0, QDRI_N_BACKWARDS - 1);
-    CHECK_OK(qdri_net_forward_tasks(&s->net, &s->tasks));
-    CHECK_OK(qdri_net_forward(&s->net, &s->list));
+    CHECK_OK(qdri_net_forward_tasks(&s->net, 0, &s->tasks));
+    CHECK_OK(qdri_net_forward(&s->net, 0, &s->list));
     check_places(&s->tasks, &s->list);
     check_operands(&s->tasks, &s->list);
     check_list(s, &s->lists.forward);

@@ -37,7 +37,7 @@ static int n_ranks(const int sizes[QDR_N_AXES]) { return sizes[QDR_X] * sizes[QD
 
 static qdri_position position_of(const int sizes[QDR_N_AXES], int rank)
 {
-    qdri_position position;
+    qdri_position position = {.size = {0}};
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         position.size[axis] = sizes[axis];
         position.coordinate[axis] = rank % sizes[axis];
@@ -238,7 +238,7 @@ static void lists_are_functions_of_the_description(void **state)
         build(&used, &gpt, g, rank);
         build(&fresh, &gpt, g, rank);
         char *before = text_of(&used.lists.backward[0]);
-        CHECK_OK(qdri_net_forward(&used.net, &used.lists.forward));
+        CHECK_OK(qdri_net_forward(&used.net, 0, &used.lists.forward));
         CHECK_OK(qdri_net_backward(&used.net, QDRI_GRADIENT_OVERWRITE, 0, &used.lists.backward[0]));
         char *again = text_of(&used.lists.backward[0]), *other = text_of(&fresh.lists.backward[0]),
              *forward = text_of(&used.lists.forward), *first = text_of(&fresh.lists.forward);
@@ -258,7 +258,7 @@ static void refused_nodes_leave_nothing(void **state)
 {
     (void)state;
     const int64_t many = (int64_t)1 << 40, wide = (int64_t)1 << 24;
-    const qdri_position position = {{2, 2, 1, 1}, {1, 0, 0, 0}};
+    const qdri_position position = {.size = {2, 2, 1, 1}, .coordinate = {1, 0, 0, 0}};
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = many, .row_unit = 4};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{12, 4}}, .col_axis = QDR_X};
     qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc", .in = {{12, 4}}, .out = {{18, 4}}, .bias = 1};

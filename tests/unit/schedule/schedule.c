@@ -26,7 +26,7 @@ typedef struct bench {
     int overlap;
 } bench;
 
-static const qdri_position all_two = {{2, 2, 2, 2}, {0, 1, 1, 0}};
+static const qdri_position all_two = {.size = {2, 2, 2, 2}, .coordinate = {0, 1, 1, 0}};
 
 static void begin(bench *b, const qdri_position *position, int overlap, int prefetch)
 {
@@ -311,7 +311,7 @@ static void dx_is_summed_beside_the_dw_product(void **state)
 /* If dX needs no sum it comes last, and the sum of dW over z overlaps with it, in order or not. */
 static void dw_comes_first_where_dx_is_not_summed(void **state)
 {
-    static const qdri_position alone = {{2, 1, 2, 2}, {0, 0, 1, 0}};
+    static const qdri_position alone = {.size = {2, 1, 2, 2}, .coordinate = {0, 0, 1, 0}};
     (void)state;
     for (int overlap = 0; overlap <= QDR_OVERLAP_ALL; overlap += QDR_OVERLAP_ALL) {
         bench b = {0};

@@ -191,10 +191,10 @@ static void a_file_says_it_all(void **state)
     CHECK_OK(qdri_trace_create(1, 4, 0xabc, &trace));
     write_trace(trace, text, sizeof text);
     expect(text, "\"rank 1\"");
-    expect(text, "\"grid\":[0,0,0,0],\"place\":[0,0,0,0],\"clock\":[]");
+    expect(text, "\"grid\":[0,0,0,0],\"levels\":[0,0],\"place\":[0,0,0,0],\"clock\":[]");
     for (int i = 0; i < 3; i++) /* the third is one too many */
         qdri_trace_add_clock(trace, &(qdri_clock_offset){.at_ns = i, .ahead_ns = -5, .bound_ns = 2});
-    qdri_trace_next_run(trace, &(qdri_position){{2, 2, 1, 1}, {1, 0, 0, 0}});
+    qdri_trace_next_run(trace, &(qdri_position){.size = {2, 2, 1, 1}, .coordinate = {1, 0, 0, 0}, .near = 1, .far = 1});
     const qdr_channel sums = QDR_CHANNEL_Y_REDUCE;
     const int stream = QDRI_STREAM_OF_CHANNEL(sums);
     add_event(trace, "a \"quoted\" layer", sums, stream, 1000, 2500);
@@ -209,8 +209,8 @@ static void a_file_says_it_all(void **state)
     expect(text, "\"latin ?\"");
     expect(text, "\"one that is cut within its last letter?\"");
     assert_null(strstr(text, "never ended"));
-    expect(text, "\"pid\":1,\"tid\":8,\"args\":{\"name\":\"x stat\"}");
-    expect(text, "\"name\":\"norm\",\"cat\":\"all-reduce\",\"pid\":1,\"tid\":8,"); /* wherever it ran */
+    expect(text, "\"pid\":1,\"tid\":11,\"args\":{\"name\":\"x stat\"}");
+    expect(text, "\"name\":\"norm\",\"cat\":\"all-reduce\",\"pid\":1,\"tid\":11,"); /* wherever it ran */
     expect(text, "\"ts\":8.0,\"dur\":1.0,\"args\":{\"stream\":\"x stat\",\"axis\":\"x\",");
     expect(text, "\"id\":\"0000000000000abc\",\"rank\":1,\"ranks\":4,\"grid\":[2,2,1,1]");
     expect(text, "\"clock\":[{\"at\":0,\"ahead\":-5,\"bound\":2},{\"at\":1,\"ahead\":-5,\"bound\":2}]");
