@@ -110,6 +110,8 @@ typedef struct qdr_machine_software {
     double live_hidden; /**< whole rows of the hidden size that are also alive, if y > 1 */
     double logit_memory_bytes; /**< of each logit while the loss is computed; 0: two elements of its type */
     double bucket_bytes; /**< of gradients that are summed over d in one collective; 0: each weight's alone */
+    int returns_after_step; /**< 1: parameters that ranks update in parts are gathered when a step ends, hidden by
+                               nothing; 0: during the next forward */
     double send_bytes; /**< of memory for each parameter, to send its gradient, where d > 1 */
     double fixed_bytes; /**< of memory: context, libraries */
     double fragment_share; /**< fragmentation, as a share of the activations, in addition to them */

@@ -23,6 +23,7 @@ typedef struct qdr_perf_linear {
     uint32_t version; /**< QDR_OPTS_INIT */
     double m, k, n; /**< M, K = in_features, N = out_features */
     int x, y, z, d; /**< the grid */
+    int gradient_parts, optimizer_parts; /**< as in qdr_grid_opts */
     int transposed; /**< 1: K over y, N over x */
     int bias;
     qdr_layout in_layout, out_layout; /**< of the edges */
@@ -41,12 +42,17 @@ typedef struct qdr_perf_cost {
 /** Cost of one forward and of one backward of a layer; either result may be NULL.
  * Forward: W gathered over z; a scattered X gathered over the axis of N; Y summed over the axis of K. Backward: W
  * gathered again (unless no_dx); a scattered dY gathered over the axis of K; dX summed over the axis of N; dW
- * reduce-scattered over z and its shard summed over d; the bias summed over z and d.
- *  @retval QDR_ERR_ARGUMENT  NULL, a grid axis < 1, or an unknown layout
+ * reduce-scattered over z and its shard summed over d; the bias summed over z and d. With levels, dW is also
+ * reduce-scattered over the near ranks of d, and then, unless defer_sync, over the far ones, and summed over copies; the
+ * return of W, once a step, is not part of these passes: qdr_perf_linear_return().
+ *  @retval QDR_ERR_ARGUMENT  NULL, a grid axis < 1, parts that do not nest, or an unknown layout
  *  @retval QDR_ERR_SHAPE     a size is negative or not finite
  *  @retval QDR_ERR_DTYPE     not F32, F64, BF16 or F16 */
 QDR_API QDR_NODISCARD qdr_status qdr_perf_linear_cost(const qdr_perf_linear *layer, qdr_perf_cost *forward,
                                                       qdr_perf_cost *backward);
+/** With levels: what a rank sends to make its shard of W whole again after a step: what the gradient's part lacks is
+ * gathered over the far ranks of d, the rest over the near ones. Errors as above. */
+QDR_API QDR_NODISCARD qdr_status qdr_perf_linear_return(const qdr_perf_linear *layer, qdr_perf_cost *cost);
 /** Sum of the bytes of one channel, all kinds. */
 QDR_API double qdr_perf_channel_bytes(const qdr_perf_cost *cost, qdr_channel channel);
 /** sum += cost. */

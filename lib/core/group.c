@@ -39,11 +39,13 @@ static void find_nearest(int wanted, int inner, int all, int nearest[2])
     }
 }
 
+static int is_nested(int parts, int inner, int all) { return parts >= inner && parts % inner == 0 && all % parts == 0; }
+
 static qdr_status check_nested(const char *who, const char *what, int parts, int inner, int all)
 {
     int nearest[2];
     char words[64];
-    if (parts >= inner && parts % inner == 0 && all % parts == 0) return QDR_OK;
+    if (is_nested(parts, inner, all)) return QDR_OK;
     find_nearest(parts, inner, all, nearest);
     if (nearest[0] && nearest[1])
         snprintf(words, sizeof words, "%d or %d", nearest[0], nearest[1]);
@@ -60,6 +62,12 @@ qdr_status qdri_levels_read(const char *who, int z, int d, int gradient_parts, i
     QDR_TRY(check_nested(who, "optimizer state", state, gradients, z * d));
     *levels = (qdri_levels){{z, gradients, state}};
     return QDR_OK;
+}
+
+int qdri_levels_nest(int z, int d, int gradient_parts, int optimizer_parts)
+{
+    const int gradients = gradient_parts ? gradient_parts : z, state = optimizer_parts ? optimizer_parts : gradients;
+    return is_nested(gradients, z, z * d) && is_nested(state, gradients, z * d);
 }
 
 void qdri_levels_cut(const qdri_levels *levels, qdri_position *position)

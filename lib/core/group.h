@@ -28,6 +28,8 @@ typedef struct qdri_levels {
  * @retval QDR_ERR_ARGUMENT  the parts do not nest; the message names the nearest that do */
 QDR_NODISCARD qdr_status qdri_levels_read(const char *who, int z, int d, int gradient_parts, int optimizer_parts,
                                           qdri_levels *levels);
+/* Whether they nest. */
+int qdri_levels_nest(int z, int d, int gradient_parts, int optimizer_parts);
 /* Sets near and far of a position that has sizes. */
 void qdri_levels_cut(const qdri_levels *levels, qdri_position *position);
 

@@ -99,6 +99,7 @@ static const qdri_machine_field software_fields[] = {
     {QDRI_WHOLE, "stall_nodes", offsetof(qdr_machine_software, stall_nodes), 1, 0, 1 << 20},
     {QDRI_WHOLE, "gathers_again", offsetof(qdr_machine_software, gathers_again), 1, 0, 1},
     {QDRI_WHOLE, "balanced_stages", offsetof(qdr_machine_software, balanced_stages), 1, 0, 1},
+    {QDRI_WHOLE, "returns_after_step", offsetof(qdr_machine_software, returns_after_step), 1, 0, 1},
     {QDRI_NUMBER, "saved_ffn", offsetof(qdr_machine_software, saved_ffn), 1, 0, 100},
     {QDRI_NUMBER, "live_hidden", offsetof(qdr_machine_software, live_hidden), 1, 0, 100},
     {QDRI_NUMBER, "logit_memory_bytes", offsetof(qdr_machine_software, logit_memory_bytes), 1, 0, 1000},

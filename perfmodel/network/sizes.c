@@ -6,11 +6,24 @@
 
 static double part(double width, double n_parts) { return ceil(width / n_parts); }
 
-/* Shards are padded to 16 bytes. */
-static double shard(double n_elems, int z, double elem_bytes)
+qdri_position qdri_plan_position(const qdr_plan *plan)
 {
-    const double unit = 16 / elem_bytes;
-    return ceil(ceil(n_elems / z) / unit) * unit;
+    const int gradients = plan->gradient_parts ? plan->gradient_parts : plan->z;
+    const int state = plan->optimizer_parts ? plan->optimizer_parts : gradients;
+    return (qdri_position){
+        .size = {plan->x, plan->y, plan->z, plan->d}, .near = gradients / plan->z, .far = state / gradients};
+}
+
+int qdri_plan_has_levels(const qdr_plan *plan)
+{
+    return plan->gradient_parts > plan->z || plan->optimizer_parts > plan->z;
+}
+
+/* Shards are padded to 16 bytes, and so is each part that a level makes of them. */
+static double shard(double n_elems, const qdri_position *grid, double elem_bytes)
+{
+    const double unit = 16 / elem_bytes * grid->near * grid->far;
+    return ceil(ceil(n_elems / grid->size[QDR_Z]) / unit) * unit;
 }
 
 static double rows_on(const qdr_plan *plan, const qdri_sizes *s, int n_ranks, int whole_sequences)
@@ -46,8 +59,9 @@ static void set_columns(const qdr_network *n, const qdr_plan *plan, qdri_sizes *
                                            {QDRI_SIZE_SHARD_UP, QDRI_SIZE_UP},
                                            {QDRI_SIZE_SHARD_DOWN, QDRI_SIZE_FFN},
                                            {QDRI_SIZE_SHARD_VOCAB, QDRI_SIZE_VOCAB}};
+    const qdri_position grid = qdri_plan_position(plan);
     for (int i = 0; i < 5; i++)
-        s->of[sharded[i][0]] = shard(s->of[QDRI_SIZE_HIDDEN] * s->of[sharded[i][1]], plan->z, s->elem_bytes);
+        s->of[sharded[i][0]] = shard(s->of[QDRI_SIZE_HIDDEN] * s->of[sharded[i][1]], &grid, s->elem_bytes);
 }
 
 void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_layers, qdri_sizes *s)

@@ -4,6 +4,7 @@
 #ifndef QDRI_PERFMODEL_NETWORK_SIZES_H
 #define QDRI_PERFMODEL_NETWORK_SIZES_H
 
+#include "core/layout.h"
 #include "quadrille/plan.h"
 
 /* The largest allowed size of any kind: products of two fit in 63 bits. */
@@ -50,6 +51,11 @@ qdri_stages qdri_stages_make(const qdr_machine *machine, const qdr_network *netw
 double qdri_job_nodes(const qdr_machine *machine, const qdr_plan *plan);
 /* Whether stages on different nodes wait for one another. */
 int qdri_is_staged(const qdr_machine *machine, const qdr_plan *plan);
+
+/* The first rank of a checked plan's grid, with its levels. */
+qdri_position qdri_plan_position(const qdr_plan *plan);
+/* Whether a checked plan partitions gradients or optimizer state over more ranks than z. */
+int qdri_plan_has_levels(const qdr_plan *plan);
 
 /* n_layers: of the stage, for small gradients. */
 void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_layers, qdri_sizes *sizes);

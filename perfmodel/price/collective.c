@@ -7,6 +7,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "core/group.h"
 #include "core/size.h"
 
 /* ---- groups on levels of links ---- */
@@ -75,6 +76,25 @@ qdri_group qdri_group_make(const qdr_machine *machine, int n_ranks, int stride, 
         group.n_sharing[l] = below == n_ranks_all ? 1 : groups_leaving(&all, below, n_ranks_all);
     }
     return group;
+}
+
+int qdri_group_kind_of(qdr_channel channel)
+{
+    switch (channel) {
+    case QDR_CHANNEL_D_NEAR: return QDRI_OF_NEAR;
+    case QDR_CHANNEL_D_FAR: return QDRI_OF_FAR;
+    case QDR_CHANNEL_D_COPIES: return QDRI_OF_COPIES;
+    default: return (int)qdr_channel_axis(channel);
+    }
+}
+
+qdri_group qdri_group_on(const qdr_machine *machine, const qdri_position *position, int kind, int stride,
+                         int n_ranks_all)
+{
+    static const qdr_channel levels[] = {QDR_CHANNEL_D_NEAR, QDR_CHANNEL_D_FAR, QDR_CHANNEL_D_COPIES};
+    if (kind < QDR_N_AXES) return qdri_group_make(machine, position->size[kind], stride, n_ranks_all);
+    const qdri_channel_group group = qdri_channel_group_of(position, levels[kind - QDRI_OF_NEAR]);
+    return qdri_group_make(machine, group.size, stride * group.stride, n_ranks_all);
 }
 
 int qdri_group_crosses(const qdri_group *group, int level)

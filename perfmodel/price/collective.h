@@ -4,10 +4,16 @@
 #ifndef QDRI_PERFMODEL_PRICE_COLLECTIVE_H
 #define QDRI_PERFMODEL_PRICE_COLLECTIVE_H
 
+#include "core/layout.h"
 #include "price/simulate.h"
 #include "quadrille/grid.h"
 
-/* The groups of one axis, which are all alike. Level l connects units of the level below (single ranks below level 0);
+/* The kinds of groups on a grid: those of the axes, whose numbers are the axes', and of the levels of d. */
+typedef enum qdri_group_kind { QDRI_OF_NEAR = QDR_N_AXES, QDRI_OF_FAR, QDRI_OF_COPIES, QDRI_N_GROUPS } qdri_group_kind;
+/* That of a channel. */
+int qdri_group_kind_of(qdr_channel channel);
+
+/* The groups of one kind, which are all alike. Level l connects units of the level below (single ranks below level 0);
  * a unit of level l has links[l].n_ranks ranks, that of the last level all. */
 typedef struct qdri_group {
     int n_ranks;
@@ -19,7 +25,7 @@ typedef struct qdri_group {
     double n_sharing[QDR_MAX_LINKS];
 } qdri_group;
 
-/* The group of an axis whose members' ranks are `stride` apart, among n_ranks_all ranks. */
+/* The group whose members' ranks are `stride` apart, among n_ranks_all ranks. */
 qdri_group qdri_group_make(const qdr_machine *machine, int n_ranks, int stride, int n_ranks_all);
 /* 1 if members of the group are connected only by level l or higher levels. */
 int qdri_group_crosses(const qdri_group *group, int level);
@@ -31,7 +37,7 @@ typedef struct qdri_way {
 
 enum { QDRI_MAX_WAYS = 2 * QDR_MAX_PROTOCOLS + 1 };
 
-/* The ways of one group, while all groups of its axis do the same: for one pass over the vector (all-gather,
+/* The ways of one group, while all groups of its kind do the same: for one pass over the vector (all-gather,
  * reduce-scatter) and for two (all-reduce). */
 typedef struct qdri_ways {
     int n_ranks;
@@ -44,11 +50,15 @@ typedef struct qdri_ways {
     double n_flows; /* number of flows that share it: one for each adapter near the members of a unit */
 } qdri_ways;
 
-/* How the ranks of an axis communicate, by the set of faster axes: the same for all cases of a grid. */
+/* The group of a kind on a grid; stride: of its axis. */
+qdri_group qdri_group_on(const qdr_machine *machine, const qdri_position *position, int kind, int stride,
+                         int n_ranks_all);
+
+/* How the ranks of a kind of group communicate, by the set of faster axes: the same for all cases of a grid. */
 typedef struct qdri_grid_ways {
-    int size[QDR_N_AXES]; /* of the grid; zeroed: none yet */
-    qdri_ways of[QDR_N_AXES][16];
-    unsigned short known[QDR_N_AXES];
+    qdri_position position; /* the grid's; zeroed: none yet */
+    qdri_ways of[QDRI_N_GROUPS][16];
+    unsigned short known[QDRI_N_GROUPS];
 } qdri_grid_ways;
 
 qdri_ways qdri_ways_make(const qdr_machine *machine, const qdri_group *group);

@@ -113,16 +113,14 @@ static void explain_product(const shown_list *s, const qdri_task *task, const qd
 
 static void explain_collective(const explained *all, const qdri_task *task, const qdri_task_price *price)
 {
-    const qdr_axis axis = qdr_channel_axis(task->channel);
-    const qdri_ways *ways = &all->pricing.ways[axis];
+    const int kind = qdri_group_kind_of(task->channel);
+    const qdri_ways *ways = &all->pricing.ways[kind];
+    const char axis[] = {QDRI_USUAL_ORDER[qdr_channel_axis(task->channel)], '\0'};
     int top = 0; /* the highest level of links that the group uses */
     for (int l = 0; l < all->model->machine.n_links; l++)
         if (ways->full_rate[l] > 0) top = l;
-    fprintf(all->file, "over %c, %d ranks on %s", QDRI_USUAL_ORDER[axis], ways->n_ranks,
-            all->model->machine.links[top].name);
-    if (axis == QDR_D && task->overlap_class == QDRI_CLASS_GRADIENTS && all->pricing.d_parts > 1)
-        fprintf(all->file, " (reduce-scattered over %d near ones in each micro-batch%s)", all->pricing.d_parts,
-                all->pricing.d_far.n_ranks > 1 ? ", over the others in the last" : "");
+    fprintf(all->file, "over %s, %d ranks on %s", kind < QDR_N_AXES ? axis : qdr_channel_name(task->channel),
+            ways->n_ranks, all->model->machine.links[top].name);
     fprintf(all->file, ", %.4g M elements: %s",
             1e-6 * (double)task->count * (qdri_task_counts_part(task) ? ways->n_ranks : 1),
             secs_in_words(price->price.latency_secs).text);
@@ -156,7 +154,8 @@ static void explain_alike(const shown_list *s, int number)
 
 static void explain_lists(const explained *all, int of_layer, section which)
 {
-    const qdri_list_kind kinds[] = {QDRI_LIST_FORWARD, qdri_last_list(all->lists)};
+    const qdri_list_kind kinds[] = {qdri_has_returns(all->lists) ? QDRI_LIST_FORWARD_FIRST : QDRI_LIST_FORWARD,
+                                    qdri_last_list(all->lists)};
     for (int k = 0; k < 2; k++) {
         const shown_list shown = {all, &all->lists->of[kinds[k]], of_layer, k};
         for (int i = 0; i < shown.list->schedule.n_tasks; i++) {
@@ -213,7 +212,7 @@ static void explain_work(const explained *all, qdr_time_term term)
 {
     const double n = all->result.n_micro, forward = term_in_list(all, QDRI_LIST_FORWARD, term);
     double backward = term_in_list(all, qdri_last_list(all->lists), term); /* which sums over d */
-    if (n > 1) backward = ((n - 1) * term_in_list(all, qdri_before_list(&all->pricing), term) + backward) / n;
+    if (n > 1) backward = ((n - 1) * term_in_list(all, QDRI_LIST_BACKWARD_BEFORE, term) + backward) / n;
     if (term != QDR_TIME_ENDS) fprintf(all->file, "%.0f layers * ", all->n_layers);
     fprintf(all->file, "%.0f micro-batch%s * (%s forward + %s backward)", n, n > 1 ? "es" : "",
             secs_in_words(forward).text, secs_in_words(backward).text);
@@ -266,24 +265,29 @@ static void explain_time(const explained *all)
 
 /* ---- memory ---- */
 
-static void explain_state(const explained *all, const char *what, int parts, double bytes)
+/* parts: of the matrices; each: bytes of an element, if they are more than z. */
+static void explain_state(const explained *all, const char *what, int parts, double each, double bytes)
 {
     const int z = all->plan->z;
-    const double n_elems = all->result.memory[QDR_MEMORY_PARAMETERS] / all->pricing.sizes.elem_bytes;
-    fprintf(all->file, "%.4g M elements * %.4g bytes%s", 1e-6 * n_elems,
-            n_elems > 0 ? bytes / n_elems * (parts > z ? (double)parts / z : 1) : 0, what);
-    if (parts > z) fprintf(all->file, ", over %d ranks in place of z = %d", parts, z);
+    const double all_elems = all->result.memory[QDR_MEMORY_PARAMETERS] / all->pricing.sizes.elem_bytes;
+    const double n_elems = parts > z ? bytes / each : all_elems;
+    fprintf(all->file, "%.4g M elements * %.4g bytes%s", 1e-6 * n_elems, n_elems > 0 ? bytes / n_elems : 0, what);
+    if (parts > z) fprintf(all->file, ", matrices over %d ranks in place of z = %d", parts, z);
 }
 
 static void explain_memory_term(const explained *all, qdr_memory_term term)
 {
     const qdr_plan *plan = all->plan;
     const qdr_machine_software *software = &all->model->machine.software;
-    const double bytes = all->result.memory[term];
+    const double bytes = all->result.memory[term], gradient_bytes = all->pricing.sizes.gradient_bytes;
+    const qdri_position grid = qdri_plan_position(plan);
+    const int gradients = plan->z * grid.near;
     switch (term) {
-    case QDR_MEMORY_PARAMETERS: explain_state(all, " (the network's / (x*y*z), with padding)", 0, bytes); break;
-    case QDR_MEMORY_GRADIENTS: explain_state(all, "", plan->gradient_parts, bytes); break;
-    case QDR_MEMORY_OPTIMIZER: explain_state(all, "", plan->optimizer_parts, bytes); break;
+    case QDR_MEMORY_PARAMETERS: explain_state(all, " (the network's / (x*y*z), with padding)", 0, 0, bytes); break;
+    case QDR_MEMORY_GRADIENTS: explain_state(all, "", gradients, gradient_bytes, bytes); break;
+    case QDR_MEMORY_OPTIMIZER:
+        explain_state(all, "", gradients * grid.far, qdri_state_bytes(plan->dtype), bytes);
+        break;
     case QDR_MEMORY_ACTIVATIONS:
         fprintf(all->file, "of one micro-batch, %.0f layers: %s", all->n_layers,
                 plan->recompute == QDR_RECOMPUTE_FULL        ? "their inputs, and one layer whole"

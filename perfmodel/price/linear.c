@@ -52,6 +52,16 @@ static int size_is_wrong(double size) { return !(size >= 0) || isinf(size); }
 
 static int layout_is_wrong(qdr_layout layout) { return layout != QDR_REPLICATED && layout != QDR_SCATTERED; }
 
+static int gradient_parts(const qdr_perf_linear *layer)
+{
+    return layer->gradient_parts ? layer->gradient_parts : layer->z;
+}
+
+static int state_parts(const qdr_perf_linear *layer)
+{
+    return layer->optimizer_parts ? layer->optimizer_parts : gradient_parts(layer);
+}
+
 static qdr_status layer_check(const qdr_perf_linear *layer)
 {
     if (!layer) return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: the layer is NULL");
@@ -69,6 +79,12 @@ static qdr_status layer_check(const qdr_perf_linear *layer)
                         layer->n);
     if (!qdri_is_float(layer->dtype))
         return QDR_FAIL(QDR_ERR_DTYPE, "perf: type %d; layers compute in " QDRI_FLOAT_NAMES, (int)layer->dtype);
+    const int z = layer->z, gradients = gradient_parts(layer), state = state_parts(layer);
+    if (gradients < z || state < gradients || gradients % z || state % gradients || z * layer->d % state)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "perf: gradients in %d parts, state in %d; use multiples of z = %d that nest "
+                        "and divide z*d = %d",
+                        gradients, state, z, z * layer->d);
     return QDR_OK;
 }
 
@@ -125,8 +141,13 @@ static void backward_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf
         send(cost, s->out_gather, QDR_ALL_GATHER, s->out_ranks, s->m * s->k, s->elem_bytes);
     cost->flops += 2 * s->m * s->n * s->k;
     send(cost, QDR_CHANNEL_Z_REDUCE, QDR_REDUCE_SCATTER, layer->z, n_weights, bytes);
+    const int near = gradient_parts(layer) / layer->z, far = state_parts(layer) / gradient_parts(layer);
+    const double n_shard = n_weights / layer->z;
+    send(cost, QDR_CHANNEL_D_NEAR, QDR_REDUCE_SCATTER, near, n_shard, bytes);
     if (layer->defer_sync) return;
-    send(cost, QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE, layer->d, n_weights / layer->z, bytes);
+    send(cost, QDR_CHANNEL_D_FAR, QDR_REDUCE_SCATTER, far, n_shard / near, bytes);
+    send(cost, near * far > 1 ? QDR_CHANNEL_D_COPIES : QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE, layer->d / near / far,
+         n_shard / near / far, bytes);
     if (!layer->bias) return;
     send(cost, QDR_CHANNEL_Z_REDUCE, QDR_ALL_REDUCE, layer->z, s->n, bytes);
     send(cost, QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE, layer->d, s->n, bytes);
@@ -140,5 +161,18 @@ qdr_status qdr_perf_linear_cost(const qdr_perf_linear *layer, qdr_perf_cost *for
     const shape s = shape_of(layer);
     if (forward) forward_cost(layer, &s, forward);
     if (backward) backward_cost(layer, &s, backward);
+    return QDR_OK;
+}
+
+qdr_status qdr_perf_linear_return(const qdr_perf_linear *layer, qdr_perf_cost *cost)
+{
+    if (!cost) return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: the result pointer is NULL");
+    *cost = (qdr_perf_cost){.flops = 0};
+    QDR_TRY(layer_check(layer));
+    const shape s = shape_of(layer);
+    const double n_shard = s.n * s.k / layer->z;
+    const int near = gradient_parts(layer) / layer->z, far = state_parts(layer) / gradient_parts(layer);
+    send(cost, QDR_CHANNEL_D_FAR, QDR_ALL_GATHER, far, n_shard / near, s.elem_bytes);
+    send(cost, QDR_CHANNEL_D_NEAR, QDR_ALL_GATHER, near, n_shard, s.elem_bytes);
     return QDR_OK;
 }

@@ -20,11 +20,6 @@ double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes)
     return ceil(ceil((double)plan->batch / cells) / sizes->sequences);
 }
 
-qdri_list_kind qdri_before_list(const qdri_pricing *pricing)
-{
-    return pricing->d_parts > 1 ? QDRI_LIST_BACKWARD_LAST : QDRI_LIST_BACKWARD_BEFORE;
-}
-
 static qdr_status describe(const qdr_network *network, const qdr_plan *plan, qdri_lists *lists)
 {
     qdri_sizes sizes;
@@ -32,7 +27,7 @@ static qdr_status describe(const qdr_network *network, const qdr_plan *plan, qdr
     lists->n_micro = qdri_micro_batches(plan, &sizes);
     lists->is_chain = !network->parallel_residual && plan->panels == 1 && plan->batch_parts == 1;
     const int64_t context = (int64_t)sizes.context;
-    const qdri_position position = {.size = {plan->x, plan->y, plan->z, plan->d}};
+    const qdri_position position = qdri_plan_position(plan);
     const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
                                  .n_rows = (int64_t)sizes.sequences * context * plan->z * plan->d,
                                  .row_unit = context,
@@ -86,8 +81,9 @@ static qdr_status build(qdri_lists *lists, qdri_list_kind kind, double n_stage_l
     const qdri_gradient_mode mode = kind == QDRI_LIST_BACKWARD_ONLY ? QDRI_GRADIENT_OVERWRITE
                                                                     : QDRI_GRADIENT_ADD_TO_PARTIAL;
     qdri_list *list = &lists->of[kind];
-    if (kind == QDRI_LIST_FORWARD)
-        QDR_TRY((with_waits ? qdri_net_forward : qdri_net_forward_tasks)(&lists->net, 0, &list->schedule));
+    if (!qdri_is_backward(kind))
+        QDR_TRY((with_waits ? qdri_net_forward : qdri_net_forward_tasks)(&lists->net, kind == QDRI_LIST_FORWARD_FIRST,
+                                                                         &list->schedule));
     else
         QDR_TRY(
             (with_waits ? qdri_net_backward : qdri_net_backward_tasks)(&lists->net, mode, deferred, &list->schedule));
@@ -109,6 +105,7 @@ qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) lists->of[kind].schedule.n_tasks = 0;
     QDR_TRY(describe(network, plan, lists));
     QDR_TRY(build(lists, QDRI_LIST_FORWARD, n_stage_layers, with_waits));
+    if (qdri_plan_has_levels(plan)) QDR_TRY(build(lists, QDRI_LIST_FORWARD_FIRST, n_stage_layers, with_waits));
     if (lists->n_micro <= 1) return build(lists, QDRI_LIST_BACKWARD_ONLY, n_stage_layers, with_waits);
     QDR_TRY(build(lists, QDRI_LIST_BACKWARD_BEFORE, n_stage_layers, with_waits));
     return build(lists, QDRI_LIST_BACKWARD_LAST, n_stage_layers, with_waits);

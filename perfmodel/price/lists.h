@@ -11,6 +11,7 @@
 /* The lists of which a step consists: one forward and one backward for each micro-batch. */
 typedef enum qdri_list_kind {
     QDRI_LIST_FORWARD,
+    QDRI_LIST_FORWARD_FIRST, /* of the first micro-batch, if parameters return then */
     QDRI_LIST_BACKWARD_ONLY, /* of a step with a single micro-batch */
     QDRI_LIST_BACKWARD_BEFORE, /* adds to the gradients, without sums over d */
     QDRI_LIST_BACKWARD_LAST, /* adds, and sums over all ranks */
@@ -35,7 +36,8 @@ typedef struct qdri_lists {
     int layer_of[QDRI_NODES_OF(QDRI_FEW_LAYERS)]; /* by node */
     double n_micro; /* forward passes of a step in each cell */
     int is_chain; /* each operation waits for the one before: no halves of a layer side by side, panels or parts */
-    qdri_list of[QDRI_N_LIST_KINDS]; /* BACKWARD_ONLY, or else BEFORE and LAST; the others are empty */
+    qdri_list of[QDRI_N_LIST_KINDS]; /* FORWARD_FIRST only with levels, BACKWARD_ONLY, or else BEFORE and LAST; the
+                                      * others are empty */
 } qdri_lists;
 
 /* Builds the lists with n_layers, at most QDRI_FEW_LAYERS; the sums of small gradients are those of n_stage_layers.
@@ -51,7 +53,15 @@ static inline qdri_list_kind qdri_last_list(const qdri_lists *lists)
 {
     return lists->n_micro > 1 ? QDRI_LIST_BACKWARD_LAST : QDRI_LIST_BACKWARD_ONLY;
 }
-qdri_list_kind qdri_before_list(const qdri_pricing *pricing);
+static inline int qdri_is_backward(qdri_list_kind kind)
+{
+    return kind != QDRI_LIST_FORWARD && kind != QDRI_LIST_FORWARD_FIRST;
+}
+/* Whether the first micro-batch has a forward list of its own. */
+static inline int qdri_has_returns(const qdri_lists *lists)
+{
+    return lists->of[QDRI_LIST_FORWARD_FIRST].schedule.n_tasks > 0;
+}
 /* Number of forward passes of a step in each cell. */
 double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes);
 /* Sets the prices of a list. */

@@ -75,8 +75,7 @@ static double workspace_bytes(const qdri_pricing *p, int is_last)
     return fmax(layer * each, is_last * head) + live * rows * of[QDRI_SIZE_HIDDEN] * each;
 }
 
-/* The factor by which a state is partitioned over more ranks than z. */
-static double parts(int wanted, int z) { return wanted > z ? (double)wanted / z : 1; }
+double qdri_state_bytes(qdr_dtype dtype) { return dtype == QDR_F64 ? 16 : qdri_is_narrow(dtype) ? 12 : 8; }
 
 /* One stage: its number of layers, and which ends it has. */
 typedef struct stage {
@@ -92,17 +91,20 @@ static void stage_memory(const qdri_pricing *p, const qdr_network *network, cons
     const double *of = p->sizes.of, qkv = of[QDRI_SIZE_SHARD_QKV], proj = of[QDRI_SIZE_SHARD_PROJ];
     const double up = of[QDRI_SIZE_SHARD_UP], down = of[QDRI_SIZE_SHARD_DOWN], vocab = of[QDRI_SIZE_SHARD_VOCAB];
     const int n_tables = at->is_first + (at->is_last && !(network->tied && at->is_first));
-    const double n_elems = at->n_layers * (qkv + proj + up + down) + n_tables * vocab + of[QDRI_SIZE_SMALL];
+    const double small = of[QDRI_SIZE_SMALL], matrices = at->n_layers * (qkv + proj + up + down) + n_tables * vocab;
+    const qdri_position grid = qdri_plan_position(plan);
+    const double n_gradients = matrices / grid.near + small, n_state = matrices / (grid.near * grid.far) + small;
     /* Weights and gradients of the largest product, as a whole. */
-    const double whole = fmax(fmax(fmax(qkv, proj), fmax(up, down)), vocab) * plan->z;
-    const double state_bytes = plan->dtype == QDR_F64 ? 16 : qdri_is_narrow(plan->dtype) ? 12 : 8;
-    m[QDR_MEMORY_PARAMETERS] = n_elems * p->sizes.elem_bytes;
-    m[QDR_MEMORY_GRADIENTS] = n_elems * (p->sizes.gradient_bytes / parts(plan->gradient_parts, plan->z) +
-                                         (plan->d > 1 ? software->send_bytes : 0));
-    m[QDR_MEMORY_OPTIMIZER] = n_elems * state_bytes / parts(plan->optimizer_parts, plan->z);
+    const double shard = fmax(fmax(fmax(qkv, proj), fmax(up, down)), vocab), whole = shard * plan->z;
+    m[QDR_MEMORY_PARAMETERS] = (matrices + small) * p->sizes.elem_bytes;
+    m[QDR_MEMORY_GRADIENTS] = n_gradients * p->sizes.gradient_bytes +
+                              (matrices + small) * (plan->d > 1 ? software->send_bytes : 0);
+    m[QDR_MEMORY_OPTIMIZER] = n_state * qdri_state_bytes(plan->dtype);
     m[QDR_MEMORY_ACTIVATIONS] = activation_bytes(p, network, at->n_layers, at->n_in_flight) +
                                 end_edges(p, at->is_first, at->is_last) * p->sizes.elem_bytes;
-    m[QDR_MEMORY_GATHERED] = plan->z > 1 ? 2 * whole * (p->sizes.elem_bytes + p->sizes.gradient_bytes) : 0;
+    m[QDR_MEMORY_GATHERED] = (plan->z > 1 ? 2 * whole * p->sizes.elem_bytes : 0) +
+                             (plan->z * grid.near > 1 ? 2 * whole * p->sizes.gradient_bytes : 0) +
+                             (plan->z > 1 && grid.near > 1 ? shard * p->sizes.gradient_bytes : 0);
     m[QDR_MEMORY_WORKSPACE] = workspace_bytes(p, at->is_last);
     m[QDR_MEMORY_RESERVE] = software->fixed_bytes + software->fragment_share * m[QDR_MEMORY_ACTIVATIONS];
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/dtype.h"
+#include "core/group.h"
 #include "core/order.h"
 #include "core/size.h"
 #include "price/gemm.h"
@@ -36,19 +37,6 @@ void qdr_model_destroy(qdr_model **model)
 
 /* ---- plans ---- */
 
-int qdri_parts_nest(int parts, int inner, int most)
-{
-    return parts == 0 || (parts >= inner && parts % inner == 0 && most % parts == 0);
-}
-
-static qdr_status check_parts(const qdr_plan *plan, const char *what, int parts, int inner)
-{
-    const int most = plan->z * plan->d;
-    if (qdri_parts_nest(parts, inner, most)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: %s in %d parts; use a multiple of %d that divides z·d = %d", what, parts,
-                    inner, most);
-}
-
 qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
 {
     if (plan->version != QDR_OPTS_INIT)
@@ -68,9 +56,8 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
                         "plan: %d stages with %d parts each for %" PRId64
                         " layers; use between 1 stage and one per layer",
                         plan->pipeline, plan->interleave, network->layers);
-    QDR_TRY(check_parts(plan, "gradients", plan->gradient_parts, plan->z));
-    QDR_TRY(check_parts(plan, "optimizer state", plan->optimizer_parts,
-                        plan->gradient_parts ? plan->gradient_parts : plan->z));
+    qdri_levels levels;
+    QDR_TRY(qdri_levels_read("plan", plan->z, plan->d, plan->gradient_parts, plan->optimizer_parts, &levels));
     if (plan->panels < 0 || plan->batch_parts < 0 || plan->batch_parts > QDRI_MAX_BATCH_PARTS)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: %d panels and %d parts of the batch; use 1 or more panels and 1 to %d parts, or 0 to "
@@ -109,18 +96,19 @@ qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_
     return stages;
 }
 
-/* Neither the order, nor what is done again or parted, nor codecs change the tasks. */
+/* Neither the order, nor what is done again, nor codecs change the tasks. */
 static int have_same_lists(const qdr_plan *a, const qdr_plan *b)
 {
-    return a->x == b->x && a->y == b->y && a->z == b->z && a->d == b->d && a->layout == b->layout &&
-           a->dtype == b->dtype && a->batch == b->batch && a->micro_batch == b->micro_batch &&
+    const qdri_position p = qdri_plan_position(a), q = qdri_plan_position(b);
+    return p.near == q.near && p.far == q.far && a->x == b->x && a->y == b->y && a->z == b->z && a->d == b->d &&
+           a->layout == b->layout && a->dtype == b->dtype && a->batch == b->batch && a->micro_batch == b->micro_batch &&
            a->sequence == b->sequence && a->overlap == b->overlap && a->panels == b->panels &&
            a->batch_parts == b->batch_parts && a->pipeline == b->pipeline;
 }
 
 qdr_status qdri_model_lists(qdr_model *model, const qdr_plan *plan)
 {
-    if (have_same_lists(&model->listed, plan)) return QDR_OK;
+    if (model->listed.x && have_same_lists(&model->listed, plan)) return QDR_OK;
     const double n_layers = qdri_stages_make(&model->machine, &model->network, plan).first;
     memset(&model->listed, 0, sizeof model->listed);
     QDR_TRY(qdri_lists_make(&model->network, plan, QDRI_FEW_LAYERS, n_layers, 1, &model->lists));

@@ -44,12 +44,11 @@ struct qdr_model {
     qdri_grid_ways ways; /* of the last grid that was bounded */
 };
 
-/* Partitions of gradients or optimizer state over at most `most` ranks, of what is in `inner` parts already; 0: the
- * same number. */
-int qdri_parts_nest(int parts, int inner, int most);
 /* memory.c: sets memory and memory_bytes of the result, those of the rank, and of the stage, that needs the most. */
 void qdri_memory(const qdri_pricing *pricing, const qdr_network *network, const qdri_stages *stages, double n_micro,
                  qdr_plan_result *result);
+/* Of AdamW, for each element. */
+double qdri_state_bytes(qdr_dtype dtype);
 /* Builds the lists of a checked plan, unless those of the last one are the same. */
 QDR_NODISCARD qdr_status qdri_model_lists(qdr_model *model, const qdr_plan *plan);
 /* Checks that the plan can be priced. */

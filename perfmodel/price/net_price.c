@@ -48,12 +48,15 @@ static qdr_status check(const qdri_net *net, const qdr_machine *machine)
 static void pricing_of_net(const qdri_net *net, const char *order, const qdr_machine *machine, qdr_plan *plan,
                            qdri_pricing *pricing)
 {
-    const int *size = net->position.size;
+    const qdri_position *at = &net->position;
+    const int *size = at->size, near = at->near > 1 ? at->near : 1, far = at->far > 1 ? at->far : 1;
     *plan = (qdr_plan){.version = QDR_OPTS_INIT,
                        .x = size[QDR_X],
                        .y = size[QDR_Y],
                        .z = size[QDR_Z],
                        .d = size[QDR_D],
+                       .gradient_parts = size[QDR_Z] * near,
+                       .optimizer_parts = size[QDR_Z] * near * far,
                        .dtype = net->opts.dtype};
     memcpy(plan->order, order, 4);
     qdri_pricing_place(machine, plan, pricing);
@@ -74,7 +77,7 @@ qdr_status qdri_net_price(const qdri_net *net, const char *order, const qdr_mach
 
 int qdri_net_sample(const qdri_net *net, const char *order, const qdri_task *task, qdr_sample *sample)
 {
-    return qdri_task_sample(task, net->position.size, order, sample);
+    return qdri_task_sample(task, &net->position, order, sample);
 }
 
 /* ---- panels and parts ---- */
@@ -140,7 +143,7 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
                               qdri_schedule *schedule, double secs[2])
 {
     const int64_t context = plan->sequence ? plan->sequence : model->network.context;
-    const qdri_position position = {.size = {plan->x, plan->y, plan->z, plan->d}};
+    const qdri_position position = qdri_plan_position(plan);
     const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
                                  .n_rows = plan->batch * context,
                                  .row_unit = context,

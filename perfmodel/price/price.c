@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/group.h"
 #include "core/order.h"
 #include "price/gemm.h"
 
@@ -34,8 +35,6 @@ void qdri_pricing_gather_again(qdri_pricing *pricing)
     for (int axis = 0; axis < QDR_N_AXES; axis++) pricing->coll_host_secs[axis] = each * pricing->ways[axis].n_ranks;
 }
 
-void qdri_pricing_before_last(qdri_pricing *pricing) { pricing->d_far = (qdri_ways){.n_ranks = 1}; }
-
 static void begin(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing *pricing)
 {
     pricing->machine = machine;
@@ -46,24 +45,19 @@ static void begin(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing
 
 void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing *pricing)
 {
-    const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
     const int n_ranks = plan->x * plan->y * plan->z * plan->d;
     const int stages = plan->pipeline > 0 ? plan->pipeline : 1;
     int stride[QDR_N_AXES];
     begin(machine, plan, pricing);
     pricing->seen_share = 1;
-    qdri_order_strides(size, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, stride);
-    for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        const qdri_group group = qdri_group_make(machine, size[axis], stride[axis], n_ranks * stages);
-        pricing->ways[axis] = qdri_ways_make(machine, &group);
-        pricing->coll_host_secs[axis] = coll_host_secs(machine, &group);
+    pricing->grid = qdri_plan_position(plan);
+    qdri_order_strides(pricing->grid.size, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, stride);
+    for (int kind = 0; kind < QDRI_N_GROUPS; kind++) {
+        const int axis = kind < QDR_N_AXES ? kind : QDR_D;
+        const qdri_group group = qdri_group_on(machine, &pricing->grid, kind, stride[axis], n_ranks * stages);
+        pricing->ways[kind] = qdri_ways_make(machine, &group);
+        if (kind == axis) pricing->coll_host_secs[axis] = coll_host_secs(machine, &group);
     }
-    const int parts = plan->gradient_parts > plan->z ? plan->gradient_parts / plan->z : 1;
-    const qdri_group near = qdri_group_make(machine, parts, stride[QDR_D], n_ranks * stages);
-    const qdri_group far = qdri_group_make(machine, plan->d / parts, stride[QDR_D] * parts, n_ranks * stages);
-    pricing->d_parts = parts;
-    pricing->d_near = qdri_ways_make(machine, &near);
-    pricing->d_far = qdri_ways_make(machine, &far);
     if (qdri_is_staged(machine, plan)) qdri_pricing_gather_again(pricing);
 }
 
@@ -188,39 +182,10 @@ static qdri_task_price product(const qdri_pricing *p, const qdri_task *task)
     return price;
 }
 
-/* One after the other. Shares of links are averaged over the time. */
-static qdri_price in_turn(const qdri_price *a, const qdri_price *b)
-{
-    qdri_price both = {.latency_secs = a->latency_secs + b->latency_secs, .work_secs = a->work_secs + b->work_secs};
-    if (!(both.work_secs > 0)) return both;
-    const double share = a->work_secs / both.work_secs;
-    both.slowdown = share * a->slowdown + (1 - share) * b->slowdown;
-    both.flow_bytes_per_sec = share * a->flow_bytes_per_sec + (1 - share) * b->flow_bytes_per_sec;
-    for (int l = 0; l < QDR_MAX_LINKS; l++) both.use[l] = share * a->use[l] + (1 - share) * b->use[l];
-    return both;
-}
-
 /* By one rank, over all its flows. */
 static double bytes_sent(const qdri_price *price, const qdri_ways *ways)
 {
     return price->work_secs * price->flow_bytes_per_sec * ways->n_flows;
-}
-
-/* If optimizer state is partitioned over d, gradients are reduce-scattered there; the return of parameters is priced
- * with the optimizer. */
-static qdri_price sum_over_d(const qdri_pricing *p, double bytes, double *sent)
-{
-    const int wanted = p->plan->gradient_parts > p->plan->z ? p->plan->gradient_parts : p->plan->z;
-    const qdr_coll_kind rest = p->plan->optimizer_parts > wanted ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE;
-    if (p->d_parts <= 1) {
-        const qdri_price all = qdri_coll_price(&p->ways[QDR_D], rest, bytes);
-        *sent = bytes_sent(&all, &p->ways[QDR_D]);
-        return all;
-    }
-    const qdri_price near = qdri_coll_price(&p->d_near, QDR_REDUCE_SCATTER, bytes),
-                     far = qdri_coll_price(&p->d_far, rest, bytes / p->d_parts);
-    *sent = bytes_sent(&near, &p->d_near) + bytes_sent(&far, &p->d_far);
-    return in_turn(&near, &far);
 }
 
 /* Of the whole vector. */
@@ -229,26 +194,31 @@ static double coll_elems(const qdri_task *task, int n_ranks)
     return (double)task->count * (qdri_task_counts_part(task) ? n_ranks : 1);
 }
 
+/* The part of a bucket of gradients that is summed over a channel: what the sums over others leave. */
+static double bucket_bytes(const qdri_pricing *p, qdr_channel channel)
+{
+    const int kind = qdri_group_kind_of(channel);
+    double bytes = p->machine->software.bucket_bytes;
+    if (kind == QDRI_OF_FAR || kind == QDRI_OF_COPIES) bytes /= p->ways[QDRI_OF_NEAR].n_ranks;
+    if (kind == QDRI_OF_COPIES) bytes /= p->ways[QDRI_OF_FAR].n_ranks;
+    return bytes;
+}
+
 static qdri_task_price collective(const qdri_pricing *p, const qdri_task *task)
 {
     const qdr_axis axis = qdr_channel_axis(task->channel);
-    const qdri_ways *ways = &p->ways[axis];
+    const qdri_ways *ways = &p->ways[qdri_group_kind_of(task->channel)];
     const double n_elems = coll_elems(task, ways->n_ranks), ratio = p->plan->axis_bytes_ratio[axis];
     const int sums_gradients = task->parameter_gradient;
     const double gradient = p->machine->software.gradient_bytes;
     const double elem_bytes = sums_gradients && gradient > 0 ? gradient : (double)qdr_dtype_bytes(task->dtype);
     const double bytes = n_elems * (ratio > 0 ? ratio : 1) * elem_bytes;
     qdri_task_price price = {.n_kernels = 1};
-    const double bucket = p->machine->software.bucket_bytes;
+    const double bucket = bucket_bytes(p, task->channel);
     const int in_bucket = bucket > bytes && axis == QDR_D && sums_gradients;
     const double share = in_bucket ? bytes / bucket : 1; /* of the sum of one whole bucket */
-    if (axis == QDR_D && sums_gradients) {
-        price.price = sum_over_d(p, in_bucket ? bucket : bytes, &price.bytes_sent);
-    } else {
-        price.price = qdri_coll_price(ways, task->coll, bytes);
-        price.bytes_sent = bytes_sent(&price.price, ways);
-    }
-    price.bytes_sent *= share;
+    price.price = qdri_coll_price(ways, task->coll, in_bucket ? bucket : bytes);
+    price.bytes_sent = bytes_sent(&price.price, ways) * share;
     price.price.latency_secs *= share;
     price.price.work_secs *= share;
     price.secs = price.price.latency_secs + price.price.work_secs;
@@ -281,25 +251,26 @@ qdri_task_price qdri_task_price_of(const qdri_pricing *p, const qdri_task *task)
 
 /* ---- the work of a task, to be measured ---- */
 
-static int collective_sample(const qdri_task *task, const int size[QDR_N_AXES], const char *order, qdr_sample *sample)
+static int collective_sample(const qdri_task *task, const qdri_position *grid, const char *order, qdr_sample *sample)
 {
-    const qdr_axis axis = qdr_channel_axis(task->channel);
+    const qdri_channel_group group = qdri_channel_group_of(grid, task->channel);
+    const int *size = grid->size;
     int stride[QDR_N_AXES];
     qdri_order_strides(size, order, stride);
     sample->kind = QDR_SAMPLE_COLLECTIVE;
     sample->coll = task->coll;
-    sample->n_ranks = size[axis];
-    sample->stride = stride[axis];
+    sample->n_ranks = group.size;
+    sample->stride = stride[qdr_channel_axis(task->channel)] * group.stride;
     sample->n_ranks_all = size[QDR_X] * size[QDR_Y] * size[QDR_Z] * size[QDR_D];
-    sample->bytes = coll_elems(task, size[axis]) * (double)qdr_dtype_bytes(task->dtype);
+    sample->bytes = coll_elems(task, group.size) * (double)qdr_dtype_bytes(task->dtype);
     return sample->n_ranks > 1 && sample->bytes > 0;
 }
 
-int qdri_task_sample(const qdri_task *task, const int size[QDR_N_AXES], const char *order, qdr_sample *sample)
+int qdri_task_sample(const qdri_task *task, const qdri_position *grid, const char *order, qdr_sample *sample)
 {
     static const qdr_machine_software plain = {.launch_secs = 0};
     *sample = (qdr_sample){.version = QDR_OPTS_INIT, .dtype = task->dtype};
-    if (task->kind == QDRI_TASK_COLLECTIVE) return collective_sample(task, size, order, sample);
+    if (task->kind == QDRI_TASK_COLLECTIVE) return collective_sample(task, grid, order, sample);
     if (task->kind == QDRI_TASK_PRODUCT) {
         sample->kind = QDR_SAMPLE_PRODUCT;
         sample->mode = (qdr_product_mode)mode_of(task);

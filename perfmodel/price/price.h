@@ -17,11 +17,8 @@ typedef struct qdri_pricing {
     const qdr_plan *plan;
     qdri_sizes sizes; /* of the plan's network; not used for tasks */
     double seen_share; /* the share of the earlier positions to which a token attends; 1: all */
-    qdri_ways ways[QDR_N_AXES];
-    /* If gradients are partitioned over more ranks than z, those of each micro-batch are reduce-scattered over d_parts
-     * consecutive ranks of d; in the last micro-batch, sums continue over the other ranks. */
-    int d_parts;
-    qdri_ways d_near, d_far;
+    qdri_position grid; /* its sizes and levels */
+    qdri_ways ways[QDRI_N_GROUPS];
     int gathers_again; /* gathered rows are not kept */
     double coll_host_secs[QDR_N_AXES]; /* for a collective of activations, in addition to host_secs */
 } qdri_pricing;
@@ -42,8 +39,6 @@ void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, c
 /* Sets only what memory depends on. */
 void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan, double n_layers,
                         qdri_pricing *pricing);
-/* Changes the pricing to the sums of a micro-batch that is not the last. */
-void qdri_pricing_before_last(qdri_pricing *pricing);
 /* From now on gathered rows are not kept, as in a framework that lacks the memory for them. */
 void qdri_pricing_gather_again(qdri_pricing *pricing);
 qdri_task_price qdri_task_price_of(const qdri_pricing *pricing, const qdri_task *task);
@@ -53,8 +48,8 @@ qdri_task_price qdri_task_price_of(const qdri_pricing *pricing, const qdri_task 
 double qdri_secs_with_host(const qdr_machine_software *software, double secs, double host_secs);
 
 /* The work of a task as the model counts it, to be measured; returns 0 if the model gives it no time of its own, or it
- * is a caller's operation. size, order: of the grid. Sets neither group nor secs. */
-int qdri_task_sample(const qdri_task *task, const int size[QDR_N_AXES], const char *order, qdr_sample *sample);
+ * is a caller's operation. grid, order: its sizes and levels, and its order. Sets neither group nor secs. */
+int qdri_task_sample(const qdri_task *task, const qdri_position *grid, const char *order, qdr_sample *sample);
 
 /* Memory-bound work: bytes moved, flops, kernels. */
 double qdri_kernel_secs(const qdr_machine *machine, double bytes, double flops);

@@ -127,7 +127,7 @@ static qdr_status make_phase(const qdri_lists *lists, qdri_list_kind kind, doubl
                              qdri_step_work *work, phase *p)
 {
     const qdri_list *list = &lists->of[kind];
-    const int backward = kind != QDRI_LIST_FORWARD;
+    const int backward = qdri_is_backward(kind);
     amount *layer = &p->part[OF_LAYER], *first = &p->part[OF_FIRST], *last = &p->part[OF_LAST];
     qdri_sim_times times;
     memset(p, 0, sizeof *p);
@@ -144,8 +144,9 @@ static qdr_status make_phase(const qdri_lists *lists, qdri_list_kind kind, doubl
      * else the processor waits, and what is gathered ahead of the first layers, for which it has not waited yet, says
      * nothing about later layers. */
     const double by_processor = times.end_secs + (n_layers - QDRI_FEW_LAYERS) * layer->secs;
-    static const qdr_channel sums[] = {QDR_CHANNEL_Z_REDUCE, QDR_CHANNEL_D_REDUCE};
-    for (int i = 0; i < 2; i++) {
+    static const qdr_channel sums[] = {QDR_CHANNEL_Z_REDUCE, QDR_CHANNEL_D_REDUCE, QDR_CHANNEL_D_NEAR,
+                                       QDR_CHANNEL_D_FAR, QDR_CHANNEL_D_COPIES};
+    for (int i = 0; backward && i < (int)(sizeof sums / sizeof *sums); i++) {
         const int s = QDRI_STREAM_OF_CHANNEL(sums[i]);
         const double more = growth(list, work, s, backward);
         const double late = times.stream_end[s] + (n_layers - QDRI_FEW_LAYERS) * more - by_processor;
@@ -174,7 +175,8 @@ static amount stage_phase(const phase *p, const qdr_machine_software *software, 
 
 /* The priced lists of one micro-batch. */
 typedef struct phases {
-    phase forward, before, last;
+    phase forward, first_forward, before, last;
+    int has_returns; /* the first forward takes longer than the others */
     double n_micro;
 } phases;
 
@@ -199,18 +201,34 @@ static void add_recompute(const qdri_lists *lists, const qdri_pricing *pricing, 
     add_secs(secs, QDR_TIME_RECOMPUTE, layer);
 }
 
+/* Returns overlap with the layers before, and the more layers there are, the more of the last one's, too: that of the
+ * head is the largest. */
+static qdr_status make_first_forward(const qdri_lists *lists, double n_layers, const qdri_pricing *pricing,
+                                     qdri_step_work *work, phases *all)
+{
+    const qdri_list *list = &lists->of[QDRI_LIST_FORWARD_FIRST];
+    phase *first = &all->first_forward;
+    QDR_TRY(make_phase(lists, QDRI_LIST_FORWARD_FIRST, n_layers, pricing, work, first));
+    const double each = fmax(growth(list, work, QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_D_NEAR), 0),
+                             growth(list, work, QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_D_FAR), 0));
+    const double more = first->part[OF_LAST].secs - all->forward.part[OF_LAST].secs;
+    const double room = (n_layers - QDRI_FEW_LAYERS) * (first->part[OF_LAYER].secs - each);
+    if (more > 0 && room > 0) add_secs(-fmin(more, room), QDR_TIME_D, &first->part[OF_LAST]);
+    return QDR_OK;
+}
+
 static qdr_status make_phases(const qdri_lists *lists, double n_layers, const qdri_pricing *pricing,
                               qdri_step_work *work, phases *all)
 {
     all->n_micro = lists->n_micro;
     QDR_TRY(make_phase(lists, QDRI_LIST_FORWARD, n_layers, pricing, work, &all->forward));
+    all->has_returns = qdri_has_returns(lists);
+    if (all->has_returns) QDR_TRY(make_first_forward(lists, n_layers, pricing, work, all));
     QDR_TRY(make_phase(lists, qdri_last_list(lists), n_layers, pricing, work, &all->last));
     add_recompute(lists, pricing, &all->forward, &all->last);
     all->before = all->last;
     if (all->n_micro <= 1) return QDR_OK;
-    qdri_pricing before = *pricing;
-    if (pricing->d_parts > 1) qdri_pricing_before_last(&before);
-    QDR_TRY(make_phase(lists, qdri_before_list(pricing), n_layers, &before, work, &all->before));
+    QDR_TRY(make_phase(lists, QDRI_LIST_BACKWARD_BEFORE, n_layers, pricing, work, &all->before));
     add_recompute(lists, pricing, &all->forward, &all->before);
     return QDR_OK;
 }
@@ -300,19 +318,47 @@ static double shard_elems(const qdri_pricing *pricing, double n_layers)
            of[QDRI_SIZE_SHARD_VOCAB] + of[QDRI_SIZE_SMALL];
 }
 
-/* The number of ranks of d over which optimizer state is partitioned. */
-static double state_parts(const qdr_plan *plan)
+/* Elements that it updates: of each shard a part, and all small parameters. */
+static double state_elems(const qdri_pricing *pricing, double n_layers)
 {
-    return plan->optimizer_parts > plan->z ? (double)plan->optimizer_parts / plan->z : 1;
+    const double all = shard_elems(pricing, n_layers), small = pricing->sizes.of[QDRI_SIZE_SMALL];
+    const qdri_position grid = qdri_plan_position(pricing->plan);
+    return (all - small) / (grid.near * grid.far) + small;
 }
 
 double qdri_optimizer_secs(const qdri_pricing *pricing, double n_layers)
 {
     const qdr_machine *machine = pricing->machine;
-    const double n_elems = shard_elems(pricing, n_layers) / state_parts(pricing->plan);
+    const double n_elems = state_elems(pricing, n_layers);
     const double each = machine->software.optimizer_bytes > 0 ? machine->software.optimizer_bytes
                                                               : 8 * pricing->sizes.gradient_bytes;
     return qdri_kernel_secs(machine, n_elems * each, 12 * n_elems);
+}
+
+/* What returns of parameters add to a step: to its first forward, whose stages all begin with them, or, in frameworks
+ * that gather them when the step ends, all their time. */
+static void add_returns(const qdri_lists *lists, const qdri_pricing *pricing, const phases *all,
+                        const qdri_stages *stages, amount *step)
+{
+    const qdr_machine_software *software = &pricing->machine->software;
+    const qdri_list *list = &lists->of[QDRI_LIST_FORWARD_FIRST];
+    if (!software->returns_after_step) {
+        const amount first = stage_phase(&all->first_forward, software, stages->first, 1, stages->n == 1),
+                     usual = stage_phase(&all->forward, software, stages->first, 1, stages->n == 1);
+        add_amount(&first, 1, step);
+        add_amount(&usual, -1, step);
+        return;
+    }
+    for (int i = 0; i < list->schedule.n_tasks; i++) {
+        const qdri_task *task = &list->schedule.tasks[i];
+        const int layer = qdri_lists_layer(lists, task);
+        if (task->kind != QDRI_TASK_COLLECTIVE || qdri_group_kind_of(task->channel) < QDR_N_AXES) continue;
+        if (layer == QDRI_LAYER_LAST && stages->n > 1) continue;
+        if (layer > 0) continue; /* layers are alike */
+        const double secs = list->prices[i].secs * (layer == 0 ? stages->first : 1);
+        add_secs(secs, QDR_TIME_D, step);
+        step->busy[QDR_D] += secs;
+    }
 }
 
 qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pricing *pricing, const qdri_stages *stages,
@@ -332,17 +378,7 @@ qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pricing *pricing, 
     }
     add_secs(qdri_optimizer_secs(pricing, stages->first), QDR_TIME_OPTIMIZER, &step);
     add_secs(software->step_secs, QDR_TIME_HOST, &step);
-    /* If the state is partitioned, new parameters are gathered: first over the ranks of d that do not share a gradient,
-     * then over those that do. */
-    const qdr_plan *plan = pricing->plan;
-    if (state_parts(plan) > 1) {
-        const double bytes = shard_elems(pricing, stages->first) * pricing->sizes.elem_bytes;
-        double secs = qdri_coll_secs(&pricing->d_near, QDR_ALL_GATHER, bytes);
-        if (plan->optimizer_parts > plan->z * pricing->d_parts)
-            secs += qdri_coll_secs(&pricing->d_far, QDR_ALL_GATHER, bytes / pricing->d_parts);
-        add_secs(secs, QDR_TIME_D, &step);
-        step.busy[QDR_D] += secs;
-    }
+    if (all.has_returns) add_returns(lists, pricing, &all, stages, &step);
     result->secs = step.secs;
     memcpy(result->time, step.time, sizeof result->time);
     memcpy(result->busy, step.busy, sizeof result->busy);

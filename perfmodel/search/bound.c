@@ -35,7 +35,7 @@ static void add_list(qdri_bounds *b, qdri_list_kind kind)
     for (int i = 0; i < list->n_tasks; i++) {
         const qdri_task *task = &list->tasks[i];
         if (task->kind == QDRI_TASK_COLLECTIVE) {
-            add_transfer(&b->transfers[qdr_channel_axis(task->channel)], task, kind, times_of(b, task));
+            add_transfer(&b->transfers[qdri_group_kind_of(task->channel)], task, kind, times_of(b, task));
             continue;
         }
         if (task->stream != QDRI_STREAM_OF_COMPUTE) continue;
@@ -51,14 +51,13 @@ static void add_list(qdri_bounds *b, qdri_list_kind kind)
 void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, double n_layers, qdri_grid_ways *ways,
                       qdri_bounds *b)
 {
-    const qdr_plan *plan = pricing->plan;
-    const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
-    if (memcmp(ways->size, size, sizeof size) != 0) {
-        memcpy(ways->size, size, sizeof size);
+    const qdri_position grid = qdri_plan_position(pricing->plan);
+    if (memcmp(&ways->position, &grid, sizeof grid) != 0) {
+        ways->position = grid;
         memset(ways->known, 0, sizeof ways->known);
     }
     b->ways = ways;
-    for (int axis = 0; axis < QDR_N_AXES; axis++) b->transfers[axis].n = 0;
+    for (int group = 0; group < QDRI_N_GROUPS; group++) b->transfers[group].n = 0;
     memset(b->sums, 0, sizeof b->sums);
     memset(b->known, 0, sizeof b->known);
     b->forward_layers_secs = b->attention_secs = 0;
@@ -67,34 +66,33 @@ void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, doub
     b->n_layers = n_layers;
     b->optimizer_secs = qdri_optimizer_secs(pricing, n_layers);
     /* Transfers are bounded separately; in groups of one rank they take no time. */
-    for (int axis = 0; axis < QDR_N_AXES; axis++) b->pricing.ways[axis] = (qdri_ways){.n_ranks = 1};
-    b->pricing.d_near = b->pricing.d_far = (qdri_ways){.n_ranks = 1};
+    for (int group = 0; group < QDRI_N_GROUPS; group++) b->pricing.ways[group] = (qdri_ways){.n_ranks = 1};
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) add_list(b, (qdri_list_kind)kind);
 }
 
 /* ---- transfers ---- */
 
-static const qdri_ways *ways_of(const qdri_bounds *b, int axis, int faster, int stride)
+static const qdri_ways *ways_of(const qdri_bounds *b, int kind, int faster, int stride)
 {
     qdri_grid_ways *all = b->ways;
-    const int *size = all->size;
-    if (!(all->known[axis] >> faster & 1)) {
-        const qdri_group group = qdri_group_make(b->pricing.machine, size[axis], stride,
-                                                 size[QDR_X] * size[QDR_Y] * size[QDR_Z] * size[QDR_D]);
-        all->of[axis][faster] = qdri_ways_make(b->pricing.machine, &group);
-        all->known[axis] = (unsigned short)(all->known[axis] | 1 << faster);
+    const int *size = all->position.size;
+    if (!(all->known[kind] >> faster & 1)) {
+        const qdri_group group = qdri_group_on(b->pricing.machine, &all->position, kind, stride,
+                                               size[QDR_X] * size[QDR_Y] * size[QDR_Z] * size[QDR_D]);
+        all->of[kind][faster] = qdri_ways_make(b->pricing.machine, &group);
+        all->known[kind] = (unsigned short)(all->known[kind] | 1 << faster);
     }
-    return &all->of[axis][faster];
+    return &all->of[kind][faster];
 }
 
-/* The sums of an axis for a set of faster axes, one bit for each. */
-static const qdri_axis_sums *axis_sums(qdri_bounds *b, int axis, int faster, int stride)
+/* The sums of a kind of group for a set of faster axes, one bit for each. */
+static const qdri_axis_sums *group_sums(qdri_bounds *b, int kind_of_group, int faster, int stride)
 {
-    qdri_axis_sums *sums = b->axis[axis][faster];
-    if (b->known[axis] >> faster & 1) return sums;
-    b->known[axis] = (unsigned short)(b->known[axis] | 1 << faster);
-    b->pricing.ways[axis] = *ways_of(b, axis, faster, stride);
-    const qdri_transfers *all = &b->transfers[axis];
+    qdri_axis_sums *sums = b->group[kind_of_group][faster];
+    if (b->known[kind_of_group] >> faster & 1) return sums;
+    b->known[kind_of_group] = (unsigned short)(b->known[kind_of_group] | 1 << faster);
+    b->pricing.ways[kind_of_group] = *ways_of(b, kind_of_group, faster, stride);
+    const qdri_transfers *all = &b->transfers[kind_of_group];
     memset(sums, 0, QDRI_N_LIST_KINDS * sizeof *sums);
     for (int i = 0; i < all->n; i++) {
         const qdri_task *task = all->of[i].task;
@@ -109,7 +107,7 @@ static const qdri_axis_sums *axis_sums(qdri_bounds *b, int axis, int faster, int
                 sums[kind].rows += all_secs;
         }
     }
-    b->pricing.ways[axis] = (qdri_ways){.n_ranks = 1};
+    b->pricing.ways[kind_of_group] = (qdri_ways){.n_ranks = 1};
     return sums;
 }
 
@@ -119,6 +117,7 @@ static const qdri_axis_sums *axis_sums(qdri_bounds *b, int axis, int faster, int
 typedef struct order_sums {
     double rows[QDRI_N_LIST_KINDS]; /* over all axes */
     double stream[QDRI_N_LIST_KINDS]; /* the longest stream of transfers */
+    double returns; /* of parameters, one after the other */
 } order_sums;
 
 static double list_secs(const qdri_bounds *b, const order_sums *all, qdri_list_kind kind)
@@ -128,10 +127,18 @@ static double list_secs(const qdri_bounds *b, const order_sums *all, qdri_list_k
     return fmax(fmax(b->sums[kind].processor, chain), all->stream[kind]);
 }
 
+/* What returns add to the first forward, or to the end of a step. */
+static double returns_secs(const qdri_bounds *b, const order_sums *all, double forward)
+{
+    if (b->pricing.machine->software.returns_after_step) return all->returns;
+    return fmax(0, list_secs(b, all, QDRI_LIST_FORWARD_FIRST) - forward);
+}
+
 /* A step, of which `rest` takes no part in passes. */
 static void step_secs(const qdri_bounds *b, const order_sums *all, double rest, double secs[QDRI_N_RECOMPUTES])
 {
     const double forward = list_secs(b, all, QDRI_LIST_FORWARD);
+    if (qdri_has_returns(b->lists)) rest += returns_secs(b, all, forward);
     if (b->lists->n_micro <= 1)
         rest += list_secs(b, all, QDRI_LIST_BACKWARD_ONLY);
     else
@@ -149,6 +156,15 @@ void qdri_bound_work(const qdri_bounds *b, double secs[QDRI_N_RECOMPUTES])
     step_secs(b, &none, 0, secs);
 }
 
+static void add_sums(const qdri_axis_sums *sums, order_sums *all, int kind_of_group)
+{
+    for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) {
+        all->rows[kind] += sums[kind].rows;
+        all->stream[kind] = fmax(all->stream[kind], fmax(sums[kind].weights, sums[kind].gradients));
+    }
+    if (kind_of_group >= QDR_N_AXES) all->returns += sums[QDRI_LIST_FORWARD_FIRST].weights;
+}
+
 void qdri_bound_secs(qdri_bounds *b, const char *order, double secs[QDRI_N_RECOMPUTES])
 {
     const qdr_plan *plan = b->pricing.plan;
@@ -158,13 +174,9 @@ void qdri_bound_secs(qdri_bounds *b, const char *order, double secs[QDRI_N_RECOM
     memset(&all, 0, sizeof all);
     for (int i = 0; i < QDR_N_AXES; i++) {
         const int axis = qdri_axis_of(order[i]);
-        if (size[axis] > 1) {
-            const qdri_axis_sums *sums = axis_sums(b, axis, faster, stride);
-            for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) {
-                all.rows[kind] += sums[kind].rows;
-                all.stream[kind] = fmax(all.stream[kind], fmax(sums[kind].weights, sums[kind].gradients));
-            }
-        }
+        for (int kind = 0; kind < QDRI_N_GROUPS && size[axis] > 1; kind++)
+            if (kind == axis || (axis == QDR_D && kind >= QDR_N_AXES && b->transfers[kind].n))
+                add_sums(group_sums(b, kind, faster, stride), &all, kind);
         faster |= size[axis] > 1 ? 1 << axis : 0;
         stride *= size[axis];
     }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/group.h"
 #include "search/search.h"
 
 /* Number of memory computations after which a scan gives up; that takes about 0.3 s. */
@@ -59,9 +60,7 @@ static void try_grid(const int size[QDR_N_AXES], void *user)
     if (h->opts.batch < cells) return;
     qdr_plan plan = qdri_search_plan(&h->opts, size, wanted < all ? wanted : all);
     qdri_search_set_parts(&h->opts, &plan);
-    if (!qdri_parts_nest(plan.gradient_parts, plan.z, (int)cells) ||
-        !qdri_parts_nest(plan.optimizer_parts, plan.gradient_parts ? plan.gradient_parts : plan.z, (int)cells))
-        return;
+    if (!qdri_levels_nest(plan.z, plan.d, plan.gradient_parts, plan.optimizer_parts)) return;
     try_cases(h, &plan, 0, h->least, NULL);
 }
 

@@ -34,7 +34,7 @@ typedef struct qdri_bound_sums {
     double processor, chain; /* chain: its part on the processor */
 } qdri_bound_sums;
 
-/* Transfers of one list over one axis. */
+/* Transfers of one list over one kind of group. */
 typedef struct qdri_axis_sums {
     double rows, weights, gradients;
 } qdri_axis_sums;
@@ -44,7 +44,7 @@ typedef struct qdri_transfer {
     const qdri_task *task;
     double times[QDRI_N_LIST_KINDS];
 } qdri_transfer;
-/* Those of one axis. Bounds are lower without what there is no room for, so they remain bounds. */
+/* Those of one kind of group. Bounds are lower without what there is no room for, so they remain bounds. */
 enum { QDRI_MOST_TRANSFERS = 48 };
 typedef struct qdri_transfers {
     int n;
@@ -60,9 +60,9 @@ typedef struct qdri_bounds {
     double n_layers;
     qdri_bound_sums sums[QDRI_N_LIST_KINDS];
     double forward_layers_secs, attention_secs; /* processor time that recomputation repeats */
-    qdri_transfers transfers[QDR_N_AXES]; /* those that are alike are counted, and priced once */
-    qdri_axis_sums axis[QDR_N_AXES][16][QDRI_N_LIST_KINDS]; /* by the set of faster axes */
-    unsigned short known[QDR_N_AXES];
+    qdri_transfers transfers[QDRI_N_GROUPS]; /* those that are alike are counted, and priced once */
+    qdri_axis_sums group[QDRI_N_GROUPS][16][QDRI_N_LIST_KINDS]; /* by the set of faster axes */
+    unsigned short known[QDRI_N_GROUPS];
     double optimizer_secs;
 } qdri_bounds;
 

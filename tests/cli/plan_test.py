@@ -196,7 +196,8 @@ class Json(Case):
         words = ["--fix", "d=8", "--recompute", "none", "--micro-batch", "1"]
         plain, parted = self.answer(*words)["plans"][0], self.answer(*words, "--levels", "zero1")["plans"][0]
         self.assertEqual((plain["optimizer_parts"], parted["optimizer_parts"], parted["gradient_parts"]), (1, 8, 1))
-        self.assertAlmostEqual(plain["memory"]["optimizer"] / parted["memory"]["optimizer"], 8, places=6)
+        ratio = plain["memory"]["optimizer"] / parted["memory"]["optimizer"]
+        self.assertTrue(7 < ratio < 8, ratio)  # biases, norms and positions stay copied
 
     def test_machine_is_changed(self):
         words = ["--fix", "y=8", "--recompute", "none", "--micro-batch", "8", "--layout", "replicated"]

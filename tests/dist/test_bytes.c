@@ -40,6 +40,8 @@ static void price_lists(const qdr_stack *stack, const qdri_schedule *const *list
                      .y = qdr_grid_size(grid, QDR_Y),
                      .z = qdr_grid_size(grid, QDR_Z),
                      .d = qdr_grid_size(grid, QDR_D),
+                     .gradient_parts = qdr_grid_parts(grid, QDR_LEVEL_GRADIENTS),
+                     .optimizer_parts = qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER),
                      .dtype = stack->net.opts.dtype};
     memcpy(plan.order, qdri_grid_order(grid), 4);
     qdri_pricing pricing;
@@ -55,7 +57,7 @@ static void price_lists(const qdr_stack *stack, const qdri_schedule *const *list
 
 static void count(qdr_stack *stack, book *all)
 {
-    static const char *const lists[] = {"forward", "backward"};
+    static const char *const lists[] = {"first forward", "backward"};
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
             const int place = place_of((qdr_channel)channel, (qdr_coll_kind)kind);
@@ -100,12 +102,15 @@ static void add_ranks(qdr_grid *grid, book *all)
 /* One forward and backward. @return the number of places where the ways disagree; the first is printed if `says` */
 static int disagreements(qdr_stack *stack, int says, double *total)
 {
-    const qdri_schedule *const lists[] = {&stack->lists.forward, &stack->lists.backward[0]};
+    const int has_levels = stack->lists.first_forward.n_tasks > 0;
+    const qdri_schedule *const lists[] = {has_levels ? &stack->lists.first_forward : &stack->lists.forward,
+                                          &stack->lists.backward[0]};
     qdr_context *ctx = qdr_grid_context(stack->grid);
     book all = {{{0}}};
     int n = 0;
     const int first = n_traced(ctx->tracing.trace);
     qdr_grid_reset_traffic(stack->grid);
+    DIST_OK(qdr_stack_updated(stack));
     DIST_OK(qdr_stack_forward(stack));
     DIST_OK(qdr_stack_backward(stack, 0, 1));
     dist_synchronize(ctx);

@@ -118,6 +118,11 @@ static void compare_described(planned_case *the_case, const qdr_stack *stack)
     DIST_OK(qdri_net_forward(&net, 0, &list));
     the_case->list = "forward, described";
     compare(the_case, &stack->lists.forward, &list);
+    if (stack->lists.first_forward.n_tasks) {
+        DIST_OK(qdri_net_forward(&net, 1, &list));
+        the_case->list = "first forward, described";
+        compare(the_case, &stack->lists.first_forward, &list);
+    }
     the_case->list = "backward, described";
     for (int i = 0; i < 2; i++) {
         DIST_OK(qdri_net_backward(&net, QDRI_GRADIENT_OVERWRITE, i, &list));
@@ -145,6 +150,8 @@ static qdr_plan plan_of(const planned_case *the_case, int n_micro)
                       .batch = n_micro * d->n_sequences,
                       .micro_batch = d->n_sequences / cells_of(the_case->grid),
                       .sequence = d->sequence,
+                      .gradient_parts = qdr_grid_parts(the_case->grid, QDR_LEVEL_GRADIENTS),
+                      .optimizer_parts = qdr_grid_parts(the_case->grid, QDR_LEVEL_OPTIMIZER),
                       .overlap = d->overlap,
                       .panels = d->n_panels,
                       .batch_parts = d->n_batch_parts};
@@ -169,6 +176,10 @@ static void compare_priced(planned_case *the_case, const qdr_stack *stack, int n
     DIST_CHECK((lists.n_micro > 1) == (n_micro > 1), "%g forward passes, not %d", lists.n_micro, n_micro);
     the_case->list = "forward, priced";
     compare(the_case, &stack->lists.forward, &lists.of[QDRI_LIST_FORWARD].schedule);
+    const int has_levels = plan.optimizer_parts > plan.z;
+    the_case->list = "first forward, priced";
+    DIST_CHECK(qdri_has_returns(&lists) == has_levels, "returns: %d", has_levels);
+    if (has_levels) compare(the_case, &stack->lists.first_forward, &lists.of[QDRI_LIST_FORWARD_FIRST].schedule);
     the_case->list = "backward, priced";
     for (int kind = QDRI_LIST_BACKWARD_ONLY; kind < QDRI_N_LIST_KINDS; kind++)
         if (lists.of[kind].schedule.n_tasks > 0)

@@ -11,6 +11,8 @@
 static referee_task task_of(const qdr_plan *plan, const qdri_task *task, const qdri_task_price *price)
 {
     const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
+    const int near = plan->gradient_parts ? plan->gradient_parts / plan->z : 1;
+    const int far = plan->gradient_parts ? plan->optimizer_parts / plan->gradient_parts : 1;
     referee_task out = {.stream = task->stream, .n_waits = task->n_waits, .axis = -1};
     for (int i = 0; i < task->n_waits; i++) out.waits[i] = task->waits[i];
     if (task->kind != QDRI_TASK_COLLECTIVE) {
@@ -18,8 +20,13 @@ static referee_task task_of(const qdr_plan *plan, const qdri_task *task, const q
         return out;
     }
     out.axis = (int)qdr_channel_axis(task->channel);
+    out.n_members = size[out.axis];
+    out.step = 1;
+    if (task->channel == QDR_CHANNEL_D_NEAR) out.n_members = near;
+    if (task->channel == QDR_CHANNEL_D_FAR) out.n_members = far, out.step = near;
+    if (task->channel == QDR_CHANNEL_D_COPIES) out.n_members = plan->d / near / far, out.step = near * far;
     out.n_turns = task->coll == QDR_ALL_REDUCE ? 2 : 1;
-    out.bytes = (double)task->count * (qdri_task_counts_part(task) ? size[out.axis] : 1) *
+    out.bytes = (double)task->count * (qdri_task_counts_part(task) ? out.n_members : 1) *
                 (double)qdr_dtype_bytes(task->dtype);
     return out;
 }
@@ -31,6 +38,7 @@ static qdr_status make_list(const qdri_list *list, const qdr_plan *plan, referee
     int *next = NULL;
     qdri_sim_times times;
     out->n_tasks = list->schedule.n_tasks;
+    if (out->n_tasks == 0) return QDR_OK;
     QDR_TRY(QDRI_NEW(out->n_tasks, "a list", &out->tasks));
     qdr_status status = QDRI_NEW(out->n_tasks, "prices", &prices);
     if (status == QDR_OK) status = QDRI_NEW(out->n_tasks, "prices", &next);

@@ -115,7 +115,7 @@ class Grid
   public:
     explicit Grid(const qdr_plan &plan);
     int n_ranks() const { return stride_[4]; }
-    std::vector<Ranks> groups(int axis) const;
+    std::vector<Ranks> groups(int axis, int n_members, int step) const;
 
   private:
     int size_[4], place_[4], stride_[5]; // of an axis: its place in the order; by place: ranks
@@ -132,14 +132,15 @@ Grid::Grid(const qdr_plan &plan) : size_{plan.x, plan.y, plan.z, plan.d}
     }
 }
 
-std::vector<Ranks> Grid::groups(int axis) const
+// Of an axis, every step-th rank.
+std::vector<Ranks> Grid::groups(int axis, int n_members, int step) const
 {
-    const int step = stride_[place_[axis]], all = stride_[place_[axis] + 1];
+    const int apart = stride_[place_[axis]];
     std::vector<Ranks> groups;
     for (int rank = 0; rank < n_ranks(); rank++) {
-        if (rank % all >= step) continue; // not the first of its group
+        if (rank / apart % size_[axis] / step % n_members != 0) continue; // not the first of its group
         Ranks group;
-        for (int i = 0; i < size_[axis]; i++) group.push_back(rank + i * step);
+        for (int i = 0; i < n_members; i++) group.push_back(rank + i * step * apart);
         groups.push_back(group);
     }
     return groups;
@@ -245,7 +246,6 @@ class Run
     Grid grid_;
     Platform platform_;
     bool messages_;
-    std::vector<Ranks> groups_[4];
     std::vector<int> previous_; // task on the same stream
     std::vector<int> ends_; // of each rank's tasks
     Graph graph_;
@@ -254,7 +254,6 @@ class Run
 Run::Run(const qdr_machine &machine, const qdr_plan &plan, const referee_list &list, bool messages)
     : machine_(machine), list_(list), grid_(plan), platform_(machine, grid_.n_ranks(), messages), messages_(messages)
 {
-    for (int axis = 0; axis < 4; axis++) groups_[axis] = grid_.groups(axis);
     ends_.resize(at(grid_.n_ranks(), 0));
     std::map<int, int> last;
     for (int i = 0; i < list.n_tasks; i++) {
@@ -350,7 +349,7 @@ void Run::add_messages(const Ranks &ring, double bytes, int n, int begin, int en
 void Run::add_collective(int number)
 {
     const referee_task &task = list_.tasks[number];
-    for (const Ranks &group : groups_[task.axis]) {
+    for (const Ranks &group : grid_.groups(task.axis, task.n_members, task.step)) {
         const std::vector<Ranks> rings = rings_of(group);
         const double g = static_cast<double>(group.size()), n_rings = static_cast<double>(rings.size());
         const double turns = messages_ ? 0 : task.n_turns * turn_secs(group);
