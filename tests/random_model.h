@@ -54,6 +54,21 @@ static inline qdr_plan random_grid(uint64_t *seed)
     return p;
 }
 
+static inline int random_divisor(uint64_t *seed, int n)
+{
+    int divisor = (int)test_between(seed, 1, n);
+    while (n % divisor) divisor--;
+    return divisor;
+}
+
+/* Half of the time there are none. */
+static inline void random_levels(uint64_t *seed, qdr_plan *plan)
+{
+    if (random_flag(seed)) return;
+    plan->gradient_parts = plan->z * random_divisor(seed, plan->d);
+    plan->optimizer_parts = plan->gradient_parts * random_divisor(seed, plan->z * plan->d / plan->gradient_parts);
+}
+
 static inline void random_order(uint64_t *seed, char order[8])
 {
     memcpy(order, "xyzd", 5);

@@ -49,8 +49,7 @@ typedef struct qdr_auto_plan {
  * network, machine and opts are those of rank 0; other ranks may pass NULL.
  *  @param machine      NULL: that of the context (qdr_context_opts)
  *  @param opts         NULL: one sequence per rank, F32. n_ranks: 0 or the context's size; recomputes: 0, or a sum that
- *                      includes QDR_RECOMPUTE_NONE, the only one searched; gradient_parts and optimizer_parts: 0;
- *                      n_best is ignored
+ *                      includes QDR_RECOMPUTE_NONE, the only one searched; n_best is ignored
  *  @param[out] result  all zero after an error
  *  @retval QDR_ERR_MEMORY       nothing fits; the sentence states how much would be needed
  *  @retval QDR_ERR_UNSUPPORTED  opts request something that this runtime does not support

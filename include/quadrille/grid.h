@@ -4,11 +4,11 @@
  * A grid has gx·gy·gz·gd = p ranks, any integers ≥ 1. The order names the axes from the fastest: with "xyzd"
  * consecutive ranks have the same y, z and d and differ in x.
  *
- * Levels: W is stored in z parts, and copied over d. Its gradient and the optimizer's state may be stored in more parts:
- * gradient_parts G and optimizer_parts S, where each of z, G, S, z·d divides the next. They cut d, the fastest first,
- * into near = G/z, far = S/G and copies = z·d/S: the rank at d = i + near·(j + far·c) has part i of near of its shard's
- * gradient, and the state of part j of far of that. So S = z·d is ZeRO-1, G = S = z·d ZeRO-2, z = G = S FSDP (with
- * d = 1) or HSDP. */
+ * Levels: W is stored in z parts, and copied over d. Its gradient and the optimizer's state may be stored in more
+ * parts: gradient_parts G and optimizer_parts S, where each of z, G, S, z·d divides the next. They cut d, the fastest
+ * first, into near = G/z, far = S/G and copies = z·d/S: the rank at d = i + near·(j + far·c) has part i of near of its
+ * shard's gradient, and the state of part j of far of that. With z = 1, S = d is ZeRO-1 and G = S = d is ZeRO-2;
+ * z = G = S is FSDP where d = 1, and HSDP where d > 1. */
 #ifndef QUADRILLE_GRID_H
 #define QUADRILLE_GRID_H
 
@@ -99,8 +99,8 @@ typedef struct qdr_traffic {
     double secs; /**< from when the stream had finished all earlier work until the collective ended; overlapping
                     collectives both count. 0 on GPUs, whose streams are not stopped for timing; use QDR_TRACE there */
 } qdr_traffic;
-/** The number of ranks that communicate over a channel: those of its axis, or of a level of d; 1: nothing is sent. 0 for
- * a NULL grid or an unknown channel. Local. */
+/** The number of ranks that communicate over a channel: those of its axis, or of a level of d; 1: nothing is sent. 0
+ * for a NULL grid or an unknown channel. Local. */
 QDR_API int qdr_grid_channel_size(const qdr_grid *grid, qdr_channel channel);
 /** Local; call it when the streams are idle. */
 QDR_API qdr_traffic qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind);

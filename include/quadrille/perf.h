@@ -43,8 +43,8 @@ typedef struct qdr_perf_cost {
  * Forward: W gathered over z; a scattered X gathered over the axis of N; Y summed over the axis of K. Backward: W
  * gathered again (unless no_dx); a scattered dY gathered over the axis of K; dX summed over the axis of N; dW
  * reduce-scattered over z and its shard summed over d; the bias summed over z and d. With levels, dW is also
- * reduce-scattered over the near ranks of d, and then, unless defer_sync, over the far ones, and summed over copies; the
- * return of W, once a step, is not part of these passes: qdr_perf_linear_return().
+ * reduce-scattered over the near ranks of d, and then, unless defer_sync, over the far ones, and summed over copies.
+ * The return of W, once a step, is not part of these passes: qdr_perf_linear_return().
  *  @retval QDR_ERR_ARGUMENT  NULL, a grid axis < 1, parts that do not nest, or an unknown layout
  *  @retval QDR_ERR_SHAPE     a size is negative or not finite
  *  @retval QDR_ERR_DTYPE     not F32, F64, BF16 or F16 */

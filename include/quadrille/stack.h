@@ -410,9 +410,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, in
  *                            parameters; with QDR_CHECK=1 ranks load something else */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full);
 
-/** Writes the schedule of "forward" or "backward" as text, one task per line; "first forward": that of the first forward
- * after a step, which with levels begins with returns; "storage": how each layer's W is stored, why, and what was
- * measured, one layer per line. Local. */
+/** Writes the schedule of "forward" or "backward" as text, one task per line; "first forward": that of the first
+ * forward after a step, which with levels begins with returns; "storage": how each layer's W is stored, why, and what
+ * was measured, one layer per line. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file);
 /** What the schedule plans for this rank: the number of collectives and the bytes that they send. */
 typedef struct qdr_planned {

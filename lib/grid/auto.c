@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/environment.h"
+#include "core/group.h"
 #include "core/order.h"
 #include "core/size.h"
 #include "grid/internal.h"
@@ -19,8 +20,6 @@ qdr_status qdr_machine_here(qdr_machine *machine)
 }
 
 /* ---- what this runtime supports ---- */
-
-static int is_over_z(int parts, int z) { return parts == 0 || parts == z; }
 
 qdr_status qdr_plan_check(const qdr_plan *plan, int n_ranks)
 {
@@ -46,11 +45,8 @@ qdr_status qdr_plan_check(const qdr_plan *plan, int n_ranks)
             QDR_ERR_UNSUPPORTED,
             "plan: recompute is %s, but this runtime keeps all activations; plan again with --recompute none",
             (unsigned)plan->recompute < 3 ? words[plan->recompute] : "unknown");
-    if (!is_over_z(plan->gradient_parts, plan->z) || !is_over_z(plan->optimizer_parts, plan->z))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "plan: levels are %d,%d, but this runtime partitions gradients and optimizer state over z = %d "
-                        "only; plan again with --levels none",
-                        plan->gradient_parts, plan->optimizer_parts, plan->z);
+    qdri_levels levels;
+    QDR_TRY(qdri_levels_read("plan", plan->z, plan->d, plan->gradient_parts, plan->optimizer_parts, &levels));
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         const double ratio = plan->axis_bytes_ratio[axis];
         if (ratio > 0 && (ratio < 1 || ratio > 1))
@@ -70,7 +66,9 @@ qdr_grid_opts qdr_plan_grid_opts(const qdr_plan *plan)
                            .y = plan->y,
                            .z = plan->z,
                            .d = plan->d,
-                           .order = plan->order[0] ? plan->order : NULL};
+                           .order = plan->order[0] ? plan->order : NULL,
+                           .gradient_parts = plan->gradient_parts,
+                           .optimizer_parts = plan->optimizer_parts};
 }
 
 /* ---- the search ---- */
@@ -108,9 +106,6 @@ static qdr_status search(const qdr_context *ctx, const qdr_network *network, con
                         opts.n_ranks, n_ranks);
     if (opts.recomputes && !(opts.recomputes >> QDR_RECOMPUTE_NONE & 1))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: this runtime keeps all activations; allow QDR_RECOMPUTE_NONE");
-    if (opts.gradient_parts || opts.optimizer_parts)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: this runtime partitions gradients and optimizer state over z only; "
-                                             "leave gradient_parts and optimizer_parts 0");
     opts.n_ranks = n_ranks;
     opts.recomputes = 1 << QDR_RECOMPUTE_NONE;
     opts.n_best = 2;

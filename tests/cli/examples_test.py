@@ -118,7 +118,7 @@ class Complaints(Case):
         self.complain_of_plan(ranks=4, grid=[2, 1, 2, 1], says=["2x1x2x1", "4 ranks", "2 were started", "--local 4"])
         self.complain_of_plan(recompute="full", says=["full", "--recompute none"])
         self.complain_of_plan(recompute="attention", says=["attention", "--recompute none"])
-        self.complain_of_plan(grid=[1, 1, 1, 2], optimizer_parts=2, says=["0,2", "--levels none"])
+        self.complain_of_plan(grid=[1, 1, 1, 2], optimizer_parts=3, says=["optimizer state in 3 parts", "such as 2"])
         self.complain_of_plan(pipeline=2, ranks=4, says=["pipeline of 2"])
         self.complain_of_plan(axis_bytes_ratio=[1, 1, 1, 0.5], says=["0.5", "axis_bytes_ratio"])
         self.complain_of_plan(layout="both", says=["plan.json", "layout"])

@@ -110,7 +110,8 @@ def npy(*shape):
 def trace(rank):
     event = {"ph": "X", "name": "fc", "cat": "product", "pid": 0, "tid": 0, "ts": 0, "dur": 1,
              "args": {"stream": "compute", "axis": "", "task": 1, "run": 0, "bytes": 0, "flops": 0.0}}
-    header = {"version": 3, "id": "1", "rank": rank, "ranks": 2, "grid": [2, 1, 1, 1], "levels": [1, 1], "place": [rank, 0, 0, 0],
+    header = {"version": 3, "id": "1", "rank": rank, "ranks": 2, "grid": [2, 1, 1, 1],
+              "levels": [1, 1], "place": [rank, 0, 0, 0],
               "clock": [{"at": 0, "ahead": 0, "bound": 0}], "lost": 0}
     return json.dumps({"traceEvents": [event], "quadrille": header})
 

@@ -36,8 +36,8 @@ def event(kind, stream, ts, dur, sent=0, run=0, name="fc"):
 
 
 def header(rank, ranks=2):
-    return {"version": 3, "id": "1", "rank": rank, "ranks": ranks, "grid": [ranks, 1, 1, 1], "levels": [1, 1], "place": [rank, 0, 0, 0],
-            "clock": [{"at": 0, "ahead": 0, "bound": 0}], "lost": 0}
+    return {"version": 3, "id": "1", "rank": rank, "ranks": ranks, "grid": [ranks, 1, 1, 1], "levels": [1, 1],
+            "place": [rank, 0, 0, 0], "clock": [{"at": 0, "ahead": 0, "bound": 0}], "lost": 0}
 
 
 def rows(text):

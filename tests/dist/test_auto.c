@@ -113,9 +113,6 @@ static void test_refusals(qdr_context *ctx, uint64_t seed)
     opts.recomputes = 1 << QDR_RECOMPUTE_FULL;
     DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_UNSUPPORTED, "QDR_RECOMPUTE_NONE");
     opts.recomputes = 0;
-    opts.optimizer_parts = -1;
-    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_UNSUPPORTED, "z");
-    opts.optimizer_parts = 0;
     opts.memory_bytes = 1e6;
     DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_MEMORY, "fits in");
     DIST_CHECK(chosen.best.plan.x == 0, "a result after an error");
@@ -138,8 +135,13 @@ static void test_check(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_UNSUPPORTED, "--recompute none");
     plan = good;
     plan.gradient_parts = 1;
-    plan.optimizer_parts = 2;
-    DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_UNSUPPORTED, "--levels none");
+    plan.optimizer_parts = p;
+    DIST_OK(qdr_plan_check(&plan, p));
+    const qdr_grid_opts levels = qdr_plan_grid_opts(&plan);
+    DIST_CHECK(levels.gradient_parts == 1 && levels.optimizer_parts == p, "levels %d,%d", levels.gradient_parts,
+               levels.optimizer_parts);
+    plan.optimizer_parts = p + 1;
+    DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_ARGUMENT, "use a multiple of 1");
     plan = good;
     plan.pipeline = 2;
     DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_UNSUPPORTED, "pipeline");

@@ -28,8 +28,8 @@ typedef struct referee_list {
     double model_secs; /* what the model says: the end of the last task */
 } referee_list;
 
-/* The lists of forwards and backwards of a few layers; without levels one is empty. The model's own words about each axis' links are not among
- * them. */
+/* The lists of forwards and backwards of a few layers; without levels one is empty. The model's own words about each
+ * axis' links are not among them. */
 QDR_NODISCARD qdr_status referee_lists_make(const qdr_machine *machine, const qdr_network *network,
                                             const qdr_plan *plan, referee_list lists[REFEREE_LISTS]);
 void referee_lists_free(referee_list lists[REFEREE_LISTS]);

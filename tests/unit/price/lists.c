@@ -17,7 +17,10 @@ static void check_lists(const qdri_lists *lists, const qdr_plan *plan)
     assert_true(is_one == (plan->micro_batch == 0 || plan->micro_batch * plan->z * plan->d >= plan->batch));
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) {
         const qdri_list *list = &lists->of[kind];
-        const int is_used = kind == QDRI_LIST_FORWARD || (kind == QDRI_LIST_BACKWARD_ONLY) == is_one;
+        const int has_returns = plan->optimizer_parts > plan->z;
+        const int is_used = kind == QDRI_LIST_FORWARD         ? 1
+                            : kind == QDRI_LIST_FORWARD_FIRST ? has_returns
+                                                              : (kind == QDRI_LIST_BACKWARD_ONLY) == is_one;
         if (!is_used) {
             assert_int_equal(list->schedule.n_tasks, 0);
             continue;
@@ -89,6 +92,7 @@ static void lists_of_all(void **state)
         qdr_plan plan = random_grid(&seed);
         plan.overlap = random_flag(&seed) ? 0 : (int)test_between(&seed, 1, QDR_OVERLAP_ALL | QDR_OVERLAP_NONE);
         plan.micro_batch = random_flag(&seed) ? 0 : test_between(&seed, 1, 4);
+        random_levels(&seed, &plan);
         CHECK_OK(qdri_lists_make(&network, &plan, QDRI_FEW_LAYERS, QDRI_FEW_LAYERS, 1, &lists));
         check_lists(&lists, &plan);
         check_sizes(&network, &plan, &lists.net);
@@ -125,7 +129,7 @@ static qdr_network usual_network(uint64_t *seed)
 static double exact_secs(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan)
 {
     int layer_of[QDRI_NODES_OF(N_LAYERS)];
-    const qdri_position position = {.size = {plan->x, plan->y, plan->z, plan->d}};
+    const qdri_position position = qdri_plan_position(plan);
     const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
                                  .n_rows = plan->batch * network->context,
                                  .row_unit = network->context,
@@ -137,7 +141,8 @@ static double exact_secs(const qdr_machine *machine, const qdr_network *network,
     memset(&net, 0, sizeof net);
     CHECK_OK(qdri_describe(&net, network, &position, &opts, network->context, plan->layout, N_LAYERS, layer_of));
     CHECK_OK(qdri_net_build(&net, &lists));
-    CHECK_OK(qdri_net_price(&net, plan->order, machine, &lists.forward, NULL, &forward_secs));
+    const qdri_schedule *forward = lists.first_forward.n_tasks ? &lists.first_forward : &lists.forward;
+    CHECK_OK(qdri_net_price(&net, plan->order, machine, forward, NULL, &forward_secs));
     CHECK_OK(qdri_net_price(&net, plan->order, machine, &lists.backward[0], NULL, &backward_secs));
     qdri_net_lists_free(&lists);
     qdri_net_free(&net);
@@ -164,6 +169,7 @@ static void layers(void **state)
         else
             plan.dtype = QDR_F32;
         random_order(&seed, plan.order);
+        random_levels(&seed, &plan);
         plan.panels = plan.batch_parts = 1;
         CHECK_OK(qdr_model_create(&machine, &network, &model));
         CHECK_OK(qdr_model_predict(model, &plan, &result));
@@ -173,9 +179,10 @@ static void layers(void **state)
         n_off += fabs(error) > 0.01;
         n_far += fabs(error) > 0.08;
         if (fabs(error) > 0.01)
-            print_message("%s %dx%dx%dx%d %s %s hidden %d%s%s: %+.2f %%\n", machines[trial % 3], plan.x, plan.y, plan.z,
-                          plan.d, plan.order, plan.layout ? "S" : "R", (int)network.hidden,
-                          network.gated ? " gated" : "", network.tied ? " tied" : "", error * 100);
+            print_message("%s %dx%dx%dx%d levels %d,%d %s %s hidden %d%s%s: %+.2f %%\n", machines[trial % 3], plan.x,
+                          plan.y, plan.z, plan.d, plan.gradient_parts, plan.optimizer_parts, plan.order,
+                          plan.layout ? "S" : "R", (int)network.hidden, network.gated ? " gated" : "",
+                          network.tied ? " tied" : "", error * 100);
         qdr_model_destroy(&model);
     }
     /* If gradients pile up on slow links, four layers do not reach a steady state. Of 6600 trials (110
