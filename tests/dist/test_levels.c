@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradients and optimizer state in more parts than weights. A GPT trains as it does without levels (test_gpt.c compares
+ * it with a serial one); here: copies of each parameter have the same bits after each forward, whichever stack runs it;
+ * bits do not depend on overlap and are the same twice; bytes and memory equal closed forms; optimizers of the caller's
+ * own, layers that run alone, gradients added to complete ones. */
+#include <math.h>
+#include <quadrille/coll.h>
+#include <quadrille/perf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../examples/common/gpt.h"
+#include "dist.h"
+#include "narrow.h"
+
+/* ---- grids ---- */
+
+/* With levels, unless there is one rank. */
+static qdr_grid *levels_grid(qdr_context *ctx, uint64_t *seed)
+{
+    for (;;) {
+        qdr_grid *grid = dist_random_grid(ctx, seed);
+        const int n_weights = qdr_grid_parts(grid, QDR_LEVEL_WEIGHTS),
+                  n_state = qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER);
+        if (n_state > n_weights || qdr_context_size(ctx) == 1) return grid;
+        qdr_grid_destroy(&grid);
+    }
+}
+
+static int has_levels(const qdr_grid *grid)
+{
+    return qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER) > qdr_grid_parts(grid, QDR_LEVEL_WEIGHTS);
+}
+
+/* ---- copies ---- */
+
+/* A number of 52 bits, exact in f64. */
+static double digest_of(const void *data, size_t n)
+{
+    uint64_t sum = 14695981039346656037u;
+    for (size_t i = 0; i < n; i++) sum = (sum ^ ((const uint8_t *)data)[i]) * 1099511628211u;
+    return (double)(sum >> 12);
+}
+
+/* Ranks that differ only in d have the same bits of each parameter. */
+static void check_copies(qdr_stack *stack, const char *when)
+{
+    qdr_grid *grid = qdr_stack_grid(stack);
+    qdr_context *ctx = qdr_grid_context(grid);
+    double *digests = dist_memory(ctx, 2, QDR_F64);
+    dist_synchronize(ctx);
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        DIST_CHECK(!p.stale, "%s: %s is stale", when, p.name);
+        digests[0] = digests[1] = digest_of(p.data, (size_t)p.n_elems * qdr_dtype_bytes(qdr_stack_dtype(stack)));
+        DIST_OK(qdr_all_reduce(grid, QDR_D, QDR_MAX, &digests[0], 1, QDR_F64, NULL));
+        DIST_OK(qdr_all_reduce(grid, QDR_D, QDR_MIN, &digests[1], 1, QDR_F64, NULL));
+        dist_synchronize(ctx);
+        DIST_CHECK(digests[0] == digests[1], "%s: copies of %s differ", when, p.name);
+    }
+    qdr_mem_free(ctx, (void **)&digests);
+}
+
+/* ---- training ---- */
+
+enum { CONTEXT = 4, TEXT = 512, STEPS = 4, MOST_PER_FORWARD = 64 };
+
+typedef struct run_opts {
+    gpt_config config;
+    int n_micro, validates;
+    uint64_t data;
+} run_opts;
+
+static gpt_config random_config(uint64_t *seed, const qdr_grid *grid)
+{
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    const int64_t cells = (int64_t)qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
+    const int64_t n_heads = 1 + dist_below(seed, 4);
+    return (gpt_config){.n_layers = 1 + dist_below(seed, 2),
+                        .hidden = n_heads * (1 + dist_below(seed, 9)),
+                        .n_heads = n_heads,
+                        .context = CONTEXT,
+                        .vocab = 3 + dist_below(seed, 40),
+                        .n_sequences = dist_below(seed, 2) ? cells : 1 + dist_below(seed, 2 * cells),
+                        .tied = (int)dist_below(seed, 2),
+                        .layout = dist_below(seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
+                        .dtype = dtypes[dist_below(seed, 4)],
+                        .panels = 1,
+                        .batch_parts = 1};
+}
+
+static double pass(gpt *model, uint64_t data, int flags, double scale)
+{
+    static const int64_t last = TEXT - CONTEXT - 1;
+    uint8_t text[TEXT];
+    int64_t starts[MOST_PER_FORWARD], n = 0;
+    double loss = 0;
+    for (int i = 0; i < TEXT; i++) text[i] = (uint8_t)(i * i % (int)model->config.vocab);
+    for (int i = 0; i < MOST_PER_FORWARD; i++) starts[i] = dist_below(&data, last);
+    DIST_OK(gpt_fill(model, text, starts));
+    DIST_OK(qdr_stack_forward(model->stack));
+    check_copies(model->stack, "after a forward");
+    if (scale > 0) DIST_OK(qdr_stack_backward(model->stack, flags, scale));
+    DIST_OK(qdr_stack_loss(model->stack, &loss, &n));
+    return loss;
+}
+
+/* Some steps; a digest of all losses and of the final parameters. Between steps a forward without a backward, if it
+ * validates: then that one returns what the step has updated. */
+static double train(qdr_grid *grid, const run_opts *opts)
+{
+    const qdr_adamw_opts adamw = {QDR_OPTS_INIT, .weight_decay = 0.1, .clip_norm = 1};
+    double numbers[2 * STEPS + 128] = {0};
+    gpt model;
+    qdr_adamw *optimizer = NULL;
+    int n = 0;
+    DIST_OK(gpt_create(grid, &opts->config, &model));
+    DIST_OK(gpt_init(&model, 11, 0.2));
+    DIST_OK(qdr_adamw_create(model.stack, &adamw, &optimizer));
+    for (int step = 0; step < STEPS; step++) {
+        for (int micro = 0; micro < opts->n_micro; micro++)
+            numbers[n] += pass(&model, opts->data + (uint64_t)(step * 10 + micro),
+                               (micro ? QDR_ACCUMULATE : 0) | (micro < opts->n_micro - 1 ? QDR_DEFER_SYNC : 0), 0.1);
+        n++;
+        DIST_OK(qdr_adamw_step(optimizer, 0.02));
+        if (opts->validates && step % 2 == 0) numbers[n++] = pass(&model, 1, 0, 0);
+    }
+    for (int i = 0; i < qdr_stack_n_parameters(model.stack); i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(model.stack, i, &p));
+        const size_t bytes = (size_t)p.n_global * qdr_dtype_bytes(opts->config.dtype);
+        void *whole = malloc(bytes);
+        DIST_CHECK(whole, "no memory");
+        DIST_CHECK(p.stale == (has_levels(grid) && p.decay), "%s: stale is %d", p.name, p.stale);
+        DIST_OK(qdr_stack_gather_parameter(model.stack, i, 0, whole));
+        numbers[n++] = digest_of(whole, bytes);
+        free(whole);
+    }
+    gpt_destroy(&model); /* while it is stale */
+    qdr_adamw_destroy(&optimizer);
+    return digest_of(numbers, sizeof numbers);
+}
+
+static void bits_are_the_same(qdr_context *ctx, uint64_t seed)
+{
+    for (int round = 0; round < dist_rounds(12); round++) {
+        qdr_grid *grid = levels_grid(ctx, &seed);
+        run_opts opts = {.config = random_config(&seed, grid),
+                         .n_micro = 1 + (int)dist_below(&seed, 3),
+                         .validates = (int)dist_below(&seed, 2),
+                         .data = dist_random(&seed)};
+        const double all = train(grid, &opts), again = train(grid, &opts);
+        opts.config.overlap = QDR_OVERLAP_NONE;
+        const double none = train(grid, &opts);
+        opts.config.overlap = QDR_OVERLAP_GRADIENTS;
+        const double some = train(grid, &opts);
+        DIST_CHECK(all == again, "round %d: two runs differ", round);
+        DIST_CHECK(all == none && all == some, "round %d: overlap changes bits", round);
+        qdr_grid_destroy(&grid);
+    }
+}
+
+/* ---- bytes and memory of one layer ---- */
+
+typedef struct layer {
+    qdr_stack *stack;
+    qdr_linear *linear;
+    qdr_edge in, out;
+    qdr_perf_linear shape;
+} layer;
+
+static layer layer_create(qdr_grid *grid, const qdr_perf_linear *shape)
+{
+    const qdr_axis in_axis = shape->transposed ? QDR_Y : QDR_X;
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = (int64_t)shape->m, .dtype = shape->dtype, .panels = 1,
+                                 .batch_parts = 1};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{(int64_t)shape->k, 1}}, .col_axis = in_axis,
+                                 .layout = shape->in_layout};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT,
+                                  .name = "fc",
+                                  .in = {{(int64_t)shape->k, 1}},
+                                  .out = {{(int64_t)shape->n, 1}},
+                                  .bias = shape->bias,
+                                  .transposed = shape->transposed,
+                                  .out_layout = shape->out_layout,
+                                  .drop_gathered = shape->drop_gathered};
+    layer made = {.shape = *shape};
+    DIST_OK(qdr_stack_create(grid, &opts, &made.stack));
+    DIST_OK(qdr_stack_add_input(made.stack, "x", &input, !shape->no_dx, &made.in));
+    DIST_OK(qdr_stack_add_linear(made.stack, &desc, made.in, &made.out, &made.linear));
+    DIST_OK(qdr_stack_build(made.stack));
+    DIST_OK(qdr_stack_init(made.stack, 3, 0.1));
+    return made;
+}
+
+/* A layer whose extents the grid divides, and whose parts need no padding. */
+static qdr_perf_linear even_layer(const qdr_grid *grid, uint64_t *seed)
+{
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    const int p = qdr_context_size(qdr_grid_context(grid));
+    return (qdr_perf_linear){QDR_OPTS_INIT,
+                             .m = p * p * (1.0 + (double)dist_below(seed, 3)),
+                             .k = 4.0 * p * (1 + (double)dist_below(seed, 3)),
+                             .n = 8.0 * p * (1 + (double)dist_below(seed, 3)),
+                             .x = qdr_grid_size(grid, QDR_X),
+                             .y = qdr_grid_size(grid, QDR_Y),
+                             .z = qdr_grid_size(grid, QDR_Z),
+                             .d = qdr_grid_size(grid, QDR_D),
+                             .gradient_parts = qdr_grid_parts(grid, QDR_LEVEL_GRADIENTS),
+                             .optimizer_parts = qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER),
+                             .transposed = (int)dist_below(seed, 2),
+                             .bias = (int)dist_below(seed, 2),
+                             .in_layout = dist_below(seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
+                             .out_layout = dist_below(seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
+                             .drop_gathered = (int)dist_below(seed, 2),
+                             .no_dx = (int)dist_below(seed, 2),
+                             .dtype = dtypes[dist_below(seed, 4)]};
+}
+
+static void add(qdr_perf_cost *sum, qdr_perf_linear shape, int defer)
+{
+    qdr_perf_cost forward, backward;
+    shape.defer_sync = defer;
+    DIST_OK(qdr_perf_linear_cost(&shape, &forward, &backward));
+    qdr_perf_add(sum, &forward);
+    qdr_perf_add(sum, &backward);
+}
+
+/* A step: what was counted while copying is what the closed forms say, channel by channel. */
+static void check_step(const layer *l, int n_micro, int is_stale)
+{
+    qdr_grid *grid = qdr_stack_grid(l->stack);
+    qdr_perf_cost expected = {.flops = 0};
+    if (is_stale) {
+        DIST_OK(qdr_perf_linear_return(&l->shape, &expected));
+        DIST_OK(qdr_stack_updated(l->stack));
+    }
+    dist_synchronize(qdr_grid_context(grid));
+    qdr_grid_reset_traffic(grid);
+    for (int i = 0; i < n_micro; i++) {
+        const int defer = i < n_micro - 1;
+        add(&expected, l->shape, defer);
+        DIST_OK(qdr_stack_forward(l->stack));
+        DIST_OK(qdr_stack_backward(l->stack, (i ? QDR_ACCUMULATE : 0) | (defer ? QDR_DEFER_SYNC : 0), 1));
+    }
+    dist_synchronize(qdr_grid_context(grid));
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
+            const double bytes = expected.bytes[channel][kind],
+                         sent = (double)qdr_grid_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)kind).bytes_sent;
+            DIST_CHECK(fabs(sent - bytes) < 0.5, "%s, %s: %g bytes, %.17g in closed form",
+                       qdr_channel_name((qdr_channel)channel), qdr_coll_kind_name((qdr_coll_kind)kind), sent, bytes);
+        }
+}
+
+static void bytes_are_those_of_the_table(qdr_context *ctx, uint64_t seed)
+{
+    for (int round = 0; round < dist_rounds(30); round++) {
+        qdr_grid *grid = levels_grid(ctx, &seed);
+        const qdr_perf_linear shape = even_layer(grid, &seed);
+        layer l = layer_create(grid, &shape);
+        check_step(&l, 1, 0);
+        check_step(&l, 1, 1);
+        check_step(&l, 4, 1);
+        qdr_stack_destroy(&l.stack);
+        qdr_grid_destroy(&grid);
+    }
+}
+
+static size_t aligned(double bytes) { return ((size_t)bytes + 63) / 64 * 64; }
+
+/* Of one W, in (x, y) blocks of the largest size, with padding: shards of equal parts of whole 16 bytes. */
+static void check_memory(qdr_grid *grid, int64_t k, int64_t n, qdr_dtype dtype)
+{
+    const int64_t z = qdr_grid_parts(grid, QDR_LEVEL_WEIGHTS), gradients = qdr_grid_parts(grid, QDR_LEVEL_GRADIENTS),
+                  state = qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER);
+    const int64_t x = qdr_grid_size(grid, QDR_X), y = qdr_grid_size(grid, QDR_Y);
+    const int64_t at_x = qdr_grid_coordinate(grid, QDR_X), at_y = qdr_grid_coordinate(grid, QDR_Y);
+    const int64_t block = (k / x + (at_x < k % x)) * (n / y + (at_y < n % y));
+    const int64_t unit = 16 / (int64_t)qdr_dtype_bytes(dtype), each = (block + state - 1) / state;
+    const int64_t n_state = (each + unit - 1) / unit * unit;
+    const double gradient_bytes = dtype == QDR_F64 ? 8 : 4;
+    const qdr_perf_linear shape = {QDR_OPTS_INIT, .m = (double)(z * qdr_grid_size(grid, QDR_D)), .k = (double)k,
+                                   .n = (double)n, .dtype = dtype};
+    layer l = layer_create(grid, &shape);
+    qdr_stack_sizes sizes;
+    qdr_parameter p;
+    size_t optimizer;
+    DIST_OK(qdr_stack_get_sizes(l.stack, &sizes));
+    DIST_OK(qdr_stack_parameter(l.stack, 0, &p));
+    DIST_OK(qdr_adamw_size(l.stack, &optimizer));
+    const size_t wanted[] = {aligned((double)(n_state * (state / z)) * (double)qdr_dtype_bytes(dtype)),
+                             aligned((double)(n_state * (state / gradients)) * gradient_bytes)};
+    DIST_CHECK(sizes.parameters == wanted[0], "parameters %zu, not %zu", sizes.parameters, wanted[0]);
+    DIST_CHECK(sizes.gradients == wanted[1], "gradients %zu, not %zu", sizes.gradients, wanted[1]);
+    const int64_t begin = n_state * qdr_grid_part(grid, QDR_LEVEL_OPTIMIZER);
+    const int64_t left = block - begin, mine = left < 0 ? 0 : left < n_state ? left : n_state;
+    const int n_arrays = is_narrow(dtype) ? 3 : 2;
+    DIST_CHECK(p.n_state == mine, "%s: %lld elements of state, not %lld", p.name, (long long)p.n_state,
+               (long long)mine);
+    DIST_CHECK(optimizer == 64 + (size_t)n_arrays * aligned((double)mine * gradient_bytes), "state %zu", optimizer);
+    qdr_stack_destroy(&l.stack);
+}
+
+static void memory_is_that_of_the_formulas(qdr_context *ctx, uint64_t seed)
+{
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    for (int round = 0; round < dist_rounds(40); round++) {
+        qdr_grid *grid = levels_grid(ctx, &seed);
+        check_memory(grid, 1 + dist_below(&seed, 60), 1 + dist_below(&seed, 60), dtypes[round % 4]);
+        qdr_grid_destroy(&grid);
+    }
+}
+
+/* ---- a caller's own optimizer, and layers alone ---- */
+
+/* Subtracts the gradient of what this rank updates. */
+static void descend(qdr_stack *stack, double rate)
+{
+    dist_synchronize(qdr_grid_context(qdr_stack_grid(stack)));
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        DIST_CHECK(p.copy >= 0 && p.copy < p.n_copies, "copy %d of %d", p.copy, p.n_copies);
+        double *data = p.data;
+        const double *gradient = p.gradient;
+        for (int64_t j = p.state_begin; j < p.state_begin + p.n_state; j++)
+            data[j] -= rate * gradient[j - p.gradient_begin];
+    }
+    DIST_OK(qdr_stack_updated(stack));
+}
+
+static void fill(const layer *l, uint64_t seed)
+{
+    void *x, *dy;
+    dist_synchronize(qdr_grid_context(qdr_stack_grid(l->stack)));
+    DIST_OK(qdr_stack_edge_value(l->stack, l->in, &x));
+    DIST_OK(qdr_stack_edge_gradient(l->stack, l->out, &dy));
+    dist_fill_edge(l->stack, l->in, x, seed);
+    dist_fill_edge(l->stack, l->out, dy, seed + 1);
+}
+
+/* Whole gradients, and then whole parameters. Numbers are multiples of 2^-12 and sums are exact, in any order. */
+static void check_serial(const layer *l, const double *w, const double *b, const double *dw, const double *db)
+{
+    const int64_t n = (int64_t)l->shape.n, k = (int64_t)l->shape.k;
+    const double *wanted[2][2] = {{w, b}, {dw, db}};
+    double *full = malloc((size_t)(n * k) * sizeof *full);
+    DIST_CHECK(full, "no memory");
+    for (int which = 0; which < 2; which++)
+        for (int i = 0; i < qdr_stack_n_parameters(l->stack); i++) {
+            DIST_OK(qdr_stack_gather_parameter(l->stack, i, which, full));
+            for (int64_t j = 0; j < (i ? n : n * k); j++)
+                DIST_CHECK(full[j] == wanted[which][i][j], "%s %d, element %lld: %.17g, not %.17g",
+                           which ? "gradient" : "parameter", i, (long long)j, full[j], wanted[which][i][j]);
+        }
+    free(full);
+}
+
+/* The layer as a stack, or by itself. */
+static void pass_layer(const layer *l, int flags, int alone)
+{
+    void *x, *y, *dx, *dy;
+    DIST_OK(qdr_stack_edge_value(l->stack, l->in, &x));
+    DIST_OK(qdr_stack_edge_gradient(l->stack, l->in, &dx));
+    DIST_OK(qdr_stack_edge_value(l->stack, l->out, &y));
+    DIST_OK(qdr_stack_edge_gradient(l->stack, l->out, &dy));
+    DIST_OK(alone ? qdr_linear_forward(l->linear, x, y, 0, NULL) : qdr_stack_forward(l->stack));
+    check_copies(l->stack, alone ? "after a layer's forward" : "after a forward");
+    DIST_OK(alone ? qdr_linear_backward(l->linear, dy, x, dx, flags, NULL) : qdr_stack_backward(l->stack, flags, 1));
+}
+
+/* What one process adds to the gradients, or sets them to. */
+static void serial_gradients(const layer *l, uint64_t data, int adds, double *dw, double *db)
+{
+    const int64_t m = (int64_t)l->shape.m, n = (int64_t)l->shape.n, k = (int64_t)l->shape.k;
+    for (int64_t i = 0; i < n; i++) {
+        if (!adds) db[i] = 0;
+        for (int64_t r = 0; r < m; r++) db[i] += dist_value(data + 1, r, i);
+        for (int64_t j = 0; j < k; j++) {
+            double sum = adds ? dw[i * k + j] : 0;
+            for (int64_t r = 0; r < m; r++) sum += dist_value(data + 1, r, i) * dist_value(data, r, j);
+            dw[i * k + j] = sum;
+        }
+    }
+}
+
+/* One step after the other of plain descent with a rate of 1/4; each adds to the gradients of the one before if `adds`,
+ * which are complete. Every number is known from the seeds. */
+static void check_descent(qdr_grid *grid, uint64_t *seed, int adds, int alone)
+{
+    qdr_perf_linear shape = even_layer(grid, seed);
+    shape.dtype = QDR_F64;
+    shape.bias = 1;
+    shape.no_dx = 0;
+    shape.m = 1 + (double)dist_below(seed, 40);
+    shape.k = 1 + (double)dist_below(seed, 20);
+    shape.n = 1 + (double)dist_below(seed, 20);
+    layer l = layer_create(grid, &shape);
+    const int64_t n = (int64_t)shape.n, k = (int64_t)shape.k;
+    double *w = calloc((size_t)(n * k), sizeof *w), *dw = calloc((size_t)(n * k), sizeof *dw);
+    double b[64] = {0}, db[64] = {0};
+    DIST_CHECK(w && dw, "no memory");
+    for (int64_t j = 0; j < n * k; j++) w[j] = dist_value(1, j, 0);
+    DIST_OK(qdr_stack_load_parameter(l.stack, 0, w));
+    DIST_OK(qdr_stack_load_parameter(l.stack, 1, b));
+    for (int step = 0; step < 3; step++) {
+        const uint64_t data = dist_random(seed);
+        const int flags = adds && step ? QDR_ACCUMULATE : 0;
+        fill(&l, data);
+        pass_layer(&l, flags, alone);
+        serial_gradients(&l, data, flags, dw, db);
+        descend(l.stack, 0.25);
+        for (int64_t j = 0; j < n * k; j++) w[j] -= 0.25 * dw[j];
+        for (int64_t i = 0; i < n; i++) b[i] -= 0.25 * db[i];
+        check_serial(&l, w, b, dw, db);
+    }
+    free(w);
+    free(dw);
+    qdr_stack_destroy(&l.stack);
+}
+
+static void own_optimizers(qdr_context *ctx, uint64_t seed)
+{
+    for (int round = 0; round < dist_rounds(24); round++) {
+        qdr_grid *grid = levels_grid(ctx, &seed);
+        check_descent(grid, &seed, round % 2, round / 2 % 2);
+        qdr_grid_destroy(&grid);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {
+        {"bits are the same", bits_are_the_same},
+        {"bytes are those of the table", bytes_are_those_of_the_table},
+        {"memory is that of the formulas", memory_is_that_of_the_formulas},
+        {"own optimizers", own_optimizers},
+    };
+    return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
+}
