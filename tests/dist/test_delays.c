@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Overlap changes no bit, on every grid of the ranks and in both layouts, even if the tasks of all streams are delayed
- * by random times: a missing wait would show as a different number. Other numbers of panels stay within rounding. */
+ * by random times: a missing wait would show as a different number. Other numbers of panels stay within rounding. With
+ * levels parameters are updated in parts between the passes, and return in the second one. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -76,6 +77,20 @@ typedef struct plan {
     int overlap, panels, batch_parts;
 } plan;
 
+/* What this rank updates, against its gradient. */
+static void descend(qdr_stack *stack)
+{
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        float *data = p.data;
+        const float *gradient = p.gradient;
+        for (int64_t j = p.state_begin; j < p.state_begin + p.n_state; j++)
+            data[j] -= 0x1p-10F * gradient[j - p.gradient_begin];
+    }
+    DIST_OK(qdr_stack_updated(stack));
+}
+
 /* Two steps, the second adding to the first's gradients. */
 static outcome run(qdr_grid *grid, plan how)
 {
@@ -95,8 +110,10 @@ static outcome run(qdr_grid *grid, plan how)
     for (int64_t i = 0; i < N_LAYERS; i++) DIST_OK(gpt_add_block(stack, &config, i, y, &y, residual));
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_init(stack, 3, 0.2));
-    for (int pass = 0; pass < 2; pass++)
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass) descend(stack);
         dist_step(stack, x, 7 + (uint64_t)pass, y, 17 + (uint64_t)pass, pass ? QDR_ACCUMULATE : 0);
+    }
     outcome o = {NULL, 0};
     keep_gradients(stack, &o);
     keep_input_gradient(stack, x, &o);

@@ -144,7 +144,7 @@ static double train(qdr_grid *grid, const run_opts *opts)
 
 static void bits_are_the_same(qdr_context *ctx, uint64_t seed)
 {
-    for (int round = 0; round < dist_rounds(12); round++) {
+    for (int round = 0; round < dist_rounds(6); round++) {
         qdr_grid *grid = levels_grid(ctx, &seed);
         run_opts opts = {.config = random_config(&seed, grid),
                          .n_micro = 1 + (int)dist_below(&seed, 3),
@@ -227,6 +227,16 @@ static void add(qdr_perf_cost *sum, qdr_perf_linear shape, int defer)
     qdr_perf_add(sum, &backward);
 }
 
+static void fill(const layer *l, uint64_t seed)
+{
+    void *x, *dy;
+    dist_synchronize(qdr_grid_context(qdr_stack_grid(l->stack)));
+    DIST_OK(qdr_stack_edge_value(l->stack, l->in, &x));
+    DIST_OK(qdr_stack_edge_gradient(l->stack, l->out, &dy));
+    dist_fill_edge(l->stack, l->in, x, seed);
+    dist_fill_edge(l->stack, l->out, dy, seed + 1);
+}
+
 /* A step: what was counted while copying is what the closed forms say, channel by channel. */
 static void check_step(const layer *l, int n_micro, int is_stale)
 {
@@ -256,10 +266,11 @@ static void check_step(const layer *l, int n_micro, int is_stale)
 
 static void bytes_are_those_of_the_table(qdr_context *ctx, uint64_t seed)
 {
-    for (int round = 0; round < dist_rounds(30); round++) {
+    for (int round = 0; round < dist_rounds(18); round++) {
         qdr_grid *grid = levels_grid(ctx, &seed);
         const qdr_perf_linear shape = even_layer(grid, &seed);
         layer l = layer_create(grid, &shape);
+        fill(&l, seed);
         check_step(&l, 1, 0);
         check_step(&l, 1, 1);
         check_step(&l, 4, 1);
@@ -306,7 +317,7 @@ static void check_memory(qdr_grid *grid, int64_t k, int64_t n, qdr_dtype dtype)
 static void memory_is_that_of_the_formulas(qdr_context *ctx, uint64_t seed)
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
-    for (int round = 0; round < dist_rounds(40); round++) {
+    for (int round = 0; round < dist_rounds(24); round++) {
         qdr_grid *grid = levels_grid(ctx, &seed);
         check_memory(grid, 1 + dist_below(&seed, 60), 1 + dist_below(&seed, 60), dtypes[round % 4]);
         qdr_grid_destroy(&grid);
@@ -329,16 +340,6 @@ static void descend(qdr_stack *stack, double rate)
             data[j] -= rate * gradient[j - p.gradient_begin];
     }
     DIST_OK(qdr_stack_updated(stack));
-}
-
-static void fill(const layer *l, uint64_t seed)
-{
-    void *x, *dy;
-    dist_synchronize(qdr_grid_context(qdr_stack_grid(l->stack)));
-    DIST_OK(qdr_stack_edge_value(l->stack, l->in, &x));
-    DIST_OK(qdr_stack_edge_gradient(l->stack, l->out, &dy));
-    dist_fill_edge(l->stack, l->in, x, seed);
-    dist_fill_edge(l->stack, l->out, dy, seed + 1);
 }
 
 /* Whole gradients, and then whole parameters. Numbers are multiples of 2^-12 and sums are exact, in any order. */

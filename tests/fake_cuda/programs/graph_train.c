@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training with completely recorded steps, including AdamW, compared with training with enqueued steps: the same bits
  * of losses, norms and parameters, with a different rate and a different input in each step, from the first step on.
+ * After some steps a forward that is not recorded validates, before the next step, or instead of it.
  *
- *   graph_train GRID f32|bf16|f16 SCALE    SCALE: of the loss; if it is too large for f16, all
+ *   graph_train GRID[:G,S] f32|bf16|f16 SCALE    G,S: levels; SCALE: of the loss; if it is too large for f16, all
  *                                          steps are skipped, and counted */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 enum { STEPS = 6 };
 
 typedef struct trained {
-    double losses[STEPS], norms[STEPS];
+    double losses[STEPS], norms[STEPS], validations[STEPS];
     int64_t n_skipped;
     unsigned char *parameters;
     size_t parameter_bytes;
@@ -78,8 +79,13 @@ static qdr_status train(qdr_context *ctx, const task *t, small_gpt *m, qdr_graph
         TRY(graph ? qdr_graph_launch(*graph, NULL) : enqueue(m, t->scale));
         TRY(qdr_stack_loss(m->gpt.stack, &result->losses[step], &n_valid));
         TRY(qdr_adamw_norm(m->optimizer, &result->norms[step]));
+        if (step % 3 == 0) continue;
+        TRY(small_gpt_fill(m, 9));
+        TRY(qdr_stack_forward(m->gpt.stack));
+        TRY(qdr_stack_loss(m->gpt.stack, &result->validations[step], &n_valid));
     }
     TRY(qdr_adamw_skipped(m->optimizer, &result->n_skipped));
+    TRY(qdr_stack_return(m->gpt.stack));
     return read_parameters(ctx, m->gpt.stack, result);
 }
 
@@ -96,8 +102,8 @@ static qdr_status train_once(qdr_context *ctx, const task *t, int is_recorded, t
 static int is_same(const trained *a, const trained *b)
 {
     return memcmp(a->losses, b->losses, sizeof a->losses) == 0 && memcmp(a->norms, b->norms, sizeof a->norms) == 0 &&
-           a->n_skipped == b->n_skipped && a->parameter_bytes == b->parameter_bytes &&
-           memcmp(a->parameters, b->parameters, a->parameter_bytes) == 0;
+           memcmp(a->validations, b->validations, sizeof a->validations) == 0 && a->n_skipped == b->n_skipped &&
+           a->parameter_bytes == b->parameter_bytes && memcmp(a->parameters, b->parameters, a->parameter_bytes) == 0;
 }
 
 static int check(qdr_context *ctx, const task *t, const trained *want, const trained *got)

@@ -12,18 +12,19 @@
 enum { SMALL_CONTEXT = 8, SMALL_VOCAB = 31, SMALL_TEXT_BYTES = 1024, SMALL_SEQUENCES_MAX = 4 };
 
 typedef struct small_gpt {
-    int shape[4];
+    int shape[4], levels[2]; /* of the grid; parts of gradients and optimizer state, 0: none */
     gpt_config config; /* n_sequences, hidden, and what is not 0 below it */
     qdr_grid *grid;
     gpt gpt;
     qdr_adamw *optimizer; /* from the first step of training on */
 } small_gpt;
 
-/* @return ranks of a grid written "2x1x2x1"; 0: it is not written so */
+/* @return ranks of a grid written "2x1x2x1", or "1x1x2x4:4,8" with levels; 0: it is not written so */
 static inline int small_gpt_read_shape(small_gpt *m, const char *text)
 {
-    int *s = m->shape;
-    return sscanf(text, "%dx%dx%dx%d", &s[0], &s[1], &s[2], &s[3]) == 4 ? s[0] * s[1] * s[2] * s[3] : 0;
+    int *s = m->shape, *l = m->levels;
+    return sscanf(text, "%dx%dx%dx%d:%d,%d", &s[0], &s[1], &s[2], &s[3], &l[0], &l[1]) >= 4 ? s[0] * s[1] * s[2] * s[3]
+                                                                                            : 0;
 }
 
 static inline qdr_layout small_gpt_layout(const char *name)
@@ -34,7 +35,13 @@ static inline qdr_layout small_gpt_layout(const char *name)
 /* Without weights: zeros, until gpt_init(). */
 static inline qdr_status small_gpt_create(qdr_context *ctx, small_gpt *m)
 {
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = m->shape[0], .y = m->shape[1], .z = m->shape[2], .d = m->shape[3]};
+    const qdr_grid_opts shape = {QDR_OPTS_INIT,
+                                 .x = m->shape[0],
+                                 .y = m->shape[1],
+                                 .z = m->shape[2],
+                                 .d = m->shape[3],
+                                 .gradient_parts = m->levels[0],
+                                 .optimizer_parts = m->levels[1]};
     m->config.n_layers = m->config.n_layers ? m->config.n_layers : 1;
     m->config.n_heads = 2;
     m->config.context = SMALL_CONTEXT;
