@@ -8,7 +8,7 @@
  * Initial weights are drawn on each grid and must be the same on all. --levels: with all partitions of gradients and
  * optimizer state of each grid. --validate: after every other step the loss of another batch is compared, too.
  *
- *   test_gpt [--ranks P] [--steps N] [--dtype f32|f64|bf16|f16] [--grid GXxGYxGZxGD] [--micro-batch 1]
+ *   test_gpt [--ranks P | --mpi] [--steps N] [--dtype f32|f64|bf16|f16] [--grid GXxGYxGZxGD] [--micro-batch 1]
  *            [--batch-parts N] [--tie] [--overlap off] [--levels] [--validate]
  *            [--oracle]: the oracle alone, against finite differences */
 #include <math.h>
@@ -37,7 +37,7 @@ static const serial_config shape = {
 
 typedef struct settings {
     int64_t ranks, steps, per_forward, batch_parts;
-    int dtype, tied, serial, oracle, levels, validate;
+    int dtype, tied, serial, oracle, levels, validate, by_mpi;
     grid_size grid; /* x = 0: all grids */
 } settings;
 static settings set = {.ranks = 8, .steps = 50, .dtype = QDR_F64};
@@ -418,6 +418,7 @@ static const option_spec specs[] = {
     {"dtype", 0, DTYPE_WORDS, "of the model", OPTION_DTYPE, AT(dtype)},
     {"overlap", 0, "on|off", "of the schedule", OPTION_CHOICE, AT(serial)},
     {"tie", 0, NULL, "head and embedding", OPTION_FLAG, AT(tied)},
+    {"mpi", 0, NULL, "the ranks that mpiexec started, instead of --ranks", OPTION_FLAG, AT(by_mpi)},
     {"levels", 0, NULL, "all partitions of gradients and optimizer state", OPTION_FLAG, AT(levels)},
     {"validate", 0, NULL, "after every other step", OPTION_FLAG, AT(validate)},
     {"oracle", 0, NULL, "check the oracle itself by finite differences", OPTION_FLAG, AT(oracle)},
@@ -435,7 +436,7 @@ int main(int argc, char **argv)
         fputs("test_gpt: no memory for the oracle\n", stderr);
     else if (set.oracle)
         exit_code = check_oracle();
-    else if (qdr_launch((int)set.ranks, NULL, run_rank, NULL, &exit_code) < 0)
+    else if (qdr_launch(set.by_mpi ? 0 : (int)set.ranks, NULL, run_rank, NULL, &exit_code) < 0)
         fprintf(stderr, "test_gpt: %s\n", qdr_last_error());
     const int bad = oracle.n_bad > 0;
     free_oracle();
