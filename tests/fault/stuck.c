@@ -318,6 +318,71 @@ static int case_late_stack(const stuck *s) { return make_late(s, STACK); }
 static int case_late_build(const stuck *s) { return make_late(s, BUILD); }
 static int case_late_optimizer(const stuck *s) { return make_late(s, OPTIMIZER); }
 
+/* What rank 1 does instead of coming in time. */
+typedef enum absence { SLEEPS, DIES } absence;
+
+static void be_absent(const stuck *s, absence how)
+{
+    if (s->rank != 1) return;
+    if (how == DIES) raise(SIGKILL);
+    sleep_ms(LATE_MS);
+}
+
+/* A layer whose state is partitioned over all ranks, along d: rank 1 does not come to the sum of its gradient over the
+ * far ones, or to the return of its W. */
+static qdr_status run_levels(const stuck *s, int is_return, absence how, qdr_grid **grid, qdr_stack **stack)
+{
+    const qdr_grid_opts shape = {
+        QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = s->size, .gradient_parts = 1, .optimizer_parts = s->size};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{N, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc1", .in = {{N, 1}}, .out = {{N, 1}}};
+    qdr_edge edge = 0;
+    qdr_linear *layer = NULL;
+    qdr_status status = qdr_grid_create(s->ctx, &shape, grid);
+    if (status == QDR_OK) status = qdr_stack_create(*grid, &opts, stack);
+    if (status == QDR_OK) status = qdr_stack_add_input(*stack, "x", &input, 0, &edge);
+    if (status == QDR_OK) status = qdr_stack_add_linear(*stack, &desc, edge, &edge, &layer);
+    if (status == QDR_OK) status = qdr_stack_build(*stack);
+    if (status == QDR_OK) status = qdr_stack_init(*stack, 1, 0.1);
+    if (status == QDR_OK) status = qdr_stack_updated(*stack);
+    if (status == QDR_OK && is_return) be_absent(s, how);
+    if (status == QDR_OK) status = qdr_stack_forward(*stack);
+    if (status == QDR_OK && !is_return) status = qdr_stream_synchronize(qdr_context_stream(s->ctx));
+    if (status == QDR_OK && !is_return) be_absent(s, how);
+    if (status == QDR_OK) status = qdr_stack_backward(*stack, 0, 1);
+    return status == QDR_OK ? qdr_stream_synchronize(qdr_context_stream(s->ctx)) : status;
+}
+
+static int late_level(const stuck *s, int is_return, const char *call)
+{
+    qdr_grid *grid = NULL;
+    qdr_stack *stack = NULL;
+    const qdr_status status = run_levels(s, is_return, SLEEPS, &grid, &stack);
+    const int result = s->rank == 1 ? came_late(s, status)
+                                    : EXPECT(status, QDR_ERR_TIMEOUT, "d far", "has waited 2 s in", call, "for fc1",
+                                             "for rank 1 at x=0 y=0 z=0 d=1; ");
+    qdr_stack_destroy(&stack);
+    qdr_grid_destroy(&grid);
+    return result;
+}
+
+static int case_late_far(const stuck *s) { return late_level(s, 0, "reduce-scatter"); }
+static int case_late_return(const stuck *s) { return late_level(s, 1, "all-gather"); }
+
+static int killed_level(const stuck *s, int is_return)
+{
+    qdr_grid *grid = NULL;
+    qdr_stack *stack = NULL;
+    const int result = run_levels(s, is_return, DIES, &grid, &stack) == QDR_OK ? WRONG : AS_EXPECTED;
+    qdr_stack_destroy(&stack);
+    qdr_grid_destroy(&grid);
+    return result;
+}
+
+static int case_killed_far(const stuck *s) { return killed_level(s, 0); }
+static int case_killed_return(const stuck *s) { return killed_level(s, 1); }
+
 /* Nobody is late: the limit is one of each wait. */
 static int case_in_time(const stuck *s)
 {
@@ -416,6 +481,10 @@ static const struct {
     {"late-checked", case_late, "1", "2"},
     {"late-pair", case_late_pair, "0", "2.0"},
     {"late-barrier", case_late_barrier, NULL, "2"},
+    {"late-far", case_late_far, NULL, "2"},
+    {"late-return", case_late_return, NULL, "2"},
+    {"killed-far", case_killed_far, NULL, NULL},
+    {"killed-return", case_killed_return, NULL, NULL},
     {"late-grid", case_late_grid, NULL, "2"},
     {"late-stack", case_late_stack, NULL, "2"},
     {"late-build", case_late_build, NULL, "2"},
