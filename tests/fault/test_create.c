@@ -18,10 +18,14 @@ static qdr_status create_and_use(qdr_local_world *world, int rank, int n_ranks)
     qdr_context *ctx = NULL;
     qdr_grid *grid = NULL;
     double x[3] = {1, 2, (double)rank};
+    /* An even number of ranks is one with levels. */
+    const qdr_grid_opts along_x = {QDR_OPTS_INIT, .x = n_ranks, .y = 1, .z = 1, .d = 1};
+    const qdr_grid_opts along_d = {
+        QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = n_ranks, .gradient_parts = n_ranks / 2, .optimizer_parts = n_ranks};
+    const int has_levels = n_ranks % 2 == 0;
     qdr_status status = qdr_context_create_local(world, rank, NULL, &ctx);
-    if (status == QDR_OK)
-        status = qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = n_ranks, .y = 1, .z = 1, .d = 1}, &grid);
-    if (status == QDR_OK) status = qdr_all_reduce(grid, QDR_X, QDR_SUM, x, 3, QDR_F64, NULL);
+    if (status == QDR_OK) status = qdr_grid_create(ctx, has_levels ? &along_d : &along_x, &grid);
+    if (status == QDR_OK) status = qdr_all_reduce(grid, has_levels ? QDR_D : QDR_X, QDR_SUM, x, 3, QDR_F64, NULL);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     if (status == QDR_OK) assert_true(x[0] == n_ranks);
     qdr_grid_destroy(&grid);
@@ -78,7 +82,7 @@ static void fail_each(int kind, inject_extent extent, int n_ranks)
 static void memory_runs_out(void **state)
 {
     (void)state;
-    for (int n_ranks = 1; n_ranks <= 3; n_ranks++) fail_each(INJECT_MEMORY, INJECT_ONCE, n_ranks);
+    for (int n_ranks = 1; n_ranks <= 4; n_ranks++) fail_each(INJECT_MEMORY, INJECT_ONCE, n_ranks);
     fail_each(INJECT_MEMORY, INJECT_ONWARDS, 2);
 }
 

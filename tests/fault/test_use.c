@@ -13,12 +13,12 @@ enum { N_RANKS = 2, MOST_CALLS = 20000, N_ROWS = 6, N_COLS = 4 };
 /* What a rank has before allocations fail. */
 typedef struct tools {
     qdr_context *ctx;
-    qdr_grid *grid;
+    qdr_grid *grid, *with_levels;
     qdr_stack *stack;
     void *memory; /* all buffers of the calls */
 } tools;
 
-typedef enum step { STACK, REDISTRIBUTE, OPERATIONS, CREATE, NORM, USE, N_STEPS } step;
+typedef enum step { STACK, LEVELS, REDISTRIBUTE, OPERATIONS, CREATE, NORM, USE, N_STEPS } step;
 
 /* What a rank got: the step that failed first, or N_STEPS. */
 typedef struct outcome {
@@ -58,7 +58,9 @@ static void tools_make(qdr_local_world *world, int rank, tools *made)
 {
     const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = N_RANKS, .y = 1, .z = 1, .d = 1};
     CHECK_OK(qdr_context_create_local(world, rank, NULL, &made->ctx));
+    const qdr_grid_opts levels = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = N_RANKS, .optimizer_parts = N_RANKS};
     CHECK_OK(qdr_grid_create(made->ctx, &shape, &made->grid));
+    CHECK_OK(qdr_grid_create(made->ctx, &levels, &made->with_levels));
     CHECK_OK(make_stack(made->ctx, made->grid, &made->stack));
     CHECK_OK(qdr_mem_alloc(made->ctx, 64 * 1024, &made->memory));
     memset(made->memory, 0, 64 * 1024);
@@ -69,6 +71,7 @@ static void tools_free(tools *made)
 {
     qdr_stack_destroy(&made->stack);
     qdr_grid_destroy(&made->grid);
+    qdr_grid_destroy(&made->with_levels);
     qdr_mem_free(made->ctx, &made->memory); /* the streams are idle now */
     qdr_context_destroy(&made->ctx);
 }
@@ -109,10 +112,10 @@ static qdr_status use_optimizer(qdr_adamw *optimizer)
     return qdr_adamw_norm(optimizer, &norm);
 }
 
-static qdr_status use_stack(const tools *t)
+static qdr_status use_stack(const tools *t, qdr_grid *grid)
 {
     qdr_stack *stack = NULL;
-    const qdr_status status = make_stack(t->ctx, t->grid, &stack);
+    const qdr_status status = make_stack(t->ctx, grid, &stack);
     qdr_stack_destroy(&stack);
     return status;
 }
@@ -124,7 +127,8 @@ static qdr_status use_all(const tools *t, step *at)
     double norm = 0;
     qdr_status status = QDR_OK;
     for (*at = STACK; *at < N_STEPS; (*at)++) {
-        if (*at == STACK) status = use_stack(t);
+        if (*at == STACK) status = use_stack(t, t->grid);
+        if (*at == LEVELS) status = use_stack(t, t->with_levels);
         if (*at == REDISTRIBUTE) status = use_redistribute(t);
         if (*at == OPERATIONS) status = use_operations(t);
         if (*at == CREATE) status = qdr_adamw_create(t->stack, NULL, &optimizer);
