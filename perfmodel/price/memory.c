@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/dtype.h"
+#include "schedule/buffer.h"
 
 /* Elements of one layer's edges and of the gathered inputs that products keep. */
 static double layer_edges(const qdri_pricing *p, const qdr_network *network)
@@ -83,23 +84,87 @@ typedef struct stage {
     int is_first, is_last;
 } stage;
 
+/* What a rank keeps of parameters, in bytes: each in a buffer of its own. */
+typedef struct kept {
+    double parameters, gradients, state;
+    double n_small; /* elements of small parameters, whose gradients are in one buffer */
+} kept;
+
+static double stored(double n_elems, double elem_bytes)
+{
+    return ceil(n_elems * elem_bytes / QDRI_BUFFER_ALIGN) * QDRI_BUFFER_ALIGN;
+}
+
+static double state_arrays(const qdri_pricing *p, double n_elems)
+{
+    return qdri_state_bytes(p->plan->dtype) / p->sizes.gradient_bytes * stored(n_elems, p->sizes.gradient_bytes);
+}
+
+/* Matrices of H/x by n_cols, and shards of them. The state has no padding. */
+static void add_matrices(const qdri_pricing *p, double times, double n_cols, double n_shard, kept *sum)
+{
+    const qdri_position grid = qdri_plan_position(p->plan);
+    const double n_state = fmin(n_shard / (grid.near * grid.far), p->sizes.of[QDRI_SIZE_HIDDEN] * n_cols);
+    sum->parameters += times * stored(n_shard, p->sizes.elem_bytes);
+    sum->gradients += times * stored(n_shard / grid.near, p->sizes.gradient_bytes);
+    sum->state += times * state_arrays(p, n_state);
+}
+
+static void add_small(const qdri_pricing *p, double times, double n_elems, kept *sum)
+{
+    sum->parameters += times * stored(n_elems, p->sizes.elem_bytes);
+    sum->state += times * state_arrays(p, n_elems);
+    sum->n_small += times * n_elems;
+}
+
+/* The numbers of a step precede the state. */
+static kept kept_bytes(const qdri_pricing *p, const qdr_network *network, const stage *at)
+{
+    const double *of = p->sizes.of, hidden = of[QDRI_SIZE_HIDDEN], n = at->n_layers;
+    const int n_tables = at->is_first + (at->is_last && !(network->tied && at->is_first));
+    const int of_norm = network->norm == QDR_NORM_LAYER ? 2 : 1;
+    kept sum = {.state = QDRI_BUFFER_ALIGN};
+    add_matrices(p, n, of[QDRI_SIZE_QKV], of[QDRI_SIZE_SHARD_QKV], &sum);
+    add_matrices(p, n, of[QDRI_SIZE_QUERIES], of[QDRI_SIZE_SHARD_PROJ], &sum);
+    add_matrices(p, n, of[QDRI_SIZE_UP], of[QDRI_SIZE_SHARD_UP], &sum);
+    add_matrices(p, n, of[QDRI_SIZE_FFN], of[QDRI_SIZE_SHARD_DOWN], &sum);
+    add_matrices(p, n_tables, of[QDRI_SIZE_VOCAB], of[QDRI_SIZE_SHARD_VOCAB], &sum);
+    add_small(p, (n * network->norms_per_layer + 1) * of_norm, hidden, &sum);
+    add_small(p, n * ((network->out_bias != 0) + (network->mlp_bias != 0)), hidden, &sum);
+    add_small(p, n * (network->qkv_bias != 0), of[QDRI_SIZE_QKV], &sum);
+    add_small(p, n * (network->mlp_bias != 0), of[QDRI_SIZE_UP], &sum);
+    add_small(p, network->positions != 0, p->sizes.context * hidden, &sum);
+    sum.gradients += stored(sum.n_small, p->sizes.gradient_bytes);
+    return sum;
+}
+
+static double largest_shard(const qdri_pricing *p)
+{
+    const double *of = p->sizes.of;
+    const double in_layer = fmax(fmax(of[QDRI_SIZE_SHARD_QKV], of[QDRI_SIZE_SHARD_PROJ]),
+                                 fmax(of[QDRI_SIZE_SHARD_UP], of[QDRI_SIZE_SHARD_DOWN]));
+    return fmax(in_layer, of[QDRI_SIZE_SHARD_VOCAB]);
+}
+
+double qdri_added_bytes(const qdri_pricing *p)
+{
+    const qdri_position grid = qdri_plan_position(p->plan);
+    return grid.size[QDR_Z] > 1 && grid.near == 1 ? largest_shard(p) * p->sizes.gradient_bytes : 0;
+}
+
 static void stage_memory(const qdri_pricing *p, const qdr_network *network, const stage *at,
                          double m[QDR_N_MEMORY_TERMS])
 {
     const qdr_plan *plan = p->plan;
     const qdr_machine_software *software = &p->machine->software;
-    const double *of = p->sizes.of, qkv = of[QDRI_SIZE_SHARD_QKV], proj = of[QDRI_SIZE_SHARD_PROJ];
-    const double up = of[QDRI_SIZE_SHARD_UP], down = of[QDRI_SIZE_SHARD_DOWN], vocab = of[QDRI_SIZE_SHARD_VOCAB];
-    const int n_tables = at->is_first + (at->is_last && !(network->tied && at->is_first));
-    const double small = of[QDRI_SIZE_SMALL], matrices = at->n_layers * (qkv + proj + up + down) + n_tables * vocab;
     const qdri_position grid = qdri_plan_position(plan);
-    const double n_gradients = matrices / grid.near + small, n_state = matrices / (grid.near * grid.far) + small;
+    const kept bytes = kept_bytes(p, network, at);
     /* Weights and gradients of the largest product, as a whole. */
-    const double shard = fmax(fmax(fmax(qkv, proj), fmax(up, down)), vocab), whole = shard * plan->z;
-    m[QDR_MEMORY_PARAMETERS] = (matrices + small) * p->sizes.elem_bytes;
-    m[QDR_MEMORY_GRADIENTS] = n_gradients * p->sizes.gradient_bytes +
-                              (matrices + small) * (plan->d > 1 ? software->send_bytes : 0);
-    m[QDR_MEMORY_OPTIMIZER] = n_state * qdri_state_bytes(plan->dtype);
+    const double shard = largest_shard(p), whole = shard * plan->z;
+    m[QDR_MEMORY_PARAMETERS] = bytes.parameters;
+    m[QDR_MEMORY_GRADIENTS] = bytes.gradients +
+                              bytes.parameters / p->sizes.elem_bytes * (plan->d > 1 ? software->send_bytes : 0);
+    m[QDR_MEMORY_OPTIMIZER] = bytes.state;
     m[QDR_MEMORY_ACTIVATIONS] = activation_bytes(p, network, at->n_layers, at->n_in_flight) +
                                 end_edges(p, at->is_first, at->is_last) * p->sizes.elem_bytes;
     m[QDR_MEMORY_GATHERED] = (plan->z > 1 ? 2 * whole * p->sizes.elem_bytes : 0) +

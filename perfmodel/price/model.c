@@ -116,6 +116,21 @@ qdr_status qdri_model_lists(qdr_model *model, const qdr_plan *plan)
     return QDR_OK;
 }
 
+/* The workspace that the runtime needs for the lists, unless the machine's software has a formula of its own. A stack
+ * has room for all of its lists: also to add to gradients if the plan has one micro-batch. */
+static void set_workspace(const qdri_lists *lists, const qdri_pricing *pricing, qdr_plan_result *result)
+{
+    const qdr_machine_software *software = &pricing->machine->software;
+    double *gathered = &result->memory[QDR_MEMORY_GATHERED], *rest = &result->memory[QDR_MEMORY_WORKSPACE], bytes = 0;
+    if (software->logit_memory_bytes > 0 || software->live_hidden > 0 || pricing->plan->pipeline > 1) return;
+    for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++)
+        if (lists->of[kind].schedule.n_tasks > 0) bytes = fmax(bytes, (double)lists->of[kind].schedule.workspace_bytes);
+    if (lists->n_micro <= 1) bytes += qdri_added_bytes(pricing);
+    result->memory_bytes += bytes - *gathered - *rest;
+    *gathered = fmin(*gathered, bytes);
+    *rest = bytes - *gathered;
+}
+
 /* With the panels and parts of the plan, or one. */
 static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
 {
@@ -124,6 +139,7 @@ static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_resul
     QDR_TRY(qdri_plan_check(model, plan));
     const qdri_stages stages = qdri_model_price(model, plan, &pricing, result);
     QDR_TRY(qdri_model_lists(model, plan));
+    set_workspace(&model->lists, &pricing, result);
     QDR_TRY(qdri_step_time(&model->lists, &pricing, &stages, &model->work, result));
     result->panels = plan->panels ? plan->panels : 1;
     result->batch_parts = qdri_net_batch_parts(&model->lists.net); /* one, where rows cannot be divided */

@@ -47,6 +47,8 @@ struct qdr_model {
 /* memory.c: sets memory and memory_bytes of the result, those of the rank, and of the stage, that needs the most. */
 void qdri_memory(const qdri_pricing *pricing, const qdr_network *network, const qdri_stages *stages, double n_micro,
                  qdr_plan_result *result);
+/* Of a shard of the largest gradient that is summed over z before it is added to another; 0: it need not be. */
+double qdri_added_bytes(const qdri_pricing *pricing);
 /* Of AdamW, for each element. */
 double qdri_state_bytes(qdr_dtype dtype);
 /* Builds the lists of a checked plan, unless those of the last one are the same. */
