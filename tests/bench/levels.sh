@@ -1,0 +1,187 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Levels of gradients and optimizer state over a network, as Markdown: sh tests/bench/levels.sh [BUILD [ROUNDS]]. Whole
+# steps of examples/train_gpt (4 layers, hidden 256, context 128, 32 sequences) on nodes that are network namespaces
+# with links of 200 Mbit/s: methods known by name on four nodes of two ranks, three levels on two nodes of four, and on
+# four nodes of one rank ZeRO-1 beside plain data parallelism, and how much of the returns is hidden. Then the model,
+# calibrated there, for each of them. Needs root; use an idle machine: about ten minutes per round.
+set -eu
+cd "$(dirname "$0")/../.."
+build=${1:-build}
+ninja -C "$build" src/quadrille examples/train_gpt >/dev/null
+export OPENBLAS_NUM_THREADS=1
+exec python3 - "$build" "${2:-1}" <<'EOP'
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+BUILD, ROUNDS = sys.argv[1], int(sys.argv[2])
+STEPS, MICRO_BATCHES = 15, 4
+LAYERS, HIDDEN, CONTEXT, BATCH, VOCABULARY = 4, 256, 128, 32, 256
+OPTIONS = ["--layers", str(LAYERS), "--hidden", str(HIDDEN), "--heads", "4", "--ctx", str(CONTEXT), "--batch",
+           str(BATCH), "--threads", "1", "--val-every", "1000000", "--val-windows", "1", "--sample", "1"]
+MATRICES = LAYERS * 12 * HIDDEN * HIDDEN + 2 * VOCABULARY * HIDDEN
+SMALL = (2 * LAYERS + 1) * 2 * HIDDEN + LAYERS * 9 * HIDDEN + CONTEXT * HIDDEN
+# Name, nodes, ranks on each, x, z, d, parts of gradients and of the state.
+METHODS = [("DDP", 4, 2, 1, 1, 8, 1, 1), ("ZeRO-1", 4, 2, 1, 1, 8, 1, 8), ("ZeRO-2", 4, 2, 1, 1, 8, 8, 8),
+           ("ZeRO-3", 4, 2, 1, 8, 1, 8, 8), ("HSDP", 4, 2, 1, 2, 4, 2, 2), ("hpZ", 4, 2, 1, 2, 4, 8, 8),
+           ("levels 2,8", 4, 2, 1, 2, 4, 2, 8), ("levels 2,4", 4, 2, 1, 2, 4, 2, 4), ("z = 4", 4, 2, 1, 4, 2, 4, 4),
+           ("z = 4, levels 4,8", 4, 2, 1, 4, 2, 4, 8), ("levels 2,4 of 1x1x1x8", 4, 2, 1, 1, 8, 2, 4),
+           ("levels 2,8 of 1x1x1x8", 4, 2, 1, 1, 8, 2, 8), ("x = 2, ZeRO-1", 4, 2, 2, 1, 4, 1, 4)]
+OTHERS = [("levels 4,8 in nodes of 4", 2, 4, 1, 2, 4, 4, 8), ("ZeRO-3 in nodes of 4", 2, 4, 1, 8, 1, 8, 8)]
+PLAIN = [("DDP", 4, 1, 1, 1, 4, 1, 1), ("ZeRO-1", 4, 1, 1, 1, 4, 1, 4)]
+
+
+def in_network(nodes, ranks, command, environment=()):
+    lab = ["sh", "tests/netlab/netlab.sh", "-n", str(nodes), "-p", str(ranks), "-r", "200mbit", "--", *command]
+    done = subprocess.run(lab, capture_output=True, text=True, check=False, env={**os.environ, **dict(environment)})
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stderr + done.stdout
+
+
+def grid_of(method):
+    return f"{method[3]}x1x{method[4]}x{method[5]}"
+
+
+def train(method, folder, steps, environment=()):
+    """Seconds of the median step, bytes that a node has sent, and what the program said."""
+    _, nodes, ranks, _, z, d, gradients, state = method
+    log = os.path.join(folder, "log")
+    if os.path.exists(log):
+        os.remove(log)
+    # One sequence in each cell and micro-batch, whatever z and d are.
+    per_cell = max(1, BATCH // MICRO_BATCHES // (z * d))
+    out = in_network(nodes, ranks, [f"{BUILD}/examples/train_gpt", *OPTIONS, "--grid", grid_of(method), "--levels",
+                                    f"{gradients},{state}", "--micro-batch", str(per_cell), "--steps", str(steps),
+                                    "--log", log], environment)
+    with open(log, encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    secs = [BATCH * CONTEXT / line["tokens_per_s"] for line in lines if "tokens_per_s" in line]
+    sent = statistics.mean(float(n) for n in re.findall(r"netlab: node \d+ sent (\d+) bytes", out))
+    return statistics.median(secs), sent, out
+
+
+def bytes_off_node(method):
+    """Of a step, that a node sends, in closed form: between nodes everything is sent level by level."""
+    _, nodes, ranks, x, z, d, gradients, state = method
+    share, near, far = (nodes - 1) / nodes, gradients // z, state // gradients
+    block = 4 * MATRICES / x
+
+    def spans(first, size):  # nodes that a group of consecutive ranks (of z, then d), `first` apart, lies on
+        return max(1, min(nodes, first * size * x // ranks))
+
+    def sent(first, size, whole):  # by the members of one node: each its counterparts' parts, once
+        n = spans(first, size)
+        inside = max(1, min(size, ranks // (x * first)) if x * first < ranks else 1)
+        groups = ranks / inside if x * first * inside <= ranks else 1
+        return (n - 1) / n * whole * groups if n > 1 else 0
+
+    micro = sent(1, z, block) * 3 + (sent(z, near, block / z))
+    step = sent(z * near, far, block / gradients) + 2 * sent(state, z * d // state, block / state)
+    returns = sent(z * near, far, block / gradients) + sent(z, near, block / z)
+    small = 4 * SMALL / x  # some are not divided by x: counted within the tolerance
+    small = 2 * sent(1, z, small) + 2 * sent(z, d, small)
+    return MICRO_BATCHES * micro + step + returns + small
+
+
+def memory(out):
+    found = re.search(r"parameters (\d+), gradients (\d+), optimizer (\d+), activations (\d+), workspace (\d+)", out)
+    return [int(number) for number in found.groups()]
+
+
+def measure(methods, folder):
+    """Medians of the rounds, which alternate between methods."""
+    rows = {method: [] for method in methods}
+    for _ in range(ROUNDS):
+        for method in methods:
+            secs, sent, out = train(method, folder, STEPS)
+            _, before, _ = train(method, folder, 1)
+            rows[method].append((secs, (sent - before) / (STEPS - 1), memory(out)))
+    return {method: (statistics.median(row[0] for row in found), statistics.median(row[1] for row in found),
+                     found[0][2]) for method, found in rows.items()}
+
+
+def table(measured):
+    print("| method | grid | nodes × ranks | parts | step, s | a node sends, MB | closed form | parameters, MB | "
+          "gradients | state | workspace |")
+    print("| --- " * 11 + "|")
+    for method, (secs, sent, kept) in measured.items():
+        parts = f"{method[4]}, {method[6]}, {method[7]}"
+        print(f"| {method[0]} | {grid_of(method)} | {method[1]} × {method[2]} | {parts} | {secs:.2f} | "
+              f"{1e-6 * sent:.2f} | {1e-6 * bytes_off_node(method):.2f} | {1e-6 * kept[0]:.2f} | {1e-6 * kept[1]:.2f} "
+              f"| {1e-6 * kept[2]:.2f} | {1e-6 * kept[4]:.2f} |", flush=True)
+
+
+def hidden_share(method, folder):
+    """How much of the returns of some steps overlapped with computation, by the trace."""
+    trace = os.path.join(folder, "trace")
+    train(method, folder, 6, {"QDR_TRACE": trace}.items())
+    out = subprocess.run([f"{BUILD}/src/quadrille", "trace", trace], capture_output=True, text=True, check=True).stdout
+    return [line for line in out.splitlines() if line.startswith(("d far", "d near", "stream", "channel"))]
+
+
+def predicted(method, machine, network):
+    _, nodes, ranks, x, z, d, gradients, state = method
+    command = [f"{BUILD}/src/quadrille", "plan", network, "-n", str(nodes * ranks), "--machine", machine, "--batch",
+               str(BATCH), "--micro-batch", str(max(1, BATCH // MICRO_BATCHES // (z * d))), "--fix",
+               f"x={x},y=1,z={z},d={d}", "--order", "xyzd", "--layout", "replicated", "--recompute", "none", "--dtype",
+               "f32", "--levels", f"{gradients},{state}", "--top", "1", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: {done.stderr}")
+    return json.loads(done.stdout)["plans"][0]
+
+
+def ranks_of(values):
+    order = sorted(range(len(values)), key=values.__getitem__)
+    places = [0.0] * len(values)
+    for place, index in enumerate(order):
+        places[index] = place
+    return places
+
+
+def compare(measured, folder):
+    machine, network = os.path.join(folder, "machine.json"), os.path.join(folder, "network.json")
+    in_network(4, 2, [f"{BUILD}/src/quadrille", "calibrate", "--threads", "1", "-o", machine])
+    with open(network, "w", encoding="utf-8") as file:
+        json.dump({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_layer": LAYERS, "n_embd": HIDDEN,
+                   "n_head": 4, "n_positions": CONTEXT, "n_ctx": CONTEXT, "vocab_size": VOCABULARY,
+                   "tie_word_embeddings": False}, file)
+    print("\n| method | grid | parts | measured, s | model, s | error |\n| --- | --- | --- | --- | --- | --- |")
+    pairs = []
+    for method, (secs, _, kept) in measured.items():
+        plan = predicted(method, machine, network)
+        pairs.append((secs, plan["secs"]))
+        bytes_said = [round(plan["memory"][term]) for term in ("parameters", "gradients", "optimizer")]
+        same = "" if bytes_said == kept[:3] else f" (memory {bytes_said}, not {kept[:3]})"
+        print(f"| {method[0]} | {grid_of(method)} | {method[4]}, {method[6]}, {method[7]} | {secs:.2f} | "
+              f"{plan['secs']:.2f} | {100 * (plan['secs'] / secs - 1):+.1f} %{same} |")
+    real, said = [m for m, _ in pairs], [s for _, s in pairs]
+    a, b, middle = ranks_of(real), ranks_of(said), (len(real) - 1) / 2
+    spearman = sum((x - middle) * (y - middle) for x, y in zip(a, b)) / sum((x - middle) ** 2 for x in a)
+    mape = statistics.mean(abs(s / m - 1) for m, s in pairs)
+    regret = real[min(range(len(said)), key=said.__getitem__)] / min(real) - 1
+    print(f"\n{len(pairs)} pairs: Spearman {spearman:.3f}, MAPE {100 * mape:.1f} %, regret {100 * regret:.1f} %")
+
+
+with open("/proc/cpuinfo", encoding="utf-8") as info, open("/proc/loadavg", encoding="utf-8") as load:
+    name = re.search(r"model name\s*: (.*)", info.read()).group(1)
+    print(f"{name}, {os.cpu_count()} cores; {ROUNDS} rounds, medians of {STEPS} steps; load before: "
+          f"{' '.join(load.read().split()[:3])}\n")
+with tempfile.TemporaryDirectory() as work:
+    all_methods = measure(METHODS, work)
+    table(all_methods)
+    print()
+    table(measure(OTHERS, work))
+    print()
+    table(measure(PLAIN, work))
+    print("\nReturns of ZeRO-1 on four nodes of one rank, by the trace:\n")
+    for row in hidden_share(PLAIN[1], work):
+        print(f"    {row}")
+    compare(all_methods, work)
+EOP
