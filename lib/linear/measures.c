@@ -9,8 +9,10 @@
 qdr_status qdri_measures_create(const qdri_net_lists *lists, qdri_measures **measures)
 {
     QDR_TRY(QDRI_NEW(1, "measures", measures));
-    (*measures)->lists[0].schedule = &lists->forward;
-    for (int i = 0; i < QDRI_N_BACKWARDS; i++) (*measures)->lists[1 + i].schedule = &lists->backward[i];
+    qdri_measured_list *list = (*measures)->lists;
+    list[0].schedule = &lists->forward;
+    list[1].schedule = &lists->first_forward;
+    for (int i = 0; i < QDRI_N_BACKWARDS; i++) list[QDRI_N_FORWARDS + i].schedule = &lists->backward[i];
     return QDR_OK;
 }
 

@@ -5,7 +5,8 @@
 
 #include "schedule/net.h"
 
-enum { QDRI_KEPT_RUNS = 32, QDRI_N_LISTS = 1 + QDRI_N_BACKWARDS };
+/* Forward lists: that without returns, and that with them. */
+enum { QDRI_KEPT_RUNS = 32, QDRI_N_FORWARDS = 2, QDRI_N_LISTS = QDRI_N_FORWARDS + QDRI_N_BACKWARDS };
 
 /* Times on CLOCK_MONOTONIC; 0: not reached. Written by the threads of streams. */
 typedef struct qdri_stamps {
@@ -19,7 +20,7 @@ typedef struct qdri_measured_list {
 } qdri_measured_list;
 
 typedef struct qdri_measures {
-    qdri_measured_list lists[QDRI_N_LISTS]; /* forward, then the backward lists */
+    qdri_measured_list lists[QDRI_N_LISTS]; /* the forward lists, then the backward ones */
 } qdri_measures;
 
 QDR_NODISCARD qdr_status qdri_measures_create(const qdri_net_lists *lists, qdri_measures **measures);

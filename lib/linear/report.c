@@ -36,15 +36,21 @@ qdr_status qdr_stack_measure(qdr_stack *stack)
 
 /* ---- kinds ---- */
 
+/* "z", "d far", "x stat": gathers and sums over one axis differ by their kind already. */
+static const char *ranks_of(qdr_channel channel)
+{
+    static const char *const axes[] = {"x", "y", "z", "d"};
+    const int is_level = channel == QDR_CHANNEL_D_NEAR || channel == QDR_CHANNEL_D_FAR ||
+                         channel == QDR_CHANNEL_D_COPIES;
+    return is_level || qdri_is_statistics(channel) ? qdr_channel_name(channel) : axes[qdr_channel_axis(channel)];
+}
+
 static void label_of(const qdri_task *task, char label[LABEL_BYTES])
 {
-    const char *second = "", *third = "";
+    const char *second = "";
     if (task->kind == QDRI_TASK_PRODUCT) second = qdri_product_mode(task);
-    if (task->kind == QDRI_TASK_COLLECTIVE) {
-        second = (const char *[]){"x", "y", "z", "d"}[qdr_channel_axis(task->channel)];
-        if (qdri_is_statistics(task->channel)) third = " stat";
-    }
-    snprintf(label, LABEL_BYTES, "%s%s%s%s", qdri_task_name(task), *second ? " " : "", second, third);
+    if (task->kind == QDRI_TASK_COLLECTIVE) second = ranks_of(task->channel);
+    snprintf(label, LABEL_BYTES, "%s%s%s", qdri_task_name(task), *second ? " " : "", second);
 }
 
 /* ---- lists ---- */
@@ -84,17 +90,17 @@ static qdr_status nothing_measured(void)
 static qdr_status add_lists(report *r)
 {
     const qdri_measures *measures = r->stack->measures;
-    double n_backwards = 0;
+    double n_passes[2] = {0}; /* forward and backward */
     r->least_runs = QDRI_KEPT_RUNS;
     for (int i = 0; i < QDRI_N_LISTS; i++) {
         const int n = qdri_measured_runs(&measures->lists[i]);
         if (n && n < r->least_runs) r->least_runs = n;
-        if (n && i > 0) n_backwards += (double)measures->lists[i].n_runs;
+        if (n) n_passes[i >= QDRI_N_FORWARDS] += (double)measures->lists[i].n_runs;
     }
     for (int i = 0; i < QDRI_N_LISTS; i++) {
         const qdri_measured_list *list = &measures->lists[i];
-        const double weight = i > 0 ? (double)list->n_runs / n_backwards : 1;
-        if (qdri_measured_runs(list)) QDR_TRY(add_list(r, list, weight, i > 0));
+        const int direction = i >= QDRI_N_FORWARDS;
+        if (qdri_measured_runs(list)) QDR_TRY(add_list(r, list, (double)list->n_runs / n_passes[direction], direction));
     }
     return r->n_rows ? QDR_OK : nothing_measured();
 }
