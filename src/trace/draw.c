@@ -83,16 +83,15 @@ void trace_draw(FILE *file, const void *user, failure *why)
     svg_begin(file, WIDTH, bottom + 26);
     const double secs = trace->end - trace->begin;
     const svg_unit u = svg_unit_of(secs);
-    const int *grid = trace->ranks[0].grid;
     int first = trace->n_runs;
     for (int64_t i = 0; i < trace->ranks[0].n_events; i++)
         if (trace->ranks[0].events[i].run < first) first = trace->ranks[0].events[i].run;
-    char ranks[48], on[64] = "", last[64] = "";
+    char ranks[48], on[128], last[64] = "";
     if (n_ranks < trace->n_ranks)
         snprintf(ranks, sizeof ranks, "Ranks 0 to %d of %d", n_ranks - 1, trace->n_ranks);
     else
         snprintf(ranks, sizeof ranks, "%d rank%s", n_ranks, PLURAL(n_ranks));
-    if (grid[0]) snprintf(on, sizeof on, ", grid %dx%dx%dx%d", grid[QDR_X], grid[QDR_Y], grid[QDR_Z], grid[QDR_D]);
+    trace_grid(&trace->ranks[0], on, sizeof on);
     if (first > 0 && first < trace->n_runs)
         snprintf(last, sizeof last, ", the last %d of %d schedules", trace->n_runs - first, trace->n_runs);
     svg_text(file, 12, 22, SVG_TITLE, "%s%s%s: %.4g %s", ranks, on, last, secs / u.size, u.name);

@@ -94,6 +94,14 @@ static int take_events(const json_t *list, const char *path, trace_file *trace, 
 
 /* ---- the run and rank of a file ---- */
 
+/* Levels that cut d into whole parts, or zeros if no schedule ran. */
+static int are_levels(const trace_rank *rank)
+{
+    const int near = rank->near, far = rank->far, n_d = rank->grid[QDR_D];
+    if (n_d == 0) return near == 0 && far == 0;
+    return near > 0 && far > 0 && n_d % near == 0 && n_d / near % far == 0;
+}
+
 /* Sizes of a grid of all ranks and coordinates in it, or zeros if no schedule ran. */
 static int is_in_grid(const trace_rank *rank, int n_ranks)
 {
@@ -106,8 +114,6 @@ static int is_in_grid(const trace_rank *rank, int n_ranks)
         product *= size;
         if (product > n_ranks) return 0;
     }
-    const int n_d = rank->grid[QDR_D], near = rank->near, far = rank->far;
-    if (near < 0 || far < 0 || (near > 0 && n_d % near) || (near > 0 && far > 0 && n_d / near % far)) return 0;
     return rank->grid[0] == 0 || product == n_ranks;
 }
 
@@ -156,6 +162,7 @@ static int take_header(json_t *root, const char *path, int number, trace_file *t
     }
     if (!is_in_grid(&found, n_ranks))
         return fail_content(why, path, "its coordinates are outside the grid of its ranks");
+    if (!are_levels(&found)) return fail_content(why, path, "its levels do not divide d");
     if (n_ranks != trace->n_ranks || its_rank != number)
         return fail(why, EXIT_USAGE,
                     "%.300s: it belongs to rank %d of %d, not to rank %d of %d; files of different runs are mixed: "
@@ -192,7 +199,7 @@ static int meets(const trace_event *event)
 static void find_members(const trace_rank *rank, int stream, int *size, int *stride)
 {
     const qdr_channel channel = (qdr_channel)(stream - 1);
-    const int near = rank->near > 1 ? rank->near : 1, far = rank->far > 1 ? rank->far : 1;
+    const int near = rank->near, far = rank->far;
     *size = rank->grid[qdr_channel_axis(channel)];
     *stride = 1;
     if (channel == QDR_CHANNEL_D_NEAR) *size = near;
@@ -223,7 +230,7 @@ static void add_shares(trace_rank *rank, share *list, size_t *n)
     for (int64_t i = 0; i < rank->n_events; i++) {
         trace_event *event = &rank->events[i];
         const int s = event->stream;
-        if (!meets(event)) continue;
+        if (!meets(event) || !rank->grid[0]) continue;
         number[s] = event->run == run[s] ? number[s] + 1 : 0;
         run[s] = event->run;
         list[(*n)++] = (share){s, group_of(rank, s), run[s], number[s], event};

@@ -112,7 +112,7 @@ static void print_table(const trace_file *trace)
     static const char *const axes[] = {"x", "y", "z", "d"};
     trace_sum compute = {0};
     const double secs = trace->end - trace->begin, bound = trace_clock_bound(trace);
-    const int *grid = trace->ranks[0].grid;
+    char grid[128];
     int64_t n_lost = 0;
     int n_unknown = 0;
     trace_add_stream(trace, 0, &compute);
@@ -120,12 +120,11 @@ static void print_table(const trace_file *trace)
         n_lost += trace->ranks[r].n_lost;
         n_unknown += trace->ranks[r].n_clocks == 0;
     }
-    printf("# %d rank%s", trace->n_ranks, PLURAL(trace->n_ranks));
-    if (grid[0]) printf(", grid %dx%dx%dx%d", grid[QDR_X], grid[QDR_Y], grid[QDR_Z], grid[QDR_D]);
-    printf("; numbers are the mean over all of them\n"
+    trace_grid(&trace->ranks[0], grid, sizeof grid);
+    printf("# %d rank%s%s; numbers are the mean over all of them\n"
            "# %.3f ms from the first task to the last; computing: %.3f ms (%.1f%%)\n"
            "# hidden: while the rank computed; exposed: while it did not; late: until the last rank began\n",
-           1e3 * secs, 1e3 * compute.secs, 100 * compute.secs / secs);
+           trace->n_ranks, PLURAL(trace->n_ranks), grid, 1e3 * secs, 1e3 * compute.secs, 100 * compute.secs / secs);
     if (bound > 0)
         printf("# the ranks' clocks differ and are aligned: times of two ranks are off by %.1f us at most\n",
                1e6 * bound);
@@ -153,6 +152,18 @@ void trace_position(const trace_rank *rank, char *text, size_t capacity)
     if (rank->grid[0]) snprintf(text, capacity, "x%d y%d z%d d%d", at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
 }
 
+void trace_grid(const trace_rank *rank, char *text, size_t capacity)
+{
+    const int *size = rank->grid, n_gradient = size[QDR_Z] * rank->near, n_state = n_gradient * rank->far;
+    int n = 0;
+    *text = '\0';
+    if (!size[0]) return;
+    n = snprintf(text, capacity, ", grid %dx%dx%dx%d", size[QDR_X], size[QDR_Y], size[QDR_Z], size[QDR_D]);
+    if (n_state > size[QDR_Z])
+        snprintf(text + n, capacity - (size_t)n, ", levels %d,%d: near %d, far %d, copies %d", n_gradient, n_state,
+                 rank->near, rank->far, size[QDR_D] / rank->near / rank->far);
+}
+
 static int run(int argc, char **argv)
 {
     trace_options options = {0};
@@ -178,9 +189,10 @@ const command command_trace = {
     .summary = "show how much of a run's communication was hidden",
     .usage = "quadrille trace FILE [OPTION]...",
     .text = "Reads FILE.0, FILE.1, …, written by the ranks of a program that runs with QDR_TRACE=FILE, and prints\n"
-            "for each axis the time of its gathers, of its reductions and of statistics (the sums inside norms,\n"
-            "attention and the loss), and how much of it overlapped with computation. FILE.0 … can be opened in\n"
-            "Perfetto or chrome://tracing, and so can the file that --merge writes for all ranks.",
+            "for each axis the time of its gathers, of its reductions, of the levels of d (near, far, copies)\n"
+            "and of statistics (the sums inside norms, attention and the loss), and how much of it overlapped\n"
+            "with computation. FILE.0 … can be opened in Perfetto or chrome://tracing, and so can the file that\n"
+            "--merge writes for all ranks.",
     .options = specs,
     .examples = "  QDR_TRACE=run.json build/examples/transformer_layer --local 4 --grid 2x2x1x1\n"
                 "  quadrille trace run.json --last 2 --svg run.svg\n"

@@ -36,7 +36,7 @@ typedef struct trace_rank {
     trace_event *events; /* sorted by begin */
     int64_t n_events, n_lost;
     int grid[QDR_N_AXES], position[QDR_N_AXES]; /* grid: 0x0x0x0 if no schedule ran */
-    int near, far; /* the levels of d; 0: none */
+    int near, far; /* ranks that d's levels have, 1: none; 0: no schedule ran */
     trace_clock clocks[2]; /* when its context was created, and destroyed */
     int n_clocks;
     trace_work *work; /* sorted by begin, disjoint */
@@ -78,6 +78,9 @@ void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum);
 
 /* Writes "x0 y1 z0 d0" to `text`, or nothing if no schedule ran. */
 void trace_position(const trace_rank *rank, char *text, size_t capacity);
+/* Writes ", grid 1x1x2x4, levels 4,8: near 2, far 2, copies 1" to `text`, without levels where it has none, or nothing
+ * if no schedule ran. */
+void trace_grid(const trace_rank *rank, char *text, size_t capacity);
 /* The first ranks' streams over time, as SVG. */
 void trace_draw(FILE *file, const void *trace, failure *why);
 

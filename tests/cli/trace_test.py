@@ -15,7 +15,8 @@ import unittest
 import xml.etree.ElementTree
 
 ARGUMENTS = None
-STREAMS = ["compute", "x reduce", "x gather", "y reduce", "y gather", "z gather", "z reduce", "d reduce"]
+STREAMS = ["compute", "x reduce", "x gather", "y reduce", "y gather", "z gather", "z reduce", "d reduce",
+           "d near", "d far", "d copies", "x stat", "y stat", "z stat", "d stat"]
 HIDDEN, EXPOSED = "#4a9a4a", "#d9541e"
 
 
@@ -152,6 +153,48 @@ class Table(Case):
                        ranks=12, grid=[2, 2, 3, 1], place=[rank % 2, rank // 2 % 2, rank // 4, 0])
         self.assertEqual(rows(self.assert_done(trace(self.name)))["x reduce"][6], 0.05)
 
+    def write_levels(self):
+        """A grid of 1x1x1x8 in which pairs are near, and pairs of them far. In near and in copies the last of a group
+        begins 100 us after each before it, in far 200 us."""
+        for rank in range(8):
+            near, far, copy = rank % 2, rank // 2 % 2, rank // 4
+            self.write(rank, [event("product", "compute", 0, 2000),
+                              event("reduce-scatter", "d near", 1000 + 100 * near, 1000, 4e6),
+                              event("reduce-scatter", "d far", 3000 + 200 * far, 500, 2e6),
+                              event("all-reduce", "d copies", 4000 + 100 * copy, 500, 1e6),
+                              event("all-gather", "d far", 6000 + 200 * far, 500, 1e6, run=1)],
+                       ranks=8, grid=[1, 1, 1, 8], levels=[2, 2], place=[0, 0, 0, rank])
+
+    def test_levels(self):
+        self.write_levels()
+        out = self.assert_done(trace(self.name))
+        self.assertIn("# 8 ranks, grid 1x1x1x8, levels 2,4: near 2, far 2, copies 2;", out)
+        found = rows(out)
+        self.assertEqual(list(found), ["d near", "d far", "d copies", "d", "all"])
+        self.assertEqual(found["d near"][:3] + found["d near"][6:7], [1.0, 4.0, 1.0, 0.05])
+        self.assertEqual(found["d near"][3], 0.95)  # hidden
+        self.assertEqual(found["d far"][:3] + found["d far"][6:7], [2.0, 3.0, 1.0, 0.2])
+        self.assertEqual(found["d copies"][:3] + found["d copies"][6:7], [1.0, 1.0, 0.5, 0.05])
+        self.assertEqual(found["d"][:2], [4.0, 8.0])
+        self.assertIn("grid 1x1x1x8; numbers", self.assert_done(self.without_levels()))
+
+    def without_levels(self):
+        for rank in range(8):
+            self.write(rank, [event("product", "compute", 0, 1)], ranks=8, grid=[1, 1, 1, 8], place=[0, 0, 0, rank])
+        return trace(self.name)
+
+    def test_levels_drawn_and_merged(self):
+        self.write_levels()
+        self.assert_done(trace(self.name, "--svg", self.path("run.svg"), "--merge", self.path("all.json")))
+        texts = list(xml.etree.ElementTree.fromstring(self.read("run.svg")).itertext())
+        for lane in ("d near", "d far", "d copies"):
+            self.assertEqual(texts.count(lane), 8)
+        self.assertIn("8 ranks, grid 1x1x1x8, levels 2,4: near 2, far 2, copies 2: 6.7 ms", texts)
+        events = json.loads(self.read("all.json"))["traceEvents"]
+        names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == 7}
+        self.assertEqual(names, {0: "compute", 8: "d near", 9: "d far", 10: "d copies"})
+        self.assertEqual({(e["tid"], e["args"]["stream"]) for e in events if e["ph"] == "X"}, set(names.items()))
+
     def test_lost(self):
         self.write(0, [event("product", "compute", 0, 3000)], ranks=1, lost=5)
         self.assertIn("5 events were lost", self.assert_done(trace(self.name)))
@@ -266,7 +309,8 @@ class Refused(Case):
                            ("clock", [{}]),
                            ("clock", [{"at": 0, "ahead": 1e300, "bound": 0}]),
                            ("clock", [{"at": 0, "ahead": 0, "bound": -1}]),
-                           ("clock", [{"at": 0, "ahead": 0, "bound": 0}] * 3), ("lost", "x")):
+                           ("clock", [{"at": 0, "ahead": 0, "bound": 0}] * 3), ("lost", "x"), ("levels", 1),
+                           ("levels", [1])):
             self.write(0, [event("product", "compute", 0, 1)], **{key: value})
             self.assert_refused("its description of the run is damaged")
         for grid, place in (([1, 1, 1, 1], [0, 0, 0, 0]), ([2, 1, 1, 1], [2, 0, 0, 0]), ([2, 1, 1, 1], [0, -1, 0, 0]),
@@ -274,6 +318,11 @@ class Refused(Case):
                             ([0, 0, 0, 0], [1, 0, 0, 0])):
             self.write(0, [event("product", "compute", 0, 1)], grid=grid, place=place)
             self.assert_refused("its coordinates are outside the grid of its ranks")
+        for levels in ([0, 1], [1, 0], [-1, -1], [3, 1], [2, 3], [4, 2], [8, 1], [2 ** 31 - 1, 2 ** 31 - 1]):
+            self.write(0, [event("all-reduce", "d near", 0, 1)], ranks=4, grid=[1, 1, 1, 4], levels=levels)
+            self.assert_refused("its levels do not divide d")
+        self.write(0, [event("all-reduce", "d near", 0, 1)], ranks=1, grid=[0] * 4, levels=[1, 1])
+        self.assert_refused("its levels do not divide d")
         for ranks in (0, -1, 2000000000):
             self.write(0, [], ranks=ranks)
             self.assert_refused("invalid rank count")
@@ -314,6 +363,15 @@ class Refused(Case):
         done = trace()
         self.assertEqual(done.returncode, 2)
         self.assertIn("QDR_TRACE", done.err)
+
+
+class NoSchedule(Case):
+    def test_events_without_a_grid(self):
+        """Damaged, but no reason to end with an arithmetic exception: who belongs together is not known."""
+        self.write(0, [event("all-reduce", stream, 0, 1) for stream in STREAMS[1:]], ranks=1, grid=[0] * 4,
+                   levels=[0, 0])
+        found = rows(self.assert_done(trace(self.name)))
+        self.assertEqual(list(found), [*STREAMS[1:], "x", "y", "z", "d", "all"])
 
 
 class Runs(Case):

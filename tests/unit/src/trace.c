@@ -218,12 +218,35 @@ static void a_file_says_it_all(void **state)
     assert_null(trace);
 }
 
+static void levels_have_rows_of_their_own(void **state)
+{
+    (void)state;
+    static char text[16384];
+    qdri_trace *trace = NULL;
+    CHECK_OK(qdri_trace_create(5, 8, 0xabc, &trace));
+    qdri_trace_next_run(trace, &(qdri_position){.size = {1, 1, 1, 8}, .coordinate = {0, 0, 0, 5}, .near = 4, .far = 2});
+    const qdr_channel levels[] = {QDR_CHANNEL_D_NEAR, QDR_CHANNEL_D_FAR, QDR_CHANNEL_D_COPIES};
+    for (int i = 0; i < 3; i++)
+        add_event(trace, "layer", levels[i], QDRI_STREAM_OF_CHANNEL(levels[i]), 1000 * (i + 1), 1000 * (i + 1) + 500);
+    write_trace(trace, text, sizeof text);
+    expect(text, "\"grid\":[1,1,1,8],\"levels\":[4,2],\"place\":[0,0,0,5]");
+    expect(text, "\"tid\":8,\"args\":{\"name\":\"d near\"}");
+    expect(text, "\"tid\":9,\"args\":{\"name\":\"d far\"}");
+    expect(text, "\"tid\":10,\"args\":{\"name\":\"d copies\"}");
+    expect(text, "\"tid\":9,\"ts\":2.0,\"dur\":0.5,\"args\":{\"stream\":\"d far\",\"axis\":\"d\",");
+    qdri_trace_free(&trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_question_and_its_answer),  cmocka_unit_test(the_bound_holds),
-        cmocka_unit_test(clocks_are_aligned),         cmocka_unit_test(bounds_of_two_ranks_add_up),
-        cmocka_unit_test(sums_are_those_of_counting), cmocka_unit_test(a_file_says_it_all),
+        cmocka_unit_test(a_question_and_its_answer),
+        cmocka_unit_test(the_bound_holds),
+        cmocka_unit_test(clocks_are_aligned),
+        cmocka_unit_test(bounds_of_two_ranks_add_up),
+        cmocka_unit_test(sums_are_those_of_counting),
+        cmocka_unit_test(a_file_says_it_all),
+        cmocka_unit_test(levels_have_rows_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
