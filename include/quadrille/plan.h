@@ -205,7 +205,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_pla
 QDR_API QDR_NODISCARD qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file);
 
 typedef enum qdr_timeline_pass {
-    QDR_PASS_FORWARD = 0,
+    QDR_PASS_FORWARD = 0, /**< with levels that of the first micro-batch, which returns updated parameters */
     QDR_PASS_RECOMPUTE, /**< where the plan recomputes */
     QDR_PASS_BACKWARD, /**< of the last micro-batch, which sums gradients over d */
     QDR_N_PASSES

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/group.h"
 #include "core/order.h"
 #include "price/gemm.h"
 #include "price/model.h"
@@ -41,15 +42,27 @@ static secs_text secs_in_words(double secs)
     return words;
 }
 
+static void explain_levels(const explained *all)
+{
+    const qdr_plan *plan = all->plan;
+    const qdri_position at = qdri_plan_position(plan);
+    const int gradients = plan->z * at.near, state = gradients * at.far;
+    if (qdri_has_levels(&at))
+        fprintf(all->file, "levels %d,%d (near %d, far %d, copies %d), ", gradients, state, at.near, at.far,
+                plan->z * plan->d / state);
+}
+
 static void explain_share(const explained *all)
 {
     const qdr_network *n = &all->model->network;
     const qdr_plan *plan = all->plan;
     const qdri_sizes *s = &all->pricing.sizes;
     const double *of = s->of, cells = (double)plan->z * plan->d;
-    fprintf(all->file, "%s on %s, grid %dx%dx%dx%d, order %s, %s edges: %s a step\n", n->name, all->model->machine.name,
-            plan->x, plan->y, plan->z, plan->d, plan->order[0] ? plan->order : QDRI_USUAL_ORDER,
-            plan->layout == QDR_SCATTERED ? "scattered" : "replicated", secs_in_words(all->result.secs).text);
+    fprintf(all->file, "%s on %s, grid %dx%dx%dx%d, order %s, ", n->name, all->model->machine.name, plan->x, plan->y,
+            plan->z, plan->d, plan->order[0] ? plan->order : QDRI_USUAL_ORDER);
+    explain_levels(all);
+    fprintf(all->file, "%s edges: %s a step\n", plan->layout == QDR_SCATTERED ? "scattered" : "replicated",
+            secs_in_words(all->result.secs).text);
     fprintf(all->file,
             "Products in %d panel%s, rows in %d part%s\n"
             "Rows: %" PRId64 " sequences over z*d = %.0f cells are %.0f for each, in %.0f "
@@ -184,7 +197,8 @@ static void explain_tasks(const explained *all)
     int n_wide = 0;
     for (int axis = 0; axis < QDR_N_AXES; axis++) n_wide += all->pricing.ways[axis].n_ranks > 1;
     if (n_wide) {
-        fputs("\nCollectives of a layer, alone: latency, then what each rank sends in all / its rate\n", all->file);
+        fprintf(all->file, "\nCollectives of a layer, alone: latency, then what each rank sends in all / its rate%s\n",
+                qdri_has_returns(all->lists) ? "; gathers over d, and sums over far and copies, once a step" : "");
         explain_lists(all, 1, OF_COLLECTIVES);
     }
     fputs("\nEmbedding, last norm, head and loss\n", all->file);

@@ -25,7 +25,7 @@ enum {
     LAYER_GAP = 4,
     LAYER_LEFT = 110,
     LAYER_RIGHT = 30,
-    LAYER_BETWEEN_PASSES = 24,
+    LAYER_BETWEEN_PASSES = 44, /* room for the numbers at both ends of axes */
     LAYER_TITLE = 64, /* height above the lanes */
     LAYER_AXIS = 30,
     LAYER_N_TICKS = 14,
@@ -108,13 +108,19 @@ static void draw_span(FILE *file, const layer_picture *picture, const qdr_timeli
     svg_end_tip(file);
 }
 
+static int has_levels(const qdr_plan *plan)
+{
+    return plan->gradient_parts > plan->z || plan->optimizer_parts > plan->z;
+}
+
 static void layer_picture_draw(FILE *file, const plan_answer *answer, const layer_picture *picture, double top)
 {
     const plan_row *best = &answer->rows[0];
-    char last[48] = "";
+    const char *const which = has_levels(&best->planned.plan) ? "first forward, last backward" : "the last";
+    char last[80] = "";
     svg_flow key = svg_flow_begin(PICTURE_WIDTH - 540, top + 20, 540, 0);
     if (best->planned.result.n_micro > 1)
-        snprintf(last, sizeof last, "; the last of %.0f micro-batches", (double)best->planned.result.n_micro);
+        snprintf(last, sizeof last, "; %s of %.0f micro-batches", which, (double)best->planned.result.n_micro);
     svg_text(file, PICTURE_MARGIN, top + 20, SVG_HEADING, "One layer of %s", grid_in_words(&best->planned.plan).text);
     svg_text(file, PICTURE_MARGIN + 250, top + 20, SVG_GREY, "of %lld, simulated%s", (long long)answer->network->layers,
              last);
@@ -156,7 +162,7 @@ enum {
     BAR = 18,
     BETWEEN_PARTS = 16, /* between the best plans and the known methods */
     LEFT = 290,
-    RIGHT = 250,
+    RIGHT = 270,
     PEAK = 150, /* distance from the right edge */
     AXIS = 34,
     N_TICKS = 8
@@ -202,8 +208,15 @@ static void draw_bar(FILE *file, const bars *all, int number)
     const plan_row *row = all->rows[number];
     const double y = row_top(all, number);
     const qdr_plan *plan = &row->planned.plan;
+    const int gradients = plan->gradient_parts ? plan->gradient_parts : plan->z;
+    char words[64] = "";
+    if (row->is_known_method)
+        snprintf(words, sizeof words, "%s", row->name);
+    else if (has_levels(plan))
+        snprintf(words, sizeof words, "levels %d,%d", gradients,
+                 plan->optimizer_parts ? plan->optimizer_parts : gradients);
     fprintf(file, "<text x=\"%d\" y=\"%.1f\"><tspan font-weight=\"bold\">%s</tspan> %s%s</text>\n", PICTURE_MARGIN,
-            y + 10, grid_in_words(plan).text, row->is_known_method ? row->name : "",
+            y + 10, grid_in_words(plan).text, words,
             !row->has_enough ? ", batch too small"
             : row->fits      ? ""
                              : ", does not fit");

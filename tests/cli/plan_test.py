@@ -301,6 +301,15 @@ class Files(Case):
                          if "%" not in box.get("width")]
                 self.assertTrue(boxes and all(0 <= width <= 1280 for width in boxes))
 
+    def test_picture_of_levels(self):
+        svg = self.path("levels.svg")
+        self.good("--svg", svg, "--fix", "d=8", "--levels", "2,4", "--batch", "16", "--micro-batch", "1")
+        text = ["".join(part.itertext()) for part in xml.parse(svg).getroot().iter("{http://www.w3.org/2000/svg}text")]
+        for part in ("d near", "d far", "d copies", "1x1x1x8 levels 2,4",
+                     "of 6, simulated; first forward, last backward of 2 micro-batches"):
+            self.assertIn(part, text)
+        self.assertIn("1x1x1x8 DDP", text)
+
 
 class NothingFits(Case):
     def test_nothing_fits(self):

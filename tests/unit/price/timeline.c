@@ -119,16 +119,69 @@ static void with_recomputing(void **state)
     qdr_model_destroy(&model);
 }
 
+/* Of the kind, on the channel, in the pass. */
+static int n_spans(const seen *all, qdr_timeline_pass pass, const char *kind, qdr_channel channel)
+{
+    int n = 0;
+    for (int i = 0; i < all->n; i++) {
+        const qdr_timeline_span *span = &all->spans[i];
+        n += span->pass == pass && span->channel == (int)channel && strcmp(span->kind, kind) == 0;
+    }
+    return n;
+}
+
+/* Forward returns what backward scatters, over near and far; copies are summed backward only. */
+static void with_levels(void **state)
+{
+    (void)state;
+    qdr_model *model = model_of(12);
+    for (int n_micro = 1; n_micro <= 2; n_micro++) {
+        qdr_plan plan = plan_of(1, 1, 1, 8);
+        double secs[QDR_N_PASSES];
+        static seen all;
+        memset(&all, 0, sizeof all);
+        plan.gradient_parts = 2;
+        plan.optimizer_parts = 4;
+        plan.micro_batch = 1; /* short layers, or all has returned before the middle ones */
+        plan.batch = 8 * n_micro;
+        CHECK_OK(qdr_model_timeline(model, &plan, see, &all, secs));
+        check_spans(&all, secs);
+        static const qdr_channel levels[] = {QDR_CHANNEL_D_NEAR, QDR_CHANNEL_D_FAR};
+        for (int i = 0; i < 2; i++) {
+            assert_true(n_spans(&all, QDR_PASS_FORWARD, "all-gather", levels[i]) > 0);
+            assert_true(n_spans(&all, QDR_PASS_BACKWARD, "reduce-scatter", levels[i]) > 0);
+        }
+        assert_true(n_spans(&all, QDR_PASS_BACKWARD, "all-reduce", QDR_CHANNEL_D_COPIES) > 0);
+        assert_int_equal(n_spans(&all, QDR_PASS_FORWARD, "all-reduce", QDR_CHANNEL_D_COPIES), 0);
+    }
+    qdr_model_destroy(&model);
+}
+
 static void read_all(FILE *file, char *text, size_t bytes)
 {
     rewind(file);
     text[fread(text, 1, bytes - 1, file)] = '\0';
 }
 
+static void check_explained(const qdr_plan *plan, const char *const *words, size_t n_words)
+{
+    static char text[65536];
+    qdr_model *model = model_of(12);
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    CHECK_OK(qdr_model_explain(model, plan, file));
+    read_all(file, text, sizeof text);
+    for (size_t i = 0; i < n_words; i++) {
+        if (!strstr(text, words[i])) fail_msg("word %zu is not in\n%s", i, text);
+    }
+    assert_null(strstr(text, "nan"));
+    fclose(file);
+    qdr_model_destroy(&model);
+}
+
 static void explained(void **state)
 {
     (void)state;
-    static char text[65536];
     static const char *const words[] = {"Rows: 16 sequences over z*d = 4 cells are 4 for each",
                                         "H/x = 1024/2 = 512",
                                         "m = 2048 (rows), n = 1536 (out/y), k = 512 (in/x)",
@@ -137,18 +190,16 @@ static void explained(void **state)
                                         "waiting for collectives over y",
                                         "12 layers * 1 micro-batch",
                                         "of 64 GiB"};
-    qdr_model *model = model_of(12);
+    static const char *const level_words[] = {"order xyzd, levels 2,4 (near 2, far 2, copies 2), replicated edges",
+                                              "; gathers over d, and sums over far and copies, once a step",
+                                              "over d near, 2 ranks on inside", "over d far, 2 ranks on inside",
+                                              "over d copies, 2 ranks on between"};
     qdr_plan plan = plan_of(2, 2, 2, 2);
-    FILE *file = tmpfile();
-    assert_non_null(file);
-    CHECK_OK(qdr_model_explain(model, &plan, file));
-    read_all(file, text, sizeof text);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (!strstr(text, words[i])) fail_msg("word %zu is not in\n%s", i, text);
-    }
-    assert_null(strstr(text, "nan"));
-    fclose(file);
-    qdr_model_destroy(&model);
+    check_explained(&plan, words, sizeof words / sizeof *words);
+    plan = plan_of(1, 1, 1, 8);
+    plan.gradient_parts = 2;
+    plan.optimizer_parts = 4;
+    check_explained(&plan, level_words, sizeof level_words / sizeof *level_words);
 }
 
 static void refusals(void **state)
@@ -174,10 +225,8 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_one_rank),
-        cmocka_unit_test(with_recomputing),
-        cmocka_unit_test(explained),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(on_one_rank), cmocka_unit_test(with_recomputing), cmocka_unit_test(with_levels),
+        cmocka_unit_test(explained),   cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
