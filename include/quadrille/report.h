@@ -24,7 +24,8 @@ extern "C" {
  *  @retval QDR_ERR_MEMORY  nothing is measured */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_measure(qdr_stack *stack);
 
-/** Writes, for one forward and one backward (the mean over kinds of backward, as often as each ran):
+/** Writes, for one forward and one backward (the mean over kinds of each, with and without returns or sums, as often as
+ * each ran):
  *
  *    each kind of task   how many there are; the sum of the times that the model predicts for each alone; the sum of
  *                        the measured medians; and the ratio of the two. A collective is timed from the moment its own

@@ -107,7 +107,8 @@ enum {
     CELLS_WIDE = 32,
     FRAME = 5,
     LINK = PAGE_MARGIN + 140, /* left edge of the column with each axis' link */
-    LEFT = LINK + 262 /* left edge of the nodes */
+    LEFT = LINK + 262, /* left edge of the nodes */
+    LEVEL_WIDTH = 70 /* of a level's name */
 };
 
 static double draw_ranks(const page *p, double y)
@@ -151,7 +152,7 @@ static void draw_node(const page *p, const qdr_topo_axis *axis, int node, int n,
                                               "#a8ddd0", "#f2b6d8", "#c7b299", "#b8c4e8", "#d0e89a", "#e3b3b3"};
         /* Groups are counted in the order of their first ranks. */
         const int group = rank / (axis->stride * axis->n_ranks) * axis->stride + rank % axis->stride;
-        svg_begin_tip(p->file, "rank %d, group %d of this axis", rank, group);
+        svg_begin_tip(p->file, "rank %d, group %d", rank, group);
         svg_box(p->file, (x + FRAME + (index % CELLS_WIDE) * CELL), (y + FRAME + row * CELL), CELL - 2, CELL - 2,
                 axis->n_ranks > 1 ? colours[group % 12] : "#eeeeee", "rx=\"3\"");
         svg_text(p->file, (x + FRAME + (index % CELLS_WIDE) * CELL) + CELL / 2.0 - 1, (y + FRAME + row * CELL) + 13,
@@ -198,15 +199,45 @@ static double draw_link(const page *p, const qdr_topo_axis *axis, double y)
     return y + 42;
 }
 
-static double draw_axis(const page *p, int index, double y)
+/* The groups' ranks and link, right of `left`. Returns where it ends. */
+static double draw_groups(const page *p, const qdr_topo_axis *axis, double left, double y)
 {
-    const qdr_topo_axis *axis = &p->report->layout.axes[index];
-    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_TITLE, "%c", "xyzd"[index]);
-    svg_text(p->file, PAGE_MARGIN + 24, y + 13, "font-size=\"11\"", "%d rank%s, stride %d", axis->n_ranks,
-             PLURAL(axis->n_ranks), axis->stride);
-    svg_text(p->file, PAGE_MARGIN + 24, y + 27, SVG_SMALL, "over %d node%s", axis->n_nodes, PLURAL(axis->n_nodes));
+    svg_text(p->file, left, y + 13, "font-size=\"11\"", "%d rank%s, stride %d", axis->n_ranks, PLURAL(axis->n_ranks),
+             axis->stride);
+    svg_text(p->file, left, y + 27, SVG_SMALL, "over %d node%s", axis->n_nodes, PLURAL(axis->n_nodes));
     const double bottom = draw_nodes(p, axis, y);
     return fmax(bottom, draw_link(p, axis, y)) + 12;
+}
+
+static double draw_axis(const page *p, int index, double y)
+{
+    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_TITLE, "%c", "xyzd"[index]);
+    return draw_groups(p, &p->report->layout.axes[index], PAGE_MARGIN + 24, y);
+}
+
+static double draw_level(const page *p, int index, double y)
+{
+    const qdr_topo_axis *groups = &p->report->layout.levels.maps[index];
+    svg_text(p->file, PAGE_MARGIN, y + 13, SVG_STRONG, "%s", topo_level_name(index));
+    if (groups->n_ranks > 1)
+        svg_text(p->file, PAGE_MARGIN + LEVEL_WIDTH, y + 13, SVG_SMALL, "%s", topo_level_use(index));
+    return draw_groups(p, groups, PAGE_MARGIN, y + 18);
+}
+
+static double draw_levels(const page *p, double y)
+{
+    const topo_levels *l = &p->report->layout.levels;
+    char text[128];
+    topo_levels_text(l, text, sizeof text);
+    svg_text(p->file, PAGE_MARGIN, y + 20, SVG_HEADING, "%s", text);
+    y += 32;
+    if (*l->warning) {
+        svg_text(p->file, PAGE_MARGIN, y + 8, SVG_STRONG " fill=\"#b00000\"", "%s:", l->warning);
+        svg_text(p->file, PAGE_MARGIN, y + 24, SVG_STRONG " fill=\"#b00000\"", "%s", l->remedy);
+        y += 36;
+    }
+    for (int i = 0; i < TOPO_N_LEVELS; i++) y = draw_level(p, i, y);
+    return y;
 }
 
 #define STYLE_PACKAGE "#f4f5f7", "rx=\"3\" stroke=\"#9aa3af\""
@@ -403,7 +434,7 @@ static double draw_all(const page *p)
              "it. A frame is a node, a square a rank; ranks of a group have the same colour.");
     y += 50;
     for (int axis = 0; axis < QDR_N_AXES; axis++) y = draw_axis(p, axis, y);
-    return y;
+    return p->report->layout.levels.gradient_parts ? draw_levels(p, y + 8) : y;
 }
 
 void topo_draw(FILE *file, const void *report, failure *why)

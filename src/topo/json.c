@@ -92,25 +92,45 @@ static json_t *rank(const topo_report *report, int index)
 
 static json_t *rank_place(const topo_report *report, int index) { return place(&report->layout.places[index]); }
 
+static json_t *groups(const char *what, const char *name, const qdr_topo_axis *a)
+{
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:s, s:o, s:b, s:s, s:o, s:b}", what, name, "ranks", a->n_ranks,
+                     "stride", a->stride, "nodes", a->n_nodes, "ranks_on_node", a->n_on_node, "siblings", a->n_siblings,
+                     "link", qdr_link_name(a->link), "rate", rate_or_null(a->rate), "assumed", a->is_assumed,
+                     "inner_link", qdr_link_name(a->inner), "inner_rate", rate_or_null(a->inner_rate), "inner_assumed",
+                     a->inner_is_assumed);
+}
+
 static json_t *axis(const topo_report *report, int index)
 {
     static const char *const names[] = {"x", "y", "z", "d"};
-    const qdr_topo_axis *a = &report->layout.axes[index];
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:s, s:o, s:b, s:s, s:o, s:b}", "axis", names[index], "ranks",
-                     a->n_ranks, "stride", a->stride, "nodes", a->n_nodes, "ranks_on_node", a->n_on_node, "siblings",
-                     a->n_siblings, "link", qdr_link_name(a->link), "rate", rate_or_null(a->rate), "assumed",
-                     a->is_assumed, "inner_link", qdr_link_name(a->inner), "inner_rate", rate_or_null(a->inner_rate),
-                     "inner_assumed", a->inner_is_assumed);
+    return groups("axis", names[index], &report->layout.axes[index]);
+}
+
+static json_t *level(const topo_report *report, int index)
+{
+    return groups("level", topo_level_name(index), &report->layout.levels.maps[index]);
+}
+
+static json_t *levels_or_null(const topo_report *report)
+{
+    const topo_levels *l = &report->layout.levels;
+    if (!l->gradient_parts) return json_null();
+    return json_pack("{s:i, s:i, s:o, s:o, s:o}", "gradient_parts", l->gradient_parts, "optimizer_parts",
+                     l->optimizer_parts, "groups", list(report, TOPO_N_LEVELS, level), "warning",
+                     *l->warning ? json_text(l->warning) : json_null(), "remedy",
+                     *l->remedy ? json_text(l->remedy) : json_null());
 }
 
 static json_t *layout(const topo_report *report)
 {
     const topo_layout *l = &report->layout;
     if (!l->size.x) return json_null();
-    return json_pack("{s:[i,i,i,i], s:s, s:i, s:i, s:i, s:s, s:b, s:o, s:o}", "grid", l->size.x, l->size.y, l->size.z,
-                     l->size.d, "order", l->order, "ranks", l->n_ranks, "nodes", l->n_nodes, "ranks_per_node",
-                     l->n_on_node, "on", l->on_gpus ? "gpus" : "cores", "running", l->is_live, "axes",
-                     list(report, QDR_N_AXES, axis), "places", list(report, l->n_ranks, rank_place));
+    return json_pack("{s:[i,i,i,i], s:s, s:i, s:i, s:i, s:s, s:b, s:o, s:o, s:o}", "grid", l->size.x, l->size.y,
+                     l->size.z, l->size.d, "order", l->order, "ranks", l->n_ranks, "nodes", l->n_nodes,
+                     "ranks_per_node", l->n_on_node, "on", l->on_gpus ? "gpus" : "cores", "running", l->is_live, "axes",
+                     list(report, QDR_N_AXES, axis), "levels", levels_or_null(report), "places",
+                     list(report, l->n_ranks, rank_place));
 }
 
 int topo_print_json(const topo_report *report, failure *why)

@@ -215,20 +215,42 @@ static void print_node(const topo_report *report, int node, int first)
 
 static const char *link_text(qdr_link link) { return link == QDR_LINK_NONE ? "-" : qdr_link_name(link); }
 
+static void print_heads(const char *first, int width)
+{
+    printf("%-*s %6s %7s %6s %8s %9s  %-16s %6s  %-16s %6s\n", width, first, "ranks", "stride", "nodes", "on node",
+           "siblings", "slowest link", "GB/s", "inside a node", "GB/s");
+}
+
+static void print_groups(const char *name, int width, const qdr_topo_axis *axis)
+{
+    char rate[24], inner_rate[24];
+    topo_rate_text(axis->rate, axis->is_assumed, rate);
+    topo_rate_text(axis->inner_rate, axis->inner_is_assumed, inner_rate);
+    printf("%-*s %6d %7d %6d %8d %9d  %-16s %6s  %-16s %6s\n", width, name, axis->n_ranks, axis->stride, axis->n_nodes,
+           axis->n_on_node, axis->n_siblings, link_text(axis->link), rate, link_text(axis->inner), inner_rate);
+}
+
+static void print_levels(const topo_levels *l)
+{
+    const int width = 8;
+    char text[128];
+    topo_levels_text(l, text, sizeof text);
+    printf("\n%s\n", text);
+    for (int i = 0; i < TOPO_N_LEVELS; i++)
+        if (l->maps[i].n_ranks > 1) printf("%-*s %s\n", width, topo_level_name(i), topo_level_use(i));
+    print_heads("level", width);
+    for (int i = 0; i < TOPO_N_LEVELS; i++) print_groups(topo_level_name(i), width, &l->maps[i]);
+    if (*l->warning) printf("warning: %s: %s\n", l->warning, l->remedy);
+}
+
 static void print_layout(const topo_report *report)
 {
-    char text[256], rate[24], inner_rate[24];
+    static const char *const names[] = {"x", "y", "z", "d"};
+    char text[256];
     topo_layout_text(&report->layout, text, sizeof text);
-    printf("\n%s\n%-4s %6s %7s %6s %8s %9s  %-16s %6s  %-16s %6s\n", text, "axis", "ranks", "stride", "nodes",
-           "on node", "siblings", "slowest link", "GB/s", "inside a node", "GB/s");
-    for (int i = 0; i < QDR_N_AXES; i++) {
-        const qdr_topo_axis *axis = &report->layout.axes[i];
-        topo_rate_text(axis->rate, axis->is_assumed, rate);
-        topo_rate_text(axis->inner_rate, axis->inner_is_assumed, inner_rate);
-        printf("%-4c %6d %7d %6d %8d %9d  %-16s %6s  %-16s %6s\n", "xyzd"[i], axis -> n_ranks, axis -> stride,
-               axis -> n_nodes, axis -> n_on_node, axis -> n_siblings, link_text(axis->link), rate,
-               link_text(axis->inner), inner_rate);
-    }
+    printf("\n%s\n", text);
+    print_heads("axis", 4);
+    for (int i = 0; i < QDR_N_AXES; i++) print_groups(names[i], 4, &report->layout.axes[i]);
     fputs("ranks: in a group; stride: from one to the next; nodes: spanned by a group; on node: ranks of a group on\n"
           "one node; siblings: groups of the axis that share one node's link of that kind\n",
           stdout);
@@ -237,6 +259,7 @@ static void print_layout(const topo_report *report)
         fputs("NVSwitch without a rate: some of its GPUs share no switch, and the links between their switches are not "
               "reported\n",
               stdout);
+    if (report->layout.levels.gradient_parts) print_levels(&report->layout.levels);
 }
 
 void topo_print(const topo_report *report)

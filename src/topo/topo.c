@@ -9,6 +9,8 @@
 #include "common/command.h"
 #include "common/files.h"
 
+enum { NO_LEVELS = -2 }; /* not given */
+
 typedef enum placing { ON_DEFAULT = -1, ON_GPUS, ON_CORES } placing;
 
 typedef struct topo_options {
@@ -16,6 +18,7 @@ typedef struct topo_options {
     grid_size grid;
     int64_t n_on_node;
     placing on;
+    levels parts;
     int wants_ranks, is_json;
 } topo_options;
 
@@ -27,6 +30,10 @@ static const option_spec specs[] = {
      AT(wants_ranks)},
     {"grid", 0, "GRID", "print which links the axes of GXxGYxGZxGD use", OPTION_GRID, AT(grid), .max = 1 << 16},
     {"order", 0, "ORDER", "axis order, fastest first; default xyzd", OPTION_ORDER, AT(order)},
+    {"levels", 0, "GP,OP",
+     "also print which links weights, gradients and state use if they are split over z, GP and OP "
+     "ranks, such as 8,all",
+     OPTION_OTHER, AT(parts), .take = take_levels, .words = LEVELS_WORDS},
     {"ranks-per-node", 0, "R", "place the grid on nodes of R ranks; default: one per GPU, or per core", OPTION_COUNT,
      AT(n_on_node), 1, 1024},
     {"on", 0, "WHAT", "place ranks on gpus or cores; default: gpus, or cores if there are none or under mpiexec",
@@ -38,11 +45,13 @@ static const option_spec specs[] = {
 
 static int check_options(const topo_options *options, failure *why)
 {
-    const int has_layout = options->order || options->n_on_node || options->on != ON_DEFAULT;
+    const int has_levels = options->parts.gradient != NO_LEVELS;
+    const int has_layout = options->order || options->n_on_node || options->on != ON_DEFAULT || has_levels;
     if (has_layout && !options->grid.x)
         return fail(why, EXIT_USAGE, "topo: --%s needs --grid, such as --grid 2x2x2x1",
                     options->order       ? "order"
                     : options->n_on_node ? "ranks-per-node"
+                    : has_levels         ? "levels"
                                          : "on");
     if (options->xml && options->wants_ranks)
         return fail(why, EXIT_USAGE, "topo: ranks do not run on the machine of --xml; leave out --ranks or --xml");
@@ -71,7 +80,10 @@ static int lay(const topo_options *options, topo_report *report, failure *why)
         .n_on_node = (int)options->n_on_node,
         .on_gpus = options->on == ON_GPUS || (options->on == ON_DEFAULT && !is_live && topo->n_gpus > 0),
     };
-    return topo_lay(topo, report->ranks, report->n_ranks, &report->layout, why);
+    const int has_levels = options->parts.gradient != NO_LEVELS;
+    if (has_levels && topo_cut(&report->layout, &options->parts, &report->layout.levels, why)) return why->code;
+    if (topo_lay(topo, report->ranks, report->n_ranks, &report->layout, why) || !has_levels) return why->code;
+    return topo_map_levels(topo, &report->layout, why);
 }
 
 /* The picture comes first, so that no error follows the printed text. */
@@ -128,7 +140,7 @@ static int run_rank(qdr_context *ctx, void *user)
 
 static int run(int argc, char **argv)
 {
-    topo_options options = {.on = ON_DEFAULT};
+    topo_options options = {.on = ON_DEFAULT, .parts = {.gradient = NO_LEVELS}};
     failure why = {0};
     const int is_launched = qdr_launched() > 1;
     if (options_read(argc, argv, specs, &options, NULL, &why) || check_options(&options, &why))
@@ -146,11 +158,14 @@ const command command_topo = {
     .summary = "print a machine's topology, and which links a grid uses",
     .text = "Prints packages, NUMA nodes, caches, GPUs, network adapters and the links between them, of this\n"
             "machine or a recorded one. Under mpiexec it also prints where each rank may run; with --grid, the\n"
-            "slowest link between the ranks of the groups of each axis, and how many groups share it. MPI is\n"
-            "initialised only if mpiexec started several processes, or with --ranks.",
+            "slowest link between the ranks of the groups of each axis, and how many groups share it; with\n"
+            "--levels, the same of the groups over which weights, gradients and optimizer state are split,\n"
+            "and a warning if those used most have the slower links. MPI is initialised only if mpiexec\n"
+            "started several processes, or with --ranks.",
     .options = specs,
     .examples = "  quadrille topo --svg machine.svg\n"
                 "  quadrille topo --xml frontier.xml --grid 2x4x2x1 --svg plan.svg\n"
+                "  quadrille topo --xml frontier.xml --grid 1x1x2x16 --levels 8,all\n"
                 "  quadrille topo --grid 2x2x2x1 --order zyxd --ranks-per-node 4 --on cores\n"
                 "  mpiexec.mpich -n 4 -bind-to core quadrille topo --grid 2x2x1x1 --json\n",
     .is_local = 1,

@@ -6,7 +6,7 @@
 #include <quadrille/topo.h>
 #include <stdio.h>
 
-#include "common/options.h"
+#include "common/planning.h"
 
 /* What one rank reports about itself. Sent as raw bytes. */
 typedef struct topo_rank {
@@ -14,6 +14,15 @@ typedef struct topo_rank {
     qdr_topo_place place; /* nodes are numbered in the order of their lowest ranks */
     int n_packages, n_numas, n_cores, n_gpus, n_nics; /* of its machine */
 } topo_rank;
+
+/* The groups over which weights, gradients and optimizer state are split, and those with copies of the same, from the
+ * nearest ranks to the farthest. */
+enum { TOPO_LEVEL_Z, TOPO_LEVEL_NEAR, TOPO_LEVEL_FAR, TOPO_LEVEL_COPIES, TOPO_N_LEVELS };
+typedef struct topo_levels {
+    int gradient_parts, optimizer_parts; /* 0: no levels were given */
+    qdr_topo_axis maps[TOPO_N_LEVELS];
+    char warning[200], remedy[160]; /* "": no level has slower links than a farther one */
+} topo_levels;
 
 /* A grid placed on nodes like the machine. */
 typedef struct topo_layout {
@@ -24,6 +33,7 @@ typedef struct topo_layout {
     int is_live; /* places are those of the running ranks */
     qdr_topo_place *places;
     qdr_topo_axis axes[QDR_N_AXES];
+    topo_levels levels;
 } topo_layout;
 
 typedef struct topo_report {
@@ -38,6 +48,16 @@ int topo_gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failu
 /* Computes the layout's places and axes from its size, order, n_on_node (0: the number of GPUs, or of cores) and
  * on_gpus. */
 int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_layout *layout, failure *why);
+
+/* levels.c: what the levels asked for mean on the layout's grid. Refuses those that do not nest. */
+int topo_cut(const topo_layout *layout, const levels *asked, topo_levels *cut, failure *why);
+/* Computes which links the layout's levels cross, once its places are known, and warns. */
+int topo_map_levels(const qdr_topo *topo, topo_layout *layout, failure *why);
+/* "levels 4,8: weights in 2 parts, gradients in 4, optimizer state in 8" */
+void topo_levels_text(const topo_levels *l, char *text, size_t capacity);
+/* "z", "d near"; "gradients summed and weights returned once a step" */
+const char *topo_level_name(int level);
+const char *topo_level_use(int level);
 
 /* Each writes a whole report. */
 void topo_print(const topo_report *report);

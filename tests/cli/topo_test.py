@@ -8,6 +8,7 @@ Recorded machines of hwloc are searched for in the folder QDR_TEST_TOPOLOGIES.
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -215,6 +216,137 @@ class Grids(Case):
         self.assertIn("... and 65472 more ranks", self.draw(*words, environment=MADE_UP))
 
 
+LINKS = ["none", "same core or GPU", "shared cache", "NUMA node", "package", "between packages", "network"]
+
+
+def link_of(a, b):
+    """By the smallest part of the machine that has both places."""
+    if a["node"] != b["node"]:
+        return "network"
+    for part, link in (("core", LINKS[1]), ("cache", LINKS[2]), ("numa", LINKS[3]), ("package", LINKS[4])):
+        if a[part] is not None and a[part] == b[part]:
+            return link
+    return "between packages"
+
+
+def groups_of(grid, order, near, far):
+    """{level: lists of ranks}: by coordinates, d's being i + near * (j + far * copy)."""
+    groups = {"z": {}, "d near": {}, "d far": {}, "d copies": {}}
+    for rank in range(grid[0] * grid[1] * grid[2] * grid[3]):
+        at, rest = {}, rank
+        for axis in order:
+            rest, at[axis] = divmod(rest, grid[AXES.index(axis)])
+        i, j, copy = at["d"] % near, at["d"] // near % far, at["d"] // near // far
+        others = (at["x"], at["y"])
+        for level, key in (("z", (at["d"],)), ("d near", (at["z"], j, copy)), ("d far", (at["z"], i, copy)),
+                           ("d copies", (at["z"], i, j))):
+            groups[level].setdefault((*others, *key), []).append(rank)
+    return {level: list(found.values()) for level, found in groups.items()}
+
+
+def slowest(places, ranks):
+    return max((LINKS.index(link_of(places[a], places[b])) for a in ranks for b in ranks if a < b), default=0)
+
+
+@HWLOC
+class Levels(Case):
+    def test_against_coordinates(self):
+        """Random grids, orders and levels: every pair of every group."""
+        seed = int(os.environ.get("QDR_TEST_SEED", "20"))
+        print(f"seed {seed}")
+        choose = random.Random(seed)
+        n_warned = 0
+        for _ in range(24):
+            near, far, copies = (choose.choice([1, 2, 3]) for _ in range(3))
+            grid = [choose.choice([1, 2]), choose.choice([1, 2]), choose.choice([1, 2, 4]), near * far * copies]
+            order = "".join(choose.sample(AXES, 4))
+            words = ["--grid", "x".join(map(str, grid)), "--order", order, "--levels",
+                     f"{grid[2] * near},{grid[2] * near * far}"]
+            if choose.random() < 0.5:
+                words += ["--ranks-per-node", str(choose.choice([2, 3, 6, 12]))]
+            with self.subTest(words=words):
+                layout = self.read(*words, environment=MADE_UP)["layout"]
+                n_warned += self.check(layout, groups_of(grid, order, near, far))
+        self.assertGreater(n_warned, 0)
+
+    def check(self, layout, groups):
+        """@return whether there was a warning"""
+        found, links = layout["levels"]["groups"], []
+        self.assertEqual([level["level"] for level in found], list(groups))
+        for level in found:
+            members = groups[level["level"]]
+            nodes = [[layout["places"][rank]["node"] for rank in ranks] for ranks in members]
+            links += [max(slowest(layout["places"], ranks) for ranks in members)] if len(members[0]) > 1 else []
+            self.assertEqual(level["ranks"], len(members[0]))
+            if len(members[0]) > 1:
+                self.assertEqual(level["stride"], members[0][1] - members[0][0])
+            self.assertEqual(level["link"], LINKS[links[-1]] if len(members[0]) > 1 else "none")
+            self.assertEqual(level["nodes"], max(len(set(group)) for group in nodes))
+            self.assertEqual(level["ranks_on_node"], max(group.count(node) for group in nodes for node in group))
+        warning = layout["levels"]["warning"]
+        self.assertEqual(warning is not None, links != sorted(links), (links, warning))
+        return warning is not None
+
+    def test_remedy(self):
+        """d before z gives the weights the network; the order that is proposed does not."""
+        words = ["--grid", "1x2x2x8", "--levels", "4,8"]
+        text = self.good(*words, "--order", "dyzx", environment=MADE_UP)
+        warning = "z, used in each pass, has slower links (network) than d near, used in each micro-batch (shared cache)"
+        remedy = "use --order zydx, in which no level has slower links than a farther one"
+        self.assertIn(f"warning: {warning}: {remedy}\n", text)
+        found = self.read(*words, "--order", "dyzx", environment=MADE_UP)["layout"]["levels"]
+        self.assertEqual((found["warning"], found["remedy"]), (warning, remedy))
+        found = self.read(*words, "--order", "zydx", environment=MADE_UP)["layout"]["levels"]
+        self.assertEqual((found["warning"], found["remedy"]), (None, None))
+        labels = self.draw(*words, "--order", "dyzx", environment=MADE_UP)
+        self.assertIn(warning + ":", labels)
+        self.assertIn(remedy, labels)
+
+    def test_words(self):
+        for words, parts in (("none", (2, 2)), ("zero1", (2, 16)), ("zero2", (16, 16)), ("4,all", (4, 16)),
+                             ("all,all", (16, 16)), ("2,8", (2, 8))):
+            found = self.read("--grid", "1x1x2x8", "--levels", words, environment=MADE_UP)["layout"]["levels"]
+            self.assertEqual((found["gradient_parts"], found["optimizer_parts"]), parts)
+        found = self.read("--grid", "1x1x8x1", "--levels", "zero3", environment=MADE_UP)["layout"]["levels"]
+        self.assertEqual([level["ranks"] for level in found["groups"]], [8, 1, 1, 1])
+        self.assertIsNone(self.read("--grid", "1x1x8x1", environment=MADE_UP)["layout"]["levels"])
+
+    def test_text_and_picture(self):
+        words = ["--grid", "1x1x2x8", "--levels", "4,8"]
+        text = self.good(*words, environment=MADE_UP).split("levels 4,8: ")[1]
+        self.assertIn("weights in 2 parts, gradients in 4, optimizer state in 8\n", text)
+        rows = [line.split() for line in text.splitlines()[-4:]]
+        self.assertEqual([row[:3] for row in rows], [["z", "2", "1"], ["d", "near", "2"], ["d", "far", "2"],
+                                                     ["d", "copies", "2"]])
+        self.assertNotIn("warning", text)
+        labels = self.draw(*words, environment=MADE_UP)
+        for label in ("d near", "d far", "d copies", "gradients summed and weights returned once a step",
+                      "levels 4,8: weights in 2 parts, gradients in 4, optimizer state in 8"):
+            self.assertIn(label, labels)
+        self.assertEqual(labels.count("15"), 8)  # rank 15 in each strip of axes and of levels
+
+    def test_refusals(self):
+        self.refused(topo("--levels", "4,8"), "--levels", "--grid")
+        self.refused(topo("--grid", "1x1x2x4", "--levels", "many"), "'many'")
+        self.refused(topo("--grid", "1x1x2x4", "--levels", "3,8"), "3 parts", "2 or 4")
+        self.refused(topo("--grid", "1x1x2x4", "--levels", "4,2"), "2 parts", "4")
+        self.refused(topo("--grid", "1x1x2x4", "--levels", "4,16"), "16 parts", "8")
+        self.refused(topo("--grid", "1x1x2x4", "--levels", "zero3"), "d = 4")
+
+    def test_recorded(self):
+        """z in a module, near in a node, far between nodes."""
+        if not recorded("tioga-8xMI250X"):
+            self.skipTest("no recorded machines in QDR_TEST_TOPOLOGIES")
+        words = ["--xml", recorded("tioga-8xMI250X"), "--grid", "1x1x2x16", "--levels", "8,all"]
+        found = self.read(*words)["layout"]["levels"]
+        self.assertEqual([(level["ranks"], level["link"]) for level in found["groups"]],
+                         [(2, "XGMI in a module"), (4, "XGMI"), (4, "network"), (1, "none")])
+        self.assertIsNone(found["warning"])
+        found = self.read(*words, "--order", "dzyx")["layout"]["levels"]
+        self.assertIn("z, used in each pass, has slower links (network)", found["warning"])
+        self.assertIn("--order zdyx", found["remedy"])
+
+
 class Refusals(Case):
     def test_options(self):
         self.refused(topo("--grid", "2x2"), "2x2", "GXxGYxGZxGD")
@@ -294,6 +426,10 @@ class Ranks(Case):
         no_gpu = {"QDR_DEVICE": "cuda", "QDR_CUDA_PLUGIN": "/no/plugin.so"}  # no computation happens
         self.assertEqual(self.good("--grid", "2x2x1x1", before=before, environment=no_gpu), text)
         self.refused(topo("--tiger", before=before, environment=no_gpu), "--tiger")
+        alternating = self.read("--grid", "1x1x1x4", "--levels", "2,4", before=before,
+                                environment={"MPIR_CVAR_NUM_CLIQUES": "2"})
+        self.assertEqual([rank["place"]["node"] for rank in alternating["ranks"]], [0, 1, 0, 1])
+        self.assertIn("no order of this grid avoids it", alternating["layout"]["levels"]["remedy"])
         planned = self.read("--grid", "4x2x1x1", "--ranks-per-node", "4", before=before)["layout"]
         self.assertEqual((planned["running"], planned["nodes"]), (False, 2))
 
