@@ -291,7 +291,8 @@ class Levels(Case):
         """d before z gives the weights the network; the order that is proposed does not."""
         words = ["--grid", "1x2x2x8", "--levels", "4,8"]
         text = self.good(*words, "--order", "dyzx", environment=MADE_UP)
-        warning = "z, used in each pass, has slower links (network) than d near, used in each micro-batch (shared cache)"
+        warning = ("z, used in each pass, has slower links (network) than d near, used in each micro-batch "
+                   "(shared cache)")
         remedy = "use --order zydx, in which no level has slower links than a farther one"
         self.assertIn(f"warning: {warning}: {remedy}\n", text)
         found = self.read(*words, "--order", "dyzx", environment=MADE_UP)["layout"]["levels"]
