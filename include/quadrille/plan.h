@@ -138,6 +138,11 @@ typedef struct qdr_search_opts {
     qdr_dtype dtype;
     double memory_bytes; /**< of a rank; 0: the machine's */
     int gradient_parts, optimizer_parts; /**< as in qdr_plan; -1: z·d */
+    /** 1: these are searched, too, and must be 0 here. On each grid all pairs of nesting numbers are tried of which each
+     * is z, z·d, or fills a level of the machine's links: z·k for the largest k such that any k neighbours on d that
+     * begin at a multiple of k share a unit of that level, where z and d are the fastest axes, or the slowest. For a unit
+     * of u ranks, k is the greatest common divisor of d and u/z, or of d and u/(x·y·z), where these are whole. */
+    int any_levels;
     int overlap, panels, batch_parts; /**< as in qdr_plan */
     int n_best; /**< answers wanted, 1 to QDR_MAX_BEST; 0: 10 */
     int exhaustive; /**< 1: simulate all that fit, to check the bounds */

@@ -59,9 +59,13 @@ static void try_grid(const int size[QDR_N_AXES], void *user)
     const int64_t wanted = h->opts.micro_batch > 0 ? h->opts.micro_batch : 1;
     if (h->opts.batch < cells) return;
     qdr_plan plan = qdri_search_plan(&h->opts, size, wanted < all ? wanted : all);
-    qdri_search_set_parts(&h->opts, &plan);
-    if (!qdri_levels_nest(plan.z, plan.d, plan.gradient_parts, plan.optimizer_parts)) return;
-    try_cases(h, &plan, 0, h->least, NULL);
+    qdri_parts pairs[QDRI_MOST_PAIRS];
+    const int n_pairs = qdri_search_parts(&h->model->machine, &h->opts, size, pairs);
+    for (int i = 0; i < n_pairs; i++) {
+        qdri_search_set_parts(pairs[i], &plan);
+        if (qdri_levels_nest(plan.z, plan.d, plan.gradient_parts, plan.optimizer_parts))
+            try_cases(h, &plan, 0, h->least, NULL);
+    }
 }
 
 /* ---- bounds ---- */
@@ -214,7 +218,7 @@ qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts,
     qdr_planned_grid one = {.result = {.secs = 0}};
     hunt plain = h;
     plain.least = &one;
-    plain.opts.gradient_parts = plain.opts.optimizer_parts = 0;
+    plain.opts.gradient_parts = plain.opts.optimizer_parts = plain.opts.any_levels = 0;
     plain.opts.batch = plain.opts.micro_batch = 1;
     try_grid((const int[QDR_N_AXES]){1, 1, 1, 1}, &plain);
     const double *memory = one.result.memory;

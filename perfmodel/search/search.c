@@ -18,6 +18,7 @@ typedef struct candidate {
     int number; /* equal bounds are sorted by it */
     int size[QDR_N_AXES];
     int64_t micro_batch;
+    qdri_parts parts;
     unsigned char layout, recompute;
     int fitting; /* kinds of recomputation, one bit for each */
 } candidate;
@@ -82,7 +83,7 @@ static int distinct_orders(const search *s, const int size[QDR_N_AXES], int numb
 static qdr_plan plan_of(const search *s, const candidate *c)
 {
     qdr_plan plan = qdri_search_plan(&s->opts, c->size, c->micro_batch);
-    qdri_search_set_parts(&s->opts, &plan);
+    qdri_search_set_parts(c->parts, &plan);
     plan.layout = (qdr_layout)c->layout;
     plan.recompute = (qdr_recompute)c->recompute;
     plan.panels = s->opts.panels ? s->opts.panels : 1;
@@ -90,7 +91,7 @@ static qdr_plan plan_of(const search *s, const candidate *c)
     return plan;
 }
 
-/* Kinds of recomputation with which a grid, layout and micro-batch fits, one bit for each. */
+/* Kinds of recomputation with which a grid, layout, micro-batch and partitions fit, one bit for each. */
 static int fitting_recomputes(search *s, candidate c, int n_orders)
 {
     const qdr_plan any = plan_of(s, &c);
@@ -116,7 +117,7 @@ static int fitting_recomputes(search *s, candidate c, int n_orders)
     return fitting;
 }
 
-/* The bounds for a grid, layout and micro-batch, whatever the order and recomputation; they point to the plan. */
+/* The bounds for a grid, layout, micro-batch and partitions, whatever the order and recomputation; they point to the plan. */
 static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_bounds *bounds)
 {
     qdri_pricing pricing;
@@ -146,8 +147,8 @@ static void add(search *s, candidates *all, const candidate *c)
     if (s->status == QDR_OK) all->of[all->n++] = *c;
 }
 
-/* One grid, layout and micro-batch with each kind of recomputation: those that fit are bounded by the processors' work.
- * floor: that work; 0: not known yet. */
+/* One grid, layout, micro-batch and pair of partitions with each kind of recomputation: those that fit are bounded by
+ * the processors' work. floor: that work; 0: not known yet. */
 static void bound_case(search *s, candidate *c, int n_orders, double floor[QDRI_N_RECOMPUTES])
 {
     const qdr_plan plan = plan_of(s, c);
@@ -182,10 +183,12 @@ static void bound_next_grid(const int size[QDR_N_AXES], void *user)
     if (s->status != QDR_OK) return;
     tell(s, (double)s->n_grids_done++ / (double)s->n_grids);
     candidate c = {.size = {size[QDR_X], size[QDR_Y], size[QDR_Z], size[QDR_D]}};
+    qdri_parts pairs[QDRI_MOST_PAIRS];
     int numbers[N_ORDERS], n_micro_batches = 0;
     const int64_t cells = (int64_t)size[QDR_Z] * size[QDR_D];
     if (s->opts.batch < cells) return; /* some cells would have nothing to do */
     const int n_orders = distinct_orders(s, size, numbers);
+    const int n_pairs = qdri_search_parts(&s->model->machine, &s->opts, size, pairs);
     if (s->floors.x != size[QDR_X] || s->floors.y != size[QDR_Y])
         s->floors = (floors){.x = size[QDR_X], .y = size[QDR_Y]};
     const int one_layout = size[QDR_X] == 1 && size[QDR_Y] == 1; /* scattered over one rank is replicated */
@@ -195,7 +198,10 @@ static void bound_next_grid(const int size[QDR_N_AXES], void *user)
         for (int layout = 0; layout < (one_layout ? 1 : 2) && s->status == QDR_OK; layout++) {
             if (!(s->opts.layouts >> layout & 1) && !one_layout) continue;
             c.layout = (unsigned char)layout;
-            bound_case(s, &c, n_orders, s->floors.secs[n_micro_batches][layout]);
+            for (int i = 0; i < n_pairs && s->status == QDR_OK; i++) {
+                c.parts = pairs[i];
+                bound_case(s, &c, n_orders, s->floors.secs[n_micro_batches][layout]);
+            }
         }
         n_micro_batches++;
         if (wanted > 0 || micro >= all) break;
@@ -388,6 +394,12 @@ qdr_status qdri_search_check(const qdr_search_opts *opts)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "search: %d best plans of a batch of %" PRId64 "; use 1 to %d, and a batch ≥ 1", opts->n_best,
                         opts->batch, QDR_MAX_BEST);
+    if (opts->any_levels < 0 || opts->any_levels > 1)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: any_levels is %d; use 0 or 1", opts->any_levels);
+    if (opts->any_levels && (opts->gradient_parts || opts->optimizer_parts))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "search: any levels, but gradients in %d parts and optimizer state in %d; leave both 0",
+                        opts->gradient_parts, opts->optimizer_parts);
     int64_t product = 1;
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         if (opts->size[axis] < 0 || opts->size[axis] > opts->n_ranks)
@@ -423,13 +435,6 @@ qdr_plan qdri_search_plan(const qdr_search_opts *opts, const int size[QDR_N_AXES
                       .micro_batch = micro_batch,
                       .sequence = opts->sequence,
                       .overlap = opts->overlap};
-}
-
-void qdri_search_set_parts(const qdr_search_opts *opts, qdr_plan *plan)
-{
-    const int all = plan->z * plan->d;
-    plan->gradient_parts = opts->gradient_parts < 0 ? all : opts->gradient_parts;
-    plan->optimizer_parts = opts->optimizer_parts < 0 ? all : opts->optimizer_parts;
 }
 
 void qdri_search_keep_least(const qdr_plan *plan, const qdr_plan_result *result, qdr_planned_grid *least)

@@ -12,8 +12,6 @@ QDR_NODISCARD qdr_status qdri_search_check(const qdr_search_opts *opts);
 void qdri_search_defaults(qdr_search_opts *opts);
 /* A plan with one layout and recomputation, and no panels or partitions. */
 qdr_plan qdri_search_plan(const qdr_search_opts *opts, const int size[QDR_N_AXES], int64_t micro_batch);
-/* Sets the partitions of gradients and optimizer state; those of the options may be -1: z·d. */
-void qdri_search_set_parts(const qdr_search_opts *opts, qdr_plan *plan);
 /* Keeps the plan that needs less memory; memory_bytes 0: none yet. */
 void qdri_search_keep_least(const qdr_plan *plan, const qdr_plan_result *result, qdr_planned_grid *least);
 
@@ -22,6 +20,21 @@ int qdri_search_sizes(int n, int fixed, int sizes[QDRI_MAX_DIVISORS]);
 typedef void (*qdri_grid_fn)(const int size[QDR_N_AXES], void *user);
 /* All grids that have the fixed sizes (0: any). */
 void qdri_search_grids(int n_ranks, const int fixed[QDR_N_AXES], qdri_grid_fn each, void *user);
+
+/* ---- parts.c ---- */
+
+/* Partitions of gradients and optimizer state, as in qdr_plan. */
+typedef struct qdri_parts {
+    int gradient, optimizer;
+} qdri_parts;
+
+/* Two numbers for each level of links but the last, z and z·d. */
+enum { QDRI_MOST_DEGREES = 2 * QDR_MAX_LINKS, QDRI_MOST_PAIRS = QDRI_MOST_DEGREES * (QDRI_MOST_DEGREES + 1) / 2 };
+/* Those that are tried on a grid, the smallest numbers first: the options' own, which need not nest, or those that
+ * qdr_search_opts promises for any_levels. */
+int qdri_search_parts(const qdr_machine *machine, const qdr_search_opts *opts, const int size[QDR_N_AXES],
+                      qdri_parts pairs[QDRI_MOST_PAIRS]);
+void qdri_search_set_parts(qdri_parts parts, qdr_plan *plan);
 
 /* ---- bound.c ----
  *
