@@ -21,8 +21,7 @@ static void insert(divisors *all, int divisor)
  * does not hold a whole number of these. */
 static void insert_filling(divisors *all, int unit, int64_t n_ranks, int d)
 {
-    if (unit > 0 && unit % n_ranks == 0)
-        insert(all, (int)qdri_common_divisor(d, unit / n_ranks));
+    if (unit > 0 && unit % n_ranks == 0) insert(all, (int)qdri_common_divisor(d, unit / n_ranks));
 }
 
 /* The order is not known yet: z and d may be the fastest axes or the slowest. The last level of links joins all ranks:

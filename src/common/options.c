@@ -78,25 +78,13 @@ static int take_dtype(const option_spec *spec, const char *value, qdr_dtype *dty
 
 static int take_grid(const option_spec *spec, const char *value, grid_size *size, failure *why)
 {
-    int axes[4];
-    const char *at = value;
-    int64_t n_ranks = 1, max = (int64_t)spec->max;
     *size = (grid_size){-1, 0, 0, 0};
     if (spec->words && strcmp(value, spec->words) == 0) return EXIT_OK;
-    for (int i = 0; i < 4; i++) {
-        char *end;
-        errno = 0;
-        const long long number = *at >= '0' && *at <= '9' ? strtoll(at, &end, 10) : -1;
-        if (number < 1 || number > max || errno || *end != (i < 3 ? 'x' : 0) || (n_ranks *= number) > max)
-            return fail(why, EXIT_USAGE,
-                        "--%s '%s': a grid is GXxGYxGZxGD, four numbers from 1 whose product is at most %lld, such as "
-                        "2x2x1x1%s%s",
-                        spec->name, value, (long long)max, spec->words ? ", or " : "", spec->words ? spec->words : "");
-        axes[i] = (int)number;
-        at = end + 1;
-    }
-    *size = (grid_size){axes[0], axes[1], axes[2], axes[3]};
-    return EXIT_OK;
+    if (grid_read(value, value + strlen(value), (int64_t)spec->max, size)) return EXIT_OK;
+    return fail(why, EXIT_USAGE,
+                "--%s '%s': a grid is GXxGYxGZxGD, four numbers from 1 whose product is at most %lld, such as "
+                "2x2x1x1%s%s",
+                spec->name, value, (long long)spec->max, spec->words ? ", or " : "", spec->words ? spec->words : "");
 }
 
 static int take_text(const option_spec *spec, const char *value, const char **text, failure *why)
@@ -266,6 +254,23 @@ int options_check_files(const option_spec *specs, const void *user, const qdr_fi
 /* ---- grids ---- */
 
 int grid_ranks(grid_size size) { return size.x * size.y * size.z * size.d; }
+
+int grid_read(const char *text, const char *end, int64_t most, grid_size *size)
+{
+    int axes[4];
+    int64_t n_ranks = 1;
+    for (int i = 0; i < 4; i++) {
+        char *stop;
+        errno = 0;
+        const long long number = *text >= '0' && *text <= '9' ? strtoll(text, &stop, 10) : -1;
+        if (number < 1 || number > most || errno || (n_ranks *= number) > most) return 0;
+        if (i < 3 ? stop >= end || *stop != 'x' : stop != end) return 0;
+        axes[i] = (int)number;
+        text = stop + 1;
+    }
+    *size = (grid_size){axes[0], axes[1], axes[2], axes[3]};
+    return 1;
+}
 
 grid_text grid_words(grid_size size)
 {

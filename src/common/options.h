@@ -78,6 +78,8 @@ typedef struct grid_size {
     int x, y, z, d;
 } grid_size;
 int grid_ranks(grid_size size);
+/* Reads "2x2x4x1" up to `end`, of at most `most` ranks. Returns whether it is a grid. */
+int grid_read(const char *text, const char *end, int64_t most, grid_size *size);
 /* "2x2x4x1" */
 typedef struct grid_text {
     char text[64];

@@ -208,15 +208,10 @@ static void draw_bar(FILE *file, const bars *all, int number)
     const plan_row *row = all->rows[number];
     const double y = row_top(all, number);
     const qdr_plan *plan = &row->planned.plan;
-    const int gradients = plan->gradient_parts ? plan->gradient_parts : plan->z;
-    char words[64] = "";
-    if (row->is_known_method)
-        snprintf(words, sizeof words, "%s", row->name);
-    else if (has_levels(plan))
-        snprintf(words, sizeof words, "levels %d,%d", gradients,
-                 plan->optimizer_parts ? plan->optimizer_parts : gradients);
+    char split[48] = "";
+    if (plan_has_levels(plan)) snprintf(split, sizeof split, "levels %s", levels_in_words(plan).text);
     fprintf(file, "<text x=\"%d\" y=\"%.1f\"><tspan font-weight=\"bold\">%s</tspan> %s%s</text>\n", PICTURE_MARGIN,
-            y + 10, grid_in_words(plan).text, words,
+            y + 10, grid_in_words(plan).text, row->is_known_method ? row->name : split,
             !row->has_enough ? ", batch too small"
             : row->fits      ? ""
                              : ", does not fit");

@@ -54,8 +54,7 @@ static int make_plan(mem_options *options, failure *why)
     plan->y = options->grid.y;
     plan->z = options->grid.z;
     plan->d = options->grid.d;
-    plan->gradient_parts = options->parts.gradient < 0 ? plan->z * plan->d : options->parts.gradient;
-    plan->optimizer_parts = options->parts.optimizer < 0 ? plan->z * plan->d : options->parts.optimizer;
+    plan_set_levels(&options->parts, plan);
     if (plan->batch == 0) plan->batch = n_grid;
     return EXIT_OK;
 }
@@ -109,6 +108,7 @@ static void print_table(const mem_answer *answer)
 static json_t *json_of_answer(const mem_answer *answer)
 {
     const qdr_plan *plan = &answer->options->plan;
+    const levels parts = plan_levels(plan);
     json_t *params = json_object(), *memory = json_object(), *padding = json_array(), *notes = json_array();
     for (int i = 0; i < N_PARTS; i++)
         json_object_set_new(params, answer->parts[i].name, json_integer(answer->parts[i].n));
@@ -123,9 +123,8 @@ static json_t *json_of_answer(const mem_answer *answer)
         grid_ranks(answer->options->grid), "grid", grid_in_words(plan).text, "batch", (json_int_t)plan->batch,
         "micro_batch", (json_int_t)plan->micro_batch, "sequence", (json_int_t)plan_sequence(&answer->network, plan),
         "dtype", qdr_dtype_name(plan->dtype), "layout", layout_word(plan->layout), "recompute",
-        recompute_word(plan->recompute), "gradient_parts", plan->gradient_parts ? plan->gradient_parts : plan->z,
-        "optimizer_parts", plan->optimizer_parts ? plan->optimizer_parts : plan->z, "memory", memory, "memory_bytes",
-        (json_int_t)answer->result.memory_bytes, "padding", padding, "notes", notes);
+        recompute_word(plan->recompute), "gradient_parts", parts.gradient, "optimizer_parts", parts.optimizer, "memory",
+        memory, "memory_bytes", (json_int_t)answer->result.memory_bytes, "padding", padding, "notes", notes);
     if (answer->options->asked.machine) {
         json_object_set_new(object, "machine", json_string(answer->machine.name));
         json_object_set_new(object, "headroom_bytes",

@@ -147,8 +147,8 @@ int plan_nothing_fits(plan_answer *answer, failure *why)
     failure another = {0};
     if (answer->options->as_json) {
         plan_print_none_json(answer, &none, why->sentence);
-    } else if (answer->options->why_not.x) {
-        if (plan_print_why_not(stdout, answer, answer->options->why_not, &another)) fputs(another.sentence, stdout);
+    } else if (answer->options->why_not.grid.x) {
+        if (plan_print_why_not(stdout, answer, &another)) fputs(another.sentence, stdout);
         putchar('\n');
     }
     return why->code;

@@ -35,6 +35,20 @@ static int take_fixed(const char *value, void *to, failure *why)
     }
 }
 
+/* "2x2x2x4" or "2x2x2x4:2,8" */
+static int take_why_not(const char *value, void *to, failure *why)
+{
+    why_not_question *asked = to;
+    const char *colon = strchr(value, ':');
+    *asked = (why_not_question){.has_levels = colon != NULL};
+    if (!grid_read(value, colon ? colon : value + strlen(value), QDR_MAX_SEARCH_RANKS, &asked->grid))
+        return fail(why, EXIT_USAGE,
+                    "--why-not '%s': a grid is GXxGYxGZxGD, four numbers from 1 whose product is at most %d, such as "
+                    "2x2x1x1, or with levels 1x1x2x4:2,8",
+                    value, QDR_MAX_SEARCH_RANKS);
+    return colon ? read_levels("why-not", value, colon + 1, 1, &asked->parts, why) : EXIT_OK;
+}
+
 #define AT(member) .at = offsetof(plan_options, member)
 
 static const option_spec specs[] = {
@@ -57,7 +71,8 @@ static const option_spec specs[] = {
      .words = LAYOUT_WORDS},
     {"recompute", 0, "WHAT", "none, attention or full; default: the best", OPTION_CHOICE, AT(recompute),
      .words = RECOMPUTE_WORDS},
-    {"levels", 0, "GP,OP", LEVELS_HELP, OPTION_OTHER, AT(parts), .take = take_levels, .words = LEVELS_WORDS},
+    {"levels", 0, "GP,OP", LEVELS_HELP "; or any: the best", OPTION_OTHER, AT(parts), .take = take_levels_or_any,
+     .words = LEVELS_WORDS "|any"},
     {"micro-batch", 0, "N",
      "sequences per forward pass in each group of ranks with the same z and d; default: the best", OPTION_COUNT,
      AT(search.micro_batch), 1, 1 << 30},
@@ -69,8 +84,8 @@ static const option_spec specs[] = {
     {"dtype", 0, "TYPE", "f32, f64, bf16 or f16; default: bf16 if the machine supports it", OPTION_CHOICE, AT(dtype),
      .words = DTYPE_WORDS},
     {"top", 0, "N", "number of grids to show, 1 to 64; default 10", OPTION_INT, AT(search.n_best), 1, QDR_MAX_BEST},
-    {"why-not", 0, "GRID", "explain why this grid is not the best", OPTION_GRID, AT(why_not),
-     .max = QDR_MAX_SEARCH_RANKS},
+    {"why-not", 0, "GRID[:LEVELS]", "explain why this grid, with these levels, is not the best", OPTION_OTHER,
+     AT(why_not), .take = take_why_not},
     {"explain", 0, NULL, "print the terms of the best plan with their formulas", OPTION_FLAG, AT(explains)},
     {"json", 0, NULL, "print one JSON object", OPTION_FLAG, AT(as_json)},
     {"csv", 0, NULL, "print comma-separated values", OPTION_FLAG, AT(as_csv)},
@@ -87,10 +102,14 @@ static int check_options(plan_options *options, failure *why)
     if (p == 0) return fail(why, EXIT_USAGE, "plan: -n (the number of ranks) is missing; see quadrille plan --help");
     if (options->as_json && options->as_csv)
         return fail(why, EXIT_USAGE, "plan: --json and --csv exclude each other; use one of them");
-    if (options->why_not.x && grid_ranks(options->why_not) != p)
+    const why_not_question *asked = &options->why_not;
+    if (asked->grid.x && grid_ranks(asked->grid) != p)
         return fail(why, EXIT_USAGE, "plan: --why-not %s has %d ranks, but -n is %d; name a grid of %d",
-                    grid_words(options->why_not).text, grid_ranks(options->why_not), p, p);
-    if (options->as_csv && (options->why_not.x || options->explains))
+                    grid_words(asked->grid).text, grid_ranks(asked->grid), p, p);
+    if (asked->parts.is_zero3 && asked->grid.d > 1)
+        return fail(why, EXIT_USAGE, "plan: --why-not %s:zero3 has d = %d, but zero3 has d = 1; name a grid with d = 1",
+                    grid_words(asked->grid).text, asked->grid.d);
+    if (options->as_csv && (asked->grid.x || options->explains))
         return fail(why, EXIT_USAGE, "plan: --csv cannot be combined with --why-not or --explain; use --json");
     if (options->parts.is_zero3 && options->search.size[QDR_D] > 1)
         return fail(why, EXIT_USAGE, "plan: --levels zero3 has d = 1, but --fix says d=%d",
@@ -155,13 +174,31 @@ static int put_out(plan_answer *answer, failure *why)
         return EXIT_OK;
     }
     plan_print_table(answer);
-    if (options->why_not.x) {
-        if (plan_print_why_not(stdout, answer, options->why_not, why)) return why->code;
+    if (options->why_not.grid.x) {
+        if (plan_print_why_not(stdout, answer, why)) return why->code;
         putchar('\n');
     }
     if (!options->explains) return EXIT_OK;
     putchar('\n');
     return fail_status(why, qdr_model_explain(answer->model, &answer->found.best[0].plan, stdout));
+}
+
+/* Levels that do not suit the grid are refused before anything is printed. */
+static int check_why_not(const plan_answer *answer, failure *why)
+{
+    const plan_options *options = answer->options;
+    const grid_size grid = options->why_not.grid;
+    double unused;
+    if (!grid.x) return EXIT_OK;
+    qdr_plan plan = {.version = QDR_OPTS_INIT,
+                     .x = grid.x,
+                     .y = grid.y,
+                     .z = grid.z,
+                     .d = grid.d,
+                     .dtype = options->search.dtype,
+                     .batch = options->search.batch};
+    plan_set_levels(options->why_not.has_levels ? &options->why_not.parts : &options->parts, &plan);
+    return fail_status(why, qdr_model_bound(answer->model, &plan, &unused));
 }
 
 static int make_answer(plan_options *options, failure *why)
@@ -179,8 +216,7 @@ static int make_answer(plan_options *options, failure *why)
     qdr_search_opts *search = &options->search;
     if (options->layout >= 0) search->layouts = 1 << options->layout;
     if (options->recompute >= 0) search->recomputes = 1 << options->recompute;
-    search->gradient_parts = options->parts.gradient;
-    search->optimizer_parts = options->parts.optimizer;
+    plan_search_levels(&options->parts, search);
     if (options->is_serial) search->overlap = QDR_OVERLAP_NONE;
     search->dtype = options->dtype >= 0           ? compute_dtypes[options->dtype]
                     : machine.bf16.peak_flops > 0 ? QDR_BF16
@@ -195,7 +231,7 @@ static int make_answer(plan_options *options, failure *why)
             options->search.progress = show_progress;
             options->search.progress_user = &shown;
         }
-        plan_find(&answer, why);
+        if (!check_why_not(&answer, why)) plan_find(&answer, why);
         options->search.progress = NULL;
         options->search.progress_user = NULL;
         if (shown.is_shown) fputs("\r\033[K", stderr);
@@ -219,15 +255,18 @@ const command command_plan = {
     .summary = "find the fastest grid for a model on a machine, and say why",
     .usage = "quadrille plan MODEL -n P --machine M [OPTION]...",
     .text = "Searches all grids of P ranks, with every axis order, layout, recomputation and micro-batch, for the\n"
-            "fastest that fit in memory, and prints them with the exposed time of each axis. FSDP (1x1xPx1),\n"
-            "Megatron-1D (1xTx1xD, T the ranks of a node) and DDP (1x1x1xP) follow for comparison, whether they\n"
-            "fit or not. MODEL is a name (see quadrille list models), a Hugging Face config.json, or - for\n"
+            "fastest that fit in memory, and prints them with the exposed time of each axis. Known methods follow\n"
+            "for comparison, whether they fit or not: FSDP (1x1xPx1), Megatron-1D (1xTx1xD, T the ranks of a\n"
+            "node), DDP (1x1x1xP), ZeRO-1 (its optimizer state split over all), HSDP (1x1xTxD) and three levels\n"
+            "(weights split over a part of a node, gradients over a node, optimizer state over all). MODEL is a name "
+            "(see quadrille list models), a Hugging Face config.json, or - for\n"
             "standard input. Starts no ranks and no MPI. Exits with 3 if nothing fits.",
     .options = specs,
     .examples = "  quadrille plan gpt3-175b -n 1024 --machine dgx-a100 --batch 1536\n"
                 "  quadrille plan llama-2-70b -n 512 --machine dgx-a100 --batch 1024 --why-not 8x8x8x1\n"
                 "  quadrille plan config.json -n 64 --machine dgx-a100 --mem 40G --fix x=1 --svg plan.svg\n"
-                "  quadrille plan gpt2-xl -n 16 --machine dgx-a100 --levels zero1 --explain -o plan.json\n",
+                "  quadrille plan gpt2-xl -n 16 --machine dgx-a100 --levels zero1 --explain -o plan.json\n"
+                "  quadrille plan gpt-neox-20b -n 64 --machine frontier --levels any --why-not 1x1x2x32:8,all\n",
     .is_local = 1,
     .run = run,
 };

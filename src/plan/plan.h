@@ -5,6 +5,13 @@
 
 #include "common/planning.h"
 
+/* A grid, and the levels on it; not given: those of the search. */
+typedef struct why_not_question {
+    grid_size grid; /* x = 0: not given */
+    int has_levels;
+    levels parts;
+} why_not_question;
+
 typedef struct plan_options {
     subject asked;
     qdr_search_opts search;
@@ -13,7 +20,7 @@ typedef struct plan_options {
     int is_serial;
     int batch_follows; /* no batch was given: it equals the number of ranks */
     int as_json, as_csv, explains;
-    grid_size why_not; /* x = 0: not given */
+    why_not_question why_not;
     const char *svg, *out;
 } plan_options;
 
@@ -26,7 +33,7 @@ typedef struct plan_row {
     qdr_planned_grid planned;
 } plan_row;
 
-enum { MAX_KNOWN_METHODS = 3 };
+enum { MAX_KNOWN_METHODS = 6 };
 
 typedef struct plan_answer {
     const plan_options *options;
@@ -53,6 +60,8 @@ typedef struct plan_none {
 
 /* ---- search.c ---- */
 
+/* Hands the levels on to the model's search. */
+void plan_search_levels(const levels *parts, qdr_search_opts *opts);
 /* Like qdr_model_search(), but gradients and optimizer state may have numbers of parts that do not suit every grid. */
 int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why);
 /* The best plans, and the known methods whether they fit or not, as rows. If nothing fits, only the plan with the least
@@ -67,8 +76,8 @@ int plan_nothing_fits(plan_answer *answer, failure *why);
 
 /* ---- print.c ---- */
 
-/* Why a grid is not the best. */
-int plan_print_why_not(FILE *file, plan_answer *answer, grid_size size, failure *why);
+/* Why the grid of --why-not is not the best. */
+int plan_print_why_not(FILE *file, plan_answer *answer, failure *why);
 void plan_print_table(const plan_answer *answer);
 void plan_print_csv(const plan_answer *answer);
 /* The answer if nothing fits, as JSON; `sentence` is the same in words. */

@@ -61,9 +61,11 @@ static void print_difference(FILE *file, const qdr_plan_result *a, const qdr_pla
 
 static void print_choices(FILE *file, const qdr_plan *plan)
 {
-    fprintf(file, "%s (%s, %s, recompute %s, micro-batch %lld)", grid_in_words(plan).text,
+    fprintf(file, "%s (%s, %s, recompute %s, micro-batch %lld", grid_in_words(plan).text,
             plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
             (long long)plan->micro_batch);
+    if (plan_has_levels(plan)) fprintf(file, ", levels %s", levels_in_words(plan).text);
+    fputc(')', file);
 }
 
 /* The model cannot resolve smaller differences: its error is some per cent. */
@@ -71,26 +73,33 @@ static void print_choices(FILE *file, const qdr_plan *plan)
 
 static double percent_more(double secs, double than) { return 100 * (secs / than - 1); }
 
+/* "1x1x2x4", or "1x1x2x4 with levels 2,8" */
+static void print_grid(FILE *file, const qdr_plan *plan)
+{
+    fputs(grid_in_words(plan).text, file);
+    if (plan_has_levels(plan)) fprintf(file, " with levels %s", levels_in_words(plan).text);
+}
+
 /* Why the best plan beats the second. */
 static void print_why(FILE *file, const plan_answer *answer)
 {
     const qdr_search_result *found = &answer->found;
     const qdr_planned_grid *first = &found->best[0], *second = &found->best[1];
+    print_grid(file, &first->plan);
     if (found->n_best < 2) {
-        fprintf(file,
-                answer->options->search.n_best == 1 ? "%s is the fastest; --top 2 says why it beats the second."
-                                                    : "%s is the only grid that fits.",
-                grid_in_words(&first->plan).text);
+        fputs(answer->options->search.n_best == 1 ? " is the fastest; --top 2 says why it beats the second."
+                                                  : " is the only grid that fits.",
+              file);
         return;
     }
     const double more = percent_more(second->result.secs, first->result.secs);
+    fputs(more < LEAST_PERCENT ? " and " : " beats ", file);
+    print_grid(file, &second->plan);
     if (more < LEAST_PERCENT) {
-        fprintf(file, "%s and %s are equally fast according to the model.", grid_in_words(&first->plan).text,
-                grid_in_words(&second->plan).text);
+        fputs(" are equally fast according to the model.", file);
         return;
     }
-    fprintf(file, "%s beats %s by %.2g %%: ", grid_in_words(&first->plan).text, grid_in_words(&second->plan).text,
-            more);
+    fprintf(file, " by %.2g %%: ", more);
     print_difference(file, &first->result, &second->result);
     fputc('.', file);
 }
@@ -143,10 +152,13 @@ static void print_slower(FILE *file, const plan_answer *answer, const qdr_planne
     fputc('.', file);
 }
 
-int plan_print_why_not(FILE *file, plan_answer *answer, grid_size size, failure *why)
+int plan_print_why_not(FILE *file, plan_answer *answer, failure *why)
 {
     qdr_search_result found;
     qdr_search_opts opts = answer->options->search;
+    const why_not_question *asked = &answer->options->why_not;
+    const grid_size size = asked->grid;
+    if (asked->has_levels) plan_search_levels(&asked->parts, &opts);
     const int axes[QDR_N_AXES] = {size.x, size.y, size.z, size.d};
     memcpy(opts.size, axes, sizeof opts.size);
     opts.n_best = 1;
@@ -187,12 +199,13 @@ void plan_print_table(const plan_answer *answer)
            answer->machine->ranks_per_node, (long long)best->batch, PLURAL(best->batch),
            (long long)plan_sequence(answer->network, best), qdr_dtype_name(asked->dtype),
            answer->machine->memory_bytes / GIB);
+    printf("# levels: numbers of ranks that gradients and optimizer state are split over\n");
     printf("# x, y, z, d: collectives over each axis, hidden by computation + exposed%s\n",
            asked->overlap == QDR_OVERLAP_NONE ? "; nothing overlaps (--overlap off)" : "");
     char step[16];
     snprintf(step, sizeof step, "step (%s)", unit.name);
-    printf("%-11s %-15s %-5s %-10s %-9s %5s %6s %5s %9s %7s %9s", "plan", "grid", "order", "layout", "recompute",
-           "micro", "panels", "parts", step, "of peak", "tokens/s");
+    printf("%-11s %-15s %-9s %-5s %-10s %-9s %5s %6s %5s %9s %7s %9s", "plan", "grid", "levels", "order", "layout",
+           "recompute", "micro", "panels", "parts", step, "of peak", "tokens/s");
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         printf(" %8c (%s)%*s", axis_names[axis], unit.name, 4 - (int)strlen(unit.name), "");
     printf(" %9s %9s\n", "GiB", "headroom");
@@ -200,10 +213,10 @@ void plan_print_table(const plan_answer *answer)
         const plan_row *row = &answer->rows[i];
         const qdr_plan *plan = &row->planned.plan;
         const qdr_plan_result *result = &row->planned.result;
-        printf("%-11s %-15s %-5s %-10s %-9s %5lld %6d %5d %9.*f %6.1f%% %9.0f", row->name, grid_in_words(plan).text,
-               plan->order, layout_word(plan->layout), recompute_word(plan->recompute), (long long)plan->micro_batch,
-               result->panels, result->batch_parts, unit.n_digits, result->secs / unit.secs, 100 * result->peak_share,
-               result->tokens_per_sec);
+        printf("%-11s %-15s %-9s %-5s %-10s %-9s %5lld %6d %5d %9.*f %6.1f%% %9.0f", row->name,
+               grid_in_words(plan).text, levels_in_words(plan).text, plan->order, layout_word(plan->layout),
+               recompute_word(plan->recompute), (long long)plan->micro_batch, result->panels, result->batch_parts,
+               unit.n_digits, result->secs / unit.secs, 100 * result->peak_share, result->tokens_per_sec);
         for (int axis = 0; axis < QDR_N_AXES; axis++) {
             const double hidden = hidden_secs(result, axis), exposed = exposed_secs(result, axis);
             if (hidden + exposed > 0)
@@ -239,10 +252,10 @@ void plan_print_csv(const plan_answer *answer)
         const plan_row *row = &answer->rows[r];
         const qdr_plan *plan = &row->planned.plan;
         const qdr_plan_result *result = &row->planned.result;
+        const levels parts = plan_levels(plan);
         printf("%s,%s,%s,%s,%s,%lld,%d,%d,%d,%d,%.9g,%.9g,%.9g", row->name, grid_in_words(plan).text, plan->order,
                layout_word(plan->layout), recompute_word(plan->recompute), (long long)plan->micro_batch, result->panels,
-               result->batch_parts, plan->gradient_parts ? plan->gradient_parts : plan->z,
-               plan->optimizer_parts ? plan->optimizer_parts : plan->z, result->secs, result->peak_share,
+               result->batch_parts, parts.gradient, parts.optimizer, result->secs, result->peak_share,
                result->tokens_per_sec);
         for (int axis = 0; axis < QDR_N_AXES; axis++)
             printf(",%.9g,%.9g", hidden_secs(result, axis), exposed_secs(result, axis));
@@ -274,6 +287,7 @@ static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
 {
     const qdr_plan *plan = &row->planned.plan;
     const qdr_plan_result *result = &row->planned.result;
+    const levels parts = plan_levels(plan);
     json_t *times = json_object();
     for (int i = 0; i < QDR_N_TIME_TERMS; i++)
         json_object_set_new(times, qdr_time_term_name((qdr_time_term)i), json_real(result->time[i]));
@@ -281,10 +295,9 @@ static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
         "{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, s:o, s:b, s:b}",
         "plan", row->name, "grid", grid_in_words(plan).text, "order", plan->order, "layout", layout_word(plan->layout),
         "recompute", recompute_word(plan->recompute), "micro_batch", (json_int_t)plan->micro_batch, "panels",
-        result->panels, "batch_parts", result->batch_parts, "gradient_parts",
-        plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
-        plan->optimizer_parts ? plan->optimizer_parts : plan->z, "secs", result->secs, "peak_share", result->peak_share,
-        "tokens_per_sec", result->tokens_per_sec, "hidden_secs", json_of_axes(result, hidden_secs), "exposed_secs",
+        result->panels, "batch_parts", result->batch_parts, "gradient_parts", parts.gradient, "optimizer_parts",
+        parts.optimizer, "secs", result->secs, "peak_share", result->peak_share, "tokens_per_sec",
+        result->tokens_per_sec, "hidden_secs", json_of_axes(result, hidden_secs), "exposed_secs",
         json_of_axes(result, exposed_secs), "terms_secs", times, "memory_bytes", result->memory_bytes, "headroom_bytes",
         headroom(answer, row), "memory", json_of_memory(result), "fits", row->fits, "enough_sequences",
         row->has_enough);
@@ -341,12 +354,12 @@ static json_t *json_of_answer(const plan_answer *answer, char *const sentences[3
 static json_t *json_of_least(const qdr_planned_grid *planned)
 {
     const qdr_plan *plan = &planned->plan;
+    const levels parts = plan_levels(plan);
     return json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:f, s:o}", "grid", grid_in_words(plan).text, "layout",
                      layout_word(plan->layout), "recompute", recompute_word(plan->recompute), "micro_batch",
-                     (json_int_t)plan->micro_batch, "gradient_parts",
-                     plan->gradient_parts ? plan->gradient_parts : plan->z, "optimizer_parts",
-                     plan->optimizer_parts ? plan->optimizer_parts : plan->z, "memory_bytes",
-                     planned->result.memory_bytes, "memory", json_of_memory(&planned->result));
+                     (json_int_t)plan->micro_batch, "gradient_parts", parts.gradient, "optimizer_parts",
+                     parts.optimizer, "memory_bytes", planned->result.memory_bytes, "memory",
+                     json_of_memory(&planned->result));
 }
 
 void plan_print_none_json(plan_answer *answer, const plan_none *none, const char *sentence)
@@ -373,9 +386,9 @@ void plan_print_none_json(plan_answer *answer, const plan_none *none, const char
         helps, "notes", notes);
     char *text = NULL;
     size_t bytes;
-    FILE *file = object && answer->options->why_not.x ? open_memstream(&text, &bytes) : NULL;
+    FILE *file = object && answer->options->why_not.grid.x ? open_memstream(&text, &bytes) : NULL;
     if (file) {
-        plan_print_why_not(file, answer, answer->options->why_not, &why);
+        plan_print_why_not(file, answer, &why);
         fclose(file);
         json_object_set_new(object, "why_not", json_string(why.code ? why.sentence : text));
         free(text);
@@ -386,14 +399,14 @@ void plan_print_none_json(plan_answer *answer, const plan_none *none, const char
 int plan_print_json(plan_answer *answer, failure *why)
 {
     char *sentences[3] = {NULL}; /* that the text output prints */
-    const int are_wanted[] = {1, answer->options->why_not.x > 0, answer->options->explains};
+    const int are_wanted[] = {1, answer->options->why_not.grid.x > 0, answer->options->explains};
     for (int i = 0; i < 3 && !why->code; i++) {
         size_t bytes;
         FILE *file = are_wanted[i] ? open_memstream(&sentences[i], &bytes) : NULL;
         if (are_wanted[i] && !file) fail(why, EXIT_NOTHING_FITS, "plan: out of memory for a sentence");
         if (!file) continue;
         if (i == 0) print_why(file, answer);
-        if (i == 1) plan_print_why_not(file, answer, answer->options->why_not, why);
+        if (i == 1) plan_print_why_not(file, answer, why);
         if (i == 2) fail_status(why, qdr_model_explain(answer->model, &answer->found.best[0].plan, file));
         fclose(file);
     }

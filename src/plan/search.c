@@ -57,6 +57,13 @@ static int search_nested(qdr_model *model, const qdr_search_opts *opts, qdr_sear
                 p, gradient, state);
 }
 
+void plan_search_levels(const levels *parts, qdr_search_opts *opts)
+{
+    opts->gradient_parts = parts->gradient;
+    opts->optimizer_parts = parts->optimizer;
+    opts->any_levels = parts->is_any;
+}
+
 int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why)
 {
     if (opts->gradient_parts > 0 || opts->optimizer_parts > 0) return search_nested(model, opts, found, why);
@@ -65,17 +72,24 @@ int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result
 
 /* ---- known methods ---- */
 
-/* The best plan of one grid, among those that fit if any does; with fewer sequences than cells, one sequence per
- * cell. */
-static int find_method(plan_answer *answer, const char *name, const int size[QDR_N_AXES], failure *why)
+typedef struct method {
+    const char *name;
+    int size[QDR_N_AXES];
+    levels parts;
+} method;
+
+/* The best plan of its grid and levels, among those that fit if any does; with fewer sequences than cells, one sequence
+ * per cell. */
+static int find_method(plan_answer *answer, const method *known, failure *why)
 {
+    const int *size = known->size;
     qdr_search_result found;
     plan_row *row = &answer->rows[answer->n_rows];
     qdr_search_opts opts = answer->options->search;
     memcpy(opts.size, size, sizeof opts.size);
     opts.n_best = 1;
-    opts.gradient_parts = opts.optimizer_parts = 0;
-    snprintf(row->name, sizeof row->name, "%s", name);
+    plan_search_levels(&known->parts, &opts);
+    snprintf(row->name, sizeof row->name, "%s", known->name);
     row->is_known_method = 1;
     if (plan_search(answer->model, &opts, &found, why)) return why->code;
     row->fits = found.n_best > 0;
@@ -101,17 +115,45 @@ static int find_method(plan_answer *answer, const char *name, const int size[QDR
                                    .micro_batch = 1,
                                    .sequence = opts.sequence,
                                    .overlap = opts.overlap};
+    plan_set_levels(&known->parts, &row->planned.plan);
     if (fail_status(why, qdr_model_predict(answer->model, &row->planned.plan, &row->planned.result))) return why->code;
     row->fits = row->planned.result.memory_bytes <= answer->machine->memory_bytes;
     return EXIT_OK;
 }
 
-int plan_find(plan_answer *answer, failure *why)
+/* Over how many of t ranks of a node three levels part weights: those that its innermost links join, or the smallest
+ * number if these join all or do not divide t. */
+static int innermost(const qdr_machine *machine, int t)
+{
+    const int unit = machine->links[0].n_ranks;
+    if (unit > 1 && unit < t && t % unit == 0) return unit;
+    for (int parts = 2; parts < t; parts++)
+        if (t % parts == 0) return parts;
+    return t;
+}
+
+static int find_methods(plan_answer *answer, failure *why)
 {
     const int p = answer->options->search.n_ranks;
     /* The number of ranks of a node, or a smaller one that divides the number of ranks. */
     int t = answer->machine->ranks_per_node < p ? answer->machine->ranks_per_node : p;
     while (p % t) t--;
+    const int w = innermost(answer->machine, t);
+    const method known[MAX_KNOWN_METHODS] = {
+        {.name = "FSDP", .size = {1, 1, p, 1}},
+        {.name = "Megatron-1D", .size = {1, t, 1, p / t}},
+        {.name = "DDP", .size = {1, 1, 1, p}},
+        {.name = "ZeRO-1", .size = {1, 1, 1, p}, .parts = {.optimizer = -1}},
+        {.name = "HSDP", .size = {1, 1, t, p / t}},
+        {.name = "Three-level", .size = {1, 1, w, p / w}, .parts = {.gradient = t, .optimizer = -1}},
+    };
+    for (int i = 0; i < MAX_KNOWN_METHODS; i++)
+        if (find_method(answer, &known[i], why)) return why->code;
+    return EXIT_OK;
+}
+
+int plan_find(plan_answer *answer, failure *why)
+{
     qdr_search_result *found = &answer->found;
     const qdr_search_opts *asked = &answer->options->search;
     /* The least memory of any plan is known immediately. */
@@ -124,7 +166,5 @@ int plan_find(plan_answer *answer, failure *why)
         answer->rows[i].fits = answer->rows[i].has_enough = 1;
         snprintf(answer->rows[i].name, sizeof answer->rows[i].name, "%d", i + 1);
     }
-    find_method(answer, "FSDP", (const int[]){1, 1, p, 1}, why);
-    find_method(answer, "Megatron-1D", (const int[]){1, t, 1, p / t}, why);
-    return find_method(answer, "DDP", (const int[]){1, 1, 1, p}, why);
+    return find_methods(answer, why);
 }

@@ -45,8 +45,8 @@ static int time_searches(qdr_model *model, int n_ranks, int any_levels, qdr_sear
     qsort(secs, N_RUNS, sizeof *secs, by_size);
     printf("search of %d ranks%s: %lld bounds and %lld simulations in %.0f ms, %.2f million bounds per "
            "second (median of %d)\n",
-           n_ranks, any_levels ? ", any levels" : "", (long long)found->n_bounded, (long long)found->n_simulated, 1e3 * secs[N_RUNS / 2],
-           1e-6 * (double)found->n_bounded / secs[N_RUNS / 2], N_RUNS);
+           n_ranks, any_levels ? ", any levels" : "", (long long)found->n_bounded, (long long)found->n_simulated,
+           1e3 * secs[N_RUNS / 2], 1e-6 * (double)found->n_bounded / secs[N_RUNS / 2], N_RUNS);
     return 0;
 }
 
