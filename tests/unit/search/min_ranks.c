@@ -27,6 +27,7 @@ static qdr_search_opts random_opts(uint64_t *seed)
     opts.batch = random_flag(seed) ? test_between(seed, 1, 16) : 0;
     opts.gradient_parts = random_flag(seed) ? -1 : 0;
     opts.optimizer_parts = opts.gradient_parts || random_flag(seed) ? -1 : 0;
+    opts.any_levels = !opts.optimizer_parts && random_flag(seed);
     if (random_flag(seed)) opts.size[test_between(seed, 0, 3)] = opts.n_ranks;
     return opts;
 }
