@@ -123,6 +123,22 @@ static void add_waiting(const qdri_sim_times *times, amount *part)
     for (int axis = 0; axis < QDR_N_AXES; axis++) part->time[QDR_TIME_X + axis] += left * by_axis[axis] / all;
 }
 
+/* The time for which the transfers of n_layers use up the link that they use most. */
+static double link_secs(const qdri_lists *lists, const qdri_list *list, double n_layers)
+{
+    double each[QDR_MAX_LINKS] = {0}, most = 0;
+    for (int i = 0; i < list->schedule.n_tasks; i++) {
+        const qdri_task *task = &list->schedule.tasks[i];
+        const int layer = qdri_lists_layer(lists, task);
+        if (task->kind != QDRI_TASK_COLLECTIVE || (layer >= 0 && layer != 1)) continue;
+        const qdri_price *price = &list->prices[i].price;
+        for (int l = 0; l < QDR_MAX_LINKS; l++)
+            each[l] += (layer < 0 ? 1 : n_layers) * price->work_secs * price->use[l];
+    }
+    for (int l = 0; l < QDR_MAX_LINKS; l++) most = fmax(most, each[l]);
+    return most;
+}
+
 static qdr_status make_phase(const qdri_lists *lists, qdri_list_kind kind, double n_layers, const qdri_pricing *pricing,
                              qdri_step_work *work, phase *p)
 {
@@ -153,6 +169,8 @@ static qdr_status make_phase(const qdri_lists *lists, qdri_list_kind kind, doubl
         if (more > layer->secs && late > 0)
             layer->secs = fmax(layer->secs, (by_processor + late - first->secs - last->secs) / n_layers);
     }
+    const double by_links = link_secs(lists, list, n_layers);
+    layer->secs = fmax(layer->secs, (by_links - first->secs - last->secs) / n_layers);
     for (int i = 0; i < 3; i++) add_waiting(&times, &p->part[i]);
     return QDR_OK;
 }
@@ -212,7 +230,10 @@ static qdr_status make_first_forward(const qdri_lists *lists, double n_layers, c
     const double each = fmax(growth(list, work, QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_D_NEAR), 0),
                              growth(list, work, QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_D_FAR), 0));
     const double more = first->part[OF_LAST].secs - all->forward.part[OF_LAST].secs;
-    const double room = (n_layers - QDRI_FEW_LAYERS) * (first->part[OF_LAYER].secs - each);
+    const double all_secs = first->part[OF_FIRST].secs + n_layers * first->part[OF_LAYER].secs +
+                            first->part[OF_LAST].secs;
+    const double room = fmin((n_layers - QDRI_FEW_LAYERS) * (first->part[OF_LAYER].secs - each),
+                             all_secs - link_secs(lists, list, n_layers));
     if (more > 0 && room > 0) add_secs(-fmin(more, room), QDR_TIME_D, &first->part[OF_LAST]);
     return QDR_OK;
 }

@@ -93,12 +93,15 @@ static const qdri_axis_sums *group_sums(qdri_bounds *b, int kind_of_group, int f
     b->known[kind_of_group] = (unsigned short)(b->known[kind_of_group] | 1 << faster);
     b->pricing.ways[kind_of_group] = *ways_of(b, kind_of_group, faster, stride);
     const qdri_transfers *all = &b->transfers[kind_of_group];
+    const int n_links = b->pricing.machine->n_links;
     memset(sums, 0, QDRI_N_LIST_KINDS * sizeof *sums);
     for (int i = 0; i < all->n; i++) {
         const qdri_task *task = all->of[i].task;
-        const double secs = qdri_task_price_of(&b->pricing, task).secs;
+        const qdri_task_price price = qdri_task_price_of(&b->pricing, task);
         for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) {
-            const double all_secs = all->of[i].times[kind] * secs;
+            const double all_secs = all->of[i].times[kind] * price.secs;
+            const double work_secs = all->of[i].times[kind] * price.price.work_secs;
+            for (int l = 0; l < n_links; l++) sums[kind].link[l] += work_secs * price.price.use[l];
             if (task->overlap_class == QDRI_CLASS_GRADIENTS)
                 sums[kind].gradients += all_secs;
             else if (task->overlap_class == QDRI_CLASS_WEIGHTS)
@@ -117,6 +120,7 @@ static const qdri_axis_sums *group_sums(qdri_bounds *b, int kind_of_group, int f
 typedef struct order_sums {
     double rows[QDRI_N_LIST_KINDS]; /* over all axes */
     double stream[QDRI_N_LIST_KINDS]; /* the longest stream of transfers */
+    double link[QDRI_N_LIST_KINDS][QDR_MAX_LINKS]; /* of all streams, which share it */
     double returns; /* of parameters, one after the other */
 } order_sums;
 
@@ -124,7 +128,9 @@ static double list_secs(const qdri_bounds *b, const order_sums *all, qdri_list_k
 {
     const int has_chain = b->lists->is_chain;
     const double chain = has_chain ? b->sums[kind].chain + all->rows[kind] : 0;
-    return fmax(fmax(b->sums[kind].processor, chain), all->stream[kind]);
+    double secs = fmax(fmax(b->sums[kind].processor, chain), all->stream[kind]);
+    for (int l = 0; l < b->pricing.machine->n_links; l++) secs = fmax(secs, all->link[kind][l]);
+    return secs;
 }
 
 /* What returns add to the first forward, or to the end of a step. */
@@ -161,6 +167,7 @@ static void add_sums(const qdri_axis_sums *sums, order_sums *all, int kind_of_gr
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) {
         all->rows[kind] += sums[kind].rows;
         all->stream[kind] = fmax(all->stream[kind], fmax(sums[kind].weights, sums[kind].gradients));
+        for (int l = 0; l < QDR_MAX_LINKS; l++) all->link[kind][l] += sums[kind].link[l];
     }
     if (kind_of_group >= QDR_N_AXES) all->returns += sums[QDRI_LIST_FORWARD_FIRST].weights;
 }

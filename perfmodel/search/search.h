@@ -50,6 +50,7 @@ typedef struct qdri_bound_sums {
 /* Transfers of one list over one kind of group. */
 typedef struct qdri_axis_sums {
     double rows, weights, gradients;
+    double link[QDR_MAX_LINKS]; /* seconds for which they use a link up */
 } qdri_axis_sums;
 
 /* A collective, and how often it occurs in each list. */
