@@ -23,10 +23,11 @@ extern "C" {
  *  @retval others  as qdr_machine_load() */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_here(qdr_machine *machine);
 
-/** Checks that this runtime can execute a plan: no recomputation, gradients and optimizer state partitioned over z, no
+/** Checks that this runtime can execute a plan: no recomputation, parts of gradients and optimizer state that nest, no
  * codecs, no pipeline. Local.
  *  @param n_ranks  the available ranks; 0: not compared
- *  @retval QDR_ERR_ARGUMENT     NULL, no version, an axis < 1, or a grid that does not have n_ranks ranks
+ *  @retval QDR_ERR_ARGUMENT     NULL, no version, an axis < 1, a grid that does not have n_ranks ranks, or parts that
+ *                               do not nest
  *  @retval QDR_ERR_UNSUPPORTED  it cannot; the sentence explains how to plan again */
 QDR_API QDR_NODISCARD qdr_status qdr_plan_check(const qdr_plan *plan, int n_ranks);
 

@@ -38,9 +38,9 @@ typedef struct qdr_plan {
     int overlap; /**< sum of QDR_OVERLAP_…; 0: all */
     int panels; /**< row panels of a layer's products, as in qdr_stack_opts; 0: the best of 1, 2, 4, 8 and 16 */
     int batch_parts; /**< parts of the rows of a micro-batch, as in qdr_stack_opts; 0: the best of 1 and 2 */
-    /** Ranks over which gradients and optimizer state are partitioned: multiples of z up to z·d; 0: z. If gradients
-     * have more than z parts, those of each micro-batch are reduce-scattered over the nearest ranks of d, and those of
-     * the last one over the others, too. */
+    /** Ranks over which gradients and optimizer state are partitioned: multiples of z up to z·d that nest; 0: z, and
+     * gradient_parts. If gradients have more than z parts, those of each micro-batch are reduce-scattered over the
+     * nearest ranks of d, and those of the last one over the others, too. */
     int gradient_parts, optimizer_parts;
     double axis_bytes_ratio[QDR_N_AXES]; /**< bytes that a codec sends per byte of its input; 0: 1 */
     int pipeline; /**< stages of consecutive layers, outside the grid: p ranks in all are x·y·z·d·pipeline; 0: 1 */
@@ -138,10 +138,10 @@ typedef struct qdr_search_opts {
     qdr_dtype dtype;
     double memory_bytes; /**< of a rank; 0: the machine's */
     int gradient_parts, optimizer_parts; /**< as in qdr_plan; -1: z·d */
-    /** 1: these are searched, too, and must be 0 here. On each grid all pairs of nesting numbers are tried of which each
-     * is z, z·d, or fills a level of the machine's links: z·k for the largest k such that any k neighbours on d that
-     * begin at a multiple of k share a unit of that level, where z and d are the fastest axes, or the slowest. For a unit
-     * of u ranks, k is the greatest common divisor of d and u/z, or of d and u/(x·y·z), where these are whole. */
+    /** 1: these are searched, too, and must be 0 here. On each grid all pairs of nesting numbers are tried that are z,
+     * z·d, or fill a level of the machine's links: z·k for the largest k such that any k neighbours on d that begin at
+     * a multiple of k share a unit of that level, where z and d are the fastest axes, or the slowest. With u ranks a
+     * unit, k is the greatest common divisor of d and u/z, or of d and u/(x·y·z), where these are whole. */
     int any_levels;
     int overlap, panels, batch_parts; /**< as in qdr_plan */
     int n_best; /**< answers wanted, 1 to QDR_MAX_BEST; 0: 10 */

@@ -17,8 +17,8 @@ static void insert(divisors *all, int divisor)
     all->of[at] = divisor;
 }
 
-/* Adds the largest number of neighbours on d that never leave a unit of links, if they are n_ranks apart; none if a unit
- * does not hold a whole number of these. */
+/* Adds the largest number of neighbours on d that never leave a unit of links, if they are n_ranks apart; none if a
+ * unit does not hold a whole number of these. */
 static void insert_filling(divisors *all, int unit, int64_t n_ranks, int d)
 {
     if (unit > 0 && unit % n_ranks == 0) insert(all, (int)qdri_common_divisor(d, unit / n_ranks));

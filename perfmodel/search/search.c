@@ -117,7 +117,8 @@ static int fitting_recomputes(search *s, candidate c, int n_orders)
     return fitting;
 }
 
-/* The bounds for a grid, layout, micro-batch and partitions, whatever the order and recomputation; they point to the plan. */
+/* The bounds for a grid, layout, micro-batch and partitions, whatever the order and recomputation; they point to the
+ * plan. */
 static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_bounds *bounds)
 {
     qdri_pricing pricing;

@@ -86,6 +86,7 @@ class FewestRanks(Case):
                 (["llama-2-70b", *DGX, "--layout", "replicated"], 13, None), ([*toy, "--mem", "0.1G"], 2, None),
                 ([*toy, "--mem", "0.2G", "--levels", "zero2"], 2, None),
                 ([*toy, "--mem", "0.15G", "--levels", "4,all"], 4, None),
+                ([*toy, "--mem", "0.2G", "--levels", "any"], 2, None),
                 ([*toy, "--mem", "0.3G", "--fix", "x=2"], 2, None), ([*toy, "--mem", "0.12G", "--batch", "6"], 6, None),
                 ([*toy, "--mem", "0.3G", "--fix", "d=1,y=1"], 2, None),
                 ([*toy, "--mem", "0.2G", "--micro-batch", "2", "--batch", "64", "--recompute", "none"], 3, None),
@@ -173,9 +174,10 @@ class Comparison(Case):
     def test_batch_too_small(self):
         lines = self.good(self.toy(*self.WORDS)).split("\n\n")[0].splitlines()
         marked = [line.split()[0] for line in lines if line.endswith("  batch too small")]
-        self.assertEqual(marked, ["FSDP", "DDP"])
+        self.assertEqual(marked, ["FSDP", "DDP", "ZeRO-1", "HSDP", "Three-level"])
         answer = json.loads(self.good(self.toy(*self.WORDS, "--json")))
-        self.assertEqual([row["enough_sequences"] for row in answer["known_methods"]], [False, True, False])
+        self.assertEqual([row["enough_sequences"] for row in answer["known_methods"]],
+                         [False, True, False, False, False, False])
         self.assertTrue(all(row["enough_sequences"] for row in answer["plans"]))
         rows = list(csv.DictReader(io.StringIO(self.good(self.toy(*self.WORDS, "--csv")))))
         self.assertEqual([row["enough_sequences"] for row in rows[-3:]], ["0", "1", "0"])

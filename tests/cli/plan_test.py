@@ -19,7 +19,7 @@ ARGUMENTS = None
 GIB = 2.0 ** 30
 TERMS = {"products", "attention", "kernels", "recompute", "ends", "optimizer", "x", "y", "z", "d", "bubble", "host"}
 MEMORY = {"parameters", "gradients", "optimizer", "activations", "gathered", "workspace", "reserve"}
-KNOWN_METHODS = ["FSDP", "Megatron-1D", "DDP"]
+KNOWN_METHODS = ["FSDP", "Megatron-1D", "DDP", "ZeRO-1", "HSDP", "Three-level"]
 # A machine of 4 small ranks a node, so that plans are few and some do not fit.
 MACHINE = {
     "name": "toy", "ranks_per_node": 4, "memory_GiB": 4, "memory_GBps": 1000, "attention_efficiency": 0.5,
@@ -82,8 +82,8 @@ class Table(Case):
         lines = text.split("\n\n")[0].splitlines()
         title = "# small on 8 ranks of toy, 4 a node: 8 sequences of 512 tokens a step, bf16"
         self.assertTrue(lines[0].startswith(title), text)
-        self.assertTrue(lines[2].startswith("plan "), text)
-        return lines[3:]
+        self.assertTrue(lines[3].startswith("plan "), text)
+        return lines[4:]
 
     def test_table(self):
         text = self.good()
@@ -91,9 +91,9 @@ class Table(Case):
         self.assertEqual([row.split()[0] for row in rows], [str(i) for i in range(1, 11)] + KNOWN_METHODS)
         for row in rows:
             self.assertRegex(row,
-                             r"^\S+ +\d+x\d+x\d+x\d+ +[xyzd]{4} +(replicated|scattered) +(none|attention|full)"
-                             r" +\d+ +\d+ +\d+ ")
-        steps = [float(row.split()[8]) for row in rows[:10]]
+                             r"^\S+ +\d+x\d+x\d+x\d+ +\d+,\d+ +[xyzd]{4} +(replicated|scattered)"
+                             r" +(none|attention|full) +\d+ +\d+ +\d+ ")
+        steps = [float(row.split()[9]) for row in rows[:10]]
         self.assertEqual(steps, sorted(steps))
         self.assertRegex(text, r"\n\d+ plans, of which \d+ fit in 4 GiB; \d+ were bounded, \d+ simulated\.\n")
         best, second = (row.split()[1] for row in rows[:2])
@@ -103,15 +103,26 @@ class Table(Case):
     def test_known_methods_are_there_though_they_do_not_fit(self):
         text = self.good("--mem", "0.5G")
         rows = self.rows(text)
-        ddp = rows[-1]
+        ddp = rows[-4]
         self.assertEqual(ddp.split()[:2], ["DDP", "1x1x1x8"])
         self.assertTrue(ddp.endswith("does not fit"), ddp)
-        self.assertEqual([row.split()[1] for row in rows[-3:]], ["1x1x8x1", "1x4x1x2", "1x1x1x8"])
-        self.assertTrue(all("does not fit" not in row for row in rows[:-3]))
+        self.assertEqual([row.split()[1:3] for row in rows[-6:]],
+                         [["1x1x8x1", "8,8"], ["1x4x1x2", "1,1"], ["1x1x1x8", "1,1"], ["1x1x1x8", "1,8"],
+                          ["1x1x4x2", "4,4"], ["1x1x2x4", "4,8"]])
+        self.assertTrue(all("does not fit" not in row for row in rows[:-6]))
+
+    def test_three_levels_follow_the_links(self):
+        """Weights lie on the innermost links, where they join fewer ranks than a node."""
+        inside, between = MACHINE["links"]
+        links = [{**inside, "name": "three", "ranks": 3}, {**between, "name": "node", "ranks": 6}, between]
+        self.save(self.machine, {**MACHINE, "ranks_per_node": 6, "links": links})
+        rows = [row.split()[:3] for row in self.good(ranks=12).split("\n\n")[0].splitlines()]
+        self.assertIn(["Three-level", "1x1x3x4", "6,12"], rows)
+        self.assertIn(["HSDP", "1x1x6x2", "6,6"], rows)
 
     def test_known_methods_with_few_sequences(self):
         rows = self.rows(self.good("--batch", "2").replace("2 sequences of", "8 sequences of", 1))
-        self.assertEqual([row.split()[0] for row in rows[-3:]], KNOWN_METHODS)
+        self.assertEqual([row.split()[0] for row in rows[-6:]], KNOWN_METHODS)
 
     def test_padding_is_said(self):
         self.assertIn("5003 tokens of the vocabulary over y = 8: padded to 5008", self.good("--fix", "y=8"))
@@ -199,6 +210,37 @@ class Json(Case):
         ratio = plain["memory"]["optimizer"] / parted["memory"]["optimizer"]
         self.assertTrue(7 < ratio < 8, ratio)  # biases, norms and positions stay copied
 
+    def test_any_levels(self):
+        """No worse than with any levels given, on each grid; what is printed can be asked for again."""
+        words = ["--batch", "64", "--micro-batch", "1", "--recompute", "none", "--top", "64"]
+        best = {plan["grid"]: plan for plan in self.answer("--levels", "any", *words)["plans"]}
+        for levels in ("none", "zero1", "zero2", "4,4", "4,8"):
+            for plan in self.answer("--levels", levels, *words)["plans"]:
+                with self.subTest(levels=levels, grid=plan["grid"]):
+                    self.assertLessEqual(best[plan["grid"]]["secs"], plan["secs"] * (1 + 1e-9))
+        self.assertTrue(any(plan["optimizer_parts"] > int(grid.split("x")[2]) for grid, plan in best.items()))
+        out = self.path("plan.json")
+        first = self.answer("--levels", "any", *words, "-o", out)["plans"][0]
+        with open(out, encoding="ascii") as file:
+            stored = json.load(file)
+        self.assertEqual([stored[key] for key in ("gradient_parts", "optimizer_parts")],
+                         [first[key] for key in ("gradient_parts", "optimizer_parts")])
+        again = self.answer("--levels", f"{first['gradient_parts']},{first['optimizer_parts']}", *words)["plans"]
+        self.assertEqual([again[0][key] for key in ("grid", "secs", "order")],
+                         [first[key] for key in ("grid", "secs", "order")])
+
+    def test_parts_are_nested(self):
+        for plan in self.answer("--levels", "any", "--top", "64")["plans"]:
+            z, d = (int(size) for size in plan["grid"].split("x")[2:])
+            gradient, state = plan["gradient_parts"], plan["optimizer_parts"]
+            self.assertEqual((gradient % z, state % gradient, z * d % state), (0, 0, 0), plan["grid"])
+
+    def test_parts_of_known_methods(self):
+        known = {plan["plan"]: plan for plan in self.answer("--levels", "any")["known_methods"]}
+        parts = {name: (plan["gradient_parts"], plan["optimizer_parts"]) for name, plan in known.items()}
+        self.assertEqual(parts, {"FSDP": (8, 8), "Megatron-1D": (1, 1), "DDP": (1, 1), "ZeRO-1": (1, 8),
+                                 "HSDP": (4, 4), "Three-level": (4, 8)})
+
     def test_machine_is_changed(self):
         words = ["--fix", "y=8", "--recompute", "none", "--micro-batch", "8", "--layout", "replicated"]
         best = lambda *more: self.answer(*words, *more)["plans"][0]
@@ -230,6 +272,8 @@ class Csv(Case):
             self.assertAlmostEqual(float(row["z_exposed_secs"]), plan["exposed_secs"]["z"], places=7)
             self.assertAlmostEqual(float(row["activations_bytes"]), plan["memory"]["activations"], delta=1)
             self.assertEqual(row["fits"], str(int(plan["fits"])))
+            self.assertEqual([int(row[key]) for key in ("gradient_parts", "optimizer_parts")],
+                             [plan[key] for key in ("gradient_parts", "optimizer_parts")])
 
 
 class WhyNot(Case):
@@ -250,6 +294,21 @@ class WhyNot(Case):
                          r"^1x1x1x8 \(.*\) needs the least memory of all plans of this grid, and still [\d.]+ GiB too "
                          r"much: [\d.]+ of 0.5 GiB")
         self.assertIn("optimizer", said)
+
+    def test_levels(self):
+        words = ["--batch", "64", "--micro-batch", "1"]
+        said = self.said("1x1x2x4:2,8", *words)
+        self.assertRegex(said, r"^1x1x2x4 \(.*, micro-batch 1, levels 2,8\) takes ")
+        secs = self.answer("--levels", "2,8", "--fix", "x=1,y=1,z=2,d=4", *words)["plans"][0]["secs"]
+        self.assertIn(f"takes {1e3 * secs:.3g} ms", said)
+        self.assertEqual(self.said("1x1x2x4", "--levels", "2,8", *words).split(" takes ")[0],
+                         said.split(" takes ")[0])
+        for levels, printed in (("zero1", ", levels 1,8)"), ("zero2", ", levels 8,8)"), ("none", "micro-batch 1)")):
+            self.assertIn(printed, self.said(f"1x1x1x8:{levels}", "--levels", "any", *words))
+        self.assertRegex(self.said("1x1x1x8:any", *words), r"^1x1x1x8 \(.*, levels \d,\d\) takes ")
+        self.assertIn("1x1x8x1", self.said("1x1x8x1:zero3", *words))
+        said = self.answer("--why-not", "1x1x2x4:4,8", *words)["why_not"]
+        self.assertRegex(said, r"^1x1x2x4 \(.*, levels 4,8\) ")
 
     def test_few_sequences(self):
         self.assertIn("8 cells for a batch of 2", self.said("1x1x8x1", "--batch", "2"))
@@ -371,7 +430,8 @@ class Refusals(Case):
                       ["--fix", ""], ["--order", "xyz"], ["--layout", "both"], ["--recompute", "some"],
                       ["--levels", "zero4"], ["--levels", "1"], ["--levels", "0,1"],
                       ["--levels", "1,x"], ["--micro-batch", "0"], ["--dtype", "i32"], ["--top", "65"], ["--top", "0"],
-                      ["--why-not", "2x2x2"], ["--why-not", "2x2x2x2x2"], ["--set", "=1"],
+                      ["--why-not", "2x2x2"], ["--why-not", "2x2x2x2x2"], ["--why-not", "2x2x2x1:"],
+                      ["--why-not", "2x2x2x1:3"], ["--why-not", ":2,8"], ["--why-not", "2x2x2:2,8"], ["--set", "=1"],
                       ["--set", "memory_GiB=x"], ["--set", "memory_GiB"]):
             self.assert_plan_refused(words, f"'{words[1]}'", words[0])
         self.assert_plan_refused(["--set", "memry_GiB=1"], "memory_GiB")
@@ -387,6 +447,9 @@ class Refusals(Case):
                                  "whose product divides 8, or plan for 9 ranks")
         self.assert_plan_refused(["--fix", "z=16"], "16", "8")
         self.assert_plan_refused(["--levels", "3,3"], "--levels")
+        self.assert_plan_refused(["--why-not", "1x1x2x4:2,6"], "optimizer state in 6 parts", "4 or 8")
+        self.assert_plan_refused(["--why-not", "8x1x1x1", "--levels", "4,all"], "gradients in 4 parts")
+        self.assert_plan_refused(["--why-not", "1x1x2x4:zero3"], "zero3 has d = 1")
         self.assert_plan_refused(["--levels", "zero3", "--fix", "d=2"], "zero3")
         self.assert_plan_refused(["--fix", "z=8", "--batch", "4"], "batch of 4")
         self.assert_plan_refused(["--dtype", "f64"], "f64")
@@ -395,6 +458,10 @@ class Refusals(Case):
         done = run("plan", "gpt3-175b", "-n", "4096", "--machine", "dgx-a100", "--batch", "4096", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout)["ranks"], 4096)
+        done = run("plan", "gpt3-175b", "-n", "4096", "--machine", "dgx-a100", "--batch", "4096", "--levels", "any",
+                   "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertLess(json.loads(done.stdout)["counts"]["simulated"], 20000)
 
 
 class Mem(Case):
@@ -452,6 +519,7 @@ class Mem(Case):
                              (["gpt2", "--grid", "2x2"], ["'2x2'"]),
                              (["gpt2", "-n", "3", "--grid", "2x1x1x1"], ["2 ranks", "-n is 3"]),
                              (["gpt2", "--machine", "laptopp"], ["laptopp"]), (["gpt2", "--levels", "2,2"], ["2"]),
+                             (["gpt2", "-n", "8", "--levels", "any"], ["--levels 'any'", "zero3"]),
                              (["gpt2", "--grid", "1x1x1x2", "--levels", "zero3"], ["zero3"]),
                              (["gpt2", "--dtype", "i32"], ["'i32'"]), (["gpt2", "--batch", "0"], ["'0'"]),
                              (["gpt2", "gpt3"], ["'gpt3'"])):
