@@ -108,15 +108,10 @@ static void draw_span(FILE *file, const layer_picture *picture, const qdr_timeli
     svg_end_tip(file);
 }
 
-static int has_levels(const qdr_plan *plan)
-{
-    return plan->gradient_parts > plan->z || plan->optimizer_parts > plan->z;
-}
-
 static void layer_picture_draw(FILE *file, const plan_answer *answer, const layer_picture *picture, double top)
 {
     const plan_row *best = &answer->rows[0];
-    const char *const which = has_levels(&best->planned.plan) ? "first forward, last backward" : "the last";
+    const char *const which = plan_has_levels(&best->planned.plan) ? "first forward, last backward" : "the last";
     char last[80] = "";
     svg_flow key = svg_flow_begin(PICTURE_WIDTH - 540, top + 20, 540, 0);
     if (best->planned.result.n_micro > 1)
