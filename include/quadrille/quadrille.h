@@ -15,6 +15,7 @@
 #include "grid.h"
 #include "input.h"
 #include "launch.h"
+#include "levels.h"
 #include "linear.h"
 #include "machine.h"
 #include "matrix.h"

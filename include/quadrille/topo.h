@@ -174,6 +174,21 @@ typedef struct qdr_topo_axis {
 QDR_API QDR_NODISCARD qdr_status qdr_topo_map(const qdr_topo *topo, const int sizes[QDR_N_AXES], const char *order,
                                               const qdr_topo_place *places, qdr_topo_axis axes[QDR_N_AXES]);
 
+/** Numbers of parts, as in qdr_grid_opts. */
+typedef struct qdr_topo_levels {
+    int gradient_parts, optimizer_parts;
+    char note[512]; /**< which words another one replaces, and why; "": none */
+} qdr_topo_levels;
+
+/** What words of levels mean for a grid on these places. The words are those of qdr_levels_read(), and so is what
+ * happens to those that fit no grid. Pure.
+ *  @param places  as for qdr_topo_map(); a number of -1 is shared with no one
+ *  @param[out] levels  zeroed after an error
+ *  @retval QDR_ERR_ARGUMENT  also unknown words, and numbers that do not nest */
+QDR_API QDR_NODISCARD qdr_status qdr_topo_levels_read(const qdr_topo *topo, const int sizes[QDR_N_AXES],
+                                                      const char *order, const qdr_topo_place *places,
+                                                      const char *words, qdr_topo_levels *levels);
+
 #ifdef __cplusplus
 }
 #endif

@@ -145,6 +145,8 @@ int qdri_dev_runs_work(const qdri_dev *dev) { return dev->table->runs_work; }
 
 int qdri_dev_gpu(const qdri_dev *dev) { return dev->table->gpu ? dev->table->gpu(dev) : -1; }
 
+const char *qdri_dev_bus(const qdri_dev *dev) { return dev->table->bus ? dev->table->bus(dev) : NULL; }
+
 int qdri_dev_fuses(const qdri_dev *dev, const qdri_gemm *gemm)
 {
     return dev->table->fuses && dev->table->fuses(dev, gemm);

@@ -100,10 +100,11 @@ typedef struct qdri_dev_table {
     qdr_status (*reserve_product)(qdr_stream *stream, size_t bytes);
     const char *(*products)(const qdri_dev *dev);
     /* For a device other than the host, else NULL: wraps a native stream of the caller's, returns the native stream,
-     * and the GPU's number. */
+     * and the GPU's number and address on PCI. */
     qdr_status (*stream_wrap)(qdri_dev *dev, void *native, qdr_stream **stream);
     void *(*stream_native)(qdr_stream *stream);
     int (*gpu)(const qdri_dev *dev);
+    const char *(*bus)(const qdri_dev *dev);
     /* Host memory that streams can access; a flag in it that streams set to `value`, or wait for. */
     qdr_status (*pin)(qdri_dev *dev, void *memory, size_t bytes);
     void (*unpin)(qdri_dev *dev, void *memory);
@@ -175,6 +176,7 @@ QDR_NODISCARD qdr_status qdri_reserve_product(qdr_stream *stream, size_t bytes);
 
 int qdri_dev_runs_work(const qdri_dev *dev);
 int qdri_dev_gpu(const qdri_dev *dev); /* its number; -1: not a GPU */
+const char *qdri_dev_bus(const qdri_dev *dev); /* its address on PCI, in any case; NULL: not a GPU */
 /* 1: it can fuse the operations that `bias`, `gelu` and `gelu_of` request with this product. */
 int qdri_dev_fuses(const qdri_dev *dev, const qdri_gemm *gemm);
 /* Whether it supports products of factors that are rounded to fp8.

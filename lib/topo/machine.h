@@ -32,6 +32,9 @@ int qdri_topo_find_gpu(const qdr_topo *topo, const char *bus);
 QDR_NODISCARD qdr_status qdri_topo_set_link(topo_loader *loader, const qdr_topo_gpu_link *link);
 /* places.c: the link between two GPUs, in any order; NULL: none. topo may be NULL. */
 const qdr_topo_gpu_link *qdri_topo_find_link(const qdr_topo *topo, int a, int b);
+/* The number of ranks of a grid, as qdr_topo_map() checks it. */
+QDR_NODISCARD qdr_status qdri_topo_check_grid(const int sizes[QDR_N_AXES], const char *order,
+                                              const qdr_topo_place *places, int *n_ranks);
 /* What the cores for which is_used is not 0 have in common. */
 void qdri_topo_confine(const qdr_topo *topo, const unsigned char *is_used, qdr_topo_place *place);
 /* Copies as much as fits, without leading, trailing or repeated blanks. */

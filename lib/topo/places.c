@@ -220,35 +220,43 @@ static void measure_axis(const axis_walk *walk, qdr_topo_axis *axis)
     if (axis->link != QDR_LINK_NONE) count_siblings(walk, axis);
 }
 
-qdr_status qdr_topo_map(const qdr_topo *topo, const int sizes[QDR_N_AXES], const char *order,
-                        const qdr_topo_place *places, qdr_topo_axis axes[QDR_N_AXES])
+qdr_status qdri_topo_check_grid(const int sizes[QDR_N_AXES], const char *order, const qdr_topo_place *places,
+                                int *n_ranks)
 {
-    axis_walk walk = {.topo = topo, .places = places};
-    qdr_status status = QDR_OK;
-    if (!order) order = QDRI_USUAL_ORDER;
-    if (!axes || !sizes || !places) return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: sizes, places or the result is NULL");
-    memset(axes, 0, QDR_N_AXES * sizeof *axes);
-    if (!qdri_is_order(order))
+    if (!sizes || !places) return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: sizes, places or the result is NULL");
+    if (order && !qdri_is_order(order))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: the order '%s' must be a permutation of xyzd, fastest axis first",
                         order);
-    int64_t n_ranks = 1;
+    int64_t n = 1;
     for (int i = 0; i < QDR_N_AXES; i++) {
-        n_ranks *= sizes[i] < 1 ? 0 : sizes[i];
-        if (n_ranks < 1 || n_ranks > MAX_RANKS)
+        n *= sizes[i] < 1 ? 0 : sizes[i];
+        if (n < 1 || n > MAX_RANKS)
             return QDR_FAIL(
                 QDR_ERR_ARGUMENT,
                 "topology: grid %dx%dx%dx%d; each axis must have 1 rank or more, and all axes together at most %d",
                 sizes[0], sizes[1], sizes[2], sizes[3], MAX_RANKS);
     }
-    walk.n_ranks = (int)n_ranks;
-    for (int rank = 0; rank < walk.n_ranks; rank++) {
-        if (places[rank].node < 0 || places[rank].node >= walk.n_ranks)
+    for (int rank = 0; rank < n; rank++)
+        if (places[rank].node < 0 || places[rank].node >= n)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: rank %d is on node %d; nodes of %d ranks are 0 to %d", rank,
-                            places[rank].node, walk.n_ranks, walk.n_ranks - 1);
+                            places[rank].node, (int)n, (int)n - 1);
+    *n_ranks = (int)n;
+    return QDR_OK;
+}
+
+qdr_status qdr_topo_map(const qdr_topo *topo, const int sizes[QDR_N_AXES], const char *order,
+                        const qdr_topo_place *places, qdr_topo_axis axes[QDR_N_AXES])
+{
+    axis_walk walk = {.topo = topo, .places = places};
+    qdr_status status = QDR_OK;
+    if (!axes) return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: sizes, places or the result is NULL");
+    memset(axes, 0, QDR_N_AXES * sizeof *axes);
+    QDR_TRY(qdri_topo_check_grid(sizes, order, places, &walk.n_ranks));
+    if (!order) order = QDRI_USUAL_ORDER;
+    for (int rank = 0; rank < walk.n_ranks; rank++)
         if (topo && places[rank].gpu >= topo->n_gpus)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: rank %d is on GPU %d; there are %d", rank, places[rank].gpu,
                             topo->n_gpus);
-    }
     QDR_TRY_OUT(status, QDRI_NEW(walk.n_ranks, "nodes of ranks", &walk.nodes));
     QDR_TRY_OUT(status, QDRI_NEW(walk.n_ranks, "links of groups", &walk.links));
     QDR_TRY_OUT(status, QDRI_NEW(walk.n_ranks, "members of groups", &walk.before));

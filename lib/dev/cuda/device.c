@@ -18,6 +18,7 @@ static size_t fixed_bytes(const qdri_dev *dev, qdr_dtype dtype)
 static const char *products(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->products_name; }
 
 static int number(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->opts.number; }
+static const char *bus(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->gpu.bus; }
 
 /* ---- element-wise kernels, and the faults that they find ---- */
 
@@ -185,6 +186,7 @@ static const qdri_dev_table cuda_table = {
     .stream_wrap = qdri_cuda_stream_wrap,
     .stream_native = qdri_cuda_stream_native,
     .gpu = number,
+    .bus = bus,
     .pin = pin,
     .unpin = unpin,
     .flag_raise = flag_raise,

@@ -194,6 +194,120 @@ static void wrong_grids(void **state)
     for (int link = 0; link < QDR_N_LINKS; link++) assert_true(strlen(qdr_link_name((qdr_link)link)) > 2);
 }
 
+/* ---- levels ---- */
+
+typedef struct level_case {
+    const qdr_topo *topo;
+    int sizes[4], n_on_node, on_gpus;
+    const char *order, *words;
+    int parts[2];
+    const char *note; /* words of it; NULL: none */
+} level_case;
+
+static qdr_status read_levels(const level_case *the_case, qdr_topo_levels *levels)
+{
+    qdr_topo_place places[256];
+    const int *sizes = the_case->sizes, n = sizes[0] * sizes[1] * sizes[2] * sizes[3];
+    for (int rank = 0; rank < n; rank++)
+        places[rank] = qdr_topo_spread(the_case->topo, the_case->on_gpus, rank / the_case->n_on_node,
+                                       rank % the_case->n_on_node, the_case->n_on_node);
+    return qdr_topo_levels_read(the_case->topo, sizes, the_case->order, places, the_case->words, levels);
+}
+
+static void words_of_levels(void **state)
+{
+    const qdr_topo *cores = cores_of_eight();
+    const level_case cases[] = {
+        {cores, {1, 1, 1, 32}, 16, 0, NULL, "none", {1, 1}, NULL},
+        {cores, {1, 1, 2, 16}, 16, 0, NULL, "zero1", {2, 32}, NULL},
+        {cores, {1, 1, 2, 16}, 16, 0, NULL, "zero2", {32, 32}, NULL},
+        {cores, {1, 1, 2, 16}, 16, 0, NULL, "4,16", {4, 16}, NULL},
+        {cores, {1, 1, 1, 32}, 16, 0, NULL, "cache,numa", {2, 4}, NULL},
+        {cores, {1, 1, 2, 16}, 16, 0, NULL, "package,node", {8, 16}, NULL},
+        {cores, {1, 1, 2, 16}, 16, 0, NULL, "node,all", {16, 32}, NULL},
+        {cores, {2, 1, 2, 8}, 16, 0, NULL, "numa,node", {2, 8}, NULL}, /* x takes half of each unit */
+        {cores, {2, 1, 2, 8}, 16, 0, "zdxy", "numa,node", {4, 16}, NULL},
+        {cores, {1, 1, 1, 4}, 1, 0, NULL, "node,all", {1, 4}, NULL}, /* a rank alone on its node */
+        /* no multiple of z, or of the level before: the next larger one */
+        {cores, {1, 1, 4, 8}, 16, 0, NULL, "cache,all", {4, 32}, "'cache' does not fit gradients (2 in each"},
+        {cores, {1, 1, 1, 32}, 16, 0, NULL, "package,cache", {8, 8}, "optimizer state (2 in each, no multiple of 8"},
+        {cores, {1, 1, 1, 32}, 16, 0, NULL, "4,cache", {4, 4}, "'numa' is taken, 4 parts"},
+        /* ranks that follow one another in (z, d) lie apart: z = 2 is on two nodes */
+        {cores, {1, 1, 2, 16}, 16, 0, "dzxy", "node,all", {32, 32}, "'node' does not fit gradients (1 in each"},
+        /* 16, 16 and 8 on a node */
+        {cores, {1, 1, 1, 40}, 16, 0, NULL, "node,all", {40, 40}, "(unequally many ranks): 'all' is taken, 40 parts"},
+        {&pairs, {1, 1, 2, 4}, 4, 1, NULL, "numa,node", {2, 4}, NULL},
+        {&pairs, {1, 1, 1, 8}, 4, 1, NULL, "module,all", {2, 8}, "(unknown which ranks share one): 'numa' is taken"},
+        {&pairs, {1, 1, 1, 8}, 4, 1, NULL, "cache,cache", {2, 2}, "; 'cache' does not fit optimizer state"},
+        {NULL, {1, 1, 1, 8}, 4, 0, NULL, "package,node", {4, 4}, "'node' is taken, 4 parts"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qdr_topo_levels levels;
+        CHECK_OK(read_levels(&cases[i], &levels));
+        assert_int_equal(levels.gradient_parts, cases[i].parts[0]);
+        assert_int_equal(levels.optimizer_parts, cases[i].parts[1]);
+        if (cases[i].note)
+            assert_non_null(strstr(levels.note, cases[i].note));
+        else
+            assert_string_equal(levels.note, "");
+    }
+}
+
+/* What is shared is numbered; all else about places does not matter. Against the definition: any aligned run of so many
+ * ranks shares a unit, and no longer one does. */
+static void random_units(void **state)
+{
+    uint64_t seed = test_seed();
+    int n_equal = 0;
+    (void)state;
+    for (int round = 0; round < 500; round++) {
+        qdr_topo_place places[64];
+        qdr_topo_levels levels;
+        const int d = (int)test_between(&seed, 1, 12), wide = (int)test_between(&seed, 1, 4);
+        const int n_cut = test_between(&seed, 0, 3) ? d : (int)test_between(&seed, 1, d); /* another unit from there */
+        for (int rank = 0; rank < d; rank++)
+            places[rank] = (qdr_topo_place){0, -1, rank / wide + (rank >= n_cut ? 20 : 0), -1, -1, -1};
+        CHECK_OK(qdr_topo_levels_read(NULL, (const int[]){1, 1, 1, d}, NULL, places, "numa,all", &levels));
+        int n = 1, is_equal = 1;
+        while (n < d && places[n].numa == places[0].numa) n++;
+        for (int rank = 0; rank < d; rank++) {
+            is_equal &= d % n == 0 && places[rank].numa == places[rank / n * n].numa;
+            is_equal &= rank % n || !rank || places[rank].numa != places[rank - 1].numa;
+        }
+        assert_int_equal(levels.gradient_parts, is_equal ? n : d);
+        assert_int_equal(levels.optimizer_parts, d);
+        n_equal += is_equal;
+    }
+    assert_in_range(n_equal, 50, 450);
+}
+
+static void wrong_levels(void **state)
+{
+    static const char *const unknown[] = {"",         "8",      "8,",     ",8",    "8,all,all",
+                                          "0,8",      "-1,all", "node",   "zero3", "nodes,all",
+                                          "all, all", "+8,all", "8x,all", "None",  "99999999999,all"};
+    level_case the_case = {cores_of_eight(), {1, 1, 2, 8}, 16, 0, NULL, NULL, {0, 0}, NULL};
+    qdr_topo_levels levels;
+    (void)state;
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        the_case.words = unknown[i];
+        CHECK_FAILS(read_levels(&the_case, &levels), QDR_ERR_ARGUMENT, "module, cache, numa, package, node or all");
+        assert_int_equal(levels.gradient_parts, 0);
+    }
+    the_case.words = "3,all";
+    CHECK_FAILS(read_levels(&the_case, &levels), QDR_ERR_ARGUMENT, "gradients in 3 parts; use a multiple of 2");
+    the_case.words = "node,4";
+    CHECK_FAILS(read_levels(&the_case, &levels), QDR_ERR_ARGUMENT, "optimizer state in 4 parts");
+    assert_int_equal(levels.optimizer_parts, 0);
+    the_case.order = "xy";
+    CHECK_FAILS(read_levels(&the_case, &levels), QDR_ERR_ARGUMENT, "'xy'");
+    CHECK_FAILS(read_levels(&the_case, NULL), QDR_ERR_ARGUMENT, "NULL");
+    the_case.words = NULL;
+    CHECK_FAILS(read_levels(&the_case, &levels), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_topo_levels_read(NULL, the_case.sizes, NULL, NULL, "all,all", &levels), QDR_ERR_ARGUMENT, "NULL");
+}
+
 /* ---- files and this machine ---- */
 
 static void this_machine(void **state)
@@ -323,6 +437,9 @@ int main(void)
         cmocka_unit_test(more_ranks_than_gpus_share_them),
         cmocka_unit_test(random_places),
         cmocka_unit_test(wrong_grids),
+        cmocka_unit_test(words_of_levels),
+        cmocka_unit_test(random_units),
+        cmocka_unit_test(wrong_levels),
         cmocka_unit_test(this_machine),
         cmocka_unit_test(wrong_arguments),
 #if QDRI_HAVE_HWLOC

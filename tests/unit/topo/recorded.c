@@ -202,6 +202,46 @@ static void pairs_of_gpus(void **state)
     qdr_topo_destroy(&topo);
 }
 
+/* As many ranks of d as share a unit of these machines: on two nodes of one rank for each GPU, or core. */
+static void check_levels(const qdr_topo *topo, int on_gpus, const char *words, int gradients, int state,
+                         const char *note)
+{
+    qdr_topo_place places[128];
+    qdr_topo_levels levels;
+    const int n = on_gpus ? topo->n_gpus : topo->n_cores;
+    assert_in_range(2 * n, 2, 128);
+    for (int rank = 0; rank < 2 * n; rank++) places[rank] = qdr_topo_spread(topo, on_gpus, rank / n, rank % n, n);
+    CHECK_OK(qdr_topo_levels_read(topo, (const int[]){1, 1, 1, 2 * n}, NULL, places, words, &levels));
+    assert_int_equal(levels.gradient_parts, gradients);
+    assert_int_equal(levels.optimizer_parts, state);
+    if (*note)
+        assert_non_null(strstr(levels.note, note));
+    else
+        assert_string_equal(levels.note, "");
+}
+
+static void levels_in_words(void **state)
+{
+    (void)state;
+    qdr_topo *topo = load("tioga-8xMI250X");
+    check_levels(topo, 1, "module,node", 2, 8, "");
+    check_levels(topo, 1, "module,all", 2, 16, "");
+    check_levels(topo, 0, "cache,numa", 8, 16, "");
+    qdr_topo_destroy(&topo);
+    topo = load("dgx2-16xV100");
+    check_levels(topo, 1, "node,all", 16, 32, "");
+    check_levels(topo, 1, "module,node", 8, 16, "'module' does not fit gradients (unknown which ranks share one)");
+    check_levels(topo, 1, "package,node", 8, 16, "");
+    qdr_topo_destroy(&topo);
+    topo = load("power8-gpu-pairs");
+    check_levels(topo, 1, "package,node", 2, 4, "");
+    qdr_topo_destroy(&topo);
+    topo = load("corona-epyc");
+    check_levels(topo, 0, "cache,numa", 3, 6, "");
+    check_levels(topo, 0, "package,node", 24, 48, "");
+    qdr_topo_destroy(&topo);
+}
+
 /* Also by the variable that hwloc's own tools know. */
 static void the_variable_names_a_file(void **state)
 {
@@ -230,6 +270,7 @@ int main(void)
         cmocka_unit_test(opencl_names_gpus),
         cmocka_unit_test(sixteen_gpus_behind_switches),
         cmocka_unit_test(pairs_of_gpus),
+        cmocka_unit_test(levels_in_words),
         cmocka_unit_test(the_variable_names_a_file),
     };
     const char *folder = getenv("QDR_TEST_TOPOLOGIES");
