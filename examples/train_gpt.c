@@ -323,6 +323,26 @@ static void announce(const training *run)
             (long long)n_tokens, PLURAL(n_tokens));
 }
 
+/* Over how many ranks parameters, gradients and optimizer state are split, and what a rank has of each. */
+static qdr_status announce_levels(const training *run)
+{
+    const int weights = qdr_grid_parts(run->grid, QDR_LEVEL_WEIGHTS);
+    const int gradients = qdr_grid_parts(run->grid, QDR_LEVEL_GRADIENTS);
+    const int state = qdr_grid_parts(run->grid, QDR_LEVEL_OPTIMIZER);
+    qdr_stack_sizes sizes;
+    size_t optimizer;
+    if (state == weights) return QDR_OK;
+    TRY(qdr_stack_get_sizes(run->model.stack, &sizes));
+    TRY(qdr_adamw_size(run->model.stack, &optimizer));
+    if (run->talks)
+        fprintf(stderr,
+                "levels: weights over %d rank%s (%.3g MB a rank), gradients over %d (%.3g MB), optimizer state over %d "
+                "(%.3g MB)\n",
+                weights, PLURAL(weights), 1e-6 * (double)sizes.parameters, gradients, 1e-6 * (double)sizes.gradients,
+                state, 1e-6 * (double)optimizer);
+    return QDR_OK;
+}
+
 /* Checks that involve several options. The same on all ranks. */
 static qdr_status check(training *run)
 {
@@ -417,6 +437,7 @@ static qdr_status run_all(training *run)
 {
     TRY(prepare(run));
     if (run->talks) announce(run);
+    TRY(announce_levels(run));
     TRY(train(run));
     size_t now, peak;
     qdr_mem_usage(run->ctx, &now, &peak);

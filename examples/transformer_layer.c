@@ -130,8 +130,15 @@ static qdr_status over_ranks(block_driver *driver, double mine, double *sum, dou
     return QDR_OK;
 }
 
+static int has_levels(const block_driver *driver)
+{
+    return qdr_grid_parts(driver->grid, QDR_LEVEL_OPTIMIZER) > qdr_grid_parts(driver->grid, QDR_LEVEL_WEIGHTS);
+}
+
+/* With levels, each forward is the first one after a step, which returns parameters. */
 static qdr_status run_forward(const block_driver *driver)
 {
+    if (!driver->forward) TRY(qdr_stack_updated(driver->stack));
     return driver->forward ? qdr_graph_launch(driver->forward, NULL) : qdr_stack_forward(driver->stack);
 }
 
@@ -184,13 +191,14 @@ static int read_traffic(const block_driver *driver, traffic_row rows[QDR_N_CHANN
 {
     /* Recorded work is enqueued, and counted, once. */
     const double n = driver->set->how.recorded ? 1 : (double)driver->set->n_iterations;
+    const char *forwards = has_levels(driver) ? "first forward" : "forward";
     int n_rows = 0;
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
             const qdr_channel c = (qdr_channel)channel;
             const qdr_coll_kind k = (qdr_coll_kind)kind;
             const qdr_traffic done = qdr_grid_traffic(driver->grid, c, k);
-            const qdr_planned forward = qdr_stack_planned(driver->stack, "forward", c, k);
+            const qdr_planned forward = qdr_stack_planned(driver->stack, forwards, c, k);
             const qdr_planned backward = qdr_stack_planned(driver->stack, "backward", c, k);
             if (done.n_calls || forward.n_calls || backward.n_calls)
                 rows[n_rows++] = (traffic_row){qdr_channel_name(c),
@@ -234,8 +242,12 @@ static void print_table(const block_driver *driver, const block_result *result)
     const settings *set = driver->set;
     printf("transformer block, hidden %lld, %lld heads, %lld sequences of %lld tokens\n", (long long)set->hidden,
            (long long)set->n_heads, (long long)set->how.batch, (long long)set->how.context);
-    printf("grid %s, order %s, %s, %s%s, %s%d BLAS threads per rank, median of %lld iterations\n\n",
-           grid_words(set->how.grid).text, set->how.order, layout_word((qdr_layout)set->how.layout),
+    char split[64] = "";
+    if (has_levels(driver))
+        snprintf(split, sizeof split, ", levels %d,%d", qdr_grid_parts(driver->grid, QDR_LEVEL_GRADIENTS),
+                 qdr_grid_parts(driver->grid, QDR_LEVEL_OPTIMIZER));
+    printf("grid %s, order %s%s, %s, %s%s, %s%d BLAS threads per rank, median of %lld iterations\n\n",
+           grid_words(set->how.grid).text, set->how.order, split, layout_word((qdr_layout)set->how.layout),
            qdr_dtype_name((qdr_dtype)set->how.dtype), set->products ? " with fp8 products" : "",
            set->how.recorded ? "as graphs, " : "", qdr_context_threads(driver->ctx), (long long)set->n_iterations);
     if (qdr_stack_print(driver->stack, "storage", stdout) == QDR_OK) putchar('\n');
@@ -276,17 +288,17 @@ static void print_json(const block_driver *driver, const block_result *result)
 {
     const settings *set = driver->set;
     json_t *all = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:b, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, "
-        "s:f, "
-        "s:o}",
-        "grid", grid_words(set->how.grid).text, "order", set->how.order, "layout",
-        layout_word((qdr_layout)set->how.layout), "dtype", qdr_dtype_name((qdr_dtype)set->how.dtype), "products",
-        set->products ? "fp8" : "stored", "graph", set->how.recorded, "ranks", qdr_context_size(driver->ctx),
-        "threads_per_rank", qdr_context_threads(driver->ctx), "hidden", (json_int_t)set->hidden, "heads",
-        (json_int_t)set->n_heads, "ctx", (json_int_t)set->how.context, "batch", (json_int_t)set->how.batch,
-        "iterations", (json_int_t)set->n_iterations, "forward_secs", result->forward_secs, "backward_secs",
-        result->backward_secs, "forward_gflops", result->forward_gflops, "backward_gflops", result->backward_gflops,
-        "tokens_per_s", result->tokens_per_s, "traffic", traffic_json(result));
+        "{s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:b, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o}",
+        "grid", grid_words(set->how.grid).text, "order", set->how.order, "gradient_parts",
+        qdr_grid_parts(driver->grid, QDR_LEVEL_GRADIENTS), "optimizer_parts",
+        qdr_grid_parts(driver->grid, QDR_LEVEL_OPTIMIZER), "layout", layout_word((qdr_layout)set->how.layout), "dtype",
+        qdr_dtype_name((qdr_dtype)set->how.dtype), "products", set->products ? "fp8" : "stored", "graph",
+        set->how.recorded, "ranks", qdr_context_size(driver->ctx), "threads_per_rank", qdr_context_threads(driver->ctx),
+        "hidden", (json_int_t)set->hidden, "heads", (json_int_t)set->n_heads, "ctx", (json_int_t)set->how.context,
+        "batch", (json_int_t)set->how.batch, "iterations", (json_int_t)set->n_iterations, "forward_secs",
+        result->forward_secs, "backward_secs", result->backward_secs, "forward_gflops", result->forward_gflops,
+        "backward_gflops", result->backward_gflops, "tokens_per_s", result->tokens_per_s, "traffic",
+        traffic_json(result));
     if (all != NULL) json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     putchar('\n');
     json_decref(all);

@@ -5,13 +5,39 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/common/levels.h"
+
+/* ---- levels ---- */
+
+/* The words that mean the same on every grid; the search finds the grid. */
+static qdr_status search_levels(const char *words, qdr_search_opts *opts, char sentence[PROBLEM_BYTES])
+{
+    levels parts;
+    failure why = {0};
+    if (!words) return QDR_OK;
+    if (read_levels("levels", words, words, 1, &parts, &why) || parts.is_zero3)
+        return REFUSE(sentence,
+                      "--levels %.100s: --grid auto knows any, none, zero1, zero2 and GP,OP, each a number or all; for "
+                      "other words give the grid",
+                      words);
+    opts->gradient_parts = parts.gradient;
+    opts->optimizer_parts = parts.optimizer;
+    opts->any_levels = parts.is_any;
+    return QDR_OK;
+}
+
 static qdr_status check_given(const choice *given, char sentence[PROBLEM_BYTES])
 {
     if (given->plan && (given->grid.x || given->order))
         return REFUSE(sentence, given->order ? "--plan and --order both give the axis order; leave one of them out"
                                              : "--plan and --grid both give the grid; leave one of them out");
+    if (given->plan && given->levels)
+        return REFUSE(sentence, "--plan and --levels both give the levels; leave one of them out");
     if (given->machine && given->grid.x >= 0)
         return REFUSE(sentence, "--machine is only used by --grid auto; give both or neither");
+    if (given->grid.x < 0) return search_levels(given->levels, &(qdr_search_opts){.version = QDR_OPTS_INIT}, sentence);
+    if (given->levels && strcmp(given->levels, "any") == 0)
+        return REFUSE(sentence, "--levels any is only used by --grid auto; give both, or levels such as node,all");
     return QDR_OK;
 }
 
@@ -44,6 +70,9 @@ static void take(choice *made, const qdr_plan *plan)
                             .micro_batch = plan->micro_batch,
                             .n_panels = plan->panels,
                             .n_batch_parts = plan->batch_parts};
+    made->levels = NULL;
+    made->gradient_parts = plan->gradient_parts;
+    made->optimizer_parts = plan->optimizer_parts;
     if (made->grid.x < 0) made->grid.x = 0;
     complete(made, &planned);
 }
@@ -112,28 +141,31 @@ static void tell_why(const qdr_auto_plan *chosen)
 static void tell_choice(const qdr_auto_plan *chosen)
 {
     const qdr_plan *plan = &chosen->best.plan;
-    fprintf(stderr, "grid auto: %s, order %s, %s, micro-batch %lld: %.4g s per step predicted on %s",
-            grid_of(plan).text, plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout),
-            (long long)plan->micro_batch, chosen->best.result.secs, chosen->machine);
+    fprintf(stderr, "grid auto: %s, order %s, %s, micro-batch %lld", grid_of(plan).text,
+            plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), (long long)plan->micro_batch);
+    if (plan_has_levels(plan)) fprintf(stderr, ", levels %s", levels_in_words(plan).text);
+    fprintf(stderr, ": %.4g s per step predicted on %s", chosen->best.result.secs, chosen->machine);
     tell_why(chosen);
 }
 
-static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_network *network, choice *made)
+static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_network *network, choice *made,
+                            char sentence[PROBLEM_BYTES])
 {
     qdr_network long_enough = *network;
     qdr_machine machine;
     qdr_auto_plan chosen;
     const int talks = qdr_context_rank(ctx) == 0;
     long_enough.context = long_enough.positions = made->context;
-    const qdr_search_opts opts = {QDR_OPTS_INIT,
-                                  .order = made->order,
-                                  .layouts = made->layout < 0 ? 0 : 1 << made->layout,
-                                  .micro_batch = made->micro_batch ? made->micro_batch : usual->micro_batch,
-                                  .batch = made->batch,
-                                  .sequence = made->context,
-                                  .dtype = (qdr_dtype)made->dtype,
-                                  .panels = (int)made->n_panels,
-                                  .batch_parts = (int)made->n_batch_parts};
+    qdr_search_opts opts = {QDR_OPTS_INIT,
+                            .order = made->order,
+                            .layouts = made->layout < 0 ? 0 : 1 << made->layout,
+                            .micro_batch = made->micro_batch ? made->micro_batch : usual->micro_batch,
+                            .batch = made->batch,
+                            .sequence = made->context,
+                            .dtype = (qdr_dtype)made->dtype,
+                            .panels = (int)made->n_panels,
+                            .batch_parts = (int)made->n_batch_parts};
+    TRY(search_levels(made->levels, &opts, sentence));
     const qdr_status status = talks && made->machine ? qdr_machine_load(made->machine, &machine) : QDR_OK;
     TRY(qdr_agree(ctx, status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status));
     TRY(qdr_plan_auto(ctx, &long_enough, talks && made->machine ? &machine : NULL, &opts, &chosen));
@@ -152,7 +184,7 @@ qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usua
         const choice sizes = {
             .layout = -1, .serial = -1, .dtype = usual->dtype, .context = usual->context, .batch = usual->batch};
         complete(made, &sizes); /* the sizes that the model needs */
-        TRY(take_best(ctx, usual, network, made));
+        TRY(take_best(ctx, usual, network, made, sentence));
     }
     complete(made, usual);
     return QDR_OK;
@@ -163,9 +195,16 @@ qdr_status choice_make_grid(qdr_context *ctx, choice *made, char sentence[PROBLE
     const int p = qdr_context_size(ctx);
     if (!made->grid.x) made->grid = (grid_size){1, 1, 1, p};
     const grid_size size = made->grid;
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y,
-                                .z = size.z,   .d = size.d, .order = made->order};
+    qdr_grid_opts opts = {QDR_OPTS_INIT,
+                          .x = size.x,
+                          .y = size.y,
+                          .z = size.z,
+                          .d = size.d,
+                          .order = made->order,
+                          .gradient_parts = made->gradient_parts,
+                          .optimizer_parts = made->optimizer_parts};
     failure why = {0};
-    if (!grid_check_ranks("", size, p, &why)) return qdr_grid_create(ctx, &opts, grid);
-    return REFUSE(sentence, "%s", why.sentence);
+    if (grid_check_ranks("", size, p, &why)) return REFUSE(sentence, "%s", why.sentence);
+    if (made->levels) TRY(qdr_levels_read(ctx, made->levels, &opts));
+    return qdr_grid_create(ctx, &opts, grid);
 }

@@ -13,11 +13,12 @@
 typedef struct choice {
     const char *plan, *machine; /* a file; a name or a file. NULL: not given */
     grid_size grid; /* x = 0: not given; -1: auto */
-    const char *order; /* NULL: not given */
+    const char *order, *levels; /* NULL: not given */
     int layout, dtype, serial; /* qdr_layout, qdr_dtype, 0 or 1; -1: not given */
     int64_t context, batch, micro_batch; /* 0: not given */
     int overlap; /* made: sum of QDR_OVERLAP_…; 0: all */
     char order_text[8]; /* made: `order` may point here */
+    int gradient_parts, optimizer_parts; /* made: those of a plan, if no levels are given */
     /* always as given */
     const char *device; /* NULL: $QDR_DEVICE */
     int64_t n_local, n_threads, n_panels, n_batch_parts; /* 0: the default */
@@ -42,6 +43,10 @@ typedef struct choice {
          CHOICE_AT(OPTION_TEXT, device)},                                                                              \
         {"layout", 0, "LAYOUT", "layout of activations: replicated (default) or scattered", CHOICE_LAYOUT},            \
         {"order", 0, "AXES", "axis order, fastest first (default xyzd)", CHOICE_AT(OPTION_ORDER, order)},              \
+        {"levels", 0, "GP,OP",                                                                                         \
+         "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, each a number, module, "       \
+         "cache, numa, package, node or all; or none (default), zero1, zero2; any, with --grid auto",                  \
+         CHOICE_AT(OPTION_TEXT, levels)},                                                                              \
         {"overlap", 0, "on|off", "overlap communication with products; results stay bitwise the same (default on)",    \
          CHOICE_AT(OPTION_CHOICE, serial)},                                                                            \
         {"panels", 0, "N",                                                                                             \
