@@ -107,10 +107,10 @@ QDR_API void qdr_model_destroy(qdr_model **model);
  *  @retval QDR_ERR_DTYPE     not F32, F64, BF16 or F16, or a type that the machine does not support
  *  @retval QDR_ERR_MEMORY    of this process */
 QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result);
-/** Predicts the time of one forward and one backward of n_layers layers without embedding and head: the simulated end
- * of the same lists that a stack of these layers runs, on the rank that has most. For
- * comparison with a measured stack. Of the plan only grid, order, layout, type, overlap, panels, parts, batch (all
- * sequences at once) and sequence are used.
+/** Predicts the time of one forward, the first after a step, and one backward of n_layers layers without embedding and
+ * head: the simulated end of the same lists that a stack of these layers runs, on the rank that has most. For
+ * comparison with a measured stack. Of the plan only grid, order, levels, layout, type, overlap, panels, parts, batch
+ * (all sequences at once) and sequence are used.
  *  @param[out] forward_secs, backward_secs  0 after an error
  *  @retval QDR_ERR_ARGUMENT  also n_layers out of 1 to 1024
  *  @retval others            as qdr_model_predict() */

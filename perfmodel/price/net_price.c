@@ -160,7 +160,7 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
     QDR_TRY(qdri_describe_layers(net, &model->network, &position, &opts, context, plan->layout, n_layers));
     QDR_TRY(qdri_net_place(net));
     QDR_TRY(qdri_net_choose_panels(net, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, &model->machine));
-    QDR_TRY(qdri_net_forward(net, 0, schedule));
+    QDR_TRY(qdri_net_forward(net, qdri_plan_has_levels(plan), schedule));
     QDR_TRY(price_list(&pricing, schedule, NULL, ends));
     secs[0] = ends[0];
     QDR_TRY(qdri_net_backward(net, QDRI_GRADIENT_OVERWRITE, 0, schedule));

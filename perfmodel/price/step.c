@@ -220,7 +220,7 @@ static void add_recompute(const qdri_lists *lists, const qdri_pricing *pricing, 
 }
 
 /* Returns overlap with the layers before, and the more layers there are, the more of the last one's, too: that of the
- * head is the largest. */
+ * head is the largest. Without overlap each layer has its own, all before the first layer. */
 static qdr_status make_first_forward(const qdri_lists *lists, double n_layers, const qdri_pricing *pricing,
                                      qdri_step_work *work, phases *all)
 {
@@ -229,6 +229,11 @@ static qdr_status make_first_forward(const qdri_lists *lists, double n_layers, c
     QDR_TRY(make_phase(lists, QDRI_LIST_FORWARD_FIRST, n_layers, pricing, work, first));
     const double each = fmax(growth(list, work, QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_D_NEAR), 0),
                              growth(list, work, QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_D_FAR), 0));
+    if (pricing->plan->overlap && !(pricing->plan->overlap & QDR_OVERLAP_WEIGHTS)) {
+        add_secs(each, QDR_TIME_D, &first->part[OF_LAYER]);
+        add_secs(-QDRI_FEW_LAYERS * each, QDR_TIME_D, &first->part[OF_FIRST]);
+        return QDR_OK;
+    }
     const double more = first->part[OF_LAST].secs - all->forward.part[OF_LAST].secs;
     const double all_secs = first->part[OF_FIRST].secs + n_layers * first->part[OF_LAYER].secs +
                             first->part[OF_LAST].secs;

@@ -387,19 +387,23 @@ static double layers_secs(const qdr_machine *machine, const qdr_plan *plan, int 
     return forward + backward;
 }
 
-/* A layer more takes the same as in a step; z: weights and gradients, whose sums are not behind. */
+/* A layer more takes the same as in a step; z: weights and gradients, whose sums are not behind; levels: also what
+ * returns. */
 static void layers(void **state)
 {
-    static const int grids[][4] = {{1, 1, 1, 1}, {1, 1, 2, 1}, {2, 1, 1, 1}, {1, 4, 1, 1}};
+    static const int grids[][6] = {{1, 1, 1, 1}, {1, 1, 2, 1},       {2, 1, 1, 1},
+                                   {1, 4, 1, 1}, {1, 1, 1, 4, 2, 4}, {1, 1, 2, 4, 4, 8}};
     const qdr_machine machine = planted();
     (void)state;
-    for (int g = 0; g < 4; g++)
+    for (int g = 0; g < 6; g++)
         for (int layout = 0; layout < 2; layout++) {
             const qdr_plan plan = {.version = QDR_OPTS_INIT,
                                    .x = grids[g][0],
                                    .y = grids[g][1],
                                    .z = grids[g][2],
                                    .d = grids[g][3],
+                                   .gradient_parts = grids[g][4],
+                                   .optimizer_parts = grids[g][5],
                                    .layout = layout ? QDR_SCATTERED : QDR_REPLICATED,
                                    .dtype = QDR_F32,
                                    .overlap = QDR_OVERLAP_NONE,
