@@ -2,18 +2,24 @@
 /* `quadrille bench layer`: transformer layers on grids, alternately with and without overlap, compared with their
  * products alone. */
 #include <math.h>
+#include <quadrille/levels.h>
 #include <quadrille/plan.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "bench/product.h"
 #include "bench/transformer.h"
 #include "common/planning.h"
 
+enum { N_COLUMNS = 27 }; /* with the last one, without a name */
+
 typedef struct layer_options {
     bench_options shared;
     int64_t hidden, n_heads, context, n_sequences, n_layers, n_batch_parts;
+    const char *levels; /* NULL: none */
     const char *machine_name; /* NULL: no prediction */
     qdr_machine machine;
+    bench_column columns[N_COLUMNS];
 } layer_options;
 
 #define AT(member) .at = offsetof(layer_options, member)
@@ -26,14 +32,57 @@ static const option_spec specs[] = {
     {"layers", 0, "N", "number of transformer layers; default 1", OPTION_COUNT, AT(n_layers), 1, 1024},
     {"batch-parts", 0, "N", "parts of a rank's sequences (needs x or y > 1, rows replicated); default 1", OPTION_COUNT,
      AT(n_batch_parts), 1, 16},
+    {"levels", 0, "GP,OP",
+     "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, each a number, module, cache, "
+     "numa, package, node or all; or none (default), zero1, zero2",
+     OPTION_TEXT, AT(levels)},
     {"machine", 0, "M", "a machine's name or file: also print the predicted time", OPTION_MACHINE, AT(machine_name)},
     BENCH_PRODUCT_SPECS,
 };
+
+static const bench_column columns[N_COLUMNS] = {
+    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
+    {"levels", "levels", "", VALUE_TEXT, 9, 0, 0},
+    {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
+    BENCH_SETTING("hidden", VALUE_WHOLE),
+    BENCH_SETTING("heads", VALUE_WHOLE),
+    BENCH_SETTING("context", VALUE_WHOLE),
+    BENCH_SETTING("sequences", VALUE_WHOLE),
+    BENCH_SETTING("layers", VALUE_WHOLE),
+    BENCH_SETTING("batch_parts", VALUE_WHOLE),
+    BENCH_SETTING("dtype", VALUE_TEXT),
+    BENCH_SETTING("layout", VALUE_TEXT),
+    BENCH_SETTING("ranks", VALUE_WHOLE),
+    BENCH_TIME_COLUMNS("", "(ms)", 1e3),
+    BENCH_TIME_COLUMNS("serial_", "serial", 1e3),
+    {"gain", "gain", "", VALUE_REAL, 6, 1, 3},
+    {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 10, 1e3, 3},
+    {"share", "share", "", VALUE_REAL, 6, 1, 3},
+    {"tokens_per_sec", "tokens/s", "", VALUE_REAL, 10, 1, 0},
+    {"samples", "samples", "", VALUE_WHOLE, 7, 1, 0},
+    {"predicted_secs", "model", "(ms)", VALUE_REAL, 9, 1e3, 3},
+    {"serial_predicted_secs", "model", "serial", VALUE_REAL, 9, 1e3, 3},
+    {"error", "error", "", VALUE_REAL, 7, 1, 3},
+    BENCH_LAST_COLUMN,
+};
+
+/* Those that were asked for. */
+static void choose_columns(layer_options *options)
+{
+    int n = 0;
+    for (int i = 0; i < N_COLUMNS; i++) {
+        const char *name = columns[i].name;
+        if (name && !options->levels && strcmp(name, "levels") == 0) continue;
+        if (name && !options->machine_name && (strstr(name, "predicted") || strcmp(name, "error") == 0)) continue;
+        options->columns[n++] = columns[i];
+    }
+}
 
 static int check_options(void *user, failure *why)
 {
     layer_options *options = user;
     const int64_t hidden = options->hidden, n_heads = options->n_heads;
+    choose_columns(options);
     if (options->machine_name && (options->shared.n_panels || options->n_batch_parts != 1))
         return fail(why, EXIT_USAGE,
                     "bench layer: --machine predicts panels that are chosen by cost, and one part "
@@ -44,29 +93,6 @@ static int check_options(void *user, failure *why)
     return options->machine_name ? fail_status(why, qdr_machine_load(options->machine_name, &options->machine))
                                  : EXIT_OK;
 }
-
-#define COMMON_COLUMNS                                                                                                 \
-    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0}, {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},                             \
-        BENCH_SETTING("hidden", VALUE_WHOLE), BENCH_SETTING("heads", VALUE_WHOLE),                                     \
-        BENCH_SETTING("context", VALUE_WHOLE), BENCH_SETTING("sequences", VALUE_WHOLE),                                \
-        BENCH_SETTING("layers", VALUE_WHOLE), BENCH_SETTING("batch_parts", VALUE_WHOLE),                               \
-        BENCH_SETTING("dtype", VALUE_TEXT), BENCH_SETTING("layout", VALUE_TEXT), BENCH_SETTING("ranks", VALUE_WHOLE),  \
-        BENCH_TIME_COLUMNS("", "(ms)", 1e3), BENCH_TIME_COLUMNS("serial_", "serial", 1e3),                             \
-        {"gain", "gain", "", VALUE_REAL, 6, 1, 3}, {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 10, 1e3, 3},     \
-        {"share", "share", "", VALUE_REAL, 6, 1, 3}, {"tokens_per_sec", "tokens/s", "", VALUE_REAL, 10, 1, 0},         \
-    {                                                                                                                  \
-        "samples", "samples", "", VALUE_WHOLE, 7, 1, 0                                                                 \
-    }
-
-static const bench_column plain_columns[] = {COMMON_COLUMNS, BENCH_LAST_COLUMN};
-/* With --machine: the columns above and these. */
-static const bench_column columns[] = {
-    COMMON_COLUMNS,
-    {"predicted_secs", "model", "(ms)", VALUE_REAL, 9, 1e3, 3},
-    {"serial_predicted_secs", "model", "serial", VALUE_REAL, 9, 1e3, 3},
-    {"error", "error", "", VALUE_REAL, 7, 1, 3},
-    BENCH_LAST_COLUMN,
-};
 
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
 {
@@ -103,10 +129,18 @@ typedef struct layer_bench {
     int64_t n_layers;
 } layer_bench;
 
-static qdr_status prepare(layer_bench *bench, const layer_options *options, grid_size size)
+static qdr_status make_grid(layer_bench *bench, const layer_options *options, grid_size size)
+{
+    qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d};
+    qdr_status status = options->levels ? qdr_levels_read(bench->ctx, options->levels, &opts) : QDR_OK;
+    if (status >= 0) status = qdr_grid_create(bench->ctx, &opts, &bench->grid);
+    return status;
+}
+
+static qdr_status prepare(layer_bench *bench, const layer_options *options)
 {
     const qdr_network network = network_of(options);
-    qdr_status status = grid_make(bench->ctx, size, NULL, &bench->grid);
+    qdr_status status = QDR_OK;
     for (int i = 0; status >= 0 && i < LIMIT; i++) {
         const transformer_desc desc = {
             .network = &network,
@@ -142,8 +176,10 @@ static qdr_status call(void *user, int series)
             for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++) status = product_run(&bench->limits[i], pass);
         return status;
     }
+    /* Each forward is the first after a step: with levels, parameters return. */
     qdr_stack *stack = bench->stacks[variant].stack;
-    status = pass == PASS_BACKWARD ? qdr_stack_backward(stack, 0, 1) : qdr_stack_forward(stack);
+    if (pass == PASS_FORWARD) status = qdr_stack_updated(stack);
+    if (status >= 0) status = pass == PASS_BACKWARD ? qdr_stack_backward(stack, 0, 1) : qdr_stack_forward(stack);
     return status < 0 ? status : qdr_stream_synchronize(qdr_context_stream(bench->ctx));
 }
 
@@ -156,15 +192,17 @@ static void fill_gradients(void *user, int series, int64_t iteration)
 }
 
 /* Seconds of each pass and of both together, with and without overlap; NAN without a machine. */
-static qdr_status predict(const layer_options *options, grid_size size, double said[N_PASSES + 1][2])
+static qdr_status predict(const layer_options *options, const qdr_grid *grid, double said[N_PASSES + 1][2])
 {
     static const int overlaps[] = {QDR_OVERLAP_ALL, QDR_OVERLAP_NONE};
     const qdr_network network = network_of(options);
     qdr_plan plan = {.version = QDR_OPTS_INIT,
-                     .x = size.x,
-                     .y = size.y,
-                     .z = size.z,
-                     .d = size.d,
+                     .x = qdr_grid_size(grid, QDR_X),
+                     .y = qdr_grid_size(grid, QDR_Y),
+                     .z = qdr_grid_size(grid, QDR_Z),
+                     .d = qdr_grid_size(grid, QDR_D),
+                     .gradient_parts = qdr_grid_parts(grid, QDR_LEVEL_GRADIENTS),
+                     .optimizer_parts = qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER),
                      .layout = options->shared.layout,
                      .dtype = options->shared.dtype,
                      .batch = options->n_sequences,
@@ -187,15 +225,22 @@ static qdr_status predict(const layer_options *options, grid_size size, double s
 
 /* ---- one grid ---- */
 
-static void print_pass(bench_run *run, const layer_options *options, const char *grid, const bench_samples *samples,
+static void print_pass(bench_run *run, const layer_options *options, const qdr_grid *grid, const bench_samples *samples,
                        const double said[2], int pass)
 {
+    const grid_size size = {qdr_grid_size(grid, QDR_X), qdr_grid_size(grid, QDR_Y), qdr_grid_size(grid, QDR_Z),
+                            qdr_grid_size(grid, QDR_D)};
+    const grid_text shape = grid_words(size);
+    char split[32];
     const int first = N_VARIANTS * pass;
     const bench_times overlapped = bench_times_of(samples, first + OVERLAPPED);
     const bench_times serial = bench_times_of(samples, first + SERIAL);
     const double n_tokens = (double)options->n_sequences * (double)options->context;
+    snprintf(split, sizeof split, "%d,%d", qdr_grid_parts(grid, QDR_LEVEL_GRADIENTS),
+             qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER));
     const bench_value values[] = {
-        BENCH_TEXT(grid),
+        BENCH_TEXT(shape.text),
+        BENCH_TEXT(split),
         BENCH_TEXT(pass == PASS_TOGETHER ? "together" : product_pass_text((product_pass)pass)),
         BENCH_NUMBER(options->hidden),
         BENCH_NUMBER(options->n_heads),
@@ -227,13 +272,14 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     const bench_subject passes = {call, fill_gradients, &bench};
     bench_samples samples = {0};
     double said[N_PASSES + 1][2];
-    if (!options->machine_name) run->table.columns = plain_columns;
-    if (!fail_status(why, predict(options, size, said)) && !fail_status(why, prepare(&bench, options, size)))
+    run->table.columns = options->columns;
+    if (!fail_status(why, make_grid(&bench, options, size)) && !fail_status(why, predict(options, bench.grid, said)) &&
+        !fail_status(why, prepare(&bench, options)))
         bench_measure(run->ctx, &options->shared, &passes, N_SERIES, N_VARIANTS, &samples, why);
     for (int variant = 0; !why->code && variant < N_VARIANTS; variant++)
         bench_add(&samples, variant, N_VARIANTS + variant, N_SERIES + variant);
     for (int pass = 0; !why->code && pass <= PASS_TOGETHER; pass++)
-        print_pass(run, options, grid_words(size).text, &samples, said[pass], pass);
+        print_pass(run, options, bench.grid, &samples, said[pass], pass);
     bench_free(&samples);
     for (int i = 0; i < N_LAYER_PRODUCTS; i++) product_destroy(&bench.limits[i]);
     qdr_context_destroy(&bench.alone);

@@ -345,7 +345,7 @@ static qdr_status run_calls(layer_run *run)
     for (int i = 0; status == QDR_OK && i < qdr_stack_n_parameters(run->stack); i++) {
         qdr_parameter parameter;
         status = qdr_stack_parameter(run->stack, i, &parameter);
-        if (status == QDR_OK) fill_nan(gradient_dtype(run), parameter.gradient, parameter.n_elems);
+        if (status == QDR_OK) fill_nan(gradient_dtype(run), parameter.gradient, parameter.n_gradient);
     }
     for (int call = 0; status == QDR_OK && call < run->the_case->n_calls; call++) status = pass(run, call);
     if (run->the_case->only_run) return status;

@@ -12,6 +12,7 @@
 #include "common/reference.h"
 
 #define MAX_GRIDS 1024 /* more than any number of up to 64 ranks has */
+#define MAX_LEVELS 64 /* more than one of them has pairs of levels: 60 ranks have 54 */
 
 typedef struct verify_options {
     int64_t n_ranks, seed, n_cases;
@@ -34,6 +35,12 @@ static const option_spec specs[] = {
     OPTIONS_END,
 };
 
+/* Grids of one size, one for each pair of levels. */
+typedef struct level_grids {
+    int n;
+    qdr_grid *of[MAX_LEVELS];
+} level_grids;
+
 /* One row of the table. */
 typedef struct table_row {
     grid_size size;
@@ -42,12 +49,15 @@ typedef struct table_row {
     qdr_dtype dtype;
     double worst;
     layer_case worst_case;
+    const qdr_grid *worst_grid;
 } table_row;
 
-static int run_row(qdr_grid *grid, verify_options *options, table_row *row, failure *why)
+static int run_row(const level_grids *grids, verify_options *options, table_row *row, failure *why)
 {
-    qdr_context *ctx = qdr_grid_context(grid);
+    qdr_context *ctx = qdr_grid_context(grids->of[0]);
     for (int64_t i = 0; i < options->n_cases && !why->code; i++) {
+        /* Every case has other levels, and every row begins with others. */
+        qdr_grid *grid = grids->of[(i + row->dtype * 2 + row->layout) % grids->n];
         layer_case drawn;
         layer_errors errors;
         /* Different shapes on each grid; every second case so small that some ranks own nothing. */
@@ -62,7 +72,10 @@ static int run_row(qdr_grid *grid, verify_options *options, table_row *row, fail
         if (fail_status(why, qdr_barrier(ctx))) break;
         for (int rank = 0; rank < qdr_context_size(ctx); rank++) worst = fmax(worst, options->worst[rank]);
         if (fail_status(why, qdr_barrier(ctx))) break; /* no rank writes again before all have read */
-        if (worst > row->worst || i == 0) row->worst_case = drawn;
+        if (worst > row->worst || i == 0) {
+            row->worst_case = drawn;
+            row->worst_grid = grid;
+        }
         row->worst = fmax(row->worst, worst);
     }
     if (why->code || qdr_context_rank(ctx) != 0) return why->code;
@@ -72,26 +85,50 @@ static int run_row(qdr_grid *grid, verify_options *options, table_row *row, fail
            qdr_dtype_name(row->dtype), (long long)options->n_cases, worst, row->worst <= 1 ? "ok" : "FAIL");
     if (row->worst > 1) {
         layer_case_text(&row->worst_case, text, sizeof text);
-        printf("             worst case: %s\n", text);
+        printf("             worst case: %s, levels %d,%d\n", text,
+               qdr_grid_parts(row->worst_grid, QDR_LEVEL_GRADIENTS),
+               qdr_grid_parts(row->worst_grid, QDR_LEVEL_OPTIMIZER));
     }
     fflush(stdout);
     options->n_wrong += row->worst > 1;
     return EXIT_OK;
 }
 
+/* Whether one number of parts lies inside the other, and both nest. */
+static int nests(int inner, int parts, int all) { return parts % inner == 0 && all % parts == 0; }
+
+static int make_grids(qdr_context *ctx, grid_size size, level_grids *grids, failure *why)
+{
+    const int all = size.z * size.d;
+    for (int gradients = size.z; gradients <= all; gradients += size.z)
+        for (int state = gradients; state <= all && nests(size.z, gradients, all); state += gradients) {
+            const qdr_grid_opts opts = {QDR_OPTS_INIT,
+                                        .x = size.x,
+                                        .y = size.y,
+                                        .z = size.z,
+                                        .d = size.d,
+                                        .gradient_parts = gradients,
+                                        .optimizer_parts = state};
+            if (!nests(gradients, state, all) || grids->n == MAX_LEVELS) continue;
+            if (fail_status(why, qdr_grid_create(ctx, &opts, &grids->of[grids->n]))) return why->code;
+            grids->n++;
+        }
+    return EXIT_OK;
+}
+
 static int run_grid(qdr_context *ctx, verify_options *options, int index, failure *why)
 {
     const grid_size size = options->sizes[index];
-    qdr_grid *grid;
-    if (fail_status(why, grid_make(ctx, size, NULL, &grid))) return why->code;
+    level_grids grids = {.n = 0};
+    make_grids(ctx, size, &grids, why);
     for (int type = 0; type < N_COMPUTE_DTYPES; type++)
         for (int layout = 0; layout < 2 && !why->code; layout++) {
             if (options->dtype != type && options->dtype != N_COMPUTE_DTYPES) continue;
             table_row row = {
                 .size = size, .grid_index = index, .layout = (qdr_layout)layout, .dtype = compute_dtypes[type]};
-            run_row(grid, options, &row, why);
+            run_row(&grids, options, &row, why);
         }
-    qdr_grid_destroy(&grid);
+    for (int i = 0; i < grids.n; i++) qdr_grid_destroy(&grids.of[i]);
     return why->code;
 }
 
@@ -128,9 +165,9 @@ const command command_verify = {
     .summary = "check every grid of P ranks against a float64 reference",
     .usage = "quadrille verify [-n P] [OPTION]...",
     .text = "Runs random layers of uneven shapes (every other one so small that some ranks own nothing),\n"
-            "forward and backward, on every grid of P local ranks in both layouts, and compares Y, dX, dW\n"
-            "and db with a serial float64 reference. The error bounds are derived in docs/numerics.md.\n"
-            "Exits with 4 if one is exceeded.",
+            "forward and backward, on every grid of P local ranks in both layouts, each with other levels of\n"
+            "gradients and optimizer state, and compares Y, dX, dW and db with a serial float64 reference. The\n"
+            "error bounds are derived in docs/numerics.md. Exits with 4 if one is exceeded.",
     .options = specs,
     .examples = "  quadrille verify -n 4\n"
                 "  quadrille verify -n 12 --dtype bf16 --seed 7 --cases 50\n",

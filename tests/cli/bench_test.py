@@ -230,6 +230,22 @@ class Layer(Case):
         for forward, backward, together in zip(rows[::3], rows[1::3], rows[2::3]):
             self.assertGreaterEqual(together["min_secs"], 0.999999 * (forward["min_secs"] + backward["min_secs"]))
 
+    def test_levels(self):
+        words = ("layer", *LAYER, "--local", "4", "--grid")
+        _, rows = self.rows(*words, "1x1x2x2", "--levels", "node,all")
+        self.assertEqual([row["levels"] for row in rows], ["4,4"] * 3)
+        for row in rows:
+            self.assert_times(row)
+            self.assert_times(row, "serial_")
+        _, rows = self.rows(*words, "all", "--levels", "zero1", "--iterations", "1")
+        expected = {"1x1x1x4": "1,4", "1x1x2x2": "2,4", "2x1x1x2": "1,2", "1x2x1x2": "1,2", "1x1x4x1": "4,4"}
+        levels = {row["grid"]: row["levels"] for row in rows}
+        self.assertEqual(len(levels), 10)
+        self.assertEqual({**levels, **expected}, levels)
+        table = self.table(*words, "1x1x1x4", "--levels", "2,4", "--machine", "laptop")
+        self.assertRegex(table[4], r"^grid +levels +pass +median")
+        self.assertRegex(table[-1], r"^1x1x1x4 +2,4 +together( +[0-9.]+){10} +4( +[-0-9.]+){3}$")
+
     def test_layers_types_and_panels(self):
         for dtype, layout in (("f64", "scattered"), ("bf16", "replicated"), ("f16", "scattered")):
             words = ["layer", *LAYER, "--local", "2", "--grid", "1x2x1x1", "--layers", "3",
@@ -263,7 +279,9 @@ class Words(Case):
                             (("coll", "-f", "1"), "factor"), (("coll", "--memory", "ours"), "ours"),
                             (("coll", "--threads", "1"), "--threads"), (("layer", "--heads", "7"), "518"),
                             (("layer", "--hidden", "0"), "hidden"), (("layer", "--sequences", "x"), "sequences"),
-                            (("layer", "--layers", "0"), "layers"), (("layer", "more"), "more")):
+                            (("layer", "--layers", "0"), "layers"), (("layer", "more"), "more"),
+                            (("layer", *LAYER, "--levels", "rack,all"), "'rack,all' is not known"),
+                            (("layer", *LAYER, "--local", "4", "--levels", "3,4"), "gradients in 3 parts")):
             done = run(*words)
             self.assertEqual((done.returncode, done.out), (2, ""), words)
             self.assertIn(says, done.err)
