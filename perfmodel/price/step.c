@@ -230,7 +230,8 @@ static qdr_status make_first_forward(const qdri_lists *lists, double n_layers, c
     const double each = fmax(growth(list, work, QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_D_NEAR), 0),
                              growth(list, work, QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_D_FAR), 0));
     if (pricing->plan->overlap && !(pricing->plan->overlap & QDR_OVERLAP_WEIGHTS)) {
-        add_secs(each, QDR_TIME_D, &first->part[OF_LAYER]);
+        const double layer_secs = growth(list, work, QDRI_STREAM_OF_COMPUTE, 0) + each;
+        add_secs(layer_secs - first->part[OF_LAYER].secs, QDR_TIME_D, &first->part[OF_LAYER]);
         add_secs(-QDRI_FEW_LAYERS * each, QDR_TIME_D, &first->part[OF_FIRST]);
         return QDR_OK;
     }
