@@ -15,7 +15,7 @@ static qdr_status search_levels(const char *words, qdr_search_opts *opts, char s
     levels parts;
     failure why = {0};
     if (!words) return QDR_OK;
-    if (read_levels("levels", words, words, 1, &parts, &why) || parts.is_zero3)
+    if (read_levels("levels", words, words, 1, &parts, &why) || parts.is_zero3 || levels_have_units(&parts))
         return REFUSE(sentence,
                       "--levels %.100s: --grid auto knows any, none, zero1, zero2 and GP,OP, each a number or all; for "
                       "other words give the grid",

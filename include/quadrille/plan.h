@@ -137,7 +137,9 @@ typedef struct qdr_search_opts {
     int64_t batch, sequence; /**< as in qdr_plan; batch 0: one sequence a rank */
     qdr_dtype dtype;
     double memory_bytes; /**< of a rank; 0: the machine's */
-    int gradient_parts, optimizer_parts; /**< as in qdr_plan; -1: z·d */
+    int gradient_parts, optimizer_parts; /**< as in qdr_plan, on grids on which they nest; -1: z·d; QDR_PARTS_OF_LINK():
+                                            those of qdr_plan_parts_of_link(), for each grid and, if `order` is not
+                                            fixed, both for orders that begin with z and d and for the usual one */
     /** 1: these are searched, too, and must be 0 here. On each grid all pairs of nesting numbers are tried that are z,
      * z·d, or fill a level of the machine's links: z·k for the largest k such that any k neighbours on d that begin at
      * a multiple of k share a unit of that level, where z and d are the fastest axes, or the slowest. With u ranks a
@@ -150,6 +152,8 @@ typedef struct qdr_search_opts {
     void *progress_user;
 } qdr_search_opts;
 
+/** As many parts as fill a level of the machine's links. */
+#define QDR_PARTS_OF_LINK(level) (-2 - (level))
 #define QDR_MAX_SEARCH_RANKS 1048576
 #define QDR_MAX_BEST 64
 
@@ -197,6 +201,10 @@ typedef struct qdr_fewest_ranks {
  *  @retval others            as qdr_model_search() */
 QDR_API QDR_NODISCARD qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts, int most,
                                                         qdr_fewest_ranks *fewest);
+/** The largest number of parts, a multiple of z, whose ranks share a unit of links[level], by the plan's grid and order
+ * alone; if there is none, of the next level that has one. The last level joins all ranks: z·d. Pure.
+ * @return 0: NULL, no such level, or the plan's grid or order is wrong */
+QDR_API int qdr_plan_parts_of_link(const qdr_plan *plan, const qdr_machine *machine, int level);
 /** The closed-form lower bound of a plan's time. */
 QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs);
 

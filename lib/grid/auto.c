@@ -78,6 +78,11 @@ static qdr_status nothing_fits(const qdr_search_opts *opts, const qdr_search_res
 {
     const qdr_planned_grid *least = &found->least_memory;
     const double limit = opts->memory_bytes > 0 ? opts->memory_bytes : machine->memory_bytes;
+    if (found->n_candidates == 0 && (opts->gradient_parts > 0 || opts->optimizer_parts > 0))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "plan: no grid of %d ranks for a batch of %" PRId64
+                        " allows gradients in %d parts and optimizer state in %d; use multiples of z that divide z*d",
+                        opts->n_ranks, opts->batch, opts->gradient_parts, opts->optimizer_parts);
     if (found->n_candidates == 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: no grid of %d ranks has a sequence of the batch of %" PRId64

@@ -63,8 +63,7 @@ static void try_grid(const int size[QDR_N_AXES], void *user)
     const int n_pairs = qdri_search_parts(&h->model->machine, &h->opts, size, pairs);
     for (int i = 0; i < n_pairs; i++) {
         qdri_search_set_parts(pairs[i], &plan);
-        if (qdri_levels_nest(plan.z, plan.d, plan.gradient_parts, plan.optimizer_parts))
-            try_cases(h, &plan, 0, h->least, NULL);
+        try_cases(h, &plan, 0, h->least, NULL);
     }
 }
 

@@ -30,7 +30,7 @@ typedef struct qdri_parts {
 
 /* Two numbers for each level of links but the last, z and z·d. */
 enum { QDRI_MOST_DEGREES = 2 * QDR_MAX_LINKS, QDRI_MOST_PAIRS = QDRI_MOST_DEGREES * (QDRI_MOST_DEGREES + 1) / 2 };
-/* Those that are tried on a grid, the smallest numbers first: the options' own, which need not nest, or those that
+/* Those that are tried on a grid, the smallest numbers first: the options' own, if they nest, or those that
  * qdr_search_opts promises for any_levels. */
 int qdri_search_parts(const qdr_machine *machine, const qdr_search_opts *opts, const int size[QDR_N_AXES],
                       qdri_parts pairs[QDRI_MOST_PAIRS]);

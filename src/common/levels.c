@@ -6,12 +6,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-/* A number of ranks or "all", ending at `end`. 0: neither. */
+/* Units of a machine, from the smallest. The number of unit u is UNIT_PARTS(u) until the machine is known. */
+static const char *const units[] = {"module", "cache", "numa", "package", "node"};
+enum { N_UNITS = sizeof units / sizeof *units };
+#define UNIT_PARTS(unit) (-2 - (unit))
+
+/* A number of ranks or a word, ending at `end`. 0: neither. */
 static int read_parts(const char *text, const char *end)
 {
     char *stop;
-    if (end - text == 3 && strncmp(text, "all", 3) == 0) return -1;
+    const size_t n_bytes = (size_t)(end - text);
+    if (n_bytes == 3 && strncmp(text, "all", 3) == 0) return -1;
+    for (int unit = 0; unit < N_UNITS; unit++)
+        if (strlen(units[unit]) == n_bytes && strncmp(text, units[unit], n_bytes) == 0) return UNIT_PARTS(unit);
     if (*text < '0' || *text > '9') return 0;
     errno = 0;
     const long number = strtol(text, &stop, 10);
@@ -41,7 +50,8 @@ int read_levels(const char *option, const char *whole, const char *text, int all
     if (parts->gradient && parts->optimizer) return EXIT_OK;
     return fail(why, EXIT_USAGE,
                 "--%s '%s': levels are the numbers of ranks over which gradients and optimizer state are "
-                "partitioned, GP,OP, each a number or all, such as 8,all; or none, zero1, zero2, zero3%s",
+                "partitioned, GP,OP, each a number, module, cache, numa, package, node or all, such as 8,all; or none, "
+                "zero1, zero2, zero3%s",
                 option, whole, allows_any ? ", any" : "");
 }
 
@@ -52,11 +62,50 @@ int take_levels_or_any(const char *value, void *to, failure *why)
     return read_levels("levels", value, value, 1, to, why);
 }
 
-void plan_set_levels(const levels *parts, qdr_plan *plan)
+int levels_have_units(const levels *parts) { return parts->gradient < -1 || parts->optimizer < -1; }
+
+/* Whether a link's name has the word, in any case. */
+static int is_named(const qdr_machine_link *link, const char *word)
 {
-    const int all = plan->z * plan->d;
-    plan->gradient_parts = parts->gradient < 0 ? all : parts->gradient;
-    plan->optimizer_parts = parts->optimizer < 0 ? all : parts->optimizer;
+    for (const char *at = link->name; *at; at++)
+        if (strncasecmp(at, word, strlen(word)) == 0) return 1;
+    return 0;
+}
+
+static int level_of_unit(const qdr_machine *machine, int unit)
+{
+    const int last = machine->n_links - 1;
+    for (; unit < N_UNITS - 1; unit++)
+        for (int level = 0; level < last; level++)
+            if (is_named(&machine->links[level], units[unit])) return level;
+    int level = 0;
+    while (level < last && machine->links[level].n_ranks < machine->ranks_per_node) level++;
+    return level;
+}
+
+void levels_find_links(const qdr_machine *machine, levels *parts)
+{
+    int *const both[] = {&parts->gradient, &parts->optimizer};
+    for (int i = 0; i < 2; i++)
+        if (*both[i] < -1) *both[i] = QDR_PARTS_OF_LINK(level_of_unit(machine, UNIT_PARTS(*both[i])));
+}
+
+/* The parts of one number on the plan's grid, multiples of `inner` if they are those of a level of links. */
+static int parts_on(int number, int inner, const qdr_machine *machine, const qdr_plan *plan)
+{
+    if (number == -1) return plan->z * plan->d;
+    if (number >= 0) return number;
+    int level = QDR_PARTS_OF_LINK(number), parts;
+    do parts = qdr_plan_parts_of_link(plan, machine, level++);
+    while (parts > 0 && parts % inner);
+    return parts;
+}
+
+void plan_set_levels(const levels *parts, const qdr_machine *machine, qdr_plan *plan)
+{
+    plan->gradient_parts = parts_on(parts->gradient, plan->z, machine, plan);
+    plan->optimizer_parts = parts_on(parts->optimizer, plan->gradient_parts ? plan->gradient_parts : plan->z, machine,
+                                     plan);
 }
 
 levels plan_levels(const qdr_plan *plan)

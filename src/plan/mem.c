@@ -54,8 +54,18 @@ static int make_plan(mem_options *options, failure *why)
     plan->y = options->grid.y;
     plan->z = options->grid.z;
     plan->d = options->grid.d;
-    plan_set_levels(&options->parts, plan);
     if (plan->batch == 0) plan->batch = n_grid;
+    return EXIT_OK;
+}
+
+static int set_levels(mem_options *options, const qdr_machine *machine, failure *why)
+{
+    if (levels_have_units(&options->parts) && !options->asked.machine)
+        return fail(why, EXIT_USAGE,
+                    "mem: --levels with units needs --machine, whose units are meant; see quadrille "
+                    "list machines");
+    levels_find_links(machine, &options->parts);
+    plan_set_levels(&options->parts, machine, &options->plan);
     return EXIT_OK;
 }
 
@@ -141,6 +151,7 @@ static int make_answer(mem_options *options, failure *why)
         (options->asked.machine ? subject_machine(&options->asked, "mem", &answer.machine, why)
                                 : fail_status(why, qdr_machine_parse(any_machine, sizeof any_machine - 1, "any machine",
                                                                      &answer.machine))) ||
+        set_levels(options, &answer.machine, why) ||
         fail_status(why, qdr_network_params(&answer.network, &answer.counts)) ||
         fail_status(why, qdr_model_create(&answer.machine, &answer.network, &model)))
         return why->code;

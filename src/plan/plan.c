@@ -197,7 +197,7 @@ static int check_why_not(const plan_answer *answer, failure *why)
                      .d = grid.d,
                      .dtype = options->search.dtype,
                      .batch = options->search.batch};
-    plan_set_levels(options->why_not.has_levels ? &options->why_not.parts : &options->parts, &plan);
+    plan_set_levels(options->why_not.has_levels ? &options->why_not.parts : &options->parts, answer->machine, &plan);
     return fail_status(why, qdr_model_bound(answer->model, &plan, &unused));
 }
 
@@ -216,6 +216,8 @@ static int make_answer(plan_options *options, failure *why)
     qdr_search_opts *search = &options->search;
     if (options->layout >= 0) search->layouts = 1 << options->layout;
     if (options->recompute >= 0) search->recomputes = 1 << options->recompute;
+    levels_find_links(&machine, &options->parts);
+    levels_find_links(&machine, &options->why_not.parts);
     plan_search_levels(&options->parts, search);
     if (options->is_serial) search->overlap = QDR_OVERLAP_NONE;
     search->dtype = options->dtype >= 0           ? compute_dtypes[options->dtype]

@@ -115,7 +115,7 @@ static int find_method(plan_answer *answer, const method *known, failure *why)
                                    .micro_batch = 1,
                                    .sequence = opts.sequence,
                                    .overlap = opts.overlap};
-    plan_set_levels(&known->parts, &row->planned.plan);
+    plan_set_levels(&known->parts, answer->machine, &row->planned.plan);
     if (fail_status(why, qdr_model_predict(answer->model, &row->planned.plan, &row->planned.result))) return why->code;
     row->fits = row->planned.result.memory_bytes <= answer->machine->memory_bytes;
     return EXIT_OK;

@@ -2,6 +2,7 @@
 /* Searches for levels, too: the same winners as if all plans were simulated, and the promised partitions. */
 #include <math.h>
 
+#include "core/order.h"
 #include "random_model.h"
 #include "search/search.h"
 
@@ -136,11 +137,65 @@ static void partitions(void **state)
             assert_false(has_pair(pairs, i, of[0], of[1]));
         }
         opts = (qdr_search_opts){.gradient_parts = -1, .optimizer_parts = 6};
+        assert_int_equal(qdri_search_parts(&machine, &opts, size, pairs), all == 6);
+        opts = (qdr_search_opts){.gradient_parts = z, .optimizer_parts = -1};
         assert_int_equal(qdri_search_parts(&machine, &opts, size, pairs), 1);
-        assert_true(pairs[0].gradient == all && pairs[0].optimizer == 6);
+        assert_true(pairs[0].gradient == z && pairs[0].optimizer == all);
     }
     print_message("at most %d pairs\n", n_most);
     assert_in_range(n_most, 6, 21);
+}
+
+/* Whether all ranks of each k neighbours on d that begin at a multiple of k, with all of z, share a unit. */
+static int share(const int size[QDR_N_AXES], const char *order, int unit, int k)
+{
+    int strides[QDR_N_AXES], n = 1;
+    for (int i = 0; i < QDR_N_AXES; n *= size[qdri_axis_of(order[i++])]) strides[qdri_axis_of(order[i])] = n;
+    for (int rank = 0; rank < n; rank++) {
+        const int d = rank / strides[QDR_D] % size[QDR_D], z = rank / strides[QDR_Z] % size[QDR_Z];
+        if (rank / unit != (rank - z * strides[QDR_Z] - d % k * strides[QDR_D]) / unit) return 0;
+    }
+    return 1;
+}
+
+/* Levels of links by name: one number if the order is fixed, else those of both orders. */
+static void parts_of_links(void **state)
+{
+    (void)state;
+    static const char *const orders[] = {"xyzd", "zdxy", "ydzx", "dzxy", "zxdy"};
+    uint64_t seed = test_seed();
+    int n_next = 0;
+    for (int trial = 0; trial < 4000; trial++) {
+        const qdr_machine machine = random_machine(&seed);
+        const int size[QDR_N_AXES] = {(int)test_between(&seed, 1, 4), (int)test_between(&seed, 1, 3),
+                                      (int)test_between(&seed, 1, 4), (int)test_between(&seed, 1, 24)};
+        const int z = size[QDR_Z], d = size[QDR_D], level = (int)test_between(&seed, 0, machine.n_links - 1);
+        int wanted[5];
+        for (int i = 0; i < 5; i++) {
+            wanted[i] = 0;
+            for (int l = level; l < machine.n_links - 1 && !wanted[i]; l++)
+                for (int k = 1; k <= d; k++)
+                    if (d % k == 0 && share(size, orders[i], machine.links[l].n_ranks, k)) wanted[i] = z * k;
+            n_next += !wanted[i];
+            if (!wanted[i]) wanted[i] = z * d;
+            qdr_plan plan = {.x = size[QDR_X], .y = size[QDR_Y], .z = z, .d = d};
+            memcpy(plan.order, orders[i], 5);
+            assert_int_equal(qdr_plan_parts_of_link(&plan, &machine, level), wanted[i]);
+            const qdr_search_opts opts = {
+                .order = orders[i], .gradient_parts = QDR_PARTS_OF_LINK(level), .optimizer_parts = -1};
+            qdri_parts pairs[QDRI_MOST_PAIRS];
+            assert_int_equal(qdri_search_parts(&machine, &opts, size, pairs), 1);
+            assert_true(pairs[0].gradient == wanted[i] && pairs[0].optimizer == z * d);
+        }
+        const qdr_search_opts opts = {.gradient_parts = QDR_PARTS_OF_LINK(level),
+                                      .optimizer_parts = QDR_PARTS_OF_LINK(level)};
+        qdri_parts pairs[QDRI_MOST_PAIRS];
+        const int n = qdri_search_parts(&machine, &opts, size, pairs);
+        assert_in_range(n, 1, 4);
+        for (int i = 0; i < n; i++) assert_int_equal(pairs[i].optimizer % pairs[i].gradient, 0);
+    }
+    assert_in_range(n_next, 100, 19000);
+    assert_int_equal(qdr_plan_parts_of_link(NULL, NULL, 0), 0);
 }
 
 /* Frontier: modules of 2, nodes of 8. */
@@ -188,10 +243,8 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(winners),
-        cmocka_unit_test(partitions),
-        cmocka_unit_test(frontier),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(winners),  cmocka_unit_test(partitions), cmocka_unit_test(parts_of_links),
+        cmocka_unit_test(frontier), cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
