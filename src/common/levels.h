@@ -14,7 +14,8 @@ typedef struct levels {
     int is_zero3; /* weights are partitioned over the same ranks: d is 1 */
     int is_any; /* the best of all: the others are 0 */
 } levels;
-/* "GP,OP", each a number, "module", "cache", "numa", "package", "node" or "all"; "none", "zero1", "zero2" or "zero3". */
+/* "GP,OP", each a number, "module", "cache", "numa", "package", "node" or "all"; or "none", "zero1", "zero2",
+ * "zero3". */
 #define LEVELS_WORDS "zero1|zero2|zero3"
 #define LEVELS_HELP                                                                                                    \
     "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, such as 8,all, each a number, "     \

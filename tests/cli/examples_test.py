@@ -69,10 +69,6 @@ class Case(unittest.TestCase):
                 if key in expected:
                     self.assertLessEqual(abs(line[key] - expected[key]), relative * expected[key], (line, expected))
 
-
-class Complaints(Case):
-    """Bad input: exit code 2, one message with the numbers, no file left behind."""
-
     def complain(self, program, *words, says, before=()):
         done = run(program, *words, before=before)
         talk = done.stderr.decode().strip()
@@ -83,6 +79,31 @@ class Complaints(Case):
         for word in says:
             self.assertIn(word, talk)
         self.assertEqual(os.listdir(self.folder.name), ["text.txt"])
+
+    def complain_of_plan(self, *words, says, **changes):
+        path = self.plan(**changes)
+        for program in ("train_gpt", "transformer_layer"):
+            done = run(program, "--plan", path, "--local", "2", *words)
+            talk = done.stderr.decode().strip()
+            self.assertEqual(done.returncode, 2, talk)
+            self.assertEqual(talk.count("\n"), 0, talk)
+            for word in says:
+                self.assertIn(word, talk)
+
+    def train_by_plan(self, *words, before=()):
+        log = self.path("run.jsonl")
+        done = run("train_gpt", self.text, "--layers", "2", "--hidden", "24", "--heads", "3", "--steps", "3",
+                   "--val-windows", "7", "--sample", "0", "--log", log, *words, before=before)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        with open(log, encoding="ascii") as file:
+            return [json.loads(line) for line in file], done.stderr.decode()
+
+    def by_hand(self, *words, grid):
+        return self.train("--steps", "3", "--sample", "0", *words, grid=grid)[0]
+
+
+class Complaints(Case):
+    """Bad input: exit code 2, one message with the numbers, no file left behind."""
 
     def test_grid_and_ranks_differ(self):
         files = ["--log", self.path("a.jsonl"), "--plot", self.path("a.svg")]
@@ -104,16 +125,6 @@ class Complaints(Case):
         self.complain("train_gpt", self.text, "more", says=["more"])
         self.complain("transformer_layer", "word", says=["word"])
 
-    def complain_of_plan(self, *words, says, **changes):
-        path = self.plan(**changes)
-        for program in ("train_gpt", "transformer_layer"):
-            done = run(program, "--plan", path, "--local", "2", *words)
-            talk = done.stderr.decode().strip()
-            self.assertEqual(done.returncode, 2, talk)
-            self.assertEqual(talk.count("\n"), 0, talk)
-            for word in says:
-                self.assertIn(word, talk)
-
     def test_plans(self):
         self.complain_of_plan(ranks=4, grid=[2, 1, 2, 1], says=["2x1x2x1", "4 ranks", "2 were started", "--local 4"])
         self.complain_of_plan(recompute="full", says=["full", "--recompute none"])
@@ -128,21 +139,6 @@ class Complaints(Case):
         self.complain_of_plan("--order", "xyzd", says=["--plan", "--order", "leave one"])
         os.remove(self.path("plan.json"))
         self.complain("train_gpt", self.text, "--plan", self.path("plan.json"), says=["plan.json", "No such file"])
-
-    def test_levels(self):
-        self.complain_of_plan("--levels", "2,all", says=["--plan", "--levels", "leave one"])
-        os.remove(self.path("plan.json"))
-        for program in ("train_gpt", "transformer_layer"):
-            start = (program, "--ctx", "8", "--local", "4", "--grid")
-            for words, says in (("rack,all", ["'rack,all' is not known", "package, node or all"]),
-                                ("8", ["'8' is not known", "8,all"]), ("zero3", ["'zero3' is not known"]),
-                                ("3,all", ["gradients in 3 parts", "z*d = 4, such as 2 or 4"]),
-                                ("4,2", ["optimizer state in 2 parts", "multiple of 4"]),
-                                ("any", ["--levels any", "--grid auto"])):
-                self.complain(*start, "1x1x1x4", "--levels", words, says=says)
-            for words in ("node,all", "zero3", "rack,all", "8"):
-                self.complain(*start, "auto", "--machine", "laptop", "--levels", words,
-                              says=[f"--levels {words}: ", "any, none, zero1, zero2", "give the grid"])
 
     def test_auto(self):
         for program in ("train_gpt", "transformer_layer"):
@@ -198,9 +194,10 @@ class Complaints(Case):
 
 class Help(Case):
     def test_options_are_listed(self):
-        for program, options in (("train_gpt", "grid plan machine layout order levels layers hidden heads ctx batch "
-                                               "micro-batch steps lr seed dtype overlap log plot local late"),
-                                 ("transformer_layer", "grid plan machine layout levels dtype iterations order local json")):
+        for program, options in (("train_gpt", "grid plan machine layout order levels layers hidden heads ctx "
+                                               "batch micro-batch steps lr seed dtype overlap log plot local late"),
+                                 ("transformer_layer", "grid plan machine layout levels dtype iterations order "
+                                                       "local json")):
             done = run(program, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertEqual(done.stderr, b"")
@@ -213,17 +210,6 @@ class Plans(Case):
 
     chosen = re.compile(r"^grid auto: (\d+x\d+x\d+x\d+), order ([xyzd]{4}), (replicated|scattered), micro-batch (\d+): "
                         r"(\S+) s per step predicted on (\S+); \S.*$", re.MULTILINE)
-
-    def train_by_plan(self, *words, before=()):
-        log = self.path("run.jsonl")
-        done = run("train_gpt", self.text, "--layers", "2", "--hidden", "24", "--heads", "3", "--steps", "3",
-                   "--val-windows", "7", "--sample", "0", "--log", log, *words, before=before)
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
-        with open(log, encoding="ascii") as file:
-            return [json.loads(line) for line in file], done.stderr.decode()
-
-    def by_hand(self, *words, grid):
-        return self.train("--steps", "3", "--sample", "0", *words, grid=grid)[0]
 
     def test_a_plan(self):
         path = self.plan()
@@ -275,21 +261,6 @@ class Plans(Case):
             self.assertGreater(float(secs), 0)
             expected = self.by_hand(*words, "--order", order, "--layout", layout, "--micro-batch", micro, grid=grid)
             self.assert_same_losses(lines, expected, 1e-9 if machine == "laptop" else 1e-4)
-
-    def test_a_plan_with_levels(self):
-        path = self.plan(grid=[1, 1, 1, 4], ranks=4, layout="replicated", gradient_parts=2, optimizer_parts=4,
-                         micro_batch=0)
-        lines, talk = self.train_by_plan("--plan", path, "--local", "4")
-        self.assertRegex(talk, r"levels: weights over 1 rank \(\S+ MB a rank\), gradients over 2 .*state over 4 ")
-        self.assert_same_losses(lines, self.by_hand(grid="1x1x1x4"), 1e-9)
-
-    def test_auto_with_levels(self):
-        words = ("--batch", "8", "--ctx", "8", "--grid", "auto", "--local", "4", "--machine", "laptop", "--levels")
-        for levels, pattern in (("any", r"(, levels \d,\d)?"), ("zero1", r"(, levels \d,\d)?"),
-                                ("2,4", ", levels 2,4")):
-            _, talk = self.train_by_plan(*words, levels)
-            self.assertRegex(talk, rf"(?m)^grid auto: \S+, order \w+, \w+, micro-batch \d+{pattern}: \S+ s per step")
-            self.assertEqual(", levels " in talk, "\nlevels: weights over " in talk)
 
     def test_auto_keeps_what_was_given(self):
         _, talk = self.train_by_plan("--grid", "auto", "--local", "4", "--layout", "scattered", "--order", "dxzy",
@@ -424,29 +395,6 @@ class Training(Case):
         for order in ("xyzd", "dzyx"):
             lines, _ = self.train("--tie", "--order", order, grid="2x2x1x1")
             self.assert_same_losses(lines, reference, 1e-9)
-
-    def test_levels_agree(self):
-        """Line by line; in f32 the sums are added in another order."""
-        reference, done = self.train()
-        single, _ = self.train("--dtype", "f32", grid="1x1x1x4")
-        self.assertNotIn("levels:", done.stderr.decode())
-        said = re.compile(r"^levels: weights over (\d+) ranks? \((\S+) MB a rank\), gradients over (\d+) \((\S+) MB\), "
-                          r"optimizer state over (\d+) \((\S+) MB\)$", re.MULTILINE)
-        for grid, words, parts in (("1x1x1x4", "node,all", (1, 4, 4)), ("1x1x1x4", "zero1", (1, 1, 4)),
-                                   ("1x1x2x2", "zero2", (2, 4, 4)), ("1x1x2x4", "4,all", (2, 4, 8)),
-                                   ("2x1x1x4", "2,2", (1, 2, 2))):
-            with self.subTest(grid=grid, levels=words):
-                lines, done = self.train("--levels", words, "--micro-batch", "1", grid=grid)
-                self.assert_same_losses(lines, reference, 1e-9)
-                found = said.search(done.stderr.decode())
-                self.assertEqual(tuple(map(int, found.groups()[::2])), parts)
-                memory = re.search(r"parameters (\d+), gradients (\d+), optimizer (\d+)", done.stderr.decode())
-                for told, exact in zip(found.groups()[1::2], memory.groups()):
-                    self.assertAlmostEqual(float(told), 1e-6 * int(exact), delta=1e-8 * int(exact))
-        lines, _ = self.train("--dtype", "f32", "--levels", "node,all", grid="1x1x1x4")
-        self.assert_same_losses(lines, single, 1e-5)
-        lines, _ = self.train("--levels", "none", grid="1x1x1x4")
-        self.assert_same_losses(lines, self.train(grid="1x1x1x4")[0], 0)
 
     def test_micro_batches_agree(self):
         reference, _ = self.train()
@@ -629,31 +577,6 @@ class OtherPrograms(Case):
                     for row in result["traffic"]:
                         if not row["channel"].endswith("stat"):
                             self.assertEqual(row["bytes_sent"], row["bytes_planned"], row)
-
-    def test_transformer_layer_with_levels(self):
-        """Each channel sends what its list plans; near and far in both directions: sums, and what returns."""
-        sums, back = "reduce-scatter", "all-gather"
-        for grid, levels, parts, rows in (
-                ("1x1x1x8", "2,4", [2, 4], {("d near", sums), ("d near", back), ("d far", sums), ("d far", back),
-                                            ("d copies", "all-reduce"), ("d reduce", "all-reduce")}),
-                ("1x1x2x2", "node,all", [4, 4], {("d near", sums), ("d near", back), ("d reduce", "all-reduce")}),
-                ("1x1x2x2", "none", [2, 2], {("d reduce", "all-reduce")})):
-            with self.subTest(grid=grid, levels=levels):
-                words = ("--local", str(ranks_of(grid)), "--grid", grid, "--levels", levels, "--hidden", "64", "--heads",
-                         "4", "--ctx", "8", "--batch", "8", "--iterations", "2")
-                done = run("transformer_layer", *words, "--json")
-                self.assertEqual((done.returncode, done.stderr), (0, b""))
-                result = json.loads(done.stdout)
-                self.assertEqual([result["gradient_parts"], result["optimizer_parts"]], parts)
-                traffic = {(row["channel"], row["collective"]): row for row in result["traffic"]
-                           if row["channel"].startswith("d ") and not row["channel"].endswith("stat")}
-                self.assertLessEqual(rows, set(traffic))
-                self.assertEqual(levels != "none", any(channel == "d near" for channel, _ in traffic))
-                for row in traffic.values():
-                    self.assertEqual(row["bytes_sent"], row["bytes_planned"], row)
-                    self.assertGreater(row["bytes_sent"], 0)
-                table = run("transformer_layer", *words).stdout.decode()
-                self.assertEqual(f", levels {parts[0]},{parts[1]}, replicated" in table, levels != "none")
 
     def test_transformer_layer_table(self):
         done = run("transformer_layer", "--hidden", "32", "--ctx", "8", "--batch", "2", "--iterations", "1")

@@ -229,6 +229,21 @@ class Json(Case):
         self.assertEqual([again[0][key] for key in ("grid", "secs", "order")],
                          [first[key] for key in ("grid", "secs", "order")])
 
+    def test_levels_in_words(self):
+        """toy: 4 ranks a node; its links have no modules or caches, so the next larger unit is a node."""
+        words = ["--fix", "x=1,y=1", "--top", "64"]
+        for levels, parts in (("node,all", {"1x1x1x8": [4, 8], "1x1x2x4": [4, 8], "1x1x8x1": [8, 8]}),
+                              ("module,cache", {"1x1x1x8": [4, 4], "1x1x2x4": [4, 4], "1x1x8x1": [8, 8]})):
+            found = {plan["grid"]: [plan["gradient_parts"], plan["optimizer_parts"]]
+                     for plan in self.answer("--levels", levels, "--order", "xyzd", *words)["plans"]}
+            self.assertEqual({**found, **parts}, found)
+        one = ["--fix", "x=1,y=2,z=1,d=4", "--levels", "node,all"]
+        for order, parts in (("xyzd", 2), ("dyzx", 4)):  # with y first a node has two ranks of each group of d
+            plan = self.answer(*one, "--order", order)["plans"][0]
+            self.assertEqual([plan["gradient_parts"], plan["optimizer_parts"]], [parts, 4])
+        both = [self.answer(*one[:-1], f"{parts},all")["plans"][0]["secs"] for parts in (2, 4)]
+        self.assertEqual(self.answer(*one)["plans"][0]["secs"], min(both))
+
     def test_parts_are_nested(self):
         for plan in self.answer("--levels", "any", "--top", "64")["plans"]:
             z, d = (int(size) for size in plan["grid"].split("x")[2:])
@@ -429,7 +444,8 @@ class Refusals(Case):
                       ["--fix", "z"], ["--fix", "z=0"], ["--fix", "z=2,"], ["--fix", "z=2;x=2"],
                       ["--fix", ""], ["--order", "xyz"], ["--layout", "both"], ["--recompute", "some"],
                       ["--levels", "zero4"], ["--levels", "1"], ["--levels", "0,1"],
-                      ["--levels", "1,x"], ["--micro-batch", "0"], ["--dtype", "i32"], ["--top", "65"], ["--top", "0"],
+                      ["--levels", "1,x"], ["--levels", "rack,all"], ["--levels", "node"],
+                      ["--micro-batch", "0"], ["--dtype", "i32"], ["--top", "65"], ["--top", "0"],
                       ["--why-not", "2x2x2"], ["--why-not", "2x2x2x2x2"], ["--why-not", "2x2x2x1:"],
                       ["--why-not", "2x2x2x1:3"], ["--why-not", ":2,8"], ["--why-not", "2x2x2:2,8"], ["--set", "=1"],
                       ["--set", "memory_GiB=x"], ["--set", "memory_GiB"]):
@@ -499,6 +515,17 @@ class Mem(Case):
         self.assertEqual(self.mem(self.model, "-n", "8")["grid"], "1x1x1x8")
         self.assertEqual(self.mem(self.model, "-n", "8", "--levels", "zero3")["grid"], "1x1x8x1")
         self.assertEqual(self.mem(self.model, "-n", "8", "--levels", "zero1")["optimizer_parts"], 8)
+
+    def test_levels_in_words(self):
+        for grid, levels, machine, parts in (
+                ("1x1x2x32", "module,node", "frontier", [2, 8]), ("1x1x2x32", "node,all", "frontier", [8, 64]),
+                ("1x1x2x32", "cache,module", "frontier", [8, 8]), ("1x1x4x16", "module,all", "frontier", [8, 64]),
+                ("2x2x1x32", "node,all", "dgx-a100", [2, 32]), ("1x1x1x6", "package,node", "summit", [6, 6]),
+                ("1x1x1x12", "node,all", "summit", [6, 12]), ("1x1x1x4", "node,all", "dgx-a100", [4, 4])):
+            with self.subTest(grid=grid, levels=levels):
+                answer = self.mem(self.model, "--grid", grid, "--levels", levels, "--machine", machine)
+                self.assertEqual([answer["gradient_parts"], answer["optimizer_parts"]], parts)
+        self.assert_refused(run("mem", self.model, "-n", "8", "--levels", "node,all"), "--levels", "--machine")
 
     def test_options(self):
         words = [self.model, "--batch", "4", "--seq", "256"]
