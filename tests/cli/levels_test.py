@@ -15,6 +15,10 @@ import examples_test as shared
 
 
 class Levels(shared.Case):
+    def test_help(self):
+        for program in ("train_gpt", "transformer_layer"):
+            self.assertRegex(shared.run(program, "--help").stdout.decode(), r"--levels GP,OP +numbers of ranks")
+
     def test_complaints(self):
         self.complain_of_plan("--levels", "2,all", says=["--plan", "--levels", "leave one"])
         os.remove(self.path("plan.json"))
@@ -77,8 +81,8 @@ class Levels(shared.Case):
                 ("1x1x2x2", "node,all", [4, 4], {("d near", sums), ("d near", back), ("d reduce", "all-reduce")}),
                 ("1x1x2x2", "none", [2, 2], {("d reduce", "all-reduce")})):
             with self.subTest(grid=grid, levels=levels):
-                words = ("--local", str(shared.ranks_of(grid)), "--grid", grid, "--levels", levels, "--hidden", "64", "--heads",
-                         "4", "--ctx", "8", "--batch", "8", "--iterations", "2")
+                words = ("--local", str(shared.ranks_of(grid)), "--grid", grid, "--levels", levels, "--hidden", "64",
+                         "--heads", "4", "--ctx", "8", "--batch", "8", "--iterations", "2")
                 done = shared.run("transformer_layer", *words, "--json")
                 self.assertEqual((done.returncode, done.stderr), (0, b""))
                 result = json.loads(done.stdout)
