@@ -22,8 +22,9 @@ import tempfile
 BUILD, ROUNDS = sys.argv[1], int(sys.argv[2])
 STEPS, MICRO_BATCHES = 15, 4
 LAYERS, HIDDEN, CONTEXT, BATCH, VOCABULARY = 4, 256, 128, 32, 256
-OPTIONS = ["--layers", str(LAYERS), "--hidden", str(HIDDEN), "--heads", "4", "--ctx", str(CONTEXT), "--batch",
-           str(BATCH), "--threads", "1", "--val-every", "1000000", "--val-windows", "1", "--sample", "1"]
+BALANCED = 96  # sequences of a step with one micro-batch, in which a forward computes as long as returns take
+OPTIONS = ["--layers", str(LAYERS), "--hidden", str(HIDDEN), "--heads", "4", "--ctx", str(CONTEXT),
+           "--threads", "1", "--val-every", "1000000", "--val-windows", "1", "--sample", "1"]
 MATRICES = LAYERS * 12 * HIDDEN * HIDDEN + 2 * VOCABULARY * HIDDEN
 SMALL = (2 * LAYERS + 1) * 2 * HIDDEN + LAYERS * 9 * HIDDEN + CONTEXT * HIDDEN
 # Name, nodes, ranks on each, x, z, d, parts of gradients and of the state.
@@ -48,20 +49,20 @@ def grid_of(method):
     return f"{method[3]}x1x{method[4]}x{method[5]}"
 
 
-def train(method, folder, steps, environment=()):
+def train(method, folder, steps, environment=(), batch=BATCH):
     """Seconds of the median step, bytes that a node has sent, and what the program said."""
     _, nodes, ranks, _, z, d, gradients, state = method
     log = os.path.join(folder, "log")
     if os.path.exists(log):
         os.remove(log)
     # One sequence in each cell and micro-batch, whatever z and d are.
-    per_cell = max(1, BATCH // MICRO_BATCHES // (z * d))
+    per_cell = max(1, batch // (MICRO_BATCHES if batch == BATCH else 1) // (z * d))
     out = in_network(nodes, ranks, [f"{BUILD}/examples/train_gpt", *OPTIONS, "--grid", grid_of(method), "--levels",
-                                    f"{gradients},{state}", "--micro-batch", str(per_cell), "--steps", str(steps),
-                                    "--log", log], environment)
+                                    f"{gradients},{state}", "--batch", str(batch), "--micro-batch", str(per_cell),
+                                    "--steps", str(steps), "--log", log], environment)
     with open(log, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
-    secs = [BATCH * CONTEXT / line["tokens_per_s"] for line in lines if "tokens_per_s" in line]
+    secs = [batch * CONTEXT / line["tokens_per_s"] for line in lines if "tokens_per_s" in line]
     sent = statistics.mean(float(n) for n in re.findall(r"netlab: node \d+ sent (\d+) bytes", out))
     return statistics.median(secs), sent, out
 
@@ -72,14 +73,10 @@ def bytes_off_node(method):
     share, near, far = (nodes - 1) / nodes, gradients // z, state // gradients
     block = 4 * MATRICES / x
 
-    def spans(first, size):  # nodes that a group of consecutive ranks (of z, then d), `first` apart, lies on
-        return max(1, min(nodes, first * size * x // ranks))
-
-    def sent(first, size, whole):  # by the members of one node: each its counterparts' parts, once
-        n = spans(first, size)
-        inside = max(1, min(size, ranks // (x * first)) if x * first < ranks else 1)
-        groups = ranks / inside if x * first * inside <= ranks else 1
-        return (n - 1) / n * whole * groups if n > 1 else 0
+    def sent(stride, size, whole):  # in one pass over `whole` by the members of groups, `stride` ranks apart
+        apart = stride * x
+        n = size if apart >= ranks else max(1, size * apart // ranks)  # nodes of a group
+        return ranks * n // size * (n - 1) / n * whole
 
     micro = sent(1, z, block) * 3 + (sent(z, near, block / z))
     step = sent(z * near, far, block / gradients) + 2 * sent(state, z * d // state, block / state)
@@ -117,12 +114,32 @@ def table(measured):
               f"| {1e-6 * kept[2]:.2f} | {1e-6 * kept[4]:.2f} |", flush=True)
 
 
-def hidden_share(method, folder):
-    """How much of the returns of some steps overlapped with computation, by the trace."""
-    trace = os.path.join(folder, "trace")
-    train(method, folder, 6, {"QDR_TRACE": trace}.items())
-    out = subprocess.run([f"{BUILD}/src/quadrille", "trace", trace], capture_output=True, text=True, check=True).stdout
-    return [line for line in out.splitlines() if line.startswith(("d far", "d near", "stream", "channel"))]
+def covered(event, busy):
+    """Seconds of an event during which one of the sorted, disjoint intervals runs."""
+    begin, end = event
+    return sum(max(0, min(end, last) - max(begin, first)) for first, last in busy)
+
+
+def returns(method, folder):
+    """Of all ranks: seconds that returns took, that they overlapped with computation, and that the forwards in which
+    they ran computed. A batch so large that products take about as long as returns."""
+    trace, sums = os.path.join(folder, "trace"), [0.0, 0.0, 0.0]
+    train(method, folder, 4, {"QDR_TRACE": trace}.items(), BALANCED)
+    for rank in range(method[1] * method[2]):
+        with open(f"{trace}.{rank}", encoding="utf-8") as file:
+            events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+        runs = {event["args"]["run"] for event in events if is_return(event)}
+        inside = [event for event in events if event["args"]["run"] in runs]
+        spans = sorted((e["ts"], e["ts"] + e["dur"]) for e in inside if e["args"]["stream"] == "compute")
+        for event in filter(is_return, inside):
+            sums[0] += event["dur"]
+            sums[1] += covered((event["ts"], event["ts"] + event["dur"]), spans)
+        sums[2] += sum(end - begin for begin, end in spans)
+    return [1e-6 * number for number in sums]
+
+
+def is_return(event):
+    return event["args"]["stream"] in ("d far", "d near") and event["cat"] == "all-gather"
 
 
 def predicted(method, machine, network):
@@ -180,8 +197,8 @@ with tempfile.TemporaryDirectory() as work:
     table(measure(OTHERS, work))
     print()
     table(measure(PLAIN, work))
-    print("\nReturns of ZeRO-1 on four nodes of one rank, by the trace:\n")
-    for row in hidden_share(PLAIN[1], work):
-        print(f"    {row}")
+    took, hidden, computed = returns(PLAIN[1], work)
+    print(f"\nReturns of ZeRO-1 on four nodes of one rank, {BALANCED} sequences: {took:.2f} s, of which "
+          f"{hidden:.2f} s ({100 * hidden / took:.0f} %) behind {computed:.2f} s of the forwards' work")
     compare(all_methods, work)
 EOP
