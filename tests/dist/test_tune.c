@@ -225,7 +225,8 @@ static void check_places(const net *n, qdr_storage storage, int64_t n_out, int64
     qdri_split(n_out, 1, qdr_grid_size(n->grid, QDR_X), qdr_grid_coordinate(n->grid, QDR_X), &out, &out_end);
     qdri_split(n_in, 1, qdr_grid_size(n->grid, QDR_Y), qdr_grid_coordinate(n->grid, QDR_Y), &in, &in_end);
     const int64_t k = in_end - in, rows = out_end - out;
-    const int64_t shard = qdri_round_up(qdri_ceil_div(rows * k, qdr_grid_size(n->grid, QDR_Z)), 2);
+    const int n_parts = qdr_grid_parts(n->grid, QDR_LEVEL_OPTIMIZER) / qdr_grid_parts(n->grid, QDR_LEVEL_WEIGHTS);
+    const int64_t shard = qdri_round_up(qdri_ceil_div(rows * k, qdr_grid_size(n->grid, QDR_Z)), 2 * (int64_t)n_parts);
     for (int64_t i = 0; i < p.n_elems; i++) {
         const int64_t flat = shard * qdr_grid_coordinate(n->grid, QDR_Z) + i;
         const int64_t row = storage == QDR_IN_OUT ? flat % rows : flat / k,
