@@ -57,7 +57,7 @@ static int run_row(const level_grids *grids, verify_options *options, table_row 
     qdr_context *ctx = qdr_grid_context(grids->of[0]);
     for (int64_t i = 0; i < options->n_cases && !why->code; i++) {
         /* Every case has other levels, and every row begins with others. */
-        qdr_grid *grid = grids->of[(i + row->dtype * 2 + row->layout) % grids->n];
+        qdr_grid *grid = grids->of[(i + 2 * (int64_t)row->dtype + row->layout) % grids->n];
         layer_case drawn;
         layer_errors errors;
         /* Different shapes on each grid; every second case so small that some ranks own nothing. */
@@ -121,7 +121,7 @@ static int run_grid(qdr_context *ctx, verify_options *options, int index, failur
     const grid_size size = options->sizes[index];
     level_grids grids = {.n = 0};
     make_grids(ctx, size, &grids, why);
-    for (int type = 0; type < N_COMPUTE_DTYPES; type++)
+    for (int type = 0; type < N_COMPUTE_DTYPES && grids.n > 0; type++)
         for (int layout = 0; layout < 2 && !why->code; layout++) {
             if (options->dtype != type && options->dtype != N_COMPUTE_DTYPES) continue;
             table_row row = {
