@@ -157,11 +157,9 @@ static qdr_status prepare(layer_bench *bench, const layer_options *options)
     }
     if (status >= 0) status = context_alone(bench->ctx, &bench->alone);
     if (status < 0) return status;
-    for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++) {
-        product_desc own = {.dtype = options->shared.dtype, .n_panels = 1, .bias = 1};
-        status = product_own_shape(bench->grid, bench->stacks[0].products[i], &own.m, &own.n, &own.k);
-        if (status >= 0) status = product_create(bench->alone, (grid_size){1, 1, 1, 1}, &own, &bench->limits[i]);
-    }
+    const product_desc own = {.dtype = options->shared.dtype, .n_panels = 1, .bias = 1};
+    for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++)
+        status = product_create_own(bench->alone, bench->grid, bench->stacks[0].products[i], &own, &bench->limits[i]);
     return qdr_agree(bench->ctx, status);
 }
 
@@ -271,7 +269,7 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     layer_bench bench = {.ctx = run->ctx, .n_layers = options->n_layers};
     const bench_subject passes = {call, fill_gradients, &bench};
     bench_samples samples = {0};
-    double said[N_PASSES + 1][2];
+    double said[N_PASSES + 1][2] = {{0}};
     run->table.columns = options->columns;
     if (!fail_status(why, make_grid(&bench, options, size)) && !fail_status(why, predict(options, bench.grid, said)) &&
         !fail_status(why, prepare(&bench, options)))

@@ -105,21 +105,18 @@ typedef struct linear_bench {
 
 static qdr_status create(qdr_context *ctx, grid_size size, const product_desc *desc, linear_bench *bench)
 {
-    product_desc own = {.dtype = desc->dtype, .n_panels = desc->n_panels, .bias = desc->bias};
+    const product_desc own = {.dtype = desc->dtype, .n_panels = desc->n_panels, .bias = desc->bias};
     qdr_status status = product_create(ctx, size, desc, &bench->on_grid);
     if (status >= 0) status = context_alone(ctx, &bench->alone);
     if (status < 0) return status;
-    status = product_own_shape(bench->on_grid.grid, bench->on_grid.layer, &own.m, &own.n, &own.k);
-    if (status >= 0 && own.n && own.k) /* else there are no products, which take no time */
-        status = product_create(bench->alone, (grid_size){1, 1, 1, 1}, &own, &bench->limit);
+    status = product_create_own(bench->alone, bench->on_grid.grid, bench->on_grid.layer, &own, &bench->limit);
     return qdr_agree(ctx, status);
 }
 
 static qdr_status call(void *user, int series)
 {
     const linear_bench *bench = user;
-    const product *ran = series % 2 ? &bench->limit : &bench->on_grid;
-    return ran->stack ? product_run(ran, (product_pass)(series / 2)) : QDR_OK;
+    return product_run(series % 2 ? &bench->limit : &bench->on_grid, (product_pass)(series / 2));
 }
 
 /* The counters hold one call of the layer on the grid. */

@@ -50,10 +50,20 @@ void product_destroy(product *gone)
     qdr_grid_destroy(&gone->grid);
 }
 
+qdr_status product_create_own(qdr_context *alone, const qdr_grid *grid, const qdr_linear *layer,
+                              const product_desc *desc, product *made)
+{
+    product_desc own = *desc;
+    const qdr_status status = product_own_shape(grid, layer, &own.m, &own.n, &own.k);
+    if (status < 0 || own.m == 0 || own.n == 0 || own.k == 0) return status;
+    return product_create(alone, (grid_size){1, 1, 1, 1}, &own, made);
+}
+
 const char *product_pass_text(product_pass pass) { return pass == PASS_BACKWARD ? "backward" : "forward"; }
 
 qdr_status product_run(const product *ran, product_pass pass)
 {
+    if (!ran->layer) return QDR_OK;
     const qdr_status status = pass == PASS_BACKWARD ? qdr_linear_backward(ran->layer, ran->dy, ran->x, ran->dx, 0, NULL)
                                                     : qdr_linear_forward(ran->layer, ran->x, ran->y, 0, NULL);
     if (status < 0) return status;

@@ -29,7 +29,11 @@ void product_destroy(product *gone);
 typedef enum product_pass { PASS_FORWARD, PASS_BACKWARD, N_PASSES } product_pass;
 /* "forward", "backward". */
 const char *product_pass_text(product_pass pass);
-/* Returns when its work is complete. */
+/* Creates this rank's own products in a layer, to be run alone; none if the layer leaves this rank nothing. m, n and k
+ * of desc follow from the layer. Local. */
+qdr_status product_create_own(qdr_context *alone, const qdr_grid *grid, const qdr_linear *layer,
+                              const product_desc *desc, product *made);
+/* Returns when its work is complete; at once if there is none. */
 qdr_status product_run(const product *ran, product_pass pass);
 /* Rows, outputs and inputs of this rank's own product in a layer. */
 qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int64_t *m, int64_t *n, int64_t *k);

@@ -230,6 +230,14 @@ class Layer(Case):
         for forward, backward, together in zip(rows[::3], rows[1::3], rows[2::3]):
             self.assertGreaterEqual(together["min_secs"], 0.999999 * (forward["min_secs"] + backward["min_secs"]))
 
+    def test_ranks_without_heads(self):
+        few = [word if word != "6" else "2" for word in LAYER]
+        for grid in ("4x1x1x1", "1x4x1x1"):
+            result, rows = self.rows("layer", *few, "--local", "4", "--grid", grid)
+            self.assertEqual((result["heads"], len(rows)), (2, 3))
+            for row in rows:
+                self.assert_times(row)
+
     def test_levels(self):
         words = ("layer", *LAYER, "--local", "4", "--grid")
         _, rows = self.rows(*words, "1x1x2x2", "--levels", "node,all")
