@@ -4,13 +4,14 @@
 # steps of examples/train_gpt (4 layers, hidden 256, context 128, 32 sequences) on nodes that are network namespaces
 # with links of 200 Mbit/s: methods known by name on four nodes of two ranks, three levels on two nodes of four, and on
 # four nodes of one rank ZeRO-1 beside plain data parallelism, and how much of the returns is hidden. Then the model,
-# calibrated there, for each of them. Needs root; use an idle machine: about ten minutes per round.
+# calibrated there, for each of them. Needs root; use an idle machine: about twenty minutes per round.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
 ninja -C "$build" src/quadrille examples/train_gpt >/dev/null
 export OPENBLAS_NUM_THREADS=1
 exec python3 - "$build" "${2:-1}" <<'EOP'
+import collections
 import json
 import os
 import re
@@ -27,14 +28,22 @@ OPTIONS = ["--layers", str(LAYERS), "--hidden", str(HIDDEN), "--heads", "4", "--
            "--threads", "1", "--val-every", "1000000", "--val-windows", "1", "--sample", "1"]
 MATRICES = LAYERS * 12 * HIDDEN * HIDDEN + 2 * VOCABULARY * HIDDEN
 SMALL = (2 * LAYERS + 1) * 2 * HIDDEN + LAYERS * 9 * HIDDEN + CONTEXT * HIDDEN
-# Name, nodes, ranks on each, x, z, d, parts of gradients and of the state.
-METHODS = [("DDP", 4, 2, 1, 1, 8, 1, 1), ("ZeRO-1", 4, 2, 1, 1, 8, 1, 8), ("ZeRO-2", 4, 2, 1, 1, 8, 8, 8),
-           ("ZeRO-3", 4, 2, 1, 8, 1, 8, 8), ("HSDP", 4, 2, 1, 2, 4, 2, 2), ("hpZ", 4, 2, 1, 2, 4, 8, 8),
-           ("levels 2,8", 4, 2, 1, 2, 4, 2, 8), ("levels 2,4", 4, 2, 1, 2, 4, 2, 4), ("z = 4", 4, 2, 1, 4, 2, 4, 4),
-           ("z = 4, levels 4,8", 4, 2, 1, 4, 2, 4, 8), ("levels 2,4 of 1x1x1x8", 4, 2, 1, 1, 8, 2, 4),
-           ("levels 2,8 of 1x1x1x8", 4, 2, 1, 1, 8, 2, 8), ("x = 2, ZeRO-1", 4, 2, 2, 1, 4, 1, 4)]
-OTHERS = [("levels 4,8 in nodes of 4", 2, 4, 1, 2, 4, 4, 8), ("ZeRO-3 in nodes of 4", 2, 4, 1, 8, 1, 8, 8)]
-PLAIN = [("DDP", 4, 1, 1, 1, 4, 1, 1), ("ZeRO-1", 4, 1, 1, 1, 4, 1, 4)]
+Method = collections.namedtuple("Method", "name nodes ranks x y z d gradients state")  # ranks: of a node
+
+
+def methods(nodes, ranks, *rows):
+    """Of rows "name: grid, parts of gradients, parts of the state"."""
+    found = [re.match(r"(.*): (\d+)x(\d+)x(\d+)x(\d+) (\d+),(\d+)$", row).groups() for row in rows]
+    return [Method(name, nodes, ranks, *map(int, numbers)) for name, *numbers in found]
+
+
+METHODS = methods(4, 2, "DDP: 1x1x1x8 1,1", "ZeRO-1: 1x1x1x8 1,8", "ZeRO-2: 1x1x1x8 8,8", "ZeRO-3: 1x1x8x1 8,8",
+                  "HSDP: 1x1x2x4 2,2", "hpZ: 1x1x2x4 8,8", "levels 2,8: 1x1x2x4 2,8", "levels 2,4: 1x1x2x4 2,4",
+                  "z = 4: 1x1x4x2 4,4", "z = 4, levels 4,8: 1x1x4x2 4,8", "levels 2,4: 1x1x1x8 2,4",
+                  "levels 2,8: 1x1x1x8 2,8", "ZeRO-1: 2x1x1x4 1,4", "levels 2,4: 2x1x2x2 2,4",
+                  "ZeRO-1: 4x1x1x2 1,2", "ZeRO-2: 1x2x1x4 4,4", "ZeRO-2: 1x4x1x2 2,2", "ZeRO-1: 2x2x1x2 1,2")
+OTHERS = methods(2, 4, "levels 4,8: 1x1x2x4 4,8", "ZeRO-3: 1x1x8x1 8,8")
+PLAIN = methods(4, 1, "DDP: 1x1x1x4 1,1", "ZeRO-1: 1x1x1x4 1,4")
 
 
 def in_network(nodes, ranks, command, environment=()):
@@ -46,20 +55,23 @@ def in_network(nodes, ranks, command, environment=()):
 
 
 def grid_of(method):
-    return f"{method[3]}x1x{method[4]}x{method[5]}"
+    return f"{method.x}x{method.y}x{method.z}x{method.d}"
+
+
+def per_cell(method, batch):
+    """Sequences of a micro-batch on each rank of (z, d)."""
+    return max(1, batch // (MICRO_BATCHES if batch == BATCH else 1) // (method.z * method.d))
 
 
 def train(method, folder, steps, environment=(), batch=BATCH):
     """Seconds of the median step, bytes that a node has sent, and what the program said."""
-    _, nodes, ranks, _, z, d, gradients, state = method
     log = os.path.join(folder, "log")
     if os.path.exists(log):
         os.remove(log)
-    # One sequence in each cell and micro-batch, whatever z and d are.
-    per_cell = max(1, batch // (MICRO_BATCHES if batch == BATCH else 1) // (z * d))
-    out = in_network(nodes, ranks, [f"{BUILD}/examples/train_gpt", *OPTIONS, "--grid", grid_of(method), "--levels",
-                                    f"{gradients},{state}", "--batch", str(batch), "--micro-batch", str(per_cell),
-                                    "--steps", str(steps), "--log", log], environment)
+    out = in_network(method.nodes, method.ranks,
+                     [f"{BUILD}/examples/train_gpt", *OPTIONS, "--grid", grid_of(method), "--levels",
+                      f"{method.gradients},{method.state}", "--batch", str(batch), "--micro-batch",
+                      str(per_cell(method, batch)), "--steps", str(steps), "--log", log], environment)
     with open(log, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     secs = [batch * CONTEXT / line["tokens_per_s"] for line in lines if "tokens_per_s" in line]
@@ -68,20 +80,23 @@ def train(method, folder, steps, environment=(), batch=BATCH):
 
 
 def bytes_off_node(method):
-    """Of a step, that a node sends, in closed form: between nodes everything is sent level by level."""
-    _, nodes, ranks, x, z, d, gradients, state = method
-    share, near, far = (nodes - 1) / nodes, gradients // z, state // gradients
-    block = 4 * MATRICES / x
+    """Of a step, that a node sends, in closed form: between nodes everything is sent level by level. None if
+    activations cross nodes, too."""
+    _, _, ranks, x, y, z, d, gradients, state = method
+    if x * y > ranks:
+        return None
+    near, far = gradients // z, state // gradients
+    block = 4 * MATRICES / (x * y)
 
     def sent(stride, size, whole):  # in one pass over `whole` by the members of groups, `stride` ranks apart
-        apart = stride * x
+        apart = stride * x * y
         n = size if apart >= ranks else max(1, size * apart // ranks)  # nodes of a group
         return ranks * n // size * (n - 1) / n * whole
 
     micro = sent(1, z, block) * 3 + (sent(z, near, block / z))
     step = sent(z * near, far, block / gradients) + 2 * sent(state, z * d // state, block / state)
     returns = sent(z * near, far, block / gradients) + sent(z, near, block / z)
-    small = 4 * SMALL / x  # some are not divided by x: counted within the tolerance
+    small = 4 * SMALL / (x * y)  # some are not divided: counted within the tolerance
     small = 2 * sent(1, z, small) + 2 * sent(z, d, small)
     return MICRO_BATCHES * micro + step + returns + small
 
@@ -91,16 +106,21 @@ def memory(out):
     return [int(number) for number in found.groups()]
 
 
-def measure(methods, folder):
+def measure(rows, folder):
     """Medians of the rounds, which alternate between methods."""
-    rows = {method: [] for method in methods}
-    for _ in range(ROUNDS):
-        for method in methods:
+    found = {method: [] for method in rows}
+    begun = {method: train(method, folder, 1)[1] for method in rows}
+    for number in range(ROUNDS):
+        for method in rows:
             secs, sent, out = train(method, folder, STEPS)
-            _, before, _ = train(method, folder, 1)
-            rows[method].append((secs, (sent - before) / (STEPS - 1), memory(out)))
-    return {method: (statistics.median(row[0] for row in found), statistics.median(row[1] for row in found),
-                     found[0][2]) for method, found in rows.items()}
+            found[method].append((secs, (sent - begun[method]) / (STEPS - 1), memory(out)))
+            print(f"round {number + 1} of {ROUNDS}, {method.name} on {grid_of(method)}: {secs:.2f} s", file=sys.stderr)
+    return {method: (statistics.median(row[0] for row in each), statistics.median(row[1] for row in each),
+                     each[0][2]) for method, each in found.items()}
+
+
+def parts_of(method):
+    return f"{method.z}, {method.gradients}, {method.state}"
 
 
 def table(measured):
@@ -108,10 +128,10 @@ def table(measured):
           "gradients | state | workspace |")
     print("| --- " * 11 + "|")
     for method, (secs, sent, kept) in measured.items():
-        parts = f"{method[4]}, {method[6]}, {method[7]}"
-        print(f"| {method[0]} | {grid_of(method)} | {method[1]} × {method[2]} | {parts} | {secs:.2f} | "
-              f"{1e-6 * sent:.2f} | {1e-6 * bytes_off_node(method):.2f} | {1e-6 * kept[0]:.2f} | {1e-6 * kept[1]:.2f} "
-              f"| {1e-6 * kept[2]:.2f} | {1e-6 * kept[4]:.2f} |", flush=True)
+        closed = bytes_off_node(method)
+        print(f"| {method.name} | {grid_of(method)} | {method.nodes} × {method.ranks} | {parts_of(method)} | "
+              f"{secs:.2f} | {1e-6 * sent:.2f} | {f'{1e-6 * closed:.2f}' if closed else '–'} | {1e-6 * kept[0]:.2f} | "
+              f"{1e-6 * kept[1]:.2f} | {1e-6 * kept[2]:.2f} | {1e-6 * kept[4]:.2f} |", flush=True)
 
 
 def covered(event, busy):
@@ -125,7 +145,7 @@ def returns(method, folder):
     they ran computed. A batch so large that products take about as long as returns."""
     trace, sums = os.path.join(folder, "trace"), [0.0, 0.0, 0.0]
     train(method, folder, 4, {"QDR_TRACE": trace}.items(), BALANCED)
-    for rank in range(method[1] * method[2]):
+    for rank in range(method.nodes * method.ranks):
         with open(f"{trace}.{rank}", encoding="utf-8") as file:
             events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
         runs = {event["args"]["run"] for event in events if is_return(event)}
@@ -143,23 +163,20 @@ def is_return(event):
 
 
 def predicted(method, machine, network):
-    _, nodes, ranks, x, z, d, gradients, state = method
-    command = [f"{BUILD}/src/quadrille", "plan", network, "-n", str(nodes * ranks), "--machine", machine, "--batch",
-               str(BATCH), "--micro-batch", str(max(1, BATCH // MICRO_BATCHES // (z * d))), "--fix",
-               f"x={x},y=1,z={z},d={d}", "--order", "xyzd", "--layout", "replicated", "--recompute", "none", "--dtype",
-               "f32", "--levels", f"{gradients},{state}", "--top", "1", "--json"]
+    command = [f"{BUILD}/src/quadrille", "plan", network, "-n", str(method.nodes * method.ranks), "--machine", machine,
+               "--batch", str(BATCH), "--micro-batch", str(per_cell(method, BATCH)), "--fix",
+               f"x={method.x},y={method.y},z={method.z},d={method.d}", "--order", "xyzd", "--layout", "replicated",
+               "--recompute", "none", "--dtype", "f32", "--levels", f"{method.gradients},{method.state}", "--top", "1",
+               "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command)}: {done.stderr}")
     return json.loads(done.stdout)["plans"][0]
 
 
-def ranks_of(values):
-    order = sorted(range(len(values)), key=values.__getitem__)
-    places = [0.0] * len(values)
-    for place, index in enumerate(order):
-        places[index] = place
-    return places
+def places_of(values):
+    """In their order; equal ones share the mean of theirs."""
+    return [sum(other < value for other in values) + (values.count(value) - 1) / 2 for value in values]
 
 
 def compare(measured, folder):
@@ -169,18 +186,19 @@ def compare(measured, folder):
         json.dump({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_layer": LAYERS, "n_embd": HIDDEN,
                    "n_head": 4, "n_positions": CONTEXT, "n_ctx": CONTEXT, "vocab_size": VOCABULARY,
                    "tie_word_embeddings": False}, file)
-    print("\n| method | grid | parts | measured, s | model, s | error |\n| --- | --- | --- | --- | --- | --- |")
+    print("\n| method | grid | parts | measured, s | model, s | error | parameters, gradients, state | workspace |\n"
+          + "| --- " * 8 + "|")
     pairs = []
     for method, (secs, _, kept) in measured.items():
         plan = predicted(method, machine, network)
         pairs.append((secs, plan["secs"]))
         bytes_said = [round(plan["memory"][term]) for term in ("parameters", "gradients", "optimizer")]
-        same = "" if bytes_said == kept[:3] else f" (memory {bytes_said}, not {kept[:3]})"
-        print(f"| {method[0]} | {grid_of(method)} | {method[4]}, {method[6]}, {method[7]} | {secs:.2f} | "
-              f"{plan['secs']:.2f} | {100 * (plan['secs'] / secs - 1):+.1f} %{same} |")
+        workspace = plan["memory"]["gathered"] + plan["memory"]["workspace"]
+        same = "the same" if bytes_said == kept[:3] else f"{bytes_said}, not {kept[:3]}"
+        print(f"| {method.name} | {grid_of(method)} | {parts_of(method)} | {secs:.2f} | {plan['secs']:.2f} | "
+              f"{100 * (plan['secs'] / secs - 1):+.1f} % | {same} | {100 * (workspace / kept[4] - 1):+.1f} % |")
     real, said = [m for m, _ in pairs], [s for _, s in pairs]
-    a, b, middle = ranks_of(real), ranks_of(said), (len(real) - 1) / 2
-    spearman = sum((x - middle) * (y - middle) for x, y in zip(a, b)) / sum((x - middle) ** 2 for x in a)
+    spearman = statistics.correlation(places_of(real), places_of(said))
     mape = statistics.mean(abs(s / m - 1) for m, s in pairs)
     regret = real[min(range(len(said)), key=said.__getitem__)] / min(real) - 1
     print(f"\n{len(pairs)} pairs: Spearman {spearman:.3f}, MAPE {100 * mape:.1f} %, regret {100 * regret:.1f} %")
