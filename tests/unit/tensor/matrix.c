@@ -126,7 +126,7 @@ static void by_hand(void **state)
     const qdr_matrix matrix = {QDR_OPTS_INIT,        .n_rows = 10,      .row_unit = 2,    .cols = {{6, 2}, {5, 0}},
                                .split_cols = 1,      .col_axis = QDR_X, .split_cells = 1, .scatter_rows = 1,
                                .scatter_axis = QDR_Y};
-    const qdri_rank_position position = {.at = {{2, 2, 2, 2}, {1, 1, 0, 1}}, .n_ranks = 16};
+    const qdri_rank_position position = {.at = {.size = {2, 2, 2, 2}, .coordinate = {1, 1, 0, 1}}, .n_ranks = 16};
     qdr_owned owned;
     assert_int_equal(qdri_matrix_check(&matrix), QDR_OK);
     qdri_matrix_part(&matrix, &position, &owned);
@@ -143,7 +143,7 @@ static void by_hand(void **state)
 /* What rank `index` of n_parts owns when the rows are split one way; all other axes have one rank. */
 static qdr_range rows_of(const qdr_matrix *matrix, int axis, int n_parts, int index)
 {
-    qdri_rank_position position = {.at = {{1, 1, 1, 1}, {0, 0, 0, 0}}, .rank = index, .n_ranks = n_parts};
+    qdri_rank_position position = {.at = {.size = {1, 1, 1, 1}}, .rank = index, .n_ranks = n_parts};
     qdr_owned owned;
     position.at.size[axis] = n_parts;
     position.at.coordinate[axis] = index;
