@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/group.h"
 #include "core/order.h"
 #include "core/size.h"
 #include "network/describe.h"
@@ -85,7 +86,7 @@ int qdri_net_sample(const qdri_net *net, const char *order, const qdri_task *tas
 /* Nodes are alike after the first layers: of a long net only so many are priced. */
 enum { MOST_PRICED_NODES = 64 };
 
-/* One forward and one backward pass, or the calls of all layers. */
+/* One forward and one backward pass, a step of one micro-batch, or the calls of all layers. */
 static qdr_status net_secs(qdri_net *net, const qdri_pricing *pricing, qdri_schedule *schedule, double *sum)
 {
     const int is_whole = qdri_net_runs_whole(net);
@@ -93,7 +94,8 @@ static qdr_status net_secs(qdri_net *net, const qdri_pricing *pricing, qdri_sche
     for (int i = 0; i < (is_whole ? 1 : net->n_nodes); i++) {
         double secs[2] = {0};
         if (!is_whole && net->nodes[i].kind != QDRI_NODE_LINEAR) continue;
-        QDR_TRY(is_whole ? qdri_net_forward(net, 0, schedule) : qdri_net_layer_forward(net, i, 0, schedule));
+        QDR_TRY(is_whole ? qdri_net_forward(net, qdri_has_levels(&net->position), schedule)
+                         : qdri_net_layer_forward(net, i, 0, schedule));
         QDR_TRY(price_list(pricing, schedule, NULL, secs));
         *sum += secs[1];
         if (net->shares_parameters) continue;
