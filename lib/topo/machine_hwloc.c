@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a machine with hwloc: this one, or one recorded as XML. */
 #include <hwloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,17 @@ static qdr_status begin(hwloc_topology_t *hwloc)
     return QDR_FAIL(QDR_ERR_MEMORY, "topology: hwloc could not be initialised; has memory run out?");
 }
 
+/* Ranks that are threads load at the same time, but libudev, which tells hwloc about disks and networks, does not lock
+ * what it prepares when it is first used. @return 0: loaded */
+static int load(hwloc_topology_t hwloc)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&mutex);
+    const int result = hwloc_topology_load(hwloc);
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
 /* Loads a recorded machine. hwloc would read the file without limits of size and time, also when HWLOC_XMLFILE names
  * it; it does not report what is wrong with a file either, and may read this machine instead. */
 static qdr_status load_xml(hwloc_topology_t hwloc, const char *path)
@@ -36,8 +48,7 @@ static qdr_status load_xml(hwloc_topology_t hwloc, const char *path)
         return QDR_FAIL(QDR_ERR_IO, "topology: %s", why);
     }
     /* hwloc counts the zero byte at the end. */
-    const int is_loaded = bytes && hwloc_topology_set_xmlbuffer(hwloc, text, (int)bytes + 1) == 0 &&
-                          hwloc_topology_load(hwloc) == 0;
+    const int is_loaded = bytes && hwloc_topology_set_xmlbuffer(hwloc, text, (int)bytes + 1) == 0 && load(hwloc) == 0;
     free(text);
     if (is_loaded) return QDR_OK;
     if (!bytes)
@@ -60,8 +71,7 @@ static qdr_status open_machine(const char *xml, topo_loader *loader)
         if (!hwloc_topology_is_thissystem(hwloc)) return QDR_OK;
         return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: hwloc treats %.300s as this machine; unset HWLOC_THISSYSTEM", xml);
     }
-    if (hwloc_topology_load(hwloc) != 0)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "topology: hwloc could not read this machine");
+    if (load(hwloc) != 0) return QDR_FAIL(QDR_ERR_UNSUPPORTED, "topology: hwloc could not read this machine");
     loader->topo->is_this_machine = hwloc_topology_is_thissystem(hwloc);
     return QDR_OK;
 }
@@ -75,7 +85,7 @@ static qdr_status open_cores(hwloc_topology_t *hwloc)
     hwloc_topology_set_type_filter(*hwloc, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
     const char *xml = getenv("HWLOC_XMLFILE");
     if (xml && *xml) return load_xml(*hwloc, xml);
-    if (hwloc_topology_load(*hwloc) == 0) return QDR_OK;
+    if (load(*hwloc) == 0) return QDR_OK;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED, "topology: hwloc could not read this machine; set "
                                          "the number of threads in the options");
 }
