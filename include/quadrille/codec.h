@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file codec.h  Codecs: how collectives shorten what crosses a slow link, and by how much they change it.
+ *
+ * A codec turns n elements into a shorter message, the wire format, and back. There is one for each axis of the grid
+ * and class of traffic, because these tolerate different errors: activations little, sums of gradients over d much.
+ *
+ * Wire formats. An integer codec of b bits cuts a run of n elements into blocks of B, the last of which may be shorter.
+ * Each has an fp32 scale s = m / L, where m = max |x| and L = 2^(b-1) - 1; each element is the integer nearest to x / s,
+ * ties to even. First come ceil(n/B) scales, then ceil(n·b/8) bytes of integers, of int4 the even element in the lower
+ * half of a byte. A block with a NaN or an Inf has the scale NaN, and decodes to NaN; one whose m is less than 2^-100
+ * has the scale 0, and decodes to zeros. BF16 rounds to nearest even. */
+#ifndef QUADRILLE_CODEC_H
+#define QUADRILLE_CODEC_H
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum qdr_codec_kind {
+    QDR_CODEC_RAW = 0, /**< as it is */
+    QDR_CODEC_BF16,
+    QDR_CODEC_INT16,
+    QDR_CODEC_INT8,
+    QDR_CODEC_INT4,
+    QDR_CODEC_LOSSLESS, /**< the same bits, in fewer where exponents are similar; the length depends on the data */
+    QDR_CODEC_ZFP, /**< zfp with a fixed rate, if the library was built with it */
+    QDR_N_CODECS
+} qdr_codec_kind;
+
+enum {
+    QDR_CODEC_HADAMARD = 1, /**< rotates each block, which spreads outliers; int8 and int4, blocks of a power of two */
+    QDR_CODEC_FEEDBACK = 2, /**< adds what the last message lost to the next one; integer codecs, gradients */
+    QDR_CODEC_STOCHASTIC = 4 /**< rounds up or down at random, right on average; integer codecs */
+};
+
+typedef struct qdr_codec {
+    qdr_codec_kind kind;
+    int block; /**< elements, 32, 64, 128 or 256; 0: 128; integer codecs */
+    int rate; /**< bits an element, 4 to 24; ZFP */
+    int flags; /**< sum of QDR_CODEC_HADAMARD, … */
+} qdr_codec;
+
+/** What a collective carries. */
+typedef enum qdr_traffic_class {
+    QDR_TRAFFIC_ACTIVATION = 0,
+    QDR_TRAFFIC_ACTIVATION_GRADIENT,
+    QDR_TRAFFIC_WEIGHT,
+    QDR_TRAFFIC_GRADIENT, /**< of weights */
+    QDR_N_TRAFFIC_CLASSES
+} qdr_traffic_class;
+
+/** The codecs of a stack. All members may stay zero: nothing is coded. */
+typedef struct qdr_codecs {
+    uint32_t version; /**< QDR_OPTS_INIT */
+    qdr_codec of[4][QDR_N_TRAFFIC_CLASSES]; /**< by qdr_axis */
+    int64_t least_bytes; /**< shorter parts are sent raw; 0: 16 KiB */
+    int inside; /**< 1: also between ranks of one node */
+} qdr_codecs;
+
+/** Reads "int8", "int8/64" (blocks of 64), "int4/128+hadamard+feedback+stochastic", "zfp:16" (16 bits an element),
+ * "bf16", "int16", "lossless" or "raw". Local, thread-safe.
+ *  @retval QDR_ERR_ARGUMENT  NULL, an unknown name (the message has the nearest), a block or a rate out of range, or a
+ *                            flag that the codec lacks; *codec is then raw */
+QDR_API QDR_NODISCARD qdr_status qdr_codec_parse(const char *text, qdr_codec *codec);
+/** The other way. Returns the length of the text, without its terminating null; writes at most `capacity` bytes. */
+QDR_API size_t qdr_codec_text(const qdr_codec *codec, char *text, size_t capacity);
+/** Reads a preset, or one codec for everything, and what differs from it: "hybrid", "int8/64",
+ * "hybrid,d.gradient=int4/128,xy.activation=bf16,least=64K,inside". Without a class, as in "xy=int8", a codec is for
+ * all classes; of these only gradients of weights get HADAMARD and FEEDBACK. Presets:
+ *
+ *    preset      x, y: activations and gradients   z: weights   z: gradients   d: gradients
+ *    none        raw                               raw          raw            raw
+ *    lossless    lossless                          lossless     lossless       lossless
+ *    safe        bf16                              bf16         bf16           bf16
+ *    hybrid      int16                             int16        int16          int8
+ *    zhybrid     zfp:16                            zfp:16       zfp:16         zfp:8
+ *    mzhybrid    lossless                          lossless     lossless       zfp:8
+ *    aggressive  int8/64                           int8         int8           int4+hadamard+feedback
+ *    naive       zfp:8                             zfp:8        zfp:8          zfp:8
+ *
+ * Left of "=" stand axes, a dot and a class: activation, activation-gradient, weight or gradient. Local, thread-safe.
+ *  @retval QDR_ERR_ARGUMENT  as qdr_codec_parse(); all of *codecs is then raw */
+QDR_API QDR_NODISCARD qdr_status qdr_codecs_parse(const char *text, qdr_codecs *codecs);
+/** Bytes of the wire format of n elements; of LOSSLESS, at most. Those of a codec that would not shorten the type, and
+ * of F64, I32 and U8, are the raw ones: such messages are not coded. Local, thread-safe; 0 for n ≤ 0. */
+QDR_API int64_t qdr_codec_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems);
+/** The largest error of an element of a block with max |x| = block_max, or with HADAMARD, of a block whose rotated
+ * elements have it: m/2L + 4 ulp(m), of which STOCHASTIC doubles the first term and HADAMARD multiplies all by √B;
+ * 2⁻⁸m for BF16; 0 for RAW and LOSSLESS; less than 0: none is known (ZFP). Local, thread-safe. */
+QDR_API double qdr_codec_bound(const qdr_codec *codec, double block_max);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

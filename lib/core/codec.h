@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Facts about codecs that need no data. Pure functions. */
+#ifndef QDRI_CORE_CODEC_H
+#define QDRI_CORE_CODEC_H
+
+#include "core/status.h"
+#include "quadrille/codec.h"
+
+int qdri_codec_bits(const qdr_codec *codec); /* of its integers; 0: it has none */
+int qdri_codec_block(const qdr_codec *codec); /* elements */
+/* Whether it makes messages of a type shorter; else they are sent raw. */
+int qdri_codec_shortens(const qdr_codec *codec, qdr_dtype dtype);
+/* @retval QDR_ERR_ARGUMENT  a member is out of range; the message begins with "WHO: " */
+QDR_NODISCARD qdr_status qdri_codec_check(const qdr_codec *codec, const char *who);
+QDR_NODISCARD qdr_status qdri_codecs_check(const qdr_codecs *codecs, const char *who);
+
+#endif
