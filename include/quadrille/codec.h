@@ -4,11 +4,13 @@
  * A codec turns n elements into a shorter message, the wire format, and back. There is one for each axis of the grid
  * and class of traffic, because these tolerate different errors: activations little, sums of gradients over d much.
  *
- * Wire formats. An integer codec of b bits cuts a run of n elements into blocks of B, the last of which may be shorter.
- * Each has an fp32 scale s = m / L, where m = max |x| and L = 2^(b-1) - 1; each element is the integer nearest to x / s,
- * ties to even. First come ceil(n/B) scales, then ceil(n·b/8) bytes of integers, of int4 the even element in the lower
- * half of a byte. A block with a NaN or an Inf has the scale NaN, and decodes to NaN; one whose m is less than 2^-100
- * has the scale 0, and decodes to zeros. BF16 rounds to nearest even. */
+ * Wire formats. An integer codec of b bits cuts a run of n elements into blocks of B, the last of which may be
+ * shorter. Each has an fp32 scale s = m / L, where m = max |x| and L = 2^(b-1) - 1; each element is the integer
+ * nearest to x / s, ties to even. First come ceil(n/B) scales, then ceil(n·b/8) bytes of integers, of int4 the even
+ * element in the lower half of a byte. A block with a NaN or an Inf has the scale NaN, and decodes to NaN; one whose m
+ * is less than 2^-100 has the scale 0, and decodes to zeros. With HADAMARD, a whole block is first multiplied by fixed
+ * random signs and by the Walsh-Hadamard matrix over √B; one whose rotated elements overflow decodes to NaN. BF16
+ * rounds to nearest even. */
 #ifndef QUADRILLE_CODEC_H
 #define QUADRILLE_CODEC_H
 
@@ -87,8 +89,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_codecs_parse(const char *text, qdr_codecs *
  * of F64, I32 and U8, are the raw ones: such messages are not coded. Local, thread-safe; 0 for n ≤ 0. */
 QDR_API int64_t qdr_codec_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems);
 /** The largest error of an element of a block with max |x| = block_max, or with HADAMARD, of a block whose rotated
- * elements have it: m/2L + 4 ulp(m), of which STOCHASTIC doubles the first term and HADAMARD multiplies all by √B;
- * 2⁻⁸m for BF16; 0 for RAW and LOSSLESS; less than 0: none is known (ZFP). Local, thread-safe. */
+ * elements have it: m/2L + 2⁻²¹m, or with HADAMARD √B·(m/2L + 2⁻¹⁹m); STOCHASTIC doubles the first term. 2⁻⁸m for BF16;
+ * 0 for RAW and LOSSLESS; less than 0: none is known (ZFP). Local, thread-safe. */
 QDR_API double qdr_codec_bound(const qdr_codec *codec, double block_max);
 
 #ifdef __cplusplus

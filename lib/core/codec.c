@@ -90,7 +90,8 @@ double qdr_codec_bound(const qdr_codec *codec, double block_max)
     const int bits = qdri_codec_bits(codec);
     if (!bits) return 0;
     const double levels = (double)((1 << (bits - 1)) - 1), steps = codec->flags & QDR_CODEC_STOCHASTIC ? 1 : 0.5;
-    const double bound = block_max < LEAST_BLOCK_MAX ? block_max : block_max * (steps / levels + 4 * ulp);
+    const double roundings = codec->flags & QDR_CODEC_HADAMARD ? 16 * ulp : 4 * ulp;
+    const double bound = block_max < LEAST_BLOCK_MAX ? block_max : block_max * (steps / levels + roundings);
     return codec->flags & QDR_CODEC_HADAMARD ? sqrt(qdri_codec_block(codec)) * bound : bound;
 }
 

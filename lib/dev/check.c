@@ -262,6 +262,32 @@ static qdr_status gather_check(const qdri_kernel *kernel)
     return QDR_OK;
 }
 
+static qdr_status codec_check(const qdri_kernel *kernel)
+{
+    const qdri_kernel_kind kind = kernel->kind;
+    const char *name = kind == QDRI_K_ENCODE ? "encoding" : kind == QDRI_K_DECODE ? "decoding" : "sum of messages";
+    const int bits = kernel->u.codec.bits, block = kernel->u.codec.block;
+    int64_t n = 0;
+    if (!qdri_is_float(kernel->dtype) || kernel->dtype == QDR_F64)
+        return QDR_FAIL(QDR_ERR_DTYPE, "%s: the type is %s; use f32, bf16 or f16", name, qdr_dtype_name(kernel->dtype));
+    if ((bits != 4 && bits != 8 && bits != 16) || (block != 32 && block != 64 && block != 128 && block != 256))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d bits in blocks of %d; use 4, 8 or 16 in 32, 64, 128 or 256", name,
+                        bits, block);
+    QDR_TRY(sizes(name, kernel->u.codec.n, 1, &n));
+    QDR_TRY(sizes(name, kernel->u.codec.run, 1, &(int64_t){0}));
+    if (kind != QDRI_K_DECODE_SUM) QDR_TRY(not_null(name, "the message", kernel->u.codec.wire, n));
+    if (kind == QDRI_K_ENCODE) return not_null(name, "x", kernel->u.codec.x, n);
+    if (kind == QDRI_K_DECODE_SUM) {
+        const int n_sources = kernel->u.codec.n_sources, own = kernel->u.codec.own;
+        if (n_sources < 1 || own < -1 || own >= n_sources)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: source %d of %d is raw; at least 1 source, of which -1 to n - 1",
+                            name, own, n_sources);
+        if (own >= 0) QDR_TRY(not_null(name, "x", kernel->u.codec.x, n));
+        if (n_sources > 1 || own < 0) QDR_TRY(not_null(name, "the messages", kernel->u.codec.sources, n));
+    }
+    return not_null(name, "y", kernel->u.codec.y, n);
+}
+
 static qdr_status (*const checks[QDRI_N_KERNELS])(const qdri_kernel *kernel) = {
     [QDRI_K_ADD] = binary_check,
     [QDRI_K_SUM_PARTS] = parts_check,
@@ -291,6 +317,9 @@ static qdr_status (*const checks[QDRI_N_KERNELS])(const qdri_kernel *kernel) = {
     [QDRI_K_ADAMW] = adamw_check,
     [QDRI_K_COPY_BLOCK] = block_check,
     [QDRI_K_REDUCE] = gather_check,
+    [QDRI_K_ENCODE] = codec_check,
+    [QDRI_K_DECODE] = codec_check,
+    [QDRI_K_DECODE_SUM] = codec_check,
 };
 
 qdr_status qdri_kernel_check(const qdri_kernel *kernel)

@@ -7,7 +7,7 @@
 #ifndef QDRI_DEV_KERNELS_H
 #define QDRI_DEV_KERNELS_H
 
-#include "quadrille/types.h"
+#include "quadrille/codec.h"
 
 typedef enum qdri_kernel_kind {
     QDRI_K_ADD, /* binary: y = a + b; types may be mixed with `dtype2` = type of b (a and y are T) */
@@ -39,6 +39,11 @@ typedef enum qdri_kernel_kind {
     QDRI_K_COPY_BLOCK, /* block: copies rows of one strided matrix to another as raw bytes; dtype is ignored */
     QDRI_K_REDUCE, /* gather: y[i] = x_0[i] op x_1[i] op … in that order, in A (I32 as integers, whose sums wrap),
                       rounded once, to each of the results; a NaN wins MAX and MIN. Results may be sources, whole */
+    QDRI_K_ENCODE, /* codec: x -> wire, in the format of quadrille/codec.h; with feedback, codes x + feedback, and
+                      leaves there what the message lost of it: 0 of zeros, and of a block with NaN what was there */
+    QDRI_K_DECODE, /* codec: wire -> y, or added to y */
+    QDRI_K_DECODE_SUM, /* codec: y = Σ sources in order, in fp32; with `wire`, this sum is encoded there as by ENCODE,
+                          with feedback or without, and y is what is decoded from it */
     QDRI_N_KERNELS
 } qdri_kernel_kind;
 
@@ -124,6 +129,18 @@ typedef struct qdri_kernel {
             const void *const *sources; /* both arrays must live until the call returns */
             void *const *results;
         } gather;
+        struct {
+            int64_t n, run; /* blocks begin anew after each run of elements, such as a row; 0: n */
+            int bits, block, flags; /* of a codec of integers: 4, 8 or 16; 32 to 256; as in qdr_codec */
+            int accumulate; /* DECODE */
+            uint64_t seed; /* of stochastic rounding: another one for each message */
+            const void *x; /* ENCODE: the elements; DECODE_SUM: those of source `own` */
+            void *wire, *y;
+            float *feedback; /* n; NULL: none */
+            const void *sources; /* DECODE_SUM: n_sources messages, each `stride` bytes after the last */
+            size_t stride;
+            int n_sources, own; /* own: which source is x instead of a message; -1: none */
+        } codec;
         struct {
             /* p: parameter (T); master: fp32 copy for BF16 and F16, else NULL. An element of p that is not its rounded
              * master was written since the last step, and replaces it. g, m, v: type A. grad_scale: the factor by which

@@ -294,6 +294,50 @@ static void gather(const qdri_kernel *kernel, list *l)
     for (int i = 0; i < kernel->u.gather.n_results; i++) writes(l, kernel->u.gather.results[i], n, elem_bytes(kernel));
 }
 
+/* ---- codecs ---- */
+
+static size_t wire_bytes(const qdri_kernel *kernel)
+{
+    const int64_t n = kernel->u.codec.n, run = kernel->u.codec.run ? kernel->u.codec.run : n;
+    int64_t bytes = 0;
+    for (int64_t at = 0, m; at < n; at += m) {
+        m = n - at < run ? n - at : run;
+        bytes += (m + kernel->u.codec.block - 1) / kernel->u.codec.block * 4 + (m * kernel->u.codec.bits + 7) / 8;
+    }
+    return (size_t)bytes;
+}
+
+static void encode(const qdri_kernel *kernel, list *l)
+{
+    reads(l, kernel->u.codec.x, kernel->u.codec.n, elem_bytes(kernel));
+    writes(l, kernel->u.codec.wire, 1, wire_bytes(kernel));
+    sums(l, kernel->u.codec.feedback, kernel->u.codec.n, sizeof(float), 1);
+}
+
+static void decode(const qdri_kernel *kernel, list *l)
+{
+    reads(l, kernel->u.codec.wire, 1, wire_bytes(kernel));
+    sums(l, kernel->u.codec.y, kernel->u.codec.n, elem_bytes(kernel), kernel->u.codec.accumulate);
+}
+
+static void decode_sum(const qdri_kernel *kernel, list *l)
+{
+    const int n_sources = kernel->u.codec.n_sources, own = kernel->u.codec.own;
+    const size_t bytes = wire_bytes(kernel), stride = kernel->u.codec.stride;
+    const char *sources = kernel->u.codec.sources;
+    const int before = own < 0 ? n_sources : own;
+    const fake_access first = {FAKE_READ, sources, bytes, stride, before};
+    const fake_access others = {FAKE_READ, sources + (size_t)(before + 1) * stride, bytes, stride,
+                                n_sources - before - 1};
+    if (kernel->u.codec.n == 0) return;
+    if (first.n_rows > 0) l->all[l->n++] = first;
+    if (others.n_rows > 0) l->all[l->n++] = others;
+    if (own >= 0) reads(l, kernel->u.codec.x, kernel->u.codec.n, elem_bytes(kernel));
+    writes(l, kernel->u.codec.wire, 1, bytes);
+    if (kernel->u.codec.wire) sums(l, kernel->u.codec.feedback, kernel->u.codec.n, sizeof(float), 1);
+    writes(l, kernel->u.codec.y, kernel->u.codec.n, elem_bytes(kernel));
+}
+
 typedef struct entry {
     const char *name;
     void (*find)(const qdri_kernel *kernel, list *l);
@@ -328,6 +372,9 @@ static const entry entries[QDRI_N_KERNELS] = {
     [QDRI_K_ADAMW] = {"adamw", adamw},
     [QDRI_K_COPY_BLOCK] = {"copy block", copy_block},
     [QDRI_K_REDUCE] = {"reduce", gather},
+    [QDRI_K_ENCODE] = {"encode", encode},
+    [QDRI_K_DECODE] = {"decode", decode},
+    [QDRI_K_DECODE_SUM] = {"decode sum", decode_sum},
 };
 
 void fake_find_accesses(const qdri_kernel *kernel, list *found)

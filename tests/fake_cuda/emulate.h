@@ -157,6 +157,7 @@ inline float __uint_as_float(unsigned bits)
     memcpy(&x, &bits, sizeof x);
     return x;
 }
+inline float __fmul_rn(float a, float b) { return a * b; }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 template <typename T> T __ldg(const T *at) { return *at; }

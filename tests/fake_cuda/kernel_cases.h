@@ -202,6 +202,28 @@ static void block_case(kernel_case *c)
     c->kernel.u.block.y = take(c, QDR_F32, 100);
 }
 
+static void codec_case(kernel_case *c)
+{
+    enum { N = 150, RUN = 41, N_SOURCES = 4, MESSAGE = 512 };
+    qdri_kernel *k = &c->kernel;
+    if (k->dtype == QDR_F64) k->dtype = QDR_F32; /* F64 is never coded */
+    k->u.codec.n = N;
+    k->u.codec.run = c->number ? RUN : 0;
+    k->u.codec.bits = c->number ? 4 : 16;
+    k->u.codec.block = c->number ? 32 : 128;
+    k->u.codec.flags = c->number ? QDR_CODEC_HADAMARD | QDR_CODEC_FEEDBACK : 0;
+    k->u.codec.accumulate = c->number;
+    if (k->kind != QDRI_K_DECODE) k->u.codec.x = take(c, k->dtype, N);
+    if (k->kind != QDRI_K_DECODE_SUM || c->number) k->u.codec.wire = take(c, QDR_F32, MESSAGE / 4);
+    if (k->kind != QDRI_K_DECODE && c->number) k->u.codec.feedback = take(c, QDR_F32, N);
+    if (k->kind != QDRI_K_ENCODE) k->u.codec.y = take(c, k->dtype, N);
+    if (k->kind != QDRI_K_DECODE_SUM) return;
+    k->u.codec.n_sources = N_SOURCES;
+    k->u.codec.own = c->number ? 1 : -1;
+    k->u.codec.stride = MESSAGE + 4;
+    k->u.codec.sources = take(c, QDR_F32, N_SOURCES * (MESSAGE / 4 + 1));
+}
+
 static void (*const makers[QDRI_N_KERNELS])(kernel_case *c) = {
     [QDRI_K_ADD] = binary_case,
     [QDRI_K_SUM_PARTS] = parts_case,
@@ -230,6 +252,9 @@ static void (*const makers[QDRI_N_KERNELS])(kernel_case *c) = {
     [QDRI_K_ADAMW_BEGIN] = adamw_case,
     [QDRI_K_ADAMW] = adamw_case,
     [QDRI_K_COPY_BLOCK] = block_case,
+    [QDRI_K_ENCODE] = codec_case,
+    [QDRI_K_DECODE] = codec_case,
+    [QDRI_K_DECODE_SUM] = codec_case,
 };
 
 /* The case of this kind; QDRI_K_REDUCE, which no CPU device has, is no case. */

@@ -7,11 +7,12 @@
 #include "quadrille/convert.h"
 
 typedef struct kernel_set {
-    const qdri_kernel_fn *f32, *f64, *bf16, *f16;
+    const qdri_kernel_fn *f32, *f64, *bf16, *f16, *codec;
 } kernel_set;
 
 #define KERNEL_SET(isa)                                                                                                \
-    ((kernel_set){qdri_kernels_f32_##isa, qdri_kernels_f64_##isa, qdri_kernels_bf16_##isa, qdri_kernels_f16_##isa})
+    ((kernel_set){qdri_kernels_f32_##isa, qdri_kernels_f64_##isa, qdri_kernels_bf16_##isa, qdri_kernels_f16_##isa,     \
+                  qdri_codec_kernels_##isa})
 
 static int machine_has(int set)
 {
@@ -48,6 +49,7 @@ static qdri_kernel_fn find_kernel(const qdri_kernel *kernel)
     if (set == QDRI_KERNELS_AVX512) kernels = KERNEL_SET(avx512);
     if (set == QDRI_KERNELS_AVX2) kernels = KERNEL_SET(avx2);
 #endif
+    if (kernels.codec[kernel->kind]) return kernels.codec[kernel->kind];
     if (kernel->dtype == QDR_F64) return kernels.f64[kernel->kind];
     if (kernel->dtype == QDR_BF16) return kernels.bf16[kernel->kind];
     if (kernel->dtype == QDR_F16) return kernels.f16[kernel->kind];

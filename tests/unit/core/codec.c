@@ -112,7 +112,7 @@ static void test_bounds(void **state)
     assert_near(bound("int8", 254), 1 + 254 * four_ulp);
     assert_near(bound("int4", 14), 1 + 14 * four_ulp);
     assert_near(bound("int4+stochastic", 14), 2 + 14 * four_ulp);
-    assert_near(bound("int4/64+hadamard", 14), 8 * (1 + 14 * four_ulp));
+    assert_near(bound("int4/64+hadamard", 14), 8 * (1 + 14 * 4 * four_ulp));
     assert_near(bound("bf16", 256), 1);
     assert_near(bound("int8", 0x1p-120), 0x1p-120); /* is sent as zeros */
     assert_true(bound("int8", 0) <= 0);

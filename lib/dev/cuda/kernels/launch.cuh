@@ -17,6 +17,7 @@ cudaError_t qdri_cuda_embed(const qdri_kernel *kernel, const qdri_cuda_target *t
 cudaError_t qdri_cuda_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_target *target);
 cudaError_t qdri_cuda_optimizer(const qdri_kernel *kernel, const qdri_cuda_target *target);
 cudaError_t qdri_cuda_moves(const qdri_kernel *kernel, const qdri_cuda_target *target);
+cudaError_t qdri_cuda_codec(const qdri_kernel *kernel, const qdri_cuda_target *target);
 cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_target *target);
 /* Records the first of ids[n] that is `vocab` or more. vocab = 0: any id is valid. */
 cudaError_t qdri_cuda_check_ids(const int32_t *ids, int64_t n, int64_t vocab, bool is_target,

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers that the kernels of all devices share, for the same bits: see quadrille/codec.h. */
+#ifndef QDRI_DEV_CODEC_FORMAT_H
+#define QDRI_DEV_CODEC_FORMAT_H
+
+enum {
+    QDRI_CODEC_MOST_BLOCK = 256,
+    QDRI_CODEC_ABOVE_FINITE = 0x7f800000, /* bits of Inf; of a NaN or Inf at least */
+    QDRI_CODEC_NAN = 0x7fc00000,
+    QDRI_CODEC_LEAST_MAX = 0x0d800000, /* bits of 2^-100 */
+    QDRI_CODEC_WORDS = QDRI_CODEC_MOST_BLOCK / 4 /* of random bits in a block: one for 4 elements, 16 bits each */
+};
+#define QDRI_CODEC_ROUND 12582912.0f /* 1.5·2^23: adding it leaves the nearest integer in the lowest bits */
+
+/* The signs by which a rotation first multiplies the elements of every block, 32 each, the first one in bit 31. */
+#define QDRI_CODEC_SIGNS                                                                                               \
+    {                                                                                                                  \
+        0xe220a839, 0x7b1dcdaf, 0x6e789e6a, 0xa1b965f4, 0x06c45d18, 0x8009454f, 0xf88bb8a8, 0x724c81ec                 \
+    }
+
+/* The random word `counter` of a seed (SplitMix64), in three steps. */
+#define QDRI_CODEC_RANDOM(seed, counter, x)                                                                            \
+    ((x) = (seed) + 0x9e3779b97f4a7c15u * ((counter) + 1), (x) = ((x) ^ (x) >> 30) * 0xbf58476d1ce4e5b9u,              \
+     (x) = ((x) ^ (x) >> 27) * 0x94d049bb133111ebu, (x) ^ (x) >> 31)
+
+#endif

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Codecs of integers: a few lanes of a warp for each block of elements. The arithmetic is the CPU's, operation by
+ * operation, and the products are not contracted, for the same bits (dev/cpu/kernels/codec.c). */
+#include "dev/codec_format.h"
+#include "dev/cuda/kernels/launch.cuh"
+
+namespace
+{
+constexpr unsigned whole_warp = ~0u;
+template <int BLOCK> constexpr int each = BLOCK > 128 ? 8 : 4; /* elements of a lane */
+template <int BLOCK> constexpr int lanes = BLOCK / each<BLOCK>; /* of a block */
+
+/* ---- messages ---- */
+
+struct message {
+    int64_t n, run, run_blocks, run_bytes, n_blocks;
+    uint64_t seed;
+    float unit; /* 1/sqrt(block), by which a rotation multiplies */
+    int bits, flags;
+    uint32_t signs[QDRI_CODEC_MOST_BLOCK / 32];
+};
+
+message message_of(const qdri_kernel *kernel)
+{
+    const int64_t n = kernel->u.codec.n, block = kernel->u.codec.block, bits = kernel->u.codec.bits;
+    const int64_t run = kernel->u.codec.run ? least(kernel->u.codec.run, n) : n;
+    const int64_t run_blocks = ceil_div(run, block);
+    message m = {n,
+                 run,
+                 run_blocks,
+                 run_blocks * (int64_t)sizeof(float) + ceil_div(run * bits, 8),
+                 n / run * run_blocks + ceil_div(n % run, block),
+                 kernel->u.codec.seed,
+                 1 / sqrtf((float)block),
+                 (int)bits,
+                 kernel->u.codec.flags,
+                 QDRI_CODEC_SIGNS};
+    return m;
+}
+
+/* A lane's place in a block, and the block's in the message. */
+struct place {
+    int64_t number, first; /* of the block; its first element */
+    int64_t scale_at, codes_at; /* bytes */
+    int n, at, n_mine; /* elements of the block, the lane's first one, and how many it has */
+};
+
+template <int BLOCK> __device__ place find_place(const message &m)
+{
+    const int64_t number = thread_number() / lanes<BLOCK>, run = number / m.run_blocks, b = number % m.run_blocks;
+    const int64_t left = m.n - run * m.run, run_n = left < m.run ? left : m.run;
+    const int64_t rest = run_n - b * BLOCK, n = rest < 0 ? 0 : rest < BLOCK ? rest : BLOCK;
+    const int64_t run_at = run * m.run_bytes, scales_bytes = (run_n + BLOCK - 1) / BLOCK * (int64_t)sizeof(float);
+    const int at = (int)(thread_number() % lanes<BLOCK>)*each<BLOCK>;
+    const int mine = (int)n - at;
+    return {number,
+            run * m.run + b * BLOCK,
+            run_at + b * (int64_t)sizeof(float),
+            run_at + scales_bytes + b * BLOCK * m.bits / 8,
+            (int)n,
+            at,
+            mine < 0             ? 0
+            : mine < each<BLOCK> ? mine
+                                 : each<BLOCK>};
+}
+
+template <typename W> __device__ bool is_aligned(const void *at) { return (uintptr_t)at % sizeof(W) == 0; }
+
+/* n of the bytes of a word. */
+__device__ uint32_t read_word(const char *from, int n)
+{
+    uint32_t word = 0;
+    if (n >= 4 && is_aligned<uint32_t>(from)) return *(const uint32_t *)from;
+    if (n == 2 && is_aligned<uint16_t>(from)) return *(const uint16_t *)from;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (i < n) word |= (uint32_t)(unsigned char)from[i] << 8 * i;
+    return word;
+}
+
+__device__ void write_word(char *to, int n, uint32_t word)
+{
+    if (n >= 4 && is_aligned<uint32_t>(to)) {
+        *(uint32_t *)to = word;
+    } else if (n == 2 && is_aligned<uint16_t>(to)) {
+        *(uint16_t *)to = (uint16_t)word;
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (i < n) to[i] = (char)(word >> 8 * i);
+    }
+}
+
+/* Bytes of the codes of the lane's word i. */
+__device__ int bytes_of_word(const place &p, int bits, int i)
+{
+    const int bytes = (p.n_mine * bits + 7) / 8 - 4 * i;
+    return bytes < 0 ? 0 : bytes < 4 ? bytes : 4;
+}
+
+/* ---- elements ---- */
+
+template <int V> struct numbers {
+    float at[V];
+};
+
+template <int BLOCK, typename T> __device__ numbers<each<BLOCK>> load_block(const T *x, const place &p)
+{
+    constexpr int V = each<BLOCK>;
+    const T *mine = x + p.first + p.at;
+    numbers<V> wide;
+    const pack<T, V> all = load<V>(mine, 0, p.n_mine, (uintptr_t)mine % alignof(pack<T, V>) == 0);
+#pragma unroll
+    for (int k = 0; k < V; k++) wide.at[k] = get(all.at[k]);
+    return wide;
+}
+
+template <int BLOCK, typename T> __device__ void store_block(T *y, const place &p, const numbers<each<BLOCK>> &x)
+{
+    constexpr int V = each<BLOCK>;
+    T *mine = y + p.first + p.at;
+    pack<T, V> all;
+#pragma unroll
+    for (int k = 0; k < V; k++) all.at[k] = put<T>(x.at[k]);
+    store<V>(mine, 0, p.n_mine, (uintptr_t)mine % alignof(pack<T, V>) == 0, all);
+}
+
+/* ---- rotation ---- */
+
+template <int BLOCK> __device__ void flip(const message &m, const place &p, numbers<each<BLOCK>> &x)
+{
+#pragma unroll
+    for (int k = 0; k < each<BLOCK>; k++) {
+        const int i = p.at + k;
+        x.at[k] = __uint_as_float(__float_as_uint(x.at[k]) ^ (m.signs[i / 32] << i % 32 & 0x80000000u));
+    }
+}
+
+/* By all lanes of a warp. */
+template <int BLOCK> __device__ void rotate(const message &m, const place &p, numbers<each<BLOCK>> &x)
+{
+    constexpr int V = each<BLOCK>;
+#pragma unroll
+    for (int k = 0; k < V; k++) x.at[k] = __fmul_rn(x.at[k], m.unit);
+#pragma unroll
+    for (int half = 1; half < V; half *= 2) {
+#pragma unroll
+        for (int k = 0; k < V; k++) {
+            if (k & half) continue;
+            const float a = x.at[k], b = x.at[k + half];
+            x.at[k] = a + b;
+            x.at[k + half] = a - b;
+        }
+    }
+#pragma unroll
+    for (int half = V; half < BLOCK; half *= 2) {
+#pragma unroll
+        for (int k = 0; k < V; k++) {
+            const float other = __shfl_xor_sync(whole_warp, x.at[k], half / V);
+            x.at[k] = p.at & half ? other - x.at[k] : x.at[k] + other;
+        }
+    }
+}
+
+/* ---- codes ---- */
+
+/* The bits of max |x| of the block. By all lanes of a warp. */
+template <int BLOCK> __device__ uint32_t max_bits(const numbers<each<BLOCK>> &x)
+{
+    uint32_t most = 0;
+#pragma unroll
+    for (int k = 0; k < each<BLOCK>; k++) {
+        const uint32_t bits = __float_as_uint(x.at[k]) & 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+#pragma unroll
+    for (int step = 1; step < lanes<BLOCK>; step *= 2) {
+        const uint32_t other = __shfl_xor_sync(whole_warp, most, step);
+        most = other > most ? other : most;
+    }
+    return most;
+}
+
+__device__ float scale_of(float most, float levels)
+{
+    const float scale = most / levels;
+    const bool is_above = (__float_as_uint(__fmul_rn(scale, levels)) & 0x7fffffffu) >= QDRI_CODEC_ABOVE_FINITE;
+    return is_above ? __uint_as_float(__float_as_uint(scale) - 1) : scale;
+}
+
+__device__ int32_t nearest(float x)
+{
+    return (int32_t)(__float_as_uint(x + QDRI_CODEC_ROUND) - __float_as_uint(QDRI_CODEC_ROUND));
+}
+
+__device__ int32_t nearest_at_random(const message &m, const place &p, int i, float x, int levels)
+{
+    uint64_t x_bits;
+    const uint64_t bits = QDRI_CODEC_RANDOM(m.seed, (uint64_t)p.number * QDRI_CODEC_WORDS + (uint64_t)i / 4, x_bits);
+    const float up = __fmul_rn((float)(int16_t)(bits >> i % 4 * 16), 0x1p-16f);
+    const int32_t code = nearest(x + up);
+    return code > levels ? levels : code < -levels ? -levels : code;
+}
+
+template <int BLOCK> struct codes {
+    static constexpr int n_words = each<BLOCK> / 2; /* of 16-bit codes; of others, the first ones */
+    uint32_t words[n_words];
+
+    __device__ void set(int bits, int k, int32_t code)
+    {
+        const uint32_t value = (uint32_t)code & ((1u << bits) - 1);
+        if (bits == 16) words[k / 2] |= value << k % 2 * 16;
+        if (bits == 8) words[k / 4] |= value << k % 4 * 8;
+        if (bits == 4) words[k / 8] |= value << k % 8 * 4;
+    }
+    __device__ int32_t get(int bits, int k) const
+    {
+        if (bits == 16) return (int16_t)(words[k / 2] >> k % 2 * 16);
+        if (bits == 8) return (int8_t)(words[k / 4] >> k % 4 * 8);
+        return (int32_t)(words[k / 8] << (28 - k % 8 * 4)) >> 28;
+    }
+};
+
+/* ---- blocks, by all lanes of a warp ---- */
+
+template <int BLOCK>
+__device__ numbers<each<BLOCK>> decode_codes(const message &m, const place &p, const codes<BLOCK> &coded, float scale)
+{
+    constexpr int V = each<BLOCK>;
+    numbers<V> x;
+#pragma unroll
+    for (int k = 0; k < V; k++) x.at[k] = __fmul_rn((float)coded.get(m.bits, k), scale);
+    if (!(m.flags & QDR_CODEC_HADAMARD)) return x;
+    numbers<V> turned = x;
+    rotate<BLOCK>(m, p, turned);
+    flip<BLOCK>(m, p, turned);
+    return p.n == BLOCK ? turned : x;
+}
+
+template <int BLOCK> __device__ numbers<each<BLOCK>> decode_block(const message &m, const place &p, const char *wire)
+{
+    codes<BLOCK> coded = {};
+    const float scale = p.n > 0 ? __uint_as_float(read_word(wire + p.scale_at, 4)) : 0;
+    const char *from = wire + p.codes_at + p.at * m.bits / 8;
+#pragma unroll
+    for (int i = 0; i < codes<BLOCK>::n_words; i++)
+        coded.words[i] = read_word(from + 4 * i, bytes_of_word(p, m.bits, i));
+    return decode_codes<BLOCK>(m, p, coded, scale);
+}
+
+/* What the block's message loses of x. */
+template <int BLOCK>
+__device__ void keep_lost(const place &p, const numbers<each<BLOCK>> &x, const numbers<each<BLOCK>> &got, float scale,
+                          float *lost)
+{
+    constexpr int V = each<BLOCK>;
+    numbers<V> left;
+#pragma unroll
+    for (int k = 0; k < V; k++) left.at[k] = scale == 0 ? 0 : x.at[k] - got.at[k];
+    if (scale >= 0) store_block<BLOCK>(lost, p, left);
+}
+
+/* Writes the block's message, and returns what it decodes to. lost: NULL or what is added to x, and then kept. */
+template <int BLOCK>
+__device__ numbers<each<BLOCK>> encode_block(const message &m, const place &p, numbers<each<BLOCK>> x, float *lost,
+                                             char *wire)
+{
+    constexpr int V = each<BLOCK>;
+    if (lost) {
+        const numbers<V> more = load_block<BLOCK>(lost, p);
+#pragma unroll
+        for (int k = 0; k < V; k++) x.at[k] = x.at[k] + more.at[k];
+    }
+    numbers<V> turned = x;
+    if (m.flags & QDR_CODEC_HADAMARD) {
+        flip<BLOCK>(m, p, turned);
+        rotate<BLOCK>(m, p, turned);
+        if (p.n < BLOCK) turned = x;
+    }
+    const uint32_t most = max_bits<BLOCK>(turned);
+    const int levels = (1 << (m.bits - 1)) - 1;
+    codes<BLOCK> coded = {};
+    float scale = most >= QDRI_CODEC_ABOVE_FINITE ? __uint_as_float(QDRI_CODEC_NAN) : 0;
+    if (most >= QDRI_CODEC_LEAST_MAX && most < QDRI_CODEC_ABOVE_FINITE) {
+        const float inverse = (float)levels / __uint_as_float(most);
+        scale = scale_of(__uint_as_float(most), (float)levels);
+#pragma unroll
+        for (int k = 0; k < V; k++) {
+            const float steps = __fmul_rn(turned.at[k], inverse);
+            coded.set(m.bits, k,
+                      m.flags & QDR_CODEC_STOCHASTIC ? nearest_at_random(m, p, p.at + k, steps, levels)
+                                                     : nearest(steps));
+        }
+    }
+    if (p.n > 0 && p.at == 0) write_word(wire + p.scale_at, 4, __float_as_uint(scale));
+    char *to = wire + p.codes_at + p.at * m.bits / 8;
+#pragma unroll
+    for (int i = 0; i < codes<BLOCK>::n_words; i++) {
+        const int bytes = bytes_of_word(p, m.bits, i);
+        if (bytes > 0) write_word(to + 4 * i, bytes, coded.words[i]);
+    }
+    const numbers<V> got = decode_codes<BLOCK>(m, p, coded, scale);
+    if (lost) keep_lost<BLOCK>(p, x, got, scale, lost);
+    return got;
+}
+
+/* ---- kernels ---- */
+
+template <int BLOCK, typename T> __global__ void encode(message m, const T *x, char *wire, float *lost)
+{
+    const place p = find_place<BLOCK>(m);
+    encode_block<BLOCK>(m, p, load_block<BLOCK>(x, p), lost, wire);
+}
+
+template <int BLOCK, typename T> __global__ void decode(message m, const char *wire, T *y, bool accumulate)
+{
+    constexpr int V = each<BLOCK>;
+    const place p = find_place<BLOCK>(m);
+    numbers<V> x = decode_block<BLOCK>(m, p, wire);
+    if (accumulate) {
+        const numbers<V> old = load_block<BLOCK>(y, p);
+#pragma unroll
+        for (int k = 0; k < V; k++) x.at[k] = old.at[k] + x.at[k];
+    }
+    store_block<BLOCK>(y, p, x);
+}
+
+struct message_list {
+    int n, own;
+    int64_t stride;
+};
+
+template <int BLOCK, typename T>
+__global__ void decode_sum(message m, message_list list, const char *sources, const T *x, char *wire, T *y, float *lost)
+{
+    constexpr int V = each<BLOCK>;
+    const place p = find_place<BLOCK>(m);
+    numbers<V> total;
+    for (int s = 0; s < list.n; s++) {
+        const numbers<V> more = s == list.own ? load_block<BLOCK>(x, p)
+                                              : decode_block<BLOCK>(m, p, sources + s * list.stride);
+#pragma unroll
+        for (int k = 0; k < V; k++) total.at[k] = s ? total.at[k] + more.at[k] : more.at[k];
+    }
+    if (wire) total = encode_block<BLOCK>(m, p, total, lost, wire);
+    store_block<BLOCK>(y, p, total);
+}
+
+template <int BLOCK, typename T> cudaError_t launch_codec(const qdri_kernel *kernel, const qdri_cuda_target *target)
+{
+    const message m = message_of(kernel);
+    const int64_t n_threads = m.n_blocks * lanes<BLOCK>;
+    const auto &codec = kernel->u.codec;
+    if (kernel->kind == QDRI_K_ENCODE)
+        return launch_each(target, n_threads, encode<BLOCK, T>, m, (const T *)codec.x, (char *)codec.wire,
+                           codec.feedback);
+    if (kernel->kind == QDRI_K_DECODE)
+        return launch_each(target, n_threads, decode<BLOCK, T>, m, (const char *)codec.wire, (T *)codec.y,
+                           codec.accumulate != 0);
+    const message_list list = {codec.n_sources, codec.own, (int64_t)codec.stride};
+    return launch_each(target, n_threads, decode_sum<BLOCK, T>, m, list, (const char *)codec.sources,
+                       (const T *)codec.x, (char *)codec.wire, (T *)codec.y, codec.feedback);
+}
+
+template <typename T> cudaError_t launch_type(const qdri_kernel *kernel, const qdri_cuda_target *target)
+{
+    switch (kernel->u.codec.block) {
+    case 32: return launch_codec<32, T>(kernel, target);
+    case 64: return launch_codec<64, T>(kernel, target);
+    case 128: return launch_codec<128, T>(kernel, target);
+    case 256: return launch_codec<256, T>(kernel, target);
+    default: return cudaErrorNotSupported;
+    }
+}
+} // namespace
+
+cudaError_t qdri_cuda_codec(const qdri_kernel *kernel, const qdri_cuda_target *target)
+{
+    if (kernel->u.codec.n == 0) return cudaSuccess;
+    switch (kernel->dtype) {
+    case QDR_F32: return launch_type<float>(kernel, target);
+    case QDR_BF16: return launch_type<bf16>(kernel, target);
+    case QDR_F16: return launch_type<f16>(kernel, target);
+    default: return cudaErrorNotSupported;
+    }
+}

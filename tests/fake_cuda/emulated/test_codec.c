@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CUDA's codecs: the same bits as the CPU's. */
+#include "kernels.h"
+
+enum { N_ROUNDS = 150, MOST = 1200, MOST_SOURCES = 5 };
+
+static const qdr_dtype types[] = {QDR_F32, QDR_BF16, QDR_F16};
+
+static kernel_test codec_test(qdri_kernel_kind kind, int round)
+{
+    static const int bits[] = {4, 8, 16}, flags[] = {0, QDR_CODEC_HADAMARD, QDR_CODEC_STOCHASTIC, 7};
+    kernel_test test = test_of(kind, types[round % 3]);
+    const int64_t n = random_size(MOST);
+    test.kernel.u.codec.n = n;
+    test.kernel.u.codec.run = round % 2 ? 0 : test_between(&seed, 1, 300);
+    test.kernel.u.codec.bits = bits[round / 3 % 3];
+    test.kernel.u.codec.block = 32 << test_between(&seed, 0, 3);
+    test.kernel.u.codec.flags = flags[test_between(&seed, 0, 3)];
+    test.kernel.u.codec.seed = test_random(&seed);
+    test.kernel.u.codec.own = -1;
+    return test;
+}
+
+static int64_t wire_bytes(const qdri_kernel *kernel)
+{
+    const int64_t n = kernel->u.codec.n, run = kernel->u.codec.run ? kernel->u.codec.run : n;
+    int64_t bytes = 0;
+    for (int64_t at = 0, m; at < n; at += m) {
+        m = n - at < run ? n - at : run;
+        bytes += (m + kernel->u.codec.block - 1) / kernel->u.codec.block * 4 + (m * kernel->u.codec.bits + 7) / 8;
+    }
+    return bytes;
+}
+
+/* Blocks of all sizes of numbers. */
+static operand *add_elements(kernel_test *test, size_t where, qdr_dtype dtype, int64_t n)
+{
+    operand *o = add_random(test, where, dtype, n, -1, 1);
+    for (int64_t i = 0; i < n; i++) {
+        const int exponent = (int)((i / 37 * 29) % (dtype == QDR_F16 ? 20 : 200));
+        set_value(dtype, o->data, i, ldexp(value_of(dtype, o->data, i), i % 5 ? -exponent : -exponent / 2));
+    }
+    return o;
+}
+
+/* A message of random elements, by the CPU. */
+static void encode_message(const qdri_kernel *like, void *wire)
+{
+    qdri_kernel kernel = *like;
+    const int64_t n = kernel.u.codec.n;
+    void *x = test_calloc((size_t)n + 1, 8);
+    for (int64_t i = 0; i < n; i++) set_value(kernel.dtype, x, i, uniform(-2, 2));
+    kernel.kind = QDRI_K_ENCODE;
+    kernel.u.codec.x = x;
+    kernel.u.codec.wire = wire;
+    CHECK_OK(qdri_kernel_run(cpu_stream, &kernel));
+    CHECK_OK(qdri_stream_synchronize(cpu_stream));
+    test_free(x);
+}
+
+static void add_feedback(kernel_test *test)
+{
+    operand *o = add_elements(test, AT(codec.feedback), QDR_F32, test->kernel.u.codec.n);
+    o->is_result = o->is_exact = 1;
+}
+
+static void add_wire(kernel_test *test)
+{
+    add_operand(test, AT(codec.wire), QDR_U8, wire_bytes(&test->kernel))->is_result = 1;
+}
+
+static void encode(void **state)
+{
+    (void)state;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        kernel_test test = codec_test(QDRI_K_ENCODE, round);
+        add_elements(&test, AT(codec.x), test.kernel.dtype, test.kernel.u.codec.n);
+        add_wire(&test);
+        if (round % 3) add_feedback(&test);
+        check_kernel(&test);
+    }
+}
+
+static void decode(void **state)
+{
+    (void)state;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        kernel_test test = codec_test(QDRI_K_DECODE, round);
+        test.kernel.u.codec.accumulate = round % 2;
+        encode_message(&test.kernel, add_operand(&test, AT(codec.wire), QDR_U8, wire_bytes(&test.kernel))->data);
+        add_result(&test, AT(codec.y), test.kernel.dtype, test.kernel.u.codec.n, round % 2, 0)->is_exact = 1;
+        check_kernel(&test);
+    }
+}
+
+static void decode_sum(void **state)
+{
+    (void)state;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        kernel_test test = codec_test(QDRI_K_DECODE_SUM, round);
+        const int n_sources = (int)test_between(&seed, 1, MOST_SOURCES);
+        const int64_t bytes = wire_bytes(&test.kernel), stride = bytes + test_between(&seed, 0, 20);
+        test.kernel.u.codec.n_sources = n_sources;
+        test.kernel.u.codec.own = (int)test_between(&seed, -1, n_sources - 1);
+        test.kernel.u.codec.stride = (size_t)stride;
+        char *messages = add_operand(&test, AT(codec.sources), QDR_U8, stride * n_sources)->data;
+        for (int i = 0; i < n_sources; i++) encode_message(&test.kernel, messages + stride * i);
+        add_elements(&test, AT(codec.x), test.kernel.dtype, test.kernel.u.codec.n);
+        if (round % 4) add_wire(&test);
+        if (round % 4 > 1) add_feedback(&test);
+        add_result(&test, AT(codec.y), test.kernel.dtype, test.kernel.u.codec.n, 0, 0)->is_exact = 1;
+        check_kernel(&test);
+    }
+}
+
+/* Blocks that are all zeros, or decode to NaN. */
+static void special_numbers(void **state)
+{
+    static const double special[] = {0, -0.0, NAN, INFINITY, -INFINITY, 3e38, -3e38, 0x1p-130, 0x1p-101, 1};
+    (void)state;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        kernel_test test = codec_test(QDRI_K_ENCODE, round);
+        test.kernel.u.codec.flags &= ~QDR_CODEC_HADAMARD;
+        operand *x = add_elements(&test, AT(codec.x), test.kernel.dtype, test.kernel.u.codec.n);
+        for (int64_t i = 0; i < x->n; i++)
+            if (test_between(&seed, 0, 60) == 0) set_value(x->dtype, x->data, i, special[test_between(&seed, 0, 9)]);
+        add_wire(&test);
+        if (round % 3) {
+            add_feedback(&test);
+            test.operands[test.n - 1].is_exact = 0; /* Inf and NaN have many bits */
+        }
+        check_kernel(&test);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(encode),
+        cmocka_unit_test(decode),
+        cmocka_unit_test(decode_sum),
+        cmocka_unit_test(special_numbers),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}
