@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random networks, grids and plans for tests of the model. */
+/* Random networks, machines, grids and plans for tests of the model. */
 #ifndef QDR_TEST_RANDOM_MODEL_H
 #define QDR_TEST_RANDOM_MODEL_H
 
@@ -35,6 +35,27 @@ static inline qdr_network random_network(uint64_t *seed, int64_t layers)
     n.norm = QDR_NORM_LAYER; /* the library has no other */
     n.norms_per_layer = 2;
     return n;
+}
+
+/* A machine whose levels of links have other sizes and rates than its file. */
+static inline qdr_machine random_machine(uint64_t *seed)
+{
+    static const char *const machines[] = {"dgx-a100", "frontier", "summit", "perlmutter", "dgx-h100", "laptop"};
+    enum { N_MACHINES = sizeof machines / sizeof *machines };
+    static const int64_t inner[] = {2, 3, 4}, factors[] = {2, 2, 3, 4};
+    qdr_machine m;
+    CHECK_OK(qdr_machine_load(machines[test_between(seed, 0, N_MACHINES - 1)], &m));
+    if (m.n_links < 2 || random_flag(seed)) return m;
+    int n_ranks = (int)random_of(seed, inner, 3);
+    for (int l = 0; l < m.n_links - 1; l++, n_ranks *= (int)random_of(seed, factors, 4)) {
+        m.links[l].n_ranks = n_ranks;
+        m.ranks_per_node = n_ranks;
+        if (l > 0) m.links[l].n_adapters = n_ranks;
+    }
+    m.links[m.n_links - 1].n_adapters = (int)test_between(seed, 1, m.ranks_per_node);
+    m.links[m.n_links - 1].adapter_bytes_per_sec *= (double)test_between(seed, 1, 20) / 10;
+    CHECK_OK(qdr_machine_check(&m, m.name));
+    return m;
 }
 
 /* Axes of 1 to 4 ranks, more of them 1 than not. */

@@ -45,7 +45,7 @@ typedef struct choice {
         {"order", 0, "AXES", "axis order, fastest first (default xyzd)", CHOICE_AT(OPTION_ORDER, order)},              \
         {"levels", 0, "GP,OP",                                                                                         \
          "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, each a number, module, "       \
-         "cache, numa, package, node or all; or none (default), zero1, zero2; any, with --grid auto",                  \
+         "cache, numa, package, node or all; or none (default), zero1, zero2; with --grid auto: any, numbers, all",    \
          CHOICE_AT(OPTION_TEXT, levels)},                                                                              \
         {"overlap", 0, "on|off", "overlap communication with products; results stay bitwise the same (default on)",    \
          CHOICE_AT(OPTION_CHOICE, serial)},                                                                            \

@@ -138,8 +138,8 @@ typedef struct qdr_search_opts {
     qdr_dtype dtype;
     double memory_bytes; /**< of a rank; 0: the machine's */
     int gradient_parts, optimizer_parts; /**< as in qdr_plan, on grids on which they nest; -1: z·d; QDR_PARTS_OF_LINK():
-                                            those of qdr_plan_parts_of_link(), for each grid and, if `order` is not
-                                            fixed, both for orders that begin with z and d and for the usual one */
+                                            those of qdr_plan_parts_of_link() for each grid and order, of the first
+                                            level from this one on that has a multiple of z, or of gradient_parts */
     /** 1: these are searched, too, and must be 0 here. On each grid all pairs of nesting numbers are tried that are z,
      * z·d, or fill a level of the machine's links: z·k for the largest k such that any k neighbours on d that begin at
      * a multiple of k share a unit of that level, where z and d are the fastest axes, or the slowest. With u ranks a
@@ -173,8 +173,8 @@ typedef struct qdr_search_result {
 
 /** Finds the fastest plans that fit in memory; n_best = 0 if none does. A plan is simulated only if a closed-form lower
  * bound of its time is less than the times found so far: the answer is the same as if all were simulated. Panels and
- * parts that are not fixed are 1 while grids are compared, and are then chosen for the fastest plan of each of the best
- * grids, of which more are kept than are wanted.
+ * parts that are not fixed are 1 meanwhile, and are then chosen for the best plans: of each of the best grids, of which
+ * more are kept than are wanted, and of the 32 best grids with a layout and partitions. Another plan may gain more.
  *  @retval QDR_ERR_ARGUMENT  NULL, n_ranks out of range, fixed sizes whose product does not divide n_ranks, an order
  *                            that is not a permutation of xyzd
  *  @retval others            as qdr_model_predict() */
@@ -201,9 +201,9 @@ typedef struct qdr_fewest_ranks {
  *  @retval others            as qdr_model_search() */
 QDR_API QDR_NODISCARD qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts, int most,
                                                         qdr_fewest_ranks *fewest);
-/** The largest number of parts, a multiple of z, whose ranks share a unit of links[level], by the plan's grid and order
- * alone; if there is none, of the next level that has one. The last level joins all ranks: z·d. Pure.
- * @return 0: NULL, no such level, or the plan's grid or order is wrong */
+/** How many ranks that follow one another in (z, d) share a unit of links[level], by the plan's grid and order alone: a
+ * multiple of z. The last level joins all ranks: z·d. Pure.
+ * @return 0: units hold unequally many, or not all of z; NULL, no such level, or the plan's grid or order is wrong */
 QDR_API int qdr_plan_parts_of_link(const qdr_plan *plan, const qdr_machine *machine, int level);
 /** The closed-form lower bound of a plan's time. */
 QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs);

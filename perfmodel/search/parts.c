@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The partitions of gradients and optimizer state that a search tries. */
+#include <stdio.h>
+
 #include "core/group.h"
 #include "core/order.h"
 #include "core/size.h"
@@ -42,33 +44,22 @@ static divisors filling(const qdr_machine *machine, const int size[QDR_N_AXES])
     return all;
 }
 
-/* ---- as many as fill one level ---- */
+/* ---- as many as share a unit of one level ---- */
 
-/* The largest number of ranks of d that share a unit, with all of z, if the axes have this order; none if no number
- * does. */
-static void insert_sharing(divisors *all, int unit, const int size[QDR_N_AXES], const char *order)
+/* How many ranks of d share a unit, with all of z, on every grid line alike. 0: units hold unequally many, or not all
+ * of z. */
+static int64_t sharing(int64_t unit, const int size[QDR_N_AXES], const char *order)
 {
     int64_t stride[QDR_N_AXES], n = 1;
     for (int i = 0; i < QDR_N_AXES; n *= size[qdri_axis_of(order[i++])]) stride[qdri_axis_of(order[i])] = n;
-    const int z = size[QDR_Z], d = size[QDR_D], n_before = all->n;
-    const int shares_z = z == 1 || unit % (stride[QDR_Z] * z) == 0; /* one rank of d, with all of z */
-    if (unit >= n || (shares_z && z > 1 && stride[QDR_Z] > stride[QDR_D])) /* all of d lies in between */
-        insert(all, d);
-    else if (shares_z)
-        insert_filling(all, unit, stride[QDR_D], d);
-    if (shares_z && all->n == n_before) insert(all, 1);
-}
-
-/* order NULL: for both orders that qdr_search_opts promises. */
-static divisors sharing(const qdr_machine *machine, int level, const int size[QDR_N_AXES], const char *order)
-{
-    divisors all = {.n = 0};
-    for (; level < machine->n_links - 1 && !all.n; level++) {
-        insert_sharing(&all, machine->links[level].n_ranks, size, order ? order : QDRI_USUAL_ORDER);
-        if (!order) insert_sharing(&all, machine->links[level].n_ranks, size, "zdxy");
-    }
-    if (!all.n) insert(&all, size[QDR_D]);
-    return all;
+    const int64_t z = size[QDR_Z], d = size[QDR_D], in_unit = unit / stride[QDR_D]; /* neighbours on d */
+    if (unit >= n) return d;
+    if (z > 1 && unit % (stride[QDR_Z] * z)) return 0;
+    if (z > 1 && stride[QDR_Z] > stride[QDR_D]) return d; /* all of d lies between two neighbours on z */
+    if (unit <= stride[QDR_D] || d == 1) return 1;
+    if (unit % stride[QDR_D]) return 0;
+    if (in_unit % d == 0) return d;
+    return d % in_unit == 0 ? in_unit : 0;
 }
 
 int qdr_plan_parts_of_link(const qdr_plan *plan, const qdr_machine *machine, int level)
@@ -78,42 +69,54 @@ int qdr_plan_parts_of_link(const qdr_plan *plan, const qdr_machine *machine, int
     const char *order = plan->order[0] ? plan->order : QDRI_USUAL_ORDER;
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         if (size[axis] < 1) return 0;
-    return qdri_is_order(order) ? plan->z * sharing(machine, level, size, order).of[0] : 0;
+    if (!qdri_is_order(order)) return 0;
+    if (level == machine->n_links - 1) return plan->z * plan->d;
+    return plan->z * (int)sharing(machine->links[level].n_ranks, size, order);
 }
 
 /* ---- all ---- */
 
-/* The numbers of parts that an option may mean on a grid: at most two. */
-static int numbers_of(const qdr_machine *machine, int parts, int from_level, const int size[QDR_N_AXES],
-                      const char *order, int numbers[2])
+/* What an option means on a plan's grid: a level of links that has no multiple of `inner` is replaced by the next. */
+static int number_of(const qdr_machine *machine, int parts, int inner, const qdr_plan *plan)
 {
-    const int z = size[QDR_Z];
-    numbers[0] = parts == -1 ? z * size[QDR_D] : parts;
-    if (parts >= -1) return 1;
-    const divisors all = sharing(machine, from_level, size, order);
-    for (int i = 0; i < all.n; i++) numbers[i] = z * all.of[i];
-    return all.n;
+    int number = 0;
+    if (parts == -1) return plan->z * plan->d;
+    if (parts >= 0) return parts;
+    for (int level = QDR_PARTS_OF_LINK(parts); level < machine->n_links; level++) {
+        number = qdr_plan_parts_of_link(plan, machine, level);
+        if (number > 0 && number % inner == 0) break;
+    }
+    return number;
 }
 
-static int level_of(int parts) { return parts < -1 ? QDR_PARTS_OF_LINK(parts) : 0; }
+int qdri_search_has_words(const qdr_search_opts *opts)
+{
+    return opts->gradient_parts < -1 || opts->optimizer_parts < -1;
+}
 
-/* The pairs of the options' own numbers that nest. Optimizer state of a level that gradients already fill more than is
- * that of a larger level. */
+qdri_parts qdri_search_given(const qdr_machine *machine, const qdr_search_opts *opts, const int size[QDR_N_AXES],
+                             const char *order)
+{
+    qdr_plan plan = {.x = size[QDR_X], .y = size[QDR_Y], .z = size[QDR_Z], .d = size[QDR_D]};
+    snprintf(plan.order, sizeof plan.order, "%s", order);
+    qdri_parts parts = {.gradient = number_of(machine, opts->gradient_parts, plan.z, &plan)};
+    parts.optimizer = number_of(machine, opts->optimizer_parts, parts.gradient ? parts.gradient : plan.z, &plan);
+    return parts;
+}
+
+/* Those of all orders, if they depend on it. */
 static int given_parts(const qdr_machine *machine, const qdr_search_opts *opts, const int size[QDR_N_AXES],
                        qdri_parts pairs[QDRI_MOST_PAIRS])
 {
-    const int z = size[QDR_Z], d = size[QDR_D];
-    int gradients[2], state[2], n = 0;
-    const int n_gradients = numbers_of(machine, opts->gradient_parts, level_of(opts->gradient_parts), size, opts->order,
-                                       gradients);
-    for (int i = 0; i < n_gradients; i++) {
-        const int before = n;
-        int level = level_of(opts->optimizer_parts);
-        do {
-            const int n_state = numbers_of(machine, opts->optimizer_parts, level, size, opts->order, state);
-            for (int j = 0; j < n_state; j++)
-                if (qdri_levels_nest(z, d, gradients[i], state[j])) pairs[n++] = (qdri_parts){gradients[i], state[j]};
-        } while (n == before && opts->optimizer_parts < -1 && ++level < machine->n_links);
+    char orders[QDRI_N_ORDERS][8];
+    int n = 0, n_orders = qdri_search_orders(opts, orders);
+    if (!qdri_search_has_words(opts)) n_orders = 1;
+    for (int i = 0; i < n_orders; i++) {
+        const qdri_parts parts = qdri_search_given(machine, opts, size, orders[i]);
+        int is_new = n < QDRI_MOST_PAIRS && qdri_levels_nest(size[QDR_Z], size[QDR_D], parts.gradient, parts.optimizer);
+        for (int j = 0; j < n; j++)
+            is_new &= pairs[j].gradient != parts.gradient || pairs[j].optimizer != parts.optimizer;
+        if (is_new) pairs[n++] = parts;
     }
     return n;
 }

@@ -10,8 +10,6 @@
 #include "core/size.h"
 #include "search/search.h"
 
-enum { N_ORDERS = 24 };
-
 /* A grid with everything that is chosen before the order: first of all kinds of recomputation that fit, then of one. */
 typedef struct candidate {
     double bound_secs; /* by the processors' work; then the minimum over all orders */
@@ -35,11 +33,16 @@ typedef struct floors {
     double secs[MOST_MICRO_BATCHES][2][QDRI_N_RECOMPUTES]; /* 0: not known yet */
 } floors;
 
+/* Panels help some plans more than others: they are chosen for the best ones of all, and for the best of each grid. */
+enum { N_CONTENDERS = 32, LEAST_GRIDS = 16 };
+
 typedef struct search {
     qdr_model *model;
     qdr_search_opts opts;
     qdr_search_result *result;
-    char orders[N_ORDERS][8];
+    qdr_planned_grid contenders[N_CONTENDERS]; /* the fastest plan of each grid, layout and partition */
+    int n_contenders;
+    char orders[QDRI_N_ORDERS][8];
     int n_orders;
     candidates cases, plans; /* of all kinds of recomputation; of one, by their bounds */
     floors floors;
@@ -49,23 +52,33 @@ typedef struct search {
 
 /* ---- orders ---- */
 
-static void list_orders(search *s)
+int qdri_search_orders(const qdr_search_opts *opts, char orders[QDRI_N_ORDERS][8])
 {
     static const char names[] = QDRI_USUAL_ORDER;
-    if (s->opts.order) {
-        snprintf(s->orders[s->n_orders++], sizeof s->orders[0], "%s", s->opts.order);
-        return;
+    int n = 0;
+    if (opts->order) {
+        snprintf(orders[0], sizeof orders[0], "%s", opts->order);
+        return 1;
     }
     for (int code = 0; code < 256; code++) {
         char order[8] = {names[code & 3], names[code >> 2 & 3], names[code >> 4 & 3], names[code >> 6 & 3]};
-        if (qdri_is_order(order)) memcpy(s->orders[s->n_orders++], order, sizeof order);
+        if (qdri_is_order(order)) memcpy(orders[n++], order, sizeof order);
     }
+    return n;
 }
 
-/* Numbers of the orders that differ on this grid, where axes of one rank are ignored. */
-static int distinct_orders(const search *s, const int size[QDR_N_AXES], int numbers[N_ORDERS])
+/* Whether the options mean these partitions if the axes have this order. */
+static int suits(const search *s, const int size[QDR_N_AXES], qdri_parts parts, const char *order)
 {
-    char wide[N_ORDERS][8]; /* the other axes, in each order that was found */
+    if (!qdri_search_has_words(&s->opts)) return 1;
+    const qdri_parts given = qdri_search_given(&s->model->machine, &s->opts, size, order);
+    return given.gradient == parts.gradient && given.optimizer == parts.optimizer;
+}
+
+/* Numbers of the orders that differ on this grid, where axes of one rank are ignored, and suit the partitions. */
+static int distinct_orders(const search *s, const int size[QDR_N_AXES], qdri_parts parts, int numbers[QDRI_N_ORDERS])
+{
+    char wide[QDRI_N_ORDERS][8]; /* the other axes, in each order that was found */
     int n = 0;
     for (int i = 0; i < s->n_orders; i++) {
         int n_wide = 0, is_new = 1;
@@ -73,7 +86,7 @@ static int distinct_orders(const search *s, const int size[QDR_N_AXES], int numb
             if (size[qdri_axis_of(s->orders[i][j])] > 1) wide[n][n_wide++] = s->orders[i][j];
         wide[n][n_wide] = '\0';
         for (int j = 0; j < n; j++) is_new &= strcmp(wide[j], wide[n]) != 0;
-        if (is_new) numbers[n++] = i;
+        if (is_new && suits(s, size, parts, s->orders[i])) numbers[n++] = i;
     }
     return n;
 }
@@ -185,10 +198,9 @@ static void bound_next_grid(const int size[QDR_N_AXES], void *user)
     tell(s, (double)s->n_grids_done++ / (double)s->n_grids);
     candidate c = {.size = {size[QDR_X], size[QDR_Y], size[QDR_Z], size[QDR_D]}};
     qdri_parts pairs[QDRI_MOST_PAIRS];
-    int numbers[N_ORDERS], n_micro_batches = 0;
+    int numbers[QDRI_N_ORDERS], n_micro_batches = 0;
     const int64_t cells = (int64_t)size[QDR_Z] * size[QDR_D];
     if (s->opts.batch < cells) return; /* some cells would have nothing to do */
-    const int n_orders = distinct_orders(s, size, numbers);
     const int n_pairs = qdri_search_parts(&s->model->machine, &s->opts, size, pairs);
     if (s->floors.x != size[QDR_X] || s->floors.y != size[QDR_Y])
         s->floors = (floors){.x = size[QDR_X], .y = size[QDR_Y]};
@@ -201,6 +213,7 @@ static void bound_next_grid(const int size[QDR_N_AXES], void *user)
             c.layout = (unsigned char)layout;
             for (int i = 0; i < n_pairs && s->status == QDR_OK; i++) {
                 c.parts = pairs[i];
+                const int n_orders = distinct_orders(s, size, c.parts, numbers);
                 bound_case(s, &c, n_orders, s->floors.secs[n_micro_batches][layout]);
             }
         }
@@ -245,31 +258,63 @@ static int same_grid(const qdr_plan *a, const qdr_plan *b)
     return a->x == b->x && a->y == b->y && a->z == b->z && a->d == b->d;
 }
 
-/* The time that a plan for this grid must beat to become one of the results. */
-static double secs_to_beat(const search *s, const qdr_plan *plan)
+static int same_contender(const qdr_plan *a, const qdr_plan *b)
 {
-    const qdr_search_result *r = s->result;
-    for (int i = 0; i < r->n_best; i++)
-        if (same_grid(&r->best[i].plan, plan)) return r->best[i].result.secs;
-    return r->n_best < s->opts.n_best ? INFINITY : r->best[r->n_best - 1].result.secs;
+    return same_grid(a, b) && a->layout == b->layout && a->gradient_parts == b->gradient_parts &&
+           a->optimizer_parts == b->optimizer_parts;
 }
 
-/* Inserts a plan in order; replaces an earlier one of the same grid, or the last. */
-static void insert(search *s, const qdr_plan *plan, const qdr_plan_result *found)
+static int same_plan(const qdr_plan *a, const qdr_plan *b)
 {
-    qdr_search_result *r = s->result;
+    return same_contender(a, b) && a->recompute == b->recompute && a->micro_batch == b->micro_batch &&
+           strcmp(a->order, b->order) == 0;
+}
+
+/* The fastest plans of different kinds, the fastest first. */
+typedef struct ranking {
+    qdr_planned_grid *best;
+    int *n, most;
+    int (*is_same)(const qdr_plan *a, const qdr_plan *b);
+} ranking;
+
+static ranking grids_of(search *s) { return (ranking){s->result->best, &s->result->n_best, s->opts.n_best, same_grid}; }
+
+static ranking contenders_of(search *s)
+{
+    return (ranking){s->contenders, &s->n_contenders, N_CONTENDERS, same_contender};
+}
+
+/* The time that a plan must beat to get into a ranking. */
+static double secs_to_enter(const ranking *r, const qdr_plan *plan)
+{
+    for (int i = 0; i < *r->n; i++)
+        if (r->is_same(&r->best[i].plan, plan)) return r->best[i].result.secs;
+    return *r->n < r->most ? INFINITY : r->best[*r->n - 1].result.secs;
+}
+
+/* Inserts a plan in order, if it is fast enough; replaces an earlier one of the same kind, or the last. */
+static void rank_plan(const ranking *r, const qdr_plan *plan, const qdr_plan_result *found)
+{
     int at = 0;
-    while (at < r->n_best && !same_grid(&r->best[at].plan, plan)) at++;
-    if (at == r->n_best && r->n_best < s->opts.n_best) r->n_best++;
-    if (at == r->n_best) at--;
+    if (!(found->secs < secs_to_enter(r, plan))) return;
+    while (at < *r->n && !r->is_same(&r->best[at].plan, plan)) at++;
+    if (at == *r->n && *r->n < r->most) ++*r->n;
+    if (at == *r->n) at--;
     for (; at > 0 && r->best[at - 1].result.secs > found->secs; at--) r->best[at] = r->best[at - 1];
     r->best[at] = (qdr_planned_grid){*plan, *found};
 }
 
+/* The time that a plan must beat to matter. */
+static double secs_to_beat(search *s, const qdr_plan *plan)
+{
+    const ranking grids = grids_of(s), contenders = contenders_of(s);
+    return fmax(secs_to_enter(&grids, plan), secs_to_enter(&contenders, plan));
+}
+
 static void simulate_orders(search *s, const candidate *c)
 {
-    int numbers[N_ORDERS];
-    const int n_orders = distinct_orders(s, c->size, numbers);
+    int numbers[QDRI_N_ORDERS];
+    const int n_orders = distinct_orders(s, c->size, c->parts, numbers);
     const qdr_plan any_order = plan_of(s, c);
     qdri_bounds bounds;
     s->status = make_bounds(s->model, &any_order, &bounds);
@@ -282,7 +327,10 @@ static void simulate_orders(search *s, const candidate *c)
         if (!s->opts.exhaustive && bound_secs[plan.recompute] >= secs_to_beat(s, &plan)) continue;
         s->status = qdr_model_predict(s->model, &plan, &result);
         s->result->n_simulated++;
-        if (s->status == QDR_OK && result.secs < secs_to_beat(s, &plan)) insert(s, &plan, &result);
+        if (s->status != QDR_OK) return;
+        const ranking grids = grids_of(s), contenders = contenders_of(s);
+        rank_plan(&grids, &plan, &result);
+        rank_plan(&contenders, &plan, &result);
     }
 }
 
@@ -299,8 +347,8 @@ static void bound_plans(search *s, candidate c, int n_done)
 {
     const qdr_plan plan = plan_of(s, &c);
     qdri_bounds bounds;
-    int numbers[N_ORDERS];
-    const int n_orders = distinct_orders(s, c.size, numbers);
+    int numbers[QDRI_N_ORDERS];
+    const int n_orders = distinct_orders(s, c.size, c.parts, numbers);
     double least[QDRI_N_RECOMPUTES], secs[QDRI_N_RECOMPUTES]; /* least: the minimum over all orders */
     s->status = make_bounds(s->model, &plan, &bounds);
     if (s->status != QDR_OK) return;
@@ -348,32 +396,31 @@ static int by_secs(const void *a, const void *b)
     return (p > q) - (p < q);
 }
 
-/* The n-th least time of the first `n_known`. */
-static double nth_secs(const qdr_planned_grid *grids, int n_known, int n)
-{
-    for (int i = 0; i < n_known; i++) {
-        int n_less = 0;
-        for (int j = 0; j < n_known; j++) n_less += grids[j].result.secs < grids[i].result.secs;
-        if (n_less == n - 1) return grids[i].result.secs;
-    }
-    return INFINITY; /* equal times */
-}
-
-/* Which grids gain how much by panels is known only now, so some of those that follow the wanted ones are compared,
- * too. */
+/* Ranks the n_wanted best grids anew. No panels make a plan faster than its processors. */
 static void choose_panels(search *s, int n_wanted)
 {
+    qdr_planned_grid all[QDR_MAX_BEST + N_CONTENDERS];
     qdr_search_result *r = s->result;
-    for (int i = 0; i < r->n_best && s->status == QDR_OK; i++) {
-        qdr_planned_grid *one = &r->best[i];
-        if (i >= n_wanted && qdri_busy_secs(&one->result) >= nth_secs(r->best, i, n_wanted)) continue;
-        one->plan.panels = s->opts.panels;
-        one->plan.batch_parts = s->opts.batch_parts;
-        s->status = qdri_model_choose(s->model, &one->plan, &one->result);
+    int n = r->n_best;
+    memcpy(all, r->best, (size_t)n * sizeof *all);
+    for (int i = 0; i < s->n_contenders; i++) {
+        int is_new = 1;
+        for (int j = 0; j < r->n_best; j++) is_new &= !same_plan(&all[j].plan, &s->contenders[i].plan);
+        if (is_new) all[n++] = s->contenders[i];
     }
-    qsort(r->best, (size_t)r->n_best, sizeof *r->best, by_secs);
-    for (int i = n_wanted; i < r->n_best; i++) memset(&r->best[i], 0, sizeof r->best[i]);
-    if (r->n_best > n_wanted) r->n_best = n_wanted;
+    qsort(all, (size_t)n, sizeof *all, by_secs);
+    memset(r->best, 0, sizeof r->best);
+    r->n_best = 0;
+    s->opts.n_best = n_wanted;
+    const ranking grids = grids_of(s);
+    for (int i = 0; i < n && s->status == QDR_OK; i++) {
+        qdr_planned_grid one = all[i];
+        if (qdri_busy_secs(&one.result) >= secs_to_enter(&grids, &one.plan)) continue;
+        one.plan.panels = s->opts.panels;
+        one.plan.batch_parts = s->opts.batch_parts;
+        s->status = qdri_model_choose(s->model, &one.plan, &one.result);
+        if (s->status == QDR_OK) rank_plan(&grids, &one.plan, &one.result);
+    }
 }
 
 /* ---- public functions ---- */
@@ -453,9 +500,9 @@ qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_s
     search s = {.model = model, .opts = *opts, .result = result};
     if (s.opts.n_best == 0) s.opts.n_best = 10;
     qdri_search_defaults(&s.opts);
-    const int n_wanted = s.opts.n_best, n_kept = n_wanted + 6;
+    const int n_wanted = s.opts.n_best, n_kept = n_wanted + 6 > LEAST_GRIDS ? n_wanted + 6 : LEAST_GRIDS;
     s.opts.n_best = n_kept < QDR_MAX_BEST ? n_kept : QDR_MAX_BEST;
-    list_orders(&s);
+    s.n_orders = qdri_search_orders(&s.opts, s.orders);
     qdri_search_grids(s.opts.n_ranks, s.opts.size, count_grid, &s);
     qdri_search_grids(s.opts.n_ranks, s.opts.size, bound_next_grid, &s);
     if (s.status == QDR_OK) simulate_plans(&s);

@@ -21,6 +21,10 @@ typedef void (*qdri_grid_fn)(const int size[QDR_N_AXES], void *user);
 /* All grids that have the fixed sizes (0: any). */
 void qdri_search_grids(int n_ranks, const int fixed[QDR_N_AXES], qdri_grid_fn each, void *user);
 
+/* The orders that are searched: the fixed one, or all. */
+enum { QDRI_N_ORDERS = 24 };
+int qdri_search_orders(const qdr_search_opts *opts, char orders[QDRI_N_ORDERS][8]);
+
 /* ---- parts.c ---- */
 
 /* Partitions of gradients and optimizer state, as in qdr_plan. */
@@ -34,6 +38,11 @@ enum { QDRI_MOST_DEGREES = 2 * QDR_MAX_LINKS, QDRI_MOST_PAIRS = QDRI_MOST_DEGREE
  * qdr_search_opts promises for any_levels. */
 int qdri_search_parts(const qdr_machine *machine, const qdr_search_opts *opts, const int size[QDR_N_AXES],
                       qdri_parts pairs[QDRI_MOST_PAIRS]);
+/* Whether the options' own depend on the order of the axes. */
+int qdri_search_has_words(const qdr_search_opts *opts);
+/* The options' own on a grid with this order, nesting or not. */
+qdri_parts qdri_search_given(const qdr_machine *machine, const qdr_search_opts *opts, const int size[QDR_N_AXES],
+                             const char *order);
 void qdri_search_set_parts(qdri_parts parts, qdr_plan *plan);
 
 /* ---- bound.c ----

@@ -121,6 +121,8 @@ static int run_rank(qdr_context *ctx, void *user)
     sizes[0] = options->grid.x ? options->grid : (grid_size){1, 1, 1, n_ranks};
     const int n_sizes = options->grid.x < 0 ? list_grids(n_ranks, sizes, MAX_GRIDS) : 1;
     for (int i = 0; i < n_sizes && !why.code; i++) start->kind->run_grid(&run, options, sizes[i], &why);
+    if (run.n_left_out == n_sizes)
+        fail(&why, EXIT_USAGE, "%s: the options suit no grid of %d ranks", start->kind->command->name, n_ranks);
     if (!why.code && qdr_context_rank(ctx) == 0 && run.table.format == FORMAT_JSON) puts("\n]}");
     if (run.n_wrong)
         fail(&why, EXIT_MISMATCH, "%s: %lld results are wrong, see the rows above", start->kind->command->name,

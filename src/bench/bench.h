@@ -95,6 +95,7 @@ typedef struct bench_table {
 typedef struct bench_run {
     qdr_context *ctx;
     bench_table table; /* printed by rank 0 */
+    int n_left_out; /* grids that the options do not suit */
     int64_t n_wrong; /* incorrect results; equal on all ranks */
 } bench_run;
 

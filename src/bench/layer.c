@@ -82,7 +82,11 @@ static int check_options(void *user, failure *why)
 {
     layer_options *options = user;
     const int64_t hidden = options->hidden, n_heads = options->n_heads;
+    levels parts = {.is_zero3 = 0};
     choose_columns(options);
+    if (options->levels && read_levels("levels", options->levels, options->levels, 0, &parts, why)) return why->code;
+    if (parts.is_zero3)
+        return fail(why, EXIT_USAGE, "bench layer: --levels zero3 is a grid without d; use --grid 1x1xPx1");
     if (options->machine_name && (options->shared.n_panels || options->n_batch_parts != 1))
         return fail(why, EXIT_USAGE,
                     "bench layer: --machine predicts panels that are chosen by cost, and one part "
@@ -263,6 +267,15 @@ static void print_pass(bench_run *run, const layer_options *options, const qdr_g
     BENCH_ROW(run, columns, values);
 }
 
+/* One of all grids that the levels do not suit. */
+static int leave_out(bench_run *run, grid_size size)
+{
+    run->n_left_out++;
+    if (qdr_context_rank(run->ctx) == 0)
+        fprintf(stderr, "quadrille: note: %s is left out: %s\n", grid_words(size).text, qdr_last_error());
+    return EXIT_OK;
+}
+
 static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)
 {
     const layer_options *options = user;
@@ -271,7 +284,9 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     bench_samples samples = {0};
     double said[N_PASSES + 1][2] = {{0}};
     run->table.columns = options->columns;
-    if (!fail_status(why, make_grid(&bench, options, size)) && !fail_status(why, predict(options, bench.grid, said)) &&
+    const qdr_status status = make_grid(&bench, options, size);
+    if (status == QDR_ERR_ARGUMENT && options->levels && options->shared.grid.x < 0) return leave_out(run, size);
+    if (!fail_status(why, status) && !fail_status(why, predict(options, bench.grid, said)) &&
         !fail_status(why, prepare(&bench, options)))
         bench_measure(run->ctx, &options->shared, &passes, N_SERIES, N_VARIANTS, &samples, why);
     for (int variant = 0; !why->code && variant < N_VARIANTS; variant++)

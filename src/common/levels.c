@@ -21,7 +21,7 @@ static int read_parts(const char *text, const char *end)
     if (n_bytes == 3 && strncmp(text, "all", 3) == 0) return -1;
     for (int unit = 0; unit < N_UNITS; unit++)
         if (strlen(units[unit]) == n_bytes && strncmp(text, units[unit], n_bytes) == 0) return UNIT_PARTS(unit);
-    if (*text < '0' || *text > '9') return 0;
+    if (*text < '1' || *text > '9') return 0;
     errno = 0;
     const long number = strtol(text, &stop, 10);
     return stop == end && !errno && number <= QDR_MAX_SEARCH_RANKS ? (int)number : 0;
@@ -32,17 +32,18 @@ int read_levels(const char *option, const char *whole, const char *text, int all
     static const struct {
         const char *word;
         levels parts;
-    } words[] = {{"none", {0, 0, 0, 0}},
-                 {"zero1", {0, -1, 0, 0}},
-                 {"zero2", {-1, -1, 0, 0}},
-                 {"zero3", {0, 0, 1, 0}},
-                 {"any", {0, 0, 0, 1}}};
+    } words[] = {{"none", {.is_zero3 = 0}},
+                 {"zero1", {.optimizer = -1}},
+                 {"zero2", {.gradient = -1, .optimizer = -1}},
+                 {"zero3", {.is_zero3 = 1}},
+                 {"any", {.is_any = 1}}};
     for (int i = 0; i < 4 + allows_any; i++) {
         *parts = words[i].parts;
+        parts->words = text;
         if (strcmp(text, words[i].word) == 0) return EXIT_OK;
     }
     const char *comma = strchr(text, ',');
-    *parts = (levels){0, 0, 0, 0};
+    *parts = (levels){.words = text};
     if (comma) {
         parts->gradient = read_parts(text, comma);
         parts->optimizer = read_parts(comma + 1, text + strlen(text));
@@ -83,29 +84,54 @@ static int level_of_unit(const qdr_machine *machine, int unit)
     return level;
 }
 
-void levels_find_links(const qdr_machine *machine, levels *parts)
+static int is_unit(int number) { return number < -1; }
+
+void levels_search(const levels *parts, const qdr_machine *machine, qdr_search_opts *opts)
 {
-    int *const both[] = {&parts->gradient, &parts->optimizer};
+    const int numbers[] = {parts->gradient, parts->optimizer};
+    int *const both[] = {&opts->gradient_parts, &opts->optimizer_parts};
     for (int i = 0; i < 2; i++)
-        if (*both[i] < -1) *both[i] = QDR_PARTS_OF_LINK(level_of_unit(machine, UNIT_PARTS(*both[i])));
+        *both[i] = is_unit(numbers[i]) ? QDR_PARTS_OF_LINK(level_of_unit(machine, UNIT_PARTS(numbers[i]))) : numbers[i];
+    opts->any_levels = parts->is_any;
 }
 
-/* The parts of one number on the plan's grid, multiples of `inner` if they are those of a level of links. */
-static int parts_on(int number, int inner, const qdr_machine *machine, const qdr_plan *plan)
+static int has_unit(const qdr_machine *machine, int unit)
+{
+    return unit == N_UNITS - 1 || is_named(&machine->links[level_of_unit(machine, unit)], units[unit]);
+}
+
+static void add_note(const qdr_machine *machine, int unit, const char *what, int parts, int taken,
+                     char note[LEVELS_NOTE_BYTES])
+{
+    const size_t used = strlen(note);
+    const char *why = has_unit(machine, unit) ? "its ranks are unequally many, or no multiple of those inside"
+                                              : "the machine has no links of that name";
+    snprintf(note + used, LEVELS_NOTE_BYTES - used, "%s'%s' does not fit %s (%s): %s %s taken, %d part%s",
+             used ? "; " : "", units[unit], what, why,
+             taken == machine->n_links - 1 ? "all ranks of z and d" : machine->links[taken].name,
+             taken == machine->n_links - 1 ? "are" : "is", parts, PLURAL(parts));
+}
+
+/* The parts of one number on the plan's grid, multiples of `inner` if they are a unit's. */
+static int parts_on(int number, int inner, const char *what, const qdr_machine *machine, const qdr_plan *plan,
+                    char note[LEVELS_NOTE_BYTES])
 {
     if (number == -1) return plan->z * plan->d;
-    if (number >= 0) return number;
-    int level = QDR_PARTS_OF_LINK(number), parts;
-    do parts = qdr_plan_parts_of_link(plan, machine, level++);
-    while (parts > 0 && parts % inner);
+    if (!is_unit(number)) return number;
+    const int unit = UNIT_PARTS(number), first = level_of_unit(machine, unit);
+    int level = first, parts = qdr_plan_parts_of_link(plan, machine, level);
+    while (level < machine->n_links - 1 && (parts <= 0 || parts % inner))
+        parts = qdr_plan_parts_of_link(plan, machine, ++level);
+    if (note && (level > first || !has_unit(machine, unit))) add_note(machine, unit, what, parts, level, note);
     return parts;
 }
 
-void plan_set_levels(const levels *parts, const qdr_machine *machine, qdr_plan *plan)
+void plan_set_levels(const levels *parts, const qdr_machine *machine, qdr_plan *plan, char note[LEVELS_NOTE_BYTES])
 {
-    plan->gradient_parts = parts_on(parts->gradient, plan->z, machine, plan);
-    plan->optimizer_parts = parts_on(parts->optimizer, plan->gradient_parts ? plan->gradient_parts : plan->z, machine,
-                                     plan);
+    if (note) *note = '\0';
+    plan->gradient_parts = parts_on(parts->gradient, plan->z, "gradients", machine, plan, note);
+    plan->optimizer_parts = parts_on(parts->optimizer, plan->gradient_parts ? plan->gradient_parts : plan->z,
+                                     "optimizer state", machine, plan, note);
 }
 
 levels plan_levels(const qdr_plan *plan)

@@ -7,12 +7,12 @@
 
 #include "common/failure.h"
 
-/* Numbers of ranks over which gradients and optimizer state are partitioned; -1: z·d, 0: z; less: as many as share a
- * unit, or, after levels_find_links(), QDR_PARTS_OF_LINK(). */
+/* Numbers of ranks over which gradients and optimizer state are partitioned; -1: z·d, 0: z; less: a unit's. */
 typedef struct levels {
     int gradient, optimizer;
     int is_zero3; /* weights are partitioned over the same ranks: d is 1 */
     int is_any; /* the best of all: the others are 0 */
+    const char *words; /* as given; NULL: not given */
 } levels;
 /* "GP,OP", each a number, "module", "cache", "numa", "package", "node" or "all"; or "none", "zero1", "zero2",
  * "zero3". */
@@ -27,11 +27,12 @@ int take_levels_or_any(const char *value, void *parts, failure *why);
 int read_levels(const char *option, const char *whole, const char *text, int allows_any, levels *parts, failure *why);
 /* Whether one of them is a unit's. */
 int levels_have_units(const levels *parts);
-/* Makes units of these the machine's links: those whose name is the unit's, or the next larger one's; those that join a
- * node. */
-void levels_find_links(const qdr_machine *machine, levels *parts);
-/* What they mean on the plan's grid. machine: as for levels_find_links(), before. */
-void plan_set_levels(const levels *parts, const qdr_machine *machine, qdr_plan *plan);
+/* What they mean for a search: units are the machine's links whose name is the unit's, or the next larger one's; or
+ * those that join a node. */
+void levels_search(const levels *parts, const qdr_machine *machine, qdr_search_opts *opts);
+/* What they mean on the plan's grid. note: NULL, or receives which units do not fit, and what is taken; "": none. */
+enum { LEVELS_NOTE_BYTES = 512 };
+void plan_set_levels(const levels *parts, const qdr_machine *machine, qdr_plan *plan, char note[LEVELS_NOTE_BYTES]);
 /* The numbers of parts of gradients and optimizer state, none of which is 0. */
 levels plan_levels(const qdr_plan *plan);
 /* "2,8": these two. */

@@ -12,6 +12,7 @@ typedef struct mem_options {
     int as_json;
     grid_size grid;
     levels parts;
+    char levels_note[LEVELS_NOTE_BYTES];
     qdr_plan plan;
 } mem_options;
 
@@ -64,8 +65,7 @@ static int set_levels(mem_options *options, const qdr_machine *machine, failure 
         return fail(why, EXIT_USAGE,
                     "mem: --levels with units needs --machine, whose units are meant; see quadrille "
                     "list machines");
-    levels_find_links(machine, &options->parts);
-    plan_set_levels(&options->parts, machine, &options->plan);
+    plan_set_levels(&options->parts, machine, &options->plan, options->levels_note);
     return EXIT_OK;
 }
 
@@ -94,10 +94,10 @@ static void print_table(const mem_answer *answer)
 {
     const qdr_plan *plan = &answer->options->plan;
     const qdr_plan_result *result = &answer->result;
-    printf("# %s on grid %s: %lld sequence%s of %lld tokens a step, %s, %s, recompute %s\n", answer->network.name,
-           grid_in_words(plan).text, (long long)plan->batch, PLURAL(plan->batch),
-           (long long)plan_sequence(&answer->network, plan), qdr_dtype_name(plan->dtype), layout_word(plan->layout),
-           recompute_word(plan->recompute));
+    printf("# %s on grid %s, levels %s: %lld sequence%s of %lld tokens a step, %s, %s, recompute %s\n",
+           answer->network.name, grid_in_words(plan).text, levels_in_words(plan).text, (long long)plan->batch,
+           PLURAL(plan->batch), (long long)plan_sequence(&answer->network, plan), qdr_dtype_name(plan->dtype),
+           layout_word(plan->layout), recompute_word(plan->recompute));
     printf("%-12s %22s\n", "params", "of the whole model");
     for (int i = 0; i < N_PARTS; i++) printf("%-12s %22lld\n", answer->parts[i].name, (long long)answer->parts[i].n);
     printf("%-12s %22lld\n\n", "sum", (long long)answer->counts.total);
@@ -113,6 +113,7 @@ static void print_table(const mem_answer *answer)
                answer->machine.memory_bytes >= result->memory_bytes ? "are left" : "are missing");
     plan_padding(&answer->network, plan, note_print, NULL);
     plan_notes(&answer->network, plan, plan->micro_batch, note_print, NULL);
+    if (*answer->options->levels_note) note_print(answer->options->levels_note, NULL);
 }
 
 static json_t *json_of_answer(const mem_answer *answer)
@@ -127,6 +128,7 @@ static json_t *json_of_answer(const mem_answer *answer)
                             json_integer((json_int_t)answer->result.memory[i]));
     plan_padding(&answer->network, plan, note_append, padding);
     plan_notes(&answer->network, plan, plan->micro_batch, note_append, notes);
+    if (*answer->options->levels_note) note_append(answer->options->levels_note, notes);
     json_t *object = json_pack(
         "{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:o, s:I, s:o, s:o}", "model",
         answer->network.name, "params", (json_int_t)answer->counts.total, "params_by_part", params, "ranks",

@@ -197,7 +197,8 @@ static int check_why_not(const plan_answer *answer, failure *why)
                      .d = grid.d,
                      .dtype = options->search.dtype,
                      .batch = options->search.batch};
-    plan_set_levels(options->why_not.has_levels ? &options->why_not.parts : &options->parts, answer->machine, &plan);
+    plan_set_levels(options->why_not.has_levels ? &options->why_not.parts : &options->parts, answer->machine, &plan,
+                    NULL);
     return fail_status(why, qdr_model_bound(answer->model, &plan, &unused));
 }
 
@@ -216,9 +217,7 @@ static int make_answer(plan_options *options, failure *why)
     qdr_search_opts *search = &options->search;
     if (options->layout >= 0) search->layouts = 1 << options->layout;
     if (options->recompute >= 0) search->recomputes = 1 << options->recompute;
-    levels_find_links(&machine, &options->parts);
-    levels_find_links(&machine, &options->why_not.parts);
-    plan_search_levels(&options->parts, search);
+    levels_search(&options->parts, &machine, search);
     if (options->is_serial) search->overlap = QDR_OVERLAP_NONE;
     search->dtype = options->dtype >= 0           ? compute_dtypes[options->dtype]
                     : machine.bf16.peak_flops > 0 ? QDR_BF16
@@ -260,9 +259,9 @@ const command command_plan = {
             "fastest that fit in memory, and prints them with the exposed time of each axis. Known methods follow\n"
             "for comparison, whether they fit or not: FSDP (1x1xPx1), Megatron-1D (1xTx1xD, T the ranks of a\n"
             "node), DDP (1x1x1xP), ZeRO-1 (its optimizer state split over all), HSDP (1x1xTxD) and three levels\n"
-            "(weights split over a part of a node, gradients over a node, optimizer state over all). MODEL is a name "
-            "(see quadrille list models), a Hugging Face config.json, or - for\n"
-            "standard input. Starts no ranks and no MPI. Exits with 3 if nothing fits.",
+            "(weights split over a part of a node, gradients over a node, optimizer state over all). MODEL is a\n"
+            "name (see quadrille list models), a Hugging Face config.json, or - for standard input. Starts no\n"
+            "ranks and no MPI. Exits with 3 if nothing fits.",
     .options = specs,
     .examples = "  quadrille plan gpt3-175b -n 1024 --machine dgx-a100 --batch 1536\n"
                 "  quadrille plan llama-2-70b -n 512 --machine dgx-a100 --batch 1024 --why-not 8x8x8x1\n"

@@ -60,9 +60,10 @@ typedef struct plan_none {
 
 /* ---- search.c ---- */
 
-/* Hands the levels on to the model's search. */
-void plan_search_levels(const levels *parts, qdr_search_opts *opts);
-/* Like qdr_model_search(), but gradients and optimizer state may have numbers of parts that do not suit every grid. */
+/* A note on the best plan's levels, as of plan_set_levels(). */
+void plan_levels_note(const plan_answer *answer, char note[LEVELS_NOTE_BYTES]);
+
+/* qdr_model_search(); refuses numbers of parts that suit no grid. */
 int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why);
 /* The best plans, and the known methods whether they fit or not, as rows. If nothing fits, only the plan with the least
  * memory; of zero bytes if there is none. */

@@ -135,6 +135,16 @@ static void print_slower(FILE *file, const plan_answer *answer, const qdr_planne
         fputs(" and fits, but the given options exclude it.", file);
         return;
     }
+    if (planned->result.secs < best->result.secs) { /* its levels were not searched, or its panels not chosen */
+        const why_not_question *asked = &answer->options->why_not;
+        fprintf(file, ", %.3g %% less than the best of this search, which takes %s: search with ",
+                100 * (1 - planned->result.secs / best->result.secs), time_in_words(best->result.secs).text);
+        if (asked->has_levels)
+            fprintf(file, "--levels %s.", asked->parts.words);
+        else
+            fprintf(file, "--fix x=%d,y=%d,z=%d,d=%d.", asked->grid.x, asked->grid.y, asked->grid.z, asked->grid.d);
+        return;
+    }
     if (planned->result.secs <= best->result.secs) {
         fputs(": nothing is faster.", file);
         return;
@@ -158,7 +168,7 @@ int plan_print_why_not(FILE *file, plan_answer *answer, failure *why)
     qdr_search_opts opts = answer->options->search;
     const why_not_question *asked = &answer->options->why_not;
     const grid_size size = asked->grid;
-    if (asked->has_levels) plan_search_levels(&asked->parts, &opts);
+    if (asked->has_levels) levels_search(&asked->parts, answer->machine, &opts);
     const int axes[QDR_N_AXES] = {size.x, size.y, size.z, size.d};
     memcpy(opts.size, axes, sizeof opts.size);
     opts.n_best = 1;
@@ -186,6 +196,15 @@ static double exposed_secs(const qdr_plan_result *result, int axis) { return res
 static double headroom(const plan_answer *answer, const plan_row *row)
 {
     return answer->machine->memory_bytes - row->planned.result.memory_bytes;
+}
+
+/* Of the best plan. */
+static void tell_notes(const plan_answer *answer, note_fn each, void *user)
+{
+    char note[LEVELS_NOTE_BYTES];
+    plan_notes(answer->network, &answer->rows[0].planned.plan, answer->options->search.micro_batch, each, user);
+    plan_levels_note(answer, note);
+    if (*note) each(note, user);
 }
 
 void plan_print_table(const plan_answer *answer)
@@ -234,7 +253,7 @@ void plan_print_table(const plan_answer *answer)
     print_why(stdout, answer);
     putchar('\n');
     plan_padding(answer->network, &answer->rows[0].planned.plan, note_print, NULL);
-    plan_notes(answer->network, &answer->rows[0].planned.plan, answer->options->search.micro_batch, note_print, NULL);
+    tell_notes(answer, note_print, NULL);
 }
 
 void plan_print_csv(const plan_answer *answer)
@@ -332,7 +351,7 @@ static json_t *json_of_answer(const plan_answer *answer, char *const sentences[3
     const qdr_plan *best = &found->best[0].plan;
     json_t *padding = json_array(), *notes = json_array();
     plan_padding(answer->network, best, note_append, padding);
-    plan_notes(answer->network, best, asked->micro_batch, note_append, notes);
+    tell_notes(answer, note_append, notes);
     plan_machine_notes(answer->machine, asked->n_ranks, note_append, notes);
     json_t *object = json_pack(
         "{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:s, s:o, s:o}", "model",

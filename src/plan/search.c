@@ -4,70 +4,43 @@
 
 #include "plan/plan.h"
 
-/* ---- levels given as numbers ---- */
+/* ---- levels ---- */
 
-static int nests(int inner, int parts, int outer) { return parts <= 0 || (parts % inner == 0 && outer % parts == 0); }
-
-/* Merges the results of another search, which has different grids. */
-static void merge(qdr_search_result *all, const qdr_search_result *more, int n_best)
+/* Of numbers that do not divide p, the nearest that do. */
+static int refuse_parts(const qdr_search_opts *opts, failure *why)
 {
-    for (int i = 0; i < more->n_best; i++) {
-        const qdr_planned_grid *new = &more->best[i];
-        int at = all->n_best;
-        if (at == n_best && new->result.secs >= all->best[at - 1].result.secs) break;
-        if (at < n_best) all->n_best++;
-        if (at == n_best) at--;
-        for (; at > 0 && all->best[at - 1].result.secs > new->result.secs; at--) all->best[at] = all->best[at - 1];
-        all->best[at] = *new;
+    const int p = opts->n_ranks, both[] = {opts->gradient_parts, opts->optimizer_parts};
+    for (int i = 0; i < 2; i++) {
+        int below = both[i], above = both[i];
+        if (both[i] <= 0 || p % both[i] == 0) continue;
+        while (below > p || p % below) below--;
+        while (above < p && p % above) above++;
+        return fail(why, EXIT_USAGE,
+                    "plan: --levels: no grid of %d ranks allows %s in %d parts, which must be a multiple of z that "
+                    "divides z*d; the nearest are %d and %d",
+                    p, i ? "optimizer state" : "gradients", both[i], below, above < p ? above : p);
     }
-    all->n_candidates += more->n_candidates;
-    all->n_fitting += more->n_fitting;
-    all->n_bounded += more->n_bounded;
-    all->n_simulated += more->n_simulated;
-    const double least = all->least_memory.result.memory_bytes, new_least = more->least_memory.result.memory_bytes;
-    if (new_least > 0 && (!(least > 0) || new_least < least)) all->least_memory = more->least_memory;
-}
-
-/* One search for each z and d that allow these parts. */
-static int search_nested(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why)
-{
-    const int p = opts->n_ranks, gradient = opts->gradient_parts, state = opts->optimizer_parts;
-    int fixed = 1, n_suitable = 0;
-    for (int axis = QDR_X; axis <= QDR_Y; axis++) fixed *= opts->size[axis] ? opts->size[axis] : 1;
-    memset(found, 0, sizeof *found);
-    for (int z = 1; z <= p; z++) {
-        if (p % z || (opts->size[QDR_Z] && opts->size[QDR_Z] != z)) continue;
-        for (int d = 1; d <= p / z; d++) {
-            if (p / z % d || p / z / d % fixed || (opts->size[QDR_D] && opts->size[QDR_D] != d)) continue;
-            if (!nests(z, gradient, z * d) || !nests(gradient > 0 ? gradient : gradient < 0 ? z * d : z, state, z * d))
-                continue;
-            qdr_search_opts some = *opts;
-            qdr_search_result more;
-            some.size[QDR_Z] = z;
-            some.size[QDR_D] = d;
-            if (fail_status(why, qdr_model_search(model, &some, &more))) return why->code;
-            merge(found, &more, opts->n_best ? opts->n_best : 10);
-            n_suitable++;
-        }
-    }
-    if (n_suitable) return EXIT_OK;
     return fail(why, EXIT_USAGE,
-                "plan: --levels: no grid of %d ranks allows gradients in %d parts and optimizer state in %d: parts "
-                "must be multiples of z that divide z*d",
-                p, gradient, state);
+                "plan: --levels: on no grid of %d ranks that the options allow are the parts of gradients a multiple "
+                "of z, those of optimizer state a multiple of these, and z*d one of those; use fewer parts of "
+                "gradients or more of optimizer state, such as all",
+                p);
 }
 
-void plan_search_levels(const levels *parts, qdr_search_opts *opts)
+void plan_levels_note(const plan_answer *answer, char note[LEVELS_NOTE_BYTES])
 {
-    opts->gradient_parts = parts->gradient;
-    opts->optimizer_parts = parts->optimizer;
-    opts->any_levels = parts->is_any;
+    qdr_plan plan = answer->rows[0].planned.plan;
+    *note = '\0';
+    if (levels_have_units(&answer->options->parts))
+        plan_set_levels(&answer->options->parts, answer->machine, &plan, note);
 }
 
 int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why)
 {
-    if (opts->gradient_parts > 0 || opts->optimizer_parts > 0) return search_nested(model, opts, found, why);
-    return fail_status(why, qdr_model_search(model, opts, found));
+    const int has_numbers = opts->gradient_parts > 0 || opts->optimizer_parts > 0;
+    if (fail_status(why, qdr_model_search(model, opts, found))) return why->code;
+    const int has_enough = opts->batch >= opts->n_ranks; /* sequences for all cells of any grid */
+    return found->n_candidates == 0 && has_numbers && has_enough ? refuse_parts(opts, why) : EXIT_OK;
 }
 
 /* ---- known methods ---- */
@@ -88,7 +61,7 @@ static int find_method(plan_answer *answer, const method *known, failure *why)
     qdr_search_opts opts = answer->options->search;
     memcpy(opts.size, size, sizeof opts.size);
     opts.n_best = 1;
-    plan_search_levels(&known->parts, &opts);
+    levels_search(&known->parts, answer->machine, &opts);
     snprintf(row->name, sizeof row->name, "%s", known->name);
     row->is_known_method = 1;
     if (plan_search(answer->model, &opts, &found, why)) return why->code;
@@ -115,7 +88,7 @@ static int find_method(plan_answer *answer, const method *known, failure *why)
                                    .micro_batch = 1,
                                    .sequence = opts.sequence,
                                    .overlap = opts.overlap};
-    plan_set_levels(&known->parts, answer->machine, &row->planned.plan);
+    plan_set_levels(&known->parts, answer->machine, &row->planned.plan, NULL);
     if (fail_status(why, qdr_model_predict(answer->model, &row->planned.plan, &row->planned.result))) return why->code;
     row->fits = row->planned.result.memory_bytes <= answer->machine->memory_bytes;
     return EXIT_OK;

@@ -231,6 +231,10 @@ static double draw_levels(const page *p, double y)
     topo_levels_text(l, text, sizeof text);
     svg_text(p->file, PAGE_MARGIN, y + 20, SVG_HEADING, "%s", text);
     y += 32;
+    if (*l->note) {
+        svg_text(p->file, PAGE_MARGIN, y + 8, SVG_SMALL, "%s", l->note);
+        y += 20;
+    }
     if (*l->warning) {
         svg_text(p->file, PAGE_MARGIN, y + 8, SVG_STRONG " fill=\"#b00000\"", "%s:", l->warning);
         svg_text(p->file, PAGE_MARGIN, y + 24, SVG_STRONG " fill=\"#b00000\"", "%s", l->remedy);

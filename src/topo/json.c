@@ -116,10 +116,10 @@ static json_t *levels_or_null(const topo_report *report)
 {
     const topo_levels *l = &report->layout.levels;
     if (!l->gradient_parts) return json_null();
-    return json_pack("{s:i, s:i, s:o, s:o, s:o}", "gradient_parts", l->gradient_parts, "optimizer_parts",
-                     l->optimizer_parts, "groups", list(report, TOPO_N_LEVELS, level), "warning",
-                     *l->warning ? json_text(l->warning) : json_null(), "remedy",
-                     *l->remedy ? json_text(l->remedy) : json_null());
+    return json_pack(
+        "{s:i, s:i, s:o, s:o, s:o, s:o}", "gradient_parts", l->gradient_parts, "optimizer_parts", l->optimizer_parts,
+        "groups", list(report, TOPO_N_LEVELS, level), "note", *l->note ? json_text(l->note) : json_null(), "warning",
+        *l->warning ? json_text(l->warning) : json_null(), "remedy", *l->remedy ? json_text(l->remedy) : json_null());
 }
 
 static json_t *layout(const topo_report *report)

@@ -28,19 +28,18 @@ void topo_levels_text(const topo_levels *l, char *text, size_t capacity)
 
 /* ---- what the parts mean on this grid ---- */
 
-static int all_if_negative(int parts, int all) { return parts < 0 ? all : parts; }
-
-int topo_cut(const topo_layout *layout, const levels *asked, topo_levels *cut, failure *why)
+int topo_cut(const qdr_topo *topo, const levels *asked, topo_layout *layout, failure *why)
 {
-    const grid_size size = layout->size;
-    qdr_plan plan = {.version = QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d};
-    if (asked->is_zero3 && size.d > 1)
-        return fail(why, EXIT_USAGE, "topo: --levels zero3 has d = 1, but --grid says d = %d", size.d);
-    plan.gradient_parts = all_if_negative(asked->gradient, size.z * size.d);
-    plan.optimizer_parts = all_if_negative(asked->optimizer, size.z * size.d);
-    if (fail_status(why, qdr_plan_check(&plan, 0))) return why->code;
-    cut->gradient_parts = plan.gradient_parts ? plan.gradient_parts : size.z;
-    cut->optimizer_parts = plan.optimizer_parts ? plan.optimizer_parts : cut->gradient_parts;
+    const int sizes[QDR_N_AXES] = {layout->size.x, layout->size.y, layout->size.z, layout->size.d};
+    qdr_topo_levels found;
+    if (asked->is_zero3 && layout->size.d > 1)
+        return fail(why, EXIT_USAGE, "topo: --levels zero3 has d = 1, but --grid says d = %d", layout->size.d);
+    const char *words = asked->is_zero3 ? "none" : asked->words;
+    if (fail_status(why, qdr_topo_levels_read(topo, sizes, layout->order, layout->places, words, &found)))
+        return why->code;
+    layout->levels.gradient_parts = found.gradient_parts;
+    layout->levels.optimizer_parts = found.optimizer_parts;
+    snprintf(layout->levels.note, sizeof layout->levels.note, "%s", found.note);
     return EXIT_OK;
 }
 

@@ -240,6 +240,7 @@ static void print_levels(const topo_levels *l)
         if (l->maps[i].n_ranks > 1) printf("%-*s %s\n", width, topo_level_name(i), topo_level_use(i));
     print_heads("level", width);
     for (int i = 0; i < TOPO_N_LEVELS; i++) print_groups(topo_level_name(i), width, &l->maps[i]);
+    if (*l->note) printf("note: %s\n", l->note);
     if (*l->warning) printf("warning: %s: %s\n", l->warning, l->remedy);
 }
 

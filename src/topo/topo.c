@@ -9,8 +9,6 @@
 #include "common/command.h"
 #include "common/files.h"
 
-enum { NO_LEVELS = -2 }; /* not given */
-
 typedef enum placing { ON_DEFAULT = -1, ON_GPUS, ON_CORES } placing;
 
 typedef struct topo_options {
@@ -32,7 +30,7 @@ static const option_spec specs[] = {
     {"order", 0, "ORDER", "axis order, fastest first; default xyzd", OPTION_ORDER, AT(order)},
     {"levels", 0, "GP,OP",
      "also print which links weights, gradients and state use if they are split over z, GP and OP "
-     "ranks, such as 8,all",
+     "ranks, such as module,node or 8,all; words as for plan",
      OPTION_OTHER, AT(parts), .take = take_levels, .words = LEVELS_WORDS},
     {"ranks-per-node", 0, "R", "place the grid on nodes of R ranks; default: one per GPU, or per core", OPTION_COUNT,
      AT(n_on_node), 1, 1024},
@@ -45,7 +43,7 @@ static const option_spec specs[] = {
 
 static int check_options(const topo_options *options, failure *why)
 {
-    const int has_levels = options->parts.gradient != NO_LEVELS;
+    const int has_levels = options->parts.words != NULL;
     const int has_layout = options->order || options->n_on_node || options->on != ON_DEFAULT || has_levels;
     if (has_layout && !options->grid.x)
         return fail(why, EXIT_USAGE, "topo: --%s needs --grid, such as --grid 2x2x2x1",
@@ -80,9 +78,9 @@ static int lay(const topo_options *options, topo_report *report, failure *why)
         .n_on_node = (int)options->n_on_node,
         .on_gpus = options->on == ON_GPUS || (options->on == ON_DEFAULT && !is_live && topo->n_gpus > 0),
     };
-    const int has_levels = options->parts.gradient != NO_LEVELS;
-    if (has_levels && topo_cut(&report->layout, &options->parts, &report->layout.levels, why)) return why->code;
+    const int has_levels = options->parts.words != NULL;
     if (topo_lay(topo, report->ranks, report->n_ranks, &report->layout, why) || !has_levels) return why->code;
+    if (topo_cut(topo, &options->parts, &report->layout, why)) return why->code;
     return topo_map_levels(topo, &report->layout, why);
 }
 
@@ -140,7 +138,7 @@ static int run_rank(qdr_context *ctx, void *user)
 
 static int run(int argc, char **argv)
 {
-    topo_options options = {.on = ON_DEFAULT, .parts = {.gradient = NO_LEVELS}};
+    topo_options options = {.on = ON_DEFAULT};
     failure why = {0};
     const int is_launched = qdr_launched() > 1;
     if (options_read(argc, argv, specs, &options, NULL, &why) || check_options(&options, &why))

@@ -21,6 +21,7 @@ enum { TOPO_LEVEL_Z, TOPO_LEVEL_NEAR, TOPO_LEVEL_FAR, TOPO_LEVEL_COPIES, TOPO_N_
 typedef struct topo_levels {
     int gradient_parts, optimizer_parts; /* 0: no levels were given */
     qdr_topo_axis maps[TOPO_N_LEVELS];
+    char note[512]; /* which words another one replaces; "": none */
     char warning[200], remedy[160]; /* "": no level has slower links than a farther one */
 } topo_levels;
 
@@ -49,8 +50,8 @@ int topo_gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failu
  * on_gpus. */
 int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_layout *layout, failure *why);
 
-/* levels.c: what the levels asked for mean on the layout's grid. Refuses those that do not nest. */
-int topo_cut(const topo_layout *layout, const levels *asked, topo_levels *cut, failure *why);
+/* levels.c: what the levels asked for mean on the layout's grid and places. Refuses those that do not nest. */
+int topo_cut(const qdr_topo *topo, const levels *asked, topo_layout *layout, failure *why);
 /* Computes which links the layout's levels cross, once its places are known, and warns. */
 int topo_map_levels(const qdr_topo *topo, topo_layout *layout, failure *why);
 /* "levels 4,8: weights in 2 parts, gradients in 4, optimizer state in 8" */

@@ -125,9 +125,9 @@ figures() {
         'sequences.'
     three_levels
     say 'A complete search for P = 4,096, including the start of the program:'
-    told plan llama-3.1-405b -n 4096 --machine dgx-h100 --batch 2048
+    told plan llama-3.1-405b -n 4096 --machine dgx-h100 --batch 2048 --top 1
     complete
-    told plan llama-3.1-405b -n 4096 --machine dgx-h100 --batch 2048 --levels any
+    told plan llama-3.1-405b -n 4096 --machine dgx-h100 --batch 2048 --top 1 --levels any
     complete --levels any
     say 'Its parts, on one core (tests/bench/model_speed):'
     "$build/tests/bench/model_speed" | sed 's/^/    /'

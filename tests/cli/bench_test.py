@@ -250,6 +250,15 @@ class Layer(Case):
         levels = {row["grid"]: row["levels"] for row in rows}
         self.assertEqual(len(levels), 10)
         self.assertEqual({**levels, **expected}, levels)
+        done = run(*words, "all", "--levels", "2,4", "--iterations", "1", "--json")  # where they nest
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual({row["grid"] for row in json.loads(done.out)["rows"]}, {"1x1x1x4", "1x1x2x2"})
+        self.assertEqual(done.err.count(" is left out: levels: "), 8)
+        for grid, levels, says in (("all", "3,9", "suit no grid of 4 ranks"), ("all", "rack,all", "'rack,all'"),
+                                   ("1x1x1x4", "zero3", "--grid 1x1xPx1"), ("1x1x1x4", "3,all", "such as 2 or 4")):
+            done = run(*words, grid, "--levels", levels)
+            self.assertEqual((done.returncode, done.out), (2, ""))
+            self.assertIn(says, done.err)
         table = self.table(*words, "1x1x1x4", "--levels", "2,4", "--machine", "laptop")
         self.assertRegex(table[4], r"^grid +levels +pass +median")
         self.assertRegex(table[-1], r"^1x1x1x4 +2,4 +together( +[0-9.]+){10} +4( +[-0-9.]+){3}$")
@@ -288,7 +297,7 @@ class Words(Case):
                             (("coll", "--threads", "1"), "--threads"), (("layer", "--heads", "7"), "518"),
                             (("layer", "--hidden", "0"), "hidden"), (("layer", "--sequences", "x"), "sequences"),
                             (("layer", "--layers", "0"), "layers"), (("layer", "more"), "more"),
-                            (("layer", *LAYER, "--levels", "rack,all"), "'rack,all' is not known"),
+                            (("layer", *LAYER, "--levels", "rack,all"), "'rack,all'"),
                             (("layer", *LAYER, "--local", "4", "--levels", "3,4"), "gradients in 3 parts")):
             done = run(*words)
             self.assertEqual((done.returncode, done.out), (2, ""), words)

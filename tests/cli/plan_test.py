@@ -241,8 +241,26 @@ class Json(Case):
         for order, parts in (("xyzd", 2), ("dyzx", 4)):  # with y first a node has two ranks of each group of d
             plan = self.answer(*one, "--order", order)["plans"][0]
             self.assertEqual([plan["gradient_parts"], plan["optimizer_parts"]], [parts, 4])
-        both = [self.answer(*one[:-1], f"{parts},all")["plans"][0]["secs"] for parts in (2, 4)]
-        self.assertEqual(self.answer(*one)["plans"][0]["secs"], min(both))
+        plan = self.answer(*one)["plans"][0]  # as its order has them
+        again = self.answer(*one, "--order", plan["order"])["plans"][0]
+        self.assertEqual([plan[key] for key in ("secs", "gradient_parts")],
+                         [again[key] for key in ("secs", "gradient_parts")])
+
+    def test_levels_that_do_not_fit(self):
+        """Another unit is taken, and a note says so."""
+        words = ["--fix", "x=1,y=1,z=2,d=4", "--order", "xyzd"]
+        self.assertEqual(self.answer("--levels", "node,all", *words)["notes"], [])
+        for levels, parts, notes in (("module,node", [4, 4], ["'module' does not fit gradients (the machine has no links "
+                                                              "of that name)"]),
+                                     ("all,node", [8, 8], ["'node' does not fit optimizer state (its ranks are unequally "
+                                                           "many"])):
+            for found in (self.answer("--levels", levels, *words),
+                          json.loads(run("mem", self.model, "--grid", "1x1x2x4", "--levels", levels, "--machine",
+                                         self.machine, "--json").stdout)):
+                plan = found["plans"][0] if "plans" in found else found
+                self.assertEqual([plan["gradient_parts"], plan["optimizer_parts"]], parts)
+                for note, said in zip(notes, found["notes"], strict=True):
+                    self.assertIn(note, said)
 
     def test_parts_are_nested(self):
         for plan in self.answer("--levels", "any", "--top", "64")["plans"]:
@@ -324,6 +342,13 @@ class WhyNot(Case):
         self.assertIn("1x1x8x1", self.said("1x1x8x1:zero3", *words))
         said = self.answer("--why-not", "1x1x2x4:4,8", *words)["why_not"]
         self.assertRegex(said, r"^1x1x2x4 \(.*, levels 4,8\) ")
+        plans = {levels: self.answer("--levels", levels, "--fix", "x=1,y=1,z=1,d=8", *words)["plans"][0]["secs"]
+                 for levels in ("none", "zero1")}
+        slow, fast = sorted(plans, key=plans.get, reverse=True)
+        said = self.answer("--levels", slow, "--fix", "x=1,y=1,z=1,d=8", "--why-not", f"1x1x1x8:{fast}",
+                           *words)["why_not"]
+        self.assertIn(f"% less than the best of this search, which takes {1e3 * plans[slow]:.3g} ms: search with "
+                      f"--levels {fast}.", said)
 
     def test_few_sequences(self):
         self.assertIn("8 cells for a batch of 2", self.said("1x1x8x1", "--batch", "2"))

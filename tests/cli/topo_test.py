@@ -312,6 +312,33 @@ class Levels(Case):
         self.assertEqual([level["ranks"] for level in found["groups"]], [8, 1, 1, 1])
         self.assertIsNone(self.read("--grid", "1x1x8x1", environment=MADE_UP)["layout"]["levels"])
 
+    @HWLOC
+    def test_units(self):
+        for words, parts, note in (("numa,package", (2, 4), None), ("cache,node", (2, 8), None),
+                                   ("package,all", (4, 8), None),
+                                   ("module,node", (2, 8), "'module' does not fit gradients")):
+            shape = ["--grid", "1x1x1x8", "--levels", words]
+            found = self.read(*shape, environment=MADE_UP)["layout"]["levels"]
+            self.assertEqual((found["gradient_parts"], found["optimizer_parts"]), parts, words)
+            if note:
+                self.assertIn(note, found["note"])
+                self.assertIn(f"note: {note}", self.good(*shape, environment=MADE_UP))
+                self.assertTrue(any(note in label for label in self.draw(*shape, environment=MADE_UP)))
+            else:
+                self.assertIsNone(found["note"])
+
+    def test_units_of_recorded_machines(self):
+        for machine, words, parts in (("tioga-8xMI250X", "module,node", (2, 8)), ("dgx2-16xV100", "node,all", (16, 32)),
+                                      ("power8-gpu-pairs", "package,node", (2, 4)),
+                                      ("corona-epyc", "cache,numa", (3, 6))):
+            if not recorded(machine):
+                self.skipTest("no recorded machines in QDR_TEST_TOPOLOGIES")
+            on = "cores" if machine == "corona-epyc" else "gpus"
+            ranks = {"tioga-8xMI250X": 16, "dgx2-16xV100": 32, "power8-gpu-pairs": 8, "corona-epyc": 96}[machine]
+            found = self.read("--xml", recorded(machine), "--grid", f"1x1x1x{ranks}", "--on", on, "--levels",
+                              words)["layout"]["levels"]
+            self.assertEqual((found["gradient_parts"], found["optimizer_parts"]), parts, machine)
+
     def test_text_and_picture(self):
         words = ["--grid", "1x1x2x8", "--levels", "4,8"]
         text = self.good(*words, environment=MADE_UP).split("levels 4,8: ")[1]
@@ -327,7 +354,8 @@ class Levels(Case):
         self.assertEqual(labels.count("15"), 8)  # rank 15 in each strip of axes and of levels
 
     def test_refusals(self):
-        self.refused(topo("--levels", "4,8"), "--levels", "--grid")
+        for words in ("4,8", "module,node", "none"):
+            self.refused(topo("--levels", words), "--levels", "--grid")
         self.refused(topo("--grid", "1x1x2x4", "--levels", "many"), "'many'")
         self.refused(topo("--grid", "1x1x2x4", "--levels", "3,8"), "3 parts", "2 or 4")
         self.refused(topo("--grid", "1x1x2x4", "--levels", "4,2"), "2 parts", "4")

@@ -3,30 +3,10 @@
 #include <math.h>
 
 #include "core/order.h"
+#include "pairs.h"
 #include "random_model.h"
-#include "search/search.h"
 
-static const char *const machines[] = {"dgx-a100", "frontier", "summit", "perlmutter", "dgx-h100", "laptop"};
-enum { N_MACHINES = sizeof machines / sizeof *machines, MOST_RANKS = 32 };
-
-/* A machine whose levels of links have other sizes and rates than its file. */
-static qdr_machine random_machine(uint64_t *seed)
-{
-    static const int64_t inner[] = {2, 3, 4}, factors[] = {2, 2, 3, 4};
-    qdr_machine m;
-    CHECK_OK(qdr_machine_load(machines[test_between(seed, 0, N_MACHINES - 1)], &m));
-    if (m.n_links < 2 || random_flag(seed)) return m;
-    int n_ranks = (int)random_of(seed, inner, 3);
-    for (int l = 0; l < m.n_links - 1; l++, n_ranks *= (int)random_of(seed, factors, 4)) {
-        m.links[l].n_ranks = n_ranks;
-        m.ranks_per_node = n_ranks;
-        if (l > 0) m.links[l].n_adapters = n_ranks;
-    }
-    m.links[m.n_links - 1].n_adapters = (int)test_between(seed, 1, m.ranks_per_node);
-    m.links[m.n_links - 1].adapter_bytes_per_sec *= (double)test_between(seed, 1, 20) / 10;
-    CHECK_OK(qdr_machine_check(&m, m.name));
-    return m;
-}
+enum { MOST_RANKS = 32 };
 
 static qdr_search_opts random_opts(uint64_t *seed, const qdr_machine *machine, int n_ranks)
 {
@@ -92,13 +72,6 @@ static void winners(void **state)
     assert_true(n_simulated < n_all && n_with_levels > 0 && n_faster > 0);
 }
 
-static int has_pair(const qdri_parts *pairs, int n, int gradient, int optimizer)
-{
-    for (int i = 0; i < n; i++)
-        if (pairs[i].gradient == gradient && pairs[i].optimizer == optimizer) return 1;
-    return 0;
-}
-
 /* A number of parts other than z and z·d fills a unit of some level: neither twice as many nor any other multiple up to
  * there would stay inside. */
 static int fills(const qdr_machine *m, const int size[QDR_N_AXES], int parts)
@@ -146,56 +119,35 @@ static void partitions(void **state)
     assert_in_range(n_most, 6, 21);
 }
 
-/* Whether all ranks of each k neighbours on d that begin at a multiple of k, with all of z, share a unit. */
-static int share(const int size[QDR_N_AXES], const char *order, int unit, int k)
-{
-    int strides[QDR_N_AXES], n = 1;
-    for (int i = 0; i < QDR_N_AXES; n *= size[qdri_axis_of(order[i++])]) strides[qdri_axis_of(order[i])] = n;
-    for (int rank = 0; rank < n; rank++) {
-        const int d = rank / strides[QDR_D] % size[QDR_D], z = rank / strides[QDR_Z] % size[QDR_Z];
-        if (rank / unit != (rank - z * strides[QDR_Z] - d % k * strides[QDR_D]) / unit) return 0;
-    }
-    return 1;
-}
-
-/* Levels of links by name: one number if the order is fixed, else those of both orders. */
-static void parts_of_links(void **state)
+/* With words, each plan found has the parts that its order has. */
+static void words_and_orders(void **state)
 {
     (void)state;
-    static const char *const orders[] = {"xyzd", "zdxy", "ydzx", "dzxy", "zxdy"};
+    static qdr_search_result found;
     uint64_t seed = test_seed();
-    int n_next = 0;
-    for (int trial = 0; trial < 4000; trial++) {
+    int n_orders = 0;
+    for (int trial = 0; trial < 12; trial++) {
         const qdr_machine machine = random_machine(&seed);
-        const int size[QDR_N_AXES] = {(int)test_between(&seed, 1, 4), (int)test_between(&seed, 1, 3),
-                                      (int)test_between(&seed, 1, 4), (int)test_between(&seed, 1, 24)};
-        const int z = size[QDR_Z], d = size[QDR_D], level = (int)test_between(&seed, 0, machine.n_links - 1);
-        int wanted[5];
-        for (int i = 0; i < 5; i++) {
-            wanted[i] = 0;
-            for (int l = level; l < machine.n_links - 1 && !wanted[i]; l++)
-                for (int k = 1; k <= d; k++)
-                    if (d % k == 0 && share(size, orders[i], machine.links[l].n_ranks, k)) wanted[i] = z * k;
-            n_next += !wanted[i];
-            if (!wanted[i]) wanted[i] = z * d;
-            qdr_plan plan = {.x = size[QDR_X], .y = size[QDR_Y], .z = z, .d = d};
-            memcpy(plan.order, orders[i], 5);
-            assert_int_equal(qdr_plan_parts_of_link(&plan, &machine, level), wanted[i]);
-            const qdr_search_opts opts = {
-                .order = orders[i], .gradient_parts = QDR_PARTS_OF_LINK(level), .optimizer_parts = -1};
-            qdri_parts pairs[QDRI_MOST_PAIRS];
-            assert_int_equal(qdri_search_parts(&machine, &opts, size, pairs), 1);
-            assert_true(pairs[0].gradient == wanted[i] && pairs[0].optimizer == z * d);
+        const qdr_network network = random_network(&seed, test_between(&seed, 2, 12));
+        qdr_search_opts opts = random_opts(&seed, &machine, (int)test_between(&seed, 4, 24));
+        qdr_model *model = NULL;
+        opts.any_levels = 0;
+        opts.order = NULL;
+        opts.memory_bytes = 0x1p60;
+        opts.gradient_parts = QDR_PARTS_OF_LINK(0);
+        opts.optimizer_parts = QDR_PARTS_OF_LINK(machine.n_links > 2 ? 1 : 0);
+        CHECK_OK(qdr_model_create(&machine, &network, &model));
+        CHECK_OK(qdr_model_search(model, &opts, &found));
+        for (int b = 0; b < found.n_best; b++) {
+            const qdr_plan *plan = &found.best[b].plan;
+            const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
+            const qdri_parts parts = qdri_search_given(&machine, &opts, size, plan->order);
+            assert_true(plan->gradient_parts == parts.gradient && plan->optimizer_parts == parts.optimizer);
+            n_orders += strcmp(plan->order, QDRI_USUAL_ORDER) != 0;
         }
-        const qdr_search_opts opts = {.gradient_parts = QDR_PARTS_OF_LINK(level),
-                                      .optimizer_parts = QDR_PARTS_OF_LINK(level)};
-        qdri_parts pairs[QDRI_MOST_PAIRS];
-        const int n = qdri_search_parts(&machine, &opts, size, pairs);
-        assert_in_range(n, 1, 4);
-        for (int i = 0; i < n; i++) assert_int_equal(pairs[i].optimizer % pairs[i].gradient, 0);
+        qdr_model_destroy(&model);
     }
-    assert_in_range(n_next, 100, 19000);
-    assert_int_equal(qdr_plan_parts_of_link(NULL, NULL, 0), 0);
+    assert_true(n_orders > 0);
 }
 
 /* Frontier: modules of 2, nodes of 8. */
@@ -243,7 +195,7 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(winners),  cmocka_unit_test(partitions), cmocka_unit_test(parts_of_links),
+        cmocka_unit_test(winners),  cmocka_unit_test(partitions), cmocka_unit_test(words_and_orders),
         cmocka_unit_test(frontier), cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
