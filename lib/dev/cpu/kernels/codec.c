@@ -60,62 +60,83 @@ static uint64_t random_bits(uint64_t seed, uint64_t counter)
 
 /* ---- rotation ---- */
 
-typedef float floats __attribute__((vector_size(64)));
-typedef int32_t masks __attribute__((vector_size(64)));
-enum { N_FLOATS = 16, MOST_VECTORS = MOST_BLOCK / N_FLOATS, NEGATIVE = INT32_MIN };
+typedef float floats __attribute__((vector_size(32)));
+typedef int32_t masks __attribute__((vector_size(32)));
+enum { N_FLOATS = 8, MOST_VECTORS = MOST_BLOCK / N_FLOATS, MINUS = INT32_MIN };
 
-/* Multiplies n elements by the signs of their places. */
-static void flip(float *x, int n)
+/* Multiplies n elements by the signs of their places; y may be x. */
+static void flip(const float *x, int n, float *y)
 {
     static const uint32_t signs[] = QDRI_CODEC_SIGNS;
     for (int i = 0; i < n; i += 32) {
         SIMD for (int j = 0; j < 32; j++)
-            x[i + j] = qdri_float_of_bits(qdri_float_bits(x[i + j]) ^ (signs[i / 32] << j & 0x80000000u));
+            y[i + j] = qdri_float_of_bits(qdri_float_bits(x[i + j]) ^ (signs[i / 32] << j & 0x80000000u));
     }
 }
 
-/* x with elements j and j + half, where bit `half` of j is 0, replaced by their sum and difference. */
-#define BUTTERFLY(x, half, ...)                                                                                        \
-    (__builtin_shufflevector(x, x, __VA_ARGS__) +                                                                      \
-     (floats)((masks)(x) ^ (masks){NEG(0, half), NEG(1, half), NEG(2, half), NEG(3, half), NEG(4, half), NEG(5, half), \
-                                   NEG(6, half), NEG(7, half), NEG(8, half), NEG(9, half), NEG(10, half),              \
-                                   NEG(11, half), NEG(12, half), NEG(13, half), NEG(14, half), NEG(15, half)}))
-#define NEG(j, half) ((j) & (half) ? NEGATIVE : 0)
+/* Replaces elements j and j + half, where bit `half` of j is 0, by their sum and difference. */
+static inline void within(floats *all)
+{
+    floats x = *all;
+    x = __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6) +
+        (floats)((masks)x ^ (masks){0, MINUS, 0, MINUS, 0, MINUS, 0, MINUS});
+    x = __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5) +
+        (floats)((masks)x ^ (masks){0, 0, MINUS, MINUS, 0, 0, MINUS, MINUS});
+    *all = __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3) +
+           (floats)((masks)x ^ (masks){0, 0, 0, 0, MINUS, MINUS, MINUS, MINUS});
+}
+
+/* The same for vectors that are `half`, and then 2·half, apart. */
+static inline void among_four(floats *x, int half)
+{
+    const floats a = x[0] + x[half], b = x[0] - x[half], c = x[2 * half] + x[3 * half], d = x[2 * half] - x[3 * half];
+    x[0] = a + c;
+    x[half] = b + d;
+    x[2 * half] = a - c;
+    x[3 * half] = b - d;
+}
+
+static inline void between_two(floats *x, int half)
+{
+    const floats a = x[0], b = x[half];
+    x[0] = a + b;
+    x[half] = a - b;
+}
 
 /* For a constant n_vectors, all loops are unrolled. */
 static inline __attribute__((always_inline)) void transform_vectors(float *x, int n_vectors)
 {
     floats all[MOST_VECTORS];
     const float unit = 1 / sqrtf((float)(n_vectors * N_FLOATS)); /* first, lest it overflow */
-    memcpy(all, x, (size_t)n_vectors * sizeof *all);
-    PRAGMA(GCC unroll 16)
-    for (int i = 0; i < n_vectors; i++) {
-        floats v = all[i] * unit;
-        v = BUTTERFLY(v, 1, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
-        v = BUTTERFLY(v, 2, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
-        v = BUTTERFLY(v, 4, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
-        all[i] = BUTTERFLY(v, 8, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
-    }
-    PRAGMA(GCC unroll 4)
-    for (int half = 1; half < n_vectors; half *= 2) {
-        PRAGMA(GCC unroll 8)
-        for (int k = 0; k < n_vectors / 2; k++) {
-            const int i = k / half * 2 * half + k % half;
-            const floats a = all[i], b = all[i + half];
-            all[i] = a + b;
-            all[i + half] = a - b;
+    int half = 4;
+    PRAGMA(GCC unroll 8)
+    for (int i = 0; i < n_vectors; i += 4) {
+        PRAGMA(GCC unroll 4)
+        for (int j = i; j < i + 4; j++) {
+            memcpy(&all[j], x + j * N_FLOATS, sizeof *all);
+            all[j] *= unit;
+            within(&all[j]);
         }
+        among_four(all + i, 1);
     }
-    memcpy(x, all, (size_t)n_vectors * sizeof *all);
+    PRAGMA(GCC unroll 2)
+    for (; 4 * half <= n_vectors; half *= 4) {
+        PRAGMA(GCC unroll 8)
+        for (int i = 0; i < n_vectors / 4; i++) among_four(all + i / half * 4 * half + i % half, half);
+    }
+    PRAGMA(GCC unroll 16)
+    for (int i = 0; i < n_vectors - half; i++) between_two(all + i, half);
+    PRAGMA(GCC unroll 32)
+    for (int i = 0; i < n_vectors; i++) memcpy(x + i * N_FLOATS, &all[i], sizeof *all);
 }
 
 /* The Walsh-Hadamard transform of n elements, 32 to 256, scaled so that it is its own inverse. */
 static void transform(float *x, int n)
 {
-    if (n == 32) transform_vectors(x, 2);
-    if (n == 64) transform_vectors(x, 4);
-    if (n == 128) transform_vectors(x, 8);
-    if (n == 256) transform_vectors(x, 16);
+    if (n == 32) transform_vectors(x, 4);
+    if (n == 64) transform_vectors(x, 8);
+    if (n == 128) transform_vectors(x, 16);
+    if (n == 256) transform_vectors(x, 32);
 }
 
 /* ---- codes ---- */
@@ -274,13 +295,13 @@ static void decode_block(const void *wire, int n, const block_place *place, floa
     decode_codes(wire, n, place->bits, scale, x);
     if (!is_rotated(place, n)) return;
     transform(x, n);
-    flip(x, n);
+    flip(x, n, x);
 }
 
 /* What this message loses is added to the next one; what a block that is all NaN loses is not known. */
 static void keep_lost(const float *wanted, const void *wire, int n, const block_place *place, float scale, float *lost)
 {
-    float got[MOST_BLOCK];
+    _Alignas(64) float got[MOST_BLOCK];
     if (!(scale >= 0)) return;
     if (scale == 0) {
         memset(lost, 0, (size_t)n * sizeof *lost);
@@ -294,15 +315,14 @@ static void keep_lost(const float *wanted, const void *wire, int n, const block_
 static float encode_elements(const float *x, int n, const block_place *place, float *lost, float own[MOST_BLOCK],
                              void *wire)
 {
-    float turned[MOST_BLOCK];
+    _Alignas(64) float turned[MOST_BLOCK];
     const float *coded = x;
     if (lost) {
         SIMD for (int i = 0; i < n; i++) own[i] = x[i] + lost[i];
         coded = x = own;
     }
     if (is_rotated(place, n)) {
-        memcpy(turned, x, (size_t)n * sizeof *x);
-        flip(turned, n);
+        flip(x, n, turned);
         transform(turned, n);
         coded = turned;
     }
@@ -362,7 +382,7 @@ static void encode(const qdri_kernel *kernel)
     const size_t each = qdr_dtype_bytes(kernel->dtype);
     const char *x = kernel->u.codec.x;
     char *wire = kernel->u.codec.wire;
-    float own[MOST_BLOCK], *lost = kernel->u.codec.feedback;
+    _Alignas(64) float own[MOST_BLOCK], *lost = kernel->u.codec.feedback;
     block_walk walk = begin(kernel);
     for (int n; (n = size_of(&walk)) > 0; step(&walk, n)) {
         const float scale = encode_elements(load(x, kernel->dtype, n, own), n, &walk.place, lost, own,
@@ -378,7 +398,7 @@ static void decode(const qdri_kernel *kernel)
     const size_t each = qdr_dtype_bytes(kernel->dtype);
     const char *wire = kernel->u.codec.wire;
     char *y = kernel->u.codec.y;
-    float x[MOST_BLOCK];
+    _Alignas(64) float x[MOST_BLOCK];
     block_walk walk = begin(kernel);
     for (int n; (n = size_of(&walk)) > 0; step(&walk, n)) {
         float scale;
@@ -392,7 +412,7 @@ static void decode(const qdri_kernel *kernel)
 /* The sum's block in fp32. */
 static void sum_block(const qdri_kernel *kernel, const block_walk *walk, const char *x, int n, float *total)
 {
-    float own[MOST_BLOCK];
+    _Alignas(64) float own[MOST_BLOCK];
     for (int i = 0; i < kernel->u.codec.n_sources; i++) {
         const char *wire = (const char *)kernel->u.codec.sources + (size_t)i * kernel->u.codec.stride;
         const float *more = own;
@@ -415,7 +435,7 @@ static void decode_sum(const qdri_kernel *kernel)
     const size_t each = qdr_dtype_bytes(kernel->dtype);
     const char *x = kernel->u.codec.own >= 0 ? kernel->u.codec.x : NULL;
     char *y = kernel->u.codec.y, *wire = kernel->u.codec.wire;
-    float total[MOST_BLOCK], *lost = kernel->u.codec.feedback;
+    _Alignas(64) float total[MOST_BLOCK], *lost = kernel->u.codec.feedback;
     block_walk walk = begin(kernel);
     for (int n; (n = size_of(&walk)) > 0; step(&walk, n)) {
         sum_block(kernel, &walk, x, n, total);
