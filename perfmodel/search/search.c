@@ -341,6 +341,22 @@ static int by_bound(const void *a, const void *b)
     return (p->number > q->number) - (p->number < q->number);
 }
 
+/* Puts the last plan in order among those from n_done on. */
+static void put_last(candidates *plans, int n_done)
+{
+    const candidate last = plans->of[plans->n - 1];
+    int begin = n_done, end = plans->n - 1;
+    while (begin < end) {
+        const int middle = begin + (end - begin) / 2;
+        if (by_bound(&plans->of[middle], &last) > 0)
+            end = middle;
+        else
+            begin = middle + 1;
+    }
+    memmove(&plans->of[begin + 1], &plans->of[begin], (size_t)(plans->n - 1 - begin) * sizeof last);
+    plans->of[begin] = last;
+}
+
 /* Bounds the plans of a case by their lists, and keeps them in order, after the first n_done: however bounds were
  * rounded, each plan is looked at once. */
 static void bound_plans(search *s, candidate c, int n_done)
@@ -362,10 +378,7 @@ static void bound_plans(search *s, candidate c, int n_done)
         c.recompute = (unsigned char)r;
         c.bound_secs = least[r];
         add(s, &s->plans, &c);
-        for (int at = s->plans.n - 1; at > n_done && by_bound(&s->plans.of[at - 1], &s->plans.of[at]) > 0; at--) {
-            s->plans.of[at] = s->plans.of[at - 1];
-            s->plans.of[at - 1] = c;
-        }
+        if (s->status == QDR_OK) put_last(&s->plans, n_done);
     }
 }
 

@@ -250,17 +250,15 @@ class Json(Case):
         """Another unit is taken, and a note says so."""
         words = ["--fix", "x=1,y=1,z=2,d=4", "--order", "xyzd"]
         self.assertEqual(self.answer("--levels", "node,all", *words)["notes"], [])
-        for levels, parts, notes in (("module,node", [4, 4], ["'module' does not fit gradients (the machine has no links "
-                                                              "of that name)"]),
-                                     ("all,node", [8, 8], ["'node' does not fit optimizer state (its ranks are unequally "
-                                                           "many"])):
+        for levels, parts, note in (
+                ("module,node", [4, 4], "'module' does not fit gradients (the machine has no links of that name)"),
+                ("all,node", [8, 8], "'node' does not fit optimizer state (its ranks are unequally many")):
             for found in (self.answer("--levels", levels, *words),
                           json.loads(run("mem", self.model, "--grid", "1x1x2x4", "--levels", levels, "--machine",
                                          self.machine, "--json").stdout)):
                 plan = found["plans"][0] if "plans" in found else found
                 self.assertEqual([plan["gradient_parts"], plan["optimizer_parts"]], parts)
-                for note, said in zip(notes, found["notes"], strict=True):
-                    self.assertIn(note, said)
+                self.assertEqual([note in said for said in found["notes"]], [True])
 
     def test_parts_are_nested(self):
         for plan in self.answer("--levels", "any", "--top", "64")["plans"]:

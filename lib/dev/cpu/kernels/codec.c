@@ -2,6 +2,7 @@
 /* Codecs of integers: blocks of elements as an fp32 scale and small integers, see quadrille/codec.h. All arithmetic is
  * in fp32, element by element and without contraction, so that every instruction set gives the same bits. */
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -87,7 +88,7 @@ static inline void within(floats *all)
 }
 
 /* The same for vectors that are `half`, and then 2·half, apart. */
-static inline void among_four(floats *x, int half)
+static inline void among_four(floats *x, ptrdiff_t half)
 {
     const floats a = x[0] + x[half], b = x[0] - x[half], c = x[2 * half] + x[3 * half], d = x[2 * half] - x[3 * half];
     x[0] = a + c;
@@ -96,7 +97,7 @@ static inline void among_four(floats *x, int half)
     x[3 * half] = b - d;
 }
 
-static inline void between_two(floats *x, int half)
+static inline void between_two(floats *x, ptrdiff_t half)
 {
     const floats a = x[0], b = x[half];
     x[0] = a + b;
@@ -104,15 +105,15 @@ static inline void between_two(floats *x, int half)
 }
 
 /* For a constant n_vectors, all loops are unrolled. */
-static inline __attribute__((always_inline)) void transform_vectors(float *x, int n_vectors)
+static inline __attribute__((always_inline)) void transform_vectors(float *x, ptrdiff_t n_vectors)
 {
     floats all[MOST_VECTORS];
-    const float unit = 1 / sqrtf((float)(n_vectors * N_FLOATS)); /* first, lest it overflow */
-    int half = 4;
+    const float unit = 1 / sqrtf((float)((int)n_vectors * N_FLOATS)); /* first, lest it overflow */
+    ptrdiff_t half = 4;
     PRAGMA(GCC unroll 8)
-    for (int i = 0; i < n_vectors; i += 4) {
+    for (ptrdiff_t i = 0; i < n_vectors; i += 4) {
         PRAGMA(GCC unroll 4)
-        for (int j = i; j < i + 4; j++) {
+        for (ptrdiff_t j = i; j < i + 4; j++) {
             memcpy(&all[j], x + j * N_FLOATS, sizeof *all);
             all[j] *= unit;
             within(&all[j]);
@@ -122,12 +123,12 @@ static inline __attribute__((always_inline)) void transform_vectors(float *x, in
     PRAGMA(GCC unroll 2)
     for (; 4 * half <= n_vectors; half *= 4) {
         PRAGMA(GCC unroll 8)
-        for (int i = 0; i < n_vectors / 4; i++) among_four(all + i / half * 4 * half + i % half, half);
+        for (ptrdiff_t i = 0; i < n_vectors / 4; i++) among_four(all + i / half * 4 * half + i % half, half);
     }
     PRAGMA(GCC unroll 16)
-    for (int i = 0; i < n_vectors - half; i++) between_two(all + i, half);
+    for (ptrdiff_t i = 0; i < n_vectors - half; i++) between_two(all + i, half);
     PRAGMA(GCC unroll 32)
-    for (int i = 0; i < n_vectors; i++) memcpy(x + i * N_FLOATS, &all[i], sizeof *all);
+    for (ptrdiff_t i = 0; i < n_vectors; i++) memcpy(x + i * N_FLOATS, &all[i], sizeof *all);
 }
 
 /* The Walsh-Hadamard transform of n elements, 32 to 256, scaled so that it is its own inverse. */
@@ -409,24 +410,25 @@ static void decode(const qdri_kernel *kernel)
     }
 }
 
-/* The sum's block in fp32. */
+/* The block of one source in fp32; kept in `own` unless it is stored so. */
+static const float *source_block(const qdri_kernel *kernel, const block_walk *walk, int source, const char *x, int n,
+                                 float own[MOST_BLOCK])
+{
+    const char *wire = (const char *)kernel->u.codec.sources + (size_t)source * kernel->u.codec.stride;
+    float scale;
+    if (source == kernel->u.codec.own) return load(x, kernel->dtype, n, own);
+    memcpy(&scale, wire + walk->scale_at, sizeof scale);
+    decode_block(wire + walk->codes_at, n, &walk->place, scale, own);
+    return own;
+}
+
 static void sum_block(const qdri_kernel *kernel, const block_walk *walk, const char *x, int n, float *total)
 {
     _Alignas(64) float own[MOST_BLOCK];
-    for (int i = 0; i < kernel->u.codec.n_sources; i++) {
-        const char *wire = (const char *)kernel->u.codec.sources + (size_t)i * kernel->u.codec.stride;
-        const float *more = own;
-        float scale;
-        if (i == kernel->u.codec.own) {
-            more = load(x, kernel->dtype, n, own);
-        } else {
-            memcpy(&scale, wire + walk->scale_at, sizeof scale);
-            decode_block(wire + walk->codes_at, n, &walk->place, scale, own);
-        }
-        if (i == 0)
-            memcpy(total, more, (size_t)n * sizeof *total);
-        else
-            SIMD for (int j = 0; j < n; j++) total[j] += more[j];
+    memcpy(total, source_block(kernel, walk, 0, x, n, own), (size_t)n * sizeof *total);
+    for (int i = 1; i < kernel->u.codec.n_sources; i++) {
+        const float *more = source_block(kernel, walk, i, x, n, own);
+        SIMD for (int j = 0; j < n; j++) total[j] += more[j];
     }
 }
 
