@@ -64,6 +64,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_linear_get_storage(const qdr_linear *layer,
 /** Index of W (or E) among the stack's parameters; if the layer has a bias, b is the next one. */
 QDR_API int qdr_linear_weight_index(const qdr_linear *layer);
 /** Draws W per global index (normal, mean 0) from `seed`; b = 0. Collective, blocking, agrees; no full matrix is held.
+ * After an error: as qdr_stack_init().
  *  @retval QDR_ERR_ARGUMENT  ranks pass different layers, seeds or deviations */
 QDR_API QDR_NODISCARD qdr_status qdr_linear_init(qdr_linear *layer, uint64_t seed, double stddev);
 

@@ -338,8 +338,10 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_s
 
 /** Initial parameters: every W, E and P normal with mean 0 and deviation `stddev`, drawn per global index from a
  * counter-based generator, so that they do not depend on the grid; biases 0. Collective, blocking, agrees. No full
- * matrix is ever held.
- *  @retval QDR_ERR_ARGUMENT  ranks pass another seed or deviation; values are then undefined, until they are set again
+ * matrix is ever held. After an error, which all ranks get, values are undefined until they are set again, and what was
+ * stale (qdr_parameter) stays so.
+ *  @retval QDR_ERR_ARGUMENT  ranks pass another seed or deviation
+ *  @retval QDR_ERR_MEMORY    too little for a shard on the host
  *  @retval QDR_ERR_STATE     not built, or without memory */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed, double stddev);
 
@@ -405,9 +407,13 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter_runs(const qdr_stack *stack
  *                            ranks */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full);
 /** Sets a parameter from its full value in host memory, type of the stack. Blocking; each rank takes its part. Local,
- * but with QDR_CHECK=1 collective: ranks then compare the index and a digest of the value.
+ * but with QDR_CHECK=1 collective: ranks then compare the index and a digest of the value. After an error on any rank
+ * the value is undefined until it is set again; passes can still run. It is not stale then, or with QDR_CHECK=1 stale
+ * if it was before.
  *  @retval QDR_ERR_ARGUMENT  NULL, no such parameter; `full` overlaps memory of the stack, or of one with the same
- *                            parameters; with QDR_CHECK=1 ranks load something else */
+ *                            parameters; with QDR_CHECK=1 ranks load something else
+ *  @retval QDR_ERR_MEMORY    too little for a shard on the host
+ *  @retval QDR_ERR_STATE     not built, without memory, or it shares the parameters of another stack */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full);
 
 /** Writes the schedule of "forward" or "backward" as text, one task per line; "first forward": that of the first

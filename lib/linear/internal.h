@@ -129,7 +129,7 @@ int qdri_stack_is_stale(const qdr_stack *stack, int node);
 int qdri_parameter_is_stale(const qdr_stack *stack, int index);
 /* They have all been updated in parts. */
 void qdri_stack_set_updated(qdr_stack *stack);
-/* Their returns have been enqueued; node: as before. */
+/* Their returns have been enqueued, or all ranks have written them whole; node: as before. */
 void qdri_stack_set_returned(qdr_stack *stack, int node);
 /* All ranks have written the whole value of a parameter. */
 void qdri_parameter_set_whole(qdr_stack *stack, int index);

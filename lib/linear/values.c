@@ -41,6 +41,13 @@ typedef struct draw {
     double stddev;
 } draw;
 
+static qdr_status check_writes(const qdr_stack *stack, const char *who)
+{
+    QDR_TRY(qdri_stack_ready(stack, who));
+    QDR_TRY(qdri_stack_owns(stack, who));
+    return qdri_context_check_runs(qdr_grid_context(stack->grid), who);
+}
+
 /* Generates values on the host and copies them to the device. All ranks do. */
 static qdr_status write_shard(qdr_stack *stack, int index, void (*make)(const qdri_parameter *, void *, void *),
                               void *user)
@@ -49,13 +56,11 @@ static qdr_status write_shard(qdr_stack *stack, int index, void (*make)(const qd
     const size_t bytes = (size_t)p->shard_elems * qdr_dtype_bytes(stack->net.opts.dtype);
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     void *host = NULL;
-    QDR_TRY(qdri_context_check_runs(qdr_grid_context(stack->grid), "parameter"));
     QDR_TRY(qdri_calloc(bytes, 1, "a shard of a parameter on the host", &host));
     if (host) make(p, host, user);
     qdr_status status = qdri_copy(stream, qdri_stack_pointer(stack, p->data), host, bytes);
     if (status == QDR_OK) status = qdri_stream_synchronize(stream);
     free(host);
-    qdri_parameter_set_whole(stack, index);
     return status;
 }
 
@@ -153,33 +158,44 @@ static qdr_status check_full(const qdr_stack *stack, int index, qdr_dtype dtype,
 
 static qdr_status load(qdr_stack *stack, int index, const void *full)
 {
-    QDR_TRY(qdri_stack_ready(stack, "parameter"));
-    QDR_TRY(qdri_parameter_check(stack, index));
-    QDR_TRY(qdri_stack_owns(stack, "load"));
     if (!full)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "parameter '%s': the full value is NULL",
-                        qdri_parameter_of(stack, index)->name);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "load: the full value of %s is NULL; pass its %" PRId64 " elements",
+                        qdri_parameter_of(stack, index)->name, stack->net.parameters[index].n_global);
     QDR_TRY(check_full(stack, index, stack->net.opts.dtype, full, "load"));
     transfer t = {.from = full, .elem_bytes = qdr_dtype_bytes(stack->net.opts.dtype)};
     return write_shard(stack, index, make_from_full, &t);
 }
 
 /* With QDR_CHECK=1, ranks that hold copies of the same part compare what they load, each from its own full value. */
-qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full)
+static qdr_status compare_load(qdr_stack *stack, int index, const void *full, qdr_status mine)
 {
-    const qdr_status status = load(stack, index, full);
-    if (!stack || !qdri_context_is_checked(qdr_grid_context(stack->grid))) return status;
     qdri_facts facts = {0};
     qdri_facts_add_int(&facts, "qdr_stack_load_parameter", "index", index);
-    if (status == QDR_OK) {
+    if (mine == QDR_OK) {
         const size_t bytes = (size_t)stack->net.parameters[index].n_global * qdr_dtype_bytes(stack->net.opts.dtype);
         qdri_facts_add_int(&facts, qdri_parameter_of(stack, index)->name, "a full value of digest",
                            (int64_t)qdri_digest_of(full, bytes));
     }
-    const qdr_status agreed = qdri_context_compare_call(qdr_grid_context(stack->grid), status, &facts, "loading",
+    const qdr_status agreed = qdri_context_compare_call(qdr_grid_context(stack->grid), mine, &facts, "loading",
                                                         QDRI_SAME_CALL);
     qdri_facts_free(&facts);
     return agreed;
+}
+
+/* Ranks that do not compare their calls cannot know of each other's errors. Then the parameter counts as written even
+ * on a rank where that failed, or the ranks would disagree on what is stale. */
+qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full)
+{
+    qdr_status status = check_writes(stack, "load");
+    if (status == QDR_OK) status = qdri_parameter_check(stack, index);
+    int is_written = status == QDR_OK;
+    if (is_written) status = load(stack, index, full);
+    if (stack && qdri_context_is_checked(qdr_grid_context(stack->grid))) {
+        status = compare_load(stack, index, full, status);
+        is_written = status == QDR_OK;
+    }
+    if (is_written) qdri_parameter_set_whole(stack, index);
+    return status;
 }
 
 static qdr_status gather(qdr_stack *stack, const qdri_parameter *p, int which, char *host, void *device, void *full)
@@ -266,8 +282,7 @@ static qdr_status init_layer(qdr_stack *stack, const qdr_linear *layer, uint64_t
 /* layer NULL: the whole stack. */
 static qdr_status init(qdr_stack *stack, const qdr_linear *layer, uint64_t seed, double stddev)
 {
-    QDR_TRY(qdri_stack_ready(stack, "initial values"));
-    QDR_TRY(qdri_stack_owns(stack, "initial values"));
+    QDR_TRY(check_writes(stack, "initial values"));
     if (!(stddev >= 0) || !isfinite(stddev))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "initial values: a standard deviation of %g; use 0 or more, such as 0.02",
                         stddev);
@@ -295,6 +310,8 @@ static qdr_status init_together(qdr_stack *stack, const qdr_linear *layer, uint6
     const qdr_status status = qdri_context_agree_same(qdr_grid_context(stack->grid), init(stack, layer, seed, stddev),
                                                       &facts, "initial values", QDRI_SAME_CALL);
     qdri_facts_free(&facts);
+    /* If it failed, perhaps on one rank only, what was stale stays so on all. */
+    if (status == QDR_OK) qdri_stack_set_returned(stack, layer ? layer->node : -1);
     return status;
 }
 

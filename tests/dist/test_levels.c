@@ -2,7 +2,7 @@
 /* Gradients and optimizer state in more parts than weights. A GPT trains as it does without levels (test_gpt.c compares
  * it with a serial one); here: copies of each parameter have the same bits after each forward, whichever stack runs it;
  * bits do not depend on overlap and are the same twice; bytes and memory equal closed forms; optimizers of the caller's
- * own, layers that run alone, gradients added to complete ones. */
+ * own, layers that run alone, gradients added to complete ones, values that one rank refuses. */
 #include <math.h>
 #include <quadrille/coll.h>
 #include <quadrille/perf.h>
@@ -431,6 +431,71 @@ static void own_optimizers(qdr_context *ctx, uint64_t seed)
     }
 }
 
+/* ---- values that a rank refuses ---- */
+
+/* Ranks that disagree on this would run different lists, and wait for each other forever. */
+static void check_stale(qdr_stack *stack, int wanted, const char *when)
+{
+    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
+    qdr_parameter p;
+    DIST_OK(qdr_stack_parameter(stack, 0, &p));
+    int first = p.stale;
+    DIST_OK(qdr_broadcast(ctx, 0, &first, sizeof first));
+    DIST_CHECK(p.stale == first && p.stale == wanted, "%s: stale is %d here, %d on rank 0, not %d", when, p.stale,
+               first, wanted);
+}
+
+/* Ranks compare what they load only with QDR_CHECK=1; otherwise W counts as loaded, even where that was refused. */
+static void refuse_load(qdr_stack *stack, const double *w)
+{
+    const qdr_grid *grid = qdr_stack_grid(stack);
+    qdr_context *ctx = qdr_grid_context(grid);
+    const int is_last = qdr_context_rank(ctx) == qdr_context_size(ctx) - 1;
+    DIST_OK(qdr_stack_updated(stack));
+    const qdr_status status = qdr_stack_load_parameter(stack, 0, is_last ? NULL : w);
+    int compares = status != QDR_OK;
+    DIST_CHECK(status == (is_last || compares ? QDR_ERR_ARGUMENT : QDR_OK), "load: %s", qdr_status_name(status));
+    DIST_OK(qdr_broadcast(ctx, 0, &compares, sizeof compares));
+    check_stale(stack, compares && has_levels(grid), "after a load");
+}
+
+static void refuse_init(qdr_stack *stack)
+{
+    const qdr_grid *grid = qdr_stack_grid(stack);
+    const qdr_context *ctx = qdr_grid_context(grid);
+    DIST_OK(qdr_stack_updated(stack));
+    const uint64_t seed = qdr_context_rank(ctx) == 0 ? 1 : 2;
+    if (qdr_context_size(ctx) > 1) DIST_FAILS(qdr_stack_init(stack, seed, 0.1), QDR_ERR_ARGUMENT, "seed");
+    check_stale(stack, has_levels(grid), "after initial values");
+}
+
+static void values_are_refused(qdr_context *ctx, uint64_t seed)
+{
+    for (int round = 0; round < dist_rounds(6); round++) {
+        qdr_grid *grid = levels_grid(ctx, &seed);
+        qdr_perf_linear shape = even_layer(grid, &seed);
+        shape.dtype = QDR_F64;
+        layer l = layer_create(grid, &shape);
+        double *w = calloc((size_t)(shape.n * shape.k), sizeof *w);
+        DIST_CHECK(w, "no memory");
+        fill(&l, seed);
+        for (int is_load = 0; is_load < 2; is_load++) {
+            if (is_load)
+                refuse_load(l.stack, w);
+            else
+                refuse_init(l.stack);
+            DIST_OK(qdr_stack_forward(l.stack));
+            dist_synchronize(ctx);
+            DIST_OK(qdr_stack_updated(l.stack));
+            DIST_OK(is_load ? qdr_stack_load_parameter(l.stack, 0, w) : qdr_stack_init(l.stack, 1, 0.1));
+            check_copies(l.stack, "after values were set again");
+        }
+        free(w);
+        qdr_stack_destroy(&l.stack);
+        qdr_grid_destroy(&grid);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const dist_test tests[] = {
@@ -438,6 +503,7 @@ int main(int argc, char **argv)
         {"bytes are those of the table", bytes_are_those_of_the_table},
         {"memory is that of the formulas", memory_is_that_of_the_formulas},
         {"own optimizers", own_optimizers},
+        {"values are refused", values_are_refused},
     };
     return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

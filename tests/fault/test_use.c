@@ -23,6 +23,7 @@ typedef enum step { STACK, LEVELS, REDISTRIBUTE, OPERATIONS, CREATE, NORM, USE, 
 /* What a rank got: the step that failed first, or N_STEPS. */
 typedef struct outcome {
     step at;
+    int stale; /* whether the parameters with levels were so in the end */
     qdr_status status;
     char sentence[512];
 } outcome;
@@ -120,15 +121,31 @@ static qdr_status use_stack(const tools *t, qdr_grid *grid)
     return status;
 }
 
+/* New values for parameters that are stale. */
+static qdr_status use_levels(const tools *t, int *stale)
+{
+    qdr_stack *stack = NULL;
+    qdr_parameter parameter;
+    qdr_status status = make_stack(t->ctx, t->with_levels, &stack);
+    if (status == QDR_OK) {
+        CHECK_OK(qdr_stack_updated(stack));
+        status = qdr_stack_init(stack, 2, 0.1);
+        CHECK_OK(qdr_stack_parameter(stack, 0, &parameter));
+        *stale = parameter.stale;
+    }
+    qdr_stack_destroy(&stack);
+    return status;
+}
+
 /* The steps one after the other, until one fails. */
-static qdr_status use_all(const tools *t, step *at)
+static qdr_status use_all(const tools *t, step *at, int *stale)
 {
     qdr_adamw *optimizer = NULL;
     double norm = 0;
     qdr_status status = QDR_OK;
     for (*at = STACK; *at < N_STEPS; (*at)++) {
         if (*at == STACK) status = use_stack(t, t->grid);
-        if (*at == LEVELS) status = use_stack(t, t->with_levels);
+        if (*at == LEVELS) status = use_levels(t, stale);
         if (*at == REDISTRIBUTE) status = use_redistribute(t);
         if (*at == OPERATIONS) status = use_operations(t);
         if (*at == CREATE) status = qdr_adamw_create(t->stack, NULL, &optimizer);
@@ -149,7 +166,7 @@ static int run_rank(qdr_local_world *world, int rank, void *user)
     if (rank == 0) inject_begin(INJECT_MEMORY, all->n, all->extent);
     pthread_barrier_wait(&all->ready);
     outcome *mine = &all->outcomes[rank];
-    mine->status = use_all(&t, &mine->at);
+    mine->status = use_all(&t, &mine->at, &mine->stale);
     if (mine->status != QDR_OK) snprintf(mine->sentence, sizeof mine->sentence, "%s", qdr_last_error());
     tools_free(&t);
     return 0;
@@ -164,6 +181,7 @@ static int check_outcomes(const outcome *outcomes, int failed, long n)
             print_error("allocation %ld, rank %d, step %d: \"%s\"; rank 0, step %d: \"%s\"\n", n, rank, (int)mine->at,
                         mine->sentence, (int)outcomes[0].at, outcomes[0].sentence);
         assert_int_equal(mine->at, outcomes[0].at);
+        assert_int_equal(mine->stale, outcomes[0].stale);
         assert_int_equal(mine->status, outcomes[0].status);
         assert_string_equal(mine->sentence, outcomes[0].sentence);
         assert_int_equal(mine->status, failed ? QDR_ERR_MEMORY : QDR_OK);
