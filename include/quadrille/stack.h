@@ -278,7 +278,8 @@ typedef struct qdr_stack_sizes {
     size_t parameters; /**< shards of weights, biases and norms, in the stack's type */
     size_t gradients; /**< of the same, F32 (F64 for F64) */
     size_t activations; /**< values and saved state of the edges, kept from forward to backward */
-    size_t workspace; /**< gathered weights, partial products, gradients of activations */
+    size_t workspace; /**< gathered weights, gradients of weights until they are summed, partial products, gradients of
+                         activations */
     size_t communication; /**< staging of the communicators, always the library's own memory. Not counted: what MPI
                              ranks of one node share, see qdr_mem_usage(). The stacks of a grid share it; a second,
                              larger stack takes its own in addition to the first one's */

@@ -281,16 +281,83 @@ static void bytes_are_those_of_the_table(qdr_context *ctx, uint64_t seed)
 
 static size_t aligned(double bytes) { return ((size_t)bytes + 63) / 64 * 64; }
 
+/* Elements of this rank's (x, y) block of W[n, k]; of the largest one. */
+static int64_t block_elems(const qdr_grid *grid, int64_t k, int64_t n)
+{
+    const int64_t x = qdr_grid_size(grid, QDR_X), y = qdr_grid_size(grid, QDR_Y);
+    const int64_t at_x = qdr_grid_coordinate(grid, QDR_X), at_y = qdr_grid_coordinate(grid, QDR_Y);
+    return (k / x + (at_x < k % x)) * (n / y + (at_y < n % y));
+}
+static int64_t largest_block(const qdr_grid *grid, int64_t k, int64_t n)
+{
+    const int64_t x = qdr_grid_size(grid, QDR_X), y = qdr_grid_size(grid, QDR_Y);
+    return (k + x - 1) / x * ((n + y - 1) / y);
+}
+
+/* A part of the state, with padding: whole 16 bytes. */
+static int64_t state_elems(const qdr_grid *grid, int64_t block, qdr_dtype dtype)
+{
+    const int64_t state = qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER);
+    const int64_t unit = 16 / (int64_t)qdr_dtype_bytes(dtype), each = (block + state - 1) / state;
+    return (each + unit - 1) / unit * unit;
+}
+
+/* Layers without rows, of blocks of one size: k to n and n to k in turn. Only weights and their gradients need
+ * workspace. */
+static size_t workspace_of(qdr_grid *grid, int n_layers, int64_t k, int64_t n, qdr_dtype dtype, size_t prefetch_bytes)
+{
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .dtype = dtype, .panels = 1, .batch_parts = 1,
+                                 .prefetch_bytes = prefetch_bytes};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{k, 1}}, .col_axis = QDR_X};
+    qdr_stack *stack = NULL;
+    qdr_edge edge;
+    qdr_linear *linear;
+    qdr_stack_sizes sizes;
+    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &edge));
+    for (int i = 0; i < n_layers; i++) {
+        const char name[] = {'l', (char)('0' + i), 0};
+        const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = name, .in = {{i % 2 ? n : k, 1}},
+                                      .out = {{i % 2 ? k : n, 1}}, .transposed = i % 2};
+        DIST_OK(qdr_stack_add_linear(stack, &desc, edge, &edge, &linear));
+    }
+    DIST_OK(qdr_stack_build(stack));
+    DIST_OK(qdr_stack_get_sizes(stack, &sizes));
+    qdr_stack_destroy(&stack);
+    return sizes.workspace;
+}
+
+/* Whole weights where z parts them, two at a time, or three if these fit; two whole gradients where z or near ranks sum
+ * them; and what z ranks have summed, before it is summed again or added. In a single layer dW takes the place of W if
+ * dX comes first, so that its sum over y overlaps with the product of dW. */
+static void check_workspace(qdr_grid *grid, int64_t k, int64_t n, qdr_dtype dtype)
+{
+    const int64_t z = qdr_grid_parts(grid, QDR_LEVEL_WEIGHTS), state = qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER);
+    const size_t each = qdr_dtype_bytes(dtype), each_gradient = dtype == QDR_F64 ? 8 : 4;
+    const size_t whole = (size_t)(state_elems(grid, block_elems(grid, k, n), dtype) * state),
+                 largest = (size_t)(state_elems(grid, largest_block(grid, k, n), dtype) * state) * each;
+    const size_t w = z > 1 ? aligned((double)(whole * each)) : 0,
+                 dw = qdr_grid_parts(grid, QDR_LEVEL_GRADIENTS) > 1 ? aligned((double)(whole * each_gradient)) : 0,
+                 shard = z > 1 ? aligned((double)(whole / (size_t)z * each_gradient)) : 0;
+    const struct {
+        int n_layers;
+        size_t prefetch_bytes, wanted;
+    } cases[] = {{1, 0, qdr_grid_size(grid, QDR_Y) > 1 ? dw + shard : w + dw + shard},
+                 {9, 3 * largest - 1, 2 * w + 2 * dw + shard},
+                 {9, 3 * largest, 3 * w + 2 * dw + shard}};
+    for (int i = 0; i < 3; i++) {
+        const size_t got = workspace_of(grid, cases[i].n_layers, k, n, dtype, cases[i].prefetch_bytes);
+        DIST_CHECK(got == cases[i].wanted, "%d layers, %zu bytes of W ahead: workspace %zu, not %zu", cases[i].n_layers,
+                   cases[i].prefetch_bytes, got, cases[i].wanted);
+    }
+}
+
 /* Of one W, in (x, y) blocks of the largest size, with padding: shards of equal parts of whole 16 bytes. */
 static void check_memory(qdr_grid *grid, int64_t k, int64_t n, qdr_dtype dtype)
 {
     const int64_t z = qdr_grid_parts(grid, QDR_LEVEL_WEIGHTS), gradients = qdr_grid_parts(grid, QDR_LEVEL_GRADIENTS),
                   state = qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER);
-    const int64_t x = qdr_grid_size(grid, QDR_X), y = qdr_grid_size(grid, QDR_Y);
-    const int64_t at_x = qdr_grid_coordinate(grid, QDR_X), at_y = qdr_grid_coordinate(grid, QDR_Y);
-    const int64_t block = (k / x + (at_x < k % x)) * (n / y + (at_y < n % y));
-    const int64_t unit = 16 / (int64_t)qdr_dtype_bytes(dtype), each = (block + state - 1) / state;
-    const int64_t n_state = (each + unit - 1) / unit * unit;
+    const int64_t block = block_elems(grid, k, n), n_state = state_elems(grid, block, dtype);
     const double gradient_bytes = dtype == QDR_F64 ? 8 : 4;
     const qdr_perf_linear shape = {QDR_OPTS_INIT, .m = (double)(z * qdr_grid_size(grid, QDR_D)), .k = (double)k,
                                    .n = (double)n, .dtype = dtype};
@@ -319,7 +386,9 @@ static void memory_is_that_of_the_formulas(qdr_context *ctx, uint64_t seed)
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     for (int round = 0; round < dist_rounds(24); round++) {
         qdr_grid *grid = levels_grid(ctx, &seed);
-        check_memory(grid, 1 + dist_below(&seed, 60), 1 + dist_below(&seed, 60), dtypes[round % 4]);
+        const int64_t k = 1 + dist_below(&seed, 60), n = 1 + dist_below(&seed, 60);
+        check_memory(grid, k, n, dtypes[round % 4]);
+        check_workspace(grid, k, n, dtypes[round % 4]);
         qdr_grid_destroy(&grid);
     }
 }
