@@ -15,7 +15,8 @@
 
 static qdr_status check(const qdr_context *ctx, const char *words, const qdr_grid_opts *opts, qdri_grid_shape *shape)
 {
-    if (!words || !opts) return QDR_FAIL(QDR_ERR_ARGUMENT, "levels: the words or the options are NULL");
+    if (!words || !opts)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "levels: the words or the options are NULL; pass both, words such as 8,all");
     qdr_grid_opts plain = *opts;
     plain.gradient_parts = plain.optimizer_parts = 0;
     return qdri_shape_read(&plain, qdr_context_size(ctx), shape);

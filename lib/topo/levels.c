@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Levels in words: how many ranks share a part of a machine. Pure functions. */
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +25,7 @@ static const char *const unit_words[N_UNITS] = {"module", "cache", "numa", "pack
 /* ---- words ---- */
 
 typedef struct word {
-    int n; /* a number of parts; -1: z; 0: a unit's */
+    int n; /* a number of parts, at most INT_MAX; -1: z; 0: a unit's */
     machine_unit unit;
 } word;
 
@@ -34,12 +36,15 @@ static int read_word(const char *text, size_t n_bytes, word *read)
         *read = (word){.unit = (machine_unit)i};
         if (strlen(unit_words[i]) == n_bytes && memcmp(text, unit_words[i], n_bytes) == 0) return 1;
     }
-    if (n_bytes < 1 || n_bytes > 9 || *text < '1' || *text > '9') return 0;
-    read->n = (int)strtol(text, &end, 10);
+    if (*text < '1' || *text > '9') return 0;
+    errno = 0;
+    const long long number = strtoll(text, &end, 10);
+    read->n = errno || number > INT_MAX ? INT_MAX : (int)number;
     return end == text + n_bytes;
 }
 
-static qdr_status read_words(const char *words, word read[2])
+/* n_ranks: z*d. */
+static qdr_status read_words(const char *words, int n_ranks, word read[2])
 {
     static const struct {
         const char *text;
@@ -52,13 +57,15 @@ static qdr_status read_words(const char *words, word read[2])
         if (strcmp(words, methods[i].text) == 0) return QDR_OK;
     }
     const char *comma = strchr(words, ',');
-    if (comma && read_word(words, (size_t)(comma - words), &read[0]) &&
-        read_word(comma + 1, strlen(comma + 1), &read[1]))
-        return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "levels: '%.100s' is not known; give parts of gradients and of optimizer state, such as 8,all, "
-                    "each a number, module, cache, numa, package, node or all; or none, zero1 or zero2",
-                    words);
+    if (!comma || !read_word(words, (size_t)(comma - words), &read[0]) ||
+        !read_word(comma + 1, strlen(comma + 1), &read[1]))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "levels: '%.100s' is not known; give parts of gradients and of optimizer state, such as 8,all, "
+                        "each a number, module, cache, numa, package, node or all; or none, zero1 or zero2",
+                        words);
+    if (read[0].n < INT_MAX && read[1].n < INT_MAX) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "levels: '%.100s' are more parts than z*d = %d; use a number that divides it",
+                    words, n_ranks);
 }
 
 /* ---- units ---- */
@@ -155,9 +162,10 @@ qdr_status qdr_topo_levels_read(const qdr_topo *topo, const int sizes[QDR_N_AXES
     qdri_levels nested;
     word read[2];
     if (levels) *levels = made;
-    if (!levels || !words) return QDR_FAIL(QDR_ERR_ARGUMENT, "levels: the words or the result is NULL");
+    if (!levels || !words)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "levels: the words or the result is NULL; pass both, words such as 8,all");
     QDR_TRY(qdri_topo_check_grid(sizes, order, places, &walk.n_ranks));
-    QDR_TRY(read_words(words, read));
+    QDR_TRY(read_words(words, sizes[QDR_Z] * sizes[QDR_D], read));
     if (!order) order = QDRI_USUAL_ORDER;
     for (int i = 0, stride = 1; i < QDR_N_AXES; stride *= sizes[qdri_axis_of(order[i++])])
         walk.strides[qdri_axis_of(order[i])] = stride;

@@ -81,6 +81,8 @@ static void test_refusals(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_levels_read(ctx, "rack,all", &opts), QDR_ERR_ARGUMENT, "'rack,all' is not known");
     opts.gradient_parts = 7; /* what was there is neither used nor changed by an error */
     DIST_FAILS(qdr_levels_read(ctx, "1,1000000", &opts), QDR_ERR_ARGUMENT, "optimizer state in 1000000 parts");
+    DIST_FAILS(qdr_levels_read(ctx, "1,99999999999", &opts), QDR_ERR_ARGUMENT, "'1,99999999999' are more parts");
+    DIST_FAILS(qdr_levels_read(ctx, "4294967297,all", &opts), QDR_ERR_ARGUMENT, "are more parts than z*d =");
     DIST_CHECK(opts.gradient_parts == 7 && opts.optimizer_parts == 0, "changed to %d,%d", opts.gradient_parts,
                opts.optimizer_parts);
     DIST_OK(qdr_levels_read(ctx, "none", &opts));

@@ -286,7 +286,7 @@ static void wrong_levels(void **state)
 {
     static const char *const unknown[] = {"",         "8",      "8,",     ",8",    "8,all,all",
                                           "0,8",      "-1,all", "node",   "zero3", "nodes,all",
-                                          "all, all", "+8,all", "8x,all", "None",  "99999999999,all"};
+                                          "all, all", "+8,all", "8x,all", "None",  "08,all"};
     level_case the_case = {cores_of_eight(), {1, 1, 2, 8}, 16, 0, NULL, NULL, {0, 0}, NULL};
     qdr_topo_levels levels;
     (void)state;
@@ -297,6 +297,13 @@ static void wrong_levels(void **state)
     }
     the_case.words = "3,all";
     CHECK_FAILS(read_levels(&the_case, &levels), QDR_ERR_ARGUMENT, "gradients in 3 parts; use a multiple of 2");
+    the_case.words = "8,99999999999999999999";
+    CHECK_FAILS(read_levels(&the_case, &levels), QDR_ERR_ARGUMENT,
+                "levels: '8,99999999999999999999' are more parts than z*d = 16");
+    the_case.words = "4294967298,8";
+    CHECK_FAILS(read_levels(&the_case, &levels), QDR_ERR_ARGUMENT, "'4294967298,8' are more parts than z*d = 16");
+    the_case.words = "8,99999999999x";
+    CHECK_FAILS(read_levels(&the_case, &levels), QDR_ERR_ARGUMENT, "is not known");
     the_case.words = "node,4";
     CHECK_FAILS(read_levels(&the_case, &levels), QDR_ERR_ARGUMENT, "optimizer state in 4 parts");
     assert_int_equal(levels.optimizer_parts, 0);
