@@ -48,6 +48,8 @@ static qdr_status compare_call(const qdr_stack *stack, qdr_status mine, const ch
     qdri_facts_add(&facts, call, "layer", layer);
     qdri_facts_add_int(&facts, call, "flags", flags);
     qdri_facts_add_real(&facts, call, "loss_scale", loss_scale);
+    qdri_facts_add(&facts, call, "parameters (qdr_stack_updated())",
+                   qdri_stack_is_stale(stack, -1) ? "stale" : "not stale");
     const qdr_status status = qdri_context_compare_call(ctx, mine, &facts, "run", QDRI_SAME_CALL);
     qdri_facts_free(&facts);
     return status;
