@@ -44,15 +44,16 @@ static int is_nested(int parts, int inner, int all) { return parts >= inner && p
 static qdr_status check_nested(const char *who, const char *what, int parts, int inner, int all)
 {
     int nearest[2];
-    char words[64];
+    char words[64], kind[64] = "number";
     if (is_nested(parts, inner, all)) return QDR_OK;
     find_nearest(parts, inner, all, nearest);
     if (nearest[0] && nearest[1])
         snprintf(words, sizeof words, "%d or %d", nearest[0], nearest[1]);
     else
         snprintf(words, sizeof words, "%d", nearest[0] ? nearest[0] : nearest[1]);
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s in %d parts; use a multiple of %d that divides z*d = %d, such as %s", who,
-                    what, parts, inner, all, words);
+    if (inner > 1) snprintf(kind, sizeof kind, "multiple of %d", inner);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s in %d parts; use a %s that divides z*d = %d, such as %s", who, what, parts,
+                    kind, all, words);
 }
 
 qdr_status qdri_levels_read(const char *who, int z, int d, int gradient_parts, int optimizer_parts, qdri_levels *levels)

@@ -142,7 +142,7 @@ static void test_check(qdr_context *ctx, uint64_t seed)
     DIST_CHECK(levels.gradient_parts == 1 && levels.optimizer_parts == p, "levels %d,%d", levels.gradient_parts,
                levels.optimizer_parts);
     plan.optimizer_parts = p + 1;
-    DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_ARGUMENT, "use a multiple of 1");
+    DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_ARGUMENT, "use a number that divides z*d");
     plan = good;
     plan.pipeline = 2;
     DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_UNSUPPORTED, "pipeline");

@@ -143,7 +143,7 @@ static void check_grid(qdr_context *ctx, qdr_grid_opts opts)
             opts.gradient_parts = gradients;
             opts.optimizer_parts = state;
             if ((gradients && all % gradients) || (state && all % state)) {
-                DIST_FAILS(qdr_grid_create(ctx, &opts, &grid), QDR_ERR_ARGUMENT, "use a multiple of");
+                DIST_FAILS(qdr_grid_create(ctx, &opts, &grid), QDR_ERR_ARGUMENT, "that divides z*d");
                 continue;
             }
             DIST_OK(qdr_grid_create(ctx, &opts, &grid));
@@ -266,7 +266,7 @@ static void bad_options(qdr_context *ctx, uint64_t seed)
         DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, words);
     }
     other = (qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = p, .gradient_parts = p + 1};
-    snprintf(words, sizeof words, "gradients in %d parts; use a multiple of 1 that divides z*d = %d", p + 1, p);
+    snprintf(words, sizeof words, "gradients in %d parts; use a number that divides z*d = %d", p + 1, p);
     DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, words);
     other.gradient_parts = p;
     other.optimizer_parts = -1;
