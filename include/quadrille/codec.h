@@ -14,7 +14,7 @@
 #ifndef QUADRILLE_CODEC_H
 #define QUADRILLE_CODEC_H
 
-#include "status.h"
+#include "context.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -92,6 +92,29 @@ QDR_API int64_t qdr_codec_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t
  * elements have it: m/2L + 2⁻²¹m, or with HADAMARD √B·(m/2L + 2⁻¹⁹m); STOCHASTIC doubles the first term. 2⁻⁸m for BF16;
  * 0 for RAW and LOSSLESS; less than 0: none is known (ZFP). Local, thread-safe. */
 QDR_API double qdr_codec_bound(const qdr_codec *codec, double block_max);
+
+/** Encodes n_elems elements. Local, stream-ordered on `stream` (NULL: the context's).
+ *  @param x         device memory (on CPUs any memory); neither changed nor freed before the stream has run the call
+ *  @param feedback  with FEEDBACK, n_elems floats of device memory, zeros at first: what earlier messages lost, which is
+ *                   added to x; receives what this one loses. NULL without
+ *  @param seed      of STOCHASTIC: another one for each message
+ *  @param wire      device memory, qdr_codec_bytes() bytes, aligned to 4
+ *  @param[out] bytes  of the message; 0 after an error
+ *  @retval QDR_ERR_ARGUMENT     NULL, a codec that qdr_codec_parse() would refuse, arrays that overlap, feedback without
+ *                               FEEDBACK or the other way
+ *  @retval QDR_ERR_SHAPE        n_elems is out of range
+ *  @retval QDR_ERR_DTYPE        an unknown type
+ *  @retval QDR_ERR_UNSUPPORTED  this library or device has no such codec
+ *
+ * Not thread-safe per context. */
+QDR_API QDR_NODISCARD qdr_status qdr_codec_encode(qdr_context *ctx, const qdr_codec *codec, qdr_dtype dtype,
+                                                  const void *x, int64_t n_elems, float *feedback, uint64_t seed,
+                                                  void *wire, int64_t *bytes, qdr_stream *stream);
+/** The other way: y = what the message holds, or with `add`, y += that, in fp32 and rounded once. As qdr_codec_encode().
+ *  @retval QDR_ERR_SHAPE  also if `bytes` is not what n_elems elements need */
+QDR_API QDR_NODISCARD qdr_status qdr_codec_decode(qdr_context *ctx, const qdr_codec *codec, qdr_dtype dtype,
+                                                  const void *wire, int64_t bytes, int64_t n_elems, int add, void *y,
+                                                  qdr_stream *stream);
 
 #ifdef __cplusplus
 }

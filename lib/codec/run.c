@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "codec/run.h"
+
+#include "core/size.h"
+#include "dev/device.h"
+
+int64_t qdri_message_bytes(const qdri_message *message)
+{
+    const int64_t n = message->n, run = message->run && message->run < n ? message->run : n;
+    if (n <= 0) return 0;
+    return n / run * qdr_codec_bytes(message->codec, message->dtype, run) +
+           qdr_codec_bytes(message->codec, message->dtype, n % run);
+}
+
+qdr_status qdri_codec_check_dev(const qdr_codec *codec, qdr_dtype dtype, const qdri_dev *dev, const char *who)
+{
+    char text[64];
+    (void)dev;
+    if (!qdri_codec_shortens(codec, dtype) || codec->kind == QDR_CODEC_BF16 || qdri_codec_bits(codec)) return QDR_OK;
+    qdr_codec_text(codec, text, sizeof text);
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: this library has no %s; use bf16, int16, int8 or int4", who, text);
+}
+
+static qdri_kernel integers_kernel(const qdri_message *message, qdri_kernel_kind kind)
+{
+    qdri_kernel kernel = {.kind = kind, .dtype = message->dtype};
+    kernel.u.codec.n = message->n;
+    kernel.u.codec.run = message->run;
+    kernel.u.codec.bits = qdri_codec_bits(message->codec);
+    kernel.u.codec.block = qdri_codec_block(message->codec);
+    kernel.u.codec.flags = message->codec->flags;
+    kernel.u.codec.own = -1;
+    return kernel;
+}
+
+static qdri_kernel cast_kernel(qdr_dtype from, qdr_dtype to, int64_t n, const void *x, void *y)
+{
+    qdri_kernel kernel = {.kind = QDRI_K_CAST, .dtype = from};
+    kernel.u.binary.dtype2 = to;
+    kernel.u.binary.n = n;
+    kernel.u.binary.a = x;
+    kernel.u.binary.y = y;
+    return kernel;
+}
+
+static qdr_status add(qdr_stream *stream, const qdri_message *message, qdr_dtype from, const void *x, void *y)
+{
+    qdri_kernel kernel = {.kind = QDRI_K_ADD, .dtype = message->dtype};
+    kernel.u.binary.dtype2 = from;
+    kernel.u.binary.n = message->n;
+    kernel.u.binary.a = y;
+    kernel.u.binary.b = x;
+    kernel.u.binary.y = y;
+    return qdri_kernel_run(stream, &kernel);
+}
+
+qdr_status qdri_encode(qdr_stream *stream, const qdri_message *message, const void *x, float *feedback, uint64_t seed,
+                       void *wire)
+{
+    const qdr_dtype dtype = message->dtype;
+    if (message->n == 0) return QDR_OK;
+    if (!qdri_codec_shortens(message->codec, dtype))
+        return qdri_copy(stream, wire, x, (size_t)message->n * qdr_dtype_bytes(dtype));
+    qdri_kernel kernel = cast_kernel(dtype, QDR_BF16, message->n, x, wire);
+    if (message->codec->kind == QDR_CODEC_BF16) return qdri_kernel_run(stream, &kernel);
+    kernel = integers_kernel(message, QDRI_K_ENCODE);
+    kernel.u.codec.x = x;
+    kernel.u.codec.feedback = feedback;
+    kernel.u.codec.seed = seed;
+    kernel.u.codec.wire = wire;
+    return qdri_kernel_run(stream, &kernel);
+}
+
+qdr_status qdri_decode(qdr_stream *stream, const qdri_message *message, const void *wire, int is_added, void *y)
+{
+    const qdr_dtype dtype = message->dtype;
+    const int is_coded = qdri_codec_shortens(message->codec, dtype);
+    const qdr_dtype stored = is_coded && message->codec->kind == QDR_CODEC_BF16 ? QDR_BF16 : dtype;
+    if (message->n == 0) return QDR_OK;
+    if (is_coded && qdri_codec_bits(message->codec)) {
+        qdri_kernel kernel = integers_kernel(message, QDRI_K_DECODE);
+        kernel.u.codec.wire = (void *)(uintptr_t)wire; /* only read */
+        kernel.u.codec.y = y;
+        kernel.u.codec.accumulate = is_added;
+        return qdri_kernel_run(stream, &kernel);
+    }
+    if (is_added) return add(stream, message, stored, wire, y);
+    if (stored == dtype) return qdri_copy(stream, y, wire, (size_t)message->n * qdr_dtype_bytes(dtype));
+    const qdri_kernel kernel = cast_kernel(stored, dtype, message->n, wire, y);
+    return qdri_kernel_run(stream, &kernel);
+}

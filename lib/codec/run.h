@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Codecs at work: elements to messages and back, on streams. */
+#ifndef QDRI_CODEC_RUN_H
+#define QDRI_CODEC_RUN_H
+
+#include "core/codec.h"
+#include "dev/dev.h"
+
+/* What is coded, and how. */
+typedef struct qdri_message {
+    const qdr_codec *codec; /* one that would not shorten the type copies */
+    qdr_dtype dtype;
+    int64_t n, run; /* elements; blocks begin anew after each run of them, 0: n */
+} qdri_message;
+
+/* Bytes of the message; of LOSSLESS, at most. */
+int64_t qdri_message_bytes(const qdri_message *message);
+/* Whether messages of this codec and type can be made here: by this device, and this library.
+ * @retval QDR_ERR_UNSUPPORTED  not; the message begins with "WHO: " and says why */
+QDR_NODISCARD qdr_status qdri_codec_check_dev(const qdr_codec *codec, qdr_dtype dtype, const qdri_dev *dev,
+                                              const char *who);
+/* Enqueues: x -> wire. feedback: n, or NULL; seed: of STOCHASTIC. */
+QDR_NODISCARD qdr_status qdri_encode(qdr_stream *stream, const qdri_message *message, const void *x, float *feedback,
+                                     uint64_t seed, void *wire);
+/* Enqueues: wire -> y, or added to y. */
+QDR_NODISCARD qdr_status qdri_decode(qdr_stream *stream, const qdri_message *message, const void *wire, int is_added,
+                                     void *y);
+
+#endif
