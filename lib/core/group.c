@@ -52,8 +52,8 @@ static qdr_status check_nested(const char *who, const char *what, int parts, int
     else
         snprintf(words, sizeof words, "%d", nearest[0] ? nearest[0] : nearest[1]);
     if (inner > 1) snprintf(kind, sizeof kind, "multiple of %d", inner);
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s in %d parts; use a %s that divides z*d = %d, such as %s", who, what, parts,
-                    kind, all, words);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s in %d parts; use a %s that divides z*d = %d, such as %s", who, what,
+                    parts, kind, all, words);
 }
 
 qdr_status qdri_levels_read(const char *who, int z, int d, int gradient_parts, int optimizer_parts, qdri_levels *levels)
