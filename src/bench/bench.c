@@ -145,8 +145,8 @@ int bench_main(const bench_kind *kind, bench_options *options, int argc, char **
 
 /* ---- the command ---- */
 
-static const command *const benches[] = {&command_bench_coll, &command_bench_gemm, &command_bench_layer,
-                                         &command_bench_linear, NULL};
+static const command *const benches[] = {&command_bench_codec, &command_bench_coll,   &command_bench_gemm,
+                                         &command_bench_layer, &command_bench_linear, NULL};
 
 /* Runs only if no benchmark was named. */
 static int run(int argc, char **argv)
@@ -154,10 +154,11 @@ static int run(int argc, char **argv)
     failure why = {0};
     if (argc < 2)
         fail(&why, EXIT_USAGE,
-             "bench: no benchmark is named; use coll, gemm, layer or linear (see quadrille bench --help)");
+             "bench: no benchmark is named; use codec, coll, gemm, layer or linear (see quadrille bench --help)");
     else
         fail(&why, EXIT_USAGE,
-             "bench: unknown benchmark '%s'; use coll, gemm, layer or linear (see quadrille bench --help)", argv[1]);
+             "bench: unknown benchmark '%s'; use codec, coll, gemm, layer or linear (see quadrille bench --help)",
+             argv[1]);
     return fail_print_once(&why);
 }
 
@@ -165,7 +166,7 @@ static const option_spec specs[] = {BENCH_SPECS};
 
 const command command_bench = {
     .name = "bench",
-    .summary = "measure collectives, products and layers on grids",
+    .summary = "measure codecs, collectives, products and layers",
     .usage = "quadrille bench BENCHMARK [OPTION]...",
     .text = "Each benchmark prints the median, minimum and 90th percentile of the times of the slowest rank for\n"
             "each grid and, if there is one, a lower bound on the time. Ranks are started by mpiexec, or are threads\n"

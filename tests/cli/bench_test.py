@@ -7,11 +7,13 @@ usage: bench_test.py QUADRILLE PLANTED [--mpiexec PROGRAM]
 PLANTED is the same command with collectives that spoil one element of each rank.
 """
 import argparse
+import array
 import csv
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ARGUMENTS = None
@@ -214,6 +216,50 @@ class Products(Case):
             self.assertEqual(len(done.out.splitlines()), 2 if name == "gemm" else 3)
 
 
+class Codec(Case):
+    def test_all(self):
+        for dtype, codecs in (("f32", ["bf16", "int16/128", "int8/128", "int4/128"]), ("bf16", ["int8/128"])):
+            result, rows = self.rows("codec", "--size", "64K", "--iterations", "3", "--dtype", dtype)
+            self.assertEqual((result["data"], result["type"]), ("gauss", dtype))
+            by_codec = {row["codec"]: row for row in rows}
+            self.assertLessEqual(set(codecs), set(by_codec))
+            self.assertEqual("bf16" in by_codec, dtype == "f32")  # not shorter than the elements
+            for row in rows:
+                self.assertEqual((row["size_bytes"], row["samples"]), (65536, 3))
+                self.assert_near(row["ratio"] * row["wire_bytes"], 65536)
+                for rate in ("memcpy", "encode", "decode_add", "pays_below"):
+                    self.assertGreater(row[f"{rate}_gbps"], 0)
+                self.assertTrue(0 < row["bound_share"] <= 1, row)
+                self.assertLess(abs(row["bias"]), 6)
+            self.assertLess(by_codec["int8/128"]["relative_error"], 0.008 if dtype == "f32" else 0.01)
+
+    def test_outliers(self):
+        """Rotations spread them."""
+        words = ("codec", "--size", "256K", "--data", "outliers", "--iterations", "1", "--codec")
+        plain, rotated = (self.rows(*words, codec)[1][0]["relative_error"] for codec in ("int4", "int4+hadamard"))
+        self.assertGreater(plain, 1.2 * rotated)
+
+    def test_a_file(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = os.path.join(folder.name, "x.npy")
+        header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (3, 50), }"
+        header += b" " * (-(len(header) + 11) % 64) + b"\n"
+        with open(path, "wb") as file:
+            file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header +
+                       array.array("f", [i / 150 for i in range(150)]).tobytes())
+        _, rows = self.rows("codec", "--codec", "int8/64", "--data", path, "--iterations", "1")
+        self.assertEqual([(row["size_bytes"], row["wire_bytes"]) for row in rows], [(600, 3 * 4 + 150)])
+        self.assertGreater(rows[0]["bound_share"], 0.5)
+
+    def test_refusals(self):
+        for words, says in ((("--codec", "int9"), "int8"), (("--codec", "int8/33"), "33"), (("--dtype", "f64"), "f64"),
+                            (("--data", "none.npy"), "none.npy"), (("--data", "none.npy", "--size", "1K"), "--size")):
+            done = run("codec", *words)
+            self.assertEqual((done.returncode, done.out), (2, ""), words)
+            self.assertIn(says, done.err)
+
+
 class Layer(Case):
     def test_every_grid(self):
         result, rows = self.rows("layer", *LAYER, "--local", "4", "--grid", "all")
@@ -283,7 +329,7 @@ class Layer(Case):
 
 class Words(Case):
     def test_wrong_words(self):
-        for words, says in (((), "use coll, gemm, layer or linear"), (("coal",), "coal"),
+        for words, says in (((), "use codec, coll, gemm, layer or linear"), (("coal",), "coal"),
                             (("gemm", "-m", "-1"), "rows"), (("gemm", "-k", "0"), "inputs"),
                             (("gemm", "--local", "2", "--grid", "2x2x1x1"), "--local 4"),
                             (("gemm", "--dtype", "int8"), "int8"), (("gemm", "--layout", "round"), "round"),
