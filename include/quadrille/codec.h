@@ -100,8 +100,8 @@ QDR_API double qdr_codec_bound(const qdr_codec *codec, double block_max);
  *  @param seed      of STOCHASTIC: another one for each message
  *  @param wire      device memory, qdr_codec_bytes() bytes, aligned to 4
  *  @param[out] bytes  of the message; 0 after an error
- *  @retval QDR_ERR_ARGUMENT     NULL, a codec that qdr_codec_parse() would refuse, arrays that overlap, feedback without
- *                               FEEDBACK or the other way
+ *  @retval QDR_ERR_ARGUMENT     NULL, a codec that qdr_codec_parse() would refuse, arrays that overlap, feedback
+ *                               without FEEDBACK or the other way
  *  @retval QDR_ERR_SHAPE        n_elems is out of range
  *  @retval QDR_ERR_DTYPE        an unknown type
  *  @retval QDR_ERR_UNSUPPORTED  this library or device has no such codec
@@ -110,7 +110,8 @@ QDR_API double qdr_codec_bound(const qdr_codec *codec, double block_max);
 QDR_API QDR_NODISCARD qdr_status qdr_codec_encode(qdr_context *ctx, const qdr_codec *codec, qdr_dtype dtype,
                                                   const void *x, int64_t n_elems, float *feedback, uint64_t seed,
                                                   void *wire, int64_t *bytes, qdr_stream *stream);
-/** The other way: y = what the message holds, or with `add`, y += that, in fp32 and rounded once. As qdr_codec_encode().
+/** The other way: y = what the message holds, or with `add`, y += that, in fp32 and rounded once. As
+ * qdr_codec_encode().
  *  @retval QDR_ERR_SHAPE  also if `bytes` is not what n_elems elements need */
 QDR_API QDR_NODISCARD qdr_status qdr_codec_decode(qdr_context *ctx, const qdr_codec *codec, qdr_dtype dtype,
                                                   const void *wire, int64_t bytes, int64_t n_elems, int add, void *y,
