@@ -95,8 +95,8 @@ QDR_API double qdr_codec_bound(const qdr_codec *codec, double block_max);
 
 /** Encodes n_elems elements. Local, stream-ordered on `stream` (NULL: the context's).
  *  @param x         device memory (on CPUs any memory); neither changed nor freed before the stream has run the call
- *  @param feedback  with FEEDBACK, n_elems floats of device memory, zeros at first: what earlier messages lost, which is
- *                   added to x; receives what this one loses. NULL without
+ *  @param feedback  with FEEDBACK, n_elems floats of device memory, zeros at first: what earlier messages lost. It is
+ *                   added to x, and receives what this message loses. NULL without
  *  @param seed      of STOCHASTIC: another one for each message
  *  @param wire      device memory, qdr_codec_bytes() bytes, aligned to 4
  *  @param[out] bytes  of the message; 0 after an error
