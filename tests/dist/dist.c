@@ -254,6 +254,56 @@ double dist_least(qdr_dtype dtype) { return dtype == QDR_F16 ? narrow_least(dtyp
 
 qdr_dtype dist_sum_type(qdr_dtype dtype) { return dtype == QDR_F64 ? QDR_F64 : QDR_F32; }
 
+/* ---- levels ---- */
+
+qdr_grid *dist_levels_grid(qdr_context *ctx, uint64_t *seed)
+{
+    for (;;) {
+        qdr_grid *grid = dist_random_grid(ctx, seed);
+        if (dist_has_levels(grid) || qdr_context_size(ctx) == 1) return grid;
+        qdr_grid_destroy(&grid);
+    }
+}
+
+int dist_has_levels(const qdr_grid *grid)
+{
+    return qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER) > qdr_grid_parts(grid, QDR_LEVEL_WEIGHTS);
+}
+
+double dist_digest(const void *data, size_t n_bytes)
+{
+    uint64_t sum = 14695981039346656037u;
+    for (size_t i = 0; i < n_bytes; i++) sum = (sum ^ ((const uint8_t *)data)[i]) * 1099511628211u;
+    return (double)(sum >> 12);
+}
+
+void dist_check_digest(qdr_grid *grid, double digest, const char *when, const char *what)
+{
+    qdr_context *ctx = qdr_grid_context(grid);
+    double *digests = dist_memory(ctx, 2, QDR_F64);
+    digests[0] = digests[1] = digest;
+    DIST_OK(qdr_all_reduce(grid, QDR_D, QDR_MAX, &digests[0], 1, QDR_F64, NULL));
+    DIST_OK(qdr_all_reduce(grid, QDR_D, QDR_MIN, &digests[1], 1, QDR_F64, NULL));
+    dist_synchronize(ctx);
+    DIST_CHECK(digests[0] == digests[1], "%s: copies of %s differ", when, what);
+    qdr_mem_free(ctx, (void **)&digests);
+}
+
+void dist_check_copies(qdr_stack *stack, const char *when)
+{
+    qdr_grid *grid = qdr_stack_grid(stack);
+    dist_synchronize(qdr_grid_context(grid));
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        DIST_CHECK(!p.stale, "%s: %s is stale", when, p.name);
+        const size_t bytes = (size_t)p.n_elems * qdr_dtype_bytes(qdr_stack_dtype(stack));
+        dist_check_digest(grid, dist_digest(p.data, bytes), when, p.name);
+    }
+}
+
+/* ---- running ---- */
+
 static int run_rank(qdr_context *ctx, void *user)
 {
     const dist_plan *plan = user;

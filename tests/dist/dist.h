@@ -38,6 +38,9 @@ double dist_value(uint64_t seed, int64_t i, int64_t j);
 
 /* A grid of all ranks with axes, order and levels at random. */
 qdr_grid *dist_random_grid(qdr_context *ctx, uint64_t *seed);
+/* The same, with levels unless there is one rank. */
+qdr_grid *dist_levels_grid(qdr_context *ctx, uint64_t *seed);
+int dist_has_levels(const qdr_grid *grid);
 /* Where this rank is, as nets must know it. */
 qdri_position dist_position(const qdr_grid *grid);
 /* Calls `check` with each grid of all ranks, one after the other; with_levels: with all levels of each. */
@@ -63,6 +66,12 @@ void dist_step(qdr_stack *stack, qdr_edge x, uint64_t x_seed, qdr_edge y, uint64
  * @return their number of elements */
 int64_t dist_gather_gradients(qdr_stack *stack, void *gradients);
 void dist_synchronize(qdr_context *ctx);
+/* A number of 52 bits, exact in f64. */
+double dist_digest(const void *data, size_t n_bytes);
+/* Ranks that differ only in d have the same digest. */
+void dist_check_digest(qdr_grid *grid, double digest, const char *when, const char *what);
+/* Such ranks have the same bits of each parameter, and none is stale. */
+void dist_check_copies(qdr_stack *stack, const char *when);
 
 /* Half the distance between 1 and the next number of a type; twice that for F64, since references in f64 err as
  * much. */

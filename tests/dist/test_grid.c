@@ -138,7 +138,7 @@ static void check_grid(qdr_context *ctx, qdr_grid_opts opts)
 {
     const int all = opts.z * opts.d;
     for (int gradients = 0; gradients <= all; gradients += opts.z)
-        for (int state = gradients; state <= all; state += gradients ? gradients : all) {
+        for (int state = 0; state <= all; state += gradients ? gradients : all) {
             qdr_grid *grid = NULL;
             opts.gradient_parts = gradients;
             opts.optimizer_parts = state;

@@ -2,7 +2,7 @@
 /* Gradients and optimizer state in more parts than weights. A GPT trains as it does without levels (test_gpt.c compares
  * it with a serial one); here: copies of each parameter have the same bits after each forward, whichever stack runs it;
  * bits do not depend on overlap and are the same twice; bytes and memory equal closed forms; optimizers of the caller's
- * own, layers that run alone, gradients added to complete ones, values that one rank refuses. */
+ * own, layers that run alone, gradients added to complete ones. */
 #include <math.h>
 #include <quadrille/coll.h>
 #include <quadrille/perf.h>
@@ -10,58 +10,8 @@
 #include <string.h>
 
 #include "../../examples/common/gpt.h"
-#include "context/internal.h"
 #include "dist.h"
 #include "narrow.h"
-
-/* ---- grids ---- */
-
-/* With levels, unless there is one rank. */
-static qdr_grid *levels_grid(qdr_context *ctx, uint64_t *seed)
-{
-    for (;;) {
-        qdr_grid *grid = dist_random_grid(ctx, seed);
-        const int n_weights = qdr_grid_parts(grid, QDR_LEVEL_WEIGHTS),
-                  n_state = qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER);
-        if (n_state > n_weights || qdr_context_size(ctx) == 1) return grid;
-        qdr_grid_destroy(&grid);
-    }
-}
-
-static int has_levels(const qdr_grid *grid)
-{
-    return qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER) > qdr_grid_parts(grid, QDR_LEVEL_WEIGHTS);
-}
-
-/* ---- copies ---- */
-
-/* A number of 52 bits, exact in f64. */
-static double digest_of(const void *data, size_t n)
-{
-    uint64_t sum = 14695981039346656037u;
-    for (size_t i = 0; i < n; i++) sum = (sum ^ ((const uint8_t *)data)[i]) * 1099511628211u;
-    return (double)(sum >> 12);
-}
-
-/* Ranks that differ only in d have the same bits of each parameter. */
-static void check_copies(qdr_stack *stack, const char *when)
-{
-    qdr_grid *grid = qdr_stack_grid(stack);
-    qdr_context *ctx = qdr_grid_context(grid);
-    double *digests = dist_memory(ctx, 2, QDR_F64);
-    dist_synchronize(ctx);
-    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p;
-        DIST_OK(qdr_stack_parameter(stack, i, &p));
-        DIST_CHECK(!p.stale, "%s: %s is stale", when, p.name);
-        digests[0] = digests[1] = digest_of(p.data, (size_t)p.n_elems * qdr_dtype_bytes(qdr_stack_dtype(stack)));
-        DIST_OK(qdr_all_reduce(grid, QDR_D, QDR_MAX, &digests[0], 1, QDR_F64, NULL));
-        DIST_OK(qdr_all_reduce(grid, QDR_D, QDR_MIN, &digests[1], 1, QDR_F64, NULL));
-        dist_synchronize(ctx);
-        DIST_CHECK(digests[0] == digests[1], "%s: copies of %s differ", when, p.name);
-    }
-    qdr_mem_free(ctx, (void **)&digests);
-}
 
 /* ---- training ---- */
 
@@ -101,7 +51,7 @@ static double pass(gpt *model, uint64_t data, int flags, double scale)
     for (int i = 0; i < MOST_PER_FORWARD; i++) starts[i] = dist_below(&data, last);
     DIST_OK(gpt_fill(model, text, starts));
     DIST_OK(qdr_stack_forward(model->stack));
-    check_copies(model->stack, "after a forward");
+    dist_check_copies(model->stack, "after a forward");
     if (scale > 0) DIST_OK(qdr_stack_backward(model->stack, flags, scale));
     DIST_OK(qdr_stack_loss(model->stack, &loss, &n));
     return loss;
@@ -133,20 +83,20 @@ static double train(qdr_grid *grid, const run_opts *opts)
         const size_t bytes = (size_t)p.n_global * qdr_dtype_bytes(opts->config.dtype);
         void *whole = malloc(bytes);
         DIST_CHECK(whole, "no memory");
-        DIST_CHECK(p.stale == (has_levels(grid) && p.decay), "%s: stale is %d", p.name, p.stale);
+        DIST_CHECK(p.stale == (dist_has_levels(grid) && p.decay), "%s: stale is %d", p.name, p.stale);
         DIST_OK(qdr_stack_gather_parameter(model.stack, i, 0, whole));
-        numbers[n++] = digest_of(whole, bytes);
+        numbers[n++] = dist_digest(whole, bytes);
         free(whole);
     }
     gpt_destroy(&model); /* while it is stale */
     qdr_adamw_destroy(&optimizer);
-    return digest_of(numbers, sizeof numbers);
+    return dist_digest(numbers, sizeof numbers);
 }
 
 static void bits_are_the_same(qdr_context *ctx, uint64_t seed)
 {
     for (int round = 0; round < dist_rounds(6); round++) {
-        qdr_grid *grid = levels_grid(ctx, &seed);
+        qdr_grid *grid = dist_levels_grid(ctx, &seed);
         run_opts opts = {.config = random_config(&seed, grid),
                          .n_micro = 1 + (int)dist_below(&seed, 3),
                          .validates = (int)dist_below(&seed, 2),
@@ -268,7 +218,7 @@ static void check_step(const layer *l, int n_micro, int is_stale)
 static void bytes_are_those_of_the_table(qdr_context *ctx, uint64_t seed)
 {
     for (int round = 0; round < dist_rounds(18); round++) {
-        qdr_grid *grid = levels_grid(ctx, &seed);
+        qdr_grid *grid = dist_levels_grid(ctx, &seed);
         const qdr_perf_linear shape = even_layer(grid, &seed);
         layer l = layer_create(grid, &shape);
         fill(&l, seed);
@@ -376,6 +326,9 @@ static void check_memory(qdr_grid *grid, int64_t k, int64_t n, qdr_dtype dtype)
     const int64_t begin = n_state * qdr_grid_part(grid, QDR_LEVEL_OPTIMIZER);
     const int64_t left = block - begin, mine = left < 0 ? 0 : left < n_state ? left : n_state;
     const int n_arrays = is_narrow(dtype) ? 3 : 2;
+    const int copies = (int)(z * qdr_grid_size(grid, QDR_D) / state);
+    DIST_CHECK(p.n_copies == copies && p.copy == qdr_grid_coordinate(grid, QDR_D) / (int)(state / z), "copy %d of %d",
+               p.copy, p.n_copies);
     DIST_CHECK(p.n_state == mine, "%s: %lld elements of state, not %lld", p.name, (long long)p.n_state,
                (long long)mine);
     DIST_CHECK(optimizer == 64 + (size_t)n_arrays * aligned((double)mine * gradient_bytes), "state %zu", optimizer);
@@ -386,7 +339,7 @@ static void memory_is_that_of_the_formulas(qdr_context *ctx, uint64_t seed)
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     for (int round = 0; round < dist_rounds(24); round++) {
-        qdr_grid *grid = levels_grid(ctx, &seed);
+        qdr_grid *grid = dist_levels_grid(ctx, &seed);
         const int64_t k = 1 + dist_below(&seed, 60), n = 1 + dist_below(&seed, 60);
         check_memory(grid, k, n, dtypes[round % 4]);
         check_workspace(grid, k, n, dtypes[round % 4]);
@@ -438,7 +391,7 @@ static void pass_layer(const layer *l, int flags, int alone)
     DIST_OK(qdr_stack_edge_value(l->stack, l->out, &y));
     DIST_OK(qdr_stack_edge_gradient(l->stack, l->out, &dy));
     DIST_OK(alone ? qdr_linear_forward(l->linear, x, y, 0, NULL) : qdr_stack_forward(l->stack));
-    check_copies(l->stack, alone ? "after a layer's forward" : "after a forward");
+    dist_check_copies(l->stack, alone ? "after a layer's forward" : "after a forward");
     DIST_OK(alone ? qdr_linear_backward(l->linear, dy, x, dx, flags, NULL) : qdr_stack_backward(l->stack, flags, 1));
 }
 
@@ -495,84 +448,8 @@ static void check_descent(qdr_grid *grid, uint64_t *seed, int adds, int alone)
 static void own_optimizers(qdr_context *ctx, uint64_t seed)
 {
     for (int round = 0; round < dist_rounds(24); round++) {
-        qdr_grid *grid = levels_grid(ctx, &seed);
+        qdr_grid *grid = dist_levels_grid(ctx, &seed);
         check_descent(grid, &seed, round % 2, round / 2 % 2);
-        qdr_grid_destroy(&grid);
-    }
-}
-
-/* ---- values that a rank refuses ---- */
-
-/* Ranks that disagree on this would run different lists, and wait for each other forever. */
-static void check_stale(qdr_stack *stack, int wanted, const char *when)
-{
-    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
-    qdr_parameter p;
-    DIST_OK(qdr_stack_parameter(stack, 0, &p));
-    int first = p.stale;
-    DIST_OK(qdr_broadcast(ctx, 0, &first, sizeof first));
-    DIST_CHECK(p.stale == first && p.stale == wanted, "%s: stale is %d here, %d on rank 0, not %d", when, p.stale,
-               first, wanted);
-}
-
-/* Ranks compare what they load only with QDR_CHECK=1; otherwise W counts as loaded, even where that was refused. */
-static void refuse_load(qdr_stack *stack, const double *w)
-{
-    const qdr_grid *grid = qdr_stack_grid(stack);
-    qdr_context *ctx = qdr_grid_context(grid);
-    const int is_last = qdr_context_rank(ctx) == qdr_context_size(ctx) - 1;
-    DIST_OK(qdr_stack_updated(stack));
-    const qdr_status status = qdr_stack_load_parameter(stack, 0, is_last ? NULL : w);
-    const int compares = qdri_context_is_checked(ctx);
-    DIST_CHECK(status == (is_last || compares ? QDR_ERR_ARGUMENT : QDR_OK), "load: %s", qdr_status_name(status));
-    check_stale(stack, compares && has_levels(grid), "after a load");
-}
-
-static void refuse_init(qdr_stack *stack)
-{
-    const qdr_grid *grid = qdr_stack_grid(stack);
-    const qdr_context *ctx = qdr_grid_context(grid);
-    DIST_OK(qdr_stack_updated(stack));
-    const uint64_t seed = qdr_context_rank(ctx) == 0 ? 1 : 2;
-    if (qdr_context_size(ctx) > 1) DIST_FAILS(qdr_stack_init(stack, seed, 0.1), QDR_ERR_ARGUMENT, "seed");
-    check_stale(stack, has_levels(grid), "after initial values");
-}
-
-/* With QDR_CHECK=1 a rank that forgot to say that it had updated its parts is named before anything runs. */
-static void miss_update(qdr_stack *stack)
-{
-    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
-    if (!qdri_context_is_checked(ctx) || !has_levels(qdr_stack_grid(stack))) return;
-    if (qdr_context_rank(ctx) != 1) DIST_OK(qdr_stack_updated(stack));
-    DIST_FAILS(qdr_stack_forward(stack), QDR_ERR_ARGUMENT,
-               "qdr_stack_forward has parameters (qdr_stack_updated()) stale on rank 0 and not stale on rank 1");
-    if (qdr_context_rank(ctx) == 1) DIST_OK(qdr_stack_updated(stack));
-}
-
-static void values_are_refused(qdr_context *ctx, uint64_t seed)
-{
-    for (int round = 0; round < dist_rounds(6); round++) {
-        qdr_grid *grid = levels_grid(ctx, &seed);
-        qdr_perf_linear shape = even_layer(grid, &seed);
-        shape.dtype = QDR_F64;
-        layer l = layer_create(grid, &shape);
-        double *w = calloc((size_t)(shape.n * shape.k), sizeof *w);
-        DIST_CHECK(w, "no memory");
-        fill(&l, seed);
-        for (int is_load = 0; is_load < 2; is_load++) {
-            if (is_load)
-                refuse_load(l.stack, w);
-            else
-                refuse_init(l.stack);
-            DIST_OK(qdr_stack_forward(l.stack));
-            dist_synchronize(ctx);
-            miss_update(l.stack);
-            DIST_OK(qdr_stack_updated(l.stack));
-            DIST_OK(is_load ? qdr_stack_load_parameter(l.stack, 0, w) : qdr_stack_init(l.stack, 1, 0.1));
-            check_copies(l.stack, "after values were set again");
-        }
-        free(w);
-        qdr_stack_destroy(&l.stack);
         qdr_grid_destroy(&grid);
     }
 }
@@ -584,7 +461,6 @@ int main(int argc, char **argv)
         {"bytes are those of the table", bytes_are_those_of_the_table},
         {"memory is that of the formulas", memory_is_that_of_the_formulas},
         {"own optimizers", own_optimizers},
-        {"values are refused", values_are_refused},
     };
     return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -214,6 +214,30 @@ static void replicated_calls_are_those_of_the_table(void **state)
     drop(&b);
 }
 
+/* Returns are gathers of weights: what follows the last of them waits for it only if these may not overlap. Its W is
+ * needed much later. */
+static void returns_overlap_as_weights(void **state)
+{
+    (void)state;
+    const qdri_position position = {.size = {1, 1, 1, 2}, .near = 2, .far = 1};
+    gpt_net gpt = small_gpt(QDR_REPLICATED);
+    built b = {0};
+    for (int overlap = QDR_OVERLAP_ALL; overlap >= 0; overlap--) {
+        int last = 0, waits = 0;
+        gpt.overlap = overlap ? overlap : QDR_OVERLAP_NONE;
+        CHECK_OK(gpt_net_describe(&b.net, &gpt, &position));
+        CHECK_OK(qdri_net_build(&b.net, &b.lists));
+        const qdri_schedule *list = &b.lists.first_forward;
+        assert_int_equal(n_calls(list, QDR_CHANNEL_D_NEAR, QDR_ALL_GATHER), N_LINEAR + 1);
+        for (int i = 0; i < list->n_tasks; i++)
+            if (list->tasks[i].channel == QDR_CHANNEL_D_NEAR) last = i;
+        const qdri_task *next = &list->tasks[last + 1];
+        for (int i = 0; i < next->n_waits; i++) waits |= next->waits[i] == last;
+        assert_int_equal(waits, !(overlap & QDR_OVERLAP_WEIGHTS));
+    }
+    drop(&b);
+}
+
 /* To be freed. */
 static char *text_of(const qdri_schedule *schedule)
 {
@@ -299,6 +323,7 @@ int main(void)
         cmocka_unit_test(sizes_are_closed_forms),
         cmocka_unit_test(parameters_are_whole),
         cmocka_unit_test(replicated_calls_are_those_of_the_table),
+        cmocka_unit_test(returns_overlap_as_weights),
         cmocka_unit_test(lists_are_functions_of_the_description),
         cmocka_unit_test(refused_nodes_leave_nothing),
         cmocka_unit_test(an_embedding_is_tied_once),

@@ -296,7 +296,8 @@ static void wrong_levels(void **state)
         assert_int_equal(levels.gradient_parts, 0);
     }
     the_case.words = "3,all";
-    CHECK_FAILS(read_levels(&the_case, &levels), QDR_ERR_ARGUMENT, "gradients in 3 parts; use a multiple of 2");
+    CHECK_FAILS(read_levels(&the_case, &levels), QDR_ERR_ARGUMENT,
+                "gradients in 3 parts; use a multiple of 2 that divides z*d = 16, such as 2 or 4");
     the_case.words = "8,99999999999999999999";
     CHECK_FAILS(read_levels(&the_case, &levels), QDR_ERR_ARGUMENT,
                 "levels: '8,99999999999999999999' are more parts than z*d = 16");

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* With levels, a parameter is stale from an update until a pass returns it. All ranks know the same: after layers that
+ * run alone, on streams of the caller's too, and after values that one rank refuses. */
+#include <quadrille/coll.h>
+#include <semaphore.h>
+#include <stdlib.h>
+
+#include "context/internal.h"
+#include "dist.h"
+
+/* Two layers without biases: parameters 0 and 1 are their weights, of n_elems elements. */
+typedef struct pair {
+    qdr_stack *stack;
+    qdr_linear *layers[2];
+    void *x, *y, *z, *dz; /* values of the edges, and the last one's gradient */
+    void *dy; /* the caller's */
+    int64_t n_elems;
+} pair;
+
+static pair pair_create(qdr_grid *grid, uint64_t *seed)
+{
+    qdr_context *ctx = qdr_grid_context(grid);
+    const int64_t n_rows = 2 * qdr_context_size(ctx), k = 1 + dist_below(seed, 30), n = 1 + dist_below(seed, 30);
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = n_rows, .dtype = QDR_F64, .panels = 1, .batch_parts = 1};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{k, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc first = {QDR_OPTS_INIT, .name = "first", .in = {{k, 1}}, .out = {{n, 1}}},
+                          second = {QDR_OPTS_INIT, .name = "second", .in = {{n, 1}}, .out = {{k, 1}}, .transposed = 1};
+    pair made = {.n_elems = n * k, .dy = dist_memory(ctx, n_rows * n, QDR_F64)};
+    qdr_edge x, y, z;
+    DIST_OK(qdr_stack_create(grid, &opts, &made.stack));
+    DIST_OK(qdr_stack_add_input(made.stack, "x", &input, 0, &x));
+    DIST_OK(qdr_stack_add_linear(made.stack, &first, x, &y, &made.layers[0]));
+    DIST_OK(qdr_stack_add_linear(made.stack, &second, y, &z, &made.layers[1]));
+    DIST_OK(qdr_stack_build(made.stack));
+    DIST_OK(qdr_stack_init(made.stack, 3, 0.1));
+    DIST_OK(qdr_stack_edge_value(made.stack, x, &made.x));
+    DIST_OK(qdr_stack_edge_value(made.stack, y, &made.y));
+    DIST_OK(qdr_stack_edge_value(made.stack, z, &made.z));
+    DIST_OK(qdr_stack_edge_gradient(made.stack, z, &made.dz));
+    dist_fill_edge(made.stack, x, made.x, 1);
+    dist_fill_edge(made.stack, y, made.y, 2);
+    dist_fill_edge(made.stack, z, made.dz, 3);
+    return made;
+}
+
+static void pair_destroy(pair *p)
+{
+    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(p->stack));
+    dist_synchronize(ctx);
+    qdr_mem_free(ctx, &p->dy);
+    qdr_stack_destroy(&p->stack);
+}
+
+/* What an optimizer does. */
+static void update(qdr_stack *stack)
+{
+    dist_synchronize(qdr_grid_context(qdr_stack_grid(stack)));
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        double *data = p.data;
+        for (int64_t j = p.state_begin; j < p.state_begin + p.n_state; j++) data[j] += 1;
+    }
+    DIST_OK(qdr_stack_updated(stack));
+}
+
+/* Ranks that disagree on this would run different lists, and wait for each other forever. */
+static void check_stale(qdr_stack *stack, int first, int second, const char *when)
+{
+    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
+    const int wanted[2] = {first && dist_has_levels(qdr_stack_grid(stack)),
+                           second && dist_has_levels(qdr_stack_grid(stack))};
+    for (int i = 0; i < 2; i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        int there = p.stale;
+        DIST_OK(qdr_broadcast(ctx, 0, &there, sizeof there));
+        DIST_CHECK(p.stale == there && p.stale == wanted[i], "%s: %s is stale: %d here, %d on rank 0, not %d", when,
+                   p.name, p.stale, there, wanted[i]);
+    }
+}
+
+/* ---- layers alone ---- */
+
+/* Each returns its own W when it needs it: dW does not. */
+static void layers_return_their_own(qdr_context *ctx, uint64_t seed)
+{
+    for (int round = 0; round < dist_rounds(6); round++) {
+        qdr_grid *grid = dist_levels_grid(ctx, &seed);
+        pair p = pair_create(grid, &seed);
+        check_stale(p.stack, 0, 0, "at first");
+        update(p.stack);
+        check_stale(p.stack, 1, 1, "after an update");
+        DIST_OK(qdr_linear_forward(p.layers[0], p.x, p.y, 0, NULL));
+        check_stale(p.stack, 0, 1, "after the first layer's forward");
+        DIST_OK(qdr_linear_backward(p.layers[1], p.dz, p.y, NULL, QDR_NO_DX, NULL));
+        check_stale(p.stack, 0, 1, "after a backward without dX");
+        DIST_OK(qdr_linear_backward(p.layers[1], p.dz, p.y, p.dy, 0, NULL));
+        check_stale(p.stack, 0, 0, "after a backward");
+        dist_check_copies(p.stack, "after both layers");
+        pair_destroy(&p);
+        qdr_grid_destroy(&grid);
+    }
+}
+
+static void wait_for(void *user)
+{
+    while (sem_wait(user) != 0) continue;
+}
+
+/* A W returns on the stream of the call: work on the context's stream does not delay it. */
+static void returns_follow_the_callers_stream(qdr_context *ctx, uint64_t seed)
+{
+    for (int round = 0; round < dist_rounds(6); round++) {
+        qdr_grid *grid = dist_levels_grid(ctx, &seed);
+        pair p = pair_create(grid, &seed);
+        qdr_parameter w[2];
+        double digests[2];
+        qdr_stream *stream;
+        sem_t may_end;
+        DIST_OK(qdr_stream_create(ctx, &stream));
+        DIST_CHECK(sem_init(&may_end, 0, 0) == 0, "no semaphore");
+        update(p.stack);
+        DIST_OK(qdr_stream_call(qdr_context_stream(ctx), wait_for, &may_end));
+        DIST_OK(qdr_linear_forward(p.layers[0], p.x, p.y, 0, stream));
+        DIST_OK(qdr_linear_backward(p.layers[1], p.dz, p.y, p.dy, 0, stream));
+        DIST_OK(qdr_stream_synchronize(stream));
+        for (int i = 0; i < 2; i++) {
+            DIST_OK(qdr_stack_parameter(p.stack, i, &w[i]));
+            digests[i] = dist_digest(w[i].data, (size_t)w[i].n_elems * sizeof(double));
+        }
+        sem_post(&may_end);
+        for (int i = 0; i < 2; i++) dist_check_digest(grid, digests[i], "on a stream of the caller's", w[i].name);
+        dist_synchronize(ctx);
+        sem_destroy(&may_end);
+        qdr_stream_destroy(&stream);
+        pair_destroy(&p);
+        qdr_grid_destroy(&grid);
+    }
+}
+
+/* A return writes W, so x may not be there. */
+static void operands_are_not_in_a_returned_weight(qdr_context *ctx, uint64_t seed)
+{
+    qdr_grid *grid = dist_levels_grid(ctx, &seed);
+    pair p = pair_create(grid, &seed);
+    qdr_parameter w;
+    DIST_OK(qdr_stack_parameter(p.stack, 0, &w));
+    if (dist_has_levels(grid)) {
+        DIST_FAILS(qdr_linear_forward(p.layers[0], w.data, p.y, 0, NULL), QDR_ERR_ARGUMENT, "parameters");
+        DIST_FAILS(qdr_linear_backward(p.layers[1], p.dz, w.data, p.dy, 0, NULL), QDR_ERR_ARGUMENT, "parameters");
+    }
+    pair_destroy(&p);
+    qdr_grid_destroy(&grid);
+}
+
+/* ---- values that a rank refuses ---- */
+
+/* Ranks compare what they load only with QDR_CHECK=1; otherwise W counts as loaded, even where that was refused. */
+static void refuse_load(qdr_stack *stack, const double *w)
+{
+    const qdr_grid *grid = qdr_stack_grid(stack);
+    qdr_context *ctx = qdr_grid_context(grid);
+    const int is_last = qdr_context_rank(ctx) == qdr_context_size(ctx) - 1;
+    DIST_OK(qdr_stack_updated(stack));
+    const qdr_status status = qdr_stack_load_parameter(stack, 0, is_last ? NULL : w);
+    const int compares = qdri_context_is_checked(ctx);
+    DIST_CHECK(status == (is_last || compares ? QDR_ERR_ARGUMENT : QDR_OK), "load: %s", qdr_status_name(status));
+    check_stale(stack, compares, 1, "after a load");
+}
+
+static void refuse_init(qdr_stack *stack)
+{
+    const qdr_grid *grid = qdr_stack_grid(stack);
+    const qdr_context *ctx = qdr_grid_context(grid);
+    DIST_OK(qdr_stack_updated(stack));
+    const uint64_t seed = qdr_context_rank(ctx) == 0 ? 1 : 2;
+    if (qdr_context_size(ctx) > 1) DIST_FAILS(qdr_stack_init(stack, seed, 0.1), QDR_ERR_ARGUMENT, "seed");
+    check_stale(stack, 1, 1, "after initial values");
+}
+
+/* With QDR_CHECK=1 a rank that forgot to say that it had updated its parts is named before anything runs. */
+static void miss_update(qdr_stack *stack)
+{
+    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
+    if (!qdri_context_is_checked(ctx) || !dist_has_levels(qdr_stack_grid(stack))) return;
+    if (qdr_context_rank(ctx) != 1) DIST_OK(qdr_stack_updated(stack));
+    DIST_FAILS(qdr_stack_forward(stack), QDR_ERR_ARGUMENT,
+               "qdr_stack_forward has parameters (qdr_stack_updated()) stale on rank 0 and not stale on rank 1");
+    if (qdr_context_rank(ctx) == 1) DIST_OK(qdr_stack_updated(stack));
+}
+
+static void values_are_refused(qdr_context *ctx, uint64_t seed)
+{
+    for (int round = 0; round < dist_rounds(6); round++) {
+        qdr_grid *grid = dist_levels_grid(ctx, &seed);
+        pair p = pair_create(grid, &seed);
+        double *w = calloc((size_t)p.n_elems, sizeof *w);
+        DIST_CHECK(w, "no memory");
+        for (int is_load = 0; is_load < 2; is_load++) {
+            if (is_load)
+                refuse_load(p.stack, w);
+            else
+                refuse_init(p.stack);
+            DIST_OK(qdr_stack_forward(p.stack));
+            dist_synchronize(ctx);
+            miss_update(p.stack);
+            update(p.stack);
+            DIST_OK(is_load ? qdr_stack_load_parameter(p.stack, 0, w) : qdr_linear_init(p.layers[0], 1, 0.1));
+            check_stale(p.stack, 0, 1, "after the first weight was set");
+            DIST_OK(qdr_stack_init(p.stack, 1, 0.1));
+            dist_check_copies(p.stack, "after all were set");
+        }
+        free(w);
+        pair_destroy(&p);
+        qdr_grid_destroy(&grid);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {
+        {"layers return their own", layers_return_their_own},
+        {"returns follow the caller's stream", returns_follow_the_callers_stream},
+        {"operands are not in a returned weight", operands_are_not_in_a_returned_weight},
+        {"values are refused", values_are_refused},
+    };
+    return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
+}
