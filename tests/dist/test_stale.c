@@ -4,6 +4,7 @@
 #include <quadrille/coll.h>
 #include <semaphore.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "context/internal.h"
 #include "dist.h"
@@ -103,9 +104,20 @@ static void layers_return_their_own(qdr_context *ctx, uint64_t seed)
     }
 }
 
-static void wait_for(void *user)
+/* What keeps a stream busy. A test that waits for it forever ends after a while. */
+enum { LONGEST_SECS = 20 };
+typedef struct obstacle {
+    sem_t may_end;
+    int has_delayed; /* it ended by itself */
+} obstacle;
+
+static void stand_in_the_way(void *user)
 {
-    while (sem_wait(user) != 0) continue;
+    obstacle *o = user;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LONGEST_SECS;
+    o->has_delayed = sem_timedwait(&o->may_end, &until) != 0;
 }
 
 /* A W returns on the stream of the call: work on the context's stream does not delay it. */
@@ -117,11 +129,11 @@ static void returns_follow_the_callers_stream(qdr_context *ctx, uint64_t seed)
         qdr_parameter w[2];
         double digests[2];
         qdr_stream *stream;
-        sem_t may_end;
+        obstacle way = {.has_delayed = 0};
         DIST_OK(qdr_stream_create(ctx, &stream));
-        DIST_CHECK(sem_init(&may_end, 0, 0) == 0, "no semaphore");
+        DIST_CHECK(sem_init(&way.may_end, 0, 0) == 0, "no semaphore");
         update(p.stack);
-        DIST_OK(qdr_stream_call(qdr_context_stream(ctx), wait_for, &may_end));
+        DIST_OK(qdr_stream_call(qdr_context_stream(ctx), stand_in_the_way, &way));
         DIST_OK(qdr_linear_forward(p.layers[0], p.x, p.y, 0, stream));
         DIST_OK(qdr_linear_backward(p.layers[1], p.dz, p.y, p.dy, 0, stream));
         DIST_OK(qdr_stream_synchronize(stream));
@@ -129,10 +141,11 @@ static void returns_follow_the_callers_stream(qdr_context *ctx, uint64_t seed)
             DIST_OK(qdr_stack_parameter(p.stack, i, &w[i]));
             digests[i] = dist_digest(w[i].data, (size_t)w[i].n_elems * sizeof(double));
         }
-        sem_post(&may_end);
+        sem_post(&way.may_end);
         for (int i = 0; i < 2; i++) dist_check_digest(grid, digests[i], "on a stream of the caller's", w[i].name);
         dist_synchronize(ctx);
-        sem_destroy(&may_end);
+        DIST_CHECK(!way.has_delayed, "a layer waited for the context's stream");
+        sem_destroy(&way.may_end);
         qdr_stream_destroy(&stream);
         pair_destroy(&p);
         qdr_grid_destroy(&grid);
