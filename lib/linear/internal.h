@@ -64,7 +64,6 @@ struct qdr_stack {
     /* Of the stack that owns parameters, for returns.c: */
     int64_t record; /* the last one in which it was used; 0: none */
     int64_t n_record_runs; /* when its stale parameters were last looked at */
-    int has_recorded_updates; /* launching a record may update parameters */
     qdri_measures *measures; /* NULL: not measured */
     int reports; /* prints a report when it is destroyed */
 };

@@ -5,7 +5,8 @@
 #include "linear/describe.h"
 
 /* A record runs later, and nobody knows what will have run before: in each of them everything begins as stale, and what
- * it does counts outside only when it is launched. */
+ * it does counts outside only when it is launched. Then everything is stale, as ranks that failed to record an update
+ * would not know of it. */
 enum { QDRI_STALE_NOW = 1, QDRI_STALE_IN_RECORD = 2 };
 
 static qdr_stack *owner_of(qdr_stack *stack) { return stack->owner ? stack->owner : stack; }
@@ -23,7 +24,7 @@ static int look(qdr_stack *owner)
 {
     const qdr_context *ctx = context_of(owner);
     const int64_t record = qdri_context_n_records(ctx), n_runs = qdri_context_n_record_runs(ctx);
-    if (owner->has_recorded_updates && owner->n_record_runs != n_runs) set_all(owner, QDRI_STALE_NOW);
+    if (owner->n_record_runs != n_runs) set_all(owner, QDRI_STALE_NOW);
     owner->n_record_runs = n_runs;
     if (!qdri_context_is_recording(ctx)) return QDRI_STALE_NOW;
     if (owner->record != record) set_all(owner, QDRI_STALE_IN_RECORD);
@@ -39,8 +40,7 @@ int qdri_parameter_is_stale(const qdr_stack *stack, int index)
     if (!owner->net.parameters[index].returns) return 0;
     if (qdri_context_is_recording(ctx))
         return owner->record != qdri_context_n_records(ctx) || (stale & QDRI_STALE_IN_RECORD);
-    return (owner->has_recorded_updates && owner->n_record_runs != qdri_context_n_record_runs(ctx)) ||
-           (stale & QDRI_STALE_NOW);
+    return owner->n_record_runs != qdri_context_n_record_runs(ctx) || (stale & QDRI_STALE_NOW);
 }
 
 /* Whether a parameter is the W of a node; -1: of any. */
@@ -56,12 +56,7 @@ int qdri_stack_is_stale(const qdr_stack *stack, int node)
     return 0;
 }
 
-void qdri_stack_set_updated(qdr_stack *stack)
-{
-    const int kind = look(stack);
-    set_all(stack, kind);
-    if (kind == QDRI_STALE_IN_RECORD) stack->has_recorded_updates = 1;
-}
+void qdri_stack_set_updated(qdr_stack *stack) { set_all(stack, look(stack)); }
 
 void qdri_stack_set_returned(qdr_stack *stack, int node)
 {

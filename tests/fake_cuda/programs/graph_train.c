@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training with completely recorded steps, including AdamW, compared with training with enqueued steps: the same bits
  * of losses, norms and parameters, with a different rate and a different input in each step, from the first step on.
- * After some steps a forward that is not recorded validates, before the next step, or instead of it.
+ * After some steps a forward that is not recorded validates, before the next step, or instead of it. Before, one rank
+ * gives up recording.
  *
  *   graph_train GRID[:G,S] f32|bf16|f16 SCALE    G,S: levels; SCALE: of the loss; if it is too large for f16, all
  *                                          steps are skipped, and counted */
@@ -35,6 +36,42 @@ static qdr_status enqueue(small_gpt *m, double scale)
     return qdr_adamw_step_as_set(m->optimizer);
 }
 
+/* Records what `pass` enqueues. */
+static qdr_status record_pass(qdr_context *ctx, qdr_status (*pass)(small_gpt *, double), small_gpt *m, double scale,
+                              qdr_graph **graph)
+{
+    TRY(qdr_graph_begin(ctx));
+    const qdr_status status = pass(m, scale);
+    const qdr_status ended = qdr_graph_end(ctx, graph);
+    return status < 0 ? status : ended;
+}
+
+static qdr_status forward_only(small_gpt *m, double scale)
+{
+    (void)scale;
+    return qdr_stack_forward(m->gpt.stack);
+}
+
+/* One rank stops recording before the step, so nobody runs that record. What they record and run then is the same, and
+ * so must be what is stale. */
+static qdr_status give_up_once(qdr_context *ctx, const task *t, small_gpt *m)
+{
+    const int is_last = qdr_context_rank(ctx) == qdr_context_size(ctx) - 1;
+    qdr_graph *graph = NULL;
+    qdr_parameter p;
+    TRY(record_pass(ctx, is_last ? forward_only : enqueue, m, t->scale, &graph));
+    qdr_graph_destroy(&graph);
+    TRY(record_pass(ctx, forward_only, m, t->scale, &graph));
+    TRY(qdr_graph_launch(graph, NULL));
+    qdr_graph_destroy(&graph);
+    TRY(qdr_stack_parameter(m->gpt.stack, 0, &p));
+    int first = p.stale;
+    TRY(qdr_broadcast(ctx, 0, &first, sizeof first));
+    if (p.stale != first)
+        fprintf(stderr, "rank %d: %s is stale: %d, on rank 0 %d\n", qdr_context_rank(ctx), p.name, p.stale, first);
+    return qdr_agree(ctx, p.stale == first ? QDR_OK : QDR_ERR_STATE);
+}
+
 /* The rest of the library has run once by then, but no step of AdamW. */
 static qdr_status record(qdr_context *ctx, const task *t, small_gpt *m, qdr_graph **graph)
 {
@@ -42,10 +79,8 @@ static qdr_status record(qdr_context *ctx, const task *t, small_gpt *m, qdr_grap
     TRY(qdr_stack_forward(m->gpt.stack));
     TRY(small_gpt_backward(m, 0));
     TRY(qdr_stream_synchronize(qdr_context_stream(ctx)));
-    TRY(qdr_graph_begin(ctx));
-    const qdr_status status = enqueue(m, t->scale);
-    const qdr_status ended = qdr_graph_end(ctx, graph);
-    return status < 0 ? status : ended;
+    TRY(give_up_once(ctx, t, m));
+    return record_pass(ctx, enqueue, m, t->scale, graph);
 }
 
 static qdr_status read_parameters(qdr_context *ctx, qdr_stack *stack, trained *result)
