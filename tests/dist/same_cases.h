@@ -119,6 +119,7 @@
     X("qdr_context_opts.machine", "rank 0's applies")                                                                  \
     X("qdr_context_opts.device", "each rank has a GPU of its own; kinds are compared when the context is made")        \
     X("qdr_stack_memory.*", "memory is the rank's own")                                                                \
+    X("qdr_codecs.*", "no collective uses them yet")                                                                   \
     X("qdr_attention.*", "it runs on each rank alone; that of a stack is compared")                                    \
     X("qdr_layer_norm.*", "an operation alone: local extents; that of a stack is compared")                            \
     X("qdr_embedding.*", "an operation alone: local extents; that of a stack is compared")                             \
