@@ -57,6 +57,7 @@ WITHOUT_MACHINE = ENVIRONMENT[:-1]  # it may measure QDR_MACHINE anew
 MACHINE = Slot("--machine", READ)
 # Each with the options that it also needs; a default is used for a file that a pair does not name.
 PROGRAMS = {
+    "quadrille bench codec": ([], [Slot("--data", READ)], {}),
     "quadrille bench layer": ([], [MACHINE], {}),
     "quadrille calibrate": (["--local", "1", "--quick", "--force"],
                             [Slot("--for", READ), Slot("--out", WRITTEN), *WITHOUT_MACHINE], {}),
