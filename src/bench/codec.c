@@ -143,9 +143,12 @@ static void round_to(qdr_dtype dtype, const float *wide, void *narrow, int64_t n
 
 static void widen(qdr_dtype dtype, const void *narrow, float *wide, int64_t n)
 {
-    if (dtype == QDR_F32) memcpy(wide, narrow, (size_t)n * sizeof *wide);
-    if (dtype == QDR_BF16) qdr_f32_from_bf16(wide, narrow, n);
-    if (dtype == QDR_F16) qdr_f32_from_f16(wide, narrow, n);
+    if (dtype == QDR_F32)
+        memcpy(wide, narrow, (size_t)n * sizeof *wide);
+    else if (dtype == QDR_BF16)
+        qdr_f32_from_bf16(wide, narrow, n);
+    else
+        qdr_f32_from_f16(wide, narrow, n);
 }
 
 static void draw(const codec_options *options, float *x, int64_t n)

@@ -17,40 +17,46 @@ enum { MOST_BLOCK = QDRI_CODEC_MOST_BLOCK };
 
 /* ---- elements ---- */
 
+/* To fp32 and back, or added to what is there. */
+#define NARROW(type)                                                                                                   \
+    static void load_##type(const uint16_t *narrow, int n, float *wide)                                                \
+    {                                                                                                                  \
+        SIMD for (int i = 0; i < n; i++) wide[i] = qdri_##type##_load(narrow[i]);                                      \
+    }                                                                                                                  \
+    static void store_##type(uint16_t *narrow, int n, const float *wide)                                               \
+    {                                                                                                                  \
+        SIMD for (int i = 0; i < n; i++) narrow[i] = qdri_##type##_round(wide[i]);                                     \
+    }                                                                                                                  \
+    static void add_##type(uint16_t *narrow, int n, const float *wide)                                                 \
+    {                                                                                                                  \
+        SIMD for (int i = 0; i < n; i++) narrow[i] = qdri_##type##_round(qdri_##type##_load(narrow[i]) + wide[i]);     \
+    }
+NARROW(bf16)
+NARROW(f16)
+
+static void add_f32(float *y, int n, const float *x) { SIMD for (int i = 0; i < n; i++) y[i] += x[i]; }
+
 /* n elements in fp32; kept in `own` unless they are. */
 static const float *load(const void *x, qdr_dtype dtype, int n, float own[MOST_BLOCK])
 {
-    const uint16_t *narrow = x;
     if (dtype == QDR_F32) return x;
-    if (dtype == QDR_BF16) {
-        SIMD for (int i = 0; i < n; i++) own[i] = qdri_bf16_load(narrow[i]);
-    } else {
-        SIMD for (int i = 0; i < n; i++) own[i] = qdri_f16_load(narrow[i]);
-    }
+    if (dtype == QDR_BF16)
+        load_bf16(x, n, own);
+    else
+        load_f16(x, n, own);
     return own;
 }
 
 static void store(void *y, qdr_dtype dtype, int n, const float *x, int accumulate)
 {
-    float *wide = y;
-    uint16_t *narrow = y;
-    if (dtype == QDR_F32 && accumulate) {
-        SIMD for (int i = 0; i < n; i++) wide[i] += x[i];
-    } else if (dtype == QDR_F32) {
-        memcpy(wide, x, (size_t)n * sizeof *wide);
-    } else if (dtype == QDR_BF16) {
-        SIMD for (int i = 0; i < n; i++)
-        {
-            const float old = accumulate ? qdri_bf16_load(narrow[i]) : 0;
-            narrow[i] = qdri_bf16_round(accumulate ? old + x[i] : x[i]);
-        }
-    } else {
-        SIMD for (int i = 0; i < n; i++)
-        {
-            const float old = accumulate ? qdri_f16_load(narrow[i]) : 0;
-            narrow[i] = qdri_f16_round(accumulate ? old + x[i] : x[i]);
-        }
-    }
+    if (dtype == QDR_F32 && accumulate)
+        add_f32(y, n, x);
+    else if (dtype == QDR_F32)
+        memcpy(y, x, (size_t)n * sizeof *x);
+    else if (dtype == QDR_BF16)
+        accumulate ? add_bf16(y, n, x) : store_bf16(y, n, x);
+    else
+        accumulate ? add_f16(y, n, x) : store_f16(y, n, x);
 }
 
 static uint64_t random_bits(uint64_t seed, uint64_t counter)
@@ -189,14 +195,14 @@ QUANTISE(quantise16, int16_t)
 /* Of two codes the first in the lower half of the byte. */
 static void pack4(const int8_t *codes, int n, uint8_t *wire)
 {
-    SIMD for (int i = 0; i < n / 2; i++)
+    SIMD for (ptrdiff_t i = 0; i < n / 2; i++)
         wire[i] = (uint8_t)(((uint8_t)codes[2 * i] & 15) | (uint8_t)codes[2 * i + 1] << 4);
     if (n % 2) wire[n / 2] = (uint8_t)codes[n - 1] & 15;
 }
 
 static void unpack4(const uint8_t *wire, int n, int8_t *codes)
 {
-    SIMD for (int i = 0; i < n / 2; i++)
+    SIMD for (ptrdiff_t i = 0; i < n / 2; i++)
     {
         codes[2 * i] = (int8_t)((int8_t)(wire[i] << 4) >> 4);
         codes[2 * i + 1] = (int8_t)((int8_t)wire[i] >> 4);
