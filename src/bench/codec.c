@@ -9,7 +9,7 @@
 #include "common/npy.h"
 
 #define MAX_BYTES ((int64_t)1 << 34)
-enum { USUAL_BYTES = 64 << 20, CACHED_BYTES = 256 << 10, BATCH_BYTES = 16 << 20 };
+enum { USUAL_BYTES = 64 << 20, CACHED_BYTES = 256 << 10, BATCH_BYTES = 8 << 20 };
 
 typedef struct codec_options {
     bench_options shared;

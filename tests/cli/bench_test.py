@@ -219,14 +219,14 @@ class Products(Case):
 class Codec(Case):
     def test_all(self):
         for dtype, codecs in (("f32", ["bf16", "int16/128", "int8/128", "int4/128"]), ("bf16", ["int8/128"])):
-            result, rows = self.rows("codec", "--size", "64K", "--iterations", "3", "--dtype", dtype)
+            result, rows = self.rows("codec", "--size", "1M", "--iterations", "1", "--warmup", "0", "--dtype", dtype)
             self.assertEqual((result["data"], result["type"]), ("gauss", dtype))
             by_codec = {row["codec"]: row for row in rows}
             self.assertLessEqual(set(codecs), set(by_codec))
             self.assertEqual("bf16" in by_codec, dtype == "f32")  # not shorter than the elements
             for row in rows:
-                self.assertEqual((row["size_bytes"], row["samples"]), (65536, 3))
-                self.assert_near(row["ratio"] * row["wire_bytes"], 65536)
+                self.assertEqual((row["size_bytes"], row["samples"]), (1 << 20, 1))
+                self.assert_near(row["ratio"] * row["wire_bytes"], 1 << 20)
                 for rate in ("memcpy", "encode", "decode_add", "pays_below"):
                     self.assertGreater(row[f"{rate}_gbps"], 0)
                 self.assertTrue(0 < row["bound_share"] <= 1, row)
@@ -235,7 +235,7 @@ class Codec(Case):
 
     def test_outliers(self):
         """Rotations spread them."""
-        words = ("codec", "--size", "256K", "--data", "outliers", "--iterations", "1", "--codec")
+        words = ("codec", "--size", "1M", "--data", "outliers", "--iterations", "1", "--codec")
         plain, rotated = (self.rows(*words, codec)[1][0]["relative_error"] for codec in ("int4", "int4+hadamard"))
         self.assertGreater(plain, 1.2 * rotated)
 

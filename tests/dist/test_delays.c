@@ -168,13 +168,15 @@ static void run_grid(qdr_grid *grid, qdr_layout layout, uint64_t seed)
     free(plain.numbers);
 }
 
-static void both_layouts(qdr_grid *grid, void *seed)
+/* On the many grids of 8 ranks, one of the two. */
+static void some_layouts(qdr_grid *grid, void *seed)
 {
-    run_grid(grid, QDR_REPLICATED, dist_random(seed) | 1);
-    run_grid(grid, QDR_SCATTERED, dist_random(seed) | 1);
+    const int n_ranks = qdr_context_size(qdr_grid_context(grid)), first = (int)(dist_random(seed) >> 33 & 1);
+    for (int i = 0; i < (n_ranks < 8 ? 2 : 1); i++)
+        run_grid(grid, (first + i) % 2 ? QDR_SCATTERED : QDR_REPLICATED, dist_random(seed) | 1);
 }
 
-static void every_grid(qdr_context *ctx, uint64_t seed) { dist_every_grid(ctx, 1, both_layouts, &seed); }
+static void every_grid(qdr_context *ctx, uint64_t seed) { dist_every_grid(ctx, 1, some_layouts, &seed); }
 
 int main(int argc, char **argv)
 {

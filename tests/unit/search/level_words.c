@@ -26,7 +26,7 @@ static void parts_of_links(void **state)
     static const char *const orders[] = {"xyzd", "zdxy", "ydzx", "dzxy", "zxdy"};
     uint64_t seed = test_seed();
     int n_none = 0, n_all = 0;
-    for (int trial = 0; trial < 4000; trial++) {
+    for (int trial = 0; trial < 1500; trial++) {
         const qdr_machine machine = random_machine(&seed);
         const int size[QDR_N_AXES] = {(int)test_between(&seed, 1, 4), (int)test_between(&seed, 1, 3),
                                       (int)test_between(&seed, 1, 4), (int)test_between(&seed, 1, 24)};
