@@ -72,8 +72,8 @@ static void begin_node(qdri_builder *builder, const qdri_net *net, int number, i
 static int is_summed(const qdri_net *net, qdr_axis axis) { return net->position.size[axis] > 1; }
 
 /* A segment, in which the parts pass through all nodes one after the other, ends with a layer whose result is summed
- * across ranks; with each layer whose W is gathered, since only one is kept at a time; and at nodes that need all
- * parts at once. */
+ * across ranks; with each layer whose W is gathered or whose dW is summed over near ranks, since few of these are kept
+ * at a time; and at nodes that need all parts at once. */
 static int ends_segment(const qdri_net *net, int number, int next, int backward)
 {
     const qdri_node *node = &net->nodes[number];
@@ -82,7 +82,8 @@ static int ends_segment(const qdri_net *net, int number, int next, int backward)
         return 1;
     if (!qdri_node_is_layer(node)) return 0;
     const qdri_layer_shape *shape = &node->u.layer.shape;
-    return node->kind == QDRI_NODE_EMBEDDING || is_summed(net, QDR_Z) ||
+    const int sums_parts = backward && qdri_channel_group_of(&net->position, QDR_CHANNEL_D_NEAR).size > 1;
+    return node->kind == QDRI_NODE_EMBEDDING || is_summed(net, QDR_Z) || sums_parts ||
            is_summed(net, backward ? shape->out_axis : shape->in_axis);
 }
 

@@ -301,12 +301,25 @@ static qdr_grid *tall_grid(qdr_context *ctx, int turned)
     return grid;
 }
 
+/* Whole W, gradients in parts: three layers follow one another of which no product is summed before the next. */
+static qdr_grid *levels_grid(qdr_context *ctx, int turned)
+{
+    qdr_grid *grid = NULL;
+    const int n = qdr_context_size(ctx), fast = n % 4 == 0 ? 2 : 1;
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = turned ? fast : 1, .y = turned ? 1 : fast,
+                                .z = 1,        .d = n / fast,          .gradient_parts = n / fast};
+    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+    return grid;
+}
+
 static void gradients_are_slopes(qdr_context *ctx, uint64_t seed)
 {
-    static const int key_heads[] = {0, 0, 0, 0, 1, 2, 2, 3};
-    for (int i = 0; i < 8; i++) {
+    static const int key_heads[] = {0, 0, 0, 0, 1, 2, 2, 3, 0, 0};
+    for (int i = 0; i < 10; i++) {
         const int turned = (int)dist_below(&seed, 2);
-        qdr_grid *grid = i / 2 == 2 ? tall_grid(ctx, turned) : some_grid(ctx, &seed);
+        qdr_grid *grid = i / 2 == 2   ? tall_grid(ctx, turned)
+                         : i / 2 == 4 ? levels_grid(ctx, turned)
+                                      : some_grid(ctx, &seed);
         graph g;
         open_graph(&g, grid,
                    &(variant){.layout = i % 2 ? QDR_SCATTERED : QDR_REPLICATED,
