@@ -10,7 +10,10 @@
  * element in the lower half of a byte. A block with a NaN or an Inf has the scale NaN, and decodes to NaN; one whose m
  * is less than 2^-100 has the scale 0, and decodes to zeros. With HADAMARD, a whole block is first multiplied by fixed
  * random signs and by the Walsh-Hadamard matrix over √B; one whose rotated elements overflow decodes to NaN. BF16
- * rounds to nearest even. */
+ * rounds to nearest even. LOSSLESS has for each 128 elements a byte with the largest exponent and a byte 0, 4 bits for
+ * the distance of each exponent from it (15: the exponent is 0), and planes of the bytes that are left, the last with
+ * the sign; or where a distance is more than 14, and for fewer than 128, a byte 0, a byte 1, and the elements as they
+ * are. */
 #ifndef QUADRILLE_CODEC_H
 #define QUADRILLE_CODEC_H
 
@@ -99,7 +102,7 @@ QDR_API double qdr_codec_bound(const qdr_codec *codec, double block_max);
  *                   added to x, and receives what this message loses. NULL without
  *  @param seed      of STOCHASTIC: another one for each message
  *  @param wire      device memory, qdr_codec_bytes() bytes, aligned to 4
- *  @param[out] bytes  of the message; 0 after an error
+ *  @param[out] bytes  of the message; of LOSSLESS when the stream has run the call. 0 after an error
  *  @retval QDR_ERR_ARGUMENT     NULL, a codec that qdr_codec_parse() would refuse, arrays that overlap, feedback
  *                               without FEEDBACK or the other way
  *  @retval QDR_ERR_SHAPE        n_elems is out of range
@@ -112,7 +115,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_codec_encode(qdr_context *ctx, const qdr_co
                                                   void *wire, int64_t *bytes, qdr_stream *stream);
 /** The other way: y = what the message holds, or with `add`, y += that, in fp32 and rounded once. As
  * qdr_codec_encode().
- *  @retval QDR_ERR_SHAPE  also if `bytes` is not what n_elems elements need */
+ *  @retval QDR_ERR_SHAPE  also if `bytes` is not what n_elems elements need. A damaged message of LOSSLESS is an error
+ *                         of the stream's work: QDR_ERR_ARGUMENT, from then on */
 QDR_API QDR_NODISCARD qdr_status qdr_codec_decode(qdr_context *ctx, const qdr_codec *codec, qdr_dtype dtype,
                                                   const void *wire, int64_t bytes, int64_t n_elems, int add, void *y,
                                                   qdr_stream *stream);

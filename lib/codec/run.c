@@ -15,10 +15,12 @@ int64_t qdri_message_bytes(const qdri_message *message)
 qdr_status qdri_codec_check_dev(const qdr_codec *codec, qdr_dtype dtype, const qdri_dev *dev, const char *who)
 {
     char text[64];
-    (void)dev;
     if (!qdri_codec_shortens(codec, dtype) || codec->kind == QDR_CODEC_BF16 || qdri_codec_bits(codec)) return QDR_OK;
     qdr_codec_text(codec, text, sizeof text);
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: this library has no %s; use bf16, int16, int8 or int4", who, text);
+    if (codec->kind != QDR_CODEC_LOSSLESS)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: this library has no %s; use bf16, int16, int8 or int4", who, text);
+    if (qdri_dev_runs_work(dev)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: GPUs have no %s; use bf16, int16, int8 or int4", who, text);
 }
 
 static qdri_kernel integers_kernel(const qdri_message *message, qdri_kernel_kind kind)
@@ -30,6 +32,13 @@ static qdri_kernel integers_kernel(const qdri_message *message, qdri_kernel_kind
     kernel.u.codec.block = qdri_codec_block(message->codec);
     kernel.u.codec.flags = message->codec->flags;
     kernel.u.codec.own = -1;
+    return kernel;
+}
+
+static qdri_kernel lossless_kernel(const qdri_message *message, qdri_kernel_kind kind)
+{
+    qdri_kernel kernel = {.kind = kind, .dtype = message->dtype};
+    kernel.u.codec.n = message->n;
     return kernel;
 }
 
@@ -55,14 +64,22 @@ static qdr_status add(qdr_stream *stream, const qdri_message *message, qdr_dtype
 }
 
 qdr_status qdri_encode(qdr_stream *stream, const qdri_message *message, const void *x, float *feedback, uint64_t seed,
-                       void *wire)
+                       void *wire, int64_t *bytes)
 {
     const qdr_dtype dtype = message->dtype;
+    *bytes = qdri_message_bytes(message);
     if (message->n == 0) return QDR_OK;
     if (!qdri_codec_shortens(message->codec, dtype))
         return qdri_copy(stream, wire, x, (size_t)message->n * qdr_dtype_bytes(dtype));
     qdri_kernel kernel = cast_kernel(dtype, QDR_BF16, message->n, x, wire);
     if (message->codec->kind == QDR_CODEC_BF16) return qdri_kernel_run(stream, &kernel);
+    if (message->codec->kind == QDR_CODEC_LOSSLESS) {
+        kernel = lossless_kernel(message, QDRI_K_PACK);
+        kernel.u.codec.x = x;
+        kernel.u.codec.wire = wire;
+        kernel.u.codec.n_bytes = bytes;
+        return qdri_kernel_run(stream, &kernel);
+    }
     kernel = integers_kernel(message, QDRI_K_ENCODE);
     kernel.u.codec.x = x;
     kernel.u.codec.feedback = feedback;
@@ -71,14 +88,17 @@ qdr_status qdri_encode(qdr_stream *stream, const qdri_message *message, const vo
     return qdri_kernel_run(stream, &kernel);
 }
 
-qdr_status qdri_decode(qdr_stream *stream, const qdri_message *message, const void *wire, int is_added, void *y)
+qdr_status qdri_decode(qdr_stream *stream, const qdri_message *message, const void *wire, int64_t bytes, int is_added,
+                       void *y)
 {
     const qdr_dtype dtype = message->dtype;
     const int is_coded = qdri_codec_shortens(message->codec, dtype);
     const qdr_dtype stored = is_coded && message->codec->kind == QDR_CODEC_BF16 ? QDR_BF16 : dtype;
     if (message->n == 0) return QDR_OK;
-    if (is_coded && qdri_codec_bits(message->codec)) {
-        qdri_kernel kernel = integers_kernel(message, QDRI_K_DECODE);
+    if (is_coded && message->codec->kind != QDR_CODEC_BF16) {
+        qdri_kernel kernel = qdri_codec_bits(message->codec) ? integers_kernel(message, QDRI_K_DECODE)
+                                                             : lossless_kernel(message, QDRI_K_UNPACK);
+        if (kernel.kind == QDRI_K_UNPACK) kernel.u.codec.stride = (size_t)bytes;
         kernel.u.codec.wire = (void *)(uintptr_t)wire; /* only read */
         kernel.u.codec.y = y;
         kernel.u.codec.accumulate = is_added;

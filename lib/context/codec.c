@@ -48,8 +48,7 @@ qdr_status qdr_codec_encode(qdr_context *ctx, const qdr_codec *codec, qdr_dtype 
     QDR_TRY(QDRI_RANGES_CHECK(who, {.what = "x", .begin = x, .bytes = x_bytes},
                               {.what = "the message", .begin = wire, .bytes = wire_bytes, .writes = 1},
                               {.what = "feedback", .begin = feedback, .bytes = feedback_bytes, .writes = 1}));
-    *bytes = (int64_t)wire_bytes;
-    return qdri_encode(stream ? stream : qdr_context_stream(ctx), &message, x, feedback, seed, wire);
+    return qdri_encode(stream ? stream : qdr_context_stream(ctx), &message, x, feedback, seed, wire, bytes);
 }
 
 qdr_status qdr_codec_decode(qdr_context *ctx, const qdr_codec *codec, qdr_dtype dtype, const void *wire, int64_t bytes,
@@ -59,12 +58,13 @@ qdr_status qdr_codec_decode(qdr_context *ctx, const qdr_codec *codec, qdr_dtype 
     QDR_TRY(check(ctx, codec, dtype, n_elems, who));
     const qdri_message message = {.codec = codec, .dtype = dtype, .n = n_elems};
     const size_t each = qdr_dtype_bytes(dtype), y_bytes = (size_t)n_elems * each;
-    if (bytes != qdri_message_bytes(&message))
-        return QDR_FAIL(QDR_ERR_SHAPE, "%s: the message has %" PRId64 " bytes; %" PRId64 " elements need %" PRId64, who,
-                        bytes, n_elems, qdri_message_bytes(&message));
+    const int is_lossless = codec->kind == QDR_CODEC_LOSSLESS && qdri_codec_shortens(codec, dtype);
+    if (bytes < 0 || bytes > qdri_message_bytes(&message) || (!is_lossless && bytes < qdri_message_bytes(&message)))
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: the message has %" PRId64 " bytes; %" PRId64 " elements need %s%" PRId64,
+                        who, bytes, n_elems, is_lossless ? "at most " : "", qdri_message_bytes(&message));
     QDR_TRY(check_memory(ctx, who, wire, (size_t)bytes, WIRE_ALIGN, "the message"));
     QDR_TRY(check_memory(ctx, who, y, y_bytes, each, "y"));
     QDR_TRY(QDRI_RANGES_CHECK(who, {.what = "the message", .begin = wire, .bytes = (size_t)bytes},
                               {.what = "y", .begin = y, .bytes = y_bytes, .writes = 1}));
-    return qdri_decode(stream ? stream : qdr_context_stream(ctx), &message, wire, add, y);
+    return qdri_decode(stream ? stream : qdr_context_stream(ctx), &message, wire, bytes, add, y);
 }

@@ -288,6 +288,21 @@ static qdr_status codec_check(const qdri_kernel *kernel)
     return not_null(name, "y", kernel->u.codec.y, n);
 }
 
+static qdr_status pack_check(const qdri_kernel *kernel)
+{
+    const char *name = kernel->kind == QDRI_K_PACK ? "packing" : "unpacking";
+    int64_t n = 0;
+    if (kernel->dtype != QDR_F32 && kernel->dtype != QDR_BF16)
+        return QDR_FAIL(QDR_ERR_DTYPE, "%s: the type is %s; use f32 or bf16", name, qdr_dtype_name(kernel->dtype));
+    QDR_TRY(sizes(name, kernel->u.codec.n, 1, &n));
+    QDR_TRY(not_null(name, "the message", kernel->u.codec.wire, n));
+    if (kernel->kind == QDRI_K_PACK) {
+        QDR_TRY(not_null(name, "the number of bytes", kernel->u.codec.n_bytes, 1));
+        return not_null(name, "x", kernel->u.codec.x, n);
+    }
+    return not_null(name, "y", kernel->u.codec.y, n);
+}
+
 static qdr_status (*const checks[QDRI_N_KERNELS])(const qdri_kernel *kernel) = {
     [QDRI_K_ADD] = binary_check,
     [QDRI_K_SUM_PARTS] = parts_check,
@@ -320,6 +335,8 @@ static qdr_status (*const checks[QDRI_N_KERNELS])(const qdri_kernel *kernel) = {
     [QDRI_K_ENCODE] = codec_check,
     [QDRI_K_DECODE] = codec_check,
     [QDRI_K_DECODE_SUM] = codec_check,
+    [QDRI_K_PACK] = pack_check,
+    [QDRI_K_UNPACK] = pack_check,
 };
 
 qdr_status qdri_kernel_check(const qdri_kernel *kernel)

@@ -3,6 +3,9 @@
 #ifndef QDRI_DEV_CODEC_FORMAT_H
 #define QDRI_DEV_CODEC_FORMAT_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 enum {
     QDRI_CODEC_MOST_BLOCK = 256,
     QDRI_CODEC_ABOVE_FINITE = 0x7f800000, /* bits of Inf; of a NaN or Inf at least */
@@ -22,5 +25,15 @@ enum {
 #define QDRI_CODEC_RANDOM(seed, counter, x)                                                                            \
     ((x) = (seed) + 0x9e3779b97f4a7c15u * ((counter) + 1), (x) = ((x) ^ (x) >> 30) * 0xbf58476d1ce4e5b9u,              \
      (x) = ((x) ^ (x) >> 27) * 0x94d049bb133111ebu, (x) ^ (x) >> 31)
+
+/* Blocks of the lossless codec begin with the largest exponent, and with how they are stored. */
+enum { QDRI_LOSSLESS_BLOCK = 128, QDRI_LOSSLESS_HEADER = 2, QDRI_LOSSLESS_PACKED = 0, QDRI_LOSSLESS_PLAIN = 1 };
+
+/* Bytes of a block of n elements of this size. Packed ones are whole: 4 bits for an exponent of 8. */
+static inline size_t qdri_lossless_bytes(int how, size_t elem_bytes, int64_t n)
+{
+    const size_t plain = (size_t)n * elem_bytes, saved = how == QDRI_LOSSLESS_PACKED ? QDRI_LOSSLESS_BLOCK / 2 : 0;
+    return QDRI_LOSSLESS_HEADER + plain - saved;
+}
 
 #endif

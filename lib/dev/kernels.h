@@ -44,6 +44,8 @@ typedef enum qdri_kernel_kind {
     QDRI_K_DECODE, /* codec: wire -> y, or added to y */
     QDRI_K_DECODE_SUM, /* codec: y = Σ sources in order, in fp32; with `wire`, this sum is encoded there as by ENCODE,
                           with feedback or without, and y is what is decoded from it */
+    QDRI_K_PACK, /* codec: x -> wire without loss, F32 and BF16; on CPUs. Writes the message's bytes */
+    QDRI_K_UNPACK, /* codec: wire -> y, or added to y; fails if the message is damaged */
     QDRI_N_KERNELS
 } qdri_kernel_kind;
 
@@ -139,6 +141,7 @@ typedef struct qdri_kernel {
             float *feedback; /* n; NULL: none */
             const void *sources; /* DECODE_SUM: n_sources messages, each `stride` bytes after the last */
             size_t stride;
+            int64_t *n_bytes; /* PACK: receives those of the message; UNPACK: holds them when it runs, NULL: `stride` */
             int n_sources, own; /* own: which source is x instead of a message; -1: none */
         } codec;
         struct {

@@ -233,7 +233,7 @@ static errors errors_of(const codec_case *c, const float *x, const float *y)
             squares += (double)x[i] * (double)x[i];
             error_squares += error * error;
             sum += error;
-            if (bound > 0) found.bound_share = fmax(found.bound_share, fabs(error) / most);
+            if (bound >= 0 && fabs(error) > 0) found.bound_share = fmax(found.bound_share, fabs(error) / most);
         }
     }
     found.relative = squares > 0 ? sqrt(error_squares / squares) : 0;
@@ -252,6 +252,7 @@ static qdr_status find_errors(codec_case *c, const float *x, errors *found)
     qdr_status status = narrow && wide ? QDR_OK : QDR_ERR_MEMORY;
     if (status >= 0)
         status = qdr_codec_encode(c->ctx, &alone, c->dtype, c->x, c->n, NULL, 1, c->wire, &c->wire_bytes, NULL);
+    if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(c->ctx)); /* now the bytes are known */
     if (status >= 0) status = qdr_codec_decode(c->ctx, &alone, c->dtype, c->wire, c->wire_bytes, c->n, 0, c->y, NULL);
     if (status >= 0) status = qdr_copy(c->ctx, narrow, c->y, bytes, NULL);
     if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(c->ctx));
@@ -314,7 +315,8 @@ static int is_usable(qdr_context *ctx, const qdr_codec *codec, qdr_dtype dtype)
     int64_t bytes;
     qdr_codec plain = *codec;
     plain.flags &= ~QDR_CODEC_FEEDBACK;
-    return qdr_codec_bytes(codec, dtype, 1024) < 1024 * (int64_t)qdr_dtype_bytes(dtype) &&
+    const int64_t most = qdr_codec_bytes(codec, dtype, 1024), whole = 1024 * (int64_t)qdr_dtype_bytes(dtype);
+    return (codec->kind == QDR_CODEC_LOSSLESS ? most > whole : most < whole) && /* at most; as it is: equal */
            qdr_codec_encode(ctx, &plain, dtype, NULL, 0, NULL, 0, NULL, &bytes, NULL) >= 0;
 }
 

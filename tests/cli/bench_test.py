@@ -222,14 +222,15 @@ class Codec(Case):
             result, rows = self.rows("codec", "--size", "1M", "--iterations", "1", "--warmup", "0", "--dtype", dtype)
             self.assertEqual((result["data"], result["type"]), ("gauss", dtype))
             by_codec = {row["codec"]: row for row in rows}
-            self.assertLessEqual(set(codecs), set(by_codec))
+            self.assertLessEqual({*codecs, "lossless"}, set(by_codec))
             self.assertEqual("bf16" in by_codec, dtype == "f32")  # not shorter than the elements
             for row in rows:
                 self.assertEqual((row["size_bytes"], row["samples"]), (1 << 20, 1))
                 self.assert_near(row["ratio"] * row["wire_bytes"], 1 << 20)
                 for rate in ("memcpy", "encode", "decode_add", "pays_below"):
                     self.assertGreater(row[f"{rate}_gbps"], 0)
-                self.assertTrue(0 < row["bound_share"] <= 1, row)
+                self.assertTrue(0 <= row["bound_share"] <= 1, row)
+                self.assertEqual(row["bound_share"] == 0, row["codec"] == "lossless")
                 self.assertLess(abs(row["bias"]), 6)
             self.assertLess(by_codec["int8/128"]["relative_error"], 0.008 if dtype == "f32" else 0.01)
 

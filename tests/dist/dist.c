@@ -69,6 +69,14 @@ static int random_parts(uint64_t *seed, int inner, int all)
     return parts;
 }
 
+qdr_grid *dist_grid(qdr_context *ctx, qdr_grid_opts opts)
+{
+    qdr_grid *grid = NULL;
+    opts.version = QDR_OPTS_INIT;
+    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+    return grid;
+}
+
 qdr_grid *dist_random_grid(qdr_context *ctx, uint64_t *seed)
 {
     int size[QDR_N_AXES] = {1, 1, 1, 1}, left = qdr_context_size(ctx);

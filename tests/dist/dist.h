@@ -36,6 +36,7 @@ int64_t dist_below(uint64_t *seed, int64_t n); /* [0, n) */
 /* A number that depends on its arguments only: uniform in [-1, 1), a multiple of 2^-6, so exact in every type. */
 double dist_value(uint64_t seed, int64_t i, int64_t j);
 
+qdr_grid *dist_grid(qdr_context *ctx, qdr_grid_opts opts); /* sets their version */
 /* A grid of all ranks with axes, order and levels at random. */
 qdr_grid *dist_random_grid(qdr_context *ctx, uint64_t *seed);
 /* The same, with levels unless there is one rank. */

@@ -285,31 +285,23 @@ static void check_gradients(graph *g)
 /* 16 ranks are 2x2x2x2; any other number a grid at random. */
 static qdr_grid *some_grid(qdr_context *ctx, uint64_t *seed)
 {
-    qdr_grid *grid = NULL;
     if (qdr_context_size(ctx) != 16) return dist_random_grid(ctx, seed);
-    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 2, .d = 2}, &grid));
-    return grid;
+    return dist_grid(ctx, (qdr_grid_opts){.x = 2, .y = 2, .z = 2, .d = 2});
 }
 
 /* All ranks on the axis of the heads: more of them than key heads, and with many of them than heads. */
 static qdr_grid *tall_grid(qdr_context *ctx, int turned)
 {
-    qdr_grid *grid = NULL;
     const int n = qdr_context_size(ctx);
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = turned ? n : 1, .y = turned ? 1 : n, .z = 1, .d = 1};
-    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
-    return grid;
+    return dist_grid(ctx, (qdr_grid_opts){.x = turned ? n : 1, .y = turned ? 1 : n, .z = 1, .d = 1});
 }
 
 /* Whole W, gradients in parts: three layers follow one another of which no product is summed before the next. */
 static qdr_grid *levels_grid(qdr_context *ctx, int turned)
 {
-    qdr_grid *grid = NULL;
-    const int n = qdr_context_size(ctx), fast = n % 4 == 0 ? 2 : 1;
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = turned ? fast : 1, .y = turned ? 1 : fast,
-                                .z = 1,        .d = n / fast,          .gradient_parts = n / fast};
-    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
-    return grid;
+    const int n = qdr_context_size(ctx), fast = n % 4 == 0 ? 2 : 1, d = n / fast;
+    return dist_grid(
+        ctx, (qdr_grid_opts){.x = turned ? fast : 1, .y = turned ? 1 : fast, .z = 1, .d = d, .gradient_parts = d});
 }
 
 static void gradients_are_slopes(qdr_context *ctx, uint64_t seed)

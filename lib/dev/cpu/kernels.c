@@ -2,6 +2,7 @@
 /* Element-wise kernels of the CPU device, for the machine's best instruction set. */
 #include "dev/cpu/kernels/kernels.h"
 
+#include "dev/codec_format.h"
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/narrow.h"
 #include "quadrille/convert.h"
@@ -100,6 +101,28 @@ static qdr_status kernel_ids_check(const qdri_kernel *kernel)
     }
 }
 
+/* Whether a message of the lossless codec can be unpacked: its blocks add up to its bytes. */
+static qdr_status message_check(const qdri_kernel *kernel)
+{
+    const unsigned char *wire = kernel->u.codec.wire;
+    const size_t each = qdr_dtype_bytes(kernel->dtype);
+    const int64_t n_bytes = kernel->u.codec.n_bytes ? *kernel->u.codec.n_bytes : (int64_t)kernel->u.codec.stride;
+    int64_t at = 0, left = kernel->u.codec.n;
+    while (left > 0) {
+        const int64_t n = left < QDRI_LOSSLESS_BLOCK ? left : QDRI_LOSSLESS_BLOCK;
+        const int how = at + QDRI_LOSSLESS_HEADER <= n_bytes ? wire[at + 1] : -1;
+        const int is_known = how == QDRI_LOSSLESS_PLAIN || (how == QDRI_LOSSLESS_PACKED && n == QDRI_LOSSLESS_BLOCK);
+        if (!is_known) break;
+        at += (int64_t)qdri_lossless_bytes(how, each, n);
+        left -= n;
+    }
+    if (left == 0 && at == n_bytes) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "unpacking: the message of %" PRId64 " bytes is damaged at byte %" PRId64
+                    ", or is not one of %" PRId64 " elements",
+                    n_bytes, at, kernel->u.codec.n);
+}
+
 typedef struct kernel_args {
     qdri_kernel kernel;
     qdri_kernel_fn run;
@@ -111,6 +134,7 @@ static qdr_status kernel_run(void *args)
     const kernel_args *self = args;
     const qdri_kernel_kind kind = self->kernel.kind;
     QDR_TRY(kernel_ids_check(&self->kernel));
+    if (kind == QDRI_K_UNPACK) QDR_TRY(message_check(&self->kernel));
     if (kind == QDRI_K_ATTENTION_FORWARD || kind == QDRI_K_ATTENTION_BACKWARD) {
         qdri_executor_use_address_space();
         qdri_blas_begin(self->n_threads);

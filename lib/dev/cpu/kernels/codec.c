@@ -459,11 +459,13 @@ static void decode_sum(const qdri_kernel *kernel)
     }
 }
 
-#define TABLE_NAME_(isa) qdri_codec_kernels_##isa
-#define TABLE_NAME(isa) TABLE_NAME_(isa)
+#define NAME_(name, isa) name##_##isa
+#define NAME(name, isa) NAME_(name, isa)
 
-const qdri_kernel_fn TABLE_NAME(QDRI_ISA)[QDRI_N_KERNELS] = {
+const qdri_kernel_fn NAME(qdri_codec_kernels, QDRI_ISA)[QDRI_N_KERNELS] = {
     [QDRI_K_ENCODE] = encode,
     [QDRI_K_DECODE] = decode,
     [QDRI_K_DECODE_SUM] = decode_sum,
+    [QDRI_K_PACK] = NAME(qdri_pack, QDRI_ISA), /* lossless.c */
+    [QDRI_K_UNPACK] = NAME(qdri_unpack, QDRI_ISA),
 };

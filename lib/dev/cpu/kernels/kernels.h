@@ -17,6 +17,8 @@ typedef void (*qdri_product_fn)(const qdri_gemm *gemm);
     extern const qdri_kernel_fn qdri_kernels_bf16_##isa[QDRI_N_KERNELS];                                               \
     extern const qdri_kernel_fn qdri_kernels_f16_##isa[QDRI_N_KERNELS];                                                \
     extern const qdri_kernel_fn qdri_codec_kernels_##isa[QDRI_N_KERNELS]; /* for all types */                          \
+    extern void qdri_pack_##isa(const qdri_kernel *kernel);                                                            \
+    extern void qdri_unpack_##isa(const qdri_kernel *kernel);                                                          \
     extern void qdri_product_f32_##isa(const qdri_gemm *gemm);                                                         \
     extern void qdri_product_f64_##isa(const qdri_gemm *gemm);
 QDRI_KERNELS_FOR(base)
