@@ -285,8 +285,8 @@ static void plans_are_what_examples_run(qdr_context *ctx, uint64_t seed)
     }
 }
 
-/* Wide enough for panels to matter, with as many layers as a plan prices: it extends longer networks from these, while a
- * stack prices all its layers. */
+/* Wide enough for panels to matter, with as many layers as a plan prices: it extends longer networks from these, while
+ * a stack prices all its layers. */
 static void widen(planned_case *the_case)
 {
     transformer_desc *d = &the_case->desc;
