@@ -296,7 +296,7 @@ static void gather(const qdri_kernel *kernel, list *l)
 
 /* ---- codecs ---- */
 
-static size_t wire_bytes(const qdri_kernel *kernel)
+size_t fake_message_bytes(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.codec.n, run = kernel->u.codec.run ? kernel->u.codec.run : n;
     int64_t bytes = 0;
@@ -310,20 +310,20 @@ static size_t wire_bytes(const qdri_kernel *kernel)
 static void encode(const qdri_kernel *kernel, list *l)
 {
     reads(l, kernel->u.codec.x, kernel->u.codec.n, elem_bytes(kernel));
-    writes(l, kernel->u.codec.wire, 1, wire_bytes(kernel));
+    writes(l, kernel->u.codec.wire, 1, fake_message_bytes(kernel));
     sums(l, kernel->u.codec.feedback, kernel->u.codec.n, sizeof(float), 1);
 }
 
 static void decode(const qdri_kernel *kernel, list *l)
 {
-    reads(l, kernel->u.codec.wire, 1, wire_bytes(kernel));
+    reads(l, kernel->u.codec.wire, 1, fake_message_bytes(kernel));
     sums(l, kernel->u.codec.y, kernel->u.codec.n, elem_bytes(kernel), kernel->u.codec.accumulate);
 }
 
 static void decode_sum(const qdri_kernel *kernel, list *l)
 {
     const int n_sources = kernel->u.codec.n_sources, own = kernel->u.codec.own;
-    const size_t bytes = wire_bytes(kernel), stride = kernel->u.codec.stride;
+    const size_t bytes = fake_message_bytes(kernel), stride = kernel->u.codec.stride;
     const char *sources = kernel->u.codec.sources;
     const int before = own < 0 ? n_sources : own;
     const fake_access first = {FAKE_READ, sources, bytes, stride, before};

@@ -15,6 +15,7 @@ typedef struct fake_kernel_accesses {
 } fake_kernel_accesses;
 
 void fake_find_accesses(const qdri_kernel *kernel, fake_kernel_accesses *found);
+size_t fake_message_bytes(const qdri_kernel *kernel); /* of a kernel of codecs of integers */
 void fake_add_access(fake_kernel_accesses *list, fake_access_kind kind, const void *data, size_t bytes);
 
 #endif

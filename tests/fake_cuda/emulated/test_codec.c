@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA's codecs: the same bits as the CPU's. */
+#include "accesses.h"
 #include "kernels.h"
 
 enum { N_ROUNDS = 150, MOST = 1200, MOST_SOURCES = 5 };
@@ -19,17 +20,6 @@ static kernel_test codec_test(qdri_kernel_kind kind, int round)
     test.kernel.u.codec.seed = test_random(&seed);
     test.kernel.u.codec.own = -1;
     return test;
-}
-
-static int64_t wire_bytes(const qdri_kernel *kernel)
-{
-    const int64_t n = kernel->u.codec.n, run = kernel->u.codec.run ? kernel->u.codec.run : n;
-    int64_t bytes = 0;
-    for (int64_t at = 0, m; at < n; at += m) {
-        m = n - at < run ? n - at : run;
-        bytes += (m + kernel->u.codec.block - 1) / kernel->u.codec.block * 4 + (m * kernel->u.codec.bits + 7) / 8;
-    }
-    return bytes;
 }
 
 /* Blocks of all sizes of numbers. */
@@ -66,7 +56,7 @@ static void add_feedback(kernel_test *test)
 
 static void add_wire(kernel_test *test)
 {
-    add_operand(test, AT(codec.wire), QDR_U8, wire_bytes(&test->kernel))->is_result = 1;
+    add_operand(test, AT(codec.wire), QDR_U8, (int64_t)fake_message_bytes(&test->kernel))->is_result = 1;
 }
 
 static void encode(void **state)
@@ -87,7 +77,8 @@ static void decode(void **state)
     for (int round = 0; round < N_ROUNDS; round++) {
         kernel_test test = codec_test(QDRI_K_DECODE, round);
         test.kernel.u.codec.accumulate = round % 2;
-        encode_message(&test.kernel, add_operand(&test, AT(codec.wire), QDR_U8, wire_bytes(&test.kernel))->data);
+        encode_message(&test.kernel,
+                       add_operand(&test, AT(codec.wire), QDR_U8, (int64_t)fake_message_bytes(&test.kernel))->data);
         add_result(&test, AT(codec.y), test.kernel.dtype, test.kernel.u.codec.n, round % 2, 0)->is_exact = 1;
         check_kernel(&test);
     }
@@ -99,7 +90,7 @@ static void decode_sum(void **state)
     for (int round = 0; round < N_ROUNDS; round++) {
         kernel_test test = codec_test(QDRI_K_DECODE_SUM, round);
         const int n_sources = (int)test_between(&seed, 1, MOST_SOURCES);
-        const int64_t bytes = wire_bytes(&test.kernel), stride = bytes + test_between(&seed, 0, 20);
+        const int64_t bytes = (int64_t)fake_message_bytes(&test.kernel), stride = bytes + test_between(&seed, 0, 20);
         test.kernel.u.codec.n_sources = n_sources;
         test.kernel.u.codec.own = (int)test_between(&seed, -1, n_sources - 1);
         test.kernel.u.codec.stride = (size_t)stride;

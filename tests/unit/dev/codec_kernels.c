@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "codec_sets.h"
 #include "core/codec.h"
-#include "dev/cpu/kernels/kernels.h"
 #include "dev/device.h"
 #include "narrow.h"
 #include "qdr_test.h"
@@ -78,22 +78,6 @@ static qdri_kernel kernel_of(codec_case *c, qdri_kernel_kind kind)
     kernel.u.codec.wire = c->wire + 1;
     kernel.u.codec.y = c->y;
     return kernel;
-}
-
-static const qdri_kernel_fn *table(int set)
-{
-#ifdef __x86_64__
-    if (set == QDRI_KERNELS_AVX512) return qdri_codec_kernels_avx512;
-    if (set == QDRI_KERNELS_AVX2) return qdri_codec_kernels_avx2;
-#endif
-    return qdri_codec_kernels_base;
-}
-
-static int has_set(int set)
-{
-    const int has = qdri_cpu_kernels_limit(set);
-    qdri_cpu_kernels_limit(QDRI_N_KERNEL_SETS - 1);
-    return has;
 }
 
 static void encode(codec_case *c, int set, float *feedback)

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec_sets.h"
 #include "core/codec.h"
 #include "dev/codec_format.h"
-#include "dev/cpu/kernels/kernels.h"
 #include "dev/dev.h"
 #include "dev/device.h"
 #include "narrow.h"
@@ -19,22 +19,6 @@ typedef struct message {
     int64_t n, n_bytes;
     unsigned char x[4 * MOST], wire[WIRE_BYTES], y[4 * MOST];
 } message;
-
-static const qdri_kernel_fn *table(int set)
-{
-#ifdef __x86_64__
-    if (set == QDRI_KERNELS_AVX512) return qdri_codec_kernels_avx512;
-    if (set == QDRI_KERNELS_AVX2) return qdri_codec_kernels_avx2;
-#endif
-    return qdri_codec_kernels_base;
-}
-
-static int has_set(int set)
-{
-    const int has = qdri_cpu_kernels_limit(set);
-    qdri_cpu_kernels_limit(QDRI_N_KERNEL_SETS - 1);
-    return has;
-}
 
 static qdri_kernel kernel_of(message *m, qdri_kernel_kind kind, int accumulate)
 {
