@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/codec_format.h"
 #include "core/order.h"
 #include "core/size.h"
 #include "quadrille/names.h"
 
-enum { USUAL_BLOCK = 128, LEAST_RATE = 4, MOST_RATE = 24, LOSSLESS_BLOCK = 128, WORD_BYTES = 64 };
+enum { USUAL_BLOCK = 128, LEAST_RATE = 4, MOST_RATE = 24, WORD_BYTES = 64 };
 #define MOST_LEAST_BYTES (INT64_C(1) << 40)
 /* A block whose largest element is smaller is sent as zeros: its scale, and the inverse of it, would lose precision. */
 #define LEAST_BLOCK_MAX 0x1p-100
@@ -67,8 +68,8 @@ int qdri_codec_shortens(const qdr_codec *codec, qdr_dtype dtype)
 /* Of LOSSLESS: for each block the largest exponent and how it is stored, 4-bit distances, and the other bits. */
 static int64_t lossless_bytes(qdr_dtype dtype, int64_t n)
 {
-    const int64_t whole = (int64_t)qdr_dtype_bytes(dtype) * LOSSLESS_BLOCK;
-    return qdri_ceil_div(n, LOSSLESS_BLOCK) * (2 + whole);
+    const int64_t whole = (int64_t)qdr_dtype_bytes(dtype) * QDRI_LOSSLESS_BLOCK;
+    return qdri_ceil_div(n, QDRI_LOSSLESS_BLOCK) * (QDRI_LOSSLESS_HEADER + whole);
 }
 
 int64_t qdr_codec_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems)

@@ -2,7 +2,7 @@
 /* Element-wise kernels of the CPU device, for the machine's best instruction set. */
 #include "dev/cpu/kernels/kernels.h"
 
-#include "dev/codec_format.h"
+#include "core/codec_format.h"
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/narrow.h"
 #include "quadrille/convert.h"

@@ -6,7 +6,7 @@
 
 #include "codec_sets.h"
 #include "core/codec.h"
-#include "dev/codec_format.h"
+#include "core/codec_format.h"
 #include "dev/dev.h"
 #include "dev/device.h"
 #include "narrow.h"

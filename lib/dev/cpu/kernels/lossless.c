@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "dev/codec_format.h"
+#include "core/codec_format.h"
 #include "dev/cpu/kernels/kernels.h"
 #include "dev/cpu/narrow.h"
 

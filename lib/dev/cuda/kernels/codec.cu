@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Codecs of integers: a few lanes of a warp for each block of elements. The arithmetic is the CPU's, operation by
  * operation, and the products are not contracted, for the same bits (dev/cpu/kernels/codec.c). */
-#include "dev/codec_format.h"
+#include "core/codec_format.h"
 #include "dev/cuda/kernels/launch.cuh"
 
 namespace

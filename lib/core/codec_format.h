@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers that the kernels of all devices share, for the same bits: see quadrille/codec.h. */
-#ifndef QDRI_DEV_CODEC_FORMAT_H
-#define QDRI_DEV_CODEC_FORMAT_H
+/* Numbers that sizes, and the kernels of all devices, share: see quadrille/codec.h. */
+#ifndef QDRI_CORE_CODEC_FORMAT_H
+#define QDRI_CORE_CODEC_FORMAT_H
 
 #include <stddef.h>
 #include <stdint.h>
