@@ -102,7 +102,8 @@ QDR_API double qdr_codec_bound(const qdr_codec *codec, double block_max);
  *                   added to x, and receives what this message loses. NULL without
  *  @param seed      of STOCHASTIC: another one for each message
  *  @param wire      device memory, qdr_codec_bytes() bytes, aligned to 4
- *  @param[out] bytes  of the message; of LOSSLESS when the stream has run the call. 0 after an error
+ *  @param[out] bytes  of the message; of LOSSLESS the stream writes them when it runs the call, and at no other time.
+ *                     Unchanged after an error
  *  @retval QDR_ERR_ARGUMENT     NULL, a codec that qdr_codec_parse() would refuse, arrays that overlap, feedback
  *                               without FEEDBACK or the other way
  *  @retval QDR_ERR_SHAPE        n_elems is out of range

@@ -67,19 +67,18 @@ qdr_status qdri_encode(qdr_stream *stream, const qdri_message *message, const vo
                        void *wire, int64_t *bytes)
 {
     const qdr_dtype dtype = message->dtype;
+    const int is_coded = message->n > 0 && qdri_codec_shortens(message->codec, dtype);
+    if (is_coded && message->codec->kind == QDR_CODEC_LOSSLESS) {
+        qdri_kernel pack = lossless_kernel(message, QDRI_K_PACK);
+        pack.u.codec.x = x;
+        pack.u.codec.wire = wire;
+        pack.u.codec.n_bytes = bytes; /* only there: the stream may still be writing an earlier message's */
+        return qdri_kernel_run(stream, &pack);
+    }
     *bytes = qdri_message_bytes(message);
-    if (message->n == 0) return QDR_OK;
-    if (!qdri_codec_shortens(message->codec, dtype))
-        return qdri_copy(stream, wire, x, (size_t)message->n * qdr_dtype_bytes(dtype));
+    if (!is_coded) return qdri_copy(stream, wire, x, (size_t)message->n * qdr_dtype_bytes(dtype));
     qdri_kernel kernel = cast_kernel(dtype, QDR_BF16, message->n, x, wire);
     if (message->codec->kind == QDR_CODEC_BF16) return qdri_kernel_run(stream, &kernel);
-    if (message->codec->kind == QDR_CODEC_LOSSLESS) {
-        kernel = lossless_kernel(message, QDRI_K_PACK);
-        kernel.u.codec.x = x;
-        kernel.u.codec.wire = wire;
-        kernel.u.codec.n_bytes = bytes;
-        return qdri_kernel_run(stream, &kernel);
-    }
     kernel = integers_kernel(message, QDRI_K_ENCODE);
     kernel.u.codec.x = x;
     kernel.u.codec.feedback = feedback;

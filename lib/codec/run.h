@@ -19,8 +19,8 @@ int64_t qdri_message_bytes(const qdri_message *message);
  * @retval QDR_ERR_UNSUPPORTED  not; the message begins with "WHO: " and says why */
 QDR_NODISCARD qdr_status qdri_codec_check_dev(const qdr_codec *codec, qdr_dtype dtype, const qdri_dev *dev,
                                               const char *who);
-/* Enqueues: x -> wire. feedback: n, or NULL; seed: of STOCHASTIC. bytes: receives those of the message; of LOSSLESS
- * when the stream has run it, before that the largest number. */
+/* Enqueues: x -> wire. feedback: n, or NULL; seed: of STOCHASTIC. bytes: receives those of the message, of LOSSLESS
+ * from the stream. */
 QDR_NODISCARD qdr_status qdri_encode(qdr_stream *stream, const qdri_message *message, const void *x, float *feedback,
                                      uint64_t seed, void *wire, int64_t *bytes);
 /* Enqueues: wire -> y, or added to y. bytes: of the message. */

@@ -31,7 +31,6 @@ qdr_status qdr_codec_encode(qdr_context *ctx, const qdr_codec *codec, qdr_dtype 
                             float *feedback, uint64_t seed, void *wire, int64_t *bytes, qdr_stream *stream)
 {
     static const char who[] = "encoding";
-    if (bytes) *bytes = 0;
     QDR_TRY(check(ctx, codec, dtype, n_elems, who));
     const qdri_message message = {.codec = codec, .dtype = dtype, .n = n_elems};
     const size_t each = qdr_dtype_bytes(dtype), wire_bytes = (size_t)qdri_message_bytes(&message);
