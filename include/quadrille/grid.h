@@ -96,6 +96,7 @@ typedef struct qdr_traffic {
     int64_t n_calls; /**< finished collectives, except in groups of one rank */
     int64_t bytes_sent; /**< payload this rank sent to other ranks, counted where it is copied or sent */
     int64_t bytes_off_node; /**< of these, to ranks on other nodes */
+    int64_t bytes_plain; /**< what bytes_sent would be without codecs, see codec.h */
     double secs; /**< from when the stream had finished all earlier work until the collective ended; overlapping
                     collectives both count. 0 on GPUs, whose streams are not stopped for timing; use QDR_TRACE there */
 } qdr_traffic;

@@ -108,3 +108,54 @@ qdr_status qdri_decode(qdr_stream *stream, const qdri_message *message, const vo
     const qdri_kernel kernel = cast_kernel(stored, dtype, message->n, wire, y);
     return qdri_kernel_run(stream, &kernel);
 }
+
+/* ---- sums ---- */
+
+size_t qdri_sum_scratch_bytes(const qdri_message *message)
+{
+    return qdri_codec_bits(message->codec) ? 0 : (size_t)message->n * sizeof(float);
+}
+
+/* total = or += n elements of another type. */
+static qdr_status add_to(qdr_stream *stream, float *total, const void *more, qdr_dtype dtype, int64_t n, int is_first)
+{
+    qdri_kernel kernel = cast_kernel(dtype, QDR_F32, n, more, total);
+    if (is_first && dtype == QDR_F32) return qdri_copy(stream, total, more, (size_t)n * sizeof *total);
+    if (is_first) return qdri_kernel_run(stream, &kernel);
+    const qdri_message all = {.dtype = QDR_F32, .n = n};
+    return add(stream, &all, dtype, more, total);
+}
+
+/* Messages of bf16, whose elements are added as they are. */
+static qdr_status sum_bf16(qdr_stream *stream, const qdri_message *message, const qdri_message_sum *sum)
+{
+    float *total = sum->scratch;
+    const char *next = sum->sources;
+    for (int i = 0; i < sum->n_sources; i++) {
+        const int is_own = i == sum->own;
+        QDR_TRY(add_to(stream, total, is_own ? sum->x : next, is_own ? message->dtype : QDR_BF16, message->n, i == 0));
+        if (!is_own) next += sum->stride;
+    }
+    if (!sum->wire) return qdri_copy(stream, sum->y, total, (size_t)message->n * sizeof *total);
+    const qdri_kernel encode = cast_kernel(QDR_F32, QDR_BF16, message->n, total, sum->wire);
+    const qdri_kernel decode = cast_kernel(QDR_BF16, QDR_F32, message->n, sum->wire, sum->y);
+    QDR_TRY(qdri_kernel_run(stream, &encode));
+    return qdri_kernel_run(stream, &decode);
+}
+
+qdr_status qdri_decode_sum(qdr_stream *stream, const qdri_message *message, const qdri_message_sum *sum)
+{
+    if (message->n == 0) return QDR_OK;
+    if (message->codec->kind == QDR_CODEC_BF16) return sum_bf16(stream, message, sum);
+    qdri_kernel kernel = integers_kernel(message, QDRI_K_DECODE_SUM);
+    kernel.u.codec.n_sources = sum->n_sources;
+    kernel.u.codec.own = sum->own;
+    kernel.u.codec.x = sum->x;
+    kernel.u.codec.sources = sum->sources;
+    kernel.u.codec.stride = sum->stride;
+    kernel.u.codec.wire = sum->wire;
+    kernel.u.codec.feedback = sum->feedback;
+    kernel.u.codec.seed = sum->seed;
+    kernel.u.codec.y = sum->y;
+    return qdri_kernel_run(stream, &kernel);
+}

@@ -27,4 +27,18 @@ QDR_NODISCARD qdr_status qdri_encode(qdr_stream *stream, const qdri_message *mes
 QDR_NODISCARD qdr_status qdri_decode(qdr_stream *stream, const qdri_message *message, const void *wire, int64_t bytes,
                                      int is_added, void *y);
 
+/* A sum of versions of the same elements. y may be x. */
+typedef struct qdri_message_sum {
+    int n_sources, own; /* own: the version that is x; -1: none. The others are messages, */
+    const void *x, *sources; /* one every `stride` bytes */
+    size_t stride;
+    void *wire; /* receives the sum, encoded, and y what is decoded from that; NULL: y is the sum itself */
+    float *feedback; /* of that encoding; NULL: none */
+    uint64_t seed;
+    void *y, *scratch; /* scratch: qdri_sum_scratch_bytes() */
+} qdri_message_sum;
+size_t qdri_sum_scratch_bytes(const qdri_message *message);
+/* Enqueues: y = the sum, in order, in fp32, rounded once. */
+QDR_NODISCARD qdr_status qdri_decode_sum(qdr_stream *stream, const qdri_message *message, const qdri_message_sum *sum);
+
 #endif

@@ -303,7 +303,8 @@ static qdr_status check(const qdri_comm *comm, const qdri_coll *coll)
         QDR_TRY(check_peer(name, coll->peer, -1, comm->size));
         QDR_TRY(check_peer(name, coll->peer2, -1, comm->size));
     }
-    return check_buffers(name, comm, coll);
+    QDR_TRY(check_buffers(name, comm, coll));
+    return comm->table->check && comm->size > 1 ? comm->table->check(comm, coll) : QDR_OK;
 }
 
 static qdr_status launch_alone(const qdri_coll *coll, qdr_stream *stream)
@@ -340,7 +341,13 @@ qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *
 
 qdri_counter *qdri_counter_of(qdri_comm *comm, const qdri_coll *coll)
 {
-    return &comm->counters[coll->is_check ? QDR_N_COLL_KINDS : (int)coll->kind];
+    const int counted = coll->stage_of ? coll->stage_of - 1 : (int)coll->kind;
+    return &comm->counters[coll->is_check ? QDR_N_COLL_KINDS : counted];
+}
+
+void qdri_count_call(qdri_comm *comm, const qdri_coll *coll)
+{
+    if (!coll->stage_of) atomic_fetch_add_explicit(&qdri_counter_of(comm, coll)->n_calls, 1, memory_order_relaxed);
 }
 
 void qdri_count_sent(qdri_comm *comm, const qdri_coll *coll, int64_t n_elems)
@@ -349,11 +356,19 @@ void qdri_count_sent(qdri_comm *comm, const qdri_coll *coll, int64_t n_elems)
                               memory_order_relaxed);
 }
 
-size_t qdri_comm_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
+void qdri_comm_need(const qdri_comm *comm, const qdri_coll *coll, qdri_need *need)
 {
-    if (comm->inner) return qdri_comm_scratch_bytes(comm->inner, coll);
-    return comm->size > 1 && comm->table->scratch_bytes ? comm->table->scratch_bytes(comm, coll) : 0;
+    if (comm->table->need) {
+        comm->table->need(comm, coll, need);
+    } else if (comm->inner) {
+        qdri_comm_need(comm->inner, coll, need);
+    } else if (comm->size > 1 && comm->table->scratch_bytes) {
+        const size_t bytes = comm->table->scratch_bytes(comm, coll);
+        if (bytes > need->own) need->own = bytes;
+    }
 }
+
+size_t qdri_need_bytes(const qdri_need *need) { return need->own + need->coded + need->inside; }
 
 int qdri_comm_summed_first(const qdri_comm *comm, const qdri_coll *coll)
 {
@@ -361,24 +376,29 @@ int qdri_comm_summed_first(const qdri_comm *comm, const qdri_coll *coll)
     return comm->table->summed_first ? comm->table->summed_first(comm, coll) : 1;
 }
 
-qdr_status qdri_comm_reserve(qdri_comm *comm, size_t bytes)
+qdr_status qdri_comm_reserve(qdri_comm *comm, const qdri_need *need)
 {
-    if (comm->inner) return qdri_comm_reserve(comm->inner, bytes);
-    return bytes > comm->scratch_bytes ? qdri_staging_reserve(comm, bytes) : QDR_OK;
+    if (comm->table->reserve) return comm->table->reserve(comm, need);
+    if (comm->inner) return qdri_comm_reserve(comm->inner, need);
+    return need->own > comm->scratch_bytes ? qdri_staging_reserve(comm, need->own) : QDR_OK;
 }
 
 qdr_traffic qdri_comm_traffic(const qdri_comm *comm, qdr_coll_kind kind)
 {
+    if (comm->table->traffic) return comm->table->traffic(comm, kind);
     if (comm->inner) return qdri_comm_traffic(comm->inner, kind);
     const qdri_counter *counter = &comm->counters[kind];
+    const int64_t bytes_sent = atomic_load(&counter->bytes_sent);
     return (qdr_traffic){.n_calls = atomic_load(&counter->n_calls),
-                         .bytes_sent = atomic_load(&counter->bytes_sent),
+                         .bytes_sent = bytes_sent,
                          .bytes_off_node = atomic_load(&counter->bytes_off_node),
+                         .bytes_plain = bytes_sent,
                          .secs = (double)atomic_load(&counter->nanosecs) * 1e-9};
 }
 
 void qdri_comm_reset_traffic(qdri_comm *comm)
 {
+    if (comm->table->reset_traffic) comm->table->reset_traffic(comm);
     if (comm->inner) qdri_comm_reset_traffic(comm->inner);
     for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
         atomic_store(&comm->counters[kind].n_calls, 0);

@@ -11,6 +11,7 @@
 #include "core/clock_offset.h"
 #include "core/facts.h"
 #include "dev/dev.h"
+#include "quadrille/codec.h"
 #include "quadrille/grid.h"
 
 typedef struct qdri_comm qdri_comm;
@@ -46,7 +47,22 @@ typedef struct qdri_coll {
     const char *label; /* the layer or operation that makes the call, for messages; NULL: none. Must live until the
                         * collective has run. */
     int is_check; /* made by a decorator: not counted; `label` is that of the collective it belongs to */
+    int stage_of; /* 1 + the kind of the collective of which it is a stage, with whose bytes and seconds its own are
+                   * counted; 0: none */
+    /* How elements travel in an ALL_GATHER, and in a REDUCE_SCATTER or ALL_REDUCE that adds, of a communicator of
+     * qdri_comm_compress(); others ignore it. NULL, or a codec that would not shorten the type: as they are. With a
+     * codec, counts need not live longer than the call. */
+    const qdr_codec *codec;
+    float *feedback; /* of a codec with feedback: device memory, a float for each element of `send` */
+    int64_t row_elems; /* blocks of a codec begin anew after each row of so many elements, and parts of an ALL_REDUCE
+                        * are whole rows, as the caller's parts must be; 0: there are no rows */
 } qdri_coll;
+
+/* Staging that collectives of a communicator need, the most of each: its own; of a communicator that codes, for
+ * messages, and for members of a node among themselves. Initially zero. */
+typedef struct qdri_need {
+    size_t own, coded, inside;
+} qdri_need;
 
 /* What one member passes to an agreement, and afterwards the result, the same for all members. */
 typedef struct qdri_verdict {
@@ -65,6 +81,13 @@ typedef struct qdri_comm_table {
     qdr_status (*launch)(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
     /* Bytes of staging that `coll` needs on this rank; optional: none. */
     size_t (*scratch_bytes)(const qdri_comm *comm, const qdri_coll *coll);
+    /* In a decorator, optional: what else must hold of a collective's arguments; instead of the inner communicator's,
+     * its needs, reserve and traffic, as qdri_comm_need() and others. */
+    qdr_status (*check)(const qdri_comm *comm, const qdri_coll *coll);
+    void (*need)(const qdri_comm *comm, const qdri_coll *coll, qdri_need *need);
+    qdr_status (*reserve)(qdri_comm *comm, const qdri_need *need);
+    qdr_traffic (*traffic)(const qdri_comm *comm, qdr_coll_kind kind);
+    void (*reset_traffic)(qdri_comm *comm);
     /* Collective: ranks of equal colour form a group, ordered by key; colour < 0: none (*part = NULL). */
     qdr_status (*split)(qdri_comm *comm, int colour, int key, qdri_comm **part);
     /* In a decorator, instead of split, agree, broadcast and others, which it passes on to the communicator that does
@@ -151,6 +174,11 @@ QDR_NODISCARD qdr_status qdri_comm_check(qdri_comm **comm);
  * decorators/staged.c. The host device must outlive the result. Collective: fails on all ranks, and then the caller
  * keeps the world, or on none. */
 QDR_NODISCARD qdr_status qdri_comm_stage(qdri_comm **comm, qdri_dev *host, qdri_dev *dev);
+/* Wraps a part of a world, so that its collectives may have codecs: see decorators/compressed.c. nodes: by member, the
+ * number of its node. A group of one stays as it is. Collective over comm: fails on all ranks or on none; after a
+ * failure comm is unchanged. */
+QDR_NODISCARD qdr_status qdri_comm_compress(qdri_comm **comm, const int *nodes);
+int qdri_comm_is_compressed(const qdri_comm *comm);
 /* Sets a time limit for a world and its parts: a member that waits longer for others, in a collective, an agreement or
  * a broadcast, gives up and fails with QDR_ERR_TIMEOUT; the message names the missing members. 0: no limit. Call it
  * before there is work. */
@@ -182,14 +210,15 @@ void qdri_local_world_leave(qdr_local_world *world);
 /* Enqueues a collective. Groups of one copy if necessary and count nothing. Invalid arguments change nothing; if
  * enqueueing fails, the communicator is given up, so that no member waits for this rank. */
 QDR_NODISCARD qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
-/* Staging that `coll` needs. A collective that needs more than the reserve allocates it while it runs. */
-size_t qdri_comm_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
+/* Raises *need to what `coll` needs. A collective that needs more than the reserve allocates it while it runs. */
+void qdri_comm_need(const qdri_comm *comm, const qdri_coll *coll, qdri_need *need);
+size_t qdri_need_bytes(const qdri_need *need);
 /* The number of consecutive members that a reduction sums among themselves, and rounds, first; 1: all are added in rank
  * order. */
 int qdri_comm_summed_first(const qdri_comm *comm, const qdri_coll *coll);
-/* Makes the reserve at least `bytes`. Device memory, counted; a smaller reserve, which pending work and recorded steps
- * may be using, is kept until the communicator is destroyed. */
-QDR_NODISCARD qdr_status qdri_comm_reserve(qdri_comm *comm, size_t bytes);
+/* Makes the reserve at least that large. Device memory, counted; a smaller reserve, which pending work and recorded
+ * steps may be using, is kept until the communicator is destroyed. */
+QDR_NODISCARD qdr_status qdri_comm_reserve(qdri_comm *comm, const qdri_need *need);
 
 qdr_traffic qdri_comm_traffic(const qdri_comm *comm, qdr_coll_kind kind);
 void qdri_comm_reset_traffic(qdri_comm *comm);

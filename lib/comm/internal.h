@@ -89,8 +89,10 @@ void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev
 QDR_NODISCARD qdr_status qdri_comm_decorate(qdr_status status, qdri_comm *made, const qdri_comm_table *table,
                                             qdri_comm *parent, qdri_comm **comm);
 
-/* The counter for this collective. */
+/* The counters for this collective. */
 qdri_counter *qdri_counter_of(qdri_comm *comm, const qdri_coll *coll);
+/* Counts a collective that has ended. */
+void qdri_count_call(qdri_comm *comm, const qdri_coll *coll);
 /* Counts elements that this member has sent for the collective. */
 void qdri_count_sent(qdri_comm *comm, const qdri_coll *coll, int64_t n_elems);
 

@@ -58,7 +58,7 @@ static qdr_status run_work(void *args)
     qdri_counter *counter = qdri_counter_of(run->comm, &run->coll);
     const int64_t nanosecs = qdri_now_ns() - run->begin_nanosecs;
     atomic_fetch_add_explicit(&counter->nanosecs, nanosecs, memory_order_relaxed);
-    atomic_fetch_add_explicit(&counter->n_calls, 1, memory_order_relaxed);
+    qdri_count_call(run->comm, &run->coll);
     qdri_staging_done(run->comm, run->owned);
     return status;
 }

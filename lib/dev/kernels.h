@@ -139,7 +139,8 @@ typedef struct qdri_kernel {
             const void *x; /* ENCODE: the elements; DECODE_SUM: those of source `own` */
             void *wire, *y;
             float *feedback; /* n; NULL: none */
-            const void *sources; /* DECODE_SUM: n_sources messages, each `stride` bytes after the last */
+            const void
+                *sources; /* DECODE_SUM: the messages of all sources but `own`, each `stride` bytes after the last */
             size_t stride;
             int64_t *n_bytes; /* PACK: receives those of the message; UNPACK: holds them when it runs, NULL: `stride` */
             int n_sources, own; /* own: which source is x instead of a message; -1: none */

@@ -56,8 +56,7 @@ static void *stand_in(const qdr_stack *stack, qdri_ref ref)
 
 static void measure_collective(qdr_stack *stack, qdr_channel channel, qdri_coll coll)
 {
-    const size_t bytes = qdri_comm_scratch_bytes(qdri_grid_comm(stack->grid, channel), &coll);
-    if (bytes > stack->staging_bytes[channel]) stack->staging_bytes[channel] = bytes;
+    qdri_comm_need(qdri_grid_comm(stack->grid, channel), &coll, &stack->staging[channel]);
 }
 
 /* The maximum staging that the collectives of a schedule need, and the memory of its largest product. */
@@ -113,7 +112,7 @@ static qdr_status reserve_staging(qdr_stack *stack)
         measure_collective(stack, (qdr_channel)channel,
                            (qdri_coll){.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_sums});
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
-        QDR_TRY(qdri_comm_reserve(qdri_grid_comm(stack->grid, (qdr_channel)channel), stack->staging_bytes[channel]));
+        QDR_TRY(qdri_comm_reserve(qdri_grid_comm(stack->grid, (qdr_channel)channel), &stack->staging[channel]));
     return QDR_OK;
 }
 
@@ -158,7 +157,8 @@ qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
                                .gradients = bytes[QDRI_GRADIENTS],
                                .activations = bytes[QDRI_ACTIVATIONS],
                                .workspace = bytes[QDRI_WORKSPACE]};
-    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) sizes->communication += stack->staging_bytes[channel];
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        sizes->communication += qdri_need_bytes(&stack->staging[channel]);
     sizes->device = qdri_dev_fixed_bytes(qdri_context_dev(qdr_grid_context(stack->grid)), stack->net.opts.dtype) +
                     stack->product_bytes;
     return QDR_OK;

@@ -52,7 +52,7 @@ struct qdr_stack {
     qdri_net_lists lists;
     void *memory[QDRI_N_REGIONS]; /* addresses of the regions */
     void *owned[QDRI_N_REGIONS]; /* those that the stack allocated itself */
-    size_t staging_bytes[QDR_N_CHANNELS];
+    qdri_need staging[QDR_N_CHANNELS];
     size_t product_bytes; /* device memory for the products */
     qdr_event **events; /* of tasks that signal */
     int n_events;

@@ -269,7 +269,9 @@ static int run_trial(const member self_, uint64_t seed, int reserve)
     CHECK(trial_draw(&t, &self, seed), "out of memory");
     trial_fill(&t, &self);
     const qdr_traffic before = qdri_comm_traffic(self.comm, t.coll.kind);
-    if (reserve) OK(qdri_comm_reserve(self.comm, qdri_comm_scratch_bytes(self.comm, &t.coll)));
+    qdri_need need = {0};
+    if (reserve) qdri_comm_need(self.comm, &t.coll, &need);
+    OK(qdri_comm_reserve(self.comm, &need));
     OK(qdri_comm_launch(self.comm, &t.coll, self.stream));
     OK(qdr_stream_synchronize(self.stream));
     const int64_t wrong = trial_wrong(&t, &self);
@@ -582,14 +584,12 @@ int main(int argc, char **argv)
     int n_local = 0, exit_code = 1;
     if (argc > 2 && strcmp(argv[1], "--local") == 0) {
         n_local = atoi(argv[2]);
-        argc -= 2;
-        argv += 2;
+        argc -= 2, argv += 2;
     }
 #if QDRI_HAVE_MPI
     if (argc > 1 && strcmp(argv[1], "--messages") == 0) {
         qdri_mpi_use_node_memory = 0;
-        argc--;
-        argv++;
+        argc--, argv++;
     }
 #endif
     member start = {.seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20240607, .is_local = n_local > 0};

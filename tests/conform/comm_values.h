@@ -48,7 +48,7 @@ static element value(uint64_t seed, qdr_dtype dtype, int rank, int64_t i)
 #define PICK(op, a, b) ((op) == QDR_SUM ? (a) + (b) : ((op) == QDR_MAX) == ((b) > (a)) ? (b) : (a))
 
 /* In their order, in fp32 if they are BF16 or F16, rounded once. */
-static element combined(qdr_dtype dtype, qdr_reduce op, const element *of, int n)
+static inline element combined(qdr_dtype dtype, qdr_reduce op, const element *of, int n)
 {
     element sum = of[0];
     float wide = (float)narrow_value(dtype, sum.narrow);
@@ -69,7 +69,7 @@ typedef struct summed {
     int size, together;
 } summed;
 
-static element reduced(uint64_t seed, qdr_dtype dtype, qdr_reduce op, summed ranks, int64_t i)
+static inline element reduced(uint64_t seed, qdr_dtype dtype, qdr_reduce op, summed ranks, int64_t i)
 {
     element each[64], groups[64] = {{0}};
     const int n_groups = ranks.size / ranks.together;
@@ -88,8 +88,8 @@ static void fill(void *to, uint64_t seed, qdr_dtype dtype, int rank, int64_t fir
 }
 
 /* Index of the first element that differs from what rank `from` brought (from < 0: from the reduction), or -1. */
-static int64_t first_wrong(const void *got, uint64_t seed, qdr_dtype dtype, qdr_reduce op, summed ranks, int from,
-                           int64_t first, int64_t n)
+static inline int64_t first_wrong(const void *got, uint64_t seed, qdr_dtype dtype, qdr_reduce op, summed ranks,
+                                  int from, int64_t first, int64_t n)
 {
     const size_t bytes = qdr_dtype_bytes(dtype);
     for (int64_t i = 0; i < n; i++) {

@@ -322,16 +322,11 @@ static void decode(const qdri_kernel *kernel, list *l)
 
 static void decode_sum(const qdri_kernel *kernel, list *l)
 {
-    const int n_sources = kernel->u.codec.n_sources, own = kernel->u.codec.own;
+    const int own = kernel->u.codec.own, n_messages = kernel->u.codec.n_sources - (own >= 0);
     const size_t bytes = fake_message_bytes(kernel), stride = kernel->u.codec.stride;
-    const char *sources = kernel->u.codec.sources;
-    const int before = own < 0 ? n_sources : own;
-    const fake_access first = {FAKE_READ, sources, bytes, stride, before};
-    const fake_access others = {FAKE_READ, sources + (size_t)(before + 1) * stride, bytes, stride,
-                                n_sources - before - 1};
+    const fake_access messages = {FAKE_READ, kernel->u.codec.sources, bytes, stride, n_messages};
     if (kernel->u.codec.n == 0) return;
-    if (first.n_rows > 0) l->all[l->n++] = first;
-    if (others.n_rows > 0) l->all[l->n++] = others;
+    if (n_messages > 0) l->all[l->n++] = messages;
     if (own >= 0) reads(l, kernel->u.codec.x, kernel->u.codec.n, elem_bytes(kernel));
     writes(l, kernel->u.codec.wire, 1, bytes);
     if (kernel->u.codec.wire) sums(l, kernel->u.codec.feedback, kernel->u.codec.n, sizeof(float), 1);

@@ -230,6 +230,6 @@ qdr_status qdri_local_device_launch(qdri_comm *base, const qdri_coll *coll, qdr_
     if (status < QDR_OK)
         qdri_dev_poison(base->dev, status, qdr_last_error());
     else
-        atomic_fetch_add(&qdri_counter_of(base, coll)->n_calls, 1);
+        qdri_count_call(base, coll);
     return begun; /* a failure that the others do not know about */
 }

@@ -396,7 +396,7 @@ static void count(const nccl_call *c)
     const int64_t n_off_node = n_elems / (base->size - 1) * (base->size - base->node_size);
     qdri_count_sent(base, c->coll, n_elems);
     atomic_fetch_add(&counter->bytes_off_node, n_off_node * (int64_t)qdr_dtype_bytes(c->coll->dtype));
-    atomic_fetch_add(&counter->n_calls, 1);
+    qdri_count_call(base, c->coll);
 }
 
 static qdr_status enqueue(nccl_call *c)

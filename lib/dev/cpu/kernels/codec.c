@@ -420,9 +420,10 @@ static void decode(const qdri_kernel *kernel)
 static const float *source_block(const qdri_kernel *kernel, const block_walk *walk, int source, const char *x, int n,
                                  float own[MOST_BLOCK])
 {
-    const char *wire = (const char *)kernel->u.codec.sources + (size_t)source * kernel->u.codec.stride;
+    const int mine = kernel->u.codec.own, message = source - (mine >= 0 && source > mine);
+    if (source == mine) return load(x, kernel->dtype, n, own);
+    const char *wire = (const char *)kernel->u.codec.sources + (size_t)message * kernel->u.codec.stride;
     float scale;
-    if (source == kernel->u.codec.own) return load(x, kernel->dtype, n, own);
     memcpy(&scale, wire + walk->scale_at, sizeof scale);
     decode_block(wire + walk->codes_at, n, &walk->place, scale, own);
     return own;

@@ -337,8 +337,9 @@ __global__ void decode_sum(message m, message_list list, const char *sources, co
     const place p = find_place<BLOCK>(m);
     numbers<V> total;
     for (int s = 0; s < list.n; s++) {
+        const int at = s - (list.own >= 0 && s > list.own);
         const numbers<V> more = s == list.own ? load_block<BLOCK>(x, p)
-                                              : decode_block<BLOCK>(m, p, sources + s * list.stride);
+                                              : decode_block<BLOCK>(m, p, sources + at * list.stride);
 #pragma unroll
         for (int k = 0; k < V; k++) total.at[k] = s ? total.at[k] + more.at[k] : more.at[k];
     }

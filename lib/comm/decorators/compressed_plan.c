@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "comm/decorators/compressed_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/internal.h"
+#include "core/block.h"
+#include "core/codec.h"
+#include "core/size.h"
+
+int64_t qdri_code_chunk_bytes = 1 << 20;
+
+/* Messages of so many elements, in blocks of any size and codes of any bits, fill whole QDRI_CODE_ALIGN. */
+enum { WHOLE_ELEMS = 1024, WHOLE_ROWS = 16, MOST_SHARES = 8, ALIGN = 64 };
+
+int qdri_coll_is_coded(const qdri_coll *coll)
+{
+    const int is_sum = coll->op == QDR_SUM && qdri_coll_reduces(coll);
+    return coll->codec && (is_sum || coll->kind == QDR_ALL_GATHER) && qdri_codec_shortens(coll->codec, coll->dtype);
+}
+
+qdri_code_key qdri_code_key_of(const qdri_coll *coll, int size)
+{
+    qdri_code_key key;
+    memset(&key, 0, sizeof key);
+    key.codec = *coll->codec;
+    key.count = coll->count;
+    key.split_unit = coll->split_unit;
+    key.row_elems = coll->row_elems;
+    key.chunk_bytes = qdri_code_chunk_bytes;
+    key.kind = (int32_t)coll->kind;
+    key.dtype = (int32_t)coll->dtype;
+    if (coll->counts) key.parts = qdri_digest_of(coll->counts, (size_t)size * sizeof *coll->counts) | 1;
+    return key;
+}
+
+int64_t qdri_code_chunk(const qdri_code_plan *plan, int c, int j)
+{
+    const int64_t left = plan->n[j] - c * plan->chunk_elems;
+    return left < 0 ? 0 : left < plan->chunk_elems ? left : plan->chunk_elems;
+}
+
+static int64_t message_bytes(const qdri_code_plan *plan, int64_t n_elems)
+{
+    const qdri_message message = {
+        .codec = &plan->key.codec, .dtype = (qdr_dtype)plan->key.dtype, .n = n_elems, .run = plan->key.row_elems};
+    return qdri_round_up(qdri_message_bytes(&message), QDRI_CODE_ALIGN);
+}
+
+/* Parts of an all-reduce are whole rows. */
+static void cut_all_reduce(qdri_code_plan *plan, const qdri_code_group *group, const qdri_coll *coll)
+{
+    const int64_t unit = coll->row_elems ? coll->row_elems : 1;
+    int64_t end;
+    qdri_split(coll->count, unit, group->per_node, group->index, &plan->slice_begin, &end);
+    plan->n_elems = end - plan->slice_begin;
+    plan->is_exchange = plan->n_parts == 2;
+    for (int j = 0; j < plan->n_parts; j++) {
+        plan->begin[j] = 0;
+        end = plan->n_elems;
+        if (!plan->is_exchange) qdri_split(plan->n_elems, unit, plan->n_parts, j, &plan->begin[j], &end);
+        plan->n[j] = end - plan->begin[j];
+    }
+}
+
+/* Parts of counterparts: where they are, in a gather; if members of a node have summed them, one after the other. */
+static void cut_by_members(qdri_code_plan *plan, const qdri_code_group *group, const qdri_coll *coll)
+{
+    const int size = group->n_nodes * group->per_node;
+    int64_t begin;
+    for (int j = 0; j < size; j++) qdri_coll_part(coll, size, j, &begin, &plan->members[j]);
+    for (int k = 0; k < plan->n_parts; k++) {
+        qdri_coll_part(coll, size, k * group->per_node + group->index, &plan->begin[k], &plan->n[k]);
+        if (coll->kind == QDR_REDUCE_SCATTER && group->per_node > 1) plan->begin[k] = plan->n_elems;
+        plan->n_elems += plan->n[k];
+    }
+    if (coll->kind == QDR_REDUCE_SCATTER && group->per_node > 1)
+        plan->slice_bytes = (size_t)plan->n_elems * qdr_dtype_bytes(coll->dtype);
+}
+
+static void cut_chunks(qdri_code_plan *plan)
+{
+    const int64_t each = (int64_t)qdr_dtype_bytes((qdr_dtype)plan->key.dtype);
+    const int64_t row = plan->key.row_elems, unit = row ? WHOLE_ROWS * row : WHOLE_ELEMS;
+    const int shares = plan->is_exchange ? 1 : plan->n_parts < MOST_SHARES ? plan->n_parts : MOST_SHARES;
+    int64_t most = 0;
+    for (int j = 0; j < plan->n_parts; j++)
+        if (plan->n[j] > most) most = plan->n[j];
+    plan->chunk_elems = qdri_round_up(qdri_ceil_div(qdri_code_chunk_bytes, each * shares), unit);
+    plan->n_chunks = (int)qdri_ceil_div(most, plan->chunk_elems);
+}
+
+static void raise(size_t *most, int64_t bytes)
+{
+    if ((size_t)bytes > *most) *most = (size_t)bytes;
+}
+
+static void count_bytes(qdri_code_plan *plan)
+{
+    const int sums = plan->key.kind != (int32_t)QDR_ALL_GATHER, gathers = plan->key.kind != (int32_t)QDR_REDUCE_SCATTER;
+    const int64_t each = (int64_t)qdr_dtype_bytes((qdr_dtype)plan->key.dtype);
+    for (int c = 0; c < plan->n_chunks; c++) {
+        const int64_t mine = qdri_code_chunk(plan, c, plan->own), own_bytes = message_bytes(plan, mine);
+        int64_t at = (int64_t)c * plan->n_parts, sent = 0, received = 0, gathered = 0, saved = 0;
+        for (int j = 0; j < plan->n_parts; j++, at++) {
+            const int64_t n = qdri_code_chunk(plan, c, j);
+            const int is_own = j == plan->own;
+            plan->sends[at] = is_own ? 0 : message_bytes(plan, n);
+            plan->receives[at] = is_own ? 0 : own_bytes;
+            plan->gathers[at] = message_bytes(plan, n);
+            sent += plan->sends[at];
+            received += plan->receives[at];
+            gathered += plan->gathers[at];
+            if (is_own) continue;
+            if (sums && !plan->is_exchange) saved += n * each - plan->sends[at];
+            if (gathers) saved += mine * each - own_bytes;
+        }
+        raise(&plan->send_bytes, sums && !plan->is_exchange ? sent : 0);
+        raise(&plan->receive_bytes, sums && !plan->is_exchange ? received : 0);
+        raise(&plan->gather_bytes, gathers ? gathered : 0);
+        const qdri_message message = {.codec = &plan->key.codec, .dtype = (qdr_dtype)plan->key.dtype, .n = mine};
+        if (sums) raise(&plan->scratch_bytes, (int64_t)qdri_sum_scratch_bytes(&message));
+        plan->bytes_saved += saved;
+    }
+}
+
+qdr_status qdri_code_plan_create(const qdri_code_group *group, const qdri_coll *coll, qdri_code_plan **plan)
+{
+    qdri_code_plan *made = NULL;
+    const int n_parts = group->n_nodes, size = n_parts * group->per_node;
+    *plan = NULL;
+    QDR_TRY(QDRI_NEW(1, "the plan of a coded collective", &made));
+    made->key = qdri_code_key_of(coll, size);
+    made->n_parts = n_parts;
+    made->own = group->node;
+    qdr_status status = QDRI_NEW(2 * n_parts + size, "parts of a coded collective", &made->begin);
+    QDR_TRY_OUT(status, status);
+    made->n = made->begin + n_parts;
+    made->members = made->n + n_parts;
+    if (coll->kind == QDR_ALL_REDUCE)
+        cut_all_reduce(made, group, coll);
+    else
+        cut_by_members(made, group, coll);
+    cut_chunks(made);
+    status = QDRI_NEW(3 * (size_t)made->n_chunks * (size_t)n_parts + 1, "messages of a coded collective", &made->sends);
+    QDR_TRY_OUT(status, status);
+    made->receives = made->sends + (size_t)made->n_chunks * (size_t)n_parts;
+    made->gathers = made->receives + (size_t)made->n_chunks * (size_t)n_parts;
+    count_bytes(made);
+    *plan = made;
+    return QDR_OK;
+out:
+    qdri_code_plan_free(made);
+    return status;
+}
+
+void qdri_code_plan_free(qdri_code_plan *plan)
+{
+    if (!plan) return;
+    free(plan->begin);
+    free(plan->sends);
+    free(plan);
+}
+
+size_t qdri_code_slot_bytes(const qdri_code_plan *plan)
+{
+    return qdri_align_bytes(plan->send_bytes, ALIGN) + qdri_align_bytes(plan->receive_bytes, ALIGN) +
+           qdri_align_bytes(plan->gather_bytes, ALIGN);
+}
+
+size_t qdri_code_staging_bytes(const qdri_code_plan *plan)
+{
+    return 2 * qdri_code_slot_bytes(plan) + qdri_align_bytes(plan->scratch_bytes, ALIGN) +
+           qdri_align_bytes(plan->slice_bytes, ALIGN);
+}
