@@ -23,6 +23,7 @@
 #ifndef QUADRILLE_COLL_H
 #define QUADRILLE_COLL_H
 
+#include "codec.h"
 #include "grid.h"
 
 #ifdef __cplusplus
@@ -72,6 +73,43 @@ QDR_API QDR_NODISCARD qdr_status qdr_all_to_all(qdr_grid *grid, qdr_axis axis, c
 QDR_API QDR_NODISCARD qdr_status qdr_send_recv(qdr_grid *grid, qdr_axis axis, int to, const void *send, int64_t n_send,
                                                int from, void *recv, int64_t n_recv, qdr_dtype dtype,
                                                qdr_stream *stream);
+
+/* ---- with codecs ---- */
+
+/* As the functions above, but elements travel as the messages of a codec (codec.h), for which a slow link takes less
+ * time: sums of gradients, say. Versions are added in fp32, and a sum is encoded once more, so that the error does not
+ * grow with the number of members: of a sum, at most Σ qdr_codec_bound() of the versions that travel, and that of the
+ * sum where it travels, too, and roundings. If the members are on several nodes, as many on each, one after the other,
+ * only what goes to another node is coded: members of a node add first, and gather last.
+ *
+ * The first such call along an axis makes the groups that it needs: it is blocking and collective over the members,
+ * like qdr_grid_create().
+ *
+ *  @param codec     equal on all members, copied. If it does not shorten `dtype`, elements travel as they are
+ *  @param feedback  with QDR_CODEC_FEEDBACK, else NULL: as many floats of device memory as `send` (or `data`) has
+ *                   elements, zeros at first: what earlier messages of this sum lost, added to the next ones. How they
+ *                   are ordered is the library's. Unchanged, and not to be freed, while the stream runs the call
+ *  @retval QDR_ERR_ARGUMENT     also codec is NULL, or one that qdr_codec_parse() would refuse; feedback without
+ *                               QDR_CODEC_FEEDBACK, or the other way; op is not QDR_SUM
+ *  @retval QDR_ERR_UNSUPPORTED  this library, device or communication has no such codec or groups; or
+ *                               QDR_CODEC_STOCHASTIC in a step that is being recorded, which would repeat its numbers
+ *
+ * Members that pass different codecs are calls that do not match. */
+
+/** qdr_all_reduce() with a codec. All members hold the same bits afterwards. */
+QDR_API QDR_NODISCARD qdr_status qdr_all_reduce_coded(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *data,
+                                                      int64_t n_elems, qdr_dtype dtype, qdr_stream *stream,
+                                                      const qdr_codec *codec, float *feedback);
+/** qdr_all_gather() with a codec. All members hold the same bits afterwards: in recv, this member's part is what the
+ * others have got, too. */
+QDR_API QDR_NODISCARD qdr_status qdr_all_gather_coded(qdr_grid *grid, qdr_axis axis, const void *send, void *recv,
+                                                      int64_t n_elems, const int64_t *counts, qdr_dtype dtype,
+                                                      qdr_stream *stream, const qdr_codec *codec, float *feedback);
+/** qdr_reduce_scatter() with a codec. */
+QDR_API QDR_NODISCARD qdr_status qdr_reduce_scatter_coded(qdr_grid *grid, qdr_axis axis, qdr_reduce op,
+                                                          const void *send, void *recv, int64_t n_elems,
+                                                          const int64_t *counts, qdr_dtype dtype, qdr_stream *stream,
+                                                          const qdr_codec *codec, float *feedback);
 
 #ifdef __cplusplus
 }

@@ -99,6 +99,7 @@ typedef struct qdr_traffic {
     int64_t bytes_plain; /**< what bytes_sent would be without codecs, see codec.h */
     double secs; /**< from when the stream had finished all earlier work until the collective ended; overlapping
                     collectives both count. 0 on GPUs, whose streams are not stopped for timing; use QDR_TRACE there */
+    double codec_secs; /**< of encoding and decoding, part of which overlaps with sending; 0 on GPUs */
 } qdr_traffic;
 /** The number of ranks that communicate over a channel: those of its axis, or of a level of d; 1: nothing is sent. 0
  * for a NULL grid or an unknown channel. Local. */

@@ -2,6 +2,7 @@
 /* Collectives that callers run along an axis: they use its statistics communicator. */
 #include "quadrille/coll.h"
 
+#include "core/codec.h"
 #include "grid/internal.h"
 
 static qdr_status launch(qdr_grid *grid, qdr_axis axis, const qdri_coll *coll, qdr_stream *stream)
@@ -20,6 +21,28 @@ static qdr_status launch(qdr_grid *grid, qdr_axis axis, const qdri_coll *coll, q
     qdri_coll labelled = *coll;
     labelled.label = qdri_grid_label(grid, NULL);
     return qdri_comm_launch(qdri_grid_comm(grid, channel), &labelled, qdri_stream_or_default(grid, stream));
+}
+
+/* Adds a codec to a collective; the first one along an axis makes its groups. What one member can check by itself comes
+ * first: the others wait for it there. */
+static qdr_status launch_coded(qdr_grid *grid, qdr_axis axis, qdri_coll coll, qdr_stream *stream,
+                               const qdr_codec *codec, float *feedback)
+{
+    const char *name = qdr_coll_kind_name(coll.kind);
+    if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the grid is NULL", name);
+    if ((unsigned)axis >= QDR_N_AXES) return launch(grid, axis, &coll, stream);
+    QDR_TRY(qdri_codec_check(codec, name));
+    if (coll.kind != QDR_ALL_GATHER && coll.op != QDR_SUM)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: only sums are coded; use %s without a codec for QDR_MAX and QDR_MIN",
+                        name, coll.kind == QDR_ALL_REDUCE ? "qdr_all_reduce()" : "qdr_reduce_scatter()");
+    if ((codec->flags & QDR_CODEC_STOCHASTIC) && qdri_context_is_recording(qdr_grid_context(grid)))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "%s: a recorded step would round with the same random numbers each time; leave +stochastic out",
+                        name);
+    coll.codec = codec;
+    coll.feedback = feedback;
+    QDR_TRY(qdri_grid_compress(grid, (qdr_channel)(QDR_CHANNEL_X_STAT + (int)axis)));
+    return launch(grid, axis, &coll, stream);
 }
 
 qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *data, int64_t n_elems, qdr_dtype dtype,
@@ -49,6 +72,32 @@ qdr_status qdr_reduce_scatter(qdr_grid *grid, qdr_axis axis, qdr_reduce op, cons
     coll.op = op;
     coll.counts = counts;
     return launch(grid, axis, &coll, stream);
+}
+
+qdr_status qdr_all_reduce_coded(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *data, int64_t n_elems,
+                                qdr_dtype dtype, qdr_stream *stream, const qdr_codec *codec, float *feedback)
+{
+    const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .dtype = dtype, .op = op, .recv = data, .count = n_elems};
+    return launch_coded(grid, axis, coll, stream, codec, feedback);
+}
+
+qdr_status qdr_all_gather_coded(qdr_grid *grid, qdr_axis axis, const void *send, void *recv, int64_t n_elems,
+                                const int64_t *counts, qdr_dtype dtype, qdr_stream *stream, const qdr_codec *codec,
+                                float *feedback)
+{
+    qdri_coll coll = coll_of(QDR_ALL_GATHER, send, recv, n_elems, dtype);
+    coll.counts = counts;
+    return launch_coded(grid, axis, coll, stream, codec, feedback);
+}
+
+qdr_status qdr_reduce_scatter_coded(qdr_grid *grid, qdr_axis axis, qdr_reduce op, const void *send, void *recv,
+                                    int64_t n_elems, const int64_t *counts, qdr_dtype dtype, qdr_stream *stream,
+                                    const qdr_codec *codec, float *feedback)
+{
+    qdri_coll coll = coll_of(QDR_REDUCE_SCATTER, send, recv, n_elems, dtype);
+    coll.op = op;
+    coll.counts = counts;
+    return launch_coded(grid, axis, coll, stream, codec, feedback);
 }
 
 qdr_status qdr_grid_broadcast(qdr_grid *grid, qdr_axis axis, int root, void *data, int64_t n_elems, qdr_dtype dtype,

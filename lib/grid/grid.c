@@ -205,6 +205,25 @@ qdri_life *qdri_grid_life(qdr_grid *grid) { return &grid->life; }
 
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel) { return grid->comms[channel]; }
 
+qdr_status qdri_grid_compress(qdr_grid *grid, qdr_channel channel)
+{
+    const channel_names *names = &grid->names[channel];
+    const qdri_comm *world = qdri_context_world(grid->ctx);
+    const int size = names->group.size;
+    int at[QDR_N_AXES], *nodes = NULL;
+    if (size == 1 || qdri_comm_is_compressed(grid->comms[channel])) return QDR_OK;
+    qdr_status status = QDRI_NEW(size, "nodes of a channel's members", &nodes);
+    QDR_TRY(qdri_comm_agree(grid->comms[channel], status));
+    memcpy(at, grid->position.coordinate, sizeof at);
+    for (int j = 0; j < size; j++) {
+        at[names->axis] = names->group.first + j * names->group.stride;
+        nodes[j] = qdri_comm_node_of(world, qdri_shape_rank(&grid->shape, at));
+    }
+    status = qdri_comm_compress(&grid->comms[channel], nodes);
+    free(nodes);
+    return status;
+}
+
 qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel) { return grid->streams[channel]; }
 
 qdr_stream *qdri_stream_or_default(const qdr_grid *grid, qdr_stream *stream)

@@ -11,6 +11,9 @@
 qdri_life *qdri_grid_life(qdr_grid *grid);
 /* The channel's communicator, which may be a group of one. */
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel);
+/* Makes the channel's communicator one that codes, see qdri_comm_compress(), unless it is. Collective over its members:
+ * fails on all or on none. */
+QDR_NODISCARD qdr_status qdri_grid_compress(qdr_grid *grid, qdr_channel channel);
 /* The stream that runs a channel's bulk collectives (created with the grid, kind COMM). */
 qdr_stream *qdri_grid_stream(const qdr_grid *grid, qdr_channel channel);
 /* stream, or the context's if it is NULL. */

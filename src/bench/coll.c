@@ -16,6 +16,8 @@ typedef struct coll_options {
     int64_t min_bytes, max_bytes, factor;
     int kind, axis; /* ANY_…: all kinds; all axes that split the grid */
     int caller_memory;
+    const char *codec_text;
+    qdr_codec codec; /* RAW: none */
 } coll_options;
 
 #define AT(member) .at = offsetof(coll_options, member)
@@ -33,12 +35,15 @@ static const option_spec specs[] = {
     {"factor", 'f', "N", "factor from each size to the next; default 4", OPTION_COUNT, AT(factor), 2, 1 << 20},
     {"memory", 0, "WHOSE", "buffers from library (default, qdr_mem_alloc) or caller (malloc)", OPTION_CHOICE,
      AT(caller_memory), .words = "library|caller"},
+    {"codec", 0, "CODEC", "of sums and gathers, such as int8 or int4/128+hadamard+feedback; default raw", OPTION_TEXT,
+     AT(codec_text)},
     BENCH_SPECS,
 };
 
 static int check_options(void *user, failure *why)
 {
-    const coll_options *options = user;
+    coll_options *options = user;
+    if (fail_status(why, qdr_codec_parse(options->codec_text, &options->codec))) return why->code;
     if (options->min_bytes <= options->max_bytes) return EXIT_OK;
     return fail(why, EXIT_USAGE, "bench coll: --min-bytes %lld is more than --max-bytes %lld",
                 (long long)options->min_bytes, (long long)options->max_bytes);
@@ -56,6 +61,8 @@ static const bench_column columns[] = {
     {"size_bytes", "size", "(B)", VALUE_WHOLE, 11, 1, 0},
     {"count", "count", "(elements)", VALUE_WHOLE, 10, 1, 0},
     {"type", "type", "", VALUE_TEXT, 5, 0, 0},
+    {"codec", "codec", "", VALUE_TEXT, 14, 0, 0},
+    {"ratio", "ratio", "", VALUE_REAL, 6, 1, 2},
     BENCH_TIME_COLUMNS("", "(us)", 1e6),
     {"algbw_gbps", "algbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
     {"busbw_gbps", "busbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
@@ -73,7 +80,8 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
         title, capacity,
         "# collectives along an axis, all its groups at once, %d rank%s, memory of the %s\n"
         "# size: the whole vector, or what one member sends in all; times of the slowest rank; algbw: size / median\n"
-        "# busbw: algbw x what a member must send or receive of the size; wrong: elements, over all ranks\n",
+        "# busbw: algbw x what a member must send or receive of the size; ratio: bytes without a codec / bytes sent\n"
+        "# wrong: elements, over all ranks; with a codec, those beyond its bound\n",
         n_ranks, PLURAL(n_ranks), memory_text(options));
 }
 
@@ -84,6 +92,11 @@ static void print_case(bench_run *run, const coll_options *options, const char *
     const bench_times times = bench_times_of(samples, 0);
     const double bytes = (double)the_case->n * (double)qdr_dtype_bytes(the_case->dtype);
     /* a single rank moves no data */
+    const qdr_traffic sent = qdr_grid_traffic(the_case->grid, (qdr_channel)(QDR_CHANNEL_X_STAT + (int)the_case->axis),
+                                              the_case->kind);
+    const double ratio = sent.bytes_sent > 0 ? (double)sent.bytes_plain / (double)sent.bytes_sent : NAN;
+    char codec[64];
+    qdr_codec_text(&options->codec, codec, sizeof codec);
     const double algbw = the_case->size > 1 && times.median > 0 ? 1e-9 * bytes / times.median : NAN;
     const bench_value values[] = {
         BENCH_NUMBER(qdr_context_size(run->ctx)),
@@ -95,6 +108,8 @@ static void print_case(bench_run *run, const coll_options *options, const char *
         BENCH_NUMBER(bytes),
         BENCH_NUMBER(the_case->n),
         BENCH_TEXT(qdr_dtype_name(the_case->dtype)),
+        BENCH_TEXT(the_case->codec && the_case->kind <= QDR_ALL_REDUCE ? codec : "raw"),
+        BENCH_NUMBER(ratio),
         BENCH_TIME_VALUES(times),
         BENCH_NUMBER(algbw),
         BENCH_NUMBER(algbw * coll_bus_factor(the_case->kind, the_case->size)),
@@ -110,6 +125,7 @@ static int run_axis(bench_run *run, const coll_options *options, grid_size size,
                     failure *why)
 {
     coll_case the_case = {.grid = grid, .axis = axis, .dtype = options->shared.dtype};
+    if (options->codec.kind != QDR_CODEC_RAW) the_case.codec = &options->codec;
     const int64_t elem_bytes = (int64_t)qdr_dtype_bytes(the_case.dtype);
     const int64_t most = options->max_bytes < elem_bytes ? 1 : options->max_bytes / elem_bytes;
     coll_case_create(&the_case, most, options->caller_memory, why);
@@ -127,6 +143,7 @@ static int run_axis(bench_run *run, const coll_options *options, grid_size size,
             bench_samples samples = {0};
             double n_wrong = 0;
             coll_case_clear(&the_case);
+            qdr_grid_reset_traffic(grid);
             if (!bench_measure(run->ctx, &options->shared, &subject, 1, 0, &samples, why)) {
                 qdr_status status = coll_case_check(&the_case);
                 n_wrong = (double)the_case.n_wrong;
@@ -173,7 +190,8 @@ static int run(int argc, char **argv)
                             .max_bytes = 16 << 20,
                             .factor = 4,
                             .kind = QDR_ALL_REDUCE,
-                            .axis = ANY_AXIS};
+                            .axis = ANY_AXIS,
+                            .codec_text = "raw"};
     return bench_main(&kind, &options.shared, argc, argv);
 }
 
@@ -186,6 +204,7 @@ const command command_bench_coll = {
             "all-to-all, 1 for broadcast and send-recv. Exits with 4 if an element is wrong.",
     .options = specs,
     .examples = "  quadrille bench coll --local 4 --kind all --axis x --grid 4x1x1x1\n"
+                "  mpiexec.mpich -n 4 quadrille bench coll --axis d --grid 1x1x1x4 --codec int8 -b 16M -e 16M\n"
                 "  mpiexec.mpich -n 4 quadrille bench coll --grid all -b 8 -e 64M -f 2 --csv\n",
     .run = run,
 };

@@ -10,12 +10,13 @@ typedef struct coll_case {
     qdr_grid *grid;
     qdr_axis axis;
     qdr_dtype dtype;
+    const qdr_codec *codec; /* of sums and gathers; NULL: none */
     /* set by the caller after it */
     qdr_coll_kind kind;
     /* set by coll_case_create() */
     int size, rank; /* number of members along the axis, and this rank */
     int is_callers; /* buffers from malloc, not qdr_mem_alloc */
-    void *send, *recv;
+    void *send, *recv, *feedback; /* feedback: of a codec that has it */
     int64_t capacity; /* elements of each buffer */
     int64_t *counts, *recv_counts; /* of all members */
     /* set by coll_case_size() */
@@ -31,7 +32,8 @@ void coll_case_destroy(coll_case *gone);
 /* Sets the size to n elements: of the vector for all-reduce, all-gather, reduce-scatter and broadcast; of all that one
  * member sends for all-to-all and send-recv. Parts differ by at most one element. */
 void coll_case_size(coll_case *sized, int64_t n_elems);
-/* Fills the data with zeros for measuring: repeated sums in place stay finite. */
+/* Fills the data for measuring: with zeros, since repeated sums in place stay finite; with a codec, for which zeros
+ * would be less work, with small numbers that have room to grow. */
 void coll_case_clear(coll_case *cleared);
 /* Enqueues the collective. */
 qdr_status coll_case_start(const coll_case *started, qdr_stream *stream);

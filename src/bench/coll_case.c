@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One collective of one size along an axis, with its data and its exact result. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,8 @@ int coll_case_create(coll_case *made, int64_t most_elems, int caller_memory, fai
     if (!made->counts || !made->recv_counts)
         fail(why, EXIT_NOTHING_FITS, "bench coll: out of memory for %d counts", made->size);
     if (!why->code && !allocate(made, &made->send, why)) allocate(made, &made->recv, why);
+    if (!why->code && made->codec && (made->codec->flags & QDR_CODEC_FEEDBACK))
+        fail_status(why, qdr_mem_alloc(context_of(made), (size_t)made->capacity * sizeof(float), &made->feedback));
     return fail_together(why, context_of(made));
 }
 
@@ -45,6 +48,7 @@ void coll_case_destroy(coll_case *gone)
 {
     release(gone, &gone->send);
     release(gone, &gone->recv);
+    qdr_mem_free(context_of(gone), &gone->feedback);
     free(gone->counts);
     free(gone->recv_counts);
 }
@@ -81,9 +85,25 @@ double coll_bus_factor(qdr_coll_kind kind, int size)
 
 /* ---- the call ---- */
 
+static qdr_status start_coded(const coll_case *c, qdr_stream *stream)
+{
+    const int64_t own = c->counts[c->rank];
+    float *feedback = c->feedback;
+    if (c->kind == QDR_ALL_REDUCE)
+        return qdr_all_reduce_coded(c->grid, c->axis, QDR_SUM, c->recv, c->n, c->dtype, stream, c->codec, feedback);
+    if (c->kind == QDR_ALL_GATHER)
+        return qdr_all_gather_coded(c->grid, c->axis, c->send, c->recv, own, c->counts, c->dtype, stream, c->codec,
+                                    feedback);
+    return qdr_reduce_scatter_coded(c->grid, c->axis, QDR_SUM, c->send, c->recv, own, c->counts, c->dtype, stream,
+                                    c->codec, feedback);
+}
+
+static int is_coded(const coll_case *c) { return c->codec && c->kind <= QDR_ALL_REDUCE; }
+
 qdr_status coll_case_start(const coll_case *c, qdr_stream *stream)
 {
     const int64_t own = c->counts[c->rank];
+    if (is_coded(c)) return start_coded(c, stream);
     switch (c->kind) {
     case QDR_ALL_REDUCE: return qdr_all_reduce(c->grid, c->axis, QDR_SUM, c->recv, c->n, c->dtype, stream);
     case QDR_ALL_GATHER: return qdr_all_gather(c->grid, c->axis, c->send, c->recv, own, c->counts, c->dtype, stream);
@@ -109,8 +129,15 @@ qdr_status coll_case_call(void *user, int series)
 void coll_case_clear(coll_case *cleared)
 {
     const size_t bytes = (size_t)cleared->capacity * qdr_dtype_bytes(cleared->dtype);
+    const double small = cleared->dtype == QDR_F16 ? 0x1p-14 : 0x1p-90;
     memset(cleared->send, 0, bytes);
     memset(cleared->recv, 0, bytes);
+    if (cleared->feedback) memset(cleared->feedback, 0, (size_t)cleared->capacity * sizeof(float));
+    for (int64_t i = 0; is_coded(cleared) && i < cleared->n; i++) {
+        const double x = small * (double)(1 + (i * 7919 + cleared->rank) % 1009) * (i % 2 ? -1 : 1);
+        element_write(cleared->dtype, cleared->send, i, x);
+        element_write(cleared->dtype, cleared->recv, i, x);
+    }
 }
 
 /* ---- data whose result is known ---- */
@@ -148,6 +175,15 @@ static double expected(const coll_case *c, int64_t i)
     return value_of(c, j, i - begin_of(c, j));
 }
 
+/* By how much codecs may change an element of the result: messages of at most `members` versions, and of the sum, none
+ * of whose elements is more than 256. */
+static double bound_of(const coll_case *c)
+{
+    const double most = c->codec->flags & QDR_CODEC_HADAMARD ? 256 * 16 : 256; /* of a rotated block of 256 */
+    const double roundings = c->dtype == QDR_BF16 ? 0x1p-7 : 0x1p-10;
+    return (c->size + 1) * qdr_codec_bound(c->codec, most) + (c->dtype == QDR_F32 ? 0x1p-20 : roundings) * 512;
+}
+
 qdr_status coll_case_check(coll_case *checked)
 {
     const coll_case *c = checked;
@@ -160,9 +196,11 @@ qdr_status coll_case_check(coll_case *checked)
     memset(c->recv, 0xff, (size_t)c->capacity * qdr_dtype_bytes(c->dtype));
     for (int64_t i = 0; gives && i < n_given; i++) element_write(c->dtype, data, i, value_of(c, c->rank, i));
     checked->n_wrong = 0;
+    if (c->feedback) memset(c->feedback, 0, (size_t)c->capacity * sizeof(float));
     qdr_status status = qdr_barrier(context_of(c));
     if (status >= 0) status = coll_case_call(checked, 0);
+    const double bound = is_coded(c) ? bound_of(c) : 0;
     for (int64_t i = 0; status >= 0 && i < n_received; i++)
-        checked->n_wrong += element_read(c->dtype, c->recv, i) != expected(c, i);
+        checked->n_wrong += !(fabs(element_read(c->dtype, c->recv, i) - expected(c, i)) <= bound);
     return status;
 }

@@ -33,7 +33,7 @@ typedef struct member {
     qdr_context *ctx;
     qdri_comm *comm; /* with codecs */
     qdr_stream *stream;
-    int rank, size, n_nodes, per_node; /* per_node 1: every member is a node of its own */
+    int is_local, rank, size, n_nodes, per_node; /* per_node 1: every member is a node of its own */
     uint64_t seed;
 } member;
 
@@ -358,6 +358,15 @@ static int run_once(trial *t, const member *self)
     return 0;
 }
 
+/* Local ranks share it. */
+static void set_chunk_bytes(const member *self, int64_t bytes)
+{
+    int failed = qdr_barrier(self->ctx) != QDR_OK;
+    if (self->rank == 0 || !self->is_local) qdri_code_chunk_bytes = bytes;
+    failed |= qdr_barrier(self->ctx) != QDR_OK;
+    if (failed) fprintf(stderr, "conform_coded: a barrier failed: %s\n", qdr_last_error());
+}
+
 static int run_trial(const member *self, uint64_t seed)
 {
     trial t;
@@ -366,7 +375,7 @@ static int run_trial(const member *self, uint64_t seed)
     CHECK(!trial_draw(&t, self, seed), "out of memory");
     const qdr_coll_kind kind = t.coll.kind;
     const char *name = qdr_coll_kind_name(kind), *type = qdr_dtype_name(t.coll.dtype);
-    qdri_code_chunk_bytes = INT64_C(1) << 20;
+    set_chunk_bytes(self, INT64_C(1) << 20);
     qdri_comm_need(self->comm, &t.coll, &need);
     OK(qdri_comm_reserve(self->comm, &need));
     const qdr_traffic before = qdri_comm_traffic(self->comm, kind);
@@ -386,13 +395,15 @@ static int run_trial(const member *self, uint64_t seed)
         CHECK(plain == raw, "%s, %s: %lld plain bytes, not %lld, seed %llu", name, t.name, (long long)plain,
               (long long)raw, (unsigned long long)seed);
     }
+    const int saves = after.bytes_plain - before.bytes_plain != bytes, is_timed = qdr_context_gpu(self->ctx) < 0;
+    CHECK(!saves || !is_timed || after.codec_secs > before.codec_secs, "no seconds of codecs");
     CHECK(after.n_calls - before.n_calls == 1, "%lld calls", (long long)(after.n_calls - before.n_calls));
     const size_t n_bytes = (size_t)t.n_recv * qdr_dtype_bytes(t.coll.dtype);
     if (kind != QDR_REDUCE_SCATTER)
         CHECK(same_on_all(self, t.coll.recv, n_bytes), "members differ, seed %llu", (unsigned long long)seed);
     /* In short chunks: the same bits, the same bytes. Random numbers follow messages. */
     const uint64_t kept = qdri_digest_of(t.coll.recv, n_bytes);
-    qdri_code_chunk_bytes = 1 + (int64_t)(draw(seed, 8, 10) % 20000);
+    set_chunk_bytes(self, 1 + (int64_t)(draw(seed, 8, 10) % 20000));
     if (run_once(&t, self)) return 1;
     const int is_same = qdri_digest_of(t.coll.recv, n_bytes) == kept;
     CHECK(is_same || (t.codec.flags & QDR_CODEC_STOCHASTIC),
@@ -410,7 +421,7 @@ static int test_feedback(const member *self)
     qdr_codec codec;
     void *memory = NULL;
     static const char *const names[] = {"int4/64+feedback", "int4+hadamard+feedback", "int8+feedback"};
-    OK(qdr_mem_alloc(self->ctx, 2 * N * sizeof(float), &memory));
+    OK(qdr_mem_alloc(self->ctx, sizeof(float) * 2 * N, &memory));
     float *x = memory, *lost = x + N;
     for (size_t c = 0; c < sizeof names / sizeof *names; c++) {
         double exact[N] = {0}, got[N] = {0}, left[N] = {0}, size = 0;
@@ -545,7 +556,7 @@ int main(int argc, char **argv)
         argc -= 2;
         argv += 2;
     }
-    member start = {.seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20261125};
+    member start = {.is_local = n_local > 0, .seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20261125};
     const qdr_status status = qdr_launch(n_local, NULL, test_main, &start, &exit_code);
     if (status != QDR_OK) fprintf(stderr, "conform_coded: %s\n", qdr_last_error());
     if (exit_code) fprintf(stderr, "conform_coded: seed %llu\n", (unsigned long long)start.seed);

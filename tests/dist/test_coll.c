@@ -219,6 +219,63 @@ static void shift(trial *t, uint64_t *seed)
 
 static void shifts(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 6, shift); }
 
+/* ---- with codecs ---- */
+
+/* By how much element i, of at most 11 from each of n members, may change. */
+static double coded_bound(const trial *t, const qdr_codec *codec, int n, double wanted)
+{
+    const double levels = codec->kind == QDR_CODEC_INT16 ? 32767 : 127;
+    const double each = codec->kind == QDR_CODEC_BF16 ? 0x1p-8 : 0.5 / levels;
+    const double unit = t->dtype == QDR_BF16 ? 0x1p-8 : t->dtype == QDR_F16 ? 0x1p-11 : 0x1p-23;
+    if (t->dtype == QDR_F64 || (t->dtype != QDR_F32 && levels > 127) || (t->dtype != QDR_F32 && each == 0x1p-8))
+        return 0; /* not coded, and exact */
+    return (each + 0x1p-20) * 11 * n * 2 * 1.01 + unit * wanted * 1.1;
+}
+
+static void check_coded(const trial *t, const void *data, int64_t i, double wanted, double bound)
+{
+    const double got = dist_get(data, t->dtype, i);
+    DIST_CHECK(got >= wanted - bound && got <= wanted + bound, "%s, element %d: %g, not %g", qdr_dtype_name(t->dtype),
+               (int)i, got, wanted);
+}
+
+/* The three kinds, one after the other. */
+static void coded(trial *t, uint64_t *seed)
+{
+    static const char *const names[] = {"int8", "int16/32", "bf16", "int8/256+feedback"};
+    const int64_t *counts = counts_of(t, seed), mine = t->counts[t->rank], at = t->cuts[t->rank];
+    const char *name = names[dist_below(seed, 4)];
+    qdr_codec codec;
+    DIST_OK(qdr_codec_parse(name, &codec));
+    void *all = room(t, t->n), *part = room(t, mine), *lost = dist_memory(t->ctx, t->n, QDR_F32);
+    float *feedback = codec.flags ? lost : NULL;
+    memset(lost, 0, (size_t)t->n * sizeof(float));
+    fill(t, all, 0, t->n);
+    DIST_OK(qdr_reduce_scatter_coded(t->grid, t->axis, QDR_SUM, all, part, mine, counts, t->dtype, t->stream, &codec,
+                                     feedback));
+    synchronize(t);
+    for (int64_t i = 0; i < mine; i++)
+        check_coded(t, part, i, sum(t, at + i), coded_bound(t, &codec, t->size, sum(t, at + i)));
+    memset(lost, 0, (size_t)t->n * sizeof(float));
+    DIST_OK(qdr_all_reduce_coded(t->grid, t->axis, QDR_SUM, all, t->n, t->dtype, t->stream, &codec, feedback));
+    synchronize(t);
+    for (int64_t i = 0; i < t->n; i++) check_coded(t, all, i, sum(t, i), coded_bound(t, &codec, t->size, sum(t, i)));
+    memset(lost, 0, (size_t)t->n * sizeof(float));
+    fill(t, part, at, mine);
+    DIST_OK(qdr_all_gather_coded(t->grid, t->axis, part, all, mine, counts, t->dtype, t->stream, &codec, feedback));
+    synchronize(t);
+    for (int j = 0; j < t->size; j++)
+        for (int64_t i = t->cuts[j]; i < t->cuts[j + 1]; i++)
+            check_coded(t, all, i, value(t, j, i), coded_bound(t, &codec, 1, value(t, j, i)));
+    check_guard(t, all, t->n);
+    check_guard(t, part, mine);
+    qdr_mem_free(t->ctx, &all);
+    qdr_mem_free(t->ctx, &part);
+    qdr_mem_free(t->ctx, &lost);
+}
+
+static void coded_ones(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 4, coded); }
+
 /* Bytes are counted on the axis' own channel, and on no other. */
 static void traffic(qdr_context *ctx, uint64_t seed)
 {
@@ -276,6 +333,26 @@ static void wrong_arguments(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_all_to_all(grid, QDR_X, data, counts, all, counts, 0, QDR_F32, NULL), QDR_ERR_SHAPE, "-1");
     DIST_FAILS(qdr_send_recv(grid, QDR_X, p, data, 1, -1, NULL, 0, QDR_F32, NULL), QDR_ERR_ARGUMENT, "peer");
     DIST_FAILS(qdr_send_recv(grid, QDR_X, 0, NULL, 1, 0, all, 1, QDR_F32, NULL), QDR_ERR_ARGUMENT, "NULL");
+    const qdr_codec int8 = {.kind = QDR_CODEC_INT8}, wrong = {.kind = QDR_CODEC_INT8, .block = 48},
+                    zfp = {.kind = QDR_CODEC_ZFP, .rate = 8}, fed = {QDR_CODEC_INT8, 0, 0, QDR_CODEC_FEEDBACK};
+    DIST_FAILS(qdr_all_reduce_coded(NULL, QDR_X, QDR_SUM, data, 1, QDR_F32, NULL, &int8, NULL), QDR_ERR_ARGUMENT,
+               "all-reduce: the grid is NULL");
+    DIST_FAILS(qdr_all_reduce_coded(grid, (qdr_axis)4, QDR_SUM, data, 1, QDR_F32, NULL, &int8, NULL), QDR_ERR_ARGUMENT,
+               "axis 4");
+    DIST_FAILS(qdr_all_reduce_coded(grid, QDR_X, QDR_MAX, data, 1, QDR_F32, NULL, &int8, NULL), QDR_ERR_ARGUMENT,
+               "only sums are coded");
+    DIST_FAILS(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, data, 1, QDR_F32, NULL, NULL, NULL), QDR_ERR_ARGUMENT,
+               "all-reduce: codec");
+    DIST_FAILS(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, data, 1, QDR_F32, NULL, &wrong, NULL), QDR_ERR_ARGUMENT,
+               "blocks of 48");
+    if (p > 1) {
+        DIST_FAILS(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, data, 1, QDR_F32, NULL, &zfp, NULL), QDR_ERR_UNSUPPORTED,
+                   "zfp:8");
+        DIST_FAILS(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, data, 1, QDR_F32, NULL, &fed, NULL), QDR_ERR_ARGUMENT,
+                   "its memory is NULL");
+        DIST_FAILS(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, data, 1, QDR_F32, NULL, &int8, all), QDR_ERR_ARGUMENT,
+                   "feedback for a codec without it");
+    }
     DIST_OK(qdr_context_status(ctx));
     data[0] = (float)rank;
     DIST_OK(qdr_all_gather(grid, QDR_X, data, all, 1, NULL, QDR_F32, NULL));
@@ -342,13 +419,10 @@ static int calls_that_differ(void)
 int main(int argc, char **argv)
 {
     const dist_test tests[] = {
-        {"gathers", gathers},
-        {"reductions that scatter", reductions_that_scatter},
-        {"broadcasts", broadcasts},
-        {"exchanges", exchanges},
-        {"shifts", shifts},
-        {"traffic", traffic},
-        {"wrong arguments", wrong_arguments},
+        {"gathers", gathers},       {"reductions that scatter", reductions_that_scatter},
+        {"broadcasts", broadcasts}, {"exchanges", exchanges},
+        {"shifts", shifts},         {"coded ones", coded_ones},
+        {"traffic", traffic},       {"wrong arguments", wrong_arguments},
     };
     if (argc == 2 && strcmp(argv[1], "differ") == 0) return calls_that_differ();
     return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);

@@ -26,10 +26,25 @@ static void use(fake_access *list, int *n, fake_access_kind kind, const void *at
     if (bytes) list[(*n)++] = (fake_access){kind, at, bytes, 0, 1};
 }
 
+/* What is received is another rank's: not a copy of what is sent. So the receives are in front. */
+static int list_pairs(const nccl_op *op, fake_access *list)
+{
+    const size_t type = fake_nccl_type_bytes(op->type);
+    int n = 0;
+    for (int sends = 0; sends < 2; sends++)
+        for (int i = 0; i < op->n_parts; i++) {
+            const op_part *part = &op->parts[i];
+            if (!part->is_send != !sends) continue;
+            use(list, &n, sends ? FAKE_READ_COPY : FAKE_WRITE, sends ? part->send : part->recv, part->count * type);
+        }
+    return n;
+}
+
 static int list_accesses(const nccl_op *op, fake_access *list)
 {
     const size_t type = fake_nccl_type_bytes(op->type), size = (size_t)op->comm->of->size;
     int n = 0;
+    if (op->kind == PAIRS) return list_pairs(op, list);
     for (int i = 0; i < op->n_parts; i++) {
         const op_part *part = &op->parts[i];
         const size_t bytes = part->count * type;
@@ -37,10 +52,9 @@ static int list_accesses(const nccl_op *op, fake_access *list)
         const int sums = op->kind == ALL_REDUCE || op->kind == REDUCE_SCATTER;
         const size_t n_sent = op->kind == REDUCE_SCATTER ? size : 1;
         const size_t n_received = op->kind == ALL_GATHER ? size : 1;
-        if (op->kind == PAIRS ? part->is_send : (op->kind != BROADCAST || is_root))
+        if (op->kind != BROADCAST || is_root)
             use(list, &n, sums ? FAKE_READ : FAKE_READ_COPY, part->send, bytes * n_sent);
-        if (op->kind == PAIRS ? !part->is_send : !is_root || part->recv != part->send)
-            use(list, &n, FAKE_WRITE, part->recv, bytes * n_received);
+        if (!is_root || part->recv != part->send) use(list, &n, FAKE_WRITE, part->recv, bytes * n_received);
     }
     return n;
 }

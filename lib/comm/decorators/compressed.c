@@ -19,6 +19,7 @@
 #include "comm/internal.h"
 #include "core/codec.h"
 #include "core/size.h"
+#include "dev/clock.h"
 
 enum { ALIGN = 64, N_SLOTS = 2, MOST_PLANS = 256 };
 
@@ -28,10 +29,13 @@ typedef struct compressed_comm {
     qdri_comm *inside, *between; /* members of this node, counterparts; NULL and `inner` if all are counterparts */
     qdr_stream *codecs;
     qdr_event *begun, *ended;
-    qdr_event *written[N_SLOTS], *travelled[N_SLOTS]; /* by slot: a message is there to be sent; all have come */
+    qdr_event *written[N_SLOTS]; /* by slot: messages are there to be sent */
+    qdr_event *exchanged[N_SLOTS], *gathered[N_SLOTS]; /* all have come */
     qdri_code_plan *plans; /* of collectives so far: they recur */
     int n_plans;
     uint64_t n_messages; /* seeds of stochastic rounding */
+    int64_t codecs_begun_ns; /* accessed on the stream of the codecs */
+    _Atomic int64_t codec_nanosecs[QDR_N_COLL_KINDS];
     _Atomic int64_t bytes_saved[QDR_N_COLL_KINDS];
 } compressed_comm;
 
@@ -102,7 +106,7 @@ static qdr_status travel(const transfer *t, int c, qdri_coll coll)
     QDR_TRY(qdri_event_record(comm->written[c % N_SLOTS], comm->codecs));
     QDR_TRY(qdri_stream_wait(t->stream, comm->written[c % N_SLOTS]));
     QDR_TRY(qdri_comm_launch(comm->between, &coll, t->stream));
-    return qdri_event_record(comm->travelled[c % N_SLOTS], t->stream);
+    return qdri_event_record((coll.kind == QDR_ALL_TO_ALL ? comm->exchanged : comm->gathered)[c % N_SLOTS], t->stream);
 }
 
 static qdr_status gather(const transfer *t, int c)
@@ -179,6 +183,31 @@ static qdr_status add_both(const transfer *t, int c)
     return qdri_decode_sum(t->comm->codecs, &message, &sum);
 }
 
+/* Adds up the time between two places of the stream of the codecs, where streams run host work. */
+typedef struct timing {
+    compressed_comm *comm;
+    int kind; /* -1: the first place */
+} timing;
+
+static qdr_status note_time(void *args)
+{
+    const timing *self = args;
+    compressed_comm *comm = self->comm;
+    const int64_t now_ns = qdri_now_ns();
+    if (self->kind < 0)
+        comm->codecs_begun_ns = now_ns;
+    else
+        atomic_fetch_add(&comm->codec_nanosecs[self->kind], now_ns - comm->codecs_begun_ns);
+    return QDR_OK;
+}
+
+static qdr_status take_time(const transfer *t, int kind)
+{
+    const timing self = {t->comm, kind};
+    if (!qdri_dev_runs_work(t->comm->base.dev)) return QDR_OK;
+    return qdri_work_anywhere(t->comm->codecs, note_time, &self, sizeof self);
+}
+
 /* A chunk's first step is enqueued before the second one of the chunk before it, and so on: codecs and messages of
  * different chunks overlap. What a step finds in its slot has been used: the codecs, in their order, have waited for
  * it. */
@@ -192,7 +221,7 @@ static qdr_status run_pipeline(const transfer *t)
                         : t->plan->is_exchange ? exchange
                         : is_all_reduce        ? all_reduce
                                                : reduce_scatter;
-    const int n_steps = is_all_reduce ? 3 : 2;
+    const int n_steps = is_all_reduce ? 3 : 2, n_exchanges = steps[0] == send_versions;
     compressed_comm *comm = t->comm;
     QDR_TRY(qdri_event_record(comm->begun, t->stream));
     QDR_TRY(qdri_stream_wait(comm->codecs, comm->begun));
@@ -200,8 +229,12 @@ static qdr_status run_pipeline(const transfer *t)
         for (int s = 0; s < n_steps; s++) {
             const int c = turn - s;
             if (c < 0 || c >= t->plan->n_chunks) continue;
-            if (s > 0) QDR_TRY(qdri_stream_wait(comm->codecs, comm->travelled[c % N_SLOTS]));
+            if (s > 0)
+                QDR_TRY(
+                    qdri_stream_wait(comm->codecs, (s == n_exchanges ? comm->exchanged : comm->gathered)[c % N_SLOTS]));
+            QDR_TRY(take_time(t, -1));
             QDR_TRY(steps[s](t, c));
+            QDR_TRY(take_time(t, (int)t->coll->kind));
         }
     QDR_TRY(qdri_event_record(comm->ended, comm->codecs));
     return qdri_stream_wait(t->stream, comm->ended);
@@ -396,6 +429,7 @@ static void add_traffic(qdr_traffic *all, qdr_traffic more)
     all->bytes_off_node += more.bytes_off_node;
     all->bytes_plain += more.bytes_plain;
     all->secs += more.secs;
+    all->codec_secs += more.codec_secs;
 }
 
 static qdr_traffic compressed_traffic(const qdri_comm *base, qdr_coll_kind kind)
@@ -403,7 +437,8 @@ static qdr_traffic compressed_traffic(const qdri_comm *base, qdr_coll_kind kind)
     const compressed_comm *comm = (const compressed_comm *)base;
     qdr_traffic all = qdri_comm_traffic(base->inner, kind);
     add_traffic(&all, (qdr_traffic){.n_calls = atomic_load(&base->counters[kind].n_calls),
-                                    .bytes_plain = atomic_load(&comm->bytes_saved[kind])});
+                                    .bytes_plain = atomic_load(&comm->bytes_saved[kind]),
+                                    .codec_secs = 1e-9 * (double)atomic_load(&comm->codec_nanosecs[kind])});
     if (!comm->inside) return all;
     add_traffic(&all, qdri_comm_traffic(comm->inside, kind));
     add_traffic(&all, qdri_comm_traffic(comm->between, kind));
@@ -413,7 +448,10 @@ static qdr_traffic compressed_traffic(const qdri_comm *base, qdr_coll_kind kind)
 static void compressed_reset(qdri_comm *base)
 {
     compressed_comm *comm = (compressed_comm *)base;
-    for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) atomic_store(&comm->bytes_saved[kind], 0);
+    for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
+        atomic_store(&comm->bytes_saved[kind], 0);
+        atomic_store(&comm->codec_nanosecs[kind], 0);
+    }
     if (!comm->inside) return;
     qdri_comm_reset_traffic(comm->inside);
     qdri_comm_reset_traffic(comm->between);
@@ -427,7 +465,8 @@ static void compressed_free(compressed_comm *comm)
     qdri_event_destroy(&comm->ended);
     for (int s = 0; s < N_SLOTS; s++) {
         qdri_event_destroy(&comm->written[s]);
-        qdri_event_destroy(&comm->travelled[s]);
+        qdri_event_destroy(&comm->exchanged[s]);
+        qdri_event_destroy(&comm->gathered[s]);
     }
     const qdr_status dropped = drop_plans(comm, NULL);
     (void)dropped; /* waits for nothing */
@@ -507,7 +546,8 @@ static qdr_status create(qdri_comm *inner, const int *nodes, compressed_comm **c
     QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->ended));
     for (int s = 0; s < N_SLOTS; s++) {
         QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->written[s]));
-        QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->travelled[s]));
+        QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->exchanged[s]));
+        QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->gathered[s]));
     }
     *comm = made;
     return QDR_OK;
