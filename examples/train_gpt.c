@@ -264,17 +264,34 @@ static qdr_status report_memory(training *run, size_t peak)
     TRY(qdr_adamw_size(run->model.stack, &optimizer));
     /* After a late rank's step, one number of each rank is gathered. */
     const size_t meter = run->late_secs > 0 ? (size_t)qdr_context_size(run->ctx) * 8 : 0;
-    const size_t asked = sizes.parameters + sizes.gradients + sizes.activations + sizes.workspace +
+    const size_t asked = sizes.parameters + sizes.gradients + sizes.feedback + sizes.activations + sizes.workspace +
                          sizes.communication + sizes.device + optimizer + meter;
     if (run->talks)
         fprintf(stderr,
-                "memory of rank 0: %zu bytes planned (parameters %zu, gradients %zu, optimizer %zu, activations %zu, "
-                "workspace %zu, communication %zu, device %zu, measuring %zu), %zu at peak; the process grew by "
+                "memory of rank 0: %zu bytes planned (parameters %zu, gradients %zu, feedback %zu, optimizer %zu, "
+                "activations %zu, workspace %zu, communication %zu, device %zu, measuring %zu), %zu at peak; the "
+                "process grew by "
                 "%.1f MB%s\n",
-                asked, sizes.parameters, sizes.gradients, optimizer, sizes.activations, sizes.workspace,
+                asked, sizes.parameters, sizes.gradients, sizes.feedback, optimizer, sizes.activations, sizes.workspace,
                 sizes.communication, sizes.device, meter, peak, 1e-6 * (meter_memory_peak() - run->memory_before),
                 run->set->how.n_local > 1 ? " (all ranks)" : "");
     return QDR_OK;
+}
+
+/* What codecs have saved, if there are any. */
+static void report_codecs(const training *run)
+{
+    qdr_traffic all = {0};
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
+            const qdr_traffic one = qdr_grid_traffic(run->grid, (qdr_channel)channel, (qdr_coll_kind)kind);
+            all.bytes_sent += one.bytes_sent;
+            all.bytes_plain += one.bytes_plain;
+            all.codec_secs += one.codec_secs;
+        }
+    if (!run->talks || all.bytes_plain == all.bytes_sent) return;
+    fprintf(stderr, "codecs: rank 0 sent %.4g MB instead of %.4g MB, and spent %.3g s on encoding and decoding\n",
+            1e-6 * (double)all.bytes_sent, 1e-6 * (double)all.bytes_plain, all.codec_secs);
 }
 
 static qdr_status report_skipped(training *run)
@@ -299,6 +316,7 @@ static qdr_status report(training *run, size_t peak)
                 run->points[run->n_points - 1].loss, (long long)set->n_steps, PLURAL(set->n_steps),
                 progress_count(tokens, count), progress_clock(run->train_secs, clock), tokens / run->train_secs);
     TRY(report_skipped(run));
+    report_codecs(run);
     TRY(report_memory(run, peak));
     return qdr_agree(run->ctx, run->talks && set->plot ? draw_chart(run) : QDR_OK);
 }
@@ -417,6 +435,7 @@ static qdr_status prepare(training *run)
         .overlap = set->how.serial ? QDR_OVERLAP_NONE : set->how.overlap,
         .panels = (int)set->how.n_panels,
         .batch_parts = (int)set->how.n_batch_parts,
+        .codecs = set->how.codec ? &set->how.codecs : NULL,
     };
     TRY(gpt_create(run->grid, &config, &run->model));
     TRY(gpt_init(&run->model, (uint64_t)set->seed, set->stddev));

@@ -179,6 +179,8 @@ qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usua
 {
     *made = *given;
     TRY(check_given(given, sentence));
+    if (given->codec && qdr_codecs_parse(given->codec, &made->codecs) != QDR_OK)
+        return REFUSE(sentence, "--codec %.100s: %s", given->codec, qdr_last_error());
     if (given->plan) TRY(take_plan(ctx, network, made));
     if (given->grid.x < 0) {
         const choice sizes = {

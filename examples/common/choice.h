@@ -13,7 +13,8 @@
 typedef struct choice {
     const char *plan, *machine; /* a file; a name or a file. NULL: not given */
     grid_size grid; /* x = 0: not given; -1: auto */
-    const char *order, *levels; /* NULL: not given */
+    const char *order, *levels, *codec; /* NULL: not given */
+    qdr_codecs codecs; /* made: those of `codec` */
     int layout, dtype, serial; /* qdr_layout, qdr_dtype, 0 or 1; -1: not given */
     int64_t context, batch, micro_batch; /* 0: not given */
     int overlap; /* made: sum of QDR_OVERLAP_…; 0: all */
@@ -47,6 +48,10 @@ typedef struct choice {
          "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, each a number, module, "       \
          "cache, numa, package, node or all; or none (default), zero1, zero2; with --grid auto: any, numbers, all",    \
          CHOICE_AT(OPTION_TEXT, levels)},                                                                              \
+        {"codec", 0, "CODECS",                                                                                         \
+         "how messages between nodes are shortened: none, safe, hybrid, aggressive, or codecs such as int8, each "     \
+         "with ,AXES.CLASS=CODEC ,least=BYTES ,inside (default: $QDR_CODEC, else none)",                               \
+         CHOICE_AT(OPTION_TEXT, codec)},                                                                               \
         {"overlap", 0, "on|off", "overlap communication with products; results stay bitwise the same (default on)",    \
          CHOICE_AT(OPTION_CHOICE, serial)},                                                                            \
         {"panels", 0, "N",                                                                                             \

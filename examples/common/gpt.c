@@ -131,6 +131,7 @@ qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model)
         .panels = config->panels,
         .batch_parts = config->batch_parts,
         .product_type = config->products,
+        .codecs = config->codecs,
     };
     TRY(qdr_stack_create(grid, &opts, &model->stack));
     model->residual = calloc(2 * (size_t)config->n_layers, sizeof(qdr_linear *));

@@ -16,6 +16,7 @@ typedef struct gpt_config {
     int overlap; /* sum of QDR_OVERLAP_…; 0: all */
     int panels; /* row panels of products; 0: chosen by cost */
     int batch_parts; /* parts of the sequences, one after the other; 0: chosen by cost */
+    const qdr_codecs *codecs; /* of messages between nodes; NULL: QDR_CODEC */
 } gpt_config;
 
 typedef struct gpt {

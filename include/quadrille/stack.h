@@ -22,6 +22,7 @@
 
 #include <stdio.h>
 
+#include "codec.h"
 #include "matrix.h"
 
 #ifdef __cplusplus
@@ -80,12 +81,19 @@ typedef struct qdr_stack_opts {
     int caller_activations; /**< 1: x, y, dx and dy are the caller's, passed with each call of qdr_linear_forward() and
                                qdr_linear_backward(): the stack allocates no memory for its edges, and cannot run as a
                                whole */
+    const qdr_codecs *codecs; /**< how collectives between nodes shorten their messages (codec.h), copied; NULL: what
+                                 the environment variable QDR_CODEC of rank 0 says, such as "hybrid", or nothing. Which
+                                 are coded is settled when the stack is built: gathers of W, sums of gradients of W, and
+                                 gathers and sums of activations and of their gradients as a whole, not of small
+                                 parameters, statistics and keys. F64 is never coded */
 } qdr_stack_opts;
 
 /** Makes an empty stack. Collective, agrees.
  *  @retval QDR_ERR_ARGUMENT  also where ranks pass other options, or other grids
  *  @retval QDR_ERR_SHAPE  n_rows < 0 or row_unit does not divide it
- *  @retval QDR_ERR_DTYPE, QDR_ERR_MEMORY */
+ *  @retval QDR_ERR_DTYPE, QDR_ERR_MEMORY
+ *  @retval QDR_ERR_ARGUMENT, QDR_ERR_UNSUPPORTED  also codecs that qdr_codecs_parse() would refuse, for F64, or that
+ *                                                 this library or device lacks */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack);
 /** Waits for the work on the library's streams, destroys the stack, its layers and everything it owns, and sets *stack
  * to NULL. If its work was enqueued on streams of the caller's, the caller must synchronize those first. NULL is
@@ -277,6 +285,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_share_parameters(qdr_stack *stack, qd
 typedef struct qdr_stack_sizes {
     size_t parameters; /**< shards of weights, biases and norms, in the stack's type */
     size_t gradients; /**< of the same, F32 (F64 for F64) */
+    size_t feedback; /**< of codecs with feedback: what messages of gradients have lost, kept from step to step */
     size_t activations; /**< values and saved state of the edges, kept from forward to backward */
     size_t workspace; /**< gathered weights, gradients of weights until they are summed, partial products, gradients of
                          activations */
@@ -295,11 +304,12 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr
  * member: the library allocates it. */
 typedef struct qdr_stack_memory {
     uint32_t version; /**< QDR_OPTS_INIT */
-    void *parameters, *gradients, *activations, *workspace;
+    void *parameters, *gradients, *activations, *workspace, *feedback;
 } qdr_stack_memory;
-/** Gives the stack its memory, and sets parameters and gradients to zero. Collective, agrees; after an error nothing is
- * bound, and it may be called again. Stacks may have the same memory for activations and workspace, if none runs
- * between the forward and the backward of another; parameters and gradients are a stack's own until it is destroyed.
+/** Gives the stack its memory, and sets parameters, gradients and feedback to zero. Collective, agrees; after an error
+ * nothing is bound, and it may be called again. Stacks may have the same memory for activations and workspace, if none
+ * runs between the forward and the backward of another; parameters, gradients and feedback are a stack's own until it
+ * is destroyed.
  *  @retval QDR_ERR_MEMORY    too little for one of them; the sentence states which, how much it needs, and on a GPU how
  *                            much is free
  *  @retval QDR_ERR_ARGUMENT  memory that is not aligned; members that overlap; parameters or gradients that overlap

@@ -54,6 +54,7 @@ typedef struct qdri_coll {
      * codec, counts need not live longer than the call. */
     const qdr_codec *codec;
     float *feedback; /* of a codec with feedback: device memory, a float for each element of `send` */
+    uint64_t seed; /* of stochastic rounding: another one for each collective; 0: chosen here */
     int64_t row_elems; /* blocks of a codec begin anew after each row of so many elements, and parts of an ALL_REDUCE
                         * are whole rows, as the caller's parts must be; 0: there are no rows */
 } qdri_coll;
@@ -179,6 +180,10 @@ QDR_NODISCARD qdr_status qdri_comm_stage(qdri_comm **comm, qdri_dev *host, qdri_
  * failure comm is unchanged. */
 QDR_NODISCARD qdr_status qdri_comm_compress(qdri_comm **comm, const int *nodes);
 int qdri_comm_is_compressed(const qdri_comm *comm);
+/* Whether collectives on such a device can have the codec.
+ * @retval QDR_ERR_UNSUPPORTED  not; the message begins with "WHO: " and says why */
+QDR_NODISCARD qdr_status qdri_comm_check_codec(const qdr_codec *codec, qdr_dtype dtype, const qdri_dev *dev,
+                                               const char *who);
 /* Sets a time limit for a world and its parts: a member that waits longer for others, in a collective, an agreement or
  * a broadcast, gives up and fails with QDR_ERR_TIMEOUT; the message names the missing members. 0: no limit. Call it
  * before there is work. */

@@ -146,7 +146,9 @@ static qdr_status unknown(const char *what, const char *word, const char *const 
 {
     char nearest[128], all[256] = "";
     const int n_near = qdr_names_nearest(word, names, n, 3, nearest, sizeof nearest);
-    for (int i = 0; i < n; i++) snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", names[i]);
+    for (int i = 0; i < n; i++)
+        if (find(names[i], names, i) < 0) /* a preset may have a codec's name */
+            snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", names[i]);
     return QDR_FAIL(QDR_ERR_ARGUMENT, "codec: no %s is named '%.40s'%s%s; there are %s", what, word,
                     n_near ? "; nearest: " : "", nearest, all);
 }
@@ -203,6 +205,8 @@ qdr_status qdr_codec_parse(const char *text, qdr_codec *codec)
 
 static const char *const class_names[QDR_N_TRAFFIC_CLASSES] = {"activation", "activation-gradient", "weight",
                                                                "gradient"};
+
+const char *qdri_traffic_name(qdr_traffic_class class) { return class_names[class]; }
 
 /* Of activations and their gradients on x and y; of weights and of gradients on z; of gradients on d. */
 static const struct {

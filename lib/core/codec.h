@@ -8,6 +8,7 @@
 
 int qdri_codec_bits(const qdr_codec *codec); /* of its integers; 0: it has none */
 int qdri_codec_block(const qdr_codec *codec); /* elements */
+const char *qdri_traffic_name(qdr_traffic_class class); /* "activation-gradient" */
 /* Whether it makes messages of a type shorter; else they are sent raw. */
 int qdri_codec_shortens(const qdr_codec *codec, qdr_dtype dtype);
 /* @retval QDR_ERR_ARGUMENT  a member is out of range; the message begins with "WHO: " */

@@ -34,6 +34,10 @@ static const entry table[QDRI_N_VARIABLES] = {
                                  WORD, "auto, own or cudnn", .words = {"auto", "own", "cudnn"}},
     [QDRI_VARIABLE_CHECK] = {"QDR_CHECK", "0", "context",
                              "ranks compare each collective before it runs; rank 0's value applies", FLAG},
+    [QDRI_VARIABLE_CODEC] = {"QDR_CODEC", "none", "stack",
+                             "how stacks whose options name no codecs shorten messages between nodes; rank 0's value "
+                             "applies",
+                             TEXT, .values = "a preset or codecs, as for qdr_codecs_parse()"},
     [QDRI_VARIABLE_CUDA_COMM] = {"QDR_CUDA_COMM", "auto", "GPU",
                                  "how the GPUs of a context communicate; rank 0's value applies", WORD,
                                  "auto, nccl, mpi or local", .words = {"auto", "nccl", "mpi", "local"}},

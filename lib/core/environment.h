@@ -15,6 +15,7 @@ qdri_device_kind qdri_device_name_read(const char *name, int *gpu);
 typedef enum qdri_variable {
     QDRI_VARIABLE_ATTENTION,
     QDRI_VARIABLE_CHECK,
+    QDRI_VARIABLE_CODEC,
     QDRI_VARIABLE_CUDA_COMM,
     QDRI_VARIABLE_CUDA_MEMORY,
     QDRI_VARIABLE_CUDA_PLUGIN,

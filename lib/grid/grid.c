@@ -205,21 +205,37 @@ qdri_life *qdri_grid_life(qdr_grid *grid) { return &grid->life; }
 
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel) { return grid->comms[channel]; }
 
-qdr_status qdri_grid_compress(qdr_grid *grid, qdr_channel channel)
+/* By member of a channel, the number of its node. */
+static qdr_status find_nodes(const qdr_grid *grid, qdr_channel channel, int **nodes)
 {
     const channel_names *names = &grid->names[channel];
     const qdri_comm *world = qdri_context_world(grid->ctx);
-    const int size = names->group.size;
-    int at[QDR_N_AXES], *nodes = NULL;
-    if (size == 1 || qdri_comm_is_compressed(grid->comms[channel])) return QDR_OK;
-    qdr_status status = QDRI_NEW(size, "nodes of a channel's members", &nodes);
-    QDR_TRY(qdri_comm_agree(grid->comms[channel], status));
+    int at[QDR_N_AXES];
+    QDR_TRY(QDRI_NEW(names->group.size, "nodes of a channel's members", nodes));
     memcpy(at, grid->position.coordinate, sizeof at);
-    for (int j = 0; j < size; j++) {
+    for (int j = 0; j < names->group.size; j++) {
         at[names->axis] = names->group.first + j * names->group.stride;
-        nodes[j] = qdri_comm_node_of(world, qdri_shape_rank(&grid->shape, at));
+        (*nodes)[j] = qdri_comm_node_of(world, qdri_shape_rank(&grid->shape, at));
     }
-    status = qdri_comm_compress(&grid->comms[channel], nodes);
+    return QDR_OK;
+}
+
+qdr_status qdri_grid_coded_group(const qdr_grid *grid, qdr_channel channel, qdri_coded_group *group)
+{
+    const qdri_channel_group *members = &grid->names[channel].group;
+    int *nodes = NULL;
+    QDR_TRY(find_nodes(grid, channel, &nodes));
+    *group = qdri_coded_group_of(nodes, members->size, members->index);
+    free(nodes);
+    return QDR_OK;
+}
+
+qdr_status qdri_grid_compress(qdr_grid *grid, qdr_channel channel)
+{
+    int *nodes = NULL;
+    if (grid->names[channel].group.size == 1 || qdri_comm_is_compressed(grid->comms[channel])) return QDR_OK;
+    qdr_status status = qdri_comm_agree(grid->comms[channel], find_nodes(grid, channel, &nodes));
+    if (status == QDR_OK) status = qdri_comm_compress(&grid->comms[channel], nodes);
     free(nodes);
     return status;
 }

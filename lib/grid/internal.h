@@ -4,6 +4,7 @@
 #define QDRI_GRID_INTERNAL_H
 
 #include "context/internal.h"
+#include "core/coded.h"
 #include "core/layout.h"
 #include "quadrille/grid.h"
 
@@ -11,6 +12,8 @@
 qdri_life *qdri_grid_life(qdr_grid *grid);
 /* The channel's communicator, which may be a group of one. */
 qdri_comm *qdri_grid_comm(const qdr_grid *grid, qdr_channel channel);
+/* The channel's members, by node. */
+QDR_NODISCARD qdr_status qdri_grid_coded_group(const qdr_grid *grid, qdr_channel channel, qdri_coded_group *group);
 /* Makes the channel's communicator one that codes, see qdri_comm_compress(), unless it is. Collective over its members:
  * fails on all or on none. */
 QDR_NODISCARD qdr_status qdri_grid_compress(qdr_grid *grid, qdr_channel channel);

@@ -2,12 +2,13 @@
 /* The memory of stacks, and whether that of a caller overlaps it. */
 #include "linear/internal.h"
 
-const char *const qdri_region_names[QDRI_CALLER] = {"parameters", "gradients", "activations", "workspace"};
+const char *const qdri_region_names[QDRI_CALLER] = {"parameters", "gradients", "feedback", "activations", "workspace"};
 
 static const char *const names[][QDRI_CALLER] = {
-    {"the stack's parameters", "the stack's gradients", "the stack's activations", "the stack's workspace"},
-    {"another stack's parameters", "another stack's gradients", "another stack's activations",
-     "another stack's workspace"},
+    {"the stack's parameters", "the stack's gradients", "the stack's feedback", "the stack's activations",
+     "the stack's workspace"},
+    {"another stack's parameters", "another stack's gradients", "another stack's feedback",
+     "another stack's activations", "another stack's workspace"},
 };
 
 void qdri_stack_enlist(qdr_stack *stack)
@@ -68,7 +69,7 @@ qdr_status qdri_stack_check_bind(const qdr_stack *stack, void *const callers[QDR
                                     .writes = 1};
     if (stack->owner) mine[QDRI_PARAMETERS] = region_of(stack, (int)QDRI_PARAMETERS, 0);
     QDR_TRY(qdri_ranges_check("bind", mine, (int)QDRI_CALLER));
-    /* Parameters and gradients last, and binding clears them; the rest holds nothing between passes. */
+    /* Parameters, gradients and feedback last, and binding clears them; the rest holds nothing between passes. */
     for (const qdr_stack *other = first_stack(stack); other; other = other->next)
         for (int region = 0; region < (int)QDRI_CALLER; region++) {
             const int last = region < (int)QDRI_ACTIVATIONS ? (int)QDRI_CALLER : (int)QDRI_ACTIVATIONS;

@@ -139,6 +139,7 @@ qdr_status qdr_stack_build(qdr_stack *stack)
         qdri_context_agree_same(qdr_grid_context(stack->grid), QDR_OK, &stack->described, "stack", QDRI_SAME_STACK));
     QDR_TRY(qdri_stack_share(stack));
     QDR_TRY(qdri_stack_choose_storage(stack));
+    QDR_TRY(qdri_stack_set_codecs(stack));
     QDR_TRY(choose_panels(stack));
     QDR_TRY(qdr_agree(qdr_grid_context(stack->grid), build(stack)));
     stack->built = 1;
@@ -155,6 +156,7 @@ qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
     const size_t *bytes = stack->net.buffers.region_bytes;
     *sizes = (qdr_stack_sizes){.parameters = bytes[QDRI_PARAMETERS],
                                .gradients = bytes[QDRI_GRADIENTS],
+                               .feedback = bytes[QDRI_FEEDBACK],
                                .activations = bytes[QDRI_ACTIVATIONS],
                                .workspace = bytes[QDRI_WORKSPACE]};
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
@@ -200,7 +202,7 @@ static qdr_status prepare(qdr_stack *stack)
 {
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     QDR_TRY(qdri_reserve_product(stream, stack->product_bytes));
-    for (int region = QDRI_PARAMETERS; region <= QDRI_GRADIENTS; region++)
+    for (int region = QDRI_PARAMETERS; region <= QDRI_FEEDBACK; region++)
         QDR_TRY(qdri_fill_zero(stream, stack->memory[region], stack->net.buffers.region_bytes[region]));
     return qdri_stream_synchronize(stream);
 }
@@ -210,7 +212,8 @@ qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory)
     if (!stack || !memory) return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: the stack or the memory is NULL");
     qdr_context *ctx = qdr_grid_context(stack->grid);
     const int is_open = stack->built && !stack->bound;
-    void *const callers[QDRI_CALLER] = {memory->parameters, memory->gradients, memory->activations, memory->workspace};
+    void *const callers[QDRI_CALLER] = {memory->parameters, memory->gradients, memory->feedback, memory->activations,
+                                        memory->workspace};
     int owned_by_all[QDRI_CALLER];
     for (int region = 0; region < (int)QDRI_CALLER; region++)
         owned_by_all[region] = !qdri_comm_any(qdri_context_world(ctx), callers[region] != NULL);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 
 #include "core/block.h"
+#include "core/codec.h"
+#include "core/order.h"
 
 enum { WHO_BYTES = 160 };
 
@@ -22,6 +24,22 @@ static const char *product_type_name(qdr_product_type type)
 static int64_t or_one(int64_t unit) { return unit ? unit : 1; }
 
 /* ---- the options ---- */
+
+static void describe_codecs(qdri_facts *facts, const char *who, const qdr_codecs *codecs)
+{
+    char option[64], text[64];
+    qdri_facts_add(facts, who, "codecs", codecs ? "given" : "NULL");
+    for (int axis = 0; codecs && axis < QDR_N_AXES; axis++)
+        for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++) {
+            snprintf(option, sizeof option, "codec %c.%s", QDRI_USUAL_ORDER[axis],
+                     qdri_traffic_name((qdr_traffic_class) class));
+            qdr_codec_text(&codecs->of[axis][class], text, sizeof text);
+            qdri_facts_add(facts, who, option, text);
+        }
+    if (!codecs) return;
+    qdri_facts_add_int(facts, who, "codecs' least_bytes", codecs->least_bytes);
+    qdri_facts_add_int(facts, who, "codecs' inside", codecs->inside != 0);
+}
 
 void qdri_describe_opts(qdri_facts *facts, const qdr_grid *grid, const qdr_stack_opts *opts)
 {
@@ -41,6 +59,7 @@ void qdri_describe_opts(qdri_facts *facts, const qdr_grid *grid, const qdr_stack
     qdri_facts_add_int(facts, who, "batch_parts", opts->batch_parts);
     qdri_facts_add(facts, who, "product_type",
                    product_type_name(opts->product_type ? opts->product_type : QDR_PRODUCT_AS_STORED));
+    describe_codecs(facts, who, opts->codecs);
 }
 
 /* ---- entries ---- */

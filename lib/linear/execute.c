@@ -30,7 +30,9 @@ qdri_coll qdri_task_coll(const qdri_task *task)
                        .split_unit = task->split_unit,
                        .peer = task->peer,
                        .peer2 = task->peer2,
-                       .label = task->name};
+                       .label = task->name,
+                       .codec = task->codec.kind != QDR_CODEC_RAW ? &task->codec : NULL,
+                       .row_elems = task->row_elems};
 }
 
 qdri_gemm qdri_task_gemm(const qdri_task *task)
@@ -59,6 +61,7 @@ typedef struct run {
     int is_done; /* fused with an earlier product */
     qdr_stream *stream;
     qdri_stamps *stamps; /* NULL: not measured */
+    uint64_t seed; /* of this task, this time */
 } run;
 
 /* The padding at the end of a whole dW is communicated as zeros. */
@@ -141,6 +144,9 @@ static qdr_status run_by_kind(const run *r)
         qdri_coll coll = qdri_task_coll(r->task);
         coll.send = r->task->n_reads ? qdri_stack_pointer(r->stack, r->task->reads[0]) : NULL;
         coll.recv = qdri_stack_pointer(r->stack, r->task->writes[0]);
+        coll.seed = r->seed;
+        if (r->task->codec.flags & QDR_CODEC_FEEDBACK)
+            coll.feedback = qdri_stack_pointer(r->stack, r->task->writes[r->task->n_writes - 1]);
         return qdri_comm_launch(qdri_grid_comm(r->stack->grid, r->task->channel), &coll, r->stream);
     }
     case QDRI_TASK_CALLER_FORWARD:
@@ -191,7 +197,8 @@ static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int n
              .task = task,
              .is_done = number <= *done,
              .stream = stream_of(stack, task->stream, compute),
-             .stamps = stamps ? &stamps[number] : NULL};
+             .stamps = stamps ? &stamps[number] : NULL,
+             .seed = stack->n_executed * (uint64_t)schedule->n_tasks + (uint64_t)number};
     if (!r.is_done) {
         *done = number;
         if (task->kind == QDRI_TASK_PRODUCT) {
@@ -219,6 +226,7 @@ static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, q
     /* Recorded work has no times of its own. */
     qdri_stamps *stamps = qdri_context_is_recording(ctx) ? NULL : qdri_measures_next(stack->measures, schedule);
     int done = -1;
+    stack->n_executed++;
     if (trace) qdri_trace_next_run(trace, &stack->net.position);
     QDR_TRY(qdri_event_record(stack->start, compute));
     for (int i = 0; i < schedule->n_tasks; i++) {

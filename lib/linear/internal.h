@@ -41,6 +41,8 @@ struct qdr_stack {
     qdr_grid *grid;
     qdr_stack *owner; /* the stack whose parameters it uses; NULL: its own */
     qdri_net net;
+    qdr_codecs codecs; /* version 0: none were given */
+    uint64_t n_executed; /* lists; for seeds of stochastic rounding */
     qdri_facts described; /* facts that ranks compare; until the stack is built */
     int n_described; /* number of entries */
     qdri_attached *attached; /* by node */
@@ -89,6 +91,12 @@ QDR_NODISCARD qdr_status qdri_stack_drain(const qdr_stack *stack);
 QDR_NODISCARD qdr_status qdri_stack_share(qdr_stack *stack);
 /* Checks that the stack may write its parameters, and has their gradients. */
 QDR_NODISCARD qdr_status qdri_stack_owns(const qdr_stack *stack, const char *who);
+
+/* codecs.c */
+/* Checks codecs of options, and keeps them; NULL: none. */
+QDR_NODISCARD qdr_status qdri_stack_keep_codecs(qdr_stack *stack, const qdr_codecs *codecs);
+/* Settles what is coded, and prepares the communicators for it. Collective, agrees. */
+QDR_NODISCARD qdr_status qdri_stack_set_codecs(qdr_stack *stack);
 
 /* apart.c */
 extern const char *const qdri_region_names[QDRI_CALLER];

@@ -173,6 +173,7 @@ static qdr_status check_operands(const qdr_linear *layer, int backward, int n, c
     const int returns = qdri_has_levels(&layer->stack->net.position); /* writes parts of W */
     const qdri_use uses[QDRI_CALLER] = {[QDRI_PARAMETERS] = returns ? QDRI_WRITTEN : QDRI_READ,
                                         [QDRI_GRADIENTS] = backward ? QDRI_WRITTEN : QDRI_READ,
+                                        [QDRI_FEEDBACK] = backward ? QDRI_WRITTEN : QDRI_READ,
                                         [QDRI_WORKSPACE] = QDRI_WRITTEN};
     const qdr_stack *stack = layer->stack;
     const char *who = qdri_linear_name(layer);

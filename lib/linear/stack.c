@@ -54,6 +54,7 @@ static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdri_facts 
     qdri_life_keep(qdri_grid_life(grid));
     stack->grid = grid;
     QDR_TRY(qdri_net_begin(&stack->net, qdri_grid_position(grid), opts));
+    QDR_TRY(qdri_stack_keep_codecs(stack, opts->codecs));
     qdri_describe_opts(facts, grid, opts);
     QDR_TRY(qdri_event_create(dev, &stack->start));
     for (int i = 0; i < QDRI_N_STREAMS; i++) QDR_TRY(qdri_event_create(dev, &stack->done[i]));

@@ -9,6 +9,7 @@
 typedef enum qdri_region {
     QDRI_PARAMETERS = 0,
     QDRI_GRADIENTS,
+    QDRI_FEEDBACK, /* what codecs of sums of gradients have lost */
     QDRI_ACTIVATIONS,
     QDRI_WORKSPACE, /* one buffer, in which each list places its values (memory.h) */
     QDRI_CALLER, /* memory passed with a call: x, y, dy, dx */

@@ -30,14 +30,14 @@ void qdri_set_rounding(qdri_task *task, qdri_product_kind kind, const qdri_layer
     task->round_b = is_gradient_last ? QDRI_E5M2 : QDRI_E4M3;
 }
 
-static qdri_rows input_rows(const qdri_layer_shape *shape)
+static qdri_rows input_rows(const qdri_layer_shape *shape, qdr_traffic_class class)
 {
-    return (qdri_rows){shape->out_axis, shape->in_scattered, shape->k, shape->in_unit};
+    return (qdri_rows){shape->out_axis, shape->in_scattered, shape->k, shape->in_unit, class};
 }
 
-static qdri_rows output_rows(const qdri_layer_shape *shape)
+static qdri_rows output_rows(const qdri_layer_shape *shape, qdr_traffic_class class)
 {
-    return (qdri_rows){shape->in_axis, shape->out_scattered, shape->n, shape->out_unit};
+    return (qdri_rows){shape->in_axis, shape->out_scattered, shape->n, shape->out_unit, class};
 }
 
 /* The layer restricted to one part of the rows. */
@@ -78,8 +78,8 @@ static qdri_layer_refs refs_of_part(const qdri_builder *builder, const qdri_laye
 
 static qdri_summed output_of(const qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref y, int accumulate)
 {
-    return (qdri_summed){.in = input_rows(shape),
-                         .out = output_rows(shape),
+    return (qdri_summed){.in = input_rows(shape, QDR_TRAFFIC_ACTIVATION),
+                         .out = output_rows(shape, QDR_TRAFFIC_ACTIVATION),
                          .n_panels = shape->forward_panels,
                          .local_rows = shape->out_rows,
                          .target = y,
@@ -91,7 +91,7 @@ static qdri_summed output_of(const qdri_builder *builder, const qdri_layer_shape
 static qdri_ref whole_input(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
                             qdri_ref whole, int n_panels)
 {
-    const qdri_rows rows = input_rows(shape);
+    const qdri_rows rows = input_rows(shape, QDR_TRAFFIC_ACTIVATION);
     if (!shape->in_scattered) return refs->x;
     qdri_gather_rows(builder, shape, &rows, refs->x, whole, n_panels);
     return whole;
@@ -184,48 +184,61 @@ static qdri_ref own_part(const qdri_builder *builder, const qdri_layer_shape *sh
     return (qdri_ref){whole.buffer, whole.offset + (size_t)group.index * each, each};
 }
 
-/* Sums of n_elems gradients over a channel, of which this rank gets the part that `to` refers to. */
-static void scatter_sums(qdri_builder *builder, const qdri_layer_shape *shape, qdr_channel channel, qdri_ref from,
-                         qdri_ref to, int64_t n_elems)
+qdr_channel qdri_gradient_sum_channel(qdri_gradient_sum sum)
 {
-    qdri_task task = gradient_task(shape, QDRI_TASK_COLLECTIVE, from, to);
-    task.coll = QDR_REDUCE_SCATTER;
-    task.channel = channel;
-    task.count = n_elems / group_size(builder, channel);
-    qdri_add_collective(builder, &task);
+    static const qdr_channel channels[] = {QDR_CHANNEL_Z_REDUCE, QDR_CHANNEL_D_NEAR, QDR_CHANNEL_D_FAR,
+                                           QDR_CHANNEL_D_REDUCE, QDR_CHANNEL_D_COPIES};
+    return channels[sum];
 }
 
-static void sum_copies(qdri_builder *builder, const qdri_layer_shape *shape, qdr_channel channel, qdri_ref sums,
-                       int64_t n_elems)
+int64_t qdri_gradient_sum_elems(const qdri_position *position, qdri_gradient_sum sum, int64_t shard_elems)
 {
-    qdri_task task = gradient_task(shape, QDRI_TASK_COLLECTIVE, QDRI_NO_REF, sums);
-    task.coll = QDR_ALL_REDUCE;
-    task.channel = channel;
-    task.count = n_elems;
+    const int64_t stored = shard_elems / qdri_channel_group_of(position, QDR_CHANNEL_D_NEAR).size;
+    switch (sum) {
+    case QDRI_SUM_Z: return shard_elems * position->size[QDR_Z];
+    case QDRI_SUM_NEAR: return shard_elems;
+    case QDRI_SUM_COPIES: return stored / qdri_channel_group_of(position, QDR_CHANNEL_D_FAR).size;
+    default: return stored;
+    }
+}
+
+/* Sums gradients over a channel: `from` scattered, of which this rank gets the part that `to` refers to; or
+ * QDRI_NO_REF: `to` in place. */
+static void add_sum(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                    qdri_gradient_sum sum, qdri_ref from, qdri_ref to)
+{
+    qdri_task task = gradient_task(shape, QDRI_TASK_COLLECTIVE, from, to);
+    const int64_t n_elems = qdri_gradient_sum_elems(&builder->position, sum, shape->shard_elems);
+    task.coll = from.buffer < 0 ? QDR_ALL_REDUCE : QDR_REDUCE_SCATTER;
+    task.channel = qdri_gradient_sum_channel(sum);
+    task.count = from.buffer < 0 ? n_elems : n_elems / group_size(builder, task.channel);
+    task.traffic = 1 + (int)QDR_TRAFFIC_GRADIENT;
+    if (refs->feedback && refs->feedback[sum].buffer >= 0) task.writes[task.n_writes++] = refs->feedback[sum];
     qdri_add_collective(builder, &task);
 }
 
 /* Sums a whole dW over z and the near ranks of d into what this rank stores of it. The addition to old values runs on
  * the stream of the last sum. */
-static void store_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref whole, qdri_ref dw,
-                           int accumulate)
+static void store_gradient(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                           qdri_ref whole, int accumulate)
 {
     const int z = builder->position.size[QDR_Z];
     const int near = group_size(builder, QDR_CHANNEL_D_NEAR);
     qdri_ref sums = whole;
     if (z > 1) {
-        sums = dw;
+        sums = refs->dw;
         if (near > 1 || accumulate)
             sums = take_turn(builder, &builder->reduced_gradient, bytes_of(shape->shard_elems, shape->grad_dtype));
-        scatter_sums(builder, shape, QDR_CHANNEL_Z_REDUCE, whole, sums, shape->shard_elems * z);
+        add_sum(builder, shape, refs, QDRI_SUM_Z, whole, sums);
     }
     if (near > 1) {
-        const qdri_ref to = accumulate ? own_part(builder, shape, QDR_CHANNEL_D_NEAR, sums, shape->shard_elems) : dw;
-        scatter_sums(builder, shape, QDR_CHANNEL_D_NEAR, sums, to, shape->shard_elems);
+        const qdri_ref to = accumulate ? own_part(builder, shape, QDR_CHANNEL_D_NEAR, sums, shape->shard_elems)
+                                       : refs->dw;
+        add_sum(builder, shape, refs, QDRI_SUM_NEAR, sums, to);
         sums = to;
     }
     if (!accumulate || z * near == 1) return;
-    qdri_task addition = gradient_task(shape, QDRI_TASK_ADD, sums, dw);
+    qdri_task addition = gradient_task(shape, QDRI_TASK_ADD, sums, refs->dw);
     addition.stream = QDRI_STREAM_OF_CHANNEL(near > 1 ? QDR_CHANNEL_D_NEAR : QDR_CHANNEL_Z_REDUCE);
     addition.accumulate = 1;
     qdri_set_pass(&addition, 1, stored_elems(builder, shape), 3);
@@ -234,19 +247,18 @@ static void store_gradient(qdri_builder *builder, const qdri_layer_shape *shape,
 
 /* The same, and then over the other ranks of d, if they do not follow later: with levels, of the part of the gradient
  * whose state this rank has. */
-static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref whole, qdri_ref dw,
-                         const qdri_backward_mode *mode)
+static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
+                         qdri_ref whole, const qdri_backward_mode *mode)
 {
-    const int64_t n_stored = stored_elems(builder, shape);
-    store_gradient(builder, shape, whole, dw, mode->accumulate_dw);
+    store_gradient(builder, shape, refs, whole, mode->accumulate_dw);
     if (mode->keep_for_later) return;
     if (!qdri_has_levels(&builder->position)) {
-        sum_copies(builder, shape, QDR_CHANNEL_D_REDUCE, dw, n_stored);
+        add_sum(builder, shape, refs, QDRI_SUM_D, QDRI_NO_REF, refs->dw);
         return;
     }
-    const qdri_ref part = own_part(builder, shape, QDR_CHANNEL_D_FAR, dw, n_stored);
-    scatter_sums(builder, shape, QDR_CHANNEL_D_FAR, dw, part, n_stored);
-    sum_copies(builder, shape, QDR_CHANNEL_D_COPIES, part, n_stored / group_size(builder, QDR_CHANNEL_D_FAR));
+    const qdri_ref part = own_part(builder, shape, QDR_CHANNEL_D_FAR, refs->dw, stored_elems(builder, shape));
+    add_sum(builder, shape, refs, QDRI_SUM_FAR, refs->dw, part);
+    add_sum(builder, shape, refs, QDRI_SUM_COPIES, QDRI_NO_REF, part);
 }
 
 /* If gradients are added to complete ones, only this rank's part of the state is complete: everything else that it
@@ -290,8 +302,8 @@ static void input_gradients(qdri_builder *builder, const qdri_layer_shape *shape
     for (int part = 0; part < builder->n_parts; part++) {
         const qdri_layer_shape cut = shape_of_part(builder, shape, part);
         const qdri_layer_refs cut_refs = refs_of_part(builder, shape, refs, part);
-        dx[part] = (qdri_summed){.in = output_rows(shape),
-                                 .out = input_rows(shape),
+        dx[part] = (qdri_summed){.in = output_rows(shape, QDR_TRAFFIC_ACTIVATION_GRADIENT),
+                                 .out = input_rows(shape, QDR_TRAFFIC_ACTIVATION_GRADIENT),
                                  .n_panels = cut.backward_panels,
                                  .local_rows = cut.in_rows,
                                  .target = cut_refs.dx,
@@ -307,7 +319,7 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
 {
     const int regather = shape->in_scattered && shape->drop_gathered;
     const int with_dx = refs->dx.buffer >= 0;
-    const qdri_rows rows = output_rows(shape);
+    const qdri_rows rows = output_rows(shape, QDR_TRAFFIC_ACTIVATION_GRADIENT);
     const qdri_ref dy_whole = qdri_take_rows(builder, shape->out_scattered, shape->m, shape->n, shape->dtype);
     const qdri_ref x_whole = qdri_take_rows(builder, regather, shape->m, shape->k, shape->dtype);
     qdri_layer_refs whole = *refs;
@@ -342,7 +354,7 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
         qdri_schedule_add(builder, &task);
     }
     builder->part = QDRI_AFTER_PARTS;
-    sum_gradient(builder, shape, dw, refs->dw, mode);
+    sum_gradient(builder, shape, refs, dw, mode);
     if (with_dx && !dx_first) input_gradients(builder, shape, &whole, mode->accumulate_dx, w, dx);
     builder->part = QDRI_AFTER_PARTS;
     for (int part = 0; with_dx && part < builder->n_parts; part++) {
@@ -383,7 +395,7 @@ void qdri_embedding_forward_positions(qdri_builder *builder, const qdri_layer_sh
 void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape *shape, const qdri_layer_refs *refs,
                                    const qdri_backward_mode *mode)
 {
-    const qdri_rows rows = output_rows(shape);
+    const qdri_rows rows = output_rows(shape, QDR_TRAFFIC_ACTIVATION_GRADIENT);
     const qdri_ref dy_whole = qdri_take_rows(builder, shape->out_scattered, shape->m, shape->n, shape->dtype);
     if (shape->out_scattered) qdri_gather_rows(builder, shape, &rows, refs->dy, dy_whole, 1);
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_POSITION_SUM, refs->dy, QDRI_NO_REF, refs->db);
@@ -405,7 +417,7 @@ void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape
     task.k = shape->k;
     if (!is_stored) task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
     qdri_schedule_add(builder, &task);
-    sum_gradient(builder, shape, whole, refs->dw, mode);
+    sum_gradient(builder, shape, refs, whole, mode);
     qdri_builder_give(builder, dy_whole);
 }
 

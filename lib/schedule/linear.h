@@ -35,11 +35,25 @@ typedef struct qdri_layer_shape {
     qdr_dtype dtype, grad_dtype;
 } qdri_layer_shape;
 
+/* The sums of a W's gradient over several ranks. */
+typedef enum qdri_gradient_sum {
+    QDRI_SUM_Z, /* reduce-scatters: over z, near and far */
+    QDRI_SUM_NEAR,
+    QDRI_SUM_FAR,
+    QDRI_SUM_D, /* all-reduces: over d; with levels, over copies */
+    QDRI_SUM_COPIES,
+    QDRI_N_GRADIENT_SUMS
+} qdri_gradient_sum;
+/* The channel of a sum, and the elements that it adds. They are the same, or padding, on all members. */
+qdr_channel qdri_gradient_sum_channel(qdri_gradient_sum sum);
+int64_t qdri_gradient_sum_elems(const qdri_position *position, qdri_gradient_sum sum, int64_t shard_elems);
+
 /* The locations of its operands; QDRI_NO_REF if absent. */
 typedef struct qdri_layer_refs {
     qdri_ref x, y, dx, dy; /* dx = QDRI_NO_REF: not wanted. embedding: x is the tokens */
     qdri_ref w, b, dw, db; /* shards; embedding: b, db are the positions */
     qdri_ref gathered; /* the gathered X, kept from forward to backward */
+    const qdri_ref *feedback; /* by sum of the gradient: what its codec has lost; QDRI_NO_REF: it has no feedback */
 } qdri_layer_refs;
 
 /* How gradients of parameters and of x are written. */

@@ -34,6 +34,7 @@ typedef struct qdri_parameter {
     int extra_sum; /* for small ones: 1 + axis over which gradients are summed in addition to z and d; 0: none */
     int decay, counted, first_copy; /* first_copy: of all that hold a copy of what this rank updates */
     qdri_ref data, gradient;
+    qdri_ref feedback[QDRI_N_GRADIENT_SUMS]; /* of a matrix, by sum of its gradient; QDRI_NO_REF: none */
 } qdri_parameter;
 
 /* How many of n elements of a shard from `begin` on are not padding. */
@@ -102,6 +103,7 @@ typedef struct qdri_node {
 typedef struct qdri_net {
     qdri_position position;
     qdr_stack_opts opts; /* with defaults filled in; prefetch: set by qdri_net_build() */
+    qdri_coding coding; /* set by qdri_net_set_coding(); zeros: nothing is coded */
     qdr_dtype grad_dtype;
     int64_t cell_rows;
     qdri_edge *edges;
@@ -155,6 +157,9 @@ QDR_NODISCARD qdr_status qdri_net_add_op(qdri_net *net, const qdr_op_desc *desc,
 void qdri_net_set_storage(qdri_net *net, int node, qdr_storage storage);
 /* Sets which of the device's algorithms its three products use; call it before qdri_net_build(). */
 void qdri_net_set_algorithms(qdri_net *net, int node, const int algorithms[QDRI_N_PRODUCTS]);
+
+/* Sets the codecs of its collectives; call it before qdri_net_place() and qdri_net_build(). */
+void qdri_net_set_coding(qdri_net *net, const qdri_coding *coding);
 
 /* Makes the net use the parameters of `owner`, a net that is built, with the same storage of each W; call it before
  * qdri_net_build().

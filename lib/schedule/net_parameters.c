@@ -76,6 +76,7 @@ qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, in
                           .storage = QDR_OUT_IN,
                           .data = QDRI_NO_REF,
                           .gradient = QDRI_NO_REF};
+    for (int sum = 0; sum < QDRI_N_GRADIENT_SUMS; sum++) p->feedback[sum] = QDRI_NO_REF;
     memcpy(p->rows, desc->rows ? desc->rows : one_row, sizeof p->rows);
     memcpy(p->cols, desc->cols, sizeof p->cols);
     p->row_parts = desc->row_split ? net->position.size[desc->row_split - 1] : 1;
@@ -115,6 +116,30 @@ size_t qdri_largest_gathered_bytes(const qdri_net *net)
     return (size_t)most * qdr_dtype_bytes(net->opts.dtype);
 }
 
+void qdri_net_set_coding(qdri_net *net, const qdri_coding *coding) { net->coding = *coding; }
+
+/* What the codec of a sum loses is kept in as many floats as this rank has elements between counterparts. */
+static size_t feedback_bytes(const qdri_net *net, const qdri_parameter *p, qdri_gradient_sum sum)
+{
+    const qdr_channel channel = qdri_gradient_sum_channel(sum);
+    const qdri_coded_group *group = &net->coding.groups[channel];
+    const int64_t n_elems = qdri_gradient_sum_elems(&net->position, sum, p->shard_elems);
+    const qdr_codec *codec = qdri_coding_find(&net->coding, channel, QDR_TRAFFIC_GRADIENT, net->grad_dtype, n_elems);
+    int64_t begin, end;
+    if (!codec || !(codec->flags & QDR_CODEC_FEEDBACK)) return 0;
+    qdri_split(n_elems, 1, group->per_node, group->index, &begin, &end);
+    return (size_t)(end - begin) * sizeof(float);
+}
+
+static void place_feedback(qdri_net *net, qdri_parameter *p)
+{
+    for (int sum = 0; sum < QDRI_N_GRADIENT_SUMS; sum++) {
+        const int has_levels = qdri_has_levels(&net->position), is_without = sum == (int)QDRI_SUM_D;
+        const size_t bytes = has_levels && is_without ? 0 : feedback_bytes(net, p, (qdri_gradient_sum)sum);
+        if (bytes) p->feedback[sum] = qdri_buffers_add(&net->buffers, QDRI_FEEDBACK, bytes);
+    }
+}
+
 /* The gradients of small parameters are stored contiguously, by class, so that one collective sums a class, and one
  * sums all. */
 void qdri_parameters_place(qdri_net *net)
@@ -126,6 +151,7 @@ void qdri_parameters_place(qdri_net *net)
                                    (size_t)p->shard_elems * qdr_dtype_bytes(net->opts.dtype));
         if (p->flat_over_z && !net->shares_parameters)
             p->gradient = qdri_buffers_add(&net->buffers, QDRI_GRADIENTS, (size_t)p->gradient_elems * grad_bytes);
+        if (p->flat_over_z && !net->shares_parameters) place_feedback(net, p);
     }
     if (net->shares_parameters) return;
     for (int class = 0; class < 3; class ++) {

@@ -10,6 +10,7 @@
 static void begin(qdri_builder *builder, qdri_net *net, qdri_schedule *schedule)
 {
     qdri_builder_begin(builder, schedule, net->buffers.n, &net->position, net->opts.prefetch);
+    builder->coding = &net->coding;
 }
 
 static void begin_whole(qdri_builder *builder, qdri_net *net, qdri_schedule *schedule)
@@ -36,6 +37,7 @@ static qdri_layer_refs layer_refs(const qdri_net *net, const qdri_node *node)
                             .gathered = layer->gathered};
     refs.w = net->parameters[layer->weight].data;
     refs.dw = net->parameters[layer->weight].gradient;
+    refs.feedback = net->parameters[layer->weight].feedback;
     if (layer->bias >= 0) {
         refs.b = net->parameters[layer->bias].data;
         refs.db = net->parameters[layer->bias].gradient;

@@ -85,6 +85,8 @@ void qdri_gather_rows(qdri_builder *builder, const qdri_layer_shape *shape, cons
         qdri_task task = transfer(shape, QDR_ALL_GATHER, qdri_gather_channel(rows->axis), part, whole,
                                   shape->m * rows->cols);
         task.split_unit = rows->unit * rows->cols;
+        task.traffic = 1 + (int)rows->class;
+        task.row_elems = rows->cols;
         qdri_add_collective(builder, &task);
         return;
     }
@@ -185,6 +187,8 @@ void qdri_sum_rows(qdri_builder *builder, const qdri_layer_shape *shape, const q
                               qdri_reduce_channel(summed->out.axis), scattered ? summed->partial : QDRI_NO_REF, to,
                               (end - begin) * cols);
     task.split_unit = scattered ? summed->out.unit * cols : 0;
+    task.traffic = 1 + (int)summed->out.class;
+    task.row_elems = cols;
     qdri_add_collective(builder, &task);
 }
 

@@ -22,6 +22,7 @@ typedef struct qdri_rows {
     qdr_axis axis;
     int scattered;
     int64_t cols, unit; /* rows that stay together */
+    qdr_traffic_class class; /* an activation, or the gradient of one */
 } qdri_rows;
 
 /* Gathers all rows of a cell into `whole`, from the parts of the members; if in panels, one member's after the

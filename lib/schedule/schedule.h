@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 
+#include "core/coded.h"
 #include "core/dtype.h"
 #include "core/layout.h"
 #include "quadrille/grid.h"
@@ -115,6 +116,10 @@ typedef struct qdri_task {
     int peer, peer2;
     double flops; /* reported: of products and operations */
     qdri_task_work work; /* not of products and collectives, whose extents tell */
+    /* Collectives, see core/coded.h: */
+    int traffic; /* 1 + the qdr_traffic_class of what may be coded; 0: nothing may */
+    int64_t row_elems; /* of an activation's row; 0: there are no rows */
+    qdr_codec codec; /* how elements travel; RAW: as they are. With feedback, that is the last of `writes` */
     int parameter_gradient; /* only gradients of parameters come from it: nothing but their sums needs it */
     int64_t bytes_sent;
     /* Set by qdri_schedule_set_waits(): */
@@ -146,6 +151,7 @@ typedef struct qdri_schedule {
 typedef struct qdri_builder {
     qdri_schedule *schedule;
     qdri_position position;
+    const qdri_coding *coding; /* NULL: nothing is coded */
     qdr_status status;
     /* The cell's rows in parts, each of which passes through the schedule after the other: part p begins at
      * part_begin[p]. */
@@ -206,7 +212,8 @@ qdr_channel qdri_gather_channel(qdr_axis axis);
 qdr_channel qdri_statistics_channel(qdr_axis axis);
 static inline int qdri_is_statistics(qdr_channel channel) { return channel >= QDR_CHANNEL_X_STAT; }
 
-/* Sets kind, stream and bytes of a collective over `channel`, and appends it, unless its group has one member. */
+/* Sets kind, stream, codec and bytes of a collective over `channel`, and appends it, unless its group has one
+ * member. */
 void qdri_add_collective(qdri_builder *builder, qdri_task *task);
 
 /* Announces, in order of execution, that a whole W will be needed: shard_elems per member of z. */

@@ -69,6 +69,7 @@ qdri_ref qdri_next_weight(qdri_builder *builder)
                                                   .n_writes = 1,
                                                   .writes = {whole(builder, builder->n_gathered)},
                                                   .count = use->shard_elems,
+                                                  .traffic = 1 + (int)QDR_TRAFFIC_WEIGHT,
                                                   .dtype = use->dtype});
     }
     return whole(builder, index);

@@ -102,7 +102,7 @@ def bytes_off_node(method):
 
 
 def memory(out):
-    found = re.search(r"parameters (\d+), gradients (\d+), optimizer (\d+), activations (\d+), workspace (\d+)", out)
+    found = re.search(r"parameters (\d+), gradients (\d+),.* optimizer (\d+), activations (\d+), workspace (\d+)", out)
     return [int(number) for number in found.groups()]
 
 

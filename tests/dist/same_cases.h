@@ -31,6 +31,10 @@
     X(qdr_stack_opts, prefetch_bytes, s->stack.prefetch_bytes = 4096, "prefetch_bytes 0 on rank 0 and 4096")           \
     X(qdr_stack_opts, batch_parts, s->stack.batch_parts = 2, "batch_parts 0 on rank 0 and 2 on rank 1")                \
     X(qdr_stack_opts, product_type, s->stack.product_type = QDR_PRODUCT_FP8, "QDR_PRODUCT_FP8 on rank 1")              \
+    X(qdr_stack_opts, codecs, s->without_codecs = 1, "qdr_stack_opts has codecs given on rank 0 and NULL on rank 1")   \
+    X(qdr_codecs, of, s->codecs.of[QDR_D][3].kind = QDR_CODEC_INT8, "codec d.gradient raw on rank 0 and int8/128")     \
+    X(qdr_codecs, least_bytes, s->codecs.least_bytes = 4, "codecs' least_bytes 0 on rank 0 and 4 on rank 1")           \
+    X(qdr_codecs, inside, s->codecs.inside = 1, "codecs' inside 0 on rank 0 and 1 on rank 1")                          \
     X(qdr_edge_desc, cols, s->input.cols[0].unit = 1, "input 'a' has cols 8/2 on rank 0 and 8/1 on rank 1")            \
     X(qdr_edge_desc, col_axis, s->input.col_axis = QDR_Y, "input 'a' has col_axis QDR_X on rank 0 and QDR_Y")          \
     X(qdr_edge_desc, layout, s->input.layout = QDR_SCATTERED, "input 'a' has layout QDR_REPLICATED on rank 0")         \
@@ -119,7 +123,6 @@
     X("qdr_context_opts.machine", "rank 0's applies")                                                                  \
     X("qdr_context_opts.device", "each rank has a GPU of its own; kinds are compared when the context is made")        \
     X("qdr_stack_memory.*", "memory is the rank's own")                                                                \
-    X("qdr_codecs.*", "no collective uses them yet")                                                                   \
     X("qdr_attention.*", "it runs on each rank alone; that of a stack is compared")                                    \
     X("qdr_layer_norm.*", "an operation alone: local extents; that of a stack is compared")                            \
     X("qdr_embedding.*", "an operation alone: local extents; that of a stack is compared")                             \

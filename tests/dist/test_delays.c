@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Overlap changes no bit, on every grid of the ranks and in both layouts, even if the tasks of all streams are delayed
- * by random times: a missing wait would show as a different number. Other numbers of panels stay within rounding. With
- * levels parameters are updated in parts between the passes, and return in the second one. */
+/* Overlap changes no bit, with codecs or without, on every grid of the ranks and in both layouts, even if the tasks of
+ * all streams are delayed by random times: a missing wait would show as a different number. Other numbers of panels
+ * stay within rounding. With levels parameters are updated in parts between the passes, and return in the second
+ * one. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -75,7 +77,27 @@ static void keep_input_gradient(qdr_stack *stack, qdr_edge edge, outcome *o)
 typedef struct plan {
     qdr_layout layout;
     int overlap, panels, batch_parts;
+    const qdr_codecs *codecs; /* NULL: none */
 } plan;
+
+/* What was sent is what the lists say. */
+static void check_bytes(const qdr_grid *grid, const qdr_stack *stack, const qdr_codecs *codecs)
+{
+    int64_t sent = 0, plain = 0;
+    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++)
+        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
+            const qdr_channel on = (qdr_channel)channel;
+            const qdr_traffic traffic = qdr_grid_traffic(grid, on, (qdr_coll_kind)kind);
+            const qdr_planned forward = qdr_stack_planned(stack, "forward", on, (qdr_coll_kind)kind);
+            const qdr_planned backward = qdr_stack_planned(stack, "backward", on, (qdr_coll_kind)kind);
+            DIST_CHECK(traffic.bytes_sent == forward.bytes_sent + backward.bytes_sent, "%s, %s: %lld bytes, not %lld",
+                       qdr_channel_name(on), qdr_coll_kind_name((qdr_coll_kind)kind), (long long)traffic.bytes_sent,
+                       (long long)(forward.bytes_sent + backward.bytes_sent));
+            sent += traffic.bytes_sent;
+            plain += traffic.bytes_plain;
+        }
+    DIST_CHECK(codecs || sent == plain, "%lld bytes without codecs, %lld sent", (long long)plain, (long long)sent);
+}
 
 /* What this rank updates, against its gradient. */
 static void descend(qdr_stack *stack)
@@ -97,9 +119,9 @@ static outcome run(qdr_grid *grid, plan how)
     const int64_t n_sequences = 2 * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
     const gpt_config config = {
         .n_layers = N_LAYERS, .hidden = HIDDEN, .n_heads = HEADS, .context = CONTEXT, .layout = how.layout};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,        .n_rows = n_sequences * CONTEXT,
-                                 .row_unit = CONTEXT,  .overlap = how.overlap,
-                                 .panels = how.panels, .batch_parts = how.batch_parts};
+    const qdr_stack_opts opts = {
+        QDR_OPTS_INIT,        .n_rows = n_sequences * CONTEXT, .row_unit = CONTEXT, .overlap = how.overlap,
+        .panels = how.panels, .batch_parts = how.batch_parts,  .codecs = how.codecs};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{HIDDEN, 1}}, .col_axis = QDR_X, .layout = how.layout};
     qdr_stack *stack;
     qdr_linear *residual[2];
@@ -110,9 +132,11 @@ static outcome run(qdr_grid *grid, plan how)
     for (int64_t i = 0; i < N_LAYERS; i++) DIST_OK(gpt_add_block(stack, &config, i, y, &y, residual));
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_init(stack, 3, 0.2));
+    qdr_grid_reset_traffic(grid);
     for (int pass = 0; pass < 2; pass++) {
         if (pass) descend(stack);
         dist_step(stack, x, 7 + (uint64_t)pass, y, 17 + (uint64_t)pass, pass ? QDR_ACCUMULATE : 0);
+        if (!pass) check_bytes(grid, stack, how.codecs);
     }
     outcome o = {NULL, 0};
     keep_gradients(stack, &o);
@@ -155,14 +179,56 @@ static void run_late(qdr_grid *grid, plan how, const outcome *plain, uint64_t se
     free(late.numbers);
 }
 
+/* Between all ranks, parts of any length. most: the error of all numbers, relative: sixteen times that of one message
+ * of Gaussian elements, since messages pass through products and are summed; of int4, only used for the last sums, four
+ * times. */
+static const struct {
+    const char *codecs;
+    double most;
+} coded[] = {
+    {"int16", 16 * 2.4e-5},
+    {"bf16", 16 * 1.7e-3},
+    {"int8,xy=int16,z.weight=bf16,d.gradient=int4+hadamard+feedback", 4 * 0.11},
+    {"int8+stochastic", 16 * 2 * 6.3e-3},
+};
+enum { N_CODED = sizeof coded / sizeof *coded };
+
+static void run_coded(qdr_grid *grid, qdr_layout layout, const outcome *plain, uint64_t seed)
+{
+    const int which = (int)(seed >> 20 & 0xff) % N_CODED;
+    char text[128];
+    qdr_codecs codecs;
+    snprintf(text, sizeof text, "%s,inside,least=1", coded[which].codecs);
+    DIST_OK(qdr_codecs_parse(text, &codecs));
+    plan how = {layout, QDR_OVERLAP_NONE, 2, 1, &codecs};
+    const outcome serial = run(grid, how);
+    how.overlap = QDR_OVERLAP_ALL;
+    set_delays(seed);
+    const outcome late = run(grid, how);
+    set_delays(0);
+    double squares = 0, errors = 0;
+    DIST_CHECK(serial.n == plain->n, "%s: %lld numbers, not %lld", text, (long long)serial.n, (long long)plain->n);
+    for (int64_t i = 0; i < plain->n; i++) {
+        const double error = (double)serial.numbers[i] - (double)plain->numbers[i];
+        squares += (double)plain->numbers[i] * (double)plain->numbers[i];
+        errors += error * error;
+    }
+    const double error = sqrt(errors / (squares + 1e-30));
+    DIST_CHECK(error <= coded[which].most, "%s: an error of %g, relative", text, error);
+    same_bits(&serial, &late, text);
+    free(serial.numbers);
+    free(late.numbers);
+}
+
 static void run_grid(qdr_grid *grid, qdr_layout layout, uint64_t seed)
 {
-    const outcome plain = run(grid, (plan){layout, QDR_OVERLAP_ALL, 1, 1});
-    run_late(grid, (plan){layout, 0, 1, 1}, &plain, seed, "overlap");
-    run_late(grid, (plan){layout, 0, 3, 1}, &plain, seed + 2, "overlap of panels");
+    const outcome plain = run(grid, (plan){layout, QDR_OVERLAP_ALL, 1, 1, NULL});
+    run_late(grid, (plan){layout, 0, 1, 1, NULL}, &plain, seed, "overlap");
+    run_late(grid, (plan){layout, 0, 3, 1, NULL}, &plain, seed + 2, "overlap of panels");
     if (layout == QDR_REPLICATED)
-        run_late(grid, (plan){layout, 0, 3, 2}, &plain, seed + 4, "overlap of halves of the batch");
-    const outcome serial = run(grid, (plan){layout, QDR_OVERLAP_NONE, 1, 1});
+        run_late(grid, (plan){layout, 0, 3, 2, NULL}, &plain, seed + 4, "overlap of halves of the batch");
+    run_coded(grid, layout, &plain, seed + 6);
+    const outcome serial = run(grid, (plan){layout, QDR_OVERLAP_NONE, 1, 1, NULL});
     same_bits(&serial, &plain, "overlap without delays");
     free(serial.numbers);
     free(plain.numbers);

@@ -21,6 +21,8 @@ typedef struct subject {
     qdr_matrix from, to;
     qdr_dtype moved;
     qdr_stack_opts stack;
+    qdr_codecs codecs;
+    int without_codecs;
     /* Of the large description, which is only built: */
     const char *tokens_name, *input_name, *head_name, *norm_name, *attention_name, *gelu_name, *residual_name, *ce_name;
     qdr_edge_desc input;
@@ -60,6 +62,7 @@ static subject usual(const qdr_context *ctx)
         .from = matrix,
         .to = matrix,
         .stack = {QDR_OPTS_INIT, .n_rows = ROWS, .row_unit = UNIT, .panels = 1},
+        .codecs = {.version = QDR_OPTS_VERSION},
         .tokens_name = "t",
         .input_name = "a",
         .head_name = "head",
@@ -145,7 +148,9 @@ static void describe(const subject *s, qdr_stack *stack)
 static qdr_status build(const subject *s, qdr_grid *grid)
 {
     qdr_stack *stack = NULL;
-    qdr_status status = qdr_stack_create(grid, &s->stack, &stack);
+    qdr_stack_opts opts = s->stack;
+    opts.codecs = s->without_codecs ? NULL : &s->codecs;
+    qdr_status status = qdr_stack_create(grid, &opts, &stack);
     if (status == QDR_OK) {
         describe(s, stack);
         status = qdr_stack_build(stack);

@@ -89,7 +89,7 @@ typedef struct graph {
     qdr_edge x, y;
     product_op op;
     qdr_dtype dtype;
-    void *memory[4];
+    void *memory[5];
 } graph;
 
 /* qkv is read by two attentions, x by a norm and by both sides of a residual, p by a product and by a GELU. `second` is
@@ -145,14 +145,14 @@ static void bind_own_memory(graph *g)
 {
     qdr_stack_sizes sizes;
     DIST_OK(qdr_stack_get_sizes(g->stack, &sizes));
-    const size_t bytes[4] = {sizes.parameters, sizes.gradients, sizes.activations, sizes.workspace};
-    for (int i = 0; i < 4; i++) DIST_OK(qdr_mem_alloc(g->ctx, bytes[i], &g->memory[i]));
+    const size_t bytes[5] = {sizes.parameters, sizes.gradients, sizes.activations, sizes.workspace, sizes.feedback};
+    for (int i = 0; i < 5; i++) DIST_OK(qdr_mem_alloc(g->ctx, bytes[i], &g->memory[i]));
     void *value;
     DIST_FAILS(qdr_stack_edge_value(g->stack, g->x, &value), QDR_ERR_STATE, "qdr_stack_bind");
     DIST_FAILS(qdr_stack_bind(g->stack, &(qdr_stack_memory){QDR_OPTS_INIT, .parameters = (char *)g->memory[0] + 4}),
                QDR_ERR_ARGUMENT, "aligned");
-    DIST_OK(qdr_stack_bind(g->stack,
-                           &(qdr_stack_memory){QDR_OPTS_INIT, g->memory[0], g->memory[1], g->memory[2], g->memory[3]}));
+    DIST_OK(qdr_stack_bind(g->stack, &(qdr_stack_memory){QDR_OPTS_INIT, g->memory[0], g->memory[1], g->memory[2],
+                                                         g->memory[3], g->memory[4]}));
 }
 
 /* Two for one cell, one for each of the others; or as many for each as there are parts. */
@@ -188,7 +188,7 @@ static void open_graph(graph *g, qdr_grid *grid, const variant *v) { open_rows(g
 static void close_graph(graph *g)
 {
     qdr_stack_destroy(&g->stack);
-    for (int i = 0; i < 4; i++) qdr_mem_free(g->ctx, &g->memory[i]);
+    for (int i = 0; i < 5; i++) qdr_mem_free(g->ctx, &g->memory[i]);
 }
 
 /* Σ over all ranks of a[i]·value(seed, i), every global element of the edge once. */

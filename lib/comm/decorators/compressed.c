@@ -25,7 +25,7 @@ enum { ALIGN = 64, N_SLOTS = 2, MOST_PLANS = 256 };
 
 typedef struct compressed_comm {
     qdri_comm base;
-    qdri_code_group group;
+    qdri_coded_group group;
     qdri_comm *inside, *between; /* members of this node, counterparts; NULL and `inner` if all are counterparts */
     qdr_stream *codecs;
     qdr_event *begun, *ended;
@@ -33,7 +33,8 @@ typedef struct compressed_comm {
     qdr_event *exchanged[N_SLOTS], *gathered[N_SLOTS]; /* all have come */
     qdri_code_plan *plans; /* of collectives so far: they recur */
     int n_plans;
-    uint64_t n_messages; /* seeds of stochastic rounding */
+    uint64_t seed; /* of stochastic rounding: of the last message; this and n_launched */
+    uint64_t n_launched;
     int64_t codecs_begun_ns; /* accessed on the stream of the codecs */
     _Atomic int64_t codec_nanosecs[QDR_N_COLL_KINDS];
     _Atomic int64_t bytes_saved[QDR_N_COLL_KINDS];
@@ -92,8 +93,8 @@ static qdr_status encode(const transfer *t, int c, int j, void *wire)
     const int64_t at = is_gather(t) ? c * t->plan->chunk_elems : first_elem(t, c, j);
     float *feedback = t->coll->feedback ? t->coll->feedback + at : NULL;
     int64_t bytes;
-    return qdri_encode(t->comm->codecs, &message, qdri_at(t->x, at, t->coll->dtype), feedback, ++t->comm->n_messages,
-                       wire, &bytes);
+    return qdri_encode(t->comm->codecs, &message, qdri_at(t->x, at, t->coll->dtype), feedback, ++t->comm->seed, wire,
+                       &bytes);
 }
 
 /* Sends messages once the codecs have written them. */
@@ -144,7 +145,7 @@ static qdr_status sum_versions(const transfer *t, int c)
         .stride = (size_t)of_chunk(t, t->plan->receives, c)[own == 0],
         .wire = gathers ? gathered_part(t, c, own) : NULL,
         .feedback = gathers && t->coll->feedback ? t->coll->feedback + at : NULL,
-        .seed = ++t->comm->n_messages,
+        .seed = ++t->comm->seed,
         .y = qdri_at_mutable(t->y, gathers ? at : of_part, t->coll->dtype),
         .scratch = scratch(t),
     };
@@ -363,10 +364,19 @@ static qdr_status compressed_launch(qdri_comm *base, const qdri_coll *coll, qdr_
     const size_t bytes = qdri_code_staging_bytes(t.plan);
     if (bytes > base->scratch_bytes) QDR_TRY(qdri_staging_reserve(base, bytes));
     t.staging = base->scratch;
+    /* Of one collective there are fewer messages than 2^24. */
+    comm->seed = (coll->seed ? coll->seed : ++comm->n_launched) << 24;
     atomic_fetch_add(&qdri_counter_of(base, coll)->n_calls, 1);
     atomic_fetch_add(&comm->bytes_saved[coll->kind], t.plan->bytes_saved);
     if (coll->kind == QDR_ALL_REDUCE) return all_reduce(t);
     return coll->kind == QDR_REDUCE_SCATTER ? reduce_scatter(t) : all_gather(t);
+}
+
+qdr_status qdri_comm_check_codec(const qdr_codec *codec, qdr_dtype dtype, const qdri_dev *dev, const char *who)
+{
+    if (codec->kind == QDR_CODEC_LOSSLESS && qdri_codec_shortens(codec, dtype))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: collectives have no lossless; use bf16, int16, int8 or int4", who);
+    return qdri_codec_check_dev(codec, dtype, dev, who);
 }
 
 static qdr_status compressed_check(const qdri_comm *base, const qdri_coll *coll)
@@ -375,7 +385,7 @@ static qdr_status compressed_check(const qdri_comm *base, const qdri_coll *coll)
     if (!coll->codec) return QDR_OK;
     QDR_TRY(qdri_codec_check(coll->codec, name));
     if (!qdri_coll_is_coded(coll)) return QDR_OK;
-    QDR_TRY(qdri_codec_check_dev(coll->codec, coll->dtype, base->dev, name));
+    QDR_TRY(qdri_comm_check_codec(coll->codec, coll->dtype, base->dev, name));
     const int64_t row = coll->row_elems;
     if (row < 0 || (row > 0 && coll->count % row))
         return QDR_FAIL(QDR_ERR_SHAPE, "%s: rows of %" PRId64 " elements do not divide %" PRId64, name, row,
@@ -518,28 +528,12 @@ static void describe_between(const void *user, int member, char *text, size_t ca
     qdri_comm_name_member(&comm->base, member * comm->group.per_node + comm->group.index, text, capacity);
 }
 
-/* By node, if members are numbered node by node, as many on each of several nodes; otherwise all are counterparts. */
-static qdri_code_group group_of(const int *nodes, int size, int rank)
-{
-    const qdri_code_group flat = {size, 1, rank, 0};
-    int per_node = 1;
-    while (per_node < size && nodes[per_node] == nodes[0]) per_node++;
-    if (per_node == 1 || per_node == size || size % per_node) return flat;
-    for (int j = 0; j < size; j++) {
-        const int first = j - j % per_node;
-        if (nodes[j] != nodes[first]) return flat;
-        for (int before = 0; before < first; before += per_node)
-            if (nodes[before] == nodes[first]) return flat;
-    }
-    return (qdri_code_group){size / per_node, per_node, rank / per_node, rank % per_node};
-}
-
 static qdr_status create(qdri_comm *inner, const int *nodes, compressed_comm **comm)
 {
     compressed_comm *made = NULL;
     qdr_status status = QDRI_NEW(1, "a communicator with codecs", &made);
     QDR_TRY_OUT(status, status);
-    made->group = group_of(nodes, inner->size, inner->rank);
+    made->group = qdri_coded_group_of(nodes, inner->size, inner->rank);
     made->between = inner;
     QDR_TRY_OUT(status, qdri_stream_create(inner->dev, QDRI_STREAM_COMPUTE, &made->codecs));
     QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->begun));
@@ -558,7 +552,7 @@ out:
 
 static qdr_status split(compressed_comm *comm, qdri_comm *inner)
 {
-    const qdri_code_group *group = &comm->group;
+    const qdri_coded_group *group = &comm->group;
     qdri_comm *inside = NULL, *between = NULL;
     if (group->per_node == 1) return QDR_OK;
     QDR_TRY(qdri_comm_split(inner, group->node, group->index, &inside));

@@ -11,7 +11,7 @@
 
 int64_t qdri_code_chunk_bytes = 1 << 20;
 
-/* Messages of so many elements, in blocks of any size and codes of any bits, fill whole QDRI_CODE_ALIGN. */
+/* Messages of so many elements, in blocks of any size and codes of any bits, fill whole QDRI_CODED_ALIGN. */
 enum { WHOLE_ELEMS = 1024, WHOLE_ROWS = 16, MOST_SHARES = 8, ALIGN = 64 };
 
 int qdri_coll_is_coded(const qdri_coll *coll)
@@ -43,13 +43,11 @@ int64_t qdri_code_chunk(const qdri_code_plan *plan, int c, int j)
 
 static int64_t message_bytes(const qdri_code_plan *plan, int64_t n_elems)
 {
-    const qdri_message message = {
-        .codec = &plan->key.codec, .dtype = (qdr_dtype)plan->key.dtype, .n = n_elems, .run = plan->key.row_elems};
-    return qdri_round_up(qdri_message_bytes(&message), QDRI_CODE_ALIGN);
+    return qdri_coded_bytes(&plan->key.codec, (qdr_dtype)plan->key.dtype, n_elems, plan->key.row_elems);
 }
 
 /* Parts of an all-reduce are whole rows. */
-static void cut_all_reduce(qdri_code_plan *plan, const qdri_code_group *group, const qdri_coll *coll)
+static void cut_all_reduce(qdri_code_plan *plan, const qdri_coded_group *group, const qdri_coll *coll)
 {
     const int64_t unit = coll->row_elems ? coll->row_elems : 1;
     int64_t end;
@@ -65,7 +63,7 @@ static void cut_all_reduce(qdri_code_plan *plan, const qdri_code_group *group, c
 }
 
 /* Parts of counterparts: where they are, in a gather; if members of a node have summed them, one after the other. */
-static void cut_by_members(qdri_code_plan *plan, const qdri_code_group *group, const qdri_coll *coll)
+static void cut_by_members(qdri_code_plan *plan, const qdri_coded_group *group, const qdri_coll *coll)
 {
     const int size = group->n_nodes * group->per_node;
     int64_t begin;
@@ -125,7 +123,7 @@ static void count_bytes(qdri_code_plan *plan)
     }
 }
 
-qdr_status qdri_code_plan_create(const qdri_code_group *group, const qdri_coll *coll, qdri_code_plan **plan)
+qdr_status qdri_code_plan_create(const qdri_coded_group *group, const qdri_coll *coll, qdri_code_plan **plan)
 {
     qdri_code_plan *made = NULL;
     const int n_parts = group->n_nodes, size = n_parts * group->per_node;

@@ -3,23 +3,16 @@
  *
  * The members between which messages are coded each own one part of the elements. Parts travel in chunks, so that one
  * is encoded while another is on the wire: chunk c of a part is its elements from c · chunk_elems on. The messages of
- * all chunks of a part together have as many bytes as one message of the part, rounded up to QDRI_CODE_ALIGN. */
+ * all chunks of a part together have as many bytes as one message of the part, rounded up to QDRI_CODED_ALIGN. */
 #ifndef QDRI_COMM_DECORATORS_COMPRESSED_PLAN_H
 #define QDRI_COMM_DECORATORS_COMPRESSED_PLAN_H
 
 #include "codec/run.h"
 #include "comm/comm.h"
-
-#define QDRI_CODE_ALIGN 16
+#include "core/coded.h"
 
 /* Bytes of the elements of a chunk, all parts together; tests make it small. */
 extern int64_t qdri_code_chunk_bytes;
-
-/* The members of a group, by node, as many on each: member k · per_node + i is number i of node k. Only counterparts,
- * the members with the same number, exchange coded messages. per_node = 1: all members are counterparts. */
-typedef struct qdri_code_group {
-    int n_nodes, per_node, node, index; /* node, index: this member's */
-} qdri_code_group;
 
 /* What decides a plan. Compared as bytes. */
 typedef struct qdri_code_key {
@@ -53,7 +46,7 @@ struct qdri_code_plan {
 /* Whether its elements travel as messages of a codec. */
 int qdri_coll_is_coded(const qdri_coll *coll);
 qdri_code_key qdri_code_key_of(const qdri_coll *coll, int size);
-QDR_NODISCARD qdr_status qdri_code_plan_create(const qdri_code_group *group, const qdri_coll *coll,
+QDR_NODISCARD qdr_status qdri_code_plan_create(const qdri_coded_group *group, const qdri_coll *coll,
                                                qdri_code_plan **plan);
 void qdri_code_plan_free(qdri_code_plan *plan);
 /* Elements of part j that chunk c has. */

@@ -27,6 +27,7 @@ static const struct {
     {"a file, or off", {"off", "/x"}, {NULL}},
     {"folders separated by colons", {"/a:/b"}, {NULL}},
     {"a machine's name or file", {"laptop"}, {NULL}},
+    {"a preset or codecs, as for qdr_codecs_parse()", {"none", "int8,inside"}, {NULL}},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/coded.h"
+
+#include "core/block.h"
+#include "core/size.h"
+#include "quadrille/names.h"
+
+qdri_coded_group qdri_coded_group_of(const int *nodes, int size, int rank)
+{
+    qdri_coded_group group = {size, 1, rank, 0, 1};
+    int per_node = 1;
+    for (int j = 1; j < size; j++) group.is_one_node &= nodes[j] == nodes[0];
+    while (per_node < size && nodes[per_node] == nodes[0]) per_node++;
+    if (per_node == 1 || per_node == size || size % per_node) return group;
+    for (int j = 0; j < size; j++) {
+        const int first = j - j % per_node;
+        if (nodes[j] != nodes[first]) return group;
+        for (int before = 0; before < first; before += per_node)
+            if (nodes[before] == nodes[first]) return group;
+    }
+    return (qdri_coded_group){size / per_node, per_node, rank / per_node, rank % per_node, 0};
+}
+
+const qdr_codec *qdri_coding_find(const qdri_coding *coding, qdr_channel channel, qdr_traffic_class class,
+                                  qdr_dtype dtype, int64_t total)
+{
+    const qdri_coded_group *group = &coding->groups[channel];
+    if (group->n_nodes * group->per_node <= 1) return NULL;
+    const qdr_codec *codec = &coding->codecs.of[qdr_channel_axis(channel)][class];
+    const int64_t least = coding->codecs.least_bytes ? coding->codecs.least_bytes : QDRI_CODED_LEAST_BYTES;
+    const int64_t part = total / (group->n_nodes * group->per_node) * (int64_t)qdr_dtype_bytes(dtype);
+    if (group->is_one_node && !coding->codecs.inside) return NULL;
+    return part >= least && qdri_codec_shortens(codec, dtype) ? codec : NULL;
+}
+
+int qdri_coding_has(const qdri_coding *coding, qdr_channel channel)
+{
+    const qdri_coded_group *group = &coding->groups[channel];
+    if (group->n_nodes * group->per_node <= 1 || (group->is_one_node && !coding->codecs.inside)) return 0;
+    for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++)
+        if (coding->codecs.of[qdr_channel_axis(channel)][class].kind != QDR_CODEC_RAW) return 1;
+    return 0;
+}
+
+int64_t qdri_coded_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems, int64_t row_elems)
+{
+    const int64_t row = row_elems && row_elems < n_elems ? row_elems : n_elems;
+    if (n_elems <= 0) return 0;
+    const int64_t whole = n_elems / row * qdr_codec_bytes(codec, dtype, row);
+    return qdri_round_up(whole + qdr_codec_bytes(codec, dtype, n_elems % row), QDRI_CODED_ALIGN);
+}
+
+static int64_t part_of(int64_t total, int64_t unit, int n_parts, int j)
+{
+    int64_t begin, end;
+    qdri_split(total, unit, n_parts, j, &begin, &end);
+    return end - begin;
+}
+
+static int64_t bytes_of(const qdri_coded_coll *coll, int64_t n_elems)
+{
+    return qdri_coded_bytes(coll->codec, coll->dtype, n_elems, coll->row_elems);
+}
+
+/* A slice of the members of a node; its parts are of counterparts. Of two counterparts each sends all of it. */
+static int64_t all_reduce_sent(const qdri_coded_group *group, const qdri_coded_coll *coll)
+{
+    const int64_t unit = coll->row_elems ? coll->row_elems : 1, each = (int64_t)qdr_dtype_bytes(coll->dtype);
+    const int64_t slice = part_of(coll->total, unit, group->per_node, group->index);
+    const int64_t own = part_of(slice, unit, group->n_nodes, group->node);
+    int64_t sent = (coll->total - slice + (group->per_node - 1) * slice) * each;
+    if (group->n_nodes == 2) return sent + bytes_of(coll, slice);
+    for (int k = 0; k < group->n_nodes; k++)
+        if (k != group->node) sent += bytes_of(coll, part_of(slice, unit, group->n_nodes, k)) + bytes_of(coll, own);
+    return sent;
+}
+
+int64_t qdri_coded_sent(const qdri_coded_group *group, const qdri_coded_coll *coll)
+{
+    const int size = group->n_nodes * group->per_node;
+    const int64_t each = (int64_t)qdr_dtype_bytes(coll->dtype);
+    int64_t sent = 0;
+    if (coll->kind == QDR_ALL_REDUCE) return all_reduce_sent(group, coll);
+    for (int j = 0; j < size; j++) {
+        const int node = j / group->per_node, is_counterpart = j % group->per_node == group->index;
+        const int64_t n = part_of(coll->total, coll->unit, size, j);
+        if (coll->kind == QDR_REDUCE_SCATTER && !is_counterpart) sent += n * each;
+        if (coll->kind == QDR_REDUCE_SCATTER && is_counterpart && node != group->node) sent += bytes_of(coll, n);
+        if (coll->kind == QDR_ALL_GATHER && is_counterpart) sent += (group->per_node - 1) * n * each;
+        if (coll->kind == QDR_ALL_GATHER && is_counterpart && node == group->node)
+            sent += (group->n_nodes - 1) * bytes_of(coll, n);
+    }
+    return sent;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The codecs of a stack: which, among whom, and communicators that have them. */
+#include <string.h>
+
+#include "core/environment.h"
+#include "linear/internal.h"
+
+enum { TEXT_BYTES = 512 };
+
+static const char who[] = "codec";
+
+/* Whether any is used, and can be. */
+static qdr_status check(const qdr_stack *stack, const qdr_codecs *codecs)
+{
+    const qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
+    const qdr_dtype dtype = stack->net.opts.dtype;
+    QDR_TRY(qdri_codecs_check(codecs, who));
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
+        for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++) {
+            const qdr_codec *codec = &codecs->of[axis][class];
+            const int is_gradient = class == QDR_TRAFFIC_GRADIENT;
+            if (codec->kind == QDR_CODEC_RAW) continue;
+            if (dtype == QDR_F64)
+                return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stack is f64, which is never coded; use f32, bf16 or f16",
+                                who);
+            QDR_TRY(qdri_comm_check_codec(codec, is_gradient ? stack->net.grad_dtype : dtype, dev, who));
+        }
+    return QDR_OK;
+}
+
+qdr_status qdri_stack_keep_codecs(qdr_stack *stack, const qdr_codecs *codecs)
+{
+    if (!codecs) return QDR_OK;
+    if (codecs->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: version is %u; begin qdr_codecs with QDR_OPTS_INIT", who,
+                        codecs->version);
+    QDR_TRY(check(stack, codecs));
+    stack->codecs = *codecs;
+    return QDR_OK;
+}
+
+/* What rank 0's environment says. */
+static qdr_status read_environment(qdr_stack *stack)
+{
+    qdr_context *ctx = qdr_grid_context(stack->grid);
+    const char *mine = qdr_context_rank(ctx) == 0 ? qdri_environment_text(QDRI_VARIABLE_CODEC) : NULL;
+    char text[TEXT_BYTES] = "none";
+    qdr_status status = QDR_OK;
+    if (mine && strlen(mine) >= sizeof text)
+        status = QDR_FAIL(QDR_ERR_ARGUMENT, "%s: QDR_CODEC has %zu characters; use at most %d", who, strlen(mine),
+                          TEXT_BYTES - 1);
+    QDR_TRY(qdr_agree(ctx, status));
+    if (mine) strcpy(text, mine);
+    QDR_TRY(qdr_broadcast(ctx, 0, text, sizeof text));
+    status = qdr_codecs_parse(text, &stack->codecs);
+    return qdr_agree(ctx, status == QDR_OK ? check(stack, &stack->codecs) : status);
+}
+
+static qdr_status find_groups(const qdr_stack *stack, qdri_coding *coding)
+{
+    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++)
+        QDR_TRY(qdri_grid_coded_group(stack->grid, (qdr_channel)channel, &coding->groups[channel]));
+    return QDR_OK;
+}
+
+qdr_status qdri_stack_set_codecs(qdr_stack *stack)
+{
+    qdr_context *ctx = qdr_grid_context(stack->grid);
+    qdri_coding coding = {.codecs = {.version = 0}};
+    qdr_status status = QDR_OK;
+    if (stack->codecs.version == 0) QDR_TRY(read_environment(stack));
+    coding.codecs = stack->codecs;
+    QDR_TRY(qdr_agree(ctx, find_groups(stack, &coding)));
+    /* A rank in whose group it fails takes part in the others: their members wait for it. */
+    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++) {
+        if (!qdri_coding_has(&coding, (qdr_channel)channel)) continue;
+        const qdr_status made = qdri_grid_compress(stack->grid, (qdr_channel)channel);
+        if (status == QDR_OK) status = made;
+    }
+    qdri_net_set_coding(&stack->net, &coding);
+    return qdr_agree(ctx, status);
+}
