@@ -25,10 +25,11 @@ const qdr_codec *qdri_coding_find(const qdri_coding *coding, qdr_channel channel
                                   qdr_dtype dtype, int64_t total)
 {
     const qdri_coded_group *group = &coding->groups[channel];
-    if (group->n_nodes * group->per_node <= 1) return NULL;
+    const int64_t size = (int64_t)group->n_nodes * group->per_node;
+    if (size <= 1) return NULL;
     const qdr_codec *codec = &coding->codecs.of[qdr_channel_axis(channel)][class];
     const int64_t least = coding->codecs.least_bytes ? coding->codecs.least_bytes : QDRI_CODED_LEAST_BYTES;
-    const int64_t part = total / (group->n_nodes * group->per_node) * (int64_t)qdr_dtype_bytes(dtype);
+    const int64_t part = total / size * (int64_t)qdr_dtype_bytes(dtype);
     if (group->is_one_node && !coding->codecs.inside) return NULL;
     return part >= least && qdri_codec_shortens(codec, dtype) ? codec : NULL;
 }

@@ -50,7 +50,7 @@ static qdr_status read_environment(qdr_stack *stack)
         status = QDR_FAIL(QDR_ERR_ARGUMENT, "%s: QDR_CODEC has %zu characters; use at most %d", who, strlen(mine),
                           TEXT_BYTES - 1);
     QDR_TRY(qdr_agree(ctx, status));
-    if (mine) strcpy(text, mine);
+    if (mine) memcpy(text, mine, strlen(mine) + 1);
     QDR_TRY(qdr_broadcast(ctx, 0, text, sizeof text));
     status = qdr_codecs_parse(text, &stack->codecs);
     return qdr_agree(ctx, status == QDR_OK ? check(stack, &stack->codecs) : status);
