@@ -145,12 +145,20 @@ static outcome run(qdr_grid *grid, plan how)
     return o;
 }
 
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 static void same_bits(const outcome *a, const outcome *b, const char *what)
 {
     DIST_CHECK(a->n == b->n, "%s: %lld and %lld numbers", what, (long long)a->n, (long long)b->n);
-    for (int64_t i = 0; i < a->n; i++) /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): keep() has written both */
-        DIST_CHECK(memcmp(&a->numbers[i], &b->numbers[i], sizeof(float)) == 0, "%s: number %lld is %a, not %a", what,
-                   (long long)i, (double)b->numbers[i], (double)a->numbers[i]);
+    for (int64_t i = 0; i < a->n; i++) {
+        const float x = a->numbers[i], y = b->numbers[i]; /* NOLINT(clang-analyzer-core.*): keep() has written both */
+        DIST_CHECK(bits_of(x) == bits_of(y), "%s: number %lld is %a, not %a", what, (long long)i, (double)y, (double)x);
+    }
 }
 
 /* Products of other row counts, and sums in the same order (of gradients of norms: part by part): each of some hundred

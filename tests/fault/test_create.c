@@ -9,15 +9,18 @@ enum { MAX_RANKS = 4, MOST_CALLS = 20000 };
 
 typedef struct outcome {
     int ran;
+    int is_running; /* has enqueued a collective: what one rank lacks from there on the others learn as QDR_ERR_PEER */
     qdr_status status;
     char sentence[512];
 } outcome;
 
-static qdr_status create_and_use(qdr_local_world *world, int rank, int n_ranks)
+static qdr_status create_and_use(qdr_local_world *world, int rank, int n_ranks, outcome *mine)
 {
     qdr_context *ctx = NULL;
     qdr_grid *grid = NULL;
     double x[3] = {1, 2, (double)rank};
+    float y[300] = {0}; /* of zeros each codec gives zeros */
+    const qdr_codec int8 = {.kind = QDR_CODEC_INT8};
     /* An even number of ranks is one with levels. */
     const qdr_grid_opts along_x = {QDR_OPTS_INIT, .x = n_ranks, .y = 1, .z = 1, .d = 1};
     const qdr_grid_opts along_d = {
@@ -25,9 +28,12 @@ static qdr_status create_and_use(qdr_local_world *world, int rank, int n_ranks)
     const int has_levels = n_ranks % 2 == 0;
     qdr_status status = qdr_context_create_local(world, rank, NULL, &ctx);
     if (status == QDR_OK) status = qdr_grid_create(ctx, has_levels ? &along_d : &along_x, &grid);
+    mine->is_running = status == QDR_OK;
     if (status == QDR_OK) status = qdr_all_reduce(grid, has_levels ? QDR_D : QDR_X, QDR_SUM, x, 3, QDR_F64, NULL);
+    if (status == QDR_OK)
+        status = qdr_all_reduce_coded(grid, has_levels ? QDR_D : QDR_X, QDR_SUM, y, 300, QDR_F32, NULL, &int8, NULL);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
-    if (status == QDR_OK) assert_true(x[0] == n_ranks);
+    if (status == QDR_OK) assert_true(x[0] == n_ranks && y[299] == 0);
     qdr_grid_destroy(&grid);
     qdr_context_destroy(&ctx);
     return status;
@@ -43,7 +49,7 @@ static int run_rank(qdr_local_world *world, int rank, void *user)
     job *all = user;
     outcome *mine = &all->outcomes[rank];
     mine->ran = 1;
-    mine->status = create_and_use(world, rank, all->n_ranks);
+    mine->status = create_and_use(world, rank, all->n_ranks, mine);
     if (mine->status != QDR_OK) snprintf(mine->sentence, sizeof mine->sentence, "%s", qdr_last_error());
     return 0;
 }
@@ -58,9 +64,10 @@ static void check_agreed(const job *all, qdr_status whole, int failed, long n)
         }
         if (failed && mine->status == QDR_OK) print_error("call %ld, rank %d: no error\n", n, rank);
         assert_int_equal(mine->status < 0, failed);
+        if (failed) assert_true(strlen(mine->sentence) > 10);
+        if (mine->is_running && (mine->status == QDR_ERR_PEER || mine->status == QDR_ERR_MEMORY)) continue;
         assert_int_equal(mine->status, all->outcomes[0].status);
         assert_string_equal(mine->sentence, all->outcomes[0].sentence);
-        if (failed) assert_true(strlen(mine->sentence) > 10);
     }
 }
 

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Coded collectives as numbers: groups, what is coded, and what it sends. */
+#include "core/coded.h"
+
+#include "qdr_test.h"
+
+static void groups(void **state)
+{
+    static const struct {
+        int nodes[6], size, rank;
+        qdri_coded_group wanted;
+    } cases[] = {
+        {{0}, 1, 0, {1, 1, 0, 0, 1}},
+        {{4, 4, 4}, 3, 2, {3, 1, 2, 0, 1}}, /* one node */
+        {{0, 1, 2}, 3, 1, {3, 1, 1, 0, 0}}, /* one member on each */
+        {{0, 0, 2, 2, 7, 7}, 6, 3, {3, 2, 1, 1, 0}},
+        {{0, 0, 0, 9, 9, 9}, 6, 5, {2, 3, 1, 2, 0}},
+        {{0, 0, 1}, 3, 2, {3, 1, 2, 0, 0}}, /* unequal */
+        {{0, 1, 0, 1}, 4, 3, {4, 1, 3, 0, 0}}, /* not node by node */
+        {{0, 0, 1, 1, 0, 0}, 6, 4, {6, 1, 4, 0, 0}}, /* a node twice */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const qdri_coded_group found = qdri_coded_group_of(cases[i].nodes, cases[i].size, cases[i].rank);
+        assert_int_equal(found.n_nodes, cases[i].wanted.n_nodes);
+        assert_int_equal(found.per_node, cases[i].wanted.per_node);
+        assert_int_equal(found.node, cases[i].wanted.node);
+        assert_int_equal(found.index, cases[i].wanted.index);
+        assert_int_equal(found.is_one_node, cases[i].wanted.is_one_node);
+    }
+}
+
+static void what_is_coded(void **state)
+{
+    qdri_coding coding = {.codecs = {.version = QDR_OPTS_VERSION}};
+    const qdr_codec *gradients = &coding.codecs.of[QDR_D][QDR_TRAFFIC_GRADIENT];
+    (void)state;
+#define FOUND(dtype, total) qdri_coding_find(&coding, QDR_CHANNEL_D_REDUCE, QDR_TRAFFIC_GRADIENT, dtype, total)
+    CHECK_OK(qdr_codecs_parse("none,d.gradient=int16", &coding.codecs));
+    assert_null(FOUND(QDR_F32, 1 << 20)); /* a group that is not known has one member */
+    assert_false(qdri_coding_has(&coding, QDR_CHANNEL_D_REDUCE));
+    coding.groups[QDR_CHANNEL_D_REDUCE] = (qdri_coded_group){.n_nodes = 4, .per_node = 2};
+    assert_true(qdri_coding_has(&coding, QDR_CHANNEL_D_REDUCE));
+    assert_ptr_equal(FOUND(QDR_F32, 1 << 20), gradients);
+    assert_null(FOUND(QDR_BF16, 1 << 20)); /* would not be shorter */
+    assert_null(FOUND(QDR_F64, 1 << 20));
+    assert_null(qdri_coding_find(&coding, QDR_CHANNEL_D_REDUCE, QDR_TRAFFIC_WEIGHT, QDR_F32, 1 << 20)); /* raw */
+    assert_ptr_equal(FOUND(QDR_F32, 8 * 4096), gradients); /* parts of 16 KiB */
+    assert_null(FOUND(QDR_F32, 8 * 4096 - 1));
+    coding.codecs.least_bytes = 4;
+    assert_ptr_equal(FOUND(QDR_F32, 8), gradients);
+    assert_null(FOUND(QDR_F32, 7));
+    coding.groups[QDR_CHANNEL_D_REDUCE].is_one_node = 1;
+    assert_null(FOUND(QDR_F32, 1 << 20));
+    assert_false(qdri_coding_has(&coding, QDR_CHANNEL_D_REDUCE));
+    coding.codecs.inside = 1;
+    assert_ptr_equal(FOUND(QDR_F32, 1 << 20), gradients);
+    assert_false(qdri_coding_has(&coding, QDR_CHANNEL_Z_REDUCE));
+}
+
+static void bytes(void **state)
+{
+    const qdr_codec int8 = {.kind = QDR_CODEC_INT8}, int4 = {.kind = QDR_CODEC_INT4, .block = 32},
+                    bf16 = {.kind = QDR_CODEC_BF16};
+    (void)state;
+    assert_int_equal(qdri_coded_bytes(&int8, QDR_F32, 0, 0), 0);
+    assert_int_equal(qdri_coded_bytes(&int8, QDR_F32, 1, 0), 16);
+    assert_int_equal(qdri_coded_bytes(&int8, QDR_F32, 129, 0), 144); /* 2 scales, 129 codes */
+    assert_int_equal(qdri_coded_bytes(&int8, QDR_F32, 1000, 10), 1408); /* 100 rows of a scale and 10 codes */
+    assert_int_equal(qdri_coded_bytes(&int8, QDR_F32, 1001, 10), 1408); /* and 5 */
+    assert_int_equal(qdri_coded_bytes(&int4, QDR_BF16, 33, 0), 32); /* 2 scales, 17 bytes */
+    assert_int_equal(qdri_coded_bytes(&bf16, QDR_F32, 9, 3), 32);
+    /* 3 nodes of 2: 6000 elements in slices of 3000 and parts of 1000, int8/128: 1000 codes, 8 scales */
+    const qdri_coded_group group = {3, 2, 1, 1, 0}, two = {2, 1, 0, 0, 0};
+    const qdri_coded_coll sum = {&int8, QDR_ALL_REDUCE, QDR_F32, 6000, 1, 0};
+    const qdri_coded_coll scatter = {&int8, QDR_REDUCE_SCATTER, QDR_F32, 6000, 1, 0};
+    const qdri_coded_coll gather = {&int8, QDR_ALL_GATHER, QDR_F32, 6000, 1, 0};
+    assert_int_equal(qdri_coded_sent(&group, &sum), 2 * 3000 * 4 + 2 * 2 * 1040);
+    assert_int_equal(qdri_coded_sent(&group, &scatter), 3000 * 4 + 2 * 1040);
+    assert_int_equal(qdri_coded_sent(&group, &gather), 3000 * 4 + 2 * 1040);
+    assert_int_equal(qdri_coded_sent(&two, &sum), 6000 + 4 * 47 + 4); /* everything, once */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(groups),
+        cmocka_unit_test(what_is_coded),
+        cmocka_unit_test(bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
