@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Coded collectives over a network, as Markdown: sh tests/bench/codecs.sh [BUILD [ROUNDS]]. Nodes are network namespaces.
-# First an all-reduce of 16 MiB with each codec, beside the same without one, and the bytes on the links; then whole
+# Coded collectives over a network, as Markdown: sh tests/bench/codecs.sh [BUILD [ROUNDS]]. Nodes are network
+# namespaces. First an all-reduce of 16 MiB with each codec, beside the same without one, and the bytes on the links; then whole
 # steps of examples/train_gpt (4 layers, hidden 384, context 128). Each round runs all presets one after the other;
 # ratios are of one round. Needs root; use an idle machine: about ten minutes per round.
 set -eu
@@ -43,7 +43,8 @@ def in_network(nodes, ranks, rate, command):
 def all_reduce(nodes, ranks, rate, codec):
     """Seconds of the median call, and bytes that a node has sent of one."""
     command = [f"{BUILD}/src/quadrille", "bench", "coll", "--grid", f"1x1x1x{nodes * ranks}", "--axis", "d", "-b",
-               str(SIZE), "-e", str(SIZE), "--codec", codec, "--iterations", str(CALLS), "--warmup", str(WARMUP), "--json"]
+               str(SIZE), "-e", str(SIZE), "--codec", codec, "--iterations", str(CALLS), "--warmup", str(WARMUP),
+               "--json"]
     out, sent = in_network(nodes, ranks, rate, command)
     return json.loads(out)["rows"][0]["median_secs"], sent / (CALLS + WARMUP + 1)  # and the check
 
