@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Coded collectives over a network, as Markdown: sh tests/bench/codecs.sh [BUILD [ROUNDS]]. Nodes are network
-# namespaces. First an all-reduce of 16 MiB with each codec, beside the same without one, and the bytes on the links; then whole
-# steps of examples/train_gpt (4 layers, hidden 384, context 128). Each round runs all presets one after the other;
-# ratios are of one round. Needs root; use an idle machine: about ten minutes per round.
+# namespaces. First an all-reduce of 16 MiB with each codec, beside the same without one, and the bytes on the links;
+# then whole steps of examples/train_gpt (4 layers, hidden 384, context 128). Each round runs all presets one after the
+# other; ratios are of one round. Needs root; use an idle machine: about ten minutes per round.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}

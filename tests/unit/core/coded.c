@@ -45,8 +45,8 @@ static void what_is_coded(void **state)
     assert_null(FOUND(QDR_BF16, 1 << 20)); /* would not be shorter */
     assert_null(FOUND(QDR_F64, 1 << 20));
     assert_null(qdri_coding_find(&coding, QDR_CHANNEL_D_REDUCE, QDR_TRAFFIC_WEIGHT, QDR_F32, 1 << 20)); /* raw */
-    assert_ptr_equal(FOUND(QDR_F32, 8 * 4096), gradients); /* parts of 16 KiB */
-    assert_null(FOUND(QDR_F32, 8 * 4096 - 1));
+    assert_ptr_equal(FOUND(QDR_F32, 32768), gradients); /* parts of 16 KiB */
+    assert_null(FOUND(QDR_F32, 32767));
     coding.codecs.least_bytes = 4;
     assert_ptr_equal(FOUND(QDR_F32, 8), gradients);
     assert_null(FOUND(QDR_F32, 7));
