@@ -87,14 +87,17 @@ QDR_API QDR_NODISCARD qdr_status qdr_send_recv(qdr_grid *grid, qdr_axis axis, in
  *
  *  @param codec     equal on all members, copied. If it does not shorten `dtype`, elements travel as they are
  *  @param feedback  with QDR_CODEC_FEEDBACK, else NULL: as many floats of device memory as `send` (or `data`) has
- *                   elements, zeros at first: what earlier messages of this sum lost, added to the next ones. How they
- *                   are ordered is the library's. Unchanged, and not to be freed, while the stream runs the call
+ *                   elements, apart from the other arrays, zeros at first: what earlier messages of this sum lost,
+ *                   added to the next ones. How they are ordered is the library's. Unchanged, and not to be freed,
+ *                   while the stream runs the call
  *  @retval QDR_ERR_ARGUMENT     also codec is NULL, or one that qdr_codec_parse() would refuse; feedback without
  *                               QDR_CODEC_FEEDBACK, or the other way; op is not QDR_SUM
  *  @retval QDR_ERR_UNSUPPORTED  this library, device or communication has no such codec or groups; or
  *                               QDR_CODEC_STOCHASTIC in a step that is being recorded, which would repeat its numbers
  *
- * Members that pass different codecs are calls that do not match. */
+ * Members that pass different codecs, or of which some make a call without one, are calls that do not match. They are
+ * detected only if the lengths of their messages differ, and not at the first call, where such members wait for each
+ * other. After an error of the stream (qdr_context_status()), destroy the grid before freeing the arrays. */
 
 /** qdr_all_reduce() with a codec. All members hold the same bits afterwards. */
 QDR_API QDR_NODISCARD qdr_status qdr_all_reduce_coded(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *data,

@@ -85,7 +85,8 @@ typedef struct qdr_stack_opts {
                                  the environment variable QDR_CODEC of rank 0 says, such as "hybrid", or nothing. Which
                                  are coded is settled when the stack is built: gathers of W, sums of gradients of W, and
                                  gathers and sums of activations and of their gradients as a whole, not of small
-                                 parameters, statistics and keys. F64 is never coded */
+                                 parameters, statistics and keys. F64 is never coded: codecs given here
+                                 are refused, and the variable is ignored */
 } qdr_stack_opts;
 
 /** Makes an empty stack. Collective, agrees.
@@ -260,7 +261,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op
  *  @retval QDR_ERR_DTYPE  panels or parts are to be chosen, and the machine that is named has no peak for the type
  *  @retval QDR_ERR_IO, QDR_ERR_ARGUMENT  QDR_TUNE's file could not be read or written, or is not one; the stack may be
  *                                        built again
- *  @retval QDR_ERR_ARGUMENT  ranks described different stacks; the stack can only be destroyed */
+ *  @retval QDR_ERR_ARGUMENT  ranks described different stacks; the stack can only be destroyed
+ *  @retval QDR_ERR_ARGUMENT, QDR_ERR_UNSUPPORTED  QDR_CODEC names no codecs, or some that this library or device lacks;
+ *                                                 the stack may be built again */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_build(qdr_stack *stack);
 
 /** Lets `stack` use the parameters of `owner`, a stack that has its memory: to evaluate with another number of rows
@@ -285,7 +288,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_share_parameters(qdr_stack *stack, qd
 typedef struct qdr_stack_sizes {
     size_t parameters; /**< shards of weights, biases and norms, in the stack's type */
     size_t gradients; /**< of the same, F32 (F64 for F64) */
-    size_t feedback; /**< of codecs with feedback: what messages of gradients have lost, kept from step to step */
+    size_t feedback; /**< of codecs with feedback: what messages of gradients have lost, kept from step to step, in
+                        the gradients' scale: a step with another loss_scale adds it with the wrong weight */
     size_t activations; /**< values and saved state of the edges, kept from forward to backward */
     size_t workspace; /**< gathered weights, gradients of weights until they are summed, partial products, gradients of
                          activations */

@@ -335,7 +335,10 @@ qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *
         if (coll->send == qdri_at(coll->recv, begin, coll->dtype)) in_place.send = NULL;
     }
     const qdr_status status = comm->table->launch(comm, &in_place, stream);
-    if (status != QDR_OK) qdri_comm_abort(comm);
+    if (status != QDR_OK) {
+        qdri_comm_abort(comm);
+        qdri_comm_drain(comm);
+    }
     return status;
 }
 
@@ -366,6 +369,12 @@ void qdri_comm_need(const qdri_comm *comm, const qdri_coll *coll, qdri_need *nee
         const size_t bytes = comm->table->scratch_bytes(comm, coll);
         if (bytes > need->own) need->own = bytes;
     }
+}
+
+void qdri_comm_drain(const qdri_comm *comm)
+{
+    for (const qdri_comm *each = comm; each; each = each->inner)
+        if (each->table->drain) each->table->drain(each);
 }
 
 size_t qdri_need_bytes(const qdri_need *need) { return need->own + need->coded + need->inside; }

@@ -89,6 +89,7 @@ typedef struct qdri_comm_table {
     qdr_status (*reserve)(qdri_comm *comm, const qdri_need *need);
     qdr_traffic (*traffic)(const qdri_comm *comm, qdr_coll_kind kind);
     void (*reset_traffic)(qdri_comm *comm);
+    void (*drain)(const qdri_comm *comm); /* waits for the work of its own streams; optional: it has none */
     /* Collective: ranks of equal colour form a group, ordered by key; colour < 0: none (*part = NULL). */
     qdr_status (*split)(qdri_comm *comm, int colour, int key, qdri_comm **part);
     /* In a decorator, instead of split, agree, broadcast and others, which it passes on to the communicator that does
@@ -225,6 +226,9 @@ int qdri_comm_summed_first(const qdri_comm *comm, const qdri_coll *coll);
  * steps may be using, is kept until the communicator is destroyed. */
 QDR_NODISCARD qdr_status qdri_comm_reserve(qdri_comm *comm, const qdri_need *need);
 
+/* Waits for work that a communicator does on streams of its own. A stream that has failed may be idle before them:
+ * what they use is freed after this. */
+void qdri_comm_drain(const qdri_comm *comm);
 qdr_traffic qdri_comm_traffic(const qdri_comm *comm, qdr_coll_kind kind);
 void qdri_comm_reset_traffic(qdri_comm *comm);
 

@@ -195,6 +195,7 @@ void qdr_grid_destroy(qdr_grid **grid)
     qdr_status status = qdri_stream_synchronize(qdr_context_stream(gone->ctx));
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         if (gone->streams[channel]) status = qdri_stream_synchronize(gone->streams[channel]);
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) qdri_comm_drain(gone->comms[channel]);
     (void)status; /* statistics, retained memory and collectives are complete, or dropped */
     qdri_life_drop(&gone->life);
 }

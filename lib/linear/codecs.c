@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The codecs of a stack: which, among whom, and communicators that have them. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/environment.h"
@@ -39,7 +40,7 @@ qdr_status qdri_stack_keep_codecs(qdr_stack *stack, const qdr_codecs *codecs)
     return QDR_OK;
 }
 
-/* What rank 0's environment says. */
+/* What rank 0's environment says, of which a stack of f64 takes nothing. */
 static qdr_status read_environment(qdr_stack *stack)
 {
     qdr_context *ctx = qdr_grid_context(stack->grid);
@@ -52,8 +53,18 @@ static qdr_status read_environment(qdr_stack *stack)
     QDR_TRY(qdr_agree(ctx, status));
     if (mine) memcpy(text, mine, strlen(mine) + 1);
     QDR_TRY(qdr_broadcast(ctx, 0, text, sizeof text));
-    status = qdr_codecs_parse(text, &stack->codecs);
-    return qdr_agree(ctx, status == QDR_OK ? check(stack, &stack->codecs) : status);
+    qdr_codecs codecs;
+    status = qdr_codecs_parse(text, &codecs);
+    if (status == QDR_OK && stack->net.opts.dtype == QDR_F64) codecs = (qdr_codecs){.version = QDR_OPTS_VERSION};
+    if (status == QDR_OK) status = check(stack, &codecs);
+    if (status != QDR_OK) {
+        char sentence[QDRI_ERROR_BYTES];
+        snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+        status = qdri_fail(status, __FILE__, __LINE__, "QDR_CODEC=%.100s: %.300s", text, sentence);
+    }
+    QDR_TRY(qdr_agree(ctx, status));
+    stack->codecs = codecs;
+    return QDR_OK;
 }
 
 static qdr_status find_groups(const qdr_stack *stack, qdri_coding *coding)
@@ -79,4 +90,12 @@ qdr_status qdri_stack_set_codecs(qdr_stack *stack)
     }
     qdri_net_set_coding(&stack->net, &coding);
     return qdr_agree(ctx, status);
+}
+
+int qdri_stack_is_random(const qdr_stack *stack)
+{
+    int flags = 0;
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
+        for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++) flags |= stack->codecs.of[axis][class].flags;
+    return (flags & QDR_CODEC_STOCHASTIC) != 0;
 }

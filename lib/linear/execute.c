@@ -256,5 +256,8 @@ qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule, qdr_str
 {
     QDR_TRY(qdri_record_check(compute));
     QDR_TRY(qdri_context_record_needs(qdr_grid_context(stack->grid), &stack->life));
+    if (qdri_context_is_recording(qdr_grid_context(stack->grid)) && qdri_stack_is_random(stack))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "codec: a recorded step would round with the same random numbers each "
+                                             "time; leave +stochastic out");
     return qdri_give_up(stack, enqueue_all(stack, schedule, compute));
 }

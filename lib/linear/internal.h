@@ -95,6 +95,8 @@ QDR_NODISCARD qdr_status qdri_stack_owns(const qdr_stack *stack, const char *who
 /* codecs.c */
 /* Checks codecs of options, and keeps them; NULL: none. */
 QDR_NODISCARD qdr_status qdri_stack_keep_codecs(qdr_stack *stack, const qdr_codecs *codecs);
+/* Whether any of them rounds at random. */
+int qdri_stack_is_random(const qdr_stack *stack);
 /* Settles what is coded, and prepares the communicators for it. Collective, agrees. */
 QDR_NODISCARD qdr_status qdri_stack_set_codecs(qdr_stack *stack);
 

@@ -81,6 +81,7 @@ qdr_status qdri_stack_drain(const qdr_stack *stack)
     qdr_status status = qdri_stream_synchronize(qdr_context_stream(ctx));
     for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++) {
         const qdr_status next = qdri_stream_synchronize(qdri_grid_stream(stack->grid, (qdr_channel)channel));
+        qdri_comm_drain(qdri_grid_comm(stack->grid, (qdr_channel)channel));
         if (status == QDR_OK) status = next;
     }
     if (status < QDR_OK) QDR_TRY(qdri_dev_raise(qdri_context_dev(ctx)));

@@ -56,6 +56,15 @@ static void print_refs(const char *label, const qdri_ref *refs, int n, FILE *fil
         if (refs[i].buffer >= 0) fprintf(file, " #%d", refs[i].buffer);
 }
 
+static void print_sending(const qdri_task *task, FILE *file)
+{
+    char codec[64];
+    fprintf(file, " sends=%" PRId64 "B", task->bytes_sent);
+    if (task->codec.kind == QDR_CODEC_RAW) return;
+    qdr_codec_text(&task->codec, codec, sizeof codec);
+    fprintf(file, " as %s", codec);
+}
+
 void qdri_schedule_print(const qdri_schedule *schedule, FILE *file)
 {
     for (int number = 0; number < schedule->n_tasks; number++) {
@@ -68,7 +77,7 @@ void qdri_schedule_print(const qdri_schedule *schedule, FILE *file)
             fprintf(file, " %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " flops=%.0f", qdri_product_mode(task), task->m,
                     task->n, task->k, task->flops);
         else if (task->kind == QDRI_TASK_COLLECTIVE)
-            fprintf(file, " sends=%" PRId64 "B", task->bytes_sent);
+            print_sending(task, file);
         else if (task->m || task->n)
             fprintf(file, " rows=%" PRId64 " cols=%" PRId64, task->m, task->n);
         if (task->accumulate) fputs(" accumulate", file);

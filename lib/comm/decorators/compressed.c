@@ -15,235 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/decorators/compressed_plan.h"
-#include "comm/internal.h"
+#include "comm/decorators/compressed.h"
 #include "core/codec.h"
+#include "core/codec_format.h"
+#include "core/ranges.h"
 #include "core/size.h"
-#include "dev/clock.h"
 
-enum { ALIGN = 64, N_SLOTS = 2, MOST_PLANS = 256 };
-
-typedef struct compressed_comm {
-    qdri_comm base;
-    qdri_coded_group group;
-    qdri_comm *inside, *between; /* members of this node, counterparts; NULL and `inner` if all are counterparts */
-    qdr_stream *codecs;
-    qdr_event *begun, *ended;
-    qdr_event *written[N_SLOTS]; /* by slot: messages are there to be sent */
-    qdr_event *exchanged[N_SLOTS], *gathered[N_SLOTS]; /* all have come */
-    qdri_code_plan *plans; /* of collectives so far: they recur */
-    int n_plans;
-    uint64_t seed; /* of stochastic rounding: of the last message; this and n_launched */
-    uint64_t n_launched;
-    int64_t codecs_begun_ns; /* accessed on the stream of the codecs */
-    _Atomic int64_t codec_nanosecs[QDR_N_COLL_KINDS];
-    _Atomic int64_t bytes_saved[QDR_N_COLL_KINDS];
-} compressed_comm;
-
-/* One collective between counterparts. */
-typedef struct transfer {
-    compressed_comm *comm;
-    const qdri_code_plan *plan;
-    const qdri_coll *coll;
-    qdr_stream *stream;
-    const void *x; /* sums: all parts, as this member has them; a gather: its own part */
-    void *y; /* a gather: where all parts go; a reduce-scatter: where its own part goes */
-    char *staging;
-} transfer;
-
-/* ---- what a step works on ---- */
-
-static qdri_message message_of(const transfer *t, int64_t n_elems)
-{
-    return (qdri_message){.codec = t->coll->codec, .dtype = t->coll->dtype, .n = n_elems, .run = t->coll->row_elems};
-}
-
-static char *slot(const transfer *t, int c)
-{
-    return t->staging + (size_t)(c % N_SLOTS) * qdri_code_slot_bytes(t->plan);
-}
-static char *received(const transfer *t, int c) { return slot(t, c) + qdri_align_bytes(t->plan->send_bytes, ALIGN); }
-static char *gathered(const transfer *t, int c)
-{
-    return received(t, c) + qdri_align_bytes(t->plan->receive_bytes, ALIGN);
-}
-static char *scratch(const transfer *t) { return slot(t, 0) + N_SLOTS * qdri_code_slot_bytes(t->plan); }
-
-static const int64_t *of_chunk(const transfer *t, const int64_t *bytes, int c)
-{
-    return bytes + (int64_t)c * t->plan->n_parts;
-}
-
-/* Where the message of part j is among those gathered. */
-static char *gathered_part(const transfer *t, int c, int j)
-{
-    return gathered(t, c) + qdri_coll_offset(of_chunk(t, t->plan->gathers, c), 0, j);
-}
-
-/* The first element of a chunk of part j, among all. */
-static int64_t first_elem(const transfer *t, int c, int j) { return t->plan->begin[j] + c * t->plan->chunk_elems; }
-
-static int is_gather(const transfer *t) { return t->coll->kind == QDR_ALL_GATHER; }
-
-/* ---- work ---- */
-
-static qdr_status encode(const transfer *t, int c, int j, void *wire)
-{
-    const qdri_message message = message_of(t, qdri_code_chunk(t->plan, c, j));
-    const int64_t at = is_gather(t) ? c * t->plan->chunk_elems : first_elem(t, c, j);
-    float *feedback = t->coll->feedback ? t->coll->feedback + at : NULL;
-    int64_t bytes;
-    return qdri_encode(t->comm->codecs, &message, qdri_at(t->x, at, t->coll->dtype), feedback, ++t->comm->seed, wire,
-                       &bytes);
-}
-
-/* Sends messages once the codecs have written them. */
-static qdr_status travel(const transfer *t, int c, qdri_coll coll)
-{
-    compressed_comm *comm = t->comm;
-    coll.dtype = QDR_U8;
-    coll.label = t->coll->label;
-    coll.stage_of = 1 + (int)t->coll->kind;
-    QDR_TRY(qdri_event_record(comm->written[c % N_SLOTS], comm->codecs));
-    QDR_TRY(qdri_stream_wait(t->stream, comm->written[c % N_SLOTS]));
-    QDR_TRY(qdri_comm_launch(comm->between, &coll, t->stream));
-    return qdri_event_record((coll.kind == QDR_ALL_TO_ALL ? comm->exchanged : comm->gathered)[c % N_SLOTS], t->stream);
-}
-
-static qdr_status gather(const transfer *t, int c)
-{
-    const qdri_coll coll = {.kind = QDR_ALL_GATHER, .recv = gathered(t, c), .counts = of_chunk(t, t->plan->gathers, c)};
-    return travel(t, c, coll);
-}
-
-/* The steps of a chunk. Each but the first begins when the messages of the one before have come. */
-
-static qdr_status send_versions(const transfer *t, int c)
-{
-    const int64_t *sends = of_chunk(t, t->plan->sends, c);
-    char *wire = slot(t, c);
-    for (int j = 0; j < t->plan->n_parts; j++, wire += sends[j - 1])
-        if (j != t->plan->own) QDR_TRY(encode(t, c, j, wire));
-    const qdri_coll coll = {.kind = QDR_ALL_TO_ALL,
-                            .send = slot(t, c),
-                            .recv = received(t, c),
-                            .counts = sends,
-                            .recv_counts = of_chunk(t, t->plan->receives, c)};
-    return travel(t, c, coll);
-}
-
-static qdr_status sum_versions(const transfer *t, int c)
-{
-    const int own = t->plan->own, gathers = t->coll->kind == QDR_ALL_REDUCE;
-    const qdri_message message = message_of(t, qdri_code_chunk(t->plan, c, own));
-    const int64_t at = first_elem(t, c, own), of_part = c * t->plan->chunk_elems;
-    const qdri_message_sum sum = {
-        .n_sources = t->plan->n_parts,
-        .own = own,
-        .x = qdri_at(t->x, at, t->coll->dtype),
-        .sources = received(t, c),
-        .stride = (size_t)of_chunk(t, t->plan->receives, c)[own == 0],
-        .wire = gathers ? gathered_part(t, c, own) : NULL,
-        .feedback = gathers && t->coll->feedback ? t->coll->feedback + at : NULL,
-        .seed = ++t->comm->seed,
-        .y = qdri_at_mutable(t->y, gathers ? at : of_part, t->coll->dtype),
-        .scratch = scratch(t),
-    };
-    QDR_TRY(qdri_decode_sum(t->comm->codecs, &message, &sum));
-    return gathers ? gather(t, c) : QDR_OK;
-}
-
-static qdr_status send_part(const transfer *t, int c)
-{
-    QDR_TRY(encode(t, c, t->plan->own, gathered_part(t, c, t->plan->own)));
-    return gather(t, c);
-}
-
-static qdr_status take_parts(const transfer *t, int c)
-{
-    for (int j = 0; j < t->plan->n_parts; j++) {
-        const qdri_message message = message_of(t, qdri_code_chunk(t->plan, c, j));
-        void *y = qdri_at_mutable(t->y, first_elem(t, c, j), t->coll->dtype);
-        if (j == t->plan->own && !is_gather(t)) continue; /* decoded when it was encoded */
-        QDR_TRY(qdri_decode(t->comm->codecs, &message, gathered_part(t, c, j), qdri_message_bytes(&message), 0, y));
-    }
-    return QDR_OK;
-}
-
-static qdr_status add_both(const transfer *t, int c)
-{
-    const qdri_message message = message_of(t, qdri_code_chunk(t->plan, c, 0));
-    const qdri_message_sum sum = {
-        .n_sources = 2,
-        .own = -1,
-        .sources = gathered(t, c),
-        .stride = (size_t)of_chunk(t, t->plan->gathers, c)[0],
-        .y = qdri_at_mutable(t->y, first_elem(t, c, 0), t->coll->dtype),
-        .scratch = scratch(t),
-    };
-    return qdri_decode_sum(t->comm->codecs, &message, &sum);
-}
-
-/* Adds up the time between two places of the stream of the codecs, where streams run host work. */
-typedef struct timing {
-    compressed_comm *comm;
-    int kind; /* -1: the first place */
-} timing;
-
-static qdr_status note_time(void *args)
-{
-    const timing *self = args;
-    compressed_comm *comm = self->comm;
-    const int64_t now_ns = qdri_now_ns();
-    if (self->kind < 0)
-        comm->codecs_begun_ns = now_ns;
-    else
-        atomic_fetch_add(&comm->codec_nanosecs[self->kind], now_ns - comm->codecs_begun_ns);
-    return QDR_OK;
-}
-
-static qdr_status take_time(const transfer *t, int kind)
-{
-    const timing self = {t->comm, kind};
-    if (!qdri_dev_runs_work(t->comm->base.dev)) return QDR_OK;
-    return qdri_work_anywhere(t->comm->codecs, note_time, &self, sizeof self);
-}
-
-/* A chunk's first step is enqueued before the second one of the chunk before it, and so on: codecs and messages of
- * different chunks overlap. What a step finds in its slot has been used: the codecs, in their order, have waited for
- * it. */
-static qdr_status run_pipeline(const transfer *t)
-{
-    typedef qdr_status (*step)(const transfer *t, int c);
-    static const step reduce_scatter[] = {send_versions, sum_versions}, all_gather[] = {send_part, take_parts},
-                      all_reduce[] = {send_versions, sum_versions, take_parts}, exchange[] = {send_part, add_both};
-    const int is_all_reduce = t->coll->kind == QDR_ALL_REDUCE && !t->plan->is_exchange;
-    const step *steps = is_gather(t)           ? all_gather
-                        : t->plan->is_exchange ? exchange
-                        : is_all_reduce        ? all_reduce
-                                               : reduce_scatter;
-    const int n_steps = is_all_reduce ? 3 : 2, n_exchanges = steps[0] == send_versions;
-    compressed_comm *comm = t->comm;
-    QDR_TRY(qdri_event_record(comm->begun, t->stream));
-    QDR_TRY(qdri_stream_wait(comm->codecs, comm->begun));
-    for (int turn = 0; turn < t->plan->n_chunks + n_steps - 1; turn++)
-        for (int s = 0; s < n_steps; s++) {
-            const int c = turn - s;
-            if (c < 0 || c >= t->plan->n_chunks) continue;
-            if (s > 0)
-                QDR_TRY(
-                    qdri_stream_wait(comm->codecs, (s == n_exchanges ? comm->exchanged : comm->gathered)[c % N_SLOTS]));
-            QDR_TRY(take_time(t, -1));
-            QDR_TRY(steps[s](t, c));
-            QDR_TRY(take_time(t, (int)t->coll->kind));
-        }
-    QDR_TRY(qdri_event_record(comm->ended, comm->codecs));
-    return qdri_stream_wait(t->stream, comm->ended);
-}
+enum { MOST_PLANS = 256 };
 
 /* ---- members of a node among themselves, without a codec ---- */
 
-static qdr_status run_inside(const transfer *t, qdri_coll coll)
+static qdr_status run_inside(const coded_transfer *t, qdri_coll coll)
 {
     coll.dtype = t->coll->dtype;
     coll.label = t->coll->label;
@@ -251,63 +33,66 @@ static qdr_status run_inside(const transfer *t, qdri_coll coll)
     return qdri_comm_launch(t->comm->inside, &coll, t->stream);
 }
 
-static qdr_status all_reduce(transfer t)
+/* Slices of an all-reduce, one for each member of a node. */
+static qdri_coll slices_of(qdr_coll_kind kind, const qdri_coll *coll)
+{
+    return (qdri_coll){
+        .kind = kind, .op = coll->op, .count = coll->count, .split_unit = coll->row_elems ? coll->row_elems : 1};
+}
+
+/* The parts of a node's members: one after the other, from element *begin on. */
+static qdri_coll parts_on(const qdri_code_plan *plan, int per_node, int node, const qdri_coll *coll, int64_t *begin)
+{
+    const int first = node * per_node;
+    *begin = qdri_coll_offset(plan->members, 0, first);
+    return (qdri_coll){.kind = coll->kind, .op = coll->op, .counts = plan->members + first};
+}
+
+static qdr_status all_reduce(coded_transfer t)
 {
     const compressed_comm *comm = t.comm;
     const qdri_coll *coll = t.coll;
     t.x = qdri_at(qdri_coll_source(coll), t.plan->slice_begin, coll->dtype);
     t.y = qdri_at_mutable(coll->recv, t.plan->slice_begin, coll->dtype);
-    if (!comm->inside) return run_pipeline(&t);
-    qdri_coll slices = {.kind = QDR_REDUCE_SCATTER,
-                        .op = coll->op,
-                        .send = qdri_coll_source(coll),
-                        .recv = t.y,
-                        .count = coll->count,
-                        .split_unit = coll->row_elems ? coll->row_elems : 1};
+    if (!comm->inside) return qdri_coded_transfer(&t);
+    qdri_coll slices = slices_of(QDR_REDUCE_SCATTER, coll);
+    slices.send = qdri_coll_source(coll);
+    slices.recv = t.y;
     QDR_TRY(run_inside(&t, slices));
     t.x = t.y;
-    QDR_TRY(run_pipeline(&t));
-    slices.kind = QDR_ALL_GATHER;
-    slices.send = NULL;
+    QDR_TRY(qdri_coded_transfer(&t));
+    slices = slices_of(QDR_ALL_GATHER, coll);
     slices.recv = coll->recv;
     return run_inside(&t, slices);
 }
 
-/* The parts of a node's members: one after the other, from this element on. */
-static const int64_t *parts_on(const transfer *t, int node, int64_t *begin)
-{
-    const int first = node * t->comm->group.per_node;
-    *begin = qdri_coll_offset(t->plan->members, 0, first);
-    return t->plan->members + first;
-}
-
-static qdr_status reduce_scatter(transfer t)
+static qdr_status reduce_scatter(coded_transfer t)
 {
     const compressed_comm *comm = t.comm;
     int64_t begin;
     t.x = t.coll->send;
     t.y = t.coll->recv;
-    if (!comm->inside) return run_pipeline(&t);
-    char *slice = scratch(&t) + qdri_align_bytes(t.plan->scratch_bytes, ALIGN);
+    if (!comm->inside) return qdri_coded_transfer(&t);
+    char *slice = qdri_coded_scratch(&t) + qdri_align_bytes(t.plan->scratch_bytes, QDRI_CODED_STAGING_ALIGN);
     for (int node = 0; node < comm->group.n_nodes; node++) {
-        qdri_coll sum = {.kind = QDR_REDUCE_SCATTER, .op = t.coll->op, .counts = parts_on(&t, node, &begin)};
+        qdri_coll sum = parts_on(t.plan, comm->group.per_node, node, t.coll, &begin);
         sum.send = qdri_at(t.coll->send, begin, t.coll->dtype);
         sum.recv = qdri_at_mutable(slice, t.plan->begin[node], t.coll->dtype);
         QDR_TRY(run_inside(&t, sum));
     }
     t.x = slice;
-    return run_pipeline(&t);
+    return qdri_coded_transfer(&t);
 }
 
-static qdr_status all_gather(transfer t)
+static qdr_status all_gather(coded_transfer t)
 {
     const compressed_comm *comm = t.comm;
     int64_t begin;
     t.x = t.coll->send ? t.coll->send : qdri_at(t.coll->recv, t.plan->begin[t.plan->own], t.coll->dtype);
     t.y = t.coll->recv;
-    QDR_TRY(run_pipeline(&t));
+    QDR_TRY(qdri_coded_transfer(&t));
     for (int node = 0; comm->inside && node < comm->group.n_nodes; node++) {
-        qdri_coll rest = {.kind = QDR_ALL_GATHER, .counts = parts_on(&t, node, &begin)};
+        qdri_coll rest = parts_on(t.plan, comm->group.per_node, node, t.coll, &begin);
         rest.recv = qdri_at_mutable(t.coll->recv, begin, t.coll->dtype);
         QDR_TRY(run_inside(&t, rest));
     }
@@ -316,10 +101,8 @@ static qdr_status all_gather(transfer t)
 
 /* ---- plans ---- */
 
-/* Those of a caller whose sizes never recur are dropped in the end. */
-static qdr_status drop_plans(compressed_comm *comm, qdr_stream *stream)
+static void drop_plans(compressed_comm *comm)
 {
-    if (stream) QDR_TRY(qdri_stream_synchronize(stream));
     for (qdri_code_plan *next = comm->plans; next;) {
         qdri_code_plan *plan = next;
         next = plan->next;
@@ -327,7 +110,6 @@ static qdr_status drop_plans(compressed_comm *comm, qdr_stream *stream)
     }
     comm->plans = NULL;
     comm->n_plans = 0;
-    return QDR_OK;
 }
 
 static qdri_code_plan *known_plan(const compressed_comm *comm, const qdri_coll *coll)
@@ -338,13 +120,13 @@ static qdri_code_plan *known_plan(const compressed_comm *comm, const qdri_coll *
     return NULL;
 }
 
-static qdr_status find_plan(compressed_comm *comm, const qdri_coll *coll, qdr_stream *stream,
-                            const qdri_code_plan **plan)
+/* Those of a caller whose sizes never recur are dropped once they are many and none is in use. */
+static qdr_status find_plan(compressed_comm *comm, const qdri_coll *coll, const qdri_code_plan **plan)
 {
     qdri_code_plan *made = known_plan(comm, coll);
     *plan = made;
     if (made) return QDR_OK;
-    if (comm->n_plans == MOST_PLANS) QDR_TRY(drop_plans(comm, stream));
+    if (comm->n_plans >= MOST_PLANS && qdri_event_reached(comm->over)) drop_plans(comm);
     QDR_TRY(qdri_code_plan_create(&comm->group, coll, &made));
     made->next = comm->plans;
     comm->plans = made;
@@ -355,21 +137,32 @@ static qdr_status find_plan(compressed_comm *comm, const qdri_coll *coll, qdr_st
 
 /* ---- the communicator ---- */
 
+/* Of the messages of a collective, of which there are fewer than 2^24: other ones on each member, so that their errors
+ * are independent. */
+static uint64_t first_seed(const qdri_comm *base, uint64_t seed)
+{
+    uint64_t x;
+    return QDRI_CODEC_RANDOM(seed, (uint64_t)base->rank, x) << 24;
+}
+
 static qdr_status compressed_launch(qdri_comm *base, const qdri_coll *coll, qdr_stream *stream)
 {
     compressed_comm *comm = (compressed_comm *)base;
     if (!qdri_coll_is_coded(coll)) return qdri_comm_launch(base->inner, coll, stream);
-    transfer t = {.comm = comm, .coll = coll, .stream = stream};
-    QDR_TRY(find_plan(comm, coll, stream, &t.plan));
+    coded_transfer t = {.comm = comm, .coll = coll, .stream = stream};
+    QDR_TRY(find_plan(comm, coll, &t.plan));
     const size_t bytes = qdri_code_staging_bytes(t.plan);
-    if (bytes > base->scratch_bytes) QDR_TRY(qdri_staging_reserve(base, bytes));
+    /* Twice as much as before, since old reserves are kept. */
+    if (bytes > base->scratch_bytes)
+        QDR_TRY(qdri_staging_reserve(base, bytes > 2 * base->scratch_bytes ? bytes : 2 * base->scratch_bytes));
     t.staging = base->scratch;
-    /* Of one collective there are fewer messages than 2^24. */
-    comm->seed = (coll->seed ? coll->seed : ++comm->n_launched) << 24;
+    comm->seed = first_seed(base, coll->seed ? coll->seed : ++comm->n_launched);
     atomic_fetch_add(&qdri_counter_of(base, coll)->n_calls, 1);
     atomic_fetch_add(&comm->bytes_saved[coll->kind], t.plan->bytes_saved);
-    if (coll->kind == QDR_ALL_REDUCE) return all_reduce(t);
-    return coll->kind == QDR_REDUCE_SCATTER ? reduce_scatter(t) : all_gather(t);
+    QDR_TRY((coll->kind == QDR_ALL_REDUCE       ? all_reduce
+             : coll->kind == QDR_REDUCE_SCATTER ? reduce_scatter
+                                                : all_gather)(t));
+    return qdri_event_record(comm->over, stream);
 }
 
 qdr_status qdri_comm_check_codec(const qdr_codec *codec, qdr_dtype dtype, const qdri_dev *dev, const char *who)
@@ -377,6 +170,30 @@ qdr_status qdri_comm_check_codec(const qdr_codec *codec, qdr_dtype dtype, const 
     if (codec->kind == QDR_CODEC_LOSSLESS && qdri_codec_shortens(codec, dtype))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: collectives have no lossless; use bf16, int16, int8 or int4", who);
     return qdri_codec_check_dev(codec, dtype, dev, who);
+}
+
+/* A float for each element that this member sends, apart from these and from what it receives. */
+static qdr_status check_feedback(const qdri_comm *base, const qdri_coll *coll, const char *name)
+{
+    const size_t each = qdr_dtype_bytes(coll->dtype);
+    int64_t begin, n_send, n_recv;
+    qdri_coll_extent(coll, base->size, base->rank, &begin, &n_send, &n_recv);
+    if (coll->feedback && !(coll->codec->flags & QDR_CODEC_FEEDBACK))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: feedback for a codec without it; pass NULL, or add +feedback", name);
+    if (!coll->feedback && (coll->codec->flags & QDR_CODEC_FEEDBACK) && n_send > 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s: the codec has feedback, but its memory is NULL; pass %" PRId64 " floats, one for each "
+                        "element sent",
+                        name, n_send);
+    const qdri_range feedback = {.what = "feedback",
+                                 .begin = coll->feedback,
+                                 .bytes = coll->feedback ? (size_t)n_send * sizeof *coll->feedback : 0,
+                                 .writes = 1};
+    QDR_TRY(QDRI_RANGES_CHECK(name, feedback,
+                              {.what = "send", .begin = coll->send, .bytes = coll->send ? (size_t)n_send * each : 0}));
+    QDR_TRY(QDRI_RANGES_CHECK(name, feedback,
+                              {.what = "recv", .begin = coll->recv, .bytes = (size_t)n_recv * each, .writes = 1}));
+    return qdri_dev_check_memory(base->dev, coll->feedback, sizeof *coll->feedback, name);
 }
 
 static qdr_status compressed_check(const qdri_comm *base, const qdri_coll *coll)
@@ -390,14 +207,13 @@ static qdr_status compressed_check(const qdri_comm *base, const qdri_coll *coll)
     if (row < 0 || (row > 0 && coll->count % row))
         return QDR_FAIL(QDR_ERR_SHAPE, "%s: rows of %" PRId64 " elements do not divide %" PRId64, name, row,
                         coll->count);
-    if (coll->feedback && !(coll->codec->flags & QDR_CODEC_FEEDBACK))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: feedback for a codec without it; pass NULL, or add +feedback", name);
-    if (!coll->feedback && (coll->codec->flags & QDR_CODEC_FEEDBACK))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "%s: the codec has feedback, but its memory is NULL; pass a float for each "
-                        "element sent",
-                        name);
-    return qdri_dev_check_memory(base->dev, coll->feedback, sizeof *coll->feedback, name);
+    return check_feedback(base, coll, name);
+}
+
+static void raise_inside(const compressed_comm *comm, qdri_coll coll, qdr_dtype dtype, qdri_need *need)
+{
+    coll.dtype = dtype;
+    qdri_comm_need(comm->inside, &coll, need);
 }
 
 static void compressed_need(const qdri_comm *base, const qdri_coll *coll, qdri_need *need)
@@ -411,15 +227,16 @@ static void compressed_need(const qdri_comm *base, const qdri_coll *coll, qdri_n
     if (qdri_code_plan_create(&comm->group, coll, &plan) != QDR_OK) return; /* then launching fails, too */
     const size_t bytes = qdri_code_staging_bytes(plan);
     if (bytes > need->coded) need->coded = bytes;
-    if (comm->inside && coll->kind != QDR_ALL_GATHER) {
-        int64_t most = plan->n_elems;
-        for (int j = 0; j < base->size && coll->kind == QDR_REDUCE_SCATTER; j++)
-            if (plan->members[j] > most) most = plan->members[j];
-        const qdri_coll sum = {.kind = QDR_REDUCE_SCATTER, .dtype = coll->dtype, .op = coll->op, .count = most};
-        qdri_need inside = {0};
-        qdri_comm_need(comm->inside, &sum, &inside);
-        if (inside.own > need->inside) need->inside = inside.own;
+    qdri_need inside = {0};
+    if (comm->inside && coll->kind == QDR_ALL_REDUCE) {
+        raise_inside(comm, slices_of(QDR_REDUCE_SCATTER, coll), coll->dtype, &inside);
+        raise_inside(comm, slices_of(QDR_ALL_GATHER, coll), coll->dtype, &inside);
     }
+    for (int node = 0; comm->inside && coll->kind != QDR_ALL_REDUCE && node < comm->group.n_nodes; node++) {
+        int64_t begin;
+        raise_inside(comm, parts_on(plan, comm->group.per_node, node, coll, &begin), coll->dtype, &inside);
+    }
+    if (inside.own > need->inside) need->inside = inside.own;
     qdri_code_plan_free(plan);
 }
 
@@ -473,19 +290,28 @@ static void compressed_free(compressed_comm *comm)
     qdri_stream_destroy(&comm->codecs);
     qdri_event_destroy(&comm->begun);
     qdri_event_destroy(&comm->ended);
-    for (int s = 0; s < N_SLOTS; s++) {
+    qdri_event_destroy(&comm->over);
+    for (int s = 0; s < QDRI_CODED_SLOTS; s++) {
         qdri_event_destroy(&comm->written[s]);
         qdri_event_destroy(&comm->exchanged[s]);
         qdri_event_destroy(&comm->gathered[s]);
     }
-    const qdr_status dropped = drop_plans(comm, NULL);
-    (void)dropped; /* waits for nothing */
+    drop_plans(comm);
     if (comm->inside) {
         qdri_comm_destroy(&comm->between);
         qdri_comm_destroy(&comm->inside);
     }
     free(comm);
 }
+
+static void compressed_drain(const qdri_comm *base)
+{
+    const qdr_status status = qdri_stream_synchronize(((const compressed_comm *)base)->codecs);
+    (void)status; /* the caller's streams have the same */
+}
+
+/* Before its staging is freed. */
+static void compressed_end(qdri_comm *base) { qdri_stream_destroy(&((compressed_comm *)base)->codecs); }
 
 static void compressed_destroy(qdri_comm *base)
 {
@@ -511,6 +337,8 @@ static const qdri_comm_table compressed_table = {
     .reserve = compressed_reserve,
     .traffic = compressed_traffic,
     .reset_traffic = compressed_reset,
+    .drain = compressed_drain,
+    .destroy_parts = compressed_end,
     .destroy = compressed_destroy,
 };
 
@@ -538,7 +366,8 @@ static qdr_status create(qdri_comm *inner, const int *nodes, compressed_comm **c
     QDR_TRY_OUT(status, qdri_stream_create(inner->dev, QDRI_STREAM_COMPUTE, &made->codecs));
     QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->begun));
     QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->ended));
-    for (int s = 0; s < N_SLOTS; s++) {
+    QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->over));
+    for (int s = 0; s < QDRI_CODED_SLOTS; s++) {
         QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->written[s]));
         QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->exchanged[s]));
         QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->gathered[s]));

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of the decorator `compressed`. */
+#ifndef QDRI_COMM_DECORATORS_COMPRESSED_H
+#define QDRI_COMM_DECORATORS_COMPRESSED_H
+
+#include "comm/decorators/compressed_plan.h"
+#include "comm/internal.h"
+
+enum { QDRI_CODED_STAGING_ALIGN = 64, QDRI_CODED_SLOTS = 2 };
+
+typedef struct compressed_comm {
+    qdri_comm base;
+    qdri_coded_group group;
+    qdri_comm *inside, *between; /* members of this node, counterparts; NULL and `inner` if all are counterparts */
+    qdr_stream *codecs;
+    qdr_event *begun, *ended, *over; /* of a pipeline; of a collective */
+    qdr_event *written[QDRI_CODED_SLOTS]; /* by slot: messages are there to be sent */
+    qdr_event *exchanged[QDRI_CODED_SLOTS], *gathered[QDRI_CODED_SLOTS]; /* all have come */
+    qdri_code_plan *plans; /* of collectives so far: they recur */
+    int n_plans;
+    uint64_t seed; /* of stochastic rounding: of the last message; this and n_launched */
+    uint64_t n_launched;
+    int64_t codecs_begun_ns; /* accessed on the stream of the codecs */
+    _Atomic int64_t codec_nanosecs[QDR_N_COLL_KINDS];
+    _Atomic int64_t bytes_saved[QDR_N_COLL_KINDS];
+} compressed_comm;
+
+/* One collective between counterparts. */
+typedef struct coded_transfer {
+    compressed_comm *comm;
+    const qdri_code_plan *plan;
+    const qdri_coll *coll;
+    qdr_stream *stream;
+    const void *x; /* sums: all parts, as this member has them; a gather: its own part */
+    void *y; /* a gather: where all parts go; a reduce-scatter: where its own part goes */
+    char *staging;
+} coded_transfer;
+
+/* Enqueues it. On return the stream waits for all of it. */
+QDR_NODISCARD qdr_status qdri_coded_transfer(const coded_transfer *t);
+/* Staging after the slots: for sums, and then for what members of a node have summed. */
+char *qdri_coded_scratch(const coded_transfer *t);
+
+#endif
