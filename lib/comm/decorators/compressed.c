@@ -159,9 +159,9 @@ static qdr_status compressed_launch(qdri_comm *base, const qdri_coll *coll, qdr_
     comm->seed = first_seed(base, coll->seed ? coll->seed : ++comm->n_launched);
     atomic_fetch_add(&qdri_counter_of(base, coll)->n_calls, 1);
     atomic_fetch_add(&comm->bytes_saved[coll->kind], t.plan->bytes_saved);
-    QDR_TRY((coll->kind == QDR_ALL_REDUCE       ? all_reduce
-             : coll->kind == QDR_REDUCE_SCATTER ? reduce_scatter
-                                                : all_gather)(t));
+    QDR_TRY(coll->kind == QDR_ALL_REDUCE   ? all_reduce(t)
+            : coll->kind == QDR_ALL_GATHER ? all_gather(t)
+                                           : reduce_scatter(t));
     return qdri_event_record(comm->over, stream);
 }
 
@@ -172,7 +172,8 @@ qdr_status qdri_comm_check_codec(const qdr_codec *codec, qdr_dtype dtype, const 
     return qdri_codec_check_dev(codec, dtype, dev, who);
 }
 
-/* A float for each element that this member sends, apart from these and from what it receives. */
+/* A float for each element that this member sends, apart from these and from what it receives; where members of a node
+ * add first, only that part of it is used which has a float for each element of a slice. */
 static qdr_status check_feedback(const qdri_comm *base, const qdri_coll *coll, const char *name)
 {
     const size_t each = qdr_dtype_bytes(coll->dtype);
@@ -185,10 +186,9 @@ static qdr_status check_feedback(const qdri_comm *base, const qdri_coll *coll, c
                         "%s: the codec has feedback, but its memory is NULL; pass %" PRId64 " floats, one for each "
                         "element sent",
                         name, n_send);
-    const qdri_range feedback = {.what = "feedback",
-                                 .begin = coll->feedback,
-                                 .bytes = coll->feedback ? (size_t)n_send * sizeof *coll->feedback : 0,
-                                 .writes = 1};
+    const int per_node = coll->kind == QDR_ALL_GATHER ? 1 : ((const compressed_comm *)base)->group.per_node;
+    const size_t used = coll->feedback ? (size_t)(n_send / per_node) * sizeof *coll->feedback : 0;
+    const qdri_range feedback = {.what = "feedback", .begin = coll->feedback, .bytes = used, .writes = 1};
     QDR_TRY(QDRI_RANGES_CHECK(name, feedback,
                               {.what = "send", .begin = coll->send, .bytes = coll->send ? (size_t)n_send * each : 0}));
     QDR_TRY(QDRI_RANGES_CHECK(name, feedback,
