@@ -511,7 +511,7 @@ static int test_arguments(const member *self)
     } bad[] = {
         {{.kind = QDR_ALL_REDUCE, .recv = x, .count = 4, .codec = &odd}, "48"},
         {{.kind = QDR_ALL_REDUCE, .recv = x, .count = 4, .codec = &feedback}, "pass 4 floats"},
-        {{.kind = QDR_ALL_REDUCE, .recv = x, .count = 2, .codec = &feedback, .feedback = x + 1}, "overlap"},
+        {{.kind = QDR_ALL_REDUCE, .recv = x, .count = 4, .codec = &feedback, .feedback = x}, "overlap"},
         {{.kind = QDR_ALL_REDUCE, .recv = x, .count = 4, .codec = &codec, .feedback = x}, "+feedback"},
         {{.kind = QDR_ALL_REDUCE, .recv = x, .count = 4, .codec = &codec, .row_elems = 3}, "rows of 3"},
         {{.kind = QDR_ALL_REDUCE, .recv = x, .count = 4, .codec = &zfp}, "zfp"},
