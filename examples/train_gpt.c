@@ -270,8 +270,7 @@ static qdr_status report_memory(training *run, size_t peak)
         fprintf(stderr,
                 "memory of rank 0: %zu bytes planned (parameters %zu, gradients %zu, feedback %zu, optimizer %zu, "
                 "activations %zu, workspace %zu, communication %zu, device %zu, measuring %zu), %zu at peak; the "
-                "process grew by "
-                "%.1f MB%s\n",
+                "process grew by %.1f MB%s\n",
                 asked, sizes.parameters, sizes.gradients, sizes.feedback, optimizer, sizes.activations, sizes.workspace,
                 sizes.communication, sizes.device, meter, peak, 1e-6 * (meter_memory_peak() - run->memory_before),
                 run->set->how.n_local > 1 ? " (all ranks)" : "");

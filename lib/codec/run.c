@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "codec/run.h"
 
-#include "core/size.h"
+#include "core/coded.h"
 #include "dev/device.h"
 
 int64_t qdri_message_bytes(const qdri_message *message)
 {
-    const int64_t n = message->n, run = message->run && message->run < n ? message->run : n;
-    if (n <= 0) return 0;
-    return n / run * qdr_codec_bytes(message->codec, message->dtype, run) +
-           qdr_codec_bytes(message->codec, message->dtype, n % run);
+    return qdri_coded_row_bytes(message->codec, message->dtype, message->n, message->run);
 }
 
 qdr_status qdri_codec_check_dev(const qdr_codec *codec, qdr_dtype dtype, const qdri_dev *dev, const char *who)

@@ -2,53 +2,55 @@
 #include "core/coded.h"
 
 #include "core/block.h"
+#include "core/group.h"
 #include "core/size.h"
 #include "quadrille/names.h"
 
 qdri_coded_group qdri_coded_group_of(const int *nodes, int size, int rank)
 {
+    const int per_node = qdri_members_per_node(nodes, NULL, size);
     qdri_coded_group group = {size, 1, rank, 0, 1};
-    int per_node = 1;
+    if (per_node) group = (qdri_coded_group){size / per_node, per_node, rank / per_node, rank % per_node, 0};
     for (int j = 1; j < size; j++) group.is_one_node &= nodes[j] == nodes[0];
-    while (per_node < size && nodes[per_node] == nodes[0]) per_node++;
-    if (per_node == 1 || per_node == size || size % per_node) return group;
-    for (int j = 0; j < size; j++) {
-        const int first = j - j % per_node;
-        if (nodes[j] != nodes[first]) return group;
-        for (int before = 0; before < first; before += per_node)
-            if (nodes[before] == nodes[first]) return group;
-    }
-    return (qdri_coded_group){size / per_node, per_node, rank / per_node, rank % per_node, 0};
+    return group;
+}
+
+/* Whether a group has members between which messages may be coded. */
+static int may_code(const qdri_coding *coding, const qdri_coded_group *group)
+{
+    return group->n_nodes * group->per_node > 1 && (!group->is_one_node || coding->codecs.inside);
 }
 
 const qdr_codec *qdri_coding_find(const qdri_coding *coding, qdr_channel channel, qdr_traffic_class class,
                                   qdr_dtype dtype, int64_t total)
 {
     const qdri_coded_group *group = &coding->groups[channel];
+    if (!may_code(coding, group)) return NULL;
     const int64_t size = (int64_t)group->n_nodes * group->per_node;
-    if (size <= 1) return NULL;
     const qdr_codec *codec = &coding->codecs.of[qdr_channel_axis(channel)][class];
     const int64_t least = coding->codecs.least_bytes ? coding->codecs.least_bytes : QDRI_CODED_LEAST_BYTES;
     const int64_t part = total / size * (int64_t)qdr_dtype_bytes(dtype);
-    if (group->is_one_node && !coding->codecs.inside) return NULL;
     return part >= least && qdri_codec_shortens(codec, dtype) ? codec : NULL;
 }
 
 int qdri_coding_has(const qdri_coding *coding, qdr_channel channel)
 {
-    const qdri_coded_group *group = &coding->groups[channel];
-    if (group->n_nodes * group->per_node <= 1 || (group->is_one_node && !coding->codecs.inside)) return 0;
+    if (!may_code(coding, &coding->groups[channel])) return 0;
     for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++)
         if (coding->codecs.of[qdr_channel_axis(channel)][class].kind != QDR_CODEC_RAW) return 1;
     return 0;
 }
 
-int64_t qdri_coded_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems, int64_t row_elems)
+int64_t qdri_coded_row_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems, int64_t row_elems)
 {
     const int64_t row = row_elems && row_elems < n_elems ? row_elems : n_elems;
     if (n_elems <= 0) return 0;
-    const int64_t whole = n_elems / row * qdr_codec_bytes(codec, dtype, row);
-    return qdri_round_up(whole + qdr_codec_bytes(codec, dtype, n_elems % row), QDRI_CODED_ALIGN);
+    return n_elems / row * qdr_codec_bytes(codec, dtype, row) + qdr_codec_bytes(codec, dtype, n_elems % row);
+}
+
+int64_t qdri_coded_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems, int64_t row_elems)
+{
+    return qdri_round_up(qdri_coded_row_bytes(codec, dtype, n_elems, row_elems), QDRI_CODED_ALIGN);
 }
 
 static int64_t part_of(int64_t total, int64_t unit, int n_parts, int j)

@@ -35,7 +35,8 @@ const qdr_codec *qdri_coding_find(const qdri_coding *coding, qdr_channel channel
 /* Whether anything on the channel may be coded. */
 int qdri_coding_has(const qdri_coding *coding, qdr_channel channel);
 
-/* Bytes of the message of n elements, in rows of so many (0: one row), padded; of LOSSLESS, at most. */
+/* Bytes of the message of n elements, in rows of so many (0: one row); of LOSSLESS, at most. The second: padded. */
+int64_t qdri_coded_row_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems, int64_t row_elems);
 int64_t qdri_coded_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems, int64_t row_elems);
 
 /* A coded collective: its elements are divided into parts of whole units, as by qdri_split(); those of an all-reduce

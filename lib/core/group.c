@@ -26,6 +26,22 @@ qdri_channel_group qdri_channel_group_of(const qdri_position *position, qdr_chan
     return group;
 }
 
+static int node_of(const int *nodes, const int *members, int j) { return nodes[members ? members[j] : j]; }
+
+int qdri_members_per_node(const int *nodes, const int *members, int size)
+{
+    int per_node = 1;
+    while (per_node < size && node_of(nodes, members, per_node) == node_of(nodes, members, 0)) per_node++;
+    if (per_node == 1 || per_node == size || size % per_node) return 0;
+    for (int j = 0; j < size; j++) {
+        const int first = j - j % per_node;
+        if (node_of(nodes, members, j) != node_of(nodes, members, first)) return 0;
+        for (int before = 0; before < first; before += per_node)
+            if (node_of(nodes, members, before) == node_of(nodes, members, first)) return 0;
+    }
+    return per_node;
+}
+
 /* ---- levels ---- */
 
 /* The nearest number of parts below and above `wanted` that is a multiple of inner and divides all; 0: none. */

@@ -19,6 +19,10 @@ qdri_channel_group qdri_channel_group_of(const qdri_position *position, qdr_chan
 /* Whether gradients or optimizer state are partitioned over more ranks than z. */
 int qdri_has_levels(const qdri_position *position);
 
+/* The number of members per node, if they are numbered node by node and several nodes have the same number (two or
+ * more); else 0. nodes: by rank; members: their ranks, NULL: 0, 1, … */
+int qdri_members_per_node(const int *nodes, const int *members, int size);
+
 /* The numbers of parts of weights, gradients and optimizer state, from largest parts to smallest. */
 typedef struct qdri_levels {
     int of[QDR_N_LEVELS];

@@ -6,8 +6,6 @@
 #include "comm/decorators/compressed_plan.h"
 #include "comm/internal.h"
 
-enum { QDRI_CODED_STAGING_ALIGN = 64, QDRI_CODED_SLOTS = 2 };
-
 typedef struct compressed_comm {
     qdri_comm base;
     qdri_coded_group group;

@@ -12,7 +12,7 @@
 int64_t qdri_code_chunk_bytes = 1 << 20;
 
 /* Messages of so many elements, in blocks of any size and codes of any bits, fill whole QDRI_CODED_ALIGN. */
-enum { WHOLE_ELEMS = 1024, WHOLE_ROWS = 16, MOST_SHARES = 8, ALIGN = 64 };
+enum { WHOLE_ELEMS = 1024, WHOLE_ROWS = 16, MOST_SHARES = 8 };
 
 int qdri_coll_is_coded(const qdri_coll *coll)
 {
@@ -163,12 +163,14 @@ void qdri_code_plan_free(qdri_code_plan *plan)
 
 size_t qdri_code_slot_bytes(const qdri_code_plan *plan)
 {
-    return qdri_align_bytes(plan->send_bytes, ALIGN) + qdri_align_bytes(plan->receive_bytes, ALIGN) +
-           qdri_align_bytes(plan->gather_bytes, ALIGN);
+    return qdri_align_bytes(plan->send_bytes, QDRI_CODED_STAGING_ALIGN) +
+           qdri_align_bytes(plan->receive_bytes, QDRI_CODED_STAGING_ALIGN) +
+           qdri_align_bytes(plan->gather_bytes, QDRI_CODED_STAGING_ALIGN);
 }
 
 size_t qdri_code_staging_bytes(const qdri_code_plan *plan)
 {
-    return 2 * qdri_code_slot_bytes(plan) + qdri_align_bytes(plan->scratch_bytes, ALIGN) +
-           qdri_align_bytes(plan->slice_bytes, ALIGN);
+    return QDRI_CODED_SLOTS * qdri_code_slot_bytes(plan) +
+           qdri_align_bytes(plan->scratch_bytes, QDRI_CODED_STAGING_ALIGN) +
+           qdri_align_bytes(plan->slice_bytes, QDRI_CODED_STAGING_ALIGN);
 }

@@ -11,6 +11,9 @@
 #include "comm/comm.h"
 #include "core/coded.h"
 
+/* Of staging: chunks in flight, and how what they have is aligned. */
+enum { QDRI_CODED_SLOTS = 2, QDRI_CODED_STAGING_ALIGN = 64 };
+
 /* Bytes of the elements of a chunk, all parts together; tests make it small. */
 extern int64_t qdri_code_chunk_bytes;
 

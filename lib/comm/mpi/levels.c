@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "comm/mpi/internal.h"
+#include "core/group.h"
 #include "core/size.h"
 #include "dev/clock.h"
 
@@ -13,28 +14,11 @@ int qdri_mpi_use_levels = 1;
 
 static mpi_levels *levels_of(const qdri_coll_run *run) { return &((mpi_comm *)run->comm)->levels; }
 
-/* The number of members per node, if they are numbered node by node and several nodes have the same number (two or
- * more); else 0. */
-static int members_per_node(const mpi_comm *comm)
-{
-    const mpi_comm *root = (const mpi_comm *)comm->base.root;
-    const int size = comm->base.size, *world = comm->world_ranks;
-    int per_node = 1;
-    while (per_node < size && root->nodes[world[per_node]] == root->nodes[world[0]]) per_node++;
-    if (per_node == 1 || per_node == size || size % per_node) return 0;
-    for (int j = 0; j < size; j++) {
-        const int first = j - j % per_node;
-        if (root->nodes[world[j]] != root->nodes[world[first]]) return 0;
-        for (int before = 0; before < first; before += per_node)
-            if (root->nodes[world[before]] == root->nodes[world[first]]) return 0;
-    }
-    return per_node;
-}
-
 qdr_status qdri_mpi_levels_create(mpi_comm *comm)
 {
     mpi_levels *levels = &comm->levels;
-    const int per_node = qdri_mpi_use_levels ? members_per_node(comm) : 0;
+    const int *nodes = ((const mpi_comm *)comm->base.root)->nodes;
+    const int per_node = qdri_mpi_use_levels ? qdri_members_per_node(nodes, comm->world_ranks, comm->base.size) : 0;
     if (per_node == 0) return QDR_OK;
     const int index = comm->base.rank % per_node, n_nodes = comm->base.size / per_node;
     QDR_TRY(QDRI_NEW(per_node + n_nodes, "counts of a communicator", &levels->counts));
