@@ -438,12 +438,14 @@ static int test_feedback(const member *self)
     qdr_codec codec;
     void *memory = NULL;
     static const char *const names[] = {"int4/64+feedback", "int4+hadamard+feedback", "int8+feedback"};
-    OK(qdr_mem_alloc(self->ctx, sizeof(float) * 2 * N, &memory));
-    float *x = memory, *lost = x + N;
+    OK(qdr_mem_alloc(self->ctx, (sizeof(double) + 2 * sizeof(float)) * N, &memory));
+    double *left = memory;
+    float *x = (float *)(left + N), *lost = x + N;
     for (size_t c = 0; c < sizeof names / sizeof *names; c++) {
-        double exact[N] = {0}, got[N] = {0}, left[N] = {0}, size = 0;
+        double exact[N] = {0}, got[N] = {0}, size = 0;
         OK(qdr_codec_parse(names[c], &codec));
         memset(lost, 0, N * sizeof *lost);
+        memset(left, 0, N * sizeof *left);
         for (int step = 0; step < STEPS; step++) {
             const uint64_t seed = self->seed + 77 * (uint64_t)step;
             fill(x, seed, QDR_F32, self->rank, 0, N);
@@ -501,7 +503,8 @@ static int test_nan(const member *self)
 
 static int test_arguments(const member *self)
 {
-    float x[4] = {0};
+    void *x = NULL;
+    OK(qdr_mem_alloc(self->ctx, 4 * sizeof(float), &x));
     qdr_codec codec = {.kind = QDR_CODEC_INT8}, odd = {.kind = QDR_CODEC_INT8, .block = 48},
               feedback = {.kind = QDR_CODEC_INT8, .flags = QDR_CODEC_FEEDBACK},
               zfp = {.kind = QDR_CODEC_ZFP, .rate = 8};
@@ -520,6 +523,7 @@ static int test_arguments(const member *self)
         const qdr_status status = qdri_comm_launch(self->comm, &bad[i].coll, self->stream);
         CHECK(status < 0 && strstr(qdr_last_error(), bad[i].says), "case %zu", i);
     }
+    qdr_mem_free(self->ctx, &x);
     OK(qdr_context_status(self->ctx));
     return run_trial(self, self->seed);
 }

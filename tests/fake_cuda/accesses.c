@@ -296,17 +296,6 @@ static void gather(const qdri_kernel *kernel, list *l)
 
 /* ---- codecs ---- */
 
-size_t fake_message_bytes(const qdri_kernel *kernel)
-{
-    const int64_t n = kernel->u.codec.n, run = kernel->u.codec.run ? kernel->u.codec.run : n;
-    int64_t bytes = 0;
-    for (int64_t at = 0, m; at < n; at += m) {
-        m = n - at < run ? n - at : run;
-        bytes += (m + kernel->u.codec.block - 1) / kernel->u.codec.block * 4 + (m * kernel->u.codec.bits + 7) / 8;
-    }
-    return (size_t)bytes;
-}
-
 static void encode(const qdri_kernel *kernel, list *l)
 {
     reads(l, kernel->u.codec.x, kernel->u.codec.n, elem_bytes(kernel));

@@ -15,7 +15,18 @@ typedef struct fake_kernel_accesses {
 } fake_kernel_accesses;
 
 void fake_find_accesses(const qdri_kernel *kernel, fake_kernel_accesses *found);
-size_t fake_message_bytes(const qdri_kernel *kernel); /* of a kernel of codecs of integers */
 void fake_add_access(fake_kernel_accesses *list, fake_access_kind kind, const void *data, size_t bytes);
+
+/* Of the message of a kernel of codecs of integers. */
+static inline size_t fake_message_bytes(const qdri_kernel *kernel)
+{
+    const int64_t n = kernel->u.codec.n, run = kernel->u.codec.run ? kernel->u.codec.run : n;
+    int64_t bytes = 0;
+    for (int64_t at = 0, m; at < n; at += m) {
+        m = n - at < run ? n - at : run;
+        bytes += (m + kernel->u.codec.block - 1) / kernel->u.codec.block * 4 + (m * kernel->u.codec.bits + 7) / 8;
+    }
+    return (size_t)bytes;
+}
 
 #endif

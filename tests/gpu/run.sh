@@ -22,6 +22,7 @@ parts, all of them by default, in this order:
   correct     communicators, layers on all grids of 8, GPT, stack, norm, optimizer, ... with 8 ranks on one GPU
   sanitize    compute-sanitizer's memcheck and racecheck on a small training run
   losses      losses of a training run on the GPU, on the CPU, and in float64
+  codec       codecs compared with a copy on the GPU; first, their bits with the CPU's
   linear      a linear layer compared with the fastest algorithms of cuBLASLt
   host        the host's time for enqueueing
   layer       a transformer layer compared with PyTorch's, with own attention, and with cuDNN's if it is found
@@ -43,8 +44,8 @@ absolute() { case $1 in /*) printf '%s' "$1" ;; *) printf '%s' "$caller/$1" ;; e
 . tests/gpu/find.sh
 
 # Checks come first: parts for which no time remains are not run.
-all_parts="build kernels graph nccl correct sanitize losses linear host layer overlap"
-measured="graph nccl linear host layer overlap sanitize" # they make no sense without a GPU
+all_parts="build kernels graph nccl correct sanitize losses codec linear host layer overlap"
+measured="graph nccl codec linear host layer overlap sanitize" # they make no sense without a GPU
 output=docs/benchmarks/gpu build=build-gpu secs_in_all=470 library_path=
 while getopts o:b:h-: option; do
     case $option${OPTARG:-} in
@@ -137,8 +138,9 @@ part_build() { run_one build 240 sh tests/gpu/build.sh "$build" "$nccl_home"; }
 
 part_kernels() {
     run_one products 60 "$build/tests/gpu/gpu_products"
-    for name in elements losses attention fp8 fused cudnn; do
-        case $fake$name in 1elements | 1losses | 1attention) continue ;; esac # what nvcc made, without the plugin
+    for name in elements losses attention codec fp8 fused cudnn; do
+        # What nvcc compiled, without the plugin:
+        case $fake$name in 1elements | 1losses | 1attention | 1codec) continue ;; esac
         program=$build/tests/gpu/gpu_kernels_$name device=cpu
         case $name in fp8 | fused) program=$build/tests/conform/conform_device_$name device=cuda ;; esac
         [ $name != cudnn ] || program=$build/tests/conform/conform_device_attention device=cuda
@@ -158,6 +160,7 @@ part_correct() {
     tests=$build/tests
     export QDR_DEVICE=cuda QDR_CUDA_MEMORY=managed
     for n in 1 2 4 8; do start comm-$n 60 "$tests/conform/conform_comm" --local $n; done
+    for n in 4 6; do start coded-$n 60 "$tests/conform/conform_coded" --local $n; done
     for check in sweep bitwise bytes; do start linear-$check 110 "$tests/dist/test_linear" $check --ranks 8; done
     start gpt-f32 110 "$tests/dist/test_gpt" --ranks 8 --dtype f32 --steps 5
     start gpt-bf16 60 "$tests/dist/test_gpt" --ranks 8 --grid 1x2x2x2 --dtype bf16 --steps 5
@@ -169,6 +172,9 @@ part_correct() {
     # shellcheck disable=SC2086 # words
     start device-train 60 "$build/examples/train_gpt" "$work/short.txt" --local 8 --grid 2x2x2x1 $tiny \
         --batch 8 --steps 3
+    # shellcheck disable=SC2086 # words
+    start device-codec 60 "$build/examples/train_gpt" "$work/short.txt" --local 8 --grid 2x1x2x2 $tiny \
+        --batch 8 --steps 3 --codec aggressive,least=1K,inside
     start device-layer 60 "$build/examples/transformer_layer" --local 8 --grid 2x2x1x2 --layout scattered --dtype bf16 \
         --hidden 128 --heads 4 --ctx 64 --batch 8 --iterations 2
     start own-operation 60 "$build/examples/own_operation_gpu" 2x2x2x1
@@ -200,6 +206,7 @@ part_linear() {
     measure linear 60 "$build/tests/gpu/gpu_linear"
     measure linear-tuned 90 env QDR_TUNE="$work/tune.json" "$build/tests/gpu/gpu_linear"
 }
+part_codec() { measure codec 60 "$build/tests/gpu/gpu_codec"; }
 part_host() { measure host-cost 30 "$build/tests/gpu/gpu_host_cost"; }
 
 # Alternately, so that both run in the same state of the GPU.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA's codecs: the same bits as the CPU's. */
-#include "accesses.h"
+#include "../accesses.h"
 #include "kernels.h"
 
 enum { N_ROUNDS = 150, MOST = 1200, MOST_SOURCES = 5 };
