@@ -62,6 +62,7 @@ static void round_row(const job *j, int64_t r)
 static void multiply(const job *j)
 {
     const int rounds = j->p->reduction == CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    const int is_fused = j->p->desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
     const int is_f64 = j->p->a.type == CUDA_R_64F;
     const int64_t n_splits = j->p->n_splits;
     void *space = fake_new((size_t)j->n * sizeof(double));
@@ -72,6 +73,7 @@ static void multiply(const job *j)
             (is_f64 ? row_f64 : row_f32)(j, r, begin, end, space);
             if (rounds) round_row(j, r);
         }
+        if (n_splits > 1 && is_fused) round_row(j, r); /* as cuBLASLt 13.1 does before it adds a bias */
     }
     free(space);
 }

@@ -48,12 +48,15 @@ typedef struct family {
 
 /* ---- making ---- */
 
-static void settle(ncclComm_t comm, ncclResult_t begun, const char *what)
+/* Until what was begun has ended, and there is what it makes (NULL: nothing): the communicator that is split may be
+ * done before its part is there. */
+static void settle(ncclComm_t comm, ncclResult_t begun, ncclComm_t *made, const char *what)
 {
     ncclResult_t state = begun;
     for (int ms = 0; state == ncclInProgress && ms < PATIENCE_MS; ms++) {
         pause_ms(1);
         NCCL_OK(ncclCommGetAsyncError(comm, &state));
+        if (state == ncclSuccess && made && !__atomic_load_n(made, __ATOMIC_ACQUIRE)) state = ncclInProgress;
     }
     check(state == ncclSuccess, what, ncclGetErrorString(state));
 }
@@ -64,9 +67,10 @@ static void split(family *f, int i)
     config.blocking = 1;
     config.maxCTAs = MAX_CTAS;
     config.splitShare = 0;
-    settle(f->stem, ncclCommSplit(f->stem, 0, 0, &f->parts[i], &config), "ncclCommSplit");
-    check(f->parts[i] != NULL, "ncclCommSplit", "it gave no communicator");
-    settle(f->parts[i], ncclInProgress, "a part");
+    const ncclResult_t begun = ncclCommSplit(f->stem, 0, 0, &f->parts[i], &config);
+    check(begun == ncclSuccess || begun == ncclInProgress, "ncclCommSplit", ncclGetErrorString(begun));
+    settle(f->stem, ncclInProgress, &f->parts[i], "ncclCommSplit");
+    settle(f->parts[i], ncclInProgress, NULL, "a part");
 }
 
 static void make_family(family *f)
@@ -77,7 +81,7 @@ static void make_family(family *f)
     NCCL_OK(ncclGetUniqueId(&id));
     const ncclResult_t begun = ncclCommInitRankConfig(&f->stem, 1, id, 0, &config);
     check(f->stem != NULL, "ncclCommInitRankConfig", ncclGetErrorString(begun));
-    settle(f->stem, begun, "ncclCommInitRankConfig");
+    settle(f->stem, begun, NULL, "ncclCommInitRankConfig");
     CUDA_OK(cudaEventCreateWithFlags(&f->fork, cudaEventDisableTiming));
     CUDA_OK(cudaEventCreateWithFlags(&f->join, cudaEventDisableTiming));
     for (int i = 0; i < N_PARTS; i++) {
@@ -165,7 +169,7 @@ static void run_all(const family *f, cudaGraphExec_t graph)
 
 static void end(ncclComm_t comm)
 {
-    settle(comm, ncclCommFinalize(comm), "ncclCommFinalize");
+    settle(comm, ncclCommFinalize(comm), NULL, "ncclCommFinalize");
     NCCL_OK(ncclCommDestroy(comm));
 }
 
