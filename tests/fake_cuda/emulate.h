@@ -26,6 +26,8 @@
 #define __shared__ thread_local
 #undef __launch_bounds__
 #define __launch_bounds__(...)
+#undef __grid_constant__
+#define __grid_constant__
 #ifdef __clang__
 #define __constinit __attribute__((require_constant_initialization))
 #endif

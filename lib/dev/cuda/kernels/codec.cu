@@ -7,32 +7,41 @@
 namespace
 {
 constexpr unsigned whole_warp = ~0u;
-template <int BLOCK> constexpr int each = BLOCK > 128 ? 8 : 4; /* elements of a lane */
+template <int BLOCK> constexpr int each = BLOCK < 128 ? 4 : 8; /* elements of a lane */
 template <int BLOCK> constexpr int lanes = BLOCK / each<BLOCK>; /* of a block */
 
 /* ---- messages ---- */
 
 struct message {
-    int64_t n, run, run_blocks, run_bytes, n_blocks;
+    int64_t n, run, run_bytes;
+    uint32_t run_blocks, n_blocks;
     uint64_t seed;
     float unit; /* 1/sqrt(block), by which a rotation multiplies */
-    int bits, flags;
+    int flags;
     uint32_t signs[QDRI_CODEC_MOST_BLOCK / 32];
 };
 
+int64_t run_of(const qdri_kernel *kernel)
+{
+    return kernel->u.codec.run ? least(kernel->u.codec.run, kernel->u.codec.n) : kernel->u.codec.n;
+}
+
+int64_t count_blocks(const qdri_kernel *kernel)
+{
+    const int64_t n = kernel->u.codec.n, block = kernel->u.codec.block, run = run_of(kernel);
+    return n / run * ceil_div(run, block) + ceil_div(n % run, block);
+}
+
 message message_of(const qdri_kernel *kernel)
 {
-    const int64_t n = kernel->u.codec.n, block = kernel->u.codec.block, bits = kernel->u.codec.bits;
-    const int64_t run = kernel->u.codec.run ? least(kernel->u.codec.run, n) : n;
-    const int64_t run_blocks = ceil_div(run, block);
-    message m = {n,
+    const int64_t run = run_of(kernel), block = kernel->u.codec.block, run_blocks = ceil_div(run, block);
+    message m = {kernel->u.codec.n,
                  run,
-                 run_blocks,
-                 run_blocks * (int64_t)sizeof(float) + ceil_div(run * bits, 8),
-                 n / run * run_blocks + ceil_div(n % run, block),
+                 run_blocks * (int64_t)sizeof(float) + ceil_div(run * kernel->u.codec.bits, 8),
+                 (uint32_t)run_blocks,
+                 (uint32_t)count_blocks(kernel),
                  kernel->u.codec.seed,
                  1 / sqrtf((float)block),
-                 (int)bits,
                  kernel->u.codec.flags,
                  QDRI_CODEC_SIGNS};
     return m;
@@ -40,28 +49,31 @@ message message_of(const qdri_kernel *kernel)
 
 /* A lane's place in a block, and the block's in the message. */
 struct place {
-    int64_t number, first; /* of the block; its first element */
-    int64_t scale_at, codes_at; /* bytes */
+    uint32_t number; /* of the block */
     int n, at, n_mine; /* elements of the block, the lane's first one, and how many it has */
+    int64_t first; /* element of the block */
+    int64_t scale_at, codes_at; /* bytes; the lane's codes */
 };
 
-template <int BLOCK> __device__ place find_place(const message &m)
+template <int BLOCK, int BITS> __device__ place find_place(const message &m)
 {
-    const int64_t number = thread_number() / lanes<BLOCK>, run = number / m.run_blocks, b = number % m.run_blocks;
-    const int64_t left = m.n - run * m.run, run_n = left < m.run ? left : m.run;
-    const int64_t rest = run_n - b * BLOCK, n = rest < 0 ? 0 : rest < BLOCK ? rest : BLOCK;
-    const int64_t run_at = run * m.run_bytes, scales_bytes = (run_n + BLOCK - 1) / BLOCK * (int64_t)sizeof(float);
-    const int at = (int)(thread_number() % lanes<BLOCK>)*each<BLOCK>;
-    const int mine = (int)n - at;
+    constexpr int V = each<BLOCK>;
+    const uint32_t number = (blockIdx.x * blockDim.x + threadIdx.x) / lanes<BLOCK>;
+    const uint32_t run = m.run_blocks == m.n_blocks ? 0 : number / m.run_blocks, b = number - run * m.run_blocks;
+    const int64_t run_first = run * m.run, left = m.n - run_first, run_n = left < m.run ? left : m.run;
+    const int64_t rest = run_n - (int64_t)b * BLOCK, run_at = run * m.run_bytes;
+    const int64_t scales_bytes = (run_n + BLOCK - 1) / BLOCK * (int64_t)sizeof(float);
+    const int n = rest < 0 ? 0 : rest < BLOCK ? (int)rest : BLOCK;
+    const int at = threadIdx.x % lanes<BLOCK> * V, mine = n - at;
     return {number,
-            run * m.run + b * BLOCK,
-            run_at + b * (int64_t)sizeof(float),
-            run_at + scales_bytes + b * BLOCK * m.bits / 8,
-            (int)n,
+            n,
             at,
-            mine < 0             ? 0
-            : mine < each<BLOCK> ? mine
-                                 : each<BLOCK>};
+            mine < 0   ? 0
+            : mine < V ? mine
+                       : V,
+            run_first + (int64_t)b * BLOCK,
+            run_at + b * (int64_t)sizeof(float),
+            run_at + scales_bytes + (int64_t)b * (BLOCK * BITS / 8) + at * BITS / 8};
 }
 
 template <typename W> __device__ bool is_aligned(const void *at) { return (uintptr_t)at % sizeof(W) == 0; }
@@ -89,13 +101,6 @@ __device__ void write_word(char *to, int n, uint32_t word)
         for (int i = 0; i < 4; i++)
             if (i < n) to[i] = (char)(word >> 8 * i);
     }
-}
-
-/* Bytes of the codes of the lane's word i. */
-__device__ int bytes_of_word(const place &p, int bits, int i)
-{
-    const int bytes = (p.n_mine * bits + 7) / 8 - 4 * i;
-    return bytes < 0 ? 0 : bytes < 4 ? bytes : 4;
 }
 
 /* ---- elements ---- */
@@ -202,34 +207,60 @@ __device__ int32_t nearest_at_random(const message &m, const place &p, int i, fl
     return code > levels ? levels : code < -levels ? -levels : code;
 }
 
-template <int BLOCK> struct codes {
-    static constexpr int n_words = each<BLOCK> / 2; /* of 16-bit codes; of others, the first ones */
+/* Those of a lane. */
+template <int BLOCK, int BITS> struct codes {
+    static constexpr int n_bytes = each<BLOCK> * BITS / 8, n_words = (n_bytes + 3) / 4, per_word = 32 / BITS;
     uint32_t words[n_words];
 
-    __device__ void set(int bits, int k, int32_t code)
+    __device__ void set(int k, int32_t code)
     {
-        const uint32_t value = (uint32_t)code & ((1u << bits) - 1);
-        if (bits == 16) words[k / 2] |= value << k % 2 * 16;
-        if (bits == 8) words[k / 4] |= value << k % 4 * 8;
-        if (bits == 4) words[k / 8] |= value << k % 8 * 4;
+        words[k / per_word] |= ((uint32_t)code & ((1u << BITS) - 1)) << k % per_word * BITS;
     }
-    __device__ int32_t get(int bits, int k) const
+    __device__ int32_t get(int k) const
     {
-        if (bits == 16) return (int16_t)(words[k / 2] >> k % 2 * 16);
-        if (bits == 8) return (int8_t)(words[k / 4] >> k % 4 * 8);
-        return (int32_t)(words[k / 8] << (28 - k % 8 * 4)) >> 28;
+        return (int32_t)(words[k / per_word] << (32 - BITS - k % per_word * BITS)) >> (32 - BITS);
+    }
+    __device__ void read(const char *from, int n_mine)
+    {
+        const int bytes = (n_mine * BITS + 7) / 8;
+        if constexpr (n_words > 1) {
+            using wide = words_type<4 * n_words>;
+            if (bytes == n_bytes && is_aligned<wide>(from)) {
+                const wide all = *(const wide *)from;
+                memcpy(words, &all, sizeof all);
+                return;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < n_words; i++) words[i] = read_word(from + 4 * i, bytes - 4 * i);
+    }
+    __device__ void write(char *to, int n_mine) const
+    {
+        const int bytes = (n_mine * BITS + 7) / 8;
+        if constexpr (n_words > 1) {
+            using wide = words_type<4 * n_words>;
+            if (bytes == n_bytes && is_aligned<wide>(to)) {
+                wide all;
+                memcpy(&all, words, sizeof all);
+                *(wide *)to = all;
+                return;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < n_words; i++) write_word(to + 4 * i, bytes - 4 * i, words[i]);
     }
 };
 
 /* ---- blocks, by all lanes of a warp ---- */
 
-template <int BLOCK>
-__device__ numbers<each<BLOCK>> decode_codes(const message &m, const place &p, const codes<BLOCK> &coded, float scale)
+template <int BLOCK, int BITS>
+__device__ numbers<each<BLOCK>> decode_codes(const message &m, const place &p, const codes<BLOCK, BITS> &coded,
+                                             float scale)
 {
     constexpr int V = each<BLOCK>;
     numbers<V> x;
 #pragma unroll
-    for (int k = 0; k < V; k++) x.at[k] = __fmul_rn((float)coded.get(m.bits, k), scale);
+    for (int k = 0; k < V; k++) x.at[k] = __fmul_rn((float)coded.get(k), scale);
     if (!(m.flags & QDR_CODEC_HADAMARD)) return x;
     numbers<V> turned = x;
     rotate<BLOCK>(m, p, turned);
@@ -237,15 +268,13 @@ __device__ numbers<each<BLOCK>> decode_codes(const message &m, const place &p, c
     return p.n == BLOCK ? turned : x;
 }
 
-template <int BLOCK> __device__ numbers<each<BLOCK>> decode_block(const message &m, const place &p, const char *wire)
+template <int BLOCK, int BITS>
+__device__ numbers<each<BLOCK>> decode_block(const message &m, const place &p, const char *wire)
 {
-    codes<BLOCK> coded = {};
+    codes<BLOCK, BITS> coded = {};
     const float scale = p.n > 0 ? __uint_as_float(read_word(wire + p.scale_at, 4)) : 0;
-    const char *from = wire + p.codes_at + p.at * m.bits / 8;
-#pragma unroll
-    for (int i = 0; i < codes<BLOCK>::n_words; i++)
-        coded.words[i] = read_word(from + 4 * i, bytes_of_word(p, m.bits, i));
-    return decode_codes<BLOCK>(m, p, coded, scale);
+    coded.read(wire + p.codes_at, p.n_mine);
+    return decode_codes(m, p, coded, scale);
 }
 
 /* What the block's message loses of x. */
@@ -261,7 +290,7 @@ __device__ void keep_lost(const place &p, const numbers<each<BLOCK>> &x, const n
 }
 
 /* Writes the block's message, and returns what it decodes to. lost: NULL or what is added to x, and then kept. */
-template <int BLOCK>
+template <int BLOCK, int BITS>
 __device__ numbers<each<BLOCK>> encode_block(const message &m, const place &p, numbers<each<BLOCK>> x, float *lost,
                                              char *wire)
 {
@@ -278,8 +307,8 @@ __device__ numbers<each<BLOCK>> encode_block(const message &m, const place &p, n
         if (p.n < BLOCK) turned = x;
     }
     const uint32_t most = max_bits<BLOCK>(turned);
-    const int levels = (1 << (m.bits - 1)) - 1;
-    codes<BLOCK> coded = {};
+    constexpr int levels = (1 << (BITS - 1)) - 1;
+    codes<BLOCK, BITS> coded = {};
     float scale = most >= QDRI_CODEC_ABOVE_FINITE ? __uint_as_float(QDRI_CODEC_NAN) : 0;
     if (most >= QDRI_CODEC_LEAST_MAX && most < QDRI_CODEC_ABOVE_FINITE) {
         const float inverse = (float)levels / __uint_as_float(most);
@@ -287,36 +316,32 @@ __device__ numbers<each<BLOCK>> encode_block(const message &m, const place &p, n
 #pragma unroll
         for (int k = 0; k < V; k++) {
             const float steps = __fmul_rn(turned.at[k], inverse);
-            coded.set(m.bits, k,
-                      m.flags & QDR_CODEC_STOCHASTIC ? nearest_at_random(m, p, p.at + k, steps, levels)
-                                                     : nearest(steps));
+            coded.set(k, m.flags & QDR_CODEC_STOCHASTIC ? nearest_at_random(m, p, p.at + k, steps, levels)
+                                                        : nearest(steps));
         }
     }
     if (p.n > 0 && p.at == 0) write_word(wire + p.scale_at, 4, __float_as_uint(scale));
-    char *to = wire + p.codes_at + p.at * m.bits / 8;
-#pragma unroll
-    for (int i = 0; i < codes<BLOCK>::n_words; i++) {
-        const int bytes = bytes_of_word(p, m.bits, i);
-        if (bytes > 0) write_word(to + 4 * i, bytes, coded.words[i]);
-    }
-    const numbers<V> got = decode_codes<BLOCK>(m, p, coded, scale);
+    coded.write(wire + p.codes_at, p.n_mine);
+    const numbers<V> got = decode_codes(m, p, coded, scale);
     if (lost) keep_lost<BLOCK>(p, x, got, scale, lost);
     return got;
 }
 
 /* ---- kernels ---- */
 
-template <int BLOCK, typename T> __global__ void encode(message m, const T *x, char *wire, float *lost)
+template <int BLOCK, int BITS, typename T>
+__global__ void encode(const __grid_constant__ message m, const T *x, char *wire, float *lost)
 {
-    const place p = find_place<BLOCK>(m);
-    encode_block<BLOCK>(m, p, load_block<BLOCK>(x, p), lost, wire);
+    const place p = find_place<BLOCK, BITS>(m);
+    encode_block<BLOCK, BITS>(m, p, load_block<BLOCK>(x, p), lost, wire);
 }
 
-template <int BLOCK, typename T> __global__ void decode(message m, const char *wire, T *y, bool accumulate)
+template <int BLOCK, int BITS, typename T>
+__global__ void decode(const __grid_constant__ message m, const char *wire, T *y, bool accumulate)
 {
     constexpr int V = each<BLOCK>;
-    const place p = find_place<BLOCK>(m);
-    numbers<V> x = decode_block<BLOCK>(m, p, wire);
+    const place p = find_place<BLOCK, BITS>(m);
+    numbers<V> x = decode_block<BLOCK, BITS>(m, p, wire);
     if (accumulate) {
         const numbers<V> old = load_block<BLOCK>(y, p);
 #pragma unroll
@@ -330,46 +355,58 @@ struct message_list {
     int64_t stride;
 };
 
-template <int BLOCK, typename T>
-__global__ void decode_sum(message m, message_list list, const char *sources, const T *x, char *wire, T *y, float *lost)
+template <int BLOCK, int BITS, typename T>
+__global__ void decode_sum(const __grid_constant__ message m, message_list list, const char *sources, const T *x,
+                           char *wire, T *y, float *lost)
 {
     constexpr int V = each<BLOCK>;
-    const place p = find_place<BLOCK>(m);
+    const place p = find_place<BLOCK, BITS>(m);
     numbers<V> total;
     for (int s = 0; s < list.n; s++) {
         const int at = s - (list.own >= 0 && s > list.own);
         const numbers<V> more = s == list.own ? load_block<BLOCK>(x, p)
-                                              : decode_block<BLOCK>(m, p, sources + at * list.stride);
+                                              : decode_block<BLOCK, BITS>(m, p, sources + at * list.stride);
 #pragma unroll
         for (int k = 0; k < V; k++) total.at[k] = s ? total.at[k] + more.at[k] : more.at[k];
     }
-    if (wire) total = encode_block<BLOCK>(m, p, total, lost, wire);
+    if (wire) total = encode_block<BLOCK, BITS>(m, p, total, lost, wire);
     store_block<BLOCK>(y, p, total);
 }
 
-template <int BLOCK, typename T> cudaError_t launch_codec(const qdri_kernel *kernel, const qdri_cuda_target *target)
+template <int BLOCK, int BITS, typename T>
+cudaError_t launch_codec(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const message m = message_of(kernel);
-    const int64_t n_threads = m.n_blocks * lanes<BLOCK>;
+    const int64_t n_threads = (int64_t)m.n_blocks * lanes<BLOCK>;
     const auto &codec = kernel->u.codec;
     if (kernel->kind == QDRI_K_ENCODE)
-        return launch_each(target, n_threads, encode<BLOCK, T>, m, (const T *)codec.x, (char *)codec.wire,
+        return launch_each(target, n_threads, encode<BLOCK, BITS, T>, m, (const T *)codec.x, (char *)codec.wire,
                            codec.feedback);
     if (kernel->kind == QDRI_K_DECODE)
-        return launch_each(target, n_threads, decode<BLOCK, T>, m, (const char *)codec.wire, (T *)codec.y,
+        return launch_each(target, n_threads, decode<BLOCK, BITS, T>, m, (const char *)codec.wire, (T *)codec.y,
                            codec.accumulate != 0);
     const message_list list = {codec.n_sources, codec.own, (int64_t)codec.stride};
-    return launch_each(target, n_threads, decode_sum<BLOCK, T>, m, list, (const char *)codec.sources,
+    return launch_each(target, n_threads, decode_sum<BLOCK, BITS, T>, m, list, (const char *)codec.sources,
                        (const T *)codec.x, (char *)codec.wire, (T *)codec.y, codec.feedback);
+}
+
+template <int BLOCK, typename T> cudaError_t launch_bits(const qdri_kernel *kernel, const qdri_cuda_target *target)
+{
+    switch (kernel->u.codec.bits) {
+    case 4: return launch_codec<BLOCK, 4, T>(kernel, target);
+    case 8: return launch_codec<BLOCK, 8, T>(kernel, target);
+    case 16: return launch_codec<BLOCK, 16, T>(kernel, target);
+    default: return cudaErrorNotSupported;
+    }
 }
 
 template <typename T> cudaError_t launch_type(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     switch (kernel->u.codec.block) {
-    case 32: return launch_codec<32, T>(kernel, target);
-    case 64: return launch_codec<64, T>(kernel, target);
-    case 128: return launch_codec<128, T>(kernel, target);
-    case 256: return launch_codec<256, T>(kernel, target);
+    case 32: return launch_bits<32, T>(kernel, target);
+    case 64: return launch_bits<64, T>(kernel, target);
+    case 128: return launch_bits<128, T>(kernel, target);
+    case 256: return launch_bits<256, T>(kernel, target);
     default: return cudaErrorNotSupported;
     }
 }
@@ -378,6 +415,7 @@ template <typename T> cudaError_t launch_type(const qdri_kernel *kernel, const q
 cudaError_t qdri_cuda_codec(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     if (kernel->u.codec.n == 0) return cudaSuccess;
+    if (count_blocks(kernel) > UINT32_MAX / 32) return cudaErrorInvalidValue; /* threads are counted in 32 bits */
     switch (kernel->dtype) {
     case QDR_F32: return launch_type<float>(kernel, target);
     case QDR_BF16: return launch_type<bf16>(kernel, target);
