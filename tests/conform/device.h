@@ -170,6 +170,12 @@ static inline int32_t *make_tokens(int64_t n, int64_t low, int64_t high)
     return tokens;
 }
 
+/* What rounding a number to a narrow type may change, if the number is `bound` off `x`. */
+static inline ref storing_error(qdr_dtype dtype, ref x, ref bound)
+{
+    return is_narrow(dtype) ? roundoff(dtype) * (fabsl(x) + bound) + (ref)narrow_least(dtype) : 0;
+}
+
 /* Element i of `a` is `want`, up to `bound` and, if stored in a narrower type than computed in, one more rounding. */
 static inline void check_near(const array *a, int64_t i, ref want, ref bound, const char *what)
 {

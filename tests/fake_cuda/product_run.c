@@ -62,7 +62,6 @@ static void round_row(const job *j, int64_t r)
 static void multiply(const job *j)
 {
     const int rounds = j->p->reduction == CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
-    const int is_fused = j->p->desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
     const int is_f64 = j->p->a.type == CUDA_R_64F;
     const int64_t n_splits = j->p->n_splits;
     void *space = fake_new((size_t)j->n * sizeof(double));
@@ -73,7 +72,6 @@ static void multiply(const job *j)
             (is_f64 ? row_f64 : row_f32)(j, r, begin, end, space);
             if (rounds) round_row(j, r);
         }
-        if (n_splits > 1 && is_fused) round_row(j, r); /* as cuBLASLt 13.1 does before it adds a bias */
     }
     free(space);
 }
@@ -101,6 +99,17 @@ static char *bias_at(const job *j)
 
 static double scale_of(const float *scale) { return scale ? (double)*(float *)fake_translate(scale) : 1; }
 
+static int is_narrow(const job *j) { return fake_type_bytes(j->p->d.type) == 2; }
+
+/* Whether the product is rounded to a narrow result's type before something is done with it: as some algorithms of
+ * cuBLASLt 13.1 do on Hopper, if its factors are of that type, too. */
+static int rounds_product(const job *j)
+{
+    const int has_bias = has(j, CUBLASLT_EPILOGUE_BIAS);
+    if (!is_narrow(j) || j->p->a.type != j->p->d.type) return 0;
+    return j->p->beta != 0 || (has_bias && (j->p->n_splits > 1 || has(j, CUBLASLT_EPILOGUE_GELU))) || has(j, 64);
+}
+
 /* alpha·op(A)·op(B) + beta·C + bias */
 static void add_terms(const job *j)
 {
@@ -108,11 +117,14 @@ static void add_terms(const job *j)
     const double alpha = p->alpha * scale_of(p->desc.a_scale) * scale_of(p->desc.b_scale);
     const void *c_data = p->beta != 0 ? at(p->c_data, &p->c, j->batch) : NULL;
     const int has_bias = has(j, CUBLASLT_EPILOGUE_BIAS);
+    const int rounds = rounds_product(j);
     for (int64_t r = 0; r < j->m; r++) {
         const double bias = has_bias ? fake_load(bias_at(j), r, bias_type(j)) : 0;
+        for (int64_t c = 0; c < j->n; c++) j->y[r * j->n + c] *= alpha;
+        if (rounds) round_row(j, r);
         for (int64_t c = 0; c < j->n; c++) {
             double *y = &j->y[r * j->n + c];
-            *y = alpha * *y + bias;
+            *y += bias;
             if (c_data) *y += p->beta * fake_load(c_data, r + c * p->c.ld, p->c.type);
         }
     }
@@ -126,6 +138,7 @@ static void activate(const job *j)
     char *aux = fake_translate(desc->aux);
     if (saves) aux += j->batch * desc->aux_stride * fake_type_bytes(type);
     for (int64_t r = 0; r < j->m; r++) {
+        if (forward && is_narrow(j)) round_row(j, r); /* some algorithms read what they stored */
         for (int64_t c = 0; c < j->n; c++) {
             double *y = &j->y[r * j->n + c];
             const int64_t index = r + c * desc->aux_ld;

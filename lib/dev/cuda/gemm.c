@@ -142,10 +142,10 @@ static qdr_status set_pointers(const qdri_cuda_dev *dev, const qdri_cuda_product
 static qdr_status set_preferences(const qdri_cuda_dev *dev, const product_key *key)
 {
     const uint64_t workspace_bytes = QDRI_CUDA_WORKSPACE_BYTES;
-    /* Partial sums must not be rounded to the result's type before they are added; nor their total before something is
-     * added to it, as cuBLASLt 13.1 does: then a sum must be whole. */
-    const int is_last = key->epilogue == CUBLASLT_EPILOGUE_DEFAULT && !key->has_beta;
-    const uint32_t exact = is_last ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
+    /* Partial sums must not be rounded to the result's type before they are added. cuBLASLt 13.1 rounds their total
+     * before it adds a bias: then a sum must be whole. */
+    const uint32_t exact = key->epilogue & CUBLASLT_EPILOGUE_BIAS ? CUBLASLT_REDUCTION_SCHEME_NONE
+                                                                  : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const uint32_t reductions = qdri_is_narrow((qdr_dtype)key->c_dtype) ? exact : CUBLASLT_REDUCTION_SCHEME_MASK;
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;
