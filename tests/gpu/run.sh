@@ -195,8 +195,8 @@ part_sanitize() {
     for name in attention codec losses elements; do
         program=$build/tests/gpu/gpu_kernels_$name
         [ -x "$program" ] || { skip "sanitize-$name" "not built; it needs cmocka"; continue; }
-        start "sanitize-$name" 60 env QDR_DEVICE=cpu QDR_CUDA_MEMORY=managed "$sanitizer" --tool racecheck \
-            --kernel-name kns=_GLOBAL__N_ --error-exitcode 9 "$program"
+        start "sanitize-$name" 90 env QDR_TEST_SHORT=1 QDR_DEVICE=cpu QDR_CUDA_MEMORY=managed "$sanitizer" \
+            --tool racecheck --kernel-name kns=_GLOBAL__N_ --error-exitcode 9 "$program"
     done
     join
 }

@@ -17,6 +17,9 @@
 
 enum { N_OPERANDS = 8, GUARD_BYTES = 64 };
 
+/* How many of n random cases are tested: with QDR_TEST_SHORT, for tools that make kernels slow, one in eight. */
+static int cases(int n) { return getenv("QDR_TEST_SHORT") ? (n + 7) / 8 : n; }
+
 /* An array of a kernel. */
 typedef struct operand {
     size_t where; /* offset of its address in the description */

@@ -190,7 +190,7 @@ static void shapes(void **state)
     check_heads((heads){0, 1, 34, 1, 1, 300});
     check_heads((heads){0, 0, 7, 2, 2, 4}); /* no rows */
     check_heads((heads){0, 1, 7, 0, 2, 4}); /* no queries */
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < cases(12); round++) {
         const int64_t n_kv = test_between(&seed, 1, 3);
         check_heads((heads){0, test_between(&seed, 1, 2), test_between(&seed, 1, 100), n_kv * test_between(&seed, 1, 3),
                             n_kv, test_between(&seed, 1, 70)});

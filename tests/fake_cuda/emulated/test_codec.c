@@ -62,7 +62,7 @@ static void add_wire(kernel_test *test)
 static void encode(void **state)
 {
     (void)state;
-    for (int round = 0; round < N_ROUNDS; round++) {
+    for (int round = 0; round < cases(N_ROUNDS); round++) {
         kernel_test test = codec_test(QDRI_K_ENCODE, round);
         add_elements(&test, AT(codec.x), test.kernel.dtype, test.kernel.u.codec.n);
         add_wire(&test);
@@ -74,7 +74,7 @@ static void encode(void **state)
 static void decode(void **state)
 {
     (void)state;
-    for (int round = 0; round < N_ROUNDS; round++) {
+    for (int round = 0; round < cases(N_ROUNDS); round++) {
         kernel_test test = codec_test(QDRI_K_DECODE, round);
         test.kernel.u.codec.accumulate = round % 2;
         encode_message(&test.kernel,
@@ -87,7 +87,7 @@ static void decode(void **state)
 static void decode_sum(void **state)
 {
     (void)state;
-    for (int round = 0; round < N_ROUNDS; round++) {
+    for (int round = 0; round < cases(N_ROUNDS); round++) {
         kernel_test test = codec_test(QDRI_K_DECODE_SUM, round);
         const int n_sources = (int)test_between(&seed, 1, MOST_SOURCES);
         const int64_t bytes = (int64_t)fake_message_bytes(&test.kernel), stride = bytes + test_between(&seed, 0, 20);
@@ -109,7 +109,7 @@ static void special_numbers(void **state)
 {
     static const double special[] = {0, -0.0, NAN, INFINITY, -INFINITY, 3e38, -3e38, 0x1p-130, 0x1p-101, 1};
     (void)state;
-    for (int round = 0; round < N_ROUNDS; round++) {
+    for (int round = 0; round < cases(N_ROUNDS); round++) {
         kernel_test test = codec_test(QDRI_K_ENCODE, round);
         test.kernel.u.codec.flags &= ~QDR_CODEC_HADAMARD;
         operand *x = add_elements(&test, AT(codec.x), test.kernel.dtype, test.kernel.u.codec.n);

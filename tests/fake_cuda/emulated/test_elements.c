@@ -23,7 +23,7 @@ static void binary(qdri_kernel_kind kind, qdr_dtype dtype, qdr_dtype dtype2, int
 static void elements(void **state)
 {
     (void)state;
-    for (int round = 0; round < N_ROUNDS; round++) {
+    for (int round = 0; round < cases(N_ROUNDS); round++) {
         for (int t = 0; t < N_TYPES; t++) {
             const int64_t n = random_size(2000);
             for (int t2 = 0; t2 < N_TYPES; t2++) {
@@ -39,7 +39,7 @@ static void elements(void **state)
 static void parts(void **state)
 {
     (void)state;
-    for (int round = 0; round < N_ROUNDS * N_TYPES; round++) {
+    for (int round = 0; round < cases(N_ROUNDS * N_TYPES); round++) {
         kernel_test test = test_of(QDRI_K_SUM_PARTS, float_types[round % N_TYPES]);
         const int64_t n = random_size(1000), n_parts = test_between(&seed, 1, 9);
         test.kernel.u.parts.n = n;
@@ -78,7 +78,7 @@ static void rows_of_all_kinds(void **state)
     static const qdri_kernel_kind kinds[] = {QDRI_K_BIAS_ADD, QDRI_K_COLUMN_SUM, QDRI_K_POSITION_ADD,
                                              QDRI_K_POSITION_SUM};
     (void)state;
-    for (int round = 0; round < N_ROUNDS * 4 * N_TYPES; round++) {
+    for (int round = 0; round < cases(N_ROUNDS * 4 * N_TYPES); round++) {
         const int64_t n_cols = random_size(1030);
         rows(kinds[round % 4], float_types[round / 4 % N_TYPES], random_size(n_cols > 100 ? 40 : 1000), n_cols);
     }
@@ -89,7 +89,7 @@ static void rows_of_all_kinds(void **state)
 static void squares(void **state)
 {
     (void)state;
-    for (int round = 0; round < N_ROUNDS * N_TYPES; round++) {
+    for (int round = 0; round < cases(N_ROUNDS * N_TYPES); round++) {
         kernel_test test = test_of(QDRI_K_SUM_SQUARES, float_types[round % N_TYPES]);
         const int64_t n = round < N_TYPES ? 50000 + round : random_size(3000);
         test.kernel.u.reduce.n = n;
@@ -162,9 +162,9 @@ static void optimizer(void **state)
 {
     (void)state;
     adamw_rate();
-    for (int round = 0; round < N_ROUNDS * N_TYPES; round++)
+    for (int round = 0; round < cases(N_ROUNDS * N_TYPES); round++)
         adamw_on(float_types[round % N_TYPES], random_size(2000), round % 7 == 0);
-    for (int round = 0; round < N_ROUNDS * N_TYPES; round++) {
+    for (int round = 0; round < cases(N_ROUNDS * N_TYPES); round++) {
         const double norms[] = {NAN, INFINITY, uniform(0, 9), uniform(0, 1e6)};
         adamw_begin_on(float_types[round % N_TYPES], norms[test_between(&seed, 0, 3)]);
     }
@@ -173,7 +173,7 @@ static void optimizer(void **state)
 static void blocks(void **state)
 {
     (void)state;
-    for (int round = 0; round < 6 * N_ROUNDS; round++) {
+    for (int round = 0; round < cases(6 * N_ROUNDS); round++) {
         kernel_test test = test_of(QDRI_K_COPY_BLOCK, QDR_U8);
         const size_t unit = (size_t)1 << test_between(&seed, 0, 5);
         const int64_t n_rows = random_size(40);

@@ -92,7 +92,7 @@ static void norms(void **state)
 {
     static void (*const kinds[])(qdr_dtype, int64_t, int64_t) = {moments, merge, apply, sums, backward};
     (void)state;
-    for (int round = 0; round < N_ROUNDS * 5 * N_TYPES; round++) {
+    for (int round = 0; round < cases(N_ROUNDS * 5 * N_TYPES); round++) {
         const int64_t n_cols = random_size(1030);
         kinds[round % 5](float_types[round / 5 % N_TYPES], random_size(n_cols > 100 ? 20 : 600), n_cols);
     }
@@ -154,7 +154,7 @@ static void entropies(void **state)
 {
     static const qdri_kernel_kind kinds[] = {QDRI_K_CE_MAX, QDRI_K_CE_SUMS, QDRI_K_CE_LOSS, QDRI_K_CE_BACKWARD};
     (void)state;
-    for (int round = 0; round < N_ROUNDS * 4 * N_TYPES; round++) {
+    for (int round = 0; round < cases(N_ROUNDS * 4 * N_TYPES); round++) {
         const int64_t n_cols = random_size(1030);
         entropy(kinds[round % 4], float_types[round / 4 % N_TYPES], random_size(n_cols > 100 ? 20 : 1000), n_cols);
     }
@@ -191,7 +191,7 @@ static void embed(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_
 static void embeddings(void **state)
 {
     (void)state;
-    for (int round = 0; round < N_ROUNDS * 2 * N_TYPES; round++) {
+    for (int round = 0; round < cases(N_ROUNDS * 2 * N_TYPES); round++) {
         const int64_t n_cols = random_size(520);
         embed(round % 2 ? QDRI_K_EMBED_FORWARD : QDRI_K_EMBED_BACKWARD, float_types[round / 2 % N_TYPES],
               random_size(n_cols > 100 ? 40 : 1000), n_cols, 1 + random_size(100));
@@ -297,7 +297,7 @@ static void reductions(void **state)
 {
     static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16, QDR_I32};
     (void)state;
-    for (int round = 0; round < N_ROUNDS * 15; round++) {
+    for (int round = 0; round < cases(N_ROUNDS * 15); round++) {
         const int n_sources = round < 15 ? QDRI_REDUCE_MOST : (int)test_between(&seed, 1, 9);
         const int n_results = (int)test_between(&seed, 1, n_sources);
         reduce(types[round % 5], (qdr_reduce)(round / 5 % 3), random_size(600), n_sources, n_results);
