@@ -3,9 +3,9 @@
  * odd addresses, with a bias, with GELU, added to existing values. products [SEED]
  *
  * The error of either side is at most γ(k + 3)·(|alpha|·Σ|a·b| + |beta·c| + |bias|) plus that of storing; on the GPU a
- * matrix unit truncates instead of rounding, which doubles its u. A GPU may round alpha·Σ a·b to C's type before it adds
- * to it, except a bias without GELU, and the input of GELU, or what is multiplied by its slope (docs/numerics.md). After
- * GELU or its slope the error is at most 1.13 times as large, plus that of a GPU's instruction for tanh, 2⁻¹⁰. */
+ * matrix unit truncates instead of rounding, which doubles its u. A GPU may round alpha·Σ a·b to C's type before it
+ * adds to it, except a bias without GELU, and the input of GELU, or what is multiplied by its slope (docs/numerics.md).
+ * After GELU or its slope the error is at most 1.13 times as large, plus that of a GPU's instruction for tanh, 2⁻¹⁰. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
