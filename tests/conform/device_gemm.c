@@ -14,8 +14,8 @@ typedef struct gemm_case {
 /* Leading dimensions a little larger than needed. */
 static int64_t stride_of(int64_t n_cols) { return n_cols + test_between(&seed, 0, 3); }
 
-/* |error| ≤ γ(k + 2)·(|alpha|·Σ|a·b| + |beta·c|): k products summed in any order, scaled, added. A GPU may round the sum
- * to C's type before it adds (docs/numerics.md). */
+/* |error| ≤ γ(k + 2)·(|alpha|·Σ|a·b| + |beta·c|): k products summed in any order, scaled, added. A GPU may round the
+ * sum to C's type before it adds (docs/numerics.md). */
 static void check_product(const qdri_gemm *g, const array *a, const array *b, const array *before, const array *c)
 {
     for (int64_t i = 0; i < g->m; i++) {
