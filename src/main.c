@@ -74,7 +74,8 @@ static int print_versions(int as_json)
     const struct {
         const char *name, *version;
     } parts[] = {{"quadrille", versions.quadrille}, {"mpi", versions.mpi},     {"blas", versions.blas},
-                 {"onednn", versions.onednn},       {"hwloc", versions.hwloc}, {"compiler", versions.compiler}};
+                 {"onednn", versions.onednn},       {"hwloc", versions.hwloc}, {"zfp", versions.zfp},
+                 {"compiler", versions.compiler}};
     failure why = {0};
     json_t *object = as_json ? json_object() : NULL;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

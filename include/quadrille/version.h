@@ -10,7 +10,7 @@ extern "C" {
 #endif
 /** Versions as text; "none" where a part is not built in. The strings live as long as the library. */
 typedef struct qdr_versions {
-    const char *quadrille, *compiler, *mpi, *blas, *onednn, *hwloc;
+    const char *quadrille, *compiler, *mpi, *blas, *onednn, *hwloc, *zfp;
 } qdr_versions;
 /** Local, thread-safe. */
 QDR_API qdr_versions qdr_get_versions(void);

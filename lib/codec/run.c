@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "codec/run.h"
 
+#include "codec/zfp.h"
 #include "core/coded.h"
 #include "dev/device.h"
 
@@ -14,8 +15,12 @@ qdr_status qdri_codec_check_dev(const qdr_codec *codec, qdr_dtype dtype, const q
     char text[64];
     if (!qdri_codec_shortens(codec, dtype) || codec->kind == QDR_CODEC_BF16 || qdri_codec_bits(codec)) return QDR_OK;
     qdr_codec_text(codec, text, sizeof text);
-    if (codec->kind != QDR_CODEC_LOSSLESS)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: this library has no %s; use bf16, int16, int8 or int4", who, text);
+    if (codec->kind == QDR_CODEC_ZFP && !qdri_has_zfp())
+        return QDR_FAIL(
+            QDR_ERR_UNSUPPORTED,
+            "%s: %s: this library was built without zfp; install libzfp-dev and build it again, or use bf16, "
+            "int16, int8 or int4",
+            who, text);
     if (qdri_dev_runs_work(dev)) return QDR_OK;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: GPUs have no %s; use bf16, int16, int8 or int4", who, text);
 }
@@ -73,6 +78,7 @@ qdr_status qdri_encode(qdr_stream *stream, const qdri_message *message, const vo
         return qdri_kernel_run(stream, &pack);
     }
     *bytes = qdri_message_bytes(message);
+    if (is_coded && message->codec->kind == QDR_CODEC_ZFP) return qdri_zfp_encode(stream, message, x, wire);
     if (!is_coded) return qdri_copy(stream, wire, x, (size_t)message->n * qdr_dtype_bytes(dtype));
     qdri_kernel kernel = cast_kernel(dtype, QDR_BF16, message->n, x, wire);
     if (message->codec->kind == QDR_CODEC_BF16) return qdri_kernel_run(stream, &kernel);
@@ -91,10 +97,14 @@ qdr_status qdri_decode(qdr_stream *stream, const qdri_message *message, const vo
     const int is_coded = qdri_codec_shortens(message->codec, dtype);
     const qdr_dtype stored = is_coded && message->codec->kind == QDR_CODEC_BF16 ? QDR_BF16 : dtype;
     if (message->n == 0) return QDR_OK;
+    if (is_coded && message->codec->kind == QDR_CODEC_ZFP) return qdri_zfp_decode(stream, message, wire, is_added, y);
     if (is_coded && message->codec->kind != QDR_CODEC_BF16) {
         qdri_kernel kernel = qdri_codec_bits(message->codec) ? integers_kernel(message, QDRI_K_DECODE)
                                                              : lossless_kernel(message, QDRI_K_UNPACK);
-        if (kernel.kind == QDRI_K_UNPACK) kernel.u.codec.stride = (size_t)bytes;
+        if (kernel.kind == QDRI_K_UNPACK) {
+            kernel.u.codec.stride = (size_t)bytes;
+            kernel.u.codec.n_bytes = (int64_t *)(uintptr_t)message->n_bytes; /* only read */
+        }
         kernel.u.codec.wire = (void *)(uintptr_t)wire; /* only read */
         kernel.u.codec.y = y;
         kernel.u.codec.accumulate = is_added;
@@ -110,7 +120,9 @@ qdr_status qdri_decode(qdr_stream *stream, const qdri_message *message, const vo
 
 size_t qdri_sum_scratch_bytes(const qdri_message *message)
 {
-    return qdri_codec_bits(message->codec) ? 0 : (size_t)message->n * sizeof(float);
+    const int unpacks = message->codec->kind != QDR_CODEC_BF16 && message->dtype != QDR_F32;
+    if (qdri_codec_bits(message->codec)) return 0;
+    return (size_t)message->n * (sizeof(float) + (unpacks ? qdr_dtype_bytes(message->dtype) : 0));
 }
 
 /* total = or += n elements of another type. */
@@ -140,9 +152,47 @@ static qdr_status sum_bf16(qdr_stream *stream, const qdri_message *message, cons
     return qdri_kernel_run(stream, &decode);
 }
 
+/* total = or += version i. Messages of F32 are added as they are decoded; others would be rounded. */
+static qdr_status add_version(qdr_stream *stream, const qdri_message *message, const qdri_message_sum *sum, int i,
+                              const void *wire)
+{
+    const qdr_dtype dtype = message->dtype;
+    const int64_t n = message->n;
+    float *total = sum->scratch;
+    qdri_message version = *message;
+    if (i == sum->own) return add_to(stream, total, sum->x, dtype, n, i == 0);
+    if (sum->lengths) version.n_bytes = &sum->lengths[i];
+    const int64_t most = qdri_message_bytes(message);
+    if (dtype == QDR_F32) return qdri_decode(stream, &version, wire, most, i > 0, total);
+    QDR_TRY(qdri_decode(stream, &version, wire, most, 0, total + n));
+    return add_to(stream, total, total + n, dtype, n, i == 0);
+}
+
+/* Messages of LOSSLESS or ZFP. */
+static qdr_status sum_versions(qdr_stream *stream, const qdri_message *message, const qdri_message_sum *sum)
+{
+    const char *next = sum->sources;
+    for (int i = 0; i < sum->n_sources; i++) {
+        QDR_TRY(add_version(stream, message, sum, i, next));
+        if (i != sum->own) next += sum->stride;
+    }
+    const qdri_kernel round = cast_kernel(QDR_F32, message->dtype, message->n, sum->scratch, sum->y);
+    if (message->dtype == QDR_F32)
+        QDR_TRY(qdri_copy(stream, sum->y, sum->scratch, (size_t)message->n * sizeof(float)));
+    else
+        QDR_TRY(qdri_kernel_run(stream, &round));
+    if (!sum->wire) return QDR_OK;
+    int64_t known = 0;
+    int64_t *bytes = sum->wire_bytes ? sum->wire_bytes : &known;
+    QDR_TRY(qdri_encode(stream, message, sum->y, NULL, 0, sum->wire, bytes));
+    if (message->codec->kind == QDR_CODEC_LOSSLESS) return QDR_OK;
+    return qdri_decode(stream, message, sum->wire, known, 0, sum->y);
+}
+
 qdr_status qdri_decode_sum(qdr_stream *stream, const qdri_message *message, const qdri_message_sum *sum)
 {
     if (message->n == 0) return QDR_OK;
+    if (!qdri_codec_bits(message->codec)) return sum_versions(stream, message, sum);
     if (message->codec->kind == QDR_CODEC_BF16) return sum_bf16(stream, message, sum);
     qdri_kernel kernel = integers_kernel(message, QDRI_K_DECODE_SUM);
     kernel.u.codec.n_sources = sum->n_sources;

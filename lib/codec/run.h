@@ -11,6 +11,8 @@ typedef struct qdri_message {
     const qdr_codec *codec; /* one that would not shorten the type copies */
     qdr_dtype dtype;
     int64_t n, run; /* elements; blocks begin anew after each run of them, 0: n */
+    const int64_t *n_bytes; /* of a message of LOSSLESS that is decoded, in memory of a CPU: its bytes, read from the
+                             * stream; NULL: they are passed */
 } qdri_message;
 
 /* Bytes of the message; of LOSSLESS, at most. */
@@ -32,7 +34,9 @@ typedef struct qdri_message_sum {
     int n_sources, own; /* own: the version that is x; -1: none. The others are messages, */
     const void *x, *sources; /* one every `stride` bytes */
     size_t stride;
+    const int64_t *lengths; /* of LOSSLESS: by version, the bytes of its message, read from the stream */
     void *wire; /* receives the sum, encoded, and y what is decoded from that; NULL: y is the sum itself */
+    int64_t *wire_bytes; /* of LOSSLESS: receives its bytes from the stream */
     float *feedback; /* of that encoding; NULL: none */
     uint64_t seed;
     void *y, *scratch; /* scratch: qdri_sum_scratch_bytes() */

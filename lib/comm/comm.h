@@ -43,6 +43,11 @@ typedef struct qdri_coll {
     int64_t count, recv_count;
     int64_t split_unit; /* 0: parts are equal, or given by counts */
     const int64_t *counts, *recv_counts;
+    /* On CPUs, of an ALL_GATHER or ALL_TO_ALL with counts: elements that parts have after all, at most the counts,
+     * which then say where parts begin. Read when the collective runs, so that earlier work of the stream may write
+     * them. An ALL_GATHER has one for each member, the same on all; an ALL_TO_ALL those that go to, and come from,
+     * each. */
+    const int64_t *lengths, *recv_lengths;
     int peer, peer2;
     const char *label; /* the layer or operation that makes the call, for messages; NULL: none. Must live until the
                         * collective has run. */

@@ -130,6 +130,9 @@ const void *qdri_coll_source(const qdri_coll *coll);
 int64_t qdri_coll_offset(const int64_t *counts, int64_t count, int j);
 /* Part j of an ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE or BROADCAST among `size` members. */
 void qdri_coll_part(const qdri_coll *coll, int size, int j, int64_t *begin, int64_t *n);
+/* The next three are called when the collective runs: they read lengths. Part j of an ALL_GATHER, or of a collective
+ * that ends as one. */
+void qdri_coll_gathered(const qdri_coll *coll, int size, int j, int64_t *begin, int64_t *n);
 /* The part of an ALL_TO_ALL's send that goes to member j, and the part of its recv that comes from it. */
 void qdri_coll_outgoing(const qdri_coll *coll, int j, int64_t *begin, int64_t *n);
 void qdri_coll_incoming(const qdri_coll *coll, int j, int64_t *begin, int64_t *n);

@@ -42,11 +42,19 @@ void qdri_coll_part(const qdri_coll *coll, int size, int j, int64_t *begin, int6
 void qdri_coll_outgoing(const qdri_coll *coll, int j, int64_t *begin, int64_t *n)
 {
     locate(coll->counts, coll->count, j, begin, n);
+    if (coll->lengths) *n = coll->lengths[j];
 }
 
 void qdri_coll_incoming(const qdri_coll *coll, int j, int64_t *begin, int64_t *n)
 {
     locate(coll->recv_counts, coll->count, j, begin, n);
+    if (coll->recv_lengths) *n = coll->recv_lengths[j];
+}
+
+void qdri_coll_gathered(const qdri_coll *coll, int size, int j, int64_t *begin, int64_t *n)
+{
+    qdri_coll_part(coll, size, j, begin, n);
+    if (coll->lengths) *n = coll->lengths[j];
 }
 
 void qdri_coll_extent(const qdri_coll *coll, int size, int rank, int64_t *begin, int64_t *n_send, int64_t *n_recv)

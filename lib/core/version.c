@@ -13,5 +13,6 @@ qdr_versions qdr_get_versions(void)
         .blas = QDRI_BLAS_VERSION,
         .onednn = QDRI_ONEDNN_VERSION,
         .hwloc = QDRI_HWLOC_VERSION,
+        .zfp = QDRI_ZFP_VERSION,
     };
 }

@@ -119,9 +119,9 @@ static json_t *json_facts(const calibration *c, const calibrate_errors *errors)
         json_array_append_new(groups, json_pack("{s:s, s:i, s:f, s:f}", "group", g->group, "samples", g->n_samples,
                                                 "median_error", g->median, "largest_error", g->most));
     }
-    return json_pack("{s:{s:s, s:s, s:s, s:s, s:s, s:s}, s:i, s:i, s:i, s:i, s:o, s:o}", "versions", "quadrille",
+    return json_pack("{s:{s:s, s:s, s:s, s:s, s:s, s:s, s:s}, s:i, s:i, s:i, s:i, s:o, s:o}", "versions", "quadrille",
                      v.quadrille, "compiler", v.compiler, "mpi", v.mpi, "blas", v.blas, "onednn", v.onednn, "hwloc",
-                     v.hwloc, "ranks", qdr_context_size(c->ctx), "nodes", c->n_nodes, "threads_per_rank",
+                     v.hwloc, "zfp", v.zfp, "ranks", qdr_context_size(c->ctx), "nodes", c->n_nodes, "threads_per_rank",
                      qdr_context_threads(c->ctx), "samples", c->n_samples, "residuals", groups, "worst",
                      json_samples(c, errors, errors->worst, errors->n_worst));
 }

@@ -356,9 +356,9 @@ static json_t *links(const qdr_topo *topo)
 static json_t *versions(const qdr_gpu_report *g)
 {
     const qdr_versions v = qdr_get_versions();
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "quadrille", v.quadrille, "compiler",
-                     v.compiler, "mpi", v.mpi, "blas", v.blas, "onednn", v.onednn, "hwloc", v.hwloc, "cuda_driver",
-                     version_or_null(g->driver), "cuda", version_or_null(g->runtime), "cublaslt",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "quadrille", v.quadrille,
+                     "compiler", v.compiler, "mpi", v.mpi, "blas", v.blas, "onednn", v.onednn, "hwloc", v.hwloc, "zfp",
+                     v.zfp, "cuda_driver", version_or_null(g->driver), "cuda", version_or_null(g->runtime), "cublaslt",
                      version_or_null(g->cublaslt), "nccl", version_or_null(g->nccl), "cudnn",
                      version_or_null(g->cudnn));
 }
@@ -402,6 +402,8 @@ static int find_all(doctor_report *report, failure *why)
              "if the processor has bf16 (AVX-512 BF16, AMX) install libdnnl-dev and build again");
     add_part(report, "hwloc", versions.hwloc, "", "the topology comes from /sys and NVML",
              "for recorded machines and PCI switches install libhwloc-dev and build again");
+    add_part(report, "zfp", versions.zfp, "", "there are no codecs of zfp, such as zfp:8",
+             "to compare them with other codecs install libzfp-dev and build again");
     if (status != QDR_OK) doctor_add_sentence(report, "machine", "topology", DOCTOR_BROKEN, qdr_last_error());
     if (fail_status(why, qdr_gpu_query(&report->gpus))) return why->code;
     doctor_find_gpus(report);

@@ -70,7 +70,7 @@ class ThisMachine(Case):
             self.assertGreater(finding["secs"], 0)
         versions = subprocess.run([ARGUMENTS.quadrille, "--version", "--json"], capture_output=True, check=True)
         self.assertLessEqual(json.loads(versions.stdout).items(), report["versions"].items())
-        for name, part in (("mpi", "MPI"), ("blas", "BLAS"), ("hwloc", "hwloc"), ("onednn", "oneDNN")):
+        for name, part in (("mpi", "MPI"), ("blas", "BLAS"), ("hwloc", "hwloc"), ("onednn", "oneDNN"), ("zfp", "zfp")):
             finding = self.find(report, part, "build")
             self.assertIn(report["versions"][name], finding["text"])
             self.assertEqual(finding["state"], "note" if report["versions"][name] == "none" else "ok")

@@ -335,7 +335,7 @@ class Command(Case):
         done = run("--version", "--json")
         self.assertEqual(done.returncode, 0, done.err)
         versions = json.loads(done.out)
-        self.assertEqual(set(versions), {"quadrille", "mpi", "blas", "onednn", "hwloc", "compiler"})
+        self.assertEqual(set(versions), {"quadrille", "mpi", "blas", "onednn", "hwloc", "zfp", "compiler"})
         self.assertTrue(all(isinstance(version, str) and version for version in versions.values()))
         text = run("--version").out
         for name, version in versions.items():

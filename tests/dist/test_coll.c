@@ -334,7 +334,7 @@ static void wrong_arguments(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_send_recv(grid, QDR_X, p, data, 1, -1, NULL, 0, QDR_F32, NULL), QDR_ERR_ARGUMENT, "peer");
     DIST_FAILS(qdr_send_recv(grid, QDR_X, 0, NULL, 1, 0, all, 1, QDR_F32, NULL), QDR_ERR_ARGUMENT, "NULL");
     const qdr_codec int8 = {.kind = QDR_CODEC_INT8}, wrong = {.kind = QDR_CODEC_INT8, .block = 48},
-                    zfp = {.kind = QDR_CODEC_ZFP, .rate = 8}, fed = {QDR_CODEC_INT8, 0, 0, QDR_CODEC_FEEDBACK};
+                    zfp = {.kind = QDR_CODEC_ZFP, .rate = 2}, fed = {QDR_CODEC_INT8, 0, 0, QDR_CODEC_FEEDBACK};
     DIST_FAILS(qdr_all_reduce_coded(NULL, QDR_X, QDR_SUM, data, 1, QDR_F32, NULL, &int8, NULL), QDR_ERR_ARGUMENT,
                "all-reduce: the grid is NULL");
     DIST_FAILS(qdr_all_reduce_coded(grid, (qdr_axis)4, QDR_SUM, data, 1, QDR_F32, NULL, &int8, NULL), QDR_ERR_ARGUMENT,
@@ -346,8 +346,8 @@ static void wrong_arguments(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, data, 1, QDR_F32, NULL, &wrong, NULL), QDR_ERR_ARGUMENT,
                "blocks of 48");
     if (p > 1) {
-        DIST_FAILS(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, data, 1, QDR_F32, NULL, &zfp, NULL), QDR_ERR_UNSUPPORTED,
-                   "zfp:8");
+        DIST_FAILS(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, data, 1, QDR_F32, NULL, &zfp, NULL), QDR_ERR_ARGUMENT,
+                   "zfp with 2 bits");
         DIST_FAILS(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, data, 1, QDR_F32, NULL, &fed, NULL), QDR_ERR_ARGUMENT,
                    "its memory is NULL");
         DIST_FAILS(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, data, 1, QDR_F32, NULL, &int8, all), QDR_ERR_ARGUMENT,

@@ -8,7 +8,7 @@ set -u
 tools=$(cd "$(dirname "$0")" && pwd -P)
 . "$tools/setup.sh"
 
-cases="cmocka cuda nvcc nccl cudnn hwloc onednn openblas mpich mpiexec bible numpy c++ simgrid scalapack pkg-config
+cases="cmocka cuda nvcc nccl cudnn hwloc onednn zfp openblas mpich mpiexec bible numpy c++ simgrid scalapack pkg-config
 jansson all user order"
 build_targets="examples/train_gpt examples/transformer_layer examples/linear src/quadrille"
 
@@ -33,6 +33,7 @@ describe() {
         ;;
     hwloc) needs=library:hwloc packages=libhwloc-dev ;;
     onednn) needs=library:dnnl packages=libdnnl-dev ;;
+    zfp) needs=library:zfp packages=libzfp-dev ;;
     openblas)
         needs=module:openblas
         packages="libopenblas-dev libopenblas-pthread-dev libopenblas-openmp-dev libopenblas-serial-dev"

@@ -10,7 +10,8 @@
 required_needs="command:gcc:gcc file:/usr/include/stdio.h:libc6-dev command:python3:python3 command:meson:meson
 command:ninja:ninja-build library:jansson:libjansson-dev"
 wanted_needs="command:pkg-config:pkg-config module:mpich:libmpich-dev command:mpiexec.mpich:mpich
-module:hwloc:libhwloc-dev module:openblas:libopenblas-dev library:dnnl:libdnnl-dev"
+module:hwloc:libhwloc-dev module:openblas:libopenblas-dev library:dnnl:libdnnl-dev
+library:zfp:libzfp-dev"
 test_needs="command:g++:g++ library:cmocka:libcmocka-dev python:numpy:python3-numpy module:simgrid:libsimgrid-dev
 command:ccache:ccache command:clang-14:clang-14 package:libclang-rt-14-dev:libclang-rt-14-dev
 command:clang-format-14:clang-format-14 command:clang-tidy-14:clang-tidy-14 command:nm:binutils command:groff:groff

@@ -167,8 +167,6 @@ static qdr_status compressed_launch(qdri_comm *base, const qdri_coll *coll, qdr_
 
 qdr_status qdri_comm_check_codec(const qdr_codec *codec, qdr_dtype dtype, const qdri_dev *dev, const char *who)
 {
-    if (codec->kind == QDR_CODEC_LOSSLESS && qdri_codec_shortens(codec, dtype))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: collectives have no lossless; use bf16, int16, int8 or int4", who);
     return qdri_codec_check_dev(codec, dtype, dev, who);
 }
 

@@ -29,6 +29,14 @@ char *qdri_coded_scratch(const coded_transfer *t)
     return slot(t, 0) + QDRI_CODED_SLOTS * qdri_code_slot_bytes(t->plan);
 }
 
+/* Of the messages of a chunk of LOSSLESS, by part: the bytes sent, received, gathered. */
+enum { SENT, RECEIVED, GATHERED };
+static int64_t *lengths(const coded_transfer *t, int c, int which)
+{
+    char *begin = gathered(t, c) + qdri_align_bytes(t->plan->gather_bytes, QDRI_CODED_STAGING_ALIGN);
+    return t->plan->lengths_bytes ? (int64_t *)(void *)begin + which * t->plan->n_parts : NULL;
+}
+
 static const int64_t *of_chunk(const coded_transfer *t, const int64_t *bytes, int c)
 {
     return bytes + (int64_t)c * t->plan->n_parts;
@@ -50,14 +58,56 @@ static int is_gather(const coded_transfer *t) { return t->coll->kind == QDR_ALL_
 
 /* ---- work ---- */
 
-static qdr_status encode(const coded_transfer *t, int c, int j, void *wire)
+/* bytes: receives those of a message of LOSSLESS, from the stream. */
+static qdr_status encode(const coded_transfer *t, int c, int j, void *wire, int64_t *bytes)
 {
     const qdri_message message = message_of(t, qdri_code_chunk(t->plan, c, j));
     const int64_t at = is_gather(t) ? c * t->plan->chunk_elems : first_elem(t, c, j);
     float *feedback = t->coll->feedback ? t->coll->feedback + at : NULL;
-    int64_t bytes;
+    int64_t known;
+    if (message.n == 0) return QDR_OK; /* the stream has cleared its length */
     return qdri_encode(t->comm->codecs, &message, qdri_at(t->x, at, t->coll->dtype), feedback, ++t->comm->seed, wire,
-                       &bytes);
+                       bytes ? bytes : &known);
+}
+
+/* Counts the bytes of messages whose lengths the codecs have written, and of the lengths. */
+typedef struct sent_lengths {
+    compressed_comm *comm;
+    const int64_t *lengths; /* of n messages, each sent to n_receivers; its length, too */
+    int n, n_receivers;
+    qdr_coll_kind kind;
+} sent_lengths;
+
+static qdr_status note_sent(void *args)
+{
+    const sent_lengths *self = args;
+    int64_t bytes = 0;
+    for (int j = 0; j < self->n; j++) bytes += self->n_receivers * self->lengths[j];
+    atomic_fetch_sub(&self->comm->bytes_saved[self->kind], bytes);
+    return QDR_OK;
+}
+
+/* Lengths travel before the messages that have them. */
+static qdr_status send_lengths(const coded_transfer *t, int c, qdri_coll *coll)
+{
+    const int n = t->plan->n_parts, to_all = coll->kind == QDR_ALL_GATHER;
+    const int64_t *out = lengths(t, c, to_all ? GATHERED : SENT);
+    int64_t *in = lengths(t, c, to_all ? GATHERED : RECEIVED);
+    const sent_lengths sent = {t->comm, to_all ? out + t->plan->own : out, to_all ? 1 : n, to_all ? n - 1 : 1,
+                               t->coll->kind};
+    const qdri_coll first = {.kind = coll->kind,
+                             .dtype = QDR_U8,
+                             .send = to_all ? NULL : out,
+                             .recv = in,
+                             .count = sizeof *in,
+                             .label = coll->label,
+                             .stage_of = coll->stage_of};
+    if (!out) return QDR_OK;
+    coll->lengths = out;
+    coll->recv_lengths = to_all ? NULL : in;
+    atomic_fetch_sub(&t->comm->bytes_saved[t->coll->kind], (n - 1) * (int64_t)sizeof *in);
+    QDR_TRY(qdri_work_anywhere(t->comm->codecs, note_sent, &sent, sizeof sent));
+    return qdri_comm_launch(t->comm->between, &first, t->stream);
 }
 
 /* Sends messages once the codecs have written them. */
@@ -69,9 +119,24 @@ static qdr_status travel(const coded_transfer *t, int c, qdri_coll coll)
     coll.stage_of = 1 + (int)t->coll->kind;
     QDR_TRY(qdri_event_record(comm->written[c % QDRI_CODED_SLOTS], comm->codecs));
     QDR_TRY(qdri_stream_wait(t->stream, comm->written[c % QDRI_CODED_SLOTS]));
+    QDR_TRY(send_lengths(t, c, &coll));
     QDR_TRY(qdri_comm_launch(comm->between, &coll, t->stream));
     return qdri_event_record((coll.kind == QDR_ALL_TO_ALL ? comm->exchanged : comm->gathered)[c % QDRI_CODED_SLOTS],
                              t->stream);
+}
+
+/* Where the length of this member's message in a gather is; NULL: it is known. */
+static int64_t *length_of_own(const coded_transfer *t, int c)
+{
+    int64_t *all = lengths(t, c, GATHERED);
+    return all ? all + t->plan->own : NULL;
+}
+
+/* Messages of no elements are not encoded. */
+static qdr_status clear_own(const coded_transfer *t, int c)
+{
+    int64_t *own = length_of_own(t, c);
+    return own ? qdri_fill_zero(t->comm->codecs, own, sizeof *own) : QDR_OK;
 }
 
 static qdr_status gather(const coded_transfer *t, int c)
@@ -85,9 +150,11 @@ static qdr_status gather(const coded_transfer *t, int c)
 static qdr_status send_versions(const coded_transfer *t, int c)
 {
     const int64_t *sends = of_chunk(t, t->plan->sends, c);
+    int64_t *bytes = lengths(t, c, SENT);
     char *wire = slot(t, c);
+    if (bytes) QDR_TRY(qdri_fill_zero(t->comm->codecs, bytes, (size_t)t->plan->n_parts * sizeof *bytes));
     for (int j = 0; j < t->plan->n_parts; j++, wire += sends[j - 1])
-        if (j != t->plan->own) QDR_TRY(encode(t, c, j, wire));
+        if (j != t->plan->own) QDR_TRY(encode(t, c, j, wire, bytes ? bytes + j : NULL));
     const qdri_coll coll = {.kind = QDR_ALL_TO_ALL,
                             .send = slot(t, c),
                             .recv = received(t, c),
@@ -107,27 +174,32 @@ static qdr_status sum_versions(const coded_transfer *t, int c)
         .x = qdri_at(t->x, at, t->coll->dtype),
         .sources = received(t, c),
         .stride = (size_t)of_chunk(t, t->plan->receives, c)[own == 0],
+        .lengths = lengths(t, c, RECEIVED),
         .wire = gathers ? gathered_part(t, c, own) : NULL,
+        .wire_bytes = length_of_own(t, c),
         .feedback = gathers && t->coll->feedback ? t->coll->feedback + at : NULL,
         .seed = ++t->comm->seed,
         .y = qdri_at_mutable(t->y, gathers ? at : of_part, t->coll->dtype),
         .scratch = qdri_coded_scratch(t),
     };
+    if (gathers) QDR_TRY(clear_own(t, c));
     QDR_TRY(qdri_decode_sum(t->comm->codecs, &message, &sum));
     return gathers ? gather(t, c) : QDR_OK;
 }
 
 static qdr_status send_part(const coded_transfer *t, int c)
 {
-    QDR_TRY(encode(t, c, t->plan->own, gathered_part(t, c, t->plan->own)));
+    QDR_TRY(clear_own(t, c));
+    QDR_TRY(encode(t, c, t->plan->own, gathered_part(t, c, t->plan->own), length_of_own(t, c)));
     return gather(t, c);
 }
 
 static qdr_status take_parts(const coded_transfer *t, int c)
 {
     for (int j = 0; j < t->plan->n_parts; j++) {
-        const qdri_message message = message_of(t, qdri_code_chunk(t->plan, c, j));
+        qdri_message message = message_of(t, qdri_code_chunk(t->plan, c, j));
         void *y = qdri_at_mutable(t->y, first_elem(t, c, j), t->coll->dtype);
+        if (t->plan->lengths_bytes) message.n_bytes = lengths(t, c, GATHERED) + j;
         if (j == t->plan->own && !is_gather(t)) continue; /* decoded when it was encoded */
         QDR_TRY(qdri_decode(t->comm->codecs, &message, gathered_part(t, c, j), qdri_message_bytes(&message), 0, y));
     }
@@ -142,6 +214,7 @@ static qdr_status add_both(const coded_transfer *t, int c)
         .own = -1,
         .sources = gathered(t, c),
         .stride = (size_t)of_chunk(t, t->plan->gathers, c)[0],
+        .lengths = lengths(t, c, GATHERED),
         .y = qdri_at_mutable(t->y, first_elem(t, c, 0), t->coll->dtype),
         .scratch = qdri_coded_scratch(t),
     };

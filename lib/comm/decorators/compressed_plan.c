@@ -98,6 +98,8 @@ static void count_bytes(qdri_code_plan *plan)
 {
     const int sums = plan->key.kind != (int32_t)QDR_ALL_GATHER, gathers = plan->key.kind != (int32_t)QDR_REDUCE_SCATTER;
     const int64_t each = (int64_t)qdr_dtype_bytes((qdr_dtype)plan->key.dtype);
+    const int is_known = plan->key.codec.kind != QDR_CODEC_LOSSLESS;
+    if (!is_known) plan->lengths_bytes = 3 * (size_t)plan->n_parts * sizeof(int64_t);
     for (int c = 0; c < plan->n_chunks; c++) {
         const int64_t mine = qdri_code_chunk(plan, c, plan->own), own_bytes = message_bytes(plan, mine);
         int64_t at = (int64_t)c * plan->n_parts, sent = 0, received = 0, gathered = 0, saved = 0;
@@ -111,8 +113,8 @@ static void count_bytes(qdri_code_plan *plan)
             received += plan->receives[at];
             gathered += plan->gathers[at];
             if (is_own) continue;
-            if (sums && !plan->is_exchange) saved += n * each - plan->sends[at];
-            if (gathers) saved += mine * each - own_bytes;
+            if (sums && !plan->is_exchange) saved += n * each - (is_known ? plan->sends[at] : 0);
+            if (gathers) saved += mine * each - (is_known ? own_bytes : 0);
         }
         raise(&plan->send_bytes, sums && !plan->is_exchange ? sent : 0);
         raise(&plan->receive_bytes, sums && !plan->is_exchange ? received : 0);
@@ -165,7 +167,8 @@ size_t qdri_code_slot_bytes(const qdri_code_plan *plan)
 {
     return qdri_align_bytes(plan->send_bytes, QDRI_CODED_STAGING_ALIGN) +
            qdri_align_bytes(plan->receive_bytes, QDRI_CODED_STAGING_ALIGN) +
-           qdri_align_bytes(plan->gather_bytes, QDRI_CODED_STAGING_ALIGN);
+           qdri_align_bytes(plan->gather_bytes, QDRI_CODED_STAGING_ALIGN) +
+           qdri_align_bytes(plan->lengths_bytes, QDRI_CODED_STAGING_ALIGN);
 }
 
 size_t qdri_code_staging_bytes(const qdri_code_plan *plan)

@@ -42,8 +42,9 @@ struct qdri_code_plan {
     int64_t *members; /* elements of each member's part, by node; of gathers and reduce-scatters */
     size_t send_bytes, receive_bytes, gather_bytes; /* the most of a chunk, all parts together */
     size_t scratch_bytes; /* for the sum of a chunk */
+    size_t lengths_bytes; /* of the lengths of the messages of a chunk, which LOSSLESS has: sent, received, gathered */
     size_t slice_bytes; /* of a reduce-scatter: what members of a node have summed, if per_node > 1 */
-    int64_t bytes_saved; /* fewer that this member sends than without a codec */
+    int64_t bytes_saved; /* fewer that this member sends than without a codec; of LOSSLESS, without its messages */
 };
 
 /* Whether its elements travel as messages of a codec. */

@@ -78,7 +78,7 @@ static void take_parts(const local_group *group, const local_piece *piece)
         const int j = (piece->rank + i) % group->size;
         const local_slot *from = &group->slots[j];
         int64_t begin, n, at;
-        qdri_coll_part(coll, group->size, j, &begin, &n);
+        qdri_coll_gathered(coll, group->size, j, &begin, &n);
         cut(piece, n, &at, &n);
         const void *src = from->coll.send ? qdri_at(from->coll.send, at, coll->dtype)
                                           : qdri_at(from->coll.recv, begin + at, coll->dtype);

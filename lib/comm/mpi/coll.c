@@ -88,10 +88,10 @@ static qdr_status start_gather(qdri_coll_run *run)
     const qdri_coll *coll = &run->coll;
     int64_t begin, n;
     for (int i = 1; i < comm->size && lacks_parts(coll, comm->rank); i++) {
-        qdri_coll_part(coll, comm->size, member_at(comm, i), &begin, &n);
+        qdri_coll_gathered(coll, comm->size, member_at(comm, i), &begin, &n);
         QDR_TRY(start_receive(run, member_at(comm, i), qdri_at_mutable(coll->recv, begin, coll->dtype), n));
     }
-    qdri_coll_part(coll, comm->size, comm->rank, &begin, &n);
+    qdri_coll_gathered(coll, comm->size, comm->rank, &begin, &n);
     void *place = qdri_at_mutable(coll->recv, begin, coll->dtype);
     const void *own = coll->kind == QDR_ALL_GATHER && coll->send ? coll->send : place;
     for (int i = 1; i < comm->size; i++)

@@ -44,7 +44,7 @@ void qdri_mpi_levels_destroy(qdri_comm *comm)
 
 int qdri_mpi_levels_take(const mpi_comm *comm, const qdri_coll *coll)
 {
-    return comm->levels.per_node > 0 && coll->kind != QDR_ALL_TO_ALL && coll->kind != QDR_SEND_RECV;
+    return comm->levels.per_node > 0 && !coll->lengths && coll->kind != QDR_ALL_TO_ALL && coll->kind != QDR_SEND_RECV;
 }
 
 /* The part of the member with this index on this node. */

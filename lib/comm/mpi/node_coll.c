@@ -13,7 +13,7 @@ enum {
 
 int qdri_mpi_node_takes(const mpi_comm *comm, const qdri_coll *coll)
 {
-    return comm->node.in_use && coll->kind != QDR_ALL_TO_ALL && coll->kind != QDR_SEND_RECV;
+    return comm->node.in_use && !coll->lengths && coll->kind != QDR_ALL_TO_ALL && coll->kind != QDR_SEND_RECV;
 }
 
 /* ---- the data of one round ---- */

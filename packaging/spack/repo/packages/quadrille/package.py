@@ -21,6 +21,7 @@ class Quadrille(MesonPackage):
     variant("blas", default=True, description="Products through OpenBLAS instead of plain C")
     variant("hwloc", default=True, description="Read machines with hwloc instead of /sys")
     variant("onednn", default=False, description="bf16 products through oneDNN")
+    variant("zfp", default=False, description="Codecs of zfp")
     variant("cuda", default=False, description="Build the plugin for GPUs")
 
     depends_on("c", type="build")
@@ -34,6 +35,7 @@ class Quadrille(MesonPackage):
     depends_on("openblas", when="+blas")
     depends_on("hwloc@2:", when="+hwloc")
     depends_on("onednn@2.6:", when="+onednn")
+    depends_on("zfp@0.5.5:", when="+zfp")
     depends_on("cuda@12.8:", when="+cuda")
     depends_on("nccl", when="+cuda")
 
@@ -46,7 +48,7 @@ class Quadrille(MesonPackage):
             state = "enabled" if self.spec.satisfies("+" + (variant or name)) else "disabled"
             return f"-D{name}={state}"
 
-        args = [feature(name) for name in ("blas", "hwloc", "onednn", "cuda")]
+        args = [feature(name) for name in ("blas", "hwloc", "onednn", "zfp", "cuda")]
         args.append("-Dmpi=" + ("mpich" if self.spec.satisfies("+mpi") else "none"))
         args += ["-Dtests=false", "-Dexamples=false", "-Dwerror=false"]
         if self.spec.satisfies("+cuda"):

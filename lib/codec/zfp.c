@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages of zfp with a fixed rate: each run is a stream of blocks of four elements, of 4·rate bits each, filled up to
+ * whole words of 64 bits. */
+#include "codec/zfp.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "config.h"
+
+int qdri_has_zfp(void) { return QDRI_HAVE_ZFP; }
+
+#if QDRI_HAVE_ZFP
+#include <zfp.h>
+
+#include "dev/cpu/narrow.h"
+
+/* A segment has a whole number of words at any rate. */
+enum { BLOCK = 4, SEGMENT = 4096, MOST_RATE = 24, SEGMENT_WORDS = SEGMENT * MOST_RATE / 64 };
+
+/* zfp has no NaN and no Inf: such a block is sent as larger numbers than other blocks have. */
+static const float none = 0x1p127F, least_none = 0x1p126F;
+
+typedef struct zfp_work {
+    qdr_dtype dtype;
+    int rate, is_added;
+    int64_t n, run;
+    const char *from; /* elements, or their message */
+    char *to;
+} zfp_work;
+
+/* zfp reads and writes whole words, and messages may lie anywhere. */
+typedef struct coder {
+    zfp_stream *zfp;
+    bitstream *bits;
+    uint64_t words[SEGMENT_WORDS + 1]; /* it reads one ahead */
+} coder;
+
+static qdr_status coder_open(coder *c, int rate)
+{
+    memset(c->words, 0, sizeof c->words);
+    c->bits = stream_open(c->words, sizeof c->words);
+    c->zfp = c->bits ? zfp_stream_open(c->bits) : NULL;
+    if (!c->zfp) {
+        if (c->bits) stream_close(c->bits);
+        return QDR_FAIL(QDR_ERR_MEMORY, "zfp: no memory for a stream");
+    }
+    zfp_stream_set_rate(c->zfp, rate, zfp_type_float, 1, zfp_false);
+    return QDR_OK;
+}
+
+static void coder_close(coder *c)
+{
+    zfp_stream_close(c->zfp);
+    stream_close(c->bits);
+}
+
+static void load(const zfp_work *w, int64_t at, int n, float x[BLOCK])
+{
+    if (w->dtype == QDR_F32)
+        memcpy(x, w->from + at * (int64_t)sizeof *x, (size_t)n * sizeof *x);
+    else
+        qdri_widen(w->dtype, x, (const uint16_t *)(const void *)w->from + at, n);
+}
+
+static void store(const zfp_work *w, int64_t at, int n, const float x[BLOCK])
+{
+    float sum[BLOCK];
+    const zfp_work result = {.dtype = w->dtype, .from = w->to};
+    memcpy(sum, x, sizeof sum);
+    if (w->is_added) {
+        load(&result, at, n, sum);
+        for (int i = 0; i < n; i++) sum[i] += x[i];
+    }
+    if (w->dtype == QDR_F32)
+        memcpy(w->to + at * (int64_t)sizeof *x, sum, (size_t)n * sizeof *x);
+    else
+        qdri_narrow(w->dtype, (uint16_t *)(void *)w->to + at, sum, n);
+}
+
+static int has_none(const float x[BLOCK], int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!(fabsf(x[i]) < least_none)) return 1;
+    return 0;
+}
+
+static void fill(float x[BLOCK], float value)
+{
+    for (int i = 0; i < BLOCK; i++) x[i] = value;
+}
+
+static void encode_block(coder *c, const zfp_work *w, int64_t at, int n)
+{
+    float x[BLOCK];
+    load(w, at, n, x);
+    if (has_none(x, n)) fill(x, none);
+    if (n == BLOCK)
+        zfp_encode_block_float_1(c->zfp, x);
+    else
+        zfp_encode_partial_block_strided_float_1(c->zfp, x, (size_t)n, 1);
+}
+
+static void decode_block(coder *c, const zfp_work *w, int64_t at, int n)
+{
+    float x[BLOCK] = {0};
+    if (n == BLOCK)
+        zfp_decode_block_float_1(c->zfp, x);
+    else
+        zfp_decode_partial_block_strided_float_1(c->zfp, x, (size_t)n, 1);
+    if (has_none(x, n)) fill(x, NAN);
+    store(w, at, n, x);
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static size_t bytes_of(const zfp_work *w, int64_t n)
+{
+    const qdr_codec codec = {.kind = QDR_CODEC_ZFP, .rate = w->rate};
+    return (size_t)qdr_codec_bytes(&codec, QDR_F32, n);
+}
+
+typedef void (*block_fn)(coder *c, const zfp_work *w, int64_t at, int n);
+
+static void each_block(coder *c, const zfp_work *w, int64_t at, int64_t n, block_fn block)
+{
+    zfp_stream_rewind(c->zfp);
+    for (int64_t i = 0; i < n; i += BLOCK) block(c, w, at + i, (int)least(BLOCK, n - i));
+}
+
+static qdr_status encode(void *args)
+{
+    const zfp_work *w = args;
+    char *to = w->to;
+    coder c;
+    QDR_TRY(coder_open(&c, w->rate));
+    for (int64_t run = 0, at = 0; run < w->n; run += w->run)
+        for (const int64_t end = least(run + w->run, w->n); at < end;) {
+            const int64_t n = least(SEGMENT, end - at);
+            each_block(&c, w, at, n, encode_block);
+            zfp_stream_flush(c.zfp); /* fills up to its own words, of 8 to 64 bits */
+            const size_t written = zfp_stream_compressed_size(c.zfp);
+            memset((char *)c.words + written, 0, bytes_of(w, n) - written);
+            memcpy(to, c.words, bytes_of(w, n));
+            to += bytes_of(w, n);
+            at += n;
+        }
+    coder_close(&c);
+    return QDR_OK;
+}
+
+static qdr_status decode(void *args)
+{
+    const zfp_work *w = args;
+    const char *from = w->from;
+    coder c;
+    QDR_TRY(coder_open(&c, w->rate));
+    for (int64_t run = 0, at = 0; run < w->n; run += w->run)
+        for (const int64_t end = least(run + w->run, w->n); at < end;) {
+            const int64_t n = least(SEGMENT, end - at);
+            memcpy(c.words, from, bytes_of(w, n));
+            each_block(&c, w, at, n, decode_block);
+            from += bytes_of(w, n);
+            at += n;
+        }
+    coder_close(&c);
+    return QDR_OK;
+}
+
+static qdr_status enqueue(qdr_stream *stream, const qdri_message *message, qdri_work_fn fn, int is_added,
+                          const void *from, void *to)
+{
+    const int64_t run = message->run && message->run < message->n ? message->run : message->n;
+    const zfp_work work = {message->dtype, message->codec->rate, is_added, message->n, run, from, to};
+    return message->n ? qdri_work_anywhere(stream, fn, &work, sizeof work) : QDR_OK;
+}
+#else
+static qdr_status encode(void *args)
+{
+    (void)args;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "zfp: the library was built without it");
+}
+
+#define decode encode
+
+static qdr_status enqueue(qdr_stream *stream, const qdri_message *message, qdri_work_fn fn, int is_added,
+                          const void *from, void *to)
+{
+    (void)stream, (void)message, (void)is_added, (void)from, (void)to;
+    return fn(NULL);
+}
+#endif
+
+qdr_status qdri_zfp_encode(qdr_stream *stream, const qdri_message *message, const void *x, void *wire)
+{
+    return enqueue(stream, message, encode, 0, x, wire);
+}
+
+qdr_status qdri_zfp_decode(qdr_stream *stream, const qdri_message *message, const void *wire, int is_added, void *y)
+{
+    return enqueue(stream, message, decode, is_added, wire, y);
+}
