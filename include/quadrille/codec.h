@@ -13,8 +13,8 @@
  * rounds to nearest even. LOSSLESS has for each 128 elements a byte with the largest exponent and a byte 0, 4 bits for
  * the distance of each exponent from it (15: the exponent is 0), and planes of the bytes that are left, the last with
  * the sign; or where a distance is more than 14, and for fewer than 128, a byte 0, a byte 1, and the elements as they
- * are. ZFP has the blocks of four elements of zfp's fixed-rate mode in one dimension, filled up to 8 bytes; a block with
- * a NaN, an Inf or an element of 2^126 or more decodes to NaN. LOSSLESS and ZFP run on CPUs only. */
+ * are. ZFP has the blocks of four elements of zfp's fixed-rate mode in one dimension, filled up to 8 bytes; a block
+ * with a NaN, an Inf or an element of 2^126 or more decodes to NaN. LOSSLESS and ZFP run on CPUs only. */
 #ifndef QUADRILLE_CODEC_H
 #define QUADRILLE_CODEC_H
 
