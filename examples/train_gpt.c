@@ -434,7 +434,7 @@ static qdr_status prepare(training *run)
         .overlap = set->how.serial ? QDR_OVERLAP_NONE : set->how.overlap,
         .panels = (int)set->how.n_panels,
         .batch_parts = (int)set->how.n_batch_parts,
-        .codecs = set->how.codec ? &set->how.codecs : NULL,
+        .codecs = set->how.codecs.version ? &set->how.codecs : NULL,
     };
     TRY(gpt_create(run->grid, &config, &run->model));
     TRY(gpt_init(&run->model, (uint64_t)set->seed, set->stddev));

@@ -103,7 +103,7 @@ static qdr_status build(block_driver *driver)
         .overlap = set->how.serial ? QDR_OVERLAP_NONE : set->how.overlap,
         .panels = (int)set->how.n_panels,
         .batch_parts = (int)set->how.n_batch_parts,
-        .codecs = set->how.codec ? &set->how.codecs : NULL,
+        .codecs = set->how.codecs.version ? &set->how.codecs : NULL,
         .product_type = set->products == 1 ? QDR_PRODUCT_FP8 : QDR_PRODUCT_AS_STORED,
     };
     qdr_linear *residual[2];

@@ -71,6 +71,7 @@ static void take(choice *made, const qdr_plan *plan)
                             .n_panels = plan->panels,
                             .n_batch_parts = plan->batch_parts};
     made->levels = NULL;
+    if (!made->codec) made->codecs = plan->codecs;
     made->gradient_parts = plan->gradient_parts;
     made->optimizer_parts = plan->optimizer_parts;
     if (made->grid.x < 0) made->grid.x = 0;

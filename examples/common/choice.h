@@ -14,7 +14,7 @@ typedef struct choice {
     const char *plan, *machine; /* a file; a name or a file. NULL: not given */
     grid_size grid; /* x = 0: not given; -1: auto */
     const char *order, *levels, *codec; /* NULL: not given */
-    qdr_codecs codecs; /* made: those of `codec` */
+    qdr_codecs codecs; /* made: those of `codec`, or of a plan; version 0: none are given */
     int layout, dtype, serial; /* qdr_layout, qdr_dtype, 0 or 1; -1: not given */
     int64_t context, batch, micro_batch; /* 0: not given */
     int overlap; /* made: sum of QDR_OVERLAP_…; 0: all */

@@ -81,6 +81,15 @@ typedef struct qdr_machine_collectives {
                                each adds one half, instead of one, in which both add everything */
 } qdr_machine_collectives;
 
+#define QDR_MAX_CODECS 7
+/** How fast one rank encodes and decodes messages, by qdr_codec_kind, in bytes of elements; 0: as fast as kernels move
+ * what is read and written. */
+typedef struct qdr_machine_codecs {
+    double encode_bytes_per_sec[QDR_MAX_CODECS], decode_bytes_per_sec[QDR_MAX_CODECS]; /**< decoding adds */
+    double rotated_factor, feedback_factor; /**< of the rate of encoding, and, with HADAMARD, of decoding; 0: 0.6 */
+    double processor_share; /**< of the processor that codecs take from products meanwhile: 1 on CPUs, 0 on GPUs */
+} qdr_machine_codecs;
+
 /** Additional costs of the software on the machine: one for each library, or release of it. */
 typedef struct qdr_machine_software {
     double launch_secs; /**< of the device, between two kernels */
@@ -136,6 +145,7 @@ typedef struct qdr_machine {
     int n_links;
     qdr_machine_link links[QDR_MAX_LINKS];
     qdr_machine_collectives collectives;
+    qdr_machine_codecs codecs;
     qdr_machine_software software;
 } qdr_machine;
 

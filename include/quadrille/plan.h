@@ -42,7 +42,7 @@ typedef struct qdr_plan {
      * gradient_parts. If gradients have more than z parts, those of each micro-batch are reduce-scattered over the
      * nearest ranks of d, and those of the last one over the others, too. */
     int gradient_parts, optimizer_parts;
-    double axis_bytes_ratio[QDR_N_AXES]; /**< bytes that a codec sends per byte of its input; 0: 1 */
+    qdr_codecs codecs; /**< of what crosses nodes, as in qdr_stack_opts; all zero: none */
     int pipeline; /**< stages of consecutive layers, outside the grid: p ranks in all are x·y·z·d·pipeline; 0: 1 */
     int interleave; /**< parts of a stage that run alternately; 0: 1 */
 } qdr_plan;
@@ -68,6 +68,7 @@ typedef enum qdr_time_term {
 typedef enum qdr_memory_term {
     QDR_MEMORY_PARAMETERS = 0,
     QDR_MEMORY_GRADIENTS,
+    QDR_MEMORY_FEEDBACK, /**< what codecs of sums of gradients have lost */
     QDR_MEMORY_OPTIMIZER,
     QDR_MEMORY_ACTIVATIONS, /**< kept from forward to backward */
     QDR_MEMORY_GATHERED, /**< whole weights and their gradients while they are communicated */
@@ -146,6 +147,8 @@ typedef struct qdr_search_opts {
      * unit, k is the greatest common divisor of d and u/z, or of d and u/(x·y·z), where these are whole. */
     int any_levels;
     int overlap, panels, batch_parts; /**< as in qdr_plan */
+    const qdr_codecs
+        *codecs; /**< of all plans; NULL: none. Bounds then leave transfers out, so that more is simulated */
     int n_best; /**< answers wanted, 1 to QDR_MAX_BEST; 0: 10 */
     int exhaustive; /**< 1: simulate all that fit, to check the bounds */
     qdr_search_progress_fn progress; /**< NULL: none */
@@ -208,6 +211,14 @@ QDR_API int qdr_plan_parts_of_link(const qdr_plan *plan, const qdr_machine *mach
 /** The closed-form lower bound of a plan's time. */
 QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs);
 
+/** Replaces the plan's codecs by those of the offered ones that make its step shorter, one axis and class of traffic
+ * after the other; none are kept where nothing pays.
+ *  @param[out] result  the plan's prediction with them; undefined after an error, after which the plan is unchanged
+ *  @retval QDR_ERR_ARGUMENT  NULL, or codecs that qdr_codecs_parse() would refuse
+ *  @retval others            as qdr_model_predict() */
+QDR_API QDR_NODISCARD qdr_status qdr_model_choose_codecs(qdr_model *model, const qdr_codecs *offered, qdr_plan *plan,
+                                                         qdr_plan_result *result);
+
 /* ---- what a plan is made of ---- */
 
 /** Prints, as text, where a plan's time and memory come from: the rows and columns of a rank, each product, operation
@@ -263,7 +274,8 @@ typedef struct qdr_stored_plan {
  *    recompute               "none", "attention" or "full"
  *    dtype                   "f32", "f64", "bf16" or "f16"
  *    batch, micro_batch, sequence, gradient_parts, optimizer_parts   as in qdr_plan
- *    overlap, pipeline, interleave, axis_bytes_ratio                 where they are not 0
+ *    overlap, pipeline, interleave                                   where they are not 0
+ *    codecs                  as qdr_codecs_parse() reads them, if there are any
  *    predicted_secs, predicted_memory_bytes
  *
  * to a new file, or in place of an existing plan.

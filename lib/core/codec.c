@@ -3,6 +3,7 @@
 #include "core/codec.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -337,4 +338,71 @@ qdr_status qdr_codecs_parse(const char *text, qdr_codecs *codecs)
     QDR_TRY(read_all(text, &made));
     *codecs = made;
     return QDR_OK;
+}
+
+/* ---- and back ---- */
+
+static int is_same(const qdr_codec *a, const qdr_codec *b)
+{
+    return a->kind == b->kind && a->rate == b->rate && a->flags == b->flags &&
+           qdri_codec_block(a) == qdri_codec_block(b);
+}
+
+static int have_same_codecs(const qdr_codecs *a, const qdr_codecs *b)
+{
+    int n = 0;
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
+        for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++)
+            n += is_same(&a->of[axis][class], &b->of[axis][class]);
+    return n == QDR_N_AXES * QDR_N_TRAFFIC_CLASSES;
+}
+
+int qdri_codecs_are_same(const qdr_codecs *a, const qdr_codecs *b)
+{
+    return have_same_codecs(a, b) && a->least_bytes == b->least_bytes && a->inside == b->inside;
+}
+
+int qdri_codecs_are_none(const qdr_codecs *codecs)
+{
+    static const qdr_codecs none = {.version = 0};
+    return have_same_codecs(codecs, &none);
+}
+
+/* A list of words that are separated by commas. */
+typedef struct word_list {
+    char *text;
+    size_t capacity, n;
+} word_list;
+
+static void add_word(word_list *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add_word(word_list *list, const char *format, ...)
+{
+    va_list arguments;
+    const size_t at = list->n < list->capacity ? list->n : list->capacity;
+    va_start(arguments, format);
+    list->n += (size_t)vsnprintf(list->text ? list->text + at : NULL, list->capacity - at, format, arguments);
+    va_end(arguments);
+}
+
+size_t qdr_codecs_text(const qdr_codecs *codecs, char *text, size_t capacity)
+{
+    word_list list = {text, capacity, 0};
+    qdr_codecs made;
+    int preset = 0;
+    if (!codecs) return (size_t)snprintf(text, capacity, "?");
+    for (int i = N_PRESETS - 1; i >= 0; i--) {
+        const qdr_status status = qdr_codecs_parse(presets[i].name, &made);
+        if (status == QDR_OK && have_same_codecs(codecs, &made)) preset = i;
+    }
+    add_word(&list, "%s", presets[preset].name);
+    for (int axis = 0; axis < QDR_N_AXES && preset == 0; axis++)
+        for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++) {
+            char codec[WORD_BYTES];
+            if (codecs->of[axis][class].kind == QDR_CODEC_RAW) continue;
+            qdr_codec_text(&codecs->of[axis][class], codec, sizeof codec);
+            add_word(&list, ",%c.%s=%s", QDRI_USUAL_ORDER[axis], class_names[class], codec);
+        }
+    if (codecs->least_bytes) add_word(&list, ",least=%lld", (long long)codecs->least_bytes);
+    if (codecs->inside) add_word(&list, ",inside");
+    return list.n;
 }

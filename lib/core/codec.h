@@ -11,6 +11,9 @@ int qdri_codec_block(const qdr_codec *codec); /* elements */
 const char *qdri_traffic_name(qdr_traffic_class class); /* "activation-gradient" */
 /* Whether it makes messages of a type shorter; else they are sent raw. */
 int qdri_codec_shortens(const qdr_codec *codec, qdr_dtype dtype);
+/* Whether nothing is coded. */
+int qdri_codecs_are_none(const qdr_codecs *codecs);
+int qdri_codecs_are_same(const qdr_codecs *a, const qdr_codecs *b);
 /* @retval QDR_ERR_ARGUMENT  a member is out of range; the message begins with "WHO: " */
 QDR_NODISCARD qdr_status qdri_codec_check(const qdr_codec *codec, const char *who);
 QDR_NODISCARD qdr_status qdri_codecs_check(const qdr_codecs *codecs, const char *who);

@@ -15,6 +15,38 @@ qdri_coded_group qdri_coded_group_of(const int *nodes, int size, int rank)
     return group;
 }
 
+/* Members of a channel, from a rank on; so many consecutive ranks are on each node. */
+typedef struct rank_run {
+    int n, first, stride, ranks_per_node;
+} rank_run;
+
+static int node_of(const rank_run *run, int j) { return (run->first + j * run->stride) / run->ranks_per_node; }
+
+static qdri_coded_group group_of_run(const rank_run *run, int index)
+{
+    int per_node = 1, fits = 1;
+    while (per_node < run->n && node_of(run, per_node) == node_of(run, 0)) per_node++;
+    const int is_one_node = per_node == run->n;
+    fits = per_node > 1 && !is_one_node && run->n % per_node == 0;
+    for (int j = 1; j < run->n && fits; j++) fits = (node_of(run, j) == node_of(run, j - 1)) == (j % per_node != 0);
+    if (!fits) return (qdri_coded_group){run->n, 1, index, 0, is_one_node};
+    return (qdri_coded_group){run->n / per_node, per_node, index / per_node, index % per_node, 0};
+}
+
+void qdri_coding_place(const qdri_position *position, const int stride[QDR_N_AXES], int ranks_per_node,
+                       qdri_coding *coding)
+{
+    int rank = 0;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) rank += position->coordinate[axis] * stride[axis];
+    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++) {
+        const qdri_channel_group members = qdri_channel_group_of(position, (qdr_channel)channel);
+        const int axis = (int)qdr_channel_axis((qdr_channel)channel);
+        const rank_run run = {members.size, rank + (members.first - position->coordinate[axis]) * stride[axis],
+                              members.stride * stride[axis], ranks_per_node};
+        coding->groups[channel] = group_of_run(&run, members.index);
+    }
+}
+
 /* Whether a group has members between which messages may be coded. */
 static int may_code(const qdri_coding *coding, const qdri_coded_group *group)
 {

@@ -4,6 +4,7 @@
 #define QDRI_CORE_CODED_H
 
 #include "core/codec.h"
+#include "core/layout.h"
 #include "quadrille/grid.h"
 
 /* Messages are padded to whole ones of these bytes. */
@@ -28,6 +29,10 @@ typedef struct qdri_coding {
     qdri_coded_group groups[QDR_N_CHANNELS];
 } qdri_coding;
 
+/* Sets the groups of a position in a grid whose ranks are numbered by strides, with so many consecutive ranks on each
+ * node. */
+void qdri_coding_place(const qdri_position *position, const int stride[QDR_N_AXES], int ranks_per_node,
+                       qdri_coding *coding);
 /* The codec of a collective of a class on a channel, of `total` elements of all members together; NULL: its elements
  * travel as they are. */
 const qdr_codec *qdri_coding_find(const qdri_coding *coding, qdr_channel channel, qdr_traffic_class class,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/codec.h"
 #include "core/environment.h"
 #include "core/group.h"
 #include "core/order.h"
@@ -47,14 +48,7 @@ qdr_status qdr_plan_check(const qdr_plan *plan, int n_ranks)
             (unsigned)plan->recompute < 3 ? words[plan->recompute] : "unknown");
     qdri_levels levels;
     QDR_TRY(qdri_levels_read("plan", plan->z, plan->d, plan->gradient_parts, plan->optimizer_parts, &levels));
-    for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        const double ratio = plan->axis_bytes_ratio[axis];
-        if (ratio > 0 && (ratio < 1 || ratio > 1))
-            return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                            "plan: axis %c sends %g times the bytes, but this runtime always sends all of them; plan "
-                            "again without axis_bytes_ratio",
-                            QDRI_USUAL_ORDER[axis], ratio);
-    }
+    if (!qdri_codecs_are_none(&plan->codecs)) QDR_TRY(qdri_codecs_check(&plan->codecs, "plan"));
     return QDR_OK;
 }
 

@@ -79,6 +79,25 @@ static const qdri_machine_field collectives_fields[] = {
     {.key = NULL},
 };
 
+static const qdri_machine_field codecs_fields[] = {
+    {QDRI_RATE, "bf16_encode_GBps", offsetof(qdr_machine_codecs, encode_bytes_per_sec[1]), 1e9, 0, 1e9},
+    {QDRI_RATE, "bf16_decode_GBps", offsetof(qdr_machine_codecs, decode_bytes_per_sec[1]), 1e9, 0, 1e9},
+    {QDRI_RATE, "int16_encode_GBps", offsetof(qdr_machine_codecs, encode_bytes_per_sec[2]), 1e9, 0, 1e9},
+    {QDRI_RATE, "int16_decode_GBps", offsetof(qdr_machine_codecs, decode_bytes_per_sec[2]), 1e9, 0, 1e9},
+    {QDRI_RATE, "int8_encode_GBps", offsetof(qdr_machine_codecs, encode_bytes_per_sec[3]), 1e9, 0, 1e9},
+    {QDRI_RATE, "int8_decode_GBps", offsetof(qdr_machine_codecs, decode_bytes_per_sec[3]), 1e9, 0, 1e9},
+    {QDRI_RATE, "int4_encode_GBps", offsetof(qdr_machine_codecs, encode_bytes_per_sec[4]), 1e9, 0, 1e9},
+    {QDRI_RATE, "int4_decode_GBps", offsetof(qdr_machine_codecs, decode_bytes_per_sec[4]), 1e9, 0, 1e9},
+    {QDRI_RATE, "lossless_encode_GBps", offsetof(qdr_machine_codecs, encode_bytes_per_sec[5]), 1e9, 0, 1e9},
+    {QDRI_RATE, "lossless_decode_GBps", offsetof(qdr_machine_codecs, decode_bytes_per_sec[5]), 1e9, 0, 1e9},
+    {QDRI_RATE, "zfp_encode_GBps", offsetof(qdr_machine_codecs, encode_bytes_per_sec[6]), 1e9, 0, 1e9},
+    {QDRI_RATE, "zfp_decode_GBps", offsetof(qdr_machine_codecs, decode_bytes_per_sec[6]), 1e9, 0, 1e9},
+    {QDRI_NUMBER, "rotated_factor", offsetof(qdr_machine_codecs, rotated_factor), 1, 0, 10},
+    {QDRI_NUMBER, "feedback_factor", offsetof(qdr_machine_codecs, feedback_factor), 1, 0, 10},
+    {QDRI_NUMBER, "processor_share", offsetof(qdr_machine_codecs, processor_share), 1, 0, 1},
+    {.key = NULL},
+};
+
 static const qdri_machine_field software_fields[] = {
     {QDRI_NUMBER, "launch_us", offsetof(qdr_machine_software, launch_secs), 1e-6, 0, 1e9},
     {QDRI_NUMBER, "host_us", offsetof(qdr_machine_software, host_secs), 1e-6, 0, 1e9},
@@ -116,6 +135,7 @@ const qdri_machine_section qdri_machine_sections[QDRI_N_SECTIONS] = {
     {"f32", offsetof(qdr_machine, f32), products_fields},
     {"bf16", offsetof(qdr_machine, bf16), products_fields},
     {"collectives", offsetof(qdr_machine, collectives), collectives_fields},
+    {"codecs", offsetof(qdr_machine, codecs), codecs_fields},
     {"software", offsetof(qdr_machine, software), software_fields},
 };
 

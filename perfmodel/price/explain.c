@@ -124,6 +124,16 @@ static void explain_product(const shown_list *s, const qdri_task *task, const qd
             100 * task->flops / (peak * price->price.work_secs));
 }
 
+/* It pays on links that are slower than what is saved, over the time that it takes. */
+static void explain_codec(FILE *file, const qdri_task *task, const qdri_task_price *price)
+{
+    char codec[64];
+    qdr_codec_text(&task->codec, codec, sizeof codec);
+    fprintf(file, "; as %s %.2g of the bytes, %s of encoding and decoding, pays below %.3g GB/s", codec,
+            price->bytes_sent / price->bytes_plain, secs_in_words(price->codec_secs).text,
+            1e-9 * (price->bytes_plain - price->bytes_sent) / price->codec_secs);
+}
+
 static void explain_collective(const explained *all, const qdri_task *task, const qdri_task_price *price)
 {
     const int kind = qdri_group_kind_of(task->channel);
@@ -140,6 +150,7 @@ static void explain_collective(const explained *all, const qdri_task *task, cons
     if (price->price.work_secs > 0)
         fprintf(all->file, ", then %.4g MB at %.4g GB/s", 1e-6 * price->bytes_sent,
                 1e-9 * price->bytes_sent / price->price.work_secs);
+    if (task->codec.kind != QDR_CODEC_RAW) explain_codec(all->file, task, price);
 }
 
 /* The task and all later ones like it, once: their number and the nodes that they belong to, "norm1+norm2". */
@@ -299,6 +310,9 @@ static void explain_memory_term(const explained *all, qdr_memory_term term)
     switch (term) {
     case QDR_MEMORY_PARAMETERS: explain_state(all, " (the network's / (x*y*z), with padding)", 0, 0, bytes); break;
     case QDR_MEMORY_GRADIENTS: explain_state(all, "", gradients, gradient_bytes, bytes); break;
+    case QDR_MEMORY_FEEDBACK:
+        fputs("four bytes for each element of a sum whose codec keeps what it loses", all->file);
+        break;
     case QDR_MEMORY_OPTIMIZER:
         explain_state(all, "", gradients * grid.far, qdri_state_bytes(plan->dtype), bytes);
         break;

@@ -20,7 +20,7 @@ double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes)
     return ceil(ceil((double)plan->batch / cells) / sizes->sequences);
 }
 
-static qdr_status describe(const qdr_network *network, const qdr_plan *plan, qdri_lists *lists)
+static qdr_status describe(const qdr_network *network, const qdr_plan *plan, int ranks_per_node, qdri_lists *lists)
 {
     qdri_sizes sizes;
     qdri_sizes_make(network, plan, lists->n_layers, &sizes);
@@ -37,6 +37,8 @@ static qdr_status describe(const qdr_network *network, const qdr_plan *plan, qdr
                                  .batch_parts = plan->batch_parts};
     QDR_TRY(
         qdri_describe(&lists->net, network, &position, &opts, context, plan->layout, lists->n_layers, lists->layer_of));
+    const qdri_coding coding = qdri_plan_coding(plan, ranks_per_node);
+    qdri_net_set_coding(&lists->net, &coding);
     return qdri_net_place(&lists->net);
 }
 
@@ -98,12 +100,12 @@ static qdr_status build(qdri_lists *lists, qdri_list_kind kind, double n_stage_l
     return QDR_OK;
 }
 
-qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int n_layers, double n_stage_layers,
-                           int with_waits, qdri_lists *lists)
+qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int ranks_per_node, int n_layers,
+                           double n_stage_layers, int with_waits, qdri_lists *lists)
 {
     lists->n_layers = n_layers;
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) lists->of[kind].schedule.n_tasks = 0;
-    QDR_TRY(describe(network, plan, lists));
+    QDR_TRY(describe(network, plan, ranks_per_node, lists));
     QDR_TRY(build(lists, QDRI_LIST_FORWARD, n_stage_layers, with_waits));
     if (qdri_plan_has_levels(plan)) QDR_TRY(build(lists, QDRI_LIST_FORWARD_FIRST, n_stage_layers, with_waits));
     if (lists->n_micro <= 1) return build(lists, QDRI_LIST_BACKWARD_ONLY, n_stage_layers, with_waits);

@@ -5,7 +5,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/codec.h"
 #include "core/dtype.h"
+#include "core/group.h"
 #include "schedule/buffer.h"
 
 /* Elements of one layer's edges and of the gathered inputs that products keep. */
@@ -86,7 +88,7 @@ typedef struct stage {
 
 /* What a rank keeps of parameters, in bytes: each in a buffer of its own. */
 typedef struct kept {
-    double parameters, gradients, state;
+    double parameters, gradients, feedback, state;
     double n_small; /* elements of small parameters, whose gradients are in one buffer */
 } kept;
 
@@ -100,6 +102,24 @@ static double state_arrays(const qdri_pricing *p, double n_elems)
     return qdri_state_bytes(p->plan->dtype) / p->sizes.gradient_bytes * stored(n_elems, p->sizes.gradient_bytes);
 }
 
+/* What codecs of the sums of a matrix's gradient keep. */
+static double feedback_bytes(const qdri_pricing *p, double n_shard)
+{
+    const qdri_position grid = qdri_plan_position(p->plan);
+    const int has_levels = qdri_has_levels(&grid);
+    double bytes = 0;
+    for (int sum = 0; sum < QDRI_N_GRADIENT_SUMS; sum++) {
+        if (has_levels && sum == (int)QDRI_SUM_D) continue;
+        const qdr_channel channel = qdri_gradient_sum_channel((qdri_gradient_sum)sum);
+        const int64_t n = qdri_gradient_sum_elems(&grid, (qdri_gradient_sum)sum, (int64_t)n_shard);
+        const qdr_dtype dtype = p->plan->dtype == QDR_F64 ? QDR_F64 : QDR_F32;
+        const qdr_codec *codec = qdri_coding_find(&p->coding, channel, QDR_TRAFFIC_GRADIENT, dtype, n);
+        if (!codec || !(codec->flags & QDR_CODEC_FEEDBACK)) continue;
+        bytes += stored(ceil((double)n / p->coding.groups[channel].per_node), sizeof(float));
+    }
+    return bytes;
+}
+
 /* Matrices of H/x by n_cols, and shards of them. The state has no padding. */
 static void add_matrices(const qdri_pricing *p, double times, double n_cols, double n_shard, kept *sum)
 {
@@ -107,6 +127,7 @@ static void add_matrices(const qdri_pricing *p, double times, double n_cols, dou
     const double n_state = fmin(n_shard / (grid.near * grid.far), p->sizes.of[QDRI_SIZE_HIDDEN] * n_cols);
     sum->parameters += times * stored(n_shard, p->sizes.elem_bytes);
     sum->gradients += times * stored(n_shard / grid.near, p->sizes.gradient_bytes);
+    sum->feedback += times * feedback_bytes(p, n_shard);
     sum->state += times * state_arrays(p, n_state);
 }
 
@@ -162,6 +183,7 @@ static void stage_memory(const qdri_pricing *p, const qdr_network *network, cons
     /* Weights and gradients of the largest product, as a whole. */
     const double shard = largest_shard(p), whole = shard * plan->z;
     m[QDR_MEMORY_PARAMETERS] = bytes.parameters;
+    m[QDR_MEMORY_FEEDBACK] = bytes.feedback;
     m[QDR_MEMORY_GRADIENTS] = bytes.gradients +
                               bytes.parameters / p->sizes.elem_bytes * (plan->d > 1 ? software->send_bytes : 0);
     m[QDR_MEMORY_OPTIMIZER] = bytes.state;

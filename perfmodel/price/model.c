@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/codec.h"
 #include "core/dtype.h"
 #include "core/group.h"
 #include "core/order.h"
@@ -56,6 +57,7 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
                         "plan: %d stages with %d parts each for %" PRId64
                         " layers; use between 1 stage and one per layer",
                         plan->pipeline, plan->interleave, network->layers);
+    QDR_TRY(qdri_codecs_check(&plan->codecs, "plan"));
     qdri_levels levels;
     QDR_TRY(qdri_levels_read("plan", plan->z, plan->d, plan->gradient_parts, plan->optimizer_parts, &levels));
     if (plan->panels < 0 || plan->batch_parts < 0 || plan->batch_parts > QDRI_MAX_BATCH_PARTS)
@@ -96,9 +98,11 @@ qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_
     return stages;
 }
 
-/* Neither the order, nor what is done again, nor codecs change the tasks. */
+/* Neither the order, without codecs, nor what is done again changes the tasks. */
 static int have_same_lists(const qdr_plan *a, const qdr_plan *b)
 {
+    if (!qdri_codecs_are_same(&a->codecs, &b->codecs)) return 0;
+    if (!qdri_codecs_are_none(&a->codecs) && strcmp(a->order, b->order) != 0) return 0;
     const qdri_position p = qdri_plan_position(a), q = qdri_plan_position(b);
     return p.near == q.near && p.far == q.far && a->x == b->x && a->y == b->y && a->z == b->z && a->d == b->d &&
            a->layout == b->layout && a->dtype == b->dtype && a->batch == b->batch && a->micro_batch == b->micro_batch &&
@@ -111,7 +115,8 @@ qdr_status qdri_model_lists(qdr_model *model, const qdr_plan *plan)
     if (model->listed.x && have_same_lists(&model->listed, plan)) return QDR_OK;
     const double n_layers = qdri_stages_make(&model->machine, &model->network, plan).first;
     memset(&model->listed, 0, sizeof model->listed);
-    QDR_TRY(qdri_lists_make(&model->network, plan, QDRI_FEW_LAYERS, n_layers, 1, &model->lists));
+    QDR_TRY(qdri_lists_make(&model->network, plan, model->machine.ranks_per_node, QDRI_FEW_LAYERS, n_layers, 1,
+                            &model->lists));
     model->listed = *plan;
     return QDR_OK;
 }
@@ -203,7 +208,7 @@ const char *qdr_time_term_name(qdr_time_term term)
 
 const char *qdr_memory_term_name(qdr_memory_term term)
 {
-    static const char *const names[] = {"parameters", "gradients", "optimizer", "activations",
-                                        "gathered",   "workspace", "reserve"};
+    static const char *const names[] = {"parameters",  "gradients", "feedback",  "optimizer",
+                                        "activations", "gathered",  "workspace", "reserve"};
     return term >= 0 && term < QDR_N_MEMORY_TERMS ? names[term] : "?";
 }

@@ -58,6 +58,7 @@ static void pricing_of_net(const qdri_net *net, const char *order, const qdr_mac
                        .d = size[QDR_D],
                        .gradient_parts = size[QDR_Z] * near,
                        .optimizer_parts = size[QDR_Z] * near * far,
+                       .codecs = net->coding.codecs,
                        .dtype = net->opts.dtype};
     memcpy(plan->order, order, 4);
     qdri_pricing_place(machine, plan, pricing);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/codec.h"
 #include "core/group.h"
 #include "core/order.h"
 #include "price/gemm.h"
@@ -35,12 +36,49 @@ void qdri_pricing_gather_again(qdri_pricing *pricing)
     for (int axis = 0; axis < QDR_N_AXES; axis++) pricing->coll_host_secs[axis] = each * pricing->ways[axis].n_ranks;
 }
 
+qdri_coding qdri_plan_coding(const qdr_plan *plan, int ranks_per_node)
+{
+    qdri_coding coding = {.codecs = plan->codecs};
+    const qdri_position position = qdri_plan_position(plan);
+    int stride[QDR_N_AXES];
+    if (qdri_codecs_are_none(&plan->codecs)) return coding;
+    qdri_order_strides(position.size, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, stride);
+    qdri_coding_place(&position, stride, ranks_per_node, &coding);
+    return coding;
+}
+
 static void begin(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing *pricing)
 {
     pricing->machine = machine;
     pricing->plan = plan;
+    pricing->coding = qdri_plan_coding(plan, machine->ranks_per_node);
     pricing->gathers_again = machine->software.gathers_again ||
                              (can_gather_again(machine) && qdri_is_staged(machine, plan));
+}
+
+/* A channel over which a kind of group communicates. */
+static qdr_channel channel_of(int kind)
+{
+    static const qdr_channel channels[QDRI_N_GROUPS] = {
+        [QDR_X] = QDR_CHANNEL_X_REDUCE,         [QDR_Y] = QDR_CHANNEL_Y_REDUCE,      [QDR_Z] = QDR_CHANNEL_Z_GATHER,
+        [QDR_D] = QDR_CHANNEL_D_REDUCE,         [QDRI_OF_NEAR] = QDR_CHANNEL_D_NEAR, [QDRI_OF_FAR] = QDR_CHANNEL_D_FAR,
+        [QDRI_OF_COPIES] = QDR_CHANNEL_D_COPIES};
+    return channels[kind];
+}
+
+static void place_codecs(const int axis_stride[QDR_N_AXES], int n_ranks, qdri_pricing *p)
+{
+    for (int kind = 0; kind < QDRI_N_GROUPS; kind++) {
+        const qdri_coded_group *group = &p->coding.groups[channel_of(kind)];
+        const qdri_channel_group members = qdri_channel_group_of(&p->grid, channel_of(kind));
+        const int stride = members.stride * axis_stride[qdr_channel_axis(channel_of(kind))];
+        p->per_node[kind] = group->per_node > 1 ? group->per_node : 0;
+        if (!p->per_node[kind]) continue;
+        const qdri_group near = qdri_group_make(p->machine, group->per_node, stride, n_ranks),
+                         far = qdri_group_make(p->machine, group->n_nodes, stride * group->per_node, n_ranks);
+        p->inside[kind] = qdri_ways_make(p->machine, &near);
+        p->between[kind] = qdri_ways_make(p->machine, &far);
+    }
 }
 
 void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing *pricing)
@@ -49,6 +87,7 @@ void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_p
     const int stages = plan->pipeline > 0 ? plan->pipeline : 1;
     int stride[QDR_N_AXES];
     begin(machine, plan, pricing);
+    memset(pricing->per_node, 0, sizeof pricing->per_node);
     pricing->seen_share = 1;
     pricing->grid = qdri_plan_position(plan);
     qdri_order_strides(pricing->grid.size, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, stride);
@@ -59,6 +98,7 @@ void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_p
         if (kind == axis) pricing->coll_host_secs[axis] = coll_host_secs(machine, &group);
     }
     if (qdri_is_staged(machine, plan)) qdri_pricing_gather_again(pricing);
+    if (!qdri_codecs_are_none(&plan->codecs)) place_codecs(stride, n_ranks * stages, pricing);
 }
 
 void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan, double n_layers,
@@ -204,21 +244,108 @@ static double bucket_bytes(const qdri_pricing *p, qdr_channel channel)
     return bytes;
 }
 
+/* ---- coded collectives ---- */
+
+/* Seconds to encode, and to decode, elements of so many bytes once. */
+typedef struct codec_cost {
+    double encode_secs, decode_secs;
+} codec_cost;
+
+static codec_cost cost_of(const qdr_machine *machine, const qdr_codec *codec, double bytes, double wire)
+{
+    const qdr_machine_codecs *codecs = &machine->codecs;
+    const double encode_rate = codecs->encode_bytes_per_sec[codec->kind],
+                 decode_rate = codecs->decode_bytes_per_sec[codec->kind];
+    codec_cost cost = {encode_rate > 0 ? bytes / encode_rate : qdri_kernel_secs(machine, bytes + wire, 0),
+                       decode_rate > 0 ? bytes / decode_rate : qdri_kernel_secs(machine, 2 * bytes + wire, 0)};
+    if (codec->flags & QDR_CODEC_HADAMARD) {
+        const double factor = codecs->rotated_factor > 0 ? codecs->rotated_factor : 0.6;
+        cost.encode_secs /= factor;
+        cost.decode_secs /= factor;
+    }
+    if (codec->flags & QDR_CODEC_FEEDBACK)
+        cost.encode_secs /= codecs->feedback_factor > 0 ? codecs->feedback_factor : 0.6;
+    return cost;
+}
+
+/* Of a rank among n counterparts, which own one part each (docs/model.md). */
+static double coding_secs(qdr_coll_kind kind, int n, codec_cost whole)
+{
+    const double own = 1.0 / n, others = 1 - own;
+    if (kind == QDR_ALL_GATHER) return own * whole.encode_secs + whole.decode_secs;
+    if (kind != QDR_ALL_REDUCE) return others * (whole.encode_secs + whole.decode_secs);
+    if (n == 2) return whole.encode_secs + 2 * whole.decode_secs;
+    return whole.encode_secs + 2 * others * whole.decode_secs;
+}
+
+/* Bytes of messages for each byte of elements. */
+static double wire_ratio(const qdr_codec *codec, qdr_dtype dtype, int64_t row_elems)
+{
+    static const int64_t many = 1 << 20;
+    const int64_t n = row_elems > 0 && row_elems < many ? row_elems : many;
+    const double ratio = (double)qdr_codec_bytes(codec, dtype, n) / (double)(n * (int64_t)qdr_dtype_bytes(dtype));
+    if (codec->kind != QDR_CODEC_LOSSLESS) return ratio;
+    return dtype == QDR_F32 ? 1 / 1.14 : 1 / 1.32; /* Gaussian elements */
+}
+
+static void add_stage(qdri_task_price *all, const qdri_ways *ways, qdr_coll_kind kind, double bytes)
+{
+    const qdri_price price = qdri_coll_price(ways, kind, bytes);
+    const double sent = bytes_sent(&price, ways);
+    all->price.latency_secs += price.latency_secs + price.work_secs;
+    all->bytes_sent += sent;
+    all->bytes_plain += sent;
+}
+
+/* The same bytes within `secs`, while codecs take a share of the processor. */
+static void stretch(qdri_price *price, double secs, double slowdown)
+{
+    const double share = price->work_secs / secs;
+    price->work_secs = secs;
+    price->flow_bytes_per_sec *= share;
+    for (int link = 0; link < QDR_MAX_LINKS; link++) price->use[link] *= share;
+    price->slowdown += slowdown;
+}
+
+/* Members of a node first, as they are; their counterparts; members of a node again. Messages and codecs pass through a
+ * pipeline of chunks: the longer of the two, and a chunk of the other. */
+static qdri_task_price coded_collective(const qdri_pricing *p, const qdri_task *task, double bytes)
+{
+    static const double chunk_bytes = 1 << 20; /* of elements: that of the runtime (comm/decorators) */
+    const int kind = qdri_group_kind_of(task->channel), inside = p->per_node[kind];
+    const qdri_ways *ways = inside ? &p->between[kind] : &p->ways[kind];
+    const double slice = inside ? bytes / inside : bytes;
+    const double wire = slice * wire_ratio(&task->codec, task->dtype, task->row_elems);
+    const double secs = coding_secs(task->coll, ways->n_ranks, cost_of(p->machine, &task->codec, slice, wire));
+    qdri_task_price all = {.n_kernels = 1, .codec_secs = secs};
+    all.price = qdri_coll_price(ways, task->coll, wire);
+    all.bytes_sent = bytes_sent(&all.price, ways);
+    all.bytes_plain = all.bytes_sent * slice / wire;
+    const double sending = all.price.work_secs, longer = fmax(secs, sending);
+    if (longer > 0) stretch(&all.price, longer, p->machine->codecs.processor_share * secs / longer);
+    all.price.latency_secs += fmin(1, chunk_bytes / slice) * fmin(secs, sending);
+    if (inside && task->coll != QDR_ALL_GATHER) add_stage(&all, &p->inside[kind], QDR_REDUCE_SCATTER, bytes);
+    if (inside && task->coll != QDR_REDUCE_SCATTER) add_stage(&all, &p->inside[kind], QDR_ALL_GATHER, bytes);
+    all.secs = all.price.latency_secs + all.price.work_secs;
+    return all;
+}
+
 static qdri_task_price collective(const qdri_pricing *p, const qdri_task *task)
 {
     const qdr_axis axis = qdr_channel_axis(task->channel);
     const qdri_ways *ways = &p->ways[qdri_group_kind_of(task->channel)];
-    const double n_elems = coll_elems(task, ways->n_ranks), ratio = p->plan->axis_bytes_ratio[axis];
+    const double n_elems = coll_elems(task, ways->n_ranks);
     const int sums_gradients = task->parameter_gradient;
     const double gradient = p->machine->software.gradient_bytes;
     const double elem_bytes = sums_gradients && gradient > 0 ? gradient : (double)qdr_dtype_bytes(task->dtype);
-    const double bytes = n_elems * (ratio > 0 ? ratio : 1) * elem_bytes;
+    const double bytes = n_elems * elem_bytes;
     qdri_task_price price = {.n_kernels = 1};
+    if (task->codec.kind != QDR_CODEC_RAW) return coded_collective(p, task, bytes);
     const double bucket = bucket_bytes(p, task->channel);
     const int in_bucket = bucket > bytes && axis == QDR_D && sums_gradients;
     const double share = in_bucket ? bytes / bucket : 1; /* of the sum of one whole bucket */
     price.price = qdri_coll_price(ways, task->coll, in_bucket ? bucket : bytes);
-    price.bytes_sent = bytes_sent(&price.price, ways) * share;
+    price.bytes_sent = price.bytes_plain = bytes_sent(&price.price, ways) * share;
     price.price.latency_secs *= share;
     price.price.work_secs *= share;
     price.secs = price.price.latency_secs + price.price.work_secs;

@@ -5,6 +5,7 @@
 #ifndef QDRI_PERFMODEL_PRICE_PRICE_H
 #define QDRI_PERFMODEL_PRICE_PRICE_H
 
+#include "core/coded.h"
 #include "network/sizes.h"
 #include "price/collective.h"
 #include "price/simulate.h"
@@ -19,6 +20,11 @@ typedef struct qdri_pricing {
     double seen_share; /* the share of the earlier positions to which a token attends; 1: all */
     qdri_position grid; /* its sizes and levels */
     qdri_ways ways[QDRI_N_GROUPS];
+    qdri_coding coding; /* the plan's */
+    /* Of groups whose messages between nodes are coded: members on each node, and how these, and their counterparts on
+     * different nodes, communicate. per_node 0: all are counterparts. */
+    int per_node[QDRI_N_GROUPS];
+    qdri_ways inside[QDRI_N_GROUPS], between[QDRI_N_GROUPS];
     int gathers_again; /* gathered rows are not kept */
     double coll_host_secs[QDR_N_AXES]; /* for a collective of activations, in addition to host_secs */
 } qdri_pricing;
@@ -27,10 +33,14 @@ typedef struct qdri_task_price {
     qdri_price price;
     double secs; /* when it runs alone */
     double bytes_sent; /* by each rank over all its links; for collectives */
+    double bytes_plain; /* that it would send without a codec */
+    double codec_secs; /* of encoding and decoding, part of which is hidden by sending */
     int n_kernels;
     double host_secs; /* for enqueuing them */
 } qdri_task_price;
 
+/* What a plan codes, for the first rank. */
+qdri_coding qdri_plan_coding(const qdr_plan *plan, int ranks_per_node);
 /* Sets the machine, and where the ranks of the plan's grid are. */
 void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing *pricing);
 /* The same, and the sizes of a stage with n_layers. */

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/codec.h"
 #include "core/order.h"
 
 /* How often a task of the lists, which have one layer, occurs. */
@@ -34,7 +35,8 @@ static void add_list(qdri_bounds *b, qdri_list_kind kind)
     const qdri_schedule *list = &b->lists->of[kind].schedule;
     for (int i = 0; i < list->n_tasks; i++) {
         const qdri_task *task = &list->tasks[i];
-        if (task->kind == QDRI_TASK_COLLECTIVE) {
+        if (task->kind == QDRI_TASK_COLLECTIVE) { /* what is coded depends on the order */
+            if (!qdri_codecs_are_none(&b->pricing.plan->codecs)) continue;
             add_transfer(&b->transfers[qdri_group_kind_of(task->channel)], task, kind, times_of(b, task));
             continue;
         }

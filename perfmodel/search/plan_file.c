@@ -2,8 +2,10 @@
 /* Plans as files. */
 #include <math.h>
 #include <quadrille/output.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "core/codec.h"
 #include "core/dtype.h"
 #include "core/json.h"
 #include "core/order.h"
@@ -39,9 +41,6 @@ static int64_t n_ranks_of(const qdr_plan *plan)
 static void put_plan(FILE *file, const qdr_stored_plan *stored)
 {
     const qdr_plan *plan = &stored->plan;
-    const double *ratio = plan->axis_bytes_ratio;
-    int has_ratio = 0;
-    for (int axis = 0; axis < QDR_N_AXES; axis++) has_ratio |= ratio[axis] > 0;
     fprintf(file, "{\n  \"%s\": %d", format_key, FORMAT_VERSION);
     put_string(file, "network", stored->network);
     put_string(file, "machine", stored->machine);
@@ -61,9 +60,11 @@ static void put_plan(FILE *file, const qdr_stored_plan *stored)
     if (plan->overlap) put_whole(file, "overlap", plan->overlap);
     if (plan->pipeline) put_whole(file, "pipeline", plan->pipeline);
     if (plan->interleave) put_whole(file, "interleave", plan->interleave);
-    if (has_ratio)
-        fprintf(file, ",\n  \"axis_bytes_ratio\": [%.17g, %.17g, %.17g, %.17g]", ratio[QDR_X], ratio[QDR_Y],
-                ratio[QDR_Z], ratio[QDR_D]);
+    if (!qdri_codecs_are_none(&plan->codecs)) {
+        char codecs[1024];
+        qdr_codecs_text(&plan->codecs, codecs, sizeof codecs);
+        fprintf(file, ",\n  \"codecs\": \"%s\"", codecs);
+    }
     fprintf(file, ",\n  \"predicted_secs\": %.17g,\n  \"predicted_memory_bytes\": %.17g\n}\n", stored->secs,
             stored->memory_bytes);
 }
@@ -154,9 +155,21 @@ static qdr_status read_grid(const qdri_json_node *root, qdr_plan *plan)
                     n_ranks);
 }
 
+static qdr_status read_codecs(qdri_json_node node, qdr_codecs *codecs)
+{
+    const char *text;
+    char why[QDRI_ERROR_BYTES];
+    QDR_TRY(qdri_json_string_or(node, 0, "none", &text));
+    const qdr_status status = qdr_codecs_parse(text, codecs);
+    if (status == QDR_OK) return QDR_OK;
+    snprintf(why, sizeof why, "%s", qdr_last_error());
+    return qdri_fail(status, __FILE__, __LINE__, "%s: %.400s", qdri_json_where(node).text, why);
+}
+
 static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
 {
-    const qdri_json_node order = qdri_json_get(root, "order"), ratios = qdri_json_get(root, "axis_bytes_ratio");
+    const qdri_json_node order = qdri_json_get(root, "order"), codecs = qdri_json_get(root, "codecs"),
+                         old = qdri_json_get(root, "axis_bytes_ratio");
     int layout, recompute;
     const char *order_name, *type_name;
     QDR_TRY(qdri_json_string_or(order, 0, QDRI_USUAL_ORDER, &order_name));
@@ -181,13 +194,11 @@ static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
     QDR_TRY(read_int(root, "overlap", &plan->overlap));
     QDR_TRY(read_int(root, "pipeline", &plan->pipeline));
     QDR_TRY(read_int(root, "interleave", &plan->interleave));
-    if (!qdri_json_has(ratios)) return QDR_OK;
-    qdri_json_node list;
-    size_t n;
-    QDR_TRY(qdri_json_list(ratios, &list, &n));
-    for (size_t axis = 0; axis < QDR_N_AXES; axis++)
-        QDR_TRY(qdri_json_number(qdri_json_at(&list, axis), 0, 1e6, &plan->axis_bytes_ratio[axis]));
-    return QDR_OK;
+    if (qdri_json_has(old))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: plans have codecs instead, such as \"codecs\": \"hybrid\"; plan again",
+                        qdri_json_where(old).text);
+    if (!qdri_json_has(codecs)) return QDR_OK;
+    return read_codecs(codecs, &plan->codecs);
 }
 
 static qdr_status read_plan(const qdri_json *document, qdr_stored_plan *stored)

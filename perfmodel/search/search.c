@@ -137,7 +137,7 @@ static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_bound
     qdri_pricing pricing;
     const double n_layers = (double)model->network.layers;
     QDR_TRY(qdri_plan_check(model, plan));
-    QDR_TRY(qdri_lists_make(&model->network, plan, 1, n_layers, 0, &model->one_layer));
+    QDR_TRY(qdri_lists_make(&model->network, plan, model->machine.ranks_per_node, 1, n_layers, 0, &model->one_layer));
     qdri_pricing_make(&model->machine, &model->network, plan, n_layers, &pricing);
     qdri_bounds_make(&model->one_layer, &pricing, n_layers, &model->ways, bounds);
     return QDR_OK;
@@ -486,6 +486,7 @@ void qdri_search_defaults(qdr_search_opts *opts)
 
 qdr_plan qdri_search_plan(const qdr_search_opts *opts, const int size[QDR_N_AXES], int64_t micro_batch)
 {
+    static const qdr_codecs none = {.version = 0};
     return (qdr_plan){.version = QDR_OPTS_INIT,
                       .x = size[QDR_X],
                       .y = size[QDR_Y],
@@ -495,7 +496,8 @@ qdr_plan qdri_search_plan(const qdr_search_opts *opts, const int size[QDR_N_AXES
                       .batch = opts->batch,
                       .micro_batch = micro_batch,
                       .sequence = opts->sequence,
-                      .overlap = opts->overlap};
+                      .overlap = opts->overlap,
+                      .codecs = opts->codecs ? *opts->codecs : none};
 }
 
 void qdri_search_keep_least(const qdr_plan *plan, const qdr_plan_result *result, qdr_planned_grid *least)

@@ -108,6 +108,27 @@ int subject_machine(const subject *asked, const char *command, qdr_machine *mach
 
 /* ---- words of the command line ---- */
 
+static int read_codecs(const char *value, int allows_auto, codec_choice *choice, failure *why)
+{
+    static const char word[] = "auto:";
+    choice->is_given = 1;
+    choice->is_auto = allows_auto && strncmp(value, word, sizeof word - 1) == 0;
+    const qdr_status status = qdr_codecs_parse(value + (choice->is_auto ? sizeof word - 1 : 0), &choice->codecs);
+    return status == QDR_OK ? EXIT_OK : fail(why, EXIT_USAGE, "--codec '%s': %s", value, qdr_last_error());
+}
+
+int take_codecs(const char *value, void *choice, failure *why) { return read_codecs(value, 0, choice, why); }
+
+int take_codecs_or_auto(const char *value, void *choice, failure *why) { return read_codecs(value, 1, choice, why); }
+
+codecs_text codecs_in_words(const qdr_plan *plan)
+{
+    codecs_text words;
+    qdr_codecs_text(&plan->codecs, words.text, sizeof words.text);
+    if (strncmp(words.text, "none", 4) == 0 && words.text[4] != ',') words.text[0] = '\0';
+    return words;
+}
+
 const char *recompute_word(qdr_recompute recompute)
 {
     static const char *const words[] = {"none", "attention", "full"};

@@ -34,6 +34,16 @@ int machine_set(const char *setting, const char *command, qdr_machine *machine, 
 /* Loads the machine and applies the requested changes. */
 int subject_machine(const subject *asked, const char *command, qdr_machine *machine, failure *why);
 
+/* Codecs of plans; is_auto ("auto:hybrid"): those of them that make a plan's step shorter. */
+typedef struct codec_choice {
+    int is_given, is_auto;
+    qdr_codecs codecs;
+} codec_choice;
+enum { CODECS_BYTES = 768 };
+#define CODEC_HELP "codecs of messages between nodes, as in train_gpt --codec"
+int take_codecs(const char *value, void *choice, failure *why);
+int take_codecs_or_auto(const char *value, void *choice, failure *why);
+
 /* ---- words ---- */
 
 /* Words of a qdr_recompute. */
@@ -58,6 +68,11 @@ typedef struct time_text {
 } time_text;
 time_text time_in_words(double secs);
 grid_text grid_in_words(const qdr_plan *plan);
+/* "hybrid"; "": none */
+typedef struct codecs_text {
+    char text[CODECS_BYTES];
+} codecs_text;
+codecs_text codecs_in_words(const qdr_plan *plan);
 /* Sequence length of a plan. */
 int64_t plan_sequence(const qdr_network *network, const qdr_plan *plan);
 

@@ -12,6 +12,7 @@ typedef struct mem_options {
     int as_json;
     grid_size grid;
     levels parts;
+    codec_choice codec;
     char levels_note[LEVELS_NOTE_BYTES];
     qdr_plan plan;
 } mem_options;
@@ -32,6 +33,8 @@ static const option_spec specs[] = {
     {"recompute", 0, "WHAT", "none (default), attention or full", OPTION_CHOICE, AT(plan.recompute),
      .words = RECOMPUTE_WORDS},
     {"levels", 0, "GP,OP", LEVELS_HELP, OPTION_OTHER, AT(parts), .take = take_levels, .words = LEVELS_WORDS},
+    {"codec", 0, "CODECS", CODEC_HELP "; needs --machine, whose nodes are meant", OPTION_OTHER, AT(codec),
+     .take = take_codecs},
     {"machine", 0, "M", "include this machine's reserve and attention, and say whether it fits", OPTION_MACHINE,
      AT(asked.machine)},
     {"json", 0, NULL, "print one JSON object", OPTION_FLAG, AT(as_json)},
@@ -56,6 +59,9 @@ static int make_plan(mem_options *options, failure *why)
     plan->z = options->grid.z;
     plan->d = options->grid.d;
     if (plan->batch == 0) plan->batch = n_grid;
+    if (options->codec.is_given && !options->asked.machine)
+        return fail(why, EXIT_USAGE, "mem: --codec needs --machine, between whose nodes messages are coded");
+    plan->codecs = options->codec.codecs;
     return EXIT_OK;
 }
 

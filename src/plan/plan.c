@@ -73,6 +73,8 @@ static const option_spec specs[] = {
      .words = RECOMPUTE_WORDS},
     {"levels", 0, "GP,OP", LEVELS_HELP "; or any: the best", OPTION_OTHER, AT(parts), .take = take_levels_or_any,
      .words = LEVELS_WORDS "|any"},
+    {"codec", 0, "CODECS", CODEC_HELP "; or auto:CODECS, those that make the step shorter; default: none", OPTION_OTHER,
+     AT(codec), .take = take_codecs_or_auto},
     {"micro-batch", 0, "N",
      "sequences per forward pass in each group of ranks with the same z and d; default: the best", OPTION_COUNT,
      AT(search.micro_batch), 1, 1 << 30},
@@ -218,6 +220,7 @@ static int make_answer(plan_options *options, failure *why)
     if (options->layout >= 0) search->layouts = 1 << options->layout;
     if (options->recompute >= 0) search->recomputes = 1 << options->recompute;
     levels_search(&options->parts, &machine, search);
+    if (options->codec.is_given) search->codecs = &options->codec.codecs;
     if (options->is_serial) search->overlap = QDR_OVERLAP_NONE;
     search->dtype = options->dtype >= 0           ? compute_dtypes[options->dtype]
                     : machine.bf16.peak_flops > 0 ? QDR_BF16
@@ -267,7 +270,8 @@ const command command_plan = {
                 "  quadrille plan llama-2-70b -n 512 --machine dgx-a100 --batch 1024 --why-not 8x8x8x1\n"
                 "  quadrille plan config.json -n 64 --machine dgx-a100 --mem 40G --fix x=1 --svg plan.svg\n"
                 "  quadrille plan gpt2-xl -n 16 --machine dgx-a100 --levels zero1 --explain -o plan.json\n"
-                "  quadrille plan gpt-neox-20b -n 64 --machine frontier --levels any --why-not 1x1x2x32:8,all\n",
+                "  quadrille plan gpt-neox-20b -n 64 --machine frontier --levels any --why-not 1x1x2x32:8,all\n"
+                "  quadrille plan gpt2-xl -n 64 --machine dgx-a100 --codec auto:hybrid --explain\n",
     .is_local = 1,
     .run = run,
 };

@@ -16,6 +16,7 @@ typedef struct plan_options {
     subject asked;
     qdr_search_opts search;
     levels parts;
+    codec_choice codec;
     int layout, recompute, dtype; /* dtype: position in compute_dtypes; -1: not given */
     int is_serial;
     int batch_follows; /* no batch was given: it equals the number of ranks */

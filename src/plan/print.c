@@ -65,6 +65,7 @@ static void print_choices(FILE *file, const qdr_plan *plan)
             plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), recompute_word(plan->recompute),
             (long long)plan->micro_batch);
     if (plan_has_levels(plan)) fprintf(file, ", levels %s", levels_in_words(plan).text);
+    if (*codecs_in_words(plan).text) fprintf(file, ", codecs %s", codecs_in_words(plan).text);
     fputc(')', file);
 }
 
@@ -73,11 +74,13 @@ static void print_choices(FILE *file, const qdr_plan *plan)
 
 static double percent_more(double secs, double than) { return 100 * (secs / than - 1); }
 
-/* "1x1x2x4", or "1x1x2x4 with levels 2,8" */
+/* "1x1x2x4", or "1x1x2x4 with levels 2,8 and codecs hybrid" */
 static void print_grid(FILE *file, const qdr_plan *plan)
 {
+    const codecs_text codecs = codecs_in_words(plan);
     fputs(grid_in_words(plan).text, file);
     if (plan_has_levels(plan)) fprintf(file, " with levels %s", levels_in_words(plan).text);
+    if (*codecs.text) fprintf(file, "%s codecs %s", plan_has_levels(plan) ? " and" : " with", codecs.text);
 }
 
 /* Why the best plan beats the second. */
@@ -307,19 +310,21 @@ static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
     const qdr_plan *plan = &row->planned.plan;
     const qdr_plan_result *result = &row->planned.result;
     const levels parts = plan_levels(plan);
+    const codecs_text codecs = codecs_in_words(plan);
     json_t *times = json_object();
     for (int i = 0; i < QDR_N_TIME_TERMS; i++)
         json_object_set_new(times, qdr_time_term_name((qdr_time_term)i), json_real(result->time[i]));
-    return json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, s:o, s:b, s:b}",
-        "plan", row->name, "grid", grid_in_words(plan).text, "order", plan->order, "layout", layout_word(plan->layout),
-        "recompute", recompute_word(plan->recompute), "micro_batch", (json_int_t)plan->micro_batch, "panels",
-        result->panels, "batch_parts", result->batch_parts, "gradient_parts", parts.gradient, "optimizer_parts",
-        parts.optimizer, "secs", result->secs, "peak_share", result->peak_share, "tokens_per_sec",
-        result->tokens_per_sec, "hidden_secs", json_of_axes(result, hidden_secs), "exposed_secs",
-        json_of_axes(result, exposed_secs), "terms_secs", times, "memory_bytes", result->memory_bytes, "headroom_bytes",
-        headroom(answer, row), "memory", json_of_memory(result), "fits", row->fits, "enough_sequences",
-        row->has_enough);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, "
+                     "s:o, s:b, s:b}",
+                     "codecs", *codecs.text ? codecs.text : "none", "plan", row->name, "grid", grid_in_words(plan).text,
+                     "order", plan->order, "layout", layout_word(plan->layout), "recompute",
+                     recompute_word(plan->recompute), "micro_batch", (json_int_t)plan->micro_batch, "panels",
+                     result->panels, "batch_parts", result->batch_parts, "gradient_parts", parts.gradient,
+                     "optimizer_parts", parts.optimizer, "secs", result->secs, "peak_share", result->peak_share,
+                     "tokens_per_sec", result->tokens_per_sec, "hidden_secs", json_of_axes(result, hidden_secs),
+                     "exposed_secs", json_of_axes(result, exposed_secs), "terms_secs", times, "memory_bytes",
+                     result->memory_bytes, "headroom_bytes", headroom(answer, row), "memory", json_of_memory(result),
+                     "fits", row->fits, "enough_sequences", row->has_enough);
 }
 
 static json_t *json_of_rows(const plan_answer *answer, int are_known_methods)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Searches: for the best plans, and for known methods to compare them with. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/plan.h"
@@ -43,6 +44,50 @@ int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result
     return found->n_candidates == 0 && has_numbers && has_enough ? refuse_parts(opts, why) : EXIT_OK;
 }
 
+/* ---- codecs ---- */
+
+static int by_secs(const void *a, const void *b)
+{
+    const qdr_planned_grid *p = a, *q = b;
+    return (p->result.secs > q->result.secs) - (p->result.secs < q->result.secs);
+}
+
+static int is_same_grid(const qdr_plan *a, const qdr_plan *b)
+{
+    return a->x == b->x && a->y == b->y && a->z == b->z && a->d == b->d;
+}
+
+/* Of the plans found with all codecs and without any, each with those that pay on it: the best of each grid. */
+static int keep_best(qdr_model *model, const qdr_search_opts *opts, const qdr_search_result *plain,
+                     qdr_search_result *found, failure *why)
+{
+    qdr_planned_grid all[2 * QDR_MAX_BEST];
+    const int most = opts->n_best ? opts->n_best : 10, n = found->n_best + plain->n_best;
+    memcpy(all, found->best, (size_t)found->n_best * sizeof *all);
+    memcpy(all + found->n_best, plain->best, (size_t)plain->n_best * sizeof *all);
+    for (int i = 0; i < n; i++)
+        if (fail_status(why, qdr_model_choose_codecs(model, opts->codecs, &all[i].plan, &all[i].result)))
+            return why->code;
+    qsort(all, (size_t)n, sizeof *all, by_secs);
+    found->n_best = 0;
+    for (int i = 0; i < n && found->n_best < most; i++) {
+        int is_known = 0;
+        for (int j = 0; j < found->n_best; j++) is_known |= is_same_grid(&all[i].plan, &found->best[j].plan);
+        if (!is_known) found->best[found->n_best++] = all[i];
+    }
+    return EXIT_OK;
+}
+
+static int search_codecs(const plan_answer *answer, const qdr_search_opts *opts, qdr_search_result *found, failure *why)
+{
+    static qdr_search_result plain; /* static because it is large */
+    qdr_search_opts without = *opts;
+    if (plan_search(answer->model, opts, found, why) || !answer->options->codec.is_auto) return why->code;
+    without.codecs = NULL;
+    if (plan_search(answer->model, &without, &plain, why)) return why->code;
+    return keep_best(answer->model, opts, &plain, found, why);
+}
+
 /* ---- known methods ---- */
 
 typedef struct method {
@@ -64,7 +109,7 @@ static int find_method(plan_answer *answer, const method *known, failure *why)
     levels_search(&known->parts, answer->machine, &opts);
     snprintf(row->name, sizeof row->name, "%s", known->name);
     row->is_known_method = 1;
-    if (plan_search(answer->model, &opts, &found, why)) return why->code;
+    if (search_codecs(answer, &opts, &found, why)) return why->code;
     row->fits = found.n_best > 0;
     if (found.n_best == 0) {
         opts.memory_bytes = 0x1p100;
@@ -132,7 +177,7 @@ int plan_find(plan_answer *answer, failure *why)
     /* The least memory of any plan is known immediately. */
     if (fail_status(why, qdr_model_least_memory(answer->model, asked, &found->least_memory))) return why->code;
     if (found->least_memory.result.memory_bytes > answer->machine->memory_bytes) return EXIT_OK;
-    if (plan_search(answer->model, asked, found, why) || found->n_best == 0) return why->code;
+    if (search_codecs(answer, asked, found, why) || found->n_best == 0) return why->code;
     answer->n_rows = answer->found.n_best;
     for (int i = 0; i < answer->n_rows; i++) {
         answer->rows[i].planned = answer->found.best[i];

@@ -243,6 +243,10 @@ class Codec(Case):
                 self.assert_near(row["ratio"] * row["wire_bytes"], 1 << 20)
                 for rate in ("memcpy", "encode", "decode_add", "pays_below"):
                     self.assertGreater(row[f"{rate}_gbps"], 0)
+                if row["codec"].startswith("zfp"):  # it cuts bits off, and has no bound
+                    self.assertIsNone(row["bound_share"])
+                    self.assertLess(row["relative_error"], 0.1)
+                    continue
                 self.assertTrue(0 <= row["bound_share"] <= 1, row)
                 self.assertEqual(row["bound_share"] == 0, row["codec"] == "lossless")
                 self.assertLess(abs(row["bias"]), 6)

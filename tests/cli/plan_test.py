@@ -18,7 +18,7 @@ import xml.etree.ElementTree as xml
 ARGUMENTS = None
 GIB = 2.0 ** 30
 TERMS = {"products", "attention", "kernels", "recompute", "ends", "optimizer", "x", "y", "z", "d", "bubble", "host"}
-MEMORY = {"parameters", "gradients", "optimizer", "activations", "gathered", "workspace", "reserve"}
+MEMORY = {"parameters", "gradients", "feedback", "optimizer", "activations", "gathered", "workspace", "reserve"}
 KNOWN_METHODS = ["FSDP", "Megatron-1D", "DDP", "ZeRO-1", "HSDP", "Three-level"]
 # A machine of 4 small ranks a node, so that plans are few and some do not fit.
 MACHINE = {

@@ -147,8 +147,8 @@ static void test_check(qdr_context *ctx, uint64_t seed)
     plan.pipeline = 2;
     DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_UNSUPPORTED, "pipeline");
     plan = good;
-    plan.axis_bytes_ratio[QDR_D] = 0.25;
-    DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_UNSUPPORTED, "d sends 0.25");
+    plan.codecs.of[QDR_D][QDR_TRAFFIC_GRADIENT] = (qdr_codec){.kind = QDR_CODEC_INT8, .block = 48};
+    DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_ARGUMENT, "plan: int8 in blocks of 48");
     plan = good;
     plan.y = 0;
     DIST_FAILS(qdr_plan_check(&plan, 0), QDR_ERR_ARGUMENT, "≥ 1");

@@ -172,7 +172,7 @@ static void compare_priced(planned_case *the_case, const qdr_stack *stack, int n
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         if (position.coordinate[axis] > 0) return;
     if (d->n_layers > QDRI_FEW_LAYERS || d->n_sequences % cells_of(the_case->grid) != 0) return;
-    DIST_OK(qdri_lists_make(&the_case->network, &plan, (int)d->n_layers, (double)d->n_layers, 1, &lists));
+    DIST_OK(qdri_lists_make(&the_case->network, &plan, 1, (int)d->n_layers, (double)d->n_layers, 1, &lists));
     DIST_CHECK((lists.n_micro > 1) == (n_micro > 1), "%g forward passes, not %d", lists.n_micro, n_micro);
     the_case->list = "forward, priced";
     compare(the_case, &stack->lists.forward, &lists.of[QDRI_LIST_FORWARD].schedule);

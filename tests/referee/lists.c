@@ -68,7 +68,8 @@ static qdr_status make_kind(const qdr_machine *machine, const qdr_network *netwo
         step.batch = 2 * plan->batch;
     }
     qdri_pricing_make(machine, network, &step, QDRI_FEW_LAYERS, &pricing);
-    qdr_status status = qdri_lists_make(network, &step, QDRI_FEW_LAYERS, QDRI_FEW_LAYERS, 1, &made);
+    qdr_status status = qdri_lists_make(network, &step, machine->ranks_per_node, QDRI_FEW_LAYERS, QDRI_FEW_LAYERS, 1,
+                                        &made);
     if (status == QDR_OK) {
         qdri_list_price(&made, &pricing, kind);
         status = make_list(&made.of[kind], &step, out);

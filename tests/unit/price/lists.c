@@ -93,7 +93,7 @@ static void lists_of_all(void **state)
         plan.overlap = random_flag(&seed) ? 0 : (int)test_between(&seed, 1, QDR_OVERLAP_ALL | QDR_OVERLAP_NONE);
         plan.micro_batch = random_flag(&seed) ? 0 : test_between(&seed, 1, 4);
         random_levels(&seed, &plan);
-        CHECK_OK(qdri_lists_make(&network, &plan, QDRI_FEW_LAYERS, QDRI_FEW_LAYERS, 1, &lists));
+        CHECK_OK(qdri_lists_make(&network, &plan, 1, QDRI_FEW_LAYERS, QDRI_FEW_LAYERS, 1, &lists));
         check_lists(&lists, &plan);
         check_sizes(&network, &plan, &lists.net);
     }

@@ -2,6 +2,7 @@
 /* Plans as files: what is written is read again, and everything else is refused. */
 #include <unistd.h>
 
+#include "core/codec.h"
 #include "qdr_test.h"
 #include "quadrille/plan.h"
 
@@ -55,7 +56,9 @@ static qdr_stored_plan any_plan(uint64_t *seed)
     plan->overlap = (int)(test_random(seed) % 8);
     plan->pipeline = (int)(test_random(seed) % 4);
     plan->interleave = (int)(test_random(seed) % 3);
-    if (test_random(seed) % 2) plan->axis_bytes_ratio[QDR_D] = 0.28125;
+    static const char *const codecs[] = {"none", "hybrid", "aggressive,least=1000,inside", "none,x.activation=zfp:9",
+                                         "safe,d.gradient=int4/64+hadamard+feedback+stochastic,xy=raw"};
+    CHECK_OK(qdr_codecs_parse(codecs[test_random(seed) % 5], &plan->codecs));
     return stored;
 }
 
@@ -68,7 +71,7 @@ static void check_same(const qdr_plan *a, const qdr_plan *b)
     assert_true(a->gradient_parts == b->gradient_parts && a->optimizer_parts == b->optimizer_parts);
     assert_true(a->pipeline == b->pipeline && a->interleave == b->interleave);
     assert_string_equal(a->order, b->order);
-    for (int axis = 0; axis < QDR_N_AXES; axis++) assert_true(a->axis_bytes_ratio[axis] == b->axis_bytes_ratio[axis]);
+    assert_true(qdri_codecs_are_same(&a->codecs, &b->codecs));
 }
 
 static void same_again(void **state)
@@ -124,7 +127,8 @@ static const struct {
     {HEAD ", \"dtype\": \"i32\"}", "'dtype'"},
     {HEAD ", \"micro_batch\": -1}", "'micro_batch'"},
     {HEAD ", \"gradient_parts\": 4294967296}", "'gradient_parts'"},
-    {HEAD ", \"axis_bytes_ratio\": [1, 1, 1]}", "'axis_bytes_ratio[3]'"},
+    {HEAD ", \"axis_bytes_ratio\": [1, 1, 1, 1]}", "plans have codecs instead"},
+    {HEAD ", \"codecs\": \"hybird\"}", "nearest: hybrid"},
     {HEAD ", \"predicted_secs\": -1}", "'predicted_secs'"},
     {HEAD ", \"network\": 7}", "'network'"},
 };
