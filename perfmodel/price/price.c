@@ -291,10 +291,7 @@ static double wire_ratio(const qdr_codec *codec, qdr_dtype dtype, int64_t row_el
 static void add_stage(qdri_task_price *all, const qdri_ways *ways, qdr_coll_kind kind, double bytes)
 {
     const qdri_price price = qdri_coll_price(ways, kind, bytes);
-    const double sent = bytes_sent(&price, ways);
     all->price.latency_secs += price.latency_secs + price.work_secs;
-    all->bytes_sent += sent;
-    all->bytes_plain += sent;
 }
 
 /* The same bytes within `secs`, while codecs take a share of the processor. */

@@ -32,7 +32,7 @@ typedef struct qdri_pricing {
 typedef struct qdri_task_price {
     qdri_price price;
     double secs; /* when it runs alone */
-    double bytes_sent; /* by each rank over all its links; for collectives */
+    double bytes_sent; /* by each rank over all its links; for collectives. Of coded ones, only between nodes */
     double bytes_plain; /* that it would send without a codec */
     double codec_secs; /* of encoding and decoding, part of which is hidden by sending */
     int n_kernels;
