@@ -268,8 +268,8 @@ static int run_rank(qdr_context *ctx, void *user)
         }
         if (!why.code) begin_machine(c, options);
         if (!why.code && c->ranks_per_node > 1 && !options->n_local) calibrate_borders(c, &why);
-        if (!why.code && !calibrate_kernels(c, &why) && !calibrate_products(c, &why) && !calibrate_together(c, &why) &&
-            !calibrate_collectives(c, &why) && options->model) {
+        if (!why.code && !calibrate_kernels(c, &why) && !calibrate_products(c, &why) && !calibrate_codecs(c, &why) &&
+            !calibrate_together(c, &why) && !calibrate_collectives(c, &why) && options->model) {
             /* The network's plan is chosen by what was measured so far. */
             qdr_machine machine;
             if (is_first) fit(c, &machine, &why);

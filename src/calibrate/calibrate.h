@@ -65,6 +65,7 @@ void calibrate_show(calibration *c, const char *stage);
 int calibrate_borders(calibration *c, failure *why);
 int calibrate_kernels(calibration *c, failure *why); /* launches, memory, kernels, attention */
 int calibrate_products(calibration *c, failure *why);
+int calibrate_codecs(calibration *c, failure *why); /* codecs.c: sets those of c->machine */
 int calibrate_collectives(calibration *c, failure *why);
 int calibrate_together(calibration *c, failure *why);
 

@@ -73,6 +73,11 @@ static void print_table(const calibration *c, const qdr_machine *machine, const 
                l ? "node" : "rank", 1e6 * machine->links[l].step_secs);
     printf("# overlapping: products take %.3g times as long, collectives %.3g times\n", 1 + machine->processor_slowdown,
            1 + machine->transfer_slowdown);
+    const qdr_machine_codecs *codecs = &machine->codecs;
+    printf("# codecs, encoding and decoding: int16 %.3g and %.3g GB/s, int8 %.3g and %.3g, int4 %.3g and %.3g\n",
+           1e-9 * codecs->encode_bytes_per_sec[QDR_CODEC_INT16], 1e-9 * codecs->decode_bytes_per_sec[QDR_CODEC_INT16],
+           1e-9 * codecs->encode_bytes_per_sec[QDR_CODEC_INT8], 1e-9 * codecs->decode_bytes_per_sec[QDR_CODEC_INT8],
+           1e-9 * codecs->encode_bytes_per_sec[QDR_CODEC_INT4], 1e-9 * codecs->decode_bytes_per_sec[QDR_CODEC_INT4]);
     const qdr_machine_collectives *ways = &machine->collectives;
     if (ways->direct_bytes > 0)
         printf("# inside a node, memory is read directly from %.0f KiB on, for all-reduces from %.0f KiB\n",

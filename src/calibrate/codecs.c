@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How fast codecs are. Not fitted: the machine has the rates as measured. */
+#include <string.h>
+
+#include "calibrate/calibrate.h"
+
+enum { N_ELEMS = 1 << 18, QUICK_ELEMS = 1 << 15 }; /* 1 MiB: a chunk of collectives */
+
+typedef struct coding {
+    calibration *c;
+    qdr_codec codec;
+    int64_t n, bytes;
+    void *x, *wire, *feedback;
+} coding;
+
+static qdr_status encode(void *user)
+{
+    coding *self = user;
+    float *feedback = self->codec.flags & QDR_CODEC_FEEDBACK ? self->feedback : NULL;
+    return qdr_codec_encode(self->c->alone, &self->codec, QDR_F32, self->x, self->n, feedback, 1, self->wire,
+                            &self->bytes, NULL);
+}
+
+static qdr_status decode(void *user)
+{
+    const coding *self = user;
+    return qdr_codec_decode(self->c->alone, &self->codec, QDR_F32, self->wire, self->bytes, self->n, 1, self->x, NULL);
+}
+
+static int measure(coding *self, const char *name, double *encode_rate, double *decode_rate, failure *why)
+{
+    qdr_context *ctx = self->c->alone;
+    const calibrate_work works[] = {{encode, ctx, self, 64, 0}, {decode, ctx, self, 64, 0}};
+    double secs[2] = {0};
+    if (fail_status(why, qdr_codec_parse(name, &self->codec))) return why->code;
+    memset(self->feedback, 0, (size_t)self->n * sizeof(float));
+    for (int i = 0; i < 2; i++)
+        if (calibrate_time(self->c, &works[i], &secs[i], why)) return why->code;
+    *encode_rate = secs[0] > 0 ? (double)self->n * sizeof(float) / secs[0] : 0;
+    *decode_rate = secs[1] > 0 ? (double)self->n * sizeof(float) / secs[1] : 0;
+    return EXIT_OK;
+}
+
+static int measure_all(coding *self, failure *why)
+{
+    static const char *const names[QDR_N_CODECS] = {
+        [QDR_CODEC_BF16] = "bf16", [QDR_CODEC_INT16] = "int16",       [QDR_CODEC_INT8] = "int8",
+        [QDR_CODEC_INT4] = "int4", [QDR_CODEC_LOSSLESS] = "lossless", [QDR_CODEC_ZFP] = "zfp:8"};
+    qdr_machine_codecs *codecs = &self->c->machine.codecs;
+    double rotated[2], kept[2];
+    for (int kind = QDR_CODEC_BF16; kind < QDR_N_CODECS; kind++) {
+        if (kind == QDR_CODEC_ZFP && strcmp(qdr_get_versions().zfp, "none") == 0) continue;
+        if (measure(self, names[kind], &codecs->encode_bytes_per_sec[kind], &codecs->decode_bytes_per_sec[kind], why))
+            return why->code;
+    }
+    if (measure(self, "int8+hadamard", &rotated[0], &rotated[1], why) ||
+        measure(self, "int8+feedback", &kept[0], &kept[1], why))
+        return why->code;
+    codecs->rotated_factor = rotated[0] / codecs->encode_bytes_per_sec[QDR_CODEC_INT8];
+    codecs->feedback_factor = kept[0] / codecs->encode_bytes_per_sec[QDR_CODEC_INT8];
+    codecs->processor_share = 1;
+    return EXIT_OK;
+}
+
+int calibrate_codecs(calibration *c, failure *why)
+{
+    coding self = {.c = c, .n = c->is_quick ? QUICK_ELEMS : N_ELEMS};
+    const qdr_codec longest = {.kind = QDR_CODEC_LOSSLESS};
+    const size_t bytes = (size_t)self.n * sizeof(float), wire = (size_t)qdr_codec_bytes(&longest, QDR_F32, self.n);
+    calibrate_show(c, "codecs");
+    if (!fail_status(why, qdr_mem_alloc(c->alone, bytes, &self.x)) &&
+        !fail_status(why, qdr_mem_alloc(c->alone, wire, &self.wire)))
+        fail_status(why, qdr_mem_alloc(c->alone, bytes, &self.feedback));
+    if (!fail_together(why, c->ctx)) {
+        uint64_t bits = 1;
+        for (int64_t i = 0; i < self.n; i++) {
+            bits = bits * 6364136223846793005u + 1442695040888963407u;
+            ((float *)self.x)[i] = (float)(int32_t)(bits >> 32) * 0x1p-31F;
+        }
+        measure_all(&self, why);
+    }
+    qdr_mem_free(c->alone, &self.x);
+    qdr_mem_free(c->alone, &self.wire);
+    qdr_mem_free(c->alone, &self.feedback);
+    return why->code;
+}
