@@ -40,8 +40,8 @@ typedef struct qdri_lists {
                                       * others are empty */
 } qdri_lists;
 
-/* Builds the lists, whose messages between nodes the plan's codecs code, with n_layers, at most QDRI_FEW_LAYERS; the sums of small gradients are those of n_stage_layers.
- * Without waits they are only good for adding up their tasks. */
+/* Builds the lists, whose messages between nodes the plan's codecs code, with n_layers, at most QDRI_FEW_LAYERS; the
+ * sums of small gradients are those of n_stage_layers. Without waits they are only good for adding up their tasks. */
 QDR_NODISCARD qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int ranks_per_node,
                                          int n_layers, double n_stage_layers, int with_waits, qdri_lists *lists);
 void qdri_lists_free(qdri_lists *lists);

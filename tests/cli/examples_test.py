@@ -131,7 +131,6 @@ class Complaints(Case):
         self.complain_of_plan(recompute="attention", says=["attention", "--recompute none"])
         self.complain_of_plan(grid=[1, 1, 1, 2], optimizer_parts=3, says=["optimizer state in 3 parts", "such as 2"])
         self.complain_of_plan(pipeline=2, ranks=4, says=["pipeline of 2"])
-        self.complain_of_plan(axis_bytes_ratio=[1, 1, 1, 0.5], says=["axis_bytes_ratio", "codecs"])
         self.complain_of_plan(codecs="hybird", says=["plan.json", "hybird", "hybrid"])
         self.complain_of_plan(layout="both", says=["plan.json", "layout"])
         self.complain_of_plan(quadrille_plan=2, says=["plan.json", "quadrille_plan"])

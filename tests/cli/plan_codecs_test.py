@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""quadrille plan and quadrille mem with codecs.
+
+usage: plan_codecs_test.py QUADRILLE
+"""
+import argparse
+import json
+import unittest
+
+import plan_test
+
+
+class Codecs(plan_test.Case):
+    """Between the two nodes of eight ranks."""
+    ORDER = ("--layout", "replicated", "--recompute", "none")
+
+    def secs(self, *words, **keys):
+        return {row["grid"]: row["secs"] for row in self.answer(*self.ORDER, "--top", "64", *words, **keys)["plans"]}
+
+    def test_auto_is_never_slower(self):
+        plain, auto = self.secs(), self.secs("--codec", "auto:aggressive")
+        every = self.secs("--codec", "aggressive")
+        self.assertEqual(set(plain), set(auto))
+        for grid, secs in auto.items():
+            self.assertLessEqual(secs, plain[grid] * 1.0001, grid)
+        self.assertLessEqual(min(auto.values()), min(every.values()) * 1.003)  # what gains less is left out
+        self.assertLess(min(auto.values()), min(plain.values()))
+
+    def test_one_node_has_nothing_to_code(self):
+        answer = self.answer("--codec", "auto:hybrid", ranks=4)
+        self.assertEqual({row["codecs"] for row in answer["plans"]}, {"none"})
+        for words in (), ("--codec", "aggressive"):
+            self.assertEqual(self.secs(*words, ranks=4), self.secs(ranks=4))
+
+    def test_slow_codecs_are_not_chosen(self):
+        slow = [f"codecs.{name}_{way}_GBps=0.01" for name in ("int8", "int4", "int16") for way in ("encode", "decode")]
+        words = [word for setting in slow for word in ("--set", setting)]
+        answer = self.answer("--codec", "auto:aggressive", *words)
+        self.assertEqual({row["codecs"] for row in answer["plans"]}, {"none"})
+
+    def test_memory_of_feedback(self):
+        grid = ("--grid", "1x1x1x8", "--machine", self.machine, "--json")
+        memory = [json.loads(plan_test.run("mem", self.model, *grid, *codec).stdout)["memory"]["feedback"]
+                  for codec in ((), ("--codec", "hybrid"), ("--codec", "aggressive"))]
+        # Four ranks of a node have a quarter of each sum: a float for each of its elements.
+        weights = 6 * 12 * 768 * 768 + 5003 * 768
+        self.assertEqual(memory[:2], [0, 0])
+        self.assertTrue(weights <= memory[2] <= weights * 1.001, (memory, weights))
+
+    def test_file_and_words(self):
+        text = self.good("--codec", "auto:hybrid", "--explain", "--fix", "d=8", "-o", self.path("plan.json"))
+        self.assertRegex(text, r"as int8/128 0\.26 of the bytes, .* of encoding and decoding, pays below .* GB/s")
+        with open(self.path("plan.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["codecs"], "none,d.gradient=int8/128")
+        self.assertIn("with codecs", self.good("--codec", "hybrid"))
+
+    def test_refusals(self):
+        self.assert_plan_refused(["--codec", "hybird"], "'hybird'", "nearest: hybrid")
+        self.assert_plan_refused(["--codec", "auto"], "auto")
+        self.assert_plan_refused(["--codec", "auto:int8/48"], "blocks of 48")
+        self.assert_refused(plan_test.run("mem", self.model, "--codec", "hybrid"), "--machine")
+        self.assert_refused(plan_test.run("mem", self.model, "--codec", "auto:hybrid", "--machine", self.machine), "auto")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("quadrille")
+    plan_test.ARGUMENTS = parser.parse_args()
+    unittest.main(argv=["plan_codecs_test.py"], verbosity=1)
+
+
+if __name__ == "__main__":
+    main()
