@@ -280,7 +280,7 @@ static int64_t read_bytes(const char *word)
     const int64_t n = strtoll(word, &end, 10);
     if (*word < '0' || *word > '9' || n < 1 || n > MOST_LEAST_BYTES) return -1;
     const int64_t unit = *end == 'K' ? 1 << 10 : *end == 'M' ? 1 << 20 : 1;
-    return end[unit > 1] ? -1 : n * unit;
+    return end[unit > 1] || n > MOST_LEAST_BYTES / unit ? -1 : n * unit;
 }
 
 static qdr_status read_item(const char *item, qdr_codecs *codecs)

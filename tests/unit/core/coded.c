@@ -30,6 +30,46 @@ static void groups(void **state)
     }
 }
 
+/* Groups of a grid, beside those of the numbers of their members' nodes. */
+static void places(void **state)
+{
+    uint64_t seed = test_seed();
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        qdri_position at = {.size = {1, 1, 1, 1}};
+        int stride[QDR_N_AXES], order[QDR_N_AXES] = {0, 1, 2, 3}, n = 1;
+        for (int i = 3; i > 0; i--) {
+            const int j = (int)test_between(&seed, 0, i), axis = order[i];
+            order[i] = order[j];
+            order[j] = axis;
+        }
+        for (int axis = 0; axis < QDR_N_AXES; axis++) {
+            at.size[axis] = (int)test_between(&seed, 1, 6);
+            at.coordinate[axis] = (int)test_between(&seed, 0, at.size[axis] - 1);
+        }
+        for (int i = 0; i < QDR_N_AXES; i++) {
+            stride[order[i]] = n;
+            n *= at.size[order[i]];
+        }
+        const int per_node = (int)test_between(&seed, 1, 9);
+        qdri_coding coding = {.codecs = {.version = 0}};
+        qdri_coding_place(&at, stride, per_node, &coding);
+        for (int channel = 0; channel < (int)QDR_CHANNEL_D_NEAR; channel++) {
+            const int axis = (int)qdr_channel_axis((qdr_channel)channel);
+            int nodes[6], rank = 0;
+            for (int a = 0; a < QDR_N_AXES; a++) rank += a == axis ? 0 : at.coordinate[a] * stride[a];
+            for (int j = 0; j < at.size[axis]; j++) nodes[j] = (rank + j * stride[axis]) / per_node;
+            const qdri_coded_group want = qdri_coded_group_of(nodes, at.size[axis], at.coordinate[axis]);
+            const qdri_coded_group *got = &coding.groups[channel];
+            assert_int_equal(got->n_nodes, want.n_nodes);
+            assert_int_equal(got->per_node, want.per_node);
+            assert_int_equal(got->node, want.node);
+            assert_int_equal(got->index, want.index);
+            if (at.size[axis] > 1) assert_int_equal(got->is_one_node, want.is_one_node);
+        }
+    }
+}
+
 static void what_is_coded(void **state)
 {
     qdri_coding coding = {.codecs = {.version = QDR_OPTS_VERSION}};
@@ -85,6 +125,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups),
+        cmocka_unit_test(places),
         cmocka_unit_test(what_is_coded),
         cmocka_unit_test(bytes),
     };
