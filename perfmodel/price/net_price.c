@@ -161,6 +161,8 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
     whole.pipeline = 0;
     qdri_pricing_make(&model->machine, &model->network, &whole, n_layers, &pricing);
     QDR_TRY(qdri_describe_layers(net, &model->network, &position, &opts, context, plan->layout, n_layers));
+    const qdri_coding coding = qdri_plan_coding(plan, model->machine.ranks_per_node);
+    qdri_net_set_coding(net, &coding);
     QDR_TRY(qdri_net_place(net));
     QDR_TRY(qdri_net_choose_panels(net, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, &model->machine));
     QDR_TRY(qdri_net_forward(net, qdri_plan_has_levels(plan), schedule));

@@ -11,12 +11,13 @@
 #include "bench/transformer.h"
 #include "common/planning.h"
 
-enum { N_COLUMNS = 27 }; /* with the last one, without a name */
+enum { N_COLUMNS = 28 }; /* with the last one, without a name */
 
 typedef struct layer_options {
     bench_options shared;
     int64_t hidden, n_heads, context, n_sequences, n_layers, n_batch_parts;
     const char *levels; /* NULL: none */
+    codec_choice codec;
     const char *machine_name; /* NULL: no prediction */
     qdr_machine machine;
     bench_column columns[N_COLUMNS];
@@ -36,6 +37,8 @@ static const option_spec specs[] = {
      "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, each a number, module, cache, "
      "numa, package, node or all; or none (default), zero1, zero2",
      OPTION_TEXT, AT(levels)},
+    {"codec", 0, "CODECS", CODEC_HELP "; default: QDR_CODEC, which --machine does not know, else none", OPTION_OTHER,
+     AT(codec), .take = take_codecs},
     {"machine", 0, "M", "a machine's name or file: also print the predicted time", OPTION_MACHINE, AT(machine_name)},
     BENCH_PRODUCT_SPECS,
 };
@@ -43,6 +46,7 @@ static const option_spec specs[] = {
 static const bench_column columns[N_COLUMNS] = {
     {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
     {"levels", "levels", "", VALUE_TEXT, 9, 0, 0},
+    {"codec", "codec", "", VALUE_TEXT, 12, 0, 0},
     {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
     BENCH_SETTING("hidden", VALUE_WHOLE),
     BENCH_SETTING("heads", VALUE_WHOLE),
@@ -73,6 +77,7 @@ static void choose_columns(layer_options *options)
     for (int i = 0; i < N_COLUMNS; i++) {
         const char *name = columns[i].name;
         if (name && !options->levels && strcmp(name, "levels") == 0) continue;
+        if (name && !options->codec.is_given && strcmp(name, "codec") == 0) continue;
         if (name && !options->machine_name && (strstr(name, "predicted") || strcmp(name, "error") == 0)) continue;
         options->columns[n++] = columns[i];
     }
@@ -156,6 +161,7 @@ static qdr_status prepare(layer_bench *bench, const layer_options *options)
             .n_panels = (int)options->shared.n_panels,
             .n_batch_parts = (int)options->n_batch_parts,
             .overlap = i == SERIAL ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
+            .codecs = options->codec.is_given ? &options->codec.codecs : NULL,
         };
         status = transformer_create(bench->grid, &desc, &bench->stacks[i]);
     }
@@ -208,7 +214,8 @@ static qdr_status predict(const layer_options *options, const qdr_grid *grid, do
                      .layout = options->shared.layout,
                      .dtype = options->shared.dtype,
                      .batch = options->n_sequences,
-                     .sequence = options->context};
+                     .sequence = options->context,
+                     .codecs = options->codec.codecs};
     qdr_model *model = NULL;
     for (int i = 0; i < 2; i++)
         for (int pass = 0; pass <= N_PASSES; pass++) said[pass][i] = NAN;
@@ -233,16 +240,18 @@ static void print_pass(bench_run *run, const layer_options *options, const qdr_g
     const grid_size size = {qdr_grid_size(grid, QDR_X), qdr_grid_size(grid, QDR_Y), qdr_grid_size(grid, QDR_Z),
                             qdr_grid_size(grid, QDR_D)};
     const grid_text shape = grid_words(size);
-    char split[32];
+    char split[32], codecs[CODECS_BYTES];
     const int first = N_VARIANTS * pass;
     const bench_times overlapped = bench_times_of(samples, first + OVERLAPPED);
     const bench_times serial = bench_times_of(samples, first + SERIAL);
     const double n_tokens = (double)options->n_sequences * (double)options->context;
     snprintf(split, sizeof split, "%d,%d", qdr_grid_parts(grid, QDR_LEVEL_GRADIENTS),
              qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER));
+    qdr_codecs_text(&options->codec.codecs, codecs, sizeof codecs);
     const bench_value values[] = {
         BENCH_TEXT(shape.text),
         BENCH_TEXT(split),
+        BENCH_TEXT(codecs),
         BENCH_TEXT(pass == PASS_TOGETHER ? "together" : product_pass_text((product_pass)pass)),
         BENCH_NUMBER(options->hidden),
         BENCH_NUMBER(options->n_heads),

@@ -177,7 +177,8 @@ qdr_status transformer_create(qdr_grid *grid, const transformer_desc *desc, tran
                                  .dtype = desc->dtype,
                                  .overlap = desc->overlap,
                                  .panels = desc->n_panels,
-                                 .batch_parts = desc->n_batch_parts};
+                                 .batch_parts = desc->n_batch_parts,
+                                 .codecs = desc->codecs};
     qdr_context *ctx = qdr_grid_context(grid);
     made->dtype = desc->dtype;
     made->vocab = desc->has_ends ? desc->network->vocab : 0;

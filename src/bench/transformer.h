@@ -16,6 +16,7 @@ typedef struct transformer_desc {
     qdr_dtype dtype;
     qdr_layout layout;
     int n_panels, n_batch_parts, overlap; /* as in qdr_stack_opts */
+    const qdr_codecs *codecs; /* NULL: QDR_CODEC */
 } transformer_desc;
 
 enum { N_LAYER_PRODUCTS = 4 }; /* qkv, proj, up, down */

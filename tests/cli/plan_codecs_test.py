@@ -60,7 +60,8 @@ class Codecs(plan_test.Case):
         self.assert_plan_refused(["--codec", "auto"], "auto")
         self.assert_plan_refused(["--codec", "auto:int8/48"], "blocks of 48")
         self.assert_refused(plan_test.run("mem", self.model, "--codec", "hybrid"), "--machine")
-        self.assert_refused(plan_test.run("mem", self.model, "--codec", "auto:hybrid", "--machine", self.machine), "auto")
+        mem = ("mem", self.model, "--machine", self.machine)
+        self.assert_refused(plan_test.run(*mem, "--codec", "auto:hybrid"), "auto")
 
 
 def main():
