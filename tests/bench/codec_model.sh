@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What the model says of codecs, compared with measured layers over a network, as Markdown: sh tests/bench/codec_model.sh
-# [BUILD [ROUNDS [OPTION...]]]. Calibrates four nodes (network namespaces, links of 200 Mbit/s), then times a transformer
-# layer (`quadrille bench layer` with OPTIONs) on eight grids with five presets; medians of ROUNDS (default 3). Then what
-# `--codec auto:aggressive` would choose on each grid, beside the fastest preset. NODES, RANKS and RATE in the
-# environment change the network. About five minutes per round; needs root; use an idle machine.
+# What the model says of codecs, compared with measured layers over a network, as Markdown:
+# sh tests/bench/codec_model.sh [BUILD [ROUNDS [OPTION...]]]. Calibrates four nodes (network namespaces, links of 200
+# Mbit/s), then times a transformer layer (`quadrille bench layer` with OPTIONs) on eight grids with five presets;
+# medians of ROUNDS (default 3). Then which preset the model would choose on each grid, beside the fastest. NODES, RANKS
+# and RATE in the environment change the network. Ten minutes per round; needs root; use an idle machine.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
@@ -76,8 +76,9 @@ def main():
     for grid in grids:
         chosen = min(PRESETS, key=lambda p: said[grid, p])
         best = min(measured[grid, p] for p in PRESETS)
-        print(f"\n{grid}: the model chooses {chosen}, which is {100 * (measured[grid, chosen] / best - 1):.1f} % slower "
-              f"than the fastest preset and {measured[grid, 'none'] / measured[grid, chosen]:.2f} times as fast as none")
+        slower, gain = 100 * (measured[grid, chosen] / best - 1), measured[grid, "none"] / measured[grid, chosen]
+        print(f"\n{grid}: the model chooses {chosen}, which is {slower:.1f} % slower than the fastest preset and "
+              f"{gain:.2f} times as fast as none")
 
 
 main()
