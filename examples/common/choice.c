@@ -164,6 +164,7 @@ static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_net
                             .batch = made->batch,
                             .sequence = made->context,
                             .dtype = (qdr_dtype)made->dtype,
+                            .codecs = made->codec ? &made->codecs : NULL,
                             .panels = (int)made->n_panels,
                             .batch_parts = (int)made->n_batch_parts};
     TRY(search_levels(made->levels, &opts, sentence));

@@ -212,12 +212,13 @@ QDR_API int qdr_plan_parts_of_link(const qdr_plan *plan, const qdr_machine *mach
 QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs);
 
 /** Replaces the plan's codecs by those of the offered ones that make its step shorter, one axis and class of traffic
- * after the other; none are kept where nothing pays.
+ * after the other; none are kept where nothing pays, or where what they keep does not fit.
+ *  @param memory_bytes  of a rank; 0: the machine's
  *  @param[out] result  the plan's prediction with them; undefined after an error, after which the plan is unchanged
  *  @retval QDR_ERR_ARGUMENT  NULL, or codecs that qdr_codecs_parse() would refuse
  *  @retval others            as qdr_model_predict() */
-QDR_API QDR_NODISCARD qdr_status qdr_model_choose_codecs(qdr_model *model, const qdr_codecs *offered, qdr_plan *plan,
-                                                         qdr_plan_result *result);
+QDR_API QDR_NODISCARD qdr_status qdr_model_choose_codecs(qdr_model *model, const qdr_codecs *offered,
+                                                         double memory_bytes, qdr_plan *plan, qdr_plan_result *result);
 
 /* ---- what a plan is made of ---- */
 

@@ -192,8 +192,8 @@ static qdr_status sum_versions(qdr_stream *stream, const qdri_message *message, 
 qdr_status qdri_decode_sum(qdr_stream *stream, const qdri_message *message, const qdri_message_sum *sum)
 {
     if (message->n == 0) return QDR_OK;
-    if (!qdri_codec_bits(message->codec)) return sum_versions(stream, message, sum);
     if (message->codec->kind == QDR_CODEC_BF16) return sum_bf16(stream, message, sum);
+    if (!qdri_codec_bits(message->codec)) return sum_versions(stream, message, sum);
     qdri_kernel kernel = integers_kernel(message, QDRI_K_DECODE_SUM);
     kernel.u.codec.n_sources = sum->n_sources;
     kernel.u.codec.own = sum->own;

@@ -39,22 +39,28 @@ void qdri_coll_part(const qdri_coll *coll, int size, int j, int64_t *begin, int6
     *n = end - *begin;
 }
 
+/* A length is another member's word: no more than there is room for is taken. */
+static void shorten(const int64_t *lengths, int j, int64_t *n)
+{
+    if (lengths && lengths[j] < *n) *n = lengths[j] < 0 ? 0 : lengths[j];
+}
+
 void qdri_coll_outgoing(const qdri_coll *coll, int j, int64_t *begin, int64_t *n)
 {
     locate(coll->counts, coll->count, j, begin, n);
-    if (coll->lengths) *n = coll->lengths[j];
+    shorten(coll->lengths, j, n);
 }
 
 void qdri_coll_incoming(const qdri_coll *coll, int j, int64_t *begin, int64_t *n)
 {
     locate(coll->recv_counts, coll->count, j, begin, n);
-    if (coll->recv_lengths) *n = coll->recv_lengths[j];
+    shorten(coll->recv_lengths, j, n);
 }
 
 void qdri_coll_gathered(const qdri_coll *coll, int size, int j, int64_t *begin, int64_t *n)
 {
     qdri_coll_part(coll, size, j, begin, n);
-    if (coll->lengths) *n = coll->lengths[j];
+    shorten(coll->lengths, j, n);
 }
 
 void qdri_coll_extent(const qdri_coll *coll, int size, int rank, int64_t *begin, int64_t *n_send, int64_t *n_recv)

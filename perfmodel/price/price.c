@@ -288,27 +288,29 @@ static double wire_ratio(const qdr_codec *codec, qdr_dtype dtype, int64_t row_el
     return dtype == QDR_F32 ? 1 / 1.14 : 1 / 1.32; /* Gaussian elements */
 }
 
-static void add_stage(qdri_task_price *all, const qdri_ways *ways, qdr_coll_kind kind, double bytes)
+/* n of them, one after the other, of so many bytes in all. */
+static void add_stage(qdri_task_price *all, const qdri_ways *ways, qdr_coll_kind kind, int n, double bytes)
 {
-    const qdri_price price = qdri_coll_price(ways, kind, bytes);
-    all->price.latency_secs += price.latency_secs + price.work_secs;
+    const qdri_price price = qdri_coll_price(ways, kind, bytes / n);
+    all->price.latency_secs += n * (price.latency_secs + price.work_secs);
 }
 
-/* The same bytes within `secs`, while codecs take a share of the processor. */
-static void stretch(qdri_price *price, double secs, double slowdown)
+/* The same bytes within `secs`, of which codecs work codec_secs, beside products with a share of the processor. */
+static void stretch(qdri_price *price, double secs, double codec_secs, double processor_share)
 {
-    const double share = price->work_secs / secs;
+    const double share = price->work_secs / secs, works = codec_secs / secs;
     price->work_secs = secs;
     price->flow_bytes_per_sec *= share;
     for (int link = 0; link < QDR_MAX_LINKS; link++) price->use[link] *= share;
-    price->slowdown += slowdown;
+    price->processor_slowdown = processor_share * works;
+    price->own_slowdown = fmax(0, works * (1 + processor_share) - 1); /* slower codecs may stay hidden by the wire */
 }
 
 /* Members of a node first, as they are; their counterparts; members of a node again. Messages and codecs pass through a
  * pipeline of chunks: the longer of the two, and a chunk of the other. */
 static qdri_task_price coded_collective(const qdri_pricing *p, const qdri_task *task, double bytes)
 {
-    static const double chunk_bytes = 1 << 20; /* of elements: that of the runtime (comm/decorators) */
+    static const double chunk_bytes = 1 << 20; /* of elements of up to 8 parts, as in the runtime (comm/decorators) */
     const int kind = qdri_group_kind_of(task->channel), inside = p->per_node[kind];
     const qdri_ways *ways = inside ? &p->between[kind] : &p->ways[kind];
     const double slice = inside ? bytes / inside : bytes;
@@ -319,10 +321,11 @@ static qdri_task_price coded_collective(const qdri_pricing *p, const qdri_task *
     all.bytes_sent = bytes_sent(&all.price, ways);
     all.bytes_plain = all.bytes_sent * slice / wire;
     const double sending = all.price.work_secs, longer = fmax(secs, sending);
-    if (longer > 0) stretch(&all.price, longer, p->machine->codecs.processor_share * secs / longer);
-    all.price.latency_secs += fmin(1, chunk_bytes / slice) * fmin(secs, sending);
-    if (inside && task->coll != QDR_ALL_GATHER) add_stage(&all, &p->inside[kind], QDR_REDUCE_SCATTER, bytes);
-    if (inside && task->coll != QDR_REDUCE_SCATTER) add_stage(&all, &p->inside[kind], QDR_ALL_GATHER, bytes);
+    if (longer > 0) stretch(&all.price, longer, secs, p->machine->codecs.processor_share);
+    all.price.latency_secs += fmin(1, chunk_bytes * fmax(1, ways->n_ranks / 8.0) / slice) * fmin(secs, sending);
+    const int n_stages = task->coll == QDR_ALL_REDUCE ? 1 : ways->n_ranks; /* for the parts of each node */
+    if (inside && task->coll != QDR_ALL_GATHER) add_stage(&all, &p->inside[kind], QDR_REDUCE_SCATTER, n_stages, bytes);
+    if (inside && task->coll != QDR_REDUCE_SCATTER) add_stage(&all, &p->inside[kind], QDR_ALL_GATHER, n_stages, bytes);
     all.secs = all.price.latency_secs + all.price.work_secs;
     return all;
 }

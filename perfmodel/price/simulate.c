@@ -122,7 +122,7 @@ static void set_rates(simulation *sim)
         const int s = sim->active[a];
         const qdri_price *price = &sim->prices[sim->running[s]];
         if (!(price->flow_bytes_per_sec > 0) || sim->latency[s] > 0) continue;
-        slowdown += price->slowdown;
+        slowdown += price->slowdown + price->processor_slowdown;
         transfers[n] = price;
         streams[n++] = s;
     }
@@ -132,8 +132,9 @@ static void set_rates(simulation *sim)
     if (n > 1) qdri_share_links(n, transfers, rates);
     const int computes = sim->running[QDRI_STREAM_OF_COMPUTE] >= 0;
     for (int i = 0; i < n; i++)
-        sim->rate[streams[i]] = rates[i] /
-                                (computes ? 1 + sim->machine->transfer_slowdown + transfers[i]->slowdown : 1);
+        sim->rate[streams[i]] = rates[i] / (computes ? 1 + sim->machine->transfer_slowdown + transfers[i]->slowdown +
+                                                           transfers[i]->own_slowdown
+                                                     : 1);
 }
 
 /* Until the next task ends, or its work begins. */

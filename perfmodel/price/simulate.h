@@ -19,6 +19,7 @@ typedef struct qdri_price {
      * to 1. Zero for work on the processor. */
     double flow_bytes_per_sec;
     double slowdown; /* of processor and transfer while both run, in addition to the machine's */
+    double processor_slowdown, own_slowdown; /* the same of only the one, and of only the other: codecs */
     double use[QDR_MAX_LINKS];
 } qdri_price;
 

@@ -104,13 +104,18 @@ static qdr_plan plan_of(const search *s, const candidate *c)
     return plan;
 }
 
+static double memory_limit(const search *s)
+{
+    return s->opts.memory_bytes > 0 ? s->opts.memory_bytes : s->model->machine.memory_bytes;
+}
+
 /* Kinds of recomputation with which a grid, layout, micro-batch and partitions fit, one bit for each. */
 static int fitting_recomputes(search *s, candidate c, int n_orders)
 {
     const qdr_plan any = plan_of(s, &c);
     const qdri_stages stages = qdri_stages_make(&s->model->machine, &s->model->network, &any);
     const double n_layers = (double)s->model->network.layers;
-    const double limit = s->opts.memory_bytes > 0 ? s->opts.memory_bytes : s->model->machine.memory_bytes;
+    const double limit = memory_limit(s);
     qdri_pricing pricing;
     int fitting = 0;
     qdri_pricing_sizes(&s->model->machine, &s->model->network, &any, n_layers, &pricing);
@@ -123,7 +128,8 @@ static int fitting_recomputes(search *s, candidate c, int n_orders)
         qdri_memory(&pricing, &s->model->network, &stages, qdri_micro_batches(&plan, &pricing.sizes), &result);
         s->result->n_candidates += n_orders;
         qdri_search_keep_least(&plan, &result, &s->result->least_memory);
-        if (result.memory_bytes > limit) continue;
+        /* Feedback depends on the order: it is counted when plans are simulated. */
+        if (result.memory_bytes - result.memory[QDR_MEMORY_FEEDBACK] > limit) continue;
         s->result->n_fitting += n_orders;
         fitting |= 1 << r;
     }
@@ -328,6 +334,7 @@ static void simulate_orders(search *s, const candidate *c)
         s->status = qdr_model_predict(s->model, &plan, &result);
         s->result->n_simulated++;
         if (s->status != QDR_OK) return;
+        if (result.memory[QDR_MEMORY_FEEDBACK] > 0 && result.memory_bytes > memory_limit(s)) continue;
         const ranking grids = grids_of(s), contenders = contenders_of(s);
         rank_plan(&grids, &plan, &result);
         rank_plan(&contenders, &plan, &result);
@@ -432,6 +439,7 @@ static void choose_panels(search *s, int n_wanted)
         one.plan.panels = s->opts.panels;
         one.plan.batch_parts = s->opts.batch_parts;
         s->status = qdri_model_choose(s->model, &one.plan, &one.result);
+        if (one.result.memory_bytes > memory_limit(s)) one = all[i]; /* panels and parts need memory, too */
         if (s->status == QDR_OK) rank_plan(&grids, &one.plan, &one.result);
     }
 }
@@ -487,17 +495,19 @@ void qdri_search_defaults(qdr_search_opts *opts)
 qdr_plan qdri_search_plan(const qdr_search_opts *opts, const int size[QDR_N_AXES], int64_t micro_batch)
 {
     static const qdr_codecs none = {.version = 0};
-    return (qdr_plan){.version = QDR_OPTS_INIT,
-                      .x = size[QDR_X],
-                      .y = size[QDR_Y],
-                      .z = size[QDR_Z],
-                      .d = size[QDR_D],
-                      .dtype = opts->dtype,
-                      .batch = opts->batch,
-                      .micro_batch = micro_batch,
-                      .sequence = opts->sequence,
-                      .overlap = opts->overlap,
-                      .codecs = opts->codecs ? *opts->codecs : none};
+    qdr_plan plan = {.version = QDR_OPTS_INIT,
+                     .x = size[QDR_X],
+                     .y = size[QDR_Y],
+                     .z = size[QDR_Z],
+                     .d = size[QDR_D],
+                     .dtype = opts->dtype,
+                     .batch = opts->batch,
+                     .micro_batch = micro_batch,
+                     .sequence = opts->sequence,
+                     .overlap = opts->overlap,
+                     .codecs = opts->codecs ? *opts->codecs : none};
+    if (opts->order) memcpy(plan.order, opts->order, 5);
+    return plan;
 }
 
 void qdri_search_keep_least(const qdr_plan *plan, const qdr_plan_result *result, qdr_planned_grid *least)

@@ -220,7 +220,7 @@ static int make_answer(plan_options *options, failure *why)
     if (options->layout >= 0) search->layouts = 1 << options->layout;
     if (options->recompute >= 0) search->recomputes = 1 << options->recompute;
     levels_search(&options->parts, &machine, search);
-    if (options->codec.is_given) search->codecs = &options->codec.codecs;
+    if (options->codec.is_given && !options->codec.is_auto) search->codecs = &options->codec.codecs;
     if (options->is_serial) search->overlap = QDR_OVERLAP_NONE;
     search->dtype = options->dtype >= 0           ? compute_dtypes[options->dtype]
                     : machine.bf16.peak_flops > 0 ? QDR_BF16

@@ -66,6 +66,8 @@ void plan_levels_note(const plan_answer *answer, char note[LEVELS_NOTE_BYTES]);
 
 /* qdr_model_search(); refuses numbers of parts that suit no grid. */
 int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why);
+/* The same; with --codec auto:, whose search options have no codecs, each plan has those that pay on it. */
+int plan_search_codecs(const plan_answer *answer, const qdr_search_opts *opts, qdr_search_result *found, failure *why);
 /* The best plans, and the known methods whether they fit or not, as rows. If nothing fits, only the plan with the least
  * memory; of zero bytes if there is none. */
 int plan_find(plan_answer *answer, failure *why);

@@ -175,7 +175,7 @@ int plan_print_why_not(FILE *file, plan_answer *answer, failure *why)
     const int axes[QDR_N_AXES] = {size.x, size.y, size.z, size.d};
     memcpy(opts.size, axes, sizeof opts.size);
     opts.n_best = 1;
-    if (plan_search(answer->model, &opts, &found, why)) return why->code;
+    if (plan_search_codecs(answer, &opts, &found, why)) return why->code;
     if (found.n_candidates == 0)
         fprintf(file, "%dx%dx%dx%d has %lld cells for a batch of %lld: some would have nothing to do.", size.x, size.y,
                 size.z, size.d, (long long)size.z * size.d, (long long)opts.batch);

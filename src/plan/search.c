@@ -57,16 +57,17 @@ static int is_same_grid(const qdr_plan *a, const qdr_plan *b)
     return a->x == b->x && a->y == b->y && a->z == b->z && a->d == b->d;
 }
 
-/* Of the plans found with all codecs and without any, each with those that pay on it: the best of each grid. */
-static int keep_best(qdr_model *model, const qdr_search_opts *opts, const qdr_search_result *plain,
+/* Of the plans found without codecs and with all of them, each with those that pay on it: the best of each grid. */
+static int keep_best(qdr_model *model, const qdr_search_opts *opts, const qdr_search_result *coded,
                      qdr_search_result *found, failure *why)
 {
     qdr_planned_grid all[2 * QDR_MAX_BEST];
-    const int most = opts->n_best ? opts->n_best : 10, n = found->n_best + plain->n_best;
+    const int most = opts->n_best ? opts->n_best : 10, n = found->n_best + coded->n_best;
     memcpy(all, found->best, (size_t)found->n_best * sizeof *all);
-    memcpy(all + found->n_best, plain->best, (size_t)plain->n_best * sizeof *all);
+    memcpy(all + found->n_best, coded->best, (size_t)coded->n_best * sizeof *all);
     for (int i = 0; i < n; i++)
-        if (fail_status(why, qdr_model_choose_codecs(model, opts->codecs, &all[i].plan, &all[i].result)))
+        if (fail_status(why,
+                        qdr_model_choose_codecs(model, opts->codecs, opts->memory_bytes, &all[i].plan, &all[i].result)))
             return why->code;
     qsort(all, (size_t)n, sizeof *all, by_secs);
     found->n_best = 0;
@@ -78,14 +79,14 @@ static int keep_best(qdr_model *model, const qdr_search_opts *opts, const qdr_se
     return EXIT_OK;
 }
 
-static int search_codecs(const plan_answer *answer, const qdr_search_opts *opts, qdr_search_result *found, failure *why)
+int plan_search_codecs(const plan_answer *answer, const qdr_search_opts *opts, qdr_search_result *found, failure *why)
 {
-    static qdr_search_result plain; /* static because it is large */
-    qdr_search_opts without = *opts;
+    static qdr_search_result coded; /* static because it is large */
+    qdr_search_opts with = *opts;
     if (plan_search(answer->model, opts, found, why) || !answer->options->codec.is_auto) return why->code;
-    without.codecs = NULL;
-    if (plan_search(answer->model, &without, &plain, why)) return why->code;
-    return keep_best(answer->model, opts, &plain, found, why);
+    with.codecs = &answer->options->codec.codecs;
+    if (plan_search(answer->model, &with, &coded, why)) return why->code;
+    return keep_best(answer->model, &with, &coded, found, why);
 }
 
 /* ---- known methods ---- */
@@ -109,11 +110,11 @@ static int find_method(plan_answer *answer, const method *known, failure *why)
     levels_search(&known->parts, answer->machine, &opts);
     snprintf(row->name, sizeof row->name, "%s", known->name);
     row->is_known_method = 1;
-    if (search_codecs(answer, &opts, &found, why)) return why->code;
+    if (plan_search_codecs(answer, &opts, &found, why)) return why->code;
     row->fits = found.n_best > 0;
     if (found.n_best == 0) {
         opts.memory_bytes = 0x1p100;
-        if (plan_search(answer->model, &opts, &found, why)) return why->code;
+        if (plan_search_codecs(answer, &opts, &found, why)) return why->code;
     }
     answer->n_rows++;
     row->has_enough = answer->options->search.batch >= (int64_t)size[QDR_Z] * size[QDR_D];
@@ -177,7 +178,7 @@ int plan_find(plan_answer *answer, failure *why)
     /* The least memory of any plan is known immediately. */
     if (fail_status(why, qdr_model_least_memory(answer->model, asked, &found->least_memory))) return why->code;
     if (found->least_memory.result.memory_bytes > answer->machine->memory_bytes) return EXIT_OK;
-    if (search_codecs(answer, asked, found, why) || found->n_best == 0) return why->code;
+    if (plan_search_codecs(answer, asked, found, why) || found->n_best == 0) return why->code;
     answer->n_rows = answer->found.n_best;
     for (int i = 0; i < answer->n_rows; i++) {
         answer->rows[i].planned = answer->found.best[i];

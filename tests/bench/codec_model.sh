@@ -52,13 +52,13 @@ def main():
     grids = GRIDS[int(NODES) * int(RANKS)]
     with tempfile.TemporaryDirectory() as folder:
         machine = os.path.join(folder, "netlab.json")
-        in_network("calibrate", "-o", machine)
+        in_network("calibrate", "--threads", "1", "-o", machine)
         times, said = {}, {}
         for _ in range(ROUNDS):
             for grid in grids:
                 for preset in PRESETS:
                     out = in_network("bench", "layer", "--grid", grid, "--codec", preset, "--machine", machine,
-                                     "--csv", *OPTIONS)
+                                     "--csv", "--threads", "1", *OPTIONS)
                     row = next(row for row in csv.DictReader(io.StringIO(out)) if row["pass"] == "together")
                     times.setdefault((grid, preset), []).append(float(row["median_secs"]))
                     said[grid, preset] = float(row["predicted_secs"])

@@ -27,6 +27,22 @@ class Codecs(plan_test.Case):
         self.assertLessEqual(min(auto.values()), min(every.values()) * 1.003)  # what gains less is left out
         self.assertLess(min(auto.values()), min(plain.values()))
 
+    def test_what_is_kept_fits(self):
+        """Feedback counts, and where it does not fit nothing is lost but the codec."""
+        least = min(row["memory_bytes"] for row in self.answer("--top", "64")["plans"])
+        for share in 1.0, 1.05, 1.3:
+            limit = ("--mem", str(int(least * share) + 1), "--top", "64")
+            plain = self.answer(*limit)["plans"]
+            for words in ("auto:aggressive",), ("int8+feedback", "--order", "dzyx"), ("auto:int8+feedback",):
+                done = self.plan("--json", "--codec", *words, *limit)
+                if done.returncode == 3 and not words[0].startswith("auto"):
+                    continue  # asked for, it may not fit
+                answer = json.loads(done.stdout)
+                for row in answer["plans"]:
+                    self.assertLessEqual(row["memory_bytes"], int(least * share) + 1, (words, row["grid"]))
+                if words[0].startswith("auto"):
+                    self.assertLessEqual({row["grid"] for row in plain}, {row["grid"] for row in answer["plans"]})
+
     def test_one_node_has_nothing_to_code(self):
         answer = self.answer("--codec", "auto:hybrid", ranks=4)
         self.assertEqual({row["codecs"] for row in answer["plans"]}, {"none"})

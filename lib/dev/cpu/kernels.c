@@ -106,9 +106,10 @@ static qdr_status message_check(const qdri_kernel *kernel)
 {
     const unsigned char *wire = kernel->u.codec.wire;
     const size_t each = qdr_dtype_bytes(kernel->dtype);
-    const int64_t n_bytes = kernel->u.codec.n_bytes ? *kernel->u.codec.n_bytes : (int64_t)kernel->u.codec.stride;
+    const int64_t most = (int64_t)kernel->u.codec.stride;
+    const int64_t n_bytes = kernel->u.codec.n_bytes ? *kernel->u.codec.n_bytes : most;
     int64_t at = 0, left = kernel->u.codec.n;
-    while (left > 0) {
+    while (left > 0 && !(most > 0 && n_bytes > most)) {
         const int64_t n = left < QDRI_LOSSLESS_BLOCK ? left : QDRI_LOSSLESS_BLOCK;
         const int how = at + QDRI_LOSSLESS_HEADER <= n_bytes ? wire[at + 1] : -1;
         const int is_known = how == QDRI_LOSSLESS_PLAIN || (how == QDRI_LOSSLESS_PACKED && n == QDRI_LOSSLESS_BLOCK);
