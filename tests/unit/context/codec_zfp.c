@@ -106,7 +106,8 @@ static void narrow_types(void **state)
         uint64_t wire[N];
         int64_t bytes;
         const qdri_message message = {.codec = &codec, .dtype = types[t], .n = N};
-        for (int i = 0; i < N; i++) x[i] = types[t] == QDR_BF16 ? (uint16_t)(0x3f80 + i % 64) : (uint16_t)(0x3c00 + i);
+        const int one = types[t] == QDR_BF16 ? 0x3f80 : 0x3c00; /* bits of 1 */
+        for (int i = 0; i < N; i++) x[i] = (uint16_t)(one + (types[t] == QDR_BF16 ? i % 64 : i));
         CHECK_OK(qdri_encode(stream, &message, x, NULL, 0, wire, &bytes));
         CHECK_OK(qdri_decode(stream, &message, wire, bytes, 0, y));
         CHECK_OK(qdri_stream_synchronize(stream));
