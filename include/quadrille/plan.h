@@ -147,8 +147,8 @@ typedef struct qdr_search_opts {
      * unit, k is the greatest common divisor of d and u/z, or of d and u/(x·y·z), where these are whole. */
     int any_levels;
     int overlap, panels, batch_parts; /**< as in qdr_plan */
-    const qdr_codecs
-        *codecs; /**< of all plans; NULL: none. Bounds then leave transfers out, so that more is simulated */
+    /** Of all plans; NULL: none. Bounds then leave transfers out, so that more is simulated. */
+    const qdr_codecs *codecs;
     int n_best; /**< answers wanted, 1 to QDR_MAX_BEST; 0: 10 */
     int exhaustive; /**< 1: simulate all that fit, to check the bounds */
     qdr_search_progress_fn progress; /**< NULL: none */

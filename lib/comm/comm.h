@@ -186,10 +186,6 @@ QDR_NODISCARD qdr_status qdri_comm_stage(qdri_comm **comm, qdri_dev *host, qdri_
  * failure comm is unchanged. */
 QDR_NODISCARD qdr_status qdri_comm_compress(qdri_comm **comm, const int *nodes);
 int qdri_comm_is_compressed(const qdri_comm *comm);
-/* Whether collectives on such a device can have the codec.
- * @retval QDR_ERR_UNSUPPORTED  not; the message begins with "WHO: " and says why */
-QDR_NODISCARD qdr_status qdri_comm_check_codec(const qdr_codec *codec, qdr_dtype dtype, const qdri_dev *dev,
-                                               const char *who);
 /* Sets a time limit for a world and its parts: a member that waits longer for others, in a collective, an agreement or
  * a broadcast, gives up and fails with QDR_ERR_TIMEOUT; the message names the missing members. 0: no limit. Call it
  * before there is work. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codec/run.h"
 #include "core/environment.h"
 #include "linear/internal.h"
 
@@ -24,7 +25,7 @@ static qdr_status check(const qdr_stack *stack, const qdr_codecs *codecs)
             if (dtype == QDR_F64)
                 return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stack is f64, which is never coded; use f32, bf16 or f16",
                                 who);
-            QDR_TRY(qdri_comm_check_codec(codec, is_gradient ? stack->net.grad_dtype : dtype, dev, who));
+            QDR_TRY(qdri_codec_check_dev(codec, is_gradient ? stack->net.grad_dtype : dtype, dev, who));
         }
     return QDR_OK;
 }

@@ -8,6 +8,7 @@
 
 #include "core/nearest.h"
 #include "core/status.h"
+#include "quadrille/codec.h"
 
 enum { KEY_BYTES = 64 };
 #define GIB 1073741824.0
@@ -79,19 +80,19 @@ static const qdri_machine_field collectives_fields[] = {
     {.key = NULL},
 };
 
+_Static_assert(QDR_MAX_CODECS == QDR_N_CODECS, "a rate for each codec");
+#define CODEC_RATES(name, kind)                                                                                        \
+    {QDRI_RATE, name "_encode_GBps", offsetof(qdr_machine_codecs, encode_bytes_per_sec[kind]), 1e9, 0, 1e9},           \
+    {                                                                                                                  \
+        QDRI_RATE, name "_decode_GBps", offsetof(qdr_machine_codecs, decode_bytes_per_sec[kind]), 1e9, 0, 1e9          \
+    }
 static const qdri_machine_field codecs_fields[] = {
-    {QDRI_RATE, "bf16_encode_GBps", offsetof(qdr_machine_codecs, encode_bytes_per_sec[1]), 1e9, 0, 1e9},
-    {QDRI_RATE, "bf16_decode_GBps", offsetof(qdr_machine_codecs, decode_bytes_per_sec[1]), 1e9, 0, 1e9},
-    {QDRI_RATE, "int16_encode_GBps", offsetof(qdr_machine_codecs, encode_bytes_per_sec[2]), 1e9, 0, 1e9},
-    {QDRI_RATE, "int16_decode_GBps", offsetof(qdr_machine_codecs, decode_bytes_per_sec[2]), 1e9, 0, 1e9},
-    {QDRI_RATE, "int8_encode_GBps", offsetof(qdr_machine_codecs, encode_bytes_per_sec[3]), 1e9, 0, 1e9},
-    {QDRI_RATE, "int8_decode_GBps", offsetof(qdr_machine_codecs, decode_bytes_per_sec[3]), 1e9, 0, 1e9},
-    {QDRI_RATE, "int4_encode_GBps", offsetof(qdr_machine_codecs, encode_bytes_per_sec[4]), 1e9, 0, 1e9},
-    {QDRI_RATE, "int4_decode_GBps", offsetof(qdr_machine_codecs, decode_bytes_per_sec[4]), 1e9, 0, 1e9},
-    {QDRI_RATE, "lossless_encode_GBps", offsetof(qdr_machine_codecs, encode_bytes_per_sec[5]), 1e9, 0, 1e9},
-    {QDRI_RATE, "lossless_decode_GBps", offsetof(qdr_machine_codecs, decode_bytes_per_sec[5]), 1e9, 0, 1e9},
-    {QDRI_RATE, "zfp_encode_GBps", offsetof(qdr_machine_codecs, encode_bytes_per_sec[6]), 1e9, 0, 1e9},
-    {QDRI_RATE, "zfp_decode_GBps", offsetof(qdr_machine_codecs, decode_bytes_per_sec[6]), 1e9, 0, 1e9},
+    CODEC_RATES("bf16", QDR_CODEC_BF16),
+    CODEC_RATES("int16", QDR_CODEC_INT16),
+    CODEC_RATES("int8", QDR_CODEC_INT8),
+    CODEC_RATES("int4", QDR_CODEC_INT4),
+    CODEC_RATES("lossless", QDR_CODEC_LOSSLESS),
+    CODEC_RATES("zfp", QDR_CODEC_ZFP),
     {QDRI_NUMBER, "rotated_factor", offsetof(qdr_machine_codecs, rotated_factor), 1, 0, 10},
     {QDRI_NUMBER, "feedback_factor", offsetof(qdr_machine_codecs, feedback_factor), 1, 0, 10},
     {QDRI_NUMBER, "processor_share", offsetof(qdr_machine_codecs, processor_share), 1, 0, 1},

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 build=${1:-build}
 rounds=${2:-3}
 [ $# -gt 2 ] && shift 2 || set -- --hidden 512 --context 256 --sequences 8 --iterations 2 --warmup 1
-export OPENBLAS_NUM_THREADS=1
+export OPENBLAS_NUM_THREADS=1 PYTHONPATH=tests/bench
 ninja -C "$build" src/quadrille >/dev/null
 exec python3 - "$build" "$rounds" "${NODES:-4}" "${RANKS:-1}" "${RATE:-200mbit}" "$@" <<'EOP'
 import csv
@@ -20,6 +20,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+from fit import spearman
 
 BUILD, ROUNDS, NODES, RANKS, RATE, OPTIONS = sys.argv[1], int(sys.argv[2]), *sys.argv[3:6], sys.argv[6:]
 GRIDS = {4: ["1x1x1x4", "1x1x4x1", "1x1x2x2", "2x1x1x2", "1x2x1x2", "2x2x1x1", "4x1x1x1", "2x1x2x1"],
@@ -33,19 +35,6 @@ def in_network(*command):
     if done.returncode:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
-
-
-def ranked(values):
-    order = sorted(range(len(values)), key=values.__getitem__)
-    places = [0.0] * len(values)
-    for place, index in enumerate(order):
-        places[index] = place
-    return places
-
-
-def spearman(a, b):
-    a, b, middle = ranked(a), ranked(b), (len(a) - 1) / 2
-    return sum((x - middle) * (y - middle) for x, y in zip(a, b)) / sum((x - middle) ** 2 for x in a)
 
 
 def main():

@@ -36,8 +36,10 @@ for round in $(seq "$rounds"); do
             >"$work/$round-$layout.csv"
     done
 done
-python3 - "$work"/*.csv <<'EOP'
+PYTHONPATH=tests/bench python3 - "$work"/*.csv <<'EOP'
 import csv, statistics, sys
+
+from fit import spearman
 
 rows = {}
 for name in sys.argv[1:]:
@@ -45,19 +47,6 @@ for name in sys.argv[1:]:
         for row in csv.DictReader(file):
             if row["pass"] == "together":
                 rows.setdefault((row["grid"], row["layout"]), []).append(row)
-
-
-def ranks(values):
-    order = sorted(range(len(values)), key=values.__getitem__)
-    places = [0.0] * len(values)
-    for place, index in enumerate(order):
-        places[index] = place
-    return places
-
-
-def spearman(a, b):
-    a, b, middle = ranks(a), ranks(b), (len(a) - 1) / 2
-    return sum((x - middle) * (y - middle) for x, y in zip(a, b)) / sum((x - middle) ** 2 for x in a)
 
 
 def figures(pairs):

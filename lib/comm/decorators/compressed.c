@@ -165,11 +165,6 @@ static qdr_status compressed_launch(qdri_comm *base, const qdri_coll *coll, qdr_
     return qdri_event_record(comm->over, stream);
 }
 
-qdr_status qdri_comm_check_codec(const qdr_codec *codec, qdr_dtype dtype, const qdri_dev *dev, const char *who)
-{
-    return qdri_codec_check_dev(codec, dtype, dev, who);
-}
-
 /* A float for each element that this member sends, apart from these and from what it receives; where members of a node
  * add first, only that part of it is used which has a float for each element of a slice. */
 static qdr_status check_feedback(const qdri_comm *base, const qdri_coll *coll, const char *name)
@@ -200,7 +195,7 @@ static qdr_status compressed_check(const qdri_comm *base, const qdri_coll *coll)
     if (!coll->codec) return QDR_OK;
     QDR_TRY(qdri_codec_check(coll->codec, name));
     if (!qdri_coll_is_coded(coll)) return QDR_OK;
-    QDR_TRY(qdri_comm_check_codec(coll->codec, coll->dtype, base->dev, name));
+    QDR_TRY(qdri_codec_check_dev(coll->codec, coll->dtype, base->dev, name));
     const int64_t row = coll->row_elems;
     if (row < 0 || (row > 0 && coll->count % row))
         return QDR_FAIL(QDR_ERR_SHAPE, "%s: rows of %" PRId64 " elements do not divide %" PRId64, name, row,
