@@ -8,6 +8,7 @@
 #ifndef QDRI_COMM_COMM_H
 #define QDRI_COMM_COMM_H
 
+#include "codec/check.h"
 #include "core/clock_offset.h"
 #include "core/facts.h"
 #include "dev/dev.h"
@@ -58,6 +59,7 @@ typedef struct qdri_coll {
      * qdri_comm_compress(); others ignore it. NULL, or a codec that would not shorten the type: as they are. With a
      * codec, counts need not live longer than the call. */
     const qdr_codec *codec;
+    int traffic; /* for messages about codecs: 1 + the qdr_traffic_class of the elements; 0: not known */
     float *feedback; /* of a codec with feedback: device memory, a float for each element of `send` */
     uint64_t seed; /* of stochastic rounding: another one for each collective; 0: chosen here */
     int64_t row_elems; /* blocks of a codec begin anew after each row of so many elements, and parts of an ALL_REDUCE
@@ -186,6 +188,17 @@ QDR_NODISCARD qdr_status qdri_comm_stage(qdri_comm **comm, qdri_dev *host, qdri_
  * failure comm is unchanged. */
 QDR_NODISCARD qdr_status qdri_comm_compress(qdri_comm **comm, const int *nodes);
 int qdri_comm_is_compressed(const qdri_comm *comm);
+/* What codecs have changed, of one kind of message. */
+typedef struct qdri_coded_errors qdri_coded_errors;
+struct qdri_coded_errors {
+    qdri_coded_errors *next;
+    char label[64];
+    int traffic; /* as in qdri_coll */
+    qdr_codec codec;
+    qdri_message_errors errors;
+};
+/* A list, in which the newest kind comes first; NULL without QDR_CODEC_CHECK. While there is no work. */
+const qdri_coded_errors *qdri_comm_coded_errors(const qdri_comm *comm);
 /* Sets a time limit for a world and its parts: a member that waits longer for others, in a collective, an agreement or
  * a broadcast, gives up and fails with QDR_ERR_TIMEOUT; the message names the missing members. 0: no limit. Call it
  * before there is work. */

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The codecs of a stack: which, among whom, and communicators that have them. */
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "codec/run.h"
 #include "core/environment.h"
 #include "linear/internal.h"
+#include "quadrille/report.h"
 
 enum { TEXT_BYTES = 512 };
 
@@ -99,4 +102,61 @@ int qdri_stack_is_random(const qdr_stack *stack)
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++) flags |= stack->codecs.of[axis][class].flags;
     return (flags & QDR_CODEC_STOCHASTIC) != 0;
+}
+
+/* ---- QDR_CODEC_CHECK ---- */
+
+static const qdri_coded_errors *errors_of(const qdr_stack *stack, int channel)
+{
+    return qdri_comm_coded_errors(qdri_grid_comm(stack->grid, (qdr_channel)channel));
+}
+
+static int has_errors(const qdr_stack *stack)
+{
+    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++)
+        if (errors_of(stack, channel)) return 1;
+    return 0;
+}
+
+/* The oldest first. */
+static void print_errors(FILE *file, qdr_channel channel, const qdri_coded_errors *first)
+{
+    if (!first) return;
+    print_errors(file, channel, first->next);
+    const qdri_message_errors *errors = &first->errors;
+    char codec[64];
+    qdr_codec_text(&first->codec, codec, sizeof codec);
+    const char *class = first->traffic ? qdri_traffic_name((qdr_traffic_class)(first->traffic - 1)) : "-";
+    fprintf(file, "%-24s %-8s %-19s %-26s %9" PRId64 " %12" PRId64 " %11.3g", first->label, qdr_channel_name(channel),
+            class, codec, errors->n_messages, errors->n_elems,
+            errors->squares > 0 ? sqrt(errors->errors / errors->squares) : 0);
+    if (errors->of_bound > 0)
+        fprintf(file, " %8.2f\n", errors->of_bound);
+    else
+        fprintf(file, " %8s\n", "-");
+}
+
+qdr_status qdr_stack_codec_report(qdr_stack *stack, FILE *file)
+{
+    if (!stack || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "codec report: the stack or the file is NULL");
+    QDR_TRY(qdri_stack_drain(stack));
+    if (!has_errors(stack))
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "codec report: no message was checked; set QDR_CODEC_CHECK=1, name codecs in the "
+                        "stack's options, and run it");
+    const qdr_context *ctx = qdr_grid_context(stack->grid);
+    fprintf(file, "codecs, checked on rank %d of %d: what they changed in its messages\n", qdr_context_rank(ctx),
+            qdr_context_size(ctx));
+    fprintf(file, "%-24s %-8s %-19s %-26s %9s %12s %11s %8s\n", "layer", "channel", "class", "codec", "messages",
+            "elements", "relative L2", "of bound");
+    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++)
+        print_errors(file, (qdr_channel)channel, errors_of(stack, channel));
+    return QDR_OK;
+}
+
+void qdri_codec_report_end(qdr_stack *stack)
+{
+    if (stack->owner || qdr_context_rank(qdr_grid_context(stack->grid)) != 0 || !has_errors(stack)) return;
+    const qdr_status status = qdr_stack_codec_report(stack, stderr);
+    (void)status; /* it has just been seen that there is something */
 }

@@ -32,6 +32,7 @@ qdri_coll qdri_task_coll(const qdri_task *task)
                        .peer2 = task->peer2,
                        .label = task->name,
                        .codec = task->codec.kind != QDR_CODEC_RAW ? &task->codec : NULL,
+                       .traffic = task->traffic,
                        .row_elems = task->row_elems};
 }
 

@@ -99,6 +99,8 @@ QDR_NODISCARD qdr_status qdri_stack_keep_codecs(qdr_stack *stack, const qdr_code
 int qdri_stack_is_random(const qdr_stack *stack);
 /* Settles what is coded, and prepares the communicators for it. Collective, agrees. */
 QDR_NODISCARD qdr_status qdri_stack_set_codecs(qdr_stack *stack);
+/* Prints what QDR_CODEC_CHECK has found, on rank 0. */
+void qdri_codec_report_end(qdr_stack *stack);
 
 /* apart.c */
 extern const char *const qdri_region_names[QDRI_CALLER];

@@ -95,7 +95,10 @@ void qdr_stack_destroy(qdr_stack **stack)
     *stack = NULL;
     qdri_context_end_record(qdr_grid_context(old->grid));
     qdri_stack_strike_out(old);
-    if (qdri_stack_drain(old) == QDR_OK) qdri_report_end(old);
+    if (qdri_stack_drain(old) == QDR_OK) {
+        qdri_report_end(old);
+        qdri_codec_report_end(old);
+    }
     qdri_life_drop(&old->life);
 }
 

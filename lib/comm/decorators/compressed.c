@@ -18,6 +18,7 @@
 #include "comm/decorators/compressed.h"
 #include "core/codec.h"
 #include "core/codec_format.h"
+#include "core/environment.h"
 #include "core/ranges.h"
 #include "core/size.h"
 
@@ -145,13 +146,18 @@ static uint64_t first_seed(const qdri_comm *base, uint64_t seed)
     return QDRI_CODEC_RANDOM(seed, (uint64_t)base->rank, x) << 24;
 }
 
+static size_t staging_bytes(const compressed_comm *comm, const qdri_code_plan *plan)
+{
+    return qdri_code_staging_bytes(plan) + (comm->check ? qdri_coded_check_bytes(plan) : 0);
+}
+
 static qdr_status compressed_launch(qdri_comm *base, const qdri_coll *coll, qdr_stream *stream)
 {
     compressed_comm *comm = (compressed_comm *)base;
     if (!qdri_coll_is_coded(coll)) return qdri_comm_launch(base->inner, coll, stream);
     coded_transfer t = {.comm = comm, .coll = coll, .stream = stream};
     QDR_TRY(find_plan(comm, coll, &t.plan));
-    const size_t bytes = qdri_code_staging_bytes(t.plan);
+    const size_t bytes = staging_bytes(comm, t.plan);
     /* Twice as much as before, since old reserves are kept. */
     if (bytes > base->scratch_bytes)
         QDR_TRY(qdri_staging_reserve(base, bytes > 2 * base->scratch_bytes ? bytes : 2 * base->scratch_bytes));
@@ -162,6 +168,7 @@ static qdr_status compressed_launch(qdri_comm *base, const qdri_coll *coll, qdr_
     QDR_TRY(coll->kind == QDR_ALL_REDUCE   ? all_reduce(t)
             : coll->kind == QDR_ALL_GATHER ? all_gather(t)
                                            : reduce_scatter(t));
+    QDR_TRY(qdri_coded_compare(&t));
     return qdri_event_record(comm->over, stream);
 }
 
@@ -218,7 +225,7 @@ static void compressed_need(const qdri_comm *base, const qdri_coll *coll, qdri_n
         return;
     }
     if (qdri_code_plan_create(&comm->group, coll, &plan) != QDR_OK) return; /* then launching fails, too */
-    const size_t bytes = qdri_code_staging_bytes(plan);
+    const size_t bytes = staging_bytes(comm, plan);
     if (bytes > need->coded) need->coded = bytes;
     qdri_need inside = {0};
     if (comm->inside && coll->kind == QDR_ALL_REDUCE) {
@@ -290,6 +297,7 @@ static void compressed_free(compressed_comm *comm)
         qdri_event_destroy(&comm->gathered[s]);
     }
     drop_plans(comm);
+    qdri_coded_check_free(comm->check);
     if (comm->inside) {
         qdri_comm_destroy(&comm->between);
         qdri_comm_destroy(&comm->inside);
@@ -337,6 +345,11 @@ static const qdri_comm_table compressed_table = {
 
 int qdri_comm_is_compressed(const qdri_comm *comm) { return comm->table == &compressed_table; }
 
+const qdri_coded_errors *qdri_comm_coded_errors(const qdri_comm *comm)
+{
+    return qdri_comm_is_compressed(comm) ? qdri_coded_check_errors(((const compressed_comm *)comm)->check) : NULL;
+}
+
 static void describe_inside(const void *user, int member, char *text, size_t capacity)
 {
     const compressed_comm *comm = user;
@@ -349,13 +362,23 @@ static void describe_between(const void *user, int member, char *text, size_t ca
     qdri_comm_name_member(&comm->base, member * comm->group.per_node + comm->group.index, text, capacity);
 }
 
-static qdr_status create(qdri_comm *inner, const int *nodes, compressed_comm **comm)
+/* Work of streams of a GPU cannot compare anything. */
+static qdr_status add_check(compressed_comm *comm, const qdri_comm *inner)
+{
+    if (qdri_dev_runs_work(inner->dev)) return qdri_coded_check_create(inner->size, &comm->check);
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "QDR_CODEC_CHECK: messages are compared on CPUs only; unset it, or run the same "
+                    "with QDR_DEVICE=cpu, whose messages have the same bits");
+}
+
+static qdr_status create(qdri_comm *inner, const int *nodes, int is_checked, compressed_comm **comm)
 {
     compressed_comm *made = NULL;
     qdr_status status = QDRI_NEW(1, "a communicator with codecs", &made);
     QDR_TRY_OUT(status, status);
     made->group = qdri_coded_group_of(nodes, inner->size, inner->rank);
     made->between = inner;
+    if (is_checked) QDR_TRY_OUT(status, add_check(made, inner));
     QDR_TRY_OUT(status, qdri_stream_create(inner->dev, QDRI_STREAM_COMPUTE, &made->codecs));
     QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->begun));
     QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->ended));
@@ -394,8 +417,12 @@ qdr_status qdri_comm_compress(qdri_comm **comm, const int *nodes)
 {
     qdri_comm *inner = *comm;
     compressed_comm *made = NULL;
+    int is_checked = 0;
     if (inner->size == 1) return QDR_OK;
-    qdr_status status = qdri_comm_agree(inner, create(inner, nodes, &made));
+    qdr_status status = qdri_environment_choice(QDRI_VARIABLE_CODEC_CHECK, &is_checked);
+    is_checked = qdri_comm_any(inner, status == QDR_OK && is_checked);
+    if (status == QDR_OK) status = create(inner, nodes, is_checked, &made);
+    status = qdri_comm_agree(inner, status);
     if (status == QDR_OK) status = split(made, inner);
     if (status == QDR_OK) status = qdri_comm_decorate(QDR_OK, &made->base, &compressed_table, NULL, comm);
     if (status != QDR_OK) {

@@ -61,13 +61,16 @@ static int is_gather(const coded_transfer *t) { return t->coll->kind == QDR_ALL_
 /* bytes: receives those of a message of LOSSLESS, from the stream. */
 static qdr_status encode(const coded_transfer *t, int c, int j, void *wire, int64_t *bytes)
 {
-    const qdri_message message = message_of(t, qdri_code_chunk(t->plan, c, j));
+    qdri_message message = message_of(t, qdri_code_chunk(t->plan, c, j));
     const int64_t at = is_gather(t) ? c * t->plan->chunk_elems : first_elem(t, c, j);
     float *feedback = t->coll->feedback ? t->coll->feedback + at : NULL;
+    const void *x = qdri_at(t->x, at, t->coll->dtype);
     int64_t known;
     if (message.n == 0) return QDR_OK; /* the stream has cleared its length */
-    return qdri_encode(t->comm->codecs, &message, qdri_at(t->x, at, t->coll->dtype), feedback, ++t->comm->seed, wire,
-                       bytes ? bytes : &known);
+    QDR_TRY(qdri_coded_keep(t, &message, x, feedback));
+    QDR_TRY(qdri_encode(t->comm->codecs, &message, x, feedback, ++t->comm->seed, wire, bytes ? bytes : &known));
+    message.n_bytes = bytes;
+    return qdri_coded_hold(t, &message, wire, feedback, at);
 }
 
 /* Counts the bytes of messages whose lengths the codecs have written, and of the lengths. */
@@ -183,7 +186,9 @@ static qdr_status sum_versions(const coded_transfer *t, int c)
         .scratch = qdri_coded_scratch(t),
     };
     if (gathers) QDR_TRY(clear_own(t, c));
+    QDR_TRY(qdri_coded_keep_sum(t, &message, &sum));
     QDR_TRY(qdri_decode_sum(t->comm->codecs, &message, &sum));
+    QDR_TRY(qdri_coded_hold_sum(t, &message, &sum, at));
     return gathers ? gather(t, c) : QDR_OK;
 }
 
@@ -218,7 +223,9 @@ static qdr_status add_both(const coded_transfer *t, int c)
         .y = qdri_at_mutable(t->y, first_elem(t, c, 0), t->coll->dtype),
         .scratch = qdri_coded_scratch(t),
     };
-    return qdri_decode_sum(t->comm->codecs, &message, &sum);
+    QDR_TRY(qdri_coded_keep_sum(t, &message, &sum));
+    QDR_TRY(qdri_decode_sum(t->comm->codecs, &message, &sum));
+    return qdri_coded_hold_sum(t, &message, &sum, first_elem(t, c, 0));
 }
 
 /* Adds up the time between two places of the stream of the codecs, where streams run host work. */
