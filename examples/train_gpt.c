@@ -12,6 +12,7 @@
 
 #include "common/chart.h"
 #include "common/choice.h"
+#include "common/codec_switch.h"
 #include "common/corpus.h"
 #include "common/gpt.h"
 #include "common/gpt_step.h"
@@ -30,8 +31,8 @@ typedef struct settings {
     int tied;
     int64_t n_layers, hidden, n_heads;
     int64_t n_steps, warmup, seed;
-    int64_t validate_every, n_windows, n_sample;
-    double lr, weight_decay, clip, loss_scale, stddev, temperature;
+    int64_t validate_every, n_windows, n_sample, codec_after;
+    double lr, weight_decay, clip, loss_scale, stddev, temperature, codec_guard;
 } settings;
 
 /* The state of one rank during training. */
@@ -49,6 +50,7 @@ typedef struct training {
     int64_t *starts; /* where each sequence of a forward pass begins in the text */
     qdr_output *log;
     double *losses; /* of each step */
+    codec_switch codecs; /* of --codec-after and --codec-guard */
     chart_point points[MAX_POINTS];
     int64_t n_points;
     double train_secs;
@@ -181,11 +183,31 @@ static qdr_status after_step(training *run, progress *line, int64_t step, double
     return QDR_OK;
 }
 
+static qdr_status begin_codecs(training *run)
+{
+    const settings *set = run->set;
+    if (!set->codec_after && set->codec_guard <= 0) return QDR_OK;
+    return codec_switch_begin(&run->codecs, &run->step, set->codec_after, set->codec_guard, run->sentence);
+}
+
+/* All ranks have the same losses. */
+static qdr_status guard_codecs(training *run, progress *line, int64_t step)
+{
+    char why[CODEC_SWITCH_BYTES];
+    int gives_up;
+    TRY(codec_switch_look(&run->codecs, run->losses, step, why, &gives_up));
+    if (!gives_up || !run->talks) return QDR_OK;
+    progress_end(line);
+    fprintf(stderr, "--codec-guard: after step %lld %s; going on with --codec safe\n", (long long)step + 1, why);
+    return QDR_OK;
+}
+
 static qdr_status train(training *run)
 {
     const settings *set = run->set;
     progress line = progress_begin(set->n_steps);
     for (int64_t step = 0; step < set->n_steps; step++) {
+        TRY(codec_switch_step(&run->codecs, step));
         const double began = meter_secs();
         double loss;
         if (run->late_secs > 0 && step == set->n_steps / 2)
@@ -194,13 +216,14 @@ static qdr_status train(training *run)
             TRY(train_step(run, step, &loss));
         const double secs = meter_secs() - began;
         run->train_secs += secs;
-        if (!isfinite(loss)) {
+        if (!isfinite(loss) && !codec_switch_watches(&run->codecs, step)) {
             snprintf(run->sentence, PROBLEM_BYTES,
                      "the loss of step %lld is not a finite number; use a lower --lr than %g%s", (long long)step + 1,
                      set->lr, set->how.dtype == QDR_F16 ? ", or --dtype bf16" : "");
             return QDR_ERR_STATE;
         }
         TRY(after_step(run, &line, step, loss, secs));
+        TRY(guard_codecs(run, &line, step));
     }
     if (run->talks) progress_end(&line);
     return QDR_OK;
@@ -448,6 +471,7 @@ static qdr_status prepare(training *run)
     run->starts = program_new(run->ctx, config.n_sequences, sizeof *run->starts);
     run->losses = program_new(run->ctx, set->n_steps, sizeof *run->losses);
     if (!run->starts || !run->losses) return QDR_ERR_MEMORY;
+    TRY(begin_codecs(run));
     return open_files(run);
 }
 
@@ -526,6 +550,10 @@ static const option_spec specs[] = {
     {"clip", 0, "NORM", "maximum gradient norm; 0: no clipping (default 1)", OPTION_REAL, AT(clip), 0, 1e9},
     {"seed", 0, "N", "seed of weights, batches and sample; it gives the same batches on every grid (default 1)",
      OPTION_COUNT, AT(seed), 0, 1e15},
+    {"codec-after", 0, "N", "train N steps without codecs first", OPTION_COUNT, AT(codec_after), 0, 100000000},
+    {"codec-guard", 0, "X",
+     "go on with the codecs 'safe' once the mean loss of 50 steps is X nats above its least, or a loss is not finite",
+     OPTION_REAL, AT(codec_guard), 0, 100},
     {"output", .kind = OPTION_HEADING},
     {"log", 0, "FILE", "JSON Lines, one object per step; an older file is kept as FILE.1, FILE.2 ...", OPTION_LOG,
      AT(log)},

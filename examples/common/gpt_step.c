@@ -31,5 +31,8 @@ qdr_status gpt_step_run(gpt_step *step, int adds, int is_last)
 
 void gpt_step_destroy(gpt_step *step)
 {
-    for (int i = 0; i < 4; i++) qdr_graph_destroy(&step->graphs[i / 2][i % 2]);
+    for (int i = 0; i < 4; i++) {
+        qdr_graph_destroy(&step->graphs[i / 2][i % 2]);
+        step->has_run[i / 2][i % 2] = 0;
+    }
 }

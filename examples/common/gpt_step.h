@@ -19,7 +19,7 @@ typedef struct gpt_step {
  * with the rate that was set. The second and later micro-batches of a kind are recorded: the first one allocates
  * everything. Collective, stream-ordered. */
 qdr_status gpt_step_run(gpt_step *step, int adds, int is_last);
-/* Call it before the model and the optimizer are destroyed. */
+/* Forgets what was recorded; the step can be run again. Call it before the model and the optimizer are destroyed. */
 void gpt_step_destroy(gpt_step *step);
 
 #endif

@@ -266,6 +266,18 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op
  *                                                 the stack may be built again */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_build(qdr_stack *stack);
 
+/** Sets other codecs for a stack that has its memory, between two steps: to begin with exact messages, or to go back to
+ * them. NULL: none. Waits for the stack's work, and sets its feedback to zero; steps that were recorded before
+ * (graph.h) keep the codecs that they were recorded with. Collective, agrees, blocking; after an error the stack has
+ * the codecs that it had.
+ *  @retval QDR_ERR_STATE  the stack has no memory yet, or a step is being recorded; or a codec has feedback where the
+ *                         stack was built with codecs without: build it with the ones that need the most memory
+ *  @retval QDR_ERR_ARGUMENT, QDR_ERR_UNSUPPORTED, QDR_ERR_MEMORY  as qdr_stack_create(), of codecs; ranks differ */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_set_codecs(qdr_stack *stack, const qdr_codecs *codecs);
+/** The codecs of a stack that is built: those of its options, of QDR_CODEC, or that were set. Local.
+ *  @retval QDR_ERR_ARGUMENT, QDR_ERR_STATE  NULL, or it is not built */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_get_codecs(const qdr_stack *stack, qdr_codecs *codecs);
+
 /** Lets `stack` use the parameters of `owner`, a stack that has its memory: to evaluate with another number of rows
  * while the owner trains. Call it while `stack` is being described; qdr_stack_build() then compares the two and copies
  * nothing. What the owner's optimizer, qdr_stack_load_parameter() or qdr_stack_init() has written is what the next

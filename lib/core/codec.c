@@ -2,6 +2,7 @@
 /* Codecs: names, presets, sizes, bounds. Pure functions. */
 #include "core/codec.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -225,16 +226,21 @@ static const struct {
 enum { N_PRESETS = sizeof presets / sizeof *presets };
 
 /* class < 0: all of them, of which only gradients of weights may have each flag. */
+static void set(qdr_codecs *codecs, const char *axes, int class, const qdr_codec *codec)
+{
+    for (int c = 0; c < QDR_N_TRAFFIC_CLASSES; c++)
+        for (const char *axis = axes; *axis && (class < 0 || c == class); axis++) {
+            qdr_codec *one = &codecs->of[qdri_axis_of(*axis)][c];
+            *one = *codec;
+            if (class < 0 && c != QDR_TRAFFIC_GRADIENT) one->flags &= ~OF_GRADIENTS;
+        }
+}
+
 static qdr_status set_from_text(qdr_codecs *codecs, const char *axes, int class, const char *text)
 {
     qdr_codec codec;
     QDR_TRY(qdr_codec_parse(text, &codec));
-    for (int c = 0; c < QDR_N_TRAFFIC_CLASSES; c++)
-        for (const char *axis = axes; *axis && (class < 0 || c == class); axis++) {
-            qdr_codec *one = &codecs->of[qdri_axis_of(*axis)][c];
-            *one = codec;
-            if (class < 0 && c != QDR_TRAFFIC_GRADIENT) one->flags &= ~OF_GRADIENTS;
-        }
+    set(codecs, axes, class, &codec);
     return QDR_OK;
 }
 
@@ -348,24 +354,24 @@ static int is_same(const qdr_codec *a, const qdr_codec *b)
            qdri_codec_block(a) == qdri_codec_block(b);
 }
 
-static int have_same_codecs(const qdr_codecs *a, const qdr_codecs *b)
+static int n_different(const qdr_codecs *a, const qdr_codecs *b)
 {
     int n = 0;
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++)
-            n += is_same(&a->of[axis][class], &b->of[axis][class]);
-    return n == QDR_N_AXES * QDR_N_TRAFFIC_CLASSES;
+            n += !is_same(&a->of[axis][class], &b->of[axis][class]);
+    return n;
 }
 
 int qdri_codecs_are_same(const qdr_codecs *a, const qdr_codecs *b)
 {
-    return have_same_codecs(a, b) && a->least_bytes == b->least_bytes && a->inside == b->inside;
+    return n_different(a, b) == 0 && a->least_bytes == b->least_bytes && a->inside == b->inside;
 }
 
 int qdri_codecs_are_none(const qdr_codecs *codecs)
 {
     static const qdr_codecs none = {.version = 0};
-    return have_same_codecs(codecs, &none);
+    return n_different(codecs, &none) == 0;
 }
 
 /* A list of words that are separated by commas. */
@@ -384,21 +390,37 @@ static void add_word(word_list *list, const char *format, ...)
     va_end(arguments);
 }
 
+/* The preset, or the codec for everything, from which codecs differ least. */
+static void find_nearest(const qdr_codecs *codecs, char name[WORD_BYTES], qdr_codecs *nearest)
+{
+    const qdr_codec *all = &codecs->of[QDR_D][QDR_TRAFFIC_GRADIENT];
+    int fewest = INT_MAX;
+    for (int i = 0; i <= N_PRESETS; i++) {
+        qdr_codecs made = {.version = QDR_OPTS_VERSION};
+        if (i == N_PRESETS) set(&made, "xyzd", -1, all);
+        if (i < N_PRESETS && qdr_codecs_parse(presets[i].name, &made) != QDR_OK) continue;
+        if (n_different(codecs, &made) >= fewest) continue;
+        fewest = n_different(codecs, &made);
+        *nearest = made;
+        if (i < N_PRESETS)
+            snprintf(name, WORD_BYTES, "%s", presets[i].name);
+        else
+            qdr_codec_text(all, name, WORD_BYTES);
+    }
+}
+
 size_t qdr_codecs_text(const qdr_codecs *codecs, char *text, size_t capacity)
 {
     word_list list = {text, capacity, 0};
-    qdr_codecs made;
-    int preset = 0;
+    char name[WORD_BYTES];
+    qdr_codecs nearest;
     if (!codecs) return (size_t)snprintf(text, capacity, "?");
-    for (int i = N_PRESETS - 1; i >= 0; i--) {
-        const qdr_status status = qdr_codecs_parse(presets[i].name, &made);
-        if (status == QDR_OK && have_same_codecs(codecs, &made)) preset = i;
-    }
-    add_word(&list, "%s", presets[preset].name);
-    for (int axis = 0; axis < QDR_N_AXES && preset == 0; axis++)
+    find_nearest(codecs, name, &nearest);
+    add_word(&list, "%s", name);
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
         for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++) {
             char codec[WORD_BYTES];
-            if (codecs->of[axis][class].kind == QDR_CODEC_RAW) continue;
+            if (is_same(&codecs->of[axis][class], &nearest.of[axis][class])) continue;
             qdr_codec_text(&codecs->of[axis][class], codec, sizeof codec);
             add_word(&list, ",%c.%s=%s", QDRI_USUAL_ORDER[axis], class_names[class], codec);
         }

@@ -100,7 +100,7 @@ static qdr_status measure_layers(qdr_stack *stack)
     return status;
 }
 
-static qdr_status reserve_staging(qdr_stack *stack)
+qdr_status qdri_stack_reserve_staging(qdr_stack *stack)
 {
     QDR_TRY(measure_layers(stack));
     measure_list(stack, &stack->lists.forward);
@@ -128,7 +128,7 @@ static qdr_status build(qdr_stack *stack)
     const int n = stack->net.most_tasks; /* for any of which another stream may wait */
     QDR_TRY(QDRI_NEW(n, "the events of a stack", &stack->events));
     for (; stack->n_events < n; stack->n_events++) QDR_TRY(qdri_event_create(dev, &stack->events[stack->n_events]));
-    return reserve_staging(stack);
+    return qdri_stack_reserve_staging(stack);
 }
 
 qdr_status qdr_stack_build(qdr_stack *stack)
@@ -139,7 +139,7 @@ qdr_status qdr_stack_build(qdr_stack *stack)
         qdri_context_agree_same(qdr_grid_context(stack->grid), QDR_OK, &stack->described, "stack", QDRI_SAME_STACK));
     QDR_TRY(qdri_stack_share(stack));
     QDR_TRY(qdri_stack_choose_storage(stack));
-    QDR_TRY(qdri_stack_set_codecs(stack));
+    QDR_TRY(qdri_stack_settle_codecs(stack));
     QDR_TRY(choose_panels(stack));
     QDR_TRY(qdr_agree(qdr_grid_context(stack->grid), build(stack)));
     stack->built = 1;

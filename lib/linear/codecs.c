@@ -7,12 +7,12 @@
 
 #include "codec/run.h"
 #include "core/environment.h"
-#include "linear/internal.h"
+#include "linear/describe.h"
 #include "quadrille/report.h"
 
 enum { TEXT_BYTES = 512 };
 
-static const char who[] = "codec";
+static const char who[] = "codec", set_who[] = "set codecs";
 
 /* Whether any is used, and can be. */
 static qdr_status check(const qdr_stack *stack, const qdr_codecs *codecs)
@@ -78,22 +78,82 @@ static qdr_status find_groups(const qdr_stack *stack, qdri_coding *coding)
     return QDR_OK;
 }
 
-qdr_status qdri_stack_set_codecs(qdr_stack *stack)
+/* Collective, agrees. */
+static qdr_status compress(const qdr_stack *stack, qdri_coding *coding)
 {
     qdr_context *ctx = qdr_grid_context(stack->grid);
-    qdri_coding coding = {.codecs = {.version = 0}};
     qdr_status status = QDR_OK;
-    if (stack->codecs.version == 0) QDR_TRY(read_environment(stack));
-    coding.codecs = stack->codecs;
-    QDR_TRY(qdr_agree(ctx, find_groups(stack, &coding)));
+    QDR_TRY(qdr_agree(ctx, find_groups(stack, coding)));
     /* A rank in whose group it fails takes part in the others: their members wait for it. */
     for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++) {
-        if (!qdri_coding_has(&coding, (qdr_channel)channel)) continue;
+        if (!qdri_coding_has(coding, (qdr_channel)channel)) continue;
         const qdr_status made = qdri_grid_compress(stack->grid, (qdr_channel)channel);
         if (status == QDR_OK) status = made;
     }
-    qdri_net_set_coding(&stack->net, &coding);
     return qdr_agree(ctx, status);
+}
+
+qdr_status qdri_stack_settle_codecs(qdr_stack *stack)
+{
+    if (stack->codecs.version == 0) QDR_TRY(read_environment(stack));
+    qdri_coding coding = {.codecs = stack->codecs};
+    QDR_TRY(compress(stack, &coding));
+    qdri_net_set_coding(&stack->net, &coding);
+    return QDR_OK;
+}
+
+/* ---- other codecs ---- */
+
+static qdr_status check_change(const qdr_stack *stack, const qdr_codecs *codecs)
+{
+    QDR_TRY(qdri_stack_ready(stack, set_who));
+    if (codecs && codecs->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: version is %u; begin qdr_codecs with QDR_OPTS_INIT", set_who,
+                        codecs->version);
+    if (codecs) QDR_TRY(check(stack, codecs));
+    if (qdri_context_is_recording(qdr_grid_context(stack->grid)))
+        return QDR_FAIL(QDR_ERR_STATE, "%s: a step is being recorded; call it before or after", set_who);
+    return QDR_OK;
+}
+
+/* What the earlier codecs have lost is forgotten. */
+static qdr_status change(qdr_stack *stack, const qdri_coding *coding)
+{
+    qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
+    QDR_TRY(qdri_net_change_coding(&stack->net, &stack->lists, coding));
+    QDR_TRY(qdri_stack_reserve_staging(stack));
+    return qdri_fill_zero(stream, stack->memory[QDRI_FEEDBACK], stack->net.buffers.region_bytes[QDRI_FEEDBACK]);
+}
+
+qdr_status qdr_stack_set_codecs(qdr_stack *stack, const qdr_codecs *codecs)
+{
+    if (!stack) return qdri_stack_ready(stack, set_who);
+    qdr_context *ctx = qdr_grid_context(stack->grid);
+    const qdr_codecs none = {.version = QDR_OPTS_INIT};
+    qdri_facts facts = {0};
+    qdri_describe_codecs(&facts, set_who, codecs);
+    qdr_status status = qdri_context_agree_same(ctx, check_change(stack, codecs), &facts, set_who, QDRI_SAME_CALL);
+    qdri_facts_free(&facts);
+    QDR_TRY(status);
+    QDR_TRY(qdr_agree(ctx, qdri_stack_drain(stack)));
+    const qdri_coding before = stack->net.coding;
+    qdri_coding coding = {.codecs = codecs ? *codecs : none};
+    QDR_TRY(compress(stack, &coding));
+    status = qdr_agree(ctx, change(stack, &coding));
+    if (status == QDR_OK) stack->codecs = coding.codecs;
+    if (status != QDR_OK) {
+        const qdr_status undone = qdri_net_change_coding(&stack->net, &stack->lists, &before);
+        (void)undone; /* it had the feedback for these */
+    }
+    return status;
+}
+
+qdr_status qdr_stack_get_codecs(const qdr_stack *stack, qdr_codecs *codecs)
+{
+    if (!codecs) return QDR_FAIL(QDR_ERR_ARGUMENT, "get codecs: the result pointer is NULL");
+    if (!stack || !stack->built) return qdri_stack_ready(stack, "get codecs");
+    *codecs = stack->codecs;
+    return QDR_OK;
 }
 
 int qdri_stack_is_random(const qdr_stack *stack)

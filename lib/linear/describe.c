@@ -25,7 +25,7 @@ static int64_t or_one(int64_t unit) { return unit ? unit : 1; }
 
 /* ---- the options ---- */
 
-static void describe_codecs(qdri_facts *facts, const char *who, const qdr_codecs *codecs)
+void qdri_describe_codecs(qdri_facts *facts, const char *who, const qdr_codecs *codecs)
 {
     char option[64], text[64];
     qdri_facts_add(facts, who, "codecs", codecs ? "given" : "NULL");
@@ -59,7 +59,7 @@ void qdri_describe_opts(qdri_facts *facts, const qdr_grid *grid, const qdr_stack
     qdri_facts_add_int(facts, who, "batch_parts", opts->batch_parts);
     qdri_facts_add(facts, who, "product_type",
                    product_type_name(opts->product_type ? opts->product_type : QDR_PRODUCT_AS_STORED));
-    describe_codecs(facts, who, opts->codecs);
+    qdri_describe_codecs(facts, who, opts->codecs);
 }
 
 /* ---- entries ---- */

@@ -10,6 +10,8 @@
 #define QDRI_SAME_STACK "describe the same stack on every rank"
 #define QDRI_SAME_CALL "pass the same on every rank"
 
+/* codecs NULL: none are given. */
+void qdri_describe_codecs(qdri_facts *facts, const char *who, const qdr_codecs *codecs);
 /* The grid and the options. */
 void qdri_describe_opts(qdri_facts *facts, const qdr_grid *grid, const qdr_stack_opts *opts);
 

@@ -92,13 +92,16 @@ QDR_NODISCARD qdr_status qdri_stack_share(qdr_stack *stack);
 /* Checks that the stack may write its parameters, and has their gradients. */
 QDR_NODISCARD qdr_status qdri_stack_owns(const qdr_stack *stack, const char *who);
 
+/* build.c: gives communicators the staging that the lists need. */
+QDR_NODISCARD qdr_status qdri_stack_reserve_staging(qdr_stack *stack);
+
 /* codecs.c */
 /* Checks codecs of options, and keeps them; NULL: none. */
 QDR_NODISCARD qdr_status qdri_stack_keep_codecs(qdr_stack *stack, const qdr_codecs *codecs);
 /* Whether any of them rounds at random. */
 int qdri_stack_is_random(const qdr_stack *stack);
 /* Settles what is coded, and prepares the communicators for it. Collective, agrees. */
-QDR_NODISCARD qdr_status qdri_stack_set_codecs(qdr_stack *stack);
+QDR_NODISCARD qdr_status qdri_stack_settle_codecs(qdr_stack *stack);
 /* Prints what QDR_CODEC_CHECK has found, on rank 0. */
 void qdri_codec_report_end(qdr_stack *stack);
 

@@ -226,6 +226,9 @@ QDR_NODISCARD qdr_status qdri_net_place(qdri_net *net);
 /* Ends the description: assigns everything a place in a region, builds all lists, and thereby determines the sizes of
  * all regions. */
 QDR_NODISCARD qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists);
+/* Sets other codecs for a net that is built: in its lists, and in those that it makes later.
+ * @retval QDR_ERR_STATE  a codec has feedback, for which the net was built without memory; nothing has changed */
+QDR_NODISCARD qdr_status qdri_net_change_coding(qdri_net *net, qdri_net_lists *lists, const qdri_coding *coding);
 /* One list, exactly as qdri_net_build() makes it. returns: it begins with the returns of parameters that have been
  * updated in parts. */
 QDR_NODISCARD qdr_status qdri_net_forward(qdri_net *net, int returns, qdri_schedule *schedule);

@@ -280,3 +280,31 @@ qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists)
     if (net->shares_parameters) net->buffers.region_bytes[QDRI_PARAMETERS] = 0;
     return QDR_OK;
 }
+
+/* ---- other codecs ---- */
+
+static void change_list(const qdri_net *net, qdri_schedule *list)
+{
+    for (int i = 0; i < list->n_tasks; i++)
+        if (list->tasks[i].kind == QDRI_TASK_COLLECTIVE)
+            qdri_task_set_codec(&net->position, &net->coding, &list->tasks[i]);
+}
+
+static void change_layer(const qdri_net *net, struct qdri_layer_lists *layer)
+{
+    for (int i = 0; i < 2; i++) change_list(net, &layer->forward[i]);
+    for (int i = 0; i < 3 * QDRI_N_BACKWARDS; i++)
+        change_list(net, &layer->backward[i / QDRI_N_BACKWARDS][i % QDRI_N_BACKWARDS]);
+}
+
+qdr_status qdri_net_change_coding(qdri_net *net, qdri_net_lists *lists, const qdri_coding *coding)
+{
+    QDR_TRY(qdri_parameters_check_feedback(net, coding));
+    qdri_net_set_coding(net, coding);
+    change_list(net, &lists->forward);
+    change_list(net, &lists->first_forward);
+    for (int i = 0; i < QDRI_N_BACKWARDS; i++) change_list(net, &lists->backward[i]);
+    for (int i = 0; i < lists->n_layers; i++)
+        if (lists->layers[i]) change_layer(net, lists->layers[i]);
+    return QDR_OK;
+}

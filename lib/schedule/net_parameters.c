@@ -119,14 +119,16 @@ size_t qdri_largest_gathered_bytes(const qdri_net *net)
 void qdri_net_set_coding(qdri_net *net, const qdri_coding *coding) { net->coding = *coding; }
 
 /* What the codec of a sum loses is kept in as many floats as this rank has elements between counterparts. */
-static size_t feedback_bytes(const qdri_net *net, const qdri_parameter *p, qdri_gradient_sum sum)
+static size_t feedback_bytes(const qdri_net *net, const qdri_coding *coding, const qdri_parameter *p,
+                             qdri_gradient_sum sum)
 {
     const qdr_channel channel = qdri_gradient_sum_channel(sum);
-    const qdri_coded_group *group = &net->coding.groups[channel];
+    const qdri_coded_group *group = &coding->groups[channel];
     const int64_t n_elems = qdri_gradient_sum_elems(&net->position, sum, p->shard_elems);
-    const qdr_codec *codec = qdri_coding_find(&net->coding, channel, QDR_TRAFFIC_GRADIENT, net->grad_dtype, n_elems);
+    const int is_without = sum == QDRI_SUM_D && qdri_has_levels(&net->position);
+    const qdr_codec *codec = qdri_coding_find(coding, channel, QDR_TRAFFIC_GRADIENT, net->grad_dtype, n_elems);
     int64_t begin, end;
-    if (!codec || !(codec->flags & QDR_CODEC_FEEDBACK)) return 0;
+    if (is_without || !codec || !(codec->flags & QDR_CODEC_FEEDBACK)) return 0;
     qdri_split(n_elems, 1, group->per_node, group->index, &begin, &end);
     return (size_t)(end - begin) * sizeof(float);
 }
@@ -134,10 +136,25 @@ static size_t feedback_bytes(const qdri_net *net, const qdri_parameter *p, qdri_
 static void place_feedback(qdri_net *net, qdri_parameter *p)
 {
     for (int sum = 0; sum < QDRI_N_GRADIENT_SUMS; sum++) {
-        const int has_levels = qdri_has_levels(&net->position), is_without = sum == (int)QDRI_SUM_D;
-        const size_t bytes = has_levels && is_without ? 0 : feedback_bytes(net, p, (qdri_gradient_sum)sum);
+        const size_t bytes = feedback_bytes(net, &net->coding, p, (qdri_gradient_sum)sum);
         if (bytes) p->feedback[sum] = qdri_buffers_add(&net->buffers, QDRI_FEEDBACK, bytes);
     }
+}
+
+qdr_status qdri_parameters_check_feedback(const qdri_net *net, const qdri_coding *coding)
+{
+    for (int i = 0; i < net->n_parameters && !net->shares_parameters; i++)
+        for (int sum = 0; sum < QDRI_N_GRADIENT_SUMS; sum++) {
+            const qdri_parameter *p = &net->parameters[i];
+            const size_t bytes = p->flat_over_z ? feedback_bytes(net, coding, p, (qdri_gradient_sum)sum) : 0;
+            if (bytes && p->feedback[sum].buffer < 0)
+                return QDR_FAIL(
+                    QDR_ERR_STATE,
+                    "codec: the gradient of %s.%s would need %zu bytes of feedback, and the stack was built "
+                    "without; build it with codecs that have feedback, then set others",
+                    net->nodes[p->node].name, p->what, bytes);
+        }
+    return QDR_OK;
 }
 
 /* The gradients of small parameters are stored contiguously, by class, so that one collective sums a class, and one

@@ -38,6 +38,8 @@ QDR_NODISCARD qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_
 size_t qdri_largest_gathered_bytes(const qdri_net *net);
 /* Assigns buffers to all parameters. */
 void qdri_parameters_place(qdri_net *net);
+/* Whether they have the feedback that these codecs need, see qdri_net_change_coding(). */
+QDR_NODISCARD qdr_status qdri_parameters_check_feedback(const qdri_net *net, const qdri_coding *coding);
 
 /* net_layers.c */
 QDR_NODISCARD qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype, const char *who);

@@ -196,29 +196,30 @@ static int64_t elems_sent(const qdri_task *task, int g, int rank)
     return task->coll == QDR_REDUCE_SCATTER ? scattered : scattered + gathered;
 }
 
-/* Settles how elements travel, and what that sends; without feedback it writes none. */
-static int set_codec(const qdri_builder *builder, int g, qdri_task *task)
+void qdri_task_set_codec(const qdri_position *position, const qdri_coding *coding, qdri_task *task)
 {
+    const qdri_channel_group group = qdri_channel_group_of(position, task->channel);
     const int64_t unit = task->split_unit > 0 ? task->split_unit : 1;
-    const int64_t total = qdri_task_counts_part(task) ? task->count * g : task->count;
-    if (!task->traffic || !builder->coding) return 0;
-    const qdr_codec *codec = qdri_coding_find(builder->coding, task->channel, (qdr_traffic_class)(task->traffic - 1),
-                                              task->dtype, total);
-    if (!codec) return 0;
+    const int64_t total = qdri_task_counts_part(task) ? task->count * group.size : task->count;
+    const qdr_codec *codec = NULL;
+    if (task->traffic && coding)
+        codec = qdri_coding_find(coding, task->channel, (qdr_traffic_class)(task->traffic - 1), task->dtype, total);
+    if (!codec) {
+        task->codec = (qdr_codec){.kind = QDR_CODEC_RAW};
+        task->bytes_sent = elems_sent(task, group.size, group.index) * (int64_t)qdr_dtype_bytes(task->dtype);
+        return;
+    }
     const qdri_coded_coll coll = {codec, task->coll, task->dtype, total, unit, task->row_elems};
     task->codec = *codec;
-    task->bytes_sent = qdri_coded_sent(&builder->coding->groups[task->channel], &coll);
-    return 1;
+    task->bytes_sent = qdri_coded_sent(&coding->groups[task->channel], &coll);
 }
 
 void qdri_add_collective(qdri_builder *builder, qdri_task *task)
 {
-    const qdri_channel_group group = qdri_channel_group_of(&builder->position, task->channel);
-    if (group.size == 1) return;
+    if (qdri_channel_group_of(&builder->position, task->channel).size == 1) return;
     task->kind = QDRI_TASK_COLLECTIVE;
     /* Statistics are small, and the next kernel needs them: they run between kernels. */
     task->stream = qdri_is_statistics(task->channel) ? QDRI_STREAM_OF_COMPUTE : QDRI_STREAM_OF_CHANNEL(task->channel);
-    if (!set_codec(builder, group.size, task))
-        task->bytes_sent = elems_sent(task, group.size, group.index) * (int64_t)qdr_dtype_bytes(task->dtype);
+    qdri_task_set_codec(&builder->position, builder->coding, task);
     qdri_schedule_add(builder, task);
 }

@@ -119,7 +119,8 @@ typedef struct qdri_task {
     /* Collectives, see core/coded.h: */
     int traffic; /* 1 + the qdr_traffic_class of what may be coded; 0: nothing may */
     int64_t row_elems; /* of an activation's row; 0: there are no rows */
-    qdr_codec codec; /* how elements travel; RAW: as they are. With feedback, that is the last of `writes` */
+    qdr_codec codec; /* how elements travel; RAW: as they are. With feedback, that is the last of `writes`, which may be
+                      * there for other codecs, too */
     int parameter_gradient; /* only gradients of parameters come from it: nothing but their sums needs it */
     int64_t bytes_sent;
     /* Set by qdri_schedule_set_waits(): */
@@ -215,6 +216,9 @@ static inline int qdri_is_statistics(qdr_channel channel) { return channel >= QD
 /* Sets kind, stream, codec and bytes of a collective over `channel`, and appends it, unless its group has one
  * member. */
 void qdri_add_collective(qdri_builder *builder, qdri_task *task);
+
+/* Settles how the elements of a collective travel, and how many bytes that sends. coding NULL: as they are. */
+void qdri_task_set_codec(const qdri_position *position, const qdri_coding *coding, qdri_task *task);
 
 /* Announces, in order of execution, that a whole W will be needed: shard_elems per member of z. */
 void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_ref shard, int64_t shard_elems,

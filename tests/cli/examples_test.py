@@ -27,9 +27,9 @@ def ranks_of(grid):
     return math.prod(map(int, grid.split("x")))
 
 
-def run(program, *words, before=()):
-    command = [*before, os.path.join(ARGUMENTS.examples_dir, program), *words]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
+def run(program, *words, before=(), **variables):
+    return subprocess.run([*before, os.path.join(ARGUMENTS.examples_dir, program), *words], stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=300, env=os.environ | variables)
 
 
 class Case(unittest.TestCase):

@@ -93,6 +93,7 @@
     X(qdr_stack_add_residual, b, s->residual_b = 1, "residual 'sum' has a further input edge 3 on rank 0 and 4", 0)    \
     X(qdr_stack_add_cross_entropy, name, s->ce_name = "ce", "cross-entropy 'loss' on rank 0", 0)                       \
     X(qdr_stack_add_cross_entropy, logits, s->logits = 1, "cross-entropy 'loss' has input edge", 0)                    \
+    X(qdr_stack_set_codecs, codecs, s->later_inside = 1, "set codecs has codecs' inside 0 on rank 0 and 1", 0)         \
     X(qdr_stack_init, seed, s->seed = 9, "qdr_stack_init has seed 1 on rank 0 and 9 on rank 1; pass the same", 0)      \
     X(qdr_stack_init, stddev, s->stddev = 1, "qdr_stack_init has stddev 0.5 on rank 0 and 1 on rank 1", 0)             \
     X(qdr_linear_init, seed, s->layer_seed = 9, "qdr_linear_init has seed 2 on rank 0 and 9 on rank 1", 0)             \

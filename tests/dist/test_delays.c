@@ -79,6 +79,7 @@ typedef struct plan {
     qdr_layout layout;
     int overlap, panels, batch_parts;
     const qdr_codecs *codecs; /* NULL: none */
+    const qdr_codecs *before; /* the stack is built, and first run, with these; NULL: with the others */
 } plan;
 
 static int is_lossless(const qdr_codecs *codecs)
@@ -121,15 +122,32 @@ static void descend(qdr_stack *stack)
     DIST_OK(qdr_stack_updated(stack));
 }
 
+static int is_random(const qdr_codecs *codecs)
+{
+    return codecs && codecs->of[QDR_D][QDR_TRAFFIC_GRADIENT].flags & QDR_CODEC_STOCHASTIC;
+}
+
+/* After a step, unless that would change random numbers. */
+static void change_codecs(qdr_stack *stack, qdr_edge x, qdr_edge y, const qdr_codecs *codecs)
+{
+    DIST_OK(qdr_stack_init(stack, 5, 0.2));
+    if (!is_random(codecs)) dist_step(stack, x, 27, y, 37, 0);
+    DIST_OK(qdr_stack_set_codecs(stack, codecs));
+}
+
 /* Two steps, the second adding to the first's gradients. */
 static outcome run(qdr_grid *grid, plan how)
 {
     const int64_t n_sequences = 2 * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
     const gpt_config config = {
         .n_layers = N_LAYERS, .hidden = HIDDEN, .n_heads = HEADS, .context = CONTEXT, .layout = how.layout};
-    const qdr_stack_opts opts = {
-        QDR_OPTS_INIT,        .n_rows = n_sequences * CONTEXT, .row_unit = CONTEXT, .overlap = how.overlap,
-        .panels = how.panels, .batch_parts = how.batch_parts,  .codecs = how.codecs};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT,
+                                 .n_rows = n_sequences * CONTEXT,
+                                 .row_unit = CONTEXT,
+                                 .overlap = how.overlap,
+                                 .panels = how.panels,
+                                 .batch_parts = how.batch_parts,
+                                 .codecs = how.before ? how.before : how.codecs};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{HIDDEN, 1}}, .col_axis = QDR_X, .layout = how.layout};
     qdr_stack *stack;
     qdr_linear *residual[2];
@@ -139,6 +157,7 @@ static outcome run(qdr_grid *grid, plan how)
     y = x;
     for (int64_t i = 0; i < N_LAYERS; i++) DIST_OK(gpt_add_block(stack, &config, i, y, &y, residual));
     DIST_OK(qdr_stack_build(stack));
+    if (how.before) change_codecs(stack, x, y, how.codecs);
     DIST_OK(qdr_stack_init(stack, 3, 0.2));
     qdr_grid_reset_traffic(grid);
     outcome o = {NULL, 0, 0};
@@ -209,6 +228,17 @@ static const struct {
 };
 enum { N_CODED = sizeof coded / sizeof *coded };
 
+/* A stack whose codecs are changed has the bits of one that was built with the new ones. */
+static void run_changed(qdr_grid *grid, plan how, const outcome *built)
+{
+    qdr_codecs others;
+    DIST_OK(qdr_codecs_parse("int4+feedback,inside,least=1", &others));
+    how.before = &others;
+    const outcome changed = run(grid, how);
+    same_bits(built, &changed, how.codecs ? "codecs that were set later" : "codecs that were given up");
+    free(changed.numbers);
+}
+
 static void run_coded(qdr_grid *grid, qdr_layout layout, const outcome *plain, uint64_t seed)
 {
     const int which = (int)(seed >> 20 & 0xff) % N_CODED;
@@ -216,12 +246,13 @@ static void run_coded(qdr_grid *grid, qdr_layout layout, const outcome *plain, u
     qdr_codecs codecs;
     snprintf(text, sizeof text, "%s,inside,least=1", coded[which].codecs);
     DIST_OK(qdr_codecs_parse(text, &codecs));
-    plan how = {layout, QDR_OVERLAP_NONE, 2, 1, &codecs};
+    plan how = {layout, QDR_OVERLAP_NONE, 2, 1, &codecs, NULL};
     const outcome serial = run(grid, how);
     how.overlap = QDR_OVERLAP_ALL;
     set_delays(seed);
     const outcome late = run(grid, how);
     set_delays(0);
+    if (seed & 2) run_changed(grid, how, &serial);
     double squares = 0, errors = 0;
     DIST_CHECK(serial.n == plain->n, "%s: %lld numbers, not %lld", text, (long long)serial.n, (long long)plain->n);
     for (int64_t i = 0; i < plain->n; i++) {
@@ -252,11 +283,12 @@ static void run_lossless(qdr_grid *grid, qdr_layout layout, uint64_t seed)
 {
     qdr_codecs codecs;
     DIST_OK(qdr_codecs_parse("lossless,inside,least=1", &codecs));
-    const outcome plain = run(grid, (plan){layout, QDR_OVERLAP_NONE, 2, 1, NULL});
+    const outcome plain = run(grid, (plan){layout, QDR_OVERLAP_NONE, 2, 1, NULL, NULL});
     set_delays(seed);
-    const outcome late = run(grid, (plan){layout, QDR_OVERLAP_ALL, 2, 1, &codecs});
+    const outcome late = run(grid, (plan){layout, QDR_OVERLAP_ALL, 2, 1, &codecs, NULL});
     set_delays(0);
     same_bits(&plain, &late, "lossless");
+    if (seed & 2) run_changed(grid, (plan){layout, QDR_OVERLAP_NONE, 2, 1, NULL, NULL}, &plain);
     const int64_t difference = sum_of_ranks(qdr_grid_context(grid), late.bytes_plain - plain.bytes_plain);
     DIST_CHECK(difference == 0, "lossless: %lld more plain bytes than without a codec", (long long)difference);
     free(plain.numbers);
@@ -265,13 +297,13 @@ static void run_lossless(qdr_grid *grid, qdr_layout layout, uint64_t seed)
 
 static void run_grid(qdr_grid *grid, qdr_layout layout, uint64_t seed)
 {
-    const outcome plain = run(grid, (plan){layout, QDR_OVERLAP_ALL, 1, 1, NULL});
-    run_late(grid, (plan){layout, 0, 1, 1, NULL}, &plain, seed, "overlap");
-    run_late(grid, (plan){layout, 0, 3, 1, NULL}, &plain, seed + 2, "overlap of panels");
+    const outcome plain = run(grid, (plan){layout, QDR_OVERLAP_ALL, 1, 1, NULL, NULL});
+    run_late(grid, (plan){layout, 0, 1, 1, NULL, NULL}, &plain, seed, "overlap");
+    run_late(grid, (plan){layout, 0, 3, 1, NULL, NULL}, &plain, seed + 2, "overlap of panels");
     if (layout == QDR_REPLICATED)
-        run_late(grid, (plan){layout, 0, 3, 2, NULL}, &plain, seed + 4, "overlap of halves of the batch");
+        run_late(grid, (plan){layout, 0, 3, 2, NULL, NULL}, &plain, seed + 4, "overlap of halves of the batch");
     run_coded(grid, layout, &plain, seed + 6);
-    const outcome serial = run(grid, (plan){layout, QDR_OVERLAP_NONE, 1, 1, NULL});
+    const outcome serial = run(grid, (plan){layout, QDR_OVERLAP_NONE, 1, 1, NULL, NULL});
     same_bits(&serial, &plain, "overlap without delays");
     free(serial.numbers);
     free(plain.numbers);

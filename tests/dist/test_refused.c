@@ -76,6 +76,77 @@ static void nothing_before_a_forward(qdr_context *ctx, uint64_t seed)
     qdr_grid_destroy(&grid);
 }
 
+/* ---- codecs ---- */
+
+static void expect_codecs(const qdr_stack *stack, const char *text)
+{
+    qdr_codecs codecs;
+    char has[128];
+    DIST_OK(qdr_stack_get_codecs(stack, &codecs));
+    qdr_codecs_text(&codecs, has, sizeof has);
+    DIST_CHECK(strcmp(has, text) == 0, "the codecs are %s, not %s", has, text);
+}
+
+static qdr_codecs parse(const char *text)
+{
+    qdr_codecs codecs;
+    DIST_OK(qdr_codecs_parse(text, &codecs));
+    return codecs;
+}
+
+static void record_forward(qdr_stack *stack, qdr_graph **graph)
+{
+    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
+    DIST_OK(qdr_graph_begin(ctx));
+    DIST_FAILS(qdr_stack_set_codecs(stack, NULL), QDR_ERR_STATE, "a step is being recorded");
+    DIST_OK(qdr_stack_forward(stack));
+    DIST_OK(qdr_graph_end(ctx, graph));
+}
+
+/* The stack runs with the codecs that it had. */
+static void codecs_are_refused(qdr_context *ctx, uint64_t seed)
+{
+    const int p = qdr_context_size(ctx);
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{COLS, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}};
+    const qdr_codecs int8 = parse("int8,inside,least=1"), fed = parse("int8,d.gradient=int8+feedback,inside,least=1");
+    qdr_codecs wrong = int8, none;
+    qdr_grid *grid;
+    qdr_stack *stack, *doubles;
+    qdr_graph *graph = NULL;
+    qdr_edge x, y;
+    (void)seed;
+    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = p}, &grid));
+    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .codecs = &int8}, &stack));
+    DIST_FAILS(qdr_stack_set_codecs(stack, &int8), QDR_ERR_STATE, "not built");
+    DIST_FAILS(qdr_stack_get_codecs(stack, &none), QDR_ERR_STATE, "not built");
+    DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
+    DIST_OK(qdr_stack_add_linear(stack, &fc, x, &y, NULL));
+    DIST_OK(qdr_stack_build(stack));
+    DIST_OK(qdr_stack_init(stack, 1, 0.3));
+    DIST_FAILS(qdr_stack_set_codecs(NULL, &int8), QDR_ERR_ARGUMENT, "set codecs: the stack is NULL");
+    wrong.version = 77;
+    DIST_FAILS(qdr_stack_set_codecs(stack, &wrong), QDR_ERR_ARGUMENT, "version is 77");
+    wrong = int8;
+    wrong.of[QDR_X][QDR_TRAFFIC_WEIGHT].block = 31;
+    DIST_FAILS(qdr_stack_set_codecs(stack, &wrong), QDR_ERR_ARGUMENT, "31");
+    if (p > 1) DIST_FAILS(qdr_stack_set_codecs(stack, &fed), QDR_ERR_STATE, "fc.weight would need");
+    dist_step(stack, x, 1, y, 2, 0);
+    if (qdr_context_gpu(ctx) >= 0) record_forward(stack, &graph);
+    expect_codecs(stack, "int8/128,least=1,inside");
+    DIST_OK(qdr_stack_set_codecs(stack, NULL));
+    expect_codecs(stack, "none");
+    if (graph) DIST_OK(qdr_graph_launch(graph, NULL));
+    dist_step(stack, x, 1, y, 2, 0);
+    qdr_graph_destroy(&graph);
+    qdr_stack_destroy(&stack);
+    doubles = make_stack(grid, 0, &x, &y, NULL);
+    DIST_FAILS(qdr_stack_set_codecs(doubles, &int8), QDR_ERR_ARGUMENT, "f64");
+    DIST_OK(qdr_stack_set_codecs(doubles, NULL));
+    qdr_stack_destroy(&doubles);
+    qdr_grid_destroy(&grid);
+}
+
 /* ---- flags that differ ---- */
 
 /* Rank 1 alone adds to the gradients of a layer. */
@@ -341,6 +412,7 @@ int main(int argc, char **argv)
     static const dist_test tests[] = {
         {"deferred gradients are not gathered", deferred_gradients_are_not_gathered},
         {"nothing before a forward", nothing_before_a_forward},
+        {"codecs are refused", codecs_are_refused},
         {"flags of layers are compared", flags_of_layers_are_compared},
         {"overlaps are refused", overlaps_are_refused},
     };

@@ -22,7 +22,7 @@ typedef struct subject {
     qdr_dtype moved;
     qdr_stack_opts stack;
     qdr_codecs codecs;
-    int without_codecs;
+    int without_codecs, later_inside;
     /* Of the large description, which is only built: */
     const char *tokens_name, *input_name, *head_name, *norm_name, *attention_name, *gelu_name, *residual_name, *ce_name;
     qdr_edge_desc input;
@@ -192,7 +192,9 @@ static small make_small(qdr_grid *grid)
 static qdr_status fill(const subject *s, const small *m)
 {
     float full[MOST_ELEMS];
-    qdr_status status = qdr_stack_init(m->stack, s->seed, s->stddev);
+    qdr_codecs later = {.version = QDR_OPTS_VERSION, .inside = s->later_inside};
+    qdr_status status = qdr_stack_set_codecs(m->stack, &later);
+    if (status == QDR_OK) status = qdr_stack_init(m->stack, s->seed, s->stddev);
     if (status == QDR_OK) status = qdr_linear_init(m->fc, s->layer_seed, s->layer_stddev);
     for (int i = 0; i < MOST_ELEMS; i++) full[i] = (float)s->loaded;
     if (status == QDR_OK) status = qdr_stack_load_parameter(m->stack, s->load_index, full);

@@ -159,6 +159,27 @@ static void test_presets(void **state)
     assert_codec(&codecs, QDR_D, QDR_TRAFFIC_GRADIENT, "zfp:8");
 }
 
+static void test_texts_of_all(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"none",
+                                        "naive",
+                                        "hybrid,d.gradient=int4/128",
+                                        "aggressive,x.activation=raw,least=65536,inside",
+                                        "int8/64",
+                                        "int4/128+hadamard+feedback,z.weight=bf16",
+                                        "none,d.gradient=int16/32+stochastic"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        qdr_codecs codecs;
+        char text[256];
+        assert_int_equal(qdr_codecs_parse(texts[i], &codecs), QDR_OK);
+        assert_int_equal(qdr_codecs_text(&codecs, text, sizeof text), strlen(texts[i]));
+        assert_string_equal(text, texts[i]);
+        assert_int_equal(qdr_codecs_text(&codecs, text, 5), strlen(texts[i]));
+        assert_int_equal(strlen(text), 4);
+    }
+}
+
 static void assert_all_refused(const char *text, const char *said)
 {
     qdr_codecs codecs = {.inside = 1}, raw = {.version = QDR_OPTS_VERSION};
@@ -189,8 +210,9 @@ static void test_wrong_presets(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),  cmocka_unit_test(test_wrong_texts), cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_bounds), cmocka_unit_test(test_presets),     cmocka_unit_test(test_wrong_presets),
+        cmocka_unit_test(test_texts),         cmocka_unit_test(test_wrong_texts), cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_bounds),        cmocka_unit_test(test_presets),     cmocka_unit_test(test_texts_of_all),
+        cmocka_unit_test(test_wrong_presets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Training with codecs, as users run it.
+
+usage: examples_codecs_test.py EXAMPLES_DIR
+"""
+import argparse
+import json
+import re
+import unittest
+
+import examples_test
+
+
+PAIR = [*examples_test.TINY, "--local", "2", "--grid", "2x1x1x1"]
+
+
+class Codecs(examples_test.Case):
+    """Of messages between two ranks, in training."""
+
+    def losses(self, *words, **variables):
+        """By step, and what was said."""
+        log = self.path("run.jsonl")
+        done = examples_test.run("train_gpt", self.text, *PAIR, "--dtype", "f32", "--sample", "0", "--log", log, *words,
+                                 **variables)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        with open(log, encoding="ascii") as file:
+            return [json.loads(line)["loss"] for line in file], done.stderr.decode()
+
+    def test_after(self):
+        without, _ = self.losses()
+        coded, _ = self.losses("--codec", "int4,inside,least=1")
+        late, said = self.losses("--codec", "int4,inside,least=1", "--codec-after", "3")
+        by_variable, _ = self.losses("--codec-after", "3", QDR_CODEC="int4,inside,least=1")
+        self.assertEqual(late[:3], without[:3])
+        self.assertNotEqual(coded[0], without[0])
+        self.assertNotEqual(late[3], without[3])
+        self.assertEqual(by_variable, late)
+        self.assertRegex(said, r"codecs: rank 0 sent \S+ MB instead of")
+
+    def test_guard(self):
+        rising = ["--lr", "3", "--steps", "70", "--codec", "int4,inside,least=1"]
+        guarded, said = self.losses(*rising, "--codec-guard", "0.001")
+        found = re.search(r"--codec-guard: after step (\d+) the mean loss of 50 steps is (\S+), more than 0.001 above "
+                          r"the least, (\S+); going on with --codec safe", said)
+        self.assertTrue(found, said)
+        at = int(found[1])
+        means = [sum(guarded[i - 50:i]) / 50 for i in range(50, at + 1)]
+        self.assertAlmostEqual(means[-1], float(found[2]), delta=1e-4)
+        self.assertAlmostEqual(min(means), float(found[3]), delta=1e-4)
+        self.assertTrue(all(mean <= min(means[:i + 1]) + 0.001 for i, mean in enumerate(means[:-1])), means)
+        unguarded, said = self.losses(*rising, "--codec-guard", "100")
+        self.assertNotIn("going on", said)
+        self.assertEqual(unguarded[:at], guarded[:at])
+        self.assertNotEqual(unguarded[at], guarded[at])
+
+    def test_guard_of_a_loss_that_is_not_finite(self):
+        wild = [self.text, *PAIR, "--dtype", "f16", "--init", "10", "--lr", "10", "--clip", "0", "--steps", "40"]
+        alone = examples_test.run("train_gpt", *wild)
+        self.assertIn("is not a finite number", alone.stderr.decode())
+        done = examples_test.run("train_gpt", *wild, "--codec", "int8,inside,least=1", "--codec-guard", "1")
+        self.assertIn("the loss is not a finite number; going on with --codec safe", done.stderr.decode())
+
+    def test_nothing_is_coded(self):
+        self.complain("train_gpt", self.text, "--codec-after", "3", says=["--codec-after: nothing is coded", "hybrid"])
+        self.complain("train_gpt", self.text, "--codec-guard", "1", says=["--codec-guard: nothing is coded", "hybrid"])
+
+    def test_checked(self):
+        plain, _ = self.losses("--codec", "aggressive,inside,least=1")
+        checked, said = self.losses("--codec", "aggressive,inside,least=1", QDR_CODEC_CHECK="1")
+        self.assertEqual(checked, plain)
+        self.assertIn("codecs, checked on rank 0 of 2", said)
+        rows = [line.split() for line in said.splitlines() if re.search(r" int8/64 ", line)]
+        self.assertEqual({row[0] for row in rows if row[3] == "activation"},
+                         {"block0.qkv", "block0.fc", "block1.qkv", "block1.fc", "head"})
+        for row in rows:
+            self.assertIn(row[3], ("activation", "activation-gradient"))
+            self.assertTrue(0.002 < float(row[-2]) < 0.01 and float(row[-1]) <= 1, row)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("examples_dir")
+    examples_test.ARGUMENTS, rest = parser.parse_known_args()
+    unittest.main(argv=[__file__, *rest])
