@@ -176,6 +176,29 @@ static qdr_status run_named(const run *r, int number)
     return status;
 }
 
+/* Adds the time that a communicator's codecs have spent so far to an event, or takes it away. */
+typedef struct codec_note {
+    const qdri_comm *comm;
+    qdr_coll_kind kind;
+    int sign;
+    int64_t *nanosecs;
+} codec_note;
+
+static qdr_status note_codec(void *args)
+{
+    const codec_note *note = args;
+    *note->nanosecs += note->sign * (int64_t)(1e9 * qdri_comm_traffic(note->comm, note->kind).codec_secs);
+    return QDR_OK;
+}
+
+static qdr_status add_codec_secs(const run *r, qdri_trace_event *event, int sign)
+{
+    if (!event || r->task->codec.kind == QDR_CODEC_RAW || !qdri_dev_runs_work(qdri_stream_dev(r->stream)))
+        return QDR_OK;
+    const codec_note note = {qdri_grid_comm(r->stack->grid, r->task->channel), r->task->coll, sign, &event->codec_ns};
+    return qdri_work_anywhere(r->stream, note_codec, &note, sizeof note);
+}
+
 /* Runs a task, between two timestamps if the context is traced or the stack measured. */
 static qdr_status run_task(const run *r, int number)
 {
@@ -183,7 +206,9 @@ static qdr_status run_task(const run *r, int number)
     qdri_trace_event *event = trace ? qdri_trace_add(trace, r->task, number) : NULL;
     QDR_TRY(add_stamp(r->stream, event ? &event->begin_ns : NULL));
     QDR_TRY(add_stamp(r->stream, r->stamps ? &r->stamps->begin_ns : NULL));
+    QDR_TRY(add_codec_secs(r, event, -1));
     if (!r->is_done) QDR_TRY(run_named(r, number));
+    QDR_TRY(add_codec_secs(r, event, 1));
     QDR_TRY(add_stamp(r->stream, r->stamps ? &r->stamps->end_ns : NULL));
     return add_stamp(r->stream, event ? &event->end_ns : NULL);
 }

@@ -50,7 +50,12 @@ static void label_of(const qdri_task *task, char label[LABEL_BYTES])
     const char *second = "";
     if (task->kind == QDRI_TASK_PRODUCT) second = qdri_product_mode(task);
     if (task->kind == QDRI_TASK_COLLECTIVE) second = ranks_of(task->channel);
-    snprintf(label, LABEL_BYTES, "%s%s%s", qdri_task_name(task), *second ? " " : "", second);
+    const int n = snprintf(label, LABEL_BYTES, "%s%s%s", qdri_task_name(task), *second ? " " : "", second);
+    qdr_codec codec = task->codec;
+    if (codec.kind == QDR_CODEC_RAW || n + 1 >= LABEL_BYTES) return;
+    codec.flags = 0;
+    label[n] = ' ';
+    qdr_codec_text(&codec, label + n + 1, LABEL_BYTES - (size_t)n - 1);
 }
 
 /* ---- lists ---- */
@@ -131,17 +136,17 @@ static void print(const report *r, FILE *file)
             "the first\n",
             r->machine->name, qdr_context_rank(ctx), qdr_context_size(ctx), size[QDR_X], size[QDR_Y], size[QDR_Z],
             size[QDR_D], r->least_runs, r->least_runs == 1 ? "" : "s");
-    fprintf(file, "%-22s %7s %14s %14s %9s\n", "kind of task", "count", "predicted ms", "measured ms", "ratio");
+    fprintf(file, "%-30s %7s %14s %14s %9s\n", "kind of task", "count", "predicted ms", "measured ms", "ratio");
     for (int i = 0; i < r->n_rows; i++) {
         const kind_row *row = &r->rows[i];
-        fprintf(file, "%-22s %7.4g", row->label, row->n_tasks);
+        fprintf(file, "%-30s %7.4g", row->label, row->n_tasks);
         print_times(file, row->predicted, row->measured);
     }
-    fprintf(file, "%-30s %14s %14s %9s\n%-30s", "tasks together", "simulated ms", "measured ms", "ratio", "forward");
+    fprintf(file, "%-38s %14s %14s %9s\n%-38s", "tasks together", "simulated ms", "measured ms", "ratio", "forward");
     print_times(file, r->predicted[0], r->measured[0]);
-    fprintf(file, "%-30s", "backward");
+    fprintf(file, "%-38s", "backward");
     print_times(file, r->predicted[1], r->measured[1]);
-    fprintf(file, "%-30s", "both");
+    fprintf(file, "%-38s", "both");
     print_times(file, r->predicted[0] + r->predicted[1], r->measured[0] + r->measured[1]);
 }
 

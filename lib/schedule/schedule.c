@@ -204,11 +204,10 @@ void qdri_task_set_codec(const qdri_position *position, const qdri_coding *codin
     const qdr_codec *codec = NULL;
     if (task->traffic && coding)
         codec = qdri_coding_find(coding, task->channel, (qdr_traffic_class)(task->traffic - 1), task->dtype, total);
-    if (!codec) {
-        task->codec = (qdr_codec){.kind = QDR_CODEC_RAW};
-        task->bytes_sent = elems_sent(task, group.size, group.index) * (int64_t)qdr_dtype_bytes(task->dtype);
-        return;
-    }
+    task->codec = (qdr_codec){.kind = QDR_CODEC_RAW};
+    task->bytes_plain = elems_sent(task, group.size, group.index) * (int64_t)qdr_dtype_bytes(task->dtype);
+    task->bytes_sent = task->bytes_plain;
+    if (!codec) return;
     const qdri_coded_coll coll = {codec, task->coll, task->dtype, total, unit, task->row_elems};
     task->codec = *codec;
     task->bytes_sent = qdri_coded_sent(&coding->groups[task->channel], &coll);

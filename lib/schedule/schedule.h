@@ -122,7 +122,7 @@ typedef struct qdri_task {
     qdr_codec codec; /* how elements travel; RAW: as they are. With feedback, that is the last of `writes`, which may be
                       * there for other codecs, too */
     int parameter_gradient; /* only gradients of parameters come from it: nothing but their sums needs it */
-    int64_t bytes_sent;
+    int64_t bytes_sent, bytes_plain; /* plain: that it would send without a codec */
     /* Set by qdri_schedule_set_waits(): */
     int n_waits;
     int waits[QDRI_N_STREAMS]; /* tasks on other streams to wait for, at most one per stream */

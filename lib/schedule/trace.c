@@ -80,6 +80,7 @@ qdri_trace_event *qdri_trace_add(qdri_trace *trace, const qdri_task *task, int n
     event->task = number;
     event->run = trace->run;
     event->bytes_sent = task->bytes_sent;
+    event->bytes_plain = task->bytes_plain;
     event->flops = task->flops;
     return event;
 }
@@ -115,6 +116,12 @@ static int write_names(const qdri_trace *trace, FILE *file)
     return n > 0;
 }
 
+static void add_codec(json_t *args, const qdri_trace_event *event)
+{
+    json_object_set_new(args, "plain_bytes", json_integer(event->bytes_plain));
+    json_object_set_new(args, "codec_us", json_real(1e-3 * (double)event->codec_ns));
+}
+
 static int write_event(const qdri_trace *trace, const qdri_trace_event *event, FILE *file)
 {
     static const char *const axes[QDR_N_AXES] = {"x", "y", "z", "d"};
@@ -134,6 +141,7 @@ static int write_event(const qdri_trace *trace, const qdri_trace_event *event, F
                                1e-3 * (double)event->begin_ns, "dur", 1e-3 * (double)(event->end_ns - event->begin_ns),
                                "args", "stream", stream_name(event->stream), "axis", axis, "task", event->task, "run",
                                event->run, "bytes", (json_int_t)event->bytes_sent, "flops", event->flops);
+    if (event->bytes_plain != event->bytes_sent) add_codec(json_object_get(object, "args"), event);
     const int good = fputs(",\n", file) >= 0 && object &&
                      json_dumpf(object, file, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0;
     json_decref(object);

@@ -19,7 +19,8 @@ typedef struct qdri_trace_event {
     const char *kind; /* static: "product", "all-reduce", … */
     int stream; /* numbered as in schedules; of a collective: its channel's */
     int task, run; /* number of the task in the schedule; number of schedules executed before this one */
-    int64_t bytes_sent;
+    int64_t bytes_sent, bytes_plain; /* plain: without a codec */
+    int64_t codec_ns; /* encoding and decoding, where it is known */
     double flops;
     int64_t begin_ns, end_ns; /* CLOCK_MONOTONIC; 0: not reached */
 } qdri_trace_event;

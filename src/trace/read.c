@@ -48,9 +48,16 @@ static const char *take_event(json_t *object, const trace_rank *rank, trace_even
                        "tid", &event->stream, "ts", &ts, "dur", &dur, "args", "task", &event->task, "run", &event->run,
                        "bytes", &event->bytes, "flops", &event->flops))
         return error->text;
+    event->plain_bytes = event->bytes;
+    if (json_unpack_ex(object, error, 0, "{s:{s?F,s?F}}", "args", "plain_bytes", &event->plain_bytes, "codec_us",
+                       &event->codec_secs))
+        return error->text;
+    event->codec_secs *= 1e-6;
     if (event->stream < 0 || event->stream >= N_TRACE_STREAMS) return "its tid is not a stream";
     if (event->run < 0 || event->run == INT_MAX) return "its run is not the number of a schedule";
     if (!(event->bytes >= 0 && event->bytes <= MOST)) return "invalid byte count";
+    if (!(event->plain_bytes >= 0 && event->plain_bytes <= MOST)) return "invalid plain_bytes";
+    if (!(fabs(event->codec_secs) <= 1e-6 * MOST_MICROSECS)) return "invalid codec_us";
     if (!(fabs(ts) <= MOST_MICROSECS && dur >= 0 && dur <= MOST_MICROSECS)) return "it has no time";
     take_text(event->name, sizeof event->name, name);
     take_text(event->kind, sizeof event->kind, kind);

@@ -100,6 +100,8 @@ void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum)
             if (event->stream != stream) continue;
             sum->n_events++;
             sum->bytes += event->bytes / trace->n_ranks;
+            sum->plain_bytes += event->plain_bytes / trace->n_ranks;
+            sum->codec_secs += event->codec_secs / trace->n_ranks;
             sum->secs += (event->end - event->begin) / trace->n_ranks;
             sum->late_secs += event->late / trace->n_ranks;
             sum->hidden_secs += (worked_before(rank, event->end) - worked_before(rank, event->begin)) / trace->n_ranks;

@@ -36,12 +36,17 @@ static void put_event(FILE *file, failure *why, const trace_file *trace, int num
     static const char *const axes[] = {"", "x", "y", "z", "d"}; /* -1 computes */
     const char *stream = trace_stream_name(event->stream);
     const char *axis = axes[1 + trace_stream_axis(event->stream)];
+    json_t *args = json_pack("{s:s,s:s,s:i,s:i,s:I,s:f,s:f}", "stream", stream, "axis", axis, "task", event->task,
+                             "run", event->run, "bytes", (json_int_t)event->bytes, "flops", event->flops, "late_us",
+                             1e6 * event->late);
+    if (event->plain_bytes != event->bytes) {
+        json_object_set_new(args, "plain_bytes", json_integer((json_int_t)event->plain_bytes));
+        json_object_set_new(args, "codec_us", json_real(1e6 * event->codec_secs));
+    }
     put(file, why, ",\n",
-        json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f,s:f}}", "ph", "X", "name", event->name,
-                  "cat", event->kind, "pid", number, "tid", event->stream, "ts", 1e6 * (event->begin - trace->begin),
-                  "dur", 1e6 * (event->end - event->begin), "args", "stream", stream, "axis", axis, "task", event->task,
-                  "run", event->run, "bytes", (json_int_t)event->bytes, "flops", event->flops, "late_us",
-                  1e6 * event->late));
+        json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:o}", "ph", "X", "name", event->name, "cat", event->kind, "pid",
+                  number, "tid", event->stream, "ts", 1e6 * (event->begin - trace->begin), "dur",
+                  1e6 * (event->end - event->begin), "args", args));
 }
 
 /* One Chrome trace of all ranks: a process per rank, a thread per stream; the first event is at 0. */
@@ -84,13 +89,23 @@ static const option_spec specs[] = {
 
 /* ---- the table ---- */
 
-static void print_sum(const char *name, const trace_sum *sum, int n_ranks)
+/* is_coded: with what codecs did. */
+static void print_sum(const char *name, const trace_sum *sum, int n_ranks, int is_coded)
 {
     const double busy_secs = sum->secs - sum->late_secs; /* while data could move */
-    printf("%-10s %9.1f %11.3f %11.3f %11.3f %12.3f %7.1f%% %11.3f %9.3f\n", name, (double)sum->n_events / n_ranks,
+    printf("%-10s %9.1f %11.3f %11.3f %11.3f %12.3f %7.1f%% %11.3f %9.3f", name, (double)sum->n_events / n_ranks,
            1e-6 * sum->bytes, 1e3 * sum->secs, 1e3 * sum->hidden_secs, 1e3 * (sum->secs - sum->hidden_secs),
            sum->secs > 0 ? 100 * sum->hidden_secs / sum->secs : 0, 1e3 * sum->late_secs,
            busy_secs > 0 ? 1e-9 * sum->bytes / busy_secs : 0);
+    if (is_coded) printf(" %11.3f %11.3f", 1e-6 * sum->plain_bytes, 1e3 * sum->codec_secs);
+    putchar('\n');
+}
+
+static int is_coded(const trace_file *trace)
+{
+    trace_sum sum = {0};
+    for (int stream = 1; stream < N_TRACE_STREAMS; stream++) trace_add_stream(trace, stream, &sum);
+    return sum.plain_bytes > sum.bytes || sum.codec_secs > 0;
 }
 
 /* A row for the streams of one axis (-1: of all), if there are at least n_least. */
@@ -104,7 +119,7 @@ static void print_axis(const trace_file *trace, int axis, int n_least, const cha
         trace_add_stream(trace, stream, &sum);
         n++;
     }
-    if (n >= n_least) print_sum(name, &sum, trace->n_ranks);
+    if (n >= n_least) print_sum(name, &sum, trace->n_ranks, is_coded(trace));
 }
 
 static void print_table(const trace_file *trace)
@@ -132,12 +147,15 @@ static void print_table(const trace_file *trace)
         printf("# %d clock%s could not be compared with that of rank 0: do not compare times of different ranks\n",
                n_unknown, PLURAL(n_unknown));
     if (n_lost) printf("# %lld events were lost because memory ran out\n", (long long)n_lost);
-    printf("%-10s %9s %11s %11s %11s %12s %8s %11s %9s\n", "stream", "calls", "sent (MB)", "total (ms)", "hidden (ms)",
-           "exposed (ms)", "hidden", "late (ms)", "(GB/s)");
+    if (is_coded(trace))
+        printf("# plain: that would have been sent without codecs; codec: encoding and decoding, part of the total\n");
+    printf("%-10s %9s %11s %11s %11s %12s %8s %11s %9s%s\n", "stream", "calls", "sent (MB)", "total (ms)",
+           "hidden (ms)", "exposed (ms)", "hidden", "late (ms)", "(GB/s)",
+           is_coded(trace) ? "  plain (MB)  codec (ms)" : "");
     for (int stream = 1; stream < N_TRACE_STREAMS; stream++) {
         trace_sum sum = {0};
         trace_add_stream(trace, stream, &sum);
-        if (trace->is_used[stream]) print_sum(trace_stream_name(stream), &sum, trace->n_ranks);
+        if (trace->is_used[stream]) print_sum(trace_stream_name(stream), &sum, trace->n_ranks, is_coded(trace));
     }
     for (int i = 0; i < QDR_N_AXES; i++) print_axis(trace, i, 2, axes[i]);
     print_axis(trace, -1, 0, "all");

@@ -20,6 +20,7 @@ typedef struct trace_event {
     double begin, end; /* seconds on rank 0's clock */
     double late; /* seconds from its begin until the last rank of its group had begun, or until it ended */
     double bytes, flops;
+    double plain_bytes, codec_secs; /* bytes without a codec; encoding and decoding */
 } trace_event;
 
 /* Offset of a rank's clock from rank 0's, in seconds. */
@@ -71,6 +72,7 @@ int64_t trace_find_work(const trace_rank *rank, double time);
 typedef struct trace_sum {
     int64_t n_events; /* over all ranks */
     double secs, hidden_secs, late_secs, bytes; /* hidden: while the rank computed */
+    double plain_bytes, codec_secs;
 } trace_sum;
 void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum);
 

@@ -65,6 +65,20 @@ class Codecs(examples_test.Case):
         self.complain("train_gpt", self.text, "--codec-after", "3", says=["--codec-after: nothing is coded", "hybrid"])
         self.complain("train_gpt", self.text, "--codec-guard", "1", says=["--codec-guard: nothing is coded", "hybrid"])
 
+    def test_report_and_trace(self):
+        name = self.path("trace.json")
+        _, said = self.losses("--codec", "int8/64,inside,least=1", QDR_REPORT="1", QDR_TRACE=name)
+        self.assertRegex(said, r"\nall-reduce x int8/64 +\d+ ")
+        self.assertNotRegex(said, r"\nall-reduce x +\d")
+        with open(name + ".0", encoding="ascii") as file:
+            events = [event["args"] for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+        coded = [event for event in events if "plain_bytes" in event]
+        self.assertTrue(coded)
+        for event in coded:
+            self.assertEqual(event["stream"], "x reduce")
+            self.assertTrue(0.25 < event["bytes"] / event["plain_bytes"] < 0.5, event)
+            self.assertGreater(event["codec_us"], 0)
+
     def test_checked(self):
         plain, _ = self.losses("--codec", "aggressive,inside,least=1")
         checked, said = self.losses("--codec", "aggressive,inside,least=1", QDR_CODEC_CHECK="1")

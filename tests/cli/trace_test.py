@@ -103,6 +103,23 @@ class Table(Case):
         self.assertEqual(found["z"], [2.0, 3.0, 2.0, 1.0, 1.0, 50.0, 0.0, 1.5])
         self.assertEqual(found["all"][:4], [3.0, 6.0, 3.0, 1.75])
 
+    def test_codecs(self):
+        coded = event("all-reduce", "d reduce", 0, 4000, 2e6)
+        coded["args"].update(plain_bytes=8000000, codec_us=600)
+        self.write(0, [coded, event("all-reduce", "x reduce", 0, 1000, 1e6)], ranks=1)
+        out = self.assert_done(trace(self.name, "--merge", self.path("all.json")))
+        self.assertEqual(rows(out)["d reduce"][-2:], [8.0, 0.6])
+        self.assertEqual(rows(out)["x reduce"][-2:], [1.0, 0.0])
+        self.assertEqual(rows(out)["all"][-2:], [9.0, 0.6])
+        self.assertIn("plain (MB)", out)
+        merged = [e["args"] for e in json.loads(self.read("all.json"))["traceEvents"] if e["ph"] == "X"]
+        self.assertEqual([(e.get("plain_bytes"), e.get("codec_us")) for e in merged if e["bytes"] == 2000000],
+                         [(8000000, 600)])
+        for wrong in {"plain_bytes": -1}, {"plain_bytes": "2"}, {"codec_us": 1e300}:
+            coded["args"].update({"plain_bytes": 8000000, "codec_us": 600, **wrong})
+            self.write(0, [coded], ranks=1)
+            self.assert_refused("event 1 of 1")
+
     def test_last(self):
         self.write(0, [event("all-reduce", "x reduce", 0, 5000, 8e6),
                        event("all-reduce", "x reduce", 9000, 1000, 1e6, run=1)], ranks=1)
