@@ -395,6 +395,10 @@ typedef struct qdr_parameter {
     int n_copies, copy; /**< number of ranks of d that update the same elements, and which of them this one is */
     int stale; /**< 1: other ranks have updated elements of data that this one does not update, and the next forward
                   that needs them will return them; the same on all ranks */
+    float *feedback; /**< of codecs with feedback: what earlier messages of this rank's gradient have lost and the next
+                        one adds, with padding; NULL: none. To go on exactly as before, save and restore it on the same
+                        grid; zeros lose only what one message has lost */
+    int64_t n_feedback; /**< its elements */
 } qdr_parameter;
 QDR_API int qdr_stack_n_parameters(const qdr_stack *stack);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter *parameter);

@@ -42,7 +42,9 @@ qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter 
                                  .n_state = qdri_parameter_elems(p, p->state_begin, p->state_elems),
                                  .n_copies = p->n_copies,
                                  .copy = p->copy,
-                                 .stale = qdri_parameter_is_stale(stack, index)};
+                                 .stale = qdri_parameter_is_stale(stack, index),
+                                 .feedback = qdri_stack_pointer(stack, p->all_feedback),
+                                 .n_feedback = (int64_t)(p->all_feedback.bytes / sizeof(float))};
     return QDR_OK;
 }
 

@@ -34,7 +34,8 @@ typedef struct qdri_parameter {
     int extra_sum; /* for small ones: 1 + axis over which gradients are summed in addition to z and d; 0: none */
     int decay, counted, first_copy; /* first_copy: of all that hold a copy of what this rank updates */
     qdri_ref data, gradient;
-    qdri_ref feedback[QDRI_N_GRADIENT_SUMS]; /* of a matrix, by sum of its gradient; QDRI_NO_REF: none */
+    qdri_ref all_feedback; /* of a matrix; QDRI_NO_REF: none */
+    qdri_ref feedback[QDRI_N_GRADIENT_SUMS]; /* parts of it, by sum of the gradient */
 } qdri_parameter;
 
 /* How many of n elements of a shard from `begin` on are not padding. */

@@ -75,7 +75,8 @@ qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, in
                           .decay = desc->flat_over_z,
                           .storage = QDR_OUT_IN,
                           .data = QDRI_NO_REF,
-                          .gradient = QDRI_NO_REF};
+                          .gradient = QDRI_NO_REF,
+                          .all_feedback = QDRI_NO_REF};
     for (int sum = 0; sum < QDRI_N_GRADIENT_SUMS; sum++) p->feedback[sum] = QDRI_NO_REF;
     memcpy(p->rows, desc->rows ? desc->rows : one_row, sizeof p->rows);
     memcpy(p->cols, desc->cols, sizeof p->cols);
@@ -135,9 +136,16 @@ static size_t feedback_bytes(const qdri_net *net, const qdri_coding *coding, con
 
 static void place_feedback(qdri_net *net, qdri_parameter *p)
 {
+    size_t bytes[QDRI_N_GRADIENT_SUMS], all = 0;
     for (int sum = 0; sum < QDRI_N_GRADIENT_SUMS; sum++) {
-        const size_t bytes = feedback_bytes(net, &net->coding, p, (qdri_gradient_sum)sum);
-        if (bytes) p->feedback[sum] = qdri_buffers_add(&net->buffers, QDRI_FEEDBACK, bytes);
+        bytes[sum] = feedback_bytes(net, &net->coding, p, (qdri_gradient_sum)sum);
+        all += qdri_align_bytes(bytes[sum], QDRI_BUFFER_ALIGN);
+    }
+    if (all == 0) return;
+    p->all_feedback = qdri_buffers_add(&net->buffers, QDRI_FEEDBACK, all);
+    for (size_t sum = 0, at = 0; sum < QDRI_N_GRADIENT_SUMS; sum++) {
+        if (bytes[sum]) p->feedback[sum] = (qdri_ref){p->all_feedback.buffer, at, bytes[sum]};
+        at += qdri_align_bytes(bytes[sum], QDRI_BUFFER_ALIGN);
     }
 }
 

@@ -135,6 +135,40 @@ static void change_codecs(qdr_stack *stack, qdr_edge x, qdr_edge y, const qdr_co
     DIST_OK(qdr_stack_set_codecs(stack, codecs));
 }
 
+static int64_t sum_of_ranks(qdr_context *ctx, int64_t mine)
+{
+    int64_t sum = 0;
+    for (int rank = 0; rank < qdr_context_size(ctx); rank++) {
+        int64_t theirs = mine;
+        DIST_OK(qdr_broadcast(ctx, rank, &theirs, sizeof theirs));
+        sum += theirs;
+    }
+    return sum;
+}
+
+/* Parameters say where feedback is, all of it, and messages of fewer bits lose something. */
+static void check_feedback(qdr_stack *stack, const qdr_codecs *codecs)
+{
+    qdr_stack_sizes sizes;
+    size_t bytes = 0;
+    double most = 0;
+    DIST_OK(qdr_stack_get_sizes(stack, &sizes));
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        bytes += (size_t)p.n_feedback * sizeof *p.feedback;
+        for (int64_t j = 0; j < p.n_feedback; j++) most = fmax(most, fabs(p.feedback[j]));
+    }
+    DIST_CHECK(bytes == sizes.feedback, "%zu bytes of feedback, not %zu", bytes, sizes.feedback);
+    const int flags = codecs ? codecs->of[QDR_D][QDR_TRAFFIC_GRADIENT].flags : 0;
+    if (!(flags & QDR_CODEC_FEEDBACK) || qdr_grid_size(qdr_stack_grid(stack), QDR_D) == 1) return;
+    /* Shards of a rank may be nothing but padding. */
+    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
+    const int64_t n_with = sum_of_ranks(ctx, bytes > 0), n_lossy = sum_of_ranks(ctx, most > 0);
+    DIST_CHECK((n_with > 0) == (n_lossy > 0), "%lld ranks have feedback, %lld have lost anything", (long long)n_with,
+               (long long)n_lossy);
+}
+
 /* Two steps, the second adding to the first's gradients. */
 static outcome run(qdr_grid *grid, plan how)
 {
@@ -166,6 +200,7 @@ static outcome run(qdr_grid *grid, plan how)
         dist_step(stack, x, 7 + (uint64_t)pass, y, 17 + (uint64_t)pass, pass ? QDR_ACCUMULATE : 0);
         if (!pass) o.bytes_plain = check_bytes(grid, stack, how.codecs);
     }
+    check_feedback(stack, how.codecs);
     keep_gradients(stack, &o);
     keep_input_gradient(stack, x, &o);
     qdr_stack_destroy(&stack);
@@ -265,17 +300,6 @@ static void run_coded(qdr_grid *grid, qdr_layout layout, const outcome *plain, u
     same_bits(&serial, &late, text);
     free(serial.numbers);
     free(late.numbers);
-}
-
-static int64_t sum_of_ranks(qdr_context *ctx, int64_t mine)
-{
-    int64_t sum = 0;
-    for (int rank = 0; rank < qdr_context_size(ctx); rank++) {
-        int64_t theirs = mine;
-        DIST_OK(qdr_broadcast(ctx, rank, &theirs, sizeof theirs));
-        sum += theirs;
-    }
-    return sum;
 }
 
 /* Members own whole rows, so that only all of them together would send the same. */
