@@ -4,7 +4,7 @@
 # of two layers on the King James Bible (examples/train_gpt, 8 sequences of 128 bytes), four ranks as 2x1x1x2 and
 # 1x1x2x2, all messages coded, also those inside the node. Validation losses beside those of the same seed without
 # codecs, and their means over the seeds. CODECS, GRIDS: some of them, separated by blanks. Half a minute a run on two
-# cores; with activations in zfp (zhybrid, naive on 2x1x1x2) most of an hour.
+# cores; with activations in zfp (zhybrid, naive) four minutes.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
