@@ -3,14 +3,21 @@
  * difference is the cost of communication. `linear` also says where the time goes: bytes sent over each axis, exposed
  * communication. */
 #include <stdio.h>
+#include <string.h>
 
 #include "bench/product.h"
+#include "common/planning.h"
+
+enum { N_LINEAR_COLUMNS = 31 }; /* with the last one, without a name */
 
 typedef struct linear_options {
     bench_options shared;
     product_desc desc; /* without what is in `shared` */
     int backward;
+    codec_choice codec;
     const char *notes; /* comment lines of the title */
+    const bench_column *columns;
+    bench_column chosen[N_LINEAR_COLUMNS];
 } linear_options;
 
 #define MAX_EXTENT ((int64_t)1 << 40)
@@ -31,6 +38,7 @@ static const option_spec linear_specs[] = {
     EXTENT_SPECS,
     {"transposed", 0, NULL, "swap x and y", AT(OPTION_FLAG, desc.transposed)},
     {"bias", 0, NULL, "add a bias", AT(OPTION_FLAG, desc.bias)},
+    {"codec", 0, "CODECS", CODEC_HELP "; default: QDR_CODEC, else none", AT(OPTION_OTHER, codec), .take = take_codecs},
     BENCH_PRODUCT_SPECS,
 };
 
@@ -40,12 +48,16 @@ static const option_spec linear_specs[] = {
         axis "_secs", axis " takes", "(ms)", VALUE_REAL, 8, 1e3, 3                                                     \
     }
 
+#define GRID_COLUMN                                                                                                    \
+    {                                                                                                                  \
+        "grid", "grid", "", VALUE_TEXT, 12, 0, 0                                                                       \
+    }
 #define FIRST_COLUMNS                                                                                                  \
-    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0}, {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},                             \
-        BENCH_SETTING("m", VALUE_WHOLE), BENCH_SETTING("n", VALUE_WHOLE), BENCH_SETTING("k", VALUE_WHOLE),             \
-        BENCH_SETTING("dtype", VALUE_TEXT), BENCH_SETTING("layout", VALUE_TEXT)
+    {"pass", "pass", "", VALUE_TEXT, 9, 0, 0}, BENCH_SETTING("m", VALUE_WHOLE), BENCH_SETTING("n", VALUE_WHOLE),       \
+        BENCH_SETTING("k", VALUE_WHOLE), BENCH_SETTING("dtype", VALUE_TEXT), BENCH_SETTING("layout", VALUE_TEXT)
 
 static const bench_column gemm_columns[] = {
+    GRID_COLUMN,
     FIRST_COLUMNS,
     BENCH_SETTING("ranks", VALUE_WHOLE),
     BENCH_TIME_COLUMNS("", "(ms)", 1e3),
@@ -56,7 +68,9 @@ static const bench_column gemm_columns[] = {
     BENCH_LAST_COLUMN,
 };
 /* A superset. */
-static const bench_column linear_columns[] = {
+static const bench_column linear_columns[N_LINEAR_COLUMNS] = {
+    GRID_COLUMN,
+    {"codec", "codec", "", VALUE_TEXT, 12, 0, 0},
     FIRST_COLUMNS,
     BENCH_SETTING("transposed", VALUE_WHOLE),
     BENCH_SETTING("bias", VALUE_WHOLE),
@@ -76,6 +90,20 @@ static const bench_column linear_columns[] = {
     {"samples", "samples", "", VALUE_WHOLE, 7, 1, 0},
     BENCH_LAST_COLUMN,
 };
+
+/* All but those that were not asked for. */
+static int choose_columns(void *user, failure *why)
+{
+    linear_options *options = user;
+    int n = 0;
+    if (options->columns != linear_columns) return EXIT_OK;
+    options->columns = options->chosen;
+    for (int i = 0; i < N_LINEAR_COLUMNS; i++) {
+        const char *name = linear_columns[i].name;
+        if (!name || options->codec.is_given || strcmp(name, "codec") != 0) options->chosen[n++] = linear_columns[i];
+    }
+    return why->code;
+}
 
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
 {
@@ -143,10 +171,13 @@ static void print_pass(bench_run *run, const linear_options *options, const char
     const product_desc *desc = &options->desc;
     const bench_times times = bench_times_of(samples, on_grid);
     const double n = (double)samples->n;
+    char codecs[CODECS_BYTES];
+    qdr_codecs_text(&options->codec.codecs, codecs, sizeof codecs);
     const double flops = (pass == PASS_BACKWARD ? 4.0 : 2.0) * (double)desc->m * (double)desc->n * (double)desc->k;
 #define AXIS(axis) BENCH_NUMBER(traffic[axis].bytes / n), BENCH_NUMBER(traffic[axis].secs / n)
     const bench_value values[] = {
         BENCH_TEXT(grid),
+        BENCH_TEXT(codecs),
         BENCH_TEXT(product_pass_text(pass)),
         BENCH_NUMBER(desc->m),
         BENCH_NUMBER(desc->n),
@@ -181,13 +212,15 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     product_desc desc = options->desc, local = {0};
     linear_bench bench = {0};
     bench_samples samples = {0};
-    const bench_subject subject = {call, count_traffic, &bench};
+    const bench_subject passes = {call, count_traffic, &bench};
     desc.dtype = options->shared.dtype;
     desc.layout = options->shared.layout;
     desc.n_panels = (int)options->shared.n_panels;
+    desc.codecs = options->codec.is_given ? &options->codec.codecs : NULL;
+    run->table.columns = options->columns;
     if (!fail_status(why, create(run->ctx, size, &desc, &bench))) {
         qdr_grid_reset_traffic(bench.on_grid.grid);
-        bench_measure(run->ctx, &options->shared, &subject, 2 * n_passes, 0, &samples, why);
+        bench_measure(run->ctx, &options->shared, &passes, 2 * n_passes, 0, &samples, why);
     }
     if (!why->code) /* rank 0's, which are the largest */
         fail_status(why, product_own_shape(bench.on_grid.grid, bench.on_grid.layer, &local.m, &local.n, &local.k));
@@ -207,7 +240,12 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 
 static int run_kind(const command *which, const bench_column *columns, linear_options *options, int argc, char **argv)
 {
-    const bench_kind kind = {.command = which, .columns = columns, .write_title = write_title, .run_grid = run_grid};
+    const bench_kind kind = {.command = which,
+                             .columns = columns,
+                             .check = choose_columns,
+                             .write_title = write_title,
+                             .run_grid = run_grid};
+    options->columns = columns;
     options->shared.n_iterations = 10;
     options->shared.n_warmup = 2;
     options->desc.m = options->desc.n = options->desc.k = 4096;
@@ -250,6 +288,7 @@ const command command_bench_linear = {
             "much time the products do not hide (exposed: the median of the time minus that of the products).",
     .options = linear_specs,
     .examples = "  quadrille bench linear --local 4 --grid all -m 2048 -n 2048 -k 2048\n"
-                "  mpiexec.mpich -n 4 quadrille bench linear --grid 2x1x2x1 --layout scattered --json\n",
+                "  mpiexec.mpich -n 4 quadrille bench linear --grid 2x1x2x1 --layout scattered --json\n"
+                "  mpiexec.mpich -n 4 quadrille bench linear --grid 1x1x2x2 --codec int8\n",
     .run = run_linear,
 };

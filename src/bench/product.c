@@ -7,7 +7,8 @@
 
 static qdr_status describe(product *made, const product_desc *desc)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = desc->m, .dtype = desc->dtype, .panels = desc->n_panels};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = desc->m, .dtype = desc->dtype, .panels = desc->n_panels,
+                                 .codecs = desc->codecs};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{desc->k, 1}}, .col_axis = desc->transposed ? QDR_Y : QDR_X,
                                  .layout = desc->layout};
     const qdr_linear_desc linear = {QDR_OPTS_INIT,

@@ -11,6 +11,7 @@ typedef struct product_desc {
     qdr_layout layout; /* of X and Y */
     int n_panels, transposed, bias;
     qdr_storage storage; /* of W */
+    const qdr_codecs *codecs; /* NULL: QDR_CODEC */
 } product_desc;
 
 /* A layer and the memory of its edges. */

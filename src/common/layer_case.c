@@ -2,9 +2,11 @@
 /* Draws random linear layers, describes them as text, lists grids. */
 #include "common/layer_case.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "common/coded.h"
 #include "common/reference.h"
 
 /* One to three blocks in units of 1 to 4; small enough that some are smaller than their axis. */
@@ -140,7 +142,10 @@ typedef struct layer_run {
     qdr_stack *stack;
     qdr_linear *layer;
     qdr_owned in, out; /* this rank's parts of the two edges */
+    int in_is_scattered, out_is_scattered; /* not where a cell has too few rows */
     void *x, *y, *dy, *dx, *full;
+    double most_x, most_w, most_dy; /* the largest elements, with what messages have changed */
+    double all_dw; /* the sum of the largest |dy·x| of each row so far */
     layer_errors *errors;
     layer_watch watch;
     void *user;
@@ -164,13 +169,18 @@ qdr_status layer_build(qdr_grid *grid, const qdr_stack_opts *opts, const qdr_edg
     return status == QDR_OK ? qdr_stack_build(*stack) : status;
 }
 
+static const qdr_codecs *codecs_of(const layer_case *the_case)
+{
+    return the_case->dtype == QDR_F64 ? NULL : the_case->codecs;
+}
+
 static qdr_status build(layer_run *run)
 {
     const layer_case *c = run->the_case;
     qdr_edge edges[2];
     const qdr_stack_opts opts = {QDR_OPTS_INIT,     .n_rows = c->m,        .row_unit = c->row_unit,
                                  .dtype = c->dtype, .overlap = c->overlap, .panels = c->panels ? c->panels : 1,
-                                 .batch_parts = 1};
+                                 .batch_parts = 1,  .codecs = codecs_of(c)};
     qdr_edge_desc input = {QDR_OPTS_INIT, .col_axis = c->transposed ? QDR_Y : QDR_X, .layout = c->in_layout,
                            .scatter_unit = c->in_unit};
     qdr_linear_desc desc = {QDR_OPTS_INIT,
@@ -187,11 +197,14 @@ static qdr_status build(layer_run *run)
     return layer_build(run->grid, &opts, &input, &desc, &run->stack, edges, &run->layer);
 }
 
-static qdr_status find_part(layer_run *run, qdr_status (*matrix_of)(const qdr_linear *, qdr_matrix *), qdr_owned *owned)
+static qdr_status find_part(layer_run *run, qdr_status (*matrix_of)(const qdr_linear *, qdr_matrix *), qdr_owned *owned,
+                            int *is_scattered)
 {
     qdr_matrix matrix;
-    qdr_status status = matrix_of(run->layer, &matrix);
-    return status == QDR_OK ? qdr_matrix_owned(run->grid, &matrix, qdr_context_rank(run->ctx), owned) : status;
+    const qdr_status status = matrix_of(run->layer, &matrix);
+    if (status != QDR_OK) return status;
+    *is_scattered = matrix.scatter_rows;
+    return qdr_matrix_owned(run->grid, &matrix, qdr_context_rank(run->ctx), owned);
 }
 
 static size_t part_bytes(const layer_run *run, const qdr_owned *part)
@@ -233,6 +246,14 @@ static void note_error(layer_run *run, int result, double share, double computed
     run->errors->bits = (run->errors->bits ^ bits) * 0x100000001b3u; /* FNV-1a, one word at a time */
 }
 
+/* The old values, and what messages have changed, are terms, too. */
+static double share_of(const reference_sums *sums, int64_t at, double computed, error_bound bound)
+{
+    const double change = sums->change[at];
+    bound.least += change;
+    return error_share(computed, sums->value[at], sums->magnitude[at] + change, bound);
+}
+
 static void check_part(layer_run *run, const qdr_owned *part, int64_t n_cols, const reference_sums *sums,
                        const void *memory, error_bound bound, int result)
 {
@@ -242,7 +263,7 @@ static void check_part(layer_run *run, const qdr_owned *part, int64_t n_cols, co
             for (int64_t col = part->cols[i].begin; col < part->cols[i].end; col++) {
                 const int64_t at = row * n_cols + col;
                 const double computed = element_read(run->the_case->dtype, memory, local++);
-                note_error(run, result, error_share(computed, sums->value[at], sums->magnitude[at], bound), computed);
+                note_error(run, result, share_of(sums, at, computed, bound), computed);
             }
 }
 
@@ -252,6 +273,7 @@ static void start_output(layer_run *run, const qdr_owned *part, int64_t n_cols, 
 {
     const int64_t n_elems = run->reference.m * n_cols;
     memset(sums->value, 0, (size_t)n_elems * sizeof *sums->value);
+    memset(sums->change, 0, (size_t)n_elems * sizeof *sums->change);
     if (run->the_case->accumulate) fill_values(run, stream, sums->value, n_elems);
     for (int64_t i = 0; i < n_elems; i++) sums->magnitude[i] = sums->value[i] < 0 ? -sums->value[i] : sums->value[i];
     fill_nan(run->the_case->dtype, memory, part->n_rows * part->n_cols);
@@ -271,19 +293,119 @@ static int adds_by_node(const qdr_grid *grid, qdr_axis axis)
     return n_same > size && n_same < size * size;
 }
 
+/* ---- what messages of codecs may change ---- */
+
+static qdr_axis in_axis(const layer_case *c) { return c->transposed ? QDR_Y : QDR_X; }
+
+static qdr_axis out_axis(const layer_case *c) { return c->transposed ? QDR_X : QDR_Y; }
+
+/* NULL: these messages are not coded. */
+static const qdr_codec *codec_of(const layer_run *run, qdr_axis axis, qdr_traffic_class class)
+{
+    const qdr_codecs *codecs = codecs_of(run->the_case);
+    return codecs && qdr_grid_size(run->grid, axis) > 1 ? &codecs->of[axis][class] : NULL;
+}
+
+static double largest(const double *values, int64_t n)
+{
+    double most = 0;
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(values[i]));
+    return most;
+}
+
+/* W is gathered over z; rows of x and dy, if they are scattered, over the axis that does not split their columns. */
+static void find_changes(layer_run *run)
+{
+    const layer_case *c = run->the_case;
+    reference *ref = &run->reference;
+    const qdr_codec *w = codec_of(run, QDR_Z, QDR_TRAFFIC_WEIGHT);
+    const qdr_codec *x = codec_of(run, out_axis(c), QDR_TRAFFIC_ACTIVATION);
+    const qdr_codec *dy = codec_of(run, in_axis(c), QDR_TRAFFIC_ACTIVATION_GRADIENT);
+    run->most_w = largest(ref->w, ref->n * ref->k);
+    run->most_x = largest(ref->x, ref->m * ref->k);
+    run->most_dy = largest(ref->dy, ref->m * ref->n);
+    ref->w_change = gather_change(w, c->dtype, run->most_w);
+    ref->x_change = gather_change(run->in_is_scattered ? x : NULL, c->dtype, run->most_x);
+    ref->dy_change = gather_change(run->out_is_scattered ? dy : NULL, c->dtype, run->most_dy);
+    run->most_w += ref->w_change;
+    run->most_x += ref->x_change;
+    run->most_dy += ref->dy_change;
+    run->all_dw += (double)ref->m * run->most_x * run->most_dy;
+}
+
+/* The largest sums of absolute terms. */
+typedef struct sums_peak {
+    double magnitude, change; /* with changes; of these alone */
+} sums_peak;
+
+static sums_peak peak_of(const reference_sums *sums, int64_t n)
+{
+    sums_peak peak = {0};
+    for (int64_t i = 0; i < n; i++) {
+        peak.magnitude = fmax(peak.magnitude, sums->magnitude[i] + sums->change[i]);
+        peak.change = fmax(peak.change, sums->change[i]);
+    }
+    return peak;
+}
+
+/* A bound with what the messages of sums change, which later roundings change in turn. */
+static error_bound with_change(const layer_run *run, error_bound bound, double change, sums_peak peak)
+{
+    if (run->the_case->is_exact && change == 0 && peak.change == 0) return (error_bound){0};
+    bound.least += (1 + bound.factor) * change;
+    return bound;
+}
+
 /* The bound for y (is_forward) or dx. Roundings to bf16 or f16: each member's partial sum if there are several, the sum
- * of each node if it is added first, the final sum, and one each for the bias and the old value. */
+ * of each node if it is added first, the final sum, twice if it is decoded, and one each for the bias and the old
+ * value. */
 static error_bound activation_bound(const layer_run *run, int is_forward)
 {
     const layer_case *c = run->the_case;
-    const int over_x = is_forward == !c->transposed;
-    const qdr_axis axis = over_x ? QDR_X : QDR_Y;
+    const reference *ref = &run->reference;
+    const qdr_axis axis = is_forward ? in_axis(c) : out_axis(c);
     const int n_members = qdr_grid_size(run->grid, axis);
-    const int n_sums = (n_members > 1) + adds_by_node(run->grid, axis) + 1;
+    const int64_t length = is_forward ? ref->k : ref->n;
+    coded_sum sum = {
+        .codec = codec_of(run, axis, is_forward ? QDR_TRAFFIC_ACTIVATION : QDR_TRAFFIC_ACTIVATION_GRADIENT),
+        .dtype = c->dtype,
+        .n_members = n_members,
+        .is_all = !(is_forward ? run->out_is_scattered : run->in_is_scattered)};
+    const int n_sums = (n_members > 1) + adds_by_node(run->grid, axis) + 1 + codec_is_lossy(sum.codec, c->dtype);
     const int n_more = (is_forward && c->bias) + c->accumulate;
-    const int64_t length = is_forward ? run->reference.k : run->reference.n;
-    if (c->is_exact) return (error_bound){0};
-    return error_bound_of((error_shape){c->dtype, length + n_more, n_members, n_sums + n_more});
+    const error_bound bound = error_bound_of((error_shape){c->dtype, length + n_more, n_members, n_sums + n_more});
+    const sums_peak peak = is_forward ? peak_of(&ref->y, ref->m * ref->n) : peak_of(&ref->dx, ref->m * ref->k);
+    const double terms = (double)length * (is_forward ? run->most_x : run->most_dy) * run->most_w;
+    const double change = sum_change(&sum, (1 + bound.factor) * fmin(n_members * peak.magnitude, terms),
+                                     (1 + bound.factor) * peak.magnitude);
+    return with_change(run, bound, change, peak);
+}
+
+/* What messages may change in dW: its sums over z, over those of d that store other parts of it, over those that have
+ * the state of other parts, and over copies. What earlier sums have changed is in the messages of later ones: in the
+ * new value, in the old one and, with feedback, in what is sent later. */
+static double gradient_change(const layer_run *run, error_bound bound, sums_peak peak)
+{
+    const layer_case *c = run->the_case;
+    const int z = qdr_grid_size(run->grid, QDR_Z), all = z * qdr_grid_size(run->grid, QDR_D);
+    const int parts = qdr_grid_parts(run->grid, QDR_LEVEL_GRADIENTS);
+    const int state = qdr_grid_parts(run->grid, QDR_LEVEL_OPTIMIZER);
+    const int n_members[] = {z, parts / z, state / parts, all / state};
+    enum { N_SUMS = sizeof n_members / sizeof *n_members };
+    coded_sum sums[N_SUMS];
+    double change = 0;
+    for (int i = 0; i < N_SUMS; i++)
+        sums[i] = (coded_sum){.codec = codec_of(run, i ? QDR_D : QDR_Z, QDR_TRAFFIC_GRADIENT),
+                              .dtype = gradient_dtype(run),
+                              .n_members = n_members[i],
+                              .is_all = i == N_SUMS - 1,
+                              .n_elems = run->reference.n * run->reference.k};
+    for (int call = c->defer ? c->n_calls - 1 : 0; call < c->n_calls; call++)
+        for (int i = 0, n_versions = all; i < N_SUMS; n_versions /= n_members[i++]) {
+            const double versions = (1 + bound.factor) * fmin(n_versions * peak.magnitude, run->all_dw);
+            change += sum_change(&sums[i], versions + 3 * change, (1 + bound.factor) * peak.magnitude + change);
+        }
+    return change;
 }
 
 /* Waits for a pass and reports it to `watch`. */
@@ -304,6 +426,7 @@ static qdr_status pass(layer_run *run, int call)
     reference *ref = &run->reference;
     fill_values(run, STREAM_X + call, ref->x, ref->m * ref->k);
     fill_values(run, STREAM_DY + call, ref->dy, ref->m * ref->n);
+    find_changes(run);
     copy_part(run, &run->in, ref->k, ref->x, run->x);
     copy_part(run, &run->out, ref->n, ref->dy, run->dy);
     start_output(run, &run->out, ref->n, STREAM_OLD_Y, &ref->y, run->y);
@@ -329,10 +452,12 @@ static qdr_status check_gradient(layer_run *run, int index, const reference_sums
     /* Sums over all rows of all calls, in fp32 or wider. */
     const layer_case *c = run->the_case;
     const error_shape shape = {c->dtype, (c->m + 1) * c->n_calls, qdr_context_size(run->ctx), 0};
-    const error_bound bound = c->is_exact ? (error_bound){0} : error_bound_of(shape);
+    const sums_peak peak = peak_of(sums, n_elems);
+    error_bound bound = error_bound_of(shape);
+    bound = with_change(run, bound, result == RESULT_DW ? gradient_change(run, bound, peak) : 0, peak);
     for (int64_t i = 0; i < n_elems; i++) {
         const double computed = element_read(gradient_dtype(run), run->full, i);
-        note_error(run, result, error_share(computed, sums->value[i], sums->magnitude[i], bound), computed);
+        note_error(run, result, share_of(sums, i, computed, bound), computed);
     }
     return QDR_OK;
 }
@@ -363,8 +488,8 @@ static int prepare(layer_run *run, failure *why)
         fail(why, EXIT_NOTHING_FITS, "out of memory for the reference of a layer of %lld rows", (long long)c->m);
     if (fail_together(why, run->ctx)) return why->code;
     if (fail_status(why, build(run))) return why->code;
-    qdr_status status = find_part(run, qdr_linear_in_matrix, &run->in);
-    if (status == QDR_OK) status = find_part(run, qdr_linear_out_matrix, &run->out);
+    qdr_status status = find_part(run, qdr_linear_in_matrix, &run->in, &run->in_is_scattered);
+    if (status == QDR_OK) status = find_part(run, qdr_linear_out_matrix, &run->out, &run->out_is_scattered);
     /* This rank's parts, and a full parameter with its gradient, which is at most as wide as F64. */
     const size_t in = part_bytes(run, &run->in), out = part_bytes(run, &run->out);
     const size_t full = (size_t)(ref->n * ref->k) * sizeof(double);

@@ -23,6 +23,7 @@ typedef struct layer_case {
     int defer; /* 1: synchronised in the last call only; 0: in each call */
     int accumulate; /* y and dx are added to the old values */
     int overlap, panels; /* as in qdr_stack_opts */
+    const qdr_codecs *codecs; /* of messages, which have known bounds; F64 has none. NULL: QDR_CODEC, unknown here */
     int only_run; /* nothing is compared: for tests of something else */
 } layer_case;
 

@@ -92,7 +92,8 @@ static int make_array(int64_t n_elems, double **array)
 
 static int make_sums(int64_t n_elems, reference_sums *sums)
 {
-    return make_array(n_elems, &sums->value) | make_array(n_elems, &sums->magnitude);
+    const int failed = make_array(n_elems, &sums->value) | make_array(n_elems, &sums->magnitude);
+    return failed | make_array(n_elems, &sums->change);
 }
 
 int reference_create(int64_t m, int64_t k, int64_t n, reference *made)
@@ -116,30 +117,40 @@ void reference_destroy(reference *old)
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
         free(sums[i]->value);
         free(sums[i]->magnitude);
+        free(sums[i]->change);
     }
     memset(old, 0, sizeof *old);
 }
 
-static void add_term(reference_sums *sums, int64_t index, double term)
+/* A factor of a term, and by how much it may have changed. */
+typedef struct factor {
+    double value, change;
+} factor;
+
+static void add_term(reference_sums *sums, int64_t index, factor a, factor b)
 {
+    const double term = a.value * b.value;
     sums->value[index] += term;
     sums->magnitude[index] += fabs(term);
+    sums->change[index] += fabs(a.value) * b.change + a.change * fabs(b.value) + a.change * b.change;
 }
 
 void reference_run(reference *problem)
 {
     const int64_t k = problem->k, n = problem->n;
+    const factor one = {1, 0};
     for (int64_t i = 0; i < problem->m; i++)
         for (int64_t j = 0; j < n; j++) {
-            const double dy = problem->dy[i * n + j];
+            const factor dy = {problem->dy[i * n + j], problem->dy_change};
             for (int64_t l = 0; l < k; l++) {
-                const double x = problem->x[i * k + l], w = problem->w[j * k + l];
-                add_term(&problem->y, i * n + j, x * w);
-                add_term(&problem->dx, i * k + l, dy * w);
-                add_term(&problem->dw, j * k + l, dy * x);
+                const factor x = {problem->x[i * k + l], problem->x_change};
+                const factor w = {problem->w[j * k + l], problem->w_change};
+                add_term(&problem->y, i * n + j, x, w);
+                add_term(&problem->dx, i * k + l, dy, w);
+                add_term(&problem->dw, j * k + l, dy, x);
             }
-            add_term(&problem->y, i * n + j, problem->b[j]);
-            add_term(&problem->db, j, dy);
+            add_term(&problem->y, i * n + j, one, (factor){problem->b[j], 0});
+            add_term(&problem->db, j, one, dy);
         }
 }
 

@@ -17,22 +17,24 @@ double draw_value(uint64_t seed, int stream, int64_t index, int is_exact, qdr_dt
 /* A whole number in [0, n), from (seed, stream). */
 int64_t draw_below(uint64_t seed, int stream, int64_t n);
 
-/* A result and, for each element, the sum of the absolute values of all its terms. */
+/* A result and, for each element, the sum of the absolute values of all its terms, and by how much these may change if
+ * their factors do. */
 typedef struct reference_sums {
-    double *value, *magnitude;
+    double *value, *magnitude, *change;
 } reference_sums;
 
 typedef struct reference {
     int64_t m, k, n;
     double *x, *w, *b, *dy; /* [m,k], [n,k], [n], [m,n] */
+    double x_change, w_change, dy_change; /* by how much an element of these may have changed on its way */
     reference_sums y, dx, dw, db;
 } reference;
 
 /* Zeroed arrays; 0, or -1 if out of memory (then nothing is allocated). */
 int reference_create(int64_t m, int64_t k, int64_t n, reference *made);
 void reference_destroy(reference *old);
-/* y += x·wᵀ + b, dx += dy·w, dw += dyᵀ·x, db += Σ rows of dy, and the magnitudes. The old values of the results count
- * as one more term each, whose magnitude the caller must add. */
+/* y += x·wᵀ + b, dx += dy·w, dw += dyᵀ·x, db += Σ rows of dy, the magnitudes and the changes. The old values of the
+ * results count as one more term each, whose magnitude the caller must add. */
 void reference_run(reference *problem);
 
 /* What the error bound depends on. */

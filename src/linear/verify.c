@@ -19,10 +19,13 @@ typedef struct verify_options {
     int dtype; /* position in compute_dtypes; past the last: all */
     int n_sizes;
     grid_size sizes[MAX_GRIDS];
+    codec_choice codec;
     /* One element for each rank's worst error: ranks are threads, and the check should not rely on what it checks. */
     double *worst;
     int n_wrong; /* rows of the table that failed; written by rank 0 */
 } verify_options;
+
+static int take_bounded(const char *value, void *choice, failure *why);
 
 #define AT(member) .at = offsetof(verify_options, member)
 
@@ -32,8 +35,28 @@ static const option_spec specs[] = {
     {"seed", 0, "S", "seed of shapes and values; default 1", OPTION_COUNT, AT(seed), 0, 1e18},
     {"dtype", 0, "TYPE", "f32, f64, bf16, f16 or all (default)", OPTION_CHOICE, AT(dtype), .words = DTYPE_WORDS "|all"},
     {"cases", 0, "N", "random layers per grid, layout and type; default 8", OPTION_COUNT, AT(n_cases), 1, 1000000},
+    {"codec", 0, "CODECS",
+     "codecs of messages, as in train_gpt --codec, always with inside and least=1; not zfp; f64 is never coded; "
+     "default: QDR_CODEC, for which bounds are not wider, else none",
+     OPTION_OTHER, AT(codec), .take = take_bounded},
     OPTIONS_END,
 };
+
+/* All ranks share a node, and their messages are short. */
+static int take_bounded(const char *value, void *choice, failure *why)
+{
+    qdr_codecs *codecs = &((codec_choice *)choice)->codecs;
+    if (take_codecs(value, choice, why)) return why->code;
+    codecs->inside = 1;
+    codecs->least_bytes = 1;
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
+        for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++)
+            if (qdr_codec_bound(&codecs->of[axis][class], 1) < 0)
+                return fail(why, EXIT_USAGE,
+                            "verify: --codec '%s' has zfp, and verify needs codecs with a known bound, such as int8",
+                            value);
+    return EXIT_OK;
+}
 
 /* Grids of one size, one for each pair of levels. */
 typedef struct level_grids {
@@ -63,6 +86,7 @@ static int run_row(const level_grids *grids, verify_options *options, table_row 
         /* Different shapes on each grid; every second case so small that some ranks own nothing. */
         layer_case_draw((uint64_t)options->seed * 1000003u + (uint64_t)row->grid_index * 4099u + (uint64_t)i, &drawn);
         drawn.dtype = row->dtype;
+        drawn.codecs = options->codec.is_given ? &options->codec.codecs : NULL;
         drawn.in_layout = drawn.out_layout = row->layout;
         drawn.is_exact = i % 4 >= 2; /* half of them round, half must be exact */
         if (i % 2) layer_case_shrink(&drawn, (layer_small)(i / 2 % N_SMALL), row->size);
@@ -136,9 +160,11 @@ static int run_rank(qdr_context *ctx, void *user)
 {
     verify_options *options = user;
     failure why = {0};
+    char codecs[CODECS_BYTES] = "";
+    if (options->codec.is_given) qdr_codecs_text(&options->codec.codecs, codecs, sizeof codecs);
     if (qdr_context_rank(ctx) == 0)
-        printf("%-12s %-10s %-5s %6s %8s  (worst error as a share of its bound; seed %lld)\n", "grid", "layout", "type",
-               "cases", "worst", (long long)options->seed);
+        printf("%-12s %-10s %-5s %6s %8s  (worst error as a share of its bound; seed %lld%s%s)\n", "grid", "layout",
+               "type", "cases", "worst", (long long)options->seed, *codecs ? "; codecs " : "", codecs);
     for (int i = 0; i < options->n_sizes && !why.code; i++) run_grid(ctx, options, i, &why);
     return why.code ? fail_print_rank(&why, ctx) : EXIT_OK;
 }
@@ -167,9 +193,11 @@ const command command_verify = {
     .text = "Runs random layers of uneven shapes (every other one so small that some ranks own nothing),\n"
             "forward and backward, on every grid of P local ranks in both layouts, each with other levels of\n"
             "gradients and optimizer state, and compares Y, dX, dW and db with a serial float64 reference. The\n"
-            "error bounds are derived in docs/numerics.md. Exits with 4 if one is exceeded.",
+            "error bounds are derived in docs/numerics.md; with --codec they contain what messages may change.\n"
+            "Exits with 4 if one is exceeded.",
     .options = specs,
     .examples = "  quadrille verify -n 4\n"
-                "  quadrille verify -n 12 --dtype bf16 --seed 7 --cases 50\n",
+                "  quadrille verify -n 12 --dtype bf16 --seed 7 --cases 50\n"
+                "  quadrille verify -n 4 --codec aggressive\n",
     .run = run,
 };

@@ -160,6 +160,23 @@ class Products(Case):
         self.assert_near(row["gflops"] * row["median_secs"], 1e-9 * flops)
         self.assertTrue(row["share"] > 0 and row["limit_median_secs"] > 0 and row["samples"] == 4, row)
 
+    def test_codecs_of_linear(self):
+        words = ("linear", *SHAPE, "--local", "4", "--panels", "1", "--grid")
+        sends = ("x_bytes", "y_bytes", "z_bytes", "d_bytes")
+        for grid in ("2x2x1x1", "2x1x2x1", "1x1x2x2"):
+            for layout in ("replicated", "scattered"):
+                _, plain = self.rows(*words, grid, "--layout", layout)
+                _, coded = self.rows(*words, grid, "--layout", layout, "--codec", "int8,inside,least=1")
+                for one, other in zip(plain, coded):
+                    self.assertNotIn("codec", one)
+                    self.assertEqual(other["codec"], "int8/128,least=1,inside")
+                    self.assertTrue(any(one[axis] for axis in sends), one)
+                    for axis in sends:
+                        self.assertTrue(other[axis] < 0.5 * one[axis] or one[axis] == other[axis] == 0, (one, other))
+        table = self.table(*words, "1x1x2x2", "--codec", "none")
+        self.assertRegex(table[3], r"^grid +codec +pass +local m")
+        self.assertRegex(table[-1], r"^1x1x2x2 +none +backward( +[0-9]+){3}( +[-0-9.]+){15} +4$")
+
     def test_gemm_on_every_grid(self):
         result, rows = self.rows("gemm", *SHAPE, "--local", "4", "--grid", "all", "--backward", "--dtype", "f64")
         self.assertEqual((result["m"], result["n"], result["k"], result["dtype"]), (24, 20, 16, "f64"))
@@ -357,7 +374,8 @@ class Words(Case):
                             (("gemm", "--dtype", "int8"), "int8"), (("gemm", "--layout", "round"), "round"),
                             (("gemm", "--iterations", "0"), "iterations"),
                             (("gemm", "--kind", "all"), "bench gemm --help"), (("linear", "--backward"), "--backward"),
-                            (("linear", "-n", "none"), "outputs"), (("coll", "--kind", "gather"), "reduce-scatter"),
+                            (("linear", "-n", "none"), "outputs"), (("linear", "--codec", "int9"), "nearest: int8"),
+                            (("gemm", "--codec", "int8"), "--codec"), (("coll", "--kind", "gather"), "reduce-scatter"),
                             (("coll", "--axis", "w"), "'w'"), (("coll", "--axis", ""), "axis"),
                             (("coll", "-b", "0"), "min-bytes"), (("coll", "-e", "1T"), "1T"),
                             (("coll", "-e", "9999999999G"), "max-bytes"), (("coll", "-b", "2K", "-e", "1K"), "2048"),

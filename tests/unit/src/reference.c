@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "common/coded.h"
 #include "common/layer_case.h"
 #include "qdr_test.h"
 
@@ -75,8 +76,13 @@ static void reference_is_right_by_hand(void **state)
     assert_true(problem.dw.value[0] == 10 && problem.dw.value[1] == 12);
     assert_true(problem.dw.magnitude[0] == 22 && problem.dw.magnitude[1] == 28);
     assert_true(problem.db.value[0] == 2 && problem.db.magnitude[0] == 6);
+    assert_true(problem.y.change[0] == 0 && problem.dw.change[0] == 0);
+    problem.x_change = 0.5, problem.w_change = 0.25, problem.dy_change = 2;
     reference_run(&problem); /* adds */
     assert_true(problem.y.value[0] == 18 && problem.dw.magnitude[1] == 56);
+    assert_true(problem.y.change[0] == 2 * 0.5 + 3 * 0.25 + 2 * 0.125);
+    assert_true(problem.dx.change[2] == 2 + 2 * 0.25 + 0.5);
+    assert_true(problem.dw.change[0] == 6 * 0.5 + 9 * 2 + 3 && problem.db.change[0] == 6);
     reference_destroy(&problem);
     reference_destroy(&problem);
 }
@@ -97,6 +103,35 @@ static void bounds_follow_the_formula(void **state)
     assert_true(f16.factor > 3 * 0x1p-11 && f16.factor < 3.02 * 0x1p-11);
     assert_true(f16.least == 5 * 0x1p-25);
     assert_true(error_bound_of((error_shape){QDR_F16, 10, 2, 0}).least == 0);
+}
+
+static void messages_change_what_their_bounds_allow(void **state)
+{
+    (void)state;
+    const qdr_codec int8 = {.kind = QDR_CODEC_INT8}, int16 = {.kind = QDR_CODEC_INT16},
+                    exact = {.kind = QDR_CODEC_LOSSLESS};
+    const qdr_codec kept = {.kind = QDR_CODEC_INT8, .flags = QDR_CODEC_FEEDBACK};
+    const qdr_codec turned = {.kind = QDR_CODEC_INT8, .block = 64, .flags = QDR_CODEC_HADAMARD};
+    const double c = qdr_codec_bound(&int8, 1);
+    assert_true(gather_change(NULL, QDR_F32, 2) == 0 && gather_change(&exact, QDR_F32, 2) == 0);
+    assert_true(gather_change(&int16, QDR_BF16, 2) == 0 && gather_change(&int16, QDR_F32, 2) > 0);
+    assert_true(gather_change(&int8, QDR_F32, 2) == 2 * c);
+    assert_true(gather_change(&int8, QDR_BF16, 2) == 2 * c + 0x1p-8 * (2 + 2 * c));
+    coded_sum sum = {.codec = &int8, .dtype = QDR_F32, .n_members = 2, .is_all = 1, .n_elems = 64};
+    assert_true(sum_change(&sum, 4, 3) == 4 * c); /* two members send each other everything */
+    sum.n_members = 3;
+    assert_true(sum_change(&sum, 4, 3) == 4 * c + (3 + 4 * c) * c);
+    sum.is_all = 0;
+    assert_true(sum_change(&sum, 4, 3) == 4 * c);
+    sum.codec = &turned; /* √64 for the largest element of a rotated block, and once more for its length */
+    assert_true(sum_change(&sum, 4, 3) == qdr_codec_bound(&turned, 32) && sum_change(&sum, 4, 3) > 63 * 4 * c);
+    sum.n_elems = 63;
+    assert_true(sum_change(&sum, 4, 3) == 4 * c);
+    sum.codec = &kept; /* what has been lost is in the next message: c·4, then c·(4 + c·4) in all */
+    const double first = sum_change(&sum, 4, 3), second = sum_change(&sum, 4, 3);
+    assert_true(first == 4 * c && second > 3.99 * c * c && second < 4.01 * c * c);
+    sum.n_members = 1;
+    assert_true(sum_change(&sum, 4, 3) == 0);
 }
 
 static void shares_forgive_nothing_wrong(void **state)
@@ -134,9 +169,13 @@ static void all_grids_are_listed_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements_round_to_nearest_even), cmocka_unit_test(draws_stay_in_range),
-        cmocka_unit_test(reference_is_right_by_hand),     cmocka_unit_test(bounds_follow_the_formula),
-        cmocka_unit_test(shares_forgive_nothing_wrong),   cmocka_unit_test(all_grids_are_listed_once),
+        cmocka_unit_test(elements_round_to_nearest_even),
+        cmocka_unit_test(draws_stay_in_range),
+        cmocka_unit_test(reference_is_right_by_hand),
+        cmocka_unit_test(bounds_follow_the_formula),
+        cmocka_unit_test(shares_forgive_nothing_wrong),
+        cmocka_unit_test(all_grids_are_listed_once),
+        cmocka_unit_test(messages_change_what_their_bounds_allow),
     };
     return cmocka_run_group_tests_name("reference", tests, NULL, NULL);
 }
