@@ -216,7 +216,7 @@ static qdr_status train(training *run)
             TRY(train_step(run, step, &loss));
         const double secs = meter_secs() - began;
         run->train_secs += secs;
-        if (!isfinite(loss) && !codec_switch_watches(&run->codecs, step)) {
+        if (!isfinite(loss) && !codec_switch_forgives(&run->codecs, step)) {
             snprintf(run->sentence, PROBLEM_BYTES,
                      "the loss of step %lld is not a finite number; use a lower --lr than %g%s", (long long)step + 1,
                      set->lr, set->how.dtype == QDR_F16 ? ", or --dtype bf16" : "");
@@ -552,7 +552,9 @@ static const option_spec specs[] = {
      OPTION_COUNT, AT(seed), 0, 1e15},
     {"codec-after", 0, "N", "train N steps without codecs first", OPTION_COUNT, AT(codec_after), 0, 100000000},
     {"codec-guard", 0, "X",
-     "go on with the codecs 'safe' once the mean loss of 50 steps is X nats above its least, or a loss is not finite",
+     "go on with the codecs 'safe' once the mean loss of 50 steps is X nats above its least; with f16 also after a "
+     "loss "
+     "that is not finite, whose step is skipped",
      OPTION_REAL, AT(codec_guard), 0, 100},
     {"output", .kind = OPTION_HEADING},
     {"log", 0, "FILE", "JSON Lines, one object per step; an older file is kept as FILE.1, FILE.2 ...", OPTION_LOG,

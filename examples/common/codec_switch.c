@@ -15,7 +15,8 @@ qdr_status codec_switch_begin(codec_switch *self, gpt_step *step, int64_t after,
                               char sentence[PROBLEM_BYTES])
 {
     int n_coded = 0;
-    *self = (codec_switch){.step = step, .after = after, .most = most};
+    const int skips = qdr_stack_dtype(step->model->stack) == QDR_F16;
+    *self = (codec_switch){.step = step, .after = after, .most = most, .skips = skips};
     TRY(qdr_stack_get_codecs(step->model->stack, &self->codecs));
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++)
@@ -31,9 +32,9 @@ qdr_status codec_switch_step(const codec_switch *self, int64_t step)
     return self->step && self->after && step == self->after ? set(self, &self->codecs) : QDR_OK;
 }
 
-int codec_switch_watches(const codec_switch *self, int64_t step)
+int codec_switch_forgives(const codec_switch *self, int64_t step)
 {
-    return self->step && self->most > 0 && step >= self->after;
+    return self->step && self->skips && self->most > 0 && step >= self->after;
 }
 
 /* @return 1: the last losses are too high */
@@ -56,7 +57,7 @@ qdr_status codec_switch_look(codec_switch *self, const double *losses, int64_t s
     *gives_up = 0;
     if (!self->step || self->most <= 0) return QDR_OK;
     if (isfinite(losses[step])) {
-        if (!rises(self, losses, step, why) || !codec_switch_watches(self, step)) return QDR_OK;
+        if (!rises(self, losses, step, why) || step < self->after + CODEC_SWITCH_STEPS) return QDR_OK;
     } else {
         snprintf(why, CODEC_SWITCH_BYTES, "the loss is not a finite number");
     }

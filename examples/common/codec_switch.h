@@ -13,6 +13,7 @@ typedef struct codec_switch {
     qdr_codecs codecs; /* of the stack */
     int64_t after; /* steps without codecs */
     double most; /* how far the mean loss may be above its least; 0: watches nothing */
+    int skips; /* the optimizer skips steps whose gradients are not finite, as it does for f16 */
     double sum, least; /* of the last losses; the least mean */
 } codec_switch;
 
@@ -21,11 +22,11 @@ qdr_status codec_switch_begin(codec_switch *self, gpt_step *step, int64_t after,
                               char sentence[PROBLEM_BYTES]);
 /* Call it before each step: sets the codecs when their time has come. Collective. */
 qdr_status codec_switch_step(const codec_switch *self, int64_t step);
-/* Whether a loss that is not finite would be blamed on the codecs. */
-int codec_switch_watches(const codec_switch *self, int64_t step);
+/* Whether a run can go on after a loss that is not finite, with other codecs. */
+int codec_switch_forgives(const codec_switch *self, int64_t step);
 /* Call it after each step, with the losses up to it, the same on all ranks: goes on with the preset "safe", between the
- * same ranks, if the last one is not finite, or their mean too far above its least. why: receives the reason.
- * Collective. */
+ * same ranks, if the mean of the last ones, all of them of steps with codecs, is too far above its least, or if the
+ * last one is not finite and its step was skipped. why: receives the reason. Collective. */
 qdr_status codec_switch_look(codec_switch *self, const double *losses, int64_t step, char why[CODEC_SWITCH_BYTES],
                              int *gives_up);
 

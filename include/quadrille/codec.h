@@ -89,8 +89,8 @@ QDR_API size_t qdr_codec_text(const qdr_codec *codec, char *text, size_t capacit
  * Left of "=" stand axes, a dot and a class: activation, activation-gradient, weight or gradient. Local, thread-safe.
  *  @retval QDR_ERR_ARGUMENT  as qdr_codec_parse(); all of *codecs is then raw */
 QDR_API QDR_NODISCARD qdr_status qdr_codecs_parse(const char *text, qdr_codecs *codecs);
-/** The other way: the preset, or the codec for everything, that is nearest, and what differs from it. Returns the
- * length of the text, without its terminating null; writes at most `capacity` bytes. Local, thread-safe. */
+/** The other way: the nearest preset, or d.gradient's codec for everything if that is nearer, and what differs. Returns
+ * the length of the text, without its terminating null; writes at most `capacity` bytes. Local, thread-safe. */
 QDR_API size_t qdr_codecs_text(const qdr_codecs *codecs, char *text, size_t capacity);
 /** Bytes of the wire format of n elements; of LOSSLESS, at most. Those of a codec that would not shorten the type, and
  * of F64, I32 and U8, are the raw ones: such messages are not coded. Local, thread-safe; 0 for n ≤ 0. */

@@ -267,9 +267,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op
 QDR_API QDR_NODISCARD qdr_status qdr_stack_build(qdr_stack *stack);
 
 /** Sets other codecs for a stack that has its memory, between two steps: to begin with exact messages, or to go back to
- * them. NULL: none. Waits for the stack's work, and sets its feedback to zero; steps that were recorded before
- * (graph.h) keep the codecs that they were recorded with. Collective, agrees, blocking; after an error the stack has
- * the codecs that it had.
+ * them. NULL: none. Waits for the stack's work, sets its feedback to zero, and begins its measurements (report.h)
+ * anew. Stacks that share its parameters keep their own codecs, and steps that were recorded before (graph.h) those
+ * that they were recorded with. Collective, agrees, blocking; after an error the stack has the codecs that it had.
  *  @retval QDR_ERR_STATE  the stack has no memory yet, or a step is being recorded; or a codec has feedback where the
  *                         stack was built with codecs without: build it with the ones that need the most memory
  *  @retval QDR_ERR_ARGUMENT, QDR_ERR_UNSUPPORTED, QDR_ERR_MEMORY  as qdr_stack_create(), of codecs; ranks differ */

@@ -4,7 +4,7 @@
  * Every function that can fail returns a qdr_status: 0 done, > 0 not finished yet, < 0 error.
  * Results leave through the last parameters, which are NULL or 0 after an error. The library never
  * exits or aborts. It prints only the warnings and errors of its log, on standard error and until qdr_set_log() is
- * called, and the reports that QDR_REPORT requests. */
+ * called, and the reports that QDR_REPORT and QDR_CODEC_CHECK request. */
 #ifndef QUADRILLE_STATUS_H
 #define QUADRILLE_STATUS_H
 

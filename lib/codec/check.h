@@ -19,6 +19,7 @@ typedef struct qdri_message_copy {
     const float *decoded;
     const void *wire;
     const float *feedback; /* what it has lost; NULL: that is not kept */
+    int is_sum; /* the elements were added up again */
 } qdri_message_copy;
 
 /* The first element that is not what the codec allows; -1: there is none. Adds to *errors. text: receives what is wrong

@@ -52,7 +52,7 @@ typedef struct qdri_coll {
     int peer, peer2;
     const char *label; /* the layer or operation that makes the call, for messages; NULL: none. Must live until the
                         * collective has run. */
-    int is_check; /* made by a decorator: not counted; `label` is that of the collective it belongs to */
+    int is_check; /* made by a decorator: not counted; `label`, never NULL, stands for the call in messages */
     int stage_of; /* 1 + the kind of the collective of which it is a stage, with whose bytes and seconds its own are
                    * counted; 0: none */
     /* How elements travel in an ALL_GATHER, and in a REDUCE_SCATTER or ALL_REDUCE that adds, of a communicator of

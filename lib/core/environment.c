@@ -40,7 +40,7 @@ static const entry table[QDRI_N_VARIABLES] = {
                              TEXT, .values = "a preset or codecs, as for qdr_codecs_parse()"},
     [QDRI_VARIABLE_CODEC_CHECK] = {"QDR_CODEC_CHECK", "0", "stack",
                                    "on CPUs, what codecs send is decoded and compared with their bounds, and members "
-                                   "compare what they receive; applies where any rank sets it",
+                                   "compare what they receive; applies where any rank sets it; GPUs refuse codecs then",
                                    FLAG},
     [QDRI_VARIABLE_CUDA_COMM] = {"QDR_CUDA_COMM", "auto", "GPU",
                                  "how the GPUs of a context communicate; rank 0's value applies", WORD,

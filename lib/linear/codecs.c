@@ -116,12 +116,17 @@ static qdr_status check_change(const qdr_stack *stack, const qdr_codecs *codecs)
     return QDR_OK;
 }
 
-/* What the earlier codecs have lost is forgotten. */
 static qdr_status change(qdr_stack *stack, const qdri_coding *coding)
 {
-    qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     QDR_TRY(qdri_net_change_coding(&stack->net, &stack->lists, coding));
-    QDR_TRY(qdri_stack_reserve_staging(stack));
+    return qdri_stack_reserve_staging(stack);
+}
+
+/* What was measured, and what was lost, with the earlier codecs is forgotten. */
+static qdr_status forget(qdr_stack *stack)
+{
+    qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
+    qdri_measures_restart(stack->measures);
     return qdri_fill_zero(stream, stack->memory[QDRI_FEEDBACK], stack->net.buffers.region_bytes[QDRI_FEEDBACK]);
 }
 
@@ -140,12 +145,13 @@ qdr_status qdr_stack_set_codecs(qdr_stack *stack, const qdr_codecs *codecs)
     qdri_coding coding = {.codecs = codecs ? *codecs : none};
     QDR_TRY(compress(stack, &coding));
     status = qdr_agree(ctx, change(stack, &coding));
-    if (status == QDR_OK) stack->codecs = coding.codecs;
     if (status != QDR_OK) {
         const qdr_status undone = qdri_net_change_coding(&stack->net, &stack->lists, &before);
         (void)undone; /* it had the feedback for these */
+        return status;
     }
-    return status;
+    stack->codecs = coding.codecs;
+    return forget(stack);
 }
 
 qdr_status qdr_stack_get_codecs(const qdr_stack *stack, qdr_codecs *codecs)

@@ -39,13 +39,18 @@ qdri_stamps *qdri_measures_next(qdri_measures *measures, const qdri_schedule *sc
     const int64_t n_stamps = (int64_t)QDRI_KEPT_RUNS * list->schedule->n_tasks;
     if (run < 0) return NULL;
     /* Memory is allocated at the second run: many lists run only once. */
-    if (run == 0 && QDRI_NEW(n_stamps, "stamps of tasks", &list->stamps) != QDR_OK) return NULL;
+    if (run == 0 && !list->stamps && QDRI_NEW(n_stamps, "stamps of tasks", &list->stamps) != QDR_OK) return NULL;
     return list->stamps ? stamps_of_run(list, run) : NULL;
+}
+
+void qdri_measures_restart(qdri_measures *measures)
+{
+    for (int i = 0; measures && i < QDRI_N_LISTS; i++) measures->lists[i].n_runs = 0;
 }
 
 int qdri_measured_runs(const qdri_measured_list *list)
 {
-    if (!list->stamps) return 0;
+    if (!list->stamps || list->n_runs == 0) return 0;
     return list->n_runs - 1 < QDRI_KEPT_RUNS ? (int)(list->n_runs - 1) : QDRI_KEPT_RUNS;
 }
 

@@ -27,6 +27,8 @@ QDR_NODISCARD qdr_status qdri_measures_create(const qdri_net_lists *lists, qdri_
 void qdri_measures_free(qdri_measures **measures);
 /* Begins a run of the list. Returns storage for the times of its tasks; NULL: not measured. measures may be NULL. */
 qdri_stamps *qdri_measures_next(qdri_measures *measures, const qdri_schedule *schedule);
+/* Forgets all times: tasks have changed. measures may be NULL. */
+void qdri_measures_restart(qdri_measures *measures);
 /* Number of runs for which there are times. */
 int qdri_measured_runs(const qdri_measured_list *list);
 /* Medians over those runs, with idle streams: of task `number`, and of the whole list. */

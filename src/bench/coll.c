@@ -66,7 +66,7 @@ static const bench_column columns[] = {
     BENCH_TIME_COLUMNS("", "(us)", 1e6),
     {"algbw_gbps", "algbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
     {"busbw_gbps", "busbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
-    {"codec_secs", "codec", "(us)", VALUE_REAL, 9, 1e6, 3},
+    {"codec_secs", "coding", "(us)", VALUE_REAL, 9, 1e6, 3},
     {"wrong", "wrong", "", VALUE_WHOLE, 7, 1, 0},
     {"samples", "samples", "", VALUE_WHOLE, 8, 1, 0},
     BENCH_LAST_COLUMN,
@@ -82,8 +82,7 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
         "# collectives along an axis, all its groups at once, %d rank%s, memory of the %s\n"
         "# size: the whole vector, or what one member sends in all; times of the slowest rank; algbw: size / median\n"
         "# busbw: algbw x what a member must send or receive of the size; ratio: bytes without a codec / bytes sent\n"
-        "# codec: of a call, encoding and decoding on rank 0; wrong: elements, over all ranks; with a codec, beyond "
-        "its "
+        "# coding: mean over all calls, on rank 0; wrong: elements, over all ranks; with a codec, those beyond its "
         "bound\n",
         n_ranks, PLURAL(n_ranks), memory_text(options));
 }

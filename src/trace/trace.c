@@ -89,15 +89,15 @@ static const option_spec specs[] = {
 
 /* ---- the table ---- */
 
-/* is_coded: with what codecs did. */
-static void print_sum(const char *name, const trace_sum *sum, int n_ranks, int is_coded)
+/* coded: with what codecs did. */
+static void print_sum(const char *name, const trace_sum *sum, int n_ranks, int coded)
 {
     const double busy_secs = sum->secs - sum->late_secs; /* while data could move */
     printf("%-10s %9.1f %11.3f %11.3f %11.3f %12.3f %7.1f%% %11.3f %9.3f", name, (double)sum->n_events / n_ranks,
            1e-6 * sum->bytes, 1e3 * sum->secs, 1e3 * sum->hidden_secs, 1e3 * (sum->secs - sum->hidden_secs),
            sum->secs > 0 ? 100 * sum->hidden_secs / sum->secs : 0, 1e3 * sum->late_secs,
            busy_secs > 0 ? 1e-9 * sum->bytes / busy_secs : 0);
-    if (is_coded) printf(" %11.3f %11.3f", 1e-6 * sum->plain_bytes, 1e3 * sum->codec_secs);
+    if (coded) printf(" %11.3f %11.3f", 1e-6 * sum->plain_bytes, 1e3 * sum->codec_secs);
     putchar('\n');
 }
 
@@ -109,7 +109,7 @@ static int is_coded(const trace_file *trace)
 }
 
 /* A row for the streams of one axis (-1: of all), if there are at least n_least. */
-static void print_axis(const trace_file *trace, int axis, int n_least, const char *name)
+static void print_axis(const trace_file *trace, int axis, int n_least, const char *name, int coded)
 {
     trace_sum sum = {0};
     int n = 0;
@@ -119,7 +119,7 @@ static void print_axis(const trace_file *trace, int axis, int n_least, const cha
         trace_add_stream(trace, stream, &sum);
         n++;
     }
-    if (n >= n_least) print_sum(name, &sum, trace->n_ranks, is_coded(trace));
+    if (n >= n_least) print_sum(name, &sum, trace->n_ranks, coded);
 }
 
 static void print_table(const trace_file *trace)
@@ -130,6 +130,7 @@ static void print_table(const trace_file *trace)
     char grid[128];
     int64_t n_lost = 0;
     int n_unknown = 0;
+    const int coded = is_coded(trace);
     trace_add_stream(trace, 0, &compute);
     for (int r = 0; r < trace->n_ranks; r++) {
         n_lost += trace->ranks[r].n_lost;
@@ -147,18 +148,17 @@ static void print_table(const trace_file *trace)
         printf("# %d clock%s could not be compared with that of rank 0: do not compare times of different ranks\n",
                n_unknown, PLURAL(n_unknown));
     if (n_lost) printf("# %lld events were lost because memory ran out\n", (long long)n_lost);
-    if (is_coded(trace))
+    if (coded)
         printf("# plain: that would have been sent without codecs; codec: encoding and decoding, part of the total\n");
     printf("%-10s %9s %11s %11s %11s %12s %8s %11s %9s%s\n", "stream", "calls", "sent (MB)", "total (ms)",
-           "hidden (ms)", "exposed (ms)", "hidden", "late (ms)", "(GB/s)",
-           is_coded(trace) ? "  plain (MB)  codec (ms)" : "");
+           "hidden (ms)", "exposed (ms)", "hidden", "late (ms)", "(GB/s)", coded ? "  plain (MB)  codec (ms)" : "");
     for (int stream = 1; stream < N_TRACE_STREAMS; stream++) {
         trace_sum sum = {0};
         trace_add_stream(trace, stream, &sum);
-        if (trace->is_used[stream]) print_sum(trace_stream_name(stream), &sum, trace->n_ranks, is_coded(trace));
+        if (trace->is_used[stream]) print_sum(trace_stream_name(stream), &sum, trace->n_ranks, coded);
     }
-    for (int i = 0; i < QDR_N_AXES; i++) print_axis(trace, i, 2, axes[i]);
-    print_axis(trace, -1, 0, "all");
+    for (int i = 0; i < QDR_N_AXES; i++) print_axis(trace, i, 2, axes[i], coded);
+    print_axis(trace, -1, 0, "all", coded);
 }
 
 /* ---- files ---- */

@@ -79,6 +79,16 @@ class Codecs(examples_test.Case):
             self.assertTrue(0.25 < event["bytes"] / event["plain_bytes"] < 0.5, event)
             self.assertGreater(event["codec_us"], 0)
 
+    def test_checked_gradients(self):
+        words = ("--codec", "aggressive,inside,least=1", "--grid", "1x1x1x2", "--steps", "40")
+        plain, _ = self.losses(*words)
+        checked, said = self.losses(*words, QDR_CODEC_CHECK="1")
+        self.assertEqual(checked, plain)
+        rows = [line.split() for line in said.splitlines() if " int4/128+hadamard+feedback " in line]
+        self.assertIn("embedding", [row[0] for row in rows])
+        for row in rows:
+            self.assertTrue(0.05 < float(row[-2]) < 0.3 and float(row[-1]) <= 1, row)
+
     def test_checked(self):
         plain, _ = self.losses("--codec", "aggressive,inside,least=1")
         checked, said = self.losses("--codec", "aggressive,inside,least=1", QDR_CODEC_CHECK="1")

@@ -94,15 +94,6 @@ static qdr_codecs parse(const char *text)
     return codecs;
 }
 
-static void record_forward(qdr_stack *stack, qdr_graph **graph)
-{
-    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
-    DIST_OK(qdr_graph_begin(ctx));
-    DIST_FAILS(qdr_stack_set_codecs(stack, NULL), QDR_ERR_STATE, "a step is being recorded");
-    DIST_OK(qdr_stack_forward(stack));
-    DIST_OK(qdr_graph_end(ctx, graph));
-}
-
 /* The stack runs with the codecs that it had. */
 static void codecs_are_refused(qdr_context *ctx, uint64_t seed)
 {
@@ -113,7 +104,6 @@ static void codecs_are_refused(qdr_context *ctx, uint64_t seed)
     qdr_codecs wrong = int8, none;
     qdr_grid *grid;
     qdr_stack *stack, *doubles;
-    qdr_graph *graph = NULL;
     qdr_edge x, y;
     (void)seed;
     DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = p}, &grid));
@@ -124,6 +114,9 @@ static void codecs_are_refused(qdr_context *ctx, uint64_t seed)
     DIST_OK(qdr_stack_add_linear(stack, &fc, x, &y, NULL));
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_init(stack, 1, 0.3));
+    DIST_FAILS(qdr_stack_codec_report(stack, NULL), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_stack_codec_report(NULL, stderr), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_stack_codec_report(stack, stderr), QDR_ERR_STATE, "QDR_CODEC_CHECK=1");
     DIST_FAILS(qdr_stack_set_codecs(NULL, &int8), QDR_ERR_ARGUMENT, "set codecs: the stack is NULL");
     wrong.version = 77;
     DIST_FAILS(qdr_stack_set_codecs(stack, &wrong), QDR_ERR_ARGUMENT, "version is 77");
@@ -132,13 +125,10 @@ static void codecs_are_refused(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_stack_set_codecs(stack, &wrong), QDR_ERR_ARGUMENT, "31");
     if (p > 1) DIST_FAILS(qdr_stack_set_codecs(stack, &fed), QDR_ERR_STATE, "fc.weight would need");
     dist_step(stack, x, 1, y, 2, 0);
-    if (qdr_context_gpu(ctx) >= 0) record_forward(stack, &graph);
     expect_codecs(stack, "int8/128,least=1,inside");
     DIST_OK(qdr_stack_set_codecs(stack, NULL));
     expect_codecs(stack, "none");
-    if (graph) DIST_OK(qdr_graph_launch(graph, NULL));
     dist_step(stack, x, 1, y, 2, 0);
-    qdr_graph_destroy(&graph);
     qdr_stack_destroy(&stack);
     doubles = make_stack(grid, 0, &x, &y, NULL);
     DIST_FAILS(qdr_stack_set_codecs(doubles, &int8), QDR_ERR_ARGUMENT, "f64");

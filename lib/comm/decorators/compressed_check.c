@@ -214,8 +214,9 @@ static qdr_status find_errors(const holding *h, qdri_message_errors **errors)
 {
     const char *label = h->place.label ? h->place.label : "";
     qdri_coded_errors *made = h->check->errors;
-    while (made && (made->traffic != h->place.traffic || memcmp(&made->codec, &h->place.codec, sizeof made->codec) ||
-                    strncmp(made->label, label, sizeof made->label - 1)))
+    while (made &&
+           (made->traffic != h->place.traffic || memcmp(&made->codec, &h->place.codec, sizeof made->codec) != 0 ||
+            strncmp(made->label, label, sizeof made->label - 1) != 0))
         made = made->next;
     if (!made) {
         QDR_TRY(QDRI_NEW(1, "errors of codecs", &made));
@@ -234,7 +235,7 @@ static int64_t wrong_result(const holding *h, const float *wanted)
 {
     for (int64_t i = 0; h->y && i < h->message.n; i++) {
         const float is = load_one(h->message.dtype, h->y, i), should = rounded(h->message.dtype, wanted[i]);
-        if (memcmp(&is, &should, sizeof is) != 0 && !(isnan(is) && isnan(should))) return i;
+        if (qdri_float_bits(is) != qdri_float_bits(should) && !(isnan(is) && isnan(should))) return i;
     }
     return -1;
 }
@@ -264,7 +265,7 @@ static qdr_status hold(const coded_transfer *t, const qdri_message *message, con
     const holding h = {.place = place_of(t),
                        .check = t->comm->check,
                        .message = *message,
-                       .copy = {c.exact, c.decoded, wire, feedback},
+                       .copy = {c.exact, c.decoded, wire, feedback, .is_sum = y != NULL},
                        .decoded = c.decoded,
                        .narrow = decoded_dtype(message) == QDR_F32 ? NULL : c.narrow,
                        .y = y,
@@ -360,7 +361,7 @@ qdr_status qdri_coded_compare(const coded_transfer *t)
                               .dtype = QDR_U8,
                               .recv = check->digests,
                               .count = N_PIECES * sizeof *check->digests,
-                              .label = t->coll->label,
+                              .label = t->coll->label ? t->coll->label : "a comparison of copies",
                               .is_check = 1};
     QDR_TRY(qdri_work_anywhere(t->stream, run_digests, &c, sizeof c));
     QDR_TRY(qdri_comm_launch(t->comm->base.inner, &gather, t->stream));

@@ -5,6 +5,7 @@
  *   graph replay N            on N local ranks (0: those of mpiexec)
  *   graph refused N WORDS…    beginning fails with QDR_ERR_UNSUPPORTED and these words
  *   graph measured N          QDR_REPORT=1: the report covers the runs that are not recorded
+ *   graph codecs N            a step keeps the codecs that it was recorded with
  *   graph left N              the context is destroyed while it records */
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ typedef struct rank {
     char **words;
     qdr_context *ctx;
     small_gpt model;
+    qdr_codecs codecs; /* version 0: none */
     size_t gradient_bytes;
     result expected[N_INPUTS], got;
     int n_bad;
@@ -51,6 +53,7 @@ static qdr_status make(rank *self)
         .shape = {qdr_context_size(self->ctx), 1, 1, 1},
         .config = {
             .n_layers = 2, .hidden = 16, .n_sequences = 4, .dtype = getenv("QDR_ATTENTION") ? QDR_BF16 : QDR_F32}};
+    if (self->codecs.version) self->model.config.codecs = &self->codecs;
     TRY(small_gpt_create(self->ctx, &self->model));
     TRY(gpt_init(&self->model.gpt, 1, 0.1));
     for (int i = 0; i < qdr_stack_n_parameters(self->model.gpt.stack); i++) {
@@ -353,11 +356,33 @@ static qdr_status run_measured(rank *self)
     return qdr_context_rank(self->ctx) == 0 ? check_report(self) : QDR_OK;
 }
 
+static qdr_status run_codecs(rank *self)
+{
+    qdr_stack *stack = self->model.gpt.stack;
+    qdr_graph *graph = NULL;
+    TRY(run_all(self));
+    TRY(qdr_graph_begin(self->ctx));
+    expect(self, "codecs within", qdr_stack_set_codecs(stack, NULL), QDR_ERR_STATE);
+    TRY(step(self));
+    TRY(qdr_graph_end(self->ctx, &graph));
+    TRY(replay(self, graph, 1, NULL));
+    TRY(qdr_stack_set_codecs(stack, NULL));
+    TRY(replay(self, graph, 2, NULL));
+    qdr_graph_destroy(&graph);
+    TRY(small_gpt_fill(&self->model, 2));
+    TRY(step(self));
+    TRY(read_result(self, &self->got));
+    check(self, !is_same(self, &self->got, &self->expected[2]), "the same bits without codecs");
+    return QDR_OK;
+}
+
 /* ---- the program ---- */
 
 static qdr_status run(rank *self, const char *mode)
 {
+    if (strcmp(mode, "codecs") == 0) TRY(qdr_codecs_parse("int8,inside,least=1", &self->codecs));
     TRY(make(self));
+    if (strcmp(mode, "codecs") == 0) return run_codecs(self);
     if (strcmp(mode, "refused") == 0) return run_refused(self);
     if (strcmp(mode, "measured") == 0) return run_measured(self);
     if (strcmp(mode, "left") == 0) return leave(self);
