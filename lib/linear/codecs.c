@@ -33,14 +33,18 @@ static qdr_status check(const qdr_stack *stack, const qdr_codecs *codecs)
     return QDR_OK;
 }
 
-qdr_status qdri_stack_keep_codecs(qdr_stack *stack, const qdr_codecs *codecs)
+/* Those of a caller; NULL: none. */
+static qdr_status check_given(const qdr_stack *stack, const qdr_codecs *codecs)
 {
     if (!codecs) return QDR_OK;
-    if (codecs->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: version is %u; begin qdr_codecs with QDR_OPTS_INIT", who,
-                        codecs->version);
-    QDR_TRY(check(stack, codecs));
-    stack->codecs = *codecs;
+    if (codecs->version == QDR_OPTS_INIT) return check(stack, codecs);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: version is %u; begin qdr_codecs with QDR_OPTS_INIT", who, codecs->version);
+}
+
+qdr_status qdri_stack_keep_codecs(qdr_stack *stack, const qdr_codecs *codecs)
+{
+    QDR_TRY(check_given(stack, codecs));
+    if (codecs) stack->codecs = *codecs;
     return QDR_OK;
 }
 
@@ -107,10 +111,7 @@ qdr_status qdri_stack_settle_codecs(qdr_stack *stack)
 static qdr_status check_change(const qdr_stack *stack, const qdr_codecs *codecs)
 {
     QDR_TRY(qdri_stack_ready(stack, set_who));
-    if (codecs && codecs->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: version is %u; begin qdr_codecs with QDR_OPTS_INIT", set_who,
-                        codecs->version);
-    if (codecs) QDR_TRY(check(stack, codecs));
+    QDR_TRY(check_given(stack, codecs));
     if (qdri_context_is_recording(qdr_grid_context(stack->grid)))
         return QDR_FAIL(QDR_ERR_STATE, "%s: a step is being recorded; call it before or after", set_who);
     return QDR_OK;

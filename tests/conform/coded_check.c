@@ -114,7 +114,8 @@ static void fill(qdr_dtype dtype, int rank, void *data)
 
 static qdr_status run_call(qdr_grid *grid, const trial *t, const qdr_codec *codec, void *data, float *feedback)
 {
-    const int64_t counts[N_RANKS] = {PER_PART, PER_PART, N - 2 * PER_PART}, mine = counts[my_rank];
+    static const int64_t counts[N_RANKS] = {PER_PART, PER_PART, N - 2 * PER_PART}; /* until the call has run */
+    const int64_t mine = counts[my_rank];
     char *own = (char *)data + (size_t)(my_rank * PER_PART) * qdr_dtype_bytes(t->dtype);
     if (t->call == ALL_REDUCE)
         return qdr_all_reduce_coded(grid, QDR_D, QDR_SUM, data, N, t->dtype, NULL, codec, feedback);

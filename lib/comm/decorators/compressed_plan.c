@@ -77,6 +77,12 @@ static void cut_by_members(qdri_code_plan *plan, const qdri_coded_group *group, 
         plan->slice_bytes = (size_t)plan->n_elems * qdr_dtype_bytes(coll->dtype);
 }
 
+/* Lengths of lossless messages travel before them, and each time all members wait for one another. */
+static int64_t chunk_bytes(const qdri_code_plan *plan)
+{
+    return plan->key.codec.kind == QDR_CODEC_LOSSLESS ? 4 * qdri_code_chunk_bytes : qdri_code_chunk_bytes;
+}
+
 static void cut_chunks(qdri_code_plan *plan)
 {
     const int64_t each = (int64_t)qdr_dtype_bytes((qdr_dtype)plan->key.dtype);
@@ -85,7 +91,7 @@ static void cut_chunks(qdri_code_plan *plan)
     int64_t most = 0;
     for (int j = 0; j < plan->n_parts; j++)
         if (plan->n[j] > most) most = plan->n[j];
-    plan->chunk_elems = qdri_round_up(qdri_ceil_div(qdri_code_chunk_bytes, each * shares), unit);
+    plan->chunk_elems = qdri_round_up(qdri_ceil_div(chunk_bytes(plan), each * shares), unit);
     plan->n_chunks = (int)qdri_ceil_div(most, plan->chunk_elems);
 }
 
