@@ -56,8 +56,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_samples(qdr_stack *stack, qdr_sample_
 /* With the environment variable QDR_CODEC_CHECK=1 on any rank, codecs are checked while stacks run: each message is
  * decoded again and held to its codec's bound (codec.h), sums are added again, and the members of a group compare what
  * a sum or a gather has left them. On CPUs only: stacks with codecs, and coded collectives, fail on GPUs with
- * QDR_ERR_UNSUPPORTED. What is wrong poisons the context with QDR_ERR_DEVICE; the message
- * names layer, rank and element. Rank 0 prints the following on standard error when a stack is destroyed. */
+ * QDR_ERR_UNSUPPORTED. What is wrong poisons the context with QDR_ERR_DEVICE; the message names layer, rank and
+ * element. Rank 0 prints the following on standard error when a stack is destroyed. */
 
 /** Writes what the codecs of the stack's channels have changed so far in messages of this rank, for each layer, class
  * of traffic and codec: the relative L2 error of what was encoded, gradients with the feedback of earlier messages, and

@@ -31,12 +31,10 @@ typedef struct finding {
     size_t capacity;
 } finding;
 
-static void name_of(const qdr_codec *codec, char name[64]) { qdr_codec_text(codec, name, 64); }
-
 static int says(const finding *found, const block *b, int i, double allowed)
 {
     char name[64];
-    name_of(b->codec, name);
+    qdr_codec_text(b->codec, name, sizeof name);
     snprintf(found->text, found->capacity, "element %" PRId64 ", %.9g, decodes to %.9g; %s may change it by %.3g",
              b->first + i, (double)b->exact[i], (double)b->decoded[i], name, allowed);
     return i;
@@ -104,11 +102,9 @@ static double largest(const block *b)
     return is_rotated(b) ? most / sqrt(b->n) : most;
 }
 
-static int wrong_scale(const finding *found, const block *b, double most, double slack)
+static int wrong_scale(const finding *found, const block *b, float scale, double most, double slack)
 {
     const double levels = (double)((1 << (qdri_codec_bits(b->codec) - 1)) - 1);
-    float scale;
-    memcpy(&scale, b->scale, sizeof scale);
     if (fabs((double)scale * levels - most) <= slack * most) return 0;
     snprintf(found->text, found->capacity,
              "the block that begins with element %" PRId64 " has the scale %.9g, but %.9g is its largest one / %g",
@@ -149,7 +145,7 @@ static int wrong_integers(const finding *found, const block *b)
     float scale;
     memcpy(&scale, b->scale, sizeof scale);
     const int is_zero = most < (1 - slack) * least_max || (most < (1 + slack) * least_max && scale == 0);
-    if (wrong_scale(found, b, is_zero ? 0 : most, slack)) return 0;
+    if (wrong_scale(found, b, scale, is_zero ? 0 : most, slack)) return 0;
     if (!is_rotated(b)) codec.flags &= ~QDR_CODEC_HADAMARD;
     const int at = is_zero ? wrong_zeros(found, b) : compare(found, b, qdr_codec_bound(&codec, most));
     return at >= 0 ? at : wrong_feedback(found, b, is_zero);

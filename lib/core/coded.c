@@ -73,6 +73,8 @@ int qdri_coding_has(const qdri_coding *coding, qdr_channel channel)
     return 0;
 }
 
+int qdri_coded_chunk_factor(const qdr_codec *codec) { return codec->kind == QDR_CODEC_LOSSLESS ? 4 : 1; }
+
 int64_t qdri_coded_row_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems, int64_t row_elems)
 {
     const int64_t row = row_elems && row_elems < n_elems ? row_elems : n_elems;

@@ -40,6 +40,11 @@ const qdr_codec *qdri_coding_find(const qdri_coding *coding, qdr_channel channel
 /* Whether anything on the channel may be coded. */
 int qdri_coding_has(const qdri_coding *coding, qdr_channel channel);
 
+/* Messages travel in chunks of so many bytes of elements, all parts together. Lossless chunks are longer by a factor:
+ * their lengths travel before them, and each time all members wait for one another. */
+#define QDRI_CODED_CHUNK_BYTES (1 << 20)
+int qdri_coded_chunk_factor(const qdr_codec *codec);
+
 /* Bytes of the message of n elements, in rows of so many (0: one row); of LOSSLESS, at most. The second: padded. */
 int64_t qdri_coded_row_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems, int64_t row_elems);
 int64_t qdri_coded_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems, int64_t row_elems);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/codec.h"
+#include "core/coded.h"
 #include "core/group.h"
 #include "core/order.h"
 #include "price/gemm.h"
@@ -310,7 +311,7 @@ static void stretch(qdri_price *price, double secs, double codec_secs, double pr
  * pipeline of chunks: the longer of the two, and a chunk of the other. */
 static qdri_task_price coded_collective(const qdri_pricing *p, const qdri_task *task, double bytes)
 {
-    static const double chunk_bytes = 1 << 20; /* of elements of up to 8 parts, as in the runtime (comm/decorators) */
+    const double chunk_bytes = QDRI_CODED_CHUNK_BYTES * qdri_coded_chunk_factor(&task->codec); /* of up to 8 parts */
     const int kind = qdri_group_kind_of(task->channel), inside = p->per_node[kind];
     const qdri_ways *ways = inside ? &p->between[kind] : &p->ways[kind];
     const double slice = inside ? bytes / inside : bytes;

@@ -99,6 +99,13 @@ typedef struct bench_start {
     const bench_options *options;
 } bench_start;
 
+void bench_choose_columns(const bench_column *columns, bench_wants wants, const void *user, bench_column *chosen)
+{
+    for (; columns->name; columns++)
+        if (wants(columns->name, user)) *chosen++ = *columns;
+    *chosen = *columns;
+}
+
 void bench_row(bench_run *run, const bench_column *columns, const bench_value *values)
 {
     bench_value shown[MAX_COLUMNS] = {{0}};

@@ -65,6 +65,9 @@ typedef struct bench_column {
         name, NULL, NULL, kind, 0, 0, 0                                                                                \
     }
 #define BENCH_LAST_COLUMN BENCH_SETTING(NULL, VALUE_TEXT)
+/* Copies the columns that are wanted, by name, and the last one. */
+typedef int (*bench_wants)(const char *name, const void *user);
+void bench_choose_columns(const bench_column *columns, bench_wants wants, const void *user, bench_column *chosen);
 
 typedef struct bench_value {
     const char *text; /* NULL: it is a number; number NAN: no value */

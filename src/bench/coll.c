@@ -82,8 +82,7 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
         "# collectives along an axis, all its groups at once, %d rank%s, memory of the %s\n"
         "# size: the whole vector, or what one member sends in all; times of the slowest rank; algbw: size / median\n"
         "# busbw: algbw x what a member must send or receive of the size; ratio: bytes without a codec / bytes sent\n"
-        "# coding: mean over all calls, on rank 0; wrong: elements, over all ranks; with a codec, those beyond its "
-        "bound\n",
+        "# coding: mean over all calls, on rank 0; wrong: elements, over all ranks; with a codec, beyond its bound\n",
         n_ranks, PLURAL(n_ranks), memory_text(options));
 }
 

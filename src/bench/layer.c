@@ -70,17 +70,12 @@ static const bench_column columns[N_COLUMNS] = {
     BENCH_LAST_COLUMN,
 };
 
-/* Those that were asked for. */
-static void choose_columns(layer_options *options)
+static int is_asked_for(const char *name, const void *user)
 {
-    int n = 0;
-    for (int i = 0; i < N_COLUMNS; i++) {
-        const char *name = columns[i].name;
-        if (name && !options->levels && strcmp(name, "levels") == 0) continue;
-        if (name && !options->codec.is_given && strcmp(name, "codec") == 0) continue;
-        if (name && !options->machine_name && (strstr(name, "predicted") || strcmp(name, "error") == 0)) continue;
-        options->columns[n++] = columns[i];
-    }
+    const layer_options *options = user;
+    if (strcmp(name, "levels") == 0) return options->levels != NULL;
+    if (strcmp(name, "codec") == 0) return options->codec.is_given;
+    return options->machine_name || !(strstr(name, "predicted") || strcmp(name, "error") == 0);
 }
 
 static int check_options(void *user, failure *why)
@@ -88,7 +83,7 @@ static int check_options(void *user, failure *why)
     layer_options *options = user;
     const int64_t hidden = options->hidden, n_heads = options->n_heads;
     levels parts = {.is_zero3 = 0};
-    choose_columns(options);
+    bench_choose_columns(columns, is_asked_for, options, options->columns);
     if (options->levels && read_levels("levels", options->levels, options->levels, 0, &parts, why)) return why->code;
     if (parts.is_zero3)
         return fail(why, EXIT_USAGE, "bench layer: --levels zero3 is a grid without d; use --grid 1x1xPx1");

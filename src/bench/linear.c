@@ -91,17 +91,16 @@ static const bench_column linear_columns[N_LINEAR_COLUMNS] = {
     BENCH_LAST_COLUMN,
 };
 
-/* All but those that were not asked for. */
+static int is_asked_for(const char *name, const void *user)
+{
+    return ((const linear_options *)user)->codec.is_given || strcmp(name, "codec") != 0;
+}
+
 static int choose_columns(void *user, failure *why)
 {
     linear_options *options = user;
-    int n = 0;
-    if (options->columns != linear_columns) return EXIT_OK;
+    bench_choose_columns(options->columns, is_asked_for, options, options->chosen);
     options->columns = options->chosen;
-    for (int i = 0; i < N_LINEAR_COLUMNS; i++) {
-        const char *name = linear_columns[i].name;
-        if (!name || options->codec.is_given || strcmp(name, "codec") != 0) options->chosen[n++] = linear_columns[i];
-    }
     return why->code;
 }
 

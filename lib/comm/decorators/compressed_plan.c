@@ -9,7 +9,7 @@
 #include "core/codec.h"
 #include "core/size.h"
 
-int64_t qdri_code_chunk_bytes = 1 << 20;
+int64_t qdri_code_chunk_bytes = QDRI_CODED_CHUNK_BYTES;
 
 /* Messages of so many elements, in blocks of any size and codes of any bits, fill whole QDRI_CODED_ALIGN. */
 enum { WHOLE_ELEMS = 1024, WHOLE_ROWS = 16, MOST_SHARES = 8 };
@@ -77,21 +77,16 @@ static void cut_by_members(qdri_code_plan *plan, const qdri_coded_group *group, 
         plan->slice_bytes = (size_t)plan->n_elems * qdr_dtype_bytes(coll->dtype);
 }
 
-/* Lengths of lossless messages travel before them, and each time all members wait for one another. */
-static int64_t chunk_bytes(const qdri_code_plan *plan)
-{
-    return plan->key.codec.kind == QDR_CODEC_LOSSLESS ? 4 * qdri_code_chunk_bytes : qdri_code_chunk_bytes;
-}
-
 static void cut_chunks(qdri_code_plan *plan)
 {
     const int64_t each = (int64_t)qdr_dtype_bytes((qdr_dtype)plan->key.dtype);
     const int64_t row = plan->key.row_elems, unit = row ? WHOLE_ROWS * row : WHOLE_ELEMS;
     const int shares = plan->is_exchange ? 1 : plan->n_parts < MOST_SHARES ? plan->n_parts : MOST_SHARES;
+    const int64_t bytes = qdri_coded_chunk_factor(&plan->key.codec) * qdri_code_chunk_bytes;
     int64_t most = 0;
     for (int j = 0; j < plan->n_parts; j++)
         if (plan->n[j] > most) most = plan->n[j];
-    plan->chunk_elems = qdri_round_up(qdri_ceil_div(chunk_bytes(plan), each * shares), unit);
+    plan->chunk_elems = qdri_round_up(qdri_ceil_div(bytes, each * shares), unit);
     plan->n_chunks = (int)qdri_ceil_div(most, plan->chunk_elems);
 }
 

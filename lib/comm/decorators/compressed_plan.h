@@ -14,7 +14,7 @@
 /* Of staging: chunks in flight, and how what they have is aligned. */
 enum { QDRI_CODED_SLOTS = 2, QDRI_CODED_STAGING_ALIGN = 64 };
 
-/* Bytes of the elements of a chunk, all parts together; tests make it small. */
+/* QDRI_CODED_CHUNK_BYTES; tests make it small. */
 extern int64_t qdri_code_chunk_bytes;
 
 /* What decides a plan. Compared as bytes. */
