@@ -87,7 +87,7 @@ static int is_rotated(const block *b)
 /* The largest element of what is coded: of the block, or of its Walsh-Hadamard transform. */
 static double largest(const block *b)
 {
-    static const uint32_t signs[] = QDRI_CODEC_SIGNS;
+    static const uint32_t signs[] = {QDRI_CODEC_SIGNS(QDRI_CODEC_LISTED)};
     double x[QDRI_CODEC_MOST_BLOCK] = {0}, most = 0;
     for (int i = 0; i < b->n; i++)
         x[i] = is_rotated(b) && (signs[i / 32] << i % 32 & 0x80000000u) ? -(double)b->exact[i] : (double)b->exact[i];

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 enum {
+    QDRI_CODEC_LEAST_BLOCK = 32,
     QDRI_CODEC_MOST_BLOCK = 256,
     QDRI_CODEC_ABOVE_FINITE = 0x7f800000, /* bits of Inf; of a NaN or Inf at least */
     QDRI_CODEC_NAN = 0x7fc00000,
@@ -15,11 +16,13 @@ enum {
 };
 #define QDRI_CODEC_ROUND 12582912.0f /* 1.5·2^23: adding it leaves the nearest integer in the lowest bits */
 
-/* The signs by which a rotation first multiplies the elements of every block, 32 each, the first one in bit 31. */
-#define QDRI_CODEC_SIGNS                                                                                               \
-    {                                                                                                                  \
-        0xe220a839, 0x7b1dcdaf, 0x6e789e6a, 0xa1b965f4, 0x06c45d18, 0x8009454f, 0xf88bb8a8, 0x724c81ec                 \
-    }
+/* WORD of each word of the signs by which a rotation first multiplies the elements of every block: 32 elements a word,
+ * the first one in bit 31. */
+#define QDRI_CODEC_SIGNS(WORD)                                                                                         \
+    WORD(0xe220a839u)                                                                                                  \
+    WORD(0x7b1dcdafu)                                                                                                  \
+    WORD(0x6e789e6au) WORD(0xa1b965f4u) WORD(0x06c45d18u) WORD(0x8009454fu) WORD(0xf88bb8a8u) WORD(0x724c81ecu)
+#define QDRI_CODEC_LISTED(word) word,
 
 /* The random word `counter` of a seed (SplitMix64), in three steps. */
 #define QDRI_CODEC_RANDOM(seed, counter, x)                                                                            \

@@ -5,15 +5,20 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #include "core/codec_format.h"
 #include "dev/cpu/kernels/kernels.h"
+#include "dev/cpu/kernels/rotation.h"
 #include "dev/cpu/narrow.h"
 
 #define PRAGMA(text) _Pragma(#text)
 #define SIMD PRAGMA(omp simd)
 
-enum { MOST_BLOCK = QDRI_CODEC_MOST_BLOCK };
+/* Blocks are coded in groups, stage by stage, so that no block waits for the maximum or the division of its own. */
+enum { MOST_BLOCK = QDRI_CODEC_MOST_BLOCK, GROUP = 1024 /* elements */, MOST_BLOCKS = GROUP / QDRI_CODEC_LEAST_BLOCK };
 
 /* ---- elements ---- */
 
@@ -37,7 +42,7 @@ NARROW(f16)
 static void add_f32(float *y, int n, const float *x) { SIMD for (int i = 0; i < n; i++) y[i] += x[i]; }
 
 /* n elements in fp32; kept in `own` unless they are. */
-static const float *load(const void *x, qdr_dtype dtype, int n, float own[MOST_BLOCK])
+static const float *load(const void *x, qdr_dtype dtype, int n, float own[GROUP])
 {
     if (dtype == QDR_F32) return x;
     if (dtype == QDR_BF16)
@@ -65,152 +70,136 @@ static uint64_t random_bits(uint64_t seed, uint64_t counter)
     return QDRI_CODEC_RANDOM(seed, counter, x);
 }
 
-/* ---- rotation ---- */
-
-typedef float floats __attribute__((vector_size(32)));
-typedef int32_t masks __attribute__((vector_size(32)));
-enum { N_FLOATS = 8, MOST_VECTORS = MOST_BLOCK / N_FLOATS, MINUS = INT32_MIN };
-
-/* Multiplies n elements by the signs of their places; y may be x. */
-static void flip(const float *x, int n, float *y)
-{
-    static const uint32_t signs[] = QDRI_CODEC_SIGNS;
-    for (int i = 0; i < n; i += 32) {
-        SIMD for (int j = 0; j < 32; j++)
-            y[i + j] = qdri_float_of_bits(qdri_float_bits(x[i + j]) ^ (signs[i / 32] << j & 0x80000000u));
-    }
-}
-
-/* Replaces elements j and j + half, where bit `half` of j is 0, by their sum and difference. */
-static inline void within(floats *all)
-{
-    floats x = *all;
-    x = __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6) +
-        (floats)((masks)x ^ (masks){0, MINUS, 0, MINUS, 0, MINUS, 0, MINUS});
-    x = __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5) +
-        (floats)((masks)x ^ (masks){0, 0, MINUS, MINUS, 0, 0, MINUS, MINUS});
-    *all = __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3) +
-           (floats)((masks)x ^ (masks){0, 0, 0, 0, MINUS, MINUS, MINUS, MINUS});
-}
-
-/* The same for vectors that are `half`, and then 2·half, apart. */
-static inline void among_four(floats *x, ptrdiff_t half)
-{
-    const floats a = x[0] + x[half], b = x[0] - x[half], c = x[2 * half] + x[3 * half], d = x[2 * half] - x[3 * half];
-    x[0] = a + c;
-    x[half] = b + d;
-    x[2 * half] = a - c;
-    x[3 * half] = b - d;
-}
-
-static inline void between_two(floats *x, ptrdiff_t half)
-{
-    const floats a = x[0], b = x[half];
-    x[0] = a + b;
-    x[half] = a - b;
-}
-
-/* For a constant n_vectors, all loops are unrolled. */
-static inline __attribute__((always_inline)) void transform_vectors(float *x, ptrdiff_t n_vectors)
-{
-    floats all[MOST_VECTORS];
-    const float unit = 1 / sqrtf((float)((int)n_vectors * N_FLOATS)); /* first, lest it overflow */
-    ptrdiff_t half = 4;
-    PRAGMA(GCC unroll 8)
-    for (ptrdiff_t i = 0; i < n_vectors; i += 4) {
-        PRAGMA(GCC unroll 4)
-        for (ptrdiff_t j = i; j < i + 4; j++) {
-            memcpy(&all[j], x + j * N_FLOATS, sizeof *all);
-            all[j] *= unit;
-            within(&all[j]);
-        }
-        among_four(all + i, 1);
-    }
-    PRAGMA(GCC unroll 2)
-    for (; 4 * half <= n_vectors; half *= 4) {
-        PRAGMA(GCC unroll 8)
-        for (ptrdiff_t i = 0; i < n_vectors / 4; i++) among_four(all + i / half * 4 * half + i % half, half);
-    }
-    PRAGMA(GCC unroll 16)
-    for (ptrdiff_t i = 0; i < n_vectors - half; i++) between_two(all + i, half);
-    PRAGMA(GCC unroll 32)
-    for (ptrdiff_t i = 0; i < n_vectors; i++) memcpy(x + i * N_FLOATS, &all[i], sizeof *all);
-}
-
-/* The Walsh-Hadamard transform of n elements, 32 to 256, scaled so that it is its own inverse. */
-static void transform(float *x, int n)
-{
-    if (n == 32) transform_vectors(x, 4);
-    if (n == 64) transform_vectors(x, 8);
-    if (n == 128) transform_vectors(x, 16);
-    if (n == 256) transform_vectors(x, 32);
-}
-
 /* ---- codes ---- */
 
-/* A block of a message, for what depends on more than its elements. */
-typedef struct block_place {
+/* What codes depend on beside elements and scale. */
+typedef struct coding {
     int bits, block, flags;
     uint64_t seed;
-    int64_t number; /* of the block in the message */
-} block_place;
-
-/* The bits of max |x|: more than those of any finite number if one is NaN or Inf. */
-static uint32_t max_bits(const float *x, int n)
-{
-    int32_t most = 0;
-    PRAGMA(omp simd reduction(max : most))
-    for (int i = 0; i < n; i++) {
-        const int32_t bits = (int32_t)(qdri_float_bits(x[i]) & 0x7fffffffu);
-        most = bits > most ? bits : most;
-    }
-    return (uint32_t)most;
-}
-
-/* levels * scale may not overflow. */
-static float scale_of(float most, float levels)
-{
-    const float scale = most / levels;
-    const int is_above = (qdri_float_bits(scale * levels) & 0x7fffffffu) >= QDRI_CODEC_ABOVE_FINITE;
-    return is_above ? qdri_float_of_bits(qdri_float_bits(scale) - 1) : scale;
-}
+} coding;
 
 static inline int32_t nearest(float x)
 {
     return (int32_t)(qdri_float_bits(x + QDRI_CODEC_ROUND) - qdri_float_bits(QDRI_CODEC_ROUND));
 }
 
-#define QUANTISE(name, type)                                                                                           \
-    static void name(const float *x, int n, float inverse, type *codes)                                                \
-    {                                                                                                                  \
-        SIMD for (int i = 0; i < n; i++) codes[i] = (type)nearest(x[i] * inverse);                                     \
-    }                                                                                                                  \
-    static void un##name(const type *codes, int n, float scale, float *x)                                              \
-    {                                                                                                                  \
-        SIMD for (int i = 0; i < n; i++) x[i] = (float)codes[i] * scale;                                               \
-    }
-QUANTISE(quantise8, int8_t)
-QUANTISE(quantise16, int16_t)
+typedef int16_t int16_anywhere __attribute__((aligned(1), may_alias));
 
-/* Of two codes the first in the lower half of the byte. */
-static void pack4(const int8_t *codes, int n, uint8_t *wire)
+#if defined(__AVX2__)
+enum { N_CODES = 32 };
+
+static inline __m256i codes_of(const float *x, __m256 inverse)
 {
-    SIMD for (ptrdiff_t i = 0; i < n / 2; i++)
-        wire[i] = (uint8_t)(((uint8_t)codes[2 * i] & 15) | (uint8_t)codes[2 * i + 1] << 4);
-    if (n % 2) wire[n / 2] = (uint8_t)codes[n - 1] & 15;
+    const __m256 round = _mm256_set1_ps(QDRI_CODEC_ROUND);
+    __m256i codes[4];
+    PRAGMA(GCC unroll 4)
+    for (ptrdiff_t i = 0; i < 4; i++) {
+        const __m256 moved = _mm256_add_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i * N_FLOATS), inverse), round);
+        codes[i] = _mm256_sub_epi32(_mm256_castps_si256(moved), _mm256_castps_si256(round));
+    }
+    const __m256i first = _mm256_packs_epi32(codes[0], codes[1]), second = _mm256_packs_epi32(codes[2], codes[3]);
+    return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(first, second), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-static void unpack4(const uint8_t *wire, int n, int8_t *codes)
+/* The codes of the first elements, in whole vectors. @return how many */
+static int quantise8_vectors(const float *x, int n, float inverse, int8_t *codes)
+{
+    int i = 0;
+    for (; i + N_CODES <= n; i += N_CODES)
+        _mm256_storeu_si256((__m256i *)(codes + i), codes_of(x + i, _mm256_set1_ps(inverse)));
+    return i;
+}
+
+static int quantise4_vectors(const float *x, int n, float inverse, uint8_t *wire)
+{
+    int i = 0;
+    for (; i + N_CODES <= n; i += N_CODES) {
+        const __m256i codes = _mm256_and_si256(codes_of(x + i, _mm256_set1_ps(inverse)), _mm256_set1_epi8(15));
+        const __m256i pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x1001)); /* the second times 16 */
+        const __m128i first = _mm256_castsi256_si128(pairs), second = _mm256_extracti128_si256(pairs, 1);
+        _mm_storeu_si128((__m128i *)(wire + i / 2), _mm_packus_epi16(first, second));
+    }
+    return i;
+}
+
+static int unpack4_vectors(const uint8_t *wire, int n, int8_t *codes)
+{
+    const __m256i sign = _mm256_set1_epi8(8);
+    int i = 0;
+    for (; i + N_CODES <= n; i += N_CODES) {
+        const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(wire + i / 2)));
+        const __m256i both = _mm256_or_si256(wide, _mm256_slli_epi16(wide, 4));
+        const __m256i halves = _mm256_and_si256(both, _mm256_set1_epi8(15));
+        _mm256_storeu_si256((__m256i *)(codes + i), _mm256_sub_epi8(_mm256_xor_si256(halves, sign), sign));
+    }
+    return i;
+}
+#else
+static int quantise8_vectors(const float *x, int n, float inverse, int8_t *codes)
+{
+    const int n_first = n / 32 * 32;
+    SIMD for (int i = 0; i < n_first; i++) codes[i] = (int8_t)nearest(x[i] * inverse);
+    return n_first;
+}
+
+static int quantise4_vectors(const float *x, int n, float inverse, uint8_t *wire)
+{
+    int8_t codes[MOST_BLOCK];
+    const int n_first = quantise8_vectors(x, n, inverse, codes);
+    SIMD for (ptrdiff_t i = 0; i < n_first / 2; i++)
+        wire[i] = (uint8_t)(((uint8_t)codes[2 * i] & 15) | (uint8_t)codes[2 * i + 1] << 4);
+    return n_first;
+}
+
+static int unpack4_vectors(const uint8_t *wire, int n, int8_t *codes)
 {
     SIMD for (ptrdiff_t i = 0; i < n / 2; i++)
     {
         codes[2 * i] = (int8_t)((int8_t)(wire[i] << 4) >> 4);
         codes[2 * i + 1] = (int8_t)((int8_t)wire[i] >> 4);
     }
-    if (n % 2) codes[n - 1] = (int8_t)((int8_t)(wire[n / 2] << 4) >> 4);
+    return n / 2 * 2;
+}
+#endif
+
+static void quantise16(const float *x, int n, float inverse, int16_anywhere *codes)
+{
+    SIMD for (int i = 0; i < n; i++) codes[i] = (int16_anywhere)nearest(x[i] * inverse);
 }
 
+static void quantise8(const float *x, int n, float inverse, int8_t *codes)
+{
+    for (int i = quantise8_vectors(x, n, inverse, codes); i < n; i++) codes[i] = (int8_t)nearest(x[i] * inverse);
+}
+
+/* Of two codes the first in the lower half of the byte. */
+static void quantise4(const float *x, int n, float inverse, uint8_t *wire)
+{
+    for (int i = quantise4_vectors(x, n, inverse, wire); i < n; i += 2) {
+        const int32_t first = nearest(x[i] * inverse), second = i + 1 < n ? nearest(x[i + 1] * inverse) : 0;
+        wire[i / 2] = (uint8_t)((first & 15) | (second & 15) << 4);
+    }
+}
+
+static void unpack4(const uint8_t *wire, int n, int8_t *codes)
+{
+    for (int i = unpack4_vectors(wire, n, codes); i < n; i++)
+        codes[i] = (int8_t)((int8_t)(i % 2 ? wire[i / 2] : wire[i / 2] << 4) >> 4);
+}
+
+#define UNQUANTISE(name, type, assign)                                                                                 \
+    static void name(const type *codes, int n, float scale, float *x)                                                  \
+    {                                                                                                                  \
+        SIMD for (int i = 0; i < n; i++) x[i] assign(float) codes[i] * scale;                                          \
+    }
+UNQUANTISE(store8, int8_t, =)
+UNQUANTISE(add8, int8_t, +=)
+UNQUANTISE(store16, int16_anywhere, =)
+UNQUANTISE(add16, int16_anywhere, +=)
+
 static size_t code_bytes(int bits, int64_t n) { return (size_t)((n * bits + 7) / 8); }
+
+static int largest_code(int bits) { return (1 << (bits - 1)) - 1; }
 
 /* Rounds up or down, up with the probability that makes the mean right. */
 static void quantise_at_random(const float *x, int n, float inverse, int levels, const int16_t *up, int16_t *codes)
@@ -225,88 +214,113 @@ static void quantise_at_random(const float *x, int n, float inverse, int levels,
 
 static void write_codes(const int16_t *codes, int n, int bits, void *wire)
 {
-    int8_t small[MOST_BLOCK];
-    if (bits == 16) {
-        memcpy(wire, codes, code_bytes(bits, n));
-        return;
-    }
-    SIMD for (int i = 0; i < n; i++) small[i] = (int8_t)codes[i];
-    if (bits == 8)
-        memcpy(wire, small, code_bytes(bits, n));
-    else
-        pack4(small, n, wire);
+    int8_t *bytes = wire;
+    if (bits == 16) memcpy(wire, codes, code_bytes(bits, n));
+    if (bits == 8) SIMD for (int i = 0; i < n; i++) bytes[i] = (int8_t)codes[i];
+    if (bits > 4) return;
+    for (int i = 0; i < n; i += 2) bytes[i / 2] = (int8_t)((codes[i] & 15) | (i + 1 < n ? codes[i + 1] & 15 : 0) << 4);
 }
 
-static void encode_at_random(const float *x, int n, float inverse, const block_place *place, void *wire)
+static void encode_at_random(const float *x, int n, float inverse, const coding *how, int64_t number, void *wire)
 {
     uint64_t bits[QDRI_CODEC_WORDS];
     int16_t up[MOST_BLOCK], codes[MOST_BLOCK];
     for (int i = 0; i < (n + 3) / 4; i++)
-        bits[i] = random_bits(place->seed, (uint64_t)place->number * QDRI_CODEC_WORDS + (uint64_t)i);
+        bits[i] = random_bits(how->seed, (uint64_t)number * QDRI_CODEC_WORDS + (uint64_t)i);
     memcpy(up, bits, (size_t)n * sizeof *up);
-    quantise_at_random(x, n, inverse, (1 << (place->bits - 1)) - 1, up, codes);
-    write_codes(codes, n, place->bits, wire);
+    quantise_at_random(x, n, inverse, largest_code(how->bits), up, codes);
+    write_codes(codes, n, how->bits, wire);
 }
 
-/* ---- one block ---- */
-
-/* @return the block's scale */
-static float encode_block(const float *x, int n, const block_place *place, void *wire)
+/* number: of the block in its message */
+static void encode_codes(const float *x, int n, float inverse, const coding *how, int64_t number, void *wire)
 {
-    const uint32_t most = max_bits(x, n);
-    const float levels = (float)((1 << (place->bits - 1)) - 1);
-    if (most >= QDRI_CODEC_ABOVE_FINITE || most < QDRI_CODEC_LEAST_MAX) {
-        memset(wire, 0, code_bytes(place->bits, n));
-        return most >= QDRI_CODEC_ABOVE_FINITE ? qdri_float_of_bits(QDRI_CODEC_NAN) : 0;
-    }
-    const float inverse = levels / qdri_float_of_bits(most);
-    if (place->flags & QDR_CODEC_STOCHASTIC) {
-        encode_at_random(x, n, inverse, place, wire);
-    } else if (place->bits == 8) {
+    if (how->flags & QDR_CODEC_STOCHASTIC) {
+        encode_at_random(x, n, inverse, how, number, wire);
+    } else if (how->bits == 8) {
         quantise8(x, n, inverse, wire);
-    } else if (place->bits == 16) {
-        int16_t codes[MOST_BLOCK];
-        quantise16(x, n, inverse, codes);
-        memcpy(wire, codes, code_bytes(16, n));
+    } else if (how->bits == 16) {
+        quantise16(x, n, inverse, wire);
     } else {
-        int8_t codes[MOST_BLOCK];
-        quantise8(x, n, inverse, codes);
-        pack4(codes, n, wire);
+        quantise4(x, n, inverse, wire);
     }
-    return scale_of(qdri_float_of_bits(most), levels);
 }
 
-static void decode_codes(const void *wire, int n, int bits, float scale, float *x)
+static void decode_codes(const void *wire, int n, int bits, float scale, int accumulate, float *x)
 {
-    if (bits == 8) {
-        unquantise8(wire, n, scale, x);
-    } else if (bits == 16) {
-        int16_t codes[MOST_BLOCK];
-        memcpy(codes, wire, code_bytes(bits, n));
-        unquantise16(codes, n, scale, x);
-    } else {
-        int8_t codes[MOST_BLOCK];
-        unpack4(wire, n, codes);
-        unquantise8(codes, n, scale, x);
+    int8_t unpacked[MOST_BLOCK];
+    if (bits == 16) {
+        accumulate ? add16(wire, n, scale, x) : store16(wire, n, scale, x);
+        return;
+    }
+    if (bits == 4) unpack4(wire, n, unpacked);
+    const int8_t *codes = bits == 4 ? unpacked : wire;
+    accumulate ? add8(codes, n, scale, x) : store8(codes, n, scale, x);
+}
+
+/* ---- blocks ---- */
+
+/* The bits of max |x|: more than those of any finite number if one is NaN or Inf. */
+static int32_t max_bits(const float *x, int n)
+{
+    int32_t most = 0;
+    for (int i = 0; i < n; i++) { /* vectorised without a pragma, with which GCC 12 keeps the maximum in memory */
+        const int32_t bits = (int32_t)(qdri_float_bits(x[i]) & 0x7fffffffu);
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+static int min_int(int a, int b) { return a < b ? a : b; }
+
+/* Finds the scales of n elements' blocks and what elements are multiplied by to become codes: NaN where an element is
+ * not finite, and 0 in a block of zeros. */
+static void find_scales(const float *x, int n, const coding *how, float scales[MOST_BLOCKS],
+                        float inverses[MOST_BLOCKS])
+{
+    const float levels = (float)largest_code(how->bits), nan = qdri_float_of_bits(QDRI_CODEC_NAN);
+    const int n_blocks = (n + how->block - 1) / how->block;
+    int32_t most[MOST_BLOCKS];
+    for (int b = 0; b < n_blocks; b++)
+        most[b] = max_bits(x + (ptrdiff_t)b * how->block, min_int(n - b * how->block, how->block));
+    SIMD for (int b = 0; b < n_blocks; b++)
+    {
+        const float max = qdri_float_of_bits((uint32_t)most[b]), nearby = max / levels;
+        const int32_t back = (int32_t)qdri_float_bits(nearby * levels); /* which may not overflow */
+        const float scale = qdri_float_of_bits(qdri_float_bits(nearby) - (back >= QDRI_CODEC_ABOVE_FINITE));
+        const int is_zero = most[b] < QDRI_CODEC_LEAST_MAX, is_finite = most[b] < QDRI_CODEC_ABOVE_FINITE;
+        scales[b] = is_zero ? 0 : is_finite ? scale : nan;
+        inverses[b] = is_zero ? 0 : is_finite ? levels / max : nan;
     }
 }
 
 /* Whether a block is rotated: one that is shorter than the others is not. */
-static int is_rotated(const block_place *place, int n)
+static int is_rotated(const coding *how, int n) { return (how->flags & QDR_CODEC_HADAMARD) && n == how->block; }
+
+static void rotate(const float *x, int n, const coding *how, float *y)
 {
-    return (place->flags & QDR_CODEC_HADAMARD) && n == place->block;
+    for (int i = 0; i < n; i += how->block) {
+        if (is_rotated(how, min_int(n - i, how->block))) {
+            turn(x + i, how->block, y + i);
+        } else {
+            memcpy(y + i, x + i, (size_t)(n - i) * sizeof *y);
+        }
+    }
 }
 
-static void decode_block(const void *wire, int n, const block_place *place, float scale, float *x)
+static void decode_block(const void *wire, int n, const coding *how, float scale, int accumulate, float *x)
 {
-    decode_codes(wire, n, place->bits, scale, x);
-    if (!is_rotated(place, n)) return;
-    transform(x, n);
-    flip(x, n, x);
+    _Alignas(64) float turned[MOST_BLOCK];
+    if (!is_rotated(how, n)) {
+        decode_codes(wire, n, how->bits, scale, accumulate, x);
+        return;
+    }
+    decode_codes(wire, n, how->bits, scale, 0, turned);
+    turn_back(turned, n, accumulate, x);
 }
 
 /* What this message loses is added to the next one; what a block that is all NaN loses is not known. */
-static void keep_lost(const float *wanted, const void *wire, int n, const block_place *place, float scale, float *lost)
+static void keep_lost(const float *wanted, const void *wire, int n, const coding *how, float scale, float *lost)
 {
     _Alignas(64) float got[MOST_BLOCK];
     if (!(scale >= 0)) return;
@@ -314,53 +328,87 @@ static void keep_lost(const float *wanted, const void *wire, int n, const block_
         memset(lost, 0, (size_t)n * sizeof *lost);
         return;
     }
-    decode_block(wire, n, place, scale, got);
+    decode_block(wire, n, how, scale, 0, got);
     SIMD for (int i = 0; i < n; i++) lost[i] = wanted[i] - got[i];
 }
 
-/* x may be changed if it is `own`. */
-static float encode_elements(const float *x, int n, const block_place *place, float *lost, float own[MOST_BLOCK],
-                             void *wire)
+/* ---- groups of blocks ---- */
+
+/* Asks for memory that is soon read. */
+static void fetch(const void *from, size_t bytes)
 {
-    _Alignas(64) float turned[MOST_BLOCK];
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)from + i);
+}
+
+/* A group: at most GROUP elements of one run, and where their scales and codes are. */
+typedef struct block_group {
+    int n;
+    int64_t number; /* of the first block in the message */
+    char *scales, *codes;
+} block_group;
+
+/* `next` is what of `each` bytes an element is read after the group. x may be changed if it is `own`. */
+static void encode_group(const block_group *at, const coding *how, const float *x, const void *next, size_t each,
+                         float *lost, float own[GROUP])
+{
+    _Alignas(64) float turned[GROUP], scales[MOST_BLOCKS], inverses[MOST_BLOCKS];
     const float *coded = x;
     if (lost) {
-        SIMD for (int i = 0; i < n; i++) own[i] = x[i] + lost[i];
+        SIMD for (int i = 0; i < at->n; i++) own[i] = x[i] + lost[i];
         coded = x = own;
     }
-    if (is_rotated(place, n)) {
-        flip(x, n, turned);
-        transform(turned, n);
+    if (how->flags & QDR_CODEC_HADAMARD) {
+        rotate(x, at->n, how, turned);
         coded = turned;
     }
-    const float scale = encode_block(coded, n, place, wire);
-    if (lost) keep_lost(x, wire, n, place, scale, lost);
-    return scale;
+    find_scales(coded, at->n, how, scales, inverses);
+    for (int i = 0, b = 0; i < at->n; i += how->block, b++) {
+        const int n = min_int(at->n - i, how->block);
+        char *codes = at->codes + code_bytes(how->bits, i);
+        fetch((const char *)next + (size_t)i * each, (size_t)n * each);
+        if (scales[b] >= 0)
+            encode_codes(coded + i, n, inverses[b], how, at->number + b, codes);
+        else
+            memset(codes, 0, code_bytes(how->bits, n));
+        if (lost) {
+            fetch(lost + at->n + i, (size_t)n * sizeof *lost);
+            keep_lost(x + i, codes, n, how, scales[b], lost + i);
+        }
+    }
+    memcpy(at->scales, scales, (size_t)((at->n + how->block - 1) / how->block) * sizeof *scales);
+}
+
+static void decode_group(const block_group *at, const coding *how, int accumulate, float *x)
+{
+    for (int i = 0, b = 0; i < at->n; i += how->block, b++) {
+        float scale;
+        memcpy(&scale, at->scales + (size_t)b * sizeof scale, sizeof scale);
+        decode_block(at->codes + code_bytes(how->bits, i), min_int(at->n - i, how->block), how, scale, accumulate,
+                     x + i);
+    }
 }
 
 /* ---- messages ---- */
 
-/* The next block of a message: its elements, and where its scale and its codes are. */
-typedef struct block_walk {
-    int64_t left, run_left, run; /* elements */
-    block_place place;
+/* Goes over the groups of a message. */
+typedef struct message_walk {
+    int64_t left, run_left, run, number; /* elements; the next block */
     size_t scale_at, codes_at; /* bytes of the wire format */
-} block_walk;
+    coding how;
+} message_walk;
 
-static void begin_run(block_walk *walk)
+static void begin_run(message_walk *walk)
 {
-    const int64_t n_blocks = ((walk->run < walk->left ? walk->run : walk->left) + walk->place.block - 1) /
-                             walk->place.block;
     walk->run_left = walk->run < walk->left ? walk->run : walk->left;
     walk->scale_at = walk->codes_at;
-    walk->codes_at += (size_t)n_blocks * sizeof(float);
+    walk->codes_at += (size_t)((walk->run_left + walk->how.block - 1) / walk->how.block) * sizeof(float);
 }
 
-static block_walk begin(const qdri_kernel *kernel)
+static message_walk begin(const qdri_kernel *kernel)
 {
-    block_walk walk = {.left = kernel->u.codec.n,
-                       .run = kernel->u.codec.run ? kernel->u.codec.run : kernel->u.codec.n,
-                       .place = {.bits = kernel->u.codec.bits,
+    message_walk walk = {.left = kernel->u.codec.n,
+                         .run = kernel->u.codec.run ? kernel->u.codec.run : kernel->u.codec.n,
+                         .how = {.bits = kernel->u.codec.bits,
                                  .block = kernel->u.codec.block,
                                  .flags = kernel->u.codec.flags,
                                  .seed = kernel->u.codec.seed}};
@@ -368,19 +416,26 @@ static block_walk begin(const qdri_kernel *kernel)
     return walk;
 }
 
-/* Elements of the next block; 0: none is left. */
-static int size_of(const block_walk *walk)
+/* Elements of the next group; 0: none is left. */
+static int size_of(const message_walk *walk) { return (int)(walk->run_left < GROUP ? walk->run_left : GROUP); }
+
+/* The next group, of n elements, of a message that begins at wire. */
+static block_group group_at(const message_walk *walk, int n, void *wire)
 {
-    return (int)(walk->run_left < walk->place.block ? walk->run_left : walk->place.block);
+    return (block_group){.n = n,
+                         .number = walk->number,
+                         .scales = (char *)wire + walk->scale_at,
+                         .codes = (char *)wire + walk->codes_at};
 }
 
-static void step(block_walk *walk, int n)
+static void step(message_walk *walk, int n)
 {
+    const int n_blocks = (n + walk->how.block - 1) / walk->how.block;
     walk->left -= n;
     walk->run_left -= n;
-    walk->place.number++;
-    walk->scale_at += sizeof(float);
-    walk->codes_at += code_bytes(walk->place.bits, n);
+    walk->number += n_blocks;
+    walk->scale_at += (size_t)n_blocks * sizeof(float);
+    walk->codes_at += code_bytes(walk->how.bits, n);
     if (walk->run_left == 0 && walk->left > 0) begin_run(walk);
 }
 
@@ -388,14 +443,13 @@ static void encode(const qdri_kernel *kernel)
 {
     const size_t each = qdr_dtype_bytes(kernel->dtype);
     const char *x = kernel->u.codec.x;
-    char *wire = kernel->u.codec.wire;
-    _Alignas(64) float own[MOST_BLOCK], *lost = kernel->u.codec.feedback;
-    block_walk walk = begin(kernel);
+    _Alignas(64) float own[GROUP], *lost = kernel->u.codec.feedback;
+    message_walk walk = begin(kernel);
     for (int n; (n = size_of(&walk)) > 0; step(&walk, n)) {
-        const float scale = encode_elements(load(x, kernel->dtype, n, own), n, &walk.place, lost, own,
-                                            wire + walk.codes_at);
-        memcpy(wire + walk.scale_at, &scale, sizeof scale);
-        x += (size_t)n * each;
+        const block_group at = group_at(&walk, n, kernel->u.codec.wire);
+        const char *next = x + (size_t)n * each;
+        encode_group(&at, &walk.how, load(x, kernel->dtype, n, own), next, each, lost, own);
+        x = next;
         if (lost) lost += n;
     }
 }
@@ -403,39 +457,34 @@ static void encode(const qdri_kernel *kernel)
 static void decode(const qdri_kernel *kernel)
 {
     const size_t each = qdr_dtype_bytes(kernel->dtype);
-    const char *wire = kernel->u.codec.wire;
+    const int accumulate = kernel->u.codec.accumulate;
     char *y = kernel->u.codec.y;
-    _Alignas(64) float x[MOST_BLOCK];
-    block_walk walk = begin(kernel);
+    _Alignas(64) float x[GROUP];
+    message_walk walk = begin(kernel);
     for (int n; (n = size_of(&walk)) > 0; step(&walk, n)) {
-        float scale;
-        memcpy(&scale, wire + walk.scale_at, sizeof scale);
-        decode_block(wire + walk.codes_at, n, &walk.place, scale, x);
-        store(y, kernel->dtype, n, x, kernel->u.codec.accumulate);
+        const block_group at = group_at(&walk, n, kernel->u.codec.wire);
+        if (kernel->dtype == QDR_F32) {
+            decode_group(&at, &walk.how, accumulate, (float *)y);
+        } else {
+            decode_group(&at, &walk.how, 0, x);
+            store(y, kernel->dtype, n, x, accumulate);
+        }
         y += (size_t)n * each;
     }
 }
 
-/* The block of one source in fp32; kept in `own` unless it is stored so. */
-static const float *source_block(const qdri_kernel *kernel, const block_walk *walk, int source, const char *x, int n,
-                                 float own[MOST_BLOCK])
+/* Stores or adds the group of one source in fp32. */
+static void add_source(const qdri_kernel *kernel, const message_walk *walk, int source, const char *x, int n,
+                       int accumulate, float *total)
 {
     const int mine = kernel->u.codec.own, message = source - (mine >= 0 && source > mine);
-    if (source == mine) return load(x, kernel->dtype, n, own);
-    const char *wire = (const char *)kernel->u.codec.sources + (size_t)message * kernel->u.codec.stride;
-    float scale;
-    memcpy(&scale, wire + walk->scale_at, sizeof scale);
-    decode_block(wire + walk->codes_at, n, &walk->place, scale, own);
-    return own;
-}
-
-static void sum_block(const qdri_kernel *kernel, const block_walk *walk, const char *x, int n, float *total)
-{
-    _Alignas(64) float own[MOST_BLOCK];
-    memcpy(total, source_block(kernel, walk, 0, x, n, own), (size_t)n * sizeof *total);
-    for (int i = 1; i < kernel->u.codec.n_sources; i++) {
-        const float *more = source_block(kernel, walk, i, x, n, own);
-        SIMD for (int j = 0; j < n; j++) total[j] += more[j];
+    if (source == mine) {
+        _Alignas(64) float own[GROUP];
+        store(total, QDR_F32, n, load(x, kernel->dtype, n, own), accumulate);
+    } else {
+        const block_group at = group_at(walk, n,
+                                        (char *)kernel->u.codec.sources + (size_t)message * kernel->u.codec.stride);
+        decode_group(&at, &walk->how, accumulate, total);
     }
 }
 
@@ -444,14 +493,15 @@ static void decode_sum(const qdri_kernel *kernel)
     const size_t each = qdr_dtype_bytes(kernel->dtype);
     const char *x = kernel->u.codec.own >= 0 ? kernel->u.codec.x : NULL;
     char *y = kernel->u.codec.y, *wire = kernel->u.codec.wire;
-    _Alignas(64) float total[MOST_BLOCK], *lost = kernel->u.codec.feedback;
-    block_walk walk = begin(kernel);
+    _Alignas(64) float total[GROUP] = {0}, *lost = kernel->u.codec.feedback;
+    message_walk walk = begin(kernel);
     for (int n; (n = size_of(&walk)) > 0; step(&walk, n)) {
-        sum_block(kernel, &walk, x, n, total);
+        add_source(kernel, &walk, 0, x, n, 0, total);
+        for (int i = 1; i < kernel->u.codec.n_sources; i++) add_source(kernel, &walk, i, x, n, 1, total);
         if (wire) {
-            const float scale = encode_elements(total, n, &walk.place, lost, total, wire + walk.codes_at);
-            memcpy(wire + walk.scale_at, &scale, sizeof scale);
-            decode_block(wire + walk.codes_at, n, &walk.place, scale, total);
+            const block_group at = group_at(&walk, n, wire);
+            encode_group(&at, &walk.how, total, x ? x + (size_t)n * each : NULL, each, lost, total);
+            decode_group(&at, &walk.how, 0, total);
         }
         store(y, kernel->dtype, n, total, 0);
         if (x) x += (size_t)n * each;

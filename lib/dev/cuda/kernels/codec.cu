@@ -43,7 +43,7 @@ message message_of(const qdri_kernel *kernel)
                  kernel->u.codec.seed,
                  1 / sqrtf((float)block),
                  kernel->u.codec.flags,
-                 QDRI_CODEC_SIGNS};
+                 {QDRI_CODEC_SIGNS(QDRI_CODEC_LISTED)}};
     return m;
 }
 
