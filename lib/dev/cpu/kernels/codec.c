@@ -335,12 +335,6 @@ static void keep_lost(const float *wanted, const void *wire, int n, const coding
 
 /* ---- groups of blocks ---- */
 
-/* Asks for memory that is soon read. */
-static void fetch(const void *from, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)from + i);
-}
-
 /* A group: at most GROUP elements of one run, and where their scales and codes are. */
 typedef struct block_group {
     int n;
@@ -366,26 +360,30 @@ static void encode_group(const block_group *at, const coding *how, const float *
     for (int i = 0, b = 0; i < at->n; i += how->block, b++) {
         const int n = min_int(at->n - i, how->block);
         char *codes = at->codes + code_bytes(how->bits, i);
-        fetch((const char *)next + (size_t)i * each, (size_t)n * each);
+        if (next) qdri_fetch((const char *)next + (size_t)i * each, (size_t)n * each);
         if (scales[b] >= 0)
             encode_codes(coded + i, n, inverses[b], how, at->number + b, codes);
         else
             memset(codes, 0, code_bytes(how->bits, n));
         if (lost) {
-            fetch(lost + at->n + i, (size_t)n * sizeof *lost);
+            qdri_fetch(lost + at->n + i, (size_t)n * sizeof *lost);
             keep_lost(x + i, codes, n, how, scales[b], lost + i);
         }
     }
     memcpy(at->scales, scales, (size_t)((at->n + how->block - 1) / how->block) * sizeof *scales);
 }
 
-static void decode_group(const block_group *at, const coding *how, int accumulate, float *x)
+/* `next` is what of `each` bytes an element is read after the group. */
+static void decode_group(const block_group *at, const coding *how, int accumulate, const void *next, size_t each,
+                         float *x)
 {
     for (int i = 0, b = 0; i < at->n; i += how->block, b++) {
+        const int n = min_int(at->n - i, how->block);
         float scale;
         memcpy(&scale, at->scales + (size_t)b * sizeof scale, sizeof scale);
-        decode_block(at->codes + code_bytes(how->bits, i), min_int(at->n - i, how->block), how, scale, accumulate,
-                     x + i);
+        qdri_fetch(at->codes + code_bytes(how->bits, (int64_t)at->n + i), code_bytes(how->bits, n));
+        if (next) qdri_fetch((const char *)next + (size_t)i * each, (size_t)n * each);
+        decode_block(at->codes + code_bytes(how->bits, i), n, how, scale, accumulate, x + i);
     }
 }
 
@@ -464,13 +462,14 @@ static void decode(const qdri_kernel *kernel)
     message_walk walk = begin(kernel);
     for (int n; (n = size_of(&walk)) > 0; step(&walk, n)) {
         const block_group at = group_at(&walk, n, kernel->u.codec.wire);
+        char *next = y + (size_t)n * each;
         if (kernel->dtype == QDR_F32) {
-            decode_group(&at, &walk.how, accumulate, (float *)y);
+            decode_group(&at, &walk.how, accumulate, next, each, (float *)y);
         } else {
-            decode_group(&at, &walk.how, 0, x);
+            decode_group(&at, &walk.how, 0, next, each, x);
             store(y, kernel->dtype, n, x, accumulate);
         }
-        y += (size_t)n * each;
+        y = next;
     }
 }
 
@@ -479,13 +478,13 @@ static void add_source(const qdri_kernel *kernel, const message_walk *walk, int 
                        int accumulate, float *total)
 {
     const int mine = kernel->u.codec.own, message = source - (mine >= 0 && source > mine);
-    if (source == mine) {
+    if (x && source == mine) {
         _Alignas(64) float own[GROUP];
         store(total, QDR_F32, n, load(x, kernel->dtype, n, own), accumulate);
     } else {
         const block_group at = group_at(walk, n,
                                         (char *)kernel->u.codec.sources + (size_t)message * kernel->u.codec.stride);
-        decode_group(&at, &walk->how, accumulate, total);
+        decode_group(&at, &walk->how, accumulate, NULL, 0, total);
     }
 }
 
@@ -497,17 +496,21 @@ static void decode_sum(const qdri_kernel *kernel)
     _Alignas(64) float total[GROUP] = {0}, *lost = kernel->u.codec.feedback;
     message_walk walk = begin(kernel);
     for (int n; (n = size_of(&walk)) > 0; step(&walk, n)) {
+        const char *next_x = x ? x + (size_t)n * each : NULL;
+        char *next_y = y + (size_t)n * each;
+        float *result = total;
         add_source(kernel, &walk, 0, x, n, 0, total);
         for (int i = 1; i < kernel->u.codec.n_sources; i++) add_source(kernel, &walk, i, x, n, 1, total);
         if (wire) {
             const block_group at = group_at(&walk, n, wire);
-            encode_group(&at, &walk.how, total, x ? x + (size_t)n * each : NULL, each, lost, total);
-            decode_group(&at, &walk.how, 0, total);
+            encode_group(&at, &walk.how, total, next_x, each, lost, total);
+            if (kernel->dtype == QDR_F32) result = (float *)y;
+            decode_group(&at, &walk.how, 0, next_y, each, result);
+            if (lost) lost += n;
         }
-        store(y, kernel->dtype, n, total, 0);
-        if (x) x += (size_t)n * each;
-        y += (size_t)n * each;
-        if (wire && lost) lost += n;
+        if (result == total) store(y, kernel->dtype, n, total, 0);
+        x = next_x;
+        y = next_y;
     }
 }
 

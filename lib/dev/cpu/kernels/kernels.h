@@ -25,6 +25,12 @@ QDRI_KERNELS_FOR(base)
 QDRI_KERNELS_FOR(avx2)
 QDRI_KERNELS_FOR(avx512)
 
+/* Asks for memory that is soon read. */
+static inline void qdri_fetch(const void *from, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i += 64) __builtin_prefetch((const char *)from + i);
+}
+
 /* Instruction sets, from the most basic to the best. */
 enum { QDRI_KERNELS_BASE = 0, QDRI_KERNELS_AVX2 = 1, QDRI_KERNELS_AVX512 = 2, QDRI_N_KERNEL_SETS = 3 };
 

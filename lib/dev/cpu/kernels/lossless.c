@@ -17,7 +17,8 @@ enum {
     BLOCK = QDRI_LOSSLESS_BLOCK,
     CODES_BYTES = BLOCK / 2,
     WIDEST = 14, /* distance from the largest exponent */
-    NO_EXPONENT = 15 /* of zeros and subnormal numbers */
+    NO_EXPONENT = 15, /* of zeros and subnormal numbers */
+    AHEAD = 4096 /* bytes; of memory that is soon read */
 };
 
 /* ---- exponents ---- */
@@ -139,7 +140,7 @@ static int pack_f32(const void *from, unsigned char *wire)
     return write_exponents(exponents, wire);
 }
 
-static void unpack_f32(const unsigned char *wire, uint32_t *x)
+static void unpack_f32(const unsigned char *wire, unsigned char *x)
 {
     uint8_t exponents[BLOCK];
     const unsigned char *from = wire + QDRI_LOSSLESS_HEADER + CODES_BYTES;
@@ -152,7 +153,7 @@ static void unpack_f32(const unsigned char *wire, uint32_t *x)
         memcpy(&exponent, exponents + i, sizeof exponent);
         of[2] = (last & 0x7f) | exponent << 7;
         of[3] = (last & 0x80) | exponent >> 1;
-        join(of, (unsigned char *)(x + i));
+        join(of, x + 4 * i);
     }
 }
 
@@ -199,40 +200,33 @@ void NAME(qdri_pack, QDRI_ISA)(const qdri_kernel *kernel)
     *kernel->u.codec.n_bytes = wire - (unsigned char *)kernel->u.codec.wire;
 }
 
-/* Stores or adds n elements. */
-static void put(const qdri_kernel *kernel, const void *from, void *to, int64_t n)
+static void add_f32(float *y, const float *x, ptrdiff_t n) { SIMD for (ptrdiff_t i = 0; i < n; i++) y[i] += x[i]; }
+
+static void add_bf16(uint16_t *y, const uint16_t *x, ptrdiff_t n)
 {
-    if (!kernel->u.codec.accumulate) {
-        memcpy(to, from, (size_t)n * (kernel->dtype == QDR_F32 ? sizeof(float) : sizeof(uint16_t)));
-    } else if (kernel->dtype == QDR_F32) {
-        float more[BLOCK], *y = to;
-        memcpy(more, from, (size_t)n * sizeof *more);
-        SIMD for (int64_t i = 0; i < n; i++) y[i] += more[i];
-    } else {
-        uint16_t more[BLOCK], *y = to;
-        memcpy(more, from, (size_t)n * sizeof *more);
-        SIMD for (int64_t i = 0; i < n; i++) y[i] = qdri_bf16_round(qdri_bf16_load(y[i]) + qdri_bf16_load(more[i]));
-    }
+    SIMD for (ptrdiff_t i = 0; i < n; i++) y[i] = qdri_bf16_round(qdri_bf16_load(y[i]) + qdri_bf16_load(x[i]));
 }
 
 void NAME(qdri_unpack, QDRI_ISA)(const qdri_kernel *kernel)
 {
-    const size_t each = kernel->dtype == QDR_F32 ? sizeof(float) : sizeof(uint16_t);
+    const int is_wide = kernel->dtype == QDR_F32, is_added = kernel->u.codec.accumulate;
+    const size_t each = is_wide ? sizeof(float) : sizeof(uint16_t);
     const unsigned char *wire = kernel->u.codec.wire;
+    _Alignas(64) float wide[BLOCK];
+    _Alignas(64) uint16_t narrow[BLOCK] = {0};
     char *y = kernel->u.codec.y;
     for (int64_t left = kernel->u.codec.n, n; left > 0; left -= n) {
-        uint32_t wide[BLOCK];
-        uint16_t narrow[BLOCK];
         n = left < BLOCK ? left : BLOCK;
-        if (wire[1] == QDRI_LOSSLESS_PLAIN) {
-            put(kernel, wire + QDRI_LOSSLESS_HEADER, y, n);
-        } else if (kernel->dtype == QDR_F32) {
-            unpack_f32(wire, wide);
-            put(kernel, wide, y, n);
-        } else {
-            unpack_bf16(wire, narrow);
-            put(kernel, narrow, y, n);
-        }
+        void *to = !is_added ? (void *)y : is_wide ? (void *)wide : narrow;
+        qdri_fetch(wire + AHEAD, (size_t)n * each);
+        if (wire[1] == QDRI_LOSSLESS_PLAIN)
+            memcpy(to, wire + QDRI_LOSSLESS_HEADER, (size_t)n * each);
+        else if (is_wide)
+            unpack_f32(wire, to);
+        else
+            unpack_bf16(wire, to);
+        if (is_added && is_wide) add_f32((float *)y, wide, n);
+        if (is_added && !is_wide) add_bf16((uint16_t *)y, narrow, n);
         wire += qdri_lossless_bytes(wire[1], each, n);
         y += (size_t)n * each;
     }

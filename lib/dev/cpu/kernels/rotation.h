@@ -92,18 +92,26 @@ static inline __attribute__((always_inline)) void transform_vectors(const float 
 /* Rotates a block of n elements, 32 to 256. */
 static inline void turn(const float *x, int n, float *y)
 {
-    if (n == 32) transform_vectors(x, 4, 0, 0, y);
-    if (n == 64) transform_vectors(x, 8, 0, 0, y);
-    if (n == 128) transform_vectors(x, 16, 0, 0, y);
-    if (n == 256) transform_vectors(x, 32, 0, 0, y);
+    if (n == 32)
+        transform_vectors(x, 4, 0, 0, y);
+    else if (n == 64)
+        transform_vectors(x, 8, 0, 0, y);
+    else if (n == 128)
+        transform_vectors(x, 16, 0, 0, y);
+    else
+        transform_vectors(x, 32, 0, 0, y);
 }
 
 static inline void turn_back(const float *x, int n, int accumulate, float *y)
 {
-    if (n == 32) transform_vectors(x, 4, 1, accumulate, y);
-    if (n == 64) transform_vectors(x, 8, 1, accumulate, y);
-    if (n == 128) transform_vectors(x, 16, 1, accumulate, y);
-    if (n == 256) transform_vectors(x, 32, 1, accumulate, y);
+    if (n == 32)
+        transform_vectors(x, 4, 1, accumulate, y);
+    else if (n == 64)
+        transform_vectors(x, 8, 1, accumulate, y);
+    else if (n == 128)
+        transform_vectors(x, 16, 1, accumulate, y);
+    else
+        transform_vectors(x, 32, 1, accumulate, y);
 }
 
 #endif
