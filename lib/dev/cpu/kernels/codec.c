@@ -382,7 +382,7 @@ static void decode_group(const block_group *at, const coding *how, int accumulat
         float scale;
         memcpy(&scale, at->scales + (size_t)b * sizeof scale, sizeof scale);
         qdri_fetch(at->codes + code_bytes(how->bits, (int64_t)at->n + i), code_bytes(how->bits, n));
-        if (next) qdri_fetch((const char *)next + (size_t)i * each, (size_t)n * each);
+        qdri_fetch((const char *)next + (size_t)i * each, (size_t)n * each);
         decode_block(at->codes + code_bytes(how->bits, i), n, how, scale, accumulate, x + i);
     }
 }
@@ -484,7 +484,7 @@ static void add_source(const qdri_kernel *kernel, const message_walk *walk, int 
     } else {
         const block_group at = group_at(walk, n,
                                         (char *)kernel->u.codec.sources + (size_t)message * kernel->u.codec.stride);
-        decode_group(&at, &walk->how, accumulate, NULL, 0, total);
+        decode_group(&at, &walk->how, accumulate, total, 0, total);
     }
 }
 
