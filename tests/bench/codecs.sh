@@ -30,7 +30,7 @@ TRAIN = ["--hidden", "384", "--heads", "6", "--layers", "4", "--ctx", str(CONTEX
 RUNS = [(4, 1, "200mbit", "1x1x1x4", 16), (4, 1, "200mbit", "1x1x1x4", 4), (4, 1, "200mbit", "1x1x4x1", 16),
         (4, 1, "200mbit", "2x2x1x1", 16), (4, 2, "200mbit", "2x1x1x4", 16), (4, 1, "200mbit", "1x1x1x4", 72),
         (4, 1, "1gbit", "1x1x1x4", 16)]
-PRESETS = ["none", "safe", "hybrid", "aggressive"]
+PRESETS = ["none", "lossless", "safe", "hybrid", "aggressive"]
 
 
 def in_network(nodes, ranks, rate, command):

@@ -11,6 +11,7 @@
 
 #include "core/codec_format.h"
 #include "dev/cpu/kernels/kernels.h"
+#include "dev/cpu/kernels/nibbles.h"
 #include "dev/cpu/kernels/rotation.h"
 #include "dev/cpu/narrow.h"
 
@@ -86,96 +87,48 @@ static inline int32_t nearest(float x)
 typedef int16_t int16_anywhere __attribute__((aligned(1), may_alias));
 
 #if defined(__AVX2__)
-enum { N_CODES = 32 };
-
-static inline __m256i codes_of(const float *x, __m256 inverse)
+/* The codes of 32 elements. */
+static inline void quantise32(const float *x, float inverse, int8_t *codes)
 {
-    const __m256 round = _mm256_set1_ps(QDRI_CODEC_ROUND);
-    __m256i codes[4];
+    const __m256 factor = _mm256_set1_ps(inverse), round = _mm256_set1_ps(QDRI_CODEC_ROUND);
+    __m256i wide[4];
     PRAGMA(GCC unroll 4)
     for (ptrdiff_t i = 0; i < 4; i++) {
-        const __m256 moved = _mm256_add_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i * N_FLOATS), inverse), round);
-        codes[i] = _mm256_sub_epi32(_mm256_castps_si256(moved), _mm256_castps_si256(round));
+        const __m256 moved = _mm256_add_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i * N_FLOATS), factor), round);
+        wide[i] = _mm256_sub_epi32(_mm256_castps_si256(moved), _mm256_castps_si256(round));
     }
-    const __m256i first = _mm256_packs_epi32(codes[0], codes[1]), second = _mm256_packs_epi32(codes[2], codes[3]);
-    return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(first, second), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-}
-
-/* The codes of the first elements, in whole vectors. @return how many */
-static int quantise8_vectors(const float *x, int n, float inverse, int8_t *codes)
-{
-    int i = 0;
-    for (; i + N_CODES <= n; i += N_CODES)
-        _mm256_storeu_si256((__m256i *)(codes + i), codes_of(x + i, _mm256_set1_ps(inverse)));
-    return i;
-}
-
-static int quantise4_vectors(const float *x, int n, float inverse, uint8_t *wire)
-{
-    int i = 0;
-    for (; i + N_CODES <= n; i += N_CODES) {
-        const __m256i codes = _mm256_and_si256(codes_of(x + i, _mm256_set1_ps(inverse)), _mm256_set1_epi8(15));
-        const __m256i pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x1001)); /* the second times 16 */
-        const __m128i first = _mm256_castsi256_si128(pairs), second = _mm256_extracti128_si256(pairs, 1);
-        _mm_storeu_si128((__m128i *)(wire + i / 2), _mm_packus_epi16(first, second));
-    }
-    return i;
-}
-
-static int unpack4_vectors(const uint8_t *wire, int n, int8_t *codes)
-{
-    const __m256i sign = _mm256_set1_epi8(8);
-    int i = 0;
-    for (; i + N_CODES <= n; i += N_CODES) {
-        const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(wire + i / 2)));
-        const __m256i both = _mm256_or_si256(wide, _mm256_slli_epi16(wide, 4));
-        const __m256i halves = _mm256_and_si256(both, _mm256_set1_epi8(15));
-        _mm256_storeu_si256((__m256i *)(codes + i), _mm256_sub_epi8(_mm256_xor_si256(halves, sign), sign));
-    }
-    return i;
+    const __m256i first = _mm256_packs_epi32(wide[0], wide[1]), second = _mm256_packs_epi32(wide[2], wide[3]);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    _mm256_storeu_si256((__m256i *)codes, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(first, second), order));
 }
 #else
-static int quantise8_vectors(const float *x, int n, float inverse, int8_t *codes)
+static inline void quantise32(const float *x, float inverse, int8_t *codes)
 {
-    const int n_first = n / 32 * 32;
-    SIMD for (int i = 0; i < n_first; i++) codes[i] = (int8_t)nearest(x[i] * inverse);
-    return n_first;
-}
-
-static int quantise4_vectors(const float *x, int n, float inverse, uint8_t *wire)
-{
-    int8_t codes[MOST_BLOCK];
-    const int n_first = quantise8_vectors(x, n, inverse, codes);
-    SIMD for (ptrdiff_t i = 0; i < n_first / 2; i++)
-        wire[i] = (uint8_t)(((uint8_t)codes[2 * i] & 15) | (uint8_t)codes[2 * i + 1] << 4);
-    return n_first;
-}
-
-static int unpack4_vectors(const uint8_t *wire, int n, int8_t *codes)
-{
-    SIMD for (ptrdiff_t i = 0; i < n / 2; i++)
-    {
-        codes[2 * i] = (int8_t)((int8_t)(wire[i] << 4) >> 4);
-        codes[2 * i + 1] = (int8_t)((int8_t)wire[i] >> 4);
-    }
-    return n / 2 * 2;
+    SIMD for (int i = 0; i < 32; i++) codes[i] = (int8_t)nearest(x[i] * inverse);
 }
 #endif
+
+static void quantise8(const float *x, int n, float inverse, int8_t *codes)
+{
+    int i = 0;
+    for (; i + 32 <= n; i += 32) quantise32(x + i, inverse, codes + i);
+    for (; i < n; i++) codes[i] = (int8_t)nearest(x[i] * inverse);
+}
 
 static void quantise16(const float *x, int n, float inverse, int16_anywhere *codes)
 {
     SIMD for (int i = 0; i < n; i++) codes[i] = (int16_anywhere)nearest(x[i] * inverse);
 }
 
-static void quantise8(const float *x, int n, float inverse, int8_t *codes)
-{
-    for (int i = quantise8_vectors(x, n, inverse, codes); i < n; i++) codes[i] = (int8_t)nearest(x[i] * inverse);
-}
-
-/* Of two codes the first in the lower half of the byte. */
 static void quantise4(const float *x, int n, float inverse, uint8_t *wire)
 {
-    for (int i = quantise4_vectors(x, n, inverse, wire); i < n; i += 2) {
+    int i = 0;
+    for (; i + N_NIBBLES <= n; i += N_NIBBLES) {
+        nibbles codes;
+        quantise32(x + i, inverse, (int8_t *)&codes);
+        pack_nibbles(&codes, wire + i / 2);
+    }
+    for (; i < n; i += 2) {
         const int32_t first = nearest(x[i] * inverse), second = i + 1 < n ? nearest(x[i + 1] * inverse) : 0;
         wire[i / 2] = (uint8_t)((first & 15) | (second & 15) << 4);
     }
@@ -183,8 +136,14 @@ static void quantise4(const float *x, int n, float inverse, uint8_t *wire)
 
 static void unpack4(const uint8_t *wire, int n, int8_t *codes)
 {
-    for (int i = unpack4_vectors(wire, n, codes); i < n; i++)
-        codes[i] = (int8_t)((int8_t)(i % 2 ? wire[i / 2] : wire[i / 2] << 4) >> 4);
+    int i = 0;
+    for (; i + N_NIBBLES <= n; i += N_NIBBLES) {
+        nibbles some;
+        unpack_nibbles(wire + i / 2, &some);
+        some = (some ^ 8) - 8; /* with their signs */
+        memcpy(codes + i, &some, sizeof some);
+    }
+    for (; i < n; i++) codes[i] = (int8_t)((int8_t)(i % 2 ? wire[i / 2] : wire[i / 2] << 4) >> 4);
 }
 
 #define UNQUANTISE(name, type, assign)                                                                                 \

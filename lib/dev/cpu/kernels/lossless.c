@@ -6,6 +6,7 @@
 
 #include "core/codec_format.h"
 #include "dev/cpu/kernels/kernels.h"
+#include "dev/cpu/kernels/nibbles.h"
 #include "dev/cpu/narrow.h"
 
 #define PRAGMA(text) _Pragma(#text)
@@ -26,30 +27,31 @@ enum {
 /* Writes the block's header and 4 bits for each exponent. @return 0: they are too far apart */
 static int write_exponents(const uint8_t *exponents, unsigned char *wire)
 {
-    uint8_t codes[BLOCK], largest = 0, n_far = 0;
-    PRAGMA(omp simd reduction(max : largest))
-    for (int i = 0; i < BLOCK; i++) largest = exponents[i] > largest ? exponents[i] : largest;
-    PRAGMA(omp simd reduction(| : n_far))
+    uint8_t codes[BLOCK], largest = 0, below = 255; /* one below the smallest exponent that is not 0 */
     for (int i = 0; i < BLOCK; i++) {
-        const uint8_t distance = (uint8_t)(largest - exponents[i]);
-        n_far |= (uint8_t)(exponents[i] > 0 && distance > WIDEST);
-        codes[i] = exponents[i] > 0 ? distance : NO_EXPONENT;
+        const uint8_t one_less = (uint8_t)(exponents[i] - 1);
+        largest = exponents[i] > largest ? exponents[i] : largest;
+        below = one_less < below ? one_less : below;
     }
+    SIMD for (int i = 0; i < BLOCK; i++) codes[i] = exponents[i] > 0 ? (uint8_t)(largest - exponents[i]) : NO_EXPONENT;
     wire[0] = largest;
     wire[1] = QDRI_LOSSLESS_PACKED;
-    SIMD for (ptrdiff_t i = 0; i < CODES_BYTES; i++)
-        wire[QDRI_LOSSLESS_HEADER + i] = (uint8_t)(codes[2 * i] | codes[2 * i + 1] << 4);
-    return !n_far;
+    for (ptrdiff_t i = 0; i < BLOCK; i += N_NIBBLES) {
+        nibbles some;
+        memcpy(&some, codes + i, sizeof some);
+        pack_nibbles(&some, wire + QDRI_LOSSLESS_HEADER + i / 2);
+    }
+    return largest - 1 - below <= WIDEST; /* less than 0: all are 0 */
 }
 
 static void read_exponents(const unsigned char *wire, uint8_t *exponents)
 {
     const uint8_t largest = wire[0];
     uint8_t codes[BLOCK];
-    SIMD for (ptrdiff_t i = 0; i < CODES_BYTES; i++)
-    {
-        codes[2 * i] = wire[QDRI_LOSSLESS_HEADER + i] & 15;
-        codes[2 * i + 1] = wire[QDRI_LOSSLESS_HEADER + i] >> 4;
+    for (ptrdiff_t i = 0; i < BLOCK; i += N_NIBBLES) {
+        nibbles some;
+        unpack_nibbles(wire + QDRI_LOSSLESS_HEADER + i / 2, &some);
+        memcpy(codes + i, &some, sizeof some);
     }
     SIMD for (int i = 0; i < BLOCK; i++) exponents[i] = codes[i] == NO_EXPONENT ? 0 : (uint8_t)(largest - codes[i]);
 }
