@@ -138,7 +138,7 @@ no_mpi() {
     configure_in build-nompi --buildtype=release -Dmpi=none -Dhwloc=disabled -Dblas=disabled -Dcuda=disabled \
         -Dexamples=false &&
         meson test -C build-nompi --print-errorlogs --suite unit --suite conform --suite cli \
-            --no-suite long --no-suite threadless # the model knows no MPI
+            --no-suite long --no-suite large --no-suite threadless # the model knows no MPI
 }
 
 mkdir -p "$logs"

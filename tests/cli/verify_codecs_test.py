@@ -28,7 +28,7 @@ class Codecs(unittest.TestCase):
         return title, rows
 
     def test_bounds_hold(self):
-        for seed in "345":
+        for seed in "34":
             _, plain = self.rows("--seed", seed)
             for codecs in ("int8", "aggressive", "int8+stochastic", "safe", "int4/32+hadamard+feedback"):
                 with self.subTest(codecs=codecs, seed=seed):
@@ -39,8 +39,7 @@ class Codecs(unittest.TestCase):
                         self.assertEqual(differ, type_name != "f64")  # which is never coded
 
     def test_lossless_is_exact(self):
-        for seed in "34":
-            self.assertEqual(self.rows("--codec", "lossless", "--seed", seed)[1], self.rows("--seed", seed)[1])
+        self.assertEqual(self.rows("--codec", "lossless", "--seed", "5")[1], self.rows("--seed", "5")[1])
 
     def test_half_of_the_bound_is_exceeded(self):
         """By the messages of each class."""
