@@ -28,6 +28,7 @@
 #include "perf.h"
 #include "plan.h"
 #include "report.h"
+#include "safetensors.h"
 #include "stack.h"
 #include "status.h"
 #include "topo.h"

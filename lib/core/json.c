@@ -27,13 +27,13 @@ void qdri_json_printable(const char *text, char *printable, size_t bytes)
     printable[i] = '\0';
 }
 
-static qdr_status parse_text(const char *text, size_t bytes, qdri_json *document)
+static qdr_status parse_text(const char *text, size_t bytes, size_t most_bytes, qdri_json *document)
 {
     json_error_t error;
     char why[120], line[32] = "";
-    if (bytes > QDRI_JSON_MAX_BYTES)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %d MiB, the limit for JSON files", document->name,
-                        QDRI_JSON_MAX_BYTES >> 20);
+    if (bytes > most_bytes)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %zu MiB, the limit for JSON files", document->name,
+                        most_bytes >> 20);
     document->root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (document->root) return QDR_OK;
     if (json_error_code(&error) == json_error_out_of_memory)
@@ -43,13 +43,19 @@ static qdr_status parse_text(const char *text, size_t bytes, qdri_json *document
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s: %s; this is not JSON", document->name, line, why);
 }
 
-qdr_status qdri_json_parse(const char *text, size_t bytes, const char *name, qdri_json **document)
+qdr_status qdri_json_parse_within(const char *text, size_t bytes, size_t most_bytes, const char *name,
+                                  qdri_json **document)
 {
     QDR_TRY(QDRI_NEW(1, "a JSON document", document));
     qdri_input_name(name, (*document)->name, sizeof(*document)->name);
-    const qdr_status status = parse_text(text, bytes, *document);
+    const qdr_status status = parse_text(text, bytes, most_bytes, *document);
     if (status != QDR_OK) qdri_json_free(document);
     return status;
+}
+
+qdr_status qdri_json_parse(const char *text, size_t bytes, const char *name, qdri_json **document)
+{
+    return qdri_json_parse_within(text, bytes, QDRI_JSON_MAX_BYTES, name, document);
 }
 
 qdr_status qdri_json_load(const char *path, qdri_json **document)

@@ -48,6 +48,9 @@ typedef enum qdri_json_kind {
 QDR_NODISCARD qdr_status qdri_json_load(const char *path, qdri_json **document);
 /* The same for a text of `bytes` bytes. `name` is its name in messages. */
 QDR_NODISCARD qdr_status qdri_json_parse(const char *text, size_t bytes, const char *name, qdri_json **document);
+/* The same with another limit than QDRI_JSON_MAX_BYTES. */
+QDR_NODISCARD qdr_status qdri_json_parse_within(const char *text, size_t bytes, size_t most_bytes, const char *name,
+                                                qdri_json **document);
 void qdri_json_free(qdri_json **document);
 
 /* The outermost value, which must be an object. */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/size.h"
+#include "files/output.h"
 #include "files/path.h"
 
 #define ENDING ".part"
@@ -376,6 +377,8 @@ int qdr_output_replaces(const char *path)
     struct stat info;
     return path && stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
+
+int qdri_output_descriptor(const qdr_output *output) { return output->folder < 0 ? -1 : output->number; }
 
 FILE *qdr_output_file(const qdr_output *output) { return output ? output->file : NULL; }
 

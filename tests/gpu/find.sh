@@ -149,6 +149,7 @@ need_all() {
     [ -x "$nvcc" ] || missing nvcc "install CUDA's toolkit 12.8 or later, or set CUDA_HOME"
     has_header jansson.h ||
         missing jansson "unpack libjansson-dev and libjansson4 into a folder and name it in QDR_TEST_DEPS"
+    has_header zlib.h || missing zlib "unpack zlib1g-dev and zlib1g into a folder and name it in QDR_TEST_DEPS"
     pip_names="nvidia-cublas, nvidia-cuda-runtime and nvidia-nvtx (of CUDA 12 all with -cu12)"
     [ ! -x "$nvcc" ] || cuda_is_whole ||
         missing "cublasLt, cudart or NVTX" "install CUDA's toolkit whole, or with pip $pip_names"

@@ -29,12 +29,12 @@ parts, all of them by default, in this order:
   overlap     overlap of collectives with products, in a trace
 
 Needs a GPU of compute capability 8.0 or later, its driver, CUDA's toolkit (nvcc, cudart, cublasLt, NVTX; CUDA_HOME),
-NCCL (the toolkit's, the system's, or nvidia-nccl of pip), jansson, meson, ninja, python3, a C and a C++ compiler;
+NCCL (the toolkit's, the system's, or nvidia-nccl of pip), jansson, zlib, meson, ninja, python3, a C and a C++ compiler;
 cmocka for most of `kernels`. MPI, hwloc and OpenBLAS may be absent. Without root: QDR_TEST_DEPS names a folder of
-unpacked Debian packages (libjansson-dev, libjansson4, libcmocka-dev, libcmocka0). QDR_CUDNN names cuDNN's file, if it
-is not found. Of several GPUs the first one in CUDA_VISIBLE_DEVICES is used. Without a GPU nothing runs, unless
-QDR_CUDA_PLUGIN names a plugin that needs none: then the checks run, nothing is measured, and the record goes to
-BUILD/gpu-run/record.
+unpacked Debian packages (libjansson-dev, libjansson4, zlib1g-dev, zlib1g, libcmocka-dev, libcmocka0). QDR_CUDNN names
+cuDNN's file, if it is not found. Of several GPUs the first one in CUDA_VISIBLE_DEVICES is used. Without a GPU nothing
+runs, unless QDR_CUDA_PLUGIN names a plugin that needs none: then the checks run, nothing is measured, and the record
+goes to BUILD/gpu-run/record.
 END
 }
 caller=$PWD

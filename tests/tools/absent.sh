@@ -9,7 +9,7 @@ tools=$(cd "$(dirname "$0")" && pwd -P)
 . "$tools/setup.sh"
 
 cases="cmocka cuda nvcc nccl cudnn hwloc onednn zfp openblas mpich mpiexec bible numpy c++ simgrid scalapack pkg-config
-jansson all user order"
+jansson zlib all user order"
 build_targets="examples/train_gpt examples/transformer_layer examples/linear src/quadrille"
 
 # What is missing in a case: needs as in setup.sh, Debian packages, and files that belong to no package.
@@ -47,6 +47,7 @@ describe() {
     scalapack) needs=module:scalapack-mpich packages=libscalapack-mpich-dev ;;
     pkg-config) needs=command:pkg-config packages="pkg-config pkgconf pkgconf-bin" ;;
     jansson) needs=library:jansson packages=libjansson-dev ;;
+    zlib) needs=library:zlib packages=zlib1g-dev ;;
     *) say "no such case: $1" && exit 2 ;;
     esac
 }
@@ -123,18 +124,19 @@ within() {
     n_overlays=0
     mount -t tmpfs tmpfs "$scratch" && overlay /usr && overlay "$source" && cd "$source" && mkdir -p out || return 1
     case $1 in
-    jansson)
-        remove jansson || return 1
-        by_hand >out.txt 2>&1 && say "built without jansson" && return 1
+    jansson | zlib) # which are required
+        remove "$1" || return 1
+        by_hand >out.txt 2>&1 && say "built without $1" && return 1
         cat out.txt
-        grep -q 'ERROR:.*jansson' out.txt || return 1
+        grep -qE "ERROR:.*($1|library 'z')" out.txt || return 1
         as_user
-        says 'cannot build without libjansson-dev' 'apt-get install -y --no-install-recommends libjansson-dev'
+        # shellcheck disable=SC2154 # set by remove
+        says "cannot build without $packages" "apt-get install -y --no-install-recommends $packages"
         ;;
     all | user)
         for name in $cases; do
             case $name in
-            jansson | all | user | order) ;;
+            jansson | zlib | all | user | order) ;;
             *) remove "$name" || return 1 ;;
             esac
         done

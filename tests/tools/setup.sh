@@ -8,7 +8,7 @@
 #   build_in FOLDER OPTION...      configures, compiles; build_targets: what to build, all if unset
 
 required_needs="command:gcc:gcc file:/usr/include/stdio.h:libc6-dev command:python3:python3 command:meson:meson
-command:ninja:ninja-build library:jansson:libjansson-dev"
+command:ninja:ninja-build library:jansson:libjansson-dev library:zlib:zlib1g-dev"
 wanted_needs="command:pkg-config:pkg-config module:mpich:libmpich-dev command:mpiexec.mpich:mpich
 module:hwloc:libhwloc-dev module:openblas:libopenblas-dev library:dnnl:libdnnl-dev
 library:zfp:libzfp-dev"

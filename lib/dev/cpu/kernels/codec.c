@@ -259,11 +259,10 @@ static int is_rotated(const coding *how, int n) { return (how->flags & QDR_CODEC
 static void rotate(const float *x, int n, const coding *how, float *y)
 {
     for (int i = 0; i < n; i += how->block) {
-        if (is_rotated(how, min_int(n - i, how->block))) {
+        if (is_rotated(how, min_int(n - i, how->block)))
             turn(x + i, how->block, y + i);
-        } else {
+        else
             memcpy(y + i, x + i, (size_t)(n - i) * sizeof *y);
-        }
     }
 }
 

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A safetensors file, open for reading or being written. */
+#ifndef QDRI_CHECKPOINT_INTERNAL_H
+#define QDRI_CHECKPOINT_INTERNAL_H
+
+#include "core/safetensors.h"
+#include "quadrille/output.h"
+
+enum { QDRI_FILE_CHUNK = 1 << 20 /* bytes */ };
+
+/* One of the files that are read. */
+typedef struct qdri_tensor_file {
+    char *path;
+    int descriptor;
+    int64_t data_at; /* byte of the file at which elements begin */
+    qdri_tensors *header;
+} qdri_tensor_file;
+
+/* A tensor, and the file that has it. */
+typedef struct qdri_tensor_entry {
+    const qdr_tensor *tensor;
+    const qdri_tensor_file *file;
+} qdri_tensor_entry;
+
+/* A file that is being written. */
+typedef struct qdri_tensor_output {
+    qdr_output *output; /* NULL: the file is read */
+    int descriptor, has_failed;
+    qdr_tensor *tensors; /* whose strings follow the list in its memory */
+    char **strings; /* names, types, keys and values of the metadata, NULL at the end */
+    const char **metadata;
+    uint32_t *shares; /* of checksums, by tensor */
+    int64_t *written; /* bytes, by tensor */
+    int64_t data_at;
+    size_t header_bytes;
+} qdri_tensor_output;
+
+struct qdr_safetensors {
+    char *path;
+    qdri_tensor_entry *entries;
+    const qdri_tensor_entry **by_name; /* the same, sorted */
+    int n, n_files;
+    qdri_tensor_file *files;
+    qdri_tensor_output out;
+};
+
+/* 1: the tensor has these elements. */
+int qdri_tensor_has(const qdr_tensor *tensor, int64_t first, int64_t n);
+/* Sorts the entries by name. */
+QDR_NODISCARD qdr_status qdri_safetensors_index(qdr_safetensors *file);
+/* The checksum of a header in which its own digits, at crc_at, are zeros. */
+uint32_t qdri_header_crc(const char *text, size_t n_bytes, size_t crc_at);
+/* Removes what was written, and frees it. */
+void qdri_tensor_output_free(qdri_tensor_output *out);
+/* Completes what was written. */
+QDR_NODISCARD qdr_status qdri_tensor_output_finish(qdr_safetensors *file);
+
+#endif

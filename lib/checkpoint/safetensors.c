@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Safetensors files: opening and reading. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/crc.h"
+#include "checkpoint/internal.h"
+#include "core/input.h"
+#include "core/json.h"
+#include "core/size.h"
+#include "dev/cpu/narrow.h"
+
+enum { NAME_BYTES = 200 };
+
+/* ---- bytes ---- */
+
+typedef struct file_name {
+    char text[NAME_BYTES];
+} file_name;
+
+static file_name name_of(const char *path)
+{
+    file_name name;
+    qdri_input_name(path, name.text, sizeof name.text);
+    return name;
+}
+
+static qdr_status read_bytes(const qdri_tensor_file *file, int64_t at, size_t n_bytes, void *to)
+{
+    char *next = to;
+    while (n_bytes > 0) {
+        const ssize_t got = pread(file->descriptor, next, n_bytes, (off_t)at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return QDR_FAIL(QDR_ERR_IO, "%s cannot be read: %s", name_of(file->path).text, strerror(errno));
+        if (got == 0)
+            return QDR_FAIL(QDR_ERR_IO, "%s ends at byte %" PRId64 ", where %zu more were: something shortened it",
+                            name_of(file->path).text, at, n_bytes);
+        next += got;
+        at += got;
+        n_bytes -= (size_t)got;
+    }
+    return QDR_OK;
+}
+
+uint32_t qdri_header_crc(const char *text, size_t n_bytes, size_t crc_at)
+{
+    uint32_t crc = qdri_crc(0, text, crc_at);
+    crc = qdri_crc(crc, "00000000", QDRI_CRC_DIGITS);
+    return qdri_crc(crc, text + crc_at + QDRI_CRC_DIGITS, n_bytes - crc_at - QDRI_CRC_DIGITS);
+}
+
+/* ---- opening ---- */
+
+static qdr_status check_header_crc(const qdri_tensor_file *file, const char *text, size_t n_bytes)
+{
+    const qdri_tensors *header = file->header;
+    const uint32_t crc = header->has_header_crc ? qdri_header_crc(text, n_bytes, (size_t)header->header_crc_at) : 0;
+    /* A bit of either key may be the damaged one. */
+    const int needs_one = qdri_tensors_metadata(header, QDRI_SAFETENSORS_HEADER_CRC) ||
+                          qdri_tensors_metadata(header, QDRI_SAFETENSORS_CRC);
+    if (header->has_header_crc ? crc == header->header_crc : !needs_one) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_IO,
+                    "%s: the header is damaged: its checksum is %08" PRIx32 ", not %08" PRIx32
+                    "; use another copy of the file",
+                    name_of(file->path).text, crc, header->header_crc);
+}
+
+static qdr_status parse_header(qdri_tensor_file *file, int64_t file_bytes, size_t n_bytes)
+{
+    char *text = NULL;
+    QDR_TRY(qdri_calloc(n_bytes, 1, "a safetensors header", (void **)&text));
+    qdr_status status = read_bytes(file, QDRI_SAFETENSORS_LENGTH_BYTES, n_bytes, text);
+    if (status == QDR_OK) status = qdri_tensors_parse(text, n_bytes, file_bytes, file->path, &file->header);
+    if (status == QDR_OK) status = check_header_crc(file, text, n_bytes);
+    free(text);
+    return status;
+}
+
+static qdr_status open_file(const char *path, qdri_tensor_file *file)
+{
+    unsigned char length[QDRI_SAFETENSORS_LENGTH_BYTES];
+    struct stat state;
+    uint64_t n_bytes = 0;
+    QDR_TRY(qdri_strdup(path, &file->path));
+    file->descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (file->descriptor < 0 || fstat(file->descriptor, &state))
+        return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened: %s", name_of(path).text, strerror(errno));
+    if (!S_ISREG(state.st_mode))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is no regular file; a safetensors file is needed", name_of(path).text);
+    if (state.st_size < QDRI_SAFETENSORS_LENGTH_BYTES)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %" PRId64 " bytes, too few for a safetensors file",
+                        name_of(path).text, (int64_t)state.st_size);
+    QDR_TRY(read_bytes(file, 0, sizeof length, length));
+    for (int i = QDRI_SAFETENSORS_LENGTH_BYTES; i-- > 0;) n_bytes = n_bytes << 8 | length[i];
+    if (n_bytes > QDRI_SAFETENSORS_MAX_HEADER || (int64_t)n_bytes > state.st_size - QDRI_SAFETENSORS_LENGTH_BYTES)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s begins with a header of %" PRIu64 " bytes, but has %" PRId64
+                        " bytes, and headers have %d at most: it is truncated, or no safetensors file",
+                        name_of(path).text, n_bytes, (int64_t)state.st_size, QDRI_SAFETENSORS_MAX_HEADER);
+    file->data_at = QDRI_SAFETENSORS_LENGTH_BYTES + (int64_t)n_bytes;
+    return parse_header(file, state.st_size, (size_t)n_bytes);
+}
+
+static int by_name(const void *left, const void *right)
+{
+    const qdri_tensor_entry *const *a = left, *const *b = right;
+    return strcmp((*a)->tensor->name, (*b)->tensor->name);
+}
+
+qdr_status qdri_safetensors_index(qdr_safetensors *file)
+{
+    QDR_TRY(QDRI_NEW(file->n, "the names of tensors", &file->by_name));
+    for (int i = 0; i < file->n; i++) file->by_name[i] = &file->entries[i];
+    qsort(file->by_name, (size_t)file->n, sizeof *file->by_name, by_name);
+    return QDR_OK;
+}
+
+static qdr_status add_file(qdr_safetensors *self, const char *path, int *capacity)
+{
+    QDR_TRY(qdri_list_grow((void **)&self->files, self->n_files, capacity, sizeof *self->files, "files"));
+    self->files[self->n_files] = (qdri_tensor_file){.descriptor = -1};
+    return open_file(path, &self->files[self->n_files++]);
+}
+
+/* All tensors of a single file. */
+static qdr_status open_one(qdr_safetensors *self, const char *path)
+{
+    int capacity = 0;
+    QDR_TRY(add_file(self, path, &capacity));
+    const qdri_tensors *header = self->files[0].header;
+    QDR_TRY(QDRI_NEW(header->n, "the tensors of a file", &self->entries));
+    for (; self->n < header->n; self->n++)
+        self->entries[self->n] = (qdri_tensor_entry){&header->tensors[self->n], &self->files[0]};
+    return QDR_OK;
+}
+
+/* The file of this name in the folder of the index, opened if it is not. */
+static qdr_status find_file(qdr_safetensors *self, const char *name, int *capacity, int *which)
+{
+    char path[4096];
+    const char *slash = strrchr(self->path, '/');
+    const int n_folder = slash ? (int)(slash - self->path) + 1 : 0;
+    if (strchr(name, '/') || snprintf(path, sizeof path, "%.*s%s", n_folder, self->path, name) >= (int)sizeof path)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s names the file %s; files must be in the folder of the index",
+                        name_of(self->path).text, name_of(name).text);
+    for (*which = 0; *which < self->n_files; ++*which)
+        if (strcmp(self->files[*which].path, path) == 0) return QDR_OK;
+    return add_file(self, path, capacity);
+}
+
+static const qdr_tensor *find_tensor(const qdri_tensor_file *file, const char *name)
+{
+    for (int i = 0; i < file->header->n; i++)
+        if (strcmp(file->header->tensors[i].name, name) == 0) return &file->header->tensors[i];
+    return NULL;
+}
+
+/* The tensors that an index names, in the order of files and of their elements. */
+static int by_place(const void *left, const void *right)
+{
+    const qdri_tensor_entry *a = left, *b = right;
+    if (a->file != b->file) return a->file < b->file ? -1 : 1;
+    return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
+}
+
+static qdr_status open_indexed(qdr_safetensors *self, const qdri_json_node *map)
+{
+    int capacity = 0, which = 0, n = 0;
+    for (const char *key = NULL; (key = qdri_json_next_key(map, key)); n++) {
+        const char *name;
+        QDR_TRY(qdri_json_string(qdri_json_get(map, key), 0, &name));
+        QDR_TRY(find_file(self, name, &capacity, &which));
+    }
+    QDR_TRY(QDRI_NEW(n, "the tensors of files", &self->entries));
+    for (const char *key = NULL; (key = qdri_json_next_key(map, key)); self->n++) {
+        const char *name;
+        QDR_TRY(qdri_json_string(qdri_json_get(map, key), 0, &name));
+        QDR_TRY(find_file(self, name, &capacity, &which));
+        const qdr_tensor *tensor = find_tensor(&self->files[which], key);
+        if (!tensor)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: tensor %s should be in %s, which does not have it",
+                            name_of(self->path).text, name_of(key).text, name_of(name).text);
+        self->entries[self->n] = (qdri_tensor_entry){tensor, &self->files[which]};
+    }
+    if (self->n) qsort(self->entries, (size_t)self->n, sizeof *self->entries, by_place);
+    return QDR_OK;
+}
+
+static qdr_status open_index(qdr_safetensors *self, const char *path)
+{
+    qdri_json *document = NULL;
+    qdri_json_node root, map;
+    QDR_TRY(qdri_json_load(path, &document));
+    qdr_status status = qdri_json_root(document, &root);
+    if (status == QDR_OK) status = qdri_json_object(qdri_json_get(&root, "weight_map"), &map);
+    if (status == QDR_OK) status = open_indexed(self, &map);
+    qdri_json_free(&document);
+    return status;
+}
+
+static void free_all(qdr_safetensors **file)
+{
+    qdr_safetensors *self = *file;
+    *file = NULL;
+    for (int i = 0; i < self->n_files; i++) {
+        if (self->files[i].descriptor >= 0) close(self->files[i].descriptor);
+        qdri_tensors_free(&self->files[i].header);
+        free(self->files[i].path);
+    }
+    qdri_tensor_output_free(&self->out);
+    free(self->files);
+    free(self->entries);
+    free(self->by_name);
+    free(self->path);
+    free(self);
+}
+
+qdr_status qdr_safetensors_open(const char *path, qdr_safetensors **file)
+{
+    if (!file) return QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: the result is NULL; pass the address of a pointer");
+    *file = NULL;
+    if (!path) return QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: the path is NULL; pass the name of a file");
+    const size_t length = strlen(path);
+    const int is_index = length > 5 && strcmp(path + length - 5, ".json") == 0;
+    QDR_TRY(QDRI_NEW(1, "a safetensors file", file));
+    qdr_status status = qdri_strdup(path, &(*file)->path);
+    if (status == QDR_OK) status = is_index ? open_index(*file, path) : open_one(*file, path);
+    if (status == QDR_OK) status = qdri_safetensors_index(*file);
+    if (status != QDR_OK) free_all(file);
+    return status;
+}
+
+/* ---- what it holds ---- */
+
+int qdr_safetensors_count(const qdr_safetensors *file) { return file ? file->n : 0; }
+
+const qdr_tensor *qdr_safetensors_tensor(const qdr_safetensors *file, int index)
+{
+    return file && index >= 0 && index < file->n ? file->entries[index].tensor : NULL;
+}
+
+int qdr_safetensors_find(const qdr_safetensors *file, const char *name)
+{
+    int low = 0, high = file && name ? file->n : 0;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        const int order = strcmp(name, file->by_name[middle]->tensor->name);
+        if (order == 0) return (int)(file->by_name[middle] - file->entries);
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return -1;
+}
+
+const char *qdr_safetensors_metadata(const qdr_safetensors *file, const char *key)
+{
+    const char *value = NULL;
+    for (int i = 0; file && key && i < file->n_files && !value; i++)
+        value = qdri_tensors_metadata(file->files[i].header, key);
+    for (const char **at = file && key ? file->out.metadata : NULL; at && at[0] && !value; at += 2)
+        if (strcmp(at[0], key) == 0) value = at[1];
+    return value;
+}
+
+int qdri_tensor_has(const qdr_tensor *tensor, int64_t first, int64_t n)
+{
+    return first >= 0 && n >= 0 && first <= tensor->n_elems && n <= tensor->n_elems - first;
+}
+
+/* ---- elements ---- */
+
+static double load(qdr_dtype type, const void *from, int64_t i)
+{
+    if (type == QDR_F64) return ((const double *)from)[i];
+    if (type == QDR_F32) return (double)((const float *)from)[i];
+    return (double)qdri_narrow_load(type, ((const uint16_t *)from)[i]);
+}
+
+/* The nearest fp32 number towards zero, with a last bit of 1 if it is not exact: rounding it once more, to fewer bits,
+ * gives the nearest number of these (round to odd). */
+static float to_odd(double x)
+{
+    const float nearest = (float)x;
+    uint32_t bits = qdri_float_bits(nearest);
+    if (x != x || (double)nearest == x) return nearest;
+    if (nearest > 0 ? (double)nearest > x : (double)nearest < x) bits--;
+    return qdri_float_of_bits(bits | 1);
+}
+
+static void store(qdr_dtype type, void *to, int64_t i, double x)
+{
+    if (type == QDR_F64)
+        ((double *)to)[i] = x;
+    else if (type == QDR_F32)
+        ((float *)to)[i] = (float)x;
+    else
+        ((uint16_t *)to)[i] = qdri_narrow_round(type, to_odd(x));
+}
+
+static int is_real(int dtype) { return dtype == QDR_F32 || dtype == QDR_F64 || dtype == QDR_BF16 || dtype == QDR_F16; }
+
+static qdr_status read_converted(const qdri_tensor_entry *entry, int64_t first, int64_t n, qdr_dtype as, void *host)
+{
+    const qdr_dtype type = (qdr_dtype)entry->tensor->dtype;
+    const int64_t each = (int64_t)qdr_dtype_bytes(type), most = QDRI_FILE_CHUNK / each;
+    void *chunk = NULL;
+    qdr_status status = qdri_calloc((size_t)most, (size_t)each, "elements of a file", &chunk);
+    for (int64_t done = 0; done < n && status == QDR_OK; done += most) {
+        const int64_t some = n - done < most ? n - done : most;
+        status = read_bytes(entry->file, entry->file->data_at + entry->tensor->begin + (first + done) * each,
+                            (size_t)(some * each), chunk);
+        for (int64_t i = 0; i < some && status == QDR_OK; i++) store(as, host, done + i, load(type, chunk, i));
+    }
+    free(chunk);
+    return status;
+}
+
+/* The tensor of a call that reads. */
+static qdr_status find_entry(const qdr_safetensors *file, int index, const qdri_tensor_entry **entry)
+{
+    *entry = NULL;
+    if (!file || index < 0 || index >= file->n)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: tensor %d of %d; use qdr_safetensors_find()", index,
+                        qdr_safetensors_count(file));
+    if (file->out.output)
+        return QDR_FAIL(QDR_ERR_STATE, "%s is being written; close it, then open it to read", name_of(file->path).text);
+    *entry = &file->entries[index];
+    return QDR_OK;
+}
+
+qdr_status qdr_safetensors_read(const qdr_safetensors *file, int index, int64_t first, int64_t n, qdr_dtype as,
+                                void *host)
+{
+    const qdri_tensor_entry *entry;
+    QDR_TRY(find_entry(file, index, &entry));
+    qdr_tensor bytes = *entry->tensor;
+    const char *path = entry->file->path;
+    const int is_bytes = as == QDR_U8;
+    if (is_bytes) bytes.n_elems = bytes.bytes;
+    if ((!host && n > 0) || !qdri_tensor_has(&bytes, first, n))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %" PRId64 " %s from %" PRId64 " of tensor %s, which has %" PRId64 "%s",
+                        name_of(path).text, n, is_bytes ? "bytes" : "elements", first, name_of(bytes.name).text,
+                        bytes.n_elems, host ? "" : "; the memory is NULL");
+    if (is_bytes || bytes.dtype == (int)as) {
+        const int64_t each = is_bytes ? 1 : (int64_t)qdr_dtype_bytes(as);
+        return read_bytes(entry->file, entry->file->data_at + bytes.begin + first * each, (size_t)(n * each), host);
+    }
+    if (!is_real(bytes.dtype) || !is_real((int)as))
+        return QDR_FAIL(QDR_ERR_DTYPE, "%s: tensor %s is %s, which is not read as %s; read it as u8, as bytes",
+                        name_of(path).text, name_of(bytes.name).text, bytes.type, qdr_dtype_name(as));
+    return read_converted(entry, first, n, as, host);
+}
+
+qdr_status qdr_safetensors_verify(const qdr_safetensors *file, int index)
+{
+    const qdri_tensor_entry *entry;
+    void *chunk = NULL;
+    uint32_t crc = 0;
+    QDR_TRY(find_entry(file, index, &entry));
+    const qdr_tensor *tensor = entry->tensor;
+    if (!tensor->has_crc)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s has no checksum of tensor %s; convert the file to add them",
+                        name_of(entry->file->path).text, name_of(tensor->name).text);
+    qdr_status status = qdri_calloc(QDRI_FILE_CHUNK, 1, "elements of a file", &chunk);
+    for (int64_t done = 0; done < tensor->bytes && status == QDR_OK; done += QDRI_FILE_CHUNK) {
+        const int64_t left = tensor->bytes - done, some = left < QDRI_FILE_CHUNK ? left : QDRI_FILE_CHUNK;
+        status = read_bytes(entry->file, entry->file->data_at + tensor->begin + done, (size_t)some, chunk);
+        if (status == QDR_OK) crc = qdri_crc(crc, chunk, (size_t)some);
+    }
+    free(chunk);
+    if (status != QDR_OK || crc == tensor->crc) return status;
+    return QDR_FAIL(QDR_ERR_IO,
+                    "%s: tensor %s is damaged: its checksum is %08" PRIx32 ", not %08" PRIx32
+                    "; use another copy of the file",
+                    name_of(entry->file->path).text, name_of(tensor->name).text, crc, tensor->crc);
+}
+
+/* ---- closing ---- */
+
+qdr_status qdr_safetensors_close(qdr_safetensors **file)
+{
+    if (!file || !*file) return QDR_OK;
+    const qdr_status status = (*file)->out.output ? qdri_tensor_output_finish(*file) : QDR_OK;
+    free_all(file);
+    return status;
+}
+
+void qdr_safetensors_discard(qdr_safetensors **file)
+{
+    if (file && *file) free_all(file);
+}

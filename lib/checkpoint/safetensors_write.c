@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Safetensors files: writing. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/crc.h"
+#include "checkpoint/internal.h"
+#include "core/json.h"
+#include "core/size.h"
+#include "files/output.h"
+
+static qdr_status fail_write(qdr_safetensors *file, int error)
+{
+    file->out.has_failed = 1;
+    return QDR_FAIL(QDR_ERR_IO, "%s could not be written (%s); %s", file->path, strerror(error),
+                    error == ENOSPC || error == EDQUOT ? "free some space" : "check the disk");
+}
+
+static qdr_status write_bytes(qdr_safetensors *file, int64_t at, const void *from, size_t n_bytes)
+{
+    const char *next = from;
+    while (n_bytes > 0) {
+        const ssize_t done = pwrite(file->out.descriptor, next, n_bytes, (off_t)at);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return fail_write(file, errno);
+        if (done == 0) return fail_write(file, EIO);
+        next += done;
+        at += done;
+        n_bytes -= (size_t)done;
+    }
+    return QDR_OK;
+}
+
+/* ---- beginning ---- */
+
+static int count_strings(const char *const *metadata)
+{
+    int n = 0;
+    while (metadata && metadata[n]) n++;
+    return n;
+}
+
+/* The caller's strings need not outlive the call. */
+static qdr_status copy_strings(qdri_tensor_output *out, const qdr_tensor *tensors, int n, const char *const *metadata)
+{
+    const int n_metadata = count_strings(metadata);
+    QDR_TRY(QDRI_NEW(n, "tensors", &out->tensors));
+    QDR_TRY(QDRI_NEW(2 * n + n_metadata + 1, "the names of tensors", &out->strings));
+    QDR_TRY(QDRI_NEW(n_metadata + 2, "the metadata", &out->metadata));
+    char **next = out->strings;
+    for (int i = 0; i < n_metadata; i++, next++) {
+        QDR_TRY(qdri_strdup(metadata[i], next));
+        out->metadata[i] = *next;
+    }
+    for (int i = 0; i < n; i++) {
+        out->tensors[i] = tensors[i];
+        out->tensors[i].has_crc = 1;
+        out->tensors[i].crc = 0;
+        if (tensors[i].name) QDR_TRY(qdri_strdup(tensors[i].name, next));
+        out->tensors[i].name = tensors[i].name ? *next++ : NULL;
+        if (tensors[i].type) QDR_TRY(qdri_strdup(tensors[i].type, next));
+        out->tensors[i].type = tensors[i].type ? *next++ : NULL;
+    }
+    return QDR_OK;
+}
+
+static qdr_status print_header(qdr_safetensors *file, char **text, size_t *crc_at)
+{
+    qdri_tensor_output *out = &file->out;
+    return qdri_tensors_print(out->tensors, file->n, out->metadata, text, &out->header_bytes, crc_at);
+}
+
+/* A full disk shows before anything is written. */
+static qdr_status reserve(qdr_safetensors *file, int64_t n_bytes)
+{
+    const int error = n_bytes ? posix_fallocate(file->out.descriptor, 0, (off_t)n_bytes) : 0;
+    if (error == 0) return QDR_OK;
+    if (error != EOPNOTSUPP && error != EINVAL) return fail_write(file, error);
+    return ftruncate(file->out.descriptor, (off_t)n_bytes) ? fail_write(file, errno) : QDR_OK;
+}
+
+static qdr_status open_output(qdr_safetensors *file)
+{
+    QDR_TRY(qdr_output_open("", file->path, QDR_OUTPUT_REPLACE, &file->out.output));
+    file->out.descriptor = qdri_output_descriptor(file->out.output);
+    if (file->out.descriptor >= 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is no regular file; a safetensors file is not written in one go", file->path);
+}
+
+static qdr_status create(qdr_safetensors *file, const qdr_tensor *tensors, int n, const char *const *metadata)
+{
+    qdri_tensor_output *out = &file->out;
+    char *text = NULL;
+    size_t crc_at;
+    QDR_TRY(copy_strings(out, tensors, n, metadata));
+    QDR_TRY(qdri_tensors_place(file->path, out->tensors, n));
+    QDR_TRY(QDRI_NEW(n, "the checksums of tensors", &out->shares));
+    QDR_TRY(QDRI_NEW(n, "the lengths of tensors", &out->written));
+    QDR_TRY(QDRI_NEW(n, "the tensors of a file", &file->entries));
+    for (; file->n < n; file->n++) file->entries[file->n].tensor = &out->tensors[file->n];
+    QDR_TRY(qdri_safetensors_index(file));
+    QDR_TRY(print_header(file, &text, &crc_at));
+    free(text);
+    out->data_at = QDRI_SAFETENSORS_LENGTH_BYTES + (int64_t)out->header_bytes;
+    QDR_TRY(open_output(file));
+    return reserve(file, out->data_at + (n ? out->tensors[n - 1].begin + out->tensors[n - 1].bytes : 0));
+}
+
+qdr_status qdr_safetensors_create(const char *path, const qdr_tensor *tensors, int n, const char *const *metadata,
+                                  qdr_safetensors **file)
+{
+    if (!file) return QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: the result is NULL; pass the address of a pointer");
+    *file = NULL;
+    if (!path || n < 0 || (n && !tensors))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: %s is NULL, or %d tensors; pass a path and 0 tensors or more",
+                        path ? "the list" : "the path", n);
+    QDR_TRY(QDRI_NEW(1, "a safetensors file", file));
+    qdr_status status = qdri_strdup(path, &(*file)->path);
+    if (status == QDR_OK) status = create(*file, tensors, n, metadata);
+    if (status != QDR_OK) qdr_safetensors_discard(file);
+    return status;
+}
+
+/* ---- elements ---- */
+
+qdr_status qdr_safetensors_write(qdr_safetensors *file, int index, int64_t first, int64_t n, const void *host)
+{
+    const qdr_tensor *tensor = qdr_safetensors_tensor(file, index);
+    if (!tensor || (!host && n > 0) || !qdri_tensor_has(tensor, first, n))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: %" PRId64 " elements from %" PRId64 " of tensor %d, which %s",
+                        n, first, index,
+                        !tensor ? "the file lacks"
+                        : host  ? "has fewer"
+                                : "come from NULL");
+    if (!file->out.output)
+        return QDR_FAIL(QDR_ERR_STATE, "%s is open for reading; use qdr_safetensors_create() to write", file->path);
+    const int bits = qdri_tensor_bits(tensor->type);
+    if (first * bits % 8 || n * bits % 8)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: elements of %d bits are written in whole bytes", file->path, bits);
+    const int64_t begin = first * bits / 8, n_bytes = n * bits / 8;
+    QDR_TRY(write_bytes(file, file->out.data_at + tensor->begin + begin, host, (size_t)n_bytes));
+    file->out.shares[index] ^= qdri_crc_share(host, (size_t)n_bytes, tensor->bytes - begin - n_bytes);
+    file->out.written[index] += n_bytes;
+    return QDR_OK;
+}
+
+/* ---- completing ---- */
+
+static qdr_status check_complete(const qdr_safetensors *file)
+{
+    char name[96];
+    if (file->out.has_failed)
+        return QDR_FAIL(QDR_ERR_IO, "%s could not be written, as was said: it is as it was", file->path);
+    for (int i = 0; i < file->n; i++) {
+        const qdr_tensor *tensor = file->entries[i].tensor;
+        if (file->out.written[i] == tensor->bytes) continue;
+        qdri_json_printable(tensor->name, name, sizeof name);
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "%s is as it was: of the %" PRId64 " bytes of tensor %s, %" PRId64 " were written", file->path,
+                        tensor->bytes, name, file->out.written[i]);
+    }
+    return QDR_OK;
+}
+
+static qdr_status write_header(qdr_safetensors *file)
+{
+    unsigned char length[QDRI_SAFETENSORS_LENGTH_BYTES];
+    char *text = NULL, digits[QDRI_CRC_DIGITS + 1];
+    size_t crc_at;
+    for (int i = 0; i < file->n; i++)
+        file->out.tensors[i].crc = qdri_crc_of_shares(file->out.shares[i], file->out.tensors[i].bytes);
+    QDR_TRY(print_header(file, &text, &crc_at));
+    snprintf(digits, sizeof digits, "%08" PRIx32, qdri_header_crc(text, file->out.header_bytes, crc_at));
+    memcpy(text + crc_at, digits, QDRI_CRC_DIGITS);
+    for (int i = 0; i < QDRI_SAFETENSORS_LENGTH_BYTES; i++)
+        length[i] = (unsigned char)(file->out.header_bytes >> 8 * i);
+    qdr_status status = write_bytes(file, 0, length, sizeof length);
+    if (status == QDR_OK) status = write_bytes(file, sizeof length, text, file->out.header_bytes);
+    free(text);
+    return status;
+}
+
+qdr_status qdri_tensor_output_finish(qdr_safetensors *file)
+{
+    QDR_TRY(check_complete(file));
+    QDR_TRY(write_header(file));
+    return qdr_output_commit(&file->out.output);
+}
+
+void qdri_tensor_output_free(qdri_tensor_output *out)
+{
+    qdr_output_discard(&out->output);
+    for (char **text = out->strings; text && *text; text++) free(*text);
+    free(out->strings);
+    free(out->metadata);
+    free(out->tensors);
+    free(out->shares);
+    free(out->written);
+}

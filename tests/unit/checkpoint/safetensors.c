@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Safetensors files: what is written is read, damage of any bit is found, headers that contradict themselves are
+ * refused, types are converted to the nearest number. */
+#include "quadrille/safetensors.h"
+
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/crc.h"
+#include "dev/cpu/narrow.h"
+#include "qdr_test.h"
+
+/* ---- a folder for each test ---- */
+
+static char start[512], folder[64];
+
+static int enter(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/qdr_tensors_XXXXXX");
+    return !getcwd(start, sizeof start) || !mkdtemp(folder) || chdir(folder) != 0;
+}
+
+static int leave(void **state)
+{
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return chdir(start) != 0 || system(command) != 0; /* NOLINT(cert-env33-c): a folder of this test */
+}
+
+/* ---- checksums ---- */
+
+/* Bit by bit, from the definition. */
+static uint32_t slow_crc(const unsigned char *bytes, size_t n)
+{
+    uint32_t crc = UINT32_MAX;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ 0xedb88320u : crc >> 1;
+    }
+    return ~crc;
+}
+
+static void shares_of_runs_give_the_checksum(void **state)
+{
+    enum { MOST = 3000 };
+    static unsigned char bytes[MOST];
+    uint64_t seed = test_seed();
+    (void)state;
+    assert_int_equal(slow_crc((const unsigned char *)"123456789", 9), 0xcbf43926u);
+    for (int trial = 0; trial < 300; trial++) {
+        const size_t n = test_random(&seed) % MOST;
+        uint32_t shares = 0;
+        size_t cuts[4] = {0};
+        for (size_t i = 0; i < n; i++) bytes[i] = (unsigned char)(test_random(&seed) >> 40);
+        for (int i = 1; i < 4; i++) cuts[i] = cuts[i - 1] + test_random(&seed) % (n - cuts[i - 1] + 1);
+        for (int i = 3; i >= 0; i--) { /* backwards: in any order */
+            const size_t end = i == 3 ? n : cuts[i + 1];
+            shares ^= qdri_crc_share(bytes + cuts[i], end - cuts[i], (int64_t)(n - end));
+        }
+        assert_int_equal(qdri_crc_of_shares(shares, (int64_t)n), slow_crc(bytes, n));
+        assert_int_equal(qdri_crc(0, bytes, n), slow_crc(bytes, n));
+    }
+}
+
+/* ---- files ---- */
+
+static char *slurp(const char *path, size_t *n)
+{
+    struct stat info;
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fstat(fileno(file), &info), 0);
+    char *bytes = malloc((size_t)info.st_size + 1);
+    assert_non_null(bytes);
+    *n = fread(bytes, 1, (size_t)info.st_size, file);
+    assert_int_equal(*n, info.st_size);
+    fclose(file);
+    return bytes;
+}
+
+static void spill(const char *path, const char *bytes, size_t n)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A header, and n_data bytes 0, 1, 2, ... */
+static void make(const char *path, const char *header, size_t n_data)
+{
+    FILE *file = fopen(path, "wb");
+    const uint64_t length = strlen(header);
+    assert_non_null(file);
+    for (int i = 0; i < 8; i++) fputc((int)(length >> 8 * i & 255), file);
+    fputs(header, file);
+    for (size_t i = 0; i < n_data; i++) fputc((int)(i & 255), file);
+    assert_int_equal(fclose(file), 0);
+}
+
+enum { ROWS = 5, COLUMNS = 7 };
+static const char *const metadata[] = {"format", "pt", "note", "{\"step\": 3, \"text\": \"a \\\"b\\\" \303\266\"}",
+                                       NULL};
+
+static void fill(double *weights, uint16_t *bias)
+{
+    for (int i = 0; i < ROWS * COLUMNS; i++) weights[i] = 0.1 * i - 1;
+    for (int i = 0; i < COLUMNS; i++) bias[i] = qdri_bf16_round((float)i);
+}
+
+static void write_sample(const char *path)
+{
+    const qdr_tensor tensors[] = {
+        {.name = "block.0.\"w\"", .dtype = QDR_F64, .n_dims = 2, .shape = {ROWS, COLUMNS}},
+        {.name = "none", .type = "I64", .n_dims = 3, .shape = {2, 0, 3}},
+        {.name = "b", .dtype = QDR_BF16, .n_dims = 1, .shape = {COLUMNS}},
+        {.name = "steps", .type = "I64"},
+    };
+    double weights[ROWS * COLUMNS];
+    uint16_t bias[COLUMNS];
+    const int64_t steps = 77;
+    qdr_safetensors *file;
+    fill(weights, bias);
+    CHECK_OK(qdr_safetensors_create(path, tensors, 4, metadata, &file));
+    CHECK_OK(qdr_safetensors_write(file, 0, 20, 15, weights + 20));
+    CHECK_OK(qdr_safetensors_write(file, 3, 0, 1, &steps));
+    CHECK_OK(qdr_safetensors_write(file, 2, 0, COLUMNS, bias));
+    CHECK_OK(qdr_safetensors_write(file, 0, 0, 20, weights));
+    CHECK_OK(qdr_safetensors_close(&file));
+    assert_null(file);
+}
+
+static void what_is_written_is_read(void **state)
+{
+    double weights[ROWS * COLUMNS], read[ROWS * COLUMNS];
+    uint16_t bias[COLUMNS], read_bias[COLUMNS];
+    int64_t steps;
+    qdr_safetensors *file;
+    (void)state;
+    fill(weights, bias);
+    write_sample("a.safetensors");
+    CHECK_OK(qdr_safetensors_open("a.safetensors", &file));
+    assert_int_equal(qdr_safetensors_count(file), 4);
+    assert_string_equal(qdr_safetensors_metadata(file, "format"), "pt");
+    assert_string_equal(qdr_safetensors_metadata(file, "note"), metadata[3]);
+    assert_null(qdr_safetensors_metadata(file, "none"));
+    const int w = qdr_safetensors_find(file, "block.0.\"w\""), b = qdr_safetensors_find(file, "b");
+    assert_int_equal(qdr_safetensors_find(file, "c"), -1);
+    const qdr_tensor *tensor = qdr_safetensors_tensor(file, w);
+    assert_string_equal(tensor->type, "F64");
+    assert_int_equal(tensor->dtype, QDR_F64);
+    assert_int_equal(tensor->n_dims, 2);
+    assert_int_equal(tensor->shape[1], COLUMNS);
+    assert_int_equal(tensor->n_elems, ROWS * COLUMNS);
+    CHECK_OK(qdr_safetensors_read(file, w, 3, 30, QDR_F64, read));
+    assert_memory_equal(read, weights + 3, 30 * sizeof *read);
+    CHECK_OK(qdr_safetensors_read(file, b, 0, COLUMNS, QDR_BF16, read_bias));
+    assert_memory_equal(read_bias, bias, sizeof bias);
+    CHECK_OK(qdr_safetensors_read(file, b, 1, COLUMNS - 1, QDR_F64, read));
+    for (int i = 1; i < COLUMNS; i++) assert_true(read[i - 1] == i);
+    CHECK_OK(qdr_safetensors_read(file, qdr_safetensors_find(file, "steps"), 0, 8, QDR_U8, &steps));
+    assert_int_equal(steps, 77);
+    for (int i = 0; i < 4; i++) CHECK_OK(qdr_safetensors_verify(file, i));
+    CHECK_FAILS(qdr_safetensors_read(file, w, 30, 6, QDR_F64, read), QDR_ERR_ARGUMENT, "6 elements from 30");
+    CHECK_FAILS(qdr_safetensors_read(file, w, -1, 1, QDR_F64, read), QDR_ERR_ARGUMENT, "1 elements from -1");
+    CHECK_FAILS(qdr_safetensors_read(file, 4, 0, 1, QDR_F64, read), QDR_ERR_ARGUMENT, "tensor 4 of 4");
+    CHECK_FAILS(qdr_safetensors_read(file, 3, 0, 1, QDR_F32, read), QDR_ERR_DTYPE, "is I64");
+    CHECK_FAILS(qdr_safetensors_write(file, 0, 0, 1, read), QDR_ERR_STATE, "open for reading");
+    CHECK_OK(qdr_safetensors_close(&file));
+}
+
+/* The bytes themselves: places, checksums of tensors and of the header. */
+static void the_format_is_kept(void **state)
+{
+    const size_t weight_bytes = sizeof(double[ROWS][COLUMNS]), bias_bytes = sizeof(uint16_t[COLUMNS]);
+    size_t n;
+    (void)state;
+    write_sample("a.safetensors");
+    unsigned char *bytes = (unsigned char *)slurp("a.safetensors", &n);
+    size_t length = 0;
+    for (int i = 7; i >= 0; i--) length = length << 8 | bytes[i];
+    assert_int_equal((8 + length) % 4096, 0);
+    assert_int_equal(n, 8 + length + weight_bytes + bias_bytes + 8);
+    char digits[64], *header = (char *)bytes + 8;
+    snprintf(digits, sizeof digits, "\\\"b\\\":\\\"%08x\\\"",
+             (unsigned)slow_crc(bytes + 8 + length + weight_bytes, bias_bytes));
+    char *text = calloc(length + 1, 1);
+    assert_non_null(text);
+    memcpy(text, header, length);
+    assert_non_null(strstr(text, digits));
+    assert_non_null(strstr(text, "\"b\":{\"dtype\":\"BF16\",\"shape\":[7],\"data_offsets\":[280,294]}"));
+    char *own = strstr(text, "\"header_crc32\":\"") + 16;
+    snprintf(digits, sizeof digits, "%.8s", own);
+    memcpy(own, "00000000", 8);
+    assert_int_equal(slow_crc((const unsigned char *)text, length), strtoul(digits, NULL, 16));
+    free(text);
+    free(bytes);
+}
+
+/* Names the first damaged tensor; "header": it cannot be opened. */
+static const char *damage_of(const char *path, char name[64])
+{
+    qdr_safetensors *file;
+    name[0] = '\0';
+    if (qdr_safetensors_open(path, &file) != QDR_OK) return "header";
+    for (int i = 0; i < qdr_safetensors_count(file) && !*name; i++)
+        if (qdr_safetensors_verify(file, i) != QDR_OK) snprintf(name, 64, "%s", qdr_safetensors_tensor(file, i)->name);
+    CHECK_OK(qdr_safetensors_close(&file));
+    return name;
+}
+
+static void poke(const char *path, size_t at, char byte)
+{
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, (long)at, SEEK_SET), 0);
+    assert_int_equal(fputc((unsigned char)byte, file), (unsigned char)byte);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void each_flipped_bit_is_found(void **state)
+{
+    size_t n;
+    char name[64];
+    (void)state;
+    write_sample("a");
+    char *bytes = slurp("a", &n);
+    assert_string_equal(damage_of("a", name), "");
+    for (size_t i = 0; i < n; i++) {
+        const char *expected = i < 4096 ? "header" : i < 4096 + 280 ? "block.0.\"w\"" : i < 4390 ? "b" : "steps";
+        for (int bit = i < 1024 || i > 4000 ? 0 : 7; bit < 8; bit++) { /* of the blanks, one bit each */
+            poke("a", i, (char)(bytes[i] ^ 1 << bit));
+            assert_string_equal(damage_of("a", name), expected);
+        }
+        poke("a", i, bytes[i]);
+    }
+    assert_string_equal(damage_of("a", name), "");
+    while (n-- > 0) {
+        assert_int_equal(truncate("a", (off_t)n), 0);
+        assert_string_equal(damage_of("a", name), "header");
+    }
+    free(bytes);
+}
+
+static void headers_that_contradict_themselves_are_refused(void **state)
+{
+    static const struct {
+        const char *header;
+        size_t n_data;
+        const char *says;
+    } cases[] = {
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 9, "longer than it should be"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 7, "truncated"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,7]}}", 7, "its shape needs 8 bytes"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}", 12, "a hole"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+         "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[2,6]}}",
+         6, "an overlap"},
+        {"{\"a\":{\"dtype\":\"F31\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "unknown type \"F31\""},
+        {"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}", 2, "no whole number of bytes"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8, "is -2"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,8]}}", 8, "counted"},
+        {"{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693952],\"data_offsets\":[0,0]}}", 0, "bits"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", 1, "8 dimensions"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}}", 1, "missing"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1,2]}}", 1, "bytes 0 to 1"},
+        {"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1, "'a.shape' is missing"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+         "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+         1, "this is not JSON"},
+        {"{\"__metadata__\":{\"a\":1}}", 0, "a string is needed"},
+        {"{\"__metadata__\":[]}", 0, "an object is needed"},
+        {"{\"__metadata__\":{\"crc32\":\"{\\\"a\\\":\\\"1234567\\\"}\"},"
+         "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+         1, "eight hexadecimal digits"},
+        {"{\"__metadata__\":{\"crc32\":\"nothing\"}}", 0, "not JSON"},
+        {"[1]", 0, "an object is needed"},
+        {"nothing", 0, "not JSON"},
+    };
+    qdr_safetensors *file;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make("a", cases[i].header, cases[i].n_data);
+        CHECK_FAILS(qdr_safetensors_open("a", &file), QDR_ERR_ARGUMENT, cases[i].says);
+        assert_null(file);
+    }
+    spill("a", "\377\377\377\377\377\377\377\377{}", 10);
+    CHECK_FAILS(qdr_safetensors_open("a", &file), QDR_ERR_ARGUMENT, "no safetensors file");
+    CHECK_FAILS(qdr_safetensors_open("none", &file), QDR_ERR_IO, "none cannot be opened: No such file");
+    CHECK_FAILS(qdr_safetensors_open("/tmp", &file), QDR_ERR_ARGUMENT, "no regular file");
+    CHECK_FAILS(qdr_safetensors_open(NULL, &file), QDR_ERR_ARGUMENT, "path is NULL");
+    make("a", "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}   ", 3); /* without checksums */
+    CHECK_OK(qdr_safetensors_open("a", &file));
+    CHECK_FAILS(qdr_safetensors_verify(file, 0), QDR_ERR_UNSUPPORTED, "no checksum of tensor a");
+    CHECK_OK(qdr_safetensors_close(&file));
+}
+
+/* ---- types ---- */
+
+/* The number of two neighbours of the narrow type that is nearest, ties to the even one. */
+static uint16_t nearest(qdr_dtype type, double x)
+{
+    uint16_t guess = qdri_narrow_round(type, (float)x), best = guess;
+    for (int step = -1; step <= 1; step++) {
+        const uint16_t other = (uint16_t)(guess + step);
+        const double a = fabs((double)qdri_narrow_load(type, other) - x);
+        const double b = fabs((double)qdri_narrow_load(type, best) - x);
+        if (a < b || (a == b && other % 2 == 0)) best = other;
+    }
+    return best;
+}
+
+static void numbers_are_rounded_once(void **state)
+{
+    enum { N = 4000 };
+    static const qdr_dtype types[] = {QDR_BF16, QDR_F16};
+    static double x[N];
+    static uint16_t y[N];
+    uint64_t seed = test_seed();
+    qdr_safetensors *file;
+    (void)state;
+    for (int i = 0; i < N; i++) { /* many at, or a hair beside, the middle of two numbers */
+        const double mantissa = 1 + (double)(test_random(&seed) >> 40 & 0xfff) * 0x1p-12;
+        const double hair = ((double)(test_random(&seed) >> 33 & 3) - 1) * 0x1p-45;
+        x[i] = ldexp(mantissa + hair, (int)(test_random(&seed) >> 40 & 15) - 8) * (i % 2 ? -1 : 1);
+    }
+    CHECK_OK(qdr_safetensors_create("a", &(qdr_tensor){.name = "x", .dtype = QDR_F64, .n_dims = 1, .shape = {N}}, 1,
+                                    NULL, &file));
+    CHECK_OK(qdr_safetensors_write(file, 0, 0, N, x));
+    CHECK_OK(qdr_safetensors_close(&file));
+    CHECK_OK(qdr_safetensors_open("a", &file));
+    for (int t = 0; t < 2; t++) {
+        CHECK_OK(qdr_safetensors_read(file, 0, 0, N, types[t], y));
+        for (int i = 0; i < N; i++) assert_int_equal(y[i], nearest(types[t], x[i]));
+    }
+    CHECK_OK(qdr_safetensors_close(&file));
+}
+
+/* ---- several files, and files that are not completed ---- */
+
+static void write_one(const char *path, const char *name, unsigned char value)
+{
+    qdr_safetensors *file;
+    CHECK_OK(qdr_safetensors_create(path, &(qdr_tensor){.name = name, .dtype = QDR_U8}, 1, NULL, &file));
+    CHECK_OK(qdr_safetensors_write(file, 0, 0, 1, &value));
+    CHECK_OK(qdr_safetensors_close(&file));
+}
+
+static void an_index_names_several_files(void **state)
+{
+    static const char index[] = "{\"metadata\":{\"total_size\":2},\"weight_map\":{\"b\":\"2.st\",\"a\":\"1.st\"}}";
+    unsigned char value;
+    qdr_safetensors *file;
+    (void)state;
+    write_one("1.st", "a", 10);
+    write_one("2.st", "b", 20);
+    spill("x.index.json", index, sizeof index - 1);
+    CHECK_OK(qdr_safetensors_open("x.index.json", &file));
+    assert_int_equal(qdr_safetensors_count(file), 2);
+    CHECK_OK(qdr_safetensors_read(file, qdr_safetensors_find(file, "b"), 0, 1, QDR_U8, &value));
+    assert_int_equal(value, 20);
+    CHECK_OK(qdr_safetensors_verify(file, qdr_safetensors_find(file, "a")));
+    CHECK_OK(qdr_safetensors_close(&file));
+    write_one("2.st", "c", 20);
+    CHECK_FAILS(qdr_safetensors_open("x.index.json", &file), QDR_ERR_ARGUMENT, "tensor b should be in 2.st");
+    spill("x.index.json", "{\"weight_map\":{\"b\":\"../2.st\"}}", 30);
+    CHECK_FAILS(qdr_safetensors_open("x.index.json", &file), QDR_ERR_ARGUMENT, "in the folder of the index");
+    spill("x.index.json", "{}", 2);
+    CHECK_FAILS(qdr_safetensors_open("x.index.json", &file), QDR_ERR_ARGUMENT, "'weight_map' is missing");
+}
+
+static void an_incomplete_file_leaves_the_old_one(void **state)
+{
+    const qdr_tensor two[] = {{.name = "a", .dtype = QDR_U8, .n_dims = 1, .shape = {3}}, {.name = "b", .type = "U8"}};
+    const qdr_tensor twice[] = {two[0], two[0]};
+    unsigned char bytes[3] = {1, 2, 3};
+    qdr_safetensors *file;
+    char name[64];
+    (void)state;
+    write_one("a", "old", 1);
+    CHECK_OK(qdr_safetensors_create("a", two, 2, NULL, &file));
+    CHECK_FAILS(qdr_safetensors_read(file, 0, 0, 1, QDR_U8, bytes), QDR_ERR_STATE, "is being written");
+    CHECK_FAILS(qdr_safetensors_write(file, 0, 2, 2, bytes), QDR_ERR_ARGUMENT, "2 elements from 2");
+    CHECK_OK(qdr_safetensors_write(file, 0, 0, 2, bytes));
+    CHECK_FAILS(qdr_safetensors_close(&file), QDR_ERR_STATE, "of the 3 bytes of tensor a, 2 were written");
+    CHECK_OK(qdr_safetensors_create("a", two, 2, NULL, &file));
+    qdr_safetensors_discard(&file);
+    assert_null(file);
+    CHECK_OK(qdr_safetensors_open("a", &file));
+    assert_int_equal(qdr_safetensors_find(file, "old"), 0);
+    CHECK_OK(qdr_safetensors_close(&file));
+    assert_string_equal(damage_of("a", name), "");
+    CHECK_FAILS(qdr_safetensors_create("a", twice, 2, NULL, &file), QDR_ERR_ARGUMENT, "two tensors have the name a");
+    CHECK_FAILS(qdr_safetensors_create("a", &(qdr_tensor){.type = "U8"}, 1, NULL, &file), QDR_ERR_ARGUMENT, "no name");
+    CHECK_FAILS(qdr_safetensors_create("a", &(qdr_tensor){.name = "\377", .type = "U8"}, 1, NULL, &file),
+                QDR_ERR_ARGUMENT, "UTF-8");
+    CHECK_FAILS(qdr_safetensors_create("a", two, 2, (const char *const[]){"crc32", "", NULL}, &file), QDR_ERR_ARGUMENT,
+                "checksums are added");
+    CHECK_FAILS(qdr_safetensors_create("/dev/null", two, 2, NULL, &file), QDR_ERR_ARGUMENT, "no regular file");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares_of_runs_give_the_checksum),
+        cmocka_unit_test_setup_teardown(what_is_written_is_read, enter, leave),
+        cmocka_unit_test_setup_teardown(the_format_is_kept, enter, leave),
+        cmocka_unit_test_setup_teardown(each_flipped_bit_is_found, enter, leave),
+        cmocka_unit_test_setup_teardown(headers_that_contradict_themselves_are_refused, enter, leave),
+        cmocka_unit_test_setup_teardown(numbers_are_rounded_once, enter, leave),
+        cmocka_unit_test_setup_teardown(an_index_names_several_files, enter, leave),
+        cmocka_unit_test_setup_teardown(an_incomplete_file_leaves_the_old_one, enter, leave),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
