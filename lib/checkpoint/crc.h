@@ -2,9 +2,9 @@
 /* CRC-32 (that of zlib and gzip) of a tensor from runs of its bytes, in any order and on any ranks.
  *
  * Without the constants that begin and end it, a CRC is linear over GF(2): that of a tensor is the exclusive or of
- * those of its runs, each with zeros in place of the other bytes. Zeros before a run do not change it, and n zeros after
- * it multiply it by x^(8n) modulo the polynomial. So a rank adds its runs to a share, shares are combined by exclusive
- * or, and one call adds the constants. Pure; thread-safe. */
+ * those of its runs, each with zeros in place of the other bytes. Zeros before a run do not change it, and n zeros
+ * after it multiply it by x^(8n) modulo the polynomial. So a rank adds its runs to a share, shares are combined by
+ * exclusive or, and one call adds the constants. Pure; thread-safe. */
 #ifndef QDRI_CHECKPOINT_CRC_H
 #define QDRI_CHECKPOINT_CRC_H
 
