@@ -31,6 +31,7 @@ class Quadrille(MesonPackage):
     depends_on("pkgconfig", type="build")
 
     depends_on("jansson@2.10:")
+    depends_on("zlib-api")
     depends_on("mpich", when="+mpi")
     depends_on("openblas", when="+blas")
     depends_on("hwloc@2:", when="+hwloc")
