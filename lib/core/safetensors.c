@@ -262,9 +262,9 @@ qdr_status qdri_tensors_place(const char *who, qdr_tensor *tensors, int n)
     int64_t end = 0;
     for (int i = 0; i < n; i++) {
         qdr_tensor *tensor = &tensors[i];
-        if (!tensor->name || !*tensor->name || strcmp(tensor->name, "__metadata__") == 0)
+        if (!tensor->name || strcmp(tensor->name, "__metadata__") == 0)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: tensor %d has %s; give it another name", who, i,
-                            tensor->name && *tensor->name ? "the name __metadata__" : "no name");
+                            tensor->name ? "the name __metadata__" : "no name");
         if (tensor->n_dims < 0 || tensor->n_dims > QDR_TENSOR_MAX_DIMS)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: tensor %s has %d dimensions; 0 to %d are supported", who,
                             shown(tensor->name).text, tensor->n_dims, QDR_TENSOR_MAX_DIMS);
