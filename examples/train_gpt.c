@@ -218,8 +218,9 @@ static qdr_status train(training *run)
         run->train_secs += secs;
         if (!isfinite(loss) && !codec_switch_forgives(&run->codecs, step)) {
             snprintf(run->sentence, PROBLEM_BYTES,
-                     "the loss of step %lld is not a finite number; use a lower --lr than %g%s", (long long)step + 1,
-                     set->lr, set->how.dtype == QDR_F16 ? ", or --dtype bf16" : "");
+                     "the loss of step %lld is not a finite number; use a lower --lr than %g%s%s", (long long)step + 1,
+                     set->lr, set->how.dtype == QDR_F16 ? ", or --dtype bf16" : "",
+                     set->how.codecs.version ? ", or a milder --codec" : "");
             return QDR_ERR_STATE;
         }
         TRY(after_step(run, &line, step, loss, secs));

@@ -12,7 +12,8 @@
 /* Of fp32 arithmetic, relative: one division; a rotation, whose maximum the kernels find in fp32. */
 static const double scale_slack = 0x1p-21, rotated_slack = 0x1p-16;
 static const double least_max = 0x1p-100;
-static const float least_zfp_nan = 0x1p126F;
+static const float least_zfp_nan = 0x1p124F;
+static const double least_rotated_nan = 0x1p123;
 enum { ZFP_BLOCK = 4 };
 
 /* One block of a message. */
@@ -140,8 +141,9 @@ static int wrong_integers(const finding *found, const block *b)
     qdr_codec codec = *b->codec;
     if (!is_finite(b)) return all_nan(found, b);
     const double most = largest(b);
-    const int may_overflow = most > (1 - slack) * (double)FLT_MAX;
-    if (most > (1 + slack) * (double)FLT_MAX || (may_overflow && isnan(b->decoded[0]))) return all_nan(found, b);
+    const double limit = b->codec->flags & QDR_CODEC_HADAMARD ? least_rotated_nan : (double)FLT_MAX;
+    const int may_be_nan = most > (1 - slack) * limit;
+    if (most > (1 + slack) * limit || (may_be_nan && isnan(b->decoded[0]))) return all_nan(found, b);
     float scale;
     memcpy(&scale, b->scale, sizeof scale);
     const int is_zero = most < (1 - slack) * least_max || (most < (1 + slack) * least_max && scale == 0);

@@ -18,8 +18,9 @@ int qdri_has_zfp(void) { return QDRI_HAVE_ZFP; }
 /* A segment has a whole number of words at any rate. */
 enum { BLOCK = 4, SEGMENT = 4096, MOST_RATE = 24, SEGMENT_WORDS = SEGMENT * MOST_RATE / 64 };
 
-/* zfp has no NaN and no Inf: such a block is sent as larger numbers than other blocks have. */
-static const float none = 0x1p127F, least_none = 0x1p126F;
+/* zfp has no NaN and no Inf: such a block is sent as larger numbers than those of other blocks, which stay below
+ * least_read whatever their errors. And zfp overflows for blocks below 2^-97: they are sent as zeros. */
+static const float none = 0x1p127F, least_none = 0x1p124F, least_read = 0x1p126F, least_sent = 0x1p-96F;
 
 typedef struct zfp_work {
     qdr_dtype dtype;
@@ -78,11 +79,12 @@ static void store(const zfp_work *w, int64_t at, int n, const float x[BLOCK])
         qdri_narrow(w->dtype, (uint16_t *)(void *)w->to + at, sum, n);
 }
 
-static int has_none(const float x[BLOCK], int n)
+/* Whether all are below a limit, as a NaN is not. */
+static int are_below(float limit, const float x[BLOCK], int n)
 {
     for (int i = 0; i < n; i++)
-        if (!(fabsf(x[i]) < least_none)) return 1;
-    return 0;
+        if (!(fabsf(x[i]) < limit)) return 0;
+    return 1;
 }
 
 static void fill(float x[BLOCK], float value)
@@ -94,7 +96,8 @@ static void encode_block(coder *c, const zfp_work *w, int64_t at, int n)
 {
     float x[BLOCK];
     load(w, at, n, x);
-    if (has_none(x, n)) fill(x, none);
+    if (!are_below(least_none, x, n)) fill(x, none);
+    if (are_below(least_sent, x, n)) fill(x, 0);
     if (n == BLOCK)
         zfp_encode_block_float_1(c->zfp, x);
     else
@@ -108,7 +111,7 @@ static void decode_block(coder *c, const zfp_work *w, int64_t at, int n)
         zfp_decode_block_float_1(c->zfp, x);
     else
         zfp_decode_partial_block_strided_float_1(c->zfp, x, (size_t)n, 1);
-    if (has_none(x, n)) fill(x, NAN);
+    if (!are_below(least_read, x, n)) fill(x, NAN);
     store(w, at, n, x);
 }
 

@@ -76,7 +76,7 @@ static int64_t lossless_bytes(qdr_dtype dtype, int64_t n)
 
 int64_t qdr_codec_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems)
 {
-    if (!codec || n_elems <= 0) return 0;
+    if (!codec || (unsigned)codec->kind >= QDR_N_CODECS || n_elems <= 0) return 0;
     const int bits = qdri_codec_bits(codec);
     if (!qdri_codec_shortens(codec, dtype)) return n_elems * (int64_t)qdr_dtype_bytes(dtype);
     if (codec->kind == QDR_CODEC_BF16) return 2 * n_elems;
@@ -88,7 +88,7 @@ int64_t qdr_codec_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems
 double qdr_codec_bound(const qdr_codec *codec, double block_max)
 {
     static const double ulp = 0x1p-23, bf16_half_ulp = 0x1p-8, bf16_least = 0x1p-134;
-    if (!codec || codec->kind == QDR_CODEC_ZFP) return -1;
+    if (!codec || (unsigned)codec->kind >= QDR_N_CODECS || codec->kind == QDR_CODEC_ZFP) return -1;
     if (codec->kind == QDR_CODEC_BF16) return bf16_half_ulp * block_max + bf16_least;
     const int bits = qdri_codec_bits(codec);
     if (!bits) return 0;
@@ -155,7 +155,17 @@ static qdr_status unknown(const char *what, const char *word, const char *const 
                     n_near ? "; nearest: " : "", nearest, all);
 }
 
-/* Copies a word up to one of the characters in `ends`. @return where it ends; a word that is too long is cut */
+/* Words are shorter than WORD_BYTES. */
+static qdr_status check_words(const char *text, const char *ends)
+{
+    for (size_t n; (n = strcspn(text, ends)), *text; text += n + (text[n] != 0))
+        if (n >= WORD_BYTES)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "codec: '%.40s...' has %zu characters; words have %d at most", text, n,
+                            WORD_BYTES - 1);
+    return QDR_OK;
+}
+
+/* Copies a word up to one of the characters in `ends`. @return where it ends */
 static const char *next_word(const char *text, const char *ends, char word[WORD_BYTES])
 {
     const size_t n = strcspn(text, ends);
@@ -177,6 +187,7 @@ qdr_status qdr_codec_parse(const char *text, qdr_codec *codec)
     qdr_codec made = {QDR_CODEC_RAW, 0, 0, 0};
     if (codec) *codec = made;
     if (!codec || !text) return QDR_FAIL(QDR_ERR_ARGUMENT, "codec: the text or the result is NULL");
+    QDR_TRY(check_words(text, "/:+"));
     for (int i = 0; i < QDR_N_CODECS; i++) names[i] = traits[i].name;
     for (int i = 0; i < N_FLAGS; i++) flag_names[i] = flags[i].name;
     text = next_word(text, "/:+", word);
@@ -258,6 +269,9 @@ static qdr_status begin_with(const char *word, qdr_codecs *codecs)
     }
     char name[WORD_BYTES];
     next_word(word, "/:+", name);
+    if (strcmp(name, "auto") == 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "codec: '%.40s' asks the model, which quadrille plan does; name the codecs",
+                        word);
     if (find(name, names, N_PRESETS + QDR_N_CODECS) < 0)
         return unknown("preset or codec", name, names, N_PRESETS + QDR_N_CODECS);
     return set_from_text(codecs, "xyzd", -1, word);
@@ -324,9 +338,17 @@ qdr_status qdri_codecs_check(const qdr_codecs *codecs, const char *who)
     return QDR_OK;
 }
 
+qdr_status qdri_codecs_check_for(const qdr_codecs *codecs, qdr_dtype dtype, const char *who)
+{
+    QDR_TRY(qdri_codecs_check(codecs, who));
+    if (dtype != QDR_F64 || qdri_codecs_are_none(codecs)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: f64 is never coded; use f32, bf16 or f16, or no codecs", who);
+}
+
 static qdr_status read_all(const char *text, qdr_codecs *codecs)
 {
     char item[WORD_BYTES];
+    QDR_TRY(check_words(text, ","));
     text = next_word(text, ",", item);
     QDR_TRY(begin_with(item, codecs));
     while (*text) {

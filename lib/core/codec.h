@@ -17,5 +17,7 @@ int qdri_codecs_are_same(const qdr_codecs *a, const qdr_codecs *b);
 /* @retval QDR_ERR_ARGUMENT  a member is out of range; the message begins with "WHO: " */
 QDR_NODISCARD qdr_status qdri_codec_check(const qdr_codec *codec, const char *who);
 QDR_NODISCARD qdr_status qdri_codecs_check(const qdr_codecs *codecs, const char *who);
+/* The same for a stack of this type. */
+QDR_NODISCARD qdr_status qdri_codecs_check_for(const qdr_codecs *codecs, qdr_dtype dtype, const char *who);
 
 #endif

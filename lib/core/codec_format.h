@@ -10,6 +10,7 @@ enum {
     QDRI_CODEC_LEAST_BLOCK = 32,
     QDRI_CODEC_MOST_BLOCK = 256,
     QDRI_CODEC_ABOVE_FINITE = 0x7f800000, /* bits of Inf; of a NaN or Inf at least */
+    QDRI_CODEC_ABOVE_ROTATED = 0x7d000000, /* bits of 2^123: 16 = √256 times as much is finite, turned back */
     QDRI_CODEC_NAN = 0x7fc00000,
     QDRI_CODEC_LEAST_MAX = 0x0d800000, /* bits of 2^-100 */
     QDRI_CODEC_WORDS = QDRI_CODEC_MOST_BLOCK / 4 /* of random bits in a block: one for 4 elements, 16 bits each */

@@ -19,15 +19,12 @@ static qdr_status check(const qdr_stack *stack, const qdr_codecs *codecs)
 {
     const qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     const qdr_dtype dtype = stack->net.opts.dtype;
-    QDR_TRY(qdri_codecs_check(codecs, who));
+    QDR_TRY(qdri_codecs_check_for(codecs, dtype, who));
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++) {
             const qdr_codec *codec = &codecs->of[axis][class];
             const int is_gradient = class == QDR_TRAFFIC_GRADIENT;
             if (codec->kind == QDR_CODEC_RAW) continue;
-            if (dtype == QDR_F64)
-                return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stack is f64, which is never coded; use f32, bf16 or f16",
-                                who);
             QDR_TRY(qdri_codec_check_dev(codec, is_gradient ? stack->net.grad_dtype : dtype, dev, who));
         }
     return QDR_OK;

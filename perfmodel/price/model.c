@@ -57,7 +57,7 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
                         "plan: %d stages with %d parts each for %" PRId64
                         " layers; use between 1 stage and one per layer",
                         plan->pipeline, plan->interleave, network->layers);
-    QDR_TRY(qdri_codecs_check(&plan->codecs, "plan"));
+    QDR_TRY(qdri_codecs_check_for(&plan->codecs, plan->dtype, "plan"));
     qdri_levels levels;
     QDR_TRY(qdri_levels_read("plan", plan->z, plan->d, plan->gradient_parts, plan->optimizer_parts, &levels));
     if (plan->panels < 0 || plan->batch_parts < 0 || plan->batch_parts > QDRI_MAX_BATCH_PARTS)

@@ -278,15 +278,19 @@ class Codec(Case):
         plain, rotated = (self.rows(*words, codec)[1][0]["relative_error"] for codec in ("int4", "int4+hadamard"))
         self.assertGreater(plain, 1.2 * rotated)
 
-    def test_a_file(self):
+    def write_array(self, rows, columns, values):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         path = os.path.join(folder.name, "x.npy")
-        header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (3, 50), }"
+        header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}".encode()
         header += b" " * (-(len(header) + 11) % 64) + b"\n"
         with open(path, "wb") as file:
             file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header +
-                       array.array("f", [i / 150 for i in range(150)]).tobytes())
+                       array.array("f", values).tobytes())
+        return path
+
+    def test_a_file(self):
+        path = self.write_array(3, 50, [i / 150 for i in range(150)])
         _, rows = self.rows("codec", "--codec", "int8/64", "--data", path, "--iterations", "1")
         self.assertEqual([(row["size_bytes"], row["wire_bytes"]) for row in rows], [(600, 3 * 4 + 150)])
         self.assertGreater(rows[0]["bound_share"], 0.5)
@@ -297,6 +301,19 @@ class Codec(Case):
             done = run("codec", *words)
             self.assertEqual((done.returncode, done.out), (2, ""), words)
             self.assertIn(says, done.err)
+        for values, says in (([], "holds no elements"), ([1, 2, float("nan")], "element 2 of"),
+                             ([float("inf")], "element 0 of")):
+            done = run("codec", "--data", self.write_array(1, len(values), values))
+            self.assertEqual((done.returncode, done.out), (2, ""), values)
+            self.assertIn(says, done.err)
+
+    def test_huge_numbers(self):
+        """Rotated blocks of them decode to NaN, which is allowed; the others keep their bounds."""
+        for values in ([3.4e38] * 256, [3.4e38] + [0] * 255, [1e30, -1e30] * 128):
+            path = self.write_array(1, 256, values)
+            for codec in "int8/64+hadamard", "int8/256+hadamard", "int4/32+hadamard", "int8":
+                _, rows = self.rows("codec", "--codec", codec, "--data", path, "--iterations", "1")
+                self.assertLessEqual(rows[0]["bound_share"], 1)
 
 
 class Layer(Case):

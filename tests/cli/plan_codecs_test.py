@@ -75,6 +75,7 @@ class Codecs(plan_test.Case):
         self.assert_plan_refused(["--codec", "hybird"], "'hybird'", "nearest: hybrid")
         self.assert_plan_refused(["--codec", "auto"], "auto")
         self.assert_plan_refused(["--codec", "auto:int8/48"], "blocks of 48")
+        self.assert_plan_refused(["--codec", "hybrid", "--dtype", "f64"], "f64 is never coded")
         self.assert_refused(plan_test.run("mem", self.model, "--codec", "hybrid"), "--machine")
         mem = ("mem", self.model, "--machine", self.machine)
         self.assert_refused(plan_test.run(*mem, "--codec", "auto:hybrid"), "auto")

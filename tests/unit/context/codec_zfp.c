@@ -118,11 +118,11 @@ static void narrow_types(void **state)
 
 static void what_it_lacks_is_nan(void **state)
 {
-    static const float special[] = {NAN, INFINITY, -INFINITY, 0x1p126F, -0x1.8p127F};
+    static const float special[] = {NAN, INFINITY, -INFINITY, 0x1p124F, 0x1p126F, -0x1.8p127F};
     (void)state;
     for (int rate = 4; rate <= 24; rate++)
         for (size_t s = 0; s < sizeof special / sizeof *special; s++) {
-            float x[9] = {1, 2, 3, 4, 0, 0, 0, 0, 0x1p125F}, y[9];
+            float x[9] = {1, 2, 3, 4, 0, 0, 0, 0, 0x1.fffffep123F}, y[9];
             uint64_t wire[9];
             int64_t bytes;
             const qdr_codec codec = {.kind = QDR_CODEC_ZFP, .rate = rate};
@@ -135,9 +135,34 @@ static void what_it_lacks_is_nan(void **state)
         }
 }
 
+/* Below 2^-96 blocks are zeros; no block gets larger than twice what it was, and zeros among small numbers stay
+ * small. */
+static void small_numbers_stay_small(void **state)
+{
+    (void)state;
+    for (int rate = 4; rate <= 24; rate++)
+        for (int exponent = -149; exponent < -60; exponent++) {
+            const float most = ldexpf(1, exponent), x[8] = {0, most, -most / 2, 0, most, most, most, most};
+            float y[8];
+            uint64_t wire[8];
+            int64_t bytes;
+            const qdr_codec codec = {.kind = QDR_CODEC_ZFP, .rate = rate};
+            const qdri_message message = {.codec = &codec, .dtype = QDR_F32, .n = 8};
+            CHECK_OK(qdri_encode(stream, &message, x, NULL, 0, wire, &bytes));
+            CHECK_OK(qdri_decode(stream, &message, wire, bytes, 0, y));
+            CHECK_OK(qdri_stream_synchronize(stream));
+            for (int i = 0; i < 8; i++) {
+                assert_true(fabsf(y[i]) <= 2 * most);
+                if (exponent < -96) assert_true(y[i] == 0);
+                if (exponent >= -96 && rate >= 16) assert_true(fabsf(y[i] - x[i]) <= most / 64);
+            }
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_numbers_stay_small),
         cmocka_unit_test(bytes_of_the_library),
         cmocka_unit_test(narrow_types),
         cmocka_unit_test(what_it_lacks_is_nan),

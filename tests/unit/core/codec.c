@@ -62,7 +62,8 @@ static void test_wrong_texts(void **state)
     assert_refused("lossless+feedback", "only int16, int8 and int4 have");
     assert_refused("int8+feedbac", "nearest: feedback");
     assert_refused("int8+", "no flag is named ''");
-    assert_refused("a very long name, longer than any word that a codec may have, and then some more", "no codec");
+    assert_refused("a very long name, longer than any word that a codec may have, and then some more", "80 characters");
+    assert_refused("int8/00000000000000000000000000000000000000000000000000000000000064junk", "66 characters");
     assert_int_equal(qdr_codec_parse(NULL, NULL), QDR_ERR_ARGUMENT);
 }
 

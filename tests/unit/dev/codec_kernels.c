@@ -314,6 +314,41 @@ static void special_numbers(void **state)
     }
 }
 
+/* A rotated block near the end of fp32: none of a few sorts of huge numbers makes an infinite number, nor feedback that
+ * stays. Its length is an upper bound of its largest rotated element. */
+static void rotated_blocks_of_huge_numbers(void **state)
+{
+    static codec_case c;
+    (void)state;
+    for (int round = 0; round < 8 * 4 * 60; round++) {
+        const int block = 32 << round % 4, n_huge = 1 + (round / 8 % 3 ? (int)random_below((uint32_t)block) : 0);
+        const float size = ldexpf(1 + fabsf(random_float()), 110 + (int)random_below(18));
+        double squares = 0;
+        c = (codec_case){.codec = {round / 4 % 2 ? QDR_CODEC_INT8 : QDR_CODEC_INT4, block, 0, QDR_CODEC_HADAMARD},
+                         .n = block};
+        for (int i = 0; i < c.n; i++) {
+            c.x[i] = i < n_huge ? fminf(size, FLT_MAX) * (random_below(2) ? 1 : -1) : 0;
+            squares += (double)c.x[i] * (double)c.x[i];
+            store(QDR_F32, c.stored, i, c.x[i]);
+        }
+        const double bound = qdr_codec_bound(&c.codec, sqrt(squares));
+        encode(&c, QDRI_KERNELS_BASE, c.lost);
+        decode(&c, QDRI_KERNELS_BASE, 0);
+        const int is_nan = isnan(load(QDR_F32, c.y, 0)) != 0;
+        if (sqrt(squares) < 0x1p123) assert_int_equal(is_nan, 0);
+        for (int i = 0; i < c.n; i++) {
+            const float y = load(QDR_F32, c.y, i);
+            assert_true(isfinite(c.lost[i]));
+            assert_true(is_nan ? isnan(y) : fabs((double)y - (double)c.x[i]) <= bound);
+            store(QDR_F32, c.stored, i, 1);
+        }
+        memset(c.lost, 0, sizeof c.lost);
+        encode(&c, QDRI_KERNELS_BASE, c.lost);
+        decode(&c, QDRI_KERNELS_BASE, 0);
+        for (int i = 0; i < c.n; i++) assert_true(fabsf(load(QDR_F32, c.y, i) - 1) < 1.2F);
+    }
+}
+
 /* With flags, too. */
 static void sets_give_the_same_bits(void **state)
 {
@@ -503,11 +538,17 @@ static void wrong_arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(within_the_bound),           cmocka_unit_test(adds),
-        cmocka_unit_test(sums_of_messages),           cmocka_unit_test(special_numbers),
-        cmocka_unit_test(sets_give_the_same_bits),    cmocka_unit_test(rotations),
-        cmocka_unit_test(stochastic_rounding),        cmocka_unit_test(feedback_loses_nothing),
-        cmocka_unit_test(feedback_of_special_blocks), cmocka_unit_test(wrong_arguments),
+        cmocka_unit_test(within_the_bound),
+        cmocka_unit_test(adds),
+        cmocka_unit_test(sums_of_messages),
+        cmocka_unit_test(special_numbers),
+        cmocka_unit_test(sets_give_the_same_bits),
+        cmocka_unit_test(rotations),
+        cmocka_unit_test(rotated_blocks_of_huge_numbers),
+        cmocka_unit_test(stochastic_rounding),
+        cmocka_unit_test(feedback_loses_nothing),
+        cmocka_unit_test(feedback_of_special_blocks),
+        cmocka_unit_test(wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

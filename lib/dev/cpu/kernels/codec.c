@@ -239,6 +239,7 @@ static void find_scales(const float *x, int n, const coding *how, float scales[M
 {
     const float levels = (float)largest_code(how->bits), nan = qdri_float_of_bits(QDRI_CODEC_NAN);
     const int n_blocks = (n + how->block - 1) / how->block;
+    const int32_t limit = how->flags & QDR_CODEC_HADAMARD ? QDRI_CODEC_ABOVE_ROTATED : QDRI_CODEC_ABOVE_FINITE;
     int32_t most[MOST_BLOCKS];
     for (int b = 0; b < n_blocks; b++)
         most[b] = max_bits(x + (ptrdiff_t)b * how->block, min_int(n - b * how->block, how->block));
@@ -247,9 +248,9 @@ static void find_scales(const float *x, int n, const coding *how, float scales[M
         const float max = qdri_float_of_bits((uint32_t)most[b]), nearby = max / levels;
         const int32_t back = (int32_t)qdri_float_bits(nearby * levels); /* which may not overflow */
         const float scale = qdri_float_of_bits(qdri_float_bits(nearby) - (back >= QDRI_CODEC_ABOVE_FINITE));
-        const int is_zero = most[b] < QDRI_CODEC_LEAST_MAX, is_finite = most[b] < QDRI_CODEC_ABOVE_FINITE;
-        scales[b] = is_zero ? 0 : is_finite ? scale : nan;
-        inverses[b] = is_zero ? 0 : is_finite ? levels / max : nan;
+        const int is_zero = most[b] < QDRI_CODEC_LEAST_MAX, is_coded = most[b] < limit;
+        scales[b] = is_zero ? 0 : is_coded ? scale : nan;
+        inverses[b] = is_zero ? 0 : is_coded ? levels / max : nan;
     }
 }
 

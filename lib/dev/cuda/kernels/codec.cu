@@ -309,8 +309,9 @@ __device__ numbers<each<BLOCK>> encode_block(const message &m, const place &p, n
     const uint32_t most = max_bits<BLOCK>(turned);
     constexpr int levels = (1 << (BITS - 1)) - 1;
     codes<BLOCK, BITS> coded = {};
-    float scale = most >= QDRI_CODEC_ABOVE_FINITE ? __uint_as_float(QDRI_CODEC_NAN) : 0;
-    if (most >= QDRI_CODEC_LEAST_MAX && most < QDRI_CODEC_ABOVE_FINITE) {
+    const uint32_t limit = m.flags & QDR_CODEC_HADAMARD ? QDRI_CODEC_ABOVE_ROTATED : QDRI_CODEC_ABOVE_FINITE;
+    float scale = most >= limit ? __uint_as_float(QDRI_CODEC_NAN) : 0;
+    if (most >= QDRI_CODEC_LEAST_MAX && most < limit) {
         const float inverse = (float)levels / __uint_as_float(most);
         scale = scale_of(__uint_as_float(most), (float)levels);
 #pragma unroll
