@@ -356,8 +356,9 @@ static int run_size(bench_run *run, const codec_options *options, int64_t n, fai
     const int is_all = strcmp(options->codec, "all") == 0;
     float *x = malloc((size_t)n * sizeof *x);
     if (!x)
-        fail(why, EXIT_NOTHING_FITS, "bench codec: no memory for %lld elements; use a smaller --size", (long long)n);
-    if (x) draw(options, x, n);
+        return fail(why, EXIT_NOTHING_FITS, "bench codec: no memory for %lld elements; use a smaller --size",
+                    (long long)n);
+    draw(options, x, n);
     for (int i = 0; i < (is_all ? N_ALL_CODECS : 1) && !why->code; i++) {
         codec_case c = {
             .ctx = run->ctx, .dtype = dtype, .n = n, .n_times = n_times < MOST_TIMES ? n_times : MOST_TIMES};
