@@ -140,14 +140,17 @@ static qdr_status check_places(const qdri_tensors *self, const char *path)
         path, self->data_bytes, end, self->data_bytes < end ? "truncated: copy it again" : "longer than it should be");
 }
 
-/* Eight hexadecimal digits. */
+/* Eight hexadecimal digits, which need not be followed by a terminating zero. */
 static int parse_crc(const char *text, uint32_t *crc)
 {
-    char *end = NULL;
-    if (strlen(text) < QDRI_CRC_DIGITS || strspn(text, "0123456789abcdef") < QDRI_CRC_DIGITS) return 0;
-    char digits[QDRI_CRC_DIGITS + 1] = {0};
-    memcpy(digits, text, QDRI_CRC_DIGITS);
-    *crc = (uint32_t)strtoul(digits, &end, 16);
+    static const char digits[] = "0123456789abcdef";
+    uint32_t value = 0;
+    for (int i = 0; i < QDRI_CRC_DIGITS; i++) {
+        const char *digit = text[i] ? strchr(digits, text[i]) : NULL;
+        if (!digit) return 0;
+        value = value << 4 | (uint32_t)(digit - digits);
+    }
+    *crc = value;
     return 1;
 }
 
