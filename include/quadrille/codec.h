@@ -4,18 +4,18 @@
  * A codec turns n elements into a shorter message, the wire format, and back. There is one for each axis of the grid
  * and class of traffic, because these tolerate different errors: activations little, sums of gradients over d much.
  *
- * Wire formats. An integer codec of b bits cuts a run of n elements into blocks of B, the last of which may be shorter.
- * Each has an fp32 scale s = m / L, where m = max |x| and L = 2^(b-1) - 1; each element is the integer nearest to x /
- * s, ties to even. First come ceil(n/B) scales, then ceil(n·b/8) bytes of integers, of int4 the even element in the
- * lower half of a byte. A block with a NaN or an Inf has the scale NaN, and decodes to NaN; one whose m is less than
- * 2^-100 has the scale 0, and decodes to zeros. With HADAMARD, whole blocks are first multiplied by fixed random signs
- * and by the Walsh-Hadamard matrix over √B, and blocks whose m is 2^123 or more decode to NaN. BF16 rounds to nearest
- * even. LOSSLESS has for each 128 elements a byte with the largest exponent and a byte 0, 4 bits for the
- * distance of each exponent from it (15: the exponent is 0), and planes of the bytes that are left, the last with the
- * sign; or where a distance is more than 14, and for fewer than 128, a byte 0, a byte 1, and the elements as they are.
- * ZFP has the blocks of four elements of zfp's fixed-rate mode in one dimension, filled up to 8 bytes; a block with a
- * NaN, an Inf or an element of 2^124 or more decodes to NaN, one below 2^-96 to zeros. LOSSLESS and ZFP run on CPUs
- * only. */
+ * Wire formats. An integer codec of b bits cuts a run of n elements into blocks of B, the last of which may be
+ * shorter. Each has an fp32 scale s = m / L, where m = max |x| and L = 2^(b-1) - 1; each element is the integer
+ * nearest to x / s, ties to even. First come ceil(n/B) scales, then ceil(n·b/8) bytes of integers, of int4 the even
+ * element in the lower half of a byte. A block with a NaN or an Inf has the scale NaN, and decodes to NaN; one whose m
+ * is less than 2^-100 has the scale 0, and decodes to zeros. With HADAMARD, whole blocks are first multiplied by fixed
+ * random signs and by the Walsh-Hadamard matrix over √B, and blocks whose m is 2^123 or more decode to NaN. BF16
+ * rounds to nearest even. LOSSLESS has for each 128 elements a byte with the largest exponent and a byte 0, 4 bits for
+ * the distance of each exponent from it (15: the exponent is 0), and planes of the bytes that are left, the last with
+ * the sign; or where a distance is more than 14, and for fewer than 128, a byte 0, a byte 1, and the elements as they
+ * are. ZFP has the blocks of four elements of zfp's fixed-rate mode in one dimension, filled up to 8 bytes; a block
+ * with a NaN, an Inf or an element of 2^124 or more decodes to NaN, one below 2^-96 to zeros. LOSSLESS and ZFP run on
+ * CPUs only. */
 #ifndef QUADRILLE_CODEC_H
 #define QUADRILLE_CODEC_H
 

@@ -3,6 +3,7 @@
 #ifndef QDRI_CHECKPOINT_INTERNAL_H
 #define QDRI_CHECKPOINT_INTERNAL_H
 
+#include "core/input.h"
 #include "core/safetensors.h"
 #include "quadrille/output.h"
 
@@ -43,6 +44,17 @@ struct qdr_safetensors {
     qdri_tensor_file *files;
     qdri_tensor_output out;
 };
+
+/* A path or the name of a tensor, for sentences. */
+typedef struct qdri_shown_name {
+    char text[200];
+} qdri_shown_name;
+static inline qdri_shown_name qdri_shown(const char *text)
+{
+    qdri_shown_name name;
+    qdri_input_name(text, name.text, sizeof name.text);
+    return name;
+}
 
 /* 1: the tensor has these elements. */
 int qdri_tensor_has(const qdr_tensor *tensor, int64_t first, int64_t n);

@@ -10,25 +10,11 @@
 
 #include "checkpoint/crc.h"
 #include "checkpoint/internal.h"
-#include "core/input.h"
 #include "core/json.h"
 #include "core/size.h"
 #include "dev/cpu/narrow.h"
 
-enum { NAME_BYTES = 200 };
-
 /* ---- bytes ---- */
-
-typedef struct file_name {
-    char text[NAME_BYTES];
-} file_name;
-
-static file_name name_of(const char *path)
-{
-    file_name name;
-    qdri_input_name(path, name.text, sizeof name.text);
-    return name;
-}
 
 static qdr_status read_bytes(const qdri_tensor_file *file, int64_t at, size_t n_bytes, void *to)
 {
@@ -36,10 +22,10 @@ static qdr_status read_bytes(const qdri_tensor_file *file, int64_t at, size_t n_
     while (n_bytes > 0) {
         const ssize_t got = pread(file->descriptor, next, n_bytes, (off_t)at);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return QDR_FAIL(QDR_ERR_IO, "%s cannot be read: %s", name_of(file->path).text, strerror(errno));
+        if (got < 0) return QDR_FAIL(QDR_ERR_IO, "%s cannot be read: %s", qdri_shown(file->path).text, strerror(errno));
         if (got == 0)
             return QDR_FAIL(QDR_ERR_IO, "%s ends at byte %" PRId64 ", where %zu more were: something shortened it",
-                            name_of(file->path).text, at, n_bytes);
+                            qdri_shown(file->path).text, at, n_bytes);
         next += got;
         at += got;
         n_bytes -= (size_t)got;
@@ -67,7 +53,7 @@ static qdr_status check_header_crc(const qdri_tensor_file *file, const char *tex
     return QDR_FAIL(QDR_ERR_IO,
                     "%s: the header is damaged: its checksum is %08" PRIx32 ", not %08" PRIx32
                     "; use another copy of the file",
-                    name_of(file->path).text, crc, header->header_crc);
+                    qdri_shown(file->path).text, crc, header->header_crc);
 }
 
 static qdr_status parse_header(qdri_tensor_file *file, int64_t file_bytes, size_t n_bytes)
@@ -89,19 +75,19 @@ static qdr_status open_file(const char *path, qdri_tensor_file *file)
     QDR_TRY(qdri_strdup(path, &file->path));
     file->descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (file->descriptor < 0 || fstat(file->descriptor, &state))
-        return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened: %s", name_of(path).text, strerror(errno));
+        return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened: %s", qdri_shown(path).text, strerror(errno));
     if (!S_ISREG(state.st_mode))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is no regular file; a safetensors file is needed", name_of(path).text);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is no regular file; a safetensors file is needed", qdri_shown(path).text);
     if (state.st_size < QDRI_SAFETENSORS_LENGTH_BYTES)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %" PRId64 " bytes, too few for a safetensors file",
-                        name_of(path).text, (int64_t)state.st_size);
+                        qdri_shown(path).text, (int64_t)state.st_size);
     QDR_TRY(read_bytes(file, 0, sizeof length, length));
     for (int i = QDRI_SAFETENSORS_LENGTH_BYTES; i-- > 0;) n_bytes = n_bytes << 8 | length[i];
     if (n_bytes > QDRI_SAFETENSORS_MAX_HEADER || (int64_t)n_bytes > state.st_size - QDRI_SAFETENSORS_LENGTH_BYTES)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "%s begins with a header of %" PRIu64 " bytes, but has %" PRId64
                         " bytes, and headers have %d at most: it is truncated, or no safetensors file",
-                        name_of(path).text, n_bytes, (int64_t)state.st_size, QDRI_SAFETENSORS_MAX_HEADER);
+                        qdri_shown(path).text, n_bytes, (int64_t)state.st_size, QDRI_SAFETENSORS_MAX_HEADER);
     file->data_at = QDRI_SAFETENSORS_LENGTH_BYTES + (int64_t)n_bytes;
     return parse_header(file, state.st_size, (size_t)n_bytes);
 }
@@ -147,7 +133,7 @@ static qdr_status find_file(qdr_safetensors *self, const char *name, int *capaci
     const int n_folder = slash ? (int)(slash - self->path) + 1 : 0;
     if (strchr(name, '/') || snprintf(path, sizeof path, "%.*s%s", n_folder, self->path, name) >= (int)sizeof path)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s names the file %s; files must be in the folder of the index",
-                        name_of(self->path).text, name_of(name).text);
+                        qdri_shown(self->path).text, qdri_shown(name).text);
     for (*which = 0; *which < self->n_files; ++*which)
         if (strcmp(self->files[*which].path, path) == 0) return QDR_OK;
     return add_file(self, path, capacity);
@@ -160,7 +146,6 @@ static const qdr_tensor *find_tensor(const qdri_tensor_file *file, const char *n
     return NULL;
 }
 
-/* The tensors that an index names, in the order of files and of their elements. */
 static int by_place(const void *left, const void *right)
 {
     const qdri_tensor_entry *a = left, *b = right;
@@ -168,6 +153,7 @@ static int by_place(const void *left, const void *right)
     return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
 }
 
+/* The tensors that an index names, in the order of files and of their elements. */
 static qdr_status open_indexed(qdr_safetensors *self, const qdri_json_node *map)
 {
     int capacity = 0, which = 0, n = 0;
@@ -184,7 +170,7 @@ static qdr_status open_indexed(qdr_safetensors *self, const qdri_json_node *map)
         const qdr_tensor *tensor = find_tensor(&self->files[which], key);
         if (!tensor)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: tensor %s should be in %s, which does not have it",
-                            name_of(self->path).text, name_of(key).text, name_of(name).text);
+                            qdri_shown(self->path).text, qdri_shown(key).text, qdri_shown(name).text);
         self->entries[self->n] = (qdri_tensor_entry){tensor, &self->files[which]};
     }
     if (self->n) qsort(self->entries, (size_t)self->n, sizeof *self->entries, by_place);
@@ -330,7 +316,8 @@ static qdr_status find_entry(const qdr_safetensors *file, int index, const qdri_
         return QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: tensor %d of %d; use qdr_safetensors_find()", index,
                         qdr_safetensors_count(file));
     if (file->out.output)
-        return QDR_FAIL(QDR_ERR_STATE, "%s is being written; close it, then open it to read", name_of(file->path).text);
+        return QDR_FAIL(QDR_ERR_STATE, "%s is being written; close it, then open it to read",
+                        qdri_shown(file->path).text);
     *entry = &file->entries[index];
     return QDR_OK;
 }
@@ -346,7 +333,7 @@ qdr_status qdr_safetensors_read(const qdr_safetensors *file, int index, int64_t 
     if (is_bytes) bytes.n_elems = bytes.bytes;
     if ((!host && n > 0) || !qdri_tensor_has(&bytes, first, n))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %" PRId64 " %s from %" PRId64 " of tensor %s, which has %" PRId64 "%s",
-                        name_of(path).text, n, is_bytes ? "bytes" : "elements", first, name_of(bytes.name).text,
+                        qdri_shown(path).text, n, is_bytes ? "bytes" : "elements", first, qdri_shown(bytes.name).text,
                         bytes.n_elems, host ? "" : "; the memory is NULL");
     if (is_bytes || bytes.dtype == (int)as) {
         const int64_t each = is_bytes ? 1 : (int64_t)qdr_dtype_bytes(as);
@@ -354,7 +341,7 @@ qdr_status qdr_safetensors_read(const qdr_safetensors *file, int index, int64_t 
     }
     if (!is_real(bytes.dtype) || !is_real((int)as))
         return QDR_FAIL(QDR_ERR_DTYPE, "%s: tensor %s is %s, which is not read as %s; read it as u8, as bytes",
-                        name_of(path).text, name_of(bytes.name).text, bytes.type, qdr_dtype_name(as));
+                        qdri_shown(path).text, qdri_shown(bytes.name).text, bytes.type, qdr_dtype_name(as));
     return read_converted(entry, first, n, as, host);
 }
 
@@ -367,7 +354,7 @@ qdr_status qdr_safetensors_verify(const qdr_safetensors *file, int index)
     const qdr_tensor *tensor = entry->tensor;
     if (!tensor->has_crc)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s has no checksum of tensor %s; convert the file to add them",
-                        name_of(entry->file->path).text, name_of(tensor->name).text);
+                        qdri_shown(entry->file->path).text, qdri_shown(tensor->name).text);
     qdr_status status = qdri_calloc(QDRI_FILE_CHUNK, 1, "elements of a file", &chunk);
     for (int64_t done = 0; done < tensor->bytes && status == QDR_OK; done += QDRI_FILE_CHUNK) {
         const int64_t left = tensor->bytes - done, some = left < QDRI_FILE_CHUNK ? left : QDRI_FILE_CHUNK;
@@ -379,7 +366,7 @@ qdr_status qdr_safetensors_verify(const qdr_safetensors *file, int index)
     return QDR_FAIL(QDR_ERR_IO,
                     "%s: tensor %s is damaged: its checksum is %08" PRIx32 ", not %08" PRIx32
                     "; use another copy of the file",
-                    name_of(entry->file->path).text, name_of(tensor->name).text, crc, tensor->crc);
+                    qdri_shown(entry->file->path).text, qdri_shown(tensor->name).text, crc, tensor->crc);
 }
 
 /* ---- closing ---- */

@@ -9,14 +9,13 @@
 
 #include "checkpoint/crc.h"
 #include "checkpoint/internal.h"
-#include "core/json.h"
 #include "core/size.h"
 #include "files/output.h"
 
 static qdr_status fail_write(qdr_safetensors *file, int error)
 {
     file->out.has_failed = 1;
-    return QDR_FAIL(QDR_ERR_IO, "%s could not be written (%s); %s", file->path, strerror(error),
+    return QDR_FAIL(QDR_ERR_IO, "%s could not be written (%s); %s", qdri_shown(file->path).text, strerror(error),
                     error == ENOSPC || error == EDQUOT ? "free some space" : "check the disk");
 }
 
@@ -88,7 +87,8 @@ static qdr_status open_output(qdr_safetensors *file)
     QDR_TRY(qdr_output_open("", file->path, QDR_OUTPUT_REPLACE, &file->out.output));
     file->out.descriptor = qdri_output_descriptor(file->out.output);
     if (file->out.descriptor >= 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is no regular file; a safetensors file is not written in one go", file->path);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is no regular file; a safetensors file is not written in one go",
+                    qdri_shown(file->path).text);
 }
 
 static qdr_status create(qdr_safetensors *file, const qdr_tensor *tensors, int n, const char *const *metadata)
@@ -97,7 +97,7 @@ static qdr_status create(qdr_safetensors *file, const qdr_tensor *tensors, int n
     char *text = NULL;
     size_t crc_at;
     QDR_TRY(copy_strings(out, tensors, n, metadata));
-    QDR_TRY(qdri_tensors_place(file->path, out->tensors, n));
+    QDR_TRY(qdri_tensors_place(qdri_shown(file->path).text, out->tensors, n));
     QDR_TRY(QDRI_NEW(n, "the checksums of tensors", &out->shares));
     QDR_TRY(QDRI_NEW(n, "the lengths of tensors", &out->written));
     QDR_TRY(QDRI_NEW(n, "the tensors of a file", &file->entries));
@@ -137,10 +137,12 @@ qdr_status qdr_safetensors_write(qdr_safetensors *file, int index, int64_t first
                         : host  ? "has fewer"
                                 : "come from NULL");
     if (!file->out.output)
-        return QDR_FAIL(QDR_ERR_STATE, "%s is open for reading; use qdr_safetensors_create() to write", file->path);
+        return QDR_FAIL(QDR_ERR_STATE, "%s is open for reading; use qdr_safetensors_create() to write",
+                        qdri_shown(file->path).text);
     const int bits = qdri_tensor_bits(tensor->type);
     if (first * bits % 8 || n * bits % 8)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: elements of %d bits are written in whole bytes", file->path, bits);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: elements of %d bits are written in whole bytes",
+                        qdri_shown(file->path).text, bits);
     const int64_t begin = first * bits / 8, n_bytes = n * bits / 8;
     QDR_TRY(write_bytes(file, file->out.data_at + tensor->begin + begin, host, (size_t)n_bytes));
     file->out.shares[index] ^= qdri_crc_share(host, (size_t)n_bytes, tensor->bytes - begin - n_bytes);
@@ -152,16 +154,15 @@ qdr_status qdr_safetensors_write(qdr_safetensors *file, int index, int64_t first
 
 static qdr_status check_complete(const qdr_safetensors *file)
 {
-    char name[96];
     if (file->out.has_failed)
-        return QDR_FAIL(QDR_ERR_IO, "%s could not be written, as was said: it is as it was", file->path);
+        return QDR_FAIL(QDR_ERR_IO, "%s could not be written, as was said: it is as it was",
+                        qdri_shown(file->path).text);
     for (int i = 0; i < file->n; i++) {
         const qdr_tensor *tensor = file->entries[i].tensor;
         if (file->out.written[i] == tensor->bytes) continue;
-        qdri_json_printable(tensor->name, name, sizeof name);
-        return QDR_FAIL(QDR_ERR_STATE,
-                        "%s is as it was: of the %" PRId64 " bytes of tensor %s, %" PRId64 " were written", file->path,
-                        tensor->bytes, name, file->out.written[i]);
+        return QDR_FAIL(
+            QDR_ERR_STATE, "%s is as it was: of the %" PRId64 " bytes of tensor %s, %" PRId64 " were written",
+            qdri_shown(file->path).text, tensor->bytes, qdri_shown(tensor->name).text, file->out.written[i]);
     }
     return QDR_OK;
 }
