@@ -4,6 +4,7 @@
 #define QUADRILLE_QUADRILLE_H
 
 #include "auto.h"
+#include "checkpoint.h"
 #include "codec.h"
 #include "coll.h"
 #include "context.h"

@@ -11,11 +11,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The share of a run of n_bytes that is followed by n_after bytes of the tensor. */
+/* The usual CRC-32 of n_bytes; crc: that of the bytes before, 0 at the beginning. */
+uint32_t qdri_crc(uint32_t crc, const void *bytes, size_t n_bytes);
+
+/* The share of equally long runs at equal distances, in their order. */
+typedef struct qdri_crc_runs {
+    uint32_t step; /* multiplies by x^(8·distance) */
+    uint32_t zeros; /* the CRC of as many zeros as a run has bytes */
+    uint32_t sum;
+} qdri_crc_runs;
+/* distance: from the end of a run to that of the next one; any if there is only one. */
+qdri_crc_runs qdri_crc_runs_begin(int64_t n_bytes, int64_t distance);
+/* The next run, by its usual CRC-32. */
+void qdri_crc_runs_add(qdri_crc_runs *runs, uint32_t crc);
+/* n_after: bytes of the tensor after the last run. */
+uint32_t qdri_crc_runs_share(const qdri_crc_runs *runs, int64_t n_after);
+
+/* The share of a single run that is followed by n_after bytes of the tensor. */
 uint32_t qdri_crc_share(const void *run, size_t n_bytes, int64_t n_after);
 /* The CRC-32 of a tensor of n_bytes whose shares, of disjoint runs that cover it, are combined. */
 uint32_t qdri_crc_of_shares(uint32_t shares, int64_t n_bytes);
-/* The usual CRC-32 of n_bytes; crc: that of the bytes before, 0 at the beginning. */
-uint32_t qdri_crc(uint32_t crc, const void *bytes, size_t n_bytes);
 
 #endif

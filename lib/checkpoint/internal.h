@@ -17,6 +17,10 @@ typedef struct qdri_tensor_file {
     qdri_tensors *header;
 } qdri_tensor_file;
 
+/* Reads bytes of a file, whatever the system returns.
+ * @retval QDR_ERR_IO  it cannot be read, or is shorter */
+QDR_NODISCARD qdr_status qdri_tensor_file_read(const qdri_tensor_file *file, int64_t at, size_t n_bytes, void *to);
+
 /* A tensor, and the file that has it. */
 typedef struct qdri_tensor_entry {
     const qdr_tensor *tensor;
@@ -33,7 +37,6 @@ typedef struct qdri_tensor_output {
     uint32_t *shares; /* of checksums, by tensor */
     int64_t *written; /* bytes, by tensor */
     int64_t data_at;
-    size_t header_bytes;
 } qdri_tensor_output;
 
 struct qdr_safetensors {
@@ -62,6 +65,15 @@ int qdri_tensor_has(const qdr_tensor *tensor, int64_t first, int64_t n);
 QDR_NODISCARD qdr_status qdri_safetensors_index(qdr_safetensors *file);
 /* The checksum of a header in which its own digits, at crc_at, are zeros. */
 uint32_t qdri_header_crc(const char *text, size_t n_bytes, size_t crc_at);
+/* What a file begins with: the length of the header, and the header of placed tensors, with its checksum. Its length
+ * does not depend on checksums. bytes: to be freed with free(). Errors are those of qdri_tensors_print(). */
+QDR_NODISCARD qdr_status qdri_header_make(const qdr_tensor *tensors, int n, const char *const *metadata, char **bytes,
+                                          size_t *n_bytes);
+/* Bytes of the elements of placed tensors. */
+static inline int64_t qdri_tensors_bytes(const qdr_tensor *tensors, int n)
+{
+    return n ? tensors[n - 1].begin + tensors[n - 1].bytes : 0;
+}
 /* Removes what was written, and frees it. */
 void qdri_tensor_output_free(qdri_tensor_output *out);
 /* Completes what was written. */

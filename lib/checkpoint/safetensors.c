@@ -8,15 +8,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/convert.h"
 #include "checkpoint/crc.h"
 #include "checkpoint/internal.h"
 #include "core/json.h"
 #include "core/size.h"
-#include "dev/cpu/narrow.h"
 
 /* ---- bytes ---- */
 
-static qdr_status read_bytes(const qdri_tensor_file *file, int64_t at, size_t n_bytes, void *to)
+qdr_status qdri_tensor_file_read(const qdri_tensor_file *file, int64_t at, size_t n_bytes, void *to)
 {
     char *next = to;
     while (n_bytes > 0) {
@@ -60,7 +60,7 @@ static qdr_status parse_header(qdri_tensor_file *file, int64_t file_bytes, size_
 {
     char *text = NULL;
     QDR_TRY(qdri_calloc(n_bytes, 1, "a safetensors header", (void **)&text));
-    qdr_status status = read_bytes(file, QDRI_SAFETENSORS_LENGTH_BYTES, n_bytes, text);
+    qdr_status status = qdri_tensor_file_read(file, QDRI_SAFETENSORS_LENGTH_BYTES, n_bytes, text);
     if (status == QDR_OK) status = qdri_tensors_parse(text, n_bytes, file_bytes, file->path, &file->header);
     if (status == QDR_OK) status = check_header_crc(file, text, n_bytes);
     free(text);
@@ -81,7 +81,7 @@ static qdr_status open_file(const char *path, qdri_tensor_file *file)
     if (state.st_size < QDRI_SAFETENSORS_LENGTH_BYTES)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %" PRId64 " bytes, too few for a safetensors file",
                         qdri_shown(path).text, (int64_t)state.st_size);
-    QDR_TRY(read_bytes(file, 0, sizeof length, length));
+    QDR_TRY(qdri_tensor_file_read(file, 0, sizeof length, length));
     for (int i = QDRI_SAFETENSORS_LENGTH_BYTES; i-- > 0;) n_bytes = n_bytes << 8 | length[i];
     if (n_bytes > QDRI_SAFETENSORS_MAX_HEADER || (int64_t)n_bytes > state.st_size - QDRI_SAFETENSORS_LENGTH_BYTES)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -262,36 +262,6 @@ int qdri_tensor_has(const qdr_tensor *tensor, int64_t first, int64_t n)
 
 /* ---- elements ---- */
 
-static double load(qdr_dtype type, const void *from, int64_t i)
-{
-    if (type == QDR_F64) return ((const double *)from)[i];
-    if (type == QDR_F32) return (double)((const float *)from)[i];
-    return (double)qdri_narrow_load(type, ((const uint16_t *)from)[i]);
-}
-
-/* The nearest fp32 number towards zero, with a last bit of 1 if it is not exact: rounding it once more, to fewer bits,
- * gives the nearest number of these (round to odd). */
-static float to_odd(double x)
-{
-    const float nearest = (float)x;
-    uint32_t bits = qdri_float_bits(nearest);
-    if (x != x || (double)nearest == x) return nearest;
-    if (nearest > 0 ? (double)nearest > x : (double)nearest < x) bits--;
-    return qdri_float_of_bits(bits | 1);
-}
-
-static void store(qdr_dtype type, void *to, int64_t i, double x)
-{
-    if (type == QDR_F64)
-        ((double *)to)[i] = x;
-    else if (type == QDR_F32)
-        ((float *)to)[i] = (float)x;
-    else
-        ((uint16_t *)to)[i] = qdri_narrow_round(type, to_odd(x));
-}
-
-static int is_real(int dtype) { return dtype == QDR_F32 || dtype == QDR_F64 || dtype == QDR_BF16 || dtype == QDR_F16; }
-
 static qdr_status read_converted(const qdri_tensor_entry *entry, int64_t first, int64_t n, qdr_dtype as, void *host)
 {
     const qdr_dtype type = (qdr_dtype)entry->tensor->dtype;
@@ -300,9 +270,9 @@ static qdr_status read_converted(const qdri_tensor_entry *entry, int64_t first, 
     qdr_status status = qdri_calloc((size_t)most, (size_t)each, "elements of a file", &chunk);
     for (int64_t done = 0; done < n && status == QDR_OK; done += most) {
         const int64_t some = n - done < most ? n - done : most;
-        status = read_bytes(entry->file, entry->file->data_at + entry->tensor->begin + (first + done) * each,
-                            (size_t)(some * each), chunk);
-        for (int64_t i = 0; i < some && status == QDR_OK; i++) store(as, host, done + i, load(type, chunk, i));
+        status = qdri_tensor_file_read(entry->file, entry->file->data_at + entry->tensor->begin + (first + done) * each,
+                                       (size_t)(some * each), chunk);
+        if (status == QDR_OK) qdri_convert(as, (char *)host + (size_t)done * qdr_dtype_bytes(as), type, chunk, some);
     }
     free(chunk);
     return status;
@@ -337,9 +307,10 @@ qdr_status qdr_safetensors_read(const qdr_safetensors *file, int index, int64_t 
                         bytes.n_elems, host ? "" : "; the memory is NULL");
     if (is_bytes || bytes.dtype == (int)as) {
         const int64_t each = is_bytes ? 1 : (int64_t)qdr_dtype_bytes(as);
-        return read_bytes(entry->file, entry->file->data_at + bytes.begin + first * each, (size_t)(n * each), host);
+        return qdri_tensor_file_read(entry->file, entry->file->data_at + bytes.begin + first * each, (size_t)(n * each),
+                                     host);
     }
-    if (!is_real(bytes.dtype) || !is_real((int)as))
+    if (!qdri_is_float((qdr_dtype)bytes.dtype) || !qdri_is_float(as))
         return QDR_FAIL(QDR_ERR_DTYPE, "%s: tensor %s is %s, which is not read as %s; read it as u8, as bytes",
                         qdri_shown(path).text, qdri_shown(bytes.name).text, bytes.type, qdr_dtype_name(as));
     return read_converted(entry, first, n, as, host);
@@ -358,7 +329,7 @@ qdr_status qdr_safetensors_verify(const qdr_safetensors *file, int index)
     qdr_status status = qdri_calloc(QDRI_FILE_CHUNK, 1, "elements of a file", &chunk);
     for (int64_t done = 0; done < tensor->bytes && status == QDR_OK; done += QDRI_FILE_CHUNK) {
         const int64_t left = tensor->bytes - done, some = left < QDRI_FILE_CHUNK ? left : QDRI_FILE_CHUNK;
-        status = read_bytes(entry->file, entry->file->data_at + tensor->begin + done, (size_t)some, chunk);
+        status = qdri_tensor_file_read(entry->file, entry->file->data_at + tensor->begin + done, (size_t)some, chunk);
         if (status == QDR_OK) crc = qdri_crc(crc, chunk, (size_t)some);
     }
     free(chunk);

@@ -10,28 +10,20 @@
 #include "checkpoint/crc.h"
 #include "checkpoint/internal.h"
 #include "core/size.h"
+#include "files/at.h"
 #include "files/output.h"
 
 static qdr_status fail_write(qdr_safetensors *file, int error)
 {
     file->out.has_failed = 1;
     return QDR_FAIL(QDR_ERR_IO, "%s could not be written (%s); %s", qdri_shown(file->path).text, strerror(error),
-                    error == ENOSPC || error == EDQUOT ? "free some space" : "check the disk");
+                    qdri_write_remedy(error));
 }
 
 static qdr_status write_bytes(qdr_safetensors *file, int64_t at, const void *from, size_t n_bytes)
 {
-    const char *next = from;
-    while (n_bytes > 0) {
-        const ssize_t done = pwrite(file->out.descriptor, next, n_bytes, (off_t)at);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return fail_write(file, errno);
-        if (done == 0) return fail_write(file, EIO);
-        next += done;
-        at += done;
-        n_bytes -= (size_t)done;
-    }
-    return QDR_OK;
+    const int error = qdri_write_at(file->out.descriptor, at, from, n_bytes);
+    return error ? fail_write(file, error) : QDR_OK;
 }
 
 /* ---- beginning ---- */
@@ -67,19 +59,24 @@ static qdr_status copy_strings(qdri_tensor_output *out, const qdr_tensor *tensor
     return QDR_OK;
 }
 
-static qdr_status print_header(qdr_safetensors *file, char **text, size_t *crc_at)
+qdr_status qdri_header_make(const qdr_tensor *tensors, int n, const char *const *metadata, char **bytes,
+                            size_t *n_bytes)
 {
-    qdri_tensor_output *out = &file->out;
-    return qdri_tensors_print(out->tensors, file->n, out->metadata, text, &out->header_bytes, crc_at);
-}
-
-/* A full disk shows before anything is written. */
-static qdr_status reserve(qdr_safetensors *file, int64_t n_bytes)
-{
-    const int error = n_bytes ? posix_fallocate(file->out.descriptor, 0, (off_t)n_bytes) : 0;
-    if (error == 0) return QDR_OK;
-    if (error != EOPNOTSUPP && error != EINVAL) return fail_write(file, error);
-    return ftruncate(file->out.descriptor, (off_t)n_bytes) ? fail_write(file, errno) : QDR_OK;
+    char *text = NULL, digits[QDRI_CRC_DIGITS + 1];
+    size_t n_text, crc_at;
+    *bytes = NULL;
+    *n_bytes = 0;
+    QDR_TRY(qdri_tensors_print(tensors, n, metadata, &text, &n_text, &crc_at));
+    snprintf(digits, sizeof digits, "%08" PRIx32, qdri_header_crc(text, n_text, crc_at));
+    memcpy(text + crc_at, digits, QDRI_CRC_DIGITS);
+    const qdr_status status = qdri_calloc(QDRI_SAFETENSORS_LENGTH_BYTES + n_text, 1, "a header", (void **)bytes);
+    if (status == QDR_OK) {
+        for (int i = 0; i < QDRI_SAFETENSORS_LENGTH_BYTES; i++) (*bytes)[i] = (char)(n_text >> 8 * i);
+        memcpy(*bytes + QDRI_SAFETENSORS_LENGTH_BYTES, text, n_text);
+        *n_bytes = QDRI_SAFETENSORS_LENGTH_BYTES + n_text;
+    }
+    free(text);
+    return status;
 }
 
 static qdr_status open_output(qdr_safetensors *file)
@@ -94,8 +91,8 @@ static qdr_status open_output(qdr_safetensors *file)
 static qdr_status create(qdr_safetensors *file, const qdr_tensor *tensors, int n, const char *const *metadata)
 {
     qdri_tensor_output *out = &file->out;
-    char *text = NULL;
-    size_t crc_at;
+    char *bytes = NULL;
+    size_t n_bytes;
     QDR_TRY(copy_strings(out, tensors, n, metadata));
     QDR_TRY(qdri_tensors_place(qdri_shown(file->path).text, out->tensors, n));
     QDR_TRY(QDRI_NEW(n, "the checksums of tensors", &out->shares));
@@ -103,11 +100,12 @@ static qdr_status create(qdr_safetensors *file, const qdr_tensor *tensors, int n
     QDR_TRY(QDRI_NEW(n, "the tensors of a file", &file->entries));
     for (; file->n < n; file->n++) file->entries[file->n].tensor = &out->tensors[file->n];
     QDR_TRY(qdri_safetensors_index(file));
-    QDR_TRY(print_header(file, &text, &crc_at));
-    free(text);
-    out->data_at = QDRI_SAFETENSORS_LENGTH_BYTES + (int64_t)out->header_bytes;
+    QDR_TRY(qdri_header_make(out->tensors, n, out->metadata, &bytes, &n_bytes)); /* its length stays */
+    free(bytes);
+    out->data_at = (int64_t)n_bytes;
     QDR_TRY(open_output(file));
-    return reserve(file, out->data_at + (n ? out->tensors[n - 1].begin + out->tensors[n - 1].bytes : 0));
+    const int error = qdri_reserve(out->descriptor, out->data_at + qdri_tensors_bytes(out->tensors, n));
+    return error ? fail_write(file, error) : QDR_OK;
 }
 
 qdr_status qdr_safetensors_create(const char *path, const qdr_tensor *tensors, int n, const char *const *metadata,
@@ -169,19 +167,13 @@ static qdr_status check_complete(const qdr_safetensors *file)
 
 static qdr_status write_header(qdr_safetensors *file)
 {
-    unsigned char length[QDRI_SAFETENSORS_LENGTH_BYTES];
-    char *text = NULL, digits[QDRI_CRC_DIGITS + 1];
-    size_t crc_at;
+    char *bytes = NULL;
+    size_t n_bytes;
     for (int i = 0; i < file->n; i++)
         file->out.tensors[i].crc = qdri_crc_of_shares(file->out.shares[i], file->out.tensors[i].bytes);
-    QDR_TRY(print_header(file, &text, &crc_at));
-    snprintf(digits, sizeof digits, "%08" PRIx32, qdri_header_crc(text, file->out.header_bytes, crc_at));
-    memcpy(text + crc_at, digits, QDRI_CRC_DIGITS);
-    for (int i = 0; i < QDRI_SAFETENSORS_LENGTH_BYTES; i++)
-        length[i] = (unsigned char)(file->out.header_bytes >> 8 * i);
-    qdr_status status = write_bytes(file, 0, length, sizeof length);
-    if (status == QDR_OK) status = write_bytes(file, sizeof length, text, file->out.header_bytes);
-    free(text);
+    QDR_TRY(qdri_header_make(file->out.tensors, file->n, file->out.metadata, &bytes, &n_bytes));
+    const qdr_status status = write_bytes(file, 0, bytes, n_bytes);
+    free(bytes);
     return status;
 }
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/size.h"
+#include "files/at.h"
 #include "files/output.h"
 #include "files/path.h"
 
@@ -45,18 +46,8 @@ static const char *blank_after(const char *what) { return *what ? " " : ""; }
 
 static const char *remedy_for(int error)
 {
-    switch (error) {
-    case ENOSPC:
-    case EDQUOT: return "make room, or name a file on another disk";
-    case EFBIG: return "raise the limit on the size of files (ulimit -f)";
-    case EEXIST: return "name another one";
-    case EISDIR: return "name a file in it";
-    case ENXIO: return "start the program that reads it, or name a file";
-    case ENOTBLK: return "name a file";
-    case EMFILE:
-    case ENFILE: return "close files, or raise the limit (ulimit -n)";
-    default: return "name a file in a folder that exists and is writable";
-    }
+    if (error == ENXIO) return "start the program that reads it, or name a file";
+    return error == ENOTBLK ? "name a file" : qdri_write_remedy(error);
 }
 
 static const char *reason_of(int error)

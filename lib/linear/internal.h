@@ -68,6 +68,7 @@ struct qdr_stack {
     int64_t n_record_runs; /* when its stale parameters were last looked at */
     qdri_measures *measures; /* NULL: not measured */
     int reports; /* prints a report when it is destroyed */
+    int is_saving; /* a checkpoint of it is being written in the background */
 };
 
 static inline const qdri_layer *qdri_linear_layer(const qdr_linear *layer)

@@ -7,7 +7,7 @@
 #include "core/size.h"
 #include "grid/internal.h"
 #include "linear/describe.h"
-#include "quadrille/optim.h"
+#include "optim/optim.h"
 
 static qdr_context *context_of(const qdr_stack *stack) { return qdr_grid_context(qdr_stack_grid(stack)); }
 
@@ -160,6 +160,33 @@ qdr_status qdr_adamw_size(const qdr_stack *stack, size_t *bytes)
     return QDR_OK;
 }
 
+const qdr_stack *qdri_adamw_stack(const qdr_adamw *optimizer) { return optimizer->stack; }
+
+const qdr_adamw_opts *qdri_adamw_options(const qdr_adamw *optimizer) { return &optimizer->opts; }
+
+/* The arrays of a parameter, the first of which is at *at; then *at is after them. */
+static qdr_status take_state(const qdr_stack *stack, const qdr_parameter *parameter, char **at, qdri_adamw_state *state)
+{
+    size_t bytes = 0;
+    QDR_TRY(state_bytes(stack, parameter, &bytes));
+    state->m = *at;
+    state->v = *at + bytes;
+    state->master = n_arrays(stack) == 3 ? *at + 2 * bytes : NULL;
+    *at += n_arrays(stack) * bytes;
+    return QDR_OK;
+}
+
+qdr_status qdri_adamw_state_of(const qdr_adamw *optimizer, int index, qdri_adamw_state *state)
+{
+    char *at = (char *)optimizer->memory + STATE_ALIGN;
+    qdr_parameter parameter;
+    for (int i = 0; i <= index; i++) {
+        QDR_TRY(qdr_stack_parameter(optimizer->stack, i, &parameter));
+        QDR_TRY(take_state(optimizer->stack, &parameter, &at, state));
+    }
+    return QDR_OK;
+}
+
 static int beta_is_wrong(double beta) { return !(beta >= 0 && beta < 1); }
 
 static int below_zero(double value) { return !(value >= 0) || isinf(value); }
@@ -280,22 +307,21 @@ static qdr_status enqueue_step(qdr_adamw *optimizer)
     kernel.u.adamw.grad_scale = opts->grad_scale;
     QDR_TRY(qdri_kernel_run(stream, &kernel));
     kernel.kind = QDRI_K_ADAMW;
-    char *state = (char *)optimizer->memory + STATE_ALIGN;
+    char *at = (char *)optimizer->memory + STATE_ALIGN;
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
         qdr_parameter parameter;
-        size_t bytes = 0;
+        qdri_adamw_state state;
         QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
-        QDR_TRY(state_bytes(stack, &parameter, &bytes));
+        QDR_TRY(take_state(stack, &parameter, &at, &state));
         kernel.u.adamw.n = parameter.n_state;
         kernel.u.adamw.p = (char *)parameter.data +
                            (parameter.n_state ? (size_t)parameter.state_begin : 0) * qdr_dtype_bytes(kernel.dtype);
         kernel.u.adamw.g = state_gradient(&parameter, state_type(stack));
-        kernel.u.adamw.m = state;
-        kernel.u.adamw.v = state + bytes;
-        kernel.u.adamw.master = n_arrays(stack) == 3 ? state + 2 * bytes : NULL;
+        kernel.u.adamw.m = state.m;
+        kernel.u.adamw.v = state.v;
+        kernel.u.adamw.master = state.master;
         kernel.u.adamw.weight_decay = parameter.decay ? opts->weight_decay : 0;
         QDR_TRY(qdri_kernel_run(stream, &kernel));
-        state += n_arrays(stack) * bytes;
     }
     qdri_stack_set_updated(optimizer->stack);
     return QDR_OK;
@@ -360,4 +386,25 @@ qdr_status qdr_adamw_skipped(qdr_adamw *optimizer, int64_t *n_steps)
     QDR_TRY(read_numbers(optimizer, &numbers));
     *n_steps = (int64_t)(numbers.n_begun - numbers.n_steps);
     return QDR_OK;
+}
+
+qdr_status qdri_adamw_get_steps(const qdr_adamw *optimizer, int64_t *n_begun, int64_t *n_steps)
+{
+    qdri_adamw_numbers numbers;
+    *n_begun = *n_steps = 0;
+    QDR_TRY(read_numbers(optimizer, &numbers));
+    *n_begun = (int64_t)numbers.n_begun;
+    *n_steps = (int64_t)numbers.n_steps;
+    return QDR_OK;
+}
+
+qdr_status qdri_adamw_set_steps(qdr_adamw *optimizer, int64_t n_begun, int64_t n_steps)
+{
+    qdri_adamw_numbers numbers;
+    qdr_stream *stream = stream_of(optimizer->stack);
+    QDR_TRY(read_numbers(optimizer, &numbers));
+    numbers.n_begun = (double)n_begun;
+    numbers.n_steps = (double)n_steps;
+    QDR_TRY(qdri_copy(stream, optimizer->memory, &numbers, sizeof numbers));
+    return qdri_stream_synchronize(stream);
 }

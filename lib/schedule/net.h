@@ -24,6 +24,8 @@ typedef struct qdri_parameter {
     int64_t n_rows, n_cols; /* of the local block */
     int64_t n_global;
     int flat_over_z; /* a matrix: this rank stores one of gz equal parts of the block */
+    int is_vector; /* [n], without rows */
+    int split_axes; /* sum of 1 << axis, of x, y and z: those over which ranks store different parts */
     qdr_storage storage; /* of the block; AUTO: not chosen yet, which schedules treat as OUT_IN */
     int64_t shard_elems; /* stored, with padding */
     int64_t shard_begin, n_elems; /* elements of the block that this rank stores */

@@ -71,6 +71,7 @@ qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, in
                           .slot = is_second,
                           .what = desc->what,
                           .flat_over_z = desc->flat_over_z,
+                          .is_vector = !desc->rows,
                           .extra_sum = desc->extra_sum,
                           .decay = desc->flat_over_z,
                           .storage = QDR_OUT_IN,
@@ -95,6 +96,7 @@ qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, in
     for (int axis = QDR_X; axis <= QDR_Z; axis++) {
         const int split = desc->row_split == 1 + axis || desc->col_split == 1 + axis ||
                           (axis == QDR_Z && desc->flat_over_z);
+        if (split) p->split_axes |= 1 << axis;
         if (!split && at[axis] > 0) p->counted = 0;
     }
     p->first_copy = p->copy == 0 && (desc->flat_over_z || at[QDR_Z] == 0);

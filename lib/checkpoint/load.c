@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading a checkpoint: saving backwards. Each rank reads what it would write; ranks that have the same get it from
+ * those. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/convert.h"
+#include "checkpoint/crc.h"
+#include "checkpoint/places.h"
+#include "checkpoint/rows.h"
+#include "checkpoint/save.h"
+#include "core/group.h"
+#include "core/size.h"
+#include "linear/describe.h"
+#include "quadrille/coll.h"
+
+enum { READ_BYTES = 256 << 10 /* which the cache still has when they are summed */ };
+
+typedef struct loading {
+    qdr_stack *stack;
+    qdr_adamw *optimizer;
+    const char *path;
+    qdri_contents contents;
+    qdri_places places;
+    uint32_t *shares; /* of checksums, by tensor */
+    char *elements, *converted, *band; /* host memory: of pieces, and of transposed shards */
+} loading;
+
+static qdr_grid *grid_of(const loading *self) { return self->stack->grid; }
+static qdr_context *context_of(const loading *self) { return qdr_grid_context(self->stack->grid); }
+static qdri_comm *world_of(const loading *self) { return qdri_context_world(context_of(self)); }
+static int on_host(const loading *self) { return qdri_dev_runs_work(qdri_context_dev(context_of(self))); }
+
+/* ---- reading ---- */
+
+typedef struct source {
+    const qdri_tensor_file *file;
+    const qdri_place *place;
+} source;
+
+static qdr_status read_row(void *user, int64_t at, void *bytes, size_t n_bytes, uint32_t *crc)
+{
+    const source *from = user;
+    for (size_t done = 0, n = 0; done < n_bytes; done += n) {
+        char *next = (char *)bytes + done;
+        n = n_bytes - done < READ_BYTES ? n_bytes - done : READ_BYTES;
+        QDR_TRY(qdri_tensor_file_read(from->file, from->place->at + at + (int64_t)done, n, next));
+        if (from->place->has_crc) *crc = qdri_crc(*crc, next, n);
+    }
+    return QDR_OK;
+}
+
+/* To an array of the device, from elements of the file's type. */
+static qdr_status put(const loading *self, void *to, qdr_dtype as, qdr_dtype type, int64_t n)
+{
+    qdr_stream *stream = qdr_context_stream(context_of(self));
+    if (on_host(self)) {
+        qdri_convert(as, to, type, self->elements, n);
+        return QDR_OK;
+    }
+    qdri_convert(as, self->converted, type, self->elements, n);
+    QDR_TRY(qdri_copy(stream, to, self->converted, (size_t)n * qdr_dtype_bytes(as)));
+    return qdri_stream_synchronize(stream);
+}
+
+/* What this rank reads of a tensor. */
+static qdr_status read_tensor(loading *self, int index)
+{
+    const qdri_saved *saved = &self->contents.saved[index];
+    const qdri_place *place = &self->places.places[index];
+    const qdr_dtype type = (qdr_dtype)place->dtype;
+    source from = {&self->places.files[place->file], place};
+    qdri_rows rows = {.parameter = qdri_contents_parameter(&self->contents, index),
+                      .elem_bytes = qdr_dtype_bytes(type),
+                      .is_reading = 1,
+                      .band = self->band,
+                      .move = read_row,
+                      .user = &from};
+    qdr_status status = QDR_OK;
+    if (on_host(self) && type == saved->dtype && !saved->master) {
+        status = qdri_rows_move(&rows, saved->begin, saved->n, saved->values);
+    } else {
+        for (int64_t first = 0, n = 0; first < saved->n && status == QDR_OK; first += n) {
+            n = saved->n - first < QDRI_PIECE_ELEMS ? saved->n - first : QDRI_PIECE_ELEMS;
+            char *values = (char *)saved->values + (size_t)first * qdr_dtype_bytes(saved->dtype);
+            status = qdri_rows_move(&rows, saved->begin + first, n, self->elements);
+            if (status == QDR_OK) status = put(self, values, saved->dtype, type, n);
+            if (status == QDR_OK && saved->master) status = put(self, (float *)saved->master + first, QDR_F32, type, n);
+        }
+    }
+    self->shares[index] = rows.share;
+    return status;
+}
+
+/* Checks the sums over all ranks; a file of another program may have none. */
+static qdr_status check_sums(const loading *self, const uint32_t *shares)
+{
+    const qdr_tensor *damaged = NULL;
+    uint32_t is = 0, should_be = 0;
+    int n = 0;
+    for (int i = 0; i < self->contents.n; i++) {
+        const qdri_place *place = &self->places.places[i];
+        const qdr_tensor *tensor = &self->contents.tensors[i];
+        const int64_t n_bytes = tensor->n_elems * (int64_t)qdr_dtype_bytes((qdr_dtype)place->dtype);
+        const uint32_t crc = qdri_crc_of_shares(shares[i], n_bytes);
+        if (!place->has_crc || crc == place->crc) continue;
+        if (n++ == 0) damaged = tensor, is = crc, should_be = place->crc;
+    }
+    if (n == 0) return QDR_OK;
+    char others[48] = "";
+    if (n > 1) snprintf(others, sizeof others, ", and %d more tensor%s", n - 1, n == 2 ? "" : "s");
+    return QDR_FAIL(QDR_ERR_IO,
+                    "%s: tensor %s is damaged: its checksum is %08" PRIx32 ", not %08" PRIx32
+                    "%s; use another copy of the file",
+                    qdri_shown(self->path).text, qdri_shown(damaged->name).text, is, should_be, others);
+}
+
+/* ---- to the other ranks ---- */
+
+/* The elements that a rank updates, of which it has read its share. */
+static qdr_status gather_copies(const loading *self, const qdri_parameter *p, void *all, int64_t n, qdr_dtype dtype)
+{
+    const int has_levels = qdri_has_levels(qdri_grid_position(grid_of(self)));
+    qdri_comm *comm = qdri_grid_comm(grid_of(self), has_levels ? QDR_CHANNEL_D_COPIES : QDR_CHANNEL_D_STAT);
+    const qdri_coll coll = {.kind = QDR_ALL_GATHER,
+                            .dtype = dtype,
+                            .recv = all,
+                            .count = n,
+                            .split_unit = 1,
+                            .label = "loading a checkpoint"};
+    return p->n_copies > 1 ? qdri_comm_launch(comm, &coll, qdr_context_stream(context_of(self))) : QDR_OK;
+}
+
+/* A small parameter, from the rank that has read it. */
+static qdr_status broadcast_copies(const loading *self, const qdri_parameter *p, void *all, int64_t n, qdr_dtype dtype)
+{
+    for (int axis = QDR_X; axis < QDR_N_AXES; axis++)
+        if (!(p->split_axes & 1 << axis))
+            QDR_TRY(qdr_grid_broadcast(grid_of(self), (qdr_axis)axis, 0, all, n, dtype, NULL));
+    return QDR_OK;
+}
+
+static qdr_status spread(const loading *self, int index)
+{
+    const qdri_saved *saved = &self->contents.saved[index];
+    const qdri_parameter *p = qdri_contents_parameter(&self->contents, index);
+    const int64_t n = qdri_parameter_elems(p, p->state_begin, p->state_elems), before = saved->begin - p->state_begin;
+    char *values = (char *)saved->values - (size_t)before * qdr_dtype_bytes(saved->dtype);
+    char *master = saved->master ? (char *)saved->master - (size_t)before * sizeof(float) : NULL;
+    if (n == 0) return QDR_OK;
+    QDR_TRY((p->flat_over_z ? gather_copies : broadcast_copies)(self, p, values, n, saved->dtype));
+    if (!master) return QDR_OK;
+    return (p->flat_over_z ? gather_copies : broadcast_copies)(self, p, master, n, QDR_F32);
+}
+
+/* ---- together ---- */
+
+static qdr_status fill(loading *self)
+{
+    int64_t unused = 0;
+    qdr_status status = QDR_OK;
+    for (int i = 0; i < self->contents.n && status == QDR_OK; i++) status = read_tensor(self, i);
+    QDR_TRY(qdri_comm_agree(world_of(self), status));
+    QDR_TRY(qdri_combine(grid_of(self), self->shares, self->contents.n, &unused));
+    QDR_TRY(check_sums(self, self->shares));
+    for (int i = 0; i < self->contents.n && status == QDR_OK; i++) status = spread(self, i);
+    if (status == QDR_OK) status = qdri_stream_synchronize(qdr_context_stream(context_of(self)));
+    if (status == QDR_OK && self->optimizer)
+        status = qdri_adamw_set_steps(self->optimizer, self->places.n_begun, self->places.n_steps);
+    return qdri_comm_agree(world_of(self), status);
+}
+
+static qdr_status allocate(loading *self)
+{
+    const size_t piece = QDRI_PIECE_ELEMS * sizeof(double);
+    int is_turned = 0;
+    for (int i = 0; i < self->contents.n; i++)
+        is_turned |= qdri_contents_parameter(&self->contents, i)->storage == QDR_IN_OUT;
+    QDR_TRY(QDRI_NEW(self->contents.n, "the checksums of a checkpoint", &self->shares));
+    QDR_TRY(qdri_calloc(piece, 1, "a piece of a checkpoint", (void **)&self->elements));
+    if (!on_host(self)) QDR_TRY(qdri_calloc(piece, 1, "a piece of a checkpoint", (void **)&self->converted));
+    return is_turned ? qdri_calloc(QDRI_BAND_BYTES, 1, "a piece of a checkpoint", (void **)&self->band) : QDR_OK;
+}
+
+static qdr_status begin(loading *self)
+{
+    QDR_TRY(qdri_stack_ready(self->stack, "checkpoint"));
+    QDR_TRY(qdri_stack_owns(self->stack, "load a checkpoint"));
+    QDR_TRY(qdri_context_check_runs(context_of(self), "checkpoint"));
+    if (!self->path) return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: the path is NULL; name a file");
+    QDR_TRY(qdri_contents_make(self->stack, self->optimizer, &self->contents));
+    QDR_TRY(allocate(self));
+    return qdri_stream_synchronize(qdr_context_stream(context_of(self)));
+}
+
+static qdr_status run(loading *self, qdr_checkpoint_loaded *loaded)
+{
+    char sentence[QDRI_ERROR_BYTES];
+    QDR_TRY(qdri_places_find(&self->contents, self->optimizer != NULL, self->path, &self->places));
+    const qdr_status status = fill(self);
+    if (status != QDR_OK) {
+        snprintf(sentence, sizeof sentence, "%.460s; values are undefined now", qdr_last_error());
+        qdri_set_last_error(sentence);
+        return status;
+    }
+    qdri_stack_set_updated(self->stack);
+    if (!loaded) return QDR_OK;
+    *loaded = (qdr_checkpoint_loaded){.n_tensors = self->contents.n,
+                                      .n_ignored = self->places.n_ignored,
+                                      .has_optimizer = self->places.has_optimizer,
+                                      .n_steps = self->places.n_steps,
+                                      .note = self->places.note};
+    self->places.note = NULL; /* the caller's now */
+    return QDR_OK;
+}
+
+qdr_status qdr_checkpoint_load(qdr_stack *stack, qdr_adamw *optimizer, const char *path, qdr_checkpoint_loaded *loaded)
+{
+    if (loaded) *loaded = (qdr_checkpoint_loaded){0};
+    if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: the stack is NULL");
+    loading self = {.stack = stack, .optimizer = optimizer, .path = path};
+    qdri_facts facts = {0};
+    qdr_status status = begin(&self);
+    if (status == QDR_OK) {
+        qdri_facts_add(&facts, "qdr_checkpoint_load", "path", path);
+        qdri_facts_add_int(&facts, "qdr_checkpoint_load", "optimizer", optimizer != NULL);
+    }
+    status = qdri_context_agree_same(context_of(&self), status, &facts, "checkpoint", QDRI_SAME_CALL);
+    qdri_facts_free(&facts);
+    if (status == QDR_OK) status = run(&self, loaded);
+    qdri_contents_free(&self.contents);
+    qdri_places_free(&self.places);
+    free(self.shares);
+    free(self.elements);
+    free(self.converted);
+    free(self.band);
+    return status;
+}
+
+void qdr_checkpoint_loaded_free(qdr_checkpoint_loaded *loaded)
+{
+    if (!loaded) return;
+    free(loaded->note);
+    *loaded = (qdr_checkpoint_loaded){0};
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/places.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/dtype.h"
+#include "core/size.h"
+
+enum { MOST_NAMED = 5, PATH_BYTES = 4608 };
+
+/* ---- rank 0 ---- */
+
+/* What does not fit, for one sentence. */
+typedef struct complaints {
+    char text[300];
+    int n, n_named;
+} complaints;
+
+static void complain(complaints *all, const char *what)
+{
+    const size_t length = strlen(all->text);
+    all->n++;
+    if (all->n_named == MOST_NAMED || length + strlen(what) + 3 > sizeof all->text) return;
+    snprintf(all->text + length, sizeof all->text - length, "%s%s", length ? ", " : "", what);
+    all->n_named++;
+}
+
+static void shape_words(const qdr_tensor *tensor, char *text, size_t bytes)
+{
+    size_t length = (size_t)snprintf(text, bytes, "[");
+    for (int i = 0; i < tensor->n_dims && length < bytes; i++)
+        length += (size_t)snprintf(text + length, bytes - length, "%s%" PRId64, i ? "," : "", tensor->shape[i]);
+    if (length < bytes) snprintf(text + length, bytes - length, "]");
+}
+
+static int is_same_shape(const qdr_tensor *a, const qdr_tensor *b)
+{
+    return a->n_dims == b->n_dims && memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape) == 0;
+}
+
+/* Finds one tensor; what is wrong with it goes to the complaints. */
+static void look_up(const qdr_safetensors *file, const qdr_tensor *wanted, qdri_place *place, complaints *all)
+{
+    char what[160], here[64], there[64];
+    const int index = qdr_safetensors_find(file, wanted->name);
+    const qdr_tensor *found = qdr_safetensors_tensor(file, index);
+    const qdri_shown_name name = qdri_shown(wanted->name);
+    if (!found) {
+        snprintf(what, sizeof what, "%.80s is missing", name.text);
+        complain(all, what);
+        return;
+    }
+    if (!is_same_shape(wanted, found)) {
+        shape_words(wanted, here, sizeof here);
+        shape_words(found, there, sizeof there);
+        snprintf(what, sizeof what, "%.60s is %.40s, not %.40s", name.text, there, here);
+        complain(all, what);
+        return;
+    }
+    if (!qdri_is_float((qdr_dtype)found->dtype)) {
+        snprintf(what, sizeof what, "%.80s is of type %.20s", name.text, found->type);
+        complain(all, what);
+        return;
+    }
+    const qdri_tensor_file *in = file->entries[index].file;
+    *place = (qdri_place){.at = in->data_at + found->begin,
+                          .file = (int)(in - file->files),
+                          .dtype = found->dtype,
+                          .has_crc = found->has_crc,
+                          .crc = found->crc};
+}
+
+static qdr_status look_up_all(const qdr_safetensors *file, const qdri_contents *contents, const char *path,
+                              qdri_places *self)
+{
+    complaints all = {.n = 0};
+    for (int i = 0; i < contents->n; i++) look_up(file, &contents->tensors[i], &self->places[i], &all);
+    self->n_ignored = qdr_safetensors_count(file) - contents->n;
+    if (all.n == 0) return QDR_OK;
+    char more[32] = "";
+    if (all.n > all.n_named) snprintf(more, sizeof more, ", and %d more", all.n - all.n_named);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s does not fit this network: %s%s; load the file of this network",
+                    qdri_shown(path).text, all.text, more);
+}
+
+static qdr_status read_optimizer(const qdr_safetensors *file, int needs_one, const char *path, qdri_places *self)
+{
+    const char *text = qdr_safetensors_metadata(file, QDRI_CHECKPOINT_OPTIMIZER);
+    self->has_optimizer = text != NULL;
+    if (!needs_one) return text ? qdri_optimizer_read(text, path, &self->n_begun, &self->n_steps) : QDR_OK;
+    if (text) return qdri_optimizer_read(text, path, &self->n_begun, &self->n_steps);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has no optimizer's state, only tensors; load its parameters alone",
+                    qdri_shown(path).text);
+}
+
+static qdr_status look(const qdr_safetensors *file, const qdri_contents *contents, int needs_optimizer,
+                       const char *path, qdri_places *self)
+{
+    QDR_TRY(read_optimizer(file, needs_optimizer, path, self));
+    QDR_TRY(look_up_all(file, contents, path, self));
+    const char *note = qdr_safetensors_metadata(file, QDRI_CHECKPOINT_NOTE);
+    if (note) QDR_TRY(qdri_strdup(note, &self->note));
+    self->n_files = file->n_files;
+    QDR_TRY(QDRI_NEW(self->n_files, "the files of a checkpoint", &self->files));
+    for (int i = 0; i < self->n_files; i++) self->files[i].descriptor = -1;
+    for (int i = 0; i < self->n_files; i++) {
+        if (strlen(file->files[i].path) >= PATH_BYTES)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the path is too long; move the file", qdri_shown(path).text);
+        QDR_TRY(qdri_strdup(file->files[i].path, &self->files[i].path));
+    }
+    return QDR_OK;
+}
+
+/* ---- all ranks ---- */
+
+/* Numbers that all ranks need before the rest. */
+typedef struct summary {
+    int n_files, n_ignored, has_optimizer;
+    int64_t n_begun, n_steps, note_bytes; /* note_bytes: with its end; 0: none */
+} summary;
+
+static qdr_status receive(const summary *from, qdri_places *self)
+{
+    self->n_files = from->n_files;
+    self->n_ignored = from->n_ignored;
+    self->has_optimizer = from->has_optimizer;
+    self->n_begun = from->n_begun;
+    self->n_steps = from->n_steps;
+    QDR_TRY(QDRI_NEW(self->n_files, "the files of a checkpoint", &self->files));
+    for (int i = 0; i < self->n_files; i++) self->files[i].descriptor = -1;
+    return from->note_bytes ? qdri_calloc((size_t)from->note_bytes, 1, "a checkpoint's note", (void **)&self->note)
+                            : QDR_OK;
+}
+
+static qdr_status tell(qdri_comm *world, int n_tensors, qdri_places *self)
+{
+    const int is_root = qdri_comm_rank(world) == 0;
+    summary all = {self->n_files, self->n_ignored, self->has_optimizer,
+                   self->n_begun, self->n_steps,   self->note ? (int64_t)strlen(self->note) + 1 : 0};
+    QDR_TRY(qdri_comm_broadcast(world, 0, &all, sizeof all));
+    QDR_TRY(qdri_comm_agree(world, is_root ? QDR_OK : receive(&all, self)));
+    QDR_TRY(qdri_comm_broadcast(world, 0, self->places, (size_t)n_tensors * sizeof *self->places));
+    if (all.note_bytes) QDR_TRY(qdri_comm_broadcast(world, 0, self->note, (size_t)all.note_bytes));
+    for (int i = 0; i < self->n_files; i++) {
+        char path[PATH_BYTES] = "";
+        if (is_root) snprintf(path, sizeof path, "%s", self->files[i].path);
+        QDR_TRY(qdri_comm_broadcast(world, 0, path, sizeof path));
+        QDR_TRY(qdri_comm_agree(world, is_root ? QDR_OK : qdri_strdup(path, &self->files[i].path)));
+    }
+    return QDR_OK;
+}
+
+static qdr_status open_files(int rank, qdri_places *self)
+{
+    for (int i = 0; i < self->n_files; i++) {
+        self->files[i].descriptor = open(self->files[i].path, O_RDONLY | O_CLOEXEC);
+        if (self->files[i].descriptor < 0)
+            return QDR_FAIL(QDR_ERR_IO,
+                            "%s cannot be opened on rank %d (%s); put the file into a folder that all ranks see",
+                            qdri_shown(self->files[i].path).text, rank, strerror(errno));
+    }
+    return QDR_OK;
+}
+
+qdr_status qdri_places_find(const qdri_contents *contents, int needs_optimizer, const char *path, qdri_places *places)
+{
+    qdri_comm *world = qdri_context_world(qdr_grid_context(contents->stack->grid));
+    const int rank = qdri_comm_rank(world);
+    qdr_safetensors *file = NULL;
+    *places = (qdri_places){0};
+    qdr_status status = QDRI_NEW(contents->n, "the places of tensors", &places->places);
+    if (status == QDR_OK && rank == 0) status = qdr_safetensors_open(path, &file);
+    if (file) status = look(file, contents, needs_optimizer, path, places);
+    qdr_safetensors_discard(&file);
+    status = qdri_comm_agree(world, status);
+    if (status == QDR_OK) status = tell(world, contents->n, places);
+    if (status == QDR_OK) status = qdri_comm_agree(world, open_files(rank, places));
+    if (status != QDR_OK) qdri_places_free(places);
+    return status;
+}
+
+void qdri_places_free(qdri_places *places)
+{
+    for (int i = 0; i < places->n_files && places->files; i++) {
+        if (places->files[i].descriptor >= 0) close(places->files[i].descriptor);
+        free(places->files[i].path);
+    }
+    free(places->files);
+    free(places->places);
+    free(places->note);
+    *places = (qdri_places){0};
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing at any place of a file, whatever the system returns: short writes, interruptions. All return 0, or an errno
+ * value. */
+#ifndef QDRI_FILES_AT_H
+#define QDRI_FILES_AT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+int qdri_write_at(int descriptor, int64_t at, const void *from, size_t n_bytes);
+/* Makes the file that long and takes its room on the disk, so that a full disk shows before anything is written. */
+int qdri_reserve(int descriptor, int64_t n_bytes);
+/* What to do about an error, for the end of a sentence: "make room …". */
+const char *qdri_write_remedy(int error);
+
+#endif

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoints: the same state gives the same bytes on every grid, with all levels, layouts and storages; what is saved
+ * on one grid is loaded on another, and training goes on from it; types; errors, with the same sentence on all ranks.
+ * What the bytes mean is checked by Python programs (tests/cli/checkpoint_test.py). */
+#include <math.h>
+#include <quadrille/checkpoint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../examples/common/gpt.h"
+#include "dist.h"
+
+enum { CONTEXT = 4, TEXT = 512, MOST_PER_FORWARD = 64, PATH_BYTES = 96 };
+
+/* ---- files ---- */
+
+typedef struct path {
+    char text[PATH_BYTES + 32];
+} path;
+
+/* A new folder, the same on all ranks. */
+static path make_folder(qdr_context *ctx)
+{
+    path folder = {"/tmp/quadrille_checkpoint_XXXXXX"};
+    if (qdr_context_rank(ctx) == 0) DIST_CHECK(mkdtemp(folder.text), "no folder in /tmp");
+    DIST_OK(qdr_broadcast(ctx, 0, folder.text, sizeof folder.text));
+    return folder;
+}
+
+static path in(path folder, const char *name)
+{
+    path made;
+    snprintf(made.text, sizeof made.text, "%.*s/%s", PATH_BYTES, folder.text, name);
+    return made;
+}
+
+static void remove_folder(qdr_context *ctx, path folder)
+{
+    static const char *const names[] = {"a", "b", "c", "a.1", "a.2"};
+    DIST_OK(qdr_barrier(ctx));
+    if (qdr_context_rank(ctx) == 0) {
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) (void)unlink(in(folder, names[i]).text);
+        DIST_CHECK(rmdir(folder.text) == 0, "%s holds other files", folder.text);
+    }
+    DIST_OK(qdr_barrier(ctx));
+}
+
+/* A digest of a file, on all ranks. */
+static double digest_of(qdr_context *ctx, const char *name)
+{
+    double digest = 0;
+    if (qdr_context_rank(ctx) == 0) {
+        struct stat info;
+        FILE *file = fopen(name, "rb");
+        DIST_CHECK(file && fstat(fileno(file), &info) == 0, "%s: cannot be read", name);
+        void *bytes = malloc((size_t)info.st_size);
+        DIST_CHECK(bytes && fread(bytes, 1, (size_t)info.st_size, file) == (size_t)info.st_size, "%s is short", name);
+        digest = dist_digest(bytes, (size_t)info.st_size);
+        free(bytes);
+        fclose(file);
+    }
+    DIST_OK(qdr_broadcast(ctx, 0, &digest, sizeof digest));
+    return digest;
+}
+
+static void check_absent(qdr_context *ctx, const char *name)
+{
+    if (qdr_context_rank(ctx) == 0) DIST_CHECK(access(name, F_OK) != 0, "%s is there", name);
+}
+
+/* Saves, blocking or in the background, and checks what it said of its size. */
+static void save(qdr_stack *stack, qdr_adamw *optimizer, const char *name, int background, const char *note)
+{
+    const qdr_checkpoint_opts opts = {QDR_OPTS_INIT, .note = note, .background = background};
+    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
+    qdr_checkpoint *pending = NULL;
+    struct stat info;
+    int64_t file_bytes;
+    size_t host_bytes;
+    DIST_OK(qdr_checkpoint_size(stack, optimizer, background, &host_bytes, &file_bytes));
+    DIST_CHECK(background || host_bytes <= 16 << 20, "%zu bytes of host memory", host_bytes);
+    DIST_OK(qdr_checkpoint_save(stack, optimizer, name, &opts, &pending));
+    DIST_CHECK(!pending == !background, "pending");
+    if (background) {
+        qdr_status status = QDR_PENDING;
+        for (int i = 0; i < 3 && status == QDR_PENDING; i++) status = qdr_checkpoint_poll(pending);
+        DIST_CHECK(status >= 0, "%s", qdr_last_error());
+        DIST_OK(qdr_checkpoint_finish(&pending));
+    }
+    if (qdr_context_rank(ctx) == 0 && !note)
+        DIST_CHECK(stat(name, &info) == 0 && info.st_size == file_bytes, "%s: %lld bytes, not %lld", name,
+                   (long long)info.st_size, (long long)file_bytes);
+}
+
+/* ---- networks ---- */
+
+static gpt_config random_config(uint64_t *seed, const qdr_grid *grid)
+{
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    const int64_t cells = (int64_t)qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
+    const int64_t n_heads = 1 + dist_below(seed, 4);
+    return (gpt_config){.n_layers = 1 + dist_below(seed, 2),
+                        .hidden = n_heads * (1 + dist_below(seed, 9)),
+                        .n_heads = n_heads,
+                        .context = CONTEXT,
+                        .vocab = 3 + dist_below(seed, 40),
+                        .n_sequences = cells,
+                        .tied = (int)dist_below(seed, 2),
+                        .layout = dist_below(seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
+                        .dtype = dtypes[dist_below(seed, 4)],
+                        .panels = 1,
+                        .batch_parts = 1};
+}
+
+typedef struct trainer {
+    gpt model;
+    qdr_adamw *optimizer;
+} trainer;
+
+static trainer begin(qdr_grid *grid, const gpt_config *config, uint64_t seed)
+{
+    const qdr_adamw_opts adamw = {QDR_OPTS_INIT, .weight_decay = 0.1, .clip_norm = 1};
+    trainer made = {.optimizer = NULL};
+    DIST_OK(gpt_create(grid, config, &made.model));
+    DIST_OK(gpt_init(&made.model, seed, 0.2));
+    DIST_OK(qdr_adamw_create(made.model.stack, &adamw, &made.optimizer));
+    return made;
+}
+
+static void end(trainer *run)
+{
+    qdr_adamw_destroy(&run->optimizer);
+    gpt_destroy(&run->model);
+}
+
+/* A step on two micro-batches; the mean loss. */
+static double step(trainer *run, uint64_t data)
+{
+    const int64_t last = TEXT - CONTEXT - 1, n_sequences = run->model.config.n_sequences;
+    uint8_t text[TEXT];
+    int64_t starts[MOST_PER_FORWARD], n = 0;
+    double sum = 0;
+    for (int i = 0; i < TEXT; i++) text[i] = (uint8_t)(i * i % (int)run->model.config.vocab);
+    for (int micro = 0; micro < 2; micro++) {
+        double loss;
+        for (int i = 0; i < MOST_PER_FORWARD; i++) starts[i] = dist_below(&data, last);
+        DIST_OK(gpt_fill(&run->model, text, starts));
+        DIST_OK(qdr_stack_forward(run->model.stack));
+        DIST_OK(qdr_stack_backward(run->model.stack, micro ? QDR_ACCUMULATE : QDR_DEFER_SYNC,
+                                   0.5 / (double)(n_sequences * CONTEXT)));
+        DIST_OK(qdr_stack_loss(run->model.stack, &loss, &n));
+        sum += loss / (double)n;
+    }
+    DIST_OK(qdr_adamw_step(run->optimizer, 0.01));
+    return sum / 2;
+}
+
+/* All parameters as they are on one process. */
+static double gathered(qdr_stack *stack)
+{
+    double numbers[128] = {0};
+    const size_t each = qdr_dtype_bytes(qdr_stack_dtype(stack));
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        void *whole = malloc((size_t)p.n_global * each);
+        DIST_CHECK(whole, "no memory");
+        DIST_OK(qdr_stack_gather_parameter(stack, i, 0, whole));
+        /* Sums of gathering lose the sign of zeros. */
+        for (int64_t j = 0; j < p.n_global; j++)
+            numbers[i % 128] += dist_get(whole, qdr_stack_dtype(stack), j) * (double)(1 + j % 97);
+        free(whole);
+    }
+    return dist_digest(numbers, sizeof numbers);
+}
+
+/* ---- the same bytes on every grid ---- */
+
+typedef struct first_bytes {
+    path folder;
+    double digest;
+    int n_grids;
+} first_bytes;
+
+static void compare_bytes(qdr_grid *grid, void *user)
+{
+    first_bytes *first = user;
+    qdr_context *ctx = qdr_grid_context(grid);
+    const int64_t cells = (int64_t)qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
+    const gpt_config config = {.n_layers = 1,
+                               .hidden = 21,
+                               .n_heads = 3,
+                               .context = CONTEXT,
+                               .vocab = 29,
+                               .n_sequences = cells,
+                               .layout = first->n_grids % 2 ? QDR_SCATTERED : QDR_REPLICATED,
+                               .dtype = QDR_BF16,
+                               .panels = 1,
+                               .batch_parts = 1};
+    const path name = in(first->folder, "a");
+    trainer run = begin(grid, &config, 5);
+    save(run.model.stack, run.optimizer, name.text, first->n_grids % 2, NULL);
+    const double digest = digest_of(ctx, name.text);
+    if (first->n_grids++ == 0) first->digest = digest;
+    DIST_CHECK(digest == first->digest, "grid %d: other bytes", first->n_grids);
+    end(&run);
+}
+
+static void bytes_do_not_depend_on_grids(qdr_context *ctx, uint64_t seed)
+{
+    first_bytes first = {.folder = make_folder(ctx)};
+    (void)seed;
+    dist_every_grid(ctx, 1, compare_bytes, &first);
+    remove_folder(ctx, first.folder);
+}
+
+/* ---- from one grid to another ---- */
+
+static void training_goes_on(qdr_context *ctx, uint64_t seed)
+{
+    const path folder = make_folder(ctx);
+    const path a = in(folder, "a"), b = in(folder, "b");
+    for (int round = 0; round < dist_rounds(9); round++) {
+        qdr_grid *grid = dist_random_grid(ctx, &seed), *other = dist_random_grid(ctx, &seed);
+        gpt_config config = random_config(&seed, grid);
+        const uint64_t data = dist_random(&seed);
+        const int background = (int)dist_below(&seed, 2);
+        trainer run = begin(grid, &config, 11);
+        for (uint64_t i = 0; i < 3; i++) (void)step(&run, data + i);
+        save(run.model.stack, run.optimizer, a.text, background, "{\"round\": 1}");
+        const double before = gathered(run.model.stack);
+        const double next[] = {step(&run, data + 3), step(&run, data + 4)};
+        end(&run);
+
+        qdr_checkpoint_loaded loaded;
+        for (int same = 0; same < 2; same++) { /* on the same grid all bits are the same */
+            qdr_grid *there = same ? grid : other;
+            config.n_sequences = same ? config.n_sequences
+                                      : (int64_t)qdr_grid_size(other, QDR_Z) * qdr_grid_size(other, QDR_D);
+            if (same) config.n_sequences = (int64_t)qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
+            run = begin(there, &config, 12);
+            if (dist_below(&seed, 2)) (void)step(&run, data); /* state that must vanish */
+            DIST_OK(qdr_checkpoint_load(run.model.stack, run.optimizer, a.text, &loaded));
+            DIST_CHECK(loaded.n_steps + loaded.has_optimizer >= 1 && loaded.n_ignored == 0, "loaded %d, ignored %d",
+                       loaded.n_tensors, loaded.n_ignored);
+            DIST_CHECK(loaded.note && strcmp(loaded.note, "{\"round\": 1}") == 0, "another note");
+            qdr_checkpoint_loaded_free(&loaded);
+            DIST_CHECK(gathered(run.model.stack) == before, "round %d: other parameters", round);
+            save(run.model.stack, run.optimizer, b.text, !background, "{\"round\": 1}");
+            DIST_CHECK(digest_of(ctx, a.text) == digest_of(ctx, b.text), "round %d: other bytes after loading", round);
+            if (same) {
+                const double again[] = {step(&run, data + 3), step(&run, data + 4)};
+                DIST_CHECK(memcmp(next, again, sizeof next) == 0, "round %d, %s: losses %.17g %.17g, then %.17g %.17g",
+                           round, qdr_dtype_name(config.dtype), next[0], next[1], again[0], again[1]);
+            }
+            end(&run);
+        }
+        qdr_grid_destroy(&grid);
+        qdr_grid_destroy(&other);
+    }
+    remove_folder(ctx, folder);
+}
+
+/* ---- blocks, units and storages ---- */
+
+typedef struct odd {
+    qdr_stack *stack;
+    qdr_adamw *optimizer;
+} odd;
+
+static odd odd_create(qdr_grid *grid, uint64_t shape, qdr_dtype dtype, uint64_t storages)
+{
+    const int64_t k = 1 + dist_below(&shape, 40), unit = 1 + dist_below(&shape, 3);
+    const qdr_block middle[QDR_MAX_BLOCKS] = {{unit * (1 + dist_below(&shape, 9)), unit},
+                                              {unit * (1 + dist_below(&shape, 5)), unit},
+                                              {unit * (1 + dist_below(&shape, 5)), unit}};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 8, .dtype = dtype, .panels = 1, .batch_parts = 1};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{k, 1}}, .col_axis = QDR_X};
+    qdr_linear_desc first = {QDR_OPTS_INIT, .name = "first", .in = {{k, 1}}, .bias = 1,
+                             .storage = dist_below(&storages, 2) ? QDR_IN_OUT : QDR_OUT_IN};
+    qdr_linear_desc second = {
+        QDR_OPTS_INIT, .name = "second", .out = {{1 + dist_below(&shape, 30), 1}},
+        .bias = 1,     .transposed = 1,  .storage = dist_below(&storages, 2) ? QDR_IN_OUT : QDR_OUT_IN};
+    memcpy(first.out, middle, sizeof middle);
+    memcpy(second.in, middle, sizeof middle);
+    qdr_edge x, y, z;
+    qdr_linear *layer;
+    odd made = {.stack = NULL};
+    DIST_OK(qdr_stack_create(grid, &opts, &made.stack));
+    DIST_OK(qdr_stack_add_input(made.stack, "x", &input, 0, &x));
+    DIST_OK(qdr_stack_add_linear(made.stack, &first, x, &y, &layer));
+    DIST_OK(qdr_stack_add_linear(made.stack, &second, y, &z, &layer));
+    DIST_OK(qdr_stack_build(made.stack));
+    DIST_OK(qdr_stack_init(made.stack, 3, 0.5));
+    DIST_OK(qdr_adamw_create(made.stack, NULL, &made.optimizer));
+    return made;
+}
+
+static void odd_destroy(odd *run)
+{
+    qdr_adamw_destroy(&run->optimizer);
+    qdr_stack_destroy(&run->stack);
+}
+
+static void storage_does_not_matter(qdr_context *ctx, uint64_t seed)
+{
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    const path folder = make_folder(ctx);
+    const path a = in(folder, "a"), b = in(folder, "b");
+    for (int round = 0; round < dist_rounds(20); round++) {
+        qdr_grid *grid = dist_random_grid(ctx, &seed), *other = dist_random_grid(ctx, &seed);
+        const uint64_t shape = dist_random(&seed), storages = dist_random(&seed);
+        const qdr_dtype dtype = dtypes[dist_below(&seed, 4)];
+        const int has_optimizer = (int)dist_below(&seed, 2);
+        odd run = odd_create(grid, shape, dtype, storages);
+        save(run.stack, has_optimizer ? run.optimizer : NULL, a.text, (int)dist_below(&seed, 2), NULL);
+        const double before = gathered(run.stack);
+        odd_destroy(&run);
+        run = odd_create(other, shape, dtype, dist_random(&seed));
+        DIST_CHECK(gathered(run.stack) == before, "round %d: initial values depend on the grid", round);
+        for (int i = 0; i < qdr_stack_n_parameters(run.stack); i++) {
+            qdr_parameter p;
+            DIST_OK(qdr_stack_parameter(run.stack, i, &p));
+            void *zeros = calloc((size_t)p.n_global, sizeof(double));
+            DIST_OK(qdr_stack_load_parameter(run.stack, i, zeros));
+            free(zeros);
+        }
+        DIST_OK(qdr_checkpoint_load(run.stack, has_optimizer ? run.optimizer : NULL, a.text, NULL));
+        DIST_CHECK(gathered(run.stack) == before, "round %d: other parameters", round);
+        save(run.stack, has_optimizer ? run.optimizer : NULL, b.text, (int)dist_below(&seed, 2), NULL);
+        DIST_CHECK(digest_of(ctx, a.text) == digest_of(ctx, b.text), "round %d: other bytes", round);
+        odd_destroy(&run);
+        qdr_grid_destroy(&grid);
+        qdr_grid_destroy(&other);
+    }
+    remove_folder(ctx, folder);
+}
+
+/* ---- types ---- */
+
+/* Each element of each parameter of b is that of a, rounded. */
+static void check_rounded(qdr_stack *a, qdr_stack *b)
+{
+    for (int i = 0; i < qdr_stack_n_parameters(a); i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(a, i, &p));
+        void *from = malloc((size_t)p.n_global * sizeof(double)), *to = malloc((size_t)p.n_global * sizeof(double));
+        double rounded = 0;
+        DIST_CHECK(from && to, "no memory");
+        DIST_OK(qdr_stack_gather_parameter(a, i, 0, from));
+        DIST_OK(qdr_stack_gather_parameter(b, i, 0, to));
+        for (int64_t j = 0; j < p.n_global; j++) {
+            dist_set(&rounded, qdr_stack_dtype(b), 0, dist_get(from, qdr_stack_dtype(a), j));
+            DIST_CHECK(dist_get(&rounded, qdr_stack_dtype(b), 0) == dist_get(to, qdr_stack_dtype(b), j),
+                       "%s, element %lld", p.name, (long long)j);
+        }
+        free(from);
+        free(to);
+    }
+}
+
+static void types_are_rounded(qdr_context *ctx, uint64_t seed)
+{
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    const path folder = make_folder(ctx);
+    const path a = in(folder, "a");
+    for (int i = 0; i < 16; i++) {
+        qdr_grid *grid = dist_random_grid(ctx, &seed);
+        const uint64_t shape = dist_random(&seed);
+        odd from = odd_create(grid, shape, dtypes[i / 4], seed), to = odd_create(grid, shape, dtypes[i % 4], seed + 1);
+        save(from.stack, NULL, a.text, 0, NULL);
+        qdr_checkpoint_loaded loaded;
+        DIST_OK(qdr_checkpoint_load(to.stack, NULL, a.text, &loaded));
+        DIST_CHECK(loaded.n_tensors == 4 && !loaded.has_optimizer && !loaded.note, "%d tensors", loaded.n_tensors);
+        check_rounded(from.stack, to.stack);
+        odd_destroy(&from);
+        odd_destroy(&to);
+        qdr_grid_destroy(&grid);
+    }
+    remove_folder(ctx, folder);
+}
+
+/* ---- errors ---- */
+
+static void errors_are_told(qdr_context *ctx, uint64_t seed)
+{
+    const path folder = make_folder(ctx);
+    const path a = in(folder, "a"), b = in(folder, "b"), none = in(folder, "no/such");
+    qdr_grid *grid = dist_random_grid(ctx, &seed);
+    odd run = odd_create(grid, 1, QDR_F32, 1), other = odd_create(grid, 5, QDR_F32, 1);
+    const qdr_checkpoint_opts later = {QDR_OPTS_INIT, .background = 1, .keep = 2}, wrong = {QDR_OPTS_INIT, .keep = -1};
+    qdr_checkpoint *pending = NULL, *second = NULL;
+    DIST_FAILS(qdr_checkpoint_save(NULL, NULL, a.text, NULL, NULL), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_checkpoint_save(run.stack, NULL, NULL, NULL, NULL), QDR_ERR_ARGUMENT, "path");
+    DIST_FAILS(qdr_checkpoint_save(run.stack, other.optimizer, a.text, NULL, NULL), QDR_ERR_ARGUMENT, "another stack");
+    DIST_FAILS(qdr_checkpoint_save(run.stack, NULL, a.text, &wrong, NULL), QDR_ERR_ARGUMENT, "keep");
+    DIST_FAILS(qdr_checkpoint_save(run.stack, NULL, a.text, &later, NULL), QDR_ERR_ARGUMENT, "pending");
+    DIST_FAILS(qdr_checkpoint_save(run.stack, NULL, none.text, NULL, NULL), QDR_ERR_ARGUMENT, "No such file");
+    DIST_FAILS(qdr_checkpoint_save(run.stack, NULL, folder.text, NULL, NULL), QDR_ERR_ARGUMENT, "directory");
+    if (qdr_context_size(ctx) > 1)
+        DIST_FAILS(qdr_checkpoint_save(run.stack, NULL, qdr_context_rank(ctx) ? a.text : b.text, NULL, NULL),
+                   QDR_ERR_ARGUMENT, "path");
+    DIST_FAILS(qdr_checkpoint_load(run.stack, NULL, a.text, NULL), QDR_ERR_IO, "No such file");
+
+    DIST_OK(qdr_checkpoint_save(run.stack, run.optimizer, a.text, &later, &pending));
+    DIST_FAILS(qdr_checkpoint_save(run.stack, NULL, b.text, NULL, &second), QDR_ERR_STATE, "pending");
+    DIST_OK(qdr_checkpoint_finish(&pending));
+    DIST_OK(qdr_checkpoint_finish(&pending));
+    const double first = digest_of(ctx, a.text);
+    DIST_FAILS(qdr_checkpoint_load(other.stack, NULL, a.text, NULL), QDR_ERR_ARGUMENT, "first.weight is [");
+    DIST_OK(qdr_checkpoint_save(run.stack, NULL, b.text, NULL, NULL));
+    DIST_FAILS(qdr_checkpoint_load(run.stack, run.optimizer, b.text, NULL), QDR_ERR_ARGUMENT, "optimizer");
+
+    /* Two older files are kept. */
+    for (int i = 0; i < 3; i++) {
+        DIST_OK(qdr_checkpoint_save(run.stack, i % 2 ? NULL : run.optimizer, a.text, &later, &pending));
+        DIST_OK(qdr_checkpoint_finish(&pending));
+    }
+    DIST_CHECK(digest_of(ctx, a.text) == first && digest_of(ctx, in(folder, "a.2").text) == first, "not kept");
+    DIST_CHECK(digest_of(ctx, in(folder, "a.1").text) == digest_of(ctx, b.text), "not the older one");
+    check_absent(ctx, in(folder, "a.3").text);
+    check_absent(ctx, in(folder, "a.partial").text);
+
+    /* The stack is destroyed first. */
+    DIST_OK(qdr_checkpoint_save(run.stack, run.optimizer, a.text, &later, &pending));
+    odd_destroy(&run);
+    DIST_OK(qdr_checkpoint_finish(&pending));
+    DIST_CHECK(digest_of(ctx, a.text) == first, "other bytes");
+    odd_destroy(&other);
+    qdr_grid_destroy(&grid);
+    remove_folder(ctx, folder);
+}
+
+/* A flipped bit anywhere is found, and its tensor is named. */
+static void damage_is_found(qdr_context *ctx, uint64_t seed)
+{
+    const path folder = make_folder(ctx);
+    const path a = in(folder, "a");
+    qdr_grid *grid = dist_random_grid(ctx, &seed);
+    odd run = odd_create(grid, 1, QDR_F32, seed);
+    save(run.stack, run.optimizer, a.text, 0, NULL);
+    for (int round = 0; round < dist_rounds(60); round++) {
+        char words[256] = ""; /* of the damaged tensor */
+        int64_t at = 0;
+        int bit = 1 << dist_below(&seed, 8);
+        struct stat info = {0};
+        if (qdr_context_rank(ctx) == 0) {
+            qdr_safetensors *file;
+            DIST_CHECK(stat(a.text, &info) == 0, "no file");
+            DIST_OK(qdr_safetensors_open(a.text, &file));
+            const qdr_tensor *last = qdr_safetensors_tensor(file, qdr_safetensors_count(file) - 1);
+            const int64_t data_at = info.st_size - last->begin - last->bytes;
+            at = data_at - 40 + dist_below(&seed, info.st_size - data_at + 40);
+            for (int i = 0; i < qdr_safetensors_count(file); i++) {
+                const qdr_tensor *tensor = qdr_safetensors_tensor(file, i);
+                if (at >= data_at + tensor->begin && at < data_at + tensor->begin + tensor->bytes)
+                    snprintf(words, sizeof words, "tensor %s is damaged", tensor->name);
+            }
+            DIST_OK(qdr_safetensors_close(&file));
+        } else {
+            (void)dist_below(&seed, 2); /* as many numbers on all ranks */
+        }
+        DIST_OK(qdr_broadcast(ctx, 0, words, sizeof words));
+        for (int back = 0; back < 2; back++) {
+            if (qdr_context_rank(ctx) == 0) {
+                FILE *file = fopen(a.text, "r+b");
+                DIST_CHECK(file && fseek(file, (long)at, SEEK_SET) == 0, "no file");
+                const int byte = fgetc(file);
+                DIST_CHECK(fseek(file, (long)at, SEEK_SET) == 0 && fputc(byte ^ bit, file) != EOF, "not written");
+                fclose(file);
+            }
+            DIST_OK(qdr_barrier(ctx));
+            if (back) continue;
+            if (*words)
+                DIST_FAILS(qdr_checkpoint_load(run.stack, run.optimizer, a.text, NULL), QDR_ERR_IO, words);
+            else /* a header may also be no JSON any more */
+                DIST_CHECK(qdr_checkpoint_load(run.stack, run.optimizer, a.text, NULL) < 0, "byte %lld", (long long)at);
+        }
+    }
+    DIST_OK(qdr_checkpoint_load(run.stack, run.optimizer, a.text, NULL));
+    odd_destroy(&run);
+    qdr_grid_destroy(&grid);
+    remove_folder(ctx, folder);
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {{"bytes do not depend on grids", bytes_do_not_depend_on_grids},
+                                      {"training goes on", training_goes_on},
+                                      {"storage does not matter", storage_does_not_matter},
+                                      {"types are rounded", types_are_rounded},
+                                      {"errors are told", errors_are_told},
+                                      {"damage is found", damage_is_found}};
+    return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
+}
