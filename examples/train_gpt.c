@@ -10,54 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/chart.h"
-#include "common/choice.h"
-#include "common/codec_switch.h"
-#include "common/corpus.h"
-#include "common/gpt.h"
-#include "common/gpt_step.h"
 #include "common/meter.h"
 #include "common/progress.h"
 #include "common/run_log.h"
 #include "common/sample.h"
+#include "common/training.h"
 
 #define VOCABULARY 256 /* a token is a byte */
-#define MAX_POINTS 4096
+#define PATH_BYTES 4096
 #define VALIDATION_WINDOWS 256 /* during training; at the end all windows */
-
-typedef struct settings {
-    choice how; /* must be first; grid, order, layout, overlap, type; context, batch, micro-batch */
-    const char *file, *log, *plot, *prompt, *late;
-    int tied;
-    int64_t n_layers, hidden, n_heads;
-    int64_t n_steps, warmup, seed;
-    int64_t validate_every, n_windows, n_sample, codec_after;
-    double lr, weight_decay, clip, loss_scale, stddev, temperature, codec_guard;
-} settings;
-
-/* The state of one rank during training. */
-typedef struct training {
-    const settings *set; /* `own`: the given settings, completed */
-    settings own;
-    qdr_context *ctx;
-    int talks; /* rank 0: writes files and prints */
-    char *sentence;
-    qdr_grid *grid;
-    gpt model;
-    qdr_adamw *optimizer;
-    gpt_step step;
-    corpus text;
-    int64_t *starts; /* where each sequence of a forward pass begins in the text */
-    qdr_output *log;
-    double *losses; /* of each step */
-    codec_switch codecs; /* of --codec-after and --codec-guard */
-    chart_point points[MAX_POINTS];
-    int64_t n_points;
-    double train_secs;
-    double memory_before;
-    int late_rank;
-    double late_secs;
-} training;
 
 /* One forward pass over at most `n` sequences; the rest of the batch is empty. Adds to the sums. */
 static qdr_status forward(training *run, const uint8_t *text)
@@ -108,22 +69,28 @@ static double learning_rate(const settings *set, int64_t step)
     return set->lr * (0.02 + 0.98 * 0.5 * (1 + cos(3.14159265358979323846 * done)));
 }
 
+/* How many sequences have been used before a step; the batch may have been another before this run. */
+static int64_t sequences_before(const training *run, int64_t step)
+{
+    return run->first_sequence + (step - run->first_step) * run->set->how.batch;
+}
+
 /* One optimizer step on set->how.batch sequences, with as many forward and backward passes as they need. The sequences
- * depend only on seed and step; which rank has them depends on the grid. The loss is scaled once, so sums over
- * micro-batches and ranks are means; the optimizer divides by loss_scale. */
+ * depend only on the seed and on how many were used before; which rank has them depends on the grid. The loss is scaled
+ * once, so sums over micro-batches and ranks are means; the optimizer divides by loss_scale. */
 static qdr_status train_step(training *run, int64_t step, double *loss)
 {
     const settings *set = run->set;
     const int64_t per_forward = run->model.config.n_sequences;
+    const int64_t number = sequences_before(run, step);
     double sum = 0;
     int64_t n = 0;
     TRY(qdr_adamw_set_rate(run->optimizer, learning_rate(set, step)));
     for (int64_t first = 0; first < set->how.batch; first += per_forward) {
         for (int64_t i = 0; i < per_forward; i++)
-            run->starts[i] = first + i < set->how.batch
-                                 ? corpus_train_window(&run->text, set->how.context, (uint64_t)set->seed,
-                                                       step * set->how.batch + first + i)
-                                 : -1;
+            run->starts[i] = first + i < set->how.batch ? corpus_train_window(&run->text, set->how.context,
+                                                                              (uint64_t)set->seed, number + first + i)
+                                                        : -1;
         TRY(gpt_fill(&run->model, run->text.bytes, run->starts));
         TRY(gpt_step_run(&run->step, first > 0, first + per_forward >= set->how.batch));
         TRY(add_loss(run, &sum, &n)); /* waits for everything that was enqueued, so it comes last */
@@ -160,13 +127,13 @@ static qdr_status after_step(training *run, progress *line, int64_t step, double
     const settings *set = run->set;
     const int64_t every = set->validate_every ? set->validate_every : (set->n_steps + 9) / 10;
     const double tokens_per_s = (double)(set->how.batch * set->how.context) / secs;
-    const int measured = (step + 1) % every == 0 || step + 1 == set->n_steps;
+    const int measured = (step + 1) % every == 0 || step + 1 == run->n_steps;
     double validation = NAN;
     if (measured) {
-        TRY(validate(run, step + 1 == set->n_steps, &validation));
+        TRY(validate(run, step + 1 == run->n_steps, &validation));
         if (run->n_points < MAX_POINTS) run->points[run->n_points++] = (chart_point){step + 1, validation};
     }
-    run->losses[step] = loss;
+    run->losses[step - run->first_step] = loss;
     const run_log_line logged = {step + 1, loss, tokens_per_s, learning_rate(set, step), validation};
     /* The first failure ends the log; all ranks hear of it at the next validation. */
     if (run->log && !*run->sentence && !run_log_step(run->log, &logged)) {
@@ -178,7 +145,8 @@ static qdr_status after_step(training *run, progress *line, int64_t step, double
     if (run->talks) {
         const double newest = run->n_points ? run->points[run->n_points - 1].loss : NAN;
         progress_step(line, step + 1, loss, newest,
-                      (double)((step + 1) * set->how.batch * set->how.context) / run->train_secs, measured);
+                      (double)((step + 1 - run->first_step) * set->how.batch * set->how.context) / run->train_secs,
+                      measured);
     }
     return QDR_OK;
 }
@@ -187,7 +155,8 @@ static qdr_status begin_codecs(training *run)
 {
     const settings *set = run->set;
     if (!set->codec_after && set->codec_guard <= 0) return QDR_OK;
-    return codec_switch_begin(&run->codecs, &run->step, set->codec_after, set->codec_guard, run->sentence);
+    const int64_t after = set->codec_after > run->first_step ? set->codec_after - run->first_step : 0;
+    return codec_switch_begin(&run->codecs, &run->step, after, set->codec_guard, run->sentence);
 }
 
 /* All ranks have the same losses. */
@@ -195,39 +164,94 @@ static qdr_status guard_codecs(training *run, progress *line, int64_t step)
 {
     char why[CODEC_SWITCH_BYTES];
     int gives_up;
-    TRY(codec_switch_look(&run->codecs, run->losses, step, why, &gives_up));
+    TRY(codec_switch_look(&run->codecs, run->losses, step - run->first_step, why, &gives_up));
     if (!gives_up || !run->talks) return QDR_OK;
     progress_end(line);
     fprintf(stderr, "--codec-guard: after step %lld %s; going on with --codec safe\n", (long long)step + 1, why);
     return QDR_OK;
 }
 
-static qdr_status train(training *run)
+/* The run's own part of a checkpoint: with the tensors, all that is needed to go on. */
+static void write_note(const training *run, int64_t n_steps, char note[SAVED_NOTE_BYTES])
+{
+    char crc[16];
+    note[0] = '\0';
+    snprintf(crc, sizeof crc, "%08lx", (unsigned long)run->text_crc);
+    saved_note_word(note, "program", "train_gpt");
+    saved_note_number(note, "step", (double)n_steps);
+    saved_note_number(note, "sequences", (double)sequences_before(run, n_steps));
+    saved_note_number(note, "text_bytes", (double)run->text.n_bytes);
+    saved_note_word(note, "text_crc32", crc);
+    settings_note(run->set, note);
+    saved_note_end(note);
+}
+
+static qdr_status begin_save(training *run, int64_t n_steps)
+{
+    char note[SAVED_NOTE_BYTES];
+    write_note(run, n_steps, note);
+    return saver_begin(&run->save, n_steps, note);
+}
+
+/* Saves after a step where that was asked for, by an option or by a signal. */
+static qdr_status save_step(training *run, const progress *line, int64_t n_steps, int *stops)
 {
     const settings *set = run->set;
-    progress line = progress_begin(set->n_steps);
-    for (int64_t step = 0; step < set->n_steps; step++) {
-        TRY(codec_switch_step(&run->codecs, step));
+    const int is_last = n_steps == run->n_steps;
+    if (!set->save) return QDR_OK;
+    TRY(stop_is_requested(run->ctx, stops));
+    *stops |= n_steps - run->first_step == set->stop_after;
+    *stops &= !is_last;
+    const int is_due = set->save_every && n_steps % set->save_every == 0;
+    if (run->talks && (is_due || is_last || *stops || run->save.pending)) progress_end(line);
+    TRY(saver_poll(&run->save));
+    if (!is_due && !is_last && !*stops) return QDR_OK;
+    TRY(begin_save(run, n_steps));
+    return is_last || *stops ? saver_finish(&run->save) : QDR_OK;
+}
+
+static qdr_status check_loss(const training *run, int64_t step, double loss)
+{
+    const settings *set = run->set;
+    if (isfinite(loss) || codec_switch_forgives(&run->codecs, step - run->first_step)) return QDR_OK;
+    snprintf(run->sentence, PROBLEM_BYTES, "the loss of step %lld is not a finite number; use a lower --lr than %g%s%s",
+             (long long)step + 1, set->lr, set->how.dtype == QDR_F16 ? ", or --dtype bf16" : "",
+             set->how.codecs.version ? ", or a milder --codec" : "");
+    return QDR_ERR_STATE;
+}
+
+/* *stops: a signal has ended it. */
+static qdr_status train(training *run, int *stops)
+{
+    progress line = progress_begin(run->first_step, run->n_steps);
+    for (int64_t step = run->first_step; step < run->n_steps && !*stops; step++) {
+        TRY(codec_switch_step(&run->codecs, step - run->first_step));
         const double began = meter_secs();
         double loss;
-        if (run->late_secs > 0 && step == set->n_steps / 2)
+        if (run->late_secs > 0 && step == run->first_step + (run->n_steps - run->first_step) / 2)
             TRY(late_step(run, step, &loss));
         else
             TRY(train_step(run, step, &loss));
         const double secs = meter_secs() - began;
         run->train_secs += secs;
-        if (!isfinite(loss) && !codec_switch_forgives(&run->codecs, step)) {
-            snprintf(run->sentence, PROBLEM_BYTES,
-                     "the loss of step %lld is not a finite number; use a lower --lr than %g%s%s", (long long)step + 1,
-                     set->lr, set->how.dtype == QDR_F16 ? ", or --dtype bf16" : "",
-                     set->how.codecs.version ? ", or a milder --codec" : "");
-            return QDR_ERR_STATE;
-        }
+        TRY(check_loss(run, step, loss));
         TRY(after_step(run, &line, step, loss, secs));
         TRY(guard_codecs(run, &line, step));
+        TRY(save_step(run, &line, step + 1, stops));
     }
     if (run->talks) progress_end(&line);
     return QDR_OK;
+}
+
+/* A run without steps. */
+static qdr_status only_validate(training *run)
+{
+    double validation;
+    TRY(validate(run, 1, &validation));
+    run->points[run->n_points++] = (chart_point){run->n_steps, validation};
+    if (!run->set->save) return QDR_OK;
+    TRY(begin_save(run, run->n_steps));
+    return saver_finish(&run->save);
 }
 
 /* The model continues the prompt. It sees the last `context` bytes, as the first sequence of a forward pass. */
@@ -264,126 +288,6 @@ static qdr_status write_sample(training *run)
     return status;
 }
 
-static qdr_status draw_chart(training *run)
-{
-    const settings *set = run->set;
-    char title[160], subtitle[320], count[24];
-    const int p = qdr_context_size(run->ctx);
-    snprintf(title, sizeof title, "Loss of a %lld-layer GPT on a %s grid", (long long)set->n_layers,
-             grid_words(set->how.grid).text);
-    snprintf(subtitle, sizeof subtitle, "%s, %s parameters, %d rank%s, %s, %s, %.0f tokens/s", run->text.name,
-             progress_count((double)gpt_n_parameters(&run->model), count), p, PLURAL(p),
-             layout_word((qdr_layout)set->how.layout), qdr_dtype_name((qdr_dtype)set->how.dtype),
-             (double)(set->n_steps * set->how.batch * set->how.context) / run->train_secs);
-    const loss_chart chart = {title, subtitle, run->losses, set->n_steps, run->points, run->n_points};
-    return chart_write(&chart, set->plot, run->sentence) ? QDR_OK : QDR_ERR_IO;
-}
-
-/* The memory planned according to the size queries, the peak that was used, and the growth of the process. */
-static qdr_status report_memory(training *run, size_t peak)
-{
-    qdr_stack_sizes sizes;
-    size_t optimizer;
-    TRY(qdr_stack_get_sizes(run->model.stack, &sizes));
-    TRY(qdr_adamw_size(run->model.stack, &optimizer));
-    /* After a late rank's step, one number of each rank is gathered. */
-    const size_t meter = run->late_secs > 0 ? (size_t)qdr_context_size(run->ctx) * 8 : 0;
-    const size_t asked = sizes.parameters + sizes.gradients + sizes.feedback + sizes.activations + sizes.workspace +
-                         sizes.communication + sizes.device + optimizer + meter;
-    if (run->talks)
-        fprintf(stderr,
-                "memory of rank 0: %zu bytes planned (parameters %zu, gradients %zu, feedback %zu, optimizer %zu, "
-                "activations %zu, workspace %zu, communication %zu, device %zu, measuring %zu), %zu at peak; the "
-                "process grew by %.1f MB%s\n",
-                asked, sizes.parameters, sizes.gradients, sizes.feedback, optimizer, sizes.activations, sizes.workspace,
-                sizes.communication, sizes.device, meter, peak, 1e-6 * (meter_memory_peak() - run->memory_before),
-                run->set->how.n_local > 1 ? " (all ranks)" : "");
-    return QDR_OK;
-}
-
-/* What codecs have saved, if there are any. */
-static void report_codecs(const training *run)
-{
-    qdr_traffic all = {0};
-    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
-        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
-            const qdr_traffic one = qdr_grid_traffic(run->grid, (qdr_channel)channel, (qdr_coll_kind)kind);
-            all.bytes_sent += one.bytes_sent;
-            all.bytes_plain += one.bytes_plain;
-            all.codec_secs += one.codec_secs;
-        }
-    if (!run->talks || all.bytes_plain == all.bytes_sent) return;
-    fprintf(stderr, "codecs: rank 0 sent %.4g MB instead of %.4g MB, and spent %.3g s on encoding and decoding\n",
-            1e-6 * (double)all.bytes_sent, 1e-6 * (double)all.bytes_plain, all.codec_secs);
-}
-
-static qdr_status report_skipped(training *run)
-{
-    int64_t n = 0;
-    if (run->talks) TRY(qdr_adamw_skipped(run->optimizer, &n));
-    if (n > 0)
-        fprintf(stderr, "%lld step%s skipped because gradients overflowed; use a --loss-scale below %g\n", (long long)n,
-                n == 1 ? " was" : "s were", run->set->loss_scale);
-    return QDR_OK;
-}
-
-static qdr_status report(training *run, size_t peak)
-{
-    const settings *set = run->set;
-    const double tokens = (double)(set->n_steps * set->how.batch * set->how.context);
-    char clock[24], count[24];
-    if (run->talks)
-        fprintf(stderr,
-                "validation loss %.4f nats per byte after %lld step%s: %s tokens in %s (%.0f "
-                "tokens/s)\n",
-                run->points[run->n_points - 1].loss, (long long)set->n_steps, PLURAL(set->n_steps),
-                progress_count(tokens, count), progress_clock(run->train_secs, clock), tokens / run->train_secs);
-    TRY(report_skipped(run));
-    report_codecs(run);
-    TRY(report_memory(run, peak));
-    return qdr_agree(run->ctx, run->talks && set->plot ? draw_chart(run) : QDR_OK);
-}
-
-static void announce(const training *run)
-{
-    const settings *set = run->set;
-    const int p = qdr_context_size(run->ctx);
-    const int64_t n_tokens = set->how.batch * set->how.context;
-    char count[24];
-    fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s%s); text: %s, %.2f MB\n", p, PLURAL(p),
-            qdr_context_threads(run->ctx), PLURAL(qdr_context_threads(run->ctx)), grid_words(set->how.grid).text,
-            layout_word((qdr_layout)set->how.layout), qdr_dtype_name((qdr_dtype)set->how.dtype),
-            set->how.serial ? "off" : "on", set->how.recorded ? ", as graphs" : "", run->text.name,
-            1e-6 * (double)run->text.n_bytes);
-    fprintf(stderr,
-            "%lld layer%s, hidden %lld, %lld head%s, context %lld: %s parameters; %lld step%s of "
-            "%lld token%s\n",
-            (long long)set->n_layers, PLURAL(set->n_layers), (long long)set->hidden, (long long)set->n_heads,
-            PLURAL(set->n_heads), (long long)set->how.context,
-            progress_count((double)gpt_n_parameters(&run->model), count), (long long)set->n_steps, PLURAL(set->n_steps),
-            (long long)n_tokens, PLURAL(n_tokens));
-}
-
-/* Over how many ranks parameters, gradients and optimizer state are split, and what a rank has of each. */
-static qdr_status announce_levels(const training *run)
-{
-    const int weights = qdr_grid_parts(run->grid, QDR_LEVEL_WEIGHTS);
-    const int gradients = qdr_grid_parts(run->grid, QDR_LEVEL_GRADIENTS);
-    const int state = qdr_grid_parts(run->grid, QDR_LEVEL_OPTIMIZER);
-    qdr_stack_sizes sizes;
-    size_t optimizer;
-    if (state == weights) return QDR_OK;
-    TRY(qdr_stack_get_sizes(run->model.stack, &sizes));
-    TRY(qdr_adamw_size(run->model.stack, &optimizer));
-    if (run->talks)
-        fprintf(stderr,
-                "levels: weights over %d rank%s (%.3g MB a rank), gradients over %d (%.3g MB), optimizer state over %d "
-                "(%.3g MB)\n",
-                weights, PLURAL(weights), 1e-6 * (double)sizes.parameters, gradients, 1e-6 * (double)sizes.gradients,
-                state, 1e-6 * (double)optimizer);
-    return QDR_OK;
-}
-
 /* Checks that involve several options. The same on all ranks. */
 static qdr_status check(training *run)
 {
@@ -409,6 +313,7 @@ static qdr_status open_files(training *run)
     const settings *set = run->set;
     qdr_status status = QDR_OK;
     if (run->talks && set->plot && !chart_try(set->plot, run->sentence)) status = QDR_ERR_ARGUMENT;
+    if (status >= 0 && run->talks && set->save) status = qdr_output_try("--save", set->save);
     if (status >= 0 && run->talks && set->log && (run->log = run_log_open(set->log, run->sentence)) == NULL)
         status = QDR_ERR_ARGUMENT;
     return qdr_agree(run->ctx, status);
@@ -430,17 +335,11 @@ static qdr_status choose(training *run)
     return choice_make(run->ctx, &given_how, &usual, &network, &run->own.how, run->sentence);
 }
 
-static qdr_status prepare(training *run)
+static qdr_status make_model(training *run)
 {
     const settings *set = run->set;
-    TRY(check(run));
-    TRY(choose(run));
-    if (set->loss_scale == 0) run->own.loss_scale = set->how.dtype == QDR_F16 ? 1024 : 1;
-    TRY(choice_make_grid(run->ctx, &run->own.how, run->sentence, &run->grid));
-    TRY(corpus_read(run->ctx, set->file, set->how.context, &run->text, run->sentence));
     run->memory_before = meter_memory_now();
     qdr_mem_reset_peak(run->ctx);
-
     /* --micro-batch counts per (z, d) cell, --batch over all ranks; without --micro-batch, one forward pass takes the
      * whole batch. */
     const int64_t cells = (int64_t)qdr_grid_size(run->grid, QDR_Z) * qdr_grid_size(run->grid, QDR_D);
@@ -461,40 +360,143 @@ static qdr_status prepare(training *run)
         .codecs = set->how.codecs.version ? &set->how.codecs : NULL,
     };
     TRY(gpt_create(run->grid, &config, &run->model));
-    TRY(gpt_init(&run->model, (uint64_t)set->seed, set->stddev));
+    if (!set->resume && !set->load) TRY(gpt_init(&run->model, (uint64_t)set->seed, set->stddev));
+    run->loss_scale = set->loss_scale > 0 ? set->loss_scale : set->how.dtype == QDR_F16 ? 1024 : 1;
     const qdr_adamw_opts opts = {QDR_OPTS_INIT,          .beta1 = 0.9,
                                  .beta2 = 0.99,          .weight_decay = set->weight_decay,
-                                 .clip_norm = set->clip, .grad_scale = set->loss_scale};
+                                 .clip_norm = set->clip, .grad_scale = run->loss_scale};
     TRY(qdr_adamw_create(run->model.stack, &opts, &run->optimizer));
     run->step = (gpt_step){&run->model, run->optimizer,
-                           .loss_scale = set->loss_scale / (double)(set->how.batch * set->how.context),
+                           .loss_scale = run->loss_scale / (double)(set->how.batch * set->how.context),
                            .is_recorded = set->how.recorded};
     run->starts = program_new(run->ctx, config.n_sequences, sizeof *run->starts);
-    run->losses = program_new(run->ctx, set->n_steps, sizeof *run->losses);
-    if (!run->starts || !run->losses) return QDR_ERR_MEMORY;
+    return run->starts ? QDR_OK : QDR_ERR_MEMORY;
+}
+
+/* The position in the data, which another text does not have. */
+static qdr_status take_position(training *run, const saved_run *saved)
+{
+    double step = 0, sequences = 0, bytes = 0;
+    char crc[16] = "", here[16];
+    snprintf(here, sizeof here, "%08lx", (unsigned long)run->text_crc);
+    if (!saved_run_number(saved, "step", &step) || !saved_run_number(saved, "sequences", &sequences) ||
+        !saved_run_number(saved, "text_bytes", &bytes) || !saved_run_word(saved, "text_crc32", crc, sizeof crc))
+        return REFUSE(run->sentence,
+                      "--resume %.300s: the file does not say how far its run was; use --load for its parameters alone",
+                      run->set->resume);
+    if ((int64_t)bytes != run->text.n_bytes || strcmp(crc, here) != 0)
+        return REFUSE(run->sentence,
+                      "--resume %.300s: its run was on another text, of %.0f bytes and checksum %s; %s has %lld bytes "
+                      "and checksum %s: give that text, or use --load for the parameters alone",
+                      run->set->resume, bytes, crc, run->text.name, (long long)run->text.n_bytes, here);
+    run->first_step = (int64_t)step;
+    run->first_sequence = (int64_t)sequences;
+    return QDR_OK;
+}
+
+/* Continues a run, or begins with the parameters of another. */
+static qdr_status load(training *run, const saved_run *saved)
+{
+    const settings *set = run->set;
+    const char *path = set->resume ? set->resume : set->load;
+    qdr_checkpoint_loaded loaded;
+    if (!path) return QDR_OK;
+    if (set->resume) TRY(take_position(run, saved));
+    const qdr_status status = qdr_checkpoint_load(run->model.stack, set->resume ? run->optimizer : NULL, path, &loaded);
+    run->is_damaged = status == QDR_ERR_IO;
+    TRY(status);
+    if (run->talks && set->resume)
+        fprintf(stderr, "continuing after step %lld of %s\n", (long long)run->first_step, path);
+    if (run->talks && !set->resume) fprintf(stderr, "parameters: %d tensors of %s\n", loaded.n_tensors, path);
+    if (run->talks && loaded.n_ignored && !(set->load && loaded.has_optimizer))
+        fprintf(stderr, "%d other tensor%s of the file ignored\n", loaded.n_ignored,
+                loaded.n_ignored == 1 ? " is" : "s are");
+    qdr_checkpoint_loaded_free(&loaded);
+    return QDR_OK;
+}
+
+static qdr_status prepare(training *run)
+{
+    const settings *set = run->set;
+    const char *path = set->resume ? set->resume : set->load;
+    saved_run saved;
+    if (path) {
+        const qdr_status status = saved_run_read(run->ctx, path, &saved);
+        run->is_damaged = status < 0;
+        TRY(status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status); /* the name was wrong */
+        run->is_damaged = 0;
+    }
+    settings_complete(&run->own, path ? &saved : NULL);
+    TRY(check(run));
+    TRY(choose(run));
+    TRY(choice_make_grid(run->ctx, &run->own.how, run->sentence, &run->grid));
+    TRY(corpus_read(run->ctx, set->file, set->how.context, &run->text, run->sentence));
+    run->text_crc = set->save || set->resume ? corpus_crc(&run->text) : 0;
+    TRY(make_model(run));
+    TRY(load(run, &saved));
+    run->n_steps = set->n_steps > run->first_step ? set->n_steps : run->first_step;
+    run->losses = program_new(run->ctx, run->n_steps - run->first_step + 1, sizeof *run->losses);
+    if (!run->losses) return QDR_ERR_MEMORY;
+    run->save = (saver){.path = set->save,
+                        .keep = (int)set->keep,
+                        .background = !set->in_foreground,
+                        .talks = run->talks,
+                        .stack = run->model.stack,
+                        .optimizer = run->optimizer};
     TRY(begin_codecs(run));
     return open_files(run);
 }
 
-static qdr_status run_all(training *run)
+static qdr_status end(training *run)
 {
-    TRY(prepare(run));
-    if (run->talks) announce(run);
-    TRY(announce_levels(run));
-    TRY(train(run));
     size_t now, peak;
     qdr_mem_usage(run->ctx, &now, &peak);
-    TRY(report(run, peak));
+    TRY(training_report(run, peak));
     return run->set->n_sample ? write_sample(run) : QDR_OK;
 }
 
-static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PROBLEM_BYTES])
+static qdr_status run_all(training *run)
+{
+    int stops = 0;
+    TRY(prepare(run));
+    if (run->talks) training_announce(run);
+    TRY(training_announce_levels(run));
+    if (run->set->save) stop_on_signals();
+    TRY(run->first_step < run->n_steps ? train(run, &stops) : only_validate(run));
+    if (!stops) TRY(end(run));
+    if (run->save.has_failed) {
+        snprintf(run->sentence, PROBLEM_BYTES, "the last step was not saved in %.300s, as the warning says",
+                 run->set->save);
+        return QDR_ERR_IO;
+    }
+    if (stops && run->talks) fprintf(stderr, "stopped; --resume %s continues\n", run->set->save);
+    return QDR_OK;
+}
+
+/* The files that --resume auto tries: that of --save, then the older ones. 0: there are no more. */
+static int next_file(qdr_context *ctx, const settings *set, int number, char path[PATH_BYTES])
+{
+    int is_there = 0;
+    if (number)
+        snprintf(path, PATH_BYTES, "%s.%d", set->save, number);
+    else
+        snprintf(path, PATH_BYTES, "%s", set->save);
+    if (qdr_context_rank(ctx) == 0) is_there = qdr_output_replaces(path);
+    return qdr_broadcast(ctx, 0, &is_there, sizeof is_there) >= 0 && is_there;
+}
+
+static qdr_status run_once(qdr_context *ctx, const settings *set, const char *path, char sentence[PROBLEM_BYTES],
+                           int *is_damaged)
 {
     training *run = program_new(ctx, 1, sizeof *run);
     if (!run) return QDR_ERR_MEMORY;
-    run->own = *(const settings *)user;
+    run->own = *set;
+    run->own.resume = path;
     run->set = &run->own, run->ctx = ctx, run->sentence = sentence, run->talks = qdr_context_rank(ctx) == 0;
-    const qdr_status status = run_all(run);
+    qdr_status status = run_all(run);
+    const qdr_status saved = qdr_checkpoint_finish(&run->save.pending); /* of a run that failed */
+    if (status >= 0) status = saved;
+    *is_damaged = run->is_damaged;
     gpt_step_destroy(&run->step);
     qdr_adamw_destroy(&run->optimizer);
     gpt_destroy(&run->model);
@@ -507,70 +509,24 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
     return status < 0 ? status : closed;
 }
 
-/* The defaults, which the command line overwrites. */
-static settings given = {
-    .how = {.layout = -1, .dtype = -1, .serial = -1},
-    .n_layers = 4,
-    .hidden = 128,
-    .n_heads = 4,
-    .n_steps = 2000,
-    .warmup = 100,
-    .seed = 1,
-    .n_sample = 400,
-    .lr = 3e-3,
-    .weight_decay = 0.3,
-    .clip = 1,
-    .stddev = 0.08,
-    .temperature = 0.8,
-};
+static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PROBLEM_BYTES])
+{
+    const settings *set = user;
+    char path[PATH_BYTES], next[PATH_BYTES];
+    int is_damaged = 0;
+    TRY(settings_check(set, sentence));
+    if (!set->resume || strcmp(set->resume, "auto") != 0) return run_once(ctx, set, set->resume, sentence, &is_damaged);
+    if (!next_file(ctx, set, 0, path)) return run_once(ctx, set, NULL, sentence, &is_damaged);
+    for (int number = 1;; number++) {
+        const qdr_status status = run_once(ctx, set, path, sentence, &is_damaged);
+        if (status >= 0 || !is_damaged || !next_file(ctx, set, number, next)) return status;
+        if (qdr_context_rank(ctx) == 0) fprintf(stderr, "warning: %s; trying %s\n", qdr_last_error(), next);
+        sentence[0] = '\0';
+        memcpy(path, next, sizeof path);
+    }
+}
 
-#define AT(member) .at = offsetof(settings, member)
-
-static const option_spec specs[] = {
-    CHOICE_SPECS,
-    {"model", .kind = OPTION_HEADING},
-    {"layers", 0, "N", "transformer blocks (default 4)", OPTION_COUNT, AT(n_layers), 1, 1024},
-    {"hidden", 0, "N", "features (default 128)", OPTION_COUNT, AT(hidden), 1, 1 << 20},
-    {"heads", 0, "N", "attention heads; must divide --hidden (default 4)", OPTION_COUNT, AT(n_heads), 1, 1 << 16},
-    {"ctx", 0, "N", "bytes per sequence (default 128)", OPTION_COUNT, AT(how.context), 1, 1 << 20},
-    {"dtype", 0, "f32|f64|bf16|f16", "type of parameters and activations (default f32)", OPTION_DTYPE, AT(how.dtype)},
-    {"tie", 0, NULL, "share the embedding's weights with the head", OPTION_FLAG, AT(tied)},
-    {"init", 0, "STDDEV", "standard deviation of the initial weights (default 0.08)", OPTION_REAL, AT(stddev), 0, 10},
-    {"training", .kind = OPTION_HEADING},
-    {"steps", 0, "N", "optimizer steps (default 2000)", OPTION_COUNT, AT(n_steps), 1, 100000000},
-    {"batch", 0, "N", "sequences per optimizer step, over all ranks (default 4)", OPTION_COUNT, AT(how.batch), 1,
-     1 << 24},
-    {"micro-batch", 0, "N", "sequences per forward pass in each (z,d) cell (default: all)", OPTION_COUNT,
-     AT(how.micro_batch), 1, 1 << 24},
-    {"lr", 0, "RATE", "peak learning rate (default 0.003)", OPTION_REAL, AT(lr), 0, 10},
-    {"warmup", 0, "N", "warm-up steps to the peak rate, at most a quarter of all steps (default 100)", OPTION_COUNT,
-     AT(warmup), 0, 100000000},
-    {"weight-decay", 0, "X", "weight decay, for matrices only (default 0.3)", OPTION_REAL, AT(weight_decay), 0, 10},
-    {"loss-scale", 0, "S", "loss scale in the backward pass (default 1024 for f16, else 1)", OPTION_REAL,
-     AT(loss_scale), 0, 1e12},
-    {"clip", 0, "NORM", "maximum gradient norm; 0: no clipping (default 1)", OPTION_REAL, AT(clip), 0, 1e9},
-    {"seed", 0, "N", "seed of weights, batches and sample; it gives the same batches on every grid (default 1)",
-     OPTION_COUNT, AT(seed), 0, 1e15},
-    {"codec-after", 0, "N", "train N steps without codecs first", OPTION_COUNT, AT(codec_after), 0, 100000000},
-    {"codec-guard", 0, "X",
-     "go on with the codecs 'safe' once the mean loss of 50 steps is X nats above its least; with f16 also after a "
-     "loss "
-     "that is not finite, whose step is skipped",
-     OPTION_REAL, AT(codec_guard), 0, 100},
-    {"output", .kind = OPTION_HEADING},
-    {"log", 0, "FILE", "JSON Lines, one object per step; an older file is kept as FILE.1, FILE.2 ...", OPTION_LOG,
-     AT(log)},
-    {"plot", 0, "FILE", "draw the loss curve as SVG", OPTION_OUTPUT, AT(plot)},
-    {"val-every", 0, "N", "steps between validations (default: a tenth of --steps)", OPTION_COUNT, AT(validate_every),
-     1, 1e8},
-    {"val-windows", 0, "N", "sequences per validation (default: 256, and the whole validation text at the end)",
-     OPTION_COUNT, AT(n_windows), 1, 1 << 24},
-    {"sample", 0, "N", "bytes of text to generate at the end (default 400)", OPTION_COUNT, AT(n_sample), 0, 1 << 24},
-    {"prompt", 0, "TEXT", "text that the sample continues (default: a newline)", OPTION_TEXT, AT(prompt)},
-    {"temperature", 0, "X", "sampling temperature (default 0.8)", OPTION_REAL, AT(temperature), 0.01, 100},
-    {"late", 0, "RANK:SECONDS", "diagnostic: delay one rank once, halfway through the steps", OPTION_TEXT, AT(late)},
-    OPTIONS_END,
-};
+static settings given; /* by the command line */
 
 int main(int argc, char **argv)
 {
@@ -583,14 +539,16 @@ int main(int argc, char **argv)
                 "the text is\n"
                 "used for validation. Afterwards it writes a sample of text to standard output; messages go to "
                 "standard error.",
-        .options = specs,
+        .options = settings_specs,
         .operand = &given.file,
         .examples = "  train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg\n"
                     "  mpiexec.mpich -n 2 train_gpt --grid 1x1x1x2 --layers 2 --steps 10000 "
                     "--log run.jsonl\n"
                     "  train_gpt --local 4 --grid auto --machine laptop\n"
+                    "  train_gpt --local 4 --save run.safetensors --save-every 100 --resume auto\n"
                     "  train_gpt poems.txt --local 2 --ctx 64 --layout scattered --grid 2x1x1x1\n",
         .run = run_rank,
     };
+    given = settings_begin;
     return program_start(&about, argc, argv, &given.how);
 }

@@ -50,7 +50,7 @@ static page_scale make_scale(const loss_chart *chart)
         }
     if (!(low <= high)) low = 0, high = 1;
     if (high - low < 1e-3) low -= 0.5, high += 0.5;
-    page_scale scale = {.x_max = (double)chart->n_steps};
+    page_scale scale = {.x_max = (double)(chart->first_step + chart->n_steps)};
     scale.y_tick = svg_tick(high - low, 7);
     scale.y_min = scale.y_tick * floor(low / scale.y_tick);
     scale.y_max = scale.y_tick * ceil(high / scale.y_tick);
@@ -102,7 +102,7 @@ static void put_raw(const loss_chart *chart, const page_scale *scale, FILE *file
         double sum = 0;
         int64_t n = 0;
         for (; n < stride && i + n < chart->n_steps; n++) sum += chart->loss[i + n];
-        put_point(scale, (double)i + 0.5 * (double)(n + 1), sum / (double)n, file);
+        put_point(scale, (double)(chart->first_step + i) + 0.5 * (double)(n + 1), sum / (double)n, file);
     }
     end_curve(file);
 }
@@ -118,7 +118,7 @@ static void put_mean(const loss_chart *chart, const page_scale *scale, FILE *fil
         const int64_t nearest = i < to_end ? i : to_end, half = nearest < widest ? nearest : widest;
         double sum = 0;
         for (int64_t j = i - half; j <= i + half; j++) sum += chart->loss[j];
-        put_point(scale, (double)(i + 1), sum / (double)(2 * half + 1), file);
+        put_point(scale, (double)(chart->first_step + i + 1), sum / (double)(2 * half + 1), file);
     }
     end_curve(file);
 }

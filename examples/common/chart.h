@@ -14,8 +14,8 @@ typedef struct chart_point {
 
 typedef struct loss_chart {
     const char *title, *subtitle;
-    const double *loss; /* loss[i] is that of step i + 1 */
-    int64_t n_steps;
+    const double *loss; /* loss[i] is that of step first_step + i + 1 */
+    int64_t first_step, n_steps; /* n_steps: losses */
     const chart_point *validation;
     int64_t n_validation;
 } loss_chart;

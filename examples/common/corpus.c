@@ -209,3 +209,14 @@ int64_t corpus_validation_window(const corpus *text, int64_t context, int64_t in
 }
 
 double corpus_uniform(uint64_t seed, uint64_t counter) { return (double)(mix(mix(seed) + counter) >> 11) * 0x1p-53; }
+
+uint32_t corpus_crc(const corpus *text)
+{
+    uint32_t crc = UINT32_MAX, of_byte[256];
+    for (uint32_t i = 0; i < 256; i++) {
+        of_byte[i] = i;
+        for (int bit = 0; bit < 8; bit++) of_byte[i] = of_byte[i] >> 1 ^ (of_byte[i] & 1 ? 0xedb88320u : 0);
+    }
+    for (int64_t i = 0; i < text->n_bytes; i++) crc = crc >> 8 ^ of_byte[(crc ^ text->bytes[i]) & 255];
+    return ~crc;
+}

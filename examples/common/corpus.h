@@ -29,6 +29,8 @@ int64_t corpus_train_window(const corpus *text, int64_t context, uint64_t seed, 
 int64_t corpus_validation_windows(const corpus *text, int64_t context);
 /* The position of window `index` of `n`: evenly spaced over the validation part. */
 int64_t corpus_validation_window(const corpus *text, int64_t context, int64_t index, int64_t n);
+/* The CRC-32 of the text, that of zlib and gzip. */
+uint32_t corpus_crc(const corpus *text);
 /* A number in [0, 1) determined by two counters. */
 double corpus_uniform(uint64_t seed, uint64_t counter);
 

@@ -10,9 +10,10 @@
 
 #define REDRAW_SECS 0.1
 
-progress progress_begin(int64_t n_steps)
+progress progress_begin(int64_t first, int64_t n_steps)
 {
-    return (progress){.n_steps = n_steps, .terminal = isatty(STDERR_FILENO), .began = meter_secs(), .drawn = -1};
+    return (progress){
+        .first = first, .n_steps = n_steps, .terminal = isatty(STDERR_FILENO), .began = meter_secs(), .drawn = -1};
 }
 
 const char *progress_clock(double secs, char text[24])
@@ -37,7 +38,7 @@ void progress_step(progress *line, int64_t step, double loss, double val_loss, d
     if (!milestone && (!line->terminal || now - line->drawn < REDRAW_SECS)) return;
     line->drawn = now;
     char left[24], validation[40] = "";
-    const double secs_left = (now - line->began) / (double)step * (double)(line->n_steps - step);
+    const double secs_left = (now - line->began) / (double)(step - line->first) * (double)(line->n_steps - step);
     if (!isnan(val_loss)) snprintf(validation, sizeof validation, "  validation %.3f", val_loss);
     fprintf(stderr, "%sstep %lld/%lld  loss %.3f%s  %.0f tokens/s  %s left%s", line->terminal ? "\r" : "",
             (long long)step, (long long)line->n_steps, loss, validation, tokens_per_s, progress_clock(secs_left, left),

@@ -6,12 +6,12 @@
 #include <stdint.h>
 
 typedef struct progress {
-    int64_t n_steps;
+    int64_t first, n_steps; /* first: steps that were done before */
     int terminal; /* standard error is one */
     double began, drawn; /* seconds; drawn: when the line was last drawn */
 } progress;
 
-progress progress_begin(int64_t n_steps);
+progress progress_begin(int64_t first, int64_t n_steps);
 /* Called after a step. val_loss: the latest, NAN before the first. `milestone`: print a line of its own. */
 void progress_step(progress *line, int64_t step, double loss, double val_loss, double tokens_per_s, int milestone);
 /* Ends the terminal's line. */

@@ -51,7 +51,7 @@ typedef struct option_spec {
 /* The table of a command whose only option is --json; its struct is an int. */
 extern const option_spec json_option[];
 
-#define MAX_OPTIONS 48
+#define MAX_OPTIONS 64
 /* Words of a qdr_layout, and of the types that layers compute in. */
 #define LAYOUT_WORDS "replicated|scattered"
 const char *layout_word(qdr_layout layout);

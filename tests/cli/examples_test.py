@@ -114,7 +114,8 @@ class Complaints(Case):
         for text, remedy in (("--grid 2x2 --grid 0x1x1x1 --grid 2x2x1x1x1 --grid -1x1x1x1", "such as 2x2x1x1, or auto"),
                              ("--lr fast --lr nan", "a number from 0 to 10"), ("--dtype f8", "f32, f64, bf16 or f16"),
                              ("--layout both", "replicated or scattered"), ("--overlap yes", "on or off"),
-                             ("--steps 0 --steps -5 --hidden 12.5 --local 0 --batch 0 --micro-batch 0 --ctx 0 "
+                             ("--steps -5", "a whole number from 0 to "),
+                             ("--hidden 12.5 --local 0 --batch 0 --micro-batch 0 --ctx 0 "
                               "--heads 99999999999999999999", "a whole number from 1 to ")):
             for option, value in zip(text.split()[::2], text.split()[1::2]):
                 self.complain("train_gpt", self.text, option, value, says=[f"{option} '{value}': ", remedy])
@@ -187,9 +188,9 @@ class Complaints(Case):
         if not ARGUMENTS.mpiexec:
             self.skipTest("no MPI in this build")
         before = (ARGUMENTS.mpiexec, "-n", "2")
-        done = run("train_gpt", self.text, "--steps", "0", before=before)
+        done = run("train_gpt", self.text, "--batch", "0", before=before)
         self.assertNotEqual(done.returncode, 0)
-        self.assertEqual(done.stderr.decode().count("--steps '0'"), 1)
+        self.assertEqual(done.stderr.decode().count("--batch '0'"), 1)
 
 
 class Help(Case):

@@ -71,8 +71,9 @@ PROGRAMS = {
     "quadrille topo": ([], [Slot("--xml", READ), Slot("--svg", WRITTEN)], {}),
     "quadrille trace": ([], [ranks(operand("the trace"), 0), ranks(operand("the trace"), 1), Slot("--merge", WRITTEN),
                              Slot("--svg", WRITTEN)], {"the trace": "run"}),
-    "train_gpt": (TINY, [operand("the text"), MACHINE, Slot("--plan", READ), Slot("--log", WRITTEN),
-                         Slot("--plot", WRITTEN), *ENVIRONMENT], {"the text": "text.txt"}),
+    "train_gpt": (TINY, [operand("the text"), MACHINE, Slot("--plan", READ), Slot("--load", READ),
+                         Slot("--save", WRITTEN), Slot("--log", WRITTEN), Slot("--plot", WRITTEN), *ENVIRONMENT],
+                  {"the text": "text.txt"}),
     "transformer_layer": (["--local", "1"], [MACHINE, Slot("--plan", READ), *ENVIRONMENT], {}),
 }
 

@@ -24,7 +24,8 @@ NO_FILES = {"2x2x1x1", "AXES", "AXIS", "AXIS=N", "B", "BYTES", "CODEC", "CODECS"
             "GXxGYxGZxGD", "GXxGYxGZxGD|auto", "K", "KEY=NUMBER", "KEY=VALUE", "KIND", "LAYOUT", "N", "NAME", "NORM",
             "ORDER", "P", "R", "RANK:SECONDS", "RATE", "S", "STDDEV", "TEXT", "TYPE", "WHAT", "WHOSE", "X",
             "cpu|cuda|cuda:N", "f32|f64|bf16|f16", "off|on", "on|off", "replicated|scattered", "stored|fp8"}
-NO_FILE_OPTIONS = {("--rows", "M")}  # their arguments have the same names as files elsewhere
+# Arguments that have the same names as files elsewhere; and a file that --save, alone, may replace.
+NO_FILE_OPTIONS = {("--rows", "M"), ("--resume", "FILE|auto")}
 
 
 class Options(unittest.TestCase):

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "saved_run.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what a file says ---- */
+
+/* The extent of a tensor in a dimension; 0: there is no such tensor. */
+static int64_t extent(const qdr_safetensors *file, const char *name, int dim)
+{
+    const qdr_tensor *tensor = qdr_safetensors_tensor(file, qdr_safetensors_find(file, name));
+    return tensor && dim < tensor->n_dims ? tensor->shape[dim] : 0;
+}
+
+static qdr_status read_header(const char *path, saved_run *saved)
+{
+    qdr_safetensors *file;
+    char name[64];
+    TRY(qdr_safetensors_open(path, &file));
+    const char *note = qdr_safetensors_metadata(file, "note");
+    if (note && strlen(note) < sizeof saved->note) memcpy(saved->note, note, strlen(note) + 1);
+    saved->hidden = extent(file, "embedding.weight", 1);
+    saved->context = extent(file, "embedding.positions", 0);
+    saved->tied = qdr_safetensors_find(file, "head.weight") < 0;
+    do snprintf(name, sizeof name, "block%lld.qkv.weight", (long long)saved->n_layers);
+    while (qdr_safetensors_find(file, name) >= 0 && ++saved->n_layers);
+    return qdr_safetensors_close(&file);
+}
+
+qdr_status saved_run_read(qdr_context *ctx, const char *path, saved_run *saved)
+{
+    memset(saved, 0, sizeof *saved);
+    TRY(qdr_agree(ctx, qdr_context_rank(ctx) == 0 ? read_header(path, saved) : QDR_OK));
+    return qdr_broadcast(ctx, 0, saved, sizeof *saved);
+}
+
+/* What follows "key": in the note. */
+static const char *find(const saved_run *saved, const char *key)
+{
+    char quoted[64];
+    snprintf(quoted, sizeof quoted, "\"%s\":", key);
+    const char *at = strstr(saved->note, quoted);
+    return at ? at + strlen(quoted) : NULL;
+}
+
+int saved_run_number(const saved_run *saved, const char *key, double *value)
+{
+    char *end;
+    const char *at = find(saved, key);
+    const double number = at ? strtod(at, &end) : 0;
+    if (!at || end == at) return 0;
+    *value = number;
+    return 1;
+}
+
+int saved_run_word(const saved_run *saved, const char *key, char *word, size_t bytes)
+{
+    const char *at = find(saved, key);
+    if (!at || *at != '"') return 0;
+    const size_t length = strcspn(++at, "\"");
+    if (length >= bytes) return 0;
+    memcpy(word, at, length);
+    word[length] = '\0';
+    return 1;
+}
+
+/* ---- what a run says ---- */
+
+static char *next_member(char note[SAVED_NOTE_BYTES], const char *key, size_t *left)
+{
+    const size_t used = strlen(note);
+    *left = SAVED_NOTE_BYTES - used;
+    const int n = snprintf(note + used, *left, "%s\"%s\":", used ? "," : "{", key);
+    *left -= (size_t)n;
+    return note + used + n;
+}
+
+void saved_note_number(char note[SAVED_NOTE_BYTES], const char *key, double value)
+{
+    size_t left;
+    char *at = next_member(note, key, &left);
+    snprintf(at, left, "%.17g", value);
+}
+
+void saved_note_word(char note[SAVED_NOTE_BYTES], const char *key, const char *word)
+{
+    size_t left;
+    char *at = next_member(note, key, &left);
+    snprintf(at, left, "\"%s\"", word);
+}
+
+void saved_note_end(char note[SAVED_NOTE_BYTES]) { memcpy(note + strlen(note), "}", 2); }
+
+/* ---- saving ---- */
+
+/* Of a save that has ended; what concerns only the file does not end the run. */
+static qdr_status tell(saver *self, qdr_status status)
+{
+    const int goes_on = status >= 0 || status == QDR_ERR_IO || status == QDR_ERR_ARGUMENT || status == QDR_ERR_MEMORY ||
+                        status == QDR_ERR_THREAD;
+    self->has_failed = status < 0;
+    if (!goes_on) return status;
+    if (self->talks && status < 0)
+        fprintf(stderr, "warning: step %lld was not saved: %s\n", (long long)self->step, qdr_last_error());
+    else if (self->talks)
+        fprintf(stderr, "saved step %lld in %s\n", (long long)self->step, self->path);
+    return QDR_OK;
+}
+
+qdr_status saver_begin(saver *self, int64_t step, const char *note)
+{
+    const qdr_checkpoint_opts opts = {QDR_OPTS_INIT, .note = note, .background = self->background, .keep = self->keep};
+    TRY(saver_finish(self));
+    self->step = step;
+    const qdr_status status = qdr_checkpoint_save(self->stack, self->optimizer, self->path, &opts, &self->pending);
+    return self->pending ? QDR_OK : tell(self, status);
+}
+
+qdr_status saver_poll(saver *self)
+{
+    const qdr_status status = self->pending ? qdr_checkpoint_poll(self->pending) : QDR_PENDING;
+    return status == QDR_PENDING ? QDR_OK : saver_finish(self);
+}
+
+qdr_status saver_finish(saver *self)
+{
+    return self->pending ? tell(self, qdr_checkpoint_finish(&self->pending)) : QDR_OK;
+}
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t is_asked;
+
+static void ask(int number)
+{
+    (void)number;
+    is_asked = 1;
+}
+
+void stop_on_signals(void)
+{
+    struct sigaction once = {.sa_handler = ask, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    sigemptyset(&once.sa_mask);
+    (void)sigaction(SIGINT, &once, NULL);
+    once.sa_flags = SA_RESTART;
+    (void)sigaction(SIGTERM, &once, NULL);
+    (void)sigaction(SIGUSR1, &once, NULL);
+}
+
+qdr_status stop_is_requested(qdr_context *ctx, int *stops)
+{
+    /* Any error would do; nobody passes another one here. */
+    const qdr_status status = qdr_agree(ctx, is_asked ? QDR_ERR_STATE : QDR_OK);
+    *stops = status == QDR_ERR_STATE;
+    return *stops ? QDR_OK : status;
+}

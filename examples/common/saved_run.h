@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run of training that can be stopped and continued: what its checkpoint says of it, saving it from time to time, and
+ * signals that end it. */
+#ifndef EXAMPLES_SAVED_RUN_H
+#define EXAMPLES_SAVED_RUN_H
+
+#include "corpus.h"
+#include "program.h"
+
+enum { SAVED_NOTE_BYTES = 1024 };
+
+/* What a checkpoint says before its tensors are loaded. */
+typedef struct saved_run {
+    char note[SAVED_NOTE_BYTES]; /* one flat JSON object; "": the file has none */
+    int64_t n_layers, hidden, context; /* from the shapes of its tensors; 0: it is no GPT of common/gpt.c */
+    int tied;
+} saved_run;
+
+/* Reads the header of a checkpoint on rank 0. Collective, ranks agree. The sentence of an error is that of the library.
+ */
+qdr_status saved_run_read(qdr_context *ctx, const char *path, saved_run *saved);
+/* A number of the note by its key. 0: there is none. */
+int saved_run_number(const saved_run *saved, const char *key, double *value);
+/* The same of a word. */
+int saved_run_word(const saved_run *saved, const char *key, char *word, size_t bytes);
+
+/* Adds a number, and a word, to a note that begins as "". The note is not complete before saved_note_end(). */
+void saved_note_number(char note[SAVED_NOTE_BYTES], const char *key, double value);
+void saved_note_word(char note[SAVED_NOTE_BYTES], const char *key, const char *word);
+void saved_note_end(char note[SAVED_NOTE_BYTES]);
+
+/* Saves a run. All functions are collective. */
+typedef struct saver {
+    const char *path; /* NULL: nothing is saved */
+    int keep, background, talks;
+    qdr_stack *stack;
+    qdr_adamw *optimizer;
+    qdr_checkpoint *pending;
+    int64_t step; /* of the save that is pending, or was the last */
+    int has_failed; /* the last one; a warning says why */
+} saver;
+
+/* Begins a save; one that is still pending is waited for. Only failures that end the run are errors: others become a
+ * warning, and the next save tries again. */
+qdr_status saver_begin(saver *self, int64_t step, const char *note);
+/* Looks after a save in the background, and says when it is complete; finish: waits for it. */
+qdr_status saver_poll(saver *self);
+qdr_status saver_finish(saver *self);
+
+/* From now on SIGTERM, SIGINT and SIGUSR1 only ask the run to stop; a second SIGINT ends the program. Once per
+ * process. */
+void stop_on_signals(void);
+/* Whether some rank was asked to stop. Collective. */
+qdr_status stop_is_requested(qdr_context *ctx, int *stops);
+
+#endif

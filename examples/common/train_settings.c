@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train_settings.h"
+
+#include <string.h>
+
+enum { NOT_GIVEN = -1 };
+
+const settings settings_begin = {
+    .how = {.layout = -1, .dtype = -1, .serial = -1},
+    .n_layers = NOT_GIVEN,
+    .hidden = NOT_GIVEN,
+    .n_heads = NOT_GIVEN,
+    .n_steps = NOT_GIVEN,
+    .warmup = NOT_GIVEN,
+    .seed = NOT_GIVEN,
+    .lr = NOT_GIVEN,
+    .weight_decay = NOT_GIVEN,
+    .clip = NOT_GIVEN,
+    .loss_scale = NOT_GIVEN,
+    .stddev = NOT_GIVEN,
+    .n_sample = 400,
+    .temperature = 0.8,
+};
+
+#define AT(member) .at = offsetof(settings, member)
+
+const option_spec settings_specs[] = {
+    CHOICE_SPECS,
+    {"model", .kind = OPTION_HEADING},
+    {"layers", 0, "N", "transformer blocks (default 4)", OPTION_COUNT, AT(n_layers), 1, 1024},
+    {"hidden", 0, "N", "features (default 128)", OPTION_COUNT, AT(hidden), 1, 1 << 20},
+    {"heads", 0, "N", "attention heads; must divide --hidden (default 4)", OPTION_COUNT, AT(n_heads), 1, 1 << 16},
+    {"ctx", 0, "N", "bytes per sequence (default 128)", OPTION_COUNT, AT(how.context), 1, 1 << 20},
+    {"dtype", 0, "f32|f64|bf16|f16", "type of parameters and activations (default f32)", OPTION_DTYPE, AT(how.dtype)},
+    {"tie", 0, NULL, "share the embedding's weights with the head", OPTION_FLAG, AT(tied)},
+    {"init", 0, "STDDEV", "standard deviation of the initial weights (default 0.08)", OPTION_REAL, AT(stddev), 0, 10},
+    {"training", .kind = OPTION_HEADING},
+    {"steps", 0, "N", "optimizer steps; 0: only validate and sample (default 2000)", OPTION_COUNT, AT(n_steps), 0,
+     100000000},
+    {"batch", 0, "N", "sequences per optimizer step, over all ranks (default 4)", OPTION_COUNT, AT(how.batch), 1,
+     1 << 24},
+    {"micro-batch", 0, "N", "sequences per forward pass in each (z,d) cell (default: all)", OPTION_COUNT,
+     AT(how.micro_batch), 1, 1 << 24},
+    {"lr", 0, "RATE", "peak learning rate (default 0.003)", OPTION_REAL, AT(lr), 0, 10},
+    {"warmup", 0, "N", "warm-up steps to the peak rate, at most a quarter of all steps (default 100)", OPTION_COUNT,
+     AT(warmup), 0, 100000000},
+    {"weight-decay", 0, "X", "weight decay, for matrices only (default 0.3)", OPTION_REAL, AT(weight_decay), 0, 10},
+    {"loss-scale", 0, "S", "loss scale in the backward pass (default 1024 for f16, else 1)", OPTION_REAL,
+     AT(loss_scale), 0, 1e12},
+    {"clip", 0, "NORM", "maximum gradient norm; 0: no clipping (default 1)", OPTION_REAL, AT(clip), 0, 1e9},
+    {"seed", 0, "N", "seed of weights, batches and sample; it gives the same batches on every grid (default 1)",
+     OPTION_COUNT, AT(seed), 0, 1e15},
+    {"codec-after", 0, "N", "train N steps without codecs first", OPTION_COUNT, AT(codec_after), 0, 100000000},
+    {"codec-guard", 0, "X",
+     "go on with the codecs 'safe' once the mean loss of 50 steps is X nats above its least; with f16 also after a "
+     "loss "
+     "that is not finite, whose step is skipped",
+     OPTION_REAL, AT(codec_guard), 0, 100},
+    {"checkpoints", .kind = OPTION_HEADING},
+    {"save", 0, "FILE",
+     "save parameters, optimizer and position in the text at the end, and when a signal ends the run", OPTION_OUTPUT,
+     AT(save)},
+    {"save-every", 0, "N", "save every N steps, too", OPTION_COUNT, AT(save_every), 1, 100000000},
+    {"save-background", 0, "on|off", "train on while a copy is written (default on)", OPTION_CHOICE, AT(in_foreground)},
+    {"keep", 0, "N", "older checkpoints to keep, as FILE.1, FILE.2 ... (default 0)", OPTION_COUNT, AT(keep), 0, 1000},
+    {"resume", 0, "FILE|auto",
+     "continue a run; options that are not given are those of the run; auto: from --save, if it exists, or from FILE.1 "
+     "... if it is damaged",
+     OPTION_TEXT, AT(resume)},
+    {"load", 0, "FILE", "begin with the parameters of a checkpoint, or of any safetensors file of this network",
+     OPTION_INPUT, AT(load)},
+    {"stop-after", 0, "N", "end the run after N steps as a signal would: save, and exit", OPTION_COUNT, AT(stop_after),
+     1, 100000000},
+    {"output", .kind = OPTION_HEADING},
+    {"log", 0, "FILE", "JSON Lines, one object per step; an older file is kept as FILE.1, FILE.2 ...", OPTION_LOG,
+     AT(log)},
+    {"plot", 0, "FILE", "draw the loss curve as SVG", OPTION_OUTPUT, AT(plot)},
+    {"val-every", 0, "N", "steps between validations (default: a tenth of --steps)", OPTION_COUNT, AT(validate_every),
+     1, 1e8},
+    {"val-windows", 0, "N", "sequences per validation (default: 256, and the whole validation text at the end)",
+     OPTION_COUNT, AT(n_windows), 1, 1 << 24},
+    {"sample", 0, "N", "bytes of text to generate at the end (default 400)", OPTION_COUNT, AT(n_sample), 0, 1 << 24},
+    {"prompt", 0, "TEXT", "text that the sample continues (default: a newline)", OPTION_TEXT, AT(prompt)},
+    {"temperature", 0, "X", "sampling temperature (default 0.8)", OPTION_REAL, AT(temperature), 0.01, 100},
+    {"late", 0, "RANK:SECONDS", "diagnostic: delay one rank once, halfway through the steps", OPTION_TEXT, AT(late)},
+    OPTIONS_END,
+};
+
+/* ---- completing ---- */
+
+/* The numbers that a checkpoint has, by their keys in its note. */
+static const struct {
+    const char *key;
+    size_t at;
+    int is_real;
+    double usual;
+} numbers[] = {
+    {"layers", offsetof(settings, n_layers), 0, 4}, {"hidden", offsetof(settings, hidden), 0, 128},
+    {"heads", offsetof(settings, n_heads), 0, 4},   {"steps", offsetof(settings, n_steps), 0, 2000},
+    {"warmup", offsetof(settings, warmup), 0, 100}, {"seed", offsetof(settings, seed), 0, 1},
+    {"lr", offsetof(settings, lr), 1, 3e-3},        {"weight_decay", offsetof(settings, weight_decay), 1, 0.3},
+    {"clip", offsetof(settings, clip), 1, 1},       {"loss_scale", offsetof(settings, loss_scale), 1, 0},
+    {"init", offsetof(settings, stddev), 1, 0.08},
+};
+enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
+
+static double get(const settings *set, int i)
+{
+    const char *at = (const char *)set + numbers[i].at;
+    return numbers[i].is_real ? *(const double *)(const void *)at : (double)*(const int64_t *)(const void *)at;
+}
+
+static void put(settings *set, int i, double value)
+{
+    char *at = (char *)set + numbers[i].at;
+    if (numbers[i].is_real)
+        *(double *)(void *)at = value;
+    else
+        *(int64_t *)(void *)at = (int64_t)value;
+}
+
+/* Sizes are those of the tensors, also if the file is not by train_gpt. */
+static void take_sizes(settings *set, const saved_run *saved)
+{
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    double batch;
+    char word[8];
+    if (set->n_layers == NOT_GIVEN && saved->n_layers) set->n_layers = saved->n_layers;
+    if (set->hidden == NOT_GIVEN && saved->hidden) set->hidden = saved->hidden;
+    if (!set->how.context) set->how.context = saved->context;
+    if (saved->hidden && saved->tied) set->tied = 1;
+    if (!set->how.batch && saved_run_number(saved, "batch", &batch)) set->how.batch = (int64_t)batch;
+    if (set->how.dtype >= 0 || !saved_run_word(saved, "dtype", word, sizeof word)) return;
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(word, qdr_dtype_name(dtypes[i])) == 0) set->how.dtype = (int)dtypes[i];
+}
+
+void settings_complete(settings *set, const saved_run *saved)
+{
+    if (saved) take_sizes(set, saved);
+    for (int i = 0; i < N_NUMBERS; i++) {
+        double value = numbers[i].usual;
+        if (get(set, i) >= 0) continue;
+        if (saved) (void)saved_run_number(saved, numbers[i].key, &value);
+        put(set, i, value);
+    }
+}
+
+void settings_note(const settings *set, char note[SAVED_NOTE_BYTES])
+{
+    saved_note_number(note, "batch", (double)set->how.batch);
+    saved_note_word(note, "dtype", qdr_dtype_name((qdr_dtype)set->how.dtype));
+    for (int i = 0; i < N_NUMBERS; i++) saved_note_number(note, numbers[i].key, get(set, i));
+}
+
+qdr_status settings_check(const settings *set, char sentence[PROBLEM_BYTES])
+{
+    const char *without = set->save_every   ? "--save-every"
+                          : set->keep       ? "--keep"
+                          : set->stop_after ? "--stop-after"
+                                            : NULL;
+    const int is_auto = set->resume && strcmp(set->resume, "auto") == 0;
+    if (!set->save && without) return REFUSE(sentence, "%s needs a file to save to; add --save FILE", without);
+    if (!set->save && is_auto)
+        return REFUSE(sentence, "--resume auto continues from the file of --save; add --save FILE");
+    /* --save may replace the file that is continued; nothing else may. */
+    const qdr_file_use uses[] = {{"--resume", is_auto ? NULL : set->resume, QDR_FILE_READ},
+                                 {"--log", set->log, QDR_FILE_LOG},
+                                 {"--plot", set->plot, QDR_FILE_WRITTEN}};
+    TRY(qdr_files_check(uses, sizeof uses / sizeof *uses, 0));
+    if (set->resume && set->load)
+        return REFUSE(sentence, "--resume continues a run, and --load begins one; leave one of them out");
+    return QDR_OK;
+}

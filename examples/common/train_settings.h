@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line of train_gpt: what is given, what a checkpoint says, and what is usual. */
+#ifndef EXAMPLES_TRAIN_SETTINGS_H
+#define EXAMPLES_TRAIN_SETTINGS_H
+
+#include "choice.h"
+#include "saved_run.h"
+
+typedef struct settings {
+    choice how; /* must be first; grid, order, layout, overlap, type; context, batch, micro-batch */
+    const char *file, *log, *plot, *prompt, *late;
+    const char *save, *resume, *load;
+    int tied, in_foreground;
+    /* -1: not given */
+    int64_t n_layers, hidden, n_heads;
+    int64_t n_steps, warmup, seed;
+    double lr, weight_decay, clip, loss_scale, stddev;
+    /* 0: not given, or none */
+    int64_t validate_every, n_windows, n_sample, codec_after;
+    int64_t save_every, keep, stop_after;
+    double temperature, codec_guard;
+} settings;
+
+/* Before the command line is read. */
+extern const settings settings_begin;
+extern const option_spec settings_specs[];
+
+/* Checks options that only make sense together. */
+qdr_status settings_check(const settings *set, char sentence[PROBLEM_BYTES]);
+/* Takes what was not given from a checkpoint (NULL: there is none), else what is usual. The context, the batch and the
+ * type stay open if they were not given and the checkpoint does not say them: a plan may. */
+void settings_complete(settings *set, const saved_run *saved);
+/* Adds to a note what settings_complete() takes from it. */
+void settings_note(const settings *set, char note[SAVED_NOTE_BYTES]);
+
+#endif

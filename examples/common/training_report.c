@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "meter.h"
+#include "progress.h"
+#include "training.h"
+
+static qdr_status draw_chart(training *run)
+{
+    const settings *set = run->set;
+    char title[160], subtitle[320], count[24];
+    const int64_t n_steps = run->n_steps - run->first_step;
+    const int p = qdr_context_size(run->ctx);
+    snprintf(title, sizeof title, "Loss of a %lld-layer GPT on a %s grid", (long long)set->n_layers,
+             grid_words(set->how.grid).text);
+    snprintf(subtitle, sizeof subtitle, "%s, %s parameters, %d rank%s, %s, %s, %.0f tokens/s", run->text.name,
+             progress_count((double)gpt_n_parameters(&run->model), count), p, PLURAL(p),
+             layout_word((qdr_layout)set->how.layout), qdr_dtype_name((qdr_dtype)set->how.dtype),
+             (double)(n_steps * set->how.batch * set->how.context) / run->train_secs);
+    const loss_chart chart = {title, subtitle, run->losses, run->first_step, n_steps, run->points, run->n_points};
+    return chart_write(&chart, set->plot, run->sentence) ? QDR_OK : QDR_ERR_IO;
+}
+
+/* The memory planned according to the size queries, the peak that was used, and the growth of the process. */
+static qdr_status report_memory(training *run, size_t peak)
+{
+    qdr_stack_sizes sizes;
+    size_t optimizer;
+    TRY(qdr_stack_get_sizes(run->model.stack, &sizes));
+    TRY(qdr_adamw_size(run->model.stack, &optimizer));
+    /* After a late rank's step, one number of each rank is gathered. */
+    const size_t meter = run->late_secs > 0 ? (size_t)qdr_context_size(run->ctx) * 8 : 0;
+    const size_t asked = sizes.parameters + sizes.gradients + sizes.feedback + sizes.activations + sizes.workspace +
+                         sizes.communication + sizes.device + optimizer + meter;
+    if (run->talks)
+        fprintf(stderr,
+                "memory of rank 0: %zu bytes planned (parameters %zu, gradients %zu, feedback %zu, optimizer %zu, "
+                "activations %zu, workspace %zu, communication %zu, device %zu, measuring %zu), %zu at peak; the "
+                "process grew by %.1f MB%s\n",
+                asked, sizes.parameters, sizes.gradients, sizes.feedback, optimizer, sizes.activations, sizes.workspace,
+                sizes.communication, sizes.device, meter, peak, 1e-6 * (meter_memory_peak() - run->memory_before),
+                run->set->how.n_local > 1 ? " (all ranks)" : "");
+    return QDR_OK;
+}
+
+/* What codecs have saved, if there are any. */
+static void report_codecs(const training *run)
+{
+    qdr_traffic all = {0};
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
+            const qdr_traffic one = qdr_grid_traffic(run->grid, (qdr_channel)channel, (qdr_coll_kind)kind);
+            all.bytes_sent += one.bytes_sent;
+            all.bytes_plain += one.bytes_plain;
+            all.codec_secs += one.codec_secs;
+        }
+    if (!run->talks || all.bytes_plain == all.bytes_sent) return;
+    fprintf(stderr, "codecs: rank 0 sent %.4g MB instead of %.4g MB, and spent %.3g s on encoding and decoding\n",
+            1e-6 * (double)all.bytes_sent, 1e-6 * (double)all.bytes_plain, all.codec_secs);
+}
+
+static qdr_status report_skipped(training *run)
+{
+    int64_t n = 0;
+    if (run->talks) TRY(qdr_adamw_skipped(run->optimizer, &n));
+    if (n > 0)
+        fprintf(stderr, "%lld step%s skipped because gradients overflowed; use a --loss-scale below %g\n", (long long)n,
+                n == 1 ? " was" : "s were", run->loss_scale);
+    return QDR_OK;
+}
+
+static void report_loss(const training *run)
+{
+    const int64_t n_steps = run->n_steps - run->first_step;
+    const double tokens = (double)(n_steps * run->set->how.batch * run->set->how.context);
+    char clock[24], count[24];
+    fprintf(stderr, "validation loss %.4f nats per byte after %lld step%s", run->points[run->n_points - 1].loss,
+            (long long)run->n_steps, PLURAL(run->n_steps));
+    if (n_steps)
+        fprintf(stderr, ": %s tokens in %s (%.0f tokens/s)", progress_count(tokens, count),
+                progress_clock(run->train_secs, clock), tokens / run->train_secs);
+    fputc('\n', stderr);
+}
+
+qdr_status training_report(training *run, size_t peak)
+{
+    if (run->talks) report_loss(run);
+    TRY(report_skipped(run));
+    report_codecs(run);
+    TRY(report_memory(run, peak));
+    const int draws = run->talks && run->set->plot && run->first_step < run->n_steps;
+    return qdr_agree(run->ctx, draws ? draw_chart(run) : QDR_OK);
+}
+
+void training_announce(const training *run)
+{
+    const settings *set = run->set;
+    const int p = qdr_context_size(run->ctx);
+    const int64_t n_tokens = set->how.batch * set->how.context;
+    char count[24];
+    fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s%s); text: %s, %.2f MB\n", p, PLURAL(p),
+            qdr_context_threads(run->ctx), PLURAL(qdr_context_threads(run->ctx)), grid_words(set->how.grid).text,
+            layout_word((qdr_layout)set->how.layout), qdr_dtype_name((qdr_dtype)set->how.dtype),
+            set->how.serial ? "off" : "on", set->how.recorded ? ", as graphs" : "", run->text.name,
+            1e-6 * (double)run->text.n_bytes);
+    fprintf(stderr,
+            "%lld layer%s, hidden %lld, %lld head%s, context %lld: %s parameters; %lld step%s of "
+            "%lld token%s\n",
+            (long long)set->n_layers, PLURAL(set->n_layers), (long long)set->hidden, (long long)set->n_heads,
+            PLURAL(set->n_heads), (long long)set->how.context,
+            progress_count((double)gpt_n_parameters(&run->model), count), (long long)set->n_steps, PLURAL(set->n_steps),
+            (long long)n_tokens, PLURAL(n_tokens));
+}
+
+/* Over how many ranks parameters, gradients and optimizer state are split, and what a rank has of each. */
+qdr_status training_announce_levels(const training *run)
+{
+    const int weights = qdr_grid_parts(run->grid, QDR_LEVEL_WEIGHTS);
+    const int gradients = qdr_grid_parts(run->grid, QDR_LEVEL_GRADIENTS);
+    const int state = qdr_grid_parts(run->grid, QDR_LEVEL_OPTIMIZER);
+    qdr_stack_sizes sizes;
+    size_t optimizer;
+    if (state == weights) return QDR_OK;
+    TRY(qdr_stack_get_sizes(run->model.stack, &sizes));
+    TRY(qdr_adamw_size(run->model.stack, &optimizer));
+    if (run->talks)
+        fprintf(stderr,
+                "levels: weights over %d rank%s (%.3g MB a rank), gradients over %d (%.3g MB), optimizer state over %d "
+                "(%.3g MB)\n",
+                weights, PLURAL(weights), 1e-6 * (double)sizes.parameters, gradients, 1e-6 * (double)sizes.gradients,
+                state, 1e-6 * (double)optimizer);
+    return QDR_OK;
+}

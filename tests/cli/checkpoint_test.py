@@ -1,0 +1,344 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of train_gpt that are saved, stopped, killed and continued: the same losses on any ranks, grid, levels, layout
+and type; the file byte by byte, with Python's json and zlib; full disks.
+
+usage: checkpoint_test.py EXAMPLES_DIR [--mpiexec PROGRAM] [--full] [--kills N] [--seed N]
+"""
+import argparse
+import json
+import math
+import os
+import random
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import zlib
+
+ARGUMENTS = None
+TINY = ["--layers", "2", "--hidden", "24", "--heads", "3", "--ctx", "8", "--batch", "6", "--val-windows", "3",
+        "--val-every", "100", "--sample", "0"]
+# grid, options: p = 1, 2, 3, 4, 6, 8, 12; both layouts; levels; weights turned by QDR_TUNE are below
+SETTINGS = [("1x1x1x1", ()), ("2x1x1x1", ("--layout", "scattered")), ("1x1x1x2", ("--levels", "zero1")),
+            ("1x3x1x1", ()), ("2x1x1x2", ("--levels", "zero2", "--layout", "scattered")),
+            ("1x1x2x2", ("--micro-batch", "1"))]
+MORE_SETTINGS = [("1x2x2x1", ()), ("3x1x1x2", ("--levels", "zero1", "--overlap", "off")),
+                 ("1x2x2x2", ("--layout", "scattered", "--levels", "zero1")), ("2x2x2x1", ()),
+                 ("1x1x1x8", ("--levels", "2,4")), ("3x2x1x2", ("--levels", "zero2"))]
+
+
+def ranks_of(grid):
+    return math.prod(map(int, grid.split("x")))
+
+
+def words_of(grid, *words, by_mpi=False):
+    program = os.path.join(ARGUMENTS.examples_dir, "train_gpt")
+    start = [ARGUMENTS.mpiexec, "-n", str(ranks_of(grid)), program] if by_mpi else [program, "--local",
+                                                                                    str(ranks_of(grid))]
+    return [*start, "--grid", grid, "--threads", "1", *words]
+
+
+def header_of(path):
+    """What a program would read without this project."""
+    with open(path, "rb") as file:
+        length = struct.unpack("<Q", file.read(8))[0]
+        header = file.read(length)
+        data = file.read()
+    return length, header, data
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.text = self.path("text.txt")
+        with open(self.text, "w", encoding="ascii") as file:
+            file.writelines(f"{i}: {i * i} and {i * 7919 % 1000}\n" for i in range(300))
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def run_words(self, words, code=0, **variables):
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=300,
+                              env=os.environ | variables)
+        self.assertEqual(done.returncode, code, done.stderr.decode())
+        return done.stderr.decode()
+
+    def train(self, grid, *words, by_mpi=False, code=0, **variables):
+        """The losses by step, and what was said."""
+        log = self.path("run.jsonl")
+        if os.path.exists(log):
+            os.unlink(log)
+        said = self.run_words(words_of(grid, self.text, "--log", log, *words, by_mpi=by_mpi), code, **variables)
+        with open(log, encoding="ascii") as file:
+            lines = [json.loads(line) for line in file]
+        return {line["step"]: line["loss"] for line in lines}, said
+
+    def check_close(self, losses, expected, bound):
+        worst = max(abs(losses[step] - expected[step]) for step in losses)
+        self.assertLess(worst, bound)
+
+
+class Continuing(Case):
+    def check_from_everywhere(self, dtype, bound, settings, by_mpi=False):
+        words = [*TINY, "--dtype", dtype]
+        whole, _ = self.train("1x1x1x1", *words, "--steps", "30")
+        file = self.path("a.safetensors")
+        for number, (grid, options) in enumerate(settings):
+            to_grid, to_options = settings[(number + 1) % len(settings)]
+            first, said = self.train(grid, *words, *options, "--steps", "30", "--save", file, "--stop-after", "10",
+                                     "--save-background", "off" if number % 2 else "on", by_mpi=by_mpi)
+            self.assertIn("saved step 10", said)
+            self.assertEqual(sorted(first), list(range(1, 11)))
+            self.check_close(first, whole, bound)
+            for there, there_options in ((grid, options), (to_grid, to_options)):
+                with self.subTest(dtype=dtype, grid=grid, to=there):
+                    rest, said = self.train(there, "--resume", file, *there_options, "--val-windows", "3", "--sample",
+                                            "0", by_mpi=by_mpi)
+                    self.assertEqual(sorted(rest), list(range(11, 31)), said)
+                    self.check_close(rest, whole, bound)
+
+    def test_losses_go_on_on_other_ranks(self):
+        self.check_from_everywhere("f64", 1e-9, SETTINGS + (MORE_SETTINGS if ARGUMENTS.full else []))
+
+    def test_losses_go_on_in_f32(self):
+        self.check_from_everywhere("f32", 1e-4, SETTINGS if ARGUMENTS.full else SETTINGS[2:5])
+
+    def test_losses_go_on_under_mpiexec(self):
+        if not ARGUMENTS.mpiexec:
+            self.skipTest("no mpiexec")
+        self.check_from_everywhere("f64", 1e-9, SETTINGS if ARGUMENTS.full else SETTINGS[4:6], by_mpi=True)
+
+    def test_the_same_plan_has_the_same_bits(self):
+        """In all types, from both kinds of saves, with micro-batches, resumed twice."""
+        file = self.path("a.safetensors")
+        for number, dtype in enumerate(("f32", "f64", "bf16", "f16")):
+            options = [*TINY, "--dtype", dtype, "--micro-batch", "1", "--steps", "18"]
+            whole, _ = self.train("1x1x2x2", *options, "--levels", "zero1")
+            options += ["--save", file, "--save-background", "off" if number % 2 else "on", "--levels", "zero1"]
+            parts = [self.train("1x1x2x2", *options, "--stop-after", "6")[0]]
+            options += ["--resume", file]
+            parts.append(self.train("1x1x2x2", *options, "--stop-after", "6")[0])
+            parts.append(self.train("1x1x2x2", *options)[0])
+            self.assertEqual(parts[0] | parts[1] | parts[2], whole, dtype)
+
+    def test_turned_weights_and_tied_heads(self):
+        tune = self.path("tune.json")
+        words = [*TINY, "--dtype", "f64", "--tie", "--steps", "12"]
+        file = self.path("a.safetensors")
+        whole, _ = self.train("1x1x1x1", *words)
+        self.train("2x1x2x1", *words, "--save", file, "--stop-after", "6", QDR_TUNE=tune)
+        rest, _ = self.train("1x2x1x1", "--resume", file, "--sample", "0", QDR_TUNE=tune)
+        self.check_close(rest, whole, 1e-9)
+
+    def test_another_batch_goes_on_behind_the_last_sequence(self):
+        """A text of which each window is used once: the sequences are those of one run, cut elsewhere."""
+        file = self.path("a.safetensors")
+        words = [*TINY, "--dtype", "f64", "--steps", "4"]
+        self.train("1x1x1x1", *words, "--save", file)
+        self.train("1x1x2x1", "--resume", file, "--steps", "7", "--batch", "2", "--save", file)
+        note = json.loads(json.loads(header_of(file)[1])["__metadata__"]["note"])
+        self.assertEqual((note["step"], note["sequences"]), (7, 4 * 6 + 3 * 2))
+
+    def test_another_text_is_refused(self):
+        file, other = self.path("a.safetensors"), self.path("other.txt")
+        self.train("1x1x1x1", *TINY, "--steps", "2", "--save", file)
+        with open(self.text, "rb") as text, open(other, "wb") as copy:
+            copy.write(text.read().replace(b"7", b"8"))
+        said = self.run_words(words_of("1x1x1x1", other, "--resume", file), 2)
+        self.assertIn("another text", said)
+
+
+class Saving(Case):
+    def test_saving_changes_no_loss(self):
+        words = [*TINY, "--dtype", "f64", "--steps", "8"]
+        plain, _ = self.train("1x1x2x2", *words)
+        saved, said = self.train("1x1x2x2", *words, "--save", self.path("a"), "--save-every", "1")
+        self.assertEqual(plain, saved)
+        self.assertEqual(re.findall(r"saved step (\d+)", said), [str(step) for step in range(1, 9)])
+
+    def test_the_bytes_do_not_depend_on_the_grid(self):
+        contents = set()
+        for grid, options in SETTINGS:
+            options = [word for word in options if word != "--micro-batch" and word != "1"]
+            self.run_words(words_of(grid, self.text, *TINY, *options, "--steps", "0", "--save", self.path("a")))
+            with open(self.path("a"), "rb") as file:
+                contents.add(file.read())
+        self.assertEqual(len(contents), 1)
+
+    def test_signals_end_the_step(self):
+        file = self.path("a.safetensors")
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+            words = words_of("1x1x1x2", self.text, *TINY, "--steps", "10000000", "--save", file, "--log",
+                             self.path("run.jsonl"))
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.PIPE, text=True)
+            while not os.path.exists(self.path("run.jsonl")) or not os.path.getsize(self.path("run.jsonl")):
+                time.sleep(0.01)
+            process.send_signal(number)
+            said = process.communicate(timeout=60)[1]
+            self.assertEqual(process.returncode, 0, said)
+            self.assertIn("stopped; --resume", said)
+            os.unlink(self.path("run.jsonl"))
+            os.unlink(file)
+
+    def test_older_files_are_kept(self):
+        file = self.path("a")
+        self.train("1x1x1x1", *TINY, "--steps", "6", "--save", file, "--save-every", "1", "--keep", "2")
+        steps = [json.loads(json.loads(header_of(name)[1])["__metadata__"]["note"])["step"]
+                 for name in (file, file + ".1", file + ".2")]
+        self.assertEqual(steps, [6, 5, 4])
+        self.assertFalse(os.path.exists(file + ".3"))
+        self.assertFalse(os.path.exists(file + ".partial"))
+
+    def test_auto_takes_an_older_file_if_one_is_damaged(self):
+        file = self.path("a")
+        words = ["--save", file, "--resume", "auto", "--sample", "0"]
+        self.train("1x1x1x2", *TINY, "--steps", "4", *words, "--save-every", "2", "--keep", "1")
+        size = os.path.getsize(file)
+        with open(file, "r+b") as damaged:
+            damaged.seek(size - 5)
+            byte = damaged.read(1)[0]
+            damaged.seek(size - 5)
+            damaged.write(bytes([byte ^ 4]))
+        losses, said = self.train("1x2x1x1", "--steps", "6", *words)
+        self.assertIn("is damaged", said)
+        self.assertIn("continuing after step 2 of " + file + ".1", said)
+        self.assertEqual(sorted(losses), [3, 4, 5, 6])
+
+    def test_a_file_that_cannot_be_written_is_a_warning(self):
+        """The folder vanishes while the run goes on."""
+        folder = self.path("folder")
+        os.mkdir(folder)
+        words = words_of("1x1x1x2", self.text, *TINY, "--steps", "10000000", "--save", os.path.join(folder, "a"),
+                         "--log", self.path("run.jsonl"))
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   text=True)
+        while not os.path.exists(self.path("run.jsonl")) or not os.path.getsize(self.path("run.jsonl")):
+            time.sleep(0.01)
+        os.rmdir(folder)
+        process.terminate()
+        said = process.communicate(timeout=60)[1]
+        self.assertEqual(process.returncode, 1, said)
+        self.assertIn("warning: step", said)
+
+
+class Bytes(Case):
+    def check_file(self, path):
+        length, header, data = header_of(path)
+        self.assertEqual((8 + length) % 4096, 0)
+        contents = json.loads(header)
+        metadata = contents.pop("__metadata__")
+        self.assertEqual((metadata["format"], metadata["quadrille"]), ("pt", "1"))
+        at = header.index(b'"header_crc32":"') + len(b'"header_crc32":"')
+        zeroed = header[:at] + b"00000000" + header[at + 8:]
+        self.assertEqual(f"{zlib.crc32(zeroed):08x}", metadata["header_crc32"])
+        sums = json.loads(metadata["crc32"])
+        end = 0
+        for name, tensor in sorted(contents.items(), key=lambda item: item[1]["data_offsets"]):
+            begin, stop = tensor["data_offsets"]
+            self.assertEqual(begin, end, name)
+            self.assertEqual(f"{zlib.crc32(data[begin:stop]):08x}", sums[name], name)
+            end = stop
+        self.assertEqual(end, len(data))
+        return contents, metadata
+
+    def test_the_file(self):
+        path = self.path("a.safetensors")
+        self.train("2x1x2x2", *TINY, "--dtype", "bf16", "--steps", "3", "--save", path, "--levels", "zero1")
+        contents, metadata = self.check_file(path)
+        names = [name for name in contents if not name.startswith("optimizer.")]
+        self.assertEqual(len(contents), 3 * len(names))
+        self.assertEqual({tensor["dtype"] for tensor in contents.values()}, {"F32"})
+        self.assertEqual(contents["block0.qkv.weight"]["shape"], [72, 24])
+        self.assertEqual(contents["optimizer.v.block1.fc2.bias"]["shape"], [24])
+        optimizer = json.loads(metadata["optimizer"])
+        self.assertEqual((optimizer["steps_begun"], optimizer["steps_taken"], optimizer["beta2"]), (3, 3, 0.99))
+        note = json.loads(metadata["note"])
+        self.assertEqual((note["step"], note["sequences"], note["text_bytes"]), (3, 18, os.path.getsize(self.text)))
+        with open(self.text, "rb") as text:
+            self.assertEqual(note["text_crc32"], f"{zlib.crc32(text.read()):08x}")
+
+    def test_the_package_of_hugging_face(self):
+        try:
+            import numpy
+            from safetensors import safe_open
+            from safetensors.numpy import save_file
+        except ImportError:
+            self.skipTest("the Python packages safetensors and numpy are not installed")
+        path, other = self.path("a.safetensors"), self.path("b.safetensors")
+        self.train("1x1x2x2", *TINY, "--dtype", "f64", "--steps", "3", "--save", path)
+        with safe_open(path, "numpy") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+            sums = json.loads(file.metadata()["crc32"])
+        for name, tensor in tensors.items():
+            self.assertEqual(f"{zlib.crc32(tensor.tobytes()):08x}", sums[name], name)
+        parameters = {name: tensor.astype(numpy.float32) for name, tensor in tensors.items()
+                      if not name.startswith("optimizer.")}
+        save_file(parameters, other, metadata={"format": "pt"})
+        said = [self.run_words(words_of(grid, self.text, "--load", name, "--heads", "3", "--dtype", "f32", "--steps",
+                                        "0", "--sample", "0"))
+                for grid, name in (("1x1x1x1", path), ("2x2x1x1", other))]
+        losses = [float(re.search(r"validation loss ([\d.]+)", words).group(1)) for words in said]
+        self.assertAlmostEqual(losses[0], losses[1], delta=2e-4)
+
+
+class Killing(Case):
+    """The process, or one rank, is killed at some time: the file is whole, and the next run goes on."""
+
+    def one_of(self, process, by_mpi):
+        if not by_mpi:
+            return process.pid
+        with subprocess.Popen(["pgrep", "-f", self.path("k.safetensors")], stdout=subprocess.PIPE, text=True) as found:
+            pids = [int(pid) for pid in found.communicate()[0].split() if int(pid) != process.pid]
+        return random.choice(pids or [process.pid])
+
+    def test_kills(self):
+        seed = ARGUMENTS.seed if ARGUMENTS.seed is not None else random.randrange(1 << 30)
+        print(f"--seed {seed}", file=sys.stderr)
+        random.seed(seed)
+        file = self.path("k.safetensors")
+        last, first = 0, time.monotonic()
+        for number in range(ARGUMENTS.kills):
+            grid = random.choice(["1x1x1x1", "1x1x1x2", "2x1x1x1", "1x1x2x1"])
+            by_mpi = bool(ARGUMENTS.mpiexec) and number % 3 == 2
+            background = random.choice(["on", "off"])
+            words = words_of(grid, self.text, *TINY, "--steps", "1000000", "--save", file, "--save-every", "1",
+                             "--keep", "1", "--resume", "auto", "--save-background", background, by_mpi=by_mpi)
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.PIPE, text=True, env=os.environ | {"QDR_TIMEOUT": "20"})
+            time.sleep(random.uniform(0.05, 0.6 if not by_mpi else 1.2))
+            os.kill(self.one_of(process, by_mpi), signal.SIGKILL)
+            said = process.communicate(timeout=120)[1]
+            saved = [int(step) for step in re.findall(r"saved step (\d+)", said)]
+            self.assertNotIn("damaged", said)
+            last = max([last, *saved])
+            if last == 0:
+                continue
+            contents = json.loads(header_of(file)[1])
+            Bytes.check_file(self, file)
+            step = json.loads(contents["__metadata__"]["note"])["step"]
+            self.assertGreaterEqual(step, last, said)
+            self.assertLessEqual(step, last + 2, said)
+            last = step
+        said = self.run_words(words_of("1x1x1x2", self.text, "--resume", "auto", "--save", file, "--steps",
+                                       str(last + 2), "--sample", "0"))
+        self.assertIn(f"continuing after step {last}", said)
+        self.assertFalse(os.path.exists(file + ".partial"))
+        print(f"{ARGUMENTS.kills} kills in {time.monotonic() - first:.0f} s, {last} steps", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("examples_dir")
+    parser.add_argument("--mpiexec")
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--kills", type=int, default=8)
+    parser.add_argument("--seed", type=int)
+    ARGUMENTS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
