@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/meter.h"
 #include "common/progress.h"
@@ -308,12 +309,22 @@ static qdr_status check(training *run)
     return QDR_OK;
 }
 
+/* Whether a file can be saved there later, as far as can be known. */
+static qdr_status try_save(const training *run)
+{
+    struct stat info;
+    const char *path = run->set->save;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+        return REFUSE(run->sentence, "--save %.300s: it is no regular file; name another one", path);
+    return qdr_output_try("--save", path);
+}
+
 static qdr_status open_files(training *run)
 {
     const settings *set = run->set;
     qdr_status status = QDR_OK;
     if (run->talks && set->plot && !chart_try(set->plot, run->sentence)) status = QDR_ERR_ARGUMENT;
-    if (status >= 0 && run->talks && set->save) status = qdr_output_try("--save", set->save);
+    if (status >= 0 && run->talks && set->save) status = try_save(run);
     if (status >= 0 && run->talks && set->log && (run->log = run_log_open(set->log, run->sentence)) == NULL)
         status = QDR_ERR_ARGUMENT;
     return qdr_agree(run->ctx, status);
@@ -465,7 +476,7 @@ static qdr_status run_all(training *run)
     TRY(run->first_step < run->n_steps ? train(run, &stops) : only_validate(run));
     if (!stops) TRY(end(run));
     if (run->save.has_failed) {
-        snprintf(run->sentence, PROBLEM_BYTES, "the last step was not saved in %.300s, as the warning says",
+        snprintf(run->sentence, PROBLEM_BYTES, "--save %.300s: the last step was not saved, as the warning says",
                  run->set->save);
         return QDR_ERR_IO;
     }

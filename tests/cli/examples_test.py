@@ -115,8 +115,8 @@ class Complaints(Case):
                              ("--lr fast --lr nan", "a number from 0 to 10"), ("--dtype f8", "f32, f64, bf16 or f16"),
                              ("--layout both", "replicated or scattered"), ("--overlap yes", "on or off"),
                              ("--steps -5", "a whole number from 0 to "),
-                             ("--hidden 12.5 --local 0 --batch 0 --micro-batch 0 --ctx 0 "
-                              "--heads 99999999999999999999", "a whole number from 1 to ")):
+                             ("--hidden 12.5 --local 0 --batch 0 --micro-batch 0 --ctx 0 --heads 99999999999999999999",
+                              "a whole number from 1 to ")):
             for option, value in zip(text.split()[::2], text.split()[1::2]):
                 self.complain("train_gpt", self.text, option, value, says=[f"{option} '{value}': ", remedy])
 
@@ -187,8 +187,7 @@ class Complaints(Case):
     def test_said_once_under_mpi(self):
         if not ARGUMENTS.mpiexec:
             self.skipTest("no MPI in this build")
-        before = (ARGUMENTS.mpiexec, "-n", "2")
-        done = run("train_gpt", self.text, "--batch", "0", before=before)
+        done = run("train_gpt", self.text, "--batch", "0", before=(ARGUMENTS.mpiexec, "-n", "2"))
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(done.stderr.decode().count("--batch '0'"), 1)
 

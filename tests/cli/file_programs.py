@@ -23,8 +23,9 @@ TINY = ["--layers", "1", "--hidden", "8", "--heads", "1", "--ctx", "4", "--batch
 class Slot:
     """A file of a program: its name in messages, and the options that name it on the command line."""
 
-    def __init__(self, option, use, words=None, file=None, environment=None):
+    def __init__(self, option, use, words=None, file=None, environment=None, is_regular=False):
         self.option, self.use = option, use
+        self.is_regular = is_regular  # devices and pipes are refused
         self.words = words or (lambda path: [option, path])
         self.file = file or (lambda path: path)  # the file that is read or written for this path
         self.environment = environment or (lambda path: {})
@@ -72,8 +73,8 @@ PROGRAMS = {
     "quadrille trace": ([], [ranks(operand("the trace"), 0), ranks(operand("the trace"), 1), Slot("--merge", WRITTEN),
                              Slot("--svg", WRITTEN)], {"the trace": "run"}),
     "train_gpt": (TINY, [operand("the text"), MACHINE, Slot("--plan", READ), Slot("--load", READ),
-                         Slot("--save", WRITTEN), Slot("--log", WRITTEN), Slot("--plot", WRITTEN), *ENVIRONMENT],
-                  {"the text": "text.txt"}),
+                         Slot("--save", WRITTEN, is_regular=True), Slot("--log", WRITTEN), Slot("--plot", WRITTEN),
+                         *ENVIRONMENT], {"the text": "text.txt"}),
     "transformer_layer": (["--local", "1"], [MACHINE, Slot("--plan", READ), *ENVIRONMENT], {}),
 }
 
