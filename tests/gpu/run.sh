@@ -22,6 +22,7 @@ parts, all of them by default, in this order:
   correct     communicators, layers on all grids of 8, GPT, stack, norm, optimizer, ... with 8 ranks on one GPU
   sanitize    compute-sanitizer's memcheck on a small training run, racecheck on the kernels
   losses      losses of a training run on the GPU, on the CPU, and in float64
+  checkpoint  a training run that is saved, and continued on the GPU, on other ranks, and on the CPU
   codec       codecs compared with a copy on the GPU; first, their bits with the CPU's
   linear      a linear layer compared with the fastest algorithms of cuBLASLt
   host        the host's time for enqueueing
@@ -44,7 +45,7 @@ absolute() { case $1 in /*) printf '%s' "$1" ;; *) printf '%s' "$caller/$1" ;; e
 . tests/gpu/find.sh
 
 # Checks come first: parts for which no time remains are not run.
-all_parts="build kernels graph nccl correct sanitize losses codec linear host layer overlap"
+all_parts="build kernels graph nccl correct sanitize losses checkpoint codec linear host layer overlap"
 measured="graph nccl codec linear host layer overlap sanitize" # they make no sense without a GPU
 output=docs/benchmarks/gpu build=build-gpu secs_in_all=470 library_path=
 while getopts o:b:h-: option; do
@@ -250,6 +251,12 @@ part_losses() {
             "GPT of 2 layers, hidden 128, 50 steps, $run (on: steps recorded)" \
             "$work/train-$run.losses" "$work/train-cpu-f32.losses" "$work/train-cpu-f64.losses"
     done
+}
+
+part_checkpoint() {
+    start checkpoint-ranks 90 env QDR_DEVICE=cuda "$build/tests/dist/test_checkpoint" --local 4
+    start checkpoint-resumed 90 python3 tests/gpu/resumed.py "$build/examples/train_gpt" "$text" "$work"
+    join
 }
 
 # ---- the run ----
