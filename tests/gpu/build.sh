@@ -9,7 +9,8 @@ wanted="lib/libquadrille_cuda.so examples/train_gpt examples/transformer_layer e
 tests/conform/conform_comm tests/conform/conform_coded tests/dist/test_share tests/dist/test_activations
 tests/dist/test_linear tests/dist/test_gpt tests/dist/test_stack tests/dist/test_norm tests/dist/test_optim
 tests/dist/test_tokens tests/dist/test_checkpoint tests/dist/test_redistribute tests/dist/test_coll
-tests/dist/test_values tests/gpu/gpu_info tests/gpu/gpu_products tests/gpu/gpu_codec tests/gpu/gpu_kernels_attention tests/gpu/gpu_kernels_codec
+tests/dist/test_values tests/gpu/gpu_info tests/gpu/gpu_products tests/gpu/gpu_codec
+tests/gpu/gpu_kernels_attention tests/gpu/gpu_kernels_codec
 tests/gpu/gpu_kernels_elements tests/gpu/gpu_kernels_losses
 tests/conform/conform_device_attention tests/conform/conform_device_fp8 tests/conform/conform_device_fused
 tests/gpu/gpu_linear tests/gpu/gpu_host_cost tests/gpu/gpu_block tests/gpu/gpu_graph tests/gpu/gpu_nccl"
