@@ -58,6 +58,12 @@ QDR_API int qdr_safetensors_find(const qdr_safetensors *file, const char *name);
 /** A string of the metadata; NULL: there is none. Of several files, the first that has it. Lives as long as the
  * file. */
 QDR_API const char *qdr_safetensors_metadata(const qdr_safetensors *file, const char *key);
+/** The key of a string of the metadata by number, in the order of the files; those of a file that an earlier one has as
+ * well count once. NULL: there are no more, or the file is being written. Lives as long as the file. */
+QDR_API const char *qdr_safetensors_metadata_key(const qdr_safetensors *file, int index);
+/** The path of the file, or of one of several, by number; an index is not among them. NULL: there are no more, or the
+ * file is being written. Lives as long as the file. */
+QDR_API const char *qdr_safetensors_path(const qdr_safetensors *file, int index);
 /** Reads the elements [first, first + n) of a tensor. Needs up to 1 MiB of memory where the type changes.
  *
  *  @param as    the tensor's own type, or between F32, F64, BF16 and F16: rounded to nearest. U8: the bytes as they

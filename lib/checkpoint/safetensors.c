@@ -255,6 +255,27 @@ const char *qdr_safetensors_metadata(const qdr_safetensors *file, const char *ke
     return value;
 }
 
+/* 1: one of the first n files has this key. */
+static int has_key(const qdr_safetensors *file, int n, const char *key)
+{
+    for (int i = 0; i < n; i++)
+        if (qdri_tensors_metadata(file->files[i].header, key)) return 1;
+    return 0;
+}
+
+const char *qdr_safetensors_metadata_key(const qdr_safetensors *file, int index)
+{
+    for (int i = 0; file && index >= 0 && i < file->n_files; i++)
+        for (const char *key = NULL; (key = qdri_tensors_next_key(file->files[i].header, key));)
+            if (!has_key(file, i, key) && index-- == 0) return key;
+    return NULL;
+}
+
+const char *qdr_safetensors_path(const qdr_safetensors *file, int index)
+{
+    return file && index >= 0 && index < file->n_files ? file->files[index].path : NULL;
+}
+
 int qdri_tensor_has(const qdr_tensor *tensor, int64_t first, int64_t n)
 {
     return first >= 0 && n >= 0 && first <= tensor->n_elems && n <= tensor->n_elems - first;
@@ -265,7 +286,8 @@ int qdri_tensor_has(const qdr_tensor *tensor, int64_t first, int64_t n)
 static qdr_status read_converted(const qdri_tensor_entry *entry, int64_t first, int64_t n, qdr_dtype as, void *host)
 {
     const qdr_dtype type = (qdr_dtype)entry->tensor->dtype;
-    const int64_t each = (int64_t)qdr_dtype_bytes(type), most = QDRI_FILE_CHUNK / each;
+    const int64_t each = (int64_t)qdr_dtype_bytes(type), all = QDRI_FILE_CHUNK / each;
+    const int64_t most = n > 0 && n < all ? n : all;
     void *chunk = NULL;
     qdr_status status = qdri_calloc((size_t)most, (size_t)each, "elements of a file", &chunk);
     for (int64_t done = 0; done < n && status == QDR_OK; done += most) {

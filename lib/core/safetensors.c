@@ -230,6 +230,14 @@ const char *qdri_tensors_metadata(const qdri_tensors *tensors, const char *key)
     return qdri_json_kind_of(node) == QDRI_JSON_STRING && qdri_json_string(node, 0, &value) == QDR_OK ? value : NULL;
 }
 
+const char *qdri_tensors_next_key(const qdri_tensors *tensors, const char *key)
+{
+    qdri_json_node root;
+    if (qdri_json_root(tensors->document, &root) != QDR_OK) return NULL;
+    const qdri_json_node metadata = qdri_json_get(&root, "__metadata__");
+    return qdri_json_kind_of(metadata) == QDRI_JSON_OBJECT ? qdri_json_next_key(&metadata, key) : NULL;
+}
+
 void qdri_tensors_free(qdri_tensors **tensors)
 {
     if (!*tensors) return;

@@ -41,6 +41,8 @@ QDR_NODISCARD qdr_status qdri_tensors_parse(const char *text, size_t n_bytes, in
                                             qdri_tensors **tensors);
 /* The value of a key of the metadata; NULL: there is none. */
 const char *qdri_tensors_metadata(const qdri_tensors *tensors, const char *key);
+/* The key that follows `key` in the metadata, or the first if it is NULL; NULL after the last. */
+const char *qdri_tensors_next_key(const qdri_tensors *tensors, const char *key);
 void qdri_tensors_free(qdri_tensors **tensors);
 
 /* Sets bytes and places of tensors whose name, type, dtype and shape are set.

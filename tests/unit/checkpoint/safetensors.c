@@ -147,6 +147,17 @@ static void what_is_written_is_read(void **state)
     assert_string_equal(qdr_safetensors_metadata(file, "format"), "pt");
     assert_string_equal(qdr_safetensors_metadata(file, "note"), metadata[3]);
     assert_null(qdr_safetensors_metadata(file, "none"));
+    int n_found = 0, n_keys = 0;
+    for (const char *key = NULL; (key = qdr_safetensors_metadata_key(file, n_keys)); n_keys++)
+        n_found += strcmp(key, "format") == 0 || strcmp(key, "note") == 0;
+    assert_int_equal(n_keys, 4); /* and two checksums */
+    assert_int_equal(n_found, 2);
+    assert_null(qdr_safetensors_metadata_key(file, -1));
+    assert_null(qdr_safetensors_metadata_key(NULL, 0));
+    assert_string_equal(qdr_safetensors_path(file, 0), "a.safetensors");
+    assert_null(qdr_safetensors_path(file, 1));
+    assert_null(qdr_safetensors_path(file, -1));
+    assert_null(qdr_safetensors_path(NULL, 0));
     const int w = qdr_safetensors_find(file, "block.0.\"w\""), b = qdr_safetensors_find(file, "b");
     assert_int_equal(qdr_safetensors_find(file, "c"), -1);
     const qdr_tensor *tensor = qdr_safetensors_tensor(file, w);
@@ -360,6 +371,11 @@ static void an_index_names_several_files(void **state)
     spill("x.index.json", index, sizeof index - 1);
     CHECK_OK(qdr_safetensors_open("x.index.json", &file));
     assert_int_equal(qdr_safetensors_count(file), 2);
+    const char *first = qdr_safetensors_path(file, 0), *second = qdr_safetensors_path(file, 1);
+    assert_true((strcmp(first, "1.st") == 0 && strcmp(second, "2.st") == 0) ||
+                (strcmp(first, "2.st") == 0 && strcmp(second, "1.st") == 0));
+    assert_non_null(qdr_safetensors_metadata_key(file, 1)); /* both have the same keys */
+    assert_null(qdr_safetensors_metadata_key(file, 2));
     CHECK_OK(qdr_safetensors_read(file, qdr_safetensors_find(file, "b"), 0, 1, QDR_U8, &value));
     assert_int_equal(value, 20);
     CHECK_OK(qdr_safetensors_verify(file, qdr_safetensors_find(file, "a")));
