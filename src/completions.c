@@ -61,6 +61,13 @@ static completion complete_operand(const command *which)
     return c;
 }
 
+/* 1: the command takes a second file, as in "quadrille ckpt diff FILE FILE2 [OPTION]...". */
+static int takes_two_files(const command *which)
+{
+    const char *at = which->usage ? strstr(which->usage, " FILE ") : NULL;
+    return at && !which->parts && at[6] >= 'A' && at[6] <= 'Z';
+}
+
 #define HEADER "# SPDX-License-Identifier: Apache-2.0\n# Made by `quadrille completions`.\n"
 
 /* Calls `each` for every command, preceded by its parts. bash takes the first matching pattern, so "bench gemm" must
@@ -212,6 +219,7 @@ static void print_zsh_command(const command *which)
         print_value(operand, &zsh);
         putchar('\'');
     }
+    if (takes_two_files(which)) fputs(" '2: :_files'", stdout);
     fputs(" ;;\n", stdout);
 }
 

@@ -54,7 +54,7 @@ static const entry table[QDRI_N_VARIABLES] = {
     [QDRI_VARIABLE_CUDNN] = {"QDR_CUDNN", "", "GPU", "cuDNN's library; if not set, libcudnn.so.9 is searched for", TEXT,
                              .values = "a file"},
     [QDRI_VARIABLE_DATA_PATH] = {"QDR_DATA_PATH", "", "model",
-                                 "searched for models and machines before the installed ones", TEXT,
+                                 "searched for models, machines and maps before the installed ones", TEXT,
                                  .values = "folders separated by colons"},
     [QDRI_VARIABLE_DEBUG] = {"QDR_DEBUG", "1", "log",
                              "the highest level that is logged: 0 errors, 1 warnings, 2 information, 3 details",

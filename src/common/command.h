@@ -19,6 +19,7 @@ typedef struct command {
 
 extern const command command_bench;
 extern const command command_calibrate;
+extern const command command_ckpt;
 extern const command command_doctor;
 extern const command command_env;
 extern const command command_linear;

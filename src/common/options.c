@@ -182,6 +182,12 @@ int options_want_help(int argc, char **argv)
 
 int options_read(int argc, char **argv, const option_spec *specs, void *user, const char **operand, failure *why)
 {
+    return options_read_operands(argc, argv, specs, user, operand, operand != NULL, why);
+}
+
+int options_read_operands(int argc, char **argv, const option_spec *specs, void *user, const char **operands,
+                          int n_operands, failure *why)
+{
     struct option options[MAX_OPTIONS + 1] = {{0}};
     char letters[2 * MAX_OPTIONS + 2] = ":";
     size_t n_options = 0, n_letters = 1;
@@ -203,7 +209,7 @@ int options_read(int argc, char **argv, const option_spec *specs, void *user, co
         while (code < FIRST_CODE && spec->letter != code) spec++;
         if (take_value(spec, optarg, user, why)) return why->code;
     }
-    if (operand && optind < argc) *operand = argv[optind++];
+    for (int i = 0; i < n_operands && optind < argc; i++) operands[i] = argv[optind++];
     return optind == argc ? EXIT_OK : refuse(argv[0], "unexpected argument", argv[optind], "", why);
 }
 

@@ -62,6 +62,9 @@ int options_want_help(int argc, char **argv);
 /* Reads all arguments of the command argv[0] into the struct `user`. One operand is allowed in any position, unless
  * `operand` is NULL; without one, *operand stays unchanged. Returns 0 or EXIT_USAGE. */
 int options_read(int argc, char **argv, const option_spec *specs, void *user, const char **operand, failure *why);
+/* The same with up to n_operands of them; those that are missing stay unchanged. */
+int options_read_operands(int argc, char **argv, const option_spec *specs, void *user, const char **operands,
+                          int n_operands, failure *why);
 /* Prints the table to standard output. */
 void options_print(const option_spec *specs);
 /* Checks that no file named by an option is written where another, or `operand` (NULL: none), is used. n_ranks as for

@@ -63,7 +63,7 @@ def commands_of_help():
         text = run(QUADRILLE, name, "--help")
         found[name] = options(text)
         usage = text.split("\n", 1)[0]
-        if "BENCHMARK" in usage:
+        if "BENCHMARK" in usage or "PART" in usage:
             for part in re.findall(r"^  (\w+)  +\S", text[:text.index("\nOptions:")], re.M):
                 found[f"{name} {part}"] = options(run(QUADRILLE, name, part, "--help"))
     return found
@@ -107,6 +107,8 @@ class Completions(unittest.TestCase):
         self.offers("quadrille verify --dtype ", "f32", "bf16", "all")
         self.offers("quadrille mem --dtype ", "f32", "bf16", unwanted=["all"])
         self.offers("quadrille bench ", "gemm", "coll")
+        self.offers("quadrille ckpt ", "ls", "verify", "diff", "convert")
+        self.offers("quadrille ckpt convert a.safetensors --from g", "gpt2")
         self.offers("quadrille help pl", "plan")
 
     def test_machines_and_models_are_offered(self):
@@ -120,7 +122,8 @@ class Completions(unittest.TestCase):
         path = os.path.join(self.folder.name, "recorded.xml")
         with open(path, "w", encoding="utf-8"):
             pass
-        for line in (f"quadrille topo --xml {path[:-4]}", f"quadrille trace {path[:-4]}"):
+        for line in (f"quadrille topo --xml {path[:-4]}", f"quadrille trace {path[:-4]}",
+                     f"quadrille ckpt ls {path[:-4]}", f"quadrille ckpt diff {path} {path[:-4]}"):
             self.offers(line, path)
 
     def test_shells_understand_their_files(self):

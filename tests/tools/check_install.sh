@@ -290,7 +290,7 @@ check_files() {
         fish/vendor_completions.d/quadrille.fish; do
         [ -s "$prefix/share/$name" ] || fail "no $name"
     done
-    for folder in models machines; do
+    for folder in checkpoints models machines; do
         diff -r "$top/perfmodel/$folder" "$prefix/share/quadrille/$folder"
     done
     ! grep -rlF -e "$build" -e "$top" -e "$scratch" "$lib/pkgconfig" "$lib/cmake" "$prefix/share/modulefiles" ||

@@ -22,7 +22,7 @@ ROOMS = ["core", "schedule", "files", "perfmodel", "topo", "dev", "codec", "comm
 # Folders of a room, from the lowest to the highest. Those in one set do not know each other; "" are files in none.
 FOLDERS = {
     "perfmodel": [{"machine"}, {"network"}, {"price"}, {"search"}],
-    "src": [{"common"}, {"bench"}, {"calibrate", "doctor", "linear", "plan", "predict", "topo", "trace"}, {""}],
+    "src": [{"common"}, {"bench"}, {"calibrate", "ckpt", "doctor", "linear", "plan", "predict", "topo", "trace"}, {""}],
     "comm": [{""}, {"local"}, {"decorators", "mpi", "nccl"}],
     "dev": [{""}, {"cpu", "cuda"}],
 }

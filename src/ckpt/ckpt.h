@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of `quadrille ckpt` share: files of tensors that are read in pieces. */
+#ifndef QUADRILLE_SRC_CKPT_CKPT_H
+#define QUADRILLE_SRC_CKPT_CKPT_H
+
+#include <quadrille/safetensors.h>
+
+#include "common/command.h"
+
+enum { CKPT_CHUNK = 1 << 16 /* elements that are read at once */ };
+
+extern const command ckpt_ls, ckpt_verify, ckpt_diff, ckpt_convert;
+
+/* Text from a file for messages and tables: control characters become '?', and a long one ends in "...". */
+typedef struct ckpt_text {
+    char text[164];
+} ckpt_text;
+ckpt_text ckpt_show(const char *text);
+/* "[2, 3]"; "[]": a single element. */
+ckpt_text ckpt_shape(const qdr_tensor *tensor);
+/* Prints text, and blanks up to a number of columns. */
+void ckpt_print_padded(const char *text, int columns);
+/* The columns that text takes, if each character takes one. */
+int ckpt_columns(const char *text);
+
+/* Opens a file for reading. A file that cannot be read is the user's fault. */
+int ckpt_open(const char *path, qdr_safetensors **file, failure *why);
+/* 1: F32, F64, BF16 or F16. */
+int ckpt_is_real(const qdr_tensor *tensor);
+/* 1: both have the same extents. */
+int ckpt_same_shape(const qdr_tensor *a, const qdr_tensor *b);
+
+/* How far a long command is, on a terminal. */
+typedef struct ckpt_progress {
+    const char *what; /* "converted" */
+    int64_t done, total; /* bytes */
+    double next_secs;
+    int is_terminal, is_shown;
+} ckpt_progress;
+ckpt_progress ckpt_progress_begin(const char *what, int64_t total);
+void ckpt_progress_add(ckpt_progress *progress, int64_t bytes);
+/* Clears the line. */
+void ckpt_progress_end(ckpt_progress *progress);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conversions of checkpoints. A map says which tensors of another program are which of ours; with it the tensors of a
+ * file become sources (tensors of ours, made of pieces of the input), and these become outputs (parts of them). Without
+ * a map, names and shapes stay. */
+#ifndef QUADRILLE_SRC_CKPT_CONVERT_H
+#define QUADRILLE_SRC_CKPT_CONVERT_H
+
+#include <jansson.h>
+
+#include "ckpt/ckpt.h"
+
+enum { CKPT_PARTS = 8 /* tensors of theirs that are one of ours */ };
+
+/* ---- maps: map.c ---- */
+
+/* One tensor of ours, or one of each block. In names, {i} is the block's number. */
+typedef struct ckpt_rule {
+    const char *ours, *theirs[CKPT_PARTS]; /* theirs: joined along our first axis */
+    int n_theirs;
+    int is_transposed, is_optional;
+    const char *first; /* NULL, or a tensor of ours: the first part has as many rows as that has columns */
+    const char *tied; /* NULL, or a tensor of ours: theirs is dropped if it has the same elements */
+} ckpt_rule;
+
+typedef struct ckpt_map {
+    json_t *document; /* has all strings */
+    const char *prefix; /* "", or what names of theirs may lack */
+    ckpt_rule *rules;
+    const char **ignored;
+    int n_rules, n_ignored;
+} ckpt_map;
+
+/* Reads a map by name (gpt2) or path, for an option ("--from"). */
+int ckpt_map_read(const char *option, const char *name_or_path, ckpt_map *map, failure *why);
+void ckpt_map_free(ckpt_map *map);
+/* 1: the name is that of the pattern, for the block that is written to *block; patterns without {i} do not change it.
+ * Blocks are decimal numbers without leading zeros. */
+int ckpt_matches(const char *pattern, const char *name, int64_t *block);
+/* The same for a pattern of theirs, with or without the map's prefix. *has_prefix changes only if the pattern has it:
+ * 1: the name, too. NULL: nobody asks. */
+int ckpt_matches_theirs(const ckpt_map *map, const char *pattern, const char *name, int64_t *block, int *has_prefix);
+/* 1: the pattern has {i}. */
+int ckpt_has_block(const char *pattern);
+/* The name of a pattern for a block, to be freed with free(); NULL: out of memory. */
+char *ckpt_expand(const char *pattern, int64_t block);
+
+/* ---- names: names.c ---- */
+
+/* A tensor of ours. */
+typedef struct ckpt_source {
+    char *name;
+    const char *type; /* that of its pieces */
+    int dtype, n_dims;
+    int64_t shape[QDR_TENSOR_MAX_DIMS];
+    int n_pieces, pieces[CKPT_PARTS]; /* tensors of the input, joined along the first axis */
+    int is_transposed; /* pieces are stored as [columns, rows] */
+    const ckpt_rule *rule; /* NULL: there is no map */
+    int64_t block;
+} ckpt_source;
+
+/* A tensor that is written: rows of a source. */
+typedef struct ckpt_output {
+    qdr_tensor tensor; /* whose name is `name` */
+    char *name;
+    int source;
+    int64_t first_row, n_rows;
+    int is_transposed; /* it is stored as [columns, rows] */
+} ckpt_output;
+
+typedef struct ckpt_plan {
+    const qdr_safetensors *file;
+    const char *path;
+    ckpt_source *sources;
+    ckpt_output *outputs;
+    int n_sources, n_outputs, n_dropped;
+    int lacks_prefix; /* names of theirs lack the map's prefix */
+} ckpt_plan;
+
+typedef struct ckpt_naming {
+    const ckpt_map *from, *to; /* NULL: names stay */
+    int weights_only;
+    int dtype; /* of all parameters that are real; -1: their own */
+} ckpt_naming;
+
+/* 1: a tensor of the optimizer's state. */
+int ckpt_is_state(const char *name);
+/* Finds what is to be written. `plan` has file and path. */
+int ckpt_plan_make(const ckpt_naming *naming, ckpt_plan *plan, failure *why);
+void ckpt_plan_free(ckpt_plan *plan);
+/* Rows and columns of a tensor: those of a vector are its elements, with one column. */
+int64_t ckpt_rows(int n_dims, const int64_t *shape);
+int64_t ckpt_columns_of(int n_dims, const int64_t *shape);
+
+/* ---- places: slots.c ---- */
+
+/* Which of a file's names is which tensor of a map. */
+typedef struct ckpt_slots {
+    const ckpt_map *map;
+    const char *path;
+    const char *const *names;
+    int n_names, is_ours; /* is_ours: the names are ours, otherwise theirs */
+    int64_t n_blocks;
+    int *at; /* numbers of names; -1: none */
+    int64_t *offsets; /* of each rule in `at` */
+    int lacks_prefix;
+} ckpt_slots;
+
+/* Called for each tensor of a map that is there, with the numbers of its names, in the map's order, block by block. */
+typedef int (*ckpt_each)(const ckpt_rule *rule, int64_t block, const int *numbers, void *user, failure *why);
+/* Assigns the names, refuses those that the map does not know, and those that it needs and that are not there; then
+ * calls `each`. */
+int ckpt_assign(ckpt_slots *slots, ckpt_each each, void *user, failure *why);
+
+/* ---- elements: move.c ---- */
+
+/* Writes an output as tensor `index` of a file. */
+int ckpt_move(const ckpt_plan *plan, const ckpt_output *output, qdr_safetensors *to, int index, ckpt_progress *progress,
+              failure *why);
+/* Whether two tensors have the same type, shape and elements, bit for bit. */
+int ckpt_compare(const qdr_safetensors *file, int a, int b, int *are_same, failure *why);
+
+/* ---- files: shards.c ---- */
+
+typedef struct ckpt_writing {
+    const char *path; /* NAME.safetensors */
+    int64_t max_bytes; /* of the tensors of one file */
+    const char *map_paths[2]; /* NULL, or files that must not be replaced */
+    const char *const *metadata;
+} ckpt_writing;
+
+/* Writes all outputs, and an index if there are several files, and says so. */
+int ckpt_write(const ckpt_plan *plan, const ckpt_writing *writing, failure *why);
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Maps: which tensors of another program are which of ours. See docs/checkpoint.md. */
+#include <quadrille/data.h>
+#include <quadrille/input.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ckpt/convert.h"
+#include "common/files.h"
+
+#define BLOCK "{i}"
+enum { BLOCK_BYTES = sizeof BLOCK - 1, MAX_MAP_BYTES = 1 << 20 };
+
+/* ---- patterns ---- */
+
+int ckpt_has_block(const char *pattern) { return strstr(pattern, BLOCK) != NULL; }
+
+int ckpt_matches(const char *pattern, const char *name, int64_t *block)
+{
+    enum { MOST_DIGITS = 9 };
+    const char *hole = strstr(pattern, BLOCK);
+    if (!hole) return strcmp(pattern, name) == 0;
+    const size_t before = (size_t)(hole - pattern);
+    if (strncmp(pattern, name, before) != 0) return 0;
+    const char *digits = name + before;
+    const size_t n = strspn(digits, "0123456789");
+    if (n == 0 || n > MOST_DIGITS || (n > 1 && *digits == '0') || strcmp(digits + n, hole + BLOCK_BYTES) != 0) return 0;
+    *block = strtoll(digits, NULL, 10);
+    return 1;
+}
+
+int ckpt_matches_theirs(const ckpt_map *map, const char *pattern, const char *name, int64_t *block, int *has_prefix)
+{
+    const size_t n = strlen(map->prefix);
+    const int is_prefixed = n && strncmp(pattern, map->prefix, n) == 0;
+    const int is_whole = ckpt_matches(pattern, name, block);
+    if (!is_whole && !(is_prefixed && ckpt_matches(pattern + n, name, block))) return 0;
+    if (is_prefixed && has_prefix) *has_prefix = is_whole;
+    return 1;
+}
+
+char *ckpt_expand(const char *pattern, int64_t block)
+{
+    const char *hole = strstr(pattern, BLOCK);
+    const int before = hole ? (int)(hole - pattern) : (int)strlen(pattern);
+    const size_t bytes = strlen(pattern) + 24;
+    char *name = malloc(bytes);
+    if (name && hole) snprintf(name, bytes, "%.*s%lld%s", before, pattern, (long long)block, hole + BLOCK_BYTES);
+    if (name && !hole) snprintf(name, bytes, "%s", pattern);
+    return name;
+}
+
+/* ---- rules ---- */
+
+typedef struct reading {
+    char path[200]; /* as messages show it */
+    ckpt_map *map;
+    failure *why;
+} reading;
+
+static int fail_map(const reading *r, const char *what, const char *about)
+{
+    return fail(r->why, EXIT_USAGE, "%s: %s%s%s", r->path, what, *about ? ": " : "", ckpt_show(about).text);
+}
+
+/* Refuses a member of an object that is not one of these. */
+static int check_keys(const reading *r, json_t *object, const char *const *known, int n_known)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        char meant[SUGGESTION_BYTES];
+        int is_known = 0;
+        for (int i = 0; i < n_known; i++) is_known |= strcmp(key, known[i]) == 0;
+        if (is_known) continue;
+        suggest(key, known, n_known, meant, sizeof meant);
+        return fail(r->why, EXIT_USAGE, "%s: unknown key '%s'%s; see quadrille ckpt convert --help", r->path,
+                    ckpt_show(key).text, meant);
+    }
+    return EXIT_OK;
+}
+
+/* A name with at most one {i}, not empty. */
+static int take_name(const reading *r, json_t *value, const char *what, const char **name)
+{
+    const char *text = json_string_value(value);
+    *name = text ? text : "";
+    if (!**name) return fail_map(r, "a name, a text that is not empty, is needed", what);
+    const char *hole = strstr(*name, BLOCK);
+    if (hole && strstr(hole + 1, BLOCK)) return fail_map(r, "a name has " BLOCK " twice; once is enough", *name);
+    return EXIT_OK;
+}
+
+static int take_flag(const reading *r, json_t *object, const char *key, int *flag)
+{
+    json_t *value = json_object_get(object, key);
+    if (value && !json_is_boolean(value)) return fail_map(r, "true or false is needed", key);
+    *flag = json_is_true(value);
+    return EXIT_OK;
+}
+
+static int take_theirs(const reading *r, json_t *list, ckpt_rule *rule)
+{
+    const size_t n = json_array_size(list);
+    if (n < 1 || n > CKPT_PARTS)
+        return fail(r->why, EXIT_USAGE, "%s: the rule of %s: 'theirs' is a list of 1 to %d names", r->path,
+                    ckpt_show(rule->ours).text, CKPT_PARTS);
+    for (; rule->n_theirs < (int)n; rule->n_theirs++) {
+        const char **name = &rule->theirs[rule->n_theirs];
+        if (take_name(r, json_array_get(list, (size_t)rule->n_theirs), "theirs", name)) return r->why->code;
+        if (ckpt_has_block(*name) != ckpt_has_block(rule->ours))
+            return fail(r->why, EXIT_USAGE,
+                        "%s: %s and %s are one tensor, but only one of the names has " BLOCK "; give both the block's "
+                        "number, or neither",
+                        r->path, ckpt_show(rule->ours).text, ckpt_show(*name).text);
+    }
+    return EXIT_OK;
+}
+
+static int take_rule(const reading *r, json_t *object, ckpt_rule *rule)
+{
+    static const char *const keys[] = {"ours", "theirs", "transpose", "optional", "first", "tied"};
+    json_t *first = json_object_get(object, "first"), *tied = json_object_get(object, "tied");
+    if (!json_is_object(object)) return fail_map(r, "a rule is an object with 'ours' and 'theirs'", "");
+    if (check_keys(r, object, keys, sizeof keys / sizeof *keys) ||
+        take_name(r, json_object_get(object, "ours"), "ours", &rule->ours) ||
+        take_theirs(r, json_object_get(object, "theirs"), rule) ||
+        take_flag(r, object, "transpose", &rule->is_transposed) ||
+        take_flag(r, object, "optional", &rule->is_optional) || (first && take_name(r, first, "first", &rule->first)) ||
+        (tied && take_name(r, tied, "tied", &rule->tied)))
+        return r->why->code;
+    if (rule->tied && rule->n_theirs > 1) return fail_map(r, "'tied' needs a rule with one name of theirs", rule->ours);
+    if (rule->first && rule->n_theirs < 2)
+        return fail_map(r, "'first' needs a rule with several names of theirs", rule->ours);
+    return EXIT_OK;
+}
+
+static int take_ignored(const reading *r, json_t *list)
+{
+    if (list && !json_is_array(list)) return fail_map(r, "'ignore' is a list of names", "");
+    r->map->ignored = calloc(json_array_size(list) + 1, sizeof *r->map->ignored);
+    if (!r->map->ignored) return fail(r->why, EXIT_NOTHING_FITS, "%s: out of memory", r->path);
+    for (; r->map->n_ignored < (int)json_array_size(list); r->map->n_ignored++)
+        if (take_name(r, json_array_get(list, (size_t)r->map->n_ignored), "ignore",
+                      &r->map->ignored[r->map->n_ignored]))
+            return r->why->code;
+    return EXIT_OK;
+}
+
+static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+/* Refuses names that occur twice on one side. */
+static int check_unique(const reading *r, int is_ours)
+{
+    const ckpt_map *map = r->map;
+    const char **names = calloc((size_t)map->n_rules * CKPT_PARTS + (size_t)map->n_ignored + 1, sizeof *names);
+    size_t n = 0;
+    if (!names) return fail(r->why, EXIT_NOTHING_FITS, "%s: out of memory", r->path);
+    for (int i = 0; i < map->n_rules; i++) {
+        const ckpt_rule *rule = &map->rules[i];
+        if (is_ours) names[n++] = rule->ours;
+        for (int part = 0; !is_ours && part < rule->n_theirs; part++) names[n++] = rule->theirs[part];
+    }
+    for (int i = 0; !is_ours && i < map->n_ignored; i++) names[n++] = map->ignored[i];
+    qsort(names, n, sizeof *names, by_text);
+    for (size_t i = 1; i < n && !r->why->code; i++)
+        if (strcmp(names[i - 1], names[i]) == 0) fail_map(r, "a name occurs twice; leave out one of them", names[i]);
+    free(names);
+    return r->why->code;
+}
+
+static int take_map(const reading *r, json_t *root)
+{
+    static const char *const keys[] = {"source", "prefix", "ignore", "rules"};
+    json_t *rules = json_object_get(root, "rules"), *prefix = json_object_get(root, "prefix");
+    ckpt_map *map = r->map;
+    if (!json_is_object(root)) return fail_map(r, "a map is an object with 'rules'", "");
+    if (check_keys(r, root, keys, sizeof keys / sizeof *keys)) return r->why->code;
+    if (prefix && !json_is_string(prefix)) return fail_map(r, "'prefix' is a text", "");
+    if (!json_is_array(rules) || !json_array_size(rules))
+        return fail_map(r, "'rules', a list of rules, is missing", "");
+    map->prefix = prefix ? json_string_value(prefix) : "";
+    map->rules = calloc(json_array_size(rules), sizeof *map->rules);
+    if (!map->rules) return fail(r->why, EXIT_NOTHING_FITS, "%s: out of memory", r->path);
+    for (; map->n_rules < (int)json_array_size(rules); map->n_rules++)
+        if (take_rule(r, json_array_get(rules, (size_t)map->n_rules), &map->rules[map->n_rules])) return r->why->code;
+    return take_ignored(r, json_object_get(root, "ignore")) || check_unique(r, 0) || check_unique(r, 1);
+}
+
+/* ---- the file ---- */
+
+int ckpt_map_read(const char *option, const char *name_or_path, ckpt_map *map, failure *why)
+{
+    char path[FILES_PATH_BYTES], *text;
+    size_t n_bytes;
+    json_error_t error;
+    reading r = {.map = map, .why = why};
+    *map = (ckpt_map){.prefix = ""};
+    if (qdr_data_find("checkpoints", name_or_path, path, sizeof path) != QDR_OK)
+        return fail(why, EXIT_USAGE, "%s '%s': there is no such map; use gpt2, llama or a file NAME.json", option,
+                    ckpt_show(name_or_path).text);
+    snprintf(r.path, sizeof r.path, "%s", ckpt_show(path).text);
+    if (fail_loading(why, qdr_input_read(path, MAX_MAP_BYTES, &text, &n_bytes))) return why->code;
+    map->document = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &error);
+    free(text);
+    if (!map->document)
+        return fail(why, EXIT_USAGE, "%s, line %d: %s; a map is JSON", r.path, error.line, ckpt_show(error.text).text);
+    take_map(&r, map->document);
+    return why->code;
+}
+
+void ckpt_map_free(ckpt_map *map)
+{
+    json_decref(map->document);
+    free(map->rules);
+    free(map->ignored);
+    *map = (ckpt_map){.prefix = ""};
+}

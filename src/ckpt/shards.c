@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files that a conversion writes: one, or several with an index, named as Hugging Face names them. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ckpt/convert.h"
+#include "common/files.h"
+
+#define ENDING ".safetensors"
+
+typedef struct shards {
+    const ckpt_plan *plan;
+    const ckpt_writing *writing;
+    int n;
+    int *first; /* output with which each begins; first[n]: their number */
+    int n_stem; /* characters of the path before its ending */
+    int64_t bytes;
+} shards;
+
+/* A tensor that is larger than a file may be has one of its own. */
+static int divide(shards *s, failure *why)
+{
+    int64_t bytes = 0;
+    s->first = calloc((size_t)s->plan->n_outputs + 2, sizeof *s->first);
+    if (!s->first) return fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the files");
+    for (int i = 0; i < s->plan->n_outputs; i++) {
+        const int64_t more = s->plan->outputs[i].tensor.bytes;
+        if (i == 0 || (bytes > 0 && more > 0 && more > s->writing->max_bytes - bytes)) {
+            s->first[s->n++] = i;
+            bytes = 0;
+        }
+        bytes += more;
+        s->bytes += more;
+    }
+    if (s->n == 0) s->n = 1; /* a file without tensors */
+    s->first[s->n] = s->plan->n_outputs;
+    return EXIT_OK;
+}
+
+static int path_of(const shards *s, int number, char path[FILES_PATH_BYTES], failure *why)
+{
+    const int n = s->n == 1 ? snprintf(path, FILES_PATH_BYTES, "%s", s->writing->path)
+                            : snprintf(path, FILES_PATH_BYTES, "%.*s-%05d-of-%05d" ENDING, s->n_stem, s->writing->path,
+                                       number + 1, s->n);
+    if (n < FILES_PATH_BYTES) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "ckpt convert: the path %s is too long", ckpt_show(s->writing->path).text);
+}
+
+static int index_path(const shards *s, char path[FILES_PATH_BYTES], failure *why)
+{
+    const int n = snprintf(path, FILES_PATH_BYTES, "%s.index.json", s->writing->path);
+    if (n < FILES_PATH_BYTES) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "ckpt convert: the path %s is too long", ckpt_show(s->writing->path).text);
+}
+
+/* ---- files that must not be replaced ---- */
+
+static int n_inputs(const shards *s)
+{
+    int n = 0;
+    while (qdr_safetensors_path(s->plan->file, n)) n++;
+    return n;
+}
+
+static int check_files(const shards *s, failure *why)
+{
+    const int n_in = n_inputs(s), n_out = s->n + (s->n > 1);
+    qdr_file_use *uses = calloc((size_t)(n_in + 3 + n_out), sizeof *uses);
+    char(*paths)[FILES_PATH_BYTES] = calloc((size_t)n_out, sizeof *paths);
+    int n = 0;
+    if (!uses || !paths) fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the files");
+    for (int i = 0; i < n_out && !why->code; i++) {
+        if (i < s->n ? path_of(s, i, paths[i], why) : index_path(s, paths[i], why)) break;
+        uses[n++] = (qdr_file_use){"the output", paths[i], QDR_FILE_WRITTEN};
+    }
+    for (int i = 0; i < n_in && !why->code; i++)
+        uses[n++] = (qdr_file_use){"the input", qdr_safetensors_path(s->plan->file, i), QDR_FILE_READ};
+    if (!why->code) {
+        uses[n++] = (qdr_file_use){"the input", s->plan->path, QDR_FILE_READ};
+        uses[n++] = (qdr_file_use){"--from", s->writing->map_paths[0], QDR_FILE_READ};
+        uses[n++] = (qdr_file_use){"--to", s->writing->map_paths[1], QDR_FILE_READ};
+        fail_status(why, qdr_files_check(uses, n, 0));
+    }
+    free(uses);
+    free(paths);
+    return why->code;
+}
+
+/* ---- the index ---- */
+
+static void write_index(FILE *file, const void *user, failure *why)
+{
+    const shards *s = user;
+    json_t *map = json_object(), *root = json_object();
+    for (int i = 0; i < s->n; i++) {
+        char path[FILES_PATH_BYTES];
+        if (path_of(s, i, path, why)) break;
+        const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+        for (int output = s->first[i]; output < s->first[i + 1]; output++)
+            if (json_object_set_new(map, s->plan->outputs[output].name, json_string(name)))
+                fail(why, EXIT_FAILED, "ckpt convert: a name is not UTF-8, or memory ran out for the index");
+    }
+    json_object_set_new(root, "metadata", json_pack("{s:I}", "total_size", (json_int_t)s->bytes));
+    if (json_object_set_new(root, "weight_map", map) || json_dumpf(root, file, JSON_INDENT(2) | JSON_PRESERVE_ORDER))
+        fail(why, EXIT_FAILED, "ckpt convert: the index could not be written");
+    fputc('\n', file);
+    json_decref(root);
+}
+
+/* ---- writing ---- */
+
+static int write_file(const shards *s, int number, ckpt_progress *progress, failure *why)
+{
+    const int begin = s->first[number], n = s->first[number + 1] - begin;
+    qdr_tensor *tensors = calloc((size_t)n + 1, sizeof *tensors);
+    qdr_safetensors *file = NULL;
+    char path[FILES_PATH_BYTES];
+    if (!tensors) return fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for %d tensors", n);
+    for (int i = 0; i < n; i++) tensors[i] = s->plan->outputs[begin + i].tensor;
+    if (!path_of(s, number, path, why))
+        fail_status(why, qdr_safetensors_create(path, tensors, n, s->writing->metadata, &file));
+    for (int i = 0; i < n && !why->code; i++) ckpt_move(s->plan, &s->plan->outputs[begin + i], file, i, progress, why);
+    if (why->code)
+        qdr_safetensors_discard(&file);
+    else
+        fail_status(why, qdr_safetensors_close(&file));
+    free(tensors);
+    return why->code;
+}
+
+int ckpt_write(const ckpt_plan *plan, const ckpt_writing *writing, failure *why)
+{
+    shards s = {.plan = plan, .writing = writing, .n_stem = (int)(strlen(writing->path) - strlen(ENDING))};
+    char path[FILES_PATH_BYTES];
+    if (!divide(&s, why) && !check_files(&s, why)) {
+        ckpt_progress progress = ckpt_progress_begin("written", s.bytes);
+        for (int i = 0; i < s.n && !why->code; i++) write_file(&s, i, &progress, why);
+        ckpt_progress_end(&progress);
+        if (s.n > 1 && !why->code && !index_path(&s, path, why))
+            files_write("ckpt convert", path, write_index, &s, why);
+        if (!why->code)
+            printf("%s: %d tensor%s, %" PRId64 " bytes%s\n", ckpt_show(s.n > 1 ? path : writing->path).text,
+                   plan->n_outputs, PLURAL(plan->n_outputs), s.bytes, s.n > 1 ? ", in several files" : "");
+    }
+    free(s.first);
+    return why->code;
+}

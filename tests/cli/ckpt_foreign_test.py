@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""quadrille ckpt with the package that others use: Python's safetensors reads what it writes, and the other way round.
+
+usage: ckpt_foreign_test.py QUADRILLE
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy
+    from safetensors import safe_open
+    from safetensors.numpy import load_file, save_file
+except ImportError as error:
+    print(f"skipped: {error}; pip install safetensors numpy")
+    sys.exit(77)
+
+ARGUMENTS = None
+
+
+def ckpt(*words):
+    subprocess.run([ARGUMENTS.quadrille, "ckpt", *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=120,
+                   check=True)
+
+
+class Foreign(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.random = numpy.random.default_rng(1)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def numbers(self, *shape, kind=numpy.float32):
+        return self.random.standard_normal(shape).astype(kind)
+
+    def test_copies(self):
+        """Every type that both have, scalars, empty tensors and names beyond ASCII."""
+        tensors = {"größe": self.numbers(3, 4), "half": self.numbers(5, kind=numpy.float16),
+                   "empty": self.numbers(0, 2), "double": self.numbers(2, 2, 2, kind=numpy.float64),
+                   "scalar": self.numbers(), "steps": numpy.arange(7), "mask": numpy.array([True, False])}
+        save_file(tensors, self.path("a.safetensors"), metadata={"note": "n"})
+        ckpt("convert", self.path("a.safetensors"), self.path("b.safetensors"))
+        ckpt("diff", self.path("a.safetensors"), self.path("b.safetensors"))
+        ckpt("verify", self.path("b.safetensors"))
+        found = load_file(self.path("b.safetensors"))
+        self.assertEqual(set(found), set(tensors))
+        for name, values in tensors.items():
+            self.assertEqual((found[name].dtype, found[name].shape), (values.dtype, values.shape))
+            numpy.testing.assert_array_equal(found[name], values)
+        with safe_open(self.path("b.safetensors"), framework="numpy") as file:
+            self.assertEqual((file.metadata()["note"], file.metadata()["format"]), ("n", "pt"))
+
+    def test_gpt2(self):
+        """Weights of NumPy arrive transposed, and those of several files return as they were."""
+        hidden, tensors = 8, {"wte.weight": self.numbers(20, 8), "wpe.weight": self.numbers(6, 8)}
+        for name, n_rows, n_cols in (("attn.c_attn", 1, 3), ("attn.c_proj", 1, 1), ("mlp.c_fc", 1, 4),
+                                     ("mlp.c_proj", 4, 1)):
+            tensors[f"h.0.{name}.weight"] = self.numbers(n_rows * hidden, n_cols * hidden)
+            tensors[f"h.0.{name}.bias"] = self.numbers(n_cols * hidden)
+        for name in "h.0.ln_1", "h.0.ln_2", "ln_f":
+            tensors[name + ".weight"], tensors[name + ".bias"] = self.numbers(hidden), self.numbers(hidden)
+        save_file(tensors, self.path("a.safetensors"))
+        ckpt("convert", self.path("a.safetensors"), self.path("b.safetensors"), "--from", "gpt2")
+        found = load_file(self.path("b.safetensors"))
+        numpy.testing.assert_array_equal(found["block0.qkv.weight"], tensors["h.0.attn.c_attn.weight"].T)
+        numpy.testing.assert_array_equal(found["block0.fc2.weight"], tensors["h.0.mlp.c_proj.weight"].T)
+        numpy.testing.assert_array_equal(found["block0.norm2.beta"], tensors["h.0.ln_2.bias"])
+        ckpt("convert", self.path("b.safetensors"), self.path("c.safetensors"), "--to", "gpt2", "--max-size", "1K")
+        parts = [name for name in os.listdir(self.folder.name) if name.startswith("c-")]
+        self.assertGreater(len(parts), 2)
+        back = {}
+        for name in parts:
+            back.update(load_file(self.path(name)))
+        self.assertEqual(set(back), set(tensors))
+        for name, values in tensors.items():
+            numpy.testing.assert_array_equal(back[name], values)
+
+
+def main():
+    global ARGUMENTS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("quadrille")
+    ARGUMENTS = parser.parse_args()
+    unittest.main(argv=[sys.argv[0]], verbosity=1)
+
+
+if __name__ == "__main__":
+    main()
