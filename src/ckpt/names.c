@@ -151,7 +151,7 @@ static int split(const ckpt_plan *plan, const ckpt_rule *rule, int64_t block, co
 /* What is joined must be what would be split again. */
 static int check_parts(const ckpt_plan *plan, const ckpt_source *source, failure *why)
 {
-    int64_t rows[CKPT_PARTS];
+    int64_t rows[CKPT_PARTS] = {0};
     if (source->n_pieces < 2) return EXIT_OK;
     if (split(plan, source->rule, source->block, source, rows, why)) return why->code;
     for (int part = 0; part < source->n_pieces; part++)
@@ -220,7 +220,7 @@ static int add_outputs(const ckpt_rule *rule, int64_t block, const int *numbers,
     const qdr_tensor *piece = input_of(m->plan, source->pieces[0]);
     const size_t n_prefix = strlen(map->prefix);
     const int is_cut = rule->is_transposed || rule->n_theirs > 1;
-    int64_t rows[CKPT_PARTS], first_row = 0;
+    int64_t rows[CKPT_PARTS] = {0}, first_row = 0;
     if ((rule->is_transposed && source->n_dims != 2) || (is_cut && (source->n_dims < 1 || !has_whole_bytes(piece))))
         return fail(why, EXIT_USAGE, "%s: tensor %s is %s with %d dimensions, which cannot be %s",
                     ckpt_show(m->plan->path).text, ckpt_show(source->name).text, source->type, source->n_dims,
@@ -278,8 +278,11 @@ static int make_outputs(making *m, const char **names, failure *why)
     for (int i = 0; i < plan->n_sources; i++) names[i] = plan->sources[i].name;
     ckpt_slots slots = {.map = to, .path = plan->path, .names = names, .n_names = plan->n_sources, .is_ours = 1};
     if (to) return ckpt_assign(&slots, add_outputs, m, why);
-    for (int i = 0; i < plan->n_sources && !why->code; i++)
-        add_output(m, i, strdup(names[i]), 0, ckpt_rows(plan->sources[i].n_dims, plan->sources[i].shape), 0, why);
+    for (int i = 0; i < plan->n_sources && !why->code; i++) {
+        const ckpt_source *source = &plan->sources[i];
+        char *name = source->name ? strdup(source->name) : NULL;
+        add_output(m, i, name, 0, ckpt_rows(source->n_dims, source->shape), 0, why);
+    }
     return why->code;
 }
 

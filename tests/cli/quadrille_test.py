@@ -451,7 +451,8 @@ class Command(Case):
             page = file.read().replace("\\-", "-").replace("\\~", " ")
         sections = dict(re.findall(r"^\.SH (.+?)\n(.*?)(?=^\.SH |\Z)", page, re.S | re.M))
         for section in ("OPTIONS", "BENCH", "BENCH COLL", "BENCH GEMM", "BENCH LAYER", "BENCH LINEAR", "CALIBRATE",
-                        "DOCTOR", "ENV", "LINEAR", "LIST", "PREDICT", "TOPO", "TRACE", "VERIFY"):
+                        "CKPT CONVERT", "CKPT DIFF", "CKPT LS", "CKPT VERIFY", "DOCTOR", "ENV", "LINEAR", "LIST",
+                        "PREDICT", "TOPO", "TRACE", "VERIFY"):
             words = [] if section == "OPTIONS" else section.lower().split()
             text = sections[section] + (sections["BENCH"] if section.startswith("BENCH ") else "")
             in_help = re.findall(r"^  (?:-\w, |    )--([\w-]+)", run(*words, "--help").out.split("Examples:")[0], re.M)
