@@ -80,7 +80,7 @@ static int compare_bytes(const qdr_safetensors *const files[2], const int index[
                          diff_pair *pair, failure *why)
 {
     static unsigned char chunk[2][CKPT_CHUNK];
-    const int64_t n = pair->a->bytes;
+    const int64_t n = pair->a->bytes, bits = n ? 8 * n / pair->a->n_elems : 8;
     for (int64_t done = 0; done < n; done += CKPT_CHUNK) {
         const int64_t some = n - done < CKPT_CHUNK ? n - done : CKPT_CHUNK;
         for (int side = 0; side < 2; side++)
@@ -88,7 +88,7 @@ static int compare_bytes(const qdr_safetensors *const files[2], const int index[
                 return why->code;
         for (int64_t i = 0; i < some; i++) {
             if (chunk[0][i] == chunk[1][i]) continue;
-            if (!pair->n_differing++) pair->at = (int64_t)((double)(done + i) / (double)n * (double)pair->a->n_elems);
+            if (!pair->n_differing++) pair->at = 8 * (done + i) / bits;
             pair->kind = DIFF_BYTES;
         }
         ckpt_progress_add(progress, some);

@@ -52,7 +52,7 @@ static int read_stats(const qdr_safetensors *file, int index, ckpt_progress *pro
         const int64_t left = tensor->n_elems - done, n = left < CKPT_CHUNK ? left : CKPT_CHUNK;
         if (fail_status(why, qdr_safetensors_read(file, index, done, n, QDR_F64, chunk))) return why->code;
         for (int64_t i = 0; i < n; i++) add_element(stats, chunk[i]);
-        ckpt_progress_add(progress, n * tensor->bytes / tensor->n_elems);
+        ckpt_progress_add(progress, n * (tensor->bytes / tensor->n_elems));
     }
     return EXIT_OK;
 }

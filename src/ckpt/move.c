@@ -34,7 +34,8 @@ static int read_run(const moving *m, int input, int64_t first, int64_t n, void *
 
 static int write_run(const moving *m, int64_t first, int64_t n, const void *from, failure *why)
 {
-    ckpt_progress_add(m->progress, n * m->output->tensor.bytes / m->output->tensor.n_elems);
+    const qdr_tensor *tensor = &m->output->tensor;
+    ckpt_progress_add(m->progress, (int64_t)((double)n * (double)tensor->bytes / (double)tensor->n_elems));
     return fail_status(why, qdr_safetensors_write(m->to, m->index, first, n, from));
 }
 

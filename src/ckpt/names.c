@@ -56,8 +56,8 @@ static int check_piece(const making *m, const ckpt_source *source, const qdr_ten
     const qdr_tensor *first = input_of(m->plan, source->pieces[0]);
     const int is_cut = source->is_transposed || source->rule->n_theirs > 1;
     if (source->is_transposed && piece->n_dims != 2)
-        return fail(why, EXIT_USAGE, "%s: tensor %s has %d dimensions; only a matrix can be transposed",
-                    ckpt_show(path).text, ckpt_show(piece->name).text, piece->n_dims);
+        return fail(why, EXIT_USAGE, "%s: tensor %s has the shape %s; only a matrix can be transposed",
+                    ckpt_show(path).text, ckpt_show(piece->name).text, ckpt_shape(piece).text);
     if (is_cut && (piece->n_dims < 1 || !has_whole_bytes(piece)))
         return fail(why, EXIT_USAGE, "%s: tensor %s is %s %s, which cannot be cut or joined", ckpt_show(path).text,
                     ckpt_show(piece->name).text, piece->type, ckpt_shape(piece).text);
@@ -222,9 +222,9 @@ static int add_outputs(const ckpt_rule *rule, int64_t block, const int *numbers,
     const int is_cut = rule->is_transposed || rule->n_theirs > 1;
     int64_t rows[CKPT_PARTS] = {0}, first_row = 0;
     if ((rule->is_transposed && source->n_dims != 2) || (is_cut && (source->n_dims < 1 || !has_whole_bytes(piece))))
-        return fail(why, EXIT_USAGE, "%s: tensor %s is %s with %d dimensions, which cannot be %s",
+        return fail(why, EXIT_USAGE, "%s: tensor %s is %s with %d dimension%s, which cannot be %s",
                     ckpt_show(m->plan->path).text, ckpt_show(source->name).text, source->type, source->n_dims,
-                    rule->is_transposed ? "transposed" : "split");
+                    PLURAL(source->n_dims), rule->is_transposed ? "transposed" : "split");
     if (split(m->plan, rule, block, source, rows, why)) return why->code;
     for (int part = 0; part < rule->n_theirs && !why->code; part++) {
         const char *pattern = rule->theirs[part];
