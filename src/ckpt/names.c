@@ -238,6 +238,20 @@ static int add_outputs(const ckpt_rule *rule, int64_t block, const int *numbers,
 
 /* ---- the plan ---- */
 
+/* A vector of ours may be stored as a row, which is a matrix to others. */
+static void make_vector(ckpt_source *source)
+{
+    static const char *const endings[] = {".bias", ".gamma", ".beta"};
+    const size_t n = strlen(source->name);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        const size_t bytes = strlen(endings[i]);
+        if (n <= bytes || strcmp(source->name + n - bytes, endings[i]) != 0) continue;
+        if (source->n_dims != 2 || source->shape[0] != 1) return;
+        source->n_dims = 1;
+        source->shape[0] = source->shape[1];
+    }
+}
+
 static int make_sources(making *m, const char **names, failure *why)
 {
     ckpt_plan *plan = m->plan;
@@ -264,6 +278,7 @@ static int make_sources(making *m, const char **names, failure *why)
         *source = (ckpt_source){.name = strdup(names[i])};
         if (!source->name) return fail_memory(why);
         if (add_piece(m, source, m->kept[i], why)) return why->code;
+        if (m->naming->to) make_vector(source);
     }
     return EXIT_OK;
 }

@@ -79,6 +79,14 @@ class Maps(Case):
         self.assertEqual(read(self.path("b.safetensors"))[0], theirs)
         self.assertNotIn("optimizer", read(self.path("b.safetensors"))[1])
 
+    def test_vectors_that_are_rows(self):
+        for make, name, words in (gpt2, "gpt2", {"prefix": "transformer."}), (llama, "llama", {"has_bias": True}):
+            theirs, ours = make(SEED, **words)
+            rows = {key: (kind, [1, *shape] if len(shape) == 1 else shape, data)
+                    for key, (kind, shape, data) in ours.items()}
+            self.assertEqual(self.convert(self.file("a.safetensors", rows), "b.safetensors", "--to", name)[0], theirs)
+        self.assertEqual(self.convert(self.path("a.safetensors"), "b.safetensors")[0], rows)
+
     def test_llama_ignores_frequencies(self):
         theirs, ours = llama(SEED)
         more = {"model.layers.0.self_attn.rotary_emb.inv_freq": ("F32", [2], pack("F32", [1, 2]))}
