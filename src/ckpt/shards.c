@@ -9,6 +9,7 @@
 #include "common/files.h"
 
 #define ENDING ".safetensors"
+enum { MOST_FILES = 400 /* that are open at once */ };
 
 typedef struct shards {
     const ckpt_plan *plan;
@@ -34,6 +35,9 @@ static int divide(shards *s, failure *why)
         bytes += more;
         s->bytes += more;
     }
+    if (s->n > MOST_FILES)
+        return fail(why, EXIT_USAGE, "ckpt convert: --max-size would make %d files; use a size that makes %d at most",
+                    s->n, MOST_FILES);
     if (s->n == 0) s->n = 1; /* a file without tensors */
     s->first[s->n] = s->plan->n_outputs;
     return EXIT_OK;
@@ -68,7 +72,7 @@ static int check_files(const shards *s, failure *why)
 {
     const int n_in = n_inputs(s), n_out = s->n + (s->n > 1);
     qdr_file_use *uses = calloc((size_t)(n_in + 3 + n_out), sizeof *uses);
-    char(*paths)[FILES_PATH_BYTES] = calloc((size_t)n_out, sizeof *paths);
+    char(*paths)[FILES_PATH_BYTES] = calloc((size_t)n_out + 1, sizeof *paths);
     int n = 0;
     if (!uses || !paths) fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the files");
     for (int i = 0; i < n_out && !why->code; i++) {
@@ -111,39 +115,49 @@ static void write_index(FILE *file, const void *user, failure *why)
 
 /* ---- writing ---- */
 
-static int write_file(const shards *s, int number, ckpt_progress *progress, failure *why)
+/* All files are open until all are written, so that a failure, such as a full disk, replaces none of them. */
+static int create_file(const shards *s, int number, qdr_safetensors **file, failure *why)
 {
     const int begin = s->first[number], n = s->first[number + 1] - begin;
     qdr_tensor *tensors = calloc((size_t)n + 1, sizeof *tensors);
-    qdr_safetensors *file = NULL;
     char path[FILES_PATH_BYTES];
     if (!tensors) return fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for %d tensors", n);
     for (int i = 0; i < n; i++) tensors[i] = s->plan->outputs[begin + i].tensor;
     if (!path_of(s, number, path, why))
-        fail_status(why, qdr_safetensors_create(path, tensors, n, s->writing->metadata, &file));
-    for (int i = 0; i < n && !why->code; i++) ckpt_move(s->plan, &s->plan->outputs[begin + i], file, i, progress, why);
-    if (why->code)
-        qdr_safetensors_discard(&file);
-    else
-        fail_status(why, qdr_safetensors_close(&file));
+        fail_status(why, qdr_safetensors_create(path, tensors, n, s->writing->metadata, file));
     free(tensors);
+    return why->code;
+}
+
+static int write_files(const shards *s, qdr_safetensors **files, failure *why)
+{
+    char path[FILES_PATH_BYTES];
+    ckpt_progress progress = ckpt_progress_begin("written", s->bytes);
+    for (int i = 0; i < s->n && !why->code; i++) create_file(s, i, &files[i], why);
+    for (int i = 0; i < s->n; i++)
+        for (int output = s->first[i]; output < s->first[i + 1] && !why->code; output++)
+            ckpt_move(s->plan, &s->plan->outputs[output], files[i], output - s->first[i], &progress, why);
+    ckpt_progress_end(&progress);
+    for (int i = 0; i < s->n && !why->code; i++) fail_status(why, qdr_safetensors_close(&files[i]));
+    if (s->n > 1 && !why->code && !index_path(s, path, why)) files_write("ckpt convert", path, write_index, s, why);
+    for (int i = 0; i < s->n; i++) qdr_safetensors_discard(&files[i]);
     return why->code;
 }
 
 int ckpt_write(const ckpt_plan *plan, const ckpt_writing *writing, failure *why)
 {
     shards s = {.plan = plan, .writing = writing, .n_stem = (int)(strlen(writing->path) - strlen(ENDING))};
-    char path[FILES_PATH_BYTES];
-    if (!divide(&s, why) && !check_files(&s, why)) {
-        ckpt_progress progress = ckpt_progress_begin("written", s.bytes);
-        for (int i = 0; i < s.n && !why->code; i++) write_file(&s, i, &progress, why);
-        ckpt_progress_end(&progress);
-        if (s.n > 1 && !why->code && !index_path(&s, path, why))
-            files_write("ckpt convert", path, write_index, &s, why);
-        if (!why->code)
-            printf("%s: %d tensor%s, %" PRId64 " bytes%s\n", ckpt_show(s.n > 1 ? path : writing->path).text,
-                   plan->n_outputs, PLURAL(plan->n_outputs), s.bytes, s.n > 1 ? ", in several files" : "");
+    if (divide(&s, why) || check_files(&s, why)) {
+        free(s.first);
+        return why->code;
     }
+    qdr_safetensors **files = calloc((size_t)s.n + 1, sizeof *files);
+    if (!files)
+        fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for %d files", s.n);
+    else if (!write_files(&s, files, why))
+        printf("%s%s: %d tensor%s, %" PRId64 " bytes%s\n", ckpt_show(writing->path).text, s.n > 1 ? ".index.json" : "",
+               plan->n_outputs, PLURAL(plan->n_outputs), s.bytes, s.n > 1 ? ", in several files" : "");
+    free(files);
     free(s.first);
     return why->code;
 }

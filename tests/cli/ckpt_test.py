@@ -275,6 +275,26 @@ class Shards(Case):
         self.assertFalse(os.path.exists(self.path("b.safetensors.index.json")))
         self.bad(2, "convert", source, self.path("b.safetensors"), "--max-size", "5GB", says=["--max-size"])
 
+    def test_a_failure_replaces_none_of_them(self):
+        tensors = {f"t{i}": ("U8", [3000], bytes([i]) * 3000) for i in range(3)}
+        words = [self.path("b.safetensors"), "--max-size", "4K"]
+        self.good("convert", self.file("a.safetensors", tensors), *words)
+        before = {name: read_bytes(self.path(name)) for name in os.listdir(self.folder.name) if name[0] == "b"}
+        self.assertEqual(len(before), 4)
+        tensors = {"t0": tensors["t1"], "t1": tensors["t0"], "t2": ("U8", [30_000], bytes(30_000))}
+        self.bad(1, "convert", self.file("a.safetensors", tensors), *words,
+                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)))
+        after = {name: read_bytes(self.path(name)) for name in os.listdir(self.folder.name) if name != "a.safetensors"}
+        self.assertEqual(after, before)
+
+    def test_too_many_files(self):
+        tensors = {f"t{i}": ("U8", [1], b"a") for i in range(401)}
+        self.bad(2, "convert", self.file("a.safetensors", tensors), self.path("b.safetensors"), "--max-size", "1",
+                 says=["401 files", "400 at most"])
+        del tensors["t0"]
+        self.good("convert", self.file("a.safetensors", tensors), self.path("b.safetensors"), "--max-size", "1")
+        self.assertIn("400 sound", self.good("verify", self.path("b.safetensors.index.json")))
+
     def test_damage_in_one_of_them(self):
         tensors = {f"t{i}": random_tensor(random.Random(i), "F32", [300]) for i in range(2)}
         self.good("convert", self.file("a.safetensors", tensors), self.path("b.safetensors"), "--max-size", "1K")
