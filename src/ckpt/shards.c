@@ -68,24 +68,32 @@ static int n_inputs(const shards *s)
     return n;
 }
 
+/* Lists the outputs, whose paths go to `paths`, the inputs and the maps. */
+static int list_uses(const shards *s, int n_out, qdr_file_use *uses, char (*paths)[FILES_PATH_BYTES], failure *why)
+{
+    int n = 0;
+    for (; n < n_out; n++) {
+        if (n < s->n ? path_of(s, n, paths[n], why) : index_path(s, paths[n], why)) return 0;
+        uses[n] = (qdr_file_use){"the output", paths[n], QDR_FILE_WRITTEN};
+    }
+    for (int i = 0; i < n_inputs(s); i++)
+        uses[n++] = (qdr_file_use){"the input", qdr_safetensors_path(s->plan->file, i), QDR_FILE_READ};
+    uses[n++] = (qdr_file_use){"the input", s->plan->path, QDR_FILE_READ}; /* which may be an index */
+    uses[n++] = (qdr_file_use){"--from", s->writing->map_paths[0], QDR_FILE_READ};
+    uses[n++] = (qdr_file_use){"--to", s->writing->map_paths[1], QDR_FILE_READ};
+    return n;
+}
+
 static int check_files(const shards *s, failure *why)
 {
-    const int n_in = n_inputs(s), n_out = s->n + (s->n > 1);
-    qdr_file_use *uses = calloc((size_t)(n_in + 3 + n_out), sizeof *uses);
+    const int n_out = s->n + (s->n > 1);
+    qdr_file_use *uses = calloc((size_t)(n_inputs(s) + 3 + n_out), sizeof *uses);
     char(*paths)[FILES_PATH_BYTES] = calloc((size_t)n_out + 1, sizeof *paths);
-    int n = 0;
-    if (!uses || !paths) fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the files");
-    for (int i = 0; i < n_out && !why->code; i++) {
-        if (i < s->n ? path_of(s, i, paths[i], why) : index_path(s, paths[i], why)) break;
-        uses[n++] = (qdr_file_use){"the output", paths[i], QDR_FILE_WRITTEN};
-    }
-    for (int i = 0; i < n_in && !why->code; i++)
-        uses[n++] = (qdr_file_use){"the input", qdr_safetensors_path(s->plan->file, i), QDR_FILE_READ};
-    if (!why->code) {
-        uses[n++] = (qdr_file_use){"the input", s->plan->path, QDR_FILE_READ};
-        uses[n++] = (qdr_file_use){"--from", s->writing->map_paths[0], QDR_FILE_READ};
-        uses[n++] = (qdr_file_use){"--to", s->writing->map_paths[1], QDR_FILE_READ};
-        fail_status(why, qdr_files_check(uses, n, 0));
+    if (uses && paths) {
+        const int n = list_uses(s, n_out, uses, paths, why);
+        if (!why->code) fail_status(why, qdr_files_check(uses, n, 0));
+    } else {
+        fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the files");
     }
     free(uses);
     free(paths);
