@@ -167,8 +167,8 @@ int ckpt_move(const ckpt_plan *plan, const ckpt_output *output, qdr_safetensors 
     const size_t bytes = is_plain ? COPIED_BYTES
                                   : (size_t)(smaller(band_rows, tensor->n_elems / m.width) * m.width * m.each);
     m.band = malloc(bytes);
-    m.block = is_turned ? malloc(bytes) : NULL;
-    if (!m.band || (is_turned && !m.block))
+    m.block = malloc(is_turned ? bytes : 1);
+    if (!m.band || !m.block)
         fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for %zu bytes of %s", bytes,
              ckpt_show(tensor->name).text);
     else if (is_plain)
