@@ -81,6 +81,7 @@ static int print(const verify_answer *answer, int is_json, failure *why)
 /* A file that is there and can be read, but is not what it should be, is damaged. */
 static int open_file(const char *path, qdr_safetensors **file, failure *why)
 {
+    if (!path) return fail(why, EXIT_USAGE, "ckpt verify: FILE is missing; see quadrille ckpt verify --help");
     struct stat state;
     const qdr_status status = qdr_safetensors_open(path, file);
     const int is_there = access(path, R_OK) == 0 && stat(path, &state) == 0 && S_ISREG(state.st_mode);
@@ -96,7 +97,6 @@ static int run(int argc, char **argv)
     verify_answer answer = {0};
     failure why = {0};
     options_read(argc, argv, json_option, &is_json, &answer.path, &why);
-    if (!answer.path) fail(&why, EXIT_USAGE, "ckpt verify: FILE is missing; see quadrille ckpt verify --help");
     if (is_json && !(answer.damaged = json_array())) fail(&why, EXIT_NOTHING_FITS, "ckpt verify: out of memory");
     if (!why.code && !open_file(answer.path, &file, &why) && !check_all(file, &answer, &why))
         print(&answer, is_json, &why);
