@@ -82,7 +82,10 @@ void saved_note_number(char note[SAVED_NOTE_BYTES], const char *key, double valu
 {
     size_t left;
     char *at = next_member(note, key, &left);
-    snprintf(at, left, "%.17g", value);
+    for (int digits = 15; digits <= 17; digits++) { /* no more than are needed */
+        snprintf(at, left, "%.*g", digits, value);
+        if (strtod(at, NULL) == value) break;
+    }
 }
 
 void saved_note_word(char note[SAVED_NOTE_BYTES], const char *key, const char *word)

@@ -121,7 +121,10 @@ qdr_status qdri_optimizer_print(const qdr_adamw *optimizer, char text[QDRI_OPTIM
     int length = sprintf(text, "{\"name\":\"adamw\"");
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         char number[32];
-        snprintf(number, sizeof number, "%.17g", numbers[i].value);
+        for (int digits = 15; digits <= 17; digits++) { /* no more than are needed */
+            snprintf(number, sizeof number, "%.*g", digits, numbers[i].value);
+            if (strtod(number, NULL) == numbers[i].value) break;
+        }
         for (char *digit = number; *digit; digit++)
             if (*digit == ',') *digit = '.'; /* a program may have set another locale */
         length += sprintf(text + length, ",\"%s\":%s", numbers[i].name, number);

@@ -56,31 +56,6 @@ class Foreign(unittest.TestCase):
         with safe_open(self.path("b.safetensors"), framework="numpy") as file:
             self.assertEqual((file.metadata()["note"], file.metadata()["format"]), ("n", "pt"))
 
-    def test_gpt2(self):
-        """Weights of NumPy arrive transposed, and those of several files return as they were."""
-        hidden, tensors = 8, {"wte.weight": self.numbers(20, 8), "wpe.weight": self.numbers(6, 8)}
-        for name, n_rows, n_cols in (("attn.c_attn", 1, 3), ("attn.c_proj", 1, 1), ("mlp.c_fc", 1, 4),
-                                     ("mlp.c_proj", 4, 1)):
-            tensors[f"h.0.{name}.weight"] = self.numbers(n_rows * hidden, n_cols * hidden)
-            tensors[f"h.0.{name}.bias"] = self.numbers(n_cols * hidden)
-        for name in "h.0.ln_1", "h.0.ln_2", "ln_f":
-            tensors[name + ".weight"], tensors[name + ".bias"] = self.numbers(hidden), self.numbers(hidden)
-        save_file(tensors, self.path("a.safetensors"))
-        ckpt("convert", self.path("a.safetensors"), self.path("b.safetensors"), "--from", "gpt2")
-        found = load_file(self.path("b.safetensors"))
-        numpy.testing.assert_array_equal(found["block0.qkv.weight"], tensors["h.0.attn.c_attn.weight"].T)
-        numpy.testing.assert_array_equal(found["block0.fc2.weight"], tensors["h.0.mlp.c_proj.weight"].T)
-        numpy.testing.assert_array_equal(found["block0.norm2.beta"], tensors["h.0.ln_2.bias"])
-        ckpt("convert", self.path("b.safetensors"), self.path("c.safetensors"), "--to", "gpt2", "--max-size", "1K")
-        parts = [name for name in os.listdir(self.folder.name) if name.startswith("c-")]
-        self.assertGreater(len(parts), 2)
-        back = {}
-        for name in parts:
-            back.update(load_file(self.path(name)))
-        self.assertEqual(set(back), set(tensors))
-        for name, values in tensors.items():
-            numpy.testing.assert_array_equal(back[name], values)
-
 
 def main():
     global ARGUMENTS

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A small GPT-2 with Hugging Face's names, made by NumPy, converted and loaded on several grids: the logits are those
+of a GPT-2 in NumPy and float64. Converted back, it is the same, bit for bit.
+
+usage: hugging_face_test.py QUADRILLE GPT_LOGITS
+
+Needs the Python package numpy; without it, it is skipped.
+"""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy
+except ImportError as error:
+    print(f"skipped: {error}; install the Python package numpy")
+    sys.exit(77)
+
+import ckpt_files
+
+LAYERS, HIDDEN, HEADS, CONTEXT, VOCABULARY = 3, 48, 4, 16, 131
+GRIDS = ["1x1x1x1", "2x2x1x1", "1x1x2x2", "1x2x2x2"]
+QUADRILLE = GPT_LOGITS = None
+
+
+def gpt2(generator, dtype=numpy.float32):
+    """Tensors as `GPT2Model.state_dict()` names and stores them."""
+    def normal(*shape, scale=0.3):
+        return (scale * generator.standard_normal(shape)).astype(dtype)
+
+    tensors = {"wte.weight": normal(VOCABULARY, HIDDEN), "wpe.weight": normal(CONTEXT, HIDDEN),
+               "ln_f.weight": 1 + normal(HIDDEN), "ln_f.bias": normal(HIDDEN)}
+    for i in range(LAYERS):
+        tensors |= {f"h.{i}.ln_1.weight": 1 + normal(HIDDEN), f"h.{i}.ln_1.bias": normal(HIDDEN),
+                    f"h.{i}.attn.c_attn.weight": normal(HIDDEN, 3 * HIDDEN),
+                    f"h.{i}.attn.c_attn.bias": normal(3 * HIDDEN),
+                    f"h.{i}.attn.c_proj.weight": normal(HIDDEN, HIDDEN), f"h.{i}.attn.c_proj.bias": normal(HIDDEN),
+                    f"h.{i}.ln_2.weight": 1 + normal(HIDDEN), f"h.{i}.ln_2.bias": normal(HIDDEN),
+                    f"h.{i}.mlp.c_fc.weight": normal(HIDDEN, 4 * HIDDEN), f"h.{i}.mlp.c_fc.bias": normal(4 * HIDDEN),
+                    f"h.{i}.mlp.c_proj.weight": normal(4 * HIDDEN, HIDDEN), f"h.{i}.mlp.c_proj.bias": normal(HIDDEN)}
+    return tensors
+
+
+def layer_norm(x, weight, bias):
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / numpy.sqrt((centred ** 2).mean(-1, keepdims=True) + 1e-5) * weight + bias
+
+
+def attention(x, weight, bias):
+    q, k, v = (part.reshape(-1, HEADS, HIDDEN // HEADS).transpose(1, 0, 2)
+               for part in numpy.split(x @ weight + bias, 3, axis=1))
+    scores = q @ k.transpose(0, 2, 1) / math.sqrt(HIDDEN // HEADS)
+    scores = numpy.where(numpy.tril(numpy.ones(scores.shape[1:])) > 0, scores, -numpy.inf)
+    weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True) @ v).transpose(1, 0, 2).reshape(-1, HIDDEN)
+
+
+def gelu_new(x):
+    return 0.5 * x * (1 + numpy.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+
+
+def logits_of(tensors, tokens):
+    """GPT-2 in float64: one sequence."""
+    t = {name: tensor.astype(numpy.float64) for name, tensor in tensors.items()}
+    x = t["wte.weight"][tokens] + t["wpe.weight"][:len(tokens)]
+    for i in range(LAYERS):
+        def part(name, block=i):
+            return t[f"h.{block}.{name}.weight"], t[f"h.{block}.{name}.bias"]
+        weight, bias = part("attn.c_proj")
+        x = x + attention(layer_norm(x, *part("ln_1")), *part("attn.c_attn")) @ weight + bias
+        weight, bias = part("mlp.c_fc")
+        middle = gelu_new(layer_norm(x, *part("ln_2")) @ weight + bias)
+        weight, bias = part("mlp.c_proj")
+        x = x + middle @ weight + bias
+    return layer_norm(x, t["ln_f.weight"], t["ln_f.bias"]) @ t["wte.weight"].T
+
+
+def llama(generator):
+    """Names of a llama, with grouped queries; nothing here runs one."""
+    hidden, key, ffn = 32, 8, 88
+    tensors = {"model.embed_tokens.weight": (50, hidden), "model.norm.weight": (hidden,),
+               "lm_head.weight": (50, hidden)}
+    for i in range(2):
+        name = f"model.layers.{i}."
+        tensors |= {name + "input_layernorm.weight": (hidden,), name + "post_attention_layernorm.weight": (hidden,),
+                    name + "self_attn.q_proj.weight": (hidden, hidden), name + "self_attn.k_proj.weight": (key, hidden),
+                    name + "self_attn.v_proj.weight": (key, hidden),
+                    name + "self_attn.o_proj.weight": (hidden, hidden), name + "mlp.gate_proj.weight": (ffn, hidden),
+                    name + "mlp.up_proj.weight": (ffn, hidden), name + "mlp.down_proj.weight": (hidden, ffn)}
+    return {name: generator.standard_normal(shape).astype(numpy.float32) for name, shape in tensors.items()}
+
+
+class HuggingFace(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.generator = numpy.random.default_rng(5)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def convert(self, *words):
+        done = subprocess.run([QUADRILLE, "ckpt", "convert", *words], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def save(self, tensors, name):
+        ckpt_files.write(self.path(name), {key: ("F32", list(tensor.shape), tensor.tobytes())
+                                           for key, tensor in tensors.items()}, {"format": "pt"})
+
+    def read(self, name):
+        found, _ = ckpt_files.read(self.path(name))
+        for key, (kind, _, _) in found.items():
+            self.assertEqual(kind, "F32", key)
+        return {key: numpy.frombuffer(data, numpy.float32).reshape(shape) for key, (_, shape, data) in found.items()}
+
+    def check_same(self, tensors, others):
+        self.assertEqual(set(tensors), set(others))
+        for name, tensor in tensors.items():
+            self.assertEqual(tensor.shape, others[name].shape, name)
+            self.assertEqual(tensor.tobytes(), others[name].tobytes(), name)
+
+    def check_logits(self, tensors, name, dtype):
+        for grid in GRIDS:
+            _, _, z, d = map(int, grid.split("x"))
+            tokens = self.generator.integers(0, VOCABULARY, (z * d, CONTEXT), dtype=numpy.uint8)
+            sizes = [LAYERS, HIDDEN, HEADS, CONTEXT, VOCABULARY]
+            done = subprocess.run([GPT_LOGITS, self.path(name), *map(str, sizes), dtype, grid],
+                                  input=tokens.tobytes(), capture_output=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr.decode())
+            logits = numpy.frombuffer(done.stdout).reshape(z * d, CONTEXT, VOCABULARY)
+            expected = numpy.stack([logits_of(tensors, row) for row in tokens])
+            worst = abs(logits - expected).max()
+            bound = 1e-12 * abs(expected).max() if dtype == "f64" else 1e-4
+            self.assertLess(worst, bound, f"{dtype} on {grid}")
+
+    def test_gpt2_there_and_back(self):
+        tensors = gpt2(self.generator)
+        self.save(tensors, "hf.safetensors")
+        self.convert(self.path("hf.safetensors"), self.path("ours.safetensors"), "--from", "gpt2")
+        self.check_logits(tensors, "ours.safetensors", "f32")
+        self.check_logits(tensors, "ours.safetensors", "f64")
+        self.convert(self.path("ours.safetensors"), self.path("back.safetensors"), "--to", "gpt2")
+        self.check_same(tensors, self.read("back.safetensors"))
+
+    def test_gpt2_with_a_prefix_buffers_and_a_head(self):
+        tensors = gpt2(self.generator)
+        named = {"transformer." + name: tensor for name, tensor in tensors.items()}
+        named |= {f"transformer.h.{i}.attn.bias": numpy.ones((1, 1, CONTEXT, CONTEXT), numpy.float32)
+                  for i in range(LAYERS)}
+        named["lm_head.weight"] = tensors["wte.weight"]
+        self.save(named, "hf.safetensors")
+        self.convert(self.path("hf.safetensors"), self.path("ours.safetensors"), "--from", "gpt2")
+        self.check_logits(tensors, "ours.safetensors", "f64")
+
+    def test_gpt2_in_two_files(self):
+        tensors = gpt2(self.generator)
+        names = sorted(tensors)
+        halves = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+        for file, some in halves.items():
+            self.save({name: tensors[name] for name in some}, file)
+        index = {"metadata": {"total_size": sum(tensor.nbytes for tensor in tensors.values())},
+                 "weight_map": {name: file for file, some in halves.items() for name in some}}
+        with open(self.path("model.safetensors.index.json"), "w", encoding="ascii") as file:
+            json.dump(index, file)
+        self.convert(self.path("model.safetensors.index.json"), self.path("ours.safetensors"), "--from", "gpt2")
+        self.check_logits(tensors, "ours.safetensors", "f32")
+        self.convert(self.path("ours.safetensors"), self.path("back.safetensors"), "--to", "gpt2")
+        self.check_same(tensors, self.read("back.safetensors"))
+
+    def test_gpt2_in_bf16(self):
+        """Numbers that bf16 has exactly are in F32, BF16 and F64 the same numbers."""
+        tensors = gpt2(self.generator)
+        for name, tensor in tensors.items():
+            tensors[name] = (tensor.view(numpy.uint32) & 0xffff0000).astype(numpy.uint32).view(numpy.float32)
+        self.save(tensors, "hf.safetensors")
+        self.convert(self.path("hf.safetensors"), self.path("bf16.safetensors"), "--dtype", "bf16")
+        self.convert(self.path("bf16.safetensors"), self.path("ours.safetensors"), "--from", "gpt2")
+        self.check_logits(tensors, "ours.safetensors", "f64")
+        self.convert(self.path("ours.safetensors"), self.path("back.safetensors"), "--to", "gpt2", "--dtype", "f32")
+        self.check_same(tensors, self.read("back.safetensors"))
+
+    def test_llama_there_and_back(self):
+        tensors = llama(self.generator)
+        self.save(tensors, "hf.safetensors")
+        self.convert(self.path("hf.safetensors"), self.path("ours.safetensors"), "--from", "llama")
+        self.assertEqual(self.read("ours.safetensors")["block1.qkv.weight"].shape, (48, 32))
+        self.convert(self.path("ours.safetensors"), self.path("back.safetensors"), "--to", "llama")
+        self.check_same(tensors, self.read("back.safetensors"))
+
+
+if __name__ == "__main__":
+    QUADRILLE, GPT_LOGITS = sys.argv[1:3]
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
