@@ -17,7 +17,6 @@
 #include "common/sample.h"
 #include "common/training.h"
 
-#define VOCABULARY 256 /* a token is a byte */
 #define PATH_BYTES 4096
 #define VALIDATION_WINDOWS 256 /* during training; at the end all windows */
 
@@ -255,13 +254,12 @@ static qdr_status only_validate(training *run)
     return saver_finish(&run->save);
 }
 
-/* The model continues the prompt. It sees the last `context` bytes, as the first sequence of a forward pass. */
-static qdr_status write_sample(training *run)
+/* The model continues the prompt. It sees the last `context` bytes, as the first sequence of a forward pass. window:
+ * one byte more; logits: of the vocabulary, of which only the bytes are drawn. */
+static qdr_status write_bytes(training *run, uint8_t *window, float *logits)
 {
     const settings *set = run->set;
     const int64_t context = set->how.context;
-    uint8_t *window = program_new(run->ctx, context + 1, 1);
-    if (!window) return QDR_ERR_MEMORY;
     const char *prompt = set->prompt ? set->prompt : "\n";
     const int64_t n_prompt = (int64_t)strlen(prompt);
     int64_t seen = n_prompt < context ? n_prompt : context;
@@ -272,9 +270,8 @@ static qdr_status write_sample(training *run)
 
     qdr_status status = QDR_OK;
     for (int64_t i = 0; i < set->n_sample; i++) {
-        float logits[VOCABULARY];
         if ((status = forward(run, window)) < 0 || (status = gpt_logits_row(&run->model, seen - 1, logits)) < 0) break;
-        const uint8_t byte = sample_draw(logits, VOCABULARY, set->temperature,
+        const uint8_t byte = sample_draw(logits, N_BYTES, set->temperature,
                                          corpus_uniform((uint64_t)set->seed ^ 0x5a17, (uint64_t)i));
         if (run->talks) sample_put(&text, byte);
         if (seen == context) memmove(window, window + 1, (size_t)--seen);
@@ -285,6 +282,15 @@ static qdr_status write_sample(training *run)
         putchar('\n');
         fflush(stdout);
     }
+    return status;
+}
+
+static qdr_status write_sample(training *run)
+{
+    uint8_t *window = program_new(run->ctx, run->set->how.context + 1, 1);
+    float *logits = program_new(run->ctx, run->set->vocab, sizeof *logits);
+    const qdr_status status = window && logits ? write_bytes(run, window, logits) : QDR_ERR_MEMORY;
+    free(logits);
     free(window);
     return status;
 }
@@ -339,7 +345,7 @@ static qdr_status choose(training *run)
     const gpt_config shape = {.n_layers = set->n_layers,
                               .hidden = set->hidden,
                               .n_heads = set->n_heads,
-                              .vocab = VOCABULARY,
+                              .vocab = set->vocab,
                               .tied = set->tied};
     const qdr_network network = gpt_network(&shape);
     const choice given_how = set->how;
@@ -360,7 +366,7 @@ static qdr_status make_model(training *run)
         .hidden = set->hidden,
         .n_heads = set->n_heads,
         .context = set->how.context,
-        .vocab = VOCABULARY,
+        .vocab = set->vocab,
         .n_sequences = per_cell * cells,
         .tied = set->tied,
         .layout = (qdr_layout)set->how.layout,

@@ -22,6 +22,7 @@ static qdr_status read_header(const char *path, saved_run *saved)
     TRY(qdr_safetensors_open(path, &file));
     const char *note = qdr_safetensors_metadata(file, "note");
     if (note && strlen(note) < sizeof saved->note) memcpy(saved->note, note, strlen(note) + 1);
+    saved->vocab = extent(file, "embedding.weight", 0);
     saved->hidden = extent(file, "embedding.weight", 1);
     saved->context = extent(file, "embedding.positions", 0);
     saved->tied = qdr_safetensors_find(file, "head.weight") < 0;

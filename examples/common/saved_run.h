@@ -12,7 +12,7 @@ enum { SAVED_NOTE_BYTES = 1024 };
 /* What a checkpoint says before its tensors are loaded. */
 typedef struct saved_run {
     char note[SAVED_NOTE_BYTES]; /* one flat JSON object; "": the file has none */
-    int64_t n_layers, hidden, context; /* from the shapes of its tensors; 0: it is no GPT of common/gpt.c */
+    int64_t n_layers, hidden, vocab, context; /* from the shapes of its tensors; 0: it is no GPT of common/gpt.c */
     int tied;
 } saved_run;
 

@@ -10,6 +10,7 @@ const settings settings_begin = {
     .n_layers = NOT_GIVEN,
     .hidden = NOT_GIVEN,
     .n_heads = NOT_GIVEN,
+    .vocab = N_BYTES,
     .n_steps = NOT_GIVEN,
     .warmup = NOT_GIVEN,
     .seed = NOT_GIVEN,
@@ -127,6 +128,7 @@ static void take_sizes(settings *set, const saved_run *saved)
     char word[8];
     if (set->n_layers == NOT_GIVEN && saved->n_layers) set->n_layers = saved->n_layers;
     if (set->hidden == NOT_GIVEN && saved->hidden) set->hidden = saved->hidden;
+    if (saved->vocab > N_BYTES) set->vocab = saved->vocab;
     if (!set->how.context) set->how.context = saved->context;
     if (saved->hidden && saved->tied) set->tied = 1;
     if (!set->how.batch && saved_run_number(saved, "batch", &batch)) set->how.batch = (int64_t)batch;

@@ -13,6 +13,7 @@ typedef struct settings {
     int tied, in_foreground;
     /* -1: not given */
     int64_t n_layers, hidden, n_heads;
+    int64_t vocab; /* N_BYTES, or more in a checkpoint of another program */
     int64_t n_steps, warmup, seed;
     double lr, weight_decay, clip, loss_scale, stddev;
     /* 0: not given, or none */
@@ -20,6 +21,8 @@ typedef struct settings {
     int64_t save_every, keep, stop_after;
     double temperature, codec_guard;
 } settings;
+
+enum { N_BYTES = 256 }; /* a token is a byte */
 
 /* Before the command line is read. */
 extern const settings settings_begin;
