@@ -90,6 +90,12 @@ typedef struct qdr_machine_codecs {
     double processor_share; /**< of the processor that codecs take from products meanwhile: 1 on CPUs, 0 on GPUs */
 } qdr_machine_codecs;
 
+/** The file system that all ranks see, for checkpoints. */
+typedef struct qdr_machine_file {
+    double rank_bytes_per_sec; /**< that one rank writes alone; 0: not known */
+    double all_bytes_per_sec; /**< that all ranks write together; 0: not known */
+} qdr_machine_file;
+
 /** Additional costs of the software on the machine: one for each library, or release of it. */
 typedef struct qdr_machine_software {
     double launch_secs; /**< of the device, between two kernels */
@@ -146,6 +152,7 @@ typedef struct qdr_machine {
     qdr_machine_link links[QDR_MAX_LINKS];
     qdr_machine_collectives collectives;
     qdr_machine_codecs codecs;
+    qdr_machine_file file;
     qdr_machine_software software;
 } qdr_machine;
 

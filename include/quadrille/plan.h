@@ -108,6 +108,19 @@ QDR_API void qdr_model_destroy(qdr_model **model);
  *  @retval QDR_ERR_DTYPE     not F32, F64, BF16 or F16, or a type that the machine does not support
  *  @retval QDR_ERR_MEMORY    of this process */
 QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result);
+/** A checkpoint of parameters and AdamW's moments, in bytes of elements: its header is not counted. */
+typedef struct qdr_plan_checkpoint {
+    double bytes; /**< of the file: three elements of F32 (F64 for F64) for each parameter of qdr_network_params(), with
+                     as many learned positions as the plan's sequences have tokens */
+    double rank_bytes; /**< of them, those of the rank that writes most, and copies most in the background: of each
+                          matrix an equal part of all, and whole small parameters, which one rank writes */
+    double secs; /**< of a save: bytes or rank_bytes over the machine's rate, whichever takes longer; 0: it has none */
+} qdr_plan_checkpoint;
+/** The checkpoint of a plan. qdr_checkpoint_size() states the exact sizes of a stack.
+ *  @param[out] checkpoint  all zero after an error
+ *  @retval as qdr_model_predict() */
+QDR_API QDR_NODISCARD qdr_status qdr_model_checkpoint(const qdr_model *model, const qdr_plan *plan,
+                                                      qdr_plan_checkpoint *checkpoint);
 /** Predicts the time of one forward, the first after a step, and one backward of n_layers layers without embedding and
  * head: the simulated end of the same lists that a stack of these layers runs, on the rank that has most. For
  * comparison with a measured stack. Of the plan only grid, order, levels, layout, type, overlap, panels, parts, batch

@@ -99,6 +99,12 @@ static const qdri_machine_field codecs_fields[] = {
     {.key = NULL},
 };
 
+static const qdri_machine_field file_fields[] = {
+    {QDRI_RATE, "rank_GBps", offsetof(qdr_machine_file, rank_bytes_per_sec), 1e9, 0, 1e9},
+    {QDRI_RATE, "all_GBps", offsetof(qdr_machine_file, all_bytes_per_sec), 1e9, 0, 1e9},
+    {.key = NULL},
+};
+
 static const qdri_machine_field software_fields[] = {
     {QDRI_NUMBER, "launch_us", offsetof(qdr_machine_software, launch_secs), 1e-6, 0, 1e9},
     {QDRI_NUMBER, "host_us", offsetof(qdr_machine_software, host_secs), 1e-6, 0, 1e9},
@@ -137,6 +143,7 @@ const qdri_machine_section qdri_machine_sections[QDRI_N_SECTIONS] = {
     {"bf16", offsetof(qdr_machine, bf16), products_fields},
     {"collectives", offsetof(qdr_machine, collectives), collectives_fields},
     {"codecs", offsetof(qdr_machine, codecs), codecs_fields},
+    {"file", offsetof(qdr_machine, file), file_fields},
     {"software", offsetof(qdr_machine, software), software_fields},
 };
 

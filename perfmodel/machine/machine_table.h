@@ -44,7 +44,7 @@ typedef struct qdri_machine_list {
     const qdri_machine_field *fields;
 } qdri_machine_list;
 
-enum { QDRI_N_SECTIONS = 7, QDRI_N_LISTS = 3, QDRI_LINKS_LIST = 1 };
+enum { QDRI_N_SECTIONS = 8, QDRI_N_LISTS = 3, QDRI_LINKS_LIST = 1 };
 extern const qdri_machine_section qdri_machine_sections[QDRI_N_SECTIONS];
 extern const qdri_machine_list qdri_machine_lists[QDRI_N_LISTS];
 

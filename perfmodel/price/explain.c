@@ -346,6 +346,27 @@ static void explain_memory(const explained *all)
     fprintf(all->file, "  %-11s %8.2f GiB  of %.4g GiB\n", "sum", all->result.memory_bytes / GIB, limit / GIB);
 }
 
+/* The times only where the machine's file system is known. */
+static qdr_status explain_checkpoint(const explained *all)
+{
+    const qdr_machine_file *rates = &all->model->machine.file;
+    qdr_plan_checkpoint saved;
+    QDR_TRY(qdr_model_checkpoint(all->model, all->plan, &saved));
+    fprintf(all->file,
+            "\nCheckpoint\n  %-11s %8.2f GiB  parameters and two moments, %.0f bytes each\n"
+            "  %-11s %8.2f GiB  that one writes, and copies to host memory in the background\n",
+            "file", saved.bytes / GIB, all->pricing.sizes.gradient_bytes, "rank", saved.rank_bytes / GIB);
+    if (!(saved.secs > 0)) return QDR_OK;
+    fprintf(all->file, "  %-11s %12s  ", "save", secs_in_words(saved.secs).text);
+    const int are_both = rates->all_bytes_per_sec > 0 && rates->rank_bytes_per_sec > 0;
+    if (are_both) fputs("the longer of ", all->file);
+    if (rates->all_bytes_per_sec > 0) fprintf(all->file, "file / %.4g GB/s of all", 1e-9 * rates->all_bytes_per_sec);
+    if (are_both) fputs(" and ", all->file);
+    if (rates->rank_bytes_per_sec > 0) fprintf(all->file, "rank / %.4g GB/s of one", 1e-9 * rates->rank_bytes_per_sec);
+    fputc('\n', all->file);
+    return QDR_OK;
+}
+
 qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file)
 {
     qdr_plan chosen;
@@ -361,5 +382,5 @@ qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file)
     explain_tasks(&all);
     explain_time(&all);
     explain_memory(&all);
-    return QDR_OK;
+    return explain_checkpoint(&all);
 }

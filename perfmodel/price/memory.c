@@ -90,6 +90,8 @@ typedef struct stage {
 typedef struct kept {
     double parameters, gradients, feedback, state;
     double n_small; /* elements of small parameters, whose gradients are in one buffer */
+    double
+        n_saved; /* elements that it writes to a checkpoint: of matrices its share, small parameters if it is first */
 } kept;
 
 static double stored(double n_elems, double elem_bytes)
@@ -129,6 +131,7 @@ static void add_matrices(const qdri_pricing *p, double times, double n_cols, dou
     sum->gradients += times * stored(n_shard / grid.near, p->sizes.gradient_bytes);
     sum->feedback += times * feedback_bytes(p, n_shard);
     sum->state += times * state_arrays(p, n_state);
+    sum->n_saved += times * ceil(n_state * grid.near * grid.far / p->plan->d);
 }
 
 static void add_small(const qdri_pricing *p, double times, double n_elems, kept *sum)
@@ -136,6 +139,7 @@ static void add_small(const qdri_pricing *p, double times, double n_elems, kept 
     sum->parameters += times * stored(n_elems, p->sizes.elem_bytes);
     sum->state += times * state_arrays(p, n_elems);
     sum->n_small += times * n_elems;
+    sum->n_saved += times * n_elems;
 }
 
 /* The numbers of a step precede the state. */
@@ -211,4 +215,11 @@ void qdri_memory(const qdri_pricing *p, const qdr_network *network, const qdri_s
         result->memory_bytes = sum;
         memcpy(result->memory, m, sizeof m);
     }
+}
+
+double qdri_saved_elems(const qdri_pricing *p, const qdr_network *network, const qdri_stages *stages)
+{
+    const int n = stages->n;
+    const stage ends[2] = {{stages->first, 1, 1, n == 1}, {stages->last, 1, n == 1, 1}};
+    return fmax(kept_bytes(p, network, &ends[0]).n_saved, kept_bytes(p, network, &ends[n > 1]).n_saved);
 }

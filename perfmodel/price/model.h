@@ -49,6 +49,8 @@ void qdri_memory(const qdri_pricing *pricing, const qdr_network *network, const 
                  qdr_plan_result *result);
 /* Of a shard of the largest gradient that is summed over z before it is added to another; 0: it need not be. */
 double qdri_added_bytes(const qdri_pricing *pricing);
+/* Elements of parameters that the rank writes to a checkpoint which writes most. */
+double qdri_saved_elems(const qdri_pricing *pricing, const qdr_network *network, const qdri_stages *stages);
 /* Of AdamW, for each element. */
 double qdri_state_bytes(qdr_dtype dtype);
 /* Builds the lists of a checked plan, unless those of the last one are the same. */

@@ -174,6 +174,14 @@ void note_print(const char *sentence, void *unused)
     printf("%s.\n", sentence);
 }
 
+json_t *checkpoint_json(const qdr_plan_checkpoint *checkpoint)
+{
+    json_t *object = json_pack("{s:I, s:I}", "bytes", (json_int_t)checkpoint->bytes, "rank_bytes",
+                               (json_int_t)checkpoint->rank_bytes);
+    if (checkpoint->secs > 0) json_object_set_new(object, "secs", json_real(checkpoint->secs));
+    return object;
+}
+
 void note_append(const char *sentence, void *list) { json_array_append_new(list, json_string(sentence)); }
 
 __attribute__((format(printf, 3, 4))) static void say(note_fn each, void *user, const char *format, ...)

@@ -4,6 +4,7 @@
 #ifndef QUADRILLE_SRC_COMMON_PLANNING_H
 #define QUADRILLE_SRC_COMMON_PLANNING_H
 
+#include <jansson.h>
 #include <quadrille/plan.h>
 #include <stdio.h>
 
@@ -75,6 +76,9 @@ typedef struct codecs_text {
 codecs_text codecs_in_words(const qdr_plan *plan);
 /* Sequence length of a plan. */
 int64_t plan_sequence(const qdr_network *network, const qdr_plan *plan);
+
+/* A plan's checkpoint as a JSON object; without seconds where the machine's file system is not known. */
+json_t *checkpoint_json(const qdr_plan_checkpoint *checkpoint);
 
 /* A sentence for each size that the grid does not divide, with the padded size, and for key heads that not every rank
  * has. */

@@ -94,7 +94,19 @@ typedef struct mem_answer {
     qdr_network_counts counts;
     part parts[N_PARTS]; /* of the parameters */
     qdr_plan_result result;
+    qdr_plan_checkpoint checkpoint;
 } mem_answer;
+
+static void print_checkpoint(const mem_answer *answer)
+{
+    const qdr_plan_checkpoint *saved = &answer->checkpoint;
+    printf("\n%-12s %22s %10s\n", "checkpoint", "bytes", "GiB");
+    printf("%-12s %22.0f %10.2f\n", "file", saved->bytes, saved->bytes / GIB);
+    printf("%-12s %22.0f %10.2f  that one writes, and copies to host memory in the background\n", "rank",
+           saved->rank_bytes, saved->rank_bytes / GIB);
+    if (saved->secs > 0) printf("Saving one takes %s on %s.\n", time_in_words(saved->secs).text, answer->machine.name);
+    putchar('\n');
+}
 
 static void print_table(const mem_answer *answer)
 {
@@ -117,6 +129,7 @@ static void print_table(const mem_answer *answer)
                (answer->machine.memory_bytes >= result->memory_bytes ? 1 : -1) *
                    (answer->machine.memory_bytes - result->memory_bytes) / GIB,
                answer->machine.memory_bytes >= result->memory_bytes ? "are left" : "are missing");
+    print_checkpoint(answer);
     plan_padding(&answer->network, plan, note_print, NULL);
     plan_notes(&answer->network, plan, plan->micro_batch, note_print, NULL);
     if (*answer->options->levels_note) note_print(answer->options->levels_note, NULL);
@@ -143,6 +156,7 @@ static json_t *json_of_answer(const mem_answer *answer)
         "dtype", qdr_dtype_name(plan->dtype), "layout", layout_word(plan->layout), "recompute",
         recompute_word(plan->recompute), "gradient_parts", parts.gradient, "optimizer_parts", parts.optimizer, "memory",
         memory, "memory_bytes", (json_int_t)answer->result.memory_bytes, "padding", padding, "notes", notes);
+    json_object_set_new(object, "checkpoint", checkpoint_json(&answer->checkpoint));
     if (answer->options->asked.machine) {
         json_object_set_new(object, "machine", json_string(answer->machine.name));
         json_object_set_new(object, "headroom_bytes",
@@ -171,7 +185,8 @@ static int make_answer(mem_options *options, failure *why)
                                  {"norms", layers * c->norms + c->final_norm},
                                  {"head", c->head}};
     memcpy(answer.parts, parts, sizeof parts);
-    if (!fail_status(why, qdr_model_predict(model, &options->plan, &answer.result))) {
+    if (!fail_status(why, qdr_model_predict(model, &options->plan, &answer.result)) &&
+        !fail_status(why, qdr_model_checkpoint(model, &options->plan, &answer.checkpoint))) {
         if (options->as_json)
             write_json(json_of_answer(&answer), JSON_INDENT(2), "mem", why);
         else

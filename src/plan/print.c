@@ -368,7 +368,12 @@ static json_t *json_of_answer(const plan_answer *answer, char *const sentences[3
         (json_int_t)found->n_simulated, "plans", json_of_rows(answer, 0), "known_methods", json_of_rows(answer, 1),
         "why", sentences[0], "padding", padding, "notes", notes);
     if (object && sentences[1]) json_object_set_new(object, "why_not", json_string(sentences[1]));
-    if (object && sentences[2]) json_object_set_new(object, "explain", json_of_lines(sentences[2]));
+    if (object && sentences[2]) {
+        qdr_plan_checkpoint saved;
+        json_object_set_new(object, "explain", json_of_lines(sentences[2]));
+        if (qdr_model_checkpoint(answer->model, best, &saved) == QDR_OK)
+            json_object_set_new(object, "checkpoint", checkpoint_json(&saved));
+    }
     return object;
 }
 

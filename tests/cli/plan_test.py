@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""quadrille plan and quadrille mem as their users run them: tables, JSON, CSV, pictures, files, and every refusal.
+"""quadrille plan as its users run it: tables, JSON, CSV, pictures, files, and every refusal.
 
 usage: plan_test.py QUADRILLE
 """
@@ -501,80 +501,6 @@ class Refusals(Case):
                    "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertLess(json.loads(done.stdout)["counts"]["simulated"], 20000)
-
-
-class Mem(Case):
-    def mem(self, *words):
-        done = run("mem", *words, "--json")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        return json.loads(done.stdout)
-
-    def test_known_models(self):
-        for model, params in (("gpt2", 124439808), ("llama-2-70b", 68976648192), ("gpt-neox-20b", 20554567680)):
-            answer = self.mem(model)
-            self.assertEqual(answer["params"], params)
-            self.assertEqual(sum(answer["params_by_part"].values()), params)
-            self.assertEqual(set(answer["memory"]), MEMORY)
-            self.assertAlmostEqual(sum(answer["memory"].values()), answer["memory_bytes"], delta=8)
-            self.assertEqual((answer["ranks"], answer["grid"], answer["batch"], answer["dtype"]),
-                             (1, "1x1x1x1", 1, "bf16"))
-            self.assertAlmostEqual(answer["memory"]["parameters"] / (2 * params), 1, places=3)
-            self.assertEqual(answer["memory"]["reserve"], 0)
-        self.assertEqual(self.mem("gpt2")["sequence"], 1024)
-
-    def test_table(self):
-        done = run("mem", "gpt2-xl")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertRegex(done.stdout, r"\nsum +1557611200\n")
-        for term in MEMORY:
-            self.assertRegex(done.stdout, rf"\n{term} +\d+ +[\d.]+\n")
-        self.assertIn("25 heads over y = 2: padded to 26", run("mem", "gpt2-xl", "--grid", "1x2x1x1").stdout)
-
-    def test_grids(self):
-        one = self.mem(self.model)["memory"]
-        for grid, parts in (("1x1x8x1", 8), ("2x2x2x1", 8), ("1x1x1x8", 1)):
-            memory = self.mem(self.model, "--grid", grid)["memory"]
-            self.assertAlmostEqual(one["optimizer"] / memory["optimizer"] / parts, 1, delta=0.1)
-        self.assertEqual(self.mem(self.model, "-n", "8")["grid"], "1x1x1x8")
-        self.assertEqual(self.mem(self.model, "-n", "8", "--levels", "zero3")["grid"], "1x1x8x1")
-        self.assertEqual(self.mem(self.model, "-n", "8", "--levels", "zero1")["optimizer_parts"], 8)
-
-    def test_levels_in_words(self):
-        for grid, levels, machine, parts in (
-                ("1x1x2x32", "module,node", "frontier", [2, 8]), ("1x1x2x32", "node,all", "frontier", [8, 64]),
-                ("1x1x2x32", "cache,module", "frontier", [8, 8]), ("1x1x4x16", "module,all", "frontier", [8, 64]),
-                ("2x2x1x32", "node,all", "dgx-a100", [2, 32]), ("1x1x1x6", "package,node", "summit", [6, 6]),
-                ("1x1x1x12", "node,all", "summit", [6, 12]), ("1x1x1x4", "node,all", "dgx-a100", [4, 4])):
-            with self.subTest(grid=grid, levels=levels):
-                answer = self.mem(self.model, "--grid", grid, "--levels", levels, "--machine", machine)
-                self.assertEqual([answer["gradient_parts"], answer["optimizer_parts"]], parts)
-        self.assert_refused(run("mem", self.model, "-n", "8", "--levels", "node,all"), "--levels", "--machine")
-
-    def test_options(self):
-        words = [self.model, "--batch", "4", "--seq", "256"]
-        kept = [self.mem(*words, "--recompute", how)["memory"]["activations"] for how in ("none", "full")]
-        self.assertGreater(kept[0], 2 * kept[1])
-        self.assertEqual(self.mem(*words, "--dtype", "f32")["memory"]["parameters"],
-                         2 * self.mem(*words)["memory"]["parameters"])
-        less = self.mem(*words, "--micro-batch", "1")["memory"]["activations"]
-        self.assertLess(less, kept[0] / 2)
-        answer = self.mem(*words, "--machine", self.machine)
-        self.assertEqual(answer["machine"], "toy")
-        self.assertEqual(answer["headroom_bytes"], 4 * GIB - answer["memory_bytes"])
-        self.assertIn("GiB are left", run("mem", *words, "--machine", self.machine).stdout)
-
-    def test_refusals(self):
-        for words, parts in ((["gpt2-xll"], ["gpt2-xl"]), ([], ["the model is missing"]),
-                             (["gpt2", "-n", "0"], ["'0'"]), (["gpt2", "-n", "1000000000"], ["'1000000000'"]),
-                             (["gpt2", "--grid", "2x2"], ["'2x2'"]),
-                             (["gpt2", "-n", "3", "--grid", "2x1x1x1"], ["2 ranks", "-n is 3"]),
-                             (["gpt2", "--machine", "laptopp"], ["laptopp"]), (["gpt2", "--levels", "2,2"], ["2"]),
-                             (["gpt2", "-n", "8", "--levels", "any"], ["--levels 'any'", "zero3"]),
-                             (["gpt2", "--grid", "1x1x1x2", "--levels", "zero3"], ["zero3"]),
-                             (["gpt2", "--dtype", "i32"], ["'i32'"]), (["gpt2", "--batch", "0"], ["'0'"]),
-                             (["gpt2", "gpt3"], ["'gpt3'"])):
-            with self.subTest(words=words):
-                self.assert_refused(run("mem", *words), *parts)
 
 
 def main():

@@ -177,6 +177,44 @@ static double gathered(qdr_stack *stack)
     return dist_digest(numbers, sizeof numbers);
 }
 
+/* What plans predict: the elements of the file, and of the rank that writes most. */
+static void check_predicted(const trainer *run, const char *name)
+{
+    qdr_network network = gpt_network(&run->model.config);
+    qdr_context *ctx = qdr_grid_context(run->model.grid);
+    const qdr_plan plan = {.version = QDR_OPTS_INIT,
+                           .x = qdr_grid_size(run->model.grid, QDR_X),
+                           .y = qdr_grid_size(run->model.grid, QDR_Y),
+                           .z = qdr_grid_size(run->model.grid, QDR_Z),
+                           .d = qdr_grid_size(run->model.grid, QDR_D),
+                           .gradient_parts = qdr_grid_parts(run->model.grid, QDR_LEVEL_GRADIENTS),
+                           .optimizer_parts = qdr_grid_parts(run->model.grid, QDR_LEVEL_OPTIMIZER),
+                           .dtype = run->model.config.dtype,
+                           .batch = run->model.config.n_sequences,
+                           .sequence = run->model.config.context};
+    qdr_machine machine;
+    qdr_model *model = NULL;
+    qdr_plan_checkpoint told;
+    size_t host_bytes;
+    network.context = network.positions = run->model.config.context;
+    DIST_OK(qdr_machine_load("laptop", &machine));
+    DIST_OK(qdr_model_create(&machine, &network, &model));
+    DIST_OK(qdr_model_checkpoint(model, &plan, &told));
+    qdr_model_destroy(&model);
+    DIST_OK(qdr_checkpoint_size(run->model.stack, run->optimizer, 1, &host_bytes, NULL));
+    DIST_CHECK((double)host_bytes <= told.rank_bytes + (16 << 20), "%zu bytes, told %.0f", host_bytes, told.rank_bytes);
+    if (qdr_context_rank(ctx) != 0) return;
+    uint8_t length[8] = {0};
+    int64_t header = sizeof length;
+    struct stat info;
+    FILE *file = fopen(name, "rb");
+    DIST_CHECK(file && fstat(fileno(file), &info) == 0 && fread(length, sizeof length, 1, file) == 1, "no %s", name);
+    fclose(file);
+    for (int i = 0; i < 8; i++) header += (int64_t)length[i] << 8 * i;
+    DIST_CHECK((double)(info.st_size - header) == told.bytes, "%s: %lld bytes of elements, told %.0f", name,
+               (long long)(info.st_size - header), told.bytes);
+}
+
 /* ---- the same bytes on every grid ---- */
 
 typedef struct first_bytes {
@@ -204,6 +242,7 @@ static void compare_bytes(qdr_grid *grid, void *user)
     trainer run = begin(grid, &config, 5);
     save(run.model.stack, run.optimizer, name.text, first->n_grids % 2, NULL);
     const double digest = digest_of(ctx, name.text);
+    check_predicted(&run, name.text);
     if (first->n_grids++ == 0) first->digest = digest;
     DIST_CHECK(digest == first->digest, "grid %d: other bytes", first->n_grids);
     end(&run);
@@ -231,6 +270,7 @@ static void training_goes_on(qdr_context *ctx, uint64_t seed)
         trainer run = begin(grid, &config, 11);
         for (uint64_t i = 0; i < 3; i++) (void)step(&run, data + i);
         save(run.model.stack, run.optimizer, a.text, background, "{\"round\": 1}");
+        check_predicted(&run, a.text);
         const double before = gathered(run.model.stack);
         const double next[] = {step(&run, data + 3), step(&run, data + 4)};
         end(&run);

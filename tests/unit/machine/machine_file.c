@@ -201,6 +201,7 @@ static void wrong_files_are_refused(void **state)
         {"{" MEMORY PEAK "\"links\": [{\"ranks\": 0, \"rank_GBps\": 1,\n\"step\": 1}]}", "'step_us'",
          "'links[0].step' is unknown"},
         {"{\"software\": {\"host\": 1}}", "'host_us'", "software.host"},
+        {"{\"file\": {\"rank_GBs\": 1}}", "'rank_GBps'", "'file.rank_GBs' is unknown"},
         {"{\"name\": 7}", "name", "is 7"},
         {"{\"based_on\": \"no-such-machine\"}", "no-such-machine", "machine"},
     };

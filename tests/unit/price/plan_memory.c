@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model's memory compared with what the runtime allocates for the same network: parameters, gradients and state
- * to the byte, activations and workspace within 3 %. */
+ * to the byte, as what a rank writes to a checkpoint; activations and workspace within 3 %. */
 #include <math.h>
 #include <string.h>
 
+#include "core/block.h"
 #include "network/describe.h"
 #include "network/sizes.h"
 #include "quadrille/plan.h"
@@ -50,6 +51,33 @@ static double state_of(const qdri_net *net)
     return (double)bytes;
 }
 
+/* What a rank writes to a checkpoint: parameters and two moments. */
+static double saved_of(const qdri_net *net)
+{
+    int64_t n_elems = 0;
+    for (int i = 0; i < net->n_parameters; i++) {
+        const qdri_parameter *p = &net->parameters[i];
+        const int64_t n = qdri_parameter_elems(p, p->state_begin, p->state_elems);
+        int64_t begin = 0, end = n;
+        if (p->flat_over_z) qdri_split(n, 1, p->n_copies, p->copy, &begin, &end);
+        n_elems += end - begin;
+    }
+    return 3.0 * (double)n_elems * (double)qdr_dtype_bytes(net->grad_dtype);
+}
+
+static void compare_checkpoint(qdr_model *model, const qdr_plan *plan, const qdri_net *net)
+{
+    qdr_plan_checkpoint told;
+    int64_t n_elems = 0;
+    for (int i = 0; i < net->n_parameters; i++) n_elems += net->parameters[i].n_global;
+    CHECK_OK(qdr_model_checkpoint(model, plan, &told));
+    assert_true(told.bytes == 3.0 * (double)n_elems * (double)qdr_dtype_bytes(net->grad_dtype));
+    if (told.rank_bytes != saved_of(net))
+        fail_msg("%dx%dx%dx%d, levels %d,%d, %s: a rank saves %.0f bytes, not %.0f", plan->x, plan->y, plan->z, plan->d,
+                 plan->gradient_parts, plan->optimizer_parts, qdr_dtype_name(plan->dtype), saved_of(net),
+                 told.rank_bytes);
+}
+
 static void compare(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan)
 {
     const qdri_position position = qdri_plan_position(plan);
@@ -90,6 +118,7 @@ static void compare(const qdr_machine *machine, const qdr_network *network, cons
                  qdr_dtype_name(plan->dtype), wrong, told.memory[QDR_MEMORY_PARAMETERS], bytes[QDRI_PARAMETERS],
                  told.memory[QDR_MEMORY_GRADIENTS], bytes[QDRI_GRADIENTS], told.memory[QDR_MEMORY_OPTIMIZER],
                  state_of(&net), activations_told, activations, workspace_told, workspace);
+    compare_checkpoint(model, plan, &net);
     qdri_net_lists_free(&lists);
     qdri_net_free(&net);
     qdr_model_destroy(&model);
@@ -131,8 +160,49 @@ static void all_plans(void **state)
                   100 * worst_workspace);
 }
 
+/* Whichever takes longer; nothing where the machine has no figures. */
+static void save_times(void **state)
+{
+    (void)state;
+    const qdr_network network = network_of(256);
+    const qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 4, .d = 1, .batch = BATCH};
+    const double rates[][2] = {{0, 0}, {1e9, 0}, {0, 2e9}, {1e9, 2e9}, {1e9, 8e9}};
+    qdr_machine machine;
+    CHECK_OK(qdr_machine_load("laptop", &machine));
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        qdr_model *model = NULL;
+        qdr_plan_checkpoint told;
+        machine.file = (qdr_machine_file){rates[i][0], rates[i][1]};
+        CHECK_OK(qdr_model_create(&machine, &network, &model));
+        CHECK_OK(qdr_model_checkpoint(model, &plan, &told));
+        assert_true(told.rank_bytes > told.bytes / 4 && told.rank_bytes < told.bytes / 3);
+        const double secs[] = {0, told.rank_bytes / 1e9, told.bytes / 2e9, told.bytes / 2e9, told.rank_bytes / 1e9};
+        assert_true(told.secs == secs[i]);
+        qdr_model_destroy(&model);
+    }
+}
+
+static void wrong_arguments(void **state)
+{
+    (void)state;
+    const qdr_network network = network_of(256);
+    const qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 0, .y = 1, .z = 1, .d = 1, .batch = BATCH};
+    qdr_machine machine;
+    qdr_model *model = NULL;
+    qdr_plan_checkpoint told = {.bytes = 1};
+    CHECK_OK(qdr_machine_load("laptop", &machine));
+    CHECK_OK(qdr_model_create(&machine, &network, &model));
+    CHECK_FAILS(qdr_model_checkpoint(NULL, &plan, &told), QDR_ERR_ARGUMENT, "NULL");
+    assert_true(told.bytes == 0);
+    CHECK_FAILS(qdr_model_checkpoint(model, NULL, &told), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_model_checkpoint(model, &plan, NULL), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_model_checkpoint(model, &plan, &told), QDR_ERR_ARGUMENT, "0x1x1x1");
+    qdr_model_destroy(&model);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_plans)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_plans), cmocka_unit_test(save_times),
+                                       cmocka_unit_test(wrong_arguments)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
