@@ -24,6 +24,7 @@ typedef struct loading {
     qdri_contents contents;
     qdri_places places;
     uint32_t *shares; /* of checksums, by tensor */
+    int64_t n_read; /* bytes */
     char *elements, *converted, *band; /* host memory: of pieces, and of transposed shards */
 } loading;
 
@@ -37,6 +38,7 @@ static int on_host(const loading *self) { return qdri_dev_runs_work(qdri_context
 typedef struct source {
     const qdri_tensor_file *file;
     const qdri_place *place;
+    int64_t *n_read; /* bytes */
 } source;
 
 static qdr_status read_row(void *user, int64_t at, void *bytes, size_t n_bytes, uint32_t *crc)
@@ -48,6 +50,7 @@ static qdr_status read_row(void *user, int64_t at, void *bytes, size_t n_bytes, 
         QDR_TRY(qdri_tensor_file_read(from->file, from->place->at + at + (int64_t)done, n, next));
         if (from->place->has_crc) *crc = qdri_crc(*crc, next, n);
     }
+    *from->n_read += (int64_t)n_bytes;
     return QDR_OK;
 }
 
@@ -70,7 +73,7 @@ static qdr_status read_tensor(loading *self, int index)
     const qdri_saved *saved = &self->contents.saved[index];
     const qdri_place *place = &self->places.places[index];
     const qdr_dtype type = (qdr_dtype)place->dtype;
-    source from = {&self->places.files[place->file], place};
+    source from = {&self->places.files[place->file], place, &self->n_read};
     qdri_rows rows = {.parameter = qdri_contents_parameter(&self->contents, index),
                       .elem_bytes = qdr_dtype_bytes(type),
                       .is_reading = 1,
@@ -160,7 +163,10 @@ static qdr_status fill(loading *self)
 {
     int64_t unused = 0;
     qdr_status status = QDR_OK;
+    qdri_file_event reading = qdri_file_event_begin(context_of(self), "read");
     for (int i = 0; i < self->contents.n && status == QDR_OK; i++) status = read_tensor(self, i);
+    qdri_file_event_end(&reading);
+    qdri_file_event_add(context_of(self), self->path, &reading, self->n_read);
     QDR_TRY(qdri_comm_agree(world_of(self), status));
     QDR_TRY(qdri_combine(grid_of(self), self->shares, self->contents.n, &unused));
     QDR_TRY(check_sums(self, self->shares));

@@ -211,6 +211,7 @@ static void *write_in_thread(void *user)
 {
     qdr_checkpoint *self = user;
     self->written = qdri_checkpoint_write(self);
+    qdri_file_event_end(&self->writing);
     if (self->written != QDR_OK) snprintf(self->sentence, sizeof self->sentence, "%s", qdr_last_error());
     atomic_store(&self->has_written, 1);
     return NULL;
@@ -222,13 +223,18 @@ static qdr_status end_thread(qdr_checkpoint *self)
     if (!self->has_thread) return QDR_OK;
     pthread_join(self->thread, NULL);
     self->has_thread = 0;
+    qdri_file_event_add(context_of(self), self->path, &self->writing, self->n_written);
     if (self->written != QDR_OK) qdri_set_last_error(self->sentence);
     return self->written;
 }
 
 static qdr_status begin_background(qdr_checkpoint *self)
 {
+    qdri_file_event copying = qdri_file_event_begin(context_of(self), "copy to host");
     qdr_status status = qdri_checkpoint_copy(self);
+    qdri_file_event_end(&copying);
+    qdri_file_event_add(context_of(self), self->path, &copying, self->contents.own_bytes);
+    self->writing = qdri_file_event_begin(context_of(self), "write");
     if (status == QDR_OK && pthread_create(&self->thread, NULL, write_in_thread, self) != 0)
         status = QDR_FAIL(QDR_ERR_THREAD, "checkpoint: no thread could be started to write %s; save without background",
                           qdri_shown(self->path).text);
@@ -245,10 +251,19 @@ static qdr_status begin_background(qdr_checkpoint *self)
 
 /* ---- the functions ---- */
 
+static qdr_status write_now(qdr_checkpoint *self)
+{
+    self->writing = qdri_file_event_begin(context_of(self), "write");
+    const qdr_status status = qdri_checkpoint_write(self);
+    qdri_file_event_end(&self->writing);
+    qdri_file_event_add(context_of(self), self->path, &self->writing, self->n_written);
+    return status;
+}
+
 static qdr_status run(qdr_checkpoint *self)
 {
     QDR_TRY(open_file(self));
-    if (!self->background) return complete(self, qdri_checkpoint_write(self));
+    if (!self->background) return complete(self, write_now(self));
     QDR_TRY(begin_background(self));
     self->stack->is_saving = 1;
     return QDR_OK;

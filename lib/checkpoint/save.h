@@ -29,6 +29,18 @@ typedef struct qdri_host_block {
 } qdri_host_block;
 QDR_NODISCARD qdr_status qdri_host_block_make(const qdri_host_plan *plan, qdri_host_block *block);
 
+/* Bytes of a file that are being moved, for traces: begun and ended in any thread. */
+typedef struct qdri_file_event {
+    const char *kind;
+    int run; /* of the trace, when it began */
+    int64_t begin_ns, end_ns;
+} qdri_file_event;
+/* trace.c. Host thread: begins one of this kind; adds one that has ended, if the context is traced. */
+qdri_file_event qdri_file_event_begin(const qdr_context *ctx, const char *kind);
+void qdri_file_event_add(const qdr_context *ctx, const char *path, const qdri_file_event *event, int64_t bytes);
+/* Ends it, in the thread that has moved them. */
+void qdri_file_event_end(qdri_file_event *event);
+
 struct qdr_checkpoint {
     qdr_stack *stack; /* kept alive */
     qdri_contents contents;
@@ -42,6 +54,7 @@ struct qdr_checkpoint {
     int64_t data_at; /* byte of the file at which elements begin */
     uint32_t *shares; /* of checksums, by tensor */
     int64_t n_written; /* bytes */
+    qdri_file_event writing;
     /* In the background: */
     int background, has_thread;
     pthread_t thread;

@@ -59,7 +59,8 @@ void qdri_trace_next_run(qdri_trace *trace, const qdri_position *position)
     trace->position = *position;
 }
 
-qdri_trace_event *qdri_trace_add(qdri_trace *trace, const qdri_task *task, int number)
+/* An event with a name; NULL: out of memory. */
+static qdri_trace_event *add(qdri_trace *trace, const char *name)
 {
     if (!trace->last || trace->last->n == CHUNK_EVENTS) {
         chunk *added = NULL;
@@ -74,7 +75,14 @@ qdri_trace_event *qdri_trace_add(qdri_trace *trace, const qdri_task *task, int n
         trace->last = added;
     }
     qdri_trace_event *event = &trace->last->events[trace->last->n++];
-    snprintf(event->name, sizeof event->name, "%s", task->name ? task->name : "");
+    snprintf(event->name, sizeof event->name, "%s", name ? name : "");
+    return event;
+}
+
+qdri_trace_event *qdri_trace_add(qdri_trace *trace, const qdri_task *task, int number)
+{
+    qdri_trace_event *event = add(trace, task->name);
+    if (!event) return NULL;
     event->kind = qdri_task_name(task);
     event->stream = qdri_task_row(task);
     event->task = number;
@@ -83,6 +91,21 @@ qdri_trace_event *qdri_trace_add(qdri_trace *trace, const qdri_task *task, int n
     event->bytes_plain = task->bytes_plain;
     event->flops = task->flops;
     return event;
+}
+
+int qdri_trace_run(const qdri_trace *trace) { return trace->run < 0 ? 0 : trace->run; }
+
+void qdri_trace_add_file(qdri_trace *trace, const char *name, const char *kind, int run, int64_t bytes,
+                         int64_t begin_ns, int64_t end_ns)
+{
+    qdri_trace_event *event = add(trace, name);
+    if (!event) return;
+    event->kind = kind;
+    event->stream = QDRI_STREAM_OF_FILES;
+    event->run = run;
+    event->bytes_sent = event->bytes_plain = bytes;
+    event->begin_ns = begin_ns;
+    event->end_ns = end_ns;
 }
 
 const qdri_trace_event *qdri_trace_event_at(const qdri_trace *trace, int index)
@@ -98,7 +121,15 @@ const qdri_trace_event *qdri_trace_event_at(const qdri_trace *trace, int index)
 
 static const char *stream_name(int stream)
 {
+    if (stream == QDRI_STREAM_OF_FILES) return "file";
     return stream == QDRI_STREAM_OF_COMPUTE ? "compute" : qdr_channel_name((qdr_channel)(stream - 1));
+}
+
+static const char *axis_name(int stream)
+{
+    static const char *const axes[QDR_N_AXES] = {"x", "y", "z", "d"};
+    if (stream == QDRI_STREAM_OF_COMPUTE || stream == QDRI_STREAM_OF_FILES) return "";
+    return axes[qdr_channel_axis((qdr_channel)(stream - 1))];
 }
 
 /* The names that a viewer shows for the rank and its streams. */
@@ -110,7 +141,7 @@ static int write_names(const qdri_trace *trace, FILE *file)
         n = fprintf(file, "\"rank %d (x%d y%d z%d d%d)\"}}", trace->rank, at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
     else if (n > 0)
         n = fprintf(file, "\"rank %d\"}}", trace->rank);
-    for (int stream = 0; n > 0 && stream < QDRI_N_STREAMS; stream++)
+    for (int stream = 0; n > 0 && stream < QDRI_N_TRACE_STREAMS; stream++)
         n = fprintf(file, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
                     trace->rank, stream, stream_name(stream));
     return n > 0;
@@ -124,10 +155,6 @@ static void add_codec(json_t *args, const qdri_trace_event *event)
 
 static int write_event(const qdri_trace *trace, const qdri_trace_event *event, FILE *file)
 {
-    static const char *const axes[QDR_N_AXES] = {"x", "y", "z", "d"};
-    const char *axis = event->stream == QDRI_STREAM_OF_COMPUTE
-                           ? ""
-                           : axes[qdr_channel_axis((qdr_channel)(event->stream - 1))];
     char plain[QDRI_TRACE_NAME_BYTES];
     json_t *name = json_string(event->name);
     if (!name) { /* Names of layers come from the user: in any encoding, and possibly truncated within a character. */
@@ -139,8 +166,9 @@ static int write_event(const qdri_trace *trace, const qdri_trace_event *event, F
     json_t *object = json_pack("{s:s,s:o,s:s,s:i,s:i,s:f,s:f,s:{s:s,s:s,s:i,s:i,s:I,s:f}}", "ph", "X", "name", name,
                                "cat", event->kind, "pid", trace->rank, "tid", event->stream, "ts",
                                1e-3 * (double)event->begin_ns, "dur", 1e-3 * (double)(event->end_ns - event->begin_ns),
-                               "args", "stream", stream_name(event->stream), "axis", axis, "task", event->task, "run",
-                               event->run, "bytes", (json_int_t)event->bytes_sent, "flops", event->flops);
+                               "args", "stream", stream_name(event->stream), "axis", axis_name(event->stream), "task",
+                               event->task, "run", event->run, "bytes", (json_int_t)event->bytes_sent, "flops",
+                               event->flops);
     if (event->bytes_plain != event->bytes_sent) add_codec(json_object_get(object, "args"), event);
     const int good = fputs(",\n", file) >= 0 && object &&
                      json_dumpf(object, file, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0;

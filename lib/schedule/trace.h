@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace: when each task of a schedule ran on this rank. Events are added by the host thread and timestamped by the
- * threads of the streams; the trace is written when the streams are idle. The file uses Chrome's trace format, which
- * Perfetto can display, in microseconds of this rank's clock, with a member "quadrille" for `quadrille trace`, where
- * clocks are in nanoseconds. */
+/* A trace: when each task of a schedule ran on this rank, and when it read and wrote checkpoints. Events are added
+ * by the host thread and timestamped by the * threads of the streams; the trace is written when the streams are idle.
+ * The file uses Chrome's trace format, which * Perfetto can display, in microseconds of this rank's clock, with a
+ * member "quadrille" for `quadrille trace`, where * clocks are in nanoseconds. */
 #ifndef QDRI_SCHEDULE_TRACE_H
 #define QDRI_SCHEDULE_TRACE_H
 
@@ -13,12 +13,15 @@
 
 #define QDRI_TRACE_VERSION 3
 #define QDRI_TRACE_NAME_BYTES 40
+/* After the streams of schedules: reading and writing of files. */
+#define QDRI_STREAM_OF_FILES QDRI_N_STREAMS
+#define QDRI_N_TRACE_STREAMS (QDRI_N_STREAMS + 1)
 
 typedef struct qdri_trace_event {
     char name[QDRI_TRACE_NAME_BYTES]; /* of the layer or operation */
     const char *kind; /* static: "product", "all-reduce", … */
     int stream; /* numbered as in schedules; of a collective: its channel's */
-    int task, run; /* number of the task in the schedule; number of schedules executed before this one */
+    int task, run; /* number of the task in the schedule, 0 for a file; number of schedules executed before this one */
     int64_t bytes_sent, bytes_plain; /* plain: without a codec */
     int64_t codec_ns; /* encoding and decoding, where it is known */
     double flops;
@@ -37,6 +40,12 @@ void qdri_trace_next_run(qdri_trace *trace, const qdri_position *position);
 /* Adds an event, which keeps its address until the trace is freed; NULL: out of memory (the event is counted as
  * lost). */
 qdri_trace_event *qdri_trace_add(qdri_trace *trace, const qdri_task *task, int number);
+/* The number of the last schedule; 0 also before the first. */
+int qdri_trace_run(const qdri_trace *trace);
+/* Adds what is no task: that bytes of a file were moved. kind: "copy to host", "write" or "read"; run: qdri_trace_run()
+ * when it began. Like all events it is added by the host thread, after it has ended if another thread did it. */
+void qdri_trace_add_file(qdri_trace *trace, const char *name, const char *kind, int run, int64_t bytes,
+                         int64_t begin_ns, int64_t end_ns);
 /* Event number `index`; NULL: there are fewer. */
 const qdri_trace_event *qdri_trace_event_at(const qdri_trace *trace, int index);
 /* Writes all events that have ended. @return 0: could not be written completely */

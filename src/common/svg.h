@@ -12,6 +12,7 @@
 #define SVG_HIDDEN "#4a9a4a" /* a collective that overlaps with computation */
 #define SVG_EXPOSED "#d9541e" /* a collective that computation waits for */
 #define SVG_LATE "#f4b183"
+#define SVG_FILE "#8064a2" /* a file that is read or written */
 
 /* A lane without work: fill and style. */
 #define SVG_LANE "black", "fill-opacity=\"0.05\""

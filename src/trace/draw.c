@@ -33,11 +33,15 @@ static void draw_box(FILE *file, const trace_file *trace, double begin, double e
 static void draw_event(FILE *file, const trace_file *trace, const trace_rank *rank, const trace_event *event, double y)
 {
     const svg_unit u = svg_unit_of(event->end - event->begin);
-    char sent[48] = "";
-    if (event->stream > 0) snprintf(sent, sizeof sent, ", %.4g MB sent", 1e-6 * event->bytes);
-    svg_begin_tip(file, "%s%s%s, %.4g %s%s (task %d of schedule %d)", event->name, *event->name ? ": " : "",
-                  event->kind, (event->end - event->begin) / u.size, u.name, sent, event->task, event->run);
-    if (event->stream > 0) {
+    char sent[48] = "", task[64] = "";
+    if (event->stream > 0)
+        snprintf(sent, sizeof sent, ", %.4g MB%s", 1e-6 * event->bytes, event->stream == TRACE_FILES ? "" : " sent");
+    if (event->stream < TRACE_FILES) snprintf(task, sizeof task, " (task %d of schedule %d)", event->task, event->run);
+    svg_begin_tip(file, "%s%s%s, %.4g %s%s%s", event->name, *event->name ? ": " : "", event->kind,
+                  (event->end - event->begin) / u.size, u.name, sent, task);
+    if (event->stream == TRACE_FILES) {
+        draw_box(file, trace, event->begin, event->end, y, SVG_FILE);
+    } else if (event->stream > 0) {
         /* A collective in pieces: overlapping with computation, exposed, and waiting for late ranks. */
         draw_box(file, trace, event->begin, event->end, y, SVG_EXPOSED);
         if (event->late > 0) draw_box(file, trace, event->begin, event->begin + event->late, y, SVG_LATE);
@@ -97,6 +101,7 @@ void trace_draw(FILE *file, const void *user, failure *why)
     svg_text(file, 12, 22, SVG_TITLE, "%s%s%s: %.4g %s", ranks, on, last, secs / u.size, u.name);
     svg_key_tasks(file, &key);
     svg_key_item(file, &key, SVG_LATE, 12, "exposed, and waiting for a late rank");
+    if (trace->is_used[TRACE_FILES]) svg_key_item(file, &key, SVG_FILE, 12, "checkpoint");
     const svg_axis axis = {.left = LEFT,
                            .width = WIDTH - LEFT - RIGHT,
                            .most = secs,

@@ -13,12 +13,25 @@ enum { VERSION = 3, MAX_RANKS = 1 << 20, MAX_NAME = 4096, MAX_BYTES = 1 << 30 };
 #define MOST_MICROSECS 1e15 /* about thirty years */
 #define MOST 1e18 /* the same in nanoseconds; also the limit for bytes */
 
+const char *const trace_file_kinds[] = {"copy to host", "write", "read", NULL};
+
 const char *trace_stream_name(int stream)
 {
+    if (stream == TRACE_FILES) return "file";
     return stream == 0 ? "compute" : qdr_channel_name((qdr_channel)(stream - 1));
 }
 
-int trace_stream_axis(int stream) { return stream == 0 ? -1 : (int)qdr_channel_axis((qdr_channel)(stream - 1)); }
+int trace_stream_axis(int stream)
+{
+    return trace_is_channel(stream) ? (int)qdr_channel_axis((qdr_channel)(stream - 1)) : -1;
+}
+
+static int is_file_kind(const char *kind)
+{
+    int i = 0;
+    while (trace_file_kinds[i] && strcmp(trace_file_kinds[i], kind) != 0) i++;
+    return trace_file_kinds[i] != NULL;
+}
 
 static int fail_content(failure *why, const char *path, const char *what)
 {
@@ -54,6 +67,7 @@ static const char *take_event(json_t *object, const trace_rank *rank, trace_even
         return error->text;
     event->codec_secs *= 1e-6;
     if (event->stream < 0 || event->stream >= N_TRACE_STREAMS) return "its tid is not a stream";
+    if (event->stream == TRACE_FILES && !is_file_kind(kind)) return "its cat is nothing that happens to a file";
     if (event->run < 0 || event->run == INT_MAX) return "its run is not the number of a schedule";
     if (!(event->bytes >= 0 && event->bytes <= MOST)) return "invalid byte count";
     if (!(event->plain_bytes >= 0 && event->plain_bytes <= MOST)) return "invalid plain_bytes";
@@ -197,7 +211,7 @@ typedef struct share {
 static int meets(const trace_event *event)
 {
     static const qdr_coll_kind kinds[] = {QDR_ALL_GATHER, QDR_REDUCE_SCATTER, QDR_ALL_REDUCE};
-    for (size_t i = 0; event->stream > 0 && i < sizeof kinds / sizeof kinds[0]; i++)
+    for (size_t i = 0; trace_is_channel(event->stream) && i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(event->kind, qdr_coll_kind_name(kinds[i])) == 0) return 1;
     return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Times in traces: one clock for all ranks, and how much of each stream overlaps with computation. */
 #include <math.h>
+#include <string.h>
 
 #include "trace/trace.h"
 
@@ -91,13 +92,13 @@ void trace_keep_last(trace_file *trace, int64_t n_runs)
     }
 }
 
-void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum)
+void trace_add_stream(const trace_file *trace, int stream, const char *kind, trace_sum *sum)
 {
     for (int r = 0; r < trace->n_ranks; r++) {
         const trace_rank *rank = &trace->ranks[r];
         for (int64_t i = 0; i < rank->n_events; i++) {
             const trace_event *event = &rank->events[i];
-            if (event->stream != stream) continue;
+            if (event->stream != stream || (kind && strcmp(event->kind, kind) != 0)) continue;
             sum->n_events++;
             sum->bytes += event->bytes / trace->n_ranks;
             sum->plain_bytes += event->plain_bytes / trace->n_ranks;

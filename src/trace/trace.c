@@ -33,7 +33,7 @@ static void put_name(FILE *file, failure *why, const char *before, const char *w
 
 static void put_event(FILE *file, failure *why, const trace_file *trace, int number, const trace_event *event)
 {
-    static const char *const axes[] = {"", "x", "y", "z", "d"}; /* -1 computes */
+    static const char *const axes[] = {"", "x", "y", "z", "d"}; /* -1 is no channel */
     const char *stream = trace_stream_name(event->stream);
     const char *axis = axes[1 + trace_stream_axis(event->stream)];
     json_t *args = json_pack("{s:s,s:s,s:i,s:i,s:I,s:f,s:f}", "stream", stream, "axis", axis, "task", event->task,
@@ -104,7 +104,7 @@ static void print_sum(const char *name, const trace_sum *sum, int n_ranks, int c
 static int is_coded(const trace_file *trace)
 {
     trace_sum sum = {0};
-    for (int stream = 1; stream < N_TRACE_STREAMS; stream++) trace_add_stream(trace, stream, &sum);
+    for (int stream = 1; stream < TRACE_FILES; stream++) trace_add_stream(trace, stream, NULL, &sum);
     return sum.plain_bytes > sum.bytes || sum.codec_secs > 0;
 }
 
@@ -113,13 +113,25 @@ static void print_axis(const trace_file *trace, int axis, int n_least, const cha
 {
     trace_sum sum = {0};
     int n = 0;
-    for (int stream = 1; stream < N_TRACE_STREAMS; stream++) {
+    for (int stream = 1; stream < TRACE_FILES; stream++) {
         if (!trace->is_used[stream]) continue;
         if (axis >= 0 && trace_stream_axis(stream) != axis) continue;
-        trace_add_stream(trace, stream, &sum);
+        trace_add_stream(trace, stream, NULL, &sum);
         n++;
     }
     if (n >= n_least) print_sum(name, &sum, trace->n_ranks, coded);
+}
+
+/* A row for everything that happened to files, which "all" does not contain: "file write". */
+static void print_files(const trace_file *trace, int coded)
+{
+    for (const char *const *kind = trace_file_kinds; *kind; kind++) {
+        trace_sum sum = {0};
+        char name[32];
+        trace_add_stream(trace, TRACE_FILES, *kind, &sum);
+        snprintf(name, sizeof name, "file %.*s", (int)strcspn(*kind, " "), *kind);
+        if (sum.n_events) print_sum(name, &sum, trace->n_ranks, coded);
+    }
 }
 
 static void print_table(const trace_file *trace)
@@ -131,7 +143,7 @@ static void print_table(const trace_file *trace)
     int64_t n_lost = 0;
     int n_unknown = 0;
     const int coded = is_coded(trace);
-    trace_add_stream(trace, 0, &compute);
+    trace_add_stream(trace, 0, NULL, &compute);
     for (int r = 0; r < trace->n_ranks; r++) {
         n_lost += trace->ranks[r].n_lost;
         n_unknown += trace->ranks[r].n_clocks == 0;
@@ -148,17 +160,20 @@ static void print_table(const trace_file *trace)
         printf("# %d clock%s could not be compared with that of rank 0: do not compare times of different ranks\n",
                n_unknown, PLURAL(n_unknown));
     if (n_lost) printf("# %lld events were lost because memory ran out\n", (long long)n_lost);
+    if (trace->is_used[TRACE_FILES])
+        printf("# file: checkpoints, not part of all; sent: the bytes that a rank copied, wrote and read\n");
     if (coded)
         printf("# plain: that would have been sent without codecs; codec: encoding and decoding, part of the total\n");
     printf("%-10s %9s %11s %11s %11s %12s %8s %11s %9s%s\n", "stream", "calls", "sent (MB)", "total (ms)",
            "hidden (ms)", "exposed (ms)", "hidden", "late (ms)", "(GB/s)", coded ? "  plain (MB)  codec (ms)" : "");
-    for (int stream = 1; stream < N_TRACE_STREAMS; stream++) {
+    for (int stream = 1; stream < TRACE_FILES; stream++) {
         trace_sum sum = {0};
-        trace_add_stream(trace, stream, &sum);
+        trace_add_stream(trace, stream, NULL, &sum);
         if (trace->is_used[stream]) print_sum(trace_stream_name(stream), &sum, trace->n_ranks, coded);
     }
     for (int i = 0; i < QDR_N_AXES; i++) print_axis(trace, i, 2, axes[i], coded);
     print_axis(trace, -1, 0, "all", coded);
+    print_files(trace, coded);
 }
 
 /* ---- files ---- */
@@ -209,7 +224,8 @@ const command command_trace = {
     .text = "Reads FILE.0, FILE.1, …, written by the ranks of a program that runs with QDR_TRACE=FILE, and prints\n"
             "for each axis the time of its gathers, of its reductions, of the levels of d (near, far, copies)\n"
             "and of statistics (the sums inside norms, attention and the loss), and how much of it overlapped\n"
-            "with computation. FILE.0 … can be opened in Perfetto or chrome://tracing, and so can the file that\n"
+            "with computation; and the same of checkpoints that were saved and loaded. FILE.0 … can be opened in "
+            "Perfetto or chrome://tracing, and so can the file that\n"
             "--merge writes for all ranks.",
     .options = specs,
     .examples = "  QDR_TRACE=run.json build/examples/transformer_layer --local 4 --grid 2x2x1x1\n"

@@ -8,11 +8,14 @@
 
 #include "common/failure.h"
 
-/* 0 is the compute stream; the others are channels, from 1 on. */
-enum { N_TRACE_STREAMS = 1 + QDR_N_CHANNELS };
+/* 0 is the compute stream; from 1 on channels; the last one is that of files. */
+enum { TRACE_FILES = 1 + QDR_N_CHANNELS, N_TRACE_STREAMS };
 const char *trace_stream_name(int stream);
-/* The qdr_axis of a channel; -1: the compute stream. */
+/* The qdr_axis of a channel; -1: it is none. */
 int trace_stream_axis(int stream);
+static inline int trace_is_channel(int stream) { return stream > 0 && stream < TRACE_FILES; }
+/* What happens to files; NULL at the end. */
+extern const char *const trace_file_kinds[];
 
 typedef struct trace_event {
     int stream, run, task; /* run: number of the schedule, from 0 */
@@ -74,7 +77,8 @@ typedef struct trace_sum {
     double secs, hidden_secs, late_secs, bytes; /* hidden: while the rank computed */
     double plain_bytes, codec_secs;
 } trace_sum;
-void trace_add_stream(const trace_file *trace, int stream, trace_sum *sum);
+/* kind: NULL: all. */
+void trace_add_stream(const trace_file *trace, int stream, const char *kind, trace_sum *sum);
 
 /* ---- files: writers of a trace_file ---- */
 

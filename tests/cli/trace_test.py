@@ -16,8 +16,8 @@ import xml.etree.ElementTree
 
 ARGUMENTS = None
 STREAMS = ["compute", "x reduce", "x gather", "y reduce", "y gather", "z gather", "z reduce", "d reduce",
-           "d near", "d far", "d copies", "x stat", "y stat", "z stat", "d stat"]
-HIDDEN, EXPOSED = "#4a9a4a", "#d9541e"
+           "d near", "d far", "d copies", "x stat", "y stat", "z stat", "d stat", "file"]
+HIDDEN, EXPOSED, FILE = "#4a9a4a", "#d9541e", "#8064a2"
 
 
 def start(*words, environment=()):
@@ -212,6 +212,49 @@ class Table(Case):
         self.assertEqual(names, {0: "compute", 8: "d near", 9: "d far", 10: "d copies"})
         self.assertEqual({(e["tid"], e["args"]["stream"]) for e in events if e["ph"] == "X"}, set(names.items()))
 
+    def write_files(self):
+        """A copy of 1 ms that nothing hides, and 6 ms of writing, 3 of which products and 2 of which sums overlap with;
+        rank 1 writes half as much as rank 0."""
+        for rank in range(2):
+            self.write(rank, [event("copy to host", "file", 0, 1000, 4e6, name="run.ckpt"),
+                              event("write", "file", 1000, 6000, 4e6 - 2e6 * rank, name="run.ckpt"),
+                              event("product", "compute", 1000, 3000),
+                              event("all-reduce", "x reduce", 4000, 2000, 1e6)])
+
+    def test_files(self):
+        self.write_files()
+        out = self.assert_done(trace(self.name))
+        found = rows(out)
+        self.assertEqual(list(found), ["x reduce", "all", "file copy", "file write"])
+        self.assertEqual(found["file copy"], [1.0, 4.0, 1.0, 0.0, 1.0, 0.0, 0.0, 4.0])
+        self.assertEqual(found["file write"], [1.0, 3.0, 6.0, 3.0, 3.0, 50.0, 0.0, 0.5])
+        self.assertEqual(found["all"], found["x reduce"])
+        self.assertEqual(found["all"][:3], [1.0, 1.0, 2.0])
+        self.assertIn("computing: 3.000 ms (42.9%)", out)
+        self.assertIn("# file: ", out)
+        self.write(0, [event("read", "file", 0, 1000, 5e6)], ranks=1)
+        self.assertEqual(rows(self.assert_done(trace(self.name)))["file read"][:3], [1.0, 5.0, 1.0])
+
+    def test_files_drawn_and_merged(self):
+        self.write_files()
+        self.assert_done(trace(self.name, "--svg", self.path("run.svg"), "--merge", self.path("all.json")))
+        picture = self.read("run.svg")
+        texts = list(xml.etree.ElementTree.fromstring(picture).itertext())
+        self.assertEqual(texts.count("file"), 2)
+        self.assertEqual(picture.count(FILE), 1 + 4)
+        self.assertEqual((picture.count(HIDDEN), picture.count(EXPOSED)), (1, 1 + 2))
+        for text in "checkpoint", "run.ckpt: write, 6 ms, 2 MB":
+            self.assertIn(text, texts)
+        events = json.loads(self.read("all.json"))["traceEvents"]
+        self.assertIn("file", [e["args"]["name"] for e in events if e["name"] == "thread_name"])
+        merged = [(e["name"], e["cat"], e["tid"], e["args"]["stream"], e["args"]["axis"], e["args"]["bytes"])
+                  for e in events if e["ph"] == "X" and e["tid"] == 15]
+        self.assertEqual(merged[0], ("run.ckpt", "copy to host", 15, "file", "", 4000000))
+        self.assertEqual(len(merged), 4)
+        self.write(0, [event("product", "compute", 0, 1)], ranks=1)
+        self.assert_done(trace(self.name, "--svg", self.path("run.svg")))
+        self.assertNotIn(FILE, self.read("run.svg"))
+
     def test_lost(self):
         self.write(0, [event("product", "compute", 0, 3000)], ranks=1, lost=5)
         self.assertIn("5 events were lost", self.assert_done(trace(self.name)))
@@ -346,10 +389,11 @@ class Refused(Case):
 
     def test_events(self):
         for change, says in (({"ts": None}, "not found: ts"), ({"dur": "1"}, "got string"), ({"dur": -1}, "no time"),
-                             ({"ts": 1e300}, "no time"), ({"tid": 15}, "tid is not a stream"),
+                             ({"ts": 1e300}, "no time"), ({"tid": 16}, "tid is not a stream"),
                              ({"tid": -1}, "tid is not a stream"), ({"name": None}, "not found: name"),
                              ({"cat": 3}, "Expected string"), ({"args": {}}, "not found: task"),
-                             ({"args": []}, "Expected object"), ({"ph": None}, "no ph")):
+                             ({"args": []}, "Expected object"), ({"ph": None}, "no ph"),
+                             ({"tid": 15}, "nothing that happens to a file")):
             changed = {**event("product", "compute", 0, 1), **change}
             self.write(0, [event("product", "compute", 0, 1), {k: v for k, v in changed.items() if v is not None}],
                        ranks=1)
@@ -385,10 +429,10 @@ class Refused(Case):
 class NoSchedule(Case):
     def test_events_without_a_grid(self):
         """Damaged, but no reason to end with an arithmetic exception: who belongs together is not known."""
-        self.write(0, [event("all-reduce", stream, 0, 1) for stream in STREAMS[1:]], ranks=1, grid=[0] * 4,
+        self.write(0, [event("all-reduce", stream, 0, 1) for stream in STREAMS[1:-1]], ranks=1, grid=[0] * 4,
                    levels=[0, 0])
         found = rows(self.assert_done(trace(self.name)))
-        self.assertEqual(list(found), [*STREAMS[1:], "x", "y", "z", "d", "all"])
+        self.assertEqual(list(found), [*STREAMS[1:-1], "x", "y", "z", "d", "all"])
 
 
 class Runs(Case):

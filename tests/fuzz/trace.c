@@ -23,7 +23,7 @@ static void check_trace(const trace_file *trace)
     require(trace->end > trace->begin && isfinite(trace->begin) && isfinite(trace->end));
     for (int stream = 0; stream < N_TRACE_STREAMS; stream++) {
         trace_sum sum = {0};
-        trace_add_stream(trace, stream, &sum);
+        trace_add_stream(trace, stream, NULL, &sum);
         require(sum.n_events >= 0 && isfinite(sum.secs) && sum.secs >= 0 && isfinite(sum.bytes));
         require(sum.hidden_secs >= -rounding && sum.hidden_secs <= sum.secs + rounding);
     }

@@ -132,7 +132,7 @@ static void sums_are_those_of_counting(void **state)
         const int n_last = (int)test_between(&seed, 0, N_RUNS);
         trace_keep_last(&trace, n_last);
         trace_sum sum = {0};
-        trace_add_stream(&trace, 1, &sum);
+        trace_add_stream(&trace, 1, NULL, &sum);
         double n = 0, secs = 0, hidden = 0;
         for (int r = 0; r < 2; r++)
             for (int64_t i = 0; i < ranks[r].n_events; i++) {
@@ -237,6 +237,26 @@ static void levels_have_rows_of_their_own(void **state)
     qdri_trace_free(&trace);
 }
 
+static void files_are_no_tasks(void **state)
+{
+    (void)state;
+    static char text[16384];
+    qdri_trace *trace = NULL;
+    CHECK_OK(qdri_trace_create(0, 1, 0xabc, &trace));
+    assert_int_equal(qdri_trace_run(trace), 0); /* none yet: its events go to the first */
+    qdri_trace_add_file(trace, "old.ckpt", "read", qdri_trace_run(trace), 12, 500, 1500);
+    for (int i = 0; i < 3; i++) qdri_trace_next_run(trace, &(qdri_position){.size = {1, 1, 1, 1}, .near = 1, .far = 1});
+    assert_int_equal(qdri_trace_run(trace), 2);
+    qdri_trace_add_file(trace, "new.ckpt", "copy to host", 1, 34, 2000, 3000);
+    write_trace(trace, text, sizeof text);
+    expect(text, "\"tid\":15,\"args\":{\"name\":\"file\"}");
+    expect(text, "{\"ph\":\"X\",\"name\":\"old.ckpt\",\"cat\":\"read\",\"pid\":0,\"tid\":15,\"ts\":0.5,\"dur\":1.0,"
+                 "\"args\":{\"stream\":\"file\",\"axis\":\"\",\"task\":0,\"run\":0,\"bytes\":12,\"flops\":0.0}}");
+    expect(text, "\"name\":\"new.ckpt\",\"cat\":\"copy to host\",\"pid\":0,\"tid\":15,\"ts\":2.0,\"dur\":1.0,\"args\":{"
+                 "\"stream\":\"file\",\"axis\":\"\",\"task\":0,\"run\":1,\"bytes\":34,");
+    qdri_trace_free(&trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +267,7 @@ int main(void)
         cmocka_unit_test(sums_are_those_of_counting),
         cmocka_unit_test(a_file_says_it_all),
         cmocka_unit_test(levels_have_rows_of_their_own),
+        cmocka_unit_test(files_are_no_tasks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
