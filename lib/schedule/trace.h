@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A trace: when each task of a schedule ran on this rank, and when it read and wrote checkpoints. Events are added
- * by the host thread and timestamped by the * threads of the streams; the trace is written when the streams are idle.
- * The file uses Chrome's trace format, which * Perfetto can display, in microseconds of this rank's clock, with a
- * member "quadrille" for `quadrille trace`, where * clocks are in nanoseconds. */
+ * by the host thread and timestamped by the threads of the streams; the trace is written when the streams are idle.
+ * The file uses Chrome's trace format, which Perfetto can display, in microseconds of this rank's clock, with a member
+ * "quadrille" for `quadrille trace`, where clocks are in nanoseconds. */
 #ifndef QDRI_SCHEDULE_TRACE_H
 #define QDRI_SCHEDULE_TRACE_H
 

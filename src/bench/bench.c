@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <quadrille/levels.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,21 @@ void bench_row(bench_run *run, const bench_column *columns, const bench_value *v
     if (qdr_context_rank(run->ctx) == 0) print_row(&run->table, shown);
 }
 
+qdr_status bench_make_grid(qdr_context *ctx, const char *levels, grid_size size, qdr_grid **grid)
+{
+    qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d};
+    const qdr_status status = levels ? qdr_levels_read(ctx, levels, &opts) : QDR_OK;
+    return status < 0 ? status : qdr_grid_create(ctx, &opts, grid);
+}
+
+int bench_leave_out(bench_run *run, grid_size size)
+{
+    run->n_left_out++;
+    if (qdr_context_rank(run->ctx) == 0)
+        fprintf(stderr, "quadrille: note: %s is left out: %s\n", grid_words(size).text, qdr_last_error());
+    return EXIT_OK;
+}
+
 static int run_rank(qdr_context *ctx, void *user)
 {
     static _Thread_local grid_size sizes[MAX_GRIDS];
@@ -152,8 +168,13 @@ int bench_main(const bench_kind *kind, bench_options *options, int argc, char **
 
 /* ---- the command ---- */
 
-static const command *const benches[] = {&command_bench_codec, &command_bench_coll,   &command_bench_gemm,
-                                         &command_bench_layer, &command_bench_linear, NULL};
+static const command *const benches[] = {&command_bench_ckpt,
+                                         &command_bench_codec,
+                                         &command_bench_coll,
+                                         &command_bench_gemm,
+                                         &command_bench_layer,
+                                         &command_bench_linear,
+                                         NULL};
 
 /* Runs only if no benchmark was named. */
 static int run(int argc, char **argv)
@@ -161,10 +182,10 @@ static int run(int argc, char **argv)
     failure why = {0};
     if (argc < 2)
         fail(&why, EXIT_USAGE,
-             "bench: no benchmark is named; use codec, coll, gemm, layer or linear (see quadrille bench --help)");
+             "bench: no benchmark is named; use ckpt, codec, coll, gemm, layer or linear (see quadrille bench --help)");
     else
         fail(&why, EXIT_USAGE,
-             "bench: unknown benchmark '%s'; use codec, coll, gemm, layer or linear (see quadrille bench --help)",
+             "bench: unknown benchmark '%s'; use ckpt, codec, coll, gemm, layer or linear (see quadrille bench --help)",
              argv[1]);
     return fail_print_once(&why);
 }
@@ -173,7 +194,7 @@ static const option_spec specs[] = {BENCH_SPECS};
 
 const command command_bench = {
     .name = "bench",
-    .summary = "measure codecs, collectives, products and layers",
+    .summary = "measure checkpoints, codecs, collectives, products and layers",
     .usage = "quadrille bench BENCHMARK [OPTION]...",
     .text = "Each benchmark prints the median, minimum and 90th percentile of the times of the slowest rank for\n"
             "each grid and, if there is one, a lower bound on the time. Ranks are started by mpiexec, or are threads\n"

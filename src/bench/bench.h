@@ -33,8 +33,10 @@ typedef struct bench_options {
     {"dtype", 0, "TYPE", "f32 (default), f64, bf16 or f16", BENCH_DTYPE},                                              \
         {"grid", 0, "GRID", "GXxGYxGZxGD, or all (every grid of the ranks); default 1x1x1xP", BENCH_GRID},             \
         {"local", 0, "P", "run P ranks as threads of one process, without MPI", BENCH_COUNT(n_local, 1, 1024)},        \
-        {"iterations", 0, "N", "measured iterations; default 10, for coll 20", BENCH_COUNT(n_iterations, 1, 1000000)}, \
-        {"warmup", 0, "N", "warm-up iterations; default 2, for coll 5", BENCH_COUNT(n_warmup, 0, 1000000)},            \
+        {"iterations", 0, "N", "measured iterations; default 10, for ckpt 7, for coll 20",                             \
+         BENCH_COUNT(n_iterations, 1, 1000000)},                                                                       \
+        {"warmup", 0, "N", "warm-up iterations; default 2, for ckpt 1, for coll 5",                                    \
+         BENCH_COUNT(n_warmup, 0, 1000000)},                                                                           \
         {"csv", 0, NULL, "print comma-separated values", BENCH_AT(OPTION_VALUE, format), FORMAT_CSV},                  \
         {"json", 0, NULL, "print one JSON object", BENCH_AT(OPTION_VALUE, format), FORMAT_JSON}, OPTIONS_END
 
@@ -44,6 +46,10 @@ typedef struct bench_options {
         {"panels", 0, "N", "row panels of each product; default: chosen by cost", BENCH_COUNT(n_panels, 1, 1024)},     \
         {"threads", 0, "N", "BLAS threads per rank; default: cores / ranks", BENCH_COUNT(n_threads, 1, 1024)},         \
         BENCH_SPECS
+
+#define BENCH_LEVELS_HELP                                                                                              \
+    "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, each a number, module, cache, "     \
+    "numa, package, node or all; or none (default), zero1, zero2"
 
 /* ---- printing ---- */
 
@@ -114,6 +120,10 @@ typedef struct bench_kind {
 
 /* The whole command; argv[0] is its name. Returns the exit code. */
 int bench_main(const bench_kind *kind, bench_options *options, int argc, char **argv);
+/* A grid, with levels in words if they are not NULL. Collective, agrees. */
+qdr_status bench_make_grid(qdr_context *ctx, const char *levels, grid_size size, qdr_grid **grid);
+/* Says that the levels do not suit one of all grids. Returns EXIT_OK. */
+int bench_leave_out(bench_run *run, grid_size size);
 /* Prints a row. values: an array with one value for each entry of the array of columns, of which the table has all or
  * some, in the same order. */
 #define BENCH_ROW(run, columns, values)                                                                                \
@@ -163,7 +173,7 @@ qdr_status bench_all_ranks(qdr_context *ctx, bench_fold fold, double *values, in
 
 /* ---- the benchmarks ---- */
 
-extern const command command_bench_codec, command_bench_coll, command_bench_gemm, command_bench_layer,
-    command_bench_linear;
+extern const command command_bench_ckpt, command_bench_codec, command_bench_coll, command_bench_gemm,
+    command_bench_layer, command_bench_linear;
 
 #endif

@@ -33,10 +33,7 @@ static const option_spec specs[] = {
     {"layers", 0, "N", "number of transformer layers; default 1", OPTION_COUNT, AT(n_layers), 1, 1024},
     {"batch-parts", 0, "N", "parts of a rank's sequences (needs x or y > 1, rows replicated); default 1", OPTION_COUNT,
      AT(n_batch_parts), 1, 16},
-    {"levels", 0, "GP,OP",
-     "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, each a number, module, cache, "
-     "numa, package, node or all; or none (default), zero1, zero2",
-     OPTION_TEXT, AT(levels)},
+    {"levels", 0, "GP,OP", BENCH_LEVELS_HELP, OPTION_TEXT, AT(levels)},
     {"codec", 0, "CODECS", CODEC_HELP "; default: QDR_CODEC, which --machine does not know, else none", OPTION_OTHER,
      AT(codec), .take = take_codecs},
     {"machine", 0, "M", "a machine's name or file: also print the predicted time", OPTION_MACHINE, AT(machine_name)},
@@ -132,14 +129,6 @@ typedef struct layer_bench {
     product limits[N_LAYER_PRODUCTS]; /* of one layer, on this rank alone */
     int64_t n_layers;
 } layer_bench;
-
-static qdr_status make_grid(layer_bench *bench, const layer_options *options, grid_size size)
-{
-    qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d};
-    qdr_status status = options->levels ? qdr_levels_read(bench->ctx, options->levels, &opts) : QDR_OK;
-    if (status >= 0) status = qdr_grid_create(bench->ctx, &opts, &bench->grid);
-    return status;
-}
 
 static qdr_status prepare(layer_bench *bench, const layer_options *options)
 {
@@ -271,15 +260,6 @@ static void print_pass(bench_run *run, const layer_options *options, const qdr_g
     BENCH_ROW(run, columns, values);
 }
 
-/* One of all grids that the levels do not suit. */
-static int leave_out(bench_run *run, grid_size size)
-{
-    run->n_left_out++;
-    if (qdr_context_rank(run->ctx) == 0)
-        fprintf(stderr, "quadrille: note: %s is left out: %s\n", grid_words(size).text, qdr_last_error());
-    return EXIT_OK;
-}
-
 static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)
 {
     const layer_options *options = user;
@@ -288,8 +268,8 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     bench_samples samples = {0};
     double said[N_PASSES + 1][2] = {{0}};
     run->table.columns = options->columns;
-    const qdr_status status = make_grid(&bench, options, size);
-    if (status == QDR_ERR_ARGUMENT && options->levels && options->shared.grid.x < 0) return leave_out(run, size);
+    const qdr_status status = bench_make_grid(run->ctx, options->levels, size, &bench.grid);
+    if (status == QDR_ERR_ARGUMENT && options->levels && options->shared.grid.x < 0) return bench_leave_out(run, size);
     if (!fail_status(why, status) && !fail_status(why, predict(options, bench.grid, said)) &&
         !fail_status(why, prepare(&bench, options)))
         bench_measure(run->ctx, &options->shared, &passes, N_SERIES, N_VARIANTS, &samples, why);

@@ -2,6 +2,9 @@
 /* Transformers as stacks. */
 #include "bench/transformer.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "common/reference.h"
 
 #define TRY(call)                                                                                                      \
@@ -9,6 +12,21 @@
         const qdr_status try_status_ = (call);                                                                         \
         if (try_status_ < 0) return try_status_;                                                                       \
     } while (0)
+
+/* "qkv"; of several layers "3.qkv", so that parameters have names of their own. */
+typedef struct part_name {
+    char text[32];
+} part_name;
+
+static part_name named(const transformer *made, const char *part)
+{
+    part_name name;
+    if (made->layer < 0)
+        snprintf(name.text, sizeof name.text, "%s", part);
+    else
+        snprintf(name.text, sizeof name.text, "%" PRId64 ".%s", made->layer, part);
+    return name;
+}
 
 /* ---- stand-ins for rotations and gates ---- */
 
@@ -65,45 +83,43 @@ static qdr_status add_attention_half(transformer *made, const transformer_desc *
     const int64_t unit = n->kv_heads >= y && n->heads % n->kv_heads == 0 ? n->head_size * (n->heads / n->kv_heads)
                                                                          : n->head_size;
     const qdr_block queries = {n->heads * n->head_size, unit}, keys = {n->kv_heads * n->head_size, n->head_size};
-    const qdr_linear_desc qkv_desc = {QDR_OPTS_INIT,
-                                      .name = "qkv",
-                                      .in = {{n->hidden, 1}},
-                                      .out = {queries, keys, keys},
-                                      .bias = n->qkv_bias,
-                                      .out_layout = desc->layout,
-                                      .out_row_unit = desc->sequence};
+    const part_name qkv_name = named(made, "qkv"), proj_name = named(made, "proj");
+    const qdr_linear_desc qkv_desc = {
+        QDR_OPTS_INIT,       .name = qkv_name.text,      .in = {{n->hidden, 1}},        .out = {queries, keys, keys},
+        .bias = n->qkv_bias, .out_layout = desc->layout, .out_row_unit = desc->sequence};
     const qdr_linear_desc proj_desc = {
-        QDR_OPTS_INIT,       .name = "proj",  .in = {queries},           .out = {{n->hidden, 1}},
-        .bias = n->out_bias, .transposed = 1, .out_layout = desc->layout};
+        QDR_OPTS_INIT,       .name = proj_name.text, .in = {queries},           .out = {{n->hidden, 1}},
+        .bias = n->out_bias, .transposed = 1,        .out_layout = desc->layout};
     qdr_edge norm, qkv, mixed;
-    TRY(qdr_stack_add_layer_norm(stack, "norm1", 0, in, &norm));
+    TRY(qdr_stack_add_layer_norm(stack, named(made, "norm1").text, 0, in, &norm));
     TRY(qdr_stack_add_linear(stack, &qkv_desc, norm, &qkv, &made->products[0]));
     if (!n->positions) {
         static const double flops[] = {6, 6}, bytes[] = {2, 2};
-        TRY(add_stand_in(made, "rotate", qkv, 0, flops, bytes, &qkv));
+        TRY(add_stand_in(made, named(made, "rotate").text, qkv, 0, flops, bytes, &qkv));
     }
-    TRY(qdr_stack_add_attention(stack, "attention", n->head_size, desc->sequence, qkv, &mixed));
+    TRY(qdr_stack_add_attention(stack, named(made, "attention").text, n->head_size, desc->sequence, qkv, &mixed));
     return qdr_stack_add_linear(stack, &proj_desc, mixed, out, &made->products[1]);
 }
 
 static qdr_status add_mlp_half(transformer *made, const transformer_desc *desc, qdr_edge in, qdr_edge *out)
 {
     const qdr_network *n = desc->network;
-    qdr_linear_desc up_desc = {QDR_OPTS_INIT,        .name = "up",        .in = {{n->hidden, 1}},
-                               .out = {{n->ffn, 1}}, .bias = n->mlp_bias, .out_layout = desc->layout};
+    const part_name up_name = named(made, "up"), down_name = named(made, "down");
+    qdr_linear_desc up_desc = {QDR_OPTS_INIT,        .name = up_name.text, .in = {{n->hidden, 1}},
+                               .out = {{n->ffn, 1}}, .bias = n->mlp_bias,  .out_layout = desc->layout};
     if (n->gated) up_desc.out[1] = up_desc.out[0];
     const qdr_linear_desc down_desc = {
-        QDR_OPTS_INIT,       .name = "down",  .in = {{n->ffn, 1}},       .out = {{n->hidden, 1}},
-        .bias = n->mlp_bias, .transposed = 1, .out_layout = desc->layout};
+        QDR_OPTS_INIT,       .name = down_name.text, .in = {{n->ffn, 1}},       .out = {{n->hidden, 1}},
+        .bias = n->mlp_bias, .transposed = 1,        .out_layout = desc->layout};
     qdr_stack *stack = made->stack;
     qdr_edge norm, wide, bent;
-    TRY(qdr_stack_add_layer_norm(stack, "norm2", 0, in, &norm));
+    TRY(qdr_stack_add_layer_norm(stack, named(made, "norm2").text, 0, in, &norm));
     TRY(qdr_stack_add_linear(stack, &up_desc, norm, &wide, &made->products[2]));
     if (n->gated) {
         static const double flops[] = {12, 20}, bytes[] = {3, 5};
-        TRY(add_stand_in(made, "gate", wide, n->ffn, flops, bytes, &bent));
+        TRY(add_stand_in(made, named(made, "gate").text, wide, n->ffn, flops, bytes, &bent));
     } else {
-        TRY(qdr_stack_add_gelu(stack, "gelu", wide, &bent));
+        TRY(qdr_stack_add_gelu(stack, named(made, "gelu").text, wide, &bent));
     }
     return qdr_stack_add_linear(stack, &down_desc, bent, out, &made->products[3]);
 }
@@ -112,11 +128,12 @@ static qdr_status add_layers(transformer *made, const transformer_desc *desc, qd
 {
     for (int64_t i = 0; i < desc->n_layers; i++) {
         const qdr_edge before = *stream;
+        made->layer = desc->n_layers > 1 ? i : -1;
         qdr_edge attended, added, fed;
         TRY(add_attention_half(made, desc, before, &attended));
-        TRY(qdr_stack_add_residual(made->stack, "residual1", before, attended, &added));
+        TRY(qdr_stack_add_residual(made->stack, named(made, "residual1").text, before, attended, &added));
         TRY(add_mlp_half(made, desc, desc->network->parallel_residual ? before : added, &fed));
-        TRY(qdr_stack_add_residual(made->stack, "residual2", added, fed, stream));
+        TRY(qdr_stack_add_residual(made->stack, named(made, "residual2").text, added, fed, stream));
     }
     return QDR_OK;
 }

@@ -25,6 +25,7 @@ typedef struct transformer {
     qdr_stack *stack;
     qdr_dtype dtype;
     int64_t vocab; /* of tokens and targets; 0: no ends */
+    int64_t layer; /* that is being described; -1: the only one */
     qdr_edge in, out; /* with ends: tokens and targets */
     qdr_linear *products[N_LAYER_PRODUCTS]; /* of one layer; all layers have the same shapes */
 } transformer;

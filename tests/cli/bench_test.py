@@ -383,9 +383,105 @@ class Layer(Case):
         self.assertEqual(len(rows), 3)
 
 
+class Ckpt(Case):
+    WORDS = ("ckpt", "--hidden", "24", "--heads", "6", "--layers", "2", "--iterations", "3")
+    WHAT = ["rank", "all", "save", "held", "background", "load"]
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.file = os.path.join(self.folder.name, "ckpt")
+
+    def tearDown(self):
+        self.assertEqual(os.listdir(self.folder.name), [])  # whatever happened
+        self.folder.cleanup()
+
+    def check(self, row, bytes_of):
+        self.assert_times(row)
+        self.assertEqual(row["samples"], 3)
+        self.assert_near(row["bytes_per_sec"] * row["median_secs"], row["bytes"])
+        self.assertEqual(row["bytes"], bytes_of[row["what"]])
+        if row["what"] in ("rank", "all"):
+            self.assertEqual((row["limit_median_secs"], row["limit_bytes_per_sec"], row["share"]), (None,) * 3)
+        else:
+            self.assert_near(row["limit_bytes_per_sec"] * row["limit_median_secs"], row["bytes"])
+            self.assertGreater(row["share"], 0)
+
+    def test_every_grid(self):
+        """The file has all elements, three for each parameter; a rank alone writes a quarter of it."""
+        result, rows = self.rows(*self.WORDS, "--local", "4", "--grid", "all", "--file", self.file)
+        self.assertEqual([result[name] for name in ("hidden", "heads", "layers", "dtype", "ranks")],
+                         [24, 6, 2, "f32", 4])
+        self.assertEqual(len({row["grid"] for row in rows}), 10)
+        self.assertEqual([row["what"] for row in rows], self.WHAT * 10)
+        elements = 2 * 3 * 4 * (12 * 24 * 24 + 13 * 24)  # matrices; biases, and two norms
+        for start in range(0, len(rows), 6):
+            size = rows[start + 1]["bytes"]
+            self.assertTrue(elements < size < elements + 16384, size)
+            held = rows[start + 3]["bytes"]
+            self.assertTrue(elements <= held <= elements + 4 * (64 + 262144), held)  # and bands of transposed shards
+            for row in rows[start:start + 6]:
+                self.check(row, {"rank": size // 4, "held": held, **dict.fromkeys(("all", "save", "background", "load"),
+                                                                                  size)})
+        all_secs = {(row["grid"], row["what"]): row["median_secs"] for row in rows}
+        for row in rows:
+            if row["what"] in ("save", "background"):
+                self.assertEqual(row["limit_median_secs"], all_secs[row["grid"], "all"])
+
+    def test_levels_types_and_formats(self):
+        words = (*self.WORDS, "--local", "2", "--file", self.file)
+        _, rows = self.rows(*words, "--dtype", "bf16", "--levels", "zero1")
+        self.assertEqual([(row["grid"], row["levels"]) for row in rows], [("1x1x1x2", "1,2")] * 6)
+        done = run(*words, "--csv")
+        self.assertEqual([row["what"] for row in csv.DictReader(done.out.splitlines())], self.WHAT)
+        lines = self.table(*words)
+        self.assertEqual([line.split()[1] for line in lines[-6:]], self.WHAT)
+        self.assertIn("rank_GBps", "".join(lines))
+
+    def test_default_file(self):
+        done = subprocess.run([os.path.abspath(ARGUMENTS.quadrille), "bench", *self.WORDS, "--local", "1"],
+                              cwd=self.folder.name, capture_output=True, check=False, timeout=120)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+    def test_refused(self):
+        for name in (self.file, self.file + ".plain"):
+            with open(name, "w", encoding="utf-8") as file:
+                file.write("precious")
+            done = run(*self.WORDS, "--local", "2", "--file", self.file)
+            self.assertEqual((done.returncode, done.out), (2, ""))
+            self.assertIn(f"{name} exists, and would be removed; name another --file", done.err)
+            with open(name, encoding="utf-8") as file:
+                self.assertEqual(file.read(), "precious")
+            os.remove(name)
+        done = run(*self.WORDS, "--local", "2", "--file", self.file + "/no/folder")
+        self.assertEqual((done.returncode, done.out), (1, ""))
+        self.assertIn("No such file or directory", done.err)
+        done = run("ckpt", "--hidden", "25", "--local", "2", "--file", self.file)
+        self.assertEqual((done.returncode, done.out), (2, ""))
+        self.assertIn("8 heads do not divide --hidden 25", done.err)
+
+    @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
+    def test_under_mpi(self):
+        before = [ARGUMENTS.mpiexec, "-n", "3"]
+        _, rows = self.rows(*self.WORDS, "--file", self.file, "--grid", "1x1x3x1", before=before)
+        self.assertEqual([row["what"] for row in rows], self.WHAT)
+        done = run(*self.WORDS, "--file", self.file + "/no", before=before)
+        self.assertEqual((done.returncode, done.out, len(done.err.strip().splitlines())), (1, "", 1), done.err)
+
+    def test_traced(self):
+        """Of one rank: a warm-up and three repetitions, each with two saves and one load."""
+        trace = os.path.join(self.folder.name, "trace")
+        self.rows(*self.WORDS, "--file", self.file, "--local", "1", environment={"QDR_TRACE": trace})
+        with open(trace + ".0", encoding="utf-8") as file:
+            events = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X" and e["tid"] == 15]
+        os.remove(trace + ".0")
+        self.assertEqual([e["cat"] for e in events], ["write", "copy to host", "write", "read"] * 4)
+        self.assertEqual({(e["name"], e["args"]["bytes"]) for e in events},
+                         {("ckpt", 2 * 3 * 4 * (12 * 24 * 24 + 13 * 24))})
+
+
 class Words(Case):
     def test_wrong_words(self):
-        for words, says in (((), "use codec, coll, gemm, layer or linear"), (("coal",), "coal"),
+        for words, says in (((), "use ckpt, codec, coll, gemm, layer or linear"), (("coal",), "coal"),
                             (("gemm", "-m", "-1"), "rows"), (("gemm", "-k", "0"), "inputs"),
                             (("gemm", "--local", "2", "--grid", "2x2x1x1"), "--local 4"),
                             (("gemm", "--dtype", "int8"), "int8"), (("gemm", "--layout", "round"), "round"),
@@ -417,7 +513,7 @@ class Words(Case):
 
     def test_help(self):
         overview = run("--help").out
-        for name in ("coll", "gemm", "layer", "linear"):
+        for name in ("ckpt", "coll", "gemm", "layer", "linear"):
             self.assertRegex(overview, rf"(?m)^  {name} +\w")
             text = run(name, "--help").out
             self.assertIn(f"usage: quadrille bench {name} ", text)

@@ -16,6 +16,7 @@ import unittest
 ARGUMENTS = argparse.Namespace(quadrille=None, machines=None, examples=None)
 SECONDS = 60  # no run waits for anything
 READ, WRITTEN = "read", "written"
+MADE = "made"  # there must be none of that name, and it is removed
 TINY = ["--layers", "1", "--hidden", "8", "--heads", "1", "--ctx", "4", "--batch", "1", "--steps", "3", "--sample", "4",
         "--val-windows", "1", "--local", "1", "--threads", "1"]
 
@@ -58,6 +59,7 @@ WITHOUT_MACHINE = ENVIRONMENT[:-1]  # it may measure QDR_MACHINE anew
 MACHINE = Slot("--machine", READ)
 # Each with the options that it also needs; a default is used for a file that a pair does not name.
 PROGRAMS = {
+    "quadrille bench ckpt": ([], [Slot("--file", MADE)], {}),
     "quadrille bench codec": ([], [Slot("--data", READ)], {}),
     "quadrille bench layer": ([], [MACHINE], {}),
     "quadrille calibrate": (["--local", "1", "--quick", "--force"],
