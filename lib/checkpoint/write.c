@@ -116,6 +116,7 @@ static qdr_status write_row(void *user, int64_t at, void *bytes, size_t n_bytes,
         *crc = qdri_crc(*crc, next, n);
         const int error = qdri_write_at(to->checkpoint->descriptor, to->at + at + (int64_t)done, next, n);
         if (error) return qdri_partial_fail(to->checkpoint->path, error);
+        if (n == WRITE_BYTES) qdri_write_soon(to->checkpoint->descriptor, to->at + at + (int64_t)done, n);
     }
     to->checkpoint->n_written += (int64_t)n_bytes;
     return QDR_OK;

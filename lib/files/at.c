@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE /* sync_file_range */
 #include "files/at.h"
 
 #include <errno.h>
@@ -26,6 +27,16 @@ int qdri_reserve(int descriptor, int64_t n_bytes)
     if (!n_bytes || error == 0) return 0;
     if (error != EOPNOTSUPP && error != EINVAL) return error;
     return ftruncate(descriptor, (off_t)n_bytes) ? errno : 0;
+}
+
+void qdri_write_soon(int descriptor, int64_t at, size_t n_bytes)
+{
+#ifdef SYNC_FILE_RANGE_WRITE
+    const int64_t page = 4096, begin = (at + page - 1) / page * page, end = (at + (int64_t)n_bytes) / page * page;
+    if (end > begin) (void)sync_file_range(descriptor, begin, end - begin, SYNC_FILE_RANGE_WRITE);
+#else
+    (void)descriptor, (void)at, (void)n_bytes;
+#endif
 }
 
 const char *qdri_write_remedy(int error)

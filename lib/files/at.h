@@ -10,6 +10,9 @@
 int qdri_write_at(int descriptor, int64_t at, const void *from, size_t n_bytes);
 /* Makes the file that long and takes its room on the disk, so that a full disk shows before anything is written. */
 int qdri_reserve(int descriptor, int64_t n_bytes);
+/* Asks the system to write whole pages of these bytes to the disk while the program goes on. It only helps: for long
+ * stretches, since it takes a call, and since pages that others still change would be written twice. */
+void qdri_write_soon(int descriptor, int64_t at, size_t n_bytes);
 /* What to do about an error, for the end of a sentence: "make room …". */
 const char *qdri_write_remedy(int error);
 
