@@ -62,6 +62,8 @@ static void shares_of_runs_give_the_checksum(void **state)
         }
         assert_int_equal(qdri_crc_of_shares(shares, (int64_t)n), slow_crc(bytes, n));
         assert_int_equal(qdri_crc(0, bytes, n), slow_crc(bytes, n));
+        const uint32_t begun = qdri_crc(0, bytes, cuts[1]);
+        assert_int_equal(qdri_crc(begun, bytes + cuts[1], n - cuts[1]), slow_crc(bytes, n));
     }
 }
 
