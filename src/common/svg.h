@@ -13,6 +13,7 @@
 #define SVG_EXPOSED "#d9541e" /* a collective that computation waits for */
 #define SVG_LATE "#f4b183"
 #define SVG_FILE "#8064a2" /* a file that is read or written */
+#define SVG_COPY "#c3b3d9" /* what will be written is copied */
 
 /* A lane without work: fill and style. */
 #define SVG_LANE "black", "fill-opacity=\"0.05\""

@@ -40,7 +40,8 @@ static void draw_event(FILE *file, const trace_file *trace, const trace_rank *ra
     svg_begin_tip(file, "%s%s%s, %.4g %s%s%s", event->name, *event->name ? ": " : "", event->kind,
                   (event->end - event->begin) / u.size, u.name, sent, task);
     if (event->stream == TRACE_FILES) {
-        draw_box(file, trace, event->begin, event->end, y, SVG_FILE);
+        draw_box(file, trace, event->begin, event->end, y,
+                 strcmp(event->kind, trace_file_kinds[0]) == 0 ? SVG_COPY : SVG_FILE);
     } else if (event->stream > 0) {
         /* A collective in pieces: overlapping with computation, exposed, and waiting for late ranks. */
         draw_box(file, trace, event->begin, event->end, y, SVG_EXPOSED);
@@ -101,7 +102,10 @@ void trace_draw(FILE *file, const void *user, failure *why)
     svg_text(file, 12, 22, SVG_TITLE, "%s%s%s: %.4g %s", ranks, on, last, secs / u.size, u.name);
     svg_key_tasks(file, &key);
     svg_key_item(file, &key, SVG_LATE, 12, "exposed, and waiting for a late rank");
-    if (trace->is_used[TRACE_FILES]) svg_key_item(file, &key, SVG_FILE, 12, "checkpoint");
+    if (trace->is_used[TRACE_FILES]) {
+        svg_key_item(file, &key, SVG_COPY, 12, "copied to host");
+        svg_key_item(file, &key, SVG_FILE, 12, "written, read");
+    }
     const svg_axis axis = {.left = LEFT,
                            .width = WIDTH - LEFT - RIGHT,
                            .most = secs,

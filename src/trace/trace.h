@@ -14,7 +14,7 @@ const char *trace_stream_name(int stream);
 /* The qdr_axis of a channel; -1: it is none. */
 int trace_stream_axis(int stream);
 static inline int trace_is_channel(int stream) { return stream > 0 && stream < TRACE_FILES; }
-/* What happens to files; NULL at the end. */
+/* What happens to files, copying first; NULL at the end. */
 extern const char *const trace_file_kinds[];
 
 typedef struct trace_event {

@@ -17,7 +17,7 @@ import xml.etree.ElementTree
 ARGUMENTS = None
 STREAMS = ["compute", "x reduce", "x gather", "y reduce", "y gather", "z gather", "z reduce", "d reduce",
            "d near", "d far", "d copies", "x stat", "y stat", "z stat", "d stat", "file"]
-HIDDEN, EXPOSED, FILE = "#4a9a4a", "#d9541e", "#8064a2"
+HIDDEN, EXPOSED, FILE, COPY = "#4a9a4a", "#d9541e", "#8064a2", "#c3b3d9"
 
 
 def start(*words, environment=()):
@@ -241,9 +241,9 @@ class Table(Case):
         picture = self.read("run.svg")
         texts = list(xml.etree.ElementTree.fromstring(picture).itertext())
         self.assertEqual(texts.count("file"), 2)
-        self.assertEqual(picture.count(FILE), 1 + 4)
+        self.assertEqual((picture.count(FILE), picture.count(COPY)), (1 + 2, 1 + 2))
         self.assertEqual((picture.count(HIDDEN), picture.count(EXPOSED)), (1, 1 + 2))
-        for text in "checkpoint", "run.ckpt: write, 6 ms, 2 MB":
+        for text in "copied to host", "run.ckpt: write, 6 ms, 2 MB":
             self.assertIn(text, texts)
         events = json.loads(self.read("all.json"))["traceEvents"]
         self.assertIn("file", [e["args"]["name"] for e in events if e["name"] == "thread_name"])
