@@ -38,10 +38,10 @@ FOLDS uint32_t qdri_crc_fold(uint32_t crc, const void *bytes, size_t n_bytes)
     const __m128i by_512 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4), by_128 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
     const char *at = bytes, *end = at + n_bytes;
     __m128i blocks[4]; /* four, so that multiplications need not wait for each other */
-    for (int i = 0; i < 4; i++) blocks[i] = load(at + 16 * i);
+    for (size_t i = 0; i < 4; i++) blocks[i] = load(at + 16 * i);
     blocks[0] = _mm_xor_si128(blocks[0], _mm_cvtsi32_si128((int)~crc));
     for (at += 64; end - at >= 64; at += 64)
-        for (int i = 0; i < 4; i++) blocks[i] = fold(blocks[i], by_512, load(at + 16 * i));
+        for (size_t i = 0; i < 4; i++) blocks[i] = fold(blocks[i], by_512, load(at + 16 * i));
     __m128i block = blocks[0];
     for (int i = 1; i < 4; i++) block = fold(block, by_128, blocks[i]);
     for (; at < end; at += 16) block = fold(block, by_128, load(at));
