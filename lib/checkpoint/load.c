@@ -15,7 +15,11 @@
 #include "linear/describe.h"
 #include "quadrille/coll.h"
 
-enum { READ_BYTES = 256 << 10 /* which the cache still has when they are summed */ };
+enum {
+    READ_BYTES = 256 << 10, /* which the cache still has when they are summed */
+    SMALL_BYTES = 4096, /* shorter rows share their pages with those of other ranks */
+    MOST_APART = 8
+};
 
 typedef struct loading {
     qdr_stack *stack;
@@ -25,7 +29,7 @@ typedef struct loading {
     qdri_places places;
     uint32_t *shares; /* of checksums, by tensor */
     int64_t n_read; /* bytes */
-    char *elements, *converted, *band; /* host memory: of pieces, and of transposed shards */
+    char *elements, *converted, *band, *window; /* host memory: of pieces, of transposed shards, of short rows */
 } loading;
 
 static qdr_grid *grid_of(const loading *self) { return self->stack->grid; }
@@ -38,16 +42,37 @@ static int on_host(const loading *self) { return qdri_dev_runs_work(qdri_context
 typedef struct source {
     const qdri_tensor_file *file;
     const qdri_place *place;
+    int64_t n_bytes; /* of the tensor */
     int64_t *n_read; /* bytes */
+    char *window; /* READ_BYTES of the tensor from byte window_at on, of which it has window_n */
+    int64_t window_at, window_n, last; /* last: where the last row began */
 } source;
+
+/* Short rows that are near to each other are taken from one that is read with all between them: a call for each would
+ * take longer. */
+static qdr_status read_bytes(source *from, int64_t at, size_t n_bytes, void *to)
+{
+    const int64_t n = (int64_t)n_bytes, apart = at - from->last;
+    from->last = at;
+    if (n >= SMALL_BYTES || apart <= 0 || apart > MOST_APART * n)
+        return qdri_tensor_file_read(from->file, from->place->at + at, n_bytes, to);
+    if (at < from->window_at || at + n > from->window_at + from->window_n) {
+        const int64_t left = from->n_bytes - at;
+        from->window_at = at;
+        from->window_n = left < READ_BYTES ? left : READ_BYTES;
+        QDR_TRY(qdri_tensor_file_read(from->file, from->place->at + at, (size_t)from->window_n, from->window));
+    }
+    memcpy(to, from->window + (at - from->window_at), n_bytes);
+    return QDR_OK;
+}
 
 static qdr_status read_row(void *user, int64_t at, void *bytes, size_t n_bytes, uint32_t *crc)
 {
-    const source *from = user;
+    source *from = user;
     for (size_t done = 0, n = 0; done < n_bytes; done += n) {
         char *next = (char *)bytes + done;
         n = n_bytes - done < READ_BYTES ? n_bytes - done : READ_BYTES;
-        QDR_TRY(qdri_tensor_file_read(from->file, from->place->at + at + (int64_t)done, n, next));
+        QDR_TRY(read_bytes(from, at + (int64_t)done, n, next));
         if (from->place->has_crc) *crc = qdri_crc(*crc, next, n);
     }
     *from->n_read += (int64_t)n_bytes;
@@ -73,7 +98,11 @@ static qdr_status read_tensor(loading *self, int index)
     const qdri_saved *saved = &self->contents.saved[index];
     const qdri_place *place = &self->places.places[index];
     const qdr_dtype type = (qdr_dtype)place->dtype;
-    source from = {&self->places.files[place->file], place, &self->n_read};
+    source from = {.file = &self->places.files[place->file],
+                   .place = place,
+                   .n_bytes = self->contents.tensors[index].n_elems * (int64_t)qdr_dtype_bytes(type),
+                   .n_read = &self->n_read,
+                   .window = self->window};
     qdri_rows rows = {.parameter = qdri_contents_parameter(&self->contents, index),
                       .elem_bytes = qdr_dtype_bytes(type),
                       .is_reading = 1,
@@ -185,6 +214,7 @@ static qdr_status allocate(loading *self)
         is_turned |= qdri_contents_parameter(&self->contents, i)->storage == QDR_IN_OUT;
     QDR_TRY(QDRI_NEW(self->contents.n, "the checksums of a checkpoint", &self->shares));
     QDR_TRY(qdri_calloc(piece, 1, "a piece of a checkpoint", (void **)&self->elements));
+    QDR_TRY(qdri_calloc(READ_BYTES, 1, "a piece of a checkpoint", (void **)&self->window));
     if (!on_host(self)) QDR_TRY(qdri_calloc(piece, 1, "a piece of a checkpoint", (void **)&self->converted));
     return is_turned ? qdri_calloc(QDRI_BAND_BYTES, 1, "a piece of a checkpoint", (void **)&self->band) : QDR_OK;
 }
@@ -241,6 +271,7 @@ qdr_status qdr_checkpoint_load(qdr_stack *stack, qdr_adamw *optimizer, const cha
     free(self.elements);
     free(self.converted);
     free(self.band);
+    free(self.window);
     return status;
 }
 
