@@ -63,7 +63,10 @@
     X(qdr_adamw_opts, epsilon, s->adamw.epsilon = 1e-6, "qdr_adamw_opts has epsilon 1e-08 on rank 0 and 1e-06")        \
     X(qdr_adamw_opts, weight_decay, s->adamw.weight_decay = 0.5, "weight_decay 0 on rank 0 and 0.5 on rank 1")         \
     X(qdr_adamw_opts, clip_norm, s->adamw.clip_norm = 2, "qdr_adamw_opts has clip_norm 0 on rank 0 and 2 on rank 1")   \
-    X(qdr_adamw_opts, grad_scale, s->adamw.grad_scale = 2, "qdr_adamw_opts has grad_scale 1 on rank 0 and 2")
+    X(qdr_adamw_opts, grad_scale, s->adamw.grad_scale = 2, "qdr_adamw_opts has grad_scale 1 on rank 0 and 2")          \
+    X(qdr_checkpoint_opts, note, s->save.note = "{}", "qdr_checkpoint_save has a note of digest 0 on rank 0")          \
+    X(qdr_checkpoint_opts, background, s->save.background = 1, "background 0 on rank 0 and 1 on rank 1")               \
+    X(qdr_checkpoint_opts, keep, s->save.keep = 1, "qdr_checkpoint_save has keep 0 on rank 0 and 1 on rank 1")
 
 /* function, parameter; what is passed; words; only with QDR_CHECK=1 */
 #define CALLS(X)                                                                                                       \
@@ -109,7 +112,8 @@
     X(qdr_linear_backward, flags, s->linear_backward_flags = QDR_NO_DX, "qdr_linear_backward has flags 0", 1)          \
     X(qdr_linear_backward, adding, s->linear_backward_flags = QDR_ACCUMULATE, "flags 0 on rank 0 and 1 on rank 1", 0)  \
     X(qdr_adamw_step, lr, s->lr = 1, "the step has learning rate 0.125 on rank 0 and 1 on rank 1", 1)                  \
-    X(qdr_adamw_set_rate, lr, s->set_lr = 1, "the step has learning rate 0.25 on rank 0 and 1 on rank 1", 1)
+    X(qdr_adamw_set_rate, lr, s->set_lr = 1, "the step has learning rate 0.25 on rank 0 and 1 on rank 1", 1)           \
+    X(qdr_checkpoint_save, path, s->other_path = 1, "qdr_checkpoint_save has path /tmp/quadrille_same_", 0)
 
 /* What no member and no number says. */
 #define EXCUSES(X)                                                                                                     \

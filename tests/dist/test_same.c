@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "dist.h"
 
@@ -42,6 +43,8 @@ typedef struct subject {
     qdr_adamw_opts adamw;
     int index, which, load_index, forward_flags, backward_flags, linear_backward_flags;
     double loaded, loss_scale, lr, set_lr;
+    qdr_checkpoint_opts save;
+    int other_path;
 } subject;
 
 static qdr_status nothing(const qdr_op_call *call, void *user)
@@ -87,6 +90,7 @@ static subject usual(const qdr_context *ctx)
         .loss_scale = 1,
         .lr = 0.125,
         .set_lr = 0.25,
+        .save = {.version = QDR_OPTS_VERSION},
     };
     s.to.scatter_rows = 1;
     return s;
@@ -237,6 +241,21 @@ static qdr_status step(const subject *s, const small *m, qdr_adamw *adamw)
     return status;
 }
 
+static qdr_status save(const subject *s, const small *m, qdr_adamw *adamw)
+{
+    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(m->stack));
+    char path[64];
+    long pid = (long)getpid(); /* another test may run at the same time */
+    qdr_checkpoint *pending = NULL;
+    qdr_status status = qdr_broadcast(ctx, 0, &pid, sizeof pid);
+    snprintf(path, sizeof path, "/tmp/quadrille_same_%ld%s", pid, s->other_path ? ".other" : "");
+    if (status == QDR_OK) status = qdr_checkpoint_save(m->stack, adamw, path, &s->save, &pending);
+    if (status == QDR_OK) status = qdr_checkpoint_finish(&pending);
+    if (status == QDR_OK) status = qdr_checkpoint_load(m->stack, adamw, path, NULL);
+    if (qdr_context_rank(ctx) == 0) (void)unlink(path);
+    return status;
+}
+
 static qdr_status train(const subject *s, qdr_grid *grid)
 {
     const small m = make_small(grid);
@@ -246,6 +265,7 @@ static qdr_status train(const subject *s, qdr_grid *grid)
     if (status == QDR_OK) status = qdr_adamw_create(stack, &s->adamw, &adamw);
     if (status == QDR_OK) status = layer_alone(s, &m);
     if (status == QDR_OK) status = step(s, &m, adamw);
+    if (status == QDR_OK) status = save(s, &m, adamw);
     qdr_adamw_destroy(&adamw);
     qdr_stack_destroy(&stack);
     return status;
