@@ -188,20 +188,30 @@ static qdr_status spread(const loading *self, int index)
 
 /* ---- together ---- */
 
+/* Copies of a tensor travel while the next one is read, and while it is in the cache. A rank that cannot read spreads
+ * what it has, so that no other waits for it: all hear of it afterwards. */
+static qdr_status read_and_spread(loading *self)
+{
+    qdr_status status = QDR_OK, sent = QDR_OK;
+    qdri_file_event reading = qdri_file_event_begin(context_of(self), "read");
+    for (int i = 0; i < self->contents.n && sent == QDR_OK; i++) {
+        if (status == QDR_OK) status = read_tensor(self, i);
+        sent = spread(self, i);
+    }
+    qdri_file_event_end(&reading);
+    qdri_file_event_add(context_of(self), self->path, &reading, self->n_read);
+    const qdr_status arrived = qdri_stream_synchronize(qdr_context_stream(context_of(self)));
+    return status != QDR_OK ? status : sent != QDR_OK ? sent : arrived;
+}
+
 static qdr_status fill(loading *self)
 {
     int64_t unused = 0;
-    qdr_status status = QDR_OK;
-    qdri_file_event reading = qdri_file_event_begin(context_of(self), "read");
-    for (int i = 0; i < self->contents.n && status == QDR_OK; i++) status = read_tensor(self, i);
-    qdri_file_event_end(&reading);
-    qdri_file_event_add(context_of(self), self->path, &reading, self->n_read);
-    QDR_TRY(qdri_comm_agree(world_of(self), status));
+    qdr_status status = qdri_comm_agree(world_of(self), read_and_spread(self));
+    QDR_TRY(status);
     QDR_TRY(qdri_combine(grid_of(self), self->shares, self->contents.n, &unused));
     QDR_TRY(check_sums(self, self->shares));
-    for (int i = 0; i < self->contents.n && status == QDR_OK; i++) status = spread(self, i);
-    if (status == QDR_OK) status = qdri_stream_synchronize(qdr_context_stream(context_of(self)));
-    if (status == QDR_OK && self->optimizer)
+    if (self->optimizer)
         status = qdri_adamw_set_steps(self->optimizer, self->places.n_begun, self->places.n_steps);
     return qdri_comm_agree(world_of(self), status);
 }
