@@ -211,8 +211,7 @@ static qdr_status fill(loading *self)
     QDR_TRY(status);
     QDR_TRY(qdri_combine(grid_of(self), self->shares, self->contents.n, &unused));
     QDR_TRY(check_sums(self, self->shares));
-    if (self->optimizer)
-        status = qdri_adamw_set_steps(self->optimizer, self->places.n_begun, self->places.n_steps);
+    if (self->optimizer) status = qdri_adamw_set_steps(self->optimizer, self->places.n_begun, self->places.n_steps);
     return qdri_comm_agree(world_of(self), status);
 }
 
