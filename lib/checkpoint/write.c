@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* This rank's part of a save: from device memory to the file. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "checkpoint/convert.h"
 #include "checkpoint/crc.h"
@@ -157,7 +155,6 @@ qdr_status qdri_checkpoint_write(qdr_checkpoint *self)
         QDR_TRY(write_tensor(self, i, copy));
         if (copy) copy += (size_t)contents->saved[i].n * qdr_dtype_bytes(contents->dtype);
     }
-    do error = fdatasync(self->descriptor) ? errno : 0;
-    while (error == EINTR);
+    error = qdri_sync_data(self->descriptor);
     return error ? qdri_partial_fail(self->path, error) : QDR_OK;
 }

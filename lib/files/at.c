@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _GNU_SOURCE /* sync_file_range */
+#define _GNU_SOURCE /* sync_file_range, fallocate */
 #include "files/at.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
-int qdri_write_at(int descriptor, int64_t at, const void *from, size_t n_bytes)
+#include "files/guard.h"
+
+static int write_all(int descriptor, int64_t at, const char *next, size_t n_bytes)
 {
-    const char *next = from;
     while (n_bytes > 0) {
         const ssize_t done = pwrite(descriptor, next, n_bytes, (off_t)at);
         if (done < 0 && errno == EINTR) continue;
@@ -20,13 +21,52 @@ int qdri_write_at(int descriptor, int64_t at, const void *from, size_t n_bytes)
     return 0;
 }
 
+int qdri_write_at(int descriptor, int64_t at, const void *from, size_t n_bytes)
+{
+    qdri_guard guard;
+    qdri_guard_begin(&guard);
+    const int error = write_all(descriptor, at, from, n_bytes);
+    qdri_guard_end(&guard, error);
+    return error;
+}
+
+/* posix_fallocate() would not do: where a file system cannot reserve room, glibc writes a byte into each block that
+ * seems empty, and so undoes what another process writes there at the same time. */
+static int reserve(int descriptor, off_t n_bytes)
+{
+    int error;
+    do error = fallocate(descriptor, 0, 0, n_bytes) ? errno : 0;
+    while (error == EINTR);
+    if (error != EOPNOTSUPP && error != ENOSYS && error != EINVAL) return error;
+    do error = ftruncate(descriptor, n_bytes) ? errno : 0;
+    while (error == EINTR);
+    return error;
+}
+
 int qdri_reserve(int descriptor, int64_t n_bytes)
 {
-    int error = EINTR;
-    while (n_bytes && error == EINTR) error = posix_fallocate(descriptor, 0, (off_t)n_bytes);
-    if (!n_bytes || error == 0) return 0;
-    if (error != EOPNOTSUPP && error != EINVAL) return error;
-    return ftruncate(descriptor, (off_t)n_bytes) ? errno : 0;
+    qdri_guard guard;
+    if (!n_bytes) return 0;
+    qdri_guard_begin(&guard);
+    const int error = reserve(descriptor, (off_t)n_bytes);
+    qdri_guard_end(&guard, error);
+    return error;
+}
+
+int qdri_sync(int descriptor)
+{
+    int error;
+    do error = fsync(descriptor) ? errno : 0;
+    while (error == EINTR);
+    return error;
+}
+
+int qdri_sync_data(int descriptor)
+{
+    int error;
+    do error = fdatasync(descriptor) ? errno : 0;
+    while (error == EINTR);
+    return error;
 }
 
 void qdri_write_soon(int descriptor, int64_t at, size_t n_bytes)
@@ -50,5 +90,18 @@ const char *qdri_write_remedy(int error)
     case EMFILE:
     case ENFILE: return "close files, or raise the limit (ulimit -n)";
     default: return "name a file in a folder that exists and is writable";
+    }
+}
+
+const char *qdri_read_remedy(int error)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR: return "name a file that exists, and that this rank sees";
+    case EACCES:
+    case EPERM: return "allow reading it (chmod +r)";
+    case EMFILE:
+    case ENFILE: return qdri_write_remedy(error);
+    default: return "check the disk, or use another copy of the file";
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing at any place of a file, whatever the system returns: short writes, interruptions. All return 0, or an errno
- * value. */
+/* Writing at any place of a file, whatever the system does: short writes, interruptions, the signal at a limit on the
+ * size of files. All return 0, or an errno value. */
 #ifndef QDRI_FILES_AT_H
 #define QDRI_FILES_AT_H
 
@@ -13,7 +13,11 @@ int qdri_reserve(int descriptor, int64_t n_bytes);
 /* Asks the system to write whole pages of these bytes to the disk while the program goes on. It only helps: for long
  * stretches, since it takes a call, and since pages that others still change would be written twice. */
 void qdri_write_soon(int descriptor, int64_t at, size_t n_bytes);
+/* Waits for the disk: for the file, or for its elements and length only. */
+int qdri_sync(int descriptor);
+int qdri_sync_data(int descriptor);
 /* What to do about an error, for the end of a sentence: "make room …". */
 const char *qdri_write_remedy(int error);
+const char *qdri_read_remedy(int error);
 
 #endif

@@ -4,9 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <quadrille/output.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +16,7 @@
 
 #include "core/size.h"
 #include "files/at.h"
+#include "files/guard.h"
 #include "files/output.h"
 #include "files/path.h"
 
@@ -67,37 +66,13 @@ static qdr_status fail_write(qdr_output *output, int error)
                     output->path, reason_of(error), remedy_for(error));
 }
 
-/* ---- the stream ----
- *
- * Writing beyond a limit on the size of files (SIGXFSZ), or to a reader that left (SIGPIPE), fails without ending the
- * process. */
-
-/* The signals with which the system answers a write that fails. */
-typedef struct guard {
-    sigset_t blocked, mask_before, pending_before;
-} guard;
-
-/* Takes the signal of our own write, and leaves one that was pending before to the program. */
-static void take(const guard *g, int signal)
-{
-    const struct timespec now = {0};
-    sigset_t one;
-    if (sigismember(&g->pending_before, signal) == 1) return;
-    sigemptyset(&one);
-    sigaddset(&one, signal);
-    while (sigtimedwait(&one, NULL, &now) < 0 && errno == EINTR) continue;
-}
+/* ---- the stream ---- */
 
 static ssize_t on_write(void *cookie, const char *text, size_t bytes)
 {
     qdr_output *output = cookie;
-    guard g;
-    sigemptyset(&g.blocked);
-    sigaddset(&g.blocked, SIGXFSZ);
-    sigaddset(&g.blocked, SIGPIPE);
-    sigemptyset(&g.pending_before);
-    (void)sigpending(&g.pending_before);
-    (void)pthread_sigmask(SIG_BLOCK, &g.blocked, &g.mask_before);
+    qdri_guard guard;
+    qdri_guard_begin(&guard);
     size_t done = 0;
     int error = 0;
     while (done < bytes && !error) {
@@ -105,9 +80,7 @@ static ssize_t on_write(void *cookie, const char *text, size_t bytes)
         if (n < 0 && errno != EINTR) error = errno;
         if (n > 0) done += (size_t)n;
     }
-    if (error == EFBIG) take(&g, SIGXFSZ);
-    if (error == EPIPE) take(&g, SIGPIPE);
-    (void)pthread_sigmask(SIG_SETMASK, &g.mask_before, NULL);
+    qdri_guard_end(&guard, error);
     if (error && !output->error) output->error = error;
     if (error) errno = error;
     return (ssize_t)done;
