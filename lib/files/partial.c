@@ -158,6 +158,13 @@ static int exists(const qdri_partial *self, const char *name)
     return fstatat(self->folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+static int is_same(const qdri_partial *self, const char *left, const char *right)
+{
+    struct stat a, b;
+    return fstatat(self->folder, left, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstatat(self->folder, right, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 /* PATH.1 becomes PATH.2, and so on, up to the first name that is free, or the last that is kept; then the file gets the
  * name PATH.1 as well. */
 static int keep_older(const qdri_partial *self, int keep)
@@ -165,6 +172,8 @@ static int keep_older(const qdri_partial *self, int keep)
     char from[QDRI_NAME_BYTES + NUMBER_BYTES], to[QDRI_NAME_BYTES + NUMBER_BYTES];
     int n = 1;
     if (keep < 1 || !exists(self, self->name)) return 0;
+    /* After a save that failed later than this, PATH.1 is PATH already: the oldest one is not to go for each try. */
+    if (is_same(self, self->name, numbered(self, 1, to))) return 0;
     while (n < keep && exists(self, numbered(self, n, from))) n++;
     for (; n > 1; n--)
         if (renameat(self->folder, numbered(self, n - 1, from), self->folder, numbered(self, n, to)) != 0) return errno;
@@ -175,15 +184,17 @@ static int keep_older(const qdri_partial *self, int keep)
 
 static int put_in_place(qdri_partial *self, int keep)
 {
-    if (fsync(self->descriptor) != 0) return errno;
+    int error = qdri_sync(self->descriptor);
+    if (error) return error;
     if (!has_name(self, self->descriptor)) return EWOULDBLOCK; /* without locks, another run has replaced it */
-    const int error = keep_older(self, keep);
+    error = keep_older(self, keep);
     if (error) return error;
     if (renameat(self->folder, self->draft, self->folder, self->name) != 0) return errno;
     self->draft[0] = '\0';
-    if (fsync(self->folder) != 0 && errno != EINVAL)
+    error = qdri_sync(self->folder);
+    if (error && error != EINVAL)
         qdri_log(QDRI_LOG_WARNING, "%s is complete, but may be the older file again after a power failure: %s",
-                 self->path, strerror(errno)); /* NOLINT(concurrency-mt-unsafe) */
+                 self->path, strerror(error)); /* NOLINT(concurrency-mt-unsafe) */
     return 0;
 }
 
@@ -200,7 +211,8 @@ void qdri_partial_discard(qdri_partial **partial)
     if (!partial || !*partial) return;
     qdri_partial *self = *partial;
     *partial = NULL;
-    if (self->draft[0]) (void)unlinkat(self->folder, self->draft, 0);
+    /* Without locks it may be another run's by now. */
+    if (self->draft[0] && has_name(self, self->descriptor)) (void)unlinkat(self->folder, self->draft, 0);
     if (self->descriptor >= 0) close(self->descriptor);
     if (self->folder >= 0) close(self->folder);
     free(self);
