@@ -36,7 +36,7 @@ static qdr_status parse_text(const char *text, size_t bytes, size_t most_bytes, 
                         most_bytes >> 20);
     document->root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (document->root) return QDR_OK;
-    if (json_error_code(&error) == json_error_out_of_memory)
+    if (json_error_code(&error) == json_error_out_of_memory || !error.text[0]) /* jansson may say nothing then */
         return QDR_FAIL(QDR_ERR_MEMORY, "out of memory for the JSON of %s", document->name);
     qdri_json_printable(error.text, why, sizeof why);
     if (error.line > 0) snprintf(line, sizeof line, ", line %d", error.line);

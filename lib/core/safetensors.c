@@ -292,12 +292,18 @@ qdr_status qdri_tensors_place(const char *who, qdr_tensor *tensors, int n)
 static json_t *tensor_object(const qdr_tensor *tensor)
 {
     json_t *shape = json_array();
-    for (int i = 0; i < tensor->n_dims; i++) json_array_append_new(shape, json_integer(tensor->shape[i]));
+    int is_complete = shape != NULL;
+    for (int i = 0; i < tensor->n_dims && is_complete; i++)
+        is_complete = json_array_append_new(shape, json_integer(tensor->shape[i])) == 0;
+    if (!is_complete) {
+        json_decref(shape);
+        return NULL;
+    }
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", tensor->type, "shape", shape, "data_offsets",
                      (json_int_t)tensor->begin, (json_int_t)(tensor->begin + tensor->bytes));
 }
 
-/* The checksums of all tensors that have one, as a text; NULL: out of memory, or a name is not UTF-8. */
+/* The checksums of all tensors that have one, as a text; NULL: out of memory. */
 static char *print_sums(const qdr_tensor *tensors, int n)
 {
     json_t *sums = json_object();
@@ -307,7 +313,13 @@ static char *print_sums(const qdr_tensor *tensors, int n)
         snprintf(digits, sizeof digits, "%08" PRIx32, tensors[i].crc);
         if (tensors[i].has_crc) is_complete = json_object_set_new(sums, tensors[i].name, json_string(digits)) == 0;
     }
-    char *text = is_complete ? json_dumps(sums, JSON_COMPACT) : NULL;
+    /* json_dumps() may leave a letter out when memory runs out, and succeed. */
+    const size_t length = is_complete ? json_dumpb(sums, NULL, 0, JSON_COMPACT) : 0;
+    char *text = length ? calloc(length + 1, 1) : NULL;
+    if (text && json_dumpb(sums, text, length, JSON_COMPACT) != length) {
+        free(text);
+        text = NULL;
+    }
     json_decref(sums);
     return text;
 }
@@ -346,19 +358,53 @@ static qdr_status check_metadata(const char *const *metadata)
     return QDR_OK;
 }
 
+static qdr_status no_memory(int n)
+{
+    return QDR_FAIL(QDR_ERR_MEMORY, "safetensors: out of memory for the header of %d tensors; free some", n);
+}
+
+static int is_utf8(const char *text)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* codes of as many bytes */
+    const unsigned char *at = (const unsigned char *)text;
+    for (int n = 0; *at; at += n) {
+        n = *at < 0x80 ? 1 : *at >> 5 == 6 ? 2 : *at >> 4 == 14 ? 3 : *at >> 3 == 30 ? 4 : 0;
+        uint32_t code = n > 1 ? *at & 0xffu >> (n + 1) : *at;
+        for (int i = 1; i < n; i++) {
+            if (at[i] >> 6 != 2) return 0;
+            code = code << 6 | (at[i] & 0x3fu);
+        }
+        if (n == 0 || code < least[n] || code >> 11 == 0xd800 >> 11 || code > 0x10ffff) return 0;
+    }
+    return 1;
+}
+
+static qdr_status check_strings(const qdr_tensor *tensors, int n, const char *const *metadata)
+{
+    const char *wrong = NULL;
+    for (int i = 0; i < n && !wrong; i++)
+        if (!is_utf8(tensors[i].name)) wrong = tensors[i].name;
+    for (const char *const *at = metadata; at && *at && !wrong; at++)
+        if (!is_utf8(*at)) wrong = *at;
+    if (!wrong) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "safetensors: a name or a string of the metadata is not UTF-8: %s; convert it, or leave it out",
+                    shown(wrong).text);
+}
+
 qdr_status qdri_tensors_print(const qdr_tensor *tensors, int n, const char *const *metadata, char **text,
                               size_t *n_bytes, size_t *crc_at)
 {
     *text = NULL;
     *n_bytes = *crc_at = 0;
     QDR_TRY(check_metadata(metadata));
+    QDR_TRY(check_strings(tensors, n, metadata));
     json_t *root = header_object(tensors, n, metadata);
     const size_t length = root ? json_dumpb(root, NULL, 0, JSON_COMPACT) : 0;
     const size_t all = qdri_align_bytes(QDRI_SAFETENSORS_LENGTH_BYTES + length, QDRI_SAFETENSORS_ALIGN);
     qdr_status status = QDR_OK;
     if (!length)
-        status = QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: a name or a string of the metadata is not UTF-8, or there is "
-                                            "no memory for the header");
+        status = no_memory(n);
     else if (all > QDRI_SAFETENSORS_MAX_HEADER)
         status = QDR_FAIL(QDR_ERR_ARGUMENT,
                           "safetensors: a header of %zu bytes; readers take %d at most: shorten the metadata, or write "
@@ -368,11 +414,15 @@ qdr_status qdri_tensors_print(const qdr_tensor *tensors, int n, const char *cons
         status = qdri_calloc(all, 1, "a safetensors header", (void **)text);
     if (status == QDR_OK) {
         memset(*text, ' ', all);
-        (void)json_dumpb(root, *text, all, JSON_COMPACT);
-        *n_bytes = all - QDRI_SAFETENSORS_LENGTH_BYTES;
+        if (json_dumpb(root, *text, all, JSON_COMPACT) != length) status = no_memory(n);
     }
     json_decref(root);
-    QDR_TRY(status);
+    if (status != QDR_OK) {
+        free(*text);
+        *text = NULL;
+        return status;
+    }
+    *n_bytes = all - QDRI_SAFETENSORS_LENGTH_BYTES;
     *crc_at = CRC_AT;
     return QDR_OK;
 }

@@ -53,7 +53,8 @@ QDR_NODISCARD qdr_status qdri_tensors_place(const char *who, qdr_tensor *tensors
  * @param metadata      keys and values in turn, NULL after the last; NULL: none
  * @param[out] text     to be freed with free(); *n_bytes long
  * @param[out] crc_at   where the eight digits of its own checksum are
- * @retval QDR_ERR_ARGUMENT  a name or a string is not UTF-8, a key is one that is added, or it is too long */
+ * @retval QDR_ERR_ARGUMENT  a name or a string is not UTF-8, a key is one that is added, or it is too long
+ * @retval QDR_ERR_MEMORY    out of memory */
 QDR_NODISCARD qdr_status qdri_tensors_print(const qdr_tensor *tensors, int n, const char *const *metadata, char **text,
                                             size_t *n_bytes, size_t *crc_at);
 
