@@ -10,6 +10,7 @@
 
 #include "core/dtype.h"
 #include "core/size.h"
+#include "files/at.h"
 
 enum { MOST_NAMED = 5, PATH_BYTES = 4608 };
 
@@ -160,9 +161,10 @@ static qdr_status open_files(int rank, qdri_places *self)
     for (int i = 0; i < self->n_files; i++) {
         self->files[i].descriptor = open(self->files[i].path, O_RDONLY | O_CLOEXEC);
         if (self->files[i].descriptor < 0)
-            return QDR_FAIL(QDR_ERR_IO,
-                            "%s cannot be opened on rank %d (%s); put the file into a folder that all ranks see",
-                            qdri_shown(self->files[i].path).text, rank, strerror(errno));
+            return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened on rank %d (%s); %s", qdri_shown(self->files[i].path).text,
+                            rank, strerror(errno),
+                            errno == ENOENT ? "put the file into a folder that all ranks see"
+                                            : qdri_read_remedy(errno));
     }
     return QDR_OK;
 }

@@ -13,6 +13,7 @@
 #include "checkpoint/internal.h"
 #include "core/json.h"
 #include "core/size.h"
+#include "files/at.h"
 
 /* ---- bytes ---- */
 
@@ -22,9 +23,13 @@ qdr_status qdri_tensor_file_read(const qdri_tensor_file *file, int64_t at, size_
     while (n_bytes > 0) {
         const ssize_t got = pread(file->descriptor, next, n_bytes, (off_t)at);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return QDR_FAIL(QDR_ERR_IO, "%s cannot be read: %s", qdri_shown(file->path).text, strerror(errno));
+        if (got < 0)
+            return QDR_FAIL(QDR_ERR_IO, "%s cannot be read: %s; %s", qdri_shown(file->path).text, strerror(errno),
+                            qdri_read_remedy(errno));
         if (got == 0)
-            return QDR_FAIL(QDR_ERR_IO, "%s ends at byte %" PRId64 ", where %zu more were: something shortened it",
+            return QDR_FAIL(QDR_ERR_IO,
+                            "%s ends at byte %" PRId64
+                            ", where %zu more were: something shortened it; use another copy of the file",
                             qdri_shown(file->path).text, at, n_bytes);
         next += got;
         at += got;
@@ -75,7 +80,8 @@ static qdr_status open_file(const char *path, qdri_tensor_file *file)
     QDR_TRY(qdri_strdup(path, &file->path));
     file->descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (file->descriptor < 0 || fstat(file->descriptor, &state))
-        return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened: %s", qdri_shown(path).text, strerror(errno));
+        return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened: %s; %s", qdri_shown(path).text, strerror(errno),
+                        qdri_read_remedy(errno));
     if (!S_ISREG(state.st_mode))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is no regular file; a safetensors file is needed", qdri_shown(path).text);
     if (state.st_size < QDRI_SAFETENSORS_LENGTH_BYTES)

@@ -151,10 +151,9 @@ static qdr_status open_file(qdr_checkpoint *self)
     QDR_TRY(qdri_comm_broadcast(world_of(self), 0, name, sizeof name));
     if (!is_root(self)) self->descriptor = open(name, O_WRONLY | O_CLOEXEC);
     if (self->descriptor < 0)
-        status = QDR_FAIL(QDR_ERR_IO,
-                          "%s, which rank 0 has made, cannot be opened on rank %d (%s); name a file in a folder that "
-                          "all ranks see",
-                          qdri_shown(name).text, qdri_comm_rank(world_of(self)), strerror(errno));
+        status = QDR_FAIL(QDR_ERR_IO, "%s, which rank 0 has made, cannot be opened on rank %d (%s); %s",
+                          qdri_shown(name).text, qdri_comm_rank(world_of(self)), strerror(errno),
+                          errno == ENOENT ? "name a file in a folder that all ranks see" : qdri_write_remedy(errno));
     return qdri_comm_agree(world_of(self), status);
 }
 
