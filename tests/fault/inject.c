@@ -30,8 +30,7 @@ long inject_end(void)
 
 int inject_happened(void) { return atomic_load(&n_failed) > 0; }
 
-/* Counts a call; 1 if it is to fail. */
-static int must_fail(inject_kind kind)
+int inject_call(inject_kind kind)
 {
     if (!(atomic_load(&active_kinds) & (int)kind)) return 0;
     const long call = atomic_fetch_add(&n_calls, 1), n = atomic_load(&fail_at);
@@ -42,7 +41,7 @@ static int must_fail(inject_kind kind)
 
 static int no_memory(void)
 {
-    if (!must_fail(INJECT_MEMORY)) return 0;
+    if (!inject_call(INJECT_MEMORY)) return 0;
     errno = ENOMEM;
     return 1;
 }
@@ -83,5 +82,5 @@ char *__wrap_strdup(const char *text) { return no_memory() ? NULL : __real_strdu
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user)
 {
-    return must_fail(INJECT_THREAD) ? EAGAIN : __real_pthread_create(thread, attributes, fn, user);
+    return inject_call(INJECT_THREAD) ? EAGAIN : __real_pthread_create(thread, attributes, fn, user);
 }

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The harness itself: exactly the requested call fails, and the library's calls are counted. */
+#define _GNU_SOURCE /* fallocate, flock, O_TMPFILE */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "core/size.h"
 #include "fault/inject.h"
@@ -60,13 +64,51 @@ static void threads_fail_apart_from_memory(void **state)
     free(memory);
 }
 
+/* Under the names that the wrappers have, or nothing would ever fail. */
+static void file_calls_fail_as_asked(void **state)
+{
+    char letters[4] = "";
+    (void)state;
+    const int file = open("/tmp", O_RDWR | O_TMPFILE, 0600);
+    if (file < 0) skip(); /* not on every file system */
+    inject_file_error(EIO, 0);
+    inject_begin(INJECT_WRITE | INJECT_RESERVE | INJECT_TRUNCATE | INJECT_SYNC | INJECT_LOCK | INJECT_OPEN |
+                     INJECT_RENAME | INJECT_LINK | INJECT_UNLINK | INJECT_READ,
+                 0, INJECT_ONWARDS);
+    assert_int_equal(pwrite(file, "abc", 3, 0), -1);
+    assert_int_equal(errno, EIO);
+    assert_int_equal(pread(file, letters, 3, 0), -1);
+    assert_int_equal(fallocate(file, 0, 0, 3), -1);
+    assert_int_equal(ftruncate(file, 3), -1);
+    assert_int_equal(fsync(file), -1);
+    assert_int_equal(fdatasync(file), -1);
+    assert_int_equal(flock(file, LOCK_EX), -1);
+    assert_int_equal(open("/", O_RDONLY), -1);
+    assert_int_equal(openat(AT_FDCWD, "/", O_RDONLY), -1);
+    assert_int_equal(renameat(AT_FDCWD, "/", AT_FDCWD, "/"), -1);
+    assert_int_equal(linkat(AT_FDCWD, "/", AT_FDCWD, "/", 0), -1);
+    assert_int_equal(unlinkat(AT_FDCWD, "/", 0), -1);
+    assert_int_equal(inject_end(), 12);
+    inject_file_error(0, 2);
+    inject_begin(INJECT_WRITE | INJECT_READ, 0, INJECT_ONWARDS);
+    assert_int_equal(pwrite(file, "abc", 3, 0), 2);
+    assert_int_equal(pread(file, letters, 3, 0), 2);
+    assert_int_equal(inject_end(), 2);
+    assert_string_equal(letters, "ab");
+    inject_file_error(EIO, 0);
+    inject_begin(INJECT_CLOSE, 0, INJECT_ONWARDS);
+    assert_int_equal(close(file), -1);
+    assert_int_equal(inject_end(), 1);
+    assert_int_equal(close(file), -1);
+    assert_int_equal(errno, EBADF);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_the_call_asked_for_fails),
-        cmocka_unit_test(later_calls_may_fail_too),
-        cmocka_unit_test(counting_fails_nothing),
-        cmocka_unit_test(threads_fail_apart_from_memory),
+        cmocka_unit_test(only_the_call_asked_for_fails), cmocka_unit_test(later_calls_may_fail_too),
+        cmocka_unit_test(counting_fails_nothing),        cmocka_unit_test(threads_fail_apart_from_memory),
+        cmocka_unit_test(file_calls_fail_as_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
