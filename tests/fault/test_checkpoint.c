@@ -31,17 +31,15 @@ typedef struct outcome {
 
 /* Local ranks are threads; nothing here allocates, or opens a file. */
 static struct {
-    pthread_once_t once;
     pthread_barrier_t barrier;
+    int has_barrier;
     outcome outcomes[MOST_RANKS];
     long n_calls;
     int happened;
     char folder[PATH_BYTES / 2], path[PATH_BYTES];
     double whole; /* the digest of a file of the present state */
-} shared = {.once = PTHREAD_ONCE_INIT};
+} shared;
 static int n_ranks;
-
-static void make_barrier(void) { pthread_barrier_init(&shared.barrier, NULL, (unsigned)n_ranks); }
 
 static void meet(void) { (void)pthread_barrier_wait(&shared.barrier); }
 
@@ -194,11 +192,13 @@ static void check_saved(const fault *f, action what, long n)
     if (!failed) put_old();
 }
 
-/* Which call is next to fail: of several ranks' allocations, most of which are those of JSON, not each one. */
+/* Which call is next to fail: on several ranks not each one, where there are many. */
 static long next_of(const fault *f, action what, long n, uint64_t *seed)
 {
-    const int is_long = f->kinds == INJECT_MEMORY && n_ranks > 1 && what != LOAD;
-    return n + (is_long ? 1 + (long)dist_below(seed, 4 * n_ranks) : 1);
+    long most = 1;
+    if (f->kinds == INJECT_MEMORY && what != LOAD) most = 8L * n_ranks;
+    if (f->kinds == INJECT_WRITE || f->kinds == INJECT_READ) most = n_ranks;
+    return n + (n_ranks > 1 ? 1 + (long)dist_below(seed, most) : 1);
 }
 
 /* After each failure the state is that of shared.whole. */
@@ -302,9 +302,10 @@ static const fault loading[] = {
 static trained begin(qdr_context *ctx)
 {
     trained net = trained_create(ctx, 2, WIDTH, QDR_BF16);
-    n_ranks = qdr_context_size(ctx);
-    (void)pthread_once(&shared.once, make_barrier);
     if (qdr_context_rank(ctx) == 0) {
+        n_ranks = qdr_context_size(ctx);
+        if (!shared.has_barrier) pthread_barrier_init(&shared.barrier, NULL, (unsigned)n_ranks);
+        shared.has_barrier = 1;
         /* In memory, if possible: thousands of saves wait for the disk. */
         snprintf(shared.folder, sizeof shared.folder, "/dev/shm/quadrille_fault_XXXXXX");
         if (!mkdtemp(shared.folder)) {
@@ -314,7 +315,7 @@ static trained begin(qdr_context *ctx)
         snprintf(shared.path, sizeof shared.path, "%s/a", shared.folder);
         shared.whole = 0;
     }
-    meet();
+    DIST_OK(qdr_barrier(ctx));
     train_on(&net, 5);
     if (qdr_context_rank(ctx) == 0) put_old();
     meet();

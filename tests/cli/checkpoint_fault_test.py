@@ -1,0 +1,271 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of train_gpt whose checkpoints cannot be written: full disks, files that may not be written, limits, two runs on
+one path, ranks that stop or are late, processes that are killed. Training goes on, and the older file stays whole.
+
+usage: checkpoint_fault_test.py EXAMPLES_DIR [--mpiexec PROGRAM] [--seed N]
+"""
+import argparse
+import fcntl
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import checkpoint_test as base
+
+WIDE = ["--layers", "2", "--hidden", "128", "--heads", "4", "--ctx", "8", "--batch", "4", "--val-windows", "3",
+        "--val-every", "100", "--sample", "0"]  # 5.5 MB
+MIB = 1 << 20
+
+
+def contents_of(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+class Faults(base.Case):
+    def check_whole(self, path):
+        base.Bytes.check_file(self, path)
+        self.assertFalse(os.path.exists(path + ".partial"))
+
+    def start(self, words, **variables):
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   text=True, env=os.environ | variables, start_new_session=True)
+        self.addCleanup(self.end_group, process)
+        return process
+
+    @staticmethod
+    def end_group(process):
+        """What a failed test has left."""
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.communicate()
+
+    def wait_for(self, condition, what):
+        for _ in range(6000):
+            if condition():
+                return
+            time.sleep(0.005)
+        self.fail(what)
+
+
+class FullDisks(Faults):
+    def setUp(self):
+        super().setUp()
+        self.disk = self.path("disk")
+        os.mkdir(self.disk)
+        if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "none", self.disk],
+                                               capture_output=True).returncode != 0:
+            self.skipTest("no disk of 20 MB: this process may not mount one")
+        self.addCleanup(subprocess.run, ["umount", self.disk], check=True)
+
+    def check_disk(self, grid, background, by_mpi):
+        file, filler = os.path.join(self.disk, "a.safetensors"), os.path.join(self.disk, "filler")
+        words = [*WIDE, "--save", file, "--save-every", "1", "--save-background", background]
+        self.train(grid, *words, "--steps", "2", by_mpi=by_mpi)
+        old = contents_of(file)
+        with open(filler, "wb") as other:
+            os.posix_fallocate(other.fileno(), 0, 20 * MIB - len(old) - MIB)
+        losses, said = self.train(grid, *words, "--resume", file, "--steps", "5", by_mpi=by_mpi, code=1)
+        self.assertEqual(sorted(losses), [3, 4, 5])
+        self.assertEqual(re.findall(r"warning: step (\d) was not saved: .*No space left.*make room", said),
+                         ["3", "4", "5"], said)
+        self.assertIn("the last step was not saved", said)
+        self.assertEqual(contents_of(file), old)
+        self.check_whole(file)
+        os.unlink(filler)
+        _, said = self.train(grid, *words, "--resume", file, "--steps", "3", by_mpi=by_mpi)
+        self.assertIn("saved step 3", said)
+        self.check_whole(file)
+        os.unlink(file)
+
+    @staticmethod
+    def takes(file, n_bytes):
+        """Not while a draft is beside the file."""
+        try:
+            os.posix_fallocate(file.fileno(), 0, n_bytes)
+            return True
+        except OSError:
+            return False
+
+    def test_a_full_disk(self):
+        for grid, background in (("1x1x1x1", "on"), ("2x1x1x2", "off"), ("1x1x1x2", "on")):
+            with self.subTest(grid=grid, background=background):
+                self.check_disk(grid, background, False)
+
+    def test_a_full_disk_under_mpiexec(self):
+        if not base.ARGUMENTS.mpiexec:
+            self.skipTest("no mpiexec")
+        self.check_disk("1x1x1x2", "on", True)
+
+    def test_a_disk_that_fills_up_meanwhile(self):
+        """Room for one file, then for none, then again."""
+        file, filler = os.path.join(self.disk, "a"), os.path.join(self.disk, "filler")
+        process = self.start(base.words_of("1x1x1x2", self.text, *WIDE, "--save", file, "--save-every", "1", "--steps",
+                                           "1000000"))
+        said = []
+
+        def read_until(words):
+            said.append("")
+            while words not in said[-1]:
+                said.append(process.stderr.readline())
+                self.assertTrue(said[-1], said)
+        read_until("saved step 2")
+        with open(filler, "wb") as other:
+            self.wait_for(lambda: self.takes(other, 20 * MIB - os.path.getsize(file) - MIB), "no room between saves")
+        read_until("No space left")
+        read_until("No space left")
+        os.unlink(filler)
+        read_until("saved step")
+        process.terminate()
+        last = process.communicate(timeout=60)[1]
+        self.assertEqual(process.returncode, 0, last)
+        self.check_whole(file)
+
+
+class Paths(Faults):
+    def refuse(self, path, words):
+        said = self.run_words(base.words_of("1x1x1x2", self.text, *base.TINY, "--save", path), 2)
+        self.assertIn(words, said)
+        self.assertIn("--save", said)
+
+    def test_paths_that_are_no_file(self):
+        self.refuse(self.path("."), "Is a directory")
+        self.refuse(self.path("no/such"), "No such file")
+        self.refuse(self.text + "/a", "Not a directory")
+        os.mkfifo(self.path("pipe"))
+        self.refuse(self.path("pipe"), "no regular file")
+
+    def test_what_may_not_be_written(self):
+        if os.geteuid() == 0:
+            self.skipTest("root may write everything")
+        folder, file = self.path("folder"), self.path("a")
+        os.mkdir(folder, 0o555)
+        self.refuse(os.path.join(folder, "a"), "Permission denied")
+        self.train("1x1x1x1", *base.TINY, "--steps", "1", "--save", file)
+        os.chmod(file, 0o444)
+        old = contents_of(file)
+        self.refuse(file, "Permission denied")
+        self.assertEqual(contents_of(file), old)
+
+    def test_a_limit_on_files(self):
+        file = self.path("a")
+        self.train("1x1x1x1", *base.TINY, "--steps", "1", "--save", file)
+        old = contents_of(file)
+        for background in ("on", "off"):
+            words = base.words_of("1x1x1x2", self.text, "--resume", file, "--save", file, "--steps", "3",
+                                  "--save-every", "1", "--sample", "0", "--save-background", background)
+            done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14)))
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(len(re.findall("warning: step . was not saved: .*ulimit -f", done.stderr)), 2, done.stderr)
+            self.assertEqual(contents_of(file), old)
+            self.check_whole(file)
+
+
+class TwoRuns(Faults):
+    def test_another_run_has_the_path(self):
+        file = self.path("a")
+        self.train("1x1x1x1", *base.TINY, "--steps", "1", "--save", file)
+        old = contents_of(file)
+        with open(file + ".partial", "wb") as other:
+            other.write(b"of another run")
+            other.flush()
+            fcntl.flock(other, fcntl.LOCK_EX)
+            losses, said = self.train("1x1x1x2", "--resume", file, "--save", file, "--steps", "3", "--sample", "0",
+                                      code=1)
+            self.assertEqual(sorted(losses), [2, 3])
+            self.assertRegex(said, "warning: step 3 was not saved: .*another run is writing .*name another file")
+            self.assertEqual(contents_of(file + ".partial"), b"of another run")
+        self.assertEqual(contents_of(file), old)
+        self.train("1x1x1x2", "--resume", file, "--save", file, "--steps", "3", "--sample", "0")  # it has ended
+        self.check_whole(file)
+
+    def test_two_runs_at_once(self):
+        file = self.path("a")
+        runs = [self.start(base.words_of("1x1x1x2", self.text, *base.TINY, "--steps", "150", "--save", file,
+                                         "--save-every", "1", "--save-background", background))
+                for background in ("on", "off")]
+        for run in runs:
+            said = run.communicate(timeout=120)[1]
+            steps = [int(step) for step in re.findall(r"saved step (\d+)", said)]
+            refused = re.findall(r"warning: step (\d+) was not saved: .*another run is writing", said)
+            self.assertEqual(sorted(steps + [int(step) for step in refused]), list(range(1, 151)), said)
+            self.assertEqual(run.returncode, 0 if steps and steps[-1] == 150 else 1, said)
+        self.check_whole(file)
+
+
+class Ranks(Faults):
+    def test_a_rank_that_stops_in_a_save(self):
+        """It is stopped at some time; most of the time is that of saves."""
+        if not base.ARGUMENTS.mpiexec:
+            self.skipTest("no mpiexec")
+        file = self.path("stops.safetensors")
+        process = self.start(base.words_of("1x1x1x3", self.text, *WIDE, "--batch", "3", "--steps", "1000000", "--save",
+                                           file, "--save-every", "1", "--save-background", "off", by_mpi=True),
+                             QDR_TIMEOUT="3")
+        self.wait_for(lambda: os.path.exists(file), "nothing was saved")
+        self.wait_for(lambda: os.path.exists(file + ".partial"), "no save was seen")
+        found = subprocess.run(["pgrep", "-f", "train_gpt .*" + file], capture_output=True, text=True, check=True)
+        ranks = [pid for pid in map(int, found.stdout.split()) if "mpi" not in self.program_of(pid)]
+        self.assertEqual(len(ranks), 3)
+        stopped = random.choice(ranks)
+        os.kill(stopped, signal.SIGSTOP)
+        said = process.communicate(timeout=60)[1]
+        self.assertNotEqual(process.returncode, 0, said)
+        self.assertRegex(said, "has waited 3 s|another rank left or failed")  # whichever rank noticed first
+        base.Bytes.check_file(self, file)
+        _, said = self.train("1x1x1x1", "--resume", file, "--save", file, "--stop-after", "1")
+        self.check_whole(file)
+
+    @staticmethod
+    def program_of(pid):
+        with open(f"/proc/{pid}/comm", encoding="ascii") as file:
+            return file.read()
+
+    def test_a_rank_that_is_late(self):
+        file = self.path("a")
+        words = [*base.TINY, "--steps", "6", "--save", file, "--save-every", "1"]
+        plain, _ = self.train("1x1x1x2", *words)
+        for background in ("on", "off"):
+            late, said = self.train("1x1x1x2", *words, "--save-background", background, "--late", "1:0.5")
+            self.assertEqual(late, plain)
+            self.assertEqual(re.findall(r"saved step (\d+)", said), list("123456"))
+            self.check_whole(file)
+
+    def test_a_draft_that_a_killed_run_leaves(self):
+        file = self.path("a")
+        process = self.start(base.words_of("1x1x1x2", self.text, *WIDE, "--steps", "1000000", "--save", file,
+                                           "--save-every", "1", "--save-background", "off"))
+        self.wait_for(lambda: os.path.exists(file), "nothing was saved")
+        for _ in range(1000):  # stopped first: a save may end in between
+            self.wait_for(lambda: os.path.exists(file + ".partial"), "no save was seen")
+            os.kill(process.pid, signal.SIGSTOP)
+            if os.path.exists(file + ".partial"):
+                break
+            os.kill(process.pid, signal.SIGCONT)
+        process.kill()
+        process.communicate(timeout=60)
+        self.assertTrue(os.path.exists(file + ".partial"))
+        base.Bytes.check_file(self, file)
+        self.train("1x1x1x1", "--resume", file, "--save", file, "--stop-after", "1", "--sample", "0")
+        self.check_whole(file)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("examples_dir")
+    parser.add_argument("--mpiexec")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    base.ARGUMENTS, rest = parser.parse_known_args()
+    random.seed(base.ARGUMENTS.seed)
+    print(f"--seed {base.ARGUMENTS.seed}", file=sys.stderr)
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
