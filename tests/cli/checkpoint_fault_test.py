@@ -221,7 +221,7 @@ class Ranks(Faults):
         os.kill(stopped, signal.SIGSTOP)
         said = process.communicate(timeout=60)[1]
         self.assertNotEqual(process.returncode, 0, said)
-        self.assertRegex(said, "has waited 3 s|another rank left or failed")  # whichever rank noticed first
+        self.assertIn("has waited 3 s", said)
         base.Bytes.check_file(self, file)
         _, said = self.train("1x1x1x1", "--resume", file, "--save", file, "--stop-after", "1")
         self.check_whole(file)
