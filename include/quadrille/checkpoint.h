@@ -41,8 +41,9 @@ typedef struct qdr_checkpoint qdr_checkpoint;
 /** Sizes of a checkpoint. Local; the stack must be built.
  *  @param optimizer          NULL: parameters only
  *  @param background         1: of a save in the background
- *  @param[out] host_bytes    host memory that saving takes on this rank, in one piece, in addition to about 500 bytes
- *                            for each tensor: at most 16 MiB, in the background also a copy of what it writes
+ *  @param[out] host_bytes    host memory that saving takes on this rank, in one piece: at most 16 MiB, in the
+ *                            background also a copy of what it writes. In addition, lists take 16 KiB and about
+ *                            300 bytes for each tensor; and, while the file's header is made, 2 KiB for each
  *  @param[out] file_bytes    of the whole file if it has no note; may be NULL, as host_bytes may
  *  @retval QDR_ERR_ARGUMENT  NULL, an optimizer of another stack, or two parameters have the same name
  *  @retval QDR_ERR_STATE     the stack is not built
@@ -63,7 +64,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_checkpoint_size(const qdr_stack *stack, con
  *                            parameters that are not unique, or not UTF-8; ranks pass other arguments
  *  @retval QDR_ERR_STATE     the stack has no memory, a step is being recorded, or another save of it is pending
  *  @retval QDR_ERR_IO        a disk is full or failed, or a rank does not see the file of rank 0
- *  @retval QDR_ERR_MEMORY    no memory, or no thread
+ *  @retval QDR_ERR_MEMORY    out of memory
+ *  @retval QDR_ERR_THREAD    no thread could be started
  *
  *  After an error what was at PATH is as it was, the stack is unchanged, and training can go on. */
 QDR_API QDR_NODISCARD qdr_status qdr_checkpoint_save(qdr_stack *stack, qdr_adamw *optimizer, const char *path,

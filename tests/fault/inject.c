@@ -53,6 +53,7 @@ void *__real_realloc(void *old, size_t bytes);
 int __real_posix_memalign(void **memory, size_t alignment, size_t bytes);
 void *__real_aligned_alloc(size_t alignment, size_t bytes);
 char *__real_strdup(const char *text);
+void __real_free(void *memory);
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
 void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t n, size_t bytes);
@@ -60,25 +61,96 @@ void *__wrap_realloc(void *old, size_t bytes);
 int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes);
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
 char *__wrap_strdup(const char *text);
+void __wrap_free(void *memory);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
 
-void *__wrap_malloc(size_t bytes) { return no_memory() ? NULL : __real_malloc(bytes); }
+/* ---- blocks in use ---- */
 
-void *__wrap_calloc(size_t n, size_t bytes) { return no_memory() ? NULL : __real_calloc(n, bytes); }
+enum { MOST_BLOCKS = 1 << 14 };
 
-void *__wrap_realloc(void *old, size_t bytes) { return no_memory() ? NULL : __real_realloc(old, bytes); }
+static struct {
+    pthread_mutex_t lock;
+    atomic_int n;
+    struct block {
+        void *memory;
+        size_t bytes;
+        inject_use *use;
+    } blocks[MOST_BLOCKS];
+} tracked = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static _Thread_local inject_use *mine;
+
+void inject_track(inject_use *use)
+{
+    pthread_mutex_lock(&tracked.lock);
+    for (int i = atomic_load(&tracked.n); i-- > 0;)
+        if (!use && tracked.blocks[i].use == mine) tracked.blocks[i] = tracked.blocks[--tracked.n];
+    pthread_mutex_unlock(&tracked.lock);
+    mine = use;
+}
+
+static void *allocated(void *memory, size_t bytes)
+{
+    inject_use *use = mine;
+    if (!use || !memory) return memory;
+    pthread_mutex_lock(&tracked.lock);
+    if (atomic_load(&tracked.n) == MOST_BLOCKS) abort();
+    tracked.blocks[tracked.n++] = (struct block){memory, bytes, use};
+    use->now += bytes;
+    if (use->now > use->peak) use->peak = use->now;
+    if (bytes > use->largest) use->largest = bytes;
+    pthread_mutex_unlock(&tracked.lock);
+    return memory;
+}
+
+static void freed(const void *memory)
+{
+    if (!memory || atomic_load(&tracked.n) == 0) return;
+    pthread_mutex_lock(&tracked.lock);
+    for (int i = atomic_load(&tracked.n); i-- > 0;) {
+        if (tracked.blocks[i].memory != memory) continue;
+        tracked.blocks[i].use->now -= tracked.blocks[i].bytes;
+        tracked.blocks[i] = tracked.blocks[--tracked.n];
+        break;
+    }
+    pthread_mutex_unlock(&tracked.lock);
+}
+
+/* ---- the functions ---- */
+
+void *__wrap_malloc(size_t bytes) { return no_memory() ? NULL : allocated(__real_malloc(bytes), bytes); }
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+    return no_memory() ? NULL : allocated(__real_calloc(n, bytes), n * bytes);
+}
+
+void *__wrap_realloc(void *old, size_t bytes)
+{
+    if (no_memory()) return NULL;
+    freed(old); /* if it fails, the old block is no longer counted */
+    return allocated(__real_realloc(old, bytes), bytes);
+}
 
 int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes)
 {
-    return no_memory() ? ENOMEM : __real_posix_memalign(memory, alignment, bytes);
+    if (no_memory()) return ENOMEM;
+    const int error = __real_posix_memalign(memory, alignment, bytes);
+    if (error == 0) (void)allocated(*memory, bytes);
+    return error;
 }
 
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
 {
-    return no_memory() ? NULL : __real_aligned_alloc(alignment, bytes);
+    return no_memory() ? NULL : allocated(__real_aligned_alloc(alignment, bytes), bytes);
 }
 
-char *__wrap_strdup(const char *text) { return no_memory() ? NULL : __real_strdup(text); }
+char *__wrap_strdup(const char *text) { return no_memory() ? NULL : allocated(__real_strdup(text), strlen(text) + 1); }
+
+void __wrap_free(void *memory)
+{
+    freed(memory);
+    __real_free(memory);
+}
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user)
 {

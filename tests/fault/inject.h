@@ -38,6 +38,14 @@ long inject_end(void);
 /* Whether a call has been made to fail since inject_begin(). */
 int inject_happened(void);
 
+/* Bytes as they were asked for, of blocks that are not freed yet: at present, at most, and the largest block. */
+typedef struct inject_use {
+    size_t now, peak, largest;
+} inject_use;
+/* From now on blocks that the calling thread allocates count for *use, until they are freed by any thread; NULL: no
+ * longer, also those that are left. Several threads may each have one. */
+void inject_track(inject_use *use);
+
 /* What file calls that fail do from now on: they set errno to `error`; or, if that is 0, pwrite and pread succeed with
  * at most n_bytes. */
 void inject_file_error(int error, size_t n_bytes);

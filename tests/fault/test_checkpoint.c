@@ -306,12 +306,7 @@ static trained begin(qdr_context *ctx)
         n_ranks = qdr_context_size(ctx);
         if (!shared.has_barrier) pthread_barrier_init(&shared.barrier, NULL, (unsigned)n_ranks);
         shared.has_barrier = 1;
-        /* In memory, if possible: thousands of saves wait for the disk. */
-        snprintf(shared.folder, sizeof shared.folder, "/dev/shm/quadrille_fault_XXXXXX");
-        if (!mkdtemp(shared.folder)) {
-            snprintf(shared.folder, sizeof shared.folder, "/tmp/quadrille_fault_XXXXXX");
-            DIST_CHECK(mkdtemp(shared.folder), "no folder in /tmp");
-        }
+        trained_folder(shared.folder, sizeof shared.folder);
         snprintf(shared.path, sizeof shared.path, "%s/a", shared.folder);
         shared.whole = 0;
     }

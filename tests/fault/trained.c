@@ -2,6 +2,7 @@
 #include "fault/trained.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "dist/dist.h"
 
@@ -48,4 +49,12 @@ void trained_destroy(trained *net)
     qdr_adamw_destroy(&net->optimizer);
     qdr_stack_destroy(&net->stack);
     qdr_grid_destroy(&net->grid);
+}
+
+void trained_folder(char *folder, size_t bytes)
+{
+    snprintf(folder, bytes, "/dev/shm/quadrille_fault_XXXXXX");
+    if (mkdtemp(folder)) return;
+    snprintf(folder, bytes, "/tmp/quadrille_fault_XXXXXX");
+    DIST_CHECK(mkdtemp(folder), "no folder in /tmp");
 }
