@@ -474,58 +474,107 @@ static void errors_are_told(qdr_context *ctx, uint64_t seed)
     remove_folder(ctx, folder);
 }
 
-/* A flipped bit anywhere is found, and its tensor is named. */
+/* ---- damage ---- */
+
+static int n_flips = 100; /* --flips N */
+
+/* What qdr_safetensors_verify() names first; "": a header that is refused. */
+static void find_damage(const char *name, char found[256])
+{
+    qdr_safetensors *file;
+    found[0] = '\0';
+    if (qdr_safetensors_open(name, &file) != QDR_OK) return;
+    snprintf(found, 256, "nothing");
+    for (int i = qdr_safetensors_count(file) - 1; i >= 0; i--)
+        if (qdr_safetensors_verify(file, i) != QDR_OK)
+            snprintf(found, 256, "tensor %s is damaged", qdr_safetensors_tensor(file, i)->name);
+    DIST_OK(qdr_safetensors_close(&file));
+}
+
+static void flip(const char *name, int64_t at, int bit)
+{
+    FILE *file = fopen(name, "r+b");
+    DIST_CHECK(file && fseek(file, (long)at, SEEK_SET) == 0, "%s", name);
+    const int byte = fgetc(file);
+    DIST_CHECK(fseek(file, (long)at, SEEK_SET) == 0 && fputc(byte ^ bit, file) != EOF && fclose(file) == 0, "%s", name);
+}
+
+/* Where the elements begin. */
+static int64_t data_at(const char *name, int64_t file_bytes)
+{
+    qdr_safetensors *file;
+    DIST_OK(qdr_safetensors_open(name, &file));
+    const qdr_tensor *last = qdr_safetensors_tensor(file, qdr_safetensors_count(file) - 1);
+    const int64_t at = file_bytes - last->begin - last->bytes;
+    DIST_OK(qdr_safetensors_close(&file));
+    return at;
+}
+
+/* On rank 0: what the sentence about a damaged byte holds; "": any, of the header. */
+static void words_of_byte(const char *name, int64_t at, int64_t data, char words[256])
+{
+    qdr_safetensors *file;
+    words[0] = '\0';
+    DIST_OK(qdr_safetensors_open(name, &file));
+    for (int i = 0; i < qdr_safetensors_count(file); i++) {
+        const qdr_tensor *tensor = qdr_safetensors_tensor(file, i);
+        if (at >= data + tensor->begin && at < data + tensor->begin + tensor->bytes)
+            snprintf(words, 256, "tensor %s is damaged", tensor->name);
+    }
+    DIST_OK(qdr_safetensors_close(&file));
+}
+
+/* A flipped bit anywhere is found, and its tensor is named: half of them in the header. Where the file ends early, it
+ * is refused. */
 static void damage_is_found(qdr_context *ctx, uint64_t seed)
 {
     const path folder = make_folder(ctx);
     const path a = in(folder, "a");
+    const int is_root = qdr_context_rank(ctx) == 0;
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     odd run = odd_create(grid, 1, QDR_F32, seed);
     save(run.stack, run.optimizer, a.text, 0, NULL);
-    for (int round = 0; round < dist_rounds(60); round++) {
-        char words[256] = ""; /* of the damaged tensor */
+    struct stat info = {0};
+    DIST_CHECK(!is_root || stat(a.text, &info) == 0, "no file");
+    const int64_t all = info.st_size, data = is_root ? data_at(a.text, all) : 0;
+    for (int round = 0; round < dist_rounds(n_flips); round++) {
+        char words[256] = "", found[256];
         int64_t at = 0;
-        int bit = 1 << dist_below(&seed, 8);
-        struct stat info = {0};
-        if (qdr_context_rank(ctx) == 0) {
-            qdr_safetensors *file;
-            DIST_CHECK(stat(a.text, &info) == 0, "no file");
-            DIST_OK(qdr_safetensors_open(a.text, &file));
-            const qdr_tensor *last = qdr_safetensors_tensor(file, qdr_safetensors_count(file) - 1);
-            const int64_t data_at = info.st_size - last->begin - last->bytes;
-            at = data_at - 40 + dist_below(&seed, info.st_size - data_at + 40);
-            for (int i = 0; i < qdr_safetensors_count(file); i++) {
-                const qdr_tensor *tensor = qdr_safetensors_tensor(file, i);
-                if (at >= data_at + tensor->begin && at < data_at + tensor->begin + tensor->bytes)
-                    snprintf(words, sizeof words, "tensor %s is damaged", tensor->name);
-            }
-            DIST_OK(qdr_safetensors_close(&file));
-        } else {
-            (void)dist_below(&seed, 2); /* as many numbers on all ranks */
+        int bit = 0;
+        if (is_root) {
+            at = round % 2 ? dist_below(&seed, data) : data + dist_below(&seed, all - data);
+            bit = 1 << dist_below(&seed, 8);
+            words_of_byte(a.text, at, data, words);
+            flip(a.text, at, bit);
+            find_damage(a.text, found);
+            DIST_CHECK(strcmp(found, words) == 0, "byte %lld: \"%s\", not \"%s\"", (long long)at, found, words);
         }
         DIST_OK(qdr_broadcast(ctx, 0, words, sizeof words));
-        for (int back = 0; back < 2; back++) {
-            if (qdr_context_rank(ctx) == 0) {
-                FILE *file = fopen(a.text, "r+b");
-                DIST_CHECK(file && fseek(file, (long)at, SEEK_SET) == 0, "no file");
-                const int byte = fgetc(file);
-                DIST_CHECK(fseek(file, (long)at, SEEK_SET) == 0 && fputc(byte ^ bit, file) != EOF, "not written");
-                fclose(file);
-            }
-            DIST_OK(qdr_barrier(ctx));
-            if (back) continue;
-            if (*words)
-                DIST_FAILS(qdr_checkpoint_load(run.stack, run.optimizer, a.text, NULL), QDR_ERR_IO, words);
-            else /* a header may also be no JSON any more */
-                DIST_CHECK(qdr_checkpoint_load(run.stack, run.optimizer, a.text, NULL) < 0, "byte %lld", (long long)at);
-        }
+        if (*words)
+            DIST_FAILS(qdr_checkpoint_load(run.stack, run.optimizer, a.text, NULL), QDR_ERR_IO, words);
+        else
+            DIST_CHECK(qdr_checkpoint_load(run.stack, run.optimizer, a.text, NULL) < 0, "byte %lld", (long long)at);
+        DIST_OK(qdr_barrier(ctx));
+        if (is_root) flip(a.text, at, bit);
     }
     DIST_OK(qdr_checkpoint_load(run.stack, run.optimizer, a.text, NULL));
+    const double before = gathered(run.stack);
+    int64_t left = all;
+    do { /* each length if there are many flips, some otherwise */
+        if (is_root) left -= n_flips > 1000 ? 1 : 1 + dist_below(&seed, 400);
+        if (left < 0) left = 0;
+        if (is_root) DIST_CHECK(truncate(a.text, (off_t)left) == 0, "not truncated");
+        DIST_OK(qdr_broadcast(ctx, 0, &left, sizeof left));
+        DIST_CHECK(qdr_checkpoint_load(run.stack, run.optimizer, a.text, NULL) < 0, "%lld bytes", (long long)left);
+        DIST_CHECK(!strstr(qdr_last_error(), "undefined"), "%lld bytes: %s", (long long)left, qdr_last_error());
+    } while (left > 0);
+    DIST_CHECK(gathered(run.stack) == before, "refused files have changed parameters");
     odd_destroy(&run);
     qdr_grid_destroy(&grid);
     remove_folder(ctx, folder);
 }
 
+/* usage: test_checkpoint [--flips N] …, which runs only the flips */
 int main(int argc, char **argv)
 {
     static const dist_test tests[] = {{"bytes do not depend on grids", bytes_do_not_depend_on_grids},
@@ -534,5 +583,9 @@ int main(int argc, char **argv)
                                       {"types are rounded", types_are_rounded},
                                       {"errors are told", errors_are_told},
                                       {"damage is found", damage_is_found}};
-    return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
+    const int n = (int)(sizeof tests / sizeof *tests);
+    if (argc < 3 || strcmp(argv[1], "--flips") != 0) return dist_main(argc, argv, tests, n);
+    n_flips = (int)strtol(argv[2], NULL, 10);
+    argv[2] = argv[0];
+    return dist_main(argc - 2, argv + 2, &tests[n - 1], 1);
 }
