@@ -36,7 +36,7 @@ static struct {
     outcome outcomes[MOST_RANKS];
     long n_calls;
     int happened;
-    char folder[PATH_BYTES / 2], path[PATH_BYTES];
+    char folder[TRAINED_FOLDER_BYTES], path[PATH_BYTES];
     double whole; /* the digest of a file of the present state */
 } shared;
 static int n_ranks;
@@ -306,7 +306,7 @@ static trained begin(qdr_context *ctx)
         n_ranks = qdr_context_size(ctx);
         if (!shared.has_barrier) pthread_barrier_init(&shared.barrier, NULL, (unsigned)n_ranks);
         shared.has_barrier = 1;
-        trained_folder(shared.folder, sizeof shared.folder);
+        trained_folder(shared.folder);
         snprintf(shared.path, sizeof shared.path, "%s/a", shared.folder);
         shared.whole = 0;
     }

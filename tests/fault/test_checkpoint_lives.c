@@ -14,15 +14,15 @@
 #include "fault/inject.h"
 #include "fault/trained.h"
 
-enum { PATH_BYTES = 64, SMALL = 6, N_LAYERS = 4, WIDTH = 512 };
+enum { PATH_BYTES = 80, SMALL = 6, N_LAYERS = 4, WIDTH = 512 };
 enum { FIXED_BYTES = 16 << 10, TENSOR_BYTES = 300, HEADER_BYTES = 2048 }; /* as checkpoint.h says */
 
-static char folder[PATH_BYTES / 2], path[PATH_BYTES]; /* of all ranks: they are threads */
+static char folder[TRAINED_FOLDER_BYTES], path[PATH_BYTES]; /* of all ranks: they are threads */
 
 static void make_path(qdr_context *ctx)
 {
     if (qdr_context_rank(ctx) == 0) {
-        trained_folder(folder, sizeof folder);
+        trained_folder(folder);
         snprintf(path, sizeof path, "%s/a", folder);
     }
     DIST_OK(qdr_barrier(ctx));
@@ -136,7 +136,7 @@ static int run_order(qdr_local_world *world, int rank, void *user)
 static void ends_in_any_order(int n_ranks)
 {
     enum { N_ORDERS = 120 };
-    trained_folder(folder, sizeof folder);
+    trained_folder(folder);
     snprintf(path, sizeof path, "%s/a", folder);
     for (int number = 0; number < N_ORDERS; number++) DIST_OK(qdr_local_run(n_ranks, run_order, &number, NULL));
     DIST_CHECK(rmdir(folder) == 0, "%s holds other files", folder);

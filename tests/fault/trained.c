@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "dist/dist.h"
 
@@ -51,10 +52,10 @@ void trained_destroy(trained *net)
     qdr_grid_destroy(&net->grid);
 }
 
-void trained_folder(char *folder, size_t bytes)
+void trained_folder(char folder[TRAINED_FOLDER_BYTES])
 {
-    snprintf(folder, bytes, "/dev/shm/quadrille_fault_XXXXXX");
+    strcpy(folder, "/dev/shm/quadrille_fault_XXXXXX");
     if (mkdtemp(folder)) return;
-    snprintf(folder, bytes, "/tmp/quadrille_fault_XXXXXX");
+    strcpy(folder, "/tmp/quadrille_fault_XXXXXX");
     DIST_CHECK(mkdtemp(folder), "no folder in /tmp");
 }

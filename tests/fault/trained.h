@@ -20,7 +20,8 @@ trained trained_create(qdr_context *ctx, int n_layers, int64_t width, qdr_dtype 
 void trained_step(trained *net, uint64_t seed);
 void trained_destroy(trained *net);
 
+enum { TRAINED_FOLDER_BYTES = 64 };
 /* Makes a new folder, in memory if possible: thousands of saves would wait for a disk. */
-void trained_folder(char *folder, size_t bytes);
+void trained_folder(char folder[TRAINED_FOLDER_BYTES]);
 
 #endif
