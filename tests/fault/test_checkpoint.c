@@ -4,6 +4,7 @@
  * file is whole; nothing else is left; the next save gives the same bytes, and training goes on.
  *
  *   test_checkpoint --local P */
+#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <pthread.h>
@@ -35,7 +36,7 @@ static struct {
     int has_barrier;
     outcome outcomes[MOST_RANKS];
     long n_calls;
-    int happened;
+    int happened, n_descriptors;
     char folder[TRAINED_FOLDER_BYTES], path[PATH_BYTES];
     double whole; /* the digest of a file of the present state */
 } shared;
@@ -79,6 +80,17 @@ static void remove_there(const char *ending)
     char name[PATH_BYTES + 16];
     snprintf(name, sizeof name, "%s%s", shared.path, ending);
     (void)unlink(name);
+}
+
+/* Open files of this process. */
+static int count_descriptors(void)
+{
+    int n = 0;
+    DIR *all = opendir("/proc/self/fd");
+    DIST_CHECK(all, "no /proc");
+    while (readdir(all)) n++;
+    (void)closedir(all);
+    return n;
 }
 
 /* As any program would check it. */
@@ -145,7 +157,11 @@ static qdr_status try_once(const trained *net, int rank, const fault *f, long n,
         inject_begin(f->kinds, n, f->extent);
     }
     meet();
+    inject_use use = {0};
+    inject_track(&use);
     shared.outcomes[rank] = act(net, what, keep);
+    DIST_CHECK(use.now == 0, "%s, %s, call %ld: %zu bytes are left", action_names[what], f->name, n, use.now);
+    inject_track(NULL);
     meet();
     if (rank == 0) {
         shared.happened = inject_happened();
@@ -312,7 +328,10 @@ static trained begin(qdr_context *ctx)
     }
     DIST_OK(qdr_barrier(ctx));
     train_on(&net, 5);
-    if (qdr_context_rank(ctx) == 0) put_old();
+    if (qdr_context_rank(ctx) == 0) {
+        put_old();
+        shared.n_descriptors = count_descriptors();
+    }
     meet();
     return net;
 }
@@ -322,6 +341,8 @@ static void end(trained *net)
     const int rank = qdr_context_rank(qdr_grid_context(net->grid));
     train_on(net, 9);
     if (rank == 0) {
+        DIST_CHECK(count_descriptors() == shared.n_descriptors, "%d files are open, not %d", count_descriptors(),
+                   shared.n_descriptors);
         remove_there("");
         DIST_CHECK(rmdir(shared.folder) == 0, "%s holds other files", shared.folder);
     }
