@@ -160,6 +160,7 @@ static const struct {
     {"qdr_mem_free", make_memory, use_memory, end_memory, offsetof(family, memory)},
     {"qdr_model_destroy", NULL, NULL, NULL, 0},
     {"qdr_topo_destroy", NULL, NULL, NULL, 0},
+    {"qdr_checkpoint_loaded_free", NULL, NULL, NULL, 0},
 };
 enum { N_OBJECTS = sizeof objects / sizeof *objects };
 
