@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/crc.h"
 #include "core/dtype.h"
 #include "core/size.h"
 #include "files/at.h"
@@ -99,6 +101,45 @@ static qdr_status read_optimizer(const qdr_safetensors *file, int needs_one, con
                     qdri_shown(path).text);
 }
 
+/* What a file says of itself, by which ranks know that they have the same: another run may replace it meanwhile. */
+typedef struct identity {
+    int64_t header_bytes, n_bytes, changed_secs;
+    uint32_t header_crc;
+} identity;
+
+static qdr_status identify(const qdri_tensor_file *file, int64_t header_bytes, identity *found)
+{
+    char chunk[4096];
+    struct stat info;
+    memset(found, 0, sizeof *found);
+    if (fstat(file->descriptor, &info) != 0)
+        return QDR_FAIL(QDR_ERR_IO, "%s cannot be read: %s; %s", qdri_shown(file->path).text, strerror(errno),
+                        qdri_read_remedy(errno));
+    found->header_bytes = header_bytes;
+    found->n_bytes = info.st_size;
+    found->changed_secs = info.st_mtime;
+    for (int64_t at = 0, n = 0; at < header_bytes && at < info.st_size; at += n) {
+        const int64_t left = (header_bytes < info.st_size ? header_bytes : info.st_size) - at;
+        n = left < (int64_t)sizeof chunk ? left : (int64_t)sizeof chunk;
+        QDR_TRY(qdri_tensor_file_read(file, at, (size_t)n, chunk));
+        found->header_crc = qdri_crc(found->header_crc, chunk, (size_t)n);
+    }
+    return QDR_OK;
+}
+
+/* The file that is open, not one that has its name by now. */
+static qdr_status keep_open(const qdri_tensor_file *from, qdri_tensor_file *file)
+{
+    if (strlen(from->path) >= PATH_BYTES)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the path is too long; move the file", qdri_shown(from->path).text);
+    QDR_TRY(qdri_strdup(from->path, &file->path));
+    file->data_at = from->data_at;
+    file->descriptor = fcntl(from->descriptor, F_DUPFD_CLOEXEC, 0);
+    if (file->descriptor >= 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened: %s; %s", qdri_shown(from->path).text, strerror(errno),
+                    qdri_read_remedy(errno));
+}
+
 static qdr_status look(const qdr_safetensors *file, const qdri_contents *contents, int needs_optimizer,
                        const char *path, qdri_places *self)
 {
@@ -109,11 +150,7 @@ static qdr_status look(const qdr_safetensors *file, const qdri_contents *content
     self->n_files = file->n_files;
     QDR_TRY(QDRI_NEW(self->n_files, "the files of a checkpoint", &self->files));
     for (int i = 0; i < self->n_files; i++) self->files[i].descriptor = -1;
-    for (int i = 0; i < self->n_files; i++) {
-        if (strlen(file->files[i].path) >= PATH_BYTES)
-            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the path is too long; move the file", qdri_shown(path).text);
-        QDR_TRY(qdri_strdup(file->files[i].path, &self->files[i].path));
-    }
+    for (int i = 0; i < self->n_files; i++) QDR_TRY(keep_open(&file->files[i], &self->files[i]));
     return QDR_OK;
 }
 
@@ -147,24 +184,47 @@ static qdr_status tell(qdri_comm *world, int n_tensors, qdri_places *self)
     QDR_TRY(qdri_comm_agree(world, is_root ? QDR_OK : receive(&all, self)));
     QDR_TRY(qdri_comm_broadcast(world, 0, self->places, (size_t)n_tensors * sizeof *self->places));
     if (all.note_bytes) QDR_TRY(qdri_comm_broadcast(world, 0, self->note, (size_t)all.note_bytes));
-    for (int i = 0; i < self->n_files; i++) {
-        char path[PATH_BYTES] = "";
-        if (is_root) snprintf(path, sizeof path, "%s", self->files[i].path);
-        QDR_TRY(qdri_comm_broadcast(world, 0, path, sizeof path));
-        QDR_TRY(qdri_comm_agree(world, is_root ? QDR_OK : qdri_strdup(path, &self->files[i].path)));
-    }
     return QDR_OK;
 }
 
-static qdr_status open_files(int rank, qdri_places *self)
+/* The name of a file, and what it is on rank 0. */
+typedef struct file_words {
+    char path[PATH_BYTES];
+    identity is;
+} file_words;
+
+static qdr_status open_same(int rank, const file_words *words, qdri_tensor_file *file)
 {
+    identity found;
+    QDR_TRY(qdri_strdup(words->path, &file->path));
+    file->descriptor = open(words->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (file->descriptor < 0)
+        return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened on rank %d (%s); %s", qdri_shown(words->path).text, rank,
+                        strerror(errno),
+                        errno == ENOENT ? "put the file into a folder that all ranks see" : qdri_read_remedy(errno));
+    QDR_TRY(identify(file, words->is.header_bytes, &found));
+    if (memcmp(&found, &words->is, sizeof found) == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_IO,
+                    "%s on rank %d is another file than on rank 0; load it again if a run has saved to it meanwhile, "
+                    "else put it into a folder that all ranks see",
+                    qdri_shown(words->path).text, rank);
+}
+
+static qdr_status open_files(qdri_comm *world, qdri_places *self)
+{
+    const int rank = qdri_comm_rank(world);
     for (int i = 0; i < self->n_files; i++) {
-        self->files[i].descriptor = open(self->files[i].path, O_RDONLY | O_CLOEXEC);
-        if (self->files[i].descriptor < 0)
-            return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened on rank %d (%s); %s", qdri_shown(self->files[i].path).text,
-                            rank, strerror(errno),
-                            errno == ENOENT ? "put the file into a folder that all ranks see"
-                                            : qdri_read_remedy(errno));
+        file_words words;
+        qdri_tensor_file *file = &self->files[i];
+        qdr_status status = QDR_OK;
+        memset(&words, 0, sizeof words);
+        if (rank == 0) {
+            snprintf(words.path, sizeof words.path, "%s", file->path);
+            status = identify(file, file->data_at, &words.is);
+        }
+        QDR_TRY(qdri_comm_agree(world, status));
+        QDR_TRY(qdri_comm_broadcast(world, 0, &words, sizeof words));
+        QDR_TRY(qdri_comm_agree(world, rank ? open_same(rank, &words, file) : QDR_OK));
     }
     return QDR_OK;
 }
@@ -181,7 +241,7 @@ qdr_status qdri_places_find(const qdri_contents *contents, int needs_optimizer, 
     qdr_safetensors_discard(&file);
     status = qdri_comm_agree(world, status);
     if (status == QDR_OK) status = tell(world, contents->n, places);
-    if (status == QDR_OK) status = qdri_comm_agree(world, open_files(rank, places));
+    if (status == QDR_OK) status = open_files(world, places);
     if (status != QDR_OK) qdri_places_free(places);
     return status;
 }

@@ -78,7 +78,7 @@ static qdr_status open_file(const char *path, qdri_tensor_file *file)
     struct stat state;
     uint64_t n_bytes = 0;
     QDR_TRY(qdri_strdup(path, &file->path));
-    file->descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    file->descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO without a writer would wait */
     if (file->descriptor < 0 || fstat(file->descriptor, &state))
         return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened: %s; %s", qdri_shown(path).text, strerror(errno),
                         qdri_read_remedy(errno));

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saving a checkpoint: what ranks do together. See quadrille/checkpoint.h. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,8 +10,6 @@
 #include "core/size.h"
 #include "files/at.h"
 #include "linear/describe.h"
-
-enum { NAME_BYTES = 4608 /* of the file's name as rank 0 has resolved it */ };
 
 static qdr_context *context_of(const qdr_checkpoint *self) { return qdr_grid_context(self->stack->grid); }
 static qdri_comm *world_of(const qdr_checkpoint *self) { return qdri_context_world(context_of(self)); }
@@ -138,22 +134,20 @@ static void free_all(qdr_checkpoint *self)
     qdri_life_drop(stack);
 }
 
-/* What other ranks need to open the file of rank 0. */
+/* Rank 0 makes the file, and the others open it. */
 static qdr_status open_file(qdr_checkpoint *self)
 {
-    char name[NAME_BYTES] = "";
+    qdri_partial_ticket ticket = {.name = ""};
+    char who[32];
     qdr_status status = is_root(self) ? qdri_partial_create(self->path, &self->partial) : QDR_OK;
     if (self->partial) {
         self->descriptor = qdri_partial_descriptor(self->partial);
-        snprintf(name, sizeof name, "%s", qdri_partial_name(self->partial));
+        ticket = qdri_partial_ticket_of(self->partial);
     }
     QDR_TRY(qdri_comm_agree(world_of(self), status));
-    QDR_TRY(qdri_comm_broadcast(world_of(self), 0, name, sizeof name));
-    if (!is_root(self)) self->descriptor = open(name, O_WRONLY | O_CLOEXEC);
-    if (self->descriptor < 0)
-        status = QDR_FAIL(QDR_ERR_IO, "%s, which rank 0 has made, cannot be opened on rank %d (%s); %s",
-                          qdri_shown(name).text, qdri_comm_rank(world_of(self)), strerror(errno),
-                          errno == ENOENT ? "name a file in a folder that all ranks see" : qdri_write_remedy(errno));
+    QDR_TRY(qdri_comm_broadcast(world_of(self), 0, &ticket, sizeof ticket));
+    snprintf(who, sizeof who, "rank %d", qdri_comm_rank(world_of(self)));
+    if (!is_root(self)) status = qdri_partial_join(&ticket, who, &self->descriptor);
     return qdri_comm_agree(world_of(self), status);
 }
 

@@ -89,6 +89,7 @@ const char *qdri_write_remedy(int error)
     case EEXIST: return "name another one";
     case EMFILE:
     case ENFILE: return "close files, or raise the limit (ulimit -n)";
+    case EIO: return "check the disk, or name a file on another one";
     default: return "name a file in a folder that exists and is writable";
     }
 }

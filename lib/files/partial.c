@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _GNU_SOURCE /* flock, O_PATH */
+#define _GNU_SOURCE /* flock, getrandom */
 #include "files/partial.h"
 
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ struct qdri_partial {
     char path[QDRI_PATH_BYTES]; /* the caller's */
     char full[QDRI_PATH_BYTES + QDRI_NAME_BYTES];
     char name[QDRI_NAME_BYTES], draft[QDRI_NAME_BYTES]; /* in the folder; draft "": none */
+    unsigned char mark[sizeof((qdri_partial_ticket *)NULL)->mark];
     int folder, descriptor;
 };
 
@@ -96,6 +98,16 @@ static int make_draft(qdri_partial *self)
     return EWOULDBLOCK;
 }
 
+/* Other nodes can read it then. */
+static int write_mark(qdri_partial *self)
+{
+    unsigned char *random = self->mark + 8;
+    const size_t n = sizeof self->mark - 8;
+    if (getrandom(random, n, 0) != (ssize_t)n) return errno;
+    const int error = qdri_write_at(self->descriptor, 0, self->mark, sizeof self->mark);
+    return error ? error : qdri_sync(self->descriptor);
+}
+
 /* Returns 0, or an error number. */
 static int open_draft(qdri_partial *self, const char *path)
 {
@@ -126,7 +138,7 @@ static int open_draft(qdri_partial *self, const char *path)
         (void)!fchown(self->descriptor, old.st_uid, old.st_gid);
         (void)!fchmod(self->descriptor, old.st_mode & 0777);
     }
-    return 0;
+    return write_mark(self);
 }
 
 qdr_status qdri_partial_create(const char *path, qdri_partial **partial)
@@ -142,7 +154,48 @@ qdr_status qdri_partial_create(const char *path, qdri_partial **partial)
     return error ? qdri_partial_fail(path, error) : QDR_OK;
 }
 
-const char *qdri_partial_name(const qdri_partial *partial) { return partial->full; }
+qdri_partial_ticket qdri_partial_ticket_of(const qdri_partial *partial)
+{
+    qdri_partial_ticket ticket = {.name = ""};
+    snprintf(ticket.name, sizeof ticket.name, "%s", partial->full);
+    memcpy(ticket.mark, partial->mark, sizeof ticket.mark);
+    return ticket;
+}
+
+/* Whether a file that is open begins with the mark; it is opened once more, for reading. */
+static int has_mark(const qdri_partial_ticket *ticket, int descriptor)
+{
+    unsigned char found[sizeof ticket->mark];
+    struct stat written, read;
+    const int number = open(ticket->name, O_RDONLY | O_CLOEXEC);
+    if (number < 0) return 0;
+    ssize_t n;
+    do n = pread(number, found, sizeof found, 0);
+    while (n < 0 && errno == EINTR);
+    const int is_same = n == (ssize_t)sizeof found && memcmp(found, ticket->mark, sizeof found) == 0 &&
+                        fstat(descriptor, &written) == 0 && fstat(number, &read) == 0 &&
+                        written.st_ino == read.st_ino && written.st_dev == read.st_dev;
+    close(number);
+    return is_same;
+}
+
+qdr_status qdri_partial_join(const qdri_partial_ticket *ticket, const char *who, int *descriptor)
+{
+    char shown[300];
+    qdri_input_name(ticket->name, shown, sizeof shown);
+    *descriptor = open(ticket->name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (*descriptor < 0)
+        return QDR_FAIL(QDR_ERR_IO, "%s, which rank 0 has made, cannot be opened on %s (%s); %s", shown, who,
+                        strerror(errno), /* NOLINT(concurrency-mt-unsafe) */
+                        errno == ENOENT ? "name a file in a folder that all ranks see" : qdri_write_remedy(errno));
+    if (has_mark(ticket, *descriptor)) return QDR_OK;
+    close(*descriptor);
+    *descriptor = -1;
+    return QDR_FAIL(QDR_ERR_IO,
+                    "%s on %s is not the file that rank 0 has made; name a file in a folder that all ranks see, and to "
+                    "which no other run saves",
+                    shown, who);
+}
 
 int qdri_partial_descriptor(const qdri_partial *partial) { return partial->descriptor; }
 
@@ -158,6 +211,24 @@ static int exists(const qdri_partial *self, const char *name)
     return fstatat(self->folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+static int move(const qdri_partial *self, int from, int to)
+{
+    char old[QDRI_NAME_BYTES + NUMBER_BYTES], new[QDRI_NAME_BYTES + NUMBER_BYTES];
+    return renameat(self->folder, numbered(self, from, old), self->folder, numbered(self, to, new)) == 0 ? 0 : errno;
+}
+
+/* PATH.1 becomes PATH.2, and so on, up to the first name that is free, or the last that is kept; then PATH.0 becomes
+ * PATH.1. Each step replaces a file that is kept under another name, or the last one. */
+static int shift_older(const qdri_partial *self, int keep)
+{
+    char name[QDRI_NAME_BYTES + NUMBER_BYTES];
+    int n = 1, error = 0;
+    if (!exists(self, numbered(self, 0, name))) return 0;
+    while (n < keep && exists(self, numbered(self, n, name))) n++;
+    for (; n > 0 && !error; n--) error = move(self, n - 1, n);
+    return error;
+}
+
 static int is_same(const qdri_partial *self, const char *left, const char *right)
 {
     struct stat a, b;
@@ -165,36 +236,41 @@ static int is_same(const qdri_partial *self, const char *left, const char *right
            fstatat(self->folder, right, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* PATH.1 becomes PATH.2, and so on, up to the first name that is free, or the last that is kept; then the file gets the
- * name PATH.1 as well. */
-static int keep_older(const qdri_partial *self, int keep)
+/* The file gets the name PATH.0 as well. A run that was killed may have left one: before its file was in place, or
+ * after; then it is kept first. */
+static int link_older(const qdri_partial *self, int keep)
 {
-    char from[QDRI_NAME_BYTES + NUMBER_BYTES], to[QDRI_NAME_BYTES + NUMBER_BYTES];
-    int n = 1;
+    char name[QDRI_NAME_BYTES + NUMBER_BYTES];
     if (keep < 1 || !exists(self, self->name)) return 0;
-    /* After a save that failed later than this, PATH.1 is PATH already: the oldest one is not to go for each try. */
-    if (is_same(self, self->name, numbered(self, 1, to))) return 0;
-    while (n < keep && exists(self, numbered(self, n, from))) n++;
-    for (; n > 1; n--)
-        if (renameat(self->folder, numbered(self, n - 1, from), self->folder, numbered(self, n, to)) != 0) return errno;
-    numbered(self, 1, to);
-    if (unlinkat(self->folder, to, 0) != 0 && errno != ENOENT) return errno;
-    return linkat(self->folder, self->name, self->folder, to, 0) == 0 ? 0 : errno;
+    if (is_same(self, self->name, numbered(self, 0, name))) return 0;
+    const int error = shift_older(self, keep);
+    if (error) return error;
+    return linkat(self->folder, self->name, self->folder, numbered(self, 0, name), 0) == 0 ? 0 : errno;
+}
+
+static void warn(const qdri_partial *self, const char *what, int error)
+{
+    if (error && error != EINVAL)
+        qdri_log(QDRI_LOG_WARNING, "%s is complete, but %s: %s", self->path, what,
+                 strerror(error)); /* NOLINT(concurrency-mt-unsafe) */
 }
 
 static int put_in_place(qdri_partial *self, int keep)
 {
+    char name[QDRI_NAME_BYTES + NUMBER_BYTES];
     int error = qdri_sync(self->descriptor);
     if (error) return error;
     if (!has_name(self, self->descriptor)) return EWOULDBLOCK; /* without locks, another run has replaced it */
-    error = keep_older(self, keep);
+    error = link_older(self, keep);
     if (error) return error;
-    if (renameat(self->folder, self->draft, self->folder, self->name) != 0) return errno;
+    if (renameat(self->folder, self->draft, self->folder, self->name) != 0) {
+        error = errno;
+        if (keep > 0) (void)unlinkat(self->folder, numbered(self, 0, name), 0);
+        return error;
+    }
     self->draft[0] = '\0';
-    error = qdri_sync(self->folder);
-    if (error && error != EINVAL)
-        qdri_log(QDRI_LOG_WARNING, "%s is complete, but may be the older file again after a power failure: %s",
-                 self->path, strerror(error)); /* NOLINT(concurrency-mt-unsafe) */
+    if (keep > 0) warn(self, "the older ones have not got their names", shift_older(self, keep));
+    warn(self, "may be the older file again after a power failure", qdri_sync(self->folder));
     return 0;
 }
 

@@ -131,6 +131,52 @@ class FullDisks(Faults):
         self.check_whole(file)
 
 
+class Others(Faults):
+    """Files that are not what they seem."""
+
+    def test_a_rank_with_a_folder_of_its_own(self):
+        """As on a disk of each node, on the second of which a dead run has left a file."""
+        if not base.ARGUMENTS.mpiexec:
+            self.skipTest("no mpiexec")
+        for name in ("one", "two"):
+            os.mkdir(self.path(name))
+        with open(self.path("two/a.partial"), "wb"):
+            pass
+        program = os.path.abspath(os.path.join(base.ARGUMENTS.examples_dir, "train_gpt"))
+        words = [base.ARGUMENTS.mpiexec]
+        for name in ("one", "two"):
+            words += [*([":"] if len(words) > 1 else []), "-n", "1", "sh", "-c", 'cd "$0" && exec "$@"',
+                      self.path(name), program, self.text, *base.TINY, "--grid", "1x2x1x1", "--steps", "2", "--save",
+                      "a"]
+        said = self.run_words(words, 1)
+        self.assertIn("on rank 1 is not the file that rank 0 has made", said)
+        self.assertFalse(os.path.exists(self.path("one/a")))
+        os.unlink(self.path("two/a.partial"))
+        self.assertIn("cannot be opened on rank 1", self.run_words(words, 1))
+
+    def test_a_run_that_is_killed_while_names_change(self):
+        """The damaged FILE is kept, but not in the place of a sound one, before the new one is there."""
+        if subprocess.run(["strace", "-e", "trace=none", "true"], capture_output=True, check=False).returncode:
+            self.skipTest("strace is not installed, or may not trace")
+        file = self.path("a")
+        self.train("1x1x1x1", *base.TINY, "--steps", "4", "--save", file, "--save-every", "2", "--keep", "1")
+        with open(file, "r+b") as damaged:
+            damaged.seek(-3, os.SEEK_END)
+            damaged.write(b"???")
+        words = base.words_of("1x1x1x1", self.text, "--save", file, "--keep", "1", "--resume", "auto", "--steps", "6",
+                              "--sample", "0", "--save-background", "off")
+        for call in ("linkat", "renameat"):
+            killed = self.start(["strace", "-f", "-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when=1",
+                                 *words])
+            killed.communicate(timeout=60)
+            self.assertNotEqual(killed.returncode, 0)
+            base.Bytes.check_file(self, file + ".1")
+        said = self.run_words(words)
+        self.assertIn("continuing after step 2 of " + file + ".1", said)
+        self.check_whole(file)
+        self.assertFalse(os.path.exists(file + ".0"))
+
+
 class Paths(Faults):
     def refuse(self, path, words):
         said = self.run_words(base.words_of("1x1x1x2", self.text, *base.TINY, "--save", path), 2)
@@ -143,6 +189,8 @@ class Paths(Faults):
         self.refuse(self.text + "/a", "Not a directory")
         os.mkfifo(self.path("pipe"))
         self.refuse(self.path("pipe"), "no regular file")
+        said = self.run_words(base.words_of("1x1x1x2", self.text, "--load", self.path("pipe")), 2)
+        self.assertIn("no regular file", said)  # and nobody waits for a writer
 
     def test_what_may_not_be_written(self):
         if os.geteuid() == 0:
