@@ -103,8 +103,7 @@ static qdr_status read_optimizer(const qdr_safetensors *file, int needs_one, con
 
 /* What a file says of itself, by which ranks know that they have the same: another run may replace it meanwhile. */
 typedef struct identity {
-    int64_t header_bytes, n_bytes, changed_secs;
-    uint32_t header_crc;
+    int64_t header_bytes, header_crc, n_bytes, changed_secs;
 } identity;
 
 static qdr_status identify(const qdri_tensor_file *file, int64_t header_bytes, identity *found)
@@ -122,7 +121,7 @@ static qdr_status identify(const qdri_tensor_file *file, int64_t header_bytes, i
         const int64_t left = (header_bytes < info.st_size ? header_bytes : info.st_size) - at;
         n = left < (int64_t)sizeof chunk ? left : (int64_t)sizeof chunk;
         QDR_TRY(qdri_tensor_file_read(file, at, (size_t)n, chunk));
-        found->header_crc = qdri_crc(found->header_crc, chunk, (size_t)n);
+        found->header_crc = qdri_crc((uint32_t)found->header_crc, chunk, (size_t)n);
     }
     return QDR_OK;
 }

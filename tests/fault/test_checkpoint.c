@@ -290,9 +290,9 @@ static const fault saving[] = {
     {"fallocate EINTR", INJECT_RESERVE, INJECT_ONCE, EINTR, 0, SUCCEEDS, 1},
     {"fallocate EOPNOTSUPP", INJECT_RESERVE, INJECT_ONCE, EOPNOTSUPP, 0, SUCCEEDS, 1},
     {"fallocate and ftruncate EOPNOTSUPP", INJECT_RESERVE | INJECT_TRUNCATE, INJECT_ONWARDS, EOPNOTSUPP, 0, FAILS, 1},
-    {"fsync EIO", INJECT_SYNC, INJECT_ONCE, EIO, 0, EITHER, 3}, /* that of the folder is a warning */
-    {"fsync EIO from then on", INJECT_SYNC, INJECT_ONWARDS, EIO, 0, EITHER, 3},
-    {"fsync EINTR", INJECT_SYNC, INJECT_ONCE, EINTR, 0, SUCCEEDS, 3},
+    {"fsync EIO", INJECT_SYNC, INJECT_ONCE, EIO, 0, EITHER, 4}, /* that of the folder is a warning */
+    {"fsync EIO from then on", INJECT_SYNC, INJECT_ONWARDS, EIO, 0, EITHER, 4},
+    {"fsync EINTR", INJECT_SYNC, INJECT_ONCE, EINTR, 0, SUCCEEDS, 4},
     {"renameat EIO", INJECT_RENAME, INJECT_ONCE, EIO, 0, FAILS, 1},
     {"flock ENOLCK", INJECT_LOCK, INJECT_ONCE, ENOLCK, 0, SUCCEEDS, 1},
     {"close EIO", INJECT_CLOSE, INJECT_ONWARDS, EIO, 0, SUCCEEDS, 2},
@@ -459,7 +459,9 @@ static void the_later_run_wins_without_locks(qdr_context *ctx, uint64_t seed)
         DIST_OK(qdri_partial_create(shared.path, &second));
         DIST_CHECK(inject_happened(), "no locks are asked for");
         (void)inject_end();
-        DIST_CHECK(pwrite(qdri_partial_descriptor(second), "later", 5, 0) == 5, "not written");
+        DIST_CHECK(pwrite(qdri_partial_descriptor(second), "later", 5, 0) == 5 &&
+                       ftruncate(qdri_partial_descriptor(second), 5) == 0,
+                   "not written");
         DIST_FAILS(qdri_partial_commit(&first, 0), QDR_ERR_ARGUMENT, "another run is writing");
         DIST_CHECK(digest_of(shared.path) == dist_digest(old_text, sizeof old_text), "PATH has changed");
         DIST_OK(qdri_partial_commit(&second, 0));
