@@ -99,9 +99,10 @@ static int run_options(int argc, char **argv)
     return EXIT_USAGE;
 }
 
-/* The command named by argv[0], or by argv[0] and argv[1]; in that case drops argv[0]. */
+/* The command named by argv[0], or by argv[0] and argv[1]; in that case drops argv[0], and the next becomes both. */
 static const command *find_words(int *argc, char ***argv)
 {
+    static char both[64];
     const command *which = NULL;
     for (int i = 0; i < N_COMMANDS; i++)
         if (strcmp(commands[i]->name, **argv) == 0) which = commands[i];
@@ -109,6 +110,8 @@ static const command *find_words(int *argc, char ***argv)
         if (strcmp((*argv)[1], part_name(*part)) == 0) {
             --*argc;
             ++*argv;
+            snprintf(both, sizeof both, "%s", (*part)->name);
+            **argv = both;
             return *part;
         }
     return which;

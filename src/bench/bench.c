@@ -155,10 +155,7 @@ static int run_rank(qdr_context *ctx, void *user)
 
 int bench_main(const bench_kind *kind, bench_options *options, int argc, char **argv)
 {
-    char name[32];
     failure why = {0};
-    snprintf(name, sizeof name, "%s", kind->command->name);
-    argv[0] = name;
     if (options_read(argc, argv, kind->command->options, options, NULL, &why) ||
         (kind->check && kind->check(options, &why)))
         return fail_print_once(&why);

@@ -66,6 +66,9 @@ class Ls(Case):
 
     def test_no_part(self):
         self.bad(2, says=["ls, verify, diff or convert"])
+        for part in "ls", "verify", "diff", "convert":
+            for words in ["a", "b", "c"], ["a", "--none"]:
+                self.bad(2, part, *words, says=[f"quadrille: ckpt {part}: un", f"; see quadrille ckpt {part} --help"])
         self.bad(2, "verifi", says=["did you mean verify"])
 
 
