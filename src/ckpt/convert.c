@@ -25,7 +25,7 @@ static const option_spec specs[] = {
     {"dtype", 0, "TYPE", "f32, f64, bf16 or f16, rounded to nearest; default: the input's types", OPTION_CHOICE,
      AT(dtype), .words = DTYPE_WORDS},
     {"weights", 0, NULL, "parameters only, without the optimizer's state", OPTION_FLAG, AT(weights_only)},
-    {"max-size", 0, "BYTES", "write several files of at most this size, such as 5G, and an index; default: one file",
+    {"max-size", 0, "BYTES", "write several files, each with at most this size of elements, such as 5G, and an index",
      OPTION_BYTES, AT(max_bytes), .max = MOST_BYTES},
     OPTIONS_END,
 };
@@ -136,7 +136,8 @@ const command ckpt_convert = {
             ".safetensors, with checksums. --from and --to take a map: which tensors of another program are which of\n"
             "ours, joined, split and transposed. gpt2 and llama are the maps of Hugging Face's models; others are\n"
             "JSON, as in share/quadrille/checkpoints. Names that a map does not know are refused. Reads and writes\n"
-            "pieces: files may be larger than memory. Never replaces its input.",
+            "pieces: files may be larger than memory. Never replaces its input. First checks the checksums of the\n"
+            "tensors that it uses, where FILE has them: if one is damaged, it exits with 4 and writes nothing.",
     .options = specs,
     .examples = "  quadrille ckpt convert model.safetensors run.safetensors --from gpt2 --dtype f32\n"
                 "  quadrille ckpt convert model.safetensors.index.json run.safetensors --from llama\n"

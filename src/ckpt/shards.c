@@ -137,15 +137,48 @@ static int create_file(const shards *s, int number, qdr_safetensors **file, fail
     return why->code;
 }
 
-static int write_files(const shards *s, qdr_safetensors **files, failure *why)
+/* Compares the checksum of a tensor of the input, if it has one. */
+static int check_input(const qdr_safetensors *file, int index, failure *why)
 {
-    char path[FILES_PATH_BYTES];
+    const qdr_tensor *tensor = qdr_safetensors_tensor(file, index);
+    if (!tensor->has_crc) return EXIT_OK;
+    const qdr_status status = qdr_safetensors_verify(file, index);
+    return status == QDR_ERR_IO ? fail(why, EXIT_MISMATCH, "%s", qdr_last_error()) : fail_status(why, status);
+}
+
+/* The checksums of outputs would hide damage of the input. */
+static int check_inputs(const ckpt_plan *plan, failure *why)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < plan->n_sources; i++)
+        for (int piece = 0; piece < plan->sources[i].n_pieces; piece++)
+            bytes += qdr_safetensors_tensor(plan->file, plan->sources[i].pieces[piece])->bytes;
+    ckpt_progress progress = ckpt_progress_begin("checked", bytes);
+    for (int i = 0; i < plan->n_sources && !why->code; i++)
+        for (int piece = 0; piece < plan->sources[i].n_pieces && !why->code; piece++) {
+            const int input = plan->sources[i].pieces[piece];
+            check_input(plan->file, input, why);
+            ckpt_progress_add(&progress, qdr_safetensors_tensor(plan->file, input)->bytes);
+        }
+    ckpt_progress_end(&progress);
+    return why->code;
+}
+
+static int move_outputs(const shards *s, qdr_safetensors **files, failure *why)
+{
     ckpt_progress progress = ckpt_progress_begin("written", s->bytes);
-    for (int i = 0; i < s->n && !why->code; i++) create_file(s, i, &files[i], why);
     for (int i = 0; i < s->n; i++)
         for (int output = s->first[i]; output < s->first[i + 1] && !why->code; output++)
             ckpt_move(s->plan, &s->plan->outputs[output], files[i], output - s->first[i], &progress, why);
     ckpt_progress_end(&progress);
+    return why->code;
+}
+
+static int write_files(const shards *s, qdr_safetensors **files, failure *why)
+{
+    char path[FILES_PATH_BYTES];
+    for (int i = 0; i < s->n && !why->code; i++) create_file(s, i, &files[i], why);
+    if (!why->code && !check_inputs(s->plan, why)) move_outputs(s, files, why);
     for (int i = 0; i < s->n && !why->code; i++) fail_status(why, qdr_safetensors_close(&files[i]));
     if (s->n > 1 && !why->code && !index_path(s, path, why)) files_write("ckpt convert", path, write_index, s, why);
     for (int i = 0; i < s->n; i++) qdr_safetensors_discard(&files[i]);

@@ -10,7 +10,7 @@ import random
 import resource
 
 import ckpt_case
-from ckpt_case import SAMPLE, SEED, Case, ckpt
+from ckpt_case import SAMPLE, SEED, Case, ckpt, read_bytes
 from ckpt_files import gpt2, llama, pack, random_tensor, read, transposed, unpack
 
 MOST_MEMORY = 110 << 20  # less than a matrix of test_large_matrices twice
@@ -78,6 +78,17 @@ class Maps(Case):
         self.assertIn(f"{len(ours)} tensors of the optimizer's state were left out", out)
         self.assertEqual(read(self.path("b.safetensors"))[0], theirs)
         self.assertNotIn("optimizer", read(self.path("b.safetensors"))[1])
+
+    def test_damage_in_a_part(self):
+        theirs, _ = llama(SEED)
+        self.good("convert", self.file("plain.safetensors", theirs), self.path("a.safetensors"))
+        data = bytearray(read_bytes(self.path("a.safetensors")))
+        key = "model.layers.1.self_attn.v_proj.weight"
+        begin = 8 + int.from_bytes(data[:8], "little")
+        data[begin + json.loads(data[8:begin])[key]["data_offsets"][0]] ^= 1
+        self.bad(4, "convert", self.path("a.safetensors", data), self.path("b.safetensors"), "--from", "llama",
+                 says=[f"{key} is damaged"])
+        self.assertFalse(os.path.exists(self.path("b.safetensors")))
 
     def test_vectors_that_are_rows(self):
         for make, name, words in (gpt2, "gpt2", {"prefix": "transformer."}), (llama, "llama", {"has_bias": True}):

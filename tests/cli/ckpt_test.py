@@ -240,6 +240,31 @@ class Convert(Case):
         self.assertEqual(read_bytes(target), b"old")
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["a.safetensors", "b.safetensors"])
 
+    def test_damage_is_not_copied(self):
+        """Neither with fresh checksums, nor as another type, nor to several files; but what is left out may be."""
+        tensors = {"w": SAMPLE["w"], "optimizer.m.w": ("F32", [2], pack("F32", [1, 2])), "x": SAMPLE["scalar"]}
+        self.good("convert", self.file("plain.safetensors", tensors), self.path("a.safetensors"))
+        data = bytearray(read_bytes(self.path("a.safetensors")))
+        begin = 8 + struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:begin])
+        target = self.path("b.safetensors", b"old")
+        for name in tensors:
+            with self.subTest(name):
+                at = begin + header[name]["data_offsets"][0]
+                data[at] ^= 1
+                source = self.path("a.safetensors", data)
+                data[at] ^= 1
+                before = sorted(os.listdir(self.folder.name))
+                for words in [], ["--dtype", "bf16"], ["--max-size", "8"]:
+                    out = self.bad(4, "convert", source, target, *words, says=[f"tensor {name} is damaged", source])
+                    self.assertEqual(out, "")
+                self.assertEqual(sorted(os.listdir(self.folder.name)), before)
+                self.assertEqual(read_bytes(target), b"old")
+        self.path("a.safetensors", data)
+        self.convert(self.path("a.safetensors"), "c.safetensors")
+        data[begin + header["optimizer.m.w"]["data_offsets"][0]] ^= 1
+        self.convert(self.path("a.safetensors", data), "d.safetensors", "--weights")
+
     def test_a_full_disk(self):
         source = self.file("a.safetensors", {"w": ("U8", [100_000], bytes(100_000))})
         self.bad(1, "convert", source, self.path("b.safetensors"), says=["b.safetensors"],
