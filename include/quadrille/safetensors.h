@@ -95,17 +95,28 @@ QDR_API QDR_NODISCARD qdr_status qdr_safetensors_verify(const qdr_safetensors *f
  *  @retval QDR_ERR_MEMORY    out of memory */
 QDR_API QDR_NODISCARD qdr_status qdr_safetensors_create(const char *path, const qdr_tensor *tensors, int n,
                                                         const char *const *metadata, qdr_safetensors **file);
-/** Writes the elements [first, first + n) of a tensor, of its own type. In any order, each element once.
- *  @retval QDR_ERR_ARGUMENT  NULL, no such tensor, or elements that it does not have
- *  @retval QDR_ERR_STATE     the file is open for reading
- *  @retval QDR_ERR_IO        the disk is full or failed: closing the file discards it */
+/** Writes the elements [first, first + n) of a tensor, of its own type. In any order, each element once. Remembers
+ * in memory what was written: 16 bytes for each run of elements that does not follow another.
+ *  @retval QDR_ERR_ARGUMENT  NULL, no such tensor, elements that it does not have or that were written before, or parts
+ *                            of a byte: nothing was written
+ *  @retval QDR_ERR_STATE     the file is open for reading, or finished
+ *  @retval QDR_ERR_IO        the disk is full or failed: closing the file discards it
+ *  @retval QDR_ERR_MEMORY    out of memory: nothing was written */
 QDR_API QDR_NODISCARD qdr_status qdr_safetensors_write(qdr_safetensors *file, int index, int64_t first, int64_t n,
                                                        const void *host);
+/** Completes a file that is being written, on the disk, without giving it its name: for files that are to appear
+ * together. Then qdr_safetensors_close() only renames. Calling it again does nothing.
+ *  @retval QDR_ERR_ARGUMENT  NULL
+ *  @retval QDR_ERR_STATE     elements are missing, and can still be written; or the file is open for reading
+ *  @retval QDR_ERR_IO        it could not be written, now or earlier: closing the file discards it
+ *  @retval QDR_ERR_MEMORY    out of memory */
+QDR_API QDR_NODISCARD qdr_status qdr_safetensors_finish(qdr_safetensors *file);
 /** Closes a file and frees it; *file becomes NULL in any case. NULL and a pointer to NULL do nothing. One that is being
  * written is completed, and takes its name; if elements are missing or something failed, it is discarded, and what had
  * the name stays.
- *  @retval QDR_ERR_STATE  elements are missing; the sentence names the first tensor
- *  @retval QDR_ERR_IO     it could not be written, now or earlier */
+ *  @retval QDR_ERR_STATE   elements are missing; the sentence names the first tensor
+ *  @retval QDR_ERR_IO      it could not be written, now or earlier
+ *  @retval QDR_ERR_MEMORY  out of memory */
 QDR_API QDR_NODISCARD qdr_status qdr_safetensors_close(qdr_safetensors **file);
 /** Closes a file without completing it: one that is being written is removed. */
 QDR_API void qdr_safetensors_discard(qdr_safetensors **file);

@@ -3,6 +3,7 @@
 #ifndef QDRI_CHECKPOINT_INTERNAL_H
 #define QDRI_CHECKPOINT_INTERNAL_H
 
+#include "checkpoint/spans.h"
 #include "core/input.h"
 #include "core/safetensors.h"
 #include "quadrille/output.h"
@@ -30,12 +31,14 @@ typedef struct qdri_tensor_entry {
 /* A file that is being written. */
 typedef struct qdri_tensor_output {
     qdr_output *output; /* NULL: the file is read */
-    int descriptor, has_failed;
+    int descriptor, has_failed, is_finished;
     qdr_tensor *tensors; /* whose strings follow the list in its memory */
     char **strings; /* names, types, keys and values of the metadata, NULL at the end */
     const char **metadata;
     uint32_t *shares; /* of checksums, by tensor */
+    qdri_spans *spans; /* what was written, by tensor; n of them */
     int64_t *written; /* bytes, by tensor */
+    int n;
     int64_t data_at;
 } qdri_tensor_output;
 
@@ -76,7 +79,7 @@ static inline int64_t qdri_tensors_bytes(const qdr_tensor *tensors, int n)
 }
 /* Removes what was written, and frees it. */
 void qdri_tensor_output_free(qdri_tensor_output *out);
-/* Completes what was written. */
-QDR_NODISCARD qdr_status qdri_tensor_output_finish(qdr_safetensors *file);
+/* Completes what was written, unless that was done, and moves it into place. */
+QDR_NODISCARD qdr_status qdri_tensor_output_commit(qdr_safetensors *file);
 
 #endif

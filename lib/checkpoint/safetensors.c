@@ -373,7 +373,7 @@ qdr_status qdr_safetensors_verify(const qdr_safetensors *file, int index)
 qdr_status qdr_safetensors_close(qdr_safetensors **file)
 {
     if (!file || !*file) return QDR_OK;
-    const qdr_status status = (*file)->out.output ? qdri_tensor_output_finish(*file) : QDR_OK;
+    const qdr_status status = (*file)->out.output ? qdri_tensor_output_commit(*file) : QDR_OK;
     free_all(file);
     return status;
 }

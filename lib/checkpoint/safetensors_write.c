@@ -97,6 +97,8 @@ static qdr_status create(qdr_safetensors *file, const qdr_tensor *tensors, int n
     QDR_TRY(qdri_tensors_place(qdri_shown(file->path).text, out->tensors, n));
     QDR_TRY(QDRI_NEW(n, "the checksums of tensors", &out->shares));
     QDR_TRY(QDRI_NEW(n, "the lengths of tensors", &out->written));
+    QDR_TRY(QDRI_NEW(n, "the parts of tensors", &out->spans));
+    out->n = n;
     QDR_TRY(QDRI_NEW(n, "the tensors of a file", &file->entries));
     for (; file->n < n; file->n++) file->entries[file->n].tensor = &out->tensors[file->n];
     QDR_TRY(qdri_safetensors_index(file));
@@ -137,11 +139,21 @@ qdr_status qdr_safetensors_write(qdr_safetensors *file, int index, int64_t first
     if (!file->out.output)
         return QDR_FAIL(QDR_ERR_STATE, "%s is open for reading; use qdr_safetensors_create() to write",
                         qdri_shown(file->path).text);
+    if (file->out.is_finished)
+        return QDR_FAIL(QDR_ERR_STATE, "%s is finished; write before qdr_safetensors_finish()",
+                        qdri_shown(file->path).text);
     const int bits = qdri_tensor_bits(tensor->type);
     if (first * bits % 8 || n * bits % 8)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: elements of %d bits are written in whole bytes",
                         qdri_shown(file->path).text, bits);
     const int64_t begin = first * bits / 8, n_bytes = n * bits / 8;
+    int overlaps;
+    QDR_TRY(qdri_spans_add(&file->out.spans[index], begin, begin + n_bytes, &overlaps));
+    if (overlaps)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s: some of %" PRId64 " elements from %" PRId64
+                        " of tensor %s were written before; write each once",
+                        qdri_shown(file->path).text, n, first, qdri_shown(tensor->name).text);
     QDR_TRY(write_bytes(file, file->out.data_at + tensor->begin + begin, host, (size_t)n_bytes));
     file->out.shares[index] ^= qdri_crc_share(host, (size_t)n_bytes, tensor->bytes - begin - n_bytes);
     file->out.written[index] += n_bytes;
@@ -177,10 +189,24 @@ static qdr_status write_header(qdr_safetensors *file)
     return status;
 }
 
-qdr_status qdri_tensor_output_finish(qdr_safetensors *file)
+qdr_status qdr_safetensors_finish(qdr_safetensors *file)
 {
+    if (!file) return QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: NULL cannot be finished");
+    if (!file->out.output)
+        return QDR_FAIL(QDR_ERR_STATE, "%s is open for reading; only a file that is being written can be finished",
+                        qdri_shown(file->path).text);
+    if (file->out.is_finished) return QDR_OK;
     QDR_TRY(check_complete(file));
     QDR_TRY(write_header(file));
+    const qdr_status status = qdr_output_finish(file->out.output);
+    file->out.has_failed = status != QDR_OK;
+    file->out.is_finished = status == QDR_OK;
+    return status;
+}
+
+qdr_status qdri_tensor_output_commit(qdr_safetensors *file)
+{
+    QDR_TRY(qdr_safetensors_finish(file));
     return qdr_output_commit(&file->out.output);
 }
 
@@ -192,5 +218,7 @@ void qdri_tensor_output_free(qdri_tensor_output *out)
     free(out->metadata);
     free(out->tensors);
     free(out->shares);
+    for (int i = 0; i < out->n; i++) qdri_spans_free(&out->spans[i]);
+    free(out->spans);
     free(out->written);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "checkpoint/crc.h"
+#include "checkpoint/spans.h"
 #include "dev/cpu/narrow.h"
 #include "qdr_test.h"
 
@@ -420,6 +421,113 @@ static void an_incomplete_file_leaves_the_old_one(void **state)
     CHECK_FAILS(qdr_safetensors_create("/dev/null", two, 2, NULL, &file), QDR_ERR_ARGUMENT, "no regular file");
 }
 
+/* ---- each element once ---- */
+
+/* Against one mark for each byte. */
+static void spans_are_what_was_written(void **state)
+{
+    enum { MOST = 200 };
+    uint64_t seed = test_seed();
+    (void)state;
+    for (int trial = 0; trial < 500; trial++) {
+        char marks[MOST + 1] = {0};
+        qdri_spans spans = {0};
+        const uint64_t longest = 1 + test_random(&seed) % 20;
+        for (int i = 0; i < 300; i++) {
+            const int64_t begin = (int64_t)(test_random(&seed) % MOST);
+            int64_t end = begin + (int64_t)(test_random(&seed) % longest);
+            int expected = 0, overlaps = -1;
+            if (end > MOST) end = MOST;
+            for (int64_t byte = begin; byte < end; byte++) expected |= marks[byte];
+            CHECK_OK(qdri_spans_add(&spans, begin, end, &overlaps));
+            assert_int_equal(overlaps, expected);
+            if (!expected) memset(marks + begin, 1, (size_t)(end - begin));
+        }
+        int n_runs = 0;
+        for (int byte = 0; byte < MOST; byte++) n_runs += marks[byte] && (byte == 0 || !marks[byte - 1]);
+        assert_int_equal(spans.n_before + spans.n_after, n_runs);
+        qdri_spans_free(&spans);
+    }
+}
+
+/* Runs that follow each other are one, and two passes over a million places move little memory. */
+static void spans_are_cheap(void **state)
+{
+    enum { N = 1 << 20 };
+    qdri_spans spans = {0};
+    int overlaps;
+    (void)state;
+    for (int64_t i = 0; i < N; i++) CHECK_OK(qdri_spans_add(&spans, i, i + 1, &overlaps));
+    for (int64_t i = 2 * N; i-- > N + 1;) CHECK_OK(qdri_spans_add(&spans, i, i + 1, &overlaps));
+    assert_int_equal(spans.n_before + spans.n_after, 2);
+    assert_int_equal(spans.capacity, 16);
+    qdri_spans_free(&spans);
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t i = pass; i < N; i += 2) CHECK_OK(qdri_spans_add(&spans, i, i + 1, &overlaps));
+    assert_int_equal(spans.n_before + spans.n_after, 1);
+    qdri_spans_free(&spans);
+}
+
+static void elements_are_written_once(void **state)
+{
+    const qdr_tensor ten = {.name = "a", .dtype = QDR_U8, .n_dims = 1, .shape = {10}};
+    const unsigned char bytes[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, others[10] = {0};
+    unsigned char found[10];
+    qdr_safetensors *file;
+    (void)state;
+    CHECK_OK(qdr_safetensors_create("a", &ten, 1, NULL, &file));
+    CHECK_OK(qdr_safetensors_write(file, 0, 0, 5, bytes));
+    CHECK_FAILS(qdr_safetensors_write(file, 0, 0, 5, others), QDR_ERR_ARGUMENT, "tensor a were written before");
+    CHECK_FAILS(qdr_safetensors_write(file, 0, 4, 6, others), QDR_ERR_ARGUMENT, "some of 6 elements from 4");
+    CHECK_FAILS(qdr_safetensors_finish(file), QDR_ERR_STATE, "of the 10 bytes of tensor a, 5 were written");
+    CHECK_OK(qdr_safetensors_write(file, 0, 7, 3, bytes + 7));
+    CHECK_FAILS(qdr_safetensors_write(file, 0, 6, 2, others), QDR_ERR_ARGUMENT, "written before");
+    CHECK_OK(qdr_safetensors_write(file, 0, 3, 0, others));
+    CHECK_OK(qdr_safetensors_write(file, 0, 5, 2, bytes + 5));
+    CHECK_OK(qdr_safetensors_close(&file));
+    CHECK_OK(qdr_safetensors_open("a", &file));
+    CHECK_OK(qdr_safetensors_verify(file, 0));
+    CHECK_OK(qdr_safetensors_read(file, 0, 0, 10, QDR_U8, found));
+    assert_memory_equal(found, bytes, 10);
+    CHECK_OK(qdr_safetensors_close(&file));
+    CHECK_OK(qdr_safetensors_create("a", &ten, 1, NULL, &file));
+    CHECK_OK(qdr_safetensors_write(file, 0, 0, 5, bytes));
+    CHECK_FAILS(qdr_safetensors_write(file, 0, 0, 5, bytes), QDR_ERR_ARGUMENT, "written before");
+    CHECK_FAILS(qdr_safetensors_close(&file), QDR_ERR_STATE, "of the 10 bytes of tensor a, 5 were written");
+}
+
+static void a_finished_file_has_its_name_later(void **state)
+{
+    const qdr_tensor one = {.name = "new", .type = "U8"};
+    const unsigned char value = 7;
+    char name[64];
+    qdr_safetensors *file, *old;
+    (void)state;
+    write_one("a", "old", 1);
+    for (int is_kept = 0; is_kept < 2; is_kept++) {
+        CHECK_OK(qdr_safetensors_create("a", &one, 1, NULL, &file));
+        CHECK_FAILS(qdr_safetensors_finish(file), QDR_ERR_STATE, "0 were written");
+        CHECK_OK(qdr_safetensors_write(file, 0, 0, 1, &value));
+        CHECK_OK(qdr_safetensors_finish(file));
+        CHECK_OK(qdr_safetensors_finish(file));
+        CHECK_FAILS(qdr_safetensors_write(file, 0, 0, 1, &value), QDR_ERR_STATE, "is finished");
+        CHECK_FAILS(qdr_safetensors_read(file, 0, 0, 1, QDR_U8, name), QDR_ERR_STATE, "is being written");
+        CHECK_OK(qdr_safetensors_open("a", &old));
+        assert_int_equal(qdr_safetensors_find(old, "old"), 0);
+        CHECK_FAILS(qdr_safetensors_finish(old), QDR_ERR_STATE, "open for reading");
+        CHECK_OK(qdr_safetensors_close(&old));
+        if (is_kept)
+            CHECK_OK(qdr_safetensors_close(&file));
+        else
+            qdr_safetensors_discard(&file);
+    }
+    CHECK_OK(qdr_safetensors_open("a", &file));
+    assert_int_equal(qdr_safetensors_find(file, "new"), 0);
+    CHECK_OK(qdr_safetensors_close(&file));
+    assert_string_equal(damage_of("a", name), "");
+    CHECK_FAILS(qdr_safetensors_finish(NULL), QDR_ERR_ARGUMENT, "NULL");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,6 +539,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(numbers_are_rounded_once, enter, leave),
         cmocka_unit_test_setup_teardown(an_index_names_several_files, enter, leave),
         cmocka_unit_test_setup_teardown(an_incomplete_file_leaves_the_old_one, enter, leave),
+        cmocka_unit_test(spans_are_what_was_written),
+        cmocka_unit_test(spans_are_cheap),
+        cmocka_unit_test_setup_teardown(elements_are_written_once, enter, leave),
+        cmocka_unit_test_setup_teardown(a_finished_file_has_its_name_later, enter, leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
