@@ -102,9 +102,8 @@ static int check_files(const shards *s, failure *why)
 
 /* ---- the index ---- */
 
-static void write_index(FILE *file, const void *user, failure *why)
+static void write_index(FILE *file, const shards *s, failure *why)
 {
-    const shards *s = user;
     json_t *map = json_object(), *root = json_object();
     for (int i = 0; i < s->n; i++) {
         char path[FILES_PATH_BYTES];
@@ -174,13 +173,26 @@ static int move_outputs(const shards *s, qdr_safetensors **files, failure *why)
     return why->code;
 }
 
-static int write_files(const shards *s, qdr_safetensors **files, failure *why)
+/* The index's output is finished, as all files are. */
+static int finish_index(const shards *s, qdr_output **output, failure *why)
 {
     char path[FILES_PATH_BYTES];
+    if (index_path(s, path, why) || fail_status(why, qdr_output_open("ckpt convert", path, QDR_OUTPUT_REPLACE, output)))
+        return why->code;
+    write_index(qdr_output_file(*output), s, why);
+    return why->code ? why->code : fail_status(why, qdr_output_finish(*output));
+}
+
+/* Files get their names when nothing is left to be written, and the index comes last. */
+static int write_files(const shards *s, qdr_safetensors **files, failure *why)
+{
+    qdr_output *index = NULL;
     for (int i = 0; i < s->n && !why->code; i++) create_file(s, i, &files[i], why);
     if (!why->code && !check_inputs(s->plan, why)) move_outputs(s, files, why);
+    for (int i = 0; i < s->n && !why->code; i++) fail_status(why, qdr_safetensors_finish(files[i]));
+    if (s->n > 1 && !why->code) finish_index(s, &index, why);
     for (int i = 0; i < s->n && !why->code; i++) fail_status(why, qdr_safetensors_close(&files[i]));
-    if (s->n > 1 && !why->code && !index_path(s, path, why)) files_write("ckpt convert", path, write_index, s, why);
+    if (index) files_end(&index, why);
     for (int i = 0; i < s->n; i++) qdr_safetensors_discard(&files[i]);
     return why->code;
 }

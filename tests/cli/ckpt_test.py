@@ -315,6 +315,18 @@ class Shards(Case):
         after = {name: read_bytes(self.path(name)) for name in os.listdir(self.folder.name) if name != "a.safetensors"}
         self.assertEqual(after, before)
 
+    def test_an_index_that_fails_replaces_none_of_them(self):
+        """Its names need more bytes than any of the files has."""
+        names = [f"{i:02}" + 300 * "n" for i in range(20)]
+        words = [self.path("b.safetensors"), "--max-size", "1"]
+        self.good("convert", self.file("a.safetensors", {name: ("U8", [1], b"a") for name in names}), *words)
+        before = {name: read_bytes(self.path(name)) for name in os.listdir(self.folder.name) if name[0] == "b"}
+        self.assertEqual(len(before), 21)
+        self.bad(1, "convert", self.file("a.safetensors", {name: ("U8", [1], b"b") for name in names}), *words,
+                 says=["index.json"], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000)))
+        after = {name: read_bytes(self.path(name)) for name in os.listdir(self.folder.name) if name != "a.safetensors"}
+        self.assertEqual(after, before)
+
     def test_too_many_files(self):
         tensors = {f"t{i}": ("U8", [1], b"a") for i in range(401)}
         self.bad(2, "convert", self.file("a.safetensors", tensors), self.path("b.safetensors"), "--max-size", "1",
