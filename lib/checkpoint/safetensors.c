@@ -55,6 +55,11 @@ static qdr_status check_header_crc(const qdri_tensor_file *file, const char *tex
     const int needs_one = qdri_tensors_metadata(header, QDRI_SAFETENSORS_HEADER_CRC) ||
                           qdri_tensors_metadata(header, QDRI_SAFETENSORS_CRC);
     if (header->has_header_crc ? crc == header->header_crc : !needs_one) return QDR_OK;
+    if (!header->has_header_crc)
+        return QDR_FAIL(QDR_ERR_IO,
+                        "%s: the header is damaged, or another program changed it: its checksum, %s, is missing or "
+                        "not in the first place; use another copy of the file",
+                        qdri_shown(file->path).text, QDRI_SAFETENSORS_HEADER_CRC);
     return QDR_FAIL(QDR_ERR_IO,
                     "%s: the header is damaged: its checksum is %08" PRIx32 ", not %08" PRIx32
                     "; use another copy of the file",

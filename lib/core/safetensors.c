@@ -40,8 +40,8 @@ int qdri_tensor_bits(const char *type)
 const char *qdri_tensor_type(qdr_dtype dtype)
 {
     for (int i = 0; i < N_TYPES; i++)
-        if (types[i].dtype == (int)dtype) return types[i].name;
-    return "?";
+        if (types[i].dtype == (int)dtype && types[i].dtype >= 0) return types[i].name;
+    return NULL;
 }
 
 /* Names and types of files go into sentences. */
@@ -66,12 +66,14 @@ qdr_status qdri_tensor_measure(const char *who, qdr_tensor *tensor)
     tensor->n_elems = 1;
     for (int i = 0; i < tensor->n_dims; i++)
         if (tensor->shape[i] < 0 || __builtin_mul_overflow(tensor->n_elems, tensor->shape[i], &tensor->n_elems))
-            return QDR_FAIL(QDR_ERR_ARGUMENT,
-                            "%s: tensor %s has a dimension of %" PRId64 ", with which its elements "
-                            "cannot be counted",
-                            who, name.text, tensor->shape[i]);
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: tensor %s has a dimension of %" PRId64 ", with which %s", who,
+                            name.text, tensor->shape[i],
+                            tensor->shape[i] < 0 ? "its elements cannot be counted" : "it is too large");
     int64_t bits;
-    if (__builtin_mul_overflow(tensor->n_elems, (int64_t)type->bits, &bits) || bits % 8)
+    if (__builtin_mul_overflow(tensor->n_elems, (int64_t)type->bits, &bits))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: tensor %s is too large: %" PRId64 " elements of %d bits", who, name.text,
+                        tensor->n_elems, type->bits);
+    if (bits % 8)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: tensor %s has %" PRId64 " elements of %d bits, no whole number of bytes",
                         who, name.text, tensor->n_elems, type->bits);
     tensor->bytes = bits / 8;
@@ -280,6 +282,9 @@ qdr_status qdri_tensors_place(const char *who, qdr_tensor *tensors, int n)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: tensor %s has %d dimensions; 0 to %d are supported", who,
                             shown(tensor->name).text, tensor->n_dims, QDR_TENSOR_MAX_DIMS);
         if (!tensor->type) tensor->type = qdri_tensor_type((qdr_dtype)tensor->dtype);
+        if (!tensor->type)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: tensor %s has no type, and its dtype %d is none; set one of them",
+                            who, shown(tensor->name).text, tensor->dtype);
         QDR_TRY(qdri_tensor_measure(who, tensor));
         tensor->begin = end;
         if (__builtin_add_overflow(end, tensor->bytes, &end))

@@ -28,7 +28,7 @@ typedef struct qdri_tensors {
 
 /* Bits of an element of a type, "F32"; 0 for an unknown type. */
 int qdri_tensor_bits(const char *type);
-/* The type of a qdr_dtype. */
+/* The type of a qdr_dtype; NULL: it is none. */
 const char *qdri_tensor_type(qdr_dtype dtype);
 /* Element number and bytes from type and shape. `who` begins the sentence.
  * @retval QDR_ERR_ARGUMENT  an unknown type, a negative extent, a part of a byte, or too many elements to count */

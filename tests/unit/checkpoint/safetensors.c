@@ -276,8 +276,9 @@ static void headers_that_contradict_themselves_are_refused(void **state)
         {"{\"a\":{\"dtype\":\"F31\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "unknown type \"F31\""},
         {"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}", 2, "no whole number of bytes"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8, "is -2"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,8]}}", 8, "counted"},
-        {"{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693952],\"data_offsets\":[0,0]}}", 0, "bits"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,8]}}", 8, "too large"},
+        {"{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693952],\"data_offsets\":[0,0]}}", 0,
+         "too large: 2305843009213693952 elements of 64 bits"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", 1, "8 dimensions"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}}", 1, "missing"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1,2]}}", 1, "bytes 0 to 1"},
@@ -306,6 +307,10 @@ static void headers_that_contradict_themselves_are_refused(void **state)
     CHECK_FAILS(qdr_safetensors_open("none", &file), QDR_ERR_IO, "none cannot be opened: No such file");
     CHECK_FAILS(qdr_safetensors_open("/tmp", &file), QDR_ERR_ARGUMENT, "no regular file");
     CHECK_FAILS(qdr_safetensors_open(NULL, &file), QDR_ERR_ARGUMENT, "path is NULL");
+    make("a", "{\"__metadata__\":{\"crc32\":\"{}\"}}", 0);
+    CHECK_FAILS(qdr_safetensors_open("a", &file), QDR_ERR_IO, "its checksum, header_crc32, is missing");
+    make("a", "{\"__metadata__\":{\"header_crc32\":\"0000000g\"}}", 0);
+    CHECK_FAILS(qdr_safetensors_open("a", &file), QDR_ERR_IO, "its checksum, header_crc32, is missing");
     make("a", "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}   ", 3); /* without checksums */
     CHECK_OK(qdr_safetensors_open("a", &file));
     CHECK_FAILS(qdr_safetensors_verify(file, 0), QDR_ERR_UNSUPPORTED, "no checksum of tensor a");
@@ -414,6 +419,9 @@ static void an_incomplete_file_leaves_the_old_one(void **state)
     assert_string_equal(damage_of("a", name), "");
     CHECK_FAILS(qdr_safetensors_create("a", twice, 2, NULL, &file), QDR_ERR_ARGUMENT, "two tensors have the name a");
     CHECK_FAILS(qdr_safetensors_create("a", &(qdr_tensor){.type = "U8"}, 1, NULL, &file), QDR_ERR_ARGUMENT, "no name");
+    for (int dtype = -1; dtype < 100; dtype += 100)
+        CHECK_FAILS(qdr_safetensors_create("a", &(qdr_tensor){.name = "x", .dtype = dtype}, 1, NULL, &file),
+                    QDR_ERR_ARGUMENT, dtype < 0 ? "a: tensor x has no type, and its dtype -1" : "its dtype 99 is none");
     CHECK_FAILS(qdr_safetensors_create("a", &(qdr_tensor){.name = "\377", .type = "U8"}, 1, NULL, &file),
                 QDR_ERR_ARGUMENT, "UTF-8");
     CHECK_FAILS(qdr_safetensors_create("a", two, 2, (const char *const[]){"crc32", "", NULL}, &file), QDR_ERR_ARGUMENT,
