@@ -13,7 +13,7 @@ typedef struct verify_answer {
     const char *path;
     int n_tensors, n_checked, n_damaged;
     char first[164]; /* the first damaged one */
-    json_t *damaged; /* list of {"name", "reason"}; NULL: text is printed */
+    json_t *damaged; /* list of {"name", "reason"}, whose name is null for the header; NULL: text is printed */
 } verify_answer;
 
 static void add_damaged(verify_answer *answer, const char *name)
@@ -62,13 +62,18 @@ static void print_text(const verify_answer *answer)
                PLURAL(answer->n_tensors), n_sound, answer->n_damaged, n_without);
 }
 
-static int print(const verify_answer *answer, int is_json, failure *why)
+static int print_json(const verify_answer *answer, failure *why)
 {
-    if (is_json)
-        write_json(json_pack("{s:o, s:i, s:i, s:i, s:O}", "file", json_text(answer->path), "tensors", answer->n_tensors,
-                             "checked", answer->n_checked, "unchecked", answer->n_tensors - answer->n_checked,
-                             "damaged", answer->damaged),
-                   JSON_INDENT(2), "ckpt verify", why);
+    return write_json(json_pack("{s:o, s:i, s:i, s:i, s:O}", "file", json_text(answer->path), "tensors",
+                                answer->n_tensors, "checked", answer->n_checked, "unchecked",
+                                answer->n_tensors - answer->n_checked, "damaged", answer->damaged),
+                      JSON_INDENT(2), "ckpt verify", why);
+}
+
+static int print(const verify_answer *answer, failure *why)
+{
+    if (answer->damaged)
+        print_json(answer, why);
     else
         print_text(answer);
     if (answer->n_damaged)
@@ -79,15 +84,19 @@ static int print(const verify_answer *answer, int is_json, failure *why)
 }
 
 /* A file that is there and can be read, but is not what it should be, is damaged. */
-static int open_file(const char *path, qdr_safetensors **file, failure *why)
+static int open_file(const verify_answer *answer, qdr_safetensors **file, failure *why)
 {
+    const char *path = answer->path;
     if (!path) return fail(why, EXIT_USAGE, "ckpt verify: FILE is missing; see quadrille ckpt verify --help");
     struct stat state;
     const qdr_status status = qdr_safetensors_open(path, file);
     const int is_there = access(path, R_OK) == 0 && stat(path, &state) == 0 && S_ISREG(state.st_mode);
-    if (is_there && (status == QDR_ERR_IO || status == QDR_ERR_ARGUMENT))
-        return fail(why, EXIT_MISMATCH, "%s", qdr_last_error());
-    return fail_loading(why, status);
+    if (!is_there || (status != QDR_ERR_IO && status != QDR_ERR_ARGUMENT)) return fail_loading(why, status);
+    if (answer->damaged) {
+        json_array_append_new(answer->damaged, json_pack("{s:n, s:o}", "name", "reason", json_text(qdr_last_error())));
+        if (print_json(answer, why)) return why->code;
+    }
+    return fail(why, EXIT_MISMATCH, "%s", qdr_last_error());
 }
 
 static int run(int argc, char **argv)
@@ -98,8 +107,7 @@ static int run(int argc, char **argv)
     failure why = {0};
     options_read(argc, argv, json_option, &is_json, &answer.path, &why);
     if (is_json && !(answer.damaged = json_array())) fail(&why, EXIT_NOTHING_FITS, "ckpt verify: out of memory");
-    if (!why.code && !open_file(answer.path, &file, &why) && !check_all(file, &answer, &why))
-        print(&answer, is_json, &why);
+    if (!why.code && !open_file(&answer, &file, &why) && !check_all(file, &answer, &why)) print(&answer, &why);
     json_decref(answer.damaged);
     qdr_safetensors_discard(&file);
     return why.code ? fail_print(&why) : EXIT_OK;
@@ -112,7 +120,7 @@ const command ckpt_verify = {
     .text = "Reads all elements of a .safetensors file, or of the several that a .safetensors.index.json names, and\n"
             "compares their checksums with those in the file. Names every damaged tensor. Exits with 4 if one is\n"
             "damaged, or the header, or the file is cut short or no safetensors file; with 0 if the file has no\n"
-            "checksums, as those of other programs, and says so.",
+            "checksums, as those of other programs, and says so. JSON names a header null.",
     .options = json_option,
     .examples = "  quadrille ckpt verify run.safetensors\n"
                 "  quadrille ckpt verify model.safetensors.index.json --json\n",

@@ -103,7 +103,13 @@ class Verify(Case):
         path, data = self.written()
         choose = random.Random(SEED)
         for at in [*range(8), *(choose.randrange(8, 8 + struct.unpack("<Q", data[:8])[0]) for _ in range(50))]:
-            self.bad(4, "verify", self.flip(data, at, choose.randrange(8)))
+            bad = self.flip(data, at, choose.randrange(8))
+            self.bad(4, "verify", bad)
+            found = self.json("verify", bad, code=4)
+            reason = found["damaged"][0]["reason"]
+            self.assertIn("b.safetensors", reason)
+            self.assertEqual(found, {"file": bad, "tensors": 0, "checked": 0, "unchecked": 0,
+                                     "damaged": [{"name": None, "reason": reason}]})
         self.bad(4, "verify", self.path("cut.safetensors", data[:-1]))
         self.bad(2, "verify", path + ".none", says=["No such file"])
         self.bad(2, "verify", self.folder.name)
