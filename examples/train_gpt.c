@@ -17,7 +17,6 @@
 #include "common/sample.h"
 #include "common/training.h"
 
-#define PATH_BYTES 4096
 #define VALIDATION_WINDOWS 256 /* during training; at the end all windows */
 
 /* One forward pass over at most `n` sequences; the rest of the batch is empty. Adds to the sums. */
@@ -420,14 +419,14 @@ static qdr_status load(training *run, const saved_run *saved)
     if (!path) return QDR_OK;
     if (set->resume) TRY(take_position(run, saved));
     const qdr_status status = qdr_checkpoint_load(run->model.stack, set->resume ? run->optimizer : NULL, path, &loaded);
-    run->is_damaged = status == QDR_ERR_IO;
+    run->load_failed = status == QDR_ERR_IO;
     TRY(status);
     if (run->talks && set->resume)
         fprintf(stderr, "continuing after step %lld of %s\n", (long long)run->first_step, path);
     if (run->talks && !set->resume) fprintf(stderr, "parameters: %d tensors of %s\n", loaded.n_tensors, path);
     if (run->talks && loaded.n_ignored && !(set->load && loaded.has_optimizer))
-        fprintf(stderr, "%d other tensor%s of the file ignored\n", loaded.n_ignored,
-                loaded.n_ignored == 1 ? " is" : "s are");
+        fprintf(stderr, "%d other tensor%s of the file %s ignored\n", loaded.n_ignored, PLURAL(loaded.n_ignored),
+                loaded.n_ignored == 1 ? "is" : "are");
     qdr_checkpoint_loaded_free(&loaded);
     return QDR_OK;
 }
@@ -439,9 +438,8 @@ static qdr_status prepare(training *run)
     saved_run saved;
     if (path) {
         const qdr_status status = saved_run_read(run->ctx, path, &saved);
-        run->is_damaged = status < 0;
+        run->load_failed = status == QDR_ERR_IO || status == QDR_ERR_ARGUMENT;
         TRY(status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status); /* the name was wrong */
-        run->is_damaged = 0;
     }
     settings_complete(&run->own, path ? &saved : NULL);
     TRY(check(run));
@@ -490,20 +488,8 @@ static qdr_status run_all(training *run)
     return QDR_OK;
 }
 
-/* The files that --resume auto tries: that of --save, then the older ones. 0: there are no more. */
-static int next_file(qdr_context *ctx, const settings *set, int number, char path[PATH_BYTES])
-{
-    int is_there = 0;
-    if (number)
-        snprintf(path, PATH_BYTES, "%s.%d", set->save, number);
-    else
-        snprintf(path, PATH_BYTES, "%s", set->save);
-    if (qdr_context_rank(ctx) == 0) is_there = qdr_output_replaces(path);
-    return qdr_broadcast(ctx, 0, &is_there, sizeof is_there) >= 0 && is_there;
-}
-
 static qdr_status run_once(qdr_context *ctx, const settings *set, const char *path, char sentence[PROBLEM_BYTES],
-                           int *is_damaged)
+                           int *load_failed)
 {
     training *run = program_new(ctx, 1, sizeof *run);
     if (!run) return QDR_ERR_MEMORY;
@@ -513,7 +499,7 @@ static qdr_status run_once(qdr_context *ctx, const settings *set, const char *pa
     qdr_status status = run_all(run);
     const qdr_status saved = qdr_checkpoint_finish(&run->save.pending); /* of a run that failed */
     if (status >= 0) status = saved;
-    *is_damaged = run->is_damaged;
+    *load_failed = run->load_failed;
     gpt_step_destroy(&run->step);
     qdr_adamw_destroy(&run->optimizer);
     gpt_destroy(&run->model);
@@ -526,21 +512,39 @@ static qdr_status run_once(qdr_context *ctx, const settings *set, const char *pa
     return status < 0 ? status : closed;
 }
 
-static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PROBLEM_BYTES])
+/* --resume auto: from the file of --save, from an older one if that is missing or broken, or from the beginning. Any
+ * other failure is an error: going on from an older file would replace one that is whole. */
+static qdr_status run_auto(qdr_context *ctx, const settings *set, char sentence[PROBLEM_BYTES])
 {
-    const settings *set = user;
-    char path[PATH_BYTES], next[PATH_BYTES];
-    int is_damaged = 0;
-    TRY(settings_check(set, sentence));
-    if (!set->resume || strcmp(set->resume, "auto") != 0) return run_once(ctx, set, set->resume, sentence, &is_damaged);
-    if (!next_file(ctx, set, 0, path)) return run_once(ctx, set, NULL, sentence, &is_damaged);
-    for (int number = 1;; number++) {
-        const qdr_status status = run_once(ctx, set, path, sentence, &is_damaged);
-        if (status >= 0 || !is_damaged || !next_file(ctx, set, number, next)) return status;
-        if (qdr_context_rank(ctx) == 0) fprintf(stderr, "warning: %s; trying %s\n", qdr_last_error(), next);
+    char path[SAVED_PATH_BYTES], next[SAVED_PATH_BYTES], why[PROBLEM_BYTES];
+    const int talks = qdr_context_rank(ctx) == 0;
+    int load_failed = 0, number = 0;
+    if (!saved_run_is_there(ctx, set->save, 0, path)) {
+        if (!saved_run_is_there(ctx, set->save, ++number, path))
+            return run_once(ctx, set, NULL, sentence, &load_failed);
+        if (talks) fprintf(stderr, "warning: %s is missing; trying %s\n", set->save, path);
+    }
+    for (;;) {
+        const qdr_status status = run_once(ctx, set, path, sentence, &load_failed);
+        if (status >= 0 || !load_failed) return status;
+        snprintf(why, sizeof why, "%s", *sentence ? sentence : qdr_last_error());
+        if (!saved_run_is_broken(ctx, path) || !saved_run_is_there(ctx, set->save, ++number, next)) {
+            memcpy(sentence, why, PROBLEM_BYTES);
+            return status;
+        }
+        if (talks) fprintf(stderr, "warning: %s; trying %s\n", why, next);
         sentence[0] = '\0';
         memcpy(path, next, sizeof path);
     }
+}
+
+static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PROBLEM_BYTES])
+{
+    const settings *set = user;
+    int load_failed;
+    TRY(settings_check(set, sentence));
+    if (set->resume && strcmp(set->resume, "auto") == 0) return run_auto(ctx, set, sentence);
+    return run_once(ctx, set, set->resume, sentence, &load_failed);
 }
 
 static settings given; /* by the command line */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "saved_run.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- what a file says ---- */
 
@@ -36,6 +38,45 @@ qdr_status saved_run_read(qdr_context *ctx, const char *path, saved_run *saved)
     memset(saved, 0, sizeof *saved);
     TRY(qdr_agree(ctx, qdr_context_rank(ctx) == 0 ? read_header(path, saved) : QDR_OK));
     return qdr_broadcast(ctx, 0, saved, sizeof *saved);
+}
+
+static int is_broken(const char *path)
+{
+    qdr_safetensors *file;
+    FILE *plain = fopen(path, "rb");
+    if (!plain) return 0;
+    fclose(plain);
+    qdr_status status = qdr_safetensors_open(path, &file);
+    if (status == QDR_ERR_ARGUMENT || status == QDR_ERR_IO) return 1;
+    if (status < 0) return 0;
+    for (int i = 0; i < qdr_safetensors_count(file) && (status >= 0 || status == QDR_ERR_UNSUPPORTED); i++)
+        status = qdr_safetensors_verify(file, i); /* UNSUPPORTED: it has no checksum */
+    qdr_safetensors_discard(&file);
+    return status == QDR_ERR_IO;
+}
+
+int saved_run_is_broken(qdr_context *ctx, const char *path)
+{
+    int broken = qdr_context_rank(ctx) == 0 && is_broken(path);
+    return qdr_broadcast(ctx, 0, &broken, sizeof broken) >= 0 && broken;
+}
+
+void saved_run_name(const char *path, int number, char name[SAVED_PATH_BYTES])
+{
+    struct stat info;
+    char *behind_links = lstat(path, &info) == 0 && S_ISLNK(info.st_mode) ? realpath(path, NULL) : NULL;
+    char ending[16] = "";
+    if (number) snprintf(ending, sizeof ending, ".%d", number);
+    snprintf(name, SAVED_PATH_BYTES, "%s%s", behind_links && number ? behind_links : path, ending);
+    free(behind_links);
+}
+
+int saved_run_is_there(qdr_context *ctx, const char *path, int number, char name[SAVED_PATH_BYTES])
+{
+    int is_there = 0;
+    saved_run_name(path, number, name);
+    if (qdr_context_rank(ctx) == 0) is_there = qdr_output_replaces(name);
+    return qdr_broadcast(ctx, 0, &is_there, sizeof is_there) >= 0 && is_there;
 }
 
 /* What follows "key": in the note. */

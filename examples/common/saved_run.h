@@ -7,6 +7,7 @@
 #include "corpus.h"
 #include "program.h"
 
+enum { SAVED_PATH_BYTES = 4096 };
 enum { SAVED_NOTE_BYTES = 1024 };
 
 /* What a checkpoint says before its tensors are loaded. */
@@ -19,6 +20,13 @@ typedef struct saved_run {
 /* Reads the header of a checkpoint on rank 0. Collective, ranks agree. The sentence of an error is that of the library.
  */
 qdr_status saved_run_read(qdr_context *ctx, const char *path, saved_run *saved);
+/* Whether a file that could not be loaded is itself at fault: rank 0 can open it, but it is no safetensors file, or a
+ * checksum differs. If memory or open files are missing, say, it is not. Changes qdr_last_error(). Collective. */
+int saved_run_is_broken(qdr_context *ctx, const char *path);
+/* The file that holds an older save of `path`: number 1, 2 ...; 0: the newest. Follows a link, as saving does. */
+void saved_run_name(const char *path, int number, char name[SAVED_PATH_BYTES]);
+/* The same, and whether there is one. Collective. */
+int saved_run_is_there(qdr_context *ctx, const char *path, int number, char name[SAVED_PATH_BYTES]);
 /* A number of the note by its key. 0: there is none. */
 int saved_run_number(const saved_run *saved, const char *key, double *value);
 /* The same of a word. */

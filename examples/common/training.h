@@ -29,7 +29,7 @@ typedef struct training {
     saver save;
     int64_t first_step, n_steps; /* the first step of this run, and the one after its last */
     int64_t first_sequence; /* of the first step: its position in the data */
-    int is_damaged; /* the checkpoint to continue from */
+    int load_failed; /* the checkpoint could not be loaded: it is broken, or something else is missing */
     double *losses; /* of each step of this run */
     codec_switch codecs; /* of --codec-after and --codec-guard */
     chart_point points[MAX_POINTS];

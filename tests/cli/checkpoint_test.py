@@ -11,6 +11,7 @@ import math
 import os
 import random
 import re
+import resource
 import signal
 import struct
 import subprocess
@@ -210,6 +211,32 @@ class Saving(Case):
         self.assertIn("is damaged", said)
         self.assertIn("continuing after step 2 of " + file + ".1", said)
         self.assertEqual(sorted(losses), [3, 4, 5, 6])
+
+    def test_auto_takes_no_older_file_if_files_cannot_be_opened(self):
+        """With any number of open files that is too small."""
+        file = self.path("a")
+        self.train("1x1x1x2", *TINY, "--steps", "4", "--save", file, "--save-every", "2", "--keep", "1")
+        with open(file, "rb") as whole:
+            before = whole.read()
+        refused = 0
+        for limit in range(4, 40):
+            done = subprocess.run(words_of("1x1x1x2", self.text, "--save", file, "--resume", "auto", "--sample", "0"),
+                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=60, text=True,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+            self.assertNotIn("trying", done.stderr)
+            refused += "Too many open files" in done.stderr and file in done.stderr
+        self.assertGreater(refused, 0)
+        with open(file, "rb") as whole:
+            self.assertEqual(whole.read(), before)
+
+    def test_auto_takes_an_older_file_if_the_newest_is_gone(self):
+        file = self.path("a")
+        words = ["--save", file, "--resume", "auto", "--sample", "0"]
+        self.train("1x1x1x1", *TINY, "--steps", "4", *words, "--save-every", "2", "--keep", "1")
+        os.unlink(file)
+        losses, said = self.train("1x1x1x1", "--steps", "5", *words)
+        self.assertIn(f"warning: {file} is missing; trying {file}.1", said)
+        self.assertEqual(sorted(losses), [3, 4, 5])
 
     def test_a_file_that_cannot_be_written_is_a_warning(self):
         """The folder vanishes while the run goes on."""
