@@ -234,9 +234,14 @@ static qdr_status train(training *run, int *stops)
         const double secs = meter_secs() - began;
         run->train_secs += secs;
         TRY(check_loss(run, step, loss));
+        const int is_last = step + 1 == run->n_steps;
+        if (is_last) { /* before the last validation, which may take long and which signals may end */
+            TRY(save_step(run, &line, step + 1, stops));
+            stop_by_default();
+        }
         TRY(after_step(run, &line, step, loss, secs));
         TRY(guard_codecs(run, &line, step));
-        TRY(save_step(run, &line, step + 1, stops));
+        if (!is_last) TRY(save_step(run, &line, step + 1, stops));
     }
     if (run->talks) progress_end(&line);
     return QDR_OK;
@@ -246,9 +251,13 @@ static qdr_status train(training *run, int *stops)
 static qdr_status only_validate(training *run)
 {
     double validation;
+    stop_by_default();
     TRY(validate(run, 1, &validation));
     run->points[run->n_points++] = (chart_point){run->n_steps, validation};
-    if (!run->set->save) return QDR_OK;
+    if (run->set->resume && run->talks)
+        fprintf(stderr, "%s has %lld step%s; give a larger --steps to train on\n", run->set->resume,
+                (long long)run->first_step, PLURAL(run->first_step));
+    if (!run->set->save || run->set->resume) return QDR_OK;
     TRY(begin_save(run, run->n_steps));
     return saver_finish(&run->save);
 }
@@ -392,11 +401,14 @@ static qdr_status make_model(training *run)
 /* The position in the data, which another text does not have. */
 static qdr_status take_position(training *run, const saved_run *saved)
 {
-    double step = 0, sequences = 0, bytes = 0;
+    static const saved_range positions = {0, 1e15, 1, "use --load for its parameters alone"};
+    double step = -1, sequences = -1, bytes = -1;
     char crc[16] = "", here[16];
     snprintf(here, sizeof here, "%08lx", (unsigned long)run->text_crc);
-    if (!saved_run_number(saved, "step", &step) || !saved_run_number(saved, "sequences", &sequences) ||
-        !saved_run_number(saved, "text_bytes", &bytes) || !saved_run_word(saved, "text_crc32", crc, sizeof crc))
+    TRY(saved_run_number(saved, "step", &positions, &step, run->sentence));
+    TRY(saved_run_number(saved, "sequences", &positions, &sequences, run->sentence));
+    TRY(saved_run_number(saved, "text_bytes", &positions, &bytes, run->sentence));
+    if (step < 0 || sequences < 0 || bytes < 0 || !saved_run_word(saved, "text_crc32", crc, sizeof crc))
         return REFUSE(run->sentence,
                       "--resume %.300s: the file does not say how far its run was; use --load for its parameters alone",
                       run->set->resume);
@@ -441,7 +453,7 @@ static qdr_status prepare(training *run)
         run->load_failed = status == QDR_ERR_IO || status == QDR_ERR_ARGUMENT;
         TRY(status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status); /* the name was wrong */
     }
-    settings_complete(&run->own, path ? &saved : NULL);
+    TRY(settings_complete(&run->own, path ? &saved : NULL, run->sentence));
     TRY(check(run));
     TRY(choose(run));
     TRY(choice_make_grid(run->ctx, &run->own.how, run->sentence, &run->grid));
@@ -476,7 +488,6 @@ static qdr_status run_all(training *run)
     TRY(prepare(run));
     if (run->talks) training_announce(run);
     TRY(training_announce_levels(run));
-    if (run->set->save) stop_on_signals();
     TRY(run->first_step < run->n_steps ? train(run, &stops) : only_validate(run));
     if (!stops) TRY(end(run));
     if (run->save.has_failed) {
@@ -543,6 +554,7 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
     const settings *set = user;
     int load_failed;
     TRY(settings_check(set, sentence));
+    if (set->save) stop_on_signals(); /* before anything takes long */
     if (set->resume && strcmp(set->resume, "auto") == 0) return run_auto(ctx, set, sentence);
     return run_once(ctx, set, set->resume, sentence, &load_failed);
 }

@@ -2,7 +2,10 @@
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "saved_run.h"
 
+#include <jansson.h>
+#include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +40,9 @@ qdr_status saved_run_read(qdr_context *ctx, const char *path, saved_run *saved)
 {
     memset(saved, 0, sizeof *saved);
     TRY(qdr_agree(ctx, qdr_context_rank(ctx) == 0 ? read_header(path, saved) : QDR_OK));
-    return qdr_broadcast(ctx, 0, saved, sizeof *saved);
+    TRY(qdr_broadcast(ctx, 0, saved, sizeof *saved));
+    saved->path = path;
+    return QDR_OK;
 }
 
 static int is_broken(const char *path)
@@ -79,34 +84,37 @@ int saved_run_is_there(qdr_context *ctx, const char *path, int number, char name
     return qdr_broadcast(ctx, 0, &is_there, sizeof is_there) >= 0 && is_there;
 }
 
-/* What follows "key": in the note. */
-static const char *find(const saved_run *saved, const char *key)
+/* A member of the note; NULL: there is none. *note: to be given back. */
+static const json_t *find(const saved_run *saved, const char *key, json_t **note)
 {
-    char quoted[64];
-    snprintf(quoted, sizeof quoted, "\"%s\":", key);
-    const char *at = strstr(saved->note, quoted);
-    return at ? at + strlen(quoted) : NULL;
+    *note = json_loads(saved->note, JSON_DECODE_INT_AS_REAL, NULL);
+    return json_object_get(*note, key);
 }
 
-int saved_run_number(const saved_run *saved, const char *key, double *value)
+qdr_status saved_run_number(const saved_run *saved, const char *key, const saved_range *range, double *value,
+                            char sentence[PROBLEM_BYTES])
 {
-    char *end;
-    const char *at = find(saved, key);
-    const double number = at ? strtod(at, &end) : 0;
-    if (!at || end == at) return 0;
+    json_t *note;
+    const json_t *member = find(saved, key, &note);
+    const double number = json_is_number(member) ? json_number_value(member) : NAN; /* NAN: another type */
+    const int is_there = member != NULL;
+    json_decref(note);
+    if (!is_there) return QDR_OK;
+    if (!(number >= range->min && number <= range->max && (!range->is_whole || floor(number) == number)))
+        return REFUSE(sentence, "%.300s: the note has \"%s\": %.17g, but that is a%s number from %.15g to %.15g; %s",
+                      saved->path, key, number, range->is_whole ? " whole" : "", range->min, range->max, range->remedy);
     *value = number;
-    return 1;
+    return QDR_OK;
 }
 
 int saved_run_word(const saved_run *saved, const char *key, char *word, size_t bytes)
 {
-    const char *at = find(saved, key);
-    if (!at || *at != '"') return 0;
-    const size_t length = strcspn(++at, "\"");
-    if (length >= bytes) return 0;
-    memcpy(word, at, length);
-    word[length] = '\0';
-    return 1;
+    json_t *note;
+    const char *value = json_string_value(find(saved, key, &note));
+    const int is_there = value && strlen(value) < bytes;
+    if (is_there) snprintf(word, bytes, "%s", value);
+    json_decref(note);
+    return is_there;
 }
 
 /* ---- what a run says ---- */
@@ -185,14 +193,26 @@ static void ask(int number)
     is_asked = 1;
 }
 
+static const int stopping[] = {SIGINT, SIGTERM, SIGUSR1};
+enum { N_STOPPING = sizeof stopping / sizeof *stopping };
+static struct sigaction before[N_STOPPING];
+static atomic_int is_set; /* ranks may be threads of one process */
+
 void stop_on_signals(void)
 {
-    struct sigaction once = {.sa_handler = ask, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
-    sigemptyset(&once.sa_mask);
-    (void)sigaction(SIGINT, &once, NULL);
-    once.sa_flags = SA_RESTART;
-    (void)sigaction(SIGTERM, &once, NULL);
-    (void)sigaction(SIGUSR1, &once, NULL);
+    if (atomic_exchange(&is_set, 1)) return;
+    for (int i = 0; i < N_STOPPING; i++) {
+        struct sigaction once = {.sa_handler = ask, .sa_flags = SA_RESTART};
+        if (stopping[i] == SIGINT) once.sa_flags |= (int)SA_RESETHAND;
+        sigemptyset(&once.sa_mask);
+        (void)sigaction(stopping[i], &once, &before[i]);
+    }
+}
+
+void stop_by_default(void)
+{
+    if (atomic_exchange(&is_set, 0) == 0) return;
+    for (int i = 0; i < N_STOPPING; i++) (void)sigaction(stopping[i], &before[i], NULL);
 }
 
 qdr_status stop_is_requested(qdr_context *ctx, int *stops)

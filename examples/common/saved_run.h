@@ -8,11 +8,12 @@
 #include "program.h"
 
 enum { SAVED_PATH_BYTES = 4096 };
-enum { SAVED_NOTE_BYTES = 1024 };
+enum { SAVED_NOTE_BYTES = 4096 };
 
 /* What a checkpoint says before its tensors are loaded. */
 typedef struct saved_run {
-    char note[SAVED_NOTE_BYTES]; /* one flat JSON object; "": the file has none */
+    char note[SAVED_NOTE_BYTES]; /* a JSON object; "": the file has none */
+    const char *path; /* the caller's */
     int64_t n_layers, hidden, vocab, context; /* from the shapes of its tensors; 0: it is no GPT of common/gpt.c */
     int tied;
 } saved_run;
@@ -27,9 +28,17 @@ int saved_run_is_broken(qdr_context *ctx, const char *path);
 void saved_run_name(const char *path, int number, char name[SAVED_PATH_BYTES]);
 /* The same, and whether there is one. Collective. */
 int saved_run_is_there(qdr_context *ctx, const char *path, int number, char name[SAVED_PATH_BYTES]);
-/* A number of the note by its key. 0: there is none. */
-int saved_run_number(const saved_run *saved, const char *key, double *value);
-/* The same of a word. */
+/* What a number of a note may be, and what helps if it is not. */
+typedef struct saved_range {
+    double min, max;
+    int is_whole;
+    const char *remedy;
+} saved_range;
+
+/* A number of the note by its key; stays as it is if there is none. */
+qdr_status saved_run_number(const saved_run *saved, const char *key, const saved_range *range, double *value,
+                            char sentence[PROBLEM_BYTES]);
+/* A word of the note. 0: there is none. */
 int saved_run_word(const saved_run *saved, const char *key, char *word, size_t bytes);
 
 /* Adds a number, and a word, to a note that begins as "". The note is not complete before saved_note_end(). */
@@ -58,6 +67,8 @@ qdr_status saver_finish(saver *self);
 /* From now on SIGTERM, SIGINT and SIGUSR1 only ask the run to stop; a second SIGINT ends the program. Once per
  * process. */
 void stop_on_signals(void);
+/* They have again the effect that they had before. */
+void stop_by_default(void);
 /* Whether some rank was asked to stop. Collective. */
 qdr_status stop_is_requested(qdr_context *ctx, int *stops);
 

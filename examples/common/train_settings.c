@@ -65,11 +65,13 @@ const option_spec settings_specs[] = {
     {"save-background", 0, "on|off", "train on while a copy is written (default on)", OPTION_CHOICE, AT(in_foreground)},
     {"keep", 0, "N", "older checkpoints to keep, as FILE.1, FILE.2 ... (default 0)", OPTION_COUNT, AT(keep), 0, 1000},
     {"resume", 0, "FILE|auto",
-     "continue a run; options that are not given are those of the run; auto: from --save, if it exists, or from FILE.1 "
-     "... if it is damaged",
+     "continue a run; sizes, type, batch, seed and schedule that are not given are those of the run; auto: from "
+     "--save, "
+     "or from FILE.1 ... if it is damaged or gone, or from the beginning",
      OPTION_TEXT, AT(resume)},
-    {"load", 0, "FILE", "begin with the parameters of a checkpoint, or of any safetensors file of this network",
-     OPTION_INPUT, AT(load)},
+    {"load", 0, "FILE",
+     "begin with the parameters and sizes of a checkpoint, or of any safetensors file of this network", OPTION_INPUT,
+     AT(load)},
     {"stop-after", 0, "N", "end the run after N steps as a signal would: save, and exit", OPTION_COUNT, AT(stop_after),
      1, 100000000},
     {"output", .kind = OPTION_HEADING},
@@ -95,13 +97,14 @@ static const struct {
     size_t at;
     int is_real;
     double usual;
+    int is_size; /* of the network: --load takes it, too */
 } numbers[] = {
-    {"layers", offsetof(settings, n_layers), 0, 4}, {"hidden", offsetof(settings, hidden), 0, 128},
-    {"heads", offsetof(settings, n_heads), 0, 4},   {"steps", offsetof(settings, n_steps), 0, 2000},
-    {"warmup", offsetof(settings, warmup), 0, 100}, {"seed", offsetof(settings, seed), 0, 1},
-    {"lr", offsetof(settings, lr), 1, 3e-3},        {"weight_decay", offsetof(settings, weight_decay), 1, 0.3},
-    {"clip", offsetof(settings, clip), 1, 1},       {"loss_scale", offsetof(settings, loss_scale), 1, 0},
-    {"init", offsetof(settings, stddev), 1, 0.08},
+    {"layers", offsetof(settings, n_layers), 0, 4, 1}, {"hidden", offsetof(settings, hidden), 0, 128, 1},
+    {"heads", offsetof(settings, n_heads), 0, 4, 1},   {"steps", offsetof(settings, n_steps), 0, 2000, 0},
+    {"warmup", offsetof(settings, warmup), 0, 100, 0}, {"seed", offsetof(settings, seed), 0, 1, 0},
+    {"lr", offsetof(settings, lr), 1, 3e-3, 0},        {"weight_decay", offsetof(settings, weight_decay), 1, 0.3, 0},
+    {"clip", offsetof(settings, clip), 1, 1, 0},       {"loss_scale", offsetof(settings, loss_scale), 1, 0, 0},
+    {"init", offsetof(settings, stddev), 1, 0.08, 0},
 };
 enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
 
@@ -120,32 +123,53 @@ static void put(settings *set, int i, double value)
         *(int64_t *)(void *)at = (int64_t)value;
 }
 
+/* The option that sets a member, and with it the range of what a note says of that. */
+static qdr_status take_number(const saved_run *saved, const char *key, size_t at, double *value,
+                              char sentence[PROBLEM_BYTES])
+{
+    char remedy[32];
+    const option_spec *spec = settings_specs;
+    while (spec->at != at || (spec->kind != OPTION_COUNT && spec->kind != OPTION_REAL)) spec++;
+    snprintf(remedy, sizeof remedy, "give --%s", spec->name);
+    const saved_range range = {spec->min, spec->max, spec->kind == OPTION_COUNT, remedy};
+    return saved_run_number(saved, key, &range, value, sentence);
+}
+
 /* Sizes are those of the tensors, also if the file is not by train_gpt. */
 static void take_sizes(settings *set, const saved_run *saved)
 {
-    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
-    double batch;
-    char word[8];
     if (set->n_layers == NOT_GIVEN && saved->n_layers) set->n_layers = saved->n_layers;
     if (set->hidden == NOT_GIVEN && saved->hidden) set->hidden = saved->hidden;
     if (saved->vocab > N_BYTES) set->vocab = saved->vocab;
     if (!set->how.context) set->how.context = saved->context;
     if (saved->hidden && saved->tied) set->tied = 1;
-    if (!set->how.batch && saved_run_number(saved, "batch", &batch)) set->how.batch = (int64_t)batch;
-    if (set->how.dtype >= 0 || !saved_run_word(saved, "dtype", word, sizeof word)) return;
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (strcmp(word, qdr_dtype_name(dtypes[i])) == 0) set->how.dtype = (int)dtypes[i];
 }
 
-void settings_complete(settings *set, const saved_run *saved)
+static qdr_status take_batch(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES])
+{
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    double batch = 0;
+    char word[8];
+    if (!set->how.batch) TRY(take_number(saved, "batch", offsetof(settings, how.batch), &batch, sentence));
+    if (!set->how.batch) set->how.batch = (int64_t)batch;
+    if (set->how.dtype >= 0 || !saved_run_word(saved, "dtype", word, sizeof word)) return QDR_OK;
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(word, qdr_dtype_name(dtypes[i])) == 0) set->how.dtype = (int)dtypes[i];
+    return QDR_OK;
+}
+
+qdr_status settings_complete(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES])
 {
     if (saved) take_sizes(set, saved);
+    if (saved && set->resume) TRY(take_batch(set, saved, sentence));
     for (int i = 0; i < N_NUMBERS; i++) {
         double value = numbers[i].usual;
         if (get(set, i) >= 0) continue;
-        if (saved) (void)saved_run_number(saved, numbers[i].key, &value);
+        if (saved && (set->resume || numbers[i].is_size))
+            TRY(take_number(saved, numbers[i].key, numbers[i].at, &value, sentence));
         put(set, i, value);
     }
+    return QDR_OK;
 }
 
 void settings_note(const settings *set, char note[SAVED_NOTE_BYTES])

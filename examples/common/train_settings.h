@@ -30,9 +30,9 @@ extern const option_spec settings_specs[];
 
 /* Checks options that only make sense together. */
 qdr_status settings_check(const settings *set, char sentence[PROBLEM_BYTES]);
-/* Takes what was not given from a checkpoint (NULL: there is none), else what is usual. The context, the batch and the
- * type stay open if they were not given and the checkpoint does not say them: a plan may. */
-void settings_complete(settings *set, const saved_run *saved);
+/* Takes what was not given from a checkpoint (NULL: there is none; --load: only sizes), else what is usual. The
+ * context, the batch and the type stay open if they were not given and the checkpoint does not say them: a plan may. */
+qdr_status settings_complete(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES]);
 /* Adds to a note what settings_complete() takes from it. */
 void settings_note(const settings *set, char note[SAVED_NOTE_BYTES]);
 

@@ -12,6 +12,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -155,6 +156,59 @@ class Continuing(Case):
         self.assertIn("another text", said)
 
 
+class Notes(Case):
+    def note_of(self, path):
+        return json.loads(json.loads(header_of(path)[1])["__metadata__"]["note"])
+
+    def rewrite(self, path, **members):
+        """As Python's json writes it; without checksums, which this would not fit."""
+        _, header, data = header_of(path)
+        contents = json.loads(header)
+        metadata = contents["__metadata__"]
+        del metadata["crc32"], metadata["header_crc32"]
+        metadata["note"] = json.dumps(members | json.loads(metadata["note"]) | members)
+        header = json.dumps(contents).encode()
+        with open(path, "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header + data)
+
+    def test_numbers_out_of_range_are_refused(self):
+        first, file = self.path("first"), self.path("a")
+        self.train("1x1x1x1", *TINY, "--steps", "2", "--save", first)
+        for key, value in (("heads", 0), ("step", 1e300), ("step", -1), ("steps", 1e15), ("seed", 1.5), ("lr", -1),
+                           ("batch", 0), ("sequences", 1e16), ("heads", "3")):
+            shutil.copy(first, file)
+            self.rewrite(file, **{key: value})
+            said = self.run_words(words_of("1x1x1x1", self.text, "--resume", file), 2)
+            self.assertIn(f'{file}: the note has "{key}": ', said)
+
+    def test_a_note_of_another_writer(self):
+        """Blanks, and an object before the members that count."""
+        file = self.path("a")
+        whole, _ = self.train("1x1x1x1", *TINY, "--steps", "4")
+        self.train("1x1x1x1", *TINY, "--steps", "4", "--save", file, "--stop-after", "2")
+        self.rewrite(file, about={"step": 1, "heads": 2})
+        rest, _ = self.train("1x1x1x1", "--resume", file, "--sample", "0")
+        self.assertEqual(rest, {step: whole[step] for step in (3, 4)})
+
+    def test_load_takes_sizes_only(self):
+        file, other = self.path("a"), self.path("b")
+        self.train("1x1x1x1", *TINY, "--steps", "1", "--lr", "0.01", "--warmup", "3", "--seed", "9", "--dtype", "f64",
+                   "--save", file)
+        self.train("1x1x1x1", "--load", file, "--steps", "2", "--save", other, "--sample", "0")
+        note = self.note_of(other)
+        self.assertEqual([note[key] for key in ("layers", "hidden", "heads", "batch", "lr", "warmup", "seed", "dtype")],
+                         [2, 24, 3, 4, 0.003, 100, 1, "f32"])
+
+    def test_nothing_is_saved_where_nothing_is_trained(self):
+        file = self.path("a")
+        self.train("1x1x1x1", *TINY, "--steps", "3", "--save", file)
+        for steps in ("0", "2", "3"):
+            said = self.run_words(words_of("1x1x1x1", self.text, "--resume", file, "--save", file, "--steps", steps,
+                                           "--sample", "0"))
+            self.assertIn("has 3 steps; give a larger --steps to train on", said)
+            self.assertEqual(self.note_of(file)["steps"], 3)
+
+
 class Saving(Case):
     def test_saving_changes_no_loss(self):
         words = [*TINY, "--dtype", "f64", "--steps", "8"]
@@ -187,6 +241,40 @@ class Saving(Case):
             self.assertIn("stopped; --resume", said)
             os.unlink(self.path("run.jsonl"))
             os.unlink(file)
+
+    def start(self, *words):
+        process = subprocess.Popen(words_of("1x1x1x2", *words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_signals_end_what_follows_training(self):
+        """The last validation, after which nothing is left to save, and that of a run without steps."""
+        for steps, awaited in (("1", "saved step 1"), ("0", "layers, hidden")):
+            process = self.start(self.text, *TINY, "--val-windows", "9999999", "--steps", steps, "--save",
+                                 self.path("a"))
+            while awaited not in process.stderr.readline():
+                self.assertIsNone(process.poll())
+            time.sleep(0.3)
+            process.terminate()
+            process.communicate(timeout=20)
+            self.assertEqual(process.returncode, -signal.SIGTERM)
+
+    def test_a_signal_before_the_first_step(self):
+        """While the text is read, from a pipe."""
+        pipe = self.path("pipe")
+        os.mkfifo(pipe)
+        process = self.start(pipe, *TINY, "--steps", "100", "--save", self.path("a"))
+        with open(pipe, "wb") as to, open(self.text, "rb") as text:
+            process.terminate()
+            time.sleep(0.3)
+            try:
+                to.write(text.read())
+            except BrokenPipeError:
+                pass
+        said = process.communicate(timeout=20)[1]
+        self.assertEqual(process.returncode, 0, said)
+        self.assertIn("saved step 1 ", said)
 
     def test_older_files_are_kept(self):
         file = self.path("a")
