@@ -553,7 +553,7 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
 {
     const settings *set = user;
     int load_failed;
-    TRY(settings_check(set, sentence));
+    TRY(settings_check(set, qdr_context_size(ctx), sentence));
     if (set->save) stop_on_signals(); /* before anything takes long */
     if (set->resume && strcmp(set->resume, "auto") == 0) return run_auto(ctx, set, sentence);
     return run_once(ctx, set, set->resume, sentence, &load_failed);

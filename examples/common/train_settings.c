@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train_settings.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NOT_GIVEN = -1 };
@@ -179,7 +181,38 @@ void settings_note(const settings *set, char note[SAVED_NOTE_BYTES])
     for (int i = 0; i < N_NUMBERS; i++) saved_note_number(note, numbers[i].key, get(set, i));
 }
 
-qdr_status settings_check(const settings *set, char sentence[PROBLEM_BYTES])
+/* The files that saving writes besides FILE: older ones, and the one that grows. Nothing else may be one of them. Only
+ * a run that is continued may be an older one. */
+static qdr_status check_saved(const settings *set, const char *resume, int n_ranks)
+{
+    enum { N_OTHERS = 5 };
+    const size_t n = (size_t)set->keep + N_OTHERS;
+    char(*names)[SAVED_PATH_BYTES] = calloc((size_t)set->keep + 1, sizeof *names);
+    qdr_file_use *uses = calloc(n, sizeof *uses);
+    qdr_status status = names && uses ? QDR_OK : QDR_ERR_MEMORY;
+    if (status >= 0) {
+        char newest[SAVED_PATH_BYTES];
+        saved_run_name(set->save, 1, newest); /* FILE.1, behind links */
+        snprintf(names[0], sizeof names[0], "%.*s.partial", (int)strlen(newest) - 2, newest);
+        uses[0] = (qdr_file_use){"the unfinished file of --save", names[0], QDR_FILE_WRITTEN};
+        uses[1] = (qdr_file_use){"the text", set->file, QDR_FILE_READ};
+        uses[2] = (qdr_file_use){"--load", set->load, QDR_FILE_READ};
+        uses[3] = (qdr_file_use){"--log", set->log, QDR_FILE_LOG};
+        uses[4] = (qdr_file_use){"--plot", set->plot, QDR_FILE_WRITTEN};
+        for (int i = 1; i <= (int)set->keep; i++) {
+            saved_run_name(set->save, i, names[i]);
+            uses[i + N_OTHERS - 1] = (qdr_file_use){"an older file of --save", names[i], QDR_FILE_WRITTEN};
+        }
+        status = qdr_files_check(uses, (int)n, n_ranks);
+        uses[1] = (qdr_file_use){"--resume", resume, QDR_FILE_READ};
+        if (status >= 0) status = qdr_files_check(uses, 2, 0);
+    }
+    free(uses);
+    free(names);
+    return status;
+}
+
+qdr_status settings_check(const settings *set, int n_ranks, char sentence[PROBLEM_BYTES])
 {
     const char *without = set->save_every   ? "--save-every"
                           : set->keep       ? "--keep"
@@ -194,6 +227,7 @@ qdr_status settings_check(const settings *set, char sentence[PROBLEM_BYTES])
                                  {"--log", set->log, QDR_FILE_LOG},
                                  {"--plot", set->plot, QDR_FILE_WRITTEN}};
     TRY(qdr_files_check(uses, sizeof uses / sizeof *uses, 0));
+    if (set->save) TRY(check_saved(set, is_auto ? NULL : set->resume, n_ranks));
     if (set->resume && set->load)
         return REFUSE(sentence, "--resume continues a run, and --load begins one; leave one of them out");
     return QDR_OK;

@@ -29,7 +29,7 @@ extern const settings settings_begin;
 extern const option_spec settings_specs[];
 
 /* Checks options that only make sense together. */
-qdr_status settings_check(const settings *set, char sentence[PROBLEM_BYTES]);
+qdr_status settings_check(const settings *set, int n_ranks, char sentence[PROBLEM_BYTES]);
 /* Takes what was not given from a checkpoint (NULL: there is none; --load: only sizes), else what is usual. The
  * context, the batch and the type stay open if they were not given and the checkpoint does not say them: a plan may. */
 qdr_status settings_complete(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES]);
