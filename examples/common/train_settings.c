@@ -97,16 +97,16 @@ const option_spec settings_specs[] = {
 static const struct {
     const char *key;
     size_t at;
-    int is_real;
     double usual;
+    int is_real;
     int is_size; /* of the network: --load takes it, too */
 } numbers[] = {
-    {"layers", offsetof(settings, n_layers), 0, 4, 1}, {"hidden", offsetof(settings, hidden), 0, 128, 1},
-    {"heads", offsetof(settings, n_heads), 0, 4, 1},   {"steps", offsetof(settings, n_steps), 0, 2000, 0},
-    {"warmup", offsetof(settings, warmup), 0, 100, 0}, {"seed", offsetof(settings, seed), 0, 1, 0},
-    {"lr", offsetof(settings, lr), 1, 3e-3, 0},        {"weight_decay", offsetof(settings, weight_decay), 1, 0.3, 0},
-    {"clip", offsetof(settings, clip), 1, 1, 0},       {"loss_scale", offsetof(settings, loss_scale), 1, 0, 0},
-    {"init", offsetof(settings, stddev), 1, 0.08, 0},
+    {"layers", offsetof(settings, n_layers), 4, 0, 1}, {"hidden", offsetof(settings, hidden), 128, 0, 1},
+    {"heads", offsetof(settings, n_heads), 4, 0, 1},   {"steps", offsetof(settings, n_steps), 2000, 0, 0},
+    {"warmup", offsetof(settings, warmup), 100, 0, 0}, {"seed", offsetof(settings, seed), 1, 0, 0},
+    {"lr", offsetof(settings, lr), 3e-3, 1, 0},        {"weight_decay", offsetof(settings, weight_decay), 0.3, 1, 0},
+    {"clip", offsetof(settings, clip), 1, 1, 0},       {"loss_scale", offsetof(settings, loss_scale), 0, 1, 0},
+    {"init", offsetof(settings, stddev), 0.08, 1, 0},
 };
 enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
 
