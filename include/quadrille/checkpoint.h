@@ -100,7 +100,8 @@ typedef struct qdr_checkpoint_loaded {
  *  @retval QDR_ERR_ARGUMENT  NULL, or the file is not one; or parameters are missing or have other shapes or types, or
  *                            moments are missing: the sentence names five. Ranks pass other arguments
  *  @retval QDR_ERR_STATE     the stack has no memory, shares its parameters, or a step is being recorded
- *  @retval QDR_ERR_IO        it cannot be read, on some rank; or a checksum differs: the sentence names the tensor
+ *  @retval QDR_ERR_IO        it cannot be read, on some rank, or is another file there than on rank 0; or a checksum
+ *                            differs: the sentence names the tensor
  *  @retval QDR_ERR_MEMORY    out of memory
  *
  *  If the sentence ends with "values are undefined now", parameters and state must be set again before they are
