@@ -7,10 +7,13 @@
 
 #include "checkpoint/internal.h"
 #include "core/block.h"
+#include "core/facts.h"
 #include "core/json.h"
 #include "core/size.h"
 
-static const char *const prefixes[] = {[QDRI_SAVED_PARAMETER] = "", "optimizer.m.", "optimizer.v."};
+/* In the order of the file. */
+typedef enum saved_kind { SAVED_PARAMETER, SAVED_M, SAVED_V } saved_kind;
+static const char *const prefixes[] = {[SAVED_PARAMETER] = "", "optimizer.m.", "optimizer.v."};
 enum { MOST_PREFIX_BYTES = 16 };
 
 const qdri_parameter *qdri_contents_parameter(const qdri_contents *contents, int tensor)
@@ -45,8 +48,7 @@ static void *at(void *array, int64_t first, int64_t begin, qdr_dtype dtype)
     return array ? (char *)array + (size_t)(begin - first) * qdr_dtype_bytes(dtype) : NULL;
 }
 
-static qdr_status add(qdri_contents *contents, qdri_saved_kind kind, int index, const qdri_adamw_state *state,
-                      char **name)
+static void add(qdri_contents *contents, saved_kind kind, int index, const qdri_adamw_state *state, char **name)
 {
     const qdr_stack *stack = contents->stack;
     const qdri_parameter *p = &stack->net.parameters[index];
@@ -56,33 +58,30 @@ static qdr_status add(qdri_contents *contents, qdri_saved_kind kind, int index, 
     *tensor = (qdr_tensor){.name = *name, .dtype = (int)contents->dtype, .has_crc = 1};
     *name += sprintf(*name, "%s%s", prefixes[kind], qdri_parameter_of(stack, index)->name) + 1;
     set_shape(p, tensor);
-    *saved = (qdri_saved){.kind = kind, .parameter = index, .dtype = kind == QDRI_SAVED_PARAMETER ? own : sum};
+    *saved = (qdri_saved){.parameter = index, .dtype = kind == SAVED_PARAMETER ? own : sum};
     find_share(p, saved);
-    if (kind == QDRI_SAVED_PARAMETER) {
+    if (kind == SAVED_PARAMETER) {
         saved->values = at(qdri_stack_pointer(stack, p->data), 0, saved->begin, own);
         saved->master = at(state->master, p->state_begin, saved->begin, sum);
     } else {
-        saved->values = at(kind == QDRI_SAVED_M ? state->m : state->v, p->state_begin, saved->begin, sum);
+        saved->values = at(kind == SAVED_M ? state->m : state->v, p->state_begin, saved->begin, sum);
     }
     contents->own_bytes += saved->n * (int64_t)qdr_dtype_bytes(contents->dtype);
-    return QDR_OK;
 }
 
-static qdr_status make(const qdr_stack *stack, const qdr_adamw *optimizer, qdri_contents *contents)
+static qdr_status make(const qdr_stack *stack, const qdr_adamw *optimizer, qdri_adamw_state *states,
+                       qdri_contents *contents)
 {
-    const int n_kinds = optimizer ? QDRI_SAVED_V + 1 : 1, n_parameters = stack->net.n_parameters;
+    const int n_kinds = optimizer ? SAVED_V + 1 : 1, n_parameters = stack->net.n_parameters;
     size_t n_bytes = 1;
     for (int i = 0; i < n_parameters; i++) n_bytes += strlen(qdri_parameter_of(stack, i)->name) + MOST_PREFIX_BYTES;
     QDR_TRY(QDRI_NEW(n_kinds * n_parameters, "the tensors of a checkpoint", &contents->tensors));
     QDR_TRY(QDRI_NEW(n_kinds * n_parameters, "the tensors of a checkpoint", &contents->saved));
     QDR_TRY(QDRI_NEW((size_t)n_kinds * n_bytes, "the names of tensors", &contents->names));
+    if (optimizer) QDR_TRY(qdri_adamw_get_states(optimizer, states));
     char *name = contents->names;
     for (int kind = 0; kind < n_kinds; kind++)
-        for (int i = 0; i < n_parameters; i++) {
-            qdri_adamw_state state = {0};
-            if (optimizer) QDR_TRY(qdri_adamw_state_of(optimizer, i, &state));
-            QDR_TRY(add(contents, (qdri_saved_kind)kind, i, &state, &name));
-        }
+        for (int i = 0; i < n_parameters; i++) add(contents, (saved_kind)kind, i, &states[i], &name);
     return qdri_tensors_place("checkpoint", contents->tensors, contents->n);
 }
 
@@ -92,7 +91,10 @@ qdr_status qdri_contents_make(const qdr_stack *stack, const qdr_adamw *optimizer
     *contents = (qdri_contents){.stack = stack, .dtype = optimizer ? qdri_sum_type(own) : own};
     if (optimizer && qdri_adamw_stack(optimizer) != stack)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: the optimizer is that of another stack; pass this stack's");
-    const qdr_status status = make(stack, optimizer, contents);
+    qdri_adamw_state *states = NULL; /* zeros without an optimizer */
+    qdr_status status = QDRI_NEW(stack->net.n_parameters, "the optimizer's arrays", &states);
+    if (status == QDR_OK) status = make(stack, optimizer, states, contents);
+    free(states);
     if (status != QDR_OK) qdri_contents_free(contents);
     return status;
 }
@@ -120,11 +122,8 @@ qdr_status qdri_optimizer_print(const qdr_adamw *optimizer, char text[QDRI_OPTIM
     QDR_TRY(qdri_adamw_get_steps(optimizer, &n_begun, &n_steps));
     int length = sprintf(text, "{\"name\":\"adamw\"");
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        char number[32];
-        for (int digits = 15; digits <= 17; digits++) { /* no more than are needed */
-            snprintf(number, sizeof number, "%.*g", digits, numbers[i].value);
-            if (strtod(number, NULL) == numbers[i].value) break;
-        }
+        char number[QDRI_REAL_BYTES];
+        qdri_real_text(numbers[i].value, 15, number); /* 1000 is not 1e+03 */
         for (char *digit = number; *digit; digit++)
             if (*digit == ',') *digit = '.'; /* a program may have set another locale */
         length += sprintf(text + length, ",\"%s\":%s", numbers[i].name, number);

@@ -12,11 +12,8 @@
 #define QDRI_CHECKPOINT_OPTIMIZER "optimizer"
 #define QDRI_CHECKPOINT_NOTE "note"
 
-typedef enum qdri_saved_kind { QDRI_SAVED_PARAMETER, QDRI_SAVED_M, QDRI_SAVED_V } qdri_saved_kind;
-
 /* What this rank has of one tensor. */
 typedef struct qdri_saved {
-    qdri_saved_kind kind;
     int parameter;
     int64_t begin, n; /* elements of the shard that it writes and reads */
     void *values; /* device memory, of element `begin`: the parameter or the moment */

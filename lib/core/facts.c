@@ -43,19 +43,18 @@ void qdri_facts_add_int(qdri_facts *facts, const char *who, const char *option, 
     qdri_facts_add(facts, who, option, text);
 }
 
+void qdri_real_text(double value, int least_digits, char text[QDRI_REAL_BYTES])
+{
+    for (int digits = least_digits; digits <= 17; digits++) {
+        snprintf(text, QDRI_REAL_BYTES, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) return;
+    }
+}
+
 void qdri_facts_add_real(qdri_facts *facts, const char *who, const char *option, double value)
 {
-    char text[40];
-    snprintf(text, sizeof text, "%.17g", value);
-    if (strtod(text, NULL) == value) { /* the shortest text with the same value */
-        for (int digits = 1; digits < 17; digits++) {
-            char shorter[40];
-            snprintf(shorter, sizeof shorter, "%.*g", digits, value);
-            if (strtod(shorter, NULL) != value) continue;
-            memcpy(text, shorter, sizeof text);
-            break;
-        }
-    }
+    char text[QDRI_REAL_BYTES];
+    qdri_real_text(value, 1, text);
     qdri_facts_add(facts, who, option, text);
 }
 

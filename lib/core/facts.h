@@ -17,6 +17,9 @@ typedef struct qdri_facts {
  * allocation facts->status is its error, and nothing more is added. */
 void qdri_facts_add(qdri_facts *facts, const char *who, const char *option, const char *value);
 void qdri_facts_add_int(qdri_facts *facts, const char *who, const char *option, int64_t value);
+/* The text of a number with as few digits as have the same value (NaN: any), but not fewer than least_digits. */
+enum { QDRI_REAL_BYTES = 40 };
+void qdri_real_text(double value, int least_digits, char text[QDRI_REAL_BYTES]);
 void qdri_facts_add_real(qdri_facts *facts, const char *who, const char *option, double value);
 /* A list that ends with a block of width 0, as "3*64 64". */
 void qdri_facts_add_blocks(qdri_facts *facts, const char *who, const char *option, const qdr_block *blocks, int n);

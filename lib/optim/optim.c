@@ -176,13 +176,13 @@ static qdr_status take_state(const qdr_stack *stack, const qdr_parameter *parame
     return QDR_OK;
 }
 
-qdr_status qdri_adamw_state_of(const qdr_adamw *optimizer, int index, qdri_adamw_state *state)
+qdr_status qdri_adamw_get_states(const qdr_adamw *optimizer, qdri_adamw_state *states)
 {
     char *at = (char *)optimizer->memory + STATE_ALIGN;
     qdr_parameter parameter;
-    for (int i = 0; i <= index; i++) {
+    for (int i = 0; i < qdr_stack_n_parameters(optimizer->stack); i++) {
         QDR_TRY(qdr_stack_parameter(optimizer->stack, i, &parameter));
-        QDR_TRY(take_state(optimizer->stack, &parameter, &at, state));
+        QDR_TRY(take_state(optimizer->stack, &parameter, &at, &states[i]));
     }
     return QDR_OK;
 }

@@ -14,7 +14,8 @@ typedef struct qdri_adamw_state {
 const qdr_stack *qdri_adamw_stack(const qdr_adamw *optimizer);
 /* With the defaults filled in. */
 const qdr_adamw_opts *qdri_adamw_options(const qdr_adamw *optimizer);
-QDR_NODISCARD qdr_status qdri_adamw_state_of(const qdr_adamw *optimizer, int index, qdri_adamw_state *state);
+/* Those of all parameters, by number. */
+QDR_NODISCARD qdr_status qdri_adamw_get_states(const qdr_adamw *optimizer, qdri_adamw_state *states);
 /* Steps begun, and those that were not skipped. Blocking. */
 QDR_NODISCARD qdr_status qdri_adamw_get_steps(const qdr_adamw *optimizer, int64_t *n_begun, int64_t *n_steps);
 QDR_NODISCARD qdr_status qdri_adamw_set_steps(qdr_adamw *optimizer, int64_t n_begun, int64_t n_steps);
