@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of train_gpt on one rank, and what it says of a run. */
+/* The state of train_gpt on one rank, and the parts of a run. All functions that give a status are collective. */
 #ifndef EXAMPLES_TRAINING_H
 #define EXAMPLES_TRAINING_H
 
 #include "chart.h"
 #include "codec_switch.h"
 #include "corpus.h"
+#include "progress.h"
 #include "train_settings.h"
 
 #define MAX_POINTS 4096
@@ -40,10 +41,32 @@ typedef struct training {
     double late_secs;
 } training;
 
+/* Makes all that the first step needs: the choices, the grid, the text, the model, the files. */
+qdr_status training_prepare(training *run);
+/* Continues the run `saved`, or begins with its parameters, if that was asked for. */
+qdr_status training_load(training *run, const saved_run *saved);
+
+/* One forward pass over the sequences of `text` that begin at run->starts; -1: none. */
+qdr_status training_forward(training *run, const uint8_t *text);
+/* Adds the loss of the last forward pass to the sums. Waits for everything that was enqueued. */
+qdr_status training_add_loss(training *run, double *sum, int64_t *n);
+/* The mean loss over windows spread evenly over the last tenth of the text: during training a fixed sample of it, at
+ * the end all of it. */
+qdr_status training_validate(training *run, int at_end, double *mean);
+
+/* How many sequences have been used before a step; the batch may have been another before this run. */
+int64_t training_sequences(const training *run, int64_t step);
+qdr_status training_begin_save(training *run, int64_t n_steps);
+/* Saves after a step where that was asked for, by an option or by a signal. */
+qdr_status training_save_step(training *run, const progress *line, int64_t n_steps, int *stops);
+
+/* The model continues the prompt, on standard output. */
+qdr_status training_write_sample(training *run);
+
 /* The grid, the model and the text; over how many ranks its parts are split. */
 void training_announce(const training *run);
 qdr_status training_announce_levels(const training *run);
-/* How the run ended: losses, speed, memory, and the picture of --plot. peak: bytes. Collective. */
+/* How the run ended: losses, speed, memory, and the picture of --plot. peak: bytes. */
 qdr_status training_report(training *run, size_t peak);
 
 #endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Going on with the run of a checkpoint, or beginning with its parameters. */
+#include <stdio.h>
+#include <string.h>
+
+#include "training.h"
+
+/* The position in the data, which another text does not have. */
+static qdr_status take_position(training *run, const saved_run *saved)
+{
+    static const saved_range positions = {0, 1e15, 1, "use --load for its parameters alone"};
+    double step = -1, sequences = -1, bytes = -1;
+    char crc[16] = "", here[16];
+    snprintf(here, sizeof here, "%08lx", (unsigned long)run->text_crc);
+    TRY(saved_run_number(saved, "step", &positions, &step, run->sentence));
+    TRY(saved_run_number(saved, "sequences", &positions, &sequences, run->sentence));
+    TRY(saved_run_number(saved, "text_bytes", &positions, &bytes, run->sentence));
+    if (step < 0 || sequences < 0 || bytes < 0 || !saved_run_word(saved, "text_crc32", crc, sizeof crc))
+        return REFUSE(run->sentence,
+                      "--resume %.300s: the file does not say how far its run was; use --load for its parameters alone",
+                      run->set->resume);
+    if ((int64_t)bytes != run->text.n_bytes || strcmp(crc, here) != 0)
+        return REFUSE(run->sentence,
+                      "--resume %.300s: its run was on another text, of %.0f bytes and checksum %s; %s has %lld bytes "
+                      "and checksum %s: give that text, or use --load for the parameters alone",
+                      run->set->resume, bytes, crc, run->text.name, (long long)run->text.n_bytes, here);
+    run->first_step = (int64_t)step;
+    run->first_sequence = (int64_t)sequences;
+    return QDR_OK;
+}
+
+qdr_status training_load(training *run, const saved_run *saved)
+{
+    const settings *set = run->set;
+    const char *path = set->resume ? set->resume : set->load;
+    qdr_checkpoint_loaded loaded;
+    if (!path) return QDR_OK;
+    if (set->resume) TRY(take_position(run, saved));
+    const qdr_status status = qdr_checkpoint_load(run->model.stack, set->resume ? run->optimizer : NULL, path, &loaded);
+    run->load_failed = status == QDR_ERR_IO;
+    TRY(status);
+    if (run->talks && set->resume)
+        fprintf(stderr, "continuing after step %lld of %s\n", (long long)run->first_step, path);
+    if (run->talks && !set->resume) fprintf(stderr, "parameters: %d tensors of %s\n", loaded.n_tensors, path);
+    if (run->talks && loaded.n_ignored && !(set->load && loaded.has_optimizer))
+        fprintf(stderr, "%d other tensor%s of the file %s ignored\n", loaded.n_ignored, PLURAL(loaded.n_ignored),
+                loaded.n_ignored == 1 ? "is" : "are");
+    qdr_checkpoint_loaded_free(&loaded);
+    return QDR_OK;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All that comes before the first step: the choices, the grid, the text, the model, the files. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "meter.h"
+#include "run_log.h"
+#include "training.h"
+
+static qdr_status begin_codecs(training *run)
+{
+    const settings *set = run->set;
+    if (!set->codec_after && set->codec_guard <= 0) return QDR_OK;
+    const int64_t after = set->codec_after > run->first_step ? set->codec_after - run->first_step : 0;
+    return codec_switch_begin(&run->codecs, &run->step, after, set->codec_guard, run->sentence);
+}
+
+/* Checks that involve several options. The same on all ranks. */
+static qdr_status check(training *run)
+{
+    const settings *set = run->set;
+    const int64_t h = set->hidden, heads = set->n_heads;
+    char rest = 0;
+    if (h % heads != 0) {
+        return REFUSE(run->sentence, "--hidden %lld is not divisible by --heads %lld; use --hidden %lld, or %s%lld",
+                      (long long)h, (long long)heads, (long long)((h / heads + 1) * heads),
+                      h < heads ? "at most --heads " : "--hidden ", (long long)(h < heads ? h : h / heads * heads));
+    }
+    if (set->late &&
+        (sscanf(set->late, "%d:%lf%c", &run->late_rank, &run->late_secs, &rest) != 2 || run->late_rank < 0 ||
+         run->late_rank >= qdr_context_size(run->ctx) || !(run->late_secs > 0 && run->late_secs <= 60))) {
+        return REFUSE(run->sentence, "--late %.100s: give RANK:SECONDS with a rank from 0 to %d and 0 to 60 seconds",
+                      set->late, qdr_context_size(run->ctx) - 1);
+    }
+    return QDR_OK;
+}
+
+/* Whether a file can be saved there later, as far as can be known. */
+static qdr_status try_save(const training *run)
+{
+    struct stat info;
+    const char *path = run->set->save;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+        return REFUSE(run->sentence, "--save %.300s: it is no regular file; name another one", path);
+    return qdr_output_try("--save", path);
+}
+
+static qdr_status open_files(training *run)
+{
+    const settings *set = run->set;
+    qdr_status status = QDR_OK;
+    if (run->talks && set->plot && !chart_try(set->plot, run->sentence)) status = QDR_ERR_ARGUMENT;
+    if (status >= 0 && run->talks && set->save) status = try_save(run);
+    if (status >= 0 && run->talks && set->log && (run->log = run_log_open(set->log, run->sentence)) == NULL)
+        status = QDR_ERR_ARGUMENT;
+    return qdr_agree(run->ctx, status);
+}
+
+static const choice usual = {.order = "xyzd", .context = 128, .batch = 4};
+
+/* What the command line leaves open may be set by a plan or the model. */
+static qdr_status choose(training *run)
+{
+    const settings *set = run->set;
+    const gpt_config shape = {.n_layers = set->n_layers,
+                              .hidden = set->hidden,
+                              .n_heads = set->n_heads,
+                              .vocab = set->vocab,
+                              .tied = set->tied};
+    const qdr_network network = gpt_network(&shape);
+    const choice given_how = set->how;
+    return choice_make(run->ctx, &given_how, &usual, &network, &run->own.how, run->sentence);
+}
+
+static qdr_status make_model(training *run)
+{
+    const settings *set = run->set;
+    run->memory_before = meter_memory_now();
+    qdr_mem_reset_peak(run->ctx);
+    /* --micro-batch counts per (z, d) cell, --batch over all ranks; without --micro-batch, one forward pass takes the
+     * whole batch. */
+    const int64_t cells = (int64_t)qdr_grid_size(run->grid, QDR_Z) * qdr_grid_size(run->grid, QDR_D);
+    const int64_t per_cell = set->how.micro_batch ? set->how.micro_batch : (set->how.batch + cells - 1) / cells;
+    const gpt_config config = {
+        .n_layers = set->n_layers,
+        .hidden = set->hidden,
+        .n_heads = set->n_heads,
+        .context = set->how.context,
+        .vocab = set->vocab,
+        .n_sequences = per_cell * cells,
+        .tied = set->tied,
+        .layout = (qdr_layout)set->how.layout,
+        .dtype = (qdr_dtype)set->how.dtype,
+        .overlap = set->how.serial ? QDR_OVERLAP_NONE : set->how.overlap,
+        .panels = (int)set->how.n_panels,
+        .batch_parts = (int)set->how.n_batch_parts,
+        .codecs = set->how.codecs.version ? &set->how.codecs : NULL,
+    };
+    TRY(gpt_create(run->grid, &config, &run->model));
+    if (!set->resume && !set->load) TRY(gpt_init(&run->model, (uint64_t)set->seed, set->stddev));
+    run->loss_scale = set->loss_scale > 0 ? set->loss_scale : set->how.dtype == QDR_F16 ? 1024 : 1;
+    const qdr_adamw_opts opts = {QDR_OPTS_INIT,          .beta1 = 0.9,
+                                 .beta2 = 0.99,          .weight_decay = set->weight_decay,
+                                 .clip_norm = set->clip, .grad_scale = run->loss_scale};
+    TRY(qdr_adamw_create(run->model.stack, &opts, &run->optimizer));
+    run->step = (gpt_step){&run->model, run->optimizer,
+                           .loss_scale = run->loss_scale / (double)(set->how.batch * set->how.context),
+                           .is_recorded = set->how.recorded};
+    run->starts = program_new(run->ctx, config.n_sequences, sizeof *run->starts);
+    return run->starts ? QDR_OK : QDR_ERR_MEMORY;
+}
+
+qdr_status training_prepare(training *run)
+{
+    const settings *set = run->set;
+    const char *path = set->resume ? set->resume : set->load;
+    saved_run saved;
+    if (path) {
+        const qdr_status status = saved_run_read(run->ctx, path, &saved);
+        run->load_failed = status == QDR_ERR_IO || status == QDR_ERR_ARGUMENT;
+        TRY(status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status); /* the name was wrong */
+    }
+    TRY(settings_complete(&run->own, path ? &saved : NULL, run->sentence));
+    TRY(check(run));
+    TRY(choose(run));
+    TRY(choice_make_grid(run->ctx, &run->own.how, run->sentence, &run->grid));
+    TRY(corpus_read(run->ctx, set->file, set->how.context, &run->text, run->sentence));
+    run->text_crc = set->save || set->resume ? corpus_crc(&run->text) : 0;
+    TRY(make_model(run));
+    TRY(training_load(run, &saved));
+    run->n_steps = set->n_steps > run->first_step ? set->n_steps : run->first_step;
+    run->losses = program_new(run->ctx, run->n_steps - run->first_step + 1, sizeof *run->losses);
+    if (!run->losses) return QDR_ERR_MEMORY;
+    run->save = (saver){.path = set->save,
+                        .keep = (int)set->keep,
+                        .background = !set->in_foreground,
+                        .talks = run->talks,
+                        .stack = run->model.stack,
+                        .optimizer = run->optimizer};
+    TRY(begin_codecs(run));
+    return open_files(run);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loss over the last tenth of the text. */
+#include "training.h"
+
+#define VALIDATION_WINDOWS 256 /* during training; at the end all windows */
+
+qdr_status training_forward(training *run, const uint8_t *text)
+{
+    TRY(gpt_fill(&run->model, text, run->starts));
+    return qdr_stack_forward(run->model.stack);
+}
+
+qdr_status training_add_loss(training *run, double *sum, int64_t *n)
+{
+    double loss_sum;
+    int64_t n_valid;
+    TRY(qdr_stack_loss(run->model.stack, &loss_sum, &n_valid));
+    *sum += loss_sum;
+    *n += n_valid;
+    return QDR_OK;
+}
+
+qdr_status training_validate(training *run, int at_end, double *mean)
+{
+    const settings *set = run->set;
+    const int64_t n_all = corpus_validation_windows(&run->text, set->how.context);
+    const int64_t n_some = n_all < VALIDATION_WINDOWS ? n_all : VALIDATION_WINDOWS;
+    const int64_t n_windows = set->n_windows ? set->n_windows : at_end ? n_all : n_some;
+    const int64_t per_forward = run->model.config.n_sequences;
+    double sum = 0;
+    int64_t n = 0;
+    for (int64_t first = 0; first < n_windows; first += per_forward) {
+        for (int64_t i = 0; i < per_forward; i++)
+            run->starts[i] = first + i < n_windows
+                                 ? corpus_validation_window(&run->text, set->how.context, first + i, n_windows)
+                                 : -1;
+        TRY(training_forward(run, run->text.bytes));
+        TRY(training_add_loss(run, &sum, &n));
+    }
+    *mean = sum / (double)n;
+    return QDR_OK;
+}
