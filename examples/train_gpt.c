@@ -104,7 +104,7 @@ static qdr_status after_step(training *run, progress *line, int64_t step, double
 /* All ranks have the same losses. */
 static qdr_status guard_codecs(training *run, progress *line, int64_t step)
 {
-    char why[CODEC_SWITCH_BYTES];
+    char why[CODEC_GUARD_BYTES];
     int gives_up;
     TRY(codec_switch_look(&run->codecs, run->losses, step - run->first_step, why, &gives_up));
     if (!gives_up || !run->talks) return QDR_OK;

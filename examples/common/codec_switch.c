@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "codec_switch.h"
 
-#include <math.h>
-#include <stdio.h>
-
 /* Recorded steps would keep the codecs that they were recorded with. */
 static qdr_status set(const codec_switch *self, const qdr_codecs *codecs)
 {
@@ -16,7 +13,7 @@ qdr_status codec_switch_begin(codec_switch *self, gpt_step *step, int64_t after,
 {
     int n_coded = 0;
     const int skips = qdr_stack_dtype(step->model->stack) == QDR_F16;
-    *self = (codec_switch){.step = step, .after = after, .most = most, .skips = skips};
+    *self = (codec_switch){.step = step, .guard = {.after = after, .most = most}, .skips = skips};
     TRY(qdr_stack_get_codecs(step->model->stack, &self->codecs));
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++)
@@ -29,40 +26,21 @@ qdr_status codec_switch_begin(codec_switch *self, gpt_step *step, int64_t after,
 
 qdr_status codec_switch_step(const codec_switch *self, int64_t step)
 {
-    return self->step && self->after && step == self->after ? set(self, &self->codecs) : QDR_OK;
+    return self->step && self->guard.after && step == self->guard.after ? set(self, &self->codecs) : QDR_OK;
 }
 
 int codec_switch_forgives(const codec_switch *self, int64_t step)
 {
-    return self->step && self->skips && self->most > 0 && step >= self->after;
+    return self->step && self->skips && self->guard.most > 0 && step >= self->guard.after;
 }
 
-/* @return 1: the last losses are too high */
-static int rises(codec_switch *self, const double *losses, int64_t step, char why[CODEC_SWITCH_BYTES])
-{
-    const int64_t n = step + 1;
-    self->sum += losses[step] - (n > CODEC_SWITCH_STEPS ? losses[step - CODEC_SWITCH_STEPS] : 0);
-    if (n < CODEC_SWITCH_STEPS) return 0;
-    const double mean = self->sum / CODEC_SWITCH_STEPS;
-    if (n == CODEC_SWITCH_STEPS || mean < self->least) self->least = mean;
-    snprintf(why, CODEC_SWITCH_BYTES, "the mean loss of %d steps is %.4f, more than %g above the least, %.4f",
-             CODEC_SWITCH_STEPS, mean, self->most, self->least);
-    return mean > self->least + self->most;
-}
-
-qdr_status codec_switch_look(codec_switch *self, const double *losses, int64_t step, char why[CODEC_SWITCH_BYTES],
+qdr_status codec_switch_look(codec_switch *self, const double *losses, int64_t step, char why[CODEC_GUARD_BYTES],
                              int *gives_up)
 {
     qdr_codecs safe;
-    *gives_up = 0;
-    if (!self->step || self->most <= 0) return QDR_OK;
-    if (isfinite(losses[step])) {
-        if (!rises(self, losses, step, why) || step < self->after + CODEC_SWITCH_STEPS) return QDR_OK;
-    } else {
-        snprintf(why, CODEC_SWITCH_BYTES, "the loss is not a finite number");
-    }
-    *gives_up = 1;
-    self->most = 0;
+    *gives_up = self->step && codec_guard_gives_up(&self->guard, losses, step, why);
+    if (!*gives_up) return QDR_OK;
+    self->guard.most = 0;
     TRY(qdr_codecs_parse("safe", &safe));
     safe.least_bytes = self->codecs.least_bytes;
     safe.inside = self->codecs.inside;

@@ -3,18 +3,15 @@
 #ifndef EXAMPLES_CODEC_SWITCH_H
 #define EXAMPLES_CODEC_SWITCH_H
 
+#include "codec_guard.h"
 #include "gpt_step.h"
 #include "program.h"
-
-enum { CODEC_SWITCH_STEPS = 50, CODEC_SWITCH_BYTES = 160 }; /* steps over which means are taken; of a reason */
 
 typedef struct codec_switch {
     gpt_step *step; /* NULL: the codecs stay as they are */
     qdr_codecs codecs; /* of the stack */
-    int64_t after; /* steps without codecs */
-    double most; /* how far the mean loss may be above its least; 0: watches nothing */
+    codec_guard guard;
     int skips; /* the optimizer skips steps whose gradients are not finite, as it does for f16 */
-    double sum, least; /* of the last losses; the least mean */
 } codec_switch;
 
 /* Keeps the codecs of the step's stack, and takes them away if `after` > 0. Refuses a stack without. Collective. */
@@ -25,9 +22,8 @@ qdr_status codec_switch_step(const codec_switch *self, int64_t step);
 /* Whether a run can go on after a loss that is not finite, with other codecs. */
 int codec_switch_forgives(const codec_switch *self, int64_t step);
 /* Call it after each step, with the losses up to it, the same on all ranks: goes on with the preset "safe", between the
- * same ranks, if the mean of the last ones, all of them of steps with codecs, is too far above its least, or if the
- * last one is not finite and its step was skipped. why: receives the reason. Collective. */
-qdr_status codec_switch_look(codec_switch *self, const double *losses, int64_t step, char why[CODEC_SWITCH_BYTES],
+ * same ranks, if the guard gives up. why: receives the reason. Collective. */
+qdr_status codec_switch_look(codec_switch *self, const double *losses, int64_t step, char why[CODEC_GUARD_BYTES],
                              int *gives_up);
 
 #endif
