@@ -42,7 +42,8 @@ typedef struct qdr_safetensors qdr_safetensors;
  * elements.
  *
  *  @param path       a file, or the `….safetensors.index.json` that says which of several files has which tensor; those
- *                    lie in the same folder, and are opened as well
+ *                    lie in the same folder, and are opened as well. An index that does not list exactly the tensors
+ *                    of its files, each where it is, or whose `total_size` is another, is refused
  *  @param[out] file  to be closed by qdr_safetensors_close(); NULL after an error
  *  @retval QDR_ERR_ARGUMENT  NULL, or this is no such file: empty, truncated, a header that is too long (100 MB), not
  *                            JSON, or contradicts itself; an unknown type; more than 8 dimensions

@@ -5,6 +5,7 @@
 
 #include "checkpoint/spans.h"
 #include "core/input.h"
+#include "core/named.h"
 #include "core/safetensors.h"
 #include "quadrille/output.h"
 
@@ -45,8 +46,9 @@ typedef struct qdri_tensor_output {
 struct qdr_safetensors {
     char *path;
     qdri_tensor_entry *entries;
-    const qdri_tensor_entry **by_name; /* the same, sorted */
-    int n, n_files;
+    qdri_named *by_name; /* their numbers, sorted */
+    qdri_named *keys; /* of the metadata of the files that are read */
+    int n, n_files, n_keys;
     qdri_tensor_file *files;
     qdri_tensor_output out;
 };
@@ -65,7 +67,12 @@ static inline qdri_shown_name qdri_shown(const char *text)
 /* 1: the tensor has these elements. */
 int qdri_tensor_has(const qdr_tensor *tensor, int64_t first, int64_t n);
 /* Sorts the entries by name. */
-QDR_NODISCARD qdr_status qdri_safetensors_index(qdr_safetensors *file);
+QDR_NODISCARD qdr_status qdri_safetensors_sort(qdr_safetensors *file);
+/* Opens a file, and reads its header. *capacity: of the list of files, 0 at first. */
+QDR_NODISCARD qdr_status qdri_safetensors_add_file(qdr_safetensors *self, const char *path, int *capacity);
+/* Opens the index at self->path, and all of its files.
+ * @retval QDR_ERR_ARGUMENT  it is no index, or the files have other tensors than it says */
+QDR_NODISCARD qdr_status qdri_safetensors_open_index(qdr_safetensors *self);
 /* The checksum of a header in which its own digits, at crc_at, are zeros. */
 uint32_t qdri_header_crc(const char *text, size_t n_bytes, size_t crc_at);
 /* What a file begins with: the length of the header, and the header of placed tensors, with its checksum. Its length

@@ -10,28 +10,14 @@
 #include <unistd.h>
 
 #include "checkpoint/crc.h"
+#include "core/complaints.h"
 #include "core/dtype.h"
 #include "core/size.h"
 #include "files/at.h"
 
-enum { MOST_NAMED = 5, PATH_BYTES = 4608 };
+enum { PATH_BYTES = 4608 };
 
 /* ---- rank 0 ---- */
-
-/* What does not fit, for one sentence. */
-typedef struct complaints {
-    char text[300];
-    int n, n_named;
-} complaints;
-
-static void complain(complaints *all, const char *what)
-{
-    const size_t length = strlen(all->text);
-    all->n++;
-    if (all->n_named == MOST_NAMED || length + strlen(what) + 3 > sizeof all->text) return;
-    snprintf(all->text + length, sizeof all->text - length, "%s%s", length ? ", " : "", what);
-    all->n_named++;
-}
 
 static void shape_words(const qdr_tensor *tensor, char *text, size_t bytes)
 {
@@ -47,27 +33,24 @@ static int is_same_shape(const qdr_tensor *a, const qdr_tensor *b)
 }
 
 /* Finds one tensor; what is wrong with it goes to the complaints. */
-static void look_up(const qdr_safetensors *file, const qdr_tensor *wanted, qdri_place *place, complaints *all)
+static void look_up(const qdr_safetensors *file, const qdr_tensor *wanted, qdri_place *place, qdri_complaints *all)
 {
-    char what[160], here[64], there[64];
+    char here[64], there[64];
     const int index = qdr_safetensors_find(file, wanted->name);
     const qdr_tensor *found = qdr_safetensors_tensor(file, index);
     const qdri_shown_name name = qdri_shown(wanted->name);
     if (!found) {
-        snprintf(what, sizeof what, "%.80s is missing", name.text);
-        complain(all, what);
+        qdri_complain(all, "%.80s is missing", name.text);
         return;
     }
     if (!is_same_shape(wanted, found)) {
         shape_words(wanted, here, sizeof here);
         shape_words(found, there, sizeof there);
-        snprintf(what, sizeof what, "%.60s is %.40s, not %.40s", name.text, there, here);
-        complain(all, what);
+        qdri_complain(all, "%.60s is %.40s, not %.40s", name.text, there, here);
         return;
     }
     if (!qdri_is_float((qdr_dtype)found->dtype)) {
-        snprintf(what, sizeof what, "%.80s is of type %.20s", name.text, found->type);
-        complain(all, what);
+        qdri_complain(all, "%.80s is of type %.20s", name.text, found->type);
         return;
     }
     const qdri_tensor_file *in = file->entries[index].file;
@@ -81,14 +64,12 @@ static void look_up(const qdr_safetensors *file, const qdr_tensor *wanted, qdri_
 static qdr_status look_up_all(const qdr_safetensors *file, const qdri_contents *contents, const char *path,
                               qdri_places *self)
 {
-    complaints all = {.n = 0};
+    qdri_complaints all = {.n = 0};
     for (int i = 0; i < contents->n; i++) look_up(file, &contents->tensors[i], &self->places[i], &all);
     self->n_ignored = qdr_safetensors_count(file) - contents->n;
     if (all.n == 0) return QDR_OK;
-    char more[32] = "";
-    if (all.n > all.n_named) snprintf(more, sizeof more, ", and %d more", all.n - all.n_named);
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s does not fit this network: %s%s; load the file of this network",
-                    qdri_shown(path).text, all.text, more);
+                    qdri_shown(path).text, all.text, all.more);
 }
 
 static qdr_status read_optimizer(const qdr_safetensors *file, int needs_one, const char *path, qdri_places *self)

@@ -11,7 +11,6 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/crc.h"
 #include "checkpoint/internal.h"
-#include "core/json.h"
 #include "core/size.h"
 #include "files/at.h"
 
@@ -103,21 +102,15 @@ static qdr_status open_file(const char *path, qdri_tensor_file *file)
     return parse_header(file, state.st_size, (size_t)n_bytes);
 }
 
-static int by_name(const void *left, const void *right)
-{
-    const qdri_tensor_entry *const *a = left, *const *b = right;
-    return strcmp((*a)->tensor->name, (*b)->tensor->name);
-}
-
-qdr_status qdri_safetensors_index(qdr_safetensors *file)
+qdr_status qdri_safetensors_sort(qdr_safetensors *file)
 {
     QDR_TRY(QDRI_NEW(file->n, "the names of tensors", &file->by_name));
-    for (int i = 0; i < file->n; i++) file->by_name[i] = &file->entries[i];
-    qsort(file->by_name, (size_t)file->n, sizeof *file->by_name, by_name);
+    for (int i = 0; i < file->n; i++) file->by_name[i] = (qdri_named){file->entries[i].tensor->name, i};
+    qdri_named_sort(file->by_name, file->n);
     return QDR_OK;
 }
 
-static qdr_status add_file(qdr_safetensors *self, const char *path, int *capacity)
+qdr_status qdri_safetensors_add_file(qdr_safetensors *self, const char *path, int *capacity)
 {
     QDR_TRY(qdri_list_grow((void **)&self->files, self->n_files, capacity, sizeof *self->files, "files"));
     self->files[self->n_files] = (qdri_tensor_file){.descriptor = -1};
@@ -125,79 +118,44 @@ static qdr_status add_file(qdr_safetensors *self, const char *path, int *capacit
 }
 
 /* All tensors of a single file. */
-static qdr_status open_one(qdr_safetensors *self, const char *path)
+static qdr_status open_one(qdr_safetensors *self)
 {
     int capacity = 0;
-    QDR_TRY(add_file(self, path, &capacity));
+    QDR_TRY(qdri_safetensors_add_file(self, self->path, &capacity));
     const qdri_tensors *header = self->files[0].header;
     QDR_TRY(QDRI_NEW(header->n, "the tensors of a file", &self->entries));
     for (; self->n < header->n; self->n++)
         self->entries[self->n] = (qdri_tensor_entry){&header->tensors[self->n], &self->files[0]};
+    return qdri_safetensors_sort(self);
+}
+
+static int has_ending(const char *path, const char *ending)
+{
+    const size_t length = strlen(path), n = strlen(ending);
+    return length > n && strcmp(path + length - n, ending) == 0;
+}
+
+static int by_number(const void *left, const void *right)
+{
+    const qdri_named *a = left, *b = right;
+    return (a->number > b->number) - (a->number < b->number);
+}
+
+/* The keys of the metadata, each once, in the order of the files. */
+static qdr_status list_keys(qdr_safetensors *self)
+{
+    int n = 0, capacity = 0;
+    for (int i = 0; i < self->n_files; i++)
+        for (const char *key = NULL; (key = qdri_tensors_next_key(self->files[i].header, key)); n++) {
+            QDR_TRY(qdri_list_grow((void **)&self->keys, n, &capacity, sizeof *self->keys, "the keys of the metadata"));
+            self->keys[n] = (qdri_named){key, n};
+        }
+    qdri_named_sort(self->keys, n);
+    for (int i = 0; i < n; i++)
+        if (i == 0 || strcmp(self->keys[i].name, self->keys[self->n_keys - 1].name) != 0)
+            self->keys[self->n_keys++] = self->keys[i];
+    if (self->n_keys) qsort(self->keys, (size_t)self->n_keys, sizeof *self->keys, by_number);
     return QDR_OK;
-}
-
-/* The file of this name in the folder of the index, opened if it is not. */
-static qdr_status find_file(qdr_safetensors *self, const char *name, int *capacity, int *which)
-{
-    char path[4096];
-    const char *slash = strrchr(self->path, '/');
-    const int n_folder = slash ? (int)(slash - self->path) + 1 : 0;
-    if (strchr(name, '/') || snprintf(path, sizeof path, "%.*s%s", n_folder, self->path, name) >= (int)sizeof path)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s names the file %s; files must be in the folder of the index",
-                        qdri_shown(self->path).text, qdri_shown(name).text);
-    for (*which = 0; *which < self->n_files; ++*which)
-        if (strcmp(self->files[*which].path, path) == 0) return QDR_OK;
-    return add_file(self, path, capacity);
-}
-
-static const qdr_tensor *find_tensor(const qdri_tensor_file *file, const char *name)
-{
-    for (int i = 0; i < file->header->n; i++)
-        if (strcmp(file->header->tensors[i].name, name) == 0) return &file->header->tensors[i];
-    return NULL;
-}
-
-static int by_place(const void *left, const void *right)
-{
-    const qdri_tensor_entry *a = left, *b = right;
-    if (a->file != b->file) return a->file < b->file ? -1 : 1;
-    return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
-}
-
-/* The tensors that an index names, in the order of files and of their elements. */
-static qdr_status open_indexed(qdr_safetensors *self, const qdri_json_node *map)
-{
-    int capacity = 0, which = 0, n = 0;
-    for (const char *key = NULL; (key = qdri_json_next_key(map, key)); n++) {
-        const char *name;
-        QDR_TRY(qdri_json_string(qdri_json_get(map, key), 0, &name));
-        QDR_TRY(find_file(self, name, &capacity, &which));
-    }
-    QDR_TRY(QDRI_NEW(n, "the tensors of files", &self->entries));
-    for (const char *key = NULL; (key = qdri_json_next_key(map, key)); self->n++) {
-        const char *name;
-        QDR_TRY(qdri_json_string(qdri_json_get(map, key), 0, &name));
-        QDR_TRY(find_file(self, name, &capacity, &which));
-        const qdr_tensor *tensor = find_tensor(&self->files[which], key);
-        if (!tensor)
-            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: tensor %s should be in %s, which does not have it",
-                            qdri_shown(self->path).text, qdri_shown(key).text, qdri_shown(name).text);
-        self->entries[self->n] = (qdri_tensor_entry){tensor, &self->files[which]};
-    }
-    if (self->n) qsort(self->entries, (size_t)self->n, sizeof *self->entries, by_place);
-    return QDR_OK;
-}
-
-static qdr_status open_index(qdr_safetensors *self, const char *path)
-{
-    qdri_json *document = NULL;
-    qdri_json_node root, map;
-    QDR_TRY(qdri_json_load(path, &document));
-    qdr_status status = qdri_json_root(document, &root);
-    if (status == QDR_OK) status = qdri_json_object(qdri_json_get(&root, "weight_map"), &map);
-    if (status == QDR_OK) status = open_indexed(self, &map);
-    qdri_json_free(&document);
-    return status;
 }
 
 static void free_all(qdr_safetensors **file)
@@ -213,6 +171,7 @@ static void free_all(qdr_safetensors **file)
     free(self->files);
     free(self->entries);
     free(self->by_name);
+    free(self->keys);
     free(self->path);
     free(self);
 }
@@ -222,12 +181,10 @@ qdr_status qdr_safetensors_open(const char *path, qdr_safetensors **file)
     if (!file) return QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: the result is NULL; pass the address of a pointer");
     *file = NULL;
     if (!path) return QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: the path is NULL; pass the name of a file");
-    const size_t length = strlen(path);
-    const int is_index = length > 5 && strcmp(path + length - 5, ".json") == 0;
     QDR_TRY(QDRI_NEW(1, "a safetensors file", file));
     qdr_status status = qdri_strdup(path, &(*file)->path);
-    if (status == QDR_OK) status = is_index ? open_index(*file, path) : open_one(*file, path);
-    if (status == QDR_OK) status = qdri_safetensors_index(*file);
+    if (status == QDR_OK) status = (has_ending(path, ".json") ? qdri_safetensors_open_index : open_one)(*file);
+    if (status == QDR_OK) status = list_keys(*file);
     if (status != QDR_OK) free_all(file);
     return status;
 }
@@ -243,17 +200,8 @@ const qdr_tensor *qdr_safetensors_tensor(const qdr_safetensors *file, int index)
 
 int qdr_safetensors_find(const qdr_safetensors *file, const char *name)
 {
-    int low = 0, high = file && name ? file->n : 0;
-    while (low < high) {
-        const int middle = low + (high - low) / 2;
-        const int order = strcmp(name, file->by_name[middle]->tensor->name);
-        if (order == 0) return (int)(file->by_name[middle] - file->entries);
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return -1;
+    const qdri_named *found = file && name ? qdri_named_find(file->by_name, file->n, name) : NULL;
+    return found ? found->number : -1;
 }
 
 const char *qdr_safetensors_metadata(const qdr_safetensors *file, const char *key)
@@ -266,20 +214,9 @@ const char *qdr_safetensors_metadata(const qdr_safetensors *file, const char *ke
     return value;
 }
 
-/* 1: one of the first n files has this key. */
-static int has_key(const qdr_safetensors *file, int n, const char *key)
-{
-    for (int i = 0; i < n; i++)
-        if (qdri_tensors_metadata(file->files[i].header, key)) return 1;
-    return 0;
-}
-
 const char *qdr_safetensors_metadata_key(const qdr_safetensors *file, int index)
 {
-    for (int i = 0; file && index >= 0 && i < file->n_files; i++)
-        for (const char *key = NULL; (key = qdri_tensors_next_key(file->files[i].header, key));)
-            if (!has_key(file, i, key) && index-- == 0) return key;
-    return NULL;
+    return file && index >= 0 && index < file->n_keys ? file->keys[index].name : NULL;
 }
 
 const char *qdr_safetensors_path(const qdr_safetensors *file, int index)
@@ -359,9 +296,10 @@ qdr_status qdr_safetensors_verify(const qdr_safetensors *file, int index)
     if (!tensor->has_crc)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s has no checksum of tensor %s; convert the file to add them",
                         qdri_shown(entry->file->path).text, qdri_shown(tensor->name).text);
-    qdr_status status = qdri_calloc(QDRI_FILE_CHUNK, 1, "elements of a file", &chunk);
-    for (int64_t done = 0; done < tensor->bytes && status == QDR_OK; done += QDRI_FILE_CHUNK) {
-        const int64_t left = tensor->bytes - done, some = left < QDRI_FILE_CHUNK ? left : QDRI_FILE_CHUNK;
+    const int64_t most = tensor->bytes < QDRI_FILE_CHUNK ? tensor->bytes : QDRI_FILE_CHUNK;
+    qdr_status status = qdri_calloc((size_t)most, 1, "elements of a file", &chunk);
+    for (int64_t done = 0; done < tensor->bytes && status == QDR_OK; done += most) {
+        const int64_t left = tensor->bytes - done, some = left < most ? left : most;
         status = qdri_tensor_file_read(entry->file, entry->file->data_at + tensor->begin + done, (size_t)some, chunk);
         if (status == QDR_OK) crc = qdri_crc(crc, chunk, (size_t)some);
     }

@@ -101,7 +101,7 @@ static qdr_status create(qdr_safetensors *file, const qdr_tensor *tensors, int n
     out->n = n;
     QDR_TRY(QDRI_NEW(n, "the tensors of a file", &file->entries));
     for (; file->n < n; file->n++) file->entries[file->n].tensor = &out->tensors[file->n];
-    QDR_TRY(qdri_safetensors_index(file));
+    QDR_TRY(qdri_safetensors_sort(file));
     QDR_TRY(qdri_header_make(out->tensors, n, out->metadata, &bytes, &n_bytes)); /* its length stays */
     free(bytes);
     out->data_at = (int64_t)n_bytes;

@@ -157,7 +157,8 @@ static qdr_status needed(qdri_json_node node, const char *what)
     if (json_is_integer(value)) {
         snprintf(found, sizeof found, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     } else if (json_is_real(value)) {
-        snprintf(found, sizeof found, "%g", json_real_value(value));
+        const double real = json_real_value(value); /* 1.0 is not the integer 1 */
+        snprintf(found, sizeof found, "%g%s", real, fabs(real) < 1e6 && floor(real) == real ? ".0" : "");
     } else if (json_is_string(value)) {
         qdri_json_printable(json_string_value(value), word, sizeof word);
         snprintf(found, sizeof found, "\"%s\"", word);
@@ -217,6 +218,13 @@ qdr_status qdri_json_int(qdri_json_node node, int64_t least, int64_t most, int64
     else
         snprintf(range, sizeof range, "a whole number >= %" PRId64, least);
     return needed(node, range);
+}
+
+qdr_status qdri_json_count(qdri_json_node node, int64_t *value)
+{
+    const json_t *json = node.value;
+    *value = json_is_integer(json) ? json_integer_value(json) : 0;
+    return json_is_integer(json) && *value >= 0 ? QDR_OK : needed(node, "an integer >= 0, without a point,");
 }
 
 qdr_status qdri_json_int_or(qdri_json_node node, int64_t least, int64_t most, int64_t otherwise, int64_t *value)

@@ -71,6 +71,8 @@ QDR_NODISCARD qdr_status qdri_json_object(qdri_json_node node, qdri_json_node *o
 QDR_NODISCARD qdr_status qdri_json_list(qdri_json_node node, qdri_json_node *list, size_t *n);
 /* A whole number (also written as 1e9); most = INT64_MAX: messages name no upper bound. */
 QDR_NODISCARD qdr_status qdri_json_int(qdri_json_node node, int64_t least, int64_t most, int64_t *value);
+/* An integer >= 0 written as one: not 1.0, which other programs refuse. */
+QDR_NODISCARD qdr_status qdri_json_count(qdri_json_node node, int64_t *value);
 QDR_NODISCARD qdr_status qdri_json_int_or(qdri_json_node node, int64_t least, int64_t most, int64_t otherwise,
                                           int64_t *value);
 /* A finite number; most = INFINITY: messages name no upper bound. */

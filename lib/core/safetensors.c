@@ -9,6 +9,7 @@
 
 #include "core/input.h"
 #include "core/json.h"
+#include "core/named.h"
 #include "core/size.h"
 
 /* ---- types ---- */
@@ -17,10 +18,11 @@ static const struct type {
     const char *name;
     int bits, dtype; /* dtype -1: none of ours */
 } types[] = {
-    {"F32", 32, QDR_F32}, {"F64", 64, QDR_F64}, {"BF16", 16, QDR_BF16}, {"F16", 16, QDR_F16}, {"I32", 32, QDR_I32},
-    {"U8", 8, QDR_U8},    {"BOOL", 8, -1},      {"I8", 8, -1},          {"I16", 16, -1},      {"U16", 16, -1},
-    {"U32", 32, -1},      {"I64", 64, -1},      {"U64", 64, -1},        {"C64", 64, -1},      {"F8_E4M3", 8, -1},
-    {"F8_E5M2", 8, -1},   {"F8_E8M0", 8, -1},   {"F6_E2M3", 6, -1},     {"F6_E3M2", 6, -1},   {"F4", 4, -1},
+    {"F32", 32, QDR_F32}, {"F64", 64, QDR_F64}, {"BF16", 16, QDR_BF16}, {"F16", 16, QDR_F16},   {"I32", 32, QDR_I32},
+    {"U8", 8, QDR_U8},    {"BOOL", 8, -1},      {"I8", 8, -1},          {"I16", 16, -1},        {"U16", 16, -1},
+    {"U32", 32, -1},      {"I64", 64, -1},      {"U64", 64, -1},        {"C64", 64, -1},        {"F8_E4M3", 8, -1},
+    {"F8_E5M2", 8, -1},   {"F8_E8M0", 8, -1},   {"F8_E4M3FNUZ", 8, -1}, {"F8_E5M2FNUZ", 8, -1}, {"F6_E2M3", 6, -1},
+    {"F6_E3M2", 6, -1},   {"F4", 4, -1},
 };
 enum { N_TYPES = sizeof types / sizeof *types };
 
@@ -99,7 +101,7 @@ static qdr_status parse_shape(qdri_json_node node, qdr_tensor *tensor)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %zu numbers; at most %d dimensions are supported",
                         qdri_json_where(node).text, n, QDR_TENSOR_MAX_DIMS);
     tensor->n_dims = (int)n;
-    for (size_t i = 0; i < n; i++) QDR_TRY(qdri_json_int(qdri_json_at(&list, i), 0, INT64_MAX, &tensor->shape[i]));
+    for (size_t i = 0; i < n; i++) QDR_TRY(qdri_json_count(qdri_json_at(&list, i), &tensor->shape[i]));
     return QDR_OK;
 }
 
@@ -113,8 +115,8 @@ static qdr_status parse_tensor(const qdri_json_node *root, const char *name, con
     QDR_TRY(qdri_json_string(qdri_json_get(&object, "dtype"), 0, &tensor->type));
     QDR_TRY(parse_shape(qdri_json_get(&object, "shape"), tensor));
     QDR_TRY(qdri_json_list(qdri_json_get(&object, "data_offsets"), &offsets, &n));
-    QDR_TRY(qdri_json_int(qdri_json_at(&offsets, 0), 0, INT64_MAX, &tensor->begin));
-    QDR_TRY(qdri_json_int(qdri_json_at(&offsets, 1), 0, INT64_MAX, &end));
+    QDR_TRY(qdri_json_count(qdri_json_at(&offsets, 0), &tensor->begin));
+    QDR_TRY(qdri_json_count(qdri_json_at(&offsets, 1), &end));
     QDR_TRY(qdri_tensor_measure(path, tensor));
     if (n == 2 && end - tensor->begin == tensor->bytes) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -251,23 +253,17 @@ void qdri_tensors_free(qdri_tensors **tensors)
 
 /* ---- printing ---- */
 
-static int by_name(const void *left, const void *right)
-{
-    return strcmp((*(const qdr_tensor *const *)left)->name, (*(const qdr_tensor *const *)right)->name);
-}
-
 static qdr_status check_names(const char *who, const qdr_tensor *tensors, int n)
 {
-    const qdr_tensor **sorted = NULL;
-    const char *twice = NULL;
-    QDR_TRY(QDRI_NEW(n, "the names of tensors", &sorted));
-    for (int i = 0; i < n; i++) sorted[i] = &tensors[i];
-    qsort(sorted, (size_t)n, sizeof *sorted, by_name);
-    for (int i = 0; i + 1 < n && !twice; i++)
-        if (strcmp(sorted[i]->name, sorted[i + 1]->name) == 0) twice = sorted[i]->name;
-    free(sorted);
-    if (!twice) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: two tensors have the name %s; names must be unique", who, shown(twice).text);
+    qdri_named *names = NULL;
+    QDR_TRY(QDRI_NEW(n, "the names of tensors", &names));
+    for (int i = 0; i < n; i++) names[i] = (qdri_named){tensors[i].name, i};
+    qdri_named_sort(names, n);
+    const qdri_named *twice = qdri_named_twice(names, n);
+    const char *name = twice ? twice->name : NULL;
+    free(names);
+    if (!name) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: two tensors have the name %s; names must be unique", who, shown(name).text);
 }
 
 qdr_status qdri_tensors_place(const char *who, qdr_tensor *tensors, int n)

@@ -9,7 +9,10 @@
 
 #include "ckpt/ckpt.h"
 
-enum { CKPT_PARTS = 8 /* tensors of theirs that are one of ours */ };
+enum {
+    CKPT_PARTS = 8, /* tensors of theirs that are one of ours */
+    CKPT_PATTERN_BYTES = 4096 /* that a name in a map has at most, with its zero */
+};
 
 /* ---- maps: map.c ---- */
 
@@ -33,12 +36,6 @@ typedef struct ckpt_map {
 /* Reads a map by name (gpt2) or path, for an option ("--from"). */
 int ckpt_map_read(const char *option, const char *name_or_path, ckpt_map *map, failure *why);
 void ckpt_map_free(ckpt_map *map);
-/* 1: the name is that of the pattern, for the block that is written to *block; patterns without {i} do not change it.
- * Blocks are decimal numbers without leading zeros. */
-int ckpt_matches(const char *pattern, const char *name, int64_t *block);
-/* The same for a pattern of theirs, with or without the map's prefix. *has_prefix changes only if the pattern has it:
- * 1: the name, too. NULL: nobody asks. */
-int ckpt_matches_theirs(const ckpt_map *map, const char *pattern, const char *name, int64_t *block, int *has_prefix);
 /* 1: the pattern has {i}. */
 int ckpt_has_block(const char *pattern);
 /* The name of a pattern for a block, to be freed with free(); NULL: out of memory. */
@@ -87,7 +84,8 @@ int ckpt_is_state(const char *name);
 /* Finds what is to be written. `plan` has file and path. */
 int ckpt_plan_make(const ckpt_naming *naming, ckpt_plan *plan, failure *why);
 void ckpt_plan_free(ckpt_plan *plan);
-/* Rows and columns of a tensor: those of a vector are its elements, with one column. */
+/* Rows and columns of a tensor: those of a vector are its elements, with one column. INT64_MAX: columns that cannot be
+ * counted, of a tensor without rows. */
 int64_t ckpt_rows(int n_dims, const int64_t *shape);
 int64_t ckpt_columns_of(int n_dims, const int64_t *shape);
 
@@ -102,6 +100,8 @@ typedef struct ckpt_slots {
     int64_t n_blocks;
     int *at; /* numbers of names; -1: none */
     int64_t *offsets; /* of each rule in `at` */
+    struct ckpt_pattern *patterns;
+    json_t *numbers; /* of patterns, by text */
     int lacks_prefix;
 } ckpt_slots;
 

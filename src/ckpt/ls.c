@@ -106,7 +106,7 @@ static void print_tensor(const qdr_tensor *tensor, int columns)
     char crc[9] = "-";
     if (tensor->has_crc) snprintf(crc, sizeof crc, "%08" PRIx32, tensor->crc);
     ckpt_print_padded(ckpt_show(tensor->name).text, columns);
-    printf(" %-8s %-16s %14" PRId64 " %8s", tensor->type, ckpt_shape(tensor).text, tensor->bytes, crc);
+    printf(" %-11s %-16s %14" PRId64 " %8s", tensor->type, ckpt_shape(tensor).text, tensor->bytes, crc);
 }
 
 static int print_table(const ls_options *options, const qdr_safetensors *file, ckpt_progress *progress, failure *why)
@@ -115,7 +115,7 @@ static int print_table(const ls_options *options, const qdr_safetensors *file, c
     int64_t bytes = 0;
     print_head(options->path, file);
     ckpt_print_padded("tensor", columns);
-    printf(" %-8s %-16s %14s %8s", "type", "shape", "bytes", "crc32");
+    printf(" %-11s %-16s %14s %8s", "type", "shape", "bytes", "crc32");
     if (options->has_stats) printf(" %12s %12s %12s %9s %9s", "least", "largest", "mean", "NaN", "infinite");
     putchar('\n');
     for (int i = 0; i < n; i++) {
@@ -129,7 +129,7 @@ static int print_table(const ls_options *options, const qdr_safetensors *file, c
         bytes += tensor->bytes;
     }
     ckpt_print_padded("total", columns);
-    printf(" %-8s %-16s %14" PRId64 "\n", "", "", bytes);
+    printf(" %-11s %-16s %14" PRId64 "\n", "", "", bytes);
     return EXIT_OK;
 }
 

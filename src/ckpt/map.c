@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Maps: which tensors of another program are which of ours. See docs/checkpoint.md. */
+#include <ctype.h>
 #include <quadrille/data.h>
 #include <quadrille/input.h>
 #include <stdio.h>
@@ -15,30 +16,6 @@ enum { BLOCK_BYTES = sizeof BLOCK - 1, MAX_MAP_BYTES = 1 << 20 };
 /* ---- patterns ---- */
 
 int ckpt_has_block(const char *pattern) { return strstr(pattern, BLOCK) != NULL; }
-
-int ckpt_matches(const char *pattern, const char *name, int64_t *block)
-{
-    enum { MOST_DIGITS = 9 };
-    const char *hole = strstr(pattern, BLOCK);
-    if (!hole) return strcmp(pattern, name) == 0;
-    const size_t before = (size_t)(hole - pattern);
-    if (strncmp(pattern, name, before) != 0) return 0;
-    const char *digits = name + before;
-    const size_t n = strspn(digits, "0123456789");
-    if (n == 0 || n > MOST_DIGITS || (n > 1 && *digits == '0') || strcmp(digits + n, hole + BLOCK_BYTES) != 0) return 0;
-    *block = strtoll(digits, NULL, 10);
-    return 1;
-}
-
-int ckpt_matches_theirs(const ckpt_map *map, const char *pattern, const char *name, int64_t *block, int *has_prefix)
-{
-    const size_t n = strlen(map->prefix);
-    const int is_prefixed = n && strncmp(pattern, map->prefix, n) == 0;
-    const int is_whole = ckpt_matches(pattern, name, block);
-    if (!is_whole && !(is_prefixed && ckpt_matches(pattern + n, name, block))) return 0;
-    if (is_prefixed && has_prefix) *has_prefix = is_whole;
-    return 1;
-}
 
 char *ckpt_expand(const char *pattern, int64_t block)
 {
@@ -90,6 +67,9 @@ static int take_name(const reading *r, json_t *value, const char *what, const ch
     if (!**name) return fail_map(r, "a name, a text that is not empty, is needed", what);
     const char *hole = strstr(*name, BLOCK);
     if (hole && strstr(hole + 1, BLOCK)) return fail_map(r, "a name has " BLOCK " twice; once is enough", *name);
+    if (hole && hole > *name && isdigit((unsigned char)hole[-1]))
+        return fail_map(r, "a digit stands before " BLOCK ", whose number it would be part of", *name);
+    if (strlen(*name) >= CKPT_PATTERN_BYTES) return fail_map(r, "a name is too long", *name);
     return EXIT_OK;
 }
 

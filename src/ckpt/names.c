@@ -14,7 +14,8 @@ int64_t ckpt_rows(int n_dims, const int64_t *shape) { return n_dims ? shape[0] :
 int64_t ckpt_columns_of(int n_dims, const int64_t *shape)
 {
     int64_t n = 1;
-    for (int i = 1; i < n_dims; i++) n *= shape[i];
+    for (int i = 1; i < n_dims; i++)
+        if (__builtin_mul_overflow(n, shape[i], &n)) return INT64_MAX;
     return n;
 }
 
@@ -25,6 +26,7 @@ typedef struct making {
     ckpt_plan *plan;
     const ckpt_naming *naming;
     int *kept; /* tensors of the input, by the number of the name that a map is asked for */
+    json_t *numbers; /* of sources, by name */
 } making;
 
 static const qdr_tensor *input_of(const ckpt_plan *plan, int index)
@@ -40,14 +42,22 @@ static int has_whole_bytes(const qdr_tensor *tensor)
 
 /* ---- sources ---- */
 
-static const ckpt_source *find_source(const ckpt_plan *plan, const char *pattern, int64_t block)
+static const ckpt_source *find_source(const making *m, const char *pattern, int64_t block)
 {
     char *name = ckpt_expand(pattern, block);
-    const ckpt_source *found = NULL;
-    for (int i = 0; name && i < plan->n_sources && !found; i++)
-        if (strcmp(plan->sources[i].name, name) == 0) found = &plan->sources[i];
+    const json_t *number = name ? json_object_get(m->numbers, name) : NULL;
     free(name);
-    return found;
+    return number ? &m->plan->sources[json_integer_value(number)] : NULL;
+}
+
+/* Takes the name of the source that comes next, and counts it. */
+static int name_source(making *m, char *name, failure *why)
+{
+    const int number = m->plan->n_sources;
+    m->plan->sources[number].name = name;
+    m->plan->n_sources += name != NULL;
+    if (!name || json_object_set_new(m->numbers, name, json_integer(number))) return fail_memory(why);
+    return EXIT_OK;
 }
 
 static int check_piece(const making *m, const ckpt_source *source, const qdr_tensor *piece, failure *why)
@@ -93,14 +103,15 @@ static int add_piece(const making *m, ckpt_source *source, int index, failure *w
         return fail(why, EXIT_USAGE, "%s: %s has the shape %s, which does not fit %s, with which it is joined",
                     ckpt_show(m->plan->path).text, ckpt_show(piece->name).text, ckpt_shape(piece).text,
                     ckpt_show(input_of(m->plan, source->pieces[0])->name).text);
-    source->shape[0] += shape[0];
-    return EXIT_OK;
+    if (!__builtin_add_overflow(source->shape[0], shape[0], &source->shape[0])) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "%s: %s has the shape %s, whose rows are too many to be joined",
+                ckpt_show(m->plan->path).text, ckpt_show(piece->name).text, ckpt_shape(piece).text);
 }
 
 /* A head that is the table itself is not written. */
 static int is_tied(const making *m, const ckpt_rule *rule, int64_t block, int index, int *tied, failure *why)
 {
-    const ckpt_source *table = rule->tied ? find_source(m->plan, rule->tied, block) : NULL;
+    const ckpt_source *table = rule->tied ? find_source(m, rule->tied, block) : NULL;
     *tied = 0;
     if (!table || table->n_pieces > 1 || table->is_transposed != rule->is_transposed) return EXIT_OK;
     return ckpt_compare(m->plan->file, index, table->pieces[0], tied, why);
@@ -115,9 +126,7 @@ static int add_source(const ckpt_rule *rule, int64_t block, const int *numbers, 
     *source = (ckpt_source){.is_transposed = rule->is_transposed, .rule = rule, .block = block};
     for (int part = 0; part < rule->n_theirs; part++)
         if (add_piece(m, source, m->kept[numbers[part]], why)) return why->code;
-    source->name = ckpt_expand(rule->ours, block);
-    m->plan->n_sources += source->name != NULL;
-    return source->name ? EXIT_OK : fail_memory(why);
+    return name_source(m, ckpt_expand(rule->ours, block), why);
 }
 
 static int64_t piece_rows(const ckpt_plan *plan, const ckpt_source *source, int part)
@@ -129,12 +138,13 @@ static int64_t piece_rows(const ckpt_plan *plan, const ckpt_source *source, int 
 /* ---- parts ---- */
 
 /* The rows of each part of a source by a rule. */
-static int split(const ckpt_plan *plan, const ckpt_rule *rule, int64_t block, const ckpt_source *source,
+static int split(const making *m, const ckpt_rule *rule, int64_t block, const ckpt_source *source,
                  int64_t rows[CKPT_PARTS], failure *why)
 {
+    const ckpt_plan *plan = m->plan;
     const int n = rule->n_theirs;
     const int64_t all = ckpt_rows(source->n_dims, source->shape);
-    const ckpt_source *first = rule->first ? find_source(plan, rule->first, block) : NULL;
+    const ckpt_source *first = rule->first ? find_source(m, rule->first, block) : NULL;
     if (rule->first && !first)
         return fail(why, EXIT_USAGE, "%s lacks %s, which says how %s is split", ckpt_show(plan->path).text,
                     ckpt_show(rule->first).text, ckpt_show(source->name).text);
@@ -149,11 +159,12 @@ static int split(const ckpt_plan *plan, const ckpt_rule *rule, int64_t block, co
 }
 
 /* What is joined must be what would be split again. */
-static int check_parts(const ckpt_plan *plan, const ckpt_source *source, failure *why)
+static int check_parts(const making *m, const ckpt_source *source, failure *why)
 {
+    const ckpt_plan *plan = m->plan;
     int64_t rows[CKPT_PARTS] = {0};
     if (source->n_pieces < 2) return EXIT_OK;
-    if (split(plan, source->rule, source->block, source, rows, why)) return why->code;
+    if (split(m, source->rule, source->block, source, rows, why)) return why->code;
     for (int part = 0; part < source->n_pieces; part++)
         if (piece_rows(plan, source, part) != rows[part])
             return fail(why, EXIT_USAGE,
@@ -225,7 +236,7 @@ static int add_outputs(const ckpt_rule *rule, int64_t block, const int *numbers,
         return fail(why, EXIT_USAGE, "%s: tensor %s is %s with %d dimension%s, which cannot be %s",
                     ckpt_show(m->plan->path).text, ckpt_show(source->name).text, source->type, source->n_dims,
                     PLURAL(source->n_dims), rule->is_transposed ? "transposed" : "split");
-    if (split(m->plan, rule, block, source, rows, why)) return why->code;
+    if (split(m, rule, block, source, rows, why)) return why->code;
     for (int part = 0; part < rule->n_theirs && !why->code; part++) {
         const char *pattern = rule->theirs[part];
         const int is_prefixed = n_prefix && strncmp(pattern, map->prefix, n_prefix) == 0;
@@ -270,13 +281,12 @@ static int make_sources(making *m, const char **names, failure *why)
         if (ckpt_assign(&slots, add_source, m, why)) return why->code;
         plan->lacks_prefix = slots.lacks_prefix;
         for (int i = 0; i < plan->n_sources; i++)
-            if (check_parts(plan, &plan->sources[i], why)) return why->code;
+            if (check_parts(m, &plan->sources[i], why)) return why->code;
         return EXIT_OK;
     }
-    for (int i = 0; i < n; i++, plan->n_sources++) {
+    for (int i = 0; i < n; i++) {
         ckpt_source *source = &plan->sources[i];
-        *source = (ckpt_source){.name = strdup(names[i])};
-        if (!source->name) return fail_memory(why);
+        if (name_source(m, strdup(names[i]), why)) return why->code;
         if (add_piece(m, source, m->kept[i], why)) return why->code;
         if (m->naming->to) make_vector(source);
     }
@@ -305,14 +315,15 @@ int ckpt_plan_make(const ckpt_naming *naming, ckpt_plan *plan, failure *why)
 {
     const size_t n = (size_t)qdr_safetensors_count(plan->file) + 1;
     const char **names = calloc(n, sizeof *names);
-    making m = {.plan = plan, .naming = naming, .kept = calloc(n, sizeof *m.kept)};
+    making m = {.plan = plan, .naming = naming, .kept = calloc(n, sizeof *m.kept), .numbers = json_object()};
     plan->sources = calloc(n, sizeof *plan->sources);
-    if (!names || !m.kept || !plan->sources)
+    if (!names || !m.kept || !m.numbers || !plan->sources)
         fail_memory(why);
     else if (!make_sources(&m, names, why))
         make_outputs(&m, names, why);
     free(names);
     free(m.kept);
+    json_decref(m.numbers);
     return why->code;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of a file's names is which tensor of a map. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +19,53 @@ static int64_t n_blocks(const ckpt_slots *slots, const ckpt_rule *rule)
     return ckpt_has_block(rule->ours) ? slots->n_blocks : 1;
 }
 
-static int matches(const ckpt_slots *slots, const char *pattern, const char *name, int64_t *block, int *has_prefix)
+/* ---- patterns ---- */
+
+/* A text that names may have; of those with the map's prefix there are two. */
+typedef struct ckpt_pattern {
+    int rule, part; /* rule -2: it is ignored */
+    int lacks_prefix; /* -1: there is none */
+} ckpt_pattern;
+
+/* The first of equal patterns counts. */
+static int add_pattern(ckpt_slots *slots, const char *text, ckpt_pattern pattern, failure *why)
 {
-    if (slots->is_ours) return ckpt_matches(pattern, name, block);
-    return ckpt_matches_theirs(slots->map, pattern, name, block, has_prefix);
+    const size_t n = json_object_size(slots->numbers);
+    if (json_object_get(slots->numbers, text)) return EXIT_OK;
+    slots->patterns[n] = pattern;
+    if (json_object_set_new(slots->numbers, text, json_integer((json_int_t)n)))
+        fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the names of a map");
+    return why->code;
+}
+
+static int add_theirs(ckpt_slots *slots, const char *text, ckpt_pattern pattern, failure *why)
+{
+    const char *prefix = slots->map->prefix;
+    const size_t n = strlen(prefix);
+    const int has_prefix = n && strncmp(text, prefix, n) == 0;
+    pattern.lacks_prefix = has_prefix ? 0 : -1;
+    if (add_pattern(slots, text, pattern, why) || !has_prefix) return why->code;
+    pattern.lacks_prefix = 1;
+    return add_pattern(slots, text + n, pattern, why);
+}
+
+static int list_patterns(ckpt_slots *slots, failure *why)
+{
+    const ckpt_map *map = slots->map;
+    const size_t most = 2 * ((size_t)map->n_rules * CKPT_PARTS + (size_t)map->n_ignored) + 1;
+    slots->numbers = json_object();
+    slots->patterns = calloc(most, sizeof *slots->patterns);
+    if (!slots->numbers || !slots->patterns)
+        return fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the names of a map");
+    for (int rule = 0; rule < map->n_rules; rule++)
+        for (int part = 0; part < n_parts(slots, &map->rules[rule]) && !why->code; part++) {
+            const ckpt_pattern pattern = {.rule = rule, .part = part, .lacks_prefix = -1};
+            const char *text = pattern_of(slots, &map->rules[rule], part);
+            (slots->is_ours ? add_pattern : add_theirs)(slots, text, pattern, why);
+        }
+    for (int i = 0; i < map->n_ignored && !slots->is_ours && !why->code; i++)
+        add_theirs(slots, map->ignored[i], (ckpt_pattern){.rule = -2}, why);
+    return why->code;
 }
 
 /* Where a name belongs. */
@@ -30,21 +74,39 @@ typedef struct place {
     int64_t block;
 } place;
 
+/* The number of a pattern; INT_MAX: there is none. */
+static int number_of(const ckpt_slots *slots, const char *text)
+{
+    const json_t *number = json_object_get(slots->numbers, text);
+    return number ? (int)json_integer_value(number) : INT_MAX;
+}
+
+/* The first pattern that is the name, or the name with {i} for one of its numbers: at most nine digits, without leading
+ * zeros. Longer names than a pattern has belong nowhere. */
 static place find_place(ckpt_slots *slots, const char *name)
 {
-    const ckpt_map *map = slots->map;
-    place at = {.rule = 0};
-    for (; at.rule < map->n_rules; at.rule++)
-        for (at.part = 0; at.part < n_parts(slots, &map->rules[at.rule]); at.part++) {
-            int has_prefix = -1;
-            const char *pattern = pattern_of(slots, &map->rules[at.rule], at.part);
-            if (!matches(slots, pattern, name, &at.block, &has_prefix)) continue;
-            if (has_prefix >= 0) slots->lacks_prefix = !has_prefix;
-            return at;
-        }
-    for (int i = 0; i < map->n_ignored && !slots->is_ours; i++)
-        if (ckpt_matches_theirs(map, map->ignored[i], name, &at.block, NULL)) return (place){.rule = -2};
-    return (place){.rule = -1};
+    enum { MOST_DIGITS = 9 };
+    char text[CKPT_PATTERN_BYTES + MOST_DIGITS];
+    place at = {.rule = -1};
+    const size_t length = strlen(name);
+    int best = ckpt_has_block(name) ? INT_MAX : number_of(slots, name);
+    if (length >= sizeof text) return at;
+    for (size_t begin = strcspn(name, "0123456789"), n; begin < length;
+         begin += n + strcspn(name + begin + n, "0123456789")) {
+        n = strspn(name + begin, "0123456789");
+        if (n > MOST_DIGITS || (n > 1 && name[begin] == '0')) continue;
+        snprintf(text, sizeof text, "%.*s{i}%s", (int)begin, name, name + begin + n);
+        const int number = number_of(slots, text);
+        if (number >= best) continue;
+        best = number;
+        at.block = strtoll(name + begin, NULL, 10);
+    }
+    if (best == INT_MAX) return at;
+    const ckpt_pattern *pattern = &slots->patterns[best];
+    if (pattern->lacks_prefix >= 0 && pattern->rule >= 0) slots->lacks_prefix = pattern->lacks_prefix;
+    at.rule = pattern->rule;
+    at.part = pattern->part;
+    return at;
 }
 
 /* ---- refusals ---- */
@@ -162,6 +224,7 @@ int ckpt_assign(ckpt_slots *slots, ckpt_each each, void *user, failure *why)
     place *places = calloc((size_t)slots->n_names + 1, sizeof *places);
     int is_unknown = 0;
     if (!places) return fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for %d names", slots->n_names);
+    if (list_patterns(slots, why)) slots->n_names = 0;
     for (int i = 0; i < slots->n_names; i++) {
         places[i] = find_place(slots, slots->names[i]);
         is_unknown |= places[i].rule == -1;
@@ -172,7 +235,11 @@ int ckpt_assign(ckpt_slots *slots, ckpt_each each, void *user, failure *why)
     free(places);
     free(slots->at);
     free(slots->offsets);
+    free(slots->patterns);
+    json_decref(slots->numbers);
     slots->at = NULL;
     slots->offsets = NULL;
+    slots->patterns = NULL;
+    slots->numbers = NULL;
     return why->code;
 }
