@@ -14,6 +14,7 @@
 #include "common/meter.h"
 #include "common/progress.h"
 #include "common/run_log.h"
+#include "common/stopping.h"
 #include "common/training.h"
 
 /* Rises linearly, then falls as half a cosine to 2 %. */
@@ -81,7 +82,8 @@ static qdr_status after_step(training *run, progress *line, int64_t step, double
     double validation = NAN;
     if (measured) {
         TRY(training_validate(run, step + 1 == run->n_steps, &validation));
-        if (run->n_points < MAX_POINTS) run->points[run->n_points++] = (chart_point){step + 1, validation};
+        if (!run->stops && run->n_points < MAX_POINTS)
+            run->points[run->n_points++] = (chart_point){step + 1, validation};
     }
     run->losses[step - run->first_step] = loss;
     const run_log_line logged = {step + 1, loss, tokens_per_s, learning_rate(set, step), validation};
@@ -123,11 +125,10 @@ static qdr_status check_loss(const training *run, int64_t step, double loss)
     return QDR_ERR_STATE;
 }
 
-/* *stops: a signal has ended it. */
-static qdr_status train(training *run, int *stops)
+static qdr_status train(training *run)
 {
     progress line = progress_begin(run->first_step, run->n_steps);
-    for (int64_t step = run->first_step; step < run->n_steps && !*stops; step++) {
+    for (int64_t step = run->first_step; step < run->n_steps && !run->stops; step++) {
         TRY(codec_switch_step(&run->codecs, step - run->first_step));
         const double began = meter_secs();
         double loss;
@@ -139,13 +140,10 @@ static qdr_status train(training *run, int *stops)
         run->train_secs += secs;
         TRY(check_loss(run, step, loss));
         const int is_last = step + 1 == run->n_steps;
-        if (is_last) { /* before the last validation, which may take long and which signals may end */
-            TRY(training_save_step(run, &line, step + 1, stops));
-            stop_by_default();
-        }
+        if (is_last) TRY(training_save_step(run, &line, step + 1)); /* before the last validation, which may be long */
         TRY(after_step(run, &line, step, loss, secs));
         TRY(guard_codecs(run, &line, step));
-        if (!is_last) TRY(training_save_step(run, &line, step + 1, stops));
+        if (!is_last) TRY(training_save_step(run, &line, step + 1));
     }
     if (run->talks) progress_end(&line);
     return QDR_OK;
@@ -155,9 +153,8 @@ static qdr_status train(training *run, int *stops)
 static qdr_status only_validate(training *run)
 {
     double validation;
-    stop_by_default();
     TRY(training_validate(run, 1, &validation));
-    run->points[run->n_points++] = (chart_point){run->n_steps, validation};
+    if (!run->stops) run->points[run->n_points++] = (chart_point){run->n_steps, validation};
     if (run->set->resume && run->talks)
         fprintf(stderr, "%s has %lld step%s; give a larger --steps to train on\n", run->set->resume,
                 (long long)run->first_step, PLURAL(run->first_step));
@@ -174,20 +171,29 @@ static qdr_status end(training *run)
     return run->set->n_sample ? training_write_sample(run) : QDR_OK;
 }
 
+static void say_stopped(const training *run)
+{
+    const char *file = run->set->save;
+    if (run->save.step < run->n_steps && run->first_step < run->n_steps)
+        fprintf(stderr, "stopped; --resume %s continues\n", file);
+    else
+        fprintf(stderr, "stopped after all %lld step%s, before the last validation and the sample were complete\n",
+                (long long)run->n_steps, PLURAL(run->n_steps));
+}
+
 static qdr_status run_all(training *run)
 {
-    int stops = 0;
     TRY(training_prepare(run));
     if (run->talks) training_announce(run);
     TRY(training_announce_levels(run));
-    TRY(run->first_step < run->n_steps ? train(run, &stops) : only_validate(run));
-    if (!stops) TRY(end(run));
+    TRY(run->first_step < run->n_steps ? train(run) : only_validate(run));
+    if (!run->stops) TRY(end(run));
     if (run->save.has_failed) {
         snprintf(run->sentence, PROBLEM_BYTES, "--save %.300s: the last step was not saved, as the warning says",
                  run->set->save);
         return QDR_ERR_IO;
     }
-    if (stops && run->talks) fprintf(stderr, "stopped; --resume %s continues\n", run->set->save);
+    if (run->stops && run->talks) say_stopped(run);
     return QDR_OK;
 }
 
@@ -246,9 +252,18 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
     const settings *set = user;
     int load_failed;
     TRY(settings_check(set, qdr_context_size(ctx), sentence));
-    if (set->save) stop_on_signals(); /* before anything takes long */
-    if (set->resume && strcmp(set->resume, "auto") == 0) return run_auto(ctx, set, sentence);
-    return run_once(ctx, set, set->resume, sentence, &load_failed);
+    const qdr_status status = set->resume && strcmp(set->resume, "auto") == 0
+                                  ? run_auto(ctx, set, sentence)
+                                  : run_once(ctx, set, set->resume, sentence, &load_failed);
+    stop_by_default();
+    return status;
+}
+
+/* Before anything takes long. */
+static void begin(const void *user)
+{
+    const settings *set = user;
+    if (set->save) stop_on_signals();
 }
 
 static settings given; /* by the command line */
@@ -272,6 +287,7 @@ int main(int argc, char **argv)
                     "  train_gpt --local 4 --grid auto --machine laptop\n"
                     "  train_gpt --local 4 --save run.safetensors --save-every 100 --resume auto\n"
                     "  train_gpt poems.txt --local 2 --ctx 64 --layout scattered --grid 2x1x1x1\n",
+        .begin = begin,
         .run = run_rank,
     };
     given = settings_begin;

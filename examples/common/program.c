@@ -64,6 +64,7 @@ static int run(const program *about, int argc, char **argv, choice *given)
         return fail_status(&why, status) ? fail_print(&why) : code;
     }
     if (options_read(argc, argv, about->options, given, about->operand, &why)) return fail_print_once(&why);
+    if (about->begin) about->begin(given);
     if (given->machine) setenv("QDR_MACHINE", given->machine, 1); /* before there are threads; for QDR_REPORT */
     const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)given->n_threads, .device = given->device};
     const qdr_status status = qdr_launch((int)given->n_local, &opts, run_rank, &start, &code);

@@ -28,6 +28,7 @@ typedef struct program {
     const struct option_spec *options;
     const char **operand; /* where the name of the text to read is stored; NULL: no operand is allowed */
     const char *examples; /* one per line */
+    void (*begin)(const void *settings); /* once per process, before there are ranks; NULL: nothing */
     program_fn run;
 } program;
 

@@ -4,8 +4,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,44 +179,4 @@ qdr_status saver_poll(saver *self)
 qdr_status saver_finish(saver *self)
 {
     return self->pending ? tell(self, qdr_checkpoint_finish(&self->pending)) : QDR_OK;
-}
-
-/* ---- signals ---- */
-
-static volatile sig_atomic_t is_asked;
-
-static void ask(int number)
-{
-    (void)number;
-    is_asked = 1;
-}
-
-static const int stopping[] = {SIGINT, SIGTERM, SIGUSR1};
-enum { N_STOPPING = sizeof stopping / sizeof *stopping };
-static struct sigaction before[N_STOPPING];
-static atomic_int is_set; /* ranks may be threads of one process */
-
-void stop_on_signals(void)
-{
-    if (atomic_exchange(&is_set, 1)) return;
-    for (int i = 0; i < N_STOPPING; i++) {
-        struct sigaction once = {.sa_handler = ask, .sa_flags = SA_RESTART};
-        if (stopping[i] == SIGINT) once.sa_flags |= (int)SA_RESETHAND;
-        sigemptyset(&once.sa_mask);
-        (void)sigaction(stopping[i], &once, &before[i]);
-    }
-}
-
-void stop_by_default(void)
-{
-    if (atomic_exchange(&is_set, 0) == 0) return;
-    for (int i = 0; i < N_STOPPING; i++) (void)sigaction(stopping[i], &before[i], NULL);
-}
-
-qdr_status stop_is_requested(qdr_context *ctx, int *stops)
-{
-    /* Any error would do; nobody passes another one here. */
-    const qdr_status status = qdr_agree(ctx, is_asked ? QDR_ERR_STATE : QDR_OK);
-    *stops = status == QDR_ERR_STATE;
-    return *stops ? QDR_OK : status;
 }

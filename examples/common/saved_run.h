@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run of training that can be stopped and continued: what its checkpoint says of it, saving it from time to time, and
- * signals that end it. */
+/* A run of training that can be stopped and continued: what its checkpoint says of it, and saving it from time to
+ * time. */
 #ifndef EXAMPLES_SAVED_RUN_H
 #define EXAMPLES_SAVED_RUN_H
 
@@ -63,13 +63,5 @@ qdr_status saver_begin(saver *self, int64_t step, const char *note);
 /* Looks after a save in the background, and says when it is complete; finish: waits for it. */
 qdr_status saver_poll(saver *self);
 qdr_status saver_finish(saver *self);
-
-/* From now on SIGTERM, SIGINT and SIGUSR1 only ask the run to stop; a second SIGINT ends the program. Once per
- * process. */
-void stop_on_signals(void);
-/* They have again the effect that they had before. */
-void stop_by_default(void);
-/* Whether some rank was asked to stop. Collective. */
-qdr_status stop_is_requested(qdr_context *ctx, int *stops);
 
 #endif

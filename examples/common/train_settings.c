@@ -61,8 +61,9 @@ const option_spec settings_specs[] = {
      OPTION_REAL, AT(codec_guard), 0, 100},
     {"checkpoints", .kind = OPTION_HEADING},
     {"save", 0, "FILE",
-     "save parameters, optimizer and position in the text at the end, and when a signal ends the run", OPTION_OUTPUT,
-     AT(save)},
+     "save parameters, optimizer and position in the text at the end, and when SIGTERM, SIGINT or SIGUSR1 ends the "
+     "run (a second one ends it at once, as the first one does without --save)",
+     OPTION_OUTPUT, AT(save)},
     {"save-every", 0, "N", "save every N steps, too", OPTION_COUNT, AT(save_every), 1, 100000000},
     {"save-background", 0, "on|off", "train on while a copy is written (default on)", OPTION_CHOICE, AT(in_foreground)},
     {"keep", 0, "N", "older checkpoints to keep, as FILE.1, FILE.2 ... (default 0)", OPTION_COUNT, AT(keep), 0, 1000},

@@ -30,6 +30,7 @@ typedef struct training {
     saver save;
     int64_t first_step, n_steps; /* the first step of this run, and the one after its last */
     int64_t first_sequence; /* of the first step: its position in the data */
+    int stops; /* a signal or --stop-after ends the run */
     int load_failed; /* the checkpoint could not be loaded: it is broken, or something else is missing */
     double *losses; /* of each step of this run */
     codec_switch codecs; /* of --codec-after and --codec-guard */
@@ -51,14 +52,16 @@ qdr_status training_forward(training *run, const uint8_t *text);
 /* Adds the loss of the last forward pass to the sums. Waits for everything that was enqueued. */
 qdr_status training_add_loss(training *run, double *sum, int64_t *n);
 /* The mean loss over windows spread evenly over the last tenth of the text: during training a fixed sample of it, at
- * the end all of it. */
+ * the end all of it. NAN, and not all of them, once the run is to stop. */
 qdr_status training_validate(training *run, int at_end, double *mean);
 
 /* How many sequences have been used before a step; the batch may have been another before this run. */
 int64_t training_sequences(const training *run, int64_t step);
 qdr_status training_begin_save(training *run, int64_t n_steps);
 /* Saves after a step where that was asked for, by an option or by a signal. */
-qdr_status training_save_step(training *run, const progress *line, int64_t n_steps, int *stops);
+qdr_status training_save_step(training *run, const progress *line, int64_t n_steps);
+/* Sets run->stops if a signal has asked some rank to stop, where there is a file to save to. */
+qdr_status training_look(training *run);
 
 /* The model continues the prompt, on standard output. */
 qdr_status training_write_sample(training *run);

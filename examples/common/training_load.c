@@ -24,6 +24,11 @@ static qdr_status take_position(training *run, const saved_run *saved)
                       "--resume %.300s: its run was on another text, of %.0f bytes and checksum %s; %s has %lld bytes "
                       "and checksum %s: give that text, or use --load for the parameters alone",
                       run->set->resume, bytes, crc, run->text.name, (long long)run->text.n_bytes, here);
+    if (run->set->n_steps > 0 && run->set->n_steps < (int64_t)step)
+        return REFUSE(run->sentence,
+                      "--resume %.300s: it has %.0f steps already, more than --steps %lld; give a larger --steps to "
+                      "train on, or --steps 0 to validate and sample",
+                      run->set->resume, step, (long long)run->set->n_steps);
     run->first_step = (int64_t)step;
     run->first_sequence = (int64_t)sequences;
     return QDR_OK;

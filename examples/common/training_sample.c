@@ -23,6 +23,7 @@ static qdr_status write_bytes(training *run, uint8_t *window, float *logits)
 
     qdr_status status = QDR_OK;
     for (int64_t i = 0; i < set->n_sample; i++) {
+        if ((status = training_look(run)) < 0 || run->stops) break;
         if ((status = training_forward(run, window)) < 0 ||
             (status = gpt_logits_row(&run->model, seen - 1, logits)) < 0)
             break;

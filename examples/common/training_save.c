@@ -2,6 +2,7 @@
 /* Saving a run, and ending it with a save where that was asked for. */
 #include <stdio.h>
 
+#include "stopping.h"
 #include "training.h"
 
 int64_t training_sequences(const training *run, int64_t step)
@@ -31,18 +32,25 @@ qdr_status training_begin_save(training *run, int64_t n_steps)
     return saver_begin(&run->save, n_steps, note);
 }
 
-qdr_status training_save_step(training *run, const progress *line, int64_t n_steps, int *stops)
+qdr_status training_look(training *run)
+{
+    int stops = 0;
+    if (run->set->save) TRY(stop_is_requested(run->ctx, &stops));
+    run->stops |= stops;
+    return QDR_OK;
+}
+
+qdr_status training_save_step(training *run, const progress *line, int64_t n_steps)
 {
     const settings *set = run->set;
     const int is_last = n_steps == run->n_steps;
     if (!set->save) return QDR_OK;
-    TRY(stop_is_requested(run->ctx, stops));
-    *stops |= n_steps - run->first_step == set->stop_after;
-    *stops &= !is_last;
+    TRY(training_look(run));
+    run->stops |= n_steps - run->first_step == set->stop_after && !is_last;
     const int is_due = set->save_every && n_steps % set->save_every == 0;
-    if (run->talks && (is_due || is_last || *stops || run->save.pending)) progress_end(line);
+    if (run->talks && (is_due || is_last || run->stops || run->save.pending)) progress_end(line);
     TRY(saver_poll(&run->save));
-    if (!is_due && !is_last && !*stops) return QDR_OK;
+    if (!is_due && !is_last && !run->stops) return QDR_OK;
     TRY(training_begin_save(run, n_steps));
-    return is_last || *stops ? saver_finish(&run->save) : QDR_OK;
+    return is_last || run->stops ? saver_finish(&run->save) : QDR_OK;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loss over the last tenth of the text. */
+#include <math.h>
+
 #include "training.h"
 
 #define VALIDATION_WINDOWS 256 /* during training; at the end all windows */
@@ -29,7 +31,10 @@ qdr_status training_validate(training *run, int at_end, double *mean)
     const int64_t per_forward = run->model.config.n_sequences;
     double sum = 0;
     int64_t n = 0;
+    *mean = NAN;
     for (int64_t first = 0; first < n_windows; first += per_forward) {
+        TRY(training_look(run));
+        if (run->stops) return QDR_OK;
         for (int64_t i = 0; i < per_forward; i++)
             run->starts[i] = first + i < n_windows
                                  ? corpus_validation_window(&run->text, set->how.context, first + i, n_windows)

@@ -203,7 +203,9 @@ class Notes(Case):
     def test_nothing_is_saved_where_nothing_is_trained(self):
         file = self.path("a")
         self.train("1x1x1x1", *TINY, "--steps", "3", "--save", file)
-        for steps in ("0", "2", "3"):
+        said = self.run_words(words_of("1x1x1x1", self.text, "--resume", file, "--save", file, "--steps", "2"), code=2)
+        self.assertIn("it has 3 steps already, more than --steps 2; give a larger --steps", said)
+        for steps in ("0", "3"):
             said = self.run_words(words_of("1x1x1x1", self.text, "--resume", file, "--save", file, "--steps", steps,
                                            "--sample", "0"))
             self.assertIn("has 3 steps; give a larger --steps to train on", said)
@@ -248,18 +250,6 @@ class Saving(Case):
                                    stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
         return process
-
-    def test_signals_end_what_follows_training(self):
-        """The last validation, after which nothing is left to save, and that of a run without steps."""
-        for steps, awaited in (("1", "saved step 1"), ("0", "layers, hidden")):
-            process = self.start(self.text, *TINY, "--val-windows", "9999999", "--steps", steps, "--save",
-                                 self.path("a"))
-            while awaited not in process.stderr.readline():
-                self.assertIsNone(process.poll())
-            time.sleep(0.3)
-            process.terminate()
-            process.communicate(timeout=20)
-            self.assertEqual(process.returncode, -signal.SIGTERM)
 
     def test_a_signal_before_the_first_step(self):
         """While the text is read, from a pipe."""

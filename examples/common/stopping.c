@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stopping.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "program.h"
+
+/* Launchers and timeout(1) send a signal to a process and once more to its group: what arrives this soon after the
+ * first is no second request. */
+#define ECHO_MSECS 200
+
+static atomic_int is_asked; /* handlers run on any thread */
+static atomic_llong ended_msecs; /* when the first SIGTERM or SIGINT came; 0: none did */
+
+static long long now_msecs(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1000LL * now.tv_sec + now.tv_nsec / 1000000 + 1;
+}
+
+static void ask(int number)
+{
+    const int before = errno;
+    long long first = 0;
+    atomic_store(&is_asked, 1);
+    if (number != SIGUSR1 && !atomic_compare_exchange_strong(&ended_msecs, &first, now_msecs()) &&
+        now_msecs() - first > ECHO_MSECS) {
+        struct sigaction plain = {.sa_handler = SIG_DFL};
+        sigemptyset(&plain.sa_mask);
+        (void)sigaction(number, &plain, NULL);
+        (void)raise(number); /* is delivered when this returns */
+    }
+    errno = before;
+}
+
+static const int stopping[] = {SIGINT, SIGTERM, SIGUSR1};
+enum { N_STOPPING = sizeof stopping / sizeof *stopping };
+static struct sigaction before[N_STOPPING];
+static atomic_int is_set; /* ranks may be threads of one process */
+
+void stop_on_signals(void)
+{
+    if (atomic_exchange(&is_set, 1)) return;
+    for (int i = 0; i < N_STOPPING; i++) {
+        struct sigaction asking = {.sa_handler = ask, .sa_flags = SA_RESTART};
+        sigemptyset(&asking.sa_mask);
+        (void)sigaction(stopping[i], &asking, &before[i]);
+    }
+}
+
+void stop_by_default(void)
+{
+    if (atomic_exchange(&is_set, 0) == 0) return;
+    for (int i = 0; i < N_STOPPING; i++) (void)sigaction(stopping[i], &before[i], NULL);
+}
+
+qdr_status stop_is_requested(qdr_context *ctx, int *stops)
+{
+    /* Any error would do; nobody passes another one here. */
+    const qdr_status status = qdr_agree(ctx, is_asked ? QDR_ERR_STATE : QDR_OK);
+    *stops = status == QDR_ERR_STATE;
+    return *stops ? QDR_OK : status;
+}

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Signals that reach train_gpt at any time of a run with long validations: the first one saves and ends it, the second
+one ends it at once.
+
+usage: stopping_test.py EXAMPLES_DIR [--mpiexec PROGRAM] [--times N] [--seed N]
+"""
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import checkpoint_test
+from checkpoint_test import Case, header_of, words_of
+
+ARGUMENTS = None
+# A step and a save take milliseconds; a validation would take minutes.
+LONG = ["--layers", "2", "--hidden", "24", "--heads", "3", "--ctx", "8", "--batch", "2", "--steps", "1000000",
+        "--val-every", "3", "--val-windows", "9999999", "--sample", "0"]
+ENDED_SECS = 20  # generous: other programs may keep the processors busy
+
+
+class Stopping(Case):
+    def start(self, *words, grid="1x1x1x2", by_mpi=False):
+        """A run that has made its model."""
+        process = subprocess.Popen(words_of(grid, self.text, *words, by_mpi=by_mpi), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        while "layers, hidden" not in process.stderr.readline():
+            self.assertIsNone(process.poll())
+        return process
+
+    def end(self, process, code):
+        try:
+            out, said = process.communicate(timeout=ENDED_SECS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self.fail(f"still running {ENDED_SECS} s after the signal: {process.communicate()}")
+        self.assertEqual(process.returncode, code, said)
+        return out, said
+
+    def steps_of(self, path):
+        return json.loads(json.loads(header_of(path)[1])["__metadata__"]["note"])["step"]
+
+    def logged(self, path):
+        with open(path, encoding="ascii") as file:
+            return [line for line in map(json.loads, file) if "step" in line]
+
+    def test_random_times(self):
+        chance = random.Random(ARGUMENTS.seed)
+        print(f"seed {ARGUMENTS.seed}, {ARGUMENTS.times} times", file=sys.stderr)
+        log, file = self.path("run.jsonl"), self.path("a.safetensors")
+        for i in range(ARGUMENTS.times):
+            number = chance.choice((signal.SIGTERM, signal.SIGINT, signal.SIGUSR1))
+            by_mpi = bool(ARGUMENTS.mpiexec) and i % 5 == 4
+            process = self.start(*LONG, "--log", log, "--save", file, by_mpi=by_mpi)
+            time.sleep(chance.uniform(0, 1))
+            process.send_signal(number)
+            _, said = self.end(process, 0)
+            self.assertIn("stopped; --resume", said)
+            lines = self.logged(log)
+            self.assertEqual(self.steps_of(file), lines[-1]["step"])
+            # Step 3 is validated until the end, or cut and not called validated.
+            self.assertLessEqual(lines[-1]["step"], 3)
+            self.assertEqual([line for line in lines if "val_loss" in line], [])
+            os.unlink(log)
+            os.unlink(file)
+
+    def test_a_signal_to_one_rank_only(self):
+        if not ARGUMENTS.mpiexec:
+            self.skipTest("no mpiexec")
+        file = self.path("a.safetensors")
+        process = self.start(*LONG, "--save", file, by_mpi=True, grid="1x1x1x3")
+        time.sleep(0.5)
+        found = subprocess.run(["pgrep", "-f", "train_gpt .*" + file], capture_output=True, text=True, check=True)
+        ranks = [int(number) for number in found.stdout.split()
+                 if os.path.basename(os.readlink(f"/proc/{number}/exe")) == "train_gpt"]
+        self.assertEqual(len(ranks), 3)
+        os.kill(ranks[-1], signal.SIGUSR1)
+        self.end(process, 0)
+        self.assertEqual(self.steps_of(file), 3)
+
+    def test_after_the_last_step_and_without_steps(self):
+        """Nothing is left to save, or the beginning is."""
+        file = self.path("a")
+        for words, step in ((["--steps", "1"], 1), (["--steps", "0"], 0)):
+            process = self.start(*LONG, *words, "--save", file)
+            time.sleep(0.5)
+            process.terminate()
+            said = self.end(process, 0)[1]
+            self.assertIn(f"stopped after all {step} step", said)
+            self.assertNotIn("validation loss", said)
+            self.assertEqual(self.steps_of(file), step)
+
+    def test_in_the_sample(self):
+        process = self.start(*LONG, "--steps", "0", "--val-windows", "1", "--sample", "9999999", "--save",
+                             self.path("a"))
+        while "memory of rank 0" not in process.stderr.readline():
+            self.assertIsNone(process.poll())
+        process.terminate()
+        out, said = self.end(process, 0)
+        self.assertTrue(out.endswith("\n"), out[-9:])
+        self.assertIn("sample", said)
+
+    def test_the_second_one_ends_it_at_once(self):
+        """In a step that takes minutes, in which the first one is not heard."""
+        big = [*LONG, "--batch", "9999999", "--micro-batch", "1"]
+        for second in (signal.SIGTERM, signal.SIGINT):
+            process = self.start(*big, "--save", self.path("a"))
+            process.terminate()
+            time.sleep(0.5)
+            self.assertIsNone(process.poll())
+            process.send_signal(second)
+            self.end(process, -second)
+            self.assertFalse(os.path.exists(self.path("a")))
+
+    def test_the_echo_of_timeout_is_no_second_one(self):
+        """timeout(1) sends its signal to the process and to the group."""
+        words = words_of("1x1x1x2", self.text, *LONG, "--save", self.path("a"))
+        done = subprocess.run(["timeout", "-s", "TERM", "1", *words], capture_output=True, timeout=120)
+        self.assertEqual((done.returncode, os.path.exists(self.path("a"))), (124, True), done.stderr.decode())
+        self.assertIn(b"stopped; --resume", done.stderr)
+
+
+if __name__ == "__main__":
+    PARSER = argparse.ArgumentParser()
+    PARSER.add_argument("examples_dir")
+    PARSER.add_argument("--mpiexec")
+    PARSER.add_argument("--times", type=int, default=5)
+    PARSER.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    ARGUMENTS, REST = PARSER.parse_known_args()
+    checkpoint_test.ARGUMENTS = ARGUMENTS
+    unittest.main(argv=[sys.argv[0], *REST])
