@@ -68,8 +68,8 @@ typedef struct qdr_codecs {
 
 /** Reads "int8", "int8/64" (blocks of 64), "int4/128+hadamard+feedback+stochastic", "zfp:16" (16 bits an element),
  * "bf16", "int16", "lossless" or "raw". Local, thread-safe.
- *  @retval QDR_ERR_ARGUMENT  NULL, an unknown name (the message has the nearest), a block or a rate out of range, or a
- *                            flag that the codec lacks; *codec is then raw */
+ *  @retval QDR_ERR_ARGUMENT  NULL, an unknown name (the message has the nearest), a block or a rate out of range, a
+ *                            flag that the codec lacks, or something given twice; *codec is then raw */
 QDR_API QDR_NODISCARD qdr_status qdr_codec_parse(const char *text, qdr_codec *codec);
 /** The other way. Returns the length of the text, without its terminating null; writes at most `capacity` bytes. */
 QDR_API size_t qdr_codec_text(const qdr_codec *codec, char *text, size_t capacity);
@@ -94,7 +94,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_codecs_parse(const char *text, qdr_codecs *
  * the length of the text, without its terminating null; writes at most `capacity` bytes. Local, thread-safe. */
 QDR_API size_t qdr_codecs_text(const qdr_codecs *codecs, char *text, size_t capacity);
 /** Bytes of the wire format of n elements; of LOSSLESS, at most. Those of a codec that would not shorten the type, and
- * of F64, I32 and U8, are the raw ones: such messages are not coded. Local, thread-safe; 0 for n ≤ 0. */
+ * of F64, I32 and U8, are the raw ones: such messages are not coded. 0 for n ≤ 0, INT64_MAX for n > 2^58. Local,
+ * thread-safe. */
 QDR_API int64_t qdr_codec_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems);
 /** The largest error of an element of a block with max |x| = block_max, or with HADAMARD, of a block whose rotated
  * elements have it: m/2L + 2⁻²¹m, or with HADAMARD √B·(m/2L + 2⁻¹⁹m); STOCHASTIC doubles the first term. 2⁻⁸m for BF16;

@@ -61,6 +61,7 @@ qdr_status qdr_checkpoint_size(const qdr_stack *stack, const qdr_adamw *optimize
     if (file_bytes) *file_bytes = 0;
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: the stack is NULL");
     if (!stack->built) return QDR_FAIL(QDR_ERR_STATE, "checkpoint: the stack is not built; call qdr_stack_build first");
+    QDR_TRY(qdri_check_switch("checkpoint", "background", background));
     return measure(stack, optimizer, background, host_bytes, file_bytes);
 }
 
@@ -75,9 +76,9 @@ static qdr_status check(const qdr_stack *stack, const char *path, const qdr_chec
     if (opts->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: version is %u; begin the options with QDR_OPTS_INIT",
                         opts->version);
-    if (opts->keep < 0 || (opts->background != 0 && opts->background != 1))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: keep is %d and background %d; use 0 or more, and 0 or 1",
-                        opts->keep, opts->background);
+    if (opts->keep < 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: keep is %d; use 0 or more older files", opts->keep);
+    QDR_TRY(qdri_check_switch("checkpoint", "background", opts->background));
     if (opts->background && !pending)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "checkpoint: pending is NULL; pass an address, for qdr_checkpoint_finish() to wait");
@@ -116,8 +117,7 @@ static void describe(qdri_facts *facts, const qdr_adamw *optimizer, const char *
     qdri_facts_add_int(facts, who, "optimizer", optimizer != NULL);
     qdri_facts_add_int(facts, who, "background", opts->background);
     qdri_facts_add_int(facts, who, "keep", opts->keep);
-    qdri_facts_add_int(facts, who, "a note of digest",
-                       opts->note ? (int64_t)qdri_digest_of(opts->note, strlen(opts->note)) : 0);
+    qdri_facts_add_text(facts, who, "a note", opts->note);
 }
 
 static void free_all(qdr_checkpoint *self)

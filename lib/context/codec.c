@@ -55,6 +55,7 @@ qdr_status qdr_codec_decode(qdr_context *ctx, const qdr_codec *codec, qdr_dtype 
 {
     static const char who[] = "decoding";
     QDR_TRY(check(ctx, codec, dtype, n_elems, who));
+    QDR_TRY(qdri_check_switch(who, "add", add));
     const qdri_message message = {.codec = codec, .dtype = dtype, .n = n_elems};
     const size_t each = qdr_dtype_bytes(dtype), y_bytes = (size_t)n_elems * each;
     const int is_lossless = codec->kind == QDR_CODEC_LOSSLESS && qdri_codec_shortens(codec, dtype);

@@ -18,6 +18,8 @@ enum { USUAL_BLOCK = 128, LEAST_RATE = 4, MOST_RATE = 24, WORD_BYTES = 64 };
 #define MOST_LEAST_BYTES (INT64_C(1) << 40)
 /* A block whose largest element is smaller is sent as zeros: its scale, and the inverse of it, would lose precision. */
 #define LEAST_BLOCK_MAX 0x1p-100
+/* More than any memory holds; the bytes of so many fit in 63 bits, whatever the codec. */
+#define MOST_ELEMS (INT64_C(1) << 58)
 
 typedef struct codec_traits {
     const char *name;
@@ -77,6 +79,7 @@ static int64_t lossless_bytes(qdr_dtype dtype, int64_t n)
 int64_t qdr_codec_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems)
 {
     if (!codec || (unsigned)codec->kind >= QDR_N_CODECS || n_elems <= 0) return 0;
+    if (n_elems > MOST_ELEMS) return INT64_MAX;
     const int bits = qdri_codec_bits(codec);
     if (!qdri_codec_shortens(codec, dtype)) return n_elems * (int64_t)qdr_dtype_bytes(dtype);
     if (codec->kind == QDR_CODEC_BF16) return 2 * n_elems;
@@ -114,8 +117,9 @@ size_t qdr_codec_text(const qdr_codec *codec, char *text, size_t capacity)
 
 qdr_status qdri_codec_check(const qdr_codec *codec, const char *who)
 {
-    if (!codec || (unsigned)codec->kind >= QDR_N_CODECS)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: codec %d; see qdr_codec_kind", who, codec ? (int)codec->kind : -1);
+    if (!codec) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the codec is NULL; use QDR_CODEC_RAW for none", who);
+    if ((unsigned)codec->kind >= QDR_N_CODECS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: codec %d; see qdr_codec_kind", who, (int)codec->kind);
     const codec_traits *of = &traits[codec->kind];
     const int block = codec->block;
     if (of->bits && block && (block < 32 || block > 256 || (block & (block - 1))))
@@ -202,11 +206,17 @@ qdr_status qdr_codec_parse(const char *text, qdr_codec *codec)
             if (number < 0)
                 return QDR_FAIL(QDR_ERR_ARGUMENT, "codec: '%.40s' after '%c' is no number; write int8/64 or zfp:8",
                                 word, sign);
-            *(sign == '/' ? &made.block : &made.rate) = number;
+            int *const kept = sign == '/' ? &made.block : &made.rate;
+            if (*kept)
+                return QDR_FAIL(QDR_ERR_ARGUMENT, "codec: '%c%d' and '%c%d' in one codec; leave one out", sign, *kept,
+                                sign, number);
+            *kept = number;
             continue;
         }
         const int flag = find(word, flag_names, N_FLAGS);
         if (flag < 0) return unknown("flag", word, flag_names, N_FLAGS);
+        if (made.flags & flags[flag].flag)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "codec: '+%s' stands there twice; leave one out", word);
         made.flags |= flags[flag].flag;
     }
     QDR_TRY(qdri_codec_check(&made, "codec"));
@@ -307,10 +317,12 @@ static qdr_status read_item(const char *item, qdr_codecs *codecs)
 {
     char left[WORD_BYTES];
     const char *right = next_word(item, "=", left);
-    if (strcmp(item, "inside") == 0) {
+    if (strcmp(item, "inside") == 0 && !codecs->inside) {
         codecs->inside = 1;
         return QDR_OK;
     }
+    if (strcmp(item, "inside") == 0 || (strcmp(left, "least") == 0 && codecs->least_bytes))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "codec: '%s' stands there twice; leave one out", left);
     if (!*right)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "codec: '%.40s' does not follow a comma; what does is AXES.CLASS=CODEC, least=BYTES or inside",
@@ -335,7 +347,7 @@ qdr_status qdri_codecs_check(const qdr_codecs *codecs, const char *who)
     if (codecs->least_bytes < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: least_bytes is %lld; use 0, which is 16 KiB, or more", who,
                         (long long)codecs->least_bytes);
-    return QDR_OK;
+    return qdri_check_switch(who, "inside", codecs->inside);
 }
 
 qdr_status qdri_codecs_check_for(const qdr_codecs *codecs, qdr_dtype dtype, const char *who)

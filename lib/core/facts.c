@@ -36,6 +36,25 @@ void qdri_facts_add(qdri_facts *facts, const char *who, const char *option, cons
     append(facts, value, LINE_END);
 }
 
+/* Pieces end with whole characters of UTF-8. */
+void qdri_facts_add_text(qdri_facts *facts, const char *who, const char *option, const char *text)
+{
+    enum { PIECE_BYTES = 64, MOST_OF_ONE = 4 };
+    size_t at = 0;
+    if (!text) return;
+    do {
+        char where[96], piece[PIECE_BYTES + 3];
+        size_t bytes = strnlen(text + at, PIECE_BYTES);
+        while (bytes > PIECE_BYTES - MOST_OF_ONE && ((unsigned char)text[at + bytes] & 0xc0) == 0x80) bytes--;
+        snprintf(where, sizeof where, "%.48s with, from byte %zu on,", option, at);
+        snprintf(piece, sizeof piece, "'%.*s'", (int)bytes, text + at);
+        qdri_facts_add(facts, who, where, piece);
+        at += bytes;
+    } while (text[at]);
+    /* Control characters, which are not shown, may differ. */
+    qdri_facts_add_int(facts, who, "a text of digest", (int64_t)qdri_digest_of(text, at));
+}
+
 void qdri_facts_add_int(qdri_facts *facts, const char *who, const char *option, int64_t value)
 {
     char text[32];

@@ -16,6 +16,8 @@ typedef struct qdri_facts {
 /* Adds a line. An empty option makes it "WHO is VALUE". Control characters in a name become '?'. After a failed
  * allocation facts->status is its error, and nothing more is added. */
 void qdri_facts_add(qdri_facts *facts, const char *who, const char *option, const char *value);
+/* A long text in pieces, a line each, so that the first one that differs is shown, and a digest; NULL: no lines. */
+void qdri_facts_add_text(qdri_facts *facts, const char *who, const char *option, const char *text);
 void qdri_facts_add_int(qdri_facts *facts, const char *who, const char *option, int64_t value);
 /* The text of a number with as few digits as have the same value (NaN: any), but not fewer than least_digits. */
 enum { QDRI_REAL_BYTES = 40 };

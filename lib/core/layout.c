@@ -57,6 +57,9 @@ qdr_status qdri_matrix_check(const qdr_matrix *matrix)
                         matrix->version);
     if ((int)matrix->spread < QDR_SPREAD_GRID || matrix->spread > QDR_SPREAD_ROOT)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: spread is %d; use one of QDR_SPREAD_…", (int)matrix->spread);
+    QDR_TRY(qdri_check_switch("matrix", "split_cols", matrix->split_cols));
+    QDR_TRY(qdri_check_switch("matrix", "split_cells", matrix->split_cells));
+    QDR_TRY(qdri_check_switch("matrix", "scatter_rows", matrix->scatter_rows));
     QDR_TRY(qdri_blocks_check(matrix->cols, "matrix"));
     QDR_TRY(rows_check(matrix));
     return matrix->spread == QDR_SPREAD_GRID ? axes_check(matrix) : QDR_OK;

@@ -60,3 +60,9 @@ qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *
     qdri_log(QDRI_LOG_DEBUG, "%s:%d: %s: %s", file, line, qdr_status_name(status), sentence);
     return status;
 }
+
+qdr_status qdri_check_switch(const char *who, const char *option, int value)
+{
+    if (value == 0 || value == 1) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is %d; use 0 or 1", who, option, value);
+}

@@ -39,6 +39,9 @@ void qdri_share_last_error(char *(*find)(void));
         if ((status) != QDR_OK) goto out;                                                                              \
     } while (0)
 
+/* @retval QDR_ERR_ARGUMENT  an option that is 0 or 1 is neither */
+QDR_NODISCARD qdr_status qdri_check_switch(const char *who, const char *option, int value);
+
 /* The longest message, including its terminating zero. */
 #define QDRI_ERROR_BYTES 512
 

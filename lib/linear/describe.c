@@ -108,7 +108,7 @@ void qdri_describe_input(qdr_stack *stack, const char *name, const qdr_edge_desc
     add_text(&e, "col_axis", desc->col_axis == QDR_X ? "QDR_X" : "QDR_Y");
     add_text(&e, "layout", layout_name(desc->layout));
     add_int(&e, "scatter_unit", or_one(desc->scatter_unit));
-    add_int(&e, "with_gradient", with_gradient != 0);
+    add_int(&e, "with_gradient", with_gradient);
 }
 
 void qdri_describe_tokens(qdr_stack *stack, const char *name) { (void)begin(stack, "tokens", name); }

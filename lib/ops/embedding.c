@@ -122,6 +122,7 @@ qdr_status qdr_embedding_backward(qdr_grid *grid, const qdr_embedding *embedding
                                   void *de, int accumulate, void *work, qdr_stream *stream)
 {
     QDR_TRY(embedding_check(grid, embedding));
+    QDR_TRY(qdri_check_switch(who, "accumulate", accumulate));
     QDR_TRY(data_check(grid, embedding, tokens, de, qdri_sum_type(embedding->dtype), dy, work));
     const int scattered = is_scattered(grid, embedding);
     QDR_TRY(QDRI_RANGES_CHECK(who, qdri_read("tokens", tokens, embedding->n_rows, QDR_I32).range,

@@ -139,6 +139,8 @@ qdr_status qdr_layer_norm_backward(qdr_grid *grid, const qdr_layer_norm *norm, c
                                    void *dbeta, int accumulate_params, void *work, qdr_stream *stream)
 {
     QDR_TRY(norm_check(grid, norm));
+    QDR_TRY(qdri_check_switch(who, "accumulate_dx", accumulate_dx));
+    QDR_TRY(qdri_check_switch(who, "accumulate_params", accumulate_params));
     if (norm->n_cols && !dgamma != !dbeta)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "layer norm: only one of dgamma and dbeta is NULL; pass both or neither");
     const int64_t n_elems = norm->n_rows * norm->n_cols, n_sums = dgamma ? norm->n_cols : 0;

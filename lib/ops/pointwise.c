@@ -62,6 +62,7 @@ qdr_status qdr_gelu_forward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, 
 qdr_status qdr_gelu_backward(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype, const void *x, const void *dy,
                              void *dx, int accumulate, qdr_stream *stream)
 {
+    QDR_TRY(qdri_check_switch("gelu", "accumulate", accumulate));
     const qdri_kernel kernel = qdri_gelu_backward(n_elems, dtype, dy, x, dx, accumulate);
     return binary_run("gelu", ctx, &kernel, 1, stream);
 }

@@ -39,6 +39,8 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
     if (opts->batch_parts < 0 || opts->batch_parts > QDRI_MAX_BATCH_PARTS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: batch_parts %d; use 1 to %d, or 0 to have them chosen",
                         opts->batch_parts, QDRI_MAX_BATCH_PARTS);
+    QDR_TRY(qdri_check_switch("stack", "caller_memory", opts->caller_memory));
+    QDR_TRY(qdri_check_switch("stack", "caller_activations", opts->caller_activations));
     return qdri_check_product_type(opts->product_type, opts->dtype, "stack");
 }
 static int64_t cell_rows(const qdri_position *position, int64_t n_rows, int64_t unit)
@@ -201,10 +203,11 @@ qdr_status qdri_net_add_input(qdri_net *net, const char *name, const qdr_edge_de
                         (int)desc->layout);
     if (desc->scatter_unit < 0)
         return QDR_FAIL(QDR_ERR_SHAPE, "stack input: scatter_unit %" PRId64 " may not be negative", desc->scatter_unit);
+    QDR_TRY(qdri_check_switch("stack input", "with_gradient", with_gradient));
     QDR_TRY(qdri_blocks_check(desc->cols, "stack input"));
     const qdr_matrix matrix = qdri_edge_matrix(net, desc->cols, desc->col_axis, desc->layout, desc->scatter_unit);
     QDR_TRY(qdri_edge_add(net, name, &matrix, net->opts.dtype, edge));
-    net->edges[*edge].with_gradient = net->edges[*edge].keeps_gradient = with_gradient != 0;
+    net->edges[*edge].with_gradient = net->edges[*edge].keeps_gradient = with_gradient;
     return QDR_OK;
 }
 

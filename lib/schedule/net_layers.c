@@ -56,6 +56,9 @@ static qdr_status check_linear(const qdri_net *net, const qdr_linear_desc *desc,
     if (desc->storage != QDR_STORAGE_AUTO && desc->storage != QDR_OUT_IN && desc->storage != QDR_IN_OUT)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d is not a storage; use QDR_OUT_IN, QDR_IN_OUT or QDR_STORAGE_AUTO",
                         who, (int)desc->storage);
+    QDR_TRY(qdri_check_switch(who, "bias", desc->bias));
+    QDR_TRY(qdri_check_switch(who, "transposed", desc->transposed));
+    QDR_TRY(qdri_check_switch(who, "drop_gathered", desc->drop_gathered));
     QDR_TRY(qdri_check_product_type(desc->product_type, net->opts.dtype, who));
     QDR_TRY(check_layout(desc->out_layout, who));
     QDR_TRY(qdri_blocks_check(desc->in, who));

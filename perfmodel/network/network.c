@@ -30,6 +30,16 @@ static qdr_status check(const qdr_network *net)
         if (sizes[i].n < sizes[i].least || sizes[i].n > QDRI_NETWORK_MOST)
             return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %s %" PRId64 "; from %" PRId64 " to %d", net->name,
                             sizes[i].what, sizes[i].n, sizes[i].least, QDRI_NETWORK_MOST);
+    const struct {
+        const char *what;
+        int value;
+    } switches[] = {{"gated", net->gated},       {"qkv_bias", net->qkv_bias},
+                    {"out_bias", net->out_bias}, {"mlp_bias", net->mlp_bias},
+                    {"tied", net->tied},         {"parallel_residual", net->parallel_residual}};
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
+        QDR_TRY(qdri_check_switch("network", switches[i].what, switches[i].value));
+    if (net->norm != QDR_NORM_LAYER && net->norm != QDR_NORM_RMS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "network: norm is %d; use QDR_NORM_LAYER or QDR_NORM_RMS", (int)net->norm);
     if (net->kv_heads > net->heads)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "network: %.63s has %" PRId64 " key heads for %" PRId64 " heads; at most one each", net->name,

@@ -77,6 +77,16 @@ static qdr_status layer_check(const qdr_perf_linear *layer)
     if (size_is_wrong(layer->m) || size_is_wrong(layer->k) || size_is_wrong(layer->n))
         return QDR_FAIL(QDR_ERR_SHAPE, "perf: M %g, K %g, N %g; all must be finite and ≥ 0", layer->m, layer->k,
                         layer->n);
+    const struct {
+        const char *option;
+        int value;
+    } switches[] = {{"transposed", layer->transposed},
+                    {"bias", layer->bias},
+                    {"drop_gathered", layer->drop_gathered},
+                    {"no_dx", layer->no_dx},
+                    {"defer_sync", layer->defer_sync}};
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
+        QDR_TRY(qdri_check_switch("perf", switches[i].option, switches[i].value));
     if (!qdri_is_float(layer->dtype))
         return QDR_FAIL(QDR_ERR_DTYPE, "perf: type %d; layers compute in " QDRI_FLOAT_NAMES, (int)layer->dtype);
     const int z = layer->z, gradients = gradient_parts(layer), state = state_parts(layer);

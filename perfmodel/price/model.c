@@ -65,6 +65,8 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
                         "plan: %d panels and %d parts of the batch; use 1 or more panels and 1 to %d parts, or 0 to "
                         "have them chosen",
                         plan->panels, plan->batch_parts, QDRI_MAX_BATCH_PARTS);
+    if (plan->overlap < 0 || plan->overlap > (QDR_OVERLAP_ALL | QDR_OVERLAP_NONE))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: overlap %d is not a sum of QDR_OVERLAP_ flags", plan->overlap);
     if (plan->batch < 1 || plan->micro_batch < 0 || plan->sequence < 0)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "plan: batch %" PRId64 ", micro-batch %" PRId64 ", sequence %" PRId64

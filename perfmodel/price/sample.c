@@ -71,6 +71,7 @@ qdr_status qdri_sample_check(const qdr_sample *s)
                         "sample: product and collective take %g and %g s alone; times above 0 are needed",
                         s->product_secs, s->coll_secs);
     if (s->kind != QDR_SAMPLE_COLLECTIVE) return QDR_OK;
+    QDR_TRY(qdri_check_switch("sample", "alone", s->alone));
     const int is_known = s->coll == QDR_ALL_GATHER || s->coll == QDR_REDUCE_SCATTER || s->coll == QDR_ALL_REDUCE ||
                          s->coll == QDR_SEND_RECV;
     if (is_known && s->n_ranks > 1 && s->stride > 0 && (int64_t)(s->n_ranks - 1) * s->stride < s->n_ranks_all)

@@ -342,7 +342,7 @@ static void wrong_arguments(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_all_reduce_coded(grid, QDR_X, QDR_MAX, data, 1, QDR_F32, NULL, &int8, NULL), QDR_ERR_ARGUMENT,
                "only sums are coded");
     DIST_FAILS(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, data, 1, QDR_F32, NULL, NULL, NULL), QDR_ERR_ARGUMENT,
-               "all-reduce: codec");
+               "all-reduce: the codec is NULL");
     DIST_FAILS(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, data, 1, QDR_F32, NULL, &wrong, NULL), QDR_ERR_ARGUMENT,
                "blocks of 48");
     if (p > 1) {

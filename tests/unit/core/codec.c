@@ -61,6 +61,9 @@ static void test_wrong_texts(void **state)
     assert_refused("int16+hadamard", "only int8 and int4 have");
     assert_refused("lossless+feedback", "only int16, int8 and int4 have");
     assert_refused("int8+feedbac", "nearest: feedback");
+    assert_refused("int8/64/64", "'/64' and '/64' in one codec; leave one out");
+    assert_refused("zfp:8:16", "':8' and ':16' in one codec");
+    assert_refused("int4+feedback+hadamard+feedback", "'+feedback' stands there twice");
     assert_refused("int8+", "no flag is named ''");
     assert_refused("a very long name, longer than any word that a codec may have, and then some more", "80 characters");
     assert_refused("int8/00000000000000000000000000000000000000000000000000000000000064junk", "66 characters");
@@ -92,6 +95,16 @@ static void test_sizes(void **state)
         assert_int_equal(qdr_codec_bytes(&codec, cases[i].dtype, cases[i].n), cases[i].bytes);
     }
     assert_int_equal(qdr_codec_bytes(NULL, QDR_F32, 4), 0);
+    /* The bytes of 2^58 elements, which are more than any memory holds, and of more. */
+    static const char *const codecs[] = {"raw", "bf16", "int16/32", "int8/32", "int4", "lossless", "zfp:24"};
+    const int64_t most = INT64_C(1) << 58;
+    for (int i = 0; i < 7 * 6; i++) {
+        const qdr_codec codec = read(codecs[i / 6]);
+        const int64_t bytes = qdr_codec_bytes(&codec, (qdr_dtype)(i % 6), most);
+        assert_true(bytes >= most / 2 && bytes < INT64_MAX);
+        assert_true(qdr_codec_bytes(&codec, (qdr_dtype)(i % 6), most + 1) == INT64_MAX);
+        assert_true(qdr_codec_bytes(&codec, (qdr_dtype)(i % 6), INT64_MAX) == INT64_MAX);
+    }
 }
 
 static double bound(const char *text, double block_max)
@@ -205,6 +218,8 @@ static void test_wrong_presets(void **state)
     assert_all_refused("hybrid,least=16k", "give bytes");
     assert_all_refused("hybrid,least=", "give bytes");
     assert_all_refused("hybrid,least=-1", "give bytes");
+    assert_all_refused("hybrid,least=1K,least=2K", "'least' stands there twice");
+    assert_all_refused("hybrid,inside,inside", "'inside' stands there twice");
     assert_int_equal(qdr_codecs_parse("none", NULL), QDR_ERR_ARGUMENT);
 }
 

@@ -171,7 +171,7 @@ static void codecs_without_rates(void **state)
     assert_near("bf16", 0, price_of(&c).codec_secs, (64 * MIB + wire) / 500e9 + 1.5 * (2 * 64 * MIB + wire) / 500e9);
 }
 
-/* Messages: of rows, the last block of each is shorter; of lossless, what Gaussian elements give, in chunks of 4 MiB. */
+/* Messages: of rows, the last block of each is shorter; of lossless, what Gaussian elements give, 4 MiB at a time. */
 static void messages_by_hand(void **state)
 {
     static const struct {
