@@ -53,6 +53,23 @@ void ckpt_print_padded(const char *text, int columns)
     printf("%s%*s", text, n > 0 ? n : 0, "");
 }
 
+void ckpt_names_add(ckpt_names *names, const char *name)
+{
+    enum { NAME_COLUMNS = 60 };
+    const size_t used = strlen(names->text);
+    if (names->n++ < CKPT_NAMED)
+        snprintf(names->text + used, sizeof names->text - used, "%s%.*s", used ? ", " : "", NAME_COLUMNS,
+                 ckpt_show(name).text);
+}
+
+const char *ckpt_names_end(ckpt_names *names)
+{
+    const size_t used = strlen(names->text);
+    if (names->n > CKPT_NAMED)
+        snprintf(names->text + used, sizeof names->text - used, " and %d more", names->n - CKPT_NAMED);
+    return names->text;
+}
+
 /* ---- files ---- */
 
 int ckpt_open(const char *path, qdr_safetensors **file, failure *why)

@@ -23,6 +23,16 @@ void ckpt_print_padded(const char *text, int columns);
 /* The columns that text takes, if each character takes one. */
 int ckpt_columns(const char *text);
 
+/* Names for one sentence: the first, and how many more there are. */
+enum { CKPT_NAMED = 5 };
+typedef struct ckpt_names {
+    char text[CKPT_NAMED * 68 + 24];
+    int n;
+} ckpt_names;
+void ckpt_names_add(ckpt_names *names, const char *name);
+/* Completes the text. */
+const char *ckpt_names_end(ckpt_names *names);
+
 /* Opens a file for reading. A file that cannot be read is the user's fault. */
 int ckpt_open(const char *path, qdr_safetensors **file, failure *why);
 /* 1: F32, F64, BF16 or F16. */

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ckpt/convert.h"
-#include "common/files.h"
+#include "ckpt/config.h"
 
 #define ENDING ".safetensors"
 #define MOST_BYTES 9e15
@@ -19,7 +18,7 @@ typedef struct convert_options {
 #define AT(member) .at = offsetof(convert_options, member)
 
 static const option_spec specs[] = {
-    {"from", 0, "MAP", "the input's names and shapes: gpt2, llama or a map, MAP.json; default: those of this library",
+    {"from", 0, "MAP", "the input's names and shapes: gpt2, llama or a map, MAP.json; default: by config.json, or ours",
      OPTION_TEXT, AT(from), .words = "gpt2|llama"},
     {"to", 0, "MAP", "the same of the output; drops the optimizer's state", OPTION_TEXT, AT(to), .words = "gpt2|llama"},
     {"dtype", 0, "TYPE", "f32, f64, bf16 or f16, rounded to nearest; default: the input's types", OPTION_CHOICE,
@@ -30,32 +29,118 @@ static const option_spec specs[] = {
     OPTIONS_END,
 };
 
+/* ---- what the input is ---- */
+
+/* All that a conversion works on. */
+typedef struct conversion {
+    const convert_options *options;
+    const char *given, *output; /* operands */
+    char path[FILES_PATH_BYTES]; /* of the input */
+    qdr_safetensors *file;
+    ckpt_config config; /* of the input */
+    ckpt_map from, to;
+    ckpt_naming naming;
+    ckpt_plan plan;
+    char *note; /* of the output; NULL: that of the input */
+    ckpt_gpt2 gpt2; /* for the config.json of the output */
+    char config_path[FILES_PATH_BYTES]; /* which is written there; "": none is */
+} conversion;
+
+static int is_usual(const char *map) { return strcmp(map, "gpt2") == 0 || strcmp(map, "llama") == 0; }
+
+/* The input's names: as --from says, else by the config.json beside it, which is read for both. It says nothing of
+ * names of ours, or of a map of the user's own. */
+static int choose_names(conversion *c, failure *why)
+{
+    const char *from = c->options->from;
+    const int is_ours = qdr_safetensors_find(c->file, "block0.qkv.weight") >= 0;
+    const int is_folder = strcmp(c->path, c->given) != 0;
+    ckpt_config *config = &c->config;
+    if (!is_ours && *config->path && (!from || is_usual(from))) {
+        if (ckpt_config_load(config, why)) return why->code;
+        const int has_map = from || is_folder || config->family; /* else names stay, as those of any file do */
+        if (has_map && ckpt_config_read(config, from, why)) return why->code;
+        if (!has_map) ckpt_config_free(config);
+        if (config->family) from = config->family->map;
+    }
+    if (!from) return EXIT_OK;
+    c->naming.from = &c->from;
+    c->naming.keeps_tied = config->family && !config->tied;
+    return ckpt_map_read("--from", from, &c->from, why);
+}
+
+/* ---- the config.json of the output ---- */
+
+/* Of its first tensor. */
+static const char *type_of(const ckpt_plan *plan)
+{
+    const qdr_tensor *first = &plan->outputs[0].tensor;
+    return first->type ? first->type : qdr_dtype_name((qdr_dtype)first->dtype);
+}
+
+static int plan_config(conversion *c, failure *why)
+{
+    ckpt_config other = {.path = ""};
+    char file[FILES_PATH_BYTES];
+    if (c->config.family)
+        c->gpt2 = c->config.gpt2;
+    else if (!ckpt_gpt2_of(&c->plan, qdr_safetensors_metadata(c->file, "note"), &c->gpt2))
+        return EXIT_OK;
+    const char *slash = strrchr(c->output, '/');
+    const int n = slash ? (int)(slash - c->output) + 1 : 0;
+    if (snprintf(c->config_path, sizeof c->config_path, "%.*sconfig.json", n, c->output) >= FILES_PATH_BYTES)
+        return fail(why, EXIT_USAGE, "ckpt convert: the path %s is too long", ckpt_show(c->output).text);
+    if (ckpt_config_find(c->output, file, &other, why) || !*other.path) return why->code;
+    /* There is one: it stays if it is that of this network. */
+    if (!ckpt_config_load(&other, why)) ckpt_config_read(&other, "gpt2", why);
+    const char *key = why->code ? NULL : ckpt_gpt2_difference(&c->gpt2, type_of(&c->plan), &other);
+    if (key)
+        fail(why, EXIT_USAGE, "%s is there, and of another network: its %s differs; write to another folder",
+             ckpt_show(other.path).text, key);
+    ckpt_config_free(&other);
+    c->config_path[0] = '\0';
+    return why->code;
+}
+
+static void print_config(FILE *file, const void *user, failure *why)
+{
+    const conversion *c = user;
+    json_t *root = ckpt_gpt2_document(&c->gpt2, type_of(&c->plan));
+    if (!root || json_dumpf(root, file, JSON_INDENT(2) | JSON_SORT_KEYS | ckpt_real_digits(c->gpt2.epsilon)))
+        fail(why, EXIT_FAILED, "ckpt convert: config.json could not be written");
+    fputc('\n', file);
+    json_decref(root);
+}
+
 /* ---- metadata ---- */
 
 /* Strings that describe the input's own names, state or checksums are not kept. */
-static int is_kept(const char *key, const ckpt_naming *naming)
+static int is_kept(const char *key, const conversion *c)
 {
+    const ckpt_naming *naming = &c->naming;
     static const char *const own[] = {"crc32", "header_crc32", "format"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(key, own[i]) == 0) return 0;
     if (strcmp(key, "optimizer") == 0) return !naming->weights_only && !naming->from;
     if (strcmp(key, "prefix") == 0) return !naming->from && !naming->to;
-    return 1;
+    return !(strcmp(key, "note") == 0 && c->note);
 }
 
 /* Keys and values in turn, NULL at the end; the list is freed with free(). Other programs need the format. */
-static const char **make_metadata(const ckpt_plan *plan, const ckpt_naming *naming, failure *why)
+static const char **make_metadata(const conversion *c, failure *why)
 {
+    const ckpt_plan *plan = &c->plan;
+    const ckpt_naming *naming = &c->naming;
     int n_keys = 0, n = 0;
     while (qdr_safetensors_metadata_key(plan->file, n_keys)) n_keys++;
-    const char **list = calloc(2 * (size_t)n_keys + 5, sizeof *list);
+    const char **list = calloc(2 * (size_t)n_keys + 7, sizeof *list);
     if (!list) fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the metadata");
     if (!list) return NULL;
     list[n++] = "format";
     list[n++] = "pt";
     for (int i = 0; i < n_keys; i++) {
         const char *key = qdr_safetensors_metadata_key(plan->file, i);
-        if (!is_kept(key, naming)) continue;
+        if (!is_kept(key, c)) continue;
         list[n++] = key;
         list[n++] = qdr_safetensors_metadata(plan->file, key);
     }
@@ -63,37 +148,70 @@ static const char **make_metadata(const ckpt_plan *plan, const ckpt_naming *nami
         list[n++] = "prefix";
         list[n++] = plan->lacks_prefix ? "" : naming->from->prefix;
     }
+    if (c->note) {
+        list[n++] = "note";
+        list[n++] = c->note;
+    }
     return list;
 }
 
 /* ---- the command ---- */
 
-static int convert(const convert_options *options, const char *const paths[2], const ckpt_naming *naming, failure *why)
+/* What the user should know of the file that was written. */
+static void print_rest(conversion *c)
 {
-    ckpt_plan plan = {.path = paths[0]};
-    qdr_safetensors *file = NULL;
+    const ckpt_config *config = &c->config;
+    const char *to = c->options->to;
+    if (c->plan.n_dropped)
+        printf("%d tensor%s of the optimizer's state %s left out\n", c->plan.n_dropped, PLURAL(c->plan.n_dropped),
+               c->plan.n_dropped == 1 ? "was" : "were");
+    if (c->plan.ignored.n) printf("left out, as the map says: %s\n", ckpt_names_end(&c->plan.ignored));
+    if (c->plan.tied.n)
+        printf("left out, since another tensor has the same elements: %s\n", ckpt_names_end(&c->plan.tied));
+    if (*config->unsaid)
+        printf("%s does not say what means, by default, %s\n", ckpt_show(config->path).text, config->unsaid);
+    if (*config->unapplied) printf("not applied here: %s\n", config->unapplied);
+    if (c->naming.from && !to && c->options->from && strcmp(c->options->from, "gpt2") == 0 && !config->document &&
+        !qdr_safetensors_metadata(c->file, "note"))
+        printf("no config.json lies beside %s: only names are converted, and train_gpt --load needs --heads\n",
+               ckpt_show(c->path).text);
+    if (*c->config_path) printf("%s: that of this network\n", ckpt_show(c->config_path).text);
+    if (to && strcmp(to, "gpt2") == 0 && !c->gpt2.heads)
+        printf("no config.json is written: the note of %s does not say the number of heads\n", ckpt_show(c->path).text);
+}
+
+static int write_all(conversion *c, failure *why)
+{
     char map_paths[2][FILES_PATH_BYTES];
-    const char **metadata = NULL;
-    if (!ckpt_open(paths[0], &file, why)) {
-        const char *prefix = qdr_safetensors_metadata(file, "prefix");
-        plan.file = file;
-        plan.lacks_prefix = prefix && !*prefix;
-        if (!ckpt_plan_make(naming, &plan, why)) metadata = make_metadata(&plan, naming, why);
-    }
+    const char **metadata = make_metadata(c, why);
     const ckpt_writing writing = {
-        .path = paths[1],
-        .max_bytes = options->max_bytes ? options->max_bytes : INT64_MAX,
-        .map_paths = {files_find("checkpoints", options->from, map_paths[0]),
-                      files_find("checkpoints", options->to, map_paths[1])},
+        .path = c->output,
+        .max_bytes = c->options->max_bytes ? c->options->max_bytes : INT64_MAX,
+        .map_paths = {files_find("checkpoints", c->options->from, map_paths[0]),
+                      files_find("checkpoints", c->options->to, map_paths[1])},
         .metadata = metadata,
     };
-    if (!why->code && !ckpt_write(&plan, &writing, why) && plan.n_dropped)
-        printf("%d tensor%s of the optimizer's state %s left out\n", plan.n_dropped, PLURAL(plan.n_dropped),
-               plan.n_dropped == 1 ? "was" : "were");
+    if (metadata && !ckpt_write(&c->plan, &writing, why)) {
+        if (*c->config_path) files_write("ckpt convert", c->config_path, print_config, c, why);
+        if (!why->code) print_rest(c);
+    }
     free(metadata);
-    ckpt_plan_free(&plan);
-    qdr_safetensors_discard(&file);
     return why->code;
+}
+
+static int convert(conversion *c, failure *why)
+{
+    const convert_options *options = c->options;
+    if (ckpt_config_find(c->given, c->path, &c->config, why) || ckpt_open(c->path, &c->file, why) ||
+        choose_names(c, why) || (options->to && ckpt_map_read("--to", options->to, &c->to, why)))
+        return why->code;
+    const char *prefix = qdr_safetensors_metadata(c->file, "prefix");
+    c->plan = (ckpt_plan){.path = c->path, .file = c->file, .lacks_prefix = prefix && !*prefix};
+    if (ckpt_plan_make(&c->naming, &c->plan, why) || ckpt_config_check(&c->config, &c->plan, why)) return why->code;
+    if (c->config.document && !(c->note = ckpt_config_note(&c->config)))
+        return fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the note");
+    if (options->to && strcmp(options->to, "gpt2") == 0 && plan_config(c, why)) return why->code;
+    return write_all(c, why);
 }
 
 static int check_output(const char *path, failure *why)
@@ -110,21 +228,23 @@ static int check_output(const char *path, failure *why)
 static int run(int argc, char **argv)
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16}; /* of DTYPE_WORDS */
+    static conversion c; /* as large as its paths */
     convert_options options = {.dtype = -1};
     const char *paths[2] = {NULL, NULL};
-    ckpt_map from = {.prefix = ""}, to = {.prefix = ""};
     failure why = {0};
     options_read_operands(argc, argv, specs, &options, paths, 2, &why);
-    const ckpt_naming naming = {.from = options.from ? &from : NULL,
-                                .to = options.to ? &to : NULL,
-                                .weights_only = options.weights_only || options.to,
-                                .dtype = options.dtype < 0 ? -1 : (int)dtypes[options.dtype]};
-    if (!why.code && !check_output(paths[1], &why) &&
-        (!options.from || !ckpt_map_read("--from", options.from, &from, &why)) &&
-        (!options.to || !ckpt_map_read("--to", options.to, &to, &why)))
-        convert(&options, paths, &naming, &why);
-    ckpt_map_free(&from);
-    ckpt_map_free(&to);
+    c = (conversion){.options = &options, .given = paths[0], .output = paths[1]};
+    c.from.prefix = c.to.prefix = "";
+    c.naming = (ckpt_naming){.to = options.to ? &c.to : NULL,
+                             .weights_only = options.weights_only || options.to,
+                             .dtype = options.dtype < 0 ? -1 : (int)dtypes[options.dtype]};
+    if (!why.code && !check_output(paths[1], &why)) convert(&c, &why);
+    ckpt_plan_free(&c.plan);
+    qdr_safetensors_discard(&c.file);
+    ckpt_map_free(&c.from);
+    ckpt_map_free(&c.to);
+    ckpt_config_free(&c.config);
+    free(c.note);
     return why.code ? fail_print(&why) : EXIT_OK;
 }
 
@@ -137,9 +257,11 @@ const command ckpt_convert = {
             "ours, joined, split and transposed. gpt2 and llama are the maps of Hugging Face's models; others are\n"
             "JSON, as in share/quadrille/checkpoints. Names that a map does not know are refused. Reads and writes\n"
             "pieces: files may be larger than memory. Never replaces its input. First checks the checksums of the\n"
-            "tensors that it uses, where FILE has them: if one is damaged, it exits with 4 and writes nothing.",
+            "tensors that it uses, where FILE has them: if one is damaged, it exits with 4 and writes nothing.\n"
+            "FILE may be a folder. A config.json beside it says whose names these are, and what their network\n"
+            "computes, which goes into the note of OUT; what this library does not compute is refused.",
     .options = specs,
-    .examples = "  quadrille ckpt convert model.safetensors run.safetensors --from gpt2 --dtype f32\n"
+    .examples = "  quadrille ckpt convert gpt2 run.safetensors --dtype f32\n"
                 "  quadrille ckpt convert model.safetensors.index.json run.safetensors --from llama\n"
                 "  quadrille ckpt convert run.safetensors model.safetensors --to llama --dtype bf16 --max-size 5G\n"
                 "  quadrille ckpt convert run.safetensors weights.safetensors --weights\n",

@@ -36,6 +36,8 @@ typedef struct ckpt_map {
 /* Reads a map by name (gpt2) or path, for an option ("--from"). */
 int ckpt_map_read(const char *option, const char *name_or_path, ckpt_map *map, failure *why);
 void ckpt_map_free(ckpt_map *map);
+/* Reads JSON; `what` it is: "a map". */
+int ckpt_read_json(const char *path, size_t max_bytes, const char *what, json_t **document, failure *why);
 /* 1: the pattern has {i}. */
 int ckpt_has_block(const char *pattern);
 /* The name of a pattern for a block, to be freed with free(); NULL: out of memory. */
@@ -71,11 +73,13 @@ typedef struct ckpt_plan {
     ckpt_output *outputs;
     int n_sources, n_outputs, n_dropped;
     int lacks_prefix; /* names of theirs lack the map's prefix */
+    ckpt_names ignored, tied; /* left out, as the map says; since another tensor has the same elements */
 } ckpt_plan;
 
 typedef struct ckpt_naming {
     const ckpt_map *from, *to; /* NULL: names stay */
     int weights_only;
+    int keeps_tied; /* 1: a tensor with the elements of another one is kept: they are two */
     int dtype; /* of all parameters that are real; -1: their own */
 } ckpt_naming;
 
@@ -103,6 +107,7 @@ typedef struct ckpt_slots {
     struct ckpt_pattern *patterns;
     json_t *numbers; /* of patterns, by text */
     int lacks_prefix;
+    ckpt_names ignored; /* by the map */
 } ckpt_slots;
 
 /* Called for each tensor of a map that is there, with the numbers of its names, in the map's order, block by block. */

@@ -113,7 +113,8 @@ static int is_tied(const making *m, const ckpt_rule *rule, int64_t block, int in
 {
     const ckpt_source *table = rule->tied ? find_source(m, rule->tied, block) : NULL;
     *tied = 0;
-    if (!table || table->n_pieces > 1 || table->is_transposed != rule->is_transposed) return EXIT_OK;
+    if (m->naming->keeps_tied || !table || table->n_pieces > 1 || table->is_transposed != rule->is_transposed)
+        return EXIT_OK;
     return ckpt_compare(m->plan->file, index, table->pieces[0], tied, why);
 }
 
@@ -122,7 +123,9 @@ static int add_source(const ckpt_rule *rule, int64_t block, const int *numbers, 
     making *m = user;
     ckpt_source *source = &m->plan->sources[m->plan->n_sources];
     int tied;
-    if (is_tied(m, rule, block, m->kept[numbers[0]], &tied, why) || tied) return why->code;
+    if (is_tied(m, rule, block, m->kept[numbers[0]], &tied, why)) return why->code;
+    if (tied) ckpt_names_add(&m->plan->tied, input_of(m->plan, m->kept[numbers[0]])->name);
+    if (tied) return EXIT_OK;
     *source = (ckpt_source){.is_transposed = rule->is_transposed, .rule = rule, .block = block};
     for (int part = 0; part < rule->n_theirs; part++)
         if (add_piece(m, source, m->kept[numbers[part]], why)) return why->code;
@@ -280,6 +283,7 @@ static int make_sources(making *m, const char **names, failure *why)
         ckpt_slots slots = {.map = from, .path = plan->path, .names = names, .n_names = n};
         if (ckpt_assign(&slots, add_source, m, why)) return why->code;
         plan->lacks_prefix = slots.lacks_prefix;
+        plan->ignored = slots.ignored;
         for (int i = 0; i < plan->n_sources; i++)
             if (check_parts(m, &plan->sources[i], why)) return why->code;
         return EXIT_OK;

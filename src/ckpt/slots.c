@@ -111,22 +111,13 @@ static place find_place(ckpt_slots *slots, const char *name)
 
 /* ---- refusals ---- */
 
-/* Names the first five. */
 static int fail_unknown(const ckpt_slots *slots, const place *places, failure *why)
 {
-    enum { SHOWN = 5, NAME_COLUMNS = 60 };
-    char list[SHOWN * (NAME_COLUMNS + 8)] = "", more[64] = "";
-    int n = 0;
-    for (int i = 0; i < slots->n_names; i++) {
-        const size_t used = strlen(list);
-        if (places[i].rule != -1) continue;
-        if (n++ < SHOWN)
-            snprintf(list + used, sizeof list - used, "%s%.*s", used ? ", " : "", NAME_COLUMNS,
-                     ckpt_show(slots->names[i]).text);
-    }
-    if (n > SHOWN) snprintf(more, sizeof more, " and %d more", n - SHOWN);
-    return fail(why, EXIT_USAGE, "%.160s: the map does not know %s%s: add %s to its %s", ckpt_show(slots->path).text,
-                list, more, n == 1 ? "this name" : "these names",
+    ckpt_names unknown = {.n = 0};
+    for (int i = 0; i < slots->n_names; i++)
+        if (places[i].rule == -1) ckpt_names_add(&unknown, slots->names[i]);
+    return fail(why, EXIT_USAGE, "%.160s: the map does not know %s: add %s to its %s", ckpt_show(slots->path).text,
+                ckpt_names_end(&unknown), unknown.n == 1 ? "this name" : "these names",
                 slots->is_ours ? "rules" : "'rules', or to 'ignore' to drop them");
 }
 
@@ -228,6 +219,7 @@ int ckpt_assign(ckpt_slots *slots, ckpt_each each, void *user, failure *why)
     for (int i = 0; i < slots->n_names; i++) {
         places[i] = find_place(slots, slots->names[i]);
         is_unknown |= places[i].rule == -1;
+        if (places[i].rule == -2) ckpt_names_add(&slots->ignored, slots->names[i]);
     }
     if (is_unknown) fail_unknown(slots, places, why);
     if (!why->code && !count_blocks(slots, places, why) && !make_table(slots, why) && !fill_table(slots, places, why))
