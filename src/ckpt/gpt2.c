@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The config.json of a GPT-2. Its keys, their defaults and their other names are those of GPT2Config of transformers. */
+/* The config.json of a GPT-2. Its keys, their defaults and other names are those of GPT2Config of transformers. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
