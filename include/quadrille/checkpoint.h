@@ -108,6 +108,19 @@ typedef struct qdr_checkpoint_loaded {
  *  used. Otherwise nothing was changed. */
 QDR_API QDR_NODISCARD qdr_status qdr_checkpoint_load(qdr_stack *stack, qdr_adamw *optimizer, const char *path,
                                                      qdr_checkpoint_loaded *loaded);
+
+typedef struct qdr_checkpoint_load_opts {
+    uint32_t version; /**< QDR_OPTS_INIT */
+    const char *first_rows; /**< NULL, or the name of a parameter that may have more rows in the file: the first are
+                               loaded, as many as the stack's has. A table of positions is so cut to a shorter context.
+                               Its moments are not cut. If the file has its checksum, rank 0 reads all of the tensor */
+} qdr_checkpoint_load_opts;
+
+/** qdr_checkpoint_load() with options; NULL: all 0.
+ *  @retval QDR_ERR_ARGUMENT  also: opts->version, or ranks pass other options */
+QDR_API QDR_NODISCARD qdr_status qdr_checkpoint_load_with(qdr_stack *stack, qdr_adamw *optimizer, const char *path,
+                                                          const qdr_checkpoint_load_opts *opts,
+                                                          qdr_checkpoint_loaded *loaded);
 /** Frees what `loaded` owns, and sets it to zero. NULL does nothing. Local. */
 QDR_API void qdr_checkpoint_loaded_free(qdr_checkpoint_loaded *loaded);
 

@@ -24,7 +24,7 @@ enum {
 typedef struct loading {
     qdr_stack *stack;
     qdr_adamw *optimizer;
-    const char *path;
+    const char *path, *first_rows;
     qdri_contents contents;
     qdri_places places;
     uint32_t *shares; /* of checksums, by tensor */
@@ -228,8 +228,11 @@ static qdr_status allocate(loading *self)
     return is_turned ? qdri_calloc(QDRI_BAND_BYTES, 1, "a piece of a checkpoint", (void **)&self->band) : QDR_OK;
 }
 
-static qdr_status begin(loading *self)
+static qdr_status begin(loading *self, const qdr_checkpoint_load_opts *opts)
 {
+    if (opts && opts->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: the options' version is %u; begin them with QDR_OPTS_INIT",
+                        opts->version);
     QDR_TRY(qdri_stack_ready(self->stack, "checkpoint"));
     QDR_TRY(qdri_stack_owns(self->stack, "load a checkpoint"));
     QDR_TRY(qdri_context_check_runs(context_of(self), "checkpoint"));
@@ -242,7 +245,7 @@ static qdr_status begin(loading *self)
 static qdr_status run(loading *self, qdr_checkpoint_loaded *loaded)
 {
     char sentence[QDRI_ERROR_BYTES];
-    QDR_TRY(qdri_places_find(&self->contents, self->optimizer != NULL, self->path, &self->places));
+    QDR_TRY(qdri_places_find(&self->contents, self->optimizer != NULL, self->first_rows, self->path, &self->places));
     const qdr_status status = fill(self);
     if (status != QDR_OK) {
         snprintf(sentence, sizeof sentence, "%.460s; values are undefined now", qdr_last_error());
@@ -260,15 +263,17 @@ static qdr_status run(loading *self, qdr_checkpoint_loaded *loaded)
     return QDR_OK;
 }
 
-qdr_status qdr_checkpoint_load(qdr_stack *stack, qdr_adamw *optimizer, const char *path, qdr_checkpoint_loaded *loaded)
+qdr_status qdr_checkpoint_load_with(qdr_stack *stack, qdr_adamw *optimizer, const char *path,
+                                    const qdr_checkpoint_load_opts *opts, qdr_checkpoint_loaded *loaded)
 {
     if (loaded) *loaded = (qdr_checkpoint_loaded){0};
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: the stack is NULL");
-    loading self = {.stack = stack, .optimizer = optimizer, .path = path};
+    loading self = {.stack = stack, .optimizer = optimizer, .path = path, .first_rows = opts ? opts->first_rows : NULL};
     qdri_facts facts = {0};
-    qdr_status status = begin(&self);
+    qdr_status status = begin(&self, opts);
     if (status == QDR_OK) {
         qdri_facts_add(&facts, "qdr_checkpoint_load", "path", path);
+        qdri_facts_add(&facts, "qdr_checkpoint_load", "first_rows", self.first_rows ? self.first_rows : "none");
         qdri_facts_add_int(&facts, "qdr_checkpoint_load", "optimizer", optimizer != NULL);
     }
     status = qdri_context_agree_same(context_of(&self), status, &facts, "checkpoint", QDRI_SAME_CALL);
@@ -282,6 +287,11 @@ qdr_status qdr_checkpoint_load(qdr_stack *stack, qdr_adamw *optimizer, const cha
     free(self.band);
     free(self.window);
     return status;
+}
+
+qdr_status qdr_checkpoint_load(qdr_stack *stack, qdr_adamw *optimizer, const char *path, qdr_checkpoint_loaded *loaded)
+{
+    return qdr_checkpoint_load_with(stack, optimizer, path, NULL, loaded);
 }
 
 void qdr_checkpoint_loaded_free(qdr_checkpoint_loaded *loaded)

@@ -32,8 +32,17 @@ static int is_same_shape(const qdr_tensor *a, const qdr_tensor *b)
     return a->n_dims == b->n_dims && memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape) == 0;
 }
 
+/* 1: the first rows of what was found are what is wanted. */
+static int is_longer(const qdr_tensor *wanted, const qdr_tensor *found)
+{
+    qdr_tensor cut = *found;
+    cut.shape[0] = wanted->shape[0];
+    return found->n_dims > 0 && found->shape[0] > wanted->shape[0] && is_same_shape(wanted, &cut);
+}
+
 /* Finds one tensor; what is wrong with it goes to the complaints. */
-static void look_up(const qdr_safetensors *file, const qdr_tensor *wanted, qdri_place *place, qdri_complaints *all)
+static void look_up(const qdr_safetensors *file, const qdr_tensor *wanted, int may_be_longer, qdri_place *place,
+                    qdri_complaints *all)
 {
     char here[64], there[64];
     const int index = qdr_safetensors_find(file, wanted->name);
@@ -43,7 +52,7 @@ static void look_up(const qdr_safetensors *file, const qdr_tensor *wanted, qdri_
         qdri_complain(all, "%.80s is missing", name.text);
         return;
     }
-    if (!is_same_shape(wanted, found)) {
+    if (!is_same_shape(wanted, found) && !(may_be_longer && is_longer(wanted, found))) {
         shape_words(wanted, here, sizeof here);
         shape_words(found, there, sizeof there);
         qdri_complain(all, "%.60s is %.40s, not %.40s", name.text, there, here);
@@ -61,12 +70,26 @@ static void look_up(const qdr_safetensors *file, const qdr_tensor *wanted, qdri_
                           .crc = found->crc};
 }
 
-static qdr_status look_up_all(const qdr_safetensors *file, const qdri_contents *contents, const char *path,
-                              qdri_places *self)
+/* The checksum of a tensor says nothing of its first rows: it is compared here. */
+static qdr_status check_whole(const qdr_safetensors *file, const qdr_tensor *wanted, qdri_place *place)
+{
+    const int index = qdr_safetensors_find(file, wanted->name);
+    if (!place->has_crc || is_same_shape(wanted, qdr_safetensors_tensor(file, index))) return QDR_OK;
+    place->has_crc = 0;
+    return qdr_safetensors_verify(file, index);
+}
+
+static qdr_status look_up_all(const qdr_safetensors *file, const qdri_contents *contents, const char *first_rows,
+                              const char *path, qdri_places *self)
 {
     qdri_complaints all = {.n = 0};
-    for (int i = 0; i < contents->n; i++) look_up(file, &contents->tensors[i], &self->places[i], &all);
+    for (int i = 0; i < contents->n; i++) {
+        const qdr_tensor *wanted = &contents->tensors[i];
+        look_up(file, wanted, first_rows && strcmp(first_rows, wanted->name) == 0, &self->places[i], &all);
+    }
     self->n_ignored = qdr_safetensors_count(file) - contents->n;
+    for (int i = 0; i < contents->n && all.n == 0; i++)
+        QDR_TRY(check_whole(file, &contents->tensors[i], &self->places[i]));
     if (all.n == 0) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s does not fit this network: %s%s; load the file of this network",
                     qdri_shown(path).text, all.text, all.more);
@@ -121,10 +144,10 @@ static qdr_status keep_open(const qdri_tensor_file *from, qdri_tensor_file *file
 }
 
 static qdr_status look(const qdr_safetensors *file, const qdri_contents *contents, int needs_optimizer,
-                       const char *path, qdri_places *self)
+                       const char *first_rows, const char *path, qdri_places *self)
 {
     QDR_TRY(read_optimizer(file, needs_optimizer, path, self));
-    QDR_TRY(look_up_all(file, contents, path, self));
+    QDR_TRY(look_up_all(file, contents, first_rows, path, self));
     const char *note = qdr_safetensors_metadata(file, QDRI_CHECKPOINT_NOTE);
     if (note) QDR_TRY(qdri_strdup(note, &self->note));
     self->n_files = file->n_files;
@@ -209,7 +232,8 @@ static qdr_status open_files(qdri_comm *world, qdri_places *self)
     return QDR_OK;
 }
 
-qdr_status qdri_places_find(const qdri_contents *contents, int needs_optimizer, const char *path, qdri_places *places)
+qdr_status qdri_places_find(const qdri_contents *contents, int needs_optimizer, const char *first_rows,
+                            const char *path, qdri_places *places)
 {
     qdri_comm *world = qdri_context_world(qdr_grid_context(contents->stack->grid));
     const int rank = qdri_comm_rank(world);
@@ -217,7 +241,7 @@ qdr_status qdri_places_find(const qdri_contents *contents, int needs_optimizer, 
     *places = (qdri_places){0};
     qdr_status status = QDRI_NEW(contents->n, "the places of tensors", &places->places);
     if (status == QDR_OK && rank == 0) status = qdr_safetensors_open(path, &file);
-    if (file) status = look(file, contents, needs_optimizer, path, places);
+    if (file) status = look(file, contents, needs_optimizer, first_rows, path, places);
     qdr_safetensors_discard(&file);
     status = qdri_comm_agree(world, status);
     if (status == QDR_OK) status = tell(world, contents->n, places);

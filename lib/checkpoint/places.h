@@ -25,9 +25,9 @@ typedef struct qdri_places {
 } qdri_places;
 
 /* Collective over the context of the stack, agrees. Errors are those of qdr_checkpoint_load() before anything is
- * changed. */
-QDR_NODISCARD qdr_status qdri_places_find(const qdri_contents *contents, int needs_optimizer, const char *path,
-                                          qdri_places *places);
+ * changed. first_rows: as in qdr_checkpoint_load_opts. */
+QDR_NODISCARD qdr_status qdri_places_find(const qdri_contents *contents, int needs_optimizer, const char *first_rows,
+                                          const char *path, qdri_places *places);
 void qdri_places_free(qdri_places *places);
 
 #endif

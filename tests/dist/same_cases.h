@@ -67,7 +67,9 @@
     X(qdr_checkpoint_opts, note, s->save.note = SAME_NOTE "0.2}",                                                      \
       "qdr_checkpoint_save has a note with, from byte 64 on, '0.1}' on rank 0 and '0.2}' on rank 1")                   \
     X(qdr_checkpoint_opts, background, s->save.background = 1, "background 0 on rank 0 and 1 on rank 1")               \
-    X(qdr_checkpoint_opts, keep, s->save.keep = 1, "qdr_checkpoint_save has keep 0 on rank 0 and 1 on rank 1")
+    X(qdr_checkpoint_opts, keep, s->save.keep = 1, "qdr_checkpoint_save has keep 0 on rank 0 and 1 on rank 1")         \
+    X(qdr_checkpoint_load_opts, first_rows, s->load.first_rows = "fc.weight",                                          \
+      "qdr_checkpoint_load has first_rows none on rank 0 and fc.weight on rank 1")
 
 /* function, parameter; what is passed; words; only with QDR_CHECK=1 */
 #define CALLS(X)                                                                                                       \

@@ -47,6 +47,7 @@ typedef struct subject {
     int index, which, load_index, forward_flags, backward_flags, linear_backward_flags;
     double loaded, loss_scale, lr, set_lr;
     qdr_checkpoint_opts save;
+    qdr_checkpoint_load_opts load;
     int other_path;
 } subject;
 
@@ -94,6 +95,7 @@ static subject usual(const qdr_context *ctx)
         .lr = 0.125,
         .set_lr = 0.25,
         .save = {.version = QDR_OPTS_VERSION, .note = SAME_NOTE "0.1}"},
+        .load = {.version = QDR_OPTS_VERSION},
     };
     s.to.scatter_rows = 1;
     return s;
@@ -254,7 +256,7 @@ static qdr_status save(const subject *s, const small *m, qdr_adamw *adamw)
     snprintf(path, sizeof path, "/tmp/quadrille_same_%ld%s", pid, s->other_path ? ".other" : "");
     if (status == QDR_OK) status = qdr_checkpoint_save(m->stack, adamw, path, &s->save, &pending);
     if (status == QDR_OK) status = qdr_checkpoint_finish(&pending);
-    if (status == QDR_OK) status = qdr_checkpoint_load(m->stack, adamw, path, NULL);
+    if (status == QDR_OK) status = qdr_checkpoint_load_with(m->stack, adamw, path, &s->load, NULL);
     if (qdr_context_rank(ctx) == 0) (void)unlink(path);
     return status;
 }
