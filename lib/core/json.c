@@ -257,16 +257,17 @@ qdr_status qdri_json_number_or(qdri_json_node node, double least, double most, d
     return QDR_OK;
 }
 
-qdr_status qdri_json_flag_or(qdri_json_node node, int otherwise, int *value)
+qdr_status qdri_json_flag(qdri_json_node node, int *value)
 {
     const json_t *json = node.value;
-    *value = 0;
-    if (json_is_boolean(json))
-        *value = json_is_true(json);
-    else if (!qdri_json_has(node))
-        *value = otherwise;
-    else
-        return needed(node, "true or false");
+    *value = json_is_true(json);
+    return json_is_boolean(json) ? QDR_OK : needed(node, "true or false");
+}
+
+qdr_status qdri_json_flag_or(qdri_json_node node, int otherwise, int *value)
+{
+    if (qdri_json_has(node)) return qdri_json_flag(node, value);
+    *value = otherwise;
     return QDR_OK;
 }
 

@@ -80,6 +80,7 @@ QDR_NODISCARD qdr_status qdri_json_number(qdri_json_node node, double least, dou
 QDR_NODISCARD qdr_status qdri_json_number_or(qdri_json_node node, double least, double most, double otherwise,
                                              double *value);
 /* true or false. */
+QDR_NODISCARD qdr_status qdri_json_flag(qdri_json_node node, int *value);
 QDR_NODISCARD qdr_status qdri_json_flag_or(qdri_json_node node, int otherwise, int *value);
 /* A string of fewer than max_bytes bytes (0: any length), in the document's memory. */
 QDR_NODISCARD qdr_status qdri_json_string(qdri_json_node node, size_t max_bytes, const char **value);

@@ -106,6 +106,12 @@ static qdr_status find_family(const qdri_json_node *root, const family **found)
                                            "arctic",  "llama4", "gpt_oss", "deepseek_v3"};
     const char *type;
     char shown[40];
+    if (!qdri_json_has(node) && qdri_json_has(qdri_json_get(root, "n_layers")) &&
+        qdri_json_has(qdri_json_get(root, "dim")))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s is missing, since this is the params.json of Meta's own format; use the config.json of the "
+                        "same model from Hugging Face",
+                        qdri_json_where(node).text);
     if (!qdri_json_has(node))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; known are " KNOWN, qdri_json_where(node).text);
     QDR_TRY(qdri_json_string(node, 0, &type));
@@ -124,12 +130,97 @@ static qdr_status find_family(const qdri_json_node *root, const family **found)
     return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is \"%s\"; known are " KNOWN, qdri_json_where(node).text, shown);
 }
 
+static int ends_in(const char *text, const char *ending)
+{
+    const size_t n = strlen(text), bytes = strlen(ending);
+    return n >= bytes && strcmp(text + n - bytes, ending) == 0;
+}
+
+/* The same layers under another head, or none: parameters and products would be counted that are not there. */
+static qdr_status refuse_other_heads(const qdri_json_node *root)
+{
+    const qdri_json_node node = qdri_json_get(root, "architectures");
+    qdri_json_node list;
+    size_t n = 0;
+    if (qdri_json_has(node)) QDR_TRY(qdri_json_list(node, &list, &n));
+    for (size_t i = 0; i < n; i++) {
+        const qdri_json_node item = qdri_json_at(&list, i);
+        const char *class;
+        char shown[64];
+        QDR_TRY(qdri_json_string(item, 0, &class));
+        if (ends_in(class, "ForCausalLM") || ends_in(class, "LMHeadModel")) continue;
+        qdri_json_printable(class, shown, sizeof shown);
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "%s is \"%s\", which has another head than one over the vocabulary, or none; only networks "
+                        "such as LlamaForCausalLM are known: name that class to plan it instead",
+                        qdri_json_where(item).text, shown);
+    }
+    return QDR_OK;
+}
+
+/* Keys with which the class's sizes are not those of the other keys. */
+static qdr_status refuse_changes(const qdri_json_node *root, const char *activation)
+{
+    const qdri_json_node code = qdri_json_get(root, "auto_map"), own = qdri_json_get(&code, "AutoModelForCausalLM");
+    const qdri_json_node pruned = qdri_json_get(root, "pruned_heads"),
+                         crossed = qdri_json_get(root, "add_cross_attention");
+    int is_crossed;
+    QDR_TRY(qdri_json_flag_or(crossed, 0, &is_crossed));
+    if (is_crossed)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is true; only attention of a sequence to itself is known",
+                        qdri_json_where(crossed).text);
+    if (qdri_json_has(own))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "%s names code of the model's own, whose sizes are not known; leave the key out if the network "
+                        "is as its model_type says",
+                        qdri_json_where(own).text);
+    if (qdri_json_kind_of(pruned) == QDRI_JSON_OBJECT && qdri_json_next_key(&pruned, NULL))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s lists heads; only networks whose layers are alike are known",
+                        qdri_json_where(pruned).text);
+    if (strcmp(activation, "prelu") == 0 || strcmp(activation, "xielu") == 0)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: the activation %s has parameters; only those without are known",
+                        qdri_json_where(*root).text, activation);
+    return QDR_OK;
+}
+
 /* ---- its sizes ---- */
 
 static qdri_json_node size_node(const qdri_json_node *root, const family_keys *keys, int size)
 {
     const qdri_json_node alias = qdri_json_get(root, keys->alias[size] ? keys->alias[size] : keys->sizes[size]);
     return qdri_json_has(alias) ? alias : qdri_json_get(root, keys->sizes[size]);
+}
+
+/* Of absent keys those of the class; null is none but for the width of gpt2's MLP. */
+static qdr_status read_sizes(const qdri_json_node *root, const family *f, qdr_network *net)
+{
+    int64_t *const sizes[N_SIZES] = {&net->layers, &net->hidden, &net->heads, &net->vocab, &net->context, &net->ffn};
+    for (int i = 0; i < N_SIZES; i++) {
+        const qdri_json_node node = size_node(root, f->keys, i);
+        *sizes[i] = f->sizes[i];
+        if (qdri_json_has(node) || (qdri_json_kind_of(node) == QDRI_JSON_NULL && f->sizes[i]))
+            QDR_TRY(qdri_json_int(node, 1, QDRI_NETWORK_MOST, sizes[i]));
+    }
+    if (net->ffn == 0) net->ffn = 4 * net->hidden; /* gpt2 */
+    if (net->positions) net->positions = net->context; /* gpt2 */
+    return QDR_OK;
+}
+
+/* Rotary positions turn pairs of features: of all of a head, or of the share that gpt_neox names. */
+static qdr_status check_rotation(const qdri_json_node *root, const family *f, const qdr_network *net)
+{
+    double share = 1;
+    if (net->positions || net->head_size % 2 == 0) return QDR_OK;
+    if (f->kv_heads < 0) QDR_TRY(qdri_json_number_or(qdri_json_get(root, "rotary_pct"), 0, 1, 0.25, &share));
+    if ((double)net->head_size * share < (double)net->head_size) return QDR_OK;
+    const qdri_json_node node = qdri_json_get(root, "head_dim");
+    if (qdri_json_has(node))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %" PRId64 "; rotary positions turn pairs: an even number is needed",
+                        qdri_json_where(node).text, net->head_size);
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s is %" PRId64 ", with which a head has %" PRId64 " of the %" PRId64
+                    " features; rotary positions turn pairs: an even number is needed",
+                    qdri_json_where(size_node(root, f->keys, HEADS)).text, net->heads, net->head_size, net->hidden);
 }
 
 static qdr_status read_head_size(const qdri_json_node *root, const family *f, qdr_network *net)
@@ -172,46 +263,74 @@ static qdr_status read_kv_heads(const qdri_json_node *root, const family *f, qdr
                     qdri_json_where(node).text, net->kv_heads, net->heads);
 }
 
+/* The number of layers of the list "layer_types" that have a window; -1: there is no list. */
+static qdr_status count_windows(const qdri_json_node *root, const qdr_network *net, int64_t *n_windows)
+{
+    const qdri_json_node node = qdri_json_get(root, "layer_types");
+    static const char *const words[] = {"full_attention", "sliding_attention"};
+    qdri_json_node list;
+    size_t n;
+    *n_windows = -1;
+    if (!qdri_json_has(node)) return QDR_OK;
+    QDR_TRY(qdri_json_list(node, &list, &n));
+    if ((int64_t)n != net->layers)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %zu words for %" PRId64 " layers; one for each is needed",
+                        qdri_json_where(node).text, n, net->layers);
+    *n_windows = 0;
+    for (size_t i = 0; i < n; i++) {
+        int has_window;
+        QDR_TRY(qdri_json_word(qdri_json_at(&list, i), words, 2, &has_window));
+        *n_windows += has_window;
+    }
+    return QDR_OK;
+}
+
 static qdr_status read_windows(const qdri_json_node *root, const family *f, qdr_network *net)
 {
-    int some = 0;
-    int64_t first = 0;
+    int some = f->window > 0;
+    int64_t first = 0, n_listed;
     const qdri_json_node node = qdri_json_get(root, "sliding_window");
     const int is_absent = qdri_json_kind_of(node) == QDRI_JSON_ABSENT;
-    if (f->window == 0) return QDR_OK;
+    QDR_TRY(count_windows(root, net, &n_listed));
     if (f->some_windows) {
         QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "use_sliding_window"), 0, &some));
         QDR_TRY(qdri_json_int_or(qdri_json_get(root, "max_window_layers"), 0, QDRI_NETWORK_MOST, 28, &first));
-        if (!some) return QDR_OK;
     }
-    QDR_TRY(qdri_json_int_or(node, 1, QDRI_NETWORK_MOST, is_absent ? f->window : 0, &net->window));
+    if (some) QDR_TRY(qdri_json_int_or(node, 1, QDRI_NETWORK_MOST, is_absent ? f->window : 0, &net->window));
     net->window_layers = net->window && first < net->layers ? net->layers - first : 0;
+    if (f->some_windows && net->window && n_listed >= 0) net->window_layers = n_listed;
     if (net->window_layers == 0) net->window = 0;
-    return QDR_OK;
+    if (n_listed < 0 || n_listed == net->window_layers) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s has %" PRId64 " times \"sliding_attention\", but %s has windows in %" PRId64
+                    " layers by its other keys; leave the list out, or correct it",
+                    qdri_json_where(qdri_json_get(root, "layer_types")).text, n_listed, net->architecture,
+                    net->window_layers);
 }
 
 /* ---- its options ---- */
 
+/* A default stands for a key that is absent; the classes refuse null. */
+static qdr_status read_flag(const qdri_json_node *root, const char *key, int *flag)
+{
+    const qdri_json_node node = qdri_json_get(root, key);
+    return qdri_json_kind_of(node) == QDRI_JSON_ABSENT ? QDR_OK : qdri_json_flag(node, flag);
+}
+
 static qdr_status read_choices(const qdri_json_node *root, const family *f, qdr_network *net)
 {
     const char *activation;
-    int crossed;
     if (f->attention_bias) {
-        QDR_TRY(qdri_json_flag_or(qdri_json_get(root, f->attention_bias), net->qkv_bias, &net->qkv_bias));
+        QDR_TRY(read_flag(root, f->attention_bias, &net->qkv_bias));
         net->out_bias = net->qkv_bias;
     }
-    if (f->mlp_bias) QDR_TRY(qdri_json_flag_or(qdri_json_get(root, f->mlp_bias), net->mlp_bias, &net->mlp_bias));
+    if (f->mlp_bias) QDR_TRY(read_flag(root, f->mlp_bias, &net->mlp_bias));
     QDR_TRY(qdri_json_string_or(qdri_json_get(root, f->keys->activation), sizeof net->activation, f->activation,
                                 &activation));
     snprintf(net->activation, sizeof net->activation, "%s", activation);
-    QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "tie_word_embeddings"), net->tied, &net->tied));
-    if (net->parallel_residual)
-        QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "use_parallel_residual"), 1, &net->parallel_residual));
-    QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "add_cross_attention"), 0, &crossed));
-    if (crossed)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is true; only attention of a sequence to itself is known",
-                        qdri_json_where(qdri_json_get(root, "add_cross_attention")).text);
-    return QDR_OK;
+    QDR_TRY(read_flag(root, "tie_word_embeddings", &net->tied));
+    if (net->parallel_residual) QDR_TRY(read_flag(root, "use_parallel_residual", &net->parallel_residual));
+    return refuse_changes(root, activation);
 }
 
 static qdr_status read_network(const qdri_json *document, const char *name, qdr_network *network)
@@ -221,17 +340,15 @@ static qdr_status read_network(const qdri_json *document, const char *name, qdr_
     qdr_network_counts counts;
     QDR_TRY(qdri_json_root(document, &root));
     QDR_TRY(find_family(&root, &f));
+    QDR_TRY(refuse_other_heads(&root));
     qdr_network net = f->shape;
     net.version = QDR_OPTS_INIT;
     net.norms_per_layer = 2;
     snprintf(net.name, sizeof net.name, "%s", name);
-    int64_t *const sizes[N_SIZES] = {&net.layers, &net.hidden, &net.heads, &net.vocab, &net.context, &net.ffn};
-    for (int i = 0; i < N_SIZES; i++)
-        QDR_TRY(qdri_json_int_or(size_node(&root, f->keys, i), 1, QDRI_NETWORK_MOST, f->sizes[i], sizes[i]));
-    if (net.ffn == 0) net.ffn = 4 * net.hidden; /* gpt2 */
-    if (net.positions) net.positions = net.context; /* gpt2 */
+    QDR_TRY(read_sizes(&root, f, &net));
     QDR_TRY(read_head_size(&root, f, &net));
     QDR_TRY(read_kv_heads(&root, f, &net));
+    QDR_TRY(check_rotation(&root, f, &net));
     QDR_TRY(read_windows(&root, f, &net));
     QDR_TRY(read_choices(&root, f, &net));
     QDR_TRY(qdr_network_params(&net, &counts)); /* checks that they can be counted */
