@@ -55,13 +55,14 @@ typedef struct qdr_network {
  * built.
  *
  * head_dim may be given for any model_type; without it head_size is hidden / heads, rounded down. No size needs to
- * divide another.
+ * divide another. Keys that would make it another network than this one describes are refused by name and value.
  *  @param[out] network  all zero after an error
  *  @retval QDR_ERR_ARGUMENT     NULL; an unknown name (the sentence lists the nearest ones); invalid JSON, or a value
  *                               of the wrong type or out of range (file and key)
  *  @retval QDR_ERR_IO           the file cannot be read
  *  @retval QDR_ERR_MEMORY       out of memory
- *  @retval QDR_ERR_UNSUPPORTED  another model_type; a mixture of experts; cross-attention */
+ *  @retval QDR_ERR_UNSUPPORTED  another model_type; a mixture of experts; cross-attention; a head other than one over
+ *                               the vocabulary, or none (`architectures`); pruned heads; code of the model's own */
 QDR_API QDR_NODISCARD qdr_status qdr_network_load(const char *name_or_path, qdr_network *network);
 /** The same for a text of `bytes` bytes. `name` is what error sentences call it, and becomes the network's name. */
 QDR_API QDR_NODISCARD qdr_status qdr_network_parse(const char *text, size_t bytes, const char *name,

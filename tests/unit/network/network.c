@@ -344,28 +344,6 @@ static void keys_of_others(void **state)
     assert_int_equal(net.window_layers, 0);
 }
 
-static void windows_by_layer(void **state)
-{
-    (void)state;
-    qdr_network net = network_of("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 3, \"use_sliding_window\": true, "
-                                 "\"layer_types\": [\"sliding_attention\", \"full_attention\", \"full_attention\"]}");
-    assert_int_equal(net.window, 4096);
-    assert_int_equal(net.window_layers, 1);
-    net = network_of("{\"model_type\": \"llama\", \"num_hidden_layers\": 2, "
-                     "\"layer_types\": [\"full_attention\", \"full_attention\"]}");
-    assert_int_equal(net.window, 0);
-}
-
-/* Rotation needs even heads only where all of a head is turned. */
-static void heads_that_are_turned(void **state)
-{
-    (void)state;
-    qdr_network net = network_of("{\"model_type\": \"gpt_neox\", \"hidden_size\": 68, \"num_attention_heads\": 4}");
-    assert_int_equal(net.head_size, 17);
-    net = network_of("{\"model_type\": \"gpt2\", \"n_embd\": 68, \"n_head\": 4}");
-    assert_int_equal(net.head_size, 17);
-}
-
 /* A size that does not divide is no error of the network, unless the class cannot have it. */
 static void nothing_needs_to_divide(void **state)
 {
@@ -435,41 +413,6 @@ static void refusals(void **state)
          "key 'sliding_window' is 0; a whole number >= 1 is needed"},
         {"{\"model_type\": \"llama\", \"hidden_act\": \"01234567890123456789012345678901\"}", QDR_ERR_ARGUMENT,
          "a string of at most 31 bytes is needed"},
-        {"{\"model_type\": \"llama\", \"architectures\": [\"LlamaForSequenceClassification\"]}", QDR_ERR_UNSUPPORTED,
-         "a.json: key 'architectures[0]' is \"LlamaForSequenceClassification\", which has another head"},
-        {"{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\", \"LlamaModel\"]}", QDR_ERR_UNSUPPORTED,
-         "'architectures[1]' is \"LlamaModel\""},
-        {"{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2DoubleHeadsModel\"]}", QDR_ERR_UNSUPPORTED,
-         "is \"GPT2DoubleHeadsModel\""},
-        {"{\"model_type\": \"qwen2\", \"architectures\": [\"Qwen2ForTokenClassification\"]}", QDR_ERR_UNSUPPORTED,
-         "is \"Qwen2ForTokenClassification\""},
-        {"{\"model_type\": \"gpt_neox\", \"architectures\": [\"GPTNeoXForQuestionAnswering\"]}", QDR_ERR_UNSUPPORTED,
-         "is \"GPTNeoXForQuestionAnswering\""},
-        {"{\"model_type\": \"llama\", \"architectures\": \"LlamaForCausalLM\"}", QDR_ERR_ARGUMENT,
-         "'architectures' is \"LlamaForCausalLM\"; a list is needed"},
-        {"{\"model_type\": \"llama\", \"head_dim\": 127}", QDR_ERR_ARGUMENT,
-         "a.json: key 'head_dim' is 127; rotary positions turn pairs: an even number is needed"},
-        {"{\"model_type\": \"mistral\", \"hidden_size\": 168}", QDR_ERR_ARGUMENT,
-         "'num_attention_heads' is 32, with which a head has 5 of the 168 features"},
-        {"{\"model_type\": \"gpt_neox\", \"hidden_size\": 64, \"rotary_pct\": 1.0}", QDR_ERR_ARGUMENT,
-         "'num_attention_heads' is 64, with which a head has 1 of the 64"},
-        {"{\"model_type\": \"llama\", \"num_hidden_layers\": null}", QDR_ERR_ARGUMENT, "'num_hidden_layers' is null"},
-        {"{\"model_type\": \"gpt2\", \"tie_word_embeddings\": null}", QDR_ERR_ARGUMENT,
-         "'tie_word_embeddings' is null"},
-        {"{\"model_type\": \"llama\", \"hidden_act\": \"xielu\"}", QDR_ERR_UNSUPPORTED,
-         "the activation xielu has parameters"},
-        {"{\"model_type\": \"gpt2\", \"pruned_heads\": {\"0\": [1]}}", QDR_ERR_UNSUPPORTED,
-         "'pruned_heads' lists heads"},
-        {"{\"model_type\": \"llama\", \"auto_map\": {\"AutoModelForCausalLM\": \"x.X\"}}", QDR_ERR_UNSUPPORTED,
-         "'auto_map.AutoModelForCausalLM' names code of the model's own"},
-        {"{\"model_type\": \"qwen2\", \"num_hidden_layers\": 2, \"layer_types\": [\"full_attention\"]}",
-         QDR_ERR_ARGUMENT, "'layer_types' has 1 words for 2 layers"},
-        {"{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
-         QDR_ERR_ARGUMENT, "'layer_types' has 1 times \"sliding_attention\", but llama has windows in 0 layers"},
-        {"{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}",
-         QDR_ERR_ARGUMENT, "'layer_types[0]' is \"linear_attention\"; one of full_attention, sliding_attention"},
-        {"{\"dim\": 4096, \"n_layers\": 32, \"n_heads\": 32}", QDR_ERR_ARGUMENT,
-         "the params.json of Meta's own format"},
         {"{\"model_type\": \"gpt2\", \"add_cross_attention\": true}", QDR_ERR_UNSUPPORTED,
          "key 'add_cross_attention' is true; only attention of a sequence to itself is known"},
     };
@@ -592,8 +535,6 @@ int main(void)
         cmocka_unit_test(defaults),
         cmocka_unit_test(keys_of_gpt2),
         cmocka_unit_test(keys_of_others),
-        cmocka_unit_test(windows_by_layer),
-        cmocka_unit_test(heads_that_are_turned),
         cmocka_unit_test(nothing_needs_to_divide),
         cmocka_unit_test(refusals),
         cmocka_unit_test(null_is_refused),
