@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of a config.json that change what a network computes or how large it is: read as transformers does, or refused by
- * key and value. */
+/* Keys of a config.json that change what a network computes, or how large it is: read as transformers does, or refused
+ * by key and value. */
 #include "qdr_test.h"
 #include "quadrille/network.h"
 
