@@ -214,6 +214,7 @@ static qdr_status run_once(qdr_context *ctx, const settings *set, const char *pa
     gpt_destroy(&run->model);
     qdr_grid_destroy(&run->grid);
     corpus_free(&run->text);
+    saved_run_free(&run->saved);
     free(run->starts);
     free(run->losses);
     const qdr_status closed = run->log ? qdr_output_commit(&run->log) : QDR_OK;

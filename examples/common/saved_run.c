@@ -2,12 +2,13 @@
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "saved_run.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "src/common/json.h"
 
 /* ---- what a file says ---- */
 
@@ -18,13 +19,22 @@ static int64_t extent(const qdr_safetensors *file, const char *name, int dim)
     return tensor && dim < tensor->n_dims ? tensor->shape[dim] : 0;
 }
 
-static qdr_status read_header(const char *path, saved_run *saved)
+/* What rank 0 reads for all. */
+typedef struct saved_header {
+    saved_run saved;
+    char note[SAVED_NOTE_BYTES];
+    size_t note_bytes; /* of the file; 0: it has no run's */
+} saved_header;
+
+static qdr_status read_header(const char *path, saved_header *header)
 {
     qdr_safetensors *file;
     char name[64];
+    saved_run *saved = &header->saved;
     TRY(qdr_safetensors_open(path, &file));
     const char *note = qdr_safetensors_metadata(file, "note");
-    if (note && strlen(note) < sizeof saved->note) memcpy(saved->note, note, strlen(note) + 1);
+    header->note_bytes = note && note[strspn(note, " \t\n\r")] == '{' ? strlen(note) : 0;
+    if (header->note_bytes && header->note_bytes < sizeof header->note) memcpy(header->note, note, header->note_bytes);
     saved->vocab = extent(file, "embedding.weight", 0);
     saved->hidden = extent(file, "embedding.weight", 1);
     saved->context = extent(file, "embedding.positions", 0);
@@ -34,13 +44,38 @@ static qdr_status read_header(const char *path, saved_run *saved)
     return qdr_safetensors_close(&file);
 }
 
-qdr_status saved_run_read(qdr_context *ctx, const char *path, saved_run *saved)
+static qdr_status parse_note(const saved_header *header, saved_run *saved, char sentence[PROBLEM_BYTES])
 {
-    memset(saved, 0, sizeof *saved);
-    TRY(qdr_agree(ctx, qdr_context_rank(ctx) == 0 ? read_header(path, saved) : QDR_OK));
-    TRY(qdr_broadcast(ctx, 0, saved, sizeof *saved));
+    json_error_t error;
+    if (header->note_bytes == 0) return QDR_OK;
+    if (header->note_bytes >= sizeof header->note)
+        return REFUSE(sentence, "%.300s: its note has %zu bytes; that of a run has at most %zu", saved->path,
+                      header->note_bytes, sizeof header->note - 1);
+    saved->note = json_read(header->note, header->note_bytes, JSON_DECODE_INT_AS_REAL | JSON_REJECT_DUPLICATES, &error);
+    if (saved->note) return QDR_OK;
+    const int lacks_memory = json_error_code(&error) == json_error_out_of_memory;
+    (void)REFUSE(sentence,
+                 lacks_memory ? "%.300s: out of memory for its note%s"
+                              : "%.300s: its note is not JSON: %.100s; remove the note, or give another file",
+                 saved->path, lacks_memory ? "" : error.text);
+    return lacks_memory ? QDR_ERR_MEMORY : QDR_ERR_ARGUMENT;
+}
+
+qdr_status saved_run_read(qdr_context *ctx, const char *path, saved_run *saved, char sentence[PROBLEM_BYTES])
+{
+    saved_header read = {0};
+    *saved = (saved_run){0};
+    TRY(qdr_agree(ctx, qdr_context_rank(ctx) == 0 ? read_header(path, &read) : QDR_OK));
+    TRY(qdr_broadcast(ctx, 0, &read, sizeof read));
+    *saved = read.saved;
     saved->path = path;
-    return QDR_OK;
+    return qdr_agree(ctx, parse_note(&read, saved, sentence));
+}
+
+void saved_run_free(saved_run *saved)
+{
+    json_decref(saved->note);
+    saved->note = NULL;
 }
 
 static int is_broken(const char *path)
@@ -82,22 +117,12 @@ int saved_run_is_there(qdr_context *ctx, const char *path, int number, char name
     return qdr_broadcast(ctx, 0, &is_there, sizeof is_there) >= 0 && is_there;
 }
 
-/* A member of the note; NULL: there is none. *note: to be given back. */
-static const json_t *find(const saved_run *saved, const char *key, json_t **note)
-{
-    *note = json_loads(saved->note, JSON_DECODE_INT_AS_REAL, NULL);
-    return json_object_get(*note, key);
-}
-
 qdr_status saved_run_number(const saved_run *saved, const char *key, const saved_range *range, double *value,
                             char sentence[PROBLEM_BYTES])
 {
-    json_t *note;
-    const json_t *member = find(saved, key, &note);
+    const json_t *member = json_object_get(saved->note, key);
     const double number = json_is_number(member) ? json_number_value(member) : NAN; /* NAN: another type */
-    const int is_there = member != NULL;
-    json_decref(note);
-    if (!is_there) return QDR_OK;
+    if (!member) return QDR_OK;
     if (!(number >= range->min && number <= range->max && (!range->is_whole || floor(number) == number)))
         return REFUSE(sentence, "%.300s: the note has \"%s\": %.17g, but that is a%s number from %.15g to %.15g; %s",
                       saved->path, key, number, range->is_whole ? " whole" : "", range->min, range->max, range->remedy);
@@ -105,14 +130,17 @@ qdr_status saved_run_number(const saved_run *saved, const char *key, const saved
     return QDR_OK;
 }
 
-int saved_run_word(const saved_run *saved, const char *key, char *word, size_t bytes)
+qdr_status saved_run_word(const saved_run *saved, const char *key, char *word, size_t bytes,
+                          char sentence[PROBLEM_BYTES])
 {
-    json_t *note;
-    const char *value = json_string_value(find(saved, key, &note));
-    const int is_there = value && strlen(value) < bytes;
-    if (is_there) snprintf(word, bytes, "%s", value);
-    json_decref(note);
-    return is_there;
+    const json_t *member = json_object_get(saved->note, key);
+    const char *value = json_string_value(member);
+    if (!member) return QDR_OK;
+    if (!value || strlen(value) >= bytes)
+        return REFUSE(sentence, "%.300s: \"%s\" of the note is not a word of at most %zu bytes", saved->path, key,
+                      bytes - 1);
+    snprintf(word, bytes, "%s", value);
+    return QDR_OK;
 }
 
 /* ---- what a run says ---- */

@@ -4,6 +4,8 @@
 #ifndef EXAMPLES_SAVED_RUN_H
 #define EXAMPLES_SAVED_RUN_H
 
+#include <jansson.h>
+
 #include "corpus.h"
 #include "program.h"
 
@@ -12,15 +14,17 @@ enum { SAVED_NOTE_BYTES = 4096 };
 
 /* What a checkpoint says before its tensors are loaded. */
 typedef struct saved_run {
-    char note[SAVED_NOTE_BYTES]; /* a JSON object; "": the file has none */
+    json_t *note; /* an object; NULL: the file has none */
     const char *path; /* the caller's */
     int64_t n_layers, hidden, vocab, context; /* from the shapes of its tensors; 0: it is no GPT of common/gpt.c */
     int tied;
 } saved_run;
 
-/* Reads the header of a checkpoint on rank 0. Collective, ranks agree. The sentence of an error is that of the library.
- */
-qdr_status saved_run_read(qdr_context *ctx, const char *path, saved_run *saved);
+/* Reads the header of a checkpoint on rank 0, whose note all ranks keep until saved_run_free(). A note that is not JSON
+ * is refused; one that does not begin with '{' is some other program's and none of a run. Collective, ranks agree. If
+ * the failure does not come from the library, `sentence` is set. */
+qdr_status saved_run_read(qdr_context *ctx, const char *path, saved_run *saved, char sentence[PROBLEM_BYTES]);
+void saved_run_free(saved_run *saved);
 /* Whether a file that could not be loaded is itself at fault: rank 0 can open it, but it is no safetensors file, or a
  * checksum differs. If memory or open files are missing, say, it is not. Changes qdr_last_error(). Collective. */
 int saved_run_is_broken(qdr_context *ctx, const char *path);
@@ -38,8 +42,9 @@ typedef struct saved_range {
 /* A number of the note by its key; stays as it is if there is none. */
 qdr_status saved_run_number(const saved_run *saved, const char *key, const saved_range *range, double *value,
                             char sentence[PROBLEM_BYTES]);
-/* A word of the note. 0: there is none. */
-int saved_run_word(const saved_run *saved, const char *key, char *word, size_t bytes);
+/* A word of the note, of fewer than `bytes` bytes; stays as it is if there is none. */
+qdr_status saved_run_word(const saved_run *saved, const char *key, char *word, size_t bytes,
+                          char sentence[PROBLEM_BYTES]);
 
 /* Adds a number, and a word, to a note that begins as "". The note is not complete before saved_note_end(). */
 void saved_note_number(char note[SAVED_NOTE_BYTES], const char *key, double value);

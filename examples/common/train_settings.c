@@ -152,13 +152,16 @@ static qdr_status take_batch(settings *set, const saved_run *saved, char sentenc
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     double batch = 0;
-    char word[8];
+    char word[8] = "";
     if (!set->how.batch) TRY(take_number(saved, "batch", offsetof(settings, how.batch), &batch, sentence));
     if (!set->how.batch) set->how.batch = (int64_t)batch;
-    if (set->how.dtype >= 0 || !saved_run_word(saved, "dtype", word, sizeof word)) return QDR_OK;
+    if (set->how.dtype < 0) TRY(saved_run_word(saved, "dtype", word, sizeof word, sentence));
+    if (!*word) return QDR_OK;
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (strcmp(word, qdr_dtype_name(dtypes[i])) == 0) set->how.dtype = (int)dtypes[i];
-    return QDR_OK;
+    if (set->how.dtype >= 0) return QDR_OK;
+    return REFUSE(sentence, "%.300s: the note has \"dtype\": \"%s\", which is no type of a run; give --dtype",
+                  saved->path, word);
 }
 
 qdr_status settings_complete(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES])

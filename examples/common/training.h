@@ -27,6 +27,7 @@ typedef struct training {
     int64_t *starts; /* where each sequence of a forward pass begins in the text */
     qdr_output *log;
     double loss_scale;
+    saved_run saved; /* the checkpoint that it began with */
     saver save;
     int64_t first_step, n_steps; /* the first step of this run, and the one after its last */
     int64_t first_sequence; /* of the first step: its position in the data */
@@ -44,8 +45,8 @@ typedef struct training {
 
 /* Makes all that the first step needs: the choices, the grid, the text, the model, the files. */
 qdr_status training_prepare(training *run);
-/* Continues the run `saved`, or begins with its parameters, if that was asked for. */
-qdr_status training_load(training *run, const saved_run *saved);
+/* Continues the saved run, or begins with its parameters, if that was asked for. */
+qdr_status training_load(training *run);
 
 /* One forward pass over the sequences of `text` that begin at run->starts; -1: none. */
 qdr_status training_forward(training *run, const uint8_t *text);

@@ -6,16 +6,18 @@
 #include "training.h"
 
 /* The position in the data, which another text does not have. */
-static qdr_status take_position(training *run, const saved_run *saved)
+static qdr_status take_position(training *run)
 {
     static const saved_range positions = {0, 1e15, 1, "use --load for its parameters alone"};
+    const saved_run *saved = &run->saved;
     double step = -1, sequences = -1, bytes = -1;
     char crc[16] = "", here[16];
     snprintf(here, sizeof here, "%08lx", (unsigned long)run->text_crc);
     TRY(saved_run_number(saved, "step", &positions, &step, run->sentence));
     TRY(saved_run_number(saved, "sequences", &positions, &sequences, run->sentence));
     TRY(saved_run_number(saved, "text_bytes", &positions, &bytes, run->sentence));
-    if (step < 0 || sequences < 0 || bytes < 0 || !saved_run_word(saved, "text_crc32", crc, sizeof crc))
+    TRY(saved_run_word(saved, "text_crc32", crc, sizeof crc, run->sentence));
+    if (step < 0 || sequences < 0 || bytes < 0 || !*crc)
         return REFUSE(run->sentence,
                       "--resume %.300s: the file does not say how far its run was; use --load for its parameters alone",
                       run->set->resume);
@@ -34,13 +36,13 @@ static qdr_status take_position(training *run, const saved_run *saved)
     return QDR_OK;
 }
 
-qdr_status training_load(training *run, const saved_run *saved)
+qdr_status training_load(training *run)
 {
     const settings *set = run->set;
     const char *path = set->resume ? set->resume : set->load;
     qdr_checkpoint_loaded loaded;
     if (!path) return QDR_OK;
-    if (set->resume) TRY(take_position(run, saved));
+    if (set->resume) TRY(take_position(run));
     const qdr_status status = qdr_checkpoint_load(run->model.stack, set->resume ? run->optimizer : NULL, path, &loaded);
     run->load_failed = status == QDR_ERR_IO;
     TRY(status);

@@ -115,20 +115,19 @@ qdr_status training_prepare(training *run)
 {
     const settings *set = run->set;
     const char *path = set->resume ? set->resume : set->load;
-    saved_run saved;
     if (path) {
-        const qdr_status status = saved_run_read(run->ctx, path, &saved);
+        const qdr_status status = saved_run_read(run->ctx, path, &run->saved, run->sentence);
         run->load_failed = status == QDR_ERR_IO || status == QDR_ERR_ARGUMENT;
         TRY(status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status); /* the name was wrong */
     }
-    TRY(settings_complete(&run->own, path ? &saved : NULL, run->sentence));
+    TRY(settings_complete(&run->own, path ? &run->saved : NULL, run->sentence));
     TRY(check(run));
     TRY(choose(run));
     TRY(choice_make_grid(run->ctx, &run->own.how, run->sentence, &run->grid));
     TRY(corpus_read(run->ctx, set->file, set->how.context, &run->text, run->sentence));
     run->text_crc = set->save || set->resume ? corpus_crc(&run->text) : 0;
     TRY(make_model(run));
-    TRY(training_load(run, &saved));
+    TRY(training_load(run));
     run->n_steps = set->n_steps > run->first_step ? set->n_steps : run->first_step;
     run->losses = program_new(run->ctx, run->n_steps - run->first_step + 1, sizeof *run->losses);
     if (!run->losses) return QDR_ERR_MEMORY;

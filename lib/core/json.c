@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,43 @@ struct qdri_json {
     json_t *root;
     char name[NAME_BYTES];
 };
+
+/* ---- memory ---- */
+
+/* jansson does not report every allocation that fails: where the buffer of a word cannot grow it drops a byte and goes
+ * on, and other failures become mistakes of the text. So they are counted, by allocators that pass on to those that the
+ * process had before. */
+static json_malloc_t allocate;
+static json_free_t release;
+static _Thread_local int n_failed;
+
+static void *watched(size_t bytes)
+{
+    void *memory = allocate(bytes);
+    n_failed += !memory;
+    return memory;
+}
+
+static void watch(void)
+{
+    json_get_alloc_funcs(&allocate, &release);
+    json_set_alloc_funcs(watched, release);
+}
+
+/* The library may be unloaded before the process ends. */
+__attribute__((destructor)) static void stop_watching(void)
+{
+    json_malloc_t last;
+    json_get_alloc_funcs(&last, NULL);
+    if (last == watched) json_set_alloc_funcs(allocate, release);
+}
+
+int qdri_json_n_failed(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, watch);
+    return n_failed;
+}
 
 /* ---- reading ---- */
 
@@ -34,10 +72,10 @@ static qdr_status parse_text(const char *text, size_t bytes, size_t most_bytes, 
     if (bytes > most_bytes)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %zu MiB, the limit for JSON files", document->name,
                         most_bytes >> 20);
+    const int n_failed_before = qdri_json_n_failed();
     document->root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (n_failed > n_failed_before) return QDR_FAIL(QDR_ERR_MEMORY, "out of memory for the JSON of %s", document->name);
     if (document->root) return QDR_OK;
-    if (json_error_code(&error) == json_error_out_of_memory || !error.text[0]) /* jansson may say nothing then */
-        return QDR_FAIL(QDR_ERR_MEMORY, "out of memory for the JSON of %s", document->name);
     qdri_json_printable(error.text, why, sizeof why);
     if (error.line > 0) snprintf(line, sizeof line, ", line %d", error.line);
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s: %s; this is not JSON", document->name, line, why);

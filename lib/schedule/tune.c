@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/dtype.h"
+#include "core/json.h"
 #include "core/size.h"
 
 #define LEAST_GAIN 0.05 /* smaller gains may be noise */
@@ -133,14 +134,17 @@ qdr_status qdri_tune_read(const char *text, size_t bytes, const char *name, qdri
 {
     json_error_t error;
     if (bytes == 0) return QDR_OK;
+    const int n_failed_before = qdri_json_n_failed();
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!root)
-        return QDR_FAIL(
-            QDR_ERR_ARGUMENT,
-            "tune: %.200s, line %d: %.100s; it is not a tuning file: remove it, or set QDR_TUNE to another one", name,
-            error.line, error.text);
-    const qdr_status status = read_all(root, name, table);
+    qdr_status status =
+        root ? read_all(root, name, table)
+             : QDR_FAIL(
+                   QDR_ERR_ARGUMENT,
+                   "tune: %.200s, line %d: %.100s; it is not a tuning file: remove it, or set QDR_TUNE to another one",
+                   name, error.line, error.text);
     json_decref(root);
+    if (qdri_json_n_failed() > n_failed_before)
+        status = QDR_FAIL(QDR_ERR_MEMORY, "tune: out of memory for %.200s", name);
     return status;
 }
 

@@ -2,6 +2,7 @@
 /* How well the fitted constants predict the samples: errors by group and the worst samples, as a table and as JSON. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "calibrate/calibrate.h"
@@ -137,7 +138,9 @@ char *calibrate_notes(const calibration *c, const calibrate_errors *errors)
     char *text = object ? json_dumps(object, JSON_EMBED | JSON_PRESERVE_ORDER | JSON_INDENT(2) | JSON_REAL_PRECISION(6))
                         : NULL;
     json_decref(object);
-    return text;
+    if (!json_has_failed()) return text;
+    free(text);
+    return NULL;
 }
 
 void calibrate_print(const calibration *c, const qdr_machine *machine, const calibrate_errors *errors,

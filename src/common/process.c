@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/failure.h"
+#include "common/json.h"
 
 static void print_log(int level, const char *line, void *user)
 {
@@ -34,6 +35,7 @@ static void keep_running(int number)
 void process_begin(const char *name)
 {
     program_name = name;
+    json_begin();
     /* Open standard streams that are closed, so that no file, pipe or socket takes their numbers. Reading from standard
      * input and writing to the others still fails. */
     for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the traces of all ranks of one run, and rejects files that do not belong together. */
-#include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <quadrille/input.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "trace/trace.h"
 
 enum { VERSION = 3, MAX_RANKS = 1 << 20, MAX_NAME = 4096, MAX_BYTES = 1 << 30 };
@@ -320,7 +320,7 @@ static json_t *load(const char *path, int number, int n_ranks, failure *why)
         fail(why, EXIT_USAGE, "%s; the run had %d ranks: bring the files of all of them into one folder",
              qdr_last_error(), n_ranks);
     if (status != QDR_OK) return NULL;
-    json_t *root = json_loadb(text, bytes, 0, &error);
+    json_t *root = json_read(text, bytes, 0, &error);
     free(text);
     if (!root)
         fail(why, EXIT_USAGE,
@@ -334,10 +334,13 @@ static int read_rank(const char *path, int number, trace_file *trace, failure *w
     char name[MAX_NAME];
     snprintf(name, sizeof name, "%s.%d", path, number);
     json_t *root = load(name, number, trace->n_ranks, why);
-    if (!root) return why->code;
-    if (!take_header(root, name, number, trace, why))
+    if (root && !take_header(root, name, number, trace, why))
         take_events(json_object_get(root, "traceEvents"), name, trace, &trace->ranks[number], why);
     json_decref(root);
+    if (json_has_failed()) { /* whatever it was taken for */
+        *why = (failure){0};
+        fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory", name);
+    }
     return why->code;
 }
 

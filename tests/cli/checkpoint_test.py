@@ -161,13 +161,13 @@ class Notes(Case):
     def note_of(self, path):
         return json.loads(json.loads(header_of(path)[1])["__metadata__"]["note"])
 
-    def rewrite(self, path, **members):
-        """As Python's json writes it; without checksums, which this would not fit."""
+    def rewrite(self, path, text=None, **members):
+        """As Python's json writes it, or another text; without checksums, which this would not fit."""
         _, header, data = header_of(path)
         contents = json.loads(header)
         metadata = contents["__metadata__"]
         del metadata["crc32"], metadata["header_crc32"]
-        metadata["note"] = json.dumps(members | json.loads(metadata["note"]) | members)
+        metadata["note"] = text or json.dumps(members | json.loads(metadata["note"]) | members)
         header = json.dumps(contents).encode()
         with open(path, "wb") as file:
             file.write(struct.pack("<Q", len(header)) + header + data)
@@ -181,6 +181,30 @@ class Notes(Case):
             self.rewrite(file, **{key: value})
             said = self.run_words(words_of("1x1x1x1", self.text, "--resume", file), 2)
             self.assertIn(f'{file}: the note has "{key}": ', said)
+
+    def test_what_is_not_understood_is_refused(self):
+        """No default stands in for it. What does not begin as an object is no note of a run."""
+        first, file = self.path("first"), self.path("a")
+        self.train("1x1x1x1", *TINY, "--steps", "2", "--save", first)
+        broken = '{"heads": 3, "lr": 0.5'
+        twice = '{"heads": 3, "heads": 4}'
+        long = json.dumps({"heads": 3, "about": 5000 * "x"})
+        for option, text, says in (("--resume", broken, "its note is not JSON: '}' expected"),
+                                   ("--load", broken, "its note is not JSON: '}' expected"),
+                                   ("--load", twice, "its note is not JSON: duplicate object key"),
+                                   ("--load", long, f"its note has {len(long)} bytes; that of a run has at most 4095"),
+                                   ("--resume", "by hand", "the file does not say how far its run was")):
+            shutil.copy(first, file)
+            self.rewrite(file, text)
+            said = self.run_words(words_of("1x1x1x1", self.text, option, file, "--steps", "1", "--heads", "3"), 2)
+            self.assertIn(file + ": " + says, said)
+        for key, value, says in (("dtype", 5, '"dtype" of the note is not a word of at most 7 bytes'),
+                                 ("dtype", "int8", 'the note has "dtype": "int8", which is no type of a run'),
+                                 ("text_crc32", 7, '"text_crc32" of the note is not a word')):
+            shutil.copy(first, file)
+            self.rewrite(file, **{key: value})
+            said = self.run_words(words_of("1x1x1x1", self.text, "--resume", file), 2)
+            self.assertIn(f"{file}: {says}", said)
 
     def test_a_note_of_another_writer(self):
         """Blanks, and an object before the members that count."""

@@ -2,6 +2,7 @@
 /* JSON documents: reading, places, values, and every message. */
 #include "core/json.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -332,8 +333,45 @@ static void kinds(void **state)
     assert_int_equal(qdri_json_kind_of(qdri_json_at(&c, 0)), QDRI_JSON_ABSENT);
 }
 
+/* ---- memory ---- */
+
+static long fails_in = -1; /* allocations of jansson's until one fails; < 0: none does */
+
+static void *allocate(size_t bytes) { return fails_in >= 0 && fails_in-- == 0 ? NULL : malloc(bytes); }
+
+/* Each allocation fails once: a sentence about memory, never one about the text, and never another value. Words of more
+ * than 16, 32 and 64 bytes make jansson's buffers grow. */
+static void no_memory(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"a word of more than sixteen bytes\": "
+        "\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef!\", "
+        "\"number\": 0.12345678901234567, \"large\": 1234567890123456789, "
+        "\"list\": [1, 2, [3, {\"a\": \"\\u00e4\", \"b\": null, \"c\": true, \"d\": [], \"e\": 5, \"f\": 6}]]}";
+    begin(text);
+    for (long n = 0;; n++) {
+        qdri_json *other;
+        fails_in = n;
+        const qdr_status status = qdri_json_parse(text, strlen(text), "a.json", &other);
+        const int has_failed = fails_in < 0;
+        fails_in = -1;
+        if (!has_failed) {
+            assert_true(n > 20);
+            qdri_json_node whole;
+            CHECK_OK(status);
+            CHECK_OK(qdri_json_root(other, &whole));
+            assert_true(json_equal((json_t *)whole.value, (json_t *)root.value));
+            qdri_json_free(&other);
+            return;
+        }
+        CHECK_FAILS(status, QDR_ERR_MEMORY, "out of memory for the JSON of a.json");
+    }
+}
+
 int main(void)
 {
+    json_set_alloc_funcs(allocate, free);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(no_json, end),
         cmocka_unit_test_teardown(every_cut_is_refused, end),
@@ -347,6 +385,7 @@ int main(void)
         cmocka_unit_test_teardown(flags_and_strings, end),
         cmocka_unit_test_teardown(nested, end),
         cmocka_unit_test_teardown(kinds, end),
+        cmocka_unit_test_teardown(no_memory, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
