@@ -8,8 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "src/common/json.h"
-
 /* ---- what a file says ---- */
 
 /* The extent of a tensor in a dimension; 0: there is no such tensor. */
@@ -46,19 +44,13 @@ static qdr_status read_header(const char *path, saved_header *header)
 
 static qdr_status parse_note(const saved_header *header, saved_run *saved, char sentence[PROBLEM_BYTES])
 {
-    json_error_t error;
+    char name[SAVED_PATH_BYTES];
     if (header->note_bytes == 0) return QDR_OK;
     if (header->note_bytes >= sizeof header->note)
         return REFUSE(sentence, "%.300s: its note has %zu bytes; that of a run has at most %zu", saved->path,
                       header->note_bytes, sizeof header->note - 1);
-    saved->note = json_read(header->note, header->note_bytes, JSON_DECODE_INT_AS_REAL | JSON_REJECT_DUPLICATES, &error);
-    if (saved->note) return QDR_OK;
-    const int lacks_memory = json_error_code(&error) == json_error_out_of_memory;
-    (void)REFUSE(sentence,
-                 lacks_memory ? "%.300s: out of memory for its note%s"
-                              : "%.300s: its note is not JSON: %.100s; remove the note, or give another file",
-                 saved->path, lacks_memory ? "" : error.text);
-    return lacks_memory ? QDR_ERR_MEMORY : QDR_ERR_ARGUMENT;
+    snprintf(name, sizeof name, "%s: its note", saved->path);
+    return qdr_json_read(header->note, header->note_bytes, name, &saved->note);
 }
 
 qdr_status saved_run_read(qdr_context *ctx, const char *path, saved_run *saved, char sentence[PROBLEM_BYTES])

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file input.h  Reads a whole file into memory within bounds of size and time.
+/** @file input.h  Reads a whole file into memory within bounds of size and time, and JSON.
  *
  * Part of libquadrille_perf. Local and blocking; thread-safe. */
 #ifndef QUADRILLE_INPUT_H
@@ -29,6 +29,17 @@ QDR_API QDR_NODISCARD qdr_status qdr_input_read(const char *path, size_t max_byt
 
 /** How long qdr_input_read() waits for the next byte of a pipe. */
 #define QDR_INPUT_WAIT_SECS 10
+
+struct json_t;
+/** Reads JSON into values of jansson, for programs that use it: an object or a list, in which no object has a key
+ * twice, and no string a zero byte. Unlike jansson's own reader it tells a lack of memory from a mistake, and survives
+ * it.
+ *  @param[in]  text   `bytes` bytes of UTF-8
+ *  @param[in]  name   of the text, for sentences
+ *  @param[out] root   the caller's, who calls json_decref(); NULL after an error of the text or of memory
+ *  @retval QDR_ERR_ARGUMENT  a pointer is NULL; it is not JSON, or deeper than 2048 levels
+ *  @retval QDR_ERR_MEMORY    out of memory */
+QDR_API QDR_NODISCARD qdr_status qdr_json_read(const char *text, size_t bytes, const char *name, struct json_t **root);
 
 #ifdef __cplusplus
 }

@@ -4,13 +4,14 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/input.h"
+#include "core/json_text.h"
 #include "core/size.h"
+#include "quadrille/input.h"
 
 enum { NAME_BYTES = 200, MOST_STEPS = 32 };
 
@@ -18,43 +19,6 @@ struct qdri_json {
     json_t *root;
     char name[NAME_BYTES];
 };
-
-/* ---- memory ---- */
-
-/* jansson does not report every allocation that fails: where the buffer of a word cannot grow it drops a byte and goes
- * on, and other failures become mistakes of the text. So they are counted, by allocators that pass on to those that the
- * process had before. */
-static json_malloc_t allocate;
-static json_free_t release;
-static _Thread_local int n_failed;
-
-static void *watched(size_t bytes)
-{
-    void *memory = allocate(bytes);
-    n_failed += !memory;
-    return memory;
-}
-
-static void watch(void)
-{
-    json_get_alloc_funcs(&allocate, &release);
-    json_set_alloc_funcs(watched, release);
-}
-
-/* The library may be unloaded before the process ends. */
-__attribute__((destructor)) static void stop_watching(void)
-{
-    json_malloc_t last;
-    json_get_alloc_funcs(&last, NULL);
-    if (last == watched) json_set_alloc_funcs(allocate, release);
-}
-
-int qdri_json_n_failed(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, watch);
-    return n_failed;
-}
 
 /* ---- reading ---- */
 
@@ -65,20 +29,31 @@ void qdri_json_printable(const char *text, char *printable, size_t bytes)
     printable[i] = '\0';
 }
 
+static qdr_status read_text(const char *text, size_t bytes, const char *name, json_t **root)
+{
+    qdri_json_mistake mistake;
+    char why[QDRI_JSON_WHY_BYTES];
+    const qdr_status status = qdri_json_text_read(text, bytes, root, &mistake);
+    if (status == QDR_OK) return QDR_OK;
+    if (status == QDR_ERR_MEMORY) return QDR_FAIL(QDR_ERR_MEMORY, "out of memory for the JSON of %s", name);
+    qdri_json_printable(mistake.why, why, sizeof why);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s, line %d: %s; this is not JSON", name, mistake.line, why);
+}
+
+qdr_status qdr_json_read(const char *text, size_t bytes, const char *name, json_t **root)
+{
+    char shown[NAME_BYTES];
+    if (!text || !name || !root)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "json: the %s pointer is NULL", !text ? "text" : !name ? "name" : "root");
+    qdri_input_name(name, shown, sizeof shown);
+    return read_text(text, bytes, shown, root);
+}
+
 static qdr_status parse_text(const char *text, size_t bytes, size_t most_bytes, qdri_json *document)
 {
-    json_error_t error;
-    char why[120], line[32] = "";
-    if (bytes > most_bytes)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %zu MiB, the limit for JSON files", document->name,
-                        most_bytes >> 20);
-    const int n_failed_before = qdri_json_n_failed();
-    document->root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (n_failed > n_failed_before) return QDR_FAIL(QDR_ERR_MEMORY, "out of memory for the JSON of %s", document->name);
-    if (document->root) return QDR_OK;
-    qdri_json_printable(error.text, why, sizeof why);
-    if (error.line > 0) snprintf(line, sizeof line, ", line %d", error.line);
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s: %s; this is not JSON", document->name, line, why);
+    if (bytes <= most_bytes) return read_text(text, bytes, document->name, &document->root);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %zu MiB, the limit for JSON files", document->name,
+                    most_bytes >> 20);
 }
 
 qdr_status qdri_json_parse_within(const char *text, size_t bytes, size_t most_bytes, const char *name,

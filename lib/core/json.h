@@ -45,7 +45,7 @@ typedef enum qdri_json_kind {
 /* Reads a file; "-" is standard input. *document is NULL after an error.
  * @retval QDR_ERR_IO        it cannot be opened or read
  * @retval QDR_ERR_ARGUMENT  it is too large or too deep, or not JSON
- * @retval QDR_ERR_MEMORY    also where jansson calls a lack of memory a mistake of the text, or says nothing of it */
+ * @retval QDR_ERR_MEMORY    no judgement of the text */
 QDR_NODISCARD qdr_status qdri_json_load(const char *path, qdri_json **document);
 /* The same for a text of `bytes` bytes. `name` is its name in messages. */
 QDR_NODISCARD qdr_status qdri_json_parse(const char *text, size_t bytes, const char *name, qdri_json **document);
@@ -53,9 +53,6 @@ QDR_NODISCARD qdr_status qdri_json_parse(const char *text, size_t bytes, const c
 QDR_NODISCARD qdr_status qdri_json_parse_within(const char *text, size_t bytes, size_t most_bytes, const char *name,
                                                 qdri_json **document);
 void qdri_json_free(qdri_json **document);
-/* How many of jansson's allocations have failed on this thread, since this was first called in the process. For those
- * who call jansson themselves: what it read or wrote while the number grew is not to be trusted. */
-int qdri_json_n_failed(void);
 
 /* The outermost value, which must be an object. */
 QDR_NODISCARD qdr_status qdri_json_root(const qdri_json *document, qdri_json_node *root);

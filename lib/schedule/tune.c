@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/dtype.h"
-#include "core/json.h"
+#include "core/json_text.h"
 #include "core/size.h"
 
 #define LEAST_GAIN 0.05 /* smaller gains may be noise */
@@ -54,6 +54,8 @@ void qdri_tune_free(qdri_tune_table *table)
 
 /* ---- reading ---- */
 
+static int lacks_memory(const json_error_t *error) { return json_error_code(error) == json_error_out_of_memory; }
+
 /* The algorithms of either storage: only those of the chosen one are required. */
 static int unpack_algorithms(json_t *item, qdri_tune_choice *choice, json_error_t *error)
 {
@@ -72,7 +74,7 @@ static int unpack_algorithms(json_t *item, qdri_tune_choice *choice, json_error_
 
 static qdr_status read_choice(json_t *item, size_t number, const char *name, qdri_tune_choice *choice)
 {
-    json_error_t error;
+    json_error_t error = {0};
     const char *machine, *dtype, *storage;
     json_int_t m, n, k;
     *choice = (qdri_tune_choice){0};
@@ -83,9 +85,11 @@ static qdr_status read_choice(json_t *item, size_t number, const char *name, qdr
                        &a[QDRI_PRODUCT_DW], "in-out", "y", &b[QDRI_PRODUCT_Y], "dx", &b[QDRI_PRODUCT_DX], "dw",
                        &b[QDRI_PRODUCT_DW]) != 0 ||
         !unpack_algorithms(item, choice, &error))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "tune: choice %zu of %.200s: %.100s; remove it, or set QDR_TUNE to another file", number + 1,
-                        name, error.text);
+        return lacks_memory(&error)
+                   ? QDR_ERR_MEMORY
+                   : QDR_FAIL(QDR_ERR_ARGUMENT,
+                              "tune: choice %zu of %.200s: %.100s; remove it, or set QDR_TUNE to another file",
+                              number + 1, name, error.text);
     choice->key.m = m;
     choice->key.n = n;
     choice->key.k = k;
@@ -108,14 +112,17 @@ static qdr_status read_choice(json_t *item, size_t number, const char *name, qdr
 static qdr_status read_all(json_t *root, const char *name, qdri_tune_table *table)
 {
     json_t *list = NULL, *item;
-    json_error_t error;
+    json_error_t error = {0};
     int version = 0;
     size_t i;
     if (json_unpack_ex(root, &error, 0, "{s:i, s:o}", "quadrille_tune", &version, "choices", &list) != 0 ||
         !json_is_array(list))
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "tune: %.200s is not a tuning file; set QDR_TUNE to an earlier tuning file, or to a new one",
-                        name);
+        return lacks_memory(&error)
+                   ? QDR_ERR_MEMORY
+                   : QDR_FAIL(
+                         QDR_ERR_ARGUMENT,
+                         "tune: %.200s is not a tuning file; set QDR_TUNE to an earlier tuning file, or to a new one",
+                         name);
     if (version != QDRI_TUNE_VERSION)
         return QDR_FAIL(
             QDR_ERR_ARGUMENT,
@@ -132,20 +139,18 @@ static qdr_status read_all(json_t *root, const char *name, qdri_tune_table *tabl
 
 qdr_status qdri_tune_read(const char *text, size_t bytes, const char *name, qdri_tune_table *table)
 {
-    json_error_t error;
+    qdri_json_mistake mistake;
+    json_t *root;
     if (bytes == 0) return QDR_OK;
-    const int n_failed_before = qdri_json_n_failed();
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    qdr_status status =
-        root ? read_all(root, name, table)
-             : QDR_FAIL(
-                   QDR_ERR_ARGUMENT,
-                   "tune: %.200s, line %d: %.100s; it is not a tuning file: remove it, or set QDR_TUNE to another one",
-                   name, error.line, error.text);
+    qdr_status status = qdri_json_text_read(text, bytes, &root, &mistake);
+    if (status == QDR_ERR_ARGUMENT)
+        return QDR_FAIL(
+            QDR_ERR_ARGUMENT,
+            "tune: %.200s, line %d: %.100s; it is not a tuning file: remove it, or set QDR_TUNE to another one", name,
+            mistake.line, mistake.why);
+    if (status == QDR_OK) status = read_all(root, name, table);
     json_decref(root);
-    if (qdri_json_n_failed() > n_failed_before)
-        status = QDR_FAIL(QDR_ERR_MEMORY, "tune: out of memory for %.200s", name);
-    return status;
+    return status == QDR_ERR_MEMORY ? QDR_FAIL(QDR_ERR_MEMORY, "tune: out of memory for %.200s", name) : status;
 }
 
 /* ---- writing ---- */

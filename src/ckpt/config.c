@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/json.h"
+
 static const ckpt_family families[] = {{GPT_NETWORK, "gpt2", "GPT2LMHeadModel", 1},
                                        {"llama", "llama", "LlamaForCausalLM", 0},
                                        {"mistral", "llama", "MistralForCausalLM", 0},
@@ -99,7 +101,7 @@ static int read_tied(ckpt_config *config, failure *why)
 
 int ckpt_config_load(ckpt_config *config, failure *why)
 {
-    if (ckpt_read_json(config->path, MAX_CONFIG_BYTES, "a config.json", &config->document, why)) return why->code;
+    if (ckpt_read_json(config->path, MAX_CONFIG_BYTES, &config->document, why)) return why->code;
     const char *type = json_string_value(json_object_get(config->document, "model_type"));
     config->model_type = type ? type : "";
     config->family = find_family(config->model_type);
@@ -166,7 +168,9 @@ char *ckpt_config_note(const ckpt_config *config)
                        : json_pack("{s:s, s:O}", NOTE_NETWORK, config->model_type, NOTE_CONFIG, config->document);
     char *text = note ? json_dumps(note, JSON_COMPACT | ckpt_real_digits(gpt2->epsilon)) : NULL;
     json_decref(note);
-    return text;
+    if (!json_has_failed()) return text;
+    free(text);
+    return NULL;
 }
 
 void ckpt_config_free(ckpt_config *config)

@@ -49,8 +49,8 @@ void ckpt_config_free(ckpt_config *config);
 
 int ckpt_gpt2_read(ckpt_config *config, failure *why);
 int ckpt_gpt2_check(const ckpt_config *config, const ckpt_plan *plan, failure *why);
-/* What a file of our tensors is, by them and by its note. 0: the note does not say heads. */
-int ckpt_gpt2_of(const ckpt_plan *plan, const char *note, ckpt_gpt2 *gpt2);
+/* What a file of our tensors is, by them and by its note. 0: the note does not say heads, or cannot be read. */
+int ckpt_gpt2_of(const ckpt_plan *plan, const char *note, ckpt_gpt2 *gpt2, failure *why);
 /* The config.json of a network, to be freed; NULL: out of memory. type: of tensors, F32 or f32. */
 json_t *ckpt_gpt2_document(const ckpt_gpt2 *gpt2, const char *type);
 /* The first key in which another config.json differs; NULL: it is the same network, in the same type. */

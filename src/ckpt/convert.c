@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ckpt/config.h"
+#include "common/json.h"
 
 #define ENDING ".safetensors"
 #define MOST_BYTES 9e15
@@ -84,8 +85,8 @@ static int plan_config(conversion *c, failure *why)
     char file[FILES_PATH_BYTES];
     if (c->config.family)
         c->gpt2 = c->config.gpt2;
-    else if (!ckpt_gpt2_of(&c->plan, qdr_safetensors_metadata(c->file, "note"), &c->gpt2))
-        return EXIT_OK;
+    else if (!ckpt_gpt2_of(&c->plan, qdr_safetensors_metadata(c->file, "note"), &c->gpt2, why))
+        return why->code;
     const char *slash = strrchr(c->output, '/');
     const int n = slash ? (int)(slash - c->output) + 1 : 0;
     if (snprintf(c->config_path, sizeof c->config_path, "%.*sconfig.json", n, c->output) >= FILES_PATH_BYTES)
@@ -106,7 +107,8 @@ static void print_config(FILE *file, const void *user, failure *why)
 {
     const conversion *c = user;
     json_t *root = ckpt_gpt2_document(&c->gpt2, type_of(&c->plan));
-    if (!root || json_dumpf(root, file, JSON_INDENT(2) | JSON_SORT_KEYS | ckpt_real_digits(c->gpt2.epsilon)))
+    if (!root || json_has_failed() ||
+        json_dumpf(root, file, JSON_INDENT(2) | JSON_SORT_KEYS | ckpt_real_digits(c->gpt2.epsilon)))
         fail(why, EXIT_FAILED, "ckpt convert: config.json could not be written");
     fputc('\n', file);
     json_decref(root);

@@ -36,8 +36,7 @@ typedef struct ckpt_map {
 /* Reads a map by name (gpt2) or path, for an option ("--from"). */
 int ckpt_map_read(const char *option, const char *name_or_path, ckpt_map *map, failure *why);
 void ckpt_map_free(ckpt_map *map);
-/* Reads JSON; `what` it is: "a map". */
-int ckpt_read_json(const char *path, size_t max_bytes, const char *what, json_t **document, failure *why);
+int ckpt_read_json(const char *path, size_t max_bytes, json_t **document, failure *why);
 /* 1: the pattern has {i}. */
 int ckpt_has_block(const char *pattern);
 /* The name of a pattern for a block, to be freed with free(); NULL: out of memory. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The config.json of a GPT-2. Its keys, their defaults and other names are those of GPT2Config of transformers. */
+#include <quadrille/input.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -251,9 +252,11 @@ int ckpt_gpt2_check(const ckpt_config *config, const ckpt_plan *plan, failure *w
 
 /* ---- back ---- */
 
-int ckpt_gpt2_of(const ckpt_plan *plan, const char *note, ckpt_gpt2 *gpt2)
+int ckpt_gpt2_of(const ckpt_plan *plan, const char *note, ckpt_gpt2 *gpt2, failure *why)
 {
-    json_t *document = note ? json_loads(note, 0, NULL) : NULL;
+    json_t *document = NULL;
+    const int is_json = note && note[strspn(note, " \t\r\n")] == '{'; /* others are no program's */
+    if (is_json && fail_loading(why, qdr_json_read(note, strlen(note), "the note", &document))) return 0;
     const json_t *epsilon = json_object_get(document, NOTE_EPSILON);
     gpt2->sizes = sizes_of(plan);
     gpt2->heads = (int64_t)json_number_value(json_object_get(document, NOTE_HEADS));

@@ -171,19 +171,14 @@ static int take_map(const reading *r, json_t *root)
 
 /* ---- the file ---- */
 
-int ckpt_read_json(const char *path, size_t max_bytes, const char *what, json_t **document, failure *why)
+int ckpt_read_json(const char *path, size_t max_bytes, json_t **document, failure *why)
 {
     char *text;
     size_t n_bytes;
-    json_error_t error;
     if (fail_loading(why, qdr_input_read(path, max_bytes, &text, &n_bytes))) return why->code;
-    *document = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &error);
+    fail_loading(why, qdr_json_read(text, n_bytes, path, document));
     free(text);
-    if (*document) return EXIT_OK;
-    if (json_error_code(&error) == json_error_out_of_memory)
-        return fail(why, EXIT_NOTHING_FITS, "%s: out of memory", ckpt_show(path).text);
-    return fail(why, EXIT_USAGE, "%s, line %d: %s; %s is JSON", ckpt_show(path).text, error.line,
-                ckpt_show(error.text).text, what);
+    return why->code;
 }
 
 int ckpt_map_read(const char *option, const char *name_or_path, ckpt_map *map, failure *why)
@@ -195,7 +190,7 @@ int ckpt_map_read(const char *option, const char *name_or_path, ckpt_map *map, f
         return fail(why, EXIT_USAGE, "%s '%s': there is no such map; use gpt2, llama or a file NAME.json", option,
                     ckpt_show(name_or_path).text);
     snprintf(r.path, sizeof r.path, "%s", ckpt_show(path).text);
-    if (!ckpt_read_json(path, MAX_MAP_BYTES, "a map", &map->document, why)) take_map(&r, map->document);
+    if (!ckpt_read_json(path, MAX_MAP_BYTES, &map->document, why)) take_map(&r, map->document);
     return why->code;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON that commands read and print. */
+/* JSON that commands print. */
 #ifndef QUADRILLE_SRC_COMMON_JSON_H
 #define QUADRILLE_SRC_COMMON_JSON_H
 
@@ -9,10 +9,7 @@
 
 /* Before jansson is used: counts allocations for it that fail. */
 void json_begin(void);
-/* Reads a text. NULL, with *error, if it is not JSON, or if memory ran out, of which jansson may know nothing: then its
- * code is json_error_out_of_memory. flags: of jansson. */
-json_t *json_read(const char *text, size_t bytes, size_t flags, json_error_t *error);
-/* 1: memory ran out in a call of jansson on this thread, which may have lost something. */
+/* 1: memory ran out in a call of jansson on this thread, which may have left something out. */
 int json_has_failed(void);
 /* Prints an object or a list, and a newline, to standard output, and frees it. NULL, which running out of memory while
  * it was built left, is a failure, whose message begins with `command`. flags: of jansson. */

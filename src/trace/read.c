@@ -307,7 +307,6 @@ static int find_late(trace_file *trace, failure *why)
 
 static json_t *load(const char *path, int number, int n_ranks, failure *why)
 {
-    json_error_t error;
     char *text;
     size_t bytes;
     const qdr_status status = qdr_input_read(path, MAX_BYTES, &text, &bytes);
@@ -320,12 +319,14 @@ static json_t *load(const char *path, int number, int n_ranks, failure *why)
         fail(why, EXIT_USAGE, "%s; the run had %d ranks: bring the files of all of them into one folder",
              qdr_last_error(), n_ranks);
     if (status != QDR_OK) return NULL;
-    json_t *root = json_read(text, bytes, 0, &error);
+    json_t *root;
+    const qdr_status parsed = qdr_json_read(text, bytes, path, &root);
     free(text);
-    if (!root)
-        fail(why, EXIT_USAGE,
-             "%.300s: line %d: %.150s; the file is truncated or damaged: let the program end, or trace again", path,
-             error.line, error.text);
+    if (parsed == QDR_ERR_MEMORY)
+        fail_loading(why, parsed);
+    else if (parsed != QDR_OK)
+        fail(why, EXIT_USAGE, "%s: the file is truncated or damaged: let the program end, or trace again",
+             qdr_last_error());
     return root;
 }
 

@@ -189,9 +189,9 @@ class Notes(Case):
         broken = '{"heads": 3, "lr": 0.5'
         twice = '{"heads": 3, "heads": 4}'
         long = json.dumps({"heads": 3, "about": 5000 * "x"})
-        for option, text, says in (("--resume", broken, "its note is not JSON: '}' expected"),
-                                   ("--load", broken, "its note is not JSON: '}' expected"),
-                                   ("--load", twice, "its note is not JSON: duplicate object key"),
+        for option, text, says in (("--resume", broken, "its note, line 1: '}' expected"),
+                                   ("--load", broken, "its note, line 1: '}' expected"),
+                                   ("--load", twice, "its note, line 1: duplicate object key"),
                                    ("--load", long, f"its note has {len(long)} bytes; that of a run has at most 4095"),
                                    ("--resume", "by hand", "the file does not say how far its run was")):
             shutil.copy(first, file)

@@ -224,7 +224,7 @@ class OwnMaps(Case):
     def test_bad_maps(self):
         rule = {"ours": "a", "theirs": ["b"]}
         for says, content in (
-                ("is JSON", b"{"), ("is JSON", b"{\"rules\": [], \"rules\": []}"), ("is an object", b"[]"),
+                ("is not JSON", b"{"), ("is not JSON", b"{\"rules\": [], \"rules\": []}"), ("is an object", b"[]"),
                 ("'rules'", {}), ("'rules'", {"rules": []}), ("unknown key 'rule' (did you mean rules?)", {"rule": []}),
                 ("unknown key 'their'", {"rules": [{"ours": "a", "their": ["b"]}]}),
                 ("a rule is an object", {"rules": ["a"]}), ("'prefix' is a text", {"rules": [rule], "prefix": 1}),

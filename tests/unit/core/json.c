@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "qdr_test.h"
+#include "quadrille/input.h"
 
 static qdri_json *document_of(const char *text)
 {
@@ -333,6 +334,43 @@ static void kinds(void **state)
     assert_int_equal(qdri_json_kind_of(qdri_json_at(&c, 0)), QDRI_JSON_ABSENT);
 }
 
+/* ---- another reader ---- */
+
+/* A text with a few bytes changed, left out or put in is JSON for both readers or for neither, with the same values. */
+static void as_jansson_reads(void **state)
+{
+    static const char whole[] = "{\"a\": [1, -2.5e+3, {\"b\": \"c\\\"d\\u00e4\\ud83d\\ude00\\n\", "
+                                "\"\xc3\xa4\xe2\x82\xac\": null}], \"e\": true, "
+                                "\"f\": [[], {}, false, 0, -0.0, 12345678901234567890, 1E9]}\n";
+    static const char bytes[] = "{}[]\":,\\ue-+.0123456789abtrfnl \n\t\x01\x7f\x80\xc3\xe2\xf0\xff";
+    uint64_t seed = test_seed();
+    int n_good = 0;
+    (void)state;
+    for (int i = 0; i < 50000; i++) {
+        char text[sizeof whole + 4];
+        size_t n = sizeof whole - 1;
+        memcpy(text, whole, n);
+        for (int64_t changes = 1 + (int64_t)(test_random(&seed) % 3); changes > 0; changes--) {
+            const size_t at = test_random(&seed) % n;
+            const char byte = bytes[test_random(&seed) % (sizeof bytes - 1)]; /* no zero byte, which jansson skips */
+            const uint64_t how = test_random(&seed) % 3;
+            if (how == 1) memmove(text + at, text + at + 1, --n - at);
+            if (how == 2) memmove(text + at + 1, text + at, n++ - at);
+            if (how != 1) text[at] = byte;
+        }
+        json_error_t error;
+        json_t *theirs = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error), *ours;
+        const qdr_status status = qdr_json_read(text, n, "text", &ours);
+        if ((status == QDR_OK) != (theirs != NULL) || (theirs && !json_equal(ours, theirs)))
+            fail_msg("'%.*s': jansson: %s; ours: %s", (int)n, text, theirs ? "JSON" : error.text,
+                     status == QDR_OK ? "JSON" : qdr_last_error());
+        n_good += status == QDR_OK;
+        json_decref(ours);
+        json_decref(theirs);
+    }
+    assert_true(n_good > 1000 && n_good < 49000);
+}
+
 /* ---- memory ---- */
 
 static long fails_in = -1; /* allocations of jansson's until one fails; < 0: none does */
@@ -385,6 +423,7 @@ int main(void)
         cmocka_unit_test_teardown(flags_and_strings, end),
         cmocka_unit_test_teardown(nested, end),
         cmocka_unit_test_teardown(kinds, end),
+        cmocka_unit_test_teardown(as_jansson_reads, end),
         cmocka_unit_test_teardown(no_memory, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

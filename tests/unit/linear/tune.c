@@ -3,6 +3,7 @@
 #include "linear/tune.h"
 #include "qdr_test.h"
 
+#include <jansson.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -262,14 +263,57 @@ static void the_environment_names_it(void **state)
     unsetenv("QDR_TUNE");
 }
 
+static long fails_in = -1; /* allocations of jansson's until one fails; < 0: none does */
+
+static void *allocate(size_t bytes) { return fails_in >= 0 && fails_in-- == 0 ? NULL : malloc(bytes); }
+
+static void a_lack_of_memory_is_no_mistake(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"quadrille_tune\": 2, \"choices\": [{\"machine\": \"a machine of a long name\", "
+                               "\"threads\": 2, \"dtype\": \"f32\", "
+                               "\"m\": 10, \"n\": 20, \"k\": 30, \"storage\": \"in-out\", \"algorithms\": [1, 0, 2], "
+                               "\"out-in\": {\"y\": 2, \"dx\": 2, \"dw\": 2}, \"in-out\": {\"y\": 1, \"dx\": 1, "
+                               "\"dw\": 1.0123456789012345}}]}";
+    int n_refused = 0;
+    for (long n = 0, has_failed = 1; has_failed; n++) {
+        qdri_tune_table table = {0};
+        fails_in = n;
+        const qdr_status status = qdri_tune_read(text, strlen(text), "some.json", &table);
+        has_failed = fails_in < 0;
+        fails_in = -1;
+        if (status != QDR_OK) {
+            assert_true(has_failed);
+            CHECK_FAILS(status, QDR_ERR_MEMORY, "out of memory for some.json");
+            n_refused++;
+        } else { /* as if none had failed: some are not needed */
+            const qdri_tune_choice *c = &table.choices[0];
+            assert_int_equal(table.n, 1);
+            assert_string_equal(c->key.machine, "a machine of a long name");
+            assert_true(c->key.m == 10 && c->key.n == 20 && c->key.k == 30 && c->key.n_threads == 2);
+            assert_true(c->storage == QDR_IN_OUT && c->algorithms[1][0] == 1 && c->algorithms[1][2] == 2);
+            assert_true(c->secs[0][0] >= 2 && c->secs[1][2] > 1.01234567890123 && c->secs[1][2] < 1.01234567890124);
+        }
+        qdri_tune_free(&table);
+    }
+    assert_true(n_refused > 20);
+}
+
 int main(void)
 {
+    json_set_alloc_funcs(allocate, free);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_of_either_storage),   cmocka_unit_test(noise_turns_nothing),
-        cmocka_unit_test(a_choice_is_for_one_key),      cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(nothing_is_no_choices),        cmocka_unit_test(every_cut_is_refused),
-        cmocka_unit_test(mistakes_are_named),           cmocka_unit_test(a_long_name_is_refused),
-        cmocka_unit_test(the_file_is_replaced_or_left), cmocka_unit_test(the_environment_names_it),
+        cmocka_unit_test(products_of_either_storage),
+        cmocka_unit_test(noise_turns_nothing),
+        cmocka_unit_test(a_choice_is_for_one_key),
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(nothing_is_no_choices),
+        cmocka_unit_test(every_cut_is_refused),
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(a_long_name_is_refused),
+        cmocka_unit_test(the_file_is_replaced_or_left),
+        cmocka_unit_test(the_environment_names_it),
+        cmocka_unit_test(a_lack_of_memory_is_no_mistake),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
