@@ -32,7 +32,7 @@ static inline qdr_network random_network(uint64_t *seed, int64_t layers)
     n.qkv_bias = random_flag(seed);
     n.out_bias = random_flag(seed);
     n.mlp_bias = random_flag(seed);
-    n.norm = QDR_NORM_LAYER; /* the library has no other */
+    n.norm = random_flag(seed) ? QDR_NORM_LAYER : QDR_NORM_RMS;
     n.norms_per_layer = 2;
     return n;
 }

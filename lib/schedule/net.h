@@ -88,7 +88,7 @@ typedef struct qdri_node {
     int in_place; /* backward may write the input's gradient over the output's */
     int needs_all_rows; /* in one call, not part by part */
     int makes_scores; /* what QDR_RECOMPUTE_ATTENTION repeats */
-    int parameter, n_parameters; /* norms */
+    int parameter, n_parameters; /* norms: gamma, and beta if there are two */
     size_t saved_bytes, work_bytes;
     qdri_ref saved;
     qdr_op_cost cost; /* of the caller's operation */
@@ -148,6 +148,9 @@ QDR_NODISCARD qdr_status qdri_net_add_tied_head(qdri_net *net, const char *name,
                                                 qdr_edge in, qdr_edge *out);
 QDR_NODISCARD qdr_status qdri_net_add_layer_norm(qdri_net *net, const char *name, double epsilon, qdr_edge in,
                                                  qdr_edge *out);
+/* To be priced, not to be run: a layer norm without beta. */
+QDR_NODISCARD qdr_status qdri_net_add_rms_norm(qdri_net *net, const char *name, double epsilon, qdr_edge in,
+                                               qdr_edge *out);
 QDR_NODISCARD qdr_status qdri_net_add_attention(qdri_net *net, const char *name, int64_t head_size, int64_t context,
                                                 qdr_edge in, qdr_edge *out);
 QDR_NODISCARD qdr_status qdri_net_add_gelu(qdri_net *net, const char *name, qdr_edge in, qdr_edge *out);

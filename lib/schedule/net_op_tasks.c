@@ -128,7 +128,7 @@ static void reduce(const op_part *p, qdr_axis axis, qdr_reduce how, int64_t n_pe
 static void norm_forward(const op_part *p)
 {
     const qdr_axis axis = p->node->u.norm.axis;
-    const int g = p->net->position.size[axis], rank = p->net->position.coordinate[axis];
+    const int g = p->net->position.size[axis], rank = p->net->position.coordinate[axis], n = p->node->n_parameters;
     const size_t own_bytes = (size_t)n_rows(p) * 3 * real_bytes(p);
     const qdri_ref moments = numbers(p, 0, 3 * (int64_t)g);
     add_kernel(p, QDRI_TASK_NORM_MOMENTS, (qdri_task_work){p->bytes, 3 * p->elems, 1, QDRI_COST_FUSED},
@@ -140,15 +140,18 @@ static void norm_forward(const op_part *p)
     add_task(p, &(qdri_task){.kind = QDRI_TASK_NORM_MERGE, .n = columns(p), .k = g}, &(refs){1, {moments}},
              &(refs){1, {saved(p)}});
     add_kernel(p, QDRI_TASK_NORM_APPLY, (qdri_task_work){2 * p->bytes, 5 * p->elems, 1, QDRI_COST_AFTER_FUSED},
-               &(refs){4, {input(p, 0), saved(p), parameter(p, 0), parameter(p, 1)}}, &(refs){1, {output(p)}}, 0);
+               &(refs){2 + n, {input(p, 0), saved(p), parameter(p, 0), n > 1 ? parameter(p, 1) : QDRI_NO_REF}},
+               &(refs){1, {output(p)}}, 0);
 }
 
 static void norm_backward(const op_part *p)
 {
     const qdri_ref sums = numbers(p, 0, 2);
+    const int n = p->node->n_parameters;
     add_kernel(p, QDRI_TASK_NORM_SUMS, (qdri_task_work){2 * p->bytes, 6 * p->elems, 2, QDRI_COST_PLAIN},
                &(refs){4, {p->dy, input(p, 0), saved(p), parameter(p, 0)}},
-               &(refs){3, {sums, gradient(p, 0), gradient(p, 1)}}, (p->accumulates >> QDR_MAX_OP_INPUTS) & 1);
+               &(refs){1 + n, {sums, gradient(p, 0), n > 1 ? gradient(p, 1) : QDRI_NO_REF}},
+               (p->accumulates >> QDR_MAX_OP_INPUTS) & 1);
     reduce(p, p->node->u.norm.axis, QDR_SUM, 2, sums);
     add_kernel(p, QDRI_TASK_NORM_BACKWARD, (qdri_task_work){3 * p->bytes, 8 * p->elems, 0, QDRI_COST_PLAIN},
                &(refs){5, {p->dy, input(p, 0), saved(p), parameter(p, 0), sums}}, &(refs){1, {d_input(p, 0)}},

@@ -18,7 +18,7 @@ static qdr_status check_inputs(const qdri_net *net, const char *who, int n_in, c
     return QDR_OK;
 }
 
-static qdr_status add_layer_norm(qdri_net *net, const char *who, double epsilon, qdr_edge in, qdr_edge *out)
+static qdr_status add_norm(qdri_net *net, const char *who, int has_beta, double epsilon, qdr_edge in, qdr_edge *out)
 {
     qdri_node *node = NULL;
     QDR_TRY(check_inputs(net, who, 1, &in));
@@ -44,8 +44,8 @@ static qdr_status add_layer_norm(qdri_net *net, const char *who, double epsilon,
     QDR_TRY(qdri_parameter_add(net, &desc, &node->parameter));
     desc.what = "beta";
     node->n_parameters = 1;
-    QDR_TRY(qdri_parameter_add(net, &desc, &beta));
-    node->n_parameters = 2;
+    if (has_beta) QDR_TRY(qdri_parameter_add(net, &desc, &beta));
+    node->n_parameters += has_beta;
     qdri_node_connect(net, node, 1, &in, *out);
     return QDR_OK;
 }
@@ -53,7 +53,13 @@ static qdr_status add_layer_norm(qdri_net *net, const char *who, double epsilon,
 qdr_status qdri_net_add_layer_norm(qdri_net *net, const char *name, double epsilon, qdr_edge in, qdr_edge *out)
 {
     const qdri_net before = *net;
-    return qdri_net_keep(net, &before, add_layer_norm(net, name, epsilon, in, out));
+    return qdri_net_keep(net, &before, add_norm(net, name, 1, epsilon, in, out));
+}
+
+qdr_status qdri_net_add_rms_norm(qdri_net *net, const char *name, double epsilon, qdr_edge in, qdr_edge *out)
+{
+    const qdri_net before = *net;
+    return qdri_net_keep(net, &before, add_norm(net, name, 0, epsilon, in, out));
 }
 
 static qdr_status check_attention(const qdri_net *net, const char *who, int64_t head_size, int64_t context,

@@ -32,6 +32,12 @@ static qdr_status add_elementwise(description *d, const char *name, qdr_edge in,
     return qdri_net_add_op(d->net, &desc, out);
 }
 
+static qdr_status add_norm(description *d, const char *name, qdr_edge in, qdr_edge *out)
+{
+    return d->network->norm == QDR_NORM_RMS ? qdri_net_add_rms_norm(d->net, name, 0, in, out)
+                                            : qdri_net_add_layer_norm(d->net, name, 0, in, out);
+}
+
 static qdr_status add_attention_half(description *d, qdr_edge in, qdr_edge *out)
 {
     const qdr_network *n = d->network;
@@ -50,7 +56,7 @@ static qdr_status add_attention_half(description *d, qdr_edge in, qdr_edge *out)
                                        .out = {{n->hidden, 1}}, .bias = n->out_bias, .transposed = 1,
                                        .out_layout = d->layout};
     qdr_edge norm, qkv, mixed;
-    QDR_TRY(qdri_net_add_layer_norm(d->net, "norm1", 0, in, &norm));
+    QDR_TRY(add_norm(d, "norm1", in, &norm));
     QDR_TRY(qdri_net_add_linear(d->net, &qkv_desc, norm, &qkv));
     if (!n->positions) {
         static const double flops[] = {6, 6}, bytes[] = {2, 2};
@@ -70,7 +76,7 @@ static qdr_status add_mlp_half(description *d, qdr_edge in, qdr_edge *out)
                                        .out = {{n->hidden, 1}}, .bias = n->mlp_bias, .transposed = 1,
                                        .out_layout = d->layout};
     qdr_edge norm, wide, bent;
-    QDR_TRY(qdri_net_add_layer_norm(d->net, "norm2", 0, in, &norm));
+    QDR_TRY(add_norm(d, "norm2", in, &norm));
     QDR_TRY(qdri_net_add_linear(d->net, &up_desc, norm, &wide));
     if (n->gated) {
         static const double flops[] = {12, 20}, bytes[] = {3, 5}; /* gate, up → out; gate, up, dout → both */
@@ -119,7 +125,7 @@ qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_p
         note(&d);
     }
     d.layer = QDRI_LAYER_LAST;
-    QDR_TRY(qdri_net_add_layer_norm(net, "norm", 0, stream, &norm));
+    QDR_TRY(add_norm(&d, "norm", stream, &norm));
     QDR_TRY(network->tied ? qdri_net_add_tied_head(net, "head", 0, layout, norm, &logits)
                           : qdri_net_add_linear(net, &head, norm, &logits));
     QDR_TRY(qdri_net_add_cross_entropy(net, "loss", logits, &targets));

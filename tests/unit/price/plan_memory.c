@@ -7,6 +7,7 @@
 #include "core/block.h"
 #include "network/describe.h"
 #include "network/sizes.h"
+#include "price/lists.h"
 #include "quadrille/plan.h"
 
 #include "qdr_test.h"
@@ -16,7 +17,7 @@ enum { LAYERS = 6, CONTEXT = 128, BATCH = 16 };
 /* Shares of what is allocated. */
 static double worst_activations, worst_workspace;
 
-static qdr_network network_of(int64_t hidden)
+static qdr_network network_of(int64_t hidden, qdr_norm_kind norm)
 {
     qdr_network network = {.version = QDR_OPTS_INIT,
                            .layers = LAYERS,
@@ -31,6 +32,7 @@ static qdr_network network_of(int64_t hidden)
                            .qkv_bias = 1,
                            .out_bias = 1,
                            .mlp_bias = 1,
+                           .norm = norm,
                            .norms_per_layer = 2,
                            .tied = 1};
     strcpy(network.name, "a test");
@@ -134,7 +136,7 @@ static void all_plans(void **state)
     qdr_machine machine;
     CHECK_OK(qdr_machine_load("laptop", &machine));
     for (int64_t hidden = 256; hidden <= 1024; hidden *= 2) {
-        const qdr_network network = network_of(hidden);
+        const qdr_network network = network_of(hidden, hidden == 512 ? QDR_NORM_RMS : QDR_NORM_LAYER);
         for (size_t i = 0; i < sizeof grids / sizeof *grids; i++)
             for (int way = 0; way < 6; way++) {
                 const qdr_plan plan = {.version = QDR_OPTS_INIT,
@@ -160,11 +162,30 @@ static void all_plans(void **state)
                   100 * worst_workspace);
 }
 
+/* An RMS norm has a gamma alone: of these and nothing else consist the small parameters of a Llama, whose gradients are
+ * summed over d at the end. */
+static void rms_norms(void **state)
+{
+    (void)state;
+    const qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 8, .dtype = QDR_BF16, .batch = 8};
+    qdri_lists lists = {.n_layers = 0};
+    qdr_network network;
+    int64_t n_elems = 0;
+    CHECK_OK(qdr_network_load("llama-2-7b", &network));
+    CHECK_OK(qdri_lists_make(&network, &plan, 8, QDRI_FEW_LAYERS, (double)network.layers, 0, &lists));
+    const qdri_schedule *backward = &lists.of[QDRI_LIST_BACKWARD_ONLY].schedule;
+    for (int i = 0; i < backward->n_tasks; i++)
+        if (backward->tasks[i].node < 0 && backward->tasks[i].kind == QDRI_TASK_COLLECTIVE)
+            n_elems += backward->tasks[i].count;
+    assert_int_equal(n_elems, 4096 * (2 * 32 + 1));
+    qdri_lists_free(&lists);
+}
+
 /* Whichever takes longer; nothing where the machine has no figures. */
 static void save_times(void **state)
 {
     (void)state;
-    const qdr_network network = network_of(256);
+    const qdr_network network = network_of(256, QDR_NORM_LAYER);
     const qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 4, .d = 1, .batch = BATCH};
     const double rates[][2] = {{0, 0}, {1e9, 0}, {0, 2e9}, {1e9, 2e9}, {1e9, 8e9}};
     qdr_machine machine;
@@ -185,7 +206,7 @@ static void save_times(void **state)
 static void wrong_arguments(void **state)
 {
     (void)state;
-    const qdr_network network = network_of(256);
+    const qdr_network network = network_of(256, QDR_NORM_LAYER);
     const qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 0, .y = 1, .z = 1, .d = 1, .batch = BATCH};
     qdr_machine machine;
     qdr_model *model = NULL;
@@ -202,7 +223,7 @@ static void wrong_arguments(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_plans), cmocka_unit_test(save_times),
-                                       cmocka_unit_test(wrong_arguments)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_plans), cmocka_unit_test(rms_norms),
+                                       cmocka_unit_test(save_times), cmocka_unit_test(wrong_arguments)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
