@@ -19,7 +19,6 @@ qdr_status qdr_model_checkpoint(const qdr_model *model, const qdr_plan *plan, qd
 {
     qdr_network_counts counts;
     qdri_pricing pricing;
-    qdr_plan_result result = {0};
     qdr_network network;
     if (checkpoint) *checkpoint = (qdr_plan_checkpoint){0};
     if (!model || !plan || !checkpoint)
@@ -29,7 +28,8 @@ qdr_status qdr_model_checkpoint(const qdr_model *model, const qdr_plan *plan, qd
     if (network.positions && plan->sequence) network.positions = plan->sequence; /* as in kept memory */
     QDR_TRY(qdr_network_params(&network, &counts));
     const double each = N_ARRAYS * (double)qdr_dtype_bytes(qdri_sum_type(plan->dtype));
-    const qdri_stages stages = qdri_model_price(model, plan, &pricing, &result);
+    const qdri_stages stages = qdri_stages_make(&model->machine, &model->network, plan);
+    qdri_pricing_sizes(&model->machine, &model->network, plan, stages.first, &pricing);
     checkpoint->bytes = each * (double)counts.total;
     checkpoint->rank_bytes = each * qdri_saved_elems(&pricing, &model->network, &stages);
     checkpoint->secs = save_secs(&model->machine.file, checkpoint);

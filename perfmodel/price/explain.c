@@ -322,7 +322,7 @@ static void explain_memory_term(const explained *all, qdr_memory_term term)
                 : plan->recompute == QDR_RECOMPUTE_ATTENTION ? "all but scores"
                                                              : "all that backward needs");
         break;
-    case QDR_MEMORY_GATHERED: fputs("two whole weights of the largest product, and their gradients", all->file); break;
+    case QDR_MEMORY_GATHERED: fputs("two whole weights, and their gradients", all->file); break;
     case QDR_MEMORY_WORKSPACE: fputs("gradients of activations that live at once; logits and theirs", all->file); break;
     case QDR_MEMORY_RESERVE:
         fprintf(all->file, "%.4g GiB of libraries + %.3g of activations for fragments", software->fixed_bytes / GIB,
@@ -371,12 +371,13 @@ qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file)
 {
     qdr_plan chosen;
     explained all = {.model = model, .plan = &chosen, .file = file};
+    qdri_stages stages;
     if (!model || !plan || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "explain: the model, the plan or the file is NULL");
     chosen = *plan;
-    QDR_TRY(qdri_model_choose(model, &chosen, &all.result));
-    QDR_TRY(qdri_model_lists(model, &chosen));
+    QDR_TRY(qdri_model_choose(model, &chosen, INFINITY, &all.result));
+    QDR_TRY(qdri_model_price(model, &chosen, &all.pricing, &stages, &all.result));
     all.lists = &model->lists;
-    all.n_layers = qdri_model_price(model, &chosen, &all.pricing, &all.result).first;
+    all.n_layers = stages.first;
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) qdri_list_price(all.lists, &all.pricing, (qdri_list_kind)kind);
     explain_share(&all);
     explain_tasks(&all);

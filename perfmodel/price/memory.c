@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory, term by term: in closed form what lib/schedule/net.h computes for the same network. */
+/* Memory, term by term: in closed form what lib/schedule/net.h computes for the same network, except for the workspace
+ * of the lists, which is only bounded from below; model.c replaces it by that of the lists themselves. */
 #include "price/model.h"
 
 #include <math.h>
@@ -66,7 +67,27 @@ static double activation_bytes(const qdri_pricing *p, const qdr_network *network
     return n_in_flight * n_layers * (edges + layer_saved(p, 1));
 }
 
-/* Gradients of activations that are alive at the same time, and logits with their gradient. */
+static double largest_shard(const qdri_pricing *p)
+{
+    const double *of = p->sizes.of;
+    const double in_layer = fmax(fmax(of[QDRI_SIZE_SHARD_QKV], of[QDRI_SIZE_SHARD_PROJ]),
+                                 fmax(of[QDRI_SIZE_SHARD_UP], of[QDRI_SIZE_SHARD_DOWN]));
+    return fmax(in_layer, of[QDRI_SIZE_SHARD_VOCAB]);
+}
+
+double qdri_added_bytes(const qdri_pricing *p)
+{
+    const qdri_position grid = qdri_plan_position(p->plan);
+    return grid.size[QDR_Z] > 1 && grid.near == 1 ? largest_shard(p) * p->sizes.gradient_bytes : 0;
+}
+
+int qdri_lists_have_workspace(const qdri_pricing *p)
+{
+    const qdr_machine_software *software = &p->machine->software;
+    return !(software->logit_memory_bytes > 0) && !(software->live_hidden > 0) && p->plan->pipeline <= 1;
+}
+
+/* Of other software: gradients of activations that are alive at the same time, and logits with their gradient. */
 static double workspace_bytes(const qdri_pricing *p, int is_last)
 {
     const double *of = p->sizes.of, each = p->sizes.elem_bytes, rows = of[QDRI_SIZE_ROWS];
@@ -76,6 +97,51 @@ static double workspace_bytes(const qdri_pricing *p, int is_last)
     const double logits = rows * of[QDRI_SIZE_VOCAB];
     const double head = per_logit > 0 ? logits * per_logit : (logits + 2 * rows * of[QDRI_SIZE_HIDDEN]) * each;
     return fmax(layer * each, is_last * head) + live * rows * of[QDRI_SIZE_HIDDEN] * each;
+}
+
+/* Elements of gradients of edges that some task of a layer's backward pass finds alive: that of the residual stream,
+ * and what the task reads and writes, gathered and summed where edges are scattered. */
+static double layer_elems(const qdri_pricing *p, const qdr_network *network)
+{
+    const double *of = p->sizes.of, rows = of[QDRI_SIZE_ROWS], hidden = of[QDRI_SIZE_HIDDEN];
+    const double over_x = p->plan->layout == QDR_SCATTERED && p->plan->x > 1 ? rows : 0;
+    const double over_y = p->plan->layout == QDR_SCATTERED && p->plan->y > 1 ? rows : 0;
+    const double stream = of[QDRI_SIZE_ROWS_Y] * hidden, wide = of[QDRI_SIZE_ROWS_X], ffn = of[QDRI_SIZE_FFN];
+    const double up = of[QDRI_SIZE_UP], qkv = of[QDRI_SIZE_QKV], heads = of[QDRI_SIZE_SEQUENCES_X];
+    double most = (wide + over_x) * ffn + over_y * hidden; /* the second product of the MLP */
+    most = fmax(most, (wide + over_x) * up + over_y * hidden + stream); /* the first one */
+    if (network->gated) most = fmax(most, wide * (up + ffn));
+    most = fmax(most, (heads + (heads < rows ? over_x : 0)) * qkv + over_y * hidden + stream);
+    if (network->kv_heads % p->plan->y == 0) /* attention; where key heads are gathered, in several tasks */
+        most = fmax(most, heads * (qkv + of[QDRI_SIZE_QUERIES]));
+    if (!network->positions) most = fmax(most, heads * 2 * qkv); /* rotation */
+    return most + stream;
+}
+
+/* The same for the head. */
+static double head_elems(const qdri_pricing *p)
+{
+    const double *of = p->sizes.of, rows = of[QDRI_SIZE_ROWS], hidden = of[QDRI_SIZE_HIDDEN];
+    const int scattered = p->plan->layout == QDR_SCATTERED;
+    return (of[QDRI_SIZE_ROWS_X] + (scattered && p->plan->x > 1 ? rows : 0)) * of[QDRI_SIZE_VOCAB] +
+           (of[QDRI_SIZE_ROWS_Y] + (scattered && p->plan->y > 1 ? rows : 0)) * hidden;
+}
+
+/* A lower bound of the lists' workspace. Whole weights take turns in two places, and so do whole gradients: head, qkv
+ * and the MLP's first product in one of them, the others in the second, whose gradients are there from the last layer
+ * on. */
+static void bound_workspace(const qdri_pricing *p, const qdr_network *network, double *gathered, double *rest)
+{
+    const double *of = p->sizes.of, each = p->sizes.elem_bytes, z = p->plan->z;
+    const qdri_position grid = qdri_plan_position(p->plan);
+    const double vocab = of[QDRI_SIZE_SHARD_VOCAB];
+    const double odd = fmax(vocab, fmax(of[QDRI_SIZE_SHARD_UP], of[QDRI_SIZE_SHARD_QKV]));
+    const double even = fmax(of[QDRI_SIZE_SHARD_DOWN], of[QDRI_SIZE_SHARD_PROJ]);
+    const double of_gradients = z * grid.near > 1 ? z * p->sizes.gradient_bytes : 0;
+    const double weights = z > 1 ? z * (odd + even) * each : 0;
+    const double at_head = weights + of_gradients * odd;
+    *gathered = at_head + of_gradients * fmax(vocab, even) + (z > 1 ? largest_shard(p) * p->sizes.gradient_bytes : 0);
+    *rest = fmax(layer_elems(p, network) * each, head_elems(p) * each + at_head - *gathered);
 }
 
 double qdri_state_bytes(qdr_dtype dtype) { return dtype == QDR_F64 ? 16 : qdri_is_narrow(dtype) ? 12 : 8; }
@@ -163,20 +229,6 @@ static kept kept_bytes(const qdri_pricing *p, const qdr_network *network, const 
     return sum;
 }
 
-static double largest_shard(const qdri_pricing *p)
-{
-    const double *of = p->sizes.of;
-    const double in_layer = fmax(fmax(of[QDRI_SIZE_SHARD_QKV], of[QDRI_SIZE_SHARD_PROJ]),
-                                 fmax(of[QDRI_SIZE_SHARD_UP], of[QDRI_SIZE_SHARD_DOWN]));
-    return fmax(in_layer, of[QDRI_SIZE_SHARD_VOCAB]);
-}
-
-double qdri_added_bytes(const qdri_pricing *p)
-{
-    const qdri_position grid = qdri_plan_position(p->plan);
-    return grid.size[QDR_Z] > 1 && grid.near == 1 ? largest_shard(p) * p->sizes.gradient_bytes : 0;
-}
-
 static void stage_memory(const qdri_pricing *p, const qdr_network *network, const stage *at,
                          double m[QDR_N_MEMORY_TERMS])
 {
@@ -184,8 +236,6 @@ static void stage_memory(const qdri_pricing *p, const qdr_network *network, cons
     const qdr_machine_software *software = &p->machine->software;
     const qdri_position grid = qdri_plan_position(plan);
     const kept bytes = kept_bytes(p, network, at);
-    /* Weights and gradients of the largest product, as a whole. */
-    const double shard = largest_shard(p), whole = shard * plan->z;
     m[QDR_MEMORY_PARAMETERS] = bytes.parameters;
     m[QDR_MEMORY_FEEDBACK] = bytes.feedback;
     m[QDR_MEMORY_GRADIENTS] = bytes.gradients +
@@ -193,11 +243,17 @@ static void stage_memory(const qdri_pricing *p, const qdr_network *network, cons
     m[QDR_MEMORY_OPTIMIZER] = bytes.state;
     m[QDR_MEMORY_ACTIVATIONS] = activation_bytes(p, network, at->n_layers, at->n_in_flight) +
                                 end_edges(p, at->is_first, at->is_last) * p->sizes.elem_bytes;
-    m[QDR_MEMORY_GATHERED] = (plan->z > 1 ? 2 * whole * p->sizes.elem_bytes : 0) +
-                             (plan->z * grid.near > 1 ? 2 * whole * p->sizes.gradient_bytes : 0) +
-                             (plan->z > 1 && grid.near > 1 ? shard * p->sizes.gradient_bytes : 0);
-    m[QDR_MEMORY_WORKSPACE] = workspace_bytes(p, at->is_last);
+    if (qdri_lists_have_workspace(p)) {
+        bound_workspace(p, network, &m[QDR_MEMORY_GATHERED], &m[QDR_MEMORY_WORKSPACE]);
+    } else { /* two weights and gradients of the largest product, as a whole */
+        const double shard = largest_shard(p), whole = shard * plan->z;
+        m[QDR_MEMORY_GATHERED] = (plan->z > 1 ? 2 * whole * p->sizes.elem_bytes : 0) +
+                                 (plan->z * grid.near > 1 ? 2 * whole * p->sizes.gradient_bytes : 0) +
+                                 (plan->z > 1 && grid.near > 1 ? shard * p->sizes.gradient_bytes : 0);
+        m[QDR_MEMORY_WORKSPACE] = workspace_bytes(p, at->is_last);
+    }
     m[QDR_MEMORY_RESERVE] = software->fixed_bytes + software->fragment_share * m[QDR_MEMORY_ACTIVATIONS];
+    for (int t = 0; t < QDR_N_MEMORY_TERMS; t++) m[t] = ceil(m[t]); /* bytes are whole: a limit of their sum suffices */
 }
 
 /* A later stage keeps fewer micro-batches until their backward pass; the last stage keeps one. */

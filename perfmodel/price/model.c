@@ -86,20 +86,6 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
 
 /* ---- prediction ---- */
 
-qdri_stages qdri_model_price(const qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing,
-                             qdr_plan_result *result)
-{
-    const qdri_stages stages = qdri_stages_make(&model->machine, &model->network, plan);
-    qdri_pricing_make(&model->machine, &model->network, plan, stages.first, pricing);
-    result->n_micro = qdri_micro_batches(plan, &pricing->sizes);
-    qdri_memory(pricing, &model->network, &stages, result->n_micro, result);
-    if (result->memory_bytes > model->machine.memory_bytes && !pricing->gathers_again) {
-        qdri_pricing_gather_again(pricing);
-        qdri_memory(pricing, &model->network, &stages, result->n_micro, result);
-    }
-    return stages;
-}
-
 /* Neither the order, without codecs, nor what is done again changes the tasks. */
 static int have_same_lists(const qdr_plan *a, const qdr_plan *b)
 {
@@ -127,9 +113,8 @@ qdr_status qdri_model_lists(qdr_model *model, const qdr_plan *plan)
  * has room for all of its lists: also to add to gradients if the plan has one micro-batch. */
 static void set_workspace(const qdri_lists *lists, const qdri_pricing *pricing, qdr_plan_result *result)
 {
-    const qdr_machine_software *software = &pricing->machine->software;
     double *gathered = &result->memory[QDR_MEMORY_GATHERED], *rest = &result->memory[QDR_MEMORY_WORKSPACE], bytes = 0;
-    if (software->logit_memory_bytes > 0 || software->live_hidden > 0 || pricing->plan->pipeline > 1) return;
+    if (!qdri_lists_have_workspace(pricing)) return;
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++)
         if (lists->of[kind].schedule.n_tasks > 0) bytes = fmax(bytes, (double)lists->of[kind].schedule.workspace_bytes);
     if (lists->n_micro <= 1) bytes += qdri_added_bytes(pricing);
@@ -138,15 +123,30 @@ static void set_workspace(const qdri_lists *lists, const qdri_pricing *pricing, 
     *rest = bytes - *gathered;
 }
 
+qdr_status qdri_model_price(qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing, qdri_stages *stages,
+                            qdr_plan_result *result)
+{
+    *stages = qdri_stages_make(&model->machine, &model->network, plan);
+    qdri_pricing_make(&model->machine, &model->network, plan, stages->first, pricing);
+    QDR_TRY(qdri_model_lists(model, plan));
+    result->n_micro = model->lists.n_micro;
+    for (int i = 0; i < 2; i++) {
+        qdri_memory(pricing, &model->network, stages, result->n_micro, result);
+        set_workspace(&model->lists, pricing, result);
+        if (result->memory_bytes <= model->machine.memory_bytes || pricing->gathers_again) break;
+        qdri_pricing_gather_again(pricing);
+    }
+    return QDR_OK;
+}
+
 /* With the panels and parts of the plan, or one. */
 static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
 {
     qdri_pricing pricing;
+    qdri_stages stages;
     qdr_network_flops flops;
     QDR_TRY(qdri_plan_check(model, plan));
-    const qdri_stages stages = qdri_model_price(model, plan, &pricing, result);
-    QDR_TRY(qdri_model_lists(model, plan));
-    set_workspace(&model->lists, &pricing, result);
+    QDR_TRY(qdri_model_price(model, plan, &pricing, &stages, result));
     QDR_TRY(qdri_step_time(&model->lists, &pricing, &stages, &model->work, result));
     result->panels = plan->panels ? plan->panels : 1;
     result->batch_parts = qdri_net_batch_parts(&model->lists.net); /* one, where rows cannot be divided */
@@ -168,7 +168,26 @@ double qdri_busy_secs(const qdr_plan_result *result)
     return secs;
 }
 
-qdr_status qdri_model_choose(qdr_model *model, qdr_plan *plan, qdr_plan_result *result)
+qdr_status qdri_model_memory(qdr_model *model, qdr_plan *plan, double limit_bytes, qdr_plan_result *result)
+{
+    const int is_free = plan->batch_parts == 0;
+    qdri_pricing pricing;
+    qdri_stages stages;
+    if (plan->panels == 0) plan->panels = 1;
+    for (int parts = is_free ? 1 : plan->batch_parts;; parts = 2) {
+        qdr_plan_result tried = {.secs = 0};
+        plan->batch_parts = parts;
+        QDR_TRY(qdri_plan_check(model, plan));
+        QDR_TRY(qdri_model_price(model, plan, &pricing, &stages, &tried));
+        if (parts == 1 || !is_free || tried.memory_bytes <= limit_bytes) *result = tried;
+        if (tried.memory_bytes <= limit_bytes || !is_free || !(plan->x > 1 || plan->y > 1)) return QDR_OK;
+        if (parts == 2) break;
+    }
+    plan->batch_parts = 1;
+    return QDR_OK;
+}
+
+qdr_status qdri_model_choose(qdr_model *model, qdr_plan *plan, double limit_bytes, qdr_plan_result *result)
 {
     const int sums = plan->x > 1 || plan->y > 1;
     qdr_plan_result results[QDRI_MOST_PANEL_TRIALS];
@@ -181,7 +200,8 @@ qdr_status qdri_model_choose(qdr_model *model, qdr_plan *plan, qdr_plan_result *
         memset(tried, 0, sizeof *tried);
         QDR_TRY(predict(model, plan, tried));
         const double after_secs = tried->time[QDR_TIME_OPTIMIZER] + model->machine.software.step_secs;
-        qdri_panel_search_note(&search, tried->secs - after_secs, qdri_busy_secs(tried) - after_secs);
+        qdri_panel_search_note(&search, tried->memory_bytes <= limit_bytes ? tried->secs - after_secs : INFINITY,
+                               qdri_busy_secs(tried) - after_secs);
     }
     const int best = qdri_panel_search_best(&search);
     plan->panels = search.tried[best].panels;
@@ -196,7 +216,7 @@ qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_re
         return QDR_FAIL(QDR_ERR_ARGUMENT, "model: the model, the plan or the result pointer is NULL");
     memset(result, 0, sizeof *result);
     qdr_plan whole = *plan;
-    const qdr_status status = qdri_model_choose(model, &whole, result);
+    const qdr_status status = qdri_model_choose(model, &whole, INFINITY, result);
     if (status != QDR_OK) memset(result, 0, sizeof *result);
     return status;
 }

@@ -27,12 +27,12 @@ static double coll_host_secs(const qdr_machine *machine, const qdri_group *group
     return fmax(software->collective_host_secs, spans ? software->collective_rank_secs * group->n_ranks : 0);
 }
 
-static int can_gather_again(const qdr_machine *machine) { return machine->software.staged_rank_secs > 0; }
+int qdri_can_gather_again(const qdr_machine *machine) { return machine->software.staged_rank_secs > 0; }
 
 void qdri_pricing_gather_again(qdri_pricing *pricing)
 {
     const double each = pricing->machine->software.staged_rank_secs;
-    if (!can_gather_again(pricing->machine)) return;
+    if (!qdri_can_gather_again(pricing->machine)) return;
     pricing->gathers_again = 1;
     for (int axis = 0; axis < QDR_N_AXES; axis++) pricing->coll_host_secs[axis] = each * pricing->ways[axis].n_ranks;
 }
@@ -54,7 +54,7 @@ static void begin(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing
     pricing->plan = plan;
     pricing->coding = qdri_plan_coding(plan, machine->ranks_per_node);
     pricing->gathers_again = machine->software.gathers_again ||
-                             (can_gather_again(machine) && qdri_is_staged(machine, plan));
+                             (qdri_can_gather_again(machine) && qdri_is_staged(machine, plan));
 }
 
 /* A channel over which a kind of group communicates. */

@@ -51,6 +51,7 @@ void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, 
                         qdri_pricing *pricing);
 /* From now on gathered rows are not kept, as in a framework that lacks the memory for them. */
 void qdri_pricing_gather_again(qdri_pricing *pricing);
+int qdri_can_gather_again(const qdr_machine *machine);
 qdri_task_price qdri_task_price_of(const qdri_pricing *pricing, const qdri_task *task);
 
 /* The time of tasks that take secs on the device and host_secs to be enqueued: host and device work at the same time.

@@ -69,6 +69,7 @@ qdr_status qdr_model_timeline(qdr_model *model, const qdr_plan *plan, qdr_timeli
                               double secs[QDR_N_PASSES])
 {
     qdri_pricing pricing;
+    qdri_stages stages;
     if (!model || !plan || !each || !secs)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "timeline: the model, the plan, the function to call or the result "
                                           "pointer is NULL");
@@ -76,9 +77,8 @@ qdr_status qdr_model_timeline(qdr_model *model, const qdr_plan *plan, qdr_timeli
     QDR_TRY(qdri_plan_check(model, plan));
     qdr_plan chosen = *plan;
     qdr_plan_result result;
-    QDR_TRY(qdri_model_choose(model, &chosen, &result));
-    (void)qdri_model_price(model, &chosen, &pricing, &result);
-    QDR_TRY(qdri_model_lists(model, &chosen));
+    QDR_TRY(qdri_model_choose(model, &chosen, INFINITY, &result));
+    QDR_TRY(qdri_model_price(model, &chosen, &pricing, &stages, &result));
     timeline t = {&model->lists, &pricing, &model->work, each, user, secs};
     const qdri_list_kind forward = qdri_has_returns(t.lists) ? QDRI_LIST_FORWARD_FIRST : QDRI_LIST_FORWARD;
     QDR_TRY(show_pass(&t, forward, QDR_PASS_FORWARD));

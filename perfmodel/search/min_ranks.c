@@ -1,30 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The smallest number of ranks that fits, by memory alone. Most numbers are skipped by a lower bound that decreases
- * with the number of ranks: parameters and their state partitioned over all ranks, and the minimum of the rest over all
- * x and y. */
+/* The least memory, and the smallest number of ranks that fits. Plans are bounded from below in closed form, and the
+ * lists of those with the lowest bounds say what they need. Most numbers of ranks are skipped by a bound that decreases
+ * with them: parameters and their state partitioned over all ranks, and the minimum of the rest over all x and y. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/codec.h"
 #include "core/group.h"
+#include "core/size.h"
 #include "search/search.h"
 
-/* Number of memory computations after which a scan gives up; that takes about 0.3 s. */
-enum { MOST_CASES = 1500000, N_LAYOUTS = 2, N_RECOMPUTES = 3 };
+/* Number of memory computations after which a scan gives up, where lists count as many as they take time; that is about
+ * 0.3 s. */
+enum { MOST_CASES = 1500000, CASES_OF_LISTS = 1500, N_LAYOUTS = 2, N_RECOMPUTES = 3 };
+
+/* A plan and the lower bound of its memory. */
+typedef struct bounded {
+    qdr_plan plan;
+    double bytes;
+} bounded;
 
 typedef struct hunt {
-    const qdr_model *model;
+    qdr_model *model;
     qdr_search_opts opts;
     double limit;
     double state_bytes; /* of parameters, gradients and optimizer, over all ranks */
-    qdr_planned_grid *least;
+    double most_bytes; /* plans that need more are not wanted */
+    bounded *cases;
+    int n, capacity;
     int64_t n_cases;
+    qdr_status status;
 } hunt;
 
 /* ---- one grid ---- */
 
-/* The least memory of all requested layouts and kinds of recomputation, and of what neither z nor d changes; NULL: not
- * wanted. */
-static void try_cases(hunt *h, qdr_plan *plan, int gathers_again, qdr_planned_grid *least, double *least_rest)
+/* Bounds all requested layouts and kinds of recomputation, and what neither z nor d changes; NULL: not wanted, and the
+ * plans are kept. */
+static void bound_cases(hunt *h, qdr_plan *plan, int gathers_again, double *least_rest)
 {
     const qdr_network *network = &h->model->network;
     const qdri_stages stages = qdri_stages_make(&h->model->machine, network, plan);
@@ -34,24 +47,28 @@ static void try_cases(hunt *h, qdr_plan *plan, int gathers_again, qdr_planned_gr
         if (!(h->opts.layouts >> layout & 1) && !one_layout) continue;
         plan->layout = (qdr_layout)layout;
         qdri_pricing_sizes(&h->model->machine, network, plan, (double)network->layers, &pricing);
-        pricing.gathers_again |= gathers_again;
-        for (int r = 0; r < N_RECOMPUTES; r++) {
+        pricing.gathers_again |= gathers_again || qdri_can_gather_again(&h->model->machine);
+        for (int r = 0; r < N_RECOMPUTES && h->status == QDR_OK; r++) {
             qdr_plan_result result = {.secs = 0};
             if (!(h->opts.recomputes >> r & 1)) continue;
             plan->recompute = (qdr_recompute)r;
             qdri_memory(&pricing, network, &stages, 1, &result);
             h->n_cases++;
-            if (least) qdri_search_keep_least(plan, &result, least);
-            if (least_rest)
-                *least_rest = fmin(*least_rest, result.memory[QDR_MEMORY_ACTIVATIONS] +
-                                                    result.memory[QDR_MEMORY_WORKSPACE] +
-                                                    result.memory[QDR_MEMORY_RESERVE]);
+            if (least_rest) {
+                const double *memory = result.memory;
+                *least_rest = fmin(*least_rest, memory[QDR_MEMORY_ACTIVATIONS] + memory[QDR_MEMORY_WORKSPACE] +
+                                                    memory[QDR_MEMORY_RESERVE]);
+                continue;
+            }
+            if (qdri_search_bound_bytes(&result) > h->most_bytes) continue;
+            h->status = qdri_list_grow((void **)&h->cases, h->n, &h->capacity, sizeof *h->cases, "plans");
+            if (h->status == QDR_OK) h->cases[h->n++] = (bounded){*plan, qdri_search_bound_bytes(&result)};
         }
     }
 }
 
 /* One sequence at a time needs the least memory. */
-static void try_grid(const int size[QDR_N_AXES], void *user)
+static void bound_grid(const int size[QDR_N_AXES], void *user)
 {
     hunt *h = user;
     const int64_t cells = (int64_t)size[QDR_Z] * size[QDR_D];
@@ -59,12 +76,50 @@ static void try_grid(const int size[QDR_N_AXES], void *user)
     const int64_t wanted = h->opts.micro_batch > 0 ? h->opts.micro_batch : 1;
     if (h->opts.batch < cells) return;
     qdr_plan plan = qdri_search_plan(&h->opts, size, wanted < all ? wanted : all);
+    plan.panels = h->opts.panels;
+    plan.batch_parts = h->opts.batch_parts;
     qdri_parts pairs[QDRI_MOST_PAIRS];
     const int n_pairs = qdri_search_parts(&h->model->machine, &h->opts, size, pairs);
     for (int i = 0; i < n_pairs; i++) {
         qdri_search_set_parts(pairs[i], &plan);
-        try_cases(h, &plan, 0, h->least, NULL);
+        bound_cases(h, &plan, 0, NULL);
     }
+}
+
+/* ---- by lists ---- */
+
+static int by_bytes(const void *a, const void *b)
+{
+    const bounded *p = a, *q = b;
+    return (p->bytes > q->bytes) - (p->bytes < q->bytes);
+}
+
+/* Keeps a plan in the order of axes in which it needs least: only codecs make a difference. */
+static void measure(hunt *h, const qdr_plan *plan, qdr_planned_grid *least)
+{
+    char orders[QDRI_N_ORDERS][8];
+    const int n_orders = qdri_codecs_are_none(&plan->codecs) ? 1 : qdri_search_orders(&h->opts, orders);
+    for (int i = 0; i < n_orders && h->status == QDR_OK; i++) {
+        qdr_planned_grid one = {.plan = *plan};
+        if (n_orders > 1) memcpy(one.plan.order, orders[i], sizeof one.plan.order);
+        h->status = qdri_model_memory(h->model, &one.plan, h->limit, &one.result);
+        h->n_cases += CASES_OF_LISTS;
+        const double bytes = least->result.memory_bytes;
+        if (h->status == QDR_OK && (!(bytes > 0) || one.result.memory_bytes < bytes)) *least = one;
+    }
+}
+
+/* The least memory of the kept plans; any that needs at most `enough` will do. */
+static void find_least(hunt *h, double enough, qdr_planned_grid *least)
+{
+    memset(least, 0, sizeof *least);
+    if (h->n) qsort(h->cases, (size_t)h->n, sizeof *h->cases, by_bytes);
+    for (int i = 0; i < h->n && h->status == QDR_OK; i++) {
+        const double bytes = least->result.memory_bytes;
+        if (bytes > 0 && (bytes <= enough || h->cases[i].bytes >= bytes)) break;
+        measure(h, &h->cases[i].plan, least);
+    }
+    h->n = 0;
 }
 
 /* ---- bounds ---- */
@@ -75,7 +130,7 @@ static double rest_of(hunt *h, int x, int y)
 {
     qdr_plan plan = qdri_search_plan(&h->opts, (const int[QDR_N_AXES]){x, y, 1, 1}, 1);
     double least = INFINITY;
-    try_cases(h, &plan, 1, NULL, &least);
+    bound_cases(h, &plan, 1, &least);
     return least;
 }
 
@@ -120,13 +175,13 @@ static void set_ranks(hunt *h, int n_ranks, const qdr_search_opts *asked)
     h->opts.batch = asked->batch ? asked->batch : n_ranks;
 }
 
-/* Whether a plan for this number of ranks fits: grids whose x and y leave no memory are skipped. */
-static int any_fits(hunt *h)
+/* Whether a plan for this number of ranks fits, which is *least then: grids whose x and y leave no memory are skipped. */
+static int any_fits(hunt *h, qdr_planned_grid *least)
 {
     int x[QDRI_MAX_DIVISORS], y[QDRI_MAX_DIVISORS], z[QDRI_MAX_DIVISORS];
     const int fixed_d = h->opts.size[QDR_D], n = h->opts.n_ranks, n_x = qdri_search_sizes(n, h->opts.size[QDR_X], x);
     const double state = h->state_bytes / n;
-    memset(h->least, 0, sizeof *h->least);
+    h->most_bytes = h->limit;
     h->n_cases += 8; /* the cost of finding divisors */
     for (int i = 0; i < n_x; i++) {
         const int n_y = qdri_search_sizes(n / x[i], h->opts.size[QDR_Y], y);
@@ -135,30 +190,32 @@ static int any_fits(hunt *h)
             const int cells = n / x[i] / y[j], n_z = qdri_search_sizes(cells, h->opts.size[QDR_Z], z);
             for (int k = 0; k < n_z; k++) {
                 if (fixed_d && cells / z[k] != fixed_d) continue;
-                try_grid((const int[QDR_N_AXES]){x[i], y[j], z[k], cells / z[k]}, h);
-                if (h->least->result.memory_bytes > 0 && h->least->result.memory_bytes <= h->limit) return 1;
+                bound_grid((const int[QDR_N_AXES]){x[i], y[j], z[k], cells / z[k]}, h);
             }
         }
     }
-    return 0;
+    find_least(h, h->limit, least);
+    return least->result.memory_bytes > 0 && least->result.memory_bytes <= h->limit;
 }
 
 /* Some number of ranks that fits, not necessarily the smallest: doublings, then the largest power of two. */
 static int some_ranks(hunt *h, const qdr_search_opts *asked, int first, int most)
 {
+    qdr_planned_grid any;
     for (int64_t n = 2 * (int64_t)asked->n_ranks; n <= most; n *= 2) {
         set_ranks(h, (int)n, asked);
-        if (n >= first && any_fits(h)) return (int)n;
+        if (n >= first && any_fits(h, &any)) return (int)n;
     }
     int last = 1;
     while (last <= most / 2) last *= 2;
     set_ranks(h, last, asked);
-    return last >= first && any_fits(h) ? last : 0;
+    return last >= first && any_fits(h, &any) ? last : 0;
 }
 
 static void find_fewest(hunt *h, const qdr_search_opts *asked, int most, qdr_fewest_ranks *fewest)
 {
     int step = 1, n_fixed = 0;
+    qdr_planned_grid any;
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         if (asked->size[axis]) step *= asked->size[axis];
         n_fixed += asked->size[axis] > 0;
@@ -171,10 +228,10 @@ static void find_fewest(hunt *h, const qdr_search_opts *asked, int most, qdr_few
     h->n_cases = 0;
     fewest->tried_to = first - 1;
     for (int64_t n = ((int64_t)first + step - 1) / step * step; n < end; n += step) {
-        if (h->n_cases > MOST_CASES) return;
+        if (h->n_cases > MOST_CASES || h->status != QDR_OK) return;
         set_ranks(h, (int)n, asked);
         fewest->tried_to = (int)n - 1;
-        if (!any_fits(h)) continue;
+        if (!any_fits(h, &any)) continue;
         fewest->n_ranks = (int)n;
         return;
     }
@@ -183,14 +240,22 @@ static void find_fewest(hunt *h, const qdr_search_opts *asked, int most, qdr_few
 
 /* ---- public functions ---- */
 
-static qdr_status begin(hunt *h, qdr_model *model, const qdr_search_opts *opts, qdr_planned_grid *least)
+static qdr_status begin(hunt *h, qdr_model *model, const qdr_search_opts *opts)
 {
     QDR_TRY(qdri_search_check(opts));
-    *h = (hunt){.model = model, .opts = *opts, .least = least};
+    *h = (hunt){.model = model, .opts = *opts, .most_bytes = INFINITY};
     qdri_search_defaults(&h->opts);
     h->limit = opts->memory_bytes > 0 ? opts->memory_bytes : model->machine.memory_bytes;
     const qdr_plan any = qdri_search_plan(&h->opts, (const int[QDR_N_AXES]){1, 1, 1, 1}, opts->micro_batch);
     return qdri_plan_check(model, &any);
+}
+
+static qdr_status end(hunt *h, qdr_planned_grid *least)
+{
+    if (h->status == QDR_OK) find_least(h, 0, least);
+    free(h->cases);
+    if (h->status != QDR_OK) memset(least, 0, sizeof *least);
+    return h->status;
 }
 
 qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts, qdr_planned_grid *least)
@@ -199,9 +264,24 @@ qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts,
     if (!model || !opts || !least)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the result pointer is NULL");
     memset(least, 0, sizeof *least);
-    QDR_TRY(begin(&h, model, opts, least));
-    qdri_search_grids(opts->n_ranks, opts->size, try_grid, &h);
-    return QDR_OK;
+    QDR_TRY(begin(&h, model, opts));
+    qdri_search_grids(opts->n_ranks, opts->size, bound_grid, &h);
+    return end(&h, least);
+}
+
+/* The state without padding, which increases the memory of a single rank. */
+static double state_bytes(const hunt *h)
+{
+    hunt plain = *h;
+    qdri_pricing pricing;
+    qdr_plan_result result;
+    plain.opts.batch = 1;
+    const qdr_plan plan = qdri_search_plan(&plain.opts, (const int[QDR_N_AXES]){1, 1, 1, 1}, 1);
+    const qdri_stages stages = qdri_stages_make(&h->model->machine, &h->model->network, &plan);
+    qdri_pricing_sizes(&h->model->machine, &h->model->network, &plan, (double)h->model->network.layers, &pricing);
+    qdri_memory(&pricing, &h->model->network, &stages, 1, &result);
+    return (1 - 1e-6) * (result.memory[QDR_MEMORY_PARAMETERS] + result.memory[QDR_MEMORY_GRADIENTS] +
+                         result.memory[QDR_MEMORY_OPTIMIZER]);
 }
 
 qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts, int most, qdr_fewest_ranks *fewest)
@@ -212,21 +292,14 @@ qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts,
     memset(fewest, 0, sizeof *fewest);
     if (most < 1 || most > QDR_MAX_SEARCH_RANKS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "search: up to %d ranks; use 1 to %d", most, QDR_MAX_SEARCH_RANKS);
-    QDR_TRY(begin(&h, model, opts, &fewest->least));
-    /* The state without padding, which increases the memory of a single rank. */
-    qdr_planned_grid one = {.result = {.secs = 0}};
-    hunt plain = h;
-    plain.least = &one;
-    plain.opts.gradient_parts = plain.opts.optimizer_parts = plain.opts.any_levels = 0;
-    plain.opts.batch = plain.opts.micro_batch = 1;
-    try_grid((const int[QDR_N_AXES]){1, 1, 1, 1}, &plain);
-    const double *memory = one.result.memory;
-    h.state_bytes = (1 - 1e-6) *
-                    (memory[QDR_MEMORY_PARAMETERS] + memory[QDR_MEMORY_GRADIENTS] + memory[QDR_MEMORY_OPTIMIZER]);
+    QDR_TRY(begin(&h, model, opts));
+    h.state_bytes = state_bytes(&h);
     find_fewest(&h, opts, most, fewest);
-    memset(&fewest->least, 0, sizeof fewest->least);
-    if (fewest->n_ranks == 0) return QDR_OK;
-    set_ranks(&h, fewest->n_ranks, opts);
-    qdri_search_grids(fewest->n_ranks, opts->size, try_grid, &h);
-    return QDR_OK;
+    if (fewest->n_ranks > 0 && h.status == QDR_OK) {
+        set_ranks(&h, fewest->n_ranks, opts);
+        qdri_search_grids(fewest->n_ranks, opts->size, bound_grid, &h);
+    }
+    const qdr_status status = end(&h, &fewest->least);
+    if (status != QDR_OK) memset(fewest, 0, sizeof *fewest);
+    return status;
 }

@@ -109,7 +109,8 @@ static double memory_limit(const search *s)
     return s->opts.memory_bytes > 0 ? s->opts.memory_bytes : s->model->machine.memory_bytes;
 }
 
-/* Kinds of recomputation with which a grid, layout, micro-batch and partitions fit, one bit for each. */
+/* Kinds of recomputation with which a grid, layout, micro-batch and partitions may fit by the lower bound of their
+ * memory, one bit for each. */
 static int fitting_recomputes(search *s, candidate c, int n_orders)
 {
     const qdr_plan any = plan_of(s, &c);
@@ -119,6 +120,7 @@ static int fitting_recomputes(search *s, candidate c, int n_orders)
     qdri_pricing pricing;
     int fitting = 0;
     qdri_pricing_sizes(&s->model->machine, &s->model->network, &any, n_layers, &pricing);
+    pricing.gathers_again |= qdri_can_gather_again(&s->model->machine);
     for (int r = 0; r < QDRI_N_RECOMPUTES; r++) {
         qdr_plan_result result = {.secs = 0};
         if (!(s->opts.recomputes >> r & 1)) continue;
@@ -127,9 +129,7 @@ static int fitting_recomputes(search *s, candidate c, int n_orders)
         pricing.plan = &plan;
         qdri_memory(&pricing, &s->model->network, &stages, qdri_micro_batches(&plan, &pricing.sizes), &result);
         s->result->n_candidates += n_orders;
-        qdri_search_keep_least(&plan, &result, &s->result->least_memory);
-        /* Feedback depends on the order: it is counted when plans are simulated. */
-        if (result.memory_bytes - result.memory[QDR_MEMORY_FEEDBACK] > limit) continue;
+        if (qdri_search_bound_bytes(&result) > limit) continue;
         s->result->n_fitting += n_orders;
         fitting |= 1 << r;
     }
@@ -317,8 +317,23 @@ static double secs_to_beat(search *s, const qdr_plan *plan)
     return fmax(secs_to_enter(&grids, plan), secs_to_enter(&contenders, plan));
 }
 
+/* Whether a plan fits, by its lists, perhaps with its rows in two parts. Without codecs that does not depend on the order:
+ * *known is kept for the others. */
+static int fits(search *s, qdr_plan *plan, int *known)
+{
+    qdr_plan_result needed;
+    if (*known < 0 || s->opts.codecs) {
+        plan->batch_parts = s->opts.batch_parts;
+        s->status = qdri_model_memory(s->model, plan, memory_limit(s), &needed);
+        *known = s->status != QDR_OK || needed.memory_bytes > memory_limit(s) ? 0 : plan->batch_parts;
+    }
+    if (*known) plan->batch_parts = *known;
+    return *known > 0;
+}
+
 static void simulate_orders(search *s, const candidate *c)
 {
+    int known = -1;
     int numbers[QDRI_N_ORDERS];
     const int n_orders = distinct_orders(s, c->size, c->parts, numbers);
     const qdr_plan any_order = plan_of(s, c);
@@ -331,10 +346,10 @@ static void simulate_orders(search *s, const candidate *c)
         memcpy(plan.order, s->orders[numbers[i]], sizeof plan.order);
         qdri_bound_secs(&bounds, plan.order, bound_secs);
         if (!s->opts.exhaustive && bound_secs[plan.recompute] >= secs_to_beat(s, &plan)) continue;
+        if (!fits(s, &plan, &known)) continue;
         s->status = qdr_model_predict(s->model, &plan, &result);
         s->result->n_simulated++;
         if (s->status != QDR_OK) return;
-        if (result.memory[QDR_MEMORY_FEEDBACK] > 0 && result.memory_bytes > memory_limit(s)) continue;
         const ranking grids = grids_of(s), contenders = contenders_of(s);
         rank_plan(&grids, &plan, &result);
         rank_plan(&contenders, &plan, &result);
@@ -438,8 +453,8 @@ static void choose_panels(search *s, int n_wanted)
         if (qdri_busy_secs(&one.result) >= secs_to_enter(&grids, &one.plan)) continue;
         one.plan.panels = s->opts.panels;
         one.plan.batch_parts = s->opts.batch_parts;
-        s->status = qdri_model_choose(s->model, &one.plan, &one.result);
-        if (one.result.memory_bytes > memory_limit(s)) one = all[i]; /* panels and parts need memory, too */
+        s->status = qdri_model_choose(s->model, &one.plan, memory_limit(s), &one.result);
+        if (one.result.memory_bytes > memory_limit(s)) one = all[i];
         if (s->status == QDR_OK) rank_plan(&grids, &one.plan, &one.result);
     }
 }
@@ -510,12 +525,6 @@ qdr_plan qdri_search_plan(const qdr_search_opts *opts, const int size[QDR_N_AXES
     return plan;
 }
 
-void qdri_search_keep_least(const qdr_plan *plan, const qdr_plan_result *result, qdr_planned_grid *least)
-{
-    if (least->result.memory_bytes > 0 && result->memory_bytes >= least->result.memory_bytes) return;
-    *least = (qdr_planned_grid){*plan, *result};
-}
-
 qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *result)
 {
     if (!model || !opts || !result)
@@ -532,6 +541,8 @@ qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_s
     qdri_search_grids(s.opts.n_ranks, s.opts.size, bound_next_grid, &s);
     if (s.status == QDR_OK) simulate_plans(&s);
     if (s.status == QDR_OK) choose_panels(&s, n_wanted);
+    if (s.status == QDR_OK && result->n_best == 0)
+        s.status = qdr_model_least_memory(model, opts, &result->least_memory);
     free(s.cases.of);
     free(s.plans.of);
     if (s.status != QDR_OK) memset(result, 0, sizeof *result);

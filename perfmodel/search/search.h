@@ -12,8 +12,11 @@ QDR_NODISCARD qdr_status qdri_search_check(const qdr_search_opts *opts);
 void qdri_search_defaults(qdr_search_opts *opts);
 /* A plan with one layout and recomputation, and no panels or partitions. */
 qdr_plan qdri_search_plan(const qdr_search_opts *opts, const int size[QDR_N_AXES], int64_t micro_batch);
-/* Keeps the plan that needs less memory; memory_bytes 0: none yet. */
-void qdri_search_keep_least(const qdr_plan *plan, const qdr_plan_result *result, qdr_planned_grid *least);
+/* The lower bound of a plan's memory whatever its order, on which feedback depends; result: of qdri_memory(). */
+static inline double qdri_search_bound_bytes(const qdr_plan_result *result)
+{
+    return result->memory_bytes - result->memory[QDR_MEMORY_FEEDBACK];
+}
 
 /* Sizes that an axis of n ranks can have: all divisors, or only the fixed one if it is a divisor. */
 int qdri_search_sizes(int n, int fixed, int sizes[QDRI_MAX_DIVISORS]);

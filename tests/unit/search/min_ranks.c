@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans by memory alone: the least memory and the smallest number of ranks are those of complete searches. */
+/* Plans by memory alone: the least memory, to the byte, and the smallest number of ranks are those of complete
+ * searches. */
 #include <math.h>
 
 #include "random_model.h"
@@ -57,13 +58,18 @@ static void same_as_searches(void **state)
         qdr_planned_grid least;
         qdr_fewest_ranks fewest;
         CHECK_OK(qdr_model_least_memory(model, &opts, &least));
-        const double bytes = search_of(model, &opts, opts.n_ranks)->least_memory.result.memory_bytes;
-        assert_true(fabs(least.result.memory_bytes - bytes) <= 1e-12 * bytes);
+        const double bytes = least.result.memory_bytes;
+        opts.memory_bytes = bytes; /* suffices, and less does not */
+        assert_int_equal(search_of(model, &opts, opts.n_ranks)->n_best, bytes > 0);
+        opts.memory_bytes = fmax(1, bytes - 1);
+        const qdr_search_result *found = search_of(model, &opts, opts.n_ranks);
+        assert_int_equal(found->n_best, 0);
+        assert_true(found->least_memory.result.memory_bytes == bytes);
         opts.memory_bytes = 0x1p31 + (bytes > 0 ? bytes - 0x1p31 : 0x1p32) * (double)test_between(&seed, 20, 100) / 100;
         CHECK_OK(qdr_model_fewest_ranks(model, &opts, MOST, &fewest));
         int expected = 0;
         for (int n = opts.n_ranks + 1; n <= MOST && !expected; n++)
-            if (search_of(model, &opts, n)->n_fitting > 0) expected = n;
+            if (search_of(model, &opts, n)->n_best > 0) expected = n;
         if (fewest.n_ranks != expected)
             fail_msg("trial %d: from %d ranks %d, not %d", trial, opts.n_ranks, fewest.n_ranks, expected);
         assert_true(fewest.tried_to >= (expected ? expected - 1 : MOST));
