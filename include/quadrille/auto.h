@@ -40,7 +40,7 @@ typedef struct qdr_auto_plan {
     qdr_planned_grid best;
     int n_grids; /**< that fit and were compared in the end: 1 or 2 */
     qdr_planned_grid second; /**< the fastest plan of the second best grid; all zero if there is none */
-    int64_t n_candidates, n_fitting; /**< all possible plans, and those that fit in memory */
+    int64_t n_candidates, n_fitting; /**< all possible plans; at most so many fit in memory */
 } qdr_auto_plan;
 
 /** Finds the fastest plan for the ranks of the context that fits in memory and that this runtime can run (see

@@ -182,22 +182,26 @@ typedef struct qdr_search_result {
     int n_best; /**< the fastest plan of each of the n_best fastest grids, the fastest first */
     qdr_planned_grid best[QDR_MAX_BEST];
     int64_t n_candidates; /**< all possible plans */
-    int64_t n_fitting; /**< those that fit in memory */
+    int64_t
+        n_fitting; /**< at most so many fit in memory: of those that were not simulated, all whose memory has a lower
+                          bound, in closed form, that fits */
     int64_t n_bounded, n_simulated; /**< closed-form lower bounds computed; plans simulated */
-    qdr_planned_grid least_memory; /**< the plan that needs least, fitting or not */
+    qdr_planned_grid least_memory; /**< if none fits, as of qdr_model_least_memory(); else all zero */
 } qdr_search_result;
 
-/** Finds the fastest plans that fit in memory; n_best = 0 if none does. A plan is simulated only if a closed-form lower
- * bound of its time is less than the times found so far: the answer is the same as if all were simulated. Panels and
- * parts that are not fixed are 1 meanwhile, and are then chosen for the best plans: of each of the best grids, of which
- * more are kept than are wanted, and of the 32 best grids with a layout and partitions. Another plan may gain more.
+/** Finds the fastest plans that fit in memory, by what qdr_model_predict() says of them; n_best = 0 if none does. A
+ * plan is simulated only if a closed-form lower bound of its time is less than the times found so far: the answer is
+ * the same as if all were simulated. Panels and parts that are not fixed are 1 meanwhile, and are then chosen for the
+ * best plans: of each of the best grids, of which more are kept than are wanted, and of the 32 best grids with a layout
+ * and partitions. Another plan may gain more.
  *  @retval QDR_ERR_ARGUMENT  NULL, n_ranks out of range, fixed sizes whose product does not divide n_ranks, an order
  *                            that is not a permutation of xyzd
  *  @retval others            as qdr_model_predict() */
 QDR_API QDR_NODISCARD qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts,
                                                   qdr_search_result *result);
-/** The plan of opts->n_ranks that needs least memory, fitting or not, by closed forms alone; grids to which the given
- * parts of gradients and optimizer state do not apply are skipped. Its times are 0.
+/** The plan of opts->n_ranks that needs least memory, fitting or not; grids to which the given parts of gradients and
+ * optimizer state do not apply are skipped. Its times are 0. All plans are bounded in closed form; the task lists of
+ * those with the lowest bounds say what they need.
  *  @param[out] least  all zero if there is no plan, and after an error
  *  @retval as qdr_model_search() */
 QDR_API QDR_NODISCARD qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts,

@@ -46,8 +46,8 @@ struct qdr_model {
 
 /* ---- memory.c ---- */
 
-/* Sets memory and memory_bytes of the result, those of the rank, and of the stage, that needs the most: a lower bound in
- * closed form, which prunes searches. What a plan needs, qdri_model_price() says. */
+/* Sets memory and memory_bytes of the result, those of the rank, and of the stage, that needs the most: a lower bound
+ * in closed form, which prunes searches. What a plan needs, qdri_model_price() says. */
 void qdri_memory(const qdri_pricing *pricing, const qdr_network *network, const qdri_stages *stages, double n_micro,
                  qdr_plan_result *result);
 /* Whether the lists say what workspace the plan needs, else the machine's software has a formula of its own. */
@@ -64,16 +64,16 @@ QDR_NODISCARD qdr_status qdri_model_lists(qdr_model *model, const qdr_plan *plan
 QDR_NODISCARD qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan);
 /* The time of a step without waiting for transfers: no panels or parts make it shorter. */
 double qdri_busy_secs(const qdr_plan_result *result);
-/* Predicts a plan with the best panels and parts of those that need at most limit_bytes, or one where none does; they are
- * set in the plan. */
+/* Predicts a plan with the best panels and parts of those that need at most limit_bytes, or one where none does; they
+ * are set in the plan. */
 QDR_NODISCARD qdr_status qdri_model_choose(qdr_model *model, qdr_plan *plan, double limit_bytes,
                                            qdr_plan_result *result);
-/* The memory of a plan whose panels and parts are both one where they are 0. Divides the rows into two parts, in the plan,
- * if it needs more than limit_bytes otherwise, and these are not fixed: that sometimes takes less. */
+/* The memory of a plan whose panels and parts are both one where they are 0. Divides the rows into two parts, in the
+ * plan, if it needs more than limit_bytes otherwise, and these are not fixed: that sometimes takes less. */
 QDR_NODISCARD qdr_status qdri_model_memory(qdr_model *model, qdr_plan *plan, double limit_bytes,
                                            qdr_plan_result *result);
-/* What a checked plan needs, by its lists: the only place that says so. Sets n_micro and memory of the result; where its
- * ranks are, with gathered rows kept if they fit; its stages; and the model's lists. */
+/* What a checked plan needs, by its lists: the only place that says so. Sets n_micro and memory of the result; where
+ * its ranks are, with gathered rows kept if they fit; its stages; and the model's lists. */
 QDR_NODISCARD qdr_status qdri_model_price(qdr_model *model, const qdr_plan *plan, qdri_pricing *pricing,
                                           qdri_stages *stages, qdr_plan_result *result);
 

@@ -175,7 +175,8 @@ static void set_ranks(hunt *h, int n_ranks, const qdr_search_opts *asked)
     h->opts.batch = asked->batch ? asked->batch : n_ranks;
 }
 
-/* Whether a plan for this number of ranks fits, which is *least then: grids whose x and y leave no memory are skipped. */
+/* Whether a plan for this number of ranks fits, which is *least then: grids whose x and y leave no memory are skipped.
+ * */
 static int any_fits(hunt *h, qdr_planned_grid *least)
 {
     int x[QDRI_MAX_DIVISORS], y[QDRI_MAX_DIVISORS], z[QDRI_MAX_DIVISORS];

@@ -317,8 +317,8 @@ static double secs_to_beat(search *s, const qdr_plan *plan)
     return fmax(secs_to_enter(&grids, plan), secs_to_enter(&contenders, plan));
 }
 
-/* Whether a plan fits, by its lists, perhaps with its rows in two parts. Without codecs that does not depend on the order:
- * *known is kept for the others. */
+/* Whether a plan fits, by its lists, perhaps with its rows in two parts. Without codecs that does not depend on the
+ * order: *known is kept for the others. */
 static int fits(search *s, qdr_plan *plan, int *known)
 {
     qdr_plan_result needed;
@@ -346,7 +346,10 @@ static void simulate_orders(search *s, const candidate *c)
         memcpy(plan.order, s->orders[numbers[i]], sizeof plan.order);
         qdri_bound_secs(&bounds, plan.order, bound_secs);
         if (!s->opts.exhaustive && bound_secs[plan.recompute] >= secs_to_beat(s, &plan)) continue;
-        if (!fits(s, &plan, &known)) continue;
+        if (!fits(s, &plan, &known)) {
+            s->result->n_fitting--;
+            continue;
+        }
         s->status = qdr_model_predict(s->model, &plan, &result);
         s->result->n_simulated++;
         if (s->status != QDR_OK) return;

@@ -203,13 +203,13 @@ static void draw_bar(FILE *file, const bars *all, int number)
     const plan_row *row = all->rows[number];
     const double y = row_top(all, number);
     const qdr_plan *plan = &row->planned.plan;
-    char split[48] = "";
+    const double lacks = plan_lacks_bytes(all->answer, row);
+    char split[48] = "", missing[48] = "";
     if (plan_has_levels(plan)) snprintf(split, sizeof split, "levels %s", levels_in_words(plan).text);
+    if (lacks > 0) snprintf(missing, sizeof missing, ", lacks %.1f GiB", lacks / GIB);
     fprintf(file, "<text x=\"%d\" y=\"%.1f\"><tspan font-weight=\"bold\">%s</tspan> %s%s</text>\n", PICTURE_MARGIN,
             y + 10, grid_in_words(plan).text, row->is_known_method ? row->name : split,
-            !row->has_enough ? ", batch too small"
-            : row->fits      ? ""
-                             : ", does not fit");
+            row->has_enough ? missing : ", batch too small");
     svg_text(file, PICTURE_MARGIN, y + 22, SVG_GREY " font-size=\"10\"", "%s, %s, recompute %s, micro-batch %lld",
              plan->order, layout_word(plan->layout), recompute_word(plan->recompute), (long long)plan->micro_batch);
     const qdr_plan_result *result = &row->planned.result;
@@ -219,7 +219,7 @@ static void draw_bar(FILE *file, const bars *all, int number)
         const double secs = result->time[terms[i].term], width = width_of(all, fmax(0, secs));
         if (width <= 0) continue;
         svg_begin_tip(file, "%s: %s, %.1f %%", terms[i].text, time_in_words(secs).text, 100 * secs / result->secs);
-        svg_box(file, x, y, width, BAR, terms[i].colour, row->fits ? "" : "fill-opacity=\"0.45\"");
+        svg_box(file, x, y, width, BAR, terms[i].colour, lacks > 0 ? "fill-opacity=\"0.45\"" : "");
         svg_end_tip(file);
         x += width;
     }
@@ -231,12 +231,10 @@ static void draw_bar(FILE *file, const bars *all, int number)
         svg_box(file, LEFT, y + BAR + 2, width_of(all, fmin(hidden, all->most_secs)), 4, SVG_HIDDEN, "");
         svg_end_tip(file);
     }
-    const double limit = all->answer->machine->memory_bytes;
     svg_text(file, LEFT + width_of(all, result->secs) + 6, y + 13, "", "%s", time_in_words(result->secs).text);
     svg_text(file, PICTURE_WIDTH - PEAK, y + 13, SVG_END, "%.1f %%", 100 * result->peak_share);
-    svg_text(file, PICTURE_WIDTH - PICTURE_MARGIN, y + 13,
-             result->memory_bytes > limit ? SVG_END " fill=\"#b00000\"" : SVG_END, "%.1f of %.1f GiB",
-             result->memory_bytes / GIB, limit / GIB);
+    svg_text(file, PICTURE_WIDTH - PICTURE_MARGIN, y + 13, lacks > 0 ? SVG_END " fill=\"#b00000\"" : SVG_END,
+             "%.1f of %.1f GiB", result->memory_bytes / GIB, all->answer->machine->memory_bytes / GIB);
 }
 
 void plan_draw(FILE *file, const void *user, failure *why)
@@ -268,11 +266,12 @@ void plan_draw(FILE *file, const void *user, failure *why)
     const qdr_plan *best = &answer->rows[0].planned.plan;
     svg_text(file, PICTURE_MARGIN, 26, SVG_TITLE, "%s on %d ranks of %s", answer->network->name,
              answer->options->search.n_ranks, answer->machine->name);
-    svg_text(file, PICTURE_MARGIN, 46, SVG_GREY,
-             "A step of %lld sequence%s of %lld tokens in %s; %lld plans on all grids, %lld of them fit in %.4g GiB",
-             (long long)best->batch, PLURAL(best->batch), (long long)plan_sequence(answer->network, best),
-             qdr_dtype_name(best->dtype), (long long)answer->found.n_candidates, (long long)answer->found.n_fitting,
-             answer->machine->memory_bytes / GIB);
+    svg_text(
+        file, PICTURE_MARGIN, 46, SVG_GREY,
+        "A step of %lld sequence%s of %lld tokens in %s; %lld plans on all grids, at most %lld of them fit in %.4g GiB",
+        (long long)best->batch, PLURAL(best->batch), (long long)plan_sequence(answer->network, best),
+        qdr_dtype_name(best->dtype), (long long)answer->found.n_candidates, (long long)answer->found.n_fitting,
+        answer->machine->memory_bytes / GIB);
     svg_flow key = svg_flow_begin(PICTURE_MARGIN, 72, PICTURE_WIDTH - 2 * PICTURE_MARGIN, 0);
     for (int i = 0; i < N_TERMS; i++)
         if (is_used(&all, terms[i].term)) svg_key_item(file, &key, terms[i].colour, 12, terms[i].text);

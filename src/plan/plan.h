@@ -29,7 +29,6 @@ typedef struct plan_options {
 typedef struct plan_row {
     char name[16];
     int is_known_method;
-    int fits;
     int has_enough; /* enough sequences for all its cells */
     qdr_planned_grid planned;
 } plan_row;
@@ -45,6 +44,9 @@ typedef struct plan_answer {
     int n_rows; /* the best plans, then the known methods */
     plan_row rows[QDR_MAX_BEST + MAX_KNOWN_METHODS];
 } plan_answer;
+
+/* What a row lacks in memory: bytes over the limit; 0: it fits. */
+double plan_lacks_bytes(const plan_answer *answer, const plan_row *row);
 
 /* Changes that would help if nothing fits. */
 enum { MAX_HELPS = 8 };
@@ -68,8 +70,8 @@ void plan_levels_note(const plan_answer *answer, char note[LEVELS_NOTE_BYTES]);
 int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why);
 /* The same; with --codec auto:, whose search options have no codecs, each plan has those that pay on it. */
 int plan_search_codecs(const plan_answer *answer, const qdr_search_opts *opts, qdr_search_result *found, failure *why);
-/* The best plans, and the known methods whether they fit or not, as rows. If nothing fits, only the plan with the least
- * memory; of zero bytes if there is none. */
+/* The best plans, and the known methods whether they fit or not, as rows: of methods that do not, the variant that
+ * needs least. If nothing fits, only the plan with the least memory; of zero bytes if there is none. */
 int plan_find(plan_answer *answer, failure *why);
 
 /* ---- none.c ---- */

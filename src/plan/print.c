@@ -246,11 +246,13 @@ void plan_print_table(const plan_answer *answer)
             else
                 printf(" %6s %-7s", "-", "");
         }
-        printf(" %9.2f %9.2f%s\n", result->memory_bytes / GIB, headroom(answer, row) / GIB,
-               row->has_enough ? row->fits ? "" : "  does not fit" : "  batch too small");
+        printf(" %9.2f %9.2f", result->memory_bytes / GIB, headroom(answer, row) / GIB);
+        const double lacks = plan_lacks_bytes(answer, row);
+        if (lacks > 0) printf("  does not fit, lacks %.2f GiB", lacks / GIB);
+        puts(row->has_enough ? "" : "  batch too small");
     }
     putchar('\n');
-    printf("%lld plans, of which %lld fit in %.4g GiB; %lld were bounded, %lld simulated.\n",
+    printf("%lld plans, of which at most %lld fit in %.4g GiB; %lld were bounded, %lld simulated.\n",
            (long long)found->n_candidates, (long long)found->n_fitting, answer->machine->memory_bytes / GIB,
            (long long)found->n_bounded, (long long)found->n_simulated);
     print_why(stdout, answer);
@@ -285,7 +287,7 @@ void plan_print_csv(const plan_answer *answer)
             if (i < QDR_TIME_X || i > QDR_TIME_D) printf(",%.9g", result->time[i]);
         printf(",%.0f,%.0f", result->memory_bytes, headroom(answer, row));
         for (int i = 0; i < QDR_N_MEMORY_TERMS; i++) printf(",%.0f", result->memory[i]);
-        printf(",%d,%d\n", row->fits, row->has_enough);
+        printf(",%d,%d\n", !(plan_lacks_bytes(answer, row) > 0), row->has_enough);
     }
 }
 
@@ -314,17 +316,17 @@ static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
     json_t *times = json_object();
     for (int i = 0; i < QDR_N_TIME_TERMS; i++)
         json_object_set_new(times, qdr_time_term_name((qdr_time_term)i), json_real(result->time[i]));
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, "
-                     "s:o, s:b, s:b}",
-                     "codecs", *codecs.text ? codecs.text : "none", "plan", row->name, "grid", grid_in_words(plan).text,
-                     "order", plan->order, "layout", layout_word(plan->layout), "recompute",
-                     recompute_word(plan->recompute), "micro_batch", (json_int_t)plan->micro_batch, "panels",
-                     result->panels, "batch_parts", result->batch_parts, "gradient_parts", parts.gradient,
-                     "optimizer_parts", parts.optimizer, "secs", result->secs, "peak_share", result->peak_share,
-                     "tokens_per_sec", result->tokens_per_sec, "hidden_secs", json_of_axes(result, hidden_secs),
-                     "exposed_secs", json_of_axes(result, exposed_secs), "terms_secs", times, "memory_bytes",
-                     result->memory_bytes, "headroom_bytes", headroom(answer, row), "memory", json_of_memory(result),
-                     "fits", row->fits, "enough_sequences", row->has_enough);
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, "
+        "s:o, s:b, s:f, s:b}",
+        "codecs", *codecs.text ? codecs.text : "none", "plan", row->name, "grid", grid_in_words(plan).text, "order",
+        plan->order, "layout", layout_word(plan->layout), "recompute", recompute_word(plan->recompute), "micro_batch",
+        (json_int_t)plan->micro_batch, "panels", result->panels, "batch_parts", result->batch_parts, "gradient_parts",
+        parts.gradient, "optimizer_parts", parts.optimizer, "secs", result->secs, "peak_share", result->peak_share,
+        "tokens_per_sec", result->tokens_per_sec, "hidden_secs", json_of_axes(result, hidden_secs), "exposed_secs",
+        json_of_axes(result, exposed_secs), "terms_secs", times, "memory_bytes", result->memory_bytes, "headroom_bytes",
+        headroom(answer, row), "memory", json_of_memory(result), "fits", !(plan_lacks_bytes(answer, row) > 0),
+        "lacks_bytes", plan_lacks_bytes(answer, row), "enough_sequences", row->has_enough);
 }
 
 static json_t *json_of_rows(const plan_answer *answer, int are_known_methods)

@@ -58,10 +58,11 @@ static int is_same_grid(const qdr_plan *a, const qdr_plan *b)
 }
 
 /* Of the plans found without codecs and with all of them, each with those that pay on it: the best of each grid. */
-static int keep_best(qdr_model *model, const qdr_search_opts *opts, const qdr_search_result *coded,
+static int keep_best(qdr_model *model, double limit_bytes, const qdr_search_opts *opts, const qdr_search_result *coded,
                      qdr_search_result *found, failure *why)
 {
     qdr_planned_grid all[2 * QDR_MAX_BEST];
+    const double limit = opts->memory_bytes > 0 ? opts->memory_bytes : limit_bytes;
     const int most = opts->n_best ? opts->n_best : 10, n = found->n_best + coded->n_best;
     memcpy(all, found->best, (size_t)found->n_best * sizeof *all);
     memcpy(all + found->n_best, coded->best, (size_t)coded->n_best * sizeof *all);
@@ -72,7 +73,7 @@ static int keep_best(qdr_model *model, const qdr_search_opts *opts, const qdr_se
     qsort(all, (size_t)n, sizeof *all, by_secs);
     found->n_best = 0;
     for (int i = 0; i < n && found->n_best < most; i++) {
-        int is_known = 0;
+        int is_known = all[i].result.memory_bytes > limit;
         for (int j = 0; j < found->n_best; j++) is_known |= is_same_grid(&all[i].plan, &found->best[j].plan);
         if (!is_known) found->best[found->n_best++] = all[i];
     }
@@ -86,7 +87,7 @@ int plan_search_codecs(const plan_answer *answer, const qdr_search_opts *opts, q
     if (plan_search(answer->model, opts, found, why) || !answer->options->codec.is_auto) return why->code;
     with.codecs = &answer->options->codec.codecs;
     if (plan_search(answer->model, &with, &coded, why)) return why->code;
-    return keep_best(answer->model, &with, &coded, found, why);
+    return keep_best(answer->model, answer->machine->memory_bytes, &with, &coded, found, why);
 }
 
 /* ---- known methods ---- */
@@ -97,11 +98,12 @@ typedef struct method {
     levels parts;
 } method;
 
-/* The best plan of its grid and levels, among those that fit if any does; with fewer sequences than cells, one sequence
- * per cell. */
+/* The best plan of its grid and levels, among those that fit if any does, or else among those that need least; with
+ * fewer sequences than cells, one sequence per cell. */
 static int find_method(plan_answer *answer, const method *known, failure *why)
 {
     const int *size = known->size;
+    const int64_t cells = (int64_t)size[QDR_Z] * size[QDR_D];
     qdr_search_result found;
     plan_row *row = &answer->rows[answer->n_rows];
     qdr_search_opts opts = answer->options->search;
@@ -110,34 +112,18 @@ static int find_method(plan_answer *answer, const method *known, failure *why)
     levels_search(&known->parts, answer->machine, &opts);
     snprintf(row->name, sizeof row->name, "%s", known->name);
     row->is_known_method = 1;
+    row->has_enough = opts.batch >= cells;
+    if (!row->has_enough) opts.batch = cells;
     if (plan_search_codecs(answer, &opts, &found, why)) return why->code;
-    row->fits = found.n_best > 0;
     if (found.n_best == 0) {
-        opts.memory_bytes = 0x1p100;
-        if (plan_search_codecs(answer, &opts, &found, why)) return why->code;
+        opts.memory_bytes = found.least_memory.result.memory_bytes;
+        if (plan_search_codecs(answer, &opts, &found, why) || found.n_best == 0) return why->code;
     }
     answer->n_rows++;
-    row->has_enough = answer->options->search.batch >= (int64_t)size[QDR_Z] * size[QDR_D];
-    if (found.n_best > 0) {
-        row->planned = found.best[0];
-        return EXIT_OK;
-    }
-    row->planned.plan = (qdr_plan){.version = QDR_OPTS_INIT,
-                                   .x = size[QDR_X],
-                                   .y = size[QDR_Y],
-                                   .z = size[QDR_Z],
-                                   .d = size[QDR_D],
-                                   .order = "xyzd",
-                                   .layout = opts.layouts == 1 << QDR_SCATTERED ? QDR_SCATTERED : QDR_REPLICATED,
-                                   .dtype = opts.dtype,
-                                   .batch = opts.batch,
-                                   .micro_batch = 1,
-                                   .sequence = opts.sequence,
-                                   .overlap = opts.overlap};
-    plan_set_levels(&known->parts, answer->machine, &row->planned.plan, NULL);
-    if (fail_status(why, qdr_model_predict(answer->model, &row->planned.plan, &row->planned.result))) return why->code;
-    row->fits = row->planned.result.memory_bytes <= answer->machine->memory_bytes;
-    return EXIT_OK;
+    row->planned = found.best[0];
+    if (row->has_enough) return EXIT_OK;
+    row->planned.plan.batch = answer->options->search.batch;
+    return fail_status(why, qdr_model_predict(answer->model, &row->planned.plan, &row->planned.result));
 }
 
 /* Over how many of t ranks of a node three levels part weights: those that its innermost links join, or the smallest
@@ -171,18 +157,21 @@ static int find_methods(plan_answer *answer, failure *why)
     return EXIT_OK;
 }
 
+double plan_lacks_bytes(const plan_answer *answer, const plan_row *row)
+{
+    const double bytes = row->planned.result.memory_bytes - answer->machine->memory_bytes;
+    return bytes > 0 ? bytes : 0;
+}
+
 int plan_find(plan_answer *answer, failure *why)
 {
     qdr_search_result *found = &answer->found;
     const qdr_search_opts *asked = &answer->options->search;
-    /* The least memory of any plan is known immediately. */
-    if (fail_status(why, qdr_model_least_memory(answer->model, asked, &found->least_memory))) return why->code;
-    if (found->least_memory.result.memory_bytes > answer->machine->memory_bytes) return EXIT_OK;
     if (plan_search_codecs(answer, asked, found, why) || found->n_best == 0) return why->code;
     answer->n_rows = answer->found.n_best;
     for (int i = 0; i < answer->n_rows; i++) {
         answer->rows[i].planned = answer->found.best[i];
-        answer->rows[i].fits = answer->rows[i].has_enough = 1;
+        answer->rows[i].has_enough = 1;
         snprintf(answer->rows[i].name, sizeof answer->rows[i].name, "%d", i + 1);
     }
     return find_methods(answer, why);

@@ -95,7 +95,7 @@ class Table(Case):
                              r" +(none|attention|full) +\d+ +\d+ +\d+ ")
         steps = [float(row.split()[9]) for row in rows[:10]]
         self.assertEqual(steps, sorted(steps))
-        self.assertRegex(text, r"\n\d+ plans, of which \d+ fit in 4 GiB; \d+ were bounded, \d+ simulated\.\n")
+        self.assertRegex(text, r"\n\d+ plans, of which at most \d+ fit in 4 GiB; \d+ were bounded, \d+ simulated\.\n")
         best, second = (row.split()[1] for row in rows[:2])
         self.assertRegex(text, rf"\n{best} beats {second} by [\d.]+ %: .* (less|more) .*\.\n")
         self.assertEqual(self.good(), text)
@@ -105,7 +105,7 @@ class Table(Case):
         rows = self.rows(text)
         ddp = rows[-4]
         self.assertEqual(ddp.split()[:2], ["DDP", "1x1x1x8"])
-        self.assertTrue(ddp.endswith("does not fit"), ddp)
+        self.assertRegex(ddp, r"  does not fit, lacks \d+\.\d\d GiB$")
         self.assertEqual([row.split()[1:3] for row in rows[-6:]],
                          [["1x1x8x1", "8,8"], ["1x4x1x2", "1,1"], ["1x1x1x8", "1,1"], ["1x1x1x8", "1,8"],
                           ["1x1x4x2", "4,4"], ["1x1x2x4", "4,8"]])
@@ -156,7 +156,8 @@ class Json(Case):
         self.assertEqual((answer["batch"], answer["sequence"], answer["dtype"]), (8, 512, "bf16"))
         self.assertEqual([plan["plan"] for plan in answer["known_methods"]], KNOWN_METHODS)
         counts = answer["counts"]
-        self.assertTrue(counts["plans"] >= counts["fitting"] >= counts["bounded"] >= counts["simulated"] > 0)
+        self.assertTrue(counts["plans"] >= counts["bounded"] >= counts["simulated"] > 0)
+        self.assertTrue(counts["plans"] >= counts["fitting"] >= counts["simulated"])
         for plan in answer["plans"] + answer["known_methods"]:
             self.assertEqual(set(plan["terms_secs"]), TERMS)
             self.assertEqual(set(plan["memory"]), MEMORY)
@@ -164,6 +165,7 @@ class Json(Case):
             self.assertAlmostEqual(sum(plan["memory"].values()) / plan["memory_bytes"], 1, places=9)
             self.assertAlmostEqual(plan["headroom_bytes"], answer["memory_bytes"] - plan["memory_bytes"], delta=1)
             self.assertEqual(plan["fits"], plan["headroom_bytes"] >= 0)
+            self.assertEqual(plan["lacks_bytes"], max(0, -plan["headroom_bytes"]))
             self.assertAlmostEqual(plan["tokens_per_sec"] * plan["secs"], 8 * 512, places=3)
             self.assertEqual({axis: plan["terms_secs"][axis] for axis in "xyzd"}, plan["exposed_secs"])
             self.assertTrue(0 < plan["peak_share"] < 1)

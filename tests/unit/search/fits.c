@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What fits: the closed form is never above what the lists say, no search ranks a plan over its limit, and none refuses
+ * a plan whose own bytes are the limit. */
+#include <math.h>
+
+#include "price/gemm.h"
+#include "price/model.h"
+#include "quadrille/codec.h"
+#include "random_model.h"
+
+static int is_long(void) { return getenv("QDR_TEST_LONG") != NULL; }
+
+static qdr_model *model_of(const qdr_machine *machine, const qdr_network *network)
+{
+    qdr_model *model = NULL;
+    CHECK_OK(qdr_model_create(machine, network, &model));
+    return model;
+}
+
+/* A small network, or one of those that the command knows. */
+static qdr_network any_network(uint64_t *seed, int64_t most_layers)
+{
+    static const char *const names[] = {"gpt2", "llama-3.2-1b", "qwen2-7b", "mistral-7b", "gpt-neox-20b", "llama-3-8b"};
+    qdr_network network;
+    if (test_between(seed, 0, 3) > 0) return random_network(seed, test_between(seed, 1, most_layers));
+    CHECK_OK(qdr_network_load(names[test_between(seed, 0, 5)], &network));
+    return network;
+}
+
+static qdr_plan any_plan(uint64_t *seed, const qdr_network *network)
+{
+    qdr_plan plan = random_grid(seed);
+    random_levels(seed, &plan);
+    random_order(seed, plan.order);
+    plan.batch *= test_between(seed, 1, 4);
+    if (random_flag(seed)) plan.micro_batch = test_between(seed, 1, plan.batch);
+    if (random_flag(seed)) plan.sequence = test_between(seed, 1, network->context);
+    plan.recompute = (qdr_recompute)test_between(seed, 0, 2);
+    plan.panels = 1 << test_between(seed, 0, 4);
+    plan.batch_parts = (int)test_between(seed, 1, 2);
+    return plan;
+}
+
+/* Term by term, except that a part of the workspace may be counted as gathered. */
+static void bound_is_below(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed();
+    double closest = 0;
+    for (int trial = 0, n = is_long() ? 10000 : 1000; trial < n; trial++) {
+        const qdr_network network = any_network(&seed, 12);
+        const qdr_machine machine = random_machine(&seed);
+        const qdr_plan plan = any_plan(&seed, &network);
+        qdri_pricing pricing;
+        qdri_stages stages;
+        qdr_plan_result needed = {.secs = 0}, bound = {.secs = 0};
+        if (!(qdri_machine_products(&machine, plan.dtype)->peak_flops > 0)) continue;
+        qdr_model *model = model_of(&machine, &network);
+        CHECK_OK(qdri_model_price(model, &plan, &pricing, &stages, &needed));
+        qdri_memory(&pricing, &network, &stages, needed.n_micro, &bound);
+        for (int term = 0; term < QDR_N_MEMORY_TERMS; term++)
+            if (term != QDR_MEMORY_GATHERED && term != QDR_MEMORY_WORKSPACE)
+                assert_true(bound.memory[term] == needed.memory[term]);
+        if (bound.memory_bytes > needed.memory_bytes)
+            fail_msg("trial %d: %dx%dx%dx%d, layout %d, levels %d,%d, micro-batch %d, panels %d, parts %d: %.0f bytes, "
+                     "but the bound is %.0f",
+                     trial, plan.x, plan.y, plan.z, plan.d, (int)plan.layout, plan.gradient_parts, plan.optimizer_parts,
+                     (int)plan.micro_batch, plan.panels, plan.batch_parts, needed.memory_bytes, bound.memory_bytes);
+        closest += bound.memory_bytes / needed.memory_bytes / n;
+        qdr_model_destroy(&model);
+    }
+    assert_true(closest > 0.8); /* a bound that says nothing would prune nothing */
+}
+
+/* ---- searches ---- */
+
+static qdr_search_result *search(qdr_model *model, const qdr_search_opts *opts)
+{
+    static qdr_search_result found;
+    CHECK_OK(qdr_model_search(model, opts, &found));
+    return &found;
+}
+
+static qdr_search_opts any_opts(uint64_t *seed, const qdr_machine *machine, const qdr_codecs *codecs)
+{
+    qdr_search_opts opts = {.version = QDR_OPTS_INIT, .dtype = machine->bf16.peak_flops > 0 ? QDR_BF16 : QDR_F32};
+    opts.n_ranks = (int)test_between(seed, 1, 24);
+    opts.layouts = (int)test_between(seed, 0, 3);
+    opts.recomputes = (int)test_between(seed, 0, 7);
+    opts.micro_batch = random_flag(seed) ? test_between(seed, 1, 4) : 0;
+    opts.batch = opts.n_ranks * test_between(seed, 1, 3);
+    opts.any_levels = random_flag(seed);
+    opts.codecs = test_between(seed, 0, 9) ? NULL : codecs;
+    opts.n_best = QDR_MAX_BEST;
+    return opts;
+}
+
+/* The choices of a plan as options, with its own bytes as the limit. */
+static qdr_search_opts only(const qdr_planned_grid *planned, const qdr_search_opts *asked)
+{
+    const qdr_plan *plan = &planned->plan;
+    qdr_search_opts opts = *asked;
+    const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
+    memcpy(opts.size, size, sizeof size);
+    opts.order = plan->order;
+    opts.layouts = 1 << plan->layout;
+    opts.recomputes = 1 << plan->recompute;
+    opts.micro_batch = plan->micro_batch;
+    opts.any_levels = 0;
+    opts.gradient_parts = plan->gradient_parts;
+    opts.optimizer_parts = plan->optimizer_parts;
+    opts.panels = plan->panels;
+    opts.batch_parts = plan->batch_parts;
+    opts.memory_bytes = planned->result.memory_bytes;
+    return opts;
+}
+
+static void check_ranked(qdr_model *model, int trial, const qdr_planned_grid *planned, const qdr_search_opts *asked)
+{
+    qdr_plan_result again;
+    if (planned->result.memory_bytes > asked->memory_bytes)
+        fail_msg("trial %d: a ranked plan needs %.0f of %.0f bytes", trial, planned->result.memory_bytes,
+                 asked->memory_bytes);
+    CHECK_OK(qdr_model_predict(model, &planned->plan, &again));
+    assert_true(again.memory_bytes == planned->result.memory_bytes);
+    const qdr_search_opts same = only(planned, asked);
+    const qdr_search_result *found = search(model, &same);
+    if (found->n_best != 1 || found->best[0].result.memory_bytes != same.memory_bytes)
+        fail_msg("trial %d: %dx%dx%dx%d is refused with its own %.0f bytes", trial, planned->plan.x, planned->plan.y,
+                 planned->plan.z, planned->plan.d, same.memory_bytes);
+}
+
+static void limits(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed();
+    int n_ranked = 0, n_none = 0;
+    qdr_codecs codecs;
+    CHECK_OK(qdr_codecs_parse("hybrid,z.gradient=int8+feedback,d.gradient=int8+feedback,least=1K", &codecs));
+    for (int trial = 0, n = is_long() ? 10000 : 40; trial < n; trial++) {
+        const qdr_machine machine = random_machine(&seed);
+        const qdr_network network = any_network(&seed, 6);
+        qdr_search_opts opts = any_opts(&seed, &machine, &codecs);
+        qdr_planned_grid least, kept[3];
+        qdr_model *model = model_of(&machine, &network);
+        CHECK_OK(qdr_model_least_memory(model, &opts, &least));
+        opts.memory_bytes = ceil(least.result.memory_bytes * (double)test_between(&seed, 95, 130) / 100);
+        const qdr_search_result *found = search(model, &opts);
+        assert_int_equal(found->n_best > 0, opts.memory_bytes >= least.result.memory_bytes);
+        n_none += found->n_best == 0;
+        /* All are within the limit; the first, the last and another one are searched for again. */
+        const int n_best = found->n_best;
+        for (int i = 0; i < n_best; i++) assert_true(found->best[i].result.memory_bytes <= opts.memory_bytes);
+        for (int i = 0; i < 3 && n_best > 0; i++)
+            kept[i] = found->best[i == 0 ? 0 : i == 1 ? n_best - 1 : (int)test_between(&seed, 0, n_best - 1)];
+        for (int i = 0; i < 3 && n_best > 0; i++) check_ranked(model, trial, &kept[i], &opts);
+        n_ranked += n_best;
+        qdr_model_destroy(&model);
+    }
+    assert_true(n_ranked > 0 && n_none > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bound_is_below), cmocka_unit_test(limits)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
