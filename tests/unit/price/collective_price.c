@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups on nodes, and the ways of a collective, by hand from docs/model.md: nodes of four ranks with 100 GB/s and 1 us
+ * a step inside, two adapters of 10 GB/s and 10 us a step between nodes, 5 us to start. */
+#include "price/collective.h"
+
+#include <math.h>
+
+#include "qdr_test.h"
+
+#define USEC 1e-6
+#define KB 1e3
+#define GB 1e9
+
+static qdr_machine machine_of(void)
+{
+    return (qdr_machine){
+        .version = QDR_OPTS_INIT,
+        .ranks_per_node = 4,
+        .n_links = 2,
+        .links = {{.n_ranks = 4, .rank_bytes_per_sec = 100 * GB, .step_secs = USEC, .slowdown = 0.25},
+                  {.n_adapters = 2, .adapter_bytes_per_sec = 10 * GB, .step_secs = 10 * USEC, .slowdown = 0.125}},
+        .collectives = {.start_secs = 5 * USEC, .n_protocols = 1, .protocols = {{1, 1}}}};
+}
+
+static void assert_near(const char *what, int i, double got, double wanted)
+{
+    if (!(fabs(got - wanted) <= 1e-9 * fabs(wanted))) fail_msg("%s %d: %.12g, not %.12g", what, i, got, wanted);
+}
+
+/* ---- groups ---- */
+
+/* Members in a node (the average over the nodes of the group that is on most), in the node with fewest, and groups that
+ * leave the same node. */
+static void groups(void **state)
+{
+    static const struct {
+        int n, stride, all;
+        double inside, fewest, sharing;
+    } cases[] = {
+        {4, 1, 16, 4, 4, 1},   {8, 1, 16, 4, 4, 1}, {16, 1, 16, 4, 4, 1}, {4, 2, 16, 2, 2, 2},
+        {2, 4, 8, 1, 1, 4},    {4, 4, 16, 1, 1, 4}, {2, 8, 16, 1, 1, 4}, /* of 8 groups in two nodes, 4 leave each */
+        {3, 1, 12, 1.5, 1, 2}, /* 0-2, 3-5, 6-8: the second has one rank on the first node, and shares the second */
+        {6, 1, 12, 3, 2, 2}, /* 4 and 2; both on the second node */
+        {2, 3, 12, 1, 1, 4}, /* 0 and 3 are on one node, 1 and 4 are not; of the second node, 4-7, all four leave */
+        {5, 1, 10, 2.5, 1, 2}, /* 4 and 1; 5-7 and 8-9 */
+    };
+    const qdr_machine machine = machine_of();
+    (void)state;
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        const qdri_group group = qdri_group_make(&machine, cases[i].n, cases[i].stride, cases[i].all);
+        assert_int_equal(group.n_ranks, cases[i].n);
+        assert_near("inside", i, group.n_inside[0], cases[i].inside);
+        assert_near("all", i, group.n_inside[1], cases[i].n);
+        if (cases[i].inside >= cases[i].n) continue;
+        assert_near("fewest", i, group.n_fewest[0], cases[i].fewest);
+        assert_near("sharing", i, group.n_sharing[1], cases[i].sharing);
+    }
+}
+
+/* The same, counted: of each group among `all` ranks, its members on each node. */
+static void count_groups(int n, int stride, int unit, int all, double *inside, double *fewest, double *sharing)
+{
+    int most_nodes = 0, least = n, most_sharing = 0, leaving[256] = {0};
+    for (int group = 0; group < all / n; group++) {
+        const int first = group / stride * n * stride + group % stride;
+        int on_node[256] = {0}, n_nodes = 0;
+        for (int j = 0; j < n; j++) on_node[(first + j * stride) / unit]++;
+        for (int node = 0; node < all / unit; node++) n_nodes += on_node[node] > 0;
+        most_nodes = n_nodes > most_nodes ? n_nodes : most_nodes;
+        for (int node = 0; n_nodes > 1 && node < all / unit; node++) {
+            if (on_node[node] > 0 && on_node[node] < least) least = on_node[node];
+            leaving[node] += on_node[node] > 0;
+        }
+    }
+    for (int node = 0; node < all / unit; node++)
+        most_sharing = leaving[node] > most_sharing ? leaving[node] : most_sharing;
+    *inside = (double)n / most_nodes;
+    *fewest = least;
+    *sharing = most_sharing;
+}
+
+/* Where groups begin at all the places of nodes at which they can. Blocks that are not whole nodes are counted as two
+ * that leave a node, which is more than there are in a few cases. */
+static void groups_are_counted(void **state)
+{
+    qdr_machine machine = machine_of();
+    int n_cases = 0, n_more = 0;
+    (void)state;
+    for (int i = 0; i < 7 * 8 * 7; i++) {
+        const int n = 2 + i % 7, stride = 1 + i / 7 % 8, unit = 2 + i / 56, all = n * stride * unit;
+        double inside, fewest, sharing;
+        if (all > 256) continue;
+        machine.links[0].n_ranks = unit;
+        const qdri_group group = qdri_group_make(&machine, n, stride, all);
+        count_groups(n, stride, unit, all, &inside, &fewest, &sharing);
+        if (fabs(group.n_inside[0] - inside) > 1e-9)
+            fail_msg("%d, %d apart, nodes of %d: %g inside, not %g", n, stride, unit, group.n_inside[0], inside);
+        n_cases++;
+        if (inside >= n) continue;
+        if (fabs(group.n_fewest[0] - fewest) > 1e-9)
+            fail_msg("%d, %d apart, nodes of %d: %g fewest, not %g", n, stride, unit, group.n_fewest[0], fewest);
+        if (group.n_sharing[1] < sharing)
+            fail_msg("%d, %d apart, nodes of %d: %g leave one, not %g", n, stride, unit, group.n_sharing[1], sharing);
+        n_more += group.n_sharing[1] > sharing;
+    }
+    print_message("%d kinds of groups; of %d, fewer share a node\n", n_cases, n_more);
+    assert_in_range(n_more, 0, n_cases / 50);
+}
+
+/* ---- ways ---- */
+
+static qdri_price price_of(const qdr_machine *machine, int n, int stride, qdr_coll_kind kind, double bytes)
+{
+    const qdri_group group = qdri_group_make(machine, n, stride, 16);
+    const qdri_ways ways = qdri_ways_make(machine, &group);
+    return qdri_coll_price(&ways, kind, bytes);
+}
+
+typedef struct way {
+    int n, stride;
+    qdr_coll_kind kind;
+    double bytes;
+    double usecs, secs_per_GB; /* after the start */
+} way;
+
+static void assert_ways(const qdr_machine *machine, const char *what, const way *ways, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const qdri_price price = price_of(machine, ways[i].n, ways[i].stride, ways[i].kind, ways[i].bytes);
+        assert_near(what, i, price.latency_secs, 5 * USEC + ways[i].usecs * USEC);
+        assert_near(what, i, price.work_secs, ways[i].bytes / GB * ways[i].secs_per_GB);
+    }
+}
+#define ASSERT_WAYS(machine, what, ...)                                                                                \
+    assert_ways(machine, what, (const way[]){__VA_ARGS__}, (int)(sizeof((const way[]){__VA_ARGS__}) / sizeof(way)))
+
+static void rings(void **state)
+{
+    qdr_machine machine = machine_of();
+    (void)state;
+    /* One adapter is near two ranks: two members have one, one member has one, which four groups share by two. */
+    ASSERT_WAYS(&machine, "ring", {4, 1, QDR_ALL_GATHER, 4e6, 3, 3 / 4.0 / 100},
+                {4, 1, QDR_REDUCE_SCATTER, 4e6, 3, 3 / 4.0 / 100}, {4, 1, QDR_ALL_REDUCE, 4e6, 6, 2 * 3 / 4.0 / 100},
+                {8, 1, QDR_ALL_GATHER, 4e6, 10 + 6, 7 / 8.0 / 20}, {4, 2, QDR_ALL_GATHER, 4e6, 10 + 2, 3 / 4.0 / 10},
+                {4, 4, QDR_ALL_GATHER, 4e6, 30, 3 / 4.0 / 5}, {2, 4, QDR_ALL_REDUCE, 4e6, 20, 2 / 2.0 / 5},
+                {16, 1, QDR_ALL_REDUCE, 4e6, 2 * (30 + 12), 2 * 15 / 16.0 / 20});
+    machine.links[0].rank_bytes_per_sec = 8 * GB; /* the slowest level */
+    ASSERT_WAYS(&machine, "slow inside", {8, 1, QDR_ALL_GATHER, 4e6, 16, 7 / 8.0 / 8});
+    machine.links[0].rank_bytes_per_sec = 100 * GB;
+    machine.links[1].rank_bytes_per_sec = 4 * GB; /* ranks reach their adapters with so much */
+    ASSERT_WAYS(&machine, "slow ranks", {8, 1, QDR_ALL_GATHER, 4e6, 16, 7 / 8.0 / 16},
+                {4, 2, QDR_ALL_GATHER, 4e6, 12, 3 / 4.0 / 8}, {4, 4, QDR_ALL_GATHER, 4e6, 30, 3 / 4.0 / 4});
+    assert_true(price_of(&machine, 1, 1, QDR_ALL_REDUCE, 1).latency_secs <= 0);
+    assert_true(price_of(&machine, 4, 1, QDR_ALL_REDUCE, 0).latency_secs <= 0);
+}
+
+/* Pairs of 200 GB/s and half a microsecond, joined by nodes in which each pair has one adapter of 50 GB/s. */
+static void rings_on_three_levels(void **state)
+{
+    qdr_machine machine = machine_of();
+    (void)state;
+    machine.n_links = 3;
+    machine.links[2] = machine.links[1];
+    machine.links[1] = (qdr_machine_link){
+        .n_ranks = 4, .n_adapters = 1, .adapter_bytes_per_sec = 50 * GB, .step_secs = USEC};
+    machine.links[0] = (qdr_machine_link){.n_ranks = 2, .rank_bytes_per_sec = 200 * GB, .step_secs = USEC / 2};
+    ASSERT_WAYS(&machine, "pairs", {2, 1, QDR_ALL_GATHER, 4e6, 0.5, 1 / 2.0 / 200},
+                {4, 1, QDR_ALL_GATHER, 4e6, 1 + 2 * 0.5, 3 / 4.0 / 50}, {2, 2, QDR_ALL_GATHER, 4e6, 1, 1 / 2.0 / 25},
+                {8, 1, QDR_ALL_GATHER, 4e6, 10 + 2 * 1 + 4 * 0.5, 7 / 8.0 / 20});
+    machine.collectives.by_level = 1;
+    ASSERT_WAYS(&machine, "by level",
+                {8, 1, QDR_ALL_GATHER, 4e6, 10 + 1 + 0.5, 1 / 2.0 / 20 + 1 / 2.0 / 50 + 1 / 2.0 / 200},
+                {16, 1, QDR_ALL_REDUCE, 4e6, 2 * (30 + 1 + 0.5), 2 * (3 / 4.0 / 20 + 1 / 2.0 / 50 + 1 / 2.0 / 200)});
+}
+
+static void by_level(void **state)
+{
+    qdr_machine machine = machine_of();
+    (void)state;
+    machine.collectives.by_level = 1;
+    ASSERT_WAYS(&machine, "by level", {8, 1, QDR_ALL_GATHER, 4e6, 3 + 10, 3 / 4.0 / 100 + 1 / 2.0 / 20},
+                {8, 1, QDR_ALL_REDUCE, 4e6, 2 * 13, 2 * (3 / 4.0 / 100 + 1 / 2.0 / 20)},
+                {4, 1, QDR_ALL_GATHER, 4e6, 3, 3 / 4.0 / 100}, {4, 4, QDR_ALL_GATHER, 4e6, 30, 3 / 4.0 / 5});
+}
+
+/* Of two nodes each sends once, of more twice; inside, chains pass 2(g - 1)/g. */
+static void trees(void **state)
+{
+    qdr_machine machine = machine_of();
+    (void)state;
+    machine.collectives.has_tree = 1;
+    ASSERT_WAYS(&machine, "tree", {8, 1, QDR_ALL_REDUCE, 4e6, 2 * (3 + 10), 1 / 20.0},
+                {16, 1, QDR_ALL_REDUCE, 1 * KB, 2 * (3 + 20), 2 / 20.0},
+                {16, 1, QDR_ALL_REDUCE, 1e9, 2 * (30 + 12), 2 * 15 / 16.0 / 20}, /* the ring sends less */
+                {16, 1, QDR_ALL_GATHER, 1 * KB, 30 + 12, 15 / 16.0 / 20}, {4, 1, QDR_ALL_REDUCE, 1 * KB, 6, 1.5 / 100},
+                {4, 4, QDR_ALL_REDUCE, 1 * KB, 2 * 20, 2 / 5.0});
+    machine.links[0].rank_bytes_per_sec = 16 * GB;
+    ASSERT_WAYS(&machine, "slow chains", {8, 1, QDR_ALL_REDUCE, 4e6, 26, 2 * 7 / 8.0 / 16});
+    machine.links[0].switch_bytes_per_sec = 40 * GB; /* instead of the chains: 5/4 passes */
+    machine.links[1].adapter_bytes_per_sec = 1000 * GB;
+    ASSERT_WAYS(&machine, "switch inside", {8, 1, QDR_ALL_REDUCE, 4e6, 26, 5 / 4.0 / 40},
+                {8, 2, QDR_ALL_REDUCE, 4e6, 2 * (1 + 20), 2 * 7 / 8.0 / 16}); /* not of two */
+}
+
+static void switches(void **state)
+{
+    qdr_machine machine = machine_of();
+    (void)state;
+    machine.collectives.fill_secs = 3 * USEC;
+    machine.links[0].switch_bytes_per_sec = 50 * GB;
+    ASSERT_WAYS(&machine, "switch", {4, 1, QDR_ALL_REDUCE, 1 * KB, 3 + 2, 5 / 4.0 / 50},
+                {4, 1, QDR_ALL_REDUCE, 1e9, 3 + 6, 2 * 3 / 4.0 / 100}, /* rings are longer, but send less */
+                {2, 1, QDR_ALL_REDUCE, 1 * KB, 3 + 2, 1 / 100.0}, {4, 1, QDR_ALL_GATHER, 1 * KB, 3 + 3, 3 / 4.0 / 100});
+}
+
+/* A second protocol with a quarter of the steps' time and half of the rate: for short messages. */
+static void protocols(void **state)
+{
+    qdr_machine machine = machine_of();
+    (void)state;
+    machine.collectives.fill_secs = 4 * USEC;
+    machine.collectives.n_protocols = 2;
+    machine.collectives.protocols[1] = (qdr_machine_protocol){0.25, 0.5};
+    ASSERT_WAYS(&machine, "protocol", {4, 1, QDR_ALL_GATHER, 1 * KB, (4 + 3) / 4.0, 3 / 4.0 / 50},
+                {4, 1, QDR_ALL_REDUCE, 1 * KB, (4 + 6) / 4.0, 6 / 4.0 / 50},
+                {4, 1, QDR_ALL_REDUCE, 1e9, 4 + 6, 6 / 4.0 / 100});
+    machine.collectives.has_tree = 1;
+    ASSERT_WAYS(&machine, "its tree", {8, 1, QDR_ALL_REDUCE, 1 * KB, (4 + 26) / 4.0, 1 / 10.0});
+}
+
+/* For each node beyond the first, 3 us and 2 ps a byte times the root of the groups of a node; twice in rings of one
+ * pass. */
+static void waits(void **state)
+{
+    qdr_machine machine = machine_of();
+    (void)state;
+    machine.links[1].wait_secs = 3 * USEC;
+    machine.links[1].wait_secs_per_byte = 2e-12;
+    machine.links[1].ring_wait_factor = 2;
+    ASSERT_WAYS(&machine, "waits", {8, 1, QDR_ALL_GATHER, 4e6, 16 + 3, 7 / 8.0 / 20 + 2 * 0.002},
+                {16, 1, QDR_ALL_REDUCE, 4e6, 2 * 42 + 9, 2 * 15 / 16.0 / 20 + 3 * 0.002},
+                {4, 4, QDR_REDUCE_SCATTER, 4e6, 30 + 9, 3 / 4.0 / 5 + 2 * 3 * 0.002 * 2},
+                {4, 4, QDR_ALL_REDUCE, 4e6, 60 + 9, 6 / 4.0 / 5 + 3 * 0.002 * 2},
+                {4, 1, QDR_ALL_REDUCE, 4e6, 6, 6 / 4.0 / 100});
+    machine.links[1].ring_wait_factor = 0;
+    ASSERT_WAYS(&machine, "as in sums", {8, 1, QDR_ALL_GATHER, 4e6, 16 + 3, 7 / 8.0 / 20 + 0.002});
+}
+
+/* From each to another, averaged: of 8 on two nodes, 4 · 4/7 of those of a node leave it. */
+static void messages(void **state)
+{
+    const qdr_machine machine = machine_of();
+    (void)state;
+    ASSERT_WAYS(&machine, "message", {4, 1, QDR_SEND_RECV, 4e6, 1, 1 / 100.0},
+                {8, 1, QDR_SEND_RECV, 4e6, 10, 16 / 7.0 / 20}, {2, 4, QDR_SEND_RECV, 4e6, 10, 1 / 5.0});
+}
+
+/* What of each level a flow uses while it runs alone, over how many adapters, and how much it slows work down. */
+static void links(void **state)
+{
+    const qdr_machine machine = machine_of();
+    const qdri_price in_node = price_of(&machine, 4, 1, QDR_ALL_REDUCE, 1e6),
+                     two_nodes = price_of(&machine, 8, 1, QDR_ALL_GATHER, 1e6),
+                     apart = price_of(&machine, 2, 4, QDR_ALL_REDUCE, 1e6),
+                     message = price_of(&machine, 4, 1, QDR_SEND_RECV, 1e6);
+    (void)state;
+    assert_near("use in a node", 0, in_node.use[0], 1);
+    assert_near("flow", 0, in_node.flow_bytes_per_sec, 100 * GB);
+    assert_near("slowdown", 0, in_node.slowdown, 0.25);
+    assert_true(in_node.use[1] <= 0);
+    assert_near("use of inside", 1, two_nodes.use[0], 20 / 100.0);
+    assert_near("use of adapters", 1, two_nodes.use[1], 1);
+    assert_near("flow of each adapter", 1, two_nodes.flow_bytes_per_sec, 10 * GB);
+    assert_near("slowdown", 1, two_nodes.slowdown, 0.125);
+    assert_true(apart.use[0] <= 0);
+    assert_near("use of shared adapters", 2, apart.use[1], 1);
+    assert_near("flow", 2, apart.flow_bytes_per_sec, 5 * GB);
+    assert_near("message", 3, message.flow_bytes_per_sec, 100 * GB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(groups),   cmocka_unit_test(groups_are_counted),
+        cmocka_unit_test(rings),    cmocka_unit_test(rings_on_three_levels),
+        cmocka_unit_test(by_level), cmocka_unit_test(trees),
+        cmocka_unit_test(switches), cmocka_unit_test(protocols),
+        cmocka_unit_test(waits),    cmocka_unit_test(messages),
+        cmocka_unit_test(links),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

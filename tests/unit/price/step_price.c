@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The terms of a step, by hand from docs/model.md, on a machine on which only products, attention and what a test adds
+ * take time: 8 layers of H = 256 and F = 1024, in f32, products at 0.5 TFLOPS, attention at 0.25. */
+#include <math.h>
+#include <string.h>
+
+#include "qdr_test.h"
+#include "quadrille/plan.h"
+
+#define USEC 1e-6
+#define PRODUCTS 0.5e12
+#define ATTENTION 0.25e12
+enum { LAYERS = 8, H = 256, F = 1024, V = 1000, CONTEXT = 128 };
+
+static const qdr_network network = {QDR_OPTS_INIT, .name = "eight layers", .layers = LAYERS,     .hidden = H,
+                                    .heads = 4,    .kv_heads = 4,          .head_size = H / 4,   .ffn = F,
+                                    .vocab = V,    .context = CONTEXT,     .positions = CONTEXT, .norms_per_layer = 2,
+                                    .tied = 1};
+
+/* Memory is so fast that nothing waits for it. */
+static qdr_machine machine_of(void)
+{
+    const qdr_machine_products products = {2 * PRODUCTS, 0.5, 0, 0, 0, {1, 1, 1}, 1};
+    return (qdr_machine){.version = QDR_OPTS_INIT,
+                         .name = "round numbers",
+                         .ranks_per_node = 1,
+                         .memory_bytes = 1e12,
+                         .memory_bytes_per_sec = 1e18,
+                         .memory_efficiency = 1,
+                         .n_units = 1,
+                         .wave_power = 1,
+                         .f64 = products,
+                         .f32 = products,
+                         .bf16 = products,
+                         .attention_efficiency = ATTENTION / (2 * PRODUCTS),
+                         .n_links = 1,
+                         .links = {{.rank_bytes_per_sec = 1e18}},
+                         .collectives = {.n_protocols = 1, .protocols = {{1, 1}}}};
+}
+
+/* Of one sequence: the forward products of a layer, its forward attention, and the forward head. */
+static const double layer = 2.0 * CONTEXT * (3.0 * H * H + H * H + 2.0 * H * F) / PRODUCTS,
+                    scores = 2.0 * CONTEXT * (CONTEXT + 1) * H / ATTENTION, head = 2.0 * CONTEXT * V * H / PRODUCTS;
+
+static qdr_plan plan_of(int64_t batch, int64_t micro_batch)
+{
+    return (qdr_plan){.version = QDR_OPTS_INIT,
+                      .x = 1,
+                      .y = 1,
+                      .z = 1,
+                      .d = 1,
+                      .batch = batch,
+                      .micro_batch = micro_batch,
+                      .panels = 1,
+                      .batch_parts = 1,
+                      .dtype = QDR_F32};
+}
+
+static qdr_plan_result predict(const qdr_machine *machine, const qdr_network *of, const qdr_plan *plan)
+{
+    qdr_plan_result result;
+    qdr_model *model = NULL;
+    CHECK_OK(qdr_model_create(machine, of, &model));
+    CHECK_OK(qdr_model_predict(model, plan, &result));
+    qdr_model_destroy(&model);
+    return result;
+}
+
+static void assert_near(const char *what, double got, double wanted)
+{
+    if (!(fabs(got - wanted) <= 1e-6 * fabs(wanted) + 1e-12)) fail_msg("%s: %.9g, not %.9g", what, got, wanted);
+}
+
+/* ---- one stage ---- */
+
+/* Backward takes twice the products, and 2.5 times the attention. */
+static void terms(void **state)
+{
+    const qdr_machine machine = machine_of();
+    const qdr_plan whole = plan_of(6, 0), parts = plan_of(6, 2);
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const qdr_plan_result r = predict(&machine, &network, i ? &parts : &whole);
+        assert_near("micro-batches", r.n_micro, i ? 3 : 1);
+        assert_near("products", r.time[QDR_TIME_PRODUCTS], 6 * LAYERS * 3 * layer);
+        assert_near("attention", r.time[QDR_TIME_ATTENTION], 6 * LAYERS * 3.5 * scores);
+        assert_near("ends", r.time[QDR_TIME_ENDS], 6 * 3 * head);
+        assert_near("all", r.secs, 6 * (LAYERS * (3 * layer + 3.5 * scores) + 3 * head));
+        /* Narayanan et al. 2021, 72·B·s·l·H²·(1 + s/6H + V/12lH). */
+        assert_near("flops", r.flops,
+                    72.0 * 6 * CONTEXT * LAYERS * H * H * (1 + CONTEXT / (6.0 * H) + V / (12.0 * LAYERS * H)));
+    }
+}
+
+static void recomputed(void **state)
+{
+    const qdr_machine machine = machine_of();
+    qdr_plan plan = plan_of(6, 2);
+    (void)state;
+    plan.recompute = QDR_RECOMPUTE_FULL;
+    qdr_plan_result r = predict(&machine, &network, &plan);
+    assert_near("full", r.time[QDR_TIME_RECOMPUTE], 6 * LAYERS * (layer + scores));
+    assert_near("all", r.secs, 6 * (LAYERS * (4 * layer + 4.5 * scores) + 3 * head));
+    plan.recompute = QDR_RECOMPUTE_ATTENTION;
+    r = predict(&machine, &network, &plan);
+    assert_near("attention", r.time[QDR_TIME_RECOMPUTE], 6 * LAYERS * scores);
+    assert_near("all", r.secs, 6 * (LAYERS * (3 * layer + 4.5 * scores) + 3 * head));
+}
+
+/* 32 bytes of each parameter and its state (64 in f64), or what a framework moves; or 12 flops. A rank updates a part
+ * of each matrix, and whole norms and positions. */
+static void optimizers(void **state)
+{
+    const double matrices = LAYERS * (4.0 * H * H + 2.0 * H * F) + (double)V * H;
+    const double small = (2 * LAYERS + 1) * 2.0 * H + (double)CONTEXT * H;
+    qdr_machine machine = machine_of();
+    qdr_plan plan = plan_of(16, 0);
+    (void)state;
+    machine.memory_bytes_per_sec = 1e12;
+    machine.memory_efficiency = 0.5;
+    assert_near("f32", predict(&machine, &network, &plan).time[QDR_TIME_OPTIMIZER], 32 * (matrices + small) / 0.5e12);
+    plan.z = 2;
+    plan.d = 8;
+    plan.optimizer_parts = 8;
+    assert_near("parts", predict(&machine, &network, &plan).time[QDR_TIME_OPTIMIZER],
+                32 * (matrices / 8 + small) / 0.5e12);
+    plan.optimizer_parts = 0;
+    assert_near("shards", predict(&machine, &network, &plan).time[QDR_TIME_OPTIMIZER],
+                32 * (matrices / 2 + small) / 0.5e12);
+    plan.dtype = QDR_F64;
+    assert_near("f64", predict(&machine, &network, &plan).time[QDR_TIME_OPTIMIZER],
+                64 * (matrices / 2 + small) / 0.5e12);
+    machine.software.optimizer_bytes = 40;
+    assert_near("framework", predict(&machine, &network, &plan).time[QDR_TIME_OPTIMIZER],
+                40 * (matrices / 2 + small) / 0.5e12);
+    machine.kernel_flops = 1e9;
+    assert_near("flops", predict(&machine, &network, &plan).time[QDR_TIME_OPTIMIZER],
+                12 * (matrices / 2 + small) / 1e9);
+}
+
+/* One after the other, the host adds what it takes to enqueue; each micro-batch and each step also take some. */
+static void hosts(void **state)
+{
+    qdr_machine machine = machine_of();
+    const qdr_plan plan = plan_of(6, 2), one = plan_of(2, 2);
+    const double without = predict(&machine, &network, &plan).secs;
+    (void)state;
+    machine.software.step_secs = 700 * USEC;
+    machine.software.microbatch_secs = 40 * USEC;
+    qdr_plan_result r = predict(&machine, &network, &plan);
+    assert_near("step", r.time[QDR_TIME_HOST], 700 * USEC); /* the device never waits */
+    machine.software.host_power = 1;
+    r = predict(&machine, &network, &plan);
+    assert_near("micro-batches", r.time[QDR_TIME_HOST], (700 + 3 * 40) * USEC);
+    machine.software.host_secs = 3 * USEC;
+    const double three = predict(&machine, &network, &plan).time[QDR_TIME_HOST] - (700 + 3 * 40) * USEC,
+                 of_one = predict(&machine, &network, &one).time[QDR_TIME_HOST] - (700 + 40) * USEC;
+    assert_true(of_one > LAYERS * 3 * 4 * 3 * USEC); /* four products a layer, forward, and eight backward */
+    assert_near("of each", three, 3 * of_one);
+    machine.software.host_secs = 6 * USEC;
+    r = predict(&machine, &network, &plan);
+    assert_near("twice", r.time[QDR_TIME_HOST], (700 + 3 * 40) * USEC + 2 * three);
+    assert_near("all", r.secs, without + r.time[QDR_TIME_HOST]);
+}
+
+/* ---- stages ---- */
+
+/* The slowest stage, the last with the head, runs all micro-batches; the others, and the sends between them, while the
+ * pipeline fills and drains. Messages: a micro-batch's rows and their gradients, at 1 GB/s and 7 us. */
+static void stages(void **state)
+{
+    qdr_machine machine = machine_of();
+    const double message = 7 * USEC + 2 * CONTEXT * H * 4 / 1e9;
+    (void)state;
+    machine.links[0].rank_bytes_per_sec = 1e9;
+    machine.links[0].step_secs = 7 * USEC;
+    for (int i = 0; i < 6; i++) {
+        static const int counts[] = {2, 4, 8};
+        const int n = counts[i % 3], v = 1 + i / 3;
+        qdr_plan plan = plan_of(12, 2);
+        plan.pipeline = n;
+        plan.interleave = v > 1 ? v : 0;
+        const double stage = 2.0 * LAYERS / n * (3 * layer + 3.5 * scores), last = stage + 2 * 3 * head;
+        const qdr_plan_result r = predict(&machine, &network, &plan);
+        const double others = (n - 1) * stage + (n - 1) * 2 * message * v;
+        assert_near("bubble", r.time[QDR_TIME_BUBBLE], 6 * 2 * message * v + others / v);
+        assert_near("all", r.secs, 6 * last + r.time[QDR_TIME_BUBBLE]);
+        assert_near("ends", r.time[QDR_TIME_ENDS], 6 * 2 * 3 * head);
+    }
+}
+
+/* Of two ranks of y each sends half of the rows, which the receivers gather unless they are scattered. */
+static void messages_of_stages(void **state)
+{
+    qdr_machine machine = machine_of();
+    const double whole = 2.0 * CONTEXT * H * 4;
+    qdr_plan few = plan_of(4, 2), many = plan_of(14, 2), one = plan_of(2, 2);
+    (void)state;
+    machine.links[0].rank_bytes_per_sec = 1e9;
+    machine.links[0].step_secs = 7 * USEC;
+    few.y = many.y = one.y = 2;
+    few.pipeline = many.pipeline = 2;
+    double more = predict(&machine, &network, &many).time[QDR_TIME_BUBBLE] -
+                  predict(&machine, &network, &few).time[QDR_TIME_BUBBLE];
+    assert_near("gathered", more, 5 * 2 * (7 * USEC + whole / 2 / 1e9 + 7 * USEC + whole / 2 / 1e9));
+    few.layout = many.layout = QDR_SCATTERED;
+    more = predict(&machine, &network, &many).time[QDR_TIME_BUBBLE] -
+           predict(&machine, &network, &few).time[QDR_TIME_BUBBLE];
+    assert_near("scattered", more, 5 * 2 * (7 * USEC + whole / 2 / 1e9));
+}
+
+/* On many nodes, or with nearly full memory, blocks are freed and allocated again for each neighbour. */
+static void stalls(void **state)
+{
+    qdr_machine machine = machine_of();
+    qdr_plan plan = plan_of(12, 2);
+    (void)state;
+    for (int n = 2; n <= 4; n += 2) {
+        plan.pipeline = n;
+        const double stage = 2.0 * LAYERS / n * (3 * layer + 3.5 * scores), last = stage + 2 * 3 * head;
+        const double stall = 2 * last; /* so that a middle stage is the slowest */
+        const double stalled = n == 2 ? 6 * (last + stall) + stage + stall
+                                      : 6 * (stage + 2 * stall) + stage + stall + last + stall + stage + 2 * stall;
+        const double calm = 6 * last + (n - 1) * stage;
+        machine.software.stall_secs = stall;
+        assert_near("never", predict(&machine, &network, &plan).secs, calm);
+        machine.software.stall_nodes = n + 1;
+        assert_near("fewer nodes", predict(&machine, &network, &plan).secs, calm);
+        machine.software.stall_nodes = n;
+        assert_near("nodes", predict(&machine, &network, &plan).secs, stalled);
+        machine.software.stall_nodes = 0;
+        machine.software.stall_memory_share = 1e-6;
+        assert_near("memory", predict(&machine, &network, &plan).secs, stalled);
+        machine.software.stall_memory_share = 1;
+        assert_near("less memory", predict(&machine, &network, &plan).secs, calm);
+        machine.software.stall_memory_share = 0;
+    }
+}
+
+/* ---- returns ---- */
+
+/* d = 8: updated parts return over near = 2 and far = 4, hidden by nothing if the step has ended. Sums and returns
+ * together are as many bytes as the sums of the whole without levels. */
+static void returns(void **state)
+{
+    const double matrices = LAYERS * (4.0 * H * H + 2.0 * H * F) + (double)V * H;
+    const double small = (2 * LAYERS + 1) * 2.0 * H + (double)CONTEXT * H;
+    const double computed = LAYERS * (3 * layer + 3.5 * scores) + 3 * head;
+    qdr_machine machine = machine_of();
+    qdr_plan plan = plan_of(8, 0);
+    (void)state;
+    plan.d = 8;
+    machine.links[0].rank_bytes_per_sec = 1e9;
+    plan.overlap = QDR_OVERLAP_NONE;
+    const double sums = 2 * 7 / 8.0 * (matrices + small) * 4 / 1e9;
+    assert_near("no levels", predict(&machine, &network, &plan).secs, computed + sums);
+    plan.gradient_parts = 2;
+    plan.optimizer_parts = 8;
+    const double tied_again = 1 / 2.0 * V * H * 4 / 1e9; /* near sums both uses of the table */
+    assert_near("first forward", predict(&machine, &network, &plan).secs, computed + sums + tied_again);
+    machine.software.returns_after_step = 1;
+    const qdr_plan_result after = predict(&machine, &network, &plan);
+    assert_near("after the step", after.secs, computed + sums + tied_again);
+    assert_near("busy", after.busy[QDR_D], sums + tied_again);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(terms),  cmocka_unit_test(recomputed), cmocka_unit_test(optimizers),
+        cmocka_unit_test(hosts),  cmocka_unit_test(stages),     cmocka_unit_test(messages_of_stages),
+        cmocka_unit_test(stalls), cmocka_unit_test(returns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The prices of tasks and of uncoded collectives, by hand from docs/model.md. Memory moves 500 GB/s for kernels, a
+ * launch takes 2 us, the host takes 3 us to enqueue it, and products have a peak of 1 TFLOPS. */
+#include "price/price.h"
+
+#include <math.h>
+
+#include "price/gemm.h"
+#include "qdr_test.h"
+
+#define USEC 1e-6
+#define PEAK 1e12
+#define MEMORY 500e9
+enum { CONTEXT = 256, HEADS = 4, HEAD_SIZE = 64, SEQUENCES = 2 };
+
+static qdr_machine machine_of(void)
+{
+    const qdr_machine_products products = {PEAK, 0.5, 0, 0, 0, {1, 1, 1}, 1};
+    return (qdr_machine){.version = QDR_OPTS_INIT,
+                         .name = "round numbers",
+                         .ranks_per_node = 4,
+                         .memory_bytes = 64e9,
+                         .memory_bytes_per_sec = 2 * MEMORY,
+                         .memory_efficiency = 0.5,
+                         .n_units = 1,
+                         .wave_power = 1,
+                         .f64 = products,
+                         .f32 = products,
+                         .bf16 = products,
+                         .n_links = 2,
+                         .links = {{.n_ranks = 4, .rank_bytes_per_sec = 100e9, .step_secs = USEC},
+                                   {.n_adapters = 2, .adapter_bytes_per_sec = 10e9, .step_secs = 10 * USEC}},
+                         .collectives = {.start_secs = 5 * USEC, .n_protocols = 1, .protocols = {{1, 1}}},
+                         .software = {.launch_secs = 2 * USEC, .host_secs = 3 * USEC}};
+}
+
+/* Of a task on the first rank of a grid, x fastest. */
+static qdri_task_price price_on(const qdr_machine *machine, qdr_plan plan, const qdri_task *task)
+{
+    static qdri_pricing pricing;
+    plan.version = QDR_OPTS_VERSION;
+    memcpy(plan.order, "xyzd", 4);
+    qdri_pricing_place(machine, &plan, &pricing);
+    return qdri_task_price_of(&pricing, task);
+}
+
+static qdri_task_price price_of(const qdr_machine *machine, const qdri_task *task)
+{
+    return price_on(machine, (qdr_plan){.x = 1, .y = 1, .z = 1, .d = 1}, task);
+}
+
+static void assert_near(const char *what, double got, double wanted)
+{
+    if (!(fabs(got - wanted) <= 1e-9 * fabs(wanted))) fail_msg("%s: %.12g, not %.12g", what, got, wanted);
+}
+
+/* Work that takes secs after `latency`, in n kernels. */
+static void assert_price(const char *what, qdri_task_price price, int n_kernels, double work)
+{
+    assert_int_equal(price.n_kernels, n_kernels);
+    assert_near(what, price.price.latency_secs, n_kernels * 2 * USEC);
+    assert_near(what, price.price.work_secs, work);
+    assert_near(what, price.secs, n_kernels * 2 * USEC + work);
+    assert_near(what, price.host_secs, n_kernels * 3 * USEC);
+}
+
+/* ---- kernels ---- */
+
+static qdri_task kernel(qdri_task_work work) { return (qdri_task){.kind = QDRI_TASK_ADD, .work = work}; }
+
+static void kernels(void **state)
+{
+    qdr_machine machine = machine_of();
+    const qdri_task plain = kernel((qdri_task_work){5e6, 2e7, 3, QDRI_COST_PLAIN});
+    (void)state;
+    assert_price("memory alone", price_of(&machine, &plain), 3, 10 * USEC);
+    machine.kernel_flops = 1e12;
+    assert_price("flops", price_of(&machine, &plain), 3, 20 * USEC);
+    machine.kernel_flops = 4e12;
+    assert_price("memory", price_of(&machine, &plain), 3, 10 * USEC);
+}
+
+/* A loss that moves 40 bytes a logit instead of four times two; unfused. */
+static void logits(void **state)
+{
+    qdr_machine machine = machine_of();
+    qdri_task task = kernel((qdri_task_work){4e6, 0, 1, QDRI_COST_LOGITS});
+    (void)state;
+    task.dtype = QDR_BF16;
+    assert_price("as counted", price_of(&machine, &task), 1, 8 * USEC);
+    machine.software.logit_bytes = 40;
+    assert_price("of a framework", price_of(&machine, &task), 6, 5 * 8 * USEC);
+}
+
+static void biases(void **state)
+{
+    qdr_machine machine = machine_of();
+    const qdri_task fused = kernel((qdri_task_work){5e6, 0, 1, QDRI_COST_FUSED}),
+                    after = kernel((qdri_task_work){1e6, 0, 1, QDRI_COST_AFTER_FUSED});
+    (void)state;
+    assert_price("own kernel", price_of(&machine, &fused), 1, 10 * USEC);
+    assert_price("with it", price_of(&machine, &after), 0, 2 * USEC);
+    machine.software.fused_biases = 1;
+    assert_price("no kernel", price_of(&machine, &fused), 0, 0);
+    assert_price("alone", price_of(&machine, &after), 1, 2 * USEC);
+}
+
+/* ---- attention ---- */
+
+static qdri_task attention(int backward, double bytes)
+{
+    const double pairs = SEQUENCES * HEADS * (double)CONTEXT * CONTEXT;
+    return (qdri_task){.kind = backward ? QDRI_TASK_ATTENTION_BACKWARD : QDRI_TASK_ATTENTION,
+                       .dtype = QDR_F32,
+                       .m = SEQUENCES * CONTEXT,
+                       .n = HEADS * HEAD_SIZE,
+                       .context = CONTEXT,
+                       .heads = HEADS,
+                       .work = {bytes, (backward ? 10 : 4) * pairs * HEAD_SIZE, backward ? 2 : 1,
+                                backward ? QDRI_COST_SCORES_BACKWARD : QDRI_COST_SCORES}};
+}
+
+/* Two products of whole squares for each head, four backward; softmax moves 0.45 and 0.55 of 20 bytes a score. */
+static void unfused_attention(void **state)
+{
+    const double pairs = SEQUENCES * HEADS * (double)CONTEXT * CONTEXT;
+    const double product = 2 * pairs * HEAD_SIZE / (0.5 * PEAK);
+    qdr_machine machine = machine_of();
+    qdri_task forward = attention(0, 1e3), backward = attention(1, 1e3);
+    (void)state;
+    machine.software.score_bytes = 20;
+    assert_price("forward", price_of(&machine, &forward), 4, 2 * product + pairs * 0.45 * 20 / MEMORY);
+    assert_price("backward", price_of(&machine, &backward), 6, 4 * product + pairs * 0.55 * 20 / MEMORY);
+    forward.work.n_kernels = 0; /* done by another task */
+    assert_price("none", price_of(&machine, &forward), 0, 0);
+}
+
+static void fused_attention(void **state)
+{
+    const double pairs = SEQUENCES * HEADS * (double)CONTEXT * CONTEXT;
+    qdr_machine machine = machine_of();
+    qdri_task forward = attention(0, 1e3), backward = attention(1, 1e3);
+    (void)state;
+    machine.attention_efficiency = 0.25;
+    assert_price("forward", price_of(&machine, &forward), 1, 4 * pairs * HEAD_SIZE / (0.25 * PEAK));
+    assert_price("backward", price_of(&machine, &backward), 2, 10 * pairs * HEAD_SIZE / (0.25 * PEAK));
+    forward = attention(0, 1e9);
+    assert_price("memory", price_of(&machine, &forward), 1, 1e9 / MEMORY);
+}
+
+/* ---- products ---- */
+
+static void products(void **state)
+{
+    qdr_machine machine = machine_of();
+    qdri_task task = {.kind = QDRI_TASK_PRODUCT, .dtype = QDR_F32, .out_dtype = QDR_F32, .m = 512, .n = 256, .k = 128};
+    const double secs = 2.0 * 512 * 256 * 128 / (0.5 * PEAK);
+    (void)state;
+    assert_price("product", price_of(&machine, &task), 1, secs);
+    task.parameter_gradient = 1;
+    assert_price("gradient", price_of(&machine, &task), 1, secs);
+    machine.software.weight_gradient_bytes = 6;
+    assert_price("gradient of a framework", price_of(&machine, &task), 1, secs + 6.0 * 512 * 256 / MEMORY);
+    task.parameter_gradient = 0;
+    assert_price("no gradient", price_of(&machine, &task), 1, secs);
+    /* So thin that memory limits it: operands once, the result once, or twice if it is added to. */
+    task.m = task.n = 1024;
+    task.k = 1;
+    assert_price("thin", price_of(&machine, &task), 1, 4.0 * (2 * 1024 + 1024 * 1024) / MEMORY);
+    task.accumulate = 1;
+    assert_price("added", price_of(&machine, &task), 1, 4.0 * (2 * 1024 + 2 * 1024 * 1024) / MEMORY);
+    task.out_dtype = QDR_F64;
+    assert_price("wider", price_of(&machine, &task), 1, (4.0 * 2 * 1024 + 8.0 * 2 * 1024 * 1024) / MEMORY);
+}
+
+static double product_secs(const qdr_machine *machine, double m, double n, double k, qdr_dtype dtype, qdri_mode mode)
+{
+    const qdri_product product = {m, n, k, 1, dtype, mode, (double)qdr_dtype_bytes(dtype), 0};
+    return qdri_product_secs(machine, &product);
+}
+
+static void efficiencies(void **state)
+{
+    const double flops = 2.0 * 512 * 256 * 1024;
+    qdr_machine machine = machine_of();
+    (void)state;
+    machine.memory_bytes_per_sec = 1e15;
+    machine.f32 = (qdr_machine_products){PEAK, 0.8, 512, 128, 256, {0.9, 0.8, 0.7}, 0.5};
+    machine.f64.peak_flops = PEAK / 2;
+    machine.bf16.peak_flops = 4 * PEAK;
+    const double shape = 0.8 / (1 + 1 + 0.5 + 0.25);
+    assert_near("NN", product_secs(&machine, 512, 256, 1024, QDR_F32, QDRI_MODE_NN), flops / (PEAK * shape * 0.9));
+    assert_near("NT", product_secs(&machine, 512, 256, 1024, QDR_F32, QDRI_MODE_NT), flops / (PEAK * shape * 0.8));
+    assert_near("TN", product_secs(&machine, 512, 256, 1024, QDR_F32, QDRI_MODE_TN), flops / (PEAK * shape * 0.7));
+    assert_near("f64", product_secs(&machine, 512, 256, 1024, QDR_F64, QDRI_MODE_NN), flops / (PEAK / 2 * 0.5));
+    assert_near("bf16", product_secs(&machine, 512, 256, 1024, QDR_BF16, QDRI_MODE_NN), flops / (4 * PEAK * 0.5));
+    assert_near("f16", product_secs(&machine, 512, 256, 1024, QDR_F16, QDRI_MODE_NN), flops / (4 * PEAK * 0.5));
+    machine.f32 = (qdr_machine_products){PEAK, 0.5, 0, 0, 0, {1, 1, 1}, 0.25};
+    static const double odd[][3] = {{511, 256, 1024}, {512, 255, 1024}, {512, 256, 1023}};
+    for (int i = 0; i < 3; i++)
+        assert_near("odd", product_secs(&machine, odd[i][0], odd[i][1], odd[i][2], QDR_F32, QDRI_MODE_NN),
+                    2 * odd[i][0] * odd[i][1] * odd[i][2] / (PEAK * 0.5 * 0.25));
+    for (int i = 0; i < 3; i++) {
+        double none[] = {512, 256, 1024};
+        none[i] = 0;
+        assert_true(product_secs(&machine, none[0], none[1], none[2], QDR_F32, QDRI_MODE_NN) <= 0);
+    }
+}
+
+/* Tiles of 128 x 64 on 6 units: whole ones count, and, beyond one wave, whole waves to a power; below one, the units
+ * that have none. The best tile is chosen. */
+static void tiles(void **state)
+{
+    static const struct {
+        double m, n, share;
+    } cases[] = {
+        {128 * 3, 64 * 2, 1}, /* 6 tiles: one wave */
+        {128 * 3 - 64, 64 * 2 - 16, (320.0 / 384) * (112.0 / 128)}, /* the same 6 tiles, partly used */
+        {128, 64 * 2, 2 / 6.0}, /* 2 of 6 units */
+        {128 * 4, 64 * 3, 1}, /* 12: two waves */
+        {128 * 3, 64 * 3, 0.8660254037844386}, /* 9 of 12: to the power of 1/2 */
+    };
+    qdr_machine machine = machine_of();
+    (void)state;
+    machine.memory_bytes_per_sec = 1e15;
+    machine.n_units = 6;
+    machine.wave_power = 0.5;
+    machine.n_tiles = 1;
+    machine.tiles[0] = (qdr_machine_tile){128, 64, 1};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_near("share", product_secs(&machine, cases[i].m, cases[i].n, 64, QDR_F32, QDRI_MODE_NN),
+                    2 * cases[i].m * cases[i].n * 64 / (0.5 * PEAK * cases[i].share));
+    /* 128 x 128: 2 of 6 units with the first tile; with the second, 8 tiles in two waves of 6. */
+    machine.n_tiles = 2;
+    machine.tiles[1] = (qdr_machine_tile){32, 64, 0.75};
+    assert_near("the second", product_secs(&machine, 128, 128, 64, QDR_F32, QDRI_MODE_NN),
+                2 * 128.0 * 128 * 64 / (0.5 * PEAK * 0.75 * sqrt(8 / 12.0)));
+    /* Three products of two tiles fill a wave. */
+    const qdri_product three = {128, 128, 64, 3, QDR_F32, QDRI_MODE_NN, 4, 0};
+    assert_near("several", qdri_product_secs(&machine, &three), 3 * 2 * 128.0 * 128 * 64 / (0.5 * PEAK));
+}
+
+/* ---- collectives ---- */
+
+static qdri_task sum_over(qdr_channel channel, int64_t count)
+{
+    return (qdri_task){.kind = QDRI_TASK_COLLECTIVE,
+                       .stream = QDRI_STREAM_OF_CHANNEL(channel),
+                       .channel = channel,
+                       .coll = QDR_ALL_REDUCE,
+                       .dtype = QDR_BF16,
+                       .parameter_gradient = 1,
+                       .count = count};
+}
+
+/* d over four ranks of one node: rings of 3/4 of the bytes and 3 steps, an all-reduce two of them. */
+static void sums_of_gradients(void **state)
+{
+    const qdr_plan plan = {.x = 1, .y = 1, .z = 1, .d = 4};
+    const double n = 1e6, per_byte = 1.5 / 100e9, fixed = 5 * USEC + 6 * USEC;
+    qdr_machine machine = machine_of();
+    qdri_task task = sum_over(QDR_CHANNEL_D_REDUCE, (int64_t)n);
+    (void)state;
+    qdri_task_price price = price_on(&machine, plan, &task);
+    assert_near("latency", price.price.latency_secs, fixed);
+    assert_near("work", price.price.work_secs, 2 * n * per_byte);
+    assert_near("sent", price.bytes_sent, 1.5 * 2 * n);
+    assert_near("plain", price.bytes_plain, 1.5 * 2 * n);
+    assert_near("rate", price.price.flow_bytes_per_sec, 100e9);
+    assert_near("use", price.price.use[0], 1);
+    assert_near("host", price.host_secs, 3 * USEC);
+    machine.software.gradient_bytes = 4;
+    assert_near("wider", price_on(&machine, plan, &task).secs, fixed + 4 * n * per_byte);
+    /* A fifth of a bucket: a fifth of its time. Larger ones are sent alone. */
+    machine.software.bucket_bytes = 5 * 4 * n;
+    price = price_on(&machine, plan, &task);
+    assert_near("in a bucket", price.secs, fixed / 5 + 4 * n * per_byte);
+    assert_near("of it", price.bytes_sent, 1.5 * 4 * n);
+    machine.software.bucket_bytes = 2 * n;
+    assert_near("alone", price_on(&machine, plan, &task).secs, fixed + 4 * n * per_byte);
+    machine.software.bucket_bytes = 5 * 4 * n;
+    task.parameter_gradient = 0;
+    assert_near("others", price_on(&machine, plan, &task).secs, fixed + 2 * n * per_byte);
+    /* Nothing runs beside what is on the processor's stream. */
+    task.stream = QDRI_STREAM_OF_COMPUTE;
+    price = price_on(&machine, plan, &task);
+    assert_near("all latency", price.price.latency_secs, fixed + 2 * n * per_byte);
+    assert_true(price.price.work_secs <= 0 && price.n_kernels == 1);
+}
+
+/* Far sums what near has left of a bucket, copies what both have. d = 16 on four nodes: near and far join two of a
+ * node, copies one of each. */
+static void buckets_of_levels(void **state)
+{
+    const qdr_plan plan = {.x = 1, .y = 1, .z = 1, .d = 16, .gradient_parts = 2, .optimizer_parts = 4};
+    static const struct {
+        qdr_channel channel;
+        double share, fixed;
+    } cases[] = {{QDR_CHANNEL_D_NEAR, 1, 5 + 2}, {QDR_CHANNEL_D_FAR, 0.5, 5 + 2}, {QDR_CHANNEL_D_COPIES, 0.25, 5 + 60}};
+    qdr_machine machine = machine_of();
+    (void)state;
+    machine.software.bucket_bytes = 80e6;
+    for (int i = 0; i < 3; i++) {
+        qdri_task task = sum_over(cases[i].channel, 1000000);
+        task.dtype = QDR_F32;
+        const double in_bucket = 4e6 / (80e6 * cases[i].share);
+        assert_near("latency", price_on(&machine, plan, &task).price.latency_secs, in_bucket * cases[i].fixed * USEC);
+    }
+}
+
+/* Gathers count the part of each member. Eight ranks on two nodes of four: 7/8 of the bytes leave a node over its two
+ * adapters, and of the ring's 7 steps 6 are inside nodes. */
+static void gathers_of_rows(void **state)
+{
+    const qdr_plan plan = {.x = 8, .y = 1, .z = 1, .d = 1}, inside = {.x = 4, .y = 1, .z = 1, .d = 1};
+    const double n = 1e6;
+    qdr_machine machine = machine_of();
+    qdri_task task = {.kind = QDRI_TASK_COLLECTIVE,
+                      .stream = QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_X_GATHER),
+                      .overlap_class = QDRI_CLASS_ROWS,
+                      .channel = QDR_CHANNEL_X_GATHER,
+                      .coll = QDR_ALL_GATHER,
+                      .dtype = QDR_F32,
+                      .count = (int64_t)n};
+    (void)state;
+    const qdri_task_price price = price_on(&machine, plan, &task);
+    assert_near("latency", price.price.latency_secs, (5 + 6 * 1 + 1 * 10) * USEC);
+    assert_near("work", price.price.work_secs, 7 / 8.0 * 8 * 4 * n / 20e9);
+    assert_near("sent", price.bytes_sent, 7 / 8.0 * 8 * 4 * n);
+    /* What enqueuing takes: of the collective, or of each member of a group that spans nodes. */
+    machine.software.collective_host_secs = 7 * USEC;
+    assert_near("host", price_on(&machine, plan, &task).host_secs, (3 + 7) * USEC);
+    machine.software.collective_rank_secs = 2 * USEC;
+    assert_near("host of members", price_on(&machine, plan, &task).host_secs, (3 + 16) * USEC);
+    assert_near("host in a node", price_on(&machine, inside, &task).host_secs, (3 + 7) * USEC);
+    qdr_plan stages = inside;
+    stages.pipeline = 4; /* on several nodes: members wait for one another's stages */
+    assert_near("host of stages", price_on(&machine, stages, &task).host_secs, (3 + 7) * USEC);
+    machine.software.staged_rank_secs = 5 * USEC;
+    assert_near("staged", price_on(&machine, stages, &task).host_secs, (3 + 4 * 5) * USEC);
+    assert_near("no stages", price_on(&machine, inside, &task).host_secs, (3 + 7) * USEC);
+    task.overlap_class = QDRI_CLASS_WEIGHTS;
+    assert_near("weights", price_on(&machine, plan, &task).host_secs, 3 * USEC);
+}
+
+/* ---- the host ---- */
+
+static void host(void **state)
+{
+    qdr_machine_software software = {.host_power = 0};
+    (void)state;
+    assert_near("no host", qdri_secs_with_host(&software, 3, 4), 3);
+    software.host_power = 2;
+    assert_near("as a triangle", qdri_secs_with_host(&software, 3, 4), 5);
+    assert_near("nothing to enqueue", qdri_secs_with_host(&software, 3, 0), 3);
+    software.host_power = 1;
+    assert_near("one after the other", qdri_secs_with_host(&software, 3, 4), 7);
+    software.host_power = 0.5;
+    assert_near("no slower", qdri_secs_with_host(&software, 3, 4), 7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels),           cmocka_unit_test(logits),          cmocka_unit_test(biases),
+        cmocka_unit_test(unfused_attention), cmocka_unit_test(fused_attention), cmocka_unit_test(products),
+        cmocka_unit_test(efficiencies),      cmocka_unit_test(tiles),           cmocka_unit_test(sums_of_gradients),
+        cmocka_unit_test(buckets_of_levels), cmocka_unit_test(gathers_of_rows), cmocka_unit_test(host),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
