@@ -26,9 +26,9 @@ typedef int (*qdr_main_fn)(qdr_context *ctx, void *user);
  *                       do not match */
 QDR_API QDR_NODISCARD qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn, void *user,
                                             int *exit_code);
-/** The number of processes, including this one, that a launcher (mpiexec, srun) started together, according to the
- * environment; 1 without a launcher. Does not touch MPI. Local, thread-safe as long as nobody changes the
- * environment. */
+/** The number of processes, including this one, that a launcher (mpiexec, srun, torchrun, …) started together,
+ * according to the environment; at least so many where a launcher only numbers its processes; 1 without a launcher.
+ * Does not touch MPI. Local, thread-safe as long as nobody changes the environment. */
 QDR_API int qdr_launched(void);
 #ifdef __cplusplus
 }

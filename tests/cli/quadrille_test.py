@@ -288,6 +288,11 @@ class BadInput(Case):
             for command in (["linear", *words, "--grid", "2x1x1x1", "--local", "2"], ["verify", "-n", "2"]):
                 done = run(*command, before=["env", launcher + "=3"])
                 self.assert_refused(done, "3 processes", "2 local ranks", launcher + "=3")
+        torchrun = ["env", "RANK=1", "LOCAL_RANK=1", "WORLD_SIZE=3"]
+        done = run("linear", *words, "--grid", "1x1x1x1", before=torchrun)
+        self.assertEqual((done.returncode, done.out), (1, ""), done.err)
+        self.assertIn("torchrun, or a launcher like it, started 3 ranks (WORLD_SIZE=3), but each believes it is alone",
+                      done.err)
 
     @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
     def test_once_under_mpi(self):

@@ -308,6 +308,33 @@ static void launchers_and_libraries_that_differ(void **state)
     CHECK_FAILS(qdri_launcher_check(1, "a library"), QDR_ERR_MPI, "Open MPI");
     unsetenv("PMI_SIZE");
     unsetenv("OMPI_COMM_WORLD_SIZE");
+    static const struct {
+        const char *variable, *value, *beside, *says;
+    } others[] = {
+        {"MPI_LOCALNRANKS", "3", NULL, "MPICH's mpiexec started 3 ranks"},
+        {"MV2_COMM_WORLD_SIZE", "3", NULL, "MVAPICH's mpiexec started 3 ranks"},
+        {"MVP_COMM_WORLD_SIZE", "3", NULL, "MVAPICH's mpiexec started 3 ranks"},
+        {"SLURM_STEP_NUM_TASKS", "3", NULL, "srun started 3 ranks"},
+        {"SLURM_NTASKS", "3", "SLURM_STEP_ID", "srun started 3 ranks (SLURM_NTASKS=3)"},
+        {"JSM_NAMESPACE_SIZE", "3", NULL, "jsrun started 3 ranks"},
+        {"FLUX_JOB_SIZE", "3", "FLUX_TASK_RANK", "flux run started 3 ranks"},
+        {"WORLD_SIZE", "3", "RANK", "torchrun, or a launcher like it, started 3 ranks (WORLD_SIZE=3)"},
+        {"PALS_RANKID", "2", NULL, "PALS's mpiexec started at least 3 ranks"},
+        {"ALPS_APP_PE", "2", NULL, "aprun started at least 3 ranks"},
+        {"PMIX_RANK", "2", NULL, "started at least 3 ranks (PMIX_RANK=2)"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        setenv(others[i].variable, others[i].value, 1);
+        if (others[i].beside) {
+            CHECK_OK(qdri_launcher_check(1, "a library")); /* a batch script, say */
+            setenv(others[i].beside, "0", 1);
+        }
+        CHECK_FAILS(qdri_launcher_check(1, "a library"), QDR_ERR_MPI, others[i].says);
+        assert_int_equal(qdr_launched(), 3);
+        unsetenv(others[i].variable);
+        if (others[i].beside) unsetenv(others[i].beside);
+        CHECK_OK(qdri_launcher_check(1, "a library"));
+    }
 }
 
 static void shapes_propose_others(void **state)
