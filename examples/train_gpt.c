@@ -13,7 +13,6 @@
 
 #include "common/meter.h"
 #include "common/progress.h"
-#include "common/run_log.h"
 #include "common/stopping.h"
 #include "common/training.h"
 
@@ -73,33 +72,22 @@ static qdr_status late_step(training *run, int64_t step, double *loss)
 }
 
 /* The log line of a step, and other work after it, such as a validation. */
-static qdr_status after_step(training *run, progress *line, int64_t step, double loss, double secs)
+static qdr_status after_step(training *run, progress *line, training_step *step)
 {
     const settings *set = run->set;
     const int64_t every = set->validate_every ? set->validate_every : (set->n_steps + 9) / 10;
-    const double tokens_per_s = (double)(set->how.batch * set->how.context) / secs;
-    const int measured = (step + 1) % every == 0 || step + 1 == run->n_steps;
-    double validation = NAN;
-    if (measured) {
-        TRY(training_validate(run, step + 1 == run->n_steps, &validation));
-        if (!run->stops && run->n_points < MAX_POINTS)
-            run->points[run->n_points++] = (chart_point){step + 1, validation};
-    }
-    run->losses[step - run->first_step] = loss;
-    const run_log_line logged = {step + 1, loss, tokens_per_s, learning_rate(set, step), validation};
-    /* The first failure ends the log; all ranks hear of it at the next validation. */
-    if (run->log && !*run->sentence && !run_log_step(run->log, &logged)) {
-        const int is_told = qdr_output_finish(run->log) < 0;
-        snprintf(run->sentence, PROBLEM_BYTES, "%s", is_told ? qdr_last_error() : "--log: out of memory for a line");
-    }
-    const qdr_status status = *run->sentence ? QDR_ERR_IO : QDR_OK;
-    if (measured) TRY(qdr_agree(run->ctx, status));
-    if (run->talks) {
-        const double newest = run->n_points ? run->points[run->n_points - 1].loss : NAN;
-        progress_step(line, step + 1, loss, newest,
-                      (double)((step + 1 - run->first_step) * set->how.batch * set->how.context) / run->train_secs,
-                      measured);
-    }
+    const int64_t n_done = step->number - run->first_step;
+    const int is_last = step->number == run->n_steps, validates = step->number % every == 0 || is_last;
+    if (validates) TRY(training_validate(run, is_last, &step->val_loss));
+    const int measured = validates && !run->stops;
+    if (measured && run->n_points < MAX_POINTS)
+        run->points[run->n_points++] = (chart_point){step->number, step->val_loss};
+    run->losses[n_done - 1] = step->loss;
+    TRY(training_log_step(run, step));
+    if (validates || run->log_is_stream) TRY(qdr_agree(run->ctx, *run->sentence ? QDR_ERR_IO : QDR_OK));
+    if (run->talks)
+        progress_step(line, step->number, step->loss, run->n_points ? run->points[run->n_points - 1].loss : NAN,
+                      (double)(n_done * set->how.batch * set->how.context) / run->train_secs, measured);
     return QDR_OK;
 }
 
@@ -127,10 +115,11 @@ static qdr_status check_loss(const training *run, int64_t step, double loss)
 
 static qdr_status train(training *run)
 {
-    progress line = progress_begin(run->first_step, run->n_steps);
+    progress line = progress_begin(run->first_step, run->n_steps, run->set->every);
     for (int64_t step = run->first_step; step < run->n_steps && !run->stops; step++) {
         TRY(codec_switch_step(&run->codecs, step - run->first_step));
         const double began = meter_secs();
+        const int64_t sent = training_traffic(run).bytes_sent;
         double loss;
         if (run->late_secs > 0 && step == run->first_step + (run->n_steps - run->first_step) / 2)
             TRY(late_step(run, step, &loss));
@@ -139,9 +128,15 @@ static qdr_status train(training *run)
         const double secs = meter_secs() - began;
         run->train_secs += secs;
         TRY(check_loss(run, step, loss));
+        training_step done = {.number = step + 1,
+                              .loss = loss,
+                              .lr = learning_rate(run->set, step),
+                              .tokens_per_s = (double)(run->set->how.batch * run->set->how.context) / secs,
+                              .bytes_sent = training_traffic(run).bytes_sent - sent,
+                              .val_loss = NAN};
         const int is_last = step + 1 == run->n_steps;
         if (is_last) TRY(training_save_step(run, &line, step + 1)); /* before the last validation, which may be long */
-        TRY(after_step(run, &line, step, loss, secs));
+        TRY(after_step(run, &line, &done));
         TRY(guard_codecs(run, &line, step));
         if (!is_last) TRY(training_save_step(run, &line, step + 1));
     }
@@ -154,7 +149,11 @@ static qdr_status only_validate(training *run)
 {
     double validation;
     TRY(training_validate(run, 1, &validation));
-    if (!run->stops) run->points[run->n_points++] = (chart_point){run->n_steps, validation};
+    if (!run->stops) {
+        run->points[run->n_points++] = (chart_point){run->n_steps, validation};
+        training_log_validation(run, validation);
+    }
+    TRY(qdr_agree(run->ctx, *run->sentence ? QDR_ERR_IO : QDR_OK));
     if (run->set->resume && run->talks)
         fprintf(stderr, "%s has %lld step%s; give a larger --steps to train on\n", run->set->resume,
                 (long long)run->first_step, PLURAL(run->first_step));
@@ -204,6 +203,7 @@ static qdr_status run_once(qdr_context *ctx, const settings *set, const char *pa
     if (!run) return QDR_ERR_MEMORY;
     run->own = *set;
     run->own.resume = path;
+    run->began = meter_secs();
     run->set = &run->own, run->ctx = ctx, run->sentence = sentence, run->talks = qdr_context_rank(ctx) == 0;
     qdr_status status = run_all(run);
     const qdr_status saved = qdr_checkpoint_finish(&run->save.pending); /* of a run that failed */

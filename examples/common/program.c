@@ -47,7 +47,7 @@ static int run_rank(qdr_context *ctx, void *user)
     if (status >= 0) status = qdr_barrier(ctx); /* so that rank 0 also learns of a rank that fails last */
     /* a rank that timed out may have waited for rank 0 */
     const char *said = *qdr_last_error() ? qdr_last_error() : qdr_status_text(status);
-    if (status < 0 && (talks || status == QDR_ERR_TIMEOUT))
+    if (status < 0 && (talks || status == QDR_ERR_TIMEOUT) && !fail_is_quiet(*sentence ? sentence : said))
         fprintf(stderr, "%s: %s\n", start->about->name, *sentence ? sentence : said);
     return code_of(status);
 }

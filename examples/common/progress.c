@@ -10,10 +10,16 @@
 
 #define REDRAW_SECS 0.1
 
-progress progress_begin(int64_t first, int64_t n_steps)
+progress progress_begin(int64_t first, int64_t n_steps, double every)
 {
-    return (progress){
-        .first = first, .n_steps = n_steps, .terminal = isatty(STDERR_FILENO), .began = meter_secs(), .drawn = -1};
+    const int terminal = isatty(STDERR_FILENO);
+    const double now = meter_secs();
+    return (progress){.first = first,
+                      .n_steps = n_steps,
+                      .terminal = terminal,
+                      .every = terminal ? REDRAW_SECS : every,
+                      .began = now,
+                      .drawn = terminal ? -1 : now};
 }
 
 const char *progress_clock(double secs, char text[24])
@@ -35,7 +41,7 @@ const char *progress_count(double n, char text[24])
 void progress_step(progress *line, int64_t step, double loss, double val_loss, double tokens_per_s, int milestone)
 {
     const double now = meter_secs();
-    if (!milestone && (!line->terminal || now - line->drawn < REDRAW_SECS)) return;
+    if (!milestone && (line->every <= 0 || now - line->drawn < line->every)) return;
     line->drawn = now;
     char left[24], validation[40] = "";
     const double secs_left = (now - line->began) / (double)(step - line->first) * (double)(line->n_steps - step);

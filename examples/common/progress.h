@@ -8,10 +8,12 @@
 typedef struct progress {
     int64_t first, n_steps; /* first: steps that were done before */
     int terminal; /* standard error is one */
+    double every; /* seconds between lines; 0: none but milestones */
     double began, drawn; /* seconds; drawn: when the line was last drawn */
 } progress;
 
-progress progress_begin(int64_t first, int64_t n_steps);
+/* every: seconds between lines where standard error is no terminal; 0: only milestones have one. */
+progress progress_begin(int64_t first, int64_t n_steps, double every);
 /* Called after a step. val_loss: the latest, NAN before the first. `milestone`: print a line of its own. */
 void progress_step(progress *line, int64_t step, double loss, double val_loss, double tokens_per_s, int milestone);
 /* Ends the terminal's line. */

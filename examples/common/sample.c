@@ -49,9 +49,13 @@ uint8_t sample_draw(const float *logits, int n, double temperature, double unifo
 {
     float highest = logits[0];
     double sum = 0;
-    for (int i = 1; i < n; i++) highest = fmaxf(highest, logits[i]);
-    for (int i = 0; i < n; i++) sum += exp((double)(logits[i] - highest) / temperature);
     int byte = 0;
+    for (int i = 1; i < n; i++) highest = fmaxf(highest, logits[i]);
+    if (temperature <= 0) {
+        while (byte < n - 1 && logits[byte] != highest) byte++;
+        return (uint8_t)byte;
+    }
+    for (int i = 0; i < n; i++) sum += exp((double)(logits[i] - highest) / temperature);
     for (double left = uniform * sum; byte < n - 1; byte++) {
         const double weight = exp((double)(logits[byte] - highest) / temperature);
         if (left < weight) break;

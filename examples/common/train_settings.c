@@ -23,6 +23,7 @@ const settings settings_begin = {
     .stddev = NOT_GIVEN,
     .n_sample = 400,
     .temperature = 0.8,
+    .every = 30,
 };
 
 #define AT(member) .at = offsetof(settings, member)
@@ -78,8 +79,14 @@ const option_spec settings_specs[] = {
     {"stop-after", 0, "N", "end the run after N steps as a signal would: save, and exit", OPTION_COUNT, AT(stop_after),
      1, 100000000},
     {"output", .kind = OPTION_HEADING},
-    {"log", 0, "FILE", "JSON Lines, one object per step; an older file is kept as FILE.1, FILE.2 ...", OPTION_LOG,
-     AT(log)},
+    {"log", 0, "FILE",
+     "JSON Lines: a line about the run, then one per step, marked \"again\" if an older log has it; an older file is "
+     "kept as FILE.1, FILE.2 ...",
+     OPTION_LOG, AT(log)},
+    {"every", 0, "SECS",
+     "print the step, loss, speed and time left every SECS where standard error is no terminal; 0: with validations "
+     "only (default 30)",
+     OPTION_REAL, AT(every), 0, 1e6},
     {"plot", 0, "FILE", "draw the loss curve as SVG", OPTION_OUTPUT, AT(plot)},
     {"val-every", 0, "N", "steps between validations (default: a tenth of --steps)", OPTION_COUNT, AT(validate_every),
      1, 1e8},
@@ -87,7 +94,8 @@ const option_spec settings_specs[] = {
      OPTION_COUNT, AT(n_windows), 1, 1 << 24},
     {"sample", 0, "N", "bytes of text to generate at the end (default 400)", OPTION_COUNT, AT(n_sample), 0, 1 << 24},
     {"prompt", 0, "TEXT", "text that the sample continues (default: a newline)", OPTION_TEXT, AT(prompt)},
-    {"temperature", 0, "X", "sampling temperature (default 0.8)", OPTION_REAL, AT(temperature), 0.01, 100},
+    {"temperature", 0, "X", "sampling temperature; 0: always the likeliest byte (default 0.8)", OPTION_REAL,
+     AT(temperature), 0, 100},
     {"late", 0, "RANK:SECONDS", "diagnostic: delay one rank once, halfway through the steps", OPTION_TEXT, AT(late)},
     OPTIONS_END,
 };

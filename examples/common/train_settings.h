@@ -19,7 +19,7 @@ typedef struct settings {
     /* 0: not given, or none */
     int64_t validate_every, n_windows, n_sample, codec_after;
     int64_t save_every, keep, stop_after;
-    double temperature, codec_guard;
+    double temperature, codec_guard, every;
 } settings;
 
 enum { N_BYTES = 256 }; /* a token is a byte */

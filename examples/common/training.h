@@ -25,7 +25,10 @@ typedef struct training {
     corpus text;
     uint32_t text_crc;
     int64_t *starts; /* where each sequence of a forward pass begins in the text */
-    qdr_output *log;
+    qdr_output *log; /* on rank 0, if there is one */
+    int log_is_stream; /* a pipe, say, whose reader may leave; the same on all ranks */
+    int64_t again_to; /* an older log has steps up to this one */
+    double began; /* seconds of meter.h */
     double loss_scale;
     saved_run saved; /* the checkpoint that it began with */
     saver save;
@@ -56,8 +59,29 @@ qdr_status training_add_loss(training *run, double *sum, int64_t *n);
  * the end all of it. NAN, and not all of them, once the run is to stop. */
 qdr_status training_validate(training *run, int at_end, double *mean);
 
+/* A step that was run; number: 1 for the first one. */
+typedef struct training_step {
+    int64_t number;
+    double loss, lr, tokens_per_s;
+    int64_t bytes_sent; /* by this rank, without validations */
+    double val_loss; /* NAN: not measured */
+} training_step;
+
+/* Begins the log of --log, if there is to be one: a new file with a line about the run, which can be read while it
+ * grows, and which contains whole lines even after Ctrl-C. An older one is kept under another name, which is printed on
+ * standard error. */
+qdr_status training_open_log(training *run);
+/* A line about a step, or about the validation of a run without steps. Local; a failure, which run->sentence states,
+ * ends the log. */
+qdr_status training_log_step(training *run, const training_step *step);
+void training_log_validation(training *run, double loss);
+/* What this rank has sent so far, on all channels. Local. */
+qdr_traffic training_traffic(const training *run);
+
 /* How many sequences have been used before a step; the batch may have been another before this run. */
 int64_t training_sequences(const training *run, int64_t step);
+/* The run's own part of a checkpoint: with the tensors, all that is needed to go on. Local. */
+void training_note(const training *run, int64_t n_steps, char note[SAVED_NOTE_BYTES]);
 qdr_status training_begin_save(training *run, int64_t n_steps);
 /* Saves after a step where that was asked for, by an option or by a signal. */
 qdr_status training_save_step(training *run, const progress *line, int64_t n_steps);

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include "meter.h"
-#include "run_log.h"
 #include "training.h"
 
 static qdr_status begin_codecs(training *run)
@@ -52,9 +51,8 @@ static qdr_status open_files(training *run)
     qdr_status status = QDR_OK;
     if (run->talks && set->plot && !chart_try(set->plot, run->sentence)) status = QDR_ERR_ARGUMENT;
     if (status >= 0 && run->talks && set->save) status = try_save(run);
-    if (status >= 0 && run->talks && set->log && (run->log = run_log_open(set->log, run->sentence)) == NULL)
-        status = QDR_ERR_ARGUMENT;
-    return qdr_agree(run->ctx, status);
+    TRY(qdr_agree(run->ctx, status));
+    return training_open_log(run);
 }
 
 static const choice usual = {.order = "xyzd", .context = 128, .batch = 4};
@@ -125,7 +123,7 @@ qdr_status training_prepare(training *run)
     TRY(choose(run));
     TRY(choice_make_grid(run->ctx, &run->own.how, run->sentence, &run->grid));
     TRY(corpus_read(run->ctx, set->file, set->how.context, &run->text, run->sentence));
-    run->text_crc = set->save || set->resume ? corpus_crc(&run->text) : 0;
+    run->text_crc = set->save || set->resume || set->log ? corpus_crc(&run->text) : 0;
     TRY(make_model(run));
     TRY(training_load(run));
     run->n_steps = set->n_steps > run->first_step ? set->n_steps : run->first_step;

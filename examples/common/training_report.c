@@ -43,8 +43,7 @@ static qdr_status report_memory(training *run, size_t peak)
     return QDR_OK;
 }
 
-/* What codecs have saved, if there are any. */
-static void report_codecs(const training *run)
+qdr_traffic training_traffic(const training *run)
 {
     qdr_traffic all = {0};
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
@@ -54,6 +53,13 @@ static void report_codecs(const training *run)
             all.bytes_plain += one.bytes_plain;
             all.codec_secs += one.codec_secs;
         }
+    return all;
+}
+
+/* What codecs have saved, if there are any. */
+static void report_codecs(const training *run)
+{
+    const qdr_traffic all = training_traffic(run);
     if (!run->talks || all.bytes_plain == all.bytes_sent) return;
     fprintf(stderr, "codecs: rank 0 sent %.4g MB instead of %.4g MB, and spent %.3g s on encoding and decoding\n",
             1e-6 * (double)all.bytes_sent, 1e-6 * (double)all.bytes_plain, all.codec_secs);

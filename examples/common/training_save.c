@@ -10,8 +10,7 @@ int64_t training_sequences(const training *run, int64_t step)
     return run->first_sequence + (step - run->first_step) * run->set->how.batch;
 }
 
-/* The run's own part of a checkpoint: with the tensors, all that is needed to go on. */
-static void write_note(const training *run, int64_t n_steps, char note[SAVED_NOTE_BYTES])
+void training_note(const training *run, int64_t n_steps, char note[SAVED_NOTE_BYTES])
 {
     char crc[16];
     note[0] = '\0';
@@ -28,7 +27,7 @@ static void write_note(const training *run, int64_t n_steps, char note[SAVED_NOT
 qdr_status training_begin_save(training *run, int64_t n_steps)
 {
     char note[SAVED_NOTE_BYTES];
-    write_note(run, n_steps, note);
+    training_note(run, n_steps, note);
     return saver_begin(&run->save, n_steps, note);
 }
 

@@ -2,11 +2,14 @@
 /* Failures of commands: recorded once, and printed. */
 #include "common/failure.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *program_name = "quadrille";
+atomic_int program_lost_reader;
 
 int fail(failure *why, int code, const char *format, ...)
 {
@@ -47,9 +50,17 @@ int fail_loading(failure *why, qdr_status status)
     return fail(why, status == QDR_ERR_MEMORY ? EXIT_NOTHING_FITS : EXIT_USAGE, "%s", qdr_last_error());
 }
 
+int fail_is_quiet(const char *sentence)
+{
+    char words[64];
+    snprintf(words, sizeof words, "could not be written (%s)", strerror(EPIPE));
+    if (strstr(sentence, words)) program_lost_reader = 1;
+    return program_lost_reader;
+}
+
 int fail_print(const failure *why)
 {
-    fprintf(stderr, "%s: %s\n", program_name, why->sentence);
+    if (!fail_is_quiet(why->sentence)) fprintf(stderr, "%s: %s\n", program_name, why->sentence);
     return why->code;
 }
 

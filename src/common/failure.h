@@ -4,6 +4,7 @@
 #define QUADRILLE_SRC_COMMON_FAILURE_H
 
 #include <quadrille/launch.h>
+#include <stdatomic.h>
 
 /* The end of a noun in messages. */
 #define PLURAL(n) ((n) == 1 ? "" : "s")
@@ -31,7 +32,11 @@ int exit_code_of(qdr_status status);
 int fail_together(failure *why, qdr_context *ctx);
 /* How this program is named in messages: "quadrille", unless it is set. */
 extern const char *program_name;
-/* Prints "quadrille: sentence" to standard error. Returns the code. */
+/* Output went to a pipe whose reader has left, as `head` does: nothing is said of that. */
+extern atomic_int program_lost_reader;
+/* Whether a failure is, or follows from, that one. */
+int fail_is_quiet(const char *sentence);
+/* Prints "quadrille: sentence" to standard error, unless it is quiet. Returns the code. */
 int fail_print(const failure *why);
 /* The same, printed by rank 0 for all ranks; printed by each rank if ranks are missing, since rank 0 may be one of
  * them. */

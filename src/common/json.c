@@ -2,6 +2,7 @@
 /* JSON that commands print. */
 #include "common/json.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,8 +21,12 @@ int json_has_failed(void) { return n_failed > 0; }
 
 int write_json(json_t *object, size_t flags, const char *command, failure *why)
 {
-    if (!why->code && (!object || json_has_failed() || json_dumpf(object, stdout, flags) != 0 || putchar('\n') == EOF))
+    errno = 0;
+    if (!why->code &&
+        (!object || json_has_failed() || json_dumpf(object, stdout, flags) != 0 || putchar('\n') == EOF)) {
+        program_lost_reader |= errno == EPIPE;
         fail(why, EXIT_FAILED, "%s: the answer could not be written as JSON", command);
+    }
     json_decref(object);
     return why->code;
 }

@@ -54,10 +54,14 @@ int process_end(int code)
          * same one. The text is incomplete already, so that an end of line does no harm if it does not fail. */
         int error = errno;
         if (!error && write(STDOUT_FILENO, "\n", 1) < 0) error = errno;
-        fprintf(stderr, "%s: standard output cannot be written%s%s%s\n", program_name, error ? " (" : "",
-                error ? strerror(error) : "", error ? ")" : "");
+        if (error == EPIPE)
+            program_lost_reader = 1;
+        else
+            fprintf(stderr, "%s: standard output cannot be written%s%s%s\n", program_name, error ? " (" : "",
+                    error ? strerror(error) : "", error ? ")" : "");
         code = code ? code : EXIT_FAILED;
     }
+    if (program_lost_reader) code = 128 + SIGPIPE;
     /* With a limit on address space (ulimit -v), OpenBLAS's own threads may wait for memory forever, and exit() for
      * them. */
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {

@@ -5,7 +5,8 @@
 
 /* To be called first. `name` is printed in messages and stays in use. */
 void process_begin(const char *name);
-/* Checks that everything printed was written. Returns the exit code, EXIT_FAILED instead of EXIT_OK if not. */
+/* Checks that everything printed was written. Returns the exit code, EXIT_FAILED instead of EXIT_OK if not; where a
+ * reader has left (failure.h), that of a program which SIGPIPE has ended. */
 int process_end(int code);
 /* Seconds since some point in the past. */
 double process_secs(void);

@@ -59,7 +59,7 @@ class Case(unittest.TestCase):
         done = run("train_gpt", self.text, *TINY, "--grid", grid, *start, "--log", log, *words, before=before or ())
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         with open(log, encoding="ascii") as file:
-            return [json.loads(line) for line in file], done
+            return [line for line in map(json.loads, file) if "loss" in line], done
 
     def assert_same_losses(self, lines, reference, relative):
         self.assertEqual(len(lines), len(reference))
@@ -96,7 +96,7 @@ class Case(unittest.TestCase):
                    "--val-windows", "7", "--sample", "0", "--log", log, *words, before=before)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         with open(log, encoding="ascii") as file:
-            return [json.loads(line) for line in file], done.stderr.decode()
+            return [line for line in map(json.loads, file) if "loss" in line], done.stderr.decode()
 
     def by_hand(self, *words, grid):
         return self.train("--steps", "3", "--sample", "0", *words, grid=grid)[0]
@@ -366,7 +366,7 @@ class Training(Case):
         self.assertEqual([line["step"] for line in lines], [1, 2, 3, 4, 5])
         for line in lines:
             measured = line["step"] in (2, 4, 5)
-            self.assertEqual(set(line), {"step", "loss", "tokens_per_s", "lr"} | ({"val_loss"} if measured else set()))
+            self.assertEqual("val_loss" in line, measured)
             self.assertTrue(0 < line["loss"] < 10)
             self.assertGreater(line["tokens_per_s"], 0)
         self.assertEqual(len(done.stdout), 1 + 12 + 1, done.stdout)  # the prompt, the sample, a newline

@@ -231,9 +231,9 @@ class Logs(Case):
             done = self.run_program("train_gpt", self.path("text.txt"), *TINY, "--log", self.path("log"))
             self.assertEqual(done.returncode, 0, done.err)
             self.assertIn(f"log.{i}", done.err)
-            self.assertEqual(len(read(self.path("log")).splitlines()), 3)
+            self.assertEqual(len(read(self.path("log")).splitlines()), 1 + 3)
         self.assertEqual(read(self.path("log.1")), b"older\n")
-        self.assertEqual(len(read(self.path("log.2")).splitlines()), 3)
+        self.assertEqual(len(read(self.path("log.2")).splitlines()), 1 + 3)
 
     def test_can_be_read_meanwhile_and_after_an_interrupt(self):
         log = self.path("log")
@@ -313,8 +313,25 @@ class StandardOutput(Case):
                 os.close(reader)
                 with os.fdopen(writer, "wb") as pipe:
                     done = self.run_program(program, *words, stdout=pipe)
-                self.assertEqual(done.returncode, 1, done.err)
-                self.assertIn("standard output", done.err)
+                self.assertEqual(done.returncode, 128 + signal.SIGPIPE, done.err)
+                self.assertNotIn("written", done.err)
+
+    def test_head(self):
+        """What has been read is whole, and nothing is said of the rest."""
+        words = [*command_of("quadrille"), "plan", "gpt2", "-n", "16", "--machine", "perlmutter", "--explain"]
+        runs = [(words, b"# gpt2")]
+        if ARGUMENTS.examples:
+            runs.append(([*command_of("train_gpt"), self.path("text.txt"), *TINY, "--steps", "100000000", "--log",
+                          "/dev/stdout"], b'{"run":'))
+        for words, begin in runs:
+            with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE) as run:
+                self.assertTrue(run.stdout.readline().startswith(begin))
+                run.stdout.close()
+                said = run.stderr.read()
+                self.assertIn(run.wait(SECONDS), (0, 128 + signal.SIGPIPE))  # 0: all of it was in the pipe already
+            self.assertNotIn(b"written", said)
+            self.assertNotIn(b"Broken", said)
 
 
 if __name__ == "__main__":
