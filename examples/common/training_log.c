@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "meter.h"
+#include "src/common/json.h"
 #include "training.h"
 
 enum { LINE_BYTES = 8192 }; /* at least those of a line */
@@ -110,7 +111,7 @@ static qdr_status open_log(training *run)
     if (*older) fprintf(stderr, "--log %s: the older one is kept as %s\n", path, older);
     if (*older && run->set->resume) run->again_to = last_step_of(run, older);
     json_t *line = describe(run, older);
-    write_line(run, line);
+    write_line(run, json_has_failed() ? NULL : line); /* perhaps while the older one was read */
     json_decref(line);
     return *run->sentence ? QDR_ERR_IO : QDR_OK;
 }

@@ -33,17 +33,18 @@ class Logs(Case):
     def test_the_first_line(self):
         about, lines = self.log_of("--steps", "3", "--seed", "9", "--dtype", "f64", "--layout", "scattered",
                                    grid="2x1x1x2")
-        expected = {"program": "train_gpt", "ranks": 4, "grid": "2x1x1x2", "layers": LAYERS, "hidden": HIDDEN, "heads": 3,
-                    "context": CONTEXT, "batch": BATCH, "steps": 3, "seed": 9, "dtype": "f64", "layout": "scattered",
-                    "continues_after": 0, "codec": "none", "text": "text.txt", "text_bytes": os.path.getsize(self.text)}
+        expected = {"program": "train_gpt", "ranks": 4, "grid": "2x1x1x2", "layers": LAYERS, "hidden": HIDDEN,
+                    "heads": 3, "context": CONTEXT, "batch": BATCH, "steps": 3, "seed": 9, "dtype": "f64",
+                    "layout": "scattered", "continues_after": 0, "codec": "none", "text": "text.txt",
+                    "text_bytes": os.path.getsize(self.text)}
         self.assertEqual({key: about[key] for key in expected}, expected)
         self.assertRegex(about["version"], r"^\d+\.\d+\.\d+")
         age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(
             about["started"].replace("Z", "+00:00"))
         self.assertLess(abs(age.total_seconds()), 600)
         # embedding, positions; of each block 12 H² + 13 H; the last norm; the head
-        self.assertEqual(about["parameters"], 256 * HIDDEN + CONTEXT * HIDDEN + LAYERS * (12 * HIDDEN**2 + 13 * HIDDEN) +
-                         2 * HIDDEN + 256 * HIDDEN)
+        self.assertEqual(about["parameters"], 256 * HIDDEN + CONTEXT * HIDDEN + 2 * HIDDEN + 256 * HIDDEN +
+                         LAYERS * (12 * HIDDEN**2 + 13 * HIDDEN))
         self.assertNotIn("again", json.dumps([about, lines]))
 
     def test_steps(self):
@@ -115,13 +116,13 @@ class Logs(Case):
 
 class Lines(Case):
     def test_temperature_0_draws_nothing(self):
-        """The seed of the sample does not matter then; of two words that follow 'a' the more frequent one is written."""
+        """The seed of the sample does not matter then; after 'a' the more frequent byte is written."""
         with open(self.text, "w", encoding="ascii") as file:
             file.write("ab" * 900 + "ac" * 300)
         words = [*TINY, "--steps", "30", "--lr", "0.01", "--sample", "20", "--temperature", "0", "--prompt", "a"]
         self.run_words(words_of("1x1x1x1", self.text, *words, "--save", self.path("a")))
-        outs = {subprocess.run(words_of(grid, self.text, *words, "--load", self.path("a"), "--steps", "0", "--seed", seed),
-                               capture_output=True, check=True).stdout
+        outs = {subprocess.run(words_of(grid, self.text, *words, "--load", self.path("a"), "--steps", "0", "--seed",
+                                        seed), capture_output=True, check=True).stdout
                 for seed in ("1", "2", "3") for grid in ("1x1x1x1", "2x1x1x1")}
         self.assertEqual(outs, {b"ab" * 10 + b"a\n"})
 
