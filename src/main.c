@@ -10,12 +10,6 @@
 #include "common/process.h"
 #include "completions.h"
 
-static const command *const commands[] = {&command_bench, &command_calibrate, &command_ckpt, &command_doctor,
-                                          &command_env,   &command_linear,    &command_list, &command_mem,
-                                          &command_plan,  &command_predict,   &command_topo, &command_trace,
-                                          &command_verify};
-enum { N_COMMANDS = sizeof commands / sizeof *commands };
-
 typedef struct main_given {
     int help, version, json;
 } main_given;

@@ -7,6 +7,7 @@
 
 #include "choice.h"
 #include "src/common/process.h"
+#include "src/common/ranks.h"
 
 typedef struct launch {
     const program *about;
@@ -18,6 +19,8 @@ static int code_of(qdr_status status) { return status == QDR_ERR_UNSUPPORTED ? E
 static int print_help(qdr_context *ctx, void *user)
 {
     const program *about = user;
+    failure why = {0};
+    if (options_agree(ctx, &why)) return fail_print_rank(&why, ctx);
     if (qdr_context_rank(ctx) != 0) return EXIT_OK;
     printf("usage: %s\n\n%s\n", about->usage, about->text);
     options_print(about->options);
@@ -40,6 +43,8 @@ static int run_rank(qdr_context *ctx, void *user)
     const launch *start = user;
     const int talks = qdr_context_rank(ctx) == 0;
     char sentence[PROBLEM_BYTES] = "";
+    failure why = {0};
+    if (options_agree(ctx, &why)) return fail_print_rank(&why, ctx);
     /* rank 0's result applies; in the other processes the check also stops their traces */
     const qdr_status checked = check_files(ctx, start);
     qdr_status status = qdr_agree(ctx, talks ? checked : QDR_OK);
@@ -57,13 +62,15 @@ static int run(const program *about, int argc, char **argv, choice *given)
     launch start = {about, given};
     failure why = {0};
     int code = EXIT_FAILED;
+    const int is_unread = options_read(argc, argv, about->options, given, about->operand, &why);
     if (options_want_help(argc, argv)) {
+        why = (failure){0};
         const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
         unsetenv("QDR_TRACE"); /* help writes nothing */
         const qdr_status status = qdr_launch(0, &on_cpu, print_help, (void *)about, &code);
         return fail_status(&why, status) ? fail_print(&why) : code;
     }
-    if (options_read(argc, argv, about->options, given, about->operand, &why)) return fail_print_once(&why);
+    if (is_unread) return fail_print_once(&why);
     if (about->begin) about->begin(given);
     if (given->machine) setenv("QDR_MACHINE", given->machine, 1); /* before there are threads; for QDR_REPORT */
     const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)given->n_threads, .device = given->device};

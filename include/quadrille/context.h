@@ -128,6 +128,25 @@ QDR_API QDR_NODISCARD qdr_status qdr_barrier(qdr_context *ctx);
 /** Makes all ranks return the same status: if any rank passes an error, all ranks return the status and the sentence of
  * the lowest such rank. Collective, blocking. */
 QDR_API QDR_NODISCARD qdr_status qdr_agree(qdr_context *ctx, qdr_status mine);
+/** A setting of a program, such as an option of its command line. */
+typedef struct qdr_setting {
+    const char *name; /**< as the user knows it: "--lr", "the batch" */
+    const char *value; /**< as text; NULL: "not given" */
+} qdr_setting;
+/** Compares the settings of a program on all ranks: the same names and values in the same order, byte by byte, however
+ * long they are. Ranks that go on with other numbers of steps, say, would wait for each other for ever, or train
+ * something else without a word; so a program calls this with all of its settings as soon as it has a context, before
+ * any other collective. Collective, blocking; the context stays usable. As long as all ranks have the same it costs no
+ * more than qdr_agree(), with which it may be paired: ranks that call qdr_agree() with an error pass that on instead.
+ *  @retval QDR_ERR_ARGUMENT  on all ranks: they differ. The sentence names the first difference of the lowest rank that
+ *                            has others than rank 0, and both values (of long ones the part around the difference):
+ *                            "--lr is 0.01 on rank 0 and 0.001 on rank 1; give every rank the same", "--save is
+ *                            run.safetensors on rank 0 and not given on rank 1; …", or, where a list has ended, "--new
+ *                            is 3 on rank 0 and nothing on rank 1; …". Also if on one rank the list is
+ *                            NULL, or a name is NULL or empty
+ *  @retval QDR_ERR_MEMORY    on all ranks: one of them had no memory for its list
+ *  @retval QDR_ERR_PEER, QDR_ERR_TIMEOUT  a rank has left or failed, or is missing (QDR_TIMEOUT) */
+QDR_API QDR_NODISCARD qdr_status qdr_settings_compare(qdr_context *ctx, const qdr_setting *settings, int n_settings);
 /** Copies `bytes` bytes at `data` (host memory) from rank `root` to all ranks. Collective, blocking. The ranks first
  * agree, with or without QDR_CHECK.
  *  @retval QDR_ERR_ARGUMENT  on all ranks, and nothing is copied: an argument is invalid on one of them, `root` or

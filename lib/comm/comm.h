@@ -151,8 +151,8 @@ QDR_NODISCARD qdr_status qdri_comm_agree(qdri_comm *comm, qdr_status mine);
 /* The same; if no member passes an error, *differs states whether members passed different nonzero digests. */
 QDR_NODISCARD qdr_status qdri_comm_agree_on(qdri_comm *comm, qdr_status mine, uint64_t digest, int *differs);
 /* Agrees and compares facts: if they differ between ranks, all fail with QDR_ERR_ARGUMENT and the message "WHAT: layer
- * 'fc' has bias 1 on rank 0 and 0 on rank 1; RULE". If they are the same, it costs no more than an agreement. A member
- * that passes an error need not pass facts. same.c */
+ * 'fc' has bias 1 on rank 0 and 0 on rank 1; RULE", without "WHAT: " if that is empty. If they are the same, it costs
+ * no more than an agreement. A member that passes an error need not pass facts. same.c */
 QDR_NODISCARD qdr_status qdri_comm_agree_same(qdri_comm *comm, qdr_status mine, const qdri_facts *facts,
                                               const char *what, const char *rule);
 /* Whether `yes` is set on any member; also 1 if agreeing fails, which the next call will report. Collective. */

@@ -11,6 +11,7 @@
 
 #include "common/layer_case.h"
 #include "common/process.h"
+#include "common/ranks.h"
 #include "common/statistics.h"
 
 /* Text is left-aligned, numbers are right-aligned. */

@@ -200,7 +200,7 @@ static qdr_status step(ckpt_bench *bench)
 
 static qdr_status prepare(ckpt_bench *bench, const ckpt_options *options)
 {
-    qdr_network network = gpt_network("layers", options->n_layers, options->hidden, options->n_heads, CONTEXT);
+    qdr_network network = planning_network("layers", options->n_layers, options->hidden, options->n_heads, CONTEXT);
     network.vocab = 1;
     const transformer_desc desc = {
         .network = &network,

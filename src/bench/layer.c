@@ -113,7 +113,8 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
 
 static qdr_network network_of(const layer_options *options)
 {
-    qdr_network network = gpt_network("layers", options->n_layers, options->hidden, options->n_heads, options->context);
+    qdr_network network = planning_network("layers", options->n_layers, options->hidden, options->n_heads,
+                                           options->context);
     network.vocab = 1;
     return network;
 }

@@ -11,6 +11,7 @@
 
 #include "bench/product.h"
 #include "common/files.h"
+#include "common/ranks.h"
 
 enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 15 };
 #define LONG_SECS 1.0 /* a single call is accurate enough */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The subcommands: each is an entry of a table in main.c. */
+/* The subcommands: each is an entry of a table in commands.c. */
 #ifndef QUADRILLE_SRC_COMMON_COMMAND_H
 #define QUADRILLE_SRC_COMMON_COMMAND_H
 
@@ -30,5 +30,8 @@ extern const command command_predict;
 extern const command command_topo;
 extern const command command_trace;
 extern const command command_verify;
+
+enum { N_COMMANDS = 13 };
+extern const command *const commands[N_COMMANDS];
 
 #endif

@@ -86,27 +86,3 @@ int fail_print_rank(const failure *why, qdr_context *ctx)
     const int is_late = why->is_timeout && !why->is_shared;
     return is_late || qdr_context_rank(ctx) == 0 ? fail_print(why) : why->code;
 }
-
-static int print_on_root(qdr_context *ctx, void *user)
-{
-    if (qdr_context_rank(ctx) == 0) fail_print(user);
-    return EXIT_OK; /* so that the launcher does not report this rank */
-}
-
-int fail_print_once(failure *why)
-{
-    int code;
-    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
-    unsetenv("QDR_TRACE"); /* a refused run writes nothing */
-    if (qdr_launch(0, &on_cpu, print_on_root, why, &code) != QDR_OK) return fail_print(why);
-    return why->code;
-}
-
-int run_on_ranks(int64_t n_local, int64_t n_threads, qdr_main_fn run, void *user)
-{
-    failure why = {0};
-    int code = EXIT_FAILED;
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)n_threads, .device = "cpu"};
-    if (!fail_status(&why, qdr_launch((int)n_local, &opts, run, user, &code))) return code;
-    return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
-}

@@ -41,10 +41,5 @@ int fail_print(const failure *why);
 /* The same, printed by rank 0 for all ranks; printed by each rank if ranks are missing, since rank 0 may be one of
  * them. */
 int fail_print_rank(const failure *why, qdr_context *ctx);
-/* The same for a failure that every process of a launcher has with the same text: rank 0 prints it. */
-int fail_print_once(failure *why);
-/* Calls `run` on n_local ranks that are threads, or on those of mpiexec (0), on the CPU with n_threads each (0: the
- * cores divided by the ranks). Prints why ranks could not be started. Returns the exit code. */
-int run_on_ranks(int64_t n_local, int64_t n_threads, qdr_main_fn run, void *user);
 
 #endif

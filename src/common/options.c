@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SUGGESTED = 3, MAX_FILES = 8, PATH_BYTES = 4096 };
+enum { MAX_SUGGESTED = 3, MAX_FILES = 8, MAX_OPERANDS = 2, PATH_BYTES = 4096 };
 #define FIRST_CODE 1000 /* getopt's codes for long options: larger than any character */
 
 const option_spec json_option[] = {{"json", 0, NULL, "print one JSON object", .kind = OPTION_FLAG}, OPTIONS_END};
@@ -130,6 +130,8 @@ static int take_value(const option_spec *spec, const char *value, void *user, fa
 
 /* ---- reading ---- */
 
+static const char is_given[] = "given"; /* an option without a value */
+
 void suggest(const char *typed, const char *const names[], int n_names, char *text, size_t bytes)
 {
     char nearest[112];
@@ -180,6 +182,16 @@ int options_want_help(int argc, char **argv)
     return 0;
 }
 
+/* What this process's command line has given. */
+static struct {
+    const char *command;
+    const option_spec *specs;
+    const char *values[MAX_OPTIONS]; /* NULL: not given */
+    const char *operands[MAX_OPERANDS];
+    int n_operands;
+    int is_whole; /* read to its end */
+} line;
+
 int options_read(int argc, char **argv, const option_spec *specs, void *user, const char **operand, failure *why)
 {
     return options_read_operands(argc, argv, specs, user, operand, operand != NULL, why);
@@ -199,6 +211,9 @@ int options_read_operands(int argc, char **argv, const option_spec *specs, void 
         letters[n_letters++] = specs[i].letter;
         if (specs[i].argument) letters[n_letters++] = ':';
     }
+    memset(&line, 0, sizeof line);
+    line.command = argv[0];
+    line.specs = specs;
     opterr = 0;
     optind = 1;
     for (;;) {
@@ -207,10 +222,53 @@ int options_read_operands(int argc, char **argv, const option_spec *specs, void 
         if (code == '?' || code == ':') return refuse_option(argv, code, specs, why);
         const option_spec *spec = code >= FIRST_CODE ? &specs[code - FIRST_CODE] : specs;
         while (code < FIRST_CODE && spec->letter != code) spec++;
-        if (take_value(spec, optarg, user, why)) return why->code;
+        const char *text = optarg ? optarg : is_given;
+        line.values[spec - specs] = text;
+        if (take_value(spec, text, user, why)) return why->code;
     }
+    line.n_operands = n_operands < MAX_OPERANDS ? n_operands : MAX_OPERANDS;
     for (int i = 0; i < n_operands && optind < argc; i++) operands[i] = argv[optind++];
-    return optind == argc ? EXIT_OK : refuse(argv[0], "unexpected argument", argv[optind], "", why);
+    for (int i = 0; i < line.n_operands; i++) line.operands[i] = operands[i];
+    line.is_whole = optind == argc;
+    return line.is_whole ? EXIT_OK : refuse(argv[0], "unexpected argument", argv[optind], "", why);
+}
+
+int options_settings(const option_spec *specs, const char *const values[], option_name names[], qdr_setting settings[])
+{
+    int n = 0;
+    for (int i = 0; specs[i].name && i < MAX_OPTIONS; i++) {
+        if (specs[i].kind == OPTION_HEADING || specs[i].may_differ) continue;
+        snprintf(names[n].text, sizeof names[n].text, "--%s", specs[i].name);
+        settings[n] = (qdr_setting){names[n].text, values[i]};
+        n++;
+    }
+    return n;
+}
+
+static int compare(qdr_context *ctx, failure *why)
+{
+    option_name names[MAX_OPTIONS];
+    qdr_setting settings[1 + MAX_OPTIONS + MAX_OPERANDS] = {{"the command", line.command}};
+    int n = 1;
+    if (line.specs) n += options_settings(line.specs, line.values, names, settings + n);
+    for (int i = 0; i < line.n_operands; i++)
+        settings[n++] = (qdr_setting){i ? "the second argument" : "the argument", line.operands[i]};
+    failure different = {0};
+    if (!fail_status(&different, qdr_settings_compare(ctx, settings, n))) return EXIT_OK;
+    different.is_shared = different.code == EXIT_USAGE;
+    *why = different;
+    return why->code;
+}
+
+int options_agree(qdr_context *ctx, failure *why)
+{
+    failure unread = {0};
+    if (!line.is_whole) unread = *why; /* what was not read cannot be compared */
+    if (fail_together(&unread, ctx)) {
+        *why = unread;
+        return why->code;
+    }
+    return compare(ctx, why) ? why->code : fail_together(why, ctx);
 }
 
 void options_print(const option_spec *specs)

@@ -4,6 +4,7 @@
 #ifndef QUADRILLE_SRC_COMMON_OPTIONS_H
 #define QUADRILLE_SRC_COMMON_OPTIONS_H
 
+#include <quadrille/context.h>
 #include <quadrille/matrix.h>
 #include <quadrille/output.h>
 #include <stddef.h>
@@ -42,6 +43,7 @@ typedef struct option_spec {
     double min, max;
     const char *words; /* "first|second"; NULL: those of `argument` */
     int (*take)(const char *value, void *member, failure *why);
+    const char *may_differ; /* why ranks may have other values; NULL: they may not */
 } option_spec;
 
 /* The last entries of a table. */
@@ -51,7 +53,7 @@ typedef struct option_spec {
 /* The table of a command whose only option is --json; its struct is an int. */
 extern const option_spec json_option[];
 
-#define MAX_OPTIONS 64
+#define MAX_OPTIONS 128
 /* Words of a qdr_layout, and of the types that layers compute in. */
 #define LAYOUT_WORDS "replicated|scattered"
 const char *layout_word(qdr_layout layout);
@@ -65,6 +67,16 @@ int options_read(int argc, char **argv, const option_spec *specs, void *user, co
 /* The same with up to n_operands of them; those that are missing stay unchanged. */
 int options_read_operands(int argc, char **argv, const option_spec *specs, void *user, const char **operands,
                           int n_operands, failure *why);
+/* Compares what the command lines of all ranks have given, if a table was read: the command, its whole table, but for
+ * options that may differ, and its operands. To be called before any other collective, also by ranks that have failed
+ * (`why`), whose failure all ranks get: that of reading options first. Collective; returns the code. */
+int options_agree(qdr_context *ctx, failure *why);
+/* The same settings, of the values with which each option of the table was given (NULL: it was not), with "--" before
+ * the names, for which there is room. Returns their number. */
+typedef struct option_name {
+    char text[48];
+} option_name;
+int options_settings(const option_spec *specs, const char *const values[], option_name names[], qdr_setting settings[]);
 /* Prints the table to standard output. */
 void options_print(const option_spec *specs);
 /* Checks that no file named by an option is written where another, or `operand` (NULL: none), is used. n_ranks as for

@@ -48,7 +48,7 @@ int subject_network(const subject *asked, const char *command, qdr_network *netw
     return fail_loading(why, qdr_network_load(asked->network, network));
 }
 
-qdr_network gpt_network(const char *name, int64_t layers, int64_t hidden, int64_t heads, int64_t context)
+qdr_network planning_network(const char *name, int64_t layers, int64_t hidden, int64_t heads, int64_t context)
 {
     qdr_network network = {.version = QDR_OPTS_INIT,
                            .layers = layers,

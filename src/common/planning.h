@@ -29,7 +29,7 @@ int take_memory(const char *value, void *bytes, failure *why);
 /* Loads the network; error messages begin with `command`. */
 int subject_network(const subject *asked, const char *command, qdr_network *network, failure *why);
 /* A network of layers like those of GPT-2, without a vocabulary. */
-qdr_network gpt_network(const char *name, int64_t layers, int64_t hidden, int64_t heads, int64_t context);
+qdr_network planning_network(const char *name, int64_t layers, int64_t hidden, int64_t heads, int64_t context);
 /* Applies one setting. */
 int machine_set(const char *setting, const char *command, qdr_machine *machine, failure *why);
 /* Loads the machine and applies the requested changes. */

@@ -13,6 +13,7 @@
 #include "common/files.h"
 #include "common/layer_case.h"
 #include "common/npy.h"
+#include "common/ranks.h"
 
 /* ---- the files ---- */
 

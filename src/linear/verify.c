@@ -9,6 +9,7 @@
 #include "common/command.h"
 #include "common/layer_case.h"
 #include "common/planning.h"
+#include "common/ranks.h"
 #include "common/reference.h"
 
 #define MAX_GRIDS 1024 /* more than any number of up to 64 ranks has */

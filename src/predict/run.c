@@ -86,8 +86,8 @@ static int set_shape(reader *r)
     if (table_need(r->t, r->row, needed, "fill it in, or name a known model and leave layers, hidden and heads empty",
                    r->why))
         return r->why->code;
-    r->network = gpt_network("GPT", whole(r, LAYERS, 0), whole(r, HIDDEN, 0), whole(r, HEADS, 0),
-                             whole(r, SEQUENCE, 0));
+    r->network = planning_network("GPT", whole(r, LAYERS, 0), whole(r, HIDDEN, 0), whole(r, HEADS, 0),
+                                  whole(r, SEQUENCE, 0));
     r->network.tied = 1;
     return EXIT_OK;
 }

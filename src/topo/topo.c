@@ -8,6 +8,7 @@
 
 #include "common/command.h"
 #include "common/files.h"
+#include "common/ranks.h"
 
 typedef enum placing { ON_DEFAULT = -1, ON_GPUS, ON_CORES } placing;
 

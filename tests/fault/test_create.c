@@ -26,7 +26,12 @@ static qdr_status create_and_use(qdr_local_world *world, int rank, int n_ranks, 
     const qdr_grid_opts along_d = {
         QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = n_ranks, .gradient_parts = n_ranks / 2, .optimizer_parts = n_ranks};
     const int has_levels = n_ranks % 2 == 0;
+    const qdr_setting settings[] = {{"--steps", rank ? "8" : "9"}, {"--save", NULL}};
     qdr_status status = qdr_context_create_local(world, rank, NULL, &ctx);
+    if (status == QDR_OK) {
+        const qdr_status compared = qdr_settings_compare(ctx, settings, 2);
+        status = compared == QDR_ERR_ARGUMENT ? qdr_settings_compare(ctx, settings + 1, 1) : compared;
+    }
     if (status == QDR_OK) status = qdr_grid_create(ctx, has_levels ? &along_d : &along_x, &grid);
     mine->is_running = status == QDR_OK;
     if (status == QDR_OK) status = qdr_all_reduce(grid, has_levels ? QDR_D : QDR_X, QDR_SUM, x, 3, QDR_F64, NULL);
