@@ -185,6 +185,7 @@ static qdr_status run_all(training *run)
     TRY(training_prepare(run));
     if (run->talks) training_announce(run);
     TRY(training_announce_levels(run));
+    if (run->set->eval) return training_eval(run);
     TRY(run->first_step < run->n_steps ? train(run) : only_validate(run));
     if (!run->stops) TRY(end(run));
     if (run->save.has_failed) {

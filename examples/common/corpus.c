@@ -111,8 +111,11 @@ static qdr_status read_on_root(const char *path, int64_t context, corpus *text, 
         TRY(read_file(path, text, sentence));
     else if (!read_bible(text))
         read_licenses(text);
+    if (context == 0 && text->n_bytes < 2)
+        return REFUSE(sentence, "text %s has %lld byte%s; --eval needs two, of which it scores the second", path,
+                      (long long)text->n_bytes, text->n_bytes == 1 ? "" : "s");
     const int64_t needed = 10 * (context + 1);
-    if (text->n_bytes < needed) {
+    if (context > 0 && text->n_bytes < needed) {
         return REFUSE(
             sentence,
             "text %s has %lld bytes, but --ctx %lld needs %lld: the last tenth, used for validation, must hold "
@@ -148,7 +151,7 @@ qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corp
     TRY(qdr_agree(ctx, text->bytes ? QDR_OK : QDR_ERR_MEMORY));
     TRY(qdr_broadcast(ctx, 0, text->bytes, (size_t)news.n_bytes));
     text->n_bytes = news.n_bytes;
-    text->n_train = news.n_bytes - news.n_bytes / 10;
+    text->n_train = context > 0 ? news.n_bytes - news.n_bytes / 10 : 0;
     memcpy(text->name, news.name, sizeof text->name);
     return QDR_OK;
 }

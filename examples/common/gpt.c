@@ -161,13 +161,13 @@ qdr_status gpt_init(gpt *model, uint64_t seed, double stddev)
 }
 
 /* The bytes `ahead` places after each of these rows, or `missing`. */
-static void read_rows(const gpt *model, qdr_range rows, const uint8_t *text, const int64_t *starts, int ahead,
-                      int32_t missing, int32_t *column)
+static void read_rows(const gpt *model, qdr_range rows, const uint8_t *text, int64_t n_bytes, const int64_t *starts,
+                      int ahead, int32_t missing, int32_t *column)
 {
     const int64_t context = model->config.context;
     for (int64_t row = rows.begin; row < rows.end; row++) {
-        const int64_t start = starts[row / context];
-        column[row - rows.begin] = start < 0 ? missing : text[start + row % context + ahead];
+        const int64_t start = starts[row / context], at = start + row % context + ahead;
+        column[row - rows.begin] = start < 0 || at >= n_bytes ? missing : text[at];
     }
 }
 
@@ -180,10 +180,15 @@ static qdr_status copy_column(const gpt *model, qdr_edge edge, const int32_t *co
 
 qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts)
 {
+    return gpt_fill_until(model, text, INT64_MAX, starts);
+}
+
+qdr_status gpt_fill_until(gpt *model, const uint8_t *text, int64_t n_bytes, const int64_t *starts)
+{
     int32_t *tokens = model->staging, *targets = tokens + model->token_rows.n_rows;
     TRY(qdr_stream_synchronize(qdr_context_stream(qdr_grid_context(model->grid)))); /* the last copies have run */
-    read_rows(model, model->token_rows.rows, text, starts, 0, 0, tokens);
-    read_rows(model, model->logits_part.rows, text, starts, 1, -1, targets);
+    read_rows(model, model->token_rows.rows, text, n_bytes, starts, 0, 0, tokens);
+    read_rows(model, model->logits_part.rows, text, n_bytes, starts, 1, -1, targets);
     TRY(copy_column(model, model->tokens, tokens, model->token_rows.n_rows));
     return copy_column(model, model->targets, targets, model->logits_part.n_rows);
 }

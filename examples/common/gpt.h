@@ -41,6 +41,8 @@ qdr_status gpt_init(gpt *model, uint64_t seed, double stddev);
 /* Sequence i reads context + 1 bytes of `text` from starts[i]; starts[i] < 0: no sequence, and its targets are ignored.
  * Each rank copies the rows that it owns. The bytes are read before the call returns. */
 qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts);
+/* The same of a text of n_bytes, where a sequence may be shorter: targets beyond the end are ignored. */
+qdr_status gpt_fill_until(gpt *model, const uint8_t *text, int64_t n_bytes, const int64_t *starts);
 /* One transformer block: x + proj(attention(qkv(norm(x)))), then that + fc2(gelu(fc(norm(that)))). residual: receives
  * two layers. */
 qdr_status gpt_add_block(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in, qdr_edge *out,

@@ -90,8 +90,15 @@ const option_spec settings_specs[] = {
     {"plot", 0, "FILE", "draw the loss curve as SVG", OPTION_OUTPUT, AT(plot)},
     {"val-every", 0, "N", "steps between validations (default: a tenth of --steps)", OPTION_COUNT, AT(validate_every),
      1, 1e8},
-    {"val-windows", 0, "N", "sequences per validation (default: 256, and the whole validation text at the end)",
+    {"val-windows", 0, "N",
+     "sequences per validation, spread evenly over the validation text, the last tenth (default: at most 256, at the "
+     "end as many as fit)",
      OPTION_COUNT, AT(n_windows), 1, 1 << 24},
+    {"eval", 0, "FILE|val",
+     "do not train: read all of FILE, or the validation text, in consecutive windows of --ctx, and print the mean "
+     "loss, "
+     "the perplexity and the number of bytes that were predicted (all but the first one) as JSON",
+     OPTION_TEXT, AT(eval)},
     {"sample", 0, "N", "bytes of text to generate at the end (default 400)", OPTION_COUNT, AT(n_sample), 0, 1 << 24},
     {"prompt", 0, "TEXT", "text that the sample continues (default: a newline)", OPTION_TEXT, AT(prompt)},
     {"temperature", 0, "X", "sampling temperature; 0: always the likeliest byte (default 0.8)", OPTION_REAL,
@@ -224,6 +231,24 @@ static qdr_status check_saved(const settings *set, const char *resume, int n_ran
     return status;
 }
 
+/* --eval reads a model and a text, and nothing else. */
+static qdr_status check_eval(const settings *set, char sentence[PROBLEM_BYTES])
+{
+    const char *useless = set->save          ? "--save"
+                          : set->log         ? "--log"
+                          : set->plot        ? "--plot"
+                          : set->prompt      ? "--prompt"
+                          : set->n_steps > 0 ? "--steps"
+                                             : NULL;
+    if (useless) return REFUSE(sentence, "--eval trains nothing and only prints what it found; leave out %s", useless);
+    if (set->file && strcmp(set->eval, "val") != 0)
+        return REFUSE(sentence,
+                      "--eval %.300s reads that file alone; leave out the text %.300s, or use --eval val to read the "
+                      "validation part of it",
+                      set->eval, set->file);
+    return QDR_OK;
+}
+
 qdr_status settings_check(const settings *set, int n_ranks, char sentence[PROBLEM_BYTES])
 {
     const char *without = set->save_every   ? "--save-every"
@@ -231,6 +256,7 @@ qdr_status settings_check(const settings *set, int n_ranks, char sentence[PROBLE
                           : set->stop_after ? "--stop-after"
                                             : NULL;
     const int is_auto = set->resume && strcmp(set->resume, "auto") == 0;
+    if (set->eval) TRY(check_eval(set, sentence));
     if (!set->save && without) return REFUSE(sentence, "%s needs a file to save to; add --save FILE", without);
     if (!set->save && is_auto)
         return REFUSE(sentence, "--resume auto continues from the file of --save; add --save FILE");

@@ -9,7 +9,7 @@
 typedef struct settings {
     choice how; /* must be first; grid, order, layout, overlap, type; context, batch, micro-batch */
     const char *file, *log, *plot, *prompt, *late;
-    const char *save, *resume, *load;
+    const char *save, *resume, *load, *eval;
     int tied, in_foreground;
     /* -1: not given */
     int64_t n_layers, hidden, n_heads;

@@ -59,6 +59,9 @@ qdr_status training_add_loss(training *run, double *sum, int64_t *n);
  * the end all of it. NAN, and not all of them, once the run is to stop. */
 qdr_status training_validate(training *run, int at_end, double *mean);
 
+/* What --eval prints. */
+qdr_status training_eval(training *run);
+
 /* A step that was run; number: 1 for the first one. */
 typedef struct training_step {
     int64_t number;

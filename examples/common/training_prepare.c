@@ -122,11 +122,13 @@ qdr_status training_prepare(training *run)
     TRY(check(run));
     TRY(choose(run));
     TRY(choice_make_grid(run->ctx, &run->own.how, run->sentence, &run->grid));
-    TRY(corpus_read(run->ctx, set->file, set->how.context, &run->text, run->sentence));
+    const int is_own = set->eval && strcmp(set->eval, "val") != 0; /* a text of its own */
+    TRY(corpus_read(run->ctx, is_own ? set->eval : set->file, is_own ? 0 : set->how.context, &run->text,
+                    run->sentence));
     run->text_crc = set->save || set->resume || set->log ? corpus_crc(&run->text) : 0;
     TRY(make_model(run));
     TRY(training_load(run));
-    run->n_steps = set->n_steps > run->first_step ? set->n_steps : run->first_step;
+    run->n_steps = set->n_steps > run->first_step && !set->eval ? set->n_steps : run->first_step;
     run->losses = program_new(run->ctx, run->n_steps - run->first_step + 1, sizeof *run->losses);
     if (!run->losses) return QDR_ERR_MEMORY;
     run->save = (saver){.path = set->save,

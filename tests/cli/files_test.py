@@ -25,7 +25,7 @@ NO_FILES = {"2x2x1x1", "AXES", "AXIS", "AXIS=N", "B", "BYTES", "CODEC", "CODECS"
             "ORDER", "P", "R", "RANK:SECONDS", "RATE", "S", "SECS", "STDDEV", "TEXT", "TYPE", "WHAT", "WHOSE", "X",
             "cpu|cuda|cuda:N", "f32|f64|bf16|f16", "off|on", "on|off", "replicated|scattered", "stored|fp8"}
 # Arguments that have the same names as files elsewhere; and a file that --save, alone, may replace.
-NO_FILE_OPTIONS = {("--rows", "M"), ("--resume", "FILE|auto")}
+NO_FILE_OPTIONS = {("--rows", "M"), ("--resume", "FILE|auto"), ("--eval", "FILE|val")}
 
 
 class Options(unittest.TestCase):

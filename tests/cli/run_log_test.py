@@ -7,7 +7,9 @@ usage: run_log_test.py EXAMPLES_DIR [--mpiexec PROGRAM]
 import argparse
 import datetime
 import json
+import math
 import os
+import random
 import re
 import subprocess
 import sys
@@ -136,6 +138,64 @@ class Lines(Case):
             if least == 1:
                 self.assertEqual(len(lines), 1, said)
             self.assertEqual(len([line for line in lines if "validation" in line]), 1, said)
+
+
+class Evaluating(Case):
+    def evaluate(self, *words, grid="1x1x1x1", code=0):
+        done = subprocess.run(words_of(grid, *words), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=300, check=False)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return json.loads(done.stdout) if code == 0 else done.stderr
+
+    def write(self, name, text):
+        with open(self.path(name), "wb") as file:
+            file.write(text)
+        return self.path(name)
+
+    def test_zero_weights(self):
+        """All 256 bytes are equally likely: log 256, whatever the length of the last window."""
+        for n in (2, 8, 9, 10, 17, 50, 65):
+            answer = self.evaluate("--eval", self.write("part", b"x" * n), "--ctx", "8", "--init", "0", "--dtype",
+                                   "f64", "--batch", "3")
+            self.assertEqual((answer["tokens"], answer["context"], answer["first_byte"]), (n - 1, 8, 0))
+            self.assertAlmostEqual(answer["loss"], math.log(256), delta=1e-13)
+            self.assertAlmostEqual(answer["perplexity"], 256, delta=1e-10)
+            self.assertAlmostEqual(answer["bits_per_byte"], 8, delta=1e-12)
+
+    def test_sums(self):
+        """The validation text of 24 windows that follow each other is what training validates. The loss of a text is
+        that of its windows one by one; of a window that of its bytes, each after those before it."""
+        text = bytes(random.Random(3).choices(b"abcdef \n", k=10 * (24 * 8 + 1)))
+        whole, file = self.write("whole", text), self.path("a")
+        words = [*TINY[:-4], "--val-windows", "24", "--val-every", "100", "--sample", "0", "--dtype", "f64"]
+        self.run_words(words_of("1x1x1x1", whole, *words, "--steps", "20", "--save", file, "--log", self.path("log")))
+        with open(self.path("log"), encoding="ascii") as lines:
+            expected = json.loads(list(lines)[-1])["val_loss"]
+        load = ["--load", file, "--dtype", "f64"]
+        for grid, batch in (("1x1x1x1", "1"), ("2x1x1x1", "5"), ("1x1x2x1", "24"), ("1x1x1x2", "7")):
+            answer = self.evaluate(whole, "--eval", "val", *load, "--batch", batch, grid=grid)
+            self.assertEqual((answer["tokens"], answer["first_byte"]), (24 * 8, len(text) - 193))
+            self.assertAlmostEqual(answer["loss"], expected, delta=1e-12)
+            self.assertAlmostEqual(answer["perplexity"], math.exp(expected), delta=1e-10)
+
+        def loss_of(part):
+            answer = self.evaluate("--eval", self.write("part", part), *load, "--batch", "3")
+            self.assertEqual(answer["tokens"], len(part) - 1)
+            return answer["loss"] * answer["tokens"]
+
+        windows = [text[at:at + 9] for at in range(0, 24, 8)]
+        self.assertAlmostEqual(loss_of(text[:25]), sum(map(loss_of, windows)), delta=1e-10)
+        self.assertAlmostEqual(loss_of(text[:20]), sum(map(loss_of, windows[:2])) + loss_of(text[16:20]), delta=1e-10)
+        # What follows the end does not matter, and what precedes a byte does.
+        by_length = [0] + [loss_of(text[:n]) for n in range(2, 10)]
+        self.assertEqual(by_length, sorted(by_length))
+        self.assertAlmostEqual(by_length[3], loss_of(text[:4]), delta=1e-10)
+
+    def test_what_does_not_go_together(self):
+        self.assertIn("leave out the text", self.evaluate(self.text, "--eval", self.path("a"), code=2))
+        self.assertIn("leave out --save", self.evaluate(self.text, "--eval", "val", "--save", self.path("a"), code=2))
+        self.assertIn("has 1 byte; --eval needs two", self.evaluate("--eval", self.write("part", b"x"), code=2))
+        self.assertIn("No such file", self.evaluate("--eval", self.path("missing"), code=2))
 
 
 if __name__ == "__main__":
