@@ -27,6 +27,11 @@ extern "C" {
  *  @retval QDR_ERR_MEMORY    out of memory */
 QDR_API QDR_NODISCARD qdr_status qdr_input_read(const char *path, size_t max_bytes, char **bytes, size_t *n_bytes);
 
+/** The same for a text in UTF-8, whose byte order mark is left out.
+ *  @retval QDR_ERR_ARGUMENT  as above, or it is recognised as something else, such as UTF-16, an archive, a pickle of
+ *                            PyTorch or a pointer of Git LFS: the sentence says as what, and what to do */
+QDR_API QDR_NODISCARD qdr_status qdr_input_read_text(const char *path, size_t max_bytes, char **bytes, size_t *n_bytes);
+
 /** How long qdr_input_read() waits for the next byte of a pipe. */
 #define QDR_INPUT_WAIT_SECS 10
 

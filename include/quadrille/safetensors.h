@@ -38,15 +38,23 @@ typedef struct qdr_tensor {
 /** A file that is open for reading, or one that is being written. */
 typedef struct qdr_safetensors qdr_safetensors;
 
+/** The file or index that a path means: itself, or in a folder model.safetensors or model.safetensors.index.json;
+ * without these the only index, or the only file NAME.safetensors.
+ *  @param[out] file  `bytes` bytes; "" after an error
+ *  @retval QDR_ERR_ARGUMENT  NULL; a folder with none, or with several of them, which the sentence names; it is too long
+ *  @retval QDR_ERR_IO        a folder that cannot be read */
+QDR_API QDR_NODISCARD qdr_status qdr_safetensors_locate(const char *path, char *file, size_t bytes);
 /** Opens a file for reading and checks its header: the data have no holes, do not overlap and are all there. Reads no
  * elements.
  *
  *  @param path       a file, or the `….safetensors.index.json` that says which of several files has which tensor; those
  *                    lie in the same folder, and are opened as well. An index that does not list exactly the tensors
- *                    of its files, each where it is, or whose `total_size` is another, is refused
+ *                    of its files, each where it is, or whose `total_size` is another, is refused. A folder
+ *                    means the file that qdr_safetensors_locate() finds
  *  @param[out] file  to be closed by qdr_safetensors_close(); NULL after an error
  *  @retval QDR_ERR_ARGUMENT  NULL, or this is no such file: empty, truncated, a header that is too long (100 MB), not
- *                            JSON, or contradicts itself; an unknown type; more than 8 dimensions
+ *                            JSON, or contradicts itself; an unknown type; more than 8 dimensions; a folder with none
+ *                            or several. Files of other programs (pickles, GGUF, ...) are named
  *  @retval QDR_ERR_IO        it cannot be opened or read
  *  @retval QDR_ERR_MEMORY    out of memory */
 QDR_API QDR_NODISCARD qdr_status qdr_safetensors_open(const char *path, qdr_safetensors **file);

@@ -11,8 +11,11 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/crc.h"
 #include "checkpoint/internal.h"
+#include "core/kind.h"
 #include "core/size.h"
 #include "files/at.h"
+
+enum { PATH_BYTES = 4096 };
 
 /* ---- bytes ---- */
 
@@ -76,6 +79,16 @@ static qdr_status parse_header(qdri_tensor_file *file, int64_t file_bytes, size_
     return status;
 }
 
+/* Says what another file is, where that can be seen. */
+static qdr_status check_kind(const qdri_tensor_file *file, int64_t file_bytes)
+{
+    char bytes[QDRI_KIND_BYTES];
+    const size_t n = file_bytes < QDRI_KIND_BYTES ? (size_t)file_bytes : sizeof bytes;
+    QDR_TRY(qdri_tensor_file_read(file, 0, n, bytes));
+    const char *kind = qdri_kind_of_file(bytes, n, 0);
+    return kind ? QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %s", qdri_shown(file->path).text, kind) : QDR_OK;
+}
+
 static qdr_status open_file(const char *path, qdri_tensor_file *file)
 {
     unsigned char length[QDRI_SAFETENSORS_LENGTH_BYTES];
@@ -88,6 +101,7 @@ static qdr_status open_file(const char *path, qdri_tensor_file *file)
                         qdri_read_remedy(errno));
     if (!S_ISREG(state.st_mode))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is no regular file; a safetensors file is needed", qdri_shown(path).text);
+    QDR_TRY(check_kind(file, state.st_size));
     if (state.st_size < QDRI_SAFETENSORS_LENGTH_BYTES)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %" PRId64 " bytes, too few for a safetensors file",
                         qdri_shown(path).text, (int64_t)state.st_size);
@@ -127,12 +141,6 @@ static qdr_status open_one(qdr_safetensors *self)
     for (; self->n < header->n; self->n++)
         self->entries[self->n] = (qdri_tensor_entry){&header->tensors[self->n], &self->files[0]};
     return qdri_safetensors_sort(self);
-}
-
-static int has_ending(const char *path, const char *ending)
-{
-    const size_t length = strlen(path), n = strlen(ending);
-    return length > n && strcmp(path + length - n, ending) == 0;
 }
 
 static int by_number(const void *left, const void *right)
@@ -181,9 +189,11 @@ qdr_status qdr_safetensors_open(const char *path, qdr_safetensors **file)
     if (!file) return QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: the result is NULL; pass the address of a pointer");
     *file = NULL;
     if (!path) return QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: the path is NULL; pass the name of a file");
+    char found[PATH_BYTES];
+    QDR_TRY(qdr_safetensors_locate(path, found, sizeof found));
     QDR_TRY(QDRI_NEW(1, "a safetensors file", file));
-    qdr_status status = qdri_strdup(path, &(*file)->path);
-    if (status == QDR_OK) status = (has_ending(path, ".json") ? qdri_safetensors_open_index : open_one)(*file);
+    qdr_status status = qdri_strdup(found, &(*file)->path);
+    if (status == QDR_OK) status = (qdri_has_ending(found, ".json") ? qdri_safetensors_open_index : open_one)(*file);
     if (status == QDR_OK) status = list_keys(*file);
     if (status != QDR_OK) free_all(file);
     return status;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/input.h"
+#include "core/kind.h"
 #include "core/size.h"
 
 enum { NAME_BYTES = 200, FIRST_BYTES = 1 << 16 };
@@ -142,6 +143,22 @@ qdr_status qdr_input_read(const char *path, size_t max_bytes, char **bytes, size
     if (n_bytes) *n_bytes = 0;
     if (!path || !bytes || !n_bytes) return QDR_FAIL(QDR_ERR_ARGUMENT, "input: the path or the result pointer is NULL");
     return qdri_input_read_within(path, max_bytes, 1000 * QDR_INPUT_WAIT_SECS, bytes, n_bytes);
+}
+
+qdr_status qdr_input_read_text(const char *path, size_t max_bytes, char **bytes, size_t *n_bytes)
+{
+    char name[NAME_BYTES];
+    QDR_TRY(qdr_input_read(path, max_bytes, bytes, n_bytes));
+    const char *kind = qdri_kind_of_file(*bytes, *n_bytes, 1);
+    const size_t n_mark = qdri_mark_bytes(*bytes, *n_bytes);
+    *n_bytes -= n_mark;
+    memmove(*bytes, *bytes + n_mark, *n_bytes + 1);
+    if (!kind) return QDR_OK;
+    free(*bytes);
+    *bytes = NULL;
+    *n_bytes = 0;
+    qdri_input_name(path, name, sizeof name);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %s", name, kind);
 }
 
 int qdri_input_is_there(const char *path)

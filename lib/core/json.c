@@ -76,7 +76,7 @@ qdr_status qdri_json_load(const char *path, qdri_json **document)
     char *text = NULL;
     size_t bytes;
     *document = NULL;
-    QDR_TRY(qdr_input_read(path, QDRI_JSON_MAX_BYTES, &text, &bytes));
+    QDR_TRY(qdr_input_read_text(path, QDRI_JSON_MAX_BYTES, &text, &bytes));
     const qdr_status status = qdri_json_parse(text, bytes, path, document);
     free(text);
     return status;

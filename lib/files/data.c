@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config.h"
@@ -162,6 +163,23 @@ static int host_file(char path[QDRI_DATA_PATH_BYTES])
     return snprintf(path, QDRI_DATA_PATH_BYTES, "%s/hosts/%s" ENDING, folder, host) < QDRI_DATA_PATH_BYTES;
 }
 
+/* A folder means the config.json that it has. */
+static qdr_status look_into_folder(const char *room, const char *noun, const char *kind,
+                                   char path[QDRI_DATA_PATH_BYTES])
+{
+    struct stat info;
+    char shown[200];
+    const size_t n = strlen(path);
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return QDR_OK;
+    qdri_input_name(path, shown, sizeof shown);
+    if (strcmp(kind, "models") == 0) {
+        snprintf(path + n, QDRI_DATA_PATH_BYTES - n, "%sconfig.json", path[n - 1] == '/' ? "" : "/");
+        if (qdri_input_is_there(path)) return QDR_OK;
+    }
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is a folder%s; name a %s, or its file", room, shown,
+                    strcmp(kind, "models") == 0 ? " without a config.json" : "", noun);
+}
+
 qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kind, const char *given,
                              qdri_data_prefer_fn prefer, char path[QDRI_DATA_PATH_BYTES])
 {
@@ -176,13 +194,17 @@ qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kin
             const int bytes = snprintf(path, QDRI_DATA_PATH_BYTES, "%s/%s/%s" ENDING, folder, kind, name_or_path);
             if (bytes < QDRI_DATA_PATH_BYTES && qdri_input_is_there(path)) return QDR_OK;
         }
+        if (strcmp(kind, "models") == 0 &&
+            snprintf(path, QDRI_DATA_PATH_BYTES, "%s/config.json", name_or_path) < QDRI_DATA_PATH_BYTES &&
+            qdri_input_is_there(path))
+            return QDR_OK;
         return unknown_name(room, noun, kind, name_or_path, prefer);
     }
     if (strlen(name_or_path) >= QDRI_DATA_PATH_BYTES)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the path has %zu bytes; the maximum is %d", room, strlen(name_or_path),
                         QDRI_DATA_PATH_BYTES - 1);
     memcpy(path, name_or_path, strlen(name_or_path) + 1);
-    return QDR_OK;
+    return look_into_folder(room, noun, kind, path);
 }
 
 /* ---- public functions ---- */

@@ -30,7 +30,7 @@ qdr_status qdri_tune_load(const char *path, char **text, size_t *bytes)
     *text = NULL;
     *bytes = 0;
     if (access(path, F_OK) != 0 && errno == ENOENT) return QDR_OK;
-    if (qdr_input_read(path, MOST_BYTES, text, bytes) == QDR_OK) return QDR_OK;
+    if (qdr_input_read_text(path, MOST_BYTES, text, bytes) == QDR_OK) return QDR_OK;
     char why[QDRI_ERROR_BYTES];
     snprintf(why, sizeof why, "%s", qdr_last_error());
     return QDR_FAIL(QDR_ERR_IO, "tune: %s; set QDR_TUNE to another file", why);

@@ -367,6 +367,7 @@ static void name_of(const char *path, char *name, size_t bytes)
     begin = begin ? begin + 1 : path;
     if (begin > path + 1 && strcmp(begin, "config.json") == 0) {
         end = begin - 1;
+        while (end > path && end[-1] == '/') end--;
         for (begin = end; begin > path && begin[-1] != '/'; begin--) continue;
     } else if (end - begin > 5 && strcmp(end - 5, ".json") == 0) {
         end -= 5;

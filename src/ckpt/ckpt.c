@@ -140,8 +140,8 @@ const command command_ckpt = {
     .summary = "list, check, compare and convert checkpoints",
     .usage = "quadrille ckpt PART FILE [OPTION]...",
     .text = "Works on files of tensors in the safetensors format: those that this library writes, and those of other\n"
-            "programs. FILE is a .safetensors file, or the .safetensors.index.json of several. Files may be larger\n"
-            "than memory. Starts no ranks and no MPI.",
+            "programs. FILE is a .safetensors file, the .safetensors.index.json of several, or a folder with one of\n"
+            "them. Files may be larger than memory. Starts no ranks and no MPI.",
     .parts = parts,
     .options = specs,
     .examples = "  quadrille ckpt ls model.safetensors\n"

@@ -32,21 +32,11 @@ static int join(const char *folder, int n, const char *name, char path[FILES_PAT
 
 int ckpt_config_find(const char *path, char file[FILES_PATH_BYTES], ckpt_config *config, failure *why)
 {
-    static const char *const names[] = {"/model.safetensors", "/model.safetensors.index.json"}; /* in this order */
     struct stat info;
     const char *slash = strrchr(path, '/');
     const int is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
     const int n = is_folder ? (int)strlen(path) : slash ? (int)(slash - path) + 1 : 0;
-    if (join(path, (int)strlen(path), "", file, why)) return why->code;
-    for (int i = 0; is_folder && i < 2; i++) {
-        if (join(path, n, names[i], file, why)) return why->code;
-        if (is_there(file)) break;
-        if (i == 1)
-            return fail(why, EXIT_USAGE,
-                        "%s is a folder without model.safetensors or model.safetensors.index.json; name "
-                        "a file",
-                        ckpt_show(path).text);
-    }
+    if (fail_loading(why, qdr_safetensors_locate(path, file, FILES_PATH_BYTES))) return why->code;
     if (join(path, n, is_folder ? "/config.json" : "config.json", config->path, why)) return why->code;
     if (!is_there(config->path)) config->path[0] = '\0';
     return EXIT_OK;

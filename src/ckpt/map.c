@@ -175,7 +175,7 @@ int ckpt_read_json(const char *path, size_t max_bytes, json_t **document, failur
 {
     char *text;
     size_t n_bytes;
-    if (fail_loading(why, qdr_input_read(path, max_bytes, &text, &n_bytes))) return why->code;
+    if (fail_loading(why, qdr_input_read_text(path, max_bytes, &text, &n_bytes))) return why->code;
     fail_loading(why, qdr_json_read(text, n_bytes, path, document));
     free(text);
     return why->code;

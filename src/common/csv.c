@@ -182,7 +182,7 @@ const char *csv_name(const char *path) { return strcmp(path, "-") == 0 ? "standa
 
 int csv_read(const char *path, char **bytes, size_t *n_bytes, failure *why)
 {
-    const qdr_status status = qdr_input_read(path, CSV_MAX_BYTES, bytes, n_bytes);
+    const qdr_status status = qdr_input_read_text(path, CSV_MAX_BYTES, bytes, n_bytes);
     if (status == QDR_OK) return EXIT_OK;
     return fail(why, status == QDR_ERR_MEMORY ? EXIT_FAILED : EXIT_USAGE, "%s; name a file that can be read",
                 qdr_last_error());

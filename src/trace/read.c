@@ -309,7 +309,7 @@ static json_t *load(const char *path, int number, int n_ranks, failure *why)
 {
     char *text;
     size_t bytes;
-    const qdr_status status = qdr_input_read(path, MAX_BYTES, &text, &bytes);
+    const qdr_status status = qdr_input_read_text(path, MAX_BYTES, &text, &bytes);
     if (status == QDR_ERR_MEMORY)
         fail_loading(why, status);
     else if (status != QDR_OK && number == 0)

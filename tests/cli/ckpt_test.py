@@ -59,7 +59,7 @@ class Ls(Case):
             with self.subTest(name):
                 self.bad(2, "ls", self.path(name + ".safetensors", content), says=[name + ".safetensors"])
         self.bad(2, "ls", self.path("none.safetensors"), says=["none.safetensors", "No such file"])
-        self.bad(2, "ls", self.folder.name, says=["no regular file"])
+        self.bad(2, "ls", self.folder.name, says=["is a folder with", "name one of them"])
         self.bad(2, "ls", says=["FILE is missing"])
         self.bad(2, "ls", "a", "b", says=["unexpected argument 'b'"])
         self.bad(2, "ls", "a", "--stat=1", says=["takes no value"])
