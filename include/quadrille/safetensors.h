@@ -49,8 +49,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_safetensors_locate(const char *path, char *
  *
  *  @param path       a file, or the `….safetensors.index.json` that says which of several files has which tensor; those
  *                    lie in the same folder, and are opened as well. An index that does not list exactly the tensors
- *                    of its files, each where it is, or whose `total_size` is another, is refused. A folder
- *                    means the file that qdr_safetensors_locate() finds
+ *                    of its files, each where it is, or whose `total_size` is another, is refused. A folder means the
+ *                    file that qdr_safetensors_locate() finds
  *  @param[out] file  to be closed by qdr_safetensors_close(); NULL after an error
  *  @retval QDR_ERR_ARGUMENT  NULL, or this is no such file: empty, truncated, a header that is too long (100 MB), not
  *                            JSON, or contradicts itself; an unknown type; more than 8 dimensions; a folder with none
