@@ -237,6 +237,21 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_pla
 QDR_API QDR_NODISCARD qdr_status qdr_model_choose_codecs(qdr_model *model, const qdr_codecs *offered,
                                                          double memory_bytes, qdr_plan *plan, qdr_plan_result *result);
 
+/* ---- what can be run ---- */
+
+/** The first thing for which this version's runtime does not run a plan. */
+typedef struct qdr_obstacle {
+    char what[16]; /**< in short: "recompute", "RMS norms"; "": there is none */
+    char why[176]; /**< as a sentence without a beginning, with the remedy */
+} qdr_obstacle;
+/** Whether a stack of the library's own layers and operations runs a plan of a network: qdr_plan_check() refuses the
+ * others. The model prices more than can be run. Pure, local, thread-safe.
+ *  @param network   NULL: any that can be run
+ *  @param plan      NULL: any that can be run
+ *  @param[out] obstacle  NULL: not wanted
+ *  @return 1: it does */
+QDR_API int qdr_plan_runs(const qdr_network *network, const qdr_plan *plan, qdr_obstacle *obstacle);
+
 /* ---- what a plan is made of ---- */
 
 /** Prints, as text, where a plan's time and memory come from: the rows and columns of a rank, each product, operation

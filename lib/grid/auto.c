@@ -24,7 +24,7 @@ qdr_status qdr_machine_here(qdr_machine *machine)
 
 qdr_status qdr_plan_check(const qdr_plan *plan, int n_ranks)
 {
-    static const char *const words[] = {"none", "attention", "full"};
+    qdr_obstacle obstacle;
     if (!plan) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: it is NULL");
     if (plan->version != QDR_OPTS_INIT)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: version is %u; begin the plan with QDR_OPTS_INIT", plan->version);
@@ -37,15 +37,7 @@ qdr_status qdr_plan_check(const qdr_plan *plan, int n_ranks)
                         "plan: grid %dx%dx%dx%d has %" PRId64
                         " ranks, but there are %d; start that many, or plan again with -n %d",
                         plan->x, plan->y, plan->z, plan->d, all, n_ranks, n_ranks);
-    if (plan->pipeline > 1)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "plan: a pipeline of %d stages, but this runtime has no pipelines; plan again without one",
-                        plan->pipeline);
-    if (plan->recompute != QDR_RECOMPUTE_NONE)
-        return QDR_FAIL(
-            QDR_ERR_UNSUPPORTED,
-            "plan: recompute is %s, but this runtime keeps all activations; plan again with --recompute none",
-            (unsigned)plan->recompute < 3 ? words[plan->recompute] : "unknown");
+    if (!qdr_plan_runs(NULL, plan, &obstacle)) return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: %s", obstacle.why);
     qdri_levels levels;
     QDR_TRY(qdri_levels_read("plan", plan->z, plan->d, plan->gradient_parts, plan->optimizer_parts, &levels));
     if (!qdri_codecs_are_none(&plan->codecs)) QDR_TRY(qdri_codecs_check(&plan->codecs, "plan"));

@@ -10,6 +10,7 @@ typedef struct mem_options {
     subject asked;
     int n_ranks;
     int as_json;
+    const char *order;
     grid_size grid;
     levels parts;
     codec_choice codec;
@@ -29,14 +30,25 @@ static const option_spec specs[] = {
      OPTION_COUNT, AT(plan.micro_batch), 1, 1 << 30},
     {"seq", 0, "S", "tokens per sequence; default: the model's context", OPTION_COUNT, AT(plan.sequence), 1, 1 << 30},
     {"dtype", 0, "TYPE", "f32, f64, bf16 (default) or f16", OPTION_DTYPE, AT(plan.dtype), .words = DTYPE_WORDS},
+    {"order", 0, "ORDER", "axis order, fastest first, such as xyzd (default), on which what codecs keep depends",
+     OPTION_ORDER, AT(order)},
     {"layout", 0, "LAYOUT", "replicated (default) or scattered", OPTION_CHOICE, AT(plan.layout), .words = LAYOUT_WORDS},
     {"recompute", 0, "WHAT", "none (default), attention or full", OPTION_CHOICE, AT(plan.recompute),
      .words = RECOMPUTE_WORDS},
+    {"panels", 0, "N", "row panels of a layer's products; default: the best of 1, 2, 4, 8 and 16", OPTION_INT,
+     AT(plan.panels), 1, 4096},
+    {"batch-parts", 0, "N", "parts of each rank's rows; default: the best of 1 and 2", OPTION_INT, AT(plan.batch_parts),
+     1, 16},
     {"levels", 0, "GP,OP", LEVELS_HELP, OPTION_OTHER, AT(parts), .take = take_levels, .words = LEVELS_WORDS},
     {"codec", 0, "CODECS", CODEC_HELP "; needs --machine, whose nodes are meant", OPTION_OTHER, AT(codec),
      .take = take_codecs},
     {"machine", 0, "M", "include this machine's reserve and attention, and say whether it fits", OPTION_MACHINE,
      AT(asked.machine)},
+    {"mem", 0, "BYTES", "memory per rank of the machine, such as 80G", OPTION_OTHER, AT(asked.memory_bytes),
+     .take = take_memory},
+    {"ranks-per-node", 0, "N", "ranks per node of the machine", OPTION_COUNT, AT(asked.ranks_per_node), 1, 1 << 20},
+    {"set", 0, "KEY=NUMBER", "override another constant of the machine; can be repeated", OPTION_OTHER, AT(asked),
+     .take = subject_set},
     {"json", 0, NULL, "print one JSON object", OPTION_FLAG, AT(as_json)},
     OPTIONS_END,
 };
@@ -61,7 +73,11 @@ static int make_plan(mem_options *options, failure *why)
     if (plan->batch == 0) plan->batch = n_grid;
     if (options->codec.is_given && !options->asked.machine)
         return fail(why, EXIT_USAGE, "mem: --codec needs --machine, between whose nodes messages are coded");
+    if (!options->asked.machine &&
+        (options->asked.memory_bytes > 0 || options->asked.ranks_per_node > 0 || options->asked.n_settings > 0))
+        return fail(why, EXIT_USAGE, "mem: --mem, --ranks-per-node and --set need --machine, which they change");
     plan->codecs = options->codec.codecs;
+    if (options->order) snprintf(plan->order, sizeof plan->order, "%s", options->order);
     return EXIT_OK;
 }
 
@@ -149,13 +165,14 @@ static json_t *json_of_answer(const mem_answer *answer)
     plan_notes(&answer->network, plan, plan->micro_batch, note_append, notes);
     if (*answer->options->levels_note) note_append(answer->options->levels_note, notes);
     json_t *object = json_pack(
-        "{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:o, s:I, s:o, s:o}", "model",
+        "{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:o, s:I, s:o, s:o}", "model",
         answer->network.name, "params", (json_int_t)answer->counts.total, "params_by_part", params, "ranks",
         grid_ranks(answer->options->grid), "grid", grid_in_words(plan).text, "batch", (json_int_t)plan->batch,
         "micro_batch", (json_int_t)plan->micro_batch, "sequence", (json_int_t)plan_sequence(&answer->network, plan),
         "dtype", qdr_dtype_name(plan->dtype), "layout", layout_word(plan->layout), "recompute",
-        recompute_word(plan->recompute), "gradient_parts", parts.gradient, "optimizer_parts", parts.optimizer, "memory",
-        memory, "memory_bytes", (json_int_t)answer->result.memory_bytes, "padding", padding, "notes", notes);
+        recompute_word(plan->recompute), "panels", answer->result.panels, "batch_parts", answer->result.batch_parts,
+        "gradient_parts", parts.gradient, "optimizer_parts", parts.optimizer, "memory", memory, "memory_bytes",
+        (json_int_t)answer->result.memory_bytes, "padding", padding, "notes", notes);
     json_object_set_new(object, "checkpoint", checkpoint_json(&answer->checkpoint));
     if (answer->options->asked.machine) {
         json_object_set_new(object, "machine", json_string(answer->machine.name));

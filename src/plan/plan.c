@@ -85,6 +85,7 @@ static const option_spec specs[] = {
     {"overlap", 0, "on|off", "overlap collectives with products; default: on", OPTION_CHOICE, AT(is_serial)},
     {"dtype", 0, "TYPE", "f32, f64, bf16 or f16; default: bf16 if the machine supports it", OPTION_CHOICE, AT(dtype),
      .words = DTYPE_WORDS},
+    {"runnable", 0, NULL, "search only plans that this version's runtime can run", OPTION_FLAG, AT(is_runnable)},
     {"top", 0, "N", "number of grids to show, 1 to 64; default 10", OPTION_INT, AT(search.n_best), 1, QDR_MAX_BEST},
     {"why-not", 0, "GRID[:LEVELS]", "explain why this grid, with these levels, is not the best", OPTION_OTHER,
      AT(why_not), .take = take_why_not},
@@ -117,6 +118,11 @@ static int check_options(plan_options *options, failure *why)
         return fail(why, EXIT_USAGE, "plan: --levels zero3 has d = 1, but --fix says d=%d",
                     options->search.size[QDR_D]);
     if (options->parts.is_zero3) options->search.size[QDR_D] = 1;
+    if (options->is_runnable && options->recompute > 0)
+        return fail(why, EXIT_USAGE,
+                    "plan: --runnable excludes --recompute %s, which this runtime cannot; leave one of them out",
+                    recompute_word((qdr_recompute)options->recompute));
+    if (options->is_runnable) options->recompute = QDR_RECOMPUTE_NONE;
     options->batch_follows = options->search.batch == 0;
     if (options->batch_follows) options->search.batch = p;
     return EXIT_OK;
@@ -181,8 +187,16 @@ static int put_out(plan_answer *answer, failure *why)
         putchar('\n');
     }
     if (!options->explains) return EXIT_OK;
-    putchar('\n');
+    plan_print_runs(answer);
     return fail_status(why, qdr_model_explain(answer->model, &answer->found.best[0].plan, stdout));
+}
+
+/* A network that the runtime cannot build, with --runnable. */
+static int check_network(const plan_options *options, const qdr_network *network, failure *why)
+{
+    qdr_obstacle obstacle;
+    if (!options->is_runnable || qdr_plan_runs(network, NULL, &obstacle)) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "plan: --runnable: %s, or leave --runnable out", obstacle.why);
 }
 
 /* Levels that do not suit the grid are refused before anything is printed. */
@@ -213,7 +227,8 @@ static int make_answer(plan_options *options, failure *why)
     const qdr_file_use model = {"the model", files_find("models", options->asked.network, path), QDR_FILE_READ};
     memset(&answer, 0, sizeof answer);
     if (subject_network(&options->asked, "plan", &network, why) || check_options(options, why) ||
-        subject_machine(&options->asked, "plan", &machine, why) || options_check_files(specs, options, &model, 0, why))
+        check_network(options, &network, why) || subject_machine(&options->asked, "plan", &machine, why) ||
+        options_check_files(specs, options, &model, 0, why))
         return why->code;
     /* What the options say of the search in other words. */
     qdr_search_opts *search = &options->search;
@@ -268,6 +283,7 @@ const command command_plan = {
     .options = specs,
     .examples = "  quadrille plan gpt3-175b -n 1024 --machine dgx-a100 --batch 1536\n"
                 "  quadrille plan llama-2-70b -n 512 --machine dgx-a100 --batch 1024 --why-not 8x8x8x1\n"
+                "  quadrille plan gpt3-13b -n 64 --machine dgx-a100 --batch 512 --runnable -o plan.json\n"
                 "  quadrille plan config.json -n 64 --machine dgx-a100 --mem 40G --fix x=1 --svg plan.svg\n"
                 "  quadrille plan gpt2-xl -n 16 --machine dgx-a100 --levels zero1 --explain -o plan.json\n"
                 "  quadrille plan gpt-neox-20b -n 64 --machine frontier --levels any --why-not 1x1x2x32:8,all\n"

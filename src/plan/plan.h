@@ -20,7 +20,7 @@ typedef struct plan_options {
     int layout, recompute, dtype; /* dtype: position in compute_dtypes; -1: not given */
     int is_serial;
     int batch_follows; /* no batch was given: it equals the number of ranks */
-    int as_json, as_csv, explains;
+    int as_json, as_csv, explains, is_runnable;
     why_not_question why_not;
     const char *svg, *out;
 } plan_options;
@@ -85,6 +85,8 @@ int plan_nothing_fits(plan_answer *answer, failure *why);
 /* Why the grid of --why-not is not the best. */
 int plan_print_why_not(FILE *file, plan_answer *answer, failure *why);
 void plan_print_table(const plan_answer *answer);
+/* Whether the best plan runs here, or why not, in a sentence. */
+void plan_print_runs(const plan_answer *answer);
 void plan_print_csv(const plan_answer *answer);
 /* The answer if nothing fits, as JSON; `sentence` is the same in words. */
 void plan_print_none_json(plan_answer *answer, const plan_none *none, const char *sentence);

@@ -201,6 +201,21 @@ static double headroom(const plan_answer *answer, const plan_row *row)
     return answer->machine->memory_bytes - row->planned.result.memory_bytes;
 }
 
+/* @return 0: it runs here */
+static int obstacle_of(const plan_answer *answer, const qdr_plan *plan, qdr_obstacle *obstacle)
+{
+    return !qdr_plan_runs(answer->network, plan, obstacle);
+}
+
+void plan_print_runs(const plan_answer *answer)
+{
+    qdr_obstacle obstacle;
+    if (obstacle_of(answer, &answer->rows[0].planned.plan, &obstacle))
+        printf("Does not run here: %s.\n\n", obstacle.why);
+    else
+        puts("Runs here.\n");
+}
+
 /* Of the best plan. */
 static void tell_notes(const plan_answer *answer, note_fn each, void *user)
 {
@@ -230,10 +245,11 @@ void plan_print_table(const plan_answer *answer)
            "recompute", "micro", "panels", "parts", step, "of peak", "tokens/s");
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         printf(" %8c (%s)%*s", axis_names[axis], unit.name, 4 - (int)strlen(unit.name), "");
-    printf(" %9s %9s\n", "GiB", "headroom");
+    printf(" %9s %9s  %s\n", "GiB", "headroom", "runs here");
     for (int i = 0; i < answer->n_rows; i++) {
         const plan_row *row = &answer->rows[i];
         const qdr_plan *plan = &row->planned.plan;
+        qdr_obstacle obstacle;
         const qdr_plan_result *result = &row->planned.result;
         printf("%-11s %-15s %-9s %-5s %-10s %-9s %5lld %6d %5d %9.*f %6.1f%% %9.0f", row->name,
                grid_in_words(plan).text, levels_in_words(plan).text, plan->order, layout_word(plan->layout),
@@ -246,7 +262,8 @@ void plan_print_table(const plan_answer *answer)
             else
                 printf(" %6s %-7s", "-", "");
         }
-        printf(" %9.2f %9.2f", result->memory_bytes / GIB, headroom(answer, row) / GIB);
+        printf(" %9.2f %9.2f  %s", result->memory_bytes / GIB, headroom(answer, row) / GIB,
+               obstacle_of(answer, plan, &obstacle) ? obstacle.what : "yes");
         const double lacks = plan_lacks_bytes(answer, row);
         if (lacks > 0) printf("  does not fit, lacks %.2f GiB", lacks / GIB);
         puts(row->has_enough ? "" : "  batch too small");
@@ -271,7 +288,7 @@ void plan_print_csv(const plan_answer *answer)
         if (i < QDR_TIME_X || i > QDR_TIME_D) printf(",%s_secs", qdr_time_term_name((qdr_time_term)i));
     printf(",memory_bytes,headroom_bytes");
     for (int i = 0; i < QDR_N_MEMORY_TERMS; i++) printf(",%s_bytes", qdr_memory_term_name((qdr_memory_term)i));
-    puts(",fits,enough_sequences");
+    puts(",fits,enough_sequences,runs_here");
     for (int r = 0; r < answer->n_rows; r++) {
         const plan_row *row = &answer->rows[r];
         const qdr_plan *plan = &row->planned.plan;
@@ -287,7 +304,8 @@ void plan_print_csv(const plan_answer *answer)
             if (i < QDR_TIME_X || i > QDR_TIME_D) printf(",%.9g", result->time[i]);
         printf(",%.0f,%.0f", result->memory_bytes, headroom(answer, row));
         for (int i = 0; i < QDR_N_MEMORY_TERMS; i++) printf(",%.0f", result->memory[i]);
-        printf(",%d,%d\n", !(plan_lacks_bytes(answer, row) > 0), row->has_enough);
+        printf(",%d,%d,%d\n", !(plan_lacks_bytes(answer, row) > 0), row->has_enough,
+               qdr_plan_runs(answer->network, plan, NULL));
     }
 }
 
@@ -316,7 +334,7 @@ static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
     json_t *times = json_object();
     for (int i = 0; i < QDR_N_TIME_TERMS; i++)
         json_object_set_new(times, qdr_time_term_name((qdr_time_term)i), json_real(result->time[i]));
-    return json_pack(
+    json_t *object = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o, s:o, s:f, s:f, "
         "s:o, s:b, s:f, s:b}",
         "codecs", *codecs.text ? codecs.text : "none", "plan", row->name, "grid", grid_in_words(plan).text, "order",
@@ -327,6 +345,12 @@ static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
         json_of_axes(result, exposed_secs), "terms_secs", times, "memory_bytes", result->memory_bytes, "headroom_bytes",
         headroom(answer, row), "memory", json_of_memory(result), "fits", !(plan_lacks_bytes(answer, row) > 0),
         "lacks_bytes", plan_lacks_bytes(answer, row), "enough_sequences", row->has_enough);
+    qdr_obstacle obstacle;
+    const int runs = !obstacle_of(answer, plan, &obstacle);
+    if (!object) return NULL;
+    json_object_set_new(object, "runs_here", json_boolean(runs));
+    if (!runs) json_object_set_new(object, "runs_here_why", json_string(obstacle.why));
+    return object;
 }
 
 static json_t *json_of_rows(const plan_answer *answer, int are_known_methods)

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import pty
+import random
 import re
 import subprocess
 import tempfile
@@ -131,6 +132,53 @@ class Causes(Case):
         self.nothing(self.toy("--mem", "1048576"))
         self.nothing(self.toy("--mem", "80K"))
         self.good(self.toy("--mem", str(4 * 2 ** 30)))
+
+
+class Limits(Case):
+    """Random networks, machines and memories: no ranked plan is over its limit, none is refused with its own bytes, and
+    mem says the same of its choices."""
+    MODELS = ["gpt2", "gpt2-xl", "llama-3.2-1b", "llama-3-8b", "qwen2-7b", "gpt-neox-20b", "mistral-7b"]
+    MACHINES = ["dgx-h100", "perlmutter", "frontier", "summit", "laptop"]
+
+    def answer(self, *words):
+        done = run("plan", *words, "--json")
+        self.assertIn(done.returncode, (0, 3), done.stderr)
+        return json.loads(done.stdout)
+
+    def check(self, seed, draw):
+        model, machine = draw.choice(self.MODELS), draw.choice(self.MACHINES)
+        ranks = draw.choice([4, 8, 12, 16, 64])
+        words = [model, "-n", str(ranks), "--machine", machine, "--batch", str(ranks * draw.randint(1, 3)),
+                 *draw.choice([[], ["--codec", "aggressive"]])]
+        free = draw.choice([[], ["--levels", "any"], ["--levels", "zero1"]])
+        overlap = draw.choice([[], ["--overlap", "off"]]) # on which memory does not depend: mem has no such option
+        answer = self.answer(*words, *free, *overlap, "--top", "64", "--mem",
+                             f"{draw.choice([4, 8, 16, 24, 40, 80])}G")
+        plans = answer["plans"]
+        for plan in plans:
+            self.assertTrue(plan["headroom_bytes"] >= 0 and plan["fits"] and plan["lacks_bytes"] == 0, (seed, words))
+        for plan in draw.sample(plans, min(2, len(plans))):
+            bytes_of_plan = plan["memory_bytes"]
+            self.assertEqual(bytes_of_plan, int(bytes_of_plan), (seed, words))
+            chosen = ["--order", plan["order"], "--layout", plan["layout"], "--recompute", plan["recompute"],
+                      "--micro-batch", str(plan["micro_batch"]), "--panels", str(plan["panels"]),
+                      "--batch-parts", str(plan["batch_parts"]),
+                      "--levels", f"{plan['gradient_parts']},{plan['optimizer_parts']}", "--mem",
+                      str(int(bytes_of_plan))]
+            axes = ",".join(f"{axis}={n}" for axis, n in zip("xyzd", plan["grid"].split("x")))
+            again = self.answer(*words, *overlap, *chosen, "--fix", axes)["plans"]
+            self.assertEqual([one["memory_bytes"] for one in again], [bytes_of_plan], (seed, words, chosen))
+            limit = ["--mem", str(int(bytes_of_plan))]
+            self.assertTrue(self.answer(*words, *free, *overlap, *limit)["plans"], (seed, words, free, limit))
+            said = run("mem", *words, *chosen, "--grid", plan["grid"], "--dtype", answer["dtype"], "--json")
+            self.assertEqual(json.loads(self.good(said))["memory_bytes"], bytes_of_plan, (seed, words, chosen))
+        return len(plans)
+
+    def test_limits(self):
+        seed = int(os.environ.get("QDR_TEST_SEED") or time.time())
+        print(f"QDR_TEST_SEED={seed}", flush=True)
+        draw = random.Random(seed)
+        self.assertGreater(sum(self.check(seed, draw) for _ in range(ARGUMENTS.draws)), 0)
 
 
 class NothingFits(Case):
@@ -316,8 +364,10 @@ def main():
     global ARGUMENTS
     parser = argparse.ArgumentParser()
     parser.add_argument("quadrille")
+    parser.add_argument("--draws", type=int, default=6, help="random networks, machines and memories")
+    parser.add_argument("--only", nargs="*", default=[], help="names of tests")
     ARGUMENTS = parser.parse_args()
-    unittest.main(argv=["plan_fit_test.py"], verbosity=1)
+    unittest.main(argv=["plan_fit_test.py", *ARGUMENTS.only], verbosity=1)
 
 
 if __name__ == "__main__":

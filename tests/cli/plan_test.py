@@ -309,6 +309,55 @@ class Csv(Case):
                              [plan[key] for key in ("gradient_parts", "optimizer_parts")])
 
 
+class RunsHere(Case):
+    """What the runtime cannot run is marked, and left out on request."""
+
+    @staticmethod
+    def rows(text):
+        return text.split("\n\n")[0].splitlines()[4:]
+
+    def network(self, **changes):
+        with open(self.model, "w", encoding="utf-8") as file:
+            json.dump(changes, file)
+
+    def test_recompute(self):
+        words = ["--batch", "64", "--recompute"]
+        for recompute, runs in (("none", True), ("full", False), ("attention", False)):
+            text = self.good(*words, recompute, "--explain")
+            self.assertTrue(all(re.search(r"  yes\b" if runs else "  recompute", row) for row in self.rows(text)), text)
+            self.assertIn("\nRuns here.\n" if runs else f"\nDoes not run here: recompute is {recompute}, but this "
+                          "runtime keeps all activations; plan again with --recompute none.\n", text)
+            answer = self.answer(*words, recompute)
+            for plan in answer["plans"] + answer["known_methods"]:
+                self.assertIs(plan["runs_here"], runs)
+                self.assertEqual("runs_here_why" in plan, not runs)
+            rows = list(csv.DictReader(io.StringIO(self.good(*words, recompute, "--csv"))))
+            self.assertEqual({row["runs_here"] for row in rows}, {str(int(runs))})
+
+    def test_runnable(self):
+        """The best of those that run is that of the whole search without recomputation."""
+        words = ["--batch", "64", "--micro-batch", "8", "--mem", "0.3G"]
+        self.assertEqual({plan["recompute"] for plan in self.answer(*words)["plans"]}, {"none", "full"})
+        runnable = self.answer(*words, "--runnable")
+        self.assertTrue(all(plan["runs_here"] for plan in runnable["plans"] + runnable["known_methods"]))
+        self.assertEqual(runnable, self.answer(*words, "--recompute", "none"))
+        self.assert_plan_refused(["--runnable", "--recompute", "full"], "--runnable excludes --recompute full")
+
+    def test_networks(self):
+        llama = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+                 "intermediate_size": 128, "vocab_size": 500, "max_position_embeddings": 512}
+        neox = {**llama, "model_type": "gpt_neox"}
+        for network, what, why in ((llama, "RMS norms", "has RMS norms"), (neox, "rotary", "rotates queries and keys"),
+                                   ({**CONFIG, "activation_function": "relu"}, "activation", "activation is relu"),
+                                   ({**CONFIG, "activation_function": "gelu"}, "activation", "activation is gelu")):
+            self.network(**network)
+            self.assertTrue(all(row.endswith("  " + what) for row in self.rows(self.good("--recompute", "none"))))
+            self.assertIn(why, self.answer("--recompute", "none")["plans"][0]["runs_here_why"])
+            self.assert_plan_refused(["--runnable"], "--runnable: the network", why)
+        self.network(**CONFIG)
+        self.good("--runnable")
+
+
 class WhyNot(Case):
     def said(self, grid, *words):
         return self.good("--why-not", grid, *words).splitlines()[-1]

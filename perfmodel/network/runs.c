@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this runtime can run: the only place that says so. The model prices more. */
+#include <stdio.h>
+#include <string.h>
+
+#include "quadrille/plan.h"
+
+static int refuse(qdr_obstacle *obstacle, const char *what, const char *why)
+{
+    snprintf(obstacle->what, sizeof obstacle->what, "%s", what);
+    snprintf(obstacle->why, sizeof obstacle->why, "%s", why);
+    return 0;
+}
+
+/* The tanh form of GELU, by its names in transformers; "": not stated. */
+static int is_gelu(const char *activation)
+{
+    static const char *const names[] = {"", "gelu_new", "gelu_fast", "gelu_pytorch_tanh"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(activation, names[i]) == 0) return 1;
+    return 0;
+}
+
+static int network_runs(const qdr_network *network, qdr_obstacle *obstacle)
+{
+    if (network->norm != QDR_NORM_LAYER)
+        return refuse(obstacle, "RMS norms",
+                      "the network has RMS norms, but this runtime has only layer norms; use a network like GPT-2");
+    if (!network->positions)
+        return refuse(obstacle, "rotary",
+                      "the network rotates queries and keys, but this runtime has only learned positions; use a "
+                      "network like GPT-2");
+    if (network->gated)
+        return refuse(obstacle, "gates",
+                      "the network's MLP is gated, but this runtime has no gates; use a network like GPT-2");
+    if (network->window && network->window_layers)
+        return refuse(obstacle, "windows",
+                      "the network attends to windows, but this runtime only to all earlier positions; use a network "
+                      "like GPT-2");
+    if (!is_gelu(network->activation)) {
+        refuse(obstacle, "activation", "");
+        snprintf(obstacle->why, sizeof obstacle->why,
+                 "the network's activation is %s, but this runtime has only GELU in its tanh form; use a network like "
+                 "GPT-2",
+                 network->activation);
+        return 0;
+    }
+    return 1;
+}
+
+static int plan_runs(const qdr_plan *plan, qdr_obstacle *obstacle)
+{
+    static const char *const words[] = {"none", "attention", "full"};
+    if (plan->pipeline > 1) {
+        refuse(obstacle, "pipeline", "");
+        snprintf(obstacle->why, sizeof obstacle->why,
+                 "a pipeline of %d stages, but this runtime has no pipelines; plan again without one", plan->pipeline);
+        return 0;
+    }
+    if (plan->recompute != QDR_RECOMPUTE_NONE) {
+        refuse(obstacle, "recompute", "");
+        snprintf(obstacle->why, sizeof obstacle->why,
+                 "recompute is %s, but this runtime keeps all activations; plan again with --recompute none",
+                 (unsigned)plan->recompute < 3 ? words[plan->recompute] : "unknown");
+        return 0;
+    }
+    return 1;
+}
+
+int qdr_plan_runs(const qdr_network *network, const qdr_plan *plan, qdr_obstacle *obstacle)
+{
+    qdr_obstacle unused;
+    if (!obstacle) obstacle = &unused;
+    *obstacle = (qdr_obstacle){.what = ""};
+    return (!network || network_runs(network, obstacle)) && (!plan || plan_runs(plan, obstacle));
+}
