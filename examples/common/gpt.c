@@ -20,6 +20,9 @@ static block_name name_of(int64_t index, const char *part)
     snprintf(name.text, sizeof name.text, "block%lld.%s", (long long)index, part);
     return name;
 }
+
+static int64_t ffn_of(const gpt_config *config) { return config->ffn ? config->ffn : 4 * config->hidden; }
+
 /* Valid until the end of the statement: the library copies names. */
 #define NAME(part) name_of(index, part).text
 
@@ -32,7 +35,7 @@ static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config,
     const block_name qkv_name = name_of(index, "qkv"), proj_name = name_of(index, "proj");
     qdr_edge norm, qkv, attention, added;
     qdr_linear *layer;
-    TRY(qdr_stack_add_layer_norm(stack, NAME("norm1"), 0, in, &norm));
+    TRY(qdr_stack_add_layer_norm(stack, NAME("norm1"), config->epsilon, in, &norm));
     const qdr_linear_desc qkv_desc = {
         QDR_OPTS_INIT,
         .name = qkv_name.text,
@@ -55,20 +58,20 @@ static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config,
 static qdr_status add_mlp_half(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in, qdr_edge *out,
                                qdr_linear **fc2)
 {
-    const int64_t hidden = config->hidden;
+    const int64_t hidden = config->hidden, ffn = ffn_of(config);
     const block_name fc_name = name_of(index, "fc"), fc2_name = name_of(index, "fc2");
     qdr_edge norm, fc, gelu, added;
     qdr_linear *layer;
-    TRY(qdr_stack_add_layer_norm(stack, NAME("norm2"), 0, in, &norm));
+    TRY(qdr_stack_add_layer_norm(stack, NAME("norm2"), config->epsilon, in, &norm));
     const qdr_linear_desc fc_desc = {
-        QDR_OPTS_INIT, .name = fc_name.text,         .in = {{hidden, 1}}, .out = {{4 * hidden, 1}},
+        QDR_OPTS_INIT, .name = fc_name.text,         .in = {{hidden, 1}}, .out = {{ffn, 1}},
         .bias = 1,     .out_layout = config->layout,
     };
     TRY(qdr_stack_add_linear(stack, &fc_desc, norm, &fc, &layer));
     TRY(qdr_stack_add_gelu(stack, NAME("gelu"), fc, &gelu));
     const qdr_linear_desc fc2_desc = {
-        QDR_OPTS_INIT, .name = fc2_name.text, .in = {{4 * hidden, 1}},      .out = {{hidden, 1}},
-        .bias = 1,     .transposed = 1,       .out_layout = config->layout,
+        QDR_OPTS_INIT,   .name = fc2_name.text,        .in = {{ffn, 1}}, .out = {{hidden, 1}}, .bias = 1,
+        .transposed = 1, .out_layout = config->layout,
     };
     TRY(qdr_stack_add_linear(stack, &fc2_desc, gelu, &added, fc2));
     return qdr_stack_add_residual(stack, NAME("residual2"), in, added, out);
@@ -114,7 +117,7 @@ static qdr_status describe(gpt *model)
     TRY(qdr_stack_add_embedding(model->stack, &embedding_desc, model->tokens, &stream, &table));
     for (int64_t i = 0; i < config->n_layers; i++, model->n_residual += 2)
         TRY(gpt_add_block(model->stack, config, i, stream, &stream, model->residual + 2 * i));
-    TRY(qdr_stack_add_layer_norm(model->stack, "norm", 0, stream, &norm));
+    TRY(qdr_stack_add_layer_norm(model->stack, "norm", config->epsilon, stream, &norm));
     TRY(add_head(model, table, norm));
     return qdr_stack_add_cross_entropy(model->stack, "loss", model->logits, &model->targets);
 }
@@ -263,7 +266,7 @@ qdr_network gpt_network(const gpt_config *config)
                          .heads = config->n_heads,
                          .kv_heads = config->n_heads,
                          .head_size = config->hidden / config->n_heads,
-                         .ffn = 4 * config->hidden,
+                         .ffn = ffn_of(config),
                          .vocab = config->vocab,
                          .qkv_bias = 1,
                          .out_bias = 1,

@@ -8,6 +8,8 @@
 
 typedef struct gpt_config {
     int64_t n_layers, hidden, n_heads, context, vocab;
+    int64_t ffn; /* features inside the MLP; 0: 4·hidden */
+    double epsilon; /* of norms; 0: 1e-5 */
     int64_t n_sequences; /* per forward pass, over all ranks */
     int tied; /* 1: the head's weight is the embedding's */
     qdr_layout layout;
@@ -30,7 +32,7 @@ typedef struct gpt {
     qdr_linear **residual; /* the layers whose output is added to the residual stream: proj and fc2 of each block */
 } gpt;
 
-/* The model as described for plans: from n_layers, hidden, n_heads, vocab and tied of the configuration. */
+/* The model as described for plans: from n_layers, hidden, ffn, n_heads, vocab and tied of the configuration. */
 qdr_network gpt_network(const gpt_config *config);
 /* Describes and builds the model. Collective, agrees. After a failure the model can only be destroyed. */
 qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model);

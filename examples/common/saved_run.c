@@ -10,36 +10,24 @@
 
 /* ---- what a file says ---- */
 
-/* The extent of a tensor in a dimension; 0: there is no such tensor. */
-static int64_t extent(const qdr_safetensors *file, const char *name, int dim)
-{
-    const qdr_tensor *tensor = qdr_safetensors_tensor(file, qdr_safetensors_find(file, name));
-    return tensor && dim < tensor->n_dims ? tensor->shape[dim] : 0;
-}
-
 /* What rank 0 reads for all. */
 typedef struct saved_header {
     saved_run saved;
     char note[SAVED_NOTE_BYTES];
     size_t note_bytes; /* of the file; 0: it has no run's */
+    char sentence[PROBLEM_BYTES];
 } saved_header;
 
 static qdr_status read_header(const char *path, saved_header *header)
 {
     qdr_safetensors *file;
-    char name[64];
-    saved_run *saved = &header->saved;
     TRY(qdr_safetensors_open(path, &file));
     const char *note = qdr_safetensors_metadata(file, "note");
     header->note_bytes = note && note[strspn(note, " \t\n\r")] == '{' ? strlen(note) : 0;
     if (header->note_bytes && header->note_bytes < sizeof header->note) memcpy(header->note, note, header->note_bytes);
-    saved->vocab = extent(file, "embedding.weight", 0);
-    saved->hidden = extent(file, "embedding.weight", 1);
-    saved->context = extent(file, "embedding.positions", 0);
-    saved->tied = qdr_safetensors_find(file, "head.weight") < 0;
-    do snprintf(name, sizeof name, "block%lld.qkv.weight", (long long)saved->n_layers);
-    while (qdr_safetensors_find(file, name) >= 0 && ++saved->n_layers);
-    return qdr_safetensors_close(&file);
+    const qdr_status status = saved_gpt_read(file, path, &header->saved.gpt, header->sentence);
+    qdr_safetensors_discard(&file);
+    return status;
 }
 
 static qdr_status parse_note(const saved_header *header, saved_run *saved, char sentence[PROBLEM_BYTES])
@@ -57,8 +45,10 @@ qdr_status saved_run_read(qdr_context *ctx, const char *path, saved_run *saved, 
 {
     saved_header read = {0};
     *saved = (saved_run){0};
-    TRY(qdr_agree(ctx, qdr_context_rank(ctx) == 0 ? read_header(path, &read) : QDR_OK));
+    const qdr_status status = qdr_context_rank(ctx) == 0 ? read_header(path, &read) : QDR_OK;
     TRY(qdr_broadcast(ctx, 0, &read, sizeof read));
+    memcpy(sentence, read.sentence, PROBLEM_BYTES);
+    TRY(qdr_agree(ctx, status));
     *saved = read.saved;
     saved->path = path;
     return qdr_agree(ctx, parse_note(&read, saved, sentence));

@@ -8,6 +8,7 @@
 
 #include "corpus.h"
 #include "program.h"
+#include "saved_gpt.h"
 
 enum { SAVED_PATH_BYTES = 4096 };
 enum { SAVED_NOTE_BYTES = 4096 };
@@ -16,8 +17,7 @@ enum { SAVED_NOTE_BYTES = 4096 };
 typedef struct saved_run {
     json_t *note; /* an object; NULL: the file has none */
     const char *path; /* the caller's */
-    int64_t n_layers, hidden, vocab, context; /* from the shapes of its tensors; 0: it is no GPT of common/gpt.c */
-    int tied;
+    saved_gpt gpt; /* what its tensors are */
 } saved_run;
 
 /* Reads the header of a checkpoint on rank 0, whose note all ranks keep until saved_run_free(). A note that is not JSON

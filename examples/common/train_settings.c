@@ -11,8 +11,9 @@ const settings settings_begin = {
     .how = {.layout = -1, .dtype = -1, .serial = -1},
     .n_layers = NOT_GIVEN,
     .hidden = NOT_GIVEN,
+    .ffn = NOT_GIVEN,
     .n_heads = NOT_GIVEN,
-    .vocab = N_BYTES,
+    .epsilon = NOT_GIVEN,
     .n_steps = NOT_GIVEN,
     .warmup = NOT_GIVEN,
     .seed = NOT_GIVEN,
@@ -33,9 +34,11 @@ const option_spec settings_specs[] = {
     {"model", .kind = OPTION_HEADING},
     {"layers", 0, "N", "transformer blocks (default 4)", OPTION_COUNT, AT(n_layers), 1, 1024},
     {"hidden", 0, "N", "features (default 128)", OPTION_COUNT, AT(hidden), 1, 1 << 20},
+    {"ffn", 0, "N", "features inside the MLP of a block (default 4 times --hidden)", OPTION_COUNT, AT(ffn), 1, 1 << 24},
     {"heads", 0, "N", "attention heads; must divide --hidden (default 4)", OPTION_COUNT, AT(n_heads), 1, 1 << 16},
     {"ctx", 0, "N", "bytes per sequence (default 128)", OPTION_COUNT, AT(how.context), 1, 1 << 20},
     {"dtype", 0, "f32|f64|bf16|f16", "type of parameters and activations (default f32)", OPTION_DTYPE, AT(how.dtype)},
+    {"epsilon", 0, "X", "what norms add to the variance (default 1e-05)", OPTION_REAL, AT(epsilon), 1e-30, 1},
     {"tie", 0, NULL, "share the embedding's weights with the head", OPTION_FLAG, AT(tied)},
     {"init", 0, "STDDEV", "standard deviation of the initial weights (default 0.08)", OPTION_REAL, AT(stddev), 0, 10},
     {"training", .kind = OPTION_HEADING},
@@ -74,8 +77,9 @@ const option_spec settings_specs[] = {
      "or from FILE.1 ... if it is damaged or gone, or from the beginning",
      OPTION_TEXT, AT(resume)},
     {"load", 0, "FILE",
-     "begin with the parameters and sizes of a checkpoint, or of any safetensors file of this network", OPTION_INPUT,
-     AT(load)},
+     "begin with the parameters and sizes of a checkpoint, or of a GPT-2 that quadrille ckpt convert has written; a "
+     "shorter --ctx takes the first of its positions",
+     OPTION_INPUT, AT(load)},
     {"stop-after", 0, "N", "end the run after N steps as a signal would: save, and exit", OPTION_COUNT, AT(stop_after),
      1, 100000000},
     {"output", .kind = OPTION_HEADING},
@@ -113,15 +117,22 @@ const option_spec settings_specs[] = {
 static const struct {
     const char *key;
     size_t at;
-    double usual;
+    double usual; /* of ffn: 0, it follows from another one */
     int is_real;
-    int is_size; /* of the network: --load takes it, too */
+    int is_of_network; /* --load takes it, too */
 } numbers[] = {
-    {"layers", offsetof(settings, n_layers), 4, 0, 1}, {"hidden", offsetof(settings, hidden), 128, 0, 1},
-    {"heads", offsetof(settings, n_heads), 4, 0, 1},   {"steps", offsetof(settings, n_steps), 2000, 0, 0},
-    {"warmup", offsetof(settings, warmup), 100, 0, 0}, {"seed", offsetof(settings, seed), 1, 0, 0},
-    {"lr", offsetof(settings, lr), 3e-3, 1, 0},        {"weight_decay", offsetof(settings, weight_decay), 0.3, 1, 0},
-    {"clip", offsetof(settings, clip), 1, 1, 0},       {"loss_scale", offsetof(settings, loss_scale), 0, 1, 0},
+    {NOTE_LAYERS, offsetof(settings, n_layers), 4, 0, 1},
+    {NOTE_HIDDEN, offsetof(settings, hidden), 128, 0, 1},
+    {NOTE_FFN, offsetof(settings, ffn), 0, 0, 1},
+    {NOTE_HEADS, offsetof(settings, n_heads), 4, 0, 1},
+    {NOTE_EPSILON, offsetof(settings, epsilon), GPT_EPSILON, 1, 1},
+    {"steps", offsetof(settings, n_steps), 2000, 0, 0},
+    {"warmup", offsetof(settings, warmup), 100, 0, 0},
+    {"seed", offsetof(settings, seed), 1, 0, 0},
+    {"lr", offsetof(settings, lr), 3e-3, 1, 0},
+    {"weight_decay", offsetof(settings, weight_decay), 0.3, 1, 0},
+    {"clip", offsetof(settings, clip), 1, 1, 0},
+    {"loss_scale", offsetof(settings, loss_scale), 0, 1, 0},
     {"init", offsetof(settings, stddev), 0.08, 1, 0},
 };
 enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
@@ -153,14 +164,56 @@ static qdr_status take_number(const saved_run *saved, const char *key, size_t at
     return saved_run_number(saved, key, &range, value, sentence);
 }
 
-/* Sizes are those of the tensors, also if the file is not by train_gpt. */
-static void take_sizes(settings *set, const saved_run *saved)
+/* The size of a file's tensors by the place of the member that takes it; 0: tensors do not say it. */
+static double size_at(const gpt_sizes *sizes, size_t at)
 {
-    if (set->n_layers == NOT_GIVEN && saved->n_layers) set->n_layers = saved->n_layers;
-    if (set->hidden == NOT_GIVEN && saved->hidden) set->hidden = saved->hidden;
-    if (saved->vocab > N_BYTES) set->vocab = saved->vocab;
-    if (!set->how.context) set->how.context = saved->context;
-    if (saved->hidden && saved->tied) set->tied = 1;
+    return at == offsetof(settings, n_layers) ? (double)sizes->layers
+           : at == offsetof(settings, hidden) ? (double)sizes->hidden
+           : at == offsetof(settings, ffn)    ? (double)sizes->ffn
+                                              : 0;
+}
+
+/* What a file's network is: by its tensors, by its note, by an option. All that say it must say the same. */
+static qdr_status take_network(settings *set, int i, const saved_run *saved, char sentence[PROBLEM_BYTES])
+{
+    const char *key = numbers[i].key;
+    const double stored = size_at(&saved->gpt.sizes, numbers[i].at), given = get(set, i);
+    double noted = stored;
+    TRY(take_number(saved, key, numbers[i].at, &noted, sentence));
+    if (stored > 0 && (noted < stored || noted > stored))
+        return REFUSE(sentence, "%.300s: its note has \"%s\": %g, but its tensors %g; use another copy of the file",
+                      saved->path, key, noted, stored);
+    if (given >= 0 && noted > 0 && (given < noted || given > noted))
+        return REFUSE(sentence, "--%s %g, but that of %.300s is %g; leave out --%s", key, given, saved->path, noted,
+                      key);
+    if (given < 0 && noted <= 0 && strcmp(key, NOTE_HEADS) == 0)
+        return REFUSE(
+            sentence,
+            "%.300s does not say how many heads it has; give --heads, or convert it again with its config.json "
+            "beside it",
+            saved->path);
+    if (given < 0) put(set, i, noted > 0 ? noted : numbers[i].usual);
+    return QDR_OK;
+}
+
+static qdr_status take_shape(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES])
+{
+    const gpt_sizes *sizes = &saved->gpt.sizes;
+    const long long context = set->how.context, stored = sizes->context;
+    if (set->tied && !sizes->tied)
+        return REFUSE(sentence, "--tie, but %.300s has a head of its own, head.weight; leave out --tie", saved->path);
+    set->tied = sizes->tied;
+    if (context > stored)
+        return REFUSE(sentence, "--ctx %lld is longer than the %lld positions of %.300s; use at most %lld", context,
+                      stored, saved->path, stored);
+    if (context && context < stored && set->resume)
+        return REFUSE(sentence, "--ctx %lld, but the run of %.300s has %lld positions; leave out --ctx, or use --load",
+                      context, saved->path, stored);
+    if (!context) set->how.context = sizes->context;
+    if (set->hidden % set->n_heads)
+        return REFUSE(sentence, "--heads %lld does not divide the %lld features of %.300s; use a number that does",
+                      (long long)set->n_heads, (long long)set->hidden, saved->path);
+    return QDR_OK;
 }
 
 static qdr_status take_batch(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES])
@@ -181,20 +234,21 @@ static qdr_status take_batch(settings *set, const saved_run *saved, char sentenc
 
 qdr_status settings_complete(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES])
 {
-    if (saved) take_sizes(set, saved);
     if (saved && set->resume) TRY(take_batch(set, saved, sentence));
     for (int i = 0; i < N_NUMBERS; i++) {
         double value = numbers[i].usual;
+        if (saved && numbers[i].is_of_network) TRY(take_network(set, i, saved, sentence));
         if (get(set, i) >= 0) continue;
-        if (saved && (set->resume || numbers[i].is_size))
-            TRY(take_number(saved, numbers[i].key, numbers[i].at, &value, sentence));
+        if (saved && set->resume) TRY(take_number(saved, numbers[i].key, numbers[i].at, &value, sentence));
         put(set, i, value);
     }
-    return QDR_OK;
+    if (set->ffn == 0) set->ffn = 4 * set->hidden;
+    return saved ? take_shape(set, saved, sentence) : QDR_OK;
 }
 
 void settings_note(const settings *set, char note[SAVED_NOTE_BYTES])
 {
+    saved_note_word(note, NOTE_NETWORK, GPT_NETWORK);
     saved_note_number(note, "batch", (double)set->how.batch);
     saved_note_word(note, "dtype", qdr_dtype_name((qdr_dtype)set->how.dtype));
     for (int i = 0; i < N_NUMBERS; i++) saved_note_number(note, numbers[i].key, get(set, i));

@@ -12,10 +12,9 @@ typedef struct settings {
     const char *save, *resume, *load, *eval;
     int tied, in_foreground;
     /* -1: not given */
-    int64_t n_layers, hidden, n_heads;
-    int64_t vocab; /* N_BYTES, or more in a checkpoint of another program */
+    int64_t n_layers, hidden, ffn, n_heads;
     int64_t n_steps, warmup, seed;
-    double lr, weight_decay, clip, loss_scale, stddev;
+    double epsilon, lr, weight_decay, clip, loss_scale, stddev;
     /* 0: not given, or none */
     int64_t validate_every, n_windows, n_sample, codec_after;
     int64_t save_every, keep, stop_after;
@@ -30,8 +29,8 @@ extern const option_spec settings_specs[];
 
 /* Checks options that only make sense together. */
 qdr_status settings_check(const settings *set, int n_ranks, char sentence[PROBLEM_BYTES]);
-/* Takes what was not given from a checkpoint (NULL: there is none; --load: only sizes), else what is usual. The
- * context, the batch and the type stay open if they were not given and the checkpoint does not say them: a plan may. */
+/* Takes what was not given from a checkpoint (NULL: there is none; --load: only sizes), else what is usual; but what
+ * the network computes must be said by one of them, and the same by both: heads have no usual number there. The context, the batch and the type stay open if they were not given and the checkpoint does not say them: a plan may. */
 qdr_status settings_complete(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES]);
 /* Adds to a note what settings_complete() takes from it. */
 void settings_note(const settings *set, char note[SAVED_NOTE_BYTES]);

@@ -36,22 +36,36 @@ static qdr_status take_position(training *run)
     return QDR_OK;
 }
 
+/* What a new run takes of the file, and what it does not. */
+static void tell(const training *run, int n_tensors)
+{
+    const settings *set = run->set;
+    const gpt_sizes *sizes = &run->saved.gpt.sizes;
+    const json_t *note = run->saved.note;
+    fprintf(stderr, "parameters: %d tensors of %s\n", n_tensors, set->load);
+    if (set->how.context < sizes->context)
+        fprintf(stderr, "positions: the first %lld of its %lld\n", (long long)set->how.context,
+                (long long)sizes->context);
+    if (!json_object_get(note, NOTE_EPSILON) && !json_object_get(note, "program")) /* train_gpt did not say it once */
+        fprintf(stderr, "it does not say the epsilon of norms; taken is %g\n", set->epsilon);
+}
+
 qdr_status training_load(training *run)
 {
     const settings *set = run->set;
     const char *path = set->resume ? set->resume : set->load;
+    const qdr_checkpoint_load_opts opts = {QDR_OPTS_INIT, .first_rows = set->load ? "embedding.positions" : NULL};
     qdr_checkpoint_loaded loaded;
     if (!path) return QDR_OK;
     if (set->resume) TRY(take_position(run));
-    const qdr_status status = qdr_checkpoint_load(run->model.stack, set->resume ? run->optimizer : NULL, path, &loaded);
+    const qdr_status status = qdr_checkpoint_load_with(run->model.stack, set->resume ? run->optimizer : NULL, path,
+                                                       &opts, &loaded);
     run->load_failed = status == QDR_ERR_IO;
     TRY(status);
     if (run->talks && set->resume)
         fprintf(stderr, "continuing after step %lld of %s\n", (long long)run->first_step, path);
-    if (run->talks && !set->resume) fprintf(stderr, "parameters: %d tensors of %s\n", loaded.n_tensors, path);
-    if (run->talks && loaded.n_ignored && !(set->load && loaded.has_optimizer))
-        fprintf(stderr, "%d other tensor%s of the file %s ignored\n", loaded.n_ignored, PLURAL(loaded.n_ignored),
-                loaded.n_ignored == 1 ? "is" : "are");
+    if (run->talks && !set->resume) tell(run, loaded.n_tensors);
+    if (run->talks && *run->saved.gpt.others) fprintf(stderr, "not loaded: %s\n", run->saved.gpt.others);
     qdr_checkpoint_loaded_free(&loaded);
     return QDR_OK;
 }

@@ -63,8 +63,9 @@ static qdr_status choose(training *run)
     const settings *set = run->set;
     const gpt_config shape = {.n_layers = set->n_layers,
                               .hidden = set->hidden,
+                              .ffn = set->ffn,
                               .n_heads = set->n_heads,
-                              .vocab = set->vocab,
+                              .vocab = N_BYTES,
                               .tied = set->tied};
     const qdr_network network = gpt_network(&shape);
     const choice given_how = set->how;
@@ -83,9 +84,11 @@ static qdr_status make_model(training *run)
     const gpt_config config = {
         .n_layers = set->n_layers,
         .hidden = set->hidden,
+        .ffn = set->ffn,
         .n_heads = set->n_heads,
+        .epsilon = set->epsilon,
         .context = set->how.context,
-        .vocab = set->vocab,
+        .vocab = N_BYTES,
         .n_sequences = per_cell * cells,
         .tied = set->tied,
         .layout = (qdr_layout)set->how.layout,
