@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "saved_gpt.h"
 
+#include <jansson.h>
+#include <quadrille/input.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/common/json.h"
 #include "train_settings.h"
 
 /* What all steps work on. */
@@ -38,13 +39,12 @@ static qdr_status refuse_network(const reading *r, const char *network)
 static qdr_status check_note(const reading *r)
 {
     const char *note = qdr_safetensors_metadata(r->file, "note");
-    json_error_t error;
-    json_t *document = note ? json_read(note, strlen(note), 0, &error) : NULL;
+    const int is_object = note && note[strspn(note, " \t\n\r")] == '{';
+    json_t *document = NULL;
+    if (is_object) TRY(qdr_json_read(note, strlen(note), "the note", &document));
     const char *network = json_string_value(json_object_get(document, NOTE_NETWORK));
-    qdr_status status = QDR_OK;
-    if (note && !document && json_error_code(&error) == json_error_out_of_memory)
-        (void)REFUSE(r->sentence, "%.300s: out of memory for its note", r->path), status = QDR_ERR_MEMORY;
-    if (network && strcmp(network, GPT_NETWORK) != 0) status = refuse_network(r, network);
+    const int is_other = network && strcmp(network, GPT_NETWORK) != 0;
+    const qdr_status status = is_other ? refuse_network(r, network) : QDR_OK;
     json_decref(document);
     return status;
 }
@@ -60,7 +60,7 @@ static qdr_status check_names(const reading *r)
         const char *name = qdr_safetensors_tensor(r->file, i)->name;
         for (size_t k = 0; k < sizeof gpt2 / sizeof *gpt2; k++) is_gpt2 |= begins_with(name, gpt2[k]);
         for (size_t k = 0; k < sizeof others / sizeof *others; k++)
-            if (begins_with(name, others[k])) other = name;
+            if (!other && begins_with(name, others[k])) other = name;
     }
     if (is_gpt2)
         return REFUSE(r->sentence,

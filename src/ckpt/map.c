@@ -9,6 +9,7 @@
 
 #include "ckpt/convert.h"
 #include "common/files.h"
+#include "common/json.h"
 
 #define BLOCK "{i}"
 enum { BLOCK_BYTES = sizeof BLOCK - 1, MAX_MAP_BYTES = 1 << 20 };

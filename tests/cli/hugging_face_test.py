@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A small GPT-2 with Hugging Face's names, made by NumPy, converted and loaded on several grids: the logits are those
-of a GPT-2 in NumPy and float64. Converted back, it is the same, bit for bit.
+of a GPT-2 in NumPy and float64. Converted back, it is the same, bit for bit. With its config.json it goes through
+train_gpt, whose loss is that of the same windows of a text. `MADE` has losses by transformers.
 
-usage: hugging_face_test.py QUADRILLE GPT_LOGITS
+usage: hugging_face_test.py QUADRILLE GPT_LOGITS TRAIN_GPT
 
 Needs the Python package numpy; without it, it is skipped.
 """
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 try:
     import numpy
@@ -25,7 +27,7 @@ import ckpt_files
 
 LAYERS, HIDDEN, HEADS, CONTEXT, VOCABULARY = 3, 48, 4, 16, 131
 GRIDS = ["1x1x1x1", "2x2x1x1", "1x1x2x2", "1x2x2x2"]
-QUADRILLE = GPT_LOGITS = None
+QUADRILLE = GPT_LOGITS = TRAIN_GPT = None
 
 
 def gpt2(generator, dtype=numpy.float32):
@@ -46,38 +48,98 @@ def gpt2(generator, dtype=numpy.float32):
     return tensors
 
 
-def layer_norm(x, weight, bias):
+def layer_norm(x, weight, bias, epsilon):
     centred = x - x.mean(-1, keepdims=True)
-    return centred / numpy.sqrt((centred ** 2).mean(-1, keepdims=True) + 1e-5) * weight + bias
+    return centred / numpy.sqrt((centred ** 2).mean(-1, keepdims=True) + epsilon) * weight + bias
 
 
-def attention(x, weight, bias):
-    q, k, v = (part.reshape(-1, HEADS, HIDDEN // HEADS).transpose(1, 0, 2)
+def attention(x, weight, bias, heads):
+    hidden = x.shape[1]
+    q, k, v = (part.reshape(-1, heads, hidden // heads).transpose(1, 0, 2)
                for part in numpy.split(x @ weight + bias, 3, axis=1))
-    scores = q @ k.transpose(0, 2, 1) / math.sqrt(HIDDEN // HEADS)
+    scores = q @ k.transpose(0, 2, 1) / math.sqrt(hidden // heads)
     scores = numpy.where(numpy.tril(numpy.ones(scores.shape[1:])) > 0, scores, -numpy.inf)
     weights = numpy.exp(scores - scores.max(-1, keepdims=True))
-    return (weights / weights.sum(-1, keepdims=True) @ v).transpose(1, 0, 2).reshape(-1, HIDDEN)
+    return (weights / weights.sum(-1, keepdims=True) @ v).transpose(1, 0, 2).reshape(-1, hidden)
 
 
 def gelu_new(x):
     return 0.5 * x * (1 + numpy.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
 
 
-def logits_of(tensors, tokens):
+def logits_of(tensors, tokens, heads=HEADS, epsilon=1e-5):
     """GPT-2 in float64: one sequence."""
     t = {name: tensor.astype(numpy.float64) for name, tensor in tensors.items()}
     x = t["wte.weight"][tokens] + t["wpe.weight"][:len(tokens)]
-    for i in range(LAYERS):
+    for i in range(sum(name.endswith(".ln_1.bias") for name in t)):
         def part(name, block=i):
             return t[f"h.{block}.{name}.weight"], t[f"h.{block}.{name}.bias"]
         weight, bias = part("attn.c_proj")
-        x = x + attention(layer_norm(x, *part("ln_1")), *part("attn.c_attn")) @ weight + bias
+        x = x + attention(layer_norm(x, *part("ln_1"), epsilon), *part("attn.c_attn"), heads) @ weight + bias
         weight, bias = part("mlp.c_fc")
-        middle = gelu_new(layer_norm(x, *part("ln_2")) @ weight + bias)
+        middle = gelu_new(layer_norm(x, *part("ln_2"), epsilon) @ weight + bias)
         weight, bias = part("mlp.c_proj")
         x = x + middle @ weight + bias
-    return layer_norm(x, t["ln_f.weight"], t["ln_f.bias"]) @ t["wte.weight"].T
+    return layer_norm(x, t["ln_f.weight"], t["ln_f.bias"], epsilon) @ t.get("lm_head.weight", t["wte.weight"]).T
+
+
+def numbers(name, *shape):
+    """Uniform in [-1, 1), by splitmix64 of the name's CRC-32 and a counter: the same in every program."""
+    z = numpy.uint64(zlib.crc32(name.encode()) << 32) + numpy.arange(math.prod(shape), dtype=numpy.uint64)
+    with numpy.errstate(over="ignore"):
+        z = z * numpy.uint64(0x9E3779B97F4A7C15) + numpy.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> numpy.uint64(31))
+    return ((z >> numpy.uint64(11)).astype(numpy.float64) / 2.0 ** 52 - 1).reshape(shape)
+
+
+# Networks of 3 blocks, 40 features, 5 heads, 32 positions and 256 bytes, and what they change. Loss: mean over 24
+# windows of 16 bytes, by transformers 5.24 and torch in float64, from the tensors of made_gpt2() and made_text().
+MADE = {
+    "tied": ({}, 6.102289609764867),
+    "a head of its own": ({"tie_word_embeddings": False}, 6.136869207335501),
+    "epsilon": ({"layer_norm_epsilon": 0.1}, 6.1199182720698895),
+    "narrow": ({"n_inner": 52}, 6.131497698265665),
+}
+
+
+def made_gpt2(changes):
+    hidden, ffn = 40, changes.get("n_inner", 160)
+    shapes = {"transformer.wte.weight": (256, hidden), "transformer.wpe.weight": (32, hidden),
+              "transformer.ln_f.weight": (hidden,), "transformer.ln_f.bias": (hidden,)}
+    for i in range(3):
+        for name, shape in (("ln_1", (hidden,)), ("attn.c_attn", (hidden, 3 * hidden)),
+                            ("attn.c_proj", (hidden, hidden)), ("ln_2", (hidden,)), ("mlp.c_fc", (hidden, ffn)),
+                            ("mlp.c_proj", (ffn, hidden))):
+            shapes |= {f"transformer.h.{i}.{name}.weight": shape, f"transformer.h.{i}.{name}.bias": shape[-1:]}
+    if changes.get("tie_word_embeddings") is False:
+        shapes["lm_head.weight"] = (256, hidden)
+    return {name: (".ln_" in name and name.endswith("weight")) + 0.3 * numbers(name, *shape)
+            for name, shape in shapes.items()}
+
+
+def made_text():
+    return ((numbers("text", 4000) + 1) * 128).astype(numpy.uint8).tobytes()
+
+
+def windows(text, context, count):
+    """Where examples/common/corpus.c begins the sequences of a validation."""
+    begin = len(text) - len(text) // 10
+    places = len(text) - begin - context
+    return [begin + (places - 1) * i // (count - 1) for i in range(count)]
+
+
+def loss_of(tensors, text, heads, epsilon, context, count):
+    tensors = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
+    losses = []
+    for begin in windows(text, context, count):
+        tokens = numpy.frombuffer(text[begin:begin + context + 1], numpy.uint8)
+        logits = logits_of(tensors, tokens[:-1], heads, epsilon)
+        highest = logits.max(-1)
+        logs = numpy.log(numpy.exp(logits - highest[:, None]).sum(-1)) + highest
+        losses.append((logs - logits[numpy.arange(context), tokens[1:]]).mean())
+    return float(numpy.mean(losses))
 
 
 def llama(generator):
@@ -184,6 +246,36 @@ class HuggingFace(unittest.TestCase):
         self.convert(self.path("ours.safetensors"), self.path("back.safetensors"), "--to", "gpt2", "--dtype", "f32")
         self.check_same(tensors, self.read("back.safetensors"))
 
+    def test_losses_of_folders(self):
+        """ckpt convert DIR OUT and train_gpt --load OUT need no option of the network. A step at the rate 0 logs a
+        validation in all digits."""
+        text = made_text()
+        with open(self.path("text"), "wb") as file:
+            file.write(text)
+        for number, (name, (changes, expected)) in enumerate(MADE.items()):
+            tensors = made_gpt2(changes)
+            os.makedirs(self.path("hf"), exist_ok=True)
+            ckpt_files.write(self.path("hf/model.safetensors"), {
+                key: ("F64", list(tensor.shape), tensor.tobytes()) for key, tensor in tensors.items()})
+            config = {"model_type": "gpt2", "n_layer": 3, "n_embd": 40, "n_head": 5, "n_positions": 32,
+                      "vocab_size": 256, **changes}
+            with open(self.path("hf/config.json"), "w", encoding="ascii") as file:
+                json.dump(config, file)
+            self.convert(self.path("hf"), self.path("ours.safetensors"))
+            here = loss_of(tensors, text, 5, changes.get("layer_norm_epsilon", 1e-5), 16, 24)
+            self.assertLess(abs(here - expected), 1e-12, f"{name}: NumPy {here!r}")
+            for grid in GRIDS if number == 0 else GRIDS[:1] + [GRIDS[number % 4]]:
+                ranks = math.prod(map(int, grid.split("x")))
+                log = self.path(f"{name} {grid} log")
+                done = subprocess.run([TRAIN_GPT, self.path("text"), "--load", self.path("ours.safetensors"), "--ctx",
+                                       "16", "--dtype", "f64", "--lr", "0", "--steps", "1", "--val-windows", "24",
+                                       "--sample", "0", "--log", log, "--local", str(ranks), "--grid", grid],
+                                      capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                with open(log, encoding="ascii") as file:
+                    loss = json.loads(file.read().splitlines()[-1])["val_loss"]
+                self.assertLess(abs(loss - expected), 1e-12, f"{name} on {grid}: {loss!r}")
+
     def test_llama_there_and_back(self):
         tensors = llama(self.generator)
         self.save(tensors, "hf.safetensors")
@@ -194,5 +286,5 @@ class HuggingFace(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    QUADRILLE, GPT_LOGITS = sys.argv[1:3]
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
+    QUADRILLE, GPT_LOGITS, TRAIN_GPT = sys.argv[1:4]
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)

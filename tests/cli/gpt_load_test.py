@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""train_gpt --load: a file is that of a GPT of bytes, whose tensors, note and options say the same, or it is refused
+before a network is built.
+
+usage: gpt_load_test.py FOLDER-OF-EXAMPLES
+"""
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import ckpt_files
+
+NOTE = {"network": "gpt2", "layers": 2, "hidden": 12, "heads": 3, "ffn": 48, "epsilon": 1e-5}
+MOST_SECS, MOST_KIB = 2, 1 << 20  # of a refusal
+TRAIN_GPT = None
+
+
+class Load(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.theirs, self.ours = ckpt_files.gpt2(1, hidden=12, vocab=256, context=16)
+        self.text = os.path.join(self.folder, "text")
+        with open(self.text, "wb") as file:
+            file.write(bytes(range(256)) * 8)
+
+    def file(self, tensors, note=None, **more):
+        path = os.path.join(self.folder, "a.safetensors")
+        metadata = more | ({"note": note if isinstance(note, str) else json.dumps(note)} if note is not None else {})
+        ckpt_files.write(path, tensors, metadata)
+        return path
+
+    def run_it(self, *words):
+        return subprocess.run([TRAIN_GPT, self.text, *words, "--steps", "0", "--sample", "0", "--val-windows", "2"],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+
+    def good(self, *words):
+        done = self.run_it(*words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stderr
+
+    def bad(self, says, *words):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = self.run_it(*words)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
+        for part in says:
+            self.assertIn(part, done.stderr)
+        self.assertLess(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, MOST_SECS)
+        self.assertLess(after.ru_maxrss, MOST_KIB)
+
+    def test_a_note(self):
+        path = self.file(self.ours, NOTE)
+        said = self.good("--load", path)
+        self.assertIn("2 layers, hidden 12, 3 heads, context 16", said)
+        self.assertNotIn("epsilon", said)
+        self.assertIn("3 heads", self.good("--load", path, "--heads", "3", "--layers", "2", "--hidden", "12", "--ffn",
+                                           "48", "--epsilon", "1e-5", "--tie", "--ctx", "16", "--local", "2"))
+
+    def test_options_that_say_something_else(self):
+        path = self.file(self.ours, NOTE)
+        for option, value, stored in (("--heads", "4", "3"), ("--layers", "1", "2"), ("--layers", "3", "2"),
+                                      ("--hidden", "24", "12"), ("--ffn", "24", "48"), ("--epsilon", "0.001", "1e-05")):
+            self.bad([f"{option} {value}", f"is {stored}", f"leave out {option}"], "--load", path, option, value)
+
+    def test_without_heads(self):
+        for note in None, "words", {"step": 3}:
+            path = self.file(self.ours, note)
+            self.bad(["how many heads", "--heads"], "--load", path)
+            said = self.good("--load", path, "--heads", "2")
+            self.assertIn("2 heads", said)
+            self.assertIn("does not say the epsilon of norms; taken is 1e-05", said)
+            self.bad(["--heads 5", "12 features"], "--load", path, "--heads", "5")
+
+    def test_notes_that_are_wrong(self):
+        for change, says in (({"hidden": 24}, ['"hidden": 24', "12"]), ({"layers": 3}, ['"layers": 3', "2"]),
+                             ({"ffn": 12}, ['"ffn": 12', "48"]), ({"heads": 0}, ['"heads": 0']),
+                             ({"heads": "3"}, ["heads"]), ({"epsilon": -1}, ['"epsilon": -1']),
+                             ({"heads": 5}, ["5", "12 features"])):
+            self.bad(says, "--load", self.file(self.ours, NOTE | change))
+
+    def test_a_shorter_context(self):
+        path = self.file(self.ours, NOTE)
+        self.assertIn("positions: the first 5 of its 16\n", self.good("--load", path, "--ctx", "5", "--local", "2"))
+        self.bad(["--ctx 17", "16 positions"], "--load", path, "--ctx", "17")
+
+    def test_heads_of_their_own(self):
+        kind, shape, data = self.ours["embedding.weight"]
+        path = self.file({**self.ours, "head.weight": (kind, shape, data[::-1])}, NOTE)
+        self.bad(["--tie", "head.weight"], "--load", path, "--tie")
+        self.good("--load", path)
+
+    def test_other_vocabularies(self):
+        for vocab in 11, 255, 257:
+            _, ours = ckpt_files.gpt2(1, hidden=12, vocab=vocab, context=16)
+            self.bad([f"vocabulary of {vocab}", "byte"], "--load", self.file(ours, NOTE))
+
+    def test_files_of_others(self):
+        self.bad(["GPT-2", "quadrille ckpt convert"], "--load", self.file(self.theirs))
+        self.bad(["GPT-2", "quadrille ckpt convert"], "--load", self.file(
+            {"transformer." + name: tensor for name, tensor in self.theirs.items()}), "--heads", "3")
+        theirs, ours = ckpt_files.llama(1)
+        self.bad(["model.", "not those of a GPT-2"], "--load", self.file(theirs))
+        self.bad(["of a llama", "trains GPT-2's"], "--load", self.file(ours, {"network": "llama", "config": {
+            "x": "y" * 9000}}))
+
+    def test_tensors_that_are_missing_or_wrong(self):
+        for name in "embedding.weight", "embedding.positions", "block0.qkv.weight", "block1.proj.bias", "norm.beta":
+            rest = {key: tensor for key, tensor in self.ours.items() if key != name}
+            self.bad([f"{name} is missing"], "--load", self.file(rest, NOTE))
+        for name, shape in (("block1.fc.weight", [12, 48]), ("block0.fc2.weight", [12, 49]), ("norm.gamma", [1, 12]),
+                            ("embedding.positions", [16]), ("embedding.positions", [0, 12]),
+                            ("block1.qkv.bias", [35])):
+            tensor = "F32", shape, bytes(4 * ckpt_files.count(shape))
+            self.bad([name, ",".join(map(str, shape))], "--load", self.file({**self.ours, name: tensor}, NOTE))
+
+    def test_tensors_that_are_left(self):
+        some = ("F32", [1], bytes(4))
+        for name in "block2.norm1.gamma", "block0.qkv.scale", "head.bias", "norm.delta":
+            self.bad([f"no tensor {name}"], "--load", self.file({**self.ours, name: some}, NOTE))
+        more = {f"other{i}": some for i in range(5)}
+        said = self.good("--load", self.file({**self.ours, **more}, NOTE))
+        self.assertIn("not loaded: other0, other1, other2 and 2 more\n", said)
+        said = self.good("--load", self.file({**self.ours, "optimizer.m.norm.beta": some}, NOTE))
+        self.assertNotIn("not loaded", said)
+
+    def test_many_names_of_nothing(self):
+        """Blocks without elements build no network."""
+        empty = ("U8", [0], b"")
+        many = {f"block{i}.qkv.weight": empty for i in range(20000)}
+        self.bad(["embedding.weight is missing"], "--load", self.file(many), "--heads", "1")
+        tables = {name: self.ours[name] for name in ("embedding.weight", "embedding.positions")}
+        self.bad(["block0."], "--load", self.file({**many, **tables}), "--heads", "1")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    TRAIN_GPT = os.path.join(parser.parse_args().folder, "train_gpt")
+    unittest.main(argv=[sys.argv[0]], verbosity=1)
