@@ -41,7 +41,9 @@ static qdr_status check_note(const reading *r)
     const char *note = qdr_safetensors_metadata(r->file, "note");
     const int is_object = note && note[strspn(note, " \t\n\r")] == '{';
     json_t *document = NULL;
-    if (is_object) TRY(qdr_json_read(note, strlen(note), "the note", &document));
+    char name[512];
+    snprintf(name, sizeof name, "%.400s: its note", r->path);
+    if (is_object) TRY(qdr_json_read(note, strlen(note), name, &document));
     const char *network = json_string_value(json_object_get(document, NOTE_NETWORK));
     const int is_other = network && strcmp(network, GPT_NETWORK) != 0;
     const qdr_status status = is_other ? refuse_network(r, network) : QDR_OK;
