@@ -86,7 +86,7 @@ static json_t *describe(const training *run, const char *older)
         qdr_context_threads(run->ctx), "grid", grid_words(how->grid).text, "order", how->order, "gradient_parts",
         qdr_grid_parts(run->grid, QDR_LEVEL_GRADIENTS), "optimizer_parts",
         qdr_grid_parts(run->grid, QDR_LEVEL_OPTIMIZER), "layout", layout_word((qdr_layout)how->layout), "codec", codecs,
-        "overlap", how->serial ? "off" : "on", "context", (json_int_t)how->context, "vocab", (json_int_t)set->vocab,
+        "overlap", how->serial ? "off" : "on", "context", (json_int_t)how->context, "vocab", (json_int_t)N_BYTES,
         "tied", set->tied, "sequences_per_forward", (json_int_t)run->model.config.n_sequences, "parameters",
         (json_int_t)gpt_n_parameters(&run->model), "text", run->text.name);
     int bad = json_object_del(all, "step") | json_object_set_new(all, "continues_after", json_integer(run->first_step));
