@@ -194,6 +194,11 @@ static void trees(void **state)
                 {16, 1, QDR_ALL_REDUCE, 1e9, 2 * (30 + 12), 2 * 15 / 16.0 / 20}, /* the ring sends less */
                 {16, 1, QDR_ALL_GATHER, 1 * KB, 30 + 12, 15 / 16.0 / 20}, {4, 1, QDR_ALL_REDUCE, 1 * KB, 6, 1.5 / 100},
                 {4, 4, QDR_ALL_REDUCE, 1 * KB, 2 * 20, 2 / 5.0});
+    machine.links[0].n_ranks = machine.ranks_per_node = 5;
+    machine.links[1].n_adapters = 1;
+    ASSERT_WAYS(&machine, "three nodes", {15, 1, QDR_ALL_REDUCE, 1 * KB, 2 * (4 + 10 * log2(3)), 2 / 10.0});
+    machine.links[0].n_ranks = machine.ranks_per_node = 4;
+    machine.links[1].n_adapters = 2;
     machine.links[0].rank_bytes_per_sec = 16 * GB;
     ASSERT_WAYS(&machine, "slow chains", {8, 1, QDR_ALL_REDUCE, 4e6, 26, 2 * 7 / 8.0 / 16});
     machine.links[0].switch_bytes_per_sec = 40 * GB; /* instead of the chains: 5/4 passes */

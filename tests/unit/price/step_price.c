@@ -163,6 +163,40 @@ static void hosts(void **state)
     assert_near("all", r.secs, without + r.time[QDR_TIME_HOST]);
 }
 
+/* ---- axes ---- */
+
+static void assert_axis(const char *what, const qdr_plan_result *r, int axis, double wanted, double tolerance)
+{
+    if (!(fabs(r->busy[axis] - wanted) <= tolerance * wanted))
+        fail_msg("%s: %.9g s of transfers, not %.9g", what, r->busy[axis], wanted);
+    assert_near(what, r->time[(int)QDR_TIME_X + axis], r->busy[axis]); /* nothing hides them */
+    for (int other = 0; other < QDR_N_AXES; other++)
+        if (other != axis) assert_true(r->busy[other] <= 0 && r->time[(int)QDR_TIME_X + other] <= 0);
+}
+
+/* Between two ranks a sum for all takes as many bytes as it has, a gather half. Normal layers sum over x forward, and
+ * over y backward; transposed ones, and the table of the embedding, the other way round. Statistics of norms and of the
+ * loss take less than a hundredth of it. */
+static void axes(void **state)
+{
+    const double table = (double)V * H, matrices = LAYERS * (4.0 * H * H + 2.0 * H * F) + table;
+    const double small = (2 * LAYERS + 1) * 2.0 * H + (double)CONTEXT * H, secs = 4 / 1e9;
+    qdr_machine machine = machine_of();
+    qdr_plan x = plan_of(1, 0), y = x, z = plan_of(2, 0), d = z;
+    (void)state;
+    machine.links[0].rank_bytes_per_sec = 1e9;
+    x.overlap = y.overlap = z.overlap = d.overlap = QDR_OVERLAP_NONE;
+    x.x = y.y = z.z = d.d = 2;
+    qdr_plan_result r = predict(&machine, &network, &x);
+    assert_axis("x", &r, QDR_X, CONTEXT * (LAYERS * (3.0 * H + F + H + F) + V) * secs, 0.01);
+    r = predict(&machine, &network, &y);
+    assert_axis("y", &r, QDR_Y, CONTEXT * (LAYERS * 4.0 * H + 2.0 * H) * secs, 0.01);
+    r = predict(&machine, &network, &z); /* of the table three gathers and two sums */
+    assert_axis("z", &r, QDR_Z, (3 * matrices + 2 * table) / 2 * secs + small * secs, 1e-6);
+    r = predict(&machine, &network, &d);
+    assert_axis("d", &r, QDR_D, (matrices + small) * secs, 1e-6);
+}
+
 /* ---- stages ---- */
 
 /* The slowest stage, the last with the head, runs all micro-batches; the others, and the sends between them, while the
@@ -267,9 +301,15 @@ static void returns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(terms),  cmocka_unit_test(recomputed), cmocka_unit_test(optimizers),
-        cmocka_unit_test(hosts),  cmocka_unit_test(stages),     cmocka_unit_test(messages_of_stages),
-        cmocka_unit_test(stalls), cmocka_unit_test(returns),
+        cmocka_unit_test(terms),
+        cmocka_unit_test(recomputed),
+        cmocka_unit_test(optimizers),
+        cmocka_unit_test(hosts),
+        cmocka_unit_test(axes),
+        cmocka_unit_test(stages),
+        cmocka_unit_test(messages_of_stages),
+        cmocka_unit_test(stalls),
+        cmocka_unit_test(returns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,6 +131,9 @@ static void unfused_attention(void **state)
     machine.software.score_bytes = 20;
     assert_price("forward", price_of(&machine, &forward), 4, 2 * product + pairs * 0.45 * 20 / MEMORY);
     assert_price("backward", price_of(&machine, &backward), 6, 4 * product + pairs * 0.55 * 20 / MEMORY);
+    /* Scores are products NT, values NN. */
+    machine.f32.factor[0] = 0.5;
+    assert_price("modes", price_of(&machine, &forward), 4, (1 + 2) * product + pairs * 0.45 * 20 / MEMORY);
     forward.work.n_kernels = 0; /* done by another task */
     assert_price("none", price_of(&machine, &forward), 0, 0);
 }
