@@ -197,6 +197,58 @@ static void axes(void **state)
     assert_axis("d", &r, QDR_D, (matrices + small) * secs, 1e-6);
 }
 
+/* The forward's sums again, with recomputation; and the host enqueues its kernels again. */
+static void recomputed_transfers(void **state)
+{
+    qdr_machine machine = machine_of();
+    qdr_plan plan = plan_of(1, 0);
+    (void)state;
+    machine.links[0].rank_bytes_per_sec = 1e9;
+    plan.x = 2;
+    const double before = predict(&machine, &network, &plan).busy[QDR_X];
+    plan.recompute = QDR_RECOMPUTE_FULL;
+    const double more = predict(&machine, &network, &plan).busy[QDR_X] - before;
+    const double sums = CONTEXT * LAYERS * (3.0 * H + F) * 4 / 1e9;
+    if (!(more >= sums && more <= 1.01 * sums)) fail_msg("%g s more, not %g", more, sums);
+    machine.software.host_power = 1;
+    machine.software.host_secs = 3 * USEC;
+    double host[3];
+    for (int i = 0; i < 3; i++) {
+        plan.recompute = (qdr_recompute[]){QDR_RECOMPUTE_NONE, QDR_RECOMPUTE_ATTENTION, QDR_RECOMPUTE_FULL}[i];
+        host[i] = predict(&machine, &network, &plan).time[QDR_TIME_HOST];
+    }
+    assert_true(host[1] >= host[0] + 0.99 * LAYERS * 3 * USEC); /* one kernel of attention a layer, or more */
+    assert_true(host[2] >= host[0] + LAYERS * 5 * 3 * USEC); /* four products, too */
+    assert_true(host[2] <= 1.6 * host[0]); /* less than half of all, as backward has more */
+}
+
+/* Transfers that take ten times as long as all work, one after the other on one link: a step ends when they do, whatever
+ * is hidden behind them; they cannot begin before a forward and the last gradient, or end before the last return. */
+static void slow_networks(void **state)
+{
+    static const int levels[][2] = {{0, 0}, {2, 8}, {8, 8}, {1, 8}};
+    const double table = (double)V * H, matrices = LAYERS * (4.0 * H * H + 2.0 * H * F) + table;
+    const double small = (2 * LAYERS + 1) * 2.0 * H + (double)CONTEXT * H;
+    const double forward = LAYERS * (layer + scores) + head, all = LAYERS * (3 * layer + 3.5 * scores) + 3 * head;
+    qdr_machine machine = machine_of();
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        qdr_plan plan = plan_of(8, 0);
+        plan.d = 8;
+        plan.gradient_parts = levels[i][0];
+        plan.optimizer_parts = levels[i][1];
+        const double near = levels[i][0] > 1 ? levels[i][0] : 1;
+        const double twice = (near - 1) / near * table; /* near ranks sum both uses of the table */
+        const double bytes = (2 * 7 / 8.0 * (matrices + small) + twice) * 4, sums = 10 * all;
+        machine.links[0].rank_bytes_per_sec = bytes / sums;
+        const qdr_plan_result r = predict(&machine, &network, &plan);
+        assert_near("busy", r.busy[QDR_D], sums);
+        if (!(r.secs >= sums + (i ? 0 : forward) && r.secs <= sums + all))
+            fail_msg("levels %d, %d: %g s; transfers %g, work %g", levels[i][0], levels[i][1], r.secs, sums, all);
+        assert_near("waiting", r.time[QDR_TIME_D], r.secs - all);
+    }
+}
+
 /* ---- stages ---- */
 
 /* The slowest stage, the last with the head, runs all micro-batches; the others, and the sends between them, while the
@@ -301,15 +353,10 @@ static void returns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(terms),
-        cmocka_unit_test(recomputed),
-        cmocka_unit_test(optimizers),
-        cmocka_unit_test(hosts),
-        cmocka_unit_test(axes),
-        cmocka_unit_test(stages),
-        cmocka_unit_test(messages_of_stages),
-        cmocka_unit_test(stalls),
-        cmocka_unit_test(returns),
+        cmocka_unit_test(terms),         cmocka_unit_test(recomputed), cmocka_unit_test(optimizers),
+        cmocka_unit_test(hosts),         cmocka_unit_test(axes),       cmocka_unit_test(recomputed_transfers),
+        cmocka_unit_test(slow_networks), cmocka_unit_test(stages),     cmocka_unit_test(messages_of_stages),
+        cmocka_unit_test(stalls),        cmocka_unit_test(returns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
