@@ -100,14 +100,25 @@ int64_t qdri_coll_total(const qdri_coll *coll, int size)
     return qdri_coll_offset(coll->counts, 0, size);
 }
 
-qdr_status qdri_coll_differs(qdr_coll_kind kind, int64_t total, qdr_dtype dtype, int j, qdr_coll_kind other_kind,
-                             int64_t other_total, qdr_dtype other_dtype)
+/* Near and far ranks gather only to return what has been updated. */
+const char *qdri_coll_why_differs(const qdri_comm *comm, qdr_coll_kind kind, qdr_coll_kind other_kind)
+{
+    const char *name = comm ? qdri_comm_name(comm) : "";
+    const int is_level = strcmp(name, qdr_channel_name(QDR_CHANNEL_D_NEAR)) == 0 ||
+                         strcmp(name, qdr_channel_name(QDR_CHANNEL_D_FAR)) == 0;
+    if (!is_level || (kind == QDR_ALL_GATHER) == (other_kind == QDR_ALL_GATHER)) return "";
+    return "; the all-gather returns updated parameters: call qdr_stack_updated(), or step the optimizer, on all ranks "
+           "or on none";
+}
+
+qdr_status qdri_coll_differs(const qdri_comm *comm, qdr_coll_kind kind, int64_t total, qdr_dtype dtype, int j,
+                             qdr_coll_kind other_kind, int64_t other_total, qdr_dtype other_dtype)
 {
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "comm: rank 0 calls %s of %" PRId64 " %s, rank %d calls %s of %" PRId64
-                    " %s; all ranks must call the same",
+                    " %s; all ranks must call the same%s",
                     qdr_coll_kind_name(kind), total, qdr_dtype_name(dtype), j, qdr_coll_kind_name(other_kind),
-                    other_total, qdr_dtype_name(other_dtype));
+                    other_total, qdr_dtype_name(other_dtype), qdri_coll_why_differs(comm, kind, other_kind));
 }
 
 const void *qdri_at(const void *p, int64_t n, qdr_dtype dtype)

@@ -4,6 +4,7 @@
 #include <quadrille/coll.h>
 #include <semaphore.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "context/internal.h"
@@ -230,6 +231,44 @@ static void values_are_refused(qdr_context *ctx, uint64_t seed)
     }
 }
 
+/* Without QDR_CHECK the calls themselves differ: then the message says what was forgotten. */
+static int forget(qdr_local_world *world, int rank, void *user)
+{
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 2, .gradient_parts = 2};
+    const qdr_stack_opts rows = {QDR_OPTS_INIT, .n_rows = 8};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{16, 1}}};
+    const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{16, 1}}, .out = {{16, 1}}};
+    qdr_context *ctx = NULL;
+    qdr_grid *grid = NULL;
+    qdr_stack *stack = NULL;
+    qdr_edge x, y;
+    (void)user;
+    DIST_OK(qdr_context_create_local(world, rank, NULL, &ctx));
+    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+    DIST_OK(qdr_stack_create(grid, &rows, &stack));
+    DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, &x));
+    DIST_OK(qdr_stack_add_linear(stack, &fc, x, &y, NULL));
+    DIST_OK(qdr_stack_build(stack));
+    DIST_OK(qdr_stack_init(stack, 1, 0.1));
+    if (rank) DIST_OK(qdr_stack_updated(stack));
+    qdr_status status = qdr_stack_forward(stack);
+    if (status == QDR_OK) status = qdr_stack_backward(stack, 0, 1);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    DIST_CHECK(status == QDR_ERR_ARGUMENT || status == QDR_ERR_PEER, "%s", qdr_status_name(status));
+    DIST_CHECK(strstr(qdr_last_error(), "call qdr_stack_updated()"), "%s", qdr_last_error());
+    qdr_stack_destroy(&stack);
+    qdr_grid_destroy(&grid);
+    qdr_context_destroy(&ctx);
+    return 0;
+}
+
+static int one_forgets(void)
+{
+    DIST_OK(qdr_local_run(2, forget, NULL, NULL));
+    puts("ok one forgets");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const dist_test tests[] = {
@@ -238,5 +277,6 @@ int main(int argc, char **argv)
         {"operands are not in a returned weight", operands_are_not_in_a_returned_weight},
         {"values are refused", values_are_refused},
     };
+    if (argc == 2 && strcmp(argv[1], "forget") == 0) return one_forgets();
     return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -63,8 +63,9 @@ static qdr_status fail_calls(const checked_comm *checked, int a, int b, const ch
     char who[QDRI_MEMBER_BYTES], who_else[QDRI_MEMBER_BYTES];
     qdri_comm_name_member(&checked->base, a, who, sizeof who);
     qdri_comm_name_member(&checked->base, b, who_else, sizeof who_else);
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "comm: %s: %s calls %s, %s calls %s%s; %s", qdri_comm_name(&checked->base), who,
-                    first->text, who_else, other->text, only_parts ? " in other parts" : "", rule);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "comm: %s: %s calls %s, %s calls %s%s; %s%s", qdri_comm_name(&checked->base), who,
+                    first->text, who_else, other->text, only_parts ? " in other parts" : "", rule,
+                    qdri_coll_why_differs(&checked->base, (qdr_coll_kind)first->kind, (qdr_coll_kind)other->kind));
 }
 
 /* What j sends must be what its peer expects, and vice versa. */

@@ -174,13 +174,13 @@ static int find_leaver(const local_group *group, uint64_t number)
     return -1;
 }
 
-qdr_status qdri_local_compare(const qdri_coll *a, const qdri_coll *b, int size, int j)
+qdr_status qdri_local_compare(const qdri_comm *comm, const qdri_coll *a, const qdri_coll *b, int j)
 {
-    const int64_t n_a = qdri_coll_total(a, size), n_b = qdri_coll_total(b, size);
+    const int64_t n_a = qdri_coll_total(a, comm->size), n_b = qdri_coll_total(b, comm->size);
     if (a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && n_a == n_b &&
         (a->kind != QDR_BROADCAST || a->peer == b->peer))
         return QDR_OK;
-    return qdri_coll_differs(a->kind, n_a, a->dtype, j, b->kind, n_b, b->dtype);
+    return qdri_coll_differs(comm, a->kind, n_a, a->dtype, j, b->kind, n_b, b->dtype);
 }
 
 /* leaver: the member that has left; -1: unknown. An error of some member tells more than that. */
@@ -240,7 +240,7 @@ static void begin(qdri_coll_run *run)
     if (!enter(group, comm->n_begun)) return;
     qdr_status status = QDR_OK;
     for (int j = 1; j < group->size && status == QDR_OK; j++)
-        status = qdri_local_compare(&group->slots[0].coll, &group->slots[j].coll, group->size, j);
+        status = qdri_local_compare(run->comm, &group->slots[0].coll, &group->slots[j].coll, j);
     if (status != QDR_OK) {
         fail_all(group, status);
         finish_for_all(group, run->comm->rank, comm->n_begun);

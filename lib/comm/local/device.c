@@ -162,7 +162,8 @@ static qdr_status check_calls(const gathering *g)
                         "memory; set QDR_CUDA_COMM=nccl, or let them share a GPU (.device = \"cuda:%d\")",
                         j, first, qdri_dev_gpu(dev), first);
     }
-    for (int j = 1; j < g->size; j++) QDR_TRY(qdri_local_compare(coll_of(g, 0), coll_of(g, j), g->size, j));
+    for (int j = 1; j < g->size; j++)
+        QDR_TRY(qdri_local_compare(&offer_of(g, 0)->comm->base, coll_of(g, 0), coll_of(g, j), j));
     const qdr_coll_kind kind = coll_of(g, 0)->kind;
     for (int i = 0; kind == QDR_ALL_TO_ALL && i < g->size * g->size; i++) {
         const parcel p = parcel_of(g, i / g->size, i % g->size);

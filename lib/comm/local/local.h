@@ -119,7 +119,8 @@ QDR_NODISCARD qdr_status qdri_local_launch(qdri_comm *comm, const qdri_coll *col
 QDR_NODISCARD qdr_status qdri_local_device_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
 
 /* Fails unless members 0 and j make the same call. */
-QDR_NODISCARD qdr_status qdri_local_compare(const qdri_coll *first, const qdri_coll *other, int size, int j);
+QDR_NODISCARD qdr_status qdri_local_compare(const qdri_comm *comm, const qdri_coll *first, const qdri_coll *other,
+                                            int j);
 /* Fails: what one member of an all-to-all sends is not what the other expects. */
 qdr_status qdri_local_fail_parts(int from, int64_t n_out, int to, int64_t n_in);
 /* Fails unless what `rank` sends and receives in a send-recv is what its peers expect; to, from: their calls; NULL: no

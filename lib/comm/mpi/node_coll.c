@@ -244,8 +244,8 @@ static qdr_status check_equal(const qdri_coll_run *run)
         const node_call *b = call_of(run, j);
         if (a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->peer == b->peer && a->total == b->total)
             continue;
-        return qdri_coll_differs((qdr_coll_kind)a->kind, a->total, (qdr_dtype)a->dtype, j, (qdr_coll_kind)b->kind,
-                                 b->total, (qdr_dtype)b->dtype);
+        return qdri_coll_differs(run->comm, (qdr_coll_kind)a->kind, a->total, (qdr_dtype)a->dtype, j,
+                                 (qdr_coll_kind)b->kind, b->total, (qdr_dtype)b->dtype);
     }
     return QDR_OK;
 }
