@@ -222,8 +222,8 @@ static void recomputed_transfers(void **state)
     assert_true(host[2] <= 1.6 * host[0]); /* less than half of all, as backward has more */
 }
 
-/* Transfers that take ten times as long as all work, one after the other on one link: a step ends when they do, whatever
- * hides behind them; the sums of no levels begin after the forward. */
+/* Transfers that take ten times as long as all work, one after the other on one link: a step ends when they do,
+ * whatever hides behind them; the sums of no levels begin after the forward. */
 static void slow_networks(void **state)
 {
     static const int levels[][2] = {{0, 0}, {2, 8}, {8, 8}, {1, 8}};
