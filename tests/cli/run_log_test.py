@@ -198,6 +198,19 @@ class Evaluating(Case):
         self.assertIn("No such file", self.evaluate("--eval", self.path("missing"), code=2))
 
 
+class Manuals(unittest.TestCase):
+    def test_manuals_name_options_of_help(self):
+        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/man")
+        for program in ("train_gpt", "transformer_layer"):
+            talk = subprocess.run([os.path.join(ARGUMENTS.examples_dir, program), "--help"], check=True,
+                                  capture_output=True, text=True).stdout
+            with open(os.path.join(folder, program + ".1"), encoding="ascii") as file:
+                named = set(re.findall(r"--[a-z-]+", file.read().replace("\\-", "-")))
+            self.assertGreater(len(named), 3)
+            for option in named - {"--help"}:
+                self.assertRegex(talk, rf"(?m)^ +{option}\b", program)
+
+
 if __name__ == "__main__":
     PARSER = argparse.ArgumentParser()
     PARSER.add_argument("examples_dir")

@@ -45,7 +45,10 @@ use_packages() {
     cc -o linear_static linear.c \
         $(pkg-config --static --cflags --libs quadrille | sed 's/-lquadrille\>/-l:libquadrille.a/')
     ./linear_static | grep -q 'rank 3 of 4 owns' || fail "linear, static"
-    ! readelf -d /usr/bin/quadrille linear | grep -q 'R.*PATH' || fail "a search path in what a system's folders hold"
+    transformer_layer --local 2 --grid 2x1x1x1 --hidden 16 --heads 2 --ctx 8 --iterations 1 >/dev/null
+    train_gpt --help | grep -q '^usage: train_gpt' || fail "no train_gpt"
+    ! readelf -d /usr/bin/quadrille /usr/bin/train_gpt linear | grep -q 'R.*PATH' ||
+        fail "a search path in what a system's folders hold"
     if command -v cmake >/dev/null 2>&1; then
         cat >CMakeLists.txt <<'C'
 cmake_minimum_required(VERSION 3.13)
@@ -58,7 +61,7 @@ C
         cmake --build by-cmake >/dev/null
         by-cmake/linear_cmake | grep -q 'rank 3 of 4 owns' || fail "linear, by CMake"
     fi
-    man --version >/dev/null 2>&1 && man -w quadrille >/dev/null
+    man --version >/dev/null 2>&1 && man -w quadrille train_gpt transformer_layer >/dev/null
     bash -c '. /usr/share/bash-completion/completions/quadrille'
 }
 

@@ -51,7 +51,7 @@ class Quadrille(MesonPackage):
 
         args = [feature(name) for name in ("blas", "hwloc", "onednn", "zfp", "cuda")]
         args.append("-Dmpi=" + ("mpich" if self.spec.satisfies("+mpi") else "none"))
-        args += ["-Dtests=false", "-Dexamples=false", "-Dwerror=false"]
+        args += ["-Dtests=false", "-Dwerror=false"]
         if self.spec.satisfies("+cuda"):
             args.append(f"-Dnccl={self.spec['nccl'].prefix}")
         return args
