@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model's memory compared with what the runtime allocates for the same network: parameters, gradients and state
- * to the byte, as what a rank writes to a checkpoint; activations and workspace within 3 %. */
+/* The model's memory compared with what the runtime allocates for the same network: parameters, gradients, feedback and
+ * state to the byte, as what a rank writes to a checkpoint; activations and workspace within 3 %. */
 #include <math.h>
 #include <string.h>
 
@@ -8,6 +8,8 @@
 #include "network/describe.h"
 #include "network/sizes.h"
 #include "price/lists.h"
+#include "price/price.h"
+#include "quadrille/codec.h"
 #include "quadrille/plan.h"
 
 #include "qdr_test.h"
@@ -98,6 +100,8 @@ static void compare(const qdr_machine *machine, const qdr_network *network, cons
     CHECK_OK(qdr_model_create(machine, network, &model));
     CHECK_OK(qdr_model_predict(model, plan, &told));
     CHECK_OK(qdri_describe(&net, network, &position, &opts, CONTEXT, plan->layout, LAYERS, layer_of));
+    const qdri_coding coding = qdri_plan_coding(plan, machine->ranks_per_node);
+    qdri_net_set_coding(&net, &coding);
     CHECK_OK(qdri_net_build(&net, &lists));
     const size_t *bytes = net.buffers.region_bytes;
     const double activations = (double)bytes[QDRI_ACTIVATIONS], workspace = (double)bytes[QDRI_WORKSPACE];
@@ -109,6 +113,7 @@ static void compare(const qdr_machine *machine, const qdr_network *network, cons
     worst_workspace = fmax(worst_workspace, workspace_error);
     const char *wrong = told.memory[QDR_MEMORY_PARAMETERS] != (double)bytes[QDRI_PARAMETERS] ? "parameters"
                         : told.memory[QDR_MEMORY_GRADIENTS] != (double)bytes[QDRI_GRADIENTS] ? "gradients"
+                        : told.memory[QDR_MEMORY_FEEDBACK] != (double)bytes[QDRI_FEEDBACK]   ? "feedback"
                         : told.memory[QDR_MEMORY_OPTIMIZER] != state_of(&net)                ? "state"
                         : activations_error > 0.03                                           ? "activations"
                         : workspace_error > 0.03                                             ? "workspace"
@@ -134,7 +139,10 @@ static void all_plans(void **state)
                                    {2, 2, 2, 2}, {1, 8, 1, 1}, {1, 1, 1, 3}, {1, 1, 2, 4}, {3, 1, 1, 5}};
     static const qdr_dtype types[] = {QDR_F32, QDR_BF16, QDR_F16};
     qdr_machine machine;
+    qdr_codecs codecs;
+    int n_coded = 0;
     CHECK_OK(qdr_machine_load("laptop", &machine));
+    CHECK_OK(qdr_codecs_parse("int8+feedback,least=1K,inside", &codecs));
     for (int64_t hidden = 256; hidden <= 1024; hidden *= 2) {
         const qdr_network network = network_of(hidden, hidden == 512 ? QDR_NORM_RMS : QDR_NORM_LAYER);
         for (size_t i = 0; i < sizeof grids / sizeof *grids; i++)
@@ -156,8 +164,12 @@ static void all_plans(void **state)
                 levels.gradient_parts = plan.z * (1 + way % 2 * (plan.d - 1));
                 levels.optimizer_parts = plan.z * plan.d;
                 compare(&machine, &network, &levels);
+                levels.codecs = codecs;
+                compare(&machine, &network, &levels);
+                n_coded += plan.z * plan.d > 1;
             }
     }
+    assert_true(n_coded > 0);
     print_message("activations within %.2f %%, workspace within %.1f %%\n", 100 * worst_activations,
                   100 * worst_workspace);
 }
