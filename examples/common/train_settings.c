@@ -152,13 +152,19 @@ static void put(settings *set, int i, double value)
         *(int64_t *)(void *)at = (int64_t)value;
 }
 
-/* The option that sets a member, and with it the range of what a note says of that. */
+/* The option that sets a member: its range is also that of what a file says. */
+static const option_spec *spec_of(size_t at)
+{
+    const option_spec *spec = settings_specs;
+    while (spec->at != at || (spec->kind != OPTION_COUNT && spec->kind != OPTION_REAL)) spec++;
+    return spec;
+}
+
 static qdr_status take_number(const saved_run *saved, const char *key, size_t at, double *value,
                               char sentence[PROBLEM_BYTES])
 {
     char remedy[32];
-    const option_spec *spec = settings_specs;
-    while (spec->at != at || (spec->kind != OPTION_COUNT && spec->kind != OPTION_REAL)) spec++;
+    const option_spec *spec = spec_of(at);
     snprintf(remedy, sizeof remedy, "give --%s", spec->name);
     const saved_range range = {spec->min, spec->max, spec->kind == OPTION_COUNT, remedy};
     return saved_run_number(saved, key, &range, value, sentence);
@@ -179,6 +185,9 @@ static qdr_status take_network(settings *set, int i, const saved_run *saved, cha
     const char *key = numbers[i].key;
     const double stored = size_at(&saved->gpt.sizes, numbers[i].at), given = get(set, i);
     double noted = stored;
+    if (stored > spec_of(numbers[i].at)->max)
+        return REFUSE(sentence, "%.300s: its tensors have %s %g, more than the %g of --%s; load a smaller network",
+                      saved->path, key, stored, spec_of(numbers[i].at)->max, key);
     TRY(take_number(saved, key, numbers[i].at, &noted, sentence));
     if (stored > 0 && (noted < stored || noted > stored))
         return REFUSE(sentence, "%.300s: its note has \"%s\": %g, but its tensors %g; use another copy of the file",

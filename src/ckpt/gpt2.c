@@ -282,12 +282,16 @@ json_t *ckpt_gpt2_document(const ckpt_gpt2 *gpt2, const char *type)
                              "embd_pdrop", 0.0, "resid_pdrop", 0.0, "bos_token_id", "eos_token_id",
                              "layer_norm_epsilon", gpt2->epsilon, "tie_word_embeddings", gpt2->sizes.tied);
     ckpt_gpt2 sizes = *gpt2;
+    int is_bad = root == NULL;
     for (int i = 0; i < N_KEYS; i++) {
-        if (keys[i].kind == SIZE) json_object_set_new(root, keys[i].name, json_integer(*size_of(&keys[i], &sizes)));
-        if (keys[i].kind == FIXED) json_object_set_new(root, keys[i].name, json_boolean(keys[i].usual));
+        if (keys[i].kind == SIZE)
+            is_bad |= json_object_set_new(root, keys[i].name, json_integer(*size_of(&keys[i], &sizes)));
+        if (keys[i].kind == FIXED) is_bad |= json_object_set_new(root, keys[i].name, json_boolean(keys[i].usual));
     }
-    if (torch_type(type)) json_object_set_new(root, "torch_dtype", json_string(torch_type(type)));
-    return root;
+    if (torch_type(type)) is_bad |= json_object_set_new(root, "torch_dtype", json_string(torch_type(type)));
+    if (!is_bad) return root;
+    json_decref(root);
+    return NULL;
 }
 
 const char *ckpt_gpt2_difference(const ckpt_gpt2 *gpt2, const char *type, const ckpt_config *other)

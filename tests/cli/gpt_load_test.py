@@ -91,6 +91,22 @@ class Load(unittest.TestCase):
         self.assertIn("positions: the first 5 of its 16\n", self.good("--load", path, "--ctx", "5", "--local", "2"))
         self.bad(["--ctx 17", "16 positions"], "--load", path, "--ctx", "17")
 
+    def test_damage_after_the_first_positions(self):
+        """The checksum is that of the whole table."""
+        saved = os.path.join(self.folder, "saved")
+        self.good("--load", self.file(self.ours, NOTE), "--save", saved)
+        self.good("--load", saved, "--ctx", "5")
+        with open(saved, "r+b") as file:
+            length = int.from_bytes(file.read(8), "little")
+            end = json.loads(file.read(length))["embedding.positions"]["data_offsets"][1]
+            file.seek(8 + length + end - 1)
+            last = file.read(1)[0]
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([last ^ 1]))
+        done = self.run_it("--load", saved, "--ctx", "5")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("embedding.positions is damaged", done.stderr)
+
     def test_heads_of_their_own(self):
         kind, shape, data = self.ours["embedding.weight"]
         path = self.file({**self.ours, "head.weight": (kind, shape, data[::-1])}, NOTE)
@@ -138,6 +154,8 @@ class Load(unittest.TestCase):
         self.bad(["embedding.weight is missing"], "--load", self.file(many), "--heads", "1")
         tables = {name: self.ours[name] for name in ("embedding.weight", "embedding.positions")}
         self.bad(["block0."], "--load", self.file({**many, **tables}), "--heads", "1")
+        _, ours = ckpt_files.gpt2(1, n_blocks=1025, hidden=1, vocab=256, context=2)
+        self.bad(["layers 1025", "1024"], "--load", self.file(ours), "--heads", "1")
 
 
 if __name__ == "__main__":

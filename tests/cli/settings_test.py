@@ -97,7 +97,7 @@ class Settings(unittest.TestCase):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("examples")
-    parser.add_argument("quadrille")
+    parser.add_argument("quadrille", type=os.path.abspath)
     parser.add_argument("--mpiexec", required=True)
     ARGUMENTS, rest = parser.parse_known_args()
     unittest.main(argv=[sys.argv[0], *rest])
