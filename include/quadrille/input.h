@@ -32,6 +32,11 @@ QDR_API QDR_NODISCARD qdr_status qdr_input_read(const char *path, size_t max_byt
  *                            PyTorch or a pointer of Git LFS: the sentence says as what, and what to do */
 QDR_API QDR_NODISCARD qdr_status qdr_input_read_text(const char *path, size_t max_bytes, char **bytes, size_t *n_bytes);
 
+/** Replaces each control character of a text in UTF-8 by '?', and each of Unicode's invisible characters that change
+ * the direction or the form of what follows, such as U+202E: for names and notes of files that are printed. NULL does
+ * nothing. */
+QDR_API void qdr_text_hide_controls(char *text);
+
 /** How long qdr_input_read() waits for the next byte of a pipe. */
 #define QDR_INPUT_WAIT_SECS 10
 

@@ -27,6 +27,30 @@ typedef struct input {
     char name[NAME_BYTES];
 } input;
 
+/* Bytes of a character that moves or hides what follows: a control character, or one of Unicode's marks of direction
+ * and format, U+200B to 200F, 2028 to 202E, 2060 to 206F, 061C and FEFF; 0: it is none. */
+static int control_bytes(const unsigned char *at)
+{
+    if (*at < ' ' || *at == 0x7f) return 1;
+    if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0) return 2;
+    if (at[0] == 0xd8 && at[1] == 0x9c) return 2;
+    if (at[0] == 0xef && at[1] == 0xbb && at[2] == 0xbf) return 3;
+    if (at[0] != 0xe2) return 0;
+    if (at[1] == 0x80 && ((at[2] >= 0x8b && at[2] <= 0x8f) || (at[2] >= 0xa8 && at[2] <= 0xae))) return 3;
+    return at[1] == 0x81 && at[2] >= 0xa0 && at[2] <= 0xaf ? 3 : 0;
+}
+
+void qdr_text_hide_controls(char *text)
+{
+    char *to = text;
+    for (const char *from = text; text && *from; to++) {
+        const int n = control_bytes((const unsigned char *)from);
+        *to = n ? '?' : *from;
+        from += n ? n : 1;
+    }
+    if (text) *to = '\0';
+}
+
 /* The end of a long name is more informative than its beginning. */
 void qdri_input_name(const char *path, char *name, size_t capacity)
 {
@@ -37,8 +61,7 @@ void qdri_input_name(const char *path, char *name, size_t capacity)
         snprintf(name, capacity, "%s", path);
     else
         snprintf(name, capacity, "...%s", path + bytes - (capacity - 4));
-    for (char *letter = name; *letter; letter++)
-        if ((unsigned char)*letter < ' ' || *letter == 0x7f) *letter = '?';
+    qdr_text_hide_controls(name);
 }
 
 static qdr_status too_large(const input *in)

@@ -154,6 +154,30 @@ static qdr_status unknown_name(const char *room, const char *noun, const char *k
         is_listed ? kind : "", is_listed ? "; " : "");
 }
 
+/* The only name that is spelled like this one but for case, dashes, dots and underscores; "": none, or several. */
+static qdr_status find_spelling(const char *kind, const char *name, char spelled[QDRI_DATA_NAME_BYTES])
+{
+    qdri_data_names names;
+    int n = 0;
+    QDR_TRY(qdri_data_list(kind, &names));
+    for (int i = 0; i < names.n; i++)
+        if (qdri_name_is_same(name, names.names[i]) && n++ == 0) memcpy(spelled, names.names[i], QDRI_DATA_NAME_BYTES);
+    if (n != 1) *spelled = '\0';
+    qdri_data_names_free(&names);
+    return QDR_OK;
+}
+
+/* 1: a data folder has this name. */
+static int find_name(const char *kind, const char *name, char path[QDRI_DATA_PATH_BYTES])
+{
+    char folder[QDRI_DATA_PATH_BYTES];
+    for (walk w = walk_begin(); name[0] && walk_next(&w, folder);) {
+        const int bytes = snprintf(path, QDRI_DATA_PATH_BYTES, "%s/%s/%s" ENDING, folder, kind, name);
+        if (bytes < QDRI_DATA_PATH_BYTES && qdri_input_is_there(path)) return 1;
+    }
+    return 0;
+}
+
 /* The machine file that `quadrille calibrate` leaves for this host; it may not exist. 0: there is no place for it. */
 static int host_file(char path[QDRI_DATA_PATH_BYTES])
 {
@@ -189,15 +213,14 @@ qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kin
         name_or_path = host_file(own_file) && qdri_input_is_there(own_file) ? own_file : "laptop";
     const int is_path = strcmp(name_or_path, "-") == 0 || strchr(name_or_path, '/') || ends_in_json(name_or_path);
     if (!is_path) {
-        char folder[QDRI_DATA_PATH_BYTES];
-        for (walk w = walk_begin(); name_or_path[0] && walk_next(&w, folder);) {
-            const int bytes = snprintf(path, QDRI_DATA_PATH_BYTES, "%s/%s/%s" ENDING, folder, kind, name_or_path);
-            if (bytes < QDRI_DATA_PATH_BYTES && qdri_input_is_there(path)) return QDR_OK;
-        }
+        char spelled[QDRI_DATA_NAME_BYTES];
+        if (find_name(kind, name_or_path, path)) return QDR_OK;
         if (strcmp(kind, "models") == 0 &&
             snprintf(path, QDRI_DATA_PATH_BYTES, "%s/config.json", name_or_path) < QDRI_DATA_PATH_BYTES &&
             qdri_input_is_there(path))
             return QDR_OK;
+        QDR_TRY(find_spelling(kind, name_or_path, spelled));
+        if (find_name(kind, spelled, path)) return QDR_OK;
         return unknown_name(room, noun, kind, name_or_path, prefer);
     }
     if (strlen(name_or_path) >= QDRI_DATA_PATH_BYTES)

@@ -2,6 +2,7 @@
 /* `quadrille ckpt`: looks at checkpoints, checks, compares and converts them. */
 #include "ckpt/ckpt.h"
 
+#include <quadrille/input.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,9 +23,10 @@ ckpt_text ckpt_show(const char *text)
     const int is_cut = n > most;
     if (is_cut)
         for (n = most; n > 0 && is_inside(text[n]);) n--;
-    for (size_t i = 0; i < n; i++) shown.text[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
+    memcpy(shown.text, text, n);
     memcpy(shown.text + n, dots, is_cut ? sizeof dots : 0);
     if (!is_cut) shown.text[n] = '\0';
+    qdr_text_hide_controls(shown.text);
     return shown;
 }
 

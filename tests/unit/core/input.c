@@ -168,9 +168,38 @@ static void long_names(void **state)
     assert_string_equal(shown, "standard input");
 }
 
+static void controls_are_hidden(void **state)
+{
+    static const char *const cases[][2] = {{"a\xe2\x80\xae"
+                                            "b",
+                                            "a?b"},
+                                           {"\xe2\x81\xa6x\xe2\x81\xa9", "?x?"},
+                                           {"\x1b[1m\x7f", "?[1m?"},
+                                           {"\xc2\x9b"
+                                            "1",
+                                            "?1"},
+                                           {"\xd8\x9c", "?"},
+                                           {"\xef\xbb\xbfn", "?n"},
+                                           {"gr\xc3\xb6\xc3\x9f"
+                                            "e \xe2\x80\xa6",
+                                            "gr\xc3\xb6\xc3\x9f"
+                                            "e \xe2\x80\xa6"},
+                                           {"cut \xe2", "cut \xe2"},
+                                           {"cut \xe2\x80", "cut \xe2\x80"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "%s", cases[i][0]);
+        qdr_text_hide_controls(text);
+        assert_string_equal(text, cases[i][1]);
+    }
+    qdr_text_hide_controls(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(controls_are_hidden),
         cmocka_unit_test_setup_teardown(sizes, begin, end),
         cmocka_unit_test_setup_teardown(what_is_no_file, begin, end),
         cmocka_unit_test(files_without_a_size),

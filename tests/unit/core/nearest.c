@@ -39,7 +39,7 @@ static void the_closest_come_first(void **state)
 {
     (void)state;
     check_nearest("gtp2", 3, "gpt2", 1);
-    check_nearest("GPT2XL", 3, "gpt2-xl, gpt2", 2);
+    check_nearest("GPT2XL", 3, "gpt2-xl", 1);
     check_nearest("llama-70b", 3, "llama-2-70b, llama-3-70b", 2);
     check_nearest("llama-70b", 1, "llama-2-70b", 1);
     check_nearest("H100", 3, "dgx-h100", 1);
@@ -48,6 +48,46 @@ static void the_closest_come_first(void **state)
     check_nearest("nope", 3, "", 0);
     check_nearest("", 3, "", 0);
     check_nearest(NULL, 3, "", 0);
+}
+
+/* Names of models and machines, as people type them. */
+static void typos(void **state)
+{
+    static const char *const all[] = {"dgx-a100",    "dgx-h100",   "gpt-neox-20b", "gpt2",        "gpt2-large",
+                                      "gpt2-medium", "gpt2-xl",    "gpt3-13b",     "gpt3-175b",   "gpt3-2.7b",
+                                      "gpt3-6.7b",   "llama-13b",  "llama-2-13b",  "llama-2-70b", "llama-2-7b",
+                                      "llama-3-70b", "llama-3-8b", "llama-3.1-8b", "llama-30b",   "llama-65b",
+                                      "llama-7b",    "mistral-7b", "perlmutter",   "qwen2-0.5b",  "qwen2-7b"};
+    static const char *const typed[][2] = {{"gpt-2", "gpt2"},
+                                           {"GPT2", "gpt2"},
+                                           {"gtp2", "gpt2"},
+                                           {"gpt-2-xl", "gpt2-xl"},
+                                           {"gpt2_medium", "gpt2-medium"},
+                                           {"llama70b", "llama-2-70b"},
+                                           {"Llama-70B", "llama-2-70b"},
+                                           {"llama2-70b", "llama-2-70b"},
+                                           {"lama-2-70b", "llama-2-70b"},
+                                           {"llama-2-7x", "llama-2-7b"},
+                                           {"llama 3 8b", "llama-3-8b"},
+                                           {"llama3.1-8b", "llama-3.1-8b"},
+                                           {"llama_13b", "llama-13b"},
+                                           {"mistral7b", "mistral-7b"},
+                                           {"misral-7b", "mistral-7b"},
+                                           {"quen2-7b", "qwen2-7b"},
+                                           {"gpt3-27b", "gpt3-2.7b"},
+                                           {"DGX-H100", "dgx-h100"},
+                                           {"h100", "dgx-h100"},
+                                           {"dgxa100", "dgx-a100"},
+                                           {"perlmuter", "perlmutter"},
+                                           {"gptneox20b", "gpt-neox-20b"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof typed / sizeof *typed; i++) {
+        char text[64];
+        (void)qdr_names_nearest(typed[i][0], all, sizeof all / sizeof *all, 1, text, sizeof text);
+        if (strcmp(text, typed[i][1]) != 0) fail_msg("%s: %s, not %s", typed[i][0], text, typed[i][1]);
+    }
+    assert_true(qdri_name_is_same("Llama_2.7B", "llama-2-7b"));
+    assert_false(qdri_name_is_same("llama-27", "llama-2-7b"));
 }
 
 /* A name of which only a part has room would be wrong. */
@@ -67,6 +107,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(edit_distances),
         cmocka_unit_test(the_closest_come_first),
+        cmocka_unit_test(typos),
         cmocka_unit_test(names_are_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
