@@ -17,8 +17,8 @@ extern "C" {
  *
  * Closest are the names whose beginning was typed, or whose words begin with the words that were typed, in their
  * order ("llama-70b" for "llama-2-70b", "h100" for "dgx-h100"); if there are none, those that need the fewest letters
- * inserted, removed, replaced or swapped, where two that are inserted count as one of the others. Case, dashes, dots and
- * underscores do not matter. Among equally close names the order of the list
+ * inserted, removed, replaced or swapped, where two that are inserted count as one of the others. Case, dashes, dots
+ * and underscores do not matter. Among equally close names the order of the list
  * decides. Only the first 64 letters of a name count. Local, thread-safe.
  *  @param typed      NULL or empty: no name is close
  *  @param most       write at most this many names
