@@ -119,9 +119,9 @@ static qdr_status message_check(const qdri_kernel *kernel)
     }
     if (left == 0 && at == n_bytes) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "unpacking: the message of %" PRId64 " bytes is damaged at byte %" PRId64
-                    ", or is not one of %" PRId64 " elements",
-                    n_bytes, at, kernel->u.codec.n);
+                    "unpacking: the message of %" PRId64 " bytes is none of %" PRId64 " elements from byte %" PRId64
+                    " on: its sender had another number of them (QDR_CHECK=1 names both calls), or it is damaged",
+                    n_bytes, kernel->u.codec.n, at);
 }
 
 typedef struct kernel_args {
