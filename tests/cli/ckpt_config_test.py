@@ -127,7 +127,7 @@ class Config(Case):
             self.path("hf/config.json", content)
             self.refuse(["config.json", says])
         os.remove(self.path("hf/model.safetensors"))
-        self.refuse(["hf", "model.safetensors.index.json"])
+        self.refuse(["hf is a folder"])
 
     def test_without_one(self):
         said = self.good("convert", self.path("hf"), self.path("out.safetensors"), "--from", "gpt2")
