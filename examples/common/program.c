@@ -41,7 +41,7 @@ static qdr_status check_files(qdr_context *ctx, const launch *start)
 static int run_rank(qdr_context *ctx, void *user)
 {
     const launch *start = user;
-    const int talks = qdr_context_rank(ctx) == 0;
+    const int rank = qdr_context_rank(ctx), talks = rank == 0;
     char sentence[PROBLEM_BYTES] = "";
     failure why = {0};
     if (options_agree(ctx, &why)) return fail_print_rank(&why, ctx);
@@ -52,8 +52,9 @@ static int run_rank(qdr_context *ctx, void *user)
     if (status >= 0) status = qdr_barrier(ctx); /* so that rank 0 also learns of a rank that fails last */
     /* a rank that timed out may have waited for rank 0 */
     const char *said = *qdr_last_error() ? qdr_last_error() : qdr_status_text(status);
-    if (status < 0 && (talks || status == QDR_ERR_TIMEOUT) && !fail_is_quiet(*sentence ? sentence : said))
-        fprintf(stderr, "%s: %s\n", start->about->name, *sentence ? sentence : said);
+    const int is_late = status == QDR_ERR_TIMEOUT;
+    if (status < 0 && (talks || is_late || fail_is_own(status)))
+        fail_say(is_late ? 0 : rank, *sentence ? sentence : said);
     return code_of(status);
 }
 

@@ -7,6 +7,7 @@
 
 #include "comm/internal.h"
 #include "core/ranges.h"
+#include "core/shared_error.h"
 #include "core/size.h"
 #include "dev/clock.h"
 
@@ -166,7 +167,10 @@ qdr_status qdri_comm_agree_on(qdri_comm *comm, qdr_status mine, uint64_t digest,
     QDR_TRY(qdri_comm_exchange(comm, &verdict));
     *differs = verdict.differs;
     if (verdict.status != QDR_OK) {
-        qdri_set_last_error(verdict.sentence);
+        if (comm->size == comm->root->size)
+            qdri_set_shared_error(verdict.sentence);
+        else
+            qdri_set_last_error(verdict.sentence);
         return (qdr_status)verdict.status;
     }
     if (verdict.odd == 0) return QDR_OK;

@@ -6,8 +6,10 @@
 #include <stdio.h>
 
 #include "core/log.h"
+#include "core/shared_error.h"
 
 static _Thread_local char own_error[QDRI_ERROR_BYTES];
+static _Thread_local int is_shared;
 static char *find_own_error(void) { return own_error; }
 /* In a plugin: the library's, so that a thread has only one last error. */
 static char *(*find_last_error)(void) = find_own_error;
@@ -39,9 +41,18 @@ const char *qdr_status_text(qdr_status status)
 
 const char *qdr_last_error(void) { return find_last_error(); }
 
+int qdr_last_error_is_shared(void) { return is_shared; }
+
+void qdri_set_shared_error(const char *sentence)
+{
+    qdri_set_last_error(sentence);
+    is_shared = 1;
+}
+
 void qdri_set_last_error(const char *sentence)
 {
     char *place = find_last_error();
+    is_shared = 0;
     if (sentence != place) snprintf(place, QDRI_ERROR_BYTES, "%s", sentence);
 }
 

@@ -3,6 +3,8 @@
 #include "common/failure.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <quadrille/shared_error.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +35,12 @@ int exit_code_of(qdr_status status)
     }
 }
 
+int fail_is_own(qdr_status status)
+{
+    const int is_resource = status == QDR_ERR_MEMORY || status == QDR_ERR_THREAD || status == QDR_ERR_IO;
+    return is_resource && !qdr_last_error_is_shared();
+}
+
 int fail_status(failure *why, qdr_status status)
 {
     if (status == QDR_OK) return EXIT_OK;
@@ -40,6 +48,7 @@ int fail_status(failure *why, qdr_status status)
     if (!why->code) {
         why->is_peers = status == QDR_ERR_PEER;
         why->is_timeout = status == QDR_ERR_TIMEOUT;
+        why->is_own = fail_is_own(status);
     }
     return fail(why, exit_code_of(status), "%s", *sentence ? sentence : qdr_status_text(status));
 }
@@ -47,6 +56,7 @@ int fail_status(failure *why, qdr_status status)
 int fail_loading(failure *why, qdr_status status)
 {
     if (status == QDR_OK) return EXIT_OK;
+    if (!why->code) why->is_own = fail_is_own(status);
     return fail(why, status == QDR_ERR_MEMORY ? EXIT_NOTHING_FITS : EXIT_USAGE, "%s", qdr_last_error());
 }
 
@@ -81,8 +91,22 @@ int fail_together(failure *why, qdr_context *ctx)
     return fail_status(why, all);
 }
 
+void fail_say(int rank, const char *sentence)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static char first[sizeof((failure *)NULL)->sentence];
+    char number[24] = "";
+    if (rank > 0) snprintf(number, sizeof number, "rank %d: ", rank);
+    pthread_mutex_lock(&lock);
+    const int is_new = !*first || (!strstr(sentence, first) && !strstr(first, sentence));
+    if (is_new && !fail_is_quiet(sentence)) fprintf(stderr, "%s: %s%s\n", program_name, number, sentence);
+    if (!*first) snprintf(first, sizeof first, "%s", sentence);
+    pthread_mutex_unlock(&lock);
+}
+
 int fail_print_rank(const failure *why, qdr_context *ctx)
 {
-    const int is_late = why->is_timeout && !why->is_shared;
-    return is_late || qdr_context_rank(ctx) == 0 ? fail_print(why) : why->code;
+    const int rank = qdr_context_rank(ctx), is_late = why->is_timeout && !why->is_shared;
+    if (rank == 0 || is_late || (why->is_own && !why->is_shared)) fail_say(is_late ? 0 : rank, why->sentence);
+    return why->code;
 }

@@ -17,6 +17,7 @@ typedef struct failure {
     int is_shared; /* known to all ranks: none is left waiting */
     int is_peers; /* only says that another rank failed, whose own message says more */
     int is_timeout; /* ranks are missing */
+    int is_own; /* perhaps of this rank alone: it lacks memory, a thread or a file */
     char sentence[768];
 } failure;
 
@@ -38,8 +39,13 @@ extern atomic_int program_lost_reader;
 int fail_is_quiet(const char *sentence);
 /* Prints "quadrille: sentence" to standard error, unless it is quiet. Returns the code. */
 int fail_print(const failure *why);
-/* The same, printed by rank 0 for all ranks; printed by each rank if ranks are missing, since rank 0 may be one of
- * them. */
+/* The same, printed by rank 0 for all ranks; by each rank if ranks are missing, since rank 0 may be one of them; and by
+ * a rank of what it alone may know. */
 int fail_print_rank(const failure *why, qdr_context *ctx);
+/* 1: other ranks may not know of the last error: this one lacks memory, a thread or a file. */
+int fail_is_own(qdr_status status);
+/* Prints "quadrille: rank N: sentence", without the number for rank 0 and for numbers below. Ranks that are threads of
+ * one process do not say the same again, nor what only repeats the first of them. */
+void fail_say(int rank, const char *sentence);
 
 #endif

@@ -60,11 +60,22 @@ overlay() {
             -o "lowerdir=$1,upperdir=$scratch/upper$n_overlays,workdir=$scratch/work$n_overlays" "$1"
 }
 
+# native PACKAGE...: those that are installed, with the architecture: where others have the same names, dpkg -L lists
+# one of them, or none. A package for all architectures has none of its own.
+native() {
+    architecture=$(dpkg --print-architecture)
+    for package; do
+        for name in "$package:$architecture" "$package:all"; do
+            dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null | grep -qx installed && echo "$name"
+        done
+    done
+}
+
 remove() {
     describe "$1"
-    # shellcheck disable=SC2086 # words and patterns
+    # shellcheck disable=SC2046,SC2086 # words and patterns
     {
-        [ -z "$packages" ] || dpkg -L $packages 2>/dev/null | sed -n 's,^/lib/,/usr/lib/,; \,^/usr/,p' |
+        [ -z "$packages" ] || dpkg -L $(native $packages) 2>/dev/null | sed -n 's,^/lib/,/usr/lib/,; \,^/usr/,p' |
             while read -r file; do
                 { [ -d "$file" ] && [ ! -L "$file" ]; } || rm -f "$file"
             done

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One allocation after the other fails, once, in `train_gpt --resume` and `--load` on two ranks and in `quadrille ckpt
+convert`: the program ends with a sentence about memory, or does what it does without the failure, to the last bit. A
+random sample; with --full, each of them.
+
+usage: memory_test.py EXAMPLES_DIR COMMAND PRELOAD [--mpiexec PROGRAM] [--samples N | --full]
+"""
+import argparse
+import collections
+import json
+import os
+import random
+import re
+import subprocess
+import tempfile
+import time
+import unittest
+
+ARGUMENTS = None
+SIZES = ["--layers", "1", "--hidden", "24", "--heads", "4", "--ctx", "16", "--batch", "4", "--seed", "7", "--lr",
+         "0.0123456789012345", "--warmup", "3"]
+RANKS = ["--grid", "1x1x1x2", "--threads", "1", "--sample", "0", "--val-windows", "2"]
+
+
+class Memory(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.text, self.saved = self.path("text"), self.path("saved.safetensors")
+        with open(self.text, "w", encoding="ascii") as file:
+            file.writelines(f"{i}: {i * i} and {i * 7919 % 1000}\n" for i in range(300))
+        done = self.run_words([*self.trainer(), *SIZES, "--steps", "6", "--stop-after", "3", "--save", self.saved])
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def trainer(self, by_mpi=False):
+        start = [ARGUMENTS.mpiexec, "-n", "2"] if by_mpi else []
+        return [*start, os.path.join(ARGUMENTS.examples_dir, "train_gpt"), self.text, *RANKS,
+                *([] if by_mpi else ["--local", "2"])]
+
+    def run_words(self, words, **variables):
+        variables = {"OPENBLAS_NUM_THREADS": "1", "QDR_TIMEOUT": "60", **variables}
+        return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=False,
+                              encoding="utf-8", env=os.environ | variables)
+
+    def losses(self):
+        with open(self.path("log"), encoding="ascii") as file:
+            return [(line["step"], line["loss"], line.get("lr")) for line in map(json.loads, file) if "loss" in line]
+
+    def converted(self):
+        with open(self.path("out.safetensors"), "rb") as file:
+            return file.read()
+
+    def sweep(self, words, results, outputs):
+        count = self.path("count")
+        self.assertEqual(self.run_words(words, LD_PRELOAD=ARGUMENTS.preload, QDR_TEST_COUNT_MEMORY=count).returncode, 0)
+        expected = results()
+        with open(count, encoding="ascii") as file:
+            n = int(file.read())
+        self.assertGreater(n, 100)
+        seed = int(os.environ.get("QDR_TEST_SEED", time.time()))
+        numbers = range(1, n + 1) if ARGUMENTS.full else \
+            random.Random(seed).sample(range(1, n + 1), min(n, ARGUMENTS.samples))
+        print(f"{self.id()}: {n} allocations, QDR_TEST_SEED={seed}", flush=True)
+        codes, silent = collections.Counter(), []
+        for number in numbers:
+            for name in outputs:
+                if os.path.exists(self.path(name)):
+                    os.unlink(self.path(name))
+            done = self.run_words(words, LD_PRELOAD=ARGUMENTS.preload, QDR_TEST_NO_MEMORY=str(number))
+            codes[done.returncode] += 1
+            with self.subTest(allocation=number):
+                self.assertIn(done.returncode, (0, 1, 2, 3), done.stderr)
+                if done.returncode == 0:
+                    self.assertEqual(results(), expected, done.stderr)
+                else:
+                    self.assertTrue(done.stderr)
+                    if not re.search("memory|allocat", done.stderr, re.IGNORECASE):
+                        silent.append((number, done.stderr))
+        print(f"{self.id()}: exit codes {dict(codes)}", flush=True)
+        self.assertEqual(silent, [])
+
+    def test_resume(self):
+        self.sweep([*self.trainer(), "--resume", self.saved, "--log", self.path("log")], self.losses, ["log"])
+
+    def test_load(self):
+        self.sweep([*self.trainer(), "--load", self.saved, "--steps", "2", "--log", self.path("log")], self.losses,
+                   ["log"])
+
+    def test_convert(self):
+        self.sweep([ARGUMENTS.command, "ckpt", "convert", self.saved, self.path("out.safetensors"), "--dtype", "f64"],
+                   self.converted, ["out.safetensors"])
+
+    def test_the_cause_is_said_once(self):
+        """Of what a thread lacks, or the process of rank 1 alone."""
+        count = self.path("count")
+        for by_mpi in (False, True) if ARGUMENTS.mpiexec else (False,):
+            words = [*self.trainer(by_mpi), "--resume", self.saved]
+            variables = {"LD_PRELOAD": ARGUMENTS.preload, **({"QDR_TEST_MEMORY_RANK": "1"} if by_mpi else {})}
+            done = self.run_words(words, QDR_TEST_COUNT_MEMORY=count, **variables)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(count, encoding="ascii") as file:
+                n = int(file.read())
+            for number in range(n // 8, n, n // 8):
+                done = self.run_words(words, QDR_TEST_NO_MEMORY=str(number), **variables)
+                said = re.findall(r"^train_gpt: (?:rank \d+: )?(.*memory.*)$", done.stderr, re.MULTILINE)
+                with self.subTest(by_mpi=by_mpi, allocation=number):
+                    self.assertEqual(len(said), 0 if done.returncode == 0 else 1, done.stderr)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("examples_dir")
+    parser.add_argument("command")
+    parser.add_argument("preload")
+    parser.add_argument("--samples", type=int, default=40)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--mpiexec")
+    ARGUMENTS, rest = parser.parse_known_args()
+    unittest.main(argv=[__file__, *rest])
