@@ -40,6 +40,7 @@ typedef struct choice {
         {"plan", 0, "FILE", "run a plan written by `quadrille plan -o FILE`; other options override it",               \
          CHOICE_AT(OPTION_INPUT, plan)},                                                                               \
         {"local", 0, "P", "run P ranks as threads of one process, without MPI", CHOICE_COUNT(n_local, 1024)},          \
+        OPTIONS_TIMEOUT,                                                                                               \
         {"device",                                                                                                     \
          0,                                                                                                            \
          "cpu|cuda|cuda:N",                                                                                            \

@@ -99,7 +99,14 @@ typedef enum qdri_pairing {
  * @retval QDR_ERR_UNSUPPORTED  requested, but cannot be used */
 QDR_NODISCARD qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pairing *pairing);
 
+/* What qdr_launch_watch() was called with. */
+typedef struct qdri_stuck_watch {
+    qdr_stuck_fn fn;
+    void *user;
+} qdri_stuck_watch;
+
 /* qdr_launch() with n_local = 0, in builds with MPI. */
-QDR_NODISCARD qdr_status qdri_launch_mpi(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code);
+QDR_NODISCARD qdr_status qdri_launch_mpi(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code,
+                                         const qdri_stuck_watch *watch);
 
 #endif

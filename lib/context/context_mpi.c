@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts on MPI, and programs under mpiexec. */
+#include "comm/mpi/lookout.h"
 #include "comm/mpi/mpi.h"
 #include "context/context.h"
+#include "core/environment.h"
 #include "core/log.h"
 #include "quadrille/mpi.h"
 
@@ -42,15 +44,29 @@ qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, q
     return qdri_context_complete(status, made, world, join, ctx);
 }
 
-qdr_status qdri_launch_mpi(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
+static qdr_status run(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
 {
     int started = 0;
     qdr_context *ctx = NULL;
-    qdri_log_read_level(); /* options may be invalid on one rank only: they are refused when contexts are made */
     QDR_TRY(qdri_mpi_start(&started));
     const qdr_status status = qdr_context_create_mpi(MPI_COMM_WORLD, opts, &ctx);
-    if (status == QDR_OK) *exit_code = fn(ctx, user);
+    if (status == QDR_OK) {
+        qdri_lookout_set_limit(ctx->watch.timeout_secs);
+        *exit_code = fn(ctx, user);
+    }
     qdri_context_leave(&ctx);
     if (started) qdri_mpi_stop();
+    return status;
+}
+
+qdr_status qdri_launch_mpi(const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code,
+                           const qdri_stuck_watch *watch)
+{
+    double limit_secs;
+    qdri_log_read_level(); /* options may be invalid on one rank only: they are refused when contexts are made */
+    if (qdri_environment_number(QDRI_VARIABLE_TIMEOUT, &limit_secs) != QDR_OK) limit_secs = 0;
+    qdri_lookout_begin(limit_secs, watch->fn, watch->user);
+    const qdr_status status = run(opts, fn, user, exit_code);
+    qdri_lookout_end();
     return status;
 }

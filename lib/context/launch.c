@@ -30,6 +30,11 @@ typedef struct launch {
     char sentence[QDRI_ERROR_BYTES];
 } launch;
 
+/* What qdr_launch_watch() has set. */
+static qdri_stuck_watch watch_for_stuck;
+
+void qdr_launch_watch(qdr_stuck_fn fn, void *user) { watch_for_stuck = (qdri_stuck_watch){fn, user}; }
+
 /* Of other codes, systems pass on the lowest eight bits: 256 would be a success. */
 static int portable_code(int code) { return code >= 0 && code <= 255 ? code : 1; }
 
@@ -72,7 +77,7 @@ static qdr_status launch_ranks(int n_local, const qdr_context_opts *opts, qdr_ma
     launch shared = {.opts = opts, .fn = fn, .user = user, .failed_rank = -1};
     qdri_watch_opts watch;
 #if QDRI_HAVE_MPI
-    if (n_local == 0) return qdri_launch_mpi(opts, fn, user, exit_code);
+    if (n_local == 0) return qdri_launch_mpi(opts, fn, user, exit_code, &watch_for_stuck);
 #endif
     QDR_TRY(qdri_context_check_opts(opts, &watch)); /* before anything is started */
     if (n_local > 0)

@@ -33,6 +33,7 @@ typedef struct bench_options {
     {"dtype", 0, "TYPE", "f32 (default), f64, bf16 or f16", BENCH_DTYPE},                                              \
         {"grid", 0, "GRID", "GXxGYxGZxGD, or all (every grid of the ranks); default 1x1x1xP", BENCH_GRID},             \
         {"local", 0, "P", "run P ranks as threads of one process, without MPI", BENCH_COUNT(n_local, 1, 1024)},        \
+        OPTIONS_TIMEOUT,                                                                                               \
         {"iterations", 0, "N", "measured iterations; default 10, for ckpt 7, for coll 20",                             \
          BENCH_COUNT(n_iterations, 1, 1000000)},                                                                       \
         {"warmup", 0, "N", "warm-up iterations; default 2, for ckpt 1, for coll 5",                                    \

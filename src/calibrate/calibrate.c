@@ -98,6 +98,7 @@ static const option_spec specs[] = {
     {"quick", 0, NULL, "few and small samples: takes seconds, gives rough constants", OPTION_FLAG, AT(is_quick)},
     {"local", 0, "P", "run P ranks as threads of one process, without MPI", OPTION_COUNT, AT(n_local), 1, 1024},
     {"threads", 0, "N", "BLAS threads per rank; default: cores / ranks", OPTION_COUNT, AT(n_threads), 1, 1024},
+    OPTIONS_TIMEOUT,
     {"for", 0, "MODEL",
      "also measure the tasks of this model, a name or a config.json, and print how well each kind is predicted",
      OPTION_TEXT, AT(model)},

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <quadrille/data.h>
 #include <quadrille/names.h>
 #include <quadrille/types.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 
 enum { MAX_SUGGESTED = 3, MAX_FILES = 8, MAX_OPERANDS = 2, PATH_BYTES = 4096 };
+#define TIMEOUT_VARIABLE "QDR_TIMEOUT"
 #define FIRST_CODE 1000 /* getopt's codes for long options: larger than any character */
 
 const option_spec json_option[] = {{"json", 0, NULL, "print one JSON object", .kind = OPTION_FLAG}, OPTIONS_END};
@@ -102,6 +104,24 @@ static int take_order(const option_spec *spec, const char *value, const char **o
     return fail(why, EXIT_USAGE, "--%s '%s': must be a permutation of xyzd, fastest axis first", spec->name, value);
 }
 
+static int take_timeout(const option_spec *spec, const char *value, failure *why)
+{
+    double secs;
+    char text[32];
+    if (take_real(spec, value, &secs, why)) return why->code;
+    snprintf(text, sizeof text, "%.17g", fabs(secs)); /* "-0" is 0 */
+    setenv(TIMEOUT_VARIABLE, text, 1); /* there are no threads yet */
+    return EXIT_OK;
+}
+
+/* Before the options are read, which take precedence. */
+static void limit_waiting(const option_spec *specs)
+{
+    const char *value = getenv(TIMEOUT_VARIABLE);
+    for (; specs->name; specs++)
+        if (specs->kind == OPTION_TIMEOUT && (!value || !*value)) setenv(TIMEOUT_VARIABLE, "600", 1);
+}
+
 static int take_value(const option_spec *spec, const char *value, void *user, failure *why)
 {
     void *to = (char *)user + spec->at;
@@ -119,6 +139,7 @@ static int take_value(const option_spec *spec, const char *value, void *user, fa
     case OPTION_DTYPE: return take_dtype(spec, value, to, why);
     case OPTION_GRID: return take_grid(spec, value, to, why);
     case OPTION_ORDER: return take_order(spec, value, to, why);
+    case OPTION_TIMEOUT: return take_timeout(spec, value, why);
     case OPTION_OTHER: return spec->take(value, to, why);
     case OPTION_FLAG: *(int *)to = 1; break;
     case OPTION_HELP:
@@ -214,6 +235,7 @@ int options_read_operands(int argc, char **argv, const option_spec *specs, void 
     memset(&line, 0, sizeof line);
     line.command = argv[0];
     line.specs = specs;
+    limit_waiting(specs);
     opterr = 0;
     optind = 1;
     for (;;) {

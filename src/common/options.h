@@ -28,6 +28,7 @@ typedef enum option_kind {
     OPTION_MACHINE, /* const char *: a machine's name, or its file */
     OPTION_INPUT, /* const char *: a file that is read */
     OPTION_OUTPUT, /* const char *: a file that is written */
+    OPTION_TIMEOUT, /* nothing: sets QDR_TIMEOUT; a table with it limits waiting to ten minutes unless that is set */
     OPTION_LOG, /* const char *: a file as by QDR_OUTPUT_LOG */
     OPTION_OTHER, /* what `take` stores */
     OPTION_HEADING /* no option: `name` is printed above the options that follow */
@@ -52,6 +53,14 @@ typedef struct option_spec {
 
 /* The table of a command whose only option is --json; its struct is an int. */
 extern const option_spec json_option[];
+
+/* For commands whose ranks wait for each other. */
+#define OPTIONS_TIMEOUT                                                                                                \
+    {                                                                                                                  \
+        "timeout", 0, "SECS",                                                                                          \
+            "end if a rank waits longer than this for others; 0: no limit (default: $QDR_TIMEOUT, else 600)",          \
+            .kind = OPTION_TIMEOUT, .max = 1e6                                                                         \
+    }
 
 #define MAX_OPTIONS 128
 /* Words of a qdr_layout, and of the types that layers compute in. */

@@ -32,6 +32,19 @@ static void keep_running(int number)
     if (sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL) (void)sigaction(number, &handler, NULL);
 }
 
+/* Long enough for other ranks to say their sentences, too: the launcher ends them when this one has ended. */
+enum { GRACE_SECS = 2 };
+
+/* Called on a thread of the library: this process waits inside MPI for ranks that do not come, and cannot leave. */
+static void end_stuck(const char *sentence, void *user)
+{
+    (void)user;
+    fprintf(stderr, "%s: %s\n", program_name, sentence);
+    nanosleep(&(struct timespec){.tv_sec = GRACE_SECS}, NULL);
+    if (ftrylockfile(stdout) == 0) fflush(stdout);
+    _Exit(EXIT_FAILED);
+}
+
 void process_begin(const char *name)
 {
     program_name = name;
@@ -43,6 +56,7 @@ void process_begin(const char *name)
     keep_running(SIGPIPE);
     keep_running(SIGXFSZ);
     qdr_set_log(print_log, NULL);
+    qdr_launch_watch(end_stuck, NULL);
 }
 
 int process_end(int code)

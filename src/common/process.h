@@ -3,7 +3,8 @@
 #ifndef QUADRILLE_SRC_COMMON_PROCESS_H
 #define QUADRILLE_SRC_COMMON_PROCESS_H
 
-/* To be called first. `name` is printed in messages and stays in use. */
+/* To be called first. `name` is printed in messages and stays in use. If MPI keeps this process waiting for longer than
+ * QDR_TIMEOUT, it says so and ends. */
 void process_begin(const char *name);
 /* Checks that everything printed was written. Returns the exit code, EXIT_FAILED instead of EXIT_OK if not; where a
  * reader has left (failure.h), that of a program which SIGPIPE has ended. */

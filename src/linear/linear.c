@@ -100,6 +100,7 @@ static const option_spec specs[] = {
     {"transposed", 0, NULL, "swap x and y: K over y, N over x", OPTION_FLAG, AT(transposed)},
     {"order", 0, "ORDER", "axis order, fastest first; default xyzd", OPTION_ORDER, AT(order)},
     {"local", 0, "P", "run P ranks as threads instead of under mpiexec", OPTION_COUNT, AT(n_local), 1, 1024},
+    OPTIONS_TIMEOUT,
     {"out", 0, "DIR", "folder for y.npy, dx.npy, dw.npy and db.npy; created if needed", OPTION_TEXT, AT(out)},
     OPTIONS_END,
 };

@@ -27,6 +27,7 @@ static const option_spec specs[] = {
     {"xml", 0, "FILE", "a machine that hwloc recorded (lstopo FILE.xml); default: this one", OPTION_TEXT, AT(xml)},
     {"ranks", 0, NULL, "initialise MPI and list ranks and their binding; default under mpiexec", OPTION_FLAG,
      AT(wants_ranks)},
+    OPTIONS_TIMEOUT,
     {"grid", 0, "GRID", "print which links the axes of GXxGYxGZxGD use", OPTION_GRID, AT(grid), .max = 1 << 16},
     {"order", 0, "ORDER", "axis order, fastest first; default xyzd", OPTION_ORDER, AT(order)},
     {"levels", 0, "GP,OP",

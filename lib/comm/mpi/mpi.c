@@ -2,17 +2,14 @@
 /* The `mpi` backend: creating and destroying communicators, giving up. */
 #include "comm/mpi/mpi.h"
 
-#include <errno.h>
-#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "comm/launcher.h"
 #include "comm/mpi/internal.h"
+#include "comm/mpi/lookout.h"
 #include "core/log.h"
 #include "core/size.h"
 
@@ -22,131 +19,6 @@ qdr_status qdri_mpi_fail(int code, const char *what)
     int length = 0;
     MPI_Error_string(code, text, &length);
     return QDR_FAIL(QDR_ERR_MPI, "MPI: %.40s: %.300s", what, text);
-}
-
-/* ---- starting and stopping MPI ---- */
-
-int qdri_mpi_is_initialised(void)
-{
-    int initialised = 0;
-    return MPI_Initialized(&initialised) == MPI_SUCCESS && initialised;
-}
-
-int qdri_mpi_is_over(void)
-{
-    int finalised = 0;
-    return MPI_Finalized(&finalised) == MPI_SUCCESS && finalised;
-}
-
-qdr_status qdri_mpi_check_runs(void)
-{
-    if (!qdri_mpi_is_over()) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_STATE,
-                    "MPI: it is finalised, and the context can only be destroyed; call MPI_Finalize after "
-                    "the last use of a context");
-}
-
-#define FOLDER "/dev/shm"
-#define RANK_BYTES (5.0 * (1 << 20)) /* used by MPICH 4.0 over UCX 1.13 when it starts */
-
-/* Space available for a shared-memory object; < 0: none can be created, and errno says why. */
-static double room_bytes(void)
-{
-    char path[] = FOLDER "/quadrille-XXXXXX";
-    struct statvfs facts;
-    const int number = mkstemp(path);
-    if (number < 0) return -1;
-    unlink(path);
-    close(number);
-    if (statvfs(FOLDER, &facts) != 0 || facts.f_blocks == 0) return DBL_MAX; /* no limit */
-    return (double)facts.f_bavail * (double)facts.f_frsize;
-}
-
-/* Checks that MPI will have enough shared memory to start. If not, MPICH ends the program in MPI_Init with a message
- * about its internals. */
-static void warn_of_shm(void)
-{
-    char why[128];
-    long index;
-    const long n_ranks = qdri_launcher_node_ranks(&index);
-    if (getenv("UCX_TLS")) return; /* somebody knows better */
-    if (index != 0) return; /* another rank of this node checks */
-    const double bytes = room_bytes(), least = RANK_BYTES * (double)n_ranks;
-    if (bytes >= least) return;
-    if (bytes < 0)
-        snprintf(why, sizeof why, "nothing can be made there (%s)", strerror(errno));
-    else
-        snprintf(why, sizeof why, "%.1f MiB are free there", bytes / (1 << 20));
-    qdri_log(QDRI_LOG_WARNING,
-             "launch: MPI may need about %.0f MiB in " FOLDER " to start %ld rank%s, and %s; mount "
-             "one of that size that this user may write to, or set UCX_TLS=tcp,self",
-             least / (1 << 20), n_ranks, n_ranks == 1 ? "" : "s", why);
-}
-
-qdr_status qdri_mpi_start(int *started)
-{
-    int provided = MPI_THREAD_SINGLE;
-    *started = 0;
-    if (qdri_mpi_is_over())
-        return QDR_FAIL(QDR_ERR_STATE, "launch: MPI is already finalised and cannot be initialised again; launch once "
-                                       "per program, or use local ranks");
-    if (qdri_mpi_is_initialised()) return QDR_OK;
-    warn_of_shm();
-    const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
-    if (code != MPI_SUCCESS) return qdri_mpi_fail(code, "MPI_Init_thread");
-    *started = 1;
-    return QDR_OK;
-}
-
-/* A rank did not arrive at the end of a world that had been given up. */
-static atomic_int somebody_is_missing;
-
-#define LEAST_STILL_SECS 0.02
-#define MOST_STILL_SECS 0.9
-enum { LEAVING_TAG = 0x1ea, TIMED_BARRIERS = 4 };
-
-/* In MPICH 4.0 over UCX, a rank that has closed its connections waits in the process manager and answers no other rank
- * (pmodels/mpich, pull request 6596): a rank that still needs an answer then waits for it forever. Two kinds of answers
- * are needed, and each has its remedy:
- * - to be connected. Two ranks connect when one first sends to the other, at the latest when they close. So each rank
- *   sends one byte to each other rank first.
- * - to close. A rank has its answers before others lose theirs only if all begin to close at about the same time, and
- *   nothing lets MPI make progress between the last barrier and MPI_Finalize: that would answer ranks that have begun.
- *   So each rank waits until the last one must have left that barrier: several times what a barrier takes, which is
- *   long where ranks share cores. */
-static void begin_leaving_together(void)
-{
-    const char sent = 0;
-    char received = 0;
-    int rank = 0, n_ranks = 0;
-    double slowest_secs = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
-    for (int step = 1; step < n_ranks; step++) {
-        const int to = (rank + step) % n_ranks, from = (rank + n_ranks - step) % n_ranks;
-        if (MPI_Sendrecv(&sent, 1, MPI_CHAR, to, LEAVING_TAG, &received, 1, MPI_CHAR, from, LEAVING_TAG, MPI_COMM_WORLD,
-                         MPI_STATUS_IGNORE) != MPI_SUCCESS)
-            return;
-    }
-    for (int round = 0; round <= TIMED_BARRIERS; round++) {
-        const double begin = qdri_mpi_now_secs();
-        if (MPI_Barrier(MPI_COMM_WORLD) != MPI_SUCCESS) return;
-        const double secs = qdri_mpi_now_secs() - begin;
-        if (round > 0 && secs > slowest_secs) slowest_secs = secs; /* the first one waits for late ranks */
-    }
-    if (MPI_Allreduce(MPI_IN_PLACE, &slowest_secs, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD) != MPI_SUCCESS) return;
-    if (MPI_Barrier(MPI_COMM_WORLD) != MPI_SUCCESS) return;
-    double still_secs = 4 * slowest_secs;
-    if (still_secs < LEAST_STILL_SECS) still_secs = LEAST_STILL_SECS;
-    if (still_secs > MOST_STILL_SECS) still_secs = MOST_STILL_SECS;
-    nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * still_secs)}, NULL);
-}
-
-void qdri_mpi_stop(void)
-{
-    if (atomic_load(&somebody_is_missing)) return;
-    begin_leaving_together();
-    MPI_Finalize();
 }
 
 static qdr_status check_state(void)
@@ -245,7 +117,7 @@ static int is_too_long(mpi_comm *root, double secs, int *reported)
     }
     *reported = 1;
     if (secs < limit_secs + LEAVE_SECS) return 0;
-    atomic_store(&somebody_is_missing, 1);
+    atomic_store(&qdri_mpi_somebody_is_missing, 1);
     return 1;
 }
 
@@ -296,8 +168,8 @@ static void mpi_destroy(qdri_comm *comm)
             qdri_mpi_node_destroy(mine);
         }
     }
-    if (is_root && atomic_load(&somebody_is_missing)) return;
-    if (mine->owns_handle && mine->handle != MPI_COMM_NULL) MPI_Comm_free(&mine->handle);
+    if (is_root && atomic_load(&qdri_mpi_somebody_is_missing)) return;
+    if (mine->owns_handle && mine->handle != MPI_COMM_NULL) (void)QDRI_WAITS(MPI_Comm_free, &mine->handle);
     member_free(mine);
 }
 
@@ -383,7 +255,8 @@ static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **pa
     mpi_comm *parent = (mpi_comm *)comm, *member = NULL;
     qdr_status status = member_create(comm->size, &member);
     QDR_TRY_OUT(status, qdri_comm_agree(comm, status));
-    const int code = MPI_Comm_split(parent->handle, colour < 0 ? MPI_UNDEFINED : colour, key, &member->handle);
+    const int code = QDRI_WAITS(MPI_Comm_split, parent->handle, colour < 0 ? MPI_UNDEFINED : colour, key,
+                                &member->handle);
     if (code != MPI_SUCCESS) status = qdri_mpi_fail(code, "MPI_Comm_split");
     if (status == QDR_OK && member->handle != MPI_COMM_NULL) { /* also the same on all ranks: MPI works, or does not */
         status = member_init(member, comm->dev, comm);
@@ -478,7 +351,7 @@ static qdr_status duplicate(MPI_Comm original, double limit_secs, MPI_Comm *copy
     int rank = -1, size = 0; /* MPI does not say which ranks are missing */
     MPI_Comm_rank(original, &rank);
     MPI_Comm_size(original, &size);
-    atomic_store(&somebody_is_missing, 1);
+    atomic_store(&qdri_mpi_somebody_is_missing, 1);
     return QDR_FAIL(QDR_ERR_TIMEOUT,
                     "comm: rank %d has waited %g s in the creation of contexts for others of the %d ranks; find out "
                     "what they do, or allow more than QDR_TIMEOUT=%g",

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "comm/mpi/internal.h"
+#include "comm/mpi/lookout.h"
 #include "core/size.h"
 #include "topo/topo.h"
 
@@ -59,7 +60,8 @@ qdr_status qdri_mpi_node_create(mpi_comm *root)
 {
     MPI_Comm on_node;
     int n_on_node = 0;
-    QDR_MPI(MPI_Comm_split_type(root->handle, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &on_node));
+    const int split = QDRI_WAITS(MPI_Comm_split_type, root->handle, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &on_node);
+    if (split != MPI_SUCCESS) return qdri_mpi_fail(split, "MPI_Comm_split_type");
     MPI_Comm_set_errhandler(on_node, MPI_ERRORS_RETURN);
     MPI_Comm_size(on_node, &n_on_node);
     root->base.node_size = n_on_node;
@@ -70,7 +72,7 @@ qdr_status qdri_mpi_node_create(mpi_comm *root)
     }
     if (status == QDR_OK && root->node.memory) /* the same on all ranks of the node */
         status = hand_out(root, on_node, n_on_node);
-    MPI_Comm_free(&on_node);
+    (void)QDRI_WAITS(MPI_Comm_free, &on_node);
     return status;
 }
 
