@@ -86,8 +86,12 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_boot(int rank, int size, con
  * agreement, a broadcast or a barrier, fails with QDR_ERR_TIMEOUT and a sentence that names the missing ranks, its own
  * call and the one before; the other ranks fail with it, or with QDR_ERR_PEER and that sentence. 0, the default: no
  * limit. The limit also holds while contexts, grids, stacks and optimizers are created, and while contexts on MPI are
- * destroyed: the log names the missing ranks, and the others wait three more seconds, then finish without them. MPI
- * cannot tell which ranks are missing in qdr_context_create_mpi(); the caller's callbacks (qdr_boot) have no limit.
+ * destroyed: the log names the missing ranks, and the others wait three more seconds, then finish without them. In
+ * qdr_context_create_mpi() MPI cannot tell which ranks are missing: the sentence names those of this node that are
+ * stopped. There are calls of MPI that nothing can end, and so the limit does not hold for a rank that is stopped or
+ * killed inside one: MPI_Comm_split and MPI_Comm_split_type, by which contexts and grids are made, MPI_Comm_free, and
+ * MPI_Init_thread and MPI_Finalize in qdr_launch(), which can look out for them (qdr_launch_watch()). The caller's
+ * callbacks (qdr_boot) have no limit. The time during which a process itself was stopped does not count.
  * NCCL joins the ranks of a context, and of a grid, within QDR_TIMEOUT, or 300 s if that is 0. Runs of a graph
  * (graph.h) are not watched. Rank 0's environment holds for all ranks; while a context is created, each rank's own
  * does. An invalid value on any rank is QDR_ERR_ARGUMENT when a context is made. */

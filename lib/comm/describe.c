@@ -85,10 +85,12 @@ qdr_status qdri_comm_fail_timeout(const qdri_comm *comm, const char *where, cons
     qdri_comm_name_member(comm, comm->rank, self, sizeof self);
     const int is_one = n_missing == 1;
     const double secs = (double)qdri_comm_timeout_ns(comm) * 1e-9;
-    return QDR_FAIL(
+    const qdr_status status = QDR_FAIL(
         QDR_ERR_TIMEOUT,
         "comm: %s: %s has waited %g s in %s for %s; find out what %s %s doing, or allow more than QDR_TIMEOUT=%g",
         qdri_comm_name(comm), self, secs, where, missing, is_one ? missing : "they", is_one ? "is" : "are", secs);
+    qdri_reason_set(&comm->root->lateness, qdr_last_error());
+    return status;
 }
 
 enum { NO_REASON = 0, REASON_COMES, REASON_IS_THERE };

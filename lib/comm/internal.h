@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "comm/comm.h"
+#include "dev/clock.h"
 
 /* Updated by stream threads of several ranks (the receiver of a local copy counts for the sender). */
 typedef struct qdri_counter {
@@ -49,6 +50,7 @@ struct qdri_comm {
     qdri_comm *root, *next;
     pthread_mutex_t family_mutex; /* root only, like the next fields */
     _Atomic int64_t timeout_ns; /* 0: none */
+    qdri_reason lateness; /* set once this rank has given up because others did not come */
     qdri_comm_machine machine; /* all known */
     int n_parts; /* that may be in use at the same time; 0: not known */
     qdri_reason why; /* why the family was given up, if the backend knows */
@@ -60,6 +62,7 @@ struct qdri_coll_run {
     qdr_status (*step)(qdri_coll_run *run); /* called until it returns something other than QDR_PENDING */
     qdri_coll coll;
     int64_t begin_nanosecs; /* 0: has not begun */
+    qdri_patience patience;
     int phase; /* this and the following belong to the backend; initially zero */
     uint64_t round; /* in node memory: the last round begun, counted from the creation of the communicator */
     int64_t n_done; /* rounds of this collective */

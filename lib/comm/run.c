@@ -20,10 +20,10 @@ static void watch_pending(qdri_coll_run *run)
     const int64_t limit_ns = qdri_comm_timeout_ns(run->comm);
     const int64_t later_ns = run->is_later_stage ? QDRI_LATER_NS : 0;
     if (limit_ns == 0 || run->timed_out) return;
-    const int64_t left_ns = limit_ns + later_ns - (qdri_now_ns() - run->begin_nanosecs);
+    const int64_t left_ns = limit_ns + later_ns - qdri_waited_ns(&run->patience);
     const int n = left_ns > 0 ? 0 : qdri_comm_name_missing(run->comm, has_not_come, run, missing, sizeof missing);
     if (n == 0) { /* in time; or all members have arrived and are working */
-        qdri_look_within(left_ns > 0 ? left_ns : LOOK_AGAIN_NS);
+        qdri_look_within(left_ns <= 0 ? LOOK_AGAIN_NS : left_ns < QDRI_LOOK_NS ? left_ns : QDRI_LOOK_NS);
         return;
     }
     const char *before = run->comm->last_call; /* where the missing members were last seen */

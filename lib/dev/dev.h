@@ -56,7 +56,7 @@ typedef struct qdri_gemm {
  * arguments. Work that has begun (has been called once) is called until it finishes, even on a poisoned device: peers
  * may be reading its memory. Only work that has not begun is dropped. */
 typedef qdr_status (*qdri_work_fn)(void *args);
-#define QDRI_WORK_BYTES 256 /* maximum size of the arguments */
+#define QDRI_WORK_BYTES 272 /* maximum size of the arguments */
 
 /* Which thread runs a stream. */
 typedef enum qdri_stream_kind {

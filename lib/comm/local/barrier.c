@@ -2,7 +2,6 @@
 /* Barriers of ranks that are threads of one process. */
 #include "comm/local/local.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,13 +44,17 @@ static int is_over(const qdri_barrier *barrier, unsigned generation)
  * be held. */
 static int wait_for_all(qdri_barrier *barrier, unsigned generation, int64_t limit_ns)
 {
-    const int64_t until_ns = qdri_now_ns() + limit_ns;
-    const struct timespec until = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
+    qdri_patience patience = {0};
     while (!is_over(barrier, generation)) {
-        if (limit_ns == 0 || barrier->is_bound)
+        if (limit_ns == 0 || barrier->is_bound) {
             pthread_cond_wait(&barrier->changed, &barrier->mutex);
-        else if (pthread_cond_timedwait(&barrier->changed, &barrier->mutex, &until) == ETIMEDOUT)
-            return is_over(barrier, generation);
+            continue;
+        }
+        const int64_t left_ns = limit_ns - qdri_waited_ns(&patience);
+        if (left_ns <= 0) return 0;
+        const int64_t until_ns = qdri_now_ns() + (left_ns < QDRI_LOOK_NS ? left_ns : QDRI_LOOK_NS);
+        const struct timespec until = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
+        (void)pthread_cond_timedwait(&barrier->changed, &barrier->mutex, &until);
     }
     return 1;
 }

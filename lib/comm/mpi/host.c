@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "comm/mates.h"
 #include "comm/mpi/internal.h"
 #include "dev/clock.h"
 
@@ -82,6 +83,11 @@ int qdri_mpi_has_left(const mpi_comm *comm, int peer)
 
 qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *where)
 {
+    const char *lateness = qdri_reason_get(&comm->root->lateness); /* of this rank's other thread */
+    if (*lateness) {
+        qdri_set_last_error(lateness);
+        return QDR_ERR_TIMEOUT;
+    }
     return qdri_comm_fail_peer(comm, where, qdri_reason_get(&comm->root->why));
 }
 
@@ -108,7 +114,7 @@ static qdr_status give_up(mpi_comm *comm, MPI_Request *request, int is_receive, 
 
 static qdr_status wait_for(mpi_comm *comm, MPI_Request *request, int peer, int is_receive, const char *where)
 {
-    const double begin = qdri_mpi_now_secs();
+    qdri_patience patience = {0};
     /* Rank 0, which hears from all, is the first to give up. */
     const int64_t limit_ns = qdri_comm_timeout_ns(&comm->base), later_ns = comm->base.rank == 0 ? 0 : QDRI_LATER_NS;
     int n_looks = 0;
@@ -121,11 +127,41 @@ static qdr_status wait_for(mpi_comm *comm, MPI_Request *request, int peer, int i
             n_looks += qdri_mpi_has_left(comm, peer);
             if (given_up || n_looks == LOOKS_AFTER_LEAVING)
                 return give_up(comm, request, is_receive, qdri_mpi_fail_peer(&comm->base, where));
-            if (limit_ns > 0 && qdri_mpi_now_secs() - begin > 1e-9 * (double)(limit_ns + later_ns)) {
+            if (limit_ns > 0 && qdri_waited_ns(&patience) > limit_ns + later_ns) {
                 char who[QDRI_MEMBER_BYTES];
                 qdri_comm_name_member(&comm->base, peer, who, sizeof who);
                 return give_up(comm, request, is_receive, qdri_comm_fail_timeout(&comm->base, where, who, 1));
             }
+        }
+        qdri_mpi_pause(n_polls);
+    }
+}
+
+qdr_status qdri_mpi_fail_creation(int rank, int size, double limit_secs)
+{
+    char missing[160];
+    const int n = qdri_mates_missing(NULL, missing, sizeof missing); /* MPI does not say which ranks are missing */
+    atomic_store(&qdri_mpi_somebody_is_missing, 1);
+    return QDR_FAIL(
+        QDR_ERR_TIMEOUT,
+        "comm: rank %d has waited %g s in the creation of contexts for others of the %d ranks%s%s; find out "
+        "what they do, or allow more than QDR_TIMEOUT=%g",
+        rank, limit_secs, size, n > 0 ? ": " : "", missing, limit_secs);
+}
+
+qdr_status qdri_mpi_complete(mpi_comm *comm, MPI_Request request)
+{
+    const int64_t limit_ns = qdri_comm_timeout_ns(&comm->base);
+    const qdri_comm *root = comm->base.root;
+    qdri_patience patience = {0};
+    for (int n_polls = 0;; n_polls += n_polls < INT_MAX - 1 ? 1 : 0) {
+        int done = 0;
+        QDR_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        if (done) return QDR_OK;
+        if (limit_ns > 0 && qdri_waited_ns(&patience) > limit_ns) {
+            const qdr_status status = qdri_mpi_fail_creation(root->rank, root->size, 1e-9 * (double)limit_ns);
+            qdri_comm_abort(&comm->base);
+            return status;
         }
         qdri_mpi_pause(n_polls);
     }

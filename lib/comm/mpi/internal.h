@@ -122,6 +122,11 @@ struct mpi_comm {
     atomic_char *left; /* by rank */
     mpi_note told[2]; /* by this rank; MPI may read them until the requests complete */
     MPI_Request *notes; /* their requests, by kind and rank */
+    /* What this rank passes to MPI while a communicator is created: MPI may still use it if a rank does not come. */
+    struct {
+        int first, works, taken;
+        memory_file file;
+    } passed;
     int leaves, all_leave; /* this rank will launch nothing more; nor will any other */
     mpi_node node;
     mpi_levels levels;
@@ -153,6 +158,11 @@ QDR_NODISCARD qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *w
 void qdri_mpi_send_notes(mpi_comm *root, int kind, const char *why);
 /* 1: all notes of this rank have been sent. */
 int qdri_mpi_notes_sent(mpi_comm *root);
+/* Waits, within the time limit, for a collective of MPI that was started when a world or a part of it is created.
+ * @retval QDR_ERR_TIMEOUT  MPI may still use the collective's memory, and qdri_mpi_somebody_is_missing is set */
+QDR_NODISCARD qdr_status qdri_mpi_complete(mpi_comm *comm, MPI_Request request);
+/* The sentence of QDR_ERR_TIMEOUT for a rank of a world that there is not yet. */
+QDR_NODISCARD qdr_status qdri_mpi_fail_creation(int rank, int size, double limit_secs);
 /* Declares that this rank will launch nothing more. For the root: waits until all ranks have done so; the result is in
  * all_leave. */
 void qdri_mpi_leave(mpi_comm *comm);

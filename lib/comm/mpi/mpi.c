@@ -50,6 +50,7 @@ static qdr_status check_state(void)
 /* ---- creating and destroying ---- */
 
 #define LEAVE_SECS 3.0 /* for ranks that arrive late in a world that was given up */
+#define MOST_AGAIN_SECS 3.0 /* a rank that has given up for lack of others waits this much of the limit once more */
 enum { MISSING_BYTES = 300 };
 #define TELL_AFTER_SECS 0.2 /* a rank that leaves waits this long for the others before it sends notes */
 
@@ -99,14 +100,28 @@ out:
 
 static int has_not_left(const void *user, int member) { return !atomic_load(&((const mpi_comm *)user)->left[member]); }
 
-/* The time limit applies here, too, plus some time for ranks that were late. *reported: the missing ranks have been
- * logged; in a world that was given up that happened earlier. */
-static int is_too_long(mpi_comm *root, double secs, int *reported)
+/* A wait for ranks that arrive late, or never, at the end of a world. */
+typedef struct leave_wait {
+    qdri_patience patience;
+    double limit_secs; /* 0: none */
+    int is_reported; /* the missing ranks have been logged; in a world that was given up that happened earlier */
+} leave_wait;
+
+/* The time limit applies here, too. */
+static leave_wait leave_wait_begin(const mpi_comm *root)
 {
-    const double limit_secs = 1e-9 * (double)qdri_comm_timeout_ns(&root->base);
-    if (limit_secs == 0 || secs < limit_secs) return 0;
+    double limit_secs = 1e-9 * (double)qdri_comm_timeout_ns(&root->base);
+    if (*qdri_reason_get(&root->base.lateness) && limit_secs > MOST_AGAIN_SECS) limit_secs = MOST_AGAIN_SECS;
+    return (leave_wait){.limit_secs = limit_secs};
+}
+
+/* Some time is added for ranks that were late. */
+static int is_too_long(mpi_comm *root, leave_wait *wait)
+{
+    const double secs = 1e-9 * (double)qdri_waited_ns(&wait->patience);
+    if (wait->limit_secs == 0 || secs < wait->limit_secs) return 0;
     const int given_up = qdri_mpi_given_up(root); /* also reads which ranks have left */
-    if (!given_up && !*reported) { /* there is no status, and the last error must not change */
+    if (!given_up && !wait->is_reported) { /* there is no status, and the last error must not change */
         char sentence[QDRI_ERROR_BYTES], missing[MISSING_BYTES];
         snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
         const int n = qdri_comm_name_missing(&root->base, has_not_left, root, missing, sizeof missing);
@@ -115,8 +130,8 @@ static int is_too_long(mpi_comm *root, double secs, int *reported)
         qdri_log(QDRI_LOG_WARNING, "%s", qdr_last_error());
         qdri_set_last_error(sentence);
     }
-    *reported = 1;
-    if (secs < limit_secs + LEAVE_SECS) return 0;
+    wait->is_reported = 1;
+    if (secs < wait->limit_secs + LEAVE_SECS) return 0;
     atomic_store(&qdri_mpi_somebody_is_missing, 1);
     return 1;
 }
@@ -125,8 +140,9 @@ static int is_too_long(mpi_comm *root, double secs, int *reported)
 static int barrier(mpi_comm *root, int tell)
 {
     const double begin = qdri_mpi_now_secs();
+    leave_wait wait = leave_wait_begin(root);
     MPI_Request request;
-    int done = 0, reported = 0;
+    int done = 0;
     if (MPI_Ibarrier(root->handle, &request) != MPI_SUCCESS) return 0;
     for (int n_polls = 0;; n_polls++) {
         if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return 0;
@@ -135,7 +151,7 @@ static int barrier(mpi_comm *root, int tell)
             qdri_mpi_send_notes(root, NOTE_LEFT, "");
             tell = 0;
         }
-        if (is_too_long(root, qdri_mpi_now_secs() - begin, &reported)) return 0;
+        if (is_too_long(root, &wait)) return 0;
         qdri_mpi_pause(n_polls);
     }
 }
@@ -146,6 +162,16 @@ void qdri_mpi_leave(mpi_comm *comm)
     comm->leaves = 1;
     qdri_mpi_node_leave(comm);
     if (comm->base.root == &comm->base && comm->handle != MPI_COMM_NULL) comm->all_leave = barrier(comm, 1);
+}
+
+static int wait_for_notes(mpi_comm *root)
+{
+    leave_wait wait = leave_wait_begin(root);
+    for (int n_polls = 0; !qdri_mpi_notes_sent(root); n_polls++) {
+        if (is_too_long(root, &wait)) return 0;
+        qdri_mpi_pause(n_polls);
+    }
+    return 1;
 }
 
 /* If a rank is missing, MPI still has messages to it, and keeps their buffers. */
@@ -162,13 +188,12 @@ static void mpi_destroy(qdri_comm *comm)
     /* No rank continues while a note is in flight: connecting to a rank for the first time needs that rank's
      * cooperation, and MPI_Finalize would wait for it forever. After that, the memory that ranks share can be freed. */
     if (is_root && mine->all_leave) {
-        for (int n_polls = 0; !qdri_mpi_notes_sent(mine); n_polls++) qdri_mpi_pause(n_polls);
-        if (barrier(mine, 0)) {
+        if (wait_for_notes(mine) && barrier(mine, 0)) {
             (void)qdri_mpi_given_up(mine); /* reads the notes */
             qdri_mpi_node_destroy(mine);
         }
     }
-    if (is_root && atomic_load(&qdri_mpi_somebody_is_missing)) return;
+    if (atomic_load(&qdri_mpi_somebody_is_missing)) return;
     if (mine->owns_handle && mine->handle != MPI_COMM_NULL) (void)QDRI_WAITS(MPI_Comm_free, &mine->handle);
     member_free(mine);
 }
@@ -262,6 +287,7 @@ static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **pa
         status = member_init(member, comm->dev, comm);
         if (status == QDR_OK) status = join_groups(member, find_members(member)); /* the same on all ranks */
     }
+    if (status != QDR_OK && atomic_load(&qdri_mpi_somebody_is_missing)) return status; /* MPI may use the member */
     QDR_TRY_OUT(status, qdri_comm_agree(comm, status));
     if (member->handle == MPI_COMM_NULL) goto out;
     *part = &member->base;
@@ -338,24 +364,19 @@ static qdr_status check_handle(MPI_Comm comm)
 static qdr_status duplicate(MPI_Comm original, double limit_secs, MPI_Comm *copy)
 {
     const struct timespec pause = {.tv_nsec = 200000};
-    const double begin = qdri_mpi_now_secs();
+    qdri_patience patience = {0};
     MPI_Request request;
-    int done = 0;
+    int done = 0, rank = -1, size = 0;
     QDR_MPI(MPI_Comm_idup(original, copy, &request));
     while (1) {
         QDR_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
         if (done) return QDR_OK;
-        if (limit_secs > 0 && qdri_mpi_now_secs() - begin > limit_secs) break;
+        if (limit_secs > 0 && 1e-9 * (double)qdri_waited_ns(&patience) > limit_secs) break;
         nanosleep(&pause, NULL);
     }
-    int rank = -1, size = 0; /* MPI does not say which ranks are missing */
     MPI_Comm_rank(original, &rank);
     MPI_Comm_size(original, &size);
-    atomic_store(&qdri_mpi_somebody_is_missing, 1);
-    return QDR_FAIL(QDR_ERR_TIMEOUT,
-                    "comm: rank %d has waited %g s in the creation of contexts for others of the %d ranks; find out "
-                    "what they do, or allow more than QDR_TIMEOUT=%g",
-                    rank, limit_secs, size, limit_secs);
+    return qdri_mpi_fail_creation(rank, size, limit_secs);
 }
 
 qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, double timeout_secs, qdri_comm **comm)
@@ -376,6 +397,10 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, double
     qdri_comm_set_timeout(&boot.base, timeout_secs);
     if (status == QDR_OK) /* the same on all ranks: MPI works */
         status = qdri_comm_agree(&boot.base, mine != QDR_OK ? mine : created);
+    if (*qdri_reason_get(&boot.base.lateness)) {
+        atomic_store(&qdri_mpi_somebody_is_missing, 1);
+        return status;
+    }
     if (status != QDR_OK) {
         MPI_Comm_free(&boot.handle);
         member_free(member);
@@ -385,6 +410,7 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, double
     qdri_comm_set_timeout(&member->base, timeout_secs);
     for (int j = 0; j < size; j++) member->world_ranks[j] = j;
     status = join_groups(member, qdri_mpi_node_create(member));
+    if (status != QDR_OK && atomic_load(&qdri_mpi_somebody_is_missing)) return status; /* MPI may use the member */
     *comm = &member->base;
     status = qdri_comm_agree(*comm, status);
     if (status != QDR_OK) qdri_comm_destroy(comm);

@@ -10,33 +10,58 @@
 int qdri_mpi_use_node_memory = 1;
 int qdri_mpi_slot_bytes = NODE_SLOT_BYTES;
 
-/* The node's zeroed block, at *memory; NULL: none. The same for all ranks of the node. */
-static qdr_status map_block(MPI_Comm on_node, size_t bytes, void **memory)
+/* ---- collectives within the time limit ---- */
+
+static qdr_status broadcast(mpi_comm *comm, void *data, size_t n, MPI_Datatype type, MPI_Comm handle)
 {
-    memory_file file = {0};
+    MPI_Request request;
+    QDR_MPI(MPI_Ibcast(data, (int)n, type, 0, handle, &request));
+    return qdri_mpi_complete(comm, request);
+}
+
+static qdr_status gather(mpi_comm *comm, const int *mine, int *all, MPI_Comm handle)
+{
+    MPI_Request request;
+    QDR_MPI(MPI_Iallgather(mine, 1, MPI_INT, all, 1, MPI_INT, handle, &request));
+    return qdri_mpi_complete(comm, request);
+}
+
+static qdr_status lowest(mpi_comm *comm, int *value, MPI_Comm handle)
+{
+    MPI_Request request;
+    QDR_MPI(MPI_Iallreduce(MPI_IN_PLACE, value, 1, MPI_INT, MPI_MIN, handle, &request));
+    return qdri_mpi_complete(comm, request);
+}
+
+/* ---- the node's memory ---- */
+
+/* Maps the node's zeroed block, or none. The same for all ranks of the node. */
+static qdr_status map_block(mpi_comm *root, MPI_Comm on_node)
+{
+    memory_file *file = &root->passed.file;
+    const size_t bytes = root->node.bytes;
     void *at = NULL;
     int rank;
     QDR_MPI(MPI_Comm_rank(on_node, &rank));
-    if (rank == 0 && qdri_mpi_use_node_memory) at = qdri_memory_file_create(bytes, &file);
+    if (rank == 0 && qdri_mpi_use_node_memory) at = qdri_memory_file_create(bytes, file);
     const int is_made = at != NULL;
-    int code = MPI_Bcast(&file, sizeof file, MPI_BYTE, 0, on_node);
-    if (rank != 0 && code == MPI_SUCCESS && file.bytes > 0) at = qdri_memory_file_map(&file);
-    int works = at != NULL;
-    if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &works, 1, MPI_INT, MPI_MIN, on_node);
-    if (is_made) qdri_memory_file_close(&file);
-    if (code == MPI_SUCCESS && works) {
-        *memory = at;
-        return QDR_OK;
-    }
-    if (at) munmap(at, bytes);
-    return code == MPI_SUCCESS ? QDR_OK : qdri_mpi_fail(code, "MPI_Allreduce");
+    qdr_status status = broadcast(root, file, sizeof *file, MPI_BYTE, on_node);
+    if (rank != 0 && status == QDR_OK && file->bytes > 0) at = qdri_memory_file_map(file);
+    root->passed.works = at != NULL;
+    if (status == QDR_OK) status = lowest(root, &root->passed.works, on_node);
+    if (is_made) qdri_memory_file_close(file);
+    if (status == QDR_OK && root->passed.works)
+        root->node.memory = at;
+    else if (at)
+        munmap(at, bytes);
+    return status;
 }
 
 /* Sets each rank's share, in the order of the ranks on the node. */
 static qdr_status hand_out(mpi_comm *root, MPI_Comm on_node, int n_on_node)
 {
     node_share *shares = root->node.memory;
-    QDR_MPI(MPI_Allgather(&root->base.rank, 1, MPI_INT, root->indices, 1, MPI_INT, on_node));
+    QDR_TRY(gather(root, &root->base.rank, root->indices, on_node));
     for (int i = 0; i < n_on_node; i++) root->node.shares[root->indices[i]] = &shares[i];
     heap_share *mine = &root->node.shares[root->base.rank]->heap;
     return qdri_mpi_heap_create(mine, root->base.size, &root->node.heap);
@@ -45,13 +70,14 @@ static qdr_status hand_out(mpi_comm *root, MPI_Comm on_node, int n_on_node)
 /* Determines which ranks of the world share a node, and how nodes exchange data. */
 static qdr_status find_nodes(mpi_comm *root, MPI_Comm on_node)
 {
-    int first = root->base.rank;
+    int *first = &root->passed.first;
+    *first = root->base.rank;
     qdr_status status = QDRI_NEW(root->base.size, "the nodes of all ranks", &root->nodes);
     QDR_TRY(qdri_comm_agree(&root->base, status));
     root->reads_remotely = qdri_topo_reads_remotely();
-    QDR_MPI(MPI_Allreduce(MPI_IN_PLACE, &root->reads_remotely, 1, MPI_INT, MPI_MIN, root->handle));
-    QDR_MPI(MPI_Bcast(&first, 1, MPI_INT, 0, on_node));
-    QDR_MPI(MPI_Allgather(&first, 1, MPI_INT, root->nodes, 1, MPI_INT, root->handle));
+    QDR_TRY(lowest(root, &root->reads_remotely, root->handle));
+    QDR_TRY(broadcast(root, first, 1, MPI_INT, on_node));
+    QDR_TRY(gather(root, first, root->nodes, root->handle));
     root->base.nodes = root->nodes;
     return QDR_OK;
 }
@@ -68,11 +94,11 @@ qdr_status qdri_mpi_node_create(mpi_comm *root)
     qdr_status status = find_nodes(root, on_node);
     if (status == QDR_OK && n_on_node > 1) {
         root->node.bytes = (size_t)n_on_node * sizeof(node_share);
-        status = map_block(on_node, root->node.bytes, &root->node.memory);
+        status = map_block(root, on_node);
     }
     if (status == QDR_OK && root->node.memory) /* the same on all ranks of the node */
         status = hand_out(root, on_node, n_on_node);
-    (void)QDRI_WAITS(MPI_Comm_free, &on_node);
+    if (!atomic_load(&qdri_mpi_somebody_is_missing)) (void)QDRI_WAITS(MPI_Comm_free, &on_node);
     return status;
 }
 
@@ -102,6 +128,7 @@ static int take_area(node_share *share, int n_members)
 
 qdr_status qdri_mpi_node_join(mpi_comm *comm, qdr_status mine)
 {
+    if (mine != QDR_OK && atomic_load(&qdri_mpi_somebody_is_missing)) return mine; /* nobody waits for this one */
     const mpi_comm *root = (const mpi_comm *)comm->base.root;
     const int first = comm->levels.inner ? comm->levels.inner->handle_ranks[0] : 0;
     mpi_comm *group = comm->levels.inner ? comm->levels.inner : comm;
@@ -109,8 +136,8 @@ qdr_status qdri_mpi_node_join(mpi_comm *comm, qdr_status mine)
     int all_here = mine == QDR_OK && size > 1 && size <= NODE_SLOT_BYTES / 64;
     for (int j = 0; j < size; j++) all_here &= root->node.shares[group->world_ranks[j]] != NULL;
     node_share *share = root->node.shares[group->world_ranks[group->base.rank]];
-    const int taken = all_here ? take_area(share, size) : -1;
-    QDR_MPI(MPI_Allgather(&taken, 1, MPI_INT, comm->indices, 1, MPI_INT, comm->handle));
+    const int taken = comm->passed.taken = all_here ? take_area(share, size) : -1;
+    QDR_TRY(gather(comm, &comm->passed.taken, comm->indices, comm->handle));
     const int *all_taken = comm->indices + first;
     int all_have = 1;
     for (int j = 0; j < size; j++) all_have &= all_taken[j] >= 0;

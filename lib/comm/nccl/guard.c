@@ -40,7 +40,7 @@ struct nccl_watched {
     nccl_watched *next;
     qdr_event *begin, *end;
     int is_enqueued; /* 0: the host is in NCCL's call, which may also wait for others */
-    int64_t since_ns; /* when it was first seen running; 0: not yet */
+    qdri_patience patience; /* since it was first seen running */
     char call[QDRI_CALL_BYTES];
 };
 
@@ -119,7 +119,7 @@ qdr_status qdri_nccl_watch_begin(nccl_comm *comm, const qdri_coll *coll, qdr_str
         return status;
     }
     taken->next = NULL;
-    taken->since_ns = 0;
+    taken->patience = (qdri_patience){0};
     taken->is_enqueued = 0;
     pthread_mutex_lock(&watch->mutex);
     if (watch->last)
@@ -138,7 +138,7 @@ qdr_status qdri_nccl_watch_end(nccl_comm *comm, nccl_watched *watched, qdr_strea
     QDR_TRY(qdri_event_record(watched->end, stream));
     pthread_mutex_lock(&comm->watch.mutex);
     watched->is_enqueued = 1;
-    watched->since_ns = 0;
+    watched->patience = (qdri_patience){0};
     pthread_mutex_unlock(&comm->watch.mutex);
     return QDR_OK;
 }
@@ -153,15 +153,14 @@ static int is_other(const void *user, int member)
 /* @retval QDR_ERR_TIMEOUT  a collective has waited too long */
 static qdr_status look_at_watch(nccl_comm *comm)
 {
-    const int64_t limit_ns = qdri_comm_timeout_ns(&comm->base), now_ns = qdri_now_ns();
+    const int64_t limit_ns = qdri_comm_timeout_ns(&comm->base);
     char call[QDRI_CALL_BYTES] = "", others[300], missing[320];
     if (limit_ns == 0) return QDR_OK;
     pthread_mutex_lock(&comm->watch.mutex);
     collect(&comm->watch);
     nccl_watched *oldest = comm->watch.first;
     if (oldest && (!oldest->is_enqueued || qdri_event_reached(oldest->begin))) {
-        if (oldest->since_ns == 0) oldest->since_ns = now_ns;
-        if (now_ns - oldest->since_ns > limit_ns) snprintf(call, sizeof call, "%s", oldest->call);
+        if (qdri_waited_ns(&oldest->patience) > limit_ns) snprintf(call, sizeof call, "%s", oldest->call);
     }
     pthread_mutex_unlock(&comm->watch.mutex);
     if (!call[0]) return QDR_OK;

@@ -181,14 +181,15 @@ static ncclResult_t state_of(ncclComm_t handle, const ncclComm_t *place)
 
 qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm_t *place, const char *call)
 {
-    const int64_t set_ns = qdri_comm_timeout_ns(talker), begin_ns = qdri_now_ns();
+    const int64_t set_ns = qdri_comm_timeout_ns(talker);
     const int64_t limit_ns = set_ns > 0 ? set_ns : INT64_C(1000000000) * QDRI_NCCL_JOIN_SECS;
-    int64_t looked_ns = begin_ns, pause_ns = 10000;
+    int64_t looked_ns = qdri_now_ns(), pause_ns = 10000;
+    qdri_patience patience = {0};
     for (;;) {
         const ncclResult_t state = state_of(handle, place);
         if (state != ncclInProgress) return qdri_nccl_status(handle, state, call);
         const int64_t now_ns = qdri_now_ns();
-        if (now_ns - begin_ns > limit_ns)
+        if (qdri_waited_ns(&patience) > limit_ns)
             return QDR_FAIL(QDR_ERR_TIMEOUT,
                             "nccl: rank %d of %d has waited %g s in %s; check that all ranks are running, that "
                             "NCCL_SOCKET_IFNAME names a network that all nodes share and no firewall blocks, and what "
