@@ -31,11 +31,11 @@ typedef void (*qdr_stuck_fn)(const char *sentence, void *user);
 /** MPI has calls that nothing can end: if a rank stops or hangs, the others wait for it forever in MPI_Init_thread,
  * MPI_Comm_split or MPI_Finalize, whatever QDR_TIMEOUT says. With a function set here, qdr_launch() with n_local = 0
  * starts a thread that looks out for this: it calls fn once if this process has been in one such call for longer than
- * QDR_TIMEOUT (rank 0's, once ranks have communicated). The sentence names this rank, the call, the time, and the ranks
- * of this node that are stopped or not in that call. The library does nothing else about it: fn may end the process, for
- * example by _Exit(), upon which the launcher ends the others, or return, and the process waits on. Without
- * QDR_TIMEOUT, or if fn is NULL (the default), nothing looks out. The time during which the process itself was stopped
- * does not count. Local; not while qdr_launch() runs. */
+ * QDR_TIMEOUT (rank 0's, once ranks have communicated). The sentence names this rank, the call, the time, and those
+ * ranks of this node that are stopped, or else those that are not in that call. The library does nothing else about it:
+ * fn may end the process, for example by _Exit(), upon which the launcher ends the others, or return, and the process
+ * waits on. Without QDR_TIMEOUT, or if fn is NULL (the default), nothing looks out. The time during which the process
+ * itself was stopped does not count. Local; not while qdr_launch() runs. */
 QDR_API void qdr_launch_watch(qdr_stuck_fn fn, void *user);
 /** The number of processes, including this one, that a launcher (mpiexec, srun, torchrun, …) started together,
  * according to the environment; at least so many where a launcher only numbers its processes; 1 without a launcher.

@@ -6,6 +6,7 @@
 #include <getopt.h>
 #include <math.h>
 #include <quadrille/data.h>
+#include <quadrille/environment.h>
 #include <quadrille/names.h>
 #include <quadrille/types.h>
 #include <stdio.h>
@@ -117,9 +118,12 @@ static int take_timeout(const option_spec *spec, const char *value, failure *why
 /* Before the options are read, which take precedence. */
 static void limit_waiting(const option_spec *specs)
 {
-    const char *value = getenv(TIMEOUT_VARIABLE);
+    qdr_variable variable;
+    int number = 0;
+    while (qdr_environment_variable(number, &variable) == QDR_OK && strcmp(variable.name, TIMEOUT_VARIABLE) != 0)
+        number++;
     for (; specs->name; specs++)
-        if (specs->kind == OPTION_TIMEOUT && (!value || !*value)) setenv(TIMEOUT_VARIABLE, "600", 1);
+        if (specs->kind == OPTION_TIMEOUT && !variable.is_set) setenv(TIMEOUT_VARIABLE, "600", 1);
 }
 
 static int take_value(const option_spec *spec, const char *value, void *user, failure *why)

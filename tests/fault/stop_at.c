@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* To be preloaded: the process of rank QDR_TEST_STOP_RANK stops itself before it makes the call of MPI that
- * QDR_TEST_STOP_AT names: "MPI_Comm_split 2", the second one, "any 17", the 17th of all, or "waits 17", the same without
- * those that only look whether something has arrived, whose number varies. QDR_TEST_STOP_AT=count: says on standard
- * error at its last call how many there were: "calls 512 without looks 93". */
+ * QDR_TEST_STOP_AT names: "MPI_Comm_split 2", the second one, "any 17", the 17th of all, or "waits 17", the same
+ * without those that only look whether something has arrived, whose number varies. QDR_TEST_STOP_AT=count: says on
+ * standard error at its last call how many there were: "calls 512 without looks 93". */
 #include <mpi.h>
 #include <signal.h>
 #include <stdatomic.h>

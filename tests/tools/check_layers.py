@@ -59,7 +59,8 @@ HOMES = {
 # One table names the environment variables. Literal names of other software's variables are allowed; here names are
 # computed.
 GETENV = re.compile(r'\b(?:secure_)?getenv\s*\((?!\s*"(?!QDR_))')
-GETENV_HOMES = ("lib/core/environment.c", "lib/comm/launcher.c", "lib/comm/nccl/join.c", "lib/dev/cuda/cudnn.c")
+GETENV_HOMES = ("lib/core/environment.c", "lib/comm/launcher.c", "lib/comm/mates.c", "lib/comm/nccl/join.c",
+                "lib/dev/cuda/cudnn.c")
 
 
 def home_of(header):

@@ -287,7 +287,9 @@ static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **pa
         status = member_init(member, comm->dev, comm);
         if (status == QDR_OK) status = join_groups(member, find_members(member)); /* the same on all ranks */
     }
-    if (status != QDR_OK && atomic_load(&qdri_mpi_somebody_is_missing)) return status; /* MPI may use the member */
+    /* MPI may still use the member. */
+    const int is_lost = status != QDR_OK && atomic_load(&qdri_mpi_somebody_is_missing);
+    if (is_lost) return status; /* the same on all ranks that are there */
     QDR_TRY_OUT(status, qdri_comm_agree(comm, status));
     if (member->handle == MPI_COMM_NULL) goto out;
     *part = &member->base;
@@ -395,6 +397,7 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, double
     boot.handle = *handle;
     qdr_status status = member_init(&boot, NULL, NULL);
     qdri_comm_set_timeout(&boot.base, timeout_secs);
+    qdri_comm_set_names(&boot.base, "world", qdri_describe_rank, NULL);
     if (status == QDR_OK) /* the same on all ranks: MPI works */
         status = qdri_comm_agree(&boot.base, mine != QDR_OK ? mine : created);
     if (*qdri_reason_get(&boot.base.lateness)) {
@@ -408,9 +411,11 @@ qdr_status qdri_comm_create_mpi(const void *comm_handle, qdr_status mine, double
     }
     qdri_comm_init(&member->base, &mpi_table, NULL, boot.base.rank, size, NULL);
     qdri_comm_set_timeout(&member->base, timeout_secs);
+    qdri_comm_set_names(&member->base, "world", qdri_describe_rank, NULL);
     for (int j = 0; j < size; j++) member->world_ranks[j] = j;
     status = join_groups(member, qdri_mpi_node_create(member));
-    if (status != QDR_OK && atomic_load(&qdri_mpi_somebody_is_missing)) return status; /* MPI may use the member */
+    const int is_lost = status != QDR_OK && atomic_load(&qdri_mpi_somebody_is_missing);
+    if (is_lost) return status; /* the same on all ranks that are there */
     *comm = &member->base;
     status = qdri_comm_agree(*comm, status);
     if (status != QDR_OK) qdri_comm_destroy(comm);
