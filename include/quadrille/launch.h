@@ -18,7 +18,7 @@ typedef int (*qdr_main_fn)(qdr_context *ctx, void *user);
  * processes that mpiexec started (MPI is initialised and finalised here), or a single rank if it did not, or if the
  * library was built without MPI.
  *  @param[out] exit_code  the highest exit code of any local rank; under MPI this process's own, or 1 if its context
- *                         failed
+ *                         failed, or instead of 0 if a rank was missing at the end (QDR_TIMEOUT)
  *  @retval QDR_ERR_ARGUMENT  on all ranks: the options or the environment of one of them are invalid; also n_local > 0
  *                            in one of several processes that a launcher started, unless the program has initialised
  *                            MPI

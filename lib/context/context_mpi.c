@@ -56,6 +56,7 @@ static qdr_status run(const qdr_context_opts *opts, qdr_main_fn fn, void *user, 
     }
     qdri_context_leave(&ctx);
     if (started) qdri_mpi_stop();
+    if (qdri_mpi_misses_a_rank() && *exit_code == 0) *exit_code = 1; /* its own code will never be known */
     return status;
 }
 

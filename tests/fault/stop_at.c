@@ -36,7 +36,7 @@ static void enter(const char *call)
 }
 
 #define CALL(name, parameters, arguments)                                                                              \
-    int MPI_##name parameters                                                                                          \
+    __attribute__((visibility("default"))) int MPI_##name parameters                                                   \
     {                                                                                                                  \
         enter("MPI_" #name);                                                                                           \
         return PMPI_##name arguments;                                                                                  \

@@ -23,7 +23,10 @@ void qdri_comm_bind(qdri_comm *comm, qdri_dev *dev);
 int qdri_mpi_is_initialised(void);
 /* Initialises MPI. If it is initialised already, does nothing and sets *started to 0. */
 QDR_NODISCARD qdr_status qdri_mpi_start(int *started);
+/* Does nothing if a rank is missing. */
 void qdri_mpi_stop(void);
+/* 1: a rank did not come when a world was made or ended. */
+int qdri_mpi_misses_a_rank(void);
 
 /* Messages of more bytes than this are sent in pieces; tests make it small. */
 extern int qdri_mpi_max_bytes;

@@ -131,9 +131,11 @@ static void begin_leaving_together(void)
     nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * still_secs)}, NULL);
 }
 
+int qdri_mpi_misses_a_rank(void) { return atomic_load(&qdri_mpi_somebody_is_missing); }
+
 void qdri_mpi_stop(void)
 {
-    if (atomic_load(&qdri_mpi_somebody_is_missing)) return;
+    if (qdri_mpi_misses_a_rank()) return;
     begin_leaving_together();
     qdri_mpi_enter("MPI_Finalize");
     (void)qdri_mpi_left(MPI_Finalize());
