@@ -108,7 +108,7 @@ typedef struct leave_wait {
 } leave_wait;
 
 /* The time limit applies here, too. */
-static leave_wait leave_wait_begin(const mpi_comm *root)
+static leave_wait leave_wait_begin(mpi_comm *root)
 {
     double limit_secs = 1e-9 * (double)qdri_comm_timeout_ns(&root->base);
     if (*qdri_reason_get(&root->base.lateness) && limit_secs > MOST_AGAIN_SECS) limit_secs = MOST_AGAIN_SECS;
