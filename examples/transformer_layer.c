@@ -21,7 +21,8 @@
 typedef struct settings {
     choice how; /* must be first; grid, order, layout, overlap, type; context, batch */
     int json, products; /* products: 1 in fp8 */
-    int64_t hidden, n_heads, n_iterations;
+    int64_t hidden, n_heads, n_iterations; /* 0: not given */
+    int64_t ffn; /* of a plan; 0: 4·hidden */
 } settings;
 
 typedef struct block_driver {
@@ -92,6 +93,7 @@ static qdr_status build(block_driver *driver)
     const settings *set = driver->set;
     const gpt_config config = {.n_layers = 1,
                                .hidden = set->hidden,
+                               .ffn = set->ffn,
                                .n_heads = set->n_heads,
                                .context = set->how.context,
                                .layout = (qdr_layout)set->how.layout};
@@ -308,15 +310,35 @@ static void print_json(const block_driver *driver, const block_result *result)
 /* One forward pass takes the whole batch, unless a plan divides it. */
 static const choice usual = {.order = "xyzd", .context = 256, .batch = 4, .micro_batch = 1 << 24};
 
+static qdr_status complete(block_driver *driver)
+{
+    settings *set = &driver->own;
+    TRY(choice_load_plan(driver->ctx, &set->how));
+    const int is_planned = set->how.planned.version != 0;
+    if (!set->hidden) set->hidden = is_planned ? set->how.planned.network.hidden : 512;
+    set->ffn = set->how.planned.network.ffn;
+    if (!set->n_heads) set->n_heads = is_planned ? set->how.planned.network.heads : 8;
+    return QDR_OK;
+}
+
 /* What the command line leaves open may be set by a plan or the model. The block is a network of one layer, with the
- * smallest possible ends. */
+ * smallest possible ends, or one of the planned network's layers. */
 static qdr_status choose(block_driver *driver)
 {
     choice *how = &driver->own.how;
+    const gpt_config shape = {.n_layers = 1,
+                              .hidden = driver->set->hidden,
+                              .ffn = driver->set->ffn,
+                              .n_heads = driver->set->n_heads,
+                              .vocab = 1};
+    qdr_network network = gpt_network(&shape);
+    how->is_part = how->planned.version != 0;
+    if (how->is_part) {
+        network.layers = how->planned.network.layers;
+        network.vocab = how->planned.network.vocab;
+        network.tied = how->planned.network.tied;
+    }
     const choice given_how = *how;
-    const gpt_config shape = {
-        .n_layers = 1, .hidden = driver->set->hidden, .n_heads = driver->set->n_heads, .vocab = 1};
-    const qdr_network network = gpt_network(&shape);
     TRY(choice_make(driver->ctx, &given_how, &usual, &network, how, driver->sentence));
     const int64_t cells = how->grid.x ? (int64_t)how->grid.z * how->grid.d : 1;
     if (how->micro_batch <= how->batch / cells) how->batch = how->micro_batch * cells;
@@ -327,6 +349,7 @@ static qdr_status drive(block_driver *driver)
 {
     const settings *set = driver->set;
     block_result result = {0};
+    TRY(complete(driver));
     if (set->hidden % set->n_heads != 0) {
         return REFUSE(driver->sentence, "--hidden %lld is not divisible by --heads %lld; use --hidden %lld",
                       (long long)set->hidden, (long long)set->n_heads,
@@ -362,8 +385,7 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
 }
 
 /* The defaults, which the command line overwrites. */
-static settings given = {
-    .how = {.layout = -1, .dtype = -1, .serial = -1}, .hidden = 512, .n_heads = 8, .n_iterations = 20};
+static settings given = {.how = {.layout = -1, .dtype = -1, .serial = -1}, .n_iterations = 20};
 
 #define AT(member) .at = offsetof(settings, member)
 

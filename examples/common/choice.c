@@ -80,39 +80,54 @@ static void take(choice *made, const qdr_plan *plan)
 
 /* ---- a plan from a file ---- */
 
-/* A plan names its network, but does not contain its sizes. */
-static int is_of_another(const qdr_stored_plan *stored, const qdr_network *network)
+/* Rank 0 reads the file, because the other ranks may be in another folder, or have no standard input. */
+qdr_status choice_load_plan(qdr_context *ctx, choice *given)
 {
-    qdr_network planned;
-    return stored->network[0] && qdr_network_load(stored->network, &planned) >= 0 &&
-           (planned.layers != network->layers || planned.hidden != network->hidden || planned.heads != network->heads ||
-            planned.vocab != network->vocab);
+    const int reads = given->plan && qdr_context_rank(ctx) == 0;
+    if (!given->plan) return QDR_OK;
+    qdr_status status = reads ? qdr_plan_load(given->plan, &given->planned) : QDR_OK;
+    if (status >= 0 && reads) status = qdr_plan_check(&given->planned.plan, 0);
+    if (status == QDR_ERR_IO) status = QDR_ERR_ARGUMENT; /* the name was wrong */
+    TRY(qdr_agree(ctx, status));
+    return qdr_broadcast(ctx, 0, &given->planned, sizeof given->planned);
 }
 
-static void tell_plan(const char *path, const qdr_stored_plan *stored, const qdr_network *network)
+/* A plan of another network says nothing about this one. The sequences may have any length; what counts is whether
+ * positions are learned. */
+static qdr_status check_network(const choice *made, const qdr_network *network, char sentence[PROBLEM_BYTES])
 {
-    fprintf(stderr, "plan %s: made for %s on %s", path, stored->network[0] ? stored->network : "some network",
+    const qdr_network *planned = &made->planned.network;
+    qdr_network here = *network;
+    qdr_network_difference difference;
+    here.context = planned->context;
+    here.positions = planned->positions ? planned->positions : planned->context;
+    if (!qdr_network_differ(planned, &here, &difference)) return QDR_OK;
+    return REFUSE(
+        sentence,
+        "--plan %.300s: it is for a network, %.63s, whose %s is %s, but here %s is %s; plan for this network, "
+        "or leave the sizes to the plan",
+        made->plan, planned->name, difference.key, difference.first, difference.key, difference.second);
+}
+
+static void tell_plan(const choice *made, const qdr_network *network)
+{
+    const qdr_stored_plan *stored = &made->planned;
+    fprintf(stderr, "plan %s: made for %s on %s", made->plan,
+            stored->network.name[0] ? stored->network.name : "a network",
             stored->machine[0] ? stored->machine : "some machine");
-    if (is_of_another(stored, network))
-        fputs(", which has other sizes than this network; its prediction does not apply here\n", stderr);
+    if (made->is_part)
+        fprintf(stderr, ", of which this is one of %lld layers\n", (long long)network->layers);
     else
         fprintf(stderr, ": %.4g s per step predicted\n", stored->secs);
 }
 
-/* Rank 0 reads the file, because the other ranks may be in another folder, or have no standard input. */
-static qdr_status take_plan(qdr_context *ctx, const qdr_network *network, choice *made)
+static qdr_status take_plan(qdr_context *ctx, const qdr_network *network, choice *made, char sentence[PROBLEM_BYTES])
 {
-    const int talks = qdr_context_rank(ctx) == 0;
-    qdr_stored_plan stored;
-    memset(&stored, 0, sizeof stored);
-    qdr_status status = talks ? qdr_plan_load(made->plan, &stored) : QDR_OK;
-    if (status >= 0 && talks) status = qdr_plan_check(&stored.plan, 0);
-    if (status == QDR_ERR_IO) status = QDR_ERR_ARGUMENT; /* the name was wrong */
-    TRY(qdr_agree(ctx, status));
-    TRY(qdr_broadcast(ctx, 0, &stored, sizeof stored));
-    take(made, &stored.plan);
+    TRY(check_network(made, network, sentence));
+    take(made, &made->planned.plan);
     /* If there are too few or too many ranks, nothing will be run. */
-    if (talks && qdr_plan_check(&stored.plan, qdr_context_size(ctx)) == QDR_OK) tell_plan(made->plan, &stored, network);
+    if (qdr_context_rank(ctx) == 0 && qdr_plan_check(&made->planned.plan, qdr_context_size(ctx)) == QDR_OK)
+        tell_plan(made, network);
     return QDR_OK;
 }
 
@@ -183,7 +198,7 @@ qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usua
     TRY(check_given(given, sentence));
     if (given->codec && qdr_codecs_parse(given->codec, &made->codecs) != QDR_OK)
         return REFUSE(sentence, "--codec %.100s: %s", given->codec, qdr_last_error());
-    if (given->plan) TRY(take_plan(ctx, network, made));
+    if (given->plan) TRY(take_plan(ctx, network, made, sentence));
     if (given->grid.x < 0) {
         const choice sizes = {
             .layout = -1, .serial = -1, .dtype = usual->dtype, .context = usual->context, .batch = usual->batch};

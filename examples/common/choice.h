@@ -24,6 +24,9 @@ typedef struct choice {
     const char *device; /* NULL: $QDR_DEVICE */
     int64_t n_local, n_threads, n_panels, n_batch_parts; /* 0: the default */
     int recorded; /* as graphs */
+    int is_part; /* the program runs one layer of its network, so that times of steps are not its own */
+    /* by choice_load_plan(): what `plan` has; version 0: there is none */
+    qdr_stored_plan planned;
 } choice;
 
 /* The first options of each program. */
@@ -72,9 +75,12 @@ typedef struct choice {
         "threads", 0, "N", "BLAS threads per rank (default: cores / ranks)", CHOICE_COUNT(n_threads, 1024)             \
     }
 
+/* Reads the file of --plan, if one was given, on rank 0. Collective, ranks agree. */
+qdr_status choice_load_plan(qdr_context *ctx, choice *given);
 /* Completes the given choices: they take precedence over a plan and over the model's choice; everything else is as in
  * `usual`, whose micro_batch is also the one that the model must use (0: any). network: for the model; its context is
- * not used. Collective, ranks agree; rank 0 prints in one line what was chosen, and why. */
+ * not used. A plan must be one of the same network. Collective, ranks agree; rank 0 prints in one line what was chosen,
+ * and why. */
 qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usual, const qdr_network *network,
                        choice *made, char sentence[PROBLEM_BYTES]);
 

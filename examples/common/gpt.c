@@ -260,7 +260,7 @@ qdr_network gpt_network(const gpt_config *config)
     return (qdr_network){.version = QDR_OPTS_INIT,
                          .name = "this network",
                          .architecture = "gpt2",
-                         .activation = "gelu",
+                         .activation = "gelu_new",
                          .layers = config->n_layers,
                          .hidden = config->hidden,
                          .heads = config->n_heads,

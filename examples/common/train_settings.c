@@ -241,13 +241,23 @@ static qdr_status take_batch(settings *set, const saved_run *saved, char sentenc
                   saved->path, word);
 }
 
+/* The size that a plan's network has; 0: there is no plan, or it is no size. */
+static double planned_size(const settings *set, size_t at)
+{
+    const qdr_network *network = &set->how.planned.network;
+    const gpt_sizes sizes = {.layers = network->layers, .hidden = network->hidden, .ffn = network->ffn};
+    return at == offsetof(settings, n_heads) ? (double)network->heads : size_at(&sizes, at);
+}
+
 qdr_status settings_complete(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES])
 {
+    if (!saved && set->how.planned.network.tied) set->tied = 1;
     if (saved && set->resume) TRY(take_batch(set, saved, sentence));
     for (int i = 0; i < N_NUMBERS; i++) {
         double value = numbers[i].usual;
         if (saved && numbers[i].is_of_network) TRY(take_network(set, i, saved, sentence));
         if (get(set, i) >= 0) continue;
+        if (planned_size(set, numbers[i].at) > 0) value = planned_size(set, numbers[i].at);
         if (saved && set->resume) TRY(take_number(saved, numbers[i].key, numbers[i].at, &value, sentence));
         put(set, i, value);
     }

@@ -121,6 +121,7 @@ qdr_status training_prepare(training *run)
         run->load_failed = status == QDR_ERR_IO || status == QDR_ERR_ARGUMENT;
         TRY(status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status); /* the name was wrong */
     }
+    TRY(choice_load_plan(run->ctx, &run->own.how));
     TRY(settings_complete(&run->own, path ? &run->saved : NULL, run->sentence));
     TRY(check(run));
     TRY(choose(run));

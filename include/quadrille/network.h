@@ -67,6 +67,16 @@ QDR_API QDR_NODISCARD qdr_status qdr_network_load(const char *name_or_path, qdr_
 /** The same for a text of `bytes` bytes. `name` is what error sentences call it, and becomes the network's name. */
 QDR_API QDR_NODISCARD qdr_status qdr_network_parse(const char *text, size_t bytes, const char *name,
                                                    qdr_network *network);
+/** Where two networks are not the same. */
+typedef struct qdr_network_difference {
+    const char *key; /**< the member, "layers"; valid forever */
+    char first[40], second[40]; /**< its values */
+} qdr_network_difference;
+/** Compares all members but the name, in the order of qdr_network. The names of GELU by tanh (gelu_new, gelu_fast,
+ * gelu_pytorch_tanh, gelu_python_tanh, gelu_accurate) are one. Pure.
+ *  @param[out] difference  the first; unchanged if there is none; may be NULL
+ *  @return 1 if the networks differ, else 0 */
+QDR_API int qdr_network_differ(const qdr_network *a, const qdr_network *b, qdr_network_difference *difference);
 /** Receives one name, valid during the call. */
 typedef void (*qdr_network_name_fn)(const char *name, void *user);
 /** Calls `each` with the names that qdr_network_load() knows, in the order of strcmp().

@@ -291,15 +291,18 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_timeline(qdr_model *model, const qdr_
 /** A plan and what it was made for: `quadrille plan -o` writes it, and programs run it. */
 typedef struct qdr_stored_plan {
     uint32_t version; /**< QDR_OPTS_INIT */
-    char network[64], machine[QDR_MAX_NAME]; /**< names; "": not stated */
+    qdr_network network; /**< with its name and all sizes */
+    char machine[QDR_MAX_NAME]; /**< its name; "": not stated */
     qdr_plan plan;
     double secs, memory_bytes; /**< as predicted; 0: not stated */
 } qdr_stored_plan;
 
 /** Writes a JSON object with the keys
  *
- *    quadrille_plan          1: the version of this format
+ *    quadrille_plan          2: the version of this format
  *    network, machine        names
+ *    sizes                   an object with all other members of qdr_network: numbers, texts, true or false, and
+ *                            "layer" or "rms" for the norm
  *    ranks                   of the grid, times the stages of a pipeline
  *    grid                    [x, y, z, d]
  *    order                   "xyzd"
@@ -314,10 +317,12 @@ typedef struct qdr_stored_plan {
  * to a new file, or in place of an existing plan.
  *  @retval QDR_ERR_ARGUMENT  NULL; nothing can be written under this name (output.h); or the file exists and is not a
  *                            plan: it is left as it is
+ *  @retval others            as qdr_network_params()
  *  @retval QDR_ERR_IO        it could not be written completely; an older plan is left as it is */
 QDR_API QDR_NODISCARD qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path);
-/** Reads such a file; "-" is standard input. The keys quadrille_plan, grid and batch are required, the others have the
- * defaults of qdr_plan, except that dtype defaults to "bf16".
+/** Reads such a file; "-" is standard input. The keys quadrille_plan, sizes with all of its keys, grid and batch are
+ * required, the others have the defaults of qdr_plan, except that dtype defaults to "bf16". Other keys are refused, and
+ * so is format 1, which did not have the sizes.
  *  @param[out] stored  all zero after an error
  *  @retval QDR_ERR_ARGUMENT  NULL, invalid JSON, not a plan, or a value of the wrong type or out of range (file
  *                            and key)

@@ -9,9 +9,10 @@
 #include "core/dtype.h"
 #include "core/json.h"
 #include "core/order.h"
+#include "network/keys.h"
 #include "price/model.h"
 
-enum { FORMAT_VERSION = 1 };
+enum { FORMAT_VERSION = 2 };
 static const char format_key[] = "quadrille_plan";
 
 static const char *const layout_words[] = {"replicated", "scattered"};
@@ -19,18 +20,45 @@ static const char *const recompute_words[] = {"none", "attention", "full"};
 
 /* ---- writing ---- */
 
+static void put_quoted(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (; *text; text++) fprintf(file, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+    fputc('"', file);
+}
+
 static void put_string(FILE *file, const char *key, const char *text)
 {
     char printable[QDR_MAX_NAME];
     qdri_json_printable(text, printable, sizeof printable);
-    fprintf(file, ",\n  \"%s\": \"", key);
-    for (const char *at = printable; *at; at++) fprintf(file, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
-    fputc('"', file);
+    fprintf(file, ",\n  \"%s\": ", key);
+    put_quoted(file, printable);
 }
 
 static void put_whole(FILE *file, const char *key, int64_t value)
 {
     fprintf(file, ",\n  \"%s\": %" PRId64, key, value);
+}
+
+static void put_sizes(FILE *file, const qdr_network *network)
+{
+    for (int i = 0; i < QDRI_N_NETWORK_KEYS; i++) {
+        const qdri_network_key *key = &qdri_network_keys[i];
+        const int64_t value = qdri_network_get(network, key);
+        char printable[QDR_MAX_NAME];
+        fprintf(file, "%s\n    \"%s\": ", i ? "," : ",\n  \"sizes\": {", key->name);
+        if (key->kind == QDRI_NETWORK_TEXT) {
+            qdri_json_printable((const char *)network + key->at, printable, sizeof printable);
+            put_quoted(file, printable);
+        } else if (key->kind == QDRI_NETWORK_SWITCH) {
+            fputs(value ? "true" : "false", file);
+        } else if (key->kind == QDRI_NETWORK_NORM) {
+            put_quoted(file, qdri_norm_words[value]);
+        } else {
+            fprintf(file, "%" PRId64, value);
+        }
+    }
+    fputs("\n  }", file);
 }
 
 static int64_t n_ranks_of(const qdr_plan *plan)
@@ -42,7 +70,8 @@ static void put_plan(FILE *file, const qdr_stored_plan *stored)
 {
     const qdr_plan *plan = &stored->plan;
     fprintf(file, "{\n  \"%s\": %d", format_key, FORMAT_VERSION);
-    put_string(file, "network", stored->network);
+    put_string(file, "network", stored->network.name);
+    put_sizes(file, &stored->network);
     put_string(file, "machine", stored->machine);
     put_whole(file, "ranks", n_ranks_of(plan));
     fprintf(file, ",\n  \"grid\": [%d, %d, %d, %d]", plan->x, plan->y, plan->z, plan->d);
@@ -95,7 +124,9 @@ qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path)
         (plan->order[0] && (plan->order[4] || !qdri_is_order(plan->order))))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: grid, order, batch or type is invalid; store a plan that qdr_model_predict() accepts");
+    qdr_network_counts counts;
     qdr_output *output;
+    QDR_TRY(qdr_network_params(&stored->network, &counts));
     QDR_TRY(check_old(path));
     QDR_TRY(qdr_output_open("plan", path, QDR_OUTPUT_REPLACE, &output));
     put_plan(qdr_output_file(output), stored);
@@ -132,6 +163,75 @@ static qdr_status read_name(const qdri_json_node *root, const char *key, char *n
     QDR_TRY(qdri_json_string_or(qdri_json_get(root, key), bytes, "", &text));
     qdri_json_printable(text, name, bytes);
     return QDR_OK;
+}
+
+/* A key of the network; all of them are needed. */
+static qdr_status read_size(const qdri_json_node *sizes, const qdri_network_key *key, qdr_network *network)
+{
+    const qdri_json_node node = qdri_json_get(sizes, key->name);
+    const char *text;
+    int word = 0;
+    int64_t value = 0;
+    if (key->kind == QDRI_NETWORK_TEXT) {
+        QDR_TRY(qdri_json_string(node, key->bytes, &text));
+        qdri_json_printable(text, (char *)network + key->at, key->bytes);
+        return QDR_OK;
+    }
+    if (!qdri_json_has(node))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; plan again", qdri_json_where(node).text);
+    if (key->kind == QDRI_NETWORK_SWITCH)
+        QDR_TRY(qdri_json_flag_or(node, 0, &word));
+    else if (key->kind == QDRI_NETWORK_NORM)
+        QDR_TRY(qdri_json_word(node, qdri_norm_words, 2, &word));
+    else
+        QDR_TRY(qdri_json_int(node, 0, INT32_MAX, &value));
+    qdri_network_set(network, key, value + word);
+    return QDR_OK;
+}
+
+static int is_size(const char *key)
+{
+    for (int i = 0; i < QDRI_N_NETWORK_KEYS; i++)
+        if (strcmp(key, qdri_network_keys[i].name) == 0) return 1;
+    return 0;
+}
+
+static int is_root_key(const char *key)
+{
+    static const char *const known[] = {
+        format_key,        "network",          "sizes",     "machine",     "ranks",          "grid",
+        "order",           "layout",           "recompute", "dtype",       "batch",          "micro_batch",
+        "sequence",        "panels",           "overlap",   "batch_parts", "pipeline",       "gradient_parts",
+        "optimizer_parts", "axis_bytes_ratio", "codecs",    "interleave",  "predicted_secs", "predicted_memory_bytes"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(key, known[i]) == 0) return 1;
+    return 0;
+}
+
+/* Nothing in the file is passed over. */
+static qdr_status check_keys(const qdri_json_node *object, int (*is_known)(const char *key))
+{
+    for (const char *key = NULL; (key = qdri_json_next_key(object, key)) != NULL;)
+        if (!is_known(key))
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is none that plans have; leave it out, or plan again",
+                            qdri_json_where(qdri_json_get(object, key)).text);
+    return QDR_OK;
+}
+
+static qdr_status read_network(const qdri_json_node *root, qdr_network *network)
+{
+    const qdri_json_node node = qdri_json_get(root, "sizes");
+    qdri_json_node sizes;
+    qdr_network_counts counts;
+    char why[QDRI_ERROR_BYTES];
+    network->version = QDR_OPTS_INIT;
+    QDR_TRY(read_name(root, "network", network->name, sizeof network->name));
+    QDR_TRY(qdri_json_object(node, &sizes));
+    for (int i = 0; i < QDRI_N_NETWORK_KEYS; i++) QDR_TRY(read_size(&sizes, &qdri_network_keys[i], network));
+    QDR_TRY(check_keys(&sizes, is_size));
+    if (qdr_network_params(network, &counts) == QDR_OK) return QDR_OK;
+    snprintf(why, sizeof why, "%s", qdr_last_error());
+    return qdri_fail(QDR_ERR_ARGUMENT, __FILE__, __LINE__, "%s: %.400s", qdri_json_where(node).text, why);
 }
 
 static qdr_status read_grid(const qdri_json_node *root, qdr_plan *plan)
@@ -206,9 +306,15 @@ static qdr_status read_plan(const qdri_json *document, qdr_stored_plan *stored)
     qdri_json_node root;
     int64_t format;
     QDR_TRY(qdri_json_root(document, &root));
-    QDR_TRY(qdri_json_int(qdri_json_get(&root, format_key), FORMAT_VERSION, FORMAT_VERSION, &format));
+    const qdri_json_node version = qdri_json_get(&root, format_key);
+    QDR_TRY(qdri_json_int(version, 1, FORMAT_VERSION, &format));
+    if (format < FORMAT_VERSION)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s is %" PRId64 ": such a plan names its network, but does not have its sizes; plan again",
+                        qdri_json_where(version).text, format);
+    QDR_TRY(check_keys(&root, is_root_key));
     stored->version = stored->plan.version = QDR_OPTS_INIT;
-    QDR_TRY(read_name(&root, "network", stored->network, sizeof stored->network));
+    QDR_TRY(read_network(&root, &stored->network));
     QDR_TRY(read_name(&root, "machine", stored->machine, sizeof stored->machine));
     QDR_TRY(read_grid(&root, &stored->plan));
     QDR_TRY(read_choices(&root, &stored->plan));

@@ -160,11 +160,11 @@ static int save_plan(const plan_answer *answer, failure *why)
 {
     const qdr_planned_grid *best = &answer->found.best[0];
     qdr_stored_plan stored = {.version = QDR_OPTS_INIT,
+                              .network = *answer->network,
                               .plan = best->plan,
                               .secs = best->result.secs,
                               .memory_bytes = best->result.memory_bytes};
     stored.plan.sequence = plan_sequence(answer->network, &best->plan);
-    snprintf(stored.network, sizeof stored.network, "%s", answer->network->name);
     snprintf(stored.machine, sizeof stored.machine, "%s", answer->machine->name);
     return fail_status(why, qdr_plan_store(&stored, answer->options->out));
 }

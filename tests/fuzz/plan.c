@@ -12,7 +12,8 @@ static void check_again(const qdr_stored_plan *stored, const char *path)
     const qdr_plan *a = &stored->plan, *b = &again.plan;
     require(qdr_plan_store(stored, path) == QDR_OK);
     require(qdr_plan_load(path, &again) == QDR_OK);
-    require(strcmp(stored->network, again.network) == 0 && strcmp(stored->machine, again.machine) == 0);
+    require(strcmp(stored->network.name, again.network.name) == 0 && strcmp(stored->machine, again.machine) == 0);
+    require(!qdr_network_differ(&stored->network, &again.network, NULL));
     require(a->x == b->x && a->y == b->y && a->z == b->z && a->d == b->d && strcmp(a->order, b->order) == 0);
     require(a->layout == b->layout && a->recompute == b->recompute && a->dtype == b->dtype);
     require(a->batch == b->batch && a->micro_batch == b->micro_batch && a->sequence == b->sequence);

@@ -196,6 +196,15 @@ static void plans_tell_late_failures(void **state)
 {
     (void)state;
     qdr_stored_plan stored = {.version = QDR_OPTS_INIT}, loaded;
+    stored.network = (qdr_network){.version = QDR_OPTS_INIT,
+                                   .layers = 1,
+                                   .hidden = 1,
+                                   .heads = 1,
+                                   .kv_heads = 1,
+                                   .head_size = 1,
+                                   .ffn = 1,
+                                   .vocab = 1,
+                                   .context = 1};
     stored.plan = (qdr_plan){.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1, .batch = 1, .dtype = QDR_F32};
     CHECK_OK(qdr_plan_store(&stored, "plan.json"));
     stored.plan.batch = 2;

@@ -30,11 +30,59 @@ static void write_text(const char *text)
     fclose(file);
 }
 
+/* A network of which each number is another one. */
+static qdr_network any_network(uint64_t *seed)
+{
+    const int64_t layers = 2 + (int64_t)(test_random(seed) % 50), heads = 3 + (int64_t)(test_random(seed) % 50);
+    const unsigned switches = (unsigned)test_random(seed) % 128;
+    return (qdr_network){.version = QDR_OPTS_INIT,
+                         .name = "gpt2 \"best\"\\",
+                         .architecture = "gpt2",
+                         .activation = "gelu_new",
+                         .layers = layers,
+                         .hidden = 1 + (int64_t)(test_random(seed) % 10000),
+                         .heads = heads,
+                         .kv_heads = heads - 2,
+                         .head_size = 1 + (int64_t)(test_random(seed) % 100),
+                         .ffn = 1 + (int64_t)(test_random(seed) % 10000),
+                         .vocab = 1 + (int64_t)(test_random(seed) % 100000),
+                         .context = 1 + (int64_t)(test_random(seed) % 10000),
+                         .positions = (int64_t)(test_random(seed) % 10000),
+                         .window = (int64_t)(test_random(seed) % 100),
+                         .window_layers = layers - 1,
+                         .gated = switches & 1,
+                         .qkv_bias = switches >> 1 & 1,
+                         .out_bias = switches >> 2 & 1,
+                         .mlp_bias = switches >> 3 & 1,
+                         .norm = switches >> 4 & 1 ? QDR_NORM_RMS : QDR_NORM_LAYER,
+                         .norms_per_layer = 1 + (int)(test_random(seed) % 4),
+                         .tied = switches >> 5 & 1,
+                         .parallel_residual = switches >> 6 & 1};
+}
+
+/* All but padding. */
+static void check_same_network(const qdr_network *a, const qdr_network *b)
+{
+    qdr_network_difference difference = {.key = "none"};
+    assert_int_equal(qdr_network_differ(a, b, &difference), 0);
+    assert_string_equal(difference.key, "none");
+    assert_string_equal(a->name, b->name);
+    assert_string_equal(a->architecture, b->architecture);
+    assert_string_equal(a->activation, b->activation);
+    assert_true(a->layers == b->layers && a->hidden == b->hidden && a->heads == b->heads && a->ffn == b->ffn);
+    assert_true(a->kv_heads == b->kv_heads && a->head_size == b->head_size && a->vocab == b->vocab);
+    assert_true(a->context == b->context && a->positions == b->positions && a->window == b->window);
+    assert_true(a->window_layers == b->window_layers && a->gated == b->gated && a->qkv_bias == b->qkv_bias);
+    assert_true(a->out_bias == b->out_bias && a->mlp_bias == b->mlp_bias && a->norm == b->norm);
+    assert_true(a->norms_per_layer == b->norms_per_layer && a->tied == b->tied);
+    assert_int_equal(a->parallel_residual, b->parallel_residual);
+}
+
 static qdr_stored_plan any_plan(uint64_t *seed)
 {
     static const char *const orders[] = {"xyzd", "dzyx", "zxdy"};
     qdr_stored_plan stored = {.version = QDR_OPTS_INIT,
-                              .network = "gpt2 \"best\"\\",
+                              .network = any_network(seed),
                               .machine = "dgx-a100",
                               .secs = 1 / 3.0,
                               .memory_bytes = 123456789012.0};
@@ -83,7 +131,7 @@ static void same_again(void **state)
         qdr_stored_plan loaded;
         CHECK_OK(qdr_plan_store(&stored, path)); /* in place of the one before */
         CHECK_OK(qdr_plan_load(path, &loaded));
-        assert_string_equal(loaded.network, stored.network);
+        check_same_network(&loaded.network, &stored.network);
         assert_string_equal(loaded.machine, stored.machine);
         assert_true(loaded.secs == stored.secs && loaded.memory_bytes == stored.memory_bytes);
         check_same(&loaded.plan, &stored.plan);
@@ -91,11 +139,22 @@ static void same_again(void **state)
     assert_int_equal(remove(path), 0);
 }
 
+/* The keys of sizes, in two parts with the layers between them. */
+#define SIZES_BEFORE "\"sizes\": {\"architecture\": \"gpt2\", \"activation\": \"gelu_new\""
+#define SIZES_AFTER                                                                                                    \
+    ", \"hidden\": 8, \"heads\": 2, \"kv_heads\": 2, \"head_size\": 4, \"ffn\": 32, \"vocab\": 256, \"context\": 16"   \
+    ", \"positions\": 16, \"window\": 0, \"window_layers\": 0, \"gated\": false, \"qkv_bias\": true"                   \
+    ", \"out_bias\": true, \"mlp_bias\": true, \"norm\": \"layer\", \"norms_per_layer\": 2, \"tied\": true"            \
+    ", \"parallel_residual\": false}"
+#define SIZES SIZES_BEFORE ", \"layers\": 2" SIZES_AFTER
+#define PLAN "{\"quadrille_plan\": 2, "
+#define HEAD PLAN SIZES ", \"grid\": [1, 2, 3, 4], \"batch\": 24"
+
 static void least_file(void **state)
 {
     (void)state;
     qdr_stored_plan loaded;
-    write_text("{\"quadrille_plan\": 1, \"grid\": [1, 2, 3, 4], \"batch\": 24}");
+    write_text(HEAD "}");
     CHECK_OK(qdr_plan_load(path, &loaded));
     assert_string_equal(loaded.plan.order, "xyzd");
     assert_int_equal(loaded.plan.dtype, QDR_BF16);
@@ -105,20 +164,27 @@ static void least_file(void **state)
     assert_int_equal(remove(path), 0);
 }
 
-#define HEAD "{\"quadrille_plan\": 1, \"grid\": [1, 2, 3, 4], \"batch\": 24"
 static const struct {
     const char *text, *words;
 } bad[] = {
     {"", "plan.json"},
     {"[1]", "plan.json"},
     {"{}", "'quadrille_plan'"},
-    {"{\"quadrille_plan\": 2}", "'quadrille_plan'"},
-    {"{\"quadrille_plan\": 1}", "'grid'"},
-    {"{\"quadrille_plan\": 1, \"grid\": [1, 2, 3], \"batch\": 1}", "[x, y, z, d]"},
-    {"{\"quadrille_plan\": 1, \"grid\": [1, 2, 0, 4], \"batch\": 1}", "'grid[2]'"},
-    {"{\"quadrille_plan\": 1, \"grid\": [65536, 65536, 65536, 65536], \"batch\": 1}", "2147483647"},
-    {"{\"quadrille_plan\": 1, \"grid\": \"1x2x3x4\", \"batch\": 1}", "'grid'"},
-    {"{\"quadrille_plan\": 1, \"grid\": [1, 2, 3, 4]}", "'batch'"},
+    {"{\"quadrille_plan\": 3}", "'quadrille_plan'"},
+    {"{\"quadrille_plan\": 1, \"network\": \"gpt2\", \"grid\": [1, 2, 3, 4], \"batch\": 1}",
+     "does not have its sizes; plan"},
+    {PLAN "\"grid\": [1, 2, 3, 4], \"batch\": 24}", "'sizes'"},
+    {PLAN SIZES_BEFORE SIZES_AFTER "}", "'sizes.layers' is missing"},
+    {PLAN SIZES_BEFORE ", \"layers\": 0" SIZES_AFTER "}", "layers 0"},
+    {PLAN SIZES_BEFORE ", \"layers\": 1.5" SIZES_AFTER "}", "'sizes.layers'"},
+    {PLAN SIZES_BEFORE ", \"layers\": 2, \"experts\": 8" SIZES_AFTER "}", "'sizes.experts'"},
+    {PLAN SIZES ", \"experts\": 8}", "'experts'"},
+    {PLAN SIZES "}", "'grid'"},
+    {PLAN SIZES ", \"grid\": [1, 2, 3], \"batch\": 1}", "[x, y, z, d]"},
+    {PLAN SIZES ", \"grid\": [1, 2, 0, 4], \"batch\": 1}", "'grid[2]'"},
+    {PLAN SIZES ", \"grid\": [65536, 65536, 65536, 65536], \"batch\": 1}", "2147483647"},
+    {PLAN SIZES ", \"grid\": \"1x2x3x4\", \"batch\": 1}", "'grid'"},
+    {PLAN SIZES ", \"grid\": [1, 2, 3, 4]}", "'batch'"},
     {HEAD ", \"ranks\": 25}", "25, but the grid has 24"},
     {HEAD ", \"order\": \"xyz\"}", "permutation"},
     {HEAD ", \"order\": \"xyzz\"}", "permutation"},
@@ -181,16 +247,61 @@ static void bad_calls(void **state)
     CHECK_FAILS(qdr_plan_store(NULL, path), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_plan_load(NULL, &loaded), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_plan_load(path, NULL), QDR_ERR_ARGUMENT, "result");
+    stored.network.layers = 0;
+    CHECK_FAILS(qdr_plan_store(&stored, path), QDR_ERR_SHAPE, "layers 0");
     stored.plan.x = 0;
     CHECK_FAILS(qdr_plan_store(&stored, path), QDR_ERR_ARGUMENT, "grid");
     assert_int_not_equal(access(path, F_OK), 0);
+}
+
+/* Each member of a network makes another one of it. */
+static void networks_differ(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed();
+    const qdr_network usual = any_network(&seed);
+#define DIFFERS(change, name)                                                                                          \
+    do {                                                                                                               \
+        qdr_network n = usual;                                                                                         \
+        qdr_network_difference difference;                                                                             \
+        change;                                                                                                        \
+        assert_int_equal(qdr_network_differ(&usual, &n, &difference), 1);                                              \
+        assert_string_equal(difference.key, name);                                                                     \
+        assert_string_not_equal(difference.first, difference.second);                                                  \
+    } while (0)
+    DIFFERS(strcpy(n.architecture, "llama"), "architecture");
+    DIFFERS(strcpy(n.activation, "gelu"), "activation");
+    DIFFERS(n.layers++, "layers");
+    DIFFERS(n.hidden++, "hidden");
+    DIFFERS(n.heads++, "heads");
+    DIFFERS(n.kv_heads++, "kv_heads");
+    DIFFERS(n.head_size++, "head_size");
+    DIFFERS(n.ffn++, "ffn");
+    DIFFERS(n.vocab++, "vocab");
+    DIFFERS(n.context++, "context");
+    DIFFERS(n.positions++, "positions");
+    DIFFERS(n.window++, "window");
+    DIFFERS(n.window_layers++, "window_layers");
+    DIFFERS(n.gated ^= 1, "gated");
+    DIFFERS(n.qkv_bias ^= 1, "qkv_bias");
+    DIFFERS(n.out_bias ^= 1, "out_bias");
+    DIFFERS(n.mlp_bias ^= 1, "mlp_bias");
+    DIFFERS(n.norm = n.norm == QDR_NORM_RMS ? QDR_NORM_LAYER : QDR_NORM_RMS, "norm");
+    DIFFERS(n.norms_per_layer++, "norms_per_layer");
+    DIFFERS(n.tied ^= 1, "tied");
+    DIFFERS(n.parallel_residual ^= 1, "parallel_residual");
+    qdr_network other = usual;
+    strcpy(other.name, "another");
+    strcpy(other.activation, "gelu_pytorch_tanh");
+    assert_int_equal(qdr_network_differ(&usual, &other, NULL), 0);
+    assert_int_equal(qdr_network_differ(&usual, NULL, NULL), 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_again),  cmocka_unit_test(least_file), cmocka_unit_test(bad_files),
-        cmocka_unit_test(others_stay), cmocka_unit_test(bad_calls),
+        cmocka_unit_test(others_stay), cmocka_unit_test(bad_calls),  cmocka_unit_test(networks_differ),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
