@@ -66,10 +66,10 @@ static void check_values(qdr_context *ctx, const char *a, const char *b, const c
 
 static void check_long(qdr_context *ctx)
 {
-    static char a[100001], b[sizeof a];
-    char tail[64];
-    memset(a, 'x', sizeof a - 1);
-    memset(b, 'x', sizeof b - 1);
+    char a[10001], b[sizeof a], tail[64];
+    memset(a, 'x', sizeof a);
+    memset(b, 'x', sizeof b);
+    a[sizeof a - 1] = b[sizeof b - 1] = 0;
     b[sizeof b - 2] = 'y';
     memset(tail, 'x', 31);
     tail[31] = 0;
