@@ -29,10 +29,10 @@ extern const option_spec settings_specs[];
 
 /* Checks options that only make sense together. */
 qdr_status settings_check(const settings *set, int n_ranks, char sentence[PROBLEM_BYTES]);
-/* Takes what was not given from a checkpoint (NULL: there is none; --load: only the network), else the sizes of the plan
- * of `how`, else what is usual. What the checkpoint's tensors, its note and options say of the network must be the same,
- * and heads must be said by one of them. The context, the batch and the type stay open if they were not given and the
- * checkpoint does not say them: a plan may. */
+/* Takes what was not given from a checkpoint (NULL: there is none; --load: only the network), else the sizes of the
+ * plan of `how`, else what is usual. What the checkpoint's tensors, its note and options say of the network must be the
+ * same, and heads must be said by one of them. The context, the batch and the type stay open if they were not given and
+ * the checkpoint does not say them: a plan may. */
 qdr_status settings_complete(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES]);
 /* Adds to a note what settings_complete() takes from it. */
 void settings_note(const settings *set, char note[SAVED_NOTE_BYTES]);
