@@ -39,9 +39,11 @@ static json_t *checked(reader *r, json_t *made)
     return made;
 }
 
+static int is_blank(char byte) { return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n'; }
+
 static void skip_blanks(reader *r)
 {
-    for (; r->at < r->end && memchr(" \t\r\n", *r->at, 4); r->at++) r->line += *r->at == '\n';
+    for (; r->at < r->end && is_blank(*r->at); r->at++) r->line += *r->at == '\n';
 }
 
 static int take(reader *r, char byte)
