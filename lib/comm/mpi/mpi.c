@@ -161,6 +161,7 @@ void qdri_mpi_leave(mpi_comm *comm)
     if (comm->leaves) return;
     comm->leaves = 1;
     qdri_mpi_node_leave(comm);
+    if (atomic_load(&qdri_mpi_somebody_is_missing)) return; /* it has been waited for already */
     if (comm->base.root == &comm->base && comm->handle != MPI_COMM_NULL) comm->all_leave = barrier(comm, 1);
 }
 
