@@ -20,8 +20,8 @@ extern "C" {
  *
  * After MPI_Finalize the context's collective calls fail with QDR_ERR_STATE, and destroying only frees memory.
  *
- * After QDR_ERR_TIMEOUT (QDR_TIMEOUT, see context.h) qdr_context_destroy() waits for the missing ranks once more, a
- * little longer than that limit. MPI_Finalize would then wait forever: call MPI_Abort, or exit without MPI_Finalize,
+ * After QDR_ERR_TIMEOUT (QDR_TIMEOUT, see context.h) qdr_context_destroy() waits for the missing ranks once more, for
+ * six seconds at the most. MPI_Finalize would then wait forever: call MPI_Abort, or exit without MPI_Finalize,
  * as qdr_launch() does.
  *
  * MPICH 4.0 over UCX may hang in MPI_Finalize if ranks communicate over TCP. qdr_launch() avoids that with a barrier of

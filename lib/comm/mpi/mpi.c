@@ -111,7 +111,8 @@ typedef struct leave_wait {
 static leave_wait leave_wait_begin(mpi_comm *root)
 {
     double limit_secs = 1e-9 * (double)qdri_comm_timeout_ns(&root->base);
-    if (*qdri_reason_get(&root->base.lateness) && limit_secs > MOST_AGAIN_SECS) limit_secs = MOST_AGAIN_SECS;
+    const int again = *qdri_reason_get(&root->base.lateness) || atomic_load(&qdri_mpi_somebody_is_missing);
+    if (again && limit_secs > MOST_AGAIN_SECS) limit_secs = MOST_AGAIN_SECS;
     return (leave_wait){.limit_secs = limit_secs};
 }
 
@@ -161,7 +162,6 @@ void qdri_mpi_leave(mpi_comm *comm)
     if (comm->leaves) return;
     comm->leaves = 1;
     qdri_mpi_node_leave(comm);
-    if (atomic_load(&qdri_mpi_somebody_is_missing)) return; /* it has been waited for already */
     if (comm->base.root == &comm->base && comm->handle != MPI_COMM_NULL) comm->all_leave = barrier(comm, 1);
 }
 
