@@ -71,7 +71,8 @@ void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_
     *s = (qdri_sizes){.sequences = micro > 0 && micro < all ? micro : all,
                       .context = (double)(plan->sequence ? plan->sequence : network->context),
                       .elem_bytes = (double)qdr_dtype_bytes(plan->dtype),
-                      .gradient_bytes = plan->dtype == QDR_F64 ? 8 : 4};
+                      .gradient_bytes = plan->dtype == QDR_F64 ? 8 : 4,
+                      .n_tables = network->tied || plan->pipeline > 1 ? 1 : 2};
     s->seen = seen(network, s->context);
     s->of[QDRI_SIZE_ROWS] = s->sequences * s->context;
     s->of[QDRI_SIZE_ROWS_X] = rows_on(plan, s, plan->x, 0);

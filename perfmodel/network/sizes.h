@@ -38,6 +38,7 @@ typedef struct qdri_sizes {
     double context; /* tokens of a sequence */
     double seen; /* average number of positions that a token attends to */
     double elem_bytes, gradient_bytes;
+    int n_tables; /* weights of V by H on a stage: the embedding and an untied head, or one of them */
 } qdri_sizes;
 
 typedef struct qdri_stages {

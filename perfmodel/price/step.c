@@ -342,7 +342,7 @@ static double shard_elems(const qdri_pricing *pricing, double n_layers)
     const double *of = pricing->sizes.of;
     return n_layers * (of[QDRI_SIZE_SHARD_QKV] + of[QDRI_SIZE_SHARD_PROJ] + of[QDRI_SIZE_SHARD_UP] +
                        of[QDRI_SIZE_SHARD_DOWN]) +
-           of[QDRI_SIZE_SHARD_VOCAB] + of[QDRI_SIZE_SMALL];
+           pricing->sizes.n_tables * of[QDRI_SIZE_SHARD_VOCAB] + of[QDRI_SIZE_SMALL];
 }
 
 /* Elements that it updates: of each shard a part, and all small parameters. */

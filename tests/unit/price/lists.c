@@ -52,6 +52,15 @@ static double shard_of(const qdri_net *net, const char *name)
     return 0;
 }
 
+/* Elements of all weights, as an optimizer updates them. */
+static double shards_of_all(const qdri_net *net)
+{
+    double sum = 0;
+    for (int i = 0; i < net->n_parameters; i++)
+        if (net->parameters[i].flat_over_z) sum += (double)net->parameters[i].shard_elems;
+    return sum;
+}
+
 static void expect(const char *what, double expected, double found)
 {
     if (expected != found) fail_msg("%s: %.17g in closed form, %.17g in the net", what, expected, found);
@@ -77,6 +86,9 @@ static void check_sizes(const qdr_network *network, const qdr_plan *plan, const 
     expect("shard of up", s.of[QDRI_SIZE_SHARD_UP], shard_of(net, "up"));
     expect("shard of down", s.of[QDRI_SIZE_SHARD_DOWN], shard_of(net, "down"));
     expect("shard of the embedding", s.of[QDRI_SIZE_SHARD_VOCAB], shard_of(net, "embedding"));
+    const double layer = s.of[QDRI_SIZE_SHARD_QKV] + s.of[QDRI_SIZE_SHARD_PROJ] + s.of[QDRI_SIZE_SHARD_UP] +
+                         s.of[QDRI_SIZE_SHARD_DOWN];
+    expect("shards", QDRI_FEW_LAYERS * layer + s.n_tables * s.of[QDRI_SIZE_SHARD_VOCAB], shards_of_all(net));
     expect("small gradients", s.of[QDRI_SIZE_SMALL], (double)net->n_small);
 }
 

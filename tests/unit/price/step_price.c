@@ -138,6 +138,31 @@ static void optimizers(void **state)
                 12 * (matrices / 2 + small) / 1e9);
 }
 
+/* A head of its own is as large as the embedding: updated by the same rank, unless it is on another stage. */
+static void optimizer_of_untied(void **state)
+{
+    const double table = (double)V * H, blocks = LAYERS * (4.0 * H * H + 2.0 * H * F);
+    const double norms = 2.0 * H, small = (2 * LAYERS + 1) * norms + (double)CONTEXT * H;
+    qdr_machine machine = machine_of();
+    qdr_network untied = network;
+    qdr_plan plan = plan_of(16, 0);
+    (void)state;
+    machine.memory_bytes_per_sec = 1e12;
+    untied.tied = 0;
+    assert_near("untied", predict(&machine, &untied, &plan).time[QDR_TIME_OPTIMIZER],
+                32 * (blocks + 2 * table + small) / 1e12);
+    plan.z = 4;
+    assert_near("shards", predict(&machine, &untied, &plan).time[QDR_TIME_OPTIMIZER],
+                32 * ((blocks + 2 * table) / 4 + small) / 1e12);
+    assert_near("tied", predict(&machine, &network, &plan).time[QDR_TIME_OPTIMIZER],
+                32 * ((blocks + table) / 4 + small) / 1e12);
+    plan.pipeline = 2;
+    plan.micro_batch = 1;
+    for (int i = 0; i < 2; i++)
+        assert_near("stages", predict(&machine, i ? &network : &untied, &plan).time[QDR_TIME_OPTIMIZER],
+                    32 * ((blocks / 2 + table) / 4 + small - LAYERS / 2 * 2 * norms) / 1e12);
+}
+
 /* One after the other, the host adds what it takes to enqueue; each micro-batch and each step also take some. */
 static void hosts(void **state)
 {
@@ -353,10 +378,18 @@ static void returns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(terms),         cmocka_unit_test(recomputed), cmocka_unit_test(optimizers),
-        cmocka_unit_test(hosts),         cmocka_unit_test(axes),       cmocka_unit_test(recomputed_transfers),
-        cmocka_unit_test(slow_networks), cmocka_unit_test(stages),     cmocka_unit_test(messages_of_stages),
-        cmocka_unit_test(stalls),        cmocka_unit_test(returns),
+        cmocka_unit_test(terms),
+        cmocka_unit_test(recomputed),
+        cmocka_unit_test(optimizers),
+        cmocka_unit_test(optimizer_of_untied),
+        cmocka_unit_test(hosts),
+        cmocka_unit_test(axes),
+        cmocka_unit_test(recomputed_transfers),
+        cmocka_unit_test(slow_networks),
+        cmocka_unit_test(stages),
+        cmocka_unit_test(messages_of_stages),
+        cmocka_unit_test(stalls),
+        cmocka_unit_test(returns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
