@@ -464,6 +464,14 @@ static void choose_panels(search *s, int n_wanted)
 
 /* ---- public functions ---- */
 
+/* all: the sum of the flags. */
+static qdr_status check_flags(const char *option, int value, int all)
+{
+    if (value >= 0 && value <= all) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %s is %d; use a sum of flags from 1 to %d, or 0 for all", option, value,
+                    all);
+}
+
 qdr_status qdri_search_check(const qdr_search_opts *opts)
 {
     if (opts->version != QDR_OPTS_INIT)
@@ -481,8 +489,11 @@ qdr_status qdri_search_check(const qdr_search_opts *opts)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "search: %d best plans of a batch of %" PRId64 "; use 1 to %d, and a batch ≥ 1", opts->n_best,
                         opts->batch, QDR_MAX_BEST);
-    if (opts->any_levels < 0 || opts->any_levels > 1)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: any_levels is %d; use 0 or 1", opts->any_levels);
+    QDR_TRY(qdri_check_switch("search", "any_levels", opts->any_levels));
+    QDR_TRY(qdri_check_switch("search", "exhaustive", opts->exhaustive));
+    QDR_TRY(check_flags("layouts", opts->layouts, 1 << QDR_REPLICATED | 1 << QDR_SCATTERED));
+    QDR_TRY(check_flags("recomputes", opts->recomputes, (1 << QDRI_N_RECOMPUTES) - 1));
+    QDR_TRY(check_flags("overlap", opts->overlap, QDR_OVERLAP_ALL | QDR_OVERLAP_NONE));
     if (opts->any_levels && (opts->gradient_parts || opts->optimizer_parts))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "search: any levels, but gradients in %d parts and optimizer state in %d; leave both 0",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans by memory alone: the least memory, to the byte, and the smallest number of ranks are those of complete
  * searches. */
+#include <limits.h>
 #include <math.h>
 
 #include "random_model.h"
@@ -104,10 +105,35 @@ static void progress(void **state)
 static void refusals(void **state)
 {
     (void)state;
+    static qdr_search_result found;
     qdr_model *model = model_of("dgx-a100", "gpt2");
     qdr_search_opts opts = {.version = QDR_OPTS_INIT, .n_ranks = 4, .dtype = QDR_BF16};
     qdr_planned_grid least;
     qdr_fewest_ranks fewest;
+    static const struct {
+        const char *name;
+        size_t offset;
+        int most; /* right, as are all before it */
+    } numbers[] = {{"any_levels", offsetof(qdr_search_opts, any_levels), 1},
+                   {"exhaustive", offsetof(qdr_search_opts, exhaustive), 1},
+                   {"layouts", offsetof(qdr_search_opts, layouts), 3},
+                   {"recomputes", offsetof(qdr_search_opts, recomputes), 7},
+                   {"overlap", offsetof(qdr_search_opts, overlap), 15}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        int *const value = (int *)(void *)((char *)&opts + numbers[i].offset);
+        const int wrong[] = {-1, numbers[i].most + 1, INT_MAX};
+        char words[64];
+        for (int j = 0; j < 3; j++) {
+            *value = wrong[j];
+            snprintf(words, sizeof words, "search: %s is %d; use ", numbers[i].name, wrong[j]);
+            CHECK_FAILS(qdr_model_search(model, &opts, &found), QDR_ERR_ARGUMENT, words);
+            CHECK_FAILS(qdr_model_least_memory(model, &opts, &least), QDR_ERR_ARGUMENT, words);
+            CHECK_FAILS(qdr_model_fewest_ranks(model, &opts, 9, &fewest), QDR_ERR_ARGUMENT, words);
+        }
+        *value = numbers[i].most;
+        CHECK_OK(qdr_model_search(model, &opts, &found));
+        *value = 0;
+    }
     assert_int_equal(qdr_model_least_memory(NULL, &opts, &least), QDR_ERR_ARGUMENT);
     assert_int_equal(qdr_model_fewest_ranks(model, &opts, 9, NULL), QDR_ERR_ARGUMENT);
     assert_int_equal(qdr_model_fewest_ranks(model, &opts, 0, &fewest), QDR_ERR_ARGUMENT);
