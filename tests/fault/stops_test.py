@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-LIMIT_SECS = float(os.environ.get("QDR_TEST_LIMIT", "1"))
+LIMIT_SECS = float(os.environ.get("QDR_TEST_LIMIT", "2"))
 FEW = ["MPI_Init_thread 1", "MPI_Comm_split 1", "MPI_Comm_split_type 1", "MPI_Iallgather 1", "MPI_Comm_free 1",
        "MPI_Isend 30", "MPI_Sendrecv 1", "MPI_Finalize 1"]
 SPARE_SECS = 10
