@@ -91,7 +91,7 @@ const option_spec settings_specs[] = {
      "print the step, loss, speed and time left every SECS where standard error is no terminal; 0: with validations "
      "only (default 30)",
      OPTION_REAL, AT(every), 0, 1e6},
-    {"plot", 0, "FILE", "draw the loss curve as SVG", OPTION_OUTPUT, AT(plot)},
+    {"plot", 0, "FILE", "draw the loss curve as SVG", OPTION_OUTPUT, AT(plot), 1},
     {"val-every", 0, "N", "steps between validations (default: a tenth of --steps)", OPTION_COUNT, AT(validate_every),
      1, 1e8},
     {"val-windows", 0, "N",

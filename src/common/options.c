@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_SUGGESTED = 3, MAX_FILES = 8, MAX_OPERANDS = 2, PATH_BYTES = 4096 };
 #define TIMEOUT_VARIABLE "QDR_TIMEOUT"
@@ -126,6 +127,19 @@ static void limit_waiting(const option_spec *specs)
         if (specs->kind == OPTION_TIMEOUT && !variable.is_set) setenv(TIMEOUT_VARIABLE, "600", 1);
 }
 
+/* A name without a suffix, or with one that says nothing, is taken. */
+static int check_picture(const option_spec *spec, const char *path, failure *why)
+{
+    static const char *const others[] = {".png", ".jpg",  ".jpeg", ".gif",  ".pdf", ".eps",
+                                         ".ps",  ".webp", ".tif",  ".tiff", ".bmp"};
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < sizeof others / sizeof *others; i++)
+        if (strcasecmp(dot, others[i]) == 0)
+            return fail(why, EXIT_USAGE, "--%s '%s': the picture is SVG; give a name that ends in .svg, and convert it",
+                        spec->name, path);
+    return EXIT_OK;
+}
+
 static int take_value(const option_spec *spec, const char *value, void *user, failure *why)
 {
     void *to = (char *)user + spec->at;
@@ -148,7 +162,9 @@ static int take_value(const option_spec *spec, const char *value, void *user, fa
     case OPTION_FLAG: *(int *)to = 1; break;
     case OPTION_HELP:
     case OPTION_HEADING: break;
-    default: return take_text(spec, value, to, why);
+    default:
+        if (spec->kind == OPTION_OUTPUT && spec->min > 0 && check_picture(spec, value, why)) return why->code;
+        return take_text(spec, value, to, why);
     }
     return EXIT_OK;
 }

@@ -27,7 +27,7 @@ typedef enum option_kind {
     OPTION_TEXT, /* const char * */
     OPTION_MACHINE, /* const char *: a machine's name, or its file */
     OPTION_INPUT, /* const char *: a file that is read */
-    OPTION_OUTPUT, /* const char *: a file that is written */
+    OPTION_OUTPUT, /* const char *: a file that is written; min 1: a picture in SVG */
     OPTION_TIMEOUT, /* nothing: sets QDR_TIMEOUT; a table with it limits waiting to ten minutes unless that is set */
     OPTION_LOG, /* const char *: a file as by QDR_OUTPUT_LOG */
     OPTION_OTHER, /* what `take` stores */

@@ -92,7 +92,7 @@ static const option_spec specs[] = {
     {"explain", 0, NULL, "print the terms of the best plan with their formulas", OPTION_FLAG, AT(explains)},
     {"json", 0, NULL, "print one JSON object", OPTION_FLAG, AT(as_json)},
     {"csv", 0, NULL, "print comma-separated values", OPTION_FLAG, AT(as_csv)},
-    {"svg", 0, "FILE", "draw the best ten plans, and one layer of the best", OPTION_OUTPUT, AT(svg)},
+    {"svg", 0, "FILE", "draw the best ten plans, and one layer of the best", OPTION_OUTPUT, AT(svg), 1},
     {"out", 'o', "FILE", "write the best plan to FILE, for train_gpt --plan and other programs", OPTION_OUTPUT,
      AT(out)},
     OPTIONS_END,

@@ -39,7 +39,7 @@ static const option_spec specs[] = {
     {"on", 0, "WHAT", "place ranks on gpus or cores; default: gpus, or cores if there are none or under mpiexec",
      OPTION_CHOICE, AT(on), .words = "gpus|cores"},
     {"json", 0, NULL, "print one JSON object", OPTION_FLAG, AT(is_json)},
-    {"svg", 0, "FILE", "also draw it", OPTION_OUTPUT, AT(svg)},
+    {"svg", 0, "FILE", "also draw it", OPTION_OUTPUT, AT(svg), 1},
     OPTIONS_END,
 };
 

@@ -83,7 +83,7 @@ static const option_spec specs[] = {
     {"last", 0, "N", "use only the last N passes of each rank (a forward or a backward pass each); default: all",
      OPTION_COUNT, AT(n_runs), 1, 1 << 30},
     {"merge", 0, "FILE", "write one trace of all ranks, on a common clock, for Perfetto", OPTION_OUTPUT, AT(merge)},
-    {"svg", 0, "FILE", "draw the first eight ranks; without --last, their last two passes", OPTION_OUTPUT, AT(svg)},
+    {"svg", 0, "FILE", "draw the first eight ranks; without --last, their last two passes", OPTION_OUTPUT, AT(svg), 1},
     OPTIONS_END,
 };
 

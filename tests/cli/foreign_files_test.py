@@ -85,6 +85,15 @@ class Foreign(Case):
         self.good("mem", "gpt2", "--machine", machine)
 
 
+class Pictures(Case):
+    def test_suffix(self):
+        """Pictures are SVG, whatever their name promises."""
+        for words in (["topo"], ["plan", "gpt2", "-n", "2", "--machine", "laptop"], ["trace", "x"]):
+            for name in ("x.png", "a.b/x.PDF"):
+                self.bad(*words, "--svg", name, says=[f"--svg '{name}': the picture is SVG", ".svg"])
+        self.good("plan", "gpt2", "-n", "2", "--machine", "laptop", "--batch", "2", "--svg", "x")
+
+
 class Folders(Case):
     def test_models(self):
         self.path("net/config.json", TEXT)
