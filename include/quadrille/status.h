@@ -43,6 +43,9 @@ QDR_API const char *qdr_status_text(qdr_status status);
 /** The sentence about the last error of the calling thread, with its numbers and a remedy; "" if there was none. Valid
  * until the thread's next failing call. Local, thread-safe. */
 QDR_API const char *qdr_last_error(void);
+/** 1: all ranks of the world have agreed on the calling thread's last error and have its sentence, so that one of them
+ * may print it for all. 0: this rank alone may know of it. Local, thread-safe. */
+QDR_API int qdr_last_error_is_shared(void);
 
 /** Receives one line of the library's log, without a newline. level: 0 error, 1 warning, 2 info, 3 debug. */
 typedef void (*qdr_log_fn)(int level, const char *line, void *user);

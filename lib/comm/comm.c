@@ -7,7 +7,6 @@
 
 #include "comm/internal.h"
 #include "core/ranges.h"
-#include "core/shared_error.h"
 #include "core/size.h"
 #include "dev/clock.h"
 

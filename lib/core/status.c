@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "core/log.h"
-#include "core/shared_error.h"
 
 static _Thread_local char own_error[QDRI_ERROR_BYTES];
 static _Thread_local int is_shared;

@@ -12,6 +12,8 @@ qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *
     __attribute__((format(printf, 4, 5)));
 /* Replaces the thread's message, for errors that are passed between threads or ranks. */
 void qdri_set_last_error(const char *sentence);
+/* The same by a message that all ranks of the world have. */
+void qdri_set_shared_error(const char *sentence);
 /* The address of the calling thread's message, of QDRI_ERROR_BYTES; and, for a plugin, which contains a second copy of
  * this module: makes it use the library's storage instead of its own. */
 char *qdri_last_error_buffer(void);

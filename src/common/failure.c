@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <quadrille/shared_error.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
