@@ -78,8 +78,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_boot(int rank, int size, con
  * writes. */
 
 /* With QDR_CHECK=1 in the environment, ranks exchange before each collective what they are about to call: its kind,
- * type, reduction, size, parts and peers, and the layer or operation that calls it. If they differ, all ranks of the
- * group fail with QDR_ERR_ARGUMENT and one sentence that names two of them, with their coordinates, and both calls.
+ * type, reduction, size, parts, peers and codec, and the layer or operation that calls it. If they differ, all ranks of
+ * the group fail with QDR_ERR_ARGUMENT and one sentence that names two of them, with their coordinates, and both calls.
  * This costs an additional small collective for each one, which traffic does not count. The functions of stack.h,
  * linear.h and optim.h that run in each step also compare their arguments, as documented there, and wait for all ranks.
  * Results do not change. With QDR_TIMEOUT=SECONDS, a rank that waits longer than that for others, in a collective, an

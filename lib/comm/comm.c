@@ -347,7 +347,7 @@ qdr_status qdri_comm_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *
 
 qdri_counter *qdri_counter_of(qdri_comm *comm, const qdri_coll *coll)
 {
-    const int counted = coll->stage_of ? coll->stage_of - 1 : (int)coll->kind;
+    const int counted = coll->stage_of ? (int)coll->stage_of->kind : (int)coll->kind;
     return &comm->counters[coll->is_check ? QDR_N_COLL_KINDS : counted];
 }
 

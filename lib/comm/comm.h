@@ -18,6 +18,15 @@
 typedef struct qdri_comm qdri_comm;
 typedef struct qdri_coll_run qdri_coll_run;
 
+/* A collective as its caller called it. */
+typedef struct qdri_call {
+    qdr_coll_kind kind;
+    qdr_dtype dtype;
+    int64_t total; /* elements; -1: no such number */
+    char codec[40]; /* its text; "": none */
+    uint64_t digest; /* of a coded one: of all that must be the same on all members; 0: not coded */
+} qdri_call;
+
 /* One collective as seen by one member. Parts follow each other in rank order, without gaps.
  *
  *   kind            send                                        recv
@@ -39,6 +48,7 @@ typedef struct qdri_coll {
     qdr_coll_kind kind;
     qdr_dtype dtype;
     qdr_reduce op;
+    int is_check; /* made by a decorator: not counted; `label`, never NULL, stands for the call in messages */
     const void *send;
     void *recv;
     int64_t count, recv_count;
@@ -52,9 +62,10 @@ typedef struct qdri_coll {
     int peer, peer2;
     const char *label; /* the layer or operation that makes the call, for messages; NULL: none. Must live until the
                         * collective has run. */
-    int is_check; /* made by a decorator: not counted; `label`, never NULL, stands for the call in messages */
-    int stage_of; /* 1 + the kind of the collective of which it is a stage, with whose bytes and seconds its own are
-                   * counted; 0: none */
+    /* The coded collective of which it is a stage: with that one's bytes and seconds its own are counted, and members
+     * compare that one, too, since messages of different numbers of elements may be equally long. NULL: none. Must live
+     * until the collective has run. */
+    const qdri_call *stage_of;
     /* How elements travel in an ALL_GATHER, and in a REDUCE_SCATTER or ALL_REDUCE that adds, of a communicator of
      * qdri_comm_compress(); others ignore it. NULL, or a codec that would not shorten the type: as they are. With a
      * codec, counts need not live longer than the call. */

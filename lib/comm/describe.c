@@ -48,29 +48,30 @@ int qdri_comm_name_missing(const qdri_comm *comm, int (*is_missing)(const void *
     return n;
 }
 
+void qdri_call_describe(const qdri_call *call, const char *op, char text[QDRI_CALL_BYTES])
+{
+    snprintf(text, QDRI_CALL_BYTES, "%s%s of %" PRId64 " %s%s%s", qdr_coll_kind_name(call->kind), op, call->total,
+             qdr_dtype_name(call->dtype), call->codec[0] ? " as " : "", call->codec);
+}
+
+/* A stage is called what its caller called. */
 void qdri_coll_describe(const qdri_coll *coll, int size, char text[QDRI_CALL_BYTES])
 {
     static const char *const ops[] = {[QDR_SUM] = "", [QDR_MAX] = " (max)", [QDR_MIN] = " (min)"};
-    const char *type = qdr_dtype_name(coll->dtype);
-    const int64_t total = qdri_coll_total(coll, size);
-    char extent[QDRI_CALL_BYTES];
-    switch (coll->kind) {
-    case QDR_REDUCE_SCATTER:
-    case QDR_ALL_REDUCE: snprintf(extent, sizeof extent, "%s of %" PRId64 " %s", ops[coll->op], total, type); break;
-    case QDR_BROADCAST:
-        snprintf(extent, sizeof extent, " of %" PRId64 " %s from member %d", total, type, coll->peer);
-        break;
-    case QDR_ALL_TO_ALL: snprintf(extent, sizeof extent, " of %s", type); break;
-    case QDR_SEND_RECV:
-        snprintf(extent, sizeof extent, " of %" PRId64 " %s to member %d, %" PRId64 " from %d",
+    const char *name = qdr_coll_kind_name(coll->kind), *type = qdr_dtype_name(coll->dtype);
+    const qdri_call call = qdri_coll_compared(coll, size).called;
+    if (coll->stage_of || qdri_coll_total(coll, size) >= 0)
+        qdri_call_describe(&call, qdri_coll_reduces(coll) && !coll->stage_of ? ops[coll->op] : "", text);
+    else if (coll->kind == QDR_ALL_TO_ALL)
+        snprintf(text, QDRI_CALL_BYTES, "%s of %s", name, type);
+    else
+        snprintf(text, QDRI_CALL_BYTES, "%s of %" PRId64 " %s to member %d, %" PRId64 " from %d", name,
                  coll->peer < 0 ? 0 : coll->count, type, coll->peer, coll->peer2 < 0 ? 0 : coll->recv_count,
                  coll->peer2);
-        break;
-    default: snprintf(extent, sizeof extent, " of %" PRId64 " %s", total, type);
-    }
-    const int length = snprintf(text, QDRI_CALL_BYTES, "%s%s", qdr_coll_kind_name(coll->kind), extent);
-    if (coll->label && length < QDRI_CALL_BYTES)
-        snprintf(text + length, QDRI_CALL_BYTES - (size_t)length, " for %s", coll->label);
+    size_t length = strlen(text);
+    if (coll->kind == QDR_BROADCAST) snprintf(text + length, QDRI_CALL_BYTES - length, " from member %d", coll->peer);
+    length = strlen(text);
+    if (coll->label) snprintf(text + length, QDRI_CALL_BYTES - length, " for %s", coll->label);
 }
 
 qdr_status qdri_comm_fail_peer(const qdri_comm *comm, const char *where, const char *why)

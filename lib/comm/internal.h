@@ -144,9 +144,16 @@ void qdri_coll_incoming(const qdri_coll *coll, int j, int64_t *begin, int64_t *n
 void qdri_coll_extent(const qdri_coll *coll, int size, int rank, int64_t *begin, int64_t *n_send, int64_t *n_recv);
 /* Total number of elements of a collective, the same on all members; -1 for kinds that have no such total. */
 int64_t qdri_coll_total(const qdri_coll *coll, int size);
-/* Fails with both calls in the message: that of rank 0, and that of rank j; comm: whose, or NULL. */
-qdr_status qdri_coll_differs(const qdri_comm *comm, qdr_coll_kind kind, int64_t total, qdr_dtype dtype, int j,
-                             qdr_coll_kind other_kind, int64_t other_total, qdr_dtype other_dtype);
+/* What members compare of a collective: itself, and the caller's of which it is a stage. */
+typedef struct qdri_compared {
+    qdri_call own, called; /* the same, if it is no stage */
+    int op, peer;
+} qdri_compared;
+qdri_compared qdri_coll_compared(const qdri_coll *coll, int size);
+/* Fails with both calls in the message if that of rank 0 and that of rank j differ; comm: whose, or NULL. */
+qdr_status qdri_coll_compare(const qdri_comm *comm, const qdri_compared *a, int j, const qdri_compared *b);
+/* "all-reduce (max) of 48 f32 as int8" */
+void qdri_call_describe(const qdri_call *call, const char *op, char text[QDRI_CALL_BYTES]);
 /* What such ranks may have done differently before, to end the message; "": unknown. */
 const char *qdri_coll_why_differs(const qdri_comm *comm, qdr_coll_kind kind, qdr_coll_kind other_kind);
 /* p + n elements; NULL stays NULL. */

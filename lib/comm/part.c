@@ -111,14 +111,27 @@ const char *qdri_coll_why_differs(const qdri_comm *comm, qdr_coll_kind kind, qdr
            "or on none";
 }
 
-qdr_status qdri_coll_differs(const qdri_comm *comm, qdr_coll_kind kind, int64_t total, qdr_dtype dtype, int j,
-                             qdr_coll_kind other_kind, int64_t other_total, qdr_dtype other_dtype)
+qdri_compared qdri_coll_compared(const qdri_coll *coll, int size)
 {
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "comm: rank 0 calls %s of %" PRId64 " %s, rank %d calls %s of %" PRId64
-                    " %s; all ranks must call the same%s",
-                    qdr_coll_kind_name(kind), total, qdr_dtype_name(dtype), j, qdr_coll_kind_name(other_kind),
-                    other_total, qdr_dtype_name(other_dtype), qdri_coll_why_differs(comm, kind, other_kind));
+    const qdri_call own = {coll->kind, coll->dtype, qdri_coll_total(coll, size), "", 0};
+    return (qdri_compared){own, coll->stage_of ? *coll->stage_of : own, (int)coll->op,
+                           coll->kind == QDR_BROADCAST ? coll->peer : 0};
+}
+
+qdr_status qdri_coll_compare(const qdri_comm *comm, const qdri_compared *a, int j, const qdri_compared *b)
+{
+    const int is_same_call = a->called.digest == b->called.digest;
+    char first[QDRI_CALL_BYTES], other[QDRI_CALL_BYTES];
+    if (is_same_call && a->own.kind == b->own.kind && a->own.dtype == b->own.dtype && a->own.total == b->own.total &&
+        a->op == b->op && a->peer == b->peer)
+        return QDR_OK;
+    const qdri_call *call = is_same_call ? &a->own : &a->called, *other_call = is_same_call ? &b->own : &b->called;
+    qdri_call_describe(call, "", first);
+    qdri_call_describe(other_call, "", other);
+    const int only_parts = !is_same_call && strcmp(first, other) == 0;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "comm: rank 0 calls %s, rank %d calls %s%s; all ranks must call the same%s",
+                    first, j, other, only_parts ? " in other parts" : "",
+                    qdri_coll_why_differs(comm, call->kind, other_call->kind));
 }
 
 const void *qdri_at(const void *p, int64_t n, qdr_dtype dtype)

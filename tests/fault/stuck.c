@@ -129,6 +129,41 @@ static int case_parts(const stuck *s)
     return differ(s, first, other, "all-gather of 12", "in other parts");
 }
 
+/* Of 256 and of 257 elements, whose messages are equally long. The other ranks may have their result already. */
+static int differ_coded(const stuck *s, const char *name, qdr_coll_kind kind, const char *first_words,
+                        const char *other_words)
+{
+    enum { MOST = 257 };
+    static _Thread_local float from[MOST], to[MOST];
+    qdr_codec codec;
+    qdr_stream *stream = qdr_context_stream(s->ctx);
+    if (qdr_codec_parse(name, &codec) != QDR_OK || qdri_grid_compress(s->grid, QDR_CHANNEL_Z_GATHER) != QDR_OK)
+        return WRONG;
+    qdri_comm *comm = qdri_grid_comm(s->grid, QDR_CHANNEL_Z_GATHER);
+    qdri_coll coll = {.kind = kind, .send = from, .recv = to, .count = MOST - 1, .codec = &codec, .label = "fc1"};
+    if (kind != QDR_ALL_REDUCE) coll.split_unit = 1;
+    for (int i = 0; i < 3; i++) {
+        coll.count += i == 2 && s->rank == 1;
+        qdr_status status = qdri_comm_launch(comm, &coll, stream);
+        if (status == QDR_OK) status = qdr_stream_synchronize(stream);
+        if (i == 2) return EXPECT(status, QDR_ERR_ARGUMENT, "rank 0", first_words, "rank 1", other_words);
+        if (status != QDR_OK) return WRONG;
+    }
+    return WRONG;
+}
+
+static int case_coded(const stuck *s)
+{
+    return differ_coded(s, "int8", QDR_ALL_REDUCE, "calls all-reduce of 256 f32 as int8/128",
+                        "calls all-reduce of 257 f32 as int8/128");
+}
+
+static int case_coded_gather(const stuck *s)
+{
+    return differ_coded(s, "lossless", QDR_ALL_GATHER, "calls all-gather of 256 f32 as lossless",
+                        "calls all-gather of 257 f32 as lossless");
+}
+
 /* Rank 1 sends to the wrong side. */
 static int case_peers(const stuck *s)
 {
@@ -469,6 +504,10 @@ static const struct {
     {"reduction", case_reduction, "1", NULL},
     {"layer", case_layer, "1", NULL},
     {"root", case_root, "1", NULL},
+    {"coded", case_coded, "1", NULL},
+    {"coded-gather", case_coded_gather, "1", NULL},
+    {"coded-unchecked", case_coded, NULL, NULL},
+    {"coded-gather-unchecked", case_coded_gather, NULL, NULL},
     {"parts", case_parts, "1", NULL},
     {"peers", case_peers, "1", NULL},
     {"counts", case_counts, "1", NULL},

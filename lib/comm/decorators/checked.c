@@ -13,7 +13,7 @@
 typedef struct record {
     int64_t total; /* -1: counts differ between members */
     int64_t count, recv_count; /* for a send-recv */
-    uint64_t parts, label; /* digests: of all members' counts, of the caller's label */
+    uint64_t parts, label; /* digests: of all members' counts and of the coded call; of the caller's label */
     int32_t kind, dtype, op, peer, peer2;
     char text[QDRI_CALL_BYTES];
 } record;
@@ -43,6 +43,10 @@ static record record_of(const qdri_comm *comm, const qdri_coll *coll)
             const uint64_t both[] = {made.parts, (uint64_t)n};
             made.parts = qdri_digest_of(both, sizeof both);
         }
+    }
+    if (coll->stage_of) {
+        const uint64_t both[] = {made.parts, coll->stage_of->digest};
+        made.parts = qdri_digest_of(both, sizeof both);
     }
     if (coll->label) made.label = qdri_digest_of(coll->label, strlen(coll->label));
     qdri_coll_describe(coll, comm->size, made.text);

@@ -30,7 +30,7 @@ static qdr_status run_inside(const coded_transfer *t, qdri_coll coll)
 {
     coll.dtype = t->coll->dtype;
     coll.label = t->coll->label;
-    coll.stage_of = 1 + (int)t->coll->kind;
+    coll.stage_of = &t->plan->called;
     return qdri_comm_launch(t->comm->inside, &coll, t->stream);
 }
 

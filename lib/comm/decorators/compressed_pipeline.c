@@ -119,7 +119,7 @@ static qdr_status travel(const coded_transfer *t, int c, qdri_coll coll)
     compressed_comm *comm = t->comm;
     coll.dtype = QDR_U8;
     coll.label = t->coll->label;
-    coll.stage_of = 1 + (int)t->coll->kind;
+    coll.stage_of = &t->plan->called;
     QDR_TRY(qdri_event_record(comm->written[c % QDRI_CODED_SLOTS], comm->codecs));
     QDR_TRY(qdri_stream_wait(t->stream, comm->written[c % QDRI_CODED_SLOTS]));
     QDR_TRY(send_lengths(t, c, &coll));

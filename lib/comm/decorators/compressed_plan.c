@@ -126,6 +126,19 @@ static void count_bytes(qdri_code_plan *plan)
     }
 }
 
+/* However the caller wrote down the parts and the codec. */
+static qdri_call call_of(const qdri_code_plan *plan, const qdri_coll *coll, int size)
+{
+    qdri_code_key same = plan->key;
+    same.codec.block = qdri_codec_block(&same.codec);
+    same.count = qdri_coll_total(coll, size);
+    same.split_unit = 0;
+    same.parts = qdri_digest_of(plan->members, (size_t)size * sizeof *plan->members);
+    qdri_call made = {coll->kind, coll->dtype, same.count, "", qdri_digest_of(&same, sizeof same) | 1};
+    qdr_codec_text(coll->codec, made.codec, sizeof made.codec);
+    return made;
+}
+
 qdr_status qdri_code_plan_create(const qdri_coded_group *group, const qdri_coll *coll, qdri_code_plan **plan)
 {
     qdri_code_plan *made = NULL;
@@ -143,6 +156,7 @@ qdr_status qdri_code_plan_create(const qdri_coded_group *group, const qdri_coll 
         cut_all_reduce(made, group, coll);
     else
         cut_by_members(made, group, coll);
+    made->called = call_of(made, coll, size);
     cut_chunks(made);
     status = QDRI_NEW(3 * (size_t)made->n_chunks * (size_t)n_parts + 1, "messages of a coded collective", &made->sends);
     QDR_TRY_OUT(status, status);

@@ -29,6 +29,7 @@ typedef struct qdri_code_plan qdri_code_plan;
 struct qdri_code_plan {
     qdri_code_plan *next;
     qdri_code_key key;
+    qdri_call called;
     int n_parts, own; /* one for each node; own: this member's */
     int is_exchange; /* two members send each other everything: both parts are all elements */
     int64_t *begin, *n; /* of parts: elements */

@@ -176,11 +176,8 @@ static int find_leaver(const local_group *group, uint64_t number)
 
 qdr_status qdri_local_compare(const qdri_comm *comm, const qdri_coll *a, const qdri_coll *b, int j)
 {
-    const int64_t n_a = qdri_coll_total(a, comm->size), n_b = qdri_coll_total(b, comm->size);
-    if (a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && n_a == n_b &&
-        (a->kind != QDR_BROADCAST || a->peer == b->peer))
-        return QDR_OK;
-    return qdri_coll_differs(comm, a->kind, n_a, a->dtype, j, b->kind, n_b, b->dtype);
+    const qdri_compared first = qdri_coll_compared(a, comm->size), other = qdri_coll_compared(b, comm->size);
+    return qdri_coll_compare(comm, &first, j, &other);
 }
 
 /* leaver: the member that has left; -1: unknown. An error of some member tells more than that. */

@@ -17,8 +17,7 @@ enum { NODE_SLOT_BYTES = 2 << 20, NODE_AREAS = 16 };
 
 /* What a member publishes about the collective that it starts. */
 typedef struct node_call {
-    int kind, dtype, op, peer;
-    int64_t total;
+    qdri_compared compared;
     heap_range source, target; /* memory that others read and write, if they access it directly */
     int is_mapped; /* in the next round: whether the member could map the memory of all others */
 } node_call;

@@ -226,27 +226,17 @@ static node_call *call_of(const qdri_coll_run *run, int j) { return &area_of(run
 /* Begins the next round: this member's call, not yet visible to others. */
 static node_call *next_call(qdri_coll_run *run)
 {
-    const qdri_coll *coll = &run->coll;
     run->round = ((mpi_comm *)run->comm)->node.n_rounds++;
     node_call *call = call_of(run, run->comm->rank);
-    *call = (node_call){.kind = (int)coll->kind,
-                        .dtype = (int)coll->dtype,
-                        .op = (int)coll->op,
-                        .peer = coll->kind == QDR_BROADCAST ? coll->peer : 0,
-                        .total = qdri_coll_total(coll, run->comm->size)};
+    *call = (node_call){.compared = qdri_coll_compared(&run->coll, run->comm->size)};
     return call;
 }
 
 static qdr_status check_equal(const qdri_coll_run *run)
 {
-    const node_call *a = call_of(run, 0);
-    for (int j = 1; j < run->comm->size; j++) {
-        const node_call *b = call_of(run, j);
-        if (a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->peer == b->peer && a->total == b->total)
-            continue;
-        return qdri_coll_differs(run->comm, (qdr_coll_kind)a->kind, a->total, (qdr_dtype)a->dtype, j,
-                                 (qdr_coll_kind)b->kind, b->total, (qdr_dtype)b->dtype);
-    }
+    const qdri_compared *first = &call_of(run, 0)->compared;
+    for (int j = 1; j < run->comm->size; j++)
+        QDR_TRY(qdri_coll_compare(run->comm, first, j, &call_of(run, j)->compared));
     return QDR_OK;
 }
 
