@@ -103,6 +103,18 @@ checkers() { python3 tests/tools/test_checkers.py; }
 style() { python3 tests/tools/check_style.py && python3 tests/tools/check_duplicates.py; }
 changelog() { python3 tests/tools/check_changelog.py; }
 layers() { python3 tests/tools/check_layers.py && python3 tests/tools/check_collective.py; }
+# Other processors add in another order: two ranks of each kind with the instructions that every x86-64 has and, where
+# AVX-512 is the usual choice, with those of AVX2.
+cores() {
+    [ "$(uname -m)" = x86_64 ] || { echo "core types are those of x86-64" && return 77; }
+    on_core Prescott base && if grep -qw avx512f /proc/cpuinfo; then on_core Haswell avx2; fi
+}
+# on_core TYPE KERNELS: of OpenBLAS, and the most that the library's own kernels may use.
+on_core() {
+    meson test -C build --list 2>/dev/null | sed -n '/planned/d; s|^.* / \(.* local 2\)$|\1|p' |
+        OPENBLAS_CORETYPE=$1 QDR_KERNELS=$2 xargs -d '\n' meson test -C build --no-rebuild --print-errorlogs \
+            --logbase "core-$1" --num-processes "$(processes)" --no-suite long --no-suite large
+}
 tidy() { python3 tests/tools/check_tidy.py build ${full:+--full}; }
 symbols() {
     python3 tests/tools/check_layers.py --objects build &&
@@ -151,6 +163,7 @@ stage style style
 stage layers layers
 stage changelog changelog
 stage release release
+stage cores cores
 stage tidy tidy
 stage symbols symbols
 stage manuals manuals

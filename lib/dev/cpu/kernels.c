@@ -3,6 +3,7 @@
 #include "dev/cpu/kernels/kernels.h"
 
 #include "core/codec_format.h"
+#include "core/environment.h"
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/narrow.h"
 #include "quadrille/convert.h"
@@ -27,7 +28,15 @@ static int machine_has(int set)
     return set == QDRI_KERNELS_BASE;
 }
 
-static atomic_int best_set = QDRI_KERNELS_AVX512;
+static atomic_int best_set = QDRI_KERNELS_AS_TOLD;
+
+/* Contexts refuse a value that is not understood. */
+static int read_limit(void)
+{
+    static const int sets[] = {QDRI_KERNELS_AVX512, QDRI_KERNELS_AVX2, QDRI_KERNELS_BASE};
+    int choice;
+    return qdri_environment_choice(QDRI_VARIABLE_KERNELS, &choice) == QDR_OK ? sets[choice] : sets[0];
+}
 
 int qdri_cpu_kernels_limit(int set)
 {
@@ -38,6 +47,7 @@ int qdri_cpu_kernels_limit(int set)
 int qdri_cpu_kernels_best(void)
 {
     int set = atomic_load(&best_set);
+    if (set == QDRI_KERNELS_AS_TOLD) atomic_store(&best_set, set = read_limit());
     while (set > QDRI_KERNELS_BASE && !machine_has(set)) set--;
     return set;
 }

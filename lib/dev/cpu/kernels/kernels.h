@@ -32,11 +32,17 @@ static inline void qdri_fetch(const void *from, size_t n_bytes)
 }
 
 /* Instruction sets, from the most basic to the best. */
-enum { QDRI_KERNELS_BASE = 0, QDRI_KERNELS_AVX2 = 1, QDRI_KERNELS_AVX512 = 2, QDRI_N_KERNEL_SETS = 3 };
+enum {
+    QDRI_KERNELS_AS_TOLD = -1, /* by QDR_KERNELS */
+    QDRI_KERNELS_BASE = 0,
+    QDRI_KERNELS_AVX2 = 1,
+    QDRI_KERNELS_AVX512 = 2,
+    QDRI_N_KERNEL_SETS = 3
+};
 
 /* For tests: from now on, uses kernels for this instruction set at most. Returns 1 if the machine has this set. */
 int qdri_cpu_kernels_limit(int set);
-/* The best set that the machine has and the limit allows. */
+/* The best set that the machine has and the limit allows, at first QDRI_KERNELS_AS_TOLD. */
 int qdri_cpu_kernels_best(void);
 
 #endif
