@@ -50,6 +50,15 @@ void inject_track(inject_use *use);
  * at most n_bytes. */
 void inject_file_error(int error, size_t n_bytes);
 
+/* What a power failure could have taken although it has its name, or is closed, since inject_unsynced_begin(): files
+ * that were renamed or closed with bytes which the same descriptor had written after its last fsync() or fdatasync(),
+ * and folders that were closed after a rename without fsync(). Descriptors from 1024 on are not looked at. */
+typedef struct inject_unsynced {
+    int files, folders;
+} inject_unsynced;
+void inject_unsynced_begin(void);
+inject_unsynced inject_unsynced_now(void);
+
 /* For the wrapped functions: counts a call; 1 if it is to fail. */
 int inject_call(inject_kind kind);
 

@@ -414,6 +414,51 @@ static void older_files_stay(qdr_context *ctx, uint64_t seed)
     end(&net);
 }
 
+/* ---- power failures ---- */
+
+static void check_synced(const char *what)
+{
+    const inject_unsynced left = inject_unsynced_now();
+    DIST_CHECK(left.files == 0 && left.folders == 0, "%s: %d files and %d folders were not synced", what, left.files,
+               left.folders);
+}
+
+/* Every rank syncs what it has written before the file gets its name, and rank 0 syncs the folder after that. */
+static void files_are_synced_before_they_are_named(qdr_context *ctx, uint64_t seed)
+{
+    static const fault none = {.name = "nothing"};
+    const int rank = qdr_context_rank(ctx);
+    trained net = begin(ctx);
+    (void)seed;
+    for (action what = SAVE; what <= SAVE_IN_BACKGROUND; what++)
+        for (int keep = 0; keep <= 1; keep++) {
+            meet();
+            if (rank == 0) inject_unsynced_begin();
+            DIST_OK(try_once(&net, rank, &none, -1, what, keep));
+            if (rank == 0) check_synced(action_names[what]);
+        }
+    if (rank == 0) {
+        static const qdr_tensor tensor = {.name = "t", .type = "F32", .n_dims = 1, .shape = {2}};
+        static const float values[2] = {1, 2};
+        qdr_safetensors *file;
+        remove_there(".1");
+        inject_unsynced_begin();
+        DIST_OK(qdr_safetensors_create(shared.path, &tensor, 1, NULL, &file));
+        DIST_OK(qdr_safetensors_write(file, 0, 0, 2, values));
+        DIST_OK(qdr_safetensors_close(&file));
+        DIST_CHECK(inject_unsynced_now().files == 0, "tensors were not synced");
+        for (qdr_output_kind kind = QDR_OUTPUT_REPLACE; kind <= QDR_OUTPUT_LOG; kind++) {
+            qdr_output *output;
+            remove_there("");
+            DIST_OK(qdr_output_open("a file", shared.path, kind, &output));
+            DIST_CHECK(fputs(old_text, qdr_output_file(output)) >= 0, "not written");
+            DIST_OK(qdr_output_commit(&output));
+            DIST_CHECK(inject_unsynced_now().files == 0, "kind %d: was not synced", (int)kind);
+        }
+    }
+    end(&net);
+}
+
 /* ---- limits, locks ---- */
 
 /* A limit on the size of files is an error of all ranks, not a signal that ends the process. */
@@ -475,11 +520,13 @@ static void the_later_run_wins_without_locks(qdr_context *ctx, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    static const dist_test tests[] = {{"saves fail", saves_fail},
-                                      {"loads fail", loads_fail},
-                                      {"older files stay", older_files_stay},
-                                      {"files have a limit", files_have_a_limit},
-                                      {"the later run wins without locks", the_later_run_wins_without_locks}};
+    static const dist_test tests[] = {
+        {"saves fail", saves_fail},
+        {"loads fail", loads_fail},
+        {"older files stay", older_files_stay},
+        {"files are synced before they are named", files_are_synced_before_they_are_named},
+        {"files have a limit", files_have_a_limit},
+        {"the later run wins without locks", the_later_run_wins_without_locks}};
     qdr_set_log(NULL, NULL); /* warnings of what a power failure may undo */
     return dist_main(argc, argv, tests, N_OF(tests));
 }

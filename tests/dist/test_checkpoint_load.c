@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading files that this test writes byte by byte: each element follows from its number in the whole tensor.
+ *
+ *   test_checkpoint_load --local P          short rows of shards that are larger than what is read at once
+ *   test_checkpoint_load --large --local 2  a sparse file with tensors of 2 and 5 GiB; exits with 77 where there is no
+ *                                           room for it */
+#include <errno.h>
+#include <inttypes.h>
+#include <quadrille/checkpoint.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dist.h"
+
+static char path[64]; /* local ranks are threads */
+
+/* ---- a network of one layer ---- */
+
+static qdr_stack *layer_create(qdr_grid *grid, int64_t n_out, int64_t n_in, qdr_dtype dtype, qdr_storage storage)
+{
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 12, .dtype = dtype, .panels = 1, .batch_parts = 1};
+    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{n_in, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "layer", .in = {{n_in, 1}}, .out = {{n_out, 1}},
+                                   .storage = storage};
+    qdr_stack *stack;
+    qdr_edge x, y;
+    qdr_linear *made;
+    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
+    DIST_OK(qdr_stack_add_linear(stack, &layer, x, &y, &made));
+    DIST_OK(qdr_stack_build(stack));
+    return stack;
+}
+
+/* ---- files ---- */
+
+/* Returns where the elements begin. */
+static int64_t begin_file(FILE *file, const char *header)
+{
+    const uint64_t n = strlen(header);
+    for (int i = 0; i < 8; i++) DIST_CHECK(fputc((int)(n >> 8 * i & 255), file) != EOF, "%s", path);
+    DIST_CHECK(fputs(header, file) >= 0, "%s", path);
+    return (int64_t)n + 8;
+}
+
+/* ---- short rows ---- */
+
+/* Halves and thirds of rows have less than 4 KiB; 256 KiB from the beginning of a row end within another one. */
+enum { N_OUT = 701, N_IN = 990 };
+
+static double value_of(int64_t number)
+{
+    uint64_t mixed = (uint64_t)number;
+    return (double)(dist_random(&mixed) >> 40); /* exact in F32 */
+}
+
+static void write_short_rows(void)
+{
+    char header[160];
+    snprintf(header, sizeof header, "{\"layer.weight\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[0,%d]}}",
+             N_OUT, N_IN, 4 * N_OUT * N_IN);
+    FILE *file = fopen(path, "wb");
+    DIST_CHECK(file, "%s", path);
+    (void)begin_file(file, header);
+    for (int64_t i = 0; i < (int64_t)N_OUT * N_IN; i++) {
+        const float value = (float)value_of(i);
+        DIST_CHECK(fwrite(&value, sizeof value, 1, file) == 1, "%s", path);
+    }
+    DIST_CHECK(fclose(file) == 0, "%s", path);
+}
+
+static void check_shard(const qdr_stack *stack)
+{
+    qdr_parameter p;
+    qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
+    int n_runs;
+    DIST_OK(qdr_stack_parameter(stack, 0, &p));
+    DIST_OK(qdr_stack_parameter_runs(stack, 0, runs, &n_runs));
+    for (const qdr_parameter_run *run = runs; run < runs + n_runs; run++)
+        for (int64_t i = 0; i < run->n_rows; i++)
+            for (int64_t j = 0; j < run->n_cols; j++) {
+                const double is = dist_get(p.data, qdr_stack_dtype(stack),
+                                           run->offset + i * run->row_step + j * run->col_step);
+                const double want = value_of((run->row + i) * N_IN + run->col + j);
+                DIST_CHECK(is == want, "[%" PRId64 ",%" PRId64 "] is %g, not %g", run->row + i, run->col + j, is, want);
+            }
+}
+
+/* Columns are split over x, rows over y. F64 is filled piece by piece; QDR_IN_OUT is transposed. */
+static void rows_are_short(qdr_context *ctx, uint64_t seed)
+{
+    const int n = qdr_context_size(ctx);
+    const qdr_grid_opts shapes[] = {
+        {.x = n, .y = 1, .z = 1, .d = 1}, {.x = 1, .y = n, .z = 1, .d = 1}, {.x = 1, .y = 1, .z = n, .d = 1}};
+    (void)seed;
+    if (qdr_context_rank(ctx) == 0) {
+        snprintf(path, sizeof path, "/tmp/quadrille_load_XXXXXX");
+        DIST_CHECK(close(mkstemp(path)) == 0, "no file in /tmp");
+        write_short_rows();
+    }
+    DIST_OK(qdr_barrier(ctx));
+    for (int i = 0; i < 3 * 4; i++) {
+        qdr_grid *grid = dist_grid(ctx, shapes[i / 4]);
+        qdr_stack *stack = layer_create(grid, N_OUT, N_IN, i % 2 ? QDR_F64 : QDR_F32,
+                                        i / 2 % 2 ? QDR_IN_OUT : QDR_OUT_IN);
+        DIST_OK(qdr_checkpoint_load(stack, NULL, path, NULL));
+        DIST_OK(qdr_stack_return(stack));
+        dist_synchronize(ctx);
+        check_shard(stack);
+        qdr_stack_destroy(&stack);
+        qdr_grid_destroy(&grid);
+    }
+    DIST_OK(qdr_barrier(ctx));
+    if (qdr_context_rank(ctx) == 0) DIST_CHECK(unlink(path) == 0, "%s", path);
+}
+
+/* ---- large tensors ---- */
+
+enum { COLS = 1000, ROWS = 268500, N_POINTS = 40 };
+static const int64_t large = (int64_t)ROWS * COLS, other_bytes = (int64_t)5 << 30;
+
+/* The elements that are not 0: at both ends, on both sides of 2 GiB, and anywhere. */
+static int64_t point(int i)
+{
+    if (i < 8) return i;
+    if (i < 16) return large - 16 + i;
+    if (i < 24) return ((int64_t)1 << 28) - 20 + i;
+    uint64_t mixed = (uint64_t)i;
+    return 8 + (int64_t)(dist_random(&mixed) % ((1 << 28) - 20));
+}
+
+static double value_at_point(int i) { return 1 + i; } /* exact in BF16 */
+
+/* Returns 0, or says why there is no such file. */
+static int write_large(void)
+{
+    char header[256];
+    struct stat info;
+    snprintf(header, sizeof header,
+             "{\"other\":{\"dtype\":\"U8\",\"shape\":[%" PRId64 "],\"data_offsets\":[0,%" PRId64 "]},"
+             "\"layer.weight\":{\"dtype\":\"F64\",\"shape\":[%d,%d],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}}",
+             other_bytes, other_bytes, ROWS, COLS, other_bytes, other_bytes + 8 * large);
+    FILE *file = fopen(path, "wb");
+    DIST_CHECK(file, "%s", path);
+    const int64_t at = begin_file(file, header);
+    const int is_long = fflush(file) == 0 && ftruncate(fileno(file), (off_t)(at + other_bytes + 8 * large)) == 0;
+    if (!is_long) printf("skipped: %s cannot have 7 GiB: %s\n", path, strerror(errno));
+    const int last = 77;
+    for (int i = 0; is_long && i < N_POINTS; i++) {
+        const double value = value_at_point(i);
+        DIST_CHECK(pwrite(fileno(file), &value, sizeof value, (off_t)(at + other_bytes + 8 * point(i))) == 8 &&
+                       pwrite(fileno(file), &last, 1, (off_t)(at + other_bytes - 1)) == 1,
+                   "%s", path);
+    }
+    const int is_sparse = is_long && fstat(fileno(file), &info) == 0 && info.st_blocks < 1 << 16;
+    if (is_long && !is_sparse) printf("skipped: %s takes its whole length of the disk\n", path);
+    fclose(file);
+    return is_sparse;
+}
+
+/* A rank's half of each row has 4,000 bytes in the file. */
+static void check_large_shard(const qdr_stack *stack)
+{
+    qdr_parameter p;
+    qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
+    int n_runs;
+    int64_t n_set = 0, n_found = 0;
+    DIST_OK(qdr_stack_parameter(stack, 0, &p));
+    DIST_OK(qdr_stack_parameter_runs(stack, 0, runs, &n_runs));
+    for (int64_t i = 0; i < p.n_elems; i++) n_set += ((const uint16_t *)p.data)[i] != 0;
+    for (int i = 0; i < N_POINTS; i++)
+        for (const qdr_parameter_run *run = runs; run < runs + n_runs; run++) {
+            const int64_t row = point(i) / COLS - run->row, col = point(i) % COLS - run->col;
+            if (row < 0 || row >= run->n_rows || col < 0 || col >= run->n_cols) continue;
+            const double is = dist_get(p.data, QDR_BF16, run->offset + row * run->row_step + col * run->col_step);
+            DIST_CHECK(is == value_at_point(i), "element %" PRId64 " is %g, not %g", point(i), is, value_at_point(i));
+            n_found++;
+        }
+    DIST_CHECK(n_set == n_found, "%" PRId64 " elements are not 0, not %" PRId64, n_set, n_found);
+}
+
+static void check_reading(void)
+{
+    qdr_safetensors *file;
+    double values[8];
+    unsigned char bytes[2];
+    DIST_OK(qdr_safetensors_open(path, &file));
+    const int layer = qdr_safetensors_find(file, "layer.weight"), other = qdr_safetensors_find(file, "other");
+    for (int i = 0; i < 3; i++) {
+        DIST_OK(qdr_safetensors_read(file, layer, point(8 * i), 8, QDR_F64, values));
+        for (int j = 0; j < 8; j++) DIST_CHECK(values[j] == value_at_point(8 * i + j), "%d: %g", 8 * i + j, values[j]);
+    }
+    DIST_OK(qdr_safetensors_read(file, other, other_bytes - 2, 2, QDR_U8, bytes));
+    DIST_CHECK(bytes[0] == 0 && bytes[1] == 77, "%d %d", bytes[0], bytes[1]);
+    DIST_OK(qdr_safetensors_close(&file));
+}
+
+static void tensors_are_large(qdr_context *ctx, uint64_t seed)
+{
+    qdr_checkpoint_loaded loaded;
+    (void)seed;
+    if (qdr_context_rank(ctx) == 0) check_reading();
+    qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1});
+    qdr_stack *stack = layer_create(grid, ROWS, COLS, QDR_BF16, QDR_OUT_IN);
+    DIST_OK(qdr_checkpoint_load(stack, NULL, path, &loaded));
+    DIST_CHECK(loaded.n_tensors == 1 && loaded.n_ignored == 1, "%d tensors, %d ignored", loaded.n_tensors,
+               loaded.n_ignored);
+    qdr_checkpoint_loaded_free(&loaded);
+    dist_synchronize(ctx);
+    check_large_shard(stack);
+    qdr_stack_destroy(&stack);
+    qdr_grid_destroy(&grid);
+}
+
+static int has_memory(double gib)
+{
+    char line[128];
+    long long kib = 0;
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file && kib == 0 && fgets(line, sizeof line, file)) (void)!sscanf(line, "MemAvailable: %lld", &kib);
+    if (file) fclose(file);
+    if ((double)kib < gib * (1 << 20))
+        printf("skipped: %.1f GiB of memory are free, not %g\n", (double)kib / (1 << 20), gib);
+    return (double)kib >= gib * (1 << 20);
+}
+
+/* In /dev/shm, where holes take no memory when they are read, or in /tmp. */
+static int run_large(int argc, char **argv)
+{
+    static const dist_test tests[] = {{"tensors are large", tensors_are_large}};
+    int code = 77;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    if (!has_memory(4)) return code;
+    snprintf(path, sizeof path, "/dev/shm/quadrille_load_XXXXXX");
+    int number = mkstemp(path);
+    if (number < 0) {
+        snprintf(path, sizeof path, "/tmp/quadrille_load_XXXXXX");
+        number = mkstemp(path);
+    }
+    DIST_CHECK(number >= 0 && close(number) == 0, "no file in /dev/shm and /tmp");
+    if (write_large()) code = dist_main(argc, argv, tests, 1);
+    (void)unlink(path);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {{"rows are short", rows_are_short}};
+    if (argc < 2 || strcmp(argv[1], "--large") != 0) return dist_main(argc, argv, tests, 1);
+    argv[1] = argv[0];
+    return run_large(argc - 1, argv + 1);
+}
