@@ -362,6 +362,9 @@ static qdr_status drive(block_driver *driver)
     driver->all = program_new(driver->ctx, qdr_context_size(driver->ctx), sizeof(double));
     if (!driver->forward_secs || !driver->backward_secs || !driver->all) return QDR_ERR_MEMORY;
     TRY(build(driver));
+    qdr_codecs codecs;
+    TRY(qdr_stack_get_codecs(driver->stack, &codecs));
+    choice_tell_codecs(driver->ctx, &codecs);
     TRY(measure(driver));
     TRY(conclude(driver, &result));
     if (qdr_context_rank(driver->ctx) == 0) (set->json ? print_json : print_table)(driver, &result);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/common/codecs_note.h"
 #include "src/common/levels.h"
 
 /* ---- levels ---- */
@@ -226,4 +227,14 @@ qdr_status choice_make_grid(qdr_context *ctx, choice *made, char sentence[PROBLE
     if (grid_check_ranks("", size, p, &why)) return REFUSE(sentence, "%s", why.sentence);
     if (made->levels) TRY(qdr_levels_read(ctx, made->levels, &opts));
     return qdr_grid_create(ctx, &opts, grid);
+}
+
+void choice_tell_codecs(const qdr_context *ctx, const qdr_codecs *codecs)
+{
+    char note[CODECS_NOTE_BYTES];
+    int is_one_node = 1;
+    for (int rank = 1; rank < qdr_context_size(ctx); rank++)
+        is_one_node &= qdr_context_node(ctx, rank) == qdr_context_node(ctx, 0);
+    codecs_note(codecs, qdr_context_size(ctx), is_one_node, note);
+    if (*note && qdr_context_rank(ctx) == 0) fprintf(stderr, "%s\n", note);
 }

@@ -88,4 +88,7 @@ qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usua
  * them. The same result on all ranks. */
 qdr_status choice_make_grid(qdr_context *ctx, choice *made, char sentence[PROBLEM_BYTES], qdr_grid **grid);
 
+/* Says on rank 0, in one line, if there are codecs and no message is coded, since all ranks are on one node. */
+void choice_tell_codecs(const qdr_context *ctx, const qdr_codecs *codecs);
+
 #endif

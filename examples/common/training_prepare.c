@@ -141,6 +141,10 @@ qdr_status training_prepare(training *run)
                         .talks = run->talks,
                         .stack = run->model.stack,
                         .optimizer = run->optimizer};
+    qdr_codecs codecs;
+    TRY(qdr_stack_get_codecs(run->model.stack, &codecs)); /* before --codec-after takes them away */
     TRY(begin_codecs(run));
-    return open_files(run);
+    TRY(open_files(run));
+    choice_tell_codecs(run->ctx, &codecs);
+    return QDR_OK;
 }

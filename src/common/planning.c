@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/codecs_note.h"
+
 /* ---- the network and the machine ---- */
 
 int subject_set(const char *setting, void *to, failure *why)
@@ -237,9 +239,22 @@ void plan_notes(const qdr_network *n, const qdr_plan *plan, int64_t asked_micro_
             (long long)n->heads, (long long)n->hidden, (long long)n->head_size, (long long)(n->heads * n->head_size));
 }
 
+/* Ranks of several nodes are priced as if they were on one. */
+static int joins_nodes(const qdr_machine *machine, int n_ranks)
+{
+    return machine->n_links <= 1 && machine->ranks_per_node > 1 && n_ranks > machine->ranks_per_node;
+}
+
+void plan_codecs_note(const codec_choice *codec, const qdr_machine *machine, int n_ranks, note_fn each, void *user)
+{
+    char note[CODECS_NOTE_BYTES];
+    codecs_note(&codec->codecs, n_ranks, n_ranks <= machine->ranks_per_node || joins_nodes(machine, n_ranks), note);
+    if (*note) each(note, user);
+}
+
 void plan_machine_notes(const qdr_machine *machine, int n_ranks, note_fn each, void *user)
 {
-    if (machine->n_links > 1 || machine->ranks_per_node <= 1 || n_ranks <= machine->ranks_per_node) return;
+    if (!joins_nodes(machine, n_ranks)) return;
     say(each, user,
         "machine %s has no link between nodes (its file has one level) and %d ranks per node: %d ranks are priced "
         "as one node of %d",

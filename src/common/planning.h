@@ -89,6 +89,8 @@ void plan_padding(const qdr_network *network, const qdr_plan *plan, note_fn each
 /* A sentence for each choice that differs from the request or from the network: the micro-batch (asked: 0, none),
  * learned positions, heads. */
 void plan_notes(const qdr_network *network, const qdr_plan *plan, int64_t asked_micro_batch, note_fn each, void *user);
+/* A sentence if codecs were asked for, and all ranks are on one node of the machine, between which nothing is coded. */
+void plan_codecs_note(const codec_choice *codec, const qdr_machine *machine, int n_ranks, note_fn each, void *user);
 /* A sentence if ranks of several nodes are priced as if they were on one. */
 void plan_machine_notes(const qdr_machine *machine, int n_ranks, note_fn each, void *user);
 

@@ -149,6 +149,7 @@ static void print_table(const mem_answer *answer)
     plan_padding(&answer->network, plan, note_print, NULL);
     plan_notes(&answer->network, plan, plan->micro_batch, note_print, NULL);
     if (*answer->options->levels_note) note_print(answer->options->levels_note, NULL);
+    plan_codecs_note(&answer->options->codec, &answer->machine, grid_ranks(answer->options->grid), note_print, NULL);
 }
 
 static json_t *json_of_answer(const mem_answer *answer)
@@ -164,6 +165,7 @@ static json_t *json_of_answer(const mem_answer *answer)
     plan_padding(&answer->network, plan, note_append, padding);
     plan_notes(&answer->network, plan, plan->micro_batch, note_append, notes);
     if (*answer->options->levels_note) note_append(answer->options->levels_note, notes);
+    plan_codecs_note(&answer->options->codec, &answer->machine, grid_ranks(answer->options->grid), note_append, notes);
     json_t *object = json_pack(
         "{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:o, s:I, s:o, s:o}", "model",
         answer->network.name, "params", (json_int_t)answer->counts.total, "params_by_part", params, "ranks",

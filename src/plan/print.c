@@ -223,6 +223,7 @@ static void tell_notes(const plan_answer *answer, note_fn each, void *user)
     plan_notes(answer->network, &answer->rows[0].planned.plan, answer->options->search.micro_batch, each, user);
     plan_levels_note(answer, note);
     if (*note) each(note, user);
+    plan_codecs_note(&answer->options->codec, answer->machine, answer->options->search.n_ranks, each, user);
 }
 
 void plan_print_table(const plan_answer *answer)
@@ -428,6 +429,7 @@ void plan_print_none_json(plan_answer *answer, const plan_none *none, const char
                                                json_of_least(&none->helps[i].planned)));
     plan_notes(answer->network, least, asked->micro_batch, note_append, notes);
     plan_machine_notes(answer->machine, asked->n_ranks, note_append, notes);
+    plan_codecs_note(&answer->options->codec, answer->machine, asked->n_ranks, note_append, notes);
     const qdr_fewest_ranks *f = &none->fewest;
     json_t *fewest = f->n_ranks ? json_pack("{s:i, s:b, s:o}", "ranks", f->n_ranks, "none_fewer",
                                             f->tried_to >= f->n_ranks - 1, "plan", json_of_least(&f->least))

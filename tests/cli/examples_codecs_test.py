@@ -83,6 +83,25 @@ class Codecs(examples_test.Case):
         self.complain("train_gpt", self.text, "--codec-after", "3", says=["--codec-after: nothing is coded", "hybrid"])
         self.complain("train_gpt", self.text, "--codec-guard", "1", says=["--codec-guard: nothing is coded", "hybrid"])
 
+    def test_one_node(self):
+        """One line where codecs have nothing to do."""
+        one_node = "codecs: all 2 ranks are on one node, so nothing is coded; add ,inside to code inside nodes\n"
+        single = "codecs: a single rank sends nothing, so nothing is coded\n"
+        block = ["--hidden", "16", "--heads", "2", "--ctx", "8", "--batch", "2", "--iterations", "1"]
+        for words, variables, line in (
+                (["--local", "2", "--codec", "hybrid"], {}, one_node),
+                (["--local", "2"], {"QDR_CODEC": "int8"}, one_node), (["--codec", "hybrid,inside"], {}, single),
+                (["--local", "2", "--codec", "hybrid,inside"], {}, ""), (["--local", "2", "--codec", "none"], {}, "")):
+            for program, given in (("train_gpt", [self.text, *examples_test.TINY, "--dtype", "f32", "--steps", "1"]),
+                                   ("transformer_layer", block)):
+                done = examples_test.run(program, *given, *words, **variables)
+                self.assertEqual(done.returncode, 0, done.stderr.decode())
+                said = [text for text in done.stderr.decode().splitlines(True) if "nothing is coded" in text]
+                self.assertEqual("".join(said), line, (program, words, variables))
+        later, said = self.losses("--codec", "hybrid", "--codec-after", "1")
+        self.assertTrue(later)
+        self.assertEqual(said.count(one_node), 1, said)
+
     def test_report_and_trace(self):
         name = self.path("trace.json")
         _, said = self.losses("--codec", "int8/64,inside,least=1", QDR_REPORT="1", QDR_TRACE=name)

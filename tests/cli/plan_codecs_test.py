@@ -48,6 +48,12 @@ class Codecs(plan_test.Case):
         self.assertEqual({row["codecs"] for row in answer["plans"]}, {"none"})
         for words in (), ("--codec", "aggressive"):
             self.assertEqual(self.secs(*words, ranks=4), self.secs(ranks=4))
+        note = "all 4 ranks are on one node, so nothing is coded; add ,inside"
+        self.assertIn(note, answer["notes"][-1])
+        mem = ("mem", self.model, "--machine", self.machine, "--codec")
+        for words, is_noted in ((("hybrid", "-n", "4"), 1), (("hybrid,inside", "-n", "4"), 0),
+                                (("hybrid", "-n", "8"), 0), (("none", "-n", "4"), 0)):
+            self.assertEqual(note in plan_test.run(*mem, *words).stdout, bool(is_noted), words)
 
     def test_slow_codecs_are_not_chosen(self):
         slow = [f"codecs.{name}_{way}_GBps=0.01" for name in ("int8", "int4", "int16") for way in ("encode", "decode")]
