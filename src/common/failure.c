@@ -90,17 +90,25 @@ int fail_together(failure *why, qdr_context *ctx)
     return fail_status(why, all);
 }
 
+static pthread_mutex_t said_lock = PTHREAD_MUTEX_INITIALIZER;
+static char said_first[sizeof((failure *)NULL)->sentence];
+
+void fail_say_anew(void)
+{
+    pthread_mutex_lock(&said_lock);
+    *said_first = '\0';
+    pthread_mutex_unlock(&said_lock);
+}
+
 void fail_say(int rank, const char *sentence)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static char first[sizeof((failure *)NULL)->sentence];
     char number[24] = "";
     if (rank > 0) snprintf(number, sizeof number, "rank %d: ", rank);
-    pthread_mutex_lock(&lock);
-    const int is_new = !*first || (!strstr(sentence, first) && !strstr(first, sentence));
+    pthread_mutex_lock(&said_lock);
+    const int is_new = !*said_first || (!strstr(sentence, said_first) && !strstr(said_first, sentence));
     if (is_new && !fail_is_quiet(sentence)) fprintf(stderr, "%s: %s%s\n", program_name, number, sentence);
-    if (!*first) snprintf(first, sizeof first, "%s", sentence);
-    pthread_mutex_unlock(&lock);
+    if (!*said_first) snprintf(said_first, sizeof said_first, "%s", sentence);
+    pthread_mutex_unlock(&said_lock);
 }
 
 int fail_print_rank(const failure *why, qdr_context *ctx)

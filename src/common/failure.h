@@ -47,5 +47,7 @@ int fail_is_own(qdr_status status);
 /* Prints "quadrille: rank N: sentence", without the number for rank 0 and for numbers below. Ranks that are threads of
  * one process do not say the same again, nor what only repeats the first of them. */
 void fail_say(int rank, const char *sentence);
+/* Before ranks begin: what earlier ones of this process said counts no more. */
+void fail_say_anew(void);
 
 #endif

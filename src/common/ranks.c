@@ -40,6 +40,7 @@ int run_on_ranks(int64_t n_local, int64_t n_threads, qdr_main_fn run, void *user
     int code = EXIT_FAILED;
     start wanted = {run, user};
     const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)n_threads, .device = "cpu"};
+    fail_say_anew();
     if (!fail_status(&why, qdr_launch((int)n_local, &opts, run_rank, &wanted, &code))) return code;
     return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
 }
