@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "meter.h"
+#include "src/common/foreign_name.h"
 #include "training.h"
 
 static qdr_status begin_codecs(training *run)
@@ -21,6 +22,8 @@ static qdr_status check(training *run)
     const settings *set = run->set;
     const int64_t h = set->hidden, heads = set->n_heads;
     char rest = 0;
+    if (set->save && foreign_name("--save", set->save, set->save, run->sentence, PROBLEM_BYTES))
+        return QDR_ERR_ARGUMENT;
     if (h % heads != 0) {
         return REFUSE(run->sentence, "--hidden %lld is not divisible by --heads %lld; use --hidden %lld, or %s%lld",
                       (long long)h, (long long)heads, (long long)((h / heads + 1) * heads),

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "ckpt/config.h"
+#include "common/foreign_name.h"
 #include "common/json.h"
 
-#define ENDING ".safetensors"
 #define MOST_BYTES 9e15
 
 typedef struct convert_options {
@@ -219,12 +219,11 @@ static int convert(conversion *c, failure *why)
 static int check_output(const char *path, failure *why)
 {
     if (!path)
-        return fail(why, EXIT_USAGE, "ckpt convert: two files are needed: quadrille ckpt convert FILE OUT" ENDING);
-    const size_t n = strlen(path), n_ending = strlen(ENDING);
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    if (strlen(name) > n_ending && strcmp(path + n - n_ending, ENDING) == 0) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "ckpt convert: the output %s does not end in " ENDING "; use a name that does",
-                ckpt_show(path).text);
+        return fail(why, EXIT_USAGE, "ckpt convert: two files are needed: quadrille ckpt convert FILE OUT.safetensors");
+    char sentence[512];
+    if (foreign_name("ckpt convert: the output", path, ckpt_show(path).text, sentence, sizeof sentence))
+        return fail(why, EXIT_USAGE, "%s", sentence);
+    return EXIT_OK;
 }
 
 static int run(int argc, char **argv)
@@ -254,8 +253,8 @@ const command ckpt_convert = {
     .name = "ckpt convert",
     .summary = "change names, shapes, types and files: GPT-2 and Llama of Hugging Face to ours and back",
     .usage = "quadrille ckpt convert FILE OUT [OPTION]...",
-    .text = "Writes the tensors of FILE, or of the several files of a .safetensors.index.json, to OUT, which ends in\n"
-            ".safetensors, with checksums. --from and --to take a map: which tensors of another program are which of\n"
+    .text = "Writes the tensors of FILE, or of the several files of a .safetensors.index.json, to OUT, with\n"
+            "checksums. --from and --to take a map: which tensors of another program are which of\n"
             "ours, joined, split and transposed. gpt2 and llama are the maps of Hugging Face's models; others are\n"
             "JSON, as in share/quadrille/checkpoints. Names that a map does not know are refused. Reads and writes\n"
             "pieces: files may be larger than memory. Never replaces its input. First checks the checksums of the\n"

@@ -54,7 +54,7 @@ static int path_of(const shards *s, int number, char path[FILES_PATH_BYTES], fai
 
 static int index_path(const shards *s, char path[FILES_PATH_BYTES], failure *why)
 {
-    const int n = snprintf(path, FILES_PATH_BYTES, "%s.index.json", s->writing->path);
+    const int n = snprintf(path, FILES_PATH_BYTES, "%.*s" ENDING ".index.json", s->n_stem, s->writing->path);
     if (n < FILES_PATH_BYTES) return EXIT_OK;
     return fail(why, EXIT_USAGE, "ckpt convert: the path %s is too long", ckpt_show(s->writing->path).text);
 }
@@ -98,6 +98,13 @@ static int check_files(const shards *s, failure *why)
     free(uses);
     free(paths);
     return why->code;
+}
+
+/* The characters before the ending, which a path may lack. */
+static int stem_of(const char *path)
+{
+    const size_t n = strlen(path), n_ending = strlen(ENDING);
+    return (int)(n >= n_ending && strcmp(path + n - n_ending, ENDING) == 0 ? n - n_ending : n);
 }
 
 /* ---- the index ---- */
@@ -197,9 +204,18 @@ static int write_files(const shards *s, qdr_safetensors **files, failure *why)
     return why->code;
 }
 
+static void tell_written(const shards *s)
+{
+    char path[FILES_PATH_BYTES];
+    failure unused = {0};
+    if ((s->n > 1 ? index_path(s, path, &unused) : path_of(s, 0, path, &unused)) != EXIT_OK) return;
+    printf("%s: %d tensor%s, %" PRId64 " bytes%s\n", ckpt_show(path).text, s->plan->n_outputs,
+           PLURAL(s->plan->n_outputs), s->bytes, s->n > 1 ? ", in several files" : "");
+}
+
 int ckpt_write(const ckpt_plan *plan, const ckpt_writing *writing, failure *why)
 {
-    shards s = {.plan = plan, .writing = writing, .n_stem = (int)(strlen(writing->path) - strlen(ENDING))};
+    shards s = {.plan = plan, .writing = writing, .n_stem = stem_of(writing->path)};
     if (divide(&s, why) || check_files(&s, why)) {
         free(s.first);
         return why->code;
@@ -208,8 +224,7 @@ int ckpt_write(const ckpt_plan *plan, const ckpt_writing *writing, failure *why)
     if (!files)
         fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for %d files", s.n);
     else if (!write_files(&s, files, why))
-        printf("%s%s: %d tensor%s, %" PRId64 " bytes%s\n", ckpt_show(writing->path).text, s.n > 1 ? ".index.json" : "",
-               plan->n_outputs, PLURAL(plan->n_outputs), s.bytes, s.n > 1 ? ", in several files" : "");
+        tell_written(&s);
     free(files);
     free(s.first);
     return why->code;

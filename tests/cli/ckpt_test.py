@@ -233,8 +233,10 @@ class Convert(Case):
 
     def test_names_of_outputs(self):
         source = self.file("a.safetensors", SAMPLE)
-        for name in "b", "b.bin", ".safetensors", "b.safetensors.index.json":
-            self.bad(2, "convert", source, self.path(name), says=["does not end in .safetensors"])
+        for name in "b.bin", "b.PT", "x.y/../b.gguf", "b.safetensors.index.json":
+            self.bad(2, "convert", source, self.path(name), says=["is the ending of another format than safetensors"])
+        self.assertIn("/b: ", self.good("convert", source, self.path("b")))
+        self.good("diff", source, self.path("b"))
         self.bad(2, "convert", source, says=["two files"])
         self.bad(2, "convert", source, self.path("none/b.safetensors"), says=["No such file"])
 
@@ -302,6 +304,10 @@ class Shards(Case):
         self.bad(2, "convert", self.path("b.safetensors.index.json"), self.path("b.safetensors"), "--max-size", "2400",
                  says=["b-00001-of-00004.safetensors"])
         self.assertEqual(self.convert(self.path("b.safetensors.index.json"), "c.safetensors")[0], tensors)
+        out = self.good("convert", source, self.path("d"), "--max-size", "2400")
+        self.assertIn("/d.safetensors.index.json: 7 tensors", out)
+        self.assertTrue(os.path.exists(self.path("d-00004-of-00004.safetensors")))
+        self.good("diff", source, self.path("d.safetensors.index.json"))
 
     def test_one_file_is_enough(self):
         source = self.file("a.safetensors", SAMPLE)

@@ -118,6 +118,11 @@ class Complaints(Case):
         self.complain("train_gpt", self.text, "--local", "3", "--grid", "2x2x1x1", *files, says=["4", "3", "--local 4"])
         self.complain("transformer_layer", "--grid", "2x1x1x1", says=["2 ranks", "--local 2"])
 
+    def test_names_of_other_formats(self):
+        for name in "a.pt", "a.safetensors.GGUF":
+            self.complain("train_gpt", self.text, "--save", self.path(name),
+                          says=["--save", " is the ending of another format than safetensors; end the name in"])
+
     def test_values(self):
         for text, remedy in (("--grid 2x2 --grid 0x1x1x1 --grid 2x2x1x1x1 --grid -1x1x1x1", "such as 2x2x1x1, or auto"),
                              ("--lr fast --lr nan", "a number from 0 to 10"), ("--dtype f8", "f32, f64, bf16 or f16"),
