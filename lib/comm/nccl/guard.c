@@ -112,13 +112,13 @@ qdr_status qdri_nccl_watch_begin(nccl_comm *comm, const qdri_coll *coll, qdr_str
     if (taken) watch->spare = taken->next;
     pthread_mutex_unlock(&watch->mutex);
     if (!taken) QDR_TRY(watched_create(comm->base.dev, &taken));
+    taken->next = NULL; /* the other spare ones stay */
     qdri_coll_describe(coll, comm->base.size, taken->call);
     const qdr_status status = qdri_event_record(taken->begin, stream);
     if (status != QDR_OK) {
         watched_free(taken);
         return status;
     }
-    taken->next = NULL;
     taken->patience = (qdri_patience){0};
     taken->is_enqueued = 0;
     pthread_mutex_lock(&watch->mutex);
