@@ -46,11 +46,16 @@ QDR_API void qdr_adamw_destroy(qdr_adamw **optimizer);
  * the loss scale and grad_scale. With the other types every step is taken, so that NaN and Inf show.
  *  @retval QDR_ERR_STATE  a gradient lacks sums because the last backward had QDR_DEFER_SYNC; on all ranks, and nothing
  *                         changed: run the step's last backward without the flag, then step
+ * Rates must be the same on all ranks. Their bits travel with the sum of the norm, so those of ranks that differ in x,
+ * y or z, and with levels in d, are compared, though not by this call, which does not wait. If they differ, the step
+ * changes no parameter and no moment on these ranks and poisons the context with QDR_ERR_ARGUMENT; the next call that
+ * waits, such as qdr_adamw_norm(), returns the sentence (or QDR_ERR_PEER with that of a rank that was faster). Without
+ * levels no sum of a step travels over d, so ranks that differ only in d are compared with QDR_CHECK=1 alone.
  *  @retval QDR_ERR_ARGUMENT  lr is negative or not finite; with QDR_CHECK=1 also if the ranks of the grid, which then
- *                            wait for each other, pass different rates */
+ *                            wait for each other, pass different rates: nothing changed */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr);
 /** Sets the rate of the steps that follow, in the order of the context's stream; it must be the same on all ranks.
- * Local, stream-ordered.
+ * Local, stream-ordered; the next step compares it.
  *  @retval QDR_ERR_ARGUMENT  lr is negative or not finite; the rate stays as it was */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_set_rate(qdr_adamw *optimizer, double lr);
 /** qdr_adamw_step() at the rate that was set last; when recorded in a graph, at the rate set before each run.

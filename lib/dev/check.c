@@ -356,3 +356,12 @@ qdr_status qdri_fail_id(const char *what, int64_t row, int32_t id, int64_t vocab
                     "; use 0 to %" PRId64 ", or a negative one for none",
                     what, row, id, vocab, vocab - 1);
 }
+
+qdr_status qdri_fail_rate(double lr)
+{
+    return QDR_FAIL(
+        QDR_ERR_ARGUMENT,
+        "adamw: the learning rate of this rank's step is %.17g, and another rank's differs (QDR_CHECK=1 names "
+        "it); give every rank the same",
+        lr);
+}

@@ -34,7 +34,8 @@ typedef enum qdri_kernel_kind {
     QDRI_K_CE_BACKWARD, /* ce: dlogits = scale·(exp(l - max - log Σ) - onehot) */
     QDRI_K_SUM_SQUARES, /* reduce: result[0] (f64) = or += Σ a² */
     QDRI_K_ADAMW_RATE, /* adamw: sets the rate of the following steps */
-    QDRI_K_ADAMW_BEGIN, /* adamw: computes a step's numbers and counts the step, unless it is skipped */
+    QDRI_K_ADAMW_BEGIN, /* adamw: computes a step's numbers and counts the step, unless it is skipped. Fails with
+                           QDR_ERR_ARGUMENT if the rates of `n_ranks` differ; then on GPUs, too, ADAMW does nothing */
     QDRI_K_ADAMW, /* adamw: the step of one parameter; nothing if the step is skipped */
     QDRI_K_COPY_BLOCK, /* block: copies rows of one strided matrix to another as raw bytes; dtype is ignored */
     QDRI_K_REDUCE, /* gather: y[i] = x_0[i] op x_1[i] op … in that order, in A (I32 as integers, whose sums wrap),
@@ -50,8 +51,11 @@ typedef enum qdri_kernel_kind {
 } qdri_kernel_kind;
 
 /* The numbers of one step of AdamW that apply to all parameters, in device memory. */
+#define QDRI_RATE_PIECES 4
 typedef struct qdri_adamw_numbers {
     double norm_squared; /* Σg² of all gradients as stored; input */
+    /* Follow norm_squared, so that one message sums them all. RATE and BEGIN leave this rank's here; input: sums. */
+    double rate[QDRI_RATE_PIECES], rate_squared[QDRI_RATE_PIECES];
     double n_begun, n_steps; /* all steps, and those that were not skipped; kept from step to step */
     double lr; /* also kept */
     double factor; /* for gradients: clipping / grad_scale */
@@ -148,14 +152,15 @@ typedef struct qdri_kernel {
         struct {
             /* p: parameter (T); master: fp32 copy for BF16 and F16, else NULL. An element of p that is not its rounded
              * master was written since the last step, and replaces it. g, m, v: type A. grad_scale: the factor by which
-             * g is too large. skips: 1: a step whose norm_squared is Inf or NaN is skipped. lr: for ADAMW_RATE only. */
+             * g is too large. skips: 1: a step whose norm_squared is Inf or NaN is skipped. lr: for ADAMW_RATE only.
+             * n_ranks: for ADAMW_BEGIN, the ranks whose rates were summed; 0 or 1: nothing to compare. */
             int64_t n;
             void *p, *master;
             const void *g;
             void *m, *v;
             qdri_adamw_numbers *numbers;
             double lr, beta1, beta2, epsilon, weight_decay, clip_norm, grad_scale;
-            int skips;
+            int skips, n_ranks;
         } adamw;
     } u;
 } qdri_kernel;

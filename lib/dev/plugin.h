@@ -48,7 +48,7 @@ typedef struct qdri_plugin {
 
 #define QDRI_PLUGIN_SYMBOL "qdr_cuda_plugin"
 /* Library and plugin must be from the same build. */
-#define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 6"
+#define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 7"
 
 /* Opens the plugin, once per process. Any thread.
  * @retval QDR_ERR_UNSUPPORTED  it is not there, cannot be loaded, or is from another build; the message says where it

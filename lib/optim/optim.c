@@ -68,15 +68,22 @@ static void *state_gradient(const qdr_parameter *parameter, qdr_dtype dtype)
 }
 
 /* *sum (f64, device memory) = Σg² over the whole model: this rank's counted elements in the order of the parameters,
- * then summed over x, y and z, and with levels over d, where each of their sums is complete on one part only. */
-static qdr_status sum_squares(const qdr_stack *stack, double *sum, qdr_stream *stream)
+ * then summed over x, y and z, and with levels over d, where each of their sums is complete on one part only. What
+ * follows it, n_elems in all, is summed over the same ranks.
+ * *n_ranks: how many these are */
+static qdr_status sum_squares(const qdr_stack *stack, double *sum, int64_t n_elems, qdr_stream *stream, int *n_ranks)
 {
-    const qdri_coll coll = {
-        .kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .op = QDR_SUM, .recv = sum, .count = 1, .label = "gradient norm"};
+    const qdri_coll coll = {.kind = QDR_ALL_REDUCE,
+                            .dtype = QDR_F64,
+                            .op = QDR_SUM,
+                            .recv = sum,
+                            .count = n_elems,
+                            .label = "gradient norm"};
     qdri_kernel kernel = {.kind = QDRI_K_SUM_SQUARES, .dtype = state_type(stack)};
     const int over_d = has_levels(stack);
     kernel.u.reduce.result = sum;
     kernel.u.reduce.accumulate = 1;
+    *n_ranks = 1;
     QDR_TRY(qdri_fill_zero(stream, sum, sizeof *sum));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
         qdr_parameter parameter;
@@ -88,6 +95,7 @@ static qdr_status sum_squares(const qdr_stack *stack, double *sum, qdr_stream *s
     }
     for (int channel = QDR_CHANNEL_X_STAT; channel <= (over_d ? QDR_CHANNEL_D_STAT : QDR_CHANNEL_Z_STAT); channel++) {
         qdri_comm *comm = qdri_grid_comm(qdr_stack_grid(stack), (qdr_channel)channel);
+        *n_ranks *= qdri_comm_size(comm);
         if (qdri_comm_size(comm) > 1) QDR_TRY(qdri_comm_launch(comm, &coll, stream));
     }
     return QDR_OK;
@@ -103,13 +111,14 @@ qdr_status qdr_grad_norm(qdr_stack *stack, double *norm)
     qdri_facts facts = {0};
     void *sum = NULL;
     double squared = 0;
+    int n_ranks;
     qdri_describe_backward(&facts, stack);
     qdr_status status = check_memory(stack, "gradient norm");
     if (status == QDR_OK) status = qdri_context_check_runs(ctx, "gradient norm");
     if (status == QDR_OK) status = qdri_mem_alloc(dev_of(stack), sizeof(double), &sum);
     QDR_TRY_OUT(status, qdri_context_agree_same(ctx, status, &facts, "gradient norm", QDRI_SAME_CALL));
     QDR_TRY_OUT(status, check_gradients(stack, "gradient norm"));
-    QDR_TRY_OUT(status, sum_squares(stack, sum, stream));
+    QDR_TRY_OUT(status, sum_squares(stack, sum, 1, stream, &n_ranks));
     QDR_TRY_OUT(status, qdri_copy(stream, &squared, sum, sizeof squared));
     QDR_TRY_OUT(status, qdri_stream_synchronize(stream));
     *norm = sqrt(squared);
@@ -133,14 +142,13 @@ struct qdr_adamw {
     double rate; /* the last one set */
 };
 
-#define STATE_ALIGN 64
-_Static_assert(sizeof(qdri_adamw_numbers) <= STATE_ALIGN, "a step's numbers have room");
+_Static_assert(sizeof(qdri_adamw_numbers) <= QDRI_STEP_BYTES, "a step's numbers have room");
 
 /* Size of each of the arrays that belong to a parameter. */
 static qdr_status state_bytes(const qdr_stack *stack, const qdr_parameter *parameter, size_t *bytes)
 {
     QDR_TRY(qdri_elems_bytes(parameter->n_state, state_type(stack), bytes));
-    *bytes = qdri_align_bytes(*bytes, STATE_ALIGN);
+    *bytes = qdri_align_bytes(*bytes, QDRI_BUFFER_ALIGN);
     return QDR_OK;
 }
 
@@ -149,7 +157,7 @@ static size_t n_arrays(const qdr_stack *stack) { return qdri_is_narrow(qdr_stack
 qdr_status qdr_adamw_size(const qdr_stack *stack, size_t *bytes)
 {
     if (!stack || !bytes) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the stack or the size pointer is NULL");
-    *bytes = STATE_ALIGN;
+    *bytes = QDRI_STEP_BYTES;
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
         qdr_parameter parameter;
         size_t each = 0;
@@ -178,7 +186,7 @@ static qdr_status take_state(const qdr_stack *stack, const qdr_parameter *parame
 
 qdr_status qdri_adamw_get_states(const qdr_adamw *optimizer, qdri_adamw_state *states)
 {
-    char *at = (char *)optimizer->memory + STATE_ALIGN;
+    char *at = (char *)optimizer->memory + QDRI_STEP_BYTES;
     qdr_parameter parameter;
     for (int i = 0; i < qdr_stack_n_parameters(optimizer->stack); i++) {
         QDR_TRY(qdr_stack_parameter(optimizer->stack, i, &parameter));
@@ -272,7 +280,7 @@ qdr_status qdr_adamw_set_rate(qdr_adamw *optimizer, double lr)
     if (below_zero(lr)) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the learning rate is %g; it must be finite, ≥ 0", lr);
     qdri_kernel kernel = {.kind = QDRI_K_ADAMW_RATE, .dtype = qdr_stack_dtype(optimizer->stack)};
     kernel.u.adamw.numbers = optimizer->memory;
-    kernel.u.adamw.lr = lr;
+    kernel.u.adamw.lr = lr == 0 ? 0 : lr; /* -0 is 0, where bits are compared */
     QDR_TRY(qdri_kernel_run(stream_of(optimizer->stack), &kernel));
     optimizer->rate = lr;
     /* A recorded rate is only set when the recording runs. */
@@ -295,8 +303,8 @@ static qdr_status enqueue_step(qdr_adamw *optimizer)
     qdr_stream *stream = stream_of(stack);
     QDR_TRY(qdri_context_record_needs(context_of(stack), &optimizer->life));
     qdri_adamw_numbers *numbers = optimizer->memory;
-    QDR_TRY(sum_squares(stack, &numbers->norm_squared, stream));
     qdri_kernel kernel = {.kind = QDRI_K_ADAMW_BEGIN, .dtype = qdr_stack_dtype(stack)};
+    QDR_TRY(sum_squares(stack, &numbers->norm_squared, 1 + 2 * QDRI_RATE_PIECES, stream, &kernel.u.adamw.n_ranks));
     kernel.u.adamw.numbers = numbers;
     kernel.u.adamw.skips = kernel.dtype ==
                            QDR_F16; /* if a gradient overflowed: a smaller grad_scale would have helped */
@@ -307,7 +315,7 @@ static qdr_status enqueue_step(qdr_adamw *optimizer)
     kernel.u.adamw.grad_scale = opts->grad_scale;
     QDR_TRY(qdri_kernel_run(stream, &kernel));
     kernel.kind = QDRI_K_ADAMW;
-    char *at = (char *)optimizer->memory + STATE_ALIGN;
+    char *at = (char *)optimizer->memory + QDRI_STEP_BYTES;
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
         qdr_parameter parameter;
         qdri_adamw_state state;

@@ -36,6 +36,8 @@ typedef struct qdri_buffers {
 } qdri_buffers;
 
 #define QDRI_BUFFER_ALIGN 64
+/* Before the state of an optimizer: the numbers of a step. */
+#define QDRI_STEP_BYTES ((size_t)2 * QDRI_BUFFER_ALIGN)
 
 /* Adds a buffer, and refers to all of it. */
 qdri_ref qdri_buffers_add(qdri_buffers *buffers, qdri_region region, size_t bytes);

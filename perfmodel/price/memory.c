@@ -214,7 +214,7 @@ static kept kept_bytes(const qdri_pricing *p, const qdr_network *network, const 
     const double *of = p->sizes.of, hidden = of[QDRI_SIZE_HIDDEN], n = at->n_layers;
     const int n_tables = at->is_first + (at->is_last && !(network->tied && at->is_first));
     const int of_norm = network->norm == QDR_NORM_LAYER ? 2 : 1;
-    kept sum = {.state = QDRI_BUFFER_ALIGN};
+    kept sum = {.state = QDRI_STEP_BYTES};
     add_matrices(p, n, of[QDRI_SIZE_QKV], of[QDRI_SIZE_SHARD_QKV], &sum);
     add_matrices(p, n, of[QDRI_SIZE_QUERIES], of[QDRI_SIZE_SHARD_PROJ], &sum);
     add_matrices(p, n, of[QDRI_SIZE_UP], of[QDRI_SIZE_SHARD_UP], &sum);

@@ -191,6 +191,52 @@ static void bad_steps_are_skipped(void **state)
     memory_drop(numbers);
 }
 
+/* What n ranks with the same rate add. */
+static qdri_adamw_numbers sums_of(int n_ranks, double lr)
+{
+    qdri_adamw_numbers sums = {.norm_squared = 9, .lr = lr};
+    uint64_t bits;
+    memcpy(&bits, &lr, sizeof lr);
+    for (int rank = 0; rank < n_ranks; rank++)
+        for (int i = 0; i < QDRI_RATE_PIECES; i++) {
+            const double piece = (double)(bits >> 16 * i & 0xffff);
+            sums.rate[i] += piece;
+            sums.rate_squared[i] += piece * piece;
+        }
+    return sums;
+}
+
+/* Steps of any number of ranks with one rate, which leave this rank's for the next one. That those with different rates
+ * fail, which would end the device here, is tested on ranks. */
+static void rates_of_ranks(void **state)
+{
+    static const int n_ranks[] = {2, 3, 7, 1000, 1 << 20};
+    static const double rates[] = {0, 0.1, 1e-300, 1.7e308, 0x1.fffffffffffffp-7};
+    qdri_adamw_numbers *numbers = memory_new(sizeof *numbers);
+    (void)state;
+    for (int t = 0; t < 25; t++) {
+        adamw_arrays a = arrays_make(QDR_F64, 1);
+        qdri_kernel k = step_of(QDR_F64, &a, numbers);
+        const double lr = rates[t / 5];
+        const qdri_adamw_numbers own = sums_of(1, lr);
+        *numbers = sums_of(n_ranks[t % 5], lr);
+        k.kind = QDRI_K_ADAMW_BEGIN;
+        k.u.adamw.n_ranks = n_ranks[t % 5];
+        run(&k);
+        assert_true(numbers->n_steps == 1 && numbers->lr == lr);
+        assert_memory_equal(numbers->rate, own.rate, sizeof own.rate);
+        assert_memory_equal(numbers->rate_squared, own.rate_squared, sizeof own.rate_squared);
+        *numbers = (qdri_adamw_numbers){0};
+        k.kind = QDRI_K_ADAMW_RATE;
+        k.u.adamw.lr = lr;
+        run(&k);
+        assert_memory_equal(numbers->rate, own.rate, sizeof own.rate);
+        assert_memory_equal(numbers->rate_squared, own.rate_squared, sizeof own.rate_squared);
+        arrays_drop(&a);
+    }
+    memory_drop(numbers);
+}
+
 static void bad_scales_are_refused(void **state)
 {
     qdri_adamw_numbers *numbers = memory_new(sizeof *numbers);
@@ -216,9 +262,8 @@ static void bad_scales_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sum_of_squares),
-        cmocka_unit_test(adamw_steps),
-        cmocka_unit_test(bad_steps_are_skipped),
+        cmocka_unit_test(sum_of_squares),         cmocka_unit_test(adamw_steps),
+        cmocka_unit_test(bad_steps_are_skipped),  cmocka_unit_test(rates_of_ranks),
         cmocka_unit_test(bad_scales_are_refused),
     };
     RUN_EACH_SET(tests);

@@ -343,7 +343,7 @@ static void check_memory(qdr_grid *grid, int64_t k, int64_t n, qdr_dtype dtype)
                p.copy, p.n_copies);
     DIST_CHECK(p.n_state == mine, "%s: %lld elements of state, not %lld", p.name, (long long)p.n_state,
                (long long)mine);
-    DIST_CHECK(optimizer == 64 + (size_t)n_arrays * aligned((double)mine * gradient_bytes), "state %zu", optimizer);
+    DIST_CHECK(optimizer == 128 + (size_t)n_arrays * aligned((double)mine * gradient_bytes), "state %zu", optimizer);
     qdr_stack_destroy(&l.stack);
 }
 

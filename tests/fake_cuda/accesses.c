@@ -254,6 +254,7 @@ static void sum_squares(const qdri_kernel *kernel, list *l)
 
 static void adamw_rate(const qdri_kernel *kernel, list *l)
 {
+    writes(l, kernel->u.adamw.numbers->rate, 2 * QDRI_RATE_PIECES, sizeof(double));
     writes(l, &kernel->u.adamw.numbers->lr, 1, sizeof(double));
 }
 
@@ -261,6 +262,8 @@ static void adamw_begin(const qdri_kernel *kernel, list *l)
 {
     qdri_adamw_numbers *numbers = kernel->u.adamw.numbers;
     reads(l, &numbers->norm_squared, 1, sizeof(double));
+    sums(l, numbers->rate, 2 * QDRI_RATE_PIECES, sizeof(double), kernel->u.adamw.n_ranks > 1);
+    reads(l, &numbers->lr, 1, sizeof(double));
     sums(l, &numbers->n_begun, 2, sizeof(double), 1);
     writes(l, &numbers->factor, 3, sizeof(double));
 }

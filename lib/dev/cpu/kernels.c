@@ -6,6 +6,7 @@
 #include "core/environment.h"
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/narrow.h"
+#include "dev/rates.h"
 #include "quadrille/convert.h"
 
 typedef struct kernel_set {
@@ -146,6 +147,8 @@ static qdr_status kernel_run(void *args)
     const qdri_kernel_kind kind = self->kernel.kind;
     QDR_TRY(kernel_ids_check(&self->kernel));
     if (kind == QDRI_K_UNPACK) QDR_TRY(message_check(&self->kernel));
+    if (kind == QDRI_K_ADAMW_BEGIN && qdri_rates_differ(self->kernel.u.adamw.numbers, self->kernel.u.adamw.n_ranks))
+        return qdri_fail_rate(self->kernel.u.adamw.numbers->lr);
     if (kind == QDRI_K_ATTENTION_FORWARD || kind == QDRI_K_ATTENTION_BACKWARD) {
         qdri_executor_use_address_space();
         qdri_blas_begin(self->n_threads);

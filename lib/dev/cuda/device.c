@@ -54,8 +54,10 @@ void qdri_cuda_look_for_fault(qdri_cuda_dev *dev)
 {
     const qdri_cuda_fault fault = *(const volatile qdri_cuda_fault *)dev->fault;
     if (!fault.found || qdri_dev_status(&dev->base) != QDR_OK) return;
-    const qdr_status status = qdri_fail_id(fault.is_target ? QDRI_ID_TARGET : QDRI_ID_TOKEN, fault.row, fault.id,
-                                           fault.vocab);
+    const qdr_status status = fault.kind == QDRI_FAULT_RATE
+                                  ? qdri_fail_rate(fault.lr)
+                                  : qdri_fail_id(fault.kind == QDRI_FAULT_TARGET ? QDRI_ID_TARGET : QDRI_ID_TOKEN,
+                                                 fault.row, fault.id, fault.vocab);
     qdri_dev_poison(&dev->base, status, qdr_last_error());
 }
 

@@ -158,6 +158,33 @@ static void adamw_on(qdr_dtype dtype, int64_t n, int is_skipped)
     check_kernel(&test);
 }
 
+/* Two ranks whose rates differ by one bit: noted, once, and the step does nothing. */
+static void rates_are_compared(void **state)
+{
+    (void)state;
+    for (int differ = 0; differ < 2; differ++) {
+        qdri_adamw_numbers *numbers = NULL;
+        qdri_kernel kernel = {.kind = QDRI_K_ADAMW_BEGIN, .dtype = QDR_F32};
+        CHECK_CUDA(cudaMallocManaged((void **)&numbers, sizeof *numbers, cudaMemAttachGlobal));
+        *numbers = (qdri_adamw_numbers){.norm_squared = 4, .lr = 0.5};
+        numbers->rate[0] = differ;
+        numbers->rate_squared[0] = differ;
+        numbers->rate[3] = 2 * 0x3fe0; /* of 0.5 */
+        numbers->rate_squared[3] = 2.0 * 0x3fe0 * 0x3fe0;
+        kernel.u.adamw.numbers = numbers;
+        kernel.u.adamw.grad_scale = 1;
+        kernel.u.adamw.n_ranks = 2;
+        CHECK_CUDA(qdri_cuda_launch(&kernel, &target));
+        CHECK_CUDA(cudaStreamSynchronize(target.stream));
+        assert_int_equal(target.fault->found, differ);
+        assert_true(!differ || (target.fault->kind == QDRI_FAULT_RATE && target.fault->lr == 0.5));
+        assert_true((numbers->correction1 == 0) == differ && numbers->n_steps == !differ);
+        assert_true(numbers->rate[0] == 0 && numbers->rate[3] == 0x3fe0);
+        *target.fault = (qdri_cuda_fault){0};
+        CHECK_CUDA(cudaFree(numbers));
+    }
+}
+
 static void optimizer(void **state)
 {
     (void)state;
@@ -192,8 +219,10 @@ static void blocks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements), cmocka_unit_test(parts),     cmocka_unit_test(rows_of_all_kinds),
-        cmocka_unit_test(squares),  cmocka_unit_test(optimizer), cmocka_unit_test(blocks),
+        cmocka_unit_test(elements),           cmocka_unit_test(parts),
+        cmocka_unit_test(rows_of_all_kinds),  cmocka_unit_test(squares),
+        cmocka_unit_test(optimizer),          cmocka_unit_test(blocks),
+        cmocka_unit_test(rates_are_compared),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

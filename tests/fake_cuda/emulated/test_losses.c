@@ -229,7 +229,7 @@ static void faults_are_noted(void **state)
         test.no_cpu = 1;
         check_kernel(&test);
         assert_int_equal(target.fault->found, 1);
-        assert_int_equal(target.fault->is_target, kind);
+        assert_int_equal(target.fault->kind, kind);
         assert_int_equal(target.fault->id, WRONG);
         assert_int_equal(target.fault->row, 1200);
         assert_int_equal(target.fault->vocab, VOCAB);

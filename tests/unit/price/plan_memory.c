@@ -46,7 +46,7 @@ static double state_of(const qdri_net *net)
 {
     const size_t each = qdr_dtype_bytes(net->grad_dtype),
                  n_arrays = net->opts.dtype == QDR_BF16 || net->opts.dtype == QDR_F16 ? 3 : 2;
-    size_t bytes = 64;
+    size_t bytes = 128;
     for (int i = 0; i < net->n_parameters; i++) {
         const qdri_parameter *p = &net->parameters[i];
         const size_t n = (size_t)qdri_parameter_elems(p, p->state_begin, p->state_elems);

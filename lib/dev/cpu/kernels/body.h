@@ -8,6 +8,7 @@
 #include "dev/cpu/kernels/kernels.h"
 #include "dev/cpu/narrow.h"
 #include "dev/moments.h"
+#include "dev/rates.h"
 
 #define PRAGMA(text) _Pragma(#text)
 #define SIMD PRAGMA(omp simd)

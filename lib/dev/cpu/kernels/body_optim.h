@@ -14,13 +14,18 @@ static void sum_squares(const qdri_kernel *kernel)
     *kernel->u.reduce.result = sum;
 }
 
-static void adamw_rate(const qdri_kernel *kernel) { kernel->u.adamw.numbers->lr = kernel->u.adamw.lr; }
+static void adamw_rate(const qdri_kernel *kernel)
+{
+    kernel->u.adamw.numbers->lr = kernel->u.adamw.lr;
+    qdri_rate_pieces(kernel->u.adamw.numbers);
+}
 
 static void adamw_begin(const qdri_kernel *kernel)
 {
     qdri_adamw_numbers *numbers = kernel->u.adamw.numbers;
     const double scale = kernel->u.adamw.grad_scale, most = kernel->u.adamw.clip_norm;
     const double norm = sqrt(numbers->norm_squared) / scale;
+    qdri_rate_pieces(numbers);
     numbers->n_begun++;
     numbers->correction1 = numbers->correction2 = 0;
     if (kernel->u.adamw.skips && !(norm < INFINITY)) return;

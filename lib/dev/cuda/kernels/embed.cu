@@ -16,7 +16,7 @@ __global__ void check_ids(const int32_t *ids, int64_t n, int64_t vocab, int32_t 
         if (ids[r] >= vocab && r < row) row = r;
     const int64_t first = -row_total<larger>(-row);
     if (threadIdx.x > 0 || first == n || atomicCAS(&fault->claimed, 0, 1) != 0) return;
-    fault->is_target = is_target;
+    fault->kind = is_target ? QDRI_FAULT_TARGET : QDRI_FAULT_TOKEN;
     fault->id = ids[first];
     fault->row = first;
     fault->vocab = vocab;

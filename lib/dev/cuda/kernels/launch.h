@@ -14,12 +14,16 @@
 extern "C" {
 #endif
 
-/* A token or target outside the vocabulary, recorded by a kernel. */
+typedef enum qdri_cuda_fault_kind { QDRI_FAULT_TOKEN, QDRI_FAULT_TARGET, QDRI_FAULT_RATE } qdri_cuda_fault_kind;
+
+/* A token or target outside the vocabulary, or rates of a step that differ, recorded by a kernel. */
 typedef struct qdri_cuda_fault {
     int32_t found; /* 0: none; the other fields describe the first one */
-    int32_t is_target, id;
+    int32_t kind; /* qdri_cuda_fault_kind */
     int32_t claimed; /* set by the kernel that writes the other fields */
+    int32_t id; /* of a token or target, as the next two */
     int64_t row, vocab;
+    double lr; /* this rank's */
 } qdri_cuda_fault;
 
 /* Enough for layer norm's two sums of 8192 columns from 128 blocks in fp32; an H100 has 132 multiprocessors. */

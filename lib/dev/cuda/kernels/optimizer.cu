@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sum of squares and AdamW. */
 #include "dev/cuda/kernels/rows.cuh"
+#include "dev/rates.h"
 
 namespace
 {
@@ -45,14 +46,30 @@ template <typename T> cudaError_t launch_sum_squares(const qdri_kernel *kernel, 
                   kernel->u.reduce.result, accumulate);
 }
 
-__global__ void adamw_rate(qdri_adamw_numbers *numbers, double lr) { numbers->lr = lr; }
+__global__ void adamw_rate(qdri_adamw_numbers *numbers, double lr)
+{
+    numbers->lr = lr;
+    qdri_rate_pieces(numbers);
+}
+
+__device__ void note_rate(double lr, qdri_cuda_fault *fault)
+{
+    if (atomicCAS(&fault->claimed, 0, 1) != 0) return;
+    fault->kind = QDRI_FAULT_RATE;
+    fault->lr = lr;
+    __threadfence_system();
+    *(volatile int32_t *)&fault->found = 1;
+}
 
 __global__ void adamw_begin(qdri_adamw_numbers *numbers, double beta1, double beta2, double clip_norm,
-                            double grad_scale, bool skips)
+                            double grad_scale, bool skips, int n_ranks, qdri_cuda_fault *fault)
 {
     const double norm = sqrt(numbers->norm_squared) / grad_scale;
-    numbers->n_begun++;
+    const bool differ = qdri_rates_differ(numbers, n_ranks) != 0;
+    qdri_rate_pieces(numbers);
     numbers->correction1 = numbers->correction2 = 0;
+    if (differ) return note_rate(numbers->lr, fault);
+    numbers->n_begun++;
     if (skips && !(norm < INFINITY)) return;
     const double t = numbers->n_steps + 1;
     numbers->n_steps = t;
@@ -144,7 +161,7 @@ cudaError_t qdri_cuda_optimizer(const qdri_kernel *kernel, const qdri_cuda_targe
     if (kernel->kind == QDRI_K_ADAMW_BEGIN)
         return launch(target, dim3(1), dim3(1), 0, adamw_begin, kernel->u.adamw.numbers, kernel->u.adamw.beta1,
                       kernel->u.adamw.beta2, kernel->u.adamw.clip_norm, kernel->u.adamw.grad_scale,
-                      kernel->u.adamw.skips != 0);
+                      kernel->u.adamw.skips != 0, kernel->u.adamw.n_ranks, target->fault);
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
         return kernel->kind == QDRI_K_ADAMW ? launch_adamw<T>(kernel, target) : launch_sum_squares<T>(kernel, target);
