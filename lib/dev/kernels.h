@@ -50,8 +50,10 @@ typedef enum qdri_kernel_kind {
     QDRI_N_KERNELS
 } qdri_kernel_kind;
 
-/* The numbers of one step of AdamW that apply to all parameters, in device memory. */
 #define QDRI_RATE_PIECES 4
+#define QDRI_STEP_SUMS (1 + 2 * QDRI_RATE_PIECES) /* of the norm, and of the rate */
+
+/* The numbers of one step of AdamW that apply to all parameters, in device memory. */
 typedef struct qdri_adamw_numbers {
     double norm_squared; /* Σg² of all gradients as stored; input */
     /* Follow norm_squared, so that one message sums them all. RATE and BEGIN leave this rank's here; input: sums. */

@@ -304,7 +304,7 @@ static qdr_status enqueue_step(qdr_adamw *optimizer)
     QDR_TRY(qdri_context_record_needs(context_of(stack), &optimizer->life));
     qdri_adamw_numbers *numbers = optimizer->memory;
     qdri_kernel kernel = {.kind = QDRI_K_ADAMW_BEGIN, .dtype = qdr_stack_dtype(stack)};
-    QDR_TRY(sum_squares(stack, &numbers->norm_squared, 1 + 2 * QDRI_RATE_PIECES, stream, &kernel.u.adamw.n_ranks));
+    QDR_TRY(sum_squares(stack, &numbers->norm_squared, QDRI_STEP_SUMS, stream, &kernel.u.adamw.n_ranks));
     kernel.u.adamw.numbers = numbers;
     kernel.u.adamw.skips = kernel.dtype ==
                            QDR_F16; /* if a gradient overflowed: a smaller grad_scale would have helped */
