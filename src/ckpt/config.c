@@ -138,9 +138,9 @@ int ckpt_config_check(const ckpt_config *config, const ckpt_plan *plan, failure 
 size_t ckpt_real_digits(double value)
 {
     char text[40];
-    int digits = 15;
+    size_t digits = 15;
     for (; digits < 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
+        snprintf(text, sizeof text, "%.*g", (int)digits, value);
         const double read = strtod(text, NULL);
         if (read >= value && read <= value) break;
     }
