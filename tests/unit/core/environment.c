@@ -14,6 +14,7 @@ static const struct {
     {"0 or 1", {"0", "1"}, {"yes", "2", "true", "on", " 1", "1 ", "01", "-1"}},
     {"auto, own or cudnn", {"auto", "own", "cudnn"}, {"Auto", "none", "0"}},
     {"auto, nccl, mpi or local", {"auto", "nccl", "local"}, {"rccl", "1"}},
+    {"best, avx2 or base", {"best", "avx2", "base"}, {"avx512", "sse", "2"}},
     {"device or managed", {"device", "managed"}, {"host", "0"}},
     {"a whole number from 0 to 3", {"0", "1", "3"}, {"4", "abc", "1.5", "-1", "0x1", " 1", "1 ", "+1", "1e0"}},
     {"a whole number from 1 to 64", {"1", "64"}, {"0", "65", "many", "1.5"}},
