@@ -74,8 +74,8 @@ static void what_is_right(void **state)
                                         "{\"a\": 1}",
                                         "a,b\n1,2\n",
                                         "\xef\xbb\xbf{}",
-                                        "gr\xc3\xb6\xc3\x9f"
-                                        "e"};
+                                        ("gr\xc3\xb6\xc3\x9f"
+                                         "e")};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         assert_null(qdri_kind_of_file(texts[i], strlen(texts[i]), 1));
     assert_non_null(strstr(qdri_kind_of_file(BYTES("{\n \"a\": 1}"), 0), "JSON"));
