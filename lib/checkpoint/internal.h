@@ -70,6 +70,8 @@ int qdri_tensor_has(const qdr_tensor *tensor, int64_t first, int64_t n);
 QDR_NODISCARD qdr_status qdri_safetensors_sort(qdr_safetensors *file);
 /* Opens a file, and reads its header. *capacity: of the list of files, 0 at first. */
 QDR_NODISCARD qdr_status qdri_safetensors_add_file(qdr_safetensors *self, const char *path, int *capacity);
+/* All tensors of the files, file by file, also sorted by name. */
+QDR_NODISCARD qdr_status qdri_safetensors_list(qdr_safetensors *self);
 int qdri_has_ending(const char *path, const char *ending);
 /* Opens the index at self->path, and all of its files.
  * @retval QDR_ERR_ARGUMENT  it is no index, or the files have other tensors than it says */

@@ -131,16 +131,22 @@ qdr_status qdri_safetensors_add_file(qdr_safetensors *self, const char *path, in
     return open_file(path, &self->files[self->n_files++]);
 }
 
-/* All tensors of a single file. */
+qdr_status qdri_safetensors_list(qdr_safetensors *self)
+{
+    int64_t n = 0;
+    for (int i = 0; i < self->n_files; i++) n += self->files[i].header->n;
+    QDR_TRY(QDRI_NEW(n, "the tensors of files", &self->entries));
+    for (int i = 0; i < self->n_files; i++)
+        for (int k = 0; k < self->files[i].header->n; k++)
+            self->entries[self->n++] = (qdri_tensor_entry){&self->files[i].header->tensors[k], &self->files[i]};
+    return qdri_safetensors_sort(self);
+}
+
 static qdr_status open_one(qdr_safetensors *self)
 {
     int capacity = 0;
     QDR_TRY(qdri_safetensors_add_file(self, self->path, &capacity));
-    const qdri_tensors *header = self->files[0].header;
-    QDR_TRY(QDRI_NEW(header->n, "the tensors of a file", &self->entries));
-    for (; self->n < header->n; self->n++)
-        self->entries[self->n] = (qdri_tensor_entry){&header->tensors[self->n], &self->files[0]};
-    return qdri_safetensors_sort(self);
+    return qdri_safetensors_list(self);
 }
 
 static int by_number(const void *left, const void *right)

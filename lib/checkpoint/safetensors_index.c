@@ -87,18 +87,6 @@ static qdr_status open_files(qdr_safetensors *self, qdri_named *names, int n)
 
 /* ---- tensors ---- */
 
-/* All tensors of all files, file by file. */
-static qdr_status list_tensors(qdr_safetensors *self)
-{
-    int64_t n = 0;
-    for (int i = 0; i < self->n_files; i++) n += self->files[i].header->n;
-    QDR_TRY(QDRI_NEW(n, "the tensors of files", &self->entries));
-    for (int i = 0; i < self->n_files; i++)
-        for (int k = 0; k < self->files[i].header->n; k++)
-            self->entries[self->n++] = (qdri_tensor_entry){&self->files[i].header->tensors[k], &self->files[i]};
-    return qdri_safetensors_sort(self);
-}
-
 /* A tensor as messages show it. */
 typedef struct shown_tensor {
     char text[64];
@@ -178,7 +166,7 @@ static qdr_status read_index(qdr_safetensors *self, const qdri_json_node *root)
     qdri_json_node map;
     QDR_TRY(qdri_json_object(qdri_json_get(root, "weight_map"), &map));
     QDR_TRY(read_files(self, &map));
-    QDR_TRY(list_tensors(self));
+    QDR_TRY(qdri_safetensors_list(self));
     QDR_TRY(check_listed(self, &map, &all));
     check_files(self, &map, &all);
     check_numbers(self, &all);
