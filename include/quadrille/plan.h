@@ -182,9 +182,8 @@ typedef struct qdr_search_result {
     int n_best; /**< the fastest plan of each of the n_best fastest grids, the fastest first */
     qdr_planned_grid best[QDR_MAX_BEST];
     int64_t n_candidates; /**< all possible plans */
-    int64_t
-        n_fitting; /**< at most so many fit in memory: of those that were not simulated, all whose memory has a lower
-                          bound, in closed form, that fits */
+    /** At most so many fit in memory: a plan counts that was not simulated if a lower bound of its memory fits. */
+    int64_t n_fitting;
     int64_t n_bounded, n_simulated; /**< closed-form lower bounds computed; plans simulated */
     qdr_planned_grid least_memory; /**< if none fits, as of qdr_model_least_memory(); else all zero */
 } qdr_search_result;
