@@ -210,8 +210,9 @@ static qdr_status fill(loading *self)
     qdr_status status = qdri_comm_agree(world_of(self), read_and_spread(self));
     QDR_TRY(status);
     QDR_TRY(qdri_combine(grid_of(self), self->shares, self->contents.n, &unused));
-    QDR_TRY(check_sums(self, self->shares));
-    if (self->optimizer) status = qdri_adamw_set_steps(self->optimizer, self->places.n_begun, self->places.n_steps);
+    status = check_sums(self, self->shares);
+    if (status == QDR_OK && self->optimizer)
+        status = qdri_adamw_set_steps(self->optimizer, self->places.n_begun, self->places.n_steps);
     return qdri_comm_agree(world_of(self), status);
 }
 
@@ -249,7 +250,7 @@ static qdr_status run(loading *self, qdr_checkpoint_loaded *loaded)
     const qdr_status status = fill(self);
     if (status != QDR_OK) {
         snprintf(sentence, sizeof sentence, "%.460s; values are undefined now", qdr_last_error());
-        qdri_set_last_error(sentence);
+        (qdr_last_error_is_shared() ? qdri_set_shared_error : qdri_set_last_error)(sentence);
         return status;
     }
     qdri_stack_set_updated(self->stack);

@@ -236,11 +236,11 @@ static qdr_status begin_background(qdr_checkpoint *self)
     self->has_thread = status == QDR_OK;
     const qdr_status agreed = qdri_comm_agree(world_of(self), status);
     if (agreed == QDR_OK) return QDR_OK;
-    char sentence[QDRI_ERROR_BYTES];
-    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    qdri_kept_error kept;
+    qdri_keep_last_error(&kept);
     status = end_thread(self);
     (void)status; /* the reason is another one */
-    qdri_set_last_error(sentence);
+    qdri_restore_last_error(&kept);
     return agreed;
 }
 

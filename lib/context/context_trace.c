@@ -83,12 +83,12 @@ static void write_file(const qdr_context *ctx)
 
 void qdri_context_trace_end(qdr_context *ctx)
 {
-    char sentence[QDRI_ERROR_BYTES];
+    qdri_kept_error kept;
     if (!ctx->tracing.id) return;
-    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    qdri_keep_last_error(&kept);
     note_clock(ctx, 1);
     if (ctx->tracing.trace && !qdri_files_refused()) write_file(ctx);
-    qdri_set_last_error(sentence); /* the caller may still need it */
+    qdri_restore_last_error(&kept); /* the caller may still need it */
     qdri_trace_free(&ctx->tracing.trace);
 }
 

@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/log.h"
 
@@ -53,6 +54,20 @@ void qdri_set_last_error(const char *sentence)
     char *place = find_last_error();
     is_shared = 0;
     if (sentence != place) snprintf(place, QDRI_ERROR_BYTES, "%s", sentence);
+}
+
+/* Copies no more than there is: work on a stream keeps it at each wait. */
+void qdri_keep_last_error(qdri_kept_error *kept)
+{
+    const char *sentence = find_last_error();
+    kept->is_shared = is_shared;
+    memcpy(kept->sentence, sentence, strlen(sentence) + 1);
+}
+
+void qdri_restore_last_error(const qdri_kept_error *kept)
+{
+    qdri_set_last_error(kept->sentence);
+    is_shared = kept->is_shared;
 }
 
 qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *format, ...)

@@ -7,6 +7,9 @@
 
 #include "quadrille/status.h"
 
+/* The longest message, including its terminating zero. */
+#define QDRI_ERROR_BYTES 512
+
 /* Records a message (printf format) in the calling thread and returns `status`. Use QDR_FAIL. */
 qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -14,6 +17,13 @@ qdr_status qdri_fail(qdr_status status, const char *file, int line, const char *
 void qdri_set_last_error(const char *sentence);
 /* The same by a message that all ranks of the world have. */
 void qdri_set_shared_error(const char *sentence);
+/* The thread's message, and whether all ranks have it, for calls in between that must not change them. */
+typedef struct qdri_kept_error {
+    int is_shared;
+    char sentence[QDRI_ERROR_BYTES];
+} qdri_kept_error;
+void qdri_keep_last_error(qdri_kept_error *kept);
+void qdri_restore_last_error(const qdri_kept_error *kept);
 /* The address of the calling thread's message, of QDRI_ERROR_BYTES; and, for a plugin, which contains a second copy of
  * this module: makes it use the library's storage instead of its own. */
 char *qdri_last_error_buffer(void);
@@ -43,8 +53,5 @@ void qdri_share_last_error(char *(*find)(void));
 
 /* @retval QDR_ERR_ARGUMENT  an option that is 0 or 1 is neither */
 QDR_NODISCARD qdr_status qdri_check_switch(const char *who, const char *option, int value);
-
-/* The longest message, including its terminating zero. */
-#define QDRI_ERROR_BYTES 512
 
 #endif

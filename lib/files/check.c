@@ -216,10 +216,10 @@ static void add_environment(claim *claims, int *n, const char *machine)
 /* Looks a name up without a trace in the thread's last error: that a name is unknown is reported by its reader. */
 static int find_data(const char *kind, const char *name, char path[QDRI_PATH_BYTES])
 {
-    char sentence[QDRI_ERROR_BYTES];
-    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    qdri_kept_error kept;
+    qdri_keep_last_error(&kept);
     const int is_found = qdr_data_find(kind, name, path, QDRI_PATH_BYTES) == QDR_OK;
-    qdri_set_last_error(sentence);
+    qdri_restore_last_error(&kept);
     return is_found;
 }
 

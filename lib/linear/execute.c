@@ -83,12 +83,13 @@ static qdr_status call(const qdr_stack *stack, const qdri_task *task, const qdr_
     const int backward = task->kind == QDRI_TASK_CALLER_BACKWARD;
     const int rank = qdr_context_rank(qdr_grid_context(stack->grid));
     const char *pass = backward ? "backward" : "forward";
-    char before[QDRI_ERROR_BYTES], sentence[QDRI_ERROR_BYTES];
-    snprintf(before, sizeof before, "%s", qdr_last_error());
+    char sentence[QDRI_ERROR_BYTES];
+    qdri_kept_error before;
+    qdri_keep_last_error(&before);
     qdri_set_last_error("");
     const qdr_status returned = (backward ? attached->backward : attached->forward)(what, attached->user);
     snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
-    qdri_set_last_error(before);
+    qdri_restore_last_error(&before);
     if (returned == QDR_OK) return QDR_OK;
     if (returned < QDR_OK && strcmp(qdr_status_name(returned), "QDR_UNKNOWN") != 0)
         return qdri_fail(returned, __FILE__, __LINE__, "operation '%.100s': its %s failed on rank %d with %s%s%.300s",

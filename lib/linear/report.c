@@ -218,10 +218,10 @@ qdr_status qdri_report_begin(qdr_stack *stack)
 
 void qdri_report_end(qdr_stack *stack)
 {
-    char sentence[QDRI_ERROR_BYTES];
+    qdri_kept_error kept;
     if (!stack->reports) return;
-    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    qdri_keep_last_error(&kept);
     if (qdr_stack_report(stack, NULL, stderr) != QDR_OK)
         qdri_log(QDRI_LOG_WARNING, "report: nothing is reported: %s", qdr_last_error());
-    qdri_set_last_error(sentence); /* the caller may still need it */
+    qdri_restore_last_error(&kept); /* the caller may still need it */
 }

@@ -191,14 +191,14 @@ static qdr_status enqueue(const gathering *g)
  * that uses their memory; so this function waits until that work has ended. */
 static qdr_status enqueue_for_all(const gathering *g)
 {
-    char sentence[QDRI_ERROR_BYTES];
+    qdri_kept_error kept;
     QDR_TRY(check_calls(g));
     const qdr_status status = enqueue(g);
     if (status == QDR_OK) return QDR_OK;
-    snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+    qdri_keep_last_error(&kept);
     const qdr_status ended = qdri_stream_synchronize(g->stream);
     (void)ended;
-    qdri_set_last_error(sentence);
+    qdri_restore_last_error(&kept);
     return status;
 }
 

@@ -123,13 +123,14 @@ static int is_too_long(mpi_comm *root, leave_wait *wait)
     if (wait->limit_secs == 0 || secs < wait->limit_secs) return 0;
     const int given_up = qdri_mpi_given_up(root); /* also reads which ranks have left */
     if (!given_up && !wait->is_reported) { /* there is no status, and the last error must not change */
-        char sentence[QDRI_ERROR_BYTES], missing[MISSING_BYTES];
-        snprintf(sentence, sizeof sentence, "%s", qdr_last_error());
+        char missing[MISSING_BYTES];
+        qdri_kept_error kept;
+        qdri_keep_last_error(&kept);
         const int n = qdri_comm_name_missing(&root->base, has_not_left, root, missing, sizeof missing);
         if (n == 0) snprintf(missing, sizeof missing, "ranks that were there a moment ago");
         (void)qdri_comm_fail_timeout(&root->base, "the destruction of contexts", missing, n);
         qdri_log(QDRI_LOG_WARNING, "%s", qdr_last_error());
-        qdri_set_last_error(sentence);
+        qdri_restore_last_error(&kept);
     }
     wait->is_reported = 1;
     if (secs < wait->limit_secs + LEAVE_SECS) return 0;

@@ -107,7 +107,7 @@ static void round_begin(void)
 /* What items change of the thread that runs them, and what its owner expects unchanged after a call that succeeds. */
 typedef struct caller {
     fenv_t arithmetic;
-    char error[QDRI_ERROR_BYTES];
+    qdri_kept_error error;
 } caller;
 
 /* The thread becomes the executor: sums round as on the executor's own thread, whoever runs them. */
@@ -115,8 +115,7 @@ static void caller_leave(caller *self, qdri_waker *executor)
 {
     fegetenv(&self->arithmetic);
     fesetenv(&executor->arithmetic);
-    const char *error = qdr_last_error();
-    memcpy(self->error, error, strlen(error) + 1);
+    qdri_keep_last_error(&self->error);
     current = executor;
     pace.n_polls = 0;
 }
@@ -124,7 +123,7 @@ static void caller_leave(caller *self, qdri_waker *executor)
 static void caller_return(const caller *self)
 {
     current = NULL;
-    qdri_set_last_error(self->error);
+    qdri_restore_last_error(&self->error);
     fesetenv(&self->arithmetic);
 }
 

@@ -62,6 +62,25 @@ static void sentences_belong_to_threads(void **state)
     assert_string_equal(qdr_last_error(), "here");
 }
 
+static void kept_errors_return_whole(void **state)
+{
+    (void)state;
+    qdri_kept_error kept;
+    qdri_set_shared_error("of all ranks");
+    qdri_keep_last_error(&kept);
+    assert_int_equal(QDR_FAIL(QDR_ERR_IO, "in between"), QDR_ERR_IO);
+    assert_false(qdr_last_error_is_shared());
+    qdri_restore_last_error(&kept);
+    assert_string_equal(qdr_last_error(), "of all ranks");
+    assert_true(qdr_last_error_is_shared());
+    qdri_set_last_error("of this rank");
+    qdri_keep_last_error(&kept);
+    qdri_set_shared_error("of all ranks");
+    qdri_restore_last_error(&kept);
+    assert_string_equal(qdr_last_error(), "of this rank");
+    assert_false(qdr_last_error_is_shared());
+}
+
 static qdr_status try_all(const qdr_status *statuses, int n, int *n_tried)
 {
     for (*n_tried = 0; *n_tried < n; (*n_tried)++) QDR_TRY(statuses[*n_tried]);
@@ -85,6 +104,7 @@ int main(void)
         cmocka_unit_test(fail_returns_its_code_and_keeps_the_sentence),
         cmocka_unit_test(long_sentences_are_cut),
         cmocka_unit_test(sentences_belong_to_threads),
+        cmocka_unit_test(kept_errors_return_whole),
         cmocka_unit_test(try_passes_errors_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
