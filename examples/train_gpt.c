@@ -84,7 +84,7 @@ static qdr_status after_step(training *run, progress *line, training_step *step)
         run->points[run->n_points++] = (chart_point){step->number, step->val_loss};
     run->losses[n_done - 1] = step->loss;
     TRY(training_log_step(run, step));
-    if (validates || run->log_is_stream) TRY(qdr_agree(run->ctx, *run->sentence ? QDR_ERR_IO : QDR_OK));
+    if (validates || run->log_is_stream) TRY(qdr_agree(run->ctx, run->log_status));
     if (run->talks)
         progress_step(line, step->number, step->loss, run->n_points ? run->points[run->n_points - 1].loss : NAN,
                       (double)(n_done * set->how.batch * set->how.context) / run->train_secs, measured);
@@ -153,7 +153,7 @@ static qdr_status only_validate(training *run)
         run->points[run->n_points++] = (chart_point){run->n_steps, validation};
         training_log_validation(run, validation);
     }
-    TRY(qdr_agree(run->ctx, *run->sentence ? QDR_ERR_IO : QDR_OK));
+    TRY(qdr_agree(run->ctx, run->log_status));
     if (run->set->resume && run->talks)
         fprintf(stderr, "%s has %lld step%s; give a larger --steps to train on\n", run->set->resume,
                 (long long)run->first_step, PLURAL(run->first_step));

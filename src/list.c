@@ -111,7 +111,7 @@ static qdr_status list_operations(list *made)
 static int print_list(qdr_status (*write)(list *), int as_json, failure *why)
 {
     list made = {.rows = as_json ? json_array() : NULL};
-    if (as_json && !made.rows) return fail(why, EXIT_NOTHING_FITS, "list: out of memory");
+    if (as_json && !made.rows) return fail_memory(why, "list: out of memory");
     const qdr_status status = write(&made);
     fail_status(why, status != QDR_OK ? status : made.status);
     return as_json ? write_json(made.rows, JSON_INDENT(2), "list", why) : why->code;

@@ -94,7 +94,9 @@ static qdr_status read_file(const char *path, corpus *text, char sentence[PROBLE
     char *bytes;
     size_t n_bytes;
     const char *slash = strrchr(path, '/');
-    if (qdr_input_read(path, MAX_BYTES, &bytes, &n_bytes) != QDR_OK) {
+    const qdr_status status = qdr_input_read(path, MAX_BYTES, &bytes, &n_bytes);
+    if (status == QDR_ERR_MEMORY) return (void)REFUSE(sentence, "text %s: %s", path, qdr_last_error()), status;
+    if (status != QDR_OK) {
         return REFUSE(sentence,
                       "text %s; give a readable file of at most 2 GiB, or no file to train on an installed text",
                       qdr_last_error());
@@ -143,11 +145,12 @@ qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corp
     }
     TRY(qdr_broadcast(ctx, 0, &news, sizeof news));
     memcpy(sentence, news.sentence, PROBLEM_BYTES);
-    TRY(news.status);
+    TRY(qdr_agree(ctx, root ? news.status : QDR_OK));
 
     if (!root) text->bytes = malloc((size_t)news.n_bytes);
     if (text->bytes == NULL)
-        snprintf(sentence, PROBLEM_BYTES, "out of memory for a text of %lld bytes", (long long)news.n_bytes);
+        snprintf(sentence, PROBLEM_BYTES, "out of memory for a text of %lld bytes; use fewer ranks per node",
+                 (long long)news.n_bytes);
     TRY(qdr_agree(ctx, text->bytes ? QDR_OK : QDR_ERR_MEMORY));
     TRY(qdr_broadcast(ctx, 0, text->bytes, (size_t)news.n_bytes));
     text->n_bytes = news.n_bytes;

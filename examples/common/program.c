@@ -28,6 +28,14 @@ static int print_help(qdr_context *ctx, void *user)
     return EXIT_OK;
 }
 
+/* The library's sentence, or what can be said of the status alone. */
+static const char *sentence_of(qdr_status status)
+{
+    if (*qdr_last_error()) return qdr_last_error();
+    return status == QDR_ERR_MEMORY ? "out of memory; use fewer ranks per node or smaller sizes"
+                                    : qdr_status_text(status);
+}
+
 /* Checks that no file of a run replaces another one. */
 static qdr_status check_files(qdr_context *ctx, const launch *start)
 {
@@ -35,7 +43,7 @@ static qdr_status check_files(qdr_context *ctx, const launch *start)
     const program *about = start->about;
     const qdr_file_use text = {"the text", about->operand ? *about->operand : NULL, QDR_FILE_READ};
     options_check_files(about->options, start->given, &text, qdr_context_size(ctx), &why);
-    return why.code ? QDR_ERR_ARGUMENT : QDR_OK;
+    return why.code == EXIT_NOTHING_FITS ? QDR_ERR_MEMORY : why.code ? QDR_ERR_ARGUMENT : QDR_OK;
 }
 
 static int run_rank(qdr_context *ctx, void *user)
@@ -51,10 +59,9 @@ static int run_rank(qdr_context *ctx, void *user)
     if (status >= 0) status = start->about->run(ctx, start->given, sentence);
     if (status >= 0) status = qdr_barrier(ctx); /* so that rank 0 also learns of a rank that fails last */
     /* a rank that timed out may have waited for rank 0 */
-    const char *said = *qdr_last_error() ? qdr_last_error() : qdr_status_text(status);
     const int is_late = status == QDR_ERR_TIMEOUT;
     if (status < 0 && (talks || is_late || fail_is_own(status)))
-        fail_say(is_late ? 0 : rank, *sentence ? sentence : said);
+        fail_say(is_late ? 0 : rank, *sentence ? sentence : sentence_of(status));
     return code_of(status);
 }
 

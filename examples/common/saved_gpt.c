@@ -174,7 +174,7 @@ qdr_status saved_gpt_read(const qdr_safetensors *file, const char *path, saved_g
                       "%d tokens; load a network of bytes",
                       path, (long long)saved->sizes.vocab, N_BYTES);
     char *is_used = calloc((size_t)qdr_safetensors_count(file) + 1, 1);
-    if (!is_used) return (void)REFUSE(sentence, "%.300s: out of memory for its names", path), QDR_ERR_MEMORY;
+    if (!is_used) return (void)REFUSE(sentence, "%.300s: out of memory for its names; free some", path), QDR_ERR_MEMORY;
     qdr_status status = check_tensors(&r, &saved->sizes, is_used);
     if (status >= 0) status = check_others(&r, is_used, saved->others, sizeof saved->others);
     free(is_used);

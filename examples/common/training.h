@@ -26,6 +26,7 @@ typedef struct training {
     uint32_t text_crc;
     int64_t *starts; /* where each sequence of a forward pass begins in the text */
     qdr_output *log; /* on rank 0, if there is one */
+    qdr_status log_status; /* of writing it; `sentence` says why it ended */
     int log_is_stream; /* a pipe, say, whose reader may leave; the same on all ranks */
     int64_t again_to; /* an older log has steps up to this one */
     double began; /* seconds of meter.h */

@@ -63,8 +63,11 @@ static void write_line(training *run, json_t *object)
     if (object && json_dumpf(object, file, JSON_COMPACT | JSON_PRESERVE_ORDER) == 0 && fputc('\n', file) != EOF &&
         fflush(file) == 0)
         return;
-    const int is_told = qdr_output_finish(run->log) < 0;
-    snprintf(run->sentence, PROBLEM_BYTES, "%s", is_told ? qdr_last_error() : "--log: out of memory for a line");
+    run->log_status = qdr_output_finish(run->log);
+    const int is_told = run->log_status < 0;
+    if (!is_told) run->log_status = QDR_ERR_MEMORY;
+    snprintf(run->sentence, PROBLEM_BYTES, "%s",
+             is_told ? qdr_last_error() : "--log: out of memory for a line; use fewer ranks per node");
 }
 
 /* The run's numbers, as in a checkpoint's note, and what else a reader of the log would ask. */
@@ -103,9 +106,10 @@ static json_t *describe(const training *run, const char *older)
 static qdr_status open_log(training *run)
 {
     const char *path = run->set->log;
-    if (qdr_output_open("--log", path, QDR_OUTPUT_LOG, &run->log) != QDR_OK) {
+    const qdr_status opened = qdr_output_open("--log", path, QDR_OUTPUT_LOG, &run->log);
+    if (opened != QDR_OK) {
         snprintf(run->sentence, PROBLEM_BYTES, "%s", qdr_last_error());
-        return QDR_ERR_ARGUMENT;
+        return opened == QDR_ERR_MEMORY ? opened : QDR_ERR_ARGUMENT;
     }
     const char *older = qdr_output_kept(run->log);
     if (*older) fprintf(stderr, "--log %s: the older one is kept as %s\n", path, older);
@@ -113,7 +117,7 @@ static qdr_status open_log(training *run)
     json_t *line = describe(run, older);
     write_line(run, json_has_failed() ? NULL : line); /* perhaps while the older one was read */
     json_decref(line);
-    return *run->sentence ? QDR_ERR_IO : QDR_OK;
+    return run->log_status;
 }
 
 qdr_status training_open_log(training *run)
@@ -129,7 +133,7 @@ qdr_status training_log_step(training *run, const training_step *step)
     size_t now, peak;
     double norm = 0;
     int64_t n_skipped = 0;
-    if (!run->log || *run->sentence) return QDR_OK;
+    if (!run->log || run->log_status < 0) return QDR_OK;
     TRY(qdr_adamw_norm(run->optimizer, &norm));
     TRY(qdr_adamw_skipped(run->optimizer, &n_skipped));
     qdr_mem_usage(run->ctx, &now, &peak);
@@ -148,7 +152,7 @@ qdr_status training_log_step(training *run, const training_step *step)
 
 void training_log_validation(training *run, double loss)
 {
-    if (!run->log || *run->sentence) return;
+    if (!run->log || run->log_status < 0) return;
     json_t *line = json_pack("{s:I, s:f, s:o}", "step", (json_int_t)run->n_steps, "secs", meter_secs() - run->began,
                              "val_loss", number(loss));
     write_line(run, line);

@@ -44,7 +44,7 @@ static qdr_status coder_open(coder *c, int rate)
     c->zfp = c->bits ? zfp_stream_open(c->bits) : NULL;
     if (!c->zfp) {
         if (c->bits) stream_close(c->bits);
-        return QDR_FAIL(QDR_ERR_MEMORY, "zfp: no memory for a stream");
+        return QDR_FAIL(QDR_ERR_MEMORY, "zfp: out of memory for a stream; free some");
     }
     zfp_stream_set_rate(c->zfp, rate, zfp_type_float, 1, zfp_false);
     return QDR_OK;

@@ -35,7 +35,7 @@ static qdr_status read_text(const char *text, size_t bytes, const char *name, js
     char why[QDRI_JSON_WHY_BYTES];
     const qdr_status status = qdri_json_text_read(text, bytes, root, &mistake);
     if (status == QDR_OK) return QDR_OK;
-    if (status == QDR_ERR_MEMORY) return QDR_FAIL(QDR_ERR_MEMORY, "out of memory for the JSON of %s", name);
+    if (status == QDR_ERR_MEMORY) return QDR_FAIL(QDR_ERR_MEMORY, "out of memory for the JSON of %s; free some", name);
     qdri_json_printable(mistake.why, why, sizeof why);
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s, line %d: %s; this is not JSON", name, mistake.line, why);
 }

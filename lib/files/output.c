@@ -315,7 +315,9 @@ qdr_status qdr_output_open(const char *what, const char *path, qdr_output_kind k
         return QDR_OK;
     }
     qdr_output_discard(&made);
-    if (error == ENOMEM) return QDR_FAIL(QDR_ERR_MEMORY, "%s%s%.300s: no memory", what, blank_after(what), path);
+    if (error == ENOMEM)
+        return QDR_FAIL(QDR_ERR_MEMORY, "%s%s%.300s: out of memory for its names; free some", what, blank_after(what),
+                        path);
     const int is_of_system = error == ENOSPC || error == EDQUOT || error == EIO || error == EMFILE || error == ENFILE ||
                              error == EFBIG;
     if (is_of_system)

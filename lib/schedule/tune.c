@@ -150,7 +150,8 @@ qdr_status qdri_tune_read(const char *text, size_t bytes, const char *name, qdri
             mistake.line, mistake.why);
     if (status == QDR_OK) status = read_all(root, name, table);
     json_decref(root);
-    return status == QDR_ERR_MEMORY ? QDR_FAIL(QDR_ERR_MEMORY, "tune: out of memory for %.200s", name) : status;
+    return status == QDR_ERR_MEMORY ? QDR_FAIL(QDR_ERR_MEMORY, "tune: out of memory for %.200s; free some", name)
+                                    : status;
 }
 
 /* ---- writing ---- */

@@ -266,7 +266,7 @@ qdr_status qdri_topo_cores(int *n_cores)
     hwloc_topology_t hwloc = NULL;
     *n_cores = 0;
     hwloc_bitmap_t bound = hwloc_bitmap_alloc();
-    if (!bound) return QDR_FAIL(QDR_ERR_MEMORY, "topology: out of memory for a set of cores");
+    if (!bound) return QDR_FAIL(QDR_ERR_MEMORY, "topology: out of memory for a set of cores; free some");
     const qdr_status status = open_cores(&hwloc);
     if (status == QDR_OK) {
         /* Cores with at least one hardware thread in the process's binding. */

@@ -231,7 +231,7 @@ int bench_measure(qdr_context *ctx, const bench_options *options, const bench_su
     samples->secs = calloc((size_t)(n * (n_series + n_more)), sizeof *samples->secs);
     samples->work = calloc((size_t)n, sizeof *samples->work);
     if (!samples->secs || !samples->work)
-        fail(why, EXIT_NOTHING_FITS, "bench: out of memory for the times of %lld iterations", (long long)n);
+        fail_memory(why, "bench: out of memory for the times of %lld iterations", (long long)n);
     if (fail_together(why, ctx) || !samples->secs) return why->code;
     for (int64_t i = -options->n_warmup; i < n; i++)
         for (int series = 0; series < n_series; series++) {

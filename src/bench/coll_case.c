@@ -36,8 +36,7 @@ int coll_case_create(coll_case *made, int64_t most_elems, int caller_memory, fai
     made->capacity = most_elems + made->size; /* all-to-all: n parts as large as the largest */
     made->counts = calloc((size_t)made->size, sizeof *made->counts);
     made->recv_counts = calloc((size_t)made->size, sizeof *made->recv_counts);
-    if (!made->counts || !made->recv_counts)
-        fail(why, EXIT_NOTHING_FITS, "bench coll: out of memory for %d counts", made->size);
+    if (!made->counts || !made->recv_counts) fail_memory(why, "bench coll: out of memory for %d counts", made->size);
     if (!why->code && !allocate(made, &made->send, why)) allocate(made, &made->recv, why);
     if (!why->code && made->codec && (made->codec->flags & QDR_CODEC_FEEDBACK))
         fail_status(why, qdr_mem_alloc(context_of(made), (size_t)made->capacity * sizeof(float), &made->feedback));

@@ -216,7 +216,7 @@ static int finish(const calibration *c, const calibrate_options *options, qdr_ou
     qdr_machine machine;
     if (fit(c, &machine, why) || calibrate_compare(c, &machine, &errors, why)) return why->code;
     char *notes = calibrate_notes(c, &errors);
-    if (!notes) return fail(why, EXIT_NOTHING_FITS, "calibrate: out of memory for the residuals");
+    if (!notes) return fail_memory(why, "calibrate: out of memory for the residuals");
     fail_status(why, qdr_machine_write(&machine, notes + strspn(notes, " \n"), qdr_output_file(*output)));
     free(notes);
     if (files_end(output, why)) return why->code;
@@ -254,7 +254,7 @@ static int run_rank(qdr_context *ctx, void *user)
     calibration *c = calloc(1, sizeof *c);
     qdr_output *output = NULL;
     failure why = {0};
-    if (!c) fail(&why, EXIT_NOTHING_FITS, "calibrate: out of memory for %d samples", MAX_SAMPLES);
+    if (!c) fail_memory(&why, "calibrate: out of memory for %d samples", MAX_SAMPLES);
     if (c) c->run = options->run;
     /* Finds what is wrong before minutes are spent on measuring. */
     if (is_first && !why.code && options->run.grid.x) grid_check_ranks("calibrate", options->run.grid, n_ranks, &why);

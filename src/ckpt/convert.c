@@ -136,7 +136,7 @@ static const char **make_metadata(const conversion *c, failure *why)
     int n_keys = 0, n = 0;
     while (qdr_safetensors_metadata_key(plan->file, n_keys)) n_keys++;
     const char **list = calloc(2 * (size_t)n_keys + 7, sizeof *list);
-    if (!list) fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the metadata");
+    if (!list) fail_memory(why, "ckpt convert: out of memory for the metadata");
     if (!list) return NULL;
     list[n++] = "format";
     list[n++] = "pt";
@@ -211,7 +211,7 @@ static int convert(conversion *c, failure *why)
     c->plan = (ckpt_plan){.path = c->path, .file = c->file, .lacks_prefix = prefix && !*prefix};
     if (ckpt_plan_make(&c->naming, &c->plan, why) || ckpt_config_check(&c->config, &c->plan, why)) return why->code;
     if (c->config.document && !(c->note = ckpt_config_note(&c->config)))
-        return fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the note");
+        return fail_memory(why, "ckpt convert: out of memory for the note");
     if (options->to && strcmp(options->to, "gpt2") == 0 && plan_config(c, why)) return why->code;
     return write_all(c, why);
 }

@@ -131,7 +131,7 @@ static int compare_all(diff_answer *answer, failure *why)
     const int n[2] = {qdr_safetensors_count(answer->files[0]), qdr_safetensors_count(answer->files[1])};
     ckpt_progress progress = ckpt_progress_begin("compared", shared_bytes(answer));
     answer->pairs = calloc((size_t)n[0] + 1, sizeof *answer->pairs);
-    if (!answer->pairs) return fail(why, EXIT_NOTHING_FITS, "ckpt diff: out of memory for %d tensors", n[0]);
+    if (!answer->pairs) return fail_memory(why, "ckpt diff: out of memory for %d tensors", n[0]);
     for (int i = 0; i < n[0] && !why->code; i++) {
         const qdr_tensor *tensor = qdr_safetensors_tensor(answer->files[0], i);
         const int index[2] = {i, qdr_safetensors_find(answer->files[1], tensor->name)};

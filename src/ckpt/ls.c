@@ -176,7 +176,7 @@ static int print_json(const ls_options *options, const qdr_safetensors *file, ck
         ls_stats stats;
         if (options->has_stats && !read_stats(file, i, progress, &stats, why))
             json_object_set_new(object, "stats", ckpt_is_real(tensor) ? stats_object(&stats) : json_null());
-        if (json_array_append_new(list, object)) fail(why, EXIT_NOTHING_FITS, "ckpt ls: out of memory for the list");
+        if (json_array_append_new(list, object)) fail_memory(why, "ckpt ls: out of memory for the list");
         bytes += tensor->bytes;
     }
     ckpt_progress_end(progress);

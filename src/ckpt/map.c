@@ -122,7 +122,7 @@ static int take_ignored(const reading *r, json_t *list)
 {
     if (list && !json_is_array(list)) return fail_map(r, "'ignore' is a list of names", "");
     r->map->ignored = calloc(json_array_size(list) + 1, sizeof *r->map->ignored);
-    if (!r->map->ignored) return fail(r->why, EXIT_NOTHING_FITS, "%s: out of memory", r->path);
+    if (!r->map->ignored) return fail_memory(r->why, "%s: out of memory", r->path);
     for (; r->map->n_ignored < (int)json_array_size(list); r->map->n_ignored++)
         if (take_name(r, json_array_get(list, (size_t)r->map->n_ignored), "ignore",
                       &r->map->ignored[r->map->n_ignored]))
@@ -138,7 +138,7 @@ static int check_unique(const reading *r, int is_ours)
     const ckpt_map *map = r->map;
     const char **names = calloc((size_t)map->n_rules * CKPT_PARTS + (size_t)map->n_ignored + 1, sizeof *names);
     size_t n = 0;
-    if (!names) return fail(r->why, EXIT_NOTHING_FITS, "%s: out of memory", r->path);
+    if (!names) return fail_memory(r->why, "%s: out of memory", r->path);
     for (int i = 0; i < map->n_rules; i++) {
         const ckpt_rule *rule = &map->rules[i];
         if (is_ours) names[n++] = rule->ours;
@@ -164,7 +164,7 @@ static int take_map(const reading *r, json_t *root)
         return fail_map(r, "'rules', a list of rules, is missing", "");
     map->prefix = prefix ? json_string_value(prefix) : "";
     map->rules = calloc(json_array_size(rules), sizeof *map->rules);
-    if (!map->rules) return fail(r->why, EXIT_NOTHING_FITS, "%s: out of memory", r->path);
+    if (!map->rules) return fail_memory(r->why, "%s: out of memory", r->path);
     for (; map->n_rules < (int)json_array_size(rules); map->n_rules++)
         if (take_rule(r, json_array_get(rules, (size_t)map->n_rules), &map->rules[map->n_rules])) return r->why->code;
     return take_ignored(r, json_object_get(root, "ignore")) || check_unique(r, 0) || check_unique(r, 1);

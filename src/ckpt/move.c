@@ -169,8 +169,7 @@ int ckpt_move(const ckpt_plan *plan, const ckpt_output *output, qdr_safetensors 
     m.band = malloc(bytes);
     m.block = malloc(is_turned ? bytes : 1);
     if (!m.band || !m.block)
-        fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for %zu bytes of %s", bytes,
-             ckpt_show(tensor->name).text);
+        fail_memory(why, "ckpt convert: out of memory for %zu bytes of %s", bytes, ckpt_show(tensor->name).text);
     else if (is_plain)
         copy(&m, output->first_row * n_cols, why);
     else

@@ -19,7 +19,7 @@ int64_t ckpt_columns_of(int n_dims, const int64_t *shape)
     return n;
 }
 
-static int fail_memory(failure *why) { return fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for names"); }
+static int fail_names(failure *why) { return fail_memory(why, "ckpt convert: out of memory for names"); }
 
 /* What all steps work on. */
 typedef struct making {
@@ -56,7 +56,7 @@ static int name_source(making *m, char *name, failure *why)
     const int number = m->plan->n_sources;
     m->plan->sources[number].name = name;
     m->plan->n_sources += name != NULL;
-    if (!name || json_object_set_new(m->numbers, name, json_integer(number))) return fail_memory(why);
+    if (!name || json_object_set_new(m->numbers, name, json_integer(number))) return fail_names(why);
     return EXIT_OK;
 }
 
@@ -198,7 +198,7 @@ static int add_output(const making *m, int number, char *name, int64_t first_row
 {
     ckpt_plan *plan = m->plan;
     const ckpt_source *source = &plan->sources[number];
-    if (!name) return fail_memory(why);
+    if (!name) return fail_names(why);
     const int is_real = ckpt_is_real(input_of(plan, source->pieces[0]));
     const int is_converted = m->naming->dtype >= 0 && is_real && (source->rule || !ckpt_is_state(source->name));
     ckpt_output *output = &plan->outputs[plan->n_outputs++];
@@ -303,7 +303,7 @@ static int make_outputs(making *m, const char **names, failure *why)
     const ckpt_map *to = m->naming->to;
     const int64_t parts = to ? CKPT_PARTS : 1;
     plan->outputs = calloc((size_t)(plan->n_sources * parts + 1), sizeof *plan->outputs);
-    if (!plan->outputs) return fail_memory(why);
+    if (!plan->outputs) return fail_names(why);
     for (int i = 0; i < plan->n_sources; i++) names[i] = plan->sources[i].name;
     ckpt_slots slots = {.map = to, .path = plan->path, .names = names, .n_names = plan->n_sources, .is_ours = 1};
     if (to) return ckpt_assign(&slots, add_outputs, m, why);
@@ -322,7 +322,7 @@ int ckpt_plan_make(const ckpt_naming *naming, ckpt_plan *plan, failure *why)
     making m = {.plan = plan, .naming = naming, .kept = calloc(n, sizeof *m.kept), .numbers = json_object()};
     plan->sources = calloc(n, sizeof *plan->sources);
     if (!names || !m.kept || !m.numbers || !plan->sources)
-        fail_memory(why);
+        fail_names(why);
     else if (!make_sources(&m, names, why))
         make_outputs(&m, names, why);
     free(names);

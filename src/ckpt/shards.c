@@ -25,7 +25,7 @@ static int divide(shards *s, failure *why)
 {
     int64_t bytes = 0;
     s->first = calloc((size_t)s->plan->n_outputs + 2, sizeof *s->first);
-    if (!s->first) return fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the files");
+    if (!s->first) return fail_memory(why, "ckpt convert: out of memory for the files");
     for (int i = 0; i < s->plan->n_outputs; i++) {
         const int64_t more = s->plan->outputs[i].tensor.bytes;
         if (i == 0 || (bytes > 0 && more > 0 && more > s->writing->max_bytes - bytes)) {
@@ -93,7 +93,7 @@ static int check_files(const shards *s, failure *why)
         const int n = list_uses(s, n_out, uses, paths, why);
         if (!why->code) fail_status(why, qdr_files_check(uses, n, 0));
     } else {
-        fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the files");
+        fail_memory(why, "ckpt convert: out of memory for the files");
     }
     free(uses);
     free(paths);
@@ -135,7 +135,7 @@ static int create_file(const shards *s, int number, qdr_safetensors **file, fail
     const int begin = s->first[number], n = s->first[number + 1] - begin;
     qdr_tensor *tensors = calloc((size_t)n + 1, sizeof *tensors);
     char path[FILES_PATH_BYTES];
-    if (!tensors) return fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for %d tensors", n);
+    if (!tensors) return fail_memory(why, "ckpt convert: out of memory for %d tensors", n);
     for (int i = 0; i < n; i++) tensors[i] = s->plan->outputs[begin + i].tensor;
     if (!path_of(s, number, path, why))
         fail_status(why, qdr_safetensors_create(path, tensors, n, s->writing->metadata, file));
@@ -222,7 +222,7 @@ int ckpt_write(const ckpt_plan *plan, const ckpt_writing *writing, failure *why)
     }
     qdr_safetensors **files = calloc((size_t)s.n + 1, sizeof *files);
     if (!files)
-        fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for %d files", s.n);
+        fail_memory(why, "ckpt convert: out of memory for %d files", s.n);
     else if (!write_files(&s, files, why))
         tell_written(&s);
     free(files);

@@ -34,7 +34,7 @@ static int add_pattern(ckpt_slots *slots, const char *text, ckpt_pattern pattern
     if (json_object_get(slots->numbers, text)) return EXIT_OK;
     slots->patterns[n] = pattern;
     if (json_object_set_new(slots->numbers, text, json_integer((json_int_t)n)))
-        fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the names of a map");
+        fail_memory(why, "ckpt convert: out of memory for the names of a map");
     return why->code;
 }
 
@@ -56,7 +56,7 @@ static int list_patterns(ckpt_slots *slots, failure *why)
     slots->numbers = json_object();
     slots->patterns = calloc(most, sizeof *slots->patterns);
     if (!slots->numbers || !slots->patterns)
-        return fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for the names of a map");
+        return fail_memory(why, "ckpt convert: out of memory for the names of a map");
     for (int rule = 0; rule < map->n_rules; rule++)
         for (int part = 0; part < n_parts(slots, &map->rules[rule]) && !why->code; part++) {
             const ckpt_pattern pattern = {.rule = rule, .part = part, .lacks_prefix = -1};
@@ -144,7 +144,7 @@ static int make_table(ckpt_slots *slots, failure *why)
         n += n_blocks(slots, rule) * n_parts(slots, rule);
     }
     slots->at = slots->offsets ? malloc((size_t)(n + 1) * sizeof *slots->at) : NULL;
-    if (!slots->at) return fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for %lld names", (long long)n);
+    if (!slots->at) return fail_memory(why, "ckpt convert: out of memory for %lld names", (long long)n);
     for (int64_t i = 0; i < n; i++) slots->at[i] = -1;
     return EXIT_OK;
 }
@@ -214,7 +214,7 @@ int ckpt_assign(ckpt_slots *slots, ckpt_each each, void *user, failure *why)
 {
     place *places = calloc((size_t)slots->n_names + 1, sizeof *places);
     int is_unknown = 0;
-    if (!places) return fail(why, EXIT_NOTHING_FITS, "ckpt convert: out of memory for %d names", slots->n_names);
+    if (!places) return fail_memory(why, "ckpt convert: out of memory for %d names", slots->n_names);
     if (list_patterns(slots, why)) slots->n_names = 0;
     for (int i = 0; i < slots->n_names; i++) {
         places[i] = find_place(slots, slots->names[i]);

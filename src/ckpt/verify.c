@@ -106,7 +106,7 @@ static int run(int argc, char **argv)
     verify_answer answer = {0};
     failure why = {0};
     options_read(argc, argv, json_option, &is_json, &answer.path, &why);
-    if (is_json && !(answer.damaged = json_array())) fail(&why, EXIT_NOTHING_FITS, "ckpt verify: out of memory");
+    if (is_json && !(answer.damaged = json_array())) fail_memory(&why, "ckpt verify: out of memory");
     if (!why.code && !open_file(&answer, &file, &why) && !check_all(file, &answer, &why)) print(&answer, &why);
     json_decref(answer.damaged);
     qdr_safetensors_discard(&file);

@@ -44,7 +44,7 @@ static int grow(void **items, int64_t n, int64_t *capacity, size_t bytes_each, f
     if (n < *capacity) return EXIT_OK;
     const int64_t wanted = *capacity ? 2 * *capacity : 1024;
     void *more = realloc(*items, (size_t)wanted * bytes_each);
-    if (!more) return fail(why, EXIT_NOTHING_FITS, "csv: out of memory for %lld cells", (long long)wanted);
+    if (!more) return fail_memory(why, "csv: out of memory for %lld cells", (long long)wanted);
     *items = more;
     *capacity = wanted;
     return EXIT_OK;
@@ -161,7 +161,7 @@ int csv_parse(const char *bytes, size_t n_bytes, const char *name, csv_table *ta
         return fail(why, EXIT_USAGE, "%s: %zu bytes, but the limit is 256 MiB; split it", name, n_bytes);
     /* Every cell but the last is followed by a separator, which its terminating zero overwrites. */
     table->text = malloc(n_bytes + 2);
-    if (!table->text) return fail(why, EXIT_NOTHING_FITS, "%s: out of memory for %zu bytes", name, n_bytes);
+    if (!table->text) return fail_memory(why, "%s: out of memory for %zu bytes", name, n_bytes);
     reader r = {.at = bytes, .end = bytes + n_bytes, .line = 1, .table = table, .why = why};
     const int code = read_all(&r);
     if (code) csv_free(table);

@@ -23,6 +23,16 @@ int fail(failure *why, int code, const char *format, ...)
     return code;
 }
 
+int fail_memory(failure *why, const char *format, ...)
+{
+    char what[sizeof why->sentence - 16];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    return fail(why, EXIT_NOTHING_FITS, "%s; free some", what);
+}
+
 int exit_code_of(qdr_status status)
 {
     switch (status) {

@@ -23,6 +23,8 @@ typedef struct failure {
 
 /* Records the first failure only (later ones follow from it) and returns its code. */
 int fail(failure *why, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same for host memory: "topo: out of memory for 8 ranks", to which the remedy is added. */
+int fail_memory(failure *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same for a status of the library, with the library's message. QDR_OK is no failure. */
 int fail_status(failure *why, qdr_status status);
 /* The same where all but running out of memory is the fault of a name or file that the user gave. */

@@ -22,8 +22,8 @@ int json_has_failed(void) { return n_failed > 0; }
 int write_json(json_t *object, size_t flags, const char *command, failure *why)
 {
     errno = 0;
-    if (!why->code &&
-        (!object || json_has_failed() || json_dumpf(object, stdout, flags) != 0 || putchar('\n') == EOF)) {
+    if (!why->code && json_has_failed()) fail_memory(why, "%s: out of memory for the answer as JSON", command);
+    if (!why->code && (!object || json_dumpf(object, stdout, flags) != 0 || putchar('\n') == EOF)) {
         program_lost_reader |= errno == EPIPE;
         fail(why, EXIT_FAILED, "%s: the answer could not be written as JSON", command);
     }

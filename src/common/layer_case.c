@@ -485,7 +485,7 @@ static int prepare(layer_run *run, failure *why)
     const layer_case *c = run->the_case;
     reference *ref = &run->reference;
     if (reference_create(c->m, layer_case_k(c), layer_case_n(c), ref) != 0)
-        fail(why, EXIT_NOTHING_FITS, "out of memory for the reference of a layer of %lld rows", (long long)c->m);
+        fail_memory(why, "out of memory for the reference of a layer of %lld rows", (long long)c->m);
     if (fail_together(why, run->ctx)) return why->code;
     if (fail_status(why, build(run))) return why->code;
     qdr_status status = find_part(run, qdr_linear_in_matrix, &run->in, &run->in_is_scattered);

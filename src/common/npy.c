@@ -292,7 +292,7 @@ int npy_parse(const void *bytes, size_t n_bytes, const char *name, npy_array *ar
     array->data = (const char *)bytes + parts.data_offset;
     if ((uintptr_t)array->data % qdr_dtype_bytes(array->dtype) == 0) return EXIT_OK;
     array->copy = malloc(data_bytes ? data_bytes : 1);
-    if (!array->copy) return fail(why, EXIT_NOTHING_FITS, "%s: out of memory for %zu bytes", name, data_bytes);
+    if (!array->copy) return fail_memory(why, "%s: out of memory for %zu bytes", name, data_bytes);
     memcpy(array->copy, array->data, data_bytes);
     array->data = array->copy;
     return EXIT_OK;

@@ -416,7 +416,7 @@ static int find_all(doctor_report *report, failure *why)
     unsetenv("QDR_REPORT");
     setenv("QDR_TIMEOUT", "60", 0);
     doctor_try_all(report);
-    if (report->is_short) fail(why, EXIT_NOTHING_FITS, "doctor: out of memory for the list of findings");
+    if (report->is_short) fail_memory(why, "doctor: out of memory for the list of findings");
     return why->code;
 }
 

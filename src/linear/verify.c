@@ -177,8 +177,7 @@ static int run(int argc, char **argv)
     if (options_read(argc, argv, specs, &options, NULL, &why)) return fail_print(&why);
     options.n_sizes = list_grids((int)options.n_ranks, options.sizes, MAX_GRIDS);
     options.worst = calloc((size_t)options.n_ranks, sizeof *options.worst);
-    if (!options.worst)
-        fail(&why, EXIT_NOTHING_FITS, "verify: out of memory for %lld numbers", (long long)options.n_ranks);
+    if (!options.worst) fail_memory(&why, "verify: out of memory for %lld numbers", (long long)options.n_ranks);
     const int code = why.code ? fail_print(&why) : run_on_ranks(options.n_ranks, 0, run_rank, &options);
     free(options.worst);
     if (code) return code;

@@ -252,7 +252,7 @@ void plan_draw(FILE *file, const void *user, failure *why)
     layer_picture picture = {.n = 0};
     fail_status(why,
                 qdr_model_timeline(answer->model, &answer->rows[0].planned.plan, add_span, &picture, picture.secs));
-    if (picture.failed) fail(why, EXIT_NOTHING_FITS, "--svg: out of memory for the timeline");
+    if (picture.failed) fail_memory(why, "--svg: out of memory for the timeline");
     for (int i = 0; i <= QDR_N_CHANNELS; i++) {
         int is_used = i == 0;
         for (int j = 0; j < picture.n; j++) is_used |= picture.spans[j].channel + 1 == i;

@@ -460,7 +460,7 @@ int plan_print_json(plan_answer *answer, failure *why)
     for (int i = 0; i < 3 && !why->code; i++) {
         size_t bytes;
         FILE *file = are_wanted[i] ? open_memstream(&sentences[i], &bytes) : NULL;
-        if (are_wanted[i] && !file) fail(why, EXIT_NOTHING_FITS, "plan: out of memory for a sentence");
+        if (are_wanted[i] && !file) fail_memory(why, "plan: out of memory for a sentence");
         if (!file) continue;
         if (i == 0) print_why(file, answer);
         if (i == 1) plan_print_why_not(file, answer, why);

@@ -118,7 +118,7 @@ static int predict(predict_options *options, failure *why)
         if (rows)
             predict_rows(&t, kind, options, rows, why);
         else if (t.csv.n_rows)
-            fail(why, EXIT_NOTHING_FITS, "%.200s: out of memory for its rows", t.csv.name);
+            fail_memory(why, "%.200s: out of memory for its rows", t.csv.name);
         else
             fail(why, EXIT_USAGE, "%.200s: it has no rows below the names of the columns", t.csv.name);
     }

@@ -144,7 +144,7 @@ int scores_make(const measured *rows, int64_t n_rows, scores *out, failure *why)
         add_groups(out->groups, out->n_groups, &out->all);
         qsort(out->parts, out->n_parts, sizeof *out->parts, by_n);
     } else {
-        fail(why, EXIT_NOTHING_FITS, "predict: out of memory for the scores of %zu rows", n);
+        fail_memory(why, "predict: out of memory for the scores of %zu rows", n);
     }
     free(order);
     free(memory);

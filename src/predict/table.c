@@ -86,8 +86,7 @@ int table_read(table *t, const column_spec *columns, failure *why)
     if (find_columns(t, why)) return why->code;
     t->numbers = calloc((size_t)t->csv.n_rows * (size_t)t->n_columns + 1, sizeof *t->numbers);
     if (!t->numbers)
-        return fail(why, EXIT_NOTHING_FITS, "%.200s: out of memory for %lld rows", t->csv.name,
-                    (long long)t->csv.n_rows);
+        return fail_memory(why, "%.200s: out of memory for %lld rows", t->csv.name, (long long)t->csv.n_rows);
     for (int64_t row = 0; row < t->csv.n_rows; row++)
         for (int c = 0; c < t->n_columns; c++)
             if (read_cell(t, row, c, why)) return why->code;

@@ -146,6 +146,6 @@ int topo_print_json(const topo_report *report, failure *why)
         report->ranks ? list(report, report->n_ranks, rank) : json_null());
     if (json_object_set_new(object, "layout", layout(report)) != 0 ||
         json_object_set_new(object, "network_rate", rate_or_null(qdr_topo_network_rate(t))) != 0)
-        fail(why, EXIT_NOTHING_FITS, "topo: out of memory for the report");
+        fail_memory(why, "topo: out of memory for the report");
     return write_json(object, JSON_INDENT(1), "topo", why);
 }

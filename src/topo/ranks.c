@@ -10,7 +10,7 @@ int topo_gather(qdr_context *ctx, const qdr_topo *topo, topo_rank **ranks, failu
 {
     const int n = qdr_context_size(ctx);
     *ranks = calloc((size_t)n, sizeof **ranks);
-    if (!*ranks) fail(why, EXIT_NOTHING_FITS, "topo: out of memory for %d ranks", n);
+    if (!*ranks) fail_memory(why, "topo: out of memory for %d ranks", n);
     if (fail_together(why, ctx) || !*ranks) return why->code;
     topo_rank *rank = &(*ranks)[qdr_context_rank(ctx)];
     memcpy(rank->host, topo->host, sizeof rank->host);
@@ -43,7 +43,7 @@ int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_lay
     const int sizes[QDR_N_AXES] = {size.x, size.y, size.z, size.d};
     layout->n_ranks = grid_ranks(size);
     layout->places = calloc((size_t)layout->n_ranks, sizeof *layout->places);
-    if (!layout->places) return fail(why, EXIT_NOTHING_FITS, "topo: out of memory for %d ranks", layout->n_ranks);
+    if (!layout->places) return fail_memory(why, "topo: out of memory for %d ranks", layout->n_ranks);
     layout->is_live = ranks && n_ranks == layout->n_ranks && !layout->n_on_node;
     if (layout->is_live) {
         for (int rank = 0; rank < n_ranks; rank++) {

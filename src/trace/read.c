@@ -92,8 +92,7 @@ static int take_events(const json_t *list, const char *path, trace_file *trace, 
     if (!json_is_array(list)) return fail_content(why, path, "it has no list of events");
     rank->events = calloc(n + 1, sizeof *rank->events);
     rank->work = calloc(n + 1, sizeof *rank->work);
-    if (!rank->events || !rank->work)
-        return fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory for %zu events", path, n);
+    if (!rank->events || !rank->work) return fail_memory(why, "%.300s: out of memory for %zu events", path, n);
     for (size_t i = 0; i < n; i++) {
         json_t *object = json_array_get(list, i);
         const char *phase = json_string_value(json_object_get(object, "ph"));
@@ -179,7 +178,7 @@ static int take_header(json_t *root, const char *path, int number, trace_file *t
         trace->n_ranks = n_ranks;
         take_text(trace->id, sizeof trace->id, id);
         trace->ranks = calloc((size_t)n_ranks, sizeof *trace->ranks);
-        if (!trace->ranks) return fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory for %d ranks", path, n_ranks);
+        if (!trace->ranks) return fail_memory(why, "%.300s: out of memory for %d ranks", path, n_ranks);
     }
     if (!is_in_grid(&found, n_ranks))
         return fail_content(why, path, "its coordinates are outside the grid of its ranks");
@@ -282,7 +281,7 @@ static int find_late(trace_file *trace, failure *why)
         most += (size_t)rank->n_events;
     }
     share *list = malloc(most * sizeof *list);
-    if (!list) return fail(why, EXIT_NOTHING_FITS, "trace: out of memory for %zu events", most);
+    if (!list) return fail_memory(why, "trace: out of memory for %zu events", most);
     for (int r = 0; r < trace->n_ranks; r++) add_shares(&trace->ranks[r], list, &n);
     qsort(list, n, sizeof *list, by_collective);
     for (size_t begin = 0, end; begin < n; begin = end) {
@@ -340,7 +339,7 @@ static int read_rank(const char *path, int number, trace_file *trace, failure *w
     json_decref(root);
     if (json_has_failed()) { /* whatever it was taken for */
         *why = (failure){0};
-        fail(why, EXIT_NOTHING_FITS, "%.300s: out of memory", name);
+        fail_memory(why, "%.300s: out of memory", name);
     }
     return why->code;
 }

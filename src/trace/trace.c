@@ -12,7 +12,7 @@
 /* Writes what comes before the object, and the object. */
 static void put(FILE *file, failure *why, const char *before, json_t *object)
 {
-    if (!object) fail(why, EXIT_FAILED, "--merge: out of memory for an event");
+    if (!object) fail_memory(why, "--merge: out of memory for an event");
     fputs(before, file);
     if (object) json_dumpf(object, file, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15));
     json_decref(object);
