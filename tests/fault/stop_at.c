@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* To be preloaded: the process of rank QDR_TEST_STOP_RANK stops itself before it makes the call of MPI that
- * QDR_TEST_STOP_AT names: "MPI_Comm_split 2", the second one, "any 17", the 17th of all, or "waits 17", the same
- * without those that only look whether something has arrived, whose number varies. QDR_TEST_STOP_AT=count: says on
- * standard error at its last call how many there were: "calls 512 without looks 93". */
+ * QDR_TEST_STOP_AT names: "MPI_Comm_split 2", the second one, "end 1", when MPI_Finalize has returned, "any 17", the
+ * 17th of all, or "waits 17", the same without those that only look whether something has arrived, whose number
+ * varies. QDR_TEST_STOP_AT=count: says on standard error at its last call how many there were: "calls 512 without
+ * looks 93". */
 #include <mpi.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -42,6 +43,14 @@ static void enter(const char *call)
         return PMPI_##name arguments;                                                                                  \
     }
 
+__attribute__((visibility("default"))) int MPI_Finalize(void)
+{
+    enter("MPI_Finalize");
+    const int code = PMPI_Finalize();
+    enter("end");
+    return code;
+}
+
 CALL(Barrier, (MPI_Comm a), (a))
 CALL(Cancel, (MPI_Request * a), (a))
 CALL(Comm_free, (MPI_Comm * a), (a))
@@ -53,7 +62,6 @@ CALL(Comm_set_errhandler, (MPI_Comm a, MPI_Errhandler b), (a, b))
 CALL(Comm_split, (MPI_Comm a, int b, int c, MPI_Comm *d), (a, b, c, d))
 CALL(Comm_split_type, (MPI_Comm a, int b, int c, MPI_Info d, MPI_Comm *e), (a, b, c, d, e))
 CALL(Comm_test_inter, (MPI_Comm a, int *b), (a, b))
-CALL(Finalize, (void), ())
 CALL(Group_free, (MPI_Group * a), (a))
 CALL(Ibarrier, (MPI_Comm a, MPI_Request *b), (a, b))
 CALL(Improbe, (int a, int b, MPI_Comm c, int *d, MPI_Message *e, MPI_Status *f), (a, b, c, d, e, f))

@@ -5,7 +5,8 @@ seconds, the job ends, and no process is left.
 
 usage: stops_test.py MPIEXEC LIBRARY TRAIN_GPT few|sweep|random [N]     LIBRARY: stop_at.c
 
-few: in one call of each kind; sweep: in each of the first and the last N (40) calls; random: at N (100) times.
+few: in one call of each kind, and after the last one, when only the launcher waits for it; sweep: in each of the first
+and the last N (40) calls; random: at N (100) times.
 """
 import os
 import random
@@ -20,6 +21,7 @@ LIMIT_SECS = float(os.environ.get("QDR_TEST_LIMIT", "2"))
 FEW = ["MPI_Init_thread 1", "MPI_Comm_split 1", "MPI_Comm_split_type 1", "MPI_Iallgather 1", "MPI_Comm_free 1",
        "MPI_Isend 30", "MPI_Sendrecv 1", "MPI_Finalize 1"]
 SPARE_SECS = 10
+LAUNCHER_SECS = 20  # the launcher's own limit, for jobs whose stopped rank nobody else waits for
 
 
 class Job:
@@ -39,6 +41,10 @@ class Job:
         self.begin = time.monotonic()
         self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=self.output,
                                         stderr=subprocess.STDOUT)
+
+    def stops(self):
+        """Whether a rank has stopped itself."""
+        return b"stops in" in os.pread(self.output.fileno(), 1 << 16, 0)
 
     def processes(self):
         """{rank: process} of those that are there."""
@@ -110,6 +116,21 @@ def run_at(arguments, stop_at):
     return judge(stop_at, code, said, secs, left, LIMIT_SECS + SPARE_SECS + 10, NAMES)
 
 
+def is_wrong_in_the_end(arguments):
+    """Rank 1 stops when it has left MPI_Finalize: the others end, and the launcher's limit ends the job."""
+    os.environ["MPIEXEC_TIMEOUT"] = str(LAUNCHER_SECS)
+    with tempfile.TemporaryDirectory() as folder:
+        job = Job(*arguments, folder, "end 1")
+        while time.monotonic() < job.begin + LAUNCHER_SECS - 5 and not (job.stops() and list(job.processes()) == [1]):
+            time.sleep(0.1)
+        ranks = list(job.processes())
+        code, said, secs, left = job.wait(60)
+    del os.environ["MPIEXEC_TIMEOUT"]
+    is_good = ranks == [1] and code and not left and "has waited" not in said and "validation loss" in said
+    print(f"end 1: ranks {ranks} were left, {secs:.1f} s, code {code}" + ("" if is_good else f"\nWRONG:\n{said}"))
+    return not is_good
+
+
 def count(arguments):
     with tempfile.TemporaryDirectory() as folder:
         code, said, _, _ = Job(*arguments, folder, "count", limit=60).wait(120)
@@ -148,6 +169,9 @@ def at_random(arguments, n):
                     process = None
             code, said, secs, left = job.wait(60)
             what = f"{i}: rank {rank} after {after:.2f} s"
+            if code is None and list(left) == [rank]:
+                print(f"{what}: the others had ended, and the launcher waited for it")
+                continue
             if code == 0:
                 print(f"{what}: the job was over, or had not begun")
                 continue
@@ -161,7 +185,7 @@ def main():
     arguments = [mpiexec, os.path.abspath(library), os.path.abspath(program)]
     n = int(sys.argv[5]) if len(sys.argv) > 5 else {"sweep": 40}.get(mode, 100)
     if mode == "few":
-        n_wrong = sum(run_at(arguments, case) is not False for case in FEW)
+        n_wrong = sum(run_at(arguments, case) is not False for case in FEW) + is_wrong_in_the_end(arguments)
     else:
         n_wrong = sweep(arguments, n) if mode == "sweep" else at_random(arguments, n)
     print(f"{n_wrong} wrong")
