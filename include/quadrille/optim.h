@@ -39,18 +39,17 @@ QDR_API QDR_NODISCARD qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_ad
  * before or after its stack is destroyed; collective if it is the last object that keeps a destroyed one alive (see
  * qdr_context_destroy()). */
 QDR_API void qdr_adamw_destroy(qdr_adamw **optimizer);
-/** One step with the stack's complete gradients, at the rate `lr`, which stays set. Collective over x, y, z,
- * stream-ordered on the context's stream. A recorded one (graph.h) has the same rate in each run.
+/** One step with the stack's complete gradients, at the rate `lr`, which stays set. Collective, stream-ordered on the
+ * context's stream. A recorded one (graph.h) has the same rate in each run.
  * F16: where the gradient of an activation overflowed, the norm is Inf or NaN. All ranks skip such a step, without
  * waiting on the host: parameters, moments and the t of β^t stay as they are. If qdr_adamw_skipped() counts many, halve
  * the loss scale and grad_scale. With the other types every step is taken, so that NaN and Inf show.
  *  @retval QDR_ERR_STATE  a gradient lacks sums because the last backward had QDR_DEFER_SYNC; on all ranks, and nothing
  *                         changed: run the step's last backward without the flag, then step
- * Rates must be the same on all ranks. Their bits travel with the sum of the norm, so those of ranks that differ in x,
- * y or z, and with levels in d, are compared, though not by this call, which does not wait. If they differ, the step
- * changes no parameter and no moment on these ranks and poisons the context with QDR_ERR_ARGUMENT; the next call that
- * waits, such as qdr_adamw_norm(), returns the sentence (or QDR_ERR_PEER with that of a rank that was faster). Without
- * levels no sum of a step travels over d, so ranks that differ only in d are compared with QDR_CHECK=1 alone.
+ * Rates must be the same on all ranks. Their bits travel with the sum of the norm and are compared, though not by this
+ * call, which does not wait. If they differ, the step changes no parameter and no moment on any rank and poisons the
+ * context with QDR_ERR_ARGUMENT; the next call that waits, such as qdr_adamw_norm(), returns the sentence (or
+ * QDR_ERR_PEER with that of a rank that was faster).
  *  @retval QDR_ERR_ARGUMENT  lr is negative or not finite; with QDR_CHECK=1 also if the ranks of the grid, which then
  *                            wait for each other, pass different rates: nothing changed */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr);

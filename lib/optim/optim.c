@@ -69,16 +69,16 @@ static void *state_gradient(const qdr_parameter *parameter, qdr_dtype dtype)
 
 /* *sum (f64, device memory) = Σg² over the whole model: this rank's counted elements in the order of the parameters,
  * then summed over x, y and z, and with levels over d, where each of their sums is complete on one part only. What
- * follows it, n_elems in all, is summed over the same ranks.
+ * follows it, n_elems in all, is summed over all ranks of the grid.
  * *n_ranks: how many these are */
 static qdr_status sum_squares(const qdr_stack *stack, double *sum, int64_t n_elems, qdr_stream *stream, int *n_ranks)
 {
-    const qdri_coll coll = {.kind = QDR_ALL_REDUCE,
-                            .dtype = QDR_F64,
-                            .op = QDR_SUM,
-                            .recv = sum,
-                            .count = n_elems,
-                            .label = "gradient norm"};
+    qdri_coll coll = {.kind = QDR_ALL_REDUCE,
+                      .dtype = QDR_F64,
+                      .op = QDR_SUM,
+                      .recv = sum,
+                      .count = n_elems,
+                      .label = "gradient norm"};
     qdri_kernel kernel = {.kind = QDRI_K_SUM_SQUARES, .dtype = state_type(stack)};
     const int over_d = has_levels(stack);
     kernel.u.reduce.result = sum;
@@ -93,10 +93,14 @@ static qdr_status sum_squares(const qdr_stack *stack, double *sum, int64_t n_ele
         kernel.u.reduce.a = state_gradient(&parameter, kernel.dtype);
         QDR_TRY(qdri_kernel_run(stream, &kernel));
     }
-    for (int channel = QDR_CHANNEL_X_STAT; channel <= (over_d ? QDR_CHANNEL_D_STAT : QDR_CHANNEL_Z_STAT); channel++) {
+    for (int channel = QDR_CHANNEL_X_STAT; channel <= (int)QDR_CHANNEL_D_STAT; channel++) {
         qdri_comm *comm = qdri_grid_comm(qdr_stack_grid(stack), (qdr_channel)channel);
         *n_ranks *= qdri_comm_size(comm);
-        if (qdri_comm_size(comm) > 1) QDR_TRY(qdri_comm_launch(comm, &coll, stream));
+        if (channel == QDR_CHANNEL_D_STAT && !over_d) { /* the copies have the whole norm */
+            coll.recv = sum + 1;
+            coll.count = n_elems - 1;
+        }
+        if (qdri_comm_size(comm) > 1 && coll.count > 0) QDR_TRY(qdri_comm_launch(comm, &coll, stream));
     }
     return QDR_OK;
 }
@@ -335,7 +339,7 @@ static qdr_status enqueue_step(qdr_adamw *optimizer)
     return QDR_OK;
 }
 
-/* With QDR_CHECK=1; otherwise a step waits for no other rank. */
+/* With QDR_CHECK=1; otherwise the host waits for no other rank. */
 static qdr_status compare_step(const qdr_adamw *optimizer, qdr_status mine, double lr)
 {
     const qdr_context *ctx = context_of(optimizer->stack);

@@ -11,7 +11,7 @@
 
 #include "dist.h"
 
-enum { ROWS = 16, COLS = 8, MOST_BYTES = 4096, N_GRIDS = 6 };
+enum { ROWS = 16, COLS = 8, MOST_BYTES = 4096, N_GRIDS = 8 };
 
 static qdr_grid_opts grid_of(int number, int p)
 {
@@ -20,6 +20,7 @@ static qdr_grid_opts grid_of(int number, int p)
         {.x = p, .y = 1, .z = 1, .d = 1},           {.x = 1, .y = p, .z = 1, .d = 1},
         {.x = 1, .y = 1, .z = p, .d = 1},           {.x = 1, .y = 1, .z = 1, .d = p, .optimizer_parts = p},
         {.x = p / half, .y = half, .z = 1, .d = 1}, {.x = 1, .y = 1, .z = p / half, .d = half, .optimizer_parts = p},
+        {.x = 1, .y = 1, .z = 1, .d = p},           {.x = 1, .y = half, .z = 1, .d = p / half},
     };
     return all[number];
 }
