@@ -3,6 +3,7 @@
  * a plan whose own bytes are the limit. */
 #include <math.h>
 
+#include "core/codec.h"
 #include "price/gemm.h"
 #include "price/model.h"
 #include "quadrille/codec.h"
@@ -160,8 +161,52 @@ static void limits(void **state)
     assert_true(n_ranked > 0 && n_none > 0);
 }
 
+/* ---- codecs that pay ---- */
+
+/* Eight nodes with one copy each: their sums as int8, with what rounding leaves kept, a float for each element of a
+ * rank's quarter. The limit is the caller's, or else the machine's. */
+static void codecs_fit(void **state)
+{
+    qdr_machine machine;
+    qdr_network network;
+    qdr_codecs offered;
+    qdr_plan_result plain, coded;
+    const qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 4, .y = 1, .z = 1, .d = 8, .batch = 8, .dtype = QDR_BF16};
+    (void)state;
+    CHECK_OK(qdr_machine_load("perlmutter", &machine));
+    CHECK_OK(qdr_network_load("gpt2-large", &network));
+    CHECK_OK(qdr_codecs_parse("none,d.gradient=int8+feedback", &offered));
+    qdr_plan with = plan;
+    with.codecs = offered;
+    qdr_model *model = model_of(&machine, &network);
+    CHECK_OK(qdr_model_predict(model, &plan, &plain));
+    CHECK_OK(qdr_model_predict(model, &with, &coded));
+    qdr_model_destroy(&model);
+    const double kept_bytes = 4.0 * (36 * 12 * 1280.0 * 1280 + 50257 * 1280.0) / 4;
+    const double least = plain.memory_bytes, needed = coded.memory_bytes;
+    assert_true(coded.secs < 0.9 * plain.secs);
+    if (fabs(needed - least - kept_bytes) > 1e-3 * kept_bytes) fail_msg("%.0f, not %.0f", needed - least, kept_bytes);
+    const struct {
+        double limit, machines;
+        int is_coded;
+    } cases[] = {{needed, 1e6, 1},       {needed, needed - 1, 1}, {needed - 1, 1e15, 0}, {least, 1e15, 0},
+                 {least - 1, needed, 0}, {0, needed, 1},          {0, needed - 1, 0}};
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        qdr_plan chosen = plan;
+        qdr_plan_result result;
+        machine.memory_bytes = cases[i].machines;
+        model = model_of(&machine, &network);
+        CHECK_OK(qdr_model_choose_codecs(model, &offered, cases[i].limit, &chosen, &result));
+        if (result.memory_bytes != (cases[i].is_coded ? needed : least) ||
+            qdri_codecs_are_none(&chosen.codecs) == cases[i].is_coded)
+            fail_msg("case %d: %.0f bytes of %.0f", i, result.memory_bytes, cases[i].limit);
+        qdr_model_destroy(&model);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bound_is_below), cmocka_unit_test(limits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bound_is_below), cmocka_unit_test(limits),
+                                       cmocka_unit_test(codecs_fit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
