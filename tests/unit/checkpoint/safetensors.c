@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/crc.h"
 #include "checkpoint/spans.h"
 #include "dev/cpu/narrow.h"
 #include "qdr_test.h"
+#include "slow_crc.h"
 
 /* ---- a folder for each test ---- */
 
@@ -29,43 +29,6 @@ static int leave(void **state)
     (void)state;
     snprintf(command, sizeof command, "rm -r %s", folder);
     return chdir(start) != 0 || system(command) != 0; /* NOLINT(cert-env33-c): a folder of this test */
-}
-
-/* ---- checksums ---- */
-
-/* Bit by bit, from the definition. */
-static uint32_t slow_crc(const unsigned char *bytes, size_t n)
-{
-    uint32_t crc = UINT32_MAX;
-    for (size_t i = 0; i < n; i++) {
-        crc ^= bytes[i];
-        for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ 0xedb88320u : crc >> 1;
-    }
-    return ~crc;
-}
-
-static void shares_of_runs_give_the_checksum(void **state)
-{
-    enum { MOST = 3000 };
-    static unsigned char bytes[MOST];
-    uint64_t seed = test_seed();
-    (void)state;
-    assert_int_equal(slow_crc((const unsigned char *)"123456789", 9), 0xcbf43926u);
-    for (int trial = 0; trial < 300; trial++) {
-        const size_t n = test_random(&seed) % MOST;
-        uint32_t shares = 0;
-        size_t cuts[4] = {0};
-        for (size_t i = 0; i < n; i++) bytes[i] = (unsigned char)(test_random(&seed) >> 40);
-        for (int i = 1; i < 4; i++) cuts[i] = cuts[i - 1] + test_random(&seed) % (n - cuts[i - 1] + 1);
-        for (int i = 3; i >= 0; i--) { /* backwards: in any order */
-            const size_t end = i == 3 ? n : cuts[i + 1];
-            shares ^= qdri_crc_share(bytes + cuts[i], end - cuts[i], (int64_t)(n - end));
-        }
-        assert_int_equal(qdri_crc_of_shares(shares, (int64_t)n), slow_crc(bytes, n));
-        assert_int_equal(qdri_crc(0, bytes, n), slow_crc(bytes, n));
-        const uint32_t begun = qdri_crc(0, bytes, cuts[1]);
-        assert_int_equal(qdri_crc(begun, bytes + cuts[1], n - cuts[1]), slow_crc(bytes, n));
-    }
 }
 
 /* ---- files ---- */
@@ -543,7 +506,6 @@ static void a_finished_file_has_its_name_later(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_of_runs_give_the_checksum),
         cmocka_unit_test_setup_teardown(what_is_written_is_read, enter, leave),
         cmocka_unit_test_setup_teardown(the_format_is_kept, enter, leave),
         cmocka_unit_test_setup_teardown(each_flipped_bit_is_found, enter, leave),
