@@ -19,10 +19,10 @@ typedef struct pair {
     int64_t n_elems;
 } pair;
 
-static pair pair_create(qdr_grid *grid, uint64_t *seed)
+static pair pair_create(qdr_grid *grid, int64_t k, int64_t n)
 {
     qdr_context *ctx = qdr_grid_context(grid);
-    const int64_t n_rows = 2 * qdr_context_size(ctx), k = 1 + dist_below(seed, 30), n = 1 + dist_below(seed, 30);
+    const int64_t n_rows = 2 * qdr_context_size(ctx);
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = n_rows, .dtype = QDR_F64, .panels = 1, .batch_parts = 1};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{k, 1}}, .col_axis = QDR_X};
     const qdr_linear_desc first = {QDR_OPTS_INIT, .name = "first", .in = {{k, 1}}, .out = {{n, 1}}},
@@ -43,6 +43,13 @@ static pair pair_create(qdr_grid *grid, uint64_t *seed)
     dist_fill_edge(made.stack, y, made.y, 2);
     dist_fill_edge(made.stack, z, made.dz, 3);
     return made;
+}
+
+/* Some ranks may hold nothing of it. */
+static pair any_pair(qdr_grid *grid, uint64_t *seed)
+{
+    const int64_t k = 1 + dist_below(seed, 30), n = 1 + dist_below(seed, 30);
+    return pair_create(grid, k, n);
 }
 
 static void pair_destroy(pair *p)
@@ -89,7 +96,7 @@ static void layers_return_their_own(qdr_context *ctx, uint64_t seed)
 {
     for (int round = 0; round < dist_rounds(6); round++) {
         qdr_grid *grid = dist_levels_grid(ctx, &seed);
-        pair p = pair_create(grid, &seed);
+        pair p = any_pair(grid, &seed);
         check_stale(p.stack, 0, 0, "at first");
         update(p.stack);
         check_stale(p.stack, 1, 1, "after an update");
@@ -126,7 +133,7 @@ static void returns_follow_the_callers_stream(qdr_context *ctx, uint64_t seed)
 {
     for (int round = 0; round < dist_rounds(6); round++) {
         qdr_grid *grid = dist_levels_grid(ctx, &seed);
-        pair p = pair_create(grid, &seed);
+        pair p = any_pair(grid, &seed);
         qdr_parameter w[2];
         double digests[2];
         qdr_stream *stream;
@@ -153,11 +160,13 @@ static void returns_follow_the_callers_stream(qdr_context *ctx, uint64_t seed)
     }
 }
 
-/* A return writes W, so x may not be there. */
+/* A return writes W, so x may not be there. Every rank holds some of x: an array of no elements is nowhere. */
 static void operands_are_not_in_a_returned_weight(qdr_context *ctx, uint64_t seed)
 {
     qdr_grid *grid = dist_levels_grid(ctx, &seed);
-    pair p = pair_create(grid, &seed);
+    const int n_ranks = qdr_context_size(ctx);
+    const int64_t k = n_ranks * (1 + dist_below(&seed, 4)), n = n_ranks * (1 + dist_below(&seed, 4));
+    pair p = pair_create(grid, k, n);
     qdr_parameter w;
     DIST_OK(qdr_stack_parameter(p.stack, 0, &w));
     if (dist_has_levels(grid)) {
@@ -208,7 +217,7 @@ static void values_are_refused(qdr_context *ctx, uint64_t seed)
 {
     for (int round = 0; round < dist_rounds(6); round++) {
         qdr_grid *grid = dist_levels_grid(ctx, &seed);
-        pair p = pair_create(grid, &seed);
+        pair p = any_pair(grid, &seed);
         double *w = calloc((size_t)p.n_elems, sizeof *w);
         DIST_CHECK(w, "no memory");
         for (int is_load = 0; is_load < 2; is_load++) {
