@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loading files that this test writes byte by byte: each element follows from its number in the whole tensor.
  *
- *   test_checkpoint_load --local P          short rows of shards that are larger than what is read at once
+ *   test_checkpoint_load --local P          rows that are shorter, and longer, than what is read at once
  *   test_checkpoint_load --large --local 2  a sparse file with tensors of 2 and 5 GiB; exits with 77 where there is no
  *                                           room for it */
 #include <errno.h>
@@ -47,10 +47,11 @@ static int64_t begin_file(FILE *file, const char *header)
     return (int64_t)n + 8;
 }
 
-/* ---- short rows ---- */
+/* ---- rows ---- */
 
-/* Halves and thirds of rows have less than 4 KiB; 256 KiB from the beginning of a row end within another one. */
-enum { N_OUT = 701, N_IN = 990 };
+typedef struct size {
+    int64_t n_out, n_in; /* rows and columns */
+} size;
 
 static double value_of(int64_t number)
 {
@@ -58,22 +59,25 @@ static double value_of(int64_t number)
     return (double)(dist_random(&mixed) >> 40); /* exact in F32 */
 }
 
-static void write_short_rows(void)
+static void write_rows(const size *all)
 {
+    const int64_t n = all->n_out * all->n_in;
     char header[160];
-    snprintf(header, sizeof header, "{\"layer.weight\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[0,%d]}}",
-             N_OUT, N_IN, 4 * N_OUT * N_IN);
+    snprintf(header, sizeof header,
+             "{\"layer.weight\":{\"dtype\":\"F32\",\"shape\":[%" PRId64 ",%" PRId64 "],\"data_offsets\":[0,%" PRId64
+             "]}}",
+             all->n_out, all->n_in, 4 * n);
     FILE *file = fopen(path, "wb");
     DIST_CHECK(file, "%s", path);
     (void)begin_file(file, header);
-    for (int64_t i = 0; i < (int64_t)N_OUT * N_IN; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const float value = (float)value_of(i);
         DIST_CHECK(fwrite(&value, sizeof value, 1, file) == 1, "%s", path);
     }
     DIST_CHECK(fclose(file) == 0, "%s", path);
 }
 
-static void check_shard(const qdr_stack *stack)
+static void check_shard(const qdr_stack *stack, const size *all)
 {
     qdr_parameter p;
     qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
@@ -85,37 +89,75 @@ static void check_shard(const qdr_stack *stack)
             for (int64_t j = 0; j < run->n_cols; j++) {
                 const double is = dist_get(p.data, qdr_stack_dtype(stack),
                                            run->offset + i * run->row_step + j * run->col_step);
-                const double want = value_of((run->row + i) * N_IN + run->col + j);
+                const double want = value_of((run->row + i) * all->n_in + run->col + j);
                 DIST_CHECK(is == want, "[%" PRId64 ",%" PRId64 "] is %g, not %g", run->row + i, run->col + j, is, want);
             }
 }
 
-/* Columns are split over x, rows over y. F64 is filled piece by piece; QDR_IN_OUT is transposed. */
-static void rows_are_short(qdr_context *ctx, uint64_t seed)
+/* The file that the stack saves; its checksum is that of its bytes. */
+static void check_saved(qdr_stack *stack, const size *all, int rank)
 {
-    const int n = qdr_context_size(ctx);
+    char saved[80];
+    qdr_safetensors *file;
+    snprintf(saved, sizeof saved, "%s.saved", path);
+    DIST_OK(qdr_checkpoint_save(stack, NULL, saved, NULL, NULL));
+    if (rank) return;
+    double *row = malloc((size_t)all->n_in * sizeof *row);
+    DIST_CHECK(row, "no memory");
+    DIST_OK(qdr_safetensors_open(saved, &file));
+    DIST_OK(qdr_safetensors_verify(file, 0));
+    for (int64_t i = 0; i < all->n_out; i++) {
+        DIST_OK(qdr_safetensors_read(file, 0, i * all->n_in, all->n_in, QDR_F64, row));
+        for (int64_t j = 0; j < all->n_in; j++) {
+            const double want = value_of(i * all->n_in + j);
+            DIST_CHECK(row[j] == want, "saved [%" PRId64 ",%" PRId64 "] is %g, not %g", i, j, row[j], want);
+        }
+    }
+    DIST_OK(qdr_safetensors_close(&file));
+    free(row);
+    DIST_CHECK(unlink(saved) == 0, "%s", saved);
+}
+
+/* Columns are split over x, rows over y. F64 is filled piece by piece; QDR_IN_OUT is transposed. */
+static void check_rows(qdr_context *ctx, const size *all)
+{
+    const int n = qdr_context_size(ctx), rank = qdr_context_rank(ctx);
     const qdr_grid_opts shapes[] = {
         {.x = n, .y = 1, .z = 1, .d = 1}, {.x = 1, .y = n, .z = 1, .d = 1}, {.x = 1, .y = 1, .z = n, .d = 1}};
-    (void)seed;
-    if (qdr_context_rank(ctx) == 0) {
+    if (rank == 0) {
         snprintf(path, sizeof path, "/tmp/quadrille_load_XXXXXX");
         DIST_CHECK(close(mkstemp(path)) == 0, "no file in /tmp");
-        write_short_rows();
+        write_rows(all);
     }
     DIST_OK(qdr_barrier(ctx));
     for (int i = 0; i < 3 * 4; i++) {
         qdr_grid *grid = dist_grid(ctx, shapes[i / 4]);
-        qdr_stack *stack = layer_create(grid, N_OUT, N_IN, i % 2 ? QDR_F64 : QDR_F32,
+        qdr_stack *stack = layer_create(grid, all->n_out, all->n_in, i % 2 ? QDR_F64 : QDR_F32,
                                         i / 2 % 2 ? QDR_IN_OUT : QDR_OUT_IN);
         DIST_OK(qdr_checkpoint_load(stack, NULL, path, NULL));
         DIST_OK(qdr_stack_return(stack));
         dist_synchronize(ctx);
-        check_shard(stack);
+        check_shard(stack, all);
+        check_saved(stack, all, rank);
         qdr_stack_destroy(&stack);
         qdr_grid_destroy(&grid);
     }
     DIST_OK(qdr_barrier(ctx));
-    if (qdr_context_rank(ctx) == 0) DIST_CHECK(unlink(path) == 0, "%s", path);
+    if (rank == 0) DIST_CHECK(unlink(path) == 0, "%s", path);
+}
+
+/* Halves and thirds of rows have less than 4 KiB; 256 KiB from the beginning of a row end within another one. */
+static void rows_are_short(qdr_context *ctx, uint64_t seed)
+{
+    (void)seed;
+    check_rows(ctx, &(size){701, 990});
+}
+
+/* A row, and half of one, has more than the 2 MiB that are transposed at once. */
+static void rows_are_long(qdr_context *ctx, uint64_t seed)
+{
+    (void)seed;
+    check_rows(ctx, &(size){3, 1100003});
 }
 
 /* ---- large tensors ---- */
@@ -249,8 +291,8 @@ static int run_large(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static const dist_test tests[] = {{"rows are short", rows_are_short}};
-    if (argc < 2 || strcmp(argv[1], "--large") != 0) return dist_main(argc, argv, tests, 1);
+    static const dist_test tests[] = {{"rows are short", rows_are_short}, {"rows are long", rows_are_long}};
+    if (argc < 2 || strcmp(argv[1], "--large") != 0) return dist_main(argc, argv, tests, 2);
     argv[1] = argv[0];
     return run_large(argc - 1, argv + 1);
 }
