@@ -78,7 +78,7 @@ static inline element reduced(uint64_t seed, qdr_dtype dtype, qdr_reduce op, sum
     return combined(dtype, op, groups, n_groups);
 }
 
-static void fill(void *to, uint64_t seed, qdr_dtype dtype, int rank, int64_t first, int64_t n)
+static inline void fill(void *to, uint64_t seed, qdr_dtype dtype, int rank, int64_t first, int64_t n)
 {
     const size_t bytes = qdr_dtype_bytes(dtype);
     for (int64_t i = 0; i < n; i++) {
