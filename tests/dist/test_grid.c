@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grids: coordinates, groups, sums over axes, traffic, invalid options. */
+/* Grids: coordinates, groups, sums over axes, traffic, invalid options.
+ *
+ *   test_grid nodes     only groups, on as many ranks as several nodes have */
 #include <stdio.h>
 #include <string.h>
 
@@ -91,6 +93,32 @@ static void check_channels(const qdr_grid *grid)
     }
 }
 
+/* By node where members stand node by node, as many on each of several; otherwise all are counterparts. */
+static void check_coded_groups(const qdr_grid *grid)
+{
+    const qdr_context *ctx = qdr_grid_context(grid);
+    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++) {
+        const qdr_axis axis = qdr_channel_axis((qdr_channel)channel);
+        int n = 0, nodes[64], n_alike = 0, per_node = 1;
+        const int step = step_of(grid, (qdr_channel)channel, &n), index = qdr_grid_coordinate(grid, axis) / step % n;
+        for (int j = 0; j < n; j++) {
+            nodes[j] = qdr_context_node(ctx, qdr_grid_neighbour(grid, axis, (j - index) * step));
+            n_alike += nodes[j] == nodes[0];
+        }
+        for (int each = 2; each < n; each++) {
+            int is_by_node = n % each == 0;
+            for (int i = 0; i < n * n; i++)
+                is_by_node &= (nodes[i / n] == nodes[i % n]) == (i / n / each == i % n / each);
+            if (is_by_node) per_node = each;
+        }
+        const qdri_coded_group wanted = {n / per_node, per_node, index / per_node, index % per_node, n_alike == n};
+        qdri_coded_group group;
+        DIST_OK(qdri_grid_coded_group(grid, (qdr_channel)channel, &group));
+        DIST_CHECK(memcmp(&group, &wanted, sizeof group) == 0, "channel %d: %d nodes of %d, not %d of %d", channel,
+                   group.n_nodes, group.per_node, wanted.n_nodes, wanted.per_node);
+    }
+}
+
 /* The parts of a level are those of the level before, divided; ranks with the same part are copies. */
 static void check_levels(qdr_grid *grid, const qdr_grid_opts *opts)
 {
@@ -150,6 +178,7 @@ static void check_grid(qdr_context *ctx, qdr_grid_opts opts)
             check_coordinates(grid, opts.order);
             check_neighbours(grid);
             check_channels(grid);
+            check_coded_groups(grid);
             check_levels(grid, &opts);
             qdr_grid_destroy(&grid);
             DIST_CHECK(grid == NULL, "destroy");
@@ -167,6 +196,28 @@ static void every_grid(qdr_context *ctx, uint64_t seed)
                 if (p % (x * y * z) == 0)
                     check_grid(ctx, (qdr_grid_opts){QDR_OPTS_INIT, .x = x, .y = y, .z = z, .d = p / (x * y * z),
                                                     .order = orders[(x + 2 * y + 3 * z) % 5]});
+}
+
+/* Some that have groups of several members on each node: all of them take long there. */
+static void groups_on_nodes(qdr_context *ctx, uint64_t seed)
+{
+    const int p = qdr_context_size(ctx), parts[][2] = {{2, p}, {2, 2}, {p / 2, p}};
+    (void)seed;
+    check_nodes(ctx);
+    for (int i = 0; i < 3; i++) {
+        const qdr_grid_opts opts = {QDR_OPTS_INIT,
+                                    .x = 1,
+                                    .y = 1,
+                                    .z = 1,
+                                    .d = p,
+                                    .gradient_parts = parts[i][0],
+                                    .optimizer_parts = parts[i][1]};
+        qdr_grid *grid;
+        DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+        check_channels(grid);
+        check_coded_groups(grid);
+        qdr_grid_destroy(&grid);
+    }
 }
 
 /* The sum of everyone's value is exact in all types; the maximum and minimum, too. */
@@ -290,5 +341,7 @@ int main(int argc, char **argv)
         {"traffic is exact", traffic_is_exact},
         {"bad options", bad_options},
     };
+    static const dist_test on_nodes[] = {{"groups on nodes", groups_on_nodes}};
+    if (argc > 1 && strcmp(argv[1], "nodes") == 0) return dist_main(argc - 1, argv + 1, on_nodes, 1);
     return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }
