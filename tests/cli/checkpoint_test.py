@@ -244,6 +244,20 @@ class Saving(Case):
         self.assertEqual(plain, saved)
         self.assertEqual(re.findall(r"saved step (\d+)", said), [str(step) for step in range(1, 9)])
 
+    def test_what_is_due_goes_by_the_steps_of_all_runs(self):
+        """Saves and validations; but each run stops after as many steps of its own."""
+        file, begun = self.path("a"), ()
+        due = ["--steps", "14", "--save", file, "--save-every", "4", "--val-every", "4"]
+        for stop, steps, saved, validated in ((5, range(1, 6), [4, 5], [4]), (8, range(6, 14), [8, 12, 13], [8, 12]),
+                                              (8, range(14, 15), [14], [14])):
+            losses, said = self.train("1x1x1x2", *TINY, *begun, *due, "--stop-after", str(stop))
+            self.assertEqual(list(losses), list(steps))
+            self.assertEqual([int(step) for step in re.findall(r"saved step (\d+)", said)], saved)
+            with open(self.path("run.jsonl"), encoding="ascii") as log:
+                lines = [line for line in map(json.loads, log) if "step" in line]
+            self.assertEqual([line["step"] for line in lines if "val_loss" in line], validated)
+            begun = ("--resume", file)
+
     def test_the_bytes_do_not_depend_on_the_grid(self):
         contents = set()
         for grid, options in SETTINGS:

@@ -120,6 +120,16 @@ class Stopping(Case):
             self.end(process, -second)
             self.assertFalse(os.path.exists(self.path("a")))
 
+    def test_usr1_asks_for_no_end_at_once(self):
+        """However often it comes, the first SIGTERM after it is the first one."""
+        process = self.start(*LONG, "--batch", "9999999", "--micro-batch", "1", "--save", self.path("a"))
+        for number in signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1:
+            process.send_signal(number)
+            time.sleep(0.5)
+            self.assertIsNone(process.poll(), number)
+        process.terminate()
+        self.end(process, -signal.SIGTERM)
+
     def test_the_echo_of_timeout_is_no_second_one(self):
         """timeout(1) sends its signal to the process and to the group."""
         words = words_of("1x1x1x2", self.text, *LONG, "--save", self.path("a"))
