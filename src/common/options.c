@@ -313,6 +313,36 @@ int options_agree(qdr_context *ctx, failure *why)
     return compare(ctx, why) ? why->code : fail_together(why, ctx);
 }
 
+/* Characters of UTF-8. */
+static int columns(const char *text, size_t n_bytes)
+{
+    int n = 0;
+    for (size_t i = 0; i < n_bytes; i++) n += (text[i] & 0xc0) != 0x80;
+    return n;
+}
+
+/* Broken at blanks; `column` is that of the first word. */
+static void print_help(const char *text, int column)
+{
+    enum { FIRST_COLUMN = 33, LAST_COLUMN = 100 };
+    for (int is_first = 1; *text; is_first = 0) {
+        const size_t n_bytes = strcspn(text, " ");
+        const int width = columns(text, n_bytes), is_full = !is_first && column + 1 + width > LAST_COLUMN;
+        if (is_full) {
+            printf("\n%*s", FIRST_COLUMN, "");
+            column = FIRST_COLUMN;
+        } else if (!is_first) {
+            putchar(' ');
+            column++;
+        }
+        printf("%.*s", (int)n_bytes, text);
+        column += width;
+        text += n_bytes;
+        text += strspn(text, " ");
+    }
+    putchar('\n');
+}
+
 void options_print(const option_spec *specs)
 {
     if (specs->kind != OPTION_HEADING) puts("\nOptions:");
@@ -325,7 +355,7 @@ void options_print(const option_spec *specs)
         if (specs->letter) snprintf(letter, sizeof letter, "-%c, ", specs->letter);
         snprintf(left, sizeof left, "%s--%s%s%s", letter, specs->name, specs->argument ? " " : "",
                  specs->argument ? specs->argument : "");
-        printf("  %-30s %s\n", left, specs->help);
+        print_help(specs->help, printf("  %-30s ", left));
     }
 }
 

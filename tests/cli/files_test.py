@@ -50,10 +50,16 @@ class Options(unittest.TestCase):
         if ARGUMENTS.examples:
             yield from ("train_gpt", "transformer_layer")
 
+    def test_options_fit_in_100_columns(self):
+        for program in self.all_programs():
+            lines = re.findall(r"^ {2,6}-.*|^ {33}\S.*", self.help_of(program), re.M)
+            self.assertGreater(len(lines), 0)
+            self.assertEqual([line for line in lines if len(line) > 100], [], program)
+
     def test_every_option_that_names_a_file_is_in_the_table(self):
         found = set()
         for program in self.all_programs():
-            for option, argument in re.findall(r"^ +(?:-\w, )?(--[\w-]+) (\S+)", self.help_of(program), re.M):
+            for option, argument in re.findall(r"^ {2,6}(?:-\w, )?(--[\w-]+) (\S+)", self.help_of(program), re.M):
                 if (argument in NO_FILES or (option, argument) in NO_FILE_OPTIONS
                         or not re.search(rf"{option} {re.escape(argument)}\s", self.help_of(program))):
                     continue
