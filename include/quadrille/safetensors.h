@@ -41,7 +41,8 @@ typedef struct qdr_safetensors qdr_safetensors;
 /** The file or index that a path means: itself, or in a folder model.safetensors or model.safetensors.index.json;
  * without these the only index, or the only file NAME.safetensors.
  *  @param[out] file  `bytes` bytes; "" after an error
- *  @retval QDR_ERR_ARGUMENT  NULL; a folder with none, or with several of them, which are named; it is too long
+ *  @retval QDR_ERR_ARGUMENT  NULL; a folder with none, with several of them, which are named, or with one of several
+ *                            files and no index; it is too long
  *  @retval QDR_ERR_IO        a folder that cannot be read */
 QDR_API QDR_NODISCARD qdr_status qdr_safetensors_locate(const char *path, char *file, size_t bytes);
 /** Opens a file for reading and checks its header: the data have no holes, do not overlap and are all there. Reads no

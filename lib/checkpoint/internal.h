@@ -73,6 +73,14 @@ QDR_NODISCARD qdr_status qdri_safetensors_add_file(qdr_safetensors *self, const 
 /* All tensors of the files, file by file, also sorted by name. */
 QDR_NODISCARD qdr_status qdri_safetensors_list(qdr_safetensors *self);
 int qdri_has_ending(const char *path, const char *ending);
+
+/* Of "model-00002-of-00003.safetensors". */
+typedef struct qdri_file_number {
+    int number, n, n_stem; /* 2, 3; n_stem: bytes before the number */
+} qdri_file_number;
+
+/* Whether the name, without a folder, has one. */
+int qdri_read_file_number(const char *name, qdri_file_number *number);
 /* Opens the index at self->path, and all of its files.
  * @retval QDR_ERR_ARGUMENT  it is no index, or the files have other tensors than it says */
 QDR_NODISCARD qdr_status qdri_safetensors_open_index(qdr_safetensors *self);

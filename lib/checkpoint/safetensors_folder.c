@@ -28,6 +28,18 @@ int qdri_has_ending(const char *path, const char *ending)
     return length > n && strcmp(path + length - n, ending) == 0;
 }
 
+int qdri_read_file_number(const char *name, qdri_file_number *number)
+{
+    enum { DIGITS = 5, ALL_DIGITS = DIGITS + 4 + DIGITS };
+    const int n_stem = (int)strlen(name) - ALL_DIGITS - (int)strlen(FILE_ENDING);
+    const char *at = name + n_stem;
+    if (n_stem < 0 || strspn(at, "0123456789") != DIGITS || strncmp(at + DIGITS, "-of-", 4) != 0 ||
+        strspn(at + DIGITS + 4, "0123456789") != DIGITS || strcmp(at + ALL_DIGITS, FILE_ENDING) != 0)
+        return 0;
+    *number = (qdri_file_number){(int)strtol(at, NULL, 10), (int)strtol(at + DIGITS + 4, NULL, 10), n_stem};
+    return 1;
+}
+
 static void add(found *all, const char *name, const char *usual)
 {
     all->n++;
@@ -56,7 +68,13 @@ static qdr_status choose(const char *path, const found *indexes, const found *fi
 {
     const int is_index = indexes->is_usual || (!files->is_usual && indexes->n == 1);
     const int is_file = files->is_usual || (!indexes->is_usual && indexes->n == 0 && files->n == 1);
+    qdri_file_number number;
     *name = is_index ? indexes->name : files->name;
+    if (is_file && !is_index && qdri_read_file_number(*name, &number) && number.n > 1)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s has file %d of %d alone, without an index; fetch the others and their NAME" INDEX_ENDING
+                        ", or name the file for its part of the tensors",
+                        qdri_shown(path).text, number.number, number.n);
     if (is_index != is_file) return QDR_OK;
     if (!indexes->n && !files->n)
         return QDR_FAIL(QDR_ERR_ARGUMENT,

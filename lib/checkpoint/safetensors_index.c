@@ -33,36 +33,20 @@ static const char *name_of(const qdri_tensor_file *file)
     return slash ? slash + 1 : file->path;
 }
 
-/* "model-00002-of-00003.safetensors". */
-typedef struct numbered {
-    int number, n, n_stem; /* 2, 3; n_stem: bytes before the number */
-} numbered;
-
-static int read_number(const char *name, numbered *found)
-{
-    enum { DIGITS = 5, ALL_DIGITS = DIGITS + 4 + DIGITS };
-    const int n_stem = (int)strlen(name) - ALL_DIGITS - (int)strlen(ENDING);
-    const char *at = name + n_stem;
-    if (n_stem < 0 || strspn(at, "0123456789") != DIGITS || strncmp(at + DIGITS, "-of-", 4) != 0 ||
-        strspn(at + DIGITS + 4, "0123456789") != DIGITS || strcmp(at + ALL_DIGITS, ENDING) != 0)
-        return 0;
-    *found = (numbered){(int)strtol(at, NULL, 10), (int)strtol(at + DIGITS + 4, NULL, 10), n_stem};
-    return 1;
-}
-
 /* Of files that are numbered, each is named. They are sorted by name. */
 static void check_numbers(const qdr_safetensors *self, qdri_complaints *all)
 {
     for (int i = 0; i < self->n_files; i++) {
         const char *name = name_of(&self->files[i]);
-        numbered first, next;
+        qdri_file_number first, next;
         int last = 0;
-        if (!read_number(name, &first)) continue;
+        if (!qdri_read_file_number(name, &first)) continue;
         for (next = first;;) {
             while (++last < next.number)
                 qdri_complain(all, "file %d of %d of %.*s is not named", last, first.n, first.n_stem, name);
-            if (i + 1 == self->n_files || !read_number(name_of(&self->files[i + 1]), &next) || next.n != first.n ||
-                next.n_stem != first.n_stem || strncmp(name, name_of(&self->files[i + 1]), (size_t)next.n_stem) != 0)
+            if (i + 1 == self->n_files || !qdri_read_file_number(name_of(&self->files[i + 1]), &next) ||
+                next.n != first.n || next.n_stem != first.n_stem ||
+                strncmp(name, name_of(&self->files[i + 1]), (size_t)next.n_stem) != 0)
                 break;
             i++;
         }
@@ -164,6 +148,11 @@ static qdr_status read_index(qdr_safetensors *self, const qdri_json_node *root)
 {
     qdri_complaints all = {.n = 0};
     qdri_json_node map;
+    if (!qdri_json_has(qdri_json_get(root, "weight_map")))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s is no index of safetensors files: it has no weight_map; name a " ENDING
+                        " file, its folder, or NAME" ENDING ".index.json",
+                        qdri_shown(self->path).text);
     QDR_TRY(qdri_json_object(qdri_json_get(root, "weight_map"), &map));
     QDR_TRY(read_files(self, &map));
     QDR_TRY(qdri_safetensors_list(self));

@@ -27,14 +27,18 @@ typedef struct input {
     char name[NAME_BYTES];
 } input;
 
-/* Bytes of a character that moves or hides what follows: a control character, or one of Unicode's marks of direction
- * and format, U+200B to 200F, 2028 to 202E, 2060 to 206F, 061C and FEFF; 0: it is none. */
+/* Bytes of a character that cannot be seen, or moves what follows: a control character, or one of Unicode's marks of
+ * direction and format, U+00AD, 061C, 180E, 200B to 200F, 2028 to 202E, 2060 to 206F, FEFF, FFF9 to FFFB and E0000 to
+ * E01FF; 0: it is none. */
 static int control_bytes(const unsigned char *at)
 {
     if (*at < ' ' || *at == 0x7f) return 1;
-    if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0) return 2;
+    if (at[0] == 0xc2 && ((at[1] >= 0x80 && at[1] < 0xa0) || at[1] == 0xad)) return 2;
     if (at[0] == 0xd8 && at[1] == 0x9c) return 2;
+    if (at[0] == 0xe1 && at[1] == 0xa0 && at[2] == 0x8e) return 3;
     if (at[0] == 0xef && at[1] == 0xbb && at[2] == 0xbf) return 3;
+    if (at[0] == 0xef && at[1] == 0xbf && at[2] >= 0xb9 && at[2] <= 0xbb) return 3;
+    if (at[0] == 0xf3 && at[1] == 0xa0 && at[2] >= 0x80 && at[2] <= 0x87 && at[3] >= 0x80) return 4;
     if (at[0] != 0xe2) return 0;
     if (at[1] == 0x80 && ((at[2] >= 0x8b && at[2] <= 0x8f) || (at[2] >= 0xa8 && at[2] <= 0xae))) return 3;
     return at[1] == 0x81 && at[2] >= 0xa0 && at[2] <= 0xaf ? 3 : 0;

@@ -124,6 +124,8 @@ class Folders(Case):
             shutil.rmtree(os.path.join(self.folder, "d"))
         for files, says in (({}, ["d is a folder without a file NAME.safetensors"]),
                             ({"a.safetensors": EMPTY, "b.safetensors": EMPTY}, ["a.safetensors", "b.safetensors"]),
+                            ({shard.replace("of-00001", "of-00002"): tensor},
+                             ["d has file 1 of 2 alone", "fetch the others"]),
                             ({"model.safetensors": EMPTY, f"model{INDEX}": index},
                              [f"model.safetensors and model{INDEX}; name one"])):
             os.makedirs(os.path.join(self.folder, "d"))

@@ -108,6 +108,13 @@ class Stopping(Case):
         self.assertTrue(out.endswith("\n"), out[-9:])
         self.assertIn("sample", said)
 
+    def test_a_reader_who_has_enough(self):
+        process = self.start(*LONG, "--steps", "0", "--val-windows", "1", "--sample", "9999999")
+        self.assertEqual(len(process.stdout.read(5)), 5)
+        process.stdout.close()
+        self.assertEqual(process.wait(ENDED_SECS), 128 + signal.SIGPIPE)
+        process.stderr.close()
+
     def test_the_second_one_ends_it_at_once(self):
         """In a step that takes minutes, in which the first one is not heard."""
         big = [*LONG, "--batch", "9999999", "--micro-batch", "1"]
@@ -129,6 +136,22 @@ class Stopping(Case):
             self.assertIsNone(process.poll(), number)
         process.terminate()
         self.end(process, -signal.SIGTERM)
+
+    def test_one_rank_without_a_launcher(self):
+        """MPICH has its own use for SIGUSR1, and must not see it."""
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            file = self.path(str(number))
+            words = words_of("1x1x1x1", self.text, *LONG, "--save", file)
+            at = words.index("--local")
+            process = subprocess.Popen(words[:at] + words[at + 2:], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True)
+            self.addCleanup(process.kill)
+            while "layers, hidden" not in process.stderr.readline():
+                self.assertIsNone(process.poll())
+            time.sleep(0.5)
+            process.send_signal(number)
+            self.assertIn("stopped", self.end(process, 0)[1])
+            self.assertTrue(os.path.exists(file))
 
     def test_the_echo_of_timeout_is_no_second_one(self):
         """timeout(1) sends its signal to the process and to the group."""

@@ -2,6 +2,7 @@
 /* Starting and stopping MPI. */
 #include <errno.h>
 #include <float.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,17 @@ static void warn_of_shm(void)
              least / (1 << 20), n_ranks, n_ranks == 1 ? "" : "s", why);
 }
 
+/* MPICH takes SIGUSR1 for news of a failed process, and in one that no launcher started then waits for ever for an
+ * mpiexec that it starts: the signal keeps the effect that it has in this program. */
+static int init(int *provided)
+{
+    struct sigaction usr1;
+    const int is_known = sigaction(SIGUSR1, NULL, &usr1) == 0;
+    const int code = QDRI_WAITS(MPI_Init_thread, NULL, NULL, MPI_THREAD_MULTIPLE, provided);
+    if (is_known) (void)sigaction(SIGUSR1, &usr1, NULL);
+    return code;
+}
+
 qdr_status qdri_mpi_start(int *started)
 {
     int provided = MPI_THREAD_SINGLE;
@@ -81,7 +93,7 @@ qdr_status qdri_mpi_start(int *started)
                                        "per program, or use local ranks");
     if (qdri_mpi_is_initialised()) return QDR_OK;
     warn_of_shm();
-    const int code = QDRI_WAITS(MPI_Init_thread, NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
+    const int code = init(&provided);
     if (code != MPI_SUCCESS) return qdri_mpi_fail(code, "MPI_Init_thread");
     *started = 1;
     return QDR_OK;

@@ -180,6 +180,8 @@ static void controls_are_hidden(void **state)
                                             "?1"},
                                            {"\xd8\x9c", "?"},
                                            {"\xef\xbb\xbfn", "?n"},
+                                           {"\xf3\xa0\x81\x81.\xc2\xad.\xef\xbf\xb9", "?.?.?"},
+                                           {"cut \xf3\xa0\x81", "cut \xf3\xa0\x81"},
                                            {"gr\xc3\xb6\xc3\x9f"
                                             "e \xe2\x80\xa6",
                                             "gr\xc3\xb6\xc3\x9f"
