@@ -154,6 +154,20 @@ static void rings(void **state)
     assert_true(price_of(&machine, 4, 1, QDR_ALL_REDUCE, 0).latency_secs <= 0);
 }
 
+/* Groups of five on nodes of four: one has four members and one, another three and two. The one alone has the adapters
+ * near it, two of the node's eight, and not the share that the average of 2.5 members would have. */
+static void the_fewest_members_limit_a_ring(void **state)
+{
+    qdr_machine machine = machine_of();
+    (void)state;
+    machine.links[1].n_adapters = 8;
+    const qdri_group group = qdri_group_make(&machine, 5, 1, 20);
+    const qdri_ways ways = qdri_ways_make(&machine, &group);
+    const qdri_price price = qdri_coll_price(&ways, QDR_ALL_GATHER, 4e6);
+    assert_near("latency", 0, price.latency_secs, (5 + 10 + 3) * USEC);
+    assert_near("work", 0, price.work_secs, 4e6 / GB * 4 / 5.0 / (2 * 10));
+}
+
 /* Pairs of 200 GB/s and half a microsecond, joined by nodes in which each pair has one adapter of 50 GB/s. */
 static void rings_on_three_levels(void **state)
 {
@@ -286,11 +300,17 @@ static void links(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups),   cmocka_unit_test(groups_are_counted),
-        cmocka_unit_test(rings),    cmocka_unit_test(rings_on_three_levels),
-        cmocka_unit_test(by_level), cmocka_unit_test(trees),
-        cmocka_unit_test(switches), cmocka_unit_test(protocols),
-        cmocka_unit_test(waits),    cmocka_unit_test(messages),
+        cmocka_unit_test(groups),
+        cmocka_unit_test(groups_are_counted),
+        cmocka_unit_test(rings),
+        cmocka_unit_test(rings_on_three_levels),
+        cmocka_unit_test(the_fewest_members_limit_a_ring),
+        cmocka_unit_test(by_level),
+        cmocka_unit_test(trees),
+        cmocka_unit_test(switches),
+        cmocka_unit_test(protocols),
+        cmocka_unit_test(waits),
+        cmocka_unit_test(messages),
         cmocka_unit_test(links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -300,6 +300,25 @@ static void stages(void **state)
     }
 }
 
+/* A first stage of n begins at most n micro-batches before the backward pass of its first (Narayanan et al. 2021, 2.2):
+ * more of them need no more memory, and fewer need less. */
+static void memory_of_stages(void **state)
+{
+    const qdr_machine machine = machine_of();
+    (void)state;
+    for (int n = 2; n <= 8; n *= 2) {
+        double bytes[4];
+        for (int i = 0; i < 4; i++) {
+            qdr_plan plan = plan_of(2 * (n - 1 + i), 2); /* n - 1 micro-batches or more */
+            plan.pipeline = n;
+            bytes[i] = predict(&machine, &network, &plan).memory[QDR_MEMORY_ACTIVATIONS];
+        }
+        assert_true(bytes[0] < bytes[1]);
+        assert_near("one more", bytes[2], bytes[1]);
+        assert_near("two more", bytes[3], bytes[1]);
+    }
+}
+
 /* Of two ranks of y each sends half of the rows, which the receivers gather unless they are scattered. */
 static void messages_of_stages(void **state)
 {
@@ -387,6 +406,7 @@ int main(void)
         cmocka_unit_test(recomputed_transfers),
         cmocka_unit_test(slow_networks),
         cmocka_unit_test(stages),
+        cmocka_unit_test(memory_of_stages),
         cmocka_unit_test(messages_of_stages),
         cmocka_unit_test(stalls),
         cmocka_unit_test(returns),
