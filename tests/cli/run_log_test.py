@@ -107,6 +107,10 @@ class Logs(Case):
                             self.assertEqual(line["step"] in joined, "again" in line)
                             joined[line["step"]] = line["loss"]
         self.assertEqual(joined, whole)
+        # The last log repeated steps until the 7th, and went on to the 9th.
+        about, lines = self.log_of("--dtype", "f64", "--resume", file + ".4")
+        self.assertEqual(about["again_to"], 9)
+        self.assertEqual([line["step"] for line in lines if line.get("again")], [5, 6, 7, 8, 9])
 
     def test_the_log_of_another_run_marks_nothing(self):
         file = self.path("a")
