@@ -302,6 +302,52 @@ static void traffic(qdr_context *ctx, uint64_t seed)
     qdr_grid_destroy(&grid);
 }
 
+static qdr_traffic all_traffic(const qdr_grid *grid)
+{
+    qdr_traffic all = {.n_calls = 0};
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
+            const qdr_traffic sent = qdr_grid_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)kind);
+            all.n_calls += sent.n_calls;
+            all.bytes_sent += sent.bytes_sent;
+            all.bytes_off_node += sent.bytes_off_node;
+            all.bytes_plain += sent.bytes_plain;
+        }
+    return all;
+}
+
+/* A reset forgets all levels of a coded sum: each of the same sums sends the same bytes. */
+static void coded_traffic(qdr_context *ctx, uint64_t seed)
+{
+    enum { N_ELEMS = 3000, N_SUMS = 3 };
+    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1};
+    float *data = dist_memory(ctx, N_ELEMS, QDR_F32);
+    qdr_grid *grid = NULL;
+    qdr_codec codec;
+    qdr_traffic first = {.n_calls = 0};
+    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+    DIST_OK(qdr_codec_parse("int8", &codec));
+    for (int i = 0; i < N_SUMS; i++) {
+        for (int64_t j = 0; j < N_ELEMS; j++) data[j] = (float)dist_value(seed, 0, j);
+        DIST_OK(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, data, N_ELEMS, QDR_F32, NULL, &codec, NULL));
+        dist_synchronize(ctx);
+        const qdr_traffic sent = all_traffic(grid);
+        if (i == 0) first = sent;
+        DIST_CHECK(sent.n_calls == first.n_calls && sent.bytes_sent == first.bytes_sent &&
+                       sent.bytes_off_node == first.bytes_off_node && sent.bytes_plain == first.bytes_plain,
+                   "sum %d: %lld bytes, not %lld", i, (long long)sent.bytes_sent, (long long)first.bytes_sent);
+        DIST_OK(qdr_barrier(ctx));
+        qdr_grid_reset_traffic(grid);
+        const qdr_traffic none = all_traffic(grid);
+        DIST_CHECK(none.n_calls == 0 && none.bytes_sent == 0 && none.bytes_off_node == 0 && none.bytes_plain == 0,
+                   "%lld bytes after a reset", (long long)none.bytes_sent);
+        DIST_OK(qdr_barrier(ctx));
+    }
+    DIST_CHECK((first.bytes_sent > 0) == (qdr_context_size(ctx) > 1), "%lld bytes", (long long)first.bytes_sent);
+    qdr_mem_free(ctx, (void **)&data);
+    qdr_grid_destroy(&grid);
+}
+
 /* All ranks make the same mistakes; nothing is queued, and everything works afterwards. */
 static void wrong_arguments(qdr_context *ctx, uint64_t seed)
 {
@@ -419,10 +465,15 @@ static int calls_that_differ(void)
 int main(int argc, char **argv)
 {
     const dist_test tests[] = {
-        {"gathers", gathers},       {"reductions that scatter", reductions_that_scatter},
-        {"broadcasts", broadcasts}, {"exchanges", exchanges},
-        {"shifts", shifts},         {"coded ones", coded_ones},
-        {"traffic", traffic},       {"wrong arguments", wrong_arguments},
+        {"gathers", gathers},
+        {"reductions that scatter", reductions_that_scatter},
+        {"broadcasts", broadcasts},
+        {"exchanges", exchanges},
+        {"shifts", shifts},
+        {"coded ones", coded_ones},
+        {"traffic", traffic},
+        {"wrong arguments", wrong_arguments},
+        {"coded traffic", coded_traffic},
     };
     if (argc == 2 && strcmp(argv[1], "differ") == 0) return calls_that_differ();
     return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
