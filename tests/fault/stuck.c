@@ -45,6 +45,27 @@ static int case_late(const stuck *s)
                   "for rank 1 at x=0 y=0 z=1 d=0; ", "QDR_TIMEOUT=2");
 }
 
+/* The last rank, on whose node another one waits for it first. On two nodes, ranks of the other node wait for the one
+ * that waits. */
+static int case_late_coded(const stuck *s)
+{
+    enum { N_CODED = 256 };
+    static _Thread_local float data[N_CODED];
+    const qdr_codec codec = {.kind = QDR_CODEC_INT8};
+    const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .op = QDR_SUM, .recv = data, .count = N_CODED, .codec = &codec};
+    const int late = s->size - 1;
+    char words[32];
+    if (qdri_grid_compress(s->grid, QDR_CHANNEL_Z_GATHER) != QDR_OK) return WRONG;
+    if (s->rank == late) sleep_ms(LATE_MS);
+    qdr_status status = qdri_comm_launch(qdri_grid_comm(s->grid, QDR_CHANNEL_Z_GATHER), &coll,
+                                         qdr_context_stream(s->ctx));
+    if (status == QDR_OK) status = qdr_barrier(s->ctx);
+    snprintf(words, sizeof words, "for rank %d", late);
+    if (s->rank == late - 1 && status == QDR_ERR_TIMEOUT)
+        return EXPECT(status, QDR_ERR_TIMEOUT, "has waited 2 s", words);
+    return EXPECT(status, QDR_ERR_TIMEOUT, "has waited 2 s", "for rank");
+}
+
 static int case_late_pair(const stuck *s)
 {
     qdri_coll ring = stuck_usual;
@@ -257,6 +278,7 @@ static int case_killed_barrier(const stuck *s)
 static const stuck_case late_cases[] = {
     {"late", case_late, NULL, "2"},
     {"late-checked", case_late, "1", "2"},
+    {"late-coded", case_late_coded, NULL, "2"},
     {"late-pair", case_late_pair, "0", "2.0"},
     {"late-barrier", case_late_barrier, NULL, "2"},
     {"late-far", case_late_far, NULL, "2"},
