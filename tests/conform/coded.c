@@ -11,21 +11,13 @@
 #include <string.h>
 
 #include "comm/decorators/compressed_plan.h"
+#include "conform/check.h"
 #include "conform/coded_values.h"
 #include "core/facts.h"
 #include "grid/internal.h"
 #include "quadrille/quadrille.h"
 
-#define CHECK(condition, ...)                                                                                          \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: rank %d: %s: ", __FILE__, __LINE__, self->rank, #condition);                       \
-            fprintf(stderr, __VA_ARGS__);                                                                              \
-            fprintf(stderr, " (%s)\n", qdr_last_error());                                                              \
-            return 1;                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-#define OK(expression) CHECK((expression) == QDR_OK, "failed")
+#define CHECK(condition, ...) CHECK_OF_RANK(self->rank, condition, __VA_ARGS__)
 
 /* ---- one collective ---- */
 

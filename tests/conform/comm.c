@@ -10,22 +10,14 @@
 #include "comm/local/local.h"
 #include "comm/mpi/mpi.h"
 #include "config.h"
+#include "conform/check.h"
 #include "conform/comm_values.h"
 #include "core/block.h"
 #include "grid/internal.h"
 #include "quadrille/cuda.h"
 #include "quadrille/quadrille.h"
 
-#define CHECK(condition, ...)                                                                                          \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: rank %d: %s: ", __FILE__, __LINE__, self.rank, #condition);                        \
-            fprintf(stderr, __VA_ARGS__);                                                                              \
-            fprintf(stderr, " (%s)\n", qdr_last_error());                                                              \
-            return 1;                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-#define OK(expression) CHECK((expression) == QDR_OK, "failed")
+#define CHECK(condition, ...) CHECK_OF_RANK(self.rank, condition, __VA_ARGS__)
 
 typedef struct member {
     qdr_context *ctx;

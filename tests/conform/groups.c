@@ -8,20 +8,12 @@
 #include <string.h>
 
 #include "comm/comm.h"
+#include "conform/check.h"
 #include "conform/comm_values.h"
 #include "grid/internal.h"
 #include "quadrille/quadrille.h"
 
-#define CHECK(condition, ...)                                                                                          \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: rank %d: %s: ", __FILE__, __LINE__, self->rank, #condition);                       \
-            fprintf(stderr, __VA_ARGS__);                                                                              \
-            fprintf(stderr, " (%s)\n", qdr_last_error());                                                              \
-            return 1;                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-#define OK(expression) CHECK((expression) == QDR_OK, "failed")
+#define CHECK(condition, ...) CHECK_OF_RANK(self->rank, condition, __VA_ARGS__)
 
 enum { N_GROUPS = 20 /* of which a rank is in more than its node has room for */, N_USES = 400, MOST_ELEMS = 3000 };
 
