@@ -105,3 +105,11 @@ void *program_new(qdr_context *ctx, int64_t n_items, size_t item_bytes)
     free(items);
     return NULL;
 }
+
+qdr_status program_any(qdr_context *ctx, int mine, int *any)
+{
+    /* Any error would do; nobody passes another one here. */
+    const qdr_status status = qdr_agree(ctx, mine ? QDR_ERR_STATE : QDR_OK);
+    *any = status == QDR_ERR_STATE;
+    return *any ? QDR_OK : status;
+}

@@ -40,5 +40,7 @@ int program_start(const program *about, int argc, char **argv, struct choice *gi
 
 /* Allocates zeroed memory, to be freed: on every rank, or NULL on all of them (QDR_ERR_MEMORY). Collective. */
 void *program_new(qdr_context *ctx, int64_t n_items, size_t item_bytes);
+/* *any: whether it is so on some rank. Collective. */
+qdr_status program_any(qdr_context *ctx, int mine, int *any);
 
 #endif

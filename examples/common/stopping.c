@@ -58,10 +58,4 @@ void stop_by_default(void)
     for (int i = 0; i < N_STOPPING; i++) (void)sigaction(stopping[i], &before[i], NULL);
 }
 
-qdr_status stop_is_requested(qdr_context *ctx, int *stops)
-{
-    /* Any error would do; nobody passes another one here. */
-    const qdr_status status = qdr_agree(ctx, is_asked ? QDR_ERR_STATE : QDR_OK);
-    *stops = status == QDR_ERR_STATE;
-    return *stops ? QDR_OK : status;
-}
+qdr_status stop_is_requested(qdr_context *ctx, int *stops) { return program_any(ctx, is_asked, stops); }

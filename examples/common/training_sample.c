@@ -7,14 +7,6 @@
 #include "sample.h"
 #include "training.h"
 
-/* Whether what is written still arrives; the same on all ranks. */
-static qdr_status look_for_reader(const training *run, int *has_left)
-{
-    const qdr_status status = qdr_agree(run->ctx, run->talks && ferror(stdout) ? QDR_ERR_IO : QDR_OK);
-    *has_left = status == QDR_ERR_IO;
-    return *has_left ? QDR_OK : status;
-}
-
 /* The model continues the prompt. It sees the last `context` bytes, as the first sequence of a forward pass. window:
  * one byte more; logits: of each byte. */
 static qdr_status write_bytes(training *run, uint8_t *window, float *logits)
@@ -33,7 +25,7 @@ static qdr_status write_bytes(training *run, uint8_t *window, float *logits)
     qdr_status status = QDR_OK;
     for (int64_t i = 0; i < set->n_sample; i++) {
         if ((status = training_look(run)) < 0 || run->stops) break;
-        if ((status = look_for_reader(run, &has_left)) < 0 || has_left) break;
+        if ((status = program_any(run->ctx, run->talks && ferror(stdout), &has_left)) < 0 || has_left) break;
         if ((status = training_forward(run, window)) < 0 ||
             (status = gpt_logits_row(&run->model, seen - 1, logits)) < 0)
             break;
