@@ -80,8 +80,10 @@ static qdr_status after_step(training *run, progress *line, training_step *step)
     const int is_last = step->number == run->n_steps, validates = step->number % every == 0 || is_last;
     if (validates) TRY(training_validate(run, is_last, &step->val_loss));
     const int measured = validates && !run->stops;
-    if (measured && run->n_points < MAX_POINTS)
-        run->points[run->n_points++] = (chart_point){step->number, step->val_loss};
+    if (measured) {
+        if (run->n_points < MAX_POINTS) run->n_points++; /* else the last one makes room for the latest */
+        run->points[run->n_points - 1] = (chart_point){step->number, step->val_loss};
+    }
     run->losses[n_done - 1] = step->loss;
     TRY(training_log_step(run, step));
     if (validates || run->log_is_stream) TRY(qdr_agree(run->ctx, run->log_status));
