@@ -258,6 +258,16 @@ class Saving(Case):
             self.assertEqual([line["step"] for line in lines if "val_loss" in line], validated)
             begun = ("--resume", file)
 
+    def test_validations_by_default(self):
+        """After each tenth of all steps, rounded up, whichever run has them."""
+        file, begun = self.path("a"), ()
+        for words, validated in ((["--stop-after", "8"], [3, 6]), ([], [9, 12, 15, 18, 21, 23])):
+            self.train("1x1x1x1", *TINY[:-4], "--sample", "0", *begun, "--steps", "23", "--save", file, *words)
+            with open(self.path("run.jsonl"), encoding="ascii") as log:
+                lines = [line for line in map(json.loads, log) if "val_loss" in line]
+            self.assertEqual([line["step"] for line in lines], validated)
+            begun = ("--resume", file)
+
     def test_the_bytes_do_not_depend_on_the_grid(self):
         contents = set()
         for grid, options in SETTINGS:
@@ -342,6 +352,36 @@ class Saving(Case):
         self.assertIn("is damaged", said)
         self.assertIn("continuing after step 2 of " + file + ".1", said)
         self.assertEqual(sorted(losses), [3, 4, 5, 6])
+
+    def damage(self, path):
+        with open(path, "r+b") as file:
+            file.seek(-3, os.SEEK_END)
+            file.write(b"???")
+
+    def test_auto_takes_the_newest_that_is_whole(self):
+        """By a link to the file, too, beside which the older ones are."""
+        os.mkdir(self.path("there"))
+        file, link = self.path("there/a"), self.path("link")
+        for name in file, link:
+            if name == link:
+                os.symlink("there/a", link)
+            words = ["--save", name, "--resume", "auto", "--sample", "0"]
+            self.train("1x1x1x1", *TINY, "--steps", "8", *words[:2], "--save-every", "2", "--keep", "3")
+            self.damage(file)
+            self.damage(file + ".1")
+            said = self.run_words(words_of("1x1x1x1", self.text, *words))
+            self.assertEqual(re.findall(r"is damaged.*; trying (\S+)\n", said), [file + ".1", file + ".2"])
+            self.assertIn(f"continuing after step 4 of {file}.2\n", said)
+            self.damage(file)
+            self.damage(file + ".2")
+            self.damage(file + ".3")
+            said = self.run_words(words_of("1x1x1x1", self.text, *words), 1)
+            self.assertEqual(said.count("; trying "), 3)
+            self.assertIn(file + ".3: tensor ", said.splitlines()[-1])
+        self.assertEqual(sorted(os.listdir(self.path("there"))), ["a", "a.1", "a.2", "a.3"])
+        said = self.run_words(words_of("1x1x1x1", self.text, "--save", link, "--plot", file + ".partial", "--steps",
+                                       "0"), 2)
+        self.assertIn("the unfinished file of --save", said)
 
     def test_auto_takes_no_older_file_if_files_cannot_be_opened(self):
         """With any number of open files that is too small."""

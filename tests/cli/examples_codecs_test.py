@@ -40,6 +40,16 @@ class Codecs(examples_test.Case):
         self.assertEqual(by_variable, late)
         self.assertRegex(said, r"codecs: rank 0 sent \S+ MB instead of")
 
+    def test_after_counts_the_steps_of_all_runs(self):
+        """A run that is stopped before, at, and after the step from which on messages are coded."""
+        file = self.path("a")
+        words = ["--codec", "int4,inside,least=1", "--codec-after", "3", "--val-every", "9"]
+        whole, _ = self.losses(*words)
+        for n in 2, 3, 4:
+            begun, _ = self.losses(*words, "--stop-after", str(n), "--save", file)
+            rest, _ = self.losses(*words, "--resume", file)
+            self.assertEqual(begun + rest, whole, n)
+
     def test_guard(self):
         """Without learning, losses differ by their batches only; the limit lies in the middle of the largest step of
         their rise in a run that has none."""

@@ -297,6 +297,15 @@ class Training(Case):
             self.assertAlmostEqual(line["lr"], 0.01 * expected, delta=1e-12)
         self.assertLess(lines[-1]["lr"], 0.03 * 0.01)
 
+    def test_learning_rate_of_a_short_run(self):
+        """The rise takes at most a quarter of it."""
+        for steps, rise in ((8, 2), (11, 2), (3, 0)):
+            lines, _ = self.train("--steps", str(steps), "--warmup", "100", "--lr", "0.01")
+            for line in lines:
+                down = (line["step"] - 1 - rise) / (steps - rise)
+                expected = line["step"] / rise if down < 0 else 0.02 + 0.98 * (1 + math.cos(math.pi * down)) / 2
+                self.assertAlmostEqual(line["lr"], 0.01 * expected, delta=1e-12)
+
     def test_all_grids_agree(self):
         reference, done = self.train()
         for grid in GRIDS + (FULL_GRIDS if ARGUMENTS.full else []):

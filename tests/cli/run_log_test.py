@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import unittest
+import xml.etree.ElementTree
 
 import checkpoint_test
 from checkpoint_test import TINY, Case, words_of
@@ -49,6 +50,20 @@ class Logs(Case):
                          LAYERS * (12 * HIDDEN**2 + 13 * HIDDEN))
         self.assertNotIn("again", json.dumps([about, lines]))
 
+    def test_the_first_line_of_another_plan(self):
+        """Gradients are in 2 parts along d, the optimizer's state in 4."""
+        file = self.path("a")
+        self.log_of("--steps", "2", "--tie", "--save", file)
+        about, _ = self.log_of("--resume", file, "--steps", "3", "--levels", "2,4", "--order", "dzyx", "--overlap",
+                               "off", "--tie", "--micro-batch", "2", grid="2x1x1x4")
+        expected = {"ranks": 8, "threads": 1, "order": "dzyx", "overlap": "off", "tied": True, "vocab": 256,
+                    "gradient_parts": 2, "optimizer_parts": 4, "sequences_per_forward": 2 * 4, "resumed": file,
+                    "older_log": self.path("run.jsonl.1"), "continues_after": 2, "steps": 3, "sequences": 2 * BATCH}
+        self.assertEqual({key: about[key] for key in expected}, expected)
+        self.assertNotIn("step", about)
+        self.assertEqual(about["parameters"], 256 * HIDDEN + CONTEXT * HIDDEN + 2 * HIDDEN +
+                         LAYERS * (12 * HIDDEN**2 + 13 * HIDDEN))
+
     def test_steps(self):
         """On two ranks along d each sends, to sum gradients, half of them twice; the norm does not depend on the
         grid."""
@@ -66,6 +81,73 @@ class Logs(Case):
         for line, one in zip(lines, alone):
             self.assertEqual(one["bytes_sent"], 0)
             self.assertAlmostEqual(line["gradient_norm"] / one["gradient_norm"], 1, delta=1e-3)
+
+    def test_speed(self):
+        """A step's tokens in its time, which is a part of what passes from line to line."""
+        lines = self.log_of("--steps", "100")[1]
+        step_secs = [BATCH * CONTEXT / line["tokens_per_s"] for line in lines]
+        passed = [after["secs"] - before["secs"] for before, after in zip(lines, lines[1:])]
+        for secs, most in zip(step_secs[1:], passed):
+            self.assertLess(secs, 1.01 * most)
+        self.assertGreater(sum(step_secs[1:]), 0.5 * sum(passed))
+
+    def test_speed_of_a_continued_run(self):
+        """Its own steps and their time count alone: in the lines of steps, in the report, and in the picture."""
+        file, picture = self.path("a"), self.path("loss.svg")
+        self.log_of("--steps", "60", "--save", file)
+        lines = self.log_of("--resume", file, "--steps", "63", "--every", "0.0001", "--plot", picture)[1]
+        speed = re.search(r": (\d+) tokens in \S+ \((\d+) tokens/s\)", self.said)
+        self.assertEqual(int(speed[1]), 3 * BATCH * CONTEXT)
+        secs = [BATCH * CONTEXT / line["tokens_per_s"] for line in lines]
+        told = re.findall(r"^step (\d+)/63 .* (\d+) tokens/s", self.said, re.MULTILINE)
+        self.assertEqual([step for step, _ in told], ["61", "62", "63"])
+        for n, (_, tokens_per_s) in enumerate(told, 1):
+            self.assertAlmostEqual(int(tokens_per_s) * sum(secs[:n]) / (n * BATCH * CONTEXT), 1, delta=0.01)
+        self.assertEqual(told[-1][1], speed[2])
+        with open(picture, encoding="utf-8") as svg:
+            self.assertIn(f", {speed[2]} tokens/s<", svg.read())
+
+    def points_of(self, picture):
+        """Of the three curves, as steps and losses by the marks of the axes."""
+        root = xml.etree.ElementTree.parse(picture).getroot()
+        texts = [(float(text.get("x")), float(text.get("y")), text.text) for text in root if text.tag.endswith("text")]
+        steps = [(x, float(word.replace(",", ""))) for x, y, word in texts if y == 457]
+        losses = [(y - 4.5, float(word)) for x, y, word in texts if x == 62]
+
+        def scale(marks):
+            (at, value), (to, last) = marks[0], marks[-1]
+            return lambda place: value + (place - at) * (last - value) / (to - at)
+        step_at, loss_at = scale(steps), scale(losses)
+        return [[(step_at(float(x)), loss_at(float(y))) for x, y in
+                 (point.split(",") for point in line.get("points").split())]
+                for line in root if line.tag.endswith("polyline")]
+
+    def test_picture_of_a_continued_run(self):
+        """Of more steps than are drawn: pairs of steps, and means of 2 * 17 + 1 of them."""
+        file, picture, first, n = self.path("a"), self.path("loss.svg"), 20, 1301
+        self.log_of("--steps", str(first), "--save", file)
+        lines = self.log_of("--resume", file, "--steps", str(first + n), "--val-every", "400", "--plot", picture)[1]
+        losses = [line["loss"] for line in lines]
+        raw, means, validations = self.points_of(picture)
+        wanted = [(first + i + 1.5, sum(losses[i:i + 2]) / 2) for i in range(0, n - 1, 2)] + [(first + n, losses[-1])]
+        halves = [min(i, n - 1 - i, n // 80 + 1) for i in range(n)]
+        smooth = [(first + i + 1, sum(losses[i - half:i + half + 1]) / (2 * half + 1))
+                  for i, half in enumerate(halves) if i % 2 == 0]
+        measured = [(line["step"], line["val_loss"]) for line in lines if "val_loss" in line]
+        self.assertEqual([step for step, _ in measured], [400, 800, 1200, 1321])
+        for drawn, expected in (raw, wanted), (means, smooth), (validations, measured):
+            self.assertEqual(len(drawn), len(expected))
+            for (step, loss), (right_step, right_loss) in zip(drawn, expected):
+                self.assertAlmostEqual(step, right_step, delta=0.3)
+                self.assertAlmostEqual(loss, right_loss, delta=0.004 * (max(losses) - min(losses)))
+
+    def test_many_validations(self):
+        """More than are drawn: the last one counts."""
+        lines = self.log_of("--layers", "1", "--ctx", "1", "--batch", "1", "--val-windows", "1", "--val-every", "1",
+                            "--steps", "4100")[1]
+        told = re.search(r"validation loss (\d\.\d{4}) nats per byte after 4100 steps", self.said)
+        self.assertEqual(told[1], f"{lines[-1]['val_loss']:.4f}")
+        self.assertNotEqual(told[1], f"{lines[4095]['val_loss']:.4f}")
 
     def test_skipped_steps_are_counted(self):
         lines = self.log_of("--steps", "3", "--dtype", "f16", "--loss-scale", "1e12")[1]
@@ -112,12 +194,29 @@ class Logs(Case):
         self.assertEqual(about["again_to"], 9)
         self.assertEqual([line["step"] for line in lines if line.get("again")], [5, 6, 7, 8, 9])
 
+    def test_long_logs_mark_steps(self):
+        """Of more bytes than their last lines are read from."""
+        file, log = self.path("a"), self.path("run.jsonl")
+        self.log_of("--steps", "80", "--stop-after", "1", "--save", file)
+        self.log_of("--resume", file)
+        self.assertGreater(os.path.getsize(log), 2 * 8192)
+        about, lines = self.log_of("--resume", file, "--stop-after", "5", "--save", self.path("b"))
+        self.assertEqual((about["again_to"], [line.get("again") for line in lines]), (80, 5 * [True]))
+
     def test_the_log_of_another_run_marks_nothing(self):
-        file = self.path("a")
+        """Another seed, size or text."""
+        file, log, other = self.path("a"), self.path("run.jsonl"), self.path("other.txt")
+        with open(self.text, "rb") as text, open(other, "wb") as copy:
+            copy.write(text.read()[:-1])
         self.log_of("--steps", "3", "--stop-after", "1", "--save", file)
-        os.unlink(self.path("run.jsonl"))
-        self.log_of("--steps", "9", "--seed", "5")
-        self.assertNotIn("again", json.dumps(self.log_of("--resume", file, "--steps", "3")))
+        for words, marks in (((), True), (("--seed", "5"), False), (("--hidden", "12"), False),
+                             (("--layers", "1"), False), (("--layers", "3"), False), ((other,), False)):
+            text = words[0] if words == (other,) else self.text
+            os.unlink(log)
+            self.run_words(words_of("1x1x1x1", text, "--log", log, *TINY, "--steps", "9",
+                                    *(word for word in words if word != other)))
+            about, lines = self.log_of("--resume", file, "--steps", "3")
+            self.assertEqual(("again_to" in about, "again" in lines[0]), (marks, marks), words)
 
 
 class Lines(Case):
@@ -131,6 +230,20 @@ class Lines(Case):
                                         seed), capture_output=True, check=True).stdout
                 for seed in ("1", "2", "3") for grid in ("1x1x1x1", "2x1x1x1")}
         self.assertEqual(outs, {b"ab" * 10 + b"a\n"})
+
+    def test_a_prompt_that_is_longer_than_the_context(self):
+        """The model sees its last bytes; the same are written behind them."""
+        self.run_words(words_of("1x1x1x1", self.text, *TINY, "--steps", "30", "--lr", "0.01", "--save", self.path("a")))
+        prompts = "5678: 90", "1234: 5678: 90", "elsewhere 5678: 90", "4678: 90"
+        outs = [subprocess.run(words_of("1x1x1x1", self.text, "--load", self.path("a"), "--steps", "0", "--sample",
+                                        "40", "--prompt", prompt), capture_output=True, check=True).stdout.decode()
+                for prompt in prompts]
+        for prompt, out in zip(prompts, outs):
+            self.assertTrue(out.startswith(prompt), out)
+        rest = [out[len(prompt):] for prompt, out in zip(prompts, outs)]
+        self.assertEqual(rest[0], rest[1])
+        self.assertEqual(rest[0], rest[2])
+        self.assertNotEqual(rest[0], rest[3])
 
     def test_lines_between_validations(self):
         words = [*TINY, "--val-every", "1000000", "--val-windows", "1", "--steps", "3000"]
@@ -194,6 +307,24 @@ class Evaluating(Case):
         by_length = [0] + [loss_of(text[:n]) for n in range(2, 10)]
         self.assertEqual(by_length, sorted(by_length))
         self.assertAlmostEqual(by_length[3], loss_of(text[:4]), delta=1e-10)
+
+    def test_windows_of_validations(self):
+        """256 of the 300 that fit while a run goes on, and all of them at its end."""
+        text = self.write("long", bytes(random.Random(4).choices(b"abcdef \n", k=10 * (300 * 8 + 1))))
+        file, log = self.path("a"), self.path("log")
+        losses = {}
+        for windows in None, "256", "300":
+            words = [*TINY[:-6], "--sample", "0", "--val-every", "1", "--steps", "2", "--dtype", "f64"]
+            if windows:
+                words += ["--val-windows", windows]
+            self.run_words(words_of("1x1x1x1", text, *words, "--save", file, "--log", log))
+            with open(log, encoding="ascii") as lines:
+                losses[windows] = [line["val_loss"] for line in map(json.loads, lines) if "val_loss" in line]
+        self.assertEqual(losses[None], [losses["256"][0], losses["300"][1]])
+        self.assertNotEqual(losses["256"][0], losses["300"][0])
+        self.assertNotEqual(losses["256"][1], losses["300"][1])
+        answer = self.evaluate(text, "--eval", "val", "--load", file, "--dtype", "f64", "--batch", "7")
+        self.assertAlmostEqual(answer["loss"], losses[None][1], delta=1e-12)
 
     def test_what_does_not_go_together(self):
         self.assertIn("leave out the text", self.evaluate(self.text, "--eval", self.path("a"), code=2))

@@ -115,6 +115,12 @@ class Stopping(Case):
         self.assertEqual(process.wait(ENDED_SECS), 128 + signal.SIGPIPE)
         process.stderr.close()
 
+    def test_without_a_file_each_one_ends_it_at_once(self):
+        for number in signal.SIGTERM, signal.SIGINT, signal.SIGUSR1:
+            process = self.start(*LONG)
+            process.send_signal(number)
+            self.end(process, -number)
+
     def test_the_second_one_ends_it_at_once(self):
         """In a step that takes minutes, in which the first one is not heard."""
         big = [*LONG, "--batch", "9999999", "--micro-batch", "1"]

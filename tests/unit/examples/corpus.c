@@ -3,6 +3,7 @@
  * text. */
 #include "../../../examples/common/corpus.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -81,6 +82,32 @@ static void training_reads_the_first_nine_tenths(void **state)
     corpus_free(&text);
 }
 
+/* Passes and seeds have orders of their own, and all first bytes that leave room for as many windows occur. */
+static void each_pass_has_its_order(void **state)
+{
+    enum { N_TRAIN = N_BYTES - N_BYTES / 10, N_WINDOWS = (N_TRAIN - CONTEXT) / CONTEXT, N_PASSES = 200 };
+    enum { N_PLACES = N_TRAIN - CONTEXT * N_WINDOWS };
+    (void)state;
+    corpus text = read_corpus(path("text"), CONTEXT);
+    int n_same = 0, n_of_seed = 0, is_used[N_PLACES] = {0};
+    for (int64_t pass = 0; pass < N_PASSES; pass++) {
+        int64_t least = N_TRAIN;
+        for (int64_t i = 0; i < N_WINDOWS; i++) {
+            const int64_t number = pass * N_WINDOWS + i, place = corpus_train_window(&text, CONTEXT, 5, number);
+            n_same += place / CONTEXT == corpus_train_window(&text, CONTEXT, 5, number + N_WINDOWS) / CONTEXT;
+            n_of_seed += place / CONTEXT == corpus_train_window(&text, CONTEXT, 6, number) / CONTEXT;
+            if (place < least) least = place;
+        }
+        assert_in_range(least, 0, N_PLACES - 1);
+        is_used[least] = 1;
+    }
+    for (int i = 0; i < N_PLACES; i++) assert_true(is_used[i]);
+    /* By chance one of N_WINDOWS is the same. */
+    assert_in_range(n_same, N_PASSES / 2, 2 * N_PASSES);
+    assert_in_range(n_of_seed, N_PASSES / 2, 2 * N_PASSES);
+    corpus_free(&text);
+}
+
 /* The windows of the last validation follow each other from the first kept byte to the last. */
 static void validation_reads_the_last_tenth(void **state)
 {
@@ -96,6 +123,11 @@ static void validation_reads_the_last_tenth(void **state)
         end = begin + CONTEXT;
     }
     assert_int_equal(end, N_BYTES - 1);
+    assert_int_equal(corpus_validation_window(&text, CONTEXT, 0, 1), text.n_train);
+    for (int64_t i = 0; i < 5; i++) { /* a few, with equal distances */
+        const double place = (double)text.n_train + (double)(N_BYTES - 1 - CONTEXT - text.n_train) * (double)i / 4;
+        assert_true(fabs((double)corpus_validation_window(&text, CONTEXT, i, 5) - place) < 1);
+    }
     corpus_free(&text);
 }
 
@@ -129,6 +161,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_reads_the_first_nine_tenths),
+        cmocka_unit_test(each_pass_has_its_order),
         cmocka_unit_test(validation_reads_the_last_tenth),
         cmocka_unit_test(the_program_that_prints_the_bible_may_talk),
     };

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lines about a run, at times that are made up. */
+#include "../../../examples/common/progress.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../../examples/common/meter.h"
+#include "qdr_test.h"
+
+static void clocks_and_counts(void **state)
+{
+    static const struct {
+        double secs;
+        const char *says;
+    } clocks[] = {{-3, "0:00"},    {0.4, "0:00"},       {59.4, "0:59"},    {59.6, "1:00"},      {65, "1:05"},
+                  {3599, "59:59"}, {3599.7, "1:00:00"}, {3661, "1:01:01"}, {86399, "23:59:59"}, {360000, "100:00:00"}};
+    static const struct {
+        double n;
+        const char *says;
+    } counts[] = {{0, "0"}, {96, "96"}, {99999, "99999"}, {100000, "0.10 M"}, {834567, "0.83 M"}, {1.5e9, "1500.00 M"}};
+    char text[24];
+    (void)state;
+    for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++)
+        assert_string_equal(progress_clock(clocks[i].secs, text), clocks[i].says);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        assert_string_equal(progress_count(counts[i].n, text), counts[i].says);
+}
+
+/* What a step says on standard error. */
+static const char *said(progress *line, int64_t step, double validation, int milestone)
+{
+    static char text[256];
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    fflush(stderr);
+    const int before = dup(STDERR_FILENO);
+    assert_true(before >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0);
+    progress_step(line, step, 2.5, validation, 1234.4, milestone);
+    fflush(stderr);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    close(before);
+    rewind(file);
+    const size_t n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    return text;
+}
+
+/* A run that continues after step 1000. Seconds more or less would change no word. */
+static void a_continued_run_tells_what_is_left(void **state)
+{
+    const double now = meter_secs();
+    progress line = {.first = 1000, .n_steps = 1005, .every = 1000, .began = now - 200, .drawn = now - 2000};
+    (void)state;
+    assert_string_equal(said(&line, 1004, NAN, 0), "step 1004/1005  loss 2.500  1234 tokens/s  0:50 left\n");
+    assert_true(line.drawn >= now);
+    assert_string_equal(said(&line, 1003, 3.25, 0), ""); /* too soon */
+    line.began = now - 240;
+    line.n_steps = 1004;
+    assert_string_equal(said(&line, 1003, 3.25, 1),
+                        "step 1003/1004  loss 2.500  validation 3.250  1234 tokens/s  1:20 left\n");
+    line.every = 0;
+    line.drawn = now - 2000;
+    assert_string_equal(said(&line, 1003, 3.25, 0), "");
+    line.terminal = 1;
+    assert_string_equal(said(&line, 1004, 3.25, 1),
+                        "\rstep 1004/1004  loss 2.500  validation 3.250  1234 tokens/s  0:00 left\033[K");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clocks_and_counts),
+        cmocka_unit_test(a_continued_run_tells_what_is_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
