@@ -8,6 +8,7 @@ usage: gpt_load_test.py FOLDER-OF-EXAMPLES
 import argparse
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -86,6 +87,23 @@ class Load(unittest.TestCase):
                              ({"heads": 5}, ["5", "12 features"])):
             self.bad(says, "--load", self.file(self.ours, NOTE | change))
 
+    def test_several_files(self):
+        """Tensors of all files, whose headers have unlike lengths, in no order: the losses are those of one file."""
+        one = self.file(self.ours, NOTE)
+        names = sorted(self.ours, key=lambda name: name[::-1])
+        folder = os.path.join(self.folder, "shards")
+        os.mkdir(folder)
+        shards = {f"{'x' * 7 * i}{i}.safetensors": names[i::3] for i in range(3)}
+        for i, (shard, own) in enumerate(shards.items()):
+            ckpt_files.write(os.path.join(folder, shard), {name: self.ours[name] for name in own},
+                             {"note": json.dumps(NOTE)} if i == 1 else {"about": "-" * 99 * i})
+        with open(os.path.join(folder, "a.safetensors.index.json"), "w", encoding="ascii") as index:
+            json.dump({"weight_map": {name: shard for shard, own in shards.items() for name in own}}, index)
+        for words in ["--dtype", "f64"], ["--dtype", "bf16", "--local", "2"], ["--ctx", "5", "--local", "3"]:
+            losses = [re.search(r"validation loss (\S+)", self.good("--load", path, *words))[1]
+                      for path in (one, folder)]
+            self.assertEqual(losses[0], losses[1], words)
+
     def test_a_shorter_context(self):
         path = self.file(self.ours, NOTE)
         self.assertIn("positions: the first 5 of its 16\n", self.good("--load", path, "--ctx", "5", "--local", "2"))
@@ -106,6 +124,28 @@ class Load(unittest.TestCase):
         done = self.run_it("--load", saved, "--ctx", "5")
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("embedding.positions is damaged", done.stderr)
+
+    def test_damaged_tensors_are_counted(self):
+        """The first one in the network's order is named."""
+        saved = os.path.join(self.folder, "saved")
+        self.good("--load", self.file(self.ours, NOTE), "--save", saved)
+        for names in (["norm.gamma"], ["block1.fc.bias", "norm.gamma"],
+                      ["embedding.weight", "block0.qkv.weight", "norm.beta"]):
+            with open(saved, "r+b") as file:
+                length = int.from_bytes(file.read(8), "little")
+                tensors = json.loads(file.read(length))
+                places = [8 + length + tensors[name]["data_offsets"][0] for name in names]
+                before = [os.pread(file.fileno(), 1, at) for at in places]
+                for at, byte in zip(places, before):
+                    os.pwrite(file.fileno(), bytes([byte[0] ^ 16]), at)
+                done = self.run_it("--load", saved, "--local", "2")
+                for at, byte in zip(places, before):
+                    os.pwrite(file.fileno(), byte, at)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            more = ("", ", and 1 more tensor", ", and 2 more tensors")[len(names) - 1]
+            self.assertRegex(done.stderr, rf"tensor {names[0]} is damaged: its checksum is [0-9a-f]{{8}}, not "
+                                          rf"[0-9a-f]{{8}}{more}; use another copy")
+        self.good("--load", saved)
 
     def test_heads_of_their_own(self):
         kind, shape, data = self.ours["embedding.weight"]

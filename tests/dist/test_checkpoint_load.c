@@ -160,6 +160,122 @@ static void rows_are_long(qdr_context *ctx, uint64_t seed)
     check_rows(ctx, &(size){3, 1100003});
 }
 
+/* ---- optimizers ---- */
+
+/* The weight and its two moments, each of more elements than are converted at once on a rank. */
+enum { WIDE_ROWS = 1700, WIDE_COLS = 1000, WIDE = WIDE_ROWS * WIDE_COLS, N_KINDS = 3 };
+
+static float wide_value(int kind, int64_t i) { return (float)value_of(kind * (int64_t)WIDE + i); }
+
+/* The nearest number of BF16, as bits. */
+static uint16_t rounded(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static void write_wide(void)
+{
+    static const char *const names[N_KINDS] = {"layer.weight", "optimizer.m.layer.weight", "optimizer.v.layer.weight"};
+    char header[1024];
+    int n = snprintf(header, sizeof header,
+                     "{\"__metadata__\":{\"optimizer\":\"{\\\"name\\\":\\\"adamw\\\",\\\"steps_begun\\\":5,"
+                     "\\\"steps_taken\\\":3}\"}");
+    for (int kind = 0; kind < N_KINDS; kind++)
+        n += snprintf(header + n, sizeof header - (size_t)n,
+                      ",\"%s\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%d,%d]}", names[kind], WIDE_ROWS,
+                      WIDE_COLS, 4 * WIDE * kind, 4 * WIDE * (kind + 1));
+    snprintf(header + n, sizeof header - (size_t)n, "}");
+    FILE *file = fopen(path, "wb");
+    DIST_CHECK(file, "%s", path);
+    (void)begin_file(file, header);
+    for (int64_t i = 0; i < (int64_t)N_KINDS * WIDE; i++) {
+        const float value = wide_value(0, i);
+        DIST_CHECK(fwrite(&value, sizeof value, 1, file) == 1, "%s", path);
+    }
+    DIST_CHECK(fclose(file) == 0, "%s", path);
+}
+
+/* Each number that was loaded is saved again. */
+static void check_wide_saved(qdr_stack *stack, qdr_adamw *optimizer, int background, int rank)
+{
+    const qdr_checkpoint_opts opts = {QDR_OPTS_INIT, .background = background};
+    char saved[80];
+    qdr_safetensors *file;
+    qdr_checkpoint *pending;
+    snprintf(saved, sizeof saved, "%s.saved", path);
+    DIST_OK(qdr_checkpoint_save(stack, optimizer, saved, &opts, &pending));
+    DIST_OK(qdr_checkpoint_finish(&pending));
+    if (rank) return;
+    float *values = malloc(WIDE * sizeof *values);
+    DIST_CHECK(values, "no memory");
+    DIST_OK(qdr_safetensors_open(saved, &file));
+    DIST_CHECK(qdr_safetensors_count(file) == N_KINDS, "%d tensors", qdr_safetensors_count(file));
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        DIST_OK(qdr_safetensors_verify(file, kind));
+        DIST_OK(qdr_safetensors_read(file, kind, 0, WIDE, QDR_F32, values));
+        for (int64_t i = 0; i < WIDE; i++)
+            DIST_CHECK(values[i] == wide_value(kind, i), "%s: %" PRId64 " is %g, not %g",
+                       qdr_safetensors_tensor(file, kind)->name, i, values[i], wide_value(kind, i));
+    }
+    DIST_OK(qdr_safetensors_close(&file));
+    free(values);
+    DIST_CHECK(unlink(saved) == 0, "%s", saved);
+}
+
+static void check_wide_shard(const qdr_stack *stack)
+{
+    qdr_parameter p;
+    qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
+    int n_runs;
+    DIST_OK(qdr_stack_parameter(stack, 0, &p));
+    DIST_OK(qdr_stack_parameter_runs(stack, 0, runs, &n_runs));
+    for (const qdr_parameter_run *run = runs; run < runs + n_runs; run++)
+        for (int64_t i = 0; i < run->n_rows; i++)
+            for (int64_t j = 0; j < run->n_cols; j++) {
+                const int64_t number = (run->row + i) * WIDE_COLS + run->col + j;
+                const uint16_t is = ((const uint16_t *)p.data)[run->offset + i * run->row_step + j * run->col_step];
+                DIST_CHECK(is == rounded(wide_value(0, number)), "element %" PRId64 " is %04x", number, is);
+            }
+}
+
+/* Masters, beside the parameters that are rounded from them. */
+static void masters_are_long(qdr_context *ctx, uint64_t seed)
+{
+    const int n = qdr_context_size(ctx), rank = qdr_context_rank(ctx);
+    const qdr_grid_opts shapes[] = {{.x = n, .y = 1, .z = 1, .d = 1}, {.x = 1, .y = 1, .z = 1, .d = n}};
+    (void)seed;
+    if (rank == 0) {
+        snprintf(path, sizeof path, "/tmp/quadrille_load_XXXXXX");
+        DIST_CHECK(close(mkstemp(path)) == 0, "no file in /tmp");
+        write_wide();
+    }
+    DIST_OK(qdr_barrier(ctx));
+    for (int i = 0; i < 4; i++) {
+        qdr_grid *grid = dist_grid(ctx, shapes[i / 2]);
+        qdr_stack *stack = layer_create(grid, WIDE_ROWS, WIDE_COLS, QDR_BF16, i % 2 ? QDR_IN_OUT : QDR_OUT_IN);
+        qdr_adamw *optimizer;
+        qdr_checkpoint_loaded loaded;
+        DIST_OK(qdr_adamw_create(stack, NULL, &optimizer));
+        for (int all = 0; all < 2; all++) {
+            DIST_OK(qdr_checkpoint_load(stack, all ? optimizer : NULL, path, &loaded));
+            DIST_CHECK(loaded.n_tensors == (all ? 3 : 1) && loaded.n_ignored == (all ? 0 : 2) && loaded.n_steps == 3 &&
+                           loaded.has_optimizer && !loaded.note,
+                       "%d tensors, %d ignored, %" PRId64 " steps, optimizer %d", loaded.n_tensors, loaded.n_ignored,
+                       loaded.n_steps, loaded.has_optimizer);
+            dist_synchronize(ctx);
+            check_wide_shard(stack);
+        }
+        for (int background = 0; background < 2; background++) check_wide_saved(stack, optimizer, background, rank);
+        qdr_adamw_destroy(&optimizer);
+        qdr_stack_destroy(&stack);
+        qdr_grid_destroy(&grid);
+    }
+    DIST_OK(qdr_barrier(ctx));
+    if (rank == 0) DIST_CHECK(unlink(path) == 0, "%s", path);
+}
+
 /* ---- large tensors ---- */
 
 enum { COLS = 1000, ROWS = 268500, N_POINTS = 40 };
@@ -291,8 +407,9 @@ static int run_large(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static const dist_test tests[] = {{"rows are short", rows_are_short}, {"rows are long", rows_are_long}};
-    if (argc < 2 || strcmp(argv[1], "--large") != 0) return dist_main(argc, argv, tests, 2);
+    static const dist_test tests[] = {
+        {"rows are short", rows_are_short}, {"rows are long", rows_are_long}, {"masters are long", masters_are_long}};
+    if (argc < 2 || strcmp(argv[1], "--large") != 0) return dist_main(argc, argv, tests, 3);
     argv[1] = argv[0];
     return run_large(argc - 1, argv + 1);
 }
