@@ -139,6 +139,29 @@ class Maps(Case):
             at, was_at = 4 * (j * rows + i), 4 * (i * cols + j)
             self.assertEqual(turned[at:at + 4], data[was_at:was_at + 4])
 
+    def test_long_parts(self):
+        """Rows that are joined and split as they are, each of more than is copied at once."""
+        choose, cols = random.Random(SEED), 1001
+        parts = {name: ("F32", [rows, cols], choose.randbytes(4 * rows * cols))
+                 for name, rows in (("q", 300), ("k", 250), ("v", 250))}
+        source = self.file("a.safetensors", {**parts, "o": ("F32", [2, 300], choose.randbytes(2400))})
+        rules = [{"ours": "qkv", "theirs": ["q", "k", "v"], "first": "o"}, {"ours": "o", "theirs": ["o"]}]
+        both = self.path("map.json", json.dumps({"rules": rules}).encode())
+        found, _ = self.convert(source, "b.safetensors", "--from", both)
+        self.assertEqual(found["qkv"], ("F32", [800, cols], b"".join(data for _, _, data in parts.values())))
+        self.assertEqual(self.convert(self.path("b.safetensors"), "c.safetensors", "--to", both)[0], read(source)[0])
+
+    def test_heads_that_differ_late(self):
+        """In the last of many elements; a head that is the table itself is left out."""
+        rows, cols = 701, 331
+        data = random.Random(SEED).randbytes(4 * rows * cols)
+        rules = [{"ours": "table", "theirs": ["t"]}, {"ours": "head", "theirs": ["h"], "tied": "table"}]
+        both = self.path("map.json", json.dumps({"rules": rules}).encode())
+        for own in data, data[:-1] + bytes([data[-1] ^ 1]):
+            source = self.file("a.safetensors", {"t": ("F32", [rows, cols], data), "h": ("F32", [rows, cols], own)})
+            found, _ = self.convert(source, "b.safetensors", "--from", both)
+            self.assertEqual("head" in found, own != data)
+
     def test_names_nobody_knows(self):
         theirs, _ = gpt2(SEED)
         more = {f"odd{i}": SAMPLE["w"] for i in range(7)}

@@ -46,6 +46,18 @@ class Ls(Case):
         self.assertEqual(rows["steps"][-5:], ["-"] * 5)
         self.assertNotIn("stats", self.json("ls", path)["tensors"][0])
 
+    def test_statistics_of_many(self):
+        """More elements than are read at once, with the ends of their range in each part."""
+        n = 200_003
+        values = [i % 16 / 8 for i in range(n)]
+        for low, high in (5, 9), (70_001, 140_000), (199_999, n - 1), (n - 1, 130_000):
+            own = list(values)
+            own[low], own[high] = -300.0, 500.0
+            path = self.file("a.safetensors", {"w": ("F32", [n], pack("F32", own))})
+            stats = self.json("ls", path, "--stats")["tensors"][0]["stats"]
+            self.assertEqual((stats["least"], stats["largest"]), (-300, 500))
+            self.assertAlmostEqual(stats["mean"], sum(own) / n, delta=1e-9)
+
     def test_checksums(self):
         path = self.file("a.safetensors", SAMPLE)
         self.good("convert", path, self.path("b.safetensors"))
@@ -182,6 +194,19 @@ class Diff(Case):
         values[70_000] -= 1
         b = self.file("b.safetensors", {"w": ("F32", [n], pack("F32", values))})
         self.assertIn(f"2 at [{n - 1}]; 2 of {n}", self.bad(4, "diff", a, b))
+        data = bytearray(3 * n)
+        a = self.file("a.safetensors", {"w": ("U8", [n, 3], bytes(data))})
+        data[3 * 150_000 + 1] = data[3 * 190_000 + 2] = data[-1] = 1
+        b = self.file("b.safetensors", {"w": ("U8", [n, 3], bytes(data))})
+        self.assertIn(f"w: 3 of {3 * n} bytes, the first in element [150000,1]\n", self.bad(4, "diff", a, b))
+
+    def test_the_first_of_equal_differences(self):
+        values = [pack("F32", [0] * 6), pack("F32", [0, 1, 3, 3, 0, 3]), pack("F32", [3, 0, 0, 0, 0, 0])]
+        a = self.file("a.safetensors", {name: ("F32", [2, 3], values[0]) for name in "xyz"})
+        b = self.file("b.safetensors", {name: ("F32", [2, 3], values[i]) for i, name in enumerate("xyz")})
+        out = self.bad(4, "diff", a, b)
+        self.assertIn("differs: y: 3 at [0,2]; 4 of 6 elements differ\n", out)
+        self.assertIn("largest difference: 3 in y at [0,2]\n", out)
 
     def test_refusals(self):
         a = self.file("a.safetensors", SAMPLE)
@@ -208,6 +233,15 @@ class Convert(Case):
             self.assertEqual(unpack(kind, tensors["scalar"][2]), [2.5])
             self.assertEqual(str(unpack(kind, tensors["w"][2])), "[1.0, -2.0, 3.0, nan, inf, 0.5]")
         self.bad(2, "convert", source, self.path("b.safetensors"), "--dtype", "i64", says=["f32, f64, bf16 or f16"])
+
+    def test_many_elements(self):
+        """More than are copied at once, in each type."""
+        n = 900_001
+        values = [(i * 7919 % 4001 - 2000) / 16 for i in range(n)]  # of 11 bits, which F16 has
+        source = self.file("a.safetensors", {"w": ("F32", [n], pack("F32", values)), "s": SAMPLE["scalar"]})
+        for kind in "F32", "F64", "F16":
+            tensors, _ = self.convert(source, "b.safetensors", "--dtype", kind.lower())
+            self.assertEqual(tensors["w"][2], pack(kind, values), kind)
 
     def test_weights(self):
         state = {"optimizer.m.w": SAMPLE["w"], "optimizer.v.w": SAMPLE["w"], "w": SAMPLE["w"]}
