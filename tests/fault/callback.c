@@ -2,14 +2,14 @@
 /* A caller's operation that does not return QDR_OK on rank 1: the pass fails on all ranks, each with a message that
  * names the operation, the rank and the returned value.
  *
- *   fault_callback [--local P] CASE     without --local: the ranks started by mpiexec */
+ *   fault_callback [--local P] CASE...     fault/cases.h */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "fault/cases.h"
 #include "quadrille/quadrille.h"
 
-enum { AS_EXPECTED = 7, WRONG = 8, N = 12 };
+enum { N = 12 };
 
 static const struct fault {
     const char *name;
@@ -106,14 +106,13 @@ static int rank_main(qdr_context *ctx, void *user)
     return result;
 }
 
-int main(int argc, char **argv)
+static int run_case(const case_ranks *ranks, const char *name)
 {
     enum { N_FAULTS = sizeof faults / sizeof *faults };
-    int n_local = 0, exit_code = WRONG, chosen = 0;
-    if (argc == 4 && strcmp(argv[1], "--local") == 0) n_local = atoi(argv[2]);
-    while (chosen < N_FAULTS && strcmp(faults[chosen].name, argv[argc - 1]) != 0) chosen++;
+    int chosen = 0;
+    while (chosen < N_FAULTS && strcmp(faults[chosen].name, name) != 0) chosen++;
     if (chosen == N_FAULTS) return 2;
-    const qdr_status status = qdr_launch(n_local, NULL, rank_main, (void *)(uintptr_t)&faults[chosen], &exit_code);
-    if (status != QDR_OK) fprintf(stderr, "fault_callback: %s\n", qdr_last_error());
-    return status == QDR_OK && exit_code == AS_EXPECTED ? 0 : 1;
+    return case_launch(ranks, rank_main, (void *)(uintptr_t)&faults[chosen]);
 }
+
+int main(int argc, char **argv) { return cases_main(argc, argv, run_case); }

@@ -2,8 +2,7 @@
 /* One rank fails, leaves or is late while the others wait for it: they fail with a message, or wait without using a
  * core.
  *
- *   fault_peer [--local P | --reordered] CASE     without --local: the ranks started by mpiexec; --reordered:
- *                                                 fault/reordered.h */
+ *   fault_peer [--local P | --messages | --reordered] CASE...     fault/cases.h */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +10,9 @@
 #include <time.h>
 
 #include "comm/comm.h"
-#include "fault/reordered.h"
+#include "fault/cases.h"
 #include "grid/internal.h"
 #include "quadrille/quadrille.h"
-
-enum { AS_EXPECTED = 7, WRONG = 8 };
 
 static int is_local;
 
@@ -311,22 +308,19 @@ static const struct {
 
 static int rank_main(qdr_context *ctx, void *user)
 {
+    const char *name = user;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (strcmp(cases[i].name, user) == 0) return cases[i].run(ctx);
+        if (strcmp(cases[i].name, name) == 0) return cases[i].run(ctx);
     }
     return WRONG;
 }
 
-int main(int argc, char **argv)
+static int run_case(const case_ranks *ranks, const char *name)
 {
-    int n_local = 0, exit_code = WRONG;
-    if (argc == 4 && strcmp(argv[1], "--local") == 0) n_local = atoi(argv[2]);
-    if (argc < 2 || argc > 4) return 2;
-    is_local = n_local > 0;
-    const int is_reordered = argc == 3 && strcmp(argv[1], "--reordered") == 0;
-    const qdr_status status = is_reordered ? reordered_launch(rank_main, argv[2], &exit_code)
-                                           : qdr_launch(n_local, NULL, rank_main, argv[argc - 1], &exit_code);
-    if (status != QDR_OK) fprintf(stderr, "fault_peer: %s\n", qdr_last_error());
-    if (status == QDR_OK && strcmp(argv[argc - 1], "all-leave") == 0) exit_code = check_left_behind(n_local);
-    return status == QDR_OK && exit_code == AS_EXPECTED ? 0 : 1;
+    is_local = ranks->n_local > 0;
+    const int failed = case_launch(ranks, rank_main, (void *)(uintptr_t)name);
+    if (failed || strcmp(name, "all-leave") != 0) return failed;
+    return check_left_behind(ranks->n_local) == AS_EXPECTED ? 0 : 1;
 }
+
+int main(int argc, char **argv) { return cases_main(argc, argv, run_case); }

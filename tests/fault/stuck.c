@@ -2,9 +2,7 @@
 /* One rank makes a different call (stuck_calls.c), or does not arrive (QDR_TIMEOUT): all ranks, or all others, fail
  * with a message that names it.
  *
- *   fault_stuck [--local P | --messages | --reordered] CASE     without --local: the ranks started by mpiexec;
- *                                                               --messages: no shared memory;
- *                                                               --reordered: fault/reordered.h */
+ *   fault_stuck [--local P | --messages | --reordered] CASE...     fault/cases.h */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +11,10 @@
 
 #include "comm/mpi/mpi.h"
 #include "config.h"
-#include "fault/reordered.h"
 #include "fault/stuck.h"
 #include "grid/internal.h"
 
-enum { LATE_MS = 3000 };
+enum { LATE_MS = 1500 * LIMIT_SECS };
 
 static void sleep_ms(long ms)
 {
@@ -29,7 +26,7 @@ static void sleep_ms(long ms)
 static int came_late(const stuck *s, qdr_status status)
 {
     if (status == QDR_OK) status = qdr_barrier(s->ctx);
-    return EXPECT(status, QDR_ERR_PEER, "another rank left or failed", "has waited 2 s in", "for rank 1");
+    return EXPECT(status, QDR_ERR_PEER, "another rank left or failed", WAITED " in", "for rank 1");
 }
 
 static int case_late(const stuck *s)
@@ -40,9 +37,9 @@ static int case_late(const stuck *s)
     if (s->rank == 1) sleep_ms(LATE_MS);
     const qdr_status status = stuck_call(s, stuck_usual);
     if (s->rank == 1) return came_late(s, status);
-    return EXPECT(status, QDR_ERR_TIMEOUT, "z gather", "has waited 2 s in all-reduce",
+    return EXPECT(status, QDR_ERR_TIMEOUT, "z gather", WAITED " in all-reduce",
                   "12 f32 for fc1 (the call before was all-reduce of 12 f32 for fc0)",
-                  "for rank 1 at x=0 y=0 z=1 d=0; ", "QDR_TIMEOUT=2");
+                  "for rank 1 at x=0 y=0 z=1 d=0; ", "QDR_TIMEOUT=" LIMIT);
 }
 
 /* The last rank, on whose node another one waits for it first. On two nodes, ranks of the other node wait for the one
@@ -61,9 +58,8 @@ static int case_late_coded(const stuck *s)
                                          qdr_context_stream(s->ctx));
     if (status == QDR_OK) status = qdr_barrier(s->ctx);
     snprintf(words, sizeof words, "for rank %d", late);
-    if (s->rank == late - 1 && status == QDR_ERR_TIMEOUT)
-        return EXPECT(status, QDR_ERR_TIMEOUT, "has waited 2 s", words);
-    return EXPECT(status, QDR_ERR_TIMEOUT, "has waited 2 s", "for rank");
+    if (s->rank == late - 1 && status == QDR_ERR_TIMEOUT) return EXPECT(status, QDR_ERR_TIMEOUT, WAITED, words);
+    return EXPECT(status, QDR_ERR_TIMEOUT, WAITED, "for rank");
 }
 
 static int case_late_pair(const stuck *s)
@@ -76,13 +72,13 @@ static int case_late_pair(const stuck *s)
     if (s->rank == 1) sleep_ms(LATE_MS);
     qdr_status status = stuck_call(s, ring);
     if (status == QDR_OK) status = qdr_barrier(s->ctx); /* rank 0 needs nothing of rank 1 */
-    return EXPECT(status, QDR_ERR_TIMEOUT, "has waited 2 s in", "rank 1");
+    return EXPECT(status, QDR_ERR_TIMEOUT, WAITED " in", "rank 1");
 }
 
 static int case_late_barrier(const stuck *s)
 {
     if (s->rank == 1) sleep_ms(LATE_MS);
-    return EXPECT(qdr_barrier(s->ctx), QDR_ERR_TIMEOUT, "world", "has waited 2 s in an agreement",
+    return EXPECT(qdr_barrier(s->ctx), QDR_ERR_TIMEOUT, "world", WAITED " in an agreement",
                   "for rank 1; find out what rank 1 is doing");
 }
 
@@ -122,8 +118,8 @@ static int make_late(const stuck *s, making late)
     qdr_adamw *optimizer = NULL;
     const qdr_status status = make_all(s, late, &grid, &stack, &optimizer);
     const int result = s->rank == 1 ? came_late(s, status)
-                                    : EXPECT(status, QDR_ERR_TIMEOUT, "world", "has waited 2 s in an agreement",
-                                             "for rank 1; ", "QDR_TIMEOUT=2");
+                                    : EXPECT(status, QDR_ERR_TIMEOUT, "world", WAITED " in an agreement",
+                                             "for rank 1; ", "QDR_TIMEOUT=" LIMIT);
     qdr_adamw_destroy(&optimizer);
     qdr_stack_destroy(&stack);
     qdr_grid_destroy(&grid);
@@ -177,7 +173,7 @@ static int late_level(const stuck *s, int is_return, const char *call)
     qdr_stack *stack = NULL;
     const qdr_status status = run_levels(s, is_return, SLEEPS, &grid, &stack);
     const int result = s->rank == 1 ? came_late(s, status)
-                                    : EXPECT(status, QDR_ERR_TIMEOUT, "d far", "has waited 2 s in", call, "for fc1",
+                                    : EXPECT(status, QDR_ERR_TIMEOUT, "d far", WAITED " in", call, "for fc1",
                                              "for rank 1 at x=0 y=0 z=0 d=1; ");
     qdr_stack_destroy(&stack);
     qdr_grid_destroy(&grid);
@@ -204,7 +200,7 @@ static int case_killed_return(const stuck *s) { return killed_level(s, 1); }
 static int case_in_time(const stuck *s)
 {
     for (int i = 0; i < 4; i++) {
-        if (s->rank == i % s->size) sleep_ms(700);
+        if (s->rank == i % s->size) sleep_ms(350 * LIMIT_SECS);
         if (stuck_call(s, stuck_usual) != QDR_OK) return WRONG;
     }
     return qdr_barrier(s->ctx) == QDR_OK ? AS_EXPECTED : WRONG;
@@ -215,7 +211,7 @@ static int case_stopped(const stuck *s)
 {
     if (stuck_call(s, stuck_usual) != QDR_OK) return WRONG;
     if (s->rank == 1) raise(SIGSTOP);
-    const int result = EXPECT(stuck_call(s, stuck_usual), QDR_ERR_TIMEOUT, "z gather", "has waited 2 s",
+    const int result = EXPECT(stuck_call(s, stuck_usual), QDR_ERR_TIMEOUT, "z gather", WAITED,
                               "for rank 1 at x=0 y=0 z=1 d=0; ");
     if (result == AS_EXPECTED) fprintf(stderr, "rank %d named rank 1\n", s->rank);
     return result;
@@ -225,7 +221,7 @@ static void tell(int level, const char *line, void *user)
 {
     const stuck *s = user;
     (void)level;
-    if (strstr(line, "has waited 2 s in the destruction of contexts for rank 1; find out what rank 1 is doing"))
+    if (strstr(line, WAITED " in the destruction of contexts for rank 1; find out what rank 1 is doing"))
         fprintf(stderr, "rank %d named rank 1\n", s->rank);
     else
         fprintf(stderr, "%s\n", line);
@@ -254,7 +250,7 @@ static int case_stopped_context(const stuck *s)
     qdr_context *ctx = NULL;
     if (s->rank == 1) raise(SIGSTOP);
     const int result = EXPECT(qdr_context_create_mpi(MPI_COMM_WORLD, NULL, &ctx), QDR_ERR_TIMEOUT,
-                              "has waited 2 s in the creation of contexts for others of the 3 ranks");
+                              WAITED " in the creation of contexts for others of the 3 ranks");
     return result == AS_EXPECTED ? expect_log(s) : result;
 }
 #endif
@@ -276,25 +272,25 @@ static int case_killed_barrier(const stuck *s)
 }
 
 static const stuck_case late_cases[] = {
-    {"late", case_late, NULL, "2"},
-    {"late-checked", case_late, "1", "2"},
-    {"late-coded", case_late_coded, NULL, "2"},
-    {"late-pair", case_late_pair, "0", "2.0"},
-    {"late-barrier", case_late_barrier, NULL, "2"},
-    {"late-far", case_late_far, NULL, "2"},
-    {"late-return", case_late_return, NULL, "2"},
+    {"late", case_late, NULL, LIMIT},
+    {"late-checked", case_late, "1", LIMIT},
+    {"late-coded", case_late_coded, NULL, LIMIT},
+    {"late-pair", case_late_pair, "0", LIMIT ".0"},
+    {"late-barrier", case_late_barrier, NULL, LIMIT},
+    {"late-far", case_late_far, NULL, LIMIT},
+    {"late-return", case_late_return, NULL, LIMIT},
     {"killed-far", case_killed_far, NULL, NULL},
     {"killed-return", case_killed_return, NULL, NULL},
-    {"late-grid", case_late_grid, NULL, "2"},
-    {"late-stack", case_late_stack, NULL, "2"},
-    {"late-build", case_late_build, NULL, "2"},
-    {"late-optimizer", case_late_optimizer, NULL, "2"},
-    {"in-time", case_in_time, "1", "2"},
-    {"stopped", case_stopped, NULL, "2"},
-    {"stopped-checked", case_stopped, "1", "2"},
-    {"stopped-destroy", case_stopped_destroy, NULL, "2"},
+    {"late-grid", case_late_grid, NULL, LIMIT},
+    {"late-stack", case_late_stack, NULL, LIMIT},
+    {"late-build", case_late_build, NULL, LIMIT},
+    {"late-optimizer", case_late_optimizer, NULL, LIMIT},
+    {"in-time", case_in_time, "1", LIMIT},
+    {"stopped", case_stopped, NULL, LIMIT},
+    {"stopped-checked", case_stopped, "1", LIMIT},
+    {"stopped-destroy", case_stopped_destroy, NULL, LIMIT},
 #if QDRI_HAVE_MPI
-    {"stopped-context", case_stopped_context, NULL, "2"},
+    {"stopped-context", case_stopped_context, NULL, LIMIT},
 #endif
     {"killed", case_killed, NULL, NULL},
     {"killed-checked", case_killed, "1", "60"},
@@ -326,10 +322,10 @@ static int late_context(qdr_local_world *world, int rank, void *user)
     (void)user;
     if (rank == 1) sleep_ms(LATE_MS);
     const qdr_status status = qdr_context_create_local(world, rank, NULL, &ctx);
-    const int result = rank == 1 ? EXPECT(status, QDR_ERR_PEER, "another rank left or failed", "has waited 2 s in",
-                                          "for rank 1")
-                                 : EXPECT(status, QDR_ERR_TIMEOUT, "has waited 2 s in the creation of contexts",
-                                          "for rank 1; ", "QDR_TIMEOUT=2");
+    const int result = rank == 1
+                           ? EXPECT(status, QDR_ERR_PEER, "another rank left or failed", WAITED " in", "for rank 1")
+                           : EXPECT(status, QDR_ERR_TIMEOUT, WAITED " in the creation of contexts", "for rank 1; ",
+                                    "QDR_TIMEOUT=" LIMIT);
     qdr_context_destroy(&ctx);
     return result == AS_EXPECTED ? 0 : 1;
 }
@@ -337,27 +333,30 @@ static int late_context(qdr_local_world *world, int rank, void *user)
 static int run_late_context(int n_local)
 {
     int failed = 1;
-    setenv("QDR_TIMEOUT", "2", 1);
     return qdr_local_run(n_local, late_context, NULL, &failed) == QDR_OK && !failed ? 0 : 1;
 }
 
-int main(int argc, char **argv)
+static void set_or_unset(const char *name, const char *value)
 {
-    int n_local = 0, exit_code = WRONG;
-    const int is_reordered = argc == 3 && strcmp(argv[1], "--reordered") == 0;
-    if (argc == 4 && strcmp(argv[1], "--local") == 0) n_local = atoi(argv[2]);
-#if QDRI_HAVE_MPI
-    if (argc == 3 && strcmp(argv[1], "--messages") == 0) qdri_mpi_use_node_memory = 0;
-#endif
-    if (n_local > 0 && strcmp(argv[3], "late-context") == 0) return run_late_context(n_local);
-    const stuck_case *found = find_case(stuck_calls, argv[argc - 1]);
-    if (!found) found = find_case(late_cases, argv[argc - 1]);
-    if (!found) return 2;
-    if (found->check) setenv("QDR_CHECK", found->check, 1);
-    if (found->timeout) setenv("QDR_TIMEOUT", found->timeout, 1);
-    stuck_case chosen = *found;
-    const qdr_status status = is_reordered ? reordered_launch(rank_main, &chosen, &exit_code)
-                                           : qdr_launch(n_local, NULL, rank_main, &chosen, &exit_code);
-    if (status != QDR_OK) fprintf(stderr, "fault_stuck: %s\n", qdr_last_error());
-    return status == QDR_OK && exit_code == AS_EXPECTED ? 0 : 1;
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
 }
+
+static int run_case(const case_ranks *ranks, const char *name)
+{
+    if (strcmp(name, "late-context") == 0) {
+        setenv("QDR_TIMEOUT", LIMIT, 1);
+        return run_late_context(ranks->n_local);
+    }
+    const stuck_case *found = find_case(stuck_calls, name);
+    if (!found) found = find_case(late_cases, name);
+    if (!found) return 2;
+    stuck_case chosen = *found;
+    set_or_unset("QDR_CHECK", found->check);
+    set_or_unset("QDR_TIMEOUT", found->timeout);
+    return case_launch(ranks, rank_main, &chosen);
+}
+
+int main(int argc, char **argv) { return cases_main(argc, argv, run_case); }

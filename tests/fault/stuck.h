@@ -4,9 +4,16 @@
 #define QDR_TEST_STUCK_H
 
 #include "comm/comm.h"
+#include "fault/cases.h"
 #include "quadrille/quadrille.h"
 
-enum { AS_EXPECTED = 7, WRONG = 8, N = 12, MOST_RANKS = 8 };
+enum { N = 12, MOST_RANKS = 8 };
+
+/* QDR_TIMEOUT of ranks that wait for a late one, in seconds: LIMIT_SECS is a number, from the build. */
+#define TEXT_OF(number) #number
+#define TEXT(number) TEXT_OF(number)
+#define LIMIT TEXT(LIMIT_SECS)
+#define WAITED "has waited " LIMIT " s"
 
 typedef struct stuck {
     qdr_context *ctx;
@@ -17,7 +24,7 @@ typedef struct stuck {
 typedef struct stuck_case {
     const char *name;
     int (*run)(const stuck *s); /* AS_EXPECTED or WRONG */
-    const char *check, *timeout; /* QDR_CHECK and QDR_TIMEOUT; NULL: as they are */
+    const char *check, *timeout; /* QDR_CHECK and QDR_TIMEOUT; NULL: not set */
 } stuck_case;
 
 /* Ends with a case without a name. */

@@ -2,7 +2,7 @@
 /* Contexts on MPI, and parts of their worlds, while the n-th allocation of one rank fails, for every n: all ranks get
  * the same error, none waits forever, and nothing is leaked (leak checkers are active).
  *
- *   fault_create_mpi [--reordered] [--messages]     under mpiexec. --reordered: fault/reordered.h; --messages: no
+ *   fault_create_mpi [--reordered] [--messages]     under mpiexec. --reordered: fault/cases.h; --messages: no
  *                                                   shared memory */
 #include <signal.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "comm/mpi/mpi.h"
+#include "fault/cases.h"
 #include "fault/inject.h"
-#include "fault/reordered.h"
 #include "grid/internal.h"
 #include "quadrille/quadrille.h"
 

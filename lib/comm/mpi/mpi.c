@@ -176,6 +176,15 @@ static int wait_for_notes(mpi_comm *root)
     return 1;
 }
 
+/* MPI gives the number of a freed communicator to the next one, which would receive what was sent on the old one and
+ * received by nobody: those of a world that was given up are kept. */
+static void free_handle(mpi_comm *comm)
+{
+    const mpi_comm *root = (const mpi_comm *)comm->base.root;
+    if (!comm->owns_handle || comm->handle == MPI_COMM_NULL) return;
+    if (!atomic_load(&comm->given_up) && !atomic_load(&root->given_up)) (void)QDRI_WAITS(MPI_Comm_free, &comm->handle);
+}
+
 /* If a rank is missing, MPI still has messages to it, and keeps their buffers. */
 static void mpi_destroy(qdri_comm *comm)
 {
@@ -196,7 +205,7 @@ static void mpi_destroy(qdri_comm *comm)
         }
     }
     if (atomic_load(&qdri_mpi_somebody_is_missing)) return;
-    if (mine->owns_handle && mine->handle != MPI_COMM_NULL) (void)QDRI_WAITS(MPI_Comm_free, &mine->handle);
+    free_handle(mine);
     member_free(mine);
 }
 
