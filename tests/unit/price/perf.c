@@ -155,6 +155,67 @@ static void choices(void **state)
     NEAR(sum.flops, 2 * cost.flops);
 }
 
+/* The layer by hand on d = 12, its shard of 256 elements cut into near parts, these into far ones, of which copies are
+ * summed: a scatter of n elements over g ranks sends (g - 1)/g of n, a sum for all twice that. Of b, over z 2·2/3·24 =
+ * 32 elements, over d 2·11/12·24 = 44. */
+static void levels(void **state)
+{
+    static const struct {
+        int gradient_parts, optimizer_parts; /* of z = 3 or more */
+        double near, far, copies; /* elements sent */
+    } cases[] = {
+        {6, 18, 128, 2 / 3.0 * 128, 128 / 3.0}, /* 2 near, 3 far, 2 copies */
+        {0, 18, 0, 5 / 6.0 * 256, 256 / 6.0}, /* 6 far, 2 copies */
+        {6, 0, 128, 0, 2 * 5 / 6.0 * 128}, /* 2 near, 6 copies */
+        {9, 36, 2 / 3.0 * 256, 3 / 4.0 * 256 / 3, 0}, /* 3 near, 4 far */
+        {36, 36, 11 / 12.0 * 256, 0, 0},
+    };
+    static const qdr_dtype types[] = {QDR_BF16, QDR_F32, QDR_F64};
+    (void)state;
+    for (size_t i = 0; i < 3 * sizeof cases / sizeof *cases; i++) {
+        const size_t at = i / 3;
+        qdr_perf_linear layer = layer_by_hand();
+        qdr_perf_cost cost;
+        layer.m = 64 * 36;
+        layer.d = 12;
+        layer.dtype = types[i % 3];
+        layer.gradient_parts = cases[at].gradient_parts;
+        layer.optimizer_parts = cases[at].optimizer_parts;
+        const double each = (double)qdr_dtype_bytes(layer.dtype), sum_bytes = layer.dtype == QDR_F64 ? 8 : 4;
+        assert_int_equal(qdr_perf_linear_cost(&layer, NULL, &cost), QDR_OK);
+        NEAR(cost.bytes[QDR_CHANNEL_D_NEAR][QDR_REDUCE_SCATTER], sum_bytes * cases[at].near);
+        NEAR(cost.bytes[QDR_CHANNEL_D_FAR][QDR_REDUCE_SCATTER], sum_bytes * cases[at].far);
+        NEAR(cost.bytes[QDR_CHANNEL_D_COPIES][QDR_ALL_REDUCE], sum_bytes * cases[at].copies);
+        NEAR(qdr_perf_channel_bytes(&cost, QDR_CHANNEL_D_REDUCE), sum_bytes * 44);
+        NEAR(qdr_perf_channel_bytes(&cost, QDR_CHANNEL_Z_REDUCE), sum_bytes * (512 + 32));
+        layer.defer_sync = 1; /* what near scatters of each micro-batch */
+        assert_int_equal(qdr_perf_linear_cost(&layer, NULL, &cost), QDR_OK);
+        NEAR(cost.bytes[QDR_CHANNEL_D_NEAR][QDR_REDUCE_SCATTER], sum_bytes * cases[at].near);
+        NEAR(all_bytes(&cost), each * (512 + 3072) + sum_bytes * (512 + cases[at].near));
+        assert_int_equal(qdr_perf_linear_return(&layer, &cost), QDR_OK);
+        NEAR(cost.bytes[QDR_CHANNEL_D_NEAR][QDR_ALL_GATHER], each * cases[at].near);
+        NEAR(cost.bytes[QDR_CHANNEL_D_FAR][QDR_ALL_GATHER], each * cases[at].far);
+        NEAR(all_bytes(&cost), each * (cases[at].near + cases[at].far));
+    }
+}
+
+/* Parts are multiples of z = 3, those of the state of the gradients', and divide z·d = 36. */
+static void levels_that_do_not_nest(void **state)
+{
+    static const int wrong[][2] = {{2, 0}, {4, 12}, {6, 3}, {6, 9}, {6, 15}, {0, 2}, {0, 4}, {15, 0}, {6, 30}, {72, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        qdr_perf_linear layer = layer_by_hand();
+        qdr_perf_cost cost = {.flops = 1};
+        layer.d = 12;
+        layer.gradient_parts = wrong[i][0];
+        layer.optimizer_parts = wrong[i][1];
+        CHECK_FAILS(qdr_perf_linear_return(&layer, &cost), QDR_ERR_ARGUMENT, "divide z*d = 36");
+        assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_ARGUMENT);
+        assert_true(all_bytes(&cost) == 0 && cost.flops == 0);
+    }
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -170,6 +231,8 @@ static void refusals(void **state)
     layer = layer_by_hand();
     layer.m = -1;
     assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_SHAPE);
+    layer.m = INFINITY;
+    assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_SHAPE);
     layer.m = NAN;
     assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_SHAPE);
     layer = layer_by_hand();
@@ -183,10 +246,16 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives),      cmocka_unit_test(normal_replicated),
-        cmocka_unit_test(normal_scattered), cmocka_unit_test(layouts_cost_the_same),
-        cmocka_unit_test(transposed),       cmocka_unit_test(degenerate_grids),
-        cmocka_unit_test(choices),          cmocka_unit_test(refusals),
+        cmocka_unit_test(collectives),
+        cmocka_unit_test(normal_replicated),
+        cmocka_unit_test(normal_scattered),
+        cmocka_unit_test(layouts_cost_the_same),
+        cmocka_unit_test(transposed),
+        cmocka_unit_test(degenerate_grids),
+        cmocka_unit_test(choices),
+        cmocka_unit_test(levels),
+        cmocka_unit_test(levels_that_do_not_nest),
+        cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
