@@ -9,7 +9,18 @@
 #include "core/codec.h"
 #include "core/dtype.h"
 #include "core/group.h"
+#include "core/size.h"
 #include "schedule/buffer.h"
+
+/* Elements of queries and of the key heads that they need, which are put together where y has more ranks than there are
+ * key heads, and kept. A kernel assigns the same number of queries to each of its key heads. */
+static double assembled_elems(const qdri_pricing *p, const qdr_network *network)
+{
+    const int64_t n_queries = (int64_t)p->sizes.heads, group = network->heads / network->kv_heads;
+    if (network->kv_heads >= p->plan->y || group == 1) return 0;
+    const double n_keys = (double)(n_queries / qdri_common_divisor(group, n_queries));
+    return p->sizes.of[QDRI_SIZE_SEQUENCES_X] * (double)network->head_size * ((double)n_queries + 2 * n_keys);
+}
 
 /* Elements of one layer's edges and of the gathered inputs that products keep. */
 static double layer_edges(const qdri_pricing *p, const qdr_network *network)
@@ -25,7 +36,7 @@ static double layer_edges(const qdri_pricing *p, const qdr_network *network)
     if (scattered && plan->y > 1 && !p->gathers_again) elems += 2 * rows * hidden;
     if (scattered && plan->x > 1 && !p->gathers_again)
         elems += (heads < rows ? rows * of[QDRI_SIZE_QUERIES] : 0) + rows * of[QDRI_SIZE_FFN];
-    return elems;
+    return elems + assembled_elems(p, network);
 }
 
 /* Bytes that operations keep per layer: two numbers per row and norm, one per row and head; scores if attention is not
