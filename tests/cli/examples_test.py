@@ -503,10 +503,30 @@ class OtherPrograms(Case):
                         if not row["channel"].endswith("stat"):
                             self.assertEqual(row["bytes_sent"], row["bytes_planned"], row)
 
+    def test_numbers_of_transformer_layer(self):
+        """Products of N tokens need 24 N H² operations forward, twice as many backward; the rest is a few percent."""
+        n, h = 12 * 8, 64
+        for grid in ("1x1x1x1", "2x2x1x1", "1x1x2x2", "1x1x3x1"):
+            done = run("transformer_layer", "--local", str(ranks_of(grid)), "--grid", grid, "--hidden", str(h), "--heads",
+                       "4", "--ctx", "8", "--batch", "12", "--iterations", "3", "--json")
+            result = json.loads(done.stdout)
+            self.assertEqual((result["ranks"], result["iterations"]), (ranks_of(grid), 3))
+            secs = [result[part + "_secs"] for part in ("forward", "backward")]
+            self.assertAlmostEqual(result["tokens_per_s"] * sum(secs) / n, 1, delta=1e-9)
+            for times, part, taken in zip((24, 48), ("forward", "backward"), secs):
+                share = 1e9 * result[part + "_gflops"] * taken / (times * n * h * h)
+                self.assertTrue(1 < share < 1.2, (grid, part, share))
+
     def test_transformer_layer_table(self):
+        """Numbers fit each other but for their last digit."""
         done = run("transformer_layer", "--hidden", "32", "--ctx", "8", "--batch", "2", "--iterations", "1")
         self.assertEqual(done.returncode, 0, done.stderr.decode())
-        self.assertIn("tokens/s", done.stdout.decode())
+        table = done.stdout.decode()
+        forward, backward, both = map(float, re.findall(r"^(?:forward|backward|together) +([\d.]+) ms", table,
+                                                        re.MULTILINE))
+        self.assertAlmostEqual(forward + backward, both, delta=0.0016)
+        tokens_per_s = float(re.search(r"([\d.]+) tokens/s", table)[1])
+        self.assertAlmostEqual(tokens_per_s * both / 1e3 / (2 * 8), 1, delta=0.0006 / both + 0.6 / tokens_per_s)
 
     def test_products_in_fp8(self):
         small = ("--hidden", "32", "--heads", "4", "--ctx", "8", "--batch", "2", "--iterations", "1",
