@@ -6,6 +6,8 @@
  *   test_checkpoint --local P */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -459,6 +461,57 @@ static void files_are_synced_before_they_are_named(qdr_context *ctx, uint64_t se
     end(&net);
 }
 
+/* ---- large files ---- */
+
+#define G (INT64_C(1) << 30)
+
+/* The only file of the folder beside PATH. */
+static int open_draft(void)
+{
+    int number = -1;
+    DIR *folder = opendir(shared.folder);
+    DIST_CHECK(folder, "%s", shared.folder);
+    for (const struct dirent *entry; (entry = readdir(folder));)
+        if (strstr(entry->d_name, ".part")) number = openat(dirfd(folder), entry->d_name, O_RDONLY | O_CLOEXEC);
+    (void)closedir(folder);
+    DIST_CHECK(number >= 0, "no draft");
+    return number;
+}
+
+/* Where no room can be reserved, the file has holes, and takes none. Elements are where 32 bits cannot count. */
+static void large_tensors_are_in_their_places(qdr_context *ctx, uint64_t seed)
+{
+    static const qdr_tensor tensors[] = {{.name = "large", .type = "U8", .n_dims = 1, .shape = {5 * G}},
+                                         {.name = "small", .type = "U8", .n_dims = 1, .shape = {8}}};
+    static const int64_t at[] = {3, 2 * G - 4, 4 * G + 5, 5 * G - 8, 5 * G};
+    trained net = begin(ctx);
+    (void)seed;
+    if (qdr_context_rank(ctx) == 0) {
+        qdr_safetensors *file;
+        struct stat info;
+        inject_file_error(EOPNOTSUPP, 0);
+        inject_begin(INJECT_RESERVE, 0, INJECT_ONWARDS);
+        DIST_OK(qdr_safetensors_create(shared.path, tensors, 2, NULL, &file));
+        DIST_CHECK(inject_happened(), "no room is reserved");
+        (void)inject_end();
+        for (int i = 0; i < 5; i++)
+            DIST_OK(qdr_safetensors_write(file, i == 4, i == 4 ? 0 : at[i], sizeof *at, &at[i]));
+        DIST_FAILS(qdr_safetensors_write(file, 0, 4 * G + 12, 1, at), QDR_ERR_ARGUMENT, "written before");
+        const int number = open_draft();
+        DIST_CHECK(fstat(number, &info) == 0, "no draft");
+        const int64_t data_at = info.st_size - 5 * G - 8;
+        DIST_CHECK(data_at > 0 && data_at % 4096 == 0 && data_at <= 1 << 16, "elements begin at %" PRId64, data_at);
+        for (int i = 0; i < 5; i++) {
+            int64_t found = -1;
+            DIST_CHECK(pread(number, &found, sizeof found, data_at + at[i]) == sizeof found && found == at[i],
+                       "byte %" PRId64 " has %" PRId64, at[i], found);
+        }
+        close(number);
+        DIST_FAILS(qdr_safetensors_close(&file), QDR_ERR_STATE, "of the 5368709120 bytes of tensor large, 32 were");
+    }
+    end(&net);
+}
+
 /* ---- limits, locks ---- */
 
 /* A limit on the size of files is an error of all ranks, not a signal that ends the process. */
@@ -525,6 +578,7 @@ int main(int argc, char **argv)
         {"loads fail", loads_fail},
         {"older files stay", older_files_stay},
         {"files are synced before they are named", files_are_synced_before_they_are_named},
+        {"large tensors are in their places", large_tensors_are_in_their_places},
         {"files have a limit", files_have_a_limit},
         {"the later run wins without locks", the_later_run_wins_without_locks}};
     qdr_set_log(NULL, NULL); /* warnings of what a power failure may undo */
