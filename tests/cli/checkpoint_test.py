@@ -367,6 +367,7 @@ class Saving(Case):
                 os.symlink("there/a", link)
             words = ["--save", name, "--resume", "auto", "--sample", "0"]
             self.train("1x1x1x1", *TINY, "--steps", "8", *words[:2], "--save-every", "2", "--keep", "3")
+            self.assertIn(f"{name} has 8 steps", self.run_words(words_of("1x1x1x1", self.text, *words)))
             self.damage(file)
             self.damage(file + ".1")
             said = self.run_words(words_of("1x1x1x1", self.text, *words))

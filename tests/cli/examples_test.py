@@ -507,8 +507,8 @@ class OtherPrograms(Case):
         """Products of N tokens need 24 N H² operations forward, twice as many backward; the rest is a few percent."""
         n, h = 12 * 8, 64
         for grid in ("1x1x1x1", "2x2x1x1", "1x1x2x2", "1x1x3x1"):
-            done = run("transformer_layer", "--local", str(ranks_of(grid)), "--grid", grid, "--hidden", str(h), "--heads",
-                       "4", "--ctx", "8", "--batch", "12", "--iterations", "3", "--json")
+            done = run("transformer_layer", "--local", str(ranks_of(grid)), "--grid", grid, "--hidden", str(h),
+                       "--heads", "4", "--ctx", "8", "--batch", "12", "--iterations", "3", "--json")
             result = json.loads(done.stdout)
             self.assertEqual((result["ranks"], result["iterations"]), (ranks_of(grid), 3))
             secs = [result[part + "_secs"] for part in ("forward", "backward")]

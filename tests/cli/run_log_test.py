@@ -118,9 +118,11 @@ class Logs(Case):
             (at, value), (to, last) = marks[0], marks[-1]
             return lambda place: value + (place - at) * (last - value) / (to - at)
         step_at, loss_at = scale(steps), scale(losses)
-        return [[(step_at(float(x)), loss_at(float(y))) for x, y in
-                 (point.split(",") for point in line.get("points").split())]
-                for line in root if line.tag.endswith("polyline")]
+        curves = [[tuple(map(float, point.split(","))) for point in line.get("points").split()]
+                  for line in root if line.tag.endswith("polyline")]
+        for x, y in sum(curves, []):
+            self.assertTrue(72 <= x <= 812 and 84 <= y <= 438, (x, y))
+        return [[(step_at(x), loss_at(y)) for x, y in curve] for curve in curves], max(x for x, _ in curves[0])
 
     def test_picture_of_a_continued_run(self):
         """Of more steps than are drawn: pairs of steps, and means of 2 * 17 + 1 of them."""
@@ -128,7 +130,8 @@ class Logs(Case):
         self.log_of("--steps", str(first), "--save", file)
         lines = self.log_of("--resume", file, "--steps", str(first + n), "--val-every", "400", "--plot", picture)[1]
         losses = [line["loss"] for line in lines]
-        raw, means, validations = self.points_of(picture)
+        (raw, means, validations), last = self.points_of(picture)
+        self.assertEqual(last, 812)  # the right end
         wanted = [(first + i + 1.5, sum(losses[i:i + 2]) / 2) for i in range(0, n - 1, 2)] + [(first + n, losses[-1])]
         halves = [min(i, n - 1 - i, n // 80 + 1) for i in range(n)]
         smooth = [(first + i + 1, sum(losses[i - half:i + half + 1]) / (2 * half + 1))
