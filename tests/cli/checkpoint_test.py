@@ -215,6 +215,13 @@ class Notes(Case):
         rest, _ = self.train("1x1x1x1", "--resume", file, "--sample", "0")
         self.assertEqual(rest, {step: whole[step] for step in (3, 4)})
 
+    def test_numbers_have_all_their_digits(self):
+        """No more than they need."""
+        file = self.path("a")
+        for lr in 0.003, 0.1 + 0.2, 1 / 3, 2 / 3e3:
+            self.train("1x1x1x1", *TINY, "--steps", "1", "--lr", repr(lr), "--save", file)
+            self.assertIn(f'"lr":{lr!r},', json.loads(header_of(file)[1])["__metadata__"]["note"])
+
     def test_load_takes_sizes_only(self):
         file, other = self.path("a"), self.path("b")
         self.train("1x1x1x1", *TINY, "--steps", "1", "--lr", "0.01", "--warmup", "3", "--seed", "9", "--dtype", "f64",
@@ -383,6 +390,24 @@ class Saving(Case):
         said = self.run_words(words_of("1x1x1x1", self.text, "--save", link, "--plot", file + ".partial", "--steps",
                                        "0"), 2)
         self.assertIn("the unfinished file of --save", said)
+
+    def test_auto_finds_damage_behind_tensors_without_checksums(self):
+        file = self.path("a")
+        words = ["--save", file, "--resume", "auto", "--sample", "0"]
+        self.train("1x1x1x1", *TINY, "--steps", "4", *words[:2], "--save-every", "2", "--keep", "1")
+        self.damage(file)
+        _, header, data = header_of(file)
+        contents = json.loads(header)
+        sums = json.loads(contents["__metadata__"]["crc32"])
+        last = max((name for name in sums), key=lambda name: contents[name]["data_offsets"][1])
+        contents["__metadata__"] |= {"crc32": json.dumps({last: sums[last]}), "header_crc32": 8 * "0"}
+        header = json.dumps(contents, separators=(",", ":")).encode()
+        header = header.replace(8 * b"0", f"{zlib.crc32(header):08x}".encode(), 1)
+        with open(file, "wb") as other:
+            other.write(struct.pack("<Q", len(header)) + header + data)
+        said = self.run_words(words_of("1x1x1x1", self.text, *words))
+        self.assertIn(f"tensor {last} is damaged", said)
+        self.assertIn(f"continuing after step 2 of {file}.1", said)
 
     def test_auto_takes_no_older_file_if_files_cannot_be_opened(self):
         """With any number of open files that is too small."""
