@@ -86,6 +86,36 @@ static int case_leaves_grid(qdr_context *ctx)
     return result;
 }
 
+#if QDRI_HAVE_MPI
+/* Four ranks in two rows and columns: the last one leaves, one is in a sum with it. The others stay until that one says
+ * that it has given up. */
+static int leaves_line(qdr_context *ctx, qdr_axis axis)
+{
+    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1};
+    const int rank = qdr_context_rank(ctx), last = 3, waiting = axis == QDR_X ? 2 : 1;
+    float data[100] = {0};
+    char word = 0;
+    qdr_grid *grid = NULL;
+    int result = AS_EXPECTED;
+    if (qdr_grid_create(ctx, &shape, &grid) != QDR_OK) return WRONG;
+    qdr_status status = qdr_all_reduce(grid, axis, QDR_SUM, data, 100, QDR_F32, NULL);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    if (status != QDR_OK) result = WRONG;
+    if (rank == waiting && result == AS_EXPECTED) {
+        status = qdr_all_reduce(grid, axis, QDR_SUM, data, 100, QDR_F32, NULL);
+        if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+        result = expect(status, QDR_ERR_PEER, "all-reduce");
+    }
+    for (int to = 0; rank == waiting && to < last; to++)
+        if (to != rank) MPI_Send(&word, 1, MPI_CHAR, to, 0, MPI_COMM_WORLD);
+    if (rank != waiting && rank != last) MPI_Recv(&word, 1, MPI_CHAR, waiting, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    qdr_grid_destroy(&grid);
+    return result;
+}
+static int case_leaves_row(qdr_context *ctx) { return leaves_line(ctx, QDR_X); }
+static int case_leaves_column(qdr_context *ctx) { return leaves_line(ctx, QDR_Y); }
+#endif
+
 enum { N_SUMS = 20, MOST_LOCAL = 8, N_LEFT = 50000 };
 static float left_behind[MOST_LOCAL][N_LEFT];
 
@@ -291,6 +321,10 @@ static const struct {
     {"leaves-barrier", case_leaves_barrier},
     {"leaves-stream", case_leaves_stream},
     {"leaves-grid", case_leaves_grid},
+#if QDRI_HAVE_MPI
+    {"leaves-row", case_leaves_row},
+    {"leaves-column", case_leaves_column},
+#endif
     {"all-leave", case_all_leave},
     {"all-leave-unequal", case_all_leave_unequal},
     {"poison", case_poison},

@@ -42,25 +42,41 @@ static int case_late(const stuck *s)
                   "for rank 1 at x=0 y=0 z=1 d=0; ", "QDR_TIMEOUT=" LIMIT);
 }
 
-/* The last rank, on whose node another one waits for it first. On two nodes, ranks of the other node wait for the one
- * that waits. */
-static int case_late_coded(const stuck *s)
+/* Rank 0 is late, too, but comes in time. Those on another node have had theirs from each other since, wait for it
+ * longer than usual, and do not name it. */
+static int case_late_later(const stuck *s)
+{
+    if (s->rank == 0) sleep_ms(400);
+    if (s->rank == 1) sleep_ms(2 * LATE_MS);
+    const qdr_status status = stuck_call(s, stuck_usual);
+    if (s->rank == 1) return came_late(s, status);
+    return EXPECT(status, QDR_ERR_TIMEOUT, "z gather", WAITED " in all-reduce", "for rank 1 at x=0 y=0 z=1 d=0; ");
+}
+
+/* A coded sum to which the ranks from `late` on come too late. On two nodes those of the other one have added among
+ * themselves, and each waits for its counterpart: whoever gives up names that one, or the first of its own node. */
+static int late_coded(const stuck *s, int late)
 {
     enum { N_CODED = 256 };
     static _Thread_local float data[N_CODED];
     const qdr_codec codec = {.kind = QDR_CODEC_INT8};
     const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .op = QDR_SUM, .recv = data, .count = N_CODED, .codec = &codec};
-    const int late = s->size - 1;
-    char words[32];
+    const int has_two_nodes = qdri_comm_node_size(qdri_context_world(s->ctx)) < s->size, half = s->size / 2;
     if (qdri_grid_compress(s->grid, QDR_CHANNEL_Z_GATHER) != QDR_OK) return WRONG;
-    if (s->rank == late) sleep_ms(LATE_MS);
+    if (s->rank >= late) sleep_ms(LATE_MS);
     qdr_status status = qdri_comm_launch(qdri_grid_comm(s->grid, QDR_CHANNEL_Z_GATHER), &coll,
                                          qdr_context_stream(s->ctx));
     if (status == QDR_OK) status = qdr_barrier(s->ctx);
-    snprintf(words, sizeof words, "for rank %d", late);
-    if (s->rank == late - 1 && status == QDR_ERR_TIMEOUT) return EXPECT(status, QDR_ERR_TIMEOUT, WAITED, words);
+    const char *who = strstr(qdr_last_error(), "z gather: rank "), *whom = who ? strstr(who, " for rank ") : NULL;
+    if (whom) {
+        const int waits = atoi(who + strlen("z gather: rank ")), named = atoi(whom + strlen(" for rank "));
+        if (named != (has_two_nodes && waits < half ? waits + half : late)) status = QDR_ERR_STATE;
+    }
     return EXPECT(status, QDR_ERR_TIMEOUT, WAITED, "for rank");
 }
+
+static int case_late_coded(const stuck *s) { return late_coded(s, s->size - 1); }
+static int case_late_coded_node(const stuck *s) { return late_coded(s, s->size / 2); }
 
 static int case_late_pair(const stuck *s)
 {
@@ -275,6 +291,8 @@ static const stuck_case late_cases[] = {
     {"late", case_late, NULL, LIMIT},
     {"late-checked", case_late, "1", LIMIT},
     {"late-coded", case_late_coded, NULL, LIMIT},
+    {"late-coded-node", case_late_coded_node, NULL, LIMIT},
+    {"late-later", case_late_later, NULL, LIMIT},
     {"late-pair", case_late_pair, "0", LIMIT ".0"},
     {"late-barrier", case_late_barrier, NULL, LIMIT},
     {"late-far", case_late_far, NULL, LIMIT},
