@@ -154,6 +154,45 @@ class Others(Faults):
         os.unlink(self.path("two/a.partial"))
         self.assertIn("cannot be opened on rank 1", self.run_words(words, 1))
 
+    def test_a_rank_that_sees_another_file(self):
+        """Of another length, time or header; a copy that differs in none of them will do."""
+        if not base.ARGUMENTS.mpiexec:
+            self.skipTest("no mpiexec")
+        for name in ("one", "two"):
+            os.mkdir(self.path(name))
+        one, two = self.path("one/a"), self.path("two/a")
+        self.train("1x1x1x1", *base.TINY, "--steps", "1", "--save", one)
+        self.train("1x1x1x1", *base.TINY, "--steps", "1", "--seed", "2", "--save", two)
+        whole, other = contents_of(one), contents_of(two)
+        self.assertEqual(len(whole), len(other))
+        program = os.path.abspath(os.path.join(base.ARGUMENTS.examples_dir, "train_gpt"))
+        words = [base.ARGUMENTS.mpiexec]
+        for name in ("one", "two"):
+            words += [*([":"] if len(words) > 1 else []), "-n", "1", "sh", "-c", 'cd "$0" && exec "$@"',
+                      self.path(name), program, self.text, "--load", "a", "--steps", "0", "--sample", "0",
+                      "--val-windows", "1", "--val-every", "9"]
+        for content, secs, code in ((whole, 0, 0), (whole, 2, 1), (whole + b"x", 0, 1), (other, 0, 1)):
+            with open(two, "wb") as file:
+                file.write(content)
+            os.utime(one, (10 ** 9, 10 ** 9))
+            os.utime(two, (10 ** 9, 10 ** 9 + secs))
+            said = self.run_words(words, code)
+            self.assertEqual(said.count("a on rank 1 is another file than on rank 0"), code, said)
+
+    def test_names_of_drafts(self):
+        """The longest name leaves room for those of drafts and older files; permissions are kept."""
+        file = self.path(230 * "n")
+        self.train("1x1x1x1", *base.TINY, "--steps", "1", "--save", file)
+        os.chmod(file, 0o640)
+        self.train("1x1x1x1", *base.TINY, "--steps", "3", "--save", file, "--save-every", "1", "--keep", "2")
+        for name in (file, file + ".1", file + ".2"):
+            self.assertEqual(os.stat(name).st_mode & 0o777, 0o640)
+            self.check_whole(name)
+        for n in (232, 240, 250, 300):
+            self.assertIn("too long", self.run_words(base.words_of("1x1x1x1", self.text, *base.TINY, "--steps", "1",
+                                                                   "--save", self.path(n * "n")), 1 if n < 256 else 2))
+        self.assertEqual(len(os.listdir(self.folder.name)), 5)
+
     def test_a_run_that_is_killed_while_names_change(self):
         """The damaged FILE is kept, but not in the place of a sound one, before the new one is there."""
         if subprocess.run(["strace", "-e", "trace=none", "true"], capture_output=True, check=False).returncode:

@@ -28,7 +28,7 @@ class Maps(Case):
 
     def test_gpt2(self):
         for prefix in "", "transformer.":
-            for kind in "F32", "BF16", "F16":
+            for kind in "F32", "BF16", "F16", "F64":
                 theirs, ours = gpt2(SEED, kind=kind, prefix=prefix)
                 metadata = self.there_and_back(theirs, ours, "gpt2")
                 self.assertEqual(metadata["prefix"], prefix)
@@ -161,6 +161,8 @@ class Maps(Case):
             source = self.file("a.safetensors", {"t": ("F32", [rows, cols], data), "h": ("F32", [rows, cols], own)})
             found, _ = self.convert(source, "b.safetensors", "--from", both)
             self.assertEqual("head" in found, own != data)
+        source = self.file("a.safetensors", {"t": ("F32", [rows, cols], data), "h": ("I32", [rows, cols], data)})
+        self.assertIn("head", self.convert(source, "b.safetensors", "--from", both)[0])
 
     def test_names_nobody_knows(self):
         theirs, _ = gpt2(SEED)

@@ -135,6 +135,20 @@ class Verify(Case):
         out = self.bad(4, "verify", self.path("b.safetensors", data), says=["2 of 5 tensors are damaged", "and others"])
         self.assertEqual([line.startswith("damaged: ") for line in out.splitlines()], [True, True, False])
 
+    def test_checksums_of_some(self):
+        path, data = self.written()
+        begin = 8 + struct.unpack("<Q", data[:8])[0]
+        contents = json.loads(data[8:begin])
+        sums = json.loads(contents["__metadata__"]["crc32"])
+        contents["__metadata__"] |= {"crc32": json.dumps({"w": sums["w"], "steps": sums["steps"]}),
+                                     "header_crc32": 8 * "0"}
+        header = json.dumps(contents, separators=(",", ":")).encode()
+        header = header.replace(8 * b"0", f"{zlib.crc32(header):08x}".encode(), 1)
+        path = self.path("b.safetensors", struct.pack("<Q", len(header)) + header + data[begin:])
+        self.assertIn("5 tensors: 2 sound, 0 damaged, 3 without a checksum", self.good("verify", path))
+        found = self.json("verify", path)
+        self.assertEqual((found["checked"], found["unchecked"]), (2, 3))
+
     def test_without_checksums(self):
         path = self.file("a.safetensors", SAMPLE)
         self.assertIn("has no checksums: nothing could be checked", self.good("verify", path))
@@ -167,6 +181,13 @@ class Diff(Case):
         w = found["tensors"][0]
         self.assertEqual((w["name"], w["largest"], w["at"], w["differing"]), ("w", 0.5, [1, 1], 2))
         self.assertEqual((found["only_in_first"], found["only_in_second"]), (["a"], ["b"]))
+
+    def test_what_only_one_has(self):
+        some = ("U8", [1], b"a")
+        a = self.file("a.safetensors", {name: some for name in "abcde"})
+        b = self.file("b.safetensors", {name: some for name in "exy"})
+        self.assertIn("1 tensor in both: 1 equal, 0 within the tolerance, 0 different; 4 only in the first, 2 only in "
+                      "the second\n", self.bad(4, "diff", a, b, says=["6 in only one"]))
 
     def test_tolerance(self):
         a = self.file("a.safetensors", {"w": ("F32", [2], pack("F32", [1, 2]))})

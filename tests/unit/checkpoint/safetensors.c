@@ -363,6 +363,33 @@ static void an_index_names_several_files(void **state)
     CHECK_FAILS(qdr_safetensors_open("x.index.json", &file), QDR_ERR_ARGUMENT, "is no index of safetensors");
 }
 
+/* The first file that has a key says what it means; keys come in the order of the files. */
+static void metadata_of_several_files(void **state)
+{
+    static const char index[] = "{\"weight_map\":{\"a\":\"1.st\",\"b\":\"2.st\",\"c\":\"3.st\"}}";
+    static const char *const pairs[3][5] = {{"x", "1"}, {"x", "2", "y", "2"}, {"z", "3", "y", "3"}};
+    static const char *const wanted[][2] = {{"x", "1"}, {"y", "2"}, {"z", "3"}};
+    static const char *const names[] = {"a", "b", "c"}, *const paths[] = {"1.st", "2.st", "3.st"};
+    const unsigned char value = 1;
+    qdr_safetensors *file;
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(
+            qdr_safetensors_create(paths[i], &(qdr_tensor){.name = names[i], .dtype = QDR_U8}, 1, pairs[i], &file));
+        CHECK_OK(qdr_safetensors_write(file, 0, 0, 1, &value));
+        CHECK_OK(qdr_safetensors_close(&file));
+    }
+    spill("x.index.json", index, sizeof index - 1);
+    CHECK_OK(qdr_safetensors_open("x.index.json", &file));
+    for (int i = 0; i < 3; i++) assert_string_equal(qdr_safetensors_metadata(file, wanted[i][0]), wanted[i][1]);
+    int n_keys = 0, next = 0;
+    for (const char *key = NULL; (key = qdr_safetensors_metadata_key(file, n_keys)); n_keys++)
+        if (next < 3 && strcmp(key, wanted[next][0]) == 0) next++;
+    assert_int_equal(next, 3);
+    assert_int_equal(n_keys, 5); /* and two checksums */
+    CHECK_OK(qdr_safetensors_close(&file));
+}
+
 static void an_incomplete_file_leaves_the_old_one(void **state)
 {
     const qdr_tensor two[] = {{.name = "a", .dtype = QDR_U8, .n_dims = 1, .shape = {3}}, {.name = "b", .type = "U8"}};
@@ -512,6 +539,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(headers_that_contradict_themselves_are_refused, enter, leave),
         cmocka_unit_test_setup_teardown(numbers_are_rounded_once, enter, leave),
         cmocka_unit_test_setup_teardown(an_index_names_several_files, enter, leave),
+        cmocka_unit_test_setup_teardown(metadata_of_several_files, enter, leave),
         cmocka_unit_test_setup_teardown(an_incomplete_file_leaves_the_old_one, enter, leave),
         cmocka_unit_test(spans_are_what_was_written),
         cmocka_unit_test(spans_are_cheap),
