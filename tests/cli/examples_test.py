@@ -401,6 +401,10 @@ class Training(Case):
         for grid, words in (("1x1x1x1", ()), ("2x1x2x1", ("--layout", "scattered")),
                             ("1x2x1x1", ("--loss-scale", "4096"))):
             self.assert_same_losses(self.train("--dtype", "f16", *words, grid=grid)[0], reference, 2.5e-3)
+        usual, same, less = (self.train("--dtype", "f16", "--val-every", "1", *words)[0]
+                             for words in ((), ("--loss-scale", "1024"), ("--loss-scale", "2")))
+        self.assert_same_losses(usual, same, 0)
+        self.assertNotEqual([line["loss"] for line in usual], [line["loss"] for line in less])
         lines, done = self.train("--dtype", "f16", "--loss-scale", "1e9", grid="1x2x2x1")  # overflow: no update happens
         self.assertIn(f"{len(lines)} steps were skipped", done.stderr.decode())
         self.assert_same_losses(lines, self.train("--dtype", "f16", "--lr", "0", grid="1x2x2x1")[0], 0)

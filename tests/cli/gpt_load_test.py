@@ -104,6 +104,19 @@ class Load(unittest.TestCase):
                       for path in (one, folder)]
             self.assertEqual(losses[0], losses[1], words)
 
+    def test_steps_of_an_optimizer(self):
+        """No more are taken than begun, and all are counted."""
+        for begun, taken, says in ((5, 3, None), (3, 3, None), (0, 0, None), (2 ** 53, 1, None), (2, 3, "steps_taken"),
+                                   (3, -1, "steps_taken"), (2 ** 53 + 1, 1, "steps_begun"), (1.5, 1, "steps_begun"),
+                                   (None, 1, "steps_begun"), (1, None, "steps_taken")):
+            steps = {"steps_begun": begun, "steps_taken": taken}
+            path = self.file(self.ours, NOTE, optimizer=json.dumps({key: steps[key] for key in steps
+                                                                     if steps[key] is not None}))
+            if says:
+                self.bad(["optimizer", says], "--load", path)
+            else:
+                self.good("--load", path)
+
     def test_a_shorter_context(self):
         path = self.file(self.ours, NOTE)
         self.assertIn("positions: the first 5 of its 16\n", self.good("--load", path, "--ctx", "5", "--local", "2"))

@@ -39,6 +39,7 @@ class Logs(Case):
         expected = {"program": "train_gpt", "ranks": 4, "grid": "2x1x1x2", "layers": LAYERS, "hidden": HIDDEN,
                     "heads": 3, "context": CONTEXT, "batch": BATCH, "steps": 3, "seed": 9, "dtype": "f64",
                     "layout": "scattered", "continues_after": 0, "codec": "none", "text": "text.txt",
+                    "sequences_per_forward": BATCH,
                     "text_bytes": os.path.getsize(self.text)}
         self.assertEqual({key: about[key] for key in expected}, expected)
         self.assertRegex(about["version"], r"^\d+\.\d+\.\d+")
@@ -81,6 +82,12 @@ class Logs(Case):
         for line, one in zip(lines, alone):
             self.assertEqual(one["bytes_sent"], 0)
             self.assertAlmostEqual(line["gradient_norm"] / one["gradient_norm"], 1, delta=1e-3)
+
+    def test_memory(self):
+        """The late rank's step needs a number of each rank for a while."""
+        lines = self.log_of("--steps", "6", "--late", "1:0.01", grid="1x1x3x1")[1]
+        self.assertEqual([line["memory_peak"] - line["memory"] for line in lines], 3 * [0] + 3 * [3 * 8])
+        self.assertEqual(len({line["memory"] for line in lines}), 1)
 
     def test_speed(self):
         """A step's tokens in its time, which is a part of what passes from line to line."""
