@@ -140,13 +140,18 @@ class Continuing(Case):
         self.check_close(rest, whole, 1e-9)
 
     def test_another_batch_goes_on_behind_the_last_sequence(self):
-        """A text of which each window is used once: the sequences are those of one run, cut elsewhere."""
+        """Without learning, three steps of 2 sequences have the mean loss of one of 6, wherever runs are cut."""
         file = self.path("a.safetensors")
-        words = [*TINY, "--dtype", "f64", "--steps", "4"]
-        self.train("1x1x1x1", *words, "--save", file)
-        self.train("1x1x2x1", "--resume", file, "--steps", "7", "--batch", "2", "--save", file)
-        note = json.loads(json.loads(header_of(file)[1])["__metadata__"]["note"])
-        self.assertEqual((note["step"], note["sequences"]), (7, 4 * 6 + 3 * 2))
+        words = [*TINY, "--dtype", "f64", "--lr", "0", "--save", file]
+        whole, _ = self.train("1x1x1x1", *words, "--steps", "6")
+        cut, _ = self.train("1x1x1x1", *words, "--steps", "4")
+        for grid, steps, after in (("1x1x2x1", "6", 24 + 4), ("2x1x1x1", "10", 24 + 12)):
+            cut |= self.train(grid, "--resume", file, "--steps", steps, "--batch", "2", "--save", file)[0]
+            note = json.loads(json.loads(header_of(file)[1])["__metadata__"]["note"])
+            self.assertEqual((note["step"], note["sequences"]), (int(steps), after))
+        means = {step: cut[step] for step in range(1, 5)} | {5: sum(cut[i] for i in (5, 6, 7)) / 3,
+                                                            6: sum(cut[i] for i in (8, 9, 10)) / 3}
+        self.check_close(means, whole, 1e-12)
 
     def test_another_text_is_refused(self):
         file, other = self.path("a.safetensors"), self.path("other.txt")
