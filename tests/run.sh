@@ -127,6 +127,7 @@ manuals() { sh tests/tools/check_manuals.sh; }
 absent() { sh tests/tools/absent.sh; }
 consumer() { python3 tests/tools/check_recipe.py && sh tests/tools/check_install.sh build; }
 debian() { sh tests/tools/check_debian.sh; }
+slurm() { python3 tests/slurm/slurm_test.py build; }
 # Kernels for one kind of GPU, which compile in half the time.
 release() {
     if [ -n "$full" ]; then build_in build -Dtests=true; else build_in build -Dtests=true -Dgpu_architectures=90; fi &&
@@ -154,7 +155,7 @@ no_mpi() {
 }
 
 mkdir -p "$logs"
-install_needs "$logs/install.log" "$required_needs" "$wanted_needs $test_needs ${full:+$debian_needs}"
+install_needs "$logs/install.log" "$required_needs" "$wanted_needs $test_needs ${full:+$debian_needs $slurm_needs}"
 check_meson
 
 stage packages packages
@@ -169,6 +170,7 @@ stage symbols symbols
 stage manuals manuals
 stage consumer consumer
 [ -z "$full" ] || stage debian debian
+[ -z "$full" ] || stage slurm slurm
 stage absent absent
 stage no-mpi no_mpi
 stage asan addresses

@@ -16,6 +16,7 @@ test_needs="command:g++:g++ library:cmocka:libcmocka-dev python:numpy:python3-nu
 command:ccache:ccache command:clang-14:clang-14 package:libclang-rt-14-dev:libclang-rt-14-dev
 command:clang-format-14:clang-format-14 command:clang-tidy-14:clang-tidy-14 command:nm:binutils command:groff:groff
 command:cmake:cmake package:environment-modules:environment-modules command:fish:fish command:zsh:zsh"
+slurm_needs="command:/usr/sbin/slurmctld:slurm-wlm command:/usr/sbin/munged:munge"
 debian_needs="command:dpkg-buildpackage:dpkg-dev command:dh:debhelper command:lintian:lintian command:fakeroot:fakeroot"
 
 say() { printf '%s\n' "$*" >&2; }

@@ -43,7 +43,10 @@ static qdr_status check_state(void)
     for (char *c = version; *c; c++) {
         if (*c == '\t') *c = ' ';
     }
-    snprintf(why, sizeof why, "the program uses %.100s; start it with that library's mpiexec", version);
+    snprintf(why, sizeof why,
+             "the program uses %.100s; start it with that library's mpiexec, "
+             "or under Slurm with srun --mpi=pmi2 (a Cray: cray_shasta)",
+             version);
     return qdri_launcher_check(size, why);
 }
 
