@@ -255,6 +255,17 @@ class Lines(Case):
         self.assertEqual(rest[0], rest[2])
         self.assertNotEqual(rest[0], rest[3])
 
+    def test_the_seed_draws_the_sample(self):
+        """Of an untrained model, which draws nearly any byte; ranks and grids do not matter."""
+        words = ["--load", self.path("a"), "--dtype", "f64", "--steps", "0", "--sample", "200", "--temperature", "1"]
+        self.run_words(words_of("1x1x1x1", self.text, *TINY, "--steps", "0", "--save", self.path("a")))
+        first, again, other = (subprocess.run(words_of(grid, self.text, *words, "--seed", seed), capture_output=True,
+                                              check=True).stdout
+                               for grid, seed in (("1x1x1x1", "1"), ("2x1x1x2", "1"), ("1x1x1x1", "2")))
+        self.assertEqual(first, again)
+        self.assertNotEqual(first, other)
+        self.assertGreater(len(set(first)), 40)
+
     def test_lines_between_validations(self):
         words = [*TINY, "--val-every", "1000000", "--val-windows", "1", "--steps", "3000"]
         for every, least in (("0.02", 3), ("0", 1), (None, 1)):
