@@ -92,11 +92,10 @@ class Logs(Case):
     def test_speed(self):
         """A step's tokens in its time, which is a part of what passes from line to line."""
         lines = self.log_of("--steps", "100")[1]
-        step_secs = [BATCH * CONTEXT / line["tokens_per_s"] for line in lines]
         passed = [after["secs"] - before["secs"] for before, after in zip(lines, lines[1:])]
-        for secs, most in zip(step_secs[1:], passed):
-            self.assertLess(secs, 1.01 * most)
-        self.assertGreater(sum(step_secs[1:]), 0.5 * sum(passed))
+        for line, most in zip(lines[1:], passed):  # whole numbers, rounded down
+            self.assertLess(BATCH * CONTEXT / (line["tokens_per_s"] + 1), most)
+        self.assertGreater(sum(BATCH * CONTEXT / line["tokens_per_s"] for line in lines[1:]), 0.5 * sum(passed))
 
     def test_speed_of_a_continued_run(self):
         """Its own steps and their time count alone: in the lines of steps, in the report, and in the picture."""
@@ -109,7 +108,8 @@ class Logs(Case):
         told = re.findall(r"^step (\d+)/63 .* (\d+) tokens/s", self.said, re.MULTILINE)
         self.assertEqual([step for step, _ in told], ["61", "62", "63"])
         for n, (_, tokens_per_s) in enumerate(told, 1):
-            self.assertAlmostEqual(int(tokens_per_s) * sum(secs[:n]) / (n * BATCH * CONTEXT), 1, delta=0.01)
+            self.assertAlmostEqual(int(tokens_per_s) * sum(secs[:n]) / (n * BATCH * CONTEXT), 1,
+                                   delta=2 / min(line["tokens_per_s"] for line in lines) + 1e-6)
         self.assertEqual(told[-1][1], speed[2])
         with open(picture, encoding="utf-8") as svg:
             self.assertIn(f", {speed[2]} tokens/s<", svg.read())

@@ -98,6 +98,15 @@ class Stopping(Case):
             self.assertNotIn("validation loss", said)
             self.assertEqual(self.steps_of(file), step)
 
+    def test_a_run_that_is_long_enough_for_all_steps(self):
+        """It ends as any other; one step earlier it stops."""
+        file = self.path("a")
+        for n, is_whole in (4, True), (3, False):
+            said = self.run_words(words_of("1x1x1x2", self.text, *LONG, "--steps", "4", "--val-windows", "1", "--save",
+                                           file, "--stop-after", str(n)))
+            self.assertEqual(("validation loss" in said, "stopped" in said), (is_whole, not is_whole), said)
+            self.assertEqual(self.steps_of(file), n)
+
     def test_in_the_sample(self):
         process = self.start(*LONG, "--steps", "0", "--val-windows", "1", "--sample", "9999999", "--save",
                              self.path("a"))
