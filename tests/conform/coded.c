@@ -60,9 +60,8 @@ static int trial_draw(trial *t, const member *self, uint64_t seed)
     const int64_t unit = coll->row_elems ? coll->row_elems : 1;
     coll->count = (int64_t)(draw(seed, 8, 7) % (uint64_t)(most / unit + 1)) * unit;
     const uint64_t mode = draw(seed, 8, 8) % 3;
-    if (coll->kind == QDR_ALL_REDUCE) coll->count *= self->size;
-    if (coll->kind != QDR_ALL_REDUCE && mode == 1) {
-        coll->split_unit = unit;
+    if (coll->kind == QDR_ALL_REDUCE || mode == 1) { /* of all, whom it need not divide among */
+        coll->split_unit = coll->kind == QDR_ALL_REDUCE ? 0 : unit;
         coll->count *= self->size;
         coll->count += unit * (int64_t)(draw(seed, 8, 9) % (uint64_t)self->size);
     }
@@ -226,6 +225,17 @@ static int check_plain(trial *t, const member *self, uint64_t digest, size_t n_b
     return 0;
 }
 
+/* What would have been sent since then without a codec. */
+static int check_plain_bytes(const trial *t, const member *self, const qdr_traffic *since)
+{
+    const qdr_traffic now = qdri_comm_traffic(self->comm, t->coll.kind);
+    const int64_t plain = of_ranks(self, now.bytes_plain - since->bytes_plain);
+    const int64_t raw = of_ranks(self, expected_bytes(t, self, 1));
+    CHECK(plain == raw, "%s, %s: %lld plain bytes, not %lld, seed %llu", qdr_coll_kind_name(t->coll.kind), t->name,
+          (long long)plain, (long long)raw, (unsigned long long)t->seed);
+    return 0;
+}
+
 static int run_trial(const member *self, uint64_t seed)
 {
     trial t;
@@ -249,14 +259,12 @@ static int run_trial(const member *self, uint64_t seed)
     const int64_t bytes = of_ranks(self, after.bytes_sent - before.bytes_sent);
     const int64_t wanted = of_ranks(self, expected_bytes(&t, self, !is_coded(&t)));
     const int is_counted = is_coded(&t) || qdri_comm_summed_first(self->comm, &t.coll) == 1;
-    if (is_counted && (is_coded(&t) || self->per_node == 1)) {
+    const int is_checked = is_counted && (is_coded(&t) || self->per_node == 1);
+    if (is_checked) {
         CHECK(bytes == wanted || is_lossless(&t), "%s of %s, %s, nodes %d x %d: %lld bytes, not %lld, seed %llu", name,
               type, t.name, self->n_nodes, self->per_node, (long long)bytes, (long long)wanted,
               (unsigned long long)seed);
-        const int64_t plain = of_ranks(self, after.bytes_plain - before.bytes_plain);
-        const int64_t raw = of_ranks(self, expected_bytes(&t, self, 1));
-        CHECK(plain == raw, "%s, %s: %lld plain bytes, not %lld, seed %llu", name, t.name, (long long)plain,
-              (long long)raw, (unsigned long long)seed);
+        if (check_plain_bytes(&t, self, &before)) return 1;
     }
     const int saves = after.bytes_plain - before.bytes_plain != after.bytes_sent - before.bytes_sent,
               is_timed = qdr_context_gpu(self->ctx) < 0;
@@ -269,7 +277,8 @@ static int run_trial(const member *self, uint64_t seed)
     const uint64_t kept = qdri_digest_of(t.coll.recv, n_bytes);
     if (check_plain(&t, self, kept, n_bytes)) return 1;
     set_chunk_bytes(self, 1 + (int64_t)(draw(seed, 8, 10) % 20000));
-    if (run_once(&t, self)) return 1;
+    const qdr_traffic between = qdri_comm_traffic(self->comm, kind);
+    if (run_once(&t, self) || (is_checked && check_plain_bytes(&t, self, &between))) return 1;
     const int is_same = qdri_digest_of(t.coll.recv, n_bytes) == kept;
     CHECK(is_same || (t.codec.flags & QDR_CODEC_STOCHASTIC),
           "%s, %s, rows %lld: other bits in chunks of %lld, seed %llu", name, t.name, (long long)t.coll.row_elems,
@@ -349,6 +358,63 @@ static int test_nan(const member *self)
     return 0;
 }
 
+/* Calls of one communicator that differ in their parts alone, each made twice, of numbers that bf16 has. */
+static int test_parts(const member *self)
+{
+    enum { EACH = 40, MORE = 8, N_CASES = 5, SMALL = 61 /* bf16 has the sums of four */ };
+    const qdr_codec codec = {.kind = QDR_CODEC_BF16};
+    const int64_t most = EACH * self->size + MORE;
+    void *memory = NULL;
+    OK(qdr_mem_alloc(self->ctx, 2 * (size_t)most * sizeof(float), &memory));
+    float *all = memory, *part = all + most;
+    for (int i = 0; i < 4 * N_CASES; i++) {
+        trial t = {.coll = {.kind = i % 2 ? QDR_ALL_GATHER : QDR_REDUCE_SCATTER, .codec = &codec}};
+        const int which = i / 2 % N_CASES, more_at = which == 3 ? self->size - 1 : which == 4 ? 0 : -1;
+        for (int j = 0; j < self->size; j++) t.counts[j] = EACH + (j == more_at ? MORE : 0);
+        if (which < 2) t.coll.count = most, t.coll.split_unit = which ? MORE : 1;
+        if (which >= 2) t.coll.counts = t.counts;
+        const int64_t begin = part_begin(&t, self, self->rank), end = part_begin(&t, self, self->rank + 1),
+                      n = part_begin(&t, self, self->size);
+        for (int64_t k = 0; k < n; k++) all[k] = k >= begin && k < end ? (float)(k % SMALL) : (float)((k + i) % SMALL);
+        t.coll.send = i % 2 ? NULL : all;
+        t.coll.recv = i % 2 ? all : part;
+        OK(qdri_comm_launch(self->comm, &t.coll, self->stream));
+        OK(qdr_stream_synchronize(self->stream));
+        for (int64_t k = i % 2 ? 0 : begin; k < (i % 2 ? n : end); k++) {
+            const float sum = (float)(k % SMALL) + (float)(self->size - 1) * (float)((k + i) % SMALL);
+            const float is = i % 2 ? all[k] : part[k - begin], wanted = i % 2 ? (float)(k % SMALL) : sum;
+            CHECK(is == wanted, "call %d, element %lld of %lld: %g, not %g", i, (long long)k, (long long)n, (double)is,
+                  (double)wanted);
+        }
+    }
+    qdr_mem_free(self->ctx, &memory);
+    return 0;
+}
+
+/* A call with a seed has the same bits whenever it is made; calls without have other ones each time. */
+static int test_seeds(const member *self)
+{
+    enum { N = 2000, N_CALLS = 5 };
+    static const uint64_t seeds[N_CALLS] = {7, 7, 8, 0, 0};
+    uint64_t digests[N_CALLS] = {0};
+    qdr_codec codec;
+    void *x = NULL;
+    OK(qdr_codec_parse("int8/64+stochastic", &codec));
+    OK(qdr_mem_alloc(self->ctx, N * sizeof(float), &x));
+    for (int i = 0; i < N_CALLS; i++) {
+        const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .recv = x, .count = N, .codec = &codec, .seed = seeds[i]};
+        fill(x, self->seed, QDR_F32, self->rank, 0, N);
+        OK(qdri_comm_launch(self->comm, &coll, self->stream));
+        OK(qdr_stream_synchronize(self->stream));
+        digests[i] = qdri_digest_of(x, N * sizeof(float));
+    }
+    CHECK(digests[0] == digests[1], "the same seed, other bits");
+    for (int i = 2; i < N_CALLS; i++)
+        for (int j = 1; j < i; j++) CHECK(digests[i] != digests[j], "calls %d and %d have the same bits", j, i);
+    qdr_mem_free(self->ctx, &x);
+    return 0;
+}
+
 static int test_arguments(const member *self)
 {
     void *x = NULL;
@@ -386,6 +452,8 @@ static int run_tests(member *self, const int *nodes, int n_trials)
         failed = run_trial(self, hash(self->seed + (uint64_t)(1000 * self->per_node + i)));
     if (!failed) failed = test_feedback(self);
     if (!failed) failed = test_nan(self);
+    if (!failed) failed = test_parts(self);
+    if (!failed) failed = test_seeds(self);
     if (!failed) failed = test_arguments(self);
     qdri_comm_destroy(&self->comm);
     return failed;

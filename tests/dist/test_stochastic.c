@@ -120,8 +120,33 @@ static void exchanges(qdr_context *ctx, uint64_t seed)
     qdr_grid_destroy(&grid);
 }
 
+/* Of more members each sums a part, of p versions, whose scale is p, and rounds the sum once more: that lies about
+ * half-way, too, and is off by ±p/2, or by p at the most. It draws other numbers than the versions that the member
+ * sends. */
+static void sums_of_all(qdr_context *ctx, uint64_t seed)
+{
+    static const char what[] = "all-reduce of all";
+    const int p = qdr_context_size(ctx);
+    const int64_t n = (int64_t)p * PART;
+    qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = p, .y = 1, .z = 1, .d = 1});
+    float *x = make_values(ctx, n);
+    (void)seed;
+    if (p > 2) {
+        DIST_OK(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, x, n, QDR_F32, NULL, &int8, NULL));
+        dist_synchronize(ctx);
+        for (int64_t i = 0; i < n; i++) {
+            x[i] = (float)((double)x[i] - p * value(i));
+            DIST_CHECK(fabs((double)x[i]) <= p, "%s: element %lld is off by %g", what, (long long)i, (double)x[i]);
+        }
+        if (qdr_context_rank(ctx) == 0) check_pieces(x, n, p * p / 4.0, what);
+    }
+    qdr_mem_free(ctx, (void **)&x);
+    qdr_grid_destroy(&grid);
+}
+
 int main(int argc, char **argv)
 {
-    static const dist_test tests[] = {{"sums", sums}, {"gathers", gathers}, {"exchanges", exchanges}};
+    static const dist_test tests[] = {
+        {"sums", sums}, {"gathers", gathers}, {"exchanges", exchanges}, {"sums of all", sums_of_all}};
     return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }
