@@ -494,11 +494,11 @@ static void large_tensors_are_in_their_places(qdr_context *ctx, uint64_t seed)
         DIST_OK(qdr_safetensors_create(shared.path, tensors, 2, NULL, &file));
         DIST_CHECK(inject_happened(), "no room is reserved");
         (void)inject_end();
+        const int number = open_draft();
+        DIST_CHECK(fstat(number, &info) == 0 && info.st_size > 5 * G, "a draft of %lld bytes", (long long)info.st_size);
         for (int i = 0; i < 5; i++)
             DIST_OK(qdr_safetensors_write(file, i == 4, i == 4 ? 0 : at[i], sizeof *at, &at[i]));
         DIST_FAILS(qdr_safetensors_write(file, 0, 4 * G + 12, 1, at), QDR_ERR_ARGUMENT, "written before");
-        const int number = open_draft();
-        DIST_CHECK(fstat(number, &info) == 0, "no draft");
         const int64_t data_at = info.st_size - 5 * G - 8;
         DIST_CHECK(data_at > 0 && data_at % 4096 == 0 && data_at <= 1 << 16, "elements begin at %" PRId64, data_at);
         for (int i = 0; i < 5; i++) {
