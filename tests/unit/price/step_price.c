@@ -274,6 +274,163 @@ static void slow_networks(void **state)
     }
 }
 
+/* ---- lists that a model keeps ---- */
+
+/* Plans of which each differs from the first in one thing on which its lists depend. */
+static qdr_plan changed_plan(int i)
+{
+    qdr_plan p = plan_of(128, 2);
+    p.x = p.y = p.z = 2;
+    p.d = 8;
+    p.gradient_parts = 4; /* two near and two far */
+    p.optimizer_parts = 8;
+    memcpy(p.order, "xyzd", 5);
+    CHECK_OK(qdr_codecs_parse("none", &p.codecs));
+    switch (i) {
+    case 1: p.x = 4; break;
+    case 2: p.y = 4; break;
+    case 3: p.z = 4, p.gradient_parts = 8, p.optimizer_parts = 16; break;
+    case 4: p.d = 16; break;
+    case 5: p.gradient_parts = 8, p.optimizer_parts = 16; break; /* near alone */
+    case 6: p.optimizer_parts = 16; break; /* far alone */
+    case 7: p.layout = QDR_SCATTERED; break;
+    case 8: p.dtype = QDR_BF16; break;
+    case 9: p.batch = 96; break;
+    case 10: p.micro_batch = 4; break;
+    case 11: p.sequence = CONTEXT / 2; break;
+    case 12: p.overlap = QDR_OVERLAP_NONE; break;
+    case 13: p.panels = 4; break;
+    case 14: p.batch_parts = 2; break;
+    case 15: p.pipeline = 2; break;
+    case 16: CHECK_OK(qdr_codecs_parse("int8,least=1K", &p.codecs)); break;
+    default: break;
+    }
+    return p;
+}
+enum { N_CHANGED = 17 };
+
+static void assert_same_result(int from, int to, const qdr_plan_result *a, const qdr_plan_result *b)
+{
+    const int same = a->secs == b->secs && a->memory_bytes == b->memory_bytes && a->n_micro == b->n_micro &&
+                     a->tokens_per_sec == b->tokens_per_sec && a->peak_share == b->peak_share &&
+                     memcmp(a->time, b->time, sizeof a->time) == 0 && memcmp(a->busy, b->busy, sizeof a->busy) == 0 &&
+                     memcmp(a->memory, b->memory, sizeof a->memory) == 0;
+    if (!same) fail_msg("after plan %d, plan %d takes %.9g s, not %.9g", from, to, a->secs, b->secs);
+}
+
+/* A model that has predicted another plan says the same as a new one. */
+static void used_models(void **state)
+{
+    qdr_machine machine = machine_of();
+    (void)state;
+    machine.ranks_per_node = 2;
+    machine.memory_bytes_per_sec = 1e11;
+    machine.links[0].rank_bytes_per_sec = 1e9;
+    machine.links[0].step_secs = USEC;
+    for (int i = 1; i < 2 * N_CHANGED; i++) {
+        /* Also the order of axes, on which what is coded depends. */
+        qdr_plan plans[2] = {changed_plan(i < N_CHANGED ? 0 : 16), changed_plan(i % N_CHANGED)};
+        if (i == N_CHANGED) {
+            plans[1] = plans[0];
+            memcpy(plans[1].order, "dxyz", 5);
+        }
+        for (int first = 0; first < 2; first++) {
+            const qdr_plan_result wanted = predict(&machine, &network, &plans[!first]);
+            qdr_plan_result other, result;
+            qdr_model *model = NULL;
+            CHECK_OK(qdr_model_create(&machine, &network, &model));
+            CHECK_OK(qdr_model_predict(model, &plans[first], &other));
+            CHECK_OK(qdr_model_predict(model, &plans[!first], &result));
+            assert_same_result(first ? i : 0, first ? 0 : i, &result, &wanted);
+            qdr_model_destroy(&model);
+        }
+    }
+}
+
+/* ---- windows ---- */
+
+/* Of 8 layers, three whose tokens see at most the last w: of a context of C, on average w - w(w - 1)/2C, elsewhere
+ * (C + 1)/2. */
+static void windows(void **state)
+{
+    const qdr_machine machine = machine_of();
+    const double all = (CONTEXT + 1) / 2.0;
+    static const struct {
+        int64_t window, layers;
+    } cases[] = {{32, 3}, {32, LAYERS}, {1, 2}, {CONTEXT, 5}, {4 * CONTEXT, 5}};
+    (void)state;
+    for (int i = 0; i < 2 * (int)(sizeof cases / sizeof *cases); i++) {
+        qdr_network some = network;
+        qdr_plan plan = plan_of(6, 2);
+        some.window = cases[i / 2].window;
+        some.window_layers = cases[i / 2].layers;
+        plan.sequence = i % 2 ? CONTEXT / 2 : 0;
+        const double context = i % 2 ? CONTEXT / 2 : CONTEXT, w = fmin(context, (double)some.window);
+        const double inside = w - w * (w - 1) / (2 * context), outside = (context + 1) / 2;
+        const double mean = ((double)some.window_layers * inside + (double)(LAYERS - some.window_layers) * outside) /
+                            LAYERS;
+        const qdr_plan_result r = predict(&machine, &some, &plan);
+        assert_near("attention", r.time[QDR_TIME_ATTENTION],
+                    6 * LAYERS * 3.5 * scores * (context / CONTEXT) * (mean / all));
+        /* Flops count whole squares, and tokens are those of the sequences. */
+        const double seen = (double)some.window_layers * w + (double)(LAYERS - some.window_layers) * context;
+        assert_near("flops", r.flops,
+                    3 * 6 * context * (LAYERS * 2.0 * (4.0 * H * H + 2.0 * H * F) + 2.0 * V * H + 4.0 * H * seen));
+        assert_near("tokens", r.tokens_per_sec * r.secs, 6 * context);
+    }
+}
+
+/* Of the peak of all ranks, those of all stages too. */
+static void shares_of_the_peak(void **state)
+{
+    const qdr_machine machine = machine_of();
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        qdr_plan plan = plan_of(24, 0);
+        if (i & 1) plan.pipeline = 4;
+        if (i & 2) plan.d = 3, plan.z = 2;
+        const double n_ranks = (i & 1 ? 4 : 1) * (i & 2 ? 6 : 1);
+        const qdr_plan_result r = predict(&machine, &network, &plan);
+        assert_near("share", r.peak_share, r.flops / (n_ranks * 2 * PRODUCTS * r.secs));
+    }
+}
+
+/* ---- sums that lag ---- */
+
+/* All sums of gradients, of four matrices a layer and of the table, take ten times as long as all work, in steps: they
+ * lag further with each layer, and the step ends with them. Parameters that return over near or far take as long in the
+ * forward pass. */
+static void sums_that_lag(void **state)
+{
+    static const struct {
+        int z, d, gradient_parts, optimizer_parts;
+        int n_steps; /* of one sum on the slowest channel */
+        int has_returns; /* on that channel */
+    } cases[] = {
+        {8, 1, 0, 0, 7, 0}, /* z */
+        {1, 8, 0, 0, 14, 0}, /* d */
+        {1, 8, 8, 8, 7, 1}, /* near */
+        {1, 8, 1, 8, 7, 1}, /* far */
+        {1, 8, 2, 2, 6, 0}, /* copies of two near: four of them */
+    };
+    const double all = LAYERS * (3 * layer + 3.5 * scores) + 3 * head;
+    enum { N_SUMS = 4 * LAYERS + 1 };
+    (void)state;
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        qdr_machine machine = machine_of();
+        qdr_plan plan = plan_of(8, 0);
+        plan.z = cases[i].z;
+        plan.d = cases[i].d;
+        plan.gradient_parts = cases[i].gradient_parts;
+        plan.optimizer_parts = cases[i].optimizer_parts;
+        const double sums = 10 * all;
+        machine.links[0].step_secs = sums / (N_SUMS * cases[i].n_steps);
+        const double secs = predict(&machine, &network, &plan).secs;
+        if (!(secs >= (1 + cases[i].has_returns) * sums))
+            fail_msg("case %d: %g s, but its sums take %g", i, secs, sums);
+    }
+}
+
 /* ---- stages ---- */
 
 /* The slowest stage, the last with the head, runs all micro-batches; the others, and the sends between them, while the
@@ -405,6 +562,10 @@ int main(void)
         cmocka_unit_test(axes),
         cmocka_unit_test(recomputed_transfers),
         cmocka_unit_test(slow_networks),
+        cmocka_unit_test(used_models),
+        cmocka_unit_test(windows),
+        cmocka_unit_test(shares_of_the_peak),
+        cmocka_unit_test(sums_that_lag),
         cmocka_unit_test(stages),
         cmocka_unit_test(memory_of_stages),
         cmocka_unit_test(messages_of_stages),
