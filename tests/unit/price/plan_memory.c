@@ -261,6 +261,38 @@ static void rms_norms(void **state)
     qdri_lists_free(&lists);
 }
 
+/* Sums of the small gradients of one layer count as many elements as those of all, over each axis. */
+static void small_gradients(void **state)
+{
+    (void)state;
+    qdr_network network = network_of(256, QDR_NORM_LAYER);
+    for (int i = 0; i < 16; i++) {
+        const qdr_plan plan = {.version = QDR_OPTS_INIT,
+                               .x = 2,
+                               .y = 4,
+                               .z = 3,
+                               .d = 2,
+                               .dtype = QDR_F32,
+                               .layout = i & 1 ? QDR_SCATTERED : QDR_REPLICATED,
+                               .batch = 12};
+        int64_t counts[2][QDR_N_CHANNELS] = {{0}};
+        network.qkv_bias = (i & 2) != 0;
+        network.out_bias = network.mlp_bias = (i & 4) != 0;
+        network.positions = i & 8 ? 0 : CONTEXT;
+        for (int all = 0; all < 2; all++) {
+            qdri_lists lists = {.n_layers = 0};
+            CHECK_OK(qdri_lists_make(&network, &plan, 8, all ? QDRI_FEW_LAYERS : 1, QDRI_FEW_LAYERS, 0, &lists));
+            const qdri_schedule *backward = &lists.of[QDRI_LIST_BACKWARD_ONLY].schedule;
+            for (int t = 0; t < backward->n_tasks; t++)
+                if (backward->tasks[t].node < 0 && backward->tasks[t].kind == QDRI_TASK_COLLECTIVE)
+                    counts[all][backward->tasks[t].channel] += backward->tasks[t].count;
+            qdri_lists_free(&lists);
+        }
+        assert_memory_equal(counts[0], counts[1], sizeof counts[0]);
+        assert_true(counts[1][QDR_CHANNEL_D_REDUCE] > 0);
+    }
+}
+
 /* Whichever takes longer; nothing where the machine has no figures. */
 static void save_times(void **state)
 {
@@ -303,8 +335,8 @@ static void wrong_arguments(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_plans), cmocka_unit_test(all_networks),
-                                       cmocka_unit_test(rms_norms), cmocka_unit_test(save_times),
-                                       cmocka_unit_test(wrong_arguments)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_plans),  cmocka_unit_test(all_networks),
+                                       cmocka_unit_test(rms_norms),  cmocka_unit_test(small_gradients),
+                                       cmocka_unit_test(save_times), cmocka_unit_test(wrong_arguments)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

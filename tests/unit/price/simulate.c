@@ -75,6 +75,35 @@ static void slowdown(void **state)
     near(t.end_secs, 2.3);
 }
 
+/* Beside the machine's, slowdowns of the transfers that run: of their link, both ways, and of their codecs, of products
+ * and of themselves. */
+static void slowdown_of_transfers(void **state)
+{
+    (void)state;
+    list l = {.schedule = {0}};
+    add(&l, 0, 0, 2, 0, -1);
+    const int a = add(&l, 1, 0, 1, 0.25, -1), b = add(&l, 2, 0, 1, 0.25, -1);
+    l.prices[a].slowdown = 0.25;
+    l.prices[b].slowdown = 0.5;
+    l.prices[b].processor_slowdown = 0.75;
+    l.prices[b].own_slowdown = 2;
+    /* a takes 1 + 0.5 + 0.25 beside products, which then run at 1/(1 + 0.25 + 0.25 + 0.5 + 0.75). b takes 1 + 0.5 +
+     * 0.5 + 2 there, and products 1 + 0.25 + 0.5 + 0.75 beside b alone. */
+    qdri_sim_times t = run(&l, 0.25, 0.5, NULL);
+    near(t.stream_end[1], 1.75);
+    const double done = 1.75 / 2.75, both = 4 - 1.75, left = 2 - done - both / 2.5;
+    assert_true(left > 0);
+    near(t.stream_end[2], 4);
+    near(t.end_secs, 4 + left);
+    /* One that has not begun slows nothing down, and without products nothing slows down transfers. */
+    l.prices[b].latency_secs = 4;
+    t = run(&l, 0.25, 0.5, NULL);
+    const double beside_a = 1.75 / 1.5, alone = 2 - beside_a;
+    near(t.stream_end[1], 1.75);
+    near(t.stream_end[0], 1.75 + alone);
+    near(t.stream_end[2], 5);
+}
+
 /* Four groups on one link take four times as long; one that needs a tenth of it is not slowed. */
 static void links(void **state)
 {
@@ -242,8 +271,9 @@ static void exposed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streams), cmocka_unit_test(slowdown),     cmocka_unit_test(links),
-        cmocka_unit_test(ends),    cmocka_unit_test(random_lists), cmocka_unit_test(exposed),
+        cmocka_unit_test(streams), cmocka_unit_test(slowdown), cmocka_unit_test(slowdown_of_transfers),
+        cmocka_unit_test(links),   cmocka_unit_test(ends),     cmocka_unit_test(random_lists),
+        cmocka_unit_test(exposed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
