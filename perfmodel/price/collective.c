@@ -123,7 +123,7 @@ static double level_rate(const qdr_machine *machine, const qdri_group *group, in
 {
     const qdr_machine_link *link = &machine->links[level];
     if (level == 0) return link->rank_bytes_per_sec;
-    const double n_members = group->n_inside[level - 1];
+    const double n_members = group->n_fewest[level - 1];
     double rate = fmin(near_adapters(machine, group, level) * link->adapter_bytes_per_sec,
                        adapters_rate(link) / group->n_sharing[level]);
     if (link->rank_bytes_per_sec > 0) rate = fmin(rate, n_members * link->rank_bytes_per_sec);

@@ -262,14 +262,72 @@ static void levels_by_hand(void **state)
         assert_near("latency", i, price.price.latency_secs, 25 * USEC + sending / 64);
         assert_near("codec", i, price.codec_secs, coding);
     }
+    /* On two nodes of four, far joins two members of each, two apart; the counterpart of a slice is four apart. */
+    plan.x = 1;
+    plan.optimizer_parts = 8;
+    qdri_pricing_place(&machine, &plan, &pricing);
+    qdri_task task = {.kind = QDRI_TASK_COLLECTIVE,
+                      .stream = QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_D_FAR),
+                      .coll = QDR_ALL_REDUCE,
+                      .channel = QDR_CHANNEL_D_FAR,
+                      .dtype = QDR_F32,
+                      .count = (int64_t)bytes / 4};
+    const coded_case inside = {QDR_ALL_REDUCE, 2, 2, bytes, "int8"};
+    CHECK_OK(qdr_codec_parse("int8", &task.codec));
+    const qdri_task_price price = qdri_task_price_of(&pricing, &task);
+    assert_near("latency of far", 2, price.price.latency_secs, 25 * USEC + sending / 64 + inside_secs(&inside, 2));
+    assert_near("codec of far", 2, price.codec_secs, coding / 2);
+}
+
+/* x = 2 and d = 4 on nodes of four ranks: members of d are on one node, or two on each of two nodes, or, on nodes
+ * of two, each on its own. */
+static void nodes_follow_the_order(void **state)
+{
+    static const struct {
+        const char *order;
+        int ranks_per_node, n_nodes, per_node, is_one_node;
+    } cases[] = {
+        {"dxyz", 4, 4, 1, 1}, {"xdyz", 4, 2, 2, 0}, {"", 4, 2, 2, 0}, {"xyzd", 2, 4, 1, 0}, {"dxyz", 2, 2, 2, 0}};
+    (void)state;
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 2, .y = 1, .z = 1, .d = 4};
+        CHECK_OK(qdr_codecs_parse("int8", &plan.codecs));
+        snprintf(plan.order, sizeof plan.order, "%s", cases[i].order);
+        const qdri_coding coding = qdri_plan_coding(&plan, cases[i].ranks_per_node);
+        const qdri_coded_group *group = &coding.groups[QDR_CHANNEL_D_REDUCE];
+        if (group->n_nodes != cases[i].n_nodes || group->per_node != cases[i].per_node ||
+            group->is_one_node != cases[i].is_one_node)
+            fail_msg("case %d: %d nodes of %d, %d", i, group->n_nodes, group->per_node, group->is_one_node);
+    }
+}
+
+/* Pairs in nodes of four: the two members of a node, two apart, are in different pairs, which one adapter each
+ * joins at 50 GB/s and 3 us; their counterparts are on two nodes. */
+static void members_in_different_pairs(void **state)
+{
+    const coded_case c = {QDR_ALL_REDUCE, 2, 2, 64 * MIB, "int8"};
+    qdr_machine machine = machine_of();
+    (void)state;
+    machine.n_links = 3;
+    machine.links[2] = machine.links[1];
+    machine.links[1] = (qdr_machine_link){
+        .n_ranks = 4, .n_adapters = 2, .adapter_bytes_per_sec = 50e9, .step_secs = 3 * USEC};
+    machine.links[0].n_ranks = 2;
+    const double slice = 32 * MIB, sending = slice * int8_of_f32 / adapter_rate,
+                 coding = slice / encode_rate + 2 * slice / decode_rate;
+    const double inside = 2 * (5 + 3) * USEC + 64 * MIB / 50e9;
+    assert_near("latency", 0, price_with(&machine, &c, QDR_F32, 0).price.latency_secs,
+                (5 + 20) * USEC + sending / 32 + inside);
+    assert_near("codec", 0, price_with(&machine, &c, QDR_F32, 0).codec_secs, coding);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(int8_by_hand),         cmocka_unit_test(flags_by_hand),
-        cmocka_unit_test(codecs_without_rates), cmocka_unit_test(messages_by_hand),
-        cmocka_unit_test(codecs_slow_products), cmocka_unit_test(levels_by_hand),
+        cmocka_unit_test(int8_by_hand),           cmocka_unit_test(flags_by_hand),
+        cmocka_unit_test(codecs_without_rates),   cmocka_unit_test(messages_by_hand),
+        cmocka_unit_test(codecs_slow_products),   cmocka_unit_test(levels_by_hand),
+        cmocka_unit_test(nodes_follow_the_order), cmocka_unit_test(members_in_different_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,6 +192,9 @@ static void the_fewest_members_limit_a_ring(void **state)
     const qdri_price price = qdri_coll_price(&ways, QDR_ALL_GATHER, 4e6);
     assert_near("latency", 0, price.latency_secs, (5 + 10 + 3) * USEC);
     assert_near("work", 0, price.work_secs, 4e6 / GB * 4 / 5.0 / (2 * 10));
+    machine.links[1].rank_bytes_per_sec = 4 * GB; /* the one alone reaches its adapters with so much */
+    const qdri_ways slow = qdri_ways_make(&machine, &group);
+    assert_near("slow rank", 0, qdri_coll_price(&slow, QDR_ALL_GATHER, 4e6).work_secs, 4e6 / GB * 4 / 5.0 / 4);
 }
 
 /* Pairs of 200 GB/s and half a microsecond, joined by nodes in which each pair has one adapter of 50 GB/s. */

@@ -22,8 +22,9 @@ static double activations(const qdr_machine *machine, const qdr_plan *plan)
     return term(machine, &network, plan, QDR_MEMORY_ACTIVATIONS);
 }
 
-/* Six edges of the hidden size, q, k, v and what attention makes of them, the MLP's two; two numbers for each row of two
- * norms, and one for each row and head. Of rows, of which a rank has `stream` between and `wide` inside the halves. */
+/* Six edges of the hidden size, q, k, v and what attention makes of them, the MLP's two; two numbers for each row
+ * of two norms, and one for each row and head. Of rows, of which a rank has `stream` between and `wide` inside the
+ * halves. */
 static double layer_bytes(double stream, double wide)
 {
     return 4 * (6 * stream * H_X + wide * (QKV + Q + 2 * F_Y)) + 4 * (4 * stream + 2 * wide);

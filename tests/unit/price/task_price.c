@@ -134,6 +134,17 @@ static void unfused_attention(void **state)
     /* Scores are products NT, values NN. */
     machine.f32.factor[0] = 0.5;
     assert_price("modes", price_of(&machine, &forward), 4, (1 + 2) * product + pairs * 0.45 * 20 / MEMORY);
+    /* Of few features memory limits the products: of two operands and the scores, or scores and two of values. */
+    machine = machine_of();
+    machine.software.score_bytes = 20;
+    machine.bf16.peak_flops = 1e18;
+    qdri_task narrow = attention(0, 1e3);
+    narrow.dtype = QDR_BF16;
+    const qdr_plan in_bf16 = {.x = 1, .y = 1, .z = 1, .d = 1, .dtype = QDR_BF16};
+    const double moved = 2 * SEQUENCES * HEADS * 2.0 * (2 * CONTEXT * HEAD_SIZE + CONTEXT * CONTEXT);
+    assert_price("bf16", price_on(&machine, in_bf16, &narrow), 4, (moved + pairs * 0.45 * 20) / MEMORY);
+    machine = machine_of();
+    machine.software.score_bytes = 20;
     forward.work.n_kernels = 0; /* done by another task */
     assert_price("none", price_of(&machine, &forward), 0, 0);
 }
@@ -291,23 +302,67 @@ static void sums_of_gradients(void **state)
     assert_true(price.price.work_secs <= 0 && price.n_kernels == 1);
 }
 
-/* Far sums what near has left of a bucket, copies what both have. d = 16 on four nodes: near and far join two of a
- * node, copies one of each. */
+/* Far sums what near has left of a bucket, copies what both have. d = 16 on four nodes: two near are on one; two
+ * far join two of a node, four far two nodes; copies are on as many nodes. Other sums have no buckets. */
 static void buckets_of_levels(void **state)
 {
-    const qdr_plan plan = {.x = 1, .y = 1, .z = 1, .d = 16, .gradient_parts = 2, .optimizer_parts = 4};
     static const struct {
+        int optimizer_parts;
         qdr_channel channel;
         double share, fixed;
-    } cases[] = {{QDR_CHANNEL_D_NEAR, 1, 5 + 2}, {QDR_CHANNEL_D_FAR, 0.5, 5 + 2}, {QDR_CHANNEL_D_COPIES, 0.25, 5 + 60}};
+    } cases[] = {{4, QDR_CHANNEL_D_NEAR, 1, 5 + 2},        {4, QDR_CHANNEL_D_FAR, 0.5, 5 + 2},
+                 {4, QDR_CHANNEL_D_COPIES, 0.25, 5 + 60},  {8, QDR_CHANNEL_D_NEAR, 1, 5 + 2},
+                 {8, QDR_CHANNEL_D_FAR, 0.5, 5 + 20 + 4},  {8, QDR_CHANNEL_D_COPIES, 0.125, 5 + 20},
+                 {16, QDR_CHANNEL_D_FAR, 0.5, 5 + 60 + 8}, {8, QDR_CHANNEL_Z_REDUCE, 0, 5 + 20}};
     qdr_machine machine = machine_of();
     (void)state;
     machine.software.bucket_bytes = 80e6;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        qdr_plan plan = {
+            .x = 1, .y = 1, .z = 1, .d = 16, .gradient_parts = 2, .optimizer_parts = cases[i].optimizer_parts};
         qdri_task task = sum_over(cases[i].channel, 1000000);
         task.dtype = QDR_F32;
-        const double in_bucket = 4e6 / (80e6 * cases[i].share);
+        if (cases[i].channel == QDR_CHANNEL_Z_REDUCE) plan = (qdr_plan){.x = 4, .y = 1, .z = 2, .d = 2};
+        const double in_bucket = cases[i].share > 0 ? 4e6 / (80e6 * cases[i].share) : 1;
         assert_near("latency", price_on(&machine, plan, &task).price.latency_secs, in_bucket * cases[i].fixed * USEC);
+    }
+}
+
+/* A stage of three ranks: the second one, ranks 3 to 5, is on two nodes. */
+static void groups_of_stages(void **state)
+{
+    const qdr_plan one = {.x = 3, .y = 1, .z = 1, .d = 1}, stages = {.x = 3, .y = 1, .z = 1, .d = 1, .pipeline = 4};
+    const qdr_machine machine = machine_of();
+    const qdri_task task = sum_over(QDR_CHANNEL_X_REDUCE, 1000000);
+    (void)state;
+    assert_near("one", price_on(&machine, one, &task).secs, (5 + 2 * 2) * USEC + 4 / 3.0 * 2e6 / 100e9);
+    assert_near("four", price_on(&machine, stages, &task).secs, (5 + 2 * 11) * USEC + 4 / 3.0 * 2e6 / 10e9);
+}
+
+/* The samples of sums over levels: members, how far apart, among all ranks, and bytes of the whole vector. */
+static void samples_of_levels(void **state)
+{
+    static const struct {
+        qdr_channel channel;
+        qdr_coll_kind coll;
+        int n_ranks, stride;
+        double times; /* the count */
+    } cases[] = {{QDR_CHANNEL_D_NEAR, QDR_REDUCE_SCATTER, 2, 3, 2},   {QDR_CHANNEL_D_FAR, QDR_REDUCE_SCATTER, 4, 6, 4},
+                 {QDR_CHANNEL_D_FAR, QDR_ALL_GATHER, 4, 6, 4},        {QDR_CHANNEL_D_COPIES, QDR_ALL_REDUCE, 3, 24, 1},
+                 {QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE, 24, 3, 1},    {QDR_CHANNEL_X_REDUCE, QDR_ALL_REDUCE, 3, 1, 1},
+                 {QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER, 5, 3 * 24, 5}};
+    const qdri_position grid = {.size = {3, 1, 5, 24}, .near = 2, .far = 4};
+    (void)state;
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        qdri_task task = sum_over(cases[i].channel, 1000);
+        qdr_sample sample;
+        task.coll = cases[i].coll;
+        assert_true(qdri_task_sample(&task, &grid, "xydz", &sample));
+        assert_int_equal(sample.n_ranks, cases[i].n_ranks);
+        assert_int_equal(sample.stride, cases[i].stride);
+        assert_int_equal(sample.n_ranks_all, 3 * 5 * 24);
+        assert_near("bytes", sample.bytes, cases[i].times * 1000 * 2);
+        assert_true(sample.coll == cases[i].coll && sample.kind == QDR_SAMPLE_COLLECTIVE);
     }
 }
 
@@ -342,6 +397,24 @@ static void gathers_of_rows(void **state)
     machine.software.staged_rank_secs = 5 * USEC;
     assert_near("staged", price_on(&machine, stages, &task).host_secs, (3 + 4 * 5) * USEC);
     assert_near("no stages", price_on(&machine, inside, &task).host_secs, (3 + 7) * USEC);
+    /* Of each axis its own members; alone there is nothing to wait for. */
+    const qdr_plan both = {.x = 2, .y = 4, .z = 1, .d = 1, .pipeline = 4}, alone = {.x = 1, .y = 4, .z = 1, .d = 1};
+    assert_near("x", price_on(&machine, both, &task).host_secs, (3 + 2 * 5) * USEC);
+    assert_near("alone", price_on(&machine, alone, &task).host_secs, 3 * USEC);
+    task.channel = QDR_CHANNEL_Y_GATHER;
+    task.stream = QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_Y_GATHER);
+    assert_near("y", price_on(&machine, both, &task).host_secs, (3 + 4 * 5) * USEC);
+    task.channel = QDR_CHANNEL_X_GATHER;
+    task.stream = QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_X_GATHER);
+    /* On three levels only what spans nodes. */
+    machine.software.staged_rank_secs = 0;
+    machine.n_links = 3;
+    machine.links[2] = machine.links[1];
+    machine.links[1].n_ranks = 8;
+    machine.ranks_per_node = 8;
+    const qdr_plan two = {.x = 16, .y = 1, .z = 1, .d = 1};
+    assert_near("in a node of two levels", price_on(&machine, plan, &task).host_secs, (3 + 7) * USEC);
+    assert_near("two nodes", price_on(&machine, two, &task).host_secs, (3 + 32) * USEC);
     task.overlap_class = QDRI_CLASS_WEIGHTS;
     assert_near("weights", price_on(&machine, plan, &task).host_secs, 3 * USEC);
 }
@@ -365,10 +438,20 @@ static void host(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels),           cmocka_unit_test(logits),          cmocka_unit_test(biases),
-        cmocka_unit_test(unfused_attention), cmocka_unit_test(fused_attention), cmocka_unit_test(products),
-        cmocka_unit_test(efficiencies),      cmocka_unit_test(tiles),           cmocka_unit_test(sums_of_gradients),
-        cmocka_unit_test(buckets_of_levels), cmocka_unit_test(gathers_of_rows), cmocka_unit_test(host),
+        cmocka_unit_test(kernels),
+        cmocka_unit_test(logits),
+        cmocka_unit_test(biases),
+        cmocka_unit_test(unfused_attention),
+        cmocka_unit_test(fused_attention),
+        cmocka_unit_test(products),
+        cmocka_unit_test(efficiencies),
+        cmocka_unit_test(tiles),
+        cmocka_unit_test(sums_of_gradients),
+        cmocka_unit_test(buckets_of_levels),
+        cmocka_unit_test(groups_of_stages),
+        cmocka_unit_test(samples_of_levels),
+        cmocka_unit_test(gathers_of_rows),
+        cmocka_unit_test(host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
