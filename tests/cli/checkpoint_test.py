@@ -23,7 +23,6 @@ import unittest
 import zlib
 
 ARGUMENTS = None
-DOCUMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/checkpoint.md")
 TINY = ["--layers", "2", "--hidden", "24", "--heads", "3", "--ctx", "8", "--batch", "6", "--val-windows", "3",
         "--val-every", "100", "--sample", "0"]
 # grid, options: p = 1, 2, 3, 4, 6, 8, 12; both layouts; levels; weights turned by QDR_TUNE are below
@@ -224,8 +223,10 @@ class Notes(Case):
         """No more than they need."""
         file = self.path("a")
         for lr in 0.003, 0.1 + 0.2, 1 / 3, 2 / 3e3:
-            self.train("1x1x1x1", *TINY, "--steps", "1", "--lr", repr(lr), "--save", file)
-            self.assertIn(f'"lr":{lr!r},', json.loads(header_of(file)[1])["__metadata__"]["note"])
+            self.train("1x1x1x1", *TINY, "--steps", "1", "--lr", repr(lr), "--clip", "1234.56789", "--save", file)
+            metadata = json.loads(header_of(file)[1])["__metadata__"]
+            self.assertIn(f'"lr":{lr!r},', metadata["note"])
+            self.assertIn('"clip_norm":1234.56789,', metadata["optimizer"])
 
     def test_load_takes_sizes_only(self):
         file, other = self.path("a"), self.path("b")
@@ -515,32 +516,6 @@ class Bytes(Case):
                 for grid, name in (("1x1x1x1", path), ("2x2x1x1", other))]
         losses = [float(re.search(r"validation loss ([\d.]+)", words).group(1)) for words in said]
         self.assertAlmostEqual(losses[0], losses[1], delta=2e-4)
-
-
-class Jobs(Case):
-    """The script for Slurm in docs/checkpoint.md, with commands that are made up."""
-
-    def queued_again(self, train_code, listing):
-        folder = self.path("bin")
-        os.makedirs(folder, exist_ok=True)
-        with open(DOCUMENT, encoding="utf-8") as file:
-            document = file.read()
-        script = re.search(r"```sh\n(.*?)```", document, re.DOTALL).group(1)
-        for name, text in (("srun", f"exit {train_code}"), ("quadrille", listing), ("scontrol", "echo queued")):
-            path = os.path.join(folder, name)
-            with open(path, "w", encoding="ascii") as file:
-                file.write("#!/bin/sh\n" + text + "\n")
-            os.chmod(path, 0o755)
-        done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=20, stdin=subprocess.DEVNULL,
-                              env=os.environ | {"PATH": folder + ":" + os.environ["PATH"], "SLURM_JOB_ID": "7"})
-        return b"queued" in done.stdout
-
-    def test_only_what_is_not_complete_is_queued_again(self):
-        half, whole = ["echo '" + json.dumps({"metadata": {"note": json.dumps({"step": step})}}) + "'"
-                       for step in (500, 100000)]
-        self.assertEqual([self.queued_again(0, half), self.queued_again(0, whole), self.queued_again(1, half),
-                          self.queued_again(0, "exit 1"), self.queued_again(0, half + "; exit 1")],
-                         [True, False, False, False, False])
 
 
 class Killing(Case):
