@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The host memory that saving a checkpoint takes, to the byte; and saves that are pending while everything else is
- * destroyed, in any order.
+ * destroyed, in any order, or while one rank writes.
  *
  *   test_checkpoint_lives --local P */
 #include <jansson.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "checkpoint/rows.h"
+#include "checkpoint/save.h"
 #include "dist/dist.h"
 #include "fault/inject.h"
 #include "fault/trained.h"
@@ -143,12 +145,45 @@ static void ends_in_any_order(int n_ranks)
     printf("ok %d orders of destruction\n", N_ORDERS);
 }
 
+/* ---- late ranks ---- */
+
+/* While one rank writes, no rank has saved, whichever it is. */
+static void a_late_rank_is_waited_for(qdr_context *ctx, uint64_t seed)
+{
+    const qdr_checkpoint_opts opts = {QDR_OPTS_INIT, .background = 1};
+    const int rank = qdr_context_rank(ctx), n_ranks = qdr_context_size(ctx);
+    (void)seed;
+    make_path(ctx);
+    trained net = trained_create(ctx, 2, SMALL, QDR_BF16);
+    for (int late = 0; late < n_ranks; late++) {
+        qdr_checkpoint *pending;
+        DIST_OK(qdr_checkpoint_save(net.stack, net.optimizer, path, &opts, &pending));
+        while (!atomic_load(&pending->has_written)) sched_yield();
+        if (rank == late) atomic_store(&pending->has_written, 0);
+        for (int i = 0; i < 3; i++) {
+            const qdr_status status = qdr_checkpoint_poll(pending);
+            DIST_CHECK(status == QDR_PENDING, "rank %d, while rank %d writes: %d", rank, late, (int)status);
+        }
+        if (rank == 0) DIST_CHECK(access(path, F_OK) != 0, "%s is there", path);
+        if (rank == late) atomic_store(&pending->has_written, 1);
+        DIST_OK(qdr_barrier(ctx));
+        DIST_OK(qdr_checkpoint_poll(pending));
+        if (rank == 0) verify();
+        DIST_OK(qdr_checkpoint_finish(&pending));
+        if (rank == 0) DIST_CHECK(late == n_ranks - 1 || unlink(path) == 0, "no %s", path);
+        DIST_OK(qdr_barrier(ctx));
+    }
+    trained_destroy(&net);
+    remove_path(ctx);
+}
+
 static void *allocate(size_t n_bytes) { return malloc(n_bytes); }
 static void release(void *block) { free(block); }
 
 int main(int argc, char **argv)
 {
-    static const dist_test tests[] = {{"memory is what was said", memory_is_what_was_said}};
+    static const dist_test tests[] = {{"memory is what was said", memory_is_what_was_said},
+                                      {"a late rank is waited for", a_late_rank_is_waited_for}};
     json_set_alloc_funcs(allocate, release); /* those of the header's JSON are counted, too */
     if (argc > 2 && strcmp(argv[1], "--local") == 0) ends_in_any_order((int)strtol(argv[2], NULL, 10));
     return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
