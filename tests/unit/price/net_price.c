@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/coded.h"
 #include "network/describe.h"
 #include "qdr_test.h"
+#include "quadrille/plan.h"
 #include "schedule/net_price.h"
 
 enum { CONTEXT = 64, N_LAYERS = 3 };
@@ -116,7 +118,135 @@ static void panels_cost_their_bytes(void **state)
     }
 }
 
+/* ---- levels and codecs ---- */
+
+/* Nodes of four ranks, 100 GB/s inside, each with an adapter of 10 GB/s; nothing has latency. */
+static qdr_machine nodes_of_four(void)
+{
+    qdr_machine machine = machine_of("laptop");
+    machine.ranks_per_node = 4;
+    machine.n_links = 2;
+    machine.links[0] = (qdr_machine_link){.n_ranks = 4, .rank_bytes_per_sec = 1e11};
+    machine.links[1] = (qdr_machine_link){.n_adapters = 4, .adapter_bytes_per_sec = 1e10};
+    machine.collectives = (qdr_machine_collectives){.n_protocols = 1, .protocols = {{1, 1}}};
+    machine.codecs = (qdr_machine_codecs){.processor_share = 0};
+    machine.codecs.encode_bytes_per_sec[QDR_CODEC_INT8] = 2e10;
+    machine.codecs.decode_bytes_per_sec[QDR_CODEC_INT8] = 1e10;
+    return machine;
+}
+
+/* One layer on d = 8 ranks of two nodes: sums of its gradient, and returns of its weights, by hand. */
+static void levels_and_codecs(void **state)
+{
+    const double bytes = 4.0 * N_IN * N_OUT, inside = 1e11, two = 2e10, one = 1e10;
+    /* With a codec each of four members of a node sends a quarter, 33 of 128 bytes. */
+    const double slice = bytes / 4, sending = slice * 33 / 128 / one, codec = slice / 2e10 + 2 * slice / 1e10;
+    const double chunk = 1024 * 1024 / slice;
+    const struct {
+        const char *codec;
+        int near, far;
+        double sums, returns;
+    } cases[] = {
+        {"none", 1, 1, 2 * 7 / 8.0 * bytes / 4e10, 0},
+        /* Two near and four far, of which two are on each node; or two far on a node, and copies on both. */
+        {"none", 2, 4, bytes / 2 / inside + 3 / 4.0 * bytes / 2 / two, bytes / 2 / inside + 3 / 4.0 * bytes / 2 / two},
+        {"none", 2, 2, bytes / 2 / inside + bytes / 4 / inside + bytes / 4 / one,
+         bytes / 2 / inside + bytes / 4 / inside},
+        {"int8", 1, 1, fmax(sending, codec) + chunk * fmin(sending, codec) + 2 * 3 / 4.0 * bytes / inside, 0},
+    };
+    const qdr_machine machine = nodes_of_four();
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const qdr_stack_opts opts = {.version = QDR_OPTS_INIT, .n_rows = 64, .row_unit = 1, .panels = 1};
+        const qdr_edge_desc input = {.version = QDR_OPTS_INIT, .cols = {{N_IN, 1}}, .col_axis = QDR_X};
+        const qdr_linear_desc layer = {.version = QDR_OPTS_INIT, .name = "fc", .in = {{N_IN, 1}}, .out = {{N_OUT, 1}}};
+        const qdri_position position = {.size = {1, 1, 1, 8}, .near = cases[i].near, .far = cases[i].far};
+        qdri_coding coding = {.codecs = {.version = QDR_OPTS_VERSION}};
+        const int stride[QDR_N_AXES] = {1, 1, 1, 1};
+        qdri_net net = {0};
+        qdri_net_lists lists = {.n_layers = 0};
+        qdr_edge x, y;
+        CHECK_OK(qdr_codecs_parse(cases[i].codec, &coding.codecs));
+        qdri_coding_place(&position, stride, 4, &coding);
+        CHECK_OK(qdri_net_begin(&net, &position, &opts));
+        qdri_net_set_coding(&net, &coding);
+        CHECK_OK(qdri_net_add_input(&net, "x", &input, 1, &x));
+        CHECK_OK(qdri_net_add_linear(&net, &layer, x, &y));
+        CHECK_OK(qdri_net_build(&net, &lists));
+        assert_secs(collective_secs(&net, &machine, &lists.backward[0]), cases[i].sums, 8, i);
+        if (cases[i].returns > 0)
+            assert_secs(collective_secs(&net, &machine, &lists.first_forward), cases[i].returns, 8, i);
+        qdri_net_lists_free(&lists);
+        qdri_net_free(&net);
+    }
+}
+
+/* ---- layers alone ---- */
+
+/* All sequences at once, without stages, in the plan's order, panels and parts. */
+static void layers_alone(void **state)
+{
+    const qdr_network network = network_of(1, 0);
+    const qdr_machine machine = machine_of("perlmutter");
+    qdr_model *model = NULL;
+    (void)state;
+    CHECK_OK(qdr_model_create(&machine, &network, &model));
+    for (int i = 0; i < 12; i++) {
+        qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 4, .y = 2, .z = 2, .d = 4, .batch = 64, .dtype = QDR_BF16};
+        const int64_t rows = 64 * CONTEXT;
+        const char *order = i % 3 == 0 ? "xyzd" : i % 3 == 1 ? "dzyx" : "zdxy";
+        plan.panels = i & 4 ? 2 : 0;
+        plan.batch_parts = i & 8 ? 2 : 0;
+        memcpy(plan.order, order, 4);
+        const qdri_position position = {.size = {4, 2, 2, 4}};
+        const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
+                                     .n_rows = rows,
+                                     .row_unit = CONTEXT,
+                                     .dtype = QDR_BF16,
+                                     .panels = plan.panels,
+                                     .batch_parts = plan.batch_parts};
+        qdri_net net = {0};
+        qdri_net_lists lists = {.n_layers = 0};
+        double forward, backward, wanted[2];
+        CHECK_OK(qdri_describe_layers(&net, &network, &position, &opts, CONTEXT, QDR_REPLICATED, 2));
+        CHECK_OK(qdri_net_place(&net));
+        CHECK_OK(qdri_net_choose_panels(&net, order, &machine));
+        CHECK_OK(qdri_net_build(&net, &lists));
+        CHECK_OK(qdri_net_price(&net, order, &machine, &lists.forward, NULL, &wanted[0]));
+        CHECK_OK(qdri_net_price(&net, order, &machine, &lists.backward[0], NULL, &wanted[1]));
+        for (int other = 0; other < 3; other++) {
+            plan.micro_batch = other == 1;
+            plan.pipeline = other == 2 ? 3 : 0;
+            CHECK_OK(qdr_model_layers_time(model, &plan, 2, &forward, &backward));
+            assert_secs(forward, wanted[0], i, other);
+            assert_secs(backward, wanted[1], i, other);
+        }
+        qdri_net_lists_free(&lists);
+        qdri_net_free(&net);
+    }
+    qdr_model_destroy(&model);
+}
+
 /* ---- the choice ---- */
+
+/* Of a long net not all nodes are priced, but all are there afterwards. */
+static void long_nets_stay_long(void **state)
+{
+    enum { N_MANY = 30 };
+    const qdr_network network = network_of(1, 0);
+    const qdr_machine machine = machine_of("perlmutter");
+    const qdri_position position = {.size = {4, 2, 1, 1}};
+    const qdr_stack_opts opts = {.version = QDR_OPTS_INIT, .n_rows = 8 * CONTEXT, .row_unit = CONTEXT};
+    qdri_net net = {0};
+    (void)state;
+    CHECK_OK(qdri_describe_layers(&net, &network, &position, &opts, CONTEXT, QDR_REPLICATED, N_MANY));
+    CHECK_OK(qdri_net_place(&net));
+    const int n_nodes = net.n_nodes;
+    assert_true(n_nodes > 8 * N_MANY);
+    CHECK_OK(qdri_net_choose_panels(&net, "xyzd", &machine));
+    assert_int_equal(net.n_nodes, n_nodes);
+    qdri_net_free(&net);
+}
 
 /* A layer forward and backward with given panels and parts. */
 typedef struct priced_layer {
@@ -310,8 +440,12 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(panels_cost_their_bytes),
+                                       cmocka_unit_test(levels_and_codecs),
+                                       cmocka_unit_test(layers_alone),
+                                       cmocka_unit_test(long_nets_stay_long),
                                        cmocka_unit_test(the_choice_is_the_best),
                                        cmocka_unit_test(samples_cost_what_tasks_cost),
-                                       cmocka_unit_test(kinds_of_kernels_are_alike), cmocka_unit_test(refusals)};
+                                       cmocka_unit_test(kinds_of_kernels_are_alike),
+                                       cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
