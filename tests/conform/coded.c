@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "comm/decorators/compressed_plan.h"
 #include "conform/check.h"
@@ -391,6 +392,39 @@ static int test_parts(const member *self)
     return 0;
 }
 
+static qdr_status sleep_first(void *args)
+{
+    const struct timespec pause = {.tv_nsec = 30000000};
+    (void)args;
+    nanosleep(&pause, NULL);
+    return QDR_OK;
+}
+
+/* Of more sizes than are remembered, before the first has begun. */
+static int test_many_sizes(const member *self)
+{
+    enum { N_CALLS = 300, LEAST = 100 };
+    const qdr_codec codec = {.kind = QDR_CODEC_BF16};
+    void *memory = NULL;
+    OK(qdr_mem_alloc(self->ctx, N_CALLS * (LEAST + N_CALLS) * sizeof(float), &memory));
+    float *x = memory;
+    for (int i = 0; i < N_CALLS * (LEAST + N_CALLS); i++) x[i] = 1;
+    if (qdri_dev_runs_work(qdri_context_dev(self->ctx))) OK(qdri_work(self->stream, sleep_first, NULL, 0));
+    for (int i = 0; i < N_CALLS; i++) {
+        const qdri_coll coll = {
+            .kind = QDR_ALL_REDUCE, .recv = x + i * (LEAST + N_CALLS), .count = LEAST + i, .codec = &codec};
+        OK(qdri_comm_launch(self->comm, &coll, self->stream));
+    }
+    OK(qdr_stream_synchronize(self->stream));
+    for (int i = 0; i < N_CALLS; i++)
+        for (int k = 0; k < LEAST + N_CALLS; k++) {
+            const float is = x[i * (LEAST + N_CALLS) + k], wanted = k < LEAST + i ? (float)self->size : 1;
+            CHECK(is == wanted, "call %d, element %d: %g, not %g", i, k, (double)is, (double)wanted);
+        }
+    qdr_mem_free(self->ctx, &memory);
+    return 0;
+}
+
 /* A call with a seed has the same bits whenever it is made; calls without have other ones each time. */
 static int test_seeds(const member *self)
 {
@@ -453,6 +487,7 @@ static int run_tests(member *self, const int *nodes, int n_trials)
     if (!failed) failed = test_feedback(self);
     if (!failed) failed = test_nan(self);
     if (!failed) failed = test_parts(self);
+    if (!failed && self->per_node == 1 && nodes[0] != nodes[1]) failed = test_many_sizes(self);
     if (!failed) failed = test_seeds(self);
     if (!failed) failed = test_arguments(self);
     qdri_comm_destroy(&self->comm);

@@ -312,6 +312,8 @@ static qdr_traffic all_traffic(const qdr_grid *grid)
             all.bytes_sent += sent.bytes_sent;
             all.bytes_off_node += sent.bytes_off_node;
             all.bytes_plain += sent.bytes_plain;
+            all.secs += sent.secs;
+            all.codec_secs += sent.codec_secs;
         }
     return all;
 }
@@ -339,8 +341,9 @@ static void coded_traffic(qdr_context *ctx, uint64_t seed)
         DIST_OK(qdr_barrier(ctx));
         qdr_grid_reset_traffic(grid);
         const qdr_traffic none = all_traffic(grid);
-        DIST_CHECK(none.n_calls == 0 && none.bytes_sent == 0 && none.bytes_off_node == 0 && none.bytes_plain == 0,
-                   "%lld bytes after a reset", (long long)none.bytes_sent);
+        DIST_CHECK(none.n_calls == 0 && none.bytes_sent == 0 && none.bytes_off_node == 0 && none.bytes_plain == 0 &&
+                       none.secs == 0 && none.codec_secs == 0,
+                   "%lld bytes, %g and %g s after a reset", (long long)none.bytes_sent, none.secs, none.codec_secs);
         DIST_OK(qdr_barrier(ctx));
     }
     DIST_CHECK((first.bytes_sent > 0) == (qdr_context_size(ctx) > 1), "%lld bytes", (long long)first.bytes_sent);

@@ -146,6 +146,19 @@ static int case_coded_gather(const stuck *s)
 }
 
 /* Rank 1 sends to the wrong side. */
+/* As many elements, and as many on the last rank. */
+static int case_parts_inside(const stuck *s)
+{
+    int64_t counts[MOST_RANKS];
+    qdri_coll first = stuck_usual, other;
+    first.kind = QDR_ALL_GATHER;
+    first.split_unit = 1;
+    other = first;
+    other.counts = counts;
+    for (int j = 0; j < s->size; j++) counts[j] = N / s->size * (j == 0 ? 2 : j > 1);
+    return differ(s, first, other, "all-gather of 12", "in other parts");
+}
+
 static int case_peers(const stuck *s)
 {
     const int next = (s->rank + 1) % s->size, before = (s->rank + s->size - 1) % s->size;
@@ -158,6 +171,29 @@ static int case_peers(const stuck *s)
     if (s->rank == 1) ring.peer = before;
     return EXPECT(stuck_call(s, ring), QDR_ERR_ARGUMENT, "z gather", "send-recv of 12 f32 to member",
                   "send-recv of 12 f32 to member", "the other must expect");
+}
+
+/* Rank 1 sends nothing to the one that expects something of it. */
+static int case_peers_none(const stuck *s)
+{
+    qdri_coll ring = stuck_usual;
+    ring.kind = QDR_SEND_RECV;
+    ring.recv_count = N;
+    ring.peer = s->rank == 1 ? -1 : (s->rank + 1) % s->size;
+    ring.peer2 = (s->rank + s->size - 1) % s->size;
+    return EXPECT(stuck_call(s, ring), QDR_ERR_ARGUMENT, "z gather", "rank 2 at", "12 from 1",
+                  "rank 1 at x=0 y=0 z=1 d=0 calls send-recv of 0 f32", "the other must expect");
+}
+
+static int case_peers_count(const stuck *s)
+{
+    qdri_coll ring = stuck_usual;
+    ring.kind = QDR_SEND_RECV;
+    ring.recv_count = s->rank == 1 ? N - 1 : N;
+    ring.peer = (s->rank + 1) % s->size;
+    ring.peer2 = (s->rank + s->size - 1) % s->size;
+    return EXPECT(stuck_call(s, ring), QDR_ERR_ARGUMENT, "z gather", "rank 0 at", "12 f32 to member 1",
+                  "rank 1 at x=0 y=0 z=1 d=0 calls", "11 from 0", "the other must expect");
 }
 
 static int case_counts(const stuck *s)
@@ -255,7 +291,10 @@ const stuck_case stuck_calls[] = {
     {"coded-unchecked", case_coded, NULL, NULL},
     {"coded-gather-unchecked", case_coded_gather, NULL, NULL},
     {"parts", case_parts, "1", NULL},
+    {"parts-inside", case_parts_inside, "1", NULL},
     {"peers", case_peers, "1", NULL},
+    {"peers-none", case_peers_none, "1", NULL},
+    {"peers-count", case_peers_count, "1", NULL},
     {"counts", case_counts, "1", NULL},
     {"stack", case_stack, "1", NULL},
     {"broadcast-root", case_broadcast_root, NULL, "5"},
