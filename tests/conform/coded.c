@@ -394,7 +394,7 @@ static int test_parts(const member *self)
 
 static qdr_status sleep_first(void *args)
 {
-    const struct timespec pause = {.tv_nsec = 30000000};
+    const struct timespec pause = {.tv_nsec = 300000000};
     (void)args;
     nanosleep(&pause, NULL);
     return QDR_OK;

@@ -42,6 +42,26 @@ static int case_late(const stuck *s)
                   "for rank 1 at x=0 y=0 z=1 d=0; ", "QDR_TIMEOUT=" LIMIT);
 }
 
+/* To the first call of a group that has what another one left, whose members had made many. */
+static int case_late_again(const stuck *s)
+{
+    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = s->size, .d = 1};
+    stuck again = *s;
+    qdr_status status = qdr_grid_create(s->ctx, &shape, &again.grid);
+    for (int i = 0; i < 20 && status == QDR_OK; i++) status = stuck_call(&again, stuck_usual);
+    qdr_grid_destroy(&again.grid);
+    if (status == QDR_OK) status = qdr_barrier(s->ctx);
+    if (status == QDR_OK) status = qdr_grid_create(s->ctx, &shape, &again.grid);
+    if (status != QDR_OK) return WRONG;
+    if (s->rank == 1) sleep_ms(LATE_MS);
+    status = stuck_call(&again, stuck_usual);
+    const int result = s->rank == 1 ? came_late(s, status)
+                                    : EXPECT(status, QDR_ERR_TIMEOUT, "z gather", WAITED " in all-reduce",
+                                             "for rank 1 at x=0 y=0 z=1 d=0; ");
+    qdr_grid_destroy(&again.grid);
+    return result;
+}
+
 /* Rank 0 is late, too, but comes in time. Those on another node have had theirs from each other since, wait for it
  * longer than usual, and do not name it. */
 static int case_late_later(const stuck *s)
@@ -292,6 +312,7 @@ static const stuck_case late_cases[] = {
     {"late-checked", case_late, "1", LIMIT},
     {"late-coded", case_late_coded, NULL, LIMIT},
     {"late-coded-node", case_late_coded_node, NULL, LIMIT},
+    {"late-again", case_late_again, NULL, LIMIT},
     {"late-later", case_late_later, NULL, LIMIT},
     {"late-pair", case_late_pair, "0", LIMIT ".0"},
     {"late-barrier", case_late_barrier, NULL, LIMIT},
