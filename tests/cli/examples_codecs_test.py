@@ -73,6 +73,19 @@ class Codecs(examples_test.Case):
         self.assertEqual(guarded[:at], unguarded[:at])
         self.assertNotEqual(guarded[at], unguarded[at])
 
+    def test_guard_goes_on_with_codecs(self):
+        """Those that are safe, for messages of the same lengths and ranks: each step sends as many bytes."""
+        sent = {}
+        for codec, guard in (("int4", ["--codec-guard", "1e-9"]), ("safe", []), ("none", [])):
+            words = codec if codec == "none" else codec + ",inside,least=1"
+            _, said = self.losses("--lr", "0", "--steps", "90", "--val-every", "99", "--codec", words, *guard)
+            self.assertEqual("going on with --codec safe" in said, bool(guard), said)
+            with open(self.path("run.jsonl"), encoding="ascii") as file:
+                sent[codec] = [line["bytes_sent"] for line in map(json.loads, file) if "loss" in line]
+        self.assertEqual(sent["int4"][-1], sent["safe"][-1])
+        self.assertLess(sent["int4"][0], sent["safe"][0])
+        self.assertLess(sent["safe"][-1], sent["none"][-1])
+
     def test_guard_of_a_loss_that_is_not_finite(self):
         """Of logits that f16 does not have: sums of weights of 60000."""
         saved, wild = self.path("saved.safetensors"), self.path("wild.safetensors")
