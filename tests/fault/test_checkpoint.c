@@ -291,6 +291,8 @@ static const fault saving[] = {
     {"fallocate ENOSPC", INJECT_RESERVE, INJECT_ONCE, ENOSPC, 0, FAILS, 1},
     {"fallocate EINTR", INJECT_RESERVE, INJECT_ONCE, EINTR, 0, SUCCEEDS, 1},
     {"fallocate EOPNOTSUPP", INJECT_RESERVE, INJECT_ONCE, EOPNOTSUPP, 0, SUCCEEDS, 1},
+    {"fallocate ENOSYS", INJECT_RESERVE, INJECT_ONCE, ENOSYS, 0, SUCCEEDS, 1},
+    {"fallocate EINVAL", INJECT_RESERVE, INJECT_ONCE, EINVAL, 0, SUCCEEDS, 1},
     {"fallocate and ftruncate EOPNOTSUPP", INJECT_RESERVE | INJECT_TRUNCATE, INJECT_ONWARDS, EOPNOTSUPP, 0, FAILS, 1},
     {"fsync EIO", INJECT_SYNC, INJECT_ONCE, EIO, 0, EITHER, 4}, /* that of the folder is a warning */
     {"fsync EIO from then on", INJECT_SYNC, INJECT_ONWARDS, EIO, 0, EITHER, 4},

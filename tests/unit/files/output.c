@@ -47,11 +47,16 @@ int __wrap_renameat(int from_folder, const char *from, int to_folder, const char
 }
 
 static size_t most_per_write = SIZE_MAX;
+static const int works[] = {0}, *failing_writes = works; /* errno values of the next calls, then 0 */
 
 ssize_t __real_write(int number, const void *bytes, size_t n);
 ssize_t __wrap_write(int number, const void *bytes, size_t n);
 ssize_t __wrap_write(int number, const void *bytes, size_t n)
 {
+    if (*failing_writes) {
+        errno = *failing_writes++;
+        return -1;
+    }
     return __real_write(number, bytes, n < most_per_write ? n : most_per_write);
 }
 
@@ -250,6 +255,26 @@ static void a_write_that_failed_is_not_forgotten(void **state)
                      EOF); /* it cannot be read: sets the error, as a failed write would */
     CHECK_FAILS(qdr_output_finish(output), QDR_ERR_IO, "could not be written");
     CHECK_FAILS(qdr_output_commit(&output), QDR_ERR_IO, "failed already");
+    assert_text("a", "old");
+    assert_int_equal(count_files(), 1);
+}
+
+/* The first one is the cause, whatever comes after it. */
+static void the_first_failure_is_told(void **state)
+{
+    static const int failures[] = {ENOSPC, EIO, EBADF, 0};
+    qdr_output *output;
+    (void)state;
+    put("a", "old");
+    CHECK_OK(qdr_output_open("--out", "a", QDR_OUTPUT_REPLACE, &output));
+    failing_writes = failures;
+    for (int i = 0; i < 3; i++) {
+        fputs("new", qdr_output_file(output));
+        assert_int_equal(fflush(qdr_output_file(output)), EOF);
+        clearerr(qdr_output_file(output)); /* as a program may */
+    }
+    CHECK_FAILS(qdr_output_commit(&output), QDR_ERR_IO, "No space left on device); make room");
+    failing_writes = works;
     assert_text("a", "old");
     assert_int_equal(count_files(), 1);
 }
@@ -478,6 +503,7 @@ int main(void)
         IN_FOLDER(limits_on_files_are_told),
         IN_FOLDER(plans_tell_late_failures),
         IN_FOLDER(a_write_that_failed_is_not_forgotten),
+        IN_FOLDER(the_first_failure_is_told),
         IN_FOLDER(new_ones_replace_nothing),
         IN_FOLDER(logs_grow_and_older_ones_stay),
         IN_FOLDER(links_stay),
