@@ -57,6 +57,10 @@ class Maps(Case):
         tied = {**theirs, **more, "lm_head.weight": theirs["wte.weight"]}
         found, _ = self.convert(self.file("a.safetensors", tied), "b.safetensors", "--from", "gpt2")
         self.assertEqual(found, ours)
+        prefixed, _ = gpt2(SEED, prefix="transformer.")  # what is left out does not say whether there is a prefix
+        found, metadata = self.convert(self.file("a.safetensors", {**prefixed, **more}), "b.safetensors", "--from",
+                                       "gpt2")
+        self.assertEqual((found, metadata["prefix"]), (ours, "transformer."))
         kind, shape, data = theirs["wte.weight"]
         own = (kind, shape, bytes([data[0] ^ 1]) + data[1:])
         self.there_and_back({**theirs, "lm_head.weight": own}, {**ours, "head.weight": own}, "gpt2")
@@ -184,6 +188,11 @@ class Maps(Case):
             del theirs[lacked]
             self.bad(2, "convert", self.file("a.safetensors", theirs), self.path("b.safetensors"), "--from", name,
                      says=["lacks", lacked])
+        theirs, _ = llama(SEED)
+        for part in "kv":  # the first of those that are missing is named
+            del theirs[f"model.layers.1.self_attn.{part}_proj.weight"]
+        self.bad(2, "convert", self.file("a.safetensors", theirs), self.path("b.safetensors"), "--from", "llama",
+                 says=["lacks model.layers.1.self_attn.k_proj.weight, without which there is no block1.qkv.weight"])
         _, ours = gpt2(SEED)
         del ours["block0.proj.bias"]
         self.bad(2, "convert", self.file("a.safetensors", ours), self.path("b.safetensors"), "--to", "gpt2",
@@ -262,6 +271,8 @@ class OwnMaps(Case):
                 ("has {i}", {"rules": [{"ours": "a{i}", "theirs": ["b"]}]}),
                 ("has {i}", {"rules": [{"ours": "a", "theirs": ["b{i}"]}]}),
                 ("twice", {"rules": [{"ours": "a{i}{i}", "theirs": ["b{i}"]}]}),
+                ("a digit stands before", {"rules": [{"ours": "7{i}", "theirs": ["b{i}"]}]}),
+                ("a digit stands before", {"rules": [{"ours": "a{i}", "theirs": ["b.7{i}"]}]}),
                 ("twice; leave out one of them: a", {"rules": [rule, {"ours": "a", "theirs": ["c"]}]}),
                 ("twice; leave out one of them: b", {"rules": [rule, {"ours": "c", "theirs": ["b"]}]}),
                 ("twice; leave out one of them: b", {"rules": [rule], "ignore": ["b"]}),
