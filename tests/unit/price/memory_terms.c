@@ -38,6 +38,8 @@ static void layers(void **state)
     qdr_plan plan = plan_of_16(0);
     (void)state;
     assert_near("replicated", activations(&machine, &plan), LAYERS * layer_bytes(ROWS, ROWS) + replicated);
+    const qdr_plan more = plan_of_16(64); /* than there are */
+    assert_near("all at once", activations(&machine, &more), activations(&machine, &plan));
     machine.software.saved_ffn = 1.5;
     assert_near("copies", activations(&machine, &plan),
                 LAYERS * (layer_bytes(ROWS, ROWS) + 1.5 * 4 * ROWS * F_Y) + replicated);
@@ -233,12 +235,35 @@ static void balanced_stages(void **state)
     assert_near("five", predict(&machine, &of, &plan).secs, (6 + 3) * 2 * slot + 3 * head * (double)of.vocab / V);
 }
 
+/* A gated layer of one key head has q, k, v and o of 2·256 + 2·64 columns, and three matrices of the MLP: the head
+ * counts as 2.05 or 1.95 of them, of which the first of two stages has half, rounded up. */
+static void balanced_by_parameters(void **state)
+{
+    static const int64_t vocab[] = {7610, 7238};
+    qdr_machine machine = machine_of();
+    qdr_network of = network;
+    const double n_columns = 2 * H + 2 * H / 4.0 + 3 * F;
+    const double slot = 3 * 2.0 * CONTEXT * H * n_columns / PRODUCTS + 3.5 * scores;
+    (void)state;
+    machine.software.balanced_stages = 1;
+    of.gated = 1;
+    of.kv_heads = 1;
+    for (int i = 0; i < 2; i++) {
+        qdr_plan plan = plan_of(6, 1);
+        const double n_first = i ? 5 : 6;
+        plan.pipeline = 2;
+        of.vocab = vocab[i];
+        assert_near("all", predict(&machine, &of, &plan).secs,
+                    6 * n_first * slot + (LAYERS - n_first) * slot + 3 * head * (double)of.vocab / V);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers),     cmocka_unit_test(gathered_rows),   cmocka_unit_test(gathered_if_they_fit),
         cmocka_unit_test(recomputed), cmocka_unit_test(frameworks),      cmocka_unit_test(gathered_weights),
-        cmocka_unit_test(two_stages), cmocka_unit_test(balanced_stages),
+        cmocka_unit_test(two_stages), cmocka_unit_test(balanced_stages), cmocka_unit_test(balanced_by_parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -419,6 +419,23 @@ static void gathers_of_rows(void **state)
     assert_near("weights", price_on(&machine, plan, &task).host_secs, 3 * USEC);
 }
 
+/* Stages wait for one another on more than one node: those of a pipeline, and all on so many nodes as the machine's
+ * software says, of which the last may be partly used. */
+static void staged(void **state)
+{
+    static const struct {
+        int x, pipeline, stall_nodes, is_staged;
+    } cases[] = {{4, 2, 0, 1}, {2, 2, 0, 0}, {4, 1, 0, 0}, {4, 0, 1, 0},  {9, 0, 3, 1},
+                 {8, 0, 3, 0}, {9, 0, 2, 1}, {9, 0, 4, 0}, {12, 0, 3, 1}, {3, 2, 0, 1}};
+    qdr_machine machine = machine_of();
+    (void)state;
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        const qdr_plan plan = {.x = cases[i].x, .y = 1, .z = 1, .d = 1, .pipeline = cases[i].pipeline};
+        machine.software.stall_nodes = cases[i].stall_nodes;
+        if (qdri_is_staged(&machine, &plan) != cases[i].is_staged) fail_msg("case %d", i);
+    }
+}
+
 /* ---- the host ---- */
 
 static void host(void **state)
@@ -449,6 +466,7 @@ int main(void)
         cmocka_unit_test(sums_of_gradients),
         cmocka_unit_test(buckets_of_levels),
         cmocka_unit_test(groups_of_stages),
+        cmocka_unit_test(staged),
         cmocka_unit_test(samples_of_levels),
         cmocka_unit_test(gathers_of_rows),
         cmocka_unit_test(host),
