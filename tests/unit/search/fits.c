@@ -204,9 +204,40 @@ static void codecs_fit(void **state)
     }
 }
 
+/* On four ranks of four nodes, whichever axis joins them: a codec of its own pays, and the options of all are kept. */
+static void codecs_pay_on_each_axis(void **state)
+{
+    static const char *const offered_words[] = {"none,x=int8,least=2K,inside", "none,y=int8,least=2K",
+                                                "none,z=int8,inside", "none,d=int8,least=4K,inside"};
+    qdr_machine machine;
+    qdr_network network;
+    (void)state;
+    CHECK_OK(qdr_machine_load("perlmutter", &machine));
+    CHECK_OK(qdr_network_load("gpt2-large", &network));
+    machine.ranks_per_node = 1; /* and one level of links, at 1 GB/s */
+    machine.n_links = 1;
+    machine.links[0].n_ranks = 0;
+    machine.links[0].rank_bytes_per_sec = 1e9;
+    qdr_model *model = model_of(&machine, &network);
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1, .batch = 4, .dtype = QDR_BF16};
+        qdr_codecs offered;
+        qdr_plan_result result;
+        *(axis == QDR_X ? &plan.x : axis == QDR_Y ? &plan.y : axis == QDR_Z ? &plan.z : &plan.d) = 4;
+        CHECK_OK(qdr_codecs_parse(offered_words[axis], &offered));
+        CHECK_OK(qdr_model_choose_codecs(model, &offered, 1e15, &plan, &result));
+        int n_coded = 0;
+        for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++)
+            n_coded += plan.codecs.of[axis][class].kind == QDR_CODEC_INT8;
+        if (n_coded == 0) fail_msg("axis %d: nothing is coded", axis);
+        assert_true(plan.codecs.least_bytes == offered.least_bytes && plan.codecs.inside == offered.inside);
+    }
+    qdr_model_destroy(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bound_is_below), cmocka_unit_test(limits),
-                                       cmocka_unit_test(codecs_fit)};
+                                       cmocka_unit_test(codecs_fit), cmocka_unit_test(codecs_pay_on_each_axis)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
