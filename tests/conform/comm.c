@@ -165,6 +165,34 @@ static int test_in_flight(member self)
     return 0;
 }
 
+#if QDRI_HAVE_MPI
+/* From memory that all have mapped before to new memory, which one member cannot map each second time. */
+static int test_new_target(member self)
+{
+    enum { N = 100000, N_CALLS = 6 };
+    void *source = NULL;
+    OK(qdr_mem_alloc(self.ctx, N * sizeof(int32_t), &source));
+    for (int i = 0; i < N_CALLS; i++) {
+        void *target = NULL;
+        OK(qdr_mem_alloc(self.ctx, N * sizeof(int32_t), &target));
+        int32_t *from = source, *to = target;
+        for (int k = 0; k < N; k++) from[k] = k + i + self.rank;
+        const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .dtype = QDR_I32, .send = from, .recv = to, .count = N};
+        qdri_mpi_map_memory = i % 2 == 0 || self.rank != i / 2 % self.size;
+        OK(qdri_comm_launch(self.comm, &coll, self.stream));
+        OK(qdr_stream_synchronize(self.stream));
+        qdri_mpi_map_memory = 1;
+        for (int k = 0; k < N; k++)
+            CHECK(to[k] == self.size * (k + i) + self.size * (self.size - 1) / 2, "call %d, element %d is %d", i, k,
+                  (int)to[k]);
+        OK(qdri_comm_agree(self.comm, QDR_OK));
+        qdr_mem_free(self.ctx, &target);
+    }
+    qdr_mem_free(self.ctx, &source);
+    return 0;
+}
+#endif
+
 /* Members read and write each other's memory, where it is the library's and all can map it. */
 static int test_direct(member self)
 {
@@ -179,6 +207,7 @@ static int test_direct(member self)
         failed = run_trial(self, hash(self.seed + 9000 + (uint64_t)i), 1);
     }
     qdri_mpi_map_memory = 1;
+    if (!failed) failed = test_new_target(self);
     if (!failed) failed = test_in_flight(self); /* all members have mapped its memory once, and remember that */
     qdri_comm_set_machine(self.comm, &before);
     return failed;

@@ -29,8 +29,8 @@ typedef struct trial {
     int64_t counts[MAX_RANKS], recv_counts[MAX_RANKS];
     int64_t n_send, n_recv;
     int in_place;
-    char *memory, *send, *recv;
-    qdr_context *owner; /* of the memory; NULL: the C library */
+    char *memory, *apart, *send, *recv; /* apart: for what is received; NULL: in `memory` */
+    qdr_context *owner, *apart_owner; /* NULL: the C library */
 } trial;
 
 /* The most elements of one member. */
@@ -103,27 +103,39 @@ static void draw_peers(trial *t, const member *self)
     t->coll.recv_count = t->coll.peer2 < 0 ? 0 : (int64_t)(draw(t->seed, 3, t->coll.peer2) % MAX_PART);
 }
 
-/* The library's memory for large buffers, if asked for; not on all ranks if the draw says so. */
-static void trial_alloc(trial *t, const member *self, size_t bytes_each)
+/* The library's memory, of large blocks, if asked for; `is_rest`: not here. */
+static char *take_memory(const member *self, size_t bytes, int is_rest, qdr_context **owner)
 {
     enum { LARGE = 300000 };
-    const size_t bytes = (size_t)(t->n_send + t->n_recv + 1) * bytes_each;
-    const int is_rest = draw(t->seed, 5, 1) % 4 == 0 && draw(t->seed, 6, self->rank) % 2 == 0;
     const int is_cpu = qdr_context_gpu(self->ctx) < 0;
-    if (is_cpu && (!self->in_library_memory || is_rest)) {
-        t->memory = calloc(bytes, 1);
-        return;
-    }
     void *memory = NULL;
-    t->owner = self->ctx;
-    if (qdr_mem_alloc(self->ctx, bytes + LARGE, &memory) == QDR_OK) t->memory = memory;
+    *owner = NULL;
+    if (is_cpu && (!self->in_library_memory || is_rest)) return calloc(bytes, 1);
+    if (qdr_mem_alloc(self->ctx, bytes + LARGE, &memory) == QDR_OK) *owner = self->ctx;
+    return memory;
+}
+
+static void give_memory(char *taken, qdr_context *owner)
+{
+    void *memory = taken;
+    if (!owner) free(memory);
+    if (owner) qdr_mem_free(owner, &memory);
+}
+
+/* What is received lies in the same block as what is sent, or not; either not in the library's memory on some ranks. */
+static void trial_alloc(trial *t, const member *self, size_t bytes_each)
+{
+    const int is_rest = draw(t->seed, 5, 1) % 4 == 0 && draw(t->seed, 6, self->rank) % 2 == 0;
+    const int is_other = draw(t->seed, 5, 3) % 2 == 0 && draw(t->seed, 7, self->rank) % 2 == 0;
+    t->memory = take_memory(self, (size_t)(t->n_send + t->n_recv + 1) * bytes_each, is_rest, &t->owner);
+    if (draw(t->seed, 5, 2) % 2)
+        t->apart = take_memory(self, (size_t)(t->n_recv + 1) * bytes_each, is_other, &t->apart_owner);
 }
 
 static void trial_free(trial *t)
 {
-    void *memory = t->memory;
-    if (!t->owner) free(memory);
-    if (t->owner) qdr_mem_free(t->owner, &memory);
+    give_memory(t->memory, t->owner);
+    give_memory(t->apart, t->apart_owner);
 }
 
 static int trial_draw(trial *t, const member *self, uint64_t seed)
@@ -157,7 +169,7 @@ static int trial_draw(trial *t, const member *self, uint64_t seed)
     const size_t bytes = qdr_dtype_bytes(coll->dtype);
     trial_alloc(t, self, bytes);
     t->send = t->memory;
-    t->recv = t->memory + (size_t)t->n_send * bytes;
+    t->recv = t->apart ? t->apart : t->memory + (size_t)t->n_send * bytes;
     return t->memory != NULL;
 }
 

@@ -279,6 +279,17 @@ static int case_broadcast_barrier(const stuck *s)
                           "rank 0 and rank 1 are in different calls", "the same order");
 }
 
+/* The last one is named, too. */
+static int case_barrier_last(const stuck *s)
+{
+    int values[4] = {0};
+    char words[64];
+    snprintf(words, sizeof words, "rank 0 and rank %d are in different calls", s->size - 1);
+    const qdr_status status = s->rank == s->size - 1 ? qdr_barrier(s->ctx)
+                                                     : qdr_broadcast(s->ctx, 0, values, sizeof values);
+    return fails_together(s, status, words, "the same order");
+}
+
 const stuck_case stuck_calls[] = {
     {"kind", case_kind, "1", NULL},
     {"count", case_count, "1", NULL},
@@ -301,5 +312,6 @@ const stuck_case stuck_calls[] = {
     {"broadcast-bytes", case_broadcast_bytes, NULL, "5"},
     {"broadcast-invalid", case_broadcast_invalid, NULL, "5"},
     {"broadcast-barrier", case_broadcast_barrier, NULL, "5"},
+    {"barrier-last", case_barrier_last, NULL, "5"},
     {NULL, NULL, NULL, NULL},
 };
