@@ -119,6 +119,12 @@ static void bytes(void **state)
     assert_int_equal(qdri_coded_sent(&group, &scatter), 3000 * 4 + 2 * 1040);
     assert_int_equal(qdri_coded_sent(&group, &gather), 3000 * 4 + 2 * 1040);
     assert_int_equal(qdri_coded_sent(&two, &sum), 6000 + 4 * 47 + 4); /* everything, once */
+    /* Of an odd number each of two members scatters the other's half, and gathers its own: all of it together. */
+    const qdri_coded_coll odd = {&int8, QDR_ALL_REDUCE, QDR_F32, 6001, 1, 0};
+    for (int member = 0; member < 6; member++) {
+        const qdri_coded_group one = {3, 2, member / 2, member % 2, 0};
+        assert_int_equal(qdri_coded_sent(&one, &odd), 6001 * 4 + 2 * 2 * 1040);
+    }
 }
 
 int main(void)
