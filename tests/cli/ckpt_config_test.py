@@ -63,7 +63,8 @@ class Config(Case):
         said = self.good("convert", self.path("hf"), self.path("out.safetensors"))
         self.assertIn("not applied here: reorder_and_upcast_attn true, attn_pdrop 0.1\n", said)
         self.assertEqual(self.note(), NOTE)
-        for key, value in (("layer_norm_epsilon", 0.3), ("activation_function", "gelu_pytorch_tanh"), ("n_inner", 48)):
+        for key, value in (("layer_norm_epsilon", 0.3), ("layer_norm_epsilon", 0.1 + 0.2),
+                           ("activation_function", "gelu_pytorch_tanh"), ("n_inner", 48)):
             self.config(CONFIG | {key: value})
             self.good("convert", self.path("hf"), self.path("out.safetensors"))
             self.assertEqual(self.note(), NOTE | ({"epsilon": value} if "epsilon" in key else {}))
@@ -100,6 +101,10 @@ class Config(Case):
 
     def test_what_is_absent(self):
         """It means the default of transformers' class, and that is told."""
+        dropouts = [key for key in CONFIG if "pdrop" in key]
+        self.config({key: value for key, value in CONFIG.items() if key not in dropouts})
+        said = self.good("convert", self.path("hf"), self.path("out.safetensors"))
+        self.assertIn("not applied here: attn_pdrop 0.1, embd_pdrop 0.1, resid_pdrop 0.1\n", said)
         lacking = {key: value for key, value in CONFIG.items() if key not in ("n_head", "layer_norm_epsilon")}
         self.config(lacking)
         said = self.good("convert", self.path("hf"), self.path("out.safetensors"))
@@ -205,7 +210,8 @@ class Config(Case):
         self.assertEqual(read_bytes(self.path("back/config.json")), kept)
         before = read_bytes(back)
         for key, value in (("n_head", 2), ("layer_norm_epsilon", 1e-5), ("tie_word_embeddings", True), ("n_layer", 3),
-                           ("torch_dtype", "float32"), ("scale_attn_weights", False), ("model_type", "llama")):
+                           ("torch_dtype", "float32"), ("dtype", "float32"),
+                           ("scale_attn_weights", False), ("model_type", "llama")):
             kept = self.config(written | {key: value}, "back/config.json")
             self.bad(2, "convert", self.path("out.safetensors"), back, "--to", "gpt2", says=["back/config.json", key])
             self.assertEqual((json.loads(read_bytes(kept))[key], read_bytes(back)), (value, before))
