@@ -1,16 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# All tests: sh tests/run.sh [--full]. Installs what is missing (Debian, Ubuntu), builds and runs; --full adds the long
-# suites. Prints one line per stage; the log of each stage is build-logs/STAGE.log; the last line has the totals.
+# sh tests/run.sh            a verdict in minutes: checkers, one build, and every kind of test once
+# sh tests/run.sh --ci       everything that a change must pass: also other grids and numbers of ranks, faults, the
+#                            emulated GPU, sanitizers, other processors, packages that are not there
+# sh tests/run.sh --full     the same, and what takes hours; a real Slurm; the Debian packages
+# Installs what is missing (Debian, Ubuntu). Prints one line per stage; the log of each stage is build-logs/STAGE.log;
+# the last line has the totals.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tools/setup.sh
 
-full=
+scope=quick full=
 case ${1:-} in
 '') ;;
---full) full=1 ;;
-*) say "usage: sh tests/run.sh [--full]" && exit 2 ;;
+--ci) scope=ci ;;
+--full) scope=ci full=1 ;;
+*) say "usage: sh tests/run.sh [--ci | --full]" && exit 2 ;;
 esac
 
 logs=build-logs
@@ -24,6 +29,14 @@ export OPENBLAS_NUM_THREADS=1
 export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:verify_asan_link_order=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1
+
+# Prints the last lines, and ends.
+totals() {
+    printf 'total      %d s\n' "$(($(date +%s) - began))"
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ $failed = 0 ]
+    exit
+}
 
 # count NUMBER-PASSED NUMBER-FAILED NUMBER-SKIPPED
 count() {
@@ -62,6 +75,7 @@ stage() {
     fi
     printf '%-10s %s, %d s%s\n' "$name" "$result" "$(($(date +%s) - start))" "$tests"
     [ "$result" = FAILED ] && failures "$logs/$name.log" | sed 's/^/    /'
+    sed -n 's/^SKIPPED /    skipped: /p' "$logs/$name.log"
     return 0
 }
 
@@ -70,6 +84,18 @@ failures() {
     awk '/^ *[0-9]+\/[0-9]+ / { shown = / (FAIL|TIMEOUT|ERROR|UNEXPECTEDPASS) / } shown' "$1" | head -n 120
     echo ...
     tail -n 60 "$1"
+}
+
+# Names the skipped tests of a Meson run, with the last line that each printed: skips FILE.json...
+skips() {
+    python3 -c '
+import json, sys
+for name in sys.argv[1:]:
+    for line in open(name, encoding="utf-8"):
+        test = json.loads(line)
+        if test["result"] == "SKIP":
+            words = (test.get("stdout", "") + test.get("stderr", "")).strip().splitlines() or ["no reason"]
+            print("SKIPPED", test["name"].split(" / ")[-1] + ":", words[-1])' "$@"
 }
 
 # suites FOLDER OPTION...: the tests of a build, without the long ones unless --full. Those under mpiexec run one at a
@@ -84,8 +110,29 @@ suites() {
     meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes "$(processes)" --no-suite mpi "$@"
     code=$?
     if wait $mpi_tests; then tail -n 10 "$mpi_log"; else cat "$mpi_log" && code=1; fi
+    skips "$folder/meson-logs/mpi.json" "$folder/meson-logs/testlog.json"
     return $code
 }
+
+# Every kind of test once. Ranks are threads, two and four of them; under mpiexec one of each kind.
+quick() {
+    # shellcheck disable=SC2086 # options are words
+    configure_in build $release_options || return 1
+    meson test -C build --no-rebuild --list 2>/dev/null | awk -F ' / ' -v mpi="$quick_mpi" '
+        NF < 2 { next }
+        BEGIN { n = split(mpi, names, /; */); for (i = 1; i <= n; i++) chosen[names[i]] = 1 }
+        $1 ~ /large|long|fake|fault|netlab/ { next }
+        $1 ~ /:mpi/ { if ($2 in chosen) print $2; next }
+        / local [0-9]/ { if ($2 ~ / local [24]( |,|$)/) print $2; next }
+        { print $2 }' >"$logs/quick.list"
+    xargs -d '\n' meson test -C build --print-errorlogs --logbase quick --num-processes "$(processes)" \
+        --no-suite large --no-suite long --no-suite fake <"$logs/quick.list"
+    code=$?
+    skips build/meson-logs/quick.json
+    return $code
+}
+quick_mpi="comm mpi 4; coll mpi 4; stack mpi 4, two nodes; linear sweep mpi 4; bytes mpi 4; checkpoint mpi 4; \
+levels mpi 4; coded mpi 4, two nodes; settings mpi 2; tutorial mpi 4; stuck mpi late; stuck mpi killed"
 
 # The same with a sanitizer, which takes longer: without the large tests unless --full.
 sanitized() {
@@ -129,10 +176,10 @@ consumer() { python3 tests/tools/check_recipe.py && sh tests/tools/check_install
 debian() { sh tests/tools/check_debian.sh; }
 slurm() { python3 tests/slurm/slurm_test.py build; }
 # Kernels for one kind of GPU, which compile in half the time.
-release() {
-    if [ -n "$full" ]; then build_in build -Dtests=true; else build_in build -Dtests=true -Dgpu_architectures=90; fi &&
-        suites build
-}
+release_options="-Dtests=true -Dgpu_architectures=90"
+[ -z "$full" ] || release_options=-Dtests=true
+# shellcheck disable=SC2086 # options are words
+release() { build_in build $release_options && suites build; }
 addresses() {
     # With -O2 compiling takes twice as long.
     build_in build-asan --buildtype=debugoptimized -Doptimization=1 -Db_sanitize=address,undefined \
@@ -155,7 +202,9 @@ no_mpi() {
 }
 
 mkdir -p "$logs"
-install_needs "$logs/install.log" "$required_needs" "$wanted_needs $test_needs ${full:+$debian_needs $slurm_needs}"
+needs="$wanted_needs $test_needs"
+[ $scope = ci ] || needs="$wanted_needs $quick_needs"
+install_needs "$logs/install.log" "$required_needs" "$needs ${full:+$debian_needs $slurm_needs}"
 check_meson
 
 stage packages packages
@@ -163,6 +212,10 @@ stage checkers checkers
 stage style style
 stage layers layers
 stage changelog changelog
+if [ $scope = quick ]; then
+    stage quick quick
+    totals
+fi
 stage release release
 stage cores cores
 stage tidy tidy
@@ -176,6 +229,4 @@ stage no-mpi no_mpi
 stage asan addresses
 stage tsan threads
 
-printf 'total      %d s\n' "$(($(date +%s) - began))"
-echo "$passed passed, $failed failed, $skipped skipped"
-[ $failed = 0 ]
+totals

@@ -12,10 +12,12 @@ command:ninja:ninja-build library:jansson:libjansson-dev library:zlib:zlib1g-dev
 wanted_needs="command:pkg-config:pkg-config module:mpich:libmpich-dev command:mpiexec.mpich:mpich
 module:hwloc:libhwloc-dev module:openblas:libopenblas-dev library:dnnl:libdnnl-dev
 library:zfp:libzfp-dev"
-test_needs="command:g++:g++ library:cmocka:libcmocka-dev python:numpy:python3-numpy module:simgrid:libsimgrid-dev
-command:ccache:ccache command:clang-14:clang-14 package:libclang-rt-14-dev:libclang-rt-14-dev
-command:clang-format-14:clang-format-14 command:clang-tidy-14:clang-tidy-14 command:nm:binutils command:groff:groff
-command:cmake:cmake package:environment-modules:environment-modules command:fish:fish command:zsh:zsh"
+quick_needs="command:g++:g++ library:cmocka:libcmocka-dev python:numpy:python3-numpy module:simgrid:libsimgrid-dev
+command:clang-format-14:clang-format-14"
+test_needs="$quick_needs command:ccache:ccache command:clang-14:clang-14
+package:libclang-rt-14-dev:libclang-rt-14-dev command:clang-tidy-14:clang-tidy-14 command:nm:binutils
+command:groff:groff command:cmake:cmake package:environment-modules:environment-modules command:fish:fish
+command:zsh:zsh"
 slurm_needs="command:/usr/sbin/slurmctld:slurm-wlm command:/usr/sbin/munged:munge"
 debian_needs="command:dpkg-buildpackage:dpkg-dev command:dh:debhelper command:lintian:lintian command:fakeroot:fakeroot"
 
@@ -36,13 +38,21 @@ unwatch_log() {
 }
 
 show_log() {
-    shown='' n_secs=0
+    shown='' n_secs=0 of=0
     while sleep 1 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
         n_secs=$((n_secs + 1))
         [ -t 2 ] || [ $((n_secs % 20)) = 0 ] || continue
         line=$(tail -n 1 "$1" | cut -c 1-76)
         [ -n "$line" ] && [ "$line" != "$shown" ] || continue
         shown=$line
+        # "[17/230] ..." of Ninja, " 17/230 ..." of Meson: the time that is left
+        # shellcheck disable=SC2046 # two numbers
+        set -- "$1" $(printf '%s' "$line" | sed -n 's|^ *\[*\([1-9][0-9]*\)/\([0-9]*\).*|\1 \2|p')
+        if [ $# = 3 ]; then
+            [ "$of" = "$3" ] || { of=$3 before=$((n_secs - 1)) done_before=$(($2 - 1)); }
+            secs=$(((n_secs - before) * ($3 - $2) / ($2 - done_before)))
+            line="$(printf '%s' "$line" | cut -c 1-58), $((secs / 60)):$(printf '%02d' $((secs % 60))) left"
+        fi
         if [ -t 2 ]; then printf '\r%s\033[K' "$line" >&2; else say "    $line"; fi
     done
 }
