@@ -18,8 +18,8 @@ static double assembled_elems(const qdri_pricing *p, const qdr_network *network)
 {
     const int64_t n_queries = (int64_t)p->sizes.heads, group = network->heads / network->kv_heads;
     if (network->kv_heads >= p->plan->y || group == 1) return 0;
-    const double n_keys = (double)(n_queries / qdri_common_divisor(group, n_queries));
-    return p->sizes.of[QDRI_SIZE_SEQUENCES_X] * (double)network->head_size * ((double)n_queries + 2 * n_keys);
+    const int64_t n_keys = n_queries / qdri_common_divisor(group, n_queries);
+    return p->sizes.of[QDRI_SIZE_SEQUENCES_X] * (double)network->head_size * (double)(n_queries + 2 * n_keys);
 }
 
 /* Elements of one layer's edges and of the gathered inputs that products keep. */

@@ -142,6 +142,9 @@ qdr_status qdri_mpi_fail(int code, const char *what);
 /* A rank did not come when a world was made or, after it was given up, to its end: MPI is not finalised, and what MPI
  * may still write to is not freed. */
 extern atomic_int qdri_mpi_somebody_is_missing;
+
+/* Communicators of worlds that were given up, before MPI ends. */
+void qdri_mpi_free_kept(void);
 /* 1: MPI is finalised, and must not be called any more. */
 int qdri_mpi_is_over(void);
 /* @retval QDR_ERR_STATE  MPI is finalised */

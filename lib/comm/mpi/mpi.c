@@ -180,12 +180,27 @@ static int wait_for_notes(mpi_comm *root)
 }
 
 /* MPI gives the number of a freed communicator to the next one, which would receive what was sent on the old one and
- * received by nobody: those of a world that was given up are kept. */
+ * received by nobody: those of a world that was given up are kept until the end of MPI. */
+enum { MOST_KEPT = 256 };
+static MPI_Comm kept[MOST_KEPT];
+static atomic_int n_kept;
+
+void qdri_mpi_free_kept(void)
+{
+    const int n = atomic_exchange(&n_kept, 0);
+    for (int i = 0; i < n && i < MOST_KEPT; i++) (void)QDRI_WAITS(MPI_Comm_free, &kept[i]);
+}
+
 static void free_handle(mpi_comm *comm)
 {
     const mpi_comm *root = (const mpi_comm *)comm->base.root;
     if (!comm->owns_handle || comm->handle == MPI_COMM_NULL) return;
-    if (!atomic_load(&comm->given_up) && !atomic_load(&root->given_up)) (void)QDRI_WAITS(MPI_Comm_free, &comm->handle);
+    if (!atomic_load(&comm->given_up) && !atomic_load(&root->given_up)) {
+        (void)QDRI_WAITS(MPI_Comm_free, &comm->handle);
+        return;
+    }
+    const int at = atomic_fetch_add(&n_kept, 1);
+    if (at < MOST_KEPT) kept[at] = comm->handle;
 }
 
 /* If a rank is missing, MPI still has messages to it, and keeps their buffers. */

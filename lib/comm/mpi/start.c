@@ -148,6 +148,7 @@ int qdri_mpi_misses_a_rank(void) { return atomic_load(&qdri_mpi_somebody_is_miss
 void qdri_mpi_stop(void)
 {
     if (qdri_mpi_misses_a_rank()) return;
+    qdri_mpi_free_kept();
     begin_leaving_together();
     qdri_mpi_enter("MPI_Finalize");
     (void)qdri_mpi_left(MPI_Finalize());
