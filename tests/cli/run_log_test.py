@@ -347,6 +347,22 @@ class Evaluating(Case):
         answer = self.evaluate(text, "--eval", "val", "--load", file, "--dtype", "f64", "--batch", "7")
         self.assertAlmostEqual(answer["loss"], losses[None][1], delta=1e-12)
 
+    def test_two_windows_of_a_validation(self):
+        """They are the first and the last of the last tenth: what lies between does not matter."""
+        plain = b"a" * 5000
+
+        def loss_of(text):
+            log = self.path("log")
+            self.run_words(words_of("1x1x1x1", self.write("text", text), *TINY[:-6], "--sample", "0", "--steps", "0",
+                                    "--dtype", "f64", "--val-windows", "2", "--log", log))
+            with open(log, encoding="ascii") as lines:
+                return [line["val_loss"] for line in map(json.loads, lines) if "val_loss" in line][0]
+
+        expected = loss_of(plain)
+        self.assertNotEqual(loss_of(plain[:-1] + b"b"), expected)
+        self.assertNotEqual(loss_of(plain[:4501] + b"b" + plain[4502:]), expected)
+        self.assertEqual(loss_of(plain[:4520] + b"b" * 400 + plain[4920:]), expected)
+
     def test_what_does_not_go_together(self):
         self.assertIn("leave out the text", self.evaluate(self.text, "--eval", self.path("a"), code=2))
         self.assertIn("leave out --save", self.evaluate(self.text, "--eval", "val", "--save", self.path("a"), code=2))
