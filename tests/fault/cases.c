@@ -34,34 +34,36 @@ static qdr_status launch_reordered(qdr_main_fn fn, void *user, int *exit_code)
     return status;
 }
 
-/* MPI runs from the first case to the last. A rank may come late from a case: the next begins when all have come. */
-static int run_under_mpi(const case_ranks *ranks, int n, char **names, case_fn run)
+#endif
+
+static int run_each(const case_ranks *ranks, int n, char **names, case_fn run)
 {
-    int started = 0, failed = 0;
-    if (n == 1) return run(ranks, names[0]);
-    if (qdri_mpi_start(&started) != QDR_OK) return 1;
+    int failed = 0;
     for (int i = 0; i < n; i++) {
         if (run(ranks, names[i]) != 0) {
             fprintf(stderr, "case %s failed; last error: %s\n", names[i], qdr_last_error());
             failed = 1;
         }
-        MPI_Barrier(MPI_COMM_WORLD);
+#if QDRI_HAVE_MPI
+        /* A rank may come late from a case: the next begins when all have come. */
+        if (ranks->n_local == 0) MPI_Barrier(MPI_COMM_WORLD);
+#endif
     }
+    return failed;
+}
+
+#if QDRI_HAVE_MPI
+/* MPI runs from the first case to the last, and as qdr_launch() has it if there is one case only. */
+static int run_under_mpi(const case_ranks *ranks, int n, char **names, case_fn run)
+{
+    int started = 0;
+    if (n == 1) return run(ranks, names[0]);
+    if (qdri_mpi_start(&started) != QDR_OK) return 1;
+    const int failed = run_each(ranks, n, names, run);
     if (started) qdri_mpi_stop();
     return failed;
 }
 #endif
-
-static int run_locally(const case_ranks *ranks, int n, char **names, case_fn run)
-{
-    int failed = 0;
-    for (int i = 0; i < n; i++) {
-        if (run(ranks, names[i]) == 0) continue;
-        fprintf(stderr, "case %s failed; last error: %s\n", names[i], qdr_last_error());
-        failed = 1;
-    }
-    return failed;
-}
 
 int cases_main(int argc, char **argv, case_fn run)
 {
@@ -81,7 +83,7 @@ int cases_main(int argc, char **argv, case_fn run)
     }
     if (at < argc && ranks.n_local == 0) return run_under_mpi(&ranks, argc - at, argv + at, run);
 #endif
-    return at < argc && argv[at][0] != '-' ? run_locally(&ranks, argc - at, argv + at, run) : 2;
+    return at < argc && argv[at][0] != '-' ? run_each(&ranks, argc - at, argv + at, run) : 2;
 }
 
 int case_launch(const case_ranks *ranks, qdr_main_fn fn, void *user)

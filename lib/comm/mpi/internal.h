@@ -143,8 +143,9 @@ qdr_status qdri_mpi_fail(int code, const char *what);
  * may still write to is not freed. */
 extern atomic_int qdri_mpi_somebody_is_missing;
 
-/* Communicators of worlds that were given up, before MPI ends. */
+/* Frees the communicators of worlds that were given up. No context may follow: only before MPI ends. */
 void qdri_mpi_free_kept(void);
+
 /* 1: MPI is finalised, and must not be called any more. */
 int qdri_mpi_is_over(void);
 /* @retval QDR_ERR_STATE  MPI is finalised */
