@@ -122,9 +122,11 @@ quick() {
         NF < 2 { next }
         BEGIN { n = split(mpi, names, /; */); for (i = 1; i <= n; i++) chosen[names[i]] = 1 }
         $1 ~ /large|long|fake|fault|netlab/ { next }
-        $1 ~ /:mpi/ { if ($2 in chosen) print $2; next }
+        $1 ~ /:mpi/ { has_mpi = 1; if ($2 in chosen) print $2; delete chosen[$2]; next }
         / local [0-9]/ { if ($2 ~ / local [24]( |,|$)/) print $2; next }
-        { print $2 }' >"$logs/quick.list"
+        { print $2 }
+        END { for (name in chosen) if (has_mpi) { print "there is no test " name >"/dev/stderr"; exit 1 } }
+        ' >"$logs/quick.list" || return 1
     xargs -d '\n' meson test -C build --print-errorlogs --logbase quick --num-processes "$(processes)" \
         --no-suite large --no-suite long --no-suite fake <"$logs/quick.list"
     code=$?
