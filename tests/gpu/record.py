@@ -9,6 +9,7 @@ Reads, in the work folder: info.json (what gpu_info prints), facts (NAME<tab>VAL
 the names of the files. A record that is there already is left alone: exit code 1. What could not be measured is null.
 """
 import glob
+import gzip
 import json
 import math
 import os
@@ -196,14 +197,14 @@ def main():
     os.makedirs(sys.argv[2], exist_ok=True)
     path = os.path.join(sys.argv[2], file_name(record["facts"]))
     clean = json.dumps(without_infinities(record), indent=1, ensure_ascii=False, allow_nan=False)
-    texts = {".json": clean + "\n", ".md": markdown(record)}
-    there = [path + ending for ending in texts if os.path.exists(path + ending)]
+    contents = {".json.gz": gzip.compress((clean + "\n").encode(), mtime=0), ".md": markdown(record).encode()}
+    there = [path + ending for ending in contents if os.path.exists(path + ending)]
     if there:
         print(f"record: {there[0]} is there already, and is left alone; give another folder", file=sys.stderr)
         return 1
-    for ending, text in texts.items():
-        with open(path + ending, "x", encoding="utf-8") as file:
-            file.write(text)
+    for ending, content in contents.items():
+        with open(path + ending, "xb") as file:
+            file.write(content)
         print(path + ending)
     for line in record["missed"]:
         print(f"requirement not met: {line}")

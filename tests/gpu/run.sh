@@ -6,10 +6,10 @@ usage() {
     cat <<'END'
 usage: sh tests/gpu/run.sh [-o FOLDER] [-b BUILD] [PART...]
 
-Builds everything that needs a GPU, checks it, measures it, and writes a record: a Markdown and a JSON file named after
-the GPU, the date and the minute, which never replace others. Takes eight minutes at most, and continues after a
-failure. Exit code 1 if a part failed; figures that do not meet their requirement are listed at the end, and are not
-failures. A signal also ends the running parts, and then there is no record.
+Builds everything that needs a GPU, checks it, measures it, and writes a record: a Markdown file and a compressed JSON
+file named after the GPU, the date and the minute, which never replace others. Takes eight minutes at most, and
+continues after a failure. Exit code 1 if a part failed; figures that do not meet their requirement are listed at the
+end, and are not failures. A signal also ends the running parts, and then there is no record.
 
   -o FOLDER   where the record goes (default: docs/benchmarks/gpu)
   -b BUILD    where to build (default: build-gpu); logs go to BUILD/gpu-run

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The scripts that evaluate measurements on a GPU, with made-up measurements."""
+import gzip
 import json
 import os
 import re
@@ -123,8 +124,8 @@ class Record(unittest.TestCase):
             done = [subprocess.run([*script, folder, out], capture_output=True, text=True) for _ in range(2)]
             self.assertEqual([one.returncode for one in done], [0, 1])
             self.assertIn("there already", done[1].stderr)
-            self.assertEqual(sorted(os.listdir(out)), ["h9-2030-01-02-10-00.json", "h9-2030-01-02-10-00.md"])
-            with open(os.path.join(out, "h9-2030-01-02-10-00.json"), encoding="utf-8") as file:
+            self.assertEqual(sorted(os.listdir(out)), ["h9-2030-01-02-10-00.json.gz", "h9-2030-01-02-10-00.md"])
+            with gzip.open(os.path.join(out, "h9-2030-01-02-10-00.json.gz"), "rt", encoding="utf-8") as file:
                 self.assertNotIn("Infinity", file.read())
             write(folder, "facts", "GPU\tH9\ndate\t2030-01-02 10:01 UTC\n")
             self.assertEqual(subprocess.run([*script, folder, out], capture_output=True).returncode, 0)
