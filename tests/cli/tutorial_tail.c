@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part that follows the C blocks of docs/tutorial.md (tutorial_program.py): plain loops for comparison, and
- * main. */
+ * main. tutorial_gpt.c follows. */
 #include <stdio.h>
 
 #define EXPECT(condition, ...)                                                                                         \
@@ -160,6 +160,8 @@ static void check_relu(qdr_grid *grid)
     qdr_stack_destroy(&stack);
 }
 
+static void check_gpt(qdr_grid *grid); /* tutorial_gpt.c */
+
 static void run(qdr_grid *grid)
 {
     mlp m = {.grid = grid}, evaluation = {0};
@@ -184,6 +186,7 @@ static void run(qdr_grid *grid)
     check_evaluation(&evaluation, p, 5);
     check_sums(grid);
     check_relu(grid);
+    check_gpt(grid);
     destroy(&m);
     destroy(&evaluation);
     free(p);
