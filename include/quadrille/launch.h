@@ -41,6 +41,11 @@ QDR_API void qdr_launch_watch(qdr_stuck_fn fn, void *user);
  * according to the environment; at least so many where a launcher only numbers its processes; 1 without a launcher.
  * Does not touch MPI. Local, thread-safe as long as nobody changes the environment. */
 QDR_API int qdr_launched(void);
+/** Writes what the MPI library that this process has loaded calls itself, "MPICH Version: 4.0.2"; "none" if the library
+ * was built without MPI. It may be another version than that of the build, which is in version.h. MPI need not be
+ * initialised. Local, thread-safe.
+ *  @param[out] text  of `bytes` bytes including the terminating null; NULL: nothing is written */
+QDR_API void qdr_launch_mpi_version(char *text, size_t bytes);
 #ifdef __cplusplus
 }
 #endif

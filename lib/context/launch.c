@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "comm/comm.h"
@@ -105,6 +106,16 @@ qdr_status qdr_launch(int n_local, const qdr_context_opts *opts, qdr_main_fn fn,
     const qdr_status status = launch_ranks(n_local, opts, fn, user, code);
     *code = portable_code(*code);
     return status;
+}
+
+void qdr_launch_mpi_version(char *text, size_t bytes)
+{
+    if (!text || bytes == 0) return;
+#if QDRI_HAVE_MPI
+    qdri_mpi_describe(text, bytes);
+#else
+    snprintf(text, bytes, "none");
+#endif
 }
 
 int qdr_launched(void)

@@ -36,15 +36,10 @@ static qdr_status check_state(void)
             "MPI: thread level %d is provided, but MPI_THREAD_MULTIPLE (%d) is needed; request it in MPI_Init_thread",
             provided, MPI_THREAD_MULTIPLE);
     QDR_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
-    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "", why[256];
-    int length = 0;
-    QDR_MPI(MPI_Get_library_version(version, &length));
-    version[strcspn(version, "\n")] = '\0';
-    for (char *c = version; *c; c++) {
-        if (*c == '\t') *c = ' ';
-    }
+    char version[101], why[256];
+    qdri_mpi_describe(version, sizeof version);
     snprintf(why, sizeof why,
-             "the program uses %.100s; start it with that library's mpiexec, "
+             "the program uses %s; start it with that library's mpiexec, "
              "or under Slurm with srun --mpi=pmi2 (a Cray: cray_shasta)",
              version);
     return qdri_launcher_check(size, why);

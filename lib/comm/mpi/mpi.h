@@ -19,6 +19,9 @@ qdri_wake_event *qdri_mpi_wake_events(const qdri_comm *comm);
 /* Sets the device of a new world communicator. */
 void qdri_comm_bind(qdri_comm *comm, qdri_dev *dev);
 
+/* The first words of what the MPI library that is loaded says of itself: "MPICH Version: 4.0.2". Before MPI starts,
+ * too. */
+void qdri_mpi_describe(char *text, size_t bytes);
 /* Whether this process has initialised MPI. */
 int qdri_mpi_is_initialised(void);
 /* Initialises MPI. If it is initialised already, does nothing and sets *started to 0. */

@@ -16,6 +16,16 @@
 #include "comm/mpi/mpi.h"
 #include "core/log.h"
 
+void qdri_mpi_describe(char *text, size_t bytes)
+{
+    char said[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    if (MPI_Get_library_version(said, &length) != MPI_SUCCESS) *said = '\0';
+    said[strcspn(said, "\n,")] = '\0';
+    for (char *tab = said; (tab = strchr(tab, '\t'));) *tab = ' ';
+    snprintf(text, bytes, "%s", *said ? said : "unknown");
+}
+
 int qdri_mpi_is_initialised(void)
 {
     int initialised = 0;
