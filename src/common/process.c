@@ -35,8 +35,7 @@ static void keep_running(int number)
 /* Long enough for other ranks to say their sentences, too: the launcher ends them when this one has ended. */
 enum { GRACE_SECS = 2 };
 
-/* Called on a thread of the library: this process waits inside MPI for ranks that do not come, and cannot leave. */
-static void end_stuck(const char *sentence, void *user)
+void process_end_stuck(const char *sentence, void *user)
 {
     (void)user;
     fprintf(stderr, "%s: %s\n", program_name, sentence);
@@ -56,7 +55,7 @@ void process_begin(const char *name)
     keep_running(SIGPIPE);
     keep_running(SIGXFSZ);
     qdr_set_log(print_log, NULL);
-    qdr_launch_watch(end_stuck, NULL);
+    qdr_launch_watch(process_end_stuck, NULL);
 }
 
 int process_end(int code)

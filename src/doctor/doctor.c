@@ -13,6 +13,8 @@
 
 #include "common/command.h"
 #include "common/json.h"
+#include "common/ranks.h"
+#include "doctor/nodes.h"
 
 /* ---- findings ---- */
 
@@ -61,20 +63,6 @@ int doctor_count(const doctor_report *report, doctor_state state)
     return n;
 }
 
-static const char *state_name(doctor_state state)
-{
-    static const char *const names[] = {"ok", "note", "broken"};
-    return names[state];
-}
-
-void doctor_bytes_text(double bytes, char text[24])
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    int unit = 0;
-    for (; bytes >= 1024 && unit < 4; unit++) bytes /= 1024;
-    snprintf(text, 24, bytes == (double)(int64_t)bytes ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
-}
-
 /* ---- the build ---- */
 
 static void add_part(doctor_report *report, const char *name, const char *version, const char *with,
@@ -95,7 +83,7 @@ static void print_text(const doctor_report *report)
         const doctor_finding *finding = &report->findings[i];
         if (strcmp(group, finding->group) != 0) printf("\n%s\n", finding->group);
         group = finding->group;
-        printf("  %-6s %-25s %s", state_name(finding->state), finding->name, finding->text);
+        printf("  %-6s %-25s %s", doctor_state_name(finding->state), finding->name, finding->text);
         if (finding->secs >= 0) printf(", %.3f ms", finding->secs * 1e3);
         putchar('\n');
         if (*finding->remedy) printf("         -> %s\n", finding->remedy);
@@ -319,7 +307,7 @@ static json_t *findings(const doctor_report *report)
         const doctor_finding *f = &report->findings[i];
         json_array_append_new(list,
                               json_pack("{s:s, s:o, s:s, s:o, s:o, s:o}", "group", f->group, "name", json_text(f->name),
-                                        "state", state_name(f->state), "text", json_text(f->text), "remedy",
+                                        "state", doctor_state_name(f->state), "text", json_text(f->text), "remedy",
                                         *f->remedy ? json_text(f->remedy) : json_null(), "secs",
                                         f->secs < 0 ? json_null() : json_real(f->secs)));
     }
@@ -408,26 +396,44 @@ static int find_all(doctor_report *report, failure *why)
     if (fail_status(why, qdr_gpu_query(&report->gpus))) return why->code;
     doctor_find_gpus(report);
     find_machine(report);
-    keep_variables(report);
     for_variables(report, add_variable, report);
-    /* Turns off tracing and tuning, and limits waiting. */
+    /* Turns off tracing and tuning. */
     unsetenv("QDR_TRACE");
     unsetenv("QDR_TUNE");
     unsetenv("QDR_REPORT");
-    setenv("QDR_TIMEOUT", "60", 0);
     doctor_try_all(report);
     if (report->is_short) fail_memory(why, "doctor: out of memory for the list of findings");
     return why->code;
 }
 
+typedef struct doctor_options {
+    int is_each, is_json;
+} doctor_options;
+#define AT(member) .at = offsetof(doctor_options, member)
+
+static const option_spec specs[] = {
+    {"each", 0, NULL, "under a launcher: each process reports alone, without MPI", OPTION_FLAG, AT(is_each)},
+    {"json", 0, NULL, "print one JSON object", OPTION_FLAG, AT(is_json)},
+    {"timeout", 0, "SECS", "give up waiting for other ranks after this; 0: never (default: $QDR_TIMEOUT, else 60)",
+     .kind = OPTION_TIMEOUT, .max = 1e6},
+    OPTIONS_END,
+};
+
 static int run(int argc, char **argv)
 {
     static doctor_report report; /* static because it is large */
-    int is_json = 0;
+    doctor_options options = {0};
     failure why = {0};
-    if (options_read(argc, argv, json_option, &is_json, NULL, &why)) return fail_print(&why);
-    if (!find_all(&report, &why)) {
-        if (is_json)
+    const int is_launched = qdr_launched() > 1;
+    keep_variables(&report);
+    setenv("QDR_TIMEOUT", "60", 0); /* before the options, which take precedence */
+    const int is_refused = options_read(argc, argv, specs, &options, NULL, &why);
+    if (is_launched && !options.is_each) {
+        free(report.variables);
+        return is_refused ? fail_print_once(&why) : doctor_run_nodes(options.is_json);
+    }
+    if (!is_refused && !find_all(&report, &why)) {
+        if (options.is_json)
             print_json(&report, &why);
         else
             print_text(&report);
@@ -446,11 +452,18 @@ const command command_doctor = {
     .text = "Lists the components of this build, GPUs and the links between them, cores, memory, limits and the\n"
             "environment; then runs a small product and a sum over two ranks on the CPU, on each GPU and with NCCL,\n"
             "and checks the results. Each finding is ok, a note (it works but could be better) or broken (it exists\n"
-            "but does not work), with a remedy. Exits with 1 if anything is broken; having no GPU is fine. MPI is\n"
-            "not initialised: under a launcher each process reports on its own node.",
-    .options = json_option,
+            "but does not work), with a remedy. Exits with 1 if anything is broken; having no GPU is fine.\n"
+            "\n"
+            "Under a launcher the ranks meet instead, and rank 0 prints one table of nodes: ranks, the hardware\n"
+            "threads to which they are bound, memory, /dev/shm, clock, adapters, GPUs, driver, the versions of\n"
+            "library, MPI and NCCL, and where models and machines are read from; then a line with a remedy for\n"
+            "each fact in which a node differs from most others. With --each MPI is not initialised, and each\n"
+            "process reports on its own node as above.",
+    .options = specs,
     .examples = "  quadrille doctor\n"
                 "  quadrille doctor --json > doctor.json\n"
-                "  srun -N 2 --ntasks-per-node=1 quadrille doctor\n",
+                "  srun -N 16 --ntasks-per-node=8 --mpi=pmi2 quadrille doctor\n"
+                "  mpiexec -f hosts -ppn 8 quadrille doctor --json > nodes.json\n"
+                "  srun -N 2 --ntasks-per-node=1 --mpi=none quadrille doctor --each\n",
     .run = run,
 };

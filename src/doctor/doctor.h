@@ -51,6 +51,8 @@ void doctor_try_all(doctor_report *report);
 /* Whether the library can compute on the GPU with this number. */
 int doctor_can_use(const qdr_gpu_report *gpus, int number);
 
+/* "ok", "note", "broken" */
+const char *doctor_state_name(doctor_state state);
 int doctor_count(const doctor_report *report, doctor_state state);
 /* "80.0 GiB", "64 KiB"; without decimals if it is whole. */
 void doctor_bytes_text(double bytes, char text[24]);
