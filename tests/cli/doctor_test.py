@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""quadrille doctor: this machine under limits of all kinds, made-up GPUs, environment variables, refusals.
+"""quadrille doctor: this machine under limits of all kinds, made-up GPUs, environment variables, ranks, refusals.
 
-usage: doctor_test.py QUADRILLE --plugin FAKE_PLUGIN [--nvml FOLDER_OF_FAKE_NVML]
+usage: doctor_test.py QUADRILLE --plugin FAKE_PLUGIN [--nvml FOLDER_OF_FAKE_NVML] [--mpiexec MPIEXEC]
 """
 import argparse
 import json
@@ -40,8 +40,8 @@ def doctor(*words, limit=None, environment=NO_GPU, more=()):
 
 
 class Case(unittest.TestCase):
-    def read(self, code=0, **more):
-        done = doctor("--json", **more)
+    def read(self, *words, code=0, **more):
+        done = doctor("--json", *words, **more)
         self.assertEqual((done.returncode, done.err), (code, ""), done.out)
         report = json.loads(done.out)
         states = [finding["state"] for finding in report["findings"]]
@@ -181,7 +181,7 @@ class Environment(Case):
         self.assertEqual(json.loads(done.stdout)["environment"]["OMP_PLACES"], "")
 
     def test_one_of_several_processes(self):
-        report = self.read(environment={**NO_GPU, "PMI_RANK": "0", "PMI_SIZE": "4", "PMI_FD": "99"})
+        report = self.read("--each", environment={**NO_GPU, "PMI_RANK": "0", "PMI_SIZE": "4", "PMI_FD": "99"})
         self.assertIn("not tried", self.find(report, "all-reduce, CPU")["text"])
         self.assertGreater(self.find(report, "product, CPU")["secs"], 0)
 
@@ -241,6 +241,103 @@ class MadeUpGpus(Case):
         self.assertTrue(any("without access" in text for text in texts), texts)
 
 
+class Ranks(unittest.TestCase):
+    """Processes of a launcher, which meet. Nodes that differ are in tests/netlab/doctor_nodes.py."""
+
+    def setUp(self):
+        if not ARGUMENTS.mpiexec:
+            self.skipTest("there is no MPI")
+
+    def read(self, n_ranks, *bound):
+        done = doctor("--json", more=[ARGUMENTS.mpiexec, "-n", str(n_ranks), *bound])
+        report = json.loads(done.out)
+        states = [difference["state"] for difference in report["differences"]]
+        self.assertEqual((report["works"], report["broken"]), (done.returncode == 0, states.count("broken")), done.err)
+        for difference in report["differences"]:
+            self.assertIsNone(difference["usual"])
+            self.assertTrue(difference["remedy"])
+        return report
+
+    def test_one_row(self):
+        alone = json.loads(doctor("--json").out)
+        processors = [finding for finding in alone["findings"] if finding["name"] == "processors"][0]
+        shm = os.statvfs("/dev/shm")
+        for n_ranks in (2, 4):
+            report = self.read(n_ranks)
+            self.assertEqual((report["ranks"], len(report["nodes"])), (n_ranks, 1))
+            node = report["nodes"][0]
+            self.assertEqual((node["host"], node["ranks"]), (os.uname().nodename, list(range(n_ranks))))
+            facts = node["facts"]
+            self.assertEqual((facts["ranks"], facts["hardware threads"]), (n_ranks, len(node["threads"])))
+            self.assertLessEqual(set(node["threads"]), os.sched_getaffinity(0))
+            self.assertEqual((facts["library"], facts["NCCL"], facts["clock"]),
+                             (alone["versions"]["quadrille"], "none", 0))
+            self.assertIn(alone["versions"]["mpi"].split()[-1], facts["MPI"])
+            gib = facts["memory"] / 2**30
+            self.assertRegex(processors["text"], f", ({gib:.1f}|{gib:.0f}) GiB$")
+            self.assertEqual(facts["/dev/shm"], shm.f_frsize * shm.f_blocks)
+            self.assertTrue(os.path.exists(os.path.join(facts["data path"], "models", "gpt2.json")), facts)
+            self.assertLess(0, report["clock_bound_secs"])
+
+    def test_text(self):
+        done = doctor(more=[ARGUMENTS.mpiexec, "-n", "2"])
+        lines = done.out.splitlines()
+        self.assertIn("1 node, 2 ranks;", lines[0])
+        rows = [line.split() for line in lines if line.startswith(os.uname().nodename + " ")]
+        self.assertEqual([row[1:3] for row in rows], [["2:", "0-1"]], done.out)
+        for name in ("adapters", "GPUs", "driver", "library", "MPI", "NCCL", "data path"):
+            self.assertEqual(len([line for line in lines if line.startswith(f"  {name} ")]), 1, (name, done.out))
+
+    def test_cores_that_ranks_share(self):
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("one core")
+        first, second = sorted(os.sched_getaffinity(0))[:2]
+        program = [ARGUMENTS.mpiexec]
+        for cpu in (first, second):
+            program += [*([":"] if len(program) > 1 else []), "-n", "1", "taskset", "-c", str(cpu),
+                        ARGUMENTS.quadrille, "doctor", "--json"]
+        apart = json.loads(subprocess.run(program, capture_output=True, timeout=120, check=False).stdout)
+        self.assertEqual(apart["nodes"][0]["threads"], [first, second])
+        self.assertNotIn("binding", [one["fact"] for one in apart["differences"]])
+        together = doctor("--json", more=[ARGUMENTS.mpiexec, "-n", "2", "taskset", "-c", str(first)])
+        sharing = [one for one in json.loads(together.out)["differences"] if one["fact"] == "binding"]
+        self.assertEqual([(one["state"], one["value"]) for one in sharing],
+                         [("note", f"several of 2 ranks share hardware thread {first}")])
+
+    def test_each(self):
+        done = doctor("--each", more=[ARGUMENTS.mpiexec, "-n", "2"])
+        self.assertEqual((done.returncode, done.err), (0, ""))
+        self.assertEqual(done.out.count("everything found here works"), 2)
+
+    def test_other_options(self):
+        program = [ARGUMENTS.mpiexec, "-n", "1", ARGUMENTS.quadrille, "doctor", ":", "-n", "1", ARGUMENTS.quadrille,
+                   "doctor", "--json"]
+        done = subprocess.run(program, capture_output=True, timeout=120, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stdout, b"")
+        self.assertIn(b"--json is not given on rank 0 and given on rank 1", done.stderr)
+        self.assertNotIn(b"--each", done.stderr)
+
+    def test_mpi_that_does_not_start(self):
+        done = doctor(environment={**NO_GPU, "PMI_RANK": "0", "PMI_SIZE": "4", "PMI_FD": "99"})
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("quadrille doctor --each", done.err)
+
+    def test_processes_that_believe_they_are_alone(self):
+        done = doctor(environment={**NO_GPU, "SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2"})
+        self.assertEqual((done.returncode, done.out), (1, ""))
+        self.assertIn("each believes it is alone", done.err)
+        self.assertIn("quadrille doctor --each", done.err)
+
+    def test_a_rank_that_does_not_come(self):
+        program = [ARGUMENTS.mpiexec, "-n", "1", ARGUMENTS.quadrille, "doctor", "--timeout", "2", ":", "-n", "1",
+                   "sleep", "60"]
+        done = subprocess.run(program, capture_output=True, timeout=50, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b"has waited 2 s", done.stderr)
+        self.assertIn(b"quadrille doctor --each", done.stderr)
+
+
 class Refusals(Case):
     def test_options(self):
         for words in (["--colour"], ["--json=1"], ["more"], ["-x"]):
@@ -256,6 +353,7 @@ def main():
     parser.add_argument("quadrille")
     parser.add_argument("--plugin", required=True)
     parser.add_argument("--nvml")
+    parser.add_argument("--mpiexec")
     ARGUMENTS = parser.parse_args()
     unittest.main(argv=[sys.argv[0]], verbosity=1)
 

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""quadrille doctor on two made-up nodes, network and UTS namespaces of this machine. The second has another version of
+the library, less /dev/shm and a clock that is 3 s ahead.
+
+usage: doctor_nodes.py QUADRILLE OTHER_NODE.so
+77: namespaces cannot be made here.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+QUADRILLE, OTHER_NODE = (os.path.abspath(path) for path in sys.argv[1:3])
+# Node 2 by its address in the lab. Its program has a host name and a /dev/shm of its own.
+NODE = f"""#!/bin/sh
+case $(ip -br -4 addr show dev eth0) in
+*10.77.0.$OTHER/*) ;;
+*) exec unshare --uts sh -c 'hostname first && exec "$@"' sh "$@" ;;
+esac
+exec unshare --uts --mount sh -c 'hostname second && mount -t tmpfs -o size=6m none /dev/shm &&
+    LD_PRELOAD=$LD_PRELOAD:{OTHER_NODE} exec "$@"' sh "$@"
+"""
+
+
+def doctor(*words, other="2", n_nodes=2):
+    """other: the number of the node that differs."""
+    with tempfile.TemporaryDirectory() as folder:
+        node = os.path.join(folder, "node.sh")
+        with open(node, "w", encoding="utf-8") as file:
+            file.write(NODE)
+        return subprocess.run(["sh", os.path.join(FOLDER, "netlab.sh"), "-q", "-n", str(n_nodes), "--", "sh", node,
+                               QUADRILLE, "doctor", *words],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              timeout=120, check=False, env={**os.environ, "OTHER": other})
+
+
+class TwoNodes(unittest.TestCase):
+    def test_three_lines(self):
+        done = doctor()
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("2 nodes, 2 ranks;", done.stdout)
+        found = sorted(re.findall(r"^(note|broken) +(\w+): ([^:]+): (.*?); (.+)$", done.stdout, re.M),
+                       key=lambda line: line[2])
+        self.assertEqual([line[:3] for line in found], [("broken", "second", "/dev/shm"), ("note", "second", "clock"),
+                                                        ("broken", "second", "library")], done.stdout)
+        shm, clock, library = found
+        self.assertIn("6 MiB with ", shm[3])
+        self.assertIn("1 rank, which may need 8 MiB", shm[3])
+        self.assertIn("remount,size=", shm[4])
+        offset = re.fullmatch(r"\+(3\.\d+) s, elsewhere \+0\.000 s", clock[3])
+        self.assertTrue(offset, clock)
+        self.assertAlmostEqual(float(offset[1]), 3, delta=0.1)
+        self.assertIn("NTP", clock[4])
+        self.assertRegex(library[3], r"^9\.9\.9, elsewhere \d+\.\d+\.\d+$")
+        self.assertIn("same build", library[4])
+        rows = [line.split()[0] for line in done.stdout.splitlines() if re.match(r"(first|second)  ", line)]
+        self.assertEqual(rows, ["first", "second"])
+
+    def test_json(self):
+        done = doctor("--json")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual((report["works"], report["broken"], report["ranks"]), (False, 2, 2))
+        self.assertEqual([(node["host"], node["ranks"]) for node in report["nodes"]], [("first", [0]), ("second", [1])])
+        facts = [node["facts"] for node in report["nodes"]]
+        self.assertEqual((facts[1]["library"], facts[1]["/dev/shm"]), ("9.9.9", 6 << 20))
+        self.assertAlmostEqual(facts[1]["clock"] - facts[0]["clock"], 3, delta=report["clock_bound_secs"])
+        self.assertEqual(sorted((one["host"], one["fact"]) for one in report["differences"]),
+                         [("second", "/dev/shm"), ("second", "clock"), ("second", "library")])
+
+    def test_most_nodes_are_right(self):
+        """Where rank 0's node is the odd one."""
+        report = json.loads(doctor("--json", other="1", n_nodes=3).stdout)
+        self.assertEqual(sorted((one["host"], one["fact"]) for one in report["differences"]),
+                         [("second", "/dev/shm"), ("second", "clock"), ("second", "library")])
+        self.assertEqual(report["nodes"][0]["host"], "second")
+
+    def test_equal_nodes(self):
+        done = doctor(other="none")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotRegex(done.stdout, r"(?m)^(note|broken) ")
+        self.assertIn("no node is broken; 0 notes", done.stdout)
+
+
+def skip_unless_there_are_nodes():
+    done = subprocess.run(["sh", os.path.join(FOLDER, "netlab.sh"), "-q", "-n", "1", "--", "unshare", "--uts",
+                           "--mount", "sh", "-c", "hostname other && mount -t tmpfs none /dev/shm"],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        print("skipped: nodes cannot be made here:", (done.stderr.strip().splitlines() or ["no reason is given"])[-1])
+        sys.exit(77)
+
+
+if __name__ == "__main__":
+    skip_unless_there_are_nodes()
+    unittest.main(argv=sys.argv[:1], verbosity=1)
