@@ -76,6 +76,15 @@ static void add_shm(fact_list *facts)
     fact_set(facts, FACT_SHM_FREE, "%.0f", unit * (double)is.f_bavail);
 }
 
+static void add_boot(fact_list *facts)
+{
+    char boot[64] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (!file) return;
+    if (fgets(boot, sizeof boot, file)) fact_set(facts, FACT_BOOT, "%.*s", (int)strcspn(boot, "\n"), boot);
+    fclose(file);
+}
+
 /* Of a list that was cut off, without its last range, which may be cut off itself. */
 static void add_threads(const qdr_topo *topo, fact_list *facts)
 {
@@ -123,6 +132,7 @@ void doctor_collect(int is_first, fact_list *facts)
     const qdr_status status = qdr_topo_load(NULL, &topo);
     if (topo) add_threads(topo, facts);
     if (is_first) {
+        add_boot(facts);
         add_shm(facts);
         if (status != QDR_OK) fact_set(facts, "topology", "%s", qdr_last_error());
         if (topo) {

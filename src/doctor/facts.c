@@ -61,7 +61,10 @@ const fact_rule *fact_rule_of(const char *name)
     return &unknown;
 }
 
-int fact_is_inner(const char *name) { return strcmp(name, FACT_HOST) == 0 || strcmp(name, FACT_THREADS) == 0; }
+int fact_is_inner(const char *name)
+{
+    return strcmp(name, FACT_HOST) == 0 || strcmp(name, FACT_BOOT) == 0 || strcmp(name, FACT_THREADS) == 0;
+}
 
 /* ---- lists ---- */
 
@@ -308,6 +311,20 @@ static void compare_rank(const fact_node *node, int rank, const fact_list *facts
     fact_difference *one = add(differences, node, fact_rule_of(name), name);
     snprintf(one->value, sizeof one->value, "%.400s on rank %d", mine, rank);
     snprintf(one->usual, sizeof one->usual, "%.400s on rank %d", first, node->first_rank);
+}
+
+static int are_same(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
+
+int nodes_find(const fact_node *nodes, int n, const char text[FACTS_BYTES])
+{
+    fact_list facts;
+    facts_read(text, &facts);
+    const char *host = fact_value(&facts, FACT_HOST), *boot = fact_value(&facts, FACT_BOOT);
+    for (int i = 0; i < n; i++) {
+        const fact_list *theirs = &nodes[i].facts;
+        if (are_same(fact_value(theirs, FACT_HOST), host) && are_same(fact_value(theirs, FACT_BOOT), boot)) return i;
+    }
+    return -1;
 }
 
 void node_add_rank(fact_node *node, int rank, const char text[FACTS_BYTES], fact_differences *differences)

@@ -95,10 +95,13 @@ typedef struct fact_differences {
 /* Whether a fact only serves to make others. */
 int fact_is_inner(const char *name);
 /* Names that others look up. */
+#define FACT_BOOT "boot" /* the kernel's number of this start of the host; is not compared */
 #define FACT_SHM "/dev/shm"
 #define FACT_SHM_FREE "/dev/shm free"
 #define FACT_CLOCK_NOW "clock"
 
+/* Which of n nodes is the host of a rank that sent this: has the same name, and has not been restarted. -1: none. */
+int nodes_find(const fact_node *nodes, int n, const char text[FACTS_BYTES]);
 /* Adds a rank and what it sent to its node, of which it may be the first. Ranks come in ascending order. A later rank
  * that has another library or MPI than the first differs. */
 void node_add_rank(fact_node *node, int rank, const char text[FACTS_BYTES], fact_differences *differences);
@@ -108,8 +111,8 @@ void node_complete(fact_node *node);
 /* Clocks that differ by less than this are as good as equal: only traces need more. */
 #define FACT_CLOCK_SECS 0.1
 /* Adds the differences of nodes that are complete. What most nodes have is usual; between equals, what node 0 has, then
- * the node that comes first. clock_bound_secs: what is between two clocks
- * is known to this. */
+ * what the node that comes first has. clock_bound_secs: clocks that show the same time may have been read so far
+ * apart. */
 void nodes_compare(const fact_node *nodes, int n_nodes, double clock_bound_secs, fact_differences *differences);
 
 /* A value for people: "16 GiB", "+3.000 s" (from the clock of node 0), "unknown" for NULL; returns text. */

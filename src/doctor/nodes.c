@@ -64,18 +64,13 @@ static qdr_status read_clocks(qdr_context *ctx, int64_t *mine_ns, double *bound_
 
 /* ---- all ranks ---- */
 
-static int find_node(const node_report *report, qdr_context *ctx, int rank)
-{
-    const int first = qdr_context_node(ctx, rank);
-    for (int i = 0; i < report->n_nodes; i++)
-        if (report->nodes[i].first_rank == first) return i;
-    return -1;
-}
-
+/* What MPI takes for several nodes may be one: launchers can be told so, and two daemons of Slurm can share a host. */
 static void take(node_report *report, qdr_context *ctx, int rank, const char text[FACTS_BYTES])
 {
-    int at = find_node(report, ctx, rank);
+    const int first = qdr_context_node(ctx, rank);
+    int at = first < rank ? report->node_of[first] : nodes_find(report->nodes, report->n_nodes, text);
     if (at < 0) at = report->n_nodes++;
+    report->node_of[rank] = at;
     node_add_rank(&report->nodes[at], rank, text, &report->differences);
 }
 
@@ -120,8 +115,11 @@ static int run_rank(qdr_context *ctx, void *user)
     int n_nodes = 1; /* that of rank 0 */
     for (int i = 1; i < report.n_ranks; i++) n_nodes += qdr_context_node(ctx, i) == i;
     fact_node *nodes = is_first ? calloc((size_t)n_nodes, sizeof *nodes) : NULL;
+    int *node_of = is_first ? calloc((size_t)report.n_ranks, sizeof *node_of) : NULL;
     report.nodes = nodes;
-    if (is_first && !nodes) fail_memory(&why, "doctor: out of memory for the facts of %d nodes", n_nodes);
+    report.node_of = node_of;
+    if (is_first && (!nodes || !node_of))
+        fail_memory(&why, "doctor: out of memory for the facts of %d nodes and %d ranks", n_nodes, report.n_ranks);
     if (!gather(ctx, &report, &why)) {
         are_meeting = 0;
         if (is_first) print(&report, *is_json, &why);
@@ -129,6 +127,7 @@ static int run_rank(qdr_context *ctx, void *user)
     }
     const int is_broken = nodes_count(&report, DOCTOR_BROKEN) > 0;
     free(nodes);
+    free(node_of);
     free(report.differences.list);
     return why.code ? fail_print_rank(&why, ctx) : is_broken ? EXIT_FAILED : EXIT_OK;
 }

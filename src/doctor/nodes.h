@@ -13,9 +13,10 @@ int doctor_run_nodes(int is_json);
 
 typedef struct node_report {
     int n_ranks, n_nodes;
-    fact_node *nodes;
+    fact_node *nodes; /* only rank 0 has these */
+    int *node_of; /* of each rank */
     fact_differences differences;
-    double clock_bound_secs; /* clocks that show the same time were read within this of each other */
+    double clock_bound_secs; /* clocks that show the same time may have been read so far apart */
 } node_report;
 /* table.c */
 int nodes_count(const node_report *report, doctor_state state);

@@ -36,7 +36,7 @@ static void cell(const node_report *report, const fact_node *node, const fact_ru
         fact_text(rule, fact_value(&node->facts, rule->name), report->nodes, text);
 }
 
-/* One line of the table: of a node, or of headings (NULL). widths: filled instead of printing, unless is_printed. */
+/* One line of the table: a node, or the headings (NULL). A first pass, not printed, finds the widths of the columns. */
 static void print_row(const node_report *report, const fact_node *node, int widths[N_FACT_RULES + 1], int is_printed)
 {
     char text[FACT_BYTES];

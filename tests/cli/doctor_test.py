@@ -279,6 +279,11 @@ class Ranks(unittest.TestCase):
             self.assertTrue(os.path.exists(os.path.join(facts["data path"], "models", "gpt2.json")), facts)
             self.assertLess(0, report["clock_bound_secs"])
 
+    def test_one_row_where_MPI_sees_two_nodes(self):
+        environment = {**NO_GPU, "MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CLIQUES_BY_BLOCK": "1"}
+        done = doctor("--json", more=[ARGUMENTS.mpiexec, "-n", "4"], environment=environment)
+        self.assertEqual([node["ranks"] for node in json.loads(done.out)["nodes"]], [[0, 1, 2, 3]])
+
     def test_text(self):
         done = doctor(more=[ARGUMENTS.mpiexec, "-n", "2"])
         lines = done.out.splitlines()

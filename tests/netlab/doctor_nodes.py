@@ -16,13 +16,12 @@ import unittest
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 QUADRILLE, OTHER_NODE = (os.path.abspath(path) for path in sys.argv[1:3])
-# Node 2 by its address in the lab. Its program has a host name and a /dev/shm of its own.
+# Nodes get host names by their addresses in the lab, and the other one a /dev/shm of its own.
 NODE = f"""#!/bin/sh
-case $(ip -br -4 addr show dev eth0) in
-*10.77.0.$OTHER/*) ;;
-*) exec unshare --uts sh -c 'hostname first && exec "$@"' sh "$@" ;;
-esac
-exec unshare --uts --mount sh -c 'hostname second && mount -t tmpfs -o size=6m none /dev/shm &&
+number=$(ip -br -4 addr show dev eth0 | sed 's|.*10\\.77\\.0\\.\\([0-9]*\\)/.*|\\1|')
+export number
+[ "$number" = "$OTHER" ] || exec unshare --uts sh -c 'hostname node$number && exec "$@"' sh "$@"
+exec unshare --uts --mount sh -c 'hostname node$number && mount -t tmpfs -o size=6m none /dev/shm &&
     LD_PRELOAD=$LD_PRELOAD:{OTHER_NODE} exec "$@"' sh "$@"
 """
 
@@ -46,8 +45,8 @@ class TwoNodes(unittest.TestCase):
         self.assertIn("2 nodes, 2 ranks;", done.stdout)
         found = sorted(re.findall(r"^(note|broken) +(\w+): ([^:]+): (.*?); (.+)$", done.stdout, re.M),
                        key=lambda line: line[2])
-        self.assertEqual([line[:3] for line in found], [("broken", "second", "/dev/shm"), ("note", "second", "clock"),
-                                                        ("broken", "second", "library")], done.stdout)
+        self.assertEqual([line[:3] for line in found], [("broken", "node2", "/dev/shm"), ("note", "node2", "clock"),
+                                                        ("broken", "node2", "library")], done.stdout)
         shm, clock, library = found
         self.assertIn("6 MiB with ", shm[3])
         self.assertIn("1 rank, which may need 8 MiB", shm[3])
@@ -58,27 +57,27 @@ class TwoNodes(unittest.TestCase):
         self.assertIn("NTP", clock[4])
         self.assertRegex(library[3], r"^9\.9\.9, elsewhere \d+\.\d+\.\d+$")
         self.assertIn("same build", library[4])
-        rows = [line.split()[0] for line in done.stdout.splitlines() if re.match(r"(first|second)  ", line)]
-        self.assertEqual(rows, ["first", "second"])
+        rows = [line.split()[0] for line in done.stdout.splitlines() if re.match(r"node[12]  ", line)]
+        self.assertEqual(rows, ["node1", "node2"])
 
     def test_json(self):
         done = doctor("--json")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         report = json.loads(done.stdout)
         self.assertEqual((report["works"], report["broken"], report["ranks"]), (False, 2, 2))
-        self.assertEqual([(node["host"], node["ranks"]) for node in report["nodes"]], [("first", [0]), ("second", [1])])
+        self.assertEqual([(node["host"], node["ranks"]) for node in report["nodes"]], [("node1", [0]), ("node2", [1])])
         facts = [node["facts"] for node in report["nodes"]]
         self.assertEqual((facts[1]["library"], facts[1]["/dev/shm"]), ("9.9.9", 6 << 20))
         self.assertAlmostEqual(facts[1]["clock"] - facts[0]["clock"], 3, delta=report["clock_bound_secs"])
         self.assertEqual(sorted((one["host"], one["fact"]) for one in report["differences"]),
-                         [("second", "/dev/shm"), ("second", "clock"), ("second", "library")])
+                         [("node2", "/dev/shm"), ("node2", "clock"), ("node2", "library")])
 
     def test_most_nodes_are_right(self):
         """Where rank 0's node is the odd one."""
         report = json.loads(doctor("--json", other="1", n_nodes=3).stdout)
         self.assertEqual(sorted((one["host"], one["fact"]) for one in report["differences"]),
-                         [("second", "/dev/shm"), ("second", "clock"), ("second", "library")])
-        self.assertEqual(report["nodes"][0]["host"], "second")
+                         [("node1", "/dev/shm"), ("node1", "clock"), ("node1", "library")])
+        self.assertEqual(report["nodes"][0]["host"], "node1")
 
     def test_equal_nodes(self):
         done = doctor(other="none")

@@ -84,7 +84,7 @@ static void there_is_room_for_so_much(void **state)
     (void)state;
     static char longest[FACT_BYTES];
     fact_list facts = {.n = 0}, read;
-    char text[FACTS_BYTES], name[16];
+    char text[FACTS_BYTES], name[32];
     memset(longest, 'x', sizeof longest - 1);
     for (int i = 0; i < MAX_FACTS + 2; i++) {
         snprintf(name, sizeof name, "fact %02d", i);
@@ -232,6 +232,33 @@ static void shared_memory_is_enough_or_not(void **state)
 
 /* ---- ranks of one node ---- */
 
+static void hosts_are_found_by_name_and_start(void **state)
+{
+    (void)state;
+    static fact_node nodes[4];
+    static const char *const lines[] = {"host\ta\nboot\t1\n", "host\tb\nboot\t1\n", "host\tb\nboot\t2\n", "host\tc\n"};
+    static const struct {
+        const char *lines;
+        int at;
+    } cases[] = {
+        {"host\ta\nboot\t1\n", 0}, {"boot\t1\nhost\tb\n", 1},  {"host\tb\nboot\t2\n", 2}, {"host\ta\nboot\t2\n", -1},
+        {"host\tc\n", -1},         {"host\tc\nboot\t1\n", -1}, {"boot\t1\n", -1},         {"", -1}};
+    fact_differences found = {.n = 0};
+    memset(nodes, 0, sizeof nodes);
+    for (int i = 0; i < 4; i++) {
+        const message sent = says(lines[i]);
+        node_add_rank(&nodes[i], i, sent.text, &found);
+        node_complete(&nodes[i]);
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const message sent = says(cases[i].lines);
+        assert_int_equal(nodes_find(nodes, 4, sent.text), cases[i].at);
+        assert_int_equal(nodes_find(nodes, 0, sent.text), -1);
+    }
+    nodes_compare(nodes, 4, 0, &found);
+    assert_int_equal(found.n, 0); /* neither fact is compared */
+}
+
 static void ranks_are_counted(void **state)
 {
     (void)state;
@@ -349,6 +376,7 @@ int main(void)
         cmocka_unit_test(bytes_are_equal_within_a_share),
         cmocka_unit_test(clocks_are_equal_within_a_limit),
         cmocka_unit_test(shared_memory_is_enough_or_not),
+        cmocka_unit_test(hosts_are_found_by_name_and_start),
         cmocka_unit_test(ranks_are_counted),
         cmocka_unit_test(more_ranks_need_more_shared_memory),
         cmocka_unit_test(ranks_share_cores_or_do_not),
