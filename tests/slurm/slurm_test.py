@@ -3,7 +3,8 @@
 """A real Slurm on this machine: one controller and two node daemons, started and stopped by this test, whose jobs are
 those that docs/cluster.md and docs/checkpoint.md describe.
 
-usage: slurm_test.py BUILD_DIR [SCENE...]     scenes: start, limit, cancel, kill, error; without any: all
+usage: slurm_test.py BUILD_DIR [SCENE...]     scenes: start, doctor, limit, cancel, kill,
+                                               error; without any: all
 
 Needs root, slurm-wlm and munge; without them it says so and exits with 77. Uses its own keys, ports and folder, not
 those of a Slurm that this machine may have.
@@ -213,6 +214,23 @@ class Scenes:
             self.check(done.returncode == 1 and "srun --mpi=pmi2" in done.stderr,
                        "ranks that do not know of each other were not told to use srun --mpi=pmi2")
 
+    def doctor(self):
+        """The ranks of srun meet: one row, since both daemons are on one host. Without pmi2, a report of each."""
+        srun = ["--nodes=2", "--ntasks-per-node=2", "--mpi=pmi2", self.quadrille, "doctor"]
+        done = self.srun(*srun)
+        self.check("1 node, 4 ranks;" in done.stdout and done.stdout.count("\n" + socket.gethostname() + " ") == 1,
+                   "there is not one row for one host")
+        done = self.srun(*srun, "--json")
+        report = json.loads(done.stdout)
+        self.check([node["ranks"] for node in report["nodes"]] == [[0, 1, 2, 3]], "not the four ranks of srun")
+        self.check(done.returncode == (0 if report["works"] else 1), f"exit code {done.returncode}")
+        srun[2] = "--mpi=none"
+        done = self.srun(*srun)
+        self.check(done.returncode == 1 and "quadrille doctor --each" in done.stderr,
+                   "processes that do not know of each other were not told to use --each")
+        done = self.srun(*srun, "--each")
+        self.check(len(re.findall(r"; \d+ notes?$", done.stdout, re.M)) == 4, "there are not four reports")
+
     def limit(self):
         """The batch script of docs/checkpoint.md, with a time limit that is too short for its steps."""
         with open(os.path.join(TOP, "docs", "checkpoint.md"), encoding="utf-8") as page:
@@ -301,7 +319,7 @@ def main():
         print("needs root" if not missing else f"not installed: {' '.join(missing)} (packages slurm-wlm, munge)")
         sys.exit(77)
     os.environ["PATH"] += ":/usr/sbin:/sbin"
-    names = sys.argv[2:] or ["start", "limit", "cancel", "kill", "error"]
+    names = sys.argv[2:] or ["start", "doctor", "limit", "cancel", "kill", "error"]
     with tempfile.TemporaryDirectory(prefix="quadrille-slurm-") as folder:
         cluster = Cluster(folder)
         failed = []
