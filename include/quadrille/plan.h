@@ -308,8 +308,8 @@ typedef struct qdr_stored_plan {
  *    layout                  "replicated" or "scattered"
  *    recompute               "none", "attention" or "full"
  *    dtype                   "f32", "f64", "bf16" or "f16"
- *    batch, micro_batch, sequence, gradient_parts, optimizer_parts   as in qdr_plan
- *    overlap, pipeline, interleave                                   where they are not 0
+ *    batch, micro_batch, sequence, gradient_parts, optimizer_parts, panels, batch_parts   as in qdr_plan
+ *    overlap, pipeline, interleave                                                        where they are not 0
  *    codecs                  as qdr_codecs_parse() reads them, if there are any
  *    predicted_secs, predicted_memory_bytes
  *

@@ -16,6 +16,7 @@ import unittest
 import xml.etree.ElementTree as xml
 
 ARGUMENTS = None
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 GIB = 2.0 ** 30
 TERMS = {"products", "attention", "kernels", "recompute", "ends", "optimizer", "x", "y", "z", "d", "bubble", "host"}
 MEMORY = {"parameters", "gradients", "feedback", "optimizer", "activations", "gathered", "workspace", "reserve"}
@@ -420,6 +421,17 @@ class Files(Case):
         with open(out, encoding="ascii") as file:
             self.assertEqual(json.load(file)["grid"], [1, 8, 1, 1])
         self.assertEqual(sorted(os.listdir(self.folder.name)), ["plan.json", "small.json", "toy.json"])
+
+    def test_documented_keys(self):
+        out = self.path("plan.json")
+        self.good("-o", out, "--batch", "16", "--overlap", "off", "--codec", "hybrid")
+        with open(out, encoding="ascii") as file:
+            keys = set(json.load(file))
+        self.assertLessEqual({"overlap", "codecs", "batch_parts"}, keys)
+        for name, start in (("include/quadrille/plan.h", "Writes a JSON object"), ("docs/man/quadrille.1", "\nkeys:")):
+            with open(os.path.join(SOURCE, name), encoding="utf-8") as file:
+                words = set(re.findall(r"\w+", file.read().split(start)[1][:1500]))
+            self.assertEqual(keys - words, set(), name)
 
     def test_other_files_stay(self):
         self.assert_plan_refused(["-o", self.model], "--out", "the model", self.model)
