@@ -8,10 +8,10 @@
 #include "src/common/svg.h"
 
 #define WIDTH 860.0
-#define HEIGHT 500.0
+#define HEIGHT 520.0
 #define LEFT 72.0
 #define RIGHT 48.0
-#define TOP 84.0
+#define TOP 108.0
 #define BOTTOM 62.0
 #define MAX_DOTS 1200 /* points of one line; more cannot be distinguished */
 
@@ -142,17 +142,18 @@ static void put_validation(const loss_chart *chart, const page_scale *scale, FIL
                  SVG_END " " SVG_STRONG " font-size=\"14\" fill=\"" SVG_EXPOSED "\"", "%.2f", last->loss);
 }
 
+/* Above the plot, where it covers nothing. */
 static void put_legend(int validation, FILE *file)
 {
-    const double x = WIDTH - RIGHT - 218, y = TOP + 8;
     const char *names[] = {"training, each step", "training, running mean", "validation"};
     const char *styles[] = {RAW, MEAN, VALIDATION};
-    svg_box(file, x, y, 210, validation ? 76 : 54, "white", "fill-opacity=\"0.9\"");
+    svg_flow legend = svg_flow_begin(LEFT, TOP - 24, WIDTH - LEFT - RIGHT, 24);
     for (int i = 0; i < 2 + validation; i++) {
-        const double line_y = y + 18 + 22 * i;
-        svg_line(file, x + 12, line_y, x + 42, line_y, styles[i]);
-        if (i == 2) put_dot(x + 27, line_y, file);
-        svg_text(file, x + 52, line_y + 4.5, "", "%s", names[i]);
+        double x, y;
+        svg_flow_next(&legend, 176, 18, &x, &y);
+        svg_line(file, x, y - 4.5, x + 30, y - 4.5, styles[i]);
+        if (i == 2) put_dot(x + 15, y - 4.5, file);
+        svg_text(file, x + 38, y, "", "%s", names[i]);
     }
 }
 
