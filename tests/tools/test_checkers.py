@@ -11,6 +11,7 @@ import unittest
 import check_changelog
 import check_collective
 import check_duplicates
+import check_figures
 import check_layers
 import check_style
 import check_symbols
@@ -32,6 +33,28 @@ class Case(unittest.TestCase):
         with open(full, "w", encoding="utf-8") as file:
             file.write(text)
         return full
+
+
+class Figures(Case):
+    def check(self, readme, pages="# Pages\n\n## Sums\n\n| a | 2.5 |\n| b | 4 |\n\n## Else\n\n7.5\n"):
+        self.plant("docs/pages.md", pages)
+        self.plant("README.md", readme)
+        return list(check_figures.problems(self.folder))
+
+    def test_repository(self):
+        self.assertEqual(list(check_figures.problems(REPOSITORY)), [])
+
+    def test_clean(self):
+        for text in ("4 to 2.5 times as fast ([how](docs/pages.md#sums)).\n", "Nothing.\n\n12 GB, version 1.5\n",
+                     "Measured ([how](docs/pages.md#sums)):\n\n| x | 2.5 times |\n"):
+            self.assertEqual(self.check(text), [], text)
+
+    def test_faults(self):
+        for text in ("2.5 times as fast\n", "2.6 times ([how](docs/pages.md#sums))\n",
+                     "2.5 to 7.5 times ([how](docs/pages.md#sums))\n", "2 times ([how](docs/pages.md#sums))\n",
+                     "[how](docs/pages.md#sum)\n", "[how](docs/page.md#sums)\n",
+                     "[how](docs/pages.md#sums)\n\n2.5 times\n"):
+            self.assertEqual(len(self.check(text)), 1, text)
 
 
 class Layers(Case):

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Quadrille compared with PyTorch on the CPU, as Markdown.
+
+usage: pytorch.py [--build BUILD] [--python PYTHON] [--rounds N] [--only WORDS] gpt|layer|wire
+
+gpt: whole training steps of one network on two cores, in f32: one process with two threads, or two processes.
+layer: forward and backward of one transformer layer on 2 and on 4 processes: FSDP2, DDP and tensor parallelism.
+wire: whole steps on four nodes (network namespaces, links of 200 Mbit/s) of two ranks: FSDP2, HSDP and
+  ZeRO-3 beside gradients and state in more parts than weights. Needs root.
+PYTHON (default: python3) has torch 2.6 or later: `python3 -m venv V && V/bin/pip install torch numpy`. Each round
+launches all programs of a row one after the other, the next in reverse order; a ratio is the median of the ratios by
+round, with the least and the largest. --only: only rows with all of these words. Use an idle machine: ten minutes.
+"""
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TEXT = "/usr/share/common-licenses/GPL-3"
+GPTS = [{"layers": 4, "hidden": 128, "heads": 4, "context": 128, "sequences": 4, "steps": 80},
+        {"layers": 4, "hidden": 256, "heads": 4, "context": 256, "sequences": 8, "steps": 12}]
+LAYER = {"hidden": 1024, "heads": 16, "context": 256, "sequences": 4, "steps": 3}
+WIRE = {"layers": 4, "hidden": 256, "heads": 4, "context": 128, "sequences": 32, "micro_batch": 1, "steps": 5}
+# The torch allocator's way to keep memory, which it needs to be fast on a CPU.
+KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "1000000000000"}
+
+
+def run(command, ranks, nodes=1, environment=()):
+    """What a program prints to standard output and standard error."""
+    if nodes > 1:
+        command = ["sh", f"{HERE}/../netlab/netlab.sh", "-n", str(nodes), "-p", str(ranks // nodes), "-r", "200mbit",
+                   "--", *command]
+    elif ranks > 1:
+        command = ["mpiexec.mpich", "-n", str(ranks), *command]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+                          env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **dict(environment)})
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout, done.stderr
+
+
+def torch(case, shape, way, ranks, nodes=1):
+    """Seconds of a step of PyTorch."""
+    threads = max(1, os.cpu_count() // ranks)
+    asked = {"case": case, "way": way, "dtype": "f32", "threads": threads, "text": TEXT, **shape}
+    peers = {"MASTER_ADDR": "10.77.0.1", "GLOO_SOCKET_IFNAME": "eth0"} if nodes > 1 else {}
+    out, _ = run([ARGS.python, f"{HERE}/pytorch_rank.py", json.dumps(asked)], ranks, nodes,
+                 {**KEEP, **peers, "OMP_NUM_THREADS": str(threads)})
+    return float(out.split()[-1])
+
+
+def ours_layer(shape, grid, ranks):
+    out, _ = run([f"{ARGS.build}/examples/transformer_layer", "--grid", grid, "--hidden", str(shape["hidden"]),
+                  "--heads", str(shape["heads"]), "--ctx", str(shape["context"]), "--batch", str(shape["sequences"]),
+                  "--iterations", str(shape["steps"]), "--json"], ranks)
+    found = json.loads(out)
+    return found["forward_secs"] + found["backward_secs"]
+
+
+def ours_steps(shape, grid, ranks, nodes=1, levels="none"):
+    """Seconds of the median step, from the log."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "log")
+        micro = ["--micro-batch", str(shape["micro_batch"])] if "micro_batch" in shape else []
+        run([f"{ARGS.build}/examples/train_gpt", TEXT, "--grid", grid, "--layers", str(shape["layers"]), "--hidden",
+             str(shape["hidden"]), "--heads", str(shape["heads"]), "--ctx", str(shape["context"]), "--batch",
+             str(shape["sequences"]), "--steps", str(shape["steps"]), "--levels", levels, *micro, "--val-every",
+             "1000000", "--val-windows", "1", "--sample", "1", "--log", log], ranks, nodes)
+        with open(log, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+    tokens = shape["sequences"] * shape["context"]
+    return statistics.median(tokens / line["tokens_per_s"] for line in lines if "tokens_per_s" in line)
+
+
+def rows_gpt():
+    for shape in GPTS:
+        name = f"hidden {shape['hidden']}, {shape['sequences'] * shape['context']} tokens a step"
+        yield name, {"PyTorch, one process, compiled": lambda s=shape: torch("gpt", s, "compile", 1),
+                     "PyTorch, one process": lambda s=shape: torch("gpt", s, "eager", 1),
+                     "PyTorch, DDP": lambda s=shape: torch("gpt", s, "ddp", 2),
+                     "Quadrille, 1x1x1x2": lambda s=shape: ours_steps(s, "1x1x1x2", 2)}
+
+
+def rows_layer():
+    for ranks in 2, 4:
+        for way, grid in ("fsdp", f"1x1x{ranks}x1"), ("ddp", f"1x1x1x{ranks}"), ("tp", f"1x{ranks}x1x1"):
+            yield f"{ranks} ranks, {way}", {
+                f"PyTorch, {way}": lambda w=way, r=ranks: torch("layer", LAYER, w, r),
+                f"Quadrille, {grid}": lambda g=grid, r=ranks: ours_layer(LAYER, g, r)}
+
+
+def rows_wire():
+    yield "4 nodes of 2 ranks", {
+        "PyTorch, FSDP2": lambda: torch("gpt", WIRE, "fsdp", 8, 4),
+        "PyTorch, HSDP": lambda: torch("gpt", WIRE, "hsdp", 8, 4),
+        "Quadrille, ZeRO-3": lambda: ours_steps(WIRE, "1x1x8x1", 8, 4),
+        "Quadrille, levels 2,8": lambda: ours_steps(WIRE, "1x1x2x4", 8, 4, "2,8")}
+
+
+def spread(values, unit=1):
+    return f"{unit * statistics.median(values):.4g} ({unit * min(values):.4g} to {unit * max(values):.4g})"
+
+
+def measure(name, programs):
+    """The last program is compared with each of the others."""
+    rounds = []
+    for number in range(ARGS.rounds):
+        order = list(programs)[::-1 if number % 2 else 1]
+        secs = {program: programs[program]() for program in order}
+        rounds.append(secs)
+        print(f"{name}, round {number + 1}: {', '.join(f'{p} {1e3 * secs[p]:.4g}' for p in programs)}", file=sys.stderr)
+    last = list(programs)[-1]
+    for program in programs:
+        ratio = spread([secs[program] / secs[last] for secs in rounds]) if program != last else "1"
+        print(f"| {name} | {program} | {spread([secs[program] for secs in rounds], 1e3)} | {ratio} |", flush=True)
+
+
+PARSER = argparse.ArgumentParser(usage=re.search(r"usage: (.*)", __doc__).group(1))
+PARSER.add_argument("--build", default="build")
+PARSER.add_argument("--python", default="python3")
+PARSER.add_argument("--rounds", type=int, default=5)
+PARSER.add_argument("--only", default="")
+PARSER.add_argument("part", choices=["gpt", "layer", "wire"])
+ARGS = PARSER.parse_args()
+with open("/proc/cpuinfo", encoding="utf-8") as info, open("/proc/loadavg", encoding="utf-8") as load:
+    print(f"{re.search(r'model name.*: (.*)', info.read()).group(1)}, {os.cpu_count()} cores; {ARGS.rounds} rounds; "
+          f"load before: {' '.join(load.read().split()[:3])}\n")
+print("| | program | ms: median (least to most) | of Quadrille's time |\n| --- | --- | --- | --- |", flush=True)
+for NAME, PROGRAMS in {"gpt": rows_gpt, "layer": rows_layer, "wire": rows_wire}[ARGS.part]():
+    if all(word in NAME for word in ARGS.only.split()):
+        measure(NAME, PROGRAMS)
