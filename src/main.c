@@ -28,7 +28,7 @@ static int print_help(void)
          "Matrix products of neural-network training on a 4D grid of processes.\n\n"
          "Commands:");
     for (int i = 0; i < N_COMMANDS; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    printf("  %-10s %s\n", "help", "print this help or that of a command");
+    printf("  %-10s %s\n", "help", "print this help, or the help of a command");
     options_print(main_options);
     puts("\nExit codes: 0 ok, 1 failed, 2 usage or bad input, 3 nothing fits, 4 verification failed.\n"
          "See 'quadrille COMMAND --help' for a command's options and examples.");

@@ -57,7 +57,7 @@ typedef struct choice {
          "cache, numa, package, node or all; or none (default), zero1, zero2; with --grid auto: any, numbers, all",    \
          CHOICE_AT(OPTION_TEXT, levels)},                                                                              \
         {"codec", 0, "CODECS",                                                                                         \
-         "how messages between nodes are shortened: none, safe, hybrid, aggressive, or codecs such as int8, each "     \
+         "how messages between nodes are compressed: none, safe, hybrid, aggressive, or codecs such as int8, each "    \
          "with ,AXES.CLASS=CODEC ,least=BYTES ,inside (default: $QDR_CODEC, else none)",                               \
          CHOICE_AT(OPTION_TEXT, codec)},                                                                               \
         {"overlap", 0, "on|off", "overlap communication with products; results stay bitwise the same (default on)",    \

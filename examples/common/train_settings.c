@@ -72,7 +72,7 @@ const option_spec settings_specs[] = {
     {"save-background", 0, "on|off", "train on while a copy is written (default on)", OPTION_CHOICE, AT(in_foreground)},
     {"keep", 0, "N", "older checkpoints to keep, as FILE.1, FILE.2 ... (default 0)", OPTION_COUNT, AT(keep), 0, 1000},
     {"resume", 0, "FILE|auto",
-     "continue a run; sizes, type, batch, seed and schedule that are not given are those of the run; auto: from "
+     "continue a run; sizes, type, batch, seed and schedule that are not given are taken from it; auto: from "
      "--save, "
      "or from FILE.1 ... if it is damaged or gone, or from the beginning",
      OPTION_TEXT, AT(resume)},
@@ -88,7 +88,7 @@ const option_spec settings_specs[] = {
      "kept as FILE.1, FILE.2 ...",
      OPTION_LOG, AT(log)},
     {"every", 0, "SECS",
-     "print the step, loss, speed and time left every SECS where standard error is no terminal; 0: with validations "
+     "print the step, loss, speed and time left every SECS where standard error is not a terminal; 0: with validations "
      "only (default 30)",
      OPTION_REAL, AT(every), 0, 1e6},
     {"plot", 0, "FILE", "draw the loss curve as SVG", OPTION_OUTPUT, AT(plot), 1},

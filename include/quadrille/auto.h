@@ -47,8 +47,8 @@ typedef struct qdr_auto_plan {
  * qdr_plan_check()). Rank 0 searches and the others receive its answer, so all get the same plan. Collective, blocking;
  * ranks agree.
  *
- * network, machine and opts are those of rank 0; other ranks may pass NULL.
- *  @param machine      NULL: that of the context (qdr_context_opts)
+ * network, machine and opts are taken from rank 0; other ranks may pass NULL.
+ *  @param machine      NULL: the context's (qdr_context_opts)
  *  @param opts         NULL: one sequence per rank, F32. n_ranks: 0 or the context's size; recomputes: 0, or a sum that
  *                      includes QDR_RECOMPUTE_NONE, the only one searched; n_best is ignored
  *  @param[out] result  all zero after an error

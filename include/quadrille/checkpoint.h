@@ -7,7 +7,7 @@
  * F64): for BF16 and F16 the master copy, of which the parameter is the rounding. Without one they are of the stack's
  * type. The metadata have `format` = "pt"; `quadrille`, the version of this layout; `optimizer`, its options and steps
  * as JSON; `note`, the caller's text; `crc32` and `header_crc32` (safetensors.h). Nothing depends on the grid, the
- * ranks, the time or the machine: the same state gives the same bytes. What codecs with feedback keep is not saved.
+ * ranks, the time or the machine: the same state gives the same bytes. Error feedback of codecs is not saved.
  *
  * All ranks must see the same folder. Rank 0 makes PATH.partial, each rank writes the elements whose state it has, each
  * byte once, and rank 0 writes the header last and renames the file. Whenever a run is killed, PATH is the old file or
@@ -70,8 +70,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_checkpoint_size(const qdr_stack *stack, con
  *  After an error what was at PATH is as it was, the stack is unchanged, and training can go on. */
 QDR_API QDR_NODISCARD qdr_status qdr_checkpoint_save(qdr_stack *stack, qdr_adamw *optimizer, const char *path,
                                                      const qdr_checkpoint_opts *opts, qdr_checkpoint **pending);
-/** Looks after a save in the background, and completes the file once all ranks have written. To be called between
- * steps: it compares ranks once, but waits for no disk until all have written.
+/** Polls a save in the background, and completes the file once all ranks have written. To be called between steps: it
+ * compares ranks once, but does not wait for a disk until all have written.
  *  @retval QDR_PENDING  some rank is still writing
  *  @retval QDR_OK       the file is complete; further calls return the same
  *  @retval others       as qdr_checkpoint_save(), of errors in the background: what was at PATH is as it was */

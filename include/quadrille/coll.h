@@ -95,9 +95,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_send_recv(qdr_grid *grid, qdr_axis axis, in
  *  @retval QDR_ERR_UNSUPPORTED  this library, device or communication has no such codec or groups; or
  *                               QDR_CODEC_STOCHASTIC in a step that is being recorded, which would repeat its numbers
  *
- * Members that pass different codecs, or of which some make a call without one, are calls that do not match. They are
- * detected only if the lengths of their messages differ, and not at the first call, where such members wait for each
- * other. After an error of the stream (qdr_context_status()), destroy the grid before freeing the arrays. */
+ * All members must pass the same codec, or none. A difference is detected only if the lengths of their messages differ,
+ * and not at the first call, where such members wait for each other. After an error of the stream
+ * (qdr_context_status()), destroy the grid before freeing the arrays. */
 
 /** qdr_all_reduce() with a codec. All members hold the same bits afterwards. */
 QDR_API QDR_NODISCARD qdr_status qdr_all_reduce_coded(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *data,

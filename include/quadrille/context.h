@@ -43,11 +43,11 @@ typedef int (*qdr_local_fn)(qdr_local_world *world, int rank, void *user);
 QDR_API QDR_NODISCARD qdr_status qdr_local_run(int n, qdr_local_fn fn, void *user, int *result);
 
 /** Makes the context of one rank of a local world. Collective over the world. opts may be NULL.
- * The context must be destroyed by the same thread, before fn returns. What it was made from may be released after
- * that. */
+ * The context must be destroyed by the same thread, before fn returns. The world may be released
+ * afterwards. */
 QDR_API QDR_NODISCARD qdr_status qdr_context_create_local(qdr_local_world *world, int rank,
                                                           const qdr_context_opts *opts, qdr_context **ctx);
-/** Makes a context for a single rank that is a world of its own. Not collective. opts may be NULL. */
+/** Makes a context for a single rank, alone in its world. Not collective. opts may be NULL. */
 QDR_API QDR_NODISCARD qdr_status qdr_context_create_self(const qdr_context_opts *opts, qdr_context **ctx);
 
 /** How ranks that neither use MPI nor share a process communicate before NCCL is available: two functions of the
@@ -63,7 +63,7 @@ typedef struct qdr_boot {
 /** Makes a rank's context over callbacks. Collective over all ranks; boot is copied; its functions may be called as
  * long as the context exists, in collective calls only. With more than one rank the device must be a GPU, one for each
  * rank, and NCCL runs the collectives. A rank that fails cannot notify the others: set QDR_TIMEOUT, and let the
- * callbacks fail after a time limit of their own. opts may be NULL.
+ * callbacks fail after their own time limit. opts may be NULL.
  *  @retval QDR_ERR_UNSUPPORTED  the device is a CPU, two ranks share a GPU, ranks have different versions of NCCL, or
  *                               QDR_CHECK is set
  *  @retval QDR_ERR_PEER         a callback failed
@@ -87,7 +87,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_boot(int rank, int size, con
  * call and the one before; the other ranks fail with it, or with QDR_ERR_PEER and that sentence. 0, the default: no
  * limit. The limit also holds while contexts, grids, stacks and optimizers are created, and while contexts on MPI are
  * destroyed: the log names the missing ranks, and the others wait three more seconds, then finish without them. In
- * qdr_context_create_mpi() MPI cannot tell which ranks are missing: the sentence names those of this node that are
+ * qdr_context_create_mpi() MPI cannot tell which ranks are missing: the sentence names the ranks of this node that are
  * stopped. There are calls of MPI that nothing can end, and so the limit does not hold for a rank that is stopped or
  * killed inside one: MPI_Comm_split and MPI_Comm_split_type, by which contexts and grids are made, MPI_Comm_free, and
  * MPI_Init_thread and MPI_Finalize in qdr_launch(), which can look out for them (qdr_launch_watch()). The caller's

@@ -23,7 +23,7 @@
  * must be 2.26 or later. The library sets NCCL_LAUNCH_ORDER_IMPLICIT=1 unless it is set: kernels of NCCL start in the
  * order of the host's calls. NCCL allocates and registers the memory of stacks if it can on all ranks, unless one of
  * them has QDR_NCCL_REGISTER=0 (default 1); collectives of coll.h on a stack's memory then need such memory on all
- * ranks. NCCL adds in an order of its own: the same plan gives the same bits.
+ * ranks. NCCL adds in its own order: the same plan gives the same bits.
  *
  * Environment: QDR_CUDA_MEMORY=managed (default device) allocates memory that the host may read and write as well,
  * while no work on a stream uses it (slower; for tests and debugging). QDR_TF32=1 (default 0) lets F32 products round

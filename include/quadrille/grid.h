@@ -57,8 +57,8 @@ QDR_API size_t qdr_grid_picture(const qdr_grid *grid, char *text, size_t capacit
 typedef enum qdr_level { QDR_LEVEL_WEIGHTS = 0, QDR_LEVEL_GRADIENTS, QDR_LEVEL_OPTIMIZER, QDR_N_LEVELS } qdr_level;
 /** The number of parts: z, gradient_parts, optimizer_parts. 0 for a NULL grid or an unknown level. Local. */
 QDR_API int qdr_grid_parts(const qdr_grid *grid, qdr_level level);
-/** Which of them this rank has; parts of one level lie inside those of the level before, in this order. -1 for a NULL
- * grid or an unknown level. Local. */
+/** Which of them this rank has; parts of one level lie inside the parts of the level before, in this order. -1 for a
+ * NULL grid or an unknown level. Local. */
 QDR_API int qdr_grid_part(const qdr_grid *grid, qdr_level level);
 
 /** The communicators of a grid: one per axis and direction of use, so that none waits for another's traffic. */
@@ -69,9 +69,9 @@ typedef enum qdr_channel {
     QDR_CHANNEL_Y_GATHER,
     QDR_CHANNEL_Z_GATHER, /**< weights */
     QDR_CHANNEL_Z_REDUCE, /**< gradients of weights */
-    QDR_CHANNEL_D_REDUCE, /**< gradients, over data-parallel copies; with levels those of small parameters */
+    QDR_CHANNEL_D_REDUCE, /**< gradients, over data-parallel copies; with levels only of small parameters */
     QDR_CHANNEL_D_NEAR, /**< with levels, both directions: gradients of weights in each backward, parameters back */
-    QDR_CHANNEL_D_FAR, /**< the same once a step */
+    QDR_CHANNEL_D_FAR, /**< with levels, once per step: gradients out, parameters back */
     QDR_CHANNEL_D_COPIES, /**< gradients, over the copies of one part of the optimizer's state */
     QDR_CHANNEL_X_STAT, /**< statistics: norms, cross-entropy, gradient norm, and coll.h */
     QDR_CHANNEL_Y_STAT,
@@ -101,7 +101,7 @@ typedef struct qdr_traffic {
                     collectives both count. 0 on GPUs, whose streams are not stopped for timing; use QDR_TRACE there */
     double codec_secs; /**< of encoding and decoding, part of which overlaps with sending; 0 on GPUs */
 } qdr_traffic;
-/** The number of ranks that communicate over a channel: those of its axis, or of a level of d; 1: nothing is sent. 0
+/** The number of ranks that communicate over a channel, along its axis or a level of d; 1: nothing is sent. 0
  * for a NULL grid or an unknown channel. Local. */
 QDR_API int qdr_grid_channel_size(const qdr_grid *grid, qdr_channel channel);
 /** Local; call it when the streams are idle. */

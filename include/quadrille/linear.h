@@ -22,7 +22,7 @@ enum {
  * qdr_linear_out_matrix()), dense, type of the stack. Collective over the grid; stream-ordered on `stream` (NULL: the
  * context's). x may not change until the call has run. Layers of a stack share memory, such as gathered weights: if the
  * caller uses several streams for one stack, it must order that work with events. y may overlap neither x nor the
- * stack's parameters, gradients and workspace, or those of stacks with the same parameters
+ * stack's parameters, gradients and workspace, or with the same of stacks that share its parameters
  * (qdr_stack_share_parameters()), nor x the workspace; both may be values of edges (qdr_stack_edge_value()). flags: 0
  * or QDR_Y_ACCUMULATE.
  *  @retval QDR_ERR_ARGUMENT  NULL where this rank has elements; an address that is not a multiple of an element's

@@ -108,7 +108,7 @@ typedef struct qdr_machine_software {
     double score_bytes; /**< moved per score of unfused attention, forward and backward together */
     double logit_bytes; /**< moved per logit by the loss, forward and backward together */
     double weight_gradient_bytes; /**< moved per weight and micro-batch, in addition to the product */
-    double gradient_bytes; /**< of a gradient element when it is communicated; 0: those of its type */
+    double gradient_bytes; /**< of a gradient element when it is communicated; 0: of its type */
     double optimizer_bytes; /**< moved per parameter of a shard by one optimizer step */
     /* Tensor parallelism and pipelines as a framework runs them: */
     double collective_host_secs; /**< of a collective over x or y, in addition to host_secs */
@@ -159,7 +159,7 @@ typedef struct qdr_machine {
 /** Loads a machine by path or by name. An argument that contains a slash, ends in ".json" or is "-" is a path;
  * everything else is a name from qdr_machine_list(): machines/NAME.json in a folder of QDR_DATA_PATH or of the
  * installed data. "here" is what `quadrille calibrate` left for this host (qdr_data_host_file()), else "laptop". A
- * file may be `based_on` another and then states only the differences; its lists replace those of the other.
+ * file may be `based_on` another and then states only the differences; its lists replace the other's.
  *  @param[out] machine  all zero after an error
  *  @retval QDR_ERR_ARGUMENT  NULL, an unknown name (the sentence lists the nearest ones), invalid JSON, or a key that
  *                            is missing or out of range (file and key)

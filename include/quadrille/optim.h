@@ -49,7 +49,7 @@ QDR_API void qdr_adamw_destroy(qdr_adamw **optimizer);
  * Rates must be the same on all ranks. Their bits travel with the sum of the norm and are compared, though not by this
  * call, which does not wait. If they differ, the step changes no parameter and no moment on any rank and poisons the
  * context with QDR_ERR_ARGUMENT; the next call that waits, such as qdr_adamw_norm(), returns the sentence (or
- * QDR_ERR_PEER with that of a rank that was faster).
+ * QDR_ERR_PEER with the error of a rank that was faster).
  *  @retval QDR_ERR_ARGUMENT  lr is negative or not finite; with QDR_CHECK=1 also if the ranks of the grid, which then
  *                            wait for each other, pass different rates: nothing changed */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr);

@@ -43,7 +43,7 @@ typedef struct qdr_output qdr_output;
 QDR_API QDR_NODISCARD qdr_status qdr_output_open(const char *what, const char *path, qdr_output_kind kind,
                                                  qdr_output **output);
 /** Checks whether qdr_output_open() would succeed with QDR_OUTPUT_REPLACE, and leaves no files. Does not open devices
- * and FIFOs. Errors are those of qdr_output_open(). */
+ * and FIFOs. Errors are as for qdr_output_open(). */
 QDR_API QDR_NODISCARD qdr_status qdr_output_try(const char *what, const char *path);
 /** 1: this name is a regular file or a link to one, which an output would replace. 0: it is not, or the path is
  * NULL. */

@@ -29,7 +29,7 @@ typedef struct qdr_perf_linear {
     qdr_layout in_layout, out_layout; /**< of the edges */
     int drop_gathered; /**< 1: a gathered X is gathered again for dW */
     int no_dx; /**< 1: backward does not compute dX (a first layer) */
-    int defer_sync; /**< 1: as with QDR_DEFER_SYNC, backward omits the sums over d, and that of the bias over z */
+    int defer_sync; /**< 1: as with QDR_DEFER_SYNC, backward omits the sums over d, and the bias's over z */
     qdr_dtype dtype; /**< of W and activations; gradients of parameters are F64 for F64, else F32 */
 } qdr_perf_linear;
 

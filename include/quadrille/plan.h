@@ -39,8 +39,8 @@ typedef struct qdr_plan {
     int panels; /**< row panels of a layer's products, as in qdr_stack_opts; 0: the best of 1, 2, 4, 8 and 16 */
     int batch_parts; /**< parts of the rows of a micro-batch, as in qdr_stack_opts; 0: the best of 1 and 2 */
     /** Ranks over which gradients and optimizer state are partitioned: multiples of z up to z·d that nest; 0: z, and
-     * gradient_parts. If gradients have more than z parts, those of each micro-batch are reduce-scattered over the
-     * nearest ranks of d, and those of the last one over the others, too. */
+     * gradient_parts. If gradients have more than z parts, they are reduce-scattered over the nearest ranks of d in
+     * each micro-batch, and over the other ranks in the last one, too. */
     int gradient_parts, optimizer_parts;
     qdr_codecs codecs; /**< of what crosses nodes, as in qdr_stack_opts; all zero: none */
     int pipeline; /**< stages of consecutive layers, outside the grid: p ranks in all are x·y·z·d·pipeline; 0: 1 */
@@ -112,8 +112,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_p
 typedef struct qdr_plan_checkpoint {
     double bytes; /**< of the file: three elements of F32 (F64 for F64) for each parameter of qdr_network_params(), with
                      as many learned positions as the plan's sequences have tokens */
-    double rank_bytes; /**< of them, those of the rank that writes most, and copies most in the background: of each
-                          matrix an equal part of all, and whole small parameters, which one rank writes */
+    double rank_bytes; /**< of the rank that writes most, and copies most in the background: an equal part of each
+                          matrix, and whole small parameters, which one rank writes */
     double secs; /**< of a save: bytes or rank_bytes over the machine's rate, whichever takes longer; 0: it has none */
 } qdr_plan_checkpoint;
 /** The checkpoint of a plan. qdr_checkpoint_size() states the exact sizes of a stack.
@@ -227,8 +227,8 @@ QDR_API int qdr_plan_parts_of_link(const qdr_plan *plan, const qdr_machine *mach
 /** The closed-form lower bound of a plan's time. */
 QDR_API QDR_NODISCARD qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs);
 
-/** Replaces the plan's codecs by those of the offered ones that make its step shorter, one axis and class of traffic
- * after the other; none are kept where nothing pays, or where what they keep does not fit.
+/** Replaces the plan's codecs by the offered ones that make its step shorter, one axis and class of traffic
+ * after the other; none are kept where nothing pays, or where their memory does not fit.
  *  @param memory_bytes  of a rank; 0: the machine's
  *  @param[out] result  the plan's prediction with them; undefined after an error, after which the plan is unchanged
  *  @retval QDR_ERR_ARGUMENT  NULL, or codecs that qdr_codecs_parse() would refuse
@@ -261,7 +261,7 @@ QDR_API int qdr_plan_runs(const qdr_network *network, const qdr_plan *plan, qdr_
 QDR_API QDR_NODISCARD qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file);
 
 typedef enum qdr_timeline_pass {
-    QDR_PASS_FORWARD = 0, /**< with levels that of the first micro-batch, which returns updated parameters */
+    QDR_PASS_FORWARD = 0, /**< with levels: of the first micro-batch, which returns updated parameters */
     QDR_PASS_RECOMPUTE, /**< where the plan recomputes */
     QDR_PASS_BACKWARD, /**< of the last micro-batch, which sums gradients over d */
     QDR_N_PASSES
@@ -277,8 +277,8 @@ typedef struct qdr_timeline_span {
     double begin_secs, end_secs; /**< from the start of the pass through this layer; clipped to its start and end */
 } qdr_timeline_span;
 typedef void (*qdr_timeline_fn)(const qdr_timeline_span *span, void *user);
-/** Passes all simulated tasks to `each`: those of the layer, and those that run meanwhile for other layers (gathering
- * ahead, pending sums). Recomputation is shown as the model prices it, as an additional pass.
+/** Passes all simulated tasks to `each`, of the layer itself and of other layers meanwhile (gathering ahead, pending
+ * sums). Recomputation is shown as the model prices it, as an additional pass.
  *  @param[out] secs  the time of each pass for the layer; all 0 after an error
  *  @retval QDR_ERR_ARGUMENT  NULL
  *  @retval others            as qdr_model_predict() */

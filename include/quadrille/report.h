@@ -34,7 +34,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_measure(qdr_stack *stack);
  *                        to the end of the last
  *
  * Waits for the stack's work. Local, blocking.
- *  @param machine  NULL: that of the context (qdr_context_opts)
+ *  @param machine  NULL: the context's (qdr_context_opts)
  *  @retval QDR_ERR_ARGUMENT  NULL, or the machine lacks something
  *  @retval QDR_ERR_STATE     nothing was measured: no qdr_stack_measure(), or no second run
  *  @retval QDR_ERR_DTYPE     the machine does not support the stack's type
@@ -46,7 +46,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_report(qdr_stack *stack, const qdr_ma
 typedef void (*qdr_sample_fn)(const qdr_sample *sample, void *user);
 /** Passes each task of the measured schedules to `each`, as a sample for qdr_machine_fit(): its work as the model
  * counts it, the measured median, and its kind as in the report ("product NT", "all-reduce x") as the group. Tasks to
- * which the model gives no time of their own, and callers' operations, are left out. A task is measured beside whatever
+ * whose time the model does not give, and callers' operations, are left out. A task is measured beside whatever
  * runs at the same time: for times of tasks alone, build the stack with QDR_OVERLAP_NONE. Waits for the stack's work.
  * Local, blocking.
  *  @retval QDR_ERR_ARGUMENT  NULL

@@ -29,7 +29,7 @@ typedef struct qdr_tensor {
     int n_dims; /**< 0: a single element */
     int64_t shape[QDR_TENSOR_MAX_DIMS];
     int64_t n_elems;
-    int64_t begin; /**< byte of its first element, from that of the first tensor */
+    int64_t begin; /**< byte of its first element, from the first tensor's */
     int64_t bytes;
     int has_crc; /**< 1: the file names its checksum */
     uint32_t crc;
@@ -85,7 +85,7 @@ QDR_API const char *qdr_safetensors_path(const qdr_safetensors *file, int index)
  *  @retval QDR_ERR_IO        it cannot be read */
 QDR_API QDR_NODISCARD qdr_status qdr_safetensors_read(const qdr_safetensors *file, int index, int64_t first, int64_t n,
                                                       qdr_dtype as, void *host);
-/** Reads all of a tensor and compares its checksum with that of the file, in 1 MiB of memory.
+/** Reads all of a tensor and compares its checksum with the file's, in 1 MiB of memory.
  *  @retval QDR_ERR_IO           they differ, and the sentence has both; or it cannot be read
  *  @retval QDR_ERR_UNSUPPORTED  the file has no checksum of this tensor
  *  @retval QDR_ERR_ARGUMENT, QDR_ERR_STATE, QDR_ERR_MEMORY  as above */

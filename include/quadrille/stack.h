@@ -11,12 +11,12 @@
  * All ranks must describe the same stack. They compare their arguments outside of steps: qdr_stack_create() compares
  * the grid and the options, qdr_stack_build() each entry of the description in order (names, blocks, edges, options),
  * initialisation its seed and deviation, gathering its parameter. If a rank passes something else, all ranks fail with
- * QDR_ERR_ARGUMENT, and the sentence names the entry, the option, two ranks and both values. What may differ between
- * ranks is not compared: the functions and `user` of an operation, its saved_bytes and cost, and memory. The arguments
- * of a step (flags, loss_scale, the layer; the rate of an optimizer) are compared only with QDR_CHECK=1 (context.h), by
- * each call, which then waits for all ranks; without it, the flags and loss_scale of the last backward, of the stack or
- * of single layers, are compared by the functions that read its gradients: qdr_stack_gather_parameter() and
- * qdr_grad_norm(). */
+ * QDR_ERR_ARGUMENT, and the sentence names the entry, the option, two ranks and both values. Not compared,
+ * because they may differ: the functions and `user` of an operation, its saved_bytes and cost, and memory. The
+ * arguments of a step (flags, loss_scale, the layer; the rate of an optimizer) are compared only with QDR_CHECK=1
+ * (context.h), by each call, which then waits for all ranks; without it, the flags and loss_scale of the last backward,
+ * of the stack or of single layers, are compared by the functions that read its gradients:
+ * qdr_stack_gather_parameter() and qdr_grad_norm(). */
 #ifndef QUADRILLE_STACK_H
 #define QUADRILLE_STACK_H
 
@@ -36,7 +36,8 @@ typedef int qdr_edge;
  * results are the same, bit for bit. */
 enum {
     QDR_OVERLAP_WEIGHTS = 1, /**< all-gathers of W, ahead of the layer */
-    QDR_OVERLAP_ROWS = 2, /**< reductions and gathers of activations, including that of dX during the dW product */
+    QDR_OVERLAP_ROWS =
+        2, /**< reductions and gathers of activations, including the reduction of dX during the dW product */
     QDR_OVERLAP_GRADIENTS = 4, /**< reduce-scatter of dW over z and its sum over d, during later backward work */
     QDR_OVERLAP_ALL = 7,
     QDR_OVERLAP_NONE = 8 /**< none of them (a zero means all) */
@@ -149,7 +150,7 @@ typedef enum qdr_storage {
 typedef struct qdr_linear_desc {
     uint32_t version; /**< QDR_OPTS_INIT */
     const char *name; /**< in errors, schedules and traces; copied */
-    qdr_block in[QDR_MAX_BLOCKS]; /**< blocks of the input's features, equal to those of the input edge; their widths
+    qdr_block in[QDR_MAX_BLOCKS]; /**< blocks of the input's features, equal to the input edge's; their widths
                                      add up to K */
     qdr_block out[QDR_MAX_BLOCKS]; /**< blocks of the output's features, each split on its own; their widths add up to
                                       N */
@@ -266,15 +267,16 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op
  *                                                 the stack may be built again */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_build(qdr_stack *stack);
 
-/** Sets other codecs for a stack that has its memory, between two steps: to begin with exact messages, or to go back to
- * them. NULL: none. Waits for the stack's work, sets its feedback to zero, and begins its measurements (report.h)
- * anew. Stacks that share its parameters keep their own codecs, and steps that were recorded before (graph.h) those
- * that they were recorded with. Collective, agrees, blocking; after an error the stack has the codecs that it had.
+/** Sets other codecs for a stack that has its memory, between two steps, for example to train the first steps
+ * uncompressed. NULL: none. Waits for the stack's work, sets its feedback to zero, and begins its measurements
+ * (report.h) anew. Stacks that share its parameters keep their own codecs; steps that were recorded before (graph.h)
+ * keep the codecs that they were recorded with. Collective, agrees, blocking; after an error the
+ * stack has the codecs that it had.
  *  @retval QDR_ERR_STATE  the stack has no memory yet, or a step is being recorded; or a codec has feedback where the
  *                         stack was built with codecs without: build it with the ones that need the most memory
  *  @retval QDR_ERR_ARGUMENT, QDR_ERR_UNSUPPORTED, QDR_ERR_MEMORY  as qdr_stack_create(), of codecs; ranks differ */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_set_codecs(qdr_stack *stack, const qdr_codecs *codecs);
-/** The codecs of a stack that is built: those of its options, of QDR_CODEC, or that were set. Local.
+/** The codecs of a stack that is built: from its options, from QDR_CODEC, or set later. Local.
  *  @retval QDR_ERR_ARGUMENT, QDR_ERR_STATE  NULL, or it is not built */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_get_codecs(const qdr_stack *stack, qdr_codecs *codecs);
 
@@ -447,7 +449,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, in
  *  @retval QDR_ERR_STATE     not built, without memory, or it shares the parameters of another stack */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full);
 
-/** Writes the schedule of "forward" or "backward" as text, one task per line; "first forward": that of the first
+/** Writes the schedule of "forward" or "backward" as text, one task per line; "first forward": of the first
  * forward after a step, which with levels begins with returns; "storage": how each layer's W is stored, why, and what
  * was measured, one layer per line. Local. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file);

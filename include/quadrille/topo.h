@@ -180,8 +180,8 @@ typedef struct qdr_topo_levels {
     char note[512]; /**< which words another one replaces, and why; "": none */
 } qdr_topo_levels;
 
-/** What words of levels mean for a grid on these places. The words are those of qdr_levels_read(), and so is what
- * happens to those that fit no grid. Pure.
+/** The numbers that words of levels mean for a grid on these places. Words, and words that fit no grid, are treated as
+ * by qdr_levels_read(). Pure.
  *  @param places  as for qdr_topo_map(); a number of -1 is shared with no one
  *  @param[out] levels  zeroed after an error
  *  @retval QDR_ERR_ARGUMENT  also unknown words, and numbers that do not nest */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading a checkpoint: saving backwards. Each rank reads what it would write; ranks that have the same get it from
- * those. */
+/* Loading a checkpoint: the mirror of saving. Each rank reads the part that it would write, and sends it to the ranks
+ * that have a copy. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -70,7 +70,7 @@ typedef enum qdri_cost {
     QDRI_COST_PLAIN = 0, /* none does */
     QDRI_COST_CALLER, /* none does; only the caller knows how to measure it */
     QDRI_COST_FUSED, /* fused_biases: another kernel does it on its way */
-    QDRI_COST_AFTER_FUSED, /* launched with the FUSED task before it, or, if that is fused elsewhere, by itself */
+    QDRI_COST_AFTER_FUSED, /* launched with the FUSED task before it, or alone if that one is fused elsewhere */
     QDRI_COST_LOGITS, /* logit_bytes: of four passes over the logits, two of them backward; its bytes tell how many */
     QDRI_COST_SCORES, /* attention_efficiency, score_bytes: for each of `heads` and each sequence, context² scores */
     QDRI_COST_SCORES_BACKWARD /* the same, for their gradients */

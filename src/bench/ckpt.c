@@ -350,8 +350,8 @@ const command command_bench_ckpt = {
     .summary = "saving and loading checkpoints, and how fast the disk is",
     .text = "Saves and loads a checkpoint of transformer layers with AdamW, alternating with ranks that write, read\n"
             "and copy equal shares of as many bytes: saving that waits, saving in the background (how long the\n"
-            "caller is held, and until the file is complete), loading from the page cache. The rates of plain\n"
-            "writing are those that a machine file states for one rank and for all.",
+            "caller waits, and until the file is complete), loading from the page cache. A machine file states the\n"
+            "same rates of plain writing, for one rank and for all.",
     .options = specs,
     .examples = "  quadrille bench ckpt --local 4 --grid 1x1x2x2 --hidden 1024 --layers 4\n"
                 "  quadrille bench ckpt --local 4 --grid all --levels zero1 --csv\n"

@@ -254,8 +254,8 @@ const command ckpt_convert = {
     .summary = "change names, shapes, types and files: GPT-2 and Llama of Hugging Face to ours and back",
     .usage = "quadrille ckpt convert FILE OUT [OPTION]...",
     .text = "Writes the tensors of FILE, or of the several files of a .safetensors.index.json, to OUT, with\n"
-            "checksums. --from and --to take a map: which tensors of another program are which of\n"
-            "ours, joined, split and transposed. gpt2 and llama are the maps of Hugging Face's models; others are\n"
+            "checksums. --from and --to take a map: it says how another program's tensors are named, joined,\n"
+            "split and transposed to become ours. gpt2 and llama are for Hugging Face's models; other maps are\n"
             "JSON, as in share/quadrille/checkpoints. Names that a map does not know are refused. Reads and writes\n"
             "pieces: files may be larger than memory. Never replaces its input. First checks the checksums of the\n"
             "tensors that it uses, where FILE has them: if one is damaged, it exits with 4 and writes nothing.\n"

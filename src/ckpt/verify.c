@@ -119,8 +119,8 @@ const command ckpt_verify = {
     .usage = "quadrille ckpt verify FILE [OPTION]...",
     .text = "Reads all elements of a .safetensors file, or of the several that a .safetensors.index.json names, and\n"
             "compares their checksums with those in the file. Names every damaged tensor. Exits with 4 if one is\n"
-            "damaged, or the header, or the file is cut short or no safetensors file; with 0 if the file has no\n"
-            "checksums, as those of other programs, and says so. JSON names a header null.",
+            "damaged, or the header, or the file is cut short or not a safetensors file. Files of other\n"
+            "programs have no checksums: it says so, and exits with 0. In JSON a header has the name null.",
     .options = json_option,
     .examples = "  quadrille ckpt verify run.safetensors\n"
                 "  quadrille ckpt verify model.safetensors.index.json --json\n",

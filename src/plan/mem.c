@@ -21,7 +21,7 @@ typedef struct mem_options {
 #define AT(member) .at = offsetof(mem_options, member)
 
 static const option_spec specs[] = {
-    {"ranks", 'n', "P", "number of ranks, 1 to 1048576; default: that of the grid, or 1", OPTION_INT, AT(n_ranks), 1,
+    {"ranks", 'n', "P", "number of ranks, 1 to 1048576; default: the grid's, or 1", OPTION_INT, AT(n_ranks), 1,
      QDR_MAX_SEARCH_RANKS},
     {"grid", 0, "GRID", "GXxGYxGZxGD; default 1x1x1xP", OPTION_GRID, AT(grid), .max = QDR_MAX_SEARCH_RANKS},
     {"batch", 0, "B", "sequences per step, over all ranks; default: one per rank", OPTION_COUNT, AT(plan.batch), 1,
@@ -30,7 +30,7 @@ static const option_spec specs[] = {
      OPTION_COUNT, AT(plan.micro_batch), 1, 1 << 30},
     {"seq", 0, "S", "tokens per sequence; default: the model's context", OPTION_COUNT, AT(plan.sequence), 1, 1 << 30},
     {"dtype", 0, "TYPE", "f32, f64, bf16 (default) or f16", OPTION_DTYPE, AT(plan.dtype), .words = DTYPE_WORDS},
-    {"order", 0, "ORDER", "axis order, fastest first, such as xyzd (default), on which what codecs keep depends",
+    {"order", 0, "ORDER", "axis order, fastest first, such as xyzd (default); it affects the memory of codecs",
      OPTION_ORDER, AT(order)},
     {"layout", 0, "LAYOUT", "replicated (default) or scattered", OPTION_CHOICE, AT(plan.layout), .words = LAYOUT_WORDS},
     {"recompute", 0, "WHAT", "none (default), attention or full", OPTION_CHOICE, AT(plan.recompute),
@@ -40,8 +40,8 @@ static const option_spec specs[] = {
     {"batch-parts", 0, "N", "parts of each rank's rows; default: the best of 1 and 2", OPTION_INT, AT(plan.batch_parts),
      1, 16},
     {"levels", 0, "GP,OP", LEVELS_HELP, OPTION_OTHER, AT(parts), .take = take_levels, .words = LEVELS_WORDS},
-    {"codec", 0, "CODECS", CODEC_HELP "; needs --machine, whose nodes are meant", OPTION_OTHER, AT(codec),
-     .take = take_codecs},
+    {"codec", 0, "CODECS", CODEC_HELP "; needs --machine, which says how many ranks share a node", OPTION_OTHER,
+     AT(codec), .take = take_codecs},
     {"machine", 0, "M", "include this machine's reserve and attention, and say whether it fits", OPTION_MACHINE,
      AT(asked.machine)},
     {"mem", 0, "BYTES", "memory per rank of the machine, such as 80G", OPTION_OTHER, AT(asked.memory_bytes),

@@ -73,8 +73,8 @@ static const option_spec specs[] = {
      .words = RECOMPUTE_WORDS},
     {"levels", 0, "GP,OP", LEVELS_HELP "; or any: the best", OPTION_OTHER, AT(parts), .take = take_levels_or_any,
      .words = LEVELS_WORDS "|any"},
-    {"codec", 0, "CODECS", CODEC_HELP "; or auto:CODECS, those that make the step shorter; default: none", OPTION_OTHER,
-     AT(codec), .take = take_codecs_or_auto},
+    {"codec", 0, "CODECS", CODEC_HELP "; or auto:CODECS, only where they make the step shorter; default: none",
+     OPTION_OTHER, AT(codec), .take = take_codecs_or_auto},
     {"micro-batch", 0, "N",
      "sequences per forward pass in each group of ranks with the same z and d; default: the best", OPTION_COUNT,
      AT(search.micro_batch), 1, 1 << 30},
@@ -275,7 +275,7 @@ const command command_plan = {
     .usage = "quadrille plan MODEL -n P --machine M [OPTION]...",
     .text = "Searches all grids of P ranks, with every axis order, layout, recomputation and micro-batch, for the\n"
             "fastest that fit in memory, and prints them with the exposed time of each axis. Known methods follow\n"
-            "for comparison, with what they lack if they do not fit: FSDP (1x1xPx1), Megatron-1D (1xTx1xD, T the\n"
+            "for comparison, and the memory they lack if they do not fit: FSDP (1x1xPx1), Megatron-1D (1xTx1xD, T the\n"
             "ranks of a node), DDP (1x1x1xP), ZeRO-1 (its optimizer state split over all), HSDP (1x1xTxD) and three\n"
             "levels (weights split over a part of a node, gradients over a node, optimizer state over all). MODEL is\n"
             "a name (see quadrille list models), a Hugging Face config.json, or - for standard input. Starts no\n"

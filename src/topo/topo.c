@@ -159,8 +159,8 @@ const command command_topo = {
     .text = "Prints packages, NUMA nodes, caches, GPUs, network adapters and the links between them, of this\n"
             "machine or a recorded one. Under mpiexec it also prints where each rank may run; with --grid, the\n"
             "slowest link between the ranks of the groups of each axis, and how many groups share it; with\n"
-            "--levels, the same of the groups over which weights, gradients and optimizer state are split,\n"
-            "and a warning if those used most have the slower links. MPI is initialised only if mpiexec\n"
+            "--levels, the same for the groups over which weights, gradients and optimizer state are split,\n"
+            "and a warning if the groups used most have the slower links. MPI is initialised only if mpiexec\n"
             "started several processes, or with --ranks.",
     .options = specs,
     .examples = "  quadrille topo --svg machine.svg\n"

@@ -224,7 +224,7 @@ const command command_trace = {
     .text = "Reads FILE.0, FILE.1, …, written by the ranks of a program that runs with QDR_TRACE=FILE, and prints\n"
             "for each axis the time of its gathers, of its reductions, of the levels of d (near, far, copies)\n"
             "and of statistics (the sums inside norms, attention and the loss), and how much of it overlapped\n"
-            "with computation; and the same of checkpoints that were saved and loaded. Perfetto and\n"
+            "with computation; and likewise for saving and loading checkpoints. Perfetto and\n"
             "chrome://tracing open FILE.0 …, and the file of all ranks that --merge writes.",
     .options = specs,
     .examples = "  QDR_TRACE=run.json build/examples/transformer_layer --local 4 --grid 2x2x1x1\n"

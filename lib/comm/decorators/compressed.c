@@ -121,7 +121,7 @@ static qdri_code_plan *known_plan(const compressed_comm *comm, const qdri_coll *
     return NULL;
 }
 
-/* Those of a caller whose sizes never recur are dropped once they are many and none is in use. */
+/* Drops all plans once there are MOST_PLANS and none is in use, for callers whose sizes keep changing. */
 static qdr_status find_plan(compressed_comm *comm, const qdri_coll *coll, const qdri_code_plan **plan)
 {
     qdri_code_plan *made = known_plan(comm, coll);
