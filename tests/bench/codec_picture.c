@@ -9,7 +9,7 @@
 #include "common/svg.h"
 
 enum { MAX_POINTS = 64, MAX_GRIDS = 2, N_CELLS = 6, WIDTH = 980, HEIGHT = 510, TOP = 112, BOTTOM = 102, LEFT = 76 };
-enum { PANEL = 400, BETWEEN = 76, LETTER = 8, LINE = 15, N_X_TICKS = 5 };
+enum { PANEL = 400, BETWEEN = 76, LETTER = 7, LINE = 15, STRICT_STEPS = 8, N_X_TICKS = 5 };
 static const double y_step = 0.05;
 
 typedef struct grid_name {
@@ -71,7 +71,7 @@ static void read_table(FILE *file, picture *p)
         p->most_loss = fmax(p->most_loss, q->loss);
     }
     p->most_loss = y_step * ceil(1.02 * p->most_loss / y_step);
-    p->least_loss = -y_step;
+    p->least_loss = -2 * y_step; /* room for names */
     p->most_ms = svg_tick(p->most_ms, N_X_TICKS) * ceil(1.1 * p->most_ms / svg_tick(p->most_ms, N_X_TICKS));
 }
 
@@ -90,7 +90,7 @@ static void draw_frame(FILE *file, const picture *p, int panel)
 {
     const double left = left_of(panel), high = y_of(p, p->spread / 2), low = y_of(p, -p->spread / 2);
     svg_box(file, left, high, PANEL, low - high, "#eeeeee", "");
-    svg_text(file, left + PANEL - 8, low + 13, SVG_END " " SVG_SMALL, "grey: as far as seeds alone are apart");
+    svg_text(file, left + PANEL - 8, TOP + 14, SVG_END " " SVG_SMALL, "grey: as far as seeds alone are apart");
     const svg_axis axis = {.left = left,
                            .width = PANEL,
                            .most = p->most_ms,
@@ -108,44 +108,63 @@ static void draw_frame(FILE *file, const picture *p, int panel)
     svg_text(file, left + PANEL / 2.0, HEIGHT - BOTTOM + 36, SVG_MIDDLE, "time of a step");
 }
 
-typedef struct label {
-    double left, right, base;
-} label;
+typedef struct area {
+    double left, right, top, bottom;
+} area;
 
-static int is_free(label wanted, const label *taken, int n)
+static int is_free(area wanted, const area *taken, int n)
 {
     for (int i = 0; i < n; i++)
-        if (wanted.left < taken[i].right && taken[i].left < wanted.right && fabs(wanted.base - taken[i].base) < LINE)
+        if (wanted.left < taken[i].right && taken[i].left < wanted.right && wanted.top < taken[i].bottom &&
+            taken[i].top < wanted.bottom)
             return 0;
     return 1;
 }
 
-/* Names stand above their points, higher where another point or name is in the way. */
+/* Where the name of a point stands: as near as possible above or below it, where it covers nothing and, if there is
+ * such a place, the line to it crosses no other name. */
+static double find_place(double x, double y, double left, double right, area taken[], int *n)
+{
+    for (int step = 0;; step++) {
+        const int is_below = step % 2, is_strict = step < STRICT_STEPS;
+        const double away = (step % STRICT_STEPS) / 2 * LINE, base = is_below ? y + 19 + away : y - 9 - away;
+        const area name = {left, right, base - 11, base + 3};
+        const area line = {x - 2, x + 2, is_below ? y + 6 : name.bottom, is_below ? name.top : y - 6};
+        if (step < 2 * STRICT_STEPS && !is_free(name, taken, *n)) continue;
+        if (is_strict && away > 0 && !is_free(line, taken, *n)) continue;
+        taken[(*n)++] = name;
+        if (away > 0) taken[(*n)++] = line;
+        return base;
+    }
+}
+
+static void draw_point(FILE *file, const picture *p, const point *q, double x, double y, double middle, double base)
+{
+    if (base < y - LINE) svg_line(file, x, y - 4, x, base + 3, "stroke=\"#888888\"");
+    if (base > y + 2 * LINE) svg_line(file, x, y + 4, x, base - 11, "stroke=\"#888888\"");
+    svg_begin_tip(file, "%s: %+.4f nats per byte, %.0f ms, %.2f of the bytes", q->preset, q->loss, q->step_ms,
+                  q->bytes);
+    const char *colour = strcmp(q->preset, "none") == 0 ? SVG_PRODUCT : SVG_HIDDEN;
+    if (q->loss > p->spread / 2) colour = SVG_EXPOSED;
+    svg_box(file, x - 4, y - 4, 8, 8, colour, "rx=\"4\"");
+    svg_text(file, middle, base, SVG_MIDDLE, "%s", q->preset);
+    svg_end_tip(file);
+}
+
 static void draw_points(FILE *file, const picture *p, int panel)
 {
-    label taken[2 * MAX_POINTS];
+    area taken[3 * MAX_POINTS];
     int n = 0;
     for (int i = 0; i < p->n; i++) {
         const double x = x_of(p, panel, p->points[i].step_ms), y = y_of(p, p->points[i].loss);
-        if (strcmp(p->points[i].grid.text, p->grids[panel].text) == 0) taken[n++] = (label){x - 6, x + 6, y + 5};
+        if (strcmp(p->points[i].grid.text, p->grids[panel].text) == 0) taken[n++] = (area){x - 5, x + 5, y - 5, y + 5};
     }
     for (int i = 0; i < p->n; i++) {
         const point *q = &p->points[i];
         if (strcmp(q->grid.text, p->grids[panel].text) != 0) continue;
         const double x = x_of(p, panel, q->step_ms), y = y_of(p, q->loss);
-        const double half = 0.5 * LETTER * (double)strlen(q->preset);
-        const double middle = fmax(x, left_of(panel) + half);
-        label name = {middle - half, middle + half, y - 10};
-        while (!is_free(name, taken, n)) name.base -= LINE;
-        taken[n++] = name;
-        if (y - name.base > LINE) svg_line(file, x, y - 4, x, name.base + 3, "stroke=\"#888888\"");
-        svg_begin_tip(file, "%s: %+.4f nats per byte, %.0f ms, %.2f of the bytes", q->preset, q->loss, q->step_ms,
-                      q->bytes);
-        const char *colour = strcmp(q->preset, "none") == 0 ? SVG_PRODUCT : SVG_HIDDEN;
-        if (q->loss > p->spread / 2) colour = SVG_EXPOSED;
-        svg_box(file, x - 4, y - 4, 8, 8, colour, "rx=\"4\"");
-        svg_text(file, middle, name.base, SVG_MIDDLE, "%s", q->preset);
-        svg_end_tip(file);
+        const double half = 0.5 * LETTER * (double)strlen(q->preset), middle = fmax(x, left_of(panel) + half);
+        draw_point(file, p, q, x, y, middle, find_place(x, y, middle - half, middle + half, taken, &n));
     }
 }
 
