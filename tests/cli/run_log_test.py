@@ -118,7 +118,7 @@ class Logs(Case):
         """Of the three curves, as steps and losses by the marks of the axes."""
         root = xml.etree.ElementTree.parse(picture).getroot()
         texts = [(float(text.get("x")), float(text.get("y")), text.text) for text in root if text.tag.endswith("text")]
-        steps = [(x, float(word.replace(",", ""))) for x, y, word in texts if y == 457]
+        steps = [(x, float(word.replace(",", ""))) for x, y, word in texts if y == 477]
         losses = [(y - 4.5, float(word)) for x, y, word in texts if x == 62]
 
         def scale(marks):
@@ -128,7 +128,7 @@ class Logs(Case):
         curves = [[tuple(map(float, point.split(","))) for point in line.get("points").split()]
                   for line in root if line.tag.endswith("polyline")]
         for x, y in sum(curves, []):
-            self.assertTrue(72 <= x <= 812 and 84 <= y <= 438, (x, y))
+            self.assertTrue(72 <= x <= 812 and 108 <= y <= 458, (x, y))
         return [[(step_at(x), loss_at(y)) for x, y in curve] for curve in curves], max(x for x, _ in curves[0])
 
     def test_picture_of_a_continued_run(self):
