@@ -6,8 +6,8 @@ usage: pytorch.py [--build BUILD] [--python PYTHON] [--rounds N] [--only WORDS] 
 
 gpt: whole training steps of one network on two cores, in f32: one process with two threads, or two processes.
 layer: forward and backward of one transformer layer on 2 and on 4 processes: FSDP2, DDP and tensor parallelism.
-wire: whole steps on four nodes (network namespaces, links of 200 Mbit/s) of two ranks: FSDP2, HSDP and
-  ZeRO-3 beside gradients and state in more parts than weights. Needs root.
+wire: whole steps on four nodes (network namespaces, links of 200 Mbit/s) of two ranks: FSDP2 and HSDP beside
+  ZeRO-3 and levels 2,8 of Quadrille. Needs root.
 PYTHON (default: python3) has torch 2.6 or later: `python3 -m venv V && V/bin/pip install torch numpy`. Each round
 launches all programs of a row one after the other, the next in reverse order; a ratio is the median of the ratios by
 round, with the least and the largest. --only: only rows with all of these words. Use an idle machine: ten minutes.
@@ -108,17 +108,18 @@ def spread(values, unit=1):
 
 
 def measure(name, programs):
-    """The last program is compared with each of the others."""
+    """Each program is compared with those of Quadrille."""
     rounds = []
     for number in range(ARGS.rounds):
         order = list(programs)[::-1 if number % 2 else 1]
         secs = {program: programs[program]() for program in order}
         rounds.append(secs)
         print(f"{name}, round {number + 1}: {', '.join(f'{p} {1e3 * secs[p]:.4g}' for p in programs)}", file=sys.stderr)
-    last = list(programs)[-1]
+    ours = [program for program in programs if program.startswith("Quadrille")]
     for program in programs:
-        ratio = spread([secs[program] / secs[last] for secs in rounds]) if program != last else "1"
-        print(f"| {name} | {program} | {spread([secs[program] for secs in rounds], 1e3)} | {ratio} |", flush=True)
+        ratios = "; ".join(f"{peer}: {spread([secs[program] / secs[peer] for secs in rounds])}"
+                           for peer in ours if peer != program)
+        print(f"| {name} | {program} | {spread([secs[program] for secs in rounds], 1e3)} | {ratios} |", flush=True)
 
 
 PARSER = argparse.ArgumentParser(usage=re.search(r"usage: (.*)", __doc__).group(1))
@@ -131,7 +132,7 @@ ARGS = PARSER.parse_args()
 with open("/proc/cpuinfo", encoding="utf-8") as info, open("/proc/loadavg", encoding="utf-8") as load:
     print(f"{re.search(r'model name.*: (.*)', info.read()).group(1)}, {os.cpu_count()} cores; {ARGS.rounds} rounds; "
           f"load before: {' '.join(load.read().split()[:3])}\n")
-print("| | program | ms: median (least to most) | of Quadrille's time |\n| --- | --- | --- | --- |", flush=True)
+print("| | program | ms: median (least to most) | time / that of |\n| --- | --- | --- | --- |", flush=True)
 for NAME, PROGRAMS in {"gpt": rows_gpt, "layer": rows_layer, "wire": rows_wire}[ARGS.part]():
     if all(word in NAME for word in ARGS.only.split()):
         measure(NAME, PROGRAMS)
