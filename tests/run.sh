@@ -3,7 +3,7 @@
 # sh tests/run.sh            a verdict in minutes: checkers, one build, and every kind of test once
 # sh tests/run.sh --ci       everything that a change must pass: also other grids and numbers of ranks, faults, the
 #                            emulated GPU, sanitizers, other processors, packages that are not there
-# sh tests/run.sh --full     the same, and what takes hours; a real Slurm; the Debian packages
+# sh tests/run.sh --full     the same, and what takes hours; a real Slurm; the Debian packages; a container
 # Installs what is missing (Debian, Ubuntu). Prints one line per stage; the log of each stage is build-logs/STAGE.log;
 # the last line has the totals.
 set -u
@@ -176,6 +176,7 @@ manuals() { sh tests/tools/check_manuals.sh; }
 absent() { sh tests/tools/absent.sh; }
 consumer() { python3 tests/tools/check_recipe.py && sh tests/tools/check_install.sh build; }
 debian() { sh tests/tools/check_debian.sh; }
+container() { sh tests/tools/check_container.sh; }
 slurm() { python3 tests/slurm/slurm_test.py build; }
 # Kernels for one kind of GPU, which compile in half the time.
 release_options="-Dtests=true -Dgpu_architectures=90"
@@ -206,7 +207,7 @@ no_mpi() {
 mkdir -p "$logs"
 needs="$wanted_needs $test_needs"
 [ $scope = ci ] || needs="$wanted_needs $quick_needs"
-install_needs "$logs/install.log" "$required_needs" "$needs ${full:+$debian_needs $slurm_needs}"
+install_needs "$logs/install.log" "$required_needs" "$needs ${full:+$debian_needs $container_needs $slurm_needs}"
 check_meson
 
 stage packages packages
@@ -225,6 +226,7 @@ stage symbols symbols
 stage manuals manuals
 stage consumer consumer
 [ -z "$full" ] || stage debian debian
+[ -z "$full" ] || stage container container
 [ -z "$full" ] || stage slurm slurm
 stage absent absent
 stage no-mpi no_mpi

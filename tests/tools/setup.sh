@@ -19,6 +19,7 @@ package:libclang-rt-14-dev:libclang-rt-14-dev command:clang-tidy-14:clang-tidy-1
 command:groff:groff command:cmake:cmake package:environment-modules:environment-modules command:fish:fish
 command:zsh:zsh"
 slurm_needs="command:/usr/sbin/slurmctld:slurm-wlm command:/usr/sbin/munged:munge"
+container_needs="command:podman:podman command:runc:runc command:/usr/sbin/debootstrap:debootstrap"
 debian_needs="command:dpkg-buildpackage:dpkg-dev command:dh:debhelper command:lintian:lintian command:fakeroot:fakeroot"
 
 say() { printf '%s\n' "$*" >&2; }
