@@ -234,38 +234,48 @@ void emulate_block_meets(int line, const char *file)
     wait_as(here().fibers[here().running], WAITS_FOR_BLOCK, line, file);
 }
 
+/* All n lanes of the mask are there, or else the last one waits, too. */
+static void end_meeting(block_of_fibers &block, fiber &self, fiber *warp, int n,
+                        void (*finish)(void *const *all, unsigned mask))
+{
+    void *all[32] = {};
+    for (unsigned i = 0; i < 32; i++) {
+        fiber &f = warp[i];
+        if (!(self.mask >> i & 1)) continue;
+        if (&f != &self && (&f - block.fibers >= block.n || f.state != WAITS_FOR_WARP)) {
+            wait_as(self, WAITS_FOR_WARP, self.line, self.file);
+            return;
+        }
+        if (f.line != self.line || (f.file != self.file && strcmp(f.file, self.file) != 0) || f.mask != self.mask) {
+            stop("lanes of a warp meet at different places or with different masks");
+        }
+        all[i] = f.mine;
+    }
+    finish(all, self.mask);
+    warp->n_waiting -= n;
+    for (unsigned i = 0; i < 32; i++)
+        if (self.mask >> i & 1) warp[i].state = RUNS;
+}
+
+/* Most of the fake's time is spent here. */
 void emulate_warp_meets(unsigned mask, void *mine, void (*finish)(void *const *all, unsigned mask), int line,
                         const char *file)
 {
     block_of_fibers &block = here();
     fiber &self = block.fibers[block.running];
     fiber *warp = block.fibers + block.running / 32 * 32;
-    void *all[32] = {};
+    const int n = mask == ~0u ? 32 : __builtin_popcount(mask);
     self.mask = mask;
     self.mine = mine;
     self.line = line;
     self.file = file;
-    if (!(mask >> emulate_lane() & 1)) stop("a lane is not in its own mask");
-    if (warp->n_waiting++ < __builtin_popcount(mask) - 1) { /* more are to come */
-        wait_as(self, WAITS_FOR_WARP, line, file);
+    if (!(mask >> block.running % 32 & 1)) stop("a lane is not in its own mask");
+    if (warp->n_waiting++ < n - 1) { /* more are to come */
+        self.state = WAITS_FOR_WARP;
+        emulate_switch(&self.context, block.scheduler);
         return;
     }
-    for (unsigned i = 0; i < 32; i++) {
-        fiber &f = warp[i];
-        if (!(mask >> i & 1)) continue;
-        if (&f != &self && (&f - block.fibers >= block.n || f.state != WAITS_FOR_WARP)) {
-            wait_as(self, WAITS_FOR_WARP, line, file);
-            return;
-        }
-        if (f.line != line || (f.file != file && strcmp(f.file, file) != 0) || f.mask != mask) {
-            stop("lanes of a warp meet at different places or with different masks");
-        }
-        all[i] = f.mine;
-    }
-    finish(all, mask);
-    warp->n_waiting -= __builtin_popcount(mask);
-    for (unsigned i = 0; i < 32; i++)
-        if (mask >> i & 1) warp[i].state = RUNS;
+    end_meeting(block, self, warp, n, finish);
 }
 
 /* ---- copies ---- */
