@@ -32,16 +32,17 @@ static void unpack(const void *data, const fake_layout *layout, int is_transpose
     }
 }
 
-/* One row of the result, in one type of sums. */
+/* One row of the result, in one type of sums; `space` has room for them and for op(B) in that type, which the first row
+ * puts there. */
 #define ROW(real, name)                                                                                                \
     static void name(const job *j, int64_t r, int64_t begin, int64_t end, void *space)                                 \
     {                                                                                                                  \
-        real *sums = space;                                                                                            \
+        real *restrict sums = space, *restrict b = sums + j->n;                                                        \
+        for (int64_t i = begin * j->n; r == 0 && i < end * j->n; i++) b[i] = (real)j->b[i];                            \
         for (int64_t c = 0; c < j->n; c++) sums[c] = 0;                                                                \
         for (int64_t i = begin; i < end; i++) {                                                                        \
             const real x = (real)j->a[r * j->k + i];                                                                   \
-            const double *y = j->b + i * j->n;                                                                         \
-            for (int64_t c = 0; c < j->n; c++) sums[c] += x * (real)y[c];                                              \
+            for (int64_t c = 0; c < j->n; c++) sums[c] += x * b[i * j->n + c];                                         \
         }                                                                                                              \
         for (int64_t c = 0; c < j->n; c++) j->y[r * j->n + c] = (double)((real)j->y[r * j->n + c] + sums[c]);          \
     }
@@ -64,7 +65,7 @@ static void multiply(const job *j)
     const int rounds = j->p->reduction == CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     const int is_f64 = j->p->a.type == CUDA_R_64F;
     const int64_t n_splits = j->p->n_splits;
-    void *space = fake_new((size_t)j->n * sizeof(double));
+    void *space = fake_new((size_t)((1 + j->k) * j->n) * sizeof(double));
     memset(j->y, 0, (size_t)(j->m * j->n) * sizeof *j->y);
     for (int64_t r = 0; r < j->m; r++) {
         for (int64_t s = 0; s < n_splits; s++) {
