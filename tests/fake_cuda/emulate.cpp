@@ -48,6 +48,7 @@ struct block_of_fibers {
     fiber fibers[most_threads];
     char *stacks = nullptr;
     void *scheduler;
+    uint3 *index; /* this thread's threadIdx, which is slow to find */
     int n, running;
     const emulate_grid *grid;
     ~block_of_fibers()
@@ -155,7 +156,7 @@ void leave(fiber &self) { emulate_switch(&self.context, here().scheduler); }
 void enter(block_of_fibers &block, int i)
 {
     block.running = i;
-    threadIdx = block.fibers[i].index;
+    *block.index = block.fibers[i].index;
     emulate_switch(&block.scheduler, block.fibers[i].context);
 }
 
@@ -435,6 +436,7 @@ void emulate_run(const emulate_grid *grid)
         block.stacks = (char *)stacks;
     }
     block.grid = grid;
+    block.index = &threadIdx;
     block.n = (int)(grid->block.x * grid->block.y * grid->block.z);
     blockDim = grid->block;
     gridDim = grid->grid;
