@@ -104,10 +104,12 @@ suites() {
     folder=$1 mpi_log=$logs/$name-mpi.log
     shift
     [ -n "$full" ] || set -- "$@" --no-suite long
-    LD_PRELOAD=$(ls "$PWD/$folder/tests/support/libtest_yield.so" 2>/dev/null) \
-        meson test -C "$folder" --no-rebuild --print-errorlogs --logbase mpi --suite mpi "$@" >"$mpi_log" 2>&1 &
+    yield=$(ls "$PWD/$folder/tests/support/libtest_yield.so" 2>/dev/null)
+    LD_PRELOAD=$yield meson test -C "$folder" --no-rebuild --print-errorlogs --logbase mpi --suite mpi "$@" \
+        >"$mpi_log" 2>&1 &
     mpi_tests=$!
-    meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes "$(processes)" --no-suite mpi "$@"
+    LD_PRELOAD=$yield meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes "$(processes)" \
+        --no-suite mpi "$@"
     code=$?
     if wait $mpi_tests; then tail -n 10 "$mpi_log"; else cat "$mpi_log" && code=1; fi
     skips "$folder/meson-logs/mpi.json" "$folder/meson-logs/testlog.json"
@@ -142,6 +144,16 @@ sanitized() {
     [ -n "$full" ] || set -- "$@" --no-suite large --no-suite again
     suites "$@" --no-suite headers
 }
+
+# ahead FOLDER OPTION...: compiles it for a later stage, on what the tests of this one leave idle of the cores.
+ahead() {
+    configure_in "$@" || return 1
+    nice -n 19 ninja -C "$1" >"$logs/ahead.log" 2>&1 &
+    ahead=$!
+}
+ahead=''
+trap '[ -z "$ahead" ] || kill "$ahead" 2>/dev/null; exit 130' INT
+await_ahead() { [ -z "$ahead" ] || wait "$ahead"; }
 
 # Tests start several ranks each: no more tests at once than there are cores.
 processes() { nproc 2>/dev/null || echo 2; }
@@ -183,21 +195,34 @@ slurm() { python3 tests/slurm/slurm_test.py build; }
 release_options="-Dtests=true -Dgpu_architectures=90"
 [ -z "$full" ] || release_options=-Dtests=true
 # shellcheck disable=SC2086 # options are words
-release() { build_in build $release_options && suites build; }
+release() {
+    build_in build $release_options || return 1
+    with_addresses ahead
+    suites build
+}
 # Of debug information, the lines that reports name: compiling takes three quarters of the time.
 lines="${CFLAGS:-} -g1"
+# with_addresses COMMAND: build_in or ahead. With -O2 compiling takes twice as long.
+with_addresses() {
+    CFLAGS=$lines CXXFLAGS=$lines "$1" build-asan --buildtype=debugoptimized -Doptimization=1 \
+        -Db_sanitize=address,undefined -Dcuda=disabled
+}
 addresses() {
-    # With -O2 compiling takes twice as long.
-    CFLAGS=$lines CXXFLAGS=$lines build_in build-asan --buildtype=debugoptimized -Doptimization=1 \
-        -Db_sanitize=address,undefined -Dcuda=disabled &&
-        sanitized build-asan --timeout-multiplier 5 --no-suite netlab
+    await_ahead
+    with_addresses build_in || return 1
+    with_threads ahead
+    sanitized build-asan --timeout-multiplier 5 --no-suite netlab
 }
 # Without oneDNN, whose own locks the sanitizer does not see.
-threads() {
+with_threads() {
     command -v clang-14 >/dev/null || { echo "clang-14 is not installed" && return 77; }
-    CC=clang-14 CXX=clang++-14 CFLAGS=$lines CXXFLAGS=$lines build_in build-tsan --buildtype=debugoptimized \
-        -Db_sanitize=thread -Dmpi=none -Dexamples=false -Dcuda=disabled -Donednn=disabled &&
-        sanitized build-tsan --timeout-multiplier 10 --no-suite threadless # the model is arithmetic
+    CC=clang-14 CXX=clang++-14 CFLAGS=$lines CXXFLAGS=$lines "$1" build-tsan --buildtype=debugoptimized \
+        -Db_sanitize=thread -Dmpi=none -Dexamples=false -Dcuda=disabled -Donednn=disabled
+}
+threads() {
+    await_ahead
+    with_threads build_in || return
+    sanitized build-tsan --timeout-multiplier 10 --no-suite threadless # the model is arithmetic
 }
 # As on a machine where nothing is installed. Builds only what these suites need.
 no_mpi() {
@@ -231,9 +256,9 @@ stage consumer consumer
 [ -z "$full" ] || stage debian debian
 [ -z "$full" ] || stage container container
 [ -z "$full" ] || stage slurm slurm
-stage absent absent
 stage no-mpi no_mpi
 stage asan addresses
 stage tsan threads
+stage absent absent # its overlay must not lie over a folder in which another stage compiles
 
 totals
