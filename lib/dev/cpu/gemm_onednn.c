@@ -10,7 +10,8 @@
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
-#if QDRI_HAVE_ONEDNN && DNNL_VERSION_MAJOR == 2
+/* On other processors the bits of dnnl_cpu_isa_t mean something else, and its bf16 products are plain C. */
+#if QDRI_HAVE_ONEDNN && DNNL_VERSION_MAJOR == 2 && defined(__x86_64__)
 
 #include <dlfcn.h>
 #include <string.h>
@@ -122,7 +123,7 @@ int qdri_bf16_native(void) { return 0; }
 qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads)
 {
     (void)n_threads;
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "product: this build cannot multiply %s through oneDNN 2",
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "product: this build cannot multiply %s through oneDNN 2, which needs x86-64",
                     qdr_dtype_name(gemm->dtype));
 }
 
