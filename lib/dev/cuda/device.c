@@ -52,8 +52,9 @@ qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel)
 
 void qdri_cuda_look_for_fault(qdri_cuda_dev *dev)
 {
-    const qdri_cuda_fault fault = *(const volatile qdri_cuda_fault *)dev->fault;
-    if (!fault.found || qdri_dev_status(&dev->base) != QDR_OK) return;
+    /* A kernel on another stream may be writing: `found` comes last, so it is read first. */
+    if (!__atomic_load_n(&dev->fault->found, __ATOMIC_ACQUIRE) || qdri_dev_status(&dev->base) != QDR_OK) return;
+    const qdri_cuda_fault fault = *dev->fault;
     const qdr_status status = fault.kind == QDRI_FAULT_RATE
                                   ? qdri_fail_rate(fault.lr)
                                   : qdri_fail_id(fault.kind == QDRI_FAULT_TARGET ? QDRI_ID_TARGET : QDRI_ID_TOKEN,
