@@ -72,7 +72,8 @@ int qdri_sync_data(int descriptor)
 void qdri_write_soon(int descriptor, int64_t at, size_t n_bytes)
 {
 #ifdef SYNC_FILE_RANGE_WRITE
-    const int64_t page = 4096, begin = (at + page - 1) / page * page, end = (at + (int64_t)n_bytes) / page * page;
+    const int64_t page_bytes = sysconf(_SC_PAGESIZE), begin = (at + page_bytes - 1) / page_bytes * page_bytes;
+    const int64_t end = (at + (int64_t)n_bytes) / page_bytes * page_bytes;
     if (end > begin) (void)sync_file_range(descriptor, begin, end - begin, SYNC_FILE_RANGE_WRITE);
 #else
     (void)descriptor, (void)at, (void)n_bytes;
