@@ -7,6 +7,7 @@
 
 static inline const qdri_kernel_fn *table(int set)
 {
+    (void)set; /* other processors have one */
 #ifdef __x86_64__
     if (set == QDRI_KERNELS_AVX512) return qdri_codec_kernels_avx512;
     if (set == QDRI_KERNELS_AVX2) return qdri_codec_kernels_avx2;
