@@ -3,7 +3,7 @@
 # sh tests/run.sh            a verdict in minutes: checkers, one build, and every kind of test once
 # sh tests/run.sh --ci       everything that a change must pass: also other grids and numbers of ranks, faults, the
 #                            emulated GPU, sanitizers, other processors, packages that are not there
-# sh tests/run.sh --full     the same, and what takes hours; a real Slurm; the Debian packages; a container
+# sh tests/run.sh --full     the same, and what takes hours; a real Slurm; the Debian packages; a container; aarch64
 # Installs what is missing (Debian, Ubuntu). Prints one line per stage; the log of each stage is build-logs/STAGE.log;
 # the last line has the totals.
 set -u
@@ -191,6 +191,12 @@ consumer() { python3 tests/tools/check_recipe.py && sh tests/tools/check_install
 debian() { sh tests/tools/check_debian.sh; }
 container() { sh tests/tools/check_container.sh; }
 slurm() { python3 tests/slurm/slurm_test.py build; }
+aarch64() {
+    sh tests/tools/aarch64.sh
+    code=$?
+    [ $code = 77 ] || skips build-aarch64/meson-logs/testlog.json
+    return $code
+}
 # Kernels for one kind of GPU, which compile in half the time.
 release_options="-Dtests=true -Dgpu_architectures=90"
 [ -z "$full" ] || release_options=-Dtests=true
@@ -235,7 +241,8 @@ no_mpi() {
 mkdir -p "$logs"
 needs="$wanted_needs $test_needs"
 [ $scope = ci ] || needs="$wanted_needs $quick_needs"
-install_needs "$logs/install.log" "$required_needs" "$needs ${full:+$debian_needs $container_needs $slurm_needs}"
+install_needs "$logs/install.log" "$required_needs" \
+    "$needs ${full:+$debian_needs $container_needs $slurm_needs $aarch64_needs}"
 check_meson
 
 stage packages packages
@@ -256,6 +263,7 @@ stage consumer consumer
 [ -z "$full" ] || stage debian debian
 [ -z "$full" ] || stage container container
 [ -z "$full" ] || stage slurm slurm
+[ -z "$full" ] || stage aarch64 aarch64
 stage no-mpi no_mpi
 stage asan addresses
 stage tsan threads

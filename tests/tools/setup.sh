@@ -21,6 +21,8 @@ command:zsh:zsh"
 slurm_needs="command:/usr/sbin/slurmctld:slurm-wlm command:/usr/sbin/munged:munge"
 container_needs="command:podman:podman command:runc:runc command:/usr/sbin/debootstrap:debootstrap"
 debian_needs="command:dpkg-buildpackage:dpkg-dev command:dh:debhelper command:lintian:lintian command:fakeroot:fakeroot"
+aarch64_needs="command:aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu command:aarch64-linux-gnu-g++:g++-aarch64-linux-gnu
+command:qemu-aarch64:qemu-user"
 
 say() { printf '%s\n' "$*" >&2; }
 
