@@ -292,13 +292,14 @@ static int run_trial(const member *self, uint64_t seed)
  * at the end. */
 static int test_feedback(const member *self)
 {
-    enum { N = 1000, STEPS = 50 };
+    enum { N = 9000, STEPS = 50 }; /* several chunks, each with its own part of the feedback */
     qdr_codec codec;
     void *memory = NULL;
     static const char *const names[] = {"int4/64+feedback", "int4+hadamard+feedback", "int8+feedback"};
     OK(qdr_mem_alloc(self->ctx, (sizeof(double) + 2 * sizeof(float)) * N, &memory));
     double *left = memory;
     float *x = (float *)(left + N), *lost = x + N;
+    set_chunk_bytes(self, 1);
     for (size_t c = 0; c < sizeof names / sizeof *names; c++) {
         double exact[N] = {0}, got[N] = {0}, size = 0;
         OK(qdr_codec_parse(names[c], &codec));
