@@ -150,15 +150,15 @@ static qdr_status train(training *run)
 static qdr_status only_validate(training *run)
 {
     double validation;
+    if (run->set->resume && run->talks)
+        fprintf(stderr, "%s has %lld step%s; give a larger --steps to train on\n", run->set->resume,
+                (long long)run->first_step, PLURAL(run->first_step));
     TRY(training_validate(run, 1, &validation));
     if (!run->stops) {
         run->points[run->n_points++] = (chart_point){run->n_steps, validation};
         training_log_validation(run, validation);
     }
     TRY(qdr_agree(run->ctx, run->log_status));
-    if (run->set->resume && run->talks)
-        fprintf(stderr, "%s has %lld step%s; give a larger --steps to train on\n", run->set->resume,
-                (long long)run->first_step, PLURAL(run->first_step));
     if (!run->set->save || run->set->resume) return QDR_OK;
     TRY(training_begin_save(run, run->n_steps));
     return saver_finish(&run->save);

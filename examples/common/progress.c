@@ -38,21 +38,48 @@ const char *progress_count(double n, char text[24])
     return text;
 }
 
+/* Whether a line is due at this time; it is then the last one drawn. */
+static int is_due(progress *line, double now, int milestone)
+{
+    if (!milestone && (line->every <= 0 || now - line->drawn < line->every)) return 0;
+    line->drawn = now;
+    return 1;
+}
+
+static const char *time_left(const progress *line, double now, int64_t done, char text[24])
+{
+    const double secs = (now - line->began) / (double)(done - line->first) * (double)(line->n_steps - done);
+    return progress_clock(secs, text);
+}
+
 void progress_step(progress *line, int64_t step, double loss, double val_loss, double tokens_per_s, int milestone)
 {
     const double now = meter_secs();
-    if (!milestone && (line->every <= 0 || now - line->drawn < line->every)) return;
-    line->drawn = now;
+    if (!is_due(line, now, milestone)) return;
     char left[24], validation[40] = "";
-    const double secs_left = (now - line->began) / (double)(step - line->first) * (double)(line->n_steps - step);
     if (!isnan(val_loss)) snprintf(validation, sizeof validation, "  validation %.3f", val_loss);
     fprintf(stderr, "%sstep %lld/%lld  loss %.3f%s  %.0f tokens/s  %s left%s", line->terminal ? "\r" : "",
-            (long long)step, (long long)line->n_steps, loss, validation, tokens_per_s, progress_clock(secs_left, left),
+            (long long)step, (long long)line->n_steps, loss, validation, tokens_per_s, time_left(line, now, step, left),
             line->terminal ? "\033[K" : "\n");
+    fflush(stderr);
+}
+
+void progress_validation(progress *line, int64_t done)
+{
+    const double now = meter_secs();
+    char left[24];
+    if (!is_due(line, now, 0)) return;
+    fprintf(stderr, "%svalidation, window %lld/%lld  %s left%s", line->terminal ? "\r" : "", (long long)done,
+            (long long)line->n_steps, time_left(line, now, done, left), line->terminal ? "\033[K" : "\n");
     fflush(stderr);
 }
 
 void progress_end(const progress *line)
 {
     if (line->terminal) fputc('\n', stderr);
+}
+
+void progress_clear(const progress *line)
+{
+    if (line->terminal) fputs("\r\033[K", stderr);
 }

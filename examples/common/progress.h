@@ -16,8 +16,12 @@ typedef struct progress {
 progress progress_begin(int64_t first, int64_t n_steps, double every);
 /* Called after a step. val_loss: the latest, NAN before the first. `milestone`: print a line of its own. */
 void progress_step(progress *line, int64_t step, double loss, double val_loss, double tokens_per_s, int milestone);
+/* Called while a validation on n_steps windows runs, after `done` of them. */
+void progress_validation(progress *line, int64_t done);
 /* Ends the terminal's line. */
 void progress_end(const progress *line);
+/* Removes what stands on the terminal's line. */
+void progress_clear(const progress *line);
 /* "1:05", "2:00:00". */
 const char *progress_clock(double secs, char text[24]);
 /* "96", "51200", "0.83 M". */

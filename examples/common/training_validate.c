@@ -29,6 +29,8 @@ qdr_status training_validate(training *run, int at_end, double *mean)
     const int64_t n_some = n_all < VALIDATION_WINDOWS ? n_all : VALIDATION_WINDOWS;
     const int64_t n_windows = set->n_windows ? set->n_windows : at_end ? n_all : n_some;
     const int64_t per_forward = run->model.config.n_sequences;
+    const int talks = run->talks && at_end;
+    progress line = progress_begin(0, n_windows, set->every);
     double sum = 0;
     int64_t n = 0;
     *mean = NAN;
@@ -41,7 +43,9 @@ qdr_status training_validate(training *run, int at_end, double *mean)
                                  : -1;
         TRY(training_forward(run, run->text.bytes));
         TRY(training_add_loss(run, &sum, &n));
+        if (talks && first + per_forward < n_windows) progress_validation(&line, first + per_forward);
     }
+    if (talks) progress_clear(&line);
     *mean = sum / (double)n;
     return QDR_OK;
 }

@@ -155,7 +155,7 @@ static qdr_status unknown(const char *what, const char *word, const char *const 
     for (int i = 0; i < n; i++)
         if (find(names[i], names, i) < 0) /* a preset may have a codec's name */
             snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", names[i]);
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "codec: no %s is named '%.40s'%s%s; there are %s", what, word,
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "codec: no %s is named '%.40s'%s%s; known names: %s", what, word,
                     n_near ? "; nearest: " : "", nearest, all);
 }
 
