@@ -30,7 +30,7 @@ clean_up() {
 # like_slim NAME: Debian 12 with as few packages and, as in the slim image, without documents.
 like_slim() {
     mkdir "$scratch/root"
-    debootstrap --variant=minbase bookworm "$scratch/root" http://deb.debian.org/debian >"$scratch/log" 2>&1 ||
+    debootstrap --variant=minbase bookworm "$scratch/root" >"$scratch/log" 2>&1 ||
         skip "debootstrap has no packages of Debian: $(tail -n 1 "$scratch/log")"
     cat >"$scratch/root/etc/dpkg/dpkg.cfg.d/slim" <<'C'
 path-exclude /usr/share/doc/*
