@@ -8,6 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/grow.h"
+
 /* ---- reader state ---- */
 
 typedef struct reader {
@@ -39,15 +41,10 @@ static int fail_cell(const reader *r, const char *what)
                 name, what);
 }
 
-static int grow(void **items, int64_t n, int64_t *capacity, size_t bytes_each, failure *why)
+static int room(void **items, int64_t n, int64_t *capacity, size_t bytes_each, failure *why)
 {
-    if (n < *capacity) return EXIT_OK;
-    const int64_t wanted = *capacity ? 2 * *capacity : 1024;
-    void *more = realloc(*items, (size_t)wanted * bytes_each);
-    if (!more) return fail_memory(why, "csv: out of memory for %lld cells", (long long)wanted);
-    *items = more;
-    *capacity = wanted;
-    return EXIT_OK;
+    if (grow(items, n, capacity, 1024, bytes_each)) return EXIT_OK;
+    return fail_memory(why, "csv: out of memory for %lld cells", (long long)(n + 1));
 }
 
 /* ---- cells ---- */
@@ -93,7 +90,7 @@ static int read_cell(reader *r)
 {
     csv_table *table = r->table;
     if (r->column == CSV_MAX_COLUMNS) return fail_cell(r, "more than 256 columns");
-    if (grow((void **)&table->cells, table->n_cells, &table->capacity, sizeof *table->cells, r->why))
+    if (room((void **)&table->cells, table->n_cells, &table->capacity, sizeof *table->cells, r->why))
         return r->why->code;
     const size_t begin = table->text_bytes;
     if (r->at < r->end && *r->at == '"' ? read_quoted(r) : read_plain(r)) return r->why->code;
@@ -142,7 +139,7 @@ static int read_all(reader *r)
             r->line++;
             continue;
         }
-        if (grow((void **)&table->lines, table->n_rows, &table->lines_capacity, sizeof *table->lines, r->why) ||
+        if (room((void **)&table->lines, table->n_rows, &table->lines_capacity, sizeof *table->lines, r->why) ||
             read_cells(r))
             return r->why->code;
         if (r->column + 1 != table->n_columns)

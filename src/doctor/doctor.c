@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 
 #include "common/command.h"
+#include "common/grow.h"
 #include "common/json.h"
 #include "common/ranks.h"
 #include "doctor/nodes.h"
@@ -23,14 +24,9 @@ doctor_finding *doctor_add(doctor_report *report, const char *group, const char 
 {
     static doctor_finding unseen;
     va_list arguments;
-    if (report->n == report->capacity) {
-        const int capacity = report->capacity ? 2 * report->capacity : 64;
-        doctor_finding *list = realloc(report->findings, (size_t)capacity * sizeof *list);
-        report->is_short |= !list;
-        report->findings = list ? list : report->findings;
-        report->capacity = list ? capacity : report->capacity;
-    }
-    doctor_finding *finding = report->n < report->capacity ? &report->findings[report->n++] : &unseen;
+    const int fits = grow((void **)&report->findings, report->n, &report->capacity, 64, sizeof *report->findings);
+    doctor_finding *finding = fits ? &report->findings[report->n++] : &unseen;
+    report->is_short |= !fits;
     *finding = (doctor_finding){.group = group, .state = state, .secs = -1};
     snprintf(finding->name, sizeof finding->name, "%s", name);
     va_start(arguments, format);

@@ -6,6 +6,7 @@
 #include <quadrille/environment.h>
 #include <quadrille/gpu.h>
 #include <quadrille/topo.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "common/failure.h"
@@ -25,7 +26,8 @@ typedef struct doctor_finding {
 } doctor_finding;
 
 typedef struct doctor_report {
-    int n, capacity;
+    int n;
+    int64_t capacity;
     int is_short; /* out of memory: findings are missing */
     doctor_finding *findings;
     qdr_gpu_report gpus;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/grow.h"
+
 /* ---- words ---- */
 
 const char *doctor_state_name(doctor_state state)
@@ -176,14 +178,10 @@ static fact_difference *add(fact_differences *differences, const fact_node *node
                             const char *name)
 {
     static fact_difference unseen;
-    if (differences->n == differences->capacity) {
-        const int capacity = differences->capacity ? 2 * differences->capacity : 16;
-        fact_difference *list = realloc(differences->list, (size_t)capacity * sizeof *list);
-        differences->is_short |= !list;
-        differences->list = list ? list : differences->list;
-        differences->capacity = list ? capacity : differences->capacity;
-    }
-    fact_difference *one = differences->n < differences->capacity ? &differences->list[differences->n++] : &unseen;
+    const int fits = grow((void **)&differences->list, differences->n, &differences->capacity, 16,
+                          sizeof *differences->list);
+    fact_difference *one = fits ? &differences->list[differences->n++] : &unseen;
+    differences->is_short |= !fits;
     *one = (fact_difference){.node = node, .state = rule->state, .remedy = rule->remedy};
     snprintf(one->name, sizeof one->name, "%s", name);
     return one;

@@ -82,7 +82,8 @@ typedef struct fact_difference {
 } fact_difference;
 
 typedef struct fact_differences {
-    int n, capacity;
+    int n;
+    int64_t capacity;
     int is_short; /* out of memory: some are missing */
     fact_difference *list; /* freed by the owner */
 } fact_differences;

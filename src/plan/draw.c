@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/grow.h"
 #include "common/svg.h"
 #include "plan/plan.h"
 
@@ -14,7 +15,8 @@ enum { PICTURE_WIDTH = 1280, PICTURE_MARGIN = 14 };
 
 typedef struct layer_picture {
     qdr_timeline_span *spans;
-    int n, capacity, failed;
+    int n, failed;
+    int64_t capacity;
     double secs[QDR_N_PASSES];
     int lane_of[1 + QDR_N_CHANNELS]; /* of the processor, and of the channels; -1: not used */
     int n_lanes;
@@ -37,14 +39,7 @@ enum {
 static void add_span(const qdr_timeline_span *span, void *user)
 {
     layer_picture *picture = user;
-    if (picture->n == picture->capacity && !picture->failed) {
-        const int more = picture->capacity ? 2 * picture->capacity : 64;
-        void *spans = realloc(picture->spans, (size_t)more * sizeof *picture->spans);
-        picture->failed = !spans;
-        if (!spans) return;
-        picture->spans = spans;
-        picture->capacity = more;
-    }
+    picture->failed |= !grow((void **)&picture->spans, picture->n, &picture->capacity, 64, sizeof *picture->spans);
     if (!picture->failed) picture->spans[picture->n++] = *span;
 }
 
