@@ -6,6 +6,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/tools/setup.sh
+. tests/tools/verdict.sh
 build='build-aarch64'
 root=$PWD/$build/root
 
@@ -14,11 +15,6 @@ root=$PWD/$build/root
 packages="libc6-dev libjansson-dev zlib1g-dev libhwloc-dev libopenblas-dev libdnnl-dev libzfp-dev libcmocka-dev
 libmpich12"
 alone=libmpich-dev
-
-skip() {
-    echo "$*"
-    exit 77
-}
 
 # Fetches the packages with a list of installed ones of its own, which is empty.
 fetch() {

@@ -6,16 +6,7 @@
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 file=$top/packaging/Containerfile
-
-fail() {
-    echo "failed: $*" >&2
-    exit 1
-}
-
-skip() {
-    echo "$*"
-    exit 77
-}
+. "$top/tests/tools/verdict.sh"
 
 # runc knows both versions of control groups.
 images() { podman --root "$scratch/images" --runroot "$scratch/run" --runtime runc "$@"; }

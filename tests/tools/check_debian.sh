@@ -5,16 +5,7 @@
 # 77: not possible here.
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
-
-fail() {
-    echo "failed: $*" >&2
-    exit 1
-}
-
-skip() {
-    echo "$*"
-    exit 77
-}
+. "$top/tests/tools/verdict.sh"
 
 # ---- second half: as root in a mount namespace, with the packages in $1 ----
 
