@@ -36,7 +36,7 @@ qdr_status training_validate(training *run, int at_end, double *mean)
     *mean = NAN;
     for (int64_t first = 0; first < n_windows; first += per_forward) {
         TRY(training_look(run));
-        if (run->stops) return QDR_OK;
+        if (run->stops) break;
         for (int64_t i = 0; i < per_forward; i++)
             run->starts[i] = first + i < n_windows
                                  ? corpus_validation_window(&run->text, set->how.context, first + i, n_windows)
@@ -46,6 +46,6 @@ qdr_status training_validate(training *run, int at_end, double *mean)
         if (talks && first + per_forward < n_windows) progress_validation(&line, first + per_forward);
     }
     if (talks) progress_clear(&line);
-    *mean = sum / (double)n;
+    if (!run->stops) *mean = sum / (double)n;
     return QDR_OK;
 }
