@@ -263,16 +263,17 @@ void plan_print_table(const plan_answer *answer)
             else
                 printf(" %6s %-7s", "-", "");
         }
-        printf(" %9.2f %9.2f  %s", result->memory_bytes / GIB, headroom(answer, row) / GIB,
-               obstacle_of(answer, plan, &obstacle) ? obstacle.what : "yes");
+        const int is_stopped = obstacle_of(answer, plan, &obstacle);
+        printf(" %9.2f %9.2f  %s%s", result->memory_bytes / GIB, headroom(answer, row) / GIB,
+               is_stopped ? "no: " : "yes", is_stopped ? obstacle.what : "");
         const double lacks = plan_lacks_bytes(answer, row);
         if (lacks > 0) printf("  does not fit, lacks %.2f GiB", lacks / GIB);
         puts(row->has_enough ? "" : "  batch too small");
     }
     putchar('\n');
-    printf("%lld plans, of which at most %lld fit in %.4g GiB; %lld were bounded, %lld simulated.\n",
+    printf("%lld plans, of which at most %lld fit in %.4g GiB; %lld were simulated, and bounds rule out the rest.\n",
            (long long)found->n_candidates, (long long)found->n_fitting, answer->machine->memory_bytes / GIB,
-           (long long)found->n_bounded, (long long)found->n_simulated);
+           (long long)found->n_simulated);
     print_why(stdout, answer);
     putchar('\n');
     plan_padding(answer->network, &answer->rows[0].planned.plan, note_print, NULL);

@@ -96,7 +96,8 @@ class Table(Case):
                              r" +(none|attention|full) +\d+ +\d+ +\d+ ")
         steps = [float(row.split()[9]) for row in rows[:10]]
         self.assertEqual(steps, sorted(steps))
-        self.assertRegex(text, r"\n\d+ plans, of which at most \d+ fit in 4 GiB; \d+ were bounded, \d+ simulated\.\n")
+        self.assertRegex(text, r"\n\d+ plans, of which at most \d+ fit in 4 GiB; \d+ were simulated, "
+                               r"and bounds rule out the rest\.\n")
         best, second = (row.split()[1] for row in rows[:2])
         self.assertRegex(text, rf"\n{best} beats {second} by [\d.]+ %: .* (less|more) .*\.\n")
         self.assertEqual(self.good(), text)
@@ -325,7 +326,8 @@ class RunsHere(Case):
         words = ["--batch", "64", "--recompute"]
         for recompute, runs in (("none", True), ("full", False), ("attention", False)):
             text = self.good(*words, recompute, "--explain")
-            self.assertTrue(all(re.search(r"  yes\b" if runs else "  recompute", row) for row in self.rows(text)), text)
+            verdict = r"  yes\b" if runs else "  no: recompute"
+            self.assertTrue(all(re.search(verdict, row) for row in self.rows(text)), text)
             self.assertIn("\nRuns here.\n" if runs else f"\nDoes not run here: recompute is {recompute}, but this "
                           "runtime keeps all activations; plan again with --recompute none.\n", text)
             answer = self.answer(*words, recompute)
@@ -352,7 +354,7 @@ class RunsHere(Case):
                                    ({**CONFIG, "activation_function": "relu"}, "activation", "activation is relu"),
                                    ({**CONFIG, "activation_function": "gelu"}, "activation", "activation is gelu")):
             self.network(**network)
-            self.assertTrue(all(row.endswith("  " + what) for row in self.rows(self.good("--recompute", "none"))))
+            self.assertTrue(all(row.endswith("  no: " + what) for row in self.rows(self.good("--recompute", "none"))))
             self.assertIn(why, self.answer("--recompute", "none")["plans"][0]["runs_here_why"])
             self.assert_plan_refused(["--runnable"], "--runnable: the network", why)
         self.network(**CONFIG)
