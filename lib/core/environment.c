@@ -81,8 +81,9 @@ static const entry table[QDRI_N_VARIABLES] = {
                               FLAG},
     [QDRI_VARIABLE_TF32] = {"QDR_TF32", "0", "GPU", "products of f32 may round their operands to TF32", FLAG},
     [QDRI_VARIABLE_TIMEOUT] = {"QDR_TIMEOUT", "0", "context",
-                               "how long a rank waits for others; 0: no limit; rank 0's value applies", NUMBER,
-                               "seconds from 0 to 1000000", .most = 1e6},
+                               "how long a rank waits for others; 0: no limit; rank 0's value applies; quadrille and "
+                               "its examples wait 600 s if it is not set",
+                               NUMBER, "seconds from 0 to 1000000", .most = 1e6},
     [QDRI_VARIABLE_TRACE] = {"QDR_TRACE", "", "context",
                              "each rank writes FILE.RANK with the times of its tasks; rank 0's value applies", TEXT,
                              .values = "a file"},
