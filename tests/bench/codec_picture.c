@@ -9,8 +9,8 @@
 #include "common/svg.h"
 
 enum { MAX_POINTS = 64, MAX_GRIDS = 2, N_CELLS = 6, WIDTH = 980, HEIGHT = 510, TOP = 112, BOTTOM = 102, LEFT = 76 };
-enum { PANEL = 400, BETWEEN = 76, LETTER = 7, LINE = 15, STRICT_STEPS = 8, N_X_TICKS = 5 };
-static const double y_step = 0.05;
+enum { PANEL = 400, BETWEEN = 76, LETTER = 7, LINE = 15, STRICT_STEPS = 8 };
+static const double y_step = 0.05, first_ms = 25; /* times on the axis are this, doubled and doubled again */
 
 typedef struct grid_name {
     char text[32];
@@ -28,7 +28,7 @@ typedef struct picture {
     double spread; /* of losses between seeds without codecs */
     grid_name grids[MAX_GRIDS];
     int n_grids;
-    double most_ms, most_loss, least_loss;
+    double least_ms, most_ms, most_loss, least_loss;
 } picture;
 
 /* ---- the table ---- */
@@ -67,19 +67,24 @@ static void read_table(FILE *file, picture *p)
         snprintf(q->grid.text, sizeof q->grid.text, "%s", cells[1]);
         q->bytes = strtod(cells[2], NULL), q->loss = strtod(cells[4], NULL), q->step_ms = strtod(cells[5], NULL);
         add_grid(p, q->grid);
+        p->least_ms = p->n == 1 ? q->step_ms : fmin(p->least_ms, q->step_ms);
         p->most_ms = fmax(p->most_ms, q->step_ms);
         p->most_loss = fmax(p->most_loss, q->loss);
     }
     p->most_loss = y_step * ceil(1.02 * p->most_loss / y_step);
     p->least_loss = -2 * y_step; /* room for names */
-    p->most_ms = svg_tick(p->most_ms, N_X_TICKS) * ceil(1.1 * p->most_ms / svg_tick(p->most_ms, N_X_TICKS));
+    p->least_ms = first_ms * exp2(floor(log2(p->least_ms / first_ms)));
+    p->most_ms = first_ms * exp2(ceil(log2(p->most_ms / first_ms)));
 }
 
 /* ---- the picture ---- */
 
 static double left_of(int panel) { return LEFT + panel * (PANEL + BETWEEN); }
 
-static double x_of(const picture *p, int panel, double ms) { return left_of(panel) + PANEL * ms / p->most_ms; }
+static double x_of(const picture *p, int panel, double ms)
+{
+    return left_of(panel) + PANEL * log(ms / p->least_ms) / log(p->most_ms / p->least_ms);
+}
 
 static double y_of(const picture *p, double loss)
 {
@@ -91,14 +96,11 @@ static void draw_frame(FILE *file, const picture *p, int panel)
     const double left = left_of(panel), high = y_of(p, p->spread / 2), low = y_of(p, -p->spread / 2);
     svg_box(file, left, high, PANEL, low - high, "#eeeeee", "");
     svg_text(file, left + PANEL - 8, TOP + 14, SVG_END " " SVG_SMALL, "grey: the spread between seeds");
-    const svg_axis axis = {.left = left,
-                           .width = PANEL,
-                           .most = p->most_ms,
-                           .step = svg_tick(p->most_ms, N_X_TICKS),
-                           .unit = {"ms", 1},
-                           .top = HEIGHT - BOTTOM,
-                           .bottom = HEIGHT - BOTTOM + 5};
-    svg_draw_axis(file, &axis);
+    for (double ms = p->least_ms; ms < 1.001 * p->most_ms; ms *= 2) {
+        const double x = x_of(p, panel, ms);
+        svg_line(file, x, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 5, "stroke=\"#dddddd\"");
+        svg_text(file, x, HEIGHT - BOTTOM + 20, SVG_MIDDLE " " SVG_GREY, "%.0f ms", ms);
+    }
     for (int i = 0; p->least_loss + i * y_step <= p->most_loss + 1e-9; i++) {
         const double loss = p->least_loss + i * y_step, y = y_of(p, loss);
         svg_line(file, left, y, left + PANEL, y, i ? "stroke=\"#dddddd\"" : "stroke=\"#555555\"");
