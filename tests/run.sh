@@ -203,7 +203,7 @@ release_options="-Dtests=true -Dgpu_architectures=90"
 if [ -n "$full" ]; then
     release_options=-Dtests=true
 elif [ $scope = ci ] && nvcc --help 2>/dev/null | grep -q -e '--Ofast-compile'; then
-    release_options="$release_options -Dcuda_args=-Ofast-compile=max"
+    release_options="$release_options -Dcuda_args=--Ofast-compile=max"
 fi
 # shellcheck disable=SC2086 # options are words
 release() {
