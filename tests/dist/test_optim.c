@@ -69,9 +69,10 @@ static void add_layers(optim_case *c, qdr_layout layout)
     DIST_OK(qdr_stack_add_tied_head(stack, "head", table, layout, at, &at));
 }
 
-static optim_case case_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype)
+/* Takes the grid. */
+static optim_case case_make(qdr_grid *grid, uint64_t *seed, qdr_dtype dtype)
 {
-    optim_case c = {.ctx = ctx, .grid = dist_random_grid(ctx, seed), .dtype = dtype};
+    optim_case c = {.ctx = qdr_grid_context(grid), .grid = grid, .dtype = dtype};
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 10, .row_unit = 2, .dtype = dtype};
     int64_t most = 0;
     c.opts = (qdr_adamw_opts){QDR_OPTS_INIT, .weight_decay = 0.1};
@@ -293,7 +294,8 @@ static void load_all(optim_case *c, uint64_t seed)
 static void steps(qdr_context *ctx, uint64_t seed)
 {
     for (int round = 0, n = dist_rounds(12); round < n; round++) {
-        optim_case c = case_make(ctx, &seed, types[round % 4]);
+        qdr_grid *grid = round == 0 ? dist_levels_grid(ctx, &seed) : dist_random_grid(ctx, &seed);
+        optim_case c = case_make(grid, &seed, types[round % 4]);
         const uint64_t data_seed = dist_random(&seed);
         size_t before = 0, after = 0, peak = 0, bytes = 0;
         qdr_adamw *optimizer = NULL;
@@ -349,7 +351,7 @@ static void check_refused(optim_case *c, qdr_adamw *optimizer, const char *name)
  * added to together with complete ones. */
 static void deferred_sums_are_missed(qdr_context *ctx, uint64_t seed)
 {
-    optim_case c = case_make(ctx, &seed, QDR_F32);
+    optim_case c = case_make(dist_random_grid(ctx, &seed), &seed, QDR_F32);
     qdr_adamw *optimizer = NULL;
     double norm = 0;
     DIST_OK(qdr_stack_init(c.stack, 3, 0.1));
@@ -373,7 +375,7 @@ static void deferred_sums_are_missed(qdr_context *ctx, uint64_t seed)
 
 static void refusals(qdr_context *ctx, uint64_t seed)
 {
-    optim_case c = case_make(ctx, &seed, QDR_F32);
+    optim_case c = case_make(dist_random_grid(ctx, &seed), &seed, QDR_F32);
     qdr_adamw_opts bad = c.opts;
     qdr_adamw *optimizer = NULL;
     double norm = 1;
@@ -406,7 +408,7 @@ static void refusals(qdr_context *ctx, uint64_t seed)
 /* One rank's wrong option fails on all; a stack that is not built is named. */
 static void ranks_agree(qdr_context *ctx, uint64_t seed)
 {
-    optim_case c = case_make(ctx, &seed, QDR_F64);
+    optim_case c = case_make(dist_random_grid(ctx, &seed), &seed, QDR_F64);
     qdr_adamw_opts opts = c.opts;
     qdr_adamw *optimizer = NULL;
     qdr_stack *empty = NULL;
