@@ -36,7 +36,7 @@ static void draw_event(FILE *file, const trace_file *trace, const trace_rank *ra
     char sent[48] = "", task[64] = "";
     if (event->stream > 0)
         snprintf(sent, sizeof sent, ", %.4g MB%s", 1e-6 * event->bytes, event->stream == TRACE_FILES ? "" : " sent");
-    if (event->stream < TRACE_FILES) snprintf(task, sizeof task, " (task %d of schedule %d)", event->task, event->run);
+    if (event->stream < TRACE_FILES) snprintf(task, sizeof task, " (task %d of pass %d)", event->task, event->run);
     svg_begin_tip(file, "%s%s%s, %.4g %s%s%s", event->name, *event->name ? ": " : "", event->kind,
                   (event->end - event->begin) / u.size, u.name, sent, task);
     if (event->stream == TRACE_FILES) {
@@ -98,7 +98,7 @@ void trace_draw(FILE *file, const void *user, failure *why)
         snprintf(ranks, sizeof ranks, "%d rank%s", n_ranks, PLURAL(n_ranks));
     trace_grid(&trace->ranks[0], on, sizeof on);
     if (first > 0 && first < trace->n_runs)
-        snprintf(last, sizeof last, ", the last %d of %d schedules", trace->n_runs - first, trace->n_runs);
+        snprintf(last, sizeof last, ", the last %d of %d passes", trace->n_runs - first, trace->n_runs);
     svg_text(file, 12, 22, SVG_TITLE, "%s%s%s: %.4g %s", ranks, on, last, secs / u.size, u.name);
     svg_key_tasks(file, &key);
     svg_key_item(file, &key, SVG_LATE, 12, "exposed, and waiting for a late rank");

@@ -272,19 +272,19 @@ class Files(Case):
         picture = self.read("run.svg")
         texts = list(xml.etree.ElementTree.fromstring(picture).itertext())
         for text in ("rank 1", "x1 y0 z0 d0", "compute", "x reduce", "0 ms", "2 ranks, grid 2x1x1x1: 6 ms",
-                     "a <\"&b\u00fc: product, 3 ms (task 1 of schedule 0)",
-                     "fc: all-reduce, 2 ms, 8 MB sent (task 1 of schedule 0)"):
+                     "a <\"&b\u00fc: product, 3 ms (task 1 of pass 0)",
+                     "fc: all-reduce, 2 ms, 8 MB sent (task 1 of pass 0)"):
             self.assertIn(text, texts)
         # 1 box in the key, then 2 pieces that overlap with products; 1 in the key, then 2 whole collectives.
         self.assertEqual((picture.count(HIDDEN), picture.count(EXPOSED)), (1 + 2, 1 + 2))
 
     def test_picture_of_a_long_run(self):
-        """The last two schedules of at most eight ranks, unless --last says otherwise; microseconds if they are
+        """The last two passes of at most eight ranks, unless --last says otherwise; microseconds if they are
         suitable."""
         for rank in range(9):
             self.write(rank, [event("all-reduce", "x reduce", 1e6 * run, 100, run=run) for run in range(5)], ranks=9)
-        for words, n_collectives, title in (((), 2, "the last 2 of 5 schedules: 1000 ms"),
-                                            (("--last", "1"), 1, "5 schedules: 100 \u00b5s"),
+        for words, n_collectives, title in (((), 2, "the last 2 of 5 passes: 1000 ms"),
+                                            (("--last", "1"), 1, "5 passes: 100 \u00b5s"),
                                             (("--last", "9"), 5, "Ranks 0 to 7 of 9, grid 9x1x1x1: 4 s")):
             self.assert_done(trace(self.name, "--svg", self.path("run.svg"), *words))
             picture = self.read("run.svg")
