@@ -58,7 +58,7 @@ typedef struct choice {
          CHOICE_AT(OPTION_TEXT, levels)},                                                                              \
         {"codec", 0, "CODECS",                                                                                         \
          "how messages between nodes are compressed: none, safe, hybrid, aggressive, or codecs such as int8, each "    \
-         "with ,AXES.CLASS=CODEC ,least=BYTES ,inside (default: $QDR_CODEC, else none)",                               \
+         "optionally with ,AXES.CLASS=CODEC ,least=BYTES ,inside (default: $QDR_CODEC, else none)",                    \
          CHOICE_AT(OPTION_TEXT, codec)},                                                                               \
         {"overlap", 0, "on|off", "overlap communication with products; results stay bitwise the same (default on)",    \
          CHOICE_AT(OPTION_CHOICE, serial)},                                                                            \

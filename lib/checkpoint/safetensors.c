@@ -110,7 +110,7 @@ static qdr_status open_file(const char *path, qdri_tensor_file *file)
     if (n_bytes > QDRI_SAFETENSORS_MAX_HEADER || (int64_t)n_bytes > state.st_size - QDRI_SAFETENSORS_LENGTH_BYTES)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "%s begins with a header of %" PRIu64 " bytes, but has %" PRId64
-                        " bytes, and headers have %d at most: it is truncated, or no safetensors file",
+                        " bytes, and headers have %d at most: it is truncated, or not a safetensors file",
                         qdri_shown(path).text, n_bytes, (int64_t)state.st_size, QDRI_SAFETENSORS_MAX_HEADER);
     file->data_at = QDRI_SAFETENSORS_LENGTH_BYTES + (int64_t)n_bytes;
     return parse_header(file, state.st_size, (size_t)n_bytes);

@@ -62,10 +62,11 @@ static const entry table[QDRI_N_VARIABLES] = {
     [QDRI_VARIABLE_DEVICE] = {"QDR_DEVICE", "cpu", "context", "the device of contexts whose options name none", DEVICE,
                               .values = "cpu, cuda, or cuda:N for GPU N"},
     [QDRI_VARIABLE_FUSE_GELU] = {"QDR_FUSE_GELU", "1", "GPU", "products compute the GELU that follows them", FLAG},
-    [QDRI_VARIABLE_KERNELS] = {"QDR_KERNELS", "best", "CPU",
-                               "the instruction set that the CPU's own kernels use at most, not those of BLAS; results "
-                               "may differ in their last bits",
-                               WORD, "best, avx2 or base", .words = {"best", "avx2", "base"}},
+    [QDRI_VARIABLE_KERNELS] =
+        {"QDR_KERNELS", "best", "CPU",
+         "the highest instruction set that the library's CPU kernels may use (not those of BLAS); results "
+         "may differ in their last bits",
+         WORD, "best, avx2 or base", .words = {"best", "avx2", "base"}},
     [QDRI_VARIABLE_MACHINE] = {"QDR_MACHINE", "here", "model",
                                "the machine for which grids and panels are chosen and QDR_REPORT predicts; rank 0's "
                                "value applies; here is what quadrille calibrate left for this host, else laptop",

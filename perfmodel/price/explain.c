@@ -354,7 +354,7 @@ static qdr_status explain_checkpoint(const explained *all)
     QDR_TRY(qdr_model_checkpoint(all->model, all->plan, &saved));
     fprintf(all->file,
             "\nCheckpoint\n  %-11s %8.2f GiB  parameters and two moments, %.0f bytes each\n"
-            "  %-11s %8.2f GiB  that one writes, and copies to host memory in the background\n",
+            "  %-11s %8.2f GiB  written by each rank; saving in the background copies it to host memory first\n",
             "file", saved.bytes / GIB, all->pricing.sizes.gradient_bytes, "rank", saved.rank_bytes / GIB);
     if (!(saved.secs > 0)) return QDR_OK;
     fprintf(all->file, "  %-11s %12s  ", "save", secs_in_words(saved.secs).text);

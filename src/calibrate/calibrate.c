@@ -102,7 +102,7 @@ static const option_spec specs[] = {
     {"for", 0, "MODEL",
      "also measure the tasks of this model, a name or a config.json, and print how well each kind is predicted",
      OPTION_TEXT, AT(model)},
-    {"grid", 0, "GRID", "with --for: GXxGYxGZxGD; default: the fastest by what was measured before", OPTION_GRID,
+    {"grid", 0, "GRID", "with --for: GXxGYxGZxGD; default: the fastest, by the measurements so far", OPTION_GRID,
      AT(run.grid), .max = 1024},
     {"batch", 0, "B", "with --for: sequences per step, over all ranks; default: one per rank", OPTION_COUNT,
      AT(run.batch), 1, 1 << 20},
@@ -314,8 +314,8 @@ const command command_calibrate = {
     .text =
         "Measures products, kernels, attention and collectives on all ranks at once, as in training, fits the\n"
         "model's constants to the measurements, and writes a machine file for plan and predict. Prints how\n"
-        "far the model is off. Several ranks of a node also find out from which size on they should read each\n"
-        "other's memory directly, which programs then do. Ranks are started by mpiexec, or are threads with\n"
+        "far the model is off. With several ranks on a node, it also finds the size above which they should read\n"
+        "each other's memory directly; programs then do so. Ranks are started by mpiexec, or are threads with\n"
         "--local. Takes a few minutes.\n"
         "--for also runs one layer of a model, with embedding, head and loss, on the grid that is fastest by\n"
         "these measurements, without overlap, and adds the times of its kernels and collectives at their own shapes.",

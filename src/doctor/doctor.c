@@ -450,7 +450,7 @@ const command command_doctor = {
             "and checks the results. Each finding is ok, a note (it works but could be better) or broken (it exists\n"
             "but does not work), with a remedy. Exits with 1 if anything is broken; having no GPU is fine.\n"
             "\n"
-            "Under a launcher the ranks meet instead, and rank 0 prints one table of nodes: ranks, the hardware\n"
+            "Under a launcher, the ranks compare their nodes instead, and rank 0 prints one table: ranks, hardware\n"
             "threads to which they are bound, memory, /dev/shm, clock, adapters, GPUs, driver, the versions of\n"
             "library, MPI and NCCL, and where models and machines are read from; then a line with a remedy for\n"
             "each fact in which a node differs from most others. With --each MPI is not initialised, and each\n"

@@ -38,7 +38,7 @@ static const option_spec specs[] = {
     {"cases", 0, "N", "random layers per grid, layout and type; default 8", OPTION_COUNT, AT(n_cases), 1, 1000000},
     {"codec", 0, "CODECS",
      "codecs of messages, as in train_gpt --codec, always with inside and least=1; not zfp; f64 is never coded; "
-     "default: QDR_CODEC, for which bounds are not wider, else none",
+     "default: QDR_CODEC, for which bounds are not widened, else none",
      OPTION_OTHER, AT(codec), .take = take_bounded},
     OPTIONS_END,
 };

@@ -118,8 +118,8 @@ static void print_checkpoint(const mem_answer *answer)
     const qdr_plan_checkpoint *saved = &answer->checkpoint;
     printf("\n%-12s %22s %10s\n", "checkpoint", "bytes", "GiB");
     printf("%-12s %22.0f %10.2f\n", "file", saved->bytes, saved->bytes / GIB);
-    printf("%-12s %22.0f %10.2f  that one writes, and copies to host memory in the background\n", "rank",
-           saved->rank_bytes, saved->rank_bytes / GIB);
+    printf("%-12s %22.0f %10.2f  written by each rank; saving in the background copies it to host memory first\n",
+           "rank", saved->rank_bytes, saved->rank_bytes / GIB);
     if (saved->secs > 0) printf("Saving one takes %s on %s.\n", time_in_words(saved->secs).text, answer->machine.name);
     putchar('\n');
 }
