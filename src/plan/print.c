@@ -216,6 +216,33 @@ void plan_print_runs(const plan_answer *answer)
         puts("Runs here.\n");
 }
 
+/* A known method that --levels any would find with these options. */
+static int is_found_by_any(const plan_answer *answer, const plan_row *row)
+{
+    const qdr_plan *plan = &row->planned.plan;
+    const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d}, *fixed = answer->options->search.size;
+    qdr_obstacle obstacle;
+    for (int axis = 0; axis < QDR_N_AXES; axis++)
+        if (fixed[axis] && fixed[axis] != size[axis]) return 0;
+    return row->is_known_method && row->has_enough && !(plan_lacks_bytes(answer, row) > 0) && plan_has_levels(plan) &&
+           !(answer->options->is_runnable && obstacle_of(answer, plan, &obstacle));
+}
+
+/* Without --levels: the fastest known method that beats the best plan by its levels, if any does. */
+static void tell_faster_levels(const plan_answer *answer, note_fn each, void *user)
+{
+    const plan_row *best = &answer->rows[0], *fastest = best;
+    if (answer->options->parts.words) return;
+    for (const plan_row *row = best; row < best + answer->n_rows; row++)
+        if (row->planned.result.secs < fastest->planned.result.secs && is_found_by_any(answer, row)) fastest = row;
+    const double more = percent_more(best->planned.result.secs, fastest->planned.result.secs);
+    if (more < LEAST_PERCENT) return;
+    char note[256];
+    snprintf(note, sizeof note, "%s beats %s by %.2g %%; --levels any searches such plans, too", fastest->name,
+             grid_in_words(&best->planned.plan).text, more);
+    each(note, user);
+}
+
 /* Of the best plan. */
 static void tell_notes(const plan_answer *answer, note_fn each, void *user)
 {
@@ -223,6 +250,7 @@ static void tell_notes(const plan_answer *answer, note_fn each, void *user)
     plan_notes(answer->network, &answer->rows[0].planned.plan, answer->options->search.micro_batch, each, user);
     plan_levels_note(answer, note);
     if (*note) each(note, user);
+    tell_faster_levels(answer, each, user);
     plan_codecs_note(&answer->options->codec, answer->machine, answer->options->search.n_ranks, each, user);
 }
 

@@ -264,6 +264,25 @@ class Json(Case):
                 self.assertEqual([plan["gradient_parts"], plan["optimizer_parts"]], parts)
                 self.assertEqual([note in said for said in found["notes"]], [True])
 
+    def test_faster_levels_are_said(self):
+        """Where a known method is faster than the best plan, by levels that only --levels any searches."""
+        n_said = 0
+        for words in (), ("--batch", "512"), ("--batch", "512", "--mem", "0.5G"), ("--batch", "512", "--fix", "y=8"):
+            found = self.answer(*words)
+            best = found["plans"][0]
+            faster = [known for known in found["known_methods"] if known["fits"] and known["enough_sequences"] and
+                      known["optimizer_parts"] > int(known["grid"].split("x")[2]) and
+                      best["secs"] > 1.001 * known["secs"]]
+            faster = [] if "y=8" in words else sorted(faster, key=lambda known: known["secs"])
+            said = [note for note in found["notes"] if "--levels any" in note]
+            self.assertEqual([note.split()[0] for note in said], [known["plan"] for known in faster[:1]], words)
+            n_said += len(said)
+            any_levels = self.answer("--levels", "any", *words)
+            self.assertEqual([note for note in any_levels["notes"] if "--levels any" in note], [])
+            if faster:
+                self.assertLessEqual(any_levels["plans"][0]["secs"], faster[0]["secs"])
+        self.assertGreater(n_said, 0)
+
     def test_parts_are_nested(self):
         for plan in self.answer("--levels", "any", "--top", "64")["plans"]:
             z, d = (int(size) for size in plan["grid"].split("x")[2:])
