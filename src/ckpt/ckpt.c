@@ -123,9 +123,10 @@ static int run(int argc, char **argv)
 {
     static const char *const names[] = {"ls", "verify", "diff", "convert"};
     char meant[SUGGESTION_BYTES];
-    const char *word = NULL;
+    const char *words[2] = {NULL}; /* a part, and its file */
     failure why = {0};
-    if (options_read(argc, argv, specs, NULL, &word, &why)) return fail_print(&why);
+    if (options_read_operands(argc, argv, specs, NULL, words, 2, &why)) return fail_print(&why);
+    const char *word = words[0];
     suggest(word, names, sizeof names / sizeof *names, meant, sizeof meant);
     if (word)
         fail(&why, EXIT_USAGE, "ckpt: unknown part '%s'%s; use ls, verify, diff or convert", ckpt_show(word).text,

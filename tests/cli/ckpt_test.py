@@ -74,6 +74,7 @@ class Ls(Case):
         self.bad(2, "ls", self.folder.name, says=["is a folder with", "name one of them"])
         self.bad(2, "ls", says=["FILE is missing"])
         self.bad(2, "ls", "a", "b", says=["unexpected argument 'b'"])
+        self.bad(2, "lx", "a", says=["unknown part 'lx' (did you mean ls?)"])
         self.bad(2, "ls", "a", "--stat=1", says=["takes no value"])
 
     def test_no_part(self):
