@@ -176,11 +176,9 @@ static void draw(FILE *file, const picture *p)
     svg_text(file, LEFT, 30, SVG_TITLE, "What compressed messages cost, and what they save");
     svg_text(file, LEFT, 52, SVG_GREY,
              "A GPT of two layers on four ranks. Loss: nats per byte above the loss without codecs, after 400 steps "
-             "with all "
-             "messages coded.");
+             "with all messages coded.");
     svg_text(file, LEFT, 69, SVG_GREY,
-             "Time: four nodes with links of 200 Mbit/s. Blue: no codecs. Red: the loss rises by more than the spread "
-             "between seeds.");
+             "Time: four nodes with links of 200 Mbit/s. Blue: no codecs. Red: the loss is above the grey band.");
     svg_text(
         file, LEFT, HEIGHT - 32, SVG_SMALL,
         "none: f32.  safe: bf16.  hybrid: 16-bit integers, gradients over d in 8 bits.  aggressive: 8 bits, gradients "
