@@ -54,7 +54,8 @@ typedef struct choice {
         {"order", 0, "AXES", "axis order, fastest first (default xyzd)", CHOICE_AT(OPTION_ORDER, order)},              \
         {"levels", 0, "GP,OP",                                                                                         \
          "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, each a number, module, "       \
-         "cache, numa, package, node or all; or none (default), zero1, zero2; with --grid auto: any, numbers, all",    \
+         "cache, numa, package, node or all; or none (default), zero1, zero2; with --grid auto also any (the best), "  \
+         "but no unit other than all",                                                                                 \
          CHOICE_AT(OPTION_TEXT, levels)},                                                                              \
         {"codec", 0, "CODECS",                                                                                         \
          "how messages between nodes are compressed: none, safe, hybrid, aggressive, or codecs such as int8, each "    \
