@@ -145,10 +145,11 @@ sanitized() {
     suites "$@" --no-suite headers
 }
 
-# ahead FOLDER OPTION...: compiles it for a later stage, on what the tests of this one leave idle of the cores.
+# ahead FOLDER...: compiles them for later stages, on what the tests of this one leave idle of the cores.
 ahead() {
-    configure_in "$@" || return 1
-    nice -n 19 ninja -C "$1" >"$logs/ahead.log" 2>&1 &
+    # shellcheck disable=SC2016 # the inner shell's
+    nice -n 19 sh -c 'trap "kill \$!; exit" TERM; for folder; do ninja -C "$folder" & wait $! || exit; done' \
+        ahead "$@" >"$logs/ahead.log" 2>&1 &
     ahead=$!
 }
 ahead=''
@@ -208,12 +209,16 @@ fi
 # shellcheck disable=SC2086 # options are words
 release() {
     build_in build $release_options || return 1
-    with_addresses ahead
+    folders=
+    with_addresses configure_in && folders=build-asan
+    with_threads configure_in && folders="$folders build-tsan"
+    # shellcheck disable=SC2086 # folders are words
+    ahead $folders
     suites build
 }
 # Of debug information, the lines that reports name: compiling takes three quarters of the time.
 lines="${CFLAGS:-} -g1"
-# with_addresses COMMAND: build_in or ahead. With -O2 compiling takes twice as long.
+# with_addresses COMMAND: build_in or configure_in. With -O2 compiling takes twice as long.
 with_addresses() {
     CFLAGS=$lines CXXFLAGS=$lines "$1" build-asan --buildtype=debugoptimized -Doptimization=1 \
         -Db_sanitize=address,undefined -Dcuda=disabled
@@ -221,7 +226,6 @@ with_addresses() {
 addresses() {
     await_ahead
     with_addresses build_in || return 1
-    with_threads ahead
     sanitized build-asan --timeout-multiplier 5 --no-suite netlab
 }
 # Without oneDNN, whose own locks the sanitizer does not see.
@@ -231,7 +235,6 @@ with_threads() {
         -Doptimization=1 -Db_sanitize=thread -Dmpi=none -Dexamples=false -Dcuda=disabled -Donednn=disabled
 }
 threads() {
-    await_ahead
     with_threads build_in || return
     sanitized build-tsan --timeout-multiplier 10 --no-suite threadless # the model is arithmetic
 }
