@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# sh tests/run.sh            a verdict in minutes: checkers, one build, and every kind of test once
+# sh tests/run.sh            a verdict in minutes: checkers, one build, and the tests that find most mistakes
 # sh tests/run.sh --ci       everything that a change must pass: also other grids and numbers of ranks, faults, the
 #                            emulated GPU, sanitizers, other processors, packages that are not there
 # sh tests/run.sh --full     the same, and what takes hours; a real Slurm; the Debian packages; a container; aarch64
@@ -153,7 +153,7 @@ ahead() {
     ahead=$!
 }
 ahead=''
-trap '[ -z "$ahead" ] || kill "$ahead" 2>/dev/null; exit 130' INT
+trap '[ -z "$ahead" ] || kill "$ahead" 2>/dev/null; exit 130' INT TERM
 await_ahead() { [ -z "$ahead" ] || wait "$ahead"; }
 
 # Tests start several ranks each: no more tests at once than there are cores.
@@ -198,14 +198,15 @@ aarch64() {
     [ $code = 77 ] || skips build-aarch64/meson-logs/testlog.json
     return $code
 }
-# Kernels for one kind of GPU, which compile in half the time, and hardly optimized in a fifth of that: where there is a
-# GPU, tests check what they compute, not how fast.
-release_options="-Dtests=true -Dgpu_architectures=90"
+# Kernels for one kind of GPU, which compile in half the time, and for --ci hardly optimized, in a fifth of that: where
+# there is a GPU, tests check what they compute, not how fast. Each option is given each time, as folders keep the last.
+architectures=90 fast=false
 if [ -n "$full" ]; then
-    release_options=-Dtests=true
+    architectures=80,90
 elif [ $scope = ci ] && nvcc --help 2>/dev/null | grep -q -e '--Ofast-compile'; then
-    release_options="$release_options -Dcuda_args=--Ofast-compile=max"
+    fast=true
 fi
+release_options="-Dtests=true -Dgpu_architectures=$architectures -Dgpu_compile_fast=$fast"
 # shellcheck disable=SC2086 # options are words
 release() {
     build_in build $release_options || return 1
@@ -260,6 +261,8 @@ stage layers layers
 stage changelog changelog
 if [ $scope = quick ]; then
     stage quick quick
+    echo "left to --ci: other numbers of ranks, most tests under mpiexec, large tests, faults, emulated nodes and GPUs,"
+    echo "sanitizers, other processors, missing packages"
     totals
 fi
 stage release release

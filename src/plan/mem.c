@@ -230,7 +230,7 @@ const command command_mem = {
     .text = "Prints the memory that one rank needs to train the model: parameters, gradients, optimizer state,\n"
             "activations, gathered weights, workspace. MODEL is a name (see quadrille list models), a Hugging Face\n"
             "config.json, or - for standard input. Without options: one rank, one sequence of the model's context,\n"
-            "no particular machine (fused attention, no memory reserved for drivers and libraries). Starts no ranks "
+            "no particular machine (fused attention, no memory reserved for drivers and libraries). Starts no ranks\n"
             "and no MPI.",
     .options = specs,
     .examples = "  quadrille mem gpt2\n"
