@@ -153,7 +153,7 @@ ahead() {
     ahead=$!
 }
 ahead=''
-trap '[ -z "$ahead" ] || kill "$ahead" 2>/dev/null; exit 130' INT TERM
+trap '[ -z "$ahead" ] || kill "$ahead" 2>/dev/null; exit 130' INT
 await_ahead() { [ -z "$ahead" ] || wait "$ahead"; }
 
 # Tests start several ranks each: no more tests at once than there are cores.
