@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "comm/launcher.h"
+#include "comm/mpi/heap.h"
 #include "comm/mpi/internal.h"
 #include "comm/mpi/lookout.h"
 #include "comm/mpi/mpi.h"
@@ -111,33 +112,38 @@ qdr_status qdri_mpi_start(int *started)
 
 atomic_int qdri_mpi_somebody_is_missing;
 
-#define LEAST_STILL_SECS 0.02
+#define LEAST_STILL_SECS 0.1
 #define MOST_STILL_SECS 0.9
-enum { LEAVING_TAG = 0x1ea, TIMED_BARRIERS = 4 };
+#define MOST_WAIT_SECS 10.0 /* for a rank that has been killed */
+enum { LEAVING_TAG = 0x1ea, TIMED_BARRIERS = 4, LOOK_US = 200 };
 
-/* In MPICH 4.0 over UCX, a rank that has closed its connections waits in the process manager and answers no other rank
- * (pmodels/mpich, pull request 6596): a rank that still needs an answer then waits for it forever. Two kinds of answers
- * are needed, and each has its remedy:
- * - to be connected. Two ranks connect when one first sends to the other, at the latest when they close. So each rank
- *   sends one byte to each other rank first.
- * - to close. A rank has its answers before others lose theirs only if all begin to close at about the same time, and
- *   nothing lets MPI make progress between the last barrier and MPI_Finalize: that would answer ranks that have begun.
- *   So each rank waits until the last one must have left that barrier: several times what a barrier takes, which is
- *   long where ranks share cores. */
-static void begin_leaving_together(void)
+typedef atomic_int leaving_count; /* of the ranks that have left their last call of MPI before MPI_Finalize */
+
+/* Maps a counter that all ranks share. NULL on each rank if one of them cannot reach it (ranks on several machines). */
+static leaving_count *share_count(int rank)
 {
-    const char sent = 0;
-    char received = 0;
-    int rank = 0, n_ranks = 0;
+    memory_file file = {0};
+    leaving_count *count = rank == 0 ? qdri_memory_file_create(sizeof *count, &file) : NULL;
+    int maps = QDRI_WAITS(MPI_Bcast, &file, sizeof file, MPI_BYTE, 0, MPI_COMM_WORLD) == MPI_SUCCESS;
+    if (rank != 0 && maps && file.bytes) count = qdri_memory_file_map(&file);
+    maps = maps && count;
+    if (QDRI_WAITS(MPI_Allreduce, MPI_IN_PLACE, &maps, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD) != MPI_SUCCESS) maps = 0;
+    return maps ? count : NULL; /* what is mapped in vain, the end of the process frees */
+}
+
+static void wait_for_all(leaving_count *count, int n_ranks)
+{
+    const double begin = qdri_mpi_now_secs();
+    atomic_fetch_add(count, 1);
+    while (atomic_load(count) < n_ranks && qdri_mpi_now_secs() - begin < MOST_WAIT_SECS)
+        nanosleep(&(struct timespec){.tv_nsec = 1000L * LOOK_US}, NULL);
+}
+
+/* Until the last rank must have left the last barrier: several times what a barrier takes, which is long where ranks
+ * share cores. */
+static void wait_some_time(void)
+{
     double slowest_secs = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
-    for (int step = 1; step < n_ranks; step++) {
-        const int to = (rank + step) % n_ranks, from = (rank + n_ranks - step) % n_ranks;
-        if (QDRI_WAITS(MPI_Sendrecv, &sent, 1, MPI_CHAR, to, LEAVING_TAG, &received, 1, MPI_CHAR, from, LEAVING_TAG,
-                       MPI_COMM_WORLD, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-            return;
-    }
     for (int round = 0; round <= TIMED_BARRIERS; round++) {
         const double begin = qdri_mpi_now_secs();
         if (QDRI_WAITS(MPI_Barrier, MPI_COMM_WORLD) != MPI_SUCCESS) return;
@@ -151,6 +157,34 @@ static void begin_leaving_together(void)
     if (still_secs < LEAST_STILL_SECS) still_secs = LEAST_STILL_SECS;
     if (still_secs > MOST_STILL_SECS) still_secs = MOST_STILL_SECS;
     nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * still_secs)}, NULL);
+}
+
+/* In MPICH 4.0 over UCX, a rank that has closed its connections waits in the process manager and answers no other rank
+ * (pmodels/mpich, pull request 6596): a rank that still needs an answer then waits for it forever. Two kinds of answers
+ * are needed, and each has its remedy:
+ * - to be connected. Two ranks connect when one first sends to the other, at the latest when they close. So each rank
+ *   sends one byte to each other rank first.
+ * - to close. A rank has its answers before others lose theirs only if no rank answers before it has begun to close
+ *   itself, and each call of MPI answers. So none enters MPI_Finalize before all have left their last call. */
+static void begin_leaving_together(void)
+{
+    const char sent = 0;
+    char received = 0;
+    int rank = 0, n_ranks = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
+    if (n_ranks == 1) return;
+    for (int step = 1; step < n_ranks; step++) {
+        const int to = (rank + step) % n_ranks, from = (rank + n_ranks - step) % n_ranks;
+        if (QDRI_WAITS(MPI_Sendrecv, &sent, 1, MPI_CHAR, to, LEAVING_TAG, &received, 1, MPI_CHAR, from, LEAVING_TAG,
+                       MPI_COMM_WORLD, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return;
+    }
+    leaving_count *count = share_count(rank);
+    if (count)
+        wait_for_all(count, n_ranks);
+    else
+        wait_some_time();
 }
 
 int qdri_mpi_misses_a_rank(void) { return atomic_load(&qdri_mpi_somebody_is_missing); }
