@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of README.md: each "1.5 times" and "1.5 to 2.5 times" stands in a paragraph that links a section of a page
-under docs/, and the same numbers stand in that section.
+"""Figures of README.md, such as "1.5 to 2.5 times", "90 %" and "3 minutes": each stands in a paragraph that links a
+section of docs/benchmarks.md, or right above it in a block of code. That section has the same figure and a command that
+measures it.
 
 usage: check_figures.py [FOLDER]    (the repository; default: the working directory)
 """
@@ -9,7 +10,12 @@ import os
 import re
 import sys
 
-RATIO = re.compile(r"(\d+(?:\.\d+)?) (?:to (\d+(?:\.\d+)?) )?times\b")
+NUMBER = r"\d+(?:[.,]\d+)*"
+UNIT = (r"times|%|hours?|minutes?|seconds?|h|min|s|ms|µs|lines|(?:tokens|samples)/s|[kKMGT]i?B(?:/s)?|[kMG]bit/s|"
+        r"[MGT]?FLOP(?:/s|S)?|(?<=\d)[x×]")
+FIGURE = re.compile(rf"(?<![\w.,])({NUMBER})(?:\s*(?:to|or|and|,|–|-)\s*({NUMBER}))?\s*({UNIT})(?!\s*\d|\w|/)")
+COMMAND = re.compile(r"(?:`|\n    )(?:(?:sh|python3) ([\w/.]+)|(?:build/|mpiexec\.mpich |quadrille )[\w-]+)")
+PAGE = "docs/benchmarks.md"
 LINK = re.compile(r"\]\((docs/[\w/.-]+\.md)#([\w-]+)\)")
 HEADING = re.compile(r"(#+) (.*)")
 
@@ -41,23 +47,42 @@ def read(folder, path):
 
 
 def parts(text):
-    """Paragraphs, joined with the table that follows them, with their links as they are."""
+    """Paragraphs with their links as they are: a table joined with what is above it, code with what is below."""
+    text = re.sub(r"((?:^|\n)    [^\n]*|\n```)\n\n(?!    )", r"\1\n", text)
     return re.sub(r":\n\n\|", ":\n|", text).split("\n\n")
+
+
+def figures(text):
+    """The numbers of a text with their units."""
+    return [(number, unit) for *numbers, unit in FIGURE.findall(text) for number in numbers if number]
+
+
+def has_figure(text, number, unit):
+    """Ratios stand in tables, too, without the word."""
+    if unit in ("times", "x", "×"):
+        return re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d]|[.,]\d)", text)
+    return (number, unit) in figures(text)
+
+
+def has_command(folder, text):
+    return any(not script or os.path.exists(os.path.join(folder, script)) for script in COMMAND.findall(text))
 
 
 def problems(folder):
     for part in parts(read(folder, "README.md")):
-        numbers = [number for pair in RATIO.findall(part) for number in pair if number]
-        links = LINK.findall(part)
-        sections = [section(read(folder, path), anchor) for path, anchor in links]
-        for (path, anchor), text in zip(links, sections):
+        sections = {f"{path}#{anchor}": section(read(folder, path), anchor) for path, anchor in LINK.findall(part)}
+        for link, text in sections.items():
             if not text:
-                yield f"README.md: {path} has no section #{anchor}"
-        if numbers and not links:
-            yield f"README.md: {numbers[0]} times: link the section of docs/benchmarks.md with this figure"
-        for number in numbers if links else []:
-            if not any(re.search(rf"(?<![\d.]){re.escape(number)}(?![\d]|\.\d)", text) for text in sections):
-                yield f"README.md: {number} times is not in {' or '.join('#'.join(link) for link in links)}"
+                yield f"README.md: there is no section {link}"
+        measured = {link: text for link, text in sections.items() if link.startswith(PAGE) and text}
+        for number, unit in figures(part):
+            having = [link for link, text in measured.items() if has_figure(text, number, unit)]
+            if not measured:
+                yield f"README.md: {number} {unit}: link the section of {PAGE} with this figure"
+            elif not having:
+                yield f"README.md: {number} {unit} is not in {' or '.join(measured)}"
+            elif not any(has_command(folder, measured[link]) for link in having):
+                yield f"README.md: {number} {unit}: {' and '.join(having)} has no command that measures it"
 
 
 def main():

@@ -36,8 +36,14 @@ class Case(unittest.TestCase):
 
 
 class Figures(Case):
-    def check(self, readme, pages="# Pages\n\n## Sums\n\n| a | 2.5 |\n| b | 4 |\n\n## Else\n\n7.5\n"):
-        self.plant("docs/pages.md", pages)
+    PAGE = ("# Pages\n\n## Sums\n\n`sh sums.sh`:\n\n| a | 2.5 |\n| b | 4 |\n\n"
+            "In 1 to 3 minutes, 90 % of 1,200 tokens/s, 12 GB.\n\n"
+            "## Else\n\n    build/else\n\n7.5\n\n## Bare\n\n7.5 times\n\n## Gone\n\n`sh gone.sh`: 7.5\n")
+
+    def check(self, readme):
+        self.plant("docs/benchmarks.md", self.PAGE)
+        self.plant("docs/other.md", self.PAGE)
+        self.plant("sums.sh", "")
         self.plant("README.md", readme)
         return list(check_figures.problems(self.folder))
 
@@ -45,16 +51,29 @@ class Figures(Case):
         self.assertEqual(list(check_figures.problems(REPOSITORY)), [])
 
     def test_clean(self):
-        for text in ("4 to 2.5 times as fast ([how](docs/pages.md#sums)).\n", "Nothing.\n\n12 GB, version 1.5\n",
-                     "Measured ([how](docs/pages.md#sums)):\n\n| x | 2.5 times |\n"):
-            self.assertEqual(self.check(text), [], text)
+        for text in ("4 to 2.5 times as fast ([how](docs/benchmarks.md#sums)).\n", "Nothing.\n\nversion 1.5\n",
+                     "Measured ([how](docs/benchmarks.md#sums)):\n\n| x | 2.5 times |\n",
+                     "90 %, 1,200\ntokens/s, at most 3\nminutes, 12 GB ([how](docs/benchmarks.md#sums))\n",
+                     "    sh a.sh    # 3 minutes\n\nSee [how](docs/benchmarks.md#sums).\n",
+                     "```sh\na    # 3 minutes\n```\n\nSee [how](docs/benchmarks.md#sums).\n",
+                     "7.5 times ([how](docs/benchmarks.md#else))\n", "[how](docs/other.md#sums), grid 2x2x1x1\n"):
+            with self.subTest(text=text):
+                self.assertEqual(self.check(text), [])
 
     def test_faults(self):
-        for text in ("2.5 times as fast\n", "2.6 times ([how](docs/pages.md#sums))\n",
-                     "2.5 to 7.5 times ([how](docs/pages.md#sums))\n", "2 times ([how](docs/pages.md#sums))\n",
-                     "[how](docs/pages.md#sum)\n", "[how](docs/page.md#sums)\n",
-                     "[how](docs/pages.md#sums)\n\n2.5 times\n"):
-            self.assertEqual(len(self.check(text)), 1, text)
+        linked = " ([how](docs/benchmarks.md#sums))\n"
+        for text in ("2.5 times as fast\n", "2.6 times" + linked, "2.5 to 7.5 times" + linked, "2 times" + linked,
+                     "2.5\ntimes as fast\n", "2.5 to\n2.6 times" + linked, "2.6\nto 2.5 times" + linked,
+                     "2.6 and 2.5 times" + linked, "2.6x as fast" + linked, "90 % of it\n", "91 %" + linked,
+                     "(91%)" + linked, "90\n%\n", "4 %" + linked, "3 minutes\n", "4 minutes" + linked,
+                     "at most 8\nminutes" + linked, "2 to 3 minutes" + linked, "3 seconds" + linked,
+                     "1,300 tokens/s" + linked, "12 MB" + linked, "12 GB/s" + linked, "11 GiB\n", "200 Mbit/s" + linked,
+                     "    sh a.sh    # 3 minutes\n\nSee.\n", "    sh a.sh    # 4 minutes\n\nSee" + linked,
+                     "2.5 times ([how](docs/other.md#sums))\n", "7.5 times ([how](docs/benchmarks.md#bare))\n",
+                     "7.5 times ([how](docs/benchmarks.md#gone))\n", "[how](docs/benchmarks.md#sum)\n",
+                     "[how](docs/page.md#sums)\n", "See" + linked + "\n2.5 times\n"):
+            with self.subTest(text=text):
+                self.assertEqual(len(self.check(text)), 1)
 
 
 class Layers(Case):
