@@ -5,7 +5,7 @@
 # 1x1x2x2, all messages coded, also those inside the node. Validation losses beside those of the same seed without
 # codecs, and their means over the seeds. Then, as root, the time of a step with the ranks on four nodes (network
 # namespaces, links of 200 Mbit/s). CODECS, GRIDS: some of them, separated by blanks. Half a minute a run on two cores;
-# with activations in zfp (zhybrid, naive) four minutes. `codec_picture TABLE.md` draws the table.
+# with activations in zfp (zhybrid, naive) four minutes. build/tests/bench/codec_picture draws the table.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}

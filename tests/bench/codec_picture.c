@@ -10,6 +10,7 @@
 
 enum { MAX_POINTS = 64, MAX_GRIDS = 2, N_CELLS = 6, WIDTH = 980, HEIGHT = 510, TOP = 112, BOTTOM = 102, LEFT = 76 };
 enum { PANEL = 400, BETWEEN = 76, LETTER = 7, LINE = 15, STRICT_STEPS = 8 };
+static const char header[] = "| codecs | grid | bytes | by seed | mean | step, ms |"; /* of the script's table */
 static const double y_step = 0.05, first_ms = 25; /* times on the axis are this, doubled and doubled again */
 
 typedef struct grid_name {
@@ -24,7 +25,7 @@ typedef struct point {
 
 typedef struct picture {
     point points[MAX_POINTS];
-    int n;
+    int n, has_table;
     double spread; /* of losses between seeds without codecs */
     grid_name grids[MAX_GRIDS];
     int n_grids;
@@ -61,7 +62,10 @@ static void read_table(FILE *file, picture *p)
     while (fgets(line, sizeof line, file)) {
         const char *comma = strchr(line, ',');
         if (strncmp(line, "Without codecs:", 15) == 0 && comma) p->spread = strtod(comma + 1, NULL);
-        if (line[0] != '|' || split(line, cells) < N_CELLS || p->n == MAX_POINTS || !strtod(cells[5], NULL)) continue;
+        if (strncmp(line, header, strlen(header)) == 0) p->has_table = 1;
+        if (!p->has_table || line[0] != '|' || split(line, cells) < N_CELLS || p->n == MAX_POINTS ||
+            !strtod(cells[5], NULL))
+            continue;
         point *q = &p->points[p->n++];
         snprintf(q->preset, sizeof q->preset, "%s", cells[0]);
         snprintf(q->grid.text, sizeof q->grid.text, "%s", cells[1]);
@@ -198,11 +202,17 @@ int main(int argc, char **argv)
     FILE *file = argc == 2 ? fopen(argv[1], "r") : NULL;
     picture p = {.n = 0};
     if (!file) {
-        fputs("usage: codec_picture TABLE.md >PICTURE.svg; the table is that of codec_loss.sh, run as root\n", stderr);
+        fputs("usage: codec_picture TABLE.md >PICTURE.svg; TABLE.md is what codec_loss.sh prints, run as root\n",
+              stderr);
         return 2;
     }
     read_table(file, &p);
     fclose(file);
+    if (!p.has_table || p.spread <= 0) {
+        fprintf(stderr, "%s has no line \"Without codecs: ...\" and table \"%s\": give what codec_loss.sh prints\n",
+                argv[1], header);
+        return 2;
+    }
     if (!p.n) {
         fprintf(stderr, "%s has no rows with the time of a step: run codec_loss.sh as root\n", argv[1]);
         return 2;
