@@ -214,18 +214,23 @@ static void shared_memory_is_enough_or_not(void **state)
 {
     (void)state;
     DIFFERENCES("", "/dev/shm\t67108864\n/dev/shm free\t8388608\n", "/dev/shm\t67108864\n/dev/shm free\t67108864\n");
-    DIFFERENCES("0 /dev/shm broken 64 MiB with 8.0 MiB free for 1 rank, which may need 8 MiB|",
+    DIFFERENCES("0 /dev/shm note 64 MiB with 8.0 MiB free for 1 rank, which may need 8 MiB|",
                 "/dev/shm\t67108864\n/dev/shm free\t8388607\n");
     DIFFERENCES("1 /dev/shm note 64 MiB|128 MiB", "/dev/shm\t134217728\n/dev/shm free\t134217728\n",
                 "/dev/shm\t67108864\n/dev/shm free\t67108864\n");
     /* one line, not two */
-    DIFFERENCES("1 /dev/shm broken 1 MiB with 1 MiB free for 1 rank, which may need 8 MiB|128 MiB",
+    DIFFERENCES("1 /dev/shm note 1 MiB with 1 MiB free for 1 rank, which may need 8 MiB|128 MiB",
                 "/dev/shm\t134217728\n/dev/shm free\t134217728\n", "/dev/shm\t1048576\n/dev/shm free\t1048576\n");
     /* each node's own line */
-    DIFFERENCES("0 /dev/shm broken 2 MiB with 2 MiB free for 1 rank, which may need 8 MiB|128 MiB\n"
-                "1 /dev/shm broken 1 MiB with 1 MiB free for 1 rank, which may need 8 MiB|128 MiB",
+    DIFFERENCES("0 /dev/shm note 2 MiB with 2 MiB free for 1 rank, which may need 8 MiB|128 MiB\n"
+                "1 /dev/shm note 1 MiB with 1 MiB free for 1 rank, which may need 8 MiB|128 MiB",
                 "/dev/shm\t2097152\n/dev/shm free\t2097152\n", "/dev/shm\t1048576\n/dev/shm free\t1048576\n",
                 "/dev/shm\t134217728\n/dev/shm free\t134217728\n", "/dev/shm\t134217728\n/dev/shm free\t134217728\n");
+    /* MPI has started, and 16 KiB are enough to go on */
+    DIFFERENCES("0 /dev/shm note 5 MiB with 16 KiB free for 1 rank, which may need 8 MiB|",
+                "/dev/shm\t5242880\n/dev/shm free\t16384\n");
+    DIFFERENCES("0 /dev/shm broken 5 MiB with 12 KiB free for 1 rank, which may need 8 MiB|",
+                "/dev/shm\t5242880\n/dev/shm free\t12288\n");
     DIFFERENCES("0 /dev/shm broken 0 B with 0 B free for 1 rank, which may need 8 MiB|",
                 "/dev/shm\t0\n/dev/shm free\t0\n");
 }
