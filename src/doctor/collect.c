@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <quadrille/data.h>
 #include <quadrille/launch.h>
-#include <quadrille/version.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -121,13 +120,14 @@ static void add_data_path(fact_list *facts)
 void doctor_collect(int is_first, fact_list *facts)
 {
     static qdr_gpu_report gpus; /* static because it is large */
-    char host[64] = "", mpi[128];
+    char host[64] = "", library[64], mpi[128];
     qdr_topo *topo = NULL;
     facts->n = 0;
     if (gethostname(host, sizeof host - 1) != 0) *host = '\0';
     fact_set(facts, FACT_HOST, "%s", host);
     qdr_launch_mpi_version(mpi, sizeof mpi);
-    fact_set(facts, FACT_LIBRARY, "%s", qdr_get_versions().quadrille);
+    doctor_library_text(library, sizeof library);
+    fact_set(facts, FACT_LIBRARY, "%s", library);
     fact_set(facts, FACT_MPI, "%s", mpi);
     const qdr_status status = qdr_topo_load(NULL, &topo);
     if (topo) add_threads(topo, facts);

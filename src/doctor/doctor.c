@@ -375,7 +375,9 @@ static int find_all(doctor_report *report, failure *why)
 {
     const qdr_status status = qdr_topo_load(NULL, &report->topo);
     const qdr_versions versions = qdr_get_versions();
-    doctor_add(report, "build", "quadrille", DOCTOR_GOOD, "%s, %s", versions.quadrille, versions.compiler);
+    char library[64];
+    doctor_library_text(library, sizeof library);
+    doctor_add(report, "build", "quadrille", DOCTOR_GOOD, "%s, %s", library, versions.compiler);
     /* The thread level that the library requests and requires; what MPI grants is only known once it has started. */
     add_part(report, "MPI", versions.mpi, ", started with MPI_THREAD_MULTIPLE", "ranks are threads of one process",
              "for ranks on several nodes install libmpich-dev and mpich (or name another MPI: -Dmpi=NAME) and build "

@@ -5,6 +5,9 @@
 
 #include "doctor/facts.h"
 
+/* build.c: "0.1.0, build c007f5ec", with the first digits of the linker's build ID of the library; "0.1.0": it has
+ * none. */
+void doctor_library_text(char *text, size_t bytes);
 /* collect.c: the facts of this process and, if it is the first on its node, those of the node. Asking for GPUs takes
  * memory on each of them, which is why only one rank does. */
 void doctor_collect(int is_first, fact_list *facts);

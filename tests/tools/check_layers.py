@@ -47,6 +47,7 @@ HOMES = {
     "mpi.h": ["lib/comm/mpi/", "include/quadrille/mpi.h"],
     "quadrille/mpi.h": ["lib/comm/mpi/", "lib/context/context_mpi.c", "src/", "examples/"],
     "hwloc": ["lib/topo/"],
+    "link.h": ["src/doctor/build.c"],
     "linux/futex.h": ["lib/dev/wake_event.c"],
     "jansson.h": ["lib/core/", "lib/schedule/", "src/", "examples/"],
     "cuda": ["lib/dev/cuda/", "include/quadrille/cuda.h"],
