@@ -241,8 +241,8 @@ static void compare(const fact_node *nodes, int n_nodes, const char *name, doubl
     }
 }
 
-/* Each rank has taken what MPI starts with (4.2 MiB for MPICH 4.0 over UCX 1.13 with several ranks on a node), and what
- * is free is free beside that. Runs of MPICH then took 16 KiB more for four ranks; NCCL and other MPIs may take more. */
+/* Free beside what MPI has taken at its start (4.2 MiB for each of several ranks in MPICH 4.0 over UCX 1.13). Runs then
+ * took another 16 KiB for four ranks; NCCL and other MPIs may take more. */
 #define SHM_LEAST_RANK_BYTES (16.0 * (1 << 10))
 #define SHM_RANK_BYTES (8.0 * (1 << 20))
 
