@@ -277,12 +277,10 @@ int main(int argc, char **argv)
     const program about = {
         .name = "train_gpt",
         .usage = "train_gpt [FILE] [options]        or: mpiexec.mpich -n P train_gpt [FILE] [options]",
-        .text = "Trains a small GPT on the bytes of FILE on a 4D grid of ranks. Without FILE it uses the King James "
-                "Bible if the\n"
-                "package bible-kjv is installed, else the licences in /usr/share/common-licenses. The last tenth of "
-                "the text is\n"
-                "used for validation. Afterwards it writes a sample of text to standard output; messages go to "
-                "standard error.",
+        .text = "Trains a small GPT on the bytes of FILE on a 4D grid of ranks. Without FILE it uses the King James\n"
+                "Bible if the package bible-kjv is installed, else the licences in /usr/share/common-licenses. The\n"
+                "last tenth of the text is used for validation. Afterwards it writes a sample of text to standard\n"
+                "output; messages go to standard error.",
         .options = settings_specs,
         .operand = &given.file,
         .examples = "  train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg\n"

@@ -416,9 +416,8 @@ int main(int argc, char **argv)
     const program about = {
         .name = "transformer_layer",
         .usage = "transformer_layer [options]        or: mpiexec.mpich -n P transformer_layer [options]",
-        .text = "Times one transformer block (norm, qkv, attention, proj, norm, fc, gelu, fc2) on a 4D grid, "
-                "forward and backward,\n"
-                "and prints the bytes that each kind of collective sent, beside the bytes planned.",
+        .text = "Times one transformer block (norm, qkv, attention, proj, norm, fc, gelu, fc2) on a 4D grid, forward\n"
+                "and backward, and prints the bytes that each kind of collective sent, beside the bytes planned.",
         .options = specs,
         .examples = "  transformer_layer --local 2 --grid 1x2x1x1\n"
                     "  mpiexec.mpich -n 4 transformer_layer --grid 2x2x1x1 --layout scattered "

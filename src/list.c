@@ -141,9 +141,8 @@ const command command_list = {
     .name = "list",
     .summary = "list the known models, machines and operations",
     .usage = "quadrille list models|machines|operations [--json]",
-    .text =
-        "Prints the models and machines whose names 'plan', 'mem' and other commands take, or the operations that a\n"
-        "stack of the library can contain.",
+    .text = "Prints the models and machines whose names 'plan', 'mem' and other commands take, or the operations\n"
+            "that a stack of the library can contain.",
     .options = specs,
     .examples = "  quadrille list models\n"
                 "  quadrille list machines --json\n",

@@ -195,8 +195,8 @@ const command command_bench = {
     .summary = "measure checkpoints, codecs, collectives, products and layers",
     .usage = "quadrille bench BENCHMARK [OPTION]...",
     .text = "Each benchmark prints the median, minimum and 90th percentile of the times of the slowest rank for\n"
-            "each grid and, if there is one, a lower bound on the time. Ranks are started by mpiexec, or are threads\n"
-            "with --local.",
+            "each grid and, if there is one, a lower bound on the time. Ranks are started by mpiexec, or are\n"
+            "threads with --local.",
     .parts = benches,
     .options = specs,
     .examples = "  quadrille bench coll --local 4 --kind all --axis x --grid 4x1x1x1\n"

@@ -348,10 +348,10 @@ static int run(int argc, char **argv)
 const command command_bench_ckpt = {
     .name = "bench ckpt",
     .summary = "saving and loading checkpoints, and how fast the disk is",
-    .text = "Saves and loads a checkpoint of transformer layers with AdamW, alternating with ranks that write, read\n"
-            "and copy equal shares of as many bytes: saving that waits, saving in the background (how long the\n"
-            "caller waits, and until the file is complete), loading from the page cache. A machine file states the\n"
-            "same rates of plain writing, for one rank and for all.",
+    .text = "Saves and loads a checkpoint of transformer layers with AdamW, alternating with ranks that write,\n"
+            "read and copy equal shares of as many bytes: saving that waits, saving in the background (how long\n"
+            "the caller waits, and until the file is complete), loading from the page cache. A machine file\n"
+            "states the same rates of plain writing, for one rank and for all.",
     .options = specs,
     .examples = "  quadrille bench ckpt --local 4 --grid 1x1x2x2 --hidden 1024 --layers 4\n"
                 "  quadrille bench ckpt --local 4 --grid all --levels zero1 --csv\n"

@@ -399,9 +399,9 @@ static int run(int argc, char **argv)
 const command command_bench_codec = {
     .name = "bench codec",
     .summary = "codecs of messages: size, speed, errors",
-    .text = "Encodes and decodes elements on one core, alternating with copies of the same elements, and prints how\n"
-            "much shorter messages become, how fast coding is, on which links it pays, and how far elements are\n"
-            "off. Exits with 4 if an error exceeds its bound (docs/numerics.md).",
+    .text = "Encodes and decodes elements on one core, alternating with copies of the same elements, and prints\n"
+            "how much shorter messages become, how fast coding is, on which links it pays, and how far elements\n"
+            "are off. Exits with 4 if an error exceeds its bound (docs/numerics.md).",
     .options = specs,
     .examples = "  quadrille bench codec\n"
                 "  quadrille bench codec --codec int4/128+hadamard --data outliers --size 16M\n"

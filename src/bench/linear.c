@@ -283,8 +283,8 @@ const command command_bench_linear = {
     .name = "bench linear",
     .summary = "one layer: products, bytes and time of each axis, exposed time",
     .text = "Times forward and backward (dX and dW) of one linear layer on a grid, alternating with the same\n"
-            "products of every rank alone. Prints how much each axis sends, how long its collectives take, and how\n"
-            "much time the products do not hide (exposed: the median time minus the products' time).",
+            "products of every rank alone. Prints how much each axis sends, how long its collectives take, and\n"
+            "how much time the products do not hide (exposed: the median time minus the products' time).",
     .options = linear_specs,
     .examples = "  quadrille bench linear --local 4 --grid all -m 2048 -n 2048 -k 2048\n"
                 "  mpiexec.mpich -n 4 quadrille bench linear --grid 2x1x2x1 --layout scattered --json\n"

@@ -311,14 +311,13 @@ static int run(int argc, char **argv)
 const command command_calibrate = {
     .name = "calibrate",
     .summary = "measure this machine and write a machine file for plan",
-    .text =
-        "Measures products, kernels, attention and collectives on all ranks at once, as in training, fits the\n"
-        "model's constants to the measurements, and writes a machine file for plan and predict. Prints how\n"
-        "far the model is off. With several ranks on a node, it also finds the size above which they should read\n"
-        "each other's memory directly; programs then do so. Ranks are started by mpiexec, or are threads with\n"
-        "--local. Takes a few minutes.\n"
-        "--for also runs one layer of a model, with embedding, head and loss, on the grid that is fastest by\n"
-        "these measurements, without overlap, and adds the times of its kernels and collectives at their own shapes.",
+    .text = "Measures products, kernels, attention and collectives on all ranks at once, as in training, fits the\n"
+            "model's constants to the measurements, and writes a machine file for plan and predict. Prints how\n"
+            "far the model is off. With several ranks on a node, it also finds the size above which they should\n"
+            "read each other's memory directly; programs then do so. Ranks are started by mpiexec, or are threads\n"
+            "with --local. Takes a few minutes. --for also runs one layer of a model, with embedding, head and\n"
+            "loss, on the grid that is fastest by these measurements, without overlap, and adds the times of its\n"
+            "kernels and collectives at their own shapes.",
     .options = specs,
     .examples = "  mpiexec.mpich -n 8 quadrille calibrate\n"
                 "  mpiexec.mpich -n 8 quadrille calibrate -o cluster.json\n"

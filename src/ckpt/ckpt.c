@@ -142,9 +142,9 @@ const command command_ckpt = {
     .name = "ckpt",
     .summary = "list, check, compare and convert checkpoints",
     .usage = "quadrille ckpt PART FILE [OPTION]...",
-    .text = "Works on files of tensors in the safetensors format: written by this library or by other\n"
-            "programs. FILE is a .safetensors file, the .safetensors.index.json of several, or a folder with one of\n"
-            "them. Files may be larger than memory. Starts no ranks and no MPI.",
+    .text = "Works on files of tensors in the safetensors format: written by this library or by other programs.\n"
+            "FILE is a .safetensors file, the .safetensors.index.json of several, or a folder with one of them.\n"
+            "Files may be larger than memory. Starts no ranks and no MPI.",
     .parts = parts,
     .options = specs,
     .examples = "  quadrille ckpt ls model.safetensors\n"

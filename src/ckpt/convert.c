@@ -256,11 +256,11 @@ const command ckpt_convert = {
     .text = "Writes the tensors of FILE, or of the several files of a .safetensors.index.json, to OUT, with\n"
             "checksums. --from and --to take a map: it says how another program's tensors are named, joined,\n"
             "split and transposed to become ours. gpt2 and llama are for Hugging Face's models; other maps are\n"
-            "JSON, as in share/quadrille/checkpoints. Names that a map does not know are refused. Reads and writes\n"
-            "pieces: files may be larger than memory. Never replaces its input. First checks the checksums of the\n"
-            "tensors that it uses, where FILE has them: if one is damaged, it exits with 4 and writes nothing.\n"
-            "FILE may be a folder. A config.json beside it says whose names these are, and what their network\n"
-            "computes, which goes into the note of OUT; what this library does not compute is refused.",
+            "JSON, as in share/quadrille/checkpoints. Names that a map does not know are refused. Reads and\n"
+            "writes pieces: files may be larger than memory. Never replaces its input. First checks the checksums\n"
+            "of the tensors that it uses, where FILE has them: if one is damaged, it exits with 4 and writes\n"
+            "nothing. FILE may be a folder. A config.json beside it says whose names these are, and what their\n"
+            "network computes, which goes into the note of OUT; what this library does not compute is refused.",
     .options = specs,
     .examples = "  quadrille ckpt convert gpt2 run.safetensors --dtype f32\n"
                 "  quadrille ckpt convert model.safetensors.index.json run.safetensors --from llama\n"

@@ -319,8 +319,8 @@ const command ckpt_diff = {
     .name = "ckpt diff",
     .summary = "compare two files by the names of their tensors",
     .usage = "quadrille ckpt diff FILE FILE2 [OPTION]...",
-    .text = "Compares tensors of the same name and prints for each pair that differs the largest absolute difference\n"
-            "and its element, and the tensors that are in one file only or differ in shape. F32, F64,\n"
+    .text = "Compares tensors of the same name and prints for each pair that differs the largest absolute\n"
+            "difference and its element, and the tensors that are in one file only or differ in shape. F32, F64,\n"
             "BF16 and F16 are compared with each other as numbers, where NaN equals NaN, and 0 equals -0; other\n"
             "types byte by byte. Metadata are not compared. Exits with 4 if anything differs by more than\n"
             "--tolerance.",

@@ -216,8 +216,8 @@ const command ckpt_ls = {
     .usage = "quadrille ckpt ls FILE [OPTION]...",
     .text = "Prints the metadata and the tensors of a .safetensors file, or of the several that a\n"
             ".safetensors.index.json names, in the order of their elements: name, type, shape, bytes, and the\n"
-            "checksum (CRC-32, hexadecimal; - if the file has none). With --stats it reads all elements, in pieces,\n"
-            "and adds the least, largest and mean of the finite elements, and the number of the others.",
+            "checksum (CRC-32, hexadecimal; - if the file has none). With --stats it reads all elements, in\n"
+            "pieces, and adds the least, largest and mean of the finite elements, and the number of the others.",
     .options = specs,
     .examples = "  quadrille ckpt ls model.safetensors\n"
                 "  quadrille ckpt ls model.safetensors.index.json --stats\n"

@@ -117,9 +117,9 @@ const command ckpt_verify = {
     .name = "ckpt verify",
     .summary = "check the checksums of a file, and name the damaged tensors",
     .usage = "quadrille ckpt verify FILE [OPTION]...",
-    .text = "Reads all elements of a .safetensors file, or of the several that a .safetensors.index.json names, and\n"
-            "compares their checksums with those in the file. Names every damaged tensor. Exits with 4 if\n"
-            "a tensor or the header is damaged, the file is cut short, or it is not a safetensors file. Files of\n"
+    .text = "Reads all elements of a .safetensors file, or of the several that a .safetensors.index.json names,\n"
+            "and compares their checksums with those in the file. Names every damaged tensor. Exits with 4 if a\n"
+            "tensor or the header is damaged, the file is cut short, or it is not a safetensors file. Files of\n"
             "other programs have no checksums: it says so, and exits with 0. In JSON, a header has the name null.",
     .options = json_option,
     .examples = "  quadrille ckpt verify run.safetensors\n"

@@ -448,15 +448,16 @@ const command command_doctor = {
     .name = "doctor",
     .summary = "check this machine and say how to fix what does not work",
     .text = "Lists the components of this build, GPUs and the links between them, cores, memory, limits and the\n"
-            "environment; then runs a small product and a sum over two ranks on the CPU, on each GPU and with NCCL,\n"
-            "and checks the results. Each finding is ok, a note (it works but could be better) or broken (it exists\n"
-            "but does not work), with a remedy. Exits with 1 if anything is broken; having no GPU is fine.\n"
+            "environment; then runs a small product and a sum over two ranks on the CPU, on each GPU and with\n"
+            "NCCL, and checks the results. Each finding is ok, a note (it works but could be better) or broken\n"
+            "(it exists but does not work), with a remedy. Exits with 1 if anything is broken; having no GPU is\n"
+            "fine.\n"
             "\n"
-            "Under a launcher, the ranks compare their nodes instead, and rank 0 prints one table: ranks, hardware\n"
-            "threads to which they are bound, memory, /dev/shm, clock, adapters, GPUs, driver, the versions of\n"
-            "library, MPI and NCCL, and where models and machines are read from; then a line with a remedy for\n"
-            "each fact in which a node differs from most others. With --each MPI is not initialised, and each\n"
-            "process reports on its own node as above.",
+            "Under a launcher, the ranks compare their nodes instead, and rank 0 prints one table: ranks,\n"
+            "hardware threads to which they are bound, memory, /dev/shm, clock, adapters, GPUs, driver, the\n"
+            "versions of library, MPI and NCCL, and where models and machines are read from; then a line with a\n"
+            "remedy for each fact in which a node differs from most others. With --each MPI is not initialised,\n"
+            "and each process reports on its own node as above.",
     .options = specs,
     .examples = "  quadrille doctor\n"
                 "  quadrille doctor --json > doctor.json\n"

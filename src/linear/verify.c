@@ -193,8 +193,8 @@ const command command_verify = {
     .text = "Runs random layers of uneven shapes (every other one so small that some ranks own nothing),\n"
             "forward and backward, on every grid of P local ranks in both layouts, each with other levels of\n"
             "gradients and optimizer state, and compares Y, dX, dW and db with a serial float64 reference. The\n"
-            "error bounds are derived in docs/numerics.md; with --codec they contain what messages may change.\n"
-            "Exits with 4 if one is exceeded.",
+            "error bounds are derived in docs/numerics.md; with --codec they are wider by the errors that coded\n"
+            "messages may have. Exits with 4 if one is exceeded.",
     .options = specs,
     .examples = "  quadrille verify -n 4\n"
                 "  quadrille verify -n 12 --dtype bf16 --seed 7 --cases 50\n"

@@ -275,11 +275,11 @@ const command command_plan = {
     .usage = "quadrille plan MODEL -n P --machine M [OPTION]...",
     .text = "Searches all grids of P ranks, with every axis order, layout, recomputation and micro-batch, for the\n"
             "fastest that fit in memory, and prints them with the exposed time of each axis. For comparison, it\n"
-            "lists known methods, with the memory they lack if they do not fit: FSDP (1x1xPx1), Megatron-1D (1xTx1xD,\n"
-            "T the ranks of a node), DDP (1x1x1xP), ZeRO-1 (its optimizer state split over all), HSDP (1x1xTxD) and\n"
-            "three levels (weights split over a part of a node, gradients over a node, optimizer state over all).\n"
-            "MODEL is a name (see quadrille list models), a Hugging Face config.json, or - for standard input. Starts\n"
-            "no ranks and no MPI. Exits with 3 if nothing fits.",
+            "lists known methods, with the memory they lack if they do not fit: FSDP (1x1xPx1), Megatron-1D\n"
+            "(1xTx1xD, T the ranks of a node), DDP (1x1x1xP), ZeRO-1 (its optimizer state split over all), HSDP\n"
+            "(1x1xTxD) and three levels (weights split over a part of a node, gradients over a node, optimizer\n"
+            "state over all). MODEL is a name (see quadrille list models), a Hugging Face config.json, or - for\n"
+            "standard input. Starts no ranks and no MPI. Exits with 3 if nothing fits.",
     .options = specs,
     .examples = "  quadrille plan gpt3-175b -n 1024 --machine dgx-a100 --batch 1536\n"
                 "  quadrille plan llama-2-70b -n 512 --machine dgx-a100 --batch 1024 --why-not 8x8x8x1\n"
