@@ -254,10 +254,16 @@ static void tell_notes(const plan_answer *answer, note_fn each, void *user)
     plan_codecs_note(&answer->options->codec, answer->machine, answer->options->search.n_ranks, each, user);
 }
 
-void plan_print_table(const plan_answer *answer)
+/* Whether any row has collectives along an axis: others have no column. */
+static int has_column(const plan_answer *answer, int axis)
 {
-    const qdr_search_result *found = &answer->found;
-    const time_unit unit = time_unit_of(answer->rows[0].planned.result.secs);
+    for (const plan_row *row = answer->rows; row < answer->rows + answer->n_rows; row++)
+        if (row->planned.result.busy[axis] > 0 || exposed_secs(&row->planned.result, axis) > 0) return 1;
+    return 0;
+}
+
+static void print_title(const plan_answer *answer, time_unit unit)
+{
     const qdr_search_opts *asked = &answer->options->search;
     const qdr_plan *best = &answer->rows[0].planned.plan;
     printf("# %s on %d rank%s of %s, %d a node: %lld sequence%s of %lld tokens a step, %s, %.4g GiB a rank\n",
@@ -270,34 +276,43 @@ void plan_print_table(const plan_answer *answer)
            asked->overlap == QDR_OVERLAP_NONE ? "; nothing overlaps (--overlap off)" : "");
     char step[16];
     snprintf(step, sizeof step, "step (%s)", unit.name);
-    printf("%-11s %-15s %-9s %-5s %-10s %-9s %5s %6s %5s %9s %7s %9s", "plan", "grid", "levels", "order", "layout",
+    printf("%-11s %-12s %-9s %-5s %-10s %-9s %5s %6s %5s %9s %7s %9s", "plan", "grid", "levels", "order", "layout",
            "recompute", "micro", "panels", "parts", step, "of peak", "tokens/s");
     for (int axis = 0; axis < QDR_N_AXES; axis++)
-        printf(" %8c (%s)%*s", axis_names[axis], unit.name, 4 - (int)strlen(unit.name), "");
-    printf(" %9s %9s  %s\n", "GiB", "headroom", "runs here");
-    for (int i = 0; i < answer->n_rows; i++) {
-        const plan_row *row = &answer->rows[i];
-        const qdr_plan *plan = &row->planned.plan;
-        qdr_obstacle obstacle;
-        const qdr_plan_result *result = &row->planned.result;
-        printf("%-11s %-15s %-9s %-5s %-10s %-9s %5lld %6d %5d %9.*f %6.1f%% %9.0f", row->name,
-               grid_in_words(plan).text, levels_in_words(plan).text, plan->order, layout_word(plan->layout),
-               recompute_word(plan->recompute), (long long)plan->micro_batch, result->panels, result->batch_parts,
-               unit.n_digits, result->secs / unit.secs, 100 * result->peak_share, result->tokens_per_sec);
-        for (int axis = 0; axis < QDR_N_AXES; axis++) {
-            const double hidden = hidden_secs(result, axis), exposed = exposed_secs(result, axis);
-            if (hidden + exposed > 0)
-                printf(" %6.*f+%-7.*f", unit.n_digits, hidden / unit.secs, unit.n_digits, exposed / unit.secs);
-            else
-                printf(" %6s %-7s", "-", "");
-        }
-        const int is_stopped = obstacle_of(answer, plan, &obstacle);
-        printf(" %9.2f %9.2f  %s%s", result->memory_bytes / GIB, headroom(answer, row) / GIB,
-               is_stopped ? "no: " : "yes", is_stopped ? obstacle.what : "");
-        const double lacks = plan_lacks_bytes(answer, row);
-        if (lacks > 0) printf("  does not fit, lacks %.2f GiB", lacks / GIB);
-        puts(row->has_enough ? "" : "  batch too small");
+        if (has_column(answer, axis))
+            printf(" %8c (%s)%*s", axis_names[axis], unit.name, 3 - (int)strlen(unit.name), "");
+    printf(" %7s  %s\n", "GiB", "runs here");
+}
+
+static void print_row(const plan_answer *answer, const plan_row *row, time_unit unit)
+{
+    const qdr_plan *plan = &row->planned.plan;
+    const qdr_plan_result *result = &row->planned.result;
+    printf("%-11s %-12s %-9s %-5s %-10s %-9s %5lld %6d %5d %9.*f %6.1f%% %9.0f", row->name, grid_in_words(plan).text,
+           levels_in_words(plan).text, plan->order, layout_word(plan->layout), recompute_word(plan->recompute),
+           (long long)plan->micro_batch, result->panels, result->batch_parts, unit.n_digits, result->secs / unit.secs,
+           100 * result->peak_share, result->tokens_per_sec);
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        const double hidden = hidden_secs(result, axis), exposed = exposed_secs(result, axis);
+        if (hidden + exposed > 0)
+            printf(" %6.*f+%-6.*f", unit.n_digits, hidden / unit.secs, unit.n_digits, exposed / unit.secs);
+        else if (has_column(answer, axis))
+            printf(" %6s %-6s", "-", "");
     }
+    qdr_obstacle obstacle;
+    const int is_stopped = obstacle_of(answer, plan, &obstacle);
+    printf(" %7.2f  %s%s", result->memory_bytes / GIB, is_stopped ? "no: " : "yes", is_stopped ? obstacle.what : "");
+    const double lacks = plan_lacks_bytes(answer, row);
+    if (lacks > 0) printf("  lacks %.2f GiB", lacks / GIB);
+    puts(row->has_enough ? "" : "  batch too small");
+}
+
+void plan_print_table(const plan_answer *answer)
+{
+    const qdr_search_result *found = &answer->found;
+    const time_unit unit = time_unit_of(answer->rows[0].planned.result.secs);
+    print_title(answer, unit);
+    for (int i = 0; i < answer->n_rows; i++) print_row(answer, &answer->rows[i], unit);
     putchar('\n');
     printf("%lld plans, of which at most %lld fit in %.4g GiB; %lld were simulated, and bounds rule out the rest.\n",
            (long long)found->n_candidates, (long long)found->n_fitting, answer->machine->memory_bytes / GIB,

@@ -91,9 +91,8 @@ class Table(Case):
         rows = self.rows(text)
         self.assertEqual([row.split()[0] for row in rows], [str(i) for i in range(1, 11)] + KNOWN_METHODS)
         for row in rows:
-            self.assertRegex(row,
-                             r"^\S+ +\d+x\d+x\d+x\d+ +\d+,\d+ +[xyzd]{4} +(replicated|scattered)"
-                             r" +(none|attention|full) +\d+ +\d+ +\d+ ")
+            self.assertRegex(row, r"^\S+ +\d+x\d+x\d+x\d+ +\d+,\d+ +[xyzd]{4} +(replicated|scattered)"
+                                  r" +(none|attention|full) +\d+ +\d+ +\d+ ")
         steps = [float(row.split()[9]) for row in rows[:10]]
         self.assertEqual(steps, sorted(steps))
         self.assertRegex(text, r"\n\d+ plans, of which at most \d+ fit in 4 GiB; \d+ were simulated, "
@@ -101,17 +100,19 @@ class Table(Case):
         best, second = (row.split()[1] for row in rows[:2])
         self.assertRegex(text, rf"\n{best} beats {second} by [\d.]+ %: .* (less|more) .*\.\n")
         self.assertEqual(self.good(), text)
+        for x, axes in (("x=1", "yzd"), ("x=2", "xyzd")):  # those with collectives
+            self.assertEqual(re.findall(r" ([xyzd]) \(", self.good("--fix", x)), list(axes))
 
     def test_known_methods_are_there_though_they_do_not_fit(self):
         text = self.good("--mem", "0.5G")
         rows = self.rows(text)
         ddp = rows[-4]
         self.assertEqual(ddp.split()[:2], ["DDP", "1x1x1x8"])
-        self.assertRegex(ddp, r"  does not fit, lacks \d+\.\d\d GiB$")
+        self.assertRegex(ddp, r"  lacks \d+\.\d\d GiB$")
         self.assertEqual([row.split()[1:3] for row in rows[-6:]],
                          [["1x1x8x1", "8,8"], ["1x4x1x2", "1,1"], ["1x1x1x8", "1,1"], ["1x1x1x8", "1,8"],
                           ["1x1x4x2", "4,4"], ["1x1x2x4", "4,8"]])
-        self.assertTrue(all("does not fit" not in row for row in rows[:-6]))
+        self.assertTrue(all("lacks" not in row for row in rows[:-6]))
 
     def test_three_levels_follow_the_links(self):
         """Weights lie on the innermost links, where they join fewer ranks than a node."""
