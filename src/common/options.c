@@ -22,13 +22,15 @@ const option_spec json_option[] = {{"json", 0, NULL, "print one JSON object", .k
 
 /* ---- values ---- */
 
+static char option_typed[48]; /* the option whose value is read: "-n" or "--ranks" */
+
 static int take_whole(const option_spec *spec, const char *value, int64_t *number, failure *why)
 {
     char *end;
     errno = 0;
     *number = strtoll(value, &end, 10);
     if (end != value && !*end && !errno && (double)*number >= spec->min && (double)*number <= spec->max) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "--%s '%s': a whole number from %.0f to %.0f is needed", spec->name, value, spec->min,
+    return fail(why, EXIT_USAGE, "%s '%s': a whole number from %.0f to %.0f is needed", option_typed, value, spec->min,
                 spec->max);
 }
 
@@ -37,7 +39,7 @@ static int take_real(const option_spec *spec, const char *value, double *number,
     char *end;
     *number = strtod(value, &end);
     if (end != value && !*end && *number >= spec->min && *number <= spec->max) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "--%s '%s': a number from %g to %g is needed", spec->name, value, spec->min,
+    return fail(why, EXIT_USAGE, "%s '%s': a number from %.15g to %.15g is needed", option_typed, value, spec->min,
                 spec->max);
 }
 
@@ -50,8 +52,8 @@ static int take_bytes(const option_spec *spec, const char *value, int64_t *bytes
     const char *letter = *end ? strchr(letters, *end) : NULL;
     const int shift = letter ? 10 * (int)(letter - letters + 1) : 0;
     if (end == value || errno || (*end && (!letter || end[1])) || number < 1 || number > max >> shift)
-        return fail(why, EXIT_USAGE, "--%s '%s': a number of bytes from 1 to %lldG is needed, such as 8, 64K or 16M",
-                    spec->name, value, (long long)(max >> 30));
+        return fail(why, EXIT_USAGE, "%s '%s': a number of bytes from 1 to %lldG is needed, such as 8, 64K or 16M",
+                    option_typed, value, (long long)(max >> 30));
     *bytes = number << shift;
     return EXIT_OK;
 }
@@ -66,7 +68,7 @@ static int take_choice(const option_spec *spec, const char *value, int *chosen, 
         if (strlen(value) == length && strncmp(value, word, length) == 0) return EXIT_OK;
         const int is_last = !word[length];
         snprintf(text + used, sizeof text - used, "%s%.*s", !i ? "" : is_last ? " or " : ", ", (int)length, word);
-        if (is_last) return fail(why, EXIT_USAGE, "--%s '%s': use %s", spec->name, value, text);
+        if (is_last) return fail(why, EXIT_USAGE, "%s '%s': use %s", option_typed, value, text);
         word += length + 1;
     }
 }
@@ -86,24 +88,24 @@ static int take_grid(const option_spec *spec, const char *value, grid_size *size
     if (spec->words && strcmp(value, spec->words) == 0) return EXIT_OK;
     if (grid_read(value, value + strlen(value), (int64_t)spec->max, size)) return EXIT_OK;
     return fail(why, EXIT_USAGE,
-                "--%s '%s': a grid is GXxGYxGZxGD, four numbers from 1 whose product is at most %lld, such as "
+                "%s '%s': a grid is GXxGYxGZxGD, four numbers from 1 whose product is at most %lld, such as "
                 "2x2x1x1%s%s",
-                spec->name, value, (long long)spec->max, spec->words ? ", or " : "", spec->words ? spec->words : "");
+                option_typed, value, (long long)spec->max, spec->words ? ", or " : "", spec->words ? spec->words : "");
 }
 
 static int take_text(const option_spec *spec, const char *value, const char **text, failure *why)
 {
     *text = value;
-    return *value ? EXIT_OK : fail(why, EXIT_USAGE, "--%s: its %s is empty", spec->name, spec->argument);
+    return *value ? EXIT_OK : fail(why, EXIT_USAGE, "%s: its %s is empty", option_typed, spec->argument);
 }
 
-static int take_order(const option_spec *spec, const char *value, const char **order, failure *why)
+static int take_order(const char *value, const char **order, failure *why)
 {
     int is_permutation = strlen(value) == 4;
     for (const char *axis = "xyzd"; *axis; axis++) is_permutation &= strchr(value, *axis) != NULL;
     *order = value;
     if (is_permutation) return EXIT_OK;
-    return fail(why, EXIT_USAGE, "--%s '%s': must be a permutation of xyzd, fastest axis first", spec->name, value);
+    return fail(why, EXIT_USAGE, "%s '%s': must be a permutation of xyzd, fastest axis first", option_typed, value);
 }
 
 static int take_timeout(const option_spec *spec, const char *value, failure *why)
@@ -128,15 +130,15 @@ static void limit_waiting(const option_spec *specs)
 }
 
 /* A name without a suffix, or with one that says nothing, is taken. */
-static int check_picture(const option_spec *spec, const char *path, failure *why)
+static int check_picture(const char *path, failure *why)
 {
     static const char *const others[] = {".png", ".jpg",  ".jpeg", ".gif",  ".pdf", ".eps",
                                          ".ps",  ".webp", ".tif",  ".tiff", ".bmp"};
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
     for (size_t i = 0; dot && i < sizeof others / sizeof *others; i++)
         if (strcasecmp(dot, others[i]) == 0)
-            return fail(why, EXIT_USAGE, "--%s '%s': the picture is SVG; give a name that ends in .svg, and convert it",
-                        spec->name, path);
+            return fail(why, EXIT_USAGE, "%s '%s': the picture is SVG; give a name that ends in .svg, and convert it",
+                        option_typed, path);
     return EXIT_OK;
 }
 
@@ -156,14 +158,14 @@ static int take_value(const option_spec *spec, const char *value, void *user, fa
     case OPTION_CHOICE: return take_choice(spec, value, to, why);
     case OPTION_DTYPE: return take_dtype(spec, value, to, why);
     case OPTION_GRID: return take_grid(spec, value, to, why);
-    case OPTION_ORDER: return take_order(spec, value, to, why);
+    case OPTION_ORDER: return take_order(value, to, why);
     case OPTION_TIMEOUT: return take_timeout(spec, value, why);
     case OPTION_OTHER: return spec->take(value, to, why);
     case OPTION_FLAG: *(int *)to = 1; break;
     case OPTION_HELP:
     case OPTION_HEADING: break;
     default:
-        if (spec->kind == OPTION_OUTPUT && spec->min > 0 && check_picture(spec, value, why)) return why->code;
+        if (spec->kind == OPTION_OUTPUT && spec->min > 0 && check_picture(value, why)) return why->code;
         return take_text(spec, value, to, why);
     }
     return EXIT_OK;
@@ -265,6 +267,10 @@ int options_read_operands(int argc, char **argv, const option_spec *specs, void 
         const option_spec *spec = code >= FIRST_CODE ? &specs[code - FIRST_CODE] : specs;
         while (code < FIRST_CODE && spec->letter != code) spec++;
         const char *text = optarg ? optarg : is_given;
+        if (code >= FIRST_CODE)
+            snprintf(option_typed, sizeof option_typed, "--%s", spec->name);
+        else
+            snprintf(option_typed, sizeof option_typed, "-%c", code);
         line.values[spec - specs] = text;
         if (take_value(spec, text, user, why)) return why->code;
     }

@@ -360,6 +360,13 @@ class Command(Case):
         self.assert_refused(run("help", "lineal"), "lineal")
         self.assert_refused(run("--json"), "--version")
 
+    def test_values_that_are_refused(self):
+        """The option is named as it was typed, and numbers are written out."""
+        self.assert_refused(run("plan", "gpt2", "-n", "0"), "-n '0': a whole number from 1 to 1048576")
+        self.assert_refused(run("plan", "gpt2", "--ranks=0"), "--ranks '0': a whole number from 1 to 1048576")
+        self.assert_refused(run("plan", "gpt2", "-o", ""), ": -o: its FILE is empty")
+        self.assert_refused(run("doctor", "--timeout", "2e6"), "--timeout '2e6': a number from 0 to 1000000 is needed")
+
     def test_unknown_names(self):
         for command, words, says in (("plan", ["llama-70b", "-n", "4", "--machine", "laptop"],
                                       "nearest: llama-2-70b, llama-3-70b"),
