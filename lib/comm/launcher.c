@@ -29,9 +29,10 @@ static const launcher launchers[] = {
 };
 
 /* The launcher that started n > 1 ranks; NULL: none, and *n = 1. Of a launcher that numbers its processes only, rank 0
- * cannot know that there are others; they can. */
+ * cannot know whether there are others, which can: *n = 0. */
 static const launcher *find_launcher(long *n)
 {
+    int is_numbered = 0, is_counted = 0;
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const launcher *one = &launchers[i];
         const char *value = getenv(one->variable);
@@ -39,8 +40,9 @@ static const launcher *find_launcher(long *n)
         *n = strtol(value, NULL, 10);
         if (one->is_rank && *n < LONG_MAX) ++*n;
         if (*n > 1) return one;
+        *(one->is_rank ? &is_numbered : &is_counted) = 1;
     }
-    *n = 1;
+    *n = is_counted || !is_numbered;
     return NULL;
 }
 

@@ -142,7 +142,7 @@ static int run(int argc, char **argv)
 {
     topo_options options = {.on = ON_DEFAULT};
     failure why = {0};
-    const int is_launched = qdr_launched() > 1;
+    const int is_launched = qdr_launched() != 1;
     if (options_read(argc, argv, specs, &options, NULL, &why) || check_options(&options, &why))
         return is_launched ? fail_print_once(&why) : fail_print(&why);
     if (is_launched || options.wants_ranks) return run_on_ranks(0, 0, run_rank, &options);

@@ -334,7 +334,16 @@ static void launchers_and_libraries_that_differ(void **state)
         unsetenv(others[i].variable);
         if (others[i].beside) unsetenv(others[i].beside);
         CHECK_OK(qdri_launcher_check(1, "a library"));
+        assert_int_equal(qdr_launched(), 1);
     }
+    /* The first process of a launcher that only numbers them, unless another variable counts them. */
+    setenv("PMIX_RANK", "0", 1);
+    CHECK_OK(qdri_launcher_check(1, "a library"));
+    assert_int_equal(qdr_launched(), 0);
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    assert_int_equal(qdr_launched(), 1);
+    unsetenv("SLURM_STEP_NUM_TASKS");
+    unsetenv("PMIX_RANK");
 }
 
 static void shapes_propose_others(void **state)
