@@ -131,6 +131,7 @@ void doctor_collect(int is_first, fact_list *facts)
     fact_set(facts, FACT_MPI, "%s", mpi);
     const qdr_status status = qdr_topo_load(NULL, &topo);
     if (topo) add_threads(topo, facts);
+    if (qdr_launched() == 0) fact_set(facts, FACT_ALONE, "yes");
     if (is_first) {
         add_boot(facts);
         add_shm(facts);

@@ -422,7 +422,7 @@ static int run(int argc, char **argv)
     static doctor_report report; /* static because it is large */
     doctor_options options = {0};
     failure why = {0};
-    const int is_launched = qdr_launched() > 1;
+    const int is_launched = qdr_launched() != 1;
     keep_variables(&report);
     setenv("QDR_TIMEOUT", "60", 0); /* before the options, which take precedence */
     const int is_refused = options_read(argc, argv, specs, &options, NULL, &why);
@@ -449,9 +449,9 @@ const command command_doctor = {
     .summary = "check this machine and say how to fix what does not work",
     .text = "Lists the components of this build, GPUs and the links between them, cores, memory, limits and the\n"
             "environment; then runs a small product and a sum over two ranks on the CPU, on each GPU and with\n"
-            "NCCL, and checks the results. Each finding is ok, a note (it works but could be better) or broken\n"
-            "(it exists but does not work), with a remedy. Exits with 1 if anything is broken; having no GPU is\n"
-            "fine.\n"
+            "NCCL, and checks the results. Each finding is ok, none (it is not here, and not needed), a note (it\n"
+            "works but could be better) or broken (it exists but does not work), the last two with a remedy.\n"
+            "Exits with 1 if anything is broken; having no GPU is fine.\n"
             "\n"
             "Under a launcher, the ranks compare their nodes instead, and rank 0 prints one table: ranks,\n"
             "hardware threads to which they are bound, memory, /dev/shm, clock, adapters, GPUs, driver, the\n"

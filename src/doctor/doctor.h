@@ -14,7 +14,8 @@
 typedef enum doctor_state {
     DOCTOR_GOOD, /* nothing to do */
     DOCTOR_NOTE, /* works, but could be better */
-    DOCTOR_BROKEN /* present on this machine, but does not work */
+    DOCTOR_BROKEN, /* present on this machine, but does not work */
+    DOCTOR_NONE /* not there, and not needed */
 } doctor_state;
 
 typedef struct doctor_finding {
@@ -53,7 +54,7 @@ void doctor_try_all(doctor_report *report);
 /* Whether the library can compute on the GPU with this number. */
 int doctor_can_use(const qdr_gpu_report *gpus, int number);
 
-/* "ok", "note", "broken" */
+/* "ok", "note", "broken", "none" */
 const char *doctor_state_name(doctor_state state);
 int doctor_count(const doctor_report *report, doctor_state state);
 /* "80.0 GiB", "64 KiB"; without decimals if it is whole. */

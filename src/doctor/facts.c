@@ -11,7 +11,7 @@
 
 const char *doctor_state_name(doctor_state state)
 {
-    static const char *const names[] = {"ok", "note", "broken"};
+    static const char *const names[] = {"ok", "note", "broken", "none"};
     return names[state];
 }
 
@@ -65,7 +65,10 @@ const fact_rule *fact_rule_of(const char *name)
 
 int fact_is_inner(const char *name)
 {
-    return strcmp(name, FACT_HOST) == 0 || strcmp(name, FACT_BOOT) == 0 || strcmp(name, FACT_THREADS) == 0;
+    static const char *const inner[] = {FACT_HOST, FACT_BOOT, FACT_THREADS, FACT_ALONE};
+    for (size_t i = 0; i < sizeof inner / sizeof *inner; i++)
+        if (strcmp(name, inner[i]) == 0) return 1;
+    return 0;
 }
 
 /* ---- lists ---- */
@@ -282,6 +285,18 @@ static void check_sharing(const fact_node *node, fact_differences *differences)
              numbers_count(&node->ranks), PLURAL(n_shared), numbers_text(&node->shared, text, sizeof text));
 }
 
+/* The first process of a launcher that MPI may not understand: others, if there are any, end with errors. */
+static void check_alone(const fact_node *node, fact_differences *differences)
+{
+    static const fact_rule rule = {
+        "launcher", FACT_TEXT, 1, DOCTOR_NOTE,
+        "if more were started, use the launcher of this MPI (mpiexec, srun --mpi=pmi2); with "
+        "--each, every process reports alone"};
+    if (!fact_value(&node->facts, FACT_ALONE) || numbers_count(&node->ranks) != 1) return;
+    fact_difference *one = add(differences, node, &rule, rule.name);
+    snprintf(one->value, sizeof one->value, "MPI sees one rank, and the launcher does not say how many it started");
+}
+
 void nodes_compare(const fact_node *nodes, int n_nodes, double clock_bound_secs, fact_differences *differences)
 {
     const double clock_secs = clock_bound_secs > FACT_CLOCK_SECS ? clock_bound_secs : FACT_CLOCK_SECS;
@@ -298,6 +313,7 @@ void nodes_compare(const fact_node *nodes, int n_nodes, double clock_bound_secs,
         check_shm(&nodes[i], nodes, differences);
         check_sharing(&nodes[i], differences);
     }
+    if (n_nodes == 1) check_alone(&nodes[0], differences);
 }
 
 /* ---- nodes ---- */

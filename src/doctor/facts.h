@@ -100,6 +100,7 @@ int fact_is_inner(const char *name);
 #define FACT_SHM "/dev/shm"
 #define FACT_SHM_FREE "/dev/shm free"
 #define FACT_CLOCK_NOW "clock"
+#define FACT_ALONE "alone" /* a launcher that does not say how many processes it started; is not compared */
 
 /* Which of n nodes is the host of a rank that sent this: has the same name, and has not been restarted. -1: none. */
 int nodes_find(const fact_node *nodes, int n, const char text[FACTS_BYTES]);

@@ -31,13 +31,13 @@ static void add_status(doctor_report *report)
     const int is_old = gpus->driver / 1000 < gpus->runtime / 1000;
     if (gpus->status == QDR_OK) return;
     if (visible && (*visible == '\0' || *visible == '-'))
-        doctor_add(report, GROUP, "use", DOCTOR_GOOD, "CUDA_VISIBLE_DEVICES hides all GPUs");
+        doctor_add(report, GROUP, "use", DOCTOR_NONE, "CUDA_VISIBLE_DEVICES hides all GPUs");
     else if (has_hardware(report))
         doctor_add_sentence(report, GROUP, "use", DOCTOR_BROKEN, gpus->sentence);
     else if (gpus->driver) /* not all GPUs are on PCI or in /dev: see WSL */
         doctor_add_sentence(report, GROUP, "use", is_old ? DOCTOR_BROKEN : DOCTOR_NOTE, gpus->sentence);
     else
-        doctor_add(report, GROUP, "use", DOCTOR_GOOD, "there is no NVIDIA GPU; everything runs on the CPU");
+        doctor_add(report, GROUP, "use", DOCTOR_NONE, "there is no NVIDIA GPU; everything runs on the CPU");
 }
 
 /* ---- GPUs ---- */
@@ -86,7 +86,7 @@ static void add_cudnn(doctor_report *report)
     else if (is_asked)
         doctor_add_sentence(report, GROUP, "cuDNN", DOCTOR_NOTE, gpus->cudnn_sentence);
     else
-        doctor_add(report, GROUP, "cuDNN", DOCTOR_GOOD, "none that can be used; it is not needed");
+        doctor_add(report, GROUP, "cuDNN", DOCTOR_NONE, "cannot be used, and is not needed");
     if (is_asked && gpus->cudnn)
         doctor_add(report, GROUP, "attention", DOCTOR_GOOD, "cuDNN's kernels where it has them (QDR_ATTENTION=cudnn)");
     else
@@ -100,7 +100,7 @@ static void add_libraries(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
     if (!gpus->has_plugin) {
-        doctor_add(report, GROUP, "CUDA", DOCTOR_GOOD, "none: %.*s", (int)strcspn(gpus->sentence, ";"), gpus->sentence);
+        doctor_add(report, GROUP, "CUDA", DOCTOR_NONE, "%.*s", (int)strcspn(gpus->sentence, ";"), gpus->sentence);
         return;
     }
     doctor_add(report, GROUP, "CUDA", DOCTOR_GOOD, "built with %d.%d", gpus->runtime / 1000, gpus->runtime % 1000 / 10);
@@ -115,7 +115,7 @@ static void add_libraries(doctor_report *report)
                       "%d.%d or later is needed: put a newer libnccl.so.2 first in LD_LIBRARY_PATH", LEAST_NCCL / 10000,
                       LEAST_NCCL / 100 % 100);
     else if (gpus->n_gpus < 2)
-        doctor_add(report, GROUP, "NCCL", DOCTOR_GOOD, "none; one GPU does not need it");
+        doctor_add(report, GROUP, "NCCL", DOCTOR_NONE, "not installed; one GPU does not need it");
     else
         doctor_advise(doctor_add(report, GROUP, "NCCL", DOCTOR_NOTE,
                                  "none: sums over GPUs of several processes go through the host"),
@@ -176,11 +176,12 @@ void doctor_find_gpus(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
     const char *source = report->topo ? report->topo->gpu_source : "NVML was not queried";
+    const int has_driver = strncmp(source, "NVML, driver ", 13) == 0;
     if (gpus->driver)
         doctor_add(report, GROUP, "driver", DOCTOR_GOOD, "for CUDA %d.%d; %s", gpus->driver / 1000,
                    gpus->driver % 1000 / 10, source);
     else
-        doctor_add(report, GROUP, "driver", DOCTOR_GOOD, "%s", source);
+        doctor_add(report, GROUP, "driver", has_driver ? DOCTOR_GOOD : DOCTOR_NONE, "%s", source);
     add_status(report);
     for (int i = 0; i < report->gpus.n_gpus; i++) add_gpu(report, &report->gpus.gpus[i]);
     find_links(report);

@@ -177,7 +177,7 @@ static int try_sum_on(doctor_report *report, const char *device, const char *nam
 {
     const int n_launched = qdr_launched(), n_broken = doctor_count(report, DOCTOR_BROKEN);
     if (n_launched > 1)
-        doctor_add(report, GROUP, name, DOCTOR_GOOD, "not tried: this is one of %d processes of a launcher",
+        doctor_add(report, GROUP, name, DOCTOR_NONE, "not tried: this is one of %d processes of a launcher",
                    n_launched);
     else
         try_on(report, device, name, N_RANKS);

@@ -262,7 +262,7 @@ class Doctor(Case):
         state, text = self.find(0, "use", FAKE_CUDA_GPUS="0")
         self.assertEqual(state, "note")
         self.assertIn("no GPU can be used", text)
-        self.assertEqual(self.find(0, "use", FAKE_CUDA_DRIVER="0")[0], "ok")
+        self.assertEqual(self.find(0, "use", FAKE_CUDA_DRIVER="0")[0], "none")
 
     def test_environment_is_that_of_the_caller(self):
         self.find(0, "use")
@@ -277,7 +277,7 @@ class Doctor(Case):
 
     def test_cudnn(self):
         none = {"QDR_CUDNN": "/no/cudnn.so"}
-        self.assertEqual(self.find(0, "cuDNN", **none)[0], "ok")
+        self.assertEqual(self.find(0, "cuDNN", **none)[0], "none")
         state, text = self.find(0, "cuDNN", QDR_ATTENTION="cudnn", **none)
         self.assertEqual(state, "note")
         self.assertIn("/no/cudnn.so", text)

@@ -56,11 +56,11 @@ class Case(unittest.TestCase):
         self.assertEqual((done.returncode, done.err), (code, ""), done.out)
         report = json.loads(done.out)
         states = [finding["state"] for finding in report["findings"]]
-        self.assertLessEqual(set(states), {"ok", "note", "broken"})
+        self.assertLessEqual(set(states), {"ok", "note", "broken", "none"})
         self.assertEqual((report["works"], report["broken"]), (code == 0, states.count("broken")))
         for finding in report["findings"]:
             self.assertTrue(finding["name"] and finding["text"], finding)
-            self.assertEqual(finding["remedy"] is not None, finding["state"] != "ok", finding)
+            self.assertEqual(finding["remedy"] is not None, finding["state"] in ("note", "broken"), finding)
         return report
 
     def find(self, report, name, group=None):
@@ -103,6 +103,9 @@ class ThisMachine(Case):
             report = self.read(environment=NO_PLUGIN)
             self.assertEqual(report["gpus"], [])
             self.assertIn("no NVIDIA GPU", self.find(report, "use")["text"])
+            self.assertEqual([self.find(report, name, "GPU")["state"] for name in ("use", "CUDA")], ["none", "none"])
+            driver = self.find(report, "driver")
+            self.assertEqual(driver["state"], "none" if "not installed" in driver["text"] else "ok")
 
     def test_help(self):
         done = doctor("--help")
@@ -354,6 +357,16 @@ class Ranks(unittest.TestCase):
         self.assertEqual((done.returncode, done.out), (1, ""))
         self.assertIn("each believes it is alone", done.err)
         self.assertIn("quadrille doctor --each", done.err)
+
+    def test_processes_that_are_only_numbered(self):
+        """The first cannot know whether there are others: it starts MPI, which does, and says so if MPI sees none."""
+        report = json.loads(doctor("--json", environment={**NO_GPU, "PMIX_RANK": "0"}).out)
+        self.assertEqual((report["works"], report["ranks"]), (True, 1))
+        found = [one for one in report["differences"] if one["fact"] == "launcher"]
+        self.assertEqual([one["state"] for one in found], ["note"])
+        self.assertIn("--each", found[0]["remedy"])
+        report = json.loads(doctor("--json", "--each", environment={**NO_GPU, "PMIX_RANK": "0"}).out)
+        self.assertIn("findings", report)
 
     def test_a_rank_that_does_not_come(self):
         program = [ARGUMENTS.mpiexec, "-n", "1", ARGUMENTS.quadrille, "doctor", "--timeout", "2", ":", "-n", "1",

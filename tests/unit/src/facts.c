@@ -367,6 +367,23 @@ static void ranks_of_a_node_have_other_libraries(void **state)
     free(found.list);
 }
 
+static void the_first_of_unknown_processes(void **state)
+{
+    (void)state;
+    static const char first[] = "alone\tyes\nlibrary\t1\n";
+    DIFFERENCES("0 launcher note MPI sees one rank, and the launcher does not say how many it started|", first);
+    DIFFERENCES("", first, "library\t1\n"); /* it has met others */
+    static fact_node node;
+    fact_differences found = {.n = 0};
+    memset(&node, 0, sizeof node);
+    for (int i = 0; i < 2; i++) {
+        const message sent = says(i == 0 ? first : "library\t1\n");
+        node_add_rank(&node, i, sent.text, &found);
+    }
+    nodes_compare(&node, 1, 0, &found);
+    assert_int_equal(found.n, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -386,6 +403,7 @@ int main(void)
         cmocka_unit_test(more_ranks_need_more_shared_memory),
         cmocka_unit_test(ranks_share_cores_or_do_not),
         cmocka_unit_test(ranks_of_a_node_have_other_libraries),
+        cmocka_unit_test(the_first_of_unknown_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
