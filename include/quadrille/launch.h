@@ -38,8 +38,9 @@ typedef void (*qdr_stuck_fn)(const char *sentence, void *user);
  * itself was stopped does not count. Local; not while qdr_launch() runs. */
 QDR_API void qdr_launch_watch(qdr_stuck_fn fn, void *user);
 /** The number of processes, including this one, that a launcher (mpiexec, srun, torchrun, …) started together,
- * according to the environment; 1 without a launcher. Where a launcher only numbers its processes: at least so many, and
- * 0 in the first one, which cannot know whether there are others. Does not touch MPI. Local, thread-safe as long as nobody changes the environment. */
+ * according to the environment; 1 without a launcher. Where a launcher only numbers its processes: at least so many,
+ * and 0 in the first one, which cannot know whether there are others. Does not touch MPI. Local, thread-safe as long as
+ * nobody changes the environment. */
 QDR_API int qdr_launched(void);
 /** Writes what the MPI library that this process has loaded calls itself, "MPICH Version: 4.0.2"; "none" if the library
  * was built without MPI. It may be another version than that of the build, which is in version.h. MPI need not be

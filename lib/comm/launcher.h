@@ -10,8 +10,8 @@
 QDR_NODISCARD qdr_status qdri_launcher_check(int n_ranks, const char *why);
 /* @retval QDR_ERR_ARGUMENT  a launcher started this program several times, and each would run local ranks of its own */
 QDR_NODISCARD qdr_status qdri_launcher_check_local(int n_local);
-/* The number of processes that a launcher started; 1 without a launcher; 0 if it only numbers them and this is the first
- * one, which cannot know whether there are others. */
+/* The number of processes that a launcher started; 1 without a launcher; 0 if it only numbers them and this is the
+ * first, which cannot know whether there are others. */
 long qdri_launcher_ranks(void);
 /* The number of ranks that a launcher started on this node, 1 if unknown; *index: the number of this one among them. */
 long qdri_launcher_node_ranks(long *index);
