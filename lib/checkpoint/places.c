@@ -12,6 +12,7 @@
 #include "checkpoint/crc.h"
 #include "core/complaints.h"
 #include "core/dtype.h"
+#include "core/input.h"
 #include "core/size.h"
 #include "files/at.h"
 
@@ -116,7 +117,7 @@ static qdr_status identify(const qdri_tensor_file *file, int64_t header_bytes, i
     struct stat info;
     memset(found, 0, sizeof *found);
     if (fstat(file->descriptor, &info) != 0)
-        return QDR_FAIL(QDR_ERR_IO, "%s cannot be read: %s; %s", qdri_shown(file->path).text, strerror(errno),
+        return QDR_FAIL(QDR_ERR_IO, "%s cannot be read (%s); %s", qdri_shown(file->path).text, strerror(errno),
                         qdri_read_remedy(errno));
     found->header_bytes = header_bytes;
     found->n_bytes = info.st_size;
@@ -139,8 +140,7 @@ static qdr_status keep_open(const qdri_tensor_file *from, qdri_tensor_file *file
     file->data_at = from->data_at;
     file->descriptor = fcntl(from->descriptor, F_DUPFD_CLOEXEC, 0);
     if (file->descriptor >= 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened: %s; %s", qdri_shown(from->path).text, strerror(errno),
-                    qdri_read_remedy(errno));
+    return qdri_cannot_open(qdri_shown(from->path).text, qdri_read_remedy(errno));
 }
 
 static qdr_status look(const qdr_safetensors *file, const qdri_contents *contents, int needs_optimizer,

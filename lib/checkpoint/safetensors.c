@@ -11,6 +11,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/crc.h"
 #include "checkpoint/internal.h"
+#include "core/input.h"
 #include "core/kind.h"
 #include "core/size.h"
 #include "files/at.h"
@@ -26,7 +27,7 @@ qdr_status qdri_tensor_file_read(const qdri_tensor_file *file, int64_t at, size_
         const ssize_t got = pread(file->descriptor, next, n_bytes, (off_t)at);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
-            return QDR_FAIL(QDR_ERR_IO, "%s cannot be read: %s; %s", qdri_shown(file->path).text, strerror(errno),
+            return QDR_FAIL(QDR_ERR_IO, "%s cannot be read (%s); %s", qdri_shown(file->path).text, strerror(errno),
                             qdri_read_remedy(errno));
         if (got == 0)
             return QDR_FAIL(QDR_ERR_IO,
@@ -97,8 +98,7 @@ static qdr_status open_file(const char *path, qdri_tensor_file *file)
     QDR_TRY(qdri_strdup(path, &file->path));
     file->descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO without a writer would wait */
     if (file->descriptor < 0 || fstat(file->descriptor, &state))
-        return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened: %s; %s", qdri_shown(path).text, strerror(errno),
-                        qdri_read_remedy(errno));
+        return qdri_cannot_open(qdri_shown(path).text, qdri_read_remedy(errno));
     if (!S_ISREG(state.st_mode))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is no regular file; a safetensors file is needed", qdri_shown(path).text);
     QDR_TRY(check_kind(file, state.st_size));

@@ -9,6 +9,7 @@
 
 #include "checkpoint/internal.h"
 #include "core/complaints.h"
+#include "core/input.h"
 #include "core/size.h"
 #include "files/at.h"
 
@@ -52,9 +53,7 @@ static void add(found *all, const char *name, const char *usual)
 static qdr_status list_folder(const char *path, found *indexes, found *files)
 {
     DIR *folder = opendir(path);
-    if (!folder)
-        return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened: %s; %s", qdri_shown(path).text, strerror(errno),
-                        qdri_read_remedy(errno));
+    if (!folder) return qdri_cannot_open(qdri_shown(path).text, qdri_read_remedy(errno));
     for (struct dirent *entry; (entry = readdir(folder));) {
         if (qdri_has_ending(entry->d_name, INDEX_ENDING)) add(indexes, entry->d_name, "model" INDEX_ENDING);
         if (qdri_has_ending(entry->d_name, FILE_ENDING)) add(files, entry->d_name, "model" FILE_ENDING);

@@ -68,6 +68,12 @@ void qdri_input_name(const char *path, char *name, size_t capacity)
     qdr_text_hide_controls(name);
 }
 
+qdr_status qdri_cannot_open(const char *shown, const char *remedy)
+{
+    return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened (%s)%s%s", shown, strerror(errno), remedy ? "; " : "",
+                    remedy ? remedy : "");
+}
+
 static qdr_status too_large(const input *in)
 {
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %zu %s, the limit for such a file", in->name,
@@ -76,7 +82,7 @@ static qdr_status too_large(const input *in)
 
 static qdr_status unreadable(const input *in)
 {
-    return QDR_FAIL(QDR_ERR_IO, "%s could not be read (%s)", in->name, strerror(errno));
+    return QDR_FAIL(QDR_ERR_IO, "%s cannot be read (%s)", in->name, strerror(errno));
 }
 
 /* Does not wait for a writer, which may never come. */
@@ -85,14 +91,14 @@ static qdr_status open_input(input *in, const char *path)
     struct stat info;
     in->is_stdin = strcmp(path, "-") == 0;
     in->file = in->is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (in->file < 0) return QDR_FAIL(QDR_ERR_IO, "%s could not be opened (%s)", in->name, strerror(errno));
+    if (in->file < 0) return qdri_cannot_open(in->name, NULL);
     if (fstat(in->file, &info) != 0) return unreadable(in);
     if (in->is_stdin || isatty(in->file)) in->waits_msecs = -1;
     if (S_ISREG(info.st_mode)) {
         in->expected_bytes = (size_t)info.st_size;
         return in->expected_bytes > in->max_bytes ? too_large(in) : QDR_OK;
     }
-    if (S_ISDIR(info.st_mode)) return QDR_FAIL(QDR_ERR_IO, "%s could not be read (%s)", in->name, strerror(EISDIR));
+    if (S_ISDIR(info.st_mode)) return QDR_FAIL(QDR_ERR_IO, "%s cannot be read (%s)", in->name, strerror(EISDIR));
     if (S_ISFIFO(info.st_mode) || in->waits_msecs < 0) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is a device or a socket, not a file", in->name);
 }

@@ -304,7 +304,7 @@ int npy_open(const char *path, npy_array *array, failure *why)
     memset(array, 0, sizeof *array);
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
-        return fail(why, EXIT_USAGE, "%s: cannot be opened (%s); name a readable .npy file", path, strerror(errno));
+        return fail(why, EXIT_USAGE, "%s cannot be opened (%s); name a readable .npy file", path, strerror(errno));
     if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(file);
         return fail(why, EXIT_USAGE, "%s: is not a regular file; name a .npy file", path);

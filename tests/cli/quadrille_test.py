@@ -238,7 +238,7 @@ class BadInput(Case):
                     file.write(data)
                 self.refuse(words, "w.npy", part)
         os.unlink(self.path("w.npy"))
-        self.refuse(words, "w.npy: cannot be opened")
+        self.refuse(words, "w.npy cannot be opened")
         os.mkdir(self.path("w.npy"))
         self.refuse(words, "not a regular file")
 

@@ -329,10 +329,10 @@ class Refused(Case):
     """One message each, exit code 2, nothing on standard output."""
 
     def test_files(self):
-        self.assert_refused("run.json.0 could not be opened (No such file")
+        self.assert_refused("run.json.0 cannot be opened (No such file")
         good = [event("product", "compute", 0, 1)]
         self.write(0, good)
-        self.assert_refused("run.json.1 could not be opened (No such file or directory); the run had 2 ranks")
+        self.assert_refused("run.json.1 cannot be opened (No such file or directory); the run had 2 ranks")
         whole = json.dumps({"traceEvents": good, "quadrille": header(1)})
         for text, says in (("", "truncated"), (whole[:len(whole) // 2], "line 1"), (whole[:-1], "run.json.1"),
                            (whole + "}", "line 1"), ("\0", "damaged"), ("[]", "not a Quadrille trace"),

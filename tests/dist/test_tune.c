@@ -445,7 +445,7 @@ static void mistaken_files_are_named(qdr_context *ctx, uint64_t seed)
         DIST_FAILS(qdr_stack_build(n.stack), QDR_ERR_ARGUMENT, "tune.json, line 1");
     }
     set_tune(ctx, "/");
-    DIST_FAILS(qdr_stack_build(n.stack), QDR_ERR_IO, "/ could not be read");
+    DIST_FAILS(qdr_stack_build(n.stack), QDR_ERR_IO, "/ cannot be read");
     set_tune(ctx, "/none/tune.json");
     net large = describe(grid, QDR_REPLICATED, 24, none_asked);
     DIST_FAILS(qdr_stack_build(large.stack), QDR_ERR_ARGUMENT, "/none/tune.json: cannot be written");

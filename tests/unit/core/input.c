@@ -75,7 +75,7 @@ static void what_is_no_file(void **state)
     char *bytes;
     size_t got;
     (void)state;
-    check_refused(path, QDR_ERR_IO, "could not be opened (No such file");
+    check_refused(path, QDR_ERR_IO, "cannot be opened (No such file");
     check_refused(folder, QDR_ERR_IO, "Is a directory");
     check_refused("/dev/zero", QDR_ERR_ARGUMENT, "/dev/zero is a device");
     CHECK_FAILS(qdr_input_read(NULL, MOST, &bytes, &got), QDR_ERR_ARGUMENT, "NULL");

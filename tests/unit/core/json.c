@@ -140,9 +140,9 @@ static void files(void **state)
     (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/a.json", folder);
-    CHECK_FAILS(qdri_json_load(path, &document), QDR_ERR_IO, "a.json could not be opened (No such file or directory)");
+    CHECK_FAILS(qdri_json_load(path, &document), QDR_ERR_IO, "a.json cannot be opened (No such file or directory)");
     assert_null(document);
-    CHECK_FAILS(qdri_json_load(folder, &document), QDR_ERR_IO, "could not be read (Is a directory)");
+    CHECK_FAILS(qdri_json_load(folder, &document), QDR_ERR_IO, "cannot be read (Is a directory)");
     write_file(path, "{\"n\": 3}", 8);
     CHECK_OK(qdri_json_load(path, &document));
     CHECK_OK(qdri_json_root(document, &root));

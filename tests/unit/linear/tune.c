@@ -240,7 +240,7 @@ static void the_file_is_replaced_or_left(void **state)
         free(text);
     }
     CHECK_FAILS(qdri_tune_store(inside, &table), QDR_ERR_ARGUMENT, "No such file");
-    CHECK_FAILS(qdri_tune_load(folder, &text, &bytes), QDR_ERR_IO, "could not be read");
+    CHECK_FAILS(qdri_tune_load(folder, &text, &bytes), QDR_ERR_IO, "cannot be read");
     CHECK_FAILS(qdri_tune_store(folder, &table), QDR_ERR_ARGUMENT, "Is a directory");
     assert_int_equal(remove(path), 0);
     assert_int_equal(rmdir(folder), 0); /* and nothing else was left there */

@@ -459,8 +459,8 @@ static void unknown_names(void **state)
     memset(longer, 'x', sizeof longer);
     longer[299] = '\0';
     CHECK_FAILS(qdr_network_load(longer, &net), QDR_ERR_ARGUMENT, "none of the");
-    CHECK_FAILS(qdr_network_load("none.json", &net), QDR_ERR_IO, "none.json could not be opened");
-    CHECK_FAILS(qdr_network_load("./gpt2", &net), QDR_ERR_IO, "./gpt2 could not be opened");
+    CHECK_FAILS(qdr_network_load("none.json", &net), QDR_ERR_IO, "none.json cannot be opened");
+    CHECK_FAILS(qdr_network_load("./gpt2", &net), QDR_ERR_IO, "./gpt2 cannot be opened");
     assert_int_equal(net.version, 0);
 }
 

@@ -388,7 +388,7 @@ static void wrong_files(void **state)
     unlink(path);
     CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = path}, &topo), QDR_ERR_IO, "No such file");
     CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = "/tmp"}, &topo), QDR_ERR_IO,
-                "/tmp could not be read");
+                "/tmp cannot be read");
 }
 
 /* hwloc makes machines up, too. */
