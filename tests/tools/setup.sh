@@ -48,13 +48,14 @@ show_log() {
         line=$(tail -n 1 "$1" | cut -c 1-76)
         [ -n "$line" ] && [ "$line" != "$shown" ] || continue
         shown=$line
-        # "[17/230] ..." of Ninja, " 17/230 ..." of Meson: the time that is left
+        # "[17/230] ..." of Ninja, " 17/230 ..." of Meson: what is left of that step alone
         # shellcheck disable=SC2046 # two numbers
         set -- "$1" $(printf '%s' "$line" | sed -n 's|^ *\[*\([1-9][0-9]*\)/\([0-9]*\).*|\1 \2|p')
         if [ $# = 3 ]; then
             [ "$of" = "$3" ] || { of=$3 before=$((n_secs - 1)) done_before=$(($2 - 1)); }
             secs=$(((n_secs - before) * ($3 - $2) / ($2 - done_before)))
-            line="$(printf '%s' "$line" | cut -c 1-58), $((secs / 60)):$(printf '%02d' $((secs % 60))) left"
+            left=$((secs / 60)):$(printf '%02d' $((secs % 60)))
+            line="$(printf '%s' "$line" | cut -c 1-51), $left left of this step"
         fi
         if [ -t 2 ]; then printf '\r%s\033[K' "$line" >&2; else say "    $line"; fi
     done
