@@ -266,8 +266,23 @@ static int by_collective(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Sets `late` of all collectives, if the ranks' clocks are comparable: the ranks of a group begin a collective at
- * different times, and none can end it before the last one has begun. */
+/* Sets `late` and `last_by` of one collective, of which these are the shares of all members. */
+static void compare_begins(const share *shares, size_t n)
+{
+    trace_event *last = shares[0].event;
+    double before = -INFINITY; /* when the last but one began */
+    for (size_t i = 1; i < n; i++) {
+        trace_event *event = shares[i].event;
+        before = fmax(before, fmin(event->begin, last->begin));
+        if (event->begin > last->begin) last = event;
+    }
+    if (n > 1) last->last_by = last->begin - before;
+    for (size_t i = 0; i < n; i++)
+        shares[i].event->late = fmin(last->begin, shares[i].event->end) - shares[i].event->begin;
+}
+
+/* Compares all collectives, if the ranks' clocks are comparable: the ranks of a group begin a collective at different
+ * times, and none can end it before the last one has begun. */
 static int find_late(trace_file *trace, failure *why)
 {
     size_t n = 0, most = 1;
@@ -289,14 +304,7 @@ static int find_late(trace_file *trace, failure *why)
         for (end = begin + 1; end < n && by_collective(first, &list[end]) == 0;) end++;
         int n_members, stride;
         find_members(&trace->ranks[0], first->stream, &n_members, &stride);
-        if ((int)(end - begin) == n_members) {
-            double last = -INFINITY;
-            for (size_t i = 0; i < end - begin; i++) last = fmax(last, first[i].event->begin);
-            for (size_t i = 0; i < end - begin; i++) {
-                trace_event *event = first[i].event;
-                event->late = fmin(last, event->end) - event->begin;
-            }
-        }
+        if ((int)(end - begin) == n_members) compare_begins(first, end - begin);
     }
     free(list);
     return EXIT_OK;

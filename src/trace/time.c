@@ -109,3 +109,21 @@ void trace_add_stream(const trace_file *trace, int stream, const char *kind, tra
         }
     }
 }
+
+trace_last trace_find_last(const trace_file *trace)
+{
+    trace_last most = {.rank = -1};
+    int64_t n_all = 0;
+    for (int r = 0; r < trace->n_ranks; r++) {
+        trace_last one = {.rank = r};
+        for (int64_t i = 0; i < trace->ranks[r].n_events; i++) {
+            const double secs = trace->ranks[r].events[i].last_by;
+            one.n += secs > 0;
+            one.secs += secs;
+        }
+        n_all += one.n;
+        if (one.n > most.n) most = one;
+    }
+    most.n_all = n_all;
+    return most;
+}

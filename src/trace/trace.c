@@ -134,6 +134,16 @@ static void print_files(const trace_file *trace, int coded)
     }
 }
 
+static void print_last(const trace_file *trace)
+{
+    const trace_last last = trace_find_last(trace);
+    char position[64];
+    if (last.rank < 0) return;
+    trace_position(&trace->ranks[last.rank], position, sizeof position);
+    printf("# most often the last: rank %d (%s), in %lld of %lld collectives, %.3f ms after all others on average\n",
+           last.rank, position, (long long)last.n, (long long)last.n_all, 1e3 * last.secs / (double)last.n);
+}
+
 static void print_table(const trace_file *trace)
 {
     static const char *const axes[] = {"x", "y", "z", "d"};
@@ -153,6 +163,7 @@ static void print_table(const trace_file *trace)
            "# %.3f ms from the first task to the last; computing: %.3f ms (%.1f%%)\n"
            "# hidden: while the rank computed; exposed: while it did not; late: until the last rank began\n",
            trace->n_ranks, PLURAL(trace->n_ranks), grid, 1e3 * secs, 1e3 * compute.secs, 100 * compute.secs / secs);
+    print_last(trace);
     if (bound > 0)
         printf("# the ranks' clocks differ and are aligned: times of two ranks are off by %.1f us at most\n",
                1e6 * bound);

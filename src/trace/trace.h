@@ -22,6 +22,7 @@ typedef struct trace_event {
     char kind[24], name[40]; /* UTF-8 */
     double begin, end; /* seconds on rank 0's clock */
     double late; /* seconds from its begin until the last rank of its group had begun, or until it ended */
+    double last_by; /* seconds that it began after all others of its group; 0: it was not the last, or nobody knows */
     double bytes, flops;
     double plain_bytes, codec_secs; /* bytes without a codec; encoding and decoding */
 } trace_event;
@@ -79,6 +80,14 @@ typedef struct trace_sum {
 } trace_sum;
 /* kind: NULL: all. */
 void trace_add_stream(const trace_file *trace, int stream, const char *kind, trace_sum *sum);
+
+/* The rank that began most collectives as the last of its group. */
+typedef struct trace_last {
+    int rank; /* -1: none */
+    int64_t n, n_all; /* collectives of which it was the last, and of which any rank was */
+    double secs; /* by how much, altogether */
+} trace_last;
+trace_last trace_find_last(const trace_file *trace);
 
 /* ---- files: writers of a trace_file ---- */
 

@@ -157,18 +157,37 @@ class Table(Case):
                               event("all-gather", "y gather", 2000 + begin, 50),
                               event("all-reduce", "x reduce", 5000, 10 + begin, run=1)],
                        ranks=4, grid=[2, 2, 1, 1], place=[rank % 2, rank // 2, 0, 0])
-        found = rows(self.assert_done(trace(self.name)))
+        out = self.assert_done(trace(self.name))
+        # Rank 1 is the last on x by 300 us, rank 3 by 400; on y rank 2 by 100, rank 3 by 200.
+        self.assertIn("# most often the last: rank 3 (x1 y1 z0 d0), in 2 of 4 collectives, 0.300 ms after", out)
+        found = rows(out)
         self.assertEqual(found["x reduce"][6], round((300 + 400) / 4 / 1000, 3))
         self.assertEqual(found["y gather"][6], round((50 + 50) / 4 / 1000, 3))  # no longer than the run
         self.write(3, [event("all-reduce", "x reduce", 500, 500)], ranks=4, grid=[1, 4, 1, 1], place=[0, 3, 0, 0])
-        self.assertEqual(rows(self.assert_done(trace(self.name)))["all"][6], 0)
+        out = self.assert_done(trace(self.name))
+        self.assertEqual(rows(out)["all"][6], 0)
+        self.assertNotIn("most often the last", out)
 
     def test_late_in_three_groups(self):
         """On a grid of 2x2x3 two neighbours sum over x: the first of each pair waits 100 us for the second."""
         for rank in range(12):
             self.write(rank, [event("all-reduce", "x reduce", 100 * rank, 5000 - 100 * rank)],
                        ranks=12, grid=[2, 2, 3, 1], place=[rank % 2, rank // 2 % 2, rank // 4, 0])
-        self.assertEqual(rows(self.assert_done(trace(self.name)))["x reduce"][6], 0.05)
+        out = self.assert_done(trace(self.name))
+        self.assertEqual(rows(out)["x reduce"][6], 0.05)
+        self.assertIn("in 1 of 6 collectives, 0.100 ms after", out)
+
+    def test_the_last_of_several(self):
+        """Of five ranks one is the last, in any order of the files, by what is between it and the one before it."""
+        for last in range(5):
+            for rank in range(5):
+                begin = 700 if rank == last else 100 * rank
+                self.write(rank, [event("all-reduce", "d reduce", begin, 1000 - begin),
+                                  event("all-reduce", "d reduce", 1000, 5)],
+                           ranks=5, grid=[1, 1, 1, 5], place=[0, 0, 0, rank])
+            by = (700 - 100 * (3 if last == 4 else 4)) / 1000
+            self.assertIn(f"rank {last} (x0 y0 z0 d{last}), in 1 of 1 collectives, {by:.3f} ms after",
+                          self.assert_done(trace(self.name)))
 
     def write_levels(self):
         """A grid of 1x1x1x8 in which pairs are near, and pairs of them far. In near and in copies the last of a group
