@@ -54,8 +54,10 @@ void stop_on_signals(void)
 
 void stop_by_default(void)
 {
+    const struct sigaction ignored = {.sa_handler = SIG_IGN};
     if (atomic_exchange(&is_set, 0) == 0) return;
-    for (int i = 0; i < N_STOPPING; i++) (void)sigaction(stopping[i], &before[i], NULL);
+    for (int i = 0; i < N_STOPPING; i++)
+        (void)sigaction(stopping[i], stopping[i] == SIGUSR1 ? &ignored : &before[i], NULL);
 }
 
 qdr_status stop_is_requested(qdr_context *ctx, int *stops) { return program_any(ctx, is_asked, stops); }

@@ -6,6 +6,7 @@ one ends it at once.
 usage: stopping_test.py EXAMPLES_DIR [--mpiexec PROGRAM] [--times N] [--seed N]
 """
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -52,6 +53,12 @@ class Stopping(Case):
         with open(path, encoding="ascii") as file:
             return [line for line in map(json.loads, file) if "step" in line]
 
+    def ranks_of(self, file):
+        """The processes of a run under mpiexec that saves to this file."""
+        found = subprocess.run(["pgrep", "-f", "train_gpt .*" + file], capture_output=True, text=True, check=True)
+        return [int(number) for number in found.stdout.split()
+                if os.path.basename(os.readlink(f"/proc/{number}/exe")) == "train_gpt"]
+
     def test_random_times(self):
         chance = random.Random(ARGUMENTS.seed)
         print(f"seed {ARGUMENTS.seed}, {ARGUMENTS.times} times", file=sys.stderr)
@@ -78,9 +85,7 @@ class Stopping(Case):
         file = self.path("a.safetensors")
         process = self.start(*LONG, "--save", file, by_mpi=True, grid="1x1x1x3")
         time.sleep(0.5)
-        found = subprocess.run(["pgrep", "-f", "train_gpt .*" + file], capture_output=True, text=True, check=True)
-        ranks = [int(number) for number in found.stdout.split()
-                 if os.path.basename(os.readlink(f"/proc/{number}/exe")) == "train_gpt"]
+        ranks = self.ranks_of(file)
         self.assertEqual(len(ranks), 3)
         os.kill(ranks[-1], signal.SIGUSR1)
         self.end(process, 0)
@@ -151,6 +156,22 @@ class Stopping(Case):
             self.assertIsNone(process.poll(), number)
         process.terminate()
         self.end(process, -signal.SIGTERM)
+
+    def test_usr1_until_the_last_moment(self):
+        """A run that is complete stays a success while it closes MPI."""
+        if not ARGUMENTS.mpiexec:
+            self.skipTest("no mpiexec")
+        file = self.path("a.safetensors")
+        process = self.start(*LONG, "--steps", "3", "--val-windows", "1", "--save", file, by_mpi=True)
+        ranks = self.ranks_of(file)
+        self.assertEqual(len(ranks), 2)
+        while process.poll() is None:
+            for rank in ranks:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rank, signal.SIGUSR1)
+            time.sleep(0.001)
+        self.end(process, 0)
+        self.assertTrue(os.path.exists(file))
 
     def test_one_rank_without_a_launcher(self):
         """MPICH has its own use for SIGUSR1, and must not see it."""
