@@ -1,56 +1,63 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_container.sh: builds the target cpu of packaging/Containerfile with podman, compares its files with those of
-# the Debian packages, runs README's main job in it, and prints its size. Where the base image cannot be fetched,
-# debootstrap makes one like it. Images are kept in a folder of their own, which is removed. 77: not possible here.
+# check_container.sh: builds the target cpu of packaging/Containerfile, compares its files with those of the Debian
+# packages, runs README's main job in it, and prints its size. With podman these are images, in a folder of their own
+# that is removed; where podman is missing or runs nothing, the file's steps run in clean roots (container_roots.sh).
+# debootstrap makes these roots, and the base image where it cannot be fetched. 77: not possible here.
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 file=$top/packaging/Containerfile
 . "$top/tests/tools/verdict.sh"
+. "$top/tests/tools/container_roots.sh"
 
 # runc knows both versions of control groups.
 images() { podman --root "$scratch/images" --runroot "$scratch/run" --runtime runc "$@"; }
 
-clean_up() {
+remove_images() {
     images image unmount --all >/dev/null 2>&1 || :
     images rmi --all --force >/dev/null 2>&1 || :
     umount "$scratch/images/overlay" 2>/dev/null || :
+}
+
+clean_up() {
+    [ $way = roots ] || remove_images
     rm -rf "$scratch"
 }
 
-# like_slim NAME: Debian 12 with as few packages and, as in the slim image, without documents.
-like_slim() {
-    mkdir "$scratch/root"
-    debootstrap --variant=minbase bookworm "$scratch/root" >"$scratch/log" 2>&1 ||
-        skip "debootstrap has no packages of Debian: $(tail -n 1 "$scratch/log")"
-    cat >"$scratch/root/etc/dpkg/dpkg.cfg.d/slim" <<'C'
-path-exclude /usr/share/doc/*
-path-include /usr/share/doc/*/copyright
-path-exclude /usr/share/lintian/overrides/*
-path-exclude /usr/share/locale/*
-path-exclude /usr/share/man/*
-C
-    (cd "$scratch/root" && rm -rf var/cache/apt/archives/*.deb var/lib/apt/lists/* usr/share/locale/* usr/share/man/* &&
-        find usr/share/doc -type f -not -name copyright -delete)
-    tar -C "$scratch/root" -c . | images import - "$1" >/dev/null 2>&1 || skip "podman cannot keep images here"
-    rm -rf "$scratch/root"
-}
-
-# build TARGET NAME
+# build TARGET
 build() {
     # shellcheck disable=SC2086 # options are words
-    images build $limits --pull-never --network host -f "$file" --target "$1" -t "$2" "$top"
+    if [ $way = roots ]; then
+        follow "$file" "$1"
+    else
+        images build $limits --pull-never --network host -f "$file" --target "$1" -t "quadrille-$1" "$top"
+    fi
 }
+
+# root_of TARGET: the folder with its files.
+root_of() { if [ $way = roots ]; then echo "$scratch/roots/$1"; else images image mount "quadrille-$1"; fi; }
 
 # in_container COMMAND...
 in_container() {
     # shellcheck disable=SC2086 # options are words
-    images run --rm $limits --network none --shm-size 256m quadrille "$@"
+    if [ $way = roots ]; then
+        chrooted cpu "$@"
+    else
+        images run --rm $limits --network none --shm-size 256m quadrille-cpu "$@"
+    fi
+}
+
+size() {
+    if [ $way = roots ]; then
+        du -s --apparent-size --block-size=MB "$scratch/roots/cpu" | sed 's/MB.*/ MB/'
+    else
+        images images --format '{{.Repository}} {{.Size}}' | sed -n 's|^localhost/quadrille-cpu ||p'
+    fi
 }
 
 compare_files() {
-    packages=$(images image mount quadrille-packages)/packages
-    system=$(images image mount quadrille)
+    packages=$(root_of packages)/packages
+    system=$(root_of cpu)
     set -- "$packages"/*.deb
     [ $# = 3 ] || fail "other packages than three: $*"
     mkdir "$scratch/tree"
@@ -67,7 +74,7 @@ compare_files() {
         [ -L "$system/$path" ] || cmp "$scratch/tree/$path" "$system/$path" || fail "$path has other bytes"
     done <"$scratch/wanted"
     echo "$(wc -l <"$scratch/wanted") files, those of the Debian packages"
-    images image unmount --all >/dev/null
+    [ $way = roots ] || images image unmount --all >/dev/null
 }
 
 # As examples/run.sh does, with fewer steps.
@@ -81,29 +88,38 @@ train() {
         fail "the validation loss is not that of a model that has begun to learn"
 }
 
-for tool in podman runc; do
-    command -v $tool >/dev/null 2>&1 || skip "no $tool"
-done
+# Whether podman has the base image, or can be given it, and runs it.
+podman_works() {
+    command -v podman >/dev/null 2>&1 && command -v runc >/dev/null 2>&1 || return 1
+    if ! images pull -q "$base" >"$scratch/log" 2>&1; then
+        make_base
+        tar -C "$scratch/base" -c . | images import - "$base" >/dev/null 2>&1 || return 1
+        echo "$base cannot be fetched here; Debian's packages make one like it"
+    fi
+    # shellcheck disable=SC2086 # options are words
+    images run --rm $limits --network none "$base" true 2>"$scratch/log"
+}
+
 [ "$(id -u)" = 0 ] || skip "needs root"
-scratch=$(mktemp -d)
+PATH=$PATH:/usr/sbin:/sbin
+scratch=$(mktemp -d) way=podman
 trap clean_up EXIT
 trap 'exit 1' HUP INT TERM
 # Podman's own are higher, and raising a limit may not be allowed here.
 limits="--ulimit nofile=1024:1024 --ulimit nproc=4096:4096"
 base=$(sed -n 's/^ARG DEBIAN=//p' "$file")
-if ! images pull -q "$base" >"$scratch/log" 2>&1; then
-    PATH=$PATH:/usr/sbin:/sbin
-    command -v debootstrap >/dev/null 2>&1 || skip "no debootstrap, and no image $base: $(tail -n 1 "$scratch/log")"
-    like_slim "$base"
-    echo "$base cannot be fetched here; Debian's packages make one like it"
+if ! podman_works; then
+    remove_images
+    way=roots
+    unshare --mount --propagation private --pid --fork true 2>/dev/null ||
+        skip "neither podman nor a mount namespace can be used here"
+    echo "podman does not work here; the steps run in clean roots"
+    make_base
 fi
-# shellcheck disable=SC2086 # options are words
-images run --rm $limits --network none "$base" true 2>"$scratch/log" ||
-    skip "podman cannot run containers here: $(tail -n 1 "$scratch/log")"
-build packages quadrille-packages
-build cpu quadrille
+build packages
+build cpu
 compare_files
 in_container quadrille verify -n 2 --cases 1
 in_container mpiexec.mpich -n 4 quadrille doctor </dev/null || fail "doctor finds something broken"
 train
-images images --format '{{.Repository}} {{.Size}}' | sed -n 's|^localhost/quadrille |size of the image: |p'
+echo "size of the image: $(size)"
