@@ -321,17 +321,16 @@ class Scenes:
 
     def compare_losses(self, steps):
         """Each step of the job, from its youngest log that has it, with the same step of the unbroken run."""
-        logs = sorted((name for name in os.listdir(self.cluster.folder) if name.startswith("run.jsonl")),
-                      key=lambda name: int(name.rpartition(".")[2]) if name[-1].isdigit() else 0, reverse=True)
+        older = [name for name in os.listdir(self.cluster.folder) if re.fullmatch(r"run\.jsonl\.\d+", name)]
+        self.check(older, "the job has one log only")
         continued = {}
-        for log in logs:
+        for log in [*sorted(older, key=lambda name: int(name.rpartition(".")[2])), "run.jsonl"]:  # .1 is the oldest
             continued.update(self.logged(log))
         unbroken = self.logged("unbroken.jsonl")
-        say(f"{len(logs)} logs")
-        self.check(len(logs) > 1, "the job has one log only")
-        self.check(list(continued) == list(unbroken) == list(range(1, steps + 1)), "a log lacks steps")
-        losses = lambda log: [(line["loss"], line.get("val_loss")) for line in log.values()]
+        self.check(sorted(continued) == sorted(unbroken) == list(range(1, steps + 1)), "a log lacks steps")
+        losses = lambda log: [(log[step]["loss"], log[step].get("val_loss")) for step in sorted(log)]
         self.check(losses(continued) == losses(unbroken), "the losses differ from those of the unbroken run")
+        say(f"{steps} losses of {1 + len(older)} logs are those of the unbroken run")
 
     def cancel(self):
         """scancel: the run saves and ends; SIGUSR1 to the step alone does the same, with exit code 0."""
