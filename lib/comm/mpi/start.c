@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -119,8 +120,16 @@ enum { LEAVING_TAG = 0x1ea, TIMED_BARRIERS = 4, LOOK_US = 200 };
 
 typedef atomic_int leaving_count; /* of the ranks that have left their last call of MPI before MPI_Finalize */
 
-/* Maps a counter that all ranks share. NULL on each rank if one of them cannot reach it (ranks on several machines). */
-static leaving_count *share_count(int rank)
+static void wait_for_all(leaving_count *count, int n_ranks)
+{
+    const double begin = qdri_mpi_now_secs();
+    atomic_fetch_add(count, 1);
+    while (atomic_load(count) < n_ranks && qdri_mpi_now_secs() - begin < MOST_WAIT_SECS)
+        nanosleep(&(struct timespec){.tv_nsec = 1000L * LOOK_US}, NULL);
+}
+
+/* Waits by a counter that all ranks map. 0 on each rank if one of them cannot reach it (ranks on several machines). */
+static int wait_by_counter(int rank, int n_ranks)
 {
     memory_file file = {0};
     leaving_count *count = rank == 0 ? qdri_memory_file_create(sizeof *count, &file) : NULL;
@@ -128,15 +137,10 @@ static leaving_count *share_count(int rank)
     if (rank != 0 && maps && file.bytes) count = qdri_memory_file_map(&file);
     maps = maps && count;
     if (QDRI_WAITS(MPI_Allreduce, MPI_IN_PLACE, &maps, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD) != MPI_SUCCESS) maps = 0;
-    return maps ? count : NULL; /* what is mapped in vain, the end of the process frees */
-}
-
-static void wait_for_all(leaving_count *count, int n_ranks)
-{
-    const double begin = qdri_mpi_now_secs();
-    atomic_fetch_add(count, 1);
-    while (atomic_load(count) < n_ranks && qdri_mpi_now_secs() - begin < MOST_WAIT_SECS)
-        nanosleep(&(struct timespec){.tv_nsec = 1000L * LOOK_US}, NULL);
+    if (rank == 0 && count) qdri_memory_file_close(&file);
+    if (maps) wait_for_all(count, n_ranks);
+    if (count) munmap(count, sizeof *count);
+    return maps;
 }
 
 /* Until the last rank must have left the last barrier: several times what a barrier takes, which is long where ranks
@@ -180,11 +184,7 @@ static void begin_leaving_together(void)
                        MPI_COMM_WORLD, MPI_STATUS_IGNORE) != MPI_SUCCESS)
             return;
     }
-    leaving_count *count = share_count(rank);
-    if (count)
-        wait_for_all(count, n_ranks);
-    else
-        wait_some_time();
+    if (!wait_by_counter(rank, n_ranks)) wait_some_time();
 }
 
 int qdri_mpi_misses_a_rank(void) { return atomic_load(&qdri_mpi_somebody_is_missing); }
