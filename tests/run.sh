@@ -86,11 +86,12 @@ failures() {
     tail -n 60 "$1"
 }
 
-# Names the skipped tests of a Meson run, with the last line that each printed: skips FILE.json...
+# Names the skipped tests of Meson runs, with the last line that each printed: skips FILE.json... (a run without tests
+# writes none)
 skips() {
     python3 -c '
-import json, sys
-for name in sys.argv[1:]:
+import json, os, sys
+for name in filter(os.path.exists, sys.argv[1:]):
     for line in open(name, encoding="utf-8"):
         test = json.loads(line)
         if test["result"] == "SKIP":
