@@ -129,7 +129,7 @@ static int dispatch(int argc, char **argv)
     const command *which = find_words(&argc, &argv);
     if (!which) return fail_unknown(argv[0]);
     if (is_help || options_want_help(argc, argv)) return print_command_help(which);
-    if (which->is_local && qdr_launched() < 2) {
+    if (which->is_local && qdr_launched() == 1) {
         char sentence[512];
         failure why = {0};
         if (fail_status(&why, qdr_environment_check())) return fail_print(&why);

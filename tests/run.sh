@@ -207,10 +207,12 @@ if [ -n "$full" ]; then
 elif [ $scope = ci ] && nvcc --help 2>/dev/null | grep -q -e '--Ofast-compile'; then
     fast=true
 fi
+# Sanitizers, which see nothing of them, link the kernels for emulated GPUs that the release build has compiled.
+fake_kernels=$PWD/build/tests/fake_cuda/emulated/libfake_cuda_kernels.a
 release_options="-Dtests=true -Dgpu_architectures=$architectures -Dgpu_compile_fast=$fast"
 # shellcheck disable=SC2086 # options are words
 release() {
-    build_in build $release_options || return 1
+    build_in build $release_options || { rm -f "$fake_kernels"; return 1; }
     folders=
     with_addresses configure_in && folders=build-asan
     with_threads configure_in && folders="$folders build-tsan"
@@ -220,8 +222,6 @@ release() {
 }
 # Of debug information, the lines that reports name: compiling takes three quarters of the time.
 lines="${CFLAGS:-} -g1"
-# The release build has compiled the kernels for emulated GPUs, which no sanitizer sees.
-fake_kernels=$PWD/build/tests/fake_cuda/emulated/libfake_cuda_kernels.a
 # with_addresses COMMAND: build_in or configure_in. With -O2 compiling takes twice as long.
 with_addresses() {
     CFLAGS=$lines CXXFLAGS=$lines "$1" build-asan --buildtype=debugoptimized -Doptimization=1 \

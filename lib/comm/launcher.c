@@ -28,8 +28,8 @@ static const launcher launchers[] = {
     {"WORLD_SIZE", "torchrun, or a launcher like it,", "RANK", 0},
 };
 
-/* The launcher that started n > 1 ranks; NULL: none, and *n = 1. Of a launcher that numbers its processes only, rank 0
- * cannot know whether there are others, which can: *n = 0. */
+/* The launcher that started n > 1 ranks. NULL: none is known to have, and *n = 1; or *n = 0 if the launcher only numbers
+ * its processes and this is number 0, which cannot tell whether there are others (they can). */
 static const launcher *find_launcher(long *n)
 {
     int is_numbered = 0, is_counted = 0;
@@ -40,9 +40,12 @@ static const launcher *find_launcher(long *n)
         *n = strtol(value, NULL, 10);
         if (one->is_rank && *n < LONG_MAX) ++*n;
         if (*n > 1) return one;
-        *(one->is_rank ? &is_numbered : &is_counted) = 1;
+        if (one->is_rank)
+            is_numbered = 1;
+        else
+            is_counted = 1;
     }
-    *n = is_counted || !is_numbered;
+    *n = is_numbered && !is_counted ? 0 : 1;
     return NULL;
 }
 

@@ -9,7 +9,7 @@
 
 #include "doctor/nodes.h"
 
-/* Shown of the build ID, of which sha1 has 20. */
+/* Bytes of the build ID that are shown; a SHA-1 ID has 20. */
 enum { SHOWN_BYTES = 4 };
 
 typedef struct build_id {
@@ -29,17 +29,16 @@ static int holds(const struct dl_phdr_info *object, uintptr_t address)
 
 static size_t padded(size_t bytes, size_t align) { return (bytes + align - 1) / align * align; }
 
-/* Looks for the ID among the notes: each is a header, a name and its bytes, the latter two padded. */
+/* Looks for the ID among the notes: each is a header with a name, padded, and its bytes, padded. */
 static void read_notes(const unsigned char *notes, size_t n_bytes, size_t align, build_id *id)
 {
     static const char owner[] = ELF_NOTE_GNU;
     ElfW(Nhdr) note;
-    for (size_t at = 0; n_bytes - at >= sizeof note && !id->is_found;) {
+    for (size_t at = 0; at <= n_bytes && n_bytes - at >= sizeof note && !id->is_found;) {
         memcpy(&note, notes + at, sizeof note);
-        const size_t name = at + sizeof note, bytes = name + padded(note.n_namesz, align);
-        const size_t end = bytes + padded(note.n_descsz, align);
-        if (end > n_bytes) return;
-        at = end;
+        const size_t name = at + sizeof note, bytes = at + padded(sizeof note + note.n_namesz, align);
+        if (bytes > n_bytes || note.n_descsz > n_bytes - bytes) return;
+        at = bytes + padded(note.n_descsz, align);
         if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != sizeof owner || note.n_descsz < SHOWN_BYTES) continue;
         if (memcmp(notes + name, owner, sizeof owner) != 0) continue;
         memcpy(id->bytes, notes + bytes, SHOWN_BYTES);
@@ -63,7 +62,7 @@ static int read_object(struct dl_phdr_info *object, size_t bytes, void *user)
 
 void doctor_library_text(char *text, size_t bytes)
 {
-    /* A text of the library: the address of a function may be that of an entry in this program. */
+    /* The address of a string inside the library; that of a function could be a PLT entry of this program. */
     build_id id = {.inside = (uintptr_t)qdr_status_name(QDR_OK)};
     dl_iterate_phdr(read_object, &id);
     int length = snprintf(text, bytes, "%s%s", qdr_get_versions().quadrille, id.is_found ? ", build " : "");

@@ -449,7 +449,7 @@ const command command_doctor = {
     .summary = "check this machine and say how to fix what does not work",
     .text = "Lists the components of this build, GPUs and the links between them, cores, memory, limits and the\n"
             "environment; then runs a small product and a sum over two ranks on the CPU, on each GPU and with\n"
-            "NCCL, and checks the results. Each finding is ok, none (it is not here, and not needed), a note (it\n"
+            "NCCL, and checks the results. Each finding is ok, none (not here, or not tried), a note (it\n"
             "works but could be better) or broken (it exists but does not work), the last two with a remedy.\n"
             "Exits with 1 if anything is broken; having no GPU is fine.\n"
             "\n"

@@ -15,7 +15,7 @@ typedef enum doctor_state {
     DOCTOR_GOOD, /* nothing to do */
     DOCTOR_NOTE, /* works, but could be better */
     DOCTOR_BROKEN, /* present on this machine, but does not work */
-    DOCTOR_NONE /* not there, and not needed */
+    DOCTOR_NONE /* not there and not needed, or not tried */
 } doctor_state;
 
 typedef struct doctor_finding {

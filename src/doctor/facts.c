@@ -285,7 +285,7 @@ static void check_sharing(const fact_node *node, fact_differences *differences)
              numbers_count(&node->ranks), PLURAL(n_shared), numbers_text(&node->shared, text, sizeof text));
 }
 
-/* The first process of a launcher that MPI may not understand: others, if there are any, end with errors. */
+/* Rank 0 of a launcher that this MPI may not understand. If there are other processes, they end with an error. */
 static void check_alone(const fact_node *node, fact_differences *differences)
 {
     static const fact_rule rule = {

@@ -280,7 +280,7 @@ static void print_title(const plan_answer *answer, time_unit unit)
            "recompute", "micro", "panels", "parts", step, "of peak", "tokens/s");
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         if (has_column(answer, axis))
-            printf(" %8c (%s)%*s", axis_names[axis], unit.name, 3 - (int)strlen(unit.name), "");
+            printf(" %8c (%s)%*s", axis_names[axis], unit.name, 2 - (int)strlen(unit.name), "");
     printf(" %7s  %s\n", "GiB", "runs here");
 }
 

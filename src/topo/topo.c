@@ -160,8 +160,8 @@ const command command_topo = {
             "machine or a recorded one. Under mpiexec it also prints where each rank may run; with --grid, the\n"
             "slowest link between the ranks of the groups of each axis, and how many groups share it; with\n"
             "--levels, the same for the groups over which weights, gradients and optimizer state are split,\n"
-            "and a warning if the groups used most have the slower links. MPI is initialised only if mpiexec\n"
-            "started several processes, or with --ranks.",
+            "and a warning if the groups used most have the slower links. MPI is initialised only with --ranks,\n"
+            "or under a launcher that started several processes or does not say how many.",
     .options = specs,
     .examples = "  quadrille topo --svg machine.svg\n"
                 "  quadrille topo --xml frontier.xml --grid 2x4x2x1 --svg plan.svg\n"

@@ -114,11 +114,13 @@ trace_last trace_find_last(const trace_file *trace)
 {
     trace_last most = {.rank = -1};
     int64_t n_all = 0;
+    const double bound = trace_clock_bound(trace);
     for (int r = 0; r < trace->n_ranks; r++) {
         trace_last one = {.rank = r};
         for (int64_t i = 0; i < trace->ranks[r].n_events; i++) {
             const double secs = trace->ranks[r].events[i].last_by;
-            one.n += secs > 0;
+            if (secs <= bound) continue; /* the clocks do not tell */
+            one.n++;
             one.secs += secs;
         }
         n_all += one.n;

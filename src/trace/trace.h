@@ -84,7 +84,7 @@ void trace_add_stream(const trace_file *trace, int stream, const char *kind, tra
 /* The rank that began most collectives as the last of its group. */
 typedef struct trace_last {
     int rank; /* -1: none */
-    int64_t n, n_all; /* collectives of which it was the last, and of which any rank was */
+    int64_t n, n_all; /* collectives in which this rank was the last; those in which the last rank is known */
     double secs; /* by how much, altogether */
 } trace_last;
 trace_last trace_find_last(const trace_file *trace);

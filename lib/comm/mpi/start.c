@@ -49,7 +49,7 @@ qdr_status qdri_mpi_check_runs(void)
 }
 
 #define FOLDER "/dev/shm"
-#define RANK_BYTES (5.0 * (1 << 20)) /* used by MPICH 4.0 over UCX 1.13 when it starts */
+#define RANK_BYTES (5.0 * (1 << 20)) /* MPICH 4.0 over UCX 1.13 takes 4.2 when it starts */
 
 /* Space available for a shared-memory object; < 0: none can be created, and errno says why. */
 static double room_bytes(void)
@@ -115,10 +115,10 @@ atomic_int qdri_mpi_somebody_is_missing;
 
 #define LEAST_STILL_SECS 0.1
 #define MOST_STILL_SECS 0.9
-#define MOST_WAIT_SECS 10.0 /* for a rank that has been killed */
+#define MOST_WAIT_SECS 10.0 /* then a rank must have been killed, and the others go on */
 enum { LEAVING_TAG = 0x1ea, TIMED_BARRIERS = 4, LOOK_US = 200 };
 
-typedef atomic_int leaving_count; /* of the ranks that have left their last call of MPI before MPI_Finalize */
+typedef atomic_int leaving_count; /* how many ranks have left their last call of MPI before MPI_Finalize */
 
 static void wait_for_all(leaving_count *count, int n_ranks)
 {
@@ -128,7 +128,7 @@ static void wait_for_all(leaving_count *count, int n_ranks)
         nanosleep(&(struct timespec){.tv_nsec = 1000L * LOOK_US}, NULL);
 }
 
-/* Waits by a counter that all ranks map. 0 on each rank if one of them cannot reach it (ranks on several machines). */
+/* Waits by a counter that all ranks map. Returns 0 on every rank if any rank cannot map it, as on several machines. */
 static int wait_by_counter(int rank, int n_ranks)
 {
     memory_file file = {0};
