@@ -93,7 +93,7 @@ podman_works() {
     command -v podman >/dev/null 2>&1 && command -v runc >/dev/null 2>&1 || return 1
     if ! images pull -q "$base" >"$scratch/log" 2>&1; then
         make_base
-        tar -C "$scratch/base" -c . | images import - "$base" >/dev/null 2>&1 || return 1
+        tar -C "$scratch/base" -c . | images import - "$base" >"$scratch/log" 2>&1 || return 1
         echo "$base cannot be fetched here; Debian's packages make one like it"
     fi
     # shellcheck disable=SC2086 # options are words
@@ -113,7 +113,7 @@ if ! podman_works; then
     way=roots
     unshare --mount --propagation private --pid --fork true 2>/dev/null ||
         skip "neither podman nor a mount namespace can be used here"
-    echo "podman does not work here; the steps run in clean roots"
+    echo "podman does not work here ($(tail -n 1 "$scratch/log" 2>/dev/null)); the steps run in clean roots"
     make_base
 fi
 build packages

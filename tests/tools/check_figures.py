@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Figures of README.md, such as "1.5 to 2.5 times", "90 %" and "3 minutes": each stands in a paragraph that links a
-section of docs/benchmarks.md, or right above it in a block of code. That section has the same figure and a command that
+section of docs/benchmarks.md, or in a block of code right above such a paragraph. That section has the same figure and a command that
 measures it.
 
 usage: check_figures.py [FOLDER]    (the repository; default: the working directory)
@@ -12,8 +12,8 @@ import sys
 
 NUMBER = r"\d+(?:[.,]\d+)*"
 UNIT = (r"times|%|hours?|minutes?|seconds?|h|min|s|ms|µs|lines|(?:tokens|samples)/s|[kKMGT]i?B(?:/s)?|[kMG]bit/s|"
-        r"[MGT]?FLOP(?:/s|S)?|(?<=\d)[x×]")
-FIGURE = re.compile(rf"(?<![\w.,])({NUMBER})(?:\s*(?:to|or|and|,|–|-)\s*({NUMBER}))?\s*({UNIT})(?!\s*\d|\w|/)")
+        r"[MGT]?FLOP(?:/s|S)?|(?<=\d)[x×](?!\s*\d)")
+FIGURE = re.compile(rf"(?<![\w.,])({NUMBER})(?:\s*(?:to|or|and|,|–|-)\s*({NUMBER}))?\s*({UNIT})(?!\w|/)")
 COMMAND = re.compile(r"(?:`|\n    )(?:(?:sh|python3) ([\w/.]+)|(?:build/|mpiexec\.mpich |quadrille )[\w-]+)")
 PAGE = "docs/benchmarks.md"
 LINK = re.compile(r"\]\((docs/[\w/.-]+\.md)#([\w-]+)\)")
