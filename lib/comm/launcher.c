@@ -28,8 +28,8 @@ static const launcher launchers[] = {
     {"WORLD_SIZE", "torchrun, or a launcher like it,", "RANK", 0},
 };
 
-/* The launcher that started n > 1 ranks. NULL: none is known to have, and *n = 1; or *n = 0 if the launcher only numbers
- * its processes and this is number 0, which cannot tell whether there are others (they can). */
+/* The launcher that started n > 1 ranks. NULL: none is known to have, and *n = 1; or *n = 0 if the launcher only
+ * numbers its processes and this is number 0, which cannot tell whether there are others (they can). */
 static const launcher *find_launcher(long *n)
 {
     int is_numbered = 0, is_counted = 0;

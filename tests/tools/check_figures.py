@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Figures of README.md, such as "1.5 to 2.5 times", "90 %" and "3 minutes": each stands in a paragraph that links a
-section of docs/benchmarks.md, or in a block of code right above such a paragraph. That section has the same figure and a command that
-measures it.
+section of docs/benchmarks.md, or in a block of code right above such a paragraph. That section has the same figure and
+a command that measures it.
 
 usage: check_figures.py [FOLDER]    (the repository; default: the working directory)
 """
