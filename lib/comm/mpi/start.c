@@ -116,7 +116,7 @@ atomic_int qdri_mpi_somebody_is_missing;
 #define LEAST_STILL_SECS 0.1
 #define MOST_STILL_SECS 0.9
 #define MOST_WAIT_SECS 10.0 /* then a rank must have been killed, and the others go on */
-enum { LEAVING_TAG = 0x1ea, TIMED_BARRIERS = 4, LOOK_US = 200 };
+enum { LEAVING_TAG = 0x1ea, TIMED_BARRIERS = 4 };
 
 typedef atomic_int leaving_count; /* how many ranks have left their last call of MPI before MPI_Finalize */
 
@@ -124,8 +124,8 @@ static void wait_for_all(leaving_count *count, int n_ranks)
 {
     const double begin = qdri_mpi_now_secs();
     atomic_fetch_add(count, 1);
-    while (atomic_load(count) < n_ranks && qdri_mpi_now_secs() - begin < MOST_WAIT_SECS)
-        nanosleep(&(struct timespec){.tv_nsec = 1000L * LOOK_US}, NULL);
+    for (int n_polls = 0; atomic_load(count) < n_ranks && qdri_mpi_now_secs() - begin < MOST_WAIT_SECS; n_polls++)
+        qdri_mpi_pause(n_polls);
 }
 
 /* Waits by a counter that all ranks map. Returns 0 on every rank if any rank cannot map it, as on several machines. */
