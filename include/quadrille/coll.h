@@ -30,8 +30,11 @@
 extern "C" {
 #endif
 
-/** All-reduce, in place. All members hold the same bits afterwards (added in rank order; if the group spans nodes,
- * first within each node; bf16 and f16 in fp32). n_elems is the same on all members. */
+/** All-reduce, in place. All members hold the same bits afterwards. n_elems is the same on all members.
+ *
+ * Sums are added in rank order (if the group spans nodes, first within each node), bf16 and f16 in fp32; NCCL chooses
+ * its own order, and adds bf16 and f16 in their type (docs/numerics.md). A maximum or minimum is NaN if any member's
+ * element is, whatever its sign; of zeros with different signs it may be either. */
 QDR_API QDR_NODISCARD qdr_status qdr_all_reduce(qdr_grid *grid, qdr_axis axis, qdr_reduce op, void *data,
                                                 int64_t n_elems, qdr_dtype dtype, qdr_stream *stream);
 
@@ -44,7 +47,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_all_gather(qdr_grid *grid, qdr_axis axis, c
                                                 int64_t n_elems, const int64_t *counts, qdr_dtype dtype,
                                                 qdr_stream *stream);
 
-/** Reduces the `send` buffers of all members and gives each member one part of the result (added as for
+/** Reduces the `send` buffers of all members and gives each member one part of the result (see
  * qdr_all_reduce()).
  *  @param send     Σ counts elements, the parts of members 0, 1, … concatenated
  *  @param recv     this member's part, n_elems; may be its place in send

@@ -40,6 +40,9 @@ typedef enum qdri_kernel_kind {
     QDRI_K_COPY_BLOCK, /* block: copies rows of one strided matrix to another as raw bytes; dtype is ignored */
     QDRI_K_REDUCE, /* gather: y[i] = x_0[i] op x_1[i] op … in that order, in A (I32 as integers, whose sums wrap),
                       rounded once, to each of the results; a NaN wins MAX and MIN. Results may be sources, whole */
+    QDRI_K_TO_KEYS, /* gather: integers (i64 for F64, else i32) in the order of the one source's numbers; a NaN is above
+                       all for MAX, below all for MIN. The one result may be the source */
+    QDRI_K_FROM_KEYS, /* gather: the numbers of such integers */
     QDRI_K_ENCODE, /* codec: x -> wire, in the format of quadrille/codec.h; with feedback, codes x + feedback, and
                       leaves there what the message lost of it: 0 of zeros, and of a block with NaN what was there */
     QDRI_K_DECODE, /* codec: wire -> y, or added to y */

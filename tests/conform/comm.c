@@ -2,6 +2,7 @@
 /* One set of tests for all communicators: results bit for bit, bytes sent, groups, agreement.
  *
  *   conform_comm [--local P | --messages] [SEED]     without --local: mpiexec's ranks; --messages: no shared memory */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "conform/check.h"
 #include "conform/comm_trial.h"
 #include "grid/internal.h"
+#include "narrow.h"
 #include "quadrille/quadrille.h"
 
 #define CHECK(condition, ...) CHECK_OF_RANK(self.rank, condition, __VA_ARGS__)
@@ -289,31 +291,75 @@ static int test_host_broadcast(member self)
     return 0;
 }
 
-/* NaN is not lost in maxima and minima, wherever it comes from. */
-static int test_nan(member self)
+typedef union number {
+    float f32;
+    double f64;
+    uint16_t narrow;
+} number;
+
+static number number_of(qdr_dtype dtype, double wide)
 {
-    void *memory = NULL;
-    OK(qdr_mem_alloc(self.ctx, 3 * sizeof(float), &memory));
-    float *x = memory;
-    for (int from = 0; from < self.size; from++) {
-        for (int op = QDR_SUM; op <= QDR_MIN; op++) {
-            const uint32_t nan = 0x7fc00000;
-            x[0] = (float)self.rank;
-            x[1] = 1;
-            x[2] = 2;
-            if (self.rank == from) memcpy(&x[1], &nan, sizeof nan);
-            const qdri_coll coll = {.kind = QDR_ALL_REDUCE, .op = (qdr_reduce)op, .recv = x, .count = 3};
-            OK(qdri_comm_launch(self.comm, &coll, self.stream));
-            OK(qdr_stream_synchronize(self.stream));
-            CHECK(x[1] != x[1], "NaN of rank %d is lost, op %d", from, op);
-            CHECK(x[2] == x[2], "NaN has spread");
-        }
+    number made = {.f64 = wide};
+    if (dtype == QDR_F32) made.f32 = (float)wide;
+    if (qdri_is_narrow(dtype)) made.narrow = narrow_bits(dtype, wide);
+    return made;
+}
+
+static double wide_of(qdr_dtype dtype, const void *at)
+{
+    if (dtype == QDR_F64) return *(const double *)at;
+    if (dtype == QDR_F32) return (double)*(const float *)at;
+    return narrow_value(dtype, *(const uint16_t *)at);
+}
+
+/* Everyone's maxima, minima or sums of N_NAN numbers of which rank `from` has a NaN, where all others have Inf. */
+enum { N_NAN = 3, AT_NAN = 1 };
+static int check_nan(member self, const qdri_coll *coll, int from, double nan)
+{
+    char *send = (char *)(uintptr_t)coll->send;
+    const int parts = coll->kind == QDR_ALL_REDUCE ? 1 : self.size;
+    const size_t bytes = qdr_dtype_bytes(coll->dtype);
+    for (int i = 0; i < N_NAN * parts; i++) {
+        const double plain = (double)(self.rank + 1) * (i % N_NAN == 0 ? -1 : 1);
+        const double beside = coll->op == QDR_MIN ? (double)-INFINITY : (double)INFINITY;
+        const number x = number_of(coll->dtype, i % N_NAN != AT_NAN ? plain : self.rank == from ? nan : beside);
+        memcpy(send + (size_t)i * bytes, &x, bytes);
     }
-    qdr_mem_free(self.ctx, &memory);
+    OK(qdri_comm_launch(self.comm, coll, self.stream));
+    OK(qdr_stream_synchronize(self.stream));
+    for (int i = 0; i < N_NAN; i++) {
+        const double got = wide_of(coll->dtype, (const char *)coll->recv + (size_t)i * bytes);
+        if (i == AT_NAN)
+            CHECK(isnan(got), "NaN of rank %d is lost, %s op %d", from, qdr_dtype_name(coll->dtype), coll->op);
+        else
+            CHECK(!isnan(got), "NaN of rank %d has spread, %s op %d", from, qdr_dtype_name(coll->dtype), coll->op);
+    }
     return 0;
 }
 
-/* Errors of the arguments leave the communicator as it was. */
+/* A NaN is not lost in maxima and minima, whatever its sign and wherever it comes from. */
+static int test_nan(member self)
+{
+    static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    void *send = NULL, *recv = NULL;
+    int failed = 0;
+    OK(qdr_mem_alloc(self.ctx, N_NAN * (size_t)self.size * sizeof(double), &send));
+    OK(qdr_mem_alloc(self.ctx, N_NAN * sizeof(double), &recv));
+    for (int from = 0; from < self.size && !failed; from++)
+        for (int i = 0; i < 4 * 3 * 2 && !failed; i++) { /* of each type and operation, by both kinds */
+            const qdri_coll coll = {.kind = i / 12 ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE,
+                                    .op = (qdr_reduce)(i / 4 % 3),
+                                    .dtype = types[i % 4],
+                                    .send = send,
+                                    .recv = recv,
+                                    .count = N_NAN};
+            failed = check_nan(self, &coll, from, (from + i) % 2 ? (double)-NAN : (double)NAN);
+        }
+    qdr_mem_free(self.ctx, &send);
+    qdr_mem_free(self.ctx, &recv);
+    return failed;
+}
+
 static int test_arguments(member self)
 {
     float x[4] = {0};

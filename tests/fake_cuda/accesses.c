@@ -293,8 +293,11 @@ static void copy_block(const qdri_kernel *kernel, list *l)
 static void gather(const qdri_kernel *kernel, list *l)
 {
     const int64_t n = kernel->u.gather.n;
-    for (int i = 0; i < kernel->u.gather.n_sources; i++) reads(l, kernel->u.gather.sources[i], n, elem_bytes(kernel));
-    for (int i = 0; i < kernel->u.gather.n_results; i++) writes(l, kernel->u.gather.results[i], n, elem_bytes(kernel));
+    const size_t key = kernel->dtype == QDR_F64 ? 8 : 4, bytes = elem_bytes(kernel);
+    const size_t read = kernel->kind == QDRI_K_FROM_KEYS ? key : bytes;
+    const size_t written = kernel->kind == QDRI_K_TO_KEYS ? key : bytes;
+    for (int i = 0; i < kernel->u.gather.n_sources; i++) reads(l, kernel->u.gather.sources[i], n, read);
+    for (int i = 0; i < kernel->u.gather.n_results; i++) writes(l, kernel->u.gather.results[i], n, written);
 }
 
 /* ---- codecs ---- */
@@ -359,6 +362,8 @@ static const entry entries[QDRI_N_KERNELS] = {
     [QDRI_K_ADAMW] = {"adamw", adamw},
     [QDRI_K_COPY_BLOCK] = {"copy block", copy_block},
     [QDRI_K_REDUCE] = {"reduce", gather},
+    [QDRI_K_TO_KEYS] = {"to keys", gather},
+    [QDRI_K_FROM_KEYS] = {"from keys", gather},
     [QDRI_K_ENCODE] = {"encode", encode},
     [QDRI_K_DECODE] = {"decode", decode},
     [QDRI_K_DECODE_SUM] = {"decode sum", decode_sum},

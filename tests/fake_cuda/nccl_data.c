@@ -9,6 +9,7 @@
 size_t fake_nccl_type_bytes(ncclDataType_t type)
 {
     switch (type) {
+    case ncclInt64:
     case ncclFloat64: return 8;
     case ncclFloat32:
     case ncclInt32: return 4;
@@ -48,14 +49,26 @@ static void store(ncclDataType_t type, void *at, double wide)
 static double add(ncclDataType_t type, ncclRedOp_t red, double a, double b)
 {
     if (red == ncclSum) return type == ncclFloat64 ? a + b : (double)((float)a + (float)b);
-    if (isnan(a) || isnan(b)) return isnan(a) ? a : b;
+    return red == ncclMax ? fmax(a, b) : fmin(a, b); /* NCCL, too, takes the number if the other is NaN */
+}
+
+static int64_t add_integers(ncclDataType_t type, ncclRedOp_t red, int64_t a, int64_t b)
+{
+    if (red == ncclSum && type == ncclInt32) return (int32_t)((uint32_t)a + (uint32_t)b);
+    if (red == ncclSum) return (int64_t)((uint64_t)a + (uint64_t)b);
     return (red == ncclMax) == (a > b) ? a : b;
 }
 
-static int32_t add_integers(ncclRedOp_t red, int32_t a, int32_t b)
+static int is_integer(ncclDataType_t type) { return type == ncclInt32 || type == ncclInt64; }
+
+static int64_t load_integer(ncclDataType_t type, const void *at)
 {
-    if (red == ncclSum) return (int32_t)((uint32_t)a + (uint32_t)b);
-    return (red == ncclMax) == (a > b) ? a : b;
+    int32_t narrow;
+    int64_t wide;
+    memcpy(&narrow, at, 4);
+    if (type == ncclInt32) return narrow;
+    memcpy(&wide, at, 8);
+    return wide;
 }
 
 /* Element i of everyone's send, added. */
@@ -64,18 +77,22 @@ static void reduce_one(const meeting *all, int size, size_t i, void *result)
     const nccl_op *first = all->ops[0];
     const size_t at = i * fake_nccl_type_bytes(first->type);
     double sum = 0;
-    int32_t integers = 0;
+    int64_t integers = 0;
     for (int j = 0; j < size; j++) {
         const char *from = (const char *)fake_translate(all->ops[j]->parts[0].send) + at;
-        int32_t integer = 0;
-        if (first->type == ncclInt32) memcpy(&integer, from, 4);
-        integers = j ? add_integers(first->red, integers, integer) : integer;
-        if (first->type == ncclInt32) continue;
+        if (is_integer(first->type)) {
+            const int64_t integer = load_integer(first->type, from);
+            integers = j ? add_integers(first->type, first->red, integers, integer) : integer;
+            continue;
+        }
         const double value = load(first->type, from);
         sum = j ? add(first->type, first->red, sum, value) : value;
     }
+    const int32_t low = (int32_t)integers;
     if (first->type == ncclInt32)
-        memcpy(result, &integers, 4);
+        memcpy(result, &low, 4);
+    else if (first->type == ncclInt64)
+        memcpy(result, &integers, 8);
     else
         store(first->type, result, sum);
 }

@@ -2,7 +2,10 @@
 /* Collectives of the `nccl` backend, with staging, time limits and counting around each. If parts are equal, they are
  * NCCL's own, whose order of summation NCCL chooses, the same for the same plan (docs/numerics.md). Uneven parts are
  * sent by grouped sends and receives; those to be summed are collected in staging, where one kernel adds them in rank
- * order, as in all other backends: an NCCL reduction per owner would round BF16 and F16 at each hop of its ring. */
+ * order, as in all other backends: an NCCL reduction per owner would round BF16 and F16 at each hop of its ring.
+ *
+ * NCCL's maxima and minima lose NaN. So an all-reduce gives it integers in the order of the numbers, and a
+ * reduce-scatter is made of sends and receives. */
 #include <stdlib.h>
 
 #include "comm/nccl/internal.h"
@@ -100,20 +103,29 @@ static size_t contributions_bytes(const qdri_comm *comm, const qdri_coll *coll)
     return (size_t)(comm->size - 1) * bytes_of(coll, n);
 }
 
+static int loses_nan(const qdri_coll *coll) { return coll->op != QDR_SUM && qdri_is_float(coll->dtype); }
+
 /* Whether it is made of sends and receives. */
 static int is_pairs(const qdri_coll *coll, int size)
 {
     switch (coll->kind) {
-    case QDR_ALL_GATHER:
-    case QDR_REDUCE_SCATTER: return !is_even(coll, size);
+    case QDR_ALL_GATHER: return !is_even(coll, size);
+    case QDR_REDUCE_SCATTER: return !is_even(coll, size) || loses_nan(coll);
     case QDR_ALL_TO_ALL:
     case QDR_SEND_RECV: return 1;
     default: return 0;
     }
 }
 
+/* Whether an all-reduce needs staging for the integers that stand for its numbers. */
+static int has_wider_keys(const qdri_coll *coll)
+{
+    return coll->kind == QDR_ALL_REDUCE && loses_nan(coll) && qdri_is_narrow(coll->dtype);
+}
+
 size_t qdri_nccl_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
 {
+    if (has_wider_keys(coll)) return (size_t)coll->count * sizeof(int32_t);
     if (!is_pairs(coll, comm->size)) return 0;
     return contributions_bytes(comm, coll) + unregistered_bytes(comm, coll);
 }
@@ -221,13 +233,39 @@ static qdr_status reduce_scatter(const nccl_call *c)
     const qdri_coll *coll = c->coll;
     int64_t begin;
     const int64_t n = part_of(c, c->comm->base.rank, &begin);
-    if (!is_even(coll, c->comm->base.size)) {
-        QDR_TRY(for_all_others(c, scatter_pair, "a reduce-scatter of uneven parts"));
+    if (is_pairs(coll, c->comm->base.size)) {
+        QDR_TRY(for_all_others(c, scatter_pair, "a reduce-scatter by sends"));
         return sum_contributions(c, n);
     }
     if (n == 0) return QDR_OK;
     return check(c, ncclReduceScatter(coll->send, coll->recv, (size_t)n, c->type, c->op, c->handle, c->on),
                  "ncclReduceScatter");
+}
+
+static qdr_status run_keys(const nccl_call *c, qdri_kernel_kind kind, const void *source, void *result)
+{
+    qdri_kernel kernel = {.kind = kind, .dtype = c->coll->dtype};
+    kernel.u.gather.n = c->coll->count;
+    kernel.u.gather.n_sources = kernel.u.gather.n_results = 1;
+    kernel.u.gather.op = c->coll->op;
+    kernel.u.gather.sources = &source;
+    kernel.u.gather.results = &result;
+    return qdri_kernel_run(c->stream, &kernel);
+}
+
+static qdr_status all_reduce(const nccl_call *c)
+{
+    const qdri_coll *coll = c->coll;
+    const size_t n = (size_t)coll->count;
+    const ncclDataType_t type = coll->dtype == QDR_F64 ? ncclInt64 : ncclInt32;
+    if (n == 0) return QDR_OK;
+    if (!loses_nan(coll))
+        return check(c, ncclAllReduce(qdri_coll_source(coll), coll->recv, n, c->type, c->op, c->handle, c->on),
+                     "ncclAllReduce");
+    void *keys = has_wider_keys(coll) ? c->staging : coll->recv;
+    QDR_TRY(run_keys(c, QDRI_K_TO_KEYS, qdri_coll_source(coll), keys));
+    QDR_TRY(check(c, ncclAllReduce(keys, keys, n, type, c->op, c->handle, c->on), "ncclAllReduce"));
+    return run_keys(c, QDRI_K_FROM_KEYS, keys, coll->recv);
 }
 
 static ncclResult_t exchange_pair(const nccl_call *c, int j)
@@ -286,10 +324,7 @@ static qdr_status run(const nccl_call *c)
     switch (coll->kind) {
     case QDR_ALL_GATHER: return all_gather(c);
     case QDR_REDUCE_SCATTER: return reduce_scatter(c);
-    case QDR_ALL_REDUCE:
-        if (n == 0) return QDR_OK;
-        return check(c, ncclAllReduce(qdri_coll_source(coll), coll->recv, n, c->type, c->op, c->handle, c->on),
-                     "ncclAllReduce");
+    case QDR_ALL_REDUCE: return all_reduce(c);
     case QDR_BROADCAST:
         if (n == 0) return QDR_OK;
         return check(c, ncclBroadcast(coll->recv, coll->recv, n, c->type, coll->peer, c->handle, c->on),

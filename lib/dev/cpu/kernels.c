@@ -162,7 +162,7 @@ static qdr_status kernel_run(void *args)
 
 qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel)
 {
-    if (kernel->kind == QDRI_K_REDUCE)
+    if (kernel->kind == QDRI_K_REDUCE || kernel->kind == QDRI_K_TO_KEYS || kernel->kind == QDRI_K_FROM_KEYS)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "reduction: on the CPU, communicators compute it themselves");
     const kernel_args args = {*kernel, find_kernel(kernel), ((const qdri_cpu_dev *)stream->dev)->n_threads};
     _Static_assert(sizeof args <= QDRI_WORK_BYTES, "a kernel's arguments fit into a work item");

@@ -304,6 +304,66 @@ static void reductions(void **state)
     }
 }
 
+static int64_t key_at(qdr_dtype dtype, const char *keys, int i)
+{
+    int32_t narrow;
+    int64_t wide;
+    if (dtype == QDR_F64)
+        memcpy(&wide, keys + 8 * i, 8);
+    else
+        memcpy(&narrow, keys + 4 * i, 4);
+    return dtype == QDR_F64 ? wide : narrow;
+}
+
+/* Keys are in the order of the numbers; a NaN is above or below all; and they are the numbers again. */
+static void keys(void **state)
+{
+    static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    static const double numbers[] = {-INFINITY, -3, -2, -1e-7, -0.0, 0.0, 1e-7, 2, 3, INFINITY, NAN, -NAN};
+    enum { N = sizeof numbers / sizeof *numbers, N_ORDERED = N - 2 };
+    (void)state;
+    for (int type = 0; type < 4; type++)
+        for (int round = 0; round < 4; round++) {
+            const qdr_dtype dtype = types[type];
+            const qdr_reduce op = round % 2 ? QDR_MIN : QDR_MAX;
+            const int is_in_place = round / 2 && !is_narrow(dtype);
+            char values[8 * N], got[8 * N], as_keys[8 * N];
+            void *x, *y;
+            for (int i = 0; i < N; i++) set_value(dtype, values, i, numbers[i]);
+            CHECK_CUDA(cudaMalloc(&x, sizeof values));
+            CHECK_CUDA(cudaMalloc(&y, sizeof values));
+            move_bytes(x, values, N * qdr_dtype_bytes(dtype));
+            const void *sources[] = {x};
+            void *results[] = {is_in_place ? x : y};
+            qdri_kernel kernel = {.kind = QDRI_K_TO_KEYS, .dtype = dtype};
+            kernel.u.gather.n = N;
+            kernel.u.gather.n_sources = kernel.u.gather.n_results = 1;
+            kernel.u.gather.op = op;
+            kernel.u.gather.sources = sources;
+            kernel.u.gather.results = results;
+            CHECK_CUDA(qdri_cuda_launch(&kernel, &target));
+            CHECK_CUDA(cudaStreamSynchronize(target.stream));
+            move_bytes(as_keys, results[0], sizeof as_keys);
+            kernel.kind = QDRI_K_FROM_KEYS;
+            sources[0] = results[0];
+            results[0] = x;
+            CHECK_CUDA(qdri_cuda_launch(&kernel, &target));
+            CHECK_CUDA(cudaStreamSynchronize(target.stream));
+            move_bytes(got, x, N * qdr_dtype_bytes(dtype));
+            for (int i = 0; i < N_ORDERED; i++) {
+                assert_true(value_of(dtype, got, i) == value_of(dtype, values, i));
+                assert_true(i == 0 || key_at(dtype, as_keys, i) >= key_at(dtype, as_keys, i - 1));
+                for (int nan = N_ORDERED; nan < N; nan++) {
+                    const int64_t over = key_at(dtype, as_keys, nan), under = key_at(dtype, as_keys, i);
+                    assert_true(op == QDR_MAX ? over > under : over < under);
+                }
+            }
+            for (int nan = N_ORDERED; nan < N; nan++) assert_true(isnan(value_of(dtype, got, nan)));
+            CHECK_CUDA(cudaFree(x));
+            CHECK_CUDA(cudaFree(y));
+        }
+}
+
 static void stamps(void **state)
 {
     int64_t *times;
@@ -320,7 +380,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms),      cmocka_unit_test(entropies),
         cmocka_unit_test(embeddings), cmocka_unit_test(faults_are_noted),
-        cmocka_unit_test(reductions), cmocka_unit_test(stamps),
+        cmocka_unit_test(reductions), cmocka_unit_test(keys),
+        cmocka_unit_test(stamps),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

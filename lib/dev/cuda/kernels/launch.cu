@@ -31,7 +31,9 @@ cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_target *
     case QDRI_K_ADAMW_BEGIN:
     case QDRI_K_ADAMW: return qdri_cuda_optimizer(kernel, target);
     case QDRI_K_COPY_BLOCK:
-    case QDRI_K_REDUCE: return qdri_cuda_moves(kernel, target);
+    case QDRI_K_REDUCE:
+    case QDRI_K_TO_KEYS:
+    case QDRI_K_FROM_KEYS: return qdri_cuda_moves(kernel, target);
     case QDRI_K_ENCODE:
     case QDRI_K_DECODE:
     case QDRI_K_DECODE_SUM: return qdri_cuda_codec(kernel, target);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of blocks, and reductions of values from several ranks. */
+/* Copies of blocks, reductions of values from several ranks, and keys for reductions by others. */
 #include "dev/cuda/kernels/rows.cuh"
 
 namespace
@@ -101,11 +101,54 @@ cudaError_t launch_reduce(const qdri_kernel *kernel, const qdri_cuda_target *tar
     default: return cudaErrorNotSupported;
     }
 }
+
+/* ---- keys ---- */
+
+/* As integers, numbers that are not negative are in their order, and negative ones in the opposite order. */
+template <typename T> using key_of = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+template <typename K> constexpr K most_key = (K)(~(K)0 ^ ((K)1 << (8 * sizeof(K) - 1)));
+
+/* x and keys may be the same memory. */
+template <typename T> __global__ void to_keys(int64_t n, const T *x, key_of<T> *keys, key_of<T> nan)
+{
+    const int64_t at = thread_number();
+    key_of<T> key;
+    if (at >= n) return;
+    const real_of<T> number = get(x[at]);
+    memcpy(&key, &number, sizeof key);
+    if (key < 0) key ^= most_key<key_of<T>>;
+    keys[at] = number != number ? nan : key;
+}
+
+template <typename T> __global__ void from_keys(int64_t n, const key_of<T> *keys, T *y)
+{
+    const int64_t at = thread_number();
+    real_of<T> number;
+    if (at >= n) return;
+    key_of<T> key = keys[at];
+    if (key < 0) key ^= most_key<key_of<T>>;
+    memcpy(&number, &key, sizeof number);
+    y[at] = put<T>(number);
+}
+
+template <typename T> cudaError_t launch_keys(const qdri_kernel *kernel, const qdri_cuda_target *target)
+{
+    typedef key_of<T> key;
+    const int64_t n = kernel->u.gather.n;
+    const void *x = kernel->u.gather.sources[0];
+    void *y = kernel->u.gather.results[0];
+    if (n == 0) return cudaSuccess;
+    if (kernel->kind == QDRI_K_FROM_KEYS) return launch_each(target, n, from_keys<T>, n, (const key *)x, (T *)y);
+    const key nan = kernel->u.gather.op == QDR_MIN ? (key)~most_key<key> : most_key<key>;
+    return launch_each(target, n, to_keys<T>, n, (const T *)x, (key *)y, nan);
+}
 } // namespace
 
 cudaError_t qdri_cuda_moves(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     if (kernel->kind == QDRI_K_COPY_BLOCK) return launch_copy_block(kernel, target);
+    if (kernel->kind != QDRI_K_REDUCE)
+        return with_type(kernel->dtype, [&](auto t) { return launch_keys<decltype(t)>(kernel, target); });
     if (kernel->dtype == QDR_I32) return launch_reduce<int32_t, uint32_t>(kernel, target);
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
