@@ -93,8 +93,8 @@ typedef enum qdri_pairing {
 
 /* pairing.c: gives a world whose devices are GPUs the communicator requested by rank 0's environment: NCCL, which then
  * owns the previous world, or `own`, the one that a world of this kind has without NCCL (AUTO: none). "auto" means NCCL
- * if it can be used, or `own`; among local ranks it means `own`. The world's time limit applies while communicators of
- * NCCL are created. Collective: fails on all ranks, and then the world is unchanged, or on none.
+ * if it can be used, or `own`. The world's time limit applies while communicators of NCCL are created. Collective:
+ * fails on all ranks, and then the world is unchanged, or on none.
  * @retval QDR_ERR_ARGUMENT     unknown value, or not possible for this kind of world
  * @retval QDR_ERR_UNSUPPORTED  requested, but cannot be used */
 QDR_NODISCARD qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pairing *pairing);

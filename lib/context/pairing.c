@@ -33,8 +33,7 @@ qdr_status qdri_pair(qdri_comm **world, qdri_dev *dev, qdri_pairing own, qdri_pa
         return QDR_FAIL(QDR_ERR_ARGUMENT, /* the same on all ranks */
                         "context: QDR_CUDA_COMM=%s cannot connect the GPUs of %s; use auto, nccl%s%s", names[first],
                         kinds[own], own == QDRI_PAIR_AUTO ? "" : " or ", own == QDRI_PAIR_AUTO ? "" : names[own]);
-    *pairing = first;
-    if (first == QDRI_PAIR_AUTO) *pairing = own == QDRI_PAIR_LOCAL ? own : QDRI_PAIR_NCCL;
+    *pairing = first == QDRI_PAIR_AUTO ? QDRI_PAIR_NCCL : first;
     if (*pairing != QDRI_PAIR_NCCL) return QDR_OK; /* the same on all ranks */
     const int has_other = first == QDRI_PAIR_AUTO && own != QDRI_PAIR_AUTO;
     qdr_status status = qdri_comm_agree(*world, find_comms(&comms));

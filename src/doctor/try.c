@@ -202,7 +202,6 @@ static void try_nccl(doctor_report *report)
     const qdr_gpu_report *gpus = &report->gpus;
     char old[64];
     if (!gpus->nccl || !doctor_can_use(gpus, 0) || !doctor_can_use(gpus, 1)) return;
-    qdr_set_log(hear, NULL); /* this is the last test */
     snprintf(old, sizeof old, "%s", qdr_environment_value("QDR_CUDA_COMM"));
     setenv("QDR_CUDA_COMM", "nccl", 1);
     if (try_sum_on(report, "cuda", "all-reduce, NCCL")) {
@@ -235,6 +234,7 @@ void doctor_try_all(doctor_report *report)
         try_on(report, device, name, 1);
         n_used++;
     }
+    qdr_set_log(hear, NULL); /* during the last tests, in which NCCL joins ranks with a GPU each */
     if (n_used == report->gpus.n_gpus) try_sum_on(report, "cuda", "all-reduce, cuda");
     try_nccl(report);
 }

@@ -99,8 +99,8 @@ class Losses(Case):
     def test_graph(self):
         """Recorded steps: the same losses, with several micro-batches, and validation in between."""
         for grid, words in (("1x1x1x1", ()), ("2x1x1x1", ("--micro-batch", "1", "--val-every", "2"))):
-            runs = [self.train("cuda", grid, "bf16", *words, "--steps", "6", "--graph", graph, FAKE_CUDA_GPUS="2",
-                               QDR_CUDA_COMM="nccl") for graph in ("off", "on")]
+            runs = [self.train("cuda", grid, "bf16", *words, "--steps", "6", "--graph", graph, FAKE_CUDA_GPUS="2")
+                    for graph in ("off", "on")]
             off, on = [[(line["loss"], line["lr"], line.get("val_loss")) for line in run] for run in runs]
             self.assertEqual(on, off, grid)
             self.assertEqual(len(set(off)), 6)
@@ -109,9 +109,9 @@ class Losses(Case):
         self.assertIn("local ranks meet on the host", done.err)
 
     def test_gpu_each(self):
-        """With NCCL, and with local ranks that access each other's memory."""
-        self.compare("2x1x1x1", "f32", FAKE_CUDA_GPUS="2", QDR_CUDA_COMM="nccl")
-        self.compare("1x2x1x1", "f32", FAKE_CUDA_GPUS="2")
+        """With NCCL, which is the default, and with local ranks that access each other's memory."""
+        self.compare("2x1x1x1", "f32", FAKE_CUDA_GPUS="2")
+        self.compare("1x2x1x1", "f32", FAKE_CUDA_GPUS="2", QDR_CUDA_COMM="local")
 
 
 class Block(Case):
@@ -299,7 +299,7 @@ class Doctor(Case):
         self.assertIn("NCCL_LOCAL_REGISTER", text)
         self.assertIn("is not registered", self.find(0, "NCCL memory", QDR_NCCL_REGISTER="0", **two)[1])
         self.assertEqual(self.find(0, "all-reduce, NCCL", **two)[0], "ok")
-        self.assertEqual(self.find(1, "all-reduce, NCCL", FAKE_CUDA_FAIL="nccl:1", **two)[0], "broken")
+        self.assertEqual(self.find(1, "all-reduce, cuda", FAKE_CUDA_FAIL="nccl:1", **two)[0], "broken")
         self.assertEqual(self.find(0, "NCCL memory")[0], None)
 
     def test_nccl_that_is_too_old(self):
