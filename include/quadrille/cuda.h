@@ -8,9 +8,9 @@
  * fails with QDR_ERR_UNSUPPORTED and a sentence; contexts on the CPU keep working. The same holds for a driver older
  * than the plugin's CUDA, a plugin of another build, a GPU that does not exist, and one below compute capability 8.0.
  *
- * The library never uses the default stream, and no call waits for the GPU except those documented as "blocking". The
- * library makes its GPU the calling thread's current one and does not restore the previous one. Local ranks
- * (qdr_local_run()) may share a GPU; then a collective's call waits until all members have called it, so that
+ * The library never uses the default stream, and no call waits for the GPU except those documented as "blocking". Each
+ * call leaves the calling thread's current GPU as it was; a thread that had not chosen any keeps the context's. Local
+ * ranks (qdr_local_run()) may share a GPU; then a collective's call waits until all members have called it, so that
  * collectives along several axes must be called in one order on all ranks.
  *
  * QDR_CUDA_COMM in rank 0's environment selects how the GPUs of a world communicate: "nccl" needs a GPU for each rank;
@@ -20,8 +20,9 @@
  * context watches for NCCL errors, for ranks that gave up and for collectives that take longer than QDR_TIMEOUT; any of
  * these poisons the context, and NCCL's communicators are aborted. Each communicator may use so many SMs that all that
  * may run at the same time fit on the GPU; QDR_NCCL_MAX_CTAS sets another number of thread blocks for each, and is
- * refused if they would not fit. NCCL must be 2.26 or later. The library sets NCCL_LAUNCH_ORDER_IMPLICIT=1 unless it is
- * set: kernels of NCCL start in the order of the host's calls. NCCL allocates and registers the memory of stacks if it
+ * refused if they would not fit. NCCL must be 2.26 or later. From the second communicator of a context on, the
+ * library sets NCCL_LAUNCH_ORDER_IMPLICIT=1 unless it is set: kernels of NCCL start in the order of the host's calls,
+ * those of the program's other users of NCCL, too (who may need NCCL_LAUNCH_RACE_FATAL=0; see docs/gpu.md). NCCL allocates and registers the memory of stacks if it
  * can on all ranks, unless one of them has QDR_NCCL_REGISTER=0 (default 1); collectives of coll.h on a stack's memory
  * then need such memory on all ranks. NCCL adds in its own order: the same plan gives the same bits.
  *

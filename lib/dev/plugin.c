@@ -95,8 +95,11 @@ static qdr_status find_plugin(const qdri_plugin **plugin)
 
 static void open_once(void)
 {
-    const qdri_plugin_host host = {.last_error = qdri_last_error_buffer, .log = qdri_log_function()};
+    void *nccl = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
+    const qdri_plugin_host host = {
+        .last_error = qdri_last_error_buffer, .log = qdri_log_function(), .had_nccl = nccl != NULL};
     const qdri_plugin *plugin = NULL;
+    if (nccl) dlclose(nccl);
     opened.status = find_plugin(&plugin);
     if (opened.status != QDR_OK) {
         snprintf(opened.sentence, sizeof opened.sentence, "%s", qdr_last_error());

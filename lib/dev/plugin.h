@@ -10,6 +10,7 @@
 typedef struct qdri_plugin_host {
     char *(*last_error)(void); /* the calling thread's message, QDRI_ERROR_BYTES */
     void (*log)(int level, const char *line);
+    int had_nccl; /* the program had loaded NCCL before */
 } qdri_plugin_host;
 
 /* A GPU, as described by CUDA. */
@@ -48,7 +49,7 @@ typedef struct qdri_plugin {
 
 #define QDRI_PLUGIN_SYMBOL "qdr_cuda_plugin"
 /* Library and plugin must be from the same build. */
-#define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 7"
+#define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 8"
 
 /* Opens the plugin, once per process. Any thread.
  * @retval QDR_ERR_UNSUPPORTED  it is not there, cannot be loaded, or is from another build; the message says where it

@@ -251,6 +251,10 @@ static const known_trouble troubles[] = {
     {"NCCL_IB_DISABLE", "1", "data between nodes goes over sockets instead of InfiniBand: unset it"},
     {"NCCL_LAUNCH_ORDER_IMPLICIT", "0",
      "NCCL's kernels start in any order, and may wait for each other forever: unset it"},
+    {"NCCL_LAUNCH_RACE_FATAL", "0",
+     "threads that launch NCCL's kernels on one GPU are not stopped, and may wait for each other forever: unset it "
+     "unless "
+     "other libraries of the program launch, too"},
     {"NCCL_LOCAL_REGISTER", "0", "NCCL copies what it could read in place: unset it"},
     {"NCCL_CUMEM_ENABLE", "0", "NCCL copies what it could read in place: unset it"},
     {"QDR_NCCL_REGISTER", "0", "NCCL copies what it could read in place: unset it for timings"},

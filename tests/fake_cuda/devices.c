@@ -1,26 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs: their number, the current one, their properties, and peer access. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "internal.h"
 
-static _Thread_local int current_device;
+#define SHOWN __attribute__((visibility("default"))) /* for programs that the plugin serves */
+
+static _Thread_local int current_device = -1; /* none: work goes to GPU 0 */
+static atomic_int contexts[FAKE_GPUS_MOST];
 static char peers[FAKE_GPUS_MOST][FAKE_GPUS_MOST];
+static atomic_int sticky;
 
 cudaError_t fake_ready(void)
 {
     const fake_settings *settings = fake_get_settings();
+    if (atomic_load(&sticky)) return (cudaError_t)atomic_load(&sticky);
     if (settings->driver / 1000 < CUDART_VERSION / 1000) return cudaErrorInsufficientDriver;
     return settings->n_gpus > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
 
-int fake_current_device(void) { return current_device; }
+void fake_break(cudaError_t error) { atomic_store(&sticky, (int)error); }
+cudaError_t fake_broken(void) { return (cudaError_t)atomic_load(&sticky); }
+
+/* The first call of a thread that needs a GPU makes a context there, half a gigabyte on real ones. */
+static void use_device(int device)
+{
+    current_device = device;
+    if (atomic_exchange(&contexts[device], 1)) return;
+    fake_count("context");
+    if (device == 0) fake_count("context of GPU 0");
+}
+
+SHOWN int fake_current_device(void)
+{
+    if (current_device < 0) use_device(0);
+    return current_device;
+}
+
+SHOWN void fake_set_device(int device) { use_device(device); }
 
 cudaError_t fake_check_current(int device, const char *name)
 {
-    if (device == current_device) return cudaSuccess;
-    fake_report(FAKE_WRONG_DEVICE, "\"%s\" on a stream of GPU %d, but GPU %d is current", name, device, current_device);
+    const int current = fake_current_device();
+    if (device == current) return cudaSuccess;
+    fake_report(FAKE_WRONG_DEVICE, "\"%s\" on a stream of GPU %d, but GPU %d is current", name, device, current);
     return cudaErrorInvalidResourceHandle;
 }
 
@@ -55,13 +80,29 @@ cudaError_t cudaSetDevice(int device)
     cudaError_t error = check_number(device);
     fake_check_taken("cudaSetDevice");
     if (error == cudaSuccess && fake_take_failure("device")) error = cudaErrorDevicesUnavailable;
-    if (error == cudaSuccess) current_device = device;
+    if (error == cudaSuccess) use_device(device);
     return fake_note(error);
+}
+
+/* ---- contexts, as the driver has them ---- */
+
+CUresult fake_ctx_get(CUcontext *context)
+{
+    *context = NULL;
+    fake_check_taken("cuCtxGetCurrent");
+    if (current_device >= 0) *context = (CUcontext)(uintptr_t)&contexts[current_device];
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_ctx_set(CUcontext context)
+{
+    current_device = context ? (int)((atomic_int *)(uintptr_t)context - contexts) : -1;
+    return CUDA_SUCCESS;
 }
 
 cudaError_t cudaGetDevice(int *device)
 {
-    *device = current_device;
+    *device = current_device < 0 ? 0 : current_device;
     return fake_note(fake_ready());
 }
 
@@ -104,7 +145,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *made, int device)
         .managedMemory = 1,
         .concurrentManagedAccess = settings->shares_managed,
         .streamPrioritiesSupported = 1,
-        .memoryPoolsSupported = 1,
+        .memoryPoolsSupported = settings->has_pools,
         .cooperativeLaunch = 1,
     };
     snprintf(made->name, sizeof made->name, "Fake GPU %d", device);
@@ -133,8 +174,8 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrMemoryClockRate: *value = 2619000; break;
     case cudaDevAttrGlobalMemoryBusWidth: *value = 5120; break;
     case cudaDevAttrPciBusId: *value = is.pciBusID; break;
+    case cudaDevAttrMemoryPoolsSupported: *value = is.memoryPoolsSupported; break;
     case cudaDevAttrManagedMemory:
-    case cudaDevAttrMemoryPoolsSupported:
     case cudaDevAttrUnifiedAddressing:
     case cudaDevAttrCanMapHostMemory:
     case cudaDevAttrCooperativeLaunch:
@@ -159,24 +200,26 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
 {
     int can = 0;
-    cudaError_t error = cudaDeviceCanAccessPeer(&can, current_device, peer);
+    const int device = fake_current_device();
+    cudaError_t error = cudaDeviceCanAccessPeer(&can, device, peer);
     if (error != cudaSuccess) return error;
     if (flags) return fake_note(cudaErrorInvalidValue);
     if (!can) return fake_note(cudaErrorPeerAccessUnsupported);
     fake_lock();
-    if (peers[current_device][peer]) error = cudaErrorPeerAccessAlreadyEnabled;
-    peers[current_device][peer] = 1;
+    if (peers[device][peer]) error = cudaErrorPeerAccessAlreadyEnabled;
+    peers[device][peer] = 1;
     fake_unlock();
     return fake_note(error);
 }
 
 cudaError_t cudaDeviceDisablePeerAccess(int peer)
 {
+    const int device = fake_current_device();
     cudaError_t error = check_number(peer);
     if (error != cudaSuccess) return fake_note(error);
     fake_lock();
-    if (!peers[current_device][peer]) error = cudaErrorPeerAccessNotEnabled;
-    peers[current_device][peer] = 0;
+    if (!peers[device][peer]) error = cudaErrorPeerAccessNotEnabled;
+    peers[device][peer] = 0;
     fake_unlock();
     return fake_note(error);
 }

@@ -49,5 +49,7 @@ int fake_take_failure(const char *kind)
 
 cudaError_t fake_take_launch_failure(void)
 {
+    if (fake_take_failure("illegal")) fake_break(cudaErrorIllegalAddress);
+    if (fake_broken() != cudaSuccess) return fake_note(fake_broken());
     return fake_take_failure("launch") ? fake_note(cudaErrorLaunchFailure) : cudaSuccess;
 }

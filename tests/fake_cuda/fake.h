@@ -9,11 +9,11 @@
  * not detected, nor what an NCCL collective implies about other ranks.
  *
  * Environment: FAKE_CUDA_GPUS (1), FAKE_CUDA_DRIVER (13000; 0: none), FAKE_CUDA_MEMORY (bytes per GPU, 2 GiB),
- * FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_SMS (8), FAKE_CUDA_PEERS (1), FAKE_CUDA_MANAGED (1: the host may use managed
+ * FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_SMS (8), FAKE_CUDA_PEERS (1), FAKE_CUDA_POOLS (1), FAKE_CUDA_MANAGED (1: the host may use managed
  * memory while the GPU works), FAKE_CUDA_SEED (random), FAKE_CUDA_DELAY_US (maximum delay of a stream's work, 50),
  * FAKE_CUDA_REPORT ("abort", "count"), FAKE_CUDA_LEAKS (1: leaks are checked at the end), FAKE_CUDA_FAIL
- * ("malloc:3,launch:5"; graph launches are "graph", cudaSetDevice "device", records of events and waits for them
- * "event"). Read once, at the first call. FAKE_CUDA_NO_FP8: cublasLt has no products of codes; FAKE_CUDA_REFUSED:
+ * ("malloc:3,launch:5"; graph launches are "graph", choices of a GPU "device", records of events and waits for them
+ * "event"; "illegal" is a launch after which all calls fail). Read once, at the first call. FAKE_CUDA_NO_FP8: cublasLt has no products of codes; FAKE_CUDA_REFUSED:
  * algorithms that are offered but refused (products.c). */
 #ifndef FAKE_CUDA_FAKE_H
 #define FAKE_CUDA_FAKE_H
@@ -86,6 +86,8 @@ typedef struct fake_access {
  * @return cudaSuccess, or what a GPU would say; the work must not be enqueued then */
 cudaError_t fake_use(cudaStream_t stream, const char *name, const fake_access *accesses, int n);
 
+/* As cudaSetDevice(), which never fails then: NCCL chooses GPUs, too. */
+void fake_set_device(int device);
 /* The GPU of the stream; -1 (and a report) for a stream that is none. */
 int fake_stream_device(cudaStream_t stream, const char *name);
 
@@ -125,7 +127,8 @@ uint64_t fake_seed(void);
  * NCCL; a "collective" of NCCL's, and a "registered collective", all of whose memory is; of launches of NCCL's the
  * "urgent", on a stream of the greatest priority, and the "unordered", "shared" and "asynchronous", in no order of the
  * host's, of a communicator that shares another's resources or does not block; a "product", and the "urgent product"
- * and the "confined product", which is told how many SMs to take; a "timed event", recorded; a "blocking stream", made.
+ * and the "confined product", which is told how many SMs to take; a "timed event", recorded; a "blocking stream", made; a "context" of a GPU, and a
+ * "context of GPU 0".
  * The most of "CTAs" of a launch, of "SMs" of a confined product. `what` lives forever. The plugin on the fake exports
  * fake_counted(). */
 void fake_count(const char *what);

@@ -5,6 +5,7 @@
 #ifndef FAKE_CUDA_INTERNAL_H
 #define FAKE_CUDA_INTERNAL_H
 
+#include <cuda.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -16,7 +17,7 @@
 /* ---- settings.c ---- */
 
 typedef struct fake_settings {
-    int n_gpus, driver, capability, n_sms, has_peers, shares_managed, looks_for_leaks;
+    int n_gpus, driver, capability, n_sms, has_peers, has_pools, shares_managed, looks_for_leaks;
     size_t memory_bytes;
     uint64_t seed;
     int64_t delay_us;
@@ -43,7 +44,11 @@ void fake_plan_failures(const char *plan);
 /* ---- devices.c ---- */
 
 cudaError_t fake_ready(void); /* whether there is a driver and a GPU */
-int fake_current_device(void);
+int fake_current_device(void); /* makes a context if the thread has none */
+void fake_break(cudaError_t error); /* what all calls say from now on, as after an illegal address */
+cudaError_t fake_broken(void); /* cudaSuccess: nothing is */
+CUresult fake_ctx_get(CUcontext *context);
+CUresult fake_ctx_set(CUcontext context);
 int fake_peer_enabled(int device, int peer); /* whether `device` may use memory of `peer` */
 /* Whether the calling thread's current GPU is the one that the stream belongs to; reports. */
 cudaError_t fake_check_current(int device, const char *name);

@@ -283,6 +283,7 @@ static void split_all(clan *of, splitting *all)
             made->is_gone = made->is_aborted = 1;
         else
             __atomic_store_n(all->seats[j].place, made, __ATOMIC_RELEASE);
+        if (fake_take_failure("nccl_split")) member->error = ncclSystemError; /* and the part remains */
     }
     free(parts);
     fake_nccl_changed();
@@ -315,8 +316,18 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t *par
 
 /* ---- the end ---- */
 
+/* NCCL returns to the GPU that the runtime said was current: without one, to GPU 0. */
+static int visit(ncclComm_t comm)
+{
+    int was = 0;
+    (void)cudaGetDevice(&was);
+    fake_set_device(comm->device);
+    return was;
+}
+
 static ncclResult_t end(ncclComm_t comm, const char *call, int is_last)
 {
+    const int was = visit(comm);
     fake_nccl_lock();
     const int is_good = fake_nccl_check(comm, call);
     if (is_good && comm->n_in_graphs > 0)
@@ -326,6 +337,7 @@ static ncclResult_t end(ncclComm_t comm, const char *call, int is_last)
     const int n_left = is_good && is_last ? fake_nccl_end_registrations(comm) : 0;
     if (n_left > 0) fake_nccl_fault("%s, and memory is registered with it, %d times", call, n_left);
     fake_nccl_unlock();
+    fake_set_device(was);
     return is_good ? ncclSuccess : ncclInvalidArgument;
 }
 
@@ -345,10 +357,22 @@ void fake_nccl_end_aborts(void)
     fake_nccl_unlock();
 }
 
+/* What runs of it, or waits for others, ends at once; the communicator remains, of no more use. */
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
+{
+    fake_nccl_lock();
+    const int is_good = fake_nccl_check(comm, "ncclCommRevoke") && flags == 0;
+    if (is_good) comm->is_aborted = 1;
+    fake_nccl_changed();
+    fake_nccl_unlock();
+    return is_good ? ncclSuccess : ncclInvalidArgument;
+}
+
 /* What runs of it ends at once, what comes later does nothing. The end of the group waits, until there are no graphs of
  * it either. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    const int was = visit(comm);
     (void)ncclGroupStart();
     fake_nccl_lock();
     const int is_good = fake_nccl_check(comm, "ncclCommAbort");
@@ -360,5 +384,6 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     }
     fake_nccl_unlock();
     (void)ncclGroupEnd();
+    fake_set_device(was);
     return is_good ? ncclSuccess : ncclInvalidArgument;
 }

@@ -6,8 +6,9 @@
  *
  * Environment: FAKE_NCCL_VERSIONS ("22809,22703": by GPU, the last for the rest); FAKE_NCCL_REGISTER ("1,0": where
  * memory is registered); in FAKE_CUDA_FAIL "nccl_register:N": the Nth registration fails, "nccl:N": the Nth call fails,
- * "nccl_async:N": the Nth enqueued collective has an error and never ends, "nccl_lost:N": the Nth rank that joins is
- * not heard; FAKE_CUDA_SMS, FAKE_CUDA_REPORT, FAKE_CUDA_LEAKS. */
+ * "nccl_async:N": the Nth enqueued collective has an error and never ends, "nccl_split:N": the Nth part is made and the
+ * split fails, "nccl_lost:N": the Nth rank that joins is not heard; FAKE_CUDA_SMS, FAKE_CUDA_REPORT,
+ * FAKE_CUDA_LEAKS. */
 #ifndef FAKE_CUDA_NCCL_FAKE_H
 #define FAKE_CUDA_NCCL_FAKE_H
 

@@ -47,6 +47,7 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const struct cudaMemPoolProps
     const cudaError_t error = fake_ready();
     const int device = properties->location.id;
     if (error != cudaSuccess) return fake_note(error);
+    if (!fake_get_settings()->has_pools) return fake_note(cudaErrorNotSupported);
     if (properties->location.type != cudaMemLocationTypeDevice || device < 0 || device >= fake_get_settings()->n_gpus ||
         properties->allocType != cudaMemAllocationTypePinned)
         return fake_note(cudaErrorInvalidValue);
@@ -107,7 +108,7 @@ cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const struct cudaMemAccessD
 
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
 {
-    const cudaError_t error = fake_ready();
+    const cudaError_t error = fake_get_settings()->has_pools ? fake_ready() : cudaErrorNotSupported;
     if (error != cudaSuccess) return fake_note(error);
     if (device < 0 || device >= fake_get_settings()->n_gpus) return fake_note(cudaErrorInvalidDevice);
     fake_lock();

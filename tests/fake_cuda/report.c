@@ -39,6 +39,7 @@ static const char *const names[FAKE_N_FAULTS] = {
 void fake_report(fake_fault fault, const char *format, ...)
 {
     va_list args;
+    if (fake_broken() != cudaSuccess) return; /* nothing on the GPU is as it was */
     fake_mutex_lock(&reports);
     n_reports[fault]++;
     va_start(args, format);
@@ -99,13 +100,14 @@ int64_t fake_check_leaks(void)
 
 __attribute__((destructor)) static void end(void)
 {
-    if (fake_get_settings()->looks_for_leaks) fake_check_leaks();
+    if (fake_get_settings()->looks_for_leaks && fake_broken() == cudaSuccess) fake_check_leaks();
 }
 
 /* ---- errors ---- */
 
 cudaError_t fake_note(cudaError_t error)
 {
+    if (fake_broken() != cudaSuccess) error = fake_broken();
     if (error != cudaSuccess) last_error = error;
     return error;
 }
@@ -123,6 +125,6 @@ cudaError_t cudaPeekAtLastError(void) { return last_error; }
 cudaError_t cudaGetLastError(void)
 {
     const cudaError_t error = last_error;
-    last_error = cudaSuccess;
+    last_error = fake_broken();
     return error;
 }

@@ -34,6 +34,7 @@ static void read_environment(void)
         .capability = (int)number("FAKE_CUDA_CAPABILITY", 90),
         .n_sms = (int)number("FAKE_CUDA_SMS", 8),
         .shares_managed = (int)number("FAKE_CUDA_MANAGED", 1),
+        .has_pools = (int)number("FAKE_CUDA_POOLS", 1),
         .has_peers = (int)number("FAKE_CUDA_PEERS", 1),
         .looks_for_leaks = (int)number("FAKE_CUDA_LEAKS", 1),
         .memory_bytes = (size_t)number("FAKE_CUDA_MEMORY", (int64_t)2 << 30),

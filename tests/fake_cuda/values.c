@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory words that streams wait for and write: functions of the driver, looked up by name. What a stream did before
  * writing a word is ordered before streams that wait for it, if the wait is enqueued later. */
-#include <cuda.h>
 #include <string.h>
 #include <time.h>
 
@@ -118,14 +117,16 @@ static CUresult write_value(CUstream stream, CUdeviceptr at, cuuint32_t number, 
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
                                              unsigned long long flags, enum cudaDriverEntryPointQueryResult *status)
 {
-    CUresult (*found)(CUstream, CUdeviceptr, cuuint32_t, unsigned) = NULL;
+    void (*found)(void) = NULL;
     const cudaError_t error = fake_ready();
     (void)version;
     (void)flags;
     *function = NULL;
     if (error != cudaSuccess) return fake_note(error);
-    if (strcmp(symbol, "cuStreamWaitValue32") == 0) found = wait_value;
-    if (strcmp(symbol, "cuStreamWriteValue32") == 0) found = write_value;
+    if (strcmp(symbol, "cuStreamWaitValue32") == 0) found = (void (*)(void))wait_value;
+    if (strcmp(symbol, "cuStreamWriteValue32") == 0) found = (void (*)(void))write_value;
+    if (strcmp(symbol, "cuCtxGetCurrent") == 0) found = (void (*)(void))fake_ctx_get;
+    if (strcmp(symbol, "cuCtxSetCurrent") == 0) found = (void (*)(void))fake_ctx_set;
     memcpy(function, &found, sizeof found);
     if (status) *status = found ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return found ? cudaSuccess : fake_note(cudaErrorSymbolNotFound);

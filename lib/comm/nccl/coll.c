@@ -463,7 +463,7 @@ qdr_status qdri_nccl_launch(qdri_comm *base, const qdri_coll *coll, qdr_stream *
                    .on = qdri_cuda_handle(stream),
                    .type = type_of(coll->dtype),
                    .op = op_of(coll->op)};
-    QDR_TRY(qdri_cuda_enter((const qdri_cuda_dev *)base->dev));
+    QDRI_CUDA_ENTER((const qdri_cuda_dev *)base->dev);
     QDR_TRY(qdri_nccl_watch_begin(comm, coll, stream, &watched));
     const qdr_status status = enqueue(&c);
     if (status != QDR_OK) qdri_dev_poison(base->dev, status, qdr_last_error());

@@ -170,14 +170,28 @@ static qdr_status look_at_watch(nccl_comm *comm)
     return qdri_comm_fail_timeout(&comm->base, call, missing, n);
 }
 
-/* Takes the communicator's NCCL handles. A launch that has not returned by now is waiting for other ranks; aborting
- * ends that wait. */
-static void take_from(nccl_comm *comm, ncclComm_t *handles, int *n)
+/* From NCCL 2.28 on. */
+extern ncclResult_t ncclCommRevoke(ncclComm_t handle, int flags) __attribute__((weak));
+
+static int lock_calls(nccl_comm *comm)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until = after((int64_t)until.tv_sec * NS_PER_S + until.tv_nsec, CALLS_NS);
-    const int is_held = pthread_mutex_timedlock(&comm->calls, &until) == 0;
+    return pthread_mutex_timedlock(&comm->calls, &until) == 0;
+}
+
+/* Takes the communicator's NCCL handles. A launch that has not returned by now is waiting for other ranks. An abort
+ * would end that wait, but also free what the launching thread is still using; so NCCL is told to end the wait alone
+ * first, where it can. */
+static void take_from(nccl_comm *comm, ncclComm_t *handles, int *n)
+{
+    int is_held = lock_calls(comm);
+    if (!is_held && ncclCommRevoke) {
+        ncclComm_t used = atomic_load(&comm->handle);
+        if (used) (void)ncclCommRevoke(used, 0);
+        is_held = lock_calls(comm);
+    }
     ncclComm_t handle = atomic_exchange(&comm->handle, NULL);
     if (handle) handles[(*n)++] = handle;
     if (comm->stem) handles[(*n)++] = comm->stem;
@@ -263,8 +277,7 @@ static void *run(void *user)
 {
     nccl_guard *guard = user;
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    const qdr_status status = qdri_cuda_enter((const qdri_cuda_dev *)guard->root->base.dev);
-    (void)status; /* what is queried and aborted knows its GPU */
+    qdri_cuda_stay(((const qdri_cuda_dev *)guard->root->base.dev)->opts.number);
     (void)cudaThreadExchangeStreamCaptureMode(&mode); /* querying events must not invalidate captures */
     pthread_mutex_lock(&guard->mutex);
     while (!guard->wants_stop || (guard->wants_abort && !guard->has_aborted)) turn(guard);

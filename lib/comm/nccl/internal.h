@@ -60,16 +60,22 @@ QDR_NODISCARD qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev);
 int qdri_nccl_part_ctas(int max_ctas, int n_parts);
 /* Compares versions, and reads the settings in rank 0's environment. Collective, like the functions below. */
 QDR_NODISCARD qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas);
+/* Whether the program had loaded NCCL before the plugin; and makes kernels start in launch order, for communicators that
+ * run at the same time. */
+void qdri_nccl_note_before(int is_loaded);
+void qdri_nccl_keep_order(void);
 /* Creates a stem for the members of `host`; NULL for a group of one. */
-QDR_NODISCARD qdr_status qdri_nccl_open_stem(qdri_comm *host, ncclComm_t *stem);
+QDR_NODISCARD qdr_status qdri_nccl_open_stem(qdri_comm *host, const qdri_dev *dev, ncclComm_t *stem);
 /* Splits comm->handle off a stem whose ranks are those of talker; colour < 0: none. After a failure the stem can no
  * longer be used. */
 QDR_NODISCARD qdr_status qdri_nccl_split_off(qdri_comm *talker, ncclComm_t stem, int colour, nccl_comm *comm);
+/* Makes the communicator that a split has left in comm->place the handle. */
+void qdri_nccl_adopt(nccl_comm *comm);
 /* Waits until a call on a non-blocking communicator, or one that behaves as such, has completed. */
 QDR_NODISCARD qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm_t *place,
                                           const char *call);
 /* Destroys or aborts a communicator, on a thread that is abandoned if this takes too long. */
-void qdri_nccl_close(ncclComm_t handle, int aborts);
+void qdri_nccl_close(const qdri_dev *dev, ncclComm_t handle, int aborts);
 
 /* memory.c */
 /* Lets NCCL allocate and register the memory of collectives, if all ranks can. */

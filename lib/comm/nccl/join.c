@@ -21,11 +21,15 @@ enum { BUS_BYTES = 24, CLOSE_SECS = 30 };
 enum { USUAL_PARTS = 11, TOGETHER = USUAL_PARTS + 1, SMS_SPARED = 4, DEFAULT_MOST_CTAS = 16, MOST_CTAS = 64 };
 enum { LEAST_VERSION = 22600 }; /* the first that keeps the order of launches */
 
+static int had_nccl; /* the program had loaded NCCL before the plugin */
+
 static const char *remedy_of(ncclResult_t result)
 {
     switch (result) {
     case ncclRemoteError: return "another rank or its network failed; see the message of that rank";
     case ncclSystemError: return "see what NCCL_DEBUG=WARN says of the network, shared memory (/dev/shm) and limits";
+    case ncclInvalidUsage:
+        return "if several threads launch NCCL's kernels on one GPU, set NCCL_LAUNCH_RACE_FATAL=0; see NCCL_DEBUG=WARN";
     case ncclUnhandledCudaError: return "an earlier kernel may have failed; see NCCL_DEBUG=WARN";
     default: return "see what NCCL_DEBUG=WARN says";
     }
@@ -74,7 +78,7 @@ static qdr_status compare_on_node(qdri_comm *node, int rank, const char *bus)
 
 static qdr_status find_version(const qdri_cuda_dev *dev, int *version)
 {
-    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_ENTER(dev);
     QDR_TRY(qdri_nccl_status(NULL, ncclGetVersion(version), "ncclGetVersion"));
     if (*version >= LEAST_VERSION) return QDR_OK;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
@@ -114,15 +118,36 @@ int qdri_nccl_part_ctas(int max_ctas, int n_parts)
 }
 
 /* Makes NCCL's kernels start in the order in which the host launches them. Otherwise two communicators whose kernels do
- * not fit together could wait for each other on two GPUs. */
+ * not fit together could wait for each other on two GPUs. NCCL reads the variable at its first launch in the process,
+ * and holds it against all threads that launch: so it is set only when there is a second communicator. */
 static void set_order(void)
 {
     static const char name[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
     const char *value = getenv(name);
-    if (!value) (void)setenv(name, "1", 0);
     if (value && strcmp(value, "0") == 0)
         qdri_log(QDRI_LOG_WARNING, "nccl: %s is 0, so communicators may deadlock; unset it", name);
+    if (value || setenv(name, "1", 0) != 0) return;
+    if (had_nccl)
+        qdri_log(
+            QDRI_LOG_WARNING,
+            "nccl: the program had loaded NCCL before; if it has also used it, it is too late for %s=1 and "
+            "communicators may deadlock: set it before, with NCCL_LAUNCH_RACE_FATAL=0 if other threads launch, too",
+            name);
+    else
+        qdri_log(
+            QDRI_LOG_INFO,
+            "nccl: %s=1 from now on; if other parts of the program launch NCCL's kernels from threads of their own, "
+            "set NCCL_LAUNCH_RACE_FATAL=0",
+            name);
 }
+
+void qdri_nccl_keep_order(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_order);
+}
+
+void qdri_nccl_note_before(int is_loaded) { had_nccl = is_loaded; }
 
 typedef struct greeting {
     int version, max_ctas;
@@ -130,10 +155,8 @@ typedef struct greeting {
 
 static qdr_status greet(const qdri_cuda_dev *dev, greeting *mine)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     const int room = room_for_ctas(dev);
     double wanted = 0;
-    pthread_once(&once, set_order);
     QDR_TRY(find_version(dev, &mine->version));
     QDR_TRY(qdri_environment_number(QDRI_VARIABLE_NCCL_MAX_CTAS, &wanted));
     mine->max_ctas = wanted > 0 ? (int)wanted : room > DEFAULT_MOST_CTAS ? DEFAULT_MOST_CTAS : room;
@@ -208,6 +231,7 @@ qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm
 /* ---- closing: it may take forever, so it is done on a thread that is then abandoned ---- */
 
 typedef struct closing {
+    int gpu;
     ncclComm_t handle;
     int aborts;
     pthread_mutex_t mutex;
@@ -235,10 +259,12 @@ static void close_now(ncclComm_t handle, int aborts)
     (void)ncclCommDestroy(handle);
 }
 
-/* Freed by whichever thread finishes second: this one, or the one that waits. */
+/* Freed by whichever thread finishes second: this one, or the one that waits. Without a choice of GPU, this thread's
+ * calls would create a context on GPU 0, whichever GPU the rank uses. */
 static void *run_closing(void *user)
 {
     closing *self = user;
+    qdri_cuda_stay(self->gpu);
     close_now(self->handle, self->aborts);
     pthread_mutex_lock(&self->mutex);
     const int is_left = self->is_left;
@@ -249,7 +275,7 @@ static void *run_closing(void *user)
     return NULL;
 }
 
-void qdri_nccl_close(ncclComm_t handle, int aborts)
+void qdri_nccl_close(const qdri_dev *dev, ncclComm_t handle, int aborts)
 {
     closing *self = NULL;
     pthread_t thread;
@@ -258,6 +284,7 @@ void qdri_nccl_close(ncclComm_t handle, int aborts)
         close_now(handle, aborts);
         return;
     }
+    self->gpu = ((const qdri_cuda_dev *)dev)->opts.number;
     self->handle = handle;
     self->aborts = aborts;
     pthread_mutex_init(&self->mutex, NULL);
@@ -288,7 +315,7 @@ static qdr_status started(ncclComm_t handle, ncclResult_t result, const char *ca
     return result == ncclInProgress ? QDR_OK : qdri_nccl_status(handle, result, call);
 }
 
-qdr_status qdri_nccl_open_stem(qdri_comm *host, ncclComm_t *stem)
+qdr_status qdri_nccl_open_stem(qdri_comm *host, const qdri_dev *dev, ncclComm_t *stem)
 {
     static const char call[] = "ncclCommInitRankConfig";
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -306,9 +333,15 @@ qdr_status qdri_nccl_open_stem(qdri_comm *host, ncclComm_t *stem)
     if (status == QDR_OK) status = qdri_nccl_settle(host, *stem, NULL, call);
     status = qdri_comm_agree(host, status);
     if (status == QDR_OK) return QDR_OK;
-    if (*stem) qdri_nccl_close(*stem, 1);
+    if (*stem) qdri_nccl_close(dev, *stem, 1);
     *stem = NULL;
     return status;
+}
+
+/* NCCL may have made it even if the split failed. */
+void qdri_nccl_adopt(nccl_comm *comm)
+{
+    atomic_store(&comm->handle, __atomic_exchange_n(&comm->place, NULL, __ATOMIC_ACQ_REL));
 }
 
 qdr_status qdri_nccl_split_off(qdri_comm *talker, ncclComm_t stem, int colour, nccl_comm *comm)
@@ -323,6 +356,6 @@ qdr_status qdri_nccl_split_off(qdri_comm *talker, ncclComm_t stem, int colour, n
                                               &comm->place, &config);
     QDR_TRY(qdri_comm_agree(talker, started(stem, result, call)));
     const qdr_status status = qdri_nccl_settle(talker, stem, is_in ? &comm->place : NULL, call);
-    if (status == QDR_OK && is_in) atomic_store(&comm->handle, __atomic_load_n(&comm->place, __ATOMIC_ACQUIRE));
+    if (status == QDR_OK && is_in) qdri_nccl_adopt(comm);
     return qdri_comm_agree(talker, status);
 }

@@ -71,14 +71,16 @@ static void close_handles(nccl_comm *comm, int aborts)
     ncclComm_t handle = atomic_exchange(&comm->handle, NULL);
     qdri_nccl_memory_leave(comm, aborts ? NULL : handle);
     if (comm->registers) ((qdri_cuda_dev *)comm->base.dev)->shared = (qdri_cuda_shared){0};
-    if (handle) qdri_nccl_close(handle, aborts);
-    if (comm->stem) qdri_nccl_close(comm->stem, aborts);
+    if (handle) qdri_nccl_close(comm->base.dev, handle, aborts);
+    if (comm->stem) qdri_nccl_close(comm->base.dev, comm->stem, aborts);
 }
 
 /* Cleans up after a failed creation: the caller keeps the host communicator. */
 static void comm_discard(nccl_comm *comm)
 {
-    if (comm) close_handles(comm, 1);
+    if (!comm) return;
+    if (comm->place) qdri_nccl_adopt(comm); /* of a split that failed */
+    close_handles(comm, 1);
     comm_free(comm);
 }
 
@@ -110,20 +112,21 @@ static const qdri_comm_table nccl_table = {
 
 nccl_comm *qdri_nccl_of(qdri_comm *comm) { return comm->table == &nccl_table ? (nccl_comm *)comm : NULL; }
 
-static qdr_status comm_create(qdri_comm *host, int max_ctas, nccl_comm **comm)
+static qdr_status comm_create(qdri_comm *host, qdri_dev *dev, int max_ctas, nccl_comm **comm)
 {
     QDR_TRY(QDRI_NEW(1, "a communicator of NCCL", comm));
     pthread_mutex_init(&(*comm)->calls, NULL);
     qdri_nccl_watch_init(&(*comm)->watch);
+    (*comm)->base.dev = dev;
     (*comm)->host = host;
     (*comm)->max_ctas = max_ctas;
     return QDR_OK;
 }
 
-static void comm_begin(nccl_comm *comm, qdri_dev *dev, nccl_comm *parent)
+static void comm_begin(nccl_comm *comm, nccl_comm *parent)
 {
     const qdri_comm *host = comm->host;
-    qdri_comm_init(&comm->base, &nccl_table, dev, host->rank, host->size, parent ? &parent->base : NULL);
+    qdri_comm_init(&comm->base, &nccl_table, comm->base.dev, host->rank, host->size, parent ? &parent->base : NULL);
     comm->base.node_size = host->node_size;
     comm->base.nodes = host->nodes;
     if (parent) comm->guard = parent->guard;
@@ -137,12 +140,14 @@ static qdr_status nccl_wrap(qdri_comm *host, qdri_dev *dev, qdri_comm **comm)
     *comm = host;
     if (host->size == 1) return QDR_OK;
     *comm = NULL;
+    QDRI_CUDA_VISIT(cuda);
+    QDR_TRY(qdri_comm_agree(host, qdri_cuda_status(cuda, visited, "cudaSetDevice")));
     QDR_TRY(qdri_nccl_prepare(host, dev, &max_ctas));
-    qdr_status status = qdri_comm_agree(host, comm_create(host, max_ctas, &made));
+    qdr_status status = qdri_comm_agree(host, comm_create(host, dev, max_ctas, &made));
     QDR_TRY_OUT(status, status);
-    QDR_TRY_OUT(status, qdri_nccl_open_stem(host, &made->stem));
+    QDR_TRY_OUT(status, qdri_nccl_open_stem(host, dev, &made->stem));
     QDR_TRY_OUT(status, qdri_nccl_split_off(host, made->stem, 0, made));
-    comm_begin(made, dev, NULL);
+    comm_begin(made, NULL);
     made->base.timeout_ns = qdri_comm_timeout_ns(host);
     QDR_TRY_OUT(status, qdri_nccl_memory_open(host, made));
     status = qdri_comm_agree(host, qdri_nccl_guard_start(made));
@@ -164,7 +169,7 @@ static qdr_status open_part(nccl_comm *comm, int colour, nccl_comm *made)
     qdri_comm *talker = qdri_nccl_host(comm);
     if (comm->stem) return qdri_nccl_split_off(talker, comm->stem, colour, made);
     qdr_status status = QDR_OK;
-    if (made->host && made->host->size > 1) status = qdri_nccl_open_stem(made->host, &made->stem);
+    if (made->host && made->host->size > 1) status = qdri_nccl_open_stem(made->host, comm->base.dev, &made->stem);
     if (status == QDR_OK && made->stem) status = qdri_nccl_split_off(made->host, made->stem, 0, made);
     return qdri_comm_agree(talker, status);
 }
@@ -182,10 +187,12 @@ static qdr_status nccl_split(qdri_comm *base, int colour, int key, qdri_comm **p
     nccl_comm *comm = (nccl_comm *)base, *made = NULL;
     qdri_comm *host = NULL;
     QDR_TRY(qdri_dev_raise(base->dev));
-    QDR_TRY(qdri_comm_agree(comm->host, qdri_cuda_enter((const qdri_cuda_dev *)base->dev)));
+    QDRI_CUDA_VISIT((const qdri_cuda_dev *)base->dev);
+    QDR_TRY(qdri_comm_agree(comm->host, qdri_cuda_status((const qdri_cuda_dev *)base->dev, visited, "cudaSetDevice")));
+    qdri_nccl_keep_order();
     QDR_TRY(qdri_comm_split(host_of(base), colour, key, &host));
     const int max_ctas = qdri_nccl_part_ctas(comm->max_ctas, base->root->n_parts);
-    qdr_status status = qdri_comm_agree(comm->host, comm_create(host, max_ctas, &made));
+    qdr_status status = qdri_comm_agree(comm->host, comm_create(host, base->dev, max_ctas, &made));
     QDR_TRY_OUT(status, status);
     status = open_part(comm, colour, made);
     /* If NCCL does not give up, it may still write to `made`. */
@@ -195,7 +202,7 @@ static qdr_status nccl_split(qdri_comm *base, int colour, int key, qdri_comm **p
     if (root->registers) status = qdri_comm_agree(comm->host, qdri_nccl_memory_join(made, root));
     QDR_TRY_OUT(status, status);
     if (host) {
-        comm_begin(made, base->dev, comm);
+        comm_begin(made, comm);
         *part = &made->base;
     } else {
         comm_free(made);
@@ -213,6 +220,7 @@ static void connect(const qdri_plugin_host *host)
 {
     qdri_share_last_error(host->last_error);
     qdri_share_log(host->log);
+    qdri_nccl_note_before(host->had_nccl);
 }
 
 static qdr_status find_versions(qdri_cuda_versions *versions)

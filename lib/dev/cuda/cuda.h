@@ -37,7 +37,8 @@ typedef struct qdri_cuda_dev {
     qdri_dev base;
     qdri_cuda_opts opts;
     qdri_gpu gpu;
-    cudaMemPool_t pool; /* NULL: memory is managed */
+    CUcontext context; /* of the GPU in this process */
+    cudaMemPool_t pool; /* NULL: memory is managed, or the GPU has no pools */
     int is_pinned; /* managed memory is not usable by both sides, so host memory is used */
     uint64_t opened_to; /* one bit for each other GPU that may use the pool's memory */
     cudaStream_t memory_stream; /* on which the pool allocates and frees */
@@ -94,10 +95,29 @@ qdr_status qdri_cuda_status(const qdri_cuda_dev *dev, cudaError_t error, const c
 qdr_status qdri_cublas_status(const qdri_cuda_dev *dev, cublasStatus_t error, const char *call);
 #define QDRI_CUBLAS_TRY(dev, call) QDR_TRY(qdri_cublas_status((dev), (call), #call))
 
-/* Directs the calling thread's CUDA calls to this GPU from now on. */
-QDR_NODISCARD qdr_status qdri_cuda_enter(const qdri_cuda_dev *dev);
+/* A thread's calls of CUDA go to its current GPU, which belongs to the caller. A visit directs them to the device's GPU
+ * and back at the end of the enclosing block. A thread without a GPU keeps the device's: to choose another one for it
+ * would create a context there. */
+typedef struct qdri_cuda_visit {
+    CUcontext was; /* NULL: nothing to return to */
+} qdri_cuda_visit;
+cudaError_t qdri_cuda_begin_visit(const qdri_cuda_dev *dev, qdri_cuda_visit *visit);
+void qdri_cuda_end_visit(qdri_cuda_visit *visit);
+/* For functions that do what they can even if the GPU cannot be used, and leave the last error alone. */
+#define QDRI_CUDA_VISIT(dev)                                                                                           \
+    __attribute__((cleanup(qdri_cuda_end_visit))) qdri_cuda_visit visit = {0};                                         \
+    __attribute__((unused)) const cudaError_t visited = qdri_cuda_begin_visit((dev), &visit)
+#define QDRI_CUDA_ENTER(dev)                                                                                           \
+    QDRI_CUDA_VISIT(dev);                                                                                              \
+    QDR_TRY(qdri_cuda_status((dev), visited, "cudaSetDevice"))
+/* For threads of the library's own, which never return to another GPU. */
+void qdri_cuda_stay(int gpu);
+/* A function of the driver, to which the plugin is not linked; NULL: the driver lacks it. */
+typedef void (*qdri_cuda_driver_fn)(void);
+qdri_cuda_driver_fn qdri_cuda_find_driver(const char *name);
 
 /* gpu.c */
+QDR_NODISCARD qdr_status qdri_cuda_find_context(qdri_cuda_dev *dev); /* creates it */
 QDR_NODISCARD qdr_status qdri_cuda_find_versions(qdri_cuda_versions *versions);
 QDR_NODISCARD qdr_status qdri_cuda_find_gpu(int number, qdri_gpu *gpu);
 

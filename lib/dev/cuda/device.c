@@ -34,7 +34,7 @@ qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel)
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     void *scratch = NULL;
     int is_done = 0;
-    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_ENTER(dev);
     if (dev->opts.wants_cudnn &&
         (kernel->kind == QDRI_K_ATTENTION_FORWARD || kernel->kind == QDRI_K_ATTENTION_BACKWARD))
         QDR_TRY(qdri_cuda_attention_cudnn(stream, kernel, &is_done));
@@ -64,25 +64,10 @@ void qdri_cuda_look_for_fault(qdri_cuda_dev *dev)
 
 /* ---- pinned memory, and flags in it on which streams wait ---- */
 
-/* Looks up a driver function by name: the plugin is not linked to the driver. NULL if the driver lacks it. */
-static qdri_cuda_flag_fn find_flag(const char *name)
-{
-    enum cudaDriverEntryPointQueryResult result;
-    void *found = NULL;
-    qdri_cuda_flag_fn function;
-    const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
-    if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
-        (void)cudaGetLastError();
-        return NULL;
-    }
-    memcpy(&function, &found, sizeof function); /* C has no cast from an object pointer to a function pointer */
-    return function;
-}
-
 static qdr_status pin(qdri_dev *base, void *memory, size_t bytes)
 {
     const qdri_cuda_dev *dev = (const qdri_cuda_dev *)base;
-    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_ENTER(dev);
     const cudaError_t error = cudaHostRegister(memory, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
     if (error == cudaSuccess) return QDR_OK;
     (void)cudaGetLastError();
@@ -94,8 +79,7 @@ static qdr_status pin(qdri_dev *base, void *memory, size_t bytes)
 
 static void unpin(qdri_dev *base, void *memory)
 {
-    const qdr_status status = qdri_cuda_enter((const qdri_cuda_dev *)base);
-    (void)status;
+    QDRI_CUDA_VISIT((const qdri_cuda_dev *)base);
     (void)cudaHostUnregister(memory);
 }
 
@@ -104,7 +88,7 @@ static qdr_status use_flag(qdr_stream *stream, qdri_cuda_flag_fn function, uint3
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     void *place = NULL;
-    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_ENTER(dev);
     QDRI_CUDA_TRY(dev, cudaHostGetDevicePointer(&place, flag, 0));
     const CUresult error = function ? function(qdri_cuda_handle(stream), (CUdeviceptr)(uintptr_t)place, value, flags)
                                     : CUDA_ERROR_NOT_FOUND;
@@ -149,8 +133,7 @@ static void range_end(qdri_dev *dev)
 static void destroy(qdri_dev *dev)
 {
     qdri_cuda_dev *self = (qdri_cuda_dev *)dev;
-    /* Frees whatever can be freed, and keeps the message of an earlier failure. */
-    if (cudaSetDevice(self->opts.number) != cudaSuccess) (void)cudaGetLastError();
+    QDRI_CUDA_VISIT(self); /* frees whatever can be freed */
     qdri_cuda_stamps_free(self);
     qdri_cuda_attention_free(self);
     qdri_cuda_products_free(self);
@@ -223,13 +206,14 @@ static qdr_status open_gpu(qdri_cuda_dev *dev)
     const int depth = nvtxRangePushA("quadrille");
     (void)nvtxRangePop();
     dev->wants_ranges = dev->opts.ranges || depth != NVTX_NO_PUSH_POP_TRACKING;
-    QDR_TRY(qdri_cuda_enter(dev));
+    QDR_TRY(qdri_cuda_find_context(dev));
+    QDRI_CUDA_ENTER(dev);
     dev->n_sms_free = dev->gpu.n_sms;
     QDR_TRY(qdri_cuda_memory_open(dev));
     QDRI_CUDA_TRY(dev, cudaHostAlloc((void **)&dev->fault, sizeof *dev->fault, cudaHostAllocMapped));
     *dev->fault = (qdri_cuda_fault){0};
-    dev->write_flag = find_flag("cuStreamWriteValue32");
-    dev->wait_flag = find_flag("cuStreamWaitValue32");
+    dev->write_flag = (qdri_cuda_flag_fn)qdri_cuda_find_driver("cuStreamWriteValue32");
+    dev->wait_flag = (qdri_cuda_flag_fn)qdri_cuda_find_driver("cuStreamWaitValue32");
     QDRI_CUBLAS_TRY(dev, cublasLtCreate(&dev->lt));
     QDRI_CUBLAS_TRY(dev, cublasLtMatmulPreferenceCreate(&dev->preference));
     const size_t version = cublasLtGetVersion();

@@ -371,7 +371,7 @@ qdr_status qdri_cuda_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, 
 {
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     qdri_cuda_product *product = NULL;
-    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_ENTER(dev);
     QDR_TRY(find_or_make(dev, gemm, &product));
     for (*n = 0; *n < most && *n < product->n_algorithms; ++*n) algorithms[*n] = code_of(&product->algorithms[*n]);
     return QDR_OK;
@@ -434,7 +434,7 @@ static qdr_status multiply_odd_bias(qdr_stream *stream, const qdri_gemm *gemm)
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm)
 {
     const int is_fused = gemm->bias || gemm->gelu || gemm->gelu_of;
-    QDR_TRY(qdri_cuda_enter(qdri_cuda_dev_of(stream)));
+    QDRI_CUDA_ENTER(qdri_cuda_dev_of(stream));
     if (gemm->k == 0) return is_fused ? multiply_in_steps(stream, gemm) : scale(stream, gemm);
     if (gemm->bias && !is_aligned(gemm->bias)) return multiply_odd_bias(stream, gemm);
     if (gemm->round_a) return qdri_cuda_gemm_rounded(stream, gemm);

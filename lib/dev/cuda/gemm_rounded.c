@@ -93,7 +93,9 @@ static int choose(qdr_stream *stream, const qdri_gemm *g, qdri_cuda_rounded fact
 size_t qdri_cuda_product_bytes(qdr_stream *stream, const qdri_gemm *g)
 {
     qdri_cuda_rounded factors[2];
-    if (!g->round_a || qdri_cuda_enter(qdri_cuda_dev_of(stream)) != QDR_OK) return 0;
+    if (!g->round_a) return 0;
+    QDRI_CUDA_VISIT(qdri_cuda_dev_of(stream));
+    if (visited != cudaSuccess) return 0;
     (void)choose(stream, g, factors);
     return space_bytes(factors, g);
 }

@@ -50,9 +50,69 @@ qdr_status qdri_cublas_status(const qdri_cuda_dev *dev, cublasStatus_t error, co
                     length, call, dev->opts.number, cublasLtGetStatusName(error));
 }
 
-qdr_status qdri_cuda_enter(const qdri_cuda_dev *dev)
+/* ---- the current GPU of a thread ---- */
+
+qdri_cuda_driver_fn qdri_cuda_find_driver(const char *name)
 {
-    QDRI_CUDA_TRY(dev, cudaSetDevice(dev->opts.number));
+    enum cudaDriverEntryPointQueryResult result;
+    void *found = NULL;
+    qdri_cuda_driver_fn function;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
+    if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    memcpy(&function, &found, sizeof function); /* C has no cast from an object pointer to a function pointer */
+    return function;
+}
+
+/* The runtime says GPU 0 of a thread that has none; only the driver tells the difference. */
+static struct current {
+    CUresult (*get)(CUcontext *context);
+    CUresult (*set)(CUcontext context);
+} current;
+
+static void find_current(void)
+{
+    current.get = (CUresult(*)(CUcontext *))qdri_cuda_find_driver("cuCtxGetCurrent");
+    current.set = (CUresult(*)(CUcontext))qdri_cuda_find_driver("cuCtxSetCurrent");
+}
+
+static CUcontext current_context(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    CUcontext context = NULL;
+    pthread_once(&once, find_current);
+    if (current.get && current.get(&context) != CUDA_SUCCESS) context = NULL;
+    return context;
+}
+
+cudaError_t qdri_cuda_begin_visit(const qdri_cuda_dev *dev, qdri_cuda_visit *visit)
+{
+    CUcontext was = current_context();
+    if (was && was == dev->context) return cudaSuccess;
+    const cudaError_t error = cudaSetDevice(dev->opts.number);
+    if (error == cudaSuccess)
+        visit->was = was;
+    else
+        (void)cudaGetLastError();
+    return error;
+}
+
+void qdri_cuda_end_visit(qdri_cuda_visit *visit)
+{
+    if (visit->was && current.set) (void)current.set(visit->was);
+}
+
+void qdri_cuda_stay(int gpu)
+{
+    if (cudaSetDevice(gpu) != cudaSuccess) (void)cudaGetLastError();
+}
+
+qdr_status qdri_cuda_find_context(qdri_cuda_dev *dev)
+{
+    QDRI_CUDA_ENTER(dev);
+    dev->context = current_context();
     return QDR_OK;
 }
 
@@ -102,7 +162,7 @@ qdr_status qdri_cuda_find_gpu(int number, qdri_gpu *gpu)
     gpu->minor = properties.minor;
     gpu->bytes = properties.totalGlobalMem;
     QDRI_CUDA_TRY(&here, cudaDeviceGetPCIBusId(gpu->bus, sizeof gpu->bus, number));
-    QDRI_CUDA_TRY(&here, cudaSetDevice(number));
+    QDRI_CUDA_ENTER(&here);
     QDRI_CUDA_TRY(&here, cudaMemGetInfo(&gpu->bytes_free, &gpu->bytes));
     return QDR_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a GPU: a pool that belongs to the device and keeps freed memory for reuse. */
+/* Memory of a GPU: a pool that belongs to the device and keeps freed memory for reuse, where the GPU has pools. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +18,7 @@ static int open_peer(const qdri_cuda_dev *dev, int gpu)
     const struct cudaMemAccessDesc access = {.location = {.type = cudaMemLocationTypeDevice, .id = gpu},
                                              .flags = cudaMemAccessFlagsProtReadWrite};
     int can = 0;
+    QDRI_CUDA_VISIT(dev);
     cudaError_t error = cudaDeviceCanAccessPeer(&can, gpu, dev->opts.number);
     if (error == cudaSuccess && can && dev->pool) error = cudaMemPoolSetAccess(dev->pool, &access, 1);
     if (error == cudaSuccess && can) error = cudaSetDevice(gpu);
@@ -42,7 +43,7 @@ qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev)
         .allocType = cudaMemAllocationTypePinned,
         .location = {.type = cudaMemLocationTypeDevice, .id = dev->opts.number}};
     uint64_t keep_all = UINT64_MAX;
-    int shares = 0;
+    int shares = 0, has_pools = 0;
     QDRI_CUDA_TRY(dev, cudaStreamCreateWithFlags(&dev->memory_stream, cudaStreamNonBlocking));
     if (dev->opts.is_managed) {
         /* If the host must not access managed memory while the GPU works (on some virtual machines), host memory is
@@ -51,6 +52,8 @@ qdr_status qdri_cuda_memory_open(qdri_cuda_dev *dev)
         dev->is_pinned = !shares;
         return QDR_OK;
     }
+    QDRI_CUDA_TRY(dev, cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, dev->opts.number));
+    if (!has_pools) return QDR_OK; /* some virtual GPUs: each block is CUDA's own */
     QDRI_CUDA_TRY(dev, cudaMemPoolCreate(&dev->pool, &properties));
     QDRI_CUDA_TRY(dev, cudaMemPoolSetAttribute(dev->pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
     return QDR_OK;
@@ -85,12 +88,13 @@ static int find_block(const qdri_cuda_dev *dev, const void *data)
 static qdr_status take(qdri_cuda_dev *dev, int is_shared, size_t bytes, void **data)
 {
     const size_t least = bytes ? bytes : 1; /* CUDA returns NULL for 0 bytes */
-    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_ENTER(dev);
     if (is_shared) return dev->shared.alloc(dev->shared.user, least, data);
     if (dev->opts.is_managed && dev->is_pinned)
         return qdri_cuda_status(dev, cudaHostAlloc(data, least, cudaHostAllocMapped), "cudaHostAlloc");
     if (dev->opts.is_managed)
         return qdri_cuda_status(dev, cudaMallocManaged(data, least, cudaMemAttachGlobal), "cudaMallocManaged");
+    if (!dev->pool) return qdri_cuda_status(dev, cudaMalloc(data, least), "cudaMalloc");
     QDRI_CUDA_TRY(dev, cudaMallocFromPoolAsync(data, least, dev->pool, dev->memory_stream));
     QDRI_CUDA_TRY(dev, cudaStreamSynchronize(dev->memory_stream));
     return QDR_OK;
@@ -102,7 +106,7 @@ static void give(const qdri_cuda_dev *dev, const qdri_cuda_block *block)
         dev->shared.free(dev->shared.user, block->data);
     else if (dev->opts.is_managed && dev->is_pinned)
         (void)cudaFreeHost(block->data);
-    else if (dev->opts.is_managed)
+    else if (!dev->pool)
         (void)cudaFree(block->data);
     else
         (void)cudaFreeAsync(block->data, dev->memory_stream);
@@ -134,8 +138,7 @@ qdr_status qdri_cuda_mem_alloc(qdri_dev *base, int is_shared, size_t bytes, void
 size_t qdri_cuda_mem_free(qdri_dev *base, void *data)
 {
     qdri_cuda_dev *dev = (qdri_cuda_dev *)base;
-    const qdr_status entered = qdri_cuda_enter(dev); /* this may be any thread's first call */
-    (void)entered;
+    QDRI_CUDA_VISIT(dev);
     /* After an error, the caller has not waited for work enqueued earlier. */
     if (qdri_dev_status(base) != QDR_OK && cudaDeviceSynchronize() != cudaSuccess) (void)cudaGetLastError();
     qdri_cuda_block block = {0};
@@ -157,7 +160,8 @@ void qdri_cuda_free_bytes(qdri_dev *base, size_t *bytes_free, size_t *bytes)
     const qdri_cuda_dev *dev = (const qdri_cuda_dev *)base;
     *bytes_free = *bytes = 0;
     if (dev->is_pinned) return;
-    if (qdri_cuda_enter(dev) != QDR_OK) return;
+    QDRI_CUDA_VISIT(dev);
+    if (visited != cudaSuccess) return;
     if (dev->pool) (void)cudaMemPoolTrimTo(dev->pool, 0);
     if (cudaMemGetInfo(bytes_free, bytes) != cudaSuccess) (void)cudaGetLastError();
 }
@@ -189,7 +193,7 @@ qdr_status qdri_cuda_check_memory(qdri_dev *base, const void *data, const char *
 qdr_status qdri_cuda_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_ENTER(dev);
     const cudaError_t error = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, qdri_cuda_handle(stream));
     return qdri_cuda_status(dev, error, "cudaMemcpyAsync");
 }
@@ -197,7 +201,7 @@ qdr_status qdri_cuda_copy(qdr_stream *stream, void *dst, const void *src, size_t
 qdr_status qdri_cuda_fill_zero(qdr_stream *stream, void *dst, size_t bytes)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_ENTER(dev);
     const cudaError_t error = cudaMemsetAsync(dst, 0, bytes, qdri_cuda_handle(stream));
     return qdri_cuda_status(dev, error, "cudaMemsetAsync");
 }

@@ -35,6 +35,7 @@ static qdr_status compare_clocks(qdri_cuda_dev *dev)
 {
     qdri_cuda_stamps *stamps = dev->stamps;
     int64_t least_ns = INT64_MAX;
+    QDRI_CUDA_ENTER(dev);
     for (int i = 0; i < N_COMPARISONS; i++) {
         const int64_t before_ns = qdri_now_ns();
         QDRI_CUDA_TRY(dev, qdri_cuda_launch_stamp(stamps->gpu_ns, stamps->stream));
@@ -55,7 +56,7 @@ qdr_status qdri_cuda_stamp(qdr_stream *stream, int64_t *nanosecs)
         return QDR_FAIL(
             QDR_ERR_UNSUPPORTED,
             "graph: a measured step cannot be recorded because its times belong to one run; unset QDR_REPORT");
-    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_ENTER(dev);
     if (!dev->stamps) {
         QDR_TRY(QDRI_NEW(1, "stamps of tasks", &dev->stamps));
         QDRI_CUDA_TRY(dev, cudaStreamCreateWithFlags(&dev->stamps->stream, cudaStreamNonBlocking));

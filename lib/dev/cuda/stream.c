@@ -13,7 +13,7 @@ qdr_status qdri_cuda_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_str
     const qdri_cuda_dev *cuda = (const qdri_cuda_dev *)dev;
     int least = 0, greatest = 0;
     qdri_cuda_stream *made = NULL;
-    QDR_TRY(qdri_cuda_enter(cuda));
+    QDRI_CUDA_ENTER(cuda);
     QDRI_CUDA_TRY(cuda, cudaDeviceGetStreamPriorityRange(&least, &greatest));
     QDR_TRY(QDRI_NEW(1, "a stream", &made));
     /* Collectives have a higher priority than products: they have little work to do, and others wait for them. */
@@ -61,6 +61,7 @@ void qdri_cuda_stream_destroy(qdr_stream *stream)
     qdri_cuda_stream *self = own(stream);
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     cudaGraph_t graph = NULL;
+    QDRI_CUDA_VISIT(dev);
     if (dev->recording && qdri_cuda_is_recording(stream)) { /* discards the recording of which the stream is part */
         (void)cudaStreamEndCapture(qdri_cuda_handle(dev->recording), &graph);
         (void)cudaGetLastError();
@@ -93,6 +94,7 @@ qdr_status qdri_cuda_stream_synchronize(qdr_stream *stream)
     if (qdri_cuda_is_recording(stream))
         return QDR_FAIL(QDR_ERR_STATE,
                         "stream: recorded work does not run, so it cannot be waited for; call qdr_graph_end() first");
+    QDRI_CUDA_ENTER(dev);
     const cudaError_t error = cudaStreamSynchronize(own(stream)->handle);
     const qdr_status status = poison(stream->dev, qdri_cuda_status(dev, error, "the work of a stream"));
     qdri_cuda_look_for_fault(dev);
@@ -104,7 +106,7 @@ qdr_status qdri_cuda_event_create(qdri_dev *dev, qdr_event **event)
 {
     const qdri_cuda_dev *cuda = (const qdri_cuda_dev *)dev;
     qdri_cuda_event *made = NULL;
-    QDR_TRY(qdri_cuda_enter(cuda));
+    QDRI_CUDA_ENTER(cuda);
     QDR_TRY(QDRI_NEW(1, "an event", &made));
     const cudaError_t error = cudaEventCreateWithFlags(&made->handle, cudaEventDisableTiming);
     if (error != cudaSuccess) {
@@ -118,6 +120,7 @@ qdr_status qdri_cuda_event_create(qdri_dev *dev, qdr_event **event)
 
 void qdri_cuda_event_destroy(qdr_event *event)
 {
+    QDRI_CUDA_VISIT((const qdri_cuda_dev *)event->dev);
     (void)cudaEventDestroy(((qdri_cuda_event *)event)->handle);
     free(event);
 }
@@ -125,7 +128,7 @@ void qdri_cuda_event_destroy(qdr_event *event)
 qdr_status qdri_cuda_event_record(qdr_event *event, qdr_stream *stream)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_ENTER(dev);
     QDRI_CUDA_TRY(dev, cudaEventRecord(((qdri_cuda_event *)event)->handle, own(stream)->handle));
     return QDR_OK;
 }
@@ -133,6 +136,7 @@ qdr_status qdri_cuda_event_record(qdr_event *event, qdr_stream *stream)
 qdr_status qdri_cuda_stream_wait(qdr_stream *stream, qdr_event *event)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    QDRI_CUDA_ENTER(dev);
     QDRI_CUDA_TRY(dev,
                   cudaStreamWaitEvent(own(stream)->handle, ((qdri_cuda_event *)event)->handle, cudaEventWaitDefault));
     return QDR_OK;
@@ -142,6 +146,7 @@ qdr_status qdri_cuda_stream_wait(qdr_stream *stream, qdr_event *event)
  * recording is never reached. */
 int qdri_cuda_event_reached(qdr_event *event)
 {
+    QDRI_CUDA_VISIT((const qdri_cuda_dev *)event->dev);
     const cudaError_t error = cudaEventQuery(((qdri_cuda_event *)event)->handle);
     if (error != cudaSuccess) (void)cudaGetLastError();
     return error != cudaErrorNotReady && error != cudaErrorCapturedEvent;
@@ -170,6 +175,7 @@ qdr_status qdri_cuda_work(qdr_stream *stream, qdri_work_fn fn, const void *args,
     if (qdri_cuda_is_recording(stream)) /* the arguments are freed once, but a recording runs many times */
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "cuda: a host function cannot be recorded; call it between runs of the graph");
+    QDRI_CUDA_ENTER(dev);
     QDR_TRY(QDRI_NEW(1, "work of a stream", &work));
     work->dev = stream->dev;
     work->fn = fn;
@@ -190,7 +196,7 @@ typedef struct record {
 static qdr_status find_state(const qdr_stream *stream, enum cudaStreamCaptureStatus *state)
 {
     const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_ENTER(dev);
     QDRI_CUDA_TRY(dev, cudaStreamIsCapturing(qdri_cuda_handle(stream), state));
     return QDR_OK;
 }
@@ -206,6 +212,7 @@ qdr_status qdri_cuda_record_begin(qdr_stream *stream)
     qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
     if (qdri_cuda_is_recording(stream))
         return QDR_FAIL(QDR_ERR_STATE, "graph: the context is already recording; call qdr_graph_end() first");
+    QDRI_CUDA_ENTER(dev);
     /* Relaxed, so that the library may allocate memory and other threads are not restricted. */
     QDRI_CUDA_TRY(dev, cudaStreamBeginCapture(qdri_cuda_handle(stream), cudaStreamCaptureModeRelaxed));
     dev->recording = stream;
@@ -245,6 +252,7 @@ qdr_status qdri_cuda_record_end(qdr_stream *stream, void **result)
     cudaGraph_t graph = NULL;
     if (!qdri_cuda_is_recording(stream))
         return QDR_FAIL(QDR_ERR_STATE, "graph: nothing is being recorded; call qdr_graph_begin() first");
+    QDRI_CUDA_ENTER(dev);
     const cudaError_t error = cudaStreamEndCapture(qdri_cuda_handle(stream), &graph);
     dev->recording = NULL;
     if (error != cudaSuccess) {
@@ -280,7 +288,7 @@ qdr_status qdri_cuda_record_run(qdr_stream *stream, void *data)
     if (dev->recording)
         return QDR_FAIL(QDR_ERR_STATE, "graph: the context is recording, and a recorded step cannot be part of "
                                        "another; call qdr_graph_end() first");
-    QDR_TRY(qdri_cuda_enter(dev));
+    QDRI_CUDA_ENTER(dev);
     if (handle != recorded->origin) QDR_TRY(order(dev, recorded, recorded->origin, handle));
     QDRI_CUDA_TRY(dev, cudaGraphLaunch(recorded->executable, handle));
     return order(dev, recorded, handle, recorded->origin);
@@ -289,7 +297,7 @@ qdr_status qdri_cuda_record_run(qdr_stream *stream, void *data)
 void qdri_cuda_record_free(qdri_dev *dev, void *data)
 {
     record *recorded = data;
-    (void)cudaSetDevice(((const qdri_cuda_dev *)dev)->opts.number);
+    QDRI_CUDA_VISIT((const qdri_cuda_dev *)dev);
     (void)cudaEventSynchronize(recorded->event);
     free_record(recorded);
 }

@@ -12,15 +12,19 @@ static int n_told;
 
 static void tell(void *user) { ++*(int *)user; }
 
+static void find(const char *name, void *function)
+{
+    void *plugin = dlopen(getenv("QDR_CUDA_PLUGIN"), RTLD_NOW | RTLD_NODELETE);
+    assert_non_null(plugin);
+    *(void **)function = dlsym(plugin, name);
+    assert_non_null(*(void **)function);
+}
+
 static void plan_failure(const char *plan)
 {
     void (*set_plan)(const char *text) = NULL;
-    void *plugin = dlopen(getenv("QDR_CUDA_PLUGIN"), RTLD_NOW | RTLD_NOLOAD);
-    assert_non_null(plugin);
-    *(void **)&set_plan = dlsym(plugin, "fake_fail");
-    assert_non_null(set_plan);
+    find("fake_fail", &set_plan);
     set_plan(plan);
-    dlclose(plugin);
 }
 
 static qdr_status copy(void) { return qdri_copy(stream, y.data, x.data, N * sizeof(float)); }
@@ -157,9 +161,13 @@ static void rejected_runs_of_recordings_do(void **state)
     finish();
 }
 
+/* The thread's own GPU is another one, so that each call has to choose. */
 static int arrays_make(void **state)
 {
+    void (*set_device)(int gpu) = NULL;
     (void)state;
+    find("fake_set_device", &set_device);
+    set_device(1);
     seed = test_seed();
     x = make_random(QDR_F32, N, 1);
     y = make(QDR_F32, N);
