@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How ranks create and destroy NCCL communicators: what is compared first, the stem, splitting; and the time limits. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,7 +12,7 @@
 
 #define LOOK_NS INT64_C(20000000) /* interval at which the host is asked whether other ranks gave up */
 #define LONGEST_PAUSE_NS INT64_C(1000000)
-enum { BUS_BYTES = 24, CLOSE_SECS = 30 };
+enum { CLOSE_SECS = 30 };
 /* Communicators of a rank that may run collectives at the same time: those of a grid (for bulk data, each on its own
  * stream; for statistics, on any stream of the caller's), and that of the world for redistributions. The CTAs of all
  * fit on the GPU with some SMs to spare, so that no collective waits for an SM that is held by another one which waits
@@ -47,35 +46,6 @@ qdr_status qdri_nccl_status(ncclComm_t handle, ncclResult_t result, const char *
                     remedy_of(result));
 }
 
-/* The members of a node tell each other which GPUs they use. */
-static qdr_status compare_on_node(qdri_comm *node, int rank, const char *bus)
-{
-    const char *table = node->table->name; /* how ranks that share a GPU can communicate instead */
-    const char *other_way = strcmp(table, "local") == 0 ? ", or use QDR_CUDA_COMM=local"
-                            : strcmp(table, "mpi") == 0 ? ", or use QDR_CUDA_COMM=mpi"
-                                                        : "";
-    char theirs[BUS_BYTES];
-    int *ranks = NULL;
-    qdr_status status = qdri_comm_agree(node, QDRI_NEW(node->size, "ranks of a node", &ranks));
-    for (int j = 0; j < node->size && status == QDR_OK; j++) {
-        ranks[j] = rank;
-        status = qdri_comm_broadcast(node, j, &ranks[j], sizeof ranks[j]);
-    }
-    qdr_status sent = status;
-    for (int j = 0; j < node->size && sent == QDR_OK; j++) {
-        memcpy(theirs, bus, BUS_BYTES);
-        sent = qdri_comm_broadcast(node, j, theirs, sizeof theirs);
-        if (sent != QDR_OK || status != QDR_OK || j >= node->rank || strcmp(theirs, bus) != 0) continue;
-        if (node->nodes && node->nodes[j] != node->nodes[node->rank]) continue;
-        status = QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                          "nccl: ranks %d and %d of one node are both on the GPU at %s, but NCCL supports one rank per "
-                          "GPU; start one rank per GPU%s",
-                          ranks[j], ranks[node->rank], bus, other_way);
-    }
-    free(ranks);
-    return sent == QDR_OK ? status : sent;
-}
-
 static qdr_status find_version(const qdri_cuda_dev *dev, int *version)
 {
     QDRI_CUDA_ENTER(dev);
@@ -91,15 +61,12 @@ static qdr_status find_version(const qdri_cuda_dev *dev, int *version)
 qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev)
 {
     int version;
-    char where[BUS_BYTES + 8];
     qdri_comm *node = host;
-    memset(where, 0, sizeof where);
     QDR_TRY(qdri_comm_agree(host, find_version((const qdri_cuda_dev *)dev, &version)));
     /* If a host communicator's parts cannot communicate, all ranks are compared with all. */
     if (host->nodes && !host->table->is_only_world)
         QDR_TRY(qdri_comm_split(host, host->nodes[host->rank], host->rank, &node));
-    snprintf(where, BUS_BYTES, "%s", ((const qdri_cuda_dev *)dev)->gpu.bus);
-    const qdr_status status = compare_on_node(node, host->rank, where);
+    const qdr_status status = qdri_nccl_check_sharing(node, host->rank, ((const qdri_cuda_dev *)dev)->gpu.bus, version);
     if (node != host) qdri_comm_destroy(&node);
     return qdri_comm_agree(host, status);
 }
