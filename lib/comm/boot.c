@@ -15,8 +15,8 @@ enum { NODE_BYTES = 64 };
 
 typedef struct boot_comm {
     qdri_comm base;
-    qdr_boot callbacks; /* of the world; none in a part */
-    int *nodes; /* of the world */
+    qdr_boot callbacks; /* none in a part that has not all ranks */
+    int *nodes; /* the world's */
 } boot_comm;
 
 static boot_comm *own(qdri_comm *comm) { return (boot_comm *)comm; }
@@ -102,6 +102,8 @@ static qdr_status part_split(qdri_comm *base, int colour, int key, qdri_comm **p
     return fail_part(base, "split");
 }
 
+static void part_destroy(qdri_comm *base) { free(own(base)); }
+
 static void boot_destroy(qdri_comm *base)
 {
     free(own(base)->nodes);
@@ -114,12 +116,32 @@ static const qdri_comm_table part_table = {
     .split = part_split,
     .agree = part_exchange,
     .broadcast = part_broadcast,
-    .destroy = boot_destroy,
+    .destroy = part_destroy,
 };
 
 typedef struct seat {
     int colour, key;
 } seat;
+
+static qdr_status boot_split(qdri_comm *base, int colour, int key, qdri_comm **part);
+
+/* All ranks in the world's order: their messages are the world's. */
+static const qdri_comm_table whole_table = {
+    .name = "boot",
+    .launch = boot_launch,
+    .split = boot_split,
+    .agree = boot_exchange,
+    .broadcast = boot_broadcast,
+    .destroy = part_destroy,
+};
+
+/* Whether a split gives one part, with all ranks in their order. */
+static int is_whole(const seat *seats, int n)
+{
+    int whole = 1;
+    for (int j = 1; j < n; j++) whole &= seats[j].colour == seats[0].colour && seats[j].key >= seats[j - 1].key;
+    return whole;
+}
 
 static qdr_status boot_split(qdri_comm *base, int colour, int key, qdri_comm **part)
 {
@@ -142,8 +164,12 @@ static qdr_status boot_split(qdri_comm *base, int colour, int key, qdri_comm **p
         node_size += nodes[j] == nodes[me];
         rank += seats[j].key < key || (seats[j].key == key && j < me);
     }
-    qdri_comm_init(&made->base, &part_table, base->dev, rank, size, base);
+    qdri_comm_init(&made->base, is_whole(seats, base->size) ? &whole_table : &part_table, base->dev, rank, size, base);
     made->base.node_size = node_size;
+    if (made->base.table == &whole_table) {
+        made->callbacks = own(base)->callbacks;
+        made->nodes = own(base)->nodes;
+    }
     *part = &made->base;
     made = NULL;
 out:

@@ -2,7 +2,7 @@
 /* Coded collectives of every communicator: errors within bounds derived here in float64, the same bits on all members
  * and for any length of chunks, bytes on the wire as the closed forms say, feedback that loses nothing.
  *
- *   conform_coded [--local P] [SEED]     without --local: mpiexec's ranks
+ *   conform_coded [--local P | --boot P] [SEED]     else mpiexec's ranks
  *
  * Nodes are made up: members are numbered node by node, with as many on each, or not. */
 #include <math.h>
@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "comm/decorators/compressed_plan.h"
+#include "common/boot.h"
 #include "conform/check.h"
 #include "conform/coded_values.h"
 #include "core/facts.h"
@@ -150,7 +151,8 @@ static int64_t trial_wrong(const trial *t, const member *self, double *error, do
 /* What this member sends: coded between nodes, as it is inside. */
 static int64_t expected_bytes(const trial *t, const member *self, int is_plain)
 {
-    const int64_t each = (int64_t)qdr_dtype_bytes(t->coll.dtype), unit = t->coll.row_elems ? t->coll.row_elems : 1;
+    const int64_t each = (int64_t)qdr_dtype_bytes(t->coll.dtype);
+    const int64_t unit = t->coll.row_elems && is_coded(t) ? t->coll.row_elems : 1; /* coded parts are whole rows */
     const int r = self->per_node, n_nodes = self->n_nodes, node = self->rank / r, index = self->rank % r;
     int64_t coded = 0, raw = 0;
 #define WIRE(n) (is_plain ? (n)*each : wire_bytes(t, n))
@@ -476,8 +478,9 @@ static int test_arguments(const member *self)
 }
 
 /* Of a group of the world, whose members are on nodes of these numbers. */
-static int run_tests(member *self, const int *nodes, int n_trials)
+static int run_tests(member *self, const int *nodes, int n)
 {
+    const int n_trials = self->is_boot && !self->is_local ? n / 4 : n; /* processes take turns on a GPU */
     int failed = 0;
     OK(qdri_comm_split(qdri_context_world(self->ctx), 0, self->rank, &self->comm));
     OK(qdri_comm_compress(&self->comm, nodes));
@@ -503,7 +506,7 @@ static int test_main(qdr_context *ctx, void *user)
     if (self.size < 2 || self.size > MAX_RANKS) return self.size > MAX_RANKS;
     if (qdri_stream_create(qdri_context_dev(ctx), QDRI_STREAM_COMM, &self.stream) != QDR_OK) return 1;
     for (int per_node = 1; per_node < self.size && !failed; per_node++) {
-        if (self.size % per_node) continue;
+        if (self.size % per_node || (self.is_boot && per_node > 1)) continue; /* callbacks connect no small groups */
         self.per_node = per_node;
         self.n_nodes = self.size / per_node;
         for (int j = 0; j < self.size; j++) nodes[j] = 7 * (j / per_node);
@@ -522,14 +525,16 @@ static int test_main(qdr_context *ctx, void *user)
 
 int main(int argc, char **argv)
 {
-    int n_local = 0, exit_code = 1;
-    if (argc > 2 && strcmp(argv[1], "--local") == 0) {
+    int n_local = 0, exit_code = 1, is_boot = argc > 2 && strcmp(argv[1], "--boot") == 0;
+    if (is_boot || (argc > 2 && strcmp(argv[1], "--local") == 0)) {
         n_local = atoi(argv[2]);
         argc -= 2;
         argv += 2;
     }
-    member start = {.is_local = n_local > 0, .seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20261125};
-    const qdr_status status = qdr_launch(n_local, NULL, test_main, &start, &exit_code);
+    member start = {.is_boot = is_boot,
+                    .is_local = is_boot ? boot_has_threads() : n_local > 0,
+                    .seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20261125};
+    const qdr_status status = (is_boot ? boot_launch : qdr_launch)(n_local, NULL, test_main, &start, &exit_code);
     if (status != QDR_OK) fprintf(stderr, "conform_coded: %s\n", qdr_last_error());
     if (exit_code) fprintf(stderr, "conform_coded: seed %llu\n", (unsigned long long)start.seed);
     return exit_code;

@@ -17,7 +17,7 @@ typedef struct member {
     qdr_context *ctx;
     qdri_comm *comm; /* with codecs */
     qdr_stream *stream;
-    int is_local, rank, size, n_nodes, per_node; /* per_node 1: every member is a node of its own */
+    int is_local, is_boot, rank, size, n_nodes, per_node; /* per_node 1: every member is a node of its own */
     uint64_t seed;
 } member;
 

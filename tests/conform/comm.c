@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One set of tests for all communicators: results bit for bit, bytes sent, groups, agreement.
  *
- *   conform_comm [--local P | --messages] [SEED]     without --local: mpiexec's ranks; --messages: no shared memory */
+ *   conform_comm [--local P | --boot P | --messages] [SEED]     else mpiexec's ranks; --messages: no shared memory */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 
 #include "comm/local/local.h"
 #include "comm/mpi/mpi.h"
+#include "common/boot.h"
 #include "config.h"
 #include "conform/check.h"
 #include "conform/comm_trial.h"
@@ -70,8 +71,13 @@ static int run_trial(const member self_, uint64_t seed, int reserve)
 
 /* ---- the tests ---- */
 
-/* Fewer where processes outnumber the cores of most machines: each trial takes as long as many. */
-static int n_trials(const member *self, int n) { return self->is_local || self->size <= 4 ? n : n / 3; }
+/* Fewer where processes outnumber the cores of most machines, or take turns on a GPU: each trial takes as long as
+ * many. */
+static int n_trials(const member *self, int n)
+{
+    if (self->is_local) return n;
+    return self->is_boot ? n / 6 : self->size <= 4 ? n : n / 3;
+}
 
 static int test_random(member self)
 {
@@ -106,7 +112,7 @@ static int test_large(member self)
     int failed = 0;
     const int before = qdri_mpi_max_bytes, slot_before = qdri_mpi_slot_bytes, piece_before = qdri_mpi_piece_bytes;
     const int64_t ahead_before = qdri_mpi_ahead_bytes;
-    if (self.is_local) return 0;
+    if (self.is_local || self.is_boot) return 0;
     qdri_mpi_piece_bytes = 24;
     qdri_mpi_ahead_bytes = 50;
     for (int i = 0; i < n_trials(&self, 90) && !failed; i++)
@@ -201,7 +207,7 @@ static int test_direct(member self)
 #if QDRI_HAVE_MPI
     int failed = 0;
     const qdri_comm_machine before = self.comm->root->machine;
-    if (self.is_local) return 0;
+    if (self.is_local || self.is_boot) return 0;
     qdri_comm_set_machine(self.comm, &(qdri_comm_machine){.direct_bytes = 64, .direct_all_reduce_bytes = 16});
     self.in_library_memory = 1;
     for (int i = 0; i < n_trials(&self, 200) && !failed; i++) {
@@ -232,7 +238,8 @@ static int test_split(member self)
     inner.comm = part, inner.rank = qdri_comm_rank(part), inner.size = size;
     for (uint64_t i = 0; i < 20; i++)
         if (run_trial(inner, hash(self.seed + 1000 + i), 0)) return 1;
-    if (self.rank % 2) OK(qdri_comm_split(part, 0, 0, &deep)); /* the others know nothing of it */
+    /* The others know nothing of it, but callbacks need all ranks. */
+    if (self.rank % 2 && !self.is_boot) OK(qdri_comm_split(part, 0, 0, &deep));
     OK(qdri_comm_split(self.comm, self.rank == 0 ? -1 : 3, 0, &none));
     CHECK((none == NULL) == (self.rank == 0), "colour -1");
     if (none) CHECK(qdri_comm_rank(none) == self.rank - 1, "equal keys keep the order");
@@ -430,8 +437,8 @@ static int test_main(qdr_context *ctx, void *user)
 
 int main(int argc, char **argv)
 {
-    int n_local = 0, exit_code = 1;
-    if (argc > 2 && strcmp(argv[1], "--local") == 0) {
+    int n_local = 0, exit_code = 1, is_boot = argc > 2 && strcmp(argv[1], "--boot") == 0;
+    if (is_boot || (argc > 2 && strcmp(argv[1], "--local") == 0)) {
         n_local = atoi(argv[2]);
         argc -= 2, argv += 2;
     }
@@ -441,8 +448,10 @@ int main(int argc, char **argv)
         argc--, argv++;
     }
 #endif
-    member start = {.seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20240607, .is_local = n_local > 0};
-    const qdr_status status = qdr_launch(n_local, NULL, test_main, &start, &exit_code);
+    member start = {.seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20240607,
+                    .is_local = is_boot ? boot_has_threads() : n_local > 0,
+                    .is_boot = is_boot};
+    const qdr_status status = (is_boot ? boot_launch : qdr_launch)(n_local, NULL, test_main, &start, &exit_code);
     if (status != QDR_OK) fprintf(stderr, "conform_comm: %s\n", qdr_last_error());
     if (exit_code) fprintf(stderr, "conform_comm: seed %llu\n", (unsigned long long)start.seed);
     return exit_code;

@@ -18,7 +18,7 @@ typedef struct member {
     qdr_stream *stream;
     int rank, size;
     uint64_t seed;
-    int is_local, in_library_memory;
+    int is_local, is_boot, in_library_memory;
 } member;
 
 enum { MAX_RANKS = 64, MAX_PART = 5000, MAX_DIRECT_PART = 20000 /* sums of mapped memory go 32 KiB at a time */ };

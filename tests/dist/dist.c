@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/boot.h"
 #include "narrow.h"
 
 typedef struct dist_plan {
@@ -17,7 +18,7 @@ typedef struct dist_plan {
 } dist_plan;
 
 static _Thread_local int this_rank;
-static int n_local; /* 0: under mpiexec */
+static int n_local; /* 0: processes */
 
 int dist_rounds(int n) { return n_local ? n : (n + 2) / 3; }
 
@@ -331,13 +332,15 @@ int dist_main(int argc, char **argv, const dist_test *tests, int n_tests)
 {
     dist_plan plan = {tests, n_tests, (uint64_t)time(NULL)};
     int exit_code = 1;
+    int n_boot = 0;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--local") == 0) n_local = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "--boot") == 0) n_boot = atoi(argv[i + 1]);
         if (strcmp(argv[i], "--seed") == 0) plan.seed = strtoull(argv[i + 1], NULL, 10);
     }
-    if (qdr_launch(n_local, NULL, run_rank, &plan, &exit_code) != QDR_OK) {
-        fprintf(stderr, "launch: %s\n", qdr_last_error());
-        return 1;
-    }
-    return exit_code;
+    const qdr_status status = n_boot ? boot_launch(n_boot, NULL, run_rank, &plan, &exit_code)
+                                     : qdr_launch(n_local, NULL, run_rank, &plan, &exit_code);
+    if (status == QDR_OK) return exit_code;
+    fprintf(stderr, "launch: %s\n", qdr_last_error());
+    return 1;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that run on ranks: threads of one process (--local P), or processes started by mpiexec. The first failed check
- * prints its location and rank, and ends the process, so that no other rank waits for it. */
+/* Tests that run on ranks: threads of one process (--local P), processes started by mpiexec, or ranks connected by
+ * callbacks (--boot P; see common/boot.h). The first failed check prints its location and rank, and ends the process,
+ * so that no other rank waits for it. */
 #ifndef TEST_DIST_H
 #define TEST_DIST_H
 
@@ -14,10 +15,10 @@ typedef struct dist_test {
     void (*run)(qdr_context *ctx, uint64_t seed); /* seed: the same on all ranks */
 } dist_test;
 
-/* Runs all tests; options --local P and --seed N. Returns main's exit code. */
+/* Runs all tests; options --local P, --boot P and --seed N. Returns main's exit code. */
 int dist_main(int argc, char **argv, const dist_test *tests, int n_tests);
 
-/* Rounds of a random test: n on local ranks, a third under mpiexec, where making a grid takes long. */
+/* Rounds of a random test: n on local ranks, a third on processes, where making a grid takes long. */
 int dist_rounds(int n);
 
 #define DIST_CHECK(condition, ...) ((condition) ? (void)0 : dist_fail(__FILE__, __LINE__, #condition, __VA_ARGS__))

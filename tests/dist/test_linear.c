@@ -8,7 +8,7 @@
  *   bytes     divisible shapes: bytes per channel and kind equal the closed forms
  *   sequence  under MPI: the calls that each rank makes (channel, kind, elements, group) equal those of local ranks
  *
- *   test_linear CHECK [--ranks P] [--cases N] [--seed S]     local ranks
+ *   test_linear CHECK [--ranks P] [--cases N] [--seed S]     local ranks; with --boot, connected by callbacks
  *   mpiexec -n P test_linear CHECK --mpi [...]               each process a rank */
 #include <math.h>
 #include <quadrille/launch.h>
@@ -17,12 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/boot.h"
 #include "common/layer_case.h"
 #include "grid/internal.h"
 
 typedef struct test_settings {
     int64_t n_ranks, n_cases, seed;
-    int use_mpi;
+    int use_mpi, by_boot;
     int (*check)(qdr_context *ctx, struct test_settings *settings);
     int n_runs; /* written by rank 0 */
 } test_settings;
@@ -455,6 +456,8 @@ static int read_settings(int argc, char **argv, test_settings *settings)
         const int has_value = i + 1 < argc;
         if (strcmp(argv[i], "--mpi") == 0)
             settings->use_mpi = 1;
+        else if (strcmp(argv[i], "--boot") == 0 && has_value)
+            settings->by_boot = 1, settings->n_ranks = atoll(argv[++i]);
         else if (strcmp(argv[i], "--ranks") == 0 && has_value)
             settings->n_ranks = atoll(argv[++i]);
         else if (strcmp(argv[i], "--cases") == 0 && has_value)
@@ -472,13 +475,13 @@ int main(int argc, char **argv)
     test_settings settings = {.n_cases = 1, .seed = 1};
     int code = 1;
     if (!read_settings(argc, argv, &settings)) {
-        fputs("usage: test_linear sweep|bitwise|bytes|sequence [--mpi] [--ranks P] [--cases N] "
+        fputs("usage: test_linear sweep|bitwise|bytes|sequence [--mpi] [--ranks P | --boot P] [--cases N] "
               "[--seed S]\n",
               stderr);
         return 2;
     }
     const int n_local = settings.use_mpi ? 0 : settings.n_ranks ? (int)settings.n_ranks : 4;
-    const qdr_status status = qdr_launch(n_local, NULL, run_rank, &settings, &code);
+    const qdr_status status = (settings.by_boot ? boot_launch : qdr_launch)(n_local, NULL, run_rank, &settings, &code);
     if (status != QDR_OK) fprintf(stderr, "%s\n", qdr_last_error());
     return status == QDR_OK ? code : 1;
 }
