@@ -9,8 +9,7 @@
  * optimizer state of each grid. --validate: after every other step the loss of another batch is compared, too.
  *
  *   test_gpt [--ranks P | --boot P | --mpi] [--steps N] [--dtype f32|f64|bf16|f16] [--grid GXxGYxGZxGD]
- *            [--micro-batch 1]
- *            [--batch-parts N] [--tie] [--overlap off] [--levels] [--validate]
+ *            [--micro-batch 1] [--batch-parts N] [--tie] [--overlap off] [--levels] [--validate]
  *            [--oracle]: the oracle alone, against finite differences */
 #include <math.h>
 #include <quadrille/quadrille.h>
