@@ -20,11 +20,12 @@
  * context watches for NCCL errors, for ranks that gave up and for collectives that take longer than QDR_TIMEOUT; any of
  * these poisons the context, and NCCL's communicators are aborted. Each communicator may use so many SMs that all that
  * may run at the same time fit on the GPU; QDR_NCCL_MAX_CTAS sets another number of thread blocks for each, and is
- * refused if they would not fit. NCCL must be 2.26 or later. From the second communicator of a context on, the
- * library sets NCCL_LAUNCH_ORDER_IMPLICIT=1 unless it is set: kernels of NCCL start in the order of the host's calls,
- * those of the program's other users of NCCL, too (who may need NCCL_LAUNCH_RACE_FATAL=0; see docs/gpu.md). NCCL allocates and registers the memory of stacks if it
- * can on all ranks, unless one of them has QDR_NCCL_REGISTER=0 (default 1); collectives of coll.h on a stack's memory
- * then need such memory on all ranks. NCCL adds in its own order: the same plan gives the same bits.
+ * refused if they would not fit. NCCL must be 2.26 or later. From the second communicator of a context on, the library
+ * sets NCCL_LAUNCH_ORDER_IMPLICIT=1 unless it is set: kernels of NCCL start in the order of the host's calls, those of
+ * the program's other users of NCCL, too (who may need NCCL_LAUNCH_RACE_FATAL=0; see docs/gpu.md). NCCL allocates and
+ * registers the memory of stacks if it can on all ranks, unless one of them has QDR_NCCL_REGISTER=0 (default 1);
+ * collectives of coll.h on a stack's memory then need such memory on all ranks. NCCL adds in its own order: the same
+ * plan gives the same bits.
  *
  * Environment: QDR_CUDA_MEMORY=managed (default device) allocates memory that the host may read and write as well,
  * while no work on a stream uses it (slower; for tests and debugging). QDR_TF32=1 (default 0) lets F32 products round

@@ -9,12 +9,13 @@
  * not detected, nor what an NCCL collective implies about other ranks.
  *
  * Environment: FAKE_CUDA_GPUS (1), FAKE_CUDA_DRIVER (13000; 0: none), FAKE_CUDA_MEMORY (bytes per GPU, 2 GiB),
- * FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_SMS (8), FAKE_CUDA_PEERS (1), FAKE_CUDA_POOLS (1), FAKE_CUDA_MANAGED (1: the host may use managed
- * memory while the GPU works), FAKE_CUDA_SEED (random), FAKE_CUDA_DELAY_US (maximum delay of a stream's work, 50),
- * FAKE_CUDA_REPORT ("abort", "count"), FAKE_CUDA_LEAKS (1: leaks are checked at the end), FAKE_CUDA_FAIL
- * ("malloc:3,launch:5"; graph launches are "graph", choices of a GPU "device", records of events and waits for them
- * "event"; "illegal" is a launch after which all calls fail). Read once, at the first call. FAKE_CUDA_NO_FP8: cublasLt has no products of codes; FAKE_CUDA_REFUSED:
- * algorithms that are offered but refused (products.c). */
+ * FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_SMS (8), FAKE_CUDA_PEERS (1), FAKE_CUDA_POOLS (1), FAKE_CUDA_MANAGED (1: the
+ * host may use managed memory while the GPU works), FAKE_CUDA_SEED (random), FAKE_CUDA_DELAY_US (maximum delay of a
+ * stream's work, 50), FAKE_CUDA_REPORT ("abort", "count"), FAKE_CUDA_LEAKS (1: leaks are checked at the end),
+ * FAKE_CUDA_FAIL ("malloc:3,launch:5"; graph launches are "graph", choices of a GPU "device", records of events and
+ * waits for them "event"; "illegal" is a launch after which all calls fail). Read once, at the first call.
+ * FAKE_CUDA_NO_FP8: cublasLt has no products of codes; FAKE_CUDA_REFUSED: algorithms that are offered but refused
+ * (products.c). */
 #ifndef FAKE_CUDA_FAKE_H
 #define FAKE_CUDA_FAKE_H
 

@@ -60,8 +60,8 @@ QDR_NODISCARD qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev);
 int qdri_nccl_part_ctas(int max_ctas, int n_parts);
 /* Compares versions, and reads the settings in rank 0's environment. Collective, like the functions below. */
 QDR_NODISCARD qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas);
-/* Whether the program had loaded NCCL before the plugin; and makes kernels start in launch order, for communicators that
- * run at the same time. */
+/* Whether the program had loaded NCCL before the plugin; and makes kernels start in launch order, for communicators
+ * that run at the same time. */
 void qdri_nccl_note_before(int is_loaded);
 void qdri_nccl_keep_order(void);
 /* Creates a stem for the members of `host`; NULL for a group of one. */
