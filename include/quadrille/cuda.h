@@ -34,7 +34,8 @@
  * "layer: kind #task" as in traces; 0, the default: only if a profiler has started the program. QDR_ATTENTION=cudnn
  * lets cuDNN 9.16 or later compute attention in BF16 and F16 if that library is found (the file that QDR_CUDNN names;
  * else on the loader's search path, among Python packages and with CUDA) and has a deterministic kernel for the shape;
- * own, and auto, the default: Quadrille's own kernels. Other values are QDR_ERR_ARGUMENT. */
+ * own: Quadrille's own kernels do; auto, the default: cuDNN for the shapes in docs/gpu.md, own kernels for others.
+ * Other values are QDR_ERR_ARGUMENT. */
 #ifndef QUADRILLE_CUDA_H
 #define QUADRILLE_CUDA_H
 

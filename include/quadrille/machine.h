@@ -130,6 +130,8 @@ typedef struct qdr_machine_software {
     double send_bytes; /**< of memory for each parameter, to send its gradient, where d > 1 */
     double fixed_bytes; /**< of memory: context, libraries */
     double fragment_share; /**< fragmentation, as a share of the activations, in addition to them */
+    double attention_score_bytes; /**< of memory for each score of a layer's local heads, for the backward pass of fused
+                                     attention of types of two bytes; at most an eighth of memory_bytes in all */
 } qdr_machine_software;
 
 typedef struct qdr_machine {

@@ -313,9 +313,9 @@ typedef struct qdr_stack_sizes {
     size_t device; /**< the library's own, for products: on a CPU the panels in which BF16 and F16 are converted, or
                       operands rounded to fp8, shared by all stacks of a context; on a GPU the workspaces of the
                       context's stream for cuBLASLt and for sums, shared by all stacks, and this stack's largest
-                      operands in fp8. Each further stream that runs layers on a GPU needs as much again. A rank without
-                      rows needs none, and arrays of the caller's that are not aligned to 16 bytes may need twice the
-                      memory in fp8 */
+                      operands in fp8 and largest workspace of cuDNN's attention. Each further stream that runs layers
+                      on a GPU needs as much again. A rank without rows needs none, and arrays of the caller's that
+                      are not aligned to 16 bytes may need twice the memory in fp8 */
 } qdr_stack_sizes;
 QDR_API QDR_NODISCARD qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes);
 /** Device memory of the caller's, aligned to 64 bytes and at least as large as qdr_stack_get_sizes() states. A NULL

@@ -30,7 +30,8 @@ typedef struct entry {
 #define FLAG WORD, "0 or 1", .words = {"0", "1"}
 
 static const entry table[QDRI_N_VARIABLES] = {
-    [QDRI_VARIABLE_ATTENTION] = {"QDR_ATTENTION", "auto", "GPU", "the kernels that compute attention; auto is own",
+    [QDRI_VARIABLE_ATTENTION] = {"QDR_ATTENTION", "auto", "GPU",
+                                 "the kernels that compute attention; auto is cuDNN where records show it to be faster",
                                  WORD, "auto, own or cudnn", .words = {"auto", "own", "cudnn"}},
     [QDRI_VARIABLE_CHECK] = {"QDR_CHECK", "0", "context",
                              "ranks compare each collective before it runs; rank 0's value applies", FLAG},

@@ -229,6 +229,17 @@ qdr_status qdri_reserve_product(qdr_stream *stream, size_t bytes)
     return table->reserve_product ? table->reserve_product(stream, bytes) : QDR_OK;
 }
 
+size_t qdri_kernel_bytes(qdr_stream *stream, const qdri_kernel *kernel)
+{
+    const qdri_dev_table *table = stream->dev->table;
+    return table->kernel_bytes ? table->kernel_bytes(stream, kernel) : 0;
+}
+
+void qdri_reserve_kernel(qdr_stream *stream, size_t bytes)
+{
+    if (stream->dev->table->reserve_kernel && bytes > 0) stream->dev->table->reserve_kernel(stream, bytes);
+}
+
 qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream)
 {
     if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the result pointer is NULL");

@@ -98,6 +98,9 @@ typedef struct qdri_dev_table {
     /* Optional, both: additional memory of a stream that a product needs. */
     size_t (*product_bytes)(qdr_stream *stream, const qdri_gemm *gemm);
     qdr_status (*reserve_product)(qdr_stream *stream, size_t bytes);
+    /* The same of a kernel, except that it can run without. */
+    size_t (*kernel_bytes)(qdr_stream *stream, const qdri_kernel *kernel);
+    void (*reserve_kernel)(qdr_stream *stream, size_t bytes);
     const char *(*products)(const qdri_dev *dev);
     /* For a device other than the host, else NULL: wraps a native stream of the caller's, returns the native stream,
      * and the GPU's number and address on PCI. */
@@ -173,6 +176,9 @@ size_t qdri_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
 /* Allocates them now, for products that need up to this many bytes, together with what the stream's products and
  * kernels share: later, other work would already be running. */
 QDR_NODISCARD qdr_status qdri_reserve_product(qdr_stream *stream, size_t bytes);
+/* The same for a kernel, of which only the shape matters. If there is too little memory, it makes do with less. */
+size_t qdri_kernel_bytes(qdr_stream *stream, const qdri_kernel *kernel);
+void qdri_reserve_kernel(qdr_stream *stream, size_t bytes);
 
 int qdri_dev_runs_work(const qdri_dev *dev);
 int qdri_dev_gpu(const qdri_dev *dev); /* its number; -1: not a GPU */

@@ -123,15 +123,14 @@ qdr_status qdri_dev_create_cuda(int gpu, int node_rank, qdri_dev **dev)
     const qdri_plugin *plugin;
     qdri_cuda_versions versions;
     qdri_cuda_opts opts = {0};
-    enum { CUDNN = 2 }; /* the words of each variable are in the order of the member's values */
-    int attention = 0, fuses_gelu = 0;
+    int attention = 0, fuses_gelu = 0; /* the words of each variable are in the order of the member's values */
     *dev = NULL;
     QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_ATTENTION, &attention));
     QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_CUDA_MEMORY, &opts.is_managed));
     QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_FUSE_GELU, &fuses_gelu));
     QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_TF32, &opts.tf32));
     QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_NVTX, &opts.ranges));
-    opts.wants_cudnn = attention == CUDNN; /* auto: own kernels, until cuDNN's are measured to be faster */
+    opts.attention = (qdri_attention_choice)attention;
     opts.no_gelu = !fuses_gelu;
     QDR_TRY(qdri_plugin_open(&plugin));
     QDR_TRY(plugin->find_versions(&versions));

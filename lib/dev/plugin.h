@@ -20,13 +20,20 @@ typedef struct qdri_gpu {
     size_t bytes, bytes_free;
 } qdri_gpu;
 
+/* In the order of QDR_ATTENTION's words. */
+typedef enum qdri_attention_choice {
+    QDRI_ATTENTION_AUTO, /* cuDNN for the shapes for which records show that it is faster */
+    QDRI_ATTENTION_OWN,
+    QDRI_ATTENTION_CUDNN /* wherever it can */
+} qdri_attention_choice;
+
 typedef struct qdri_cuda_opts {
     int number; /* of the GPU, among those visible to this process */
     int is_managed; /* memory that the host can read, too: slower, for tests */
     int tf32; /* F32 products may round their operands to TF32 */
     int no_gelu; /* products are not fused with GELU */
     int ranges; /* 1: always emitted; 0: only if a profiler is attached */
-    int wants_cudnn; /* cuDNN computes attention where it can */
+    qdri_attention_choice attention;
 } qdri_cuda_opts;
 
 /* Versions as in CUDA: 13000. */

@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "core/size.h"
 #include "linear/describe.h"
+#include "ops/steps.h"
 #include "schedule/net_price.h"
 
 /* The machine of rank 0 decides, since other ranks may have other files. A program need not be installed with any: if
@@ -59,7 +60,16 @@ static void measure_collective(qdr_stack *stack, qdr_channel channel, qdri_coll 
     qdri_comm_need(qdri_grid_comm(stack->grid, channel), &coll, &stack->staging[channel]);
 }
 
-/* The maximum staging that the collectives of a schedule need, and the memory of its largest product. */
+static void measure_attention(qdr_stack *stack, const qdri_task *task)
+{
+    qdr_attention attention = stack->net.nodes[task->node].u.attention.local;
+    attention.n_rows = task->m;
+    const qdri_kernel kernel = qdri_attention_forward(&attention, NULL, NULL, NULL, NULL);
+    const size_t bytes = qdri_kernel_bytes(qdr_context_stream(qdr_grid_context(stack->grid)), &kernel);
+    if (bytes > stack->kernel_bytes) stack->kernel_bytes = bytes;
+}
+
+/* The maximum staging that the collectives of a schedule need, and the memory of its largest product and attention. */
 static void measure_list(qdr_stack *stack, const qdri_schedule *schedule)
 {
     for (int i = 0; i < schedule->n_tasks; i++) {
@@ -72,6 +82,7 @@ static void measure_list(qdr_stack *stack, const qdri_schedule *schedule)
             const size_t bytes = qdri_product_bytes(qdr_context_stream(qdr_grid_context(stack->grid)), &gemm);
             if (bytes > stack->product_bytes) stack->product_bytes = bytes;
         }
+        if (task->kind == QDRI_TASK_ATTENTION) measure_attention(stack, task);
         if (task->kind != QDRI_TASK_COLLECTIVE) continue;
         measure_collective(stack, task->channel, qdri_task_coll(task));
     }
@@ -163,7 +174,7 @@ qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         sizes->communication += qdri_need_bytes(&stack->staging[channel]);
     sizes->device = qdri_dev_fixed_bytes(qdri_context_dev(qdr_grid_context(stack->grid)), stack->net.opts.dtype) +
-                    stack->product_bytes;
+                    stack->product_bytes + stack->kernel_bytes;
     return QDR_OK;
 }
 
@@ -203,6 +214,7 @@ static qdr_status prepare(qdr_stack *stack)
 {
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     QDR_TRY(qdri_reserve_product(stream, stack->product_bytes));
+    qdri_reserve_kernel(stream, stack->kernel_bytes);
     for (int region = QDRI_PARAMETERS; region <= QDRI_FEEDBACK; region++)
         QDR_TRY(qdri_fill_zero(stream, stack->memory[region], stack->net.buffers.region_bytes[region]));
     return qdri_stream_synchronize(stream);

@@ -55,7 +55,7 @@ struct qdr_stack {
     void *memory[QDRI_N_REGIONS]; /* addresses of the regions */
     void *owned[QDRI_N_REGIONS]; /* those that the stack allocated itself */
     qdri_need staging[QDR_N_CHANNELS];
-    size_t product_bytes; /* device memory for the products */
+    size_t product_bytes, kernel_bytes; /* device memory for the products, and for attention */
     qdr_event **events; /* of tasks that signal */
     int n_events;
     qdr_event *start, *done[QDRI_N_STREAMS];

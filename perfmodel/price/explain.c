@@ -325,8 +325,9 @@ static void explain_memory_term(const explained *all, qdr_memory_term term)
     case QDR_MEMORY_GATHERED: fputs("two whole weights, and their gradients", all->file); break;
     case QDR_MEMORY_WORKSPACE: fputs("gradients of activations that live at once; logits and theirs", all->file); break;
     case QDR_MEMORY_RESERVE:
-        fprintf(all->file, "%.4g GiB of libraries + %.3g of activations for fragments", software->fixed_bytes / GIB,
-                software->fragment_share);
+        fprintf(all->file, "%.4g GiB of libraries + %.3g of activations for fragments%s", software->fixed_bytes / GIB,
+                software->fragment_share,
+                software->attention_score_bytes > 0 ? " + gradients of scores of one layer" : "");
         break;
     case QDR_N_MEMORY_TERMS: break;
     }

@@ -240,6 +240,14 @@ static kept kept_bytes(const qdri_pricing *p, const qdr_network *network, const 
     return sum;
 }
 
+/* The scores' gradients of a layer, in pieces if they are too large for the rest of the memory. */
+static double attention_bytes(const qdri_pricing *p)
+{
+    const double rows_of_heads = p->sizes.of[QDRI_SIZE_SEQUENCES_X] * p->sizes.heads;
+    const double bytes = p->machine->software.attention_score_bytes * rows_of_heads * p->sizes.context;
+    return p->sizes.elem_bytes == 2 ? fmin(bytes, p->machine->memory_bytes / 8) : 0;
+}
+
 static void stage_memory(const qdri_pricing *p, const qdr_network *network, const stage *at,
                          double m[QDR_N_MEMORY_TERMS])
 {
@@ -263,7 +271,8 @@ static void stage_memory(const qdri_pricing *p, const qdr_network *network, cons
                                  (plan->z > 1 && grid.near > 1 ? shard * p->sizes.gradient_bytes : 0);
         m[QDR_MEMORY_WORKSPACE] = workspace_bytes(p, at->is_last);
     }
-    m[QDR_MEMORY_RESERVE] = software->fixed_bytes + software->fragment_share * m[QDR_MEMORY_ACTIVATIONS];
+    m[QDR_MEMORY_RESERVE] = software->fixed_bytes + software->fragment_share * m[QDR_MEMORY_ACTIVATIONS] +
+                            attention_bytes(p);
     for (int t = 0; t < QDR_N_MEMORY_TERMS; t++) m[t] = ceil(m[t]); /* bytes are whole: a limit of their sum suffices */
 }
 

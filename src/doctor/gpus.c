@@ -74,12 +74,20 @@ static void add_version(doctor_report *report, const char *name, int n)
     doctor_add(report, GROUP, name, DOCTOR_GOOD, "%d.%d.%d", n / 10000, n / 100 % 100, n % 100);
 }
 
+/* auto is cuDNN there, for some shapes. */
+static int has_recorded_gpu(const qdr_gpu_report *gpus)
+{
+    for (int i = 0; i < gpus->n_gpus; i++)
+        if (gpus->gpus[i].major == 9 && gpus->gpus[i].minor == 0) return 1;
+    return 0;
+}
+
 /* The kernels that compute attention: requested, and available. */
 static void add_cudnn(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
     const char *asked = qdr_environment_value("QDR_ATTENTION");
-    const int is_asked = strcmp(asked, "cudnn") == 0;
+    const int is_asked = strcmp(asked, "cudnn") == 0, is_auto = strcmp(asked, "auto") == 0;
     if (gpus->n_gpus == 0) return;
     if (gpus->cudnn)
         add_version(report, "cuDNN", gpus->cudnn);
@@ -89,11 +97,14 @@ static void add_cudnn(doctor_report *report)
         doctor_add(report, GROUP, "cuDNN", DOCTOR_NONE, "cannot be used, and is not needed");
     if (is_asked && gpus->cudnn)
         doctor_add(report, GROUP, "attention", DOCTOR_GOOD, "cuDNN's kernels where it has them (QDR_ATTENTION=cudnn)");
+    else if (is_auto && gpus->cudnn && has_recorded_gpu(gpus))
+        doctor_add(report, GROUP, "attention", DOCTOR_GOOD,
+                   "cuDNN's kernels for the shapes that were measured, own kernels for others (QDR_ATTENTION=auto)");
     else
         doctor_add(report, GROUP, "attention", DOCTOR_GOOD, "own kernels (QDR_ATTENTION=%s%s)", asked,
-                   strcmp(asked, "own") == 0 ? ""
-                   : is_asked                ? ", which was not found"
-                                             : ", which means own");
+                   is_auto    ? ", which means own here"
+                   : is_asked ? ", which was not found"
+                              : "");
 }
 
 static void add_libraries(doctor_report *report)

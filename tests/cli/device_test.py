@@ -282,13 +282,15 @@ class Doctor(Case):
         self.assertEqual(state, "note")
         self.assertIn("/no/cudnn.so", text)
         self.assertIn("own kernels", self.find(0, "attention", QDR_ATTENTION="cudnn", **none)[1])
-        self.assertIn("auto, which means own", self.find(0, "attention", **none)[1])
+        self.assertIn("auto, which means own here", self.find(0, "attention", **none)[1])
         if ARGUMENTS.cudnn:
             one = {"QDR_CUDNN": ARGUMENTS.cudnn}
             self.assertRegex(self.find(0, "cuDNN", **one)[1], r"^9\.\d+\.\d")
             self.assertGreater(self.report["versions"]["cudnn"], 90000)
             self.assertIn("cuDNN's kernels", self.find(0, "attention", QDR_ATTENTION="cudnn", **one)[1])
-            self.assertIn("own kernels", self.find(0, "attention", **one)[1])
+            self.assertIn("cuDNN's kernels for the shapes", self.find(0, "attention", **one)[1])
+            self.assertIn("own here", self.find(0, "attention", FAKE_CUDA_CAPABILITY="80", **one)[1])
+            self.assertIn("own kernels", self.find(0, "attention", QDR_ATTENTION="own", **one)[1])
 
     def test_registered_memory(self):
         two = {"FAKE_CUDA_GPUS": "2"}

@@ -85,6 +85,18 @@ class Mem(plan_test.Case):
         self.assertIn("Checkpoint", answer["explain"])
         self.assertEqual(answer["checkpoint"]["bytes"], 12 * 124439808)
 
+    def test_workspace_of_attention(self):
+        """Two bytes for each score of a layer's local heads, of one sequence of 2,048 tokens; 1/8 of the memory."""
+        def reserve(*words):
+            return self.mem("gpt3-6.7b", "--machine", "dgx-h100", *words)["memory"]["reserve"]
+        none = ("--set", "software.attention_score_bytes=0")
+        for grid, n_heads in (("1x1x1x1", 32), ("1x4x1x1", 8)):
+            one = ("--grid", grid, "--batch", "1")
+            self.assertEqual(reserve(*one) - reserve(*one, *none), 2 * 2048**2 * n_heads)
+        small = ("--mem", "1G", "--dtype", "bf16")
+        self.assertEqual(reserve(*small) - reserve(*small, *none), 2**30 / 8)
+        self.assertEqual(reserve("--dtype", "f32"), reserve("--dtype", "f32", *none))
+
     def test_levels_in_words(self):
         for grid, levels, machine, parts in (
                 ("1x1x2x32", "module,node", "frontier", [2, 8]), ("1x1x2x32", "node,all", "frontier", [8, 64]),

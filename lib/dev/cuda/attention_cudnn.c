@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention by cuDNN: one handle per device, plans by shape. A shape has the plans of both passes, or none. */
+/* Attention by cuDNN: one handle per device, plans by shape. A shape has the plans of both passes, or none. The
+ * workspace of its backward pass is bounded by what is free: where memory is short, that pass runs piece by piece. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +12,17 @@
 
 enum { SHAPES_MOST = 32 }; /* further shapes use the library's own kernels */
 
-/* The workspace that a plan may need. A deterministic backward pass keeps two bytes for each element of the scores. */
-#define WORKSPACE_MOST ((int64_t)2 << 30)
+/* A new shape's workspace is at most this part of the free memory, of which other arrays may still need the rest. */
+enum { PARTS_OF_FREE = 8 };
 
 typedef struct shape_plans {
     qdri_cudnn_shape shape;
+    qdri_cudnn_shape piece; /* of one run of the backward plan */
     int is_own; /* 1: cuDNN does not compute this shape */
+    /* 1: there was too little memory even for the smallest piece. The library's own kernels compute both passes until
+     * the forward pass with these statistics (NULL: any) comes round: so a step's passes use the same kernels. */
+    int is_short;
+    const void *short_since;
     qdri_cudnn_plan forward, backward;
     float scale, hidden, one;
 } shape_plans;
@@ -27,6 +33,8 @@ struct qdri_cuda_attention {
     int is_full; /* that there are too many shapes has been logged */
     int n_shapes;
     shape_plans shapes[SHAPES_MOST];
+    qdri_cudnn_plan *replaced; /* kept, since recorded work may use them */
+    int n_replaced, replaced_capacity;
 };
 
 static qdr_status cudnn_status(const qdri_cuda_dev *dev, int status, const char *call)
@@ -36,9 +44,11 @@ static qdr_status cudnn_status(const qdri_cuda_dev *dev, int status, const char 
                     dev->attention->api->error_string(status));
 }
 
-static void say_own(const char *why)
+/* A warning only if cuDNN was requested. */
+static void say_own(const qdri_cuda_dev *dev, const char *why)
 {
-    qdri_log(QDRI_LOG_WARNING, "attention: the library's own kernels compute it: %s", why);
+    qdri_log(dev->opts.attention == QDRI_ATTENTION_CUDNN ? QDRI_LOG_WARNING : QDRI_LOG_INFO,
+             "attention: the library's own kernels compute it: %s", why);
 }
 
 /* Tries only once. A missing cuDNN is not an error. */
@@ -58,7 +68,7 @@ static qdr_status open_cudnn(qdri_cuda_dev *dev)
     if (status == QDR_OK)
         status = cudnn_status(dev, dev->attention->api->create(&dev->attention->handle), "cudnnCreate");
     if (status == QDR_OK) return QDR_OK;
-    say_own(qdr_last_error());
+    say_own(dev, qdr_last_error());
     dev->attention->api = NULL;
     return QDR_OK;
 }
@@ -71,36 +81,201 @@ void qdri_cuda_attention_free(qdri_cuda_dev *dev)
         qdri_cudnn_plan_free(self->api, &self->shapes[i].forward);
         qdri_cudnn_plan_free(self->api, &self->shapes[i].backward);
     }
+    for (int i = 0; i < self->n_replaced; i++) qdri_cudnn_plan_free(self->api, &self->replaced[i]);
+    free(self->replaced);
     if (self->api && self->handle) (void)self->api->destroy(self->handle);
     free(self);
     dev->attention = NULL;
 }
 
-/* NULL: the list is full. */
-static shape_plans *find_plans(struct qdri_cuda_attention *self, const qdri_cudnn_shape *shape)
+/* ---- plans ---- */
+
+static int64_t largest_part(int64_t n)
+{
+    int64_t divisor = 2;
+    while (n % divisor) divisor++;
+    return n / divisor;
+}
+
+/* The next smaller piece: of fewer sequences or, of a single one, of fewer heads. 0: there is none. */
+static int shrink(qdri_cudnn_shape *piece)
+{
+    const int64_t n_sequences = piece->n_rows / piece->context, heads_per_key = piece->n_heads / piece->n_kv_heads;
+    if (n_sequences == 1 && piece->n_kv_heads == 1) return 0;
+    if (n_sequences > 1)
+        piece->n_rows = largest_part(n_sequences) * piece->context;
+    else
+        piece->n_kv_heads = largest_part(piece->n_kv_heads);
+    piece->n_heads = heads_per_key * piece->n_kv_heads;
+    return 1;
+}
+
+static int64_t n_pieces(const shape_plans *plans)
+{
+    return plans->shape.n_rows / plans->piece.n_rows * (plans->shape.n_heads / plans->piece.n_heads);
+}
+
+/* Plans the backward pass in the largest pieces, from plans->piece on, for which this much workspace suffices; the
+ * smallest ones may need more. */
+static qdr_status plan_backward(const struct qdri_cuda_attention *self, int64_t workspace_most, shape_plans *plans)
 {
     const qdri_cudnn_target target = {.handle = self->handle};
-    for (int i = 0; i < self->n_shapes; i++) {
-        const qdri_cudnn_shape *has = &self->shapes[i].shape;
-        if (has->n_rows == shape->n_rows && has->context == shape->context && has->n_heads == shape->n_heads &&
-            has->n_kv_heads == shape->n_kv_heads && has->head_size == shape->head_size && has->dtype == shape->dtype)
-            return &self->shapes[i];
+    for (;;) {
+        qdri_cudnn_shape smaller = plans->piece;
+        const int64_t most = shrink(&smaller) ? workspace_most : INT64_MAX;
+        const qdr_status status = qdri_cudnn_plan_make(self->api, target, &plans->piece, 1, most, &plans->backward);
+        if (status != QDR_ERR_MEMORY) return status;
+        plans->piece = smaller;
     }
+}
+
+static void say_pieces(int level, const shape_plans *plans)
+{
+    qdri_log(level,
+             "attention: cuDNN's backward pass of %" PRId64 " rows in contexts of %" PRId64 " and %" PRId64
+             " heads runs in %" PRId64 " pieces, each of which needs %" PRId64
+             " bytes of workspace; a different number of pieces may round differently",
+             plans->shape.n_rows, plans->shape.context, plans->shape.n_heads, n_pieces(plans),
+             plans->backward.workspace_bytes);
+}
+
+static qdr_status make_plans(qdri_cuda_dev *dev, shape_plans *plans)
+{
+    const struct qdri_cuda_attention *self = dev->attention;
+    const qdri_cudnn_target target = {.handle = self->handle};
+    size_t bytes_free = 0, bytes = 0;
+    qdri_cuda_free_bytes(&dev->base, &bytes_free, &bytes);
+    QDR_TRY(qdri_cudnn_plan_make(self->api, target, &plans->shape, 0, INT64_MAX, &plans->forward));
+    QDR_TRY(plan_backward(self, bytes ? (int64_t)(bytes_free / PARTS_OF_FREE) : INT64_MAX, plans));
+    if (n_pieces(plans) > 1) say_pieces(QDRI_LOG_INFO, plans);
+    return QDR_OK;
+}
+
+static int is_same(const qdri_cudnn_shape *a, const qdri_cudnn_shape *b)
+{
+    return a->n_rows == b->n_rows && a->context == b->context && a->n_heads == b->n_heads &&
+           a->n_kv_heads == b->n_kv_heads && a->head_size == b->head_size && a->dtype == b->dtype;
+}
+
+/* NULL: the list is full. */
+static shape_plans *find_or_make(qdri_cuda_dev *dev, const qdri_cudnn_shape *shape)
+{
+    struct qdri_cuda_attention *self = dev->attention;
+    for (int i = 0; i < self->n_shapes; i++)
+        if (is_same(&self->shapes[i].shape, shape)) return &self->shapes[i];
     if (self->n_shapes == SHAPES_MOST) {
-        if (!self->is_full) say_own("cuDNN has plans for 32 shapes already");
+        if (!self->is_full) say_own(dev, "cuDNN has plans for 32 shapes already");
         self->is_full = 1;
         return NULL;
     }
     shape_plans *made = &self->shapes[self->n_shapes++];
-    *made = (shape_plans){
-        .shape = *shape, .scale = (float)(1 / sqrt((double)shape->head_size)), .hidden = -INFINITY, .one = 1};
-    qdr_status status = qdri_cudnn_plan_make(self->api, target, shape, 0, WORKSPACE_MOST, &made->forward);
-    if (status == QDR_OK) status = qdri_cudnn_plan_make(self->api, target, shape, 1, WORKSPACE_MOST, &made->backward);
-    if (status == QDR_OK) return made;
-    say_own(qdr_last_error());
+    *made = (shape_plans){.shape = *shape,
+                          .piece = *shape,
+                          .scale = (float)(1 / sqrt((double)shape->head_size)),
+                          .hidden = -INFINITY,
+                          .one = 1};
+    if (make_plans(dev, made) == QDR_OK) return made;
+    say_own(dev, qdr_last_error());
     made->is_own = 1;
     return made;
 }
+
+/* What the records in docs/benchmarks/gpu have measured, in which cuDNN takes half the time. The numbers of heads and
+ * of sequences do not matter: each head is computed alone. */
+static int is_recorded(const qdri_gpu *gpu, const qdri_cudnn_shape *shape)
+{
+    return gpu->major == 9 && gpu->minor == 0 && shape->dtype == QDR_BF16 && shape->head_size == 128 &&
+           shape->n_kv_heads == shape->n_heads && shape->context == 2048;
+}
+
+/* *plans = NULL: the library's own kernels compute this one. */
+static qdr_status find_plans(qdri_cuda_dev *dev, const qdri_kernel *kernel, shape_plans **plans)
+{
+    const qdri_cudnn_shape shape = {.n_rows = kernel->u.attention.n_rows,
+                                    .context = kernel->u.attention.context,
+                                    .n_heads = kernel->u.attention.n_heads,
+                                    .n_kv_heads = kernel->u.attention.n_kv_heads,
+                                    .head_size = kernel->u.attention.head_size,
+                                    .row_heads = kernel->u.attention.n_heads,
+                                    .row_kv_heads = kernel->u.attention.n_kv_heads,
+                                    .dtype = kernel->dtype};
+    const uintptr_t all = (uintptr_t)kernel->u.attention.qkv | (uintptr_t)kernel->u.attention.out |
+                          (uintptr_t)kernel->u.attention.y | (uintptr_t)kernel->u.attention.dy;
+    *plans = NULL;
+    if (dev->opts.attention == QDRI_ATTENTION_OWN || !qdri_is_narrow(shape.dtype) || shape.n_rows == 0 ||
+        shape.n_heads == 0 || shape.head_size % 8 != 0 || all % 16 != 0)
+        return QDR_OK;
+    if (dev->opts.attention == QDRI_ATTENTION_AUTO && !is_recorded(&dev->gpu, &shape)) return QDR_OK;
+    QDR_TRY(open_cudnn(dev));
+    if (!dev->attention->api) return QDR_OK;
+    *plans = find_or_make(dev, &shape);
+    if (*plans && (*plans)->is_own) *plans = NULL;
+    return QDR_OK;
+}
+
+/* ---- workspace ---- */
+
+static size_t workspace_bytes(const shape_plans *plans)
+{
+    const int64_t forward = plans->forward.workspace_bytes, backward = plans->backward.workspace_bytes;
+    return (size_t)(forward > backward ? forward : backward);
+}
+
+size_t qdri_cuda_kernel_bytes(qdr_stream *stream, const qdri_kernel *kernel)
+{
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    shape_plans *plans = NULL;
+    QDRI_CUDA_VISIT(dev);
+    if (visited != cudaSuccess || find_plans(dev, kernel, &plans) != QDR_OK || !plans) return 0;
+    return workspace_bytes(plans);
+}
+
+/* If there is too little memory, the first pass that needs it makes do with less. */
+void qdri_cuda_reserve_kernel(qdr_stream *stream, size_t bytes)
+{
+    void *space = NULL;
+    const qdr_status status = qdri_cuda_find_space(stream, QDRI_SPACE_ATTENTION, bytes, &space);
+    (void)status;
+}
+
+/* Plans the backward pass in smaller pieces. 0: there are none. */
+static int use_smaller_pieces(struct qdri_cuda_attention *self, shape_plans *plans)
+{
+    const shape_plans before = *plans;
+    if (!shrink(&plans->piece)) return 0;
+    qdr_status status = qdri_list_grow((void **)&self->replaced, self->n_replaced, &self->replaced_capacity,
+                                       sizeof *self->replaced, "plans of attention");
+    if (status == QDR_OK) status = plan_backward(self, before.backward.workspace_bytes - 1, plans);
+    if (status != QDR_OK) {
+        *plans = before;
+        return 0;
+    }
+    self->replaced[self->n_replaced++] = before.backward;
+    say_pieces(QDRI_LOG_WARNING, plans);
+    return 1;
+}
+
+/* The stream's workspace for both passes of a shape; NULL: the library's own kernels must compute this pass. */
+static void *find_workspace(qdr_stream *stream, const qdri_kernel *kernel, shape_plans *plans)
+{
+    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
+    const int is_backward = kernel->kind == QDRI_K_ATTENTION_BACKWARD;
+    const void *statistics = kernel->u.attention.saved;
+    void *workspace = NULL;
+    if (plans->is_short && (is_backward || (plans->short_since && plans->short_since != statistics))) return NULL;
+    while (qdri_cuda_find_space(stream, QDRI_SPACE_ATTENTION, workspace_bytes(plans), &workspace) != QDR_OK) {
+        if (use_smaller_pieces(dev->attention, plans)) continue;
+        if (!plans->is_short) say_own(dev, qdr_last_error());
+        plans->is_short = 1;
+        plans->short_since = is_backward ? NULL : statistics;
+        return NULL;
+    }
+    if (plans->is_short) qdri_log(QDRI_LOG_WARNING, "attention: cuDNN has enough memory now, and computes it again");
+    plans->is_short = 0;
+    return workspace;
+}
+
+/* ---- running ---- */
 
 typedef struct bindings {
     int64_t ids[QDRI_CUDNN_N_IDS];
@@ -114,26 +289,30 @@ static void bind(bindings *b, qdri_cudnn_id id, const void *data)
     b->data[b->n++] = data;
 }
 
-static bindings bind_all(const qdri_kernel *kernel, const shape_plans *plans)
+/* The tensors of a pass, or of its piece that begins at this row and, if it is not of all heads, at this head. */
+static bindings bind_all(const qdri_kernel *kernel, const shape_plans *plans, int64_t row, int64_t head)
 {
     const int is_backward = kernel->kind == QDRI_K_ATTENTION_BACKWARD;
-    const int64_t heads = kernel->u.attention.n_heads, kv = kernel->u.attention.n_kv_heads;
-    const size_t head_bytes = (size_t)kernel->u.attention.head_size * qdr_dtype_bytes(kernel->dtype);
-    const size_t k = (size_t)heads * head_bytes, v = (size_t)(heads + kv) * head_bytes; /* in a row of qkv */
+    const int64_t heads = plans->shape.n_heads, kv = plans->shape.n_kv_heads, kv_head = head / (heads / kv);
+    const size_t head_bytes = (size_t)plans->shape.head_size * qdr_dtype_bytes(kernel->dtype);
+    const size_t q = (size_t)(row * (heads + 2 * kv) + head) * head_bytes, /* from the beginning of qkv */
+        k = (size_t)(row * (heads + 2 * kv) + heads + kv_head) * head_bytes, v = k + (size_t)kv * head_bytes;
+    const size_t o = (size_t)(row * heads + head) * head_bytes;
+    const size_t number = (size_t)(row * heads + head * plans->shape.context) * sizeof(float);
     const char *qkv = kernel->u.attention.qkv, *dqkv = kernel->u.attention.out;
     bindings b = {.n = 0};
-    bind(&b, QDRI_CUDNN_Q, qkv);
+    bind(&b, QDRI_CUDNN_Q, qkv + q);
     bind(&b, QDRI_CUDNN_K, qkv + k);
     bind(&b, QDRI_CUDNN_V, qkv + v);
-    bind(&b, QDRI_CUDNN_O, is_backward ? kernel->u.attention.y : kernel->u.attention.out);
-    bind(&b, QDRI_CUDNN_STATS, kernel->u.attention.saved);
+    bind(&b, QDRI_CUDNN_O, (const char *)(is_backward ? kernel->u.attention.y : kernel->u.attention.out) + o);
+    bind(&b, QDRI_CUDNN_STATS, (const char *)kernel->u.attention.saved + number);
     bind(&b, QDRI_CUDNN_SCALE, &plans->scale);
     bind(&b, QDRI_CUDNN_HIDDEN, &plans->hidden);
     if (!is_backward) return b;
-    bind(&b, QDRI_CUDNN_DO, kernel->u.attention.dy);
-    bind(&b, QDRI_CUDNN_DELTAS, kernel->u.attention.work);
+    bind(&b, QDRI_CUDNN_DO, (const char *)kernel->u.attention.dy + o);
+    bind(&b, QDRI_CUDNN_DELTAS, (const char *)kernel->u.attention.work + number);
     bind(&b, QDRI_CUDNN_ONE, &plans->one);
-    bind(&b, QDRI_CUDNN_DQ, dqkv);
+    bind(&b, QDRI_CUDNN_DQ, dqkv + q);
     bind(&b, QDRI_CUDNN_DK, dqkv + k);
     bind(&b, QDRI_CUDNN_DV, dqkv + v);
     return b;
@@ -159,32 +338,25 @@ static qdr_status execute(qdr_stream *stream, const qdri_cudnn_plan *plan, const
     return status;
 }
 
+static qdr_status run_backward(qdr_stream *stream, const qdri_kernel *kernel, const shape_plans *plans, void *workspace)
+{
+    for (int64_t row = 0; row < plans->shape.n_rows; row += plans->piece.n_rows)
+        for (int64_t head = 0; head < plans->shape.n_heads; head += plans->piece.n_heads) {
+            const bindings b = bind_all(kernel, plans, row, head);
+            QDR_TRY(execute(stream, &plans->backward, &b, workspace));
+        }
+    return QDR_OK;
+}
+
 qdr_status qdri_cuda_attention_cudnn(qdr_stream *stream, const qdri_kernel *kernel, int *is_done)
 {
-    qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    const int64_t n_rows = kernel->u.attention.n_rows, n_heads = kernel->u.attention.n_heads;
-    const int64_t head_size = kernel->u.attention.head_size;
-    const uintptr_t all = (uintptr_t)kernel->u.attention.qkv | (uintptr_t)kernel->u.attention.out |
-                          (uintptr_t)kernel->u.attention.y | (uintptr_t)kernel->u.attention.dy;
-    void *workspace = NULL;
+    shape_plans *plans = NULL;
     *is_done = 0;
-    if (!qdri_is_narrow(kernel->dtype) || n_rows == 0 || n_heads == 0 || head_size % 8 != 0 || all % 16 != 0)
-        return QDR_OK;
-    QDR_TRY(open_cudnn(dev));
-    if (!dev->attention->api) return QDR_OK;
-    const qdri_cudnn_shape shape = {
-        n_rows, kernel->u.attention.context, n_heads, kernel->u.attention.n_kv_heads, head_size, kernel->dtype};
-    shape_plans *plans = find_plans(dev->attention, &shape);
-    if (!plans || plans->is_own) return QDR_OK;
-    const int64_t forward = plans->forward.workspace_bytes, backward = plans->backward.workspace_bytes;
-    const size_t bytes = (size_t)(forward > backward ? forward : backward);
-    if (qdri_cuda_find_space(stream, QDRI_SPACE_ATTENTION, bytes, &workspace) != QDR_OK) {
-        say_own(qdr_last_error()); /* from now on */
-        plans->is_own = 1; /* the plans are kept: recorded work may use them */
-        return QDR_OK;
-    }
-    const bindings b = bind_all(kernel, plans);
+    QDR_TRY(find_plans(qdri_cuda_dev_of(stream), kernel, &plans));
+    void *workspace = plans ? find_workspace(stream, kernel, plans) : NULL;
+    if (!workspace) return QDR_OK;
     *is_done = 1;
-    return execute(stream, kernel->kind == QDRI_K_ATTENTION_BACKWARD ? &plans->backward : &plans->forward, &b,
-                   workspace);
+    if (kernel->kind == QDRI_K_ATTENTION_BACKWARD) return run_backward(stream, kernel, plans, workspace);
+    const bindings b = bind_all(kernel, plans, 0, 0);
+    return execute(stream, &plans->forward, &b, workspace);
 }

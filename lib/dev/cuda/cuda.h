@@ -188,13 +188,16 @@ QDR_NODISCARD qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_g
 size_t qdri_cuda_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
 QDR_NODISCARD qdr_status qdri_cuda_reserve_product(qdr_stream *stream, size_t bytes);
 
-/* attention_cudnn.c: attention by cuDNN, if it is requested (QDR_ATTENTION=cudnn) and cuDNN supports it. The saved
- * statistics are the same as those of the library's own kernels, number by number, so that either can compute the
- * backward pass of the other's forward pass. */
+/* attention_cudnn.c: attention by cuDNN, where QDR_ATTENTION selects it and cuDNN supports it. The saved statistics are
+ * the same as those of the library's own kernels, number by number, so that either can compute the backward pass of the
+ * other's forward pass. */
 /* Enqueues an attention kernel. *is_done = 0: cuDNN does not compute this one, so the library's own kernels must; the
  * reason is logged once. The first call of a shape creates its plans, which takes seconds.
  * @retval QDR_ERR_DEVICE  cuDNN failed to run a plan that it had accepted */
 QDR_NODISCARD qdr_status qdri_cuda_attention_cudnn(qdr_stream *stream, const qdri_kernel *kernel, int *is_done);
+/* The workspace of a kernel's shape, in either pass; creates its plans. */
+size_t qdri_cuda_kernel_bytes(qdr_stream *stream, const qdri_kernel *kernel);
+void qdri_cuda_reserve_kernel(qdr_stream *stream, size_t bytes);
 void qdri_cuda_attention_free(qdri_cuda_dev *dev);
 
 #endif

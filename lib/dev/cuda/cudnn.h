@@ -162,6 +162,8 @@ typedef enum qdri_cudnn_id {
 
 typedef struct qdri_cudnn_shape {
     int64_t n_rows, context, n_heads, n_kv_heads, head_size;
+    int64_t row_heads, row_kv_heads; /* of the arrays' rows; more than n_heads only for a single sequence, since the
+                                      * statistics have no gaps */
     qdr_dtype dtype; /* BF16 or F16 */
 } qdri_cudnn_shape;
 
@@ -177,6 +179,7 @@ typedef struct qdri_cudnn_target {
 } qdri_cudnn_target;
 
 /* Creates a deterministic plan for a forward or a backward pass that needs at most this much workspace.
+ * @retval QDR_ERR_MEMORY       cuDNN has only plans that need more
  * @retval QDR_ERR_UNSUPPORTED  cuDNN has none; the message contains cuDNN's reason */
 QDR_NODISCARD qdr_status qdri_cudnn_plan_make(const qdri_cudnn *api, qdri_cudnn_target target,
                                               const qdri_cudnn_shape *shape, int is_backward, int64_t workspace_most,

@@ -2,6 +2,7 @@
 /* Causal attention as graphs of cuDNN operations, in the form for which its fused kernels are matched (as written by
  * NVIDIA's cudnn-frontend, from which the names of the steps are taken). Heads are [sequence, head, row, column] with
  * the strides of this library's rows; nothing is copied. */
+#include <stdio.h>
 #include <string.h>
 
 #include "dev/cuda/cudnn.h"
@@ -157,10 +158,10 @@ static tensor heads(builder *b, qdri_cudnn_id id, int64_t n_heads, int64_t width
 
 static int64_t in_width(const builder *b)
 {
-    return (b->shape->n_heads + 2 * b->shape->n_kv_heads) * b->shape->head_size;
+    return (b->shape->row_heads + 2 * b->shape->row_kv_heads) * b->shape->head_size;
 }
 
-static int64_t out_width(const builder *b) { return b->shape->n_heads * b->shape->head_size; }
+static int64_t out_width(const builder *b) { return b->shape->row_heads * b->shape->head_size; }
 
 /* ---- operations ---- */
 
@@ -354,6 +355,8 @@ static int try_config(const builder *b, qdri_cudnn_desc config, qdri_cudnn_plan 
     return one.status;
 }
 
+static const char too_large[] = "it takes too much workspace";
+
 /* Chooses the first of cuDNN's proposals that is acceptable; the best come first. @return why there is none, or NULL */
 static const char *choose(builder *b, qdri_cudnn_desc graph, int64_t workspace_most, qdri_cudnn_plan *plan)
 {
@@ -374,7 +377,7 @@ static const char *choose(builder *b, qdri_cudnn_desc graph, int64_t workspace_m
         if (!is_deterministic(b, configs[i])) continue;
         const int status = try_config(b, configs[i], plan);
         if (status == QDRI_CUDNN_SUCCESS && plan->workspace_bytes <= workspace_most) return NULL;
-        why = status == QDRI_CUDNN_SUCCESS ? "it takes too much workspace" : b->api->error_string(status);
+        why = status == QDRI_CUDNN_SUCCESS ? too_large : b->api->error_string(status);
         qdri_cudnn_plan_free(b->api, plan);
     }
     return b->status == QDRI_CUDNN_SUCCESS ? why : b->api->error_string(b->status);
@@ -396,11 +399,13 @@ qdr_status qdri_cudnn_plan_make(const qdri_cudnn *api, qdri_cudnn_target target,
     const char *why = choose(&b, graph, workspace_most, plan);
     free_descs(&b);
     if (!why) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                    "cuDNN %zu has no %s attention of %" PRId64 " rows in contexts of %" PRId64 ", %" PRId64
-                    " heads over %" PRId64 " key heads of size %" PRId64 " in %s: %s",
-                    api->version, is_backward ? "backward" : "forward", shape->n_rows, shape->context, shape->n_heads,
-                    shape->n_kv_heads, shape->head_size, qdr_dtype_name(shape->dtype), why);
+    char words[320];
+    snprintf(words, sizeof words,
+             "cuDNN %zu has no %s attention of %" PRId64 " rows in contexts of %" PRId64 ", %" PRId64
+             " heads over %" PRId64 " key heads of size %" PRId64 " in %s: %.120s",
+             api->version, is_backward ? "backward" : "forward", shape->n_rows, shape->context, shape->n_heads,
+             shape->n_kv_heads, shape->head_size, qdr_dtype_name(shape->dtype), why);
+    return why == too_large ? QDR_FAIL(QDR_ERR_MEMORY, "%s", words) : QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s", words);
 }
 
 void qdri_cudnn_plan_free(const qdri_cudnn *api, qdri_cudnn_plan *plan)

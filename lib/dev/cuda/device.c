@@ -35,8 +35,7 @@ qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel)
     void *scratch = NULL;
     int is_done = 0;
     QDRI_CUDA_ENTER(dev);
-    if (dev->opts.wants_cudnn &&
-        (kernel->kind == QDRI_K_ATTENTION_FORWARD || kernel->kind == QDRI_K_ATTENTION_BACKWARD))
+    if (kernel->kind == QDRI_K_ATTENTION_FORWARD || kernel->kind == QDRI_K_ATTENTION_BACKWARD)
         QDR_TRY(qdri_cuda_attention_cudnn(stream, kernel, &is_done));
     if (is_done) return QDR_OK;
     if (qdri_cuda_takes_scratch(kernel->kind))
@@ -168,6 +167,8 @@ static const qdri_dev_table cuda_table = {
     .fixed_bytes = fixed_bytes,
     .product_bytes = qdri_cuda_product_bytes,
     .reserve_product = qdri_cuda_reserve_product,
+    .kernel_bytes = qdri_cuda_kernel_bytes,
+    .reserve_kernel = qdri_cuda_reserve_kernel,
     .products = products,
     .stream_wrap = qdri_cuda_stream_wrap,
     .stream_native = qdri_cuda_stream_native,

@@ -4,7 +4,10 @@
  *
  *   cases STATUS WORDS…     forward and backward, twice; WORDS are in the log or the last error
  *   cases mixed             forward by cuDNN, backward by the library's own kernels, and vice versa
- *   cases many              more shapes than there are plans for */
+ *   cases many              more shapes than there are plans for
+ *   cases again             without memory for cuDNN, then with enough
+ *   cases query ROWS CONTEXT HEADS KEY-HEADS SIZE bf16|f16 BYTES
+ *                           what a stack's sizes say of the workspace; BYTES: at least so many, and at most twice */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,11 +187,74 @@ static int run_many(void)
     return is_right;
 }
 
+/* A step without memory for cuDNN; one whose forward has none, and whose backward would; a step with memory. The first
+ * two are computed by the same kernels, the third is not. */
+static int run_again(void)
+{
+    static uint16_t gradients[3][N_MOST];
+    static const size_t large = (size_t)48 << 20;
+    run r = {0};
+    void *block = NULL;
+    int is_right = !make(&r, NULL, SEQUENCES, CONTEXT) && !qdr_mem_alloc(r.ctx, large, &block);
+    for (int i = 0; i < 3 && is_right; i++) {
+        is_right = !forward(&r, 0);
+        if (i == 1) qdr_mem_free(r.ctx, &block);
+        is_right &= !backward(&r, 0, 0) && !read_gradients(&r, 0, gradients[i]);
+        is_right &= (strstr(said, "enough memory now") != NULL) == (i == 2);
+    }
+    const size_t bytes = (size_t)r.desc.n_rows * IN * 2;
+    is_right = is_right && strstr(said, "workspace of cuDNN's attention") && check(&r, 0) &&
+               memcmp(gradients[0], gradients[1], bytes) == 0 && memcmp(gradients[0], gradients[2], bytes) != 0;
+    if (!is_right) fprintf(stderr, "cases: again: %s, %s\n", qdr_last_error(), said);
+    if (block) qdr_mem_free(r.ctx, &block);
+    drop(&r);
+    return is_right;
+}
+
+/* Of a stack that is not bound to memory. */
+static qdr_status query(qdr_grid *grid, char **words, size_t *bytes)
+{
+    const int64_t heads = atoll(words[2]), keys = atoll(words[3]), size = atoll(words[4]), q_unit = heads / keys * size;
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = atoll(words[0]), .row_unit = atoll(words[1]),
+                                 .dtype = strcmp(words[5], "f16") == 0 ? QDR_F16 : QDR_BF16, .caller_memory = 1};
+    const qdr_edge_desc input = {
+        QDR_OPTS_INIT, .cols = {{heads * size, q_unit}, {keys * size, size}, {keys * size, size}}, .col_axis = QDR_Y};
+    qdr_stack *stack = NULL;
+    qdr_stack_sizes sizes = {0};
+    qdr_edge in, out;
+    qdr_status status = qdr_stack_create(grid, &opts, &stack);
+    if (status == QDR_OK) status = qdr_stack_add_input(stack, "qkv", &input, 1, &in);
+    if (status == QDR_OK) status = qdr_stack_add_attention(stack, "attention", size, opts.row_unit, in, &out);
+    if (status == QDR_OK) status = qdr_stack_build(stack);
+    if (status == QDR_OK) status = qdr_stack_get_sizes(stack, &sizes);
+    *bytes = sizes.device - ((size_t)40 << 20); /* for products and kernels */
+    qdr_stack_destroy(&stack);
+    return status;
+}
+
+static int run_query(char **words)
+{
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1};
+    const qdr_grid_opts alone = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1};
+    const size_t wanted = (size_t)atoll(words[6]);
+    size_t bytes = 0;
+    qdr_context *ctx = NULL;
+    qdr_grid *grid = NULL;
+    const int is_right = !qdr_context_create_self(&opts, &ctx) && !qdr_grid_create(ctx, &alone, &grid) &&
+                         !query(grid, words, &bytes) && bytes >= wanted && bytes <= 2 * wanted;
+    if (!is_right) fprintf(stderr, "cases: query: %zu bytes, %s, %s\n", bytes, qdr_last_error(), said);
+    qdr_grid_destroy(&grid);
+    qdr_context_destroy(&ctx);
+    return is_right;
+}
+
 int main(int argc, char **argv)
 {
     qdr_set_log(hear, NULL);
     if (argc < 2) return 2;
     if (strcmp(argv[1], "mixed") == 0) return !run_mixed();
     if (strcmp(argv[1], "many") == 0) return !run_many();
+    if (strcmp(argv[1], "again") == 0) return !run_again();
+    if (strcmp(argv[1], "query") == 0) return argc != 9 || !run_query(argv + 2);
     return !run_case(argv[1], argv + 2);
 }

@@ -3,9 +3,9 @@
  * operation on the fake CUDA's streams. An invalid call ends the process. It uses the constants in the plugin's header,
  * which test_numbers.c compares with NVIDIA's.
  *
- * Environment: FAKE_CUDNN="old" (9.15), "none" (no engines), "random" (no deterministic one), "large" (a workspace of 3
- * GiB), "handle" (no handle), "execute" (every execution fails). FAKE_CUDNN_RUNS=N: when it ends, the process must have
- * executed N plans or more ("0": none). */
+ * Environment: FAKE_CUDNN="old" (9.15), "none" (no engines), "random" (no deterministic one), "large" (8,192 times the
+ * workspace), "handle" (no handle), "execute" (every execution fails). FAKE_CUDNN_RUNS=N: when it ends, the process
+ * must have executed N plans or more ("0": none). */
 #ifndef FAKE_CUDNN_H
 #define FAKE_CUDNN_H
 

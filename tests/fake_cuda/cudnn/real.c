@@ -30,11 +30,12 @@ typedef struct wish {
     int is_for_800; /* 1: capability 8.0 has it, too */
 } wish;
 
-/* rows, context, heads, key heads, head size */
+/* rows, context, heads, key heads, head size, heads and key heads of the arrays */
 static const wish wishes[] = {
-    {{8192, 2048, 32, 32, 128, QDR_BF16}, 1}, {{8192, 2048, 32, 8, 128, QDR_F16}, 1},
-    {{1000, 100, 12, 12, 64, QDR_BF16}, 1},   {{74, 37, 4, 2, 40, QDR_F16}, 1},
-    {{2048, 1024, 16, 16, 256, QDR_BF16}, 0},
+    {{8192, 2048, 32, 32, 128, 32, 32, QDR_BF16}, 1}, {{8192, 2048, 32, 8, 128, 32, 8, QDR_F16}, 1},
+    {{1000, 100, 12, 12, 64, 12, 12, QDR_BF16}, 1},   {{74, 37, 4, 2, 40, 4, 2, QDR_F16}, 1},
+    {{8192, 8192, 8, 8, 128, 32, 32, QDR_BF16}, 1},   {{8192, 8192, 8, 2, 128, 32, 8, QDR_BF16}, 1},
+    {{2048, 1024, 16, 16, 256, 16, 16, QDR_BF16}, 0},
 };
 
 static const char format[] = "{\"cudaDeviceId\":0,\"deviceVer\":%d,\"driverVer\":13000,\"deviceName\":\"%s\","
