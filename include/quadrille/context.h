@@ -186,6 +186,12 @@ QDR_API void qdr_stream_destroy(qdr_stream **stream);
 QDR_API QDR_NODISCARD qdr_status qdr_stream_synchronize(qdr_stream *stream);
 /** Runs fn(user) on the stream, in order. fn must not call the library. */
 QDR_API QDR_NODISCARD qdr_status qdr_stream_call(qdr_stream *stream, void (*fn)(void *user), void *user);
+/** Writes the time on CLOCK_MONOTONIC, in nanoseconds, at which the stream reaches this place: a GPU reads its own clock,
+ * whose difference from the host's is known to some microseconds and the same for all times of a second. *nanosecs is
+ * valid after qdr_stream_synchronize(), and must exist until then.
+ *  @retval QDR_ERR_ARGUMENT     NULL
+ *  @retval QDR_ERR_UNSUPPORTED  the step is being recorded: its times would belong to one run */
+QDR_API QDR_NODISCARD qdr_status qdr_stream_stamp(qdr_stream *stream, int64_t *nanosecs);
 /** An event marks a place in a stream; waiting for it makes another stream wait for that place. An event never recorded
  * is complete. Recording again moves the mark; waits already enqueued keep the old one. */
 QDR_API QDR_NODISCARD qdr_status qdr_event_create(qdr_context *ctx, qdr_event **event);

@@ -417,6 +417,13 @@ qdr_status qdr_stream_call(qdr_stream *stream, void (*fn)(void *user), void *use
     return qdri_work(stream, run_call, &wanted, sizeof wanted);
 }
 
+qdr_status qdr_stream_stamp(qdr_stream *stream, int64_t *nanosecs)
+{
+    QDR_TRY(check_stream(stream, "stream stamp"));
+    if (!nanosecs) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream stamp: the pointer for the time is NULL");
+    return qdri_stamp(stream, nanosecs);
+}
+
 qdr_status qdr_event_create(qdr_context *ctx, qdr_event **event)
 {
     if (!event) return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the result pointer is NULL");
