@@ -43,13 +43,7 @@ typedef struct choice {
         {"plan", 0, "FILE", "run a plan written by `quadrille plan -o FILE`; other options override it",               \
          CHOICE_AT(OPTION_INPUT, plan)},                                                                               \
         {"local", 0, "P", "run P ranks as threads of one process, without MPI", CHOICE_COUNT(n_local, 1024)},          \
-        OPTIONS_TIMEOUT,                                                                                               \
-        {"device",                                                                                                     \
-         0,                                                                                                            \
-         "cpu|cuda|cuda:N",                                                                                            \
-         "device to compute on (default: $QDR_DEVICE, else cpu)",                                                      \
-         CHOICE_AT(OPTION_TEXT, device),                                                                               \
-         .may_differ = "each rank has a GPU of its own; kinds are compared"},                                          \
+        OPTIONS_TIMEOUT, OPTIONS_DEVICE(choice, device),                                                               \
         {"layout", 0, "LAYOUT", "layout of activations: replicated (default) or scattered", CHOICE_LAYOUT},            \
         {"order", 0, "AXES", "axis order, fastest first (default xyzd)", CHOICE_AT(OPTION_ORDER, order)},              \
         {"levels", 0, "GP,OP",                                                                                         \

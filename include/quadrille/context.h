@@ -186,9 +186,9 @@ QDR_API void qdr_stream_destroy(qdr_stream **stream);
 QDR_API QDR_NODISCARD qdr_status qdr_stream_synchronize(qdr_stream *stream);
 /** Runs fn(user) on the stream, in order. fn must not call the library. */
 QDR_API QDR_NODISCARD qdr_status qdr_stream_call(qdr_stream *stream, void (*fn)(void *user), void *user);
-/** Writes the time on CLOCK_MONOTONIC, in nanoseconds, at which the stream reaches this place: a GPU reads its own clock,
- * whose difference from the host's is known to some microseconds and the same for all times of a second. *nanosecs is
- * valid after qdr_stream_synchronize(), and must exist until then.
+/** Writes the time on CLOCK_MONOTONIC, in nanoseconds, at which the stream reaches this place. A GPU reads its own
+ * clock, whose difference from the host's is known to some microseconds, and is measured once a second at most.
+ * *nanosecs is valid after qdr_stream_synchronize(), and must exist until then.
  *  @retval QDR_ERR_ARGUMENT     NULL
  *  @retval QDR_ERR_UNSUPPORTED  the step is being recorded: its times would belong to one run */
 QDR_API QDR_NODISCARD qdr_status qdr_stream_stamp(qdr_stream *stream, int64_t *nanosecs);

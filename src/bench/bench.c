@@ -50,6 +50,7 @@ static void print_row(bench_table *table, const bench_value *values)
     case FORMAT_TABLE:
         if (is_first) {
             fputs(table->title, stdout);
+            if (strcmp(table->device, "cpu") != 0) printf("# device: %s\n", table->device);
             for (int line = 0; line < 2; line++) {
                 int n = 0;
                 for (const bench_column *column = table->columns; column->name; column++)
@@ -70,19 +71,23 @@ static void print_row(bench_table *table, const bench_value *values)
         break;
     case FORMAT_CSV:
         for (const bench_column *column = table->columns; is_first && column->name; column++)
-            printf("%s%s", column->name, column[1].name ? "," : "\n");
+            printf("%s,%s", column->name, column[1].name ? "" : "device\n");
         for (const bench_column *column = table->columns; column->name; column++, values++) {
-            if (column != table->columns) putchar(',');
             if (values->text)
                 fputs(values->text, stdout);
             else if (!isnan(values->number))
                 printf("%.*g", column->kind == VALUE_WHOLE ? 17 : 9, values->number);
+            putchar(',');
         }
-        putchar('\n');
+        puts(table->device);
         break;
     case FORMAT_JSON:
         if (is_first) putchar('{');
-        if (is_first) dump(json_row(table, values, 1), JSON_EMBED);
+        if (is_first) {
+            json_t *settings = json_row(table, values, 1);
+            json_object_set_new(settings, "device", json_string(table->device));
+            dump(settings, JSON_EMBED);
+        }
         puts(is_first ? ", \"rows\": [" : ",");
         dump(json_row(table, values, 0), 0);
         break;
@@ -139,6 +144,7 @@ static int run_rank(qdr_context *ctx, void *user)
     const bench_options *options = start->options;
     const int n_ranks = qdr_context_size(ctx);
     bench_run run = {.ctx = ctx, .table = {.columns = start->kind->columns, .format = options->format}};
+    run.table.device = is_on_gpu(ctx) ? "cuda" : "cpu";
     failure why = {0};
     start->kind->write_title(options, n_ranks, run.table.title, sizeof run.table.title);
     if (options->grid.x > 0) grid_check_ranks("bench", options->grid, n_ranks, &why);
@@ -161,7 +167,7 @@ int bench_main(const bench_kind *kind, bench_options *options, int argc, char **
         (kind->check && kind->check(options, &why)))
         return fail_print_once(&why);
     bench_start start = {kind, options};
-    return run_on_ranks(options->n_local, options->n_threads, run_rank, &start);
+    return run_on_ranks(options->n_local, options->n_threads, options->device, run_rank, &start);
 }
 
 /* ---- the command ---- */
@@ -196,12 +202,13 @@ const command command_bench = {
     .usage = "quadrille bench BENCHMARK [OPTION]...",
     .text = "Each benchmark prints the median, minimum and 90th percentile of the times of the slowest rank for\n"
             "each grid and, if there is one, a lower bound on the time. Ranks are started by mpiexec, or are\n"
-            "threads with --local.",
+            "threads with --local. --device cuda measures GPUs.",
     .parts = benches,
     .options = specs,
     .examples = "  quadrille bench coll --local 4 --kind all --axis x --grid 4x1x1x1\n"
                 "  quadrille bench gemm --local 2 --grid all -m 4096 -n 4096 -k 1024 --backward\n"
-                "  mpiexec.mpich -n 4 quadrille bench layer --grid 2x2x1x1 --threads 1 --csv\n",
+                "  mpiexec.mpich -n 4 quadrille bench layer --grid 2x2x1x1 --threads 1 --csv\n"
+                "  quadrille bench layer --device cuda --local 2 --dtype bf16 --hidden 4096 --heads 32\n",
     .run = run,
 };
 
@@ -223,6 +230,26 @@ qdr_status bench_all_ranks(qdr_context *ctx, bench_fold fold, double *values, in
     return status;
 }
 
+static qdr_status time_by_host(const bench_subject *subject, int series, double *secs)
+{
+    const double began = process_secs();
+    const qdr_status status = subject->call(subject->user, series);
+    *secs = process_secs() - began;
+    return status;
+}
+
+static qdr_status time_by_stream(const bench_subject *subject, int series, double *secs)
+{
+    int64_t began_ns = 0, ended_ns = 0;
+    qdr_status status = subject->call(subject->user, series);
+    if (status >= 0) status = qdr_stream_stamp(subject->stream, &began_ns);
+    for (int i = 0; i < subject->n_calls && status >= 0; i++) status = subject->call(subject->user, series);
+    if (status >= 0) status = qdr_stream_stamp(subject->stream, &ended_ns);
+    const qdr_status ended = qdr_stream_synchronize(subject->stream); /* the times are written until then */
+    *secs = 1e-9 * (double)(ended_ns - began_ns) / subject->n_calls;
+    return status >= 0 ? ended : status;
+}
+
 int bench_measure(qdr_context *ctx, const bench_options *options, const bench_subject *subject, int n_series,
                   int n_more, bench_samples *samples, failure *why)
 {
@@ -235,11 +262,11 @@ int bench_measure(qdr_context *ctx, const bench_options *options, const bench_su
     if (fail_together(why, ctx) || !samples->secs) return why->code;
     for (int64_t i = -options->n_warmup; i < n; i++)
         for (int series = 0; series < n_series; series++) {
+            double secs = 0;
             qdr_status status = qdr_barrier(ctx);
-            const double began = process_secs();
-            if (status >= 0) status = subject->call(subject->user, series);
+            if (status >= 0) status = (subject->stream ? time_by_stream : time_by_host)(subject, series, &secs);
             if (status < 0) return fail_status(why, status);
-            if (i >= 0) samples->secs[series * n + i] = process_secs() - began;
+            if (i >= 0) samples->secs[series * n + i] = secs;
             if (subject->after) subject->after(subject->user, series, i);
         }
     return fail_status(why, bench_all_ranks(ctx, FOLD_MAX, samples->secs, n * n_series));

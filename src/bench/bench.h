@@ -18,6 +18,7 @@ typedef struct bench_options {
     grid_size grid; /* x = 0: all ranks along d; -1: every grid */
     qdr_dtype dtype;
     bench_format format;
+    const char *device;
     /* for products */
     int64_t n_threads, n_panels;
     qdr_layout layout;
@@ -33,7 +34,7 @@ typedef struct bench_options {
     {"dtype", 0, "TYPE", "f32 (default), f64, bf16 or f16", BENCH_DTYPE},                                              \
         {"grid", 0, "GRID", "GXxGYxGZxGD, or all (every grid of the ranks); default 1x1x1xP", BENCH_GRID},             \
         {"local", 0, "P", "run P ranks as threads of one process, without MPI", BENCH_COUNT(n_local, 1, 1024)},        \
-        OPTIONS_TIMEOUT,                                                                                               \
+        OPTIONS_DEVICE(bench_options, device), OPTIONS_TIMEOUT,                                                        \
         {"iterations", 0, "N", "measured iterations; default 10, for ckpt 7, for coll 20",                             \
          BENCH_COUNT(n_iterations, 1, 1000000)},                                                                       \
         {"warmup", 0, "N", "warm-up iterations; default 2, for ckpt 1, for coll 5",                                    \
@@ -96,6 +97,7 @@ typedef struct bench_table {
     const bench_column *columns;
     char title[512]; /* comment lines of the table, each with "# " and a newline */
     bench_format format;
+    const char *device; /* "cpu" or "cuda": in each JSON, each row of CSV, and the heading of tables of GPUs */
     int n_rows; /* printed */
 } bench_table;
 
@@ -151,9 +153,13 @@ typedef struct bench_samples {
 
 /* What is measured. `after` is called after each call and may be NULL; warm-up iterations have negative numbers. */
 typedef struct bench_subject {
-    qdr_status (*call)(void *user, int series); /* returns when its work is complete */
+    qdr_status (*call)(void *user, int series); /* returns when its work is complete, unless there is a stream */
     void (*after)(void *user, int series, int64_t iteration);
     void *user;
+    /* On a GPU: calls only enqueue, on this stream. An iteration is the mean of n_calls in a row, between two of the
+     * stream's times, after one call by which ranks begin together. NULL: the host's clock tells the time of one. */
+    qdr_stream *stream;
+    int n_calls;
 } bench_subject;
 
 /* Each iteration calls all series once, one after the other, with all ranks starting together. Leaves room for n_more

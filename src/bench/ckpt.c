@@ -280,7 +280,7 @@ static int tell_error(const ckpt_bench *bench, failure *why)
 
 static int measure(bench_run *run, const ckpt_options *options, ckpt_bench *bench, failure *why)
 {
-    const bench_subject calls = {call, after, bench};
+    const bench_subject calls = {.call = call, .after = after, .user = bench};
     bench_samples samples = {0};
     double sum[] = {(double)bench->copy_bytes};
     if (bench_measure(run->ctx, &options->shared, &calls, N_SERIES, 1, &samples, why)) tell_error(bench, why);

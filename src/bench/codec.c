@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/bench.h"
+#include "common/memory.h"
 #include "common/npy.h"
 
 #define MAX_BYTES ((int64_t)1 << 34)
@@ -28,6 +29,7 @@ static const option_spec specs[] = {
     {"size", 0, "BYTES", "of the elements, such as 64M; default 256K, which caches hold, and 64M", OPTION_BYTES,
      AT(bytes), .max = MAX_BYTES},
     {"dtype", 0, "TYPE", "f32 (default), bf16 or f16", BENCH_DTYPE},
+    OPTIONS_DEVICE(bench_options, device),
     {"iterations", 0, "N", "measured iterations; default 10", BENCH_COUNT(n_iterations, 1, 1000000)},
     {"warmup", 0, "N", "warm-up iterations; default 2", BENCH_COUNT(n_warmup, 0, 1000000)},
     {"csv", 0, NULL, "print comma-separated values", BENCH_AT(OPTION_VALUE, format), FORMAT_CSV},
@@ -106,12 +108,13 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
 {
     const codec_options *options = user;
     (void)n_ranks;
-    snprintf(title, capacity,
-             "# codecs on one core, %s elements of %s; GB/s of the elements, medians; decode+: decodes and adds\n"
-             "# pays: the rate of a link (GB/s) below which the message, encoded and decoded, is there first\n"
-             "# error: of all elements, relative; largest: of one, as a share of its bound; bias: mean error in\n"
-             "# standard deviations of a mean\n",
-             options->data, qdr_dtype_name(options->shared.dtype));
+    snprintf(
+        title, capacity,
+        "# codecs on one core or GPU, %s elements of %s; GB/s of the elements, medians; decode+: decodes and adds\n"
+        "# pays: the rate of a link (GB/s) below which the message, encoded and decoded, is there first\n"
+        "# error: of all elements, relative; largest: of one, as a share of its bound; bias: mean error in\n"
+        "# standard deviations of a mean\n",
+        options->data, qdr_dtype_name(options->shared.dtype));
 }
 
 /* ---- one codec ---- */
@@ -208,11 +211,11 @@ static qdr_status prepare(codec_case *c, const float *x)
     if (status >= 0) status = qdr_mem_alloc(c->ctx, (size_t)qdr_codec_bytes(&c->codec, c->dtype, c->n), &c->wire);
     if (status >= 0 && feedback_bytes) status = qdr_mem_alloc(c->ctx, feedback_bytes, &feedback);
     c->feedback = feedback;
+    if (status >= 0 && feedback) status = memory_set(c->ctx, feedback, 0, feedback_bytes);
     if (status >= 0) {
         round_to(c->dtype, x, narrow, c->n);
-        status = qdr_copy(c->ctx, c->x, narrow, bytes, NULL);
+        status = memory_copy(c->ctx, c->x, narrow, bytes);
     }
-    if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(c->ctx));
     free(narrow);
     return status;
 }
@@ -283,8 +286,7 @@ static qdr_status find_errors(codec_case *c, const float *x, errors *found)
         status = qdr_codec_encode(c->ctx, &alone, c->dtype, c->x, c->n, NULL, 1, c->wire, &c->wire_bytes, NULL);
     if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(c->ctx)); /* now the bytes are known */
     if (status >= 0) status = qdr_codec_decode(c->ctx, &alone, c->dtype, c->wire, c->wire_bytes, c->n, 0, c->y, NULL);
-    if (status >= 0) status = qdr_copy(c->ctx, narrow, c->y, bytes, NULL);
-    if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(c->ctx));
+    if (status >= 0) status = memory_copy(c->ctx, narrow, c->y, bytes);
     if (status >= 0) {
         widen(c->dtype, narrow, wide, c->n);
         round_to(c->dtype, x, narrow, c->n);
@@ -327,7 +329,7 @@ static void print_case(bench_run *run, const codec_options *options, const codec
 
 static int run_case(bench_run *run, const codec_options *options, const float *x, codec_case *c, failure *why)
 {
-    const bench_subject subject = {call, NULL, c};
+    const bench_subject subject = {.call = call, .user = c};
     bench_samples samples = {0};
     errors found = {0};
     if (!fail_status(why, prepare(c, x)) && !fail_status(why, find_errors(c, x, &found)) &&
@@ -399,9 +401,10 @@ static int run(int argc, char **argv)
 const command command_bench_codec = {
     .name = "bench codec",
     .summary = "codecs of messages: size, speed, errors",
-    .text = "Encodes and decodes elements on one core, alternating with copies of the same elements, and prints\n"
-            "how much shorter messages become, how fast coding is, on which links it pays, and how far elements\n"
-            "are off. Exits with 4 if an error exceeds its bound (docs/numerics.md).",
+    .text =
+        "Encodes and decodes elements on one core or GPU, alternating with copies of the same elements, and prints\n"
+        "how much shorter messages become, how fast coding is, on which links it pays, and how far elements\n"
+        "are off. Exits with 4 if an error exceeds its bound (docs/numerics.md).",
     .options = specs,
     .examples = "  quadrille bench codec\n"
                 "  quadrille bench codec --codec int4/128+hadamard --data outliers --size 16M\n"

@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "bench/coll.h"
+#include "common/ranks.h"
 
 #define MAX_BYTES ((int64_t)1 << 40)
 enum { ANY_AXIS = -1, ANY_KIND = QDR_N_COLL_KINDS };
+enum { STREAM_CALLS = 10 }; /* of a GPU, in a row */
 
 typedef struct coll_options {
     bench_options shared;
@@ -61,6 +63,8 @@ static const bench_column columns[] = {
     {"size_bytes", "size", "(B)", VALUE_WHOLE, 11, 1, 0},
     {"count", "count", "(elements)", VALUE_WHOLE, 10, 1, 0},
     {"type", "type", "", VALUE_TEXT, 5, 0, 0},
+    {"redop", "redop", "", VALUE_TEXT, 5, 0, 0},
+    {"root", "root", "", VALUE_WHOLE, 4, 1, 0},
     {"codec", "codec", "", VALUE_TEXT, 14, 0, 0},
     {"ratio", "ratio", "", VALUE_REAL, 6, 1, 2},
     BENCH_TIME_COLUMNS("", "(us)", 1e6),
@@ -68,6 +72,10 @@ static const bench_column columns[] = {
     {"busbw_gbps", "busbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
     {"codec_secs", "coding", "(us)", VALUE_REAL, 9, 1e6, 3},
     {"wrong", "wrong", "", VALUE_WHOLE, 7, 1, 0},
+    {"in_place_median_secs", "in place", "(us)", VALUE_REAL, 10, 1e6, 3},
+    {"in_place_algbw_gbps", "algbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
+    {"in_place_busbw_gbps", "busbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
+    {"in_place_wrong", "wrong", "", VALUE_WHOLE, 7, 1, 0},
     {"samples", "samples", "", VALUE_WHOLE, 8, 1, 0},
     BENCH_LAST_COLUMN,
 };
@@ -82,46 +90,101 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
         "# collectives along an axis, all its groups at once, %d rank%s, memory of the %s\n"
         "# size: the whole vector, or what one member sends in all; times of the slowest rank; algbw: size / median\n"
         "# busbw: algbw x what a member must send or receive of the size; ratio: bytes without a codec / bytes sent\n"
+        "# all-reduces and broadcasts are always in place, reduce-scatters, all-to-alls and send-recvs never\n"
         "# coding: mean over all calls, on rank 0; wrong: elements, over all ranks; with a codec, beyond its bound\n",
         n_ranks, PLURAL(n_ranks), memory_text(options));
 }
 
+/* A case, out of place and in place; where the collective has only one of them, that one. */
+enum { USUAL, IN_PLACE, N_PLACES };
+
+typedef struct place_result {
+    bench_times times;
+    double algbw, busbw, n_wrong;
+} place_result;
+
+static place_result result_of(const coll_case *the_case, const bench_samples *samples, int place, double n_wrong)
+{
+    place_result result = {.times = bench_times_of(samples, place), .n_wrong = n_wrong};
+    const double bytes = (double)the_case->n * (double)qdr_dtype_bytes(the_case->dtype), secs = result.times.median;
+    result.algbw = the_case->size > 1 && secs > 0 ? 1e-9 * bytes / secs : NAN; /* a single rank moves no data */
+    result.busbw = result.algbw * coll_bus_factor(the_case->kind, the_case->size);
+    return result;
+}
+
 static void print_case(bench_run *run, const coll_options *options, const char *grid, const coll_case *the_case,
-                       const bench_samples *samples)
+                       const bench_samples *samples, const double n_wrong[N_PLACES])
 {
     static const char *const axes[QDR_N_AXES] = {"x", "y", "z", "d"};
-    const bench_times times = bench_times_of(samples, 0);
-    const double bytes = (double)the_case->n * (double)qdr_dtype_bytes(the_case->dtype);
-    /* a single rank moves no data */
+    static const place_result none = {{NAN, NAN, NAN}, NAN, NAN, NAN};
+    const qdr_coll_kind kind = the_case->kind;
+    const int is_in_place = kind == QDR_ALL_REDUCE || kind == QDR_BROADCAST;
+    const place_result usual = result_of(the_case, samples, USUAL, n_wrong[USUAL]);
+    const place_result in_place = coll_case_has_both(the_case)
+                                      ? result_of(the_case, samples, IN_PLACE, n_wrong[IN_PLACE])
+                                  : is_in_place ? usual
+                                                : none;
     const qdr_traffic sent = qdr_grid_traffic(the_case->grid, (qdr_channel)(QDR_CHANNEL_X_STAT + (int)the_case->axis),
-                                              the_case->kind);
+                                              kind);
     const double ratio = sent.bytes_sent > 0 ? (double)sent.bytes_plain / (double)sent.bytes_sent : NAN;
     char codec[64];
     qdr_codec_text(&options->codec, codec, sizeof codec);
-    const double algbw = the_case->size > 1 && times.median > 0 ? 1e-9 * bytes / times.median : NAN;
     const bench_value values[] = {
         BENCH_NUMBER(qdr_context_size(run->ctx)),
         BENCH_TEXT(memory_text(options)),
         BENCH_TEXT(grid),
         BENCH_TEXT(axes[the_case->axis]),
         BENCH_NUMBER(the_case->size),
-        BENCH_TEXT(qdr_coll_kind_name(the_case->kind)),
-        BENCH_NUMBER(bytes),
+        BENCH_TEXT(qdr_coll_kind_name(kind)),
+        BENCH_NUMBER((double)the_case->n * (double)qdr_dtype_bytes(the_case->dtype)),
         BENCH_NUMBER(the_case->n),
         BENCH_TEXT(qdr_dtype_name(the_case->dtype)),
-        BENCH_TEXT(the_case->codec && the_case->kind <= QDR_ALL_REDUCE ? codec : "raw"),
+        BENCH_TEXT(kind == QDR_ALL_REDUCE || kind == QDR_REDUCE_SCATTER ? "sum" : "none"),
+        BENCH_NUMBER(kind == QDR_BROADCAST ? 0 : -1),
+        BENCH_TEXT(the_case->codec && kind <= QDR_ALL_REDUCE ? codec : "raw"),
         BENCH_NUMBER(ratio),
-        BENCH_TIME_VALUES(times),
-        BENCH_NUMBER(algbw),
-        BENCH_NUMBER(algbw * coll_bus_factor(the_case->kind, the_case->size)),
+        BENCH_TIME_VALUES(usual.times),
+        BENCH_NUMBER(usual.algbw),
+        BENCH_NUMBER(usual.busbw),
         BENCH_NUMBER(sent.codec_secs > 0 ? sent.codec_secs / (double)sent.n_calls : NAN),
-        BENCH_NUMBER(the_case->n_wrong),
+        BENCH_NUMBER(usual.n_wrong),
+        BENCH_NUMBER(in_place.times.median),
+        BENCH_NUMBER(in_place.algbw),
+        BENCH_NUMBER(in_place.busbw),
+        BENCH_NUMBER(in_place.n_wrong),
         BENCH_NUMBER(samples->n),
     };
     BENCH_ROW(run, columns, values);
 }
 
 /* ---- one grid ---- */
+
+static qdr_status enqueue(void *user, int series) { return coll_case_start(user, NULL, series); }
+
+static int run_size(bench_run *run, const coll_options *options, const char *grid, coll_case *the_case, failure *why)
+{
+    const int n_places = coll_case_has_both(the_case) ? N_PLACES : 1;
+    bench_subject subject = {.call = coll_case_call, .user = the_case};
+    bench_samples samples = {0};
+    double n_wrong[N_PLACES] = {0};
+    if (is_on_gpu(run->ctx)) {
+        subject.call = enqueue;
+        subject.stream = qdr_context_stream(run->ctx);
+        subject.n_calls = STREAM_CALLS;
+    }
+    qdr_grid_reset_traffic(the_case->grid);
+    if (!fail_status(why, qdr_agree(run->ctx, coll_case_clear(the_case))))
+        bench_measure(run->ctx, &options->shared, &subject, n_places, 0, &samples, why);
+    for (int place = 0; place < n_places && !why->code; place++) {
+        const qdr_status status = coll_case_check(the_case, place);
+        n_wrong[place] = (double)the_case->n_wrong;
+        fail_status(why, status < 0 ? status : bench_all_ranks(run->ctx, FOLD_SUM, &n_wrong[place], 1));
+        run->n_wrong += (int64_t)n_wrong[place];
+    }
+    if (!why->code) print_case(run, options, grid, the_case, &samples, n_wrong);
+    bench_free(&samples);
+    return why->code;
+}
 
 static int run_axis(bench_run *run, const coll_options *options, grid_size size, qdr_grid *grid, qdr_axis axis,
                     failure *why)
@@ -141,21 +204,7 @@ static int run_axis(bench_run *run, const coll_options *options, grid_size size,
             if (n == n_before) continue;
             n_before = n;
             coll_case_size(&the_case, n);
-            const bench_subject subject = {coll_case_call, NULL, &the_case};
-            bench_samples samples = {0};
-            double n_wrong = 0;
-            coll_case_clear(&the_case);
-            qdr_grid_reset_traffic(grid);
-            if (!bench_measure(run->ctx, &options->shared, &subject, 1, 0, &samples, why)) {
-                qdr_status status = coll_case_check(&the_case);
-                n_wrong = (double)the_case.n_wrong;
-                if (status >= 0) status = bench_all_ranks(run->ctx, FOLD_SUM, &n_wrong, 1);
-                fail_status(why, status);
-            }
-            the_case.n_wrong = (int64_t)n_wrong;
-            run->n_wrong += the_case.n_wrong;
-            if (!why->code) print_case(run, options, grid_words(size).text, &the_case, &samples);
-            bench_free(&samples);
+            run_size(run, options, grid_words(size).text, &the_case, why);
         }
     }
     coll_case_destroy(&the_case);
@@ -166,6 +215,10 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 {
     const coll_options *options = user;
     qdr_grid *grid = NULL;
+    if (options->caller_memory && is_on_gpu(run->ctx))
+        return fail(why, EXIT_USAGE,
+                    "bench coll: --memory caller is the host's, which GPUs cannot use; leave it out, or use "
+                    "--device cpu");
     if (fail_status(why, grid_make(run->ctx, size, NULL, &grid))) return why->code;
     for (int axis = 0; axis < QDR_N_AXES && !why->code; axis++) {
         /* Without --axis, the axes that split the grid; for a grid of one rank, d. */
@@ -200,13 +253,17 @@ static int run(int argc, char **argv)
 const command command_bench_coll = {
     .name = "bench coll",
     .summary = "collectives along an axis: time, bandwidth, correctness",
-    .text = "Times collectives along the axes of a grid, in all groups of an axis at once, and compares the\n"
-            "results on every rank with the exact ones. Sizes and bandwidths are defined as in nccl-tests: algbw\n"
-            "is size / time; busbw is algbw times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter\n"
-            "and all-to-all, 1 for broadcast and send-recv. Exits with 4 if an element is wrong.",
+    .text =
+        "Times collectives along the axes of a grid, in all groups of an axis at once, and compares the\n"
+        "results on every rank with the exact ones. Sizes and bandwidths are defined as in nccl-tests: algbw\n"
+        "is size / time; busbw is algbw times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter\n"
+        "and all-to-all, 1 for broadcast and send-recv. The times in the first place are those out of place, unless\n"
+        "a collective is always in place. On GPUs, the GPU's clock tells the time of 10 calls in a row. Exits\n"
+        "with 4 if an element is wrong.",
     .options = specs,
     .examples = "  quadrille bench coll --local 4 --kind all --axis x --grid 4x1x1x1\n"
                 "  mpiexec.mpich -n 4 quadrille bench coll --axis d --grid 1x1x1x4 --codec int8 -b 16M -e 16M\n"
-                "  mpiexec.mpich -n 4 quadrille bench coll --grid all -b 8 -e 64M -f 2 --csv\n",
+                "  mpiexec.mpich -n 4 quadrille bench coll --grid all -b 8 -e 64M -f 2 --csv\n"
+                "  quadrille bench coll --local 8 --device cuda -b 1M -e 1G -f 2\n",
     .run = run,
 };

@@ -17,6 +17,7 @@ typedef struct coll_case {
     int size, rank; /* number of members along the axis, and this rank */
     int is_callers; /* buffers from malloc, not qdr_mem_alloc */
     void *send, *recv, *feedback; /* feedback: of a codec that has it */
+    void *here; /* memory of the host, as large as each of the first two */
     int64_t capacity; /* elements of each buffer */
     int64_t *counts, *recv_counts; /* of all members */
     /* set by coll_case_size() */
@@ -32,16 +33,18 @@ void coll_case_destroy(coll_case *gone);
 /* Sets the size to n elements: of the vector for all-reduce, all-gather, reduce-scatter and broadcast; of all that one
  * member sends for all-to-all and send-recv. Parts differ by at most one element. */
 void coll_case_size(coll_case *sized, int64_t n_elems);
+/* Whether the collective can find this member's part in the result's place, too, and not only there. */
+int coll_case_has_both(const coll_case *the_case);
 /* Fills the data for measuring: with zeros, since repeated sums in place stay finite; with a codec, for which zeros
  * would be less work, with small numbers that have room to grow. */
-void coll_case_clear(coll_case *cleared);
-/* Enqueues the collective. */
-qdr_status coll_case_start(const coll_case *started, qdr_stream *stream);
-/* The call of a bench_subject; user is the case. */
+qdr_status coll_case_clear(coll_case *cleared);
+/* Enqueues the collective. in_place: of one that has both. */
+qdr_status coll_case_start(const coll_case *started, qdr_stream *stream, int in_place);
+/* The call of a bench_subject: user is the case, series whether it is in place. */
 qdr_status coll_case_call(void *user, int series);
 /* Runs the collective once more on whole numbers whose sums are exact in every type, and counts the wrong elements on
  * this rank. Collective. */
-qdr_status coll_case_check(coll_case *checked);
+qdr_status coll_case_check(coll_case *checked, int in_place);
 /* What a member must send or receive, as a fraction of the size. */
 double coll_bus_factor(qdr_coll_kind kind, int size);
 

@@ -5,15 +5,22 @@
 #include <string.h>
 
 #include "bench/coll.h"
+#include "common/memory.h"
 #include "common/reference.h"
 
 /* ---- memory ---- */
 
 static qdr_context *context_of(const coll_case *the_case) { return qdr_grid_context(the_case->grid); }
 
+/* Of each buffer. */
+static size_t bytes_of(const coll_case *the_case)
+{
+    return (size_t)the_case->capacity * qdr_dtype_bytes(the_case->dtype);
+}
+
 static int allocate(const coll_case *made, void **memory, failure *why)
 {
-    const size_t bytes = (size_t)made->capacity * qdr_dtype_bytes(made->dtype);
+    const size_t bytes = bytes_of(made);
     if (!made->is_callers) return fail_status(why, qdr_mem_alloc(context_of(made), bytes, memory));
     *memory = malloc(bytes);
     if (*memory) return EXIT_OK;
@@ -38,6 +45,8 @@ int coll_case_create(coll_case *made, int64_t most_elems, int caller_memory, fai
     made->recv_counts = calloc((size_t)made->size, sizeof *made->recv_counts);
     if (!made->counts || !made->recv_counts) fail_memory(why, "bench coll: out of memory for %d counts", made->size);
     if (!why->code && !allocate(made, &made->send, why)) allocate(made, &made->recv, why);
+    made->here = why->code ? NULL : malloc(bytes_of(made));
+    if (!why->code && !made->here) fail_memory(why, "bench coll: out of memory for %zu bytes", bytes_of(made));
     if (!why->code && made->codec && (made->codec->flags & QDR_CODEC_FEEDBACK))
         fail_status(why, qdr_mem_alloc(context_of(made), (size_t)made->capacity * sizeof(float), &made->feedback));
     return fail_together(why, context_of(made));
@@ -48,6 +57,7 @@ void coll_case_destroy(coll_case *gone)
     release(gone, &gone->send);
     release(gone, &gone->recv);
     qdr_mem_free(context_of(gone), &gone->feedback);
+    free(gone->here);
     free(gone->counts);
     free(gone->recv_counts);
 }
@@ -99,13 +109,16 @@ static qdr_status start_coded(const coll_case *c, qdr_stream *stream)
 
 static int is_coded(const coll_case *c) { return c->codec && c->kind <= QDR_ALL_REDUCE; }
 
-qdr_status coll_case_start(const coll_case *c, qdr_stream *stream)
+int coll_case_has_both(const coll_case *c) { return c->kind == QDR_ALL_GATHER && !is_coded(c); }
+
+qdr_status coll_case_start(const coll_case *c, qdr_stream *stream, int in_place)
 {
     const int64_t own = c->counts[c->rank];
+    const void *send = in_place ? NULL : c->send;
     if (is_coded(c)) return start_coded(c, stream);
     switch (c->kind) {
     case QDR_ALL_REDUCE: return qdr_all_reduce(c->grid, c->axis, QDR_SUM, c->recv, c->n, c->dtype, stream);
-    case QDR_ALL_GATHER: return qdr_all_gather(c->grid, c->axis, c->send, c->recv, own, c->counts, c->dtype, stream);
+    case QDR_ALL_GATHER: return qdr_all_gather(c->grid, c->axis, send, c->recv, own, c->counts, c->dtype, stream);
     case QDR_REDUCE_SCATTER:
         return qdr_reduce_scatter(c->grid, c->axis, QDR_SUM, c->send, c->recv, own, c->counts, c->dtype, stream);
     case QDR_BROADCAST: return qdr_grid_broadcast(c->grid, c->axis, 0, c->recv, c->n, c->dtype, stream);
@@ -120,23 +133,29 @@ qdr_status coll_case_start(const coll_case *c, qdr_stream *stream)
 qdr_status coll_case_call(void *user, int series)
 {
     const coll_case *called = user;
-    (void)series;
-    const qdr_status status = coll_case_start(called, NULL);
+    const qdr_status status = coll_case_start(called, NULL, series);
     return status < 0 ? status : qdr_stream_synchronize(qdr_context_stream(context_of(called)));
 }
 
-void coll_case_clear(coll_case *cleared)
+/* Sums and gathers of a codec begin with small numbers. */
+static qdr_status put_small_numbers(const coll_case *c)
 {
-    const size_t bytes = (size_t)cleared->capacity * qdr_dtype_bytes(cleared->dtype);
-    const double small = cleared->dtype == QDR_F16 ? 0x1p-14 : 0x1p-90;
-    memset(cleared->send, 0, bytes);
-    memset(cleared->recv, 0, bytes);
-    if (cleared->feedback) memset(cleared->feedback, 0, (size_t)cleared->capacity * sizeof(float));
-    for (int64_t i = 0; is_coded(cleared) && i < cleared->n; i++) {
-        const double x = small * (double)(1 + (i * 7919 + cleared->rank) % 1009) * (i % 2 ? -1 : 1);
-        element_write(cleared->dtype, cleared->send, i, x);
-        element_write(cleared->dtype, cleared->recv, i, x);
-    }
+    const double small = c->dtype == QDR_F16 ? 0x1p-14 : 0x1p-90;
+    const size_t bytes = (size_t)c->n * qdr_dtype_bytes(c->dtype);
+    for (int64_t i = 0; i < c->n; i++)
+        element_write(c->dtype, c->here, i, small * (double)(1 + (i * 7919 + c->rank) % 1009) * (i % 2 ? -1 : 1));
+    const qdr_status status = memory_copy(context_of(c), c->send, c->here, bytes);
+    return status < 0 ? status : memory_copy(context_of(c), c->recv, c->here, bytes);
+}
+
+qdr_status coll_case_clear(coll_case *cleared)
+{
+    qdr_context *ctx = context_of(cleared);
+    qdr_status status = memory_set(ctx, cleared->send, 0, bytes_of(cleared));
+    if (status >= 0) status = memory_set(ctx, cleared->recv, 0, bytes_of(cleared));
+    if (status >= 0 && cleared->feedback)
+        status = memory_set(ctx, cleared->feedback, 0, (size_t)cleared->capacity * sizeof(float));
+    return status >= 0 && is_coded(cleared) ? put_small_numbers(cleared) : status;
 }
 
 /* ---- data whose result is known ---- */
@@ -184,24 +203,41 @@ static double bound_of(const coll_case *c)
     return (c->size + 1) * qdr_codec_bound(c->codec, most) + (c->dtype == QDR_F32 ? 0x1p-20 : roundings) * 512;
 }
 
-qdr_status coll_case_check(coll_case *checked)
+/* Where this member's given elements are: in an array of their own, or where the result will be. */
+static void *given_of(const coll_case *c, int in_place)
+{
+    if (c->kind == QDR_ALL_REDUCE || c->kind == QDR_BROADCAST) return c->recv;
+    return in_place ? (char *)c->recv + (size_t)begin_of(c, c->rank) * qdr_dtype_bytes(c->dtype) : c->send;
+}
+
+/* NaN first: elements that are never written count as wrong. */
+static qdr_status give(const coll_case *c, int in_place)
+{
+    const int64_t n_given = c->kind == QDR_ALL_GATHER ? c->counts[c->rank] : c->n;
+    const int gives = c->kind != QDR_BROADCAST || c->rank == 0;
+    qdr_status status = memory_set(context_of(c), c->recv, 0xff, bytes_of(c));
+    for (int64_t i = 0; gives && i < n_given; i++) element_write(c->dtype, c->here, i, value_of(c, c->rank, i));
+    if (status >= 0 && gives)
+        status = memory_copy(context_of(c), given_of(c, in_place), c->here,
+                             (size_t)n_given * qdr_dtype_bytes(c->dtype));
+    return status >= 0 && c->feedback ? memory_set(context_of(c), c->feedback, 0, (size_t)c->capacity * sizeof(float))
+                                      : status;
+}
+
+qdr_status coll_case_check(coll_case *checked, int in_place)
 {
     const coll_case *c = checked;
-    const int64_t own = c->counts[c->rank], n_given = c->kind == QDR_ALL_GATHER ? own : c->n;
+    const int64_t own = c->counts[c->rank];
     const int64_t n_received = c->kind == QDR_REDUCE_SCATTER ? own : c->kind == QDR_ALL_TO_ALL ? own * c->size : c->n;
-    const int is_in_place = c->kind == QDR_ALL_REDUCE || c->kind == QDR_BROADCAST;
-    const int gives = c->kind != QDR_BROADCAST || c->rank == 0;
-    void *data = is_in_place ? c->recv : c->send;
-    /* NaN: elements that are never written count as wrong */
-    memset(c->recv, 0xff, (size_t)c->capacity * qdr_dtype_bytes(c->dtype));
-    for (int64_t i = 0; gives && i < n_given; i++) element_write(c->dtype, data, i, value_of(c, c->rank, i));
-    checked->n_wrong = 0;
-    if (c->feedback) memset(c->feedback, 0, (size_t)c->capacity * sizeof(float));
-    qdr_status status = qdr_barrier(context_of(c));
-    if (status >= 0) status = coll_case_call(checked, 0);
+    qdr_status status = give(c, in_place);
+    if (status >= 0) status = qdr_barrier(context_of(c));
+    if (status >= 0) status = coll_case_call(checked, in_place);
+    if (status >= 0)
+        status = memory_copy(context_of(c), c->here, c->recv, (size_t)n_received * qdr_dtype_bytes(c->dtype));
     const double bound = is_coded(c) ? bound_of(c) : 0;
+    checked->n_wrong = 0;
     for (int64_t i = 0; status >= 0 && i < n_received; i++) {
-        const double error = fabs(element_read(c->dtype, c->recv, i) - expected(c, i));
+        const double error = fabs(element_read(c->dtype, c->here, i) - expected(c, i));
         checked->n_wrong += !(error <= bound) || isinf(error);
     }
     return status;

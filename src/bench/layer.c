@@ -265,7 +265,7 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 {
     const layer_options *options = user;
     layer_bench bench = {.ctx = run->ctx, .n_layers = options->n_layers};
-    const bench_subject passes = {call, fill_gradients, &bench};
+    const bench_subject passes = {.call = call, .after = fill_gradients, .user = &bench};
     bench_samples samples = {0};
     double said[N_PASSES + 1][2] = {{0}};
     run->table.columns = options->columns;

@@ -2,11 +2,13 @@
 /* `quadrille bench gemm` and `bench linear`: a layer's products on grids, compared with the same products alone; the
  * difference is the cost of communication. `linear` also says where the time goes: bytes sent over each axis, exposed
  * communication. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "bench/product.h"
 #include "common/planning.h"
+#include "common/ranks.h"
 
 enum { N_LINEAR_COLUMNS = 31 }; /* with the last one, without a name */
 
@@ -173,7 +175,9 @@ static void print_pass(bench_run *run, const linear_options *options, const char
     char codecs[CODECS_BYTES];
     qdr_codecs_text(&options->codec.codecs, codecs, sizeof codecs);
     const double flops = (pass == PASS_BACKWARD ? 4.0 : 2.0) * (double)desc->m * (double)desc->n * (double)desc->k;
-#define AXIS(axis) BENCH_NUMBER(traffic[axis].bytes / n), BENCH_NUMBER(traffic[axis].secs / n)
+    /* On GPUs nobody takes the times of single collectives. */
+    const double n_timed = is_on_gpu(run->ctx) ? NAN : n;
+#define AXIS(axis) BENCH_NUMBER(traffic[axis].bytes / n), BENCH_NUMBER(traffic[axis].secs / n_timed)
     const bench_value values[] = {
         BENCH_TEXT(grid),
         BENCH_TEXT(codecs),
@@ -211,7 +215,7 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     product_desc desc = options->desc, local = {0};
     linear_bench bench = {0};
     bench_samples samples = {0};
-    const bench_subject passes = {call, count_traffic, &bench};
+    const bench_subject passes = {.call = call, .after = count_traffic, .user = &bench};
     desc.dtype = options->shared.dtype;
     desc.layout = options->shared.layout;
     desc.n_panels = (int)options->shared.n_panels;

@@ -2,8 +2,12 @@
 /* Linear layers for benchmarks. */
 #include "bench/product.h"
 
+#include <quadrille/cuda.h>
+#include <stdio.h>
+
 #include "common/layer_case.h"
-#include "common/reference.h"
+#include "common/memory.h"
+#include "common/ranks.h"
 
 static qdr_status describe(product *made, const product_desc *desc)
 {
@@ -24,6 +28,7 @@ static qdr_status describe(product *made, const product_desc *desc)
 
 static qdr_status fill_edges(product *made, qdr_dtype dtype)
 {
+    qdr_context *ctx = qdr_grid_context(made->grid);
     qdr_owned in, out;
     qdr_status status = qdr_linear_init(made->layer, 1, 0.5);
     if (status >= 0) status = qdr_stack_edge_owned(made->stack, made->edges[0], &in);
@@ -32,10 +37,8 @@ static qdr_status fill_edges(product *made, qdr_dtype dtype)
     if (status >= 0) status = qdr_stack_edge_value(made->stack, made->edges[1], &made->y);
     if (status >= 0) status = qdr_stack_edge_gradient(made->stack, made->edges[0], &made->dx);
     if (status >= 0) status = qdr_stack_edge_gradient(made->stack, made->edges[1], &made->dy);
-    if (status < 0) return status;
-    element_fill(made->x, in.n_rows * in.n_cols, dtype);
-    element_fill(made->dy, out.n_rows * out.n_cols, dtype);
-    return QDR_OK;
+    if (status >= 0) status = memory_fill(ctx, made->x, in.n_rows * in.n_cols, dtype);
+    return status >= 0 ? memory_fill(ctx, made->dy, out.n_rows * out.n_cols, dtype) : status;
 }
 
 qdr_status product_create(qdr_context *ctx, grid_size size, const product_desc *desc, product *made)
@@ -91,6 +94,8 @@ qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int6
 
 qdr_status context_alone(qdr_context *ctx, qdr_context **alone)
 {
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = qdr_context_threads(ctx), .device = "cpu"};
+    char device[24] = "cpu";
+    if (is_on_gpu(ctx)) snprintf(device, sizeof device, "cuda:%d", qdr_context_gpu(ctx));
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = qdr_context_threads(ctx), .device = device};
     return qdr_agree(ctx, qdr_context_create_self(&opts, alone));
 }

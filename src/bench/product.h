@@ -39,7 +39,8 @@ qdr_status product_run(const product *ran, product_pass pass);
 /* Rows, outputs and inputs of this rank's own product in a layer. */
 qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int64_t *m, int64_t *n, int64_t *k);
 
-/* A context of this rank alone, with as many BLAS threads as the given one. Collective over ctx. */
+/* A context of this rank alone, on the device and with the number of BLAS threads of the given one. Collective over
+ * ctx. */
 qdr_status context_alone(qdr_context *ctx, qdr_context **alone);
 
 #endif

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "common/reference.h"
+#include "common/memory.h"
 
 #define TRY(call)                                                                                                      \
     do {                                                                                                               \
@@ -27,6 +27,8 @@ static part_name named(const transformer *made, const char *part)
         snprintf(name.text, sizeof name.text, "%" PRId64 ".%s", made->layer, part);
     return name;
 }
+
+static qdr_context *context_of(const transformer *made) { return qdr_grid_context(qdr_stack_grid(made->stack)); }
 
 /* ---- stand-ins for rotations and gates ---- */
 
@@ -168,6 +170,18 @@ static qdr_status describe(transformer *made, const transformer_desc *desc)
     return qdr_stack_add_cross_entropy(stack, "loss", logits, &made->out);
 }
 
+static qdr_status fill_tokens(const transformer *made, int64_t n_rows, void *there)
+{
+    int32_t tokens[4096];
+    const int64_t most = sizeof tokens / sizeof *tokens;
+    for (int64_t first = 0; first < n_rows; first += most) {
+        const int64_t n = n_rows - first < most ? n_rows - first : most;
+        for (int64_t i = 0; i < n; i++) tokens[i] = (int32_t)((first + i) * 7919 % made->vocab);
+        TRY(memory_copy(context_of(made), (int32_t *)there + first, tokens, (size_t)n * sizeof *tokens));
+    }
+    return QDR_OK;
+}
+
 /* The input, or tokens and targets: the same on all ranks of a cell. */
 static qdr_status fill_input(const transformer *made)
 {
@@ -178,10 +192,8 @@ static qdr_status fill_input(const transformer *made)
         void *value;
         TRY(qdr_stack_edge_owned(made->stack, edges[i], &owned));
         TRY(qdr_stack_edge_value(made->stack, edges[i], &value));
-        if (!made->vocab) element_fill(value, owned.n_rows * owned.n_cols, made->dtype);
-        int32_t *tokens = value;
-        for (int64_t row = 0; made->vocab && row < owned.n_rows; row++)
-            tokens[row] = (int32_t)(row * 7919 % made->vocab);
+        TRY(made->vocab ? fill_tokens(made, owned.n_rows, value)
+                        : memory_fill(context_of(made), value, owned.n_rows * owned.n_cols, made->dtype));
     }
     return QDR_OK;
 }
@@ -211,5 +223,6 @@ void transformer_fill_gradient(const transformer *filled)
     void *gradient;
     if (qdr_stack_edge_owned(filled->stack, filled->out, &owned) < 0) return;
     if (qdr_stack_edge_gradient(filled->stack, filled->out, &gradient) < 0) return;
-    element_fill(gradient, owned.n_rows * owned.n_cols, filled->dtype);
+    /* A device that has failed says so in the next call. */
+    (void)memory_fill(context_of(filled), gradient, owned.n_rows * owned.n_cols, filled->dtype);
 }

@@ -90,7 +90,7 @@ static int compare_ways(layers *l, double *longer, failure *why)
     const int is_quick = l->c->is_quick;
     const bench_options once = {.n_iterations = 1, .n_warmup = 1};
     const bench_options all = {.n_iterations = is_quick ? QUICK_ROUNDS : ROUNDS, .n_warmup = 1};
-    const bench_subject subject = {run_round, NULL, l};
+    const bench_subject subject = {.call = run_round, .user = l};
     bench_samples samples = {0};
     l->n_steps = 1;
     if (!bench_measure(l->c->ctx, &once, &subject, 1, 0, &samples, why)) {

@@ -36,7 +36,7 @@ static int time_rounds(calibration *c, const calibrate_work *work, int n_calls, 
                        double *secs, failure *why)
 {
     round_of_calls calls = {work, n_calls};
-    const bench_subject subject = {call_round, NULL, &calls};
+    const bench_subject subject = {.call = call_round, .user = &calls};
     const bench_options options = {.n_iterations = n_rounds, .n_warmup = n_warmup};
     bench_samples samples = {0};
     if (!bench_measure(c->ctx, &options, &subject, 1, 0, &samples, why))
@@ -305,7 +305,7 @@ static int run(int argc, char **argv)
         fail(&why, EXIT_USAGE, "calibrate: --name '%s': use a name of 1 to %d characters", options.name,
              QDR_MAX_NAME - 1);
     if (why.code) return fail_print_once(&why);
-    return run_on_ranks(options.n_local, options.n_threads, run_rank, &options);
+    return run_on_ranks(options.n_local, options.n_threads, "cpu", run_rank, &options);
 }
 
 const command command_calibrate = {

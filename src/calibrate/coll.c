@@ -63,7 +63,7 @@ static int measure_groups(calibration *c, int n_ranks, int stride, failure *why)
             g.is_member = !alone || (qdr_grid_coordinate(grid, QDR_X) == 0 && qdr_grid_coordinate(grid, QDR_D) == 0);
             for (int i = 0; i < n_sizes && !why->code; i++) {
                 coll_case_size(&g.all, list[i] / 4);
-                coll_case_clear(&g.all);
+                fail_status(why, coll_case_clear(&g.all));
                 s.bytes = (double)list[i];
                 if (!calibrate_time(c, &work, &s.secs, why)) calibrate_add(c, &s);
             }
@@ -131,7 +131,7 @@ static int measure_series(beside *b, double secs[2 * N_SERIES], failure *why)
         for (int series = 0; series < N_SERIES && status >= 0; series++) {
             status = qdr_barrier(b->c->ctx);
             const double began = b->ends[0] = b->ends[1] = process_secs();
-            if (status >= 0 && series != PRODUCTS) status = coll_case_start(&b->coll, b->stream);
+            if (status >= 0 && series != PRODUCTS) status = coll_case_start(&b->coll, b->stream, 0);
             if (status >= 0 && series != PRODUCTS) status = qdr_stream_call(b->stream, stamp, &b->ends[1]);
             for (int j = 0; status >= 0 && series != COLLECTIVE && j < b->n_products; j++)
                 status = qdr_linear_forward(b->product.layer, b->product.x, b->product.y, 0, NULL);
@@ -183,7 +183,7 @@ int calibrate_together(calibration *c, failure *why)
     if (!fail_status(why, grid_make(c->ctx, grid_of(n_all, 1, n_all), NULL, &b.coll.grid)) &&
         !coll_case_create(&b.coll, n_elems, 0, why)) {
         coll_case_size(&b.coll, n_elems);
-        coll_case_clear(&b.coll);
+        fail_status(why, coll_case_clear(&b.coll));
         fail_status(why, qdr_stream_create(c->ctx, &b.stream));
         if (!why->code) fail_status(why, product_create(c->alone, (grid_size){1, 1, 1, 1}, &desc, &b.product));
         fail_together(why, c->ctx);

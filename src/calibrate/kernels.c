@@ -5,7 +5,7 @@
 
 #include "bench/product.h"
 #include "calibrate/calibrate.h"
-#include "common/reference.h"
+#include "common/memory.h"
 
 /* ---- products of a layer on one rank ---- */
 
@@ -169,7 +169,7 @@ static int measure_size(calibration *c, int64_t n_rows, int64_t n_cols, int64_t 
     if (!fail_together(why, c->ctx)) {
         for (int i = 0; i < MAX_BUFFERS && !why->code; i++)
             if (!fail_status(why, qdr_mem_alloc(c->alone, bytes, &k.buffers[i])))
-                element_fill(k.buffers[i], (int64_t)(bytes / 4), QDR_F32);
+                fail_status(why, memory_fill(c->alone, k.buffers[i], (int64_t)(bytes / 4), QDR_F32));
         fail_together(why, c->ctx);
     }
     const double n = (double)k.n_elems, n_read = context ? ((double)context + 1) / 2 : 1;

@@ -4,9 +4,11 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/coded.h"
+#include "common/memory.h"
 #include "common/reference.h"
 
 /* One to three blocks in units of 1 to 4; small enough that some are smaller than their axis. */
@@ -143,7 +145,8 @@ typedef struct layer_run {
     qdr_linear *layer;
     qdr_owned in, out; /* this rank's parts of the two edges */
     int in_is_scattered, out_is_scattered; /* not where a cell has too few rows */
-    void *x, *y, *dy, *dx, *full;
+    void *x, *y, *dy, *dx; /* of the context */
+    void *here; /* of the host: a part, or a full parameter */
     double most_x, most_w, most_dy; /* the largest elements, with what messages have changed */
     double all_dw; /* the sum of the largest |dy·x| of each row so far */
     layer_errors *errors;
@@ -216,25 +219,28 @@ static size_t part_bytes(const layer_run *run, const qdr_owned *part)
 static qdr_status load(layer_run *run, int index, int stream, double *values, int64_t n_elems)
 {
     fill_values(run, stream, values, n_elems);
-    for (int64_t i = 0; i < n_elems; i++) element_write(run->the_case->dtype, run->full, i, values[i]);
-    return qdr_stack_load_parameter(run->stack, index, run->full);
+    for (int64_t i = 0; i < n_elems; i++) element_write(run->the_case->dtype, run->here, i, values[i]);
+    return qdr_stack_load_parameter(run->stack, index, run->here);
 }
 
 static qdr_dtype gradient_dtype(const layer_run *run) { return run->the_case->dtype == QDR_F64 ? QDR_F64 : QDR_F32; }
 
-static void fill_nan(qdr_dtype dtype, void *memory, int64_t n_elems)
+/* All bits set is a NaN in each type. */
+static qdr_status fill_nan(const layer_run *run, qdr_dtype dtype, void *there, int64_t n_elems)
 {
-    memset(memory, 0xff, (size_t)n_elems * qdr_dtype_bytes(dtype)); /* all bits set is a NaN in each type */
+    return memory_set(run->ctx, there, 0xff, (size_t)n_elems * qdr_dtype_bytes(dtype));
 }
 
 /* Copies the rows and columns of a part from a full matrix of n_cols columns. */
-static void copy_part(const layer_run *run, const qdr_owned *part, int64_t n_cols, const double *full, void *memory)
+static qdr_status copy_part(const layer_run *run, const qdr_owned *part, int64_t n_cols, const double *full,
+                            void *there)
 {
     int64_t local = 0;
     for (int64_t row = part->rows.begin; row < part->rows.end; row++)
         for (int i = 0; i < part->n_ranges; i++)
             for (int64_t col = part->cols[i].begin; col < part->cols[i].end; col++)
-                element_write(run->the_case->dtype, memory, local++, full[row * n_cols + col]);
+                element_write(run->the_case->dtype, run->here, local++, full[row * n_cols + col]);
+    return memory_copy(run->ctx, there, run->here, part_bytes(run, part));
 }
 
 static void note_error(layer_run *run, int result, double share, double computed)
@@ -254,30 +260,33 @@ static double share_of(const reference_sums *sums, int64_t at, double computed, 
     return error_share(computed, sums->value[at], sums->magnitude[at] + change, bound);
 }
 
-static void check_part(layer_run *run, const qdr_owned *part, int64_t n_cols, const reference_sums *sums,
-                       const void *memory, error_bound bound, int result)
+static qdr_status check_part(layer_run *run, const qdr_owned *part, int64_t n_cols, const reference_sums *sums,
+                             const void *there, error_bound bound, int result)
 {
     int64_t local = 0;
+    const qdr_status status = memory_copy(run->ctx, run->here, there, part_bytes(run, part));
+    if (status != QDR_OK) return status;
     for (int64_t row = part->rows.begin; row < part->rows.end; row++)
         for (int i = 0; i < part->n_ranges; i++)
             for (int64_t col = part->cols[i].begin; col < part->cols[i].end; col++) {
                 const int64_t at = row * n_cols + col;
-                const double computed = element_read(run->the_case->dtype, memory, local++);
+                const double computed = element_read(run->the_case->dtype, run->here, local++);
                 note_error(run, result, share_of(sums, at, computed, bound), computed);
             }
+    return QDR_OK;
 }
 
 /* Initial contents of y or dx before a call: numbers to add to, or NaN. */
-static void start_output(layer_run *run, const qdr_owned *part, int64_t n_cols, int stream, reference_sums *sums,
-                         void *memory)
+static qdr_status start_output(layer_run *run, const qdr_owned *part, int64_t n_cols, int stream, reference_sums *sums,
+                               void *there)
 {
     const int64_t n_elems = run->reference.m * n_cols;
     memset(sums->value, 0, (size_t)n_elems * sizeof *sums->value);
     memset(sums->change, 0, (size_t)n_elems * sizeof *sums->change);
     if (run->the_case->accumulate) fill_values(run, stream, sums->value, n_elems);
     for (int64_t i = 0; i < n_elems; i++) sums->magnitude[i] = sums->value[i] < 0 ? -sums->value[i] : sums->value[i];
-    fill_nan(run->the_case->dtype, memory, part->n_rows * part->n_cols);
-    if (run->the_case->accumulate) copy_part(run, part, n_cols, sums->value, memory);
+    if (run->the_case->accumulate) return copy_part(run, part, n_cols, sums->value, there);
+    return fill_nan(run, run->the_case->dtype, there, part->n_rows * part->n_cols);
 }
 
 /* Returns 1 if some, but not all, members of the axis share a node. Then the members of a node are added first, and the
@@ -427,27 +436,26 @@ static qdr_status pass(layer_run *run, int call)
     fill_values(run, STREAM_X + call, ref->x, ref->m * ref->k);
     fill_values(run, STREAM_DY + call, ref->dy, ref->m * ref->n);
     find_changes(run);
-    copy_part(run, &run->in, ref->k, ref->x, run->x);
-    copy_part(run, &run->out, ref->n, ref->dy, run->dy);
-    start_output(run, &run->out, ref->n, STREAM_OLD_Y, &ref->y, run->y);
-    start_output(run, &run->in, ref->k, STREAM_OLD_DX, &ref->dx, run->dx);
-    qdr_status status = qdr_linear_forward(run->layer, run->x, run->y, forward, NULL);
+    qdr_status status = copy_part(run, &run->in, ref->k, ref->x, run->x);
+    if (status == QDR_OK) status = copy_part(run, &run->out, ref->n, ref->dy, run->dy);
+    if (status == QDR_OK) status = start_output(run, &run->out, ref->n, STREAM_OLD_Y, &ref->y, run->y);
+    if (status == QDR_OK) status = start_output(run, &run->in, ref->k, STREAM_OLD_DX, &ref->dx, run->dx);
+    if (status == QDR_OK) status = qdr_linear_forward(run->layer, run->x, run->y, forward, NULL);
     if (status == QDR_OK) status = finish(run, STAGE_FORWARD);
     if (status == QDR_OK) status = qdr_linear_backward(run->layer, run->dy, run->x, run->dx, backward, NULL);
     if (!c->only_run) reference_run(ref);
     if (status == QDR_OK) status = finish(run, STAGE_BACKWARD);
-    if (status == QDR_OK && !c->only_run) {
-        check_part(run, &run->out, ref->n, &ref->y, run->y, activation_bound(run, 1), RESULT_Y);
-        check_part(run, &run->in, ref->k, &ref->dx, run->dx, activation_bound(run, 0), RESULT_DX);
-    }
-    return status;
+    if (status != QDR_OK || c->only_run) return status;
+    status = check_part(run, &run->out, ref->n, &ref->y, run->y, activation_bound(run, 1), RESULT_Y);
+    if (status != QDR_OK) return status;
+    return check_part(run, &run->in, ref->k, &ref->dx, run->dx, activation_bound(run, 0), RESULT_DX);
 }
 
 /* Gathers a gradient and compares it, on rank 0. */
 static qdr_status check_gradient(layer_run *run, int index, const reference_sums *sums, int64_t n_elems, int result)
 {
     const int is_root = qdr_context_rank(run->ctx) == 0;
-    const qdr_status status = qdr_stack_gather_parameter(run->stack, index, 1, is_root ? run->full : NULL);
+    const qdr_status status = qdr_stack_gather_parameter(run->stack, index, 1, is_root ? run->here : NULL);
     if (status != QDR_OK || !is_root) return status;
     /* Sums over all rows of all calls, in fp32 or wider. */
     const layer_case *c = run->the_case;
@@ -456,7 +464,7 @@ static qdr_status check_gradient(layer_run *run, int index, const reference_sums
     error_bound bound = error_bound_of(shape);
     bound = with_change(run, bound, result == RESULT_DW ? gradient_change(run, bound, peak) : 0, peak);
     for (int64_t i = 0; i < n_elems; i++) {
-        const double computed = element_read(gradient_dtype(run), run->full, i);
+        const double computed = element_read(gradient_dtype(run), run->here, i);
         note_error(run, result, share_of(sums, i, computed, bound), computed);
     }
     return QDR_OK;
@@ -470,7 +478,7 @@ static qdr_status run_calls(layer_run *run)
     for (int i = 0; status == QDR_OK && i < qdr_stack_n_parameters(run->stack); i++) {
         qdr_parameter parameter;
         status = qdr_stack_parameter(run->stack, i, &parameter);
-        if (status == QDR_OK) fill_nan(gradient_dtype(run), parameter.gradient, parameter.n_gradient);
+        if (status == QDR_OK) status = fill_nan(run, gradient_dtype(run), parameter.gradient, parameter.n_gradient);
     }
     for (int call = 0; status == QDR_OK && call < run->the_case->n_calls; call++) status = pass(run, call);
     if (run->the_case->only_run) return status;
@@ -484,20 +492,19 @@ static int prepare(layer_run *run, failure *why)
 {
     const layer_case *c = run->the_case;
     reference *ref = &run->reference;
-    if (reference_create(c->m, layer_case_k(c), layer_case_n(c), ref) != 0)
+    const int64_t k = layer_case_k(c), n = layer_case_n(c), edge = c->m * (k > n ? k : n);
+    run->here = malloc((size_t)(edge > n * k ? edge : n * k) * sizeof(double)); /* no part is larger, no type wider */
+    if (reference_create(c->m, k, n, ref) != 0 || !run->here)
         fail_memory(why, "out of memory for the reference of a layer of %lld rows", (long long)c->m);
     if (fail_together(why, run->ctx)) return why->code;
     if (fail_status(why, build(run))) return why->code;
     qdr_status status = find_part(run, qdr_linear_in_matrix, &run->in, &run->in_is_scattered);
     if (status == QDR_OK) status = find_part(run, qdr_linear_out_matrix, &run->out, &run->out_is_scattered);
-    /* This rank's parts, and a full parameter with its gradient, which is at most as wide as F64. */
     const size_t in = part_bytes(run, &run->in), out = part_bytes(run, &run->out);
-    const size_t full = (size_t)(ref->n * ref->k) * sizeof(double);
     if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, in, &run->x);
     if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, in, &run->dx);
     if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, out, &run->y);
     if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, out, &run->dy);
-    if (status == QDR_OK) status = qdr_mem_alloc(run->ctx, full, &run->full);
     const int weight = qdr_linear_weight_index(run->layer);
     if (status == QDR_OK) status = load(run, weight, STREAM_W, ref->w, ref->n * ref->k);
     if (status == QDR_OK && c->bias) status = load(run, weight + 1, STREAM_B, ref->b, ref->n);
@@ -521,8 +528,9 @@ int layer_case_run(qdr_grid *grid, const layer_case *the_case, layer_watch watch
         fail_together(why, run.ctx);
     }
     qdr_stack_destroy(&run.stack);
-    void **const memory[] = {&run.x, &run.y, &run.dy, &run.dx, &run.full};
+    void **const memory[] = {&run.x, &run.y, &run.dy, &run.dx};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) qdr_mem_free(run.ctx, memory[i]);
+    free(run.here);
     reference_destroy(&run.reference);
     return why->code;
 }

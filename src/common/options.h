@@ -62,6 +62,14 @@ extern const option_spec json_option[];
             .kind = OPTION_TIMEOUT, .max = 1e6                                                                         \
     }
 
+/* For programs that compute on devices; the member is a const char *, NULL if it is not given. */
+#define OPTIONS_DEVICE(type, member)                                                                                   \
+    {                                                                                                                  \
+        "device", 0, "cpu|cuda|cuda:N", "device to compute on (default: $QDR_DEVICE, else cpu)",                       \
+            .kind = OPTION_TEXT, .at = offsetof(type, member),                                                         \
+            .may_differ = "each rank has a GPU of its own; kinds are compared"                                         \
+    }
+
 #define MAX_OPTIONS 128
 /* Words of a qdr_layout, and of the types that layers compute in. */
 #define LAYOUT_WORDS "replicated|scattered"

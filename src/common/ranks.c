@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/ranks.h"
 
+#include <quadrille/cuda.h>
 #include <stdlib.h>
 
 #include "common/options.h"
@@ -22,6 +23,8 @@ int fail_print_once(failure *why)
     return why->code;
 }
 
+int is_on_gpu(const qdr_context *ctx) { return qdr_context_gpu(ctx) >= 0; }
+
 typedef struct start {
     qdr_main_fn run;
     void *user;
@@ -34,13 +37,15 @@ static int run_rank(qdr_context *ctx, void *user)
     return options_agree(ctx, &why) ? fail_print_rank(&why, ctx) : wanted->run(ctx, wanted->user);
 }
 
-int run_on_ranks(int64_t n_local, int64_t n_threads, qdr_main_fn run, void *user)
+int run_on_ranks(int64_t n_local, int64_t n_threads, const char *device, qdr_main_fn run, void *user)
 {
     failure why = {0};
     int code = EXIT_FAILED;
     start wanted = {run, user};
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)n_threads, .device = "cpu"};
+    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)n_threads, .device = device};
     fail_say_anew();
-    if (!fail_status(&why, qdr_launch((int)n_local, &opts, run_rank, &wanted, &code))) return code;
+    const qdr_status status = qdr_launch((int)n_local, &opts, run_rank, &wanted, &code);
+    if (status == QDR_ERR_UNSUPPORTED) fail(&why, EXIT_USAGE, "%s", qdr_last_error()); /* a GPU that is not there */
+    if (!fail_status(&why, status)) return code;
     return why.code == EXIT_USAGE ? fail_print_once(&why) : fail_print(&why);
 }

@@ -137,7 +137,7 @@ int doctor_run_nodes(int is_json)
     are_meeting = 1;
     atexit(advise); /* MPI itself may end the process while it starts */
     qdr_launch_watch(end_stuck, NULL);
-    const int code = run_on_ranks(0, 0, run_rank, &is_json);
+    const int code = run_on_ranks(0, 0, "cpu", run_rank, &is_json);
     if (code == EXIT_USAGE || code == EXIT_NOTHING_FITS) are_meeting = 0; /* other options, no memory */
     return code;
 }

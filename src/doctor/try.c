@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/layer_case.h"
+#include "common/memory.h"
 #include "common/process.h"
 #include "doctor/doctor.h"
 
@@ -20,13 +21,6 @@ typedef struct attempt {
     double secs; /* of the second run */
     failure why;
 } attempt;
-
-/* Copies host memory to the device or back; complete when it returns. */
-static qdr_status copy_now(qdr_context *ctx, void *dst, const void *src, size_t bytes)
-{
-    const qdr_status status = qdr_copy(ctx, dst, src, bytes, NULL);
-    return status == QDR_OK ? qdr_stream_synchronize(qdr_context_stream(ctx)) : status;
-}
 
 /* ---- a product ---- */
 
@@ -65,14 +59,14 @@ static int try_product(qdr_context *ctx, void *user)
     qdr_status status = build(ctx, &p);
     if (status == QDR_OK) status = qdr_mem_alloc(ctx, sizeof p.x, &p.x_there);
     if (status == QDR_OK) status = qdr_mem_alloc(ctx, sizeof p.y, &p.y_there);
-    if (status == QDR_OK) status = copy_now(ctx, p.x_there, p.x, sizeof p.x);
+    if (status == QDR_OK) status = memory_copy(ctx, p.x_there, p.x, sizeof p.x);
     for (int i = 0; i < 2 && status == QDR_OK; i++) {
         const double begin = process_secs();
         status = qdr_linear_forward(p.layer, p.x_there, p.y_there, 0, NULL);
         if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
         self->secs = process_secs() - begin;
     }
-    if (status == QDR_OK) status = copy_now(ctx, p.y, p.y_there, sizeof p.y);
+    if (status == QDR_OK) status = memory_copy(ctx, p.y, p.y_there, sizeof p.y);
     fail_status(&self->why, status);
     int n_wrong = 0;
     for (int i = 0; i < ROWS; i++)
@@ -96,13 +90,13 @@ static qdr_status sum(qdr_context *ctx, qdr_grid *grid, void *there, float *valu
 {
     const size_t bytes = N_SUMMED * sizeof *values;
     for (int i = 0; i < N_SUMMED; i++) values[i] = (float)(i % 5 + qdr_context_rank(ctx));
-    qdr_status status = copy_now(ctx, there, values, bytes);
+    qdr_status status = memory_copy(ctx, there, values, bytes);
     if (status == QDR_OK) status = qdr_barrier(ctx);
     const double begin = process_secs();
     if (status == QDR_OK) status = qdr_all_reduce(grid, QDR_D, QDR_SUM, there, N_SUMMED, QDR_F32, NULL);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     *secs = process_secs() - begin;
-    return status == QDR_OK ? copy_now(ctx, values, there, bytes) : status;
+    return status == QDR_OK ? memory_copy(ctx, values, there, bytes) : status;
 }
 
 static int try_sum(qdr_context *ctx, void *user)

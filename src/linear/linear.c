@@ -5,6 +5,7 @@
 #include <quadrille/linear.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "common/command.h"
 #include "common/files.h"
 #include "common/layer_case.h"
+#include "common/memory.h"
 #include "common/npy.h"
 #include "common/ranks.h"
 
@@ -85,6 +87,7 @@ typedef struct linear_options {
     int transposed;
     const char *order, *out;
     int64_t n_local; /* 0: ranks are started by mpiexec */
+    const char *device;
 } linear_options;
 #define AT(member) .at = offsetof(linear_options, member)
 
@@ -100,6 +103,7 @@ static const option_spec specs[] = {
     {"transposed", 0, NULL, "swap x and y: K over y, N over x", OPTION_FLAG, AT(transposed)},
     {"order", 0, "ORDER", "axis order, fastest first; default xyzd", OPTION_ORDER, AT(order)},
     {"local", 0, "P", "run P ranks as threads instead of under mpiexec", OPTION_COUNT, AT(n_local), 1, 1024},
+    OPTIONS_DEVICE(linear_options, device),
     OPTIONS_TIMEOUT,
     {"out", 0, "DIR", "folder for y.npy, dx.npy, dw.npy and db.npy; created if needed", OPTION_TEXT, AT(out)},
     OPTIONS_END,
@@ -203,10 +207,10 @@ static qdr_status build(linear_job *job)
 }
 
 /* Copies the rows and columns that this rank owns from the file. */
-static void copy_part(const npy_array *array, const qdr_owned *part, void *memory)
+static void copy_part(const npy_array *array, const qdr_owned *part, void *here)
 {
     const size_t each = qdr_dtype_bytes(array->dtype);
-    char *to = memory;
+    char *to = here;
     for (int64_t row = part->rows.begin; row < part->rows.end; row++)
         for (int i = 0; i < part->n_ranges; i++) {
             const size_t bytes = (size_t)(part->cols[i].end - part->cols[i].begin) * each;
@@ -226,7 +230,11 @@ static qdr_status take_part(linear_job *job, const qdr_matrix *matrix, const npy
     const size_t bytes = (size_t)(part.n_rows * part.n_cols) * qdr_dtype_bytes(array->dtype);
     status = qdr_mem_alloc(job->ctx, bytes, given);
     if (status == QDR_OK) status = qdr_mem_alloc(job->ctx, bytes, computed);
-    if (status == QDR_OK) copy_part(array, &part, *given);
+    void *here = malloc(bytes + 1);
+    if (status == QDR_OK && !here) status = QDR_ERR_MEMORY;
+    if (status == QDR_OK) copy_part(array, &part, here);
+    if (status == QDR_OK) status = memory_copy(job->ctx, *given, here, bytes);
+    free(here);
     return status;
 }
 
@@ -251,31 +259,33 @@ static qdr_status compute(linear_job *job)
 
 /* ---- results ---- */
 
-/* Moves an activation to rank 0. *full is device memory, empty on the other ranks. */
+/* Moves an activation to rank 0. *full is memory of the host, empty on the other ranks. */
 static qdr_status gather(linear_job *job, const qdr_matrix *layout, const void *part, npy_array *array, void **full)
 {
     qdr_context *ctx = job->ctx;
     qdr_matrix root = {QDR_OPTS_INIT, .n_rows = layout->n_rows, .spread = QDR_SPREAD_ROOT};
     memcpy(root.cols, layout->cols, sizeof root.cols);
     qdr_owned owned = {0};
+    void *there = NULL;
     qdr_status status = qdr_matrix_owned(job->grid, &root, qdr_context_rank(ctx), &owned);
-    if (status == QDR_OK)
-        status = qdr_mem_alloc(ctx, (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(job->files.dtype), full);
-    status = qdr_agree(ctx, status);
-    if (status == QDR_OK) status = qdr_redistribute(job->grid, layout, part, &root, *full, job->files.dtype, NULL);
-    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    const size_t bytes = (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(job->files.dtype);
+    if (status == QDR_OK) status = qdr_mem_alloc(ctx, bytes, &there);
+    *full = malloc(bytes + 1);
+    status = qdr_agree(ctx, status == QDR_OK && !*full ? QDR_ERR_MEMORY : status);
+    if (status == QDR_OK) status = qdr_redistribute(job->grid, layout, part, &root, there, job->files.dtype, NULL);
+    if (status == QDR_OK) status = memory_copy(ctx, *full, there, bytes);
+    qdr_mem_free(ctx, &there);
     *array = (npy_array){.dtype = job->files.dtype, .n_dims = 2, .shape = {owned.n_rows, owned.n_cols}, .data = *full};
     return status;
 }
 
 static qdr_status gather_gradient(linear_job *job, int index, npy_array shape, npy_array *array, void **full)
 {
-    qdr_context *ctx = job->ctx;
-    const int is_root = qdr_context_rank(ctx) == 0;
+    const int is_root = qdr_context_rank(job->ctx) == 0;
     const int64_t n_elems = shape.shape[0] * (shape.n_dims == 2 ? shape.shape[1] : 1);
     const qdr_dtype dtype = job->files.dtype == QDR_F64 ? QDR_F64 : QDR_F32;
-    qdr_status status = is_root ? qdr_mem_alloc(ctx, (size_t)n_elems * qdr_dtype_bytes(dtype), full) : QDR_OK;
-    status = qdr_agree(ctx, status);
+    *full = is_root ? malloc((size_t)n_elems * qdr_dtype_bytes(dtype)) : NULL;
+    qdr_status status = qdr_agree(job->ctx, is_root && !*full ? QDR_ERR_MEMORY : QDR_OK);
     if (status == QDR_OK) status = qdr_stack_gather_parameter(job->stack, index, 1, *full);
     *array = shape;
     array->dtype = dtype;
@@ -328,7 +338,7 @@ static int work(linear_job *job, failure *why)
     if (status == QDR_OK) status = gather_gradient(job, weight + 1, db, &arrays[RESULT_DB], &full[RESULT_DB]);
     fail_status(why, status);
     if (fail_together(why, ctx) == EXIT_OK && qdr_context_rank(ctx) == 0) write_files(arrays, job->options->out, why);
-    for (int i = 0; i < N_RESULTS; i++) qdr_mem_free(ctx, &full[i]);
+    for (int i = 0; i < N_RESULTS; i++) free(full[i]);
     return fail_together(why, ctx);
 }
 
@@ -366,7 +376,7 @@ static int run(int argc, char **argv)
     failure why = {0};
     if (read_options(argc, argv, &launched.options, &why))
         return launched.options.n_local ? fail_print(&why) : fail_print_once(&why);
-    const int code = run_on_ranks(launched.options.n_local, 0, run_rank, &launched);
+    const int code = run_on_ranks(launched.options.n_local, 0, launched.options.device, run_rank, &launched);
     return code ? code : launched.code;
 }
 
@@ -381,6 +391,8 @@ const command command_linear = {
     .examples = "  mpiexec.mpich -n 4 quadrille linear --x x.npy --w w.npy --b b.npy --dy dy.npy \\\n"
                 "      --grid 2x2x1x1 --out result\n"
                 "  quadrille linear --x x.npy --w w.npy --dy dy.npy --grid 2x3x2x1 --local 12 \\\n"
-                "      --layout scattered --transposed --out result\n",
+                "      --layout scattered --transposed --out result\n"
+                "  quadrille linear --x x.npy --w w.npy --dy dy.npy --grid 2x1x1x1 --local 2 \\\n"
+                "      --device cuda --out result\n",
     .run = run,
 };

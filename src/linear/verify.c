@@ -21,6 +21,7 @@ typedef struct verify_options {
     int n_sizes;
     grid_size sizes[MAX_GRIDS];
     codec_choice codec;
+    const char *device;
     /* One element for each rank's worst error: ranks are threads, and the check should not rely on what it checks. */
     double *worst;
     int n_wrong; /* rows of the table that failed; written by rank 0 */
@@ -40,6 +41,7 @@ static const option_spec specs[] = {
      "codecs of messages, as in train_gpt --codec, always with inside and least=1; not zfp; f64 is never coded; "
      "default: QDR_CODEC, for which bounds are not widened, else none",
      OPTION_OTHER, AT(codec), .take = take_bounded},
+    OPTIONS_DEVICE(verify_options, device),
     OPTIONS_END,
 };
 
@@ -178,7 +180,7 @@ static int run(int argc, char **argv)
     options.n_sizes = list_grids((int)options.n_ranks, options.sizes, MAX_GRIDS);
     options.worst = calloc((size_t)options.n_ranks, sizeof *options.worst);
     if (!options.worst) fail_memory(&why, "verify: out of memory for %lld numbers", (long long)options.n_ranks);
-    const int code = why.code ? fail_print(&why) : run_on_ranks(options.n_ranks, 0, run_rank, &options);
+    const int code = why.code ? fail_print(&why) : run_on_ranks(options.n_ranks, 0, options.device, run_rank, &options);
     free(options.worst);
     if (code) return code;
     if (options.n_wrong)
@@ -198,6 +200,7 @@ const command command_verify = {
     .options = specs,
     .examples = "  quadrille verify -n 4\n"
                 "  quadrille verify -n 12 --dtype bf16 --seed 7 --cases 50\n"
-                "  quadrille verify -n 4 --codec aggressive\n",
+                "  quadrille verify -n 4 --codec aggressive\n"
+                "  quadrille verify -n 8 --device cuda\n",
     .run = run,
 };

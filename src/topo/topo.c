@@ -145,7 +145,7 @@ static int run(int argc, char **argv)
     const int is_launched = qdr_launched() != 1;
     if (options_read(argc, argv, specs, &options, NULL, &why) || check_options(&options, &why))
         return is_launched ? fail_print_once(&why) : fail_print(&why);
-    if (is_launched || options.wants_ranks) return run_on_ranks(0, 0, run_rank, &options);
+    if (is_launched || options.wants_ranks) return run_on_ranks(0, 0, "cpu", run_rank, &options);
     qdr_topo *topo = NULL;
     if (!check_files(&options, 0, &why) && !load(&options, &topo, &why) && topo)
         write_report(&options, &(topo_report){.topo = topo}, &why);

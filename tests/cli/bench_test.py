@@ -62,6 +62,17 @@ class Coll(Case):
         self.assert_near(row["algbw_gbps"] * row["median_secs"], 1e-9 * row["size_bytes"])
         self.assert_near(row["busbw_gbps"], bus_factor(row["kind"], row["members"]) * row["algbw_gbps"])
         self.assertEqual(row["wrong"], 0, row)
+        self.assertEqual(row["redop"], "sum" if row["kind"] in ("all-reduce", "reduce-scatter") else "none")
+        self.assertEqual(row["root"], 0 if row["kind"] == "broadcast" else -1)
+        place = [row["in_place_" + name] for name in ("median_secs", "algbw_gbps", "busbw_gbps", "wrong")]
+        if row["kind"] in ("all-reduce", "broadcast"):  # always in place
+            self.assertEqual(place, [row[name] for name in ("median_secs", "algbw_gbps", "busbw_gbps", "wrong")])
+        elif row["kind"] == "all-gather":
+            self.assert_near(place[0] * place[1], 1e-9 * row["size_bytes"])
+            self.assert_near(place[2], bus_factor(row["kind"], row["members"]) * place[1])
+            self.assertEqual(place[3], 0)
+        else:
+            self.assertEqual(place, [None] * 4)
 
     def test_every_grid_kind_and_axis(self):
         result, rows = self.rows("coll", "--local", "4", "--grid", "all", "--kind", "all", "-b", "4", "-e", "1K",
@@ -111,10 +122,11 @@ class Coll(Case):
                          ["2", "library", "1x1x1x2", "d", "2", "all-to-all", "262144", "f32", "0", "4"])
         self.assert_near(float(row["busbw_gbps"]), 0.5 * float(row["algbw_gbps"]), 1e-8)
         cells = self.table(*words)[-1].split()
-        self.assertEqual(cells[:9] + cells[-3:], ["1x1x1x2", "d", "2", "all-to-all", "1048576", "262144", "f32", "raw",
-                                                  "1.00", "-", "0", "4"])
-        self.assertLessEqual(abs(float(cells[-4]) - 0.5 * float(cells[-5])), 1e-3)
-        self.assertLessEqual(abs(float(cells[-5]) - 1e-3 * 1048576 / float(cells[9])), 1e-3)
+        self.assertEqual(cells[:11], ["1x1x1x2", "d", "2", "all-to-all", "1048576", "262144", "f32", "none", "-1",
+                                      "raw", "1.00"])
+        self.assertEqual(cells[-7:], ["-", "0", "-", "-", "-", "-", "4"])
+        self.assertLessEqual(abs(float(cells[-8]) - 0.5 * float(cells[-9])), 1e-3)
+        self.assertLessEqual(abs(float(cells[-9]) - 1e-3 * 1048576 / float(cells[11])), 1e-3)
 
     def test_codecs(self):
         for codec, kind, ratio in (("int8", "all-reduce", 32 / 8.25), ("int4/64", "reduce-scatter", 32 / 4.5),
@@ -139,8 +151,10 @@ class Coll(Case):
                        "-e", "4K", *SHORT, "--json", program=ARGUMENTS.planted)
             rows = json.loads(done.out)["rows"]
             self.assertEqual([row["wrong"] for row in rows], [4] * (2 * len(KINDS) * 4))
+            gathers = [row for row in rows if row["kind"] == "all-gather"]  # both out of place and in place
+            self.assertEqual([row["in_place_wrong"] for row in gathers], [4] * (2 * 4))
             self.assertEqual(done.returncode, 4)
-            self.assertIn(f"{4 * len(rows)} results are wrong", done.err)
+            self.assertIn(f"{4 * (len(rows) + len(gathers))} results are wrong", done.err)
 
     @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
     def test_under_mpi(self):
@@ -505,11 +519,17 @@ class Words(Case):
 
     @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
     def test_wrong_words_once_under_mpi(self):
-        for words in (["coal"], ["coll", "--axis", "w"], ["layer", "--heads", "7"], ["linear", "--grid", "2x1x1x1"]):
+        on_ranks = ["linear", "--grid", "2x1x1x1"]
+        for words in (["coal"], ["coll", "--axis", "w"], ["layer", "--heads", "7"], on_ranks):
             for device in ("cpu", "cuda"):
                 done = run(*words, before=[ARGUMENTS.mpiexec, "-n", "3"],
                            environment={"QDR_DEVICE": device, "QDR_CUDA_PLUGIN": "/no/plugin.so"})
-                self.assertEqual((done.returncode, done.out, len(done.err.strip().splitlines())), (2, "", 1), done.err)
+                lines = done.err.strip().splitlines()
+                self.assertEqual((done.returncode, done.out), (2, ""), done.err)
+                if device == "cuda" and words == on_ranks:  # no process has learnt its rank
+                    self.assertTrue(lines and all("/no/plugin.so" in line for line in lines), lines)
+                else:
+                    self.assertEqual(len(lines), 1, lines)
 
     def test_help(self):
         overview = run("--help").out

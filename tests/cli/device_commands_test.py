@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that compute, on GPUs in ordinary device memory: those of the fake CUDA, which counts what it was asked
+for, so that a command that silently computes on the CPU is noticed.
+
+usage: device_commands_test.py BUILD_DIR FAKE_PLUGIN
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+NAMES = ("QDR_", "NCCL_", "CUDA_", "FAKE_")
+FEW = ("--iterations", "3", "--warmup", "1")
+KINDS = ["all-gather", "reduce-scatter", "all-reduce", "broadcast", "all-to-all", "send-recv"]
+
+
+def start(*words, program="src/quadrille", **environment):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(NAMES)}
+    done = subprocess.run([os.path.join(BUILD, program), *words], stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=280, env={**clean, "FAKE_CUDA_DELAY_US": "5", "QDR_CUDA_PLUGIN": PLUGIN,
+                                            **environment})
+    done.out, done.err = done.stdout.decode(), done.stderr.decode()
+    return done
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def output(self, *words, **environment):
+        done = start(*words, **environment)
+        self.assertEqual((done.returncode, done.err), (0, ""), done.out)
+        return done.out
+
+    def assert_refused(self, done, *says, code=2):
+        self.assertEqual((done.returncode, done.out), (code, ""), done.err)
+        self.assertEqual(len(done.err.splitlines()), 1, done.err)
+        for words in says:
+            self.assertIn(words, done.err)
+
+
+class Bench(Case):
+    def rows(self, *words, **environment):
+        result = json.loads(self.output("bench", *words, *FEW, "--json", **environment))
+        self.assertEqual(result["device"], "cuda")
+        return result["rows"]
+
+    def test_coll(self):
+        """Local ranks that share a GPU, and NCCL."""
+        for gpus in ("1", "2"):
+            rows = self.rows("coll", "--device", "cuda", "--local", "2", "--kind", "all", "-b", "64", "-e", "4K",
+                             FAKE_CUDA_GPUS=gpus)
+            self.assertEqual([(row["kind"], row["size_bytes"]) for row in rows],
+                             [(kind, size) for kind in KINDS for size in (64, 256, 1024, 4096)])
+            for row in rows:
+                self.assertEqual((row["wrong"], row["in_place_wrong"] or 0), (0, 0), row)
+                self.assertGreater(row["min_secs"], 0)
+
+    def test_coll_with_a_codec(self):
+        for row in self.rows("coll", "--device", "cuda", "--local", "2", "--codec", "int8+feedback", "--kind",
+                             "all-reduce", "-b", "64K", "-e", "64K", FAKE_CUDA_GPUS="2"):
+            self.assertEqual((row["wrong"], row["codec"]), (0, "int8/128+feedback"))
+
+    def test_products_and_layers(self):
+        shape = ("--local", "2", "--grid", "all", "-m", "24", "-n", "20", "-k", "16")
+        self.assertEqual(len(self.rows("gemm", "--device", "cuda", *shape)), 4)
+        for row in self.rows("linear", *shape, QDR_DEVICE="cuda", FAKE_CUDA_GPUS="2"):
+            self.assertGreater(row["median_secs"], 0)
+            self.assertIsNone(row["d_secs"])  # nobody takes the time of one collective on a GPU
+        for row in self.rows("layer", "--device", "cuda", "--local", "2", "--hidden", "24", "--heads", "6",
+                             "--context", "5", "--sequences", "4", "--layers", "2"):
+            self.assertGreater(row["limit_median_secs"], 0)
+
+    def test_codecs_and_checkpoints(self):
+        for codec in ("int8+feedback", "int16"):
+            (row,) = self.rows("codec", "--device", "cuda", "--codec", codec, "--size", "256K", "--dtype", "bf16")
+            self.assertLessEqual(row["bound_share"], 1)
+        rows = self.rows("ckpt", "--device", "cuda", "--local", "2", "--hidden", "16", "--heads", "2", "--file",
+                         self.path("bench.ckpt"))
+        self.assertEqual([row["what"] for row in rows], ["rank", "all", "save", "held", "background", "load"])
+
+    def test_where(self):
+        words = ("bench", "coll", "--local", "2", "-b", "64", "-e", "64", *FEW)
+        self.assertIn("# device: cuda\n", self.output(*words, "--device", "cuda:0"))
+        self.assertEqual(json.loads(self.output(*words, "--json"))["device"], "cpu")
+        header, row = self.output(*words, "--csv", QDR_DEVICE="cuda").splitlines()
+        self.assertEqual((header.split(",")[-1], row.split(",")[-1]), ("device", "cuda"))
+        self.assertNotIn("device", self.output(*words, "--device", "cpu", QDR_DEVICE="cuda"))
+
+    def test_refused(self):
+        self.assert_refused(start("bench", "coll", "--device", "cuda", "--local", "2", "--memory", "caller"),
+                            "--memory caller", "--device cpu")
+        self.assert_refused(start("bench", "coll", "--device", "gpu"), '"gpu"', "use cpu, cuda")
+        self.assert_refused(start("bench", "gemm", "--device", "cuda:3", "--local", "2", FAKE_CUDA_GPUS="2"),
+                            "no GPU 3", "use 0 to 1")
+        for command in (["bench", "codec"], ["verify"]):
+            self.assert_refused(start(*command, "--device", "cuda", FAKE_CUDA_DRIVER="0"), "no CUDA driver",
+                                "--device cpu")
+            self.assert_refused(start(*command, QDR_DEVICE="cuda", FAKE_CUDA_GPUS="0"), "CUDA_VISIBLE_DEVICES")
+
+
+class Verify(Case):
+    def test_every_grid(self):
+        for gpus, words in (("1", ()), ("4", ("--codec", "int8", "--dtype", "bf16"))):
+            out = self.output("verify", "-n", "4", "--cases", "4", "--device", "cuda", *words, FAKE_CUDA_GPUS=gpus)
+            rows = out.splitlines()[1:]
+            self.assertEqual(len(rows), 10 * 2 * (1 if words else 4))
+            self.assertTrue(all(row.endswith("ok") for row in rows), out)
+
+    def test_computes_there(self):
+        """A GPU that computes something else is noticed."""
+        done = start("verify", "-n", "1", "--cases", "4", "--dtype", "f32", QDR_DEVICE="cuda", QDR_TF32="1")
+        self.assertEqual(done.returncode, 4, done.out)
+        self.assertIn("FAIL", done.out)
+
+
+@unittest.skipUnless(numpy, "no numpy")
+class Linear(Case):
+    def test_results(self):
+        """Like NumPy's, on the CPU and on GPUs."""
+        numbers = numpy.random.default_rng(1)
+        arrays = {name: numbers.integers(-3, 4, shape).astype(numpy.float32)
+                  for name, shape in (("x", (10, 6)), ("w", (8, 6)), ("b", (8,)), ("dy", (10, 8)))}
+        words = ["linear"]
+        for name, array in arrays.items():
+            numpy.save(self.path(name + ".npy"), array)
+            words += ["--" + name, self.path(name + ".npy")]
+        x, w, b, dy = arrays.values()
+        wanted = {"y": x @ w.T + b, "dx": dy @ w, "dw": dy.T @ x, "db": dy.sum(0)}
+        for grid, gpus in (("2x1x2x1", "1"), ("1x2x1x2", "4")):
+            out = self.path("out" + gpus)
+            self.output(*words, "--grid", grid, "--local", "4", "--out", out, "--device", "cuda", FAKE_CUDA_GPUS=gpus)
+            for name, array in wanted.items():
+                self.assertTrue((numpy.load(os.path.join(out, name + ".npy")) == array).all(), (grid, name))
+
+
+if __name__ == "__main__":
+    BUILD, PLUGIN = sys.argv[1:3]
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
