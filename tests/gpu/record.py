@@ -81,7 +81,7 @@ def medians(results, benchmark, name):
             if result["benchmark"] == benchmark and is_whole(result["values"].get(name))]
 
 
-def compare_layers(results, ours, benchmark_name, bars):
+def compare_layers(results, ours, benchmark_name):
     """Round by round, compares the library's layer with PyTorch's: with the faster of its two figures without
     attention."""
     rest = [min(pair) for pair in zip(medians(results, THEIRS, "all but attention, ms"),
@@ -98,7 +98,7 @@ def compare_layers(results, ours, benchmark_name, bars):
     words = {name: next(result["words"]["attention"] for result in results if result["benchmark"] == benchmark)
              for name, benchmark in (("attention of the library", ours), ("attention of PyTorch", THEIRS))}
     case = next(result["case"] for result in results if result["benchmark"] == ours)
-    return [{"benchmark": benchmark_name, "case": case, "values": values, "bars": bars, "limits": {}, "words": words}]
+    return [{"benchmark": benchmark_name, "case": case, "values": values, "bars": {}, "limits": {}, "words": words}]
 
 
 def median_of(samples):
@@ -173,8 +173,8 @@ def file_name(facts):
 
 def make_record(folder):
     results = read_results(folder)
-    results += compare_layers(results, OURS, "layer against PyTorch", {"all but attention, PyTorch/library": 1.0})
-    results += compare_layers(results, CUDNN, "layer with attention of cuDNN against PyTorch", {})
+    results += compare_layers(results, OURS, "layer against PyTorch")
+    results += compare_layers(results, CUDNN, "layer with attention of cuDNN against PyTorch")
     record = {"facts": read_facts(folder), "parts": read_parts(folder), "results": results}
     record["missed"] = missed(results)
     return record

@@ -13,6 +13,7 @@ import check_collective
 import check_duplicates
 import check_figures
 import check_layers
+import check_records
 import check_style
 import check_symbols
 import check_tidy
@@ -33,6 +34,36 @@ class Case(unittest.TestCase):
         with open(full, "w", encoding="utf-8") as file:
             file.write(text)
         return full
+
+
+class Records(Case):
+    """Of the repository's page and records, with one figure changed."""
+    PLACE = "docs/benchmarks/gpu"
+
+    def check(self, old, new):
+        shutil.copytree(os.path.join(REPOSITORY, self.PLACE), os.path.join(self.folder, self.PLACE), dirs_exist_ok=True)
+        with open(os.path.join(REPOSITORY, self.PLACE, "README.md"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn(old, text)
+        self.plant(f"{self.PLACE}/README.md", text.replace(old, new, 1))
+        return list(check_records.problems(self.folder))
+
+    def test_repository(self):
+        self.assertEqual(list(check_records.problems(REPOSITORY)), [])
+
+    def test_planted(self):
+        for old, new, words in (("1.20 to 1.44", "1.21 to 1.44", "1.2046 to 1.4"),
+                                ("1.20 to 1.44", "1.20", "1.2046 to 1.4"),
+                                ("3.2e-8 to 3.8e-8", "3.2e-8 to 3.7e-8", "3.7516e-08"), ("`int8+feedback`", "", "0.60"),
+                                ("2 of 3", "1 of 3", "2 of 3"), ("| 4 of 4 |", "| none |", "4 of 4"),
+                                ("| `graph` | `hidden 4096` | `enqueued/replayed` | 2 of 3 |\n", "", "has no row"),
+                                ("0.80 to 0.94 | 2026-11-26 02:54", "0.80 to 0.94 |", "0.26"),
+                                ("6.5 to 8.2", "about 7", "no range"), ("`layer, ms`", "`layer`", "no record")):
+            with self.subTest(new=new):
+                self.assertIn(words, "; ".join(self.check(old, new)))
+
+    def test_no_table(self):
+        self.assertIn("0 figures", "; ".join(self.check("| what |", "| why |")))
 
 
 class Figures(Case):
