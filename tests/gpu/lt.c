@@ -30,6 +30,9 @@ static void describe(lt_product *p)
     LT_OK(cublasLtMatmulDescCreate(&p->description, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     LT_OK(cublasLtMatmulDescSetAttribute(p->description, CUBLASLT_MATMUL_DESC_TRANSA, &op_b, sizeof op_b));
     LT_OK(cublasLtMatmulDescSetAttribute(p->description, CUBLASLT_MATMUL_DESC_TRANSB, &op_a, sizeof op_a));
+    if (p->n_units > 0)
+        LT_OK(cublasLtMatmulDescSetAttribute(p->description, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &p->n_units,
+                                             sizeof p->n_units));
     LT_OK(cublasLtMatrixLayoutCreate(&p->layouts[0], CUDA_R_16BF, (uint64_t)b_cols, (uint64_t)b_rows, b_cols));
     LT_OK(cublasLtMatrixLayoutCreate(&p->layouts[1], CUDA_R_16BF, (uint64_t)a_cols, (uint64_t)a_rows, a_cols));
     LT_OK(cublasLtMatrixLayoutCreate(&p->layouts[2], p->c_type, (uint64_t)p->n, (uint64_t)p->m, p->n));

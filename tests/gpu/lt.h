@@ -15,6 +15,7 @@ typedef struct lt_product {
     void *c;
     int trans_a, trans_b;
     cudaDataType_t c_type;
+    int n_units; /* multiprocessors for which algorithms are chosen; 0: all */
     /* made by lt_open() */
     cublasLtMatmulDesc_t description;
     cublasLtMatrixLayout_t layouts[3]; /* of B, A, C */

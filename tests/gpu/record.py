@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Creates the record of a run of tests/gpu/run.sh: a Markdown file and a JSON file of the same name.
 
-usage: record.py WORK-FOLDER OUTPUT-FOLDER
+usage: record.py [--grow] WORK-FOLDER OUTPUT-FOLDER
+
+--grow: this run's record is there already, and is written again with what has been added.
 
 Reads, in the work folder: info.json (what gpu_info prints), facts (NAME<tab>VALUE lines), parts
 (NAME<tab>RESULT<tab>SECONDS<tab>NOTE lines), and results of measurements: one JSON object a line in *.jsonl. Prints
@@ -190,21 +192,24 @@ def without_infinities(value):
 
 
 def main():
-    if len(sys.argv) != 3:
+    words = [word for word in sys.argv[1:] if word != "--grow"]
+    grows = len(words) < len(sys.argv) - 1
+    if len(words) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    record = make_record(sys.argv[1])
-    os.makedirs(sys.argv[2], exist_ok=True)
-    path = os.path.join(sys.argv[2], file_name(record["facts"]))
+    record = make_record(words[0])
+    os.makedirs(words[1], exist_ok=True)
+    path = os.path.join(words[1], file_name(record["facts"]))
     clean = json.dumps(without_infinities(record), indent=1, ensure_ascii=False, allow_nan=False)
     contents = {".json.gz": gzip.compress((clean + "\n").encode(), mtime=0), ".md": markdown(record).encode()}
     there = [path + ending for ending in contents if os.path.exists(path + ending)]
-    if there:
+    if there and not grows:
         print(f"record: {there[0]} is there already, and is left alone; give another folder", file=sys.stderr)
         return 1
     for ending, content in contents.items():
-        with open(path + ending, "xb") as file:
+        with open(path + ending + ".new", "wb") as file:
             file.write(content)
+        os.replace(path + ending + ".new", path + ending)
         print(path + ending)
     for line in record["missed"]:
         print(f"requirement not met: {line}")

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# sh tests/gpu/rehearse.sh BUILD PLUGIN: `run.sh kernels` with the programs of BUILD, on a CUDA that needs no GPU, for
-# GPUs of several compute capabilities. Exit code 77: there is a GPU, on which run.sh would run.
+# sh tests/gpu/rehearse.sh BUILD PLUGIN CUDNN: `run.sh kernels`, for GPUs of several compute capabilities, and `run.sh
+# figures`, with the programs of BUILD, on a CUDA and a cuDNN that need no GPU. Exit code 77: there is a GPU, on which
+# run.sh would run.
 set -u
-build=$(cd "$1" && pwd -P) plugin=$2
+build=$(cd "$1" && pwd -P) plugin=$2 cudnn=$3
 if nvidia-smi -L >/dev/null 2>&1 || [ -e /dev/nvidia0 ]; then exit 77; fi
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
@@ -19,3 +20,12 @@ for capability in 80 89 90; do
         grep -q "^$part${tab}ok$tab" "$place/gpu-run/parts" || { echo "rehearse.sh: $part is not done"; exit 1; }
     done
 done
+
+place=$folder/figures
+mkdir "$place"
+ln -s "$build/tests" "$place/tests"
+QDR_CUDA_PLUGIN=$plugin QDR_CUDNN=$cudnn sh "$(dirname "$0")/run.sh" -o "$folder/out" -b "$place" figures || exit 1
+for figure in "layers: hidden 32" "linear, fp8: 32x32" "training step: 1 layers" "layer, own/cuDNN"; do
+    grep -q "$figure" "$place"/gpu-run/record/*.md || { echo "rehearse.sh: the record lacks $figure"; exit 1; }
+done
+tar tzf "$folder/out/logs.tar.gz" | grep -q training-2.log || { echo "rehearse.sh: the logs are not whole"; exit 1; }

@@ -9,9 +9,11 @@ usage: sh tests/gpu/run.sh [-o FOLDER] [-b BUILD] [PART...]
 Builds everything that needs a GPU, checks it, measures it, and writes a record: a Markdown file and a compressed JSON
 file named after the GPU, the date and the minute, which never replace others. Takes eight minutes at most, and
 continues after a failure. Exit code 1 if a part failed; figures that do not meet their requirement are listed at the
-end, and are not failures. A signal also ends the running parts, and then there is no record.
+end, and are not failures. The record is written after each part, and all logs become one archive, so both are there
+even if a later part fails or a signal ends the run (and its parts).
 
-  -o FOLDER   where the record goes (default: docs/benchmarks/gpu)
+  -o FOLDER   where the record and the archive logs.tar.gz go (default: docs/benchmarks/gpu, and the archive stays with
+              the logs)
   -b BUILD    where to build (default: build-gpu); logs go to BUILD/gpu-run
 
 parts, all of them by default, in this order:
@@ -28,6 +30,10 @@ parts, all of them by default, in this order:
   host        the host's time for enqueueing
   layer       a transformer layer compared with PyTorch's, with own attention, and with cuDNN's if it is found
   overlap     overlap of collectives with products, in a trace
+  figures     at most four minutes: products on fewer multiprocessors and in fp8, layers of three contexts with own
+              attention and cuDNN's, a training step beside PyTorch's; with clocks and power
+
+kernels, correct and sanitize use managed memory, since their tests read results in place; the others do not.
 
 Needs a GPU of compute capability 8.0 or later, its driver, CUDA's toolkit (nvcc, cudart, cublasLt, NVTX; CUDA_HOME),
 NCCL (the toolkit's, the system's, or nvidia-nccl of pip), jansson, zlib, meson, ninja, python3, a C and a C++ compiler;
@@ -45,12 +51,13 @@ absolute() { case $1 in /*) printf '%s' "$1" ;; *) printf '%s' "$caller/$1" ;; e
 . tests/gpu/find.sh
 
 # Checks come first: parts for which no time remains are not run.
-all_parts="build kernels graph nccl correct sanitize losses checkpoint codec linear host layer overlap"
+all_parts="build kernels graph nccl correct sanitize losses checkpoint codec linear host layer overlap figures"
 measured="graph nccl codec linear host layer overlap sanitize" # they make no sense without a GPU
 output=docs/benchmarks/gpu build=build-gpu secs_in_all=470 library_path=
+archive='' grow='' is_recorded='' # nothing is recorded yet
 while getopts o:b:h-: option; do
     case $option${OPTARG:-} in
-    o*) output=$(absolute "$OPTARG") ;;
+    o*) output=$(absolute "$OPTARG") archive=$output/logs.tar.gz ;;
     b*) build=$(absolute "$OPTARG") ;;
     h | -help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
@@ -98,7 +105,7 @@ run_one() {
 # The same in the background; join waits for all of them.
 start() {
     (
-        trap 'stop 143' HUP TERM
+        trap 'end_parts; exit 143' HUP TERM
         run_one "$@"
     ) &
     running="$running $!" n_running=$((n_running + 1))
@@ -109,13 +116,26 @@ join() {
     running='' n_running=0
 }
 
-# stop CODE: exits after the running parts have ended. `timeout` passes a signal on to the program and to everything
-# that it has started.
-stop() {
+# Records what has been done so far; the record grows with each part.
+write_record() {
+    # shellcheck disable=SC2086 # no word or one
+    python3 tests/gpu/record.py $grow "$work" "$output" >"$work/record.log" 2>&1 || return 1
+    grow=--grow
+    tar czf "$archive" -C "$work" --exclude=./logs.tar.gz --exclude=./record . 2>>"$work/record.log"
+}
+
+# `timeout` passes a signal on to the program and to everything that it has started.
+end_parts() {
     trap '' HUP INT TERM
     # shellcheck disable=SC2086 # numbers
     kill $running ${!-} 2>/dev/null
     wait
+}
+
+# stop CODE: exits after the running parts have ended, with a record of those that had ended before.
+stop() {
+    end_parts
+    [ -z "$is_recorded" ] || write_record
     exit "$1"
 }
 
@@ -193,13 +213,18 @@ part_sanitize() {
         "$work/tiny.txt" --device cuda --local 2 --grid 2x1x1x1 --layers 1 --hidden 256 --heads 4 --ctx 64 \
         --dtype bf16 --batch 2 --steps 1 --sample 0 --val-windows 2
     # Of the kernels alone, whose names are in no namespace: with products of cuBLAS the sanitizer failed on an H200.
-    for name in attention codec losses elements; do
-        program=$build/tests/gpu/gpu_kernels_$name
-        [ -x "$program" ] || { skip "sanitize-$name" "not built; it needs cmocka"; continue; }
-        start "sanitize-$name" 90 env QDR_TEST_SHORT=1 QDR_DEVICE=cpu QDR_CUDA_MEMORY=managed "$sanitizer" \
-            --tool racecheck --kernel-name kns=_GLOBAL__N_ --error-exitcode 9 "$program"
-    done
+    for name in codec losses elements; do race_check "$name" "sanitize-$name" 90; done
+    # As a whole, those of attention never ended.
+    for piece in 0 1 2 3 4 5 6 7; do race_check attention "sanitize-attention-$piece" 60 QDR_TEST_PIECE=$piece/8; done
     join
+}
+
+# race_check KERNELS NAME SECONDS [VARIABLE=VALUE]
+race_check() {
+    program=$build/tests/gpu/gpu_kernels_$1
+    [ -x "$program" ] || { skip "$2" "not built; it needs cmocka"; return; }
+    start "$2" "$3" env QDR_TEST_SHORT=1 QDR_DEVICE=cpu QDR_CUDA_MEMORY=managed ${4:+"$4"} "$sanitizer" \
+        --tool racecheck --kernel-name kns=_GLOBAL__N_ --error-exitcode 9 "$program"
 }
 
 # Compared with the fastest algorithms: the library with those that it uses by default, and with those that it finds by
@@ -213,17 +238,24 @@ part_host() { measure host-cost 30 "$build/tests/gpu/gpu_host_cost"; }
 
 # Alternately, so that both run in the same state of the GPU.
 part_layer() {
-    measure layer-not-tuned 60 "$build/tests/gpu/gpu_block"
-    measure layer-gelu-by-kernels 60 env QDR_FUSE_GELU=0 "$build/tests/gpu/gpu_block"
+    measure layer-not-tuned 60 env QDR_ATTENTION=own "$build/tests/gpu/gpu_block"
+    measure layer-gelu-by-kernels 60 env QDR_ATTENTION=own QDR_FUSE_GELU=0 "$build/tests/gpu/gpu_block"
     for round in 1 2; do
-        measure layer-$round 60 env QDR_TUNE="$work/tune.json" "$build/tests/gpu/gpu_block"
+        measure layer-$round 60 env QDR_TUNE="$work/tune.json" QDR_ATTENTION=own "$build/tests/gpu/gpu_block"
         measure layer-cudnn-$round 60 env QDR_TUNE="$work/tune.json" QDR_ATTENTION=cudnn "$build/tests/gpu/gpu_block"
-        if LD_LIBRARY_PATH="$caller_library_path" python3 -c 'import torch' 2>/dev/null; then
-            measure layer-torch-$round 60 env LD_LIBRARY_PATH="$caller_library_path" python3 tests/gpu/layer_torch.py
-        else
-            skip layer-torch-$round "python3 has no torch"
-        fi
+        beside_torch layer-torch-$round 60 tests/gpu/layer_torch.py
     done
+}
+
+# beside_torch NAME SECONDS SCRIPT [WORD...]: PyTorch's figures, if it is installed.
+beside_torch() {
+    if LD_LIBRARY_PATH="$caller_library_path" python3 -c 'import torch' 2>/dev/null; then
+        name=$1 limit=$2
+        shift 2
+        measure "$name" "$limit" env LD_LIBRARY_PATH="$caller_library_path" python3 "$@"
+    else
+        skip "$1" "python3 has no torch"
+    fi
 }
 
 part_overlap() {
@@ -236,6 +268,37 @@ part_overlap() {
             "$grid scattered, 4 panels, layer of hidden 4096, 2 ranks on one GPU" \
             "$work/trace-$grid.0" "$work/trace-$grid.1"
     done
+}
+
+# Each sample of a program's alternatives is taken beside the others', with the GPU's clock and power. Without a GPU the
+# same programs run small shapes, except for those that call cuBLASLt themselves.
+part_figures() {
+    in_all=$secs_in_all
+    [ "$(secs_left)" -le 240 ] || secs_in_all=$(($(date +%s) - began + 240))
+    products="8192 8192 8192 16384 4096 4096" training="8 1600 25 1024 8 50304"
+    layers="4096x32x2048x4 4096x32x8192x1 4096x32x1024x8"
+    [ -z "$fake" ] || products="32 32 32" training="1 32 2 8 2 32" layers="32x2x8x2"
+    units=$(sed -n 's/.*"sms": *\([0-9]*\).*/\1/p' "$work/info.json" 2>/dev/null)
+    # shellcheck disable=SC2086 # words
+    if [ -n "$fake" ]; then
+        skip units "no GPU"
+    else
+        measure units 60 "$build/tests/gpu/gpu_units" "$units,$((units - 10)),$((units - 16))" $products
+    fi
+    # shellcheck disable=SC2086 # words
+    measure fp8 40 "$build/tests/gpu/gpu_fp8" $products
+    for shape in $layers; do
+        # shellcheck disable=SC2046 # words
+        measure "layers-$shape" 40 env QDR_TUNE="$work/tune.json" "$build/tests/gpu/gpu_layers" \
+            $(echo "$shape" | tr x ' ')
+    done
+    for round in 1 2; do
+        # shellcheck disable=SC2086 # words
+        measure training-$round 40 env QDR_TUNE="$work/tune.json" "$build/tests/gpu/gpu_training" $training
+        # shellcheck disable=SC2086 # words
+        beside_torch training-torch-$round 40 tests/gpu/training_torch.py $training
+    done
+    secs_in_all=$in_all
 }
 
 part_losses() {
@@ -293,7 +356,9 @@ trap 'stop 130' INT
 trap 'stop 143' TERM
 mkdir -p "$work"
 work=$(cd "$work" && pwd -P)
-rm -f "$work"/*.jsonl "$work"/*.log "$work"/parts "$work"/info.json "$work"/tune.json
+rm -f "$work"/*.jsonl "$work"/*.log "$work"/parts "$work"/info.json "$work"/tune.json "$work"/logs.tar.gz
+archive=${archive:-$work/logs.tar.gz}
+mkdir -p "$(dirname "$archive")"
 : >"$work/parts"
 text=$work/text.txt
 cat README.md docs/*.md >"$text"
@@ -332,12 +397,18 @@ runs build && part_build
 QDR_CUDA_PLUGIN=${QDR_CUDA_PLUGIN:-$(cd "$build" && pwd -P)/lib/libquadrille_cuda.so}
 export QDR_CUDA_PLUGIN
 note_facts
+is_recorded=1
+write_record
 for part in ${all_parts#build}; do
-    runs "$part" && "part_$part"
+    if runs "$part"; then
+        "part_$part"
+        write_record
+    fi
 done
 
 n_failed=$(awk -F '\t' '$2 == "FAILED" { n++ } END { print n + 0 }' "$work/parts")
-python3 tests/gpu/record.py "$work" "$output" || n_failed=$((n_failed + 1))
+write_record || n_failed=$((n_failed + 1))
+cat "$work/record.log"
 printf 'total %d s, %d parts, %d failed; logs: %s\n' $(($(date +%s) - began)) "$(grep -c . "$work/parts")" \
-    "$n_failed" "$work"
+    "$n_failed" "$archive"
 [ "$n_failed" = 0 ]

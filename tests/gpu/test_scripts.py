@@ -130,6 +130,11 @@ class Record(unittest.TestCase):
             write(folder, "facts", "GPU\tH9\ndate\t2030-01-02 10:01 UTC\n")
             self.assertEqual(subprocess.run([*script, folder, out], capture_output=True).returncode, 0)
             self.assertEqual(len(os.listdir(out)), 4)
+            write(folder, "parts", "build\tok\t61\t\n")
+            self.assertEqual(subprocess.run([*script, "--grow", folder, out], capture_output=True).returncode, 0)
+            self.assertEqual(len(os.listdir(out)), 4)
+            with open(os.path.join(out, "h9-2030-01-02-10-01.md"), encoding="utf-8") as file:
+                self.assertIn("| build | ok | 61 |", file.read())
 
     def test_log_of_no_loss(self):
         script = [sys.executable, "-B", os.path.join(os.path.dirname(os.path.abspath(__file__)), "losses.py")]
@@ -256,6 +261,8 @@ class Interrupted(unittest.TestCase):
                 self.assertTrue(all(map(self.is_running, pids)))
                 os.killpg(run.pid, number)
                 self.assertEqual(run.wait(), 128 + number, run.stdout.read())
+                self.assertEqual(len(os.listdir(os.path.join(folder, "gpu-run", "record"))), 2)
+                self.assertTrue(os.path.getsize(os.path.join(folder, "gpu-run", "logs.tar.gz")))
                 # They were signalled before run.sh ended; on a busy machine they may end a little later.
                 until = time.monotonic() + 20
                 while any(map(self.is_running, pids)) and time.monotonic() < until:

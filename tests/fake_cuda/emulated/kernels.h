@@ -20,6 +20,16 @@ enum { N_OPERANDS = 8, GUARD_BYTES = 64 };
 /* How many of n random cases are tested: with QDR_TEST_SHORT, for tools that make kernels slow, one in eight. */
 static int cases(int n) { return getenv("QDR_TEST_SHORT") ? (n + 7) / 8 : n; }
 
+/* Whether the next check belongs to this process: with QDR_TEST_PIECE=1/8, one in eight does, from the second on. */
+__attribute__((unused)) static int is_mine(void)
+{
+    static int n_checks;
+    const char *piece = getenv("QDR_TEST_PIECE");
+    int which = 0, n = 1;
+    if (piece && (sscanf(piece, "%d/%d", &which, &n) != 2 || n < 1)) fail_msg("QDR_TEST_PIECE is \"%s\"", piece);
+    return n_checks++ % n == which;
+}
+
 /* An array of a kernel. */
 typedef struct operand {
     size_t where; /* offset of its address in the description */
