@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file calibrate.h  A machine's constants, fitted to measurements made on it.
  *
- * A sample is one piece of work (a product, a kernel, a collective) and the time it took. The model predicts a time
- * for each sample; fitting chooses the constants that minimise the relative errors of these predictions. `quadrille
- * calibrate` measures on CPUs; samples of another device are fitted in the same way. Part of libquadrille_perf:
- * arithmetic, no ranks, no clock. All functions are local and thread-safe. */
+ * A sample is one piece of work (a product, a kernel, a collective) and the time it took. The model predicts a time for
+ * each sample; fitting chooses the constants that minimise the relative errors of these predictions. `quadrille
+ * calibrate` measures on CPUs and GPUs; samples of another device are fitted in the same way. Part of
+ * libquadrille_perf: arithmetic, no ranks, no clock. All functions are local and thread-safe. */
 #ifndef QUADRILLE_CALIBRATE_H
 #define QUADRILLE_CALIBRATE_H
 

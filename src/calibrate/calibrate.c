@@ -3,6 +3,7 @@
 #include "calibrate/calibrate.h"
 
 #include <math.h>
+#include <quadrille/cuda.h>
 #include <quadrille/data.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,15 +33,26 @@ static qdr_status call_round(void *user, int series)
     return qdr_stream_synchronize(qdr_context_stream(calls->work->ctx));
 }
 
+static qdr_status call_once(void *user, int series)
+{
+    const round_of_calls *calls = user;
+    (void)series;
+    return calls->work->call(calls->work->user);
+}
+
 static int time_rounds(calibration *c, const calibrate_work *work, int n_calls, int n_rounds, int n_warmup,
                        double *secs, failure *why)
 {
     round_of_calls calls = {work, n_calls};
-    const bench_subject subject = {.call = call_round, .user = &calls};
+    const int is_by_gpu = c->is_on_gpu && work->ctx;
+    const bench_subject subject = {.call = is_by_gpu ? call_once : call_round,
+                                   .user = &calls,
+                                   .stream = is_by_gpu ? qdr_context_stream(work->ctx) : NULL,
+                                   .n_calls = n_calls};
     const bench_options options = {.n_iterations = n_rounds, .n_warmup = n_warmup};
     bench_samples samples = {0};
     if (!bench_measure(c->ctx, &options, &subject, 1, 0, &samples, why))
-        *secs = bench_times_of(&samples, 0).median / n_calls;
+        *secs = bench_times_of(&samples, 0).median / (is_by_gpu ? 1 : n_calls);
     bench_free(&samples);
     return why->code;
 }
@@ -84,6 +96,7 @@ typedef struct calibrate_options {
     int64_t n_local, n_threads;
     int is_quick, may_replace, is_for_here;
     bench_format format;
+    const char *device, *base; /* NULL: not given */
     const char *model; /* --for; NULL: none */
     network_run run;
 } calibrate_options;
@@ -98,6 +111,9 @@ static const option_spec specs[] = {
     {"quick", 0, NULL, "few and small samples: takes seconds, gives rough constants", OPTION_FLAG, AT(is_quick)},
     {"local", 0, "P", "run P ranks as threads of one process, without MPI", OPTION_COUNT, AT(n_local), 1, 1024},
     {"threads", 0, "N", "BLAS threads per rank; default: cores / ranks", OPTION_COUNT, AT(n_threads), 1, 1024},
+    OPTIONS_DEVICE(calibrate_options, device),
+    {"base", 0, "M", "a machine's name or file: what is not measured stays as there, such as links between nodes",
+     OPTION_MACHINE, AT(base)},
     OPTIONS_TIMEOUT,
     {"for", 0, "MODEL",
      "also measure the tasks of this model, a name or a config.json, and print how well each kind is predicted",
@@ -113,63 +129,6 @@ static const option_spec specs[] = {
     {"json", 0, NULL, "print all samples and errors as one JSON object", OPTION_VALUE, AT(format), FORMAT_JSON},
     OPTIONS_END,
 };
-
-/* ---- the machine before measuring ---- */
-
-static void add_link(qdr_machine *machine, const char *name, int n_ranks)
-{
-    qdr_machine_link *link = &machine->links[machine->n_links++];
-    *link = (qdr_machine_link){.n_ranks = n_ranks, .step_secs = 1e-5};
-    snprintf(link->name, sizeof link->name, "%s", name);
-    if (machine->n_links == 1) {
-        link->rank_bytes_per_sec = 1e9;
-        return;
-    }
-    link->n_adapters = 1;
-    link->adapter_bytes_per_sec = 1e8;
-}
-
-/* Levels of links: inside nodes if they have several ranks, and between nodes. */
-static void begin_machine(calibration *c, const calibrate_options *options)
-{
-    qdr_machine *machine = &c->machine;
-    const double pages = (double)sysconf(_SC_PHYS_PAGES), page = (double)sysconf(_SC_PAGESIZE);
-    *machine = (qdr_machine){.version = QDR_OPTS_INIT,
-                             .ranks_per_node = c->ranks_per_node,
-                             .memory_bytes = pages * page / c->ranks_per_node,
-                             .memory_bytes_per_sec = 1e10,
-                             .memory_efficiency = 1,
-                             .n_units = 1,
-                             .wave_power = 1,
-                             .f32 = {.peak_flops = 1e10}};
-    qdr_machine_products *types[] = {&machine->f64, &machine->f32, &machine->bf16};
-    for (int i = 0; i < 3; i++) {
-        types[i]->most = types[i]->odd_factor = 1;
-        for (int mode = 0; mode < 3; mode++) types[i]->factor[mode] = 1;
-    }
-    machine->collectives.by_level = 1; /* as in lib/comm */
-    machine->collectives.n_protocols = 1;
-    machine->collectives.protocols[0] = (qdr_machine_protocol){1, 1};
-    /* The file's name without its folder and ".json". */
-    const char *slash = strrchr(options->path, '/');
-    snprintf(machine->name, QDR_MAX_NAME, "%s", options->name ? options->name : slash ? slash + 1 : options->path);
-    char *end = strrchr(machine->name, '.');
-    if (!options->name && end && strcmp(end, ".json") == 0) *end = 0;
-    /* The processor's name in Linux. */
-    char line[256];
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    snprintf(machine->device, QDR_MAX_NAME, "CPU");
-    while (file && fgets(line, sizeof line, file)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
-        line[strcspn(line, "\n")] = 0;
-        snprintf(machine->device, QDR_MAX_NAME, "%.60s", colon + 2);
-        break;
-    }
-    if (file) fclose(file);
-    if (c->n_nodes == 1 || c->ranks_per_node > 1) add_link(machine, "node", c->n_nodes > 1 ? c->ranks_per_node : 0);
-    if (c->n_nodes > 1) add_link(machine, "network", 0);
-}
 
 /* ---- one rank ---- */
 
@@ -247,36 +206,74 @@ static int open_output(const calibrate_options *options, int n_ranks, qdr_output
     return fail_status(why, qdr_output_open("--out", options->path, kind, output));
 }
 
+/* On rank 0, before minutes are spent on measuring: finds what is wrong, and reads what is named. */
+static int begin(calibration *c, const calibrate_options *options, qdr_machine *base, qdr_output **output, failure *why)
+{
+    const int n_ranks = qdr_context_size(c->ctx);
+    if (options->run.grid.x) grid_check_ranks("calibrate", options->run.grid, n_ranks, why);
+    if (!why->code && c->is_on_gpu && n_ranks == 1 && !options->base)
+        fail(why, EXIT_USAGE,
+             "calibrate: one GPU shows nothing of links; start a rank for each GPU (--local 8, or mpiexec), or name a "
+             "machine that has them with --base (see quadrille list machines)");
+    if (!why->code && options->base) fail_loading(why, qdr_machine_load(options->base, base));
+    if (!why->code && !open_output(options, n_ranks, output, why) && options->model)
+        fail_loading(why, qdr_network_load(options->model, &c->run.network));
+    return why->code;
+}
+
+/* Two ranks on a GPU would show neither its speed nor a link. MPI's ranks see that in their communicator. */
+static int check_gpus(const calibration *c, failure *why)
+{
+    const int mine = qdr_context_gpu(c->ctx);
+    for (int rank = 0; rank < qdr_context_size(c->ctx); rank++) {
+        int theirs = mine;
+        if (fail_status(why, qdr_broadcast(c->ctx, rank, &theirs, sizeof theirs))) return why->code;
+        if (theirs == mine && rank < qdr_context_rank(c->ctx))
+            fail(why, EXIT_USAGE, "calibrate: ranks %d and %d are both on GPU %d; start one rank for each GPU", rank,
+                 qdr_context_rank(c->ctx), mine);
+    }
+    return fail_together(why, c->ctx);
+}
+
+static int measure_all(calibration *c, const calibrate_options *options, failure *why)
+{
+    const int is_of_processes = c->ranks_per_node > 1 && !options->n_local && !c->is_on_gpu;
+    if (is_of_processes && calibrate_borders(c, why)) return why->code;
+    if (c->is_on_gpu && calibrate_launches(c, why)) return why->code;
+    if (calibrate_kernels(c, why) || calibrate_products(c, why) || calibrate_codecs(c, why)) return why->code;
+    if (!c->is_on_gpu && calibrate_together(c, why)) return why->code;
+    if (calibrate_collectives(c, why) || !options->model) return why->code;
+    /* The network's plan is chosen by what was measured so far. */
+    qdr_machine machine;
+    if (qdr_context_rank(c->ctx) == 0) fit(c, &machine, why);
+    return fail_together(why, c->ctx) ? why->code : calibrate_network(c, &machine, why);
+}
+
 static int run_rank(qdr_context *ctx, void *user)
 {
     const calibrate_options *options = user;
-    const int is_first = qdr_context_rank(ctx) == 0, n_ranks = qdr_context_size(ctx);
+    const int is_first = qdr_context_rank(ctx) == 0;
     calibration *c = calloc(1, sizeof *c);
     qdr_output *output = NULL;
+    qdr_machine base = {.version = 0};
     failure why = {0};
     if (!c) fail_memory(&why, "calibrate: out of memory for %d samples", MAX_SAMPLES);
-    if (c) c->run = options->run;
-    /* Finds what is wrong before minutes are spent on measuring. */
-    if (is_first && !why.code && options->run.grid.x) grid_check_ranks("calibrate", options->run.grid, n_ranks, &why);
-    if (is_first && !why.code && !open_output(options, n_ranks, &output, &why) && options->model)
-        fail_loading(&why, qdr_network_load(options->model, &c->run.network));
-    if (!fail_together(&why, ctx) && c) {
+    if (c) {
+        c->run = options->run;
         c->ctx = ctx;
         c->is_quick = options->is_quick;
+        c->is_on_gpu = is_on_gpu(ctx);
         c->shows = is_first && isatty(STDERR_FILENO);
-        if (!find_nodes(c, &why) && !fail_status(&why, context_alone(ctx, &c->alone))) {
+        if (is_first) begin(c, options, &base, &output, &why);
+    }
+    if (!fail_together(&why, ctx) && c) {
+        fail_status(&why, qdr_broadcast(ctx, 0, &base, sizeof base));
+        if (!why.code && options->n_local && c->is_on_gpu) check_gpus(c, &why);
+        if (!why.code && !find_nodes(c, &why) && !fail_status(&why, context_alone(ctx, &c->alone))) {
             fail_status(&why, grid_make(c->alone, (grid_size){1, 1, 1, 1}, NULL, &c->self));
             fail_together(&why, ctx);
         }
-        if (!why.code) begin_machine(c, options);
-        if (!why.code && c->ranks_per_node > 1 && !options->n_local) calibrate_borders(c, &why);
-        if (!why.code && !calibrate_kernels(c, &why) && !calibrate_products(c, &why) && !calibrate_codecs(c, &why) &&
-            !calibrate_together(c, &why) && !calibrate_collectives(c, &why) && options->model) {
-            /* The network's plan is chosen by what was measured so far. */
-            qdr_machine machine;
-            if (is_first) fit(c, &machine, &why);
-            if (!fail_together(&why, ctx)) calibrate_network(c, &machine, &why);
-        }
+        if (!why.code && !calibrate_begin(c, &base, options->name, options->path, &why)) measure_all(c, options, &why);
         if (c->shows) fputs("\r\033[K", stderr);
         if (is_first && !why.code) finish(c, options, &output, &why);
         fail_together(&why, ctx);
@@ -305,7 +302,7 @@ static int run(int argc, char **argv)
         fail(&why, EXIT_USAGE, "calibrate: --name '%s': use a name of 1 to %d characters", options.name,
              QDR_MAX_NAME - 1);
     if (why.code) return fail_print_once(&why);
-    return run_on_ranks(options.n_local, options.n_threads, "cpu", run_rank, &options);
+    return run_on_ranks(options.n_local, options.n_threads, options.device, run_rank, &options);
 }
 
 const command command_calibrate = {
@@ -317,11 +314,14 @@ const command command_calibrate = {
             "read each other's memory directly; programs then do so. Ranks are started by mpiexec, or are threads\n"
             "with --local. Takes a few minutes. --for also runs one layer of a model, with embedding, head and\n"
             "loss, on the grid that is fastest by these measurements, without overlap, and adds the times of its\n"
-            "kernels and collectives at their own shapes.",
+            "kernels and collectives at their own shapes. On GPUs, it measures theirs, and NCCL's collectives; one\n"
+            "GPU alone shows no links, which --base then names.",
     .options = specs,
     .examples = "  mpiexec.mpich -n 8 quadrille calibrate\n"
                 "  mpiexec.mpich -n 8 quadrille calibrate -o cluster.json\n"
                 "  mpiexec.mpich -n 8 quadrille calibrate --for gpt2 --seq 256 -o gpt2-here.json\n"
-                "  quadrille calibrate --local 2 --quick -o rough.json --force\n",
+                "  quadrille calibrate --local 2 --quick -o rough.json --force\n"
+                "  quadrille calibrate --local 8 --device cuda -o gpus.json\n"
+                "  quadrille calibrate --device cuda --base dgx-h100 -o h100.json\n",
     .run = run,
 };

@@ -31,7 +31,7 @@ typedef struct calibration {
     qdr_context *alone; /* of this rank only, with the same number of threads */
     qdr_grid *self; /* of alone */
     qdr_machine machine; /* what is known before the fit */
-    int is_quick;
+    int is_quick, is_on_gpu;
     int n_nodes, ranks_per_node;
     int n_samples;
     qdr_sample samples[MAX_SAMPLES];
@@ -49,7 +49,9 @@ typedef struct calibration {
  * result on all ranks. */
 typedef struct calibrate_work {
     qdr_status (*call)(void *user);
-    qdr_context *ctx; /* whose stream is waited for after the calls; NULL: each call waits */
+    qdr_context
+        *ctx; /* whose stream is waited for after the calls, and tells the time if it is a GPU's; NULL: each call
+                       * waits */
     void *user;
     int n_most;
     double round_secs; /* length of a round; 0: suitable for the processor's clock */
@@ -59,15 +61,27 @@ int calibrate_time(calibration *c, const calibrate_work *work, double *secs, fai
 void calibrate_add(calibration *c, const qdr_sample *sample);
 void calibrate_show(calibration *c, const char *stage);
 
+/* ---- machine.c ---- */
+
+/* While a collective overlaps a product on a GPU, and how host and GPU overlap: as in dgx-h100, unless --base has
+ * others. Collectives of schedules have urgent streams, which the command cannot make. */
+#define GPU_PROCESSOR_SLOWDOWN 0.05
+#define GPU_TRANSFER_SLOWDOWN 0.1
+#define GPU_HOST_POWER 3
+/* Sets c->machine: like `base`, if that has a version, but for what is known of this machine. name: NULL: that of the
+ * file. Collective. */
+int calibrate_begin(calibration *c, const qdr_machine *base, const char *name, const char *path, failure *why);
+
 /* ---- the measurements; collective, with the same result on all ranks ---- */
 
 /* borders.c: sets those of c->machine, and uses them from then on. For several ranks of a node that are processes. */
 int calibrate_borders(calibration *c, failure *why);
-int calibrate_kernels(calibration *c, failure *why); /* launches, memory, kernels, attention */
+int calibrate_launches(calibration *c, failure *why); /* of GPUs */
+int calibrate_kernels(calibration *c, failure *why); /* memory, kernels, attention; launches of CPUs */
 int calibrate_products(calibration *c, failure *why);
 int calibrate_codecs(calibration *c, failure *why); /* codecs.c: sets those of c->machine */
 int calibrate_collectives(calibration *c, failure *why);
-int calibrate_together(calibration *c, failure *why);
+int calibrate_together(calibration *c, failure *why); /* of CPUs */
 
 /* ---- network.c ---- */
 

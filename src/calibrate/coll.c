@@ -17,12 +17,14 @@ enum { N_KINDS = 3, MOST_CALLS = 256 };
 typedef struct group_case {
     coll_case all; /* all groups of the axis */
     int is_member; /* of the group that runs, if one group runs alone */
+    int is_enqueued; /* calls do not wait */
 } group_case;
 
 static qdr_status call(void *user)
 {
     group_case *g = user;
-    return g->is_member ? coll_case_call(&g->all, 0) : QDR_OK;
+    if (!g->is_member) return QDR_OK;
+    return g->is_enqueued ? coll_case_start(&g->all, NULL, 0) : coll_case_call(&g->all, 0);
 }
 
 /* In this grid, groups of n_ranks ranks that are `stride` apart are along y. */
@@ -40,14 +42,15 @@ static const char *const group_names[N_KINDS][2] = {
 static int measure_groups(calibration *c, int n_ranks, int stride, failure *why)
 {
     static const int64_t sizes[] = {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 24};
+    static const int64_t gpu_sizes[] = {1 << 10, 1 << 13, 1 << 16, 1 << 20, 1 << 24, 1 << 28};
     static const int64_t quick_sizes[] = {1 << 10, 1 << 15, 1 << 18};
     const int n_all = qdr_context_size(c->ctx);
     qdr_grid *grid = NULL;
     if (fail_status(why, grid_make(c->ctx, grid_of(n_ranks, stride, n_all), NULL, &grid))) return why->code;
-    group_case g = {.all = {.grid = grid, .axis = QDR_Y, .dtype = QDR_F32}};
-    coll_case_create(&g.all, c->is_quick ? 1 << 16 : 1 << 22, 0, why);
-    const calibrate_work work = {call, NULL, &g, MOST_CALLS, ROUND_SECS};
-    const int64_t *list = c->is_quick ? quick_sizes : sizes;
+    group_case g = {.all = {.grid = grid, .axis = QDR_Y, .dtype = QDR_F32}, .is_enqueued = c->is_on_gpu};
+    const int64_t *list = c->is_quick ? quick_sizes : c->is_on_gpu ? gpu_sizes : sizes;
+    coll_case_create(&g.all, list[c->is_quick ? 2 : 5] / 4, 0, why);
+    const calibrate_work work = {call, c->is_on_gpu ? c->ctx : NULL, &g, MOST_CALLS, ROUND_SECS};
     const int n_ways = n_ranks == n_all ? 1 : 2;
     for (int alone = 0; alone < n_ways && !why->code; alone++) {
         const int n_sizes = c->is_quick ? 3 : alone ? 5 : 6; /* the largest size takes seconds */

@@ -22,6 +22,13 @@ static const shape shapes[] = {
 static const shape quick_shapes[] = {{64, 64, 64}, {256, 256, 256}, {256, 64, 128}, {128, 256, 64}, {64, 128, 512}};
 static const shape other_shapes[] = {
     {128, 128, 128}, {512, 512, 512}, {1024, 256, 512}, {256, 1024, 128}, {512, 128, 1024}};
+/* Of GPUs: those of layers, in two bytes, and fewer of the wider types. */
+static const shape gpu_shapes[] = {{4096, 4096, 4096}, {8192, 8192, 8192},  {8192, 4096, 4096}, {4096, 12288, 4096},
+                                   {4096, 4096, 1024}, {4096, 1024, 4096},  {1024, 4096, 4096}, {16384, 2048, 2048},
+                                   {2048, 2048, 2048}, {4096, 16384, 4096}, {8192, 512, 4096},  {512, 4096, 4096},
+                                   {4096, 4096, 256},  {1024, 1024, 1024}};
+static const shape other_gpu_shapes[] = {
+    {4096, 4096, 4096}, {2048, 2048, 2048}, {4096, 1024, 4096}, {1024, 4096, 4096}, {4096, 4096, 1024}};
 #define N_OF(list) ((int)(sizeof(list) / sizeof *(list)))
 
 static qdr_status call_forward(void *user)
@@ -74,16 +81,31 @@ static int measure_shapes(calibration *c, const shape *list, int n, qdr_dtype dt
     return why->code;
 }
 
+#define LIST(list) list, N_OF(list)
+
+/* Types of which nothing is known must be measured, however quickly. */
+static int measure_quickly(calibration *c, failure *why)
+{
+    static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16};
+    for (int i = 0; i < 3 && !why->code; i++)
+        if (c->is_on_gpu || types[i] == QDR_F32 || types[i] == c->run.dtype)
+            measure_shapes(c, LIST(quick_shapes), types[i], why);
+    return why->code;
+}
+
 int calibrate_products(calibration *c, failure *why)
 {
     calibrate_show(c, "products");
-    if (c->is_quick && !measure_shapes(c, quick_shapes, N_OF(quick_shapes), QDR_F32, why) && c->run.dtype != QDR_F32)
-        measure_shapes(c, quick_shapes, N_OF(quick_shapes), c->run.dtype, why);
-    if (c->is_quick || why->code) return why->code;
-    if (measure_shapes(c, shapes, N_OF(shapes), QDR_F32, why) ||
-        measure_shapes(c, other_shapes, N_OF(other_shapes), QDR_F64, why))
+    if (c->is_quick) return measure_quickly(c, why);
+    if (c->is_on_gpu) {
+        if (measure_shapes(c, LIST(other_gpu_shapes), QDR_F32, why) ||
+            measure_shapes(c, LIST(other_gpu_shapes), QDR_F64, why))
+            return why->code;
+        return measure_shapes(c, LIST(gpu_shapes), QDR_BF16, why);
+    }
+    if (measure_shapes(c, LIST(shapes), QDR_F32, why) || measure_shapes(c, LIST(other_shapes), QDR_F64, why))
         return why->code;
-    return measure_shapes(c, other_shapes, N_OF(other_shapes), QDR_BF16, why);
+    return measure_shapes(c, LIST(other_shapes), QDR_BF16, why);
 }
 
 /* ---- kernels ---- */
@@ -99,6 +121,7 @@ typedef struct kernel {
     int name;
     void *buffers[MAX_BUFFERS];
     int64_t n_elems;
+    qdr_dtype dtype;
     qdr_layer_norm norm;
     qdr_attention attention;
 } kernel;
@@ -112,7 +135,7 @@ static qdr_status call(void *user)
     float *rows = b[3];
     switch (k->name) {
     case LAUNCH: return qdr_add(ctx, 1, QDR_F32, b[0], b[1], b[2], NULL);
-    case COPY: return qdr_copy(ctx, b[0], b[1], (size_t)n * 4, NULL);
+    case COPY: return qdr_copy(ctx, b[0], b[1], (size_t)n * qdr_dtype_bytes(k->dtype), NULL);
     case ADD: return qdr_add(ctx, n, QDR_F32, b[0], b[1], b[2], NULL);
     case GELU: return qdr_gelu_forward(ctx, n, QDR_F32, b[0], b[2], NULL);
     case GELU_BACKWARD: return qdr_gelu_backward(ctx, n, QDR_F32, b[0], b[1], b[2], 0, NULL);
@@ -126,7 +149,7 @@ static qdr_status call(void *user)
     }
 }
 
-/* Per element: the number of 4-byte values moved, and flops, those of attention for each row that it reads; number of
+/* Per element: the number of values moved, and flops, those of attention for each row that it reads; number of
  * kernels. */
 typedef struct measured_kernel {
     const char *group;
@@ -151,25 +174,36 @@ enum { N_KERNELS = sizeof kernels / sizeof *kernels };
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* All kernels at one size: rows and columns, sequences of `context` rows in heads of 64. */
-static int measure_size(calibration *c, int64_t n_rows, int64_t n_cols, int64_t context, failure *why)
+/* Rows and columns; context: for attention, 0: for the other kernels. */
+typedef struct kernel_size {
+    int n_rows, n_cols, context, head_size;
+} kernel_size;
+
+/* All kernels at one size; attention in sequences of `context` rows. */
+static int measure_size(calibration *c, const kernel_size *size, failure *why)
 {
+    const int64_t n_rows = size->n_rows, n_cols = size->n_cols, context = size->context;
+    /* A GPU's attention is fast in two bytes only. */
+    const qdr_dtype dtype = context && c->is_on_gpu ? QDR_BF16 : QDR_F32;
     kernel k = {.c = c,
                 .n_elems = n_rows * n_cols,
+                .dtype = dtype,
                 .norm = {QDR_OPTS_INIT, .n_rows = n_rows, .n_cols = n_cols, .n_features = n_cols, .axis = QDR_X,
                          .dtype = QDR_F32}};
-    if (context) k.attention = (qdr_attention){QDR_OPTS_INIT, n_rows, context, n_cols / 64, n_cols / 64, 64, QDR_F32};
+    const int64_t n_heads = context ? n_cols / size->head_size : 0;
+    if (context)
+        k.attention = (qdr_attention){QDR_OPTS_INIT, n_rows, context, n_heads, n_heads, size->head_size, dtype};
     /* All buffers get the size of the largest, also of state and workspace of norms and attention. */
     size_t stats = 0, scratch = 0, saved = 0, more = 0;
     fail_status(why, qdr_layer_norm_sizes(c->self, &k.norm, &stats, &scratch));
     if (context) fail_status(why, qdr_attention_sizes(&k.attention, &saved, &more));
     const size_t state = larger(larger(stats, scratch), larger(saved, more));
     const size_t largest = larger((size_t)(k.n_elems * (context ? 12 : 4)), state);
-    const size_t bytes = largest + (size_t)n_cols * 16;
+    const size_t bytes = largest + (size_t)n_cols * 16, each = qdr_dtype_bytes(dtype);
     if (!fail_together(why, c->ctx)) {
         for (int i = 0; i < MAX_BUFFERS && !why->code; i++)
             if (!fail_status(why, qdr_mem_alloc(c->alone, bytes, &k.buffers[i])))
-                fail_status(why, memory_fill(c->alone, k.buffers[i], (int64_t)(bytes / 4), QDR_F32));
+                fail_status(why, memory_fill(c->alone, k.buffers[i], (int64_t)(bytes / each), dtype));
         fail_together(why, c->ctx);
     }
     const double n = (double)k.n_elems, n_read = context ? ((double)context + 1) / 2 : 1;
@@ -177,12 +211,13 @@ static int measure_size(calibration *c, int64_t n_rows, int64_t n_cols, int64_t 
         const measured_kernel *of = &kernels[i];
         const calibrate_work work = {call, c->alone, &k, of->kind == QDR_SAMPLE_LAUNCH ? 1024 : 64, 0};
         if ((of->kind == QDR_SAMPLE_ATTENTION) != (context > 0)) continue;
+        if (of->kind == QDR_SAMPLE_LAUNCH && c->is_on_gpu) continue; /* launches.c */
         k.name = of->name;
         qdr_sample s = {.kind = of->kind,
                         .group = of->group,
                         .n_kernels = of->n_kernels,
-                        .dtype = QDR_F32,
-                        .bytes = 4 * of->elems * n,
+                        .dtype = dtype,
+                        .bytes = (double)each * of->elems * n,
                         .flops = of->flops * n * n_read};
         if (!calibrate_time(c, &work, &s.secs, why)) calibrate_add(c, &s);
     }
@@ -190,19 +225,15 @@ static int measure_size(calibration *c, int64_t n_rows, int64_t n_cols, int64_t 
     return why->code;
 }
 
-/* Rows and columns; context: for attention, 0: for the other kernels. */
-typedef struct kernel_size {
-    int n_rows, n_cols, context;
-} kernel_size;
-
 int calibrate_kernels(calibration *c, failure *why)
 {
-    static const kernel_size sizes[] = {{512, 512, 0},   {2048, 512, 0},  {2048, 2048, 0},
-                                        {512, 256, 128}, {512, 512, 256}, {1024, 128, 512}};
-    static const kernel_size quick_sizes[] = {{64, 256, 0}, {128, 64, 64}};
+    static const kernel_size sizes[] = {{512, 512, 0, 0},    {2048, 512, 0, 0},   {2048, 2048, 0, 0},
+                                        {512, 256, 128, 64}, {512, 512, 256, 64}, {1024, 128, 512, 64}};
+    static const kernel_size gpu_sizes[] = {{8192, 4096, 0, 0},      {16384, 4096, 0, 0},     {8192, 8192, 0, 0},
+                                            {8192, 4096, 1024, 128}, {8192, 4096, 2048, 128}, {8192, 4096, 4096, 128}};
+    static const kernel_size quick_sizes[] = {{64, 256, 0, 0}, {128, 64, 64, 64}};
+    const kernel_size *list = c->is_quick ? quick_sizes : c->is_on_gpu ? gpu_sizes : sizes;
     calibrate_show(c, "kernels");
-    const kernel_size *list = c->is_quick ? quick_sizes : sizes;
-    for (int i = 0; i < (c->is_quick ? 2 : 6) && !why->code; i++)
-        measure_size(c, list[i].n_rows, list[i].n_cols, list[i].context, why);
+    for (int i = 0; i < (c->is_quick ? 2 : 6) && !why->code; i++) measure_size(c, &list[i], why);
     return why->code;
 }

@@ -148,6 +148,62 @@ class Linear(Case):
                 self.assertTrue((numpy.load(os.path.join(out, name + ".npy")) == array).all(), (grid, name))
 
 
+class Calibrate(Case):
+    def calibrate(self, *words, **environment):
+        """The file, which is whole, and another command reads it."""
+        file = self.path("here.json")
+        self.output("calibrate", "--quick", "--force", "-o", file, "--device", "cuda", *words, **environment)
+        with open(file, encoding="utf-8") as written:
+            machine = json.load(written)
+        self.assertEqual((machine["name"], machine["device"]), ("here", "Fake GPU 0"))
+        self.assertEqual(machine["memory_GiB"], 2)
+        for dtype in ("f32", "f64", "bf16"):
+            self.assertGreater(machine[dtype]["peak_TFLOPS"], 0)
+        for key in ("launch_us", "host_us"):
+            self.assertGreater(machine["software"][key], 0)
+        self.assertEqual(machine["software"]["host_power"], 3)
+        self.assertGreater(machine["attention_efficiency"], 0)
+        self.assertEqual(machine["codecs"]["processor_share"], 0)
+        self.assertGreater(machine["codecs"]["int8_encode_GBps"], 0)
+        done = start("plan", "gpt2", "-n", "8", "--machine", file, "--mem", "64G")
+        self.assertEqual(done.returncode, 0, done.err)
+        return machine, {group["group"] for group in machine["calibration"]["residuals"]}
+
+    def test_gpus_with_links(self):
+        model = self.path("model.json")
+        with open(model, "w", encoding="utf-8") as file:
+            json.dump({"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 2, "n_positions": 16,
+                       "vocab_size": 64}, file)
+        machine, groups = self.calibrate("--local", "2", "--for", model, "--dtype", "bf16", FAKE_CUDA_GPUS="2")
+        self.assertEqual(machine["ranks_per_node"], 2)
+        self.assertEqual([link["name"] for link in machine["links"]], ["node"])
+        self.assertNotEqual(machine["links"][0]["rank_GBps"], 1)  # what it begins with
+        self.assertEqual((machine["collectives"]["by_level"], machine["collectives"]["has_tree"]), (0, 1))
+        self.assertLessEqual({"all-gather, all groups", "reduce-scatter, all groups", "all-reduce, all groups",
+                              "attention", "product TN bf16", "copy", "launch", "network: attention"}, groups)
+
+    def test_one_gpu(self):
+        """Its links, and everything else that it does not show, are another machine's."""
+        machine, groups = self.calibrate("--base", "dgx-h100")
+        with open(os.path.join(os.path.dirname(__file__), "../../perfmodel/machines/dgx-h100.json"),
+                  encoding="utf-8") as file:
+            base = json.load(file)
+        self.assertEqual(machine["ranks_per_node"], 8)
+        for link, other in zip(machine["links"], base["links"], strict=True):
+            self.assertEqual({key: link[key] for key in other}, other)
+        self.assertEqual(machine["collectives"]["start_us"], base["collectives"]["start_us"])
+        self.assertEqual(machine["software"]["optimizer_bytes"], base["software"]["optimizer_bytes"])
+        self.assertNotEqual(machine["bf16"]["peak_TFLOPS"], base["bf16"]["peak_TFLOPS"])
+        self.assertFalse([group for group in groups if "groups" in group], groups)
+
+    def test_refused(self):
+        words = ("calibrate", "--quick", "--device", "cuda", "-o", self.path("none.json"))
+        self.assert_refused(start(*words), "one GPU", "--local 8", "--base")
+        self.assert_refused(start(*words, "--local", "2"), "ranks 0 and 1", "GPU 0", "one rank for each GPU")
+        self.assert_refused(start(*words, "--base", "dgx-h1000"), "dgx-h100")
+        self.assertEqual(os.listdir(self.folder.name), [])
+
+
 if __name__ == "__main__":
     BUILD, PLUGIN = sys.argv[1:3]
     unittest.main(argv=sys.argv[:1] + sys.argv[3:])

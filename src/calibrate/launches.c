@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What starting a kernel costs on a GPU: the GPU itself, where kernels of a recorded step follow each other, and the
+ * host that enqueues the tasks of a stack. */
+#include <quadrille/graph.h>
+#include <stdio.h>
+
+#include "calibrate/calibrate.h"
+#include "common/memory.h"
+#include "common/planning.h"
+
+enum { N_RECORDED = 64, N_LAYERS = 4, HIDDEN = 64, CONTEXT = 16, ROUNDS = 51, QUICK_ROUNDS = 5 };
+
+/* ---- the GPU ---- */
+
+static qdr_status launch(void *user) { return qdr_graph_launch(user, NULL); }
+
+static qdr_status record(qdr_context *ctx, float *numbers, qdr_graph **graph)
+{
+    qdr_status status = qdr_graph_begin(ctx);
+    for (int i = 0; i < N_RECORDED && status >= 0; i++)
+        status = qdr_add(ctx, 1, QDR_F32, numbers, numbers + 1, numbers + 2, NULL);
+    return status < 0 ? status : qdr_graph_end(ctx, graph);
+}
+
+static int measure_gpu(calibration *c, failure *why)
+{
+    qdr_graph *graph = NULL;
+    void *numbers = NULL;
+    qdr_sample sample = {.kind = QDR_SAMPLE_LAUNCH, .group = "launch", .n_kernels = N_RECORDED};
+    if (!fail_status(why, qdr_mem_alloc(c->alone, 3 * sizeof(float), &numbers)) &&
+        !fail_status(why, memory_set(c->alone, numbers, 0, 3 * sizeof(float))))
+        fail_status(why, record(c->alone, numbers, &graph));
+    if (!fail_together(why, c->ctx)) {
+        const calibrate_work work = {launch, c->alone, graph, 64, 0};
+        if (!calibrate_time(c, &work, &sample.secs, why)) calibrate_add(c, &sample);
+    }
+    qdr_graph_destroy(&graph);
+    qdr_mem_free(c->alone, &numbers);
+    return why->code;
+}
+
+/* ---- the host ---- */
+
+/* One line of the printed schedule for each task; what begins with # or is empty is none. */
+static int count_tasks(const qdr_stack *stack, failure *why)
+{
+    char line[512];
+    int n = 0;
+    FILE *file = tmpfile();
+    if (!file) return fail(why, EXIT_FAILED, "calibrate: there is no temporary file; see TMPDIR"), 0;
+    fail_status(why, qdr_stack_print(stack, "forward", file));
+    rewind(file);
+    while (fgets(line, sizeof line, file)) n += line[0] != '#' && line[0] != '\n';
+    fclose(file);
+    return n;
+}
+
+static qdr_status enqueue(void *user, int series)
+{
+    (void)series;
+    return qdr_stack_forward(((const transformer *)user)->stack);
+}
+
+static void wait(void *user, int series, int64_t iteration)
+{
+    (void)series, (void)iteration;
+    qdr_context *ctx = qdr_grid_context(qdr_stack_grid(((const transformer *)user)->stack));
+    const qdr_status status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    (void)status; /* the next call has it, too */
+}
+
+static int measure_host(calibration *c, failure *why)
+{
+    const qdr_network network = planning_network("layers", N_LAYERS, HIDDEN, 1, CONTEXT);
+    const transformer_desc desc = {.network = &network,
+                                   .n_layers = N_LAYERS,
+                                   .n_sequences = 1,
+                                   .sequence = CONTEXT,
+                                   .dtype = QDR_BF16,
+                                   .n_panels = 1,
+                                   .n_batch_parts = 1,
+                                   .overlap = QDR_OVERLAP_ALL};
+    const bench_options options = {.n_iterations = c->is_quick ? QUICK_ROUNDS : ROUNDS, .n_warmup = 2};
+    transformer made = {0};
+    bench_samples samples = {0};
+    int n_tasks = 0;
+    if (!fail_status(why, transformer_create(c->self, &desc, &made))) n_tasks = count_tasks(made.stack, why);
+    const bench_subject forward = {.call = enqueue, .after = wait, .user = &made};
+    if (!fail_together(why, c->ctx) && !bench_measure(c->ctx, &options, &forward, 1, 0, &samples, why))
+        c->machine.software.host_secs = bench_times_of(&samples, 0).median / (n_tasks ? n_tasks : 1);
+    bench_free(&samples);
+    qdr_stack_destroy(&made.stack);
+    return why->code;
+}
+
+int calibrate_launches(calibration *c, failure *why)
+{
+    calibrate_show(c, "launches");
+    return measure_gpu(c, why) ? why->code : measure_host(c, why);
+}
