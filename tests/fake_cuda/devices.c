@@ -212,18 +212,6 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
     return fake_note(error);
 }
 
-cudaError_t cudaDeviceDisablePeerAccess(int peer)
-{
-    const int device = fake_current_device();
-    cudaError_t error = check_number(peer);
-    if (error != cudaSuccess) return fake_note(error);
-    fake_lock();
-    if (!peers[device][peer]) error = cudaErrorPeerAccessNotEnabled;
-    peers[device][peer] = 0;
-    fake_unlock();
-    return fake_note(error);
-}
-
 /* ---- what has no meaning here ---- */
 
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
@@ -232,11 +220,5 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     (void)function;
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize && (value < 0 || value > most))
         return fake_note(cudaErrorInvalidValue);
-    return fake_note(fake_ready());
-}
-
-cudaError_t cudaSetDeviceFlags(unsigned flags)
-{
-    (void)flags;
     return fake_note(fake_ready());
 }

@@ -208,12 +208,3 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
     fake_unlock();
     return fake_note(error);
 }
-
-cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
-{
-    fake_lock();
-    const fake_stream *found = fake_find_stream(stream, "cudaGraphUpload");
-    const cudaError_t error = found ? check_exec(exec, "cudaGraphUpload", 0) : cudaErrorInvalidResourceHandle;
-    fake_unlock();
-    return fake_note(error);
-}

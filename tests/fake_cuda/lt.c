@@ -90,8 +90,6 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle,
 
 size_t cublasLtGetVersion(void) { return CUBLAS_VERSION; }
 
-size_t cublasLtGetCudartVersion(void) { return CUDART_VERSION; }
-
 #define STATUS_NAME(status)                                                                                            \
     case status: return #status;
 
@@ -111,8 +109,6 @@ const char *cublasLtGetStatusName(cublasStatus_t status)
     }
     return "CUBLAS_STATUS_UNKNOWN";
 }
-
-const char *cublasLtGetStatusString(cublasStatus_t status) { return cublasLtGetStatusName(status); }
 
 /* ---- attributes: where they lie ---- */
 
@@ -144,45 +140,16 @@ static cublasStatus_t move(const attribute *table, size_t n, int name, void *des
 /* ---- products ---- */
 
 static const attribute desc_attributes[] = {
-    AT(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, fake_desc, compute),
-    AT(CUBLASLT_MATMUL_DESC_SCALE_TYPE, fake_desc, scale_type),
-    AT(CUBLASLT_MATMUL_DESC_POINTER_MODE, fake_desc, pointer_mode),
     AT(CUBLASLT_MATMUL_DESC_TRANSA, fake_desc, trans_a),
     AT(CUBLASLT_MATMUL_DESC_TRANSB, fake_desc, trans_b),
-    AT(CUBLASLT_MATMUL_DESC_TRANSC, fake_desc, trans_c),
-    AT(CUBLASLT_MATMUL_DESC_FILL_MODE, fake_desc, fill_mode),
     AT(CUBLASLT_MATMUL_DESC_EPILOGUE, fake_desc, epilogue),
     AT(CUBLASLT_MATMUL_DESC_BIAS_POINTER, fake_desc, bias),
-    AT(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, fake_desc, bias_stride),
-    AT(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, fake_desc, bias_type),
     AT(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, fake_desc, aux),
     AT(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, fake_desc, aux_ld),
-    AT(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, fake_desc, aux_stride),
-    AT(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, fake_desc, aux_type),
     AT(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, fake_desc, sm_target),
     AT(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, fake_desc, a_scale),
     AT(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, fake_desc, b_scale),
-    AT(CUBLASLT_MATMUL_DESC_C_SCALE_POINTER, fake_desc, c_scale),
-    AT(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, fake_desc, d_scale),
-    AT(CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, fake_desc, amax),
-    AT(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fake_desc, fast_accumulation),
-    AT(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, fake_desc, a_scale_mode),
-    AT(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, fake_desc, b_scale_mode),
 };
-
-cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t desc, size_t bytes, cublasComputeType_t compute,
-                                               cudaDataType_t scale_type)
-{
-    if (bytes < sizeof(fake_desc)) return CUBLAS_STATUS_INVALID_VALUE;
-    *(fake_desc *)(void *)desc = (fake_desc){.magic = DESC_MAGIC,
-                                             .compute = (int32_t)compute,
-                                             .scale_type = (int32_t)scale_type,
-                                             .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
-                                             .fill_mode = CUBLAS_FILL_MODE_FULL,
-                                             .bias_type = -1,
-                                             .aux_type = -1};
-    return CUBLAS_STATUS_SUCCESS;
-}
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute,
                                         cudaDataType_t scale_type)
@@ -190,7 +157,11 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComput
     created *made = create(DESC_MAGIC);
     if (!made) return CUBLAS_STATUS_ALLOC_FAILED;
     *desc = (cublasLtMatmulDesc_t)(void *)made->data;
-    return cublasLtMatmulDescInit_internal(*desc, sizeof made->data, compute, scale_type);
+    *(fake_desc *)(void *)made->data = (fake_desc){.magic = DESC_MAGIC,
+                                                   .compute = (int32_t)compute,
+                                                   .scale_type = (int32_t)scale_type,
+                                                   .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
@@ -205,39 +176,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
     return move(desc_attributes, COUNT(desc_attributes), (int)name, desc, from, NULL, bytes);
 }
 
-cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name, void *to,
-                                              size_t bytes, size_t *written)
-{
-    if (!fake_find_desc(desc) || !to) return CUBLAS_STATUS_INVALID_VALUE;
-    if (written) *written = bytes;
-    return move(desc_attributes, COUNT(desc_attributes), (int)name, desc, NULL, to, bytes);
-}
-
 /* ---- layouts ---- */
-
-static const attribute layout_attributes[] = {
-    AT(CUBLASLT_MATRIX_LAYOUT_TYPE, fake_layout, type),
-    AT(CUBLASLT_MATRIX_LAYOUT_ORDER, fake_layout, order),
-    AT(CUBLASLT_MATRIX_LAYOUT_ROWS, fake_layout, rows),
-    AT(CUBLASLT_MATRIX_LAYOUT_COLS, fake_layout, cols),
-    AT(CUBLASLT_MATRIX_LAYOUT_LD, fake_layout, ld),
-    AT(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, fake_layout, n_batch),
-    AT(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, fake_layout, stride),
-};
-
-cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, size_t bytes, cudaDataType type,
-                                                 uint64_t rows, uint64_t cols, int64_t ld)
-{
-    if (bytes < sizeof(fake_layout)) return CUBLAS_STATUS_INVALID_VALUE;
-    *(fake_layout *)(void *)layout = (fake_layout){.magic = LAYOUT_MAGIC,
-                                                   .type = (int32_t)type,
-                                                   .order = CUBLASLT_ORDER_COL,
-                                                   .n_batch = 1,
-                                                   .rows = rows,
-                                                   .cols = cols,
-                                                   .ld = ld};
-    return CUBLAS_STATUS_SUCCESS;
-}
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type, uint64_t rows,
                                           uint64_t cols, int64_t ld)
@@ -245,7 +184,9 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDa
     created *made = create(LAYOUT_MAGIC);
     if (!made) return CUBLAS_STATUS_ALLOC_FAILED;
     *layout = (cublasLtMatrixLayout_t)(void *)made->data;
-    return cublasLtMatrixLayoutInit_internal(*layout, sizeof made->data, type, rows, cols, ld);
+    *(fake_layout *)(void *)made->data = (fake_layout){
+        .magic = LAYOUT_MAGIC, .type = (int32_t)type, .rows = rows, .cols = cols, .ld = ld};
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
@@ -253,25 +194,9 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
     return destroy(layout, LAYOUT_MAGIC, "cublasLtMatrixLayoutDestroy");
 }
 
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t name,
-                                                const void *from, size_t bytes)
-{
-    if (!fake_find_layout(layout) || !from) return CUBLAS_STATUS_INVALID_VALUE;
-    return move(layout_attributes, COUNT(layout_attributes), (int)name, layout, from, NULL, bytes);
-}
-
-cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t name,
-                                                void *to, size_t bytes, size_t *written)
-{
-    if (!fake_find_layout(layout) || !to) return CUBLAS_STATUS_INVALID_VALUE;
-    if (written) *written = bytes;
-    return move(layout_attributes, COUNT(layout_attributes), (int)name, layout, NULL, to, bytes);
-}
-
 /* ---- preferences ---- */
 
 static const attribute preference_attributes[] = {
-    AT(CUBLASLT_MATMUL_PREF_SEARCH_MODE, fake_preference, search_mode),
     AT(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, fake_preference, workspace_bytes),
     AT(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, fake_preference, reduction_mask),
     AT(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, fake_preference, align[0]),
@@ -280,20 +205,14 @@ static const attribute preference_attributes[] = {
     AT(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, fake_preference, align[3]),
 };
 
-cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t preference, size_t bytes)
-{
-    if (bytes < sizeof(fake_preference)) return CUBLAS_STATUS_INVALID_VALUE;
-    *(fake_preference *)(void *)preference = (fake_preference){
-        .magic = PREFERENCE_MAGIC, .reduction_mask = UINT32_MAX, .align = {256, 256, 256, 256}};
-    return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
 {
     created *made = create(PREFERENCE_MAGIC);
     if (!made) return CUBLAS_STATUS_ALLOC_FAILED;
     *preference = (cublasLtMatmulPreference_t)(void *)made->data;
-    return cublasLtMatmulPreferenceInit_internal(*preference, sizeof made->data);
+    *(fake_preference *)(void *)made->data = (fake_preference){
+        .magic = PREFERENCE_MAGIC, .reduction_mask = UINT32_MAX, .align = {256, 256, 256, 256}};
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
@@ -309,15 +228,6 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return move(preference_attributes, COUNT(preference_attributes), (int)name, preference, from, NULL, bytes);
 }
 
-cublasStatus_t cublasLtMatmulPreferenceGetAttribute(cublasLtMatmulPreference_t preference,
-                                                    cublasLtMatmulPreferenceAttributes_t name, void *to, size_t bytes,
-                                                    size_t *written)
-{
-    if (!find(preference, PREFERENCE_MAGIC, "the preference") || !to) return CUBLAS_STATUS_INVALID_VALUE;
-    if (written) *written = bytes;
-    return move(preference_attributes, COUNT(preference_attributes), (int)name, preference, NULL, to, bytes);
-}
-
 /* ---- algorithms ---- */
 
 static const attribute algo_attributes[] = {
@@ -331,13 +241,6 @@ static const attribute algo_attributes[] = {
     AT(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, fake_algo, inner_shape),
     AT(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, fake_algo, cluster_shape),
 };
-
-cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t *algo,
-                                                    cublasLtMatmulAlgoConfigAttributes_t name, const void *from,
-                                                    size_t bytes)
-{
-    return move(algo_attributes, COUNT(algo_attributes), (int)name, algo, from, NULL, bytes);
-}
 
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
                                                     cublasLtMatmulAlgoConfigAttributes_t name, void *to, size_t bytes,

@@ -7,27 +7,26 @@
 
 #include "internal.h"
 
+/* What this library asks of a product; attributes of anything else are not supported. */
 typedef struct fake_desc {
     uint64_t magic;
-    int32_t compute, scale_type, pointer_mode, trans_a, trans_b, trans_c, sm_target, aux_type, bias_type, fill_mode;
+    int32_t compute, scale_type, trans_a, trans_b, sm_target;
     uint32_t epilogue;
-    int8_t fast_accumulation;
-    int64_t bias_stride, aux_ld, aux_stride;
-    void *bias, *aux, *amax;
-    const float *a_scale, *b_scale, *c_scale, *d_scale;
-    int32_t a_scale_mode, b_scale_mode;
+    int64_t aux_ld;
+    void *bias, *aux;
+    const float *a_scale, *b_scale;
 } fake_desc;
 
 typedef struct fake_layout {
     uint64_t magic;
-    int32_t type, order, n_batch;
+    int32_t type;
     uint64_t rows, cols;
-    int64_t ld, stride;
+    int64_t ld;
 } fake_layout;
 
 typedef struct fake_preference {
     uint64_t magic, workspace_bytes;
-    uint32_t search_mode, reduction_mask, align[4]; /* of A, B, C, D */
+    uint32_t reduction_mask, align[4]; /* of A, B, C, D */
 } fake_preference;
 
 typedef struct fake_algo {
@@ -40,6 +39,10 @@ typedef struct fake_algo {
     uint16_t align_bias; /* what the description's pointer had when it was offered; NULL: 256 */
     uint8_t is_scaled; /* the description had the scales of A and B then */
 } fake_algo;
+
+/* Bits of cublasLt's epilogues: with an auxiliary matrix, and the slope of GELU there. */
+#define FAKE_EPILOGUE_AUX 128u
+#define FAKE_EPILOGUE_SLOPE 64u
 
 #define FAKE_FIRST_TILE 20u /* of FAKE_TILES */
 #define FAKE_TILES 4u

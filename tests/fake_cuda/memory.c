@@ -202,8 +202,6 @@ cudaError_t cudaHostRegister(void *data, size_t bytes, unsigned flags)
     return fake_note(error);
 }
 
-cudaError_t cudaMallocHost(void **data, size_t bytes) { return cudaHostAlloc(data, bytes, 0); }
-
 typedef enum way_to_free { FREE_DEVICE, FREE_PINNED, UNREGISTER } way_to_free;
 static const char *const way_names[] = {"cudaFree", "cudaFreeHost", "cudaHostUnregister"};
 

@@ -8,13 +8,13 @@
 
 struct CUmemPoolHandle_st {
     uint64_t magic;
-    int device, is_destroyed, is_default;
+    int device, is_destroyed;
     unsigned allows; /* bits of other GPUs */
     uint64_t release_threshold;
     struct CUmemPoolHandle_st *next;
 };
 
-static cudaMemPool_t pools, defaults[FAKE_GPUS_MOST];
+static cudaMemPool_t pools;
 
 static cudaMemPool_t make(int device)
 {
@@ -38,7 +38,7 @@ int fake_pool_allows(cudaMemPool_t pool, int device) { return (int)(pool->allows
 int64_t fake_leaked_pools(void)
 {
     int64_t n = 0;
-    for (cudaMemPool_t pool = pools; pool; pool = pool->next) n += !pool->is_destroyed && !pool->is_default;
+    for (cudaMemPool_t pool = pools; pool; pool = pool->next) n += !pool->is_destroyed;
     return n;
 }
 
@@ -66,7 +66,6 @@ cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool)
         fake_report(FAKE_DOUBLE_FREE, "a pool %p is destroyed twice", (void *)pool);
     else
         error = check(pool, "cudaMemPoolDestroy");
-    if (error == cudaSuccess && pool->is_default) error = cudaErrorInvalidValue;
     if (error == cudaSuccess) pool->is_destroyed = 1;
     fake_unlock();
     return fake_note(error);
@@ -104,21 +103,6 @@ cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const struct cudaMemAccessD
     }
     fake_unlock();
     return fake_note(error);
-}
-
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
-{
-    const cudaError_t error = fake_get_settings()->has_pools ? fake_ready() : cudaErrorNotSupported;
-    if (error != cudaSuccess) return fake_note(error);
-    if (device < 0 || device >= fake_get_settings()->n_gpus) return fake_note(cudaErrorInvalidDevice);
-    fake_lock();
-    if (!defaults[device]) {
-        defaults[device] = make(device);
-        defaults[device]->is_default = 1;
-    }
-    *pool = defaults[device];
-    fake_unlock();
-    return cudaSuccess;
 }
 
 /* ---- taking and freeing ---- */
@@ -166,13 +150,6 @@ cudaError_t cudaMallocFromPoolAsync(void **data, size_t bytes, cudaMemPool_t poo
     const cudaError_t error = take(data, bytes, pool, fake_find_stream(handle, "cudaMallocFromPoolAsync"));
     fake_unlock();
     return fake_note(error);
-}
-
-cudaError_t cudaMallocAsync(void **data, size_t bytes, cudaStream_t stream)
-{
-    cudaMemPool_t pool = NULL;
-    const cudaError_t error = cudaDeviceGetDefaultMemPool(&pool, fake_current_device());
-    return error == cudaSuccess ? cudaMallocFromPoolAsync(data, bytes, pool, stream) : error;
 }
 
 static void run_free(void *args)

@@ -6,18 +6,11 @@
 
 #include "lt.h"
 
-/* One matrix product of a batch. */
 typedef struct job {
     const fake_product *p;
-    int64_t m, n, k, batch;
+    int64_t m, n, k;
     double *a, *b, *y; /* op(A)[m,k], op(B)[k,n], results [m,n] by rows */
 } job;
-
-static const void *at(const void *data, const fake_layout *layout, int64_t batch)
-{
-    const int64_t bytes = batch * layout->stride * fake_type_bytes(layout->type);
-    return (const char *)fake_translate(data) + bytes;
-}
 
 /* op(X)[rows, cols] by rows. */
 static void unpack(const void *data, const fake_layout *layout, int is_transposed, int64_t rows, int64_t cols,
@@ -90,14 +83,6 @@ static double gelu_slope(double x)
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
 }
 
-static int bias_type(const job *j) { return j->p->desc.bias_type >= 0 ? j->p->desc.bias_type : j->p->d.type; }
-
-static char *bias_at(const job *j)
-{
-    char *data = fake_translate(j->p->desc.bias);
-    return data + j->batch * j->p->desc.bias_stride * fake_type_bytes(bias_type(j));
-}
-
 static double scale_of(const float *scale) { return scale ? (double)*(float *)fake_translate(scale) : 1; }
 
 static int is_narrow(const job *j) { return fake_type_bytes(j->p->d.type) == 2; }
@@ -108,7 +93,8 @@ static int rounds_product(const job *j)
 {
     const int has_bias = has(j, CUBLASLT_EPILOGUE_BIAS);
     if (!is_narrow(j) || j->p->a.type != j->p->d.type) return 0;
-    return j->p->beta != 0 || (has_bias && (j->p->n_splits > 1 || has(j, CUBLASLT_EPILOGUE_GELU))) || has(j, 64);
+    return j->p->beta != 0 || (has_bias && (j->p->n_splits > 1 || has(j, CUBLASLT_EPILOGUE_GELU))) ||
+           has(j, FAKE_EPILOGUE_SLOPE);
 }
 
 /* alpha·op(A)·op(B) + beta·C + bias */
@@ -116,11 +102,11 @@ static void add_terms(const job *j)
 {
     const fake_product *p = j->p;
     const double alpha = p->alpha * scale_of(p->desc.a_scale) * scale_of(p->desc.b_scale);
-    const void *c_data = p->beta != 0 ? at(p->c_data, &p->c, j->batch) : NULL;
+    const void *c_data = p->beta != 0 ? fake_translate(p->c_data) : NULL, *bias_data = fake_translate(p->desc.bias);
     const int has_bias = has(j, CUBLASLT_EPILOGUE_BIAS);
     const int rounds = rounds_product(j);
     for (int64_t r = 0; r < j->m; r++) {
-        const double bias = has_bias ? fake_load(bias_at(j), r, bias_type(j)) : 0;
+        const double bias = has_bias ? fake_load(bias_data, r, p->d.type) : 0;
         for (int64_t c = 0; c < j->n; c++) j->y[r * j->n + c] *= alpha;
         if (rounds) round_row(j, r);
         for (int64_t c = 0; c < j->n; c++) {
@@ -134,16 +120,14 @@ static void add_terms(const job *j)
 static void activate(const job *j)
 {
     const fake_desc *desc = &j->p->desc;
-    const int type = desc->aux_type >= 0 ? desc->aux_type : j->p->d.type;
-    const int forward = has(j, CUBLASLT_EPILOGUE_GELU), saves = has(j, 128);
+    const int type = j->p->d.type, forward = has(j, CUBLASLT_EPILOGUE_GELU);
     char *aux = fake_translate(desc->aux);
-    if (saves) aux += j->batch * desc->aux_stride * fake_type_bytes(type);
     for (int64_t r = 0; r < j->m; r++) {
         if (forward && is_narrow(j)) round_row(j, r); /* some algorithms read what they stored */
         for (int64_t c = 0; c < j->n; c++) {
             double *y = &j->y[r * j->n + c];
             const int64_t index = r + c * desc->aux_ld;
-            if (forward && saves) fake_store(aux, index, type, *y);
+            if (forward) fake_store(aux, index, type, *y);
             *y = forward ? gelu(*y) : *y * gelu_slope(fake_load(aux, index, type));
         }
     }
@@ -152,46 +136,15 @@ static void activate(const job *j)
 static void store(const job *j)
 {
     const fake_product *p = j->p;
-    void *d = (void *)(uintptr_t)at(p->d_data, &p->d, j->batch);
-    double most = 0;
-    for (int64_t c = 0; c < j->n; c++) {
-        for (int64_t r = 0; r < j->m; r++) {
-            const double y = j->y[r * j->n + c];
-            most = fmax(most, fabs(y));
-            fake_store(d, r + c * p->d.ld, p->d.type, y);
-        }
-    }
-    if (p->desc.amax) *(float *)fake_translate(p->desc.amax) = (float)most;
-}
-
-/* Sums of rows, `n_rows` of them, `row` and `step` elements apart. */
-static void sum_rows(const job *j, const double *x, int64_t n_rows, int64_t row, int64_t n, int64_t step)
-{
-    for (int64_t r = 0; r < n_rows; r++) {
-        double sum = 0;
-        for (int64_t i = 0; i < n; i++) sum += x[r * row + i * step];
-        fake_store(bias_at(j), r, bias_type(j), sum);
-    }
-}
-
-static void run_job(const job *j)
-{
-    const fake_product *p = j->p;
-    const int is_tf32 = p->desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-    unpack(at(p->a_data, &p->a, j->batch), &p->a, p->desc.trans_a, j->m, j->k, is_tf32, j->a);
-    unpack(at(p->b_data, &p->b, j->batch), &p->b, p->desc.trans_b, j->k, j->n, is_tf32, j->b);
-    multiply(j);
-    add_terms(j);
-    if (has(j, CUBLASLT_EPILOGUE_GELU | 64)) activate(j);
-    store(j);
-    if (has(j, 16)) sum_rows(j, j->y, j->m, j->n, j->n, 1);
-    if (has(j, CUBLASLT_EPILOGUE_BGRADA)) sum_rows(j, j->a, j->m, j->k, j->k, 1);
-    if (has(j, CUBLASLT_EPILOGUE_BGRADB)) sum_rows(j, j->b, j->n, 1, j->k, j->n);
+    for (int64_t c = 0; c < j->n; c++)
+        for (int64_t r = 0; r < j->m; r++)
+            fake_store(fake_translate(p->d_data), r + c * p->d.ld, p->d.type, j->y[r * j->n + c]);
 }
 
 void fake_run_product(void *product)
 {
     const fake_product *p = product;
+    const int is_tf32 = p->desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     job j = {.p = p,
              .m = (int64_t)p->d.rows,
              .n = (int64_t)p->d.cols,
@@ -199,7 +152,12 @@ void fake_run_product(void *product)
     j.a = fake_new((size_t)(j.m * j.k) * sizeof(double));
     j.b = fake_new((size_t)(j.k * j.n) * sizeof(double));
     j.y = fake_new((size_t)(j.m * j.n) * sizeof(double));
-    for (j.batch = 0; j.batch < p->d.n_batch; j.batch++) run_job(&j);
+    unpack(fake_translate(p->a_data), &p->a, p->desc.trans_a, j.m, j.k, is_tf32, j.a);
+    unpack(fake_translate(p->b_data), &p->b, p->desc.trans_b, j.k, j.n, is_tf32, j.b);
+    multiply(&j);
+    add_terms(&j);
+    if (has(&j, CUBLASLT_EPILOGUE_GELU | FAKE_EPILOGUE_SLOPE)) activate(&j);
+    store(&j);
     free(j.a);
     free(j.b);
     free(j.y);

@@ -6,64 +6,41 @@
 
 #include "lt.h"
 
-enum { SINGLES_MOST = 8 }; /* accesses that are not a matrix of the batch */
+enum { ACCESSES_MOST = 9 };
 
 typedef struct access_list {
-    fake_access *all;
+    fake_access all[ACCESSES_MOST];
     int n;
 } access_list;
 
 static void add(access_list *list, fake_access_kind kind, const void *begin, size_t row_bytes, size_t stride_bytes,
                 int64_t n_rows)
 {
-    if (!begin) return;
-    list->all[list->n++] = (fake_access){kind, begin, row_bytes, stride_bytes, n_rows};
+    if (begin) list->all[list->n++] = (fake_access){kind, begin, row_bytes, stride_bytes, n_rows};
 }
 
 static void add_matrix(access_list *list, fake_access_kind kind, const void *data, const fake_layout *layout)
 {
     const size_t bytes = (size_t)fake_type_bytes(layout->type);
-    for (int64_t i = 0; i < layout->n_batch; i++)
-        add(list, kind, (const char *)data + i * layout->stride * (int64_t)bytes, layout->rows * bytes,
-            (size_t)layout->ld * bytes, (int64_t)layout->cols);
-}
-
-static void add_vector(access_list *list, const fake_product *p)
-{
-    const unsigned epilogue = p->desc.epilogue;
-    const int is_gradient = (epilogue & (16 | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB)) != 0;
-    const int type = p->desc.bias_type >= 0 ? p->desc.bias_type : p->d.type;
-    const uint64_t n = epilogue & CUBLASLT_EPILOGUE_BGRADB ? p->d.cols : p->d.rows;
-    const size_t bytes = n * (size_t)fake_type_bytes(type);
-    if (!is_gradient && !(epilogue & CUBLASLT_EPILOGUE_BIAS)) return;
-    for (int64_t i = 0; i < p->d.n_batch; i++)
-        add(list, is_gradient ? FAKE_WRITE : FAKE_READ,
-            (const char *)p->desc.bias + i * p->desc.bias_stride * fake_type_bytes(type), bytes, 0, 1);
-}
-
-static void add_aux(access_list *list, const fake_product *p)
-{
-    fake_layout layout = p->d;
-    if (!(p->desc.epilogue & 128)) return;
-    if (p->desc.aux_type >= 0) layout.type = p->desc.aux_type;
-    layout.ld = p->desc.aux_ld;
-    layout.stride = p->desc.aux_stride;
-    add_matrix(list, p->desc.epilogue & CUBLASLT_EPILOGUE_GELU ? FAKE_WRITE : FAKE_READ, p->desc.aux, &layout);
+    add(list, kind, data, layout->rows * bytes, (size_t)layout->ld * bytes, (int64_t)layout->cols);
 }
 
 static access_list accesses_of(const fake_product *p)
 {
-    const size_t most = 6 * (size_t)p->d.n_batch + SINGLES_MOST;
-    access_list list = {fake_new(most * sizeof(fake_access)), 0};
+    const unsigned epilogue = p->desc.epilogue;
+    access_list list = {.n = 0};
+    fake_layout aux = p->d;
+    aux.ld = p->desc.aux_ld;
     add_matrix(&list, FAKE_READ, p->a_data, &p->a);
     add_matrix(&list, FAKE_READ, p->b_data, &p->b);
     if (p->beta != 0) add_matrix(&list, FAKE_READ, p->c_data, &p->c);
     add_matrix(&list, FAKE_WRITE, p->d_data, &p->d);
-    add_vector(&list, p);
-    add_aux(&list, p);
+    if (epilogue & CUBLASLT_EPILOGUE_BIAS)
+        add(&list, FAKE_READ, p->desc.bias, p->d.rows * (size_t)fake_type_bytes(p->d.type), 0, 1);
+    if (epilogue & FAKE_EPILOGUE_AUX)
+        add_matrix(&list, epilogue & CUBLASLT_EPILOGUE_GELU ? FAKE_WRITE : FAKE_READ, p->desc.aux, &aux);
     add(&list, FAKE_READ, p->desc.a_scale, sizeof(float), 0, 1);
     add(&list, FAKE_READ, p->desc.b_scale, sizeof(float), 0, 1);
-    add(&list, FAKE_WRITE, p->desc.amax, sizeof(float), 0, 1);
     if (p->workspace_bytes) add(&list, FAKE_SCRATCH, p->workspace, p->workspace_bytes, 0, 1);
     return list;
 }
@@ -88,10 +65,9 @@ static cublasStatus_t check_algo(const fake_product *p, const fake_algo *algo, s
 static cublasStatus_t check_pointers(const fake_product *p)
 {
     const unsigned epilogue = p->desc.epilogue;
-    const unsigned vectors = CUBLASLT_EPILOGUE_BIAS | 16 | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB;
     if (!p->a_data || !p->b_data || !p->d_data || (p->beta != 0 && !p->c_data)) return CUBLAS_STATUS_INVALID_VALUE;
-    if ((epilogue & vectors) && !p->desc.bias) return CUBLAS_STATUS_INVALID_VALUE;
-    if ((epilogue & 128) && !p->desc.aux) return CUBLAS_STATUS_INVALID_VALUE;
+    if ((epilogue & CUBLASLT_EPILOGUE_BIAS) && !p->desc.bias) return CUBLAS_STATUS_INVALID_VALUE;
+    if ((epilogue & FAKE_EPILOGUE_AUX) && !p->desc.aux) return CUBLAS_STATUS_INVALID_VALUE;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -136,7 +112,6 @@ static cublasStatus_t enqueue(fake_stream *stream, int device, const fake_produc
     if (error == cudaSuccess) error = fake_submit_use(stream, &uses);
     if (error == cudaSuccess) fake_submit(stream, fake_run_product, p, sizeof *p);
     if (error == cudaSuccess) count(stream, p);
-    free(list.all);
     return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

@@ -19,15 +19,6 @@ cudaError_t cudaStreamGetPriority(cudaStream_t handle, int *priority)
     return fake_note(stream ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
 
-cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned *flags)
-{
-    fake_lock();
-    const fake_stream *stream = fake_find_stream(handle, "cudaStreamGetFlags");
-    if (stream) *flags = stream->flags;
-    fake_unlock();
-    return fake_note(stream ? cudaSuccess : cudaErrorInvalidResourceHandle);
-}
-
 cudaError_t cudaStreamGetDevice(cudaStream_t handle, int *device)
 {
     *device = fake_stream_device(handle, "cudaStreamGetDevice");

@@ -192,7 +192,7 @@ static void test_pools(void **state)
     OK(cudaDeviceSynchronize());
     QUIET(OK(use(other, "kernel", FAKE_WRITE, data, 100)));
     REPORTS(FAKE_RACE, cudaFreeAsync(data, stream)); /* still in use */
-    OK(cudaMallocAsync(&data, 100, stream));
+    OK(cudaMallocFromPoolAsync(&data, 100, pool, stream));
     OK(cudaFreeAsync(data, stream));
     OK(cudaStreamSynchronize(stream));
     OK(cudaStreamSynchronize(other));
