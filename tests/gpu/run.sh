@@ -204,7 +204,9 @@ part_correct() {
 }
 
 part_graph() { measure graph 60 "$build/tests/gpu/gpu_graph"; }
-part_nccl() { run_one nccl 60 env NCCL_DEBUG=WARN "$build/tests/gpu/gpu_nccl"; }
+part_nccl() {
+    measure nccl 60 env NCCL_DEBUG=WARN NCCL_DEBUG_FILE="$work/nccl-warnings.log" "$build/tests/gpu/gpu_ranks" 1
+}
 
 part_sanitize() {
     sanitizer=$(find_sanitizer) || { skip sanitize "there is no compute-sanitizer"; return; }
