@@ -14,7 +14,8 @@ tests/gpu/gpu_kernels_attention tests/gpu/gpu_kernels_codec
 tests/gpu/gpu_kernels_elements tests/gpu/gpu_kernels_losses
 tests/conform/conform_device_attention tests/conform/conform_device_fp8 tests/conform/conform_device_fused
 tests/gpu/gpu_layers tests/gpu/gpu_training tests/gpu/gpu_fp8 tests/gpu/gpu_units
-tests/gpu/gpu_linear tests/gpu/gpu_host_cost tests/gpu/gpu_block tests/gpu/gpu_graph tests/gpu/gpu_ranks"
+tests/gpu/gpu_linear tests/gpu/gpu_host_cost tests/gpu/gpu_block tests/gpu/gpu_graph tests/gpu/gpu_ranks
+tests/common/boot_train_gpt"
 
 [ -f "$build/build.ninja" ] ||
     meson setup "$build" --buildtype=release -Dwerror=false -Dcuda=enabled -Dnccl="$nccl_home" -Dmpi=auto || exit 1

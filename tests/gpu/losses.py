@@ -3,6 +3,7 @@
 """Losses of one training run on two devices, step by step, compared with a run in float64.
 
 usage: losses.py TITLE GPU-LOG CPU-LOG FLOAT64-LOG    (logs of train_gpt)
+       losses.py TITLE RANKS-LOG ONE-RANK-LOG         of several ranks and of one, on GPUs, in float32
 
 tests/dist/test_gpt.c requires the losses of float32 to be within 1e-4 of float64, relatively, at each of 50 steps, on
 every grid: so must both devices, so they are within 2e-4 of each other. Prints one JSON object. Exit code 1: they are
@@ -40,11 +41,18 @@ def compare(title, gpu, cpu, exact):
     return {"benchmark": "losses", "case": title, "values": values, "bars": {}, "limits": limits, "words": words}
 
 
+def compare_ranks(title, ranks, alone):
+    values = {"steps": [len(ranks)], "ranks to one rank": [largest_difference(ranks, alone)]}
+    return {"benchmark": "losses", "case": title, "values": values, "bars": {},
+            "limits": {"ranks to one rank": 2 * TOLERANCE}, "words": {}}
+
+
 def main():
-    if len(sys.argv) != 5:
+    if len(sys.argv) not in (4, 5):
         print(__doc__, file=sys.stderr)
         return 2
-    result = compare(sys.argv[1], *(read_losses(path) for path in sys.argv[2:]))
+    evaluate = compare if len(sys.argv) == 5 else compare_ranks
+    result = evaluate(sys.argv[1], *(read_losses(path) for path in sys.argv[2:]))
     printed = {name: [one if math.isfinite(one) else None for one in samples]
                for name, samples in result["values"].items()}
     print(json.dumps({**result, "values": printed}, allow_nan=False))

@@ -30,10 +30,14 @@ parts, all of them by default, in this order:
   host        the host's time for enqueueing
   layer       a transformer layer compared with PyTorch's, with own attention, and with cuDNN's if it is found
   overlap     overlap of collectives with products, in a trace
+  ranks       at most four minutes: NCCL and the suites with two and four ranks on one GPU, training on two compared
+              with one. Needs NCCL 2.30 or later: build-nccl (or QDR_TEST_NCCL), a folder that tests/gpu/thin_nccl.py
+              has filled
   figures     at most four minutes: products on fewer multiprocessors and in fp8, layers of three contexts with own
               attention and cuDNN's, a training step beside PyTorch's; with clocks and power
 
-kernels, correct and sanitize use managed memory, since their tests read results in place; the others do not.
+kernels, correct, sanitize and the suites of ranks use managed memory, since they read results in place; the others
+do not.
 
 Needs a GPU of compute capability 8.0 or later, its driver, CUDA's toolkit (nvcc, cudart, cublasLt, NVTX; CUDA_HOME),
 NCCL (the toolkit's, the system's, or nvidia-nccl of pip), jansson, zlib, meson, ninja, python3, a C and a C++ compiler;
@@ -51,7 +55,7 @@ absolute() { case $1 in /*) printf '%s' "$1" ;; *) printf '%s' "$caller/$1" ;; e
 . tests/gpu/find.sh
 
 # Checks come first: parts for which no time remains are not run.
-all_parts="build kernels graph nccl correct sanitize losses checkpoint codec linear host layer overlap figures"
+all_parts="build kernels graph nccl correct sanitize losses checkpoint codec linear host layer overlap ranks figures"
 measured="graph nccl codec linear host layer overlap sanitize" # they make no sense without a GPU
 output=docs/benchmarks/gpu build=build-gpu secs_in_all=470 library_path=
 archive='' grow='' is_recorded='' # nothing is recorded yet
@@ -208,6 +212,118 @@ part_nccl() {
     measure nccl 60 env NCCL_DEBUG=WARN NCCL_DEBUG_FILE="$work/nccl-warnings.log" "$build/tests/gpu/gpu_ranks" 1
 }
 
+# Ranks that share the GPU, which NCCL allows from 2.30 on: processes that take turns, then threads, which need more of
+# the environment (docs/gpu.md). A rehearsal has threads only, each with a GPU where processes are meant. Whatever hangs
+# is stopped early.
+part_ranks() {
+    in_all=$secs_in_all
+    [ "$(secs_left)" -le 240 ] || secs_in_all=$(($(date +%s) - began + 240))
+    if use_shared_nccl; then
+        ranks_of_nccl
+        ranks_of_training
+        ranks_as_threads
+        ranks_of_suites
+    fi
+    secs_in_all=$in_all
+}
+
+# The library for shared GPUs, unpacked.
+use_shared_nccl() {
+    folder=$(absolute "${QDR_TEST_NCCL:-$PWD/build-nccl}") gpu_ranks=$build/tests/gpu/gpu_ranks sharing=QDR_TIMEOUT=20
+    if [ -n "$fake" ]; then
+        gpu_ranks="$build/tests/fake_cuda/fake_gpu_ranks --threads"
+        sharing="$sharing QDR_TEST_BOOT=threads FAKE_CUDA_SMS=132 FAKE_NCCL_VERSIONS=23007 FAKE_CUDA_GPUS=8"
+        return 0
+    fi
+    [ -f "$folder/libnccl.so.2.xz" ] || {
+        skip ranks "there is no $folder/libnccl.so.2.xz; tests/gpu/thin_nccl.py writes it"
+        return 1
+    }
+    mkdir -p "$build-nccl"
+    python3 -c 'import lzma, shutil, sys; shutil.copyfileobj(lzma.open(sys.argv[1]), open(sys.argv[2], "wb"))' \
+        "$folder/libnccl.so.2.xz" "$build-nccl/libnccl.so.2" || {
+        skip ranks "$folder/libnccl.so.2.xz cannot be unpacked"
+        return 1
+    }
+    sharing="$sharing NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,P2P"
+    sharing="$sharing LD_LIBRARY_PATH=$(cd "$build-nccl" && pwd -P):$LD_LIBRARY_PATH"
+}
+
+# on_one_gpu HOW NAME SECONDS COMMAND...: HOW is measure or run_one; NCCL's log of each process goes to nccl-NAME.PID.
+on_one_gpu() {
+    how=$1 title=$2 limit=$3
+    shift 3
+    # shellcheck disable=SC2086 # words
+    $how "$title" "$limit" env $sharing NCCL_DEBUG_FILE="$work/nccl-$title.%p" "$@"
+}
+is_ok() { awk -F '\t' -v name="$1" '$1 == name && $2 == "ok" { found = 1 } END { exit !found }' "$work/parts"; }
+
+# The first way that works is the one for all that follows.
+ranks_of_nccl() {
+    for way in '' NCCL_CUMEM_ENABLE=0 NCCL_P2P_DISABLE=1; do
+        # shellcheck disable=SC2086 # words
+        on_one_gpu measure "ranks-2${way:+-$way}" 60 $way $gpu_ranks 2
+        is_ok "ranks-2${way:+-$way}" && break
+    done
+    sharing="$sharing $way"
+    # shellcheck disable=SC2086 # words
+    on_one_gpu measure ranks-4 60 $gpu_ranks 4
+    # shellcheck disable=SC2086 # words
+    on_one_gpu measure ranks-10-ctas 30 $gpu_ranks --ctas 10 2
+    # How many multiprocessors sends and receives take, if a communicator may use 10.
+    channels=$(sed -n 's/.* \([0-9]*\) p2p channels,.*/\1/p' "$work"/nccl-ranks-10-ctas.* 2>/dev/null | sort -nu |
+        tr '\n' ' ')
+    printf '{"benchmark": "NCCL", "case": "%s", "values": {}, "bars": {}, "limits": {}, "words": {"%s": "%s"}}\n' \
+        "stem and parts with maxCTAs 10" "p2p channels" "${channels:-not said}" >"$work/channels.jsonl"
+}
+
+# train_ranks NAME PROGRAM WORD...: the losses compared with those of one rank.
+train_ranks() {
+    ranks=$1
+    shift
+    # shellcheck disable=SC2086 # words
+    on_one_gpu run_one "train-$ranks" 30 "$@" $shape --log "$work/train-$ranks.losses"
+    [ "$ranks" = one-rank ] || measure "losses-$ranks" 10 python3 tests/gpu/losses.py "GPT of 2 layers, $ranks" \
+        "$work/train-$ranks.losses" "$work/train-one-rank.losses"
+}
+ranks_of_training() {
+    head -c 20000 "$text" >"$work/short.txt"
+    shape="--hidden 128 --heads 4 --ctx 64 --steps 10"
+    [ -z "$fake" ] || shape="--hidden 32 --heads 2 --ctx 16 --steps 3"
+    shape="$shape --layers 2 --batch 4 --seed 1 --sample 0 --device cuda"
+    boot=$build/tests/common/boot_train_gpt
+    train_ranks one-rank "$build/examples/train_gpt" "$work/short.txt"
+    train_ranks 2-processes-2x1x1x1 "$boot" "$work/short.txt" --local 2 --grid 2x1x1x1
+    train_ranks 2-processes-1x1x2x1 "$boot" "$work/short.txt" --local 2 --grid 1x1x2x1
+    train_ranks 2-processes-1x1x2x1-recorded "$boot" "$work/short.txt" --local 2 --grid 1x1x2x1 --graph on
+}
+
+ranks_as_threads() {
+    of_processes=$sharing
+    sharing="$sharing QDR_CUDA_COMM=nccl NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_LAUNCH_ORDER_IMPLICIT=0 QDR_NCCL_MAX_CTAS=2"
+    sharing="$sharing CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32"
+    [ -z "$fake" ] || sharing="$sharing FAKE_CUDA_GPUS=1"
+    # shellcheck disable=SC2086 # words
+    on_one_gpu measure ranks-2-threads 30 ${gpu_ranks% --threads} --threads 2
+    train_ranks 2-threads-1x1x2x1 "$build/examples/train_gpt" "$work/short.txt" --local 2 --grid 1x1x2x1
+    on_one_gpu run_one comm-2-threads 30 env QDR_DEVICE=cuda QDR_CUDA_MEMORY=managed \
+        "$build/tests/conform/conform_comm" --local 2
+    sharing=$of_processes
+}
+
+ranks_of_suites() {
+    of_others=$sharing
+    sharing="$sharing QDR_DEVICE=cuda QDR_CUDA_MEMORY=managed" # they read results in place
+    on_one_gpu run_one comm-2-processes 30 "$build/tests/conform/conform_comm" --boot 2
+    on_one_gpu run_one linear-2-processes 30 "$build/tests/dist/test_linear" sweep --boot 2
+    on_one_gpu run_one redistribute-2-processes 20 "$build/tests/dist/test_redistribute" --boot 2
+    on_one_gpu run_one coded-2-processes 30 "$build/tests/conform/conform_coded" --boot 2
+    on_one_gpu run_one gpt-2-processes 30 "$build/tests/dist/test_gpt" --boot 2 --dtype f32 --steps 2
+    on_one_gpu run_one comm-4-processes 30 "$build/tests/conform/conform_comm" --boot 4
+    on_one_gpu run_one stack-2-processes 40 "$build/tests/dist/test_stack" --boot 2
+    sharing=$of_others
+}
+
 part_sanitize() {
     sanitizer=$(find_sanitizer) || { skip sanitize "there is no compute-sanitizer"; return; }
     head -c 3000 "$text" >"$work/tiny.txt"
@@ -358,7 +474,7 @@ trap 'stop 130' INT
 trap 'stop 143' TERM
 mkdir -p "$work"
 work=$(cd "$work" && pwd -P)
-rm -f "$work"/*.jsonl "$work"/*.log "$work"/parts "$work"/info.json "$work"/tune.json "$work"/logs.tar.gz
+rm -f "$work"/*.jsonl "$work"/*.log "$work"/*.losses "$work"/nccl-* "$work"/parts "$work"/info.json "$work"/tune.json "$work"/logs.tar.gz
 archive=${archive:-$work/logs.tar.gz}
 mkdir -p "$(dirname "$archive")"
 : >"$work/parts"
