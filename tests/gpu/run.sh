@@ -474,7 +474,8 @@ trap 'stop 130' INT
 trap 'stop 143' TERM
 mkdir -p "$work"
 work=$(cd "$work" && pwd -P)
-rm -f "$work"/*.jsonl "$work"/*.log "$work"/*.losses "$work"/nccl-* "$work"/parts "$work"/info.json "$work"/tune.json "$work"/logs.tar.gz
+rm -f "$work"/*.jsonl "$work"/*.log "$work"/*.losses "$work"/nccl-* "$work"/parts "$work"/info.json \
+    "$work"/tune.json "$work"/logs.tar.gz
 archive=${archive:-$work/logs.tar.gz}
 mkdir -p "$(dirname "$archive")"
 : >"$work/parts"

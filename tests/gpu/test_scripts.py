@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import losses  # noqa: E402
 import overlap  # noqa: E402
 import record  # noqa: E402
+import thin_nccl  # noqa: E402
 
 
 def write(folder, name, text):
@@ -65,6 +67,10 @@ class Losses(unittest.TestCase):
     def test_what_is_no_loss(self):
         for bad in ([], [1.0], [1.0, None]):
             self.assertEqual(losses.largest_difference(bad, [1.0, 1.0]), float("inf"))
+
+    def test_ranks(self):
+        values = losses.compare_ranks("small", [2.0, 1.1], [2.0, 1.0])["values"]
+        self.assertAlmostEqual(values["ranks to one rank"][0], 0.1)
 
     def test_log(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -197,6 +203,108 @@ class Find(unittest.TestCase):
     def test_no_nvtx(self):
         for major in self.FOLDERS:
             self.assertEqual(self.find(major, []), [])
+
+
+class Thin(unittest.TestCase):
+    """A library whose device code is text: what is left of it."""
+
+    def entry(self, kind, architecture, code):
+        return thin_nccl.ENTRY.pack(kind, 257, 40, len(code), architecture) + b"\1" * 8 + code
+
+    def make(self):
+        """(the library, the offset of its device code)."""
+        rows = [self.entry(2, 90, b"of ninety") + self.entry(1, 90, b"of any PTX"),
+                self.entry(2, 80, b"of eighty") + self.entry(2, 90, b"ninety's rest!!!")]
+        containers = [struct.pack("<IHHQ", thin_nccl.CONTAINER_MAGIC, 1, 16, len(row)) + row for row in rows]
+        code = b"".join(container + bytes(-len(container) % 8) for container in containers)
+        names = b"\0.nv_fatbin\0__nv_relfatbin\0.text\0.names\0"
+        bodies = [("", b""), (".nv_fatbin", code), ("__nv_relfatbin", b"linker"), (".text", b"of the host"),
+                  (".names", names)]
+        library, headers = bytearray(64), b""
+        for name, body in bodies:
+            at = names.index(b"\0" + name.encode() + b"\0") + 1 if name else 0
+            headers += thin_nccl.SECTION.pack(at, 1, 0, 0, len(library), len(body), 0, 0, 8, 0)
+            library += body + bytes(-len(body) % 8)
+        struct.pack_into("<Q", library, 0x28, len(library))
+        struct.pack_into("<HHH", library, 0x3A, thin_nccl.SECTION.size, len(bodies), len(bodies) - 1)
+        return library + headers, code
+
+    def test_thin(self):
+        library, code = self.make()
+        size = len(library)
+        self.assertEqual(thin_nccl.thin(library, 90), len(b"of ninety") + len(b"ninety's rest!!!"))
+        self.assertEqual(len(library), size)
+        for left in (b"of ninety", b"ninety's rest!!!", b"of the host", b".nv_fatbin"):
+            self.assertIn(left, library)
+        for gone in (b"of any PTX", b"of eighty", b"linker"):
+            self.assertNotIn(gone, library)
+        expected = code.replace(b"of any PTX", bytes(10)).replace(b"of eighty", bytes(9))
+        self.assertIn(expected, library)
+
+    def test_nothing_is_left(self):
+        self.assertEqual(thin_nccl.thin(self.make()[0], 100), 0)
+
+
+class Ranks(unittest.TestCase):
+    """The part `ranks` with programs that only note how they were called: the first way of NCCL fails."""
+    STUB = """#!/bin/sh
+name=$(basename "$0")
+echo "$name $* cumem=${NCCL_CUMEM_ENABLE:-} order=${NCCL_LAUNCH_ORDER_IMPLICIT:-} boot=${QDR_TEST_BOOT:-}" >>"$CALLS"
+case "$name $*" in
+"fake_gpu_ranks --threads --ctas 10 2")
+    for n in 32 16 16; do
+        echo "h:1:2 [0] NCCL INFO 32 coll channels, 0 nvls channels, $n p2p channels, 2 p2p channels per peer"
+    done >"$NCCL_DEBUG_FILE"
+    ;;
+fake_gpu_ranks*" 2") [ -n "${NCCL_CUMEM_ENABLE:-}" ] || exit 1 ;;
+esac
+while [ $# -gt 0 ]; do
+    [ "$1" != --log ] || echo '{"step":0,"loss":2.5}' >"$2"
+    shift
+done
+"""
+    PROGRAMS = ("fake_cuda/fake_gpu_ranks", "common/boot_train_gpt", "conform/conform_comm", "conform/conform_coded",
+                "dist/test_linear", "dist/test_redistribute", "dist/test_gpt")  # test_stack is missing
+
+    def run_part(self, folder):
+        for program in (*(f"tests/{name}" for name in self.PROGRAMS), "examples/train_gpt"):
+            path = os.path.join(folder, program)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.chmod(write(os.path.dirname(path), os.path.basename(path), self.STUB), 0o755)
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
+        env = dict(os.environ, QDR_CUDA_PLUGIN="/no/plugin.so", CALLS=os.path.join(folder, "calls"))
+        for name in ("NCCL_CUMEM_ENABLE", "NCCL_LAUNCH_ORDER_IMPLICIT", "QDR_TEST_BOOT"):
+            env.pop(name, None)
+        return subprocess.run(["sh", script, "-b", folder, "ranks"], env=env, capture_output=True, text=True)
+
+    def test_ways(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.run_part(folder)
+            if not os.path.exists(os.path.join(folder, "calls")):
+                self.skipTest(done.stdout + done.stderr)
+            with open(os.path.join(folder, "calls"), encoding="utf-8") as file:
+                calls = file.read().splitlines()
+            parts = {part["part"]: part["result"] for part in record.read_parts(os.path.join(folder, "gpu-run"))}
+            results = os.path.join(folder, "gpu-run", "record")
+            texts = []
+            for name in sorted(os.listdir(results)):
+                if name.endswith(".md"):
+                    with open(os.path.join(results, name), encoding="utf-8") as file:
+                        texts.append(file.read())
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual([name for name, result in parts.items() if result != "ok"], ["ranks-2", "stack-2-processes"])
+        self.assertEqual(parts["ranks-2-NCCL_CUMEM_ENABLE=0"], "ok")
+        self.assertNotIn("ranks-2-NCCL_P2P_DISABLE=1", parts)
+        self.assertIn("fake_gpu_ranks --threads 4 cumem=0 order= boot=threads", calls)
+        self.assertIn("fake_gpu_ranks --threads 2 cumem=0 order=0 boot=threads", calls)
+        self.assertIn("conform_comm --boot 4 cumem=0 order= boot=threads", calls)
+        self.assertTrue(any(call.startswith("boot_train_gpt ") and " --graph on " in call for call in calls))
+        self.assertTrue(any(call.startswith("train_gpt ") and " --local 2 " in call and "order=0" in call
+                            for call in calls))
+        self.assertEqual(len(texts), 1)
+        self.assertIn("| ranks-2 | FAILED |", texts[0])
+        self.assertIn("- p2p channels: 16 32", texts[0])
+        self.assertIn("| losses-2-threads-1x1x2x1 | ok |", texts[0])
 
 
 class Usage(unittest.TestCase):

@@ -36,7 +36,7 @@ def entries(library, begin, end):
     while begin + CONTAINER.size <= end:
         magic, _, header_bytes, all_bytes = CONTAINER.unpack_from(library, begin)
         if magic != CONTAINER_MAGIC:  # containers are aligned
-            begin += 8
+            begin += 8 - begin % 8
             continue
         at, begin = begin + header_bytes, begin + header_bytes + all_bytes
         while at + ENTRY.size <= begin:
