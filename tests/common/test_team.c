@@ -21,9 +21,9 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static void sleep_secs(double secs)
+static void sleep_ms(int ms)
 {
-    nanosleep(&(struct timespec){.tv_sec = (time_t)secs, .tv_nsec = (long)(1e9 * (secs - (time_t)secs))}, NULL);
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
 }
 
 /* team_run(), with what it prints on standard error. No child may be left. */
@@ -82,7 +82,7 @@ static int wait_for_last(team *ours, int rank, void *user)
     const double began = now();
     (void)user;
     if (team_meet(ours, rank)) return 1;
-    if (rank == LAST) sleep_secs(0.3);
+    if (rank == LAST) sleep_ms(300);
     const double left = now();
     if (team_meet(ours, rank)) return 1;
     return rank != LAST && now() - left < 0.1 && now() - began < 0.3;
@@ -108,7 +108,7 @@ static int stay_away(team *ours, int rank, void *user)
 {
     (void)user;
     if (team_meet(ours, rank)) return 1;
-    if (rank == LAST) sleep_secs(100);
+    if (rank == LAST) sleep_ms(100000);
     return team_meet(ours, rank) ? 9 : 0;
 }
 
@@ -122,7 +122,7 @@ static int sleep_long(team *ours, int rank, void *user)
 {
     (void)user;
     if (team_meet(ours, rank)) return 1;
-    sleep_secs(100);
+    sleep_ms(100000);
     return 0;
 }
 
@@ -221,7 +221,7 @@ static void test_launcher_dies(void **state)
         _exit(team_run(&opts, sleep_long, NULL, NULL));
     }
     close(ends[1]);
-    sleep_secs(0.5);
+    sleep_ms(500);
     kill(launcher, SIGKILL);
     assert_int_equal(waitpid(launcher, NULL, 0), launcher);
     const double began = now();
