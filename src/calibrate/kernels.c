@@ -40,7 +40,7 @@ static qdr_status call_forward(void *user)
 static qdr_status call_gradient(void *user)
 {
     const product *p = user;
-    return qdr_linear_backward(p->layer, p->dy, p->x, NULL, QDR_NO_DX, NULL);
+    return qdr_linear_backward(p->layer, p->dy, p->x, NULL, QDR_NO_DX | QDR_DEFER_SYNC, NULL);
 }
 
 static const char *const group_names[3][3] = {
@@ -49,10 +49,14 @@ static const char *const group_names[3][3] = {
     {"product NN bf16", "product NT bf16", "product TN bf16"},
 };
 
+/* Products of ranks joined by NCCL leave room for it on their GPU, those of a rank alone do not; so the layer is one of
+ * all ranks, each of which has its own rows and, since gradients are never summed, sends nothing. */
+static qdr_context *context_of(const calibration *c) { return c->is_on_gpu ? c->ctx : c->alone; }
+
 static int measure(calibration *c, product *p, qdr_sample *s, failure *why)
 {
     const int type = s->dtype == QDR_F32 ? 0 : s->dtype == QDR_F64 ? 1 : 2;
-    const calibrate_work work = {s->mode == QDR_MODE_TN ? call_gradient : call_forward, c->alone, p, 256, 0};
+    const calibrate_work work = {s->mode == QDR_MODE_TN ? call_gradient : call_forward, context_of(c), p, 256, 0};
     s->kind = QDR_SAMPLE_PRODUCT;
     s->group = group_names[type][s->mode];
     if (!calibrate_time(c, &work, &s->secs, why)) calibrate_add(c, s);
@@ -62,12 +66,14 @@ static int measure(calibration *c, product *p, qdr_sample *s, failure *why)
 /* One layer with one storage of W. */
 static int measure_stored(calibration *c, const shape *of, qdr_dtype dtype, qdr_storage storage, failure *why)
 {
-    const product_desc desc = {.m = of->m, .n = of->n, .k = of->k, .dtype = dtype, .n_panels = 1, .storage = storage};
+    const int n_ranks = qdr_context_size(context_of(c));
+    const product_desc desc = {
+        .m = (int64_t)of->m * n_ranks, .n = of->n, .k = of->k, .dtype = dtype, .n_panels = 1, .storage = storage};
     product p = {0};
     qdr_sample forward = {
         .dtype = dtype, .mode = storage == QDR_IN_OUT ? QDR_MODE_NN : QDR_MODE_NT, .m = of->m, .n = of->n, .k = of->k};
     qdr_sample gradient = {.dtype = dtype, .mode = QDR_MODE_TN, .m = of->n, .n = of->k, .k = of->m};
-    fail_status(why, product_create(c->alone, (grid_size){1, 1, 1, 1}, &desc, &p));
+    fail_status(why, product_create(context_of(c), (grid_size){1, 1, 1, n_ranks}, &desc, &p));
     if (!fail_together(why, c->ctx) && !measure(c, &p, &forward, why) && storage == QDR_OUT_IN)
         measure(c, &p, &gradient, why);
     product_destroy(&p);
