@@ -58,11 +58,12 @@ typedef struct qdri_gemm {
 typedef qdr_status (*qdri_work_fn)(void *args);
 #define QDRI_WORK_BYTES 272 /* maximum size of the arguments */
 
-/* Which thread runs a stream. */
+/* Which thread runs a stream; and on a GPU, which of them gets multiprocessors first. */
 typedef enum qdri_stream_kind {
-    QDRI_STREAM_COMPUTE = 0, /* a thread of its own */
-    QDRI_STREAM_COMM = 1 /* all of these share one thread, which runs whichever can make progress, and sleeps when
-                          * idle */
+    QDRI_STREAM_COMPUTE = 0, /* a thread of its own; last */
+    QDRI_STREAM_COMM = 1, /* all of these share one thread, which runs whichever can make progress, and sleeps when
+                           * idle; first */
+    QDRI_STREAM_URGENT = 2 /* a thread of its own; first: other ranks wait for its kernels */
 } qdri_stream_kind;
 
 typedef struct qdri_dev_table {

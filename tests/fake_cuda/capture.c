@@ -51,7 +51,7 @@ void fake_script_release(fake_script *script)
     if (--script->n_holders) return;
     for (int i = 0; i < script->n_commands; i++) forget(&script->commands[i]);
     free(script->commands);
-    free(script->lane_devices);
+    free(script->lanes);
     free(script);
 }
 
@@ -90,12 +90,12 @@ static void add_lane(fake_capture *capture, fake_stream *stream)
     const size_t n = (size_t)++script->n_lanes;
     capture->lanes = fake_grow(capture->lanes, n, sizeof *capture->lanes);
     capture->clocks = fake_grow(capture->clocks, n, sizeof *capture->clocks);
-    script->lane_devices = fake_grow(script->lane_devices, n, sizeof *script->lane_devices);
+    script->lanes = fake_grow(script->lanes, n, sizeof *script->lanes);
     stream->capture = capture;
     stream->lane = (int)n - 1;
     capture->lanes[n - 1] = stream;
     capture->clocks[n - 1] = (fake_clock){0};
-    script->lane_devices[n - 1] = stream->device;
+    script->lanes[n - 1] = (fake_lane){stream->device, stream->priority};
 }
 
 static fake_capture *begin(fake_stream *origin, enum cudaStreamCaptureMode mode)

@@ -442,9 +442,12 @@ void emulate_run(const emulate_grid *grid)
     gridDim = grid->grid;
     const size_t n_x = grid->grid.x, n_y = grid->grid.y, n = n_x * n_y * grid->grid.z;
     const bool is_reversed = n_grids++ % 2 == 1;
+    fake_turn turn;
+    fake_turn_begin(&turn, 0);
     for (size_t k = 0; k < n; k++) {
         const size_t i = is_reversed ? n - 1 - k : k;
         blockIdx = {(unsigned)(i % n_x), (unsigned)(i / n_x % n_y), (unsigned)(i / n_x / n_y)};
         run_block(block);
     }
+    fake_turn_end(&turn);
 }

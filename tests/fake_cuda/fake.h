@@ -9,11 +9,12 @@
  * not detected, nor what an NCCL collective implies about other ranks.
  *
  * Environment: FAKE_CUDA_GPUS (1), FAKE_CUDA_DRIVER (13000; 0: none), FAKE_CUDA_MEMORY (bytes per GPU, 2 GiB),
- * FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_SMS (8), FAKE_CUDA_PEERS (1), FAKE_CUDA_POOLS (1), FAKE_CUDA_MANAGED (1: the
- * host may use managed memory while the GPU works), FAKE_CUDA_SEED (random), FAKE_CUDA_DELAY_US (maximum delay of a
- * stream's work, 50), FAKE_CUDA_REPORT ("abort", "count"), FAKE_CUDA_LEAKS (1: leaks are checked at the end),
- * FAKE_CUDA_FAIL ("malloc:3,launch:5"; graph launches are "graph", choices of a GPU "device", records of events and
- * waits for them "event"; "illegal" is a launch after which all calls fail). Read once, at the first call.
+ * FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_PRODUCT_US (0: how long a product lasts at least), FAKE_CUDA_SMS (8),
+ * FAKE_CUDA_PEERS (1), FAKE_CUDA_POOLS (1), FAKE_CUDA_MANAGED (1: the host may use managed memory while the GPU works),
+ * FAKE_CUDA_SEED (random), FAKE_CUDA_DELAY_US (maximum delay of a stream's work, 50), FAKE_CUDA_REPORT ("abort",
+ * "count"), FAKE_CUDA_LEAKS (1: leaks are checked at the end), FAKE_CUDA_FAIL ("malloc:3,launch:5"; graph launches are
+ * "graph", choices of a GPU "device", records of events and waits for them "event"; "illegal" is a launch after which
+ * all calls fail). Read once, at the first call.
  * FAKE_CUDA_NO_FP8: cublasLt has no products of codes; FAKE_CUDA_REFUSED: algorithms that are offered but refused
  * (products.c). */
 #ifndef FAKE_CUDA_FAKE_H
@@ -49,6 +50,16 @@ static inline void *fake_translate(const void *pointer)
 /* Enqueues work; `bytes` of args are copied (aligned to 16). Into the graph, if the stream is being captured: then it
  * runs at each launch, each time on a copy of the same args. */
 void fake_enqueue(cudaStream_t stream, void (*run)(void *args), const void *args, size_t bytes);
+
+/* The turn of a product, which keeps SMs of its GPU until it ends, or of another kernel, whose blocks soon end. Taken
+ * by the stream's thread; other threads need none. Each waits for more urgent collectives that have room; a kernel also
+ * for products that are not less urgent. */
+typedef struct fake_turn {
+    struct fake_turn *next;
+    int device, priority, n_sms;
+} fake_turn;
+void fake_turn_begin(fake_turn *turn, int n_sms); /* n_sms: 0: not a product */
+void fake_turn_end(fake_turn *turn);
 
 /* Whether the stream is being captured; and from now on, for work that a graph holds: what is called with its args when
  * that graph and all that was made of it are no more (with the lock of the books). */
@@ -128,10 +139,10 @@ uint64_t fake_seed(void);
  * NCCL; a "collective" of NCCL's, and a "registered collective", all of whose memory is; of launches of NCCL's the
  * "urgent", on a stream of the greatest priority, and the "unordered", "shared" and "asynchronous", in no order of the
  * host's, of a communicator that shares another's resources or does not block; a "product", and the "urgent product"
- * and the "confined product", which is told how many SMs to take; a "timed event", recorded; a "blocking stream",
- * made; a "context" of a GPU, and a "context of GPU 0".
- * The most of "CTAs" of a launch, of "SMs" of a confined product. `what` lives forever. The plugin on the fake exports
- * fake_counted(). */
+ * and the "confined product", which is told how many SMs to take; a "collective", "exchange" or "kernel beside a
+ * product", begun while one runs, and a "collective behind a product", which would otherwise begin; a "timed event",
+ * recorded; a "blocking stream", made; a "context" of a GPU, and a "context of GPU 0". The most of "CTAs" of a launch,
+ * of "SMs" of a confined product. `what` lives forever. The plugin on the fake exports fake_counted(). */
 void fake_count(const char *what);
 void fake_count_most(const char *what, int64_t n);
 /* Memory of the GPU that was in use at most, in bytes. Exported, too. */

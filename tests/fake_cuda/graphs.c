@@ -87,7 +87,8 @@ static cudaError_t open_lanes(cudaGraphExec_t exec)
     const fake_script *script = exec->script;
     exec->lanes = fake_new((size_t)script->n_lanes * sizeof(fake_stream *));
     for (int i = 1; i < script->n_lanes; i++) {
-        const cudaError_t error = fake_stream_make(script->lane_devices[i], cudaStreamNonBlocking, 0, &exec->lanes[i]);
+        const cudaError_t error = fake_stream_make(script->lanes[i].device, cudaStreamNonBlocking,
+                                                   script->lanes[i].priority, &exec->lanes[i]);
         if (error != cudaSuccess) return error;
         exec->lanes[i]->is_internal = 1;
     }

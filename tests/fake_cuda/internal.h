@@ -20,7 +20,7 @@ typedef struct fake_settings {
     int n_gpus, driver, capability, n_sms, has_peers, has_pools, shares_managed, looks_for_leaks;
     size_t memory_bytes;
     uint64_t seed;
-    int64_t delay_us;
+    int64_t delay_us, product_us;
 } fake_settings;
 
 const fake_settings *fake_get_settings(void);
@@ -185,6 +185,8 @@ struct CUstream_st {
     uint64_t random;
 };
 
+/* The stream whose work the calling thread runs; NULL: none. */
+const fake_stream *fake_own_stream(void);
 cudaError_t fake_stream_make(int device, unsigned flags, int priority, fake_stream **stream);
 void fake_stream_end(fake_stream *stream);
 /* What is enqueued next comes after all that the calling thread has waited for. */
@@ -251,11 +253,15 @@ typedef struct fake_command {
     cudaEvent_t event;
 } fake_command;
 
+typedef struct fake_lane {
+    int device, priority;
+} fake_lane;
+
 /* Commands of several lanes in the order in which they were captured; lane 0 is the origin's. */
 typedef struct fake_script {
     fake_command *commands;
     int n_commands, n_marks, n_lanes, n_holders;
-    int *lane_devices;
+    fake_lane *lanes;
 } fake_script;
 
 void fake_script_release(fake_script *script);

@@ -104,13 +104,24 @@ static void count(const nccl_op *op, cudaStream_t stream)
     fake_count_most("CTAs", op->n_ctas);
 }
 
+/* Sends and receives take pow2Up(nChannels), p2pnChannels in NCCL's graph/paths.cc. A grid that no cluster divides has
+ * none. */
+static void count_ctas(nccl_op *op)
+{
+    const ncclComm_t comm = op->comm;
+    op->n_ctas = 1;
+    while (op->n_ctas < comm->max_ctas) op->n_ctas *= 2;
+    if (op->kind != PAIRS) op->n_ctas = comm->max_ctas;
+    op->is_clustered = comm->cluster > 1 && op->n_ctas % comm->cluster == 0;
+}
+
 static void book(nccl_op *op, cudaStream_t stream)
 {
     op->is_captured = fake_is_captured(stream);
     if (op->is_captured) fake_on_forget(fake_nccl_run, forget);
     op->fails = fake_take_failure("nccl_async");
     fake_nccl_lock();
-    op->n_ctas = op->comm->max_ctas;
+    count_ctas(op);
     op->comm->n_in_graphs += op->is_captured;
     note_registered(op);
     if (!op->is_captured) op->comm->n_enqueued++;
@@ -119,8 +130,35 @@ static void book(nccl_op *op, cudaStream_t stream)
     count(op, stream);
 }
 
+static int is_with(const nccl_op *op, int member)
+{
+    int found = op->kind != PAIRS;
+    for (int i = 0; i < op->n_parts && !found; i++) found = op->parts[i].peer == member;
+    return found;
+}
+
+/* NCCL connects members when they first need it, and all of them have to call. */
+static ncclResult_t connect(const nccl_op *op)
+{
+    ncclComm_t comm = op->comm;
+    const clan *of = comm->of;
+    const unsigned kind = 1u << op->kind;
+    fake_nccl_lock();
+    for (int j = 0; j < of->size; j++)
+        if (is_with(op, j)) of->connected[comm->rank * of->size + j] |= kind;
+    fake_nccl_changed();
+    for (int j = 0; j < of->size; j++)
+        while (is_with(op, j) && !(of->connected[j * of->size + comm->rank] & kind) && !comm->is_aborted)
+            fake_nccl_wait();
+    const int is_aborted = comm->is_aborted;
+    fake_nccl_unlock();
+    return is_aborted ? ncclInternalError : ncclSuccess;
+}
+
 static ncclResult_t submit(nccl_op *op, cudaStream_t stream)
 {
+    const ncclResult_t connected = connect(op);
+    if (connected != ncclSuccess) return connected;
     fake_access *accesses = fake_nccl_new((2 * (size_t)op->n_parts + 1) * sizeof *accesses);
     const int n = list_accesses(op, accesses);
     const cudaError_t error = fake_use(stream, name_of(op->kind), accesses, n);

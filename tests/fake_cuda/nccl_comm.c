@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hosts.h"
+#include "internal.h"
 #include "nccl_internal.h"
 
 #define COMM_MAGIC 0x66616b656e63636cu
@@ -15,7 +15,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct ncclComm *comms; /* all that ever were: a handle that is no more is known */
 static clan *clans; /* those that form */
 static int64_t n_faults;
-static int counts_faults = -1, last_max_ctas;
+static int counts_faults = -1;
 static char last_fault[512];
 static uint64_t n_ids;
 
@@ -55,7 +55,6 @@ void fake_nccl_fault(const char *format, ...)
 void fake_nccl_count_faults(int counts) { counts_faults = counts; }
 const char *fake_nccl_last_fault(void) { return last_fault; }
 void fake_nccl_forget(void) { n_faults = 0; }
-int fake_nccl_last_max_ctas(void) { return last_max_ctas; }
 
 int64_t fake_nccl_faults(void)
 {
@@ -157,6 +156,7 @@ static clan *clan_create(int size)
     made->size = size;
     made->state = ncclInProgress;
     made->members = fake_nccl_new((size_t)size * sizeof *made->members);
+    made->connected = fake_nccl_new((size_t)(size * size) * sizeof *made->connected);
     return made;
 }
 
@@ -164,7 +164,7 @@ static int number_or(int set, int otherwise) { return set == NCCL_CONFIG_UNDEF_I
 
 static ncclComm_t comm_create(clan *of, int rank, int device, const ncclConfig_t *config)
 {
-    const char *n_sms = getenv("FAKE_CUDA_SMS");
+    const fake_settings *gpu = fake_get_settings();
     ncclComm_t made = fake_nccl_new(sizeof *made);
     made->magic = COMM_MAGIC;
     made->of = of;
@@ -172,8 +172,8 @@ static ncclComm_t comm_create(clan *of, int rank, int device, const ncclConfig_t
     made->device = device;
     made->blocking = number_or(config->blocking, 1);
     made->is_sharing = number_or(config->splitShare, 0);
-    made->max_ctas = number_or(config->maxCTAs, n_sms && *n_sms ? atoi(n_sms) : 8);
-    last_max_ctas = made->max_ctas;
+    made->max_ctas = number_or(config->maxCTAs, gpu->n_sms);
+    made->cluster = number_or(config->cgaClusterSize, gpu->capability >= 90 ? 4 : 1);
     made->next = comms;
     comms = made;
     of->members[rank] = made;

@@ -28,7 +28,7 @@ typedef struct nccl_op {
     op_kind kind;
     ncclDataType_t type;
     ncclRedOp_t red;
-    int root, n_ctas, is_captured, fails;
+    int root, n_ctas, is_clustered, is_captured, fails;
     uint64_t ticket; /* of its GPU's order; 0: none */
     int n_parts;
     op_part parts[];
@@ -73,13 +73,14 @@ typedef struct clan {
     meeting *meetings;
     post *posts;
     splitting *splittings;
+    unsigned *connected; /* [size][size]: bits: the kinds for which a member has asked for a connection to another */
 } clan;
 
 struct ncclComm {
     uint64_t magic;
     struct ncclComm *next, *next_aborted; /* of all that ever were; of a group that ends */
     clan *of;
-    int rank, device, blocking, is_sharing, max_ctas;
+    int rank, device, blocking, is_sharing, max_ctas, cluster;
     int is_gone, is_aborted;
     ncclResult_t error; /* asynchronous */
     uint64_t n_collectives, n_splits, n_splits_done;
@@ -92,6 +93,7 @@ typedef struct running {
     struct running *next;
     const nccl_op *op;
     uint64_t number; /* of its meeting */
+    int priority; /* of its stream */
     int holds; /* its SMs */
     int can; /* end, as far as the search for a deadlock knows */
 } running;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which kernels of the fake NCCL run: the order on their GPU, its SMs, and deadlocks. */
+/* Which kernels run: the order of NCCL's on their GPU, its SMs, and deadlocks. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "internal.h"
 #include "nccl_internal.h"
 
 running *fake_nccl_running;
@@ -14,20 +15,25 @@ typedef struct ticket {
 
 static struct gpu {
     ticket *first, **last; /* enqueued and not begun, in the order of the host */
-    int n_held; /* SMs */
+    int n_held; /* SMs, by collectives */
+    fake_turn *turns;
 } gpus[FAKE_NCCL_GPUS];
 static uint64_t n_tickets;
 
-static int n_sms(void)
+static int n_sms(void) { return fake_get_settings()->n_sms; }
+
+/* Of the environment at the first launch, as NCCL reads it once. */
+static int keeps_order(void)
 {
-    const char *text = getenv("FAKE_CUDA_SMS");
-    return text && *text ? atoi(text) : 8;
+    static int keeps = -1;
+    const char *text = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    if (keeps < 0) keeps = text && strcmp(text, "1") == 0;
+    return keeps;
 }
 
 uint64_t fake_nccl_ticket(int device)
 {
-    const char *keeps = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
-    if (!keeps || strcmp(keeps, "1") != 0) return 0;
+    if (!keeps_order()) return 0;
     struct gpu *gpu = &gpus[device];
     ticket *made = fake_nccl_new(sizeof *made);
     made->number = ++n_tickets;
@@ -55,19 +61,52 @@ static int is_next(const nccl_op *op)
     return op->ticket == 0 || gpu->first->number == op->ticket;
 }
 
+/* SMs of products that run. */
+static int n_taken(const struct gpu *gpu)
+{
+    int n = 0;
+    for (const fake_turn *turn = gpu->turns; turn; turn = turn->next) n += turn->n_sms;
+    return n;
+}
+
+/* Blocks of another kernel give way to what is more urgent than it; those of a product do not. What a product leaves is
+ * here and there, so that no cluster fits into it. */
+static int fits(const running *run)
+{
+    const struct gpu *gpu = &gpus[run->op->comm->device];
+    if (run->op->n_ctas + gpu->n_held + n_taken(gpu) > n_sms()) return 0;
+    for (const fake_turn *turn = gpu->turns; turn; turn = turn->next)
+        if (turn->n_sms > 0 ? run->op->is_clustered : turn->priority <= run->priority) return 0;
+    return 1;
+}
+
+/* Whether a more urgent collective, which can begin now, takes the SMs first. */
+static int gives_way(int device, int priority)
+{
+    for (const running *run = fake_nccl_running; run; run = run->next)
+        if (!run->holds && !run->op->comm->is_aborted && run->op->comm->device == device && run->priority < priority &&
+            is_next(run->op) && fits(run))
+            return 1;
+    return 0;
+}
+
 int fake_nccl_begin(running *run)
 {
     const nccl_op *op = run->op;
     struct gpu *gpu = &gpus[op->comm->device];
+    run->priority = fake_own_stream()->priority;
     run->next = fake_nccl_running;
     fake_nccl_running = run;
-    while (!op->comm->is_aborted && (!is_next(op) || gpu->n_held + op->n_ctas > n_sms())) {
+    if (n_taken(gpu) > 0 && gpu->n_held == 0 && is_next(op) && !fits(run)) fake_count("collective behind a product");
+    while (!op->comm->is_aborted && (!is_next(op) || !fits(run))) {
         fake_nccl_look_for_deadlock();
         fake_nccl_wait();
     }
     if (op->ticket) give_ticket(gpu, op->ticket);
     run->holds = !op->comm->is_aborted;
     if (run->holds) gpu->n_held += op->n_ctas;
+    if (run->holds && n_taken(gpu) > 0)
+        fake_count(op->kind == PAIRS ? "exchange beside a product" : "collective beside a product");
     fake_nccl_changed();
     return run->holds;
 }
@@ -79,6 +118,45 @@ void fake_nccl_end(running *run)
     *link = run->next;
     if (run->holds) gpus[run->op->comm->device].n_held -= run->op->n_ctas;
     fake_nccl_changed();
+}
+
+/* ---- products and other kernels ---- */
+
+/* Blocks of one urgency run in the order in which their kernels began. */
+static int waits_for_product(const struct gpu *gpu, const fake_turn *self)
+{
+    for (const fake_turn *turn = gpu->turns; turn && self->n_sms == 0; turn = turn->next)
+        if (turn->n_sms > 0 && turn->priority <= self->priority) return 1;
+    return 0;
+}
+
+void fake_turn_begin(fake_turn *self, int n_wanted)
+{
+    const fake_stream *stream = fake_own_stream();
+    self->device = stream ? stream->device : -1;
+    if (!stream) return; /* a test's own thread */
+    struct gpu *gpu = &gpus[self->device];
+    fake_nccl_lock();
+    self->n_sms = n_wanted;
+    self->priority = stream->priority;
+    while (waits_for_product(gpu, self) || gives_way(self->device, self->priority)) fake_nccl_wait();
+    const int n_free = n_sms() - gpu->n_held - n_taken(gpu);
+    if (self->n_sms > n_free) self->n_sms = n_free > 1 ? n_free : 1; /* its blocks begin where there is room */
+    if (self->n_sms == 0 && n_taken(gpu) > 0) fake_count("kernel beside a product");
+    self->next = gpu->turns;
+    gpu->turns = self;
+    fake_nccl_unlock();
+}
+
+void fake_turn_end(fake_turn *self)
+{
+    if (self->device < 0) return;
+    fake_nccl_lock();
+    fake_turn **link = &gpus[self->device].turns;
+    while (*link != self) link = &(*link)->next;
+    *link = self->next;
+    if (fake_nccl_running || self->n_sms > 0) fake_nccl_changed();
+    fake_nccl_unlock();
 }
 
 int fake_nccl_holding(void)

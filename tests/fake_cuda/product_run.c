@@ -3,6 +3,7 @@
  * into as many parts as the algorithm requires, then the epilogue. */
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #include "lt.h"
 
@@ -141,14 +142,23 @@ static void store(const job *j)
             fake_store(fake_translate(p->d_data), r + c * p->d.ld, p->d.type, j->y[r * j->n + c]);
 }
 
+/* Others see a product that lasts as long as is set. */
+static void last(void)
+{
+    const int64_t us = fake_get_settings()->product_us;
+    nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL);
+}
+
 void fake_run_product(void *product)
 {
     const fake_product *p = product;
     const int is_tf32 = p->desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    fake_turn turn;
     job j = {.p = p,
              .m = (int64_t)p->d.rows,
              .n = (int64_t)p->d.cols,
              .k = (int64_t)(p->desc.trans_a ? p->a.rows : p->a.cols)};
+    fake_turn_begin(&turn, p->desc.sm_target > 0 ? p->desc.sm_target : fake_get_settings()->n_sms);
     j.a = fake_new((size_t)(j.m * j.k) * sizeof(double));
     j.b = fake_new((size_t)(j.k * j.n) * sizeof(double));
     j.y = fake_new((size_t)(j.m * j.n) * sizeof(double));
@@ -158,6 +168,8 @@ void fake_run_product(void *product)
     add_terms(&j);
     if (has(&j, CUBLASLT_EPILOGUE_GELU | FAKE_EPILOGUE_SLOPE)) activate(&j);
     store(&j);
+    last();
+    fake_turn_end(&turn);
     free(j.a);
     free(j.b);
     free(j.y);

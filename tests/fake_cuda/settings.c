@@ -40,6 +40,7 @@ static void read_environment(void)
         .memory_bytes = (size_t)number("FAKE_CUDA_MEMORY", (int64_t)2 << 30),
         .seed = (uint64_t)number("FAKE_CUDA_SEED", (int64_t)any_seed()),
         .delay_us = number("FAKE_CUDA_DELAY_US", 50),
+        .product_us = number("FAKE_CUDA_PRODUCT_US", 0),
     };
     fake_plan_failures(getenv("FAKE_CUDA_FAIL"));
     fake_set_counts(report && strcmp(report, "count") == 0);

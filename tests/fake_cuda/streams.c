@@ -34,9 +34,14 @@ static fake_task *next_task(fake_stream *stream)
     return task;
 }
 
+static _Thread_local const fake_stream *own_stream;
+
+const fake_stream *fake_own_stream(void) { return own_stream; }
+
 static void *run_stream(void *user)
 {
     fake_stream *stream = user;
+    own_stream = stream;
     for (fake_task *task; (task = next_task(stream));) {
         delay(stream);
         task->run(task->args);

@@ -19,6 +19,9 @@ typedef struct scene {
     int crosses; /* rank 1 calls them the other way round */
     int blocking, gpus; /* on so many */
     int n_elems[RANKS];
+    struct guest *guest; /* what else runs on each GPU */
+    int cluster, priority, exchanges, waits; /* of a collective beside it, and whether it waits for the guest's end */
+    atomic_int has_come;
 } scene;
 
 /* One rank's. */
@@ -58,6 +61,7 @@ static void split(rank *self)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.maxCTAs = self->scene->max_ctas;
+    if (self->scene->cluster) config.cgaClusterSize = self->scene->cluster;
     for (int c = 0; c < 2; c++) {
         const ncclResult_t result = ncclCommSplit(self->stem, 0, self->number, &self->comms[c], &config);
         assert_int_equal(result, self->scene->blocking ? ncclSuccess : ncclInProgress);
@@ -141,13 +145,19 @@ static void test_sums(void **state)
     assert_int_equal(fake_nccl_faults(), 0);
 }
 
-/* Each rank's first kernel runs before its second is enqueued: then nothing is left to chance. */
+/* Each rank's first kernel runs before its second is enqueued, after both have run before: then nothing is left to
+ * chance. */
 static void *run_both(void *user)
 {
     rank *self = user;
     const int first = self->scene->crosses && self->number == 1;
     join(self);
     split(self);
+    for (int c = 0; c < 2; c++) {
+        all_reduce(self, c);
+        OK(cudaStreamSynchronize(self->streams[c]));
+    }
+    pthread_barrier_wait(&self->scene->all);
     all_reduce(self, first);
     while (self->scene->crosses && fake_nccl_holding() < RANKS) pause_ms(1);
     pthread_barrier_wait(&self->scene->all);
@@ -182,13 +192,197 @@ static void test_room(void **state)
 static void test_order(void **state)
 {
     (void)state;
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+    const int64_t before = fake_counted("unordered");
     for (int i = 0; i < 20; i++) {
         scene s = {.max_ctas = 8, .blocking = 1};
         run_ranks(&s, add_twice);
     }
-    unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
     assert_int_equal(fake_nccl_faults(), 0);
+    assert_int_equal(fake_counted("unordered"), before);
+}
+
+/* After the first launch the environment is not read again. */
+static void test_environment(void **state)
+{
+    (void)state;
+    scene s = {.max_ctas = 1, .blocking = 1};
+    run_ranks(&s, add_twice);
+    const int64_t before = fake_counted("unordered");
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+    run_ranks(&s, add_twice);
+    unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    assert_int_equal(fake_counted("unordered") - before, 2 * RANKS);
+}
+
+/* ---- what runs beside what ---- */
+
+/* A product of so many SMs, or another kernel (0), that runs until its gate opens. */
+typedef struct guest {
+    int n_sms, priority;
+    atomic_int n_begun;
+    gate end;
+} guest;
+
+static void run_guest(void *args)
+{
+    guest *self = *(guest **)args;
+    fake_turn turn;
+    fake_turn_begin(&turn, self->n_sms);
+    atomic_fetch_add(&self->n_begun, 1);
+    pass_gate(&self->end);
+    fake_turn_end(&turn);
+}
+
+static cudaStream_t begin_guest(guest *self, int n_before)
+{
+    cudaStream_t stream = NULL;
+    OK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, self->priority));
+    fake_enqueue(stream, run_guest, &self, sizeof self);
+    while (atomic_load(&self->n_begun) < n_before) pause_ms(1);
+    return stream;
+}
+
+static void send_and_receive(const rank *self, cudaStream_t stream)
+{
+    const int other = 1 - self->number;
+    assert_int_equal(ncclGroupStart(), ncclSuccess);
+    assert_int_equal(ncclSend(self->data[0], 10, ncclFloat32, other, self->comms[0], stream), ncclSuccess);
+    assert_int_equal(ncclRecv(self->data[0] + 10, 10, ncclFloat32, other, self->comms[0], stream), ncclSuccess);
+    assert_int_equal(ncclGroupEnd(), ncclSuccess);
+}
+
+static void *run_beside(void *user)
+{
+    rank *self = user;
+    scene *s = self->scene;
+    join(self);
+    split(self);
+    OK(cudaStreamDestroy(self->streams[0]));
+    OK(cudaStreamCreateWithPriority(&self->streams[0], cudaStreamNonBlocking, s->priority));
+    cudaStream_t stream = begin_guest(s->guest, RANKS);
+    if (s->exchanges)
+        send_and_receive(self, self->streams[0]);
+    else
+        all_reduce(self, 0);
+    if (s->waits) pause_ms(30);
+    if (s->waits)
+        GIVES(cudaStreamQuery(self->streams[0]), cudaErrorNotReady);
+    else
+        OK(cudaStreamSynchronize(self->streams[0]));
+    pthread_barrier_wait(&s->all);
+    open_gate(&s->guest->end);
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaStreamDestroy(stream));
+    leave(self, 0);
+    return NULL;
+}
+
+enum { URGENT = -5, WAITS = 1 };
+
+static void beside(scene wanted, int n_sms, int guest_priority)
+{
+    guest other = {.n_sms = n_sms, .priority = guest_priority};
+    wanted.guest = &other;
+    wanted.blocking = 1;
+    run_ranks(&wanted, run_beside);
+    assert_int_equal(fake_nccl_faults(), 0);
+}
+
+/* Of 8 SMs. */
+static void test_products(void **state)
+{
+    (void)state;
+    beside((scene){.max_ctas = 3, .priority = URGENT}, 5, 0);
+    beside((scene){.max_ctas = 4, .priority = URGENT, .waits = WAITS}, 5, 0);
+    beside((scene){.max_ctas = 3, .exchanges = 1, .priority = URGENT, .waits = WAITS}, 5, 0); /* they take four */
+    beside((scene){.max_ctas = 4, .cluster = 1, .priority = URGENT}, 4, 0);
+    beside((scene){.max_ctas = 4, .priority = URGENT, .waits = WAITS}, 4, 0); /* in a cluster, as by default */
+}
+
+/* Their blocks give way to what is more urgent. */
+static void test_kernels(void **state)
+{
+    (void)state;
+    beside((scene){.max_ctas = 8, .priority = URGENT}, 0, 0);
+    beside((scene){.max_ctas = 1, .waits = WAITS}, 0, 0);
+    beside((scene){.max_ctas = 1, .priority = URGENT, .waits = WAITS}, 0, URGENT);
+}
+
+/* A kernel waits for a product that is not less urgent. */
+static void test_kernel_behind_product(void **state)
+{
+    (void)state;
+    guest product = {.n_sms = 7}, kernels[2] = {{.priority = 0}, {.priority = URGENT}};
+    cudaStream_t streams[] = {begin_guest(&product, 1), begin_guest(&kernels[0], 0), begin_guest(&kernels[1], 1)};
+    pause_ms(30);
+    assert_int_equal(atomic_load(&kernels[0].n_begun), 0);
+    guest *all[] = {&product, &kernels[0], &kernels[1]};
+    for (int i = 0; i < 3; i++) open_gate(&all[i]->end);
+    for (int i = 0; i < 3; i++) {
+        OK(cudaStreamSynchronize(streams[i]));
+        OK(cudaStreamDestroy(streams[i]));
+    }
+}
+
+/* A collective that waits for a product begins before the next one. */
+static void *run_between(void *user)
+{
+    rank *self = user;
+    guest first = {.n_sms = 6}, second = {.n_sms = 6}, *next = &second;
+    join(self);
+    split(self);
+    OK(cudaStreamDestroy(self->streams[0]));
+    OK(cudaStreamCreateWithPriority(&self->streams[0], cudaStreamNonBlocking, URGENT));
+    cudaStream_t stream = begin_guest(&first, 1);
+    const int64_t before = fake_counted("collective behind a product");
+    pthread_barrier_wait(&self->scene->all);
+    all_reduce(self, 0);
+    fake_enqueue(stream, run_guest, &next, sizeof next);
+    while (fake_counted("collective behind a product") < before + RANKS) pause_ms(1);
+    open_gate(&first.end);
+    for (int ms = 0; ms < 5000 && cudaStreamQuery(self->streams[0]) == cudaErrorNotReady; ms++) pause_ms(1);
+    OK(cudaStreamQuery(self->streams[0]));
+    open_gate(&second.end);
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaStreamDestroy(stream));
+    leave(self, 0);
+    return NULL;
+}
+
+static void test_urgency(void **state)
+{
+    (void)state;
+    scene s = {.max_ctas = 3, .blocking = 1};
+    run_ranks(&s, run_between);
+}
+
+/* Rank 1 comes late to each first call of a kind. */
+static void *come_late(void *user)
+{
+    rank *self = user;
+    scene *s = self->scene;
+    join(self);
+    split(self);
+    for (int turn = 0; turn < 2; turn++) {
+        if (self->number == 1) pause_ms(30);
+        if (self->number == 1) atomic_fetch_add(&s->has_come, 1);
+        if (turn == 0)
+            all_reduce(self, 0);
+        else
+            send_and_receive(self, self->streams[0]);
+        assert_int_equal(atomic_load(&s->has_come), turn + 1);
+        OK(cudaStreamSynchronize(self->streams[0]));
+        pthread_barrier_wait(&s->all);
+    }
+    leave(self, 0);
+    return NULL;
+}
+
+static void test_first_use(void **state)
+{
+    (void)state;
+    scene s = {.max_ctas = 1, .blocking = 1};
+    run_ranks(&s, come_late);
 }
 
 static void *call_other_sizes(void *user)
@@ -264,16 +458,11 @@ static void test_graphs(void **state)
 static void *exchange(void *user)
 {
     rank *self = user;
-    const int other = 1 - self->number;
     join(self);
     split(self);
-    assert_int_equal(ncclGroupStart(), ncclSuccess);
-    assert_int_equal(ncclSend(self->data[0], 10, ncclFloat32, other, self->comms[0], self->streams[0]), ncclSuccess);
-    assert_int_equal(ncclRecv(self->data[0] + 10, 10, ncclFloat32, other, self->comms[0], self->streams[0]),
-                     ncclSuccess);
-    assert_int_equal(ncclGroupEnd(), ncclSuccess);
+    send_and_receive(self, self->streams[0]);
     OK(cudaStreamSynchronize(self->streams[0]));
-    for (int i = 0; i < 10; i++) assert_int_equal((int)self->data[0][10 + i], other + i);
+    for (int i = 0; i < 10; i++) assert_int_equal((int)self->data[0][10 + i], 1 - self->number + i);
     leave(self, 0);
     return NULL;
 }
@@ -385,10 +574,24 @@ static void test_mixed_memory(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        NCCL_TEST(test_sums),       NCCL_TEST(test_starvation),     NCCL_TEST(test_room),         NCCL_TEST(test_order),
-        NCCL_TEST(test_mismatch),   NCCL_TEST(test_one_gpu),        NCCL_TEST(test_graphs),       NCCL_TEST(test_pairs),
-        NCCL_TEST(test_registered), NCCL_TEST(test_misused_memory), NCCL_TEST(test_mixed_memory),
+        NCCL_TEST(test_sums),
+        NCCL_TEST(test_starvation),
+        NCCL_TEST(test_room),
+        NCCL_TEST(test_environment),
+        NCCL_TEST(test_products),
+        NCCL_TEST(test_kernels),
+        NCCL_TEST(test_kernel_behind_product),
+        NCCL_TEST(test_urgency),
+        NCCL_TEST(test_first_use),
+        NCCL_TEST(test_mismatch),
+        NCCL_TEST(test_one_gpu),
+        NCCL_TEST(test_graphs),
+        NCCL_TEST(test_pairs),
+        NCCL_TEST(test_registered),
+        NCCL_TEST(test_misused_memory),
+        NCCL_TEST(test_mixed_memory),
     };
-    unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    static const struct CMUnitTest in_order[] = {NCCL_TEST(test_order)};
+    if (getenv("NCCL_LAUNCH_ORDER_IMPLICIT")) return cmocka_run_group_tests(in_order, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

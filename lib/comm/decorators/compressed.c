@@ -379,7 +379,7 @@ static qdr_status create(qdri_comm *inner, const int *nodes, int is_checked, com
     made->group = qdri_coded_group_of(nodes, inner->size, inner->rank);
     made->between = inner;
     if (is_checked) QDR_TRY_OUT(status, add_check(made, inner));
-    QDR_TRY_OUT(status, qdri_stream_create(inner->dev, QDRI_STREAM_COMPUTE, &made->codecs));
+    QDR_TRY_OUT(status, qdri_stream_create(inner->dev, QDRI_STREAM_URGENT, &made->codecs));
     QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->begun));
     QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->ended));
     QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->over));

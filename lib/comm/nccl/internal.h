@@ -56,6 +56,9 @@ nccl_comm *qdri_nccl_of(qdri_comm *comm);
 /* QDR_OK, or fails with NCCL's error for `call` ("ncclAllReduce"). */
 qdr_status qdri_nccl_status(ncclComm_t handle, ncclResult_t result, const char *call);
 QDR_NODISCARD qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev);
+/* The most SMs that a collective takes: sends and receives take the next power of two, whatever maxCTAs says
+ * (p2pnChannels in NCCL's graph/paths.cc). */
+int qdri_nccl_sms(int max_ctas);
 /* What each of n_parts communicators may use of max_ctas: less than all if the grid has levels on all axes. */
 int qdri_nccl_part_ctas(int max_ctas, int n_parts);
 /* Compares versions, and reads the settings in rank 0's environment. Collective, like the functions below. */

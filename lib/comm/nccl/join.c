@@ -16,7 +16,7 @@ enum { CLOSE_SECS = 30 };
 /* Communicators of a rank that may run collectives at the same time: those of a grid (for bulk data, each on its own
  * stream; for statistics, on any stream of the caller's), and that of the world for redistributions. The CTAs of all
  * fit on the GPU with some SMs to spare, so that no collective waits for an SM that is held by another one which waits
- * for it. USUAL_PARTS: of a grid without levels; those of one with levels share the same CTAs. */
+ * for it. USUAL_PARTS: of a grid without levels; those of one with levels share the same SMs. */
 enum { USUAL_PARTS = 11, TOGETHER = USUAL_PARTS + 1, SMS_SPARED = 4, DEFAULT_MOST_CTAS = 16, MOST_CTAS = 64 };
 enum { LEAST_VERSION = 22600 }; /* the first that keeps the order of launches */
 
@@ -71,17 +71,28 @@ qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev)
     return qdri_comm_agree(host, status);
 }
 
-/* CTAs for each of the communicators that may run together; one on the smallest GPU partitions. */
-static int room_for_ctas(const qdri_cuda_dev *dev)
+/* The largest power of two that is at most n; 1 for n < 1. */
+static int round_down(int n)
+{
+    int power = 1;
+    while (power <= n / 2) power *= 2;
+    return power;
+}
+
+int qdri_nccl_sms(int max_ctas) { return round_down(2 * max_ctas - 1); }
+
+/* SMs for each of the communicators that may run together; one on the smallest GPU partitions. */
+static int room_for_each(const qdri_cuda_dev *dev)
 {
     const int room = (dev->gpu.n_sms - SMS_SPARED) / TOGETHER;
-    return room < 1 ? 1 : room > MOST_CTAS ? MOST_CTAS : room;
+    return round_down(room > MOST_CTAS ? MOST_CTAS : room);
 }
 
 int qdri_nccl_part_ctas(int max_ctas, int n_parts)
 {
-    const int part = n_parts > USUAL_PARTS ? max_ctas * TOGETHER / (n_parts + 1) : max_ctas;
-    return part < 1 ? 1 : part;
+    if (n_parts <= USUAL_PARTS) return max_ctas;
+    const int part = round_down(qdri_nccl_sms(max_ctas) * TOGETHER / (n_parts + 1));
+    return part < max_ctas ? part : max_ctas;
 }
 
 /* Makes NCCL's kernels start in the order in which the host launches them. Otherwise two communicators whose kernels do
@@ -122,7 +133,7 @@ typedef struct greeting {
 
 static qdr_status greet(const qdri_cuda_dev *dev, greeting *mine)
 {
-    const int room = room_for_ctas(dev);
+    const int room = room_for_each(dev);
     double wanted = 0;
     QDR_TRY(find_version(dev, &mine->version));
     QDR_TRY(qdri_environment_number(QDRI_VARIABLE_NCCL_MAX_CTAS, &wanted));
@@ -133,7 +144,7 @@ static qdr_status greet(const qdri_cuda_dev *dev, greeting *mine)
 /* Rank 0 has chosen the number of CTAs, and the GPUs of other ranks may be smaller. */
 static qdr_status compare_greetings(const qdri_cuda_dev *dev, int rank, greeting mine, greeting first)
 {
-    const int room = room_for_ctas(dev);
+    const int room = room_for_each(dev), each = qdri_nccl_sms(first.max_ctas);
     if (mine.version != first.version)
         return QDR_FAIL(
             QDR_ERR_UNSUPPORTED,
@@ -141,12 +152,13 @@ static qdr_status compare_greetings(const qdri_cuda_dev *dev, int rank, greeting
             "(LD_LIBRARY_PATH)",
             rank, mine.version / 10000, mine.version / 100 % 100, mine.version % 100, first.version / 10000,
             first.version / 100 % 100, first.version % 100);
-    if (first.max_ctas <= room) return QDR_OK;
+    if (each <= room) return QDR_OK;
     return QDR_FAIL(
         QDR_ERR_ARGUMENT,
-        "nccl: %d communicators of %d thread blocks each (QDR_NCCL_MAX_CTAS, or rank 0's choice) may run together, too "
-        "many for the %d SMs of rank %d's GPU: they could deadlock; use QDR_NCCL_MAX_CTAS=%d or less",
-        TOGETHER, first.max_ctas, dev->gpu.n_sms, rank, room);
+        "nccl: %d communicators of %d thread blocks each (QDR_NCCL_MAX_CTAS, or rank 0's choice), %d SMs each with "
+        "sends and receives, may run together, too many for the %d SMs of rank %d's GPU: they could deadlock; use "
+        "QDR_NCCL_MAX_CTAS=%d or less",
+        TOGETHER, first.max_ctas, each, dev->gpu.n_sms, rank, room);
 }
 
 qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas)
@@ -318,6 +330,7 @@ qdr_status qdri_nccl_split_off(qdri_comm *talker, ncclComm_t stem, int colour, n
     const int is_in = colour >= 0 && comm->host->size > 1;
     config.blocking = 1;
     config.maxCTAs = comm->max_ctas;
+    config.cgaClusterSize = 1; /* clusters need neighbouring SMs, which products do not leave free */
     config.splitShare = 0; /* communicators that share resources take turns */
     const ncclResult_t result = ncclCommSplit(stem, is_in ? colour : NCCL_SPLIT_NOCOLOR, is_in ? comm->host->rank : 0,
                                               &comm->place, &config);

@@ -155,7 +155,7 @@ static qdr_status nccl_wrap(qdri_comm *host, qdri_dev *dev, qdri_comm **comm)
     QDR_TRY_OUT(status, status);
     /* Products leave the multiprocessors of one collective free, so that neither waits for the other's blocks to
      * finish. */
-    if (max_ctas < cuda->gpu.n_sms) cuda->n_sms_free = cuda->gpu.n_sms - max_ctas;
+    if (qdri_nccl_sms(max_ctas) < cuda->gpu.n_sms) cuda->n_sms_free = cuda->gpu.n_sms - qdri_nccl_sms(max_ctas);
     *comm = &made->base;
     return QDR_OK;
 out:

@@ -132,7 +132,7 @@ qdr_status qdri_cpu_stream_synchronize(qdr_stream *stream)
 static qdr_status executor_for(qdri_cpu_dev *dev, qdri_stream_kind kind, qdri_waker **executor)
 {
     qdri_address_space space = {NULL, 0};
-    if (kind == QDRI_STREAM_COMPUTE) {
+    if (kind != QDRI_STREAM_COMM) {
         QDR_TRY(qdri_address_space_take(dev->n_threads, &space));
         return qdri_executor_create(dev, space, executor);
     }

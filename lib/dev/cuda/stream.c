@@ -16,9 +16,10 @@ qdr_status qdri_cuda_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_str
     QDRI_CUDA_ENTER(cuda);
     QDRI_CUDA_TRY(cuda, cudaDeviceGetStreamPriorityRange(&least, &greatest));
     QDR_TRY(QDRI_NEW(1, "a stream", &made));
-    /* Collectives have a higher priority than products: they have little work to do, and others wait for them. */
+    /* Collectives and their codecs have a higher priority than products: they have little work to do, and others wait
+     * for them. */
     const cudaError_t error = cudaStreamCreateWithPriority(&made->handle, cudaStreamNonBlocking,
-                                                           kind == QDRI_STREAM_COMM ? greatest : least);
+                                                           kind == QDRI_STREAM_COMPUTE ? least : greatest);
     if (error != cudaSuccess) {
         free(made);
         return qdri_cuda_status(cuda, error, "cudaStreamCreateWithPriority");

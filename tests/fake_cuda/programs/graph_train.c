@@ -72,6 +72,22 @@ static qdr_status give_up_once(qdr_context *ctx, const task *t, small_gpt *m)
     return qdr_agree(ctx, p.stale == first ? QDR_OK : QDR_ERR_STATE);
 }
 
+/* NCCL connects ranks at their first collective of a kind, for which it waits on the host: also in a recording, which
+ * a rank may give up. */
+static qdr_status connect(qdr_context *ctx, qdr_grid *grid)
+{
+    void *sum = NULL;
+    const float one = 1;
+    qdr_stream *stream = qdr_context_stream(ctx);
+    TRY(qdr_mem_alloc(ctx, sizeof one, &sum));
+    qdr_status status = qdr_copy(ctx, sum, &one, sizeof one, NULL);
+    for (int axis = 0; axis < QDR_N_AXES && status == QDR_OK; axis++)
+        status = qdr_all_reduce(grid, (qdr_axis)axis, QDR_SUM, sum, 1, QDR_F32, stream);
+    if (status == QDR_OK) status = qdr_stream_synchronize(stream);
+    qdr_mem_free(ctx, &sum);
+    return status;
+}
+
 /* The rest of the library has run once by then, but no step of AdamW. */
 static qdr_status record(qdr_context *ctx, const task *t, small_gpt *m, qdr_graph **graph)
 {
@@ -79,6 +95,7 @@ static qdr_status record(qdr_context *ctx, const task *t, small_gpt *m, qdr_grap
     TRY(qdr_stack_forward(m->gpt.stack));
     TRY(small_gpt_backward(m, 0));
     TRY(qdr_stream_synchronize(qdr_context_stream(ctx)));
+    TRY(connect(ctx, m->grid));
     TRY(give_up_once(ctx, t, m));
     return record_pass(ctx, enqueue, m, t->scale, graph);
 }

@@ -3,8 +3,9 @@
  * them. Runs steps of a small GPT, between which nothing waits for the GPU, so that only the streams determine the
  * order; then checks the fake's counters.
  *
- *   hot_path GRID local|nccl|unordered CTAS    CTAS of each communicator; unordered: nccl, and the
- *                                              user wants no order of launches */
+ *   hot_path GRID local|nccl|unordered CTAS [BESIDE]    CTAS: the most that a collective takes; unordered: nccl, and
+ *                                                       the user wants no order of launches; BESIDE: these ran beside
+ *                                                       products, and none waited for one */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,12 +67,23 @@ static int check_streams(void)
     return is("timed event", 0) + is("blocking stream", 0) + some("product") + is("urgent product", 0);
 }
 
-/* Each communicator has space on the GPU in addition to the others, and products leave it to one of them. */
+/* Each communicator has space on the GPU in addition to the others, for sends and receives of a power of two, and
+ * products leave it to one of them. */
 static int check_nccl(int n_ctas, int is_ordered)
 {
+    int n_sms = 1;
+    while (n_sms < n_ctas) n_sms *= 2;
     return some("urgent") + (is_ordered ? is("unordered", 0) : some("unordered")) + is("shared", 0) +
-           is("asynchronous", 0) + is("CTAs", n_ctas) + is("SMs", SMS - n_ctas) +
+           is("asynchronous", 0) + is("CTAs", n_ctas) + is("SMs", SMS - n_sms) +
            is("confined product", counted("product"));
+}
+
+/* Of products that last a while; a collective alone never waits for one. */
+static int check_beside(const char *what)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s beside a product", what);
+    return some(name) + is("collective behind a product", 0);
 }
 
 static int check_local(void) { return is("confined product", 0) + is("SMs", 0); }
@@ -81,17 +93,22 @@ int main(int argc, char **argv)
     small_gpt m = {.config = {.hidden = 16, .n_sequences = 4, .layout = QDR_SCATTERED}};
     char sms[16];
     int exit_code = 1;
-    const int n = argc == 4 ? small_gpt_read_shape(&m, argv[1]) : 0;
+    const int n = argc >= 4 ? small_gpt_read_shape(&m, argv[1]) : 0;
     if (!n) return 2;
     const int is_local = strcmp(argv[2], "local") == 0;
     const int is_ordered = strcmp(argv[2], "unordered") != 0;
     snprintf(sms, sizeof sms, "%d", SMS);
     setenv("FAKE_CUDA_SMS", sms, 1);
     setenv("QDR_CUDA_COMM", is_local ? "local" : "nccl", 1);
+    if (argc > 4) {
+        setenv("FAKE_CUDA_PRODUCT_US", "2000", 1);
+        m.config.n_layers = m.config.panels = 2;
+    }
     if (!is_ordered) setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
     const qdr_status status = qdr_launch(n, NULL, run_rank, &m, &exit_code);
     if (status < 0) fprintf(stderr, "%s\n", qdr_last_error());
     if (status < 0 || exit_code) return 1;
-    const int n_bad = check_streams() + (is_local ? check_local() : check_nccl(atoi(argv[3]), is_ordered));
+    int n_bad = check_streams() + (is_local ? check_local() : check_nccl(atoi(argv[3]), is_ordered));
+    for (int i = 4; i < argc; i++) n_bad += check_beside(argv[i]);
     return n_bad > 0;
 }
