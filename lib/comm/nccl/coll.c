@@ -447,8 +447,10 @@ static qdr_status enqueue(nccl_call *c)
                      : run(c);
     if (status == QDR_OK && staged) status = qdri_event_record(staged->used, c->stream);
     pthread_mutex_unlock(&comm->calls);
-    if (atomic_load(&comm->handle)) return status;
-    /* An error that NCCL reports for a communicator being aborted is not the reason for aborting it. */
+    /* An error that NCCL reports for a communicator that is being aborted, or soon will be, is not the reason for
+     * aborting it. */
+    const int is_poisoned = qdri_dev_status(comm->base.dev) != QDR_OK;
+    if (atomic_load(&comm->handle) && (status == QDR_OK || !is_poisoned)) return status;
     QDR_TRY(qdri_dev_raise(comm->base.dev));
     return qdri_comm_fail_peer(&comm->base, qdr_coll_kind_name(c->coll->kind), qdri_reason_get(&comm->base.why));
 }
