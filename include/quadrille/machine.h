@@ -131,7 +131,7 @@ typedef struct qdr_machine_software {
     double fixed_bytes; /**< of memory: context, libraries */
     double fragment_share; /**< fragmentation, as a share of the activations, in addition to them */
     double attention_score_bytes; /**< of memory for each score of a layer's local heads, for the backward pass of fused
-                                     attention of types of two bytes; at most an eighth of memory_bytes in all */
+                                     attention of types of two bytes; at most 2.25 GiB in all */
 } qdr_machine_software;
 
 typedef struct qdr_machine {

@@ -133,7 +133,7 @@ static const qdri_machine_field software_fields[] = {
     {QDRI_NUMBER, "send_bytes", offsetof(qdr_machine_software, send_bytes), 1, 0, 100},
     {QDRI_NUMBER, "fixed_GiB", offsetof(qdr_machine_software, fixed_bytes), GIB, 0, 1e9},
     {QDRI_NUMBER, "fragment_share", offsetof(qdr_machine_software, fragment_share), 1, 0, 10},
-    {QDRI_NUMBER, "attention_score_bytes", offsetof(qdr_machine_software, attention_score_bytes), 1, 0, 1e3},
+    {QDRI_NUMBER, "attention_score_bytes", offsetof(qdr_machine_software, attention_score_bytes), 1, 0, 1e6},
     {.key = NULL},
 };
 

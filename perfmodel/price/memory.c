@@ -240,12 +240,12 @@ static kept kept_bytes(const qdri_pricing *p, const qdr_network *network, const 
     return sum;
 }
 
-/* The scores' gradients of a layer, in pieces if they are too large for the rest of the memory. */
+/* The scores' gradients of a layer, in pieces of 2.25 GiB at most. */
 static double attention_bytes(const qdri_pricing *p)
 {
     const double rows_of_heads = p->sizes.of[QDRI_SIZE_SEQUENCES_X] * p->sizes.heads;
     const double bytes = p->machine->software.attention_score_bytes * rows_of_heads * p->sizes.context;
-    return p->sizes.elem_bytes == 2 ? fmin(bytes, p->machine->memory_bytes / 8) : 0;
+    return p->sizes.elem_bytes == 2 ? fmin(bytes, 9.0 * (1 << 28)) : 0;
 }
 
 static void stage_memory(const qdri_pricing *p, const qdr_network *network, const stage *at,

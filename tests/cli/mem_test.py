@@ -86,15 +86,15 @@ class Mem(plan_test.Case):
         self.assertEqual(answer["checkpoint"]["bytes"], 12 * 124439808)
 
     def test_workspace_of_attention(self):
-        """Two bytes for each score of a layer's local heads, of one sequence of 2,048 tokens; 1/8 of the memory."""
+        """Two bytes for each score of a layer's local heads, of one sequence of 2,048 tokens; 2.25 GiB at most."""
         def reserve(*words):
             return self.mem("gpt3-6.7b", "--machine", "dgx-h100", *words)["memory"]["reserve"]
         none = ("--set", "software.attention_score_bytes=0")
         for grid, n_heads in (("1x1x1x1", 32), ("1x4x1x1", 8)):
             one = ("--grid", grid, "--batch", "1")
             self.assertEqual(reserve(*one) - reserve(*one, *none), 2 * 2048**2 * n_heads)
-        small = ("--mem", "1G", "--dtype", "bf16")
-        self.assertEqual(reserve(*small) - reserve(*small, *none), 2**30 / 8)
+        many = ("--batch", "16", "--micro-batch", "16")
+        self.assertEqual(reserve(*many) - reserve(*many, *none), 9 * 2**28)
         self.assertEqual(reserve("--dtype", "f32"), reserve("--dtype", "f32", *none))
 
     def test_levels_in_words(self):

@@ -12,8 +12,10 @@
 
 enum { SHAPES_MOST = 32 }; /* further shapes use the library's own kernels */
 
-/* A new shape's workspace is at most this part of the free memory, of which other arrays may still need the rest. */
+/* A new shape's workspace is at most this part of the free memory, of which other arrays may still need the rest, and
+ * this many bytes: pieces with 2 GiB of scores' gradients keep a GPU busy, and cuDNN needs a little more. */
 enum { PARTS_OF_FREE = 8 };
+#define WORKSPACE_MOST ((int64_t)9 << 28)
 
 typedef struct shape_plans {
     qdri_cudnn_shape shape;
@@ -145,8 +147,10 @@ static qdr_status make_plans(qdri_cuda_dev *dev, shape_plans *plans)
     const qdri_cudnn_target target = {.handle = self->handle};
     size_t bytes_free = 0, bytes = 0;
     qdri_cuda_free_bytes(&dev->base, &bytes_free, &bytes);
+    int64_t most = bytes ? (int64_t)(bytes_free / PARTS_OF_FREE) : WORKSPACE_MOST;
+    if (most > WORKSPACE_MOST) most = WORKSPACE_MOST;
     QDR_TRY(qdri_cudnn_plan_make(self->api, target, &plans->shape, 0, INT64_MAX, &plans->forward));
-    QDR_TRY(plan_backward(self, bytes ? (int64_t)(bytes_free / PARTS_OF_FREE) : INT64_MAX, plans));
+    QDR_TRY(plan_backward(self, most, plans));
     if (n_pieces(plans) > 1) say_pieces(QDRI_LOG_INFO, plans);
     return QDR_OK;
 }

@@ -136,17 +136,16 @@ static void frameworks(void **state)
     machine.software.fragment_share = 0.25;
     assert_near("reserve", term(&machine, &network, &plan, QDR_MEMORY_RESERVE),
                 3e9 + 0.25 * activations(&machine, &plan));
-    machine.software.attention_score_bytes = 2; /* in types of two bytes, up to an eighth of the memory */
+    machine.software.attention_score_bytes = 2; /* in types of two bytes, in pieces of at most 2.25 GiB */
     assert_near("no scores", term(&machine, &network, &plan, QDR_MEMORY_RESERVE),
                 3e9 + 0.25 * activations(&machine, &plan));
     plan.dtype = QDR_BF16;
     assert_near("scores", term(&machine, &network, &plan, QDR_MEMORY_RESERVE),
                 3e9 + 0.25 * activations(&machine, &plan) + 2.0 * ROWS * 2 * CONTEXT);
-    const double memory_bytes = machine.memory_bytes;
-    machine.memory_bytes = 8.0 * ROWS * CONTEXT;
+    machine.software.attention_score_bytes = 1e5;
     assert_near("pieces", term(&machine, &network, &plan, QDR_MEMORY_RESERVE),
-                3e9 + 0.25 * activations(&machine, &plan) + ROWS * CONTEXT);
-    machine.memory_bytes = memory_bytes;
+                3e9 + 0.25 * activations(&machine, &plan) + 2.25 * (1 << 30));
+    machine.software.attention_score_bytes = 0;
     plan.dtype = QDR_F32;
     machine.software.logit_memory_bytes = 16; /* instead of logits and their gradients */
     assert_near("no logits", activations(&machine, &plan), LAYERS * layer_bytes(ROWS, ROWS) + 4.0 * ROWS * 2 * H_X);
