@@ -66,7 +66,8 @@ qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev)
     /* If a host communicator's parts cannot communicate, all ranks are compared with all. */
     if (host->nodes && !host->table->is_only_world)
         QDR_TRY(qdri_comm_split(host, host->nodes[host->rank], host->rank, &node));
-    const qdr_status status = qdri_nccl_check_sharing(node, host->rank, ((const qdri_cuda_dev *)dev)->gpu.bus, version);
+    qdri_cuda_dev *cuda = (qdri_cuda_dev *)dev;
+    const qdr_status status = qdri_nccl_check_sharing(node, host->rank, cuda->gpu.bus, version, &cuda->n_sharing);
     if (node != host) qdri_comm_destroy(&node);
     return qdri_comm_agree(host, status);
 }
@@ -81,10 +82,13 @@ static int round_down(int n)
 
 int qdri_nccl_sms(int max_ctas) { return round_down(2 * max_ctas - 1); }
 
-/* SMs for each of the communicators that may run together; one on the smallest GPU partitions. */
+/* Communicators that may run together on a GPU: threads that share it do not take turns. */
+static int together(const qdri_cuda_dev *dev) { return TOGETHER * (dev->n_sharing > 1 ? dev->n_sharing : 1); }
+
+/* SMs for each of them; one on the smallest GPU partitions. */
 static int room_for_each(const qdri_cuda_dev *dev)
 {
-    const int room = (dev->gpu.n_sms - SMS_SPARED) / TOGETHER;
+    const int room = (dev->gpu.n_sms - SMS_SPARED) / together(dev);
     return round_down(room > MOST_CTAS ? MOST_CTAS : room);
 }
 
@@ -152,13 +156,14 @@ static qdr_status compare_greetings(const qdri_cuda_dev *dev, int rank, greeting
             "(LD_LIBRARY_PATH)",
             rank, mine.version / 10000, mine.version / 100 % 100, mine.version % 100, first.version / 10000,
             first.version / 100 % 100, first.version % 100);
-    if (each <= room) return QDR_OK;
+    if (each <= room && (dev->n_sharing <= 1 || together(dev) <= dev->gpu.n_sms - SMS_SPARED)) return QDR_OK;
     return QDR_FAIL(
         QDR_ERR_ARGUMENT,
         "nccl: %d communicators of %d thread blocks each (QDR_NCCL_MAX_CTAS, or rank 0's choice), %d SMs each with "
         "sends and receives, may run together, too many for the %d SMs of rank %d's GPU: they could deadlock; use "
-        "QDR_NCCL_MAX_CTAS=%d or less",
-        TOGETHER, first.max_ctas, each, dev->gpu.n_sms, rank, room);
+        "QDR_NCCL_MAX_CTAS=%d or less%s",
+        together(dev), first.max_ctas, each, dev->gpu.n_sms, rank, room,
+        dev->n_sharing > 1 ? ", or fewer threads on the GPU" : "");
 }
 
 qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas)

@@ -189,7 +189,7 @@ static qdr_status nccl_split(qdri_comm *base, int colour, int key, qdri_comm **p
     QDR_TRY(qdri_dev_raise(base->dev));
     QDRI_CUDA_VISIT((const qdri_cuda_dev *)base->dev);
     QDR_TRY(qdri_comm_agree(comm->host, qdri_cuda_status((const qdri_cuda_dev *)base->dev, visited, "cudaSetDevice")));
-    qdri_nccl_keep_order();
+    if (((const qdri_cuda_dev *)base->dev)->n_sharing <= 1) qdri_nccl_keep_order();
     QDR_TRY(qdri_comm_split(host_of(base), colour, key, &host));
     const int max_ctas = qdri_nccl_part_ctas(comm->max_ctas, base->root->n_parts);
     qdr_status status = qdri_comm_agree(comm->host, comm_create(host, base->dev, max_ctas, &made));

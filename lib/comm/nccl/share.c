@@ -19,6 +19,8 @@ typedef struct seat {
 
 static int is_set(const char *value, const char *wanted) { return value && strcmp(value, wanted) == 0; }
 
+static int are_threads(const qdri_comm *node) { return strcmp(node->table->name, "local") == 0; }
+
 /* A setting without which threads that share a GPU may wait for each other forever. NULL: all are there. */
 static const char *setting_missing(void)
 {
@@ -32,7 +34,7 @@ static const char *setting_missing(void)
 static qdr_status check_pair(const qdri_comm *node, const seat *one, const seat *other, int version)
 {
     const char *table = node->table->name; /* how ranks that share a GPU can communicate instead */
-    const char *other_way = strcmp(table, "local") == 0 ? ", or use QDR_CUDA_COMM=local"
+    const char *other_way = are_threads(node)           ? ", or use QDR_CUDA_COMM=local"
                             : strcmp(table, "mpi") == 0 ? ", or use QDR_CUDA_COMM=mpi"
                                                         : "";
     const int is_asked = is_set(getenv("NCCL_MULTI_RANK_GPU_ENABLE"), "1");
@@ -47,7 +49,7 @@ static qdr_status check_pair(const qdri_comm *node, const seat *one, const seat 
                         "from NCCL 2.30 on, but this is %d.%d.%d; put a newer libnccl.so.2 first in LD_LIBRARY_PATH%s",
                         one->rank, other->rank, one->bus, version / 10000, version / 100 % 100, version % 100,
                         other_way);
-    const char *missing = strcmp(table, "local") == 0 ? setting_missing() : NULL;
+    const char *missing = are_threads(node) ? setting_missing() : NULL;
     if (!missing) return QDR_OK;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                     "nccl: ranks %d and %d are threads on the GPU at %s and could wait for each other forever; set %s "
@@ -56,27 +58,29 @@ static qdr_status check_pair(const qdri_comm *node, const seat *one, const seat 
 }
 
 /* Compares this rank with those of its node. */
-static qdr_status check_seats(const qdri_comm *node, const seat *seats, int version)
+static qdr_status check_seats(const qdri_comm *node, const seat *seats, int version, int *n_sharing)
 {
     const seat *mine = &seats[node->rank];
-    int n_lower = 0, n_sharing = 0;
+    int n_lower = 0, n_here = 0;
     for (int j = 0; j < node->size; j++) {
         if (node->nodes && node->nodes[j] != node->nodes[node->rank]) continue;
         if (strcmp(seats[j].bus, mine->bus) != 0) continue;
-        n_sharing++;
+        n_here++;
         if (j >= node->rank) continue;
         n_lower++;
         QDR_TRY(check_pair(node, &seats[j], mine, version));
     }
-    if (n_lower == 0 && n_sharing > 1)
+    if (are_threads(node)) *n_sharing = n_here;
+    if (n_lower == 0 && n_here > 1)
         qdri_log(QDRI_LOG_INFO, "nccl: %d ranks from rank %d on share the GPU at %s (NCCL_MULTI_RANK_GPU_ENABLE=1)",
-                 n_sharing, mine->rank, mine->bus);
+                 n_here, mine->rank, mine->bus);
     return QDR_OK;
 }
 
-qdr_status qdri_nccl_check_sharing(qdri_comm *node, int rank, const char *bus, int version)
+qdr_status qdri_nccl_check_sharing(qdri_comm *node, int rank, const char *bus, int version, int *n_sharing)
 {
     seat *seats = NULL;
+    *n_sharing = 1;
     qdr_status status = qdri_comm_agree(node, QDRI_NEW(node->size, "ranks of a node", &seats));
     if (status == QDR_OK) {
         seats[node->rank].rank = rank;
@@ -84,7 +88,7 @@ qdr_status qdri_nccl_check_sharing(qdri_comm *node, int rank, const char *bus, i
     }
     for (int j = 0; j < node->size && status == QDR_OK; j++)
         status = qdri_comm_broadcast(node, j, &seats[j], sizeof seats[j]);
-    if (status == QDR_OK) status = check_seats(node, seats, version);
+    if (status == QDR_OK) status = check_seats(node, seats, version, n_sharing);
     free(seats);
     return status;
 }

@@ -53,6 +53,7 @@ typedef struct qdri_cuda_dev {
     qdri_cuda_product **products; /* sorted by shape and type */
     int n_products, product_capacity;
     int n_sms_free; /* for products: those that collectives do not use */
+    int n_sharing; /* threads of this process that share the GPU over NCCL, with this one; 0 or 1: none do */
     struct qdri_cuda_attention *attention; /* cuDNN's plans; NULL until the first one */
     qdri_cuda_stamps *stamps; /* NULL until the first one */
     int wants_ranges;
