@@ -147,9 +147,11 @@ static ncclResult_t connect(const nccl_op *op)
     for (int j = 0; j < of->size; j++)
         if (is_with(op, j)) of->connected[comm->rank * of->size + j] |= kind;
     fake_nccl_changed();
+    comm->n_calls++;
     for (int j = 0; j < of->size; j++)
         while (is_with(op, j) && !(of->connected[j * of->size + comm->rank] & kind) && !comm->is_aborted)
             fake_nccl_wait();
+    comm->n_calls--;
     const int is_aborted = comm->is_aborted;
     fake_nccl_unlock();
     return is_aborted ? ncclInternalError : ncclSuccess;

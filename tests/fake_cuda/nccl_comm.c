@@ -380,6 +380,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     (void)ncclGroupStart();
     fake_nccl_lock();
     const int is_good = fake_nccl_check(comm, "ncclCommAbort");
+    if (is_good && comm->n_calls > 0) fake_nccl_fault("ncclCommAbort frees what a call of another thread uses");
     if (is_good) {
         comm->is_gone = comm->is_aborted = 1;
         comm->next_aborted = aborted;

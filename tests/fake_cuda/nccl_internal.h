@@ -84,6 +84,7 @@ struct ncclComm {
     int is_gone, is_aborted;
     ncclResult_t error; /* asynchronous */
     uint64_t n_collectives, n_splits, n_splits_done;
+    int n_calls; /* threads that are in a call which waits for others */
     int n_enqueued, n_running;
     int n_in_graphs; /* collectives: NCCL ends the communicator when there are none */
 };
