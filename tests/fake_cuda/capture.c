@@ -76,12 +76,6 @@ void fake_capture_use(fake_stream *stream, const fake_use_list *uses)
     tick(stream);
 }
 
-void fake_capture_event(fake_stream *stream, fake_command_kind kind, cudaEvent_t event)
-{
-    add_command(stream, kind)->event = event;
-    tick(stream);
-}
-
 /* ---- lanes ---- */
 
 static void add_lane(fake_capture *capture, fake_stream *stream)

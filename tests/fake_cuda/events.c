@@ -147,15 +147,13 @@ static cudaError_t check_record(cudaEvent_t event, const fake_stream *stream)
     return cudaErrorInvalidResourceHandle;
 }
 
-static cudaError_t record(cudaEvent_t event, fake_stream *stream, unsigned flags)
+static cudaError_t record(cudaEvent_t event, fake_stream *stream)
 {
     const cudaError_t error = check_record(event, stream);
     if (error != cudaSuccess) return error;
     if (fake_take_failure("event")) return cudaErrorLaunchFailure;
     if (!(event->flags & cudaEventDisableTiming)) fake_count("timed event");
-    if (stream->capture && (flags & cudaEventRecordExternal)) {
-        fake_capture_event(stream, FAKE_COMMAND_RECORD_EVENT, event);
-    } else if (stream->capture) {
+    if (stream->capture) {
         fake_capture_record(stream, event);
     } else {
         forget_moment(event);
@@ -165,32 +163,23 @@ static cudaError_t record(cudaEvent_t event, fake_stream *stream, unsigned flags
     return cudaSuccess;
 }
 
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     fake_lock();
-    const cudaError_t error = record(event, fake_find_stream(stream, "cudaEventRecord"), flags);
+    const cudaError_t error = record(event, fake_find_stream(stream, "cudaEventRecord"));
     fake_unlock();
     return fake_note(error);
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
-    return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
-}
-
 /* ---- waiting ---- */
 
-static cudaError_t enqueue_wait(fake_stream *stream, cudaEvent_t event, unsigned flags)
+static cudaError_t enqueue_wait(fake_stream *stream, cudaEvent_t event)
 {
     if (!stream) return cudaErrorInvalidResourceHandle;
     cudaError_t error = check(event, "cudaStreamWaitEvent");
     if (error == cudaSuccess) error = fake_capture_check(stream);
     if (error != cudaSuccess) return error;
     if (fake_take_failure("event")) return cudaErrorLaunchFailure;
-    if (stream->capture && (flags & cudaEventWaitExternal)) {
-        fake_capture_event(stream, FAKE_COMMAND_WAIT_EVENT, event);
-        return cudaSuccess;
-    }
     if (stream->capture || event->capture_id) return fake_capture_wait(stream, event);
     if (event->moment) fake_moment_wait(stream, event->moment);
     return cudaSuccess;
@@ -198,8 +187,9 @@ static cudaError_t enqueue_wait(fake_stream *stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
+    if (flags) return fake_note(cudaErrorInvalidValue); /* others are not faked */
     fake_lock();
-    const cudaError_t error = enqueue_wait(fake_find_stream(stream, "cudaStreamWaitEvent"), event, flags);
+    const cudaError_t error = enqueue_wait(fake_find_stream(stream, "cudaStreamWaitEvent"), event);
     fake_unlock();
     return fake_note(error);
 }

@@ -145,28 +145,13 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 
 /* ---- launches ---- */
 
-static void replay_event(fake_stream *stream, const fake_command *command)
-{
-    cudaEvent_t event = command->event;
-    if (event->is_destroyed) {
-        fake_report(FAKE_DESTROYED, "a graph uses event %d, which was destroyed", event->number);
-    } else if (command->kind == FAKE_COMMAND_WAIT_EVENT) {
-        if (event->moment) fake_moment_wait(stream, event->moment);
-    } else {
-        if (event->moment) fake_moment_release(event->moment);
-        event->capture_id = 0;
-        event->moment = fake_moment_record(stream);
-    }
-}
-
 static cudaError_t replay(fake_stream *stream, const fake_command *command, fake_moment **marks)
 {
     switch (command->kind) {
     case FAKE_COMMAND_WORK: fake_push(stream, command->run, command->data, command->bytes); return cudaSuccess;
     case FAKE_COMMAND_USE: return fake_book(stream, &command->uses);
     case FAKE_COMMAND_MARK: marks[command->mark] = fake_moment_record(stream); return cudaSuccess;
-    case FAKE_COMMAND_WAIT: fake_moment_wait(stream, marks[command->mark]); return cudaSuccess;
-    default: replay_event(stream, command); return cudaSuccess;
+    default: fake_moment_wait(stream, marks[command->mark]); return cudaSuccess;
     }
 }
 

@@ -238,9 +238,7 @@ typedef enum fake_command_kind {
     FAKE_COMMAND_WORK,
     FAKE_COMMAND_USE,
     FAKE_COMMAND_MARK, /* an event's record within the graph */
-    FAKE_COMMAND_WAIT,
-    FAKE_COMMAND_RECORD_EVENT, /* an event's record that is seen outside */
-    FAKE_COMMAND_WAIT_EVENT
+    FAKE_COMMAND_WAIT
 } fake_command_kind;
 
 typedef struct fake_command {
@@ -250,7 +248,6 @@ typedef struct fake_command {
     void *data; /* copied arguments, or accesses */
     size_t bytes;
     fake_use_list uses;
-    cudaEvent_t event;
 } fake_command;
 
 typedef struct fake_lane {
@@ -272,7 +269,6 @@ void fake_capture_break(fake_stream *stream);
 cudaError_t fake_unsafe(void);
 void fake_capture_work(fake_stream *stream, void (*run)(void *), const void *args, size_t bytes);
 void fake_capture_use(fake_stream *stream, const fake_use_list *uses);
-void fake_capture_event(fake_stream *stream, fake_command_kind kind, cudaEvent_t event);
 void fake_capture_record(fake_stream *stream, cudaEvent_t event);
 /* The stream may not be captured yet: then it joins the event's capture. */
 cudaError_t fake_capture_wait(fake_stream *stream, cudaEvent_t event);

@@ -309,28 +309,6 @@ static void test_modes(void **state)
     close_scene(&s);
 }
 
-/* Events that are seen outside of the graph. */
-static void test_external_events(void **state)
-{
-    (void)state;
-    const scene s = open_scene();
-    gate g;
-    begin(s.a);
-    OK(cudaStreamWaitEvent(s.a, s.fork, cudaEventWaitExternal));
-    OK(enqueue_step(s.a, s.x, s.y, 1));
-    OK(cudaEventRecordWithFlags(s.join, s.a, cudaEventRecordExternal));
-    cudaGraphExec_t exec = end(s.a);
-    close_gate(s.b, &g);
-    OK(cudaEventRecord(s.fork, s.b));
-    OK(cudaGraphLaunch(exec, s.a));
-    GIVES(cudaEventQuery(s.join), cudaErrorNotReady);
-    open_gate(&g);
-    OK(cudaEventSynchronize(s.join));
-    assert_float_equal(value_of(s.b, s.x), 3, 0);
-    OK(cudaGraphExecDestroy(exec));
-    close_scene(&s);
-}
-
 static void test_leaks(void **state)
 {
     (void)state;
@@ -355,7 +333,6 @@ int main(void)
         FAKE_TEST(test_crossing_is_forbidden),
         FAKE_TEST(test_joined),
         FAKE_TEST(test_modes),
-        FAKE_TEST(test_external_events),
         FAKE_TEST(test_leaks),
     };
     print_message("FAKE_CUDA_SEED=%llu\n", (unsigned long long)fake_seed());
