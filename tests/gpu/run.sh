@@ -489,6 +489,7 @@ cudnn=$(python_folder nvidia.cudnn)/lib/libcudnn.so.9 # PyTorch's
 
 [ -z "${QDR_TEST_DEPS:-}" ] || use_folder "$(absolute "$QDR_TEST_DEPS")" || exit 1
 [ -z "${QDR_CUDA_PLUGIN:-}" ] || QDR_CUDA_PLUGIN=$(absolute "$QDR_CUDA_PLUGIN")
+case ${QDR_CUDNN:-} in */*) QDR_CUDNN=$(absolute "$QDR_CUDNN") && export QDR_CUDNN ;; esac
 nvcc='' nccl_home=''
 find_cuda "$build-cuda" || say "CUDA's toolkit was not found whole"
 need_all || exit 1
