@@ -5,7 +5,7 @@
 #include "bench/bench.h"
 #include "qdr_test.h"
 
-enum { ITERATIONS = 3, WARMUP = 2, IN_A_ROW = 4 };
+enum { ITERATIONS = 3, WARMUP = 1, IN_A_ROW = 4, FIRST = 20 }; /* FIRST: as long as so many others */
 #define WORK_SECS 0.005
 
 typedef struct counted {
@@ -18,7 +18,7 @@ static void work(void *user)
     counted *self = user;
     /* The first call of each iteration takes longest: it waits for other ranks. */
     const int is_first = self->n_done++ % (1 + IN_A_ROW) == 0;
-    const struct timespec pause = {.tv_nsec = (is_first ? 8 : 1) * (long)(1e9 * WORK_SECS)};
+    const struct timespec pause = {.tv_nsec = (is_first ? FIRST : 1) * (long)(1e9 * WORK_SECS)};
     nanosleep(&pause, NULL);
 }
 
@@ -45,9 +45,9 @@ static void means_of_calls_in_a_row(void **state)
     assert_int_equal(self.n_calls, (ITERATIONS + WARMUP) * (1 + IN_A_ROW));
     assert_int_equal(self.n_done, self.n_calls); /* the work is complete, too */
     assert_int_equal(samples.n, ITERATIONS);
-    /* With the first call it would be 3 times as long. */
+    /* With the first call it would be six times as long; threads may be late. */
     const bench_times times = bench_times_of(&samples, 0);
-    if (!(times.min >= WORK_SECS && times.min < 2 * WORK_SECS))
+    if (!(times.min >= WORK_SECS && times.min < 4 * WORK_SECS))
         fail_msg("%g s is not about %g s", times.min, WORK_SECS);
     bench_free(&samples);
     qdr_context_destroy(&self.ctx);
@@ -67,7 +67,7 @@ static void a_stream_tells_the_time(void **state)
     assert_int_equal(call(&self, 0), QDR_OK);
     assert_int_equal(qdr_stream_stamp(stream, &ns[1]), QDR_OK);
     assert_int_equal(qdr_stream_synchronize(stream), QDR_OK);
-    assert_true(1e-9 * (double)(ns[1] - ns[0]) >= 8 * WORK_SECS);
+    assert_true(1e-9 * (double)(ns[1] - ns[0]) >= FIRST * WORK_SECS);
     qdr_context_destroy(&self.ctx);
 }
 
