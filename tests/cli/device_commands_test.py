@@ -93,6 +93,14 @@ class Bench(Case):
                          self.path("bench.ckpt"))
         self.assertEqual([row["what"] for row in rows], ["rank", "all", "save", "held", "background", "load"])
 
+    def test_who_joins_local_ranks(self):
+        """NCCL, if each has a GPU of its own; and the log says why it cannot."""
+        words = ("bench", "coll", "--device", "cuda", "--local", "2", "-b", "64", "-e", "64", *FEW)
+        self.assertNotIn("joined by", start(*words, FAKE_CUDA_GPUS="2", QDR_DEBUG="2").err)
+        said = start(*words, FAKE_CUDA_GPUS="1", QDR_DEBUG="2").err
+        self.assertIn("ranks 0 and 1 of one node are both on the GPU", said)
+        self.assertIn("joined by local instead", said)
+
     def test_where(self):
         words = ("bench", "coll", "--local", "2", "-b", "64", "-e", "64", *FEW)
         self.assertIn("# device: cuda\n", self.output(*words, "--device", "cuda:0"))
