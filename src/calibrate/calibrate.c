@@ -221,7 +221,8 @@ static int begin(calibration *c, const calibrate_options *options, qdr_machine *
     return why->code;
 }
 
-/* Two ranks on a GPU would show neither its speed nor a link. MPI's ranks see that in their communicator. */
+/* Two ranks on a GPU would show neither its speed nor a link. For ranks of one process: others may each see a GPU of
+ * their own as number 0. */
 static int check_gpus(const calibration *c, failure *why)
 {
     const int mine = qdr_context_gpu(c->ctx);

@@ -84,6 +84,21 @@ class Calibrate(unittest.TestCase):
             self.assertAlmostEqual(sample["error"], sample["model_us"] / sample["measured_us"] - 1, places=5)
         run("plan", "gpt2", "-n", "1", "--machine", self.file)
 
+    def test_base(self):
+        """What one rank does not measure stays as in another machine."""
+        done = self.calibrate("--base", "dgx-h100", ranks=())
+        self.assertEqual((done.returncode, done.err), (0, ""))
+        with open(self.file, encoding="utf-8") as file:
+            machine = json.load(file)
+        self.assertEqual([(link["name"], link["rank_GBps"]) for link in machine["links"]],
+                         [("NVLink", 351), ("InfiniBand", 0)])
+        self.assertEqual((machine["ranks_per_node"], machine["software"]["optimizer_bytes"]), (8, 28))
+        self.assertNotIn(machine["f32"]["peak_TFLOPS"], (67, 0))  # measured, as this is
+        self.assertNotEqual(machine["device"], "H100-SXM5-80GB")
+        done = self.calibrate("--force", "--base", "dgx-h1000", ranks=())
+        self.assertEqual((done.returncode, done.out), (2, ""))
+        self.assertIn("dgx-h100", done.err)
+
     @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
     def test_mpi(self):
         machine = self.check(4, before=[ARGUMENTS.mpiexec, "-n", "4"])
