@@ -266,9 +266,11 @@ static void *find_workspace(qdr_stream *stream, const qdri_kernel *kernel, shape
     const int is_backward = kernel->kind == QDRI_K_ATTENTION_BACKWARD;
     const void *statistics = kernel->u.attention.saved;
     void *workspace = NULL;
+    qdr_status status;
     if (plans->is_short && (is_backward || (plans->short_since && plans->short_since != statistics))) return NULL;
-    while (qdri_cuda_find_space(stream, QDRI_SPACE_ATTENTION, workspace_bytes(plans), &workspace) != QDR_OK) {
-        if (use_smaller_pieces(dev->attention, plans)) continue;
+    while ((status = qdri_cuda_find_space(stream, QDRI_SPACE_ATTENTION, workspace_bytes(plans), &workspace)) !=
+           QDR_OK) {
+        if (status == QDR_ERR_MEMORY && use_smaller_pieces(dev->attention, plans)) continue;
         if (!plans->is_short) say_own(dev, qdr_last_error());
         plans->is_short = 1;
         plans->short_since = is_backward ? NULL : statistics;

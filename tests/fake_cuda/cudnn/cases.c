@@ -6,6 +6,7 @@
  *   cases mixed             forward by cuDNN, backward by the library's own kernels, and vice versa
  *   cases many              more shapes than there are plans for
  *   cases again             without memory for cuDNN, then with enough
+ *   cases smaller           with too little for a second stream's workspace, except for smaller pieces
  *   cases query ROWS CONTEXT HEADS KEY-HEADS SIZE bf16|f16 BYTES
  *                           what a stack's sizes say of the workspace; BYTES: at least so many, and at most twice */
 #include <math.h>
@@ -39,6 +40,7 @@ typedef struct run {
     qdr_context *ctx;
     qdr_attention desc;
     void *qkv, *y, *dy, *dqkv, *saved, *work;
+    qdr_stream *stream; /* NULL: the context's */
 } run;
 
 static uint16_t *at(void *array, int is_odd) { return (uint16_t *)array + (is_odd ? 1 : 0); }
@@ -84,7 +86,8 @@ static void drop(run *r)
 static qdr_status forward(run *r, int is_odd)
 {
     TRY(give(r, at(r->qkv, is_odd), r->desc.n_rows * IN, 1));
-    return qdr_attention_forward(r->ctx, &r->desc, at(r->qkv, is_odd), at(r->y, is_odd), r->saved, r->work, NULL);
+    TRY(qdr_attention_forward(r->ctx, &r->desc, at(r->qkv, is_odd), at(r->y, is_odd), r->saved, r->work, r->stream));
+    return r->stream ? qdr_stream_synchronize(r->stream) : QDR_OK;
 }
 
 static qdr_status backward(run *r, int is_odd, int was_odd)
@@ -99,8 +102,8 @@ static qdr_status backward(run *r, int is_odd, int was_odd)
         TRY(qdr_copy(r->ctx, y, r->dqkv, out_bytes, NULL));
     }
     TRY(qdr_attention_backward(r->ctx, &r->desc, at(r->qkv, is_odd), y, r->saved, at(r->dy, is_odd),
-                               at(r->dqkv, is_odd), r->work, NULL));
-    return qdr_stream_synchronize(qdr_context_stream(r->ctx));
+                               at(r->dqkv, is_odd), r->work, r->stream));
+    return qdr_stream_synchronize(r->stream ? r->stream : qdr_context_stream(r->ctx));
 }
 
 /* ---- verdicts ---- */
@@ -211,6 +214,23 @@ static int run_again(void)
     return is_right;
 }
 
+/* Another stream's workspace must do with what a large block leaves. */
+static int run_smaller(void)
+{
+    static const size_t large = (size_t)446 << 20;
+    run r = {0};
+    void *block = NULL;
+    int is_right = !make(&r, NULL, SEQUENCES, CONTEXT) && !forward(&r, 0) && !backward(&r, 0, 0) &&
+                   !qdr_mem_alloc(r.ctx, large, &block) && !qdr_stream_create(r.ctx, &r.stream) && !forward(&r, 0) &&
+                   !backward(&r, 0, 0);
+    is_right = is_right && strstr(said, "4 pieces") && !strstr(said, "own kernels") && check(&r, 0);
+    if (!is_right) fprintf(stderr, "cases: smaller: %s, %s\n", qdr_last_error(), said);
+    qdr_stream_destroy(&r.stream);
+    if (block) qdr_mem_free(r.ctx, &block);
+    drop(&r);
+    return is_right;
+}
+
 /* Of a stack that is not bound to memory. */
 static qdr_status query(qdr_grid *grid, char **words, size_t *bytes)
 {
@@ -255,6 +275,7 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "mixed") == 0) return !run_mixed();
     if (strcmp(argv[1], "many") == 0) return !run_many();
     if (strcmp(argv[1], "again") == 0) return !run_again();
+    if (strcmp(argv[1], "smaller") == 0) return !run_smaller();
     if (strcmp(argv[1], "query") == 0) return argc != 9 || !run_query(argv + 2);
     return !run_case(argv[1], argv + 2);
 }
