@@ -122,67 +122,25 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *made, int device)
     const cudaError_t error = check_number(device);
     const fake_settings *settings = fake_get_settings();
     if (error != cudaSuccess) return fake_note(error);
-    *made = (struct cudaDeviceProp){
-        .totalGlobalMem = settings->memory_bytes,
-        .sharedMemPerBlock = 48 << 10,
-        .sharedMemPerBlockOptin = 227 << 10,
-        .sharedMemPerMultiprocessor = 228 << 10,
-        .regsPerBlock = 65536,
-        .warpSize = 32,
-        .maxThreadsPerBlock = 1024,
-        .maxThreadsDim = {1024, 1024, 64},
-        .maxGridSize = {2147483647, 65535, 65535},
-        .major = settings->capability / 10,
-        .minor = settings->capability % 10,
-        .multiProcessorCount = settings->n_sms,
-        .maxThreadsPerMultiProcessor = 2048,
-        .canMapHostMemory = 1,
-        .concurrentKernels = 1,
-        .pciBusID = 1 + device,
-        .asyncEngineCount = 3,
-        .unifiedAddressing = 1,
-        .l2CacheSize = 50 << 20,
-        .managedMemory = 1,
-        .concurrentManagedAccess = settings->shares_managed,
-        .streamPrioritiesSupported = 1,
-        .memoryPoolsSupported = settings->has_pools,
-        .cooperativeLaunch = 1,
-    };
+    *made = (struct cudaDeviceProp){.totalGlobalMem = settings->memory_bytes,
+                                    .major = settings->capability / 10,
+                                    .minor = settings->capability % 10,
+                                    .multiProcessorCount = settings->n_sms};
     snprintf(made->name, sizeof made->name, "Fake GPU %d", device);
-    made->uuid.bytes[0] = (char)(1 + device);
     return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
-    struct cudaDeviceProp is;
-    const cudaError_t error = cudaGetDeviceProperties(&is, device);
-    if (error != cudaSuccess) return error;
+    const fake_settings *settings = fake_get_settings();
+    const cudaError_t error = check_number(device);
     switch (attribute) {
-    case cudaDevAttrConcurrentManagedAccess: *value = is.concurrentManagedAccess; break;
-    case cudaDevAttrMultiProcessorCount: *value = is.multiProcessorCount; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = is.major; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = is.minor; break;
-    case cudaDevAttrMaxSharedMemoryPerBlock: *value = (int)is.sharedMemPerBlock; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)is.sharedMemPerBlockOptin; break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = (int)is.sharedMemPerMultiprocessor; break;
-    case cudaDevAttrMaxThreadsPerBlock: *value = is.maxThreadsPerBlock; break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = is.maxThreadsPerMultiProcessor; break;
-    case cudaDevAttrWarpSize: *value = is.warpSize; break;
-    case cudaDevAttrL2CacheSize: *value = is.l2CacheSize; break;
-    case cudaDevAttrClockRate: *value = 1980000; break;
-    case cudaDevAttrMemoryClockRate: *value = 2619000; break;
-    case cudaDevAttrGlobalMemoryBusWidth: *value = 5120; break;
-    case cudaDevAttrPciBusId: *value = is.pciBusID; break;
-    case cudaDevAttrMemoryPoolsSupported: *value = is.memoryPoolsSupported; break;
-    case cudaDevAttrManagedMemory:
-    case cudaDevAttrUnifiedAddressing:
-    case cudaDevAttrCanMapHostMemory:
-    case cudaDevAttrCooperativeLaunch:
-    case cudaDevAttrStreamPrioritiesSupported: *value = 1; break;
-    default: *value = 0; break;
+    case cudaDevAttrConcurrentManagedAccess: *value = settings->shares_managed; break;
+    case cudaDevAttrMultiProcessorCount: *value = settings->n_sms; break;
+    case cudaDevAttrMemoryPoolsSupported: *value = settings->has_pools; break;
+    default: return fake_note(cudaErrorInvalidValue); /* others are not faked */
     }
-    return cudaSuccess;
+    return fake_note(error);
 }
 
 /* ---- peers ---- */

@@ -2,35 +2,6 @@
 /* Two GPUs: the current one, and access to each other's memory. The environment is set by meson. */
 #include "test_fake.h"
 
-static void test_facts(void **state)
-{
-    (void)state;
-    int n = 0, version = 0, device = -1, can = 0, value = 0;
-    char bus[16];
-    struct cudaDeviceProp is;
-    OK(cudaGetDeviceCount(&n));
-    assert_int_equal(n, 2);
-    OK(cudaDriverGetVersion(&version));
-    assert_int_equal(version, CUDART_VERSION);
-    GIVES(cudaSetDevice(2), cudaErrorInvalidDevice);
-    OK(cudaSetDevice(1));
-    OK(cudaGetDevice(&device));
-    assert_int_equal(device, 1);
-    OK(cudaSetDevice(0));
-    OK(cudaGetDeviceProperties(&is, 1));
-    assert_int_equal(is.major, 8);
-    assert_int_equal(is.minor, 6);
-    assert_string_equal(is.name, "Fake GPU 1");
-    OK(cudaDeviceGetAttribute(&value, cudaDevAttrComputeCapabilityMinor, 0));
-    assert_int_equal(value, 6);
-    OK(cudaDeviceGetPCIBusId(bus, sizeof bus, 1));
-    assert_string_equal(bus, "0000:02:00.0");
-    OK(cudaDeviceCanAccessPeer(&can, 0, 1));
-    assert_int_equal(can, 1);
-    OK(cudaDeviceCanAccessPeer(&can, 1, 1));
-    assert_int_equal(can, 0);
-}
-
 static void test_wrong_device(void **state)
 {
     (void)state;
@@ -94,7 +65,6 @@ static void test_pool_of_another(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_facts),
         FAKE_TEST(test_wrong_device),
         FAKE_TEST(test_pool_of_another),
     };

@@ -3,31 +3,16 @@
  * on a GPU that it does not use, 0 above all, which is everybody's without a choice.
  *
  *   callers_gpu chosen | none    what the ranks' threads choose before the first call */
-#include "counted.h"
+#include "served.h"
 #include "small_gpt.h"
 
 enum { RANKS = 2, FIRST_GPU = 1, CHOSEN = 3 };
 
 static int is_chosen;
 
-static void *find(const char *name)
-{
-    void *plugin = dlopen(getenv("QDR_CUDA_PLUGIN"), RTLD_NOW);
-    return plugin ? dlsym(plugin, name) : NULL;
-}
-
-static void choose(int gpu)
-{
-    void (*set)(int gpu);
-    *(void **)&set = find("fake_set_device");
-    set(gpu);
-}
-
 static qdr_status check(const char *after)
 {
-    int (*get)(void);
-    *(void **)&get = find("fake_current_device");
-    const int gpu = is_chosen ? get() : CHOSEN;
+    const int gpu = is_chosen ? current_gpu() : CHOSEN;
     if (gpu == CHOSEN) return QDR_OK;
     fprintf(stderr, "after %s GPU %d is current, not %d\n", after, gpu, CHOSEN);
     return QDR_ERR_STATE;
@@ -62,7 +47,7 @@ static int run_rank(qdr_local_world *world, int rank, void *user)
     qdr_context *ctx = NULL;
     snprintf(device, sizeof device, "cuda:%d", FIRST_GPU + rank);
     const qdr_context_opts opts = {QDR_OPTS_INIT, .device = device};
-    if (is_chosen) choose(CHOSEN);
+    if (is_chosen) set_gpu(CHOSEN);
     qdr_status status = qdr_context_create_local(world, rank, &opts, &ctx);
     if (status == QDR_OK) status = check("the context");
     if (status == QDR_OK) status = train(ctx, &m);

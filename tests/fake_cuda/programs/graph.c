@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "counted.h"
+#include "served.h"
 #include "small_gpt.h"
 
 enum { N_INPUTS = 3, REPORT_BYTES = 512 };

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "counted.h"
+#include "served.h"
 #include "small_gpt.h"
 
 enum { STEPS = 3, SMS = 64 };

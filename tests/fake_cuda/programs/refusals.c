@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A product that cuBLASLt does not support is requested only once: afterwards it runs in another way, or fails. */
 #include "../../conform/device.h"
-#include "counted.h"
+#include "served.h"
 
 enum { SIZE = 16, TIMES = 3 };
 

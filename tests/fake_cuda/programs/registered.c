@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "counted.h"
+#include "served.h"
 #include "small_gpt.h"
 
 enum { STEPS = 2, MOVED = 20 };

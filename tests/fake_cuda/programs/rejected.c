@@ -2,7 +2,7 @@
 /* Whatever work a GPU does not accept, and in whichever call: the device has failed, and its hook is told, by which
  * other ranks learn that they wait in vain. What is only recorded is waited for by nobody. */
 #include "../../conform/device.h"
-#include "counted.h"
+#include "served.h"
 
 enum { N = 16 };
 
@@ -11,21 +11,6 @@ static array x, y;
 static int n_told;
 
 static void tell(void *user) { ++*(int *)user; }
-
-static void find(const char *name, void *function)
-{
-    void *plugin = dlopen(getenv("QDR_CUDA_PLUGIN"), RTLD_NOW | RTLD_NODELETE);
-    assert_non_null(plugin);
-    *(void **)function = dlsym(plugin, name);
-    assert_non_null(*(void **)function);
-}
-
-static void plan_failure(const char *plan)
-{
-    void (*set_plan)(const char *text) = NULL;
-    find("fake_fail", &set_plan);
-    set_plan(plan);
-}
 
 static qdr_status copy(void) { return qdri_copy(stream, y.data, x.data, N * sizeof(float)); }
 static qdr_status fill_zero(void) { return qdri_fill_zero(stream, y.data, N * sizeof(float)); }
@@ -164,10 +149,8 @@ static void rejected_runs_of_recordings_do(void **state)
 /* The thread's own GPU is another one, so that each call has to choose. */
 static int arrays_make(void **state)
 {
-    void (*set_device)(int gpu) = NULL;
     (void)state;
-    find("fake_set_device", &set_device);
-    set_device(1);
+    set_gpu(1);
     seed = test_seed();
     x = make_random(QDR_F32, N, 1);
     y = make(QDR_F32, N);
