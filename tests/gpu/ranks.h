@@ -14,12 +14,12 @@ enum { N_PARTS = 2, MOST_ELEMS = 1 << 20, NO_GPU = 77 /* exit code */ };
 enum { ALL_REDUCE, MAXIMUM, MINIMUM, REDUCE_SCATTER, ALL_GATHER, BROADCAST, ALL_TO_ALL, RING, N_KINDS };
 
 typedef struct program {
-    int n, as_threads, max_ctas;
+    int n, as_threads, max_ctas, is_short;
 } program;
 
 typedef struct rank {
     team *team;
-    int number, n, device;
+    int number, n, device, version; /* of NCCL */
     const program *given;
     struct gpu_report *report; /* of rank 0, else NULL */
     ncclComm_t stem, parts[N_PARTS];

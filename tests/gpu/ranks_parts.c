@@ -59,10 +59,11 @@ static void check_room(const rank *self)
 
 void rank_begin(rank *self)
 {
-    int version, n_gpus = 0;
+    int n_gpus = 0;
     char why[120];
     this_rank = self->number;
-    NCCL_OK(ncclGetVersion(&version));
+    NCCL_OK(ncclGetVersion(&self->version));
+    const int version = self->version;
     const cudaError_t found = cudaGetDeviceCount(&n_gpus);
     if (found != cudaSuccess || n_gpus == 0) {
         fprintf(stderr, "rank %d: there is no GPU: %s\n", this_rank, cudaGetErrorString(found));

@@ -216,12 +216,17 @@ part_nccl() {
 # the environment (docs/gpu.md). A rehearsal has threads only, each with a GPU where processes are meant. Whatever hangs
 # is stopped early.
 part_ranks() {
-    in_all=$secs_in_all
-    [ "$(secs_left)" -le 240 ] || secs_in_all=$(($(date +%s) - began + 240))
+    in_all=$secs_in_all brief=30 long=60
+    if [ -n "$fake" ]; then
+        brief=300 long=300 # a busy machine
+    elif [ "$(secs_left)" -gt 240 ]; then
+        secs_in_all=$(($(date +%s) - began + 240))
+    fi
     if use_shared_nccl; then
-        ranks_of_nccl
+        ranks_by_ways
         ranks_of_training
         ranks_as_threads
+        ranks_of_nccl
         ranks_of_suites
     fi
     secs_in_all=$in_all
@@ -249,7 +254,7 @@ use_shared_nccl() {
     sharing="$sharing LD_LIBRARY_PATH=$(cd "$build-nccl" && pwd -P):$LD_LIBRARY_PATH"
 }
 
-# on_one_gpu HOW NAME SECONDS COMMAND...: HOW is measure or run_one; NCCL's log of each process goes to nccl-NAME.PID.
+# on_one_gpu HOW NAME SECONDS COMMAND...: HOW is measure, run_one or start; NCCL's logs are nccl-NAME.PID.
 on_one_gpu() {
     how=$1 title=$2 limit=$3
     shift 3
@@ -259,17 +264,20 @@ on_one_gpu() {
 is_ok() { awk -F '\t' -v name="$1" '$1 == name && $2 == "ok" { found = 1 } END { exit !found }' "$work/parts"; }
 
 # The first way that works is the one for all that follows.
-ranks_of_nccl() {
+ranks_by_ways() {
     for way in '' NCCL_CUMEM_ENABLE=0 NCCL_P2P_DISABLE=1; do
         # shellcheck disable=SC2086 # words
-        on_one_gpu measure "ranks-2${way:+-$way}" 60 $way $gpu_ranks 2
+        on_one_gpu measure "ranks-2${way:+-$way}" "$long" $way $gpu_ranks 2
         is_ok "ranks-2${way:+-$way}" && break
     done
     sharing="$sharing $way"
+}
+
+ranks_of_nccl() {
     # shellcheck disable=SC2086 # words
-    on_one_gpu measure ranks-4 60 $gpu_ranks 4
+    on_one_gpu measure ranks-4 "$long" $gpu_ranks 4
     # shellcheck disable=SC2086 # words
-    on_one_gpu measure ranks-10-ctas 30 $gpu_ranks --ctas 10 2
+    on_one_gpu measure ranks-10-ctas "$brief" $gpu_ranks --short --ctas 10 2
     # How many multiprocessors sends and receives take, if a communicator may use 10.
     channels=$(sed -n 's/.* \([0-9]*\) p2p channels,.*/\1/p' "$work"/nccl-ranks-10-ctas.* 2>/dev/null | sort -nu |
         tr '\n' ' ')
@@ -282,7 +290,7 @@ train_ranks() {
     ranks=$1
     shift
     # shellcheck disable=SC2086 # words
-    on_one_gpu run_one "train-$ranks" 30 "$@" $shape --log "$work/train-$ranks.losses"
+    on_one_gpu run_one "train-$ranks" "$brief" "$@" $shape --log "$work/train-$ranks.losses"
     [ "$ranks" = one-rank ] || measure "losses-$ranks" 10 python3 tests/gpu/losses.py "GPT of 2 layers, $ranks" \
         "$work/train-$ranks.losses" "$work/train-one-rank.losses"
 }
@@ -304,23 +312,26 @@ ranks_as_threads() {
     sharing="$sharing CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32"
     [ -z "$fake" ] || sharing="$sharing FAKE_CUDA_GPUS=1"
     # shellcheck disable=SC2086 # words
-    on_one_gpu measure ranks-2-threads 30 ${gpu_ranks% --threads} --threads 2
+    on_one_gpu measure ranks-2-threads "$brief" ${gpu_ranks% --threads} --threads 2
     train_ranks 2-threads-1x1x2x1 "$build/examples/train_gpt" "$work/short.txt" --local 2 --grid 1x1x2x1
-    on_one_gpu run_one comm-2-threads 30 env QDR_DEVICE=cuda QDR_CUDA_MEMORY=managed \
+    on_one_gpu run_one comm-2-threads "$brief" env QDR_DEVICE=cuda QDR_CUDA_MEMORY=managed \
         "$build/tests/conform/conform_comm" --local 2
     sharing=$of_processes
 }
 
+# Several at once: most of their time passes while communicators are made.
 ranks_of_suites() {
     of_others=$sharing
     sharing="$sharing QDR_DEVICE=cuda QDR_CUDA_MEMORY=managed" # they read results in place
-    on_one_gpu run_one comm-2-processes 30 "$build/tests/conform/conform_comm" --boot 2
-    on_one_gpu run_one linear-2-processes 30 "$build/tests/dist/test_linear" sweep --boot 2
-    on_one_gpu run_one redistribute-2-processes 20 "$build/tests/dist/test_redistribute" --boot 2
-    on_one_gpu run_one coded-2-processes 30 "$build/tests/conform/conform_coded" --boot 2
-    on_one_gpu run_one gpt-2-processes 30 "$build/tests/dist/test_gpt" --boot 2 --dtype f32 --steps 2
-    on_one_gpu run_one comm-4-processes 30 "$build/tests/conform/conform_comm" --boot 4
-    on_one_gpu run_one stack-2-processes 40 "$build/tests/dist/test_stack" --boot 2
+    tests=$build/tests
+    on_one_gpu start comm-2-processes "$long" "$tests/conform/conform_comm" --boot 2
+    on_one_gpu start linear-2-processes "$long" "$tests/dist/test_linear" sweep --boot 2
+    on_one_gpu start redistribute-2-processes "$long" "$tests/dist/test_redistribute" --boot 2
+    on_one_gpu start coded-2-processes "$long" "$tests/conform/conform_coded" --boot 2
+    on_one_gpu start gpt-2-processes "$long" "$tests/dist/test_gpt" --boot 2 --dtype f32 --steps 2
+    on_one_gpu start stack-2-processes "$long" "$tests/dist/test_stack" --boot 2
+    on_one_gpu start comm-4-processes "$long" "$tests/conform/conform_comm" --boot 4
+    join
     sharing=$of_others
 }
 

@@ -251,7 +251,7 @@ class Ranks(unittest.TestCase):
 name=$(basename "$0")
 echo "$name $* cumem=${NCCL_CUMEM_ENABLE:-} order=${NCCL_LAUNCH_ORDER_IMPLICIT:-} boot=${QDR_TEST_BOOT:-}" >>"$CALLS"
 case "$name $*" in
-"fake_gpu_ranks --threads --ctas 10 2")
+"fake_gpu_ranks --threads --short --ctas 10 2")
     for n in 32 16 16; do
         echo "h:1:2 [0] NCCL INFO 32 coll channels, 0 nvls channels, $n p2p channels, 2 p2p channels per peer"
     done >"$NCCL_DEBUG_FILE"
