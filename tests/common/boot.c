@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts over a team's meetings. */
 #include "boot.h"
 
 #include <stdio.h>

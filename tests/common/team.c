@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How ranks are started, meet and end. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "team.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What one rank of ranks.c does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -60,7 +60,7 @@ static qdr_status find_version(const qdri_cuda_dev *dev, int *version)
 
 qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev)
 {
-    int version;
+    int version = 0;
     qdri_comm *node = host;
     QDR_TRY(qdri_comm_agree(host, find_version((const qdri_cuda_dev *)dev, &version)));
     /* If a host communicator's parts cannot communicate, all ranks are compared with all. */
