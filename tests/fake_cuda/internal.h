@@ -114,15 +114,26 @@ int64_t fake_leaked_blocks(void);
 /* Whether an address was a block's that is gone. */
 int fake_was_freed(const void *pointer);
 int fake_in_region(const void *pointer);
-/* Blocks up to this size begin as not-a-number, larger ones as whatever is there. */
-#define FAKE_FILLED_BYTES ((size_t)1 << 20)
-/* Pages of device memory. 0: no room. */
+/* Pages of device memory, or of managed. 0: no room. */
 int fake_place(fake_block *block);
 void fake_unplace(fake_block *block);
 size_t fake_device_bytes_used(int device);
 cudaError_t fake_device_alloc(int device, size_t bytes, cudaMemPool_t pool, fake_block **block);
 /* Freed as of now for who enqueues; its bytes stay until fake_remove_block(). */
 void fake_mark_freed(fake_block *block);
+
+/* ---- managed.c ---- */
+
+int fake_managed_has_views(void); /* else it is host memory as any */
+/* Both views of `bytes` of pages. 0: no room. */
+int fake_managed_open(char *view, char *data, size_t bytes);
+void fake_managed_close(char *view, char *data, size_t bytes);
+/* Whether reads of what neither host nor work has written are found. */
+int fake_managed_is_checked(void);
+/* From now on not: something may write managed memory that work enqueued before then will read. */
+void fake_managed_be_unsure(void);
+/* Marks as written what the host has touched there. */
+void fake_managed_look(const fake_block *block, const void *begin, size_t bytes);
 
 /* ---- pools.c ---- */
 

@@ -128,9 +128,13 @@ static cudaError_t host_alloc(fake_block_kind kind, int device, size_t bytes, vo
     const int is_managed = kind == FAKE_MANAGED;
     if (fake_take_failure(is_managed ? "malloc" : "host")) return cudaErrorMemoryAllocation;
     if (is_managed && !fits(device, bytes)) return cudaErrorMemoryAllocation;
+    if (is_managed && fake_managed_has_views()) {
+        const fake_block *block = fake_add_block(kind, device, bytes, 0);
+        if (block) *data = (void *)block->begin;
+        return block ? cudaSuccess : cudaErrorMemoryAllocation;
+    }
     void *made = NULL;
     if (posix_memalign(&made, 256, bytes)) return cudaErrorMemoryAllocation;
-    if (is_managed && bytes <= FAKE_FILLED_BYTES) memset(made, 0xff, bytes);
     fake_add_block(kind, device, bytes, (uintptr_t)made);
     *data = made;
     return cudaSuccess;

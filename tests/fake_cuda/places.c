@@ -81,19 +81,23 @@ static void insert(fake_block *block)
 
 static char *bytes_of(const fake_block *block) { return (char *)block->pages + fake_region.bytes; }
 
+/* Small blocks begin as not-a-number, large ones as whatever is there, managed ones as zeros: their pages are dearer,
+ * and what reads them unwritten is found. */
 static int open_pages(fake_block *block)
 {
     const size_t open_bytes = block->page_bytes - PAGE; /* the last page stays closed */
     const size_t shift = block->begin - block->pages;
     char *data = bytes_of(block);
-    if (mprotect(data, open_bytes, PROT_READ | PROT_WRITE)) return 0;
+    const int is_open = block->kind == FAKE_MANAGED ? fake_managed_open((char *)block->pages, data, open_bytes)
+                                                    : mprotect(data, open_bytes, PROT_READ | PROT_WRITE) == 0;
+    if (!is_open) return 0;
     if (mprotect(data + fake_region.bytes, open_bytes, PROT_READ | PROT_WRITE)) return 0;
     block->shadow = (unsigned char *)data + fake_region.bytes + shift;
 #ifdef HAS_ASAN
     ASAN_POISON_MEMORY_REGION(data, open_bytes);
     ASAN_UNPOISON_MEMORY_REGION(data + shift, block->bytes);
 #endif
-    if (block->bytes <= FAKE_FILLED_BYTES) memset(data + shift, 0xff, block->bytes);
+    if (block->kind == FAKE_DEVICE && block->bytes <= (size_t)1 << 20) memset(data + shift, 0xff, block->bytes);
     return 1;
 }
 
@@ -128,7 +132,10 @@ void fake_unplace(fake_block *block)
 #ifdef HAS_ASAN
     ASAN_UNPOISON_MEMORY_REGION(data, block->page_bytes);
 #endif
-    close_pages(data, block->page_bytes);
+    if (block->kind == FAKE_MANAGED)
+        fake_managed_close((char *)block->pages, data, block->page_bytes);
+    else
+        close_pages(data, block->page_bytes);
     close_pages(data + fake_region.bytes, block->page_bytes);
     memmove(placed[device] + at, placed[device] + at + 1, (size_t)(n_placed[device] - at - 1) * sizeof(fake_block *));
     n_placed[device]--;

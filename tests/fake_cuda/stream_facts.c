@@ -45,6 +45,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, void *user)
     fake_stream *stream = fake_find_stream(handle, "cudaLaunchHostFunc");
     cudaError_t error = stream ? fake_capture_check(stream) : cudaErrorInvalidResourceHandle;
     if (error == cudaSuccess && fake_take_failure("launch")) error = cudaErrorLaunchFailure;
+    fake_managed_be_unsure();
     if (error == cudaSuccess) fake_submit(stream, fake_run_host_call, &call, sizeof call);
     fake_unlock();
     return fake_note(error);

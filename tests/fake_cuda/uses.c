@@ -92,8 +92,16 @@ static void shadow_write(const fake_access *a)
     for (int64_t r = 0; shadow && r < a->n_rows; r++) memset(shadow + (size_t)r * a->stride_bytes, 1, a->row_bytes);
 }
 
+/* What the host has written is seen when it is read. */
+static void look_at_host(const fake_access *a)
+{
+    const fake_block *block = a->n_rows ? fake_find_block(a->begin) : NULL;
+    if (block && block->kind == FAKE_MANAGED && block->shadow) fake_managed_look(block, a->begin, span(a));
+}
+
 static void shadow_copy(const fake_access *from, const fake_access *to)
 {
+    look_at_host(from);
     const unsigned char *source = shadow_of(from->begin);
     unsigned char *target = shadow_of(to->begin);
     for (int64_t r = 0; target && r < to->n_rows; r++) {
@@ -108,6 +116,7 @@ static void shadow_copy(const fake_access *from, const fake_access *to)
 static void shadow_read(const fake_stream *stream, const char *name, const fake_access *a)
 {
     const unsigned char *shadow = shadow_of(a->begin);
+    look_at_host(a);
     for (int64_t r = 0; shadow && r < a->n_rows; r++) {
         const unsigned char *row = shadow + (size_t)r * a->stride_bytes;
         const unsigned char *found = memchr(row, 0, a->row_bytes);

@@ -74,6 +74,13 @@ static void book_wait(fake_stream *stream, CUdeviceptr at)
     if (found) fake_clock_join(&stream->clock, &found->clock);
 }
 
+/* The host may write it, and other things before. */
+static void wait_for_host(fake_stream *stream, CUdeviceptr at)
+{
+    fake_managed_be_unsure();
+    book_wait(stream, at);
+}
+
 /* ---- the calls ---- */
 
 static CUresult enqueue(CUstream handle, const value *v, int waits)
@@ -85,7 +92,7 @@ static CUresult enqueue(CUstream handle, const value *v, int waits)
     if (stream && block && !block->is_freed && v->at % sizeof(uint32_t) == 0 &&
         fake_capture_check(stream) == cudaSuccess) {
         if (waits)
-            book_wait(stream, v->at);
+            wait_for_host(stream, v->at);
         else
             book_write(stream, v->at);
         fake_submit(stream, waits ? run_wait : run_write, v, sizeof *v);
