@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../narrow.h"
+#include "lt.h"
 #include "nccl_internal.h"
 
 size_t fake_nccl_type_bytes(ncclDataType_t type)
@@ -19,31 +19,14 @@ size_t fake_nccl_type_bytes(ncclDataType_t type)
     }
 }
 
-static qdr_dtype narrow_type(ncclDataType_t type) { return type == ncclFloat16 ? QDR_F16 : QDR_BF16; }
-
-static double load(ncclDataType_t type, const void *at)
+static cudaDataType data_type(ncclDataType_t type)
 {
-    float value;
-    uint16_t bits;
     switch (type) {
-    case ncclFloat32: memcpy(&value, at, 4); return (double)value;
-    case ncclBfloat16:
-    case ncclFloat16: memcpy(&bits, at, 2); return narrow_value(narrow_type(type), bits);
-    default: break;
+    case ncclFloat64: return CUDA_R_64F;
+    case ncclBfloat16: return CUDA_R_16BF;
+    case ncclFloat16: return CUDA_R_16F;
+    default: return CUDA_R_32F;
     }
-    double wide;
-    memcpy(&wide, at, 8);
-    return wide;
-}
-
-static void store(ncclDataType_t type, void *at, double wide)
-{
-    const float value = (float)wide;
-    if (type == ncclFloat64) memcpy(at, &wide, 8);
-    if (type == ncclFloat32) memcpy(at, &value, 4);
-    if (type != ncclBfloat16 && type != ncclFloat16) return;
-    const uint16_t bits = narrow_bits(narrow_type(type), (double)value);
-    memcpy(at, &bits, 2);
 }
 
 static double add(ncclDataType_t type, ncclRedOp_t red, double a, double b)
@@ -85,7 +68,7 @@ static void reduce_one(const meeting *all, int size, size_t i, void *result)
             integers = j ? add_integers(first->type, first->red, integers, integer) : integer;
             continue;
         }
-        const double value = load(first->type, from);
+        const double value = fake_load(from, 0, data_type(first->type));
         sum = j ? add(first->type, first->red, sum, value) : value;
     }
     const int32_t low = (int32_t)integers;
@@ -94,7 +77,7 @@ static void reduce_one(const meeting *all, int size, size_t i, void *result)
     else if (first->type == ncclInt64)
         memcpy(result, &integers, 8);
     else
-        store(first->type, result, sum);
+        fake_store(result, 0, data_type(first->type), sum);
 }
 
 /* Elements are independent, so sends may be receives as long as each is read before it is written. */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Managed memory: the same contents in two views, and reads of what neither host nor work has written. */
-#include <unistd.h>
-
+/* Reads of managed memory that neither host nor work has written. */
 #include "internal.h"
 #include "test_fake.h"
 
@@ -49,36 +47,6 @@ static void need_checks(void)
     if (!fake_managed_has_views() || !fake_managed_is_checked()) skip();
 }
 
-static void test_content(void **state)
-{
-    (void)state;
-    const scene s = open_scene();
-    char *work = fake_translate(s.managed);
-    memset(s.managed, 1, N_PAGES * PAGE);
-    for (size_t i = 0; i < N_PAGES * PAGE; i++) assert_int_equal(work[i], 1);
-    OK(cudaMemsetAsync(s.managed + 100, 2, 1000, s.stream));
-    OK(cudaStreamSynchronize(s.stream));
-    for (size_t i = 0; i < N_PAGES * PAGE; i++) assert_int_equal(s.managed[i], i >= 100 && i < 1100 ? 2 : 1);
-    close_scene(&s);
-}
-
-/* Any kind of copy takes it for its own end. */
-static void test_kinds_of_copies(void **state)
-{
-    (void)state;
-    const scene s = open_scene();
-    char *pinned = new_pinned(100);
-    memset(pinned, 0, 100);
-    OK(cudaMemcpyAsync(s.managed, pinned, 100, cudaMemcpyHostToHost, s.stream));
-    OK(cudaMemcpyAsync(s.managed, pinned, 100, cudaMemcpyHostToDevice, s.stream));
-    OK(cudaMemcpyAsync(pinned, s.managed, 100, cudaMemcpyDeviceToHost, s.stream));
-    OK(cudaMemcpyAsync(s.device, s.managed, 100, cudaMemcpyDeviceToDevice, s.stream));
-    GIVES(cudaMemcpyAsync(s.device, s.managed, 100, cudaMemcpyHostToHost, s.stream), cudaErrorInvalidValue);
-    OK(cudaStreamSynchronize(s.stream));
-    OK(cudaFreeHost(pinned));
-    close_scene(&s);
-}
-
 static void test_unwritten(void **state)
 {
     (void)state;
@@ -104,23 +72,6 @@ static void test_written_by_host(void **state)
     REPORTS(FAKE_UNWRITTEN, read_managed(&s, page(&s, 3) - 1, PAGE));
     OK(cudaMemsetAsync(page(&s, 4), 0, PAGE, s.stream)); /* beside it, by work */
     QUIET(read_managed(&s, page(&s, 3), 2 * PAGE));
-    close_scene(&s);
-}
-
-/* Where no instruction of the program stores: the system does. */
-static void test_written_by_system(void **state)
-{
-    (void)state;
-    need_checks();
-    const scene s = open_scene();
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    assert_int_equal(write(ends[1], "abc", 3), 3);
-    assert_int_equal(read(ends[0], page(&s, 7), 3), 3);
-    QUIET(read_managed(&s, page(&s, 7), 3));
-    REPORTS(FAKE_UNWRITTEN, read_managed(&s, page(&s, 9), 3));
-    close(ends[0]);
-    close(ends[1]);
     close_scene(&s);
 }
 
@@ -155,11 +106,8 @@ static void test_functions_of_the_host(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_content),
-        FAKE_TEST(test_kinds_of_copies),
         FAKE_TEST(test_unwritten),
         FAKE_TEST(test_written_by_host),
-        FAKE_TEST(test_written_by_system),
         FAKE_TEST(test_copied),
         FAKE_TEST(test_functions_of_the_host),
     };
