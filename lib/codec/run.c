@@ -116,6 +116,24 @@ qdr_status qdri_decode(qdr_stream *stream, const qdri_message *message, const vo
     return qdri_kernel_run(stream, &kernel);
 }
 
+int qdri_codes_parts(const qdri_message *message, const qdri_dev *dev)
+{
+    return qdri_codec_bits(message->codec) && !qdri_dev_runs_work(dev);
+}
+
+qdr_status qdri_code_parts(qdr_stream *stream, qdri_kernel_kind kind, const qdri_message *message,
+                           const qdri_code_part *parts, int n_parts)
+{
+    qdri_kernel kernel = integers_kernel(message, kind);
+    kernel.u.codec.n = 0;
+    for (int i = 0; i < n_parts; i++)
+        if (parts[i].n > kernel.u.codec.n) kernel.u.codec.n = parts[i].n;
+    if (kernel.u.codec.n == 0) return QDR_OK;
+    kernel.u.codec.n_parts = n_parts;
+    kernel.u.codec.parts = parts;
+    return qdri_kernel_run(stream, &kernel);
+}
+
 /* ---- sums ---- */
 
 size_t qdri_sum_scratch_bytes(const qdri_message *message)

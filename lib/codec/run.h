@@ -29,6 +29,12 @@ QDR_NODISCARD qdr_status qdri_encode(qdr_stream *stream, const qdri_message *mes
 QDR_NODISCARD qdr_status qdri_decode(qdr_stream *stream, const qdri_message *message, const void *wire, int64_t bytes,
                                      int is_added, void *y);
 
+/* Whether the device codes several messages of this codec at once; and enqueues that: ENCODE or DECODE of at most
+ * QDRI_CODE_PARTS_MOST messages, each of as many elements as its part says. */
+int qdri_codes_parts(const qdri_message *message, const qdri_dev *dev);
+QDR_NODISCARD qdr_status qdri_code_parts(qdr_stream *stream, qdri_kernel_kind kind, const qdri_message *message,
+                                         const qdri_code_part *parts, int n_parts);
+
 /* A sum of versions of the same elements. y may be x. */
 typedef struct qdri_message_sum {
     int n_sources, own; /* own: the version that is x; -1: none. The others are messages, */

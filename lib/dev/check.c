@@ -262,6 +262,23 @@ static qdr_status gather_check(const qdri_kernel *kernel)
     return QDR_OK;
 }
 
+static qdr_status code_parts_check(const qdri_kernel *kernel, const char *name)
+{
+    const int n_parts = kernel->u.codec.n_parts;
+    if (n_parts < 0 || n_parts > QDRI_CODE_PARTS_MOST)
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: %d messages at once; at most %d", name, n_parts, QDRI_CODE_PARTS_MOST);
+    for (int i = 0; i < n_parts; i++) {
+        const qdri_code_part *part = &kernel->u.codec.parts[i];
+        if (part->n < 0 || part->n > kernel->u.codec.n)
+            return QDR_FAIL(QDR_ERR_SHAPE, "%s: message %d has %" PRId64 " elements, the longest %" PRId64, name, i,
+                            part->n, kernel->u.codec.n);
+        QDR_TRY(not_null(name, "the message", part->wire, part->n));
+        QDR_TRY(kernel->kind == QDRI_K_ENCODE ? not_null(name, "x", part->x, part->n)
+                                              : not_null(name, "y", part->y, part->n));
+    }
+    return QDR_OK;
+}
+
 static qdr_status codec_check(const qdri_kernel *kernel)
 {
     const qdri_kernel_kind kind = kernel->kind;
@@ -275,6 +292,7 @@ static qdr_status codec_check(const qdri_kernel *kernel)
                         bits, block);
     QDR_TRY(sizes(name, kernel->u.codec.n, 1, &n));
     QDR_TRY(sizes(name, kernel->u.codec.run, 1, &(int64_t){0}));
+    if (kind != QDRI_K_DECODE_SUM && kernel->u.codec.n_parts) return code_parts_check(kernel, name);
     if (kind != QDRI_K_DECODE_SUM) QDR_TRY(not_null(name, "the message", kernel->u.codec.wire, n));
     if (kind == QDRI_K_ENCODE) return not_null(name, "x", kernel->u.codec.x, n);
     if (kind == QDRI_K_DECODE_SUM) {

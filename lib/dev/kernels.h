@@ -68,6 +68,16 @@ typedef struct qdri_adamw_numbers {
 } qdri_adamw_numbers;
 
 #define QDRI_REDUCE_MOST 64 /* sources, and results, of one reduction */
+#define QDRI_CODE_PARTS_MOST 32 /* messages of one ENCODE or DECODE */
+
+/* One message of several, with what the kernel's description has of a single one. */
+typedef struct qdri_code_part {
+    int64_t n;
+    uint64_t seed;
+    const void *x;
+    void *wire, *y;
+    float *feedback;
+} qdri_code_part;
 
 typedef struct qdri_kernel {
     qdri_kernel_kind kind;
@@ -153,6 +163,10 @@ typedef struct qdri_kernel {
             size_t stride;
             int64_t *n_bytes; /* PACK: receives those of the message; UNPACK: holds them when it runs, NULL: `stride` */
             int n_sources, own; /* own: which source is x instead of a message; -1: none */
+            /* ENCODE and DECODE on GPUs: as many messages, instead of x, wire, y, feedback and seed; n: of the longest.
+             * The array must live until the call returns. 0: a single one. */
+            int n_parts;
+            const qdri_code_part *parts;
         } codec;
         struct {
             /* p: parameter (T); master: fp32 copy for BF16 and F16, else NULL. An element of p that is not its rounded

@@ -304,6 +304,11 @@ static void gather(const qdri_kernel *kernel, list *l)
 
 static void encode(const qdri_kernel *kernel, list *l)
 {
+    for (int i = 0; i < kernel->u.codec.n_parts; i++) {
+        const qdri_kernel one = fake_code_part(kernel, i);
+        encode(&one, l);
+    }
+    if (kernel->u.codec.n_parts) return;
     reads(l, kernel->u.codec.x, kernel->u.codec.n, elem_bytes(kernel));
     writes(l, kernel->u.codec.wire, 1, fake_message_bytes(kernel));
     sums(l, kernel->u.codec.feedback, kernel->u.codec.n, sizeof(float), 1);
@@ -311,6 +316,11 @@ static void encode(const qdri_kernel *kernel, list *l)
 
 static void decode(const qdri_kernel *kernel, list *l)
 {
+    for (int i = 0; i < kernel->u.codec.n_parts; i++) {
+        const qdri_kernel one = fake_code_part(kernel, i);
+        decode(&one, l);
+    }
+    if (kernel->u.codec.n_parts) return;
     reads(l, kernel->u.codec.wire, 1, fake_message_bytes(kernel));
     sums(l, kernel->u.codec.y, kernel->u.codec.n, elem_bytes(kernel), kernel->u.codec.accumulate);
 }

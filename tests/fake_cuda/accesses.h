@@ -17,6 +17,21 @@ typedef struct fake_kernel_accesses {
 void fake_find_accesses(const qdri_kernel *kernel, fake_kernel_accesses *found);
 void fake_add_access(fake_kernel_accesses *list, fake_access_kind kind, const void *data, size_t bytes);
 
+/* The kernel for one of several messages. */
+static inline qdri_kernel fake_code_part(const qdri_kernel *kernel, int i)
+{
+    const qdri_code_part *part = &kernel->u.codec.parts[i];
+    qdri_kernel one = *kernel;
+    one.u.codec.n_parts = 0;
+    one.u.codec.n = part->n;
+    one.u.codec.seed = part->seed;
+    one.u.codec.x = part->x;
+    one.u.codec.wire = part->wire;
+    one.u.codec.y = part->y;
+    one.u.codec.feedback = part->feedback;
+    return one;
+}
+
 /* Of the message of a kernel of codecs of integers. */
 static inline size_t fake_message_bytes(const qdri_kernel *kernel)
 {

@@ -219,6 +219,16 @@ inline void emulate_argument(qdri_cuda_lists &lists)
     for (void *&result : lists.results) result = fake_translate(result);
 }
 
+inline void emulate_argument(qdri_cuda_code_parts &parts)
+{
+    for (qdri_code_part &part : parts.at) {
+        part.x = fake_translate(part.x);
+        part.wire = fake_translate(part.wire);
+        part.y = fake_translate(part.y);
+        part.feedback = (float *)fake_translate(part.feedback);
+    }
+}
+
 template <typename... E> struct emulate_call {
     emulate_grid grid;
     void (*kernel)(E...);

@@ -115,7 +115,7 @@ static void drop_plans(compressed_comm *comm)
 
 static qdri_code_plan *known_plan(const compressed_comm *comm, const qdri_coll *coll)
 {
-    const qdri_code_key key = qdri_code_key_of(coll, comm->base.size);
+    const qdri_code_key key = qdri_code_key_of(coll, comm->base.size, comm->chunk_bytes);
     for (qdri_code_plan *plan = comm->plans; plan; plan = plan->next)
         if (memcmp(&plan->key, &key, sizeof key) == 0) return plan;
     return NULL;
@@ -128,7 +128,7 @@ static qdr_status find_plan(compressed_comm *comm, const qdri_coll *coll, const 
     *plan = made;
     if (made) return QDR_OK;
     if (comm->n_plans >= MOST_PLANS && qdri_event_reached(comm->over)) drop_plans(comm);
-    QDR_TRY(qdri_code_plan_create(&comm->group, coll, &made));
+    QDR_TRY(qdri_code_plan_create(&comm->group, coll, comm->chunk_bytes, &made));
     made->next = comm->plans;
     comm->plans = made;
     comm->n_plans++;
@@ -224,7 +224,8 @@ static void compressed_need(const qdri_comm *base, const qdri_coll *coll, qdri_n
         qdri_comm_need(base->inner, coll, need);
         return;
     }
-    if (qdri_code_plan_create(&comm->group, coll, &plan) != QDR_OK) return; /* then launching fails, too */
+    if (qdri_code_plan_create(&comm->group, coll, comm->chunk_bytes, &plan) != QDR_OK)
+        return; /* then launching fails, too */
     const size_t bytes = staging_bytes(comm, plan);
     if (bytes > need->coded) need->coded = bytes;
     qdri_need inside = {0};
@@ -378,6 +379,8 @@ static qdr_status create(qdri_comm *inner, const int *nodes, int is_checked, com
     QDR_TRY_OUT(status, status);
     made->group = qdri_coded_group_of(nodes, inner->size, inner->rank);
     made->between = inner;
+    made->chunk_bytes = qdri_coded_chunk_bytes(qdri_dev_runs_work(inner->dev) ? 0 : QDRI_CODED_TASK_SECS,
+                                               QDRI_CODED_LINK_BYTES_PER_SEC);
     if (is_checked) QDR_TRY_OUT(status, add_check(made, inner));
     QDR_TRY_OUT(status, qdri_stream_create(inner->dev, QDRI_STREAM_URGENT, &made->codecs));
     QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->begun));

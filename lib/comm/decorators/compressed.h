@@ -19,6 +19,7 @@ typedef struct compressed_comm {
     coded_check *check; /* QDR_CODEC_CHECK; NULL: nothing is checked */
     qdri_code_plan *plans; /* of collectives so far: they recur */
     int n_plans;
+    int64_t chunk_bytes; /* of plans, as the device needs */
     uint64_t seed; /* of stochastic rounding: of the last message; this and n_launched */
     uint64_t n_launched;
     int64_t codecs_begun_ns; /* accessed on the stream of the codecs */

@@ -58,8 +58,29 @@ static int is_gather(const coded_transfer *t) { return t->coll->kind == QDR_ALL_
 
 /* ---- work ---- */
 
+/* Messages that a device codes at once, if it can. */
+typedef struct batch {
+    qdri_kernel_kind kind;
+    int n;
+    qdri_code_part parts[QDRI_CODE_PARTS_MOST];
+} batch;
+
+static qdr_status end_batch(const coded_transfer *t, batch *all)
+{
+    const qdri_message message = message_of(t, 0);
+    const int n = all->n;
+    all->n = 0;
+    return qdri_code_parts(t->comm->codecs, all->kind, &message, all->parts, n);
+}
+
+static qdr_status add(const coded_transfer *t, batch *all, qdri_code_part part)
+{
+    all->parts[all->n++] = part;
+    return all->n < QDRI_CODE_PARTS_MOST ? QDR_OK : end_batch(t, all);
+}
+
 /* bytes: receives those of a message of LOSSLESS, from the stream. */
-static qdr_status encode(const coded_transfer *t, int c, int j, void *wire, int64_t *bytes)
+static qdr_status encode(const coded_transfer *t, int c, int j, void *wire, int64_t *bytes, batch *all)
 {
     qdri_message message = message_of(t, qdri_code_chunk(t->plan, c, j));
     const int64_t at = is_gather(t) ? c * t->plan->chunk_elems : first_elem(t, c, j);
@@ -67,6 +88,10 @@ static qdr_status encode(const coded_transfer *t, int c, int j, void *wire, int6
     const void *x = qdri_at(t->x, at, t->coll->dtype);
     int64_t known;
     if (message.n == 0) return QDR_OK; /* the stream has cleared its length */
+    if (qdri_codes_parts(&message, t->comm->base.dev))
+        return add(
+            t, all,
+            (qdri_code_part){.n = message.n, .seed = ++t->comm->seed, .x = x, .wire = wire, .feedback = feedback});
     QDR_TRY(qdri_coded_keep(t, &message, x, feedback));
     QDR_TRY(qdri_encode(t->comm->codecs, &message, x, feedback, ++t->comm->seed, wire, bytes ? bytes : &known));
     message.n_bytes = bytes;
@@ -155,9 +180,11 @@ static qdr_status send_versions(const coded_transfer *t, int c)
     const int64_t *sends = of_chunk(t, t->plan->sends, c);
     int64_t *bytes = lengths(t, c, SENT);
     char *wire = slot(t, c);
+    batch all = {.kind = QDRI_K_ENCODE};
     if (bytes) QDR_TRY(qdri_fill_zero(t->comm->codecs, bytes, (size_t)t->plan->n_parts * sizeof *bytes));
     for (int j = 0; j < t->plan->n_parts; j++, wire += sends[j - 1])
-        if (j != t->plan->own) QDR_TRY(encode(t, c, j, wire, bytes ? bytes + j : NULL));
+        if (j != t->plan->own) QDR_TRY(encode(t, c, j, wire, bytes ? bytes + j : NULL, &all));
+    QDR_TRY(end_batch(t, &all));
     const qdri_coll coll = {.kind = QDR_ALL_TO_ALL,
                             .send = slot(t, c),
                             .recv = received(t, c),
@@ -194,21 +221,28 @@ static qdr_status sum_versions(const coded_transfer *t, int c)
 
 static qdr_status send_part(const coded_transfer *t, int c)
 {
+    batch all = {.kind = QDRI_K_ENCODE};
     QDR_TRY(clear_own(t, c));
-    QDR_TRY(encode(t, c, t->plan->own, gathered_part(t, c, t->plan->own), length_of_own(t, c)));
+    QDR_TRY(encode(t, c, t->plan->own, gathered_part(t, c, t->plan->own), length_of_own(t, c), &all));
+    QDR_TRY(end_batch(t, &all));
     return gather(t, c);
 }
 
 static qdr_status take_parts(const coded_transfer *t, int c)
 {
+    batch all = {.kind = QDRI_K_DECODE};
     for (int j = 0; j < t->plan->n_parts; j++) {
         qdri_message message = message_of(t, qdri_code_chunk(t->plan, c, j));
+        char *wire = gathered_part(t, c, j);
         void *y = qdri_at_mutable(t->y, first_elem(t, c, j), t->coll->dtype);
         if (t->plan->lengths_bytes) message.n_bytes = lengths(t, c, GATHERED) + j;
         if (j == t->plan->own && !is_gather(t)) continue; /* decoded when it was encoded */
-        QDR_TRY(qdri_decode(t->comm->codecs, &message, gathered_part(t, c, j), qdri_message_bytes(&message), 0, y));
+        if (qdri_codes_parts(&message, t->comm->base.dev))
+            QDR_TRY(add(t, &all, (qdri_code_part){.n = message.n, .wire = wire, .y = y}));
+        else
+            QDR_TRY(qdri_decode(t->comm->codecs, &message, wire, qdri_message_bytes(&message), 0, y));
     }
-    return QDR_OK;
+    return end_batch(t, &all);
 }
 
 static qdr_status add_both(const coded_transfer *t, int c)

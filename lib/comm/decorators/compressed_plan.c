@@ -9,7 +9,7 @@
 #include "core/codec.h"
 #include "core/size.h"
 
-int64_t qdri_code_chunk_bytes = QDRI_CODED_CHUNK_BYTES;
+int64_t qdri_code_chunk_bytes;
 
 /* Messages of so many elements, in blocks of any size and codes of any bits, fill whole QDRI_CODED_ALIGN. */
 enum { WHOLE_ELEMS = 1024, WHOLE_ROWS = 16, MOST_SHARES = 8 };
@@ -20,7 +20,7 @@ int qdri_coll_is_coded(const qdri_coll *coll)
     return coll->codec && (is_sum || coll->kind == QDR_ALL_GATHER) && qdri_codec_shortens(coll->codec, coll->dtype);
 }
 
-qdri_code_key qdri_code_key_of(const qdri_coll *coll, int size)
+qdri_code_key qdri_code_key_of(const qdri_coll *coll, int size, int64_t chunk_bytes)
 {
     qdri_code_key key;
     memset(&key, 0, sizeof key);
@@ -28,7 +28,7 @@ qdri_code_key qdri_code_key_of(const qdri_coll *coll, int size)
     key.count = coll->count;
     key.split_unit = coll->split_unit;
     key.row_elems = coll->row_elems;
-    key.chunk_bytes = qdri_code_chunk_bytes;
+    key.chunk_bytes = qdri_code_chunk_bytes ? qdri_code_chunk_bytes : chunk_bytes;
     key.kind = (int32_t)coll->kind;
     key.dtype = (int32_t)coll->dtype;
     if (coll->counts) key.parts = qdri_digest_of(coll->counts, (size_t)size * sizeof *coll->counts) | 1;
@@ -82,7 +82,7 @@ static void cut_chunks(qdri_code_plan *plan)
     const int64_t each = (int64_t)qdr_dtype_bytes((qdr_dtype)plan->key.dtype);
     const int64_t row = plan->key.row_elems, unit = row ? WHOLE_ROWS * row : WHOLE_ELEMS;
     const int shares = plan->is_exchange ? 1 : plan->n_parts < MOST_SHARES ? plan->n_parts : MOST_SHARES;
-    const int64_t bytes = qdri_coded_chunk_factor(&plan->key.codec) * qdri_code_chunk_bytes;
+    const int64_t bytes = qdri_coded_chunk_factor(&plan->key.codec) * plan->key.chunk_bytes;
     int64_t most = 0;
     for (int j = 0; j < plan->n_parts; j++)
         if (plan->n[j] > most) most = plan->n[j];
@@ -139,13 +139,14 @@ static qdri_call call_of(const qdri_code_plan *plan, const qdri_coll *coll, int 
     return made;
 }
 
-qdr_status qdri_code_plan_create(const qdri_coded_group *group, const qdri_coll *coll, qdri_code_plan **plan)
+qdr_status qdri_code_plan_create(const qdri_coded_group *group, const qdri_coll *coll, int64_t chunk_bytes,
+                                 qdri_code_plan **plan)
 {
     qdri_code_plan *made = NULL;
     const int n_parts = group->n_nodes, size = n_parts * group->per_node;
     *plan = NULL;
     QDR_TRY(QDRI_NEW(1, "the plan of a coded collective", &made));
-    made->key = qdri_code_key_of(coll, size);
+    made->key = qdri_code_key_of(coll, size, chunk_bytes);
     made->n_parts = n_parts;
     made->own = group->node;
     qdr_status status = QDRI_NEW(2 * n_parts + size, "parts of a coded collective", &made->begin);

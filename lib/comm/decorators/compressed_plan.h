@@ -14,7 +14,7 @@
 /* Of staging: chunks in flight, and how what they have is aligned. */
 enum { QDRI_CODED_SLOTS = 2, QDRI_CODED_STAGING_ALIGN = 64 };
 
-/* QDRI_CODED_CHUNK_BYTES; tests make it small. */
+/* Of tests, instead of what a plan is asked for; 0: none. */
 extern int64_t qdri_code_chunk_bytes;
 
 /* What decides a plan. Compared as bytes. */
@@ -50,9 +50,9 @@ struct qdri_code_plan {
 
 /* Whether its elements travel as messages of a codec. */
 int qdri_coll_is_coded(const qdri_coll *coll);
-qdri_code_key qdri_code_key_of(const qdri_coll *coll, int size);
+qdri_code_key qdri_code_key_of(const qdri_coll *coll, int size, int64_t chunk_bytes);
 QDR_NODISCARD qdr_status qdri_code_plan_create(const qdri_coded_group *group, const qdri_coll *coll,
-                                               qdri_code_plan **plan);
+                                               int64_t chunk_bytes, qdri_code_plan **plan);
 void qdri_code_plan_free(qdri_code_plan *plan);
 /* Elements of part j that chunk c has. */
 int64_t qdri_code_chunk(const qdri_code_plan *plan, int c, int j);

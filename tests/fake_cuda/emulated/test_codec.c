@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA's codecs: the same bits as the CPU's. */
 #include "../accesses.h"
+#include "dev/device.h"
 #include "kernels.h"
 
 enum { N_ROUNDS = 150, MOST = 1200, MOST_SOURCES = 5 };
@@ -104,6 +105,95 @@ static void decode_sum(void **state)
     }
 }
 
+/* Memory that the host and the GPU see, of the given numbers. */
+static void *managed(const void *from, size_t bytes)
+{
+    void *data = NULL;
+    CHECK_CUDA(cudaMallocManaged(&data, bytes + 1, 1));
+    memcpy(data, from, bytes);
+    return data;
+}
+
+typedef struct several {
+    qdri_code_part parts[2][QDRI_CODE_PARTS_MOST]; /* at once, and one by one */
+} several;
+
+static void add_part(const kernel_test *like, several *all, int i)
+{
+    kernel_test test = *like;
+    qdri_kernel *k = &test.kernel;
+    k->u.codec.n = test_between(&seed, 0, k->u.codec.n);
+    k->u.codec.seed = test_random(&seed);
+    const size_t bytes = fake_message_bytes(k), n = (size_t)k->u.codec.n;
+    void *x = add_elements(&test, AT(codec.x), k->dtype, (int64_t)n)->data;
+    void *feedback = add_elements(&test, AT(codec.feedback), QDR_F32, (int64_t)n)->data;
+    void *wire = test_calloc(bytes + 1, 1);
+    if (k->kind == QDRI_K_DECODE) encode_message(k, wire);
+    for (int way = 0; way < 2; way++)
+        all->parts[way][i] = (qdri_code_part){.n = (int64_t)n,
+                                              .seed = k->u.codec.seed,
+                                              .x = managed(x, n * qdr_dtype_bytes(k->dtype)),
+                                              .wire = managed(wire, bytes),
+                                              .y = managed(x, n * qdr_dtype_bytes(k->dtype)),
+                                              .feedback = i % 3 ? managed(feedback, n * sizeof(float)) : NULL};
+    test_free(wire);
+    test_free(feedback);
+    test_free(x);
+}
+
+/* Several messages at once have the bits of each alone. */
+static void parts(void **state)
+{
+    (void)state;
+    for (int round = 0; round < cases(N_ROUNDS / 3); round++) {
+        static several all;
+        const kernel_test test = codec_test(round % 2 ? QDRI_K_ENCODE : QDRI_K_DECODE, round / 2);
+        const int n = (int)test_between(&seed, 1, QDRI_CODE_PARTS_MOST);
+        for (int i = 0; i < n; i++) add_part(&test, &all, i);
+        qdri_kernel kernel = test.kernel;
+        kernel.u.codec.n_parts = n;
+        kernel.u.codec.parts = all.parts[0];
+        CHECK_CUDA(qdri_cuda_launch(&kernel, &target));
+        kernel.u.codec.parts = all.parts[1];
+        for (int i = 0; i < n; i++) {
+            const qdri_kernel one = fake_code_part(&kernel, i);
+            CHECK_CUDA(qdri_cuda_launch(&one, &target));
+        }
+        CHECK_CUDA(cudaStreamSynchronize(target.stream));
+        for (int i = 0; i < n; i++) {
+            const qdri_code_part *a = &all.parts[0][i], *b = &all.parts[1][i];
+            const qdri_kernel one = fake_code_part(&kernel, i);
+            assert_memory_equal(a->wire, b->wire, fake_message_bytes(&one));
+            assert_memory_equal(a->y, b->y, (size_t)a->n * qdr_dtype_bytes(kernel.dtype));
+            if (a->feedback) assert_memory_equal(a->feedback, b->feedback, (size_t)a->n * sizeof(float));
+            for (int way = 0; way < 2; way++) {
+                CHECK_CUDA(cudaFree((void *)(uintptr_t)all.parts[way][i].x));
+                CHECK_CUDA(cudaFree(all.parts[way][i].wire));
+                CHECK_CUDA(cudaFree(all.parts[way][i].y));
+                CHECK_CUDA(cudaFree(all.parts[way][i].feedback));
+            }
+        }
+    }
+}
+
+static void wrong_parts(void **state)
+{
+    float x[2] = {0}, wire[16];
+    const qdri_code_part cases_of[] = {
+        {.n = 2, .x = x, .wire = wire}, {.n = 3, .x = x, .wire = wire}, {.n = 2, .x = x}};
+    static const qdr_status statuses[] = {QDR_OK, QDR_ERR_SHAPE, QDR_ERR_ARGUMENT};
+    kernel_test test = codec_test(QDRI_K_ENCODE, 0);
+    (void)state;
+    test.kernel.u.codec.n = 2;
+    test.kernel.u.codec.n_parts = 1;
+    for (int i = 0; i < 3; i++) {
+        test.kernel.u.codec.parts = &cases_of[i];
+        assert_int_equal(qdri_kernel_check(&test.kernel), statuses[i]);
+    }
+    test.kernel.u.codec.n_parts = QDRI_CODE_PARTS_MOST + 1;
+    assert_int_equal(qdri_kernel_check(&test.kernel), QDR_ERR_SHAPE);
+}
+
 /* Blocks that are all zeros, or decode to NaN. */
 static void special_numbers(void **state)
 {
@@ -127,10 +217,8 @@ static void special_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(encode),
-        cmocka_unit_test(decode),
-        cmocka_unit_test(decode_sum),
-        cmocka_unit_test(special_numbers),
+        cmocka_unit_test(encode), cmocka_unit_test(decode),      cmocka_unit_test(decode_sum),
+        cmocka_unit_test(parts),  cmocka_unit_test(wrong_parts), cmocka_unit_test(special_numbers),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

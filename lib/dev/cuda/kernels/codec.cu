@@ -13,9 +13,9 @@ template <int BLOCK> constexpr int lanes = BLOCK / each<BLOCK>; /* of a block */
 /* ---- messages ---- */
 
 struct message {
-    int64_t n, run, run_bytes;
+    int64_t n, run, run_bytes; /* n: of the longest of several */
     uint32_t run_blocks, n_blocks;
-    uint64_t seed;
+    uint64_t seed; /* of DECODE_SUM's message */
     float unit; /* 1/sqrt(block), by which a rotation multiplies */
     int flags;
     uint32_t signs[QDRI_CODEC_MOST_BLOCK / 32];
@@ -49,23 +49,25 @@ message message_of(const qdri_kernel *kernel)
 
 /* A lane's place in a block, and the block's in the message. */
 struct place {
+    uint64_t seed; /* of the message */
     uint32_t number; /* of the block */
     int n, at, n_mine; /* elements of the block, the lane's first one, and how many it has */
     int64_t first; /* element of the block */
     int64_t scale_at, codes_at; /* bytes; the lane's codes */
 };
 
-template <int BLOCK, int BITS> __device__ place find_place(const message &m)
+template <int BLOCK, int BITS> __device__ place find_place(const message &m, int64_t n_elems, uint64_t seed)
 {
     constexpr int V = each<BLOCK>;
     const uint32_t number = (blockIdx.x * blockDim.x + threadIdx.x) / lanes<BLOCK>;
     const uint32_t run = m.run_blocks == m.n_blocks ? 0 : number / m.run_blocks, b = number - run * m.run_blocks;
-    const int64_t run_first = run * m.run, left = m.n - run_first, run_n = left < m.run ? left : m.run;
+    const int64_t run_first = run * m.run, left = n_elems - run_first, run_n = left < m.run ? left : m.run;
     const int64_t rest = run_n - (int64_t)b * BLOCK, run_at = run * m.run_bytes;
     const int64_t scales_bytes = (run_n + BLOCK - 1) / BLOCK * (int64_t)sizeof(float);
     const int n = rest < 0 ? 0 : rest < BLOCK ? (int)rest : BLOCK;
     const int at = threadIdx.x % lanes<BLOCK> * V, mine = n - at;
-    return {number,
+    return {seed,
+            number,
             n,
             at,
             mine < 0   ? 0
@@ -198,10 +200,10 @@ __device__ int32_t nearest(float x)
     return (int32_t)(__float_as_uint(x + QDRI_CODEC_ROUND) - __float_as_uint(QDRI_CODEC_ROUND));
 }
 
-__device__ int32_t nearest_at_random(const message &m, const place &p, int i, float x, int levels)
+__device__ int32_t nearest_at_random(const place &p, int i, float x, int levels)
 {
     uint64_t x_bits;
-    const uint64_t bits = QDRI_CODEC_RANDOM(m.seed, (uint64_t)p.number * QDRI_CODEC_WORDS + (uint64_t)i / 4, x_bits);
+    const uint64_t bits = QDRI_CODEC_RANDOM(p.seed, (uint64_t)p.number * QDRI_CODEC_WORDS + (uint64_t)i / 4, x_bits);
     const float up = __fmul_rn((float)(int16_t)(bits >> i % 4 * 16), 0x1p-16f);
     const int32_t code = nearest(x + up);
     return code > levels ? levels : code < -levels ? -levels : code;
@@ -317,8 +319,8 @@ __device__ numbers<each<BLOCK>> encode_block(const message &m, const place &p, n
 #pragma unroll
         for (int k = 0; k < V; k++) {
             const float steps = __fmul_rn(turned.at[k], inverse);
-            coded.set(k, m.flags & QDR_CODEC_STOCHASTIC ? nearest_at_random(m, p, p.at + k, steps, levels)
-                                                        : nearest(steps));
+            coded.set(k,
+                      m.flags & QDR_CODEC_STOCHASTIC ? nearest_at_random(p, p.at + k, steps, levels) : nearest(steps));
         }
     }
     if (p.n > 0 && p.at == 0) write_word(wire + p.scale_at, 4, __float_as_uint(scale));
@@ -330,19 +332,24 @@ __device__ numbers<each<BLOCK>> encode_block(const message &m, const place &p, n
 
 /* ---- kernels ---- */
 
+/* Several messages: one for each row of thread blocks. */
 template <int BLOCK, int BITS, typename T>
-__global__ void encode(const __grid_constant__ message m, const T *x, char *wire, float *lost)
+__global__ void encode(const __grid_constant__ message m, const __grid_constant__ qdri_cuda_code_parts parts)
 {
-    const place p = find_place<BLOCK, BITS>(m);
-    encode_block<BLOCK, BITS>(m, p, load_block<BLOCK>(x, p), lost, wire);
+    const qdri_code_part &part = parts.at[blockIdx.y];
+    const place p = find_place<BLOCK, BITS>(m, part.n, part.seed);
+    encode_block<BLOCK, BITS>(m, p, load_block<BLOCK>((const T *)part.x, p), part.feedback, (char *)part.wire);
 }
 
 template <int BLOCK, int BITS, typename T>
-__global__ void decode(const __grid_constant__ message m, const char *wire, T *y, bool accumulate)
+__global__ void decode(const __grid_constant__ message m, const __grid_constant__ qdri_cuda_code_parts parts,
+                       bool accumulate)
 {
     constexpr int V = each<BLOCK>;
-    const place p = find_place<BLOCK, BITS>(m);
-    numbers<V> x = decode_block<BLOCK, BITS>(m, p, wire);
+    const qdri_code_part &part = parts.at[blockIdx.y];
+    const place p = find_place<BLOCK, BITS>(m, part.n, 0);
+    numbers<V> x = decode_block<BLOCK, BITS>(m, p, (const char *)part.wire);
+    T *y = (T *)part.y;
     if (accumulate) {
         const numbers<V> old = load_block<BLOCK>(y, p);
 #pragma unroll
@@ -361,7 +368,7 @@ __global__ void decode_sum(const __grid_constant__ message m, message_list list,
                            char *wire, T *y, float *lost)
 {
     constexpr int V = each<BLOCK>;
-    const place p = find_place<BLOCK, BITS>(m);
+    const place p = find_place<BLOCK, BITS>(m, m.n, m.seed);
     numbers<V> total;
     for (int s = 0; s < list.n; s++) {
         const int at = s - (list.own >= 0 && s > list.own);
@@ -374,18 +381,29 @@ __global__ void decode_sum(const __grid_constant__ message m, message_list list,
     store_block<BLOCK>(y, p, total);
 }
 
+/* One thread for each of n > 0 items of each message. */
+template <typename... A>
+cudaError_t launch_parts(const qdri_cuda_target *target, int64_t n, const qdri_kernel *kernel,
+                         void (*code)(message, qdri_cuda_code_parts, A...), A... more)
+{
+    const auto &codec = kernel->u.codec;
+    const unsigned threads = threads_for(n);
+    const int n_parts = codec.n_parts ? codec.n_parts : 1;
+    qdri_cuda_code_parts parts = {{{codec.n, codec.seed, codec.x, codec.wire, codec.y, codec.feedback}}};
+    for (int i = 0; i < codec.n_parts; i++) parts.at[i] = codec.parts[i];
+    return launch(target, dim3((unsigned)ceil_div(n, threads), (unsigned)n_parts), dim3(threads), 0, code,
+                  message_of(kernel), parts, more...);
+}
+
 template <int BLOCK, int BITS, typename T>
 cudaError_t launch_codec(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const message m = message_of(kernel);
     const int64_t n_threads = (int64_t)m.n_blocks * lanes<BLOCK>;
     const auto &codec = kernel->u.codec;
-    if (kernel->kind == QDRI_K_ENCODE)
-        return launch_each(target, n_threads, encode<BLOCK, BITS, T>, m, (const T *)codec.x, (char *)codec.wire,
-                           codec.feedback);
+    if (kernel->kind == QDRI_K_ENCODE) return launch_parts(target, n_threads, kernel, encode<BLOCK, BITS, T>);
     if (kernel->kind == QDRI_K_DECODE)
-        return launch_each(target, n_threads, decode<BLOCK, BITS, T>, m, (const char *)codec.wire, (T *)codec.y,
-                           codec.accumulate != 0);
+        return launch_parts(target, n_threads, kernel, decode<BLOCK, BITS, T>, codec.accumulate != 0);
     const message_list list = {codec.n_sources, codec.own, (int64_t)codec.stride};
     return launch_each(target, n_threads, decode_sum<BLOCK, BITS, T>, m, list, (const char *)codec.sources,
                        (const T *)codec.x, (char *)codec.wire, (T *)codec.y, codec.feedback);

@@ -44,6 +44,10 @@ typedef struct qdri_cuda_lists {
     void *results[QDRI_REDUCE_MOST];
 } qdri_cuda_lists;
 
+typedef struct qdri_cuda_code_parts {
+    qdri_code_part at[QDRI_CODE_PARTS_MOST];
+} qdri_cuda_code_parts;
+
 int qdri_cuda_takes_scratch(qdri_kernel_kind kind);
 /* Enqueues a kernel whose arguments have been checked (dev/check.c); arrays in the description are copied. Kernels of
  * size 0 do what remains (clear a sum) or nothing.
