@@ -20,7 +20,7 @@
  * context watches for NCCL errors, for ranks that gave up and for collectives that take longer than QDR_TIMEOUT; any of
  * these poisons the context, and NCCL's communicators are aborted. Each communicator may use so many SMs that all that
  * may run at the same time fit on the GPU; QDR_NCCL_MAX_CTAS sets another number of thread blocks for each, and is
- * refused if they would not fit. NCCL must be 2.26 or later. From the second communicator of a context on, the library
+ * refused if they would not fit. NCCL must be 2.26 or later. Where NCCL joins ranks, the library
  * sets NCCL_LAUNCH_ORDER_IMPLICIT=1 unless it is set: kernels of NCCL start in the order of the host's calls, those of
  * the program's other users of NCCL, too (who may need NCCL_LAUNCH_RACE_FATAL=0; see docs/gpu.md). NCCL allocates and
  * registers the memory of stacks if it can on all ranks, unless one of them has QDR_NCCL_REGISTER=0 (default 1);

@@ -189,7 +189,7 @@ static int finish(const calibration *c, const calibrate_options *options, qdr_ou
 
 static int open_output(const calibrate_options *options, int n_ranks, qdr_output **output, failure *why)
 {
-    char folder[FILES_PATH_BYTES], model[FILES_PATH_BYTES];
+    char folder[FILES_PATH_BYTES], model[FILES_PATH_BYTES], base[FILES_PATH_BYTES];
     if (options->is_for_here) {
         snprintf(folder, sizeof folder, "%s", options->path);
         *strrchr(folder, '/') = 0; /* its path is absolute */
@@ -197,11 +197,12 @@ static int open_output(const calibrate_options *options, int n_ranks, qdr_output
     }
     const qdr_file_use uses[] = {
         {"--out", options->path, QDR_FILE_WRITTEN_DATA},
-        {"--for", options->model ? files_find("models", options->model, model) : NULL, QDR_FILE_READ}};
+        {"--for", options->model ? files_find("models", options->model, model) : NULL, QDR_FILE_READ},
+        {"--base", options->base ? files_find("machines", options->base, base) : NULL, QDR_FILE_READ}};
     if (!options->may_replace && qdr_output_replaces(options->path))
         return fail(why, EXIT_USAGE, "calibrate: %.300s exists; give --force to replace it, or another name with -o",
                     options->path);
-    if (fail_status(why, qdr_files_check(uses, 2, n_ranks))) return why->code;
+    if (fail_status(why, qdr_files_check(uses, 3, n_ranks))) return why->code;
     const qdr_output_kind kind = options->may_replace ? QDR_OUTPUT_REPLACE : QDR_OUTPUT_NEW;
     return fail_status(why, qdr_output_open("--out", options->path, kind, output));
 }
@@ -215,9 +216,9 @@ static int begin(calibration *c, const calibrate_options *options, qdr_machine *
         fail(why, EXIT_USAGE,
              "calibrate: one GPU shows nothing of links; start a rank for each GPU (--local 8, or mpiexec), or name a "
              "machine that has them with --base (see quadrille list machines)");
+    if (!why->code) open_output(options, n_ranks, output, why);
     if (!why->code && options->base) fail_loading(why, qdr_machine_load(options->base, base));
-    if (!why->code && !open_output(options, n_ranks, output, why) && options->model)
-        fail_loading(why, qdr_network_load(options->model, &c->run.network));
+    if (!why->code && options->model) fail_loading(why, qdr_network_load(options->model, &c->run.network));
     return why->code;
 }
 
@@ -315,8 +316,8 @@ const command command_calibrate = {
             "read each other's memory directly; programs then do so. Ranks are started by mpiexec, or are threads\n"
             "with --local. Takes a few minutes. --for also runs one layer of a model, with embedding, head and\n"
             "loss, on the grid that is fastest by these measurements, without overlap, and adds the times of its\n"
-            "kernels and collectives at their own shapes. On GPUs, it measures theirs, and NCCL's collectives; one\n"
-            "GPU alone shows no links, which --base then names.",
+            "kernels and collectives at their own shapes. On GPUs, it measures theirs, and NCCL's collectives;\n"
+            "one GPU alone shows no links, which --base then names.",
     .options = specs,
     .examples = "  mpiexec.mpich -n 8 quadrille calibrate\n"
                 "  mpiexec.mpich -n 8 quadrille calibrate -o cluster.json\n"

@@ -56,8 +56,14 @@ class Stopping(Case):
     def ranks_of(self, file):
         """The processes of a run under mpiexec that saves to this file."""
         found = subprocess.run(["pgrep", "-f", "train_gpt .*" + file], capture_output=True, text=True, check=True)
-        return [int(number) for number in found.stdout.split()
-                if os.path.basename(os.readlink(f"/proc/{number}/exe")) == "train_gpt"]
+        return [int(number) for number in found.stdout.split() if self.is_rank(number)]
+
+    def is_rank(self, number):
+        """Not of what ended meanwhile, or has not become a program yet."""
+        try:
+            return os.path.basename(os.readlink(f"/proc/{number}/exe")) == "train_gpt"
+        except FileNotFoundError:
+            return False
 
     def test_random_times(self):
         chance = random.Random(ARGUMENTS.seed)

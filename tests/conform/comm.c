@@ -368,6 +368,7 @@ static int test_nan(member self)
     return failed;
 }
 
+/* Errors of the arguments leave the communicator as it was. */
 static int test_arguments(member self)
 {
     float x[4] = {0};

@@ -348,43 +348,32 @@ static ncclResult_t end(ncclComm_t comm, const char *call, int is_last)
 ncclResult_t ncclCommFinalize(ncclComm_t comm) { return end(comm, "ncclCommFinalize", 0); }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return end(comm, "ncclCommDestroy", 1); }
 
-/* Of this thread's group, to be reclaimed at its end. */
-static _Thread_local struct ncclComm *aborted;
+/* Of this thread's group: what is revoked or aborted. */
+static _Thread_local struct ncclComm *ended;
 
 void fake_nccl_end_aborts(void)
 {
     fake_nccl_lock();
-    for (; aborted; aborted = aborted->next_aborted) {
-        while (aborted->n_running > 0 || aborted->n_in_graphs > 0) fake_nccl_wait();
-        (void)fake_nccl_end_registrations(aborted);
+    for (; ended; ended = ended->next_ended) {
+        while (ended->n_enqueued > 0 || ended->n_running > 0) fake_nccl_wait();
+        while (ended->is_gone && ended->n_in_graphs > 0) fake_nccl_wait();
+        if (ended->is_gone) (void)fake_nccl_end_registrations(ended);
     }
     fake_nccl_unlock();
 }
 
-/* What runs of it, or waits for others, ends at once; the communicator remains, of no more use. */
-ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
-{
-    fake_nccl_lock();
-    const int is_good = fake_nccl_check(comm, "ncclCommRevoke") && flags == 0;
-    if (is_good) comm->is_aborted = 1;
-    fake_nccl_changed();
-    fake_nccl_unlock();
-    return is_good ? ncclSuccess : ncclInvalidArgument;
-}
-
-/* What runs of it ends at once, what comes later does nothing. The end of the group waits, until there are no graphs of
- * it either. */
-ncclResult_t ncclCommAbort(ncclComm_t comm)
+static ncclResult_t stop(ncclComm_t comm, const char *call, int is_last)
 {
     const int was = visit(comm);
     (void)ncclGroupStart();
     fake_nccl_lock();
-    const int is_good = fake_nccl_check(comm, "ncclCommAbort");
-    if (is_good && comm->n_calls > 0) fake_nccl_fault("ncclCommAbort frees what a call of another thread uses");
+    const int is_good = fake_nccl_check(comm, call);
+    if (is_good && is_last && comm->n_calls > 0) fake_nccl_fault("%s frees what a call of another thread uses", call);
     if (is_good) {
-        comm->is_gone = comm->is_aborted = 1;
-        comm->next_aborted = aborted;
-        aborted = comm;
+        comm->is_gone = is_last;
+        comm->is_aborted = 1;
+        comm->next_ended = ended;
+        ended = comm;
         fake_nccl_changed();
     }
     fake_nccl_unlock();
@@ -392,3 +381,11 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     fake_set_device(was);
     return is_good ? ncclSuccess : ncclInvalidArgument;
 }
+
+/* What runs of it ends at once, what comes later does nothing. The end of the group waits for what is in front of it on
+ * its streams, and of an abort until there are no graphs of it either. */
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
+{
+    return flags == 0 ? stop(comm, "ncclCommRevoke", 0) : ncclInvalidArgument;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) { return stop(comm, "ncclCommAbort", 1); }

@@ -78,7 +78,7 @@ typedef struct clan {
 
 struct ncclComm {
     uint64_t magic;
-    struct ncclComm *next, *next_aborted; /* of all that ever were; of a group that ends */
+    struct ncclComm *next, *next_ended; /* of all that ever were; of a group that ends */
     clan *of;
     int rank, device, blocking, is_sharing, max_ctas, cluster;
     int is_gone, is_aborted;

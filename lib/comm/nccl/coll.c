@@ -207,21 +207,24 @@ static ncclResult_t scatter_pair(const nccl_call *c, int j)
                     n_own);
 }
 
-/* Adds in rank order; if there are more sources than a kernel accepts, the sum so far becomes the first source. */
+/* Adds in rank order; if there are more sources than a kernel accepts, the sum so far becomes the first source. It is
+ * kept where the first contribution was, since the place of the result may be that of one not yet added. */
 static qdr_status sum_contributions(const nccl_call *c, int64_t n)
 {
+    const int size = c->comm->base.size;
     const void *sources[QDRI_REDUCE_MOST];
-    void *result = c->coll->recv;
+    void *sum = (void *)(uintptr_t)contribution(c, c->comm->base.rank == 0 ? 1 : 0), *result;
     qdri_kernel kernel = {.kind = QDRI_K_REDUCE, .dtype = c->coll->dtype};
     kernel.u.gather.n = n;
     kernel.u.gather.n_results = 1;
     kernel.u.gather.op = c->coll->op;
     kernel.u.gather.sources = sources;
     kernel.u.gather.results = &result;
-    for (int j = 0; j < c->comm->base.size && n > 0;) {
+    for (int j = 0; j < size && n > 0;) {
         int n_sources = 0;
-        if (j > 0) sources[n_sources++] = result;
-        while (j < c->comm->base.size && n_sources < QDRI_REDUCE_MOST) sources[n_sources++] = contribution(c, j++);
+        if (j > 0) sources[n_sources++] = sum;
+        while (j < size && n_sources < QDRI_REDUCE_MOST) sources[n_sources++] = contribution(c, j++);
+        result = j < size ? sum : c->coll->recv;
         kernel.u.gather.n_sources = n_sources;
         QDR_TRY(qdri_kernel_run(c->stream, &kernel));
     }

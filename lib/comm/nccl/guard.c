@@ -181,17 +181,35 @@ static int lock_calls(nccl_comm *comm)
     return pthread_mutex_timedlock(&comm->calls, &until) == 0;
 }
 
-/* Takes the communicator's NCCL handles. A launch that has not returned by now is waiting for other ranks. An abort
- * would end that wait, but also free what the launching thread is still using; so NCCL is told to end the wait alone
- * first, where it can. */
+/* A launch that has not returned by now is waiting for other ranks. An abort would end that wait, but also free what the
+ * launching thread is still using; so NCCL is told to end the waits alone first, where it can: all as a group, since
+ * each call returns only when the kernels in front of the communicator's own have ended. */
+static void end_waits(nccl_comm *root)
+{
+    ncclComm_t handles[MOST_AT_ONCE];
+    int n = 0, is_waiting = 0;
+    if (!ncclCommRevoke) return;
+    pthread_mutex_lock(&root->base.family_mutex);
+    for (qdri_comm *each = &root->base; each && n < MOST_AT_ONCE; each = each->next) {
+        nccl_comm *comm = qdri_nccl_of(each);
+        ncclComm_t handle = comm ? atomic_load(&comm->handle) : NULL;
+        if (!handle) continue;
+        handles[n++] = handle;
+        if (is_waiting) continue;
+        is_waiting = !lock_calls(comm);
+        if (!is_waiting) pthread_mutex_unlock(&comm->calls);
+    }
+    pthread_mutex_unlock(&root->base.family_mutex);
+    if (!is_waiting) return;
+    (void)ncclGroupStart();
+    for (int i = 0; i < n; i++) (void)ncclCommRevoke(handles[i], 0);
+    (void)ncclGroupEnd();
+}
+
+/* Takes the communicator's NCCL handles. */
 static void take_from(nccl_comm *comm, ncclComm_t *handles, int *n)
 {
-    int is_held = lock_calls(comm);
-    if (!is_held && ncclCommRevoke) {
-        ncclComm_t used = atomic_load(&comm->handle);
-        if (used) (void)ncclCommRevoke(used, 0);
-        is_held = lock_calls(comm);
-    }
+    const int is_held = lock_calls(comm);
     ncclComm_t handle = atomic_exchange(&comm->handle, NULL);
     if (handle) handles[(*n)++] = handle;
     if (comm->stem) handles[(*n)++] = comm->stem;
@@ -212,6 +230,7 @@ static void abort_family(nccl_guard *guard)
 {
     nccl_comm *root = guard->root;
     ncclComm_t handles[MOST_AT_ONCE];
+    end_waits(root);
     for (int n = 1; n > 0 && !is_left(guard);) {
         n = 0;
         pthread_mutex_lock(&root->base.family_mutex);

@@ -63,8 +63,8 @@ int qdri_nccl_sms(int max_ctas);
 int qdri_nccl_part_ctas(int max_ctas, int n_parts);
 /* Compares versions, and reads the settings in rank 0's environment. Collective, like the functions below. */
 QDR_NODISCARD qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas);
-/* Whether the program had loaded NCCL before the plugin; and makes kernels start in launch order, for communicators
- * that run at the same time. */
+/* Whether the program had loaded NCCL before the plugin; and makes kernels start in launch order: to be called before
+ * there are communicators. */
 void qdri_nccl_note_before(int is_loaded);
 void qdri_nccl_keep_order(void);
 /* Creates a stem for the members of `host`; NULL for a group of one. */
@@ -77,8 +77,8 @@ void qdri_nccl_adopt(nccl_comm *comm);
 /* Waits until a call on a non-blocking communicator, or one that behaves as such, has completed. */
 QDR_NODISCARD qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, const ncclComm_t *place,
                                           const char *call);
-/* Destroys or aborts a communicator, on a thread that is abandoned if this takes too long. */
-void qdri_nccl_close(const qdri_dev *dev, ncclComm_t handle, int aborts);
+/* Destroys or aborts a communicator, on a thread that is abandoned if this takes too long. @return 0: it is */
+int qdri_nccl_close(const qdri_dev *dev, ncclComm_t handle, int aborts);
 
 /* share.c: whether no two ranks of the node are on one GPU, or may be; `rank`: this one's, for the sentence.
  * *n_sharing: the threads of this process that are on this one's GPU, at least 1. */

@@ -100,8 +100,8 @@ int qdri_nccl_part_ctas(int max_ctas, int n_parts)
 }
 
 /* Makes NCCL's kernels start in the order in which the host launches them. Otherwise two communicators whose kernels do
- * not fit together could wait for each other on two GPUs. NCCL reads the variable at its first launch in the process,
- * and holds it against all threads that launch: so it is set only when there is a second communicator. */
+ * not fit together could wait for each other on two GPUs. NCCL reads the variable once in a process, at its first launch
+ * or, from 2.31 on, when it creates its first communicator; and it holds against all threads that launch. */
 static void set_order(void)
 {
     static const char name[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
@@ -259,14 +259,14 @@ static void *run_closing(void *user)
     return NULL;
 }
 
-void qdri_nccl_close(const qdri_dev *dev, ncclComm_t handle, int aborts)
+int qdri_nccl_close(const qdri_dev *dev, ncclComm_t handle, int aborts)
 {
     closing *self = NULL;
     pthread_t thread;
     struct timespec until;
     if (QDRI_NEW(1, "the end of a communicator", &self) != QDR_OK) {
         close_now(handle, aborts);
-        return;
+        return 1;
     }
     self->gpu = ((const qdri_cuda_dev *)dev)->opts.number;
     self->handle = handle;
@@ -276,7 +276,7 @@ void qdri_nccl_close(const qdri_dev *dev, ncclComm_t handle, int aborts)
     if (pthread_create(&thread, NULL, run_closing, self) != 0) {
         close_now(handle, aborts);
         closing_free(self);
-        return;
+        return 1;
     }
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += CLOSE_SECS;
@@ -288,10 +288,11 @@ void qdri_nccl_close(const qdri_dev *dev, ncclComm_t handle, int aborts)
     if (is_left) {
         pthread_detach(thread);
         qdri_log(QDRI_LOG_WARNING, "nccl: a communicator has not ended within %d s and is abandoned", CLOSE_SECS);
-        return;
+        return 0;
     }
     pthread_join(thread, NULL);
     closing_free(self);
+    return 1;
 }
 
 static qdr_status started(ncclComm_t handle, ncclResult_t result, const char *call)
@@ -317,7 +318,7 @@ qdr_status qdri_nccl_open_stem(qdri_comm *host, const qdri_dev *dev, ncclComm_t 
     if (status == QDR_OK) status = qdri_nccl_settle(host, *stem, NULL, call);
     status = qdri_comm_agree(host, status);
     if (status == QDR_OK) return QDR_OK;
-    if (*stem) qdri_nccl_close(dev, *stem, 1);
+    if (*stem) (void)qdri_nccl_close(dev, *stem, 1);
     *stem = NULL;
     return status;
 }

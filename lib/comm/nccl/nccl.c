@@ -71,17 +71,20 @@ static void close_handles(nccl_comm *comm, int aborts)
     ncclComm_t handle = atomic_exchange(&comm->handle, NULL);
     qdri_nccl_memory_leave(comm, aborts ? NULL : handle);
     if (comm->registers) ((qdri_cuda_dev *)comm->base.dev)->shared = (qdri_cuda_shared){0};
-    if (handle) qdri_nccl_close(comm->base.dev, handle, aborts);
-    if (comm->stem) qdri_nccl_close(comm->base.dev, comm->stem, aborts);
+    if (handle) (void)qdri_nccl_close(comm->base.dev, handle, aborts);
+    if (comm->stem) (void)qdri_nccl_close(comm->base.dev, comm->stem, aborts);
 }
 
 /* Cleans up after a failed creation: the caller keeps the host communicator. */
 static void comm_discard(nccl_comm *comm)
 {
     if (!comm) return;
+    /* NCCL may still be splitting, and ends that before the stem. */
+    const int has_ended = !comm->stem || qdri_nccl_close(comm->base.dev, comm->stem, 1);
+    comm->stem = NULL;
     if (comm->place) qdri_nccl_adopt(comm); /* of a split that failed */
     close_handles(comm, 1);
-    comm_free(comm);
+    if (has_ended) comm_free(comm);
 }
 
 static void nccl_destroy(qdri_comm *base)
@@ -142,6 +145,7 @@ static qdr_status nccl_wrap(qdri_comm *host, qdri_dev *dev, qdri_comm **comm)
     *comm = NULL;
     QDRI_CUDA_VISIT(cuda);
     QDR_TRY(qdri_comm_agree(host, qdri_cuda_status(cuda, visited, "cudaSetDevice")));
+    if (cuda->n_sharing <= 1) qdri_nccl_keep_order();
     QDR_TRY(qdri_nccl_prepare(host, dev, &max_ctas));
     qdr_status status = qdri_comm_agree(host, comm_create(host, dev, max_ctas, &made));
     QDR_TRY_OUT(status, status);
@@ -189,7 +193,6 @@ static qdr_status nccl_split(qdri_comm *base, int colour, int key, qdri_comm **p
     QDR_TRY(qdri_dev_raise(base->dev));
     QDRI_CUDA_VISIT((const qdri_cuda_dev *)base->dev);
     QDR_TRY(qdri_comm_agree(comm->host, qdri_cuda_status((const qdri_cuda_dev *)base->dev, visited, "cudaSetDevice")));
-    if (((const qdri_cuda_dev *)base->dev)->n_sharing <= 1) qdri_nccl_keep_order();
     QDR_TRY(qdri_comm_split(host_of(base), colour, key, &host));
     const int max_ctas = qdri_nccl_part_ctas(comm->max_ctas, base->root->n_parts);
     qdr_status status = qdri_comm_agree(comm->host, comm_create(host, base->dev, max_ctas, &made));

@@ -23,6 +23,7 @@ static int open_peer(const qdri_cuda_dev *dev, int gpu)
     if (error == cudaSuccess && can && dev->pool) error = cudaMemPoolSetAccess(dev->pool, &access, 1);
     if (error == cudaSuccess && can) error = cudaSetDevice(gpu);
     if (error == cudaSuccess && can) error = cudaDeviceEnablePeerAccess(dev->opts.number, 0);
+    (void)cudaSetDevice(dev->opts.number);
     (void)cudaGetLastError();
     return can && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled);
 }
