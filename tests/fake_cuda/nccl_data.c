@@ -19,7 +19,7 @@ size_t fake_nccl_type_bytes(ncclDataType_t type)
     }
 }
 
-static cudaDataType data_type(ncclDataType_t type)
+static int data_type(ncclDataType_t type)
 {
     switch (type) {
     case ncclFloat64: return CUDA_R_64F;
