@@ -493,7 +493,9 @@ static int prepare(layer_run *run, failure *why)
     const layer_case *c = run->the_case;
     reference *ref = &run->reference;
     const int64_t k = layer_case_k(c), n = layer_case_n(c), edge = c->m * (k > n ? k : n);
-    run->here = malloc((size_t)(edge > n * k ? edge : n * k) * sizeof(double)); /* no part is larger, no type wider */
+    /* No part is larger, no type wider.
+     * NOLINTNEXTLINE(clang-analyzer-optin.portability.UnixAPI): extents are at least 1 */
+    run->here = malloc((size_t)(edge > n * k ? edge : n * k) * sizeof(double));
     if (reference_create(c->m, k, n, ref) != 0 || !run->here)
         fail_memory(why, "out of memory for the reference of a layer of %lld rows", (long long)c->m);
     if (fail_together(why, run->ctx)) return why->code;
