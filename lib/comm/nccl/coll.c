@@ -207,26 +207,32 @@ static ncclResult_t scatter_pair(const nccl_call *c, int j)
                     n_own);
 }
 
+/* Enqueues one of the kernels that gather sources in a result. */
+static qdr_status run_kernel(const nccl_call *c, qdri_kernel_kind kind, int64_t n, int n_sources, const void **sources,
+                             void *result)
+{
+    qdri_kernel kernel = {.kind = kind, .dtype = c->coll->dtype};
+    kernel.u.gather.n = n;
+    kernel.u.gather.n_sources = n_sources;
+    kernel.u.gather.n_results = 1;
+    kernel.u.gather.op = c->coll->op;
+    kernel.u.gather.sources = sources;
+    kernel.u.gather.results = &result;
+    return qdri_kernel_run(c->stream, &kernel);
+}
+
 /* Adds in rank order; if there are more sources than a kernel accepts, the sum so far becomes the first source. It is
  * kept where the first contribution was, since the place of the result may be that of one not yet added. */
 static qdr_status sum_contributions(const nccl_call *c, int64_t n)
 {
     const int size = c->comm->base.size;
     const void *sources[QDRI_REDUCE_MOST];
-    void *sum = (void *)(uintptr_t)contribution(c, c->comm->base.rank == 0 ? 1 : 0), *result;
-    qdri_kernel kernel = {.kind = QDRI_K_REDUCE, .dtype = c->coll->dtype};
-    kernel.u.gather.n = n;
-    kernel.u.gather.n_results = 1;
-    kernel.u.gather.op = c->coll->op;
-    kernel.u.gather.sources = sources;
-    kernel.u.gather.results = &result;
+    void *sum = (void *)(uintptr_t)contribution(c, c->comm->base.rank == 0 ? 1 : 0);
     for (int j = 0; j < size && n > 0;) {
         int n_sources = 0;
         if (j > 0) sources[n_sources++] = sum;
         while (j < size && n_sources < QDRI_REDUCE_MOST) sources[n_sources++] = contribution(c, j++);
-        result = j < size ? sum : c->coll->recv;
-        kernel.u.gather.n_sources = n_sources;
-        QDR_TRY(qdri_kernel_run(c->stream, &kernel));
+        QDR_TRY(run_kernel(c, QDRI_K_REDUCE, n, n_sources, sources, j < size ? sum : c->coll->recv));
     }
     return QDR_OK;
 }
@@ -245,17 +251,6 @@ static qdr_status reduce_scatter(const nccl_call *c)
                  "ncclReduceScatter");
 }
 
-static qdr_status run_keys(const nccl_call *c, qdri_kernel_kind kind, const void *source, void *result)
-{
-    qdri_kernel kernel = {.kind = kind, .dtype = c->coll->dtype};
-    kernel.u.gather.n = c->coll->count;
-    kernel.u.gather.n_sources = kernel.u.gather.n_results = 1;
-    kernel.u.gather.op = c->coll->op;
-    kernel.u.gather.sources = &source;
-    kernel.u.gather.results = &result;
-    return qdri_kernel_run(c->stream, &kernel);
-}
-
 static qdr_status all_reduce(const nccl_call *c)
 {
     const qdri_coll *coll = c->coll;
@@ -265,10 +260,11 @@ static qdr_status all_reduce(const nccl_call *c)
     if (!loses_nan(coll))
         return check(c, ncclAllReduce(qdri_coll_source(coll), coll->recv, n, c->type, c->op, c->handle, c->on),
                      "ncclAllReduce");
+    const void *numbers = qdri_coll_source(coll);
     void *keys = has_wider_keys(coll) ? c->staging : coll->recv;
-    QDR_TRY(run_keys(c, QDRI_K_TO_KEYS, qdri_coll_source(coll), keys));
+    QDR_TRY(run_kernel(c, QDRI_K_TO_KEYS, coll->count, 1, &numbers, keys));
     QDR_TRY(check(c, ncclAllReduce(keys, keys, n, type, c->op, c->handle, c->on), "ncclAllReduce"));
-    return run_keys(c, QDRI_K_FROM_KEYS, keys, coll->recv);
+    return run_kernel(c, QDRI_K_FROM_KEYS, coll->count, 1, (const void *[]){keys}, coll->recv);
 }
 
 static ncclResult_t exchange_pair(const nccl_call *c, int j)

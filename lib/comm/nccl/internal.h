@@ -61,12 +61,11 @@ QDR_NODISCARD qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev);
 int qdri_nccl_sms(int max_ctas);
 /* What each of n_parts communicators may use of max_ctas: less than all if the grid has levels on all axes. */
 int qdri_nccl_part_ctas(int max_ctas, int n_parts);
-/* Compares versions, and reads the settings in rank 0's environment. Collective, like the functions below. */
+/* Compares versions, reads the settings in rank 0's environment, and makes NCCL's kernels start in launch order: to be
+ * called before there are communicators. Collective, like the functions below. */
 QDR_NODISCARD qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas);
-/* Whether the program had loaded NCCL before the plugin; and makes kernels start in launch order: to be called before
- * there are communicators. */
+/* Whether the program had loaded NCCL before the plugin. */
 void qdri_nccl_note_before(int is_loaded);
-void qdri_nccl_keep_order(void);
 /* Creates a stem for the members of `host`; NULL for a group of one. */
 QDR_NODISCARD qdr_status qdri_nccl_open_stem(qdri_comm *host, const qdri_dev *dev, ncclComm_t *stem);
 /* Splits comm->handle off a stem whose ranks are those of talker; colour < 0: none. After a failure the stem can no

@@ -123,12 +123,6 @@ static void set_order(void)
             name);
 }
 
-void qdri_nccl_keep_order(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, set_order);
-}
-
 void qdri_nccl_note_before(int is_loaded) { had_nccl = is_loaded; }
 
 typedef struct greeting {
@@ -168,7 +162,9 @@ static qdr_status compare_greetings(const qdri_cuda_dev *dev, int rank, greeting
 
 qdr_status qdri_nccl_prepare(qdri_comm *host, qdri_dev *dev, int *max_ctas)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     greeting mine = {0};
+    if (((const qdri_cuda_dev *)dev)->n_sharing <= 1) pthread_once(&once, set_order);
     QDR_TRY(qdri_comm_agree(host, greet((const qdri_cuda_dev *)dev, &mine)));
     greeting first = mine;
     QDR_TRY(qdri_comm_broadcast(host, 0, &first, sizeof first));

@@ -145,7 +145,6 @@ static qdr_status nccl_wrap(qdri_comm *host, qdri_dev *dev, qdri_comm **comm)
     *comm = NULL;
     QDRI_CUDA_VISIT(cuda);
     QDR_TRY(qdri_comm_agree(host, qdri_cuda_status(cuda, visited, "cudaSetDevice")));
-    if (cuda->n_sharing <= 1) qdri_nccl_keep_order();
     QDR_TRY(qdri_nccl_prepare(host, dev, &max_ctas));
     qdr_status status = qdri_comm_agree(host, comm_create(host, dev, max_ctas, &made));
     QDR_TRY_OUT(status, status);
