@@ -253,13 +253,12 @@ static int run(int argc, char **argv)
 const command command_bench_coll = {
     .name = "bench coll",
     .summary = "collectives along an axis: time, bandwidth, correctness",
-    .text =
-        "Times collectives along the axes of a grid, in all groups of an axis at once, and compares the\n"
-        "results on every rank with the exact ones. Sizes and bandwidths are defined as in nccl-tests: algbw\n"
-        "is size / time; busbw is algbw times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter\n"
-        "and all-to-all, 1 for broadcast and send-recv. The first times are those out of place, unless a\n"
-        "collective is always in place. On GPUs, the GPU's clock tells the time of 10 calls in a row. Exits\n"
-        "with 4 if an element is wrong.",
+    .text = "Times collectives along the axes of a grid, in all groups of an axis at once, and compares the\n"
+            "results on every rank with the exact ones. Sizes and bandwidths are defined as in nccl-tests: algbw\n"
+            "is size / time; busbw is algbw times 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter\n"
+            "and all-to-all, 1 for broadcast and send-recv. The first times are those out of place, unless a\n"
+            "collective is always in place. On GPUs, the GPU's clock tells the time of 10 calls in a row. Exits\n"
+            "with 4 if an element is wrong.",
     .options = specs,
     .examples = "  quadrille bench coll --local 4 --kind all --axis x --grid 4x1x1x1\n"
                 "  mpiexec.mpich -n 4 quadrille bench coll --axis d --grid 1x1x1x4 --codec int8 -b 16M -e 16M\n"
