@@ -41,8 +41,9 @@ const qdr_codec *qdri_coding_find(const qdri_coding *coding, qdr_channel channel
 int qdri_coding_has(const qdri_coding *coding, qdr_channel channel);
 
 /* Messages travel in chunks of so many bytes of elements, all parts together: on CPUs 1 MiB; on GPUs enough that
- * sending a chunk, in messages of half its bytes, takes as long as enqueueing its tasks. Lossless chunks are longer by a factor: their lengths travel before them, and each time all members wait for one
- * another. task_secs: of the host, for one task of a GPU; 0: a CPU. A power of two. */
+ * sending a chunk, in messages of half its bytes, takes as long as enqueueing its tasks. Lossless chunks are longer by
+ * a factor: their lengths travel before them, and each time all members wait for one another. task_secs: of the host,
+ * for one task of a GPU; 0: a CPU. A power of two. */
 int64_t qdri_coded_chunk_bytes(double task_secs, double link_bytes_per_sec);
 /* What the records of docs/benchmarks/gpu say of a task, and the usual link of a GPU to other nodes (400 Gb/s). The
  * same on all ranks, as chunks are. */

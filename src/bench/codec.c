@@ -401,10 +401,9 @@ static int run(int argc, char **argv)
 const command command_bench_codec = {
     .name = "bench codec",
     .summary = "codecs of messages: size, speed, errors",
-    .text =
-        "Encodes and decodes elements on one core or GPU, alternating with copies of the same elements, and\n"
-        "prints how much shorter messages become, how fast coding is, on which links it pays, and how far\n"
-        "elements are off. Exits with 4 if an error exceeds its bound (docs/numerics.md).",
+    .text = "Encodes and decodes elements on one core or GPU, alternating with copies of the same elements, and\n"
+            "prints how much shorter messages become, how fast coding is, on which links it pays, and how far\n"
+            "elements are off. Exits with 4 if an error exceeds its bound (docs/numerics.md).",
     .options = specs,
     .examples = "  quadrille bench codec\n"
                 "  quadrille bench codec --codec int4/128+hadamard --data outliers --size 16M\n"

@@ -181,9 +181,9 @@ static int lock_calls(nccl_comm *comm)
     return pthread_mutex_timedlock(&comm->calls, &until) == 0;
 }
 
-/* A launch that has not returned by now is waiting for other ranks. An abort would end that wait, but also free what the
- * launching thread is still using; so NCCL is told to end the waits alone first, where it can: all as a group, since
- * each call returns only when the kernels in front of the communicator's own have ended. */
+/* A launch that has not returned by now is waiting for other ranks. An abort would end that wait, but also free what
+ * the launching thread is still using; so NCCL is told to end the waits alone first, where it can: all as a group,
+ * since each call returns only when the kernels in front of the communicator's own have ended. */
 static void end_waits(nccl_comm *root)
 {
     ncclComm_t handles[MOST_AT_ONCE];

@@ -100,8 +100,8 @@ int qdri_nccl_part_ctas(int max_ctas, int n_parts)
 }
 
 /* Makes NCCL's kernels start in the order in which the host launches them. Otherwise two communicators whose kernels do
- * not fit together could wait for each other on two GPUs. NCCL reads the variable once in a process, at its first launch
- * or, from 2.31 on, when it creates its first communicator; and it holds against all threads that launch. */
+ * not fit together could wait for each other on two GPUs. NCCL reads the variable once in a process, at its first
+ * launch or, from 2.31 on, when it creates its first communicator; and it holds against all threads that launch. */
 static void set_order(void)
 {
     static const char name[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
