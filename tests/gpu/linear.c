@@ -5,22 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "linear_make.h"
 #include "lt.h"
 
 enum { N_SAMPLES = 31, N_REPEATS = 4, WARM_SAMPLES = 2 };
 
-typedef struct layer {
-    gpu_place *place;
-    int64_t m, n, k;
-    qdr_stack *stack;
-    qdr_linear *linear;
-    void *x, *y, *dy, *dx;
-    qdr_parameter w;
-    int is_turned; /* W is [in, out] */
-} layer;
-
 typedef struct rival {
     lt_place lt;
+    qdr_parameter w; /* the layer's */
+    int is_turned; /* W is [in, out] */
     lt_product y, dx, dw;
 } rival;
 
@@ -29,45 +22,18 @@ typedef struct times {
     double forward, backward;
 } times;
 
-static layer make_layer(gpu_place *place, int64_t m, int64_t n, int64_t k)
-{
-    layer l = {.place = place, .m = m, .n = n, .k = k};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = m, .dtype = QDR_BF16};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{k, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{k, 1}}, .out = {{n, 1}}};
-    qdr_linear_storage storage;
-    qdr_edge x, y;
-    OK(qdr_stack_create(place->grid, &opts, &l.stack));
-    OK(qdr_stack_add_input(l.stack, "x", &input, 1, &x));
-    OK(qdr_stack_add_linear(l.stack, &desc, x, &y, &l.linear));
-    OK(qdr_stack_build(l.stack));
-    OK(qdr_linear_init(l.linear, 1, 0.02));
-    OK(qdr_stack_parameter(l.stack, qdr_linear_weight_index(l.linear), &l.w));
-    OK(qdr_linear_get_storage(l.linear, &storage));
-    l.is_turned = storage.storage == QDR_IN_OUT;
-    l.x = gpu_random(place, m * k, QDR_BF16, 1);
-    l.dy = gpu_random(place, m * n, QDR_BF16, 1);
-    l.y = gpu_memory(place, m * n, QDR_BF16);
-    l.dx = gpu_memory(place, m * k, QDR_BF16);
-    return l;
-}
-
-static void free_layer(layer *l)
-{
-    void **all[] = {&l->x, &l->y, &l->dy, &l->dx};
-    for (int i = 0; i < 4; i++) qdr_mem_free(l->place->ctx, all[i]);
-    qdr_stack_destroy(&l->stack);
-}
-
 /* Y = X·Wᵀ, dX = dY·W, dW = dYᵀ·X on the layer's own inputs, W stored as the layer stores it, into memory of its
  * own. */
 static rival make_rival(const layer *l)
 {
     rival r = {.lt = lt_open(l->place->stream)};
-    const int turned = l->is_turned;
-    r.y = (lt_product){.m = l->m, .n = l->n, .k = l->k, .a = l->x, .b = l->w.data};
+    qdr_linear_storage storage;
+    OK(qdr_stack_parameter(l->stack, qdr_linear_weight_index(l->linear), &r.w));
+    OK(qdr_linear_get_storage(l->linear, &storage));
+    const int turned = r.is_turned = storage.storage == QDR_IN_OUT;
+    r.y = (lt_product){.m = l->m, .n = l->n, .k = l->k, .a = l->x, .b = r.w.data};
     r.y.trans_b = !turned;
-    r.dx = (lt_product){.m = l->m, .n = l->k, .k = l->n, .a = l->dy, .b = l->w.data};
+    r.dx = (lt_product){.m = l->m, .n = l->k, .k = l->n, .a = l->dy, .b = r.w.data};
     r.dx.trans_b = turned;
     r.dw = (lt_product){.m = l->n, .n = l->k, .k = l->m, .a = l->dy, .b = l->x, .trans_a = 1};
     if (turned) r.dw = (lt_product){.m = l->k, .n = l->n, .k = l->m, .a = l->x, .b = l->dy, .trans_a = 1};
@@ -93,10 +59,6 @@ static void free_rival(const layer *l, rival *r)
     lt_close(&r->lt);
 }
 
-static void library_forward(const layer *l) { OK(qdr_linear_forward(l->linear, l->x, l->y, 0, NULL)); }
-
-static void library_backward(const layer *l) { OK(qdr_linear_backward(l->linear, l->dy, l->x, l->dx, 0, NULL)); }
-
 static times read_times(const gpu_marks *marks)
 {
     times t = {0, 0};
@@ -113,9 +75,9 @@ static times time_library(const layer *l, gpu_marks *marks)
     gpu_marks_reset(marks);
     gpu_mark(marks);
     for (int i = 0; i < N_REPEATS; i++) {
-        library_forward(l);
+        layer_forward(l);
         gpu_mark(marks);
-        library_backward(l);
+        layer_backward(l);
         gpu_mark(marks);
     }
     return read_times(marks);
@@ -146,7 +108,7 @@ static void check_results(const layer *l, const rival *r)
 {
     const double y = distance(l, l->y, &r->y, QDR_BF16);
     const double dx = distance(l, l->dx, &r->dx, QDR_BF16);
-    const double dw = distance(l, l->w.gradient, &r->dw, QDR_F32);
+    const double dw = distance(l, r->w.gradient, &r->dw, QDR_F32);
     if (!(y < 0x1p-7 && dx < 0x1p-7 && dw < 1e-3))
         gpu_leave("library and cuBLASLt differ: y %g, dx %g, dw %g, relatively", y, dx, dw);
 }
@@ -213,7 +175,7 @@ static void report(const layer *l, const rival *r, const times *library, const t
                  products[i]->first_ms, products[i]->best_ms);
         gpu_report_word(all, names[i], text);
     }
-    gpu_report_word(all, "W", l->is_turned ? "[in, out]" : "[out, in]");
+    gpu_report_word(all, "W", r->is_turned ? "[in, out]" : "[out, in]");
     gpu_report_end(all);
 }
 
@@ -221,12 +183,12 @@ static void run(int64_t m, int64_t n, int64_t k)
 {
     times library[N_SAMPLES], best[N_SAMPLES];
     gpu_place place = gpu_open();
-    layer l = make_layer(&place, m, n, k);
+    layer l = layer_make(&place, m, n, k, QDR_PRODUCT_DEFAULT);
     rival r = make_rival(&l);
     measure(&l, &r, library, best);
     report(&l, &r, library, best);
     free_rival(&l, &r);
-    free_layer(&l);
+    layer_free(&l);
     gpu_close(&place);
 }
 
