@@ -51,9 +51,6 @@ static void test_launch(void **state)
     OK(cudaFree(x));
     REPORTS(FAKE_USE_AFTER_FREE, GIVES(qdri_cuda_launch(&kernel, &here), cudaErrorIllegalAddress));
     assert_int_equal(n_launched, 3);
-    OK(cudaFree(y));
-    OK(cudaStreamDestroy(stream));
-    OK(cudaStreamDestroy(other));
 }
 
 /* Rows with gaps that nobody wrote; the result has whole rows of 16 steps. */
@@ -85,11 +82,6 @@ static void test_round(void **state)
     r.is_turned = 1; /* five rows */
     REPORTS(FAKE_OUT_OF_BOUNDS, (void)qdri_cuda_round(&r, 8, stream));
     OK(cudaDeviceSynchronize());
-    OK(cudaFree(x));
-    OK(cudaFree(y));
-    OK(cudaFree(parts));
-    OK(cudaFree(back));
-    OK(cudaStreamDestroy(stream));
 }
 
 /* ---- kernels ---- */

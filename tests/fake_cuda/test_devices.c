@@ -27,11 +27,6 @@ static void test_wrong_device(void **state)
     QUIET(OK(cudaStreamWaitEvent(here, event, 0))); /* across is allowed */
     OK(cudaStreamSynchronize(there));
     OK(cudaStreamSynchronize(here));
-    OK(cudaFree(data));
-    OK(cudaFree(other));
-    OK(cudaEventDestroy(event));
-    OK(cudaStreamDestroy(here));
-    OK(cudaStreamDestroy(there));
     OK(cudaSetDevice(0));
 }
 
@@ -39,12 +34,9 @@ static void test_pool_of_another(void **state)
 {
     (void)state;
     void *data = NULL;
-    cudaMemPool_t pool = NULL;
-    const struct cudaMemPoolProps properties = {.allocType = cudaMemAllocationTypePinned,
-                                                .location = {.type = cudaMemLocationTypeDevice}};
+    cudaMemPool_t pool = new_pool();
     const struct cudaMemAccessDesc access = {.location = {cudaMemLocationTypeDevice, 1},
                                              .flags = cudaMemAccessFlagsProtReadWrite};
-    OK(cudaMemPoolCreate(&pool, &properties));
     cudaStream_t here = new_stream();
     OK(cudaSetDevice(1));
     cudaStream_t there = new_stream();
@@ -56,9 +48,6 @@ static void test_pool_of_another(void **state)
     OK(cudaStreamSynchronize(there));
     OK(cudaFreeAsync(data, here));
     OK(cudaStreamSynchronize(here));
-    OK(cudaMemPoolDestroy(pool));
-    OK(cudaStreamDestroy(here));
-    OK(cudaStreamDestroy(there));
     OK(cudaSetDevice(0));
 }
 

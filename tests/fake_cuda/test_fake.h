@@ -35,10 +35,42 @@ static inline void expect_only(fake_fault fault, const char *file, int line)
     fake_forget();
 }
 
+/* ---- what a test makes by these functions, and has not destroyed, is destroyed after it ---- */
+
+enum { MADE_MOST = 512 };
+
+static struct made {
+    void *what;
+    void (*destroy)(void *what);
+} all_made[MADE_MOST];
+static atomic_int n_made;
+
+static inline void keep(void *what, void (*destroy)(void *what))
+{
+    const int i = atomic_fetch_add(&n_made, 1);
+    assert_true(i < MADE_MOST);
+    all_made[i] = (struct made){what, destroy};
+}
+
+static inline void destroy_stream(void *stream) { (void)cudaStreamDestroy(stream); }
+static inline void destroy_event(void *event) { (void)cudaEventDestroy(event); }
+static inline void free_memory(void *memory) { (void)cudaFree(memory); }
+static inline void free_pinned(void *memory) { (void)cudaFreeHost(memory); }
+static inline void destroy_pool(void *pool) { (void)cudaMemPoolDestroy(pool); }
+
+/* What the test has destroyed is reported here, which is forgotten. */
+static inline void destroy_all(void)
+{
+    (void)cudaDeviceSynchronize();
+    for (int i = atomic_exchange(&n_made, 0) - 1; i >= 0; i--) all_made[i].destroy(all_made[i].what);
+    fake_forget();
+}
+
 static inline cudaStream_t new_stream(void)
 {
     cudaStream_t stream = NULL;
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    keep(stream, destroy_stream);
     return stream;
 }
 
@@ -46,6 +78,7 @@ static inline cudaEvent_t new_event(void)
 {
     cudaEvent_t event = NULL;
     OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    keep(event, destroy_event);
     return event;
 }
 
@@ -53,6 +86,7 @@ static inline void *new_memory(size_t bytes)
 {
     void *data = NULL;
     OK(cudaMalloc(&data, bytes));
+    keep(data, free_memory);
     return data;
 }
 
@@ -60,7 +94,18 @@ static inline void *new_pinned(size_t bytes)
 {
     void *data = NULL;
     OK(cudaHostAlloc(&data, bytes, cudaHostAllocMapped));
+    keep(data, free_pinned);
     return data;
+}
+
+static inline cudaMemPool_t new_pool(void)
+{
+    cudaMemPool_t pool = NULL;
+    const struct cudaMemPoolProps properties = {.allocType = cudaMemAllocationTypePinned,
+                                                .location = {.type = cudaMemLocationTypeDevice}};
+    OK(cudaMemPoolCreate(&pool, &properties));
+    keep(pool, destroy_pool);
+    return pool;
 }
 
 /* Work that holds its stream until it is let go. */
@@ -113,7 +158,7 @@ static inline int start_counting(void **state)
 static inline int check_nothing_left(void **state)
 {
     (void)state;
-    fake_forget();
+    destroy_all();
     const int64_t n = fake_check_leaks();
     if (n) print_error("%s\n", fake_last_report());
     return n != 0;

@@ -35,12 +35,7 @@ static void open_scene(scene *s)
 
 static void close_scene(scene *s)
 {
-    OK(cudaStreamSynchronize(s->first));
-    OK(cudaStreamSynchronize(s->second));
-    if (s->data) OK(cudaFree(s->data));
-    OK(cudaEventDestroy(s->event));
-    OK(cudaStreamDestroy(s->first));
-    OK(cudaStreamDestroy(s->second));
+    destroy_all();
     pthread_mutex_destroy(&s->mutex);
     pthread_cond_destroy(&s->changed);
     pthread_barrier_destroy(&s->barrier);
@@ -134,7 +129,6 @@ static void read_on_new_stream(scene *s)
     cudaStream_t stream = new_stream();
     OK(use(stream, "read", FAKE_READ, s->data, 100));
     OK(cudaStreamSynchronize(stream));
-    OK(cudaStreamDestroy(stream));
 }
 
 static void test_unmet(void **state)
@@ -153,7 +147,6 @@ static void free_there(scene *s)
 {
     take_turn(s, 1);
     OK(cudaFree(s->data));
-    s->data = NULL;
 }
 
 static void test_freed(void **state)
@@ -253,7 +246,6 @@ static void write_and_record(scene *s)
     cudaStream_t third = new_stream();
     write_and_wait(s);
     OK(cudaEventRecord(s->event, third));
-    OK(cudaStreamDestroy(third));
 }
 
 static void wait_and_read(scene *s)

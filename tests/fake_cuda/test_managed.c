@@ -16,18 +16,11 @@ static char *new_managed(size_t bytes)
 {
     void *data = NULL;
     OK(cudaMallocManaged(&data, bytes, cudaMemAttachGlobal));
+    keep(data, free_memory);
     return data;
 }
 
 static scene open_scene(void) { return (scene){new_stream(), new_managed(N_PAGES * PAGE), new_memory(N_PAGES * PAGE)}; }
-
-static void close_scene(const scene *s)
-{
-    OK(cudaStreamSynchronize(s->stream));
-    OK(cudaFree(s->managed));
-    OK(cudaFree(s->device));
-    OK(cudaStreamDestroy(s->stream));
-}
 
 /* Where a page begins for sure, whatever the block begins with. */
 static char *page(const scene *s, size_t i) { return (char *)(((uintptr_t)s->managed / PAGE + 1 + i) * PAGE); }
@@ -58,7 +51,6 @@ static void test_unwritten(void **state)
     QUIET(read_managed(&s, page(&s, 10), 2 * PAGE));
     REPORTS(FAKE_UNWRITTEN, read_managed(&s, page(&s, 10), 2 * PAGE + 1));
     REPORTS(FAKE_UNWRITTEN, read_managed(&s, page(&s, 10) - 1, 2 * PAGE));
-    close_scene(&s);
 }
 
 static void test_written_by_host(void **state)
@@ -72,7 +64,6 @@ static void test_written_by_host(void **state)
     REPORTS(FAKE_UNWRITTEN, read_managed(&s, page(&s, 3) - 1, PAGE));
     OK(cudaMemsetAsync(page(&s, 4), 0, PAGE, s.stream)); /* beside it, by work */
     QUIET(read_managed(&s, page(&s, 3), 2 * PAGE));
-    close_scene(&s);
 }
 
 /* What is unwritten stays so where it is copied to. */
@@ -86,7 +77,6 @@ static void test_copied(void **state)
     page(&s, 30)[0] = 1;
     QUIET(copy_there(&s, page(&s, 30), 100));
     QUIET(read_managed(&s, s.device, 100));
-    close_scene(&s);
 }
 
 static void nothing(void *user) { (void)user; }
@@ -100,7 +90,6 @@ static void test_functions_of_the_host(void **state)
     REPORTS(FAKE_UNWRITTEN, read_managed(&s, s.managed, 1));
     OK(cudaLaunchHostFunc(s.stream, nothing, NULL));
     QUIET(read_managed(&s, s.managed, 1));
-    close_scene(&s);
 }
 
 int main(void)

@@ -46,7 +46,7 @@ static void test_peers(void **state)
     for (int i = 0; i < 2; i++) assert_int_equal(qdri_fill_zero(writer, i ? callers : pooled, BYTES), QDR_OK);
     assert_int_equal(qdri_stream_synchronize(writer), QDR_OK);
     for (int i = 0; i < 2; i++) assert_true(qdri_dev_open_to(far, 0)); /* again is no error */
-    GIVES(cudaPeekAtLastError(), cudaSuccess);
+    GIVES(cudaGetLastError(), cudaSuccess);
     QUIET(assert_int_equal(add(stream, pooled, callers, mine, BYTES / 4), QDR_OK));
     assert_int_equal(qdri_stream_synchronize(stream), QDR_OK);
     qdri_mem_free(near, &mine);

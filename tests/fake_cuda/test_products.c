@@ -23,24 +23,22 @@ static void prefer(const scene *s, cublasLtMatmulPreferenceAttributes_t name, ui
     LT(cublasLtMatmulPreferenceSetAttribute(s->preference, name, &value, bytes));
 }
 
+static void destroy_handle(void *handle) { (void)cublasLtDestroy(handle); }
+static void destroy_preference(void *preference) { (void)cublasLtMatmulPreferenceDestroy(preference); }
+static void destroy_layout(void *layout) { (void)cublasLtMatrixLayoutDestroy(layout); }
+static void destroy_desc(void *desc) { (void)cublasLtMatmulDescDestroy(desc); }
+
 static scene open_scene(void)
 {
     scene s = {.stream = new_stream(), .workspace = new_memory(WORKSPACE_BYTES)};
     LT(cublasLtCreate(&s.lt));
+    keep(s.lt, destroy_handle);
     LT(cublasLtMatmulPreferenceCreate(&s.preference));
+    keep(s.preference, destroy_preference);
     prefer(&s, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, WORKSPACE_BYTES, sizeof(uint64_t));
     for (int i = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES; i <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES; i++)
         prefer(&s, (cublasLtMatmulPreferenceAttributes_t)i, 1, sizeof(uint32_t));
     return s;
-}
-
-static void close_scene(const scene *s)
-{
-    OK(cudaStreamSynchronize(s->stream));
-    LT(cublasLtMatmulPreferenceDestroy(s->preference));
-    LT(cublasLtDestroy(s->lt));
-    OK(cudaFree(s->workspace));
-    OK(cudaStreamDestroy(s->stream));
 }
 
 /* ---- matrices and products ---- */
@@ -57,13 +55,8 @@ static matrix new_matrix(const scene *s, cudaDataType type, int64_t rows, int64_
     matrix m = {.data = new_memory(bytes)};
     if (is_filled) OK(cudaMemsetAsync(m.data, 0, bytes, s->stream));
     LT(cublasLtMatrixLayoutCreate(&m.layout, type, (uint64_t)rows, (uint64_t)cols, rows));
+    keep(m.layout, destroy_layout);
     return m;
-}
-
-static void free_matrix(const matrix *m)
-{
-    OK(cudaFree(m->data));
-    LT(cublasLtMatrixLayoutDestroy(m->layout));
 }
 
 typedef struct product {
@@ -86,15 +79,9 @@ static product new_product(const scene *s, cudaDataType type, cudaDataType d_typ
                  .c = new_matrix(s, d_type, m, n, 1),
                  .d = new_matrix(s, d_type, m, n, 0)};
     LT(cublasLtMatmulDescCreate(&p.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    keep(p.desc, destroy_desc);
     describe(&p, CUBLASLT_MATMUL_DESC_TRANSA, &op, sizeof op);
     return p;
-}
-
-static void free_product(const product *p)
-{
-    const matrix *all[] = {&p->a, &p->b, &p->c, &p->d};
-    for (int i = 0; i < 4; i++) free_matrix(all[i]);
-    LT(cublasLtMatmulDescDestroy(p->desc));
 }
 
 /* How many algorithms work; or minus the status. */
@@ -152,10 +139,7 @@ static void test_detects(void **state)
     LT_GIVES(run(&s, &p), CUBLAS_STATUS_EXECUTION_FAILED);
     fake_fail(NULL);
     REPORTS(FAKE_LEAK, fake_check_leaks());
-    free_matrix(&unwritten);
-    free_product(&p);
-    OK(cudaStreamDestroy(other.stream));
-    close_scene(&s);
+    LT(cublasLtDestroy(s.lt));
     REPORTS(FAKE_DOUBLE_FREE, cublasLtDestroy(s.lt));
 }
 
@@ -167,15 +151,11 @@ static void test_alignment(void **state)
     (void)state;
     scene s = open_scene();
     product p = new_product(&s, CUDA_R_16BF, CUDA_R_16BF, 0, 8, 7, 8);
-    const matrix a = p.a;
     prefer(&s, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 16, sizeof(uint32_t));
     find_algos(&s, &p);
     LT(run_found(&s, &p));
-    p.a.data = (char *)a.data + 2;
+    p.a.data = (char *)p.a.data + 2;
     LT_GIVES(run_found(&s, &p), CUBLAS_STATUS_NOT_SUPPORTED);
-    p.a = a;
-    free_product(&p);
-    close_scene(&s);
 }
 
 static void test_fp8(void **state)
@@ -187,9 +167,7 @@ static void test_fp8(void **state)
         for (int i = 0; i < 2; i++) {
             const product p = new_product(&s, CUDA_R_8F_E4M3, CUDA_R_32F, turns_a, 16, 5, k[i]);
             assert_int_equal(find_algos(&s, &p), turns_a && i == 0 ? 4 : -(int)CUBLAS_STATUS_NOT_SUPPORTED);
-            free_product(&p);
         }
-    close_scene(&s);
 }
 
 static void test_wrong_shapes(void **state)
@@ -197,17 +175,11 @@ static void test_wrong_shapes(void **state)
     (void)state;
     scene s = open_scene();
     product p = new_product(&s, CUDA_R_32F, CUDA_R_32F, 0, 4, 4, 4);
-    const matrix b = p.b;
     p.b = new_matrix(&s, CUDA_R_32F, 5, 4, 1);
     assert_int_equal(find_algos(&s, &p), -(int)CUBLAS_STATUS_INVALID_VALUE);
     LT_GIVES(run(&s, &p), CUBLAS_STATUS_INVALID_VALUE);
-    free_matrix(&p.b);
     p.b = new_matrix(&s, CUDA_R_16BF, 4, 4, 1);
     LT_GIVES(run(&s, &p), CUBLAS_STATUS_NOT_SUPPORTED);
-    free_matrix(&p.b);
-    p.b = b;
-    free_product(&p);
-    close_scene(&s);
 }
 
 static void set_epilogue(const product *p, uint32_t epilogue, const void *bias, const void *aux, int64_t aux_ld)
@@ -238,9 +210,6 @@ static void test_wrong_epilogues(void **state)
         set_epilogue(&p, wrong[i], aux.data, aux.data, 24);
         LT_GIVES(run(&s, &p), CUBLAS_STATUS_NOT_SUPPORTED);
     }
-    free_matrix(&aux);
-    free_product(&p);
-    close_scene(&s);
 }
 
 /* ---- offered ---- */
@@ -257,8 +226,6 @@ static void test_workspaces(void **state)
     prefer(&s, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 0, sizeof(uint64_t));
     assert_int_equal(find_algos(&s, &p), 2);
     assert_int_equal(s.found[0].workspaceSize, 0);
-    free_product(&p);
-    close_scene(&s);
 }
 
 /* Parts of sums are rounded to a narrow result's type, unless that is excluded. */
@@ -280,8 +247,6 @@ static void test_reductions(void **state)
     }
     prefer(&s, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_NONE, sizeof *allowed);
     assert_int_equal(find_algos(&s, &p), 2);
-    free_product(&p);
-    close_scene(&s);
 }
 
 /* An algorithm is for the bias that the description had. */
@@ -299,10 +264,6 @@ static void test_bias_alignment(void **state)
         set_epilogue(&p, CUBLASLT_EPILOGUE_BIAS, bias + 16, NULL, 0);
         LT_GIVES(run_found(&s, &p), i ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED);
     }
-    OK(cudaStreamSynchronize(s.stream));
-    free_product(&p);
-    OK(cudaFree(bias));
-    close_scene(&s);
 }
 
 int main(void)

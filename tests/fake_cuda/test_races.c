@@ -18,16 +18,6 @@ static scene open_scene(void)
     return s;
 }
 
-static void close_scene(const scene *s)
-{
-    OK(cudaStreamSynchronize(s->a));
-    OK(cudaStreamSynchronize(s->b));
-    OK(cudaFree(s->data));
-    OK(cudaEventDestroy(s->event));
-    OK(cudaStreamDestroy(s->a));
-    OK(cudaStreamDestroy(s->b));
-}
-
 /* What a schedule does; without its wait it is wrong, however the threads run. */
 static void produce_and_consume(const scene *s, int waits)
 {
@@ -49,7 +39,6 @@ static void test_removed_wait(void **state)
         assert_non_null(strstr(fake_last_report(), "\"producer\" on stream"));
         assert_non_null(strstr(fake_last_report(), "\"consumer\" on stream"));
         expect_only(FAKE_RACE, __FILE__, __LINE__);
-        close_scene(&s);
     }
 }
 
@@ -67,7 +56,6 @@ static void test_kinds(void **state)
     OK(cudaDeviceSynchronize());
     QUIET(OK(use(s.a, "scratch", FAKE_SCRATCH, s.data, 100)));
     REPORTS(FAKE_RACE, use(s.b, "scratch", FAKE_SCRATCH, s.data, 100));
-    close_scene(&s);
 }
 
 /* An old access is not forgotten because a later one, which is ordered, lies over it. */
@@ -85,7 +73,6 @@ static void test_covered(void **state)
     QUIET(OK(use(s.b, "write", FAKE_WRITE, s.data, 50)));
     QUIET(OK(use(s.b, "read", FAKE_READ, s.data, 100)));
     REPORTS(FAKE_RACE, use(s.a, "read", FAKE_READ, s.data, 10));
-    close_scene(&s);
 }
 
 /* Waits order through a third stream, and an event's record does not order what follows it. */
@@ -102,8 +89,6 @@ static void test_transitive(void **state)
     OK(cudaStreamWaitEvent(s.b, s.event, 0));
     QUIET(OK(use(s.b, "read", FAKE_READ, s.data, 100)));
     REPORTS(FAKE_RACE, use(s.b, "read", FAKE_READ, s.data + 200, 100));
-    OK(cudaStreamDestroy(c));
-    close_scene(&s);
 }
 
 static void test_host_orders(void **state)
@@ -115,8 +100,6 @@ static void test_host_orders(void **state)
     OK(cudaEventSynchronize(s.event));
     QUIET(OK(use(s.b, "read", FAKE_READ, s.data, 100)));
     REPORTS(FAKE_RACE, cudaFree(s.data)); /* b reads */
-    const scene rest = {s.a, s.b, s.event, new_memory(8)};
-    close_scene(&rest);
 }
 
 /* A new stream in the place of one that was destroyed before it was done. */
@@ -133,9 +116,6 @@ static void test_slots(void **state)
     OK(cudaStreamDestroy(next));
     next = new_stream();
     QUIET(OK(use(next, "read", FAKE_READ, s.data, 100)));
-    OK(cudaStreamSynchronize(next));
-    OK(cudaStreamDestroy(next));
-    close_scene(&s);
 }
 
 /* Panels of a matrix, side by side, do not meet; one column wider they do. */
@@ -151,7 +131,6 @@ static void test_panels(void **state)
     QUIET(OK(fake_use(s.b, "right", &right, 1)));
     QUIET(OK(fake_use(s.b, "right", &other_stride, 1)));
     REPORTS(FAKE_RACE, fake_use(s.b, "wide", &wide, 1));
-    close_scene(&s);
 }
 
 static int overlap_by_bytes(const fake_access *a, const fake_access *b)
@@ -213,7 +192,6 @@ static void test_short_history(void **state)
     fake_lock();
     assert_in_range(fake_find_block(s.data)->history.n, 1, 3);
     fake_unlock();
-    close_scene(&s);
 }
 
 int main(void)

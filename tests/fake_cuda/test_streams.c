@@ -4,11 +4,9 @@
 
 #include "test_fake.h"
 
-enum { N_WORKS = 200 };
-
 typedef struct diary {
     atomic_int n;
-    int entries[2 * N_WORKS];
+    int entries[2];
 } diary;
 
 typedef struct line {
@@ -26,26 +24,6 @@ static void enqueue_line(cudaStream_t stream, diary *book, int entry)
 {
     const line l = {book, entry};
     fake_enqueue(stream, write_line, &l, sizeof l);
-}
-
-static int place_of(const diary *book, int entry)
-{
-    for (int i = 0; i < 2 * N_WORKS; i++) {
-        if (book->entries[i] == entry) return i;
-    }
-    return -1;
-}
-
-static void test_in_order(void **state)
-{
-    (void)state;
-    static diary book;
-    cudaStream_t stream = new_stream();
-    for (int i = 0; i < N_WORKS; i++) enqueue_line(stream, &book, i);
-    OK(cudaStreamSynchronize(stream));
-    assert_int_equal(atomic_load(&book.n), N_WORKS);
-    for (int i = 0; i < N_WORKS; i++) assert_int_equal(book.entries[i], i);
-    OK(cudaStreamDestroy(stream));
 }
 
 /* One stream stands still, the other goes on; the calls return meanwhile. */
@@ -66,27 +44,6 @@ static void test_asynchronous(void **state)
     OK(cudaDeviceSynchronize());
     OK(cudaStreamQuery(held));
     assert_int_equal(book.entries[1], 1);
-    OK(cudaStreamDestroy(held));
-    OK(cudaStreamDestroy(free_one));
-}
-
-static void test_event_orders(void **state)
-{
-    (void)state;
-    static diary book;
-    cudaStream_t from = new_stream(), to = new_stream();
-    cudaEvent_t event = new_event();
-    for (int i = 0; i < N_WORKS; i++) {
-        enqueue_line(from, &book, 2 * i + 1);
-        OK(cudaEventRecord(event, from));
-        OK(cudaStreamWaitEvent(to, event, 0));
-        enqueue_line(to, &book, 2 * i + 2);
-    }
-    OK(cudaStreamSynchronize(to));
-    for (int i = 0; i < N_WORKS; i++) assert_true(place_of(&book, 2 * i + 1) < place_of(&book, 2 * i + 2));
-    OK(cudaEventDestroy(event));
-    OK(cudaStreamDestroy(from));
-    OK(cudaStreamDestroy(to));
 }
 
 /* A wait is for the record before it, whatever becomes of the event. */
@@ -113,9 +70,6 @@ static void test_record_again(void **state)
     GIVES(cudaStreamQuery(waits), cudaErrorNotReady);
     open_gate(&g);
     OK(cudaStreamSynchronize(waits));
-    OK(cudaStreamDestroy(first));
-    OK(cudaStreamDestroy(held));
-    OK(cudaStreamDestroy(waits));
 }
 
 static void test_destroyed_stream_finishes(void **state)
@@ -133,8 +87,6 @@ static void test_destroyed_stream_finishes(void **state)
     open_gate(&g);
     OK(cudaStreamSynchronize(other));
     assert_int_equal(book.entries[0], 7);
-    OK(cudaStreamDestroy(other));
-    OK(cudaEventDestroy(event));
 }
 
 static void test_pageable_source_is_staged(void **state)
@@ -157,10 +109,6 @@ static void test_pageable_source_is_staged(void **state)
     assert_int_equal(got[3], 4);
     OK(cudaMemcpyAsync(got, other, sizeof got, cudaMemcpyDeviceToHost, stream));
     assert_int_equal(got[0], 6);
-    OK(cudaFree(data));
-    OK(cudaFree(other));
-    OK(cudaFreeHost(pinned));
-    OK(cudaStreamDestroy(stream));
 }
 
 static void test_pinned_target_comes_later(void **state)
@@ -178,23 +126,6 @@ static void test_pinned_target_comes_later(void **state)
     open_gate(&g);
     OK(cudaStreamSynchronize(stream));
     assert_int_equal(*pinned, 3);
-    OK(cudaFree(data));
-    OK(cudaFreeHost(pinned));
-    OK(cudaStreamDestroy(stream));
-}
-
-static void test_rows(void **state)
-{
-    (void)state;
-    char to[13] = "............";
-    cudaStream_t stream = new_stream();
-    char *data = new_memory(12);
-    OK(cudaMemsetAsync(data, '-', 12, stream));
-    OK(cudaMemset2DAsync(data + 1, 4, '+', 2, 3, stream));
-    OK(cudaMemcpyAsync(to, data, 12, cudaMemcpyDeviceToHost, stream));
-    assert_memory_equal(to, "-++--++--++-", 12);
-    OK(cudaFree(data));
-    OK(cudaStreamDestroy(stream));
 }
 
 static void test_times(void **state)
@@ -206,6 +137,8 @@ static void test_times(void **state)
     cudaEvent_t begin, end, untimed = new_event();
     OK(cudaEventCreate(&begin));
     OK(cudaEventCreate(&end));
+    keep(begin, destroy_event);
+    keep(end, destroy_event);
     GIVES(cudaEventElapsedTime(&millisecs, begin, end), cudaErrorInvalidResourceHandle);
     OK(cudaEventRecord(begin, stream));
     close_gate(stream, &g);
@@ -218,10 +151,6 @@ static void test_times(void **state)
     assert_true(millisecs >= 0);
     OK(cudaEventRecord(untimed, stream));
     GIVES(cudaEventElapsedTime(&millisecs, begin, untimed), cudaErrorInvalidResourceHandle);
-    OK(cudaEventDestroy(begin));
-    OK(cudaEventDestroy(end));
-    OK(cudaEventDestroy(untimed));
-    OK(cudaStreamDestroy(stream));
 }
 
 typedef CUresult (*value_call)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
@@ -257,15 +186,12 @@ static void test_values(void **state)
     atomic_store(&flags[1], 0);
     assert_int_equal(wait(stream, at, 5, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
     OK(cudaLaunchHostFunc(stream, copy_flag, flags));
-    for (int i = 0; i < N_WORKS; i++) finish_unnoticed(other); /* time enough to go wrong */
+    for (int i = 0; i < 200; i++) finish_unnoticed(other); /* time enough to go wrong */
     assert_int_equal(write(other, at, 6, 0), CUDA_SUCCESS);
     OK(cudaStreamSynchronize(stream));
     assert_int_equal(atomic_load(&flags[1]), 6);
     assert_int_equal(wait(stream, 64, 5, 0), CUDA_ERROR_INVALID_VALUE);
     GIVES(cudaGetDriverEntryPointByVersion("cuNothing", &none, 12000, 0, NULL), cudaErrorSymbolNotFound);
-    OK(cudaFreeHost((void *)flags));
-    OK(cudaStreamDestroy(stream));
-    OK(cudaStreamDestroy(other));
 }
 
 static void test_wrong_handles(void **state)
@@ -286,21 +212,16 @@ static void test_wrong_handles(void **state)
     REPORTS(FAKE_DESTROYED, cudaEventRecord(event, stream));
     REPORTS(FAKE_DESTROYED, cudaStreamWaitEvent(stream, event, 0));
     REPORTS(FAKE_DOUBLE_FREE, cudaEventDestroy(event));
-    OK(cudaStreamDestroy(stream));
-    OK(cudaFree(data));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_in_order),
         FAKE_TEST(test_asynchronous),
-        FAKE_TEST(test_event_orders),
         FAKE_TEST(test_record_again),
         FAKE_TEST(test_destroyed_stream_finishes),
         FAKE_TEST(test_pageable_source_is_staged),
         FAKE_TEST(test_pinned_target_comes_later),
-        FAKE_TEST(test_rows),
         FAKE_TEST(test_times),
         FAKE_TEST(test_values),
         FAKE_TEST(test_wrong_handles),
