@@ -11,10 +11,9 @@
  * Environment: FAKE_CUDA_GPUS (1), FAKE_CUDA_DRIVER (13000; 0: none), FAKE_CUDA_MEMORY (bytes per GPU, 2 GiB),
  * FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_PRODUCT_US (0: how long a product lasts at least), FAKE_CUDA_SMS (8),
  * FAKE_CUDA_PEERS (1), FAKE_CUDA_POOLS (1), FAKE_CUDA_MANAGED (1: the host may use managed memory while the GPU works),
- * FAKE_CUDA_SEED (random), FAKE_CUDA_DELAY_US (maximum delay of a stream's work, 50), FAKE_CUDA_REPORT ("abort",
- * "count"), FAKE_CUDA_LEAKS (1: leaks are checked at the end), FAKE_CUDA_FAIL ("malloc:3,launch:5"; graph launches are
- * "graph", choices of a GPU "device", records of events and waits for them "event"; "illegal" is a launch after which
- * all calls fail). Read once, at the first call.
+ * FAKE_CUDA_SEED (random), FAKE_CUDA_DELAY_US (maximum delay of a stream's work, 50), FAKE_CUDA_FAIL
+ * ("malloc:3,launch:5"; graph launches are "graph", choices of a GPU "device", records of events and waits for them
+ * "event"; "illegal" is a launch after which all calls fail). Read once, at the first call.
  * FAKE_CUDA_NO_FP8: cublasLt has no products of codes; FAKE_CUDA_REFUSED: algorithms that are offered but refused
  * (products.c). */
 #ifndef FAKE_CUDA_FAKE_H
@@ -117,17 +116,17 @@ typedef enum fake_fault {
     FAKE_DEFAULT_STREAM,
     FAKE_RACE,
     FAKE_LEFT_ERROR, /* by a query; seen when the thread chooses its GPU next */
+    FAKE_NCCL, /* misuse, leaks, and kernels that wait for each other forever */
     FAKE_N_FAULTS
 } fake_fault;
 
-/* Says it with the seed, then aborts, or counts (FAKE_CUDA_REPORT=count). */
+/* Says it with the seed, then aborts, or counts. */
 void fake_report(fake_fault fault, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* How often since the last fake_forget(), and the last sentence. */
 int64_t fake_reports(fake_fault fault);
 const char *fake_last_report(void);
 void fake_forget(void);
-/* From now on, instead of what the environment says. */
-void fake_count_reports(int counts);
+void fake_count_reports(int counts); /* from now on, instead of ending the process */
 
 /* Reports what is still there: memory, streams, events, graphs, pools, handles of cublasLt. As at the process's end.
  * @return their number */
@@ -135,15 +134,15 @@ int64_t fake_check_leaks(void);
 
 uint64_t fake_seed(void);
 
-/* How often since the process began: "heuristic", an algorithm of cublasLt is asked for; "registration", of memory with
- * NCCL; a "collective" of NCCL's, and a "registered collective", all of whose memory is; of launches of NCCL's the
- * "urgent", on a stream of the greatest priority, and the "unordered", "shared" and "asynchronous", in no order of the
- * host's, of a communicator that shares another's resources or does not block; a "product", and the "urgent product"
- * and the "confined product", which is told how many SMs to take; a "collective", "exchange" or "kernel beside a
- * product", begun while one runs, and a "collective behind a product", which would otherwise begin; a "kernel of
- * several messages"; a "timed event", recorded; a "blocking stream", made; a "context" of a GPU, and a "context of GPU
- * 0". The most of "CTAs" of a launch, of "SMs" of a confined product. `what` lives forever. The plugin on the fake
- * exports fake_counted(). */
+/* How often since the process began: "heuristic", an algorithm of cublasLt is asked for; a "collective" of NCCL's,
+ * and a "registered collective", all of whose memory is; of launches of NCCL's the "urgent", on a stream of the
+ * greatest priority, and the "unordered", "shared" and "asynchronous", in no order of the host's, of a communicator
+ * that shares another's resources or does not block; a "product", and the "urgent product" and the "confined
+ * product", which is told how many SMs to take; a "collective", "exchange" or "kernel beside a product", begun while
+ * one runs, and a "collective behind a product", which would otherwise begin; a "kernel of several messages"; a
+ * "timed event", recorded; a "blocking stream", made; a "context" of a GPU, and a "context of GPU 0". The most of
+ * "CTAs" of a launch, of "SMs" of a confined product. `what` lives forever. The plugin on the fake exports
+ * fake_counted(). */
 void fake_count(const char *what);
 void fake_count_most(const char *what, int64_t n);
 /* Memory of the GPU that was in use at most, in bytes. Exported, too. */

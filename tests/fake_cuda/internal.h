@@ -17,7 +17,7 @@
 /* ---- settings.c ---- */
 
 typedef struct fake_settings {
-    int n_gpus, driver, capability, n_sms, has_peers, has_pools, shares_managed, looks_for_leaks;
+    int n_gpus, driver, capability, n_sms, has_peers, has_pools, shares_managed;
     size_t memory_bytes;
     uint64_t seed;
     int64_t delay_us, product_us;
@@ -35,7 +35,6 @@ void fake_lock(void);
 void fake_unlock(void);
 cudaError_t fake_note(cudaError_t error); /* for cudaGetLastError() */
 void fake_check_taken(const char *name); /* reports what the thread's last query left */
-void fake_set_counts(int counts); /* whether reports are counted */
 
 /* ---- failures.c ---- */
 

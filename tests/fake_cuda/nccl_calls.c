@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
 #include "nccl_internal.h"
 
 /* A group of the calling thread: one op per collective, one for the pairs of a communicator. */
@@ -93,11 +92,9 @@ static void note_registered(nccl_op *op)
     }
 }
 
-static void count(const nccl_op *op, cudaStream_t stream)
+static void count(const nccl_op *op, const fake_stream *stream)
 {
-    int priority = 0;
-    if (cudaStreamGetPriority(stream, &priority) == cudaSuccess && priority == FAKE_GREATEST_PRIORITY)
-        fake_count("urgent");
+    if (stream->priority == FAKE_GREATEST_PRIORITY) fake_count("urgent");
     if (!op->ticket && !op->is_captured) fake_count("unordered");
     if (op->comm->is_sharing) fake_count("shared");
     if (!op->comm->blocking) fake_count("asynchronous");
@@ -161,7 +158,7 @@ static ncclResult_t submit(nccl_op *op, cudaStream_t stream)
 {
     const ncclResult_t connected = connect(op);
     if (connected != ncclSuccess) return connected;
-    fake_access *accesses = fake_nccl_new((2 * (size_t)op->n_parts + 1) * sizeof *accesses);
+    fake_access *accesses = fake_new((2 * (size_t)op->n_parts + 1) * sizeof *accesses);
     const int n = list_accesses(op, accesses);
     const cudaError_t error = fake_use(stream, name_of(op->kind), accesses, n);
     free(accesses);
@@ -184,13 +181,13 @@ static void add(const nccl_op *call, const op_part *part, cudaStream_t stream)
 {
     pending *to = call->kind == PAIRS ? find_pairs(call->comm, stream, call->type) : NULL;
     if (group && group->op->comm->blocking != call->comm->blocking)
-        fake_nccl_fault("a group of a communicator that blocks and one that does not");
+        fake_report(FAKE_NCCL, "a group of a communicator that blocks and one that does not");
     if (!to) {
         pending **link = &group;
         while (*link) link = &(*link)->next;
-        to = *link = fake_nccl_new(sizeof *to);
+        to = *link = fake_new(sizeof *to);
         to->stream = stream;
-        to->op = fake_nccl_new(op_bytes(0));
+        to->op = fake_new(op_bytes(0));
         *to->op = *call;
     }
     nccl_op *grown = realloc(to->op, op_bytes(to->op->n_parts + 1));
@@ -205,7 +202,8 @@ static ncclResult_t check(const nccl_op *call, const op_part *part, cudaStream_t
     const int is_good = fake_nccl_check(call->comm, name) && call->comm->of->state == ncclSuccess;
     fake_nccl_unlock();
     if (!is_good) return ncclInvalidArgument;
-    if (fake_stream_device(stream, name) != call->comm->device) fake_nccl_fault("%s on a stream of another GPU", name);
+    if (fake_stream_device(stream, name) != call->comm->device)
+        fake_report(FAKE_NCCL, "%s on a stream of another GPU", name);
     if ((call->kind == PAIRS ? part->peer : call->root) >= call->comm->of->size) return ncclInvalidArgument;
     return fake_take_failure("nccl") ? ncclSystemError : ncclSuccess;
 }
@@ -234,7 +232,7 @@ ncclResult_t ncclGroupStart(void)
 ncclResult_t ncclGroupEnd(void)
 {
     if (depth == 0) {
-        fake_nccl_fault("ncclGroupEnd without ncclGroupStart");
+        fake_report(FAKE_NCCL, "ncclGroupEnd without ncclGroupStart");
         return ncclInvalidUsage;
     }
     return --depth > 0 ? ncclSuccess : end_group();

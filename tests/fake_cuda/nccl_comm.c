@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators of the fake NCCL: creating, splitting and destroying them. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
 #include "nccl_internal.h"
 
 #define COMM_MAGIC 0x66616b656e63636cu
@@ -14,55 +12,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct ncclComm *comms; /* all that ever were: a handle that is no more is known */
 static clan *clans; /* those that form */
-static int64_t n_faults;
-static int counts_faults = -1;
-static char last_fault[512];
 static uint64_t n_ids;
 
 void fake_nccl_lock(void) { fake_mutex_lock(&lock); }
 void fake_nccl_unlock(void) { fake_mutex_unlock(&lock); }
 void fake_nccl_wait(void) { fake_cond_wait(&changed, &lock); }
 void fake_nccl_changed(void) { pthread_cond_broadcast(&changed); }
-
-void *fake_nccl_new(size_t bytes)
-{
-    void *memory = calloc(1, bytes);
-    if (!memory) abort();
-    return memory;
-}
-
-/* ---- faults ---- */
-
-static pthread_mutex_t faults = PTHREAD_MUTEX_INITIALIZER;
-
-void fake_nccl_fault(const char *format, ...)
-{
-    const char *report = getenv("FAKE_CUDA_REPORT");
-    va_list args;
-    fake_mutex_lock(&faults);
-    n_faults++;
-    va_start(args, format);
-    vsnprintf(last_fault, sizeof last_fault, format, args);
-    va_end(args);
-    if (counts_faults < 0) counts_faults = report && strcmp(report, "count") == 0;
-    if (!counts_faults) {
-        fprintf(stderr, "fake nccl: %s (FAKE_CUDA_SEED=%llu)\n", last_fault, (unsigned long long)fake_seed());
-        abort();
-    }
-    fake_mutex_unlock(&faults);
-}
-
-void fake_nccl_count_faults(int counts) { counts_faults = counts; }
-const char *fake_nccl_last_fault(void) { return last_fault; }
-void fake_nccl_forget(void) { n_faults = 0; }
-
-int64_t fake_nccl_faults(void)
-{
-    fake_mutex_lock(&faults);
-    const int64_t n = n_faults;
-    fake_mutex_unlock(&faults);
-    return n;
-}
 
 int64_t fake_nccl_live(void)
 {
@@ -75,9 +30,8 @@ int64_t fake_nccl_live(void)
 
 __attribute__((destructor)) static void look_for_leaks(void)
 {
-    const char *looks = getenv("FAKE_CUDA_LEAKS");
-    const int64_t n = looks && strcmp(looks, "0") == 0 ? 0 : fake_nccl_live();
-    if (n > 0) fake_nccl_fault("%lld communicators are left", (long long)n);
+    const int64_t n = fake_nccl_live();
+    if (n > 0) fake_report(FAKE_NCCL, "%lld communicators are left", (long long)n);
 }
 
 /* ---- facts ---- */
@@ -119,7 +73,7 @@ const char *ncclGetLastError(ncclComm_t comm)
 int fake_nccl_check(ncclComm_t comm, const char *call)
 {
     const int is_good = comm && comm->magic == COMM_MAGIC && !comm->is_gone;
-    if (!is_good) fake_nccl_fault("%s on a communicator that is none, or no more", call);
+    if (!is_good) fake_report(FAKE_NCCL, "%s on a communicator that is none, or no more", call);
     return is_good;
 }
 
@@ -152,11 +106,11 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 
 static clan *clan_create(int size)
 {
-    clan *made = fake_nccl_new(sizeof *made);
+    clan *made = fake_new(sizeof *made);
     made->size = size;
     made->state = ncclInProgress;
-    made->members = fake_nccl_new((size_t)size * sizeof *made->members);
-    made->connected = fake_nccl_new((size_t)(size * size) * sizeof *made->connected);
+    made->members = fake_new((size_t)size * sizeof *made->members);
+    made->connected = fake_new((size_t)(size * size) * sizeof *made->connected);
     return made;
 }
 
@@ -165,7 +119,7 @@ static int number_or(int set, int otherwise) { return set == NCCL_CONFIG_UNDEF_I
 static ncclComm_t comm_create(clan *of, int rank, int device, const ncclConfig_t *config)
 {
     const fake_settings *gpu = fake_get_settings();
-    ncclComm_t made = fake_nccl_new(sizeof *made);
+    ncclComm_t made = fake_new(sizeof *made);
     made->magic = COMM_MAGIC;
     made->of = of;
     made->rank = rank;
@@ -227,7 +181,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
     fake_nccl_lock();
     clan *of = find_clan(id.internal, size);
     if (size < 1 || size != of->size || rank < 0 || rank >= size || of->members[rank] || config->magic != 0xcafebeef)
-        fake_nccl_fault("ncclCommInitRankConfig for rank %d of %d, a clan of %d", rank, size, of->size);
+        fake_report(FAKE_NCCL, "ncclCommInitRankConfig for rank %d of %d, a clan of %d", rank, size, of->size);
     else
         result = join(of, rank, config, comm);
     fake_nccl_unlock();
@@ -241,9 +195,9 @@ static splitting *find_splitting(clan *of, uint64_t number)
     splitting *found = of->splittings;
     while (found && found->number != number) found = found->next;
     if (found) return found;
-    found = fake_nccl_new(sizeof *found);
+    found = fake_new(sizeof *found);
     found->number = number;
-    found->seats = fake_nccl_new((size_t)of->size * sizeof *found->seats);
+    found->seats = fake_new((size_t)of->size * sizeof *found->seats);
     found->next = of->splittings;
     of->splittings = found;
     return found;
@@ -274,7 +228,7 @@ static clan *find_part(const clan *of, const splitting *all, clan *const *parts,
 /* The last to come makes all parts. */
 static void split_all(clan *of, splitting *all)
 {
-    clan **parts = fake_nccl_new((size_t)of->size * sizeof *parts);
+    clan **parts = fake_new((size_t)of->size * sizeof *parts);
     for (int j = 0; j < of->size; j++) {
         int size;
         ncclComm_t member = of->members[j];
@@ -296,7 +250,7 @@ static void split_all(clan *of, splitting *all)
 static ncclResult_t take_seat(ncclComm_t comm, int colour, int key, ncclComm_t *place, const ncclConfig_t *config)
 {
     clan *of = comm->of;
-    if (comm->n_enqueued > 0) fake_nccl_fault("ncclCommSplit while collectives are on their way");
+    if (comm->n_enqueued > 0) fake_report(FAKE_NCCL, "ncclCommSplit while collectives are on their way");
     splitting *all = find_splitting(of, ++comm->n_splits);
     all->seats[comm->rank] = (struct split_seat){colour, key, 1, place, *config};
     if (++all->n_here == of->size) split_all(of, all);
@@ -335,11 +289,11 @@ static ncclResult_t end(ncclComm_t comm, const char *call, int is_last)
     fake_nccl_lock();
     const int is_good = fake_nccl_check(comm, call);
     if (is_good && comm->n_in_graphs > 0)
-        fake_nccl_fault("%s, and a graph has its collectives: NCCL waits for the graph's end", call);
+        fake_report(FAKE_NCCL, "%s, and a graph has its collectives: NCCL waits for the graph's end", call);
     while (is_good && comm->n_enqueued > 0 && !comm->is_aborted) fake_nccl_wait();
     if (is_good && is_last) comm->is_gone = 1;
     const int n_left = is_good && is_last ? fake_nccl_end_registrations(comm) : 0;
-    if (n_left > 0) fake_nccl_fault("%s, and memory is registered with it, %d times", call, n_left);
+    if (n_left > 0) fake_report(FAKE_NCCL, "%s, and memory is registered with it, %d times", call, n_left);
     fake_nccl_unlock();
     fake_set_device(was);
     return is_good ? ncclSuccess : ncclInvalidArgument;
@@ -368,7 +322,8 @@ static ncclResult_t stop(ncclComm_t comm, const char *call, int is_last)
     (void)ncclGroupStart();
     fake_nccl_lock();
     const int is_good = fake_nccl_check(comm, call);
-    if (is_good && is_last && comm->n_calls > 0) fake_nccl_fault("%s frees what a call of another thread uses", call);
+    if (is_good && is_last && comm->n_calls > 0)
+        fake_report(FAKE_NCCL, "%s frees what a call of another thread uses", call);
     if (is_good) {
         comm->is_gone = is_last;
         comm->is_aborted = 1;

@@ -6,21 +6,14 @@
  * The first call of a kind waits on the host for the other members. Sums are computed in rank order.
  *
  * Environment: FAKE_NCCL_VERSIONS ("22809,22703": by GPU, the last for the rest); FAKE_NCCL_REGISTER ("1,0": where
- * memory is registered); in FAKE_CUDA_FAIL "nccl_register:N": the Nth registration fails, "nccl:N": the Nth call fails,
- * "nccl_async:N": the Nth enqueued collective has an error and never ends, "nccl_split:N": the Nth part is made and the
- * split fails, "nccl_lost:N": the Nth rank that joins is not heard; FAKE_CUDA_SMS, FAKE_CUDA_REPORT,
- * FAKE_CUDA_LEAKS. */
+ * memory is registered); in FAKE_CUDA_FAIL "nccl_register:N": the Nth registration fails, "nccl:N": the Nth call
+ * fails, "nccl_async:N": the Nth enqueued collective has an error and never ends, "nccl_split:N": the Nth part is
+ * made and the split fails, "nccl_lost:N": the Nth rank that joins is not heard; FAKE_CUDA_SMS. */
 #ifndef FAKE_CUDA_NCCL_FAKE_H
 #define FAKE_CUDA_NCCL_FAKE_H
 
 #include <stdint.h>
 
-/* Misuse, and kernels that wait for each other forever: how often, and the last in words. */
-int64_t fake_nccl_faults(void);
-const char *fake_nccl_last_fault(void);
-void fake_nccl_forget(void);
-/* 1: faults are counted, instead of ending the process. */
-void fake_nccl_count_faults(int counts);
 /* Communicators that are neither destroyed nor aborted. */
 int64_t fake_nccl_live(void);
 /* Kernels that hold SMs. */

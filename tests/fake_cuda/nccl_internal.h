@@ -4,12 +4,9 @@
 #define FAKE_CUDA_NCCL_INTERNAL_H
 
 #include <nccl.h>
-#include <pthread.h>
 
-#include "fake.h"
+#include "internal.h"
 #include "nccl_fake.h"
-
-#define FAKE_NCCL_GPUS 16
 
 typedef enum op_kind { ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, BROADCAST, PAIRS } op_kind;
 
@@ -104,8 +101,6 @@ void fake_nccl_lock(void);
 void fake_nccl_unlock(void);
 void fake_nccl_wait(void); /* with the lock */
 void fake_nccl_changed(void);
-void *fake_nccl_new(size_t bytes);
-void fake_nccl_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* nccl_comm.c: 1 if it may be used; else a fault. With the lock. */
 int fake_nccl_check(ncclComm_t comm, const char *call);

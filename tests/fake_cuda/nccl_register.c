@@ -28,7 +28,7 @@ static registration *registrations;
 ncclResult_t ncclMemAlloc(void **data, size_t bytes)
 {
     if (fake_take_failure("nccl") || cudaMalloc(data, bytes) != cudaSuccess) return ncclUnhandledCudaError;
-    given *made = fake_nccl_new(sizeof *made);
+    given *made = fake_new(sizeof *made);
     fake_nccl_lock();
     *made = (given){all_given, *data, bytes};
     all_given = made;
@@ -64,8 +64,8 @@ ncclResult_t ncclMemFree(void *data)
     fake_nccl_lock();
     const int was_given = forget(data, &is_registered);
     fake_nccl_unlock();
-    if (!was_given) fake_nccl_fault("ncclMemFree of %p, which ncclMemAlloc did not give", data);
-    if (is_registered) fake_nccl_fault("ncclMemFree of %p, which is registered", data);
+    if (!was_given) fake_report(FAKE_NCCL, "ncclMemFree of %p, which ncclMemAlloc did not give", data);
+    if (is_registered) fake_report(FAKE_NCCL, "ncclMemFree of %p, which is registered", data);
     return was_given && cudaFree(data) == cudaSuccess ? ncclSuccess : ncclInvalidArgument;
 }
 
@@ -75,10 +75,10 @@ static ncclResult_t add(ncclComm_t comm, const char *data, size_t bytes, void **
 {
     if (!fake_nccl_check(comm, "ncclCommRegister")) return ncclInvalidArgument;
     if (find_overlap(comm, data, bytes)) {
-        fake_nccl_fault("ncclCommRegister of %p, which is registered", (const void *)data);
+        fake_report(FAKE_NCCL, "ncclCommRegister of %p, which is registered", (const void *)data);
         return ncclInvalidUsage;
     }
-    registration *made = fake_nccl_new(sizeof *made);
+    registration *made = fake_new(sizeof *made);
     *made = (registration){registrations, comm, data, bytes};
     registrations = made;
     *handle = made;
@@ -93,7 +93,6 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *data, size_t bytes, v
     fake_nccl_lock();
     const ncclResult_t result = add(comm, data, bytes, handle);
     fake_nccl_unlock();
-    fake_count("registration");
     return result;
 }
 
@@ -104,10 +103,10 @@ static ncclResult_t drop(ncclComm_t comm, const void *handle)
     registration *old = *link;
     if (!fake_nccl_check(comm, "ncclCommDeregister")) return ncclInvalidArgument;
     if (!old) {
-        fake_nccl_fault("ncclCommDeregister of a handle that it has not");
+        fake_report(FAKE_NCCL, "ncclCommDeregister of a handle that it has not");
         return ncclInvalidUsage;
     }
-    if (comm->n_enqueued > 0) fake_nccl_fault("ncclCommDeregister while collectives are on their way");
+    if (comm->n_enqueued > 0) fake_report(FAKE_NCCL, "ncclCommDeregister while collectives are on their way");
     *link = old->next;
     free(old);
     return ncclSuccess;

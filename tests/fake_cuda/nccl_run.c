@@ -12,9 +12,9 @@ static meeting *find_meeting(clan *of, uint64_t number)
     meeting *found = of->meetings;
     while (found && found->number != number) found = found->next;
     if (found) return found;
-    found = fake_nccl_new(sizeof *found);
+    found = fake_new(sizeof *found);
     found->number = number;
-    found->ops = fake_nccl_new((size_t)of->size * sizeof *found->ops);
+    found->ops = fake_new((size_t)of->size * sizeof *found->ops);
     found->next = of->meetings;
     of->meetings = found;
     return found;
@@ -42,9 +42,10 @@ static void check_registered(const clan *of, const meeting *all)
 {
     for (int j = 1; j < of->size; j++)
         if (all->ops[j]->parts[0].is_registered != all->ops[0]->parts[0].is_registered)
-            fake_nccl_fault("a collective mixes memory that is registered, of ranks 0 (%d) and %d "
-                            "(%d) of %d",
-                            all->ops[0]->parts[0].is_registered, j, all->ops[j]->parts[0].is_registered, of->size);
+            fake_report(FAKE_NCCL,
+                        "a collective mixes memory that is registered, of ranks 0 (%d) and %d "
+                        "(%d) of %d",
+                        all->ops[0]->parts[0].is_registered, j, all->ops[j]->parts[0].is_registered, of->size);
 }
 
 /* NCCL would hang, or write where nobody expects it. */
@@ -53,10 +54,11 @@ static void perform(const clan *of, meeting *all)
     check_registered(of, all);
     for (int j = 1; j < of->size; j++) {
         if (is_same(all->ops[0], all->ops[j])) continue;
-        fake_nccl_fault("rank 0 of %d calls kind %d of %zu of type %d, rank %d kind %d of %zu of "
-                        "type %d",
-                        of->size, (int)all->ops[0]->kind, all->ops[0]->parts[0].count, (int)all->ops[0]->type, j,
-                        (int)all->ops[j]->kind, all->ops[j]->parts[0].count, (int)all->ops[j]->type);
+        fake_report(FAKE_NCCL,
+                    "rank 0 of %d calls kind %d of %zu of type %d, rank %d kind %d of %zu of "
+                    "type %d",
+                    of->size, (int)all->ops[0]->kind, all->ops[0]->parts[0].count, (int)all->ops[0]->type, j,
+                    (int)all->ops[j]->kind, all->ops[j]->parts[0].count, (int)all->ops[j]->type);
         all->is_broken = 1;
         return;
     }
@@ -87,10 +89,10 @@ static int fits(const post *a, const post *b)
 static void move(const post *from, const post *to)
 {
     if (!from->part->is_registered != !to->part->is_registered)
-        fake_nccl_fault("a pair mixes memory that is registered, of ranks %d and %d", from->from, to->to);
+        fake_report(FAKE_NCCL, "a pair mixes memory that is registered, of ranks %d and %d", from->from, to->to);
     if (from->part->count != to->part->count || from->type != to->type)
-        fake_nccl_fault("rank %d sends %zu of type %d, rank %d expects %zu of type %d", from->from, from->part->count,
-                        (int)from->type, to->to, to->part->count, (int)to->type);
+        fake_report(FAKE_NCCL, "rank %d sends %zu of type %d, rank %d expects %zu of type %d", from->from,
+                    from->part->count, (int)from->type, to->to, to->part->count, (int)to->type);
     else
         memcpy(fake_translate(to->part->recv), fake_translate(from->part->send),
                from->part->count * fake_nccl_type_bytes(from->type));
@@ -133,7 +135,7 @@ static int n_left(const post *posts, int n)
 static void run_pairs(const nccl_op *self)
 {
     ncclComm_t comm = self->comm;
-    post *posts = fake_nccl_new((size_t)self->n_parts * sizeof *posts);
+    post *posts = fake_new((size_t)self->n_parts * sizeof *posts);
     for (int i = 0; i < self->n_parts; i++) {
         const op_part *part = &self->parts[i];
         posts[i] = (post){.is_send = part->is_send,
@@ -156,7 +158,8 @@ static void run_kernel(const nccl_op *self, running *run)
 {
     ncclComm_t comm = self->comm;
     if (comm->n_running > 1)
-        fake_nccl_fault("rank %d of %d runs two collectives of one communicator at once", comm->rank, comm->of->size);
+        fake_report(FAKE_NCCL, "rank %d of %d runs two collectives of one communicator at once", comm->rank,
+                    comm->of->size);
     if (!fake_nccl_begin(run)) return;
     if (self->fails) comm->error = ncclRemoteError;
     while (self->fails && !comm->is_aborted) fake_nccl_wait();

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
 #include "nccl_internal.h"
 
 running *fake_nccl_running;
@@ -17,7 +16,7 @@ static struct gpu {
     ticket *first, **last; /* enqueued and not begun, in the order of the host */
     int n_held; /* SMs, by collectives */
     fake_turn *turns;
-} gpus[FAKE_NCCL_GPUS];
+} gpus[FAKE_GPUS_MOST];
 static uint64_t n_tickets;
 
 static int n_sms(void) { return fake_get_settings()->n_sms; }
@@ -35,7 +34,7 @@ uint64_t fake_nccl_ticket(int device)
 {
     if (!keeps_order()) return 0;
     struct gpu *gpu = &gpus[device];
-    ticket *made = fake_nccl_new(sizeof *made);
+    ticket *made = fake_new(sizeof *made);
     made->number = ++n_tickets;
     if (!gpu->first) gpu->last = &gpu->first;
     *gpu->last = made;
@@ -218,9 +217,10 @@ void fake_nccl_look_for_deadlock(void)
     mark();
     for (running *run = fake_nccl_running; run; run = run->next) {
         if (run->can || run->op->comm->error != ncclSuccess) continue;
-        fake_nccl_fault("deadlock: a kernel of rank %d of %d on GPU %d waits for %d SMs which are "
-                        "held by kernels that wait for it",
-                        run->op->comm->rank, run->op->comm->of->size, run->op->comm->device, run->op->n_ctas);
+        fake_report(FAKE_NCCL,
+                    "deadlock: a kernel of rank %d of %d on GPU %d waits for %d SMs which are "
+                    "held by kernels that wait for it",
+                    run->op->comm->rank, run->op->comm->of->size, run->op->comm->device, run->op->n_ctas);
         run->op->comm->error = ncclInternalError;
     }
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Settings from the environment. */
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,7 +26,6 @@ static void read_environment(void)
 {
     int64_t n_gpus = number("FAKE_CUDA_GPUS", 1);
     if (n_gpus > FAKE_GPUS_MOST) n_gpus = FAKE_GPUS_MOST;
-    const char *report = getenv("FAKE_CUDA_REPORT");
     settings = (fake_settings){
         .n_gpus = (int)n_gpus,
         .driver = (int)number("FAKE_CUDA_DRIVER", CUDART_VERSION),
@@ -36,14 +34,12 @@ static void read_environment(void)
         .shares_managed = (int)number("FAKE_CUDA_MANAGED", 1),
         .has_pools = (int)number("FAKE_CUDA_POOLS", 1),
         .has_peers = (int)number("FAKE_CUDA_PEERS", 1),
-        .looks_for_leaks = (int)number("FAKE_CUDA_LEAKS", 1),
         .memory_bytes = (size_t)number("FAKE_CUDA_MEMORY", (int64_t)2 << 30),
         .seed = (uint64_t)number("FAKE_CUDA_SEED", (int64_t)any_seed()),
         .delay_us = number("FAKE_CUDA_DELAY_US", 50),
         .product_us = number("FAKE_CUDA_PRODUCT_US", 0),
     };
     fake_plan_failures(getenv("FAKE_CUDA_FAIL"));
-    fake_set_counts(report && strcmp(report, "count") == 0);
 }
 
 const fake_settings *fake_get_settings(void)

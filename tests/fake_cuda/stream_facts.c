@@ -10,15 +10,6 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
     return fake_note(error);
 }
 
-cudaError_t cudaStreamGetPriority(cudaStream_t handle, int *priority)
-{
-    fake_lock();
-    const fake_stream *stream = fake_find_stream(handle, "cudaStreamGetPriority");
-    if (stream) *priority = stream->priority;
-    fake_unlock();
-    return fake_note(stream ? cudaSuccess : cudaErrorInvalidResourceHandle);
-}
-
 cudaError_t cudaStreamGetDevice(cudaStream_t handle, int *device)
 {
     *device = fake_stream_device(handle, "cudaStreamGetDevice");

@@ -9,20 +9,13 @@
 typedef struct value {
     CUdeviceptr at;
     cuuint32_t number;
-    unsigned flags;
 } value;
 
 static uint32_t *place(const value *v) { return fake_translate((const void *)(uintptr_t)v->at); }
 
 static int is_reached(const value *v)
 {
-    const uint32_t now = __atomic_load_n(place(v), __ATOMIC_ACQUIRE);
-    switch (v->flags & 3) {
-    case CU_STREAM_WAIT_VALUE_EQ: return now == v->number;
-    case CU_STREAM_WAIT_VALUE_AND: return (now & v->number) != 0;
-    case CU_STREAM_WAIT_VALUE_NOR: return ~(now | v->number) != 0;
-    default: return (int32_t)(now - v->number) >= 0;
-    }
+    return (int32_t)(__atomic_load_n(place(v), __ATOMIC_ACQUIRE) - v->number) >= 0;
 }
 
 static void run_wait(void *args)
@@ -104,14 +97,14 @@ static CUresult enqueue(CUstream handle, const value *v, int waits)
 
 static CUresult wait_value(CUstream stream, CUdeviceptr at, cuuint32_t number, unsigned flags)
 {
-    const value v = {at, number, flags};
-    return enqueue(stream, &v, 1);
+    const value v = {at, number};
+    return flags == CU_STREAM_WAIT_VALUE_GEQ ? enqueue(stream, &v, 1) : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult write_value(CUstream stream, CUdeviceptr at, cuuint32_t number, unsigned flags)
 {
-    const value v = {at, number, flags};
-    return enqueue(stream, &v, 0);
+    const value v = {at, number};
+    return flags == 0 ? enqueue(stream, &v, 0) : CUDA_ERROR_INVALID_VALUE; /* others are not faked */
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
