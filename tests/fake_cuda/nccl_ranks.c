@@ -4,7 +4,6 @@
  *
  *   nccl_ranks CASE STATUS [WORDS...] each rank's first failure has this status (or QDR_ERR_PEER), and its message
  *                                     contains the words; without a failure, the log does */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,58 +14,50 @@
 
 enum { RANKS = 4, ELEMS = 1000, COMPUTE_SECS = 6 };
 
-/* How ranks with callbacks talk. */
-typedef struct meeting_place {
-    pthread_barrier_t all;
-    unsigned char data[4096];
-    atomic_int n_failed, fails; /* callbacks fail from now on */
-} meeting_place;
-
 typedef struct trial {
     const char *name;
-    meeting_place place;
+    char **wanted;
+    atomic_int n_failed;
 } trial;
 
 typedef struct rank {
     trial *trial;
     qdr_local_world *world;
     int number;
-    qdr_context *ctx;
+    qdr_context *ctx, *cpu; /* cpu: how ranks with callbacks talk; else NULL */
     qdr_grid *grid;
     float *data; /* managed */
 } rank;
+
+static int is_called(const rank *self, const char *name) { return strcmp(self->trial->name, name) == 0; }
 
 /* ---- callbacks ---- */
 
 static int boot_barrier(void *user)
 {
-    rank *self = user;
-    pthread_barrier_wait(&self->trial->place.all);
-    return strcmp(self->trial->name, "boot-barrier") == 0 ? 7 : 0;
+    const rank *self = user;
+    return qdr_barrier(self->cpu) != QDR_OK ? 1 : is_called(self, "boot-barrier") ? 7 : 0;
 }
 
 static int boot_broadcast(void *data, size_t bytes, int root, void *user)
 {
-    rank *self = user;
-    meeting_place *place = &self->trial->place;
-    if (bytes > sizeof place->data) return 1;
-    if (root == self->number) memcpy(place->data, data, bytes);
-    pthread_barrier_wait(&place->all);
-    if (root != self->number) memcpy(data, place->data, bytes);
-    pthread_barrier_wait(&place->all);
-    return strcmp(self->trial->name, "boot-broadcast") == 0 ? 8 : 0;
+    const rank *self = user;
+    return qdr_broadcast(self->cpu, root, data, bytes) != QDR_OK ? 1 : is_called(self, "boot-broadcast") ? 8 : 0;
 }
 
 /* ---- steps of a rank ---- */
 
+static const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .n_threads = 1, .device = "cpu"};
+
 static qdr_status make_context(rank *self)
 {
     const qdr_boot boot = {boot_broadcast, boot_barrier, self};
-    const int is_other = strcmp(self->trial->name, "boot, one on the CPU") == 0 && self->number == 2;
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .device = is_other ? "cpu" : NULL};
-    if (strncmp(self->trial->name, "boot", 4) == 0)
-        return qdr_context_create_boot(self->number, RANKS, &boot, &opts, &self->ctx);
-    return qdr_context_create_local(self->world, self->number, NULL, &self->ctx);
+    const int is_other = is_called(self, "boot, one on the CPU") && self->number == 2;
+    if (strncmp(self->trial->name, "boot", 4) != 0)
+        return qdr_context_create_local(self->world, self->number, NULL, &self->ctx);
+    const qdr_status status = qdr_context_create_local(self->world, self->number, &on_cpu, &self->cpu);
+    if (status != QDR_OK) return status;
+    return qdr_context_create_boot(self->number, RANKS, &boot, is_other ? &on_cpu : NULL, &self->ctx);
 }
 
 static qdr_status make(rank *self)
@@ -86,6 +77,7 @@ static void unmake(rank *self)
     if (self->ctx) qdr_mem_free(self->ctx, &memory);
     qdr_grid_destroy(&self->grid);
     qdr_context_destroy(&self->ctx);
+    qdr_context_destroy(&self->cpu);
 }
 
 /* Over both axes the sum of all ranks' numbers, and twice that, scattered in uneven parts. */
@@ -120,24 +112,14 @@ static qdr_status hear(rank *self)
     return QDR_ERR_STATE;
 }
 
-/* graph: NULL: as it comes. */
-static qdr_status add(rank *self, qdr_graph *graph)
+static qdr_status add(rank *self)
 {
     qdr_stream *stream = qdr_context_stream(self->ctx);
     for (int i = 0; i < ELEMS; i++) self->data[i] = (float)(self->number + 1);
     memset(self->data + ELEMS, 0, ELEMS * sizeof(float));
-    qdr_status status = graph ? qdr_graph_launch(graph, NULL) : enqueue(self, stream);
+    qdr_status status = enqueue(self, stream);
     if (status == QDR_OK) status = qdr_stream_synchronize(stream);
     return status == QDR_OK && !is_right(self) ? hear(self) : status;
-}
-
-static qdr_status record(rank *self, qdr_graph **graph)
-{
-    const qdr_status status = qdr_graph_begin(self->ctx);
-    if (status != QDR_OK) return status;
-    const qdr_status enqueued = enqueue(self, qdr_context_stream(self->ctx));
-    const qdr_status ended = qdr_graph_end(self->ctx, graph);
-    return enqueued != QDR_OK ? enqueued : ended;
 }
 
 /* What a GPU computes in front of a collective is no wait for others, however long it lasts. */
@@ -149,29 +131,25 @@ static void compute(void *user)
 
 static qdr_status compute_long(const rank *self)
 {
-    if (strcmp(self->trial->name, "long work") != 0) return QDR_OK;
+    if (!is_called(self, "long work")) return QDR_OK;
     return qdr_stream_call(qdr_context_stream(self->ctx), compute, NULL);
 }
 
 /* The last rank does not come to the collective until all others have failed. */
 static void stay_away(const rank *self)
 {
-    const int is_absent = strcmp(self->trial->name, "absent") == 0 && self->number == RANKS - 1;
-    while (is_absent && atomic_load(&self->trial->place.n_failed) < RANKS - 1)
+    const int is_absent = is_called(self, "absent") && self->number == RANKS - 1;
+    while (is_absent && atomic_load(&self->trial->n_failed) < RANKS - 1)
         nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
 
 static qdr_status run_steps(rank *self)
 {
-    qdr_graph *graph = NULL;
     qdr_status status = make(self);
     if (status != QDR_OK) return status;
     stay_away(self);
     status = compute_long(self);
-    if (status == QDR_OK) status = add(self, NULL);
-    if (status == QDR_OK && strncmp(self->trial->name, "graph", 5) == 0) status = record(self, &graph);
-    for (int i = 0; i < 20 && status == QDR_OK; i++) status = add(self, graph);
-    qdr_graph_destroy(&graph);
+    for (int i = 0; i < 21 && status == QDR_OK; i++) status = add(self);
     return status;
 }
 
@@ -189,8 +167,9 @@ static void look_at_log(int level, const char *line, void *user)
     if (user && strstr(line, user)) atomic_store(&is_logged, 1);
 }
 
-static int is_as_told(const rank *self, qdr_status status, char **wanted)
+static int is_as_told(const rank *self, qdr_status status)
 {
+    char **wanted = self->trial->wanted;
     const char *name = qdr_status_name(status), *sentence = qdr_last_error();
     const int is_known = strcmp(name, wanted[0]) == 0 || (status == QDR_ERR_PEER && strcmp(wanted[0], "QDR_OK") != 0);
     int has_words = !wanted[1] || status != QDR_OK || atomic_load(&is_logged);
@@ -205,8 +184,7 @@ static int is_as_told(const rank *self, qdr_status status, char **wanted)
 static int cpu_works(qdr_local_world *world, int number)
 {
     qdr_context *ctx = NULL;
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1, .device = "cpu"};
-    qdr_status status = qdr_context_create_local(world, number, &opts, &ctx);
+    qdr_status status = qdr_context_create_local(world, number, &on_cpu, &ctx);
     if (status == QDR_OK) status = qdr_barrier(ctx);
     const int is_refused = strncmp(qdr_last_error(), environment, sizeof environment - 1) == 0;
     if (is_environment_refused) return status == QDR_ERR_ARGUMENT && is_refused;
@@ -215,20 +193,14 @@ static int cpu_works(qdr_local_world *world, int number)
     return status == QDR_OK;
 }
 
-typedef struct program {
-    trial trial;
-    char **wanted;
-} program;
-
 static int run_rank(qdr_local_world *world, int number, void *user)
 {
-    program *all = user;
-    rank self = {.trial = &all->trial, .world = world, .number = number};
+    rank self = {.trial = user, .world = world, .number = number};
     const qdr_status status = run_steps(&self);
-    int is_good = is_as_told(&self, status, all->wanted);
-    if (status != QDR_OK) atomic_fetch_add(&all->trial.place.n_failed, 1);
+    int is_good = is_as_told(&self, status);
+    if (status != QDR_OK) atomic_fetch_add(&self.trial->n_failed, 1);
     /* An illegal address may be found by a call that only this rank makes, an allocation. */
-    const int is_own = status == QDR_ERR_UNSUPPORTED || strcmp(all->trial.name, "an illegal address") == 0;
+    const int is_own = status == QDR_ERR_UNSUPPORTED || is_called(&self, "an illegal address");
     if (status != QDR_OK && !is_own && self.ctx && qdr_context_status(self.ctx) == QDR_OK) {
         fprintf(stderr, "rank %d: the context is not poisoned\n", number);
         is_good = 0;
@@ -239,13 +211,10 @@ static int run_rank(qdr_local_world *world, int number, void *user)
 
 int main(int argc, char **argv)
 {
-    static program all;
     int result = 1;
     if (argc < 3) return 2;
-    all.trial.name = argv[1];
-    all.wanted = argv + 2;
+    trial all = {.name = argv[1], .wanted = argv + 2};
     qdr_set_log(look_at_log, argv[3]);
-    pthread_barrier_init(&all.trial.place.all, NULL, RANKS);
     const qdr_status status = qdr_local_run(RANKS, run_rank, &all, &result);
     if (status != QDR_OK) fprintf(stderr, "%s\n", qdr_last_error());
     return status != QDR_OK || result;

@@ -215,113 +215,45 @@ static int try_staging(rank *self)
 
 /* ---- wrong pointers ---- */
 
-typedef qdr_status (*call_fn)(const rank *self, void *good, void *bad);
+/* The call was refused with its name and these words. */
+static int refused(const rank *self, qdr_status status, const char *name, const char *words)
+{
+    char *both[] = {(char *)(uintptr_t)name, (char *)(uintptr_t)words, NULL};
+    return says(name, self->number, status, QDR_ERR_ARGUMENT, both);
+}
 
-static qdr_status call_forward_x(const rank *r, void *good, void *bad)
-{
-    return qdr_linear_forward(r->layer, bad, good, 0, NULL);
-}
-static qdr_status call_forward_y(const rank *r, void *good, void *bad)
-{
-    return qdr_linear_forward(r->layer, good, bad, 0, NULL);
-}
-static qdr_status call_backward_dy(const rank *r, void *good, void *bad)
-{
-    return qdr_linear_backward(r->layer, bad, good, good, 0, NULL);
-}
-static qdr_status call_backward_x(const rank *r, void *good, void *bad)
-{
-    return qdr_linear_backward(r->layer, good, bad, good, 0, NULL);
-}
-static qdr_status call_backward_dx(const rank *r, void *good, void *bad)
-{
-    return qdr_linear_backward(r->layer, good, good, bad, 0, NULL);
-}
-static qdr_status call_all_reduce(const rank *r, void *good, void *bad)
-{
-    (void)good;
-    return qdr_all_reduce(r->grid, QDR_X, QDR_SUM, bad, 8, QDR_F32, NULL);
-}
-static qdr_status call_gather_send(const rank *r, void *good, void *bad)
-{
-    return qdr_all_gather(r->grid, QDR_X, bad, good, 8, NULL, QDR_F32, NULL);
-}
-static qdr_status call_gather_recv(const rank *r, void *good, void *bad)
-{
-    return qdr_all_gather(r->grid, QDR_X, good, bad, 8, NULL, QDR_F32, NULL);
-}
-static qdr_status call_gelu_x(const rank *r, void *good, void *bad)
-{
-    return qdr_gelu_forward(r->ctx, 8, QDR_F32, bad, good, NULL);
-}
-static qdr_status call_gelu_y(const rank *r, void *good, void *bad)
-{
-    return qdr_gelu_forward(r->ctx, 8, QDR_F32, good, bad, NULL);
-}
-static qdr_status call_add(const rank *r, void *good, void *bad)
-{
-    return qdr_add(r->ctx, 8, QDR_F32, good, bad, good, NULL);
-}
-static qdr_status call_norm(const rank *r, void *good, void *bad)
+/* All calls with this pointer; each is refused. */
+static int try_calls(rank *self, void *bad, const char *words)
 {
     const qdr_layer_norm norm = {QDR_OPTS_INIT,   .n_rows = 4,   .n_cols = 4,
                                  .n_features = 8, .axis = QDR_X, .dtype = QDR_F32};
-    return qdr_layer_norm_forward(r->grid, &norm, good, good, bad, good, good, good, NULL);
-}
-static qdr_status call_attention(const rank *r, void *good, void *bad)
-{
     const qdr_attention attention = {QDR_OPTS_INIT,   .n_rows = 4,    .context = 4,    .n_heads = 1,
                                      .n_kv_heads = 1, .head_size = 4, .dtype = QDR_F32};
-    return qdr_attention_forward(r->ctx, &attention, good, good, bad, good, NULL);
-}
-static qdr_status call_embedding(const rank *r, void *good, void *bad)
-{
     const qdr_embedding embedding = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 4, .vocab_end = 4, .dtype = QDR_F32};
-    return qdr_embedding_forward(r->grid, &embedding, bad, good, good, good, NULL);
-}
-static qdr_status call_cross_entropy(const rank *r, void *good, void *bad)
-{
     const qdr_cross_entropy ce = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 4, .axis = QDR_X, .dtype = QDR_F32};
-    return qdr_cross_entropy_forward(r->grid, &ce, good, good, bad, good, good, NULL);
-}
-static qdr_status call_redistribute(const rank *r, void *good, void *bad)
-{
     const qdr_matrix layout = {QDR_OPTS_INIT, .n_rows = 8, .cols = {{8, 1}}, .col_axis = QDR_X};
-    return qdr_redistribute(r->grid, &layout, bad, &layout, good, QDR_F32, NULL);
-}
-
-static const struct {
-    const char *what;
-    call_fn call;
-} calls[] = {
-    {"fc: x", call_forward_x},
-    {"fc: y", call_forward_y},
-    {"fc: dy", call_backward_dy},
-    {"fc: x", call_backward_x},
-    {"fc: dx", call_backward_dx},
-    {"all-reduce", call_all_reduce},
-    {"all-gather", call_gather_send},
-    {"all-gather", call_gather_recv},
-    {"gelu: the first input", call_gelu_x},
-    {"gelu: the output", call_gelu_y},
-    {"add: the second input", call_add},
-    {"layer norm: beta", call_norm},
-    {"attention: saved", call_attention},
-    {"embedding: tokens", call_embedding},
-    {"cross-entropy: result", call_cross_entropy},
-    {"redistribute: src", call_redistribute},
-};
-enum { N_CALLS = sizeof calls / sizeof calls[0] };
-
-/* All calls with this pointer; each fails, with its name and these words. */
-static int try_calls(rank *self, void *bad, const char *words)
-{
+    qdr_linear *fc = self->layer;
+    qdr_grid *grid = self->grid;
+    qdr_context *ctx = self->ctx;
+    void *good = self->array;
     int is_right = 1;
-    for (int i = 0; i < (int)N_CALLS; i++) {
-        char *both[] = {(char *)(uintptr_t)calls[i].what, (char *)(uintptr_t)words, NULL};
-        const qdr_status status = calls[i].call(self, self->array, bad);
-        is_right &= says(calls[i].what, self->number, status, QDR_ERR_ARGUMENT, both);
-    }
+#define REFUSED(call, name) is_right &= refused(self, (call), (name), words)
+    REFUSED(qdr_linear_forward(fc, bad, good, 0, NULL), "fc: x");
+    REFUSED(qdr_linear_forward(fc, good, bad, 0, NULL), "fc: y");
+    REFUSED(qdr_linear_backward(fc, bad, good, good, 0, NULL), "fc: dy");
+    REFUSED(qdr_linear_backward(fc, good, bad, good, 0, NULL), "fc: x");
+    REFUSED(qdr_linear_backward(fc, good, good, bad, 0, NULL), "fc: dx");
+    REFUSED(qdr_all_reduce(grid, QDR_X, QDR_SUM, bad, 8, QDR_F32, NULL), "all-reduce");
+    REFUSED(qdr_all_gather(grid, QDR_X, bad, good, 8, NULL, QDR_F32, NULL), "all-gather");
+    REFUSED(qdr_all_gather(grid, QDR_X, good, bad, 8, NULL, QDR_F32, NULL), "all-gather");
+    REFUSED(qdr_gelu_forward(ctx, 8, QDR_F32, bad, good, NULL), "gelu: the first input");
+    REFUSED(qdr_gelu_forward(ctx, 8, QDR_F32, good, bad, NULL), "gelu: the output");
+    REFUSED(qdr_add(ctx, 8, QDR_F32, good, bad, good, NULL), "add: the second input");
+    REFUSED(qdr_layer_norm_forward(grid, &norm, good, good, bad, good, good, good, NULL), "layer norm: beta");
+    REFUSED(qdr_attention_forward(ctx, &attention, good, good, bad, good, NULL), "attention: saved");
+    REFUSED(qdr_embedding_forward(grid, &embedding, bad, good, good, good, NULL), "embedding: tokens");
+    REFUSED(qdr_cross_entropy_forward(grid, &ce, good, good, bad, good, good, NULL), "cross-entropy: result");
+    REFUSED(qdr_redistribute(grid, &layout, bad, &layout, good, QDR_F32, NULL), "redistribute: src");
     return is_right & gpu_works(self);
 }
 
@@ -355,7 +287,7 @@ static int try_apart(rank *self)
 {
     char *none[] = {NULL};
     if (!says("making", self->number, make(self), QDR_OK, none)) return 0;
-    qdr_status status = call_all_reduce(self, NULL, self->array);
+    qdr_status status = qdr_all_reduce(self->grid, QDR_X, QDR_SUM, self->array, 8, QDR_F32, NULL);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(self->ctx));
     return says("a sum", self->number, status, QDR_ERR_UNSUPPORTED, self->words);
 }

@@ -49,6 +49,7 @@ static void check(rank *self, int is_right, const char *format, ...)
 
 static qdr_status make(rank *self)
 {
+    qdr_stack_sizes sizes;
     self->model = (small_gpt){
         .shape = {qdr_context_size(self->ctx), 1, 1, 1},
         .config = {
@@ -56,11 +57,8 @@ static qdr_status make(rank *self)
     if (self->codecs.version) self->model.config.codecs = &self->codecs;
     TRY(small_gpt_create(self->ctx, &self->model));
     TRY(gpt_init(&self->model.gpt, 1, 0.1));
-    for (int i = 0; i < qdr_stack_n_parameters(self->model.gpt.stack); i++) {
-        qdr_parameter parameter;
-        TRY(qdr_stack_parameter(self->model.gpt.stack, i, &parameter));
-        self->gradient_bytes += (size_t)parameter.n_elems * sizeof(float);
-    }
+    TRY(qdr_stack_get_sizes(self->model.gpt.stack, &sizes));
+    self->gradient_bytes = sizes.gradients;
     for (int i = 0; i < N_INPUTS; i++)
         if (!(self->expected[i].gradients = calloc(1, self->gradient_bytes + 1))) return QDR_ERR_MEMORY;
     self->got.gradients = calloc(1, self->gradient_bytes + 1);
@@ -82,18 +80,9 @@ static qdr_status step(rank *self)
 
 static qdr_status read_result(rank *self, result *found)
 {
-    qdr_stream *stream = qdr_context_stream(self->ctx);
     int64_t n_valid;
-    size_t at = 0;
     TRY(qdr_stack_loss(self->model.gpt.stack, &found->loss, &n_valid));
-    for (int i = 0; i < qdr_stack_n_parameters(self->model.gpt.stack); i++) {
-        qdr_parameter parameter;
-        TRY(qdr_stack_parameter(self->model.gpt.stack, i, &parameter));
-        const size_t bytes = (size_t)parameter.n_elems * sizeof(float);
-        TRY(qdr_copy(self->ctx, found->gradients + at, parameter.gradient, bytes, NULL));
-        at += bytes;
-    }
-    return qdr_stream_synchronize(stream);
+    return small_gpt_read_gradients(self->ctx, &self->model, found->gradients);
 }
 
 static int is_same(const rank *self, const result *a, const result *b)
@@ -119,9 +108,7 @@ static qdr_status run_all(rank *self)
 static qdr_status record(rank *self, qdr_graph **graph)
 {
     TRY(qdr_graph_begin(self->ctx));
-    const qdr_status status = step(self);
-    const qdr_status ended = qdr_graph_end(self->ctx, graph);
-    return status < 0 ? status : ended;
+    return small_gpt_end_graph(self->ctx, step(self), graph);
 }
 
 /* On any stream, the work that the context's stream was given before runs before, and later work runs after. */
@@ -404,11 +391,4 @@ static int run_rank(qdr_context *ctx, void *user)
     return self.n_bad != 0;
 }
 
-int main(int argc, char **argv)
-{
-    int exit_code = 1;
-    if (argc < 3) return 2;
-    const qdr_status status = qdr_launch(atoi(argv[2]), NULL, run_rank, argv, &exit_code);
-    if (status != QDR_OK) fprintf(stderr, "%s\n", qdr_last_error());
-    return status != QDR_OK || exit_code;
-}
+int main(int argc, char **argv) { return argc < 3 ? 2 : small_gpt_launch(atoi(argv[2]), run_rank, argv); }

@@ -65,9 +65,7 @@ static qdr_status refuse(scene *s)
     expect_no_waits(s);
     const qdr_status status = step(s, 1e-2);
     expect_no_waits(s);
-    const qdr_status ended = qdr_graph_end(s->ctx, &graph);
-    TRY(status);
-    TRY(ended);
+    TRY(small_gpt_end_graph(s->ctx, status, &graph));
     TRY(qdr_graph_launch(graph, NULL));
     TRY(qdr_stack_loss(s->model.gpt.stack, &before, &n));
     TRY(qdr_graph_launch(graph, NULL));
@@ -84,11 +82,8 @@ static qdr_status record_rate(scene *s)
     TRY(qdr_stack_forward(s->model.gpt.stack));
     TRY(small_gpt_backward(&s->model, 0));
     TRY(qdr_graph_begin(s->ctx));
-    const qdr_status status = qdr_adamw_step(s->model.optimizer, 1e-2);
-    const qdr_status ended = qdr_graph_end(s->ctx, &graph);
+    TRY(small_gpt_end_graph(s->ctx, qdr_adamw_step(s->model.optimizer, 1e-2), &graph));
     qdr_graph_destroy(&graph);
-    TRY(status);
-    TRY(ended);
     expect(s, "a step without a rate", qdr_adamw_step_as_set(s->model.optimizer), QDR_ERR_STATE);
     TRY(qdr_adamw_set_rate(s->model.optimizer, 1e-2));
     return qdr_adamw_step_as_set(s->model.optimizer);
@@ -178,11 +173,4 @@ static int run_rank(qdr_context *ctx, void *user)
     return small_gpt_leave(ctx, status) || s.n_bad != 0;
 }
 
-int main(int argc, char **argv)
-{
-    int exit_code = 1;
-    if (argc != 2) return 2;
-    const qdr_status status = qdr_launch(atoi(argv[1]), NULL, run_rank, NULL, &exit_code);
-    if (status != QDR_OK) fprintf(stderr, "%s\n", qdr_last_error());
-    return status != QDR_OK || exit_code;
-}
+int main(int argc, char **argv) { return argc != 2 ? 2 : small_gpt_launch(atoi(argv[1]), run_rank, NULL); }

@@ -61,9 +61,7 @@ static qdr_status move(const exchange *e)
 static qdr_status record_move(exchange *e)
 {
     TRY(qdr_graph_begin(e->ctx));
-    const qdr_status status = move(e);
-    const qdr_status ended = qdr_graph_end(e->ctx, &e->graph);
-    return status < 0 ? status : ended;
+    return small_gpt_end_graph(e->ctx, move(e), &e->graph);
 }
 
 /* Between: others of the kind, the end of the grid, and someone who takes what has been freed. */
@@ -134,19 +132,6 @@ static qdr_status step(const gpt *model)
     return qdr_stack_backward(model->stack, 0, 0.01);
 }
 
-static qdr_status read_gradients(const pair *p, unsigned char *gradients)
-{
-    size_t at = 0;
-    for (int i = 0; i < qdr_stack_n_parameters(p->small.gpt.stack); i++) {
-        qdr_parameter parameter;
-        TRY(qdr_stack_parameter(p->small.gpt.stack, i, &parameter));
-        const size_t bytes = (size_t)parameter.n_elems * sizeof(float);
-        TRY(qdr_copy(p->ctx, gradients + at, parameter.gradient, bytes, NULL));
-        at += bytes;
-    }
-    return qdr_stream_synchronize(qdr_context_stream(p->ctx));
-}
-
 static qdr_status open_pair(pair *p)
 {
     qdr_stack_sizes sizes;
@@ -172,9 +157,7 @@ static void close_pair(pair *p)
 static qdr_status record_step(pair *p)
 {
     TRY(qdr_graph_begin(p->ctx));
-    const qdr_status status = step(&p->small.gpt);
-    const qdr_status ended = qdr_graph_end(p->ctx, &p->graph);
-    return status < 0 ? status : ended;
+    return small_gpt_end_graph(p->ctx, step(&p->small.gpt), &p->graph);
 }
 
 /* The larger one's space is all allocated in addition to the other's; for fp8 it may be more than predicted. */
@@ -202,14 +185,14 @@ static qdr_status build_between(pair *p)
     p->large.config = p->small.config;
     p->large.config.hidden *= LARGER;
     TRY(step(&p->small.gpt));
-    TRY(read_gradients(p, p->want));
+    TRY(small_gpt_read_gradients(p->ctx, &p->small, p->want));
     TRY(record_step(p));
     TRY(qdr_graph_launch(p->graph, NULL));
     TRY(step(&p->small.gpt));
     qdr_mem_usage(p->ctx, &before, NULL);
     TRY(gpt_create(p->small.grid, &p->large.config, &p->large.gpt));
     TRY(check_room(p, before));
-    TRY(read_gradients(p, p->got));
+    TRY(small_gpt_read_gradients(p->ctx, &p->small, p->got));
     if (memcmp(p->got, p->want, p->bytes) != 0) return differs(p->ctx, "what was on the way");
     TRY(gpt_init(&p->large.gpt, 2, 0.1));
     TRY(small_gpt_fill(&p->large, 1));
@@ -218,7 +201,7 @@ static qdr_status build_between(pair *p)
     TRY(step(&p->small.gpt));
     TRY(small_gpt_fill(&p->small, 0));
     TRY(qdr_graph_launch(p->graph, NULL));
-    TRY(read_gradients(p, p->got));
+    TRY(small_gpt_read_gradients(p->ctx, &p->small, p->got));
     return memcmp(p->got, p->want, p->bytes) == 0 ? QDR_OK : differs(p->ctx, "what was recorded");
 }
 
@@ -238,11 +221,9 @@ int main(int argc, char **argv)
 {
     small_gpt model = {
         .config = {.hidden = HIDDEN, .n_sequences = 3, .dtype = QDR_BF16, .layout = QDR_SCATTERED, .panels = 2}};
-    int exit_code = 1, n = argc == 4 ? small_gpt_read_shape(&model, argv[2]) : 0;
-    qdr_status status = QDR_ERR_ARGUMENT;
-    if (argc == 2 && strcmp(argv[1], "redistribute") == 0) status = qdr_launch(2, NULL, run_exchange, NULL, &exit_code);
-    if (n && strcmp(argv[3], "fp8") == 0) model.config.products = QDR_PRODUCT_FP8;
-    if (n) status = qdr_launch(n, NULL, run_pair, &model, &exit_code);
-    if (status < 0) fprintf(stderr, "%s\n", qdr_last_error());
-    return status < 0 || exit_code;
+    const int n = argc == 4 ? small_gpt_read_shape(&model, argv[2]) : 0;
+    if (argc == 2 && strcmp(argv[1], "redistribute") == 0) return small_gpt_launch(2, run_exchange, NULL);
+    if (!n) return 2;
+    if (strcmp(argv[3], "fp8") == 0) model.config.products = QDR_PRODUCT_FP8;
+    return small_gpt_launch(n, run_pair, &model);
 }

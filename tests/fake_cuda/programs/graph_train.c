@@ -41,9 +41,7 @@ static qdr_status record_pass(qdr_context *ctx, qdr_status (*pass)(small_gpt *, 
                               qdr_graph **graph)
 {
     TRY(qdr_graph_begin(ctx));
-    const qdr_status status = pass(m, scale);
-    const qdr_status ended = qdr_graph_end(ctx, graph);
-    return status < 0 ? status : ended;
+    return small_gpt_end_graph(ctx, pass(m, scale), graph);
 }
 
 static qdr_status forward_only(small_gpt *m, double scale)
@@ -190,13 +188,10 @@ static int run_rank(qdr_context *ctx, void *user)
 int main(int argc, char **argv)
 {
     task t = {.model = {.config = {.hidden = 16, .n_sequences = 4, .layout = QDR_SCATTERED}}};
-    int exit_code = 1;
     const int n = argc == 4 ? small_gpt_read_shape(&t.model, argv[1]) : 0;
     if (!n) return 2;
     t.model.config.dtype = strcmp(argv[2], "f16") == 0 ? QDR_F16 : strcmp(argv[2], "bf16") == 0 ? QDR_BF16 : QDR_F32;
     t.scale = atof(argv[3]);
     t.skips = t.scale > 65504; /* the largest number of f16 */
-    const qdr_status status = qdr_launch(n, NULL, run_rank, &t, &exit_code);
-    if (status != QDR_OK) fprintf(stderr, "%s\n", qdr_last_error());
-    return status != QDR_OK || exit_code;
+    return small_gpt_launch(n, run_rank, &t);
 }

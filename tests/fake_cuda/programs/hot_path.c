@@ -93,7 +93,6 @@ int main(int argc, char **argv)
 {
     small_gpt m = {.config = {.hidden = 16, .n_sequences = 4, .layout = QDR_SCATTERED}};
     char sms[16];
-    int exit_code = 1;
     const int n = argc >= 4 ? small_gpt_read_shape(&m, argv[1]) : 0;
     if (!n) return 2;
     const int is_local = strcmp(argv[2], "local") == 0;
@@ -106,9 +105,7 @@ int main(int argc, char **argv)
         m.config.n_layers = m.config.panels = 2;
     }
     if (!is_ordered) setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
-    const qdr_status status = qdr_launch(n, NULL, run_rank, &m, &exit_code);
-    if (status < 0) fprintf(stderr, "%s\n", qdr_last_error());
-    if (status < 0 || exit_code) return 1;
+    if (small_gpt_launch(n, run_rank, &m)) return 1;
     int n_bad = check_streams() + (is_local ? check_local() : check_nccl(atoi(argv[3]), is_ordered));
     for (int i = 4; i < argc; i++) n_bad += check_beside(argv[i]);
     return n_bad > 0;

@@ -125,23 +125,16 @@ static int end_stack(qdr_context *ctx, void *user)
     return exit_code;
 }
 
-static qdr_status run_ranks(int (*fn)(qdr_context *ctx, void *user), int is_other)
-{
-    int exit_code = 1;
-    TRY(qdr_launch(2, NULL, fn, &is_other, &exit_code));
-    return exit_code ? QDR_ERR_STATE : QDR_OK;
-}
-
 int main(int argc, char **argv)
 {
     const char *which = argc == 2 ? argv[1] : "";
-    qdr_status status = QDR_ERR_ARGUMENT;
-    if (strcmp(which, "workspaces") == 0) status = run_products(2);
-    if (strcmp(which, "stream") == 0) status = run_products(1);
-    if (strcmp(which, "staging") == 0) status = run_ranks(end_grid, 1);
-    if (strcmp(which, "grid") == 0) status = run_ranks(end_grid, 0);
-    if (strcmp(which, "stack") == 0) status = run_ranks(end_stack, 0);
-    if (strcmp(which, "zeros") == 0) status = run_ranks(end_stack, 1);
+    int no = 0, yes = 1;
+    if (strcmp(which, "staging") == 0) return small_gpt_launch(2, end_grid, &yes);
+    if (strcmp(which, "grid") == 0) return small_gpt_launch(2, end_grid, &no);
+    if (strcmp(which, "stack") == 0) return small_gpt_launch(2, end_stack, &no);
+    if (strcmp(which, "zeros") == 0) return small_gpt_launch(2, end_stack, &yes);
+    const int n_streams = strcmp(which, "workspaces") == 0 ? 2 : strcmp(which, "stream") == 0 ? 1 : 0;
+    const qdr_status status = n_streams ? run_products(n_streams) : QDR_ERR_ARGUMENT;
     if (status < 0) fprintf(stderr, "lifetimes %s: %s\n", which, qdr_last_error());
     return status < 0;
 }

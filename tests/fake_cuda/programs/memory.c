@@ -75,7 +75,6 @@ static int check_gpus(const training *t, int n_ranks)
 int main(int argc, char **argv)
 {
     training t = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-    int exit_code = 1;
     const int n = argc == 6 ? small_gpt_read_shape(&t.model, argv[1]) : 0;
     if (!n) return 2;
     t.model.config = (gpt_config){.hidden = atoi(argv[5]),
@@ -83,8 +82,6 @@ int main(int argc, char **argv)
                                   .layout = small_gpt_layout(argv[2]),
                                   .dtype = strcmp(argv[3], "bf16") == 0 ? QDR_BF16 : QDR_F32,
                                   .products = strcmp(argv[4], "fp8") == 0 ? QDR_PRODUCT_FP8 : QDR_PRODUCT_AS_STORED};
-    const qdr_status status = qdr_launch(n, NULL, run_rank, &t, &exit_code);
-    if (status < 0) fprintf(stderr, "%s\n", qdr_last_error());
-    if (status < 0 || exit_code) return 1;
+    if (small_gpt_launch(n, run_rank, &t)) return 1;
     return t.n_bad + check_gpus(&t, n) > 0;
 }

@@ -84,11 +84,8 @@ static int run_rank(qdr_context *ctx, void *user)
 
 static int run(training *t, int n_ranks, const char *wanted)
 {
-    int exit_code = 1;
     setenv("QDR_NCCL_REGISTER", wanted, 1);
-    const qdr_status status = qdr_launch(n_ranks, NULL, run_rank, t, &exit_code);
-    if (status < 0) fprintf(stderr, "%s\n", qdr_last_error());
-    return status < 0 || exit_code;
+    return small_gpt_launch(n_ranks, run_rank, t);
 }
 
 static atomic_int n_warnings; /* of ranks that cannot */

@@ -85,7 +85,36 @@ static inline qdr_status small_gpt_train(small_gpt *m, double *loss)
     return qdr_adamw_step(m->optimizer, 1e-2);
 }
 
-/* Says on standard error what failed, and returns the program's exit code. */
+/* Ends a recording. @return the status of what was enqueued there, or else of the end */
+static inline qdr_status small_gpt_end_graph(qdr_context *ctx, qdr_status enqueued, qdr_graph **graph)
+{
+    const qdr_status ended = qdr_graph_end(ctx, graph);
+    return enqueued < 0 ? enqueued : ended;
+}
+
+/* Copies the gradients of all parameters, which are fp32, one after the other. */
+static inline qdr_status small_gpt_read_gradients(qdr_context *ctx, const small_gpt *m, unsigned char *gradients)
+{
+    for (int i = 0; i < qdr_stack_n_parameters(m->gpt.stack); i++) {
+        qdr_parameter parameter;
+        TRY(qdr_stack_parameter(m->gpt.stack, i, &parameter));
+        const size_t bytes = (size_t)parameter.n_elems * sizeof(float);
+        TRY(qdr_copy(ctx, gradients, parameter.gradient, bytes, NULL));
+        gradients += bytes;
+    }
+    return qdr_stream_synchronize(qdr_context_stream(ctx));
+}
+
+/* Runs fn on n ranks (0: those of mpiexec), and returns the program's exit code. */
+static inline int small_gpt_launch(int n, qdr_main_fn fn, void *user)
+{
+    int exit_code = 1;
+    const qdr_status status = qdr_launch(n, NULL, fn, user, &exit_code);
+    if (status != QDR_OK) fprintf(stderr, "%s\n", qdr_last_error());
+    return status != QDR_OK || exit_code;
+}
+
+/* Says on standard error what failed, and returns the rank's exit code. */
 static inline int small_gpt_leave(qdr_context *ctx, qdr_status status)
 {
     if (status < 0) fprintf(stderr, "rank %d: %s\n", qdr_context_rank(ctx), qdr_last_error());
