@@ -53,9 +53,8 @@ typedef struct qdr_machine_link {
     double ring_wait_factor; /**< of wait_secs_per_byte in all-gathers and reduce-scatters, which are rings where
                                 all-reduces may be trees; 0: 1 */
     double switch_bytes_per_sec; /**< of a rank into a switch that computes sums (NVLS); 0: there is no such switch */
-    double
-        slowdown; /**< while a transfer over this link and work on the processor run, each takes 1 + … times as long, in
-                        addition to the machine's slowdowns: 1 if the processor itself moves the bytes */
+    double slowdown; /**< while a transfer over this link and work on the processor run, each takes 1 + … times as
+                        long, in addition to the machine's slowdowns: 1 if the processor itself moves the bytes */
 } qdr_machine_link;
 
 /** One of the ways in which a library sends the steps of a ring or tree. */
@@ -129,7 +128,8 @@ typedef struct qdr_machine_software {
                                nothing; 0: during the next forward */
     double send_bytes; /**< of memory for each parameter, to send its gradient, where d > 1 */
     double fixed_bytes; /**< of memory: context, libraries */
-    double fragment_share; /**< fragmentation, as a share of the activations, in addition to them */
+    double fragment_share; /**< fragmentation, as a share of the activations, in addition to them; 0: they are one
+                              piece, as in a stack of this library */
     double attention_score_bytes; /**< of memory for each score of a layer's local heads, for the backward pass of fused
                                      attention of types of two bytes; at most 2.25 GiB in all */
 } qdr_machine_software;
@@ -138,6 +138,7 @@ typedef struct qdr_machine {
     uint32_t version; /**< QDR_OPTS_INIT, set by those who read it */
     char name[QDR_MAX_NAME];
     char device[QDR_MAX_NAME];
+    int is_gpu; /**< 1: each rank has a GPU; 0: cores */
     int ranks_per_node;
     double memory_bytes; /**< of one rank */
     double memory_bytes_per_sec;

@@ -73,16 +73,6 @@ int qdri_coding_has(const qdri_coding *coding, qdr_channel channel)
     return 0;
 }
 
-/* TASKS: three kernels, two collectives, and the events that order them. */
-int64_t qdri_coded_chunk_bytes(double task_secs, double link_bytes_per_sec)
-{
-    enum { LEAST_BYTES = 1 << 20, MOST_BYTES = 1 << 28, TASKS = 16, ELEMENT_PER_MESSAGE = 2 };
-    const double wanted = TASKS * task_secs * link_bytes_per_sec * ELEMENT_PER_MESSAGE;
-    int64_t bytes = LEAST_BYTES;
-    while (bytes < MOST_BYTES && (double)bytes < wanted) bytes *= 2;
-    return bytes;
-}
-
 int qdri_coded_chunk_factor(const qdr_codec *codec) { return codec->kind == QDR_CODEC_LOSSLESS ? 4 : 1; }
 
 int64_t qdri_coded_row_bytes(const qdr_codec *codec, qdr_dtype dtype, int64_t n_elems, int64_t row_elems)

@@ -40,15 +40,11 @@ const qdr_codec *qdri_coding_find(const qdri_coding *coding, qdr_channel channel
 /* Whether anything on the channel may be coded. */
 int qdri_coding_has(const qdri_coding *coding, qdr_channel channel);
 
-/* Messages travel in chunks of so many bytes of elements, all parts together: on CPUs 1 MiB; on GPUs enough that
- * sending a chunk, in messages of half its bytes, takes as long as enqueueing its tasks. Lossless chunks are longer by
- * a factor: their lengths travel before them, and each time all members wait for one another. task_secs: of the host,
- * for one task of a GPU; 0: a CPU. A power of two. */
-int64_t qdri_coded_chunk_bytes(double task_secs, double link_bytes_per_sec);
-/* What the records of docs/benchmarks/gpu say of a task, and the usual link of a GPU to other nodes (400 Gb/s). The
- * same on all ranks, as chunks are. */
-#define QDRI_CODED_TASK_SECS 6.5e-6
-#define QDRI_CODED_LINK_BYTES_PER_SEC 50e9
+/* Messages travel in chunks of so many bytes of elements, all parts together. On a GPU sending a chunk, in messages of
+ * half its bytes, takes longer than enqueueing its 16 tasks (three kernels, two collectives, and the events that order
+ * them) of 6.5 us each, as docs/benchmarks/gpu has them, where a link carries 400 Gb/s. The same on all ranks. Lossless
+ * chunks are longer by a factor: their lengths travel before them, and each time all members wait for one another. */
+enum { QDRI_CODED_CHUNK_BYTES = 1 << 20, QDRI_CODED_GPU_CHUNK_BYTES = 1 << 24 };
 int qdri_coded_chunk_factor(const qdr_codec *codec);
 
 /* Bytes of the message of n elements, in rows of so many (0: one row); of LOSSLESS, at most. The second: padded. */

@@ -16,6 +16,7 @@ enum { KEY_BYTES = 64 };
 #define KIB 1024.0
 
 static const qdri_machine_field machine_fields[] = {
+    {QDRI_WHOLE, "is_gpu", offsetof(qdr_machine, is_gpu), 1, 0, 1},
     {QDRI_WHOLE, "ranks_per_node", offsetof(qdr_machine, ranks_per_node), 1, 1, 1 << 20},
     {QDRI_NUMBER, "memory_GiB", offsetof(qdr_machine, memory_bytes), GIB, 1e-9, 1e9},
     {QDRI_NUMBER, "memory_GBps", offsetof(qdr_machine, memory_bytes_per_sec), 1e9, 1e-6, 1e9},

@@ -311,10 +311,8 @@ static void stretch(qdri_price *price, double secs, double codec_secs, double pr
  * pipeline of chunks: the longer of the two, and a chunk of the other. */
 static qdri_task_price coded_collective(const qdri_pricing *p, const qdri_task *task, double bytes)
 {
-    const double task_secs = p->machine->software.host_secs > 0 ? QDRI_CODED_TASK_SECS
-                                                                : 0; /* a GPU's, as the library */
-    const double chunk_bytes = (double)qdri_coded_chunk_bytes(task_secs, QDRI_CODED_LINK_BYTES_PER_SEC) *
-                               qdri_coded_chunk_factor(&task->codec); /* of up to 8 parts */
+    const int chunk = p->machine->is_gpu ? QDRI_CODED_GPU_CHUNK_BYTES : QDRI_CODED_CHUNK_BYTES; /* of up to 8 parts */
+    const double chunk_bytes = (double)chunk * qdri_coded_chunk_factor(&task->codec);
     const int kind = qdri_group_kind_of(task->channel), inside = p->per_node[kind];
     const qdri_ways *ways = inside ? &p->between[kind] : &p->ways[kind];
     const double slice = inside ? bytes / inside : bytes;

@@ -379,8 +379,7 @@ static qdr_status create(qdri_comm *inner, const int *nodes, int is_checked, com
     QDR_TRY_OUT(status, status);
     made->group = qdri_coded_group_of(nodes, inner->size, inner->rank);
     made->between = inner;
-    made->chunk_bytes = qdri_coded_chunk_bytes(qdri_dev_runs_work(inner->dev) ? 0 : QDRI_CODED_TASK_SECS,
-                                               QDRI_CODED_LINK_BYTES_PER_SEC);
+    made->chunk_bytes = qdri_dev_runs_work(inner->dev) ? QDRI_CODED_CHUNK_BYTES : QDRI_CODED_GPU_CHUNK_BYTES;
     if (is_checked) QDR_TRY_OUT(status, add_check(made, inner));
     QDR_TRY_OUT(status, qdri_stream_create(inner->dev, QDRI_STREAM_URGENT, &made->codecs));
     QDR_TRY_OUT(status, qdri_event_create(inner->dev, &made->begun));

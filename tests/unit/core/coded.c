@@ -127,21 +127,13 @@ static void bytes(void **state)
     }
 }
 
-static void chunks(void **state)
-{
-    (void)state;
-    assert_int_equal(qdri_coded_chunk_bytes(0, 50e9), 1 << 20); /* a CPU */
-    assert_int_equal(qdri_coded_chunk_bytes(6.5e-6, 50e9), 16 << 20); /* 104 us, 5.2 MB of messages */
-    assert_int_equal(qdri_coded_chunk_bytes(6.5e-6, 25e9), 8 << 20);
-    assert_int_equal(qdri_coded_chunk_bytes(1e-9, 50e9), 1 << 20);
-    assert_int_equal(qdri_coded_chunk_bytes(1, 50e9), 1 << 28); /* staging has to fit, too */
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups), cmocka_unit_test(places), cmocka_unit_test(what_is_coded),
-        cmocka_unit_test(bytes),  cmocka_unit_test(chunks),
+        cmocka_unit_test(groups),
+        cmocka_unit_test(places),
+        cmocka_unit_test(what_is_coded),
+        cmocka_unit_test(bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -321,13 +321,35 @@ static void members_in_different_pairs(void **state)
     assert_near("codec", 0, price_with(&machine, &c, QDR_F32, 0).codec_secs, coding);
 }
 
+/* Of the shorter of sending and coding, a chunk is not hidden: 1 MiB, or 16 MiB if a GPU's host enqueues it; whatever
+ * the host takes. */
+static void chunks(void **state)
+{
+    const coded_case c = {QDR_ALL_REDUCE, 2, 1, 64 * MIB, "int8"};
+    const double sending = 64 * MIB * int8_of_f32 / adapter_rate;
+    qdr_machine machine = machine_of();
+    (void)state;
+    for (int is_gpu = 0; is_gpu < 2; is_gpu++)
+        for (int host = 0; host < 2; host++) {
+            machine.is_gpu = is_gpu;
+            machine.software.host_secs = host * 8 * USEC;
+            assert_near("latency", 2 * is_gpu + host, price_with(&machine, &c, QDR_F32, 0).price.latency_secs,
+                        25 * USEC + sending * (is_gpu ? 16 : 1) / 64);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(int8_by_hand),           cmocka_unit_test(flags_by_hand),
-        cmocka_unit_test(codecs_without_rates),   cmocka_unit_test(messages_by_hand),
-        cmocka_unit_test(codecs_slow_products),   cmocka_unit_test(levels_by_hand),
-        cmocka_unit_test(nodes_follow_the_order), cmocka_unit_test(members_in_different_pairs),
+        cmocka_unit_test(int8_by_hand),
+        cmocka_unit_test(flags_by_hand),
+        cmocka_unit_test(codecs_without_rates),
+        cmocka_unit_test(messages_by_hand),
+        cmocka_unit_test(codecs_slow_products),
+        cmocka_unit_test(levels_by_hand),
+        cmocka_unit_test(nodes_follow_the_order),
+        cmocka_unit_test(members_in_different_pairs),
+        cmocka_unit_test(chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
