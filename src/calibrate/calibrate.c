@@ -240,6 +240,7 @@ static int check_gpus(const calibration *c, failure *why)
 static int measure_all(calibration *c, const calibrate_options *options, failure *why)
 {
     const int is_of_processes = c->ranks_per_node > 1 && !options->n_local && !c->is_on_gpu;
+    if (calibrate_memory(c, options->n_local ? c->ranks_per_node : 1, why)) return why->code;
     if (is_of_processes && calibrate_borders(c, why)) return why->code;
     if (c->is_on_gpu && calibrate_launches(c, why)) return why->code;
     if (calibrate_kernels(c, why) || calibrate_products(c, why) || calibrate_codecs(c, why)) return why->code;

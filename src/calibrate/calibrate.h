@@ -5,6 +5,7 @@
 #define QUADRILLE_SRC_CALIBRATE_CALIBRATE_H
 
 #include <quadrille/calibrate.h>
+#include <quadrille/gpu.h>
 #include <quadrille/plan.h>
 
 #include "bench/bench.h"
@@ -45,13 +46,10 @@ typedef struct calibration {
 /* ---- calibrate.c ---- */
 
 /* Seconds of one call, on the slowest rank: the median of several rounds, each with enough calls to take a measurable
- * time (at most n_most; 1: single calls). call() enqueues. Collective, with the same
- * result on all ranks. */
+ * time (at most n_most; 1: single calls). call() enqueues. Collective, with the same result on all ranks. */
 typedef struct calibrate_work {
     qdr_status (*call)(void *user);
-    qdr_context
-        *ctx; /* whose stream is waited for after the calls, and tells the time if it is a GPU's; NULL: each call
-                       * waits */
+    qdr_context *ctx; /* its stream is waited for, and tells the time if it is a GPU's; NULL: each call waits */
     void *user;
     int n_most;
     double round_secs; /* length of a round; 0: suitable for the processor's clock */
@@ -71,9 +69,13 @@ void calibrate_show(calibration *c, const char *stage);
 /* Sets c->machine: like `base`, if that has a version, but for what is known of this machine. name: NULL: that of the
  * file. Collective. */
 int calibrate_begin(calibration *c, const qdr_machine *base, const char *name, const char *path, failure *why);
+/* The GPU of rank 0, as it is now. Collective. */
+int calibrate_find_gpu(const calibration *c, qdr_gpu *gpu, failure *why);
 
 /* ---- the measurements; collective, with the same result on all ranks ---- */
 
+/* memory.c: sets fixed_bytes and attention_score_bytes of c->machine. To be called before others take memory. */
+int calibrate_memory(calibration *c, int ranks_per_process, failure *why);
 /* borders.c: sets those of c->machine, and uses them from then on. For several ranks of a node that are processes. */
 int calibrate_borders(calibration *c, failure *why);
 int calibrate_launches(calibration *c, failure *why); /* of GPUs */

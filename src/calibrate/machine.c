@@ -2,7 +2,6 @@
 /* The machine before anything is measured: its name, device, memory and links; and, of what a run does not measure, the
  * constants of another machine. */
 #include <quadrille/cuda.h>
-#include <quadrille/gpu.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,21 +72,18 @@ static void find_processor(calibration *c)
     c->machine.memory_bytes = pages * page / c->ranks_per_node;
 }
 
-/* The GPU of rank 0, which asks for all: asking takes memory on each. */
-static int find_gpu(calibration *c, failure *why)
+/* Rank 0 asks for all: asking takes memory on each GPU. */
+int calibrate_find_gpu(const calibration *c, qdr_gpu *gpu, failure *why)
 {
     qdr_gpu_report *report = qdr_context_rank(c->ctx) == 0 ? calloc(1, sizeof *report) : NULL;
     const int number = qdr_context_gpu(c->ctx);
     if (qdr_context_rank(c->ctx) == 0 && !report) fail_memory(why, "calibrate: out of memory for a report of GPUs");
     if (report && !fail_status(why, qdr_gpu_query(report)) && number < report->n_gpus) {
-        const qdr_gpu *gpu = &report->gpus[number];
+        *gpu = report->gpus[number];
         fail_status(why, gpu->status);
-        snprintf(c->machine.device, QDR_MAX_NAME, "%.63s", gpu->name);
-        c->machine.memory_bytes = (double)gpu->bytes;
     }
     free(report);
-    if (fail_together(why, c->ctx)) return why->code;
-    return fail_status(why, qdr_broadcast(c->ctx, 0, &c->machine, sizeof c->machine));
+    return fail_together(why, c->ctx) ? why->code : fail_status(why, qdr_broadcast(c->ctx, 0, gpu, sizeof *gpu));
 }
 
 int calibrate_begin(calibration *c, const qdr_machine *base, const char *name, const char *path, failure *why)
@@ -99,6 +95,7 @@ int calibrate_begin(calibration *c, const qdr_machine *base, const char *name, c
     /* One rank says nothing of nodes. */
     if (base->version && qdr_context_size(c->ctx) > 1)
         fail_status(why, qdr_machine_set_ranks_per_node(&c->machine, c->ranks_per_node));
+    c->machine.is_gpu = c->is_on_gpu;
     /* What is fitted to products has no tiles. */
     c->machine.n_units = 1;
     c->machine.wave_power = 1;
@@ -110,7 +107,13 @@ int calibrate_begin(calibration *c, const qdr_machine *base, const char *name, c
     }
     take_name(&c->machine, name, path);
     if (why->code) return why->code;
-    if (c->is_on_gpu) return find_gpu(c, why);
-    find_processor(c);
+    if (!c->is_on_gpu) {
+        find_processor(c);
+        return EXIT_OK;
+    }
+    qdr_gpu gpu = {0};
+    if (calibrate_find_gpu(c, &gpu, why)) return why->code;
+    snprintf(c->machine.device, QDR_MAX_NAME, "%.63s", gpu.name);
+    c->machine.memory_bytes = (double)gpu.bytes;
     return EXIT_OK;
 }

@@ -7,6 +7,7 @@
 
 #include "calibrate/calibrate.h"
 #include "common/json.h"
+#include "common/planning.h"
 #include "common/statistics.h"
 
 /* ---- errors ---- */
@@ -68,6 +69,10 @@ static void print_table(const calibration *c, const qdr_machine *machine, const 
     printf("# memory %.4g GB/s, kernels %.4g GFLOP/s, attention %.3g of the products' speed, launch %.3g us\n",
            1e-9 * machine->memory_bytes_per_sec, 1e-9 * machine->kernel_flops, machine->attention_efficiency,
            1e6 * machine->software.launch_secs);
+    printf("# libraries take %.3g GiB of a rank's memory", machine->software.fixed_bytes / GIB);
+    if (machine->software.attention_score_bytes > 0)
+        printf(", cuDNN's attention %.3g bytes for each score", machine->software.attention_score_bytes);
+    putchar('\n');
     for (int l = 0; l < machine->n_links; l++)
         printf("# %s: %.4g GB/s a %s, step %.3g us\n", machine->links[l].name,
                1e-9 * (l ? machine->links[l].adapter_bytes_per_sec : machine->links[l].rank_bytes_per_sec),

@@ -54,6 +54,8 @@ class Calibrate(unittest.TestCase):
         self.assertTrue(all(0 <= group["median_error"] <= group["largest_error"] for group in facts["residuals"]))
         self.assertIn("quadrille", facts["versions"])
         self.assertGreater(machine["f32"]["peak_TFLOPS"], 0)
+        self.assertEqual((machine["is_gpu"], machine["software"]["attention_score_bytes"]), (0, 0))
+        self.assertGreater(machine["software"]["fixed_GiB"], 0.001)
         return machine
 
     def test_other_commands_read_it(self):
@@ -95,6 +97,7 @@ class Calibrate(unittest.TestCase):
         self.assertEqual((machine["ranks_per_node"], machine["software"]["optimizer_bytes"]), (8, 28))
         self.assertNotIn(machine["f32"]["peak_TFLOPS"], (67, 0))  # measured, as this is
         self.assertNotEqual(machine["device"], "H100-SXM5-80GB")
+        self.assertEqual((machine["is_gpu"], machine["software"]["attention_score_bytes"]), (0, 0))  # 1 and 2 there
         done = self.calibrate("--force", "--base", "dgx-h1000", ranks=())
         self.assertEqual((done.returncode, done.out), (2, ""))
         self.assertIn("dgx-h100", done.err)
