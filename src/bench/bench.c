@@ -263,7 +263,8 @@ int bench_measure(qdr_context *ctx, const bench_options *options, const bench_su
     for (int64_t i = -options->n_warmup; i < n; i++)
         for (int series = 0; series < n_series; series++) {
             double secs = 0;
-            qdr_status status = qdr_barrier(ctx);
+            qdr_status status = subject->before ? subject->before(subject->user, series) : QDR_OK;
+            if (status >= 0) status = qdr_barrier(ctx);
             if (status >= 0) status = (subject->stream ? time_by_stream : time_by_host)(subject, series, &secs);
             if (status < 0) return fail_status(why, status);
             if (i >= 0) samples->secs[series * n + i] = secs;

@@ -151,8 +151,10 @@ typedef struct bench_samples {
     double *work; /* scratch space for one series */
 } bench_samples;
 
-/* What is measured. `after` is called after each call and may be NULL; warm-up iterations have negative numbers. */
+/* What is measured. `before` and `after` are called before and after each iteration, outside its time, and may be NULL;
+ * warm-up iterations have negative numbers. */
 typedef struct bench_subject {
+    qdr_status (*before)(void *user, int series);
     qdr_status (*call)(void *user, int series); /* returns when its work is complete, unless there is a stream */
     void (*after)(void *user, int series, int64_t iteration);
     void *user;

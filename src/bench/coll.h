@@ -22,7 +22,7 @@ typedef struct coll_case {
     int64_t *counts, *recv_counts; /* of all members */
     /* set by coll_case_size() */
     int64_t n; /* the size, in elements */
-    /* set by coll_case_check() */
+    /* set to 0 by coll_case_clear(); checks add to it */
     int64_t n_wrong; /* wrong elements on this rank */
 } coll_case;
 
@@ -38,10 +38,16 @@ int coll_case_has_both(const coll_case *the_case);
 /* Fills the data for measuring: with zeros, since repeated sums in place stay finite; with a codec, for which zeros
  * would be less work, with small numbers that have room to grow. */
 qdr_status coll_case_clear(coll_case *cleared);
+/* How often the collective may be called in a row before its numbers have grown too large; then it is to be renewed. */
+int coll_case_most_calls(const coll_case *called);
+/* What calls have changed is again as coll_case_clear() left it. */
+qdr_status coll_case_renew(const coll_case *renewed);
 /* Enqueues the collective. in_place: of one that has both. */
 qdr_status coll_case_start(const coll_case *started, qdr_stream *stream, int in_place);
 /* The call of a bench_subject: user is the case, series whether it is in place. */
 qdr_status coll_case_call(void *user, int series);
+/* Counts the elements of the last call's result, which was out of place or has no other place, that are not finite. */
+qdr_status coll_case_check_timed(coll_case *checked);
 /* Runs the collective once more on whole numbers whose sums are exact in every type, and counts the wrong elements on
  * this rank. Collective. */
 qdr_status coll_case_check(coll_case *checked, int in_place);

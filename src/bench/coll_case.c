@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One collective of one size along an axis, with its data and its exact result. */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,18 +110,35 @@ static qdr_status start_coded(const coll_case *c, qdr_stream *stream)
 
 static int is_coded(const coll_case *c) { return c->codec && c->kind <= QDR_ALL_REDUCE; }
 
-int coll_case_has_both(const coll_case *c) { return c->kind == QDR_ALL_GATHER && !is_coded(c); }
+int coll_case_has_both(const coll_case *c)
+{
+    return (c->kind == QDR_ALL_GATHER || c->kind == QDR_REDUCE_SCATTER) && !is_coded(c);
+}
+
+/* This member's part of the vector of n elements in `recv`. */
+static void *part_of(const coll_case *c)
+{
+    return (char *)c->recv + (size_t)begin_of(c, c->rank) * qdr_dtype_bytes(c->dtype);
+}
+
+/* Where this member's result begins. */
+static void *result_of(const coll_case *c, int in_place)
+{
+    return c->kind == QDR_REDUCE_SCATTER && in_place ? part_of(c) : c->recv;
+}
 
 qdr_status coll_case_start(const coll_case *c, qdr_stream *stream, int in_place)
 {
     const int64_t own = c->counts[c->rank];
-    const void *send = in_place ? NULL : c->send;
+    void *result = result_of(c, in_place);
     if (is_coded(c)) return start_coded(c, stream);
     switch (c->kind) {
-    case QDR_ALL_REDUCE: return qdr_all_reduce(c->grid, c->axis, QDR_SUM, c->recv, c->n, c->dtype, stream);
-    case QDR_ALL_GATHER: return qdr_all_gather(c->grid, c->axis, send, c->recv, own, c->counts, c->dtype, stream);
+    case QDR_ALL_REDUCE: return qdr_all_reduce(c->grid, c->axis, QDR_SUM, result, c->n, c->dtype, stream);
+    case QDR_ALL_GATHER:
+        return qdr_all_gather(c->grid, c->axis, in_place ? NULL : c->send, result, own, c->counts, c->dtype, stream);
     case QDR_REDUCE_SCATTER:
-        return qdr_reduce_scatter(c->grid, c->axis, QDR_SUM, c->send, c->recv, own, c->counts, c->dtype, stream);
+        return qdr_reduce_scatter(c->grid, c->axis, QDR_SUM, in_place ? c->recv : c->send, result, own, c->counts,
+                                  c->dtype, stream);
     case QDR_BROADCAST: return qdr_grid_broadcast(c->grid, c->axis, 0, c->recv, c->n, c->dtype, stream);
     case QDR_ALL_TO_ALL:
         return qdr_all_to_all(c->grid, c->axis, c->send, c->counts, c->recv, c->recv_counts, 0, c->dtype, stream);
@@ -137,10 +155,12 @@ qdr_status coll_case_call(void *user, int series)
     return status < 0 ? status : qdr_stream_synchronize(qdr_context_stream(context_of(called)));
 }
 
-/* Sums and gathers of a codec begin with small numbers. */
+/* Sums and gathers of a codec begin with small numbers: up to 2^(10 - SMALL), or 2^(10 - SMALL_F16). */
+enum { SMALL = 90, SMALL_F16 = 24 };
+
 static qdr_status put_small_numbers(const coll_case *c)
 {
-    const double small = c->dtype == QDR_F16 ? 0x1p-14 : 0x1p-90;
+    const double small = ldexp(1, c->dtype == QDR_F16 ? -SMALL_F16 : -SMALL);
     const size_t bytes = (size_t)c->n * qdr_dtype_bytes(c->dtype);
     for (int64_t i = 0; i < c->n; i++)
         element_write(c->dtype, c->here, i, small * (double)(1 + (i * 7919 + c->rank) % 1009) * (i % 2 ? -1 : 1));
@@ -148,13 +168,37 @@ static qdr_status put_small_numbers(const coll_case *c)
     return status < 0 ? status : memory_copy(context_of(c), c->recv, c->here, bytes);
 }
 
+/* Whether calls change what the next one adds to. */
+static int grows(const coll_case *c) { return is_coded(c) && c->kind == QDR_ALL_REDUCE; }
+
+int coll_case_most_calls(const coll_case *c)
+{
+    enum { ERRORS = 2 }; /* bits that errors of codecs may add */
+    const int room = c->dtype == QDR_F16 ? 15 + SMALL_F16 - 10 - ERRORS : 127 + SMALL - 10 - ERRORS;
+    return grows(c) && c->size > 1 ? (int)(room / log2(c->size)) : INT_MAX;
+}
+
+static qdr_status clear_feedback(const coll_case *c)
+{
+    if (!c->feedback) return QDR_OK;
+    return memory_set(context_of(c), c->feedback, 0, (size_t)c->capacity * sizeof(float));
+}
+
+qdr_status coll_case_renew(const coll_case *c)
+{
+    if (!grows(c)) return QDR_OK;
+    /* An all-reduce does not use `send`, which still has the numbers. What messages lost is as large as they were. */
+    const qdr_status status = memory_copy(context_of(c), c->recv, c->send, (size_t)c->n * qdr_dtype_bytes(c->dtype));
+    return status < 0 ? status : clear_feedback(c);
+}
+
 qdr_status coll_case_clear(coll_case *cleared)
 {
     qdr_context *ctx = context_of(cleared);
+    cleared->n_wrong = 0;
     qdr_status status = memory_set(ctx, cleared->send, 0, bytes_of(cleared));
     if (status >= 0) status = memory_set(ctx, cleared->recv, 0, bytes_of(cleared));
-    if (status >= 0 && cleared->feedback)
-        status = memory_set(ctx, cleared->feedback, 0, (size_t)cleared->capacity * sizeof(float));
+    if (status >= 0) status = clear_feedback(cleared);
     return status >= 0 && is_coded(cleared) ? put_small_numbers(cleared) : status;
 }
 
@@ -207,7 +251,8 @@ static double bound_of(const coll_case *c)
 static void *given_of(const coll_case *c, int in_place)
 {
     if (c->kind == QDR_ALL_REDUCE || c->kind == QDR_BROADCAST) return c->recv;
-    return in_place ? (char *)c->recv + (size_t)begin_of(c, c->rank) * qdr_dtype_bytes(c->dtype) : c->send;
+    if (!in_place) return c->send;
+    return c->kind == QDR_ALL_GATHER ? part_of(c) : c->recv;
 }
 
 /* NaN first: elements that are never written count as wrong. */
@@ -220,23 +265,40 @@ static qdr_status give(const coll_case *c, int in_place)
     if (status >= 0 && gives)
         status = memory_copy(context_of(c), given_of(c, in_place), c->here,
                              (size_t)n_given * qdr_dtype_bytes(c->dtype));
-    return status >= 0 && c->feedback ? memory_set(context_of(c), c->feedback, 0, (size_t)c->capacity * sizeof(float))
-                                      : status;
+    return status < 0 ? status : clear_feedback(c);
+}
+
+/* Elements of this member's result. */
+static int64_t n_received(const coll_case *c)
+{
+    const int64_t own = c->counts[c->rank];
+    return c->kind == QDR_REDUCE_SCATTER ? own : c->kind == QDR_ALL_TO_ALL ? own * c->size : c->n;
+}
+
+/* Brings the result to the host. */
+static qdr_status fetch(const coll_case *c, int in_place)
+{
+    return memory_copy(context_of(c), c->here, result_of(c, in_place),
+                       (size_t)n_received(c) * qdr_dtype_bytes(c->dtype));
+}
+
+qdr_status coll_case_check_timed(coll_case *checked)
+{
+    const qdr_status status = fetch(checked, 0);
+    for (int64_t i = 0; status >= 0 && i < n_received(checked); i++)
+        checked->n_wrong += !isfinite(element_read(checked->dtype, checked->here, i));
+    return status;
 }
 
 qdr_status coll_case_check(coll_case *checked, int in_place)
 {
     const coll_case *c = checked;
-    const int64_t own = c->counts[c->rank];
-    const int64_t n_received = c->kind == QDR_REDUCE_SCATTER ? own : c->kind == QDR_ALL_TO_ALL ? own * c->size : c->n;
     qdr_status status = give(c, in_place);
     if (status >= 0) status = qdr_barrier(context_of(c));
     if (status >= 0) status = coll_case_call(checked, in_place);
-    if (status >= 0)
-        status = memory_copy(context_of(c), c->here, c->recv, (size_t)n_received * qdr_dtype_bytes(c->dtype));
+    if (status >= 0) status = fetch(c, in_place);
     const double bound = is_coded(c) ? bound_of(c) : 0;
-    checked->n_wrong = 0;
-    for (int64_t i = 0; status >= 0 && i < n_received; i++) {
+    for (int64_t i = 0; status >= 0 && i < n_received(c); i++) {
         const double error = fabs(element_read(c->dtype, c->here, i) - expected(c, i));
         checked->n_wrong += !(error <= bound) || isinf(error);
     }
