@@ -2,12 +2,13 @@
 /** @file coll.h  Collectives along one axis of a grid: the members are the ranks that differ only in that coordinate,
  * and member j is the one whose coordinate is j.
  *
- * All are collective over these members and stream-ordered on `stream` (NULL: the context's): they return when they
- * are queued. Buffers are device memory (on CPUs any memory) and belong to the caller. Buffers and arrays of counts may
- * be neither changed nor freed before the stream has run the call. Counts are elements of `dtype`, ≥ 0; a buffer whose
- * count is 0 may be NULL. Buffers that overlap are refused, except where a function allows it. In a group of one,
- * collectives only copy. Members call the same functions in the same order, along one axis from one stream at a time;
- * this includes the statistics of a stack and qdr_adamw_norm(), which run on the context's stream.
+ * All are collective over these members and stream-ordered on `stream` (NULL: the context's): they return when they are
+ * queued, but for those that wait for members to connect or to share a GPU (cuda.h). Buffers are device memory (on CPUs
+ * any memory) and belong to the caller. Buffers and arrays of counts may be neither changed nor freed before the stream
+ * has run the call. Counts are elements of `dtype`, ≥ 0; a buffer whose count is 0 may be NULL. Buffers that overlap
+ * are refused, except where a function allows it. In a group of one, collectives only copy. Members call the same
+ * functions in the same order, along one axis from one stream at a time; this includes the statistics of a stack and
+ * qdr_adamw_norm(), which run on the context's stream.
  *
  * Errors that one member can detect by itself (below) queue nothing and concern that member only: the others wait
  * until it makes a valid call, or destroys the grid (then QDR_ERR_PEER). Calls that do not match (in kind, type,

@@ -62,8 +62,8 @@ typedef struct qdr_boot {
 } qdr_boot;
 /** Makes a rank's context over callbacks. Collective over all ranks; boot is copied; its functions may be called as
  * long as the context exists, in collective calls only. With more than one rank the device must be a GPU, one for each
- * rank, and NCCL runs the collectives. A rank that fails cannot notify the others: set QDR_TIMEOUT, and let the
- * callbacks fail after their own time limit. opts may be NULL.
+ * rank (see cuda.h), and NCCL runs the collectives. A rank that fails cannot notify the others: set QDR_TIMEOUT, and
+ * let the callbacks fail after their own time limit. opts may be NULL.
  *  @retval QDR_ERR_UNSUPPORTED  the device is a CPU, two ranks share a GPU, ranks have different versions of NCCL, or
  *                               QDR_CHECK is set
  *  @retval QDR_ERR_PEER         a callback failed

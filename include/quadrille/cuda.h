@@ -13,19 +13,20 @@
  * ranks (qdr_local_run()) may share a GPU; then a collective's call waits until all members have called it, so that
  * collectives along several axes must be called in one order on all ranks.
  *
- * QDR_CUDA_COMM in rank 0's environment selects how the GPUs of a world communicate: "nccl" needs a GPU for each rank;
- * "mpi" sends through the host's memory; "local" is for ranks of one process, on one GPU or on several that reach each
- * other's memory. "auto", the default: nccl if it can be used (each rank has a GPU of its own, and NCCL is recent
- * enough), else mpi or local; for ranks with callbacks (qdr_context_create_boot()) nccl. With NCCL, a thread of each
- * context watches for NCCL errors, for ranks that gave up and for collectives that take longer than QDR_TIMEOUT; any of
- * these poisons the context, and NCCL's communicators are aborted. Each communicator may use so many SMs that all that
- * may run at the same time fit on the GPU; QDR_NCCL_MAX_CTAS sets another number of thread blocks for each, and is
- * refused if they would not fit. NCCL must be 2.26 or later. Where NCCL joins ranks, the library
- * sets NCCL_LAUNCH_ORDER_IMPLICIT=1 unless it is set: kernels of NCCL start in the order of the host's calls, those of
- * the program's other users of NCCL, too (who may need NCCL_LAUNCH_RACE_FATAL=0; see docs/gpu.md). NCCL allocates and
- * registers the memory of stacks if it can on all ranks, unless one of them has QDR_NCCL_REGISTER=0 (default 1);
- * collectives of coll.h on a stack's memory then need such memory on all ranks. NCCL adds in its own order: the same
- * plan gives the same bits.
+ * QDR_CUDA_COMM in rank 0's environment selects how the GPUs of a world communicate: "nccl" needs a GPU for each rank,
+ * but for tests (NCCL 2.30 and later with NCCL_MULTI_RANK_GPU_ENABLE=1, see docs/gpu.md); "mpi" sends through the
+ * host's memory; "local" is for ranks of one process, on one GPU or on several that reach each other's memory. "auto",
+ * the default: nccl if it can be used, else mpi or local; for ranks with callbacks (qdr_context_create_boot()) nccl.
+ * The first collective of a kind on an NCCL communicator waits on the host until all its ranks call it: NCCL connects
+ * them. With NCCL, a thread of each context watches for NCCL errors, for ranks that gave up and for collectives that
+ * take longer than QDR_TIMEOUT; any of these poisons the context, and NCCL's communicators are aborted. Each
+ * communicator may use so many SMs that all that may run at the same time fit on the GPU; QDR_NCCL_MAX_CTAS sets
+ * another number of thread blocks for each, and is refused if they would not fit. NCCL must be 2.26 or later. Where
+ * NCCL joins ranks, the library sets NCCL_LAUNCH_ORDER_IMPLICIT=1 unless it is set: kernels of NCCL start in the order
+ * of the host's calls, those of the program's other users of NCCL, too (who may need NCCL_LAUNCH_RACE_FATAL=0; see
+ * docs/gpu.md). NCCL allocates and registers the memory of stacks if it can on all ranks, unless one of them has
+ * QDR_NCCL_REGISTER=0 (default 1); collectives of coll.h on a stack's memory then need such memory on all ranks. NCCL
+ * adds in its own order: the same plan gives the same bits.
  *
  * Environment: QDR_CUDA_MEMORY=managed (default device) allocates memory that the host may read and write as well,
  * while no work on a stream uses it (slower; for tests and debugging). QDR_TF32=1 (default 0) lets F32 products round

@@ -28,10 +28,10 @@ typedef struct qdr_graph qdr_graph;
 /** Starts recording. Meanwhile qdr_stream_synchronize() of a recorded stream fails with QDR_ERR_STATE, since nothing
  * runs, as does everything that waits for a result: qdr_stack_loss(), qdr_adamw_norm(), qdr_grad_norm(), loading and
  * gathering parameters. Recording continues after such a failure. Run the step once before recording it, so that memory
- * allocated at first use exists, and NCCL has connected the ranks, for which it waits on the host. Calls that cannot be
- * recorded fail immediately. If such a call invalidates the record, all later calls fail as well until qdr_graph_end();
- * after that the context works as before. Local; the ranks of a world record the same step together, as they would run
- * it, and run it only if all of them could (qdr_agree()).
+ * allocated at first use exists, and NCCL has connected the ranks (the first collective of a kind waits for them on the
+ * host, see cuda.h). Calls that cannot be recorded fail immediately. If such a call invalidates the record, all later
+ * calls fail as well until qdr_graph_end(); after that the context works as before. Local; the ranks of a world record
+ * the same step together, as they would run it, and run it only if all of them could (qdr_agree()).
  *  @retval QDR_ERR_UNSUPPORTED  nothing can be recorded here; the sentence says why
  *  @retval QDR_ERR_STATE        the context is already recording */
 QDR_API QDR_NODISCARD qdr_status qdr_graph_begin(qdr_context *ctx);

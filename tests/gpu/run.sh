@@ -413,7 +413,7 @@ part_figures() {
     if [ -n "$fake" ]; then
         skip units "no GPU"
     else
-        measure units 60 "$build/tests/gpu/gpu_units" "$units,$((units - 10)),$((units - 16))" $products
+        measure units 60 "$build/tests/gpu/gpu_units" "$units,$((units - 8)),$((units - 16))" $products
     fi
     # shellcheck disable=SC2086 # words
     measure fp8 40 "$build/tests/gpu/gpu_fp8" $products
