@@ -108,15 +108,15 @@ typedef struct known_limit {
 } known_limit;
 static const known_limit limits[] = {
     {"memory_lock", "locked memory (ulimit -l)", RLIMIT_MEMLOCK, KIB, GIB,
-     "adapters that read memory by themselves (InfiniBand, RoCE, Slingshot) need it locked: ulimit "
-     "-l unlimited, or 'memlock unlimited' in /etc/security/limits.conf"},
+     "adapters that read memory by themselves (InfiniBand, RoCE, Slingshot) need it locked: ulimit -l unlimited, or "
+     "'memlock unlimited' in /etc/security/limits.conf"},
     {"open_files", "open files (ulimit -n)", RLIMIT_NOFILE, 1, 1024,
      "each connection and each shared buffer is a file: ulimit -n 65536"},
     {"threads", "threads (ulimit -u)", RLIMIT_NPROC, 1, 4096,
      "each local rank has three threads and those of BLAS: ulimit -u 65536"},
     {"address_space", "address space (ulimit -v)", RLIMIT_AS, KIB, INFINITY,
-     "BLAS, threads and CUDA take addresses far beyond what they use: ulimit -v unlimited, and "
-     "limit memory by a control group"},
+     "BLAS, threads and CUDA take addresses far beyond what they use: ulimit -v unlimited, and limit memory by a "
+     "control group"},
     {"stack", "stack (ulimit -s)", RLIMIT_STACK, KIB, KIB *KIB, "threads get stacks of this size: ulimit -s 8192"},
     {NULL, NULL, 0, 0, 0, NULL},
 };
@@ -130,8 +130,8 @@ static double limit_now(const known_limit *limit)
 
 static void add_shm(doctor_report *report)
 {
-    static const char remedy[] = "ranks of one node share memory there: mount -o "
-                                 "remount,size=50% " SHM ", or docker run --shm-size=8g";
+    static const char remedy[] = "ranks of one node share memory there: mount -o remount,size=50% " SHM
+                                 ", or docker run --shm-size=8g";
     struct statvfs is;
     char all[24], left[24];
     if (statvfs(SHM, &is) != 0) {
@@ -253,8 +253,7 @@ static const known_trouble troubles[] = {
      "NCCL's kernels start in any order, and may wait for each other forever: unset it"},
     {"NCCL_LAUNCH_RACE_FATAL", "0",
      "threads that launch NCCL's kernels on one GPU are not stopped, and may wait for each other forever: unset it "
-     "unless "
-     "other libraries of the program launch, too"},
+     "unless other libraries of the program launch, too"},
     {"NCCL_LOCAL_REGISTER", "0", "NCCL copies what it could read in place: unset it"},
     {"NCCL_CUMEM_ENABLE", "0", "NCCL copies what it could read in place: unset it"},
     {"QDR_NCCL_REGISTER", "0", "NCCL copies what it could read in place: unset it for timings"},

@@ -290,8 +290,8 @@ static void check_alone(const fact_node *node, fact_differences *differences)
 {
     static const fact_rule rule = {
         "launcher", FACT_TEXT, 1, DOCTOR_NOTE,
-        "if more were started, use the launcher of this MPI (mpiexec, srun --mpi=pmi2); with "
-        "--each, every process reports alone"};
+        "if more were started, use the launcher of this MPI (mpiexec, srun --mpi=pmi2); with --each, every process "
+        "reports alone"};
     if (!fact_value(&node->facts, FACT_ALONE) || numbers_count(&node->ranks) != 1) return;
     fact_difference *one = add(differences, node, &rule, rule.name);
     snprintf(one->value, sizeof one->value, "MPI sees one rank, and the launcher does not say how many it started");

@@ -59,8 +59,8 @@ static void add_gpu(doctor_report *report, const qdr_gpu *gpu)
                                          all, free_bytes, gpu->n_sms, gpu->major, gpu->minor, gpu->bus);
     if (gpu->major < LEAST_MAJOR)
         doctor_advise(finding,
-                      "Quadrille computes on capability %d.0 (Ampere) or later: leave it "
-                      "out of CUDA_VISIBLE_DEVICES, or use the CPU",
+                      "Quadrille computes on capability %d.0 (Ampere) or later: leave it out of "
+                      "CUDA_VISIBLE_DEVICES, or use the CPU",
                       LEAST_MAJOR);
 }
 
@@ -120,8 +120,8 @@ static void add_libraries(doctor_report *report)
         add_version(report, "NCCL", gpus->nccl);
     else if (gpus->nccl)
         doctor_advise(doctor_add(report, GROUP, "NCCL", DOCTOR_NOTE,
-                                 "%d.%d.%d, too old to be used: sums over GPUs of several processes go "
-                                 "through the host",
+                                 "%d.%d.%d, too old to be used: sums over GPUs of several processes go through the "
+                                 "host",
                                  gpus->nccl / 10000, gpus->nccl / 100 % 100, gpus->nccl % 100),
                       "%d.%d or later is needed: put a newer libnccl.so.2 first in LD_LIBRARY_PATH", LEAST_NCCL / 10000,
                       LEAST_NCCL / 100 % 100);
