@@ -25,7 +25,14 @@ qdr_status qdri_codec_check_dev(const qdr_codec *codec, qdr_dtype dtype, const q
     return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: GPUs have no %s; use bf16, int16, int8 or int4", who, text);
 }
 
-static qdri_kernel integers_kernel(const qdri_message *message, qdri_kernel_kind kind)
+/* Whether its messages are made by the kernels of codecs: those of BF16 are on GPUs, all of a step at once. */
+static int has_kernels(const qdri_message *message, const qdri_dev *dev)
+{
+    return qdri_codec_bits(message->codec) || (message->codec->kind == QDR_CODEC_BF16 && !qdri_dev_runs_work(dev));
+}
+
+/* Of integers or BF16. */
+static qdri_kernel codec_kernel(const qdri_message *message, qdri_kernel_kind kind)
 {
     qdri_kernel kernel = {.kind = kind, .dtype = message->dtype};
     kernel.u.codec.n = message->n;
@@ -82,7 +89,7 @@ qdr_status qdri_encode(qdr_stream *stream, const qdri_message *message, const vo
     if (!is_coded) return qdri_copy(stream, wire, x, (size_t)message->n * qdr_dtype_bytes(dtype));
     qdri_kernel kernel = cast_kernel(dtype, QDR_BF16, message->n, x, wire);
     if (message->codec->kind == QDR_CODEC_BF16) return qdri_kernel_run(stream, &kernel);
-    kernel = integers_kernel(message, QDRI_K_ENCODE);
+    kernel = codec_kernel(message, QDRI_K_ENCODE);
     kernel.u.codec.x = x;
     kernel.u.codec.feedback = feedback;
     kernel.u.codec.seed = seed;
@@ -99,7 +106,7 @@ qdr_status qdri_decode(qdr_stream *stream, const qdri_message *message, const vo
     if (message->n == 0) return QDR_OK;
     if (is_coded && message->codec->kind == QDR_CODEC_ZFP) return qdri_zfp_decode(stream, message, wire, is_added, y);
     if (is_coded && message->codec->kind != QDR_CODEC_BF16) {
-        qdri_kernel kernel = qdri_codec_bits(message->codec) ? integers_kernel(message, QDRI_K_DECODE)
+        qdri_kernel kernel = qdri_codec_bits(message->codec) ? codec_kernel(message, QDRI_K_DECODE)
                                                              : lossless_kernel(message, QDRI_K_UNPACK);
         if (kernel.kind == QDRI_K_UNPACK) {
             kernel.u.codec.stride = (size_t)bytes;
@@ -118,13 +125,13 @@ qdr_status qdri_decode(qdr_stream *stream, const qdri_message *message, const vo
 
 int qdri_codes_parts(const qdri_message *message, const qdri_dev *dev)
 {
-    return qdri_codec_bits(message->codec) && !qdri_dev_runs_work(dev);
+    return !qdri_dev_runs_work(dev) && has_kernels(message, dev);
 }
 
 qdr_status qdri_code_parts(qdr_stream *stream, qdri_kernel_kind kind, const qdri_message *message,
                            const qdri_code_part *parts, int n_parts)
 {
-    qdri_kernel kernel = integers_kernel(message, kind);
+    qdri_kernel kernel = codec_kernel(message, kind);
     kernel.u.codec.n = 0;
     for (int i = 0; i < n_parts; i++)
         if (parts[i].n > kernel.u.codec.n) kernel.u.codec.n = parts[i].n;
@@ -210,9 +217,10 @@ static qdr_status sum_versions(qdr_stream *stream, const qdri_message *message, 
 qdr_status qdri_decode_sum(qdr_stream *stream, const qdri_message *message, const qdri_message_sum *sum)
 {
     if (message->n == 0) return QDR_OK;
-    if (message->codec->kind == QDR_CODEC_BF16) return sum_bf16(stream, message, sum);
-    if (!qdri_codec_bits(message->codec)) return sum_versions(stream, message, sum);
-    qdri_kernel kernel = integers_kernel(message, QDRI_K_DECODE_SUM);
+    if (!has_kernels(message, stream->dev))
+        return message->codec->kind == QDR_CODEC_BF16 ? sum_bf16(stream, message, sum)
+                                                      : sum_versions(stream, message, sum);
+    qdri_kernel kernel = codec_kernel(message, QDRI_K_DECODE_SUM);
     kernel.u.codec.n_sources = sum->n_sources;
     kernel.u.codec.own = sum->own;
     kernel.u.codec.x = sum->x;

@@ -287,7 +287,9 @@ static qdr_status codec_check(const qdri_kernel *kernel)
     int64_t n = 0;
     if (!qdri_is_float(kernel->dtype) || kernel->dtype == QDR_F64)
         return QDR_FAIL(QDR_ERR_DTYPE, "%s: the type is %s; use f32, bf16 or f16", name, qdr_dtype_name(kernel->dtype));
-    if ((bits != 4 && bits != 8 && bits != 16) || (block != 32 && block != 64 && block != 128 && block != 256))
+    const int is_bf16 = bits == 0 && kernel->dtype == QDR_F32 && block == 128;
+    if (!is_bf16 &&
+        ((bits != 4 && bits != 8 && bits != 16) || (block != 32 && block != 64 && block != 128 && block != 256)))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d bits in blocks of %d; use 4, 8 or 16 in 32, 64, 128 or 256", name,
                         bits, block);
     QDR_TRY(sizes(name, kernel->u.codec.n, 1, &n));

@@ -32,11 +32,12 @@ static inline qdri_kernel fake_code_part(const qdri_kernel *kernel, int i)
     return one;
 }
 
-/* Of the message of a kernel of codecs of integers. */
+/* Of the message of a kernel of codecs. */
 static inline size_t fake_message_bytes(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.codec.n, run = kernel->u.codec.run ? kernel->u.codec.run : n;
     int64_t bytes = 0;
+    if (kernel->u.codec.bits == 0) return 2 * (size_t)n;
     for (int64_t at = 0, m; at < n; at += m) {
         m = n - at < run ? n - at : run;
         bytes += (m + kernel->u.codec.block - 1) / kernel->u.codec.block * 4 + (m * kernel->u.codec.bits + 7) / 8;

@@ -28,6 +28,7 @@ cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_target *
     if (found.n && target->scratch) fake_add_access(&found, FAKE_SCRATCH, target->scratch, QDRI_CUDA_SCRATCH_BYTES);
     const cudaError_t error = book(target->stream, &found);
     const int is_coded = kernel->kind == QDRI_K_ENCODE || kernel->kind == QDRI_K_DECODE;
+    fake_count("kernel");
     if (is_coded && kernel->u.codec.n_parts > 1) fake_count("kernel of several messages");
     return error == cudaSuccess ? qdri_cuda_launch_body(kernel, target) : error;
 }

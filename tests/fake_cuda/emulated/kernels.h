@@ -47,6 +47,7 @@ typedef struct kernel_test {
     int n;
     operand operands[N_OPERANDS];
     int no_cpu; /* nothing to compare with but the repetition */
+    void (*on_cpu)(const qdri_kernel *kernel); /* in the place of the CPU's kernel, where it has none; NULL: it has */
 } kernel_test;
 
 static const qdr_dtype float_types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
@@ -154,6 +155,16 @@ static inline void set_address(qdri_kernel *kernel, const operand *o, void *addr
 
 /* ---- runs ---- */
 
+static inline void run_kernel_on_cpu(const kernel_test *test, const qdri_kernel *kernel)
+{
+    if (test->on_cpu) {
+        test->on_cpu(kernel);
+        return;
+    }
+    CHECK_OK(qdri_kernel_run(cpu_stream, kernel));
+    CHECK_OK(qdri_stream_synchronize(cpu_stream));
+}
+
 static inline void run_on_cpu(const kernel_test *test, void **results)
 {
     qdri_kernel kernel = test->kernel;
@@ -163,9 +174,7 @@ static inline void run_on_cpu(const kernel_test *test, void **results)
         memcpy(results[i], o->data, bytes_of(o));
         set_address(&kernel, o, results[i]);
     }
-    if (test->no_cpu) return;
-    CHECK_OK(qdri_kernel_run(cpu_stream, &kernel));
-    CHECK_OK(qdri_stream_synchronize(cpu_stream));
+    if (!test->no_cpu) run_kernel_on_cpu(test, &kernel);
 }
 
 static inline void move_bytes(void *to, const void *from, size_t bytes)

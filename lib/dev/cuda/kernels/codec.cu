@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Codecs of integers: a few lanes of a warp for each block of elements. The arithmetic is the CPU's, operation by
- * operation, and the products are not contracted, for the same bits (dev/cpu/kernels/codec.c). */
+/* Codecs: a few lanes of a warp for each block of elements. The arithmetic of integers is the CPU's, operation by
+ * operation, and the products are not contracted, for the same bits (dev/cpu/kernels/codec.c). BITS = 0 is BF16, whose
+ * blocks only divide the work. */
 #include "core/codec_format.h"
 #include "dev/cuda/kernels/launch.cuh"
 
@@ -23,7 +24,8 @@ struct message {
 
 int64_t run_of(const qdri_kernel *kernel)
 {
-    return kernel->u.codec.run ? least(kernel->u.codec.run, kernel->u.codec.n) : kernel->u.codec.n;
+    const auto &codec = kernel->u.codec;
+    return codec.run && codec.bits ? least(codec.run, codec.n) : codec.n;
 }
 
 int64_t count_blocks(const qdri_kernel *kernel)
@@ -330,6 +332,33 @@ __device__ numbers<each<BLOCK>> encode_block(const message &m, const place &p, n
     return got;
 }
 
+/* ---- blocks of any codec ---- */
+
+template <int BLOCK, int BITS>
+__device__ numbers<each<BLOCK>> read_block(const message &m, const place &p, const char *wire)
+{
+    if constexpr (BITS == 0) {
+        return load_block<BLOCK>((const bf16 *)wire, p);
+    } else {
+        return decode_block<BLOCK, BITS>(m, p, wire);
+    }
+}
+
+/* As encode_block(). */
+template <int BLOCK, int BITS>
+__device__ numbers<each<BLOCK>> write_block(const message &m, const place &p, numbers<each<BLOCK>> x, float *lost,
+                                            char *wire)
+{
+    if constexpr (BITS == 0) {
+        store_block<BLOCK>((bf16 *)wire, p, x);
+#pragma unroll
+        for (int k = 0; k < each<BLOCK>; k++) x.at[k] = get(put<bf16>(x.at[k]));
+        return x;
+    } else {
+        return encode_block<BLOCK, BITS>(m, p, x, lost, wire);
+    }
+}
+
 /* ---- kernels ---- */
 
 /* Several messages: one for each row of thread blocks. */
@@ -338,7 +367,7 @@ __global__ void encode(const __grid_constant__ message m, const __grid_constant_
 {
     const qdri_code_part &part = parts.at[blockIdx.y];
     const place p = find_place<BLOCK, BITS>(m, part.n, part.seed);
-    encode_block<BLOCK, BITS>(m, p, load_block<BLOCK>((const T *)part.x, p), part.feedback, (char *)part.wire);
+    write_block<BLOCK, BITS>(m, p, load_block<BLOCK>((const T *)part.x, p), part.feedback, (char *)part.wire);
 }
 
 template <int BLOCK, int BITS, typename T>
@@ -348,7 +377,7 @@ __global__ void decode(const __grid_constant__ message m, const __grid_constant_
     constexpr int V = each<BLOCK>;
     const qdri_code_part &part = parts.at[blockIdx.y];
     const place p = find_place<BLOCK, BITS>(m, part.n, 0);
-    numbers<V> x = decode_block<BLOCK, BITS>(m, p, (const char *)part.wire);
+    numbers<V> x = read_block<BLOCK, BITS>(m, p, (const char *)part.wire);
     T *y = (T *)part.y;
     if (accumulate) {
         const numbers<V> old = load_block<BLOCK>(y, p);
@@ -373,11 +402,11 @@ __global__ void decode_sum(const __grid_constant__ message m, message_list list,
     for (int s = 0; s < list.n; s++) {
         const int at = s - (list.own >= 0 && s > list.own);
         const numbers<V> more = s == list.own ? load_block<BLOCK>(x, p)
-                                              : decode_block<BLOCK, BITS>(m, p, sources + at * list.stride);
+                                              : read_block<BLOCK, BITS>(m, p, sources + at * list.stride);
 #pragma unroll
         for (int k = 0; k < V; k++) total.at[k] = s ? total.at[k] + more.at[k] : more.at[k];
     }
-    if (wire) total = encode_block<BLOCK, BITS>(m, p, total, lost, wire);
+    if (wire) total = write_block<BLOCK, BITS>(m, p, total, lost, wire);
     store_block<BLOCK>(y, p, total);
 }
 
@@ -435,6 +464,7 @@ cudaError_t qdri_cuda_codec(const qdri_kernel *kernel, const qdri_cuda_target *t
 {
     if (kernel->u.codec.n == 0) return cudaSuccess;
     if (count_blocks(kernel) > UINT32_MAX / 32) return cudaErrorInvalidValue; /* threads are counted in 32 bits */
+    if (kernel->u.codec.bits == 0) return launch_codec<128, 0, float>(kernel, target);
     switch (kernel->dtype) {
     case QDR_F32: return launch_type<float>(kernel, target);
     case QDR_BF16: return launch_type<bf16>(kernel, target);
