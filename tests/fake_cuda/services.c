@@ -9,5 +9,6 @@ const fake_services fake_cuda_services = {
     .use = fake_use,
     .stream_device = fake_stream_device,
     .current_device = cudaGetDevice,
+    .take_failure = fake_take_failure,
     .region = &fake_region,
 };

@@ -10,6 +10,7 @@ typedef struct fake_services {
     cudaError_t (*use)(cudaStream_t stream, const char *name, const fake_access *accesses, int n);
     int (*stream_device)(cudaStream_t stream, const char *name);
     cudaError_t (*current_device)(int *device);
+    int (*take_failure)(const char *kind);
     const fake_region_of_all *region;
 } fake_services;
 

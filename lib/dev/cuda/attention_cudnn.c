@@ -21,8 +21,9 @@ typedef struct shape_plans {
     qdri_cudnn_shape shape;
     qdri_cudnn_shape piece; /* of one run of the backward plan */
     int is_own; /* 1: cuDNN does not compute this shape */
-    /* 1: there was too little memory even for the smallest piece. The library's own kernels compute both passes until
-     * the forward pass with these statistics (NULL: any) comes round: so a step's passes use the same kernels. */
+    /* 1: there was too little memory, for plans or even for the smallest piece. The library's own kernels compute both
+     * passes until the forward pass with these statistics (NULL: any) comes round: so a step's passes use the same
+     * kernels. */
     int is_short;
     const void *short_since;
     qdri_cudnn_plan forward, backward;
@@ -31,7 +32,7 @@ typedef struct shape_plans {
 
 struct qdri_cuda_attention {
     const qdri_cudnn *api; /* NULL: cuDNN is not used */
-    void *handle;
+    void *handle; /* NULL until there are plans */
     int is_full; /* that there are too many shapes has been logged */
     int n_shapes;
     shape_plans shapes[SHAPES_MOST];
@@ -67,11 +68,7 @@ static qdr_status open_cudnn(qdri_cuda_dev *dev)
                           gpu->number, gpu->major, gpu->minor);
     else
         status = qdri_cudnn_open(&dev->attention->api);
-    if (status == QDR_OK)
-        status = cudnn_status(dev, dev->attention->api->create(&dev->attention->handle), "cudnnCreate");
-    if (status == QDR_OK) return QDR_OK;
-    say_own(dev, qdr_last_error());
-    dev->attention->api = NULL;
+    if (status != QDR_OK) say_own(dev, qdr_last_error());
     return QDR_OK;
 }
 
@@ -126,7 +123,7 @@ static qdr_status plan_backward(const struct qdri_cuda_attention *self, int64_t 
         qdri_cudnn_shape smaller = plans->piece;
         const int64_t most = shrink(&smaller) ? workspace_most : INT64_MAX;
         const qdr_status status = qdri_cudnn_plan_make(self->api, target, &plans->piece, 1, most, &plans->backward);
-        if (status != QDR_ERR_MEMORY) return status;
+        if (status != QDR_ERR_SHAPE) return status;
         plans->piece = smaller;
     }
 }
@@ -141,18 +138,40 @@ static void say_pieces(int level, const shape_plans *plans)
              plans->backward.workspace_bytes);
 }
 
+static qdr_status open_handle(qdri_cuda_dev *dev)
+{
+    void *made = NULL;
+    const int error = dev->attention->api->create(&made);
+    const qdr_status status = cudnn_status(dev, error, "cudnnCreate");
+    if (status == QDR_OK) dev->attention->handle = made;
+    return qdri_cudnn_is_short(error) ? QDR_ERR_MEMORY : status;
+}
+
 static qdr_status make_plans(qdri_cuda_dev *dev, shape_plans *plans)
 {
     const struct qdri_cuda_attention *self = dev->attention;
-    const qdri_cudnn_target target = {.handle = self->handle};
     size_t bytes_free = 0, bytes = 0;
     qdri_cuda_free_bytes(&dev->base, &bytes_free, &bytes);
     int64_t most = bytes ? (int64_t)(bytes_free / PARTS_OF_FREE) : WORKSPACE_MOST;
     if (most > WORKSPACE_MOST) most = WORKSPACE_MOST;
-    QDR_TRY(qdri_cudnn_plan_make(self->api, target, &plans->shape, 0, INT64_MAX, &plans->forward));
+    if (!self->handle) QDR_TRY(open_handle(dev));
+    const qdri_cudnn_target target = {.handle = self->handle};
+    if (!plans->forward.plan)
+        QDR_TRY(qdri_cudnn_plan_make(self->api, target, &plans->shape, 0, INT64_MAX, &plans->forward));
+    plans->piece = plans->shape;
     QDR_TRY(plan_backward(self, most, plans));
     if (n_pieces(plans) > 1) say_pieces(QDRI_LOG_INFO, plans);
     return QDR_OK;
+}
+
+/* Makes the plans of a shape that has none. Only what cuDNN refuses is not tried again. */
+static qdr_status need_plans(qdri_cuda_dev *dev, shape_plans *plans)
+{
+    if (plans->backward.plan) return QDR_OK;
+    const qdr_status status = make_plans(dev, plans);
+    plans->is_own = status != QDR_OK && status != QDR_ERR_MEMORY;
+    if (plans->is_own) say_own(dev, qdr_last_error());
+    return status;
 }
 
 static int is_same(const qdri_cudnn_shape *a, const qdri_cudnn_shape *b)
@@ -162,7 +181,7 @@ static int is_same(const qdri_cudnn_shape *a, const qdri_cudnn_shape *b)
 }
 
 /* NULL: the list is full. */
-static shape_plans *find_or_make(qdri_cuda_dev *dev, const qdri_cudnn_shape *shape)
+static shape_plans *find_or_add(qdri_cuda_dev *dev, const qdri_cudnn_shape *shape)
 {
     struct qdri_cuda_attention *self = dev->attention;
     for (int i = 0; i < self->n_shapes; i++)
@@ -173,14 +192,8 @@ static shape_plans *find_or_make(qdri_cuda_dev *dev, const qdri_cudnn_shape *sha
         return NULL;
     }
     shape_plans *made = &self->shapes[self->n_shapes++];
-    *made = (shape_plans){.shape = *shape,
-                          .piece = *shape,
-                          .scale = (float)(1 / sqrt((double)shape->head_size)),
-                          .hidden = -INFINITY,
-                          .one = 1};
-    if (make_plans(dev, made) == QDR_OK) return made;
-    say_own(dev, qdr_last_error());
-    made->is_own = 1;
+    *made = (shape_plans){
+        .shape = *shape, .scale = (float)(1 / sqrt((double)shape->head_size)), .hidden = -INFINITY, .one = 1};
     return made;
 }
 
@@ -212,7 +225,7 @@ static qdr_status find_plans(qdri_cuda_dev *dev, const qdri_kernel *kernel, shap
     if (dev->opts.attention == QDRI_ATTENTION_AUTO && !is_recorded(&dev->gpu, &shape)) return QDR_OK;
     QDR_TRY(open_cudnn(dev));
     if (!dev->attention->api) return QDR_OK;
-    *plans = find_or_make(dev, &shape);
+    *plans = find_or_add(dev, &shape);
     if (*plans && (*plans)->is_own) *plans = NULL;
     return QDR_OK;
 }
@@ -231,7 +244,7 @@ size_t qdri_cuda_kernel_bytes(qdr_stream *stream, const qdri_kernel *kernel)
     shape_plans *plans = NULL;
     QDRI_CUDA_VISIT(dev);
     if (visited != cudaSuccess || find_plans(dev, kernel, &plans) != QDR_OK || !plans) return 0;
-    return workspace_bytes(plans);
+    return need_plans(dev, plans) == QDR_OK ? workspace_bytes(plans) : 0;
 }
 
 /* If there is too little memory, the first pass that needs it makes do with less. */
@@ -246,7 +259,7 @@ void qdri_cuda_reserve_kernel(qdr_stream *stream, size_t bytes)
 static int use_smaller_pieces(struct qdri_cuda_attention *self, shape_plans *plans)
 {
     const shape_plans before = *plans;
-    if (!shrink(&plans->piece)) return 0;
+    if (!plans->backward.plan || !shrink(&plans->piece)) return 0;
     qdr_status status = qdri_list_grow((void **)&self->replaced, self->n_replaced, &self->replaced_capacity,
                                        sizeof *self->replaced, "plans of attention");
     if (status == QDR_OK) status = plan_backward(self, before.backward.workspace_bytes - 1, plans);
@@ -268,15 +281,19 @@ static void *find_workspace(qdr_stream *stream, const qdri_kernel *kernel, shape
     void *workspace = NULL;
     qdr_status status;
     if (plans->is_short && (is_backward || (plans->short_since && plans->short_since != statistics))) return NULL;
-    while ((status = qdri_cuda_find_space(stream, QDRI_SPACE_ATTENTION, workspace_bytes(plans), &workspace)) !=
-           QDR_OK) {
-        if (status == QDR_ERR_MEMORY && use_smaller_pieces(dev->attention, plans)) continue;
+    do {
+        status = need_plans(dev, plans);
+        if (plans->is_own) return NULL;
+        if (status == QDR_OK)
+            status = qdri_cuda_find_space(stream, QDRI_SPACE_ATTENTION, workspace_bytes(plans), &workspace);
+    } while (status == QDR_ERR_MEMORY && use_smaller_pieces(dev->attention, plans));
+    if (status != QDR_OK) {
         if (!plans->is_short) say_own(dev, qdr_last_error());
         plans->is_short = 1;
         plans->short_since = is_backward ? NULL : statistics;
         return NULL;
     }
-    if (plans->is_short) qdri_log(QDRI_LOG_WARNING, "attention: cuDNN has enough memory now, and computes it again");
+    if (plans->is_short) qdri_log(QDRI_LOG_WARNING, "attention: cuDNN has enough memory now, and computes it");
     plans->is_short = 0;
     return workspace;
 }

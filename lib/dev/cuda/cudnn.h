@@ -10,7 +10,13 @@
 #include "core/dtype.h"
 #include "core/status.h"
 
-enum { QDRI_CUDNN_SUCCESS = 0 };
+enum { QDRI_CUDNN_SUCCESS = 0, QDRI_CUDNN_NO_HOST_MEMORY = 4003, QDRI_CUDNN_NO_DEVICE_MEMORY = 4004 };
+
+/* Whether cuDNN's status says that memory was short: the same may work later. */
+static inline int qdri_cudnn_is_short(int status)
+{
+    return status == QDRI_CUDNN_NO_HOST_MEMORY || status == QDRI_CUDNN_NO_DEVICE_MEMORY;
+}
 
 typedef enum qdri_cudnn_type {
     QDRI_CUDNN_F32 = 0,
@@ -179,7 +185,8 @@ typedef struct qdri_cudnn_target {
 } qdri_cudnn_target;
 
 /* Creates a deterministic plan for a forward or a backward pass that needs at most this much workspace.
- * @retval QDR_ERR_MEMORY       cuDNN has only plans that need more
+ * @retval QDR_ERR_SHAPE        cuDNN has only plans that need more
+ * @retval QDR_ERR_MEMORY       there was too little memory to make one; there may be enough later
  * @retval QDR_ERR_UNSUPPORTED  cuDNN has none; the message contains cuDNN's reason */
 QDR_NODISCARD qdr_status qdri_cudnn_plan_make(const qdri_cudnn *api, qdri_cudnn_target target,
                                               const qdri_cudnn_shape *shape, int is_backward, int64_t workspace_most,

@@ -325,12 +325,13 @@ static int is_deterministic(builder *b, qdri_cudnn_desc config)
     int notes[QDRI_CUDNN_N_NOTES] = {0};
     int64_t n = 0;
     qdri_cudnn_desc engine = make(b, QDRI_CUDNN_ENGINE);
-    if (b->status != QDRI_CUDNN_SUCCESS ||
-        b->api->desc_get(config, QDRI_CUDNN_CONFIG_ENGINE, QDRI_CUDNN_OF_DESCRIPTOR, 1, &n, &engine) !=
-            QDRI_CUDNN_SUCCESS ||
-        b->api->desc_get(engine, QDRI_CUDNN_ENGINE_NOTES, QDRI_CUDNN_OF_NOTE, QDRI_CUDNN_N_NOTES, &n, notes) !=
-            QDRI_CUDNN_SUCCESS)
-        return 0;
+    int status = b->status;
+    if (status == QDRI_CUDNN_SUCCESS)
+        status = b->api->desc_get(config, QDRI_CUDNN_CONFIG_ENGINE, QDRI_CUDNN_OF_DESCRIPTOR, 1, &n, &engine);
+    if (status == QDRI_CUDNN_SUCCESS)
+        status = b->api->desc_get(engine, QDRI_CUDNN_ENGINE_NOTES, QDRI_CUDNN_OF_NOTE, QDRI_CUDNN_N_NOTES, &n, notes);
+    if (qdri_cudnn_is_short(status)) b->status = status;
+    if (status != QDRI_CUDNN_SUCCESS) return 0;
     for (int64_t i = 0; i < n && i < QDRI_CUDNN_N_NOTES; i++)
         if (notes[i] == QDRI_CUDNN_NOTE_NONDETERMINISTIC) return 0;
     return 1;
@@ -357,7 +358,8 @@ static int try_config(const builder *b, qdri_cudnn_desc config, qdri_cudnn_plan 
 
 static const char too_large[] = "it takes too much workspace";
 
-/* Chooses the first of cuDNN's proposals that is acceptable; the best come first. @return why there is none, or NULL */
+/* Chooses the first of cuDNN's proposals that is acceptable; the best come first, so one for which memory is short is
+ * not passed over. @return why there is none, or NULL */
 static const char *choose(builder *b, qdri_cudnn_desc graph, int64_t workspace_most, qdri_cudnn_plan *plan)
 {
     qdri_cudnn_desc configs[CONFIGS_MOST];
@@ -378,6 +380,7 @@ static const char *choose(builder *b, qdri_cudnn_desc graph, int64_t workspace_m
         const int status = try_config(b, configs[i], plan);
         if (status == QDRI_CUDNN_SUCCESS && plan->workspace_bytes <= workspace_most) return NULL;
         why = status == QDRI_CUDNN_SUCCESS ? too_large : b->api->error_string(status);
+        if (qdri_cudnn_is_short(status)) b->status = status;
         qdri_cudnn_plan_free(b->api, plan);
     }
     return b->status == QDRI_CUDNN_SUCCESS ? why : b->api->error_string(b->status);
@@ -405,7 +408,8 @@ qdr_status qdri_cudnn_plan_make(const qdri_cudnn *api, qdri_cudnn_target target,
              " heads over %" PRId64 " key heads of size %" PRId64 " in %s: %.120s",
              api->version, is_backward ? "backward" : "forward", shape->n_rows, shape->context, shape->n_heads,
              shape->n_kv_heads, shape->head_size, qdr_dtype_name(shape->dtype), why);
-    return why == too_large ? QDR_FAIL(QDR_ERR_MEMORY, "%s", words) : QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s", words);
+    if (qdri_cudnn_is_short(b.status)) return QDR_FAIL(QDR_ERR_MEMORY, "%s", words);
+    return why == too_large ? QDR_FAIL(QDR_ERR_SHAPE, "%s", words) : QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s", words);
 }
 
 void qdri_cudnn_plan_free(const qdri_cudnn *api, qdri_cudnn_plan *plan)

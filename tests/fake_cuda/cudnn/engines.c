@@ -60,6 +60,8 @@ const char *cudnnGetErrorString(int status)
     case QDRI_CUDNN_SUCCESS: return "CUDNN_STATUS_SUCCESS";
     case NOT_INITIALIZED: return "CUDNN_STATUS_NOT_INITIALIZED";
     case NOT_SUPPORTED: return "CUDNN_STATUS_NOT_SUPPORTED";
+    case QDRI_CUDNN_NO_HOST_MEMORY: return "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED";
+    case QDRI_CUDNN_NO_DEVICE_MEMORY: return "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED";
     default: return "CUDNN_STATUS_EXECUTION_FAILED";
     }
 }
@@ -78,6 +80,7 @@ int cudnnCreate(void **made)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (is_case("handle")) return NOT_INITIALIZED;
     (void)pthread_once(&once, find_cuda);
+    if (fake_cudnn_cuda->take_failure("cudnn_create")) return QDRI_CUDNN_NO_DEVICE_MEMORY;
     handle *h = calloc(1, sizeof *h);
     if (!h || fake_cudnn_cuda->current_device(&h->device) != cudaSuccess) fake_cudnn_wrong("there is no device");
     n_handles++;
@@ -110,7 +113,9 @@ int fake_cudnn_finish(descriptor *d)
     if (d->kind == QDRI_CUDNN_HEURISTIC) of = fake_cudnn_desc(d, QDRI_CUDNN_HEURISTIC_GRAPH);
     if (d->kind == QDRI_CUDNN_PLAN) of = fake_cudnn_desc(d, QDRI_CUDNN_PLAN_CONFIG);
     if (of) d->graph = of->graph;
-    return of && of->kind == QDRI_CUDNN_CONFIG && of->rank != GOOD_RANK ? NOT_SUPPORTED : QDRI_CUDNN_SUCCESS;
+    if (!of || of->kind != QDRI_CUDNN_CONFIG) return QDRI_CUDNN_SUCCESS;
+    if (of->rank != GOOD_RANK || fake_cudnn_cuda->take_failure("cudnn_refuse")) return NOT_SUPPORTED;
+    return fake_cudnn_cuda->take_failure("cudnn_plan") ? QDRI_CUDNN_NO_HOST_MEMORY : QDRI_CUDNN_SUCCESS;
 }
 
 static int64_t propose(const descriptor *heuristic, int64_t n, void **configs)

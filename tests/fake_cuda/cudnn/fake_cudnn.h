@@ -5,7 +5,8 @@
  *
  * Environment: FAKE_CUDNN="old" (9.15), "none" (no engines), "random" (no deterministic one), "large" (8,192 times the
  * workspace), "handle" (no handle), "execute" (every execution fails). FAKE_CUDNN_RUNS=N: when it ends, the process
- * must have executed N plans or more ("0": none). */
+ * must have executed N plans or more ("0": none). FAKE_CUDA_FAIL=cudnn_create:N or cudnn_plan:N: there is too little
+ * memory for the Nth handle or plan; cudnn_refuse:N: the Nth plan is not supported. */
 #ifndef FAKE_CUDNN_H
 #define FAKE_CUDNN_H
 
