@@ -254,6 +254,15 @@ static const known_trouble troubles[] = {
     {"NCCL_LAUNCH_RACE_FATAL", "0",
      "threads that launch NCCL's kernels on one GPU are not stopped, and may wait for each other forever: unset it "
      "unless other libraries of the program launch, too"},
+    {"NCCL_MAX_CTAS", NULL,
+     "it overrides the library, whose communicators may then not fit on a GPU together, and wait for each other "
+     "forever: unset it, or use QDR_NCCL_MAX_CTAS"},
+    {"NCCL_MIN_CTAS", NULL,
+     "it overrides the library, whose communicators may then not fit on a GPU together, and wait for each other "
+     "forever: unset it"},
+    {"NCCL_CGA_CLUSTER_SIZE", NULL,
+     "it overrides the library's 1: clusters need neighbouring multiprocessors, which products do not leave free: "
+     "unset it"},
     {"NCCL_LOCAL_REGISTER", "0", "NCCL copies what it could read in place: unset it"},
     {"NCCL_CUMEM_ENABLE", "0", "NCCL copies what it could read in place: unset it"},
     {"QDR_NCCL_REGISTER", "0", "NCCL copies what it could read in place: unset it for timings"},

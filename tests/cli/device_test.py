@@ -304,6 +304,13 @@ class Doctor(Case):
         self.assertEqual(self.find(1, "all-reduce, cuda", FAKE_CUDA_FAIL="nccl:1", **two)[0], "broken")
         self.assertEqual(self.find(0, "NCCL memory")[0], None)
 
+    def test_after_an_illegal_address(self):
+        """Every later call of CUDA fails: so do the tests on GPUs that follow, and the report is whole."""
+        for name in ("all-reduce, cuda", "all-reduce, NCCL"):
+            state, text = self.find(1, name, FAKE_CUDA_GPUS="2", FAKE_CUDA_FAIL="illegal:1", QDR_CUDA_COMM="local")
+            self.assertEqual(state, "broken")
+            self.assertIn("illegal memory access", text)
+
     def test_nccl_that_is_too_old(self):
         state, text = self.find(0, "NCCL", FAKE_NCCL_VERSIONS="22501")
         self.assertEqual(state, "note")
