@@ -3,7 +3,8 @@
  * hangs, and the CPU remains usable.
  *
  *   nccl_ranks CASE STATUS [WORDS...] each rank's first failure has this status (or QDR_ERR_PEER), and its message
- *                                     contains the words; without a failure, the log does */
+ *                                     contains the words; without a failure, the log does. What the log says of a
+ *                                     GPU that ranks share, none of them has refused */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@
 #include "quadrille/quadrille.h"
 
 enum { RANKS = 4, ELEMS = 1000, COMPUTE_SECS = 6 };
+
+static const char behind[] = "absent behind others";
 
 typedef struct trial {
     const char *name;
@@ -26,7 +29,7 @@ typedef struct rank {
     int number;
     qdr_context *ctx, *cpu; /* cpu: how ranks with callbacks talk; else NULL */
     qdr_grid *grid;
-    float *data; /* managed */
+    float *data, values[2 * ELEMS]; /* on the GPU, and here */
 } rank;
 
 static int is_called(const rank *self, const char *name) { return strcmp(self->trial->name, name) == 0; }
@@ -96,8 +99,8 @@ static qdr_status enqueue(rank *self, qdr_stream *stream)
 static int is_right(const rank *self)
 {
     int right = 1;
-    for (int i = 0; i < ELEMS; i++) right &= self->data[i] == 10;
-    for (int i = 0; i < 400; i++) right &= self->data[ELEMS + i] == 20;
+    for (int i = 0; i < ELEMS; i++) right &= self->values[i] == 10;
+    for (int i = 0; i < 400; i++) right &= self->values[ELEMS + i] == 20;
     return right;
 }
 
@@ -115,9 +118,10 @@ static qdr_status hear(rank *self)
 static qdr_status add(rank *self)
 {
     qdr_stream *stream = qdr_context_stream(self->ctx);
-    for (int i = 0; i < ELEMS; i++) self->data[i] = (float)(self->number + 1);
-    memset(self->data + ELEMS, 0, ELEMS * sizeof(float));
-    qdr_status status = enqueue(self, stream);
+    for (int i = 0; i < 2 * ELEMS; i++) self->values[i] = i < ELEMS ? (float)(self->number + 1) : 0;
+    qdr_status status = qdr_copy(self->ctx, self->data, self->values, sizeof self->values, stream);
+    if (status == QDR_OK) status = enqueue(self, stream);
+    if (status == QDR_OK) status = qdr_copy(self->ctx, self->values, self->data, sizeof self->values, stream);
     if (status == QDR_OK) status = qdr_stream_synchronize(stream);
     return status == QDR_OK && !is_right(self) ? hear(self) : status;
 }
@@ -135,21 +139,38 @@ static qdr_status compute_long(const rank *self)
     return qdr_stream_call(qdr_context_stream(self->ctx), compute, NULL);
 }
 
-/* The last rank does not come to the collective until all others have failed. */
-static void stay_away(const rank *self)
+/* In the trial of this name the last rank does not come to the next collective until all others have failed. */
+static void stay_away(const rank *self, const char *name)
 {
-    const int is_absent = is_called(self, "absent") && self->number == RANKS - 1;
+    const int is_absent = is_called(self, name) && self->number == RANKS - 1;
     while (is_absent && atomic_load(&self->trial->n_failed) < RANKS - 1)
         nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+/* The kernels of two communicators wait for the last rank, one behind the other's: which of the two is in front depends
+ * on the rank. Then the host waits, too, since all-gathers have to be connected. */
+static qdr_status wait_behind(const rank *self)
+{
+    static const qdr_axis axes[] = {QDR_X, QDR_Y, QDR_X};
+    qdr_stream *stream = qdr_context_stream(self->ctx);
+    qdr_status status = QDR_OK;
+    for (int i = 0; i < 3 && status == QDR_OK; i++)
+        status = qdr_all_reduce(self->grid, axes[i], QDR_SUM, self->data, ELEMS, QDR_F32, stream);
+    for (int i = 0; i < 2 && status == QDR_OK; i++)
+        status = qdr_all_gather(self->grid, axes[i], self->data, self->data + ELEMS, ELEMS / 2, NULL, QDR_F32, stream);
+    return status == QDR_OK ? qdr_stream_synchronize(stream) : status;
 }
 
 static qdr_status run_steps(rank *self)
 {
     qdr_status status = make(self);
     if (status != QDR_OK) return status;
-    stay_away(self);
+    stay_away(self, "absent");
     status = compute_long(self);
-    for (int i = 0; i < 21 && status == QDR_OK; i++) status = add(self);
+    if (status == QDR_OK) status = add(self);
+    stay_away(self, behind);
+    if (status == QDR_OK && is_called(self, behind)) return wait_behind(self);
+    for (int i = 0; i < 20 && status == QDR_OK; i++) status = add(self);
     return status;
 }
 
@@ -159,12 +180,13 @@ static const char environment[] = "environment: ";
 /* A variable was refused, as on every device. */
 static _Thread_local int is_environment_refused;
 
-static atomic_int is_logged; /* the words are in a line of the log */
+static atomic_int is_logged, is_shared; /* the words are in a line of the log; a line says that ranks share a GPU */
 
 static void look_at_log(int level, const char *line, void *user)
 {
     if (level < 2) fprintf(stderr, "%s\n", line);
     if (user && strstr(line, user)) atomic_store(&is_logged, 1);
+    if (strstr(line, "share the GPU at")) atomic_store(&is_shared, 1);
 }
 
 static int is_as_told(const rank *self, qdr_status status)
@@ -217,5 +239,7 @@ int main(int argc, char **argv)
     qdr_set_log(look_at_log, argv[3]);
     const qdr_status status = qdr_local_run(RANKS, run_rank, &all, &result);
     if (status != QDR_OK) fprintf(stderr, "%s\n", qdr_last_error());
-    return status != QDR_OK || result;
+    const int is_lie = atomic_load(&is_shared) && strcmp(argv[2], "QDR_ERR_UNSUPPORTED") == 0;
+    if (is_lie) fprintf(stderr, "ranks that may not share a GPU do so, says the log\n");
+    return status != QDR_OK || result || is_lie;
 }

@@ -79,10 +79,8 @@ QDR_NODISCARD qdr_status qdri_nccl_settle(qdri_comm *talker, ncclComm_t handle, 
 /* Destroys or aborts a communicator, on a thread that is abandoned if this takes too long. @return 0: it is */
 int qdri_nccl_close(const qdri_dev *dev, ncclComm_t handle, int aborts);
 
-/* share.c: whether no two ranks of the node are on one GPU, or may be; `rank`: this one's, for the sentence.
- * *n_sharing: the threads of this process that are on this one's GPU, at least 1. */
-QDR_NODISCARD qdr_status qdri_nccl_check_sharing(qdri_comm *node, int rank, const char *bus, int version,
-                                                 int *n_sharing);
+/* share.c: whether no two ranks of a node are on one GPU, or may be. Sets dev->n_sharing. */
+QDR_NODISCARD qdr_status qdri_nccl_check_sharing(qdri_comm *host, qdri_cuda_dev *dev, int version);
 
 /* memory.c */
 /* Lets NCCL allocate and register the memory of collectives, if all ranks can. */

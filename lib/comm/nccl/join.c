@@ -62,15 +62,8 @@ static qdr_status find_version(const qdri_cuda_dev *dev, int *version)
 qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev)
 {
     int version = 0;
-    qdri_comm *node = host;
     QDR_TRY(qdri_comm_agree(host, find_version((const qdri_cuda_dev *)dev, &version)));
-    /* If a host communicator's parts cannot communicate, all ranks are compared with all. */
-    if (host->nodes && !host->table->is_only_world)
-        QDR_TRY(qdri_comm_split(host, host->nodes[host->rank], host->rank, &node));
-    qdri_cuda_dev *cuda = (qdri_cuda_dev *)dev;
-    const qdr_status status = qdri_nccl_check_sharing(node, host->rank, cuda->gpu.bus, version, &cuda->n_sharing);
-    if (node != host) qdri_comm_destroy(&node);
-    return qdri_comm_agree(host, status);
+    return qdri_nccl_check_sharing(host, (qdri_cuda_dev *)dev, version);
 }
 
 /* The largest power of two that is at most n; 1 for n < 1. */
