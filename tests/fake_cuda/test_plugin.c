@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's own sources on the fake, where the rest of CUDA can be called, too. */
+#include "comm/nccl/internal.h"
 #include "dev/cuda/cuda.h"
 #include "test_fake.h"
 
@@ -79,11 +80,100 @@ static void test_event_reached(void **state)
     qdri_dev_destroy(&dev);
 }
 
+/* ---- a reduce-scatter of more members than one kernel adds, in uneven parts, in place ---- */
+
+enum { MEMBERS = QDRI_REDUCE_MOST + 2, MOST_ELEMS = 3 * MEMBERS };
+
+typedef struct member {
+    ncclUniqueId id;
+    nccl_comm comm;
+    qdri_coll coll;
+    qdr_stream *stream;
+    int32_t *data;
+    int64_t begin, n; /* its part */
+} member;
+
+static int32_t brought(int rank, int64_t i) { return rank * rank + (int32_t)i; }
+
+static void open_member(member *self, qdri_dev *dev, int rank, const int64_t *counts)
+{
+    int32_t values[MOST_ELEMS];
+    void *memory = NULL;
+    qdri_comm_init(&self->comm.base, NULL, dev, rank, MEMBERS, NULL);
+    pthread_mutex_init(&self->comm.calls, NULL);
+    self->coll = (qdri_coll){.kind = QDR_REDUCE_SCATTER, .dtype = QDR_I32, .op = QDR_SUM, .counts = counts};
+    qdri_coll_part(&self->coll, MEMBERS, rank, &self->begin, &self->n);
+    assert_int_equal(qdri_mem_alloc(dev, sizeof values, &memory), QDR_OK);
+    self->data = memory;
+    self->coll.send = memory;
+    self->coll.recv = self->data + self->begin;
+    const size_t staging = qdri_nccl_scratch_bytes(&self->comm.base, &self->coll);
+    assert_int_equal(qdri_staging_reserve(&self->comm.base, staging), QDR_OK);
+    self->stream = open_stream(dev);
+    for (int64_t i = 0; i < MOST_ELEMS; i++) values[i] = brought(rank, i);
+    assert_int_equal(qdri_copy(self->stream, memory, values, sizeof values), QDR_OK);
+    assert_int_equal(qdri_stream_synchronize(self->stream), QDR_OK);
+}
+
+static void *scatter(void *user)
+{
+    member *self = user;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t handle = NULL;
+    config.maxCTAs = 1;
+    OK(cudaSetDevice(0));
+    assert_int_equal(ncclCommInitRankConfig(&handle, MEMBERS, self->id, self->comm.base.rank, &config), ncclSuccess);
+    atomic_store(&self->comm.handle, handle);
+    assert_int_equal(qdri_nccl_launch(&self->comm.base, &self->coll, self->stream), QDR_OK);
+    OK(cudaStreamSynchronize(qdri_cuda_handle(self->stream)));
+    assert_int_equal(ncclCommDestroy(handle), ncclSuccess);
+    return NULL;
+}
+
+static void close_member(member *self)
+{
+    int32_t got[MOST_ELEMS];
+    void *memory = self->data;
+    assert_int_equal(qdri_copy(self->stream, got, memory, sizeof got), QDR_OK);
+    assert_int_equal(qdri_stream_synchronize(self->stream), QDR_OK);
+    for (int64_t i = self->begin; i < self->begin + self->n; i++) {
+        int32_t sum = 0;
+        for (int rank = 0; rank < MEMBERS; rank++) sum += brought(rank, i);
+        assert_int_equal(got[i], sum);
+    }
+    qdri_stream_destroy(&self->stream);
+    qdri_stagings_free(&self->comm.base);
+    qdri_mem_free(self->comm.base.dev, &memory);
+    pthread_mutex_destroy(&self->comm.calls);
+    pthread_mutex_destroy(&self->comm.base.family_mutex);
+}
+
+static void test_many_members(void **state)
+{
+    static member members[MEMBERS];
+    pthread_t threads[MEMBERS];
+    int64_t counts[MEMBERS];
+    ncclUniqueId id;
+    (void)state;
+    qdri_dev *dev = open_device(0);
+    assert_int_equal(ncclGetUniqueId(&id), ncclSuccess);
+    for (int j = 0; j < MEMBERS; j++) counts[j] = j % 4;
+    for (int j = 0; j < MEMBERS; j++) {
+        members[j].id = id;
+        open_member(&members[j], dev, j, counts);
+    }
+    for (int j = 0; j < MEMBERS; j++) assert_int_equal(pthread_create(&threads[j], NULL, scatter, &members[j]), 0);
+    for (int j = 0; j < MEMBERS; j++) pthread_join(threads[j], NULL);
+    for (int j = 0; j < MEMBERS; j++) close_member(&members[j]);
+    qdri_dev_destroy(&dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         FAKE_TEST(test_peers),
         FAKE_TEST(test_event_reached),
+        FAKE_TEST(test_many_members),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
