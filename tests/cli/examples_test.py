@@ -448,7 +448,7 @@ class Training(Case):
             self.skipTest("takes seconds; runs with --full")
         before = (ARGUMENTS.mpiexec, "-n", "4") if ARGUMENTS.mpiexec else None
         _, done = self.train("--late", "1:2", grid="2x2x1x1", before=before)
-        line = [line for line in done.stderr.decode().splitlines() if line.startswith("rank 1 came")][0]
+        line = [line for line in done.stderr.decode().splitlines() if line.startswith("rank 1 was")][0]
         self.assertTrue(all(float(secs) <= 0.2 for secs in line.split(":")[1].split()), line)
 
 
