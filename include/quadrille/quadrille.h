@@ -23,7 +23,6 @@
 #include "matrix.h"
 #include "names.h"
 #include "network.h"
-#include "ops.h"
 #include "optim.h"
 #include "output.h"
 #include "perf.h"

@@ -114,7 +114,7 @@ qdr_status qdri_decode(qdr_stream *stream, const qdri_message *message, const vo
         }
         kernel.u.codec.wire = (void *)(uintptr_t)wire; /* only read */
         kernel.u.codec.y = y;
-        kernel.u.codec.accumulate = is_added;
+        kernel.accumulate = is_added;
         return qdri_kernel_run(stream, &kernel);
     }
     if (is_added) return add(stream, message, stored, wire, y);

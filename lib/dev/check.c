@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Argument checks of products and kernels. */
 #include "core/dtype.h"
+#include "core/operands.h"
 #include "core/size.h"
 #include "dev/device.h"
 
@@ -45,236 +46,167 @@ qdr_status qdri_gemm_check(const qdri_gemm *gemm)
     return matrix_check("C", gemm->c, gemm->m, gemm->n, gemm->ldc);
 }
 
-static qdr_status not_null(const char *kernel, const char *name, const void *data, int64_t n_elems)
+static const char *name_of(const qdri_kernel *kernel) { return qdri_kernel_name(kernel->kind); }
+
+static qdr_status not_null(const qdri_kernel *kernel, const char *what, const void *data, int64_t n_elems)
 {
     if (data || n_elems == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is NULL, but has %" PRId64 " elements", kernel, name, n_elems);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is NULL, but has %" PRId64 " elements", name_of(kernel), what, n_elems);
 }
 
 /* Checks that the extents are not negative and that their product fits. */
-static qdr_status sizes(const char *kernel, int64_t a, int64_t b, int64_t *product)
+static qdr_status sizes(const qdri_kernel *kernel, int64_t a, int64_t b)
 {
+    int64_t product;
     if (a < 0 || b < 0)
-        return QDR_FAIL(QDR_ERR_SHAPE, "%s: the sizes are %" PRId64 " and %" PRId64 "; neither may be negative", kernel,
-                        a, b);
-    return qdri_mul_elems(a, b, product);
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: the sizes are %" PRId64 " and %" PRId64 "; neither may be negative",
+                        name_of(kernel), a, b);
+    return qdri_mul_elems(a, b, &product);
+}
+
+static qdr_status operands_check(const qdri_kernel *kernel)
+{
+    const qdri_operand *all;
+    const int n = qdri_kernel_operands(kernel->kind, &all);
+    for (int i = 0; i < n; i++)
+        if (!all[i].is_optional)
+            QDR_TRY(not_null(kernel, all[i].name, qdri_operand_pointer(kernel, &all[i]),
+                             qdri_operand_elems(kernel, &all[i])));
+    return QDR_OK;
 }
 
 static qdr_status binary_check(const qdri_kernel *kernel)
 {
-    int64_t n = 0;
-    QDR_TRY(sizes("element-wise kernel", kernel->u.binary.n, 1, &n));
-    const int has_b = kernel->kind == QDRI_K_ADD || kernel->kind == QDRI_K_GELU_BACKWARD;
     const int has_dtype2 = kernel->kind == QDRI_K_ADD || kernel->kind == QDRI_K_CAST;
     if (has_dtype2 && !qdri_is_float(kernel->u.binary.dtype2))
         return QDR_FAIL(QDR_ERR_DTYPE, "element-wise kernel: the second type is %s; use " QDRI_FLOAT_NAMES,
                         qdr_dtype_name(kernel->u.binary.dtype2));
-    QDR_TRY(not_null("element-wise kernel", "a", kernel->u.binary.a, n));
-    if (has_b) QDR_TRY(not_null("element-wise kernel", "b", kernel->u.binary.b, n));
-    return not_null("element-wise kernel", "y", kernel->u.binary.y, n);
+    return sizes(kernel, kernel->u.binary.n, 1);
 }
 
 static qdr_status parts_check(const qdri_kernel *kernel)
 {
-    const char *name = "sum of parts";
-    int64_t n_all = 0;
     if (kernel->u.parts.n_parts < 1)
-        return QDR_FAIL(QDR_ERR_SHAPE, "%s: %d parts; at least 1", name, kernel->u.parts.n_parts);
-    QDR_TRY(sizes(name, kernel->u.parts.n, kernel->u.parts.n_parts, &n_all));
-    QDR_TRY(not_null(name, "x", kernel->u.parts.x, n_all));
-    return not_null(name, "y", kernel->u.parts.y, n_all);
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: %d parts; at least 1", name_of(kernel), kernel->u.parts.n_parts);
+    return sizes(kernel, kernel->u.parts.n, kernel->u.parts.n_parts);
 }
 
 static qdr_status rows_check(const qdri_kernel *kernel)
 {
-    const char *name = "row kernel";
     const int has_rows = kernel->kind == QDRI_K_POSITION_ADD || kernel->kind == QDRI_K_POSITION_SUM;
-    const int adds = kernel->kind == QDRI_K_BIAS_ADD || kernel->kind == QDRI_K_POSITION_ADD;
-    int64_t n = 0;
-    QDR_TRY(sizes(name, kernel->u.rows.n_rows, kernel->u.rows.n_cols, &n));
     if (has_rows && (kernel->u.rows.context < 1 || kernel->u.rows.row0 < 0))
         return QDR_FAIL(QDR_ERR_SHAPE,
-                        "position kernel: context %" PRId64 " and first row %" PRId64 "; they must be at least 1 and 0",
-                        kernel->u.rows.context, kernel->u.rows.row0);
-    QDR_TRY(not_null(name, adds ? "y" : "x", adds ? kernel->u.rows.y : kernel->u.rows.x, n));
-    return not_null(name, "p", kernel->u.rows.p, adds ? n : kernel->u.rows.n_cols);
+                        "%s: context %" PRId64 " and first row %" PRId64 "; they must be at least 1 and 0",
+                        name_of(kernel), kernel->u.rows.context, kernel->u.rows.row0);
+    return sizes(kernel, kernel->u.rows.n_rows, kernel->u.rows.n_cols);
 }
 
 static qdr_status norm_check(const qdri_kernel *kernel)
 {
-    const char *name = "layer norm";
-    const int64_t rows = kernel->u.norm.n_rows;
     const qdri_kernel_kind kind = kernel->kind;
-    int64_t n = 0;
-    QDR_TRY(sizes(name, rows, kernel->u.norm.n_cols, &n));
+    QDR_TRY(sizes(kernel, kernel->u.norm.n_rows, kernel->u.norm.n_cols));
     if (kind == QDRI_K_NORM_MERGE && kernel->u.norm.n_parts < 1)
-        return QDR_FAIL(QDR_ERR_SHAPE, "layer norm: %d parts to merge; at least 1", kernel->u.norm.n_parts);
-    if (kind != QDRI_K_NORM_MERGE) QDR_TRY(not_null(name, "x", kernel->u.norm.x, n));
-    if (kind != QDRI_K_NORM_APPLY) QDR_TRY(not_null(name, "work", kernel->u.norm.work, rows));
-    if (kind == QDRI_K_NORM_MOMENTS) return QDR_OK;
-    QDR_TRY(not_null(name, "stats", kernel->u.norm.stats, rows));
-    if (kind == QDRI_K_NORM_MERGE) return QDR_OK;
-    QDR_TRY(not_null(name, "gamma", kernel->u.norm.gamma, n));
-    if (kind == QDRI_K_NORM_APPLY) {
-        QDR_TRY(not_null(name, "beta", kernel->u.norm.beta, n));
-        return not_null(name, "y", kernel->u.norm.y, n);
-    }
-    QDR_TRY(not_null(name, "dy", kernel->u.norm.dy, n));
-    if (kind == QDRI_K_NORM_SUMS) return QDR_OK;
-    if (kernel->u.norm.n_features < 1 && n > 0)
-        return QDR_FAIL(QDR_ERR_SHAPE, "layer norm: %" PRId64 " features in all; at least 1",
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: %d parts to merge; at least 1", name_of(kernel), kernel->u.norm.n_parts);
+    if (kind == QDRI_K_NORM_BACKWARD && kernel->u.norm.n_features < 1 &&
+        kernel->u.norm.n_rows * kernel->u.norm.n_cols > 0)
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: %" PRId64 " features in all; at least 1", name_of(kernel),
                         kernel->u.norm.n_features);
-    return not_null(name, "dx", kernel->u.norm.dx, n);
+    return QDR_OK;
 }
 
 static qdr_status attention_check(const qdri_kernel *kernel)
 {
-    const char *name = "attention";
-    const int64_t rows = kernel->u.attention.n_rows;
-    const int64_t context = kernel->u.attention.context;
-    const int64_t heads = kernel->u.attention.n_heads;
-    const int64_t kv_heads = kernel->u.attention.n_kv_heads;
-    int64_t width = 0, n = 0;
+    const int64_t rows = kernel->u.attention.n_rows, context = kernel->u.attention.context;
+    const int64_t heads = kernel->u.attention.n_heads, kv_heads = kernel->u.attention.n_kv_heads;
+    int64_t width = 0;
     if (rows < 0 || heads < 0 || kv_heads < 0 || kernel->u.attention.head_size < 1 || context < 1 ||
         rows % context != 0 || (heads > 0 && (kv_heads == 0 || heads % kv_heads != 0)))
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "attention: %" PRId64 " rows, context %" PRId64 ", %" PRId64 " heads over %" PRId64
                         " key heads of size %" PRId64 "; rows must be whole contexts and key heads divide heads",
                         rows, context, heads, kv_heads, kernel->u.attention.head_size);
-    QDR_TRY(sizes(name, heads + 2 * kv_heads, kernel->u.attention.head_size, &width));
-    QDR_TRY(sizes(name, rows, width, &n));
-    const int backward = kernel->kind == QDRI_K_ATTENTION_BACKWARD;
-    const int64_t n_out = backward || heads > 0 ? n : 0;
-    QDR_TRY(not_null(name, "the output", kernel->u.attention.out, n_out));
-    if (heads == 0) return QDR_OK;
-    QDR_TRY(not_null(name, "qkv", kernel->u.attention.qkv, n));
-    QDR_TRY(not_null(name, "saved", kernel->u.attention.saved, n));
-    QDR_TRY(not_null(name, "work", kernel->u.attention.work, n));
-    if (!backward) return QDR_OK;
-    QDR_TRY(not_null(name, "y", kernel->u.attention.y, n));
-    return not_null(name, "dy", kernel->u.attention.dy, n);
+    QDR_TRY(qdri_mul_elems(heads + 2 * kv_heads, kernel->u.attention.head_size, &width));
+    return sizes(kernel, rows, width);
 }
 
 /* Checks that the n words from `begin` on are within the whole vocabulary, if that is known. */
-static qdr_status vocab_check(const char *name, int64_t begin, int64_t n, int64_t vocab)
+static qdr_status vocab_check(const qdri_kernel *kernel, int64_t begin, int64_t n, int64_t vocab)
 {
     if (vocab == 0 || (vocab > 0 && begin <= vocab - n)) return QDR_OK;
     return QDR_FAIL(QDR_ERR_SHAPE,
                     "%s: a part of %" PRId64 " words from %" PRId64 " on is outside a vocabulary of %" PRId64
                     "; 0 means not known",
-                    name, n, begin, vocab);
+                    name_of(kernel), n, begin, vocab);
 }
 
 static qdr_status embed_check(const qdri_kernel *kernel)
 {
-    const char *name = "embedding";
-    const int64_t vocab = kernel->u.embed.end - kernel->u.embed.begin;
-    int64_t n = 0, n_e = 0;
-    QDR_TRY(sizes(name, kernel->u.embed.n_rows, kernel->u.embed.n_cols, &n));
-    QDR_TRY(sizes(name, vocab, kernel->u.embed.n_cols, &n_e));
-    QDR_TRY(vocab_check(name, kernel->u.embed.begin, vocab, kernel->u.embed.vocab));
-    QDR_TRY(not_null(name, "tokens", kernel->u.embed.tokens, kernel->u.embed.n_rows));
-    if (kernel->kind == QDRI_K_EMBED_FORWARD) {
-        QDR_TRY(not_null(name, "E", kernel->u.embed.e, n_e));
-        return not_null(name, "y", kernel->u.embed.y, n);
-    }
-    QDR_TRY(not_null(name, "dy", kernel->u.embed.dy, n));
-    return not_null(name, "dE", kernel->u.embed.de, n_e);
+    const int64_t words = kernel->u.embed.end - kernel->u.embed.begin;
+    QDR_TRY(sizes(kernel, kernel->u.embed.n_rows, kernel->u.embed.n_cols));
+    QDR_TRY(sizes(kernel, words, kernel->u.embed.n_cols));
+    return vocab_check(kernel, kernel->u.embed.begin, words, kernel->u.embed.vocab);
 }
 
 static qdr_status ce_check(const qdri_kernel *kernel)
 {
-    const char *name = "cross-entropy";
-    const int64_t rows = kernel->u.ce.n_rows;
-    const qdri_kernel_kind kind = kernel->kind;
-    int64_t n = 0;
-    QDR_TRY(sizes(name, rows, kernel->u.ce.n_cols, &n));
-    QDR_TRY(vocab_check(name, kernel->u.ce.begin, kernel->u.ce.n_cols, kernel->u.ce.vocab));
-    if (kind != QDRI_K_CE_BACKWARD) QDR_TRY(not_null(name, "work", kernel->u.ce.work, rows));
-    if (kind != QDRI_K_CE_LOSS) QDR_TRY(not_null(name, "logits", kernel->u.ce.logits, n));
-    if (kind == QDRI_K_CE_MAX) return QDR_OK;
-    QDR_TRY(not_null(name, "targets", kernel->u.ce.targets, rows));
-    if (kind == QDRI_K_CE_BACKWARD) {
-        QDR_TRY(not_null(name, "saved", kernel->u.ce.saved, rows));
-        return not_null(name, "dlogits", kernel->u.ce.dlogits, n);
-    }
-    QDR_TRY(not_null(name, "work2", kernel->u.ce.work2, rows));
-    if (kind == QDRI_K_CE_SUMS) return QDR_OK;
-    QDR_TRY(not_null(name, "saved", kernel->u.ce.saved, rows));
-    return not_null(name, "result", kernel->u.ce.result, 1);
+    QDR_TRY(sizes(kernel, kernel->u.ce.n_rows, kernel->u.ce.n_cols));
+    return vocab_check(kernel, kernel->u.ce.begin, kernel->u.ce.n_cols, kernel->u.ce.vocab);
 }
 
-static qdr_status reduce_check(const qdri_kernel *kernel)
-{
-    int64_t n = 0;
-    QDR_TRY(sizes("sum of squares", kernel->u.reduce.n, 1, &n));
-    QDR_TRY(not_null("sum of squares", "a", kernel->u.reduce.a, n));
-    return not_null("sum of squares", "result", kernel->u.reduce.result, 1);
-}
+static qdr_status reduce_check(const qdri_kernel *kernel) { return sizes(kernel, kernel->u.reduce.n, 1); }
 
 static qdr_status adamw_check(const qdri_kernel *kernel)
 {
-    const char *name = "AdamW";
-    int64_t n = 1;
     if (kernel->kind == QDRI_K_ADAMW_BEGIN && !(kernel->u.adamw.grad_scale > 0))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "AdamW: gradients are scaled by %g; 1 means not at all",
                         kernel->u.adamw.grad_scale);
-    if (kernel->kind == QDRI_K_ADAMW) {
-        QDR_TRY(sizes(name, kernel->u.adamw.n, 1, &n));
-        QDR_TRY(not_null(name, "p", kernel->u.adamw.p, n));
-        QDR_TRY(not_null(name, "g", kernel->u.adamw.g, n));
-        QDR_TRY(not_null(name, "m", kernel->u.adamw.m, n));
-        QDR_TRY(not_null(name, "v", kernel->u.adamw.v, n));
-        if (qdri_is_narrow(kernel->dtype)) QDR_TRY(not_null(name, "the fp32 master copy", kernel->u.adamw.master, n));
-    }
-    return not_null(name, "the step's numbers", kernel->u.adamw.numbers, n);
+    if (kernel->kind != QDRI_K_ADAMW) return QDR_OK;
+    QDR_TRY(sizes(kernel, kernel->u.adamw.n, 1));
+    return qdri_is_narrow(kernel->dtype)
+               ? not_null(kernel, "the fp32 master copy", kernel->u.adamw.master, kernel->u.adamw.n)
+               : QDR_OK;
 }
 
 static qdr_status block_check(const qdri_kernel *kernel)
 {
-    const char *name = "block copy";
-    const int64_t n = kernel->u.block.row_bytes > 0 ? kernel->u.block.n_rows : 0;
-    if (kernel->u.block.n_rows < 0)
-        return QDR_FAIL(QDR_ERR_SHAPE, "block copy: %" PRId64 " rows", kernel->u.block.n_rows);
-    if (n > 1 &&
-        (kernel->u.block.x_stride < kernel->u.block.row_bytes || kernel->u.block.y_stride < kernel->u.block.row_bytes))
-        return QDR_FAIL(QDR_ERR_SHAPE, "block copy: rows of %zu bytes, but strides of %zu and %zu",
-                        kernel->u.block.row_bytes, kernel->u.block.x_stride, kernel->u.block.y_stride);
-    QDR_TRY(not_null(name, "x", kernel->u.block.x, n));
-    return not_null(name, "y", kernel->u.block.y, n);
+    const size_t bytes = kernel->u.block.row_bytes;
+    if (kernel->u.block.n_rows > 1 && (kernel->u.block.x_stride < bytes || kernel->u.block.y_stride < bytes))
+        return QDR_FAIL(QDR_ERR_SHAPE, "block copy: rows of %zu bytes, but strides of %zu and %zu", bytes,
+                        kernel->u.block.x_stride, kernel->u.block.y_stride);
+    return sizes(kernel, kernel->u.block.n_rows, 1);
 }
 
 /* Also accepts I32, unlike other kernels. */
 static qdr_status gather_check(const qdri_kernel *kernel)
 {
-    const char *name = "reduction";
     const int n_sources = kernel->u.gather.n_sources, n_results = kernel->u.gather.n_results;
-    int64_t n = 0;
     if (!qdri_is_float(kernel->dtype) && kernel->dtype != QDR_I32)
-        return QDR_FAIL(QDR_ERR_DTYPE, "%s: the type is %s; use f32, f64, bf16, f16 or i32", name,
+        return QDR_FAIL(QDR_ERR_DTYPE, "%s: the type is %s; use f32, f64, bf16, f16 or i32", name_of(kernel),
                         qdr_dtype_name(kernel->dtype));
     if (n_sources < 1 || n_sources > QDRI_REDUCE_MOST || n_results < 1 || n_results > QDRI_REDUCE_MOST)
-        return QDR_FAIL(QDR_ERR_SHAPE, "%s: %d sources and %d results; 1 to %d of each", name, n_sources, n_results,
-                        QDRI_REDUCE_MOST);
-    QDR_TRY(sizes(name, kernel->u.gather.n, 1, &n));
-    for (int i = 0; i < n_sources; i++) QDR_TRY(not_null(name, "a source", kernel->u.gather.sources[i], n));
-    for (int i = 0; i < n_results; i++) QDR_TRY(not_null(name, "a result", kernel->u.gather.results[i], n));
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: %d sources and %d results; 1 to %d of each", name_of(kernel), n_sources,
+                        n_results, QDRI_REDUCE_MOST);
+    const int64_t n = kernel->u.gather.n;
+    QDR_TRY(sizes(kernel, n, 1));
+    for (int i = 0; i < n_sources; i++) QDR_TRY(not_null(kernel, "a source", kernel->u.gather.sources[i], n));
+    for (int i = 0; i < n_results; i++) QDR_TRY(not_null(kernel, "a result", kernel->u.gather.results[i], n));
     return QDR_OK;
 }
 
-static qdr_status code_parts_check(const qdri_kernel *kernel, const char *name)
+static qdr_status code_parts_check(const qdri_kernel *kernel)
 {
     const int n_parts = kernel->u.codec.n_parts;
     if (n_parts < 0 || n_parts > QDRI_CODE_PARTS_MOST)
-        return QDR_FAIL(QDR_ERR_SHAPE, "%s: %d messages at once; at most %d", name, n_parts, QDRI_CODE_PARTS_MOST);
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: %d messages at once; at most %d", name_of(kernel), n_parts,
+                        QDRI_CODE_PARTS_MOST);
     for (int i = 0; i < n_parts; i++) {
         const qdri_code_part *part = &kernel->u.codec.parts[i];
         if (part->n < 0 || part->n > kernel->u.codec.n)
-            return QDR_FAIL(QDR_ERR_SHAPE, "%s: message %d has %" PRId64 " elements, the longest %" PRId64, name, i,
-                            part->n, kernel->u.codec.n);
-        QDR_TRY(not_null(name, "the message", part->wire, part->n));
-        QDR_TRY(kernel->kind == QDRI_K_ENCODE ? not_null(name, "x", part->x, part->n)
-                                              : not_null(name, "y", part->y, part->n));
+            return QDR_FAIL(QDR_ERR_SHAPE, "%s: message %d has %" PRId64 " elements, the longest %" PRId64,
+                            name_of(kernel), i, part->n, kernel->u.codec.n);
+        QDR_TRY(not_null(kernel, "the message", part->wire, part->n));
+        QDR_TRY(kernel->kind == QDRI_K_ENCODE ? not_null(kernel, "x", part->x, part->n)
+                                              : not_null(kernel, "y", part->y, part->n));
     }
     return QDR_OK;
 }
@@ -282,45 +214,45 @@ static qdr_status code_parts_check(const qdri_kernel *kernel, const char *name)
 static qdr_status codec_check(const qdri_kernel *kernel)
 {
     const qdri_kernel_kind kind = kernel->kind;
-    const char *name = kind == QDRI_K_ENCODE ? "encoding" : kind == QDRI_K_DECODE ? "decoding" : "sum of messages";
+    const int64_t n = kernel->u.codec.n;
     const int bits = kernel->u.codec.bits, block = kernel->u.codec.block;
-    int64_t n = 0;
     if (!qdri_is_float(kernel->dtype) || kernel->dtype == QDR_F64)
-        return QDR_FAIL(QDR_ERR_DTYPE, "%s: the type is %s; use f32, bf16 or f16", name, qdr_dtype_name(kernel->dtype));
+        return QDR_FAIL(QDR_ERR_DTYPE, "%s: the type is %s; use f32, bf16 or f16", name_of(kernel),
+                        qdr_dtype_name(kernel->dtype));
     const int is_bf16 = bits == 0 && kernel->dtype == QDR_F32 && block == 128;
     if (!is_bf16 &&
         ((bits != 4 && bits != 8 && bits != 16) || (block != 32 && block != 64 && block != 128 && block != 256)))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d bits in blocks of %d; use 4, 8 or 16 in 32, 64, 128 or 256", name,
-                        bits, block);
-    QDR_TRY(sizes(name, kernel->u.codec.n, 1, &n));
-    QDR_TRY(sizes(name, kernel->u.codec.run, 1, &(int64_t){0}));
-    if (kind != QDRI_K_DECODE_SUM && kernel->u.codec.n_parts) return code_parts_check(kernel, name);
-    if (kind != QDRI_K_DECODE_SUM) QDR_TRY(not_null(name, "the message", kernel->u.codec.wire, n));
-    if (kind == QDRI_K_ENCODE) return not_null(name, "x", kernel->u.codec.x, n);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d bits in blocks of %d; use 4, 8 or 16 in 32, 64, 128 or 256",
+                        name_of(kernel), bits, block);
+    QDR_TRY(sizes(kernel, n, 1));
+    QDR_TRY(sizes(kernel, kernel->u.codec.run, 1));
+    if (kind != QDRI_K_DECODE_SUM && kernel->u.codec.n_parts) return code_parts_check(kernel);
+    if (kind != QDRI_K_DECODE_SUM) QDR_TRY(not_null(kernel, "the message", kernel->u.codec.wire, n));
+    if (kind == QDRI_K_ENCODE) return not_null(kernel, "x", kernel->u.codec.x, n);
     if (kind == QDRI_K_DECODE_SUM) {
         const int n_sources = kernel->u.codec.n_sources, own = kernel->u.codec.own;
         if (n_sources < 1 || own < -1 || own >= n_sources)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: source %d of %d is raw; at least 1 source, of which -1 to n - 1",
-                            name, own, n_sources);
-        if (own >= 0) QDR_TRY(not_null(name, "x", kernel->u.codec.x, n));
-        if (n_sources > 1 || own < 0) QDR_TRY(not_null(name, "the messages", kernel->u.codec.sources, n));
+                            name_of(kernel), own, n_sources);
+        if (own >= 0) QDR_TRY(not_null(kernel, "x", kernel->u.codec.x, n));
+        if (n_sources > 1 || own < 0) QDR_TRY(not_null(kernel, "the messages", kernel->u.codec.sources, n));
     }
-    return not_null(name, "y", kernel->u.codec.y, n);
+    return not_null(kernel, "y", kernel->u.codec.y, n);
 }
 
 static qdr_status pack_check(const qdri_kernel *kernel)
 {
-    const char *name = kernel->kind == QDRI_K_PACK ? "packing" : "unpacking";
-    int64_t n = 0;
+    const int64_t n = kernel->u.codec.n;
     if (kernel->dtype != QDR_F32 && kernel->dtype != QDR_BF16)
-        return QDR_FAIL(QDR_ERR_DTYPE, "%s: the type is %s; use f32 or bf16", name, qdr_dtype_name(kernel->dtype));
-    QDR_TRY(sizes(name, kernel->u.codec.n, 1, &n));
-    QDR_TRY(not_null(name, "the message", kernel->u.codec.wire, n));
+        return QDR_FAIL(QDR_ERR_DTYPE, "%s: the type is %s; use f32 or bf16", name_of(kernel),
+                        qdr_dtype_name(kernel->dtype));
+    QDR_TRY(sizes(kernel, n, 1));
+    QDR_TRY(not_null(kernel, "the message", kernel->u.codec.wire, n));
     if (kernel->kind == QDRI_K_PACK) {
-        QDR_TRY(not_null(name, "the number of bytes", kernel->u.codec.n_bytes, 1));
-        return not_null(name, "x", kernel->u.codec.x, n);
+        QDR_TRY(not_null(kernel, "the number of bytes", kernel->u.codec.n_bytes, 1));
+        return not_null(kernel, "x", kernel->u.codec.x, n);
     }
-    return not_null(name, "y", kernel->u.codec.y, n);
+    return not_null(kernel, "y", kernel->u.codec.y, n);
 }
 
 static qdr_status (*const checks[QDRI_N_KERNELS])(const qdri_kernel *kernel) = {
@@ -351,6 +283,8 @@ static qdr_status (*const checks[QDRI_N_KERNELS])(const qdri_kernel *kernel) = {
     [QDRI_K_ADAMW_BEGIN] = adamw_check,
     [QDRI_K_ADAMW] = adamw_check,
     [QDRI_K_COPY_BLOCK] = block_check,
+    [QDRI_K_COPY] = block_check,
+    [QDRI_K_ZERO] = block_check,
     [QDRI_K_REDUCE] = gather_check,
     [QDRI_K_TO_KEYS] = gather_check,
     [QDRI_K_FROM_KEYS] = gather_check,
@@ -368,7 +302,8 @@ qdr_status qdri_kernel_check(const qdri_kernel *kernel)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "kernel: there is no kernel %d", (int)kernel->kind);
     if (kernel->kind < QDRI_K_COPY_BLOCK && !qdri_is_float(kernel->dtype))
         return QDR_FAIL(QDR_ERR_DTYPE, "kernel: the type is %s; use " QDRI_FLOAT_NAMES, qdr_dtype_name(kernel->dtype));
-    return checks[kernel->kind](kernel);
+    QDR_TRY(checks[kernel->kind](kernel));
+    return operands_check(kernel);
 }
 
 qdr_status qdri_fail_id(const char *what, int64_t row, int32_t id, int64_t vocab)

@@ -438,13 +438,6 @@ qdr_status qdri_gemm_run(qdr_stream *stream, const qdri_gemm *gemm)
     return taken(stream, stream->dev->table->gemm(stream, gemm));
 }
 
-qdr_status qdri_kernel_run(qdr_stream *stream, const qdri_kernel *kernel)
-{
-    QDR_TRY(stream_check(stream));
-    QDR_TRY(qdri_kernel_check(kernel));
-    return taken(stream, stream->dev->table->kernel(stream, kernel));
-}
-
 qdr_status qdri_copy(qdr_stream *stream, void *dst, const void *src, size_t bytes)
 {
     QDR_TRY(stream_check(stream));
@@ -459,4 +452,14 @@ qdr_status qdri_fill_zero(qdr_stream *stream, void *dst, size_t bytes)
     if (bytes == 0) return QDR_OK;
     if (!dst) return QDR_FAIL(QDR_ERR_ARGUMENT, "fill: %zu bytes at NULL", bytes);
     return taken(stream, stream->dev->table->fill_zero(stream, dst, bytes));
+}
+
+qdr_status qdri_kernel_run(qdr_stream *stream, const qdri_kernel *kernel)
+{
+    QDR_TRY(stream_check(stream));
+    QDR_TRY(qdri_kernel_check(kernel));
+    if (kernel->kind == QDRI_K_COPY)
+        return qdri_copy(stream, kernel->u.block.y, kernel->u.block.x, kernel->u.block.row_bytes);
+    if (kernel->kind == QDRI_K_ZERO) return qdri_fill_zero(stream, kernel->u.block.y, kernel->u.block.row_bytes);
+    return taken(stream, stream->dev->table->kernel(stream, kernel));
 }

@@ -12,7 +12,7 @@
 #include "core/dtype.h"
 #include "core/life.h"
 #include "core/status.h"
-#include "dev/kernels.h"
+#include "core/kernels.h"
 
 /* Wake events: counters on which threads of one or several processes sleep. One is plain zeroed memory, so it may be in
  * shared memory. */

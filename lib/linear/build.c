@@ -6,7 +6,6 @@
 #include "core/log.h"
 #include "core/size.h"
 #include "linear/describe.h"
-#include "ops/steps.h"
 #include "schedule/net_price.h"
 
 /* The machine of rank 0 decides, since other ranks may have other files. A program need not be installed with any: if
@@ -62,10 +61,7 @@ static void measure_collective(qdr_stack *stack, qdr_channel channel, qdri_coll 
 
 static void measure_attention(qdr_stack *stack, const qdri_task *task)
 {
-    qdr_attention attention = stack->net.nodes[task->node].u.attention.local;
-    attention.n_rows = task->m;
-    const qdri_kernel kernel = qdri_attention_forward(&attention, NULL, NULL, NULL, NULL);
-    const size_t bytes = qdri_kernel_bytes(qdr_context_stream(qdr_grid_context(stack->grid)), &kernel);
+    const size_t bytes = qdri_kernel_bytes(qdr_context_stream(qdr_grid_context(stack->grid)), &task->kernel);
     if (bytes > stack->kernel_bytes) stack->kernel_bytes = bytes;
 }
 
@@ -82,7 +78,7 @@ static void measure_list(qdr_stack *stack, const qdri_schedule *schedule)
             const size_t bytes = qdri_product_bytes(qdr_context_stream(qdr_grid_context(stack->grid)), &gemm);
             if (bytes > stack->product_bytes) stack->product_bytes = bytes;
         }
-        if (task->kind == QDRI_TASK_ATTENTION) measure_attention(stack, task);
+        if (qdri_task_runs(task, QDRI_K_ATTENTION_FORWARD)) measure_attention(stack, task);
         if (task->kind != QDRI_TASK_COLLECTIVE) continue;
         measure_collective(stack, task->channel, qdri_task_coll(task));
     }
@@ -134,7 +130,7 @@ static qdr_status build(qdr_stack *stack)
 {
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     for (int i = 0; i < stack->net.n_nodes; i++)
-        if (qdri_node_is_layer(&stack->net.nodes[i]) && stack->net.nodes[i].u.layer.shape.rounds)
+        if (qdri_node_is_layer(&stack->net.nodes[i]) && stack->net.nodes[i].layer.shape.rounds)
             QDR_TRY(qdri_dev_check_rounding(dev));
     QDR_TRY(qdri_net_build(&stack->net, &stack->lists));
     const int n = stack->net.most_tasks; /* for any of which another stream may wait */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/operands.h"
 #include "linear/internal.h"
 #include "schedule/trace.h"
 
@@ -66,11 +67,12 @@ typedef struct run {
 } run;
 
 /* The padding at the end of a whole dW is communicated as zeros. */
-qdr_status qdri_zero_tail(const qdr_stack *stack, const qdri_task *task, int64_t n_elems, qdr_stream *stream)
+static qdr_status zero_tail(const run *r)
 {
-    char *whole = qdri_stack_pointer(stack, task->writes[0]);
-    if (!task->zero_tail) return QDR_OK;
-    return qdri_fill_zero(stream, whole + (size_t)n_elems * qdr_dtype_bytes(task->out_dtype), task->zero_tail);
+    const qdri_ref whole = r->task->writes[0];
+    char *memory = qdri_stack_pointer(r->stack, whole);
+    if (!r->task->zero_tail) return QDR_OK;
+    return qdri_fill_zero(r->stream, memory + whole.bytes - r->task->zero_tail, r->task->zero_tail);
 }
 
 /* ---- the caller's own operations ---- */
@@ -136,12 +138,23 @@ static qdr_status run_caller(const qdr_stack *stack, const qdri_task *task, qdr_
 
 /* ---- tasks ---- */
 
+static qdr_status run_kernel(const run *r)
+{
+    const qdri_task *task = r->task;
+    void *reads[QDRI_MAX_READS], *writes[QDRI_MAX_WRITES];
+    qdri_kernel kernel = task->kernel;
+    for (int i = 0; i < task->n_reads; i++) reads[i] = qdri_stack_pointer(r->stack, task->reads[i]);
+    for (int i = 0; i < task->n_writes; i++) writes[i] = qdri_stack_pointer(r->stack, task->writes[i]);
+    qdri_kernel_bind(&kernel, reads, task->n_reads, writes, task->n_writes);
+    if (kernel.kind == QDRI_K_CE_BACKWARD) kernel.u.ce.scale = r->stack->loss_scale; /* another one in each step */
+    return qdri_kernel_run(r->stream, &kernel);
+}
+
 static qdr_status run_by_kind(const run *r)
 {
     switch (r->task->kind) {
-    case QDRI_TASK_PRODUCT:
-        QDR_TRY(qdri_gemm_run(r->stream, &r->gemm));
-        return qdri_zero_tail(r->stack, r->task, r->task->m * r->task->n, r->stream);
+    case QDRI_TASK_PRODUCT: QDR_TRY(qdri_gemm_run(r->stream, &r->gemm)); return zero_tail(r);
+    case QDRI_TASK_KERNEL: QDR_TRY(run_kernel(r)); return zero_tail(r);
     case QDRI_TASK_COLLECTIVE: {
         qdri_coll coll = qdri_task_coll(r->task);
         coll.send = r->task->n_reads ? qdri_stack_pointer(r->stack, r->task->reads[0]) : NULL;
@@ -151,9 +164,7 @@ static qdr_status run_by_kind(const run *r)
             coll.feedback = qdri_stack_pointer(r->stack, r->task->writes[r->task->n_writes - 1]);
         return qdri_comm_launch(qdri_grid_comm(r->stack->grid, r->task->channel), &coll, r->stream);
     }
-    case QDRI_TASK_CALLER_FORWARD:
-    case QDRI_TASK_CALLER_BACKWARD: return run_caller(r->stack, r->task, r->stream);
-    default: return qdri_run_kernel(r->stack, r->task, r->stream);
+    default: return run_caller(r->stack, r->task, r->stream);
     }
 }
 

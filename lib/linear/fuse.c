@@ -17,12 +17,12 @@ static int take(const qdr_stack *stack, const qdri_task *product, const qdri_tas
     const int reads_result = is_result(product, from, next->m, next->n);
     qdri_gemm with = *gemm;
     if (gemm->gelu || gemm->gelu_of) return 0;
-    if (next->kind == QDRI_TASK_BIAS_ADD && is_result(product, to, next->m, next->n)) {
+    if (qdri_task_runs(next, QDRI_K_BIAS_ADD) && is_result(product, to, next->m, next->n)) {
         with.bias = qdri_stack_pointer(stack, from);
-    } else if (next->kind == QDRI_TASK_GELU && reads_result && to.buffer != product->reads[0].buffer &&
+    } else if (qdri_task_runs(next, QDRI_K_GELU_FORWARD) && reads_result && to.buffer != product->reads[0].buffer &&
                to.buffer != product->reads[1].buffer) { /* overwrites nothing that the product reads */
         with.gelu = qdri_stack_pointer(stack, to);
-    } else if (next->kind == QDRI_TASK_GELU_BACKWARD && reads_result && to.buffer == from.buffer &&
+    } else if (qdri_task_runs(next, QDRI_K_GELU_BACKWARD) && reads_result && to.buffer == from.buffer &&
                to.offset == from.offset) { /* in place: nothing else can see the product's result */
         with.gelu_of = qdri_stack_pointer(stack, next->reads[1]);
     } else {

@@ -8,7 +8,6 @@
 #include "linear/measures.h"
 #include "quadrille/coll.h"
 #include "quadrille/linear.h"
-#include "quadrille/ops.h"
 #include "schedule/net.h"
 
 struct qdr_linear {
@@ -73,7 +72,7 @@ struct qdr_stack {
 
 static inline const qdri_layer *qdri_linear_layer(const qdr_linear *layer)
 {
-    return &layer->stack->net.nodes[layer->node].u.layer;
+    return &layer->stack->net.nodes[layer->node].layer;
 }
 static inline const char *qdri_linear_name(const qdr_linear *layer)
 {
@@ -170,13 +169,6 @@ qdri_gemm qdri_task_gemm(const qdri_task *task);
  * is discarded, for which no rank waits. */
 qdr_status qdri_give_up(const qdr_stack *stack, qdr_status status);
 QDR_NODISCARD qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *stream);
-
-/* Sets what follows the n_elems of a whole dW to zero. */
-QDR_NODISCARD qdr_status qdri_zero_tail(const qdr_stack *stack, const qdri_task *task, int64_t n_elems,
-                                        qdr_stream *stream);
-
-/* kernels.c */
-QDR_NODISCARD qdr_status qdri_run_kernel(const qdr_stack *stack, const qdri_task *task, qdr_stream *stream);
 
 /* fuse.c: adds to *gemm, the product of a task with its memory, the work of the tasks that directly follow it, as far
  * as the device can perform it as part of the product.

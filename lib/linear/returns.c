@@ -46,7 +46,7 @@ int qdri_parameter_is_stale(const qdr_stack *stack, int index)
 /* Whether a parameter is the W of a node; -1: of any. */
 static int is_of(const qdr_stack *stack, int index, int node)
 {
-    return node < 0 || stack->net.nodes[node].u.layer.weight == index;
+    return node < 0 || stack->net.nodes[node].layer.weight == index;
 }
 
 int qdri_stack_is_stale(const qdr_stack *stack, int node)

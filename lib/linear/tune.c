@@ -66,8 +66,7 @@ typedef struct tuning {
 static qdr_linear *open_layer(const qdr_stack *stack, int node)
 {
     const qdri_node *n = &stack->net.nodes[node];
-    if (n->kind != QDRI_NODE_LINEAR || stack->net.parameters[n->u.layer.weight].storage != QDR_STORAGE_AUTO)
-        return NULL;
+    if (n->kind != QDRI_NODE_LINEAR || stack->net.parameters[n->layer.weight].storage != QDR_STORAGE_AUTO) return NULL;
     return stack->attached[node].layer;
 }
 

@@ -82,7 +82,7 @@ static qdr_status sum_squares(const qdr_stack *stack, double *sum, int64_t n_ele
     qdri_kernel kernel = {.kind = QDRI_K_SUM_SQUARES, .dtype = state_type(stack)};
     const int over_d = has_levels(stack);
     kernel.u.reduce.result = sum;
-    kernel.u.reduce.accumulate = 1;
+    kernel.accumulate = 1;
     *n_ranks = 1;
     QDR_TRY(qdri_fill_zero(stream, sum, sizeof *sum));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {

@@ -122,8 +122,9 @@ void qdri_linear_forward_bias(qdri_builder *builder, const qdri_layer_shape *who
     int64_t begin, end;
     for (int i = 0; shape.bias && qdri_rows_arriving(builder, &shape, &y, i, &begin, &end); i++) {
         if (i > 0 && begin == end) continue;
-        qdri_task task = qdri_layer_task(&shape, QDRI_TASK_BIAS_ADD, refs.b, QDRI_NO_REF,
-                                         qdri_rows_ref(y.target, begin, end, shape.n, shape.dtype));
+        const qdri_kernel bias_add = {.kind = QDRI_K_BIAS_ADD, .u.rows = {.n_rows = end - begin, .n_cols = shape.n}};
+        qdri_task task = qdri_layer_kernel(&shape, &bias_add, refs.b, QDRI_NO_REF,
+                                           qdri_rows_ref(y.target, begin, end, shape.n, shape.dtype));
         qdri_set_pass(&task, end - begin, shape.n, 2);
         task.work.cost = QDRI_COST_FUSED;
         qdri_schedule_add(builder, &task);
@@ -238,10 +239,9 @@ static void store_gradient(qdri_builder *builder, const qdri_layer_shape *shape,
         sums = to;
     }
     if (!accumulate || z * near == 1) return;
-    qdri_task addition = gradient_task(shape, QDRI_TASK_ADD, sums, refs->dw);
+    qdri_task addition = gradient_task(shape, QDRI_TASK_KERNEL, sums, refs->dw);
     addition.stream = QDRI_STREAM_OF_CHANNEL(near > 1 ? QDR_CHANNEL_D_NEAR : QDR_CHANNEL_Z_REDUCE);
-    addition.accumulate = 1;
-    qdri_set_pass(&addition, 1, stored_elems(builder, shape), 3);
+    qdri_set_sum(&addition, 1, stored_elems(builder, shape), refs->dw, sums, refs->dw);
     qdri_schedule_add(builder, &addition);
 }
 
@@ -261,19 +261,24 @@ static void sum_gradient(qdri_builder *builder, const qdri_layer_shape *shape, c
     add_sum(builder, shape, refs, QDRI_SUM_COPIES, QDRI_NO_REF, part);
 }
 
+static void zero(qdri_builder *builder, const qdri_layer_shape *shape, int buffer, size_t begin, size_t end)
+{
+    const qdri_ref what = {buffer, begin, end - begin};
+    qdri_task task = gradient_task(shape, QDRI_TASK_KERNEL, QDRI_NO_REF, what);
+    if (begin == end) return;
+    task.overlap_class = QDRI_CLASS_NONE;
+    task.kernel = (qdri_kernel){.kind = QDRI_K_ZERO, .u.block = {.row_bytes = what.bytes}};
+    qdri_set_pass(&task, 1, (int64_t)(what.bytes / qdr_dtype_bytes(shape->grad_dtype)), 1);
+    qdri_schedule_add(builder, &task);
+}
+
 /* If gradients are added to complete ones, only this rank's part of the state is complete: everything else that it
  * stores begins at zero. */
 static void zero_incomplete(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref dw)
 {
-    const int64_t n_stored = stored_elems(builder, shape);
-    const qdri_ref part = own_part(builder, shape, QDR_CHANNEL_D_FAR, dw, n_stored);
-    const size_t after = part.offset + part.bytes, end = dw.offset + dw.bytes;
-    qdri_task task = gradient_task(shape, QDRI_TASK_ZERO, QDRI_NO_REF,
-                                   (qdri_ref){dw.buffer, dw.offset, part.offset - dw.offset});
-    task.overlap_class = QDRI_CLASS_NONE;
-    task.writes[task.n_writes++] = (qdri_ref){dw.buffer, after, end - after};
-    qdri_set_pass(&task, 1, n_stored - (int64_t)(part.bytes / qdr_dtype_bytes(shape->grad_dtype)), 1);
-    qdri_schedule_add(builder, &task);
+    const qdri_ref part = own_part(builder, shape, QDR_CHANNEL_D_FAR, dw, stored_elems(builder, shape));
+    zero(builder, shape, dw.buffer, dw.offset, part.offset);
+    zero(builder, shape, dw.buffer, part.offset + part.bytes, dw.offset + dw.bytes);
 }
 
 /* dW of one part of the rows; later parts add to that of the first. */
@@ -346,7 +351,8 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
         builder->part = part;
         weight_gradient(builder, &cut, &cut_refs, part, dw, mode);
         if (!shape->bias) continue;
-        qdri_task task = qdri_layer_task(shape, QDRI_TASK_COLUMN_SUM, cut_refs.dy, QDRI_NO_REF, refs->db);
+        const qdri_kernel column_sum = {.kind = QDRI_K_COLUMN_SUM, .u.rows = {.n_rows = cut.m, .n_cols = cut.n}};
+        qdri_task task = qdri_layer_kernel(shape, &column_sum, cut_refs.dy, QDRI_NO_REF, refs->db);
         task.out_dtype = shape->grad_dtype;
         task.accumulate = part > 0 || mode->accumulate_db;
         task.parameter_gradient = 1;
@@ -365,6 +371,23 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
     qdri_builder_give(builder, x_whole);
 }
 
+static qdri_kernel embedding(const qdri_layer_shape *shape, qdri_kernel_kind kind)
+{
+    return (qdri_kernel){.kind = kind,
+                         .u.embed = {.n_rows = shape->m,
+                                     .n_cols = shape->n,
+                                     .begin = shape->vocab_begin,
+                                     .end = shape->vocab_begin + shape->k,
+                                     .vocab = shape->vocab}};
+}
+
+static qdri_kernel positions(const qdri_layer_shape *shape, qdri_kernel_kind kind)
+{
+    return (qdri_kernel){
+        .kind = kind,
+        .u.rows = {.n_rows = shape->out_rows, .n_cols = shape->n, .row0 = shape->first_row, .context = shape->context}};
+}
+
 void qdri_embedding_forward_lookup(qdri_builder *builder, const qdri_layer_shape *whole, const qdri_layer_refs *refs,
                                    int part, qdri_ref e)
 {
@@ -373,7 +396,8 @@ void qdri_embedding_forward_lookup(qdri_builder *builder, const qdri_layer_shape
     qdri_summed y = output_of(builder, &shape, part_of(builder, part, refs->y, whole->m, whole->n, whole->dtype), 0);
     y.n_panels = 1;
     qdri_begin_summed(builder, &shape, &y);
-    qdri_task task = qdri_layer_task(&shape, QDRI_TASK_EMBED, tokens, e, y.partial);
+    const qdri_kernel embed = embedding(&shape, QDRI_K_EMBED_FORWARD);
+    qdri_task task = qdri_layer_kernel(&shape, &embed, tokens, e, y.partial);
     qdri_set_pass(&task, shape.m, shape.n, 2);
     qdri_schedule_add(builder, &task);
     if (y.active) qdri_sum_rows(builder, &shape, &y, 0, shape.m);
@@ -385,10 +409,9 @@ void qdri_embedding_forward_positions(qdri_builder *builder, const qdri_layer_sh
 {
     const qdri_layer_shape shape = shape_of_part(builder, whole, part);
     const qdri_ref y = part_of(builder, part, refs->y, whole->m, whole->n, whole->dtype);
-    qdri_task task = qdri_layer_task(&shape, QDRI_TASK_POSITION_ADD, refs->b, QDRI_NO_REF, y);
+    const qdri_kernel position_add = positions(&shape, QDRI_K_POSITION_ADD);
+    qdri_task task = qdri_layer_kernel(&shape, &position_add, refs->b, QDRI_NO_REF, y);
     qdri_set_pass(&task, shape.out_rows, shape.n, 2);
-    task.k = shape.first_row;
-    task.context = shape.context;
     if (shape.context) qdri_schedule_add(builder, &task);
 }
 
@@ -398,23 +421,22 @@ void qdri_embedding_backward_tasks(qdri_builder *builder, const qdri_layer_shape
     const qdri_rows rows = output_rows(shape, QDR_TRAFFIC_ACTIVATION_GRADIENT);
     const qdri_ref dy_whole = qdri_take_rows(builder, shape->out_scattered, shape->m, shape->n, shape->dtype);
     if (shape->out_scattered) qdri_gather_rows(builder, shape, &rows, refs->dy, dy_whole, 1);
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_POSITION_SUM, refs->dy, QDRI_NO_REF, refs->db);
+    const qdri_kernel position_sum = positions(shape, QDRI_K_POSITION_SUM);
+    qdri_task task = qdri_layer_kernel(shape, &position_sum, refs->dy, QDRI_NO_REF, refs->db);
     task.out_dtype = shape->grad_dtype;
     task.accumulate = mode->accumulate_db;
     task.parameter_gradient = 1;
     qdri_set_pass(&task, shape->out_rows, shape->n, 1);
-    task.k = shape->first_row;
-    task.context = shape->context;
     if (shape->context) qdri_schedule_add(builder, &task);
     const int gz = builder->position.size[QDR_Z], is_stored = stores_whole(builder);
     const qdri_ref whole = whole_gradient(builder, shape, refs->dw);
     if (mode->zero_dw) zero_incomplete(builder, shape, refs->dw);
-    task = qdri_layer_task(shape, QDRI_TASK_EMBED_SUM, refs->x, shape->out_scattered ? dy_whole : refs->dy, whole);
+    const qdri_kernel embed_sum = embedding(shape, QDRI_K_EMBED_BACKWARD);
+    task = qdri_layer_kernel(shape, &embed_sum, refs->x, shape->out_scattered ? dy_whole : refs->dy, whole);
     task.out_dtype = shape->grad_dtype;
     task.accumulate = is_stored && mode->accumulate_dw;
     task.parameter_gradient = 1;
     qdri_set_pass(&task, shape->m, shape->n, 3);
-    task.k = shape->k;
     if (!is_stored) task.zero_tail = bytes_of(shape->shard_elems * gz - shape->n * shape->k, shape->grad_dtype);
     qdri_schedule_add(builder, &task);
     sum_gradient(builder, shape, refs, whole, mode);

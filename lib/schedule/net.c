@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "core/block.h"
+#include "core/operands.h"
 #include "core/size.h"
 #include "schedule/net_parts.h"
-#include "schedule/op_bytes.h"
 
 static qdr_status check_opts(const qdr_stack_opts *opts)
 {

@@ -10,7 +10,6 @@
 #ifndef QDRI_SCHEDULE_NET_H
 #define QDRI_SCHEDULE_NET_H
 
-#include "schedule/key_heads.h"
 #include "schedule/linear.h"
 #include "schedule/memory.h"
 #include "schedule/waits.h"
@@ -74,8 +73,14 @@ typedef struct qdri_layer {
     qdri_layer_shape shape;
     qdri_ref gathered;
     int panels; /* as requested for this layer; 0: the net's */
-    int64_t vocab_begin, vocab_end; /* embedding */
 } qdri_layer;
+
+/* Which key heads the attention on this rank needs, and where they are. */
+typedef struct qdri_key_heads {
+    int gathered; /* from all ranks of the axis; 0: each rank has the ones that its queries need */
+    int64_t first_query, first_own, n_own; /* index of this rank's first query head, and of its first key head */
+    int64_t n_all, group; /* total number of key heads, and the number of query heads per key head */
+} qdri_key_heads;
 
 typedef struct qdri_node {
     qdri_node_kind kind;
@@ -91,16 +96,11 @@ typedef struct qdri_node {
     int parameter, n_parameters; /* norms: gamma, and beta if there are two */
     size_t saved_bytes, work_bytes;
     qdri_ref saved;
+    qdr_axis axis; /* that splits the columns of the first input, over which statistics are combined */
+    qdri_kernel kernel; /* what its kernels have in common, of all rows */
+    qdri_key_heads keys; /* attention */
     qdr_op_cost cost; /* of the caller's operation */
-    union {
-        qdri_layer layer;
-        qdr_layer_norm norm;
-        struct {
-            qdr_attention local; /* as the kernel sees it, including gathered heads */
-            qdri_key_heads keys;
-        } attention;
-        qdr_cross_entropy cross_entropy;
-    } u;
+    qdri_layer layer;
 } qdri_node;
 
 typedef struct qdri_net {
@@ -130,7 +130,7 @@ typedef struct qdri_net {
 
 enum { QDRI_CALLER_X = 0, QDRI_CALLER_Y, QDRI_CALLER_DX, QDRI_CALLER_DY };
 
-/* ---- describing: net.c, net_layers.c, net_operations.c ---- */
+/* ---- describing: net.c, net_layers.c, ops/ ---- */
 
 /* Begins a description. *net is zeroed, or an older net, whose lists are reused. */
 QDR_NODISCARD qdr_status qdri_net_begin(qdri_net *net, const qdri_position *position, const qdr_stack_opts *opts);

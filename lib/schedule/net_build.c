@@ -62,7 +62,7 @@ void qdri_net_set_panels(qdri_net *net, int panels, int batch_parts)
     net->opts.panels = panels;
     net->opts.batch_parts = batch_parts;
     for (int i = 0; i < net->n_nodes; i++) {
-        qdri_layer *layer = &net->nodes[i].u.layer;
+        qdri_layer *layer = &net->nodes[i].layer;
         if (net->nodes[i].kind != QDRI_NODE_LINEAR) continue;
         int n = layer->panels ? layer->panels : panels;
         if (n > layer->shape.m) n = (int)layer->shape.m;
@@ -92,10 +92,10 @@ static void place_nodes(qdri_net *net)
     for (int i = 0; i < net->n_nodes; i++) {
         qdri_node *node = &net->nodes[i];
         if (!qdri_node_is_layer(node)) continue;
-        if (node->u.layer.shape.in_scattered && !node->u.layer.shape.drop_gathered) {
-            const size_t bytes = (size_t)net->cell_rows * (size_t)node->u.layer.shape.k *
+        if (node->layer.shape.in_scattered && !node->layer.shape.drop_gathered) {
+            const size_t bytes = (size_t)net->cell_rows * (size_t)node->layer.shape.k *
                                  qdr_dtype_bytes(net->opts.dtype);
-            node->u.layer.gathered = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, bytes);
+            node->layer.gathered = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, bytes);
         }
     }
     if (net->opts.caller_activations) return;
@@ -213,9 +213,9 @@ static int have_same_shape(const qdri_layer_shape *a, const qdri_layer_shape *b)
 /* Whether the lists of an earlier layer need the same memory, if they run alone. */
 static int is_measured(const qdri_net *net, int node)
 {
-    const qdri_layer *b = &net->nodes[node].u.layer;
+    const qdri_layer *b = &net->nodes[node].layer;
     for (int i = node - 1; i >= 0; i--) {
-        const qdri_layer *a = &net->nodes[i].u.layer;
+        const qdri_layer *a = &net->nodes[i].layer;
         if (net->nodes[i].kind == QDRI_NODE_LINEAR && have_same_shape(&a->shape, &b->shape) &&
             (a->bias < 0) == (b->bias < 0) && a->shares_first == b->shares_first && a->shares_last == b->shares_last)
             return 1;

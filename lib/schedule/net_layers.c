@@ -77,8 +77,8 @@ static qdr_status check_linear(const qdri_net *net, const qdr_linear_desc *desc,
 static void connect(qdri_net *net, qdri_node *node, qdr_axis in_axis, qdr_edge in, qdr_edge out)
 {
     const qdri_edge *from = &net->edges[in], *to = &net->edges[out];
-    const qdri_parameter *w = &net->parameters[node->u.layer.weight];
-    qdri_layer_shape *shape = &node->u.layer.shape;
+    const qdri_parameter *w = &net->parameters[node->layer.weight];
+    qdri_layer_shape *shape = &node->layer.shape;
     shape->node = net->n_nodes - 1;
     shape->name = node->name;
     shape->in_axis = in_axis;
@@ -103,7 +103,7 @@ static void connect(qdri_net *net, qdri_node *node, qdr_axis in_axis, qdr_edge i
 static qdr_status add_layer_node(qdri_net *net, const char *name, qdri_node_kind kind, qdri_node **node)
 {
     QDR_TRY(qdri_node_add(net, name, kind, node));
-    (*node)->u.layer = (qdri_layer){.bias = -1, .gathered = QDRI_NO_REF};
+    (*node)->layer = (qdri_layer){.bias = -1, .gathered = QDRI_NO_REF};
     return QDR_OK;
 }
 
@@ -122,13 +122,13 @@ static qdr_status add_weight(qdri_net *net, const qdr_block *rows, const qdr_blo
 
 void qdri_net_set_storage(qdri_net *net, int node, qdr_storage storage)
 {
-    qdri_layer *layer = &net->nodes[node].u.layer;
+    qdri_layer *layer = &net->nodes[node].layer;
     layer->shape.storage = net->parameters[layer->weight].storage = storage;
 }
 
 void qdri_net_set_algorithms(qdri_net *net, int node, const int algorithms[QDRI_N_PRODUCTS])
 {
-    memcpy(net->nodes[node].u.layer.shape.algorithms, algorithms, sizeof net->nodes[node].u.layer.shape.algorithms);
+    memcpy(net->nodes[node].layer.shape.algorithms, algorithms, sizeof net->nodes[node].layer.shape.algorithms);
 }
 
 static qdr_status add_linear(qdri_net *net, const qdr_linear_desc *desc, qdr_edge in, qdr_edge *out)
@@ -138,7 +138,7 @@ static qdr_status add_linear(qdri_net *net, const qdr_linear_desc *desc, qdr_edg
     qdri_node *node = NULL;
     QDR_TRY(check_linear(net, desc, who, in));
     QDR_TRY(add_layer_node(net, who, QDRI_NODE_LINEAR, &node));
-    qdri_layer *layer = &node->u.layer;
+    qdri_layer *layer = &node->layer;
     layer->shape.drop_gathered = desc->drop_gathered != 0;
     layer->shape.bias = desc->bias != 0;
     layer->shape.rounds = (desc->product_type ? desc->product_type : net->opts.product_type) == QDR_PRODUCT_FP8;
@@ -188,7 +188,7 @@ static qdr_status add_embedding(qdri_net *net, const qdr_embedding_desc *desc, q
     qdri_node *node = NULL;
     QDR_TRY(check_embedding(net, desc, who, tokens));
     QDR_TRY(add_layer_node(net, who, QDRI_NODE_EMBEDDING, &node));
-    qdri_layer *layer = &node->u.layer;
+    qdri_layer *layer = &node->layer;
     const qdr_matrix matrix = qdri_edge_matrix(net, features, QDR_X, desc->layout, 1);
     QDR_TRY(add_weight(net, vocab, features, QDR_Y, QDR_X, &layer->weight));
     if (desc->context)
@@ -201,9 +201,11 @@ static qdr_status add_embedding(qdri_net *net, const qdr_embedding_desc *desc, q
                                    &layer->bias));
     QDR_TRY(qdri_edge_add(net, who, &matrix, net->opts.dtype, out));
     connect(net, node, QDR_Y, tokens, *out);
-    qdri_split(desc->vocab.width, unit, net->position.size[QDR_Y], net->position.coordinate[QDR_Y], &layer->vocab_begin,
-               &layer->vocab_end);
-    layer->shape.k = layer->vocab_end - layer->vocab_begin; /* rows of E's block; its columns are the outputs */
+    int64_t vocab_end;
+    qdri_split(desc->vocab.width, unit, net->position.size[QDR_Y], net->position.coordinate[QDR_Y],
+               &layer->shape.vocab_begin, &vocab_end);
+    layer->shape.vocab = desc->vocab.width;
+    layer->shape.k = vocab_end - layer->shape.vocab_begin; /* rows of E's block; its columns are the outputs */
     layer->shape.context = desc->context;
     return QDR_OK;
 }
@@ -219,10 +221,10 @@ qdr_status qdri_net_add_tied_head(qdri_net *net, const char *name, int table, qd
 {
     qdri_node *node = NULL;
     if (table < 0 || table >= net->n_nodes || net->nodes[table].kind != QDRI_NODE_EMBEDDING ||
-        net->nodes[table].u.layer.shares_last)
+        net->nodes[table].layer.shares_last)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: a tied head needs an embedding of the same stack that is not tied yet",
                         name);
-    const int weight = net->nodes[table].u.layer.weight;
+    const int weight = net->nodes[table].layer.weight;
     const qdri_parameter *e = &net->parameters[weight];
     qdr_linear_desc desc = {.version = QDR_OPTS_INIT, .name = name, .out_layout = out_layout};
     memcpy(desc.in, e->cols, sizeof desc.in);
@@ -230,8 +232,8 @@ qdr_status qdri_net_add_tied_head(qdri_net *net, const char *name, int table, qd
     QDR_TRY(check_linear(net, &desc, name, in));
     const qdr_matrix matrix = qdri_edge_matrix(net, desc.out, QDR_Y, out_layout, 1);
     QDR_TRY(qdri_node_add_with_edge(net, name, QDRI_NODE_LINEAR, &matrix, net->opts.dtype, out, &node));
-    node->u.layer = (qdri_layer){.weight = weight, .bias = -1, .shares_first = 1, .gathered = QDRI_NO_REF};
-    net->nodes[table].u.layer.shares_last = 1;
+    node->layer = (qdri_layer){.weight = weight, .bias = -1, .shares_first = 1, .gathered = QDRI_NO_REF};
+    net->nodes[table].layer.shares_last = 1;
     connect(net, node, QDR_X, in, *out);
     return QDR_OK;
 }

@@ -44,7 +44,7 @@ QDR_NODISCARD qdr_status qdri_parameters_check_feedback(const qdri_net *net, con
 /* net_layers.c */
 QDR_NODISCARD qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype, const char *who);
 
-/* net_op_tasks.c */
+/* ops/op.c */
 /* Adds the tasks of an operation for one part of its rows; for all rows if it needs them at once. */
 void qdri_op_forward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part);
 /* d_in: where the gradients of the inputs go. accumulates: bit i: add to that of input i, bit QDR_MAX_OP_INPUTS: to

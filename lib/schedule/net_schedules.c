@@ -27,7 +27,7 @@ static void plan_weight(qdri_builder *builder, const qdri_net *net, const qdri_l
 
 static qdri_layer_refs layer_refs(const qdri_net *net, const qdri_node *node)
 {
-    const qdri_layer *layer = &node->u.layer;
+    const qdri_layer *layer = &node->layer;
     qdri_layer_refs refs = {.x = net->edges[node->in[0]].value,
                             .y = net->edges[node->out].value,
                             .dx = QDRI_NO_REF,
@@ -52,9 +52,9 @@ static void end_node(qdri_builder *builder, const qdri_net *net, int number, int
     if (!qdri_node_is_layer(node)) return;
     const qdri_layer_refs refs = layer_refs(net, node);
     if (node->kind == QDRI_NODE_EMBEDDING)
-        qdri_embedding_forward_positions(builder, &node->u.layer.shape, &refs, part);
+        qdri_embedding_forward_positions(builder, &node->layer.shape, &refs, part);
     else
-        qdri_linear_forward_bias(builder, &node->u.layer.shape, &refs, part, 0);
+        qdri_linear_forward_bias(builder, &node->layer.shape, &refs, part, 0);
 }
 
 static void begin_node(qdri_builder *builder, const qdri_net *net, int number, int part, qdri_ref w)
@@ -66,9 +66,9 @@ static void begin_node(qdri_builder *builder, const qdri_net *net, int number, i
     }
     const qdri_layer_refs refs = layer_refs(net, node);
     if (node->kind == QDRI_NODE_EMBEDDING)
-        qdri_embedding_forward_lookup(builder, &node->u.layer.shape, &refs, part, w);
+        qdri_embedding_forward_lookup(builder, &node->layer.shape, &refs, part, w);
     else
-        qdri_linear_forward_product(builder, &node->u.layer.shape, &refs, part, w, 0);
+        qdri_linear_forward_product(builder, &node->layer.shape, &refs, part, w, 0);
 }
 
 static int is_summed(const qdri_net *net, qdr_axis axis) { return net->position.size[axis] > 1; }
@@ -83,7 +83,7 @@ static int ends_segment(const qdri_net *net, int number, int next, int backward)
                                  (net->nodes[next].needs_all_rows || net->nodes[next].kind == QDRI_NODE_EMBEDDING)))
         return 1;
     if (!qdri_node_is_layer(node)) return 0;
-    const qdri_layer_shape *shape = &node->u.layer.shape;
+    const qdri_layer_shape *shape = &node->layer.shape;
     const int sums_parts = backward && qdri_channel_group_of(&net->position, QDR_CHANNEL_D_NEAR).size > 1;
     return node->kind == QDRI_NODE_EMBEDDING || is_summed(net, QDR_Z) || sums_parts ||
            is_summed(net, backward ? shape->out_axis : shape->in_axis);
@@ -97,7 +97,7 @@ static void gather_parts(qdri_builder *builder, const qdri_net *net, int number,
 {
     const qdri_node *node = &net->nodes[number];
     const size_t each = qdr_dtype_bytes(net->opts.dtype);
-    const qdri_ref shard = net->parameters[node->u.layer.weight].data;
+    const qdri_ref shard = net->parameters[node->layer.weight].data;
     qdri_task task = {.coll = QDR_ALL_GATHER,
                       .overlap_class = QDRI_CLASS_WEIGHTS,
                       .channel = channel,
@@ -113,7 +113,7 @@ static void gather_parts(qdri_builder *builder, const qdri_net *net, int number,
 /* Makes a shard whole again after its parts have been updated: first what the gradient's part lacks. */
 static void return_weight(qdri_builder *builder, const qdri_net *net, int number)
 {
-    const qdri_parameter *w = &net->parameters[net->nodes[number].u.layer.weight];
+    const qdri_parameter *w = &net->parameters[net->nodes[number].layer.weight];
     gather_parts(builder, net, number, QDR_CHANNEL_D_FAR, w->gradient_begin, w->gradient_elems);
     gather_parts(builder, net, number, QDR_CHANNEL_D_NEAR, 0, w->shard_elems);
 }
@@ -122,7 +122,7 @@ static void return_weight(qdri_builder *builder, const qdri_net *net, int number
 static void return_weights(qdri_builder *builder, const qdri_net *net)
 {
     for (int i = 0; i < net->n_nodes; i++)
-        if (qdri_node_is_layer(&net->nodes[i]) && !net->nodes[i].u.layer.shares_first) return_weight(builder, net, i);
+        if (qdri_node_is_layer(&net->nodes[i]) && !net->nodes[i].layer.shares_first) return_weight(builder, net, i);
 }
 
 qdr_status qdri_net_returns(qdri_net *net, int node, qdri_schedule *schedule)
@@ -145,7 +145,7 @@ qdr_status qdri_net_forward_tasks(qdri_net *net, int returns, qdri_schedule *sch
     begin_whole(&builder, net, schedule);
     if (returns) return_weights(&builder, net);
     for (int i = 0; i < net->n_nodes; i++)
-        if (qdri_node_is_layer(&net->nodes[i])) plan_weight(&builder, net, &net->nodes[i].u.layer);
+        if (qdri_node_is_layer(&net->nodes[i])) plan_weight(&builder, net, &net->nodes[i].layer);
     net->n_loss_parts = builder.n_parts;
     qdri_builder_hold(&builder);
     for (int i = 0; i < net->n_nodes; i++) {
@@ -179,17 +179,12 @@ static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int numb
         int64_t begin, end;
         qdri_part_rows(builder, part, edge->owned.n_rows, &begin, &end);
         if (part_before != QDRI_AFTER_PARTS) builder->part = part;
-        qdri_task task = {.kind = QDRI_TASK_ADD,
-                          .node = number,
-                          .name = name,
-                          .n_reads = 1,
-                          .reads = {qdri_edge_rows(edge, b, begin, end)},
-                          .n_writes = 1,
-                          .writes = {qdri_edge_rows(edge, a, begin, end)},
-                          .accumulate = accumulate,
-                          .dtype = edge->dtype,
-                          .out_dtype = edge->dtype};
-        qdri_set_pass(&task, end - begin, edge->owned.n_cols, accumulate ? 3 : 2);
+        const qdri_ref from = qdri_edge_rows(edge, b, begin, end), to = qdri_edge_rows(edge, a, begin, end);
+        qdri_task task = {.node = number, .name = name, .dtype = edge->dtype, .out_dtype = edge->dtype};
+        if (accumulate)
+            qdri_set_sum(&task, end - begin, edge->owned.n_cols, to, from, to);
+        else
+            qdri_set_copy(&task, end - begin, edge->owned.n_cols, from, to);
         qdri_schedule_add(builder, &task);
     }
     builder->part = part_before;
@@ -312,14 +307,14 @@ static void add_layer_backward(qdri_builder *builder, qdri_net *net, int number,
 {
     const qdri_node *node = &net->nodes[number];
     qdri_layer_refs refs = layer_refs(net, node);
-    qdri_backward_mode how = layer_mode(net, &node->u.layer, mode, deferred);
+    qdri_backward_mode how = layer_mode(net, &node->layer, mode, deferred);
     refs.dy = net->edges[node->out].d;
     if (node->kind == QDRI_NODE_EMBEDDING) {
-        qdri_embedding_backward_tasks(builder, &node->u.layer.shape, &refs, &how);
+        qdri_embedding_backward_tasks(builder, &node->layer.shape, &refs, &how);
         return;
     }
     refs.dx = gradient_target(builder, net, node->in[0], number, &how.accumulate_dx);
-    qdri_linear_backward_tasks(builder, &node->u.layer.shape, &refs, &how);
+    qdri_linear_backward_tasks(builder, &node->layer.shape, &refs, &how);
 }
 
 /* Sums of small gradients over the axes that hold copies of all of them. */
@@ -340,7 +335,7 @@ qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int d
     for (int i = net->n_nodes - 1; i >= 0; i--) {
         const qdri_node *node = &net->nodes[i];
         if (node->kind == QDRI_NODE_LINEAR && net->edges[node->in[0]].with_gradient)
-            plan_weight(&builder, net, &node->u.layer);
+            plan_weight(&builder, net, &node->layer);
     }
     qdri_builder_hold(&builder);
     for (int i = net->n_nodes - 1; i >= 0; i--) {
@@ -377,7 +372,7 @@ qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int d
 
 qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule)
 {
-    const qdri_layer *layer = &net->nodes[node].u.layer;
+    const qdri_layer *layer = &net->nodes[node].layer;
     qdri_builder builder;
     qdri_layer_refs refs = layer_refs(net, &net->nodes[node]);
     refs.x = net->caller[QDRI_CALLER_X];
@@ -392,7 +387,7 @@ qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdr
 
 qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode, qdri_schedule *schedule)
 {
-    const qdri_layer *layer = &net->nodes[node].u.layer;
+    const qdri_layer *layer = &net->nodes[node].layer;
     qdri_builder builder;
     qdri_layer_refs refs = layer_refs(net, &net->nodes[node]);
     qdri_backward_mode how = layer_mode(net, layer, mode, (flags & QDR_DEFER_SYNC) != 0);

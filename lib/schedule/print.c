@@ -2,45 +2,18 @@
 /* Schedules as text. */
 #include <inttypes.h>
 
+#include "core/operands.h"
 #include "schedule/schedule.h"
-
-static const char *const task_names[QDRI_N_TASK_KINDS] = {
-    [QDRI_TASK_PRODUCT] = "product",
-    [QDRI_TASK_COLLECTIVE] = "collective",
-    [QDRI_TASK_CALLER_FORWARD] = "forward",
-    [QDRI_TASK_CALLER_BACKWARD] = "backward",
-    [QDRI_TASK_BIAS_ADD] = "bias-add",
-    [QDRI_TASK_COLUMN_SUM] = "column-sum",
-    [QDRI_TASK_ADD] = "add",
-    [QDRI_TASK_ZERO] = "zero",
-    [QDRI_TASK_SUM_PARTS] = "sum-parts",
-    [QDRI_TASK_EMBED] = "embed",
-    [QDRI_TASK_EMBED_SUM] = "embed-sum",
-    [QDRI_TASK_POSITION_ADD] = "position-add",
-    [QDRI_TASK_POSITION_SUM] = "position-sum",
-    [QDRI_TASK_RESIDUAL] = "residual",
-    [QDRI_TASK_GELU] = "gelu",
-    [QDRI_TASK_GELU_BACKWARD] = "gelu-backward",
-    [QDRI_TASK_NORM_MOMENTS] = "norm-moments",
-    [QDRI_TASK_NORM_MERGE] = "norm-merge",
-    [QDRI_TASK_NORM_APPLY] = "norm-apply",
-    [QDRI_TASK_NORM_SUMS] = "norm-sums",
-    [QDRI_TASK_NORM_BACKWARD] = "norm-backward",
-    [QDRI_TASK_ATTENTION] = "attention",
-    [QDRI_TASK_ATTENTION_BACKWARD] = "attention-backward",
-    [QDRI_TASK_KEYS_PACK] = "keys-pack",
-    [QDRI_TASK_KEYS_ASSEMBLE] = "keys-assemble",
-    [QDRI_TASK_KEYS_SPREAD] = "keys-spread",
-    [QDRI_TASK_KEYS_UNPACK] = "keys-unpack",
-    [QDRI_TASK_LOSS_MAX] = "loss-max",
-    [QDRI_TASK_LOSS_SUMS] = "loss-sums",
-    [QDRI_TASK_LOSS] = "loss",
-    [QDRI_TASK_LOSS_BACKWARD] = "loss-backward",
-};
 
 const char *qdri_task_name(const qdri_task *task)
 {
-    return task->kind == QDRI_TASK_COLLECTIVE ? qdr_coll_kind_name(task->coll) : task_names[task->kind];
+    switch (task->kind) {
+    case QDRI_TASK_PRODUCT: return "product";
+    case QDRI_TASK_COLLECTIVE: return qdr_coll_kind_name(task->coll);
+    case QDRI_TASK_KERNEL: return qdri_kernel_name(task->kernel.kind);
+    case QDRI_TASK_CALLER_FORWARD: return "forward";
+    default: return "backward";
+    }
 }
 
 const char *qdri_product_mode(const qdri_task *task)

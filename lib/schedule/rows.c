@@ -22,6 +22,14 @@ qdri_task qdri_layer_task(const qdri_layer_shape *shape, qdri_task_kind kind, qd
                        .out_dtype = shape->dtype};
 }
 
+qdri_task qdri_layer_kernel(const qdri_layer_shape *shape, const qdri_kernel *kernel, qdri_ref a, qdri_ref b,
+                            qdri_ref out)
+{
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_KERNEL, a, b, out);
+    task.kernel = *kernel;
+    return task;
+}
+
 qdri_ref qdri_rows_ref(qdri_ref matrix, int64_t begin, int64_t end, int64_t cols, qdr_dtype dtype)
 {
     if (matrix.buffer < 0) return matrix;
@@ -36,9 +44,11 @@ qdri_ref qdri_take_rows(qdri_builder *builder, int wanted, int64_t rows, int64_t
 void qdri_add_rows(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref out, qdri_ref a, int64_t m, int64_t n,
                    int accumulate)
 {
-    qdri_task task = qdri_layer_task(shape, QDRI_TASK_ADD, a, QDRI_NO_REF, out);
-    task.accumulate = accumulate;
-    qdri_set_pass(&task, m, n, accumulate ? 3 : 2);
+    qdri_task task = qdri_layer_task(shape, QDRI_TASK_KERNEL, a, QDRI_NO_REF, out);
+    if (accumulate)
+        qdri_set_sum(&task, m, n, out, a, out);
+    else
+        qdri_set_copy(&task, m, n, a, out);
     qdri_schedule_add(builder, &task);
 }
 
@@ -246,11 +256,13 @@ void qdri_add_summed(qdri_builder *builder, const qdri_layer_shape *shape, const
         if (is_one && summed->active && !summed->out.scattered) qdri_sum_rows(builder, shape, summed, p.begin, p.end);
     }
     if (sends) {
-        qdri_task task = qdri_layer_task(shape, QDRI_TASK_SUM_PARTS, summed->parts, QDRI_NO_REF, summed->sum);
+        const int64_t rows = summed->local_rows, cols = summed->out.cols;
+        const qdri_kernel sum = {.kind = QDRI_K_SUM_PARTS,
+                                 .u.parts = {.n = rows * cols, .n_parts = size_of(builder, &summed->out)}};
+        qdri_task task = qdri_layer_kernel(shape, &sum, summed->parts, QDRI_NO_REF, summed->sum);
         task.overlap_class = QDRI_CLASS_ROWS;
         task.stream = QDRI_STREAM_OF_CHANNEL(qdri_reduce_channel(summed->out.axis));
-        qdri_set_pass(&task, summed->local_rows, summed->out.cols, 2);
-        task.k = size_of(builder, &summed->out);
+        qdri_set_pass(&task, rows, cols, 2);
         qdri_schedule_add(builder, &task);
     } else if (summed->active && summed->out.scattered) {
         qdri_sum_rows(builder, shape, summed, 0, shape->m);

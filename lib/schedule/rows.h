@@ -9,6 +9,9 @@
 
 /* A task of this layer on the compute stream, with up to two reads and one write. */
 qdri_task qdri_layer_task(const qdri_layer_shape *shape, qdri_task_kind kind, qdri_ref a, qdri_ref b, qdri_ref out);
+/* The same of a kernel with these extents. */
+qdri_task qdri_layer_kernel(const qdri_layer_shape *shape, const qdri_kernel *kernel, qdri_ref a, qdri_ref b,
+                            qdri_ref out);
 /* Rows [begin, end) of a matrix at `matrix` with `cols` columns. */
 qdri_ref qdri_rows_ref(qdri_ref matrix, int64_t begin, int64_t end, int64_t cols, qdr_dtype dtype);
 /* A new value for a matrix if `wanted`, else none. */

@@ -126,8 +126,12 @@ void qdri_schedule_add(qdri_builder *builder, const qdri_task *task)
             builder->held[builder->n_held++] = (struct qdri_held_task){*task, builder->part};
         return;
     }
-    if (grow(builder, (void **)&schedule->tasks, schedule->n_tasks, &schedule->capacity, sizeof *schedule->tasks))
-        schedule->tasks[schedule->n_tasks++] = *task;
+    if (!grow(builder, (void **)&schedule->tasks, schedule->n_tasks, &schedule->capacity, sizeof *schedule->tasks))
+        return;
+    qdri_task *added = &schedule->tasks[schedule->n_tasks++];
+    *added = *task;
+    added->kernel.dtype = task->dtype;
+    added->kernel.accumulate = task->accumulate;
 }
 
 void qdri_set_pass(qdri_task *task, int64_t m, int64_t n, int times)
@@ -136,6 +140,28 @@ void qdri_set_pass(qdri_task *task, int64_t m, int64_t n, int times)
     task->m = m;
     task->n = n;
     task->work = (qdri_task_work){n_elems * times * (double)qdr_dtype_bytes(task->dtype), n_elems, 1, QDRI_COST_PLAIN};
+}
+
+void qdri_set_sum(qdri_task *task, int64_t m, int64_t n, qdri_ref a, qdri_ref b, qdri_ref y)
+{
+    task->kind = QDRI_TASK_KERNEL;
+    task->kernel = (qdri_kernel){.kind = QDRI_K_ADD, .u.binary = {.n = m * n, .dtype2 = task->dtype}};
+    task->n_reads = 2;
+    task->reads[0] = a;
+    task->reads[1] = b;
+    task->n_writes = 1;
+    task->writes[0] = y;
+    qdri_set_pass(task, m, n, 3);
+}
+
+void qdri_set_copy(qdri_task *task, int64_t m, int64_t n, qdri_ref from, qdri_ref to)
+{
+    task->kind = QDRI_TASK_KERNEL;
+    task->kernel = (qdri_kernel){.kind = QDRI_K_COPY, .u.block = {.row_bytes = to.bytes}};
+    task->n_reads = task->n_writes = 1;
+    task->reads[0] = from;
+    task->writes[0] = to;
+    qdri_set_pass(task, m, n, 2);
 }
 
 qdr_status qdri_builder_end(qdri_builder *builder)

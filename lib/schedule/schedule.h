@@ -12,6 +12,7 @@
 
 #include "core/coded.h"
 #include "core/dtype.h"
+#include "core/kernels.h"
 #include "core/layout.h"
 #include "quadrille/grid.h"
 #include "schedule/buffer.h"
@@ -24,37 +25,9 @@
 typedef enum qdri_task_kind {
     QDRI_TASK_PRODUCT = 0, /* reads A, B; writes C */
     QDRI_TASK_COLLECTIVE, /* reads send (none: in place); writes recv */
+    QDRI_TASK_KERNEL, /* reads and writes what core/operands.h says of its kernel, in that order */
     QDRI_TASK_CALLER_FORWARD, /* the caller's operation: reads inputs; writes output, saved state */
-    QDRI_TASK_CALLER_BACKWARD, /* reads dy, inputs, output, saved state; writes the gradients of inputs */
-    /* The following ones are kernels. */
-    QDRI_TASK_BIAS_ADD, /* reads b; writes y */
-    QDRI_TASK_COLUMN_SUM, /* reads x; writes p */
-    QDRI_TASK_ADD, /* reads b; writes a += b (or a = b) */
-    QDRI_TASK_ZERO, /* writes zeros */
-    QDRI_TASK_SUM_PARTS, /* reads k blocks of m rows; writes their sum, in that order */
-    QDRI_TASK_EMBED, /* reads tokens, E; writes y */
-    QDRI_TASK_EMBED_SUM, /* reads tokens, dy; writes dE */
-    QDRI_TASK_POSITION_ADD, /* reads P; writes y */
-    QDRI_TASK_POSITION_SUM, /* reads dy; writes dP */
-    QDRI_TASK_RESIDUAL, /* reads a, b; writes a + b */
-    QDRI_TASK_GELU, /* reads x; writes y */
-    QDRI_TASK_GELU_BACKWARD, /* reads dy, x; writes dx */
-    QDRI_TASK_NORM_MOMENTS, /* reads x; writes the moments of its columns */
-    QDRI_TASK_NORM_MERGE, /* reads the moments of k ranks; writes the statistics */
-    QDRI_TASK_NORM_APPLY, /* reads x, statistics, γ, β; writes y */
-    QDRI_TASK_NORM_SUMS, /* reads dy, x, statistics, γ; writes the sums of its columns, dγ, dβ */
-    QDRI_TASK_NORM_BACKWARD, /* reads dy, x, statistics, γ, sums; writes dx */
-    QDRI_TASK_ATTENTION, /* reads q, k, v; writes y, saved state, work */
-    QDRI_TASK_ATTENTION_BACKWARD, /* reads dy, q, k, v, y, saved state; writes dq, dk, dv, work */
-    QDRI_TASK_KEYS_PACK, /* reads q, k, v; writes this rank's key heads, each in one piece */
-    QDRI_TASK_KEYS_ASSEMBLE, /* reads q, k, v and all key heads; writes q, k, v as this rank's attention needs them */
-    QDRI_TASK_KEYS_SPREAD, /* reads the gradient of what was assembled; writes that of all key heads, dq, work */
-    QDRI_TASK_KEYS_UNPACK, /* reads the gradients of this rank's key heads; writes dk, dv */
-    QDRI_TASK_LOSS_MAX, /* reads logits; writes the maxima of its columns */
-    QDRI_TASK_LOSS_SUMS, /* reads logits, targets, maxima; writes the sums of its columns */
-    QDRI_TASK_LOSS, /* reads targets, maxima, sums; writes the loss, saved state */
-    QDRI_TASK_LOSS_BACKWARD, /* reads logits, targets, saved state; writes dlogits */
-    QDRI_N_TASK_KINDS
+    QDRI_TASK_CALLER_BACKWARD /* reads dy, inputs, output, saved state; writes the gradients of inputs */
 } qdri_task_kind;
 
 /* The class of a task, by which overlap can be switched off. Values as in QDR_OVERLAP_…; products have no class. */
@@ -96,16 +69,15 @@ typedef struct qdri_task {
     const char *name; /* of that node; not owned */
     int n_reads, n_writes;
     qdri_ref reads[QDRI_MAX_READS], writes[QDRI_MAX_WRITES];
-    int accumulate; /* add to writes[0]; NORM_SUMS: to dγ and dβ; CALLER_BACKWARD: bit i: to the gradient of input i */
+    int accumulate; /* add to what is written; CALLER_BACKWARD: bit i: to the gradient of input i */
+    qdri_kernel kernel; /* without pointers, which are the operands' */
     qdr_dtype dtype, out_dtype;
-    int64_t m, n, k; /* product: extents; others: rows m, columns n; position tasks: first row k. Collectives state
-                      * their rows and columns if they are statistics, else 0 */
-    int64_t context; /* position tasks: rows of P; attention: rows of a sequence */
-    int64_t heads; /* attention: of queries; n is their columns, k all columns of its input */
+    int64_t m, n, k; /* product: extents; others: rows m, columns n. Collectives state their rows and columns if they
+                      * are statistics, else 0 */
     int trans_a, trans_b;
     int algorithm; /* product: as in qdri_gemm */
     qdri_rounding round_a, round_b; /* product: as in qdri_gemm */
-    size_t zero_tail; /* bytes after the m·n elements of a product's C that are set to zero */
+    size_t zero_tail; /* bytes at the end of writes[0] that are set to zero afterwards */
     qdr_coll_kind coll;
     qdr_reduce reduce; /* collective: how elements are combined */
     qdr_channel channel;
@@ -198,14 +170,17 @@ void qdri_builder_share(qdri_builder *builder, qdri_ref value);
 void qdri_builder_give(qdri_builder *builder, qdri_ref value);
 /* The number of users; 0 for buffers. */
 int qdri_builder_users(const qdri_builder *builder, qdri_ref value);
-/* Appends a task. */
+/* Appends a task; a kernel gets the task's type and `accumulate`. */
 void qdri_schedule_add(qdri_builder *builder, const qdri_task *task);
 /* Frees the builder's memory. @return the first failure */
 QDR_NODISCARD qdr_status qdri_builder_end(qdri_builder *builder);
 void qdri_schedule_free(qdri_schedule *schedule);
 
-/* Makes the task a pass over m × n elements that moves `times` as many, with one flop each. */
+/* The work of the task: a pass over m × n elements that moves `times` as many, with one flop each. */
 void qdri_set_pass(qdri_task *task, int64_t m, int64_t n, int times);
+/* Makes the task, whose type is set, y = a + b, or a copy, of m × n elements. */
+void qdri_set_sum(qdri_task *task, int64_t m, int64_t n, qdri_ref a, qdri_ref b, qdri_ref y);
+void qdri_set_copy(qdri_task *task, int64_t m, int64_t n, qdri_ref from, qdri_ref to);
 
 /* The channel of an axis: sums (QDR_X: QDR_CHANNEL_X_REDUCE), gathers, and statistics. */
 qdr_channel qdri_reduce_channel(qdr_axis axis);
@@ -227,6 +202,11 @@ void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_re
  * following call. */
 qdri_ref qdri_next_weight(qdri_builder *builder);
 
+/* Whether it is this kernel. */
+static inline int qdri_task_runs(const qdri_task *task, qdri_kernel_kind kind)
+{
+    return task->kind == QDRI_TASK_KERNEL && task->kernel.kind == kind;
+}
 /* The stream to which a task belongs in a picture: a collective to its channel's, wherever it runs. */
 int qdri_task_row(const qdri_task *task);
 /* Whether a collective's count is each member's part, and not the total, or what this rank sends. */

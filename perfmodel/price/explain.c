@@ -106,7 +106,7 @@ static int are_alike(const qdri_list *list, int i, int j)
 /* What an extent of a layer's product is: rows, or features split over an axis. */
 static void explain_product(const shown_list *s, const qdri_task *task, const qdri_task_price *price)
 {
-    const qdri_layer_shape *shape = &s->all->lists->net.nodes[task->node].u.layer.shape;
+    const qdri_layer_shape *shape = &s->all->lists->net.nodes[task->node].layer.shape;
     const double peak = qdri_machine_products(&s->all->model->machine, s->all->plan->dtype)->peak_flops;
     char in[] = "in/x", out[] = "out/x";
     in[3] = QDRI_USUAL_ORDER[shape->in_axis];

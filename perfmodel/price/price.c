@@ -151,7 +151,7 @@ static qdri_task_work work_of(const qdr_machine_software *software, const qdri_t
 
 static double score_product_secs(const qdri_pricing *p, const qdri_task *task, double n_heads, int values)
 {
-    const double context = (double)task->context, head = (double)task->n / (double)task->heads;
+    const double context = (double)task->kernel.u.attention.context, head = (double)task->kernel.u.attention.head_size;
     const qdri_product product = {.m = context,
                                   .n = values ? head : context,
                                   .k = values ? context : head,
@@ -166,7 +166,8 @@ static double score_product_secs(const qdri_pricing *p, const qdri_task *task, d
 static qdri_task_price unfused_attention(const qdri_pricing *p, const qdri_task *task)
 {
     const int backward = task->work.cost == QDRI_COST_SCORES_BACKWARD;
-    const double context = (double)task->context, n_heads = (double)task->m / context * (double)task->heads;
+    const double context = (double)task->kernel.u.attention.context;
+    const double n_heads = (double)task->m / context * (double)task->kernel.u.attention.n_heads;
     const double scores = n_heads * context * context;
     const double share = backward ? 0.55 : 0.45; /* softmax reads once more in backward */
     const int times = backward ? 2 : 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches, copies and sums, element-wise kernels, attention. Their bytes and flops are those that the model counts
  * (docs/model.md). */
-#include <string.h>
+#include <quadrille/graph.h>
 
 #include "bench/product.h"
 #include "calibrate/calibrate.h"
@@ -114,120 +114,140 @@ int calibrate_products(calibration *c, failure *why)
     return measure_shapes(c, LIST(other_shapes), QDR_BF16, why);
 }
 
-/* ---- kernels ---- */
+/* ---- kernels, each of a stack that has nothing else ---- */
 
-enum { MAX_BUFFERS = 6 };
+enum { N_LAUNCHES = 64 };
+enum { LAUNCH, COPY, ADD, GELU, NORM, ATTENTION };
 
-enum { LAUNCH, COPY, ADD, GELU, GELU_BACKWARD, NORM, NORM_BACKWARD, ATTENTION, ATTENTION_BACKWARD };
+/* Of how many rows and columns; context: for attention, 0: for the other kernels. */
+typedef struct kernel_size {
+    int n_rows, n_cols, context, head_size;
+} kernel_size;
 
-/* A kernel and its arguments: memory that all kernels share, and extents. For norms, buffer 3 has rows for gamma, beta
- * and their gradients, buffer 4 statistics, and buffer 5 scratch space. */
 typedef struct kernel {
-    calibration *c;
-    int name;
-    void *buffers[MAX_BUFFERS];
-    int64_t n_elems;
-    qdr_dtype dtype;
-    qdr_layer_norm norm;
-    qdr_attention attention;
+    qdr_stack *stack;
+    qdr_graph *graph; /* of a GPU's launches, which its host would delay */
+    void *from, *to; /* values of its first and last edge */
+    size_t bytes;
 } kernel;
-
-static qdr_status call(void *user)
-{
-    const kernel *k = user;
-    void *const *b = k->buffers;
-    qdr_context *ctx = k->c->alone;
-    const int64_t n = k->n_elems;
-    float *rows = b[3];
-    switch (k->name) {
-    case LAUNCH: return qdr_add(ctx, 1, QDR_F32, b[0], b[1], b[2], NULL);
-    case COPY: return qdr_copy(ctx, b[0], b[1], (size_t)n * qdr_dtype_bytes(k->dtype), NULL);
-    case ADD: return qdr_add(ctx, n, QDR_F32, b[0], b[1], b[2], NULL);
-    case GELU: return qdr_gelu_forward(ctx, n, QDR_F32, b[0], b[2], NULL);
-    case GELU_BACKWARD: return qdr_gelu_backward(ctx, n, QDR_F32, b[0], b[1], b[2], 0, NULL);
-    case NORM:
-        return qdr_layer_norm_forward(k->c->self, &k->norm, b[0], rows, rows + k->norm.n_cols, b[2], b[4], b[5], NULL);
-    case NORM_BACKWARD:
-        return qdr_layer_norm_backward(k->c->self, &k->norm, b[0], rows, b[1], b[4], b[2], 0, rows + 2 * k->norm.n_cols,
-                                       rows + 3 * k->norm.n_cols, 0, b[5], NULL);
-    case ATTENTION: return qdr_attention_forward(ctx, &k->attention, b[0], b[2], b[4], b[5], NULL);
-    default: return qdr_attention_backward(ctx, &k->attention, b[0], b[2], b[4], b[1], b[3], b[5], NULL);
-    }
-}
 
 /* Per element: the number of values moved, and flops, those of attention for each row that it reads; number of
  * kernels. */
 typedef struct measured_kernel {
     const char *group;
-    int name;
+    int name, backward;
     double elems, flops;
     qdr_sample_kind kind;
     int n_kernels;
 } measured_kernel;
 
 static const measured_kernel kernels[] = {
-    {"launch", LAUNCH, 0, 0, QDR_SAMPLE_LAUNCH, 1}, /* at one size */
-    {"copy", COPY, 2, 0, QDR_SAMPLE_MEMORY, 1},
-    {"add", ADD, 3, 0, QDR_SAMPLE_MEMORY, 1},
-    {"gelu", GELU, 2, 12, QDR_SAMPLE_KERNEL, 1},
-    {"gelu backward", GELU_BACKWARD, 3, 20, QDR_SAMPLE_KERNEL, 1},
-    {"norm", NORM, 3, 8, QDR_SAMPLE_KERNEL, 1},
-    {"norm backward", NORM_BACKWARD, 5, 14, QDR_SAMPLE_KERNEL, 2},
-    {"attention", ATTENTION, 4, 4, QDR_SAMPLE_ATTENTION, 1},
-    {"attention backward", ATTENTION_BACKWARD, 8, 10, QDR_SAMPLE_ATTENTION, 3},
+    {"launch", LAUNCH, 0, 0, 0, QDR_SAMPLE_LAUNCH, N_LAUNCHES}, /* at one size */
+    {"copy", COPY, 0, 2, 0, QDR_SAMPLE_MEMORY, 1},
+    {"add", ADD, 0, 3, 0, QDR_SAMPLE_MEMORY, 1},
+    {"gelu", GELU, 0, 2, 12, QDR_SAMPLE_KERNEL, 1},
+    {"gelu backward", GELU, 1, 3, 20, QDR_SAMPLE_KERNEL, 1},
+    {"norm", NORM, 0, 3, 8, QDR_SAMPLE_KERNEL, 1},
+    {"norm backward", NORM, 1, 5, 14, QDR_SAMPLE_KERNEL, 2},
+    {"attention", ATTENTION, 0, 4, 4, QDR_SAMPLE_ATTENTION, 1},
+    {"attention backward", ATTENTION, 1, 8, 10, QDR_SAMPLE_ATTENTION, 3},
 };
 enum { N_KERNELS = sizeof kernels / sizeof *kernels };
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-
-/* Rows and columns; context: for attention, 0: for the other kernels. */
-typedef struct kernel_size {
-    int n_rows, n_cols, context, head_size;
-} kernel_size;
-
-/* All kernels at one size; attention in sequences of `context` rows. */
-static int measure_size(calibration *c, const kernel_size *size, failure *why)
+static qdr_status call_copy(void *user)
 {
-    const int64_t n_rows = size->n_rows, n_cols = size->n_cols, context = size->context;
+    const kernel *k = user;
+    return qdr_copy(qdr_grid_context(qdr_stack_grid(k->stack)), k->from, k->to, k->bytes, NULL);
+}
+
+static qdr_status call_stack(void *user)
+{
+    const kernel *k = user;
+    return k->graph ? qdr_graph_launch(k->graph, NULL) : qdr_stack_forward(k->stack);
+}
+
+static qdr_status call_stack_backward(void *user) { return qdr_stack_backward(((const kernel *)user)->stack, 0, 1); }
+
+static qdr_status record(kernel *k)
+{
+    qdr_status status = qdr_graph_begin(qdr_grid_context(qdr_stack_grid(k->stack)));
+    if (status >= 0) status = qdr_stack_forward(k->stack);
+    return status < 0 ? status : qdr_graph_end(qdr_grid_context(qdr_stack_grid(k->stack)), &k->graph);
+}
+
+/* Adds the operation, or several, whose last edge is *edge. */
+static qdr_status add_operation(qdr_stack *stack, int name, const kernel_size *size, qdr_edge *edge)
+{
+    const qdr_edge in = *edge;
+    qdr_status status = QDR_OK;
+    switch (name) {
+    case GELU: return qdr_stack_add_gelu(stack, "gelu", in, edge);
+    case NORM: return qdr_stack_add_layer_norm(stack, "norm", 0, in, edge);
+    case ATTENTION: return qdr_stack_add_attention(stack, "attention", size->head_size, size->context, in, edge);
+    default: break;
+    }
+    for (int i = 0; i < (name == LAUNCH ? N_LAUNCHES : 1) && status >= 0; i++)
+        status = qdr_stack_add_residual(stack, "add", *edge, in, edge);
+    return status;
+}
+
+static qdr_status fill(qdr_stack *stack, qdr_edge edge, int gradient, qdr_dtype dtype, void **there)
+{
+    qdr_owned owned;
+    qdr_status status = qdr_stack_edge_owned(stack, edge, &owned);
+    if (status >= 0)
+        status = gradient ? qdr_stack_edge_gradient(stack, edge, there) : qdr_stack_edge_value(stack, edge, there);
+    if (status < 0) return status;
+    return memory_fill(qdr_grid_context(qdr_stack_grid(stack)), *there, owned.n_rows * owned.n_cols, dtype);
+}
+
+static qdr_status make(const calibration *c, const measured_kernel *of, const kernel_size *size, qdr_dtype dtype,
+                       kernel *made)
+{
+    const int is_launch = of->name == LAUNCH;
+    const int64_t n_cols = is_launch ? 1 : size->n_cols, n_rows = is_launch ? 1 : size->n_rows;
+    const qdr_block heads = {n_cols, size->head_size};
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = n_rows, .dtype = dtype,
+                                 .row_unit = of->name == ATTENTION ? size->context : 1};
+    qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{n_cols, 1}}, .col_axis = QDR_X};
+    for (int i = 0; i < 3 && of->name == ATTENTION; i++) input.cols[i] = heads;
+    qdr_edge first = 0, last = 0;
+    void *gradient;
+    qdr_status status = qdr_stack_create(c->self, &opts, &made->stack);
+    if (status >= 0) status = qdr_stack_add_input(made->stack, "input", &input, 1, &first);
+    last = first;
+    if (status >= 0) status = add_operation(made->stack, of->name, size, &last);
+    if (status >= 0) status = qdr_stack_build(made->stack);
+    if (status >= 0) status = fill(made->stack, first, 0, dtype, &made->from);
+    if (status >= 0) status = fill(made->stack, last, 0, dtype, &made->to);
+    if (status >= 0) status = fill(made->stack, last, 1, dtype, &gradient);
+    if (status >= 0) status = qdr_stack_forward(made->stack);
+    if (status >= 0 && is_launch && c->is_on_gpu) status = record(made);
+    made->bytes = (size_t)(n_rows * n_cols) * qdr_dtype_bytes(dtype);
+    return status;
+}
+
+static int measure_kernel(calibration *c, const measured_kernel *of, const kernel_size *size, failure *why)
+{
     /* A GPU's attention is fast in two bytes only. */
-    const qdr_dtype dtype = context && c->is_on_gpu ? QDR_BF16 : QDR_F32;
-    kernel k = {.c = c,
-                .n_elems = n_rows * n_cols,
-                .dtype = dtype,
-                .norm = {QDR_OPTS_INIT, .n_rows = n_rows, .n_cols = n_cols, .n_features = n_cols, .axis = QDR_X,
-                         .dtype = QDR_F32}};
-    const int64_t n_heads = context ? n_cols / size->head_size : 0;
-    if (context)
-        k.attention = (qdr_attention){QDR_OPTS_INIT, n_rows, context, n_heads, n_heads, size->head_size, dtype};
-    /* All buffers get the size of the largest, also of state and workspace of norms and attention. */
-    size_t stats = 0, scratch = 0, saved = 0, more = 0;
-    fail_status(why, qdr_layer_norm_sizes(c->self, &k.norm, &stats, &scratch));
-    if (context) fail_status(why, qdr_attention_sizes(&k.attention, &saved, &more));
-    const size_t state = larger(larger(stats, scratch), larger(saved, more));
-    const size_t largest = larger((size_t)(k.n_elems * (context ? 12 : 4)), state);
-    const size_t bytes = largest + (size_t)n_cols * 16, each = qdr_dtype_bytes(dtype);
-    if (!fail_together(why, c->ctx)) {
-        for (int i = 0; i < MAX_BUFFERS && !why->code; i++)
-            if (!fail_status(why, qdr_mem_alloc(c->alone, bytes, &k.buffers[i])))
-                fail_status(why, memory_fill(c->alone, k.buffers[i], (int64_t)(bytes / each), dtype));
-        fail_together(why, c->ctx);
-    }
-    const double n = (double)k.n_elems, n_read = context ? ((double)context + 1) / 2 : 1;
-    for (int i = c->n_samples ? 1 : 0; i < N_KERNELS && !why->code; i++) {
-        const measured_kernel *of = &kernels[i];
-        const calibrate_work work = {call, c->alone, &k, of->kind == QDR_SAMPLE_LAUNCH ? 1024 : 64, 0};
-        if ((of->kind == QDR_SAMPLE_ATTENTION) != (context > 0)) continue;
-        if (of->kind == QDR_SAMPLE_LAUNCH && c->is_on_gpu) continue; /* launches.c */
-        k.name = of->name;
-        qdr_sample s = {.kind = of->kind,
-                        .group = of->group,
-                        .n_kernels = of->n_kernels,
-                        .dtype = dtype,
-                        .bytes = (double)each * of->elems * n,
-                        .flops = of->flops * n * n_read};
-        if (!calibrate_time(c, &work, &s.secs, why)) calibrate_add(c, &s);
-    }
-    for (int i = 0; i < MAX_BUFFERS; i++) qdr_mem_free(c->alone, &k.buffers[i]);
+    const qdr_dtype dtype = of->name == ATTENTION && c->is_on_gpu ? QDR_BF16 : QDR_F32;
+    const double n = (double)size->n_rows * size->n_cols;
+    const double n_read = of->name == ATTENTION ? ((double)size->context + 1) / 2 : 1;
+    kernel k = {0};
+    const calibrate_work work = {of->name == COPY ? call_copy
+                                 : of->backward   ? call_stack_backward
+                                                  : call_stack,
+                                 c->alone, &k, of->kind == QDR_SAMPLE_LAUNCH ? 1024 / N_LAUNCHES : 64, 0};
+    qdr_sample s = {.kind = of->kind,
+                    .group = of->group,
+                    .n_kernels = of->n_kernels,
+                    .dtype = dtype,
+                    .bytes = (double)qdr_dtype_bytes(dtype) * of->elems * n,
+                    .flops = of->flops * n * n_read};
+    fail_status(why, make(c, of, size, dtype, &k));
+    if (!fail_together(why, c->ctx) && !calibrate_time(c, &work, &s.secs, why)) calibrate_add(c, &s);
+    qdr_graph_destroy(&k.graph);
+    qdr_stack_destroy(&k.stack);
     return why->code;
 }
 
@@ -240,6 +260,11 @@ int calibrate_kernels(calibration *c, failure *why)
     static const kernel_size quick_sizes[] = {{64, 256, 0, 0}, {128, 64, 64, 64}};
     const kernel_size *list = c->is_quick ? quick_sizes : c->is_on_gpu ? gpu_sizes : sizes;
     calibrate_show(c, "kernels");
-    for (int i = 0; i < (c->is_quick ? 2 : 6) && !why->code; i++) measure_size(c, &list[i], why);
+    for (int i = 0; i < (c->is_quick ? 2 : 6); i++)
+        for (int j = 0; j < N_KERNELS && !why->code; j++) {
+            if ((kernels[j].name == ATTENTION) != (list[i].context > 0)) continue;
+            if (kernels[j].name == LAUNCH && i > 0) continue;
+            measure_kernel(c, &kernels[j], &list[i], why);
+        }
     return why->code;
 }

@@ -1,45 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What starting a kernel costs on a GPU: the GPU itself, where kernels of a recorded step follow each other, and the
- * host that enqueues the tasks of a stack. */
-#include <quadrille/graph.h>
+/* What starting a task costs the host of a GPU, which enqueues the tasks of a stack. */
 #include <stdio.h>
 
 #include "calibrate/calibrate.h"
-#include "common/memory.h"
 #include "common/planning.h"
 
-enum { N_RECORDED = 64, N_LAYERS = 4, HIDDEN = 64, CONTEXT = 16, ROUNDS = 51, QUICK_ROUNDS = 5 };
-
-/* ---- the GPU ---- */
-
-static qdr_status launch(void *user) { return qdr_graph_launch(user, NULL); }
-
-static qdr_status record(qdr_context *ctx, float *numbers, qdr_graph **graph)
-{
-    qdr_status status = qdr_graph_begin(ctx);
-    for (int i = 0; i < N_RECORDED && status >= 0; i++)
-        status = qdr_add(ctx, 1, QDR_F32, numbers, numbers + 1, numbers + 2, NULL);
-    return status < 0 ? status : qdr_graph_end(ctx, graph);
-}
-
-static int measure_gpu(calibration *c, failure *why)
-{
-    qdr_graph *graph = NULL;
-    void *numbers = NULL;
-    qdr_sample sample = {.kind = QDR_SAMPLE_LAUNCH, .group = "launch", .n_kernels = N_RECORDED};
-    if (!fail_status(why, qdr_mem_alloc(c->alone, 3 * sizeof(float), &numbers)) &&
-        !fail_status(why, memory_set(c->alone, numbers, 0, 3 * sizeof(float))))
-        fail_status(why, record(c->alone, numbers, &graph));
-    if (!fail_together(why, c->ctx)) {
-        const calibrate_work work = {launch, c->alone, graph, 64, 0};
-        if (!calibrate_time(c, &work, &sample.secs, why)) calibrate_add(c, &sample);
-    }
-    qdr_graph_destroy(&graph);
-    qdr_mem_free(c->alone, &numbers);
-    return why->code;
-}
-
-/* ---- the host ---- */
+enum { N_LAYERS = 4, HIDDEN = 64, CONTEXT = 16, ROUNDS = 51, QUICK_ROUNDS = 5 };
 
 /* One line of the printed schedule for each task; what begins with # or is empty is none. */
 static int count_tasks(const qdr_stack *stack, failure *why)
@@ -96,5 +62,5 @@ static int measure_host(calibration *c, failure *why)
 int calibrate_launches(calibration *c, failure *why)
 {
     calibrate_show(c, "launches");
-    return measure_gpu(c, why) ? why->code : measure_host(c, why);
+    return measure_host(c, why);
 }

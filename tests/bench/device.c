@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "dev/dev.h"
-#include "schedule/op_bytes.h"
+#include "core/operands.h"
 
 enum { N_TRIALS = 15, ROWS = 512, COLS = 512, CONTEXT = 128, HEADS = 4, HEAD_SIZE = 32 };
 
@@ -194,8 +194,7 @@ static void bench_attention(void)
     kernel.u.attention.y = floats(ROWS * width);
     kernel.u.attention.dy = floats(ROWS * width);
     kernel.u.attention.saved = floats((size_t)ROWS * HEADS);
-    kernel.u.attention.work = memory(qdri_attention_work_bytes(&(qdr_attention){
-        .n_rows = ROWS, .context = CONTEXT, .n_heads = HEADS, .head_size = HEAD_SIZE, .dtype = QDR_F32}));
+    kernel.u.attention.work = memory(qdri_attention_work_bytes(&kernel));
     kernel.u.attention.out = (void *)(uintptr_t)kernel.u.attention.y;
     bench_kernel("attention_forward", &kernel, 4.0 * (double)(ROWS * width) * 4);
     kernel.kind = QDRI_K_ATTENTION_BACKWARD;

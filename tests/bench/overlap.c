@@ -77,9 +77,10 @@ static void leave_out(qdr_stack *stack, int wire)
         for (int i = 0; i < schedules[k]->n_tasks; i++) {
             qdri_task *task = &schedules[k]->tasks[i];
             if (is_wire(task) != wire) continue;
-            task->kind = QDRI_TASK_ADD;
-            task->accumulate = 0;
-            task->m = task->n = 0;
+            task->kind = QDRI_TASK_KERNEL;
+            task->kernel = (qdri_kernel){.kind = QDRI_K_ZERO};
+            task->n_reads = 0;
+            task->zero_tail = 0;
         }
 }
 

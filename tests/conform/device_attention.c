@@ -21,10 +21,6 @@ static attention attention_make(qdr_dtype dtype, int64_t n_sequences, int64_t co
     a.dy = make_random(dtype, n_rows * a.out_width, 1);
     a.saved = make(sum_type(dtype), n_rows * n_heads);
     a.dqkv = make(dtype, n_rows * a.width);
-    const qdr_attention sizes = {
-        .n_rows = n_rows, .context = context, .n_heads = n_heads, .head_size = head_size, .dtype = dtype};
-    a.work = memory_new(qdri_attention_work_bytes(&sizes));
-    memset(a.work, 0xff, qdri_attention_work_bytes(&sizes)); /* NaN */
     a.k.u.attention.n_rows = n_rows;
     a.k.u.attention.context = context;
     a.k.u.attention.n_heads = n_heads;
@@ -34,6 +30,8 @@ static attention attention_make(qdr_dtype dtype, int64_t n_sequences, int64_t co
     a.k.u.attention.y = a.y.data;
     a.k.u.attention.dy = a.dy.data;
     a.k.u.attention.saved = a.saved.data;
+    a.work = memory_new(qdri_attention_work_bytes(&a.k));
+    memset(a.work, 0xff, qdri_attention_work_bytes(&a.k)); /* NaN */
     a.k.u.attention.work = a.work;
     return a;
 }

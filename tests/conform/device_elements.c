@@ -148,7 +148,7 @@ static void gelu_backward_is_near(void **state)
         k.u.binary.a = a.data;
         k.u.binary.b = b.data;
         k.u.binary.y = y.data;
-        k.u.binary.accumulate = t % 2;
+        k.accumulate = t % 2;
         run(&k);
         for (int64_t i = 0; i < n; i++) {
             const ref x = get(&a, i);
@@ -223,14 +223,14 @@ static void run_rows(qdr_dtype dtype, int64_t n_rows, int64_t n_cols, int64_t co
         check_near(&y, i, get(&x, i) + add, gamma_of(dtype, 1) * size, "row + p");
     }
     k.kind = context ? QDRI_K_POSITION_SUM : QDRI_K_COLUMN_SUM;
-    for (k.u.rows.accumulate = 0; k.u.rows.accumulate < 2; k.u.rows.accumulate++) {
+    for (k.accumulate = 0; k.accumulate < 2; k.accumulate++) {
         array sums = make(sum_type(dtype), p_rows * n_cols);
-        for (int64_t i = 0; k.u.rows.accumulate && i < sums.n; i++) set(&sums, i, uniform(-1, 1));
+        for (int64_t i = 0; k.accumulate && i < sums.n; i++) set(&sums, i, uniform(-1, 1));
         array before = copy_of(&sums);
         k.u.rows.p = sums.data;
         run(&k);
         for (int64_t i = 0; i < p_rows * n_cols; i++) {
-            ref want = k.u.rows.accumulate ? get(&before, i) : 0;
+            ref want = k.accumulate ? get(&before, i) : 0;
             ref size = fabsl(want);
             for (int64_t r = 0; r < n_rows; r++) {
                 if ((r + row0) % p_rows != i / n_cols) continue;
@@ -282,14 +282,14 @@ static void run_embed(qdr_dtype dtype, int64_t n_rows, int64_t n_cols, int64_t b
     }
     k.kind = QDRI_K_EMBED_BACKWARD;
     k.u.embed.dy = y.data;
-    for (k.u.embed.accumulate = 0; k.u.embed.accumulate < 2; k.u.embed.accumulate++) {
+    for (k.accumulate = 0; k.accumulate < 2; k.accumulate++) {
         array de = make(sum_type(dtype), n_e);
-        for (int64_t i = 0; k.u.embed.accumulate && i < n_e; i++) set(&de, i, uniform(-1, 1));
+        for (int64_t i = 0; k.accumulate && i < n_e; i++) set(&de, i, uniform(-1, 1));
         array before = copy_of(&de);
         k.u.embed.de = de.data;
         run(&k);
         for (int64_t i = 0; i < n_e; i++) {
-            ref want = k.u.embed.accumulate ? get(&before, i) : 0;
+            ref want = k.accumulate ? get(&before, i) : 0;
             ref size = fabsl(want);
             for (int64_t r = 0; r < n_rows; r++) {
                 if (tokens[r] < 0 || tokens[r] - begin != i / n_cols) continue;

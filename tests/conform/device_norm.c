@@ -228,14 +228,14 @@ static void apply_and_gradients(void **state)
         check_parameter_sums(&a, n_rows, n_cols, 0);
         for (int64_t c = 0; c < n_cols; c++) set(&a.dgamma, c, 2);
         for (int64_t c = 0; c < n_cols; c++) set(&a.dbeta, c, 2);
-        k.u.norm.accumulate_params = 1;
+        k.accumulate = 1;
         run(&k);
         check_parameter_sums(&a, n_rows, n_cols, 2);
         k.kind = QDRI_K_NORM_BACKWARD;
         run(&k);
         check_dx(&a, n_cols, k.u.norm.n_features, NULL);
         array before = copy_of(&a.dx);
-        k.u.norm.accumulate_dx = 1;
+        k.accumulate = 1;
         run(&k);
         check_dx(&a, n_cols, k.u.norm.n_features, &before);
         k.kind = QDRI_K_NORM_SUMS;

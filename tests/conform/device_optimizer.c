@@ -21,7 +21,7 @@ static void sum_of_squares(void **state)
         k.u.reduce.n = n;
         k.u.reduce.a = a.data;
         k.u.reduce.result = result.data;
-        k.u.reduce.accumulate = t % 2;
+        k.accumulate = t % 2;
         run(&k);
         check_near(&result, 0, want, gamma_of(QDR_F64, n + 2) * want, "sum of squares");
         drop(&a);

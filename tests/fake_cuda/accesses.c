@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory that each kernel reads and writes: lib/dev/kernels.h in terms of addresses. Reads come before writes,
+/* The memory that each kernel reads and writes: lib/core/kernels.h in terms of addresses. Reads come before writes,
  * since results may be inputs. */
 #include "accesses.h"
 
@@ -42,7 +42,7 @@ static void binary(const qdri_kernel *kernel, list *l)
     reads(l, kernel->u.binary.a, n, bytes);
     if (kernel->kind == QDRI_K_ADD) reads(l, kernel->u.binary.b, n, bytes2);
     if (is_backward) reads(l, kernel->u.binary.b, n, bytes);
-    sums(l, kernel->u.binary.y, n, is_cast ? bytes2 : bytes, is_backward && kernel->u.binary.accumulate);
+    sums(l, kernel->u.binary.y, n, is_cast ? bytes2 : bytes, is_backward && kernel->accumulate);
 }
 
 static void parts(const qdri_kernel *kernel, list *l)
@@ -64,8 +64,8 @@ static void column_sum(const qdri_kernel *kernel, list *l)
 {
     const int64_t n = kernel->u.rows.n_rows * kernel->u.rows.n_cols;
     reads(l, kernel->u.rows.x, n, elem_bytes(kernel));
-    if (n > 0 || !kernel->u.rows.accumulate)
-        sums(l, kernel->u.rows.p, kernel->u.rows.n_cols, sum_bytes(kernel), kernel->u.rows.accumulate);
+    if (n > 0 || !kernel->accumulate)
+        sums(l, kernel->u.rows.p, kernel->u.rows.n_cols, sum_bytes(kernel), kernel->accumulate);
 }
 
 /* The rows of p that n_rows from row0 on meet: up to two runs. */
@@ -105,8 +105,8 @@ static void position_sum(const qdri_kernel *kernel, list *l)
     position_run runs[2];
     const int n_runs = position_runs(kernel, runs);
     reads(l, kernel->u.rows.x, kernel->u.rows.n_rows * n, elem_bytes(kernel));
-    if (!kernel->u.rows.accumulate) writes(l, kernel->u.rows.p, kernel->u.rows.context, row_bytes);
-    for (int i = 0; i < n_runs && kernel->u.rows.accumulate; i++)
+    if (!kernel->accumulate) writes(l, kernel->u.rows.p, kernel->u.rows.context, row_bytes);
+    for (int i = 0; i < n_runs && kernel->accumulate; i++)
         sums(l, (const char *)kernel->u.rows.p + (size_t)runs[i].begin * row_bytes, runs[i].n, row_bytes, 1);
 }
 
@@ -144,7 +144,7 @@ static void norm_apply(const qdri_kernel *kernel, list *l)
 static void norm_sums(const qdri_kernel *kernel, list *l)
 {
     const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
-    const int accumulate = kernel->u.norm.accumulate_params;
+    const int accumulate = kernel->accumulate;
     norm_inputs(kernel, l);
     reads(l, kernel->u.norm.dy, n_rows * n_cols, elem_bytes(kernel));
     writes(l, kernel->u.norm.work, 2 * n_rows, sum_bytes(kernel));
@@ -159,7 +159,7 @@ static void norm_backward(const qdri_kernel *kernel, list *l)
     norm_inputs(kernel, l);
     reads(l, kernel->u.norm.dy, n_rows * n_cols, elem_bytes(kernel));
     if (n_cols > 0) reads(l, kernel->u.norm.work, 2 * n_rows, sum_bytes(kernel));
-    sums(l, kernel->u.norm.dx, n_rows * n_cols, elem_bytes(kernel), kernel->u.norm.accumulate_dx);
+    sums(l, kernel->u.norm.dx, n_rows * n_cols, elem_bytes(kernel), kernel->accumulate);
 }
 
 /* ---- attention ---- */
@@ -213,7 +213,7 @@ static void embed(const qdri_kernel *kernel, list *l)
 {
     const int64_t n_cols = kernel->u.embed.n_cols, n = kernel->u.embed.n_rows * n_cols;
     const int64_t n_table = (kernel->u.embed.end - kernel->u.embed.begin) * n_cols;
-    const int accumulate = kernel->u.embed.accumulate;
+    const int accumulate = kernel->accumulate;
     reads(l, kernel->u.embed.tokens, kernel->u.embed.n_rows, sizeof(int32_t));
     if (kernel->kind == QDRI_K_EMBED_FORWARD) {
         if (n > 0) reads(l, kernel->u.embed.e, n_table, elem_bytes(kernel));
@@ -249,7 +249,7 @@ static void ce(const qdri_kernel *kernel, list *l)
 static void sum_squares(const qdri_kernel *kernel, list *l)
 {
     reads(l, kernel->u.reduce.a, kernel->u.reduce.n, elem_bytes(kernel));
-    sums(l, kernel->u.reduce.result, 1, sizeof(double), kernel->u.reduce.accumulate);
+    sums(l, kernel->u.reduce.result, 1, sizeof(double), kernel->accumulate);
 }
 
 static void adamw_rate(const qdri_kernel *kernel, list *l)
@@ -322,7 +322,7 @@ static void decode(const qdri_kernel *kernel, list *l)
     }
     if (kernel->u.codec.n_parts) return;
     reads(l, kernel->u.codec.wire, 1, fake_message_bytes(kernel));
-    sums(l, kernel->u.codec.y, kernel->u.codec.n, elem_bytes(kernel), kernel->u.codec.accumulate);
+    sums(l, kernel->u.codec.y, kernel->u.codec.n, elem_bytes(kernel), kernel->accumulate);
 }
 
 static void decode_sum(const qdri_kernel *kernel, list *l)

@@ -3,7 +3,7 @@
 #ifndef FAKE_CUDA_ACCESSES_H
 #define FAKE_CUDA_ACCESSES_H
 
-#include "dev/kernels.h"
+#include "core/kernels.h"
 #include "fake.h"
 
 enum { FAKE_KERNEL_ACCESSES_MOST = 2 * QDRI_REDUCE_MOST + 16 };

@@ -8,7 +8,7 @@
 #include "dev/device.h"
 #include "narrow.h"
 #include "qdr_test.h"
-#include "schedule/op_bytes.h"
+#include "core/operands.h"
 
 enum { CASE_BYTES = 64 << 10, N_CASES = 2, ROWS = 6, COLS = 7 };
 
@@ -56,7 +56,7 @@ static void binary_case(kernel_case *c)
     const qdr_dtype dtype2 = has_dtype2 && c->number ? other : k->dtype;
     k->u.binary.n = COLS;
     k->u.binary.dtype2 = dtype2;
-    k->u.binary.accumulate = c->number;
+    k->accumulate = c->number;
     k->u.binary.a = take(c, k->dtype, COLS);
     k->u.binary.b = take(c, dtype2, COLS);
     k->u.binary.y = take(c, k->kind == QDRI_K_CAST ? dtype2 : k->dtype, COLS);
@@ -79,7 +79,7 @@ static void rows_case(kernel_case *c)
     k->u.rows.n_cols = COLS;
     k->u.rows.context = c->number ? ROWS + 2 : ROWS - 1;
     k->u.rows.row0 = 4;
-    k->u.rows.accumulate = c->number;
+    k->accumulate = c->number;
     k->u.rows.x = take(c, k->dtype, ROWS * COLS);
     k->u.rows.y = take(c, k->dtype, ROWS * COLS);
     k->u.rows.p = take(c, sums ? sums_of(k->dtype) : k->dtype, k->u.rows.context * COLS);
@@ -104,20 +104,17 @@ static void norm_case(kernel_case *c)
     k->u.norm.work = take(c, sum, 3 * ROWS * 2);
     k->u.norm.dgamma = take(c, sum, COLS);
     k->u.norm.dbeta = c->number ? take(c, sum, COLS) : NULL;
-    k->u.norm.accumulate_dx = c->number;
-    k->u.norm.accumulate_params = c->number;
+    k->accumulate = c->number;
 }
 
 static void attention_case(kernel_case *c)
 {
     qdri_kernel *k = &c->kernel;
     const int64_t heads = c->number ? 4 : 2, size = 3;
-    const qdr_attention a = {QDR_OPTS_INIT,   .n_rows = ROWS,    .context = 3,     .n_heads = heads,
-                             .n_kv_heads = 2, .head_size = size, .dtype = k->dtype};
     const int64_t n_in = ROWS * (heads + 4) * size, n_out = ROWS * heads * size;
     const int is_forward = k->kind == QDRI_K_ATTENTION_FORWARD;
     k->u.attention.n_rows = ROWS;
-    k->u.attention.context = a.context;
+    k->u.attention.context = 3;
     k->u.attention.n_heads = heads;
     k->u.attention.n_kv_heads = 2;
     k->u.attention.head_size = size;
@@ -127,7 +124,7 @@ static void attention_case(kernel_case *c)
     k->u.attention.out = take(c, k->dtype, is_forward ? n_out : n_in);
     k->u.attention.saved = take(c, sums_of(k->dtype), ROWS * heads);
     c->work_begin = c->used;
-    c->work_bytes = qdri_attention_work_bytes(&a);
+    c->work_bytes = qdri_attention_work_bytes(k);
     k->u.attention.work = take(c, QDR_F32, (int64_t)c->work_bytes / 4);
 }
 
@@ -145,7 +142,7 @@ static void embed_case(kernel_case *c)
     k->u.embed.dy = take(c, k->dtype, ROWS * COLS);
     k->u.embed.y = take(c, k->dtype, ROWS * COLS);
     k->u.embed.de = take(c, sums_of(k->dtype), 4 * COLS);
-    k->u.embed.accumulate = !is_forward && c->number;
+    k->accumulate = !is_forward && c->number;
 }
 
 static void ce_case(kernel_case *c)
@@ -171,7 +168,7 @@ static void reduce_case(kernel_case *c)
     c->kernel.u.reduce.n = COLS;
     c->kernel.u.reduce.a = take(c, c->kernel.dtype, COLS);
     c->kernel.u.reduce.result = take(c, QDR_F64, 1);
-    c->kernel.u.reduce.accumulate = c->number;
+    c->kernel.accumulate = c->number;
 }
 
 static void adamw_case(kernel_case *c)
@@ -212,7 +209,7 @@ static void codec_case(kernel_case *c)
     k->u.codec.bits = c->number ? 4 : 16;
     k->u.codec.block = c->number ? 32 : 128;
     k->u.codec.flags = c->number ? QDR_CODEC_HADAMARD | QDR_CODEC_FEEDBACK : 0;
-    k->u.codec.accumulate = c->number;
+    k->accumulate = c->number;
     if (k->kind != QDRI_K_DECODE) k->u.codec.x = take(c, k->dtype, N);
     if (k->kind != QDRI_K_DECODE_SUM || c->number) k->u.codec.wire = take(c, QDR_F32, MESSAGE / 4);
     if (k->kind != QDRI_K_DECODE && c->number) k->u.codec.feedback = take(c, QDR_F32, N);

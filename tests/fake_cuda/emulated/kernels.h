@@ -11,7 +11,7 @@
 #include "dev/dev.h"
 #include "narrow.h"
 #include "qdr_test.h"
-#include "schedule/op_bytes.h"
+#include "core/operands.h"
 
 #define CHECK_CUDA(call) assert_int_equal((call), cudaSuccess)
 

@@ -13,14 +13,12 @@ static kernel_test attention_of(qdri_kernel_kind kind, const heads *h)
 {
     kernel_test test = test_of(kind, h->dtype);
     const int64_t n_rows = h->n_sequences * h->context;
-    const qdr_attention sizes = {
-        .n_rows = n_rows, .context = h->context, .n_heads = h->n_heads, .head_size = h->size, .dtype = h->dtype};
     test.kernel.u.attention.n_rows = n_rows;
     test.kernel.u.attention.context = h->context;
     test.kernel.u.attention.n_heads = h->n_heads;
     test.kernel.u.attention.n_kv_heads = h->n_kv_heads;
     test.kernel.u.attention.head_size = h->size;
-    operand *work = add_operand(&test, AT(attention.work), QDR_U8, (int64_t)qdri_attention_work_bytes(&sizes));
+    operand *work = add_operand(&test, AT(attention.work), QDR_U8, (int64_t)qdri_attention_work_bytes(&test.kernel));
     memset(work->data, 0xff, bytes_of(work));
     work->is_scratch = 1;
     return test;

@@ -120,7 +120,7 @@ static void decode(void **state)
     (void)state;
     for (int round = 0; round < cases(N_ROUNDS); round++) {
         kernel_test test = codec_test(QDRI_K_DECODE, round);
-        test.kernel.u.codec.accumulate = round % 2;
+        test.kernel.accumulate = round % 2;
         encode_message(&test, add_wire(&test)->data);
         add_result(&test, AT(codec.y), test.kernel.dtype, test.kernel.u.codec.n, round % 2, 0)->is_exact = 1;
         check_kernel(&test);

@@ -10,7 +10,7 @@ static void binary(qdri_kernel_kind kind, qdr_dtype dtype, qdr_dtype dtype2, int
     const int is_cast = kind == QDRI_K_CAST;
     test.kernel.u.binary.n = n;
     test.kernel.u.binary.dtype2 = dtype2;
-    test.kernel.u.binary.accumulate = accumulate;
+    test.kernel.accumulate = accumulate;
     add_random(&test, AT(binary.a), dtype, n, -12, 12);
     if (kind == QDRI_K_ADD || kind == QDRI_K_GELU_BACKWARD)
         add_random(&test, AT(binary.b), kind == QDRI_K_ADD ? dtype2 : dtype, n, -2, 2);
@@ -61,10 +61,10 @@ static void rows(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_t
     test.kernel.u.rows.n_cols = n_cols;
     test.kernel.u.rows.row0 = test_between(&seed, 0, 100);
     test.kernel.u.rows.context = context;
-    test.kernel.u.rows.accumulate = (int)test_between(&seed, 0, 1);
+    test.kernel.accumulate = (int)test_between(&seed, 0, 1);
     if (is_sum) {
         add_random(&test, AT(rows.x), dtype, n_rows * n_cols, -1, 1);
-        add_result(&test, AT(rows.p), sum_type(dtype), n, test.kernel.u.rows.accumulate,
+        add_result(&test, AT(rows.p), sum_type(dtype), n, test.kernel.accumulate,
                    roundings(dtype, n_rows) * (double)(n_rows + 1));
     } else {
         add_random(&test, AT(rows.p), dtype, n, -1, 1);
@@ -93,9 +93,9 @@ static void squares(void **state)
         kernel_test test = test_of(QDRI_K_SUM_SQUARES, float_types[round % N_TYPES]);
         const int64_t n = round < N_TYPES ? 50000 + round : random_size(3000);
         test.kernel.u.reduce.n = n;
-        test.kernel.u.reduce.accumulate = (int)test_between(&seed, 0, 1);
+        test.kernel.accumulate = (int)test_between(&seed, 0, 1);
         add_random(&test, AT(reduce.a), test.kernel.dtype, n, -2, 2);
-        add_result(&test, AT(reduce.result), QDR_F64, 1, test.kernel.u.reduce.accumulate,
+        add_result(&test, AT(reduce.result), QDR_F64, 1, test.kernel.accumulate,
                    roundings(QDR_F64, n) * 4 * (double)(n + 1));
         check_kernel(&test);
     }

@@ -68,7 +68,7 @@ static void sums(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
     const int accumulate = (int)test_between(&seed, 0, 1), has = (int)test_between(&seed, 0, 3);
     const double by_row = roundings(dtype, n_cols + 6) * 6 * (double)(n_cols + 1);
     const double by_column = roundings(dtype, n_rows + 6) * 6 * (double)(n_rows + 1);
-    test.kernel.u.norm.accumulate_params = accumulate;
+    test.kernel.accumulate = accumulate;
     add_inputs(&test);
     add_random(&test, AT(norm.dy), dtype, n_rows * n_cols, -1, 1);
     add_result(&test, AT(norm.work), type, 2 * n_rows, 0, by_row);
@@ -80,11 +80,11 @@ static void sums(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
 static void backward(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
 {
     kernel_test test = norm_of(QDRI_K_NORM_BACKWARD, dtype, n_rows, n_cols);
-    test.kernel.u.norm.accumulate_dx = (int)test_between(&seed, 0, 1);
+    test.kernel.accumulate = (int)test_between(&seed, 0, 1);
     add_inputs(&test);
     add_random(&test, AT(norm.dy), dtype, n_rows * n_cols, -1, 1);
     add_random(&test, AT(norm.work), sum_type(dtype), 2 * n_rows, -1, 1);
-    add_result(&test, AT(norm.dx), dtype, n_rows * n_cols, test.kernel.u.norm.accumulate_dx, roundings(dtype, 10) * 20);
+    add_result(&test, AT(norm.dx), dtype, n_rows * n_cols, test.kernel.accumulate, roundings(dtype, 10) * 20);
     check_kernel(&test);
 }
 
@@ -173,7 +173,7 @@ static void embed(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_
     test.kernel.u.embed.begin = begin;
     test.kernel.u.embed.end = begin + n_words;
     test.kernel.u.embed.vocab = begin + n_words + test_between(&seed, 0, 9);
-    test.kernel.u.embed.accumulate = (int)test_between(&seed, 0, 1);
+    test.kernel.accumulate = (int)test_between(&seed, 0, 1);
     int32_t *ids = targets_of(&test, AT(embed.tokens), n_rows, test.kernel.u.embed.vocab);
     for (int64_t r = 0; r < n_rows / 2; r++) /* words that come often */
         ids[r] = (int32_t)(test.kernel.u.embed.vocab * (r % 3) / 4);
@@ -182,7 +182,7 @@ static void embed(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_
         add_result(&test, AT(embed.y), dtype, n_rows * n_cols, 0, 0);
     } else {
         add_random(&test, AT(embed.dy), dtype, n_rows * n_cols, -1, 1);
-        add_result(&test, AT(embed.de), sum_type(dtype), n_words * n_cols, test.kernel.u.embed.accumulate,
+        add_result(&test, AT(embed.de), sum_type(dtype), n_words * n_cols, test.kernel.accumulate,
                    roundings(dtype, n_rows) * (double)(n_rows + 1));
     }
     check_kernel(&test);

@@ -92,7 +92,7 @@ static void encode(codec_case *c, int set, float *feedback)
 static void decode(codec_case *c, int set, int accumulate)
 {
     qdri_kernel kernel = kernel_of(c, QDRI_K_DECODE);
-    kernel.u.codec.accumulate = accumulate;
+    kernel.accumulate = accumulate;
     table(set)[QDRI_K_DECODE](&kernel);
 }
 

@@ -28,7 +28,7 @@ static qdri_kernel kernel_of(message *m, qdri_kernel_kind kind, int accumulate)
     kernel.u.codec.wire = m->wire + 1; /* nothing is aligned */
     kernel.u.codec.y = m->y;
     kernel.u.codec.n_bytes = &m->n_bytes;
-    kernel.u.codec.accumulate = accumulate;
+    kernel.accumulate = accumulate;
     assert_int_equal(qdri_kernel_check(&kernel), QDR_OK);
     return kernel;
 }

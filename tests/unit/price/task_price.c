@@ -66,7 +66,7 @@ static void assert_price(const char *what, qdri_task_price price, int n_kernels,
 
 /* ---- kernels ---- */
 
-static qdri_task kernel(qdri_task_work work) { return (qdri_task){.kind = QDRI_TASK_ADD, .work = work}; }
+static qdri_task kernel(qdri_task_work work) { return (qdri_task){.kind = QDRI_TASK_KERNEL, .work = work}; }
 
 static void kernels(void **state)
 {
@@ -110,12 +110,12 @@ static void biases(void **state)
 static qdri_task attention(int backward, double bytes)
 {
     const double pairs = SEQUENCES * HEADS * (double)CONTEXT * CONTEXT;
-    return (qdri_task){.kind = backward ? QDRI_TASK_ATTENTION_BACKWARD : QDRI_TASK_ATTENTION,
+    return (qdri_task){.kind = QDRI_TASK_KERNEL,
+                       .kernel = {.kind = backward ? QDRI_K_ATTENTION_BACKWARD : QDRI_K_ATTENTION_FORWARD,
+                                  .u.attention = {.context = CONTEXT, .n_heads = HEADS, .head_size = HEAD_SIZE}},
                        .dtype = QDR_F32,
                        .m = SEQUENCES * CONTEXT,
                        .n = HEADS * HEAD_SIZE,
-                       .context = CONTEXT,
-                       .heads = HEADS,
                        .work = {bytes, (backward ? 10 : 4) * pairs * HEAD_SIZE, backward ? 2 : 1,
                                 backward ? QDRI_COST_SCORES_BACKWARD : QDRI_COST_SCORES}};
 }

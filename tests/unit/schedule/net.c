@@ -5,7 +5,7 @@
 
 #include "core/size.h"
 #include "gpt_net.h"
-#include "schedule/op_bytes.h"
+#include "core/operands.h"
 
 /* Every axis below divides everything, so that all ranks have the same sizes. */
 enum {
@@ -126,8 +126,10 @@ static size_t activation_bytes(const int *g, qdr_layout layout)
                         room(m.over_y * VOCAB / y) + room(m.over_y) /* logits, targets */;
     const size_t saved = room(2 * m.over_x) + room(2 * m.over_y);
     size_t work = (size_t)(m.over_x * 3 * x) * 4; /* moments of all parts */
-    const qdr_attention heads = {
-        .n_rows = m.over_y, .context = CONTEXT, .n_heads = HEADS / y, .head_size = HIDDEN / HEADS, .dtype = QDR_F32};
+    const qdri_kernel heads = {
+        .dtype = QDR_F32,
+        .u.attention = {
+            .n_rows = m.over_y, .context = CONTEXT, .n_heads = HEADS / y, .head_size = HIDDEN / HEADS}};
     const size_t attention = qdri_attention_work_bytes(&heads), entropy = room(m.over_y) + (size_t)(2 * m.over_y) * 4;
     if (work < attention) work = attention;
     if (work < entropy) work = entropy;

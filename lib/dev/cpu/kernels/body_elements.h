@@ -106,7 +106,7 @@ static void gelu_backward(const qdri_kernel *kernel)
     const elem *a = kernel->u.binary.a;
     const elem *b = kernel->u.binary.b;
     elem *y = kernel->u.binary.y;
-    if (kernel->u.binary.accumulate) {
+    if (kernel->accumulate) {
         SIMD for (int64_t i = 0; i < n; i++) y[i] = put(get(y[i]) + get(b[i]) * gelu_slope(get(a[i])));
     } else {
         SIMD for (int64_t i = 0; i < n; i++) y[i] = put(get(b[i]) * gelu_slope(get(a[i])));

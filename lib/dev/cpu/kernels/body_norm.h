@@ -62,8 +62,8 @@ static void norm_sums(const qdri_kernel *kernel)
     real *dgamma = kernel->u.norm.dgamma;
     real *dbeta = kernel->u.norm.dbeta;
     real *sums = kernel->u.norm.work;
-    if (dgamma && !kernel->u.norm.accumulate_params) memset(dgamma, 0, (size_t)n * sizeof(real));
-    if (dbeta && !kernel->u.norm.accumulate_params) memset(dbeta, 0, (size_t)n * sizeof(real));
+    if (dgamma && !kernel->accumulate) memset(dgamma, 0, (size_t)n * sizeof(real));
+    if (dbeta && !kernel->accumulate) memset(dbeta, 0, (size_t)n * sizeof(real));
     for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += n, dy += n, stats += 2, sums += 2) {
         const real mean = stats[0];
         const real rstd = stats[1];
@@ -93,7 +93,7 @@ static void norm_backward(const qdri_kernel *kernel)
     elem *dx = kernel->u.norm.dx;
     for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += n, dy += n, dx += n, stats += 2, sums += 2) {
         const real mean = stats[0], rstd = stats[1], offset = sums[0] / n_features, slope = sums[1] / n_features;
-        if (kernel->u.norm.accumulate_dx) {
+        if (kernel->accumulate) {
             SIMD for (int64_t c = 0; c < n; c++)
             {
                 const real xhat = (get(x[c]) - mean) * rstd;

@@ -10,7 +10,7 @@ static void sum_squares(const qdri_kernel *kernel)
         const double x = (double)get(a[i]);
         sum += x * x;
     }
-    if (kernel->u.reduce.accumulate) sum += *kernel->u.reduce.result;
+    if (kernel->accumulate) sum += *kernel->u.reduce.result;
     *kernel->u.reduce.result = sum;
 }
 

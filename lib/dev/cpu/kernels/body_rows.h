@@ -26,7 +26,7 @@ static void column_sum(const qdri_kernel *kernel)
     const elem *x = kernel->u.rows.x;
     real *p = kernel->u.rows.p;
     int64_t r = 0;
-    if (!kernel->u.rows.accumulate) clear(p, n);
+    if (!kernel->accumulate) clear(p, n);
     for (; r + 4 <= n_rows; r += 4, x += 4 * n) {
         SIMD for (int64_t c = 0; c < n; c++)
         {
@@ -50,7 +50,7 @@ static void position_sum(const qdri_kernel *kernel)
     const int64_t n = kernel->u.rows.n_cols;
     const elem *x = kernel->u.rows.x;
     real *p = kernel->u.rows.p;
-    if (!kernel->u.rows.accumulate) clear(p, kernel->u.rows.context * n);
+    if (!kernel->accumulate) clear(p, kernel->u.rows.context * n);
     for (int64_t r = 0; r < kernel->u.rows.n_rows; r++)
         row_sum(n, p + (r + kernel->u.rows.row0) % kernel->u.rows.context * n, x + r * n);
 }
@@ -75,7 +75,7 @@ static void embed_backward(const qdri_kernel *kernel)
     const int64_t n = kernel->u.embed.n_cols;
     const elem *dy = kernel->u.embed.dy;
     real *de = kernel->u.embed.de;
-    if (!kernel->u.embed.accumulate) clear(de, (kernel->u.embed.end - kernel->u.embed.begin) * n);
+    if (!kernel->accumulate) clear(de, (kernel->u.embed.end - kernel->u.embed.begin) * n);
     for (int64_t r = 0; r < kernel->u.embed.n_rows; r++) {
         const int64_t token = kernel->u.embed.tokens[r];
         if (token >= 0 && token >= kernel->u.embed.begin && token < kernel->u.embed.end)

@@ -415,7 +415,7 @@ static void encode(const qdri_kernel *kernel)
 static void decode(const qdri_kernel *kernel)
 {
     const size_t each = qdr_dtype_bytes(kernel->dtype);
-    const int accumulate = kernel->u.codec.accumulate;
+    const int accumulate = kernel->accumulate;
     char *y = kernel->u.codec.y;
     _Alignas(64) float x[GROUP];
     message_walk walk = begin(kernel);

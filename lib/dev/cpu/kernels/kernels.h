@@ -4,8 +4,8 @@
 #define QDRI_DEV_CPU_KERNELS_KERNELS_H
 
 #include "dev/dev.h"
-#include "dev/kernels.h"
-#include "schedule/op_bytes.h"
+#include "core/kernels.h"
+#include "core/operands.h"
 
 typedef void (*qdri_kernel_fn)(const qdri_kernel *kernel);
 /* Products in plain C, compiled in builds without BLAS. Extents must be at least 1. */

@@ -211,7 +211,7 @@ static void add_bf16(uint16_t *y, const uint16_t *x, ptrdiff_t n)
 
 void NAME(qdri_unpack, QDRI_ISA)(const qdri_kernel *kernel)
 {
-    const int is_wide = kernel->dtype == QDR_F32, is_added = kernel->u.codec.accumulate;
+    const int is_wide = kernel->dtype == QDR_F32, is_added = kernel->accumulate;
     const size_t each = is_wide ? sizeof(float) : sizeof(uint16_t);
     const unsigned char *wire = kernel->u.codec.wire;
     _Alignas(64) float wide[BLOCK];

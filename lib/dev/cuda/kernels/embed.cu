@@ -128,7 +128,7 @@ template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, con
     const unsigned threads = threads_for(ceil_div(n_cols, V));
     const dim3 grid((unsigned)n_rows, (unsigned)ceil_div(ceil_div(n_cols, V), threads));
     if (bytes == 0) return cudaSuccess;
-    if (!kernel->u.embed.accumulate) LAUNCH_TRY(cudaMemsetAsync(de, 0, bytes, target->stream));
+    if (!kernel->accumulate) LAUNCH_TRY(cudaMemsetAsync(de, 0, bytes, target->stream));
     if (n_rows == 0) return cudaSuccess;
     for (int64_t at = begin; at < end; at += room) { /* as many words at a time as fit into the scratch memory */
         const int64_t next = least(at + room, end), n = next - at;

@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include "core/dtype.h"
-#include "dev/kernels.h"
+#include "core/kernels.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -34,7 +34,7 @@ template <typename T> cudaError_t launch_sum_squares(const qdri_kernel *kernel, 
     constexpr int V = pack_width<T>;
     const int64_t n = kernel->u.reduce.n;
     const int64_t n_packs = ceil_div(n, V);
-    const bool accumulate = kernel->u.reduce.accumulate != 0;
+    const bool accumulate = kernel->accumulate != 0;
     const T *a = (const T *)kernel->u.reduce.a;
     const int64_t n_blocks = most(1, least(ceil_div(n_packs, 4 * block_threads), 8 * (int64_t)target->n_sms));
     double *parts = n_blocks > 1 ? (double *)target->scratch : kernel->u.reduce.result;

@@ -85,7 +85,7 @@ template <typename T> cudaError_t launch_sum(const qdri_kernel *kernel, const qd
     const int64_t n_rows = kernel->u.rows.n_rows, n_cols = kernel->u.rows.n_cols;
     const T *x = (const T *)kernel->u.rows.x;
     real_of<T> *p = (real_of<T> *)kernel->u.rows.p;
-    const bool accumulate = kernel->u.rows.accumulate != 0;
+    const bool accumulate = kernel->accumulate != 0;
     if (n_cols == 0 || (n_rows == 0 && accumulate)) return cudaSuccess;
     if (kernel->kind == QDRI_K_COLUMN_SUM)
         return launch_column_sums(target, target->n_sms, n_rows, n_cols, x, p, accumulate);

@@ -1,58 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element-wise kernels: what a device computes in addition to products. Matrices are row-major and dense; T is the
  * kernel's dtype (F32, F64, BF16, F16), A its accumulation type (F64 for F64, else F32). BF16 and F16 are converted to
- * fp32 on load, and rounded to nearest even on store. `accumulate`: 0 overwrites without reading, 1 adds. NaN and Inf
- * propagate. Tokens and targets of `vocab` or more (0: unknown) fail the kernel with QDR_ERR_ARGUMENT, and so poison
+ * fp32 on load, and rounded to nearest even on store. NaN and Inf propagate. Tokens and targets of `vocab` or more (0: unknown) fail the kernel with QDR_ERR_ARGUMENT, and so poison
  * the device; negative ones are ignored. */
-#ifndef QDRI_DEV_KERNELS_H
-#define QDRI_DEV_KERNELS_H
+#ifndef QDRI_CORE_KERNELS_H
+#define QDRI_CORE_KERNELS_H
 
 #include "quadrille/codec.h"
 
+/* operands.h says what each reads and writes. */
 typedef enum qdri_kernel_kind {
-    QDRI_K_ADD, /* binary: y = a + b; types may be mixed with `dtype2` = type of b (a and y are T) */
-    QDRI_K_SUM_PARTS, /* parts: y[i] = x[0,i] + x[1,i] + … in that order, in A, rounded once */
-    QDRI_K_CAST, /* y (dtype2) = a (T) */
-    QDRI_K_BIAS_ADD, /* rows: y[r,c] += p[c]            (p: T) */
-    QDRI_K_COLUMN_SUM, /* rows: p[c] (A) = or += Σ_r x[r,c] */
-    QDRI_K_GELU_FORWARD, /* y = gelu(a) */
-    QDRI_K_GELU_BACKWARD, /* y = or += b · gelu'(a) */
-    QDRI_K_NORM_MOMENTS, /* norm: per row (n, mean, M2) of the local columns -> work[r,3] (A) */
-    QDRI_K_NORM_MERGE, /* norm: n_parts of [r,3] in rank order (in work) -> stats[r,2] = mean, 1/sigma */
-    QDRI_K_NORM_APPLY, /* norm: y from x, stats, gamma, beta */
-    QDRI_K_NORM_SUMS, /* norm: per row Σ dŷ, Σ dŷ·x̂ (dŷ = dy·gamma) -> work[r,2]; and dgamma, dbeta unless NULL */
-    QDRI_K_NORM_BACKWARD, /* norm: dx from work[r,2] = sums over all n_features */
-    QDRI_K_ATTENTION_FORWARD,
-    QDRI_K_ATTENTION_BACKWARD,
-    QDRI_K_EMBED_FORWARD, /* embed: y[r,:] = E[token - begin] or 0 */
-    QDRI_K_EMBED_BACKWARD, /* embed: dE (A) = or += rows of dy (T) */
-    QDRI_K_POSITION_ADD, /* rows: y[r,c] += p[(r + row0) mod context, c]   (p: T) */
-    QDRI_K_POSITION_SUM, /* rows: p (A) = or += rows of x, by (r + row0) mod context */
-    QDRI_K_CE_MAX, /* ce: row maxima of logits -> work[r] (A); -Inf for no columns */
-    QDRI_K_CE_SUMS, /* ce: Σ exp(l - max), and the target's l - max (0 if elsewhere) -> work2[r,2] */
-    QDRI_K_CE_LOSS, /* ce: saved[r,2] = max, log Σexp; result[0..1] (f64) = Σ loss, number of valid rows */
-    QDRI_K_CE_BACKWARD, /* ce: dlogits = scale·(exp(l - max - log Σ) - onehot) */
-    QDRI_K_SUM_SQUARES, /* reduce: result[0] (f64) = or += Σ a² */
-    QDRI_K_ADAMW_RATE, /* adamw: sets the rate of the following steps */
-    QDRI_K_ADAMW_BEGIN, /* adamw: computes a step's numbers and counts the step, unless it is skipped. Fails with
-                           QDR_ERR_ARGUMENT if the rates of `n_ranks` differ; then on GPUs, too, ADAMW does nothing */
-    QDRI_K_ADAMW, /* adamw: the step of one parameter; nothing if the step is skipped */
-    QDRI_K_COPY_BLOCK, /* block: copies rows of one strided matrix to another as raw bytes; dtype is ignored */
-    QDRI_K_REDUCE, /* gather: y[i] = x_0[i] op x_1[i] op … in that order, in A (I32 as integers, whose sums wrap),
-                      rounded once, to each of the results; a NaN wins MAX and MIN. Results may be sources, whole */
-    QDRI_K_TO_KEYS, /* gather: integers (i64 for F64, else i32) in the order of the one source's numbers; a NaN is above
-                       all for MAX, below all for MIN. The one result may be the source */
-    QDRI_K_FROM_KEYS, /* gather: the numbers of such integers */
-    QDRI_K_ENCODE, /* codec: x -> wire, in the format of quadrille/codec.h; with feedback, codes x + feedback, and
-                      leaves there what the message lost of it: 0 of zeros, and of a block with NaN what was there */
-    QDRI_K_DECODE, /* codec: wire -> y, or added to y */
-    QDRI_K_DECODE_SUM, /* codec: y = Σ sources in order, in fp32; with `wire`, this sum is encoded there as by ENCODE,
-                          with feedback or without, and y is what is decoded from it */
-    QDRI_K_PACK, /* codec: x -> wire without loss, F32 and BF16; on CPUs. Writes the message's bytes */
-    QDRI_K_UNPACK, /* codec: wire -> y, or added to y; fails if the message is damaged */
+#define KERNEL(constant, name) QDRI_K_##constant,
+#include "core/kernel_list.h"
+#undef KERNEL
     QDRI_N_KERNELS
 } qdri_kernel_kind;
 
+#define QDRI_ATTENTION_BLOCK 64 /* rows of queries that are processed together */
 #define QDRI_RATE_PIECES 4
 #define QDRI_STEP_SUMS (1 + 2 * QDRI_RATE_PIECES) /* of the norm, and of the rate */
 
@@ -82,13 +46,13 @@ typedef struct qdri_code_part {
 typedef struct qdri_kernel {
     qdri_kernel_kind kind;
     qdr_dtype dtype;
+    int accumulate; /* 0 overwrites results without reading them, 1 adds to them, where the list above says "or +=" */
     union {
         struct {
             int64_t n;
             const void *a, *b;
             void *y;
             qdr_dtype dtype2;
-            int accumulate;
         } binary;
         struct {
             int64_t n; /* of each part */
@@ -101,7 +65,6 @@ typedef struct qdri_kernel {
             const void *x;
             void *y;
             void *p;
-            int accumulate;
         } rows;
         struct {
             int64_t n_rows, n_cols, n_features;
@@ -109,7 +72,6 @@ typedef struct qdri_kernel {
             double epsilon;
             const void *x, *gamma, *beta, *dy;
             void *y, *stats, *work, *dx, *dgamma, *dbeta;
-            int accumulate_dx, accumulate_params;
         } norm;
         struct {
             int64_t n_rows, context, n_heads, n_kv_heads, head_size;
@@ -121,7 +83,6 @@ typedef struct qdri_kernel {
             const int32_t *tokens;
             const void *e, *dy;
             void *y, *de;
-            int accumulate;
         } embed;
         struct {
             int64_t n_rows, n_cols, begin, vocab;
@@ -135,7 +96,6 @@ typedef struct qdri_kernel {
             int64_t n;
             const void *a;
             double *result;
-            int accumulate;
         } reduce;
         struct {
             int64_t n_rows;
@@ -154,7 +114,6 @@ typedef struct qdri_kernel {
             int64_t n, run; /* blocks begin anew after each run of elements, such as a row; 0: n */
             /* Of a codec of integers: 4, 8 or 16; 32 to 256; as in qdr_codec. 0, 128, 0: F32 as BF16, on GPUs. */
             int bits, block, flags;
-            int accumulate; /* DECODE */
             uint64_t seed; /* of stochastic rounding: another one for each message */
             const void *x; /* ENCODE: the elements; DECODE_SUM: those of source `own` */
             void *wire, *y;

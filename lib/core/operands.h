@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each kernel reads and writes. From this table follow how a task's operands become the pointers of a kernel, and
+ * which of them must be there. Pure. */
+#ifndef QDRI_CORE_OPERANDS_H
+#define QDRI_CORE_OPERANDS_H
+
+#include <stddef.h>
+
+#include "core/kernels.h"
+
+typedef enum qdri_operand_use {
+    QDRI_OPERAND_READ,
+    QDRI_OPERAND_WRITTEN,
+    QDRI_OPERAND_SUMMED, /* written, or added to if `accumulate` */
+    QDRI_OPERAND_UPDATED /* read and written */
+} qdri_operand_use;
+
+typedef enum qdri_operand_type {
+    QDRI_OPERAND_T,
+    QDRI_OPERAND_A,
+    QDRI_OPERAND_DTYPE2,
+    QDRI_OPERAND_I32,
+    QDRI_OPERAND_F64,
+    QDRI_OPERAND_BYTE
+} qdri_operand_type;
+
+/* How many elements an operand has: `times` as many as … */
+typedef enum qdri_operand_extent {
+    QDRI_PER_ELEMENT, /* … rows × columns; of attention: of its queries */
+    QDRI_PER_QKV, /* … rows × columns of queries, keys and values */
+    QDRI_PER_ROW,
+    QDRI_PER_COLUMN,
+    QDRI_PER_HEAD, /* … rows × heads */
+    QDRI_PER_PART, /* … rows of all parts */
+    QDRI_PER_TABLE, /* … rows of a table (of words, of positions) × columns */
+    QDRI_PER_CALL
+} qdri_operand_extent;
+
+typedef struct qdri_operand {
+    const char *name;
+    size_t member; /* offset of its pointer in qdri_kernel */
+    qdri_operand_use use;
+    qdri_operand_type type;
+    qdri_operand_extent extent;
+    int times;
+    int is_optional; /* may be NULL */
+} qdri_operand;
+
+/* Those of a kernel, everything that is only read before the rest. @return their number; 0: of kernels whose messages
+ * or sources are counted in the description (REDUCE, TO_KEYS, FROM_KEYS, and codecs) */
+int qdri_kernel_operands(qdri_kernel_kind kind, const qdri_operand **operands);
+/* How many it has to have, for this description: what is read for each column, or of a table, is not without rows. */
+int64_t qdri_operand_elems(const qdri_kernel *kernel, const qdri_operand *operand);
+void *qdri_operand_pointer(const qdri_kernel *kernel, const qdri_operand *operand);
+/* Sets the pointers, in the order of the table; what is missing at the end, or NULL, is not there. */
+void qdri_kernel_bind(qdri_kernel *kernel, void *const *reads, int n_reads, void *const *writes, int n_writes);
+
+/* Workspace of an attention kernel, in either direction, on any device. */
+size_t qdri_attention_work_bytes(const qdri_kernel *kernel);
+
+/* The kernel's name. */
+const char *qdri_kernel_name(qdri_kernel_kind kind);
+
+#endif

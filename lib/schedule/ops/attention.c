@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Causal attention of whole sequences, with the key heads that a rank's queries need. Saved: log-sum-exp of each row
+ * and head. */
+#include <string.h>
+
+#include "core/block.h"
+#include "core/operands.h"
+#include "schedule/ops/key_heads.h"
+
+static qdr_status check(const qdri_net *net, const char *who, int64_t head_size, int64_t context, const qdri_edge *edge)
+{
+    const qdr_block *b = edge->matrix.cols;
+    if (head_size < 1 || context < 1 || net->opts.row_unit % context)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "%s: head size %" PRId64 ", context %" PRId64
+                        ": both must be ≥ 1, and the stack's row_unit %" PRId64 " a multiple of the context",
+                        who, head_size, context, net->opts.row_unit);
+    if (qdri_blocks_count(b) != 3 || b[0].unit < 1 || b[0].unit % head_size || b[1].unit != head_size ||
+        b[2].unit != head_size)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "%s: the input '%s' must have three blocks: queries in a unit of whole "
+                        "heads, keys and values in units of the head size %" PRId64,
+                        who, edge->name, head_size);
+    if (b[1].width != b[2].width || b[0].width % b[1].width)
+        return QDR_FAIL(
+            QDR_ERR_SHAPE,
+            "%s: %" PRId64 " query heads, %" PRId64 " key heads, %" PRId64
+            " value heads: there must be as many keys as values, and their number must divide that of the queries",
+            who, b[0].width / head_size, b[1].width / head_size, b[2].width / head_size);
+    if (qdri_edge_scattered(net, edge) && edge->matrix.scatter_unit % context)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "%s: rows of '%s' are scattered in units of %" PRId64
+                        "; set its out_row_unit to the context %" PRId64,
+                        who, edge->name, edge->matrix.scatter_unit, context);
+    return QDR_OK;
+}
+
+qdr_status qdri_net_add_attention(qdri_net *net, const char *name, int64_t head_size, int64_t context, qdr_edge in,
+                                  qdr_edge *out)
+{
+    qdri_node *node = NULL;
+    QDR_TRY(qdri_op_check_inputs(net, name, 1, &in));
+    QDR_TRY(check(net, name, head_size, context, &net->edges[in]));
+    const qdri_edge *edge = &net->edges[in];
+    const qdr_axis axis = edge->matrix.col_axis;
+    qdri_kernel kernel = {.dtype = net->opts.dtype,
+                          .u.attention = {.n_rows = edge->owned.n_rows, .context = context, .head_size = head_size}};
+    qdri_key_heads keys;
+    size_t saved_bytes, work_bytes;
+    qdri_key_heads_plan(edge, net->position.size[axis], &kernel, &keys);
+    QDR_TRY(qdri_key_heads_sizes(&kernel, &keys, &saved_bytes, &work_bytes));
+    qdr_matrix matrix = edge->matrix;
+    memset(&matrix.cols[1], 0, (QDR_MAX_BLOCKS - 1) * sizeof matrix.cols[0]);
+    QDR_TRY(qdri_node_add_with_edge(net, name, QDRI_NODE_ATTENTION, &matrix, net->opts.dtype, out, &node));
+    node->axis = axis;
+    node->kernel = kernel;
+    node->keys = keys;
+    node->saved_bytes = saved_bytes;
+    node->work_bytes = work_bytes;
+    node->needs_all_rows = keys.gathered;
+    node->overwrites_only = node->makes_scores = 1;
+    qdri_node_connect(net, node, 1, &in, *out);
+    return QDR_OK;
+}
+
+/* ---- tasks ---- */
+
+/* A row sees its own position and, on average, half of the others; the flops that are reported leave its own out. */
+static void attend(const qdri_op_part *p, int backward, const qdri_refs *reads, const qdri_refs *writes)
+{
+    qdri_kernel kernel = p->node->kernel;
+    kernel.kind = backward ? QDRI_K_ATTENTION_BACKWARD : QDRI_K_ATTENTION_FORWARD;
+    kernel.u.attention.n_rows = p->n_rows;
+    const int64_t query_columns = kernel.u.attention.n_heads * kernel.u.attention.head_size;
+    const double rows = (double)p->n_rows, context = (double)kernel.u.attention.context, times = backward ? 2.5 : 1;
+    const double row_bytes = (double)qdr_dtype_bytes(kernel.dtype) * (double)(qdri_op_columns(p) + query_columns);
+    const double flops = 4 * rows * ((context + 1) / 2) * (double)query_columns;
+    qdri_task task = {.kind = QDRI_TASK_KERNEL,
+                      .kernel = kernel,
+                      .n = query_columns,
+                      .flops = times * 2 * rows * context * (double)query_columns};
+    if (kernel.u.attention.n_heads > 0)
+        task.work = backward ? (qdri_task_work){2 * rows * row_bytes, times * flops, 3, QDRI_COST_SCORES_BACKWARD}
+                             : (qdri_task_work){rows * row_bytes, flops, 1, QDRI_COST_SCORES};
+    qdri_op_add(p, &task, reads, writes);
+}
+
+static qdri_ref work_of(const qdri_op_part *p)
+{
+    return qdri_slice(p->net->op_work, 0, qdri_attention_work_bytes(&p->node->kernel));
+}
+
+static void forward(const qdri_op_part *p)
+{
+    if (!p->node->keys.gathered) {
+        attend(p, 0, &(qdri_refs){1, {qdri_op_input(p, 0)}},
+               &(qdri_refs){3, {qdri_op_output(p), qdri_op_saved(p), work_of(p)}});
+        return;
+    }
+    const qdri_gathered_heads g = qdri_gathered_heads_of(p);
+    qdri_key_heads_gather(p, &g);
+    attend(p, 0, &(qdri_refs){1, {g.assembled}}, &(qdri_refs){3, {qdri_op_output(p), g.saved, work_of(p)}});
+}
+
+static void backward(const qdri_op_part *p)
+{
+    if (!p->node->keys.gathered) {
+        attend(p, 1, &(qdri_refs){4, {p->dy, qdri_op_input(p, 0), qdri_op_output(p), qdri_op_saved(p)}},
+               &(qdri_refs){2, {qdri_op_input_gradient(p, 0), work_of(p)}});
+        return;
+    }
+    const qdri_gathered_heads g = qdri_gathered_heads_of(p);
+    attend(p, 1, &(qdri_refs){4, {p->dy, g.assembled, qdri_op_output(p), g.saved}},
+           &(qdri_refs){2, {g.d_assembled, work_of(p)}});
+    qdri_key_heads_return(p, &g);
+}
+
+const qdri_op qdri_attention_op = {forward, backward, QDRI_NEEDS_INPUT | QDRI_NEEDS_OUTPUT | QDRI_NEEDS_SAVED};

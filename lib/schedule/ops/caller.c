@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The caller's own operation, a function for each direction, which takes all rows at once. */
+#include <string.h>
+
+#include "core/block.h"
+#include "schedule/ops/op.h"
+
+qdr_status qdri_net_add_op(qdri_net *net, const qdr_op_desc *desc, qdr_edge *out)
+{
+    const char *who = desc->name;
+    qdri_node *node = NULL;
+    if (desc->n_in < 1 || desc->n_in > QDR_MAX_OP_INPUTS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d inputs; an operation reads 1 to %d edges", who, desc->n_in,
+                        QDR_MAX_OP_INPUTS);
+    for (int i = 0; i < desc->n_in; i++) {
+        QDR_TRY(qdri_edge_check(net, desc->in[i], who));
+        if (!qdri_same_layout(&net->edges[desc->in[0]].matrix, &net->edges[desc->in[i]].matrix))
+            return QDR_FAIL(QDR_ERR_SHAPE, "%s: inputs '%s' and '%s' differ in axis or layout", who,
+                            net->edges[desc->in[0]].name, net->edges[desc->in[i]].name);
+    }
+    QDR_TRY(qdri_op_check_inputs(net, who, desc->n_in, desc->in));
+    qdr_matrix matrix = net->edges[desc->in[0]].matrix;
+    if (qdri_blocks_count(desc->out)) {
+        QDR_TRY(qdri_blocks_check(desc->out, who));
+        memcpy(matrix.cols, desc->out, sizeof matrix.cols);
+    }
+    QDR_TRY(qdri_node_add_with_edge(net, who, QDRI_NODE_USER, &matrix, net->opts.dtype, out, &node));
+    node->needs_all_rows = 1;
+    node->saved_bytes = desc->saved_bytes;
+    node->cost = desc->cost;
+    qdri_node_connect(net, node, desc->n_in, desc->in, *out);
+    return QDR_OK;
+}
+
+static qdri_task task_of(const qdri_op_part *p, qdri_task_kind kind, double bytes, double flops)
+{
+    qdri_task task = {.kind = kind, .n = qdri_op_columns(p), .work = {.n_kernels = 1, .cost = QDRI_COST_CALLER}};
+    if (p->n_rows) task.work.bytes = bytes;
+    if (p->n_rows) task.work.flops = flops;
+    return task;
+}
+
+static void forward(const qdri_op_part *p)
+{
+    const qdr_op_cost *cost = &p->node->cost;
+    qdri_task task = task_of(p, QDRI_TASK_CALLER_FORWARD, cost->forward_bytes, cost->forward_flops);
+    qdri_refs inputs = {.n = p->node->n_in};
+    for (int i = 0; i < inputs.n; i++) inputs.of[i] = qdri_op_input(p, i);
+    qdri_op_add(p, &task, &inputs, &(qdri_refs){2, {qdri_op_output(p), qdri_op_saved(p)}});
+}
+
+static void backward(const qdri_op_part *p)
+{
+    const int n_in = p->node->n_in;
+    const qdr_op_cost *cost = &p->node->cost;
+    qdri_task task = task_of(p, QDRI_TASK_CALLER_BACKWARD, cost->backward_bytes, cost->backward_flops);
+    qdri_refs reads = {3 + n_in, {p->dy}}, writes = {.n = n_in};
+    for (int i = 0; i < n_in; i++) {
+        reads.of[1 + i] = qdri_op_input(p, i);
+        writes.of[i] = qdri_op_input_gradient(p, i);
+    }
+    reads.of[1 + n_in] = qdri_op_output(p);
+    reads.of[2 + n_in] = qdri_op_saved(p);
+    task.accumulate = p->accumulates & ((1 << n_in) - 1);
+    qdri_op_add(p, &task, &reads, &writes);
+}
+
+const qdri_op qdri_caller_op = {forward, backward, 2 * QDRI_NEEDS_SAVED - 1};

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of operations, and what they share. */
+#include "schedule/ops/op.h"
+
+static const qdri_op *const ops[QDRI_N_NODE_KINDS] = {
+    [QDRI_NODE_NORM] = &qdri_norm_op,          [QDRI_NODE_ATTENTION] = &qdri_attention_op,
+    [QDRI_NODE_GELU] = &qdri_gelu_op,          [QDRI_NODE_RESIDUAL] = &qdri_residual_op,
+    [QDRI_NODE_CROSS_ENTROPY] = &qdri_loss_op, [QDRI_NODE_USER] = &qdri_caller_op,
+};
+
+/* ---- adding to a net ---- */
+
+qdr_status qdri_op_check_inputs(const qdri_net *net, const char *who, int n_in, const qdr_edge *in)
+{
+    for (int i = 0; i < n_in; i++) {
+        QDR_TRY(qdri_edge_check(net, in[i], who));
+        if (net->edges[in[i]].dtype == QDR_I32)
+            return QDR_FAIL(QDR_ERR_DTYPE, "%s: the input '%s' holds tokens, not features", who,
+                            net->edges[in[i]].name);
+    }
+    return QDR_OK;
+}
+
+int qdri_same_layout(const qdr_matrix *a, const qdr_matrix *b)
+{
+    return a->split_cols == b->split_cols && a->col_axis == b->col_axis && a->scatter_rows == b->scatter_rows &&
+           a->scatter_unit == b->scatter_unit;
+}
+
+/* ---- operands ---- */
+
+qdri_ref qdri_slice(qdri_ref ref, size_t offset, size_t bytes)
+{
+    return ref.buffer < 0 ? ref : (qdri_ref){ref.buffer, ref.offset + offset, bytes};
+}
+
+static const qdri_edge *edge_of(const qdri_op_part *p, int i) { return &p->net->edges[p->node->in[i]]; }
+
+int64_t qdri_op_columns(const qdri_op_part *p) { return edge_of(p, 0)->owned.n_cols; }
+
+size_t qdri_op_number_bytes(const qdri_op_part *p) { return qdr_dtype_bytes(qdri_sum_type(p->net->opts.dtype)); }
+
+qdri_ref qdri_op_input(const qdri_op_part *p, int i)
+{
+    return qdri_edge_rows(edge_of(p, i), edge_of(p, i)->value, p->begin, p->end);
+}
+
+qdri_ref qdri_op_output(const qdri_op_part *p)
+{
+    const qdri_edge *edge = &p->net->edges[p->node->out];
+    return qdri_edge_rows(edge, edge->value, p->begin, p->end);
+}
+
+qdri_ref qdri_op_input_gradient(const qdri_op_part *p, int i)
+{
+    return qdri_edge_rows(edge_of(p, i), p->d_in[i], p->begin, p->end);
+}
+
+qdri_ref qdri_op_saved(const qdri_op_part *p)
+{
+    const int64_t n_all = edge_of(p, 0)->owned.n_rows;
+    if (p->n_rows == n_all) return p->node->saved;
+    const size_t row_bytes = p->node->saved_bytes / (size_t)n_all;
+    return qdri_slice(p->node->saved, (size_t)p->begin * row_bytes, (size_t)p->n_rows * row_bytes);
+}
+
+qdri_ref qdri_op_parameter(const qdri_op_part *p, int i)
+{
+    return i < p->node->n_parameters ? p->net->parameters[p->node->parameter + i].data : QDRI_NO_REF;
+}
+
+qdri_ref qdri_op_gradient(const qdri_op_part *p, int i)
+{
+    return i < p->node->n_parameters ? p->net->parameters[p->node->parameter + i].gradient : QDRI_NO_REF;
+}
+
+qdri_ref qdri_op_numbers(const qdri_op_part *p, size_t offset, int64_t n_per_row)
+{
+    const size_t row_bytes = (size_t)n_per_row * qdri_op_number_bytes(p);
+    return qdri_slice(p->net->op_work, offset + (size_t)p->begin * row_bytes, (size_t)p->n_rows * row_bytes);
+}
+
+/* ---- adding tasks ---- */
+
+void qdri_op_add(const qdri_op_part *p, qdri_task *task, const qdri_refs *reads, const qdri_refs *writes)
+{
+    task->node = p->number;
+    task->name = p->node->name;
+    task->m = p->n_rows;
+    task->dtype = task->out_dtype = p->net->opts.dtype;
+    task->n_reads = reads->n;
+    task->n_writes = writes->n;
+    for (int i = 0; i < reads->n; i++) task->reads[i] = reads->of[i];
+    for (int i = 0; i < writes->n; i++) task->writes[i] = writes->of[i];
+    if (!(task->flops > 0)) task->flops = task->work.flops;
+    qdri_schedule_add(p->builder, task);
+}
+
+void qdri_op_add_kernel(const qdri_op_part *p, const qdri_kernel *kernel, qdri_task_work work, const qdri_refs *reads,
+                        const qdri_refs *writes, int accumulate)
+{
+    qdri_task task = {
+        .kind = QDRI_TASK_KERNEL, .kernel = *kernel, .accumulate = accumulate, .n = qdri_op_columns(p), .work = work};
+    qdri_op_add(p, &task, reads, writes);
+}
+
+void qdri_op_add_collective(const qdri_op_part *p, qdr_axis axis, int64_t n_per_row, qdri_task *task)
+{
+    task->node = p->number;
+    task->name = p->node->name;
+    task->channel = qdri_statistics_channel(axis);
+    task->m = p->n_rows;
+    task->n = n_per_row;
+    task->count = task->m * task->n;
+    task->out_dtype = task->dtype;
+    qdri_add_collective(p->builder, task);
+}
+
+void qdri_op_reduce(const qdri_op_part *p, qdr_axis axis, qdr_reduce how, int64_t n_per_row, qdri_ref data)
+{
+    qdri_op_add_collective(p, axis, n_per_row,
+                           &(qdri_task){.coll = QDR_ALL_REDUCE,
+                                        .reduce = how,
+                                        .n_writes = 1,
+                                        .writes = {data},
+                                        .dtype = qdri_sum_type(p->net->opts.dtype)});
+}
+
+/* ---- both directions ---- */
+
+static qdri_op_part part_of(qdri_builder *builder, const qdri_net *net, int number, int part)
+{
+    const qdri_node *node = &net->nodes[number];
+    const qdri_edge *edge = &net->edges[node->in[0]];
+    qdri_op_part p = {.builder = builder, .net = net, .node = node, .number = number, .part = part};
+    p.end = edge->owned.n_rows;
+    if (!node->needs_all_rows) qdri_part_rows(builder, part, p.end, &p.begin, &p.end);
+    p.n_rows = p.end - p.begin;
+    p.elems = (double)p.n_rows * (double)edge->owned.n_cols;
+    p.bytes = p.elems * (double)qdr_dtype_bytes(edge->dtype);
+    return p;
+}
+
+void qdri_op_forward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part)
+{
+    const qdri_op_part p = part_of(builder, net, number, part);
+    ops[p.node->kind]->forward(&p);
+}
+
+void qdri_op_backward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part, const qdri_ref *d_in,
+                            int accumulates)
+{
+    qdri_op_part p = part_of(builder, net, number, part);
+    const qdri_edge *out = p.node->out >= 0 ? &net->edges[p.node->out] : NULL;
+    p.dy = out ? qdri_edge_rows(out, out->d, p.begin, p.end) : QDRI_NO_REF;
+    p.d_in = d_in;
+    p.accumulates = accumulates;
+    ops[p.node->kind]->backward(&p);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A sum of two edges, each of which gets the gradient of the sum. */
+#include "core/block.h"
+#include "schedule/ops/op.h"
+
+qdr_status qdri_net_add_residual(qdri_net *net, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out)
+{
+    qdri_node *node = NULL;
+    const qdr_edge in[2] = {a, b};
+    QDR_TRY(qdri_op_check_inputs(net, name, 2, in));
+    const qdri_edge *first = &net->edges[in[0]], *second = &net->edges[in[1]];
+    if (!qdri_blocks_equal(first->matrix.cols, second->matrix.cols) ||
+        !qdri_same_layout(&first->matrix, &second->matrix))
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "%s: edges '%s' (%" PRId64 " features) and '%s' (%" PRId64
+                        ") differ in blocks, axis or layout; both must be alike",
+                        name, first->name, qdri_blocks_width(first->matrix.cols), second->name,
+                        qdri_blocks_width(second->matrix.cols));
+    const qdr_matrix matrix = first->matrix;
+    QDR_TRY(qdri_node_add_with_edge(net, name, QDRI_NODE_RESIDUAL, &matrix, net->opts.dtype, out, &node));
+    node->passes_gradient = 1;
+    qdri_node_connect(net, node, 2, in, *out);
+    return QDR_OK;
+}
+
+static void forward(const qdri_op_part *p)
+{
+    qdri_task task = {.node = p->number, .name = p->node->name, .dtype = p->net->opts.dtype};
+    task.out_dtype = task.dtype;
+    qdri_set_sum(&task, p->n_rows, qdri_op_columns(p), qdri_op_input(p, 0), qdri_op_input(p, 1), qdri_op_output(p));
+    task.flops = task.work.flops;
+    qdri_schedule_add(p->builder, &task);
+}
+
+const qdri_op qdri_residual_op = {forward, NULL, 0};
