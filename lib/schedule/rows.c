@@ -256,13 +256,13 @@ void qdri_add_summed(qdri_builder *builder, const qdri_layer_shape *shape, const
         if (is_one && summed->active && !summed->out.scattered) qdri_sum_rows(builder, shape, summed, p.begin, p.end);
     }
     if (sends) {
-        const int64_t rows = summed->local_rows, cols = summed->out.cols;
+        const int64_t n_rows = summed->local_rows, n_cols = summed->out.cols;
         const qdri_kernel sum = {.kind = QDRI_K_SUM_PARTS,
-                                 .u.parts = {.n = rows * cols, .n_parts = size_of(builder, &summed->out)}};
+                                 .u.parts = {.n = n_rows * n_cols, .n_parts = size_of(builder, &summed->out)}};
         qdri_task task = qdri_layer_kernel(shape, &sum, summed->parts, QDRI_NO_REF, summed->sum);
         task.overlap_class = QDRI_CLASS_ROWS;
         task.stream = QDRI_STREAM_OF_CHANNEL(qdri_reduce_channel(summed->out.axis));
-        qdri_set_pass(&task, rows, cols, 2);
+        qdri_set_pass(&task, n_rows, n_cols, 2);
         qdri_schedule_add(builder, &task);
     } else if (summed->active && summed->out.scattered) {
         qdri_sum_rows(builder, shape, summed, 0, shape->m);

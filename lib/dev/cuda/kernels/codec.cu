@@ -432,7 +432,7 @@ cudaError_t launch_codec(const qdri_kernel *kernel, const qdri_cuda_target *targ
     const auto &codec = kernel->u.codec;
     if (kernel->kind == QDRI_K_ENCODE) return launch_parts(target, n_threads, kernel, encode<BLOCK, BITS, T>);
     if (kernel->kind == QDRI_K_DECODE)
-        return launch_parts(target, n_threads, kernel, decode<BLOCK, BITS, T>, codec.accumulate != 0);
+        return launch_parts(target, n_threads, kernel, decode<BLOCK, BITS, T>, kernel->accumulate != 0);
     const message_list list = {codec.n_sources, codec.own, (int64_t)codec.stride};
     return launch_each(target, n_threads, decode_sum<BLOCK, BITS, T>, m, list, (const char *)codec.sources,
                        (const T *)codec.x, (char *)codec.wire, (T *)codec.y, codec.feedback);
