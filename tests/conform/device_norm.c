@@ -232,6 +232,7 @@ static void apply_and_gradients(void **state)
         run(&k);
         check_parameter_sums(&a, n_rows, n_cols, 2);
         k.kind = QDRI_K_NORM_BACKWARD;
+        k.accumulate = 0;
         run(&k);
         check_dx(&a, n_cols, k.u.norm.n_features, NULL);
         array before = copy_of(&a.dx);

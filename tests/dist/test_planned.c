@@ -6,6 +6,7 @@
 
 #include "../../examples/common/gpt.h"
 #include "../../src/bench/transformer.h"
+#include "core/operands.h"
 #include "dist.h"
 #include "linear/internal.h"
 #include "network/describe.h"
@@ -38,14 +39,24 @@ static int alike_operands(int n, const qdri_ref *a, const qdri_ref *b)
     return 1;
 }
 
+static int alike_kernels(const qdri_kernel *a, const qdri_kernel *b)
+{
+    const qdri_operand *operands;
+    const int n = qdri_kernel_operands(a->kind, &operands);
+    if (a->kind != b->kind || a->dtype != b->dtype || a->accumulate != b->accumulate) return 0;
+    for (int i = 0; i < n; i++)
+        if (qdri_operand_elems(a, &operands[i]) != qdri_operand_elems(b, &operands[i])) return 0;
+    return 1;
+}
+
 static int alike_work(const qdri_task *a, const qdri_task *b)
 {
     return a->kind == b->kind && a->node == b->node && a->accumulate == b->accumulate && a->dtype == b->dtype &&
-           a->out_dtype == b->out_dtype && a->m == b->m && a->n == b->n && a->k == b->k && a->context == b->context &&
-           a->heads == b->heads && a->trans_a == b->trans_a && a->trans_b == b->trans_b &&
-           a->zero_tail == b->zero_tail && a->flops == b->flops && a->parameter_gradient == b->parameter_gradient &&
-           a->work.bytes == b->work.bytes && a->work.flops == b->work.flops && a->work.n_kernels == b->work.n_kernels &&
-           a->work.cost == b->work.cost;
+           a->out_dtype == b->out_dtype && a->m == b->m && a->n == b->n && a->k == b->k &&
+           alike_kernels(&a->kernel, &b->kernel) && a->trans_a == b->trans_a &&
+           a->trans_b == b->trans_b && a->zero_tail == b->zero_tail && a->flops == b->flops &&
+           a->parameter_gradient == b->parameter_gradient && a->work.bytes == b->work.bytes &&
+           a->work.flops == b->work.flops && a->work.n_kernels == b->work.n_kernels && a->work.cost == b->work.cost;
 }
 
 static int alike_transfer(const qdri_task *a, const qdri_task *b)
