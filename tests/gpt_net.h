@@ -3,7 +3,9 @@
 #ifndef TEST_GPT_NET_H
 #define TEST_GPT_NET_H
 
-#include "schedule/net.h"
+#include <stdio.h>
+
+#include "schedule/network.h"
 
 enum { GPT_NET_LAYERS = 2 };
 
@@ -14,44 +16,22 @@ typedef struct gpt_net {
     int tied, overlap, panels, batch_parts;
 } gpt_net;
 
-#define GPT_NET_NAMES(block)                                                                                           \
-    {                                                                                                                  \
-        block ".norm1", block ".qkv", block ".attention", block ".proj", block ".residual1", block ".norm2",           \
-            block ".fc", block ".gelu", block ".fc2", block ".residual2"                                               \
-    }
-
-static inline qdr_status gpt_net_block(qdri_net *net, const gpt_net *g, const char *const names[10], qdr_edge *stream)
+/* Names live as long as the thread. */
+static inline qdr_status gpt_net_add(void *user, const qdri_node_desc *desc, int64_t layer, qdr_edge *edge)
 {
-    const int64_t h = g->hidden, head = h / g->n_heads;
-    const qdr_linear_desc qkv = {QDR_OPTS_INIT,
-                                 .name = names[1],
-                                 .in = {{h, 1}},
-                                 .out = {{h, head}, {h, head}, {h, head}},
-                                 .bias = 1,
-                                 .out_layout = g->layout,
-                                 .out_row_unit = g->context},
-                          proj = {QDR_OPTS_INIT, .name = names[3], .in = {{h, head}},      .out = {{h, 1}},
-                                  .bias = 1,     .transposed = 1,  .out_layout = g->layout},
-                          fc = {QDR_OPTS_INIT,       .name = names[6], .in = {{h, 1}},
-                                .out = {{4 * h, 1}}, .bias = 1,        .out_layout = g->layout},
-                          fc2 = {QDR_OPTS_INIT, .name = names[8], .in = {{4 * h, 1}},     .out = {{h, 1}},
-                                 .bias = 1,     .transposed = 1,  .out_layout = g->layout};
-    qdr_edge middle, a, b;
-    QDR_TRY(qdri_net_add_layer_norm(net, names[0], 0, *stream, &a));
-    QDR_TRY(qdri_net_add_linear(net, &qkv, a, &b));
-    QDR_TRY(qdri_net_add_attention(net, names[2], head, g->context, b, &a));
-    QDR_TRY(qdri_net_add_linear(net, &proj, a, &b));
-    QDR_TRY(qdri_net_add_residual(net, names[4], *stream, b, &middle));
-    QDR_TRY(qdri_net_add_layer_norm(net, names[5], 0, middle, &a));
-    QDR_TRY(qdri_net_add_linear(net, &fc, a, &b));
-    QDR_TRY(qdri_net_add_gelu(net, names[7], b, &a));
-    QDR_TRY(qdri_net_add_linear(net, &fc2, a, &b));
-    return qdri_net_add_residual(net, names[9], middle, b, stream);
+    static _Thread_local char names[GPT_NET_LAYERS][QDRI_NETWORK_NODES_OF_LAYER][32];
+    qdri_net *net = user;
+    qdri_node_desc named = *desc;
+    if (layer >= 0 && layer < GPT_NET_LAYERS) {
+        char *name = names[layer][net->n_nodes % QDRI_NETWORK_NODES_OF_LAYER];
+        snprintf(name, sizeof names[0][0], "block%d.%s", (int)layer, desc->name);
+        named.name = name;
+    }
+    return qdri_net_add(net, &named, edge);
 }
 
 static inline qdr_status gpt_net_describe(qdri_net *net, const gpt_net *g, const qdri_position *position)
 {
-    static const char *const names[GPT_NET_LAYERS][10] = {GPT_NET_NAMES("block0"), GPT_NET_NAMES("block1")};
     const qdr_stack_opts opts = {QDR_OPTS_INIT,
                                  .n_rows = g->n_sequences * g->context,
                                  .row_unit = g->context,
@@ -59,21 +39,29 @@ static inline qdr_status gpt_net_describe(qdri_net *net, const gpt_net *g, const
                                  .overlap = g->overlap,
                                  .panels = g->panels,
                                  .batch_parts = g->batch_parts};
-    const qdr_embedding_desc embedding = {QDR_OPTS_INIT,          .name = "embedding",
-                                          .vocab = {g->vocab, 1}, .features = {g->hidden, 1},
-                                          .context = g->context,  .layout = g->layout};
-    const qdr_linear_desc head = {QDR_OPTS_INIT, .name = "head", .in = {{g->hidden, 1}}, .out = {{g->vocab, 1}},
-                                  .out_layout = g->layout};
-    qdr_edge tokens, stream, norm, logits, targets;
+    const qdr_network network = {.version = QDR_OPTS_INIT,
+                                 .hidden = g->hidden,
+                                 .heads = g->n_heads,
+                                 .kv_heads = g->n_heads,
+                                 .head_size = g->hidden / g->n_heads,
+                                 .ffn = 4 * g->hidden,
+                                 .vocab = g->vocab,
+                                 .positions = g->context,
+                                 .qkv_bias = 1,
+                                 .out_bias = 1,
+                                 .mlp_bias = 1,
+                                 .norm = QDR_NORM_LAYER,
+                                 .tied = g->tied};
+    const qdri_network_part part = {.network = &network,
+                                    .context = g->context,
+                                    .layout = g->layout,
+                                    .n_layers = GPT_NET_LAYERS,
+                                    .has_ends = 1,
+                                    .n_ranks_y = position->size[QDR_Y]};
+    qdr_edge tokens, targets;
     QDR_TRY(qdri_net_begin(net, position, &opts));
     QDR_TRY(qdri_net_add_tokens(net, "tokens", &tokens));
-    QDR_TRY(qdri_net_add_embedding(net, &embedding, tokens, &stream));
-    const int table = net->n_nodes - 1;
-    for (int i = 0; i < GPT_NET_LAYERS; i++) QDR_TRY(gpt_net_block(net, g, names[i], &stream));
-    QDR_TRY(qdri_net_add_layer_norm(net, "norm", 0, stream, &norm));
-    QDR_TRY(g->tied ? qdri_net_add_tied_head(net, "head", table, g->layout, norm, &logits)
-                    : qdri_net_add_linear(net, &head, norm, &logits));
-    return qdri_net_add_cross_entropy(net, "loss", logits, &targets);
+    return qdri_network_add(&part, gpt_net_add, net, tokens, &targets);
 }
 
 #endif

@@ -10,17 +10,6 @@
 
 enum { WHO_BYTES = 160 };
 
-static const char *layout_name(qdr_layout layout)
-{
-    return layout == QDR_SCATTERED ? "QDR_SCATTERED" : "QDR_REPLICATED";
-}
-
-static const char *product_type_name(qdr_product_type type)
-{
-    static const char *const names[] = {"QDR_PRODUCT_DEFAULT", "QDR_PRODUCT_AS_STORED", "QDR_PRODUCT_FP8"};
-    return (unsigned)type < sizeof names / sizeof *names ? names[type] : "unknown";
-}
-
 static int64_t or_one(int64_t unit) { return unit ? unit : 1; }
 
 /* ---- the options ---- */
@@ -58,7 +47,7 @@ void qdri_describe_opts(qdri_facts *facts, const qdr_grid *grid, const qdr_stack
     qdri_facts_add_int(facts, who, "prefetch_bytes", (int64_t)opts->prefetch_bytes);
     qdri_facts_add_int(facts, who, "batch_parts", opts->batch_parts);
     qdri_facts_add(facts, who, "product_type",
-                   product_type_name(opts->product_type ? opts->product_type : QDR_PRODUCT_AS_STORED));
+                   qdri_product_type_name(opts->product_type ? opts->product_type : QDR_PRODUCT_AS_STORED));
     qdri_describe_codecs(facts, who, opts->codecs);
 }
 
@@ -95,86 +84,22 @@ static void add_blocks(const entry *e, const char *option, const qdr_block *bloc
     qdri_facts_add_blocks(e->facts, e->who, option, blocks, n);
 }
 
-static void add_inputs(const entry *e, int n_in, const qdr_edge *in)
-{
-    add_int(e, "n_in", n_in);
-    for (int i = 0; i < n_in; i++) add_int(e, i ? "a further input edge" : "input edge", in[i]);
-}
-
 void qdri_describe_input(qdr_stack *stack, const char *name, const qdr_edge_desc *desc, int with_gradient)
 {
     const entry e = begin(stack, "input", name);
     add_blocks(&e, "cols", desc->cols, QDR_MAX_BLOCKS);
     add_text(&e, "col_axis", desc->col_axis == QDR_X ? "QDR_X" : "QDR_Y");
-    add_text(&e, "layout", layout_name(desc->layout));
+    add_text(&e, "layout", qdri_layout_name(desc->layout));
     add_int(&e, "scatter_unit", or_one(desc->scatter_unit));
     add_int(&e, "with_gradient", with_gradient);
 }
 
 void qdri_describe_tokens(qdr_stack *stack, const char *name) { (void)begin(stack, "tokens", name); }
 
-void qdri_describe_linear(qdr_stack *stack, const qdr_linear_desc *desc, qdr_edge in)
+void qdri_describe_node(qdr_stack *stack, const qdri_node_desc *desc)
 {
-    static const char *const storages[] = {"QDR_STORAGE_AUTO", "QDR_OUT_IN", "QDR_IN_OUT"};
-    const entry e = begin(stack, "layer", desc->name);
-    add_blocks(&e, "in", desc->in, QDR_MAX_BLOCKS);
-    add_blocks(&e, "out", desc->out, QDR_MAX_BLOCKS);
-    add_int(&e, "bias", desc->bias != 0);
-    add_int(&e, "transposed", desc->transposed != 0);
-    add_text(&e, "out_layout", layout_name(desc->out_layout));
-    add_int(&e, "out_row_unit", or_one(desc->out_row_unit));
-    add_int(&e, "panels", desc->panels);
-    add_int(&e, "drop_gathered", desc->drop_gathered != 0);
-    add_text(&e, "storage", storages[desc->storage]); /* the net has checked it */
-    add_text(&e, "product_type", product_type_name(desc->product_type));
-    add_inputs(&e, 1, &in);
-}
-
-void qdri_describe_embedding(qdr_stack *stack, const qdr_embedding_desc *desc, qdr_edge tokens)
-{
-    const entry e = begin(stack, "embedding", desc->name);
-    add_blocks(&e, "vocab", &desc->vocab, 1);
-    add_blocks(&e, "features", &desc->features, 1);
-    add_int(&e, "context", desc->context);
-    add_text(&e, "layout", layout_name(desc->layout));
-    add_inputs(&e, 1, &tokens);
-}
-
-void qdri_describe_tied_head(qdr_stack *stack, const char *name, int table, qdr_layout out_layout, qdr_edge in)
-{
-    const entry e = begin(stack, "tied head", name);
-    add_text(&e, "table", stack->net.nodes[table].name);
-    add_text(&e, "out_layout", layout_name(out_layout));
-    add_inputs(&e, 1, &in);
-}
-
-void qdri_describe_norm(qdr_stack *stack, const char *name, double epsilon, qdr_edge in)
-{
-    const entry e = begin(stack, "layer norm", name);
-    qdri_facts_add_real(e.facts, e.who, "epsilon", epsilon > 0 ? epsilon : 1e-5);
-    add_inputs(&e, 1, &in);
-}
-
-void qdri_describe_attention(qdr_stack *stack, const char *name, int64_t head_size, int64_t context, qdr_edge in)
-{
-    const entry e = begin(stack, "attention", name);
-    add_int(&e, "head_size", head_size);
-    add_int(&e, "context", context);
-    add_inputs(&e, 1, &in);
-}
-
-void qdri_describe_operation(qdr_stack *stack, const char *kind, const char *name, int n_in, const qdr_edge *in)
-{
-    const entry e = begin(stack, kind, name);
-    add_inputs(&e, n_in, in);
-}
-
-/* Its cost and saved_bytes depend on this rank's rows, and functions have different addresses in each process. */
-void qdri_describe_op(qdr_stack *stack, const qdr_op_desc *desc)
-{
-    const entry e = begin(stack, "operation", desc->name);
-    add_inputs(&e, desc->n_in, desc->in);
-    add_blocks(&e, "out", desc->out, QDR_MAX_BLOCKS);
+    const entry e = begin(stack, qdri_node_kind_name(desc), desc->name);
+    qdri_node_describe(e.facts, e.who, &stack->net, desc);
 }
 
 /* ---- calls ---- */

@@ -5,6 +5,7 @@
 #define QDRI_LINEAR_DESCRIBE_H
 
 #include "linear/internal.h"
+#include "schedule/net_parts.h"
 
 /* The last part of the error messages. */
 #define QDRI_SAME_STACK "describe the same stack on every rank"
@@ -18,14 +19,7 @@ void qdri_describe_opts(qdri_facts *facts, const qdr_grid *grid, const qdr_stack
 /* The next entry of the stack, after the net has added it. name: as stored by the net. */
 void qdri_describe_input(qdr_stack *stack, const char *name, const qdr_edge_desc *desc, int with_gradient);
 void qdri_describe_tokens(qdr_stack *stack, const char *name);
-void qdri_describe_linear(qdr_stack *stack, const qdr_linear_desc *desc, qdr_edge in);
-void qdri_describe_embedding(qdr_stack *stack, const qdr_embedding_desc *desc, qdr_edge tokens);
-void qdri_describe_tied_head(qdr_stack *stack, const char *name, int table, qdr_layout out_layout, qdr_edge in);
-void qdri_describe_norm(qdr_stack *stack, const char *name, double epsilon, qdr_edge in);
-void qdri_describe_attention(qdr_stack *stack, const char *name, int64_t head_size, int64_t context, qdr_edge in);
-/* An operation without options, of a kind such as "gelu". */
-void qdri_describe_operation(qdr_stack *stack, const char *kind, const char *name, int n_in, const qdr_edge *in);
-void qdri_describe_op(qdr_stack *stack, const qdr_op_desc *desc);
+void qdri_describe_node(qdr_stack *stack, const qdri_node_desc *desc);
 
 /* The arguments of the last backward pass, or of those of single layers, and which gradients lack sums, for calls that
  * read the gradients: they refuse gradients that lack sums only when ranks have agreed on this, and so all or none

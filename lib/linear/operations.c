@@ -1,72 +1,105 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adding operations to a stack: the library's own and the caller's. */
+/* Adding nodes to a stack: layers, the library's own operations and the caller's. */
+#include <limits.h>
+
 #include "linear/describe.h"
 
-/* The checks shared by all operations; *out = -1 until it is known. */
-static qdr_status begin(qdr_stack *stack, const char *who, qdr_edge *out, const char **kept)
+static int is_layer(const qdri_node_desc *desc)
 {
-    if (!out) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the edge pointer is NULL", who);
-    *out = -1;
+    return desc->kind == QDRI_NODE_LINEAR || desc->kind == QDRI_NODE_EMBEDDING;
+}
+
+/* Names the node like its kind if it has no name. *edge = -1 until it is known. */
+static qdr_status add(qdr_stack *stack, qdri_node_desc *desc, qdr_edge *edge)
+{
+    const char *kind = qdri_node_kind_name(desc), *who = desc->name ? desc->name : kind;
+    if (!edge) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the edge pointer is NULL", who);
+    *edge = -1;
     QDR_TRY(qdri_stack_open(stack, who));
-    return qdri_attach_begin(stack, who, 0, kept);
+    QDR_TRY(qdri_attach_begin(stack, who, is_layer(desc), &desc->name));
+    QDR_TRY(qdri_attach_end(stack, qdri_net_add(&stack->net, desc, edge), edge));
+    qdri_describe_node(stack, desc);
+    return QDR_OK;
+}
+
+/* The layer that was added last. */
+static qdr_linear *last_layer(qdr_stack *stack) { return stack->attached[stack->net.n_nodes - 1].layer; }
+
+qdr_status qdr_stack_add_linear(qdr_stack *stack, const qdr_linear_desc *desc, qdr_edge in, qdr_edge *out,
+                                qdr_linear **layer)
+{
+    if (layer) *layer = NULL;
+    if (!desc) return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: the description is NULL");
+    qdri_node_desc node = {
+        .kind = QDRI_NODE_LINEAR, .name = desc->name, .in = {in}, .u.linear = {.desc = *desc, .tied_to = 0}};
+    QDR_TRY(add(stack, &node, out));
+    last_layer(stack)->storage_reason = desc->storage ? QDR_STORAGE_ASKED : QDR_STORAGE_FIXED;
+    if (layer) *layer = last_layer(stack);
+    return QDR_OK;
+}
+
+qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *desc, qdr_edge tokens, qdr_edge *out,
+                                   qdr_linear **table)
+{
+    if (table) *table = NULL;
+    if (!desc) return QDR_FAIL(QDR_ERR_ARGUMENT, "embedding: the description is NULL");
+    qdri_node_desc node = {.kind = QDRI_NODE_EMBEDDING, .name = desc->name, .in = {tokens}, .u.embedding = *desc};
+    QDR_TRY(add(stack, &node, out));
+    if (table) *table = last_layer(stack);
+    return QDR_OK;
+}
+
+qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name, qdr_linear *table, qdr_layout out_layout,
+                                   qdr_edge in, qdr_edge *out)
+{
+    const int tied_to = table && table->stack == stack ? 1 + table->node : INT_MAX; /* which no node is */
+    qdri_node_desc node = {.kind = QDRI_NODE_LINEAR,
+                           .name = name,
+                           .in = {in},
+                           .u.linear = {.desc = {.out_layout = out_layout}, .tied_to = tied_to}};
+    return add(stack, &node, out);
 }
 
 qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, const char *name, double epsilon, qdr_edge in, qdr_edge *out)
 {
-    const char *kept = NULL;
-    QDR_TRY(begin(stack, name ? name : "layer norm", out, &kept));
-    QDR_TRY(qdri_attach_end(stack, qdri_net_add_layer_norm(&stack->net, kept, epsilon, in, out), out));
-    qdri_describe_norm(stack, kept, epsilon, in);
-    return QDR_OK;
+    qdri_node_desc node = {.kind = QDRI_NODE_NORM, .name = name, .in = {in}, .u.norm = {.epsilon = epsilon}};
+    return add(stack, &node, out);
 }
 
 qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name, int64_t head_size, int64_t context, qdr_edge in,
                                    qdr_edge *out)
 {
-    const char *kept = NULL;
-    QDR_TRY(begin(stack, name ? name : "attention", out, &kept));
-    QDR_TRY(qdri_attach_end(stack, qdri_net_add_attention(&stack->net, kept, head_size, context, in, out), out));
-    qdri_describe_attention(stack, kept, head_size, context, in);
-    return QDR_OK;
+    qdri_node_desc node = {.kind = QDRI_NODE_ATTENTION, .name = name, .in = {in}, .u.attention = {head_size, context}};
+    return add(stack, &node, out);
 }
 
 qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char *name, qdr_edge in, qdr_edge *out)
 {
-    const char *kept = NULL;
-    QDR_TRY(begin(stack, name ? name : "gelu", out, &kept));
-    QDR_TRY(qdri_attach_end(stack, qdri_net_add_gelu(&stack->net, kept, in, out), out));
-    qdri_describe_operation(stack, "gelu", kept, 1, &in);
-    return QDR_OK;
+    qdri_node_desc node = {.kind = QDRI_NODE_GELU, .name = name, .in = {in}};
+    return add(stack, &node, out);
 }
 
 qdr_status qdr_stack_add_residual(qdr_stack *stack, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out)
 {
-    const char *kept = NULL;
-    QDR_TRY(begin(stack, name ? name : "residual", out, &kept));
-    QDR_TRY(qdri_attach_end(stack, qdri_net_add_residual(&stack->net, kept, a, b, out), out));
-    qdri_describe_operation(stack, "residual", kept, 2, (const qdr_edge[]){a, b});
-    return QDR_OK;
+    qdri_node_desc node = {.kind = QDRI_NODE_RESIDUAL, .name = name, .in = {a, b}};
+    return add(stack, &node, out);
 }
 
 qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name, qdr_edge logits, qdr_edge *targets)
 {
-    const char *kept = NULL;
-    QDR_TRY(begin(stack, name ? name : "cross-entropy", targets, &kept));
-    QDR_TRY(qdri_attach_end(stack, qdri_net_add_cross_entropy(&stack->net, kept, logits, targets), targets));
-    qdri_describe_operation(stack, "cross-entropy", kept, 1, &logits);
-    return QDR_OK;
+    qdri_node_desc node = {.kind = QDRI_NODE_CROSS_ENTROPY, .name = name, .in = {logits}};
+    return add(stack, &node, targets);
 }
 
 qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc, qdr_edge *out)
 {
     if (!desc) return QDR_FAIL(QDR_ERR_ARGUMENT, "operation: the description is NULL");
-    const char *who = desc->name ? desc->name : "operation";
-    qdr_op_desc named = *desc;
+    qdri_node_desc node = {.kind = QDRI_NODE_CALLER, .name = desc->name, .u.caller = *desc};
     if (!desc->forward || !desc->backward)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: forward and backward must both be given", who);
-    QDR_TRY(begin(stack, who, out, &named.name));
-    QDR_TRY(qdri_attach_end(stack, qdri_net_add_op(&stack->net, &named, out), out));
-    qdri_describe_op(stack, &named);
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: forward and backward must both be given",
+                        desc->name ? desc->name : "operation");
+    for (int i = 0; i < QDR_MAX_OP_INPUTS; i++) node.in[i] = desc->in[i];
+    QDR_TRY(add(stack, &node, out));
     qdri_attached *attached = &stack->attached[stack->net.n_nodes - 1];
     attached->forward = desc->forward;
     attached->backward = desc->backward;

@@ -90,15 +90,6 @@ void qdri_net_free(qdri_net *net)
 
 /* ---- adding ---- */
 
-qdr_status qdri_net_keep(qdri_net *net, const qdri_net *before, qdr_status status)
-{
-    if (status == QDR_OK) return QDR_OK;
-    net->n_edges = before->n_edges;
-    net->n_nodes = before->n_nodes;
-    net->n_parameters = before->n_parameters;
-    return status;
-}
-
 qdr_status qdri_node_add(qdri_net *net, const char *name, qdri_node_kind kind, qdri_node **node)
 {
     QDR_TRY(

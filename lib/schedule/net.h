@@ -10,6 +10,7 @@
 #ifndef QDRI_SCHEDULE_NET_H
 #define QDRI_SCHEDULE_NET_H
 
+#include "core/facts.h"
 #include "schedule/linear.h"
 #include "schedule/memory.h"
 #include "schedule/waits.h"
@@ -62,7 +63,8 @@ typedef enum qdri_node_kind {
     QDRI_NODE_GELU,
     QDRI_NODE_RESIDUAL,
     QDRI_NODE_CROSS_ENTROPY,
-    QDRI_NODE_USER,
+    QDRI_NODE_CALLER,
+    QDRI_NODE_STAND_IN,
     QDRI_N_NODE_KINDS
 } qdri_node_kind;
 
@@ -82,6 +84,12 @@ typedef struct qdri_key_heads {
     int64_t n_all, group; /* total number of key heads, and the number of query heads per key head */
 } qdri_key_heads;
 
+/* An operation that the library lacks, with what it costs for each element of its output, forward and backward. */
+typedef struct qdri_stand_in {
+    qdr_block out[QDR_MAX_BLOCKS]; /* columns of the output; all zero: as those of the input */
+    double flops[2], bytes[2]; /* bytes: in elements */
+} qdri_stand_in;
+
 typedef struct qdri_node {
     qdri_node_kind kind;
     const char *name;
@@ -100,6 +108,7 @@ typedef struct qdri_node {
     qdri_kernel kernel; /* what its kernels have in common, of all rows */
     qdri_key_heads keys; /* attention */
     qdr_op_cost cost; /* of the caller's operation */
+    qdri_stand_in stand_in;
     qdri_layer layer;
 } qdri_node;
 
@@ -130,7 +139,7 @@ typedef struct qdri_net {
 
 enum { QDRI_CALLER_X = 0, QDRI_CALLER_Y, QDRI_CALLER_DX, QDRI_CALLER_DY };
 
-/* ---- describing: net.c, net_layers.c, ops/ ---- */
+/* ---- describing: net.c, ops/ ---- */
 
 /* Begins a description. *net is zeroed, or an older net, whose lists are reused. */
 QDR_NODISCARD qdr_status qdri_net_begin(qdri_net *net, const qdri_position *position, const qdr_stack_opts *opts);
@@ -140,25 +149,38 @@ void qdri_net_free(qdri_net *net);
 QDR_NODISCARD qdr_status qdri_net_add_input(qdri_net *net, const char *name, const qdr_edge_desc *desc,
                                             int with_gradient, qdr_edge *edge);
 QDR_NODISCARD qdr_status qdri_net_add_tokens(qdri_net *net, const char *name, qdr_edge *edge);
-QDR_NODISCARD qdr_status qdri_net_add_linear(qdri_net *net, const qdr_linear_desc *desc, qdr_edge in, qdr_edge *out);
-QDR_NODISCARD qdr_status qdri_net_add_embedding(qdri_net *net, const qdr_embedding_desc *desc, qdr_edge tokens,
-                                                qdr_edge *out);
-/* table: the embedding's node; others are refused. */
-QDR_NODISCARD qdr_status qdri_net_add_tied_head(qdri_net *net, const char *name, int table, qdr_layout out_layout,
-                                                qdr_edge in, qdr_edge *out);
-QDR_NODISCARD qdr_status qdri_net_add_layer_norm(qdri_net *net, const char *name, double epsilon, qdr_edge in,
-                                                 qdr_edge *out);
-/* To be priced, not to be run: a layer norm without beta. */
-QDR_NODISCARD qdr_status qdri_net_add_rms_norm(qdri_net *net, const char *name, double epsilon, qdr_edge in,
-                                               qdr_edge *out);
-QDR_NODISCARD qdr_status qdri_net_add_attention(qdri_net *net, const char *name, int64_t head_size, int64_t context,
-                                                qdr_edge in, qdr_edge *out);
-QDR_NODISCARD qdr_status qdri_net_add_gelu(qdri_net *net, const char *name, qdr_edge in, qdr_edge *out);
-QDR_NODISCARD qdr_status qdri_net_add_residual(qdri_net *net, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out);
-QDR_NODISCARD qdr_status qdri_net_add_cross_entropy(qdri_net *net, const char *name, qdr_edge logits,
-                                                    qdr_edge *targets);
-/* The kind and cost of the operation; its functions are not used. */
-QDR_NODISCARD qdr_status qdri_net_add_op(qdri_net *net, const qdr_op_desc *desc, qdr_edge *out);
+
+/* A node, as it is described: its inputs, and what its kind needs to know. */
+typedef struct qdri_node_desc {
+    qdri_node_kind kind;
+    const char *name;
+    qdr_edge in[QDR_MAX_OP_INPUTS];
+    union {
+        struct {
+            qdr_linear_desc desc; /* its own name is not read */
+            int tied_to; /* 1 + the node of an embedding, whose E is W: only the layout of `desc` is read; 0: none */
+        } linear;
+        qdr_embedding_desc embedding;
+        struct {
+            double epsilon;
+            int is_rms; /* to be priced, not to be run: a layer norm without beta */
+        } norm;
+        struct {
+            int64_t head_size, context;
+        } attention;
+        qdr_op_desc caller; /* its name and functions are not read */
+        qdri_stand_in stand_in;
+    } u;
+} qdri_node_desc;
+
+/* Adds a node and the edge that it makes, or, of a loss, reads. */
+QDR_NODISCARD qdr_status qdri_net_add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *edge);
+/* The kind as users are told it, such as "layer norm". */
+const char *qdri_node_kind_name(const qdri_node_desc *desc);
+/* The inputs that a description states. */
+int qdri_node_n_inputs(const qdri_node_desc *desc);
+/* Adds what ranks compare of a node that the net has added. who: what the facts are about */
+void qdri_node_describe(qdri_facts *facts, const char *who, const qdri_net *net, const qdri_node_desc *desc);
 /* Sets how a layer's W is stored; call it before qdri_net_build(). */
 void qdri_net_set_storage(qdri_net *net, int node, qdr_storage storage);
 /* Sets which of the device's algorithms its three products use; call it before qdri_net_build(). */

@@ -6,8 +6,6 @@
 #include "schedule/net.h"
 
 /* net.c */
-/* Passes `status` on; after an error, the net has no more edges, nodes and parameters than before. */
-QDR_NODISCARD qdr_status qdri_net_keep(qdri_net *net, const qdri_net *before, qdr_status status);
 /* Adds a node without inputs or output; *node is valid until the next one is added. */
 QDR_NODISCARD qdr_status qdri_node_add(qdri_net *net, const char *name, qdri_node_kind kind, qdri_node **node);
 /* Adds a node and an edge that is created with it; after an error neither. */
@@ -41,10 +39,13 @@ void qdri_parameters_place(qdri_net *net);
 /* Whether they have the feedback that these codecs need, see qdri_net_change_coding(). */
 QDR_NODISCARD qdr_status qdri_parameters_check_feedback(const qdri_net *net, const qdri_coding *coding);
 
-/* net_layers.c */
+/* ops/linear.c */
 QDR_NODISCARD qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype, const char *who);
+const char *qdri_product_type_name(qdr_product_type type);
 
 /* ops/op.c */
+QDR_NODISCARD qdr_status qdri_check_layout(qdr_layout layout, const char *who);
+const char *qdri_layout_name(qdr_layout layout);
 /* Adds the tasks of an operation for one part of its rows; for all rows if it needs them at once. */
 void qdri_op_forward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part);
 /* d_in: where the gradients of the inputs go. accumulates: bit i: add to that of input i, bit QDR_MAX_OP_INPUTS: to

@@ -260,7 +260,7 @@ static void add_op_backward(qdri_builder *builder, qdri_net *net, int number, in
         unwanted[i] = QDRI_NO_REF;
         /* The library's own operations write the gradients of features even if they are not wanted (for an input of the
          * stack): to memory that is reused. */
-        if (!edge->with_gradient && edge->dtype != QDR_I32 && node->kind != QDRI_NODE_USER) {
+        if (!edge->with_gradient && edge->dtype != QDR_I32 && node->kind != QDRI_NODE_CALLER) {
             unwanted[i] = writes[i] = take_edge(builder, edge);
         } else if (accumulate && node->overwrites_only) {
             late[i] = writes[i];

@@ -4,7 +4,7 @@
 #define QDRI_PERFMODEL_NETWORK_DESCRIBE_H
 
 #include "quadrille/plan.h"
-#include "schedule/net.h"
+#include "schedule/network.h"
 
 /* Layers are counted from 0; embedding, last norm, head and loss are not layers. */
 enum { QDRI_LAYER_FIRST = -1, QDRI_LAYER_LAST = -2 };
@@ -13,7 +13,7 @@ enum { QDRI_LAYER_FIRST = -1, QDRI_LAYER_LAST = -2 };
  * sequences) over all ranks; call qdri_net_build() afterwards. layer_of[node] is the layer to which a node belongs; it
  * has QDRI_NODES_OF(n_layers) elements. Operations that the library lacks (gates, rotary positions) are described as
  * operations with a cost. */
-#define QDRI_NODES_OF(n_layers) (12 * (n_layers) + 4)
+#define QDRI_NODES_OF(n_layers) (QDRI_NETWORK_NODES_OF_LAYER * (n_layers) + QDRI_NETWORK_NODES_OF_ENDS)
 QDR_NODISCARD qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_position *position,
                                        const qdr_stack_opts *opts, int64_t context, qdr_layout layout, int n_layers,
                                        int *layer_of);

@@ -35,9 +35,11 @@ static qdr_status check(const qdri_net *net, const char *who, int64_t head_size,
     return QDR_OK;
 }
 
-qdr_status qdri_net_add_attention(qdri_net *net, const char *name, int64_t head_size, int64_t context, qdr_edge in,
-                                  qdr_edge *out)
+static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
 {
+    const char *name = desc->name;
+    const int64_t head_size = desc->u.attention.head_size, context = desc->u.attention.context;
+    const qdr_edge in = desc->in[0];
     qdri_node *node = NULL;
     QDR_TRY(qdri_op_check_inputs(net, name, 1, &in));
     QDR_TRY(check(net, name, head_size, context, &net->edges[in]));
@@ -61,6 +63,13 @@ qdr_status qdri_net_add_attention(qdri_net *net, const char *name, int64_t head_
     node->overwrites_only = node->makes_scores = 1;
     qdri_node_connect(net, node, 1, &in, *out);
     return QDR_OK;
+}
+
+static void describe(qdri_facts *facts, const char *who, const qdri_net *net, const qdri_node_desc *desc)
+{
+    (void)net;
+    qdri_facts_add_int(facts, who, "head_size", desc->u.attention.head_size);
+    qdri_facts_add_int(facts, who, "context", desc->u.attention.context);
 }
 
 /* ---- tasks ---- */
@@ -115,4 +124,5 @@ static void backward(const qdri_op_part *p)
     qdri_key_heads_return(p, &g);
 }
 
-const qdri_op qdri_attention_op = {forward, backward, QDRI_NEEDS_INPUT | QDRI_NEEDS_OUTPUT | QDRI_NEEDS_SAVED};
+const qdri_op qdri_attention_op = {
+    "attention", 1, add, describe, forward, backward, QDRI_NEEDS_INPUT | QDRI_NEEDS_OUTPUT | QDRI_NEEDS_SAVED};

@@ -5,31 +5,40 @@
 #include "core/block.h"
 #include "schedule/ops/op.h"
 
-qdr_status qdri_net_add_op(qdri_net *net, const qdr_op_desc *desc, qdr_edge *out)
+static qdr_status add(qdri_net *net, const qdri_node_desc *described, qdr_edge *out)
 {
-    const char *who = desc->name;
+    const qdr_op_desc *desc = &described->u.caller;
+    const qdr_edge *in = described->in;
+    const char *who = described->name;
     qdri_node *node = NULL;
     if (desc->n_in < 1 || desc->n_in > QDR_MAX_OP_INPUTS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d inputs; an operation reads 1 to %d edges", who, desc->n_in,
                         QDR_MAX_OP_INPUTS);
     for (int i = 0; i < desc->n_in; i++) {
-        QDR_TRY(qdri_edge_check(net, desc->in[i], who));
-        if (!qdri_same_layout(&net->edges[desc->in[0]].matrix, &net->edges[desc->in[i]].matrix))
+        QDR_TRY(qdri_edge_check(net, in[i], who));
+        if (!qdri_same_layout(&net->edges[in[0]].matrix, &net->edges[in[i]].matrix))
             return QDR_FAIL(QDR_ERR_SHAPE, "%s: inputs '%s' and '%s' differ in axis or layout", who,
-                            net->edges[desc->in[0]].name, net->edges[desc->in[i]].name);
+                            net->edges[in[0]].name, net->edges[in[i]].name);
     }
-    QDR_TRY(qdri_op_check_inputs(net, who, desc->n_in, desc->in));
-    qdr_matrix matrix = net->edges[desc->in[0]].matrix;
+    QDR_TRY(qdri_op_check_inputs(net, who, desc->n_in, in));
+    qdr_matrix matrix = net->edges[in[0]].matrix;
     if (qdri_blocks_count(desc->out)) {
         QDR_TRY(qdri_blocks_check(desc->out, who));
         memcpy(matrix.cols, desc->out, sizeof matrix.cols);
     }
-    QDR_TRY(qdri_node_add_with_edge(net, who, QDRI_NODE_USER, &matrix, net->opts.dtype, out, &node));
+    QDR_TRY(qdri_node_add_with_edge(net, who, QDRI_NODE_CALLER, &matrix, net->opts.dtype, out, &node));
     node->needs_all_rows = 1;
     node->saved_bytes = desc->saved_bytes;
     node->cost = desc->cost;
-    qdri_node_connect(net, node, desc->n_in, desc->in, *out);
+    qdri_node_connect(net, node, desc->n_in, in, *out);
     return QDR_OK;
+}
+
+/* Its cost and saved_bytes depend on this rank's rows, and functions have different addresses in each process. */
+static void describe(qdri_facts *facts, const char *who, const qdri_net *net, const qdri_node_desc *desc)
+{
+    (void)net;
+    qdri_facts_add_blocks(facts, who, "out", desc->u.caller.out, QDR_MAX_BLOCKS);
 }
 
 static qdri_task task_of(const qdri_op_part *p, qdri_task_kind kind, double bytes, double flops)
@@ -65,4 +74,4 @@ static void backward(const qdri_op_part *p)
     qdri_op_add(p, &task, &reads, &writes);
 }
 
-const qdri_op qdri_caller_op = {forward, backward, 2 * QDRI_NEEDS_SAVED - 1};
+const qdri_op qdri_caller_op = {"operation", 0, add, describe, forward, backward, 2 * QDRI_NEEDS_SAVED - 1};

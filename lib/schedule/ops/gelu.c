@@ -2,14 +2,14 @@
 /* GELU, in the tanh form. */
 #include "schedule/ops/op.h"
 
-qdr_status qdri_net_add_gelu(qdri_net *net, const char *name, qdr_edge in, qdr_edge *out)
+static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
 {
     qdri_node *node = NULL;
-    QDR_TRY(qdri_op_check_inputs(net, name, 1, &in));
-    const qdr_matrix matrix = net->edges[in].matrix;
-    QDR_TRY(qdri_node_add_with_edge(net, name, QDRI_NODE_GELU, &matrix, net->opts.dtype, out, &node));
+    QDR_TRY(qdri_op_check_inputs(net, desc->name, 1, desc->in));
+    const qdr_matrix matrix = net->edges[desc->in[0]].matrix;
+    QDR_TRY(qdri_node_add_with_edge(net, desc->name, QDRI_NODE_GELU, &matrix, net->opts.dtype, out, &node));
     node->in_place = 1;
-    qdri_node_connect(net, node, 1, &in, *out);
+    qdri_node_connect(net, node, 1, desc->in, *out);
     return QDR_OK;
 }
 
@@ -33,4 +33,4 @@ static void backward(const qdri_op_part *p)
                        p->accumulates & 1);
 }
 
-const qdri_op qdri_gelu_op = {forward, backward, QDRI_NEEDS_INPUT};
+const qdri_op qdri_gelu_op = {"gelu", 1, add, NULL, forward, backward, QDRI_NEEDS_INPUT};

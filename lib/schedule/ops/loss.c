@@ -15,8 +15,10 @@ static size_t sums_offset(int64_t n_rows, qdr_dtype dtype)
     return qdri_align_bytes((size_t)n_rows * qdr_dtype_bytes(qdri_sum_type(dtype)), ALIGN);
 }
 
-qdr_status qdri_net_add_cross_entropy(qdri_net *net, const char *name, qdr_edge logits, qdr_edge *targets)
+static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *targets)
 {
+    const char *name = desc->name;
+    const qdr_edge logits = desc->in[0];
     qdri_node *node = NULL;
     QDR_TRY(qdri_op_check_inputs(net, name, 1, &logits));
     if (qdri_blocks_count(net->edges[logits].matrix.cols) != 1 || net->edges[logits].n_uses)
@@ -80,4 +82,5 @@ static void backward(const qdri_op_part *p)
                        &(qdri_refs){1, {qdri_op_input_gradient(p, 0)}}, 0);
 }
 
-const qdri_op qdri_loss_op = {forward, backward, QDRI_NEEDS_INPUT | QDRI_NEEDS_INPUT << 1 | QDRI_NEEDS_SAVED};
+const qdri_op qdri_loss_op = {
+    "cross-entropy", 1, add, NULL, forward, backward, QDRI_NEEDS_INPUT | QDRI_NEEDS_INPUT << 1 | QDRI_NEEDS_SAVED};

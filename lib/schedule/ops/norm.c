@@ -5,8 +5,12 @@
 #include "core/size.h"
 #include "schedule/ops/op.h"
 
-static qdr_status add(qdri_net *net, const char *who, int has_beta, double epsilon, qdr_edge in, qdr_edge *out)
+static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
 {
+    const char *who = desc->name;
+    const double epsilon = desc->u.norm.epsilon;
+    const int has_beta = !desc->u.norm.is_rms;
+    const qdr_edge in = desc->in[0];
     qdri_node *node = NULL;
     QDR_TRY(qdri_op_check_inputs(net, who, 1, &in));
     if (!(epsilon >= 0))
@@ -22,29 +26,23 @@ static qdr_status add(qdri_net *net, const char *who, int has_beta, double epsil
     node->kernel.u.norm.epsilon = epsilon > 0 ? epsilon : 1e-5;
     QDR_TRY(qdri_block_bytes(n_rows, 3 * (int64_t)node->kernel.u.norm.n_parts, sum_type, &node->work_bytes));
     QDR_TRY(qdri_block_bytes(n_rows, 2, sum_type, &node->saved_bytes));
-    qdri_parameter_desc desc = {.what = "gamma",
-                                .cols = net->edges[in].matrix.cols,
-                                .col_split = 1 + (int)matrix.col_axis,
-                                .extra_sum = matrix.scatter_rows ? 1 + (int)matrix.scatter_axis : 0};
+    qdri_parameter_desc parameter = {.what = "gamma",
+                                     .cols = net->edges[in].matrix.cols,
+                                     .col_split = 1 + (int)matrix.col_axis,
+                                     .extra_sum = matrix.scatter_rows ? 1 + (int)matrix.scatter_axis : 0};
     int beta = 0;
-    QDR_TRY(qdri_parameter_add(net, &desc, &node->parameter));
-    desc.what = "beta";
-    if (has_beta) QDR_TRY(qdri_parameter_add(net, &desc, &beta));
+    QDR_TRY(qdri_parameter_add(net, &parameter, &node->parameter));
+    parameter.what = "beta";
+    if (has_beta) QDR_TRY(qdri_parameter_add(net, &parameter, &beta));
     node->n_parameters = 1 + has_beta;
     qdri_node_connect(net, node, 1, &in, *out);
     return QDR_OK;
 }
 
-qdr_status qdri_net_add_layer_norm(qdri_net *net, const char *name, double epsilon, qdr_edge in, qdr_edge *out)
+static void describe(qdri_facts *facts, const char *who, const qdri_net *net, const qdri_node_desc *desc)
 {
-    const qdri_net before = *net;
-    return qdri_net_keep(net, &before, add(net, name, 1, epsilon, in, out));
-}
-
-qdr_status qdri_net_add_rms_norm(qdri_net *net, const char *name, double epsilon, qdr_edge in, qdr_edge *out)
-{
-    const qdri_net before = *net;
-    return qdri_net_keep(net, &before, add(net, name, 0, epsilon, in, out));
+    (void)net;
+    qdri_facts_add_real(facts, who, "epsilon", desc->u.norm.epsilon > 0 ? desc->u.norm.epsilon : 1e-5);
 }
 
 /* ---- tasks ---- */
@@ -95,4 +93,4 @@ static void backward(const qdri_op_part *p)
                        &(qdri_refs){1, {qdri_op_input_gradient(p, 0)}}, p->accumulates & 1);
 }
 
-const qdri_op qdri_norm_op = {forward, backward, QDRI_NEEDS_INPUT | QDRI_NEEDS_SAVED};
+const qdri_op qdri_norm_op = {"layer norm", 1, add, describe, forward, backward, QDRI_NEEDS_INPUT | QDRI_NEEDS_SAVED};

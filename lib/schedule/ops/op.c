@@ -5,10 +5,50 @@
 static const qdri_op *const ops[QDRI_N_NODE_KINDS] = {
     [QDRI_NODE_NORM] = &qdri_norm_op,          [QDRI_NODE_ATTENTION] = &qdri_attention_op,
     [QDRI_NODE_GELU] = &qdri_gelu_op,          [QDRI_NODE_RESIDUAL] = &qdri_residual_op,
-    [QDRI_NODE_CROSS_ENTROPY] = &qdri_loss_op, [QDRI_NODE_USER] = &qdri_caller_op,
+    [QDRI_NODE_CROSS_ENTROPY] = &qdri_loss_op, [QDRI_NODE_CALLER] = &qdri_caller_op,
+    [QDRI_NODE_LINEAR] = &qdri_linear_op,      [QDRI_NODE_EMBEDDING] = &qdri_embedding_op,
+    [QDRI_NODE_STAND_IN] = &qdri_stand_in_op,
 };
 
 /* ---- adding to a net ---- */
+
+qdr_status qdri_net_add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *edge)
+{
+    const qdri_net before = *net;
+    const qdr_status status = ops[desc->kind]->add(net, desc, edge);
+    if (status == QDR_OK) return QDR_OK;
+    net->n_edges = before.n_edges;
+    net->n_nodes = before.n_nodes;
+    net->n_parameters = before.n_parameters;
+    return status;
+}
+
+const char *qdri_node_kind_name(const qdri_node_desc *desc)
+{
+    return desc->kind == QDRI_NODE_LINEAR && desc->u.linear.tied_to ? "tied head" : ops[desc->kind]->name;
+}
+
+int qdri_node_n_inputs(const qdri_node_desc *desc)
+{
+    return desc->kind == QDRI_NODE_CALLER ? desc->u.caller.n_in : ops[desc->kind]->n_in;
+}
+
+void qdri_node_describe(qdri_facts *facts, const char *who, const qdri_net *net, const qdri_node_desc *desc)
+{
+    const int n_in = qdri_node_n_inputs(desc);
+    if (ops[desc->kind]->describe) ops[desc->kind]->describe(facts, who, net, desc);
+    qdri_facts_add_int(facts, who, "n_in", n_in);
+    for (int i = 0; i < n_in; i++)
+        qdri_facts_add_int(facts, who, i ? "a further input edge" : "input edge", desc->in[i]);
+}
+
+qdr_status qdri_check_layout(qdr_layout layout, const char *who)
+{
+    if (layout == QDR_REPLICATED || layout == QDR_SCATTERED) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d is not a layout; use QDR_REPLICATED or QDR_SCATTERED", who, (int)layout);
+}
+
+const char *qdri_layout_name(qdr_layout layout) { return layout == QDR_SCATTERED ? "QDR_SCATTERED" : "QDR_REPLICATED"; }
 
 qdr_status qdri_op_check_inputs(const qdri_net *net, const char *who, int n_in, const qdr_edge *in)
 {

@@ -27,12 +27,20 @@ typedef struct qdri_op_part {
     int accumulates; /* bits as in qdri_op_backward_tasks() */
 } qdri_op_part;
 
+/* A kind of node. */
 typedef struct qdri_op {
+    const char *name; /* as users are told it */
+    int n_in; /* inputs that its description states; 0: the caller's number */
+    qdr_status (*add)(qdri_net *net, const qdri_node_desc *desc, qdr_edge *edge);
+    /* Adds what ranks compare, in addition to the inputs; NULL: nothing. */
+    void (*describe)(qdri_facts *facts, const char *who, const qdri_net *net, const qdri_node_desc *desc);
+    /* Not of linear layers and embeddings, whose tasks are in linear.h. */
     void (*forward)(const qdri_op_part *part);
     void (*backward)(const qdri_op_part *part); /* NULL: gradients are passed on */
     int backward_needs; /* sum of QDRI_NEEDS_… */
 } qdri_op;
-extern const qdri_op qdri_norm_op, qdri_attention_op, qdri_gelu_op, qdri_residual_op, qdri_loss_op, qdri_caller_op;
+extern const qdri_op qdri_linear_op, qdri_embedding_op, qdri_norm_op, qdri_attention_op, qdri_gelu_op, qdri_residual_op,
+    qdri_loss_op, qdri_caller_op, qdri_stand_in_op;
 
 /* ---- adding to a net ---- */
 

@@ -3,10 +3,11 @@
 #include "core/block.h"
 #include "schedule/ops/op.h"
 
-qdr_status qdri_net_add_residual(qdri_net *net, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out)
+static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
 {
+    const char *name = desc->name;
+    const qdr_edge *in = desc->in;
     qdri_node *node = NULL;
-    const qdr_edge in[2] = {a, b};
     QDR_TRY(qdri_op_check_inputs(net, name, 2, in));
     const qdri_edge *first = &net->edges[in[0]], *second = &net->edges[in[1]];
     if (!qdri_blocks_equal(first->matrix.cols, second->matrix.cols) ||
@@ -32,4 +33,4 @@ static void forward(const qdri_op_part *p)
     qdri_schedule_add(p->builder, &task);
 }
 
-const qdri_op qdri_residual_op = {forward, NULL, 0};
+const qdri_op qdri_residual_op = {"residual", 2, add, NULL, forward, NULL, 0};

@@ -58,6 +58,12 @@ static void describe(const qdr_network *network, const qdr_plan *plan, qdri_net 
 
 enum { N_ROWS = 4032, N_IN = 2048, N_OUT = 1536 };
 
+static qdr_status add_layer(qdri_net *net, const qdr_linear_desc *desc, qdr_edge x, qdr_edge *y)
+{
+    const qdri_node_desc node = {QDRI_NODE_LINEAR, desc->name, {x}, {.linear = {*desc, 0}}};
+    return qdri_net_add(net, &node, y);
+}
+
 /* A layer whose output is summed over x, and whose input is on no more than one rank of y. */
 static void describe_layer(int g, qdr_layout layout, qdr_dtype dtype, int panels, qdri_net *net, qdri_net_lists *lists)
 {
@@ -70,7 +76,7 @@ static void describe_layer(int g, qdr_layout layout, qdr_dtype dtype, int panels
     qdr_edge x, y;
     assert_int_equal(qdri_net_begin(net, &position, &opts), QDR_OK);
     assert_int_equal(qdri_net_add_input(net, "x", &input, 1, &x), QDR_OK);
-    assert_int_equal(qdri_net_add_linear(net, &layer, x, &y), QDR_OK);
+    assert_int_equal(add_layer(net, &layer, x, &y), QDR_OK);
     assert_int_equal(qdri_net_build(net, lists), QDR_OK);
 }
 
@@ -171,7 +177,7 @@ static void levels_and_codecs(void **state)
         CHECK_OK(qdri_net_begin(&net, &position, &opts));
         qdri_net_set_coding(&net, &coding);
         CHECK_OK(qdri_net_add_input(&net, "x", &input, 1, &x));
-        CHECK_OK(qdri_net_add_linear(&net, &layer, x, &y));
+        CHECK_OK(add_layer(&net, &layer, x, &y));
         CHECK_OK(qdri_net_build(&net, &lists));
         assert_secs(collective_secs(&net, &machine, &lists.backward[0]), cases[i].sums, 8, i);
         if (cases[i].returns > 0)
@@ -275,7 +281,7 @@ static double layer_secs(const qdr_machine *machine, const priced_layer *l, int 
     qdr_edge x, y;
     assert_int_equal(qdri_net_begin(&net, &position, &opts), QDR_OK);
     assert_int_equal(qdri_net_add_input(&net, "x", &input, 1, &x), QDR_OK);
-    assert_int_equal(qdri_net_add_linear(&net, &layer, x, &y), QDR_OK);
+    assert_int_equal(add_layer(&net, &layer, x, &y), QDR_OK);
     assert_int_equal(qdri_net_place(&net), QDR_OK);
     if (*panels == 0) assert_int_equal(qdri_net_choose_panels(&net, "dxyz", machine), QDR_OK);
     *panels = net.opts.panels;

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A transformer as nodes, in order of execution: the one description that stacks, the planner and benchmarks share. */
+#ifndef QDRI_SCHEDULE_NETWORK_H
+#define QDRI_SCHEDULE_NETWORK_H
+
+#include "quadrille/network.h"
+#include "schedule/net.h"
+
+typedef struct qdri_network_part {
+    const qdr_network *network;
+    int64_t context; /* tokens of a sequence */
+    qdr_layout layout; /* of all edges */
+    int64_t n_layers;
+    int has_ends; /* also embedding, last norm, head and loss */
+    int n_ranks_y; /* query heads that share a key head stay together if there is a key head for each */
+    int runs; /* the library computes it: an RMS norm is a layer norm, whose beta it lacks */
+} qdri_network_part;
+
+/* Adds a node. desc->name: of its part of the layer, "fc"; layer: from 0 on; -1: before the layers, n_layers: after
+ * them */
+typedef qdr_status (*qdri_node_fn)(void *user, const qdri_node_desc *desc, int64_t layer, qdr_edge *edge);
+
+/* What a network is made of that the library lacks, such as "rotary positions"; NULL: nothing. */
+const char *qdri_network_lacks(const qdr_network *network);
+
+enum { QDRI_NETWORK_NODES_OF_LAYER = 12, QDRI_NETWORK_NODES_OF_ENDS = 4 }; /* at most */
+
+/* Has the nodes added, from `in`, the tokens or, without ends, an activation of `hidden` columns over x. out: the targets
+ * of the loss, or the output. What the library lacks is described by stand-ins. */
+QDR_NODISCARD qdr_status qdri_network_add(const qdri_network_part *part, qdri_node_fn add, void *user, qdr_edge in,
+                                          qdr_edge *out);
+
+#endif
