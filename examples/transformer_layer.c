@@ -80,6 +80,55 @@ static qdr_status make_gradient(block_driver *driver)
     return fill(driver->ctx, driver->gradient, owned.n_rows * owned.n_cols, dtype);
 }
 
+/* Every layer that writes to the residual stream is transposed: it reads what a normal layer wrote, and writes what the
+ * next normal layer reads, so nothing is moved between layers. */
+static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config, qdr_edge in, qdr_edge *out)
+{
+    const int64_t hidden = config->hidden, head = hidden / config->n_heads;
+    qdr_edge norm, qkv, attention, added;
+    TRY(qdr_stack_add_layer_norm(stack, "norm1", config->epsilon, in, &norm));
+    const qdr_linear_desc qkv_desc = {
+        QDR_OPTS_INIT,
+        .name = "qkv",
+        .in = {{hidden, 1}},
+        .out = {{hidden, head}, {hidden, head}, {hidden, head}},
+        .bias = 1,
+        .out_layout = config->layout,
+        .out_row_unit = config->context, /* attention needs whole sequences */
+    };
+    TRY(qdr_stack_add_linear(stack, &qkv_desc, norm, &qkv, NULL));
+    TRY(qdr_stack_add_attention(stack, "attention", head, config->context, qkv, &attention));
+    const qdr_linear_desc proj_desc = {
+        QDR_OPTS_INIT, .name = "proj",  .in = {{hidden, head}},       .out = {{hidden, 1}},
+        .bias = 1,     .transposed = 1, .out_layout = config->layout,
+    };
+    TRY(qdr_stack_add_linear(stack, &proj_desc, attention, &added, NULL));
+    return qdr_stack_add_residual(stack, "residual1", in, added, out);
+}
+
+static qdr_status add_mlp_half(qdr_stack *stack, const gpt_config *config, qdr_edge in, qdr_edge *out)
+{
+    const int64_t hidden = config->hidden, ffn = config->ffn ? config->ffn : 4 * config->hidden;
+    qdr_edge norm, fc, gelu, added;
+    TRY(qdr_stack_add_layer_norm(stack, "norm2", config->epsilon, in, &norm));
+    const qdr_linear_desc fc_desc = {
+        QDR_OPTS_INIT, .name = "fc", .in = {{hidden, 1}}, .out = {{ffn, 1}}, .bias = 1, .out_layout = config->layout,
+    };
+    TRY(qdr_stack_add_linear(stack, &fc_desc, norm, &fc, NULL));
+    TRY(qdr_stack_add_gelu(stack, "gelu", fc, &gelu));
+    const qdr_linear_desc fc2_desc = {
+        QDR_OPTS_INIT,
+        .name = "fc2",
+        .in = {{ffn, 1}},
+        .out = {{hidden, 1}},
+        .bias = 1,
+        .transposed = 1,
+        .out_layout = config->layout,
+    };
+    TRY(qdr_stack_add_linear(stack, &fc2_desc, gelu, &added, NULL));
+    return qdr_stack_add_residual(stack, "residual2", in, added, out);
+}
+
 static qdr_status set_gradient(const block_driver *driver)
 {
     void *value;
@@ -108,12 +157,13 @@ static qdr_status build(block_driver *driver)
         .codecs = set->how.codecs.version ? &set->how.codecs : NULL,
         .product_type = set->products == 1 ? QDR_PRODUCT_FP8 : QDR_PRODUCT_AS_STORED,
     };
-    qdr_linear *residual[2];
+    qdr_edge middle = -1;
     TRY(qdr_stack_create(driver->grid, &opts, &driver->stack));
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{config.hidden, 1}}, .col_axis = QDR_X,
                                  .layout = config.layout};
     qdr_status added = qdr_stack_add_input(driver->stack, "x", &input, 1, &driver->in);
-    if (added == QDR_OK) added = gpt_add_block(driver->stack, &config, 0, driver->in, &driver->out, residual);
+    if (added == QDR_OK) added = add_attention_half(driver->stack, &config, driver->in, &middle);
+    if (added == QDR_OK) added = add_mlp_half(driver->stack, &config, middle, &driver->out);
     TRY(qdr_agree(driver->ctx, added)); /* adding is local */
     TRY(qdr_stack_build(driver->stack));
     TRY(qdr_stack_init(driver->stack, 1, 0.02));

@@ -10,116 +10,26 @@
 
 #include "program.h"
 
-typedef struct block_name {
-    char text[48];
-} block_name;
-
-static block_name name_of(int64_t index, const char *part)
-{
-    block_name name;
-    snprintf(name.text, sizeof name.text, "block%lld.%s", (long long)index, part);
-    return name;
-}
-
 static int64_t ffn_of(const gpt_config *config) { return config->ffn ? config->ffn : 4 * config->hidden; }
 
-/* Valid until the end of the statement: the library copies names. */
-#define NAME(part) name_of(index, part).text
-
-/* Every layer that writes to the residual stream is transposed: it reads what a normal layer wrote, and writes what the
- * next normal layer reads, so nothing is moved between layers. */
-static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in,
-                                     qdr_edge *out, qdr_linear **proj)
+qdr_status gpt_add_layers(qdr_stack *stack, const gpt_config *config, qdr_edge in, qdr_edge *out)
 {
-    const int64_t hidden = config->hidden, head = hidden / config->n_heads;
-    const block_name qkv_name = name_of(index, "qkv"), proj_name = name_of(index, "proj");
-    qdr_edge norm, qkv, attention, added;
-    qdr_linear *layer;
-    TRY(qdr_stack_add_layer_norm(stack, NAME("norm1"), config->epsilon, in, &norm));
-    const qdr_linear_desc qkv_desc = {
-        QDR_OPTS_INIT,
-        .name = qkv_name.text,
-        .in = {{hidden, 1}},
-        .out = {{hidden, head}, {hidden, head}, {hidden, head}},
-        .bias = 1,
-        .out_layout = config->layout,
-        .out_row_unit = config->context, /* attention needs whole sequences */
-    };
-    TRY(qdr_stack_add_linear(stack, &qkv_desc, norm, &qkv, &layer));
-    TRY(qdr_stack_add_attention(stack, NAME("attention"), head, config->context, qkv, &attention));
-    const qdr_linear_desc proj_desc = {
-        QDR_OPTS_INIT, .name = proj_name.text, .in = {{hidden, head}},       .out = {{hidden, 1}},
-        .bias = 1,     .transposed = 1,        .out_layout = config->layout,
-    };
-    TRY(qdr_stack_add_linear(stack, &proj_desc, attention, &added, proj));
-    return qdr_stack_add_residual(stack, NAME("residual1"), in, added, out);
-}
-
-static qdr_status add_mlp_half(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in, qdr_edge *out,
-                               qdr_linear **fc2)
-{
-    const int64_t hidden = config->hidden, ffn = ffn_of(config);
-    const block_name fc_name = name_of(index, "fc"), fc2_name = name_of(index, "fc2");
-    qdr_edge norm, fc, gelu, added;
-    qdr_linear *layer;
-    TRY(qdr_stack_add_layer_norm(stack, NAME("norm2"), config->epsilon, in, &norm));
-    const qdr_linear_desc fc_desc = {
-        QDR_OPTS_INIT, .name = fc_name.text,         .in = {{hidden, 1}}, .out = {{ffn, 1}},
-        .bias = 1,     .out_layout = config->layout,
-    };
-    TRY(qdr_stack_add_linear(stack, &fc_desc, norm, &fc, &layer));
-    TRY(qdr_stack_add_gelu(stack, NAME("gelu"), fc, &gelu));
-    const qdr_linear_desc fc2_desc = {
-        QDR_OPTS_INIT,   .name = fc2_name.text,        .in = {{ffn, 1}}, .out = {{hidden, 1}}, .bias = 1,
-        .transposed = 1, .out_layout = config->layout,
-    };
-    TRY(qdr_stack_add_linear(stack, &fc2_desc, gelu, &added, fc2));
-    return qdr_stack_add_residual(stack, NAME("residual2"), in, added, out);
-}
-
-qdr_status gpt_add_block(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in, qdr_edge *out,
-                         qdr_linear **residual)
-{
-    qdr_edge middle;
-    TRY(add_attention_half(stack, config, index, in, &middle, &residual[0]));
-    return add_mlp_half(stack, config, index, middle, out, &residual[1]);
-}
-
-static qdr_status add_head(gpt *model, qdr_linear *table, qdr_edge in)
-{
-    const gpt_config *config = &model->config;
-    if (config->tied) return qdr_stack_add_tied_head(model->stack, "head", table, config->layout, in, &model->logits);
-    const qdr_linear_desc head_desc = {
-        QDR_OPTS_INIT,
-        .name = "head",
-        .in = {{config->hidden, 1}},
-        .out = {{config->vocab, 1}},
-        .out_layout = config->layout,
-    };
-    qdr_linear *head;
-    return qdr_stack_add_linear(model->stack, &head_desc, in, &model->logits, &head);
+    const qdr_network network = gpt_network(config);
+    const qdr_network_desc desc = {QDR_OPTS_INIT, .context = config->context, .layout = config->layout,
+                                   .epsilon = config->epsilon, .only_layers = 1};
+    return qdr_stack_add_network(stack, &network, &desc, in, out);
 }
 
 static qdr_status describe(gpt *model)
 {
     const gpt_config *config = &model->config;
-    qdr_linear *table;
-    qdr_edge stream, norm;
+    const qdr_network network = gpt_network(config);
+    const qdr_network_desc desc = {QDR_OPTS_INIT, .context = config->context, .layout = config->layout,
+                                   .epsilon = config->epsilon};
     TRY(qdr_stack_add_tokens(model->stack, "tokens", &model->tokens));
-    const qdr_embedding_desc embedding_desc = {
-        QDR_OPTS_INIT,
-        .name = "embedding",
-        .vocab = {config->vocab, 1},
-        .features = {config->hidden, 1},
-        .context = config->context,
-        .layout = config->layout,
-    };
-    TRY(qdr_stack_add_embedding(model->stack, &embedding_desc, model->tokens, &stream, &table));
-    for (int64_t i = 0; i < config->n_layers; i++, model->n_residual += 2)
-        TRY(gpt_add_block(model->stack, config, i, stream, &stream, model->residual + 2 * i));
-    TRY(qdr_stack_add_layer_norm(model->stack, "norm", config->epsilon, stream, &norm));
-    TRY(add_head(model, table, norm));
-    return qdr_stack_add_cross_entropy(model->stack, "loss", model->logits, &model->targets);
+    TRY(qdr_stack_add_network(model->stack, &network, &desc, model->tokens, &model->targets));
+    model->logits = qdr_stack_find_edge(model->stack, "head");
+    return QDR_OK;
 }
 
 qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model)
@@ -137,8 +47,6 @@ qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model)
         .codecs = config->codecs,
     };
     TRY(qdr_stack_create(grid, &opts, &model->stack));
-    model->residual = calloc(2 * (size_t)config->n_layers, sizeof(qdr_linear *));
-    TRY(qdr_agree(qdr_grid_context(grid), model->residual ? QDR_OK : QDR_ERR_MEMORY));
     TRY(qdr_agree(qdr_grid_context(grid), describe(model))); /* adding is local */
     TRY(qdr_stack_build(model->stack));
     TRY(qdr_stack_edge_owned(model->stack, model->tokens, &model->token_rows));
@@ -150,7 +58,6 @@ qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model)
 void gpt_destroy(gpt *model)
 {
     qdr_stack_destroy(&model->stack);
-    free(model->residual);
     free(model->staging);
     *model = (gpt){0};
 }
@@ -159,7 +66,11 @@ qdr_status gpt_init(gpt *model, uint64_t seed, double stddev)
 {
     TRY(qdr_stack_init(model->stack, seed, stddev));
     const double less = stddev / sqrt(2.0 * (double)model->config.n_layers);
-    for (int i = 0; i < model->n_residual; i++) TRY(qdr_linear_init(model->residual[i], seed + 1 + (uint64_t)i, less));
+    for (int64_t i = 0; i < 2 * model->config.n_layers; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "block%lld.%s", (long long)(i / 2), i % 2 ? "fc2" : "proj");
+        TRY(qdr_linear_init(qdr_stack_find_layer(model->stack, name), seed + 1 + (uint64_t)i, less));
+    }
     return QDR_OK;
 }
 
@@ -268,6 +179,8 @@ qdr_network gpt_network(const gpt_config *config)
                          .head_size = config->hidden / config->n_heads,
                          .ffn = ffn_of(config),
                          .vocab = config->vocab,
+                         .context = config->context,
+                         .positions = config->context,
                          .qkv_bias = 1,
                          .out_bias = 1,
                          .mlp_bias = 1,

@@ -28,8 +28,6 @@ typedef struct gpt {
     qdr_edge tokens, logits, targets;
     qdr_owned token_rows, logits_part; /* of this rank */
     int32_t *staging; /* for tokens and targets to be copied to the device */
-    int n_residual;
-    qdr_linear **residual; /* the layers whose output is added to the residual stream: proj and fc2 of each block */
 } gpt;
 
 /* The model as described for plans: from n_layers, hidden, ffn, n_heads, vocab and tied of the configuration. */
@@ -45,10 +43,8 @@ qdr_status gpt_init(gpt *model, uint64_t seed, double stddev);
 qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts);
 /* The same of a text of n_bytes, where a sequence may be shorter: targets beyond the end are ignored. */
 qdr_status gpt_fill_until(gpt *model, const uint8_t *text, int64_t n_bytes, const int64_t *starts);
-/* One transformer block: x + proj(attention(qkv(norm(x)))), then that + fc2(gelu(fc(norm(that)))). residual: receives
- * two layers. */
-qdr_status gpt_add_block(qdr_stack *stack, const gpt_config *config, int64_t index, qdr_edge in, qdr_edge *out,
-                         qdr_linear **residual);
+/* Its layers alone, "block0" and so on: x + proj(attention(qkv(norm(x)))), then that + fc2(gelu(fc(norm(that)))). */
+qdr_status gpt_add_layers(qdr_stack *stack, const gpt_config *config, qdr_edge in, qdr_edge *out);
 /* The logits of global row `row` after a forward pass, on every rank. Collective, blocking. */
 qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits);
 /* Number of parameters of the whole model. */

@@ -24,6 +24,7 @@
 
 #include "codec.h"
 #include "matrix.h"
+#include "network.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -252,6 +253,34 @@ typedef struct qdr_op_desc {
     void *user;
 } qdr_op_desc;
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc, qdr_edge *out);
+
+/** How a network (network.h) is added to a stack. */
+typedef struct qdr_network_desc {
+    uint32_t version; /**< QDR_OPTS_INIT */
+    int64_t context; /**< tokens of a sequence; divides row_unit */
+    int64_t n_layers; /**< of the network's; 0: all */
+    qdr_layout layout; /**< of all edges */
+    double epsilon; /**< of norms; 0: 1e-5 */
+    int only_layers; /**< 1: without embedding, last norm, head and loss */
+    int stand_ins; /**< 1: what the library lacks is replaced, in networks whose time and memory matter, not their values:
+                      rotary positions and gates by copies that count with the flops and bytes of what they stand for, RMS
+                      norms by layer norms; windows of attention are left out */
+} qdr_network_desc;
+/** Adds the nodes of a network, as a plan (plan.h) describes them: from an edge of tokens to the targets of the loss, or
+ * with only_layers from an edge of `hidden` columns, split over x in `layout`, to another. Nodes are named "embedding",
+ * "norm", "head", "loss", and of layer i from 0 on "blockI." with norm1, qkv, rotate, attention, proj, residual1, norm2,
+ * fc, gelu or gate, fc2, residual2. A gated fc has the gate first, then what it gates.
+ *  @retval QDR_ERR_ARGUMENT     NULL, no version, n_layers < 0
+ *  @retval QDR_ERR_UNSUPPORTED  the library lacks something, and stand_ins is 0: the sentence names it
+ *  @retval QDR_ERR_SHAPE, QDR_ERR_MEMORY  as the functions above; nodes that were added before remain */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_network(qdr_stack *stack, const qdr_network *network,
+                                                       const qdr_network_desc *desc, qdr_edge in, qdr_edge *out);
+
+/** The layer or embedding of this name, the first that was added. Local. @return NULL: there is none */
+QDR_API qdr_linear *qdr_stack_find_layer(const qdr_stack *stack, const char *name);
+/** The edge that the node of this name makes, the first that was added; of a loss, its targets. Local.
+ *  @return -1: there is none */
+QDR_API qdr_edge qdr_stack_find_edge(const qdr_stack *stack, const char *name);
 
 /** Ends the description, chooses how each W is stored (qdr_storage), makes the schedules and, unless caller_memory,
  * allocates and binds memory. Collective, agrees.

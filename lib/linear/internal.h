@@ -133,6 +133,9 @@ QDR_NODISCARD qdr_status qdri_attach_begin(qdr_stack *stack, const char *name, i
 QDR_NODISCARD qdr_status qdri_attach_end(qdr_stack *stack, qdr_status status, qdr_edge *edge);
 void qdri_attached_free(qdr_stack *stack);
 
+/* operations.c: adds a node, which is named like its kind if it has no name. *edge = -1 until it is known. */
+QDR_NODISCARD qdr_status qdri_stack_add_node(qdr_stack *stack, qdri_node_desc *desc, qdr_edge *edge);
+
 /* parameters.c */
 QDR_NODISCARD qdr_status qdri_parameter_check(const qdr_stack *stack, int index); /* there is one of that number */
 qdri_attached_parameter *qdri_parameter_of(const qdr_stack *stack, int index);

@@ -9,8 +9,7 @@ static int is_layer(const qdri_node_desc *desc)
     return desc->kind == QDRI_NODE_LINEAR || desc->kind == QDRI_NODE_EMBEDDING;
 }
 
-/* Names the node like its kind if it has no name. *edge = -1 until it is known. */
-static qdr_status add(qdr_stack *stack, qdri_node_desc *desc, qdr_edge *edge)
+qdr_status qdri_stack_add_node(qdr_stack *stack, qdri_node_desc *desc, qdr_edge *edge)
 {
     const char *kind = qdri_node_kind_name(desc), *who = desc->name ? desc->name : kind;
     if (!edge) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the edge pointer is NULL", who);
@@ -32,8 +31,8 @@ qdr_status qdr_stack_add_linear(qdr_stack *stack, const qdr_linear_desc *desc, q
     if (!desc) return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: the description is NULL");
     qdri_node_desc node = {
         .kind = QDRI_NODE_LINEAR, .name = desc->name, .in = {in}, .u.linear = {.desc = *desc, .tied_to = 0}};
-    QDR_TRY(add(stack, &node, out));
-    last_layer(stack)->storage_reason = desc->storage ? QDR_STORAGE_ASKED : QDR_STORAGE_FIXED;
+    QDR_TRY(qdri_stack_add_node(stack, &node, out));
+    if (desc->storage) last_layer(stack)->storage_reason = QDR_STORAGE_ASKED;
     if (layer) *layer = last_layer(stack);
     return QDR_OK;
 }
@@ -44,7 +43,7 @@ qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *d
     if (table) *table = NULL;
     if (!desc) return QDR_FAIL(QDR_ERR_ARGUMENT, "embedding: the description is NULL");
     qdri_node_desc node = {.kind = QDRI_NODE_EMBEDDING, .name = desc->name, .in = {tokens}, .u.embedding = *desc};
-    QDR_TRY(add(stack, &node, out));
+    QDR_TRY(qdri_stack_add_node(stack, &node, out));
     if (table) *table = last_layer(stack);
     return QDR_OK;
 }
@@ -57,38 +56,38 @@ qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name, qdr_linea
                            .name = name,
                            .in = {in},
                            .u.linear = {.desc = {.out_layout = out_layout}, .tied_to = tied_to}};
-    return add(stack, &node, out);
+    return qdri_stack_add_node(stack, &node, out);
 }
 
 qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, const char *name, double epsilon, qdr_edge in, qdr_edge *out)
 {
     qdri_node_desc node = {.kind = QDRI_NODE_NORM, .name = name, .in = {in}, .u.norm = {.epsilon = epsilon}};
-    return add(stack, &node, out);
+    return qdri_stack_add_node(stack, &node, out);
 }
 
 qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name, int64_t head_size, int64_t context, qdr_edge in,
                                    qdr_edge *out)
 {
     qdri_node_desc node = {.kind = QDRI_NODE_ATTENTION, .name = name, .in = {in}, .u.attention = {head_size, context}};
-    return add(stack, &node, out);
+    return qdri_stack_add_node(stack, &node, out);
 }
 
 qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char *name, qdr_edge in, qdr_edge *out)
 {
     qdri_node_desc node = {.kind = QDRI_NODE_GELU, .name = name, .in = {in}};
-    return add(stack, &node, out);
+    return qdri_stack_add_node(stack, &node, out);
 }
 
 qdr_status qdr_stack_add_residual(qdr_stack *stack, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out)
 {
     qdri_node_desc node = {.kind = QDRI_NODE_RESIDUAL, .name = name, .in = {a, b}};
-    return add(stack, &node, out);
+    return qdri_stack_add_node(stack, &node, out);
 }
 
 qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name, qdr_edge logits, qdr_edge *targets)
 {
     qdri_node_desc node = {.kind = QDRI_NODE_CROSS_ENTROPY, .name = name, .in = {logits}};
-    return add(stack, &node, targets);
+    return qdri_stack_add_node(stack, &node, targets);
 }
 
 qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc, qdr_edge *out)
@@ -99,7 +98,7 @@ qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc, qdr_edge 
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: forward and backward must both be given",
                         desc->name ? desc->name : "operation");
     for (int i = 0; i < QDR_MAX_OP_INPUTS; i++) node.in[i] = desc->in[i];
-    QDR_TRY(add(stack, &node, out));
+    QDR_TRY(qdri_stack_add_node(stack, &node, out));
     qdri_attached *attached = &stack->attached[stack->net.n_nodes - 1];
     attached->forward = desc->forward;
     attached->backward = desc->backward;

@@ -111,8 +111,9 @@ qdr_status qdri_network_add(const qdri_network_part *part, qdri_node_fn fn, void
     *out = stream;
     if (!part->has_ends) return QDR_OK;
     QDR_TRY(add_norm(&w, "norm", stream, &norm));
-    if (n->tied) /* to the first node */
-        QDR_TRY(add(&w, (qdri_node_desc){QDRI_NODE_LINEAR, "head", {norm}, {.linear = {tied, 1}}}, &logits));
+    if (n->tied)
+        QDR_TRY(add(&w, (qdri_node_desc){QDRI_NODE_LINEAR, "head", {norm}, {.linear = {tied, 1 + part->first_node}}},
+                    &logits));
     else
         QDR_TRY(
             add_linear(&w, "head", (qdr_linear_desc){.in = {{n->hidden, 1}}, .out = {{n->vocab, 1}}}, norm, &logits));

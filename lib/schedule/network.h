@@ -12,6 +12,7 @@ typedef struct qdri_network_part {
     qdr_layout layout; /* of all edges */
     int64_t n_layers;
     int has_ends; /* also embedding, last norm, head and loss */
+    int first_node; /* its number */
     int n_ranks_y; /* query heads that share a key head stay together if there is a key head for each */
     int runs; /* the library computes it: an RMS norm is a layer norm, whose beta it lacks */
 } qdri_network_part;

@@ -123,6 +123,9 @@ static qdr_network network_of(const layer_options *options)
 enum { OVERLAPPED, SERIAL, LIMIT, N_VARIANTS };
 enum { N_SERIES = N_PASSES * N_VARIANTS, PASS_TOGETHER = N_PASSES };
 
+static const char *const layer_products[] = {"block0.qkv", "block0.proj", "block0.fc", "block0.fc2"};
+enum { N_LAYER_PRODUCTS = 4 };
+
 typedef struct layer_bench {
     qdr_context *ctx, *alone;
     qdr_grid *grid;
@@ -154,7 +157,9 @@ static qdr_status prepare(layer_bench *bench, const layer_options *options)
     if (status < 0) return status;
     const product_desc own = {.dtype = options->shared.dtype, .n_panels = 1, .bias = 1};
     for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++)
-        status = product_create_own(bench->alone, bench->grid, bench->stacks[0].products[i], &own, &bench->limits[i]);
+        status = product_create_own(bench->alone, bench->grid,
+                                    qdr_stack_find_layer(bench->stacks[0].stack, layer_products[i]), &own,
+                                    &bench->limits[i]);
     return qdr_agree(bench->ctx, status);
 }
 

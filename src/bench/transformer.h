@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transformer as a stack: layers of norm, qkv, attention, proj, residual, norm, up, activation, down, residual; with
- * embedding, head and loss if wanted: the lists that the model prices for a plan. What the library has no operation for
- * has a stand-in that costs about as much (rotations, gates) or is the nearest (layer norms for RMS norms, attention
- * without windows): values do not matter. */
+/* A transformer as a stack that is measured: layers of a network, with embedding, head and loss if wanted, and stand-ins
+ * for what the library lacks. Values do not matter. */
 #ifndef QUADRILLE_SRC_BENCH_TRANSFORMER_H
 #define QUADRILLE_SRC_BENCH_TRANSFORMER_H
 
@@ -19,15 +17,11 @@ typedef struct transformer_desc {
     const qdr_codecs *codecs; /* NULL: QDR_CODEC */
 } transformer_desc;
 
-enum { N_LAYER_PRODUCTS = 4 }; /* qkv, proj, up, down */
-
 typedef struct transformer {
     qdr_stack *stack;
     qdr_dtype dtype;
     int64_t vocab; /* of tokens and targets; 0: no ends */
-    int64_t layer; /* that is being described; -1: the only one */
     qdr_edge in, out; /* with ends: tokens and targets */
-    qdr_linear *products[N_LAYER_PRODUCTS]; /* of one layer; all layers have the same shapes */
 } transformer;
 
 /* Builds the stack, with initial weights and an input. Keep *made where it is while the stack lives. Collective, with

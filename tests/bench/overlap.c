@@ -98,11 +98,9 @@ static void describe(bench *b, variant *v)
                                  .caller_memory = 1};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{model->hidden, 1}}, .col_axis = QDR_X,
                                  .layout = model->layout};
-    qdr_linear *residual[2];
     check(qdr_stack_create(b->grid, &opts, &v->stack));
     check(qdr_stack_add_input(v->stack, "x", &input, 1, &v->in));
-    v->out = v->in;
-    for (int64_t i = 0; i < model->n_layers; i++) check(gpt_add_block(v->stack, model, i, v->out, &v->out, residual));
+    check(gpt_add_layers(v->stack, model, v->in, &v->out));
     check(qdr_stack_build(v->stack));
     if (v == &b->variants[COMPUTE]) leave_out(v->stack, 1);
     if (v == &b->variants[COMMUNICATION]) leave_out(v->stack, 0);

@@ -184,12 +184,10 @@ static outcome run(qdr_grid *grid, plan how)
                                  .codecs = how.before ? how.before : how.codecs};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{HIDDEN, 1}}, .col_axis = QDR_X, .layout = how.layout};
     qdr_stack *stack;
-    qdr_linear *residual[2];
     qdr_edge x, y;
     DIST_OK(qdr_stack_create(grid, &opts, &stack));
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, &x));
-    y = x;
-    for (int64_t i = 0; i < N_LAYERS; i++) DIST_OK(gpt_add_block(stack, &config, i, y, &y, residual));
+    DIST_OK(gpt_add_layers(stack, &config, x, &y));
     DIST_OK(qdr_stack_build(stack));
     if (how.before) change_codecs(stack, x, y, how.codecs);
     DIST_OK(qdr_stack_init(stack, 3, 0.2));

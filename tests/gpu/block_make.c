@@ -10,10 +10,9 @@ static void describe(block *b)
     const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = shape->n_sequences * shape->context,
                                  .row_unit = shape->context, .dtype = shape->dtype};
     const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{shape->hidden, 1}}, .col_axis = QDR_X};
-    qdr_linear *residual[2];
     OK(qdr_stack_create(b->place->grid, &opts, &b->stack));
     OK(qdr_stack_add_input(b->stack, "x", &input, 1, &b->in));
-    OK(gpt_add_block(b->stack, &config, 0, b->in, &b->out, residual));
+    OK(gpt_add_layers(b->stack, &config, b->in, &b->out));
     OK(qdr_stack_build(b->stack));
 }
 

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole networks as parts of a stack, and finding what was added by its name. */
+#include "schedule/network.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "linear/internal.h"
+
+typedef struct sink {
+    qdr_stack *stack;
+    double epsilon;
+    int64_t n_layers;
+} sink;
+
+static qdr_status add_node(void *user, const qdri_node_desc *desc, int64_t layer, qdr_edge *edge)
+{
+    const sink *s = user;
+    char name[64];
+    qdri_node_desc named = *desc;
+    if (desc->kind == QDRI_NODE_NORM) named.u.norm.epsilon = s->epsilon;
+    if (layer >= 0 && layer < s->n_layers) {
+        snprintf(name, sizeof name, "block%" PRId64 ".%s", layer, desc->name);
+        named.name = name; /* which is copied */
+    }
+    return qdri_stack_add_node(s->stack, &named, edge);
+}
+
+static qdr_status check(const qdr_network *network, const qdr_network_desc *desc)
+{
+    if (!network || !desc || network->version != QDR_OPTS_INIT || desc->version != QDR_OPTS_INIT)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "network: a network and a description are needed, both begun with QDR_OPTS_INIT");
+    QDR_TRY(qdri_check_switch("network", "only_layers", desc->only_layers));
+    QDR_TRY(qdri_check_switch("network", "stand_ins", desc->stand_ins));
+    if (desc->n_layers < 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "network: %" PRId64 " layers; use 1 or more, or 0 for all of the network",
+                        desc->n_layers);
+    if (network->heads < 1 || network->kv_heads < 1)
+        return QDR_FAIL(QDR_ERR_SHAPE, "network: %" PRId64 " heads and %" PRId64 " key heads; at least 1 of each",
+                        network->heads, network->kv_heads);
+    const char *lacks = qdri_network_lacks(network);
+    if (!lacks || desc->stand_ins) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                    "network '%s': it has %s, which this library has not; stand_ins = 1 replaces them, in runs that "
+                    "only measure",
+                    network->name, lacks);
+}
+
+qdr_status qdr_stack_add_network(qdr_stack *stack, const qdr_network *network, const qdr_network_desc *desc,
+                                 qdr_edge in, qdr_edge *out)
+{
+    if (!out) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the edge pointer is NULL");
+    *out = -1;
+    QDR_TRY(qdri_stack_open(stack, "network"));
+    QDR_TRY(check(network, desc));
+    const qdri_network_part part = {.network = network,
+                                    .context = desc->context,
+                                    .layout = desc->layout,
+                                    .n_layers = desc->n_layers ? desc->n_layers : network->layers,
+                                    .has_ends = !desc->only_layers,
+                                    .n_ranks_y = stack->net.position.size[QDR_Y],
+                                    .first_node = stack->net.n_nodes,
+                                    .runs = 1};
+    sink s = {stack, desc->epsilon, part.n_layers};
+    return qdri_network_add(&part, add_node, &s, in, out);
+}
+
+static int find_node(const qdr_stack *stack, const char *name)
+{
+    for (int i = 0; stack && name && i < stack->net.n_nodes; i++)
+        if (strcmp(stack->net.nodes[i].name, name) == 0) return i;
+    return -1;
+}
+
+qdr_linear *qdr_stack_find_layer(const qdr_stack *stack, const char *name)
+{
+    const int node = find_node(stack, name);
+    return node < 0 ? NULL : stack->attached[node].layer;
+}
+
+qdr_edge qdr_stack_find_edge(const qdr_stack *stack, const char *name)
+{
+    const int node = find_node(stack, name);
+    if (node < 0) return -1;
+    const qdri_node *found = &stack->net.nodes[node];
+    return found->out >= 0 ? found->out : found->in[1];
+}
