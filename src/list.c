@@ -92,6 +92,7 @@ static const struct {
     {"residual", "qdr_stack_add_residual", "the sum of two edges"},
     {"cross-entropy", "qdr_stack_add_cross_entropy", "the loss over a split vocabulary"},
     {"custom", "qdr_stack_add_op", "an operation of the caller's, with callbacks"},
+    {"network", "qdr_stack_add_network", "the layers of a transformer, with or without its ends"},
 };
 
 static qdr_status list_operations(list *made)

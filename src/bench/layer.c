@@ -314,7 +314,7 @@ static int run(int argc, char **argv)
 const command command_bench_layer = {
     .name = "bench layer",
     .summary = "transformer layers with and without overlap, tokens per second",
-    .text = "Times forward and backward of transformer layers (norm, qkv, attention, proj; norm, up, gelu, down)\n"
+    .text = "Times forward and backward of transformer layers (norm, qkv, attention, proj; norm, fc, gelu, fc2)\n"
             "on a grid, alternating with two references: the same schedule without overlap, and each rank's\n"
             "products alone (no norms, attention or communication).",
     .options = specs,

@@ -141,7 +141,7 @@ class Calibrate(unittest.TestCase):
             rows = sum(m for m, n, k in products if (n, k) == (out, into))  # of all panels and parts of the batch
             self.assertIn(rows, (40, 80), (out, into, products))  # 80: backward has a product of the same shape
         for kind, count in (("attention,", 1), ("gelu,", 1), ("norm-apply", 3), ("norm-backward", 3), ("embed,", 1),
-                            ("loss-backward", 1), ("residual", 2)):
+                            ("loss-backward", 1), ("add", 2)):
             self.assertGreaterEqual(sum(sample.startswith(kind) for sample in samples), count, (kind, samples))
         self.assertTrue(any(" x of 2, 1 apart" in sample for sample in samples), samples)
         self.assertFalse(any(f" {axis} of" in sample for sample in samples for axis in "yzd"), samples)

@@ -227,7 +227,7 @@ class Reports(Case):
     def check(self, talk, machine, grid, kinds):
         self.assertIn(f"predicted for {machine} and measured on rank 0 of {ranks_of(grid)}, grid {grid}: ", talk)
         rows = self.rows_of(talk, "kind of task")
-        always = {"product NN", "product NT", "product TN", "bias-add", "column-sum", "embed", "embed-sum", "residual",
+        always = {"product NN", "product NT", "product TN", "bias-add", "column-sum", "embed", "embed-sum", "add",
                   "position-add", "position-sum", "norm-moments", "norm-apply", "norm-sums", "norm-backward",
                   "attention", "attention-backward", "gelu", "gelu-backward", "loss", "loss-backward"}
         self.assertLessEqual(always | set(kinds), set(rows))
