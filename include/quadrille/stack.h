@@ -262,14 +262,14 @@ typedef struct qdr_network_desc {
     qdr_layout layout; /**< of all edges */
     double epsilon; /**< of norms; 0: 1e-5 */
     int only_layers; /**< 1: without embedding, last norm, head and loss */
-    int stand_ins; /**< 1: what the library lacks is replaced, in networks whose time and memory matter, not their values:
-                      rotary positions and gates by copies that count with the flops and bytes of what they stand for, RMS
-                      norms by layer norms; windows of attention are left out */
+    int stand_ins; /**< 1: what the library lacks is replaced, in networks whose time and memory matter, not their
+                      values: rotary positions and gates by copies that count with the flops and bytes of what they
+                      stand for, RMS norms by layer norms; windows of attention are left out */
 } qdr_network_desc;
-/** Adds the nodes of a network, as a plan (plan.h) describes them: from an edge of tokens to the targets of the loss, or
- * with only_layers from an edge of `hidden` columns, split over x in `layout`, to another. Nodes are named "embedding",
- * "norm", "head", "loss", and of layer i from 0 on "blockI." with norm1, qkv, rotate, attention, proj, residual1, norm2,
- * fc, gelu or gate, fc2, residual2. A gated fc has the gate first, then what it gates.
+/** Adds the nodes of a network, as a plan (plan.h) describes them: from an edge of tokens to the targets of the loss,
+ * or with only_layers from an edge of `hidden` columns, split over x in `layout`, to another. Nodes are named
+ * "embedding", "norm", "head", "loss", and of layer i from 0 on "blockI." with norm1, qkv, rotate, attention, proj,
+ * residual1, norm2, fc, gelu or gate, fc2, residual2. A gated fc has the gate first, then what it gates.
  *  @retval QDR_ERR_ARGUMENT     NULL, no version, n_layers < 0
  *  @retval QDR_ERR_UNSUPPORTED  the library lacks something, and stand_ins is 0: the sentence names it
  *  @retval QDR_ERR_SHAPE, QDR_ERR_MEMORY  as the functions above; nodes that were added before remain */

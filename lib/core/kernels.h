@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element-wise kernels: what a device computes in addition to products. Matrices are row-major and dense; T is the
  * kernel's dtype (F32, F64, BF16, F16), A its accumulation type (F64 for F64, else F32). BF16 and F16 are converted to
- * fp32 on load, and rounded to nearest even on store. NaN and Inf propagate. Tokens and targets of `vocab` or more (0: unknown) fail the kernel with QDR_ERR_ARGUMENT, and so poison
- * the device; negative ones are ignored. */
+ * fp32 on load, and rounded to nearest even on store. NaN and Inf propagate. Tokens and targets of `vocab` or more (0:
+ * unknown) fail the kernel with QDR_ERR_ARGUMENT, and so poison the device; negative ones are ignored. */
 #ifndef QDRI_CORE_KERNELS_H
 #define QDRI_CORE_KERNELS_H
 

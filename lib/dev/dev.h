@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 #include "core/dtype.h"
+#include "core/kernels.h"
 #include "core/life.h"
 #include "core/status.h"
-#include "core/kernels.h"
 
 /* Wake events: counters on which threads of one or several processes sleep. One is plain zeroed memory, so it may be in
  * shared memory. */

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#include "dev/host_device.h"
 #include "core/kernels.h"
+#include "dev/host_device.h"
 
 /* What this rank adds: the bits of its rate in pieces of 16, and their squares. Sums of whole numbers are exact in any
  * order, up to 2^21 ranks. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transformer as a stack that is measured: layers of a network, with embedding, head and loss if wanted, and stand-ins
- * for what the library lacks. Values do not matter. */
+/* A transformer as a stack that is measured: layers of a network, with embedding, head and loss if wanted, and
+ * stand-ins for what the library lacks. Values do not matter. */
 #ifndef QUADRILLE_SRC_BENCH_TRANSFORMER_H
 #define QUADRILLE_SRC_BENCH_TRANSFORMER_H
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "dev/dev.h"
 #include "core/operands.h"
+#include "dev/dev.h"
 
 enum { N_TRIALS = 15, ROWS = 512, COLS = 512, CONTEXT = 128, HEADS = 4, HEAD_SIZE = 32 };
 

@@ -53,10 +53,10 @@ static int alike_work(const qdri_task *a, const qdri_task *b)
 {
     return a->kind == b->kind && a->node == b->node && a->accumulate == b->accumulate && a->dtype == b->dtype &&
            a->out_dtype == b->out_dtype && a->m == b->m && a->n == b->n && a->k == b->k &&
-           alike_kernels(&a->kernel, &b->kernel) && a->trans_a == b->trans_a &&
-           a->trans_b == b->trans_b && a->zero_tail == b->zero_tail && a->flops == b->flops &&
-           a->parameter_gradient == b->parameter_gradient && a->work.bytes == b->work.bytes &&
-           a->work.flops == b->work.flops && a->work.n_kernels == b->work.n_kernels && a->work.cost == b->work.cost;
+           alike_kernels(&a->kernel, &b->kernel) && a->trans_a == b->trans_a && a->trans_b == b->trans_b &&
+           a->zero_tail == b->zero_tail && a->flops == b->flops && a->parameter_gradient == b->parameter_gradient &&
+           a->work.bytes == b->work.bytes && a->work.flops == b->work.flops && a->work.n_kernels == b->work.n_kernels &&
+           a->work.cost == b->work.cost;
 }
 
 static int alike_transfer(const qdri_task *a, const qdri_task *b)

@@ -5,10 +5,10 @@
 
 #include <string.h>
 
+#include "core/operands.h"
 #include "dev/device.h"
 #include "narrow.h"
 #include "qdr_test.h"
-#include "core/operands.h"
 
 enum { CASE_BYTES = 64 << 10, N_CASES = 2, ROWS = 6, COLS = 7 };
 

@@ -36,8 +36,8 @@ void qdri_key_heads_plan(const qdri_edge *qkv, int n_parts, qdri_kernel *kernel,
 
 /* ---- memory ---- */
 
-/* The saved state is the kernel's, followed by what was assembled; the workspace is the kernel's, followed by all heads,
- * a gradient of what was assembled, this rank's heads, and one head. */
+/* The saved state is the kernel's, followed by what was assembled; the workspace is the kernel's, followed by all
+ * heads, a gradient of what was assembled, this rank's heads, and one head. */
 typedef struct parts {
     size_t kernel_saved, kernel_work, assembled, heads, own, one;
 } parts;

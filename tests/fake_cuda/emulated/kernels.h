@@ -7,11 +7,11 @@
 #include <cuda_runtime_api.h>
 #include <math.h>
 
+#include "core/operands.h"
 #include "dev/cuda/kernels/launch.h"
 #include "dev/dev.h"
 #include "narrow.h"
 #include "qdr_test.h"
-#include "core/operands.h"
 
 #define CHECK_CUDA(call) assert_int_equal((call), cudaSuccess)
 

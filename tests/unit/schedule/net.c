@@ -3,9 +3,9 @@
  * in the design document, descriptions that are refused. */
 #include "qdr_test.h"
 
+#include "core/operands.h"
 #include "core/size.h"
 #include "gpt_net.h"
-#include "core/operands.h"
 
 /* Every axis below divides everything, so that all ranks have the same sizes. */
 enum {
@@ -128,8 +128,7 @@ static size_t activation_bytes(const int *g, qdr_layout layout)
     size_t work = (size_t)(m.over_x * 3 * x) * 4; /* moments of all parts */
     const qdri_kernel heads = {
         .dtype = QDR_F32,
-        .u.attention = {
-            .n_rows = m.over_y, .context = CONTEXT, .n_heads = HEADS / y, .head_size = HIDDEN / HEADS}};
+        .u.attention = {.n_rows = m.over_y, .context = CONTEXT, .n_heads = HEADS / y, .head_size = HIDDEN / HEADS}};
     const size_t attention = qdri_attention_work_bytes(&heads), entropy = room(m.over_y) + (size_t)(2 * m.over_y) * 4;
     if (work < attention) work = attention;
     if (work < entropy) work = entropy;

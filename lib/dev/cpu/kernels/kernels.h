@@ -3,9 +3,9 @@
 #ifndef QDRI_DEV_CPU_KERNELS_KERNELS_H
 #define QDRI_DEV_CPU_KERNELS_KERNELS_H
 
-#include "dev/dev.h"
 #include "core/kernels.h"
 #include "core/operands.h"
+#include "dev/dev.h"
 
 typedef void (*qdri_kernel_fn)(const qdri_kernel *kernel);
 /* Products in plain C, compiled in builds without BLAS. Extents must be at least 1. */

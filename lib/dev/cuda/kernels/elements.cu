@@ -161,7 +161,7 @@ cudaError_t qdri_cuda_elements(const qdri_kernel *kernel, const qdri_cuda_target
         case QDRI_K_GELU_FORWARD: return launch_map<gelu_forward<quick>, T, T, T>(kernel, target);
         case QDRI_K_GELU_BACKWARD:
             return kernel->accumulate ? launch_map<gelu_backward<quick, true>, T, T, T>(kernel, target)
-                                               : launch_map<gelu_backward<quick, false>, T, T, T>(kernel, target);
+                                      : launch_map<gelu_backward<quick, false>, T, T, T>(kernel, target);
         default: return cudaErrorNotSupported;
         }
     });

@@ -166,9 +166,8 @@ template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, con
     T *dx = (T *)kernel->u.norm.dx;
     const grid_plan plan = plan_cells<backward_rows>(n_rows, n_cols, V);
     const bool wide = is_wide<V>(x, dy, gamma, dx) && n_cols % V == 0;
-    const auto run = kernel->accumulate
-                         ? (wide ? norm_backward<T, true, true> : norm_backward<T, false, true>)
-                         : (wide ? norm_backward<T, true, false> : norm_backward<T, false, false>);
+    const auto run = kernel->accumulate ? (wide ? norm_backward<T, true, true> : norm_backward<T, false, true>)
+                                        : (wide ? norm_backward<T, true, false> : norm_backward<T, false, false>);
     return launch(target, plan.grid, plan.block, 0, run, n_rows, n_cols, (R)kernel->u.norm.n_features, x, dy, gamma,
                   (const R *)kernel->u.norm.stats, (const R *)kernel->u.norm.work, dx);
 }
@@ -372,11 +371,8 @@ template <typename R>
 column_results<R> results_of(const qdri_kernel *kernel, const qdri_cuda_target *target, int64_t n_parts)
 {
     const int64_t n_cols = kernel->u.norm.n_cols;
-    column_results<R> to = {{(R *)kernel->u.norm.dgamma, (R *)kernel->u.norm.dbeta},
-                            {},
-                            n_parts,
-                            n_cols,
-                            kernel->accumulate != 0};
+    column_results<R> to = {
+        {(R *)kernel->u.norm.dgamma, (R *)kernel->u.norm.dbeta}, {}, n_parts, n_cols, kernel->accumulate != 0};
     for (int i = 0; i < 2; i++)
         if (to.results[i]) to.parts[i] = n_parts == 1 ? to.results[i] : (R *)target->scratch + i * n_parts * n_cols;
     return to;
