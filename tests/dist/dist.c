@@ -172,6 +172,16 @@ void dist_random_cuts(uint64_t *seed, int64_t width, int n, int64_t *cuts)
     cuts[n] = width;
 }
 
+void dist_random_blocks(uint64_t *seed, int64_t most_units, qdr_block blocks[QDR_MAX_BLOCKS])
+{
+    const int64_t n = 1 + dist_below(seed, 3);
+    memset(blocks, 0, QDR_MAX_BLOCKS * sizeof *blocks);
+    for (int64_t i = 0; i < n; i++) {
+        blocks[i].unit = 1 + dist_below(seed, 4);
+        blocks[i].width = blocks[i].unit * (1 + dist_below(seed, most_units));
+    }
+}
+
 void *dist_memory(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype)
 {
     const size_t bytes = (size_t)n_elems * qdr_dtype_bytes(dtype);
@@ -222,6 +232,38 @@ void dist_fill_edge_along(const qdr_stack *stack, qdr_edge edge, void *data, uin
 void dist_fill_edge(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed)
 {
     dist_fill_edge_along(stack, edge, data, seed, 0, 0);
+}
+
+int64_t dist_column(const qdr_owned *owned, int64_t local)
+{
+    int i = 0;
+    for (; local >= owned->cols[i].end - owned->cols[i].begin; i++) local -= owned->cols[i].end - owned->cols[i].begin;
+    return owned->cols[i].begin + local;
+}
+
+int64_t dist_place(const qdr_owned *owned, int64_t row, int64_t col)
+{
+    if (row < owned->rows.begin || row >= owned->rows.end) return -1;
+    for (int64_t i = 0; i < owned->n_cols; i++)
+        if (dist_column(owned, i) == col) return (row - owned->rows.begin) * owned->n_cols + i;
+    return -1;
+}
+
+void *dist_build_in_nan(qdr_stack *stack)
+{
+    qdr_stack_sizes sizes;
+    DIST_OK(qdr_stack_build(stack));
+    DIST_OK(qdr_stack_get_sizes(stack, &sizes));
+    const size_t kept = (sizes.activations + 63) / 64 * 64;
+    char *memory = dist_memory(qdr_grid_context(qdr_stack_grid(stack)), (int64_t)(kept + sizes.workspace), QDR_U8);
+    const qdr_stack_memory parts = {QDR_OPTS_INIT, .activations = memory, .workspace = memory + kept};
+    DIST_OK(qdr_stack_bind(stack, &parts));
+    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+        qdr_parameter p;
+        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        memset(p.gradient, 0xff, (size_t)p.n_gradient * qdr_dtype_bytes(dist_sum_type(qdr_stack_dtype(stack))));
+    }
+    return memory;
 }
 
 void dist_step(qdr_stack *stack, qdr_edge x, uint64_t x_seed, qdr_edge y, uint64_t y_seed, int flags)

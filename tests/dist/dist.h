@@ -51,6 +51,8 @@ void dist_every_grid(qdr_context *ctx, int with_levels, void (*check)(qdr_grid *
 int dist_group(const qdr_grid *grid, qdr_axis axis);
 /* Cuts [0, width) into n parts at random; some may be empty. cuts: n + 1 of them. */
 void dist_random_cuts(uint64_t *seed, int64_t width, int n, int64_t *cuts);
+/* 1 to 3 blocks, each of 1 to most_units units. */
+void dist_random_blocks(uint64_t *seed, int64_t most_units, qdr_block blocks[QDR_MAX_BLOCKS]);
 
 /* Device memory with room for n elements, filled with bytes 0xff: NaN, so that reading what nobody wrote shows. */
 void *dist_memory(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype);
@@ -62,6 +64,13 @@ void dist_fill_edge(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t 
 /* The same plus `step` times the numbers of `direction`, another seed. */
 void dist_fill_edge_along(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed, double step,
                           uint64_t direction);
+/* The global column of this rank's column `local`. */
+int64_t dist_column(const qdr_owned *owned, int64_t local);
+/* Where this rank stores an element; -1: nowhere. */
+int64_t dist_place(const qdr_owned *owned, int64_t row, int64_t col);
+/* Builds a stack that was created with caller_memory. Values, workspace and gradients are NaN, so that reading what no
+ * pass wrote shows. @return the memory, to be freed after the stack */
+void *dist_build_in_nan(qdr_stack *stack);
 /* One forward and backward: the input x and the gradient of y are filled from seeds. Waits. */
 void dist_step(qdr_stack *stack, qdr_edge x, uint64_t x_seed, qdr_edge y, uint64_t y_seed, int flags);
 /* All gradients of parameters, whole and one after the other, of the stack's type of gradients.
