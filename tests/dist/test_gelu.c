@@ -27,18 +27,55 @@ typedef struct variant {
     int by_caller; /* GELU is an operation of the caller's, in F64, with memory for each gradient */
 } variant;
 
+/* ---- GELU as an operation of the caller's ---- */
+
+/* What a stream will do: y = gelu(x), or dx = or += dy·gelu'(x). */
+typedef struct work {
+    const double *x, *dy; /* dy NULL: forward */
+    double *result;
+    int64_t n;
+    int accumulate;
+} work;
+
+/* 0.5·x·(1 + tanh(s)), s = √(2/π)·(x + 0.044715·x³), or its slope. */
+static double gelu(double x, int is_slope)
+{
+    const double root = sqrt(2 / acos(-1)), t = tanh(root * (x + 0.044715 * x * x * x));
+    if (!is_slope) return 0.5 * x * (1 + t);
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x);
+}
+
+static void do_work(void *user)
+{
+    work *w = user;
+    for (int64_t i = 0; i < w->n; i++) {
+        const double value = w->dy ? w->dy[i] * gelu(w->x[i], 1) : gelu(w->x[i], 0);
+        w->result[i] = w->accumulate ? w->result[i] + value : value;
+    }
+    free(w);
+}
+
+static qdr_status enqueue(const qdr_op_call *call, const double *dy, double *result, int accumulate)
+{
+    work *w = malloc(sizeof *w);
+    DIST_CHECK(w, "no memory");
+    *w = (work){call->in[0], dy, result, call->n_rows * call->out_cols, accumulate};
+    return qdr_stream_call(call->stream, do_work, w);
+}
+
 static qdr_status forward(const qdr_op_call *call, void *user)
 {
     (void)user;
-    return qdr_gelu_forward(call->ctx, call->n_rows * call->out_cols, QDR_F64, call->in[0], call->out, call->stream);
+    return enqueue(call, NULL, call->out, 0);
 }
 
 static qdr_status backward(const qdr_op_call *call, void *user)
 {
     (void)user;
-    return qdr_gelu_backward(call->ctx, call->n_rows * call->out_cols, QDR_F64, call->in[0], call->d_out, call->d_in[0],
-                             call->accumulate[0], call->stream);
+    return enqueue(call, call->d_out, call->d_in[0], call->accumulate[0]);
 }
+
+/* ---- the stack ---- */
 
 static qdr_edge add_gelu(qdr_stack *stack, const variant *v, qdr_edge a)
 {
