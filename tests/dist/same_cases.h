@@ -131,12 +131,8 @@
     X("qdr_context_opts.machine", "rank 0's applies")                                                                  \
     X("qdr_context_opts.device", "each rank has a GPU of its own; kinds are compared when the context is made")        \
     X("qdr_stack_memory.*", "memory is the rank's own")                                                                \
-    X("qdr_attention.*", "it runs on each rank alone; that of a stack is compared")                                    \
-    X("qdr_layer_norm.*", "an operation alone: local extents; that of a stack is compared")                            \
-    X("qdr_embedding.*", "an operation alone: local extents; that of a stack is compared")                             \
     X("qdr_grid_opts.gradient_parts", "one rank along z and d has no choice; see test_grid.c")                         \
     X("qdr_grid_opts.optimizer_parts", "one rank along z and d has no choice; see test_grid.c")                        \
-    X("qdr_cross_entropy.*", "an operation alone: local extents; that of a stack is compared")                         \
     X("qdr_topo_opts.*", "no ranks")                                                                                   \
     X("qdr_sample.*", "no ranks")                                                                                      \
     X("qdr_machine.*", "no ranks; qdr_plan_auto() takes rank 0's")                                                     \

@@ -71,10 +71,14 @@ static void there_and_back_once(qdr_context *ctx, uint64_t *seed)
 /* What a device makes at its first kernel stays. */
 static void use_device(qdr_context *ctx)
 {
+    const qdr_codec codec = {QDR_CODEC_INT8, 0, 0, 0};
     float *x = dist_memory(ctx, 1, QDR_F32);
-    DIST_OK(qdr_add(ctx, 1, QDR_F32, x, x, x, NULL));
+    int64_t n_bytes;
+    void *wire = dist_memory(ctx, 64, QDR_U8);
+    DIST_OK(qdr_codec_encode(ctx, &codec, QDR_F32, x, 1, NULL, 0, wire, &n_bytes, NULL));
     dist_synchronize(ctx);
     qdr_mem_free(ctx, (void **)&x);
+    qdr_mem_free(ctx, &wire);
 }
 
 static void there_and_back(qdr_context *ctx, uint64_t seed)

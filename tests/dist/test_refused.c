@@ -189,11 +189,6 @@ typedef struct place {
 
 static char *far(const place *p, int i) { return p->memory + BYTES / 2 + i * (BYTES / 32); }
 
-static const qdr_layer_norm norm = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 8, .n_features = 8};
-static const qdr_attention attention = {QDR_OPTS_INIT, .n_rows = 4,     .context = 4,
-                                        .n_heads = 2,  .n_kv_heads = 2, .head_size = 4};
-static const qdr_embedding embedding = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 8, .vocab_end = 8};
-static const qdr_cross_entropy loss = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 8};
 static const qdr_matrix matrix = {QDR_OPTS_INIT, .n_rows = 4, .cols = {{8, 1}}};
 
 #define CASES(X)                                                                                                       \
@@ -205,43 +200,7 @@ static const qdr_matrix matrix = {QDR_OPTS_INIT, .n_rows = 4, .cols = {{8, 1}}};
     X(all_gather, 1, qdr_all_gather(p->grid, QDR_X, p->y, (void *)(uintptr_t)p->x, 16, NULL, QDR_F32, NULL))           \
     X(reduce_scatter, 1, qdr_reduce_scatter(p->grid, QDR_X, QDR_SUM, p->x, p->y, 16, NULL, QDR_F32, NULL))             \
     X(all_to_all, 0, qdr_all_to_all(p->grid, QDR_X, p->x, NULL, p->y, NULL, 16, QDR_F32, NULL))                        \
-    X(send_recv, 0, qdr_send_recv(p->grid, QDR_X, 0, p->x, 16, 0, p->y, 16, QDR_F32, NULL))                            \
-    X(norm_y, 0, qdr_layer_norm_forward(p->grid, &norm, p->x, far(p, 0), far(p, 1), p->y, far(p, 2), far(p, 3), NULL)) \
-    X(norm_gamma, 0,                                                                                                   \
-      qdr_layer_norm_forward(p->grid, &norm, far(p, 0), p->x, far(p, 1), p->y, far(p, 2), far(p, 3), NULL))            \
-    X(norm_stats, 0,                                                                                                   \
-      qdr_layer_norm_forward(p->grid, &norm, p->x, far(p, 0), far(p, 1), far(p, 2), p->y, far(p, 3), NULL))            \
-    X(norm_work, 0,                                                                                                    \
-      qdr_layer_norm_forward(p->grid, &norm, p->x, far(p, 0), far(p, 1), far(p, 2), far(p, 3), p->y, NULL))            \
-    X(norm_dx, 0,                                                                                                      \
-      qdr_layer_norm_backward(p->grid, &norm, p->x, far(p, 0), far(p, 1), far(p, 2), p->y, 0, NULL, NULL, 0,           \
-                              far(p, 3), NULL))                                                                        \
-    X(norm_dgamma, 0,                                                                                                  \
-      qdr_layer_norm_backward(p->grid, &norm, far(p, 4), far(p, 0), p->x, far(p, 2), far(p, 5), 0, p->y, far(p, 6), 0, \
-                              far(p, 3), NULL))                                                                        \
-    X(attention_y, 0, qdr_attention_forward(p->ctx, &attention, p->x, p->y, far(p, 0), far(p, 1), NULL))               \
-    X(attention_saved, 0, qdr_attention_forward(p->ctx, &attention, p->x, far(p, 0), p->y, far(p, 1), NULL))           \
-    X(attention_dqkv, 0,                                                                                               \
-      qdr_attention_backward(p->ctx, &attention, p->x, far(p, 0), far(p, 1), far(p, 2), p->y, far(p, 3), NULL))        \
-    X(attention_dy, 0,                                                                                                 \
-      qdr_attention_backward(p->ctx, &attention, far(p, 4), far(p, 0), far(p, 1), p->x, p->y, far(p, 3), NULL))        \
-    X(gelu, 1, qdr_gelu_forward(p->ctx, 16, QDR_F32, p->x, p->y, NULL))                                                \
-    X(gelu_dx, 1, qdr_gelu_backward(p->ctx, 16, QDR_F32, far(p, 0), p->x, p->y, 0, NULL))                              \
-    X(add, 1, qdr_add(p->ctx, 16, QDR_F32, p->x, far(p, 0), p->y, NULL))                                               \
-    X(embedding_y, 0,                                                                                                  \
-      qdr_embedding_forward(p->grid, &embedding, (const int32_t *)(const void *)far(p, 0), p->x, p->y, NULL, NULL))    \
-    X(embedding_de, 0,                                                                                                 \
-      qdr_embedding_backward(p->grid, &embedding, (const int32_t *)(const void *)far(p, 0), p->x, p->y, 0, NULL,       \
-                             NULL))                                                                                    \
-    X(loss_saved, 0,                                                                                                   \
-      qdr_cross_entropy_forward(p->grid, &loss, p->x, (const int32_t *)(const void *)far(p, 0),                        \
-                                (double *)(void *)far(p, 1), p->y, far(p, 2), NULL))                                   \
-    X(loss_work, 0,                                                                                                    \
-      qdr_cross_entropy_forward(p->grid, &loss, p->x, (const int32_t *)(const void *)far(p, 0),                        \
-                                (double *)(void *)far(p, 1), far(p, 2), p->y, NULL))                                   \
-    X(loss_dlogits, 1,                                                                                                 \
-      qdr_cross_entropy_backward(p->grid, &loss, p->x, (const int32_t *)(const void *)far(p, 0), far(p, 1), 1, p->y,   \
-                                 NULL))
+    X(send_recv, 0, qdr_send_recv(p->grid, QDR_X, 0, p->x, 16, 0, p->y, 16, QDR_F32, NULL))
 
 #define FUNCTION(name, may_be_same, call)                                                                              \
     static qdr_status call_##name(const place *p) { return call; }

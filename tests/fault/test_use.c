@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks, redistribution, operations and an optimizer on local ranks while the n-th allocation fails, for every n: all
- * ranks get the same error from the same call, with a message, none waits forever, and nothing is leaked (leak
+/* Stacks and their passes, redistribution and an optimizer on local ranks while the n-th allocation fails, for every n:
+ * all ranks get the same error from the same call, with a message, none waits forever, and nothing is leaked (leak
  * checkers are active). */
 #include <pthread.h>
 
@@ -8,17 +8,17 @@
 #include "qdr_test.h"
 #include "quadrille/quadrille.h"
 
-enum { N_RANKS = 2, MOST_CALLS = 20000, N_ROWS = 6, N_COLS = 4 };
+enum { N_RANKS = 2, MOST_CALLS = 20000, N_ROWS = 6, N_COLS = 4, TARGETS = 3, BUFFER_BYTES = 4096 };
 
 /* What a rank has before allocations fail. */
 typedef struct tools {
     qdr_context *ctx;
     qdr_grid *grid, *with_levels;
     qdr_stack *stack;
-    void *memory; /* all buffers of the calls */
+    void *memory; /* both matrices of a redistribution */
 } tools;
 
-typedef enum step { STACK, LEVELS, REDISTRIBUTE, OPERATIONS, CREATE, NORM, USE, N_STEPS } step;
+typedef enum step { STACK, LEVELS, REDISTRIBUTE, PASSES, CREATE, NORM, USE, N_STEPS } step;
 
 /* What a rank got: the step that failed first, or N_STEPS. */
 typedef struct outcome {
@@ -41,8 +41,10 @@ static qdr_status describe(qdr_stack *stack)
     const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{N_COLS, 1}}, .out = {{N_COLS, 1}}, .bias = 1};
     qdr_edge edge = 0;
     qdr_linear *layer = NULL;
-    const qdr_status status = qdr_stack_add_input(stack, "x", &input, 1, &edge);
-    return status == QDR_OK ? qdr_stack_add_linear(stack, &desc, edge, &edge, &layer) : status;
+    qdr_status status = qdr_stack_add_input(stack, "x", &input, 1, &edge);
+    if (status == QDR_OK) status = qdr_stack_add_linear(stack, &desc, edge, &edge, &layer);
+    if (status == QDR_OK) status = qdr_stack_add_layer_norm(stack, "norm", 0, edge, &edge);
+    return status == QDR_OK ? qdr_stack_add_cross_entropy(stack, "loss", edge, &edge) : status;
 }
 
 /* Adding and initialising are local: their status is for qdr_agree(). */
@@ -63,8 +65,11 @@ static void tools_make(qdr_local_world *world, int rank, tools *made)
     CHECK_OK(qdr_grid_create(made->ctx, &shape, &made->grid));
     CHECK_OK(qdr_grid_create(made->ctx, &levels, &made->with_levels));
     CHECK_OK(make_stack(made->ctx, made->grid, &made->stack));
-    CHECK_OK(qdr_mem_alloc(made->ctx, 64 * 1024, &made->memory));
-    memset(made->memory, 0, 64 * 1024);
+    void *targets;
+    CHECK_OK(qdr_stack_edge_value(made->stack, TARGETS, &targets));
+    memset(targets, 0, N_ROWS * sizeof(int32_t));
+    CHECK_OK(qdr_mem_alloc(made->ctx, (size_t)2 * BUFFER_BYTES, &made->memory));
+    memset(made->memory, 0, (size_t)2 * BUFFER_BYTES);
     CHECK_OK(qdr_barrier(made->ctx));
 }
 
@@ -83,7 +88,7 @@ static void tools_free(tools *made)
         if (try_status_ != QDR_OK) return try_status_;                                                                 \
     } while (0)
 
-static void *buffer(const tools *t, int index) { return (char *)t->memory + index * 4096; }
+static void *buffer(const tools *t, int index) { return (char *)t->memory + index * BUFFER_BYTES; }
 
 static qdr_status use_redistribute(const tools *t)
 {
@@ -93,16 +98,10 @@ static qdr_status use_redistribute(const tools *t)
     return qdr_redistribute(t->grid, &columns, buffer(t, 1), &rows, buffer(t, 0), QDR_F32, NULL);
 }
 
-static qdr_status use_operations(const tools *t)
+static qdr_status use_passes(const tools *t)
 {
-    const qdr_layer_norm norm = {QDR_OPTS_INIT, N_ROWS, N_COLS / N_RANKS, N_COLS, QDR_X, 0, QDR_F32};
-    const qdr_cross_entropy ce = {QDR_OPTS_INIT, N_ROWS, 2, 0, QDR_X, QDR_F32, 4};
-    TRY(qdr_layer_norm_forward(t->grid, &norm, buffer(t, 0), buffer(t, 1), buffer(t, 2), buffer(t, 3), buffer(t, 4),
-                               buffer(t, 5), NULL));
-    TRY(qdr_layer_norm_backward(t->grid, &norm, buffer(t, 0), buffer(t, 1), buffer(t, 2), buffer(t, 4), buffer(t, 6), 0,
-                                buffer(t, 7), buffer(t, 8), 0, buffer(t, 5), NULL));
-    TRY(qdr_cross_entropy_forward(t->grid, &ce, buffer(t, 0), buffer(t, 9), buffer(t, 10), buffer(t, 11), buffer(t, 12),
-                                  NULL));
+    TRY(qdr_stack_forward(t->stack));
+    TRY(qdr_stack_backward(t->stack, 0, 1));
     return qdr_stream_synchronize(qdr_context_stream(t->ctx));
 }
 
@@ -147,7 +146,7 @@ static qdr_status use_all(const tools *t, step *at, int *stale)
         if (*at == STACK) status = use_stack(t, t->grid);
         if (*at == LEVELS) status = use_levels(t, stale);
         if (*at == REDISTRIBUTE) status = use_redistribute(t);
-        if (*at == OPERATIONS) status = use_operations(t);
+        if (*at == PASSES) status = use_passes(t);
         if (*at == CREATE) status = qdr_adamw_create(t->stack, NULL, &optimizer);
         if (*at == NORM) status = qdr_grad_norm(t->stack, &norm);
         if (*at == USE) status = use_optimizer(optimizer);

@@ -60,7 +60,7 @@ static int cpu_works(const rank *self)
     void *memory = NULL;
     qdr_status status = qdr_context_create_local(self->world, self->number, &opts, &ctx);
     if (status == QDR_OK) status = qdr_mem_alloc(ctx, 64, &memory);
-    if (status == QDR_OK) status = qdr_gelu_forward(ctx, 16, QDR_F32, memory, memory, NULL);
+    if (status == QDR_OK) status = qdr_copy(ctx, memory, (char *)memory + 32, 32, NULL);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     const int is_refused = strncmp(qdr_last_error(), environment, sizeof environment - 1) == 0;
     if (is_environment_refused) return status == QDR_ERR_ARGUMENT && is_refused;
@@ -225,16 +225,9 @@ static int refused(const rank *self, qdr_status status, const char *name, const 
 /* All calls with this pointer; each is refused. */
 static int try_calls(rank *self, void *bad, const char *words)
 {
-    const qdr_layer_norm norm = {QDR_OPTS_INIT,   .n_rows = 4,   .n_cols = 4,
-                                 .n_features = 8, .axis = QDR_X, .dtype = QDR_F32};
-    const qdr_attention attention = {QDR_OPTS_INIT,   .n_rows = 4,    .context = 4,    .n_heads = 1,
-                                     .n_kv_heads = 1, .head_size = 4, .dtype = QDR_F32};
-    const qdr_embedding embedding = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 4, .vocab_end = 4, .dtype = QDR_F32};
-    const qdr_cross_entropy ce = {QDR_OPTS_INIT, .n_rows = 4, .n_cols = 4, .axis = QDR_X, .dtype = QDR_F32};
     const qdr_matrix layout = {QDR_OPTS_INIT, .n_rows = 8, .cols = {{8, 1}}, .col_axis = QDR_X};
     qdr_linear *fc = self->layer;
     qdr_grid *grid = self->grid;
-    qdr_context *ctx = self->ctx;
     void *good = self->array;
     int is_right = 1;
 #define REFUSED(call, name) is_right &= refused(self, (call), (name), words)
@@ -246,13 +239,6 @@ static int try_calls(rank *self, void *bad, const char *words)
     REFUSED(qdr_all_reduce(grid, QDR_X, QDR_SUM, bad, 8, QDR_F32, NULL), "all-reduce");
     REFUSED(qdr_all_gather(grid, QDR_X, bad, good, 8, NULL, QDR_F32, NULL), "all-gather");
     REFUSED(qdr_all_gather(grid, QDR_X, good, bad, 8, NULL, QDR_F32, NULL), "all-gather");
-    REFUSED(qdr_gelu_forward(ctx, 8, QDR_F32, bad, good, NULL), "gelu: the first input");
-    REFUSED(qdr_gelu_forward(ctx, 8, QDR_F32, good, bad, NULL), "gelu: the output");
-    REFUSED(qdr_add(ctx, 8, QDR_F32, good, bad, good, NULL), "add: the second input");
-    REFUSED(qdr_layer_norm_forward(grid, &norm, good, good, bad, good, good, good, NULL), "layer norm: beta");
-    REFUSED(qdr_attention_forward(ctx, &attention, good, good, bad, good, NULL), "attention: saved");
-    REFUSED(qdr_embedding_forward(grid, &embedding, bad, good, good, good, NULL), "embedding: tokens");
-    REFUSED(qdr_cross_entropy_forward(grid, &ce, good, good, bad, good, good, NULL), "cross-entropy: result");
     REFUSED(qdr_redistribute(grid, &layout, bad, &layout, good, QDR_F32, NULL), "redistribute: src");
     return is_right & gpu_works(self);
 }

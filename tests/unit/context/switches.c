@@ -103,7 +103,7 @@ static void stacks(void **state)
     CHECK_ALL(codecs, use_codecs, 1, OPTION(qdr_codecs, inside));
 }
 
-/* ---- matrices, operations, codecs, checkpoints ---- */
+/* ---- matrices, codecs, checkpoints ---- */
 
 static qdr_status use_matrix(const void *options)
 {
@@ -119,13 +119,6 @@ static qdr_status use_add(const void *options)
     float y[N] = {0};
     uint32_t wire[8] = {0};
     const qdr_status status = qdr_codec_decode(ctx, &codec, QDR_F32, wire, 4 + N, N, *(const int *)options, y, NULL);
-    return status == QDR_OK ? qdr_stream_synchronize(qdr_context_stream(ctx)) : status;
-}
-
-static qdr_status use_gelu(const void *options)
-{
-    float x[N] = {0}, dy[N] = {0}, dx[N] = {0};
-    const qdr_status status = qdr_gelu_backward(ctx, N, QDR_F32, x, dy, dx, *(const int *)options, NULL);
     return status == QDR_OK ? qdr_stream_synchronize(qdr_context_stream(ctx)) : status;
 }
 
@@ -152,7 +145,6 @@ static void others(void **state)
     CHECK_ALL(matrix, use_matrix, 1, OPTION(qdr_matrix, split_cols), OPTION(qdr_matrix, split_cells),
               OPTION(qdr_matrix, scatter_rows));
     CHECK_ALL(none, use_add, 1, {"add", 0});
-    CHECK_ALL(none, use_gelu, 1, {"accumulate", 0});
     CHECK_ALL(none, use_size, 1, {"background", 0});
 }
 
