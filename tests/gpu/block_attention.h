@@ -4,10 +4,11 @@
 #define QDR_TESTS_GPU_BLOCK_ATTENTION_H
 
 #include "block.h"
+#include "core/kernels.h"
 
 typedef struct attention {
     const block *of;
-    qdr_attention desc;
+    qdri_kernel forward, backward;
     void *qkv, *y, *dy, *dqkv, *saved, *work;
 } attention;
 

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/operands.h"
+#include "dev/dev.h"
 #include "narrow.h"
 #include "quadrille/quadrille.h"
 
@@ -39,10 +41,14 @@ static void hear(int level, const char *line, void *user)
 /* A context, and arrays of its memory. */
 typedef struct run {
     qdr_context *ctx;
-    qdr_attention desc;
+    qdri_kernel kernel; /* of either kind */
     void *qkv, *y, *dy, *dqkv, *saved, *work;
     qdr_stream *stream; /* NULL: the context's */
 } run;
+
+static int64_t n_rows_of(const run *r) { return r->kernel.u.attention.n_rows; }
+
+static qdr_stream *stream_of(const run *r) { return r->stream ? r->stream : qdr_context_stream(r->ctx); }
 
 static qdr_status give(run *r, void *array, int64_t n, unsigned seed)
 {
@@ -58,19 +64,21 @@ static qdr_status give(run *r, void *array, int64_t n, unsigned seed)
 static qdr_status make(run *r, const char *device, int64_t n_sequences, int64_t context)
 {
     const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1, .device = device};
-    size_t saved_bytes = 0, work_bytes = 0;
-    r->desc = (qdr_attention){QDR_OPTS_INIT,    .n_rows = n_sequences * context, .context = context,
-                              .n_heads = HEADS, .n_kv_heads = KV_HEADS,          .head_size = SIZE,
-                              .dtype = QDR_BF16};
+    const size_t n_rows = (size_t)(n_sequences * context), in_bytes = (n_rows * IN + 1) * 2;
+    const size_t out_bytes = (n_rows * OUT + 1) * 2;
+    r->kernel = (qdri_kernel){.dtype = QDR_BF16,
+                              .u.attention = {.n_rows = n_sequences * context,
+                                              .context = context,
+                                              .n_heads = HEADS,
+                                              .n_kv_heads = KV_HEADS,
+                                              .head_size = SIZE}};
     TRY(qdr_context_create_self(&opts, &r->ctx));
-    TRY(qdr_attention_sizes(&r->desc, &saved_bytes, &work_bytes));
-    const size_t in_bytes = (size_t)(r->desc.n_rows * IN + 1) * 2, out_bytes = (size_t)(r->desc.n_rows * OUT + 1) * 2;
     TRY(qdr_mem_alloc(r->ctx, in_bytes, &r->qkv));
     TRY(qdr_mem_alloc(r->ctx, out_bytes, &r->y));
     TRY(qdr_mem_alloc(r->ctx, out_bytes, &r->dy));
     TRY(qdr_mem_alloc(r->ctx, in_bytes, &r->dqkv));
-    TRY(qdr_mem_alloc(r->ctx, saved_bytes, &r->saved));
-    return qdr_mem_alloc(r->ctx, work_bytes, &r->work);
+    TRY(qdr_mem_alloc(r->ctx, n_rows * HEADS * sizeof(float), &r->saved));
+    return qdr_mem_alloc(r->ctx, qdri_attention_work_bytes(&r->kernel), &r->work);
 }
 
 static void drop(run *r)
@@ -85,14 +93,16 @@ static void drop(run *r)
 static qdr_status give_qkv(run *r, int is_odd, void **qkv)
 {
     *qkv = (uint16_t *)r->qkv + is_odd;
-    return give(r, *qkv, r->desc.n_rows * IN, 1);
+    return give(r, *qkv, n_rows_of(r) * IN, 1);
 }
 
 static qdr_status forward(run *r, int is_odd)
 {
     void *qkv;
     TRY(give_qkv(r, is_odd, &qkv));
-    TRY(qdr_attention_forward(r->ctx, &r->desc, qkv, r->y, r->saved, r->work, r->stream));
+    r->kernel.kind = QDRI_K_ATTENTION_FORWARD;
+    qdri_kernel_bind(&r->kernel, &qkv, 1, (void *[]){r->y, r->saved, r->work}, 3);
+    TRY(qdri_kernel_run(stream_of(r), &r->kernel));
     return r->stream ? qdr_stream_synchronize(r->stream) : QDR_OK;
 }
 
@@ -100,16 +110,18 @@ static qdr_status backward(run *r, int is_odd)
 {
     void *qkv;
     TRY(give_qkv(r, is_odd, &qkv));
-    TRY(give(r, r->dy, r->desc.n_rows * OUT, 2));
-    TRY(qdr_attention_backward(r->ctx, &r->desc, qkv, r->y, r->saved, r->dy, r->dqkv, r->work, r->stream));
-    return qdr_stream_synchronize(r->stream ? r->stream : qdr_context_stream(r->ctx));
+    TRY(give(r, r->dy, n_rows_of(r) * OUT, 2));
+    r->kernel.kind = QDRI_K_ATTENTION_BACKWARD;
+    qdri_kernel_bind(&r->kernel, (void *[]){r->dy, qkv, r->y, r->saved}, 4, (void *[]){r->dqkv, r->work}, 2);
+    TRY(qdri_kernel_run(stream_of(r), &r->kernel));
+    return qdr_stream_synchronize(stream_of(r));
 }
 
 /* ---- verdicts ---- */
 
 static qdr_status read_gradients(run *r, uint16_t *to)
 {
-    TRY(qdr_copy(r->ctx, to, r->dqkv, (size_t)r->desc.n_rows * IN * 2, NULL));
+    TRY(qdr_copy(r->ctx, to, r->dqkv, (size_t)n_rows_of(r) * IN * 2, NULL));
     return qdr_stream_synchronize(qdr_context_stream(r->ctx));
 }
 
@@ -119,10 +131,11 @@ static int check(run *r)
     static uint16_t got[N_MOST], wanted[N_MOST];
     run cpu = {0};
     double most = 0, worst = 0;
-    const int64_t n = r->desc.n_rows * IN;
+    const int64_t n = n_rows_of(r) * IN;
     const int is_done = !read_gradients(r, got) &&
-                        !make(&cpu, "cpu", r->desc.n_rows / r->desc.context, r->desc.context) && !forward(&cpu, 0) &&
-                        !backward(&cpu, 0) && !read_gradients(&cpu, wanted);
+                        !make(&cpu, "cpu", n_rows_of(r) / r->kernel.u.attention.context,
+                              r->kernel.u.attention.context) &&
+                        !forward(&cpu, 0) && !backward(&cpu, 0) && !read_gradients(&cpu, wanted);
     drop(&cpu);
     for (int64_t i = 0; i < n && is_done; i++) {
         const double value = narrow_value(QDR_BF16, wanted[i]);
@@ -175,7 +188,7 @@ static int run_many(void)
     run r = {0};
     int is_right = !make(&r, NULL, SHAPES, 3);
     for (int64_t n = 1; n <= SHAPES && is_right; n++) {
-        r.desc.n_rows = n * r.desc.context;
+        r.kernel.u.attention.n_rows = n * r.kernel.u.attention.context;
         is_right = !forward(&r, 0) && !backward(&r, 0) && check(&r);
     }
     drop(&r);
@@ -197,7 +210,7 @@ static int run_again(void)
         is_right &= !backward(&r, 0) && !read_gradients(&r, gradients[i]);
         is_right &= (strstr(said, "enough memory now") != NULL) == (i == 2);
     }
-    const size_t bytes = (size_t)r.desc.n_rows * IN * 2;
+    const size_t bytes = (size_t)n_rows_of(&r) * IN * 2;
     is_right = is_right && strstr(said, "workspace of cuDNN's attention") && check(&r) &&
                memcmp(gradients[0], gradients[1], bytes) == 0 && memcmp(gradients[0], gradients[2], bytes) != 0;
     if (block) qdr_mem_free(r.ctx, &block);
