@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The recorded accesses of kernels compared with what the CPU's kernels do: bytes that change are recorded as written,
- * and results depend only on what is recorded as read. */
+ * and results depend only on what is recorded as read. And with the table of operands (lib/core/operands.h). */
 #include "test_fake.h"
 
 #include "accesses.h"
@@ -110,6 +110,64 @@ static void mark(const fake_kernel_accesses *found, const kernel_case *c, unsign
     }
 }
 
+static size_t type_bytes(const qdri_kernel *kernel, qdri_operand_type type)
+{
+    switch (type) {
+    case QDRI_OPERAND_T: return qdr_dtype_bytes(kernel->dtype);
+    case QDRI_OPERAND_A: return qdr_dtype_bytes(sums_of(kernel->dtype));
+    case QDRI_OPERAND_DTYPE2: return qdr_dtype_bytes(kernel->u.binary.dtype2);
+    case QDRI_OPERAND_I32: return sizeof(int32_t);
+    case QDRI_OPERAND_F64: return sizeof(double);
+    default: return 1;
+    }
+}
+
+/* The kernel touches only some of it: positions that its rows meet, numbers of a step. */
+static int is_touched_in_part(qdri_kernel_kind kind, const qdri_operand *operand)
+{
+    if (kind == QDRI_K_POSITION_ADD || kind == QDRI_K_POSITION_SUM) return operand->extent == QDRI_PER_TABLE;
+    return kind >= QDRI_K_ADAMW_RATE && kind <= QDRI_K_ADAMW && operand->extent == QDRI_PER_CALL;
+}
+
+/* Which bytes the table says are written, or read; 2: perhaps. */
+static void mark_operands(const kernel_case *c, int written, unsigned char *marks)
+{
+    const qdri_operand *all;
+    const int n = qdri_kernel_operands(c->kernel.kind, &all);
+    memset(marks, 0, sizeof c->arena);
+    for (int i = 0; i < n; i++) {
+        const qdri_operand_use use = all[i].use;
+        const int is_read = use == QDRI_OPERAND_READ || use == QDRI_OPERAND_UPDATED ||
+                            (use == QDRI_OPERAND_SUMMED && c->kernel.accumulate);
+        const unsigned char *begin = qdri_operand_pointer(&c->kernel, &all[i]);
+        if (!begin || !(written ? use != QDRI_OPERAND_READ : is_read)) continue;
+        const size_t at = (size_t)(begin - c->arena), elem_bytes = type_bytes(&c->kernel, all[i].type);
+        const size_t bytes = (size_t)qdri_operand_elems(&c->kernel, &all[i]) * elem_bytes;
+        assert_true(at + bytes <= c->used);
+        memset(marks + at, is_touched_in_part(c->kernel.kind, &all[i]) ? 2 : 1, bytes);
+    }
+}
+
+/* The table agrees with the accesses; it has no strides. */
+static void check_operands(const kernel_case *c, const fake_kernel_accesses *found)
+{
+    static const unsigned kinds[] = {1u << FAKE_READ | 1u << FAKE_READ_COPY, 1u << FAKE_WRITE | 1u << FAKE_SCRATCH};
+    static unsigned char recorded[CASE_BYTES], said[CASE_BYTES];
+    const qdri_operand *all;
+    if (!qdri_kernel_operands(c->kernel.kind, &all)) return;
+    if (c->kernel.kind == QDRI_K_COPY_BLOCK && c->kernel.u.block.y_stride > c->kernel.u.block.row_bytes) return;
+    for (int written = 0; written < 2; written++) {
+        mark(found, c, kinds[written], recorded);
+        mark_operands(c, written, said);
+        for (size_t i = 0; i < c->used; i++) {
+            if (recorded[i] ? said[i] : said[i] != 1) continue;
+            print_error("%s, case %d: byte %zu is %s%s, but its operands say otherwise\n", found->name, c->number, i,
+                        recorded[i] ? "" : "not ", written ? "written" : "read");
+            fail();
+        }
+    }
+}
+
 /* What is not said to be read is disturbed: the results stay the same. What is not said to be written stays, and all
  * that is said to be written is the same in both runs. */
 static void check_case(kernel_case *c)
@@ -119,6 +177,7 @@ static void check_case(kernel_case *c)
     fake_kernel_accesses found;
     fake_find_accesses(&c->kernel, &found);
     assert_true(found.n > 0 && found.n <= FAKE_KERNEL_ACCESSES_MOST);
+    check_operands(c, &found);
     mark(&found, c, 1u << FAKE_READ | 1u << FAKE_READ_COPY, is_read);
     mark(&found, c, 1u << FAKE_WRITE, is_written);
     memset(is_scratch, 0, sizeof is_scratch);
@@ -146,6 +205,7 @@ static void test_kernels(void **state)
     for (int kind = 0; kind < QDRI_N_KERNELS; kind++) {
         if (kind == QDRI_K_REDUCE || kind == QDRI_K_TO_KEYS || kind == QDRI_K_FROM_KEYS) continue; /* no CPU has them */
         if (kind == QDRI_K_PACK || kind == QDRI_K_UNPACK) continue; /* no GPU has them */
+        if (kind == QDRI_K_COPY || kind == QDRI_K_ZERO) continue; /* the device copies and fills */
         for (int i = 0; i < N_CASES * 4; i++) {
             make_case(&c, (qdri_kernel_kind)kind, dtypes[i % 4], i / 4);
             check_case(&c);
