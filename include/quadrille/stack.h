@@ -187,7 +187,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_embedding(qdr_stack *stack, const
 /** Adds a normal layer without bias whose W is the embedding's E (W[V, H]): one parameter, one gradient. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name, qdr_linear *table,
                                                          qdr_layout out_layout, qdr_edge in, qdr_edge *out);
-/** Layer norm over the features of `in`; gamma starts as 1, beta as 0. */
+/** Layer norm over the features of `in`: out = (in - mean) / sqrt(variance + epsilon) · gamma + beta. gamma starts as
+ * 1, beta as 0. An epsilon of 0 means 1e-5.
+ *  @retval QDR_ERR_ARGUMENT  epsilon is negative or NaN */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, const char *name, double epsilon,
                                                           qdr_edge in, qdr_edge *out);
 /** Causal attention. `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of head_size; q
@@ -200,6 +202,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, cons
  *                         rows in units that are not whole contexts; the stack is unchanged */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name, int64_t head_size,
                                                          int64_t context, qdr_edge in, qdr_edge *out);
+/** out = gelu(in), the tanh form: 0.5·x·(1 + tanh(sqrt(2/pi)·(x + 0.044715·x³))). */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char *name, qdr_edge in, qdr_edge *out);
 /** out = a + b, edges of the same columns, axis and layout. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_residual(qdr_stack *stack, const char *name, qdr_edge a, qdr_edge b,
