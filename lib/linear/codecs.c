@@ -160,14 +160,6 @@ qdr_status qdr_stack_get_codecs(const qdr_stack *stack, qdr_codecs *codecs)
     return QDR_OK;
 }
 
-int qdri_stack_is_random(const qdr_stack *stack)
-{
-    int flags = 0;
-    for (int axis = 0; axis < QDR_N_AXES; axis++)
-        for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++) flags |= stack->codecs.of[axis][class].flags;
-    return (flags & QDR_CODEC_STOCHASTIC) != 0;
-}
-
 /* ---- QDR_CODEC_CHECK ---- */
 
 static const qdri_coded_errors *errors_of(const qdr_stack *stack, int channel)

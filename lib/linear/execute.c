@@ -7,20 +7,6 @@
 #include "linear/internal.h"
 #include "schedule/trace.h"
 
-void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref)
-{
-    if (ref.buffer < 0) return NULL;
-    const qdri_buffer *buffer = &stack->net.buffers.items[ref.buffer];
-    char *base = stack->memory[buffer->region];
-    size_t offset = buffer->offset;
-    for (int i = 0; buffer->region == QDRI_CALLER && i < 4; i++) {
-        if (stack->net.caller[i].buffer != ref.buffer) continue;
-        base = stack->caller_memory[i];
-        offset = 0;
-    }
-    return base ? base + offset + ref.offset : NULL;
-}
-
 qdri_coll qdri_task_coll(const qdri_task *task)
 {
     return (qdri_coll){.kind = task->coll,

@@ -81,25 +81,30 @@ static inline const char *qdri_linear_name(const qdr_linear *layer)
 
 /* stack.c */
 qdri_life *qdri_stack_life(qdr_stack *stack); /* for higher modules, to keep it alive */
+/* Makes the stack use the parameters of its owner. Collective, agrees. */
+QDR_NODISCARD qdr_status qdri_stack_share(qdr_stack *stack);
+
+/* state.c */
 QDR_NODISCARD qdr_status qdri_stack_open(const qdr_stack *stack, const char *who); /* it is still being described */
 QDR_NODISCARD qdr_status qdri_stack_ready(const qdr_stack *stack, const char *who); /* it is built and bound */
 /* Waits until all work of this stack has ended, even if the context is poisoned: a GPU may still be running work that
  * it received earlier. */
 QDR_NODISCARD qdr_status qdri_stack_drain(const qdr_stack *stack);
+/* The address of memory that the net refers to. */
+void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref);
+qdri_attached_parameter *qdri_parameter_of(const qdr_stack *stack, int index);
+/* Whether any of its codecs rounds at random. */
+int qdri_stack_is_random(const qdr_stack *stack);
 
-/* Makes the stack use the parameters of its owner. Collective, agrees. */
-QDR_NODISCARD qdr_status qdri_stack_share(qdr_stack *stack);
 /* Checks that the stack may write its parameters, and has their gradients. */
 QDR_NODISCARD qdr_status qdri_stack_owns(const qdr_stack *stack, const char *who);
 
-/* build.c: gives communicators the staging that the lists need. */
+/* staging.c: gives communicators the staging that the lists need. */
 QDR_NODISCARD qdr_status qdri_stack_reserve_staging(qdr_stack *stack);
 
 /* codecs.c */
 /* Checks codecs of options, and keeps them; NULL: none. */
 QDR_NODISCARD qdr_status qdri_stack_keep_codecs(qdr_stack *stack, const qdr_codecs *codecs);
-/* Whether any of them rounds at random. */
-int qdri_stack_is_random(const qdr_stack *stack);
 /* Settles what is coded, and prepares the communicators for it. Collective, agrees. */
 QDR_NODISCARD qdr_status qdri_stack_settle_codecs(qdr_stack *stack);
 /* Prints what QDR_CODEC_CHECK has found, on rank 0. */
@@ -138,9 +143,8 @@ QDR_NODISCARD qdr_status qdri_stack_add_node(qdr_stack *stack, qdri_node_desc *d
 
 /* parameters.c */
 QDR_NODISCARD qdr_status qdri_parameter_check(const qdr_stack *stack, int index); /* there is one of that number */
-qdri_attached_parameter *qdri_parameter_of(const qdr_stack *stack, int index);
 
-/* returns.c: parameters that have been updated in parts, of this stack or of the one that owns them. */
+/* stale.c: parameters that have been updated in parts, of this stack or of the one that owns them. */
 /* Whether one is stale; node: the W of that layer; -1: any. */
 int qdri_stack_is_stale(const qdr_stack *stack, int node);
 int qdri_parameter_is_stale(const qdr_stack *stack, int index);
@@ -150,7 +154,7 @@ void qdri_stack_set_updated(qdr_stack *stack);
 void qdri_stack_set_returned(qdr_stack *stack, int node);
 /* All ranks have written the whole value of a parameter. */
 void qdri_parameter_set_whole(qdr_stack *stack, int index);
-/* Enqueues the return of a layer's W, if it is stale. */
+/* returns.c: enqueues the return of a layer's W, if it is stale. */
 QDR_NODISCARD qdr_status qdri_layer_return(qdr_stack *stack, int node, qdr_stream *stream);
 
 /* storage.c */
@@ -163,7 +167,6 @@ void qdri_storage_print(const qdr_stack *stack, FILE *file);
 QDR_NODISCARD qdr_status qdri_stack_choose_storage(qdr_stack *stack);
 
 /* execute.c */
-void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref);
 /* The collective or product of a task, without its memory. */
 qdri_coll qdri_task_coll(const qdri_task *task);
 qdri_gemm qdri_task_gemm(const qdri_task *task);

@@ -3,12 +3,6 @@
 #include "core/block.h"
 #include "linear/internal.h"
 
-qdri_attached_parameter *qdri_parameter_of(const qdr_stack *stack, int index)
-{
-    const qdri_parameter *p = &stack->net.parameters[index];
-    return &stack->attached[p->node].parameters[p->slot];
-}
-
 int qdr_stack_n_parameters(const qdr_stack *stack) { return stack ? stack->net.n_parameters : 0; }
 
 qdr_status qdri_parameter_check(const qdr_stack *stack, int index)

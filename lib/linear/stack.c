@@ -1,25 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creating and destroying a stack, and what may be called when; sharing parameters. */
+/* Creating and destroying a stack; sharing parameters. */
 #include <stdlib.h>
 
 #include "core/size.h"
 #include "linear/describe.h"
-
-qdr_status qdri_stack_open(const qdr_stack *stack, const char *who)
-{
-    if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stack is NULL", who);
-    if (stack->built)
-        return QDR_FAIL(QDR_ERR_STATE, "%s: the stack is already built; add layers before qdr_stack_build", who);
-    return QDR_OK;
-}
-
-qdr_status qdri_stack_ready(const qdr_stack *stack, const char *who)
-{
-    if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stack is NULL", who);
-    if (!stack->built) return QDR_FAIL(QDR_ERR_STATE, "%s: the stack is not built; call qdr_stack_build first", who);
-    if (!stack->bound) return QDR_FAIL(QDR_ERR_STATE, "%s: the stack has no memory; call qdr_stack_bind first", who);
-    return QDR_OK;
-}
 
 /* Its work has ended: every object that needs it has waited for that. */
 static void stack_end(qdri_life *life)
@@ -74,20 +58,6 @@ qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stac
     return status;
 }
 
-/* Waits for all streams, whatever any of them returns. */
-qdr_status qdri_stack_drain(const qdr_stack *stack)
-{
-    qdr_context *ctx = qdr_grid_context(stack->grid);
-    qdr_status status = qdri_stream_synchronize(qdr_context_stream(ctx));
-    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++) {
-        const qdr_status next = qdri_stream_synchronize(qdri_grid_stream(stack->grid, (qdr_channel)channel));
-        qdri_comm_drain(qdri_grid_comm(stack->grid, (qdr_channel)channel));
-        if (status == QDR_OK) status = next;
-    }
-    if (status < QDR_OK) QDR_TRY(qdri_dev_raise(qdri_context_dev(ctx)));
-    return status;
-}
-
 void qdr_stack_destroy(qdr_stack **stack)
 {
     if (!stack || !*stack) return;
@@ -137,13 +107,4 @@ qdr_status qdri_stack_share(qdr_stack *stack)
                                        "qdr_stack_share_parameters(), others did; call it on all",
                                        qdr_context_rank(ctx)));
     return qdr_agree(ctx, qdri_net_share(&stack->net, &stack->owner->net));
-}
-
-qdr_status qdri_stack_owns(const qdr_stack *stack, const char *who)
-{
-    if (!stack->owner) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_STATE,
-                    "%s: the stack shares the parameters of another one (qdr_stack_share_parameters) and runs forward "
-                    "only; call this with the stack that owns them",
-                    who);
 }

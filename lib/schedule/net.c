@@ -3,6 +3,7 @@
 #include "schedule/net.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/block.h"
 #include "core/operands.h"
@@ -212,6 +213,17 @@ qdr_status qdri_net_add_tokens(qdri_net *net, const char *name, qdr_edge *edge)
 
 /* ---- what was described ---- */
 
+void qdri_net_set_storage(qdri_net *net, int node, qdr_storage storage)
+{
+    qdri_layer *layer = &net->nodes[node].layer;
+    layer->shape.storage = net->parameters[layer->weight].storage = storage;
+}
+
+void qdri_net_set_algorithms(qdri_net *net, int node, const int algorithms[QDRI_N_PRODUCTS])
+{
+    memcpy(net->nodes[node].layer.shape.algorithms, algorithms, sizeof net->nodes[node].layer.shape.algorithms);
+}
+
 void qdri_layer_largest(const qdri_net *net, const qdri_layer *layer, int64_t *m, int64_t *n, int64_t *k)
 {
     const qdri_parameter *w = &net->parameters[layer->weight];
@@ -220,4 +232,28 @@ void qdri_layer_largest(const qdri_net *net, const qdri_layer *layer, int64_t *m
     *m = cell_rows(&first, net->opts.n_rows, net->opts.row_unit);
     *n = qdri_blocks_part(w->rows, w->row_parts, 0);
     *k = qdri_blocks_part(w->cols, w->col_parts, 0);
+}
+
+int qdri_net_runs_whole(const qdri_net *net)
+{
+    if (net->opts.caller_activations) return 0;
+    for (int i = 0; i < net->n_nodes; i++) {
+        const int out = net->nodes[i].out;
+        if (out >= 0 && net->edges[out].n_uses == 0 && i < net->n_nodes - 1) return 0;
+    }
+    return net->n_nodes > 0;
+}
+
+int qdri_net_batch_parts(const qdri_net *net)
+{
+    return net->opts.batch_parts > 1 && qdri_net_sums(net) && !qdri_net_scatters(net) ? net->opts.batch_parts : 1;
+}
+
+int qdri_net_sums(const qdri_net *net) { return net->position.size[QDR_X] > 1 || net->position.size[QDR_Y] > 1; }
+
+int qdri_net_scatters(const qdri_net *net)
+{
+    for (int i = 0; i < net->n_edges; i++)
+        if (qdri_edge_scattered(net, &net->edges[i])) return 1;
+    return 0;
 }

@@ -8,54 +8,7 @@
 #include "quadrille/linear.h"
 #include "schedule/net_parts.h"
 
-/* ---- lists ---- */
-
-qdr_status qdri_net_finish(qdri_net *net, qdri_schedule *schedule)
-{
-    QDR_TRY(qdri_schedule_allocate(schedule, net->workspace));
-    qdri_buffer *workspace = &net->buffers.items[net->workspace.buffer];
-    if (schedule->workspace_bytes > workspace->bytes) workspace->bytes = schedule->workspace_bytes;
-    if (schedule->n_tasks > net->most_tasks) net->most_tasks = schedule->n_tasks;
-    return qdri_schedule_set_waits(schedule, &net->hazards, net->opts.overlap & QDR_OVERLAP_ALL);
-}
-
-qdr_status qdri_net_forward(qdri_net *net, int returns, qdri_schedule *schedule)
-{
-    QDR_TRY(qdri_net_forward_tasks(net, returns, schedule));
-    return qdri_net_finish(net, schedule);
-}
-
-qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferred, qdri_schedule *schedule)
-{
-    QDR_TRY(qdri_net_backward_tasks(net, mode, deferred, schedule));
-    return qdri_net_finish(net, schedule);
-}
-
-int qdri_net_runs_whole(const qdri_net *net)
-{
-    if (net->opts.caller_activations) return 0;
-    for (int i = 0; i < net->n_nodes; i++) {
-        const int out = net->nodes[i].out;
-        if (out >= 0 && net->edges[out].n_uses == 0 && i < net->n_nodes - 1) return 0;
-    }
-    return net->n_nodes > 0;
-}
-
 /* ---- panels and parts ---- */
-
-int qdri_net_batch_parts(const qdri_net *net)
-{
-    return net->opts.batch_parts > 1 && qdri_net_sums(net) && !qdri_net_scatters(net) ? net->opts.batch_parts : 1;
-}
-
-int qdri_net_sums(const qdri_net *net) { return net->position.size[QDR_X] > 1 || net->position.size[QDR_Y] > 1; }
-
-int qdri_net_scatters(const qdri_net *net)
-{
-    for (int i = 0; i < net->n_edges; i++)
-        if (qdri_edge_scattered(net, &net->edges[i])) return 1;
-    return 0;
-}
 
 void qdri_net_set_panels(qdri_net *net, int panels, int batch_parts)
 {

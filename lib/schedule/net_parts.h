@@ -39,21 +39,18 @@ void qdri_parameters_place(qdri_net *net);
 /* Whether they have the feedback that these codecs need, see qdri_net_change_coding(). */
 QDR_NODISCARD qdr_status qdri_parameters_check_feedback(const qdri_net *net, const qdri_coding *coding);
 
-/* ops/linear.c */
+/* options.c */
+QDR_NODISCARD qdr_status qdri_check_layout(qdr_layout layout, const char *who);
+const char *qdri_layout_name(qdr_layout layout);
 QDR_NODISCARD qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype, const char *who);
 const char *qdri_product_type_name(qdr_product_type type);
 
-/* ops/op.c */
-QDR_NODISCARD qdr_status qdri_check_layout(qdr_layout layout, const char *who);
-const char *qdri_layout_name(qdr_layout layout);
+/* ops/table.c */
 /* Adds the tasks of an operation for one part of its rows; for all rows if it needs them at once. */
 void qdri_op_forward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part);
 /* d_in: where the gradients of the inputs go. accumulates: bit i: add to that of input i, bit QDR_MAX_OP_INPUTS: to
  * those of parameters. */
 void qdri_op_backward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part, const qdri_ref *d_in,
                             int accumulates);
-
-/* net_build.c: the two passes over a finished list, which give it places and waits. */
-QDR_NODISCARD qdr_status qdri_net_finish(qdri_net *net, qdri_schedule *schedule);
 
 #endif

@@ -17,7 +17,7 @@ import sys
 
 from tracked_files import tracked_files
 
-ROOMS = ["core", "schedule", "files", "perfmodel", "topo", "dev", "codec", "comm", "context", "grid", "tensor", "ops",
+ROOMS = ["core", "schedule", "files", "perfmodel", "topo", "dev", "codec", "comm", "context", "grid", "tensor",
          "linear", "optim", "checkpoint"]
 # Folders of a room, from the lowest to the highest. Those in one set do not know each other; "" are files in none.
 FOLDERS = {

@@ -5,18 +5,6 @@
 #include "core/block.h"
 #include "schedule/ops/layer.h"
 
-qdr_status qdri_check_product_type(qdr_product_type type, qdr_dtype dtype, const char *who)
-{
-    if (type != QDR_PRODUCT_DEFAULT && type != QDR_PRODUCT_AS_STORED && type != QDR_PRODUCT_FP8)
-        return QDR_FAIL(
-            QDR_ERR_ARGUMENT,
-            "%s: %d is not a product type; use QDR_PRODUCT_AS_STORED, QDR_PRODUCT_FP8 or QDR_PRODUCT_DEFAULT", who,
-            (int)type);
-    if (type != QDR_PRODUCT_FP8 || dtype == QDR_BF16 || dtype == QDR_F32) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_DTYPE, "%s: products in fp8 need a stack of bf16 or f32; this one is %s", who,
-                    qdr_dtype_name(dtype));
-}
-
 /* Checks that the input edge has the columns and the axis that the layer reads. */
 static qdr_status check_input(const qdri_net *net, const qdr_linear_desc *desc, const char *who, qdr_edge in)
 {
@@ -64,17 +52,6 @@ static qdr_status check_linear(const qdri_net *net, const qdr_linear_desc *desc,
                         "; use one that does, such as %" PRId64 ", or 0 for 1",
                         who, desc->out_row_unit, net->opts.row_unit, net->opts.row_unit);
     return check_input(net, desc, who, in);
-}
-
-void qdri_net_set_storage(qdri_net *net, int node, qdr_storage storage)
-{
-    qdri_layer *layer = &net->nodes[node].layer;
-    layer->shape.storage = net->parameters[layer->weight].storage = storage;
-}
-
-void qdri_net_set_algorithms(qdri_net *net, int node, const int algorithms[QDRI_N_PRODUCTS])
-{
-    memcpy(net->nodes[node].layer.shape.algorithms, algorithms, sizeof net->nodes[node].layer.shape.algorithms);
 }
 
 static qdr_status add_own(qdri_net *net, const char *who, const qdr_linear_desc *desc, qdr_edge in, qdr_edge *out)
@@ -132,12 +109,6 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
 }
 
 /* ---- what ranks compare ---- */
-
-const char *qdri_product_type_name(qdr_product_type type)
-{
-    static const char *const names[] = {"QDR_PRODUCT_DEFAULT", "QDR_PRODUCT_AS_STORED", "QDR_PRODUCT_FP8"};
-    return (unsigned)type < sizeof names / sizeof *names ? names[type] : "unknown";
-}
 
 static void describe(qdri_facts *facts, const char *who, const qdri_net *net, const qdri_node_desc *desc)
 {

@@ -74,17 +74,17 @@ static void check_sizes(const qdr_network *network, const qdr_plan *plan, const 
     expect("rows", s.of[QDRI_SIZE_ROWS], (double)net->cell_rows);
     expect("rows of norms", s.of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS],
            (double)edge_of(net, "norm1")->owned.n_rows);
-    expect("rows of up", s.of[scattered ? QDRI_SIZE_ROWS_X : QDRI_SIZE_ROWS], (double)edge_of(net, "up")->owned.n_rows);
+    expect("rows of fc", s.of[scattered ? QDRI_SIZE_ROWS_X : QDRI_SIZE_ROWS], (double)edge_of(net, "fc")->owned.n_rows);
     expect("rows of attention", s.of[scattered ? QDRI_SIZE_SEQUENCES_X : QDRI_SIZE_ROWS],
            (double)edge_of(net, "attention")->owned.n_rows);
     expect("columns of norms", s.of[QDRI_SIZE_HIDDEN], (double)edge_of(net, "norm1")->owned.n_cols);
     expect("columns of qkv", s.of[QDRI_SIZE_QKV], (double)edge_of(net, "qkv")->owned.n_cols);
     expect("columns of attention", s.of[QDRI_SIZE_QUERIES], (double)edge_of(net, "attention")->owned.n_cols);
-    expect("columns of up", s.of[QDRI_SIZE_UP], (double)edge_of(net, "up")->owned.n_cols);
+    expect("columns of fc", s.of[QDRI_SIZE_UP], (double)edge_of(net, "fc")->owned.n_cols);
     expect("shard of qkv", s.of[QDRI_SIZE_SHARD_QKV], shard_of(net, "qkv"));
     expect("shard of proj", s.of[QDRI_SIZE_SHARD_PROJ], shard_of(net, "proj"));
-    expect("shard of up", s.of[QDRI_SIZE_SHARD_UP], shard_of(net, "up"));
-    expect("shard of down", s.of[QDRI_SIZE_SHARD_DOWN], shard_of(net, "down"));
+    expect("shard of fc", s.of[QDRI_SIZE_SHARD_UP], shard_of(net, "fc"));
+    expect("shard of fc2", s.of[QDRI_SIZE_SHARD_DOWN], shard_of(net, "fc2"));
     expect("shard of the embedding", s.of[QDRI_SIZE_SHARD_VOCAB], shard_of(net, "embedding"));
     const double layer = s.of[QDRI_SIZE_SHARD_QKV] + s.of[QDRI_SIZE_SHARD_PROJ] + s.of[QDRI_SIZE_SHARD_UP] +
                          s.of[QDRI_SIZE_SHARD_DOWN];
