@@ -60,7 +60,7 @@ HOMES = {
 # One table names the environment variables. Literal names of other software's variables are allowed; here names are
 # computed.
 GETENV = re.compile(r'\b(?:secure_)?getenv\s*\((?!\s*"(?!QDR_))')
-GETENV_HOMES = ("lib/core/environment.c", "lib/comm/launcher.c", "lib/comm/mates.c", "lib/comm/nccl/join.c",
+GETENV_HOMES = ("lib/core/variables.c", "lib/comm/launcher.c", "lib/comm/mates.c", "lib/comm/nccl/join.c",
                 "lib/dev/cuda/cudnn.c")
 
 
@@ -166,7 +166,7 @@ def problems(folder):
             for number, line in enumerate(file, 1):
                 match = INCLUDE.match(line)
                 if GETENV.search(line) and not path.startswith(("tests/", *GETENV_HOMES)):
-                    yield (f"{path}:{number}: only lib/core/environment.c reads variables of Quadrille; "
+                    yield (f"{path}:{number}: only lib/core/variables.c reads variables of Quadrille; "
                            "see quadrille/environment.h")
                 if match:
                     for problem in check_include(path, match.group(2), match.group(1) == "<"):

@@ -118,7 +118,7 @@ class Layers(Case):
                            ("perfmodel/d.c", '#include "core/status.h"'), ("tests/e.c", "#include <cmocka.h>"),
                            ("lib/dev/f.c", "#include <pthread.h>"), ("lib/dev/g.c", '#include "dev/dev.h"'),
                            ("lib/grid/h.c", 'x = getenv("PMI_RANK");'), ("tests/i.c", 'x = getenv("QDR_TEST_SEED");'),
-                           ("lib/core/environment.c", "x = secure_getenv(name);"),
+                           ("lib/core/variables.c", "x = secure_getenv(name);"),
                            ("src/plan/j.c", '#include "common/options.h"'),
                            ("examples/o.c", '#include "src/common/svg.h"'),
                            ("lib/schedule/k.c", "#include <jansson.h>"),
