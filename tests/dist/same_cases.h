@@ -136,7 +136,9 @@
     X("qdr_topo_opts.*", "no ranks")                                                                                   \
     X("qdr_sample.*", "no ranks")                                                                                      \
     X("qdr_machine.*", "no ranks; qdr_plan_auto() takes rank 0's")                                                     \
-    X("qdr_network.*", "no ranks; qdr_plan_auto() takes rank 0's")                                                     \
+    X("qdr_network.*", "no ranks, or the nodes that come of it are compared; qdr_plan_auto() takes rank 0's")          \
+    X("qdr_network_desc.*", "the nodes that come of it are compared")                                                  \
+    X("qdr_stack_add_network(in)", "it is the input of the first node, which is compared")                             \
     X("qdr_perf_linear.*", "no ranks")                                                                                 \
     X("qdr_plan.*", "no ranks; what comes of it, grid and stack, is compared")                                         \
     X("qdr_search_opts.*", "no ranks; qdr_plan_auto() takes rank 0's")                                                 \

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Networks as parts of stacks: what is added, how it is named, what is refused. That the lists are those that plans are
+ * priced by is tested in test_planned.c; what they compute, by test_gpt.c. */
+#include "dist.h"
+
+enum { CONTEXT = 4 };
+
+static qdr_network random_network(uint64_t *seed)
+{
+    const int64_t heads = 1 + dist_below(seed, 4), size = 2 + 2 * dist_below(seed, 3);
+    return (qdr_network){.version = QDR_OPTS_INIT,
+                         .name = "random",
+                         .layers = 1 + dist_below(seed, 3),
+                         .hidden = heads * size,
+                         .heads = heads,
+                         .kv_heads = heads,
+                         .head_size = size,
+                         .ffn = 3 + dist_below(seed, 40),
+                         .vocab = 5 + dist_below(seed, 50),
+                         .context = CONTEXT,
+                         .positions = CONTEXT,
+                         .qkv_bias = (int)dist_below(seed, 2),
+                         .out_bias = (int)dist_below(seed, 2),
+                         .mlp_bias = (int)dist_below(seed, 2),
+                         .norms_per_layer = 2,
+                         .tied = (int)dist_below(seed, 2),
+                         .parallel_residual = (int)dist_below(seed, 2)};
+}
+
+static qdr_stack *new_stack(qdr_grid *grid, qdr_edge *tokens)
+{
+    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 6 * CONTEXT, .row_unit = CONTEXT};
+    qdr_stack *stack;
+    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    DIST_OK(qdr_stack_add_tokens(stack, "tokens", tokens));
+    return stack;
+}
+
+/* As many elements as the closed form counts, on any grid. */
+static void parameters_are_the_networks(qdr_context *ctx, uint64_t seed)
+{
+    for (int round = 0, n = dist_rounds(20); round < n; round++) {
+        qdr_grid *grid = dist_random_grid(ctx, &seed);
+        const qdr_network network = random_network(&seed);
+        const qdr_network_desc desc = {QDR_OPTS_INIT, .context = CONTEXT,
+                                       .layout = dist_below(&seed, 2) ? QDR_SCATTERED : QDR_REPLICATED};
+        qdr_network_counts counts;
+        qdr_edge tokens, targets;
+        qdr_stack *stack = new_stack(grid, &tokens);
+        DIST_OK(qdr_stack_add_network(stack, &network, &desc, tokens, &targets));
+        DIST_OK(qdr_stack_build(stack));
+        DIST_OK(qdr_network_params(&network, &counts));
+        int64_t n_elems = 0;
+        for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
+            qdr_parameter parameter;
+            DIST_OK(qdr_stack_parameter(stack, i, &parameter));
+            n_elems += parameter.n_global;
+        }
+        DIST_CHECK(n_elems == counts.total, "%lld parameters, not %lld", (long long)n_elems, (long long)counts.total);
+        qdr_stack_destroy(&stack);
+        qdr_grid_destroy(&grid);
+    }
+}
+
+static void parts_have_names(qdr_context *ctx, uint64_t seed)
+{
+    qdr_grid *grid = dist_random_grid(ctx, &seed);
+    qdr_network network = random_network(&seed);
+    const qdr_network_desc desc = {QDR_OPTS_INIT, .context = CONTEXT, .n_layers = 2};
+    network.layers = 5;
+    qdr_edge tokens, targets;
+    qdr_matrix matrix;
+    qdr_stack *stack = new_stack(grid, &tokens);
+    DIST_OK(qdr_stack_add_network(stack, &network, &desc, tokens, &targets));
+    DIST_CHECK(qdr_stack_find_layer(stack, "block1.fc2") != NULL, "no block1.fc2");
+    DIST_CHECK(qdr_stack_find_layer(stack, "embedding") != NULL, "no embedding");
+    DIST_CHECK(qdr_stack_find_layer(stack, "block2.qkv") == NULL, "a third of two layers");
+    DIST_CHECK(qdr_stack_find_layer(stack, "block0.gelu") == NULL, "a layer that is none");
+    DIST_CHECK(qdr_stack_find_layer(stack, NULL) == NULL && qdr_stack_find_edge(NULL, "loss") == -1, "NULL");
+    DIST_CHECK(qdr_stack_find_edge(stack, "loss") == targets, "other targets");
+    DIST_CHECK(qdr_stack_find_edge(stack, "tokens") == -1, "no node makes an input");
+    DIST_OK(qdr_stack_edge_matrix(stack, qdr_stack_find_edge(stack, "head"), &matrix));
+    DIST_CHECK(matrix.cols[0].width == network.vocab, "%lld logits", (long long)matrix.cols[0].width);
+    qdr_stack_destroy(&stack);
+    qdr_grid_destroy(&grid);
+}
+
+static void what_the_library_lacks_is_refused(qdr_context *ctx, uint64_t seed)
+{
+    qdr_grid *grid = dist_random_grid(ctx, &seed);
+    qdr_network_desc desc = {QDR_OPTS_INIT, .context = CONTEXT};
+    const qdr_network good = random_network(&seed);
+    qdr_network network = good;
+    qdr_edge tokens, out;
+    qdr_stack *stack = new_stack(grid, &tokens);
+    network.positions = 0;
+    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_UNSUPPORTED, "rotary positions");
+    network = good, network.norm = QDR_NORM_RMS;
+    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_UNSUPPORTED, "RMS norms");
+    network = good, network.gated = 1;
+    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_UNSUPPORTED, "gated activations");
+    network = good, network.kv_heads = 0;
+    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_SHAPE, "key heads");
+    network = good, network.version = 0;
+    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_ARGUMENT, "QDR_OPTS_INIT");
+    DIST_FAILS(qdr_stack_add_network(stack, NULL, &desc, tokens, &out), QDR_ERR_ARGUMENT, "needed");
+    DIST_FAILS(qdr_stack_add_network(stack, &good, &desc, tokens, NULL), QDR_ERR_ARGUMENT, "edge pointer");
+    desc.stand_ins = 2;
+    DIST_FAILS(qdr_stack_add_network(stack, &good, &desc, tokens, &out), QDR_ERR_ARGUMENT, "stand_ins");
+    desc.stand_ins = 0, desc.n_layers = -1;
+    DIST_FAILS(qdr_stack_add_network(stack, &good, &desc, tokens, &out), QDR_ERR_ARGUMENT, "-1 layers");
+    DIST_CHECK(out == -1, "an edge after an error");
+    desc = (qdr_network_desc){QDR_OPTS_INIT, .context = CONTEXT, .stand_ins = 1};
+    network = good, network.positions = 0, network.gated = 1, network.norm = QDR_NORM_RMS;
+    DIST_OK(qdr_stack_add_network(stack, &network, &desc, tokens, &out));
+    DIST_OK(qdr_stack_build(stack));
+    DIST_OK(qdr_stack_forward(stack)); /* of zeros */
+    DIST_OK(qdr_stack_backward(stack, 0, 1));
+    dist_synchronize(ctx);
+    qdr_stack_destroy(&stack);
+    qdr_grid_destroy(&grid);
+}
+
+int main(int argc, char **argv)
+{
+    static const dist_test tests[] = {
+        {"parameters are the network's", parameters_are_the_networks},
+        {"parts have names", parts_have_names},
+        {"what the library lacks is refused", what_the_library_lacks_is_refused},
+    };
+    return dist_main(argc, argv, tests, 3);
+}
