@@ -28,7 +28,7 @@ static void code_bf16(const qdri_kernel *k)
         float x = 0;
         if (k->kind == QDRI_K_ENCODE) x = ((const float *)k->u.codec.x)[i];
         if (k->kind == QDRI_K_DECODE) x = (float)narrow_value(QDR_BF16, wire[i]);
-        if (k->kind == QDRI_K_DECODE && k->u.codec.accumulate) x = y[i] + x;
+        if (k->kind == QDRI_K_DECODE && k->accumulate) x = y[i] + x;
         for (int s = 0; k->kind == QDRI_K_DECODE_SUM && s < k->u.codec.n_sources; s++)
             x = s ? x + source_at(k, s, i) : source_at(k, s, i);
         if (k->kind != QDRI_K_DECODE && wire) {
