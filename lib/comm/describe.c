@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators, members and calls in words, for messages; the reasons for giving up. */
+/* Communicators, members, calls and their differences in words, for messages; the reasons for giving up. */
 #include <stdio.h>
 #include <string.h>
 
@@ -74,6 +74,33 @@ void qdri_coll_describe(const qdri_coll *coll, int size, char text[QDRI_CALL_BYT
     if (coll->label) snprintf(text + length, QDRI_CALL_BYTES - length, " for %s", coll->label);
 }
 
+/* Near and far ranks gather only to return what has been updated. */
+const char *qdri_coll_why_differs(const qdri_comm *comm, qdr_coll_kind kind, qdr_coll_kind other_kind)
+{
+    const char *name = comm ? qdri_comm_name(comm) : "";
+    const int is_level = strcmp(name, qdr_channel_name(QDR_CHANNEL_D_NEAR)) == 0 ||
+                         strcmp(name, qdr_channel_name(QDR_CHANNEL_D_FAR)) == 0;
+    if (!is_level || (kind == QDR_ALL_GATHER) == (other_kind == QDR_ALL_GATHER)) return "";
+    return "; the all-gather returns updated parameters: call qdr_stack_updated(), or step the optimizer, on all ranks "
+           "or on none";
+}
+
+qdr_status qdri_coll_compare(const qdri_comm *comm, const qdri_compared *a, int j, const qdri_compared *b)
+{
+    const int is_same_call = a->called.digest == b->called.digest;
+    char first[QDRI_CALL_BYTES], other[QDRI_CALL_BYTES];
+    if (is_same_call && a->own.kind == b->own.kind && a->own.dtype == b->own.dtype && a->own.total == b->own.total &&
+        a->op == b->op && a->peer == b->peer)
+        return QDR_OK;
+    const qdri_call *call = is_same_call ? &a->own : &a->called, *other_call = is_same_call ? &b->own : &b->called;
+    qdri_call_describe(call, "", first);
+    qdri_call_describe(other_call, "", other);
+    const int only_parts = !is_same_call && strcmp(first, other) == 0;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "comm: rank 0 calls %s, rank %d calls %s%s; all ranks must call the same%s",
+                    first, j, other, only_parts ? " in other parts" : "",
+                    qdri_coll_why_differs(comm, call->kind, other_call->kind));
+}
+
 qdr_status qdri_comm_fail_peer(const qdri_comm *comm, const char *where, const char *why)
 {
     return QDR_FAIL(QDR_ERR_PEER, "comm: another rank left or failed while rank %d of %d waited in %s%s%s", comm->rank,
@@ -85,7 +112,7 @@ qdr_status qdri_comm_fail_timeout(const qdri_comm *comm, const char *where, cons
     char self[QDRI_MEMBER_BYTES];
     qdri_comm_name_member(comm, comm->rank, self, sizeof self);
     const int is_one = n_missing == 1;
-    const double secs = (double)qdri_comm_timeout_ns(comm) * 1e-9;
+    const double secs = (double)comm->root->timeout_ns * 1e-9;
     const qdr_status status = QDR_FAIL(
         QDR_ERR_TIMEOUT,
         "comm: %s: %s has waited %g s in %s for %s; find out what %s %s doing, or allow more than QDR_TIMEOUT=%g",

@@ -108,6 +108,8 @@ QDR_NODISCARD qdr_status qdri_comm_exchange(qdri_comm *comm, qdri_verdict *verdi
 /* describe.c */
 void qdri_comm_name_member(const qdri_comm *comm, int member, char *text, size_t capacity);
 const char *qdri_comm_name(const qdri_comm *comm); /* never NULL */
+/* "all-reduce (max) of 48 f32 as int8" */
+void qdri_call_describe(const qdri_call *call, const char *op, char text[QDRI_CALL_BYTES]);
 /* "all-reduce of 48 f32 for fc1" */
 void qdri_coll_describe(const qdri_coll *coll, int size, char text[QDRI_CALL_BYTES]);
 /* Lists the members for which is_missing() is not 0: "a, b and 3 more". @return how many */
@@ -150,10 +152,8 @@ typedef struct qdri_compared {
     int op, peer;
 } qdri_compared;
 qdri_compared qdri_coll_compared(const qdri_coll *coll, int size);
-/* Fails with both calls in the message if that of rank 0 and that of rank j differ; comm: whose, or NULL. */
+/* describe.c: fails with both calls in the message if those of ranks 0 and j differ; comm: whose, or NULL. */
 qdr_status qdri_coll_compare(const qdri_comm *comm, const qdri_compared *a, int j, const qdri_compared *b);
-/* "all-reduce (max) of 48 f32 as int8" */
-void qdri_call_describe(const qdri_call *call, const char *op, char text[QDRI_CALL_BYTES]);
 /* What such ranks may have done differently before, to end the message; "": unknown. */
 const char *qdri_coll_why_differs(const qdri_comm *comm, qdr_coll_kind kind, qdr_coll_kind other_kind);
 /* p + n elements; NULL stays NULL. */

@@ -100,38 +100,11 @@ int64_t qdri_coll_total(const qdri_coll *coll, int size)
     return qdri_coll_offset(coll->counts, 0, size);
 }
 
-/* Near and far ranks gather only to return what has been updated. */
-const char *qdri_coll_why_differs(const qdri_comm *comm, qdr_coll_kind kind, qdr_coll_kind other_kind)
-{
-    const char *name = comm ? qdri_comm_name(comm) : "";
-    const int is_level = strcmp(name, qdr_channel_name(QDR_CHANNEL_D_NEAR)) == 0 ||
-                         strcmp(name, qdr_channel_name(QDR_CHANNEL_D_FAR)) == 0;
-    if (!is_level || (kind == QDR_ALL_GATHER) == (other_kind == QDR_ALL_GATHER)) return "";
-    return "; the all-gather returns updated parameters: call qdr_stack_updated(), or step the optimizer, on all ranks "
-           "or on none";
-}
-
 qdri_compared qdri_coll_compared(const qdri_coll *coll, int size)
 {
     const qdri_call own = {coll->kind, coll->dtype, qdri_coll_total(coll, size), "", 0};
     return (qdri_compared){own, coll->stage_of ? *coll->stage_of : own, (int)coll->op,
                            coll->kind == QDR_BROADCAST ? coll->peer : 0};
-}
-
-qdr_status qdri_coll_compare(const qdri_comm *comm, const qdri_compared *a, int j, const qdri_compared *b)
-{
-    const int is_same_call = a->called.digest == b->called.digest;
-    char first[QDRI_CALL_BYTES], other[QDRI_CALL_BYTES];
-    if (is_same_call && a->own.kind == b->own.kind && a->own.dtype == b->own.dtype && a->own.total == b->own.total &&
-        a->op == b->op && a->peer == b->peer)
-        return QDR_OK;
-    const qdri_call *call = is_same_call ? &a->own : &a->called, *other_call = is_same_call ? &b->own : &b->called;
-    qdri_call_describe(call, "", first);
-    qdri_call_describe(other_call, "", other);
-    const int only_parts = !is_same_call && strcmp(first, other) == 0;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "comm: rank 0 calls %s, rank %d calls %s%s; all ranks must call the same%s",
-                    first, j, other, only_parts ? " in other parts" : "",
-                    qdri_coll_why_differs(comm, call->kind, other_call->kind));
 }
 
 const void *qdri_at(const void *p, int64_t n, qdr_dtype dtype)
