@@ -6,6 +6,7 @@
  * to disjoint places in them; any member that has time takes the next one, so that no member waits for a thread without
  * a core. The member that completes the last piece finishes the collective for all. Once opened, a collective cannot
  * fail halfway: members stay until it is finished. */
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -150,6 +151,33 @@ static qdr_status take_piece(const local_group *group, const void **sources, con
     return QDR_OK;
 }
 
+/* ---- wakers: locked only while they are used, because their thread may end afterwards ---- */
+
+static void slot_lock(local_slot *slot)
+{
+    while (atomic_exchange_explicit(&slot->busy, 1, memory_order_acquire)) sched_yield();
+}
+
+static void slot_unlock(local_slot *slot) { atomic_store_explicit(&slot->busy, 0, memory_order_release); }
+
+static void set_waker(local_slot *slot, qdri_waker *waker)
+{
+    slot_lock(slot);
+    slot->waker = waker;
+    slot_unlock(slot);
+}
+
+void qdri_local_wake(local_group *group, int but_rank)
+{
+    for (int j = 0; j < group->size; j++) {
+        if (j == but_rank) continue;
+        local_slot *slot = &group->slots[j];
+        slot_lock(slot);
+        if (slot->waker) qdri_wake(slot->waker);
+        slot_unlock(slot);
+    }
+}
+
 /* ---- the phases of a collective for one member ---- */
 
 /* Enters collective `number`; returns 1 to the last member. A group that was given up cannot be entered. */
@@ -230,7 +258,7 @@ static void begin(qdri_coll_run *run)
     local_group *group = comm->group;
     local_slot *mine = &group->slots[run->comm->rank];
     mine->coll = run->coll;
-    qdri_local_set_waker(mine, qdri_current_waker());
+    set_waker(mine, qdri_current_waker());
     run->phase = WAITING;
     comm->n_begun++;
     atomic_store(&mine->n_begun, comm->n_begun);
@@ -284,7 +312,7 @@ static qdr_status step(qdri_coll_run *run)
 {
     local_comm *comm = (local_comm *)run->comm;
     const qdr_status status = advance(run);
-    if (status != QDR_PENDING) qdri_local_set_waker(&comm->group->slots[run->comm->rank], NULL);
+    if (status != QDR_PENDING) set_waker(&comm->group->slots[run->comm->rank], NULL);
     return status;
 }
 

@@ -3,7 +3,6 @@
  * collectives are in coll.c. */
 #include "comm/local/local.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
 #include "core/size.h"
@@ -36,33 +35,6 @@ static qdr_status group_create(int size, local_group **created)
 out:
     group_free(made);
     return status;
-}
-
-/* ---- wakers: locked only while they are used, because their thread may end afterwards ---- */
-
-static void slot_lock(local_slot *slot)
-{
-    while (atomic_exchange_explicit(&slot->busy, 1, memory_order_acquire)) sched_yield();
-}
-
-static void slot_unlock(local_slot *slot) { atomic_store_explicit(&slot->busy, 0, memory_order_release); }
-
-void qdri_local_set_waker(local_slot *slot, qdri_waker *waker)
-{
-    slot_lock(slot);
-    slot->waker = waker;
-    slot_unlock(slot);
-}
-
-void qdri_local_wake(local_group *group, int but_rank)
-{
-    for (int j = 0; j < group->size; j++) {
-        if (j == but_rank) continue;
-        local_slot *slot = &group->slots[j];
-        slot_lock(slot);
-        if (slot->waker) qdri_wake(slot->waker);
-        slot_unlock(slot);
-    }
 }
 
 /* why: "" if there was no error. */

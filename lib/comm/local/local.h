@@ -105,7 +105,6 @@ struct local_comm {
     qdr_event *ready, *done; /* on devices that run no host work; NULL until used */
 };
 
-void qdri_local_set_waker(local_slot *slot, qdri_waker *waker);
 void qdri_local_wake(local_group *group, int but_rank); /* but_rank: not woken; -1: all are */
 
 /* A piece of a collective reads about this many bytes from each member; tests make it small. Read while all members are
