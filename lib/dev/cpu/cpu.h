@@ -91,6 +91,10 @@ void qdri_executor_drive(qdri_waker *executor, qdri_cpu_stream *stream, uint64_t
 /* A host thread has begun to wait for new items. is_prompt: as soon as it had enqueued them, and will drive. */
 void qdri_executor_note_wait(qdri_waker *executor, int is_prompt);
 
+/* Called before each item that has not begun, by the thread that runs it; NULL: nothing. For tests, which delay tasks.
+ * Set it before there are devices. */
+extern void (*qdri_cpu_before_item)(void);
+
 /* stream.c */
 qdr_status qdri_cpu_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream);
 void qdri_cpu_stream_destroy(qdr_stream *stream);
@@ -101,8 +105,6 @@ QDR_NODISCARD qdr_status qdri_cpu_enqueue(qdr_stream *stream, qdri_work_fn fn, v
 /* The same for an item that only the executor may run: a user's function, or work for which OpenMP keeps threads and
  * settings for each thread that calls it. */
 QDR_NODISCARD qdr_status qdri_cpu_enqueue_own(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
-/* Runs what can run of the first n_items items; returns 1 if anything did. */
-int qdri_cpu_stream_advance(qdri_cpu_stream *stream, uint64_t n_items);
 
 /* event.c */
 qdr_status qdri_cpu_event_create(qdri_dev *dev, qdr_event **event);
@@ -110,10 +112,6 @@ void qdri_cpu_event_destroy(qdr_event *event);
 qdr_status qdri_cpu_event_record(qdr_event *event, qdr_stream *stream);
 qdr_status qdri_cpu_stream_wait(qdr_stream *stream, qdr_event *event);
 int qdri_cpu_event_reached(qdr_event *event);
-
-/* Called before each item that has not begun, by the thread that runs it; NULL: nothing. For tests, which delay tasks.
- * Set it before there are devices. */
-extern void (*qdri_cpu_before_item)(void);
 
 /* gemm.c, gemm_blas.c or gemm_plain.c */
 qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm);

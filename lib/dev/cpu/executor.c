@@ -22,6 +22,9 @@
 #define PAUSE_MAX_NS 500000
 #define NAP_AFTER 8 /* prompt waits */
 #define NAP_NS 200000
+#define ITEMS_PER_TURN 16 /* then it is the turn of the executor's other streams */
+
+void (*qdri_cpu_before_item)(void);
 
 static _Thread_local qdri_waker *current;
 
@@ -102,6 +105,45 @@ static void round_begin(void)
     pace.look_within_ns = INT64_MAX;
 }
 
+/* ---- the items of a stream ---- */
+
+static void item_done(qdri_cpu_stream *stream, uint64_t head)
+{
+    atomic_store(&stream->head, head + 1);
+    if (head + 1 < atomic_load(&stream->wanted)) return;
+    pthread_mutex_lock(&stream->lock);
+    atomic_store(&stream->wanted, UINT64_MAX); /* a waiter that wants more sets it again */
+    pthread_cond_broadcast(&stream->changed);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+static qdr_status item_run(qdri_dev *dev, qdri_item *item)
+{
+    if (qdri_dev_status(dev) != QDR_OK && (item->drop || !item->begun)) {
+        if (item->drop) item->drop(item->args);
+        return QDR_OK;
+    }
+    if (!item->begun && qdri_cpu_before_item) qdri_cpu_before_item();
+    item->begun = 1;
+    const qdr_status status = item->fn(item->args);
+    if (status < QDR_OK) qdri_dev_poison(dev, status, qdr_last_error());
+    return status;
+}
+
+/* Runs what can run of the first n_items items; returns 1 if anything did. */
+static int stream_advance(qdri_cpu_stream *stream, uint64_t n_items)
+{
+    int progress = 0;
+    for (int i = 0; i < ITEMS_PER_TURN; i++) {
+        const uint64_t head = atomic_load(&stream->head);
+        if (head >= n_items || head == atomic_load(&stream->tail)) break;
+        if (item_run(stream->base.dev, &stream->items[head % QDRI_RING_ITEMS]) == QDR_PENDING) break;
+        item_done(stream, head);
+        progress = 1;
+    }
+    return progress;
+}
+
 /* ---- a host thread that waits ---- */
 
 /* What items change of the thread that runs them, and what its owner expects unchanged after a call that succeeds. */
@@ -139,7 +181,7 @@ void qdri_executor_drive(qdri_waker *executor, qdri_cpu_stream *stream, uint64_t
     while (atomic_load(&stream->head) < n_items) {
         const unsigned seen = atomic_load(&executor->wake_event->n_signals);
         round_begin();
-        if (qdri_cpu_stream_advance(stream, n_items)) {
+        if (stream_advance(stream, n_items)) {
             pace.n_polls = 0;
             n_yields = 0;
         } else if (n_yields < YIELDS_MAX) {
@@ -177,7 +219,7 @@ static int executor_round(qdri_waker *executor, int *is_idle)
     if (pthread_mutex_trylock(&executor->streams_lock) != 0) return 0;
     round_begin();
     for (qdri_cpu_stream *stream = executor->streams; stream; stream = stream->next) {
-        progress |= qdri_cpu_stream_advance(stream, UINT64_MAX);
+        progress |= stream_advance(stream, UINT64_MAX);
         *is_idle &= atomic_load(&stream->head) == atomic_load(&stream->tail);
     }
     pthread_mutex_unlock(&executor->streams_lock);

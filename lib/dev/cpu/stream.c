@@ -8,9 +8,6 @@
 #include "dev/cpu/cpu.h"
 
 #define PROMPT_NS 5000
-#define ITEMS_PER_TURN 16 /* then it is the turn of the executor's other streams */
-
-void (*qdri_cpu_before_item)(void);
 
 static qdri_cpu_stream *own(qdr_stream *stream) { return (qdri_cpu_stream *)stream; }
 
@@ -58,42 +55,6 @@ qdr_status qdri_cpu_enqueue_own(qdr_stream *stream, qdri_work_fn fn, const void 
 {
     enqueue(own(stream), fn, NULL, args, bytes, 1);
     return QDR_OK;
-}
-
-static void item_done(qdri_cpu_stream *stream, uint64_t head)
-{
-    atomic_store(&stream->head, head + 1);
-    if (head + 1 < atomic_load(&stream->wanted)) return;
-    pthread_mutex_lock(&stream->lock);
-    atomic_store(&stream->wanted, UINT64_MAX); /* a waiter that wants more sets it again */
-    pthread_cond_broadcast(&stream->changed);
-    pthread_mutex_unlock(&stream->lock);
-}
-
-static qdr_status item_run(qdri_dev *dev, qdri_item *item)
-{
-    if (qdri_dev_status(dev) != QDR_OK && (item->drop || !item->begun)) {
-        if (item->drop) item->drop(item->args);
-        return QDR_OK;
-    }
-    if (!item->begun && qdri_cpu_before_item) qdri_cpu_before_item();
-    item->begun = 1;
-    const qdr_status status = item->fn(item->args);
-    if (status < QDR_OK) qdri_dev_poison(dev, status, qdr_last_error());
-    return status;
-}
-
-int qdri_cpu_stream_advance(qdri_cpu_stream *stream, uint64_t n_items)
-{
-    int progress = 0;
-    for (int i = 0; i < ITEMS_PER_TURN; i++) {
-        const uint64_t head = atomic_load(&stream->head);
-        if (head >= n_items || head == atomic_load(&stream->tail)) break;
-        if (item_run(stream->base.dev, &stream->items[head % QDRI_RING_ITEMS]) == QDR_PENDING) break;
-        item_done(stream, head);
-        progress = 1;
-    }
-    return progress;
 }
 
 /* A host thread drives a stream only if it can run all of its items, and no other streams have the same executor. An
