@@ -124,6 +124,8 @@ QDR_NODISCARD qdr_status qdri_cuda_find_gpu(int number, qdri_gpu *gpu);
 
 /* device.c */
 QDR_NODISCARD qdr_status qdri_cuda_dev_create(const qdri_cuda_opts *opts, qdri_dev **dev);
+
+/* kernels.c */
 qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel);
 /* Poisons the device if a kernel has found a fault. */
 void qdri_cuda_look_for_fault(qdri_cuda_dev *dev);
@@ -156,6 +158,8 @@ qdr_status qdri_cuda_event_record(qdr_event *event, qdr_stream *stream);
 qdr_status qdri_cuda_stream_wait(qdr_stream *stream, qdr_event *event);
 int qdri_cuda_event_reached(qdr_event *event);
 qdr_status qdri_cuda_work(qdr_stream *stream, qdri_work_fn fn, const void *args, size_t bytes);
+
+/* record.c */
 int qdri_cuda_is_recording(qdr_stream *stream);
 qdr_status qdri_cuda_record_begin(qdr_stream *stream);
 qdr_status qdri_cuda_record_end(qdr_stream *stream, void **record);
@@ -171,9 +175,12 @@ void qdri_cuda_stamps_free(qdri_cuda_dev *dev);
 
 /* gemm.c */
 qdr_status qdri_cuda_gemm(qdr_stream *stream, const qdri_gemm *gemm);
-qdr_status qdri_cuda_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most, int algorithms[], int *n);
 int qdri_cuda_fuses(const qdri_dev *dev, const qdri_gemm *gemm);
-void qdri_cuda_products_free(qdri_cuda_dev *dev);
+
+/* gemm_cublaslt.c */
+/* cuBLASLt's result, and its auxiliary matrix, which is the input of GELU; NULL: none. */
+static inline void *qdri_cuda_result_of(const qdri_gemm *g) { return g->gelu ? g->gelu : g->c; }
+static inline const void *qdri_cuda_auxiliary_of(const qdri_gemm *g) { return g->gelu ? g->c : g->gelu_of; }
 /* Device addresses of the factors by which A and B are multiplied. */
 typedef struct qdri_cuda_scales {
     const float *a, *b;
@@ -181,6 +188,8 @@ typedef struct qdri_cuda_scales {
 /* A product by cuBLASLt. With scales, of fp8 codes: the types of A and B are given by their roundings. */
 QDR_NODISCARD qdr_status qdri_cuda_multiply(qdr_stream *stream, const qdri_gemm *gemm, const qdri_cuda_scales *scales);
 int qdri_cuda_has_fp8(qdr_stream *stream, const qdri_gemm *gemm);
+qdr_status qdri_cuda_list_algorithms(qdr_stream *stream, const qdri_gemm *gemm, int most, int algorithms[], int *n);
+void qdri_cuda_products_free(qdri_cuda_dev *dev);
 
 /* gemm_rounded.c */
 qdr_status qdri_cuda_check_rounding(const qdri_dev *dev);

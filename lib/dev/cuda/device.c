@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA device: its table, creation and destruction; kernels, pinned memory, and ranges for profilers. */
+/* The CUDA device: its table, creation and destruction; pinned memory, and ranges for profilers. */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/size.h"
 #include "dev/cuda/cuda.h"
@@ -19,47 +18,6 @@ static const char *products(const qdri_dev *dev) { return ((const qdri_cuda_dev 
 
 static int number(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->opts.number; }
 static const char *bus(const qdri_dev *dev) { return ((const qdri_cuda_dev *)dev)->gpu.bus; }
-
-/* ---- element-wise kernels, and the faults that they find ---- */
-
-/* The kernels that sum over many blocks. */
-int qdri_cuda_takes_scratch(qdri_kernel_kind kind)
-{
-    return kind == QDRI_K_COLUMN_SUM || kind == QDRI_K_POSITION_SUM || kind == QDRI_K_NORM_SUMS ||
-           kind == QDRI_K_CE_LOSS || kind == QDRI_K_EMBED_BACKWARD || kind == QDRI_K_SUM_SQUARES;
-}
-
-qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel)
-{
-    const qdri_cuda_dev *dev = qdri_cuda_dev_of(stream);
-    void *scratch = NULL;
-    int is_done = 0;
-    QDRI_CUDA_ENTER(dev);
-    if (kernel->kind == QDRI_K_ATTENTION_FORWARD || kernel->kind == QDRI_K_ATTENTION_BACKWARD)
-        QDR_TRY(qdri_cuda_attention_cudnn(stream, kernel, &is_done));
-    if (is_done) return QDR_OK;
-    if (qdri_cuda_takes_scratch(kernel->kind))
-        QDR_TRY(qdri_cuda_find_space(stream, QDRI_SPACE_KERNELS, QDRI_CUDA_SCRATCH_BYTES, &scratch));
-    const qdri_cuda_target target = {
-        .n_sms = dev->gpu.n_sms, .scratch = scratch, .fault = dev->fault, .stream = qdri_cuda_handle(stream)};
-    const cudaError_t error = qdri_cuda_launch(kernel, &target);
-    if (error == cudaErrorNotSupported)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: there is no kernel %d for %s", (int)kernel->kind,
-                        qdr_dtype_name(kernel->dtype));
-    return qdri_cuda_status(dev, error, "a kernel's launch");
-}
-
-void qdri_cuda_look_for_fault(qdri_cuda_dev *dev)
-{
-    /* A kernel on another stream may be writing: `found` comes last, so it is read first. */
-    if (!__atomic_load_n(&dev->fault->found, __ATOMIC_ACQUIRE) || qdri_dev_status(&dev->base) != QDR_OK) return;
-    const qdri_cuda_fault fault = *dev->fault;
-    const qdr_status status = fault.kind == QDRI_FAULT_RATE
-                                  ? qdri_fail_rate(fault.lr)
-                                  : qdri_fail_id(fault.kind == QDRI_FAULT_TARGET ? QDRI_ID_TARGET : QDRI_ID_TOKEN,
-                                                 fault.row, fault.id, fault.vocab);
-    qdri_dev_poison(&dev->base, status, qdr_last_error());
-}
 
 /* ---- pinned memory, and flags in it on which streams wait ---- */
 

@@ -119,7 +119,7 @@ qdr_status qdri_cuda_gemm_rounded(qdr_stream *stream, const qdri_gemm *g)
     const qdri_gemm product = product_of(g, factors);
     for (int i = 0; i < 2; i++)
         QDRI_CUDA_TRY(dev, qdri_cuda_round(&factors[i], dev->gpu.n_sms, qdri_cuda_handle(stream)));
-    if (!is_fp8) return qdri_cuda_gemm(stream, &product);
+    if (!is_fp8) return qdri_cuda_multiply(stream, &product, NULL);
     const qdri_cuda_scales scales = {factors[0].back, factors[1].back};
     const qdr_status status = qdri_cuda_multiply(stream, &product, &scales);
     /* If none of the listed algorithms runs, the product counts as unsupported from now on. */
