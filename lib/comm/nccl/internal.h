@@ -47,12 +47,15 @@ typedef struct nccl_comm {
     nccl_block *blocks; /* root only: registered blocks */
 } nccl_comm;
 
-/* nccl.c: the host communicator, with this communicator's names and time limit. */
-qdri_comm *qdri_nccl_host(const nccl_comm *comm);
-/* comm if its table is nccl_table, else NULL. */
-nccl_comm *qdri_nccl_of(qdri_comm *comm);
+/* A member of a family whose root is of NCCL; NULL: it has one rank, and needs no NCCL. */
+static inline nccl_comm *qdri_nccl_of(qdri_comm *comm)
+{
+    return comm->table == comm->root->table ? (nccl_comm *)comm : NULL;
+}
 
 /* join.c */
+/* The host communicator, with this communicator's names and time limit. */
+qdri_comm *qdri_nccl_host(const nccl_comm *comm);
 /* QDR_OK, or fails with NCCL's error for `call` ("ncclAllReduce"). */
 qdr_status qdri_nccl_status(ncclComm_t handle, ncclResult_t result, const char *call);
 QDR_NODISCARD qdr_status qdri_nccl_fits(qdri_comm *host, qdri_dev *dev);

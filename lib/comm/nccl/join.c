@@ -47,6 +47,13 @@ qdr_status qdri_nccl_status(ncclComm_t handle, ncclResult_t result, const char *
                     remedy_of(result));
 }
 
+qdri_comm *qdri_nccl_host(const nccl_comm *comm)
+{
+    qdri_comm_set_names(comm->host, comm->base.name, comm->base.describe, comm->base.describe_user);
+    comm->host->root->timeout_ns = qdri_comm_timeout_ns(&comm->base);
+    return comm->host;
+}
+
 static qdr_status find_version(const qdri_cuda_dev *dev, int *version)
 {
     QDRI_CUDA_ENTER(dev);

@@ -8,13 +8,6 @@
 #include "core/size.h"
 #include "dev/cuda/cudnn.h"
 
-qdri_comm *qdri_nccl_host(const nccl_comm *comm)
-{
-    qdri_comm_set_names(comm->host, comm->base.name, comm->base.describe, comm->base.describe_user);
-    comm->host->root->timeout_ns = qdri_comm_timeout_ns(&comm->base);
-    return comm->host;
-}
-
 static qdri_comm *host_of(qdri_comm *base) { return qdri_nccl_host((nccl_comm *)base); }
 
 static qdr_status nccl_agree(qdri_comm *base, qdri_verdict *verdict)
@@ -112,8 +105,6 @@ static const qdri_comm_table nccl_table = {
     .destroy_parts = nccl_before_leaving,
     .destroy = nccl_destroy,
 };
-
-nccl_comm *qdri_nccl_of(qdri_comm *comm) { return comm->table == &nccl_table ? (nccl_comm *)comm : NULL; }
 
 static qdr_status comm_create(qdri_comm *host, qdri_dev *dev, int max_ctas, nccl_comm **comm)
 {
