@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives of the `mpi` backend: pairwise messages that a stream's thread starts and tests, without ever waiting
- * inside MPI. Sums are computed here, in rank order, because MPI guarantees neither an order nor equal bits on all
- * members. */
+/* Collectives of the `mpi` backend in groups without levels: pairwise messages that a stream's thread starts and tests,
+ * without ever waiting inside MPI. Sums are computed here, in rank order, because MPI guarantees neither an order nor
+ * equal bits on all members. */
 #include <string.h>
 
 #include "comm/mpi/internal.h"
@@ -227,45 +227,25 @@ static qdr_status step(qdri_coll_run *run)
     return run->status;
 }
 
-size_t qdri_mpi_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
+size_t qdri_mpi_flat_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
 {
-    const mpi_comm *mine = (const mpi_comm *)comm;
     int64_t begin, n;
-    if (qdri_mpi_node_takes(mine, coll)) return 0;
-    if (qdri_mpi_levels_take(mine, coll)) return qdri_mpi_levels_scratch_bytes(comm, coll);
-    if (coll->kind != QDR_REDUCE_SCATTER && coll->kind != QDR_ALL_REDUCE) return 0;
+    if (qdri_mpi_node_takes((const mpi_comm *)comm, coll) || !qdri_coll_reduces(coll)) return 0;
     summed_part(comm, coll, comm->rank, &begin, &n);
     return (size_t)n * (size_t)(comm->size - 1) * qdr_dtype_bytes(coll->dtype);
 }
 
-qdri_mpi_step qdri_mpi_step_of(const qdri_comm *comm, const qdri_coll *coll)
+qdri_mpi_step qdri_mpi_flat_step_of(const qdri_comm *comm, const qdri_coll *coll)
 {
-    const mpi_comm *mine = (const mpi_comm *)comm;
-    if (qdri_mpi_node_takes(mine, coll)) return qdri_mpi_node_step;
-    return qdri_mpi_levels_take(mine, coll) ? qdri_mpi_levels_step : step;
+    return qdri_mpi_node_takes((const mpi_comm *)comm, coll) ? qdri_mpi_node_step : step;
 }
 
-/* By the rounds that members of a node have entered, by the messages that are not complete, or by either in the current
- * stage of a collective with stages. */
-int qdri_mpi_has_come(const qdri_coll_run *run, int member)
+/* By the rounds that members of a node have entered, or by the messages that are not complete. */
+int qdri_mpi_flat_has_come(const qdri_coll_run *run, int member)
 {
     const mpi_comm *comm = (const mpi_comm *)run->comm;
-    if (run->step == qdri_mpi_levels_step) {
-        /* Stages that this rank does not share with the member are not visible from here. */
-        const mpi_levels *levels = &comm->levels;
-        const int per_node = levels->per_node, rank = run->comm->rank;
-        if (levels->run.comm == &levels->inner->base)
-            return member / per_node != rank / per_node || qdri_mpi_has_come(&levels->run, member % per_node);
-        return member % per_node != rank % per_node || qdri_mpi_has_come(&levels->run, member / per_node);
-    }
     if (run->step == qdri_mpi_node_step) return atomic_load(&comm->node.areas[member]->n_own) > run->round;
     for (int i = 0; i < comm->n_messages; i++)
         if (comm->messages[i].peer == member && qdri_mpi_is_open(comm, i)) return 0;
     return 1;
-}
-
-qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
-{
-    QDR_TRY(qdri_mpi_check_runs());
-    return qdri_comm_enqueue(comm, coll, stream, qdri_mpi_step_of(comm, coll), qdri_mpi_scratch_bytes(comm, coll));
 }

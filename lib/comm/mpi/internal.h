@@ -131,6 +131,7 @@ struct mpi_comm {
     mpi_levels levels;
 };
 
+/* state.c */
 /* Converts an MPI error code to a status, with MPI's error text. */
 qdr_status qdri_mpi_fail(int code, const char *what);
 #define QDR_MPI(call)                                                                                                  \
@@ -138,18 +139,22 @@ qdr_status qdri_mpi_fail(int code, const char *what);
         const int mpi_code_ = (call);                                                                                  \
         if (mpi_code_ != MPI_SUCCESS) return qdri_mpi_fail(mpi_code_, #call);                                          \
     } while (0)
-
 /* A rank did not come when a world was made or, after it was given up, to its end: MPI is not finalised, and what MPI
  * may still write to is not freed. */
 extern atomic_int qdri_mpi_somebody_is_missing;
-
-/* Frees the communicators of worlds that were given up. No context may follow: only before MPI ends. */
-void qdri_mpi_free_kept(void);
-
+/* The sentence of QDR_ERR_TIMEOUT for a rank of a world that there is not yet. */
+QDR_NODISCARD qdr_status qdri_mpi_fail_creation(int rank, int size, double limit_secs);
 /* 1: MPI is finalised, and must not be called any more. */
 int qdri_mpi_is_over(void);
 /* @retval QDR_ERR_STATE  MPI is finalised */
 QDR_NODISCARD qdr_status qdri_mpi_check_runs(void);
+double qdri_mpi_now_secs(void);
+/* Pauses; the pause grows with n_polls. */
+void qdri_mpi_pause(int n_polls);
+/* How long a rank that gives up keeps its memory available for transfers that others may have started. */
+#define QDRI_MPI_DRAIN_SECS 0.5
+
+/* notes.c */
 /* Reads the notes that have arrived. Cheap, but not free. @return 1: this rank, or another one of its world, has
  * failed */
 int qdri_mpi_given_up(mpi_comm *comm);
@@ -161,38 +166,34 @@ QDR_NODISCARD qdr_status qdri_mpi_fail_peer(const qdri_comm *comm, const char *w
 void qdri_mpi_send_notes(mpi_comm *root, int kind, const char *why);
 /* 1: all notes of this rank have been sent. */
 int qdri_mpi_notes_sent(mpi_comm *root);
-/* Waits, within the time limit, for a collective of MPI that was started when a world or a part of it is created.
- * @retval QDR_ERR_TIMEOUT  MPI may still use the collective's memory, and qdri_mpi_somebody_is_missing is set */
-QDR_NODISCARD qdr_status qdri_mpi_complete(mpi_comm *comm, MPI_Request request);
-/* The sentence of QDR_ERR_TIMEOUT for a rank of a world that there is not yet. */
-QDR_NODISCARD qdr_status qdri_mpi_fail_creation(int rank, int size, double limit_secs);
+
+/* leave.c */
 /* Declares that this rank will launch nothing more. For the root: waits until all ranks have done so; the result is in
  * all_leave. */
 void qdri_mpi_leave(mpi_comm *comm);
-/* How long a rank that gives up keeps its memory available for transfers that others may have started. */
-#define QDRI_MPI_DRAIN_SECS 0.5
-double qdri_mpi_now_secs(void);
-/* Pauses; the pause grows with n_polls. */
-void qdri_mpi_pause(int n_polls);
+/* After that: waits until no rank's notes are in flight. @return 0: a rank is missing */
+int qdri_mpi_notes_end(mpi_comm *root);
 
+/* mpi.c: frees the communicators of worlds that were given up. No context may follow: only before MPI ends. */
+void qdri_mpi_free_kept(void);
+
+/* launch.c */
 QDR_NODISCARD qdr_status qdri_mpi_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream);
 int qdri_mpi_has_come(const qdri_coll_run *run, int member);
 size_t qdri_mpi_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
+
+/* coll.c: the same for a group without levels, or a stage. */
 /* The step function of a collective that has that many bytes of staging. */
 typedef qdr_status (*qdri_mpi_step)(qdri_coll_run *run);
-qdri_mpi_step qdri_mpi_step_of(const qdri_comm *comm, const qdri_coll *coll);
+qdri_mpi_step qdri_mpi_flat_step_of(const qdri_comm *comm, const qdri_coll *coll);
+int qdri_mpi_flat_has_come(const qdri_coll_run *run, int member);
+size_t qdri_mpi_flat_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
 
-/* mpi.c: a subset of a communicator that uses its handle: member j is member first + j·step of `comm`. Not
- * collective. */
-QDR_NODISCARD qdr_status qdri_mpi_make_level(mpi_comm *comm, int first, int step, int size, int tag, mpi_comm **level);
-
-/* levels.c: creates the levels of a communicator, if its members allow it. Not collective. */
-QDR_NODISCARD qdr_status qdri_mpi_levels_create(mpi_comm *comm);
-void qdri_mpi_levels_destroy(qdri_comm *comm);
-/* 1 if this collective is performed level by level. The same on all members. */
+/* levels.c: 1 if this collective is performed level by level. The same on all members. */
 int qdri_mpi_levels_take(const mpi_comm *comm, const qdri_coll *coll);
 size_t qdri_mpi_levels_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll);
 qdr_status qdri_mpi_levels_step(qdri_coll_run *run);
+
 /* node.c, node_coll.c */
 /* Collective over a root. A rank that is alone on its node, or cannot get the memory, has none: its collectives use
  * messages, as those of groups that span nodes do. */
@@ -239,7 +240,7 @@ int qdri_mpi_is_open(const mpi_comm *comm, int number);
 void qdri_mpi_take_back(mpi_comm *comm);
 /* Drops all messages; requests in flight complete on their own. */
 void qdri_mpi_forget(mpi_comm *comm);
-/* These run on the host thread, which sleeps while it waits. */
+/* host.c: these run on the host thread, which sleeps while it waits. */
 QDR_NODISCARD qdr_status qdri_mpi_exchange(qdri_comm *comm, qdri_verdict *verdict);
 QDR_NODISCARD qdr_status qdri_mpi_broadcast(qdri_comm *comm, int root, void *data, size_t bytes);
 QDR_NODISCARD qdr_status qdri_mpi_look(qdri_comm *comm);

@@ -3,44 +3,11 @@
  * by each member with its counterparts on the other nodes, so that a node sends as much as one rank would, not that
  * amount for each of its ranks. A collective here is a sequence of collectives of smaller groups, its stages. Sums: the
  * members of a node in rank order, then the nodes in order; rounded at each level. */
-#include <stdlib.h>
-
 #include "comm/mpi/internal.h"
-#include "core/group.h"
 #include "core/size.h"
 #include "dev/clock.h"
 
-int qdri_mpi_use_levels = 1;
-
 static mpi_levels *levels_of(const qdri_coll_run *run) { return &((mpi_comm *)run->comm)->levels; }
-
-qdr_status qdri_mpi_levels_create(mpi_comm *comm)
-{
-    mpi_levels *levels = &comm->levels;
-    const int *nodes = ((const mpi_comm *)comm->base.root)->nodes;
-    const int per_node = qdri_mpi_use_levels ? qdri_members_per_node(nodes, comm->world_ranks, comm->base.size) : 0;
-    if (per_node == 0) return QDR_OK;
-    const int index = comm->base.rank % per_node, n_nodes = comm->base.size / per_node;
-    QDR_TRY(QDRI_NEW(per_node + n_nodes, "counts of a communicator", &levels->counts));
-    QDR_TRY(qdri_mpi_make_level(comm, comm->base.rank - index, 1, per_node, TAG_INNER, &levels->inner));
-    QDR_TRY(qdri_mpi_make_level(comm, index, per_node, n_nodes, TAG_OUTER, &levels->outer));
-    levels->per_node = per_node;
-    levels->n_nodes = n_nodes;
-    return QDR_OK;
-}
-
-void qdri_mpi_levels_destroy(qdri_comm *comm)
-{
-    mpi_levels *levels = &((mpi_comm *)comm)->levels;
-    mpi_comm *const made[] = {levels->outer, levels->inner};
-    for (int i = 0; i < 2; i++) {
-        qdri_comm *level = made[i] ? &made[i]->base : NULL;
-        qdri_comm_destroy(&level);
-    }
-    free(levels->counts);
-    levels->outer = levels->inner = NULL;
-    levels->counts = NULL;
-}
 
 int qdri_mpi_levels_take(const mpi_comm *comm, const qdri_coll *coll)
 {
@@ -180,7 +147,7 @@ static size_t own_bytes(const qdri_comm *comm, const qdri_coll *coll)
 static size_t stage_bytes(const qdri_comm *group, qdr_coll_kind kind, qdr_dtype dtype, int64_t n)
 {
     const qdri_coll stage = {.kind = kind, .dtype = dtype, .count = n};
-    return qdri_mpi_scratch_bytes(group, &stage);
+    return qdri_mpi_flat_scratch_bytes(group, &stage);
 }
 
 size_t qdri_mpi_levels_scratch_bytes(const qdri_comm *comm, const qdri_coll *coll)
@@ -218,7 +185,7 @@ static int begin_stage(qdri_coll_run *run)
     qdri_comm *group = is_inner ? &levels->inner->base : &levels->outer->base;
     levels->run = (qdri_coll_run){.comm = group,
                                   .coll = next,
-                                  .step = qdri_mpi_step_of(group, &next),
+                                  .step = qdri_mpi_flat_step_of(group, &next),
                                   .begin_nanosecs = qdri_now_ns(),
                                   .staging = (char *)run->staging + own_bytes(run->comm, &run->coll)};
     levels->sent_before = sent(group, next.kind);

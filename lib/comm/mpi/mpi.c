@@ -1,25 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `mpi` backend: creating and destroying communicators, giving up. */
+/* The `mpi` backend: creating and destroying communicators and their levels, giving up. */
 #include "comm/mpi/mpi.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "comm/launcher.h"
 #include "comm/mpi/internal.h"
 #include "comm/mpi/lookout.h"
-#include "core/log.h"
+#include "core/group.h"
 #include "core/size.h"
 
-qdr_status qdri_mpi_fail(int code, const char *what)
-{
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0;
-    MPI_Error_string(code, text, &length);
-    return QDR_FAIL(QDR_ERR_MPI, "MPI: %.40s: %.300s", what, text);
-}
+int qdri_mpi_use_levels = 1;
 
 static qdr_status check_state(void)
 {
@@ -46,11 +39,6 @@ static qdr_status check_state(void)
 }
 
 /* ---- creating and destroying ---- */
-
-#define LEAVE_SECS 3.0 /* for ranks that arrive late in a world that was given up */
-#define MOST_AGAIN_SECS 3.0 /* a rank that has given up for lack of others waits this much of the limit once more */
-enum { MISSING_BYTES = 300 };
-#define TELL_AFTER_SECS 0.2 /* a rank that leaves waits this long for the others before it sends notes */
 
 static void member_free(mpi_comm *member)
 {
@@ -96,84 +84,6 @@ out:
     return status;
 }
 
-static int has_not_left(const void *user, int member) { return !atomic_load(&((const mpi_comm *)user)->left[member]); }
-
-/* A wait for ranks that arrive late, or never, at the end of a world. */
-typedef struct leave_wait {
-    qdri_patience patience;
-    double limit_secs; /* 0: none */
-    int is_reported; /* the missing ranks have been logged; in a world that was given up that happened earlier */
-} leave_wait;
-
-/* The time limit applies here, too. */
-static leave_wait leave_wait_begin(mpi_comm *root)
-{
-    double limit_secs = 1e-9 * (double)qdri_comm_timeout_ns(&root->base);
-    const int again = *qdri_reason_get(&root->base.lateness) || atomic_load(&qdri_mpi_somebody_is_missing);
-    if (again && limit_secs > MOST_AGAIN_SECS) limit_secs = MOST_AGAIN_SECS;
-    return (leave_wait){.limit_secs = limit_secs};
-}
-
-/* Some time is added for ranks that were late. */
-static int is_too_long(mpi_comm *root, leave_wait *wait)
-{
-    const double secs = 1e-9 * (double)qdri_waited_ns(&wait->patience);
-    if (wait->limit_secs == 0 || secs < wait->limit_secs) return 0;
-    const int given_up = qdri_mpi_given_up(root); /* also reads which ranks have left */
-    if (!given_up && !wait->is_reported) { /* there is no status, and the last error must not change */
-        char missing[MISSING_BYTES];
-        qdri_kept_error kept;
-        qdri_keep_last_error(&kept);
-        const int n = qdri_comm_name_missing(&root->base, has_not_left, root, missing, sizeof missing);
-        if (n == 0) snprintf(missing, sizeof missing, "ranks that were there a moment ago");
-        (void)qdri_comm_fail_timeout(&root->base, "the destruction of contexts", missing, n);
-        qdri_log(QDRI_LOG_WARNING, "%s", qdr_last_error());
-        qdri_restore_last_error(&kept);
-    }
-    wait->is_reported = 1;
-    if (secs < wait->limit_secs + LEAVE_SECS) return 0;
-    atomic_store(&qdri_mpi_somebody_is_missing, 1);
-    return 1;
-}
-
-/* Waits until all ranks have arrived. tell: sends notes to ranks that may be waiting for this one. */
-static int barrier(mpi_comm *root, int tell)
-{
-    const double begin = qdri_mpi_now_secs();
-    leave_wait wait = leave_wait_begin(root);
-    MPI_Request request;
-    int done = 0;
-    if (MPI_Ibarrier(root->handle, &request) != MPI_SUCCESS) return 0;
-    for (int n_polls = 0;; n_polls++) {
-        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return 0;
-        if (done) return 1;
-        if (tell && qdri_mpi_now_secs() - begin > TELL_AFTER_SECS) {
-            qdri_mpi_send_notes(root, NOTE_LEFT, "");
-            tell = 0;
-        }
-        if (is_too_long(root, &wait)) return 0;
-        qdri_mpi_pause(n_polls);
-    }
-}
-
-void qdri_mpi_leave(mpi_comm *comm)
-{
-    if (comm->leaves) return;
-    comm->leaves = 1;
-    qdri_mpi_node_leave(comm);
-    if (comm->base.root == &comm->base && comm->handle != MPI_COMM_NULL) comm->all_leave = barrier(comm, 1);
-}
-
-static int wait_for_notes(mpi_comm *root)
-{
-    leave_wait wait = leave_wait_begin(root);
-    for (int n_polls = 0; !qdri_mpi_notes_sent(root); n_polls++) {
-        if (is_too_long(root, &wait)) return 0;
-        qdri_mpi_pause(n_polls);
-    }
-    return 1;
-}
-
 /* MPI gives the number of a freed communicator to the next one, which would receive what was sent on the old one and
  * received by nobody: those of a world that was given up are kept until the end of MPI. */
 enum { MOST_KEPT = 256 };
@@ -211,12 +121,7 @@ static void mpi_destroy(qdri_comm *comm)
     qdri_mpi_leave(mine);
     /* No rank continues while a note is in flight: connecting to a rank for the first time needs that rank's
      * cooperation, and MPI_Finalize would wait for it forever. After that, the memory that ranks share can be freed. */
-    if (is_root && mine->all_leave) {
-        if (wait_for_notes(mine) && barrier(mine, 0)) {
-            (void)qdri_mpi_given_up(mine); /* reads the notes */
-            qdri_mpi_node_destroy(mine);
-        }
-    }
+    if (is_root && mine->all_leave && qdri_mpi_notes_end(mine)) qdri_mpi_node_destroy(mine);
     if (atomic_load(&qdri_mpi_somebody_is_missing)) return;
     free_handle(mine);
     member_free(mine);
@@ -228,6 +133,19 @@ static void mpi_abort(qdri_comm *comm)
     mpi_comm *mine = (mpi_comm *)comm;
     if (!atomic_exchange(&mine->given_up, 1) && comm->root == comm && mine->notes && !qdri_mpi_is_over())
         qdri_mpi_send_notes(mine, NOTE_FAILED, qdr_last_error());
+}
+
+static void levels_destroy(qdri_comm *comm)
+{
+    mpi_levels *levels = &((mpi_comm *)comm)->levels;
+    mpi_comm *const made[] = {levels->outer, levels->inner};
+    for (int i = 0; i < 2; i++) {
+        qdri_comm *level = made[i] ? &made[i]->base : NULL;
+        qdri_comm_destroy(&level);
+    }
+    free(levels->counts);
+    levels->outer = levels->inner = NULL;
+    levels->counts = NULL;
 }
 
 static qdr_status mpi_split(qdri_comm *comm, int colour, int key, qdri_comm **part);
@@ -250,7 +168,7 @@ static const qdri_comm_table mpi_table = {
     .summed_first = mpi_summed_first,
     .compare_clocks = qdri_mpi_compare_clocks,
     .abort = mpi_abort,
-    .destroy_parts = qdri_mpi_levels_destroy,
+    .destroy_parts = levels_destroy,
     .destroy = mpi_destroy,
 };
 
@@ -290,11 +208,43 @@ static qdr_status find_members(mpi_comm *member)
     return QDR_OK;
 }
 
+/* A subset of a communicator that uses its handle: member j is member first + j·step of `comm`. Not collective. */
+static qdr_status make_level(mpi_comm *comm, int first, int step, int size, int tag, mpi_comm **level)
+{
+    QDR_TRY(member_create(size, level));
+    mpi_comm *made = *level;
+    made->handle = comm->handle;
+    made->owns_handle = 0;
+    made->tag = tag;
+    for (int j = 0; j < size; j++) {
+        made->handle_ranks[j] = first + j * step;
+        made->world_ranks[j] = comm->world_ranks[first + j * step];
+    }
+    qdri_comm_init(&made->base, &mpi_table, comm->base.dev, (comm->base.rank - first) / step, size, &comm->base);
+    return QDR_OK;
+}
+
+/* Creates the levels of a communicator, if its members allow it. Not collective. */
+static qdr_status levels_create(mpi_comm *comm)
+{
+    mpi_levels *levels = &comm->levels;
+    const int *nodes = ((const mpi_comm *)comm->base.root)->nodes;
+    const int per_node = qdri_mpi_use_levels ? qdri_members_per_node(nodes, comm->world_ranks, comm->base.size) : 0;
+    if (per_node == 0) return QDR_OK;
+    const int index = comm->base.rank % per_node, n_nodes = comm->base.size / per_node;
+    QDR_TRY(QDRI_NEW(per_node + n_nodes, "counts of a communicator", &levels->counts));
+    QDR_TRY(make_level(comm, comm->base.rank - index, 1, per_node, TAG_INNER, &levels->inner));
+    QDR_TRY(make_level(comm, index, per_node, n_nodes, TAG_OUTER, &levels->outer));
+    levels->per_node = per_node;
+    levels->n_nodes = n_nodes;
+    return QDR_OK;
+}
+
 /* Creates its levels and its areas. mine: this rank's status so far; other members wait for it in the second step, even
  * if something has failed here. */
 static qdr_status join_groups(mpi_comm *member, qdr_status mine)
 {
-    const qdr_status made = mine == QDR_OK ? qdri_mpi_levels_create(member) : mine;
+    const qdr_status made = mine == QDR_OK ? levels_create(member) : mine;
     const qdr_status joined = qdri_mpi_node_join(member, made);
     return made != QDR_OK ? made : joined;
 }
@@ -327,21 +277,6 @@ out:
         member_free(member);
     }
     return status;
-}
-
-qdr_status qdri_mpi_make_level(mpi_comm *comm, int first, int step, int size, int tag, mpi_comm **level)
-{
-    QDR_TRY(member_create(size, level));
-    mpi_comm *made = *level;
-    made->handle = comm->handle;
-    made->owns_handle = 0;
-    made->tag = tag;
-    for (int j = 0; j < size; j++) {
-        made->handle_ranks[j] = first + j * step;
-        made->world_ranks[j] = comm->world_ranks[first + j * step];
-    }
-    qdri_comm_init(&made->base, &mpi_table, comm->base.dev, (comm->base.rank - first) / step, size, &comm->base);
-    return QDR_OK;
 }
 
 static int is_predefined(MPI_Errhandler handler)

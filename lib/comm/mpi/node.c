@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The node memory of the `mpi` backend: one block for each node and world, and its areas. */
+#include <limits.h>
 #include <sys/mman.h>
 
 #include "comm/mpi/internal.h"
@@ -12,25 +13,45 @@ int qdri_mpi_slot_bytes = NODE_SLOT_BYTES;
 
 /* ---- collectives within the time limit ---- */
 
+/* Waits, within the time limit, for a collective of MPI that was started when a world or a part of it is created.
+ * @retval QDR_ERR_TIMEOUT  MPI may still use the collective's memory, and qdri_mpi_somebody_is_missing is set */
+static qdr_status complete(mpi_comm *comm, MPI_Request request)
+{
+    const int64_t limit_ns = qdri_comm_timeout_ns(&comm->base);
+    const qdri_comm *root = comm->base.root;
+    qdri_patience patience = {0};
+    for (int n_polls = 0;; n_polls += n_polls < INT_MAX - 1 ? 1 : 0) {
+        int done = 0;
+        QDR_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        if (done) return QDR_OK;
+        if (limit_ns > 0 && qdri_waited_ns(&patience) > limit_ns) {
+            const qdr_status status = qdri_mpi_fail_creation(root->rank, root->size, 1e-9 * (double)limit_ns);
+            qdri_comm_abort(&comm->base);
+            return status;
+        }
+        qdri_mpi_pause(n_polls);
+    }
+}
+
 static qdr_status broadcast(mpi_comm *comm, void *data, size_t n, MPI_Datatype type, MPI_Comm handle)
 {
     MPI_Request request;
     QDR_MPI(MPI_Ibcast(data, (int)n, type, 0, handle, &request));
-    return qdri_mpi_complete(comm, request);
+    return complete(comm, request);
 }
 
 static qdr_status gather(mpi_comm *comm, const int *mine, int *all, MPI_Comm handle)
 {
     MPI_Request request;
     QDR_MPI(MPI_Iallgather(mine, 1, MPI_INT, all, 1, MPI_INT, handle, &request));
-    return qdri_mpi_complete(comm, request);
+    return complete(comm, request);
 }
 
 static qdr_status lowest(mpi_comm *comm, int *value, MPI_Comm handle)
 {
     MPI_Request request;
     QDR_MPI(MPI_Iallreduce(MPI_IN_PLACE, value, 1, MPI_INT, MPI_MIN, handle, &request));
-    return qdri_mpi_complete(comm, request);
+    return complete(comm, request);
 }
 
 /* ---- the node's memory ---- */

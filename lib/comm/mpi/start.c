@@ -18,36 +18,6 @@
 #include "comm/mpi/mpi.h"
 #include "core/log.h"
 
-void qdri_mpi_describe(char *text, size_t bytes)
-{
-    char said[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-    int length = 0;
-    if (MPI_Get_library_version(said, &length) != MPI_SUCCESS) *said = '\0';
-    said[strcspn(said, "\n,")] = '\0';
-    for (char *tab = said; (tab = strchr(tab, '\t'));) *tab = ' ';
-    snprintf(text, bytes, "%s", *said ? said : "unknown");
-}
-
-int qdri_mpi_is_initialised(void)
-{
-    int initialised = 0;
-    return MPI_Initialized(&initialised) == MPI_SUCCESS && initialised;
-}
-
-int qdri_mpi_is_over(void)
-{
-    int finalised = 0;
-    return MPI_Finalized(&finalised) == MPI_SUCCESS && finalised;
-}
-
-qdr_status qdri_mpi_check_runs(void)
-{
-    if (!qdri_mpi_is_over()) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_STATE,
-                    "MPI: it is finalised, and the context can only be destroyed; call MPI_Finalize after "
-                    "the last use of a context");
-}
-
 #define FOLDER "/dev/shm"
 #define RANK_BYTES (5.0 * (1 << 20)) /* MPICH 4.0 over UCX 1.13 takes 4.2 when it starts */
 
@@ -110,8 +80,6 @@ qdr_status qdri_mpi_start(int *started)
     *started = 1;
     return QDR_OK;
 }
-
-atomic_int qdri_mpi_somebody_is_missing;
 
 #define LEAST_STILL_SECS 0.1
 #define MOST_STILL_SECS 0.9
@@ -186,8 +154,6 @@ static void begin_leaving_together(void)
     }
     if (!wait_by_counter(rank, n_ranks)) wait_some_time();
 }
-
-int qdri_mpi_misses_a_rank(void) { return atomic_load(&qdri_mpi_somebody_is_missing); }
 
 void qdri_mpi_stop(void)
 {
