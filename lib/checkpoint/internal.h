@@ -95,8 +95,6 @@ static inline int64_t qdri_tensors_bytes(const qdr_tensor *tensors, int n)
 {
     return n ? tensors[n - 1].begin + tensors[n - 1].bytes : 0;
 }
-/* Removes what was written, and frees it. */
-void qdri_tensor_output_free(qdri_tensor_output *out);
 /* Completes what was written, unless that was done, and moves it into place. */
 QDR_NODISCARD qdr_status qdri_tensor_output_commit(qdr_safetensors *file);
 

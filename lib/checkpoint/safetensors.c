@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Safetensors files: opening and reading. */
+/* Safetensors files: their headers and lists, reading, and giving up. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,8 +15,6 @@
 #include "core/kind.h"
 #include "core/size.h"
 #include "files/at.h"
-
-enum { PATH_BYTES = 4096 };
 
 /* ---- bytes ---- */
 
@@ -48,7 +46,7 @@ uint32_t qdri_header_crc(const char *text, size_t n_bytes, size_t crc_at)
     return qdri_crc(crc, text + crc_at + QDRI_CRC_DIGITS, n_bytes - crc_at - QDRI_CRC_DIGITS);
 }
 
-/* ---- opening ---- */
+/* ---- headers ---- */
 
 static qdr_status check_header_crc(const qdri_tensor_file *file, const char *text, size_t n_bytes)
 {
@@ -140,69 +138,6 @@ qdr_status qdri_safetensors_list(qdr_safetensors *self)
         for (int k = 0; k < self->files[i].header->n; k++)
             self->entries[self->n++] = (qdri_tensor_entry){&self->files[i].header->tensors[k], &self->files[i]};
     return qdri_safetensors_sort(self);
-}
-
-static qdr_status open_one(qdr_safetensors *self)
-{
-    int capacity = 0;
-    QDR_TRY(qdri_safetensors_add_file(self, self->path, &capacity));
-    return qdri_safetensors_list(self);
-}
-
-static int by_number(const void *left, const void *right)
-{
-    const qdri_named *a = left, *b = right;
-    return (a->number > b->number) - (a->number < b->number);
-}
-
-/* The keys of the metadata, each once, in the order of the files. */
-static qdr_status list_keys(qdr_safetensors *self)
-{
-    int n = 0, capacity = 0;
-    for (int i = 0; i < self->n_files; i++)
-        for (const char *key = NULL; (key = qdri_tensors_next_key(self->files[i].header, key)); n++) {
-            QDR_TRY(qdri_list_grow((void **)&self->keys, n, &capacity, sizeof *self->keys, "the keys of the metadata"));
-            self->keys[n] = (qdri_named){key, n};
-        }
-    qdri_named_sort(self->keys, n);
-    for (int i = 0; i < n; i++)
-        if (i == 0 || strcmp(self->keys[i].name, self->keys[self->n_keys - 1].name) != 0)
-            self->keys[self->n_keys++] = self->keys[i];
-    if (self->n_keys) qsort(self->keys, (size_t)self->n_keys, sizeof *self->keys, by_number);
-    return QDR_OK;
-}
-
-static void free_all(qdr_safetensors **file)
-{
-    qdr_safetensors *self = *file;
-    *file = NULL;
-    for (int i = 0; i < self->n_files; i++) {
-        if (self->files[i].descriptor >= 0) close(self->files[i].descriptor);
-        qdri_tensors_free(&self->files[i].header);
-        free(self->files[i].path);
-    }
-    qdri_tensor_output_free(&self->out);
-    free(self->files);
-    free(self->entries);
-    free(self->by_name);
-    free(self->keys);
-    free(self->path);
-    free(self);
-}
-
-qdr_status qdr_safetensors_open(const char *path, qdr_safetensors **file)
-{
-    if (!file) return QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: the result is NULL; pass the address of a pointer");
-    *file = NULL;
-    if (!path) return QDR_FAIL(QDR_ERR_ARGUMENT, "safetensors: the path is NULL; pass the name of a file");
-    char found[PATH_BYTES];
-    QDR_TRY(qdr_safetensors_locate(path, found, sizeof found));
-    QDR_TRY(QDRI_NEW(1, "a safetensors file", file));
-    qdr_status status = qdri_strdup(found, &(*file)->path);
-    if (status == QDR_OK) status = (qdri_has_ending(found, ".json") ? qdri_safetensors_open_index : open_one)(*file);
-    if (status == QDR_OK) status = list_keys(*file);
-    if (status != QDR_OK) free_all(file);
-    return status;
 }
 
 /* ---- what it holds ---- */
@@ -327,17 +262,37 @@ qdr_status qdr_safetensors_verify(const qdr_safetensors *file, int index)
                     qdri_shown(entry->file->path).text, qdri_shown(tensor->name).text, crc, tensor->crc);
 }
 
-/* ---- closing ---- */
+/* ---- discarding ---- */
 
-qdr_status qdr_safetensors_close(qdr_safetensors **file)
+/* Removes what was written. */
+static void free_output(qdri_tensor_output *out)
 {
-    if (!file || !*file) return QDR_OK;
-    const qdr_status status = (*file)->out.output ? qdri_tensor_output_commit(*file) : QDR_OK;
-    free_all(file);
-    return status;
+    qdr_output_discard(&out->output);
+    for (char **text = out->strings; text && *text; text++) free(*text);
+    free(out->strings);
+    free(out->metadata);
+    free(out->tensors);
+    free(out->shares);
+    for (int i = 0; i < out->n; i++) qdri_spans_free(&out->spans[i]);
+    free(out->spans);
+    free(out->written);
 }
 
 void qdr_safetensors_discard(qdr_safetensors **file)
 {
-    if (file && *file) free_all(file);
+    if (!file || !*file) return;
+    qdr_safetensors *self = *file;
+    *file = NULL;
+    for (int i = 0; i < self->n_files; i++) {
+        if (self->files[i].descriptor >= 0) close(self->files[i].descriptor);
+        qdri_tensors_free(&self->files[i].header);
+        free(self->files[i].path);
+    }
+    free_output(&self->out);
+    free(self->files);
+    free(self->entries);
+    free(self->by_name);
+    free(self->keys);
+    free(self->path);
+    free(self);
 }

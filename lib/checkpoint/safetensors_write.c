@@ -209,16 +209,3 @@ qdr_status qdri_tensor_output_commit(qdr_safetensors *file)
     QDR_TRY(qdr_safetensors_finish(file));
     return qdr_output_commit(&file->out.output);
 }
-
-void qdri_tensor_output_free(qdri_tensor_output *out)
-{
-    qdr_output_discard(&out->output);
-    for (char **text = out->strings; text && *text; text++) free(*text);
-    free(out->strings);
-    free(out->metadata);
-    free(out->tensors);
-    free(out->shares);
-    for (int i = 0; i < out->n; i++) qdri_spans_free(&out->spans[i]);
-    free(out->spans);
-    free(out->written);
-}
