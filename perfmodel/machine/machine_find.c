@@ -114,21 +114,3 @@ qdr_status qdr_machine_find(const char *text, qdr_machine *machine)
     if (status != QDR_OK) return status;
     return s.name[0] ? qdr_machine_load(s.name, machine) : nobody(&s);
 }
-
-int qdri_machine_prefer(const char *name, const char **list, int n)
-{
-    static _Thread_local int is_asking; /* a file may be based on an unknown name, too */
-    int n_near = 0;
-    if (is_asking) return 0;
-    is_asking = 1;
-    for (int i = 0; i < n; i++) {
-        qdr_machine machine;
-        if (qdr_machine_load(list[i], &machine) != QDR_OK) continue; /* a broken file is not a suggestion */
-        if (!qdri_name_begins(name, machine.device)) continue;
-        const char *near = list[i];
-        memmove(list + n_near + 1, list + n_near, (size_t)(i - n_near) * sizeof *list);
-        list[n_near++] = near;
-    }
-    is_asking = 0;
-    return n_near;
-}
