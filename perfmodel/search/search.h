@@ -5,6 +5,8 @@
 
 #include "price/model.h"
 
+/* ---- space.c ---- */
+
 enum { QDRI_MAX_DIVISORS = 256 }; /* 720720 has 240; no number up to 2^20 has more */
 
 QDR_NODISCARD qdr_status qdri_search_check(const qdr_search_opts *opts);
