@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A benchmark on all grids that are asked for, and the table that it prints. */
+#include <jansson.h>
+#include <math.h>
+#include <quadrille/levels.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/bench.h"
+#include "common/layer_case.h"
+#include "common/ranks.h"
+
+enum { MAX_GRIDS = 4096, MAX_COLUMNS = 40 };
+
+/* ---- printing ---- */
+
+/* Text is left-aligned, numbers are right-aligned. */
+static void print_words(const bench_column *column, int is_first, const char *words)
+{
+    const int width = column->kind == VALUE_TEXT ? -column->width : column->width;
+    printf("%s%*s", is_first ? "" : " ", width, words);
+}
+
+/* The settings (are_settings), or the values that differ from row to row. */
+static json_t *json_row(const bench_table *table, const bench_value *values, int are_settings)
+{
+    json_t *object = json_object();
+    for (const bench_column *column = table->columns; column->name; column++, values++) {
+        if (are_settings != !column->title) continue;
+        json_t *value = values->text                  ? json_string(values->text)
+                        : isnan(values->number)       ? json_null()
+                        : column->kind == VALUE_WHOLE ? json_integer((json_int_t)values->number)
+                                                      : json_real(values->number);
+        json_object_set_new(object, column->name, value);
+    }
+    return object;
+}
+
+static void dump(json_t *object, size_t flags)
+{
+    if (object) json_dumpf(object, stdout, JSON_PRESERVE_ORDER | flags);
+    json_decref(object);
+}
+
+/* Prints a row, after the heading if it is the first. values: one for each column. */
+static void print_row(bench_table *table, const bench_value *values)
+{
+    const int is_first = table->n_rows++ == 0;
+    switch (table->format) {
+    case FORMAT_TABLE:
+        if (is_first) {
+            fputs(table->title, stdout);
+            if (strcmp(table->device, "cpu") != 0) printf("# device: %s\n", table->device);
+            for (int line = 0; line < 2; line++) {
+                int n = 0;
+                for (const bench_column *column = table->columns; column->name; column++)
+                    if (column->title) print_words(column, n++ == 0, line ? column->unit : column->title);
+                putchar('\n');
+            }
+        }
+        int n = 0;
+        for (const bench_column *column = table->columns; column->name; column++, values++)
+            if (column->title) {
+                char words[64];
+                const int n_digits = column->kind == VALUE_WHOLE ? 0 : column->n_digits;
+                const double scale = column->kind == VALUE_WHOLE ? 1 : column->scale;
+                snprintf(words, sizeof words, "%.*f", n_digits, scale * values->number);
+                print_words(column, n++ == 0, values->text ? values->text : isnan(values->number) ? "-" : words);
+            }
+        putchar('\n');
+        break;
+    case FORMAT_CSV:
+        for (const bench_column *column = table->columns; is_first && column->name; column++)
+            printf("%s,%s", column->name, column[1].name ? "" : "device\n");
+        for (const bench_column *column = table->columns; column->name; column++, values++) {
+            if (values->text)
+                fputs(values->text, stdout);
+            else if (!isnan(values->number))
+                printf("%.*g", column->kind == VALUE_WHOLE ? 17 : 9, values->number);
+            putchar(',');
+        }
+        puts(table->device);
+        break;
+    case FORMAT_JSON:
+        if (is_first) putchar('{');
+        if (is_first) {
+            json_t *settings = json_row(table, values, 1);
+            json_object_set_new(settings, "device", json_string(table->device));
+            dump(settings, JSON_EMBED);
+        }
+        puts(is_first ? ", \"rows\": [" : ",");
+        dump(json_row(table, values, 0), 0);
+        break;
+    }
+    fflush(stdout);
+}
+
+void bench_choose_columns(const bench_column *columns, bench_wants wants, const void *user, bench_column *chosen)
+{
+    for (; columns->name; columns++)
+        if (wants(columns->name, user)) *chosen++ = *columns;
+    *chosen = *columns;
+}
+
+void bench_row(bench_run *run, const bench_column *columns, const bench_value *values)
+{
+    bench_value shown[MAX_COLUMNS] = {{0}};
+    const bench_column *column = run->table.columns;
+    for (; column->name; columns++, values++)
+        if (strcmp(columns->name, column->name) == 0) shown[column++ - run->table.columns] = *values;
+    if (qdr_context_rank(run->ctx) == 0) print_row(&run->table, shown);
+}
+
+/* ---- the loop over grids ---- */
+
+/* Passed to every rank of a benchmark. */
+typedef struct bench_start {
+    const bench_kind *kind;
+    const bench_options *options;
+} bench_start;
+
+qdr_status bench_make_grid(qdr_context *ctx, const char *levels, grid_size size, qdr_grid **grid)
+{
+    qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d};
+    const qdr_status status = levels ? qdr_levels_read(ctx, levels, &opts) : QDR_OK;
+    return status < 0 ? status : qdr_grid_create(ctx, &opts, grid);
+}
+
+int bench_leave_out(bench_run *run, grid_size size)
+{
+    run->n_left_out++;
+    if (qdr_context_rank(run->ctx) == 0)
+        fprintf(stderr, "quadrille: note: %s is left out: %s\n", grid_words(size).text, qdr_last_error());
+    return EXIT_OK;
+}
+
+static int run_rank(qdr_context *ctx, void *user)
+{
+    static _Thread_local grid_size sizes[MAX_GRIDS];
+    const bench_start *start = user;
+    const bench_options *options = start->options;
+    const int n_ranks = qdr_context_size(ctx);
+    bench_run run = {.ctx = ctx, .table = {.columns = start->kind->columns, .format = options->format}};
+    run.table.device = is_on_gpu(ctx) ? "cuda" : "cpu";
+    failure why = {0};
+    start->kind->write_title(options, n_ranks, run.table.title, sizeof run.table.title);
+    if (options->grid.x > 0) grid_check_ranks("bench", options->grid, n_ranks, &why);
+    sizes[0] = options->grid.x ? options->grid : (grid_size){1, 1, 1, n_ranks};
+    const int n_sizes = options->grid.x < 0 ? list_grids(n_ranks, sizes, MAX_GRIDS) : 1;
+    for (int i = 0; i < n_sizes && !why.code; i++) start->kind->run_grid(&run, options, sizes[i], &why);
+    if (run.n_left_out == n_sizes)
+        fail(&why, EXIT_USAGE, "%s: the options suit no grid of %d ranks", start->kind->command->name, n_ranks);
+    if (!why.code && qdr_context_rank(ctx) == 0 && run.table.format == FORMAT_JSON) puts("\n]}");
+    if (run.n_wrong)
+        fail(&why, EXIT_MISMATCH, "%s: %lld results are wrong, see the rows above", start->kind->command->name,
+             (long long)run.n_wrong);
+    return why.code ? fail_print_rank(&why, ctx) : EXIT_OK;
+}
+
+int bench_main(const bench_kind *kind, bench_options *options, int argc, char **argv)
+{
+    failure why = {0};
+    if (options_read(argc, argv, kind->command->options, options, NULL, &why) ||
+        (kind->check && kind->check(options, &why)))
+        return fail_print_once(&why);
+    bench_start start = {kind, options};
+    return run_on_ranks(options->n_local, options->n_threads, options->device, run_rank, &start);
+}
