@@ -43,7 +43,7 @@ typedef struct calibration {
     const char *stage;
 } calibration;
 
-/* ---- calibrate.c ---- */
+/* ---- samples.c ---- */
 
 /* Seconds of one call, on the slowest rank: the median of several rounds, each with enough calls to take a measurable
  * time (at most n_most; 1: single calls). call() enqueues. Collective, with the same result on all ranks. */
