@@ -87,10 +87,6 @@ int ckpt_is_state(const char *name);
 /* Finds what is to be written. `plan` has file and path. */
 int ckpt_plan_make(const ckpt_naming *naming, ckpt_plan *plan, failure *why);
 void ckpt_plan_free(ckpt_plan *plan);
-/* Rows and columns of a tensor: those of a vector are its elements, with one column. INT64_MAX: columns that cannot be
- * counted, of a tensor without rows. */
-int64_t ckpt_rows(int n_dims, const int64_t *shape);
-int64_t ckpt_columns_of(int n_dims, const int64_t *shape);
 
 /* ---- places: slots.c ---- */
 

@@ -9,16 +9,6 @@
 
 int ckpt_is_state(const char *name) { return strncmp(name, "optimizer.", strlen("optimizer.")) == 0; }
 
-int64_t ckpt_rows(int n_dims, const int64_t *shape) { return n_dims ? shape[0] : 1; }
-
-int64_t ckpt_columns_of(int n_dims, const int64_t *shape)
-{
-    int64_t n = 1;
-    for (int i = 1; i < n_dims; i++)
-        if (__builtin_mul_overflow(n, shape[i], &n)) return INT64_MAX;
-    return n;
-}
-
 static int fail_names(failure *why) { return fail_memory(why, "ckpt convert: out of memory for names"); }
 
 /* What all steps work on. */
