@@ -3,59 +3,9 @@
 #include "predict/predict.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/command.h"
 #include "common/files.h"
-
-/* ---- machines ---- */
-
-/* Those for all machines, and for this one: "MACHINE:". */
-static int apply_settings(predictor *all, failure *why)
-{
-    for (int i = 0; i < all->asked.n_settings; i++) {
-        const char *setting = all->asked.settings[i], *name = all->machine.name;
-        const size_t bytes = strcspn(setting, ":=");
-        if (setting[bytes] == ':') {
-            if (strncmp(setting, name, bytes) != 0 || name[bytes]) continue;
-            setting += bytes + 1;
-        }
-        all->is_used[i] = 1;
-        if (machine_set(setting, "predict", &all->machine, why)) return why->code;
-    }
-    return all->asked.n_settings ? fail_loading(why, qdr_machine_check(&all->machine, all->machine.name)) : EXIT_OK;
-}
-
-const qdr_machine *predictor_machine(predictor *all, const table *t, int64_t row, int column, failure *why)
-{
-    const char *text = all->asked.machine ? all->asked.machine : table_text(t, row, column);
-    if (all->machine_text && strcmp(all->machine_text, text) == 0) return &all->machine;
-    qdr_model_destroy(&all->model);
-    all->machine_text = text;
-    if (all->asked.machine)
-        fail_loading(why, qdr_machine_load(text, &all->machine));
-    else if (!*text)
-        table_fail(t, row, column, why, "it is empty; fill it in, or name a machine with --machine");
-    else if (qdr_machine_find(text, &all->machine) != QDR_OK)
-        table_fail(t, row, column, why, "%s", qdr_last_error());
-    return why->code || apply_settings(all, why) ? NULL : &all->machine;
-}
-
-/* ---- models ---- */
-
-qdr_status predictor_model(predictor *all, const qdr_network *network, qdr_model **model)
-{
-    qdr_status status = QDR_OK;
-    /* If only padding differs, the model is made again for nothing. */
-    const int is_other = memcmp(&all->network, network, sizeof *network) != 0; /* NOLINT */
-    if (!all->model || is_other) {
-        qdr_model_destroy(&all->model);
-        all->network = *network;
-        status = qdr_model_create(&all->machine, network, &all->model);
-    }
-    *model = all->model;
-    return status;
-}
 
 typedef struct predict_options {
     predictor predictor; /* first: --set wants its subject there */

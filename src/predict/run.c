@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A row of a table of runs: its network and plan, what was measured, and what the model says. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -158,15 +157,6 @@ static int set_plan(reader *r)
 }
 
 /* ---- rows ---- */
-
-void skip(measured *row, const char *format, ...)
-{
-    va_list arguments;
-    if (row->why_skipped[0]) return;
-    va_start(arguments, format);
-    vsnprintf(row->why_skipped, SKIPPED_BYTES, format, arguments);
-    va_end(arguments);
-}
 
 static int read_row(reader *r)
 {
