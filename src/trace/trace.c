@@ -187,27 +187,6 @@ static void print_table(const trace_file *trace)
     print_files(trace, coded);
 }
 
-/* ---- files ---- */
-
-void trace_position(const trace_rank *rank, char *text, size_t capacity)
-{
-    const int *at = rank->position;
-    *text = '\0';
-    if (rank->grid[0]) snprintf(text, capacity, "x%d y%d z%d d%d", at[QDR_X], at[QDR_Y], at[QDR_Z], at[QDR_D]);
-}
-
-void trace_grid(const trace_rank *rank, char *text, size_t capacity)
-{
-    const int *size = rank->grid, n_gradient = size[QDR_Z] * rank->near, n_state = n_gradient * rank->far;
-    int n = 0;
-    *text = '\0';
-    if (!size[0]) return;
-    n = snprintf(text, capacity, ", grid %dx%dx%dx%d", size[QDR_X], size[QDR_Y], size[QDR_Z], size[QDR_D]);
-    if (n_state > size[QDR_Z])
-        snprintf(text + n, capacity - (size_t)n, ", levels %d,%d: near %d, far %d, copies %d", n_gradient, n_state,
-                 rank->near, rank->far, size[QDR_D] / rank->near / rank->far);
-}
-
 static int run(int argc, char **argv)
 {
     trace_options options = {0};

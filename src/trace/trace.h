@@ -59,6 +59,11 @@ typedef struct trace_file {
 /* Reads PATH.0, PATH.1, …; PATH.0 states the number of ranks. */
 int trace_read(const char *path, trace_file *trace, failure *why);
 void trace_free(trace_file *trace);
+/* Writes "x0 y1 z0 d0" to `text`, or nothing if no schedule ran. */
+void trace_position(const trace_rank *rank, char *text, size_t capacity);
+/* Writes ", grid 1x1x2x4, levels 4,8: near 2, far 2, copies 1" to `text`, without levels where it has none, or nothing
+ * if no schedule ran. */
+void trace_grid(const trace_rank *rank, char *text, size_t capacity);
 
 /* ---- times: time.c ---- */
 
@@ -89,13 +94,8 @@ typedef struct trace_last {
 } trace_last;
 trace_last trace_find_last(const trace_file *trace);
 
-/* ---- files: writers of a trace_file ---- */
+/* ---- pictures: draw.c ---- */
 
-/* Writes "x0 y1 z0 d0" to `text`, or nothing if no schedule ran. */
-void trace_position(const trace_rank *rank, char *text, size_t capacity);
-/* Writes ", grid 1x1x2x4, levels 4,8: near 2, far 2, copies 1" to `text`, without levels where it has none, or nothing
- * if no schedule ran. */
-void trace_grid(const trace_rank *rank, char *text, size_t capacity);
 /* The first ranks' streams over time, as SVG. */
 void trace_draw(FILE *file, const void *trace, failure *why);
 
