@@ -6,7 +6,7 @@ reads the environment.
 usage: check_layers.py [--objects BUILD] [FOLDER]
 
 FOLDER: the repository; default: the working directory. --objects: also reads the symbols of the objects in a build
-folder, by which calls are seen whose declaration is in a lower module.
+folder, by which calls are seen whose declaration is in a lower module, and circles of files that call each other.
 """
 import argparse
 import json
@@ -62,6 +62,9 @@ HOMES = {
 GETENV = re.compile(r'\b(?:secure_)?getenv\s*\((?!\s*"(?!QDR_))')
 GETENV_HOMES = ("lib/core/variables.c", "lib/comm/launcher.c", "lib/comm/mates.c", "lib/comm/nccl/join.c",
                 "lib/dev/cuda/cudnn.c")
+
+# Folders in which files still call each other in circles.
+WITH_CIRCLES = ("lib/comm/", "lib/dev/")
 
 
 def home_of(header):
@@ -196,14 +199,43 @@ def symbols(paths, *options):
         yield path, rest.split()[-1]
 
 
+def circles(uses):
+    """Lists of files of which each uses each other, through others or not."""
+    reached = {}
+    for source in uses:
+        found, left = set(), [source]
+        while left:
+            new = uses.get(left.pop(), {}).keys() - found
+            found |= new
+            left += new
+        reached[source] = found
+    all_circles = {frozenset(other for other in found if source in reached.get(other, ()))
+                   for source, found in reached.items()}
+    return sorted(sorted(circle) for circle in all_circles if circle)
+
+
+def check_circles(uses):
+    for circle in circles(uses):
+        if any(all(source.startswith(folder) for source in circle) for folder in WITH_CIRCLES):
+            continue
+        arrows = [f"{source} -> {other} by {uses[source][other]}"
+                  for source in circle for other in sorted(uses[source].keys() & circle)]
+        yield f"{', '.join(circle)} call each other: {', '.join(arrows)}"
+
+
 def check_objects(build):
     for sources in objects(build).values():
         of_object = {made: source for source, made in sources.items() if os.path.exists(made)}
         home = {name: of_object[made] for made, name in symbols(of_object, "--defined-only", "--extern-only")}
+        uses = {}
         for made, name in symbols(of_object, "--undefined-only"):
-            why = complaint(of_object[made], home[name]) if name in home else None
+            source, other = of_object[made], home.get(name)
+            why = complaint(source, other) if other else None
             if why:
-                yield f"{of_object[made]}: uses {name} of {home[name]}: {why}"
+                yield f"{source}: uses {name} of {other}: {why}"
+            if other:
+                uses.setdefault(source, {})[other] = name
+        yield from check_circles(uses)
 
 
 def main():

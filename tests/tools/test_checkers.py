@@ -177,6 +177,18 @@ class Layers(Case):
             with self.subTest(above=above, below=below):
                 self.assertEqual(len(self.link({above: calls, below: called})), 1)
 
+    def test_circles(self):
+        """The first letter of each word is a file with a function, which calls those of the others."""
+        for words, expected in (("abc bc c", []), ("ab ba", ["ab"]), ("ab bc ca", ["abc"]), ("abd bac cd d", ["ab"]),
+                                ("abc bac cd dc", ["ab", "cd"])):
+            with self.subTest(words=words):
+                found = self.link({f"lib/grid/{word[0]}.c": "".join(f"void {name}(void);\n" for name in word) +
+                                   f"void {word[0]}(void) {{ {''.join(name + '();' for name in word[1:])} }}\n"
+                                   for word in words.split()})
+                self.assertEqual([line.split(" call each other: ")[0] for line in found],
+                                 [", ".join(f"lib/grid/{name}.c" for name in names) for names in expected])
+        self.assertIn("lib/grid/c.c -> lib/grid/d.c by d", found[1])
+
 
 class Collective(Case):
     LOWER = """qdr_status join(comm *member)
