@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `quadrille bench`: what grids cost on this machine. */
 #include "bench/bench.h"
+#include "common/ranks.h"
 
 static const command *const benches[] = {&command_bench_ckpt,
                                          &command_bench_codec,

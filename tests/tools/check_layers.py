@@ -63,8 +63,6 @@ GETENV = re.compile(r'\b(?:secure_)?getenv\s*\((?!\s*"(?!QDR_))')
 GETENV_HOMES = ("lib/core/variables.c", "lib/comm/launcher.c", "lib/comm/mates.c", "lib/comm/nccl/join.c",
                 "lib/dev/cuda/cudnn.c")
 
-# Folders in which files still call each other in circles.
-WITH_CIRCLES = ("lib/comm/", "lib/dev/")
 
 
 def home_of(header):
@@ -216,8 +214,6 @@ def circles(uses):
 
 def check_circles(uses):
     for circle in circles(uses):
-        if any(all(source.startswith(folder) for source in circle) for folder in WITH_CIRCLES):
-            continue
         arrows = [f"{source} -> {other} by {uses[source][other]}"
                   for source in circle for other in sorted(uses[source].keys() & circle)]
         yield f"{', '.join(circle)} call each other: {', '.join(arrows)}"
