@@ -86,10 +86,10 @@ static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config,
 {
     const int64_t hidden = config->hidden, head = hidden / config->n_heads;
     qdr_edge norm, qkv, attention, added;
-    TRY(qdr_stack_add_layer_norm(stack, "norm1", config->epsilon, in, &norm));
+    TRY(qdr_stack_add_layer_norm(stack, "block0.norm1", config->epsilon, in, &norm));
     const qdr_linear_desc qkv_desc = {
         QDR_OPTS_INIT,
-        .name = "qkv",
+        .name = "block0.qkv",
         .in = {{hidden, 1}},
         .out = {{hidden, head}, {hidden, head}, {hidden, head}},
         .bias = 1,
@@ -97,36 +97,32 @@ static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config,
         .out_row_unit = config->context, /* attention needs whole sequences */
     };
     TRY(qdr_stack_add_linear(stack, &qkv_desc, norm, &qkv, NULL));
-    TRY(qdr_stack_add_attention(stack, "attention", head, config->context, qkv, &attention));
+    TRY(qdr_stack_add_attention(stack, "block0.attention", head, config->context, qkv, &attention));
     const qdr_linear_desc proj_desc = {
-        QDR_OPTS_INIT, .name = "proj",  .in = {{hidden, head}},       .out = {{hidden, 1}},
-        .bias = 1,     .transposed = 1, .out_layout = config->layout,
+        QDR_OPTS_INIT, .name = "block0.proj", .in = {{hidden, head}},       .out = {{hidden, 1}},
+        .bias = 1,     .transposed = 1,       .out_layout = config->layout,
     };
     TRY(qdr_stack_add_linear(stack, &proj_desc, attention, &added, NULL));
-    return qdr_stack_add_residual(stack, "residual1", in, added, out);
+    return qdr_stack_add_residual(stack, "block0.residual1", in, added, out);
 }
 
 static qdr_status add_mlp_half(qdr_stack *stack, const gpt_config *config, qdr_edge in, qdr_edge *out)
 {
     const int64_t hidden = config->hidden, ffn = config->ffn ? config->ffn : 4 * config->hidden;
     qdr_edge norm, fc, gelu, added;
-    TRY(qdr_stack_add_layer_norm(stack, "norm2", config->epsilon, in, &norm));
+    TRY(qdr_stack_add_layer_norm(stack, "block0.norm2", config->epsilon, in, &norm));
     const qdr_linear_desc fc_desc = {
-        QDR_OPTS_INIT, .name = "fc", .in = {{hidden, 1}}, .out = {{ffn, 1}}, .bias = 1, .out_layout = config->layout,
+        QDR_OPTS_INIT,     .name = "block0.fc", .in = {{hidden, 1}},
+        .out = {{ffn, 1}}, .bias = 1,           .out_layout = config->layout,
     };
     TRY(qdr_stack_add_linear(stack, &fc_desc, norm, &fc, NULL));
-    TRY(qdr_stack_add_gelu(stack, "gelu", fc, &gelu));
+    TRY(qdr_stack_add_gelu(stack, "block0.gelu", fc, &gelu));
     const qdr_linear_desc fc2_desc = {
-        QDR_OPTS_INIT,
-        .name = "fc2",
-        .in = {{ffn, 1}},
-        .out = {{hidden, 1}},
-        .bias = 1,
-        .transposed = 1,
-        .out_layout = config->layout,
+        QDR_OPTS_INIT,   .name = "block0.fc2",         .in = {{ffn, 1}}, .out = {{hidden, 1}}, .bias = 1,
+        .transposed = 1, .out_layout = config->layout,
     };
     TRY(qdr_stack_add_linear(stack, &fc2_desc, gelu, &added, NULL));
-    return qdr_stack_add_residual(stack, "residual2", in, added, out);
+    return qdr_stack_add_residual(stack, "block0.residual2", in, added, out);
 }
 
 static qdr_status set_gradient(const block_driver *driver)
