@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations: everything between products. Each is one file of this folder: how it is added to a net, with its checks,
- * edges, parameters and bytes, and its tasks in both directions with what they cost. op.c has the table of all. */
+ * edges, parameters and bytes, and its tasks in both directions with what they cost. table.c has the table of all. */
 #ifndef QDRI_SCHEDULE_OPS_OP_H
 #define QDRI_SCHEDULE_OPS_OP_H
 
@@ -41,6 +41,9 @@ typedef struct qdri_op {
 } qdri_op;
 extern const qdri_op qdri_linear_op, qdri_embedding_op, qdri_norm_op, qdri_attention_op, qdri_gelu_op, qdri_residual_op,
     qdri_loss_op, qdri_caller_op, qdri_stand_in_op;
+
+/* What the backward of a kind of node needs. */
+int qdri_op_backward_needs(qdri_node_kind kind);
 
 /* ---- adding to a net ---- */
 

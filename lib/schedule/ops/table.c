@@ -40,6 +40,8 @@ void qdri_node_describe(qdri_facts *facts, const char *who, const qdri_net *net,
         qdri_facts_add_int(facts, who, i ? "a further input edge" : "input edge", desc->in[i]);
 }
 
+int qdri_op_backward_needs(qdri_node_kind kind) { return ops[kind]->backward_needs; }
+
 /* ---- tasks ---- */
 
 static qdri_op_part part_of(qdri_builder *builder, const qdri_net *net, int number, int part)

@@ -6,6 +6,7 @@
 #include "core/operands.h"
 #include "core/size.h"
 #include "gpt_net.h"
+#include "schedule/ops/op.h"
 
 /* Every axis below divides everything, so that all ranks have the same sizes. */
 enum {
@@ -305,6 +306,50 @@ static void refused_nodes_leave_nothing(void **state)
     qdri_net_free(&net);
 }
 
+static int reads(const qdri_task *task, qdri_ref what)
+{
+    for (int i = 0; i < task->n_reads; i++)
+        if (what.buffer >= 0 && task->reads[i].buffer == what.buffer) return 1;
+    return 0;
+}
+
+/* Of what the forward left: the bits are those of qdri_op.backward_needs. */
+static int needs_of(const qdri_net *net, const qdri_schedule *backward, int number)
+{
+    const qdri_node *node = &net->nodes[number];
+    int needs = 0;
+    for (int t = 0; t < backward->n_tasks; t++) {
+        const qdri_task *task = &backward->tasks[t];
+        if (task->node != number) continue;
+        for (int i = 0; i < node->n_in; i++)
+            if (reads(task, net->edges[node->in[i]].value)) needs |= QDRI_NEEDS_INPUT << i;
+        if (node->out >= 0 && reads(task, net->edges[node->out].value)) needs |= QDRI_NEEDS_OUTPUT;
+        if (reads(task, node->saved)) needs |= QDRI_NEEDS_SAVED;
+    }
+    return needs;
+}
+
+static void a_backward_reads_what_it_needs(void **state)
+{
+    (void)state;
+    built b = {0};
+    int n_kinds[QDRI_N_NODE_KINDS] = {0};
+    for (int i = 0; i < 2 * N_GRIDS; i++) {
+        const gpt_net gpt = small_gpt(i % 2 ? QDR_SCATTERED : QDR_REPLICATED);
+        build(&b, &gpt, grids[i / 2], 0);
+        for (int node = 0; node < b.net.n_nodes; node++) {
+            const qdri_node_kind kind = b.net.nodes[node].kind;
+            if (qdri_node_is_layer(&b.net.nodes[node])) continue;
+            n_kinds[kind]++;
+            assert_int_equal(needs_of(&b.net, &b.lists.backward[0], node), qdri_op_backward_needs(kind));
+        }
+    }
+    assert_true(n_kinds[QDRI_NODE_NORM] && n_kinds[QDRI_NODE_ATTENTION] && n_kinds[QDRI_NODE_GELU] &&
+                n_kinds[QDRI_NODE_RESIDUAL] && n_kinds[QDRI_NODE_CROSS_ENTROPY]);
+    qdri_net_lists_free(&b.lists);
+    qdri_net_free(&b.net);
+}
+
 static void an_embedding_is_tied_once(void **state)
 {
     (void)state;
@@ -331,6 +376,7 @@ int main(void)
         cmocka_unit_test(returns_overlap_as_weights),
         cmocka_unit_test(lists_are_functions_of_the_description),
         cmocka_unit_test(refused_nodes_leave_nothing),
+        cmocka_unit_test(a_backward_reads_what_it_needs),
         cmocka_unit_test(an_embedding_is_tied_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
