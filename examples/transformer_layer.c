@@ -187,7 +187,7 @@ static int has_levels(const block_driver *driver)
 /* With levels, each forward is the first one after a step, which returns parameters. */
 static qdr_status run_forward(const block_driver *driver)
 {
-    if (!driver->forward) TRY(qdr_stack_updated(driver->stack));
+    if (!driver->forward) TRY(qdr_stack_mark_updated(driver->stack));
     return driver->forward ? qdr_graph_launch(driver->forward, NULL) : qdr_stack_forward(driver->stack);
 }
 
@@ -240,15 +240,17 @@ static int read_traffic(const block_driver *driver, traffic_row rows[QDR_N_CHANN
 {
     /* Recorded work is enqueued, and counted, once. */
     const double n = driver->set->how.recorded ? 1 : (double)driver->set->n_iterations;
-    const char *forwards = has_levels(driver) ? "first forward" : "forward";
+    const qdr_list forwards = has_levels(driver) ? QDR_LIST_FIRST_FORWARD : QDR_LIST_FORWARD;
     int n_rows = 0;
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
             const qdr_channel c = (qdr_channel)channel;
             const qdr_coll_kind k = (qdr_coll_kind)kind;
             const qdr_traffic done = qdr_grid_traffic(driver->grid, c, k);
-            const qdr_planned forward = qdr_stack_planned(driver->stack, forwards, c, k);
-            const qdr_planned backward = qdr_stack_planned(driver->stack, "backward", c, k);
+            qdr_planned forward, backward;
+            if (qdr_stack_planned(driver->stack, forwards, c, k, &forward) < 0 ||
+                qdr_stack_planned(driver->stack, QDR_LIST_BACKWARD, c, k, &backward) < 0)
+                continue;
             if (done.n_calls || forward.n_calls || backward.n_calls)
                 rows[n_rows++] = (traffic_row){qdr_channel_name(c),
                                                qdr_coll_kind_name(k),
@@ -276,8 +278,8 @@ static qdr_status conclude(block_driver *driver, block_result *result)
         TRY(over_ranks(driver, driver->backward_secs[i], &unused, &driver->backward_secs[i]));
     }
     /* In the replicated layout, norms and residuals are computed, and counted, more than once. */
-    TRY(over_ranks(driver, qdr_stack_flops(driver->stack, "forward"), &forward_flops, &unused));
-    TRY(over_ranks(driver, qdr_stack_flops(driver->stack, "backward"), &backward_flops, &unused));
+    TRY(over_ranks(driver, qdr_stack_flops(driver->stack, QDR_LIST_FORWARD), &forward_flops, &unused));
+    TRY(over_ranks(driver, qdr_stack_flops(driver->stack, QDR_LIST_BACKWARD), &backward_flops, &unused));
     result->forward_secs = statistics_median(driver->forward_secs, (size_t)set->n_iterations);
     result->backward_secs = statistics_median(driver->backward_secs, (size_t)set->n_iterations);
     result->forward_gflops = 1e-9 * forward_flops / result->forward_secs;
@@ -299,7 +301,7 @@ static void print_table(const block_driver *driver, const block_result *result)
            grid_words(set->how.grid).text, set->how.order, split, layout_word((qdr_layout)set->how.layout),
            qdr_dtype_name((qdr_dtype)set->how.dtype), set->products ? " with fp8 products" : "",
            set->how.recorded ? "as graphs, " : "", qdr_context_threads(driver->ctx), (long long)set->n_iterations);
-    if (qdr_stack_print(driver->stack, "storage", stdout) == QDR_OK) putchar('\n');
+    if (qdr_stack_print_storage(driver->stack, stdout) == QDR_OK) putchar('\n');
     printf("forward   %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->forward_secs, result->forward_gflops);
     printf("backward  %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->backward_secs, result->backward_gflops);
     printf("together  %10.3f ms %10.0f tokens/s\n\n", 1e3 * (result->forward_secs + result->backward_secs),

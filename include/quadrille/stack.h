@@ -440,11 +440,11 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter(const qdr_stack *stack, int
  * parameter on the context's stream: what else a shard holds is then stale. Without levels it does nothing. Call it on
  * all ranks. Local.
  *  @retval QDR_ERR_STATE  the stack has no memory, or shares the parameters of another one */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_updated(qdr_stack *stack);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_mark_updated(qdr_stack *stack);
 /** Returns now what is stale; otherwise the next pass that needs it does: a whole forward returns everything, a layer
  * run alone its own W. For callers that read shards themselves. Collective, stream-ordered on the context's stream.
  *  @retval QDR_ERR_STATE  the stack has no memory */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_return(qdr_stack *stack);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_refresh(qdr_stack *stack);
 /** A rectangle of a parameter that this rank stores: its element (i, j), 0 ≤ i < n_rows and 0 ≤ j < n_cols, is
  * data[offset + i·row_step + j·col_step], likewise of gradient, and [row + i, col + j] of the whole parameter. One
  * of the steps is 1: col_step where the storage is [out, in], row_step where it is [in, out]. */
@@ -464,13 +464,16 @@ typedef struct qdr_parameter_run {
  *  @retval QDR_ERR_ARGUMENT  NULL, or no such parameter */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_parameter_runs(const qdr_stack *stack, int index,
                                                           qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS], int *n_runs);
-/** Gathers a parameter (which = 0) or its gradient (which = 1) as it is on one process: [N,K], [V,H], [context,H] or
- * [n], in the type of the data, to host memory `full` on every rank that passes non-NULL. Collective, blocking, agrees.
+/** What is gathered of a parameter. */
+typedef enum qdr_parameter_data { QDR_PARAMETER_VALUE = 0, QDR_PARAMETER_GRADIENT = 1 } qdr_parameter_data;
+/** Gathers a parameter or its gradient as it is on one process: [N,K], [V,H], [context,H] or [n], in the type of the
+ * data, to host memory `full` on every rank that passes non-NULL. Collective, blocking, agrees.
  *  @retval QDR_ERR_ARGUMENT  ranks pass another index or `which`, or for a gradient passed different arguments to the
  *                            last backward; `full` overlaps memory of the stack, or of one with the same parameters
  *  @retval QDR_ERR_STATE     the gradient lacks sums, as the last backward had QDR_DEFER_SYNC: it would differ between
  *                            ranks */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, qdr_parameter_data which,
+                                                            void *full);
 /** Sets a parameter from its full value in host memory, type of the stack. Blocking; each rank takes its part. Local,
  * but with QDR_CHECK=1 collective: ranks then compare the index and a digest of the value. After an error on any rank
  * the value is undefined until it is set again; passes can still run. It is not stale then, or with QDR_CHECK=1 stale
@@ -481,18 +484,30 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_gather_parameter(qdr_stack *stack, in
  *  @retval QDR_ERR_STATE     not built, without memory, or it shares the parameters of another stack */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int index, const void *full);
 
-/** Writes the schedule of "forward" or "backward" as text, one task per line; "first forward": of the first
- * forward after a step, which with levels begins with returns; "storage": how each layer's W is stored, why, and what
- * was measured, one layer per line. Local. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file);
-/** What the schedule plans for this rank: the number of collectives and the bytes that they send. */
+/** The lists of tasks of a stack that runs as a whole. */
+typedef enum qdr_list {
+    QDR_LIST_FORWARD = 0,
+    QDR_LIST_BACKWARD = 1,
+    QDR_LIST_FIRST_FORWARD = 2 /**< of the first forward after a step, which with levels begins with returns */
+} qdr_list;
+/** Writes a list as text, one task per line. Local.
+ *  @retval QDR_ERR_ARGUMENT  NULL, or no such list */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_print(const qdr_stack *stack, qdr_list list, FILE *file);
+/** Writes how each layer's W is stored, why, and what was measured, one layer per line. Local.
+ *  @retval QDR_ERR_ARGUMENT  NULL */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_print_storage(const qdr_stack *stack, FILE *file);
+/** What a list plans for this rank: the number of collectives and the bytes that they send. */
 typedef struct qdr_planned {
     int64_t n_calls;
     int64_t bytes_sent;
 } qdr_planned;
-QDR_API qdr_planned qdr_stack_planned(const qdr_stack *stack, const char *which, qdr_channel channel,
-                                      qdr_coll_kind kind);
-QDR_API double qdr_stack_flops(const qdr_stack *stack, const char *which);
+/** Of the collectives of a kind on a channel. Local.
+ *  @param[out] planned       zeros after an error
+ *  @retval QDR_ERR_ARGUMENT  NULL, or no such list */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_planned(const qdr_stack *stack, qdr_list list, qdr_channel channel,
+                                                   qdr_coll_kind kind, qdr_planned *planned);
+/** Flops of products and operations of a list on this rank. Local. For a NULL stack, or no such list: 0. */
+QDR_API double qdr_stack_flops(const qdr_stack *stack, qdr_list list);
 
 #ifdef __cplusplus
 }

@@ -159,8 +159,6 @@ QDR_NODISCARD qdr_status qdri_layer_return(qdr_stack *stack, int node, qdr_strea
 
 /* storage.c */
 void qdri_layer_set_storage(qdr_linear *layer, qdr_storage storage, qdr_storage_reason reason);
-/* Writes how each W is stored, one layer per line. */
-void qdri_storage_print(const qdr_stack *stack, FILE *file);
 
 /* tune.c */
 /* Chooses the storage of each W for which the layer requested none. Collective, agrees. */

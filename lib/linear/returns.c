@@ -12,7 +12,7 @@ qdr_status qdri_layer_return(qdr_stack *stack, int node, qdr_stream *stream)
     return QDR_OK;
 }
 
-qdr_status qdr_stack_updated(qdr_stack *stack)
+qdr_status qdr_stack_mark_updated(qdr_stack *stack)
 {
     static const char who[] = "updated";
     QDR_TRY(qdri_stack_ready(stack, who));
@@ -21,7 +21,7 @@ qdr_status qdr_stack_updated(qdr_stack *stack)
     return QDR_OK;
 }
 
-qdr_status qdr_stack_return(qdr_stack *stack)
+qdr_status qdr_stack_refresh(qdr_stack *stack)
 {
     QDR_TRY(qdri_stack_ready(stack, "return"));
     if (!qdri_stack_is_stale(stack, -1)) return QDR_OK;

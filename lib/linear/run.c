@@ -48,7 +48,7 @@ static qdr_status compare_call(const qdr_stack *stack, qdr_status mine, const ch
     qdri_facts_add(&facts, call, "layer", layer);
     qdri_facts_add_int(&facts, call, "flags", flags);
     qdri_facts_add_real(&facts, call, "loss_scale", loss_scale);
-    qdri_facts_add(&facts, call, "parameters (qdr_stack_updated())",
+    qdri_facts_add(&facts, call, "parameters (qdr_stack_mark_updated())",
                    qdri_stack_is_stale(stack, -1) ? "stale" : "not stale");
     const qdr_status status = qdri_context_compare_call(ctx, mine, &facts, "run", QDRI_SAME_CALL);
     qdri_facts_free(&facts);
@@ -263,47 +263,52 @@ qdr_status qdr_linear_backward(qdr_linear *layer, const void *dy, const void *x,
     return qdri_execute(stack, list, qdri_stream_or_default(stack->grid, stream));
 }
 
-static const qdri_schedule *find_schedule(const qdr_stack *stack, const char *which)
+static const qdri_schedule *find_list(const qdr_stack *stack, qdr_list list)
 {
-    if (!stack || !which) return NULL;
-    if (strcmp(which, "forward") == 0) return &stack->lists.forward;
-    if (strcmp(which, "first forward") == 0)
+    if (!stack) return NULL;
+    switch (list) {
+    case QDR_LIST_FORWARD: return &stack->lists.forward;
+    case QDR_LIST_BACKWARD: return &stack->lists.backward[0];
+    case QDR_LIST_FIRST_FORWARD:
         return stack->lists.first_forward.n_tasks ? &stack->lists.first_forward : &stack->lists.forward;
-    return strcmp(which, "backward") == 0 ? &stack->lists.backward[0] : NULL;
+    default: return NULL;
+    }
 }
 
-qdr_status qdr_stack_print(const qdr_stack *stack, const char *which, FILE *file)
+static qdr_status fail_list(const char *who, qdr_list list)
 {
-    const qdri_schedule *schedule = find_schedule(stack, which);
-    const int is_storage = stack && which && strcmp(which, "storage") == 0;
-    if ((!schedule && !is_storage) || !file)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "print: a stack, \"forward\", \"first forward\", \"backward\" or \"storage\", and a file are "
-                        "needed, not '%s'",
-                        which ? which : "NULL");
-    if (is_storage)
-        qdri_storage_print(stack, file);
-    else
-        qdri_schedule_print(schedule, file);
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s: a stack, one of its lists (QDR_LIST_FORWARD, _BACKWARD or _FIRST_FORWARD, not %d) and a "
+                    "pointer to the result are needed",
+                    who, (int)list);
+}
+
+qdr_status qdr_stack_print(const qdr_stack *stack, qdr_list list, FILE *file)
+{
+    const qdri_schedule *schedule = find_list(stack, list);
+    if (!schedule || !file) return fail_list("print", list);
+    qdri_schedule_print(schedule, file);
     return QDR_OK;
 }
 
-qdr_planned qdr_stack_planned(const qdr_stack *stack, const char *which, qdr_channel channel, qdr_coll_kind kind)
+qdr_status qdr_stack_planned(const qdr_stack *stack, qdr_list list, qdr_channel channel, qdr_coll_kind kind,
+                             qdr_planned *planned)
 {
-    const qdri_schedule *schedule = find_schedule(stack, which);
-    qdr_planned planned = {0, 0};
-    for (int i = 0; schedule && i < schedule->n_tasks; i++) {
+    const qdri_schedule *schedule = find_list(stack, list);
+    if (planned) *planned = (qdr_planned){0, 0};
+    if (!schedule || !planned) return fail_list("planned", list);
+    for (int i = 0; i < schedule->n_tasks; i++) {
         const qdri_task *task = &schedule->tasks[i];
         if (task->kind != QDRI_TASK_COLLECTIVE || task->channel != channel || task->coll != kind) continue;
-        planned.n_calls++;
-        planned.bytes_sent += task->bytes_sent;
+        planned->n_calls++;
+        planned->bytes_sent += task->bytes_sent;
     }
-    return planned;
+    return QDR_OK;
 }
 
-double qdr_stack_flops(const qdr_stack *stack, const char *which)
+double qdr_stack_flops(const qdr_stack *stack, qdr_list list)
 {
-    const qdri_schedule *schedule = find_schedule(stack, which);
+    const qdri_schedule *schedule = find_list(stack, list);
     double flops = 0;
     for (int i = 0; schedule && i < schedule->n_tasks; i++) flops += schedule->tasks[i].flops;
     return flops;

@@ -29,8 +29,9 @@ qdr_status qdr_linear_get_storage(const qdr_linear *layer, qdr_linear_storage *s
     return QDR_OK;
 }
 
-void qdri_storage_print(const qdr_stack *stack, FILE *file)
+qdr_status qdr_stack_print_storage(const qdr_stack *stack, FILE *file)
 {
+    if (!stack || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "print storage: a stack and a file are needed, not NULL");
     static const char *const reasons[] = {"fixed", "asked for", "stored", "measured"};
     for (int node = 0; node < stack->net.n_nodes; node++) {
         const qdr_linear *layer = stack->attached[node].layer;
@@ -46,4 +47,5 @@ void qdri_storage_print(const qdr_stack *stack, FILE *file)
                         1e3 * s.secs[i][QDRI_PRODUCT_DW]);
         fputc('\n', file);
     }
+    return QDR_OK;
 }

@@ -228,7 +228,8 @@ static qdr_status check_gather(const qdr_stack *stack, int index, int which)
     QDR_TRY(qdri_stack_ready(stack, "parameter"));
     QDR_TRY(qdri_parameter_check(stack, index));
     if (which != 0 && which != 1)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "gather: which = %d; use 0 for the parameter, 1 for its gradient", which);
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "gather: which = %d; use QDR_PARAMETER_VALUE (0) or QDR_PARAMETER_GRADIENT (1)", which);
     if (which == 1) QDR_TRY(qdri_stack_owns(stack, "gather a gradient"));
     return qdri_context_check_runs(qdr_grid_context(stack->grid), "gather");
 }
@@ -258,13 +259,13 @@ static qdr_status begin_gather(qdr_stack *stack, int index, int which, const voi
                     qdri_parameter_of(stack, index)->name);
 }
 
-qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, int which, void *full)
+qdr_status qdr_stack_gather_parameter(qdr_stack *stack, int index, qdr_parameter_data which, void *full)
 {
     if (!stack) return qdri_stack_ready(stack, "parameter");
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     void *host = NULL, *device = NULL;
-    qdr_status status = begin_gather(stack, index, which, full, &host, &device);
-    if (status == QDR_OK && host) status = gather(stack, &stack->net.parameters[index], which, host, device, full);
+    qdr_status status = begin_gather(stack, index, (int)which, full, &host, &device);
+    if (status == QDR_OK && host) status = gather(stack, &stack->net.parameters[index], (int)which, host, device, full);
     qdri_mem_free(dev, &device);
     free(host);
     return status;

@@ -176,7 +176,7 @@ static qdr_status call(void *user, int series)
     }
     /* Each forward is the first after a step: with levels, parameters return. */
     qdr_stack *stack = bench->stacks[variant].stack;
-    if (pass == PASS_FORWARD) status = qdr_stack_updated(stack);
+    if (pass == PASS_FORWARD) status = qdr_stack_mark_updated(stack);
     if (status >= 0) status = pass == PASS_BACKWARD ? qdr_stack_backward(stack, 0, 1) : qdr_stack_forward(stack);
     return status < 0 ? status : qdr_stream_synchronize(qdr_context_stream(bench->ctx));
 }

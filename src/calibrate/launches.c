@@ -14,7 +14,7 @@ static int count_tasks(const qdr_stack *stack, failure *why)
     int n = 0;
     FILE *file = tmpfile();
     if (!file) return fail(why, EXIT_FAILED, "calibrate: there is no temporary file; see TMPDIR"), 0;
-    fail_status(why, qdr_stack_print(stack, "forward", file));
+    fail_status(why, qdr_stack_print(stack, QDR_LIST_FORWARD, file));
     rewind(file);
     while (fgets(line, sizeof line, file)) n += line[0] != '#' && line[0] != '\n';
     fclose(file);

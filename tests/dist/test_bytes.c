@@ -57,13 +57,15 @@ static void price_lists(const qdr_stack *stack, const qdri_schedule *const *list
 
 static void count(qdr_stack *stack, book *all)
 {
-    static const char *const lists[] = {"first forward", "backward"};
+    static const qdr_list lists[] = {QDR_LIST_FIRST_FORWARD, QDR_LIST_BACKWARD};
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
             const int place = place_of((qdr_channel)channel, (qdr_coll_kind)kind);
-            for (int l = 0; l < 2; l++)
-                all->bytes[PLANNED][place] +=
-                    (double)qdr_stack_planned(stack, lists[l], (qdr_channel)channel, (qdr_coll_kind)kind).bytes_sent;
+            for (int l = 0; l < 2; l++) {
+                qdr_planned planned;
+                DIST_OK(qdr_stack_planned(stack, lists[l], (qdr_channel)channel, (qdr_coll_kind)kind, &planned));
+                all->bytes[PLANNED][place] += (double)planned.bytes_sent;
+            }
             all->bytes[COUNTED][place] +=
                 (double)qdr_grid_traffic(stack->grid, (qdr_channel)channel, (qdr_coll_kind)kind).bytes_sent;
         }
@@ -110,7 +112,7 @@ static int disagreements(qdr_stack *stack, int says, double *total)
     int n = 0;
     const int first = n_traced(ctx->tracing.trace);
     qdr_grid_reset_traffic(stack->grid);
-    DIST_OK(qdr_stack_updated(stack));
+    DIST_OK(qdr_stack_mark_updated(stack));
     DIST_OK(qdr_stack_forward(stack));
     DIST_OK(qdr_stack_backward(stack, 0, 1));
     dist_synchronize(ctx);

@@ -135,7 +135,7 @@ static void check_rows(qdr_context *ctx, const size *all)
         qdr_stack *stack = layer_create(grid, all->n_out, all->n_in, i % 2 ? QDR_F64 : QDR_F32,
                                         i / 2 % 2 ? QDR_IN_OUT : QDR_OUT_IN);
         DIST_OK(qdr_checkpoint_load(stack, NULL, path, NULL));
-        DIST_OK(qdr_stack_return(stack));
+        DIST_OK(qdr_stack_refresh(stack));
         dist_synchronize(ctx);
         check_shard(stack, all->n_in, value_of);
         check_saved(stack, all, rank);

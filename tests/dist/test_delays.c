@@ -96,8 +96,9 @@ static int64_t check_bytes(const qdr_grid *grid, const qdr_stack *stack, const q
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
             const qdr_channel on = (qdr_channel)channel;
             const qdr_traffic traffic = qdr_grid_traffic(grid, on, (qdr_coll_kind)kind);
-            const qdr_planned forward = qdr_stack_planned(stack, "forward", on, (qdr_coll_kind)kind);
-            const qdr_planned backward = qdr_stack_planned(stack, "backward", on, (qdr_coll_kind)kind);
+            qdr_planned forward, backward;
+            DIST_OK(qdr_stack_planned(stack, QDR_LIST_FORWARD, on, (qdr_coll_kind)kind, &forward));
+            DIST_OK(qdr_stack_planned(stack, QDR_LIST_BACKWARD, on, (qdr_coll_kind)kind, &backward));
             DIST_CHECK(is_lossless(codecs) || traffic.bytes_sent == forward.bytes_sent + backward.bytes_sent,
                        "%s, %s: %lld bytes, not %lld", qdr_channel_name(on), qdr_coll_kind_name((qdr_coll_kind)kind),
                        (long long)traffic.bytes_sent, (long long)(forward.bytes_sent + backward.bytes_sent));
@@ -119,7 +120,7 @@ static void descend(qdr_stack *stack)
         for (int64_t j = p.state_begin; j < p.state_begin + p.n_state; j++)
             data[j] -= 0x1p-10F * gradient[j - p.gradient_begin];
     }
-    DIST_OK(qdr_stack_updated(stack));
+    DIST_OK(qdr_stack_mark_updated(stack));
 }
 
 static int is_random(const qdr_codecs *codecs)

@@ -185,14 +185,14 @@ static void every_grid(qdr_context *ctx, uint64_t seed)
 /* ---- what is said, and refused ---- */
 
 /* Lines of the schedule with these words. */
-static int count_lines(const qdr_stack *stack, const char *which, const char *words)
+static int count_lines(const qdr_stack *stack, qdr_list list, const char *words)
 {
     char *text = NULL, *at;
     size_t bytes;
     int n = 0;
     FILE *file = open_memstream(&text, &bytes);
     DIST_CHECK(file != NULL, "no memory");
-    DIST_OK(qdr_stack_print(stack, which, file));
+    DIST_OK(qdr_stack_print(stack, list, file));
     (void)fclose(file);
     for (at = text; (at = strstr(at, words)) != NULL; at++) n++;
     free(text);
@@ -215,9 +215,9 @@ static void schedules_say_so(qdr_context *ctx, uint64_t seed)
         const layer_case c = {.dtype = QDR_BF16, .is_stored = is_stored};
         qdr_edge x, y;
         qdr_stack *stack = make_stack(grid, &c, &x, &y);
-        DIST_CHECK(count_lines(stack, "forward", " NT fp8 ") == !is_stored, "Y");
-        DIST_CHECK(count_lines(stack, "backward", " NN fp8 ") == !is_stored, "dX");
-        DIST_CHECK(count_lines(stack, "backward", " TN fp8 ") == !is_stored, "dW");
+        DIST_CHECK(count_lines(stack, QDR_LIST_FORWARD, " NT fp8 ") == !is_stored, "Y");
+        DIST_CHECK(count_lines(stack, QDR_LIST_BACKWARD, " NN fp8 ") == !is_stored, "dX");
+        DIST_CHECK(count_lines(stack, QDR_LIST_BACKWARD, " TN fp8 ") == !is_stored, "dW");
         qdr_stack_destroy(&stack);
     }
     qdr_grid_destroy(&grid);

@@ -207,7 +207,7 @@ static void check_step(const layer *l, int n_micro, int is_stale)
     qdr_perf_cost expected = {.flops = 0};
     if (is_stale) {
         DIST_OK(qdr_perf_linear_return(&l->shape, &expected));
-        DIST_OK(qdr_stack_updated(l->stack));
+        DIST_OK(qdr_stack_mark_updated(l->stack));
     }
     dist_synchronize(qdr_grid_context(grid));
     qdr_grid_reset_traffic(grid);
@@ -374,7 +374,7 @@ static void descend(qdr_stack *stack, double rate)
         for (int64_t j = p.state_begin; j < p.state_begin + p.n_state; j++)
             data[j] -= rate * gradient[j - p.gradient_begin];
     }
-    DIST_OK(qdr_stack_updated(stack));
+    DIST_OK(qdr_stack_mark_updated(stack));
 }
 
 /* Whole gradients, and then whole parameters. Numbers are multiples of 2^-12 and sums are exact, in any order. */

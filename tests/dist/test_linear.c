@@ -108,11 +108,14 @@ static void join_levels(qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind,
     planned->bytes_sent = sum_of_members(comm, planned->bytes_sent);
 }
 
-static void check_channel(byte_check *check, qdr_grid *grid, qdr_stack *stack, const char *which,
-                          const qdr_perf_cost *cost, qdr_channel channel, qdr_coll_kind kind)
+static void check_channel(byte_check *check, qdr_grid *grid, qdr_stack *stack, qdr_list list, const qdr_perf_cost *cost,
+                          qdr_channel channel, qdr_coll_kind kind)
 {
     qdr_traffic sent = qdr_grid_traffic(grid, channel, kind);
-    qdr_planned planned = qdr_stack_planned(stack, which, channel, kind);
+    const char *which = list == QDR_LIST_FORWARD ? "forward" : "backward";
+    qdr_planned planned;
+    if (qdr_stack_planned(stack, list, channel, kind, &planned) < 0)
+        snprintf(check->complaint, sizeof check->complaint, "%s", qdr_last_error());
     join_levels(grid, channel, kind, &sent, &planned);
     if (check->complaint[0]) return;
     if (sent.bytes_sent != planned.bytes_sent || sent.n_calls != planned.n_calls)
@@ -144,7 +147,8 @@ static void watch_bytes(layer_stage stage, qdr_grid *grid, qdr_stack *stack, voi
     const qdr_perf_cost *cost = stage == STAGE_FORWARD ? check->forward : check->backward;
     for (int channel = 0; stage != STAGE_BUILT && channel < QDR_N_CHANNELS; channel++) {
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++)
-            check_channel(check, grid, stack, which, cost, (qdr_channel)channel, (qdr_coll_kind)kind);
+            check_channel(check, grid, stack, stage == STAGE_FORWARD ? QDR_LIST_FORWARD : QDR_LIST_BACKWARD, cost,
+                          (qdr_channel)channel, (qdr_coll_kind)kind);
         check_sum(check, grid, which, cost, (qdr_channel)channel);
     }
     qdr_grid_reset_traffic(grid);

@@ -9,13 +9,13 @@
 #include "gpt_net.h"
 #include "linear/internal.h"
 
-static char *text_of_stack(const qdr_stack *stack, const char *which)
+static char *text_of_stack(const qdr_stack *stack, qdr_list list)
 {
     char *text = NULL;
     size_t n_chars = 0;
     FILE *file = open_memstream(&text, &n_chars);
     DIST_CHECK(file != NULL, "no memory");
-    DIST_OK(qdr_stack_print(stack, which, file));
+    DIST_OK(qdr_stack_print(stack, list, file));
     fclose(file);
     return text;
 }
@@ -31,10 +31,11 @@ static char *text_of_list(const qdri_schedule *schedule)
     return text;
 }
 
-static void compare_lists(const qdr_stack *stack, const char *which, const qdri_schedule *schedule)
+static void compare_lists(const qdr_stack *stack, qdr_list list, const qdri_schedule *schedule)
 {
-    char *ran = text_of_stack(stack, which), *said = text_of_list(schedule);
-    DIST_CHECK(ran[0] != 0 && strcmp(ran, said) == 0, "%s\nthe stack's:\n%s\nthe net's:\n%s", which, ran, said);
+    char *ran = text_of_stack(stack, list), *said = text_of_list(schedule);
+    DIST_CHECK(ran[0] != 0 && strcmp(ran, said) == 0, "list %d\nthe stack's:\n%s\nthe net's:\n%s", (int)list, ran,
+               said);
     free(ran);
     free(said);
 }
@@ -49,8 +50,8 @@ static void compare(const qdr_stack *stack, const qdri_net *net, const qdri_net_
                "%zu, %zu, %zu, %zu bytes; the net says %zu, %zu, %zu, %zu", sizes.parameters, sizes.gradients,
                sizes.activations, sizes.workspace, bytes[QDRI_PARAMETERS], bytes[QDRI_GRADIENTS],
                bytes[QDRI_ACTIVATIONS], bytes[QDRI_WORKSPACE]);
-    compare_lists(stack, "forward", &lists->forward);
-    compare_lists(stack, "backward", &lists->backward[0]);
+    compare_lists(stack, QDR_LIST_FORWARD, &lists->forward);
+    compare_lists(stack, QDR_LIST_BACKWARD, &lists->backward[0]);
 }
 
 static void check_model(qdr_grid *grid, const gpt_net *described)

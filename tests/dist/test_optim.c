@@ -264,7 +264,7 @@ static void one_step(optim_case *c, qdr_adamw *optimizer, uint64_t seed, int ste
     DIST_CHECK(again == norm, "the step saw %.17g, not %.17g", again, norm);
     serial_step(c, step);
     check_stale(c, 1);
-    DIST_OK(qdr_stack_return(c->stack));
+    DIST_OK(qdr_stack_refresh(c->stack));
     dist_synchronize(c->ctx);
     check_stale(c, 0);
     for (int i = 0; i < c->n_parameters; i++) check_parameter(c, i);

@@ -26,7 +26,7 @@ static char *schedule_with(qdr_grid *grid, int prefetch, size_t prefetch_bytes)
     DIST_OK(qdr_stack_build(stack));
     FILE *file = open_memstream(&text, &n_chars);
     DIST_CHECK(file != NULL, "no memory");
-    DIST_OK(qdr_stack_print(stack, "forward", file));
+    DIST_OK(qdr_stack_print(stack, QDR_LIST_FORWARD, file));
     fclose(file);
     qdr_stack_destroy(&stack);
     return text;

@@ -49,7 +49,7 @@ static double train(gpt *model, int n_steps)
             DIST_OK(qdr_stack_backward(model->stack, part ? QDR_ACCUMULATE : QDR_DEFER_SYNC, 1));
             DIST_OK(qdr_stack_loss(model->stack, &loss, &n_valid));
         }
-        DIST_OK(qdr_stack_updated(model->stack));
+        DIST_OK(qdr_stack_mark_updated(model->stack));
     }
     return loss;
 }
@@ -62,7 +62,7 @@ static void train_whole(gpt *model)
     DIST_OK(gpt_fill(model, text, starts));
     DIST_OK(qdr_stack_forward(model->stack));
     DIST_OK(qdr_stack_backward(model->stack, 0, 1));
-    DIST_OK(qdr_stack_updated(model->stack));
+    DIST_OK(qdr_stack_mark_updated(model->stack));
 }
 
 /* ---- the text of a report ---- */

@@ -70,7 +70,7 @@ static void update(qdr_stack *stack)
         double *data = p.data;
         for (int64_t j = p.state_begin; j < p.state_begin + p.n_state; j++) data[j] += 1;
     }
-    DIST_OK(qdr_stack_updated(stack));
+    DIST_OK(qdr_stack_mark_updated(stack));
 }
 
 /* Ranks that disagree on this would run different lists, and wait for each other forever. */
@@ -185,7 +185,7 @@ static void refuse_load(qdr_stack *stack, const double *w)
     const qdr_grid *grid = qdr_stack_grid(stack);
     qdr_context *ctx = qdr_grid_context(grid);
     const int is_last = qdr_context_rank(ctx) == qdr_context_size(ctx) - 1;
-    DIST_OK(qdr_stack_updated(stack));
+    DIST_OK(qdr_stack_mark_updated(stack));
     const qdr_status status = qdr_stack_load_parameter(stack, 0, is_last ? NULL : w);
     const int compares = qdri_context_is_checked(ctx);
     DIST_CHECK(status == (is_last || compares ? QDR_ERR_ARGUMENT : QDR_OK), "load: %s", qdr_status_name(status));
@@ -196,7 +196,7 @@ static void refuse_init(qdr_stack *stack)
 {
     const qdr_grid *grid = qdr_stack_grid(stack);
     const qdr_context *ctx = qdr_grid_context(grid);
-    DIST_OK(qdr_stack_updated(stack));
+    DIST_OK(qdr_stack_mark_updated(stack));
     const uint64_t seed = qdr_context_rank(ctx) == 0 ? 1 : 2;
     if (qdr_context_size(ctx) > 1) DIST_FAILS(qdr_stack_init(stack, seed, 0.1), QDR_ERR_ARGUMENT, "seed");
     check_stale(stack, 1, 1, "after initial values");
@@ -207,10 +207,10 @@ static void miss_update(qdr_stack *stack)
 {
     qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
     if (!qdri_context_is_checked(ctx) || !dist_has_levels(qdr_stack_grid(stack))) return;
-    if (qdr_context_rank(ctx) != 1) DIST_OK(qdr_stack_updated(stack));
+    if (qdr_context_rank(ctx) != 1) DIST_OK(qdr_stack_mark_updated(stack));
     DIST_FAILS(qdr_stack_forward(stack), QDR_ERR_ARGUMENT,
-               "qdr_stack_forward has parameters (qdr_stack_updated()) stale on rank 0 and not stale on rank 1");
-    if (qdr_context_rank(ctx) == 1) DIST_OK(qdr_stack_updated(stack));
+               "qdr_stack_forward has parameters (qdr_stack_mark_updated()) stale on rank 0 and not stale on rank 1");
+    if (qdr_context_rank(ctx) == 1) DIST_OK(qdr_stack_mark_updated(stack));
 }
 
 static void values_are_refused(qdr_context *ctx, uint64_t seed)
@@ -259,12 +259,12 @@ static int forget(qdr_local_world *world, int rank, void *user)
     DIST_OK(qdr_stack_add_linear(stack, &fc, x, &y, NULL));
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_init(stack, 1, 0.1));
-    if (rank) DIST_OK(qdr_stack_updated(stack));
+    if (rank) DIST_OK(qdr_stack_mark_updated(stack));
     qdr_status status = qdr_stack_forward(stack);
     if (status == QDR_OK) status = qdr_stack_backward(stack, 0, 1);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     DIST_CHECK(status == QDR_ERR_ARGUMENT || status == QDR_ERR_PEER, "%s", qdr_status_name(status));
-    DIST_CHECK(strstr(qdr_last_error(), "call qdr_stack_updated()"), "%s", qdr_last_error());
+    DIST_CHECK(strstr(qdr_last_error(), "call qdr_stack_mark_updated()"), "%s", qdr_last_error());
     qdr_stack_destroy(&stack);
     qdr_grid_destroy(&grid);
     qdr_context_destroy(&ctx);

@@ -486,7 +486,7 @@ static void the_choice_can_be_printed(qdr_context *ctx, uint64_t seed)
     size_t bytes;
     FILE *file = open_memstream(&text, &bytes);
     DIST_CHECK(file, "no memory");
-    DIST_OK(qdr_stack_print(n.stack, "storage", file));
+    DIST_OK(qdr_stack_print_storage(n.stack, file));
     fclose(file);
     const char *second = strchr(text, '\n');
     DIST_CHECK(strstr(text, "first") == text && strstr(text, " in-out Y NN dX NT dW TN m=") && second &&

@@ -194,7 +194,7 @@ static qdr_status run_levels(const stuck *s, int is_return, absence how, qdr_gri
     if (status == QDR_OK) status = qdr_stack_add_linear(*stack, &desc, edge, &edge, &layer);
     if (status == QDR_OK) status = qdr_stack_build(*stack);
     if (status == QDR_OK) status = qdr_stack_init(*stack, 1, 0.1);
-    if (status == QDR_OK) status = qdr_stack_updated(*stack);
+    if (status == QDR_OK) status = qdr_stack_mark_updated(*stack);
     if (status == QDR_OK && is_return) be_absent(s, how);
     if (status == QDR_OK) status = qdr_stack_forward(*stack);
     if (status == QDR_OK && !is_return) status = qdr_stream_synchronize(qdr_context_stream(s->ctx));

@@ -127,7 +127,7 @@ static qdr_status use_levels(const tools *t, int *stale)
     qdr_parameter parameter;
     qdr_status status = make_stack(t->ctx, t->with_levels, &stack);
     if (status == QDR_OK) {
-        CHECK_OK(qdr_stack_updated(stack));
+        CHECK_OK(qdr_stack_mark_updated(stack));
         status = qdr_stack_init(stack, 2, 0.1);
         CHECK_OK(qdr_stack_parameter(stack, 0, &parameter));
         *stale = parameter.stale;

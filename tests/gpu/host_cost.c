@@ -22,7 +22,7 @@ static int count_tasks(const qdr_stack *stack)
     int n = 0;
     FILE *file = tmpfile();
     if (!file) gpu_leave("no temporary file");
-    OK(qdr_stack_print(stack, "forward", file));
+    OK(qdr_stack_print(stack, QDR_LIST_FORWARD, file));
     rewind(file);
     while (fgets(line, sizeof line, file)) n += line[0] != '#' && line[0] != '\n';
     fclose(file);

@@ -135,7 +135,7 @@ static qdr_status train(qdr_context *ctx, const task *t, small_gpt *m, qdr_graph
         TRY(qdr_stack_loss(m->gpt.stack, &result->validations[step], &n_valid));
     }
     TRY(qdr_adamw_skipped(m->optimizer, &result->n_skipped));
-    TRY(qdr_stack_return(m->gpt.stack));
+    TRY(qdr_stack_refresh(m->gpt.stack));
     return read_parameters(ctx, m->gpt.stack, result);
 }
 
