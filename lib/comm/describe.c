@@ -81,8 +81,8 @@ const char *qdri_coll_why_differs(const qdri_comm *comm, qdr_coll_kind kind, qdr
     const int is_level = strcmp(name, qdr_channel_name(QDR_CHANNEL_D_NEAR)) == 0 ||
                          strcmp(name, qdr_channel_name(QDR_CHANNEL_D_FAR)) == 0;
     if (!is_level || (kind == QDR_ALL_GATHER) == (other_kind == QDR_ALL_GATHER)) return "";
-    return "; the all-gather returns updated parameters: call qdr_stack_mark_updated(), or step the optimizer, on all ranks "
-           "or on none";
+    return "; the all-gather returns updated parameters: call qdr_stack_mark_updated(), or step the optimizer, on "
+           "all ranks or on none";
 }
 
 qdr_status qdri_coll_compare(const qdri_comm *comm, const qdri_compared *a, int j, const qdri_compared *b)
