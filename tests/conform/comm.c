@@ -320,48 +320,75 @@ static double wide_of(qdr_dtype dtype, const void *at)
     return narrow_value(dtype, *(const uint16_t *)at);
 }
 
-/* Everyone's maxima, minima or sums of N_NAN numbers of which rank `from` has a NaN, where all others have Inf. */
-enum { N_NAN = 3, AT_NAN = 1 };
-static int check_nan(member self, const qdri_coll *coll, int from, double nan)
+/* One call on numbers of which each third is a NaN on one rank, where all others have Inf. */
+typedef struct nan_case {
+    qdri_coll coll;
+    int from; /* whose NaN */
+    double nan;
+    char *numbers; /* of this rank */
+    int64_t n_all, begin, end; /* all numbers, and those of which this rank gets the result */
+} nan_case;
+
+enum { EACH = 3, AT_NAN = 1 };
+
+static int check_nan(member self, const nan_case *c)
 {
-    char *send = (char *)(uintptr_t)coll->send;
-    const int parts = coll->kind == QDR_ALL_REDUCE ? 1 : self.size;
-    const size_t bytes = qdr_dtype_bytes(coll->dtype);
-    for (int i = 0; i < N_NAN * parts; i++) {
-        const double plain = (double)(self.rank + 1) * (i % N_NAN == 0 ? -1 : 1);
-        const double beside = coll->op == QDR_MIN ? (double)-INFINITY : (double)INFINITY;
-        const number x = number_of(coll->dtype, i % N_NAN != AT_NAN ? plain : self.rank == from ? nan : beside);
-        memcpy(send + (size_t)i * bytes, &x, bytes);
+    const qdr_dtype dtype = c->coll.dtype;
+    const size_t bytes = qdr_dtype_bytes(dtype);
+    const double beside = c->coll.op == QDR_MIN ? (double)-INFINITY : (double)INFINITY;
+    for (int64_t i = 0; i < c->n_all; i++) {
+        const double plain = (double)(self.rank + 1) * (i % EACH == 0 ? -1 : 1);
+        const number x = number_of(dtype, i % EACH != AT_NAN ? plain : self.rank == c->from ? c->nan : beside);
+        memcpy(c->numbers + (size_t)i * bytes, &x, bytes);
     }
-    OK(qdri_comm_launch(self.comm, coll, self.stream));
+    OK(qdri_comm_launch(self.comm, &c->coll, self.stream));
     OK(qdr_stream_synchronize(self.stream));
-    for (int i = 0; i < N_NAN; i++) {
-        const double got = wide_of(coll->dtype, (const char *)coll->recv + (size_t)i * bytes);
-        if (i == AT_NAN)
-            CHECK(isnan(got), "NaN of rank %d is lost, %s op %d", from, qdr_dtype_name(coll->dtype), coll->op);
-        else
-            CHECK(!isnan(got), "NaN of rank %d has spread, %s op %d", from, qdr_dtype_name(coll->dtype), coll->op);
+    for (int64_t i = c->begin; i < c->end; i++) {
+        const double got = wide_of(dtype, (const char *)c->coll.recv + (size_t)(i - c->begin) * bytes);
+        CHECK((i % EACH == AT_NAN) == (isnan(got) != 0), "NaN of rank %d, number %lld, %s op %d: %g", c->from,
+              (long long)i, qdr_dtype_name(dtype), c->coll.op, got);
     }
     return 0;
 }
 
-/* A NaN is not lost in maxima and minima, whatever its sign and wherever it comes from. */
+/* A NaN is not lost in maxima and minima, whatever its sign and wherever it comes from; nor does it spread. Both kinds,
+ * in place and not, in even and uneven parts. */
 static int test_nan(member self)
 {
     static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    int64_t uneven[MAX_RANKS], first = 0, n_uneven = 0;
     void *send = NULL, *recv = NULL;
     int failed = 0;
-    OK(qdr_mem_alloc(self.ctx, N_NAN * (size_t)self.size * sizeof(double), &send));
-    OK(qdr_mem_alloc(self.ctx, N_NAN * sizeof(double), &recv));
+    for (int rank = 0; rank < self.size; rank++) {
+        uneven[rank] = (rank + 2) % (EACH + 1);
+        first += rank < self.rank ? uneven[rank] : 0;
+        n_uneven += uneven[rank];
+    }
+    OK(qdr_mem_alloc(self.ctx, EACH * (size_t)self.size * sizeof(double), &send));
+    OK(qdr_mem_alloc(self.ctx, EACH * (size_t)self.size * sizeof(double), &recv));
     for (int from = 0; from < self.size && !failed; from++)
-        for (int i = 0; i < 4 * 3 * 2 && !failed; i++) { /* of each type and operation, by both kinds */
-            const qdri_coll coll = {.kind = i / 12 ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE,
-                                    .op = (qdr_reduce)(i / 4 % 3),
-                                    .dtype = types[i % 4],
-                                    .send = send,
-                                    .recv = recv,
-                                    .count = N_NAN};
-            failed = check_nan(self, &coll, from, (from + i) % 2 ? (double)-NAN : (double)NAN);
+        for (int i = 0; i < 4 * 3 * 6 && !failed; i++) { /* each type and operation, in six ways */
+            const int way = i / 12, in_place = way % 2, is_uneven = way / 2 == 2;
+            nan_case c = {.coll = {.kind = way / 2 ? QDR_REDUCE_SCATTER : QDR_ALL_REDUCE,
+                                   .op = (qdr_reduce)(i / 4 % 3),
+                                   .dtype = types[i % 4],
+                                   .send = send,
+                                   .recv = recv,
+                                   .count = EACH},
+                          .from = from,
+                          .nan = (from + i) % 2 ? (double)-NAN : (double)NAN,
+                          .numbers = send,
+                          .n_all = EACH,
+                          .end = EACH};
+            if (c.coll.kind == QDR_REDUCE_SCATTER) {
+                c.n_all = is_uneven ? n_uneven : (int64_t)EACH * self.size;
+                c.begin = is_uneven ? first : (int64_t)EACH * self.rank;
+                c.end = c.begin + (is_uneven ? uneven[self.rank] : EACH);
+                if (is_uneven) c.coll.counts = uneven;
+            }
+            if (in_place) c.coll.recv = c.numbers + (size_t)c.begin * qdr_dtype_bytes(c.coll.dtype);
+            if (in_place && c.coll.kind == QDR_ALL_REDUCE) c.coll.send = NULL;
+            failed = check_nan(self, &c);
         }
     qdr_mem_free(self.ctx, &send);
     qdr_mem_free(self.ctx, &recv);
