@@ -13,8 +13,9 @@
  * Errors that one member can detect by itself (below) queue nothing and concern that member only: the others wait
  * until it makes a valid call, or destroys the grid (then QDR_ERR_PEER). Calls that do not match (in kind, type,
  * operation, size or root) are an asynchronous error of the members (qdr_context_status()), QDR_ERR_ARGUMENT or
- * QDR_ERR_SHAPE, if the members are threads of one process, or MPI ranks of one node (there except for all-to-all and
- * send-recv); elsewhere MPI decides what happens.
+ * QDR_ERR_SHAPE, if the members are threads of one process that NCCL does not join, or MPI ranks of one node (there
+ * except for all-to-all and send-recv); elsewhere MPI or NCCL decides what happens, which may be waiting forever. With
+ * QDR_CHECK=1 (context.h) the library compares the calls first, everywhere.
  *  @retval QDR_ERR_ARGUMENT  NULL, no such axis, operation or member; a buffer whose address is not a multiple of an
  *                            element's bytes; buffers that overlap; on a GPU a buffer in host memory or on another GPU
  *  @retval QDR_ERR_SHAPE     a count is negative or too large, or n_elems is not the caller's count

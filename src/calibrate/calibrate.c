@@ -2,6 +2,8 @@
 /* `quadrille calibrate`: measures what the model's constants are derived from, fits them, writes a machine file. */
 #include "calibrate/calibrate.h"
 
+#include <quadrille/gpu.h>
+
 #include <quadrille/cuda.h>
 #include <quadrille/data.h>
 #include <stdio.h>
@@ -144,17 +146,22 @@ static int begin(calibration *c, const calibrate_options *options, qdr_machine *
     return why->code;
 }
 
-/* Two ranks on a GPU would show neither its speed nor a link. For ranks of one process: others may each see a GPU of
- * their own as number 0. */
+/* Two ranks on a GPU would show neither its speed nor a link. Processes may each see a GPU of their own as number 0, so
+ * GPUs of a node are told by their place on its bus. */
 static int check_gpus(const calibration *c, failure *why)
 {
-    const int mine = qdr_context_gpu(c->ctx);
+    const int gpu = qdr_context_gpu(c->ctx), self = qdr_context_rank(c->ctx);
+    qdr_gpu_report gpus;
+    char mine[sizeof gpus.gpus[0].bus] = "";
+    if (!fail_status(why, qdr_gpu_query(&gpus)) && gpu < gpus.n_gpus) memcpy(mine, gpus.gpus[gpu].bus, sizeof mine);
     for (int rank = 0; rank < qdr_context_size(c->ctx); rank++) {
-        int theirs = mine;
-        if (fail_status(why, qdr_broadcast(c->ctx, rank, &theirs, sizeof theirs))) return why->code;
-        if (theirs == mine && rank < qdr_context_rank(c->ctx))
-            fail(why, EXIT_USAGE, "calibrate: ranks %d and %d are both on GPU %d; start one rank for each GPU", rank,
-                 qdr_context_rank(c->ctx), mine);
+        char theirs[sizeof mine];
+        memcpy(theirs, mine, sizeof mine);
+        fail_status(why, qdr_broadcast(c->ctx, rank, theirs, sizeof theirs));
+        if (rank < self && *mine && strcmp(theirs, mine) == 0 &&
+            qdr_context_node(c->ctx, rank) == qdr_context_node(c->ctx, self))
+            fail(why, EXIT_USAGE, "calibrate: ranks %d and %d are both on GPU %s; start one rank for each GPU", rank,
+                 self, mine);
     }
     return fail_together(why, c->ctx);
 }
@@ -193,7 +200,7 @@ static int run_rank(qdr_context *ctx, void *user)
     }
     if (!fail_together(&why, ctx) && c) {
         fail_status(&why, qdr_broadcast(ctx, 0, &base, sizeof base));
-        if (!why.code && options->n_local && c->is_on_gpu) check_gpus(c, &why);
+        if (!why.code && c->is_on_gpu) check_gpus(c, &why);
         if (!why.code && !find_nodes(c, &why) && !fail_status(&why, context_alone(ctx, &c->alone))) {
             fail_status(&why, grid_make(c->alone, (grid_size){1, 1, 1, 1}, NULL, &c->self));
             fail_together(&why, ctx);

@@ -165,12 +165,14 @@ class Environment(Case):
     def test_variables(self):
         report = self.read(environment={**NO_GPU, "OMP_NUM_THREADS": "3", "NCCL_P2P_DISABLE": "1", "OMPLETE": "x",
                                         "QDR_CHECK": "1", "MPICH_ASYNC_PROGRESS": "0", "UCX_TLS": "tcp,self",
-                                        "NCCL_MAX_CTAS": "4", "NCCL_MIN_CTAS": "4", "NCCL_CGA_CLUSTER_SIZE": "0"})
+                                        "NCCL_MAX_CTAS": "4", "NCCL_MIN_CTAS": "4", "NCCL_CGA_CLUSTER_SIZE": "0",
+                                        "NCCL_LAUNCH_ORDER_IMPLICIT": "0", "NCCL_LAUNCH_RACE_FATAL": "0"})
         self.assertLessEqual({"OMP_NUM_THREADS": "3", "NCCL_P2P_DISABLE": "1", "UCX_TLS": "tcp,self", **NO_GPU}.items(),
                              report["environment"].items())
         self.assertNotIn("OMPLETE", report["environment"])
         self.assertEqual(self.find(report, "OMP_NUM_THREADS")["state"], "ok")
-        for name in ("NCCL_P2P_DISABLE", "NCCL_MAX_CTAS", "NCCL_MIN_CTAS", "NCCL_CGA_CLUSTER_SIZE"):
+        for name in ("NCCL_P2P_DISABLE", "NCCL_MAX_CTAS", "NCCL_MIN_CTAS", "NCCL_CGA_CLUSTER_SIZE",
+                     "NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_LAUNCH_RACE_FATAL"):
             self.assertEqual(self.find(report, name)["state"], "note")
         self.assertEqual(self.find(report, "QDR_CHECK")["state"], "note")
         self.assertEqual(self.find(report, "MPICH_ASYNC_PROGRESS")["state"], "ok")
