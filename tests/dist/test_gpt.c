@@ -207,7 +207,8 @@ static qdr_status check_parameters(test_case *test, int which)
                          (int)serial_n_elems(oracle.gpt, i));
             return QDR_ERR_SHAPE;
         }
-        TRY(qdr_stack_gather_parameter(test->model.stack, i, which, test->root ? test->full : NULL));
+        TRY(qdr_stack_gather_parameter(test->model.stack, i, (qdr_parameter_data)which,
+                                       test->root ? test->full : NULL));
         if (test->root) {
             /* Matrices decay; biases, norms and positions do not. */
             oracle.decay[i] = strstr(parameter.name, ".weight") != NULL;

@@ -386,7 +386,7 @@ static void check_serial(const layer *l, const double *w, const double *b, const
     DIST_CHECK(full, "no memory");
     for (int which = 0; which < 2; which++)
         for (int i = 0; i < qdr_stack_n_parameters(l->stack); i++) {
-            DIST_OK(qdr_stack_gather_parameter(l->stack, i, which, full));
+            DIST_OK(qdr_stack_gather_parameter(l->stack, i, (qdr_parameter_data)which, full));
             for (int64_t j = 0; j < (i ? n : n * k); j++)
                 DIST_CHECK(full[j] == wanted[which][i][j], "%s %d, element %lld: %.17g, not %.17g",
                            which ? "gradient" : "parameter", i, (long long)j, full[j], wanted[which][i][j]);

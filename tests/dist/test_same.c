@@ -238,7 +238,7 @@ static qdr_status step(const subject *s, const small *m, qdr_adamw *adamw)
     if (status == QDR_OK) status = qdr_stack_backward(m->stack, s->backward_flags, s->loss_scale);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     if (status == QDR_OK) status = qdr_grad_norm(m->stack, &norm);
-    if (status == QDR_OK) status = qdr_stack_gather_parameter(m->stack, s->index, s->which, full);
+    if (status == QDR_OK) status = qdr_stack_gather_parameter(m->stack, s->index, (qdr_parameter_data)s->which, full);
     if (status == QDR_OK) status = qdr_adamw_step(adamw, s->lr);
     if (status == QDR_OK) status = qdr_adamw_set_rate(adamw, s->set_lr);
     if (status == QDR_OK) status = qdr_adamw_step_as_set(adamw);

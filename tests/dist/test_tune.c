@@ -91,7 +91,7 @@ static uint64_t run(const net *n, uint64_t seed)
         const size_t bytes = (size_t)p.n_global * qdr_dtype_bytes(qdr_stack_dtype(n->stack));
         void *full = malloc(bytes);
         DIST_CHECK(full, "no memory");
-        DIST_OK(qdr_stack_gather_parameter(n->stack, i / 2, i % 2, full));
+        DIST_OK(qdr_stack_gather_parameter(n->stack, i / 2, (qdr_parameter_data)(i % 2), full));
         bits = hash(bits, full, bytes);
         free(full);
     }
