@@ -69,9 +69,8 @@ static qdr_status operands_check(const qdri_kernel *kernel)
     const qdri_operand *all;
     const int n = qdri_kernel_operands(kernel->kind, &all);
     for (int i = 0; i < n; i++)
-        if (!all[i].is_optional)
-            QDR_TRY(not_null(kernel, all[i].name, qdri_operand_pointer(kernel, &all[i]),
-                             qdri_operand_elems(kernel, &all[i])));
+        if (!all[i].is_optional && !qdri_operand_pointer(kernel, &all[i]))
+            QDR_TRY(not_null(kernel, all[i].name, NULL, qdri_operand_elems(kernel, &all[i])));
     return QDR_OK;
 }
 
