@@ -8,8 +8,8 @@ static qdr_status enqueue(const gpt_step *step, int adds, int is_last)
     qdr_stack *stack = step->model->stack;
     const int flags = (adds ? QDR_ACCUMULATE : 0) | (is_last ? 0 : QDR_DEFER_SYNC);
     TRY(qdr_stack_forward(stack));
-    TRY(qdr_stack_backward(stack, flags, step->loss_scale));
-    return is_last ? qdr_adamw_step_as_set(step->optimizer) : QDR_OK;
+    if (is_last) return qdr_adamw_backward(step->optimizer, flags, step->loss_scale);
+    return qdr_stack_backward(stack, flags, step->loss_scale);
 }
 
 static qdr_status record(const gpt_step *step, int adds, int is_last, qdr_graph **graph)

@@ -26,7 +26,8 @@ typedef struct qdr_adamw_opts {
                           divided by it; 0: 1 */
 } qdr_adamw_opts;
 
-/** Bytes that qdr_adamw_create() will allocate: moments, and for BF16 and F16 the fp32 master shards. Local. */
+/** Bytes that qdr_adamw_create() will allocate: moments, and for BF16 and F16 the fp32 master shards. Local.
+ *  @retval QDR_ERR_STATE  the stack is not built */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_size(const qdr_stack *stack, size_t *bytes);
 /** Makes an optimizer for all parameters of a bound stack. Collective, agrees. opts may be NULL.
  * BF16 and F16: the optimizer keeps a master copy of each parameter in fp32. Where a parameter no longer equals its
@@ -61,6 +62,12 @@ QDR_API QDR_NODISCARD qdr_status qdr_adamw_set_rate(qdr_adamw *optimizer, double
  *  @retval QDR_ERR_STATE  as for qdr_adamw_step(); or no rate has been set. A rate set while recording does not count,
  *                         since the graph may never run: set one before qdr_graph_begin() */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_step_as_set(qdr_adamw *optimizer);
+/** qdr_stack_backward() and qdr_adamw_step_as_set() in one list: a parameter is updated as soon as its gradient is
+ * complete, while the sums of others are still under way. With clip_norm, and in F16, all updates wait for the norm.
+ * The results are those of the two calls, to the last bit. flags: as for qdr_stack_backward(), without QDR_DEFER_SYNC.
+ * Collective, stream-ordered on the context's stream. Errors are those of both calls.
+ *  @retval QDR_ERR_ARGUMENT  also: flags contain QDR_DEFER_SYNC */
+QDR_API QDR_NODISCARD qdr_status qdr_adamw_backward(qdr_adamw *optimizer, int flags, double loss_scale);
 /** The gradient norm of the last step, divided by grad_scale. Local, blocking.
  *  @retval QDR_ERR_STATE  no step yet */
 QDR_API QDR_NODISCARD qdr_status qdr_adamw_norm(qdr_adamw *optimizer, double *norm);

@@ -488,7 +488,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_load_parameter(qdr_stack *stack, int 
 typedef enum qdr_list {
     QDR_LIST_FORWARD = 0,
     QDR_LIST_BACKWARD = 1,
-    QDR_LIST_FIRST_FORWARD = 2 /**< of the first forward after a step, which with levels begins with returns */
+    QDR_LIST_FIRST_FORWARD = 2, /**< of the first forward after a step, which with levels begins with returns */
+    QDR_LIST_LOSS = 3 /**< of qdr_stack_loss(); only of a stack with a cross-entropy */
 } qdr_list;
 /** Writes a list as text, one task per line. Local.
  *  @retval QDR_ERR_ARGUMENT  NULL, or no such list */

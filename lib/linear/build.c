@@ -46,6 +46,18 @@ static qdr_status choose_panels(qdr_stack *stack)
 
 /* ---- building ---- */
 
+/* One for each task, for any of which another stream may wait. */
+qdr_status qdri_stack_reserve_events(qdr_stack *stack)
+{
+    qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
+    for (; stack->n_events < stack->net.most_tasks; stack->n_events++) {
+        QDR_TRY(qdri_list_grow((void **)&stack->events, stack->n_events, &stack->event_capacity, sizeof *stack->events,
+                               "the events of a stack"));
+        QDR_TRY(qdri_event_create(dev, &stack->events[stack->n_events]));
+    }
+    return QDR_OK;
+}
+
 static qdr_status build(qdr_stack *stack)
 {
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
@@ -53,9 +65,7 @@ static qdr_status build(qdr_stack *stack)
         if (qdri_node_is_layer(&stack->net.nodes[i]) && stack->net.nodes[i].layer.shape.rounds)
             QDR_TRY(qdri_dev_check_rounding(dev));
     QDR_TRY(qdri_net_build(&stack->net, &stack->lists));
-    const int n = stack->net.most_tasks; /* for any of which another stream may wait */
-    QDR_TRY(QDRI_NEW(n, "the events of a stack", &stack->events));
-    for (; stack->n_events < n; stack->n_events++) QDR_TRY(qdri_event_create(dev, &stack->events[stack->n_events]));
+    QDR_TRY(qdri_stack_reserve_events(stack));
     return qdri_stack_reserve_staging(stack);
 }
 

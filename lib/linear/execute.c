@@ -213,16 +213,16 @@ static qdr_status run_task(const run *r, int number)
 
 /* *done: in: the last task fused with an earlier product; out: with this one. The waits of a fused task precede its
  * product, since nothing runs between the two. */
-static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int number, int *done, qdri_stamps *stamps,
-                          qdr_stream *compute)
+static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int number, int *done, uint64_t seed,
+                          qdri_stamps *stamps, qdr_stream *compute)
 {
     const qdri_task *task = &schedule->tasks[number];
     run r = {.stack = stack,
              .task = task,
              .is_done = number <= *done,
              .stream = stream_of(stack, task->stream, compute),
-             .stamps = stamps ? &stamps[number] : NULL,
-             .seed = stack->n_executed * (uint64_t)schedule->n_tasks + (uint64_t)number};
+             .stamps = stamps,
+             .seed = seed};
     if (!r.is_done) {
         *done = number;
         if (task->kind == QDRI_TASK_PRODUCT) {
@@ -242,15 +242,18 @@ static qdr_status enqueue(qdr_stack *stack, const qdri_schedule *schedule, int n
 
 /* The other streams of a schedule start after what was enqueued on the compute stream before, and end before what
  * follows on it. */
-static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *compute)
+static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, const qdri_schedule *pass,
+                              qdr_stream *compute)
 {
     int used[QDRI_N_STREAMS] = {0};
     const qdr_context *ctx = qdr_grid_context(stack->grid);
     qdri_trace *trace = qdri_context_trace(ctx);
     /* Recorded work has no times of its own. */
-    qdri_stamps *stamps = qdri_context_is_recording(ctx) ? NULL : qdri_measures_next(stack->measures, schedule);
+    qdri_stamps *stamps = pass && !qdri_context_is_recording(ctx) ? qdri_measures_next(stack->measures, pass) : NULL;
+    const int n_pass = pass ? pass->n_tasks : 0;
     int done = -1;
-    stack->n_executed++;
+    stack->n_executed += pass != NULL;
+    const uint64_t seed = stack->n_executed * (uint64_t)n_pass;
     if (trace) qdri_trace_next_run(trace, &stack->net.position);
     QDR_TRY(qdri_event_record(stack->start, compute));
     for (int i = 0; i < schedule->n_tasks; i++) {
@@ -258,7 +261,8 @@ static qdr_status enqueue_all(qdr_stack *stack, const qdri_schedule *schedule, q
         if (stream != QDRI_STREAM_OF_COMPUTE && !used[stream])
             QDR_TRY(qdri_stream_wait(stream_of(stack, stream, compute), stack->start));
         used[stream] = 1;
-        QDR_TRY(enqueue(stack, schedule, i, &done, stamps, compute));
+        QDR_TRY(
+            enqueue(stack, schedule, i, &done, seed + (uint64_t)i, stamps && i < n_pass ? &stamps[i] : NULL, compute));
     }
     for (int s = 1; s < QDRI_N_STREAMS; s++) {
         if (!used[s]) continue;
@@ -276,12 +280,32 @@ qdr_status qdri_give_up(const qdr_stack *stack, qdr_status status)
     return status;
 }
 
-qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *compute)
+/* Whether a task rounds at random. */
+static int is_random(const qdri_schedule *schedule)
+{
+    for (int i = 0; i < schedule->n_tasks; i++)
+        if (schedule->tasks[i].kind == QDRI_TASK_COLLECTIVE && schedule->tasks[i].codec.flags & QDR_CODEC_STOCHASTIC)
+            return 1;
+    return 0;
+}
+
+static qdr_status execute(qdr_stack *stack, const qdri_schedule *schedule, const qdri_schedule *pass,
+                          qdr_stream *compute)
 {
     QDR_TRY(qdri_record_check(compute));
     QDR_TRY(qdri_context_record_needs(qdr_grid_context(stack->grid), &stack->life));
-    if (qdri_context_is_recording(qdr_grid_context(stack->grid)) && qdri_stack_is_random(stack))
+    if (qdri_context_is_recording(qdr_grid_context(stack->grid)) && is_random(schedule))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "codec: a recorded step would round with the same random numbers each "
                                              "time; leave +stochastic out");
-    return qdri_give_up(stack, enqueue_all(stack, schedule, compute));
+    return qdri_give_up(stack, enqueue_all(stack, schedule, pass, compute));
+}
+
+qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *compute)
+{
+    return execute(stack, schedule, schedule, compute);
+}
+
+qdr_status qdri_execute_step(qdr_stack *stack, const qdri_schedule *schedule, const qdri_schedule *pass)
+{
+    return execute(stack, schedule, pass, qdr_context_stream(qdr_grid_context(stack->grid)));
 }

@@ -49,14 +49,14 @@ struct qdr_stack {
     char **input_names;
     int n_input_names, input_name_capacity;
     int built, bound;
-    void *caller_memory[4]; /* like net.caller */
+    void *caller_memory[QDRI_N_CALLER]; /* like net.caller */
     qdri_net_lists lists;
     void *memory[QDRI_N_REGIONS]; /* addresses of the regions */
     void *owned[QDRI_N_REGIONS]; /* those that the stack allocated itself */
     qdri_need staging[QDR_N_CHANNELS];
     size_t product_bytes, kernel_bytes; /* device memory for the products, and for attention */
     qdr_event **events; /* of tasks that signal */
-    int n_events;
+    int n_events, event_capacity;
     qdr_event *start, *done[QDRI_N_STREAMS];
     double loss_scale; /* of the last backward pass, as are its flags */
     int backward_flags;
@@ -93,8 +93,6 @@ QDR_NODISCARD qdr_status qdri_stack_drain(const qdr_stack *stack);
 /* The address of memory that the net refers to. */
 void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref);
 qdri_attached_parameter *qdri_parameter_of(const qdr_stack *stack, int index);
-/* Whether any of its codecs rounds at random. */
-int qdri_stack_is_random(const qdr_stack *stack);
 
 /* Checks that the stack may write its parameters, and has their gradients. */
 QDR_NODISCARD qdr_status qdri_stack_owns(const qdr_stack *stack, const char *who);
@@ -173,6 +171,15 @@ qdri_gemm qdri_task_gemm(const qdri_task *task);
  * is discarded, for which no rank waits. */
 qdr_status qdri_give_up(const qdr_stack *stack, qdr_status status);
 QDR_NODISCARD qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *schedule, qdr_stream *stream);
+/* A list that ends a step, on the context's stream. pass: the backward pass with which it begins, whose tasks are
+ * measured, and rounded, as if it ran alone; NULL: none */
+QDR_NODISCARD qdr_status qdri_execute_step(qdr_stack *stack, const qdri_schedule *schedule, const qdri_schedule *pass);
+/* Makes the events for lists that were built after the stack. */
+QDR_NODISCARD qdr_status qdri_stack_reserve_events(qdr_stack *stack);
+
+/* run.c: a backward pass as qdr_stack_backward() begins it. *list: what must follow */
+QDR_NODISCARD qdr_status qdri_stack_begin_backward(qdr_stack *stack, int flags, double loss_scale,
+                                                   const qdri_schedule **list);
 
 /* fuse.c: adds to *gemm, the product of a task with its memory, the work of the tasks that directly follow it, as far
  * as the device can perform it as part of the product.

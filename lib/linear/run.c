@@ -29,13 +29,6 @@ static qdr_status check_whole(const qdr_stack *stack, const char *who)
     return QDR_OK;
 }
 
-static const qdri_node *find_loss(const qdr_stack *stack)
-{
-    for (int i = 0; i < stack->net.n_nodes; i++)
-        if (stack->net.nodes[i].kind == QDRI_NODE_CROSS_ENTROPY) return &stack->net.nodes[i];
-    return NULL;
-}
-
 /* With QDR_CHECK=1, ranks compare their calls before anything is enqueued, and all fail if one of them cannot
  * proceed. */
 static qdr_status compare_call(const qdr_stack *stack, qdr_status mine, const char *call, const char *layer, int flags,
@@ -98,11 +91,12 @@ static qdr_status check_backward(const qdr_stack *stack, int flags, double loss_
     return QDR_OK;
 }
 
-qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
+qdr_status qdri_stack_begin_backward(qdr_stack *stack, int flags, double loss_scale, const qdri_schedule **list)
 {
     const qdr_status status = check_backward(stack, flags, loss_scale);
     if (!stack) return status;
-    QDR_TRY(compare_call(stack, status, "qdr_stack_backward", "all", flags, find_loss(stack) ? loss_scale : 0));
+    QDR_TRY(compare_call(stack, status, "qdr_stack_backward", "all", flags,
+                         qdri_net_find_loss(&stack->net) ? loss_scale : 0));
     const int deferred = (flags & QDR_DEFER_SYNC) != 0;
     const qdri_gradient_mode mode = mode_of(flags, stack->net.n_parameters && qdri_parameter_of(stack, 0)->deferred);
     for (int i = 0; i < stack->net.n_parameters; i++) {
@@ -112,8 +106,15 @@ qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
     stack->loss_scale = loss_scale;
     stack->backward_flags = flags;
     stack->layers_ran = 0;
-    return qdri_execute(stack, &stack->lists.backward[2 * (int)mode + deferred],
-                        qdr_context_stream(qdr_grid_context(stack->grid)));
+    *list = &stack->lists.backward[2 * (int)mode + deferred];
+    return QDR_OK;
+}
+
+qdr_status qdr_stack_backward(qdr_stack *stack, int flags, double loss_scale)
+{
+    const qdri_schedule *list = NULL;
+    QDR_TRY(qdri_stack_begin_backward(stack, flags, loss_scale, &list));
+    return qdri_execute(stack, list, qdr_context_stream(qdr_grid_context(stack->grid)));
 }
 
 qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid)
@@ -123,25 +124,17 @@ qdr_status qdr_stack_loss(qdr_stack *stack, double *loss_sum, int64_t *n_valid)
     *n_valid = 0;
     QDR_TRY(check_whole(stack, "loss"));
     QDR_TRY(qdri_context_check_runs(qdr_grid_context(stack->grid), "loss"));
-    const qdri_node *node = find_loss(stack);
-    if (!node)
+    if (!qdri_net_find_loss(&stack->net))
         return QDR_FAIL(QDR_ERR_STATE,
                         "loss: the stack has no cross-entropy; add one with qdr_stack_add_cross_entropy");
     QDR_TRY(check_values(stack, "loss"));
-    const qdri_edge *logits = &stack->net.edges[node->in[0]];
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
-    const int n = 2 * qdri_net_batch_parts(&stack->net);
-    double *own = qdri_stack_pointer(stack, stack->net.loss), *sums = own + n;
+    const qdri_ref sums = qdri_net_loss_sums(&stack->net);
     double result[2 * QDRI_MAX_BATCH_PARTS] = {0};
-    QDR_TRY(qdri_fill_zero(stream, sums, (size_t)n * sizeof *sums));
-    QDR_TRY(qdri_copy(stream, sums, own, 2 * (size_t)stack->net.n_loss_parts * sizeof *sums));
-    if (qdri_edge_scattered(&stack->net, logits))
-        QDR_TRY(qdr_all_reduce(stack->grid, logits->matrix.scatter_axis, QDR_SUM, sums, n, QDR_F64, stream));
-    QDR_TRY(qdr_all_reduce(stack->grid, QDR_Z, QDR_SUM, sums, n, QDR_F64, stream));
-    QDR_TRY(qdr_all_reduce(stack->grid, QDR_D, QDR_SUM, sums, n, QDR_F64, stream));
-    QDR_TRY(qdri_copy(stream, result, sums, (size_t)n * sizeof *sums));
+    QDR_TRY(qdri_execute_step(stack, &stack->lists.loss, NULL));
+    QDR_TRY(qdri_copy(stream, result, qdri_stack_pointer(stack, sums), sums.bytes));
     QDR_TRY(qdri_stream_synchronize(stream));
-    for (int i = 0; i < n; i += 2) {
+    for (int i = 0; i < 2 * qdri_net_batch_parts(&stack->net); i += 2) {
         *loss_sum += result[i];
         *n_valid += (int64_t)result[i + 1];
     }
@@ -269,6 +262,7 @@ static const qdri_schedule *find_list(const qdr_stack *stack, qdr_list list)
     switch (list) {
     case QDR_LIST_FORWARD: return &stack->lists.forward;
     case QDR_LIST_BACKWARD: return &stack->lists.backward[0];
+    case QDR_LIST_LOSS: return stack->lists.loss.n_tasks ? &stack->lists.loss : NULL;
     case QDR_LIST_FIRST_FORWARD:
         return stack->lists.first_forward.n_tasks ? &stack->lists.first_forward : &stack->lists.forward;
     default: return NULL;
@@ -278,7 +272,8 @@ static const qdri_schedule *find_list(const qdr_stack *stack, qdr_list list)
 static qdr_status fail_list(const char *who, qdr_list list)
 {
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s: a stack, one of its lists (QDR_LIST_FORWARD, _BACKWARD or _FIRST_FORWARD, not %d) and a "
+                    "%s: a stack, one of its lists (QDR_LIST_FORWARD, _BACKWARD, _FIRST_FORWARD, or _LOSS where there "
+                    "is one, not %d) and a "
                     "pointer to the result are needed",
                     who, (int)list);
 }

@@ -69,12 +69,11 @@ qdr_status qdri_stack_reserve_staging(qdr_stack *stack)
     measure_list(stack, &stack->lists.forward);
     measure_list(stack, &stack->lists.returns);
     measure_list(stack, &stack->lists.backward[0]);
-    /* The sums of losses and of gradient norms are no tasks. */
-    const int64_t of_losses = 2 * (int64_t)qdri_net_batch_parts(&stack->net);
-    const int64_t n_sums = of_losses > QDRI_STEP_SUMS ? of_losses : QDRI_STEP_SUMS;
+    measure_list(stack, &stack->lists.loss);
+    /* An optimizer may follow. */
     for (int channel = QDR_CHANNEL_X_STAT; channel <= (int)QDR_CHANNEL_D_STAT; channel++)
         measure_collective(stack, (qdr_channel)channel,
-                           (qdri_coll){.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = n_sums});
+                           (qdri_coll){.kind = QDR_ALL_REDUCE, .dtype = QDR_F64, .count = QDRI_STEP_SUMS});
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         QDR_TRY(qdri_comm_reserve(qdri_grid_comm(stack->grid, (qdr_channel)channel), &stack->staging[channel]));
     return QDR_OK;

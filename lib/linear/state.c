@@ -47,7 +47,7 @@ void *qdri_stack_pointer(const qdr_stack *stack, qdri_ref ref)
     const qdri_buffer *buffer = &stack->net.buffers.items[ref.buffer];
     char *base = stack->memory[buffer->region];
     size_t offset = buffer->offset;
-    for (int i = 0; buffer->region == QDRI_CALLER && i < 4; i++) {
+    for (int i = 0; buffer->region == QDRI_CALLER && i < QDRI_N_CALLER; i++) {
         if (stack->net.caller[i].buffer != ref.buffer) continue;
         base = stack->caller_memory[i];
         offset = 0;
@@ -59,12 +59,4 @@ qdri_attached_parameter *qdri_parameter_of(const qdr_stack *stack, int index)
 {
     const qdri_parameter *p = &stack->net.parameters[index];
     return &stack->attached[p->node].parameters[p->slot];
-}
-
-int qdri_stack_is_random(const qdr_stack *stack)
-{
-    int flags = 0;
-    for (int axis = 0; axis < QDR_N_AXES; axis++)
-        for (int class = 0; class < QDR_N_TRAFFIC_CLASSES; class ++) flags |= stack->codecs.of[axis][class].flags;
-    return (flags & QDR_CODEC_STOCHASTIC) != 0;
 }

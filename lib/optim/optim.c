@@ -3,9 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/dtype.h"
 #include "core/size.h"
-#include "grid/internal.h"
 #include "linear/describe.h"
 #include "optim/optim.h"
 
@@ -14,9 +12,6 @@ static qdr_context *context_of(const qdr_stack *stack) { return qdr_grid_context
 static qdri_dev *dev_of(const qdr_stack *stack) { return qdri_context_dev(context_of(stack)); }
 
 static qdr_stream *stream_of(const qdr_stack *stack) { return qdr_context_stream(context_of(stack)); }
-
-/* The type of gradients, moments and masters. */
-static qdr_dtype state_type(const qdr_stack *stack) { return qdri_sum_type(qdr_stack_dtype(stack)); }
 
 /* Fails unless the stack is built and bound. */
 static qdr_status check_memory(const qdr_stack *stack, const char *who)
@@ -53,56 +48,12 @@ static qdr_status check_gradients(const qdr_stack *stack, const char *who)
     return QDR_OK;
 }
 
-static int has_levels(const qdr_stack *stack)
+/* The context's stream runs the list on memory of the optimizer, or of qdr_grad_norm(). */
+static qdr_status execute(qdr_stack *stack, void *memory, const qdri_schedule *list, const qdri_schedule *pass)
 {
-    const qdr_grid *grid = qdr_stack_grid(stack);
-    return qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER) > qdr_grid_parts(grid, QDR_LEVEL_WEIGHTS);
-}
-
-/* The part of the gradient whose state this rank has. */
-static void *state_gradient(const qdr_parameter *parameter, qdr_dtype dtype)
-{
-    if (parameter->n_state == 0) return parameter->gradient;
-    return (char *)parameter->gradient +
-           (size_t)(parameter->state_begin - parameter->gradient_begin) * qdr_dtype_bytes(dtype);
-}
-
-/* *sum (f64, device memory) = Σg² over the whole model: this rank's counted elements in the order of the parameters,
- * then summed over x, y and z, and with levels over d, where each of their sums is complete on one part only. What
- * follows it, n_elems in all, is summed over all ranks of the grid.
- * *n_ranks: how many these are */
-static qdr_status sum_squares(const qdr_stack *stack, double *sum, int64_t n_elems, qdr_stream *stream, int *n_ranks)
-{
-    qdri_coll coll = {.kind = QDR_ALL_REDUCE,
-                      .dtype = QDR_F64,
-                      .op = QDR_SUM,
-                      .recv = sum,
-                      .count = n_elems,
-                      .label = "gradient norm"};
-    qdri_kernel kernel = {.kind = QDRI_K_SUM_SQUARES, .dtype = state_type(stack)};
-    const int over_d = has_levels(stack);
-    kernel.u.reduce.result = sum;
-    kernel.accumulate = 1;
-    *n_ranks = 1;
-    QDR_TRY(qdri_fill_zero(stream, sum, sizeof *sum));
-    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter parameter;
-        QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
-        if (!parameter.counted || (over_d && parameter.copy > 0)) continue;
-        kernel.u.reduce.n = parameter.n_state;
-        kernel.u.reduce.a = state_gradient(&parameter, kernel.dtype);
-        QDR_TRY(qdri_kernel_run(stream, &kernel));
-    }
-    for (int channel = QDR_CHANNEL_X_STAT; channel <= (int)QDR_CHANNEL_D_STAT; channel++) {
-        qdri_comm *comm = qdri_grid_comm(qdr_stack_grid(stack), (qdr_channel)channel);
-        *n_ranks *= qdri_comm_size(comm);
-        if (channel == QDR_CHANNEL_D_STAT && !over_d) { /* the copies have the whole norm */
-            coll.recv = sum + 1;
-            coll.count = n_elems - 1;
-        }
-        if (qdri_comm_size(comm) > 1 && coll.count > 0) QDR_TRY(qdri_comm_launch(comm, &coll, stream));
-    }
-    return QDR_OK;
+    stack->caller_memory[QDRI_CALLER_STATE] = memory;
+    QDR_TRY(qdri_give_up(stack, qdri_stack_reserve_events(stack)));
+    return qdri_execute_step(stack, list, pass);
 }
 
 qdr_status qdr_grad_norm(qdr_stack *stack, double *norm)
@@ -115,89 +66,67 @@ qdr_status qdr_grad_norm(qdr_stack *stack, double *norm)
     qdri_facts facts = {0};
     void *sum = NULL;
     double squared = 0;
-    int n_ranks;
+    qdri_schedule list = {.tasks = NULL};
     qdri_describe_backward(&facts, stack);
     qdr_status status = check_memory(stack, "gradient norm");
     if (status == QDR_OK) status = qdri_context_check_runs(ctx, "gradient norm");
     if (status == QDR_OK) status = qdri_mem_alloc(dev_of(stack), sizeof(double), &sum);
+    if (status == QDR_OK) status = qdri_net_norm(&stack->net, &list);
     QDR_TRY_OUT(status, qdri_context_agree_same(ctx, status, &facts, "gradient norm", QDRI_SAME_CALL));
     QDR_TRY_OUT(status, check_gradients(stack, "gradient norm"));
-    QDR_TRY_OUT(status, sum_squares(stack, sum, 1, stream, &n_ranks));
+    QDR_TRY_OUT(status, execute(stack, sum, &list, NULL));
     QDR_TRY_OUT(status, qdri_copy(stream, &squared, sum, sizeof squared));
     QDR_TRY_OUT(status, qdri_stream_synchronize(stream));
     *norm = sqrt(squared);
 out:
     qdri_facts_free(&facts);
+    qdri_schedule_free(&list);
     qdri_mem_free(dev_of(stack), &sum);
     return status;
 }
 
 /* ---- AdamW ---- */
 
-/* All state is one block of device memory: the numbers of a step, then for each parameter m, v and, for BF16 and F16,
- * the master copy, each aligned. */
+/* A step that begins with a backward pass. */
+typedef struct joined_step {
+    qdri_schedule list;
+    int n_codings; /* of the stack when it was made */
+} joined_step;
+
 struct qdr_adamw {
     qdri_life life;
     qdr_stack *stack;
     qdr_adamw_opts opts;
-    void *memory;
-    size_t bytes;
+    void *memory; /* as the net has placed it */
+    qdri_schedule step;
+    joined_step joined[QDRI_N_BACKWARDS]; /* with the stack's backward lists; empty: not needed so far */
     int has_rate; /* on the device, or being copied there */
     double rate; /* the last one set */
 };
 
-_Static_assert(sizeof(qdri_adamw_numbers) <= QDRI_STEP_BYTES, "a step's numbers have room");
-
-/* Size of each of the arrays that belong to a parameter. */
-static qdr_status state_bytes(const qdr_stack *stack, const qdr_parameter *parameter, size_t *bytes)
-{
-    QDR_TRY(qdri_elems_bytes(parameter->n_state, state_type(stack), bytes));
-    *bytes = qdri_align_bytes(*bytes, QDRI_BUFFER_ALIGN);
-    return QDR_OK;
-}
-
-static size_t n_arrays(const qdr_stack *stack) { return qdri_is_narrow(qdr_stack_dtype(stack)) ? 3 : 2; }
-
 qdr_status qdr_adamw_size(const qdr_stack *stack, size_t *bytes)
 {
     if (!stack || !bytes) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the stack or the size pointer is NULL");
-    *bytes = QDRI_STEP_BYTES;
-    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter parameter;
-        size_t each = 0;
-        QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
-        QDR_TRY(state_bytes(stack, &parameter, &each));
-        *bytes += n_arrays(stack) * each;
-    }
-    return QDR_OK;
+    *bytes = stack->net.state_bytes;
+    if (stack->built) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_STATE, "adamw: the stack is not built; call qdr_stack_build first");
 }
 
 const qdr_stack *qdri_adamw_stack(const qdr_adamw *optimizer) { return optimizer->stack; }
 
 const qdr_adamw_opts *qdri_adamw_options(const qdr_adamw *optimizer) { return &optimizer->opts; }
 
-/* The arrays of a parameter, the first of which is at *at; then *at is after them. */
-static qdr_status take_state(const qdr_stack *stack, const qdr_parameter *parameter, char **at, qdri_adamw_state *state)
+void qdri_adamw_get_states(const qdr_adamw *optimizer, qdri_adamw_state *states)
 {
-    size_t bytes = 0;
-    QDR_TRY(state_bytes(stack, parameter, &bytes));
-    state->m = *at;
-    state->v = *at + bytes;
-    state->master = n_arrays(stack) == 3 ? *at + 2 * bytes : NULL;
-    *at += n_arrays(stack) * bytes;
-    return QDR_OK;
+    char *memory = optimizer->memory;
+    for (int i = 0; i < optimizer->stack->net.n_parameters; i++) {
+        const qdri_ref *of = optimizer->stack->net.parameters[i].state;
+        states[i] = (qdri_adamw_state){.m = memory + of[QDRI_STATE_M].offset, .v = memory + of[QDRI_STATE_V].offset};
+        if (of[QDRI_STATE_MASTER].buffer >= 0) states[i].master = memory + of[QDRI_STATE_MASTER].offset;
+    }
 }
 
-qdr_status qdri_adamw_get_states(const qdr_adamw *optimizer, qdri_adamw_state *states)
-{
-    char *at = (char *)optimizer->memory + QDRI_STEP_BYTES;
-    qdr_parameter parameter;
-    for (int i = 0; i < qdr_stack_n_parameters(optimizer->stack); i++) {
-        QDR_TRY(qdr_stack_parameter(optimizer->stack, i, &parameter));
-        QDR_TRY(take_state(optimizer->stack, &parameter, &at, &states[i]));
-    }
-    return QDR_OK;
-}
+const qdri_schedule *qdri_adamw_list(const qdr_adamw *optimizer) { return &optimizer->step; }
 
 static int beta_is_wrong(double beta) { return !(beta >= 0 && beta < 1); }
 
@@ -208,6 +137,8 @@ static void adamw_end(qdri_life *life)
     qdr_adamw *old = (qdr_adamw *)life;
     qdri_life *stack = qdri_stack_life(old->stack);
     qdri_mem_free(dev_of(old->stack), &old->memory);
+    qdri_schedule_free(&old->step);
+    for (int i = 0; i < QDRI_N_BACKWARDS; i++) qdri_schedule_free(&old->joined[i].list);
     free(old);
     qdri_life_drop(stack);
 }
@@ -239,9 +170,9 @@ static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw
     if (opts->beta2 == 0) made->opts.beta2 = 0.95;
     if (opts->epsilon == 0) made->opts.epsilon = 1e-8;
     if (opts->grad_scale == 0) made->opts.grad_scale = 1;
-    QDR_TRY(qdr_adamw_size(stack, &made->bytes));
-    QDR_TRY(qdri_mem_alloc_for(dev_of(stack), "optimizer state", made->bytes, &made->memory));
-    return qdri_fill_zero(stream_of(stack), made->memory, made->bytes);
+    QDR_TRY(qdri_net_adamw(&stack->net, &made->opts, &made->step));
+    QDR_TRY(qdri_mem_alloc_for(dev_of(stack), "optimizer state", stack->net.state_bytes, &made->memory));
+    return qdri_fill_zero(stream_of(stack), made->memory, stack->net.state_bytes);
 }
 
 qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer)
@@ -300,41 +231,10 @@ static qdr_status step_check(const qdr_adamw *optimizer)
     return check_gradients(optimizer->stack, "adamw");
 }
 
-static qdr_status enqueue_step(qdr_adamw *optimizer)
+static qdr_status enqueue_step(qdr_adamw *optimizer, const qdri_schedule *list, const qdri_schedule *pass)
 {
-    const qdr_stack *stack = optimizer->stack;
-    const qdr_adamw_opts *opts = &optimizer->opts;
-    qdr_stream *stream = stream_of(stack);
-    QDR_TRY(qdri_context_record_needs(context_of(stack), &optimizer->life));
-    qdri_adamw_numbers *numbers = optimizer->memory;
-    qdri_kernel kernel = {.kind = QDRI_K_ADAMW_BEGIN, .dtype = qdr_stack_dtype(stack)};
-    QDR_TRY(sum_squares(stack, &numbers->norm_squared, QDRI_STEP_SUMS, stream, &kernel.u.adamw.n_ranks));
-    kernel.u.adamw.numbers = numbers;
-    kernel.u.adamw.skips = kernel.dtype ==
-                           QDR_F16; /* if a gradient overflowed: a smaller grad_scale would have helped */
-    kernel.u.adamw.beta1 = opts->beta1;
-    kernel.u.adamw.beta2 = opts->beta2;
-    kernel.u.adamw.epsilon = opts->epsilon;
-    kernel.u.adamw.clip_norm = opts->clip_norm;
-    kernel.u.adamw.grad_scale = opts->grad_scale;
-    QDR_TRY(qdri_kernel_run(stream, &kernel));
-    kernel.kind = QDRI_K_ADAMW;
-    char *at = (char *)optimizer->memory + QDRI_STEP_BYTES;
-    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter parameter;
-        qdri_adamw_state state;
-        QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
-        QDR_TRY(take_state(stack, &parameter, &at, &state));
-        kernel.u.adamw.n = parameter.n_state;
-        kernel.u.adamw.p = (char *)parameter.data +
-                           (parameter.n_state ? (size_t)parameter.state_begin : 0) * qdr_dtype_bytes(kernel.dtype);
-        kernel.u.adamw.g = state_gradient(&parameter, state_type(stack));
-        kernel.u.adamw.m = state.m;
-        kernel.u.adamw.v = state.v;
-        kernel.u.adamw.master = state.master;
-        kernel.u.adamw.weight_decay = parameter.decay ? opts->weight_decay : 0;
-        QDR_TRY(qdri_kernel_run(stream, &kernel));
-    }
+    QDR_TRY(qdri_context_record_needs(context_of(optimizer->stack), &optimizer->life));
+    QDR_TRY(execute(optimizer->stack, optimizer->memory, list, pass));
     qdri_stack_set_updated(optimizer->stack);
     return QDR_OK;
 }
@@ -357,17 +257,54 @@ qdr_status qdr_adamw_step(qdr_adamw *optimizer, double lr)
     if (!optimizer) return step_check(optimizer);
     QDR_TRY(compare_step(optimizer, step_check(optimizer), lr));
     QDR_TRY(qdr_adamw_set_rate(optimizer, lr));
-    return enqueue_step(optimizer);
+    return enqueue_step(optimizer, &optimizer->step, NULL);
+}
+
+static qdr_status check_rate(const qdr_adamw *optimizer)
+{
+    if (optimizer->has_rate) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_STATE,
+                    "adamw: no learning rate was set outside of a recording; call qdr_adamw_set_rate() first");
 }
 
 qdr_status qdr_adamw_step_as_set(qdr_adamw *optimizer)
 {
     QDR_TRY(step_check(optimizer));
-    if (!optimizer->has_rate)
-        return QDR_FAIL(QDR_ERR_STATE,
-                        "adamw: no learning rate was set outside of a recording; call qdr_adamw_set_rate() first");
+    QDR_TRY(check_rate(optimizer));
     QDR_TRY(compare_step(optimizer, QDR_OK, optimizer->rate));
-    return enqueue_step(optimizer);
+    return enqueue_step(optimizer, &optimizer->step, NULL);
+}
+
+/* The list of a pass and the step; it is made when it is first needed, and when codecs have changed. */
+static qdr_status join(qdr_adamw *optimizer, const qdri_schedule *pass, const qdri_schedule **list)
+{
+    qdri_net *net = &optimizer->stack->net;
+    joined_step *joined = &optimizer->joined[pass - optimizer->stack->lists.backward];
+    *list = &joined->list;
+    if (joined->list.n_tasks && joined->n_codings == net->n_codings) return QDR_OK;
+    joined->n_codings = net->n_codings;
+    const qdr_status status = qdri_net_join(net, pass, &optimizer->step, &joined->list);
+    if (status != QDR_OK) joined->list.n_tasks = 0;
+    return status;
+}
+
+static qdr_status check_joined(const qdr_adamw *optimizer, int flags)
+{
+    QDR_TRY(check_rate(optimizer));
+    if (!(flags & QDR_DEFER_SYNC)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "adamw: a step needs complete gradients; leave out QDR_DEFER_SYNC, or call qdr_stack_backward()");
+}
+
+qdr_status qdr_adamw_backward(qdr_adamw *optimizer, int flags, double loss_scale)
+{
+    const qdri_schedule *pass = NULL, *list = NULL;
+    if (!optimizer) return step_check(optimizer);
+    qdr_stack *stack = optimizer->stack;
+    QDR_TRY(compare_step(optimizer, check_joined(optimizer, flags), optimizer->rate));
+    QDR_TRY(qdri_stack_begin_backward(stack, flags, loss_scale, &pass));
+    QDR_TRY(qdri_give_up(stack, join(optimizer, pass, &list)));
+    return enqueue_step(optimizer, list, pass);
 }
 
 static qdr_status read_numbers(const qdr_adamw *optimizer, qdri_adamw_numbers *numbers)

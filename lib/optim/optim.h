@@ -3,7 +3,7 @@
 #ifndef QDRI_OPTIM_OPTIM_H
 #define QDRI_OPTIM_OPTIM_H
 
-#include "quadrille/optim.h"
+#include "schedule/net.h"
 
 /* What an optimizer keeps of one parameter, in device memory: n_state elements each. */
 typedef struct qdri_adamw_state {
@@ -15,7 +15,9 @@ const qdr_stack *qdri_adamw_stack(const qdr_adamw *optimizer);
 /* With the defaults filled in. */
 const qdr_adamw_opts *qdri_adamw_options(const qdr_adamw *optimizer);
 /* Those of all parameters, by number. */
-QDR_NODISCARD qdr_status qdri_adamw_get_states(const qdr_adamw *optimizer, qdri_adamw_state *states);
+void qdri_adamw_get_states(const qdr_adamw *optimizer, qdri_adamw_state *states);
+/* The list of a step that does not begin with a backward pass. */
+const qdri_schedule *qdri_adamw_list(const qdr_adamw *optimizer);
 /* Steps begun, and those that were not skipped. Blocking. */
 QDR_NODISCARD qdr_status qdri_adamw_get_steps(const qdr_adamw *optimizer, int64_t *n_begun, int64_t *n_steps);
 QDR_NODISCARD qdr_status qdri_adamw_set_steps(qdr_adamw *optimizer, int64_t n_begun, int64_t n_steps);

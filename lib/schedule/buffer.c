@@ -17,6 +17,11 @@ qdri_ref qdri_buffers_add(qdri_buffers *buffers, qdri_region region, size_t byte
     return (qdri_ref){buffers->n++, 0, bytes};
 }
 
+qdri_ref qdri_slice(qdri_ref ref, size_t offset, size_t bytes)
+{
+    return ref.buffer < 0 ? ref : (qdri_ref){ref.buffer, ref.offset + offset, bytes};
+}
+
 qdr_status qdri_buffers_finish(qdri_buffers *buffers)
 {
     memset(buffers->region_bytes, 0, sizeof buffers->region_bytes);

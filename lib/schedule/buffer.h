@@ -12,7 +12,7 @@ typedef enum qdri_region {
     QDRI_FEEDBACK, /* what codecs of sums of gradients have lost */
     QDRI_ACTIVATIONS,
     QDRI_WORKSPACE, /* one buffer, in which each list places its values (memory.h) */
-    QDRI_CALLER, /* memory passed with a call: x, y, dy, dx */
+    QDRI_CALLER, /* memory passed with a call: x, y, dy, dx, and an optimizer's */
     QDRI_N_REGIONS
 } qdri_region;
 
@@ -41,6 +41,8 @@ typedef struct qdri_buffers {
 
 /* Adds a buffer, and refers to all of it. */
 qdri_ref qdri_buffers_add(qdri_buffers *buffers, qdri_region region, size_t bytes);
+/* Bytes of `ref` from `offset` on. */
+qdri_ref qdri_slice(qdri_ref ref, size_t offset, size_t bytes);
 /* Sets offsets and region sizes. @return the first failure */
 QDR_NODISCARD qdr_status qdri_buffers_finish(qdri_buffers *buffers);
 void qdri_buffers_free(qdri_buffers *buffers);

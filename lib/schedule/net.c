@@ -70,7 +70,7 @@ qdr_status qdri_net_begin(qdri_net *net, const qdri_position *position, const qd
     if (net->opts.overlap == 0) net->opts.overlap = QDR_OVERLAP_ALL;
     net->grad_dtype = qdri_sum_type(opts->dtype);
     net->cell_rows = cell_rows(position, net->opts.n_rows, net->opts.row_unit);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < QDRI_N_CALLER; i++) {
         net->caller[i] = qdri_buffers_add(&net->buffers, QDRI_CALLER, 0);
         net->caller[i].bytes = SIZE_MAX; /* not known here */
     }

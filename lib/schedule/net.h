@@ -11,9 +11,13 @@
 #define QDRI_SCHEDULE_NET_H
 
 #include "core/facts.h"
+#include "quadrille/optim.h"
 #include "schedule/linear.h"
 #include "schedule/memory.h"
 #include "schedule/waits.h"
+
+/* What AdamW keeps of a parameter: the moments, and, of BF16 and F16, a copy in F32. */
+enum { QDRI_STATE_M, QDRI_STATE_V, QDRI_STATE_MASTER, QDRI_N_STATES };
 
 /* A parameter: rows × columns, each split over at most one of x and y; matrices are flat over z. */
 typedef struct qdri_parameter {
@@ -38,6 +42,7 @@ typedef struct qdri_parameter {
     qdri_ref data, gradient;
     qdri_ref all_feedback; /* of a matrix; QDRI_NO_REF: none */
     qdri_ref feedback[QDRI_N_GRADIENT_SUMS]; /* parts of it, by sum of the gradient */
+    qdri_ref state[QDRI_N_STATES]; /* of an optimizer, of what this rank updates; QDRI_NO_REF: none */
 } qdri_parameter;
 
 /* How many of n elements of a shard from `begin` on are not padding. */
@@ -112,10 +117,13 @@ typedef struct qdri_node {
     qdri_layer layer;
 } qdri_node;
 
+enum { QDRI_CALLER_X = 0, QDRI_CALLER_Y, QDRI_CALLER_DX, QDRI_CALLER_DY, QDRI_CALLER_STATE, QDRI_N_CALLER };
+
 typedef struct qdri_net {
     qdri_position position;
     qdr_stack_opts opts; /* with defaults filled in; prefetch: set by qdri_net_build() */
     qdri_coding coding; /* set by qdri_net_set_coding(); zeros: nothing is coded */
+    int n_codings; /* that have been set */
     qdr_dtype grad_dtype;
     int64_t cell_rows;
     qdri_edge *edges;
@@ -128,7 +136,8 @@ typedef struct qdri_net {
     qdri_hazards hazards; /* of the list whose waits were set last */
     qdri_ref workspace; /* for the values of any list that has been made */
     int most_tasks; /* of any list of a net that is built */
-    qdri_ref caller[4]; /* x, y, dx, dy of single-layer calls */
+    qdri_ref caller[QDRI_N_CALLER]; /* x, y, dx, dy of single-layer calls; the optimizer's memory */
+    size_t state_bytes; /* of that: the numbers of a step, then the state of each parameter */
     int shares_parameters; /* those of another net: forward only, without gradients */
     qdri_ref op_work, small_gradients;
     qdri_ref loss; /* {sum, rows} for each part of the rows, and space to add them up over ranks */
@@ -136,8 +145,6 @@ typedef struct qdri_net {
     int n_loss_parts; /* number of parts of this rank's rows */
     int64_t n_small, small_begin[3], small_end[3]; /* classes: no further sum, over x, over y */
 } qdri_net;
-
-enum { QDRI_CALLER_X = 0, QDRI_CALLER_Y, QDRI_CALLER_DX, QDRI_CALLER_DY };
 
 /* ---- describing: net.c, ops/ ---- */
 
@@ -212,6 +219,8 @@ static inline int qdri_node_is_layer(const qdri_node *node)
 }
 /* A layer's extents on the rank where they are largest; equal on all ranks. */
 void qdri_layer_largest(const qdri_net *net, const qdri_layer *layer, int64_t *m, int64_t *n, int64_t *k);
+/* The loss; NULL: there is none. */
+const qdri_node *qdri_net_find_loss(const qdri_net *net);
 /* Whether it can be run as a whole: it has its own activations, and each of them but the last is read at least once. */
 int qdri_net_runs_whole(const qdri_net *net);
 /* The number of parts into which the stack's rows are divided, if a cell has enough rows; equal on all ranks. */
@@ -243,6 +252,7 @@ typedef struct qdri_net_lists {
     qdri_schedule forward, backward[QDRI_N_BACKWARDS]; /* empty if the stack cannot be run as a whole */
     qdri_schedule first_forward; /* returns updated parameters; empty without levels, too */
     qdri_schedule returns; /* does nothing else; empty without levels */
+    qdri_schedule loss; /* empty without a loss */
     struct qdri_layer_lists **layers; /* by node: of layers that have been run alone; NULL: none yet */
     int n_layers;
 } qdri_net_lists;
@@ -268,6 +278,17 @@ QDR_NODISCARD qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mo
                                                  qdri_schedule *schedule);
 /* Returns parameters and does nothing else: those of all layers, or the W of one; node -1: all. */
 QDR_NODISCARD qdr_status qdri_net_returns(qdri_net *net, int node, qdri_schedule *schedule);
+/* What ends a step, on the compute stream: net_step.c. The sums of the loss and the numbers of valid rows, of each part
+ * of the rows in turn, of all ranks; they are where qdri_net_loss_sums() says. */
+QDR_NODISCARD qdr_status qdri_net_loss(qdri_net *net, qdri_schedule *schedule);
+qdri_ref qdri_net_loss_sums(const qdri_net *net);
+/* Σg² of the whole model, at the beginning of the optimizer's memory, which may end there. */
+QDR_NODISCARD qdr_status qdri_net_norm(qdri_net *net, qdri_schedule *schedule);
+/* A step of AdamW, with the norm. opts: with defaults filled in */
+QDR_NODISCARD qdr_status qdri_net_adamw(qdri_net *net, const qdr_adamw_opts *opts, qdri_schedule *schedule);
+/* Two finished lists in one, which waits only for what its tasks need. */
+QDR_NODISCARD qdr_status qdri_net_join(qdri_net *net, const qdri_schedule *pass, const qdri_schedule *step,
+                                       qdri_schedule *both);
 /* A linear layer alone, on the caller's memory. flags: QDR_DEFER_SYNC, QDR_DX_ACCUMULATE, QDR_NO_DX. */
 QDR_NODISCARD qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdri_schedule *schedule);
 QDR_NODISCARD qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode,

@@ -89,7 +89,7 @@ static void begin_lists(qdri_net_lists *lists)
     free(lists->layers);
     lists->layers = NULL;
     lists->n_layers = 0;
-    lists->forward.n_tasks = lists->first_forward.n_tasks = lists->returns.n_tasks = 0;
+    lists->forward.n_tasks = lists->first_forward.n_tasks = lists->returns.n_tasks = lists->loss.n_tasks = 0;
     for (int i = 0; i < QDRI_N_BACKWARDS; i++) lists->backward[i].n_tasks = 0;
 }
 
@@ -99,6 +99,7 @@ void qdri_net_lists_free(qdri_net_lists *lists)
     qdri_schedule_free(&lists->forward);
     qdri_schedule_free(&lists->first_forward);
     qdri_schedule_free(&lists->returns);
+    qdri_schedule_free(&lists->loss);
     for (int i = 0; i < QDRI_N_BACKWARDS; i++) qdri_schedule_free(&lists->backward[i]);
 }
 
@@ -226,6 +227,7 @@ qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists)
     if (qdri_net_runs_whole(net)) {
         QDR_TRY(qdri_net_forward(net, 0, &lists->forward));
         if (qdri_has_levels(&net->position)) QDR_TRY(qdri_net_forward(net, 1, &lists->first_forward));
+        if (qdri_net_find_loss(net)) QDR_TRY(qdri_net_loss(net, &lists->loss));
         for (int i = 0; i < QDRI_N_BACKWARDS && !net->shares_parameters; i++)
             QDR_TRY(qdri_net_backward(net, (qdri_gradient_mode)(i / 2), i % 2, &lists->backward[i]));
     }

@@ -119,7 +119,11 @@ size_t qdri_largest_gathered_bytes(const qdri_net *net)
     return (size_t)most * qdr_dtype_bytes(net->opts.dtype);
 }
 
-void qdri_net_set_coding(qdri_net *net, const qdri_coding *coding) { net->coding = *coding; }
+void qdri_net_set_coding(qdri_net *net, const qdri_coding *coding)
+{
+    net->coding = *coding;
+    net->n_codings++;
+}
 
 /* What the codec of a sum loses is kept in as many floats as this rank has elements between counterparts. */
 static size_t feedback_bytes(const qdri_net *net, const qdri_coding *coding, const qdri_parameter *p,
@@ -167,6 +171,23 @@ qdr_status qdri_parameters_check_feedback(const qdri_net *net, const qdri_coding
     return QDR_OK;
 }
 
+/* The optimizer's state begins with the numbers of a step. */
+static void place_state(qdri_net *net)
+{
+    const size_t each = qdr_dtype_bytes(net->grad_dtype);
+    net->state_bytes = QDRI_STEP_BYTES;
+    for (int i = 0; i < net->n_parameters; i++) {
+        qdri_parameter *p = &net->parameters[i];
+        const size_t bytes = (size_t)qdri_parameter_elems(p, p->state_begin, p->state_elems) * each;
+        for (int state = 0; state < QDRI_N_STATES; state++) {
+            p->state[state] = QDRI_NO_REF;
+            if (state == QDRI_STATE_MASTER && !qdri_is_narrow(net->opts.dtype)) continue;
+            p->state[state] = (qdri_ref){net->caller[QDRI_CALLER_STATE].buffer, net->state_bytes, bytes};
+            net->state_bytes += qdri_align_bytes(bytes, QDRI_BUFFER_ALIGN);
+        }
+    }
+}
+
 /* The gradients of small parameters are stored contiguously, by class, so that one collective sums a class, and one
  * sums all. */
 void qdri_parameters_place(qdri_net *net)
@@ -181,6 +202,7 @@ void qdri_parameters_place(qdri_net *net)
         if (p->flat_over_z && !net->shares_parameters) place_feedback(net, p);
     }
     if (net->shares_parameters) return;
+    place_state(net);
     for (int class = 0; class < 3; class ++) {
         net->small_begin[class] = net->n_small;
         for (int i = 0; i < net->n_parameters; i++) {

@@ -39,6 +39,13 @@ void qdri_parameters_place(qdri_net *net);
 /* Whether they have the feedback that these codecs need, see qdri_net_change_coding(). */
 QDR_NODISCARD qdr_status qdri_parameters_check_feedback(const qdri_net *net, const qdri_coding *coding);
 
+/* net_schedules.c */
+/* Places a list's values, and sets its waits. */
+QDR_NODISCARD qdr_status qdri_net_finish(qdri_net *net, qdri_schedule *schedule);
+
+/* net_step.c */
+#define QDRI_NORM_NAME "gradient norm"
+
 /* options.c */
 QDR_NODISCARD qdr_status qdri_check_layout(qdr_layout layout, const char *who);
 const char *qdri_layout_name(qdr_layout layout);

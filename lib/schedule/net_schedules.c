@@ -6,7 +6,7 @@
 #include "quadrille/linear.h"
 #include "schedule/net_parts.h"
 
-static qdr_status finish(qdri_net *net, qdri_schedule *schedule)
+qdr_status qdri_net_finish(qdri_net *net, qdri_schedule *schedule)
 {
     QDR_TRY(qdri_schedule_allocate(schedule, net->workspace));
     qdri_buffer *workspace = &net->buffers.items[net->workspace.buffer];
@@ -143,7 +143,7 @@ qdr_status qdri_net_returns(qdri_net *net, int node, qdri_schedule *schedule)
     else
         return_weight(&builder, net, node);
     QDR_TRY(qdri_builder_end(&builder));
-    return finish(net, schedule);
+    return qdri_net_finish(net, schedule);
 }
 
 /* ---- forward ---- */
@@ -382,13 +382,13 @@ qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int d
 qdr_status qdri_net_forward(qdri_net *net, int returns, qdri_schedule *schedule)
 {
     QDR_TRY(qdri_net_forward_tasks(net, returns, schedule));
-    return finish(net, schedule);
+    return qdri_net_finish(net, schedule);
 }
 
 qdr_status qdri_net_backward(qdri_net *net, qdri_gradient_mode mode, int deferred, qdri_schedule *schedule)
 {
     QDR_TRY(qdri_net_backward_tasks(net, mode, deferred, schedule));
-    return finish(net, schedule);
+    return qdri_net_finish(net, schedule);
 }
 
 /* ---- layers alone ---- */
@@ -405,7 +405,7 @@ qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdr
     qdri_linear_forward_product(&builder, &layer->shape, &refs, 0, qdri_next_weight(&builder), accumulate_y);
     qdri_linear_forward_bias(&builder, &layer->shape, &refs, 0, accumulate_y);
     QDR_TRY(qdri_builder_end(&builder));
-    return finish(net, schedule);
+    return qdri_net_finish(net, schedule);
 }
 
 qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_gradient_mode mode, qdri_schedule *schedule)
@@ -424,5 +424,5 @@ qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_grad
     const qdri_parameter *bias = layer->shape.bias && !how.keep_for_later ? &net->parameters[layer->bias] : NULL;
     if (bias) sum_copies(&builder, net, bias->gradient, bias->n_elems);
     QDR_TRY(qdri_builder_end(&builder));
-    return finish(net, schedule);
+    return qdri_net_finish(net, schedule);
 }

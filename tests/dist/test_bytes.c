@@ -13,6 +13,7 @@
 #include "context/context.h"
 #include "dist.h"
 #include "linear/internal.h"
+#include "optim/optim.h"
 #include "price/price.h"
 #include "schedule/trace.h"
 
@@ -55,17 +56,21 @@ static void price_lists(const qdr_stack *stack, const qdri_schedule *const *list
         }
 }
 
+static void plan(const qdri_schedule *const *lists, int n_lists, book *all)
+{
+    for (int l = 0; l < n_lists; l++)
+        for (int i = 0; i < lists[l]->n_tasks; i++) {
+            const qdri_task *task = &lists[l]->tasks[i];
+            if (task->kind == QDRI_TASK_COLLECTIVE)
+                all->bytes[PLANNED][place_of(task->channel, task->coll)] += (double)task->bytes_sent;
+        }
+}
+
 static void count(qdr_stack *stack, book *all)
 {
-    static const qdr_list lists[] = {QDR_LIST_FIRST_FORWARD, QDR_LIST_BACKWARD};
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
             const int place = place_of((qdr_channel)channel, (qdr_coll_kind)kind);
-            for (int l = 0; l < 2; l++) {
-                qdr_planned planned;
-                DIST_OK(qdr_stack_planned(stack, lists[l], (qdr_channel)channel, (qdr_coll_kind)kind, &planned));
-                all->bytes[PLANNED][place] += (double)planned.bytes_sent;
-            }
             all->bytes[COUNTED][place] +=
                 (double)qdr_grid_traffic(stack->grid, (qdr_channel)channel, (qdr_coll_kind)kind).bytes_sent;
         }
@@ -101,12 +106,17 @@ static void add_ranks(qdr_grid *grid, book *all)
     qdr_mem_free(qdr_grid_context(grid), (void **)&sums);
 }
 
-/* One forward and backward. @return the number of places where the ways disagree; the first is printed if `says` */
+/* One step of training, or a forward and a backward where there is no loss. @return the number of places where the ways disagree; the first is printed if `says` */
 static int disagreements(qdr_stack *stack, int says, double *total)
 {
-    const int has_levels = stack->lists.first_forward.n_tasks > 0;
+    const int has_levels = stack->lists.first_forward.n_tasks > 0, has_loss = stack->lists.loss.n_tasks > 0;
+    const qdr_adamw_opts opts = {QDR_OPTS_INIT, .clip_norm = *total > 0};
+    qdr_adamw *optimizer = NULL;
+    double loss;
+    int64_t n_valid;
+    DIST_OK(qdr_adamw_create(stack, &opts, &optimizer));
     const qdri_schedule *const lists[] = {has_levels ? &stack->lists.first_forward : &stack->lists.forward,
-                                          &stack->lists.backward[0]};
+                                          &stack->lists.backward[0], qdri_adamw_list(optimizer), &stack->lists.loss};
     qdr_context *ctx = qdr_grid_context(stack->grid);
     book all = {{{0}}};
     int n = 0;
@@ -114,11 +124,19 @@ static int disagreements(qdr_stack *stack, int says, double *total)
     qdr_grid_reset_traffic(stack->grid);
     DIST_OK(qdr_stack_mark_updated(stack));
     DIST_OK(qdr_stack_forward(stack));
-    DIST_OK(qdr_stack_backward(stack, 0, 1));
+    DIST_OK(qdr_adamw_set_rate(optimizer, 0));
+    if (has_levels)
+        DIST_OK(qdr_adamw_backward(optimizer, 0, 1));
+    else
+        DIST_OK(qdr_stack_backward(stack, 0, 1));
+    if (!has_levels) DIST_OK(qdr_adamw_step_as_set(optimizer));
+    if (has_loss) DIST_OK(qdr_stack_loss(stack, &loss, &n_valid));
     dist_synchronize(ctx);
+    plan(lists, 3 + has_loss, &all);
     count(stack, &all);
     read_trace(ctx->tracing.trace, first, &all);
-    price_lists(stack, lists, 2, &all);
+    price_lists(stack, lists, 3 + has_loss, &all);
+    qdr_adamw_destroy(&optimizer);
     add_ranks(stack->grid, &all);
     for (int place = 0; place < N_PLACES; place++) {
         const double planned = all.bytes[PLANNED][place];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients and optimizer state in more parts than weights. A GPT trains as it does without levels (test_gpt.c compares
  * it with a serial one); here: copies of each parameter have the same bits after each forward, whichever stack runs it;
- * bits do not depend on overlap and are the same twice; bytes and memory equal closed forms; optimizers of the caller's
+ * bits do not depend on overlap, nor on
+ * whether the last backward of a step and AdamW are one list, and are the same twice; bytes and memory equal closed forms; optimizers of the caller's
  * own, layers that run alone, gradients added to complete ones. */
 #include <math.h>
 #include <quadrille/coll.h>
@@ -20,6 +21,8 @@ enum { CONTEXT = 4, TEXT = 512, STEPS = 4, MOST_PER_FORWARD = 64 };
 typedef struct run_opts {
     gpt_config config;
     int n_micro, validates;
+    double clip_norm;
+    int joins; /* the last backward of a step and AdamW */
     uint64_t data;
 } run_opts;
 
@@ -41,7 +44,8 @@ static gpt_config random_config(uint64_t *seed, const qdr_grid *grid)
                         .batch_parts = 1};
 }
 
-static double pass(gpt *model, uint64_t data, int flags, double scale)
+/* joined: the optimizer whose step the backward includes; NULL: none */
+static double pass(gpt *model, qdr_adamw *joined, uint64_t data, int flags, double scale)
 {
     static const int64_t last = TEXT - CONTEXT - 1;
     uint8_t text[TEXT];
@@ -52,17 +56,39 @@ static double pass(gpt *model, uint64_t data, int flags, double scale)
     DIST_OK(gpt_fill(model, text, starts));
     DIST_OK(qdr_stack_forward(model->stack));
     dist_check_copies(model->stack, "after a forward");
-    if (scale > 0) DIST_OK(qdr_stack_backward(model->stack, flags, scale));
+    if (joined)
+        DIST_OK(qdr_adamw_backward(joined, flags, scale));
+    else if (scale > 0)
+        DIST_OK(qdr_stack_backward(model->stack, flags, scale));
     DIST_OK(qdr_stack_loss(model->stack, &loss, &n));
     return loss;
 }
 
-/* Some steps; a digest of all losses and of the final parameters. Between steps a forward without a backward, if it
+/* From now on gradients are sent as bf16. */
+static void code_gradients(qdr_stack *stack)
+{
+    qdr_codecs codecs;
+    DIST_OK(qdr_codecs_parse("none,d.gradient=bf16,z.gradient=bf16,least=1,inside", &codecs));
+    DIST_OK(qdr_stack_set_codecs(stack, &codecs));
+}
+
+static void step_once(const run_opts *opts, gpt *model, qdr_adamw *optimizer, uint64_t data, double *loss)
+{
+    DIST_OK(qdr_adamw_set_rate(optimizer, 0.02));
+    for (int micro = 0; micro < opts->n_micro; micro++) {
+        const int is_last = micro == opts->n_micro - 1;
+        const int flags = (micro ? QDR_ACCUMULATE : 0) | (is_last ? 0 : QDR_DEFER_SYNC);
+        *loss += pass(model, is_last && opts->joins ? optimizer : NULL, data + (uint64_t)micro, flags, 0.1);
+    }
+    if (!opts->joins) DIST_OK(qdr_adamw_step_as_set(optimizer));
+}
+
+/* Some steps; a digest of all losses and norms and of the final parameters. Between steps a forward without a backward, if it
  * validates: then that one returns what the step has updated. */
 static double train(qdr_grid *grid, const run_opts *opts)
 {
-    const qdr_adamw_opts adamw = {QDR_OPTS_INIT, .weight_decay = 0.1, .clip_norm = 1};
-    double numbers[2 * STEPS + 128] = {0};
+    const qdr_adamw_opts adamw = {QDR_OPTS_INIT, .weight_decay = 0.1, .clip_norm = opts->clip_norm};
+    double numbers[3 * STEPS + 128] = {0};
     gpt model;
     qdr_adamw *optimizer = NULL;
     int n = 0;
@@ -70,12 +96,10 @@ static double train(qdr_grid *grid, const run_opts *opts)
     DIST_OK(gpt_init(&model, 11, 0.2));
     DIST_OK(qdr_adamw_create(model.stack, &adamw, &optimizer));
     for (int step = 0; step < STEPS; step++) {
-        for (int micro = 0; micro < opts->n_micro; micro++)
-            numbers[n] += pass(&model, opts->data + (uint64_t)(step * 10 + micro),
-                               (micro ? QDR_ACCUMULATE : 0) | (micro < opts->n_micro - 1 ? QDR_DEFER_SYNC : 0), 0.1);
-        n++;
-        DIST_OK(qdr_adamw_step(optimizer, 0.02));
-        if (opts->validates && step % 2 == 0) numbers[n++] = pass(&model, 1, 0, 0);
+        if (step == STEPS - 1 && opts->config.dtype == QDR_F32) code_gradients(model.stack);
+        step_once(opts, &model, optimizer, opts->data + (uint64_t)(step * 10), &numbers[n++]);
+        DIST_OK(qdr_adamw_norm(optimizer, &numbers[n++]));
+        if (opts->validates && step % 2 == 0) numbers[n++] = pass(&model, NULL, 1, 0, 0);
     }
     for (int i = 0; i < qdr_stack_n_parameters(model.stack); i++) {
         qdr_parameter p;
@@ -93,13 +117,15 @@ static double train(qdr_grid *grid, const run_opts *opts)
     return dist_digest(numbers, sizeof numbers);
 }
 
-/* Levels with both near and far come first where there are ranks enough: four, of which two are near. */
+/* Levels with both near and far come first where there are ranks enough: four, of which two are near. Every third grid
+ * has any shape, and mostly no levels. */
 static qdr_grid *grid_of_round(qdr_context *ctx, int round, uint64_t *seed)
 {
     const int p = qdr_context_size(ctx);
     const qdr_grid_opts both = {QDR_OPTS_INIT,       .x = p / 4,          .y = 1, .z = 1, .d = 4,
                                 .gradient_parts = 2, .optimizer_parts = 4};
     qdr_grid *grid = NULL;
+    if (round % 3 == 2) return dist_random_grid(ctx, seed);
     if (round > 0 || p % 4) return dist_levels_grid(ctx, seed);
     DIST_OK(qdr_grid_create(ctx, &both, &grid));
     return grid;
@@ -112,14 +138,20 @@ static void bits_are_the_same(qdr_context *ctx, uint64_t seed)
         run_opts opts = {.config = random_config(&seed, grid),
                          .n_micro = 1 + (int)dist_below(&seed, 3),
                          .validates = (int)dist_below(&seed, 2),
+                         .clip_norm = (double)dist_below(&seed, 2),
                          .data = dist_random(&seed)};
         const double all = train(grid, &opts), again = train(grid, &opts);
         opts.config.overlap = QDR_OVERLAP_NONE;
         const double none = train(grid, &opts);
+        opts.joins = 1;
+        const double joined_alone = train(grid, &opts);
         opts.config.overlap = QDR_OVERLAP_GRADIENTS;
         const double some = train(grid, &opts);
+        opts.config.overlap = QDR_OVERLAP_ALL;
+        const double joined = train(grid, &opts);
         DIST_CHECK(all == again, "round %d: two runs differ", round);
-        DIST_CHECK(all == none && all == some, "round %d: overlap changes bits", round);
+        DIST_CHECK(all == none && joined == some, "round %d: overlap changes bits", round);
+        DIST_CHECK(all == joined && all == joined_alone, "round %d: a step joined to the backward changes bits", round);
         qdr_grid_destroy(&grid);
     }
 }

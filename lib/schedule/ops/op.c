@@ -23,11 +23,6 @@ int qdri_same_layout(const qdr_matrix *a, const qdr_matrix *b)
 
 /* ---- operands ---- */
 
-qdri_ref qdri_slice(qdri_ref ref, size_t offset, size_t bytes)
-{
-    return ref.buffer < 0 ? ref : (qdri_ref){ref.buffer, ref.offset + offset, bytes};
-}
-
 static const qdri_edge *edge_of(const qdri_op_part *p, int i) { return &p->net->edges[p->node->in[i]]; }
 
 int64_t qdri_op_columns(const qdri_op_part *p) { return edge_of(p, 0)->owned.n_cols; }

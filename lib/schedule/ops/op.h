@@ -54,8 +54,6 @@ int qdri_same_layout(const qdr_matrix *a, const qdr_matrix *b);
 
 /* ---- operands of a part ---- */
 
-/* Bytes of `ref` from `offset` on. */
-qdri_ref qdri_slice(qdri_ref ref, size_t offset, size_t bytes);
 qdri_ref qdri_op_input(const qdri_op_part *p, int i);
 qdri_ref qdri_op_output(const qdri_op_part *p);
 qdri_ref qdri_op_input_gradient(const qdri_op_part *p, int i);
