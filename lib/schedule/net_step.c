@@ -224,7 +224,7 @@ qdr_status qdri_net_adamw(qdri_net *net, const qdr_adamw_opts *opts, qdri_schedu
         add_updates(&builder, net, opts);
         return end(&builder, net);
     }
-    /* Nothing depends on the norm, which is only reported: a parameter need not wait for the gradients of the others. */
+    /* The norm is only reported: a parameter need not wait for the gradients of others. */
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         sum(&builder, (qdr_axis)axis, QDRI_NORM_NAME,
             qdri_slice(numbers, sizeof(double), numbers.bytes - sizeof(double)));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes by channel and kind of collective, over all ranks, known in four ways: planned (by the stack's lists), priced
- * (by the model, task by task), traced (QDR_TRACE), and counted where they are copied. They agree for random GPTs and
+/* Bytes by channel and kind of collective, over all ranks, known in four ways: planned (by the lists of the stack and of AdamW),
+ * priced (by the model, task by task), traced (QDR_TRACE), and counted where they are copied. They agree for random GPTs and
  * grouped attentions, with statistics and gathered key heads; they do not if an operation communicates on its own. */
 #include <math.h>
 #include <quadrille/coll.h>
@@ -106,7 +106,8 @@ static void add_ranks(qdr_grid *grid, book *all)
     qdr_mem_free(qdr_grid_context(grid), (void **)&sums);
 }
 
-/* One step of training, or a forward and a backward where there is no loss. @return the number of places where the ways disagree; the first is printed if `says` */
+/* One step of training. With levels the backward and AdamW are one list.
+ * @return the number of places where the ways disagree; the first is printed if `says` */
 static int disagreements(qdr_stack *stack, int says, double *total)
 {
     const int has_levels = stack->lists.first_forward.n_tasks > 0, has_loss = stack->lists.loss.n_tasks > 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients and optimizer state in more parts than weights. A GPT trains as it does without levels (test_gpt.c compares
  * it with a serial one); here: copies of each parameter have the same bits after each forward, whichever stack runs it;
- * bits do not depend on overlap, nor on
- * whether the last backward of a step and AdamW are one list, and are the same twice; bytes and memory equal closed forms; optimizers of the caller's
- * own, layers that run alone, gradients added to complete ones. */
+ * bits do not depend on overlap, nor on whether backward and AdamW are one list, and are the same twice; bytes and
+ * memory equal closed forms; optimizers of the caller's own, layers that run alone, gradients added to complete ones. */
 #include <math.h>
 #include <quadrille/coll.h>
 #include <quadrille/perf.h>
@@ -83,8 +82,8 @@ static void step_once(const run_opts *opts, gpt *model, qdr_adamw *optimizer, ui
     if (!opts->joins) DIST_OK(qdr_adamw_step_as_set(optimizer));
 }
 
-/* Some steps; a digest of all losses and norms and of the final parameters. Between steps a forward without a backward, if it
- * validates: then that one returns what the step has updated. */
+/* Some steps; a digest of all losses and norms and of the final parameters. Between steps a forward without a backward,
+ * if it validates: then that one returns what the step has updated. */
 static double train(qdr_grid *grid, const run_opts *opts)
 {
     const qdr_adamw_opts adamw = {QDR_OPTS_INIT, .weight_decay = 0.1, .clip_norm = opts->clip_norm};
