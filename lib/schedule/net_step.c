@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What ends a step of training: the sums of the losses and of the gradients' norm, and AdamW. These lists have no
- * values, and all their tasks run on the compute stream; after a backward pass in one list (qdri_net_join()), each waits
+ * values, and all their tasks run on the compute stream. In one list with a backward pass (qdri_net_join()), each waits
  * for the sums that it reads. */
 #include "core/group.h"
 #include "core/size.h"

@@ -2,7 +2,7 @@
 /* Gradients and optimizer state in more parts than weights. A GPT trains as it does without levels (test_gpt.c compares
  * it with a serial one); here: copies of each parameter have the same bits after each forward, whichever stack runs it;
  * bits do not depend on overlap, nor on whether backward and AdamW are one list, and are the same twice; bytes and
- * memory equal closed forms; optimizers of the caller's own, layers that run alone, gradients added to complete ones. */
+ * memory equal closed forms; optimizers of the caller's own, layers run alone, gradients added to complete ones. */
 #include <math.h>
 #include <quadrille/coll.h>
 #include <quadrille/perf.h>
