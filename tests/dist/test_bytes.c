@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes by channel and kind of collective, over all ranks, known in four ways: planned (by the lists of the stack and of
- * AdamW), priced (by the model, task by task), traced (QDR_TRACE), and counted where they are copied. They agree for
+/* Bytes by channel and kind of collective, over all ranks, known in four ways: planned (by the lists of the stack and
+ * of AdamW), priced (by the model, task by task), traced (QDR_TRACE), and counted where they are copied. They agree for
  * random GPTs and grouped attentions, with statistics and gathered key heads; they do not if an operation communicates
  * on its own. */
 #include <math.h>
