@@ -47,10 +47,10 @@ static qdr_status choose_panels(qdr_stack *stack)
 /* ---- building ---- */
 
 /* One for each task, for any of which another stream may wait. */
-qdr_status qdri_stack_reserve_events(qdr_stack *stack)
+qdr_status qdri_stack_reserve_events(qdr_stack *stack, int n_tasks)
 {
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
-    for (; stack->n_events < stack->net.most_tasks; stack->n_events++) {
+    for (; stack->n_events < n_tasks; stack->n_events++) {
         QDR_TRY(qdri_list_grow((void **)&stack->events, stack->n_events, &stack->event_capacity, sizeof *stack->events,
                                "the events of a stack"));
         QDR_TRY(qdri_event_create(dev, &stack->events[stack->n_events]));
@@ -65,7 +65,7 @@ static qdr_status build(qdr_stack *stack)
         if (qdri_node_is_layer(&stack->net.nodes[i]) && stack->net.nodes[i].layer.shape.rounds)
             QDR_TRY(qdri_dev_check_rounding(dev));
     QDR_TRY(qdri_net_build(&stack->net, &stack->lists));
-    QDR_TRY(qdri_stack_reserve_events(stack));
+    QDR_TRY(qdri_stack_reserve_events(stack, stack->net.most_tasks));
     return qdri_stack_reserve_staging(stack);
 }
 

@@ -174,8 +174,8 @@ QDR_NODISCARD qdr_status qdri_execute(qdr_stack *stack, const qdri_schedule *sch
 /* A list that ends a step, on the context's stream. pass: the backward pass with which it begins, whose tasks are
  * measured, and rounded, as if it ran alone; NULL: none */
 QDR_NODISCARD qdr_status qdri_execute_step(qdr_stack *stack, const qdri_schedule *schedule, const qdri_schedule *pass);
-/* Makes the events for lists that were built after the stack. */
-QDR_NODISCARD qdr_status qdri_stack_reserve_events(qdr_stack *stack);
+/* Makes the events of lists with up to n_tasks. */
+QDR_NODISCARD qdr_status qdri_stack_reserve_events(qdr_stack *stack, int n_tasks);
 
 /* run.c: a backward pass as qdr_stack_backward() begins it. *list: what must follow */
 QDR_NODISCARD qdr_status qdri_stack_begin_backward(qdr_stack *stack, int flags, double loss_scale,

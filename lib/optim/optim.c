@@ -52,7 +52,6 @@ static qdr_status check_gradients(const qdr_stack *stack, const char *who)
 static qdr_status execute(qdr_stack *stack, void *memory, const qdri_schedule *list, const qdri_schedule *pass)
 {
     stack->caller_memory[QDRI_CALLER_STATE] = memory;
-    QDR_TRY(qdri_give_up(stack, qdri_stack_reserve_events(stack)));
     return qdri_execute_step(stack, list, pass);
 }
 
@@ -72,6 +71,7 @@ qdr_status qdr_grad_norm(qdr_stack *stack, double *norm)
     if (status == QDR_OK) status = qdri_context_check_runs(ctx, "gradient norm");
     if (status == QDR_OK) status = qdri_mem_alloc(dev_of(stack), sizeof(double), &sum);
     if (status == QDR_OK) status = qdri_net_norm(&stack->net, &list);
+    if (status == QDR_OK) status = qdri_stack_reserve_events(stack, list.n_tasks);
     QDR_TRY_OUT(status, qdri_context_agree_same(ctx, status, &facts, "gradient norm", QDRI_SAME_CALL));
     QDR_TRY_OUT(status, check_gradients(stack, "gradient norm"));
     QDR_TRY_OUT(status, execute(stack, sum, &list, NULL));
@@ -171,6 +171,11 @@ static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw
     if (opts->epsilon == 0) made->opts.epsilon = 1e-8;
     if (opts->grad_scale == 0) made->opts.grad_scale = 1;
     QDR_TRY(qdri_net_adamw(&stack->net, &made->opts, &made->step));
+    int most_tasks = made->step.n_tasks;
+    for (int i = 0; i < QDRI_N_BACKWARDS; i++) /* in one list with the step */
+        if (stack->lists.backward[i].n_tasks + made->step.n_tasks > most_tasks)
+            most_tasks = stack->lists.backward[i].n_tasks + made->step.n_tasks;
+    QDR_TRY(qdri_stack_reserve_events(stack, most_tasks));
     QDR_TRY(qdri_mem_alloc_for(dev_of(stack), "optimizer state", stack->net.state_bytes, &made->memory));
     return qdri_fill_zero(stream_of(stack), made->memory, stack->net.state_bytes);
 }

@@ -284,8 +284,9 @@ QDR_NODISCARD qdr_status qdri_net_loss(qdri_net *net, qdri_schedule *schedule);
 qdri_ref qdri_net_loss_sums(const qdri_net *net);
 /* Σg² of the whole model, at the beginning of the optimizer's memory, which may end there. */
 QDR_NODISCARD qdr_status qdri_net_norm(qdri_net *net, qdri_schedule *schedule);
-/* A step of AdamW, with the norm. opts: with defaults filled in */
+/* A step of AdamW, with the norm; the tasks alone, which do not wait. opts: with defaults filled in */
 QDR_NODISCARD qdr_status qdri_net_adamw(qdri_net *net, const qdr_adamw_opts *opts, qdri_schedule *schedule);
+QDR_NODISCARD qdr_status qdri_net_adamw_tasks(const qdri_net *net, const qdr_adamw_opts *opts, qdri_schedule *schedule);
 /* Two finished lists in one, which waits only for what its tasks need. */
 QDR_NODISCARD qdr_status qdri_net_join(qdri_net *net, const qdri_schedule *pass, const qdri_schedule *step,
                                        qdri_schedule *both);

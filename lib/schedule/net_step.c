@@ -27,6 +27,9 @@ static void sum(qdri_builder *builder, qdr_axis axis, const char *name, qdri_ref
                                               .out_dtype = QDR_F64});
 }
 
+/* Of a few numbers: a launch. */
+static const qdri_task_work small_work = {.n_kernels = 1, .cost = QDRI_COST_OPTIMIZER};
+
 static void add_zero(qdri_builder *builder, const char *name, qdri_ref numbers)
 {
     qdri_schedule_add(builder, &(qdri_task){.kind = QDRI_TASK_KERNEL,
@@ -35,6 +38,7 @@ static void add_zero(qdri_builder *builder, const char *name, qdri_ref numbers)
                                             .name = name,
                                             .n_writes = 1,
                                             .writes = {numbers},
+                                            .work = small_work,
                                             .dtype = QDR_F64,
                                             .out_dtype = QDR_F64});
 }
@@ -118,7 +122,7 @@ static void add_squares(qdri_builder *builder, const qdri_net *net, qdri_ref squ
         task.n_reads = task.n_writes = 1;
         task.reads[0] = complete_gradient(net, p);
         task.writes[0] = squares;
-        task.work = (qdri_task_work){(double)task.reads[0].bytes, 2 * (double)n, 1, QDRI_COST_PLAIN};
+        task.work = (qdri_task_work){(double)task.reads[0].bytes, 2 * (double)n, 1, QDRI_COST_OPTIMIZER};
         task.flops = task.work.flops;
         qdri_schedule_add(builder, &task);
     }
@@ -173,6 +177,7 @@ static void add_begin(qdri_builder *builder, const qdri_net *net, const qdr_adam
                       .name = QDRI_NORM_NAME,
                       .n_writes = 1,
                       .writes = {state_slice(net, 0, sizeof(qdri_adamw_numbers))},
+                      .work = small_work,
                       .dtype = net->opts.dtype,
                       .out_dtype = net->opts.dtype};
     for (int axis = 0; axis < QDR_N_AXES; axis++) task.kernel.u.adamw.n_ranks *= net->position.size[axis];
@@ -211,7 +216,7 @@ static void add_updates(qdri_builder *builder, const qdri_net *net, const qdr_ad
             if (small != net->parameters[i].flat_over_z) add_update(builder, net, opts, &net->parameters[i]);
 }
 
-qdr_status qdri_net_adamw(qdri_net *net, const qdr_adamw_opts *opts, qdri_schedule *schedule)
+qdr_status qdri_net_adamw_tasks(const qdri_net *net, const qdr_adamw_opts *opts, qdri_schedule *schedule)
 {
     const qdri_ref numbers = state_slice(net, 0, QDRI_STEP_SUMS * sizeof(double));
     const qdri_ref squares = qdri_slice(numbers, 0, sizeof(double));
@@ -222,7 +227,7 @@ qdr_status qdri_net_adamw(qdri_net *net, const qdr_adamw_opts *opts, qdri_schedu
         sum_norm(&builder, net, numbers);
         add_begin(&builder, net, opts);
         add_updates(&builder, net, opts);
-        return end(&builder, net);
+        return qdri_builder_end(&builder);
     }
     /* The norm is only reported: a parameter need not wait for the gradients of others. */
     for (int axis = 0; axis < QDR_N_AXES; axis++)
@@ -232,7 +237,13 @@ qdr_status qdri_net_adamw(qdri_net *net, const qdr_adamw_opts *opts, qdri_schedu
     add_updates(&builder, net, opts);
     add_squares(&builder, net, squares);
     sum_norm(&builder, net, squares);
-    return end(&builder, net);
+    return qdri_builder_end(&builder);
+}
+
+qdr_status qdri_net_adamw(qdri_net *net, const qdr_adamw_opts *opts, qdri_schedule *schedule)
+{
+    QDR_TRY(qdri_net_adamw_tasks(net, opts, schedule));
+    return qdri_net_finish(net, schedule);
 }
 
 qdr_status qdri_net_join(qdri_net *net, const qdri_schedule *pass, const qdri_schedule *step, qdri_schedule *both)

@@ -47,7 +47,7 @@ typedef enum qdri_cost {
     QDRI_COST_LOGITS, /* logit_bytes: of four passes over the logits, two of them backward; its bytes tell how many */
     QDRI_COST_SCORES, /* attention_efficiency, score_bytes: for each of `heads` and each sequence, context² scores */
     QDRI_COST_SCORES_BACKWARD, /* the same, for their gradients */
-    QDRI_COST_OPTIMIZER /* optimizer_bytes, for each of n elements */
+    QDRI_COST_OPTIMIZER /* optimizer_bytes for each element that is updated, and nothing for the norm */
 } qdri_cost;
 
 /* What the kernels of a task do: all that the model knows of them. */

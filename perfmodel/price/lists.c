@@ -100,12 +100,20 @@ static qdr_status build(qdri_lists *lists, qdri_list_kind kind, double n_stage_l
     return QDR_OK;
 }
 
+/* Clipped, as nearly all training is. */
+static qdr_status build_step(qdri_lists *lists)
+{
+    const qdr_adamw_opts opts = {.version = QDR_OPTS_INIT, .clip_norm = 1};
+    return qdri_net_adamw_tasks(&lists->net, &opts, &lists->step);
+}
+
 qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int ranks_per_node, int n_layers,
                            double n_stage_layers, int with_waits, qdri_lists *lists)
 {
     lists->n_layers = n_layers;
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) lists->of[kind].schedule.n_tasks = 0;
     QDR_TRY(describe(network, plan, ranks_per_node, lists));
+    QDR_TRY(build_step(lists));
     QDR_TRY(build(lists, QDRI_LIST_FORWARD, n_stage_layers, with_waits));
     if (qdri_plan_has_levels(plan)) QDR_TRY(build(lists, QDRI_LIST_FORWARD_FIRST, n_stage_layers, with_waits));
     if (lists->n_micro <= 1) return build(lists, QDRI_LIST_BACKWARD_ONLY, n_stage_layers, with_waits);
@@ -119,6 +127,7 @@ void qdri_lists_free(qdri_lists *lists)
         qdri_schedule_free(&lists->of[kind].schedule);
         free(lists->of[kind].prices);
     }
+    qdri_schedule_free(&lists->step);
     qdri_net_free(&lists->net);
     *lists = (qdri_lists){.n_layers = 0};
 }

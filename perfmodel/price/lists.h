@@ -38,6 +38,7 @@ typedef struct qdri_lists {
     int is_chain; /* each operation waits for the one before: no halves of a layer side by side, panels or parts */
     qdri_list of[QDRI_N_LIST_KINDS]; /* FORWARD_FIRST only with levels, BACKWARD_ONLY, or else BEFORE and LAST; the
                                       * others are empty */
+    qdri_schedule step; /* of AdamW, without waits */
 } qdri_lists;
 
 /* Builds the lists, whose messages between nodes the plan's codecs code, with n_layers, at most QDRI_FEW_LAYERS; the

@@ -29,8 +29,9 @@ QDR_NODISCARD qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pric
 int qdri_is_attention(const qdri_lists *lists, const qdri_task *task);
 /* The term to which a task's time on the compute stream belongs. */
 qdr_time_term qdri_task_term(const qdri_lists *lists, const qdri_task *task);
-/* The time of the optimizer's work on a rank's shards. */
-double qdri_optimizer_secs(const qdri_pricing *pricing, double n_layers);
+/* The time of a rank's step of AdamW, with the norm, on a stage of n_layers that begins with the embedding; and of the
+ * host that enqueues it. */
+double qdri_optimizer_secs(const qdri_lists *lists, const qdri_pricing *pricing, double n_layers, double *host_secs);
 
 /* ---- model.c ---- */
 

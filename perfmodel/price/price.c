@@ -142,6 +142,11 @@ static qdri_task_work work_of(const qdr_machine_software *software, const qdri_t
 {
     qdri_task_work work = task->work;
     if (work.cost == QDRI_COST_LOGITS) return logits(software, task);
+    if (work.cost == QDRI_COST_OPTIMIZER && software->optimizer_bytes > 0) {
+        const double bytes = (double)task->kernel.u.adamw.n * software->optimizer_bytes;
+        return qdri_task_runs(task, QDRI_K_ADAMW) ? (qdri_task_work){bytes, work.flops, 0, work.cost}
+                                                  : (qdri_task_work){.n_kernels = 0};
+    }
     if (work.cost == QDRI_COST_FUSED && software->fused_biases) return (qdri_task_work){.n_kernels = 0};
     if (work.cost == QDRI_COST_AFTER_FUSED && !software->fused_biases) work.n_kernels = 0;
     return work;

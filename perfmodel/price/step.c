@@ -336,30 +336,28 @@ static void run_pipeline(const phases *all, const qdri_pricing *pricing, const q
 
 /* ---- the optimizer ---- */
 
-/* Elements of a rank's parameters: shards over z. */
-static double shard_elems(const qdri_pricing *pricing, double n_layers)
+double qdri_optimizer_secs(const qdri_lists *lists, const qdri_pricing *pricing, double n_layers, double *host_secs)
 {
-    const double *of = pricing->sizes.of;
-    return n_layers * (of[QDRI_SIZE_SHARD_QKV] + of[QDRI_SIZE_SHARD_PROJ] + of[QDRI_SIZE_SHARD_UP] +
-                       of[QDRI_SIZE_SHARD_DOWN]) +
-           pricing->sizes.n_tables * of[QDRI_SIZE_SHARD_VOCAB] + of[QDRI_SIZE_SMALL];
+    const int has_head = pricing->plan->pipeline <= 1;
+    double secs = 0;
+    *host_secs = 0;
+    for (int i = 0; i < lists->step.n_tasks; i++) {
+        const int layer = qdri_lists_layer(lists, &lists->step.tasks[i]);
+        if (layer > 0 || (layer == QDRI_LAYER_LAST && !has_head)) continue; /* layers are alike */
+        const qdri_task_price price = qdri_task_price_of(pricing, &lists->step.tasks[i]);
+        const double times = layer == 0 ? n_layers : 1;
+        secs += times * price.secs;
+        *host_secs += times * price.host_secs;
+    }
+    return secs;
 }
 
-/* Elements that it updates: of each shard a part, and all small parameters. */
-static double state_elems(const qdri_pricing *pricing, double n_layers)
+static void add_optimizer(const qdri_lists *lists, const qdri_pricing *pricing, double n_layers, amount *step)
 {
-    const double all = shard_elems(pricing, n_layers), small = pricing->sizes.of[QDRI_SIZE_SMALL];
-    const qdri_position grid = qdri_plan_position(pricing->plan);
-    return (all - small) / (grid.near * grid.far) + small;
-}
-
-double qdri_optimizer_secs(const qdri_pricing *pricing, double n_layers)
-{
-    const qdr_machine *machine = pricing->machine;
-    const double n_elems = state_elems(pricing, n_layers);
-    const double each = machine->software.optimizer_bytes > 0 ? machine->software.optimizer_bytes
-                                                              : 8 * pricing->sizes.gradient_bytes;
-    return qdri_kernel_secs(machine, n_elems * each, 12 * n_elems);
+    double host_secs;
+    const double secs = qdri_optimizer_secs(lists, pricing, n_layers, &host_secs);
+    add_secs(secs, QDR_TIME_OPTIMIZER, step);
+    add_secs(qdri_secs_with_host(&pricing->machine->software, secs, host_secs) - secs, QDR_TIME_HOST, step);
 }
 
 /* What returns of parameters add to a step: to its first forward, whose stages all begin with them, or, in frameworks
@@ -403,7 +401,7 @@ qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pricing *pricing, 
         add_amount(&slot, all.n_micro - 1, &step);
         add_amount(&end, 1, &step);
     }
-    add_secs(qdri_optimizer_secs(pricing, stages->first), QDR_TIME_OPTIMIZER, &step);
+    add_optimizer(lists, pricing, stages->first, &step);
     add_secs(software->step_secs, QDR_TIME_HOST, &step);
     if (all.has_returns) add_returns(lists, pricing, &all, stages, &step);
     result->secs = step.secs;

@@ -54,6 +54,7 @@ void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, doub
                       qdri_bounds *b)
 {
     const qdri_position grid = qdri_plan_position(pricing->plan);
+    double host_secs; /* the bound is the device's */
     if (memcmp(&ways->position, &grid, sizeof grid) != 0) {
         ways->position = grid;
         memset(ways->known, 0, sizeof ways->known);
@@ -66,10 +67,10 @@ void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, doub
     b->lists = lists;
     b->pricing = *pricing;
     b->n_layers = n_layers;
-    b->optimizer_secs = qdri_optimizer_secs(pricing, n_layers);
     /* Transfers are bounded separately; in groups of one rank they take no time. */
     for (int group = 0; group < QDRI_N_GROUPS; group++) b->pricing.ways[group] = (qdri_ways){.n_ranks = 1};
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) add_list(b, (qdri_list_kind)kind);
+    b->optimizer_secs = qdri_optimizer_secs(lists, &b->pricing, n_layers, &host_secs);
 }
 
 /* ---- transfers ---- */

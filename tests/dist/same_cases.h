@@ -116,6 +116,9 @@
     X(qdr_linear_backward, adding, s->linear_backward_flags = QDR_ACCUMULATE, "flags 0 on rank 0 and 1 on rank 1", 0)  \
     X(qdr_adamw_step, lr, s->lr = 1, "the step has learning rate 0.125 on rank 0 and 1 on rank 1", 1)                  \
     X(qdr_adamw_set_rate, lr, s->set_lr = 1, "the step has learning rate 0.25 on rank 0 and 1 on rank 1", 1)           \
+    X(qdr_adamw_backward, flags, s->joined_flags = QDR_ACCUMULATE, "backward has flags 0 on rank 0 and 1 on rank 1",   \
+      1)                                                                                                               \
+    X(qdr_adamw_backward, loss_scale, s->joined_scale = 2, "has loss_scale 1 on rank 0 and 2 on rank 1", 1)            \
     X(qdr_checkpoint_save, path, s->other_path = 1, "qdr_checkpoint_save has path /tmp/quadrille_same_", 0)
 
 /* What no member and no number says. */

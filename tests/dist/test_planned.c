@@ -10,6 +10,7 @@
 #include "dist.h"
 #include "linear/internal.h"
 #include "network/describe.h"
+#include "optim/optim.h"
 #include "price/lists.h"
 
 typedef struct planned_case {
@@ -108,7 +109,7 @@ static void compare(const planned_case *the_case, const qdri_schedule *ran, cons
 /* ---- what the planner says of this rank ---- */
 
 /* The nodes of a plan, where this rank is, and any number of layers. */
-static void compare_described(planned_case *the_case, const qdr_stack *stack)
+static void compare_described(planned_case *the_case, qdr_stack *stack)
 {
     const transformer_desc *desc = &the_case->desc;
     const qdri_position position = dist_position(the_case->grid);
@@ -139,6 +140,13 @@ static void compare_described(planned_case *the_case, const qdr_stack *stack)
         DIST_OK(qdri_net_backward(&net, QDRI_GRADIENT_OVERWRITE, i, &list));
         compare(the_case, &stack->lists.backward[i], &list);
     }
+    const qdr_adamw_opts adamw = {.version = QDR_OPTS_VERSION, .clip_norm = (double)(desc->n_layers % 2)};
+    qdr_adamw *optimizer = NULL;
+    DIST_OK(qdr_adamw_create(stack, &adamw, &optimizer));
+    DIST_OK(qdri_net_adamw(&net, &adamw, &list));
+    the_case->list = "step, described";
+    compare(the_case, qdri_adamw_list(optimizer), &list);
+    qdr_adamw_destroy(&optimizer);
     qdri_schedule_free(&list);
     qdri_net_free(&net);
 }
@@ -240,7 +248,7 @@ static qdr_network random_network(uint64_t *seed, int64_t sequence)
                          .parallel_residual = (int)dist_below(seed, 2)};
 }
 
-static void compare_lists(planned_case *the_case, const qdr_stack *stack)
+static void compare_lists(planned_case *the_case, qdr_stack *stack)
 {
     compare_described(the_case, stack);
     compare_priced(the_case, stack, 1);

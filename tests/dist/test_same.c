@@ -44,8 +44,8 @@ typedef struct subject {
     uint64_t seed, layer_seed;
     double stddev, layer_stddev;
     qdr_adamw_opts adamw;
-    int index, which, load_index, forward_flags, backward_flags, linear_backward_flags;
-    double loaded, loss_scale, lr, set_lr;
+    int index, which, load_index, forward_flags, backward_flags, linear_backward_flags, joined_flags;
+    double loaded, loss_scale, lr, set_lr, joined_scale;
     qdr_checkpoint_opts save;
     qdr_checkpoint_load_opts load;
     int other_path;
@@ -94,6 +94,7 @@ static subject usual(const qdr_context *ctx)
         .loss_scale = 1,
         .lr = 0.125,
         .set_lr = 0.25,
+        .joined_scale = 1,
         .save = {.version = QDR_OPTS_VERSION, .note = SAME_NOTE "0.1}"},
         .load = {.version = QDR_OPTS_VERSION},
     };
@@ -242,6 +243,7 @@ static qdr_status step(const subject *s, const small *m, qdr_adamw *adamw)
     if (status == QDR_OK) status = qdr_adamw_step(adamw, s->lr);
     if (status == QDR_OK) status = qdr_adamw_set_rate(adamw, s->set_lr);
     if (status == QDR_OK) status = qdr_adamw_step_as_set(adamw);
+    if (status == QDR_OK) status = qdr_adamw_backward(adamw, s->joined_flags, s->joined_scale);
     if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     return status;
 }
