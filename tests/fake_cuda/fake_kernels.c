@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernel launches, whose memory accesses are recorded before the kernel is enqueued. The launchers themselves are
- * compiled with -Dqdri_cuda_launch=qdri_cuda_launch_body, and the same for qdri_cuda_round. */
+ * compiled with -Dqdri_cuda_launch=qdri_cuda_launch_body, and the same for the others. */
 #include "accesses.h"
 #include "dev/cuda/kernels/launch.h"
 #include "internal.h"
@@ -8,6 +8,8 @@
 cudaError_t qdri_cuda_launch_body(const qdri_kernel *kernel, const qdri_cuda_target *target);
 
 cudaError_t qdri_cuda_round_body(const qdri_cuda_rounded *rounded, int n_sms, cudaStream_t stream);
+
+cudaError_t qdri_cuda_launch_stamp_body(int64_t *nanosecs, cudaStream_t stream);
 
 /* Books them for the work that the stream gets next, unless this launch is to fail. */
 static cudaError_t book(cudaStream_t stream, const fake_kernel_accesses *found)
@@ -45,4 +47,12 @@ cudaError_t qdri_cuda_round(const qdri_cuda_rounded *r, int n_sms, cudaStream_t 
     fake_add_access(&found, FAKE_WRITE, r->back, sizeof *r->back);
     const cudaError_t error = book(stream, &found);
     return error == cudaSuccess ? qdri_cuda_round_body(r, n_sms, stream) : error;
+}
+
+cudaError_t qdri_cuda_launch_stamp(int64_t *nanosecs, cudaStream_t stream)
+{
+    fake_kernel_accesses found = {.name = "a stamp"};
+    fake_add_access(&found, FAKE_WRITE, nanosecs, sizeof *nanosecs);
+    const cudaError_t error = book(stream, &found);
+    return error == cudaSuccess ? qdri_cuda_launch_stamp_body(nanosecs, stream) : error;
 }

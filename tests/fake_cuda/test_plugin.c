@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's own sources on the fake, where the rest of CUDA can be called, too. */
+#include <time.h>
+
 #include "comm/nccl/internal.h"
 #include "dev/cuda/cuda.h"
 #include "test_fake.h"
@@ -76,6 +78,22 @@ static void test_event_reached(void **state)
     assert_int_equal(qdri_stream_synchronize(stream), QDR_OK);
     assert_true(qdri_event_reached(event));
     qdri_event_destroy(&event);
+    qdri_stream_destroy(&stream);
+    qdri_dev_destroy(&dev);
+}
+
+/* On the device's GPU, whichever the caller uses, also when clocks are compared again, after a second. */
+static void test_stamps(void **state)
+{
+    int64_t at_ns = 0;
+    (void)state;
+    qdri_dev *dev = open_device(0);
+    qdr_stream *stream = open_stream(dev);
+    OK(cudaSetDevice(1));
+    QUIET(assert_int_equal(qdri_stamp(stream, &at_ns), QDR_OK));
+    nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 1000000}, NULL);
+    QUIET(assert_int_equal(qdri_stream_synchronize(stream), QDR_OK));
+    assert_true(at_ns > 0);
     qdri_stream_destroy(&stream);
     qdri_dev_destroy(&dev);
 }
@@ -173,6 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FAKE_TEST(test_peers),
         FAKE_TEST(test_event_reached),
+        FAKE_TEST(test_stamps),
         FAKE_TEST(test_many_members),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,12 +30,11 @@ static void chunk_free(stamp_chunk *chunk)
     free(chunk);
 }
 
-/* The comparison with the shortest duration, of several. */
+/* The comparison with the shortest duration, of several. The callers have entered the GPU. */
 static qdr_status compare_clocks(qdri_cuda_dev *dev)
 {
     qdri_cuda_stamps *stamps = dev->stamps;
     int64_t least_ns = INT64_MAX;
-    QDRI_CUDA_ENTER(dev);
     for (int i = 0; i < N_COMPARISONS; i++) {
         const int64_t before_ns = qdri_now_ns();
         QDRI_CUDA_TRY(dev, qdri_cuda_launch_stamp(stamps->gpu_ns, stamps->stream));
