@@ -3,8 +3,12 @@
 
 #include "core/block.h"
 #include "core/group.h"
+#include "core/kernels.h"
 #include "core/size.h"
 #include "quadrille/names.h"
+
+/* Messages of so many elements, in blocks of any size and codes of any bits, fill whole QDRI_CODED_ALIGN. */
+enum { WHOLE_ELEMS = 1024, WHOLE_ROWS = 16, MOST_SHARES = 8 };
 
 qdri_coded_group qdri_coded_group_of(const int *nodes, int size, int rank)
 {
@@ -110,6 +114,36 @@ static int64_t all_reduce_sent(const qdri_coded_group *group, const qdri_coded_c
     for (int k = 0; k < group->n_nodes; k++)
         if (k != group->node) sent += bytes_of(coll, part_of(slice, unit, group->n_nodes, k)) + bytes_of(coll, own);
     return sent;
+}
+
+/* Between two counterparts each sends the other everything. */
+static int is_exchange(const qdri_coded_coll *coll, int n_parts)
+{
+    return coll->kind == QDR_ALL_REDUCE && n_parts == 2;
+}
+
+int64_t qdri_coded_chunk_elems(const qdri_coded_coll *coll, int n_parts, int64_t chunk_bytes)
+{
+    const int64_t each = (int64_t)qdr_dtype_bytes(coll->dtype), row = coll->row_elems;
+    const int shares = is_exchange(coll, n_parts) ? 1 : n_parts < MOST_SHARES ? n_parts : MOST_SHARES;
+    const int64_t bytes = qdri_coded_chunk_factor(coll->codec) * chunk_bytes;
+    return qdri_round_up(qdri_ceil_div(bytes, each * shares), row ? WHOLE_ROWS * row : WHOLE_ELEMS);
+}
+
+static int64_t launches_of_chunk(const qdri_coded_coll *coll, int n_parts)
+{
+    const int64_t codes_others = qdri_ceil_div(n_parts - 1, QDRI_CODE_PARTS_MOST);
+    if (coll->kind == QDR_ALL_GATHER) return 1 + 1 + qdri_ceil_div(n_parts, QDRI_CODE_PARTS_MOST);
+    if (coll->kind == QDR_REDUCE_SCATTER) return codes_others + 1 + 1;
+    return is_exchange(coll, n_parts) ? 1 + 1 + 1 : codes_others + 1 + 1 + 1 + codes_others;
+}
+
+int64_t qdri_coded_launches(const qdri_coded_coll *coll, int n_parts, int64_t chunk_bytes)
+{
+    const int64_t unit = coll->kind != QDR_ALL_REDUCE ? coll->unit : coll->row_elems ? coll->row_elems : 1;
+    const int64_t most = is_exchange(coll, n_parts) ? coll->total : part_of(coll->total, unit, n_parts, 0);
+    const int64_t n_chunks = qdri_ceil_div(most, qdri_coded_chunk_elems(coll, n_parts, chunk_bytes));
+    return n_chunks * launches_of_chunk(coll, n_parts);
 }
 
 int64_t qdri_coded_sent(const qdri_coded_group *group, const qdri_coded_coll *coll)

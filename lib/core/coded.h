@@ -59,6 +59,10 @@ typedef struct qdri_coded_coll {
     qdr_dtype dtype;
     int64_t total, unit, row_elems;
 } qdri_coded_coll;
+/* Elements of a part that travel in a chunk, between n_parts counterparts. */
+int64_t qdri_coded_chunk_elems(const qdri_coded_coll *coll, int n_parts, int64_t chunk_bytes);
+/* Kernels and transfers that a GPU's host enqueues for all chunks: those of a step are coded by one kernel. */
+int64_t qdri_coded_launches(const qdri_coded_coll *coll, int n_parts, int64_t chunk_bytes);
 /* Bytes that this member sends: messages, and to members of its node elements as they are. */
 int64_t qdri_coded_sent(const qdri_coded_group *group, const qdri_coded_coll *coll);
 

@@ -300,6 +300,7 @@ static void add_stage(qdri_task_price *all, const qdri_ways *ways, qdr_coll_kind
 {
     const qdri_price price = qdri_coll_price(ways, kind, bytes / n);
     all->price.latency_secs += n * (price.latency_secs + price.work_secs);
+    all->n_kernels += n;
 }
 
 /* The same bytes within `secs`, of which codecs work codec_secs, beside products with a share of the processor. */
@@ -324,7 +325,9 @@ static qdri_task_price coded_collective(const qdri_pricing *p, const qdri_task *
     const double slice = inside ? bytes / inside : bytes;
     const double wire = slice * wire_ratio(&task->codec, task->dtype, task->row_elems);
     const double secs = coding_secs(task->coll, ways->n_ranks, cost_of(p->machine, &task->codec, slice, wire));
-    qdri_task_price all = {.n_kernels = 1, .codec_secs = secs};
+    const int64_t n_elems = (int64_t)(slice / (double)qdr_dtype_bytes(task->dtype));
+    const qdri_coded_coll coll = {&task->codec, task->coll, task->dtype, n_elems, 1, task->row_elems};
+    qdri_task_price all = {.n_kernels = (int)qdri_coded_launches(&coll, ways->n_ranks, chunk), .codec_secs = secs};
     all.price = qdri_coll_price(ways, task->coll, wire);
     all.bytes_sent = bytes_sent(&all.price, ways);
     all.bytes_plain = all.bytes_sent * slice / wire;
@@ -367,7 +370,7 @@ static qdri_task_price price_of(const qdri_pricing *p, const qdri_task *task)
         qdri_task_price price = collective(p, task);
         if (task->stream != QDRI_STREAM_OF_COMPUTE) return price;
         /* Nothing else runs there meanwhile: all its time is latency. */
-        price.n_kernels = price.secs > 0;
+        if (!(price.secs > 0)) price.n_kernels = 0;
         price.price = (qdri_price){.latency_secs = price.secs};
         return price;
     }

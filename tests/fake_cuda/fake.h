@@ -135,12 +135,12 @@ int64_t fake_check_leaks(void);
 uint64_t fake_seed(void);
 
 /* How often since the process began: "heuristic", an algorithm of cublasLt is asked for; a "collective" of NCCL's,
- * and a "registered collective", all of whose memory is; of launches of NCCL's the "urgent", on a stream of the
- * greatest priority, and the "unordered", "shared" and "asynchronous", in no order of the host's, of a communicator
- * that shares another's resources or does not block; a "product", and the "urgent product" and the "confined
- * product", which is told how many SMs to take; a "collective", "exchange" or "kernel beside a product", begun while
- * one runs, and a "collective behind a product", which would otherwise begin; a "kernel" of the library's, and a
- * "kernel of several messages"; a "timed event", recorded; a "blocking stream", made; a "context" of a GPU, and a
+ * and a "registered collective", all of whose memory is; a "launch" of NCCL's, and of these the "urgent", on a stream
+ * of the greatest priority, and the "unordered", "shared" and "asynchronous", in no order of the host's, of a
+ * communicator that shares another's resources or does not block; a "product", and the "urgent product" and the
+ * "confined product", which is told how many SMs to take; a "collective", "exchange" or "kernel beside a product",
+ * begun while one runs, and a "collective behind a product", which would otherwise begin; a "kernel" of the library's,
+ * and a "kernel of several messages"; a "timed event", recorded; a "blocking stream", made; a "context" of a GPU, and a
  * "context of GPU 0". The most of "CTAs" of a launch, of "SMs" of a confined product. `what` lives forever. The plugin
  * on the fake exports fake_counted(). */
 void fake_count(const char *what);

@@ -94,6 +94,7 @@ static void note_registered(nccl_op *op)
 
 static void count(const nccl_op *op, const fake_stream *stream)
 {
+    fake_count("launch");
     if (stream->priority == FAKE_GREATEST_PRIORITY) fake_count("urgent");
     if (!op->ticket && !op->is_captured) fake_count("unordered");
     if (op->comm->is_sharing) fake_count("shared");

@@ -11,9 +11,6 @@
 
 int64_t qdri_code_chunk_bytes;
 
-/* Messages of so many elements, in blocks of any size and codes of any bits, fill whole QDRI_CODED_ALIGN. */
-enum { WHOLE_ELEMS = 1024, WHOLE_ROWS = 16, MOST_SHARES = 8 };
-
 int qdri_coll_is_coded(const qdri_coll *coll)
 {
     const int is_sum = coll->op == QDR_SUM && qdri_coll_reduces(coll);
@@ -79,14 +76,14 @@ static void cut_by_members(qdri_code_plan *plan, const qdri_coded_group *group, 
 
 static void cut_chunks(qdri_code_plan *plan)
 {
-    const int64_t each = (int64_t)qdr_dtype_bytes((qdr_dtype)plan->key.dtype);
-    const int64_t row = plan->key.row_elems, unit = row ? WHOLE_ROWS * row : WHOLE_ELEMS;
-    const int shares = plan->is_exchange ? 1 : plan->n_parts < MOST_SHARES ? plan->n_parts : MOST_SHARES;
-    const int64_t bytes = qdri_coded_chunk_factor(&plan->key.codec) * plan->key.chunk_bytes;
+    const qdri_coded_coll coll = {.codec = &plan->key.codec,
+                                  .kind = (qdr_coll_kind)plan->key.kind,
+                                  .dtype = (qdr_dtype)plan->key.dtype,
+                                  .row_elems = plan->key.row_elems};
     int64_t most = 0;
     for (int j = 0; j < plan->n_parts; j++)
         if (plan->n[j] > most) most = plan->n[j];
-    plan->chunk_elems = qdri_round_up(qdri_ceil_div(bytes, each * shares), unit);
+    plan->chunk_elems = qdri_coded_chunk_elems(&coll, plan->n_parts, plan->key.chunk_bytes);
     plan->n_chunks = (int)qdri_ceil_div(most, plan->chunk_elems);
 }
 

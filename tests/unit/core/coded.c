@@ -127,13 +127,42 @@ static void bytes(void **state)
     }
 }
 
+/* Just below and above one chunk: 16 MiB of f32. */
+static void launches(void **state)
+{
+    enum { CHUNK = 4 << 20 };
+    const qdr_codec int8 = {.kind = QDR_CODEC_INT8}, lossless = {.kind = QDR_CODEC_LOSSLESS};
+    static const struct launch_case {
+        qdr_coll_kind kind;
+        int n_parts;
+        int64_t total, launches;
+    } cases[] = {
+        {QDR_ALL_GATHER, 2, 8, 3},          {QDR_ALL_GATHER, 2, CHUNK, 3},      {QDR_ALL_GATHER, 2, CHUNK + 2, 6},
+        {QDR_ALL_GATHER, 8, CHUNK + 8, 6},  {QDR_REDUCE_SCATTER, 2, CHUNK, 3},  {QDR_REDUCE_SCATTER, 8, CHUNK + 8, 6},
+        {QDR_ALL_REDUCE, 2, CHUNK, 3},      {QDR_ALL_REDUCE, 2, CHUNK + 1, 6},  {QDR_ALL_REDUCE, 8, CHUNK, 5},
+        {QDR_ALL_REDUCE, 8, CHUNK + 8, 10}, {QDR_ALL_REDUCE, 8, 3 * CHUNK, 15}, {QDR_ALL_REDUCE, 16, 2 * CHUNK, 5},
+        {QDR_REDUCE_SCATTER, 34, 34, 4},    {QDR_ALL_GATHER, 33, 33, 4},        {QDR_ALL_REDUCE, 34, 34, 7},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct launch_case *c = &cases[i];
+        const qdri_coded_coll coll = {&int8, c->kind, QDR_F32, c->total, 1, 0};
+        const int64_t found = qdri_coded_launches(&coll, c->n_parts, QDRI_CODED_GPU_CHUNK_BYTES);
+        if (found != c->launches) fail_msg("case %zu: %lld launches", i, (long long)found);
+    }
+    const qdri_coded_coll rows = {&int8, QDR_ALL_REDUCE, QDR_F32, 48 * 10, 1, 10};
+    const qdri_coded_coll half = {&int8, QDR_ALL_GATHER, QDR_BF16, CHUNK, 1, 0};
+    const qdri_coded_coll longer = {&lossless, QDR_ALL_GATHER, QDR_F32, CHUNK, 1, 0};
+    assert_int_equal(qdri_coded_chunk_elems(&rows, 3, 1), 160); /* whole rows, at least 16 */
+    assert_int_equal(qdri_coded_chunk_elems(&half, 4, 1 << 20), 1 << 17);
+    assert_int_equal(qdri_coded_chunk_elems(&longer, 4, 1 << 20), 1 << 18);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups),
-        cmocka_unit_test(places),
-        cmocka_unit_test(what_is_coded),
-        cmocka_unit_test(bytes),
+        cmocka_unit_test(groups), cmocka_unit_test(places),   cmocka_unit_test(what_is_coded),
+        cmocka_unit_test(bytes),  cmocka_unit_test(launches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
