@@ -8,9 +8,9 @@ usage: sh tests/gpu/run.sh [-o FOLDER] [-b BUILD] [PART...]
 
 Builds everything that needs a GPU, checks it, measures it, and writes a record: a Markdown file and a compressed JSON
 file named after the GPU, the date and the minute, which never replace others. Takes eight minutes at most, and
-continues after a failure. Exit code 1 if a part failed; figures that do not meet their requirement are listed at the
-end, and are not failures. The record is written after each part, and all logs become one archive, so both are there
-even if a later part fails or a signal ends the run (and its parts).
+continues after a failure. Exit code 1 if a part failed, or one that was named cannot run; figures that do not meet
+their requirement are listed at the end, and are not failures. The record is written after each part, and all logs
+become one archive, so both are there even if a later part fails or a signal ends the run (and its parts).
 
   -o FOLDER   where the record and the archive logs.tar.gz go (default: docs/benchmarks/gpu, and the archive stays with
               the logs)
@@ -74,7 +74,7 @@ for part; do
     *) say "run.sh: there is no part \"$part\"; the parts are: $all_parts" && exit 2 ;;
     esac
 done
-parts=" ${*:-$all_parts} "
+parts=" ${*:-$all_parts} " named=" $* "
 
 began=$(date +%s)
 work=$build/gpu-run
@@ -152,9 +152,12 @@ measure() {
         "$work/$name.jsonl" "$@"
 }
 
+# skip NAME REASON: a part that was named has failed.
 skip() {
-    printf '%s\tskipped\t0\t%s\n' "$1" "$2" >>"$work/parts"
-    printf '%-24s skipped: %s\n' "$1" "$2"
+    result=skipped
+    case $named in *" $1 "*) result=FAILED ;; esac
+    printf '%s\t%s\t0\t%s\n' "$1" "$result" "$2" >>"$work/parts"
+    printf '%-24s %s: %s\n' "$1" "$result" "$2"
 }
 
 # ---- the parts ----

@@ -307,6 +307,32 @@ done
         self.assertIn("| losses-2-threads-1x1x2x1 | ok |", texts[0])
 
 
+class Named(unittest.TestCase):
+    """A part that was named and cannot run has failed."""
+
+    def run_named(self, part, reason, has_gpu):
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
+        with tempfile.TemporaryDirectory() as folder:
+            if has_gpu:
+                os.chmod(write(folder, "nvidia-smi", "#!/bin/sh\necho 'GPU 0'\n"), 0o755)
+            env = dict(os.environ, QDR_CUDA_PLUGIN="/no/plugin.so", QDR_TEST_NCCL="/no/nccl",
+                       PATH=f"{folder}:{os.environ['PATH']}")
+            done = subprocess.run(["sh", script, "-o", folder, "-b", f"{folder}/build", part], env=env,
+                                  capture_output=True, text=True)
+        if "total" not in done.stdout:
+            self.skipTest(done.stdout + done.stderr)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, f"(?m)^{part} +FAILED: {reason}")
+
+    def test_no_library(self):
+        self.run_named("ranks", "there is no /no/nccl/libnccl.so.2.xz; tests/gpu/thin_nccl.py writes it", True)
+
+    def test_no_gpu(self):
+        if os.path.exists("/dev/nvidia0"):
+            self.skipTest("there is a GPU")
+        self.run_named("codec", "no GPU", False)
+
+
 class Usage(unittest.TestCase):
     def test_parts(self):
         """The parts in the help text are those that exist."""
