@@ -127,6 +127,7 @@ static ncclComm_t comm_create(clan *of, int rank, int device, const ncclConfig_t
     made->blocking = number_or(config->blocking, 1);
     made->is_sharing = number_or(config->splitShare, 0);
     made->max_ctas = number_or(config->maxCTAs, gpu->n_sms);
+    if (made->max_ctas < 1) fake_report(FAKE_NCCL, "a communicator of %d CTAs", made->max_ctas);
     made->cluster = number_or(config->cgaClusterSize, gpu->capability >= 90 ? 4 : 1);
     made->next = comms;
     comms = made;

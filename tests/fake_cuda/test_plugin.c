@@ -82,6 +82,20 @@ static void test_event_reached(void **state)
     qdri_dev_destroy(&dev);
 }
 
+/* At least one, no more than all parts and the world's have room for together. */
+static void test_part_ctas(void **state)
+{
+    (void)state;
+    assert_int_equal(qdri_nccl_part_ctas(8, 11), 8);
+    assert_int_equal(qdri_nccl_part_ctas(8, 12), 4);
+    assert_int_equal(qdri_nccl_part_ctas(3, 14), 2);
+    for (int most = 1; most <= 64; most++)
+        for (int n_parts = 1; n_parts <= 14; n_parts++) {
+            const int n = qdri_nccl_part_ctas(most, n_parts), room = 12 * qdri_nccl_sms(most);
+            assert_true(n >= 1 && n <= most && (n == 1 || (n_parts + 1) * qdri_nccl_sms(n) <= room));
+        }
+}
+
 /* On the device's GPU, whichever the caller uses, also when clocks are compared again, after a second. */
 static void test_stamps(void **state)
 {
@@ -189,10 +203,8 @@ static void test_many_members(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_peers),
-        FAKE_TEST(test_event_reached),
-        FAKE_TEST(test_stamps),
-        FAKE_TEST(test_many_members),
+        FAKE_TEST(test_peers),  FAKE_TEST(test_event_reached), FAKE_TEST(test_part_ctas),
+        FAKE_TEST(test_stamps), FAKE_TEST(test_many_members),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
