@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Assembles a machine: from hwloc (machine_hwloc.c) or /sys (machine_sys.c), and from NVML. */
+/* Assembles a machine: from hwloc (machine_hwloc.c; without it machine_flat.c) and NVML. */
 #include "topo/machine.h"
 
 #include <stdlib.h>

@@ -13,7 +13,7 @@ typedef struct topo_loader {
     int gpu_capacity, nic_capacity, link_capacity;
 } topo_loader;
 
-/* Loads everything except what NVML knows: machine_hwloc.c, or machine_sys.c in a build without hwloc. xml: a file
+/* Loads everything except what NVML knows: machine_hwloc.c, or machine_flat.c in a build without hwloc. xml: a file
  * written by hwloc; NULL: this machine, or the one selected by hwloc's variables. */
 QDR_NODISCARD qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml);
 /* devices_hwloc.c: PCI devices that compute, and network adapters; what hwloc knows about links between GPUs. */
@@ -46,8 +46,6 @@ double qdri_topo_rate(double gigabytes_per_sec);
 
 /* ---- sys.c: information that Linux provides in small files under /sys ---- */
 
-/* The first line of the file named by the format, without surrounding blanks; 0: no such file. */
-int qdri_sys_line(char *text, size_t capacity, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* A number from the file named by the format; `missing` if there is none. */
 double qdri_sys_number(double missing, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The NUMA node and the package to which a PCI device is attached; -1: unknown. */

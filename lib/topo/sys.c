@@ -23,25 +23,13 @@ static int read_line(char *text, size_t capacity, const char *path)
     return *text != '\0';
 }
 
-#define PATH_OF(path, format)                                                                                          \
-    do {                                                                                                               \
-        va_list arguments;                                                                                             \
-        va_start(arguments, format);                                                                                   \
-        vsnprintf(path, sizeof(path), format, arguments);                                                              \
-        va_end(arguments);                                                                                             \
-    } while (0)
-
-int qdri_sys_line(char *text, size_t capacity, const char *format, ...)
-{
-    char path[256];
-    PATH_OF(path, format);
-    return read_line(text, capacity, path);
-}
-
 double qdri_sys_number(double missing, const char *format, ...)
 {
     char path[256], text[64], *end = text;
-    PATH_OF(path, format);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(path, sizeof path, format, arguments);
+    va_end(arguments);
     if (!read_line(text, sizeof text, path)) return missing;
     const double number = strtod(text, &end);
     return end == text ? missing : number;
@@ -63,7 +51,7 @@ int qdri_topo_cores_by_share(int n_cores)
     char text[64];
     long quota_us = 0, period_us = 0;
     if (n_cores < 1) n_cores = 1;
-    (void)qdri_sys_line(text, sizeof text, "/sys/fs/cgroup/cpu.max");
+    (void)read_line(text, sizeof text, "/sys/fs/cgroup/cpu.max");
     if (sscanf(text, "%ld %ld", &quota_us, &period_us) != 2 || quota_us < 1 || period_us < 1) /* "max" is no number */
         return n_cores;
     const long n_granted = (quota_us + period_us - 1) / period_us;

@@ -10,7 +10,7 @@
 QDR_NODISCARD qdr_status qdri_topo_cores(int *n_cores);
 /* The CPU time per period granted by the cgroup, in whole cores; `n_cores`, or 1, if there is no limit. */
 int qdri_topo_cores_by_share(int n_cores);
-/* The processor's name, as reported by hwloc: "AMD EPYC 7763"; "" if unknown. */
+/* The processor's name: "AMD EPYC 7763"; "" if unknown. */
 QDR_NODISCARD qdr_status qdri_topo_cpu_model(char *text, size_t capacity);
 /* Whether this machine has a network adapter that reads remote memory itself (InfiniBand, RoCE, Omni-Path,
  * Slingshot). */
