@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/command.h"
 #include "common/json.h"
 #include "common/process.h"
-#include "completions.h"
 
 typedef struct main_given {
     int help, version, json;
@@ -120,8 +120,6 @@ static int dispatch(int argc, char **argv)
         return EXIT_USAGE;
     }
     if (argv[1][0] == '-') return run_options(argc, argv);
-    if (strcmp(argv[1], "completions") == 0)
-        return completions_run(argc - 1, argv + 1, &(command_tables){commands, N_COMMANDS, main_options});
     const int is_help = strcmp(argv[1], "help") == 0;
     if (is_help && (argc < 3 || strcmp(argv[2], "--help") == 0)) return print_help();
     argc -= 1 + is_help;

@@ -16,8 +16,7 @@ quick_needs="command:g++:g++ library:cmocka:libcmocka-dev python:numpy:python3-n
 command:clang-format-14:clang-format-14"
 test_needs="$quick_needs command:ccache:ccache command:clang-14:clang-14
 package:libclang-rt-14-dev:libclang-rt-14-dev command:clang-tidy-14:clang-tidy-14 command:nm:binutils
-command:groff:groff command:cmake:cmake package:environment-modules:environment-modules command:fish:fish
-command:zsh:zsh"
+command:groff:groff command:cmake:cmake package:environment-modules:environment-modules"
 slurm_needs="command:/usr/sbin/slurmctld:slurm-wlm command:/usr/sbin/munged:munge"
 container_needs="command:podman:podman command:runc:runc command:/usr/sbin/debootstrap:debootstrap"
 debian_needs="command:dpkg-buildpackage:dpkg-dev command:dh:debhelper command:lintian:lintian command:fakeroot:fakeroot"
