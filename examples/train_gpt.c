@@ -255,7 +255,7 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
 {
     const settings *set = user;
     int load_failed;
-    TRY(settings_check(set, qdr_context_size(ctx), sentence));
+    TRY(settings_check(set, sentence));
     const qdr_status status = set->resume && strcmp(set->resume, "auto") == 0
                                   ? run_auto(ctx, set, sentence)
                                   : run_once(ctx, set, set->resume, sentence, &load_failed);

@@ -39,9 +39,9 @@ typedef struct choice {
         {"grid", 0, "GXxGYxGZxGD|auto",                                                                                \
          "ranks along x, y, z, d (default 1x1x1xP, data parallel); auto: chosen by the model", CHOICE_GRID},           \
         {"machine", 0, "NAME|FILE", "machine that --grid auto plans for (default: $QDR_MACHINE, else here)",           \
-         CHOICE_AT(OPTION_MACHINE, machine)},                                                                          \
+         CHOICE_AT(OPTION_TEXT, machine)},                                                                             \
         {"plan", 0, "FILE", "run a plan written by `quadrille plan -o FILE`; other options override it",               \
-         CHOICE_AT(OPTION_INPUT, plan)},                                                                               \
+         CHOICE_AT(OPTION_TEXT, plan)},                                                                                \
         {"local", 0, "P", "run P ranks as threads of one process, without MPI", CHOICE_COUNT(n_local, 1024)},          \
         OPTIONS_TIMEOUT, OPTIONS_DEVICE(choice, device),                                                               \
         {"layout", 0, "LAYOUT", "layout of activations: replicated (default) or scattered", CHOICE_LAYOUT},            \

@@ -36,16 +36,6 @@ static const char *sentence_of(qdr_status status)
                                     : qdr_status_text(status);
 }
 
-/* Checks that no file of a run replaces another one. */
-static qdr_status check_files(qdr_context *ctx, const launch *start)
-{
-    failure why = {0};
-    const program *about = start->about;
-    const qdr_file_use text = {"the text", about->operand ? *about->operand : NULL, QDR_FILE_READ};
-    options_check_files(about->options, start->given, &text, qdr_context_size(ctx), &why);
-    return why.code == EXIT_NOTHING_FITS ? QDR_ERR_MEMORY : why.code ? QDR_ERR_ARGUMENT : QDR_OK;
-}
-
 static int run_rank(qdr_context *ctx, void *user)
 {
     const launch *start = user;
@@ -53,10 +43,7 @@ static int run_rank(qdr_context *ctx, void *user)
     char sentence[PROBLEM_BYTES] = "";
     failure why = {0};
     if (options_agree(ctx, &why)) return fail_print_rank(&why, ctx);
-    /* rank 0's result applies; in the other processes the check also stops their traces */
-    const qdr_status checked = check_files(ctx, start);
-    qdr_status status = qdr_agree(ctx, talks ? checked : QDR_OK);
-    if (status >= 0) status = start->about->run(ctx, start->given, sentence);
+    qdr_status status = start->about->run(ctx, start->given, sentence);
     if (status >= 0) status = qdr_barrier(ctx); /* so that rank 0 also learns of a rank that fails last */
     /* a rank that timed out may have waited for rank 0 */
     const int is_late = status == QDR_ERR_TIMEOUT;

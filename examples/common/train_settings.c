@@ -67,7 +67,7 @@ const option_spec settings_specs[] = {
     {"save", 0, "FILE",
      "save parameters, optimizer and position in the text at the end, and when SIGTERM, SIGINT or SIGUSR1 ends the "
      "run (a second one ends it at once, as the first one does without --save)",
-     OPTION_OUTPUT, AT(save)},
+     OPTION_TEXT, AT(save)},
     {"save-every", 0, "N", "save every N steps, too", OPTION_COUNT, AT(save_every), 1, 100000000},
     {"save-background", 0, "on|off", "train on while a copy is written (default on)", OPTION_CHOICE, AT(in_foreground)},
     {"keep", 0, "N", "older checkpoints to keep, as FILE.1, FILE.2 ... (default 0)", OPTION_COUNT, AT(keep), 0, 1000},
@@ -79,19 +79,19 @@ const option_spec settings_specs[] = {
     {"load", 0, "FILE",
      "begin with the parameters and sizes of a checkpoint, or of a GPT-2 that quadrille ckpt convert has written; a "
      "shorter --ctx takes the first of its positions",
-     OPTION_INPUT, AT(load)},
+     OPTION_TEXT, AT(load)},
     {"stop-after", 0, "N", "end the run after N steps as a signal would: save, and exit", OPTION_COUNT, AT(stop_after),
      1, 100000000},
     {"output", .kind = OPTION_HEADING},
     {"log", 0, "FILE",
      "JSON Lines: a line about the run, then one per step, marked \"again\" if an older log has it; an older file is "
      "kept as FILE.1, FILE.2 ...",
-     OPTION_LOG, AT(log)},
+     OPTION_TEXT, AT(log)},
     {"every", 0, "SECS",
      "print the step, loss, speed and time left every SECS where standard error is not a terminal; 0: with validations "
      "only (default 30)",
      OPTION_REAL, AT(every), 0, 1e6},
-    {"plot", 0, "FILE", "draw the loss curve as SVG", OPTION_OUTPUT, AT(plot), 1},
+    {"plot", 0, "FILE", "draw the loss curve as SVG", OPTION_PICTURE, AT(plot)},
     {"val-every", 0, "N", "steps between validations (default: a tenth of --steps)", OPTION_COUNT, AT(validate_every),
      1, 1e8},
     {"val-windows", 0, "N",
@@ -273,37 +273,6 @@ void settings_note(const settings *set, char note[SAVED_NOTE_BYTES])
     for (int i = 0; i < N_NUMBERS; i++) saved_note_number(note, numbers[i].key, get(set, i));
 }
 
-/* The files that saving writes besides FILE: older ones, and the one that grows. Nothing else may be one of them. Only
- * a run that is continued may be an older one. */
-static qdr_status check_saved(const settings *set, const char *resume, int n_ranks)
-{
-    enum { N_OTHERS = 5 };
-    const size_t n = (size_t)set->keep + N_OTHERS;
-    char(*names)[SAVED_PATH_BYTES] = calloc((size_t)set->keep + 1, sizeof *names);
-    qdr_file_use *uses = calloc(n, sizeof *uses);
-    qdr_status status = names && uses ? QDR_OK : QDR_ERR_MEMORY;
-    if (status >= 0) {
-        char newest[SAVED_PATH_BYTES];
-        saved_run_name(set->save, 1, newest); /* FILE.1, behind links */
-        snprintf(names[0], sizeof names[0], "%.*s.partial", (int)strlen(newest) - 2, newest);
-        uses[0] = (qdr_file_use){"the unfinished file of --save", names[0], QDR_FILE_WRITTEN};
-        uses[1] = (qdr_file_use){"the text", set->file, QDR_FILE_READ};
-        uses[2] = (qdr_file_use){"--load", set->load, QDR_FILE_READ};
-        uses[3] = (qdr_file_use){"--log", set->log, QDR_FILE_LOG};
-        uses[4] = (qdr_file_use){"--plot", set->plot, QDR_FILE_WRITTEN};
-        for (int i = 1; i <= (int)set->keep; i++) {
-            saved_run_name(set->save, i, names[i]);
-            uses[i + N_OTHERS - 1] = (qdr_file_use){"an older file of --save", names[i], QDR_FILE_WRITTEN};
-        }
-        status = qdr_files_check(uses, (int)n, n_ranks);
-        uses[1] = (qdr_file_use){"--resume", resume, QDR_FILE_READ};
-        if (status >= 0) status = qdr_files_check(uses, 2, 0);
-    }
-    free(uses);
-    free(names);
-    return status;
-}
-
 /* --eval reads a model and a text, and nothing else. */
 static qdr_status check_eval(const settings *set, char sentence[PROBLEM_BYTES])
 {
@@ -322,7 +291,7 @@ static qdr_status check_eval(const settings *set, char sentence[PROBLEM_BYTES])
     return QDR_OK;
 }
 
-qdr_status settings_check(const settings *set, int n_ranks, char sentence[PROBLEM_BYTES])
+qdr_status settings_check(const settings *set, char sentence[PROBLEM_BYTES])
 {
     const char *without = set->save_every   ? "--save-every"
                           : set->keep       ? "--keep"
@@ -333,12 +302,6 @@ qdr_status settings_check(const settings *set, int n_ranks, char sentence[PROBLE
     if (!set->save && without) return REFUSE(sentence, "%s needs a file to save to; add --save FILE", without);
     if (!set->save && is_auto)
         return REFUSE(sentence, "--resume auto continues from the file of --save; add --save FILE");
-    /* --save may replace the file that is continued; nothing else may. */
-    const qdr_file_use uses[] = {{"--resume", is_auto ? NULL : set->resume, QDR_FILE_READ},
-                                 {"--log", set->log, QDR_FILE_LOG},
-                                 {"--plot", set->plot, QDR_FILE_WRITTEN}};
-    TRY(qdr_files_check(uses, sizeof uses / sizeof *uses, 0));
-    if (set->save) TRY(check_saved(set, is_auto ? NULL : set->resume, n_ranks));
     if (set->resume && set->load)
         return REFUSE(sentence, "--resume continues a run, and --load begins one; leave one of them out");
     return QDR_OK;

@@ -28,7 +28,7 @@ extern const settings settings_begin;
 extern const option_spec settings_specs[];
 
 /* Checks options that only make sense together. */
-qdr_status settings_check(const settings *set, int n_ranks, char sentence[PROBLEM_BYTES]);
+qdr_status settings_check(const settings *set, char sentence[PROBLEM_BYTES]);
 /* Takes what was not given from a checkpoint (NULL: there is none; --load: only the network), else the sizes of the
  * plan of `how`, else what is usual. What the checkpoint's tensors, its note and options say of the network must be the
  * same, and heads must be said by one of them. The context, the batch and the type stay open if they were not given and

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file output.h  Files that appear whole or not at all, and runs whose files do not replace each other.
+/** @file output.h  Files that appear whole or not at all.
  *
  * Part of libquadrille_perf. Local and blocking. Thread-safe, as long as each qdr_output is used by one thread at a
- * time and nobody changes the environment. */
+ * time. */
 #ifndef QUADRILLE_OUTPUT_H
 #define QUADRILLE_OUTPUT_H
 
@@ -64,39 +64,6 @@ QDR_API QDR_NODISCARD qdr_status qdr_output_commit(qdr_output **output);
 /** Closes and removes what was written, and frees the output; a log keeps what was written so far. *output becomes
  * NULL; NULL and a pointer to NULL do nothing. */
 QDR_API void qdr_output_discard(qdr_output **output);
-
-/** What a run does with a file. */
-typedef enum qdr_file_access {
-    QDR_FILE_READ = 0,
-    QDR_FILE_WRITTEN,
-    QDR_FILE_LOG, /**< written as QDR_OUTPUT_LOG; PATH.N may be written as well */
-    QDR_FILE_READ_RANKS, /**< PATH.0, PATH.1, … are read */
-    QDR_FILE_WRITTEN_RANKS, /**< PATH.0, PATH.1, … are written */
-    QDR_FILE_WRITTEN_DATA /**< written, to be found by name: may replace the file of QDR_MACHINE and the data file
-                             of that name */
-} qdr_file_access;
-
-typedef struct qdr_file_use {
-    const char *option; /**< for the sentence: "--svg" */
-    const char *path; /**< NULL: the entry is ignored; "-", read: standard input */
-    qdr_file_access access;
-} qdr_file_use;
-
-/** Refuses a run in which one file has two uses, one of which replaces it. To be called before anything is opened for
- * writing. Files are the same by device and inode, through symbolic and hard links; a file that does not exist yet, by
- * its folder and name. Standard output and standard error count as written where they are regular files. Character
- * devices may be shared. A data file that qdr_data_find() finds by its name is not replaced either: other files may
- * name it.
- *
- *  While the last call of this process refused its run, the contexts of the process write no QDR_TRACE.
- *
- *  @param uses  n_uses entries; may be NULL where n_uses is 0
- *  @param n_ranks  of a run that makes a context: the files of the environment variables count, too: QDR_TUNE and
- *                 QDR_TRACE are written; QDR_MACHINE (by name or path, laptop if it is not set), QDR_CUDA_PLUGIN,
- *                 QDR_CUDNN and HWLOC_XMLFILE are read. 0: of a run that makes none
- *  @retval QDR_ERR_ARGUMENT  a conflict, and the sentence names both options; NULL, an unknown access, or a number < 0
- *  @retval QDR_ERR_MEMORY    out of memory */
-QDR_API QDR_NODISCARD qdr_status qdr_files_check(const qdr_file_use *uses, int n_uses, int n_ranks);
 
 #ifdef __cplusplus
 }

@@ -32,7 +32,7 @@ static const option_spec specs[] = {
     {"layers", 0, "N", "number of transformer layers; default 1", OPTION_COUNT, AT(n_layers), 1, 1024},
     {"levels", 0, "GP,OP", BENCH_LEVELS_HELP, OPTION_TEXT, AT(levels)},
     {"file", 0, "FILE", "write there, and to FILE.plain: neither may exist, both are removed; default ./bench.ckpt",
-     OPTION_OUTPUT, AT(file)},
+     OPTION_TEXT, AT(file)},
     BENCH_SPECS,
 };
 

@@ -36,7 +36,7 @@ static const option_spec specs[] = {
     {"levels", 0, "GP,OP", BENCH_LEVELS_HELP, OPTION_TEXT, AT(levels)},
     {"codec", 0, "CODECS", CODEC_HELP "; default: QDR_CODEC, which --machine does not know, else none", OPTION_OTHER,
      AT(codec), .take = take_codecs},
-    {"machine", 0, "M", "a machine's name or file: also print the predicted time", OPTION_MACHINE, AT(machine_name)},
+    {"machine", 0, "M", "a machine's name or file: also print the predicted time", OPTION_TEXT, AT(machine_name)},
     BENCH_PRODUCT_SPECS,
 };
 

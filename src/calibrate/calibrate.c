@@ -37,7 +37,7 @@ static const option_spec specs[] = {
     {"threads", 0, "N", "BLAS threads per rank; default: cores / ranks", OPTION_COUNT, AT(n_threads), 1, 1024},
     OPTIONS_DEVICE(calibrate_options, device),
     {"base", 0, "M", "a machine's name or file: what is not measured stays as there, such as links between nodes",
-     OPTION_MACHINE, AT(base)},
+     OPTION_TEXT, AT(base)},
     OPTIONS_TIMEOUT,
     {"for", 0, "MODEL",
      "also measure the tasks of this model, a name or a config.json, and print how well each kind is predicted",
@@ -111,22 +111,17 @@ static int finish(const calibration *c, const calibrate_options *options, qdr_ou
     return EXIT_OK;
 }
 
-static int open_output(const calibrate_options *options, int n_ranks, qdr_output **output, failure *why)
+static int open_output(const calibrate_options *options, qdr_output **output, failure *why)
 {
-    char folder[FILES_PATH_BYTES], model[FILES_PATH_BYTES], base[FILES_PATH_BYTES];
+    char folder[FILES_PATH_BYTES];
     if (options->is_for_here) {
         snprintf(folder, sizeof folder, "%s", options->path);
         *strrchr(folder, '/') = 0; /* its path is absolute */
         if (files_make_folder("calibrate:", folder, why)) return why->code;
     }
-    const qdr_file_use uses[] = {
-        {"--out", options->path, QDR_FILE_WRITTEN_DATA},
-        {"--for", options->model ? files_find("models", options->model, model) : NULL, QDR_FILE_READ},
-        {"--base", options->base ? files_find("machines", options->base, base) : NULL, QDR_FILE_READ}};
     if (!options->may_replace && qdr_output_replaces(options->path))
         return fail(why, EXIT_USAGE, "calibrate: %.300s exists; give --force to replace it, or another name with -o",
                     options->path);
-    if (fail_status(why, qdr_files_check(uses, 3, n_ranks))) return why->code;
     const qdr_output_kind kind = options->may_replace ? QDR_OUTPUT_REPLACE : QDR_OUTPUT_NEW;
     return fail_status(why, qdr_output_open("--out", options->path, kind, output));
 }
@@ -140,7 +135,7 @@ static int begin(calibration *c, const calibrate_options *options, qdr_machine *
         fail(why, EXIT_USAGE,
              "calibrate: one GPU shows nothing of links; start a rank for each GPU (--local 8, or mpiexec), or name a "
              "machine that has them with --base (see quadrille list machines)");
-    if (!why->code) open_output(options, n_ranks, output, why);
+    if (!why->code) open_output(options, output, why);
     if (!why->code && options->base) fail_loading(why, qdr_machine_load(options->base, base));
     if (!why->code && options->model) fail_loading(why, qdr_network_load(options->model, &c->run.network));
     return why->code;

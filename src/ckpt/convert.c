@@ -184,13 +184,10 @@ static void print_rest(conversion *c)
 
 static int write_all(conversion *c, failure *why)
 {
-    char map_paths[2][FILES_PATH_BYTES];
     const char **metadata = make_metadata(c, why);
     const ckpt_writing writing = {
         .path = c->output,
         .max_bytes = c->options->max_bytes ? c->options->max_bytes : INT64_MAX,
-        .map_paths = {files_find("checkpoints", c->options->from, map_paths[0]),
-                      files_find("checkpoints", c->options->to, map_paths[1])},
         .metadata = metadata,
     };
     if (metadata && !ckpt_write(&c->plan, &writing, why)) {

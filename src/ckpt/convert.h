@@ -124,7 +124,6 @@ int ckpt_compare(const qdr_safetensors *file, int a, int b, int *are_same, failu
 typedef struct ckpt_writing {
     const char *path; /* NAME.safetensors */
     int64_t max_bytes; /* of the tensors of one file */
-    const char *map_paths[2]; /* NULL, or files that must not be replaced */
     const char *const *metadata;
 } ckpt_writing;
 

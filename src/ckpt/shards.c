@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "ckpt/convert.h"
 #include "common/files.h"
@@ -59,45 +60,30 @@ static int index_path(const shards *s, char path[FILES_PATH_BYTES], failure *why
     return fail(why, EXIT_USAGE, "ckpt convert: the path %s is too long", ckpt_show(s->writing->path).text);
 }
 
-/* ---- files that must not be replaced ---- */
+/* ---- inputs, which are never replaced ---- */
 
-static int n_inputs(const shards *s)
+static int is_same(const char *a, const char *b)
 {
-    int n = 0;
-    while (qdr_safetensors_path(s->plan->file, n)) n++;
-    return n;
+    struct stat left, right;
+    return stat(a, &left) == 0 && stat(b, &right) == 0 && left.st_dev == right.st_dev && left.st_ino == right.st_ino;
 }
 
-/* Lists the outputs, whose paths go to `paths`, the inputs and the maps. */
-static int list_uses(const shards *s, int n_out, qdr_file_use *uses, char (*paths)[FILES_PATH_BYTES], failure *why)
+static int check_output(const shards *s, const char *path, failure *why)
 {
-    int n = 0;
-    for (; n < n_out; n++) {
-        if (n < s->n ? path_of(s, n, paths[n], why) : index_path(s, paths[n], why)) return 0;
-        uses[n] = (qdr_file_use){"the output", paths[n], QDR_FILE_WRITTEN};
-    }
-    for (int i = 0; i < n_inputs(s); i++)
-        uses[n++] = (qdr_file_use){"the input", qdr_safetensors_path(s->plan->file, i), QDR_FILE_READ};
-    uses[n++] = (qdr_file_use){"the input", s->plan->path, QDR_FILE_READ}; /* which may be an index */
-    uses[n++] = (qdr_file_use){"--from", s->writing->map_paths[0], QDR_FILE_READ};
-    uses[n++] = (qdr_file_use){"--to", s->writing->map_paths[1], QDR_FILE_READ};
-    return n;
+    const char *input = s->plan->path; /* which may be an index */
+    for (int i = 0; input; input = qdr_safetensors_path(s->plan->file, i++))
+        if (is_same(path, input))
+            return fail(why, EXIT_USAGE, "ckpt convert: the output %s is the input %s; name another output",
+                        ckpt_show(path).text, ckpt_show(input).text);
+    return EXIT_OK;
 }
 
-static int check_files(const shards *s, failure *why)
+static int check_outputs(const shards *s, failure *why)
 {
-    const int n_out = s->n + (s->n > 1);
-    qdr_file_use *uses = calloc((size_t)(n_inputs(s) + 3 + n_out), sizeof *uses);
-    char(*paths)[FILES_PATH_BYTES] = calloc((size_t)n_out + 1, sizeof *paths);
-    if (uses && paths) {
-        const int n = list_uses(s, n_out, uses, paths, why);
-        if (!why->code) fail_status(why, qdr_files_check(uses, n, 0));
-    } else {
-        fail_memory(why, "ckpt convert: out of memory for the files");
-    }
-    free(uses);
-    free(paths);
-    return why->code;
+    char path[FILES_PATH_BYTES];
+    for (int i = 0; i < s->n; i++)
+        if (path_of(s, i, path, why) || check_output(s, path, why)) return why->code;
+    return s->n > 1 && !index_path(s, path, why) ? check_output(s, path, why) : why->code;
 }
 
 /* The characters before the ending, which a path may lack. */
@@ -216,7 +202,7 @@ static void tell_written(const shards *s)
 int ckpt_write(const ckpt_plan *plan, const ckpt_writing *writing, failure *why)
 {
     shards s = {.plan = plan, .writing = writing, .n_stem = stem_of(writing->path)};
-    if (divide(&s, why) || check_files(&s, why)) {
+    if (divide(&s, why) || check_outputs(&s, why)) {
         free(s.first);
         return why->code;
     }

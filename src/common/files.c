@@ -3,7 +3,6 @@
 #include "common/files.h"
 
 #include <errno.h>
-#include <quadrille/data.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,11 +14,6 @@ int files_end(qdr_output **output, failure *why)
     else
         fail_status(why, qdr_output_commit(output));
     return why->code;
-}
-
-const char *files_find(const char *kind, const char *name_or_path, char path[FILES_PATH_BYTES])
-{
-    return name_or_path && qdr_data_find(kind, name_or_path, path, FILES_PATH_BYTES) == QDR_OK ? path : NULL;
 }
 
 int files_write(const char *option, const char *path, files_writer write, const void *user, failure *why)

@@ -20,8 +20,4 @@ int files_write(const char *option, const char *path, files_writer write, const 
 /* Creates a folder, for an option, and its parents, as mkdir -p does. */
 int files_make_folder(const char *option, const char *dir, failure *why);
 
-/* Path of the file of a machine, model or table that is given by name or path; NULL if there is none, which is reported
- * later. `kind` is as in qdr_data_find(). */
-const char *files_find(const char *kind, const char *name_or_path, char path[FILES_PATH_BYTES]);
-
 #endif

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <quadrille/data.h>
 #include <quadrille/environment.h>
 #include <quadrille/names.h>
 #include <quadrille/types.h>
@@ -14,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MAX_SUGGESTED = 3, MAX_FILES = 8, MAX_OPERANDS = 2, PATH_BYTES = 4096 };
+enum { MAX_SUGGESTED = 3, MAX_OPERANDS = 2 };
 #define TIMEOUT_VARIABLE "QDR_TIMEOUT"
 #define FIRST_CODE 1000 /* getopt's codes for long options: larger than any character */
 
@@ -165,7 +164,7 @@ static int take_value(const option_spec *spec, const char *value, void *user, fa
     case OPTION_HELP:
     case OPTION_HEADING: break;
     default:
-        if (spec->kind == OPTION_OUTPUT && spec->min > 0 && check_picture(value, why)) return why->code;
+        if (spec->kind == OPTION_PICTURE && check_picture(value, why)) return why->code;
         return take_text(spec, value, to, why);
     }
     return EXIT_OK;
@@ -366,32 +365,6 @@ void options_print(const option_spec *specs)
 }
 
 const char *layout_word(qdr_layout layout) { return layout == QDR_SCATTERED ? "scattered" : "replicated"; }
-
-/* ---- files ---- */
-
-int options_check_files(const option_spec *specs, const void *user, const qdr_file_use *operand, int n_ranks,
-                        failure *why)
-{
-    qdr_file_use uses[MAX_FILES + 1];
-    char options[MAX_FILES][64], paths[MAX_FILES][PATH_BYTES];
-    int n = 0;
-    if (operand && operand->path) uses[n++] = *operand;
-    for (int i = 0; specs->name && i < MAX_FILES; specs++) {
-        if (specs->kind < OPTION_MACHINE || specs->kind > OPTION_LOG) continue;
-        const char *value = *(const char *const *)((const char *)user + specs->at);
-        const int is_machine = specs->kind == OPTION_MACHINE;
-        if (!value) continue;
-        /* a machine's name that is unknown is reported later */
-        if (is_machine && qdr_data_find("machines", value, paths[i], PATH_BYTES) != QDR_OK) continue;
-        snprintf(options[i], sizeof options[i], "--%s", specs->name);
-        uses[n++] = (qdr_file_use){options[i], is_machine ? paths[i] : value,
-                                   specs->kind == OPTION_OUTPUT ? QDR_FILE_WRITTEN
-                                   : specs->kind == OPTION_LOG  ? QDR_FILE_LOG
-                                                                : QDR_FILE_READ};
-        i++;
-    }
-    return fail_status(why, qdr_files_check(uses, n, n_ranks));
-}
 
 /* ---- grids ---- */
 

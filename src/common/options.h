@@ -6,7 +6,6 @@
 
 #include <quadrille/context.h>
 #include <quadrille/matrix.h>
-#include <quadrille/output.h>
 #include <stddef.h>
 
 #include "common/failure.h"
@@ -25,11 +24,8 @@ typedef enum option_kind {
     OPTION_GRID, /* grid_size with at most `max` ranks; or `words`, a single one: x is -1 */
     OPTION_ORDER, /* const char *: a permutation of xyzd */
     OPTION_TEXT, /* const char * */
-    OPTION_MACHINE, /* const char *: a machine's name, or its file */
-    OPTION_INPUT, /* const char *: a file that is read */
-    OPTION_OUTPUT, /* const char *: a file that is written; min 1: a picture in SVG */
+    OPTION_PICTURE, /* const char *: a file that is written, in SVG */
     OPTION_TIMEOUT, /* nothing: sets QDR_TIMEOUT; a table with it limits waiting to ten minutes unless that is set */
-    OPTION_LOG, /* const char *: a file as by QDR_OUTPUT_LOG */
     OPTION_OTHER, /* what `take` stores */
     OPTION_HEADING /* no option: `name` is printed above the options that follow */
 } option_kind;
@@ -96,11 +92,6 @@ typedef struct option_name {
 int options_settings(const option_spec *specs, const char *const values[], option_name names[], qdr_setting settings[]);
 /* Prints the table to standard output. */
 void options_print(const option_spec *specs);
-/* Checks that no file named by an option is written where another, or `operand` (NULL: none), is used. n_ranks as for
- * qdr_files_check(). */
-int options_check_files(const option_spec *specs, const void *user, const qdr_file_use *operand, int n_ranks,
-                        failure *why);
-
 /* " (did you mean a, b?)" with the names closest to what was typed; "" if none is close. */
 enum { SUGGESTION_BYTES = 160 };
 void suggest(const char *typed, const char *const names[], int n_names, char *text, size_t bytes);

@@ -92,11 +92,11 @@ typedef struct linear_options {
 #define AT(member) .at = offsetof(linear_options, member)
 
 static const option_spec specs[] = {
-    {"x", 0, "FILE", "input X, [M, K]: NumPy, little-endian float16, float32 or float64, C order", OPTION_INPUT,
+    {"x", 0, "FILE", "input X, [M, K]: NumPy, little-endian float16, float32 or float64, C order", OPTION_TEXT,
      AT(paths[FILE_X])},
-    {"w", 0, "FILE", "weight W, [N, K], as in PyTorch: Y = X W^T + b", OPTION_INPUT, AT(paths[FILE_W])},
-    {"b", 0, "FILE", "bias b, [N]; default: zero", OPTION_INPUT, AT(paths[FILE_B])},
-    {"dy", 0, "FILE", "gradient of Y, [M, N]", OPTION_INPUT, AT(paths[FILE_DY])},
+    {"w", 0, "FILE", "weight W, [N, K], as in PyTorch: Y = X W^T + b", OPTION_TEXT, AT(paths[FILE_W])},
+    {"b", 0, "FILE", "bias b, [N]; default: zero", OPTION_TEXT, AT(paths[FILE_B])},
+    {"dy", 0, "FILE", "gradient of Y, [M, N]", OPTION_TEXT, AT(paths[FILE_DY])},
     {"grid", 0, "GXxGYxGZxGD", "ranks along x, y, z and d, such as 2x2x1x1", OPTION_GRID, AT(grid), .max = 1024},
     {"layout", 0, "LAYOUT", "rows of X and Y: replicated (default) or scattered", OPTION_CHOICE, AT(layout),
      .words = LAYOUT_WORDS},
@@ -137,19 +137,6 @@ static int check_folder(const char *dir, failure *why)
                     names[i]);
     }
     return EXIT_OK;
-}
-
-/* Checks that no result replaces an input. */
-static int check_files(const char *const paths[N_FILES], const char *dir, int n_ranks, failure *why)
-{
-    qdr_file_use uses[N_FILES + N_RESULTS];
-    char results[N_RESULTS][4096];
-    for (int i = 0; i < N_FILES; i++) uses[i] = (qdr_file_use){inputs[i], paths[i], QDR_FILE_READ};
-    for (int i = 0; i < N_RESULTS; i++) {
-        snprintf(results[i], sizeof results[i], "%.3900s/%s", dir, names[i]);
-        uses[N_FILES + i] = (qdr_file_use){"--out", results[i], QDR_FILE_WRITTEN};
-    }
-    return fail_status(why, qdr_files_check(uses, N_FILES + N_RESULTS, n_ranks));
 }
 
 static int read_options(int argc, char **argv, linear_options *options, failure *why)
@@ -311,9 +298,7 @@ static int work(linear_job *job, failure *why)
 {
     static qdr_status (*const steps[])(linear_job *) = {build, fill, compute};
     const linear_options *options = job->options;
-    const int n_ranks = qdr_context_size(job->ctx);
-    grid_check_ranks("linear", options->grid, n_ranks, why);
-    if (!why->code && qdr_context_rank(job->ctx) == 0) check_files(options->paths, options->out, n_ranks, why);
+    grid_check_ranks("linear", options->grid, qdr_context_size(job->ctx), why);
     if (!why->code) {
         /* Local; paths[FILE_B] may be NULL. */
         for (int i = 0; i < N_FILES && !why->code; i++)

@@ -42,7 +42,7 @@ static const option_spec specs[] = {
     {"levels", 0, "GP,OP", LEVELS_HELP, OPTION_OTHER, AT(parts), .take = take_levels, .words = LEVELS_WORDS},
     {"codec", 0, "CODECS", CODEC_HELP "; needs --machine, which says how many ranks share a node", OPTION_OTHER,
      AT(codec), .take = take_codecs},
-    {"machine", 0, "M", "include this machine's reserve and attention, and say whether it fits", OPTION_MACHINE,
+    {"machine", 0, "M", "include this machine's reserve and attention, and say whether it fits", OPTION_TEXT,
      AT(asked.machine)},
     {"mem", 0, "BYTES", "memory per rank of the machine, such as 80G", OPTION_OTHER, AT(asked.memory_bytes),
      .take = take_memory},

@@ -54,7 +54,7 @@ static int take_why_not(const char *value, void *to, failure *why)
 static const option_spec specs[] = {
     {"ranks", 'n', "P", "number of ranks to plan for, 1 to 1048576", OPTION_INT, AT(search.n_ranks), 1,
      QDR_MAX_SEARCH_RANKS},
-    {"machine", 0, "M", "a machine's name (see quadrille list machines) or file", OPTION_MACHINE, AT(asked.machine)},
+    {"machine", 0, "M", "a machine's name (see quadrille list machines) or file", OPTION_TEXT, AT(asked.machine)},
     {"batch", 0, "B", "sequences per step, over all ranks; default: one per rank", OPTION_COUNT, AT(search.batch), 1,
      1 << 30},
     {"seq", 0, "S", "tokens per sequence; default: the model's context", OPTION_COUNT, AT(search.sequence), 1, 1 << 30},
@@ -92,9 +92,8 @@ static const option_spec specs[] = {
     {"explain", 0, NULL, "print the terms of the best plan with their formulas", OPTION_FLAG, AT(explains)},
     {"json", 0, NULL, "print one JSON object", OPTION_FLAG, AT(as_json)},
     {"csv", 0, NULL, "print comma-separated values", OPTION_FLAG, AT(as_csv)},
-    {"svg", 0, "FILE", "draw the best ten plans, and one layer of the best", OPTION_OUTPUT, AT(svg), 1},
-    {"out", 'o', "FILE", "write the best plan to FILE, for train_gpt --plan and other programs", OPTION_OUTPUT,
-     AT(out)},
+    {"svg", 0, "FILE", "draw the best ten plans, and one layer of the best", OPTION_PICTURE, AT(svg)},
+    {"out", 'o', "FILE", "write the best plan to FILE, for train_gpt --plan and other programs", OPTION_TEXT, AT(out)},
     OPTIONS_END,
 };
 
@@ -223,12 +222,9 @@ static int make_answer(plan_options *options, failure *why)
     static plan_answer answer; /* static because it is large */
     qdr_network network;
     qdr_machine machine;
-    char path[FILES_PATH_BYTES];
-    const qdr_file_use model = {"the model", files_find("models", options->asked.network, path), QDR_FILE_READ};
     memset(&answer, 0, sizeof answer);
     if (subject_network(&options->asked, "plan", &network, why) || check_options(options, why) ||
-        check_network(options, &network, why) || subject_machine(&options->asked, "plan", &machine, why) ||
-        options_check_files(specs, options, &model, 0, why))
+        check_network(options, &network, why) || subject_machine(&options->asked, "plan", &machine, why))
         return why->code;
     /* What the options say of the search in other words. */
     qdr_search_opts *search = &options->search;

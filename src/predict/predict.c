@@ -16,9 +16,9 @@ typedef struct predict_options {
 #define AT(member) .at = offsetof(predict_options, member)
 
 static const option_spec specs[] = {
-    {"machine", 'm', "M", "machine of all rows: a name or file; default: column 'machine'", OPTION_MACHINE,
+    {"machine", 'm', "M", "machine of all rows: a name or file; default: column 'machine'", OPTION_TEXT,
      AT(predictor.asked.machine)},
-    {"out", 'o', "FILE", "write the table with the predictions added to each row", OPTION_OUTPUT, AT(output)},
+    {"out", 'o', "FILE", "write the table with the predictions added to each row", OPTION_TEXT, AT(output)},
     {"set", 0, "KEY=VALUE", "set a constant of all machines, or of one (NAME:KEY=VALUE); can be repeated", OPTION_OTHER,
      .take = subject_set},
     {"json", 0, NULL, "print JSON", OPTION_FLAG, AT(as_json)},
@@ -83,10 +83,9 @@ static int run(int argc, char **argv)
     predict_options options = {.path = NULL};
     failure why = {0};
     if (!options_read(argc, argv, specs, &options, &options.path, &why)) {
-        const qdr_file_use the_table = {"the table", options.path, QDR_FILE_READ};
         if (!options.path)
             fail(&why, EXIT_USAGE, "predict: a table of runs or collectives is missing; see quadrille predict --help");
-        else if (!options_check_files(specs, &options, &the_table, 0, &why))
+        else
             predict(&options, &why);
     }
     return why.code ? fail_print(&why) : EXIT_OK;

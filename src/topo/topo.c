@@ -39,7 +39,7 @@ static const option_spec specs[] = {
     {"on", 0, "WHAT", "place ranks on gpus or cores; default: gpus, or cores if there are none or under mpiexec",
      OPTION_CHOICE, AT(on), .words = "gpus|cores"},
     {"json", 0, NULL, "print one JSON object", OPTION_FLAG, AT(is_json)},
-    {"svg", 0, "FILE", "also draw it", OPTION_OUTPUT, AT(svg), 1},
+    {"svg", 0, "FILE", "also draw it", OPTION_PICTURE, AT(svg)},
     OPTIONS_END,
 };
 
@@ -99,14 +99,6 @@ static int write_report(const topo_options *options, topo_report *report, failur
     return why->code;
 }
 
-/* hwloc reads the file named by HWLOC_XMLFILE if no other is given. */
-static int check_files(const topo_options *options, int n_ranks, failure *why)
-{
-    const qdr_file_use xml = {options->xml ? "--xml" : "HWLOC_XMLFILE",
-                              options->xml ? options->xml : getenv("HWLOC_XMLFILE"), QDR_FILE_READ};
-    return options_check_files(specs, options, &xml, n_ranks, why);
-}
-
 static int load(const topo_options *options, qdr_topo **topo, failure *why)
 {
     const qdr_topo_opts opts = {QDR_OPTS_INIT, .xml = options->xml};
@@ -126,7 +118,7 @@ static int run_rank(qdr_context *ctx, void *user)
     qdr_topo *topo = NULL;
     topo_report report = {.n_ranks = qdr_context_size(ctx)};
     failure why = {0};
-    if (!is_first || !check_files(options, report.n_ranks, &why)) load(options, &topo, &why);
+    load(options, &topo, &why);
     if (!fail_together(&why, ctx) && topo) {
         report.topo = topo;
         if (topo->is_this_machine) topo_gather(ctx, topo, &report.ranks, &why);
@@ -147,8 +139,7 @@ static int run(int argc, char **argv)
         return is_launched ? fail_print_once(&why) : fail_print(&why);
     if (is_launched || options.wants_ranks) return run_on_ranks(0, 0, "cpu", run_rank, &options);
     qdr_topo *topo = NULL;
-    if (!check_files(&options, 0, &why) && !load(&options, &topo, &why) && topo)
-        write_report(&options, &(topo_report){.topo = topo}, &why);
+    if (!load(&options, &topo, &why) && topo) write_report(&options, &(topo_report){.topo = topo}, &why);
     qdr_topo_destroy(&topo);
     return why.code ? fail_print(&why) : EXIT_OK;
 }

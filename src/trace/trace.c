@@ -82,8 +82,8 @@ typedef struct trace_options {
 static const option_spec specs[] = {
     {"last", 0, "N", "use only the last N passes of each rank (a forward or a backward pass each); default: all",
      OPTION_COUNT, AT(n_runs), 1, 1 << 30},
-    {"merge", 0, "FILE", "write one trace of all ranks, on a common clock, for Perfetto", OPTION_OUTPUT, AT(merge)},
-    {"svg", 0, "FILE", "draw the first eight ranks; without --last, their last two passes", OPTION_OUTPUT, AT(svg), 1},
+    {"merge", 0, "FILE", "write one trace of all ranks, on a common clock, for Perfetto", OPTION_TEXT, AT(merge)},
+    {"svg", 0, "FILE", "draw the first eight ranks; without --last, their last two passes", OPTION_PICTURE, AT(svg)},
     OPTIONS_END,
 };
 
@@ -195,8 +195,7 @@ static int run(int argc, char **argv)
     options_read(argc, argv, specs, &options, &options.path, &why);
     if (!options.path)
         fail(&why, EXIT_USAGE, "trace: FILE, the value of QDR_TRACE, is missing; see quadrille trace --help");
-    const qdr_file_use read = {"the trace", options.path, QDR_FILE_READ_RANKS};
-    if (!why.code && !options_check_files(specs, &options, &read, 0, &why) && !trace_read(options.path, &trace, &why)) {
+    if (!why.code && !trace_read(options.path, &trace, &why)) {
         trace_keep_last(&trace, options.n_runs);
         print_table(&trace);
         if (options.merge) files_write("--merge", options.merge, merge, &trace, &why);

@@ -328,20 +328,6 @@ class Saving(Case):
         self.assertEqual(process.returncode, 0, said)
         self.assertIn("saved step 1 ", said)
 
-    def test_no_file_is_one_that_saving_writes(self):
-        file = self.path("a")
-        self.train("1x1x1x1", *TINY, "--steps", "3", "--save", file, "--save-every", "1", "--keep", "2")
-        shutil.copy(self.text, file + ".3")
-        for words in ((self.text, "--load", file + ".1", "--keep", "1"),
-                      (self.text, "--plot", file + ".1", "--keep", "2"),
-                      (self.text, "--log", file + ".2", "--keep", "2"), (self.text, "--log", file + ".partial"),
-                      (file + ".3", "--keep", "3")):
-            said = self.run_words(words_of("1x1x1x1", *words, "--save", file, "--steps", "0", "--sample", "0"), 2)
-            self.assertRegex(said, "file of --save .* name the same file")
-        for name in (file, file + ".2"):
-            self.run_words(words_of("1x1x1x1", self.text, "--resume", name, "--save", file, "--keep", "2", "--steps",
-                                    "4", "--sample", "0"))
-
     def test_older_files_are_kept(self):
         file = self.path("a")
         self.train("1x1x1x1", *TINY, "--steps", "6", "--save", file, "--save-every", "1", "--keep", "2")
@@ -393,9 +379,6 @@ class Saving(Case):
             self.assertEqual(said.count("; trying "), 3)
             self.assertIn(file + ".3: tensor ", said.splitlines()[-1])
         self.assertEqual(sorted(os.listdir(self.path("there"))), ["a", "a.1", "a.2", "a.3"])
-        said = self.run_words(words_of("1x1x1x1", self.text, "--save", link, "--plot", file + ".partial", "--steps",
-                                       "0"), 2)
-        self.assertIn("the unfinished file of --save", said)
 
     def test_auto_finds_damage_behind_tensors_without_checksums(self):
         file = self.path("a")

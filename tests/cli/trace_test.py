@@ -374,15 +374,6 @@ class Refused(Case):
         self.write(1, good, version=1)
         self.assert_refused("version 1, this command reads version 3")
 
-    def test_written_over_itself(self):
-        for rank in (0, 1):
-            self.write(rank, [event("product", "compute", 0, 1)])
-        before = self.read("run.json.1")
-        for option in ("--merge", "--svg"):
-            self.assert_refused(f"{option} {self.name}.1 and the trace {self.name}.N name the same file", option,
-                                self.name + ".1")
-        self.assertEqual(self.read("run.json.1"), before)
-
     def test_headers(self):
         for key, value in (("id", 5), ("rank", "0"), ("ranks", None), ("grid", [1, 1, 1]), ("place", {}), ("clock", 0),
                            ("clock", [{}]),
