@@ -2,12 +2,12 @@
 /** @file topo.h  Machines: packages, NUMA nodes, caches, cores, GPUs, network adapters and the links between them; and
  * which of these links the axes of a grid use.
  *
- * A machine is one node. It is read with hwloc, from the node that this process runs on or from an XML file that hwloc
- * has written elsewhere. In a build without hwloc it is this node alone: one package, one NUMA node, the cores that this
- * process may use, no caches or adapters, and the GPUs that NVML knows. All structs are plain: tables made by hand work
- * as well as loaded ones. All functions are local and need no context; they are thread-safe as long as no one changes
- * what they read. Memory is in bytes, bandwidth in bytes per second and direction; unknown numbers are 0, unknown indices
- * -1. */
+ * A machine is one node. It is read with hwloc, from the node that this process runs on or from an XML file that
+ * hwloc has written elsewhere. In a build without hwloc it is this node alone: one package, one NUMA node, the cores
+ * that this process may use, no caches or adapters, and the GPUs that NVML knows. All structs are plain: tables made
+ * by hand work as well as loaded ones. All functions are local and need no context; they are thread-safe as long as
+ * no one changes what they read. Memory is in bytes, bandwidth in bytes per second and direction; unknown numbers are
+ * 0, unknown indices -1. */
 #ifndef QUADRILLE_TOPO_H
 #define QUADRILLE_TOPO_H
 
