@@ -33,6 +33,20 @@ static void count_threads(thread_counts *counts)
     CPU_FREE(set);
 }
 
+/* What follows "KEY:" in the first line that begins with KEY; "": there is none. */
+static void read_value(const char *path, const char *key, char *text, size_t capacity)
+{
+    char line[1024];
+    FILE *file = fopen(path, "r");
+    *text = '\0';
+    while (file && !*text && fgets(line, sizeof line, file)) {
+        const char *value = strncmp(line, key, strlen(key)) == 0 ? strchr(line, ':') : NULL;
+        line[strcspn(line, "\n")] = '\0';
+        if (value) qdri_topo_copy(text, capacity, value + 1 + strspn(value + 1, "\t"));
+    }
+    if (file) fclose(file);
+}
+
 qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml)
 {
     qdr_topo *topo = loader->topo;
@@ -58,6 +72,7 @@ qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml)
     topo->packages[0].n_cores = topo->n_cores;
     topo->numas[0] = (qdr_topo_numa){.n_cores = topo->n_cores, .bytes = topo->bytes};
     topo->here = (qdr_topo_place){0, 0, 0, -1, -1, -1};
+    read_value("/proc/thread-self/status", "Cpus_allowed_list", topo->cpus, sizeof topo->cpus);
     return qdri_topo_cpu_model(topo->packages[0].model, sizeof topo->packages[0].model);
 }
 
@@ -73,15 +88,7 @@ qdr_status qdri_topo_cores(int *n_cores)
 
 qdr_status qdri_topo_cpu_model(char *text, size_t capacity)
 {
-    char line[256];
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    *text = '\0';
-    while (file && !*text && fgets(line, sizeof line, file))
-        if (strncmp(line, "model name", 10) == 0 && strchr(line, ':')) {
-            line[strcspn(line, "\n")] = '\0';
-            qdri_topo_copy(text, capacity, strchr(line, ':') + 1);
-        }
-    if (file) fclose(file);
+    read_value("/proc/cpuinfo", "model name", text, capacity);
     return QDR_OK;
 }
 

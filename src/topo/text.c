@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A machine, its ranks and the axes of a grid as text. */
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "topo/topo.h"

@@ -327,8 +327,7 @@ static void this_machine(void **state)
     assert_in_range(topo->n_threads, 1, sysconf(_SC_NPROCESSORS_CONF));
     assert_in_range(topo->n_cores, 1, topo->n_threads);
     assert_true(topo->bytes > 0);
-    assert_true(*topo->host && *topo->gpu_source);
-    assert_true(*topo->cpus || !QDRI_HAVE_HWLOC);
+    assert_true(*topo->host && *topo->cpus && *topo->gpu_source);
     int n_threads = 0, n_cores = 0;
     for (int i = 0; i < topo->n_cores; i++) {
         assert_in_range(topo->cores[i].package + 1, 0, topo->n_packages);
