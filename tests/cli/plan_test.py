@@ -456,7 +456,7 @@ class Files(Case):
             self.assertEqual(keys - words, set(), name)
 
     def test_other_files_stay(self):
-        self.assert_plan_refused(["-o", self.model], "--out", "the model", self.model)
+        self.assert_plan_refused(["-o", self.model], "is not a plan file", self.model)
         other = self.path("other.json")
         with open(other, "w", encoding="utf-8") as file:
             json.dump(CONFIG, file)
