@@ -99,7 +99,7 @@ struct qdr_adamw {
     qdr_adamw_opts opts;
     void *memory; /* as the net has placed it */
     qdri_schedule step;
-    joined_step joined[QDRI_N_BACKWARDS]; /* with the stack's backward lists; empty: not needed so far */
+    joined_step joined[QDRI_N_BACKWARDS]; /* with the stack's backward lists; empty: deferred */
     int has_rate; /* on the device, or being copied there */
     double rate; /* the last one set */
 };
@@ -143,6 +143,17 @@ static void adamw_end(qdri_life *life)
     qdri_life_drop(stack);
 }
 
+/* The list of a pass and the step. It is made with the optimizer, so that no rank can lack memory for it later, and
+ * again, in the same memory, when codecs have changed. */
+static qdr_status join(qdr_adamw *optimizer, int pass)
+{
+    qdr_stack *stack = optimizer->stack;
+    joined_step *joined = &optimizer->joined[pass];
+    if (joined->n_codings == stack->net.n_codings && joined->list.n_tasks) return QDR_OK;
+    joined->n_codings = stack->net.n_codings;
+    return qdri_net_join(&stack->net, &stack->lists.backward[pass], &optimizer->step, &joined->list);
+}
+
 static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer)
 {
     const qdr_adamw_opts defaults = {.version = QDR_OPTS_INIT};
@@ -171,11 +182,8 @@ static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw
     if (opts->epsilon == 0) made->opts.epsilon = 1e-8;
     if (opts->grad_scale == 0) made->opts.grad_scale = 1;
     QDR_TRY(qdri_net_adamw(&stack->net, &made->opts, &made->step));
-    int most_tasks = made->step.n_tasks;
-    for (int i = 0; i < QDRI_N_BACKWARDS; i++) /* in one list with the step */
-        if (stack->lists.backward[i].n_tasks + made->step.n_tasks > most_tasks)
-            most_tasks = stack->lists.backward[i].n_tasks + made->step.n_tasks;
-    QDR_TRY(qdri_stack_reserve_events(stack, most_tasks));
+    for (int i = 0; i < QDRI_N_BACKWARDS; i += 2) QDR_TRY(join(made, i)); /* those that are not deferred */
+    QDR_TRY(qdri_stack_reserve_events(stack, stack->net.most_tasks));
     QDR_TRY(qdri_mem_alloc_for(dev_of(stack), "optimizer state", stack->net.state_bytes, &made->memory));
     return qdri_fill_zero(stream_of(stack), made->memory, stack->net.state_bytes);
 }
@@ -280,19 +288,6 @@ qdr_status qdr_adamw_step_as_set(qdr_adamw *optimizer)
     return enqueue_step(optimizer, &optimizer->step, NULL);
 }
 
-/* The list of a pass and the step; it is made when it is first needed, and when codecs have changed. */
-static qdr_status join(qdr_adamw *optimizer, const qdri_schedule *pass, const qdri_schedule **list)
-{
-    qdri_net *net = &optimizer->stack->net;
-    joined_step *joined = &optimizer->joined[pass - optimizer->stack->lists.backward];
-    *list = &joined->list;
-    if (joined->list.n_tasks && joined->n_codings == net->n_codings) return QDR_OK;
-    joined->n_codings = net->n_codings;
-    const qdr_status status = qdri_net_join(net, pass, &optimizer->step, &joined->list);
-    if (status != QDR_OK) joined->list.n_tasks = 0;
-    return status;
-}
-
 static qdr_status check_joined(const qdr_adamw *optimizer, int flags)
 {
     QDR_TRY(check_rate(optimizer));
@@ -303,13 +298,14 @@ static qdr_status check_joined(const qdr_adamw *optimizer, int flags)
 
 qdr_status qdr_adamw_backward(qdr_adamw *optimizer, int flags, double loss_scale)
 {
-    const qdri_schedule *pass = NULL, *list = NULL;
+    const qdri_schedule *pass = NULL;
     if (!optimizer) return step_check(optimizer);
     qdr_stack *stack = optimizer->stack;
     QDR_TRY(compare_step(optimizer, check_joined(optimizer, flags), optimizer->rate));
     QDR_TRY(qdri_stack_begin_backward(stack, flags, loss_scale, &pass));
-    QDR_TRY(qdri_give_up(stack, join(optimizer, pass, &list)));
-    return enqueue_step(optimizer, list, pass);
+    const int number = (int)(pass - stack->lists.backward);
+    QDR_TRY(qdri_give_up(stack, join(optimizer, number)));
+    return enqueue_step(optimizer, &optimizer->joined[number].list, pass);
 }
 
 static qdr_status read_numbers(const qdr_adamw *optimizer, qdri_adamw_numbers *numbers)

@@ -285,12 +285,6 @@ class OwnMaps(Case):
         self.bad(2, "convert", source, self.path("b.safetensors"), "--from", "gtp2", says=["gpt2, llama"])
         self.bad(2, "convert", source, self.path("b.safetensors"), "--from", "none.json", says=["none.json"])
 
-    def test_a_map_is_not_replaced(self):
-        content = {"rules": [{"ours": "a", "theirs": ["b"], "optional": True}]}
-        path = self.path("map.safetensors", json.dumps(content).encode())
-        os.symlink(path, self.path("map.json"))
-        self.bad(2, "convert", self.file("a.safetensors", {}), path, "--from", self.path("map.json"), says=["--from"])
-
     def test_no_tensors(self):
         path = self.map(rules=[{"ours": "a", "theirs": ["b"], "optional": True}])
         self.assertEqual(self.convert(self.file("a.safetensors", {}), "b.safetensors", "--from", path)[0], {})
